@@ -9,7 +9,7 @@ use crate::report::text;
 
 /// What a victim says about one of its descriptors. Only what it knows for certain stands here.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub struct Holding {
+pub struct VictimHolding {
     /// Its number.
     pub fd: u32,
     /// What it was made as, for messages.
@@ -35,7 +35,7 @@ pub struct Holding {
     pub detail: Map<String, Value>,
 }
 
-impl Holding {
+impl VictimHolding {
     /// Adds one member of the detail.
     pub fn with(&mut self, key: &str, value: impl Into<Value>) -> &mut Self {
         self.detail.insert(key.to_owned(), value.into());
@@ -118,7 +118,7 @@ fn contains(actual: &Value, expected: &Value) -> bool {
 mod tests {
     use serde_json::json;
 
-    use super::{Holding, contains};
+    use super::{VictimHolding, contains};
 
     #[test]
     fn more_members_and_elements_are_no_contradiction() {
@@ -139,11 +139,11 @@ mod tests {
 
     #[test]
     fn a_contradiction_is_named_with_its_descriptor() {
-        let mut holding = Holding {
+        let mut holding = VictimHolding {
             fd: 7,
             what: "a counter".to_owned(),
             class: Some("eventfd".to_owned()),
-            ..Holding::default()
+            ..VictimHolding::default()
         };
         holding.with("count", 3);
         let record = json!({"fd": 7, "class": "eventfd", "deleted": false, "detail": {"count": 4}});

@@ -11,22 +11,22 @@
 )]
 
 mod fake_proc;
-mod held;
+mod fd_list;
 mod holding;
 mod launch;
 mod locate;
 mod report;
 mod requirement;
-mod scripted;
+mod script;
 pub mod sys;
 mod victim;
 
 pub use fake_proc::{FakeProc, FakeProcess};
-pub use held::Held;
-pub use holding::Holding;
+pub use fd_list::FdList;
+pub use holding::VictimHolding;
 pub use launch::{NOBODY, run_as};
 pub use locate::{c_variant, c_victim, compiled, victim_path};
-pub use report::{Report, next_line, number, text};
-pub use requirement::{Runtime, have, is_root, may_install, runtimes, skip, software};
-pub use scripted::Scripted;
-pub use victim::{Launch, Namespace, Victim, listed};
+pub use report::{VictimReport, next_line, number, text};
+pub use requirement::{TestRuntime, have, is_root, may_install, runtimes, skip, software};
+pub use script::ScriptedProcess;
+pub use victim::{VictimLaunch, Namespace, Victim, listed};

@@ -10,18 +10,18 @@ use rustix::fs::{FileType, OFlags};
 use rustix::io::FdFlags;
 use serde_json::{Map, Value, json};
 
-use crate::Holding;
+use crate::VictimHolding;
 
 /// What a victim holds, and the descriptors themselves so that they stay open.
 #[derive(Debug)]
-pub struct Report {
-    holdings: Vec<Holding>,
+pub struct VictimReport {
+    holdings: Vec<VictimHolding>,
     refused: Vec<String>,
     kept: Vec<OwnedFd>,
     extra: Map<String, Value>,
 }
 
-impl Report {
+impl VictimReport {
     /// A report that already knows the standard streams.
     pub fn new() -> io::Result<Self> {
         let (stdin, stdout) = (io::stdin(), io::stdout());
@@ -29,10 +29,10 @@ impl Report {
             holdings: vec![
                 stream(0, "standard input", stdin.as_fd())?,
                 stream(1, "standard output", stdout.as_fd())?,
-                Holding {
+                VictimHolding {
                     fd: 2,
                     what: "standard error".to_owned(),
-                    ..Holding::default()
+                    ..VictimHolding::default()
                 },
             ],
             refused: Vec::new(),
@@ -47,15 +47,15 @@ impl Report {
         what: &str,
         class: &str,
         fd: impl Into<OwnedFd>,
-    ) -> io::Result<&mut Holding> {
+    ) -> io::Result<&mut VictimHolding> {
         let fd = fd.into();
-        let holding = Holding {
+        let holding = VictimHolding {
             fd: number(&fd),
             what: what.to_owned(),
             class: Some(class.to_owned()),
             mode: Some(mode(&fd)?.to_owned()),
             cloexec: Some(rustix::io::fcntl_getfd(&fd)?.contains(FdFlags::CLOEXEC)),
-            ..Holding::default()
+            ..VictimHolding::default()
         };
         self.kept.push(fd);
         self.holdings.push(holding);
@@ -69,7 +69,7 @@ impl Report {
         what: &str,
         class: &str,
         opened: io::Result<OwnedFd>,
-    ) -> io::Result<Option<&mut Holding>> {
+    ) -> io::Result<Option<&mut VictimHolding>> {
         match opened {
             Ok(fd) => self.hold(what, class, fd).map(Some),
             Err(error) => {
@@ -158,12 +158,12 @@ pub fn text(path: &Path) -> Value {
     )
 }
 
-fn stream(fd: u32, what: &str, stream: impl AsFd) -> io::Result<Holding> {
-    let mut holding = Holding {
+fn stream(fd: u32, what: &str, stream: impl AsFd) -> io::Result<VictimHolding> {
+    let mut holding = VictimHolding {
         fd,
         what: what.to_owned(),
         cloexec: Some(false),
-        ..Holding::default()
+        ..VictimHolding::default()
     };
     let kind = FileType::from_raw_mode(rustix::fs::fstat(&stream)?.st_mode);
     let link = fs::read_link(format!("/proc/self/fd/{fd}"))?;

@@ -40,7 +40,7 @@ pub fn is_root() -> bool {
 
 /// A version of a language's runtime.
 #[derive(Clone, Debug)]
-pub struct Runtime {
+pub struct TestRuntime {
     /// 18 for Node 18.
     pub version: u32,
     /// The program.
@@ -50,7 +50,7 @@ pub struct Runtime {
 /// The wanted versions of a runtime (`node`, `java`): those that `testkit/runtimes` brought, and the one on the search path.
 /// Says aloud which are missing.
 #[must_use]
-pub fn runtimes(name: &str, wanted: &[u32]) -> Vec<Runtime> {
+pub fn runtimes(name: &str, wanted: &[u32]) -> Vec<TestRuntime> {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../target/runtimes");
     let installed = PathBuf::from(name);
     let installed_version = version(&installed);
@@ -58,12 +58,12 @@ pub fn runtimes(name: &str, wanted: &[u32]) -> Vec<Runtime> {
     for &wanted in wanted {
         let brought = folder.join(format!("{name}-{wanted}/bin/{name}"));
         if installed_version == Some(wanted) {
-            found.push(Runtime {
+            found.push(TestRuntime {
                 version: wanted,
                 path: installed.clone(),
             });
         } else if let Ok(path) = brought.canonicalize() {
-            found.push(Runtime {
+            found.push(TestRuntime {
                 version: wanted,
                 path,
             });

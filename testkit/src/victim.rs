@@ -10,7 +10,7 @@ use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 use serde_json::Value;
 use tempfile::TempDir;
 
-use crate::{Holding, c_victim, launch, sys, victim_path};
+use crate::{VictimHolding, c_victim, launch, sys, victim_path};
 
 /// A namespace to start a victim in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -26,7 +26,7 @@ pub enum Namespace {
 
 /// How a victim is to be started.
 #[derive(Debug)]
-pub struct Launch {
+pub struct VictimLaunch {
     program: PathBuf,
     args: Vec<OsString>,
     uid: Option<u32>,
@@ -34,7 +34,7 @@ pub struct Launch {
     namespaces: Vec<Namespace>,
 }
 
-impl Launch {
+impl VictimLaunch {
     /// Any program that keeps to the protocol.
     #[must_use]
     pub fn program(program: &Path) -> Self {
@@ -158,21 +158,21 @@ pub struct Victim {
     stdin: Option<ChildStdin>,
     stdout: BufReader<ChildStdout>,
     line: Value,
-    holdings: Vec<Holding>,
+    holdings: Vec<VictimHolding>,
     folder: TempDir,
 }
 
 impl Victim {
     /// A victim of this name, to be started with options.
     #[must_use]
-    pub fn of(name: &str) -> Launch {
-        Launch::program(&victim_path(name))
+    pub fn of(name: &str) -> VictimLaunch {
+        VictimLaunch::program(&victim_path(name))
     }
 
     /// A victim of this name written in C, to be started with options.
     #[must_use]
-    pub fn of_c(name: &str) -> Launch {
-        Launch::program(&c_victim(name))
+    pub fn of_c(name: &str) -> VictimLaunch {
+        VictimLaunch::program(&c_victim(name))
     }
 
     /// Starts the victim of this name.
@@ -189,13 +189,13 @@ impl Victim {
 
     /// What it said it holds when it was ready.
     #[must_use]
-    pub fn holdings(&self) -> &[Holding] {
+    pub fn holdings(&self) -> &[VictimHolding] {
         &self.holdings
     }
 
     /// Its holding of this description.
     #[must_use]
-    pub fn holding(&self, what: &str) -> Option<&Holding> {
+    pub fn holding(&self, what: &str) -> Option<&VictimHolding> {
         self.holdings.iter().find(|holding| holding.what == what)
     }
 

@@ -4,15 +4,15 @@ use std::fmt;
 
 /// The token. It is never shown.
 #[derive(Clone)]
-pub struct Token(Box<[u8]>);
+pub struct BearerToken(Box<[u8]>);
 
-impl fmt::Debug for Token {
+impl fmt::Debug for BearerToken {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("Token")
     }
 }
 
-impl Token {
+impl BearerToken {
     /// Spaces and newlines around it do not count.
     pub fn new(text: &[u8]) -> Result<Self, String> {
         let text = text.trim_ascii();
@@ -47,11 +47,11 @@ impl Token {
 
 #[cfg(test)]
 mod tests {
-    use super::Token;
+    use super::BearerToken;
 
     #[test]
     fn only_the_whole_token_opens() {
-        let token = Token::new(b"0123456789abcdef\n").unwrap();
+        let token = BearerToken::new(b"0123456789abcdef\n").unwrap();
         assert!(token.allows(Some(b"Bearer 0123456789abcdef")));
         assert!(token.allows(Some(b"bearer  0123456789abcdef")));
         for wrong in [
@@ -71,7 +71,7 @@ mod tests {
 
     #[test]
     fn a_short_word_is_no_token() {
-        assert!(Token::new(b"short").is_err());
-        assert!(Token::new(b"0123456789 abcdef").is_err());
+        assert!(BearerToken::new(b"short").is_err());
+        assert!(BearerToken::new(b"0123456789 abcdef").is_err());
     }
 }

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 
 use crate::judge::{Judgement, Verdict};
 use crate::slope::Slope;
-use crate::timeline::{Group, Held, Timeline};
+use crate::timeline::{TrackGroup, LiveFd, Timeline};
 use crate::{Class, Text};
 
 /// Leaking targets of one family beyond this many are told as one.
@@ -39,9 +39,9 @@ pub fn culprits(timeline: &Timeline, judgements: &[Judgement], wanted: Verdict) 
             .into_iter()
             .collect();
     }
-    let groups: HashMap<usize, &Group> = timeline.groups().collect();
+    let groups: HashMap<usize, &TrackGroup> = timeline.groups().collect();
     let of_group = |judgement: &&Judgement| judgement.group.and_then(|at| groups.get(&at).copied());
-    let rising: Vec<(&Judgement, &Group)> = judgements
+    let rising: Vec<(&Judgement, &TrackGroup)> = judgements
         .iter()
         .filter(|judgement| judgement.verdict == wanted)
         .filter_map(|judgement| Some((judgement, of_group(&judgement)?)))
@@ -79,9 +79,9 @@ pub fn culprits(timeline: &Timeline, judgements: &[Judgement], wanted: Verdict) 
 }
 
 fn targets_of<'a>(
-    rising: &'a [(&'a Judgement, &'a Group)],
-    family: &'a Group,
-) -> impl Iterator<Item = &'a (&'a Judgement, &'a Group)> {
+    rising: &'a [(&'a Judgement, &'a TrackGroup)],
+    family: &'a TrackGroup,
+) -> impl Iterator<Item = &'a (&'a Judgement, &'a TrackGroup)> {
     rising
         .iter()
         .filter(|(_, group)| group.key.target.is_some() && group.key.family == family.key.family)
@@ -101,8 +101,8 @@ fn blind(timeline: &Timeline, judgement: &Judgement) -> Culprit {
 
 fn culprit(timeline: &Timeline, judgement: &Judgement) -> Culprit {
     let group = judgement.group.unwrap_or(usize::MAX);
-    let members: Vec<&Held> = timeline.members(group).map(|(_, held)| held).collect();
-    let new: Vec<&Held> = members
+    let members: Vec<&LiveFd> = timeline.members(group).map(|(_, held)| held).collect();
+    let new: Vec<&LiveFd> = members
         .iter()
         .copied()
         .filter(|held| held.since.is_some())
@@ -123,7 +123,7 @@ fn culprit(timeline: &Timeline, judgement: &Judgement) -> Culprit {
 }
 
 /// The class of most of these; of equals the first in the order of classes.
-pub(crate) fn most_common(held: &[&Held]) -> Option<Class> {
+pub(crate) fn most_common(held: &[&LiveFd]) -> Option<Class> {
     let mut counts: HashMap<&Class, usize> = HashMap::new();
     for held in held {
         *counts.entry(&held.class).or_default() += 1;
@@ -135,7 +135,7 @@ pub(crate) fn most_common(held: &[&Held]) -> Option<Class> {
 }
 
 /// What many different targets begin with, up to a whole component of a path.
-fn common_target(held: &[&Held]) -> Option<Text> {
+fn common_target(held: &[&LiveFd]) -> Option<Text> {
     let mut targets = held.iter().map(|held| held.target.as_bytes());
     let first = targets.next()?;
     let mut is_one = true;

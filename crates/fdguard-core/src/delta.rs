@@ -19,14 +19,14 @@ pub struct Delta {
     /// In the first only.
     pub closed: Vec<FdEntry>,
     /// The same thing at the same number, but something about it is different.
-    pub changed: Vec<Change>,
+    pub changed: Vec<FdChange>,
     /// Change per class, largest growth first.
     pub classes: Vec<ClassDelta>,
 }
 
 /// A descriptor that stayed and is not as it was.
 #[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct Change {
+pub struct FdChange {
     /// Its number.
     pub fd: Fd,
     /// What is different, by field name.
@@ -113,7 +113,7 @@ fn differ<T: PartialEq>(a: Option<T>, b: Option<T>) -> bool {
 }
 
 /// The mode is not compared: nothing can change it while a file is open, see [`same_thing`].
-fn change(before: &FdEntry, after: &FdEntry) -> Option<Change> {
+fn change(before: &FdEntry, after: &FdEntry) -> Option<FdChange> {
     let mut what = Vec::new();
     if before.class != after.class {
         what.push("class");
@@ -127,7 +127,7 @@ fn change(before: &FdEntry, after: &FdEntry) -> Option<Change> {
     if differ(before.cloexec, after.cloexec) {
         what.push("cloexec");
     }
-    (!what.is_empty()).then(|| Change {
+    (!what.is_empty()).then(|| FdChange {
         fd: after.fd,
         what,
         before: before.clone(),

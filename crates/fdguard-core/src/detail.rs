@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-use crate::{Class, Fd, Holder, Pid, Text};
+use crate::{Class, Fd, FdHolder, Pid, Text};
 
 /// The detail of a descriptor, by its class. In JSON it is the bare object: the class next to it
 /// says which.
@@ -13,17 +13,17 @@ use crate::{Class, Fd, Holder, Pid, Text};
 #[non_exhaustive]
 pub enum Detail {
     /// Regular files and their kin, directories, devices, terminals.
-    File(Box<File>),
+    File(Box<FileDetail>),
     /// The master side of a pseudo-terminal.
-    Pty(Box<Pty>),
+    Pty(Box<PtyDetail>),
     /// Anonymous and named pipes.
-    Pipe(Box<Pipe>),
+    Pipe(Box<PipeDetail>),
     /// TCP and UDP sockets, raw ones too.
-    Inet(Box<Inet>),
+    Inet(Box<InetDetail>),
     /// Unix-domain sockets.
-    Unix(Box<Unix>),
+    Unix(Box<UnixDetail>),
     /// Sockets of other families.
-    Socket(Socket),
+    Socket(SocketDetail),
     /// Epoll instances.
     Eventpoll(Box<Eventpoll>),
     /// Event counters.
@@ -33,7 +33,7 @@ pub enum Detail {
     /// Signal descriptors.
     Signalfd(Signalfd),
     /// File watchers, inotify and fanotify.
-    Watcher(Watcher),
+    Watcher(WatcherDetail),
     /// Process handles.
     Pidfd(Pidfd),
     /// Anonymous memory files.
@@ -41,12 +41,12 @@ pub enum Detail {
     /// io_uring instances.
     IoUring(IoUring),
     /// Everything else: what the kernel printed, by its own names.
-    Fields(Fields),
+    Fields(OtherDetail),
 }
 
 /// A file that has a path.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub struct File {
+pub struct FileDetail {
     /// Path in the target's own mount namespace, without the kernel's deletion mark.
     pub path: Text,
     /// Read and write position; absent where it could not be read.
@@ -59,7 +59,7 @@ pub struct File {
     pub links: Option<u32>,
     /// Locks and leases that this descriptor's process holds on the file.
     #[serde(default)]
-    pub locks: Vec<Lock>,
+    pub locks: Vec<FileLock>,
     /// Device number `major:minor` for devices.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub device: Option<String>,
@@ -74,12 +74,12 @@ pub struct File {
     pub interface: Option<String>,
     /// For the slave side of a pseudo-terminal: who holds the master, as far as could be seen.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub peer: Vec<Holder>,
+    pub peer: Vec<FdHolder>,
 }
 
 /// One lock line of fdinfo.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
-pub struct Lock {
+pub struct FileLock {
     /// `POSIX`, `FLOCK`, `OFDLCK`, `LEASE`, `DELEG`.
     pub kind: String,
     /// `READ` or `WRITE`.
@@ -92,14 +92,14 @@ pub struct Lock {
 
 /// Which side of a pty this is.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub struct Pty {
+pub struct PtyDetail {
     /// The pts number: the other side is `/dev/pts/INDEX`.
     pub index: Option<u32>,
     /// The path it was opened by.
     pub path: Text,
     /// Who holds the other side, as far as could be seen.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub peer: Vec<Holder>,
+    pub peer: Vec<FdHolder>,
 }
 
 /// Which end of a pipe this is.
@@ -116,12 +116,12 @@ pub enum PipeEnd {
 
 /// A pipe and who holds its other end.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Pipe {
+pub struct PipeDetail {
     /// Which end; unknown where fdinfo could not be read.
     pub end: Option<PipeEnd>,
     /// Who holds the other end, this process included. An empty list means that every process
     /// was looked at and none holds it; `null` means that this is not known.
-    pub peer: Option<Vec<Holder>>,
+    pub peer: Option<Vec<FdHolder>>,
     /// How many more hold it than are listed.
     #[serde(default, skip_serializing_if = "crate::entry::is_zero")]
     pub peer_more: u64,
@@ -132,7 +132,7 @@ pub struct Pipe {
 
 /// An IP socket.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub struct Inet {
+pub struct InetDetail {
     /// Local address; absent while unbound.
     pub local: Option<String>,
     /// Remote address; absent while not connected.
@@ -163,7 +163,7 @@ pub struct InetPeer {
     /// Its socket inode.
     pub ino: u64,
     /// Who holds it, as far as could be seen.
-    pub holders: Vec<Holder>,
+    pub holders: Vec<FdHolder>,
     /// How many more hold it than are listed.
     #[serde(default, skip_serializing_if = "crate::entry::is_zero")]
     pub holders_more: u64,
@@ -171,7 +171,7 @@ pub struct InetPeer {
 
 /// A unix-domain socket.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub struct Unix {
+pub struct UnixDetail {
     /// Its own name; abstract names begin with `@`.
     pub path: Option<Text>,
     /// `stream`, `dgram` or `seqpacket`.
@@ -206,7 +206,7 @@ pub struct UnixPeer {
     /// Its name, usually the path that was connected to.
     pub path: Option<Text>,
     /// Who holds it, as far as could be seen.
-    pub holders: Vec<Holder>,
+    pub holders: Vec<FdHolder>,
     /// How many more hold it than are listed.
     #[serde(default, skip_serializing_if = "crate::entry::is_zero")]
     pub holders_more: u64,
@@ -214,7 +214,7 @@ pub struct UnixPeer {
 
 /// A socket of a family without tables of its own here.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub struct Socket {
+pub struct SocketDetail {
     /// Protocol as the kernel names it.
     pub protocol: Option<String>,
     /// Netlink: the family (`ROUTE`, `KOBJECT_UEVENT`, …) and port.
@@ -289,7 +289,7 @@ pub struct Signalfd {
 
 /// A file watcher.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub struct Watcher {
+pub struct WatcherDetail {
     /// Number of watches (inotify) or marks (fanotify).
     pub watches: u64,
     /// What inotify watches.
@@ -339,7 +339,7 @@ pub struct IoUring {
 
 /// What the kernel printed about anything else.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub struct Fields {
+pub struct OtherDetail {
     /// fdinfo lines beyond the common ones, by name.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub fields: BTreeMap<String, Text>,
@@ -361,7 +361,7 @@ impl Detail {
         use serde_json::from_value as read;
         // What could not be read is written as an empty object, whatever the class.
         if value.is_null() || value.as_object().is_some_and(serde_json::Map::is_empty) {
-            return Ok(Self::Fields(Fields::default()));
+            return Ok(Self::Fields(OtherDetail::default()));
         }
         Ok(match class {
             Class::Regular

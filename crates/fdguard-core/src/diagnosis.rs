@@ -20,7 +20,7 @@ pub const DIAGNOSIS_SCHEMA: &str = "fdguard.diagnosis/1";
 
 /// What is said of one process.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Opinion {
+pub struct ProcessDiagnosis {
     /// Its number.
     pub pid: Pid,
     /// Its command.
@@ -60,7 +60,7 @@ pub struct ClassTrend {
     pub opened: u64,
 }
 
-impl Opinion {
+impl ProcessDiagnosis {
     /// Judges what was seen of one process.
     #[must_use]
     pub fn of(
@@ -189,7 +189,7 @@ pub struct Diagnosis {
     /// The worst verdict of all processes.
     pub verdict: Verdict,
     /// Why the watch ended.
-    pub ended: Ended,
+    pub ended: WatchEnd,
     /// What was found, the gravest first.
     pub findings: Vec<Finding>,
     /// Misuse: only a tracer sees it.
@@ -202,15 +202,15 @@ pub struct Diagnosis {
     pub peak_at: Option<Timestamp>,
     /// What was closed in the final sweep, or after the end began; absent where nothing was.
     #[serde(default)]
-    pub released_at_end: Option<Released>,
+    pub released_at_end: Option<ReleasedAtEnd>,
     /// Every line that opened something in a traced process, those that leak first.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub sites: Option<Vec<SiteReport>>,
     /// Each process on its own.
-    pub processes: Vec<Opinion>,
+    pub processes: Vec<ProcessDiagnosis>,
     /// Earlier processes of the same name.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub predecessors: Vec<Opinion>,
+    pub predecessors: Vec<ProcessDiagnosis>,
     /// How it was looked at.
     pub coverage: Coverage,
     /// What could not be seen.
@@ -219,7 +219,7 @@ pub struct Diagnosis {
 
 /// Descriptors that were closed because the end came.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Released {
+pub struct ReleasedAtEnd {
     /// How many.
     pub count: u64,
     /// When the last of them was closed.
@@ -229,7 +229,7 @@ pub struct Released {
 /// Why a watch ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum Ended {
+pub enum WatchEnd {
     /// The time was up.
     TimeUp,
     /// The process ended first.
@@ -257,10 +257,10 @@ pub struct Coverage {
 
 #[cfg(test)]
 mod tests {
-    use super::{ClassTrend, Diagnosis, Ended};
+    use super::{ClassTrend, Diagnosis, WatchEnd};
     use crate::Class;
     use crate::judge::Verdict;
-    use crate::recording::Entry;
+    use crate::recording::RecordingEntry;
     use crate::testing::watched::{header, leak, settings, watched};
     use crate::watch::Watch;
 
@@ -317,8 +317,8 @@ mod tests {
             watch.take(&entry);
         }
         let ended_at = watch.wall_time();
-        let ended = Ended::TimeUp;
-        watch.take(&Entry::End { ended, ended_at });
+        let ended = WatchEnd::TimeUp;
+        watch.take(&RecordingEntry::End { ended, ended_at });
         let diagnosis = watch.diagnosis(&settings()).unwrap();
         let json = serde_json::to_value(&diagnosis).unwrap();
         assert_eq!(json["schema"], "fdguard.diagnosis/1");

@@ -49,7 +49,7 @@ impl Mode {
 
 /// Somebody who holds a descriptor: a process and its number for it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
-pub struct Holder {
+pub struct FdHolder {
     /// The process.
     pub pid: Pid,
     /// Its number for the thing.
@@ -81,7 +81,7 @@ pub struct FdEntry {
     pub id: Option<FileId>,
     /// Other processes that hold the same thing; empty where none was found or nobody looked.
     #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub shared_with: Vec<Holder>,
+    pub shared_with: Vec<FdHolder>,
     /// How many more holders there are than are listed.
     #[serde(skip_serializing_if = "is_zero")]
     pub shared_more: u64,
@@ -124,7 +124,7 @@ struct Stored {
     detail: serde_json::Value,
     id: Option<FileId>,
     #[serde(default)]
-    shared_with: Vec<Holder>,
+    shared_with: Vec<FdHolder>,
     #[serde(default)]
     shared_more: u64,
     flags: Option<OpenFlags>,

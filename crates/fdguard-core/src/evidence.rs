@@ -7,7 +7,7 @@ use serde::Serialize;
 
 use crate::diagnosis::Diagnosis;
 use crate::lint::Severity;
-use crate::recording::{Entry, Header};
+use crate::recording::{RecordingEntry, RecordingHeader};
 use crate::rule::Settings;
 use crate::select_use::SelectUse;
 use crate::watch::Watch;
@@ -18,18 +18,18 @@ mod database;
 mod harmless;
 mod redacted;
 
-pub use curve::{Curve, Curves, Family, Point};
+pub use curve::{Curve, Curves, ClassCurve, CurvePoint};
 pub use database::{Database, DatabaseHolder};
 
 /// Everything that was gathered.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Material {
+pub struct EvidenceInput {
     /// The first line of the watch's recording.
-    pub header: Header,
+    pub header: RecordingHeader,
     /// The others.
-    pub entries: Vec<Entry>,
+    pub entries: Vec<RecordingEntry>,
     /// The processes that were named.
-    pub visits: Vec<Visit>,
+    pub visits: Vec<ProcessVisit>,
     /// Their parents and descendants.
     pub relatives: Vec<Relative>,
     /// How many more descendants there are than are listed.
@@ -44,7 +44,7 @@ pub struct Material {
 
 /// One process, before the watch and after it.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Visit {
+pub struct ProcessVisit {
     /// Before.
     pub begin: Snapshot,
     /// After; absent where it had ended.
@@ -52,12 +52,12 @@ pub struct Visit {
     /// Whether it can call `select()`, where somebody looked.
     pub select: Option<SelectUse>,
     /// What runs it, where its executable tells.
-    pub runtime: Option<Runtime>,
+    pub runtime: Option<RuntimeInfo>,
 }
 
 /// An interpreter or virtual machine.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct Runtime {
+pub struct RuntimeInfo {
     /// Its name.
     pub name: String,
     /// Its version as far as its path says it.
@@ -150,11 +150,11 @@ pub struct LogSymptom {
 #[derive(Clone, Debug)]
 pub struct Evidence {
     /// What it was concluded from.
-    pub material: Material,
+    pub material: EvidenceInput,
     /// What the watch came to.
     pub diagnosis: Diagnosis,
     /// Each process that was named.
-    pub examined: Vec<Examined>,
+    pub examined: Vec<ExaminedProcess>,
     /// Everything that could not be seen.
     pub gaps: Vec<Gap>,
     /// Whether names were made unrecognisable.
@@ -163,7 +163,7 @@ pub struct Evidence {
 
 /// What is said of one process.
 #[derive(Clone, Debug)]
-pub struct Examined {
+pub struct ExaminedProcess {
     /// Before the watch.
     pub begin: Summary,
     /// After it, or before where it had ended.
@@ -176,7 +176,7 @@ pub struct Examined {
     pub uptime_seconds: Option<u64>,
 }
 
-impl Visit {
+impl ProcessVisit {
     /// The latest look at it.
     #[must_use]
     pub fn latest(&self) -> &Snapshot {
@@ -187,7 +187,7 @@ impl Visit {
 impl Evidence {
     /// Concludes everything; `None` when no process came into view.
     #[must_use]
-    pub fn of(material: Material, settings: &Settings) -> Option<Self> {
+    pub fn of(material: EvidenceInput, settings: &Settings) -> Option<Self> {
         let mut evidence = Self::conclude(material, settings)?;
         evidence.name_traces();
         Some(evidence)
@@ -204,7 +204,7 @@ impl Evidence {
         }
     }
 
-    fn conclude(material: Material, settings: &Settings) -> Option<Self> {
+    fn conclude(material: EvidenceInput, settings: &Settings) -> Option<Self> {
         let mut watch = Watch::new(material.header.clone());
         for entry in &material.entries {
             watch.take(entry);
@@ -218,7 +218,7 @@ impl Evidence {
             let latest = visit.latest();
             let mut summary = Summary::of(latest);
             harmless::settle(&mut summary.lints, visit, &material.relatives);
-            Examined {
+            ExaminedProcess {
                 begin: Summary::of(&visit.begin),
                 latest: summary,
                 curves: timeline.map(Curves::of),
@@ -238,7 +238,7 @@ impl Evidence {
     }
 
     /// The processes that were named, with what is said of each.
-    pub fn patients(&self) -> impl Iterator<Item = (&Visit, &Examined)> {
+    pub fn patients(&self) -> impl Iterator<Item = (&ProcessVisit, &ExaminedProcess)> {
         self.material.visits.iter().zip(&self.examined)
     }
 
@@ -268,7 +268,7 @@ fn uptime(snapshot: &Snapshot) -> Option<u64> {
 }
 
 /// Each gap once, whoever noticed it.
-fn all_gaps(material: &Material, diagnosis: &Diagnosis) -> Vec<Gap> {
+fn all_gaps(material: &EvidenceInput, diagnosis: &Diagnosis) -> Vec<Gap> {
     let visits = material.visits.iter();
     let of_snapshots = visits.flat_map(|visit| {
         let end = visit.end.iter().flat_map(|end| &end.gaps);

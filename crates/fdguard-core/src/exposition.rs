@@ -7,7 +7,7 @@ pub const CONTENT_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8";
 
 /// What a family is.
 #[derive(Clone, Copy, Debug)]
-pub enum Type {
+pub enum MetricType {
     /// Goes up and down.
     Gauge,
     /// Only goes up.
@@ -16,12 +16,12 @@ pub enum Type {
 
 /// One sample: its labels and its value.
 #[derive(Debug)]
-pub struct Sample<'a> {
+pub struct MetricSample<'a> {
     labels: Vec<(&'static str, &'a str)>,
     value: f64,
 }
 
-impl<'a> Sample<'a> {
+impl<'a> MetricSample<'a> {
     /// With these labels.
     #[must_use]
     pub fn new(labels: &[(&'static str, &'a str)], value: f64) -> Self {
@@ -39,25 +39,25 @@ impl<'a> Sample<'a> {
 
 /// The text in the making.
 #[derive(Debug, Default)]
-pub struct Text(String);
+pub struct Exposition(String);
 
-impl Text {
+impl Exposition {
     /// A family with its samples; nothing at all when there are none.
     #[expect(single_use_lifetimes, reason = "an anonymous one is not allowed here")]
     pub fn family<'a>(
         &mut self,
         name: &str,
-        kind: Type,
+        kind: MetricType,
         help: &str,
-        samples: impl IntoIterator<Item = Sample<'a>>,
+        samples: impl IntoIterator<Item = MetricSample<'a>>,
     ) {
         let mut samples = samples.into_iter().peekable();
         if samples.peek().is_none() {
             return;
         }
         let kind = match kind {
-            Type::Gauge => "gauge",
-            Type::Counter => "counter",
+            MetricType::Gauge => "gauge",
+            MetricType::Counter => "counter",
         };
         self.line(format_args!("# HELP {name} {help}"));
         self.line(format_args!("# TYPE {name} {kind}"));
@@ -66,7 +66,7 @@ impl Text {
         }
     }
 
-    fn sample(&mut self, name: &str, sample: &Sample<'_>) {
+    fn sample(&mut self, name: &str, sample: &MetricSample<'_>) {
         self.0.push_str(name);
         for (at, (label, value)) in sample.labels.iter().enumerate() {
             self.0.push(if at == 0 { '{' } else { ',' });

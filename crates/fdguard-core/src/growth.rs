@@ -24,7 +24,7 @@ pub struct Growth {
 
 /// The growth of one process. Exists only after two looks that both knew the count.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Grown {
+pub struct ProcessGrowth {
     /// How long it has been watched.
     pub since: Duration,
     /// What was added, or given back, in that time.
@@ -94,13 +94,13 @@ impl Growth {
     /// How much a process has grown; absent after a single look, or where the latest look could
     /// not read the count.
     #[must_use]
-    pub fn of(&self, key: &ProcKey) -> Option<Grown> {
+    pub fn of(&self, key: &ProcKey) -> Option<ProcessGrowth> {
         self.series.get(key)?.grown()
     }
 
     /// The growth of the process in this row.
     #[must_use]
-    pub fn of_row(&self, row: &HostRow) -> Option<Grown> {
+    pub fn of_row(&self, row: &HostRow) -> Option<ProcessGrowth> {
         self.of(&row.key()?)
     }
 
@@ -132,7 +132,7 @@ impl Growth {
 }
 
 impl Series {
-    fn grown(&self) -> Option<Grown> {
+    fn grown(&self) -> Option<ProcessGrowth> {
         let latest = self.latest?;
         let since = latest.at.saturating_sub(self.first.at);
         let delta = difference(self.first.count, latest.count);
@@ -142,7 +142,7 @@ impl Series {
         )]
         let per_minute =
             (since >= LEAST_FOR_RATE).then(|| delta as f64 / since.as_secs_f64() * 60.0);
-        Some(Grown {
+        Some(ProcessGrowth {
             since,
             delta,
             per_minute,
@@ -163,7 +163,7 @@ impl Series {
 mod tests {
     use std::time::Duration;
 
-    use super::{Grown, Growth};
+    use super::{ProcessGrowth, Growth};
     use crate::host::{HostRow, HostView};
     use crate::snapshot::Limits;
 
@@ -207,7 +207,7 @@ mod tests {
     #[test]
     fn two_looks_give_a_difference_and_a_rate() {
         let (growth, row) = watched(&[(0, Some(100)), (180, Some(112))]);
-        let expected = Grown {
+        let expected = ProcessGrowth {
             since: Duration::from_secs(180),
             delta: 12,
             per_minute: Some(4.0),

@@ -58,16 +58,16 @@ pub mod summary;
 #[cfg(test)]
 mod testing;
 pub mod text;
-pub mod through;
+pub mod dependency_path;
 pub mod timeline;
 pub mod wall;
 pub mod watch;
-pub mod written;
+pub mod duration;
 
 pub use class::{Class, TcpState};
 pub use delta::Delta;
 pub use detail::Detail;
-pub use entry::{FdEntry, Holder, Mode};
+pub use entry::{FdEntry, FdHolder, Mode};
 pub use gap::Gap;
 pub use id::{Fd, FileId, Pid, ProcKey};
 pub use open_flags::OpenFlags;

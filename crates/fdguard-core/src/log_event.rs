@@ -10,15 +10,15 @@ use serde::ser::{Serialize, SerializeMap as _, Serializer};
 
 /// One thing that happened.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Event {
+pub struct LogEvent {
     name: &'static str,
     service: Option<String>,
-    fields: Vec<(&'static str, Value)>,
+    fields: Vec<(&'static str, LogValue)>,
 }
 
 /// A field's value.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Value {
+pub enum LogValue {
     /// Words.
     Text(String),
     /// A number.
@@ -31,7 +31,7 @@ pub enum Value {
     Unknown,
 }
 
-impl Event {
+impl LogEvent {
     /// One that concerns the whole: the supervisor, the host.
     #[must_use]
     pub fn new(name: &'static str) -> Self {
@@ -53,7 +53,7 @@ impl Event {
 
     /// With one more field.
     #[must_use]
-    pub fn with(mut self, key: &'static str, value: impl Into<Value>) -> Self {
+    pub fn with(mut self, key: &'static str, value: impl Into<LogValue>) -> Self {
         self.fields.push((key, value.into()));
         self
     }
@@ -68,11 +68,11 @@ impl Event {
     #[must_use]
     pub fn line(&self) -> String {
         let mut line = format!("fdguard_event event={}", self.name);
-        let service = self.service.clone().map(Value::Text);
+        let service = self.service.clone().map(LogValue::Text);
         let fields = service.iter().map(|name| ("service", name));
         let fields = fields.chain(self.fields.iter().map(|(key, value)| (*key, value)));
         for (key, value) in fields {
-            if *value != Value::Unknown {
+            if *value != LogValue::Unknown {
                 line.push_str(&format!(" {key}={value}"));
             }
         }
@@ -89,7 +89,7 @@ impl Event {
 }
 
 struct Stamped<'e> {
-    event: &'e Event,
+    event: &'e LogEvent,
     at: Timestamp,
 }
 
@@ -107,7 +107,7 @@ impl Serialize for Stamped<'_> {
     }
 }
 
-impl Serialize for Value {
+impl Serialize for LogValue {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         match self {
             Self::Text(text) => serializer.serialize_str(text),
@@ -122,7 +122,7 @@ impl Serialize for Value {
     }
 }
 
-impl fmt::Display for Value {
+impl fmt::Display for LogValue {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Text(text) if is_plain(text) => f.write_str(text),
@@ -152,55 +152,55 @@ fn quoted(text: &str, f: &mut fmt::Formatter<'_>) -> fmt::Result {
     f.write_str("\"")
 }
 
-impl From<&str> for Value {
+impl From<&str> for LogValue {
     fn from(text: &str) -> Self {
         Self::Text(text.to_owned())
     }
 }
 
-impl From<String> for Value {
+impl From<String> for LogValue {
     fn from(text: String) -> Self {
         Self::Text(text)
     }
 }
 
-impl From<bool> for Value {
+impl From<bool> for LogValue {
     fn from(flag: bool) -> Self {
         Self::Flag(flag)
     }
 }
 
-impl From<f64> for Value {
+impl From<f64> for LogValue {
     fn from(fraction: f64) -> Self {
         Self::Fraction(fraction)
     }
 }
 
-impl From<u32> for Value {
+impl From<u32> for LogValue {
     fn from(number: u32) -> Self {
         Self::Number(number.into())
     }
 }
 
-impl From<i32> for Value {
+impl From<i32> for LogValue {
     fn from(number: i32) -> Self {
         Self::Number(number.into())
     }
 }
 
-impl From<u64> for Value {
+impl From<u64> for LogValue {
     fn from(number: u64) -> Self {
         Self::Number(number.into())
     }
 }
 
-impl From<usize> for Value {
+impl From<usize> for LogValue {
     fn from(number: usize) -> Self {
         Self::Number(i128::try_from(number).unwrap_or(i128::MAX))
     }
 }
 
-impl<T: Into<Self>> From<Option<T>> for Value {
+impl<T: Into<Self>> From<Option<T>> for LogValue {
     fn from(value: Option<T>) -> Self {
         value.map_or(Self::Unknown, Into::into)
     }
@@ -208,13 +208,13 @@ impl<T: Into<Self>> From<Option<T>> for Value {
 
 #[cfg(test)]
 mod tests {
-    use super::{Event, Value};
+    use super::{LogEvent, LogValue};
 
-    fn restart() -> Event {
-        Event::of("restart", "web")
+    fn restart() -> LogEvent {
+        LogEvent::of("restart", "web")
             .with("reason", "fd_budget")
             .with("count", 912_u64)
-            .with("class", Value::from(None::<&str>))
+            .with("class", LogValue::from(None::<&str>))
             .with("text", "it said \"no\"\nand\u{1b}[31m left")
     }
 
@@ -225,7 +225,7 @@ mod tests {
             "fdguard_event event=restart service=web reason=fd_budget count=912 \
              text=\"it said \\\"no\\\"\\nand\\u{1b}[31m left\""
         );
-        let empty = Event::new("reload").with("file", "").line();
+        let empty = LogEvent::new("reload").with("file", "").line();
         assert_eq!(empty, "fdguard_event event=reload file=\"\"");
     }
 

@@ -15,24 +15,24 @@ use crate::{Class, Fd, FdEntry, Snapshot, Text, collapse};
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Phases {
     /// From each phase to the next.
-    pub steps: Vec<Step>,
+    pub steps: Vec<PhaseStep>,
     /// Whether the last is back to the first.
     pub verdict: Return,
     /// What was opened since the first phase and is still there in the last, the most first.
-    pub leftover: Vec<Group>,
+    pub leftover: Vec<PhaseGroup>,
     /// What the first phase had and the last has no more, the most first.
-    pub missing: Vec<Group>,
+    pub missing: Vec<PhaseGroup>,
 }
 
 /// From one phase to the next.
 #[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct Step {
+pub struct PhaseStep {
     /// What changed.
     pub delta: Delta,
     /// What was opened, by class and target.
-    pub opened: Vec<Group>,
+    pub opened: Vec<PhaseGroup>,
     /// What was closed, by class and target.
-    pub closed: Vec<Group>,
+    pub closed: Vec<PhaseGroup>,
 }
 
 /// Whether a process is as it was before.
@@ -47,7 +47,7 @@ pub enum Return {
 
 /// Descriptors of one class on one target.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct Group {
+pub struct PhaseGroup {
     /// The class.
     pub class: Class,
     /// What they point at, numbers collapsed.
@@ -90,7 +90,7 @@ impl Phases {
         }
         let between = |a, b| delta(a, b).ok_or(NoPhases::Unlisted(0));
         let steps = snapshots.windows(2).map(|pair| {
-            between(pair[0], pair[1]).map(|delta| Step {
+            between(pair[0], pair[1]).map(|delta| PhaseStep {
                 opened: groups(&delta.opened, |_| None),
                 closed: groups(&delta.closed, |_| None),
                 delta,
@@ -120,14 +120,14 @@ fn since(snapshots: &[&Snapshot], entry: &FdEntry) -> usize {
     snapshots.len() - snapshots.iter().rev().take_while(shows).count()
 }
 
-fn groups(entries: &[FdEntry], since: impl Fn(&FdEntry) -> Option<usize>) -> Vec<Group> {
-    let mut found: BTreeMap<(&Class, Text), Group> = BTreeMap::new();
+fn groups(entries: &[FdEntry], since: impl Fn(&FdEntry) -> Option<usize>) -> Vec<PhaseGroup> {
+    let mut found: BTreeMap<(&Class, Text), PhaseGroup> = BTreeMap::new();
     for entry in entries {
         let target = Text::from(&*collapse::target(entry));
         let since = since(entry);
         let group = found
             .entry((&entry.class, target.clone()))
-            .or_insert_with(|| Group {
+            .or_insert_with(|| PhaseGroup {
                 class: entry.class.clone(),
                 target,
                 count: 0,
@@ -138,7 +138,7 @@ fn groups(entries: &[FdEntry], since: impl Fn(&FdEntry) -> Option<usize>) -> Vec
         group.fds.push(entry.fd);
         group.since = group.since.min(since);
     }
-    let mut list: Vec<Group> = found.into_values().collect();
+    let mut list: Vec<PhaseGroup> = found.into_values().collect();
     for group in &mut list {
         group.fds.sort_unstable();
     }

@@ -6,7 +6,7 @@
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
-use crate::diagnosis::Ended;
+use crate::diagnosis::WatchEnd;
 use crate::select_use::SelectUse;
 use crate::snapshot::Process;
 use crate::timeline::Look;
@@ -17,7 +17,7 @@ pub const RECORDING_SCHEMA: &str = "fdguard.recording/1";
 
 /// The first line.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Header {
+pub struct RecordingHeader {
     /// [`RECORDING_SCHEMA`].
     pub schema: String,
     /// The version of fdguard that wrote it.
@@ -28,7 +28,7 @@ pub struct Header {
     pub every: f64,
 }
 
-impl Header {
+impl RecordingHeader {
     /// The first line of a watch that begins now.
     #[must_use]
     pub fn new(started_at: Timestamp, every: f64) -> Self {
@@ -44,7 +44,7 @@ impl Header {
 /// Every line after the first.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum Entry {
+pub enum RecordingEntry {
     /// A process comes into view.
     Process(Box<Appearance>),
     /// A look at one.
@@ -66,7 +66,7 @@ pub enum Entry {
     /// The watch ended, and why.
     End {
         /// Why.
-        ended: Ended,
+        ended: WatchEnd,
         /// When.
         ended_at: Timestamp,
     },

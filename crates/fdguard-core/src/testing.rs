@@ -6,12 +6,12 @@ pub(crate) mod watched;
 use jiff::Timestamp;
 
 use crate::detail::{
-    Eventfd, Eventpoll, Fields, File, Inet, IoUring, Lock, Memfd, Pidfd, Pipe, PipeEnd, Pty,
-    Signalfd, Socket, Unix, Watcher,
+    Eventfd, Eventpoll, OtherDetail, FileDetail, InetDetail, IoUring, FileLock, Memfd, Pidfd, PipeDetail, PipeEnd, PtyDetail,
+    Signalfd, SocketDetail, UnixDetail, WatcherDetail,
 };
 use crate::snapshot::{Ceilings, Limits, Process, Via};
 use crate::{
-    Class, Detail, Fd, FdEntry, FileId, Holder, Mode, Pid, Snapshot, TcpState, Text, Tier,
+    Class, Detail, Fd, FdEntry, FileId, FdHolder, Mode, Pid, Snapshot, TcpState, Text, Tier,
 };
 
 /// The process that every test snapshot is of.
@@ -76,7 +76,7 @@ pub(crate) fn entry(fd: Fd, class: Class) -> FdEntry {
 fn empty_detail(class: &Class) -> Detail {
     match class {
         Class::PtyMaster => Detail::Pty(Box::default()),
-        Class::Pipe | Class::Fifo => Detail::Pipe(Box::new(Pipe {
+        Class::Pipe | Class::Fifo => Detail::Pipe(Box::new(PipeDetail {
             end: None,
             peer: None,
             peer_more: 0,
@@ -84,22 +84,22 @@ fn empty_detail(class: &Class) -> Detail {
         })),
         Class::Tcp(_) | Class::Udp | Class::Raw => Detail::Inet(Box::default()),
         Class::Unix => Detail::Unix(Box::default()),
-        Class::Netlink | Class::Packet | Class::Vsock => Detail::Socket(Socket::default()),
+        Class::Netlink | Class::Packet | Class::Vsock => Detail::Socket(SocketDetail::default()),
         Class::Eventpoll => Detail::Eventpoll(Box::default()),
         Class::Eventfd => Detail::Eventfd(Eventfd::default()),
         Class::Timerfd => Detail::Timerfd(Box::default()),
         Class::Signalfd => Detail::Signalfd(Signalfd::default()),
-        Class::Inotify | Class::Fanotify => Detail::Watcher(Watcher::default()),
+        Class::Inotify | Class::Fanotify => Detail::Watcher(WatcherDetail::default()),
         Class::Pidfd => Detail::Pidfd(Pidfd::default()),
         Class::Memfd => Detail::Memfd(Memfd::default()),
         Class::IoUring => Detail::IoUring(IoUring::default()),
         other if other.family() == Class::Regular || is_named(other) => {
-            Detail::File(Box::new(File {
+            Detail::File(Box::new(FileDetail {
                 pos: Some(0),
-                ..File::default()
+                ..FileDetail::default()
             }))
         }
-        _ => Detail::Fields(Fields::default()),
+        _ => Detail::Fields(OtherDetail::default()),
     }
 }
 
@@ -117,10 +117,10 @@ pub(crate) fn file(fd: Fd, class: Class, path: &str) -> FdEntry {
     });
     FdEntry {
         target: path.into(),
-        detail: Detail::File(Box::new(File {
+        detail: Detail::File(Box::new(FileDetail {
             path: path.into(),
             pos: Some(0),
-            ..File::default()
+            ..FileDetail::default()
         })),
         id: Some(FileId { mnt: 30, ino }),
         ..entry(fd, class)
@@ -128,9 +128,9 @@ pub(crate) fn file(fd: Fd, class: Class, path: &str) -> FdEntry {
 }
 
 /// One end of a pipe; `peer` as in [`Pipe::peer`].
-pub(crate) fn pipe(fd: Fd, end: PipeEnd, peer: Option<Vec<Holder>>) -> FdEntry {
+pub(crate) fn pipe(fd: Fd, end: PipeEnd, peer: Option<Vec<FdHolder>>) -> FdEntry {
     FdEntry {
-        detail: Detail::Pipe(Box::new(Pipe {
+        detail: Detail::Pipe(Box::new(PipeDetail {
             end: Some(end),
             peer,
             peer_more: 0,
@@ -143,11 +143,11 @@ pub(crate) fn pipe(fd: Fd, end: PipeEnd, peer: Option<Vec<Holder>>) -> FdEntry {
 /// A TCP socket, connected when there is a remote address.
 pub(crate) fn tcp(fd: Fd, state: TcpState, remote: Option<&str>) -> FdEntry {
     FdEntry {
-        detail: Detail::Inet(Box::new(Inet {
+        detail: Detail::Inet(Box::new(InetDetail {
             local: Some("127.0.0.1:8080".to_owned()),
             remote: remote.map(str::to_owned),
             state: Some(state.name().to_owned()),
-            ..Inet::default()
+            ..InetDetail::default()
         })),
         ..entry(fd, Class::Tcp(state))
     }
@@ -157,10 +157,10 @@ pub(crate) fn tcp(fd: Fd, state: TcpState, remote: Option<&str>) -> FdEntry {
 pub(crate) fn unix_listener(fd: Fd, path: &str) -> FdEntry {
     FdEntry {
         target: path.into(),
-        detail: Detail::Unix(Box::new(Unix {
+        detail: Detail::Unix(Box::new(UnixDetail {
             path: Some(path.into()),
             state: Some("listening".to_owned()),
-            ..Unix::default()
+            ..UnixDetail::default()
         })),
         ..entry(fd, Class::Unix)
     }
@@ -194,10 +194,10 @@ pub(crate) fn epoll(fd: Fd, watching: u64, ghosts: &[Fd]) -> FdEntry {
 /// The master side of a pseudo-terminal.
 pub(crate) fn pty(fd: Fd, index: u32) -> FdEntry {
     FdEntry {
-        detail: Detail::Pty(Box::new(Pty {
+        detail: Detail::Pty(Box::new(PtyDetail {
             index: Some(index),
             path: "/dev/ptmx".into(),
-            ..Pty::default()
+            ..PtyDetail::default()
         })),
         ..entry(fd, Class::PtyMaster)
     }
@@ -211,8 +211,8 @@ pub(crate) fn stdio() -> Vec<FdEntry> {
 }
 
 /// Somebody else who holds it.
-pub(crate) fn holder(pid: Pid, fd: Fd) -> Holder {
-    Holder {
+pub(crate) fn holder(pid: Pid, fd: Fd) -> FdHolder {
+    FdHolder {
         pid,
         fd,
         writes: None,
@@ -235,7 +235,7 @@ impl FdEntry {
         }
     }
 
-    pub(crate) fn shared_with(self, holders: &[Holder]) -> Self {
+    pub(crate) fn shared_with(self, holders: &[FdHolder]) -> Self {
         Self {
             shared_with: holders.to_vec(),
             ..self
@@ -252,7 +252,7 @@ impl FdEntry {
     /// Adds a lock of this kind over SQLite's shared range.
     pub(crate) fn locked(mut self, kind: &str) -> Self {
         if let Detail::File(file) = &mut self.detail {
-            file.locks.push(Lock {
+            file.locks.push(FileLock {
                 kind: kind.to_owned(),
                 access: "READ".to_owned(),
                 start: 1_073_741_826,

@@ -2,10 +2,10 @@
 
 use jiff::{SignedDuration, Timestamp};
 
-use crate::diagnosis::{Coverage, DIAGNOSIS_SCHEMA, Diagnosis, Ended, Opinion};
+use crate::diagnosis::{Coverage, DIAGNOSIS_SCHEMA, Diagnosis, WatchEnd, ProcessDiagnosis};
 use crate::finding::Finding;
 use crate::judge::Verdict;
-use crate::recording::{Appearance, Entry, Header};
+use crate::recording::{Appearance, RecordingEntry, RecordingHeader};
 use crate::rule::Settings;
 use crate::select_use::SelectUse;
 use crate::snapshot::Process;
@@ -19,19 +19,19 @@ const ENDED_KEPT: usize = 256;
 /// Everything seen so far.
 #[derive(Clone, Debug)]
 pub struct Watch {
-    header: Header,
-    subjects: Vec<Subject>,
+    header: RecordingHeader,
+    subjects: Vec<WatchedProcess>,
     /// How many ended ones are not among them any more.
     forgotten: u64,
     gaps: Vec<Gap>,
-    ended: Option<(Ended, Timestamp)>,
+    ended: Option<(WatchEnd, Timestamp)>,
     /// Seconds since the watch began, at the latest entry.
     at: f64,
 }
 
 /// One process under watch.
 #[derive(Clone, Debug)]
-pub struct Subject {
+pub struct WatchedProcess {
     /// Its number in this watch.
     pub id: u32,
     /// Who it is.
@@ -48,7 +48,7 @@ pub struct Subject {
     pub replaced: bool,
 }
 
-impl Subject {
+impl WatchedProcess {
     /// It became another program, and is still the same process.
     fn rename(&mut self, now: Option<&Process>) {
         let is_same = |now: &&Process| {
@@ -61,8 +61,8 @@ impl Subject {
 
     /// What is said of it.
     #[must_use]
-    pub fn opinion(&self, settings: &Settings) -> Opinion {
-        Opinion::of(
+    pub fn opinion(&self, settings: &Settings) -> ProcessDiagnosis {
+        ProcessDiagnosis::of(
             &self.process,
             &self.timeline,
             self.select.as_ref(),
@@ -74,7 +74,7 @@ impl Subject {
 impl Watch {
     /// Nothing seen yet.
     #[must_use]
-    pub fn new(header: Header) -> Self {
+    pub fn new(header: RecordingHeader) -> Self {
         Self {
             header,
             subjects: Vec::new(),
@@ -86,29 +86,29 @@ impl Watch {
     }
 
     /// Takes in one entry.
-    pub fn take(&mut self, entry: &Entry) {
+    pub fn take(&mut self, entry: &RecordingEntry) {
         match entry {
-            Entry::Process(appearance) => self.appear(appearance),
-            Entry::Look { id, look } => {
+            RecordingEntry::Process(appearance) => self.appear(appearance),
+            RecordingEntry::Look { id, look } => {
                 self.at = self.at.max(look.at);
                 if let Some(subject) = self.subject_mut(*id) {
                     subject.timeline.observe(look);
                     subject.rename(look.process.as_deref());
                 }
             }
-            Entry::Gone { id, at } => {
+            RecordingEntry::Gone { id, at } => {
                 self.at = self.at.max(*at);
                 if let Some(subject) = self.subject_mut(*id) {
                     subject.gone = Some(*at);
                 }
                 self.forget(*id);
             }
-            Entry::Gap(gap) => {
+            RecordingEntry::Gap(gap) => {
                 if !self.gaps.contains(gap) {
                     self.gaps.push(gap.clone());
                 }
             }
-            Entry::End { ended, ended_at } => self.ended = Some((*ended, *ended_at)),
+            RecordingEntry::End { ended, ended_at } => self.ended = Some((*ended, *ended_at)),
         }
     }
 
@@ -127,7 +127,7 @@ impl Watch {
         if let Some(at) = before {
             self.subjects[at].replaced = true;
         }
-        let subject = Subject {
+        let subject = WatchedProcess {
             id: appearance.id,
             process: appearance.process.clone(),
             timeline: Timeline::new(),
@@ -165,13 +165,13 @@ impl Watch {
         gaps
     }
 
-    fn subject_mut(&mut self, id: u32) -> Option<&mut Subject> {
+    fn subject_mut(&mut self, id: u32) -> Option<&mut WatchedProcess> {
         self.subjects.iter_mut().find(|subject| subject.id == id)
     }
 
     /// The first line of its recording.
     #[must_use]
-    pub fn header(&self) -> &Header {
+    pub fn header(&self) -> &RecordingHeader {
         &self.header
     }
 
@@ -182,7 +182,7 @@ impl Watch {
     }
 
     /// The processes under watch, the named ones first; those that were replaced are not among them.
-    pub fn subjects(&self) -> impl Iterator<Item = &Subject> {
+    pub fn subjects(&self) -> impl Iterator<Item = &WatchedProcess> {
         self.subjects.iter().filter(|subject| !subject.replaced)
     }
 
@@ -194,7 +194,7 @@ impl Watch {
 
     /// Why it ended, once it has.
     #[must_use]
-    pub fn ended(&self) -> Option<Ended> {
+    pub fn ended(&self) -> Option<WatchEnd> {
         self.ended.map(|(ended, _)| ended)
     }
 
@@ -202,7 +202,7 @@ impl Watch {
     #[must_use]
     pub fn diagnosis(&self, settings: &Settings) -> Option<Diagnosis> {
         let first = self.subjects().next()?;
-        let opinions = |replaced: bool| -> Vec<Opinion> {
+        let opinions = |replaced: bool| -> Vec<ProcessDiagnosis> {
             let chosen = self.subjects.iter();
             let chosen = chosen.filter(|subject| subject.replaced == replaced);
             chosen.map(|subject| subject.opinion(settings)).collect()
@@ -217,7 +217,7 @@ impl Watch {
         let verdict = verdicts.map(|opinion| opinion.verdict).max();
         let (ended, ended_at) = self
             .ended
-            .unwrap_or((Ended::RecordingCut, self.wall_time()));
+            .unwrap_or((WatchEnd::RecordingCut, self.wall_time()));
         Some(Diagnosis {
             schema: DIAGNOSIS_SCHEMA.to_owned(),
             started_at: self.header.started_at,
@@ -267,9 +267,9 @@ mod tests {
     use jiff::Timestamp;
 
     use super::{ENDED_KEPT, Watch};
-    use crate::diagnosis::{Diagnosis, Ended};
+    use crate::diagnosis::{Diagnosis, WatchEnd};
     use crate::judge::Verdict;
-    use crate::recording::{Appearance, Entry, Header};
+    use crate::recording::{Appearance, RecordingEntry, RecordingHeader};
     use crate::snapshot::Process;
     use crate::testing::watched::{Watched, header, leak, settings, watched};
     use crate::testing::{PID, snapshot};
@@ -283,7 +283,7 @@ mod tests {
         })
     }
 
-    fn taken(entries: impl IntoIterator<Item = Vec<Entry>>) -> Watch {
+    fn taken(entries: impl IntoIterator<Item = Vec<RecordingEntry>>) -> Watch {
         let mut watch = Watch::new(header());
         for entry in entries.into_iter().flatten() {
             watch.take(&entry);
@@ -322,7 +322,7 @@ mod tests {
             PID + 2,
             "the named one, not its neighbour"
         );
-        let pids = |list: &[crate::diagnosis::Opinion]| -> Vec<u32> {
+        let pids = |list: &[crate::diagnosis::ProcessDiagnosis]| -> Vec<u32> {
             list.iter().map(|one| one.pid).collect()
         };
         assert_eq!(pids(&diagnosis.processes), [PID + 2, PID + 1]);
@@ -334,8 +334,8 @@ mod tests {
 
     #[test]
     fn a_gap_is_not_repeated() {
-        let gap = || Entry::Gap(Gap::new("the links", "permission denied", "run as root"));
-        let other = Entry::Gap(Gap::new("the children", "permission denied", "run as root"));
+        let gap = || RecordingEntry::Gap(Gap::new("the links", "permission denied", "run as root"));
+        let other = RecordingEntry::Gap(Gap::new("the children", "permission denied", "run as root"));
         let watch = taken([quiet().entries(0, None), vec![gap(), other, gap()]]);
         assert_eq!(watch.gaps().len(), 2);
         assert_eq!(diagnosis(&watch).gaps, watch.gaps());
@@ -354,9 +354,9 @@ mod tests {
         let mut watch = taken([quiet().entries(0, None)]);
         assert_eq!(watch.ended(), None);
         let cut = diagnosis(&watch);
-        assert_eq!(cut.ended, Ended::RecordingCut);
+        assert_eq!(cut.ended, WatchEnd::RecordingCut);
         assert_eq!(cut.ended_at.as_second(), 79);
-        watch.take(&Entry::Gone { id: 0, at: 90.5 });
+        watch.take(&RecordingEntry::Gone { id: 0, at: 90.5 });
         assert_eq!(watch.subjects().next().unwrap().gone, Some(90.5));
         assert_eq!(watch.wall_time().as_second(), 90);
     }
@@ -364,14 +364,14 @@ mod tests {
     #[test]
     fn nobody_in_view_is_no_diagnosis() {
         let mut watch = Watch::new(header());
-        watch.take(&Entry::Gone { id: 7, at: 1.0 });
+        watch.take(&RecordingEntry::Gone { id: 7, at: 1.0 });
         assert!(watch.diagnosis(&settings()).is_none());
     }
 
     fn come(watch: &mut Watch, id: u32, successor_of: Option<u32>, looks: u32) {
         let mut process = snapshot(Vec::new()).process;
         process.pid = Pid::from(1000 + id);
-        watch.take(&Entry::Process(Box::new(Appearance {
+        watch.take(&RecordingEntry::Process(Box::new(Appearance {
             id,
             at: f64::from(id),
             process,
@@ -386,19 +386,19 @@ mod tests {
                 ..Look::default()
             };
             let look = Box::new(look);
-            watch.take(&Entry::Look { id, look });
+            watch.take(&RecordingEntry::Look { id, look });
         }
     }
 
     fn go(watch: &mut Watch, id: u32) {
         let at = f64::from(id) + 0.9;
-        watch.take(&Entry::Gone { id, at });
+        watch.take(&RecordingEntry::Gone { id, at });
     }
 
     #[test]
     fn findings_carry_the_name_that_a_process_has_after_exec() {
         let mut told = leak(&Class::Pipe, "pipe:[7]", 80).entries(0, None);
-        let Some(Entry::Process(first)) = told.first() else {
+        let Some(RecordingEntry::Process(first)) = told.first() else {
             panic!("who it is comes first");
         };
         let mut now = first.process.clone();
@@ -408,7 +408,7 @@ mod tests {
             comm: "stranger".into(),
             ..now.clone()
         };
-        let renamed = |process: Process| Entry::Look {
+        let renamed = |process: Process| RecordingEntry::Look {
             id: 0,
             look: Box::new(Look {
                 at: 200.0,
@@ -424,7 +424,7 @@ mod tests {
 
     #[test]
     fn thousands_of_children_that_come_and_go_do_not_fill_the_memory() {
-        let mut watch = Watch::new(Header::new(Timestamp::UNIX_EPOCH, 1.0));
+        let mut watch = Watch::new(RecordingHeader::new(Timestamp::UNIX_EPOCH, 1.0));
         come(&mut watch, 0, None, 1);
         for id in 1..2000 {
             come(&mut watch, id, None, if id == 77 { 50 } else { 2 });
@@ -442,7 +442,7 @@ mod tests {
 
     #[test]
     fn r25_of_a_long_row_of_successors_the_last_is_never_forgotten() {
-        let mut watch = Watch::new(Header::new(Timestamp::UNIX_EPOCH, 1.0));
+        let mut watch = Watch::new(RecordingHeader::new(Timestamp::UNIX_EPOCH, 1.0));
         for id in 0..1000_u32 {
             come(&mut watch, id, id.checked_sub(1), 1);
             go(&mut watch, id);

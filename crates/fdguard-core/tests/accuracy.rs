@@ -19,7 +19,7 @@ mod source;
 mod table;
 
 use fdguard_core::judge::{self, Verdict};
-use fdguard_core::timeline::{Change, Look, Sighting};
+use fdguard_core::timeline::{LookChange, Look, Sighting};
 use fdguard_core::{Class, TcpState, Timeline};
 use proptest::prelude::{
     Just, ProptestConfig, Strategy, any, prop_assert, prop_assert_eq, prop_oneof,
@@ -196,7 +196,7 @@ fn sighting() -> impl Strategy<Value = Sighting> {
 fn look() -> impl Strategy<Value = Look> {
     let few = || proptest::collection::vec(sighting(), 0..6);
     let closed = proptest::collection::vec(0..20_u32, 0..6);
-    let change = (few(), closed, few()).prop_map(|(opened, closed, changed)| Change {
+    let change = (few(), closed, few()).prop_map(|(opened, closed, changed)| LookChange {
         opened,
         closed,
         changed,

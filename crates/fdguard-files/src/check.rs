@@ -11,7 +11,7 @@ use rusqlite::limits::Limit;
 use rusqlite::{Connection, ErrorCode, OpenFlags};
 use serde::Serialize;
 
-use crate::holding::Role;
+use crate::holding::HolderRole;
 use crate::read::{Stamp, open, piece};
 use crate::sqlite::wal;
 use crate::{Error, lease};
@@ -35,14 +35,14 @@ const LONGEST_PATTERN: i32 = 4096;
 /// How much to check.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum Depth {
+pub enum CheckDepth {
     /// The structure (`quick_check`).
     Quick,
     /// And whether the indexes have what the tables have (`integrity_check`).
     Full,
 }
 
-impl Depth {
+impl CheckDepth {
     /// SQLite's name for it.
     #[must_use]
     pub fn pragma(self) -> &'static str {
@@ -55,9 +55,9 @@ impl Depth {
 
 /// What SQLite said.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct Checked {
+pub struct CheckResult {
     /// How much was checked.
-    pub depth: Depth,
+    pub depth: CheckDepth,
     /// Whether on a copy.
     pub copied: bool,
     /// Whether all is well.
@@ -67,12 +67,12 @@ pub struct Checked {
 }
 
 /// A check, or why there is none.
-pub type Outcome = Result<Checked, Gap>;
+pub type CheckOutcome = Result<CheckResult, Gap>;
 
 /// Checks a database. `is_alone` says that it has no log or journal to be looked at with it.
-pub fn check(database: &Path, depth: Depth, is_alone: bool) -> Result<Outcome, Error> {
+pub fn check(database: &Path, depth: CheckDepth, is_alone: bool) -> Result<CheckOutcome, Error> {
     let file = open(database)?;
-    if is_alone && lease::ask(&file) == lease::Answer::NoWriter {
+    if is_alone && lease::ask(&file) == lease::LeaseAnswer::NoWriter {
         let before = Stamp::of(&file).ok();
         let outcome = ask(&unchanging(database), depth, false);
         if before.is_some() && before == Stamp::at(database) {
@@ -115,7 +115,7 @@ impl Target<'_> {
             Self::Unchanging(path, _) => path,
             Self::Copy(path) => *path,
         };
-        let roles = [Role::Main, Role::Wal].into_iter();
+        let roles = [HolderRole::Main, HolderRole::Wal].into_iter();
         let sizes = roles.filter_map(|role| role.path(path).metadata().ok());
         sizes.map(|meta| meta.len()).sum()
     }
@@ -136,7 +136,7 @@ fn unchanging(database: &Path) -> Target<'_> {
     Target::Unchanging(database, uri)
 }
 
-fn ask(target: &Target<'_>, depth: Depth, copied: bool) -> Outcome {
+fn ask(target: &Target<'_>, depth: CheckDepth, copied: bool) -> CheckOutcome {
     let connection = match target {
         Target::Unchanging(_, uri) => Connection::open_with_flags(
             uri,
@@ -149,7 +149,7 @@ fn ask(target: &Target<'_>, depth: Depth, copied: bool) -> Outcome {
         restrict(&connection, size)?;
         complaints(&connection, depth)
     });
-    let done = |problems: Vec<String>| Checked {
+    let done = |problems: Vec<String>| CheckResult {
         depth,
         copied,
         ok: problems.is_empty(),
@@ -205,7 +205,7 @@ fn time_limit(size: u64) -> Duration {
 }
 
 /// What SQLite complains about; nothing when all is well.
-pub(crate) fn complaints(connection: &Connection, depth: Depth) -> rusqlite::Result<Vec<String>> {
+pub(crate) fn complaints(connection: &Connection, depth: CheckDepth) -> rusqlite::Result<Vec<String>> {
     let pragma = depth.pragma();
     let mut statement = connection.prepare(&format!("PRAGMA {pragma}({MOST})"))?;
     let rows = statement.query_map([], |row| row.get::<_, String>(0))?;
@@ -235,7 +235,7 @@ pub(crate) fn is_damage(error: &rusqlite::Error) -> bool {
 pub fn settled_copy(database: &Path, copy: &Path) -> Result<bool, Error> {
     for _ in 0..ATTEMPTS {
         let before = State::of(database);
-        for role in [Role::Main, Role::Wal, Role::Journal] {
+        for role in [HolderRole::Main, HolderRole::Wal, HolderRole::Journal] {
             copy_one(database, copy, role)?;
         }
         if before.fits(&State::of(database)) {
@@ -245,12 +245,12 @@ pub fn settled_copy(database: &Path, copy: &Path) -> Result<bool, Error> {
     Ok(false)
 }
 
-fn copy_one(database: &Path, copy: &Path, role: Role) -> Result<(), Error> {
+fn copy_one(database: &Path, copy: &Path, role: HolderRole) -> Result<(), Error> {
     let from = role.path(database);
     let to = role.path(copy);
     match copy_file(&from, &to) {
         Ok(()) => Ok(()),
-        Err(error) if error.kind() == io::ErrorKind::NotFound && role != Role::Main => {
+        Err(error) if error.kind() == io::ErrorKind::NotFound && role != HolderRole::Main => {
             // One of an earlier attempt.
             drop(std::fs::remove_file(&to));
             Ok(())
@@ -280,8 +280,8 @@ impl State {
         let head = |path: PathBuf| piece(&File::open(path).ok()?, 0, wal::HEAD as u64).ok();
         Self {
             database: Stamp::at(database),
-            log: head(Role::Wal.path(database)).filter(|head| !head.is_empty()),
-            journal: Stamp::at(&Role::Journal.path(database)),
+            log: head(HolderRole::Wal.path(database)).filter(|head| !head.is_empty()),
+            journal: Stamp::at(&HolderRole::Journal.path(database)),
         }
     }
 

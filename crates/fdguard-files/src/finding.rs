@@ -5,7 +5,7 @@ use serde::Serialize;
 
 /// A finding, with where it lies.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct Finding {
+pub struct FileFinding {
     /// A fixed word.
     pub rule: &'static str,
     /// How much it matters.
@@ -24,7 +24,7 @@ pub struct Finding {
     pub(crate) mark: (u64, u64),
 }
 
-impl Finding {
+impl FileFinding {
     /// Something that is worth knowing.
     pub fn info(rule: &'static str, offset: Option<u64>, message: impl Into<String>) -> Self {
         Self::new(rule, Severity::Info, offset, message.into())

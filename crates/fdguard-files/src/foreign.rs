@@ -4,14 +4,14 @@ use std::fmt;
 
 use serde::Serialize;
 
-use crate::tls::Record;
+use crate::tls::TlsRecord;
 
 /// Something that does not belong here.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(tag = "what", rename_all = "kebab-case")]
 pub enum Foreign {
     /// A TLS record.
-    Tls(Record),
+    Tls(TlsRecord),
     /// The first line of an HTTP request.
     HttpRequest,
     /// The first line of an HTTP answer.
@@ -50,7 +50,7 @@ impl Foreign {
     /// What begins here, if it is anything that we know.
     #[must_use]
     pub fn parse(bytes: &[u8]) -> Option<Self> {
-        if let Some(record) = Record::parse(bytes) {
+        if let Some(record) = TlsRecord::parse(bytes) {
             return Some(Self::Tls(record));
         }
         let begins = |with: &[u8]| bytes.starts_with(with);

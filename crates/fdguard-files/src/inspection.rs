@@ -8,12 +8,12 @@ use fdguard_core::{Gap, Text};
 use fdguard_probe::Probe;
 use serde::Serialize;
 
-use crate::check::{self, Checked, Depth};
-use crate::finding::Finding;
+use crate::check::{self, CheckResult, CheckDepth};
+use crate::finding::FileFinding;
 use crate::holding::{self, Holding};
-use crate::lease::{self, Answer};
-use crate::sqlite::judge::{self, Image};
-use crate::sqlite::{Header, Journal, Shm, Wal};
+use crate::lease::{self, LeaseAnswer};
+use crate::sqlite::judge::{self, DatabaseImage};
+use crate::sqlite::{DatabaseHeader, Journal, Shm, Wal};
 use crate::{Error, plain, read};
 
 /// Of a file that is being written, what is wrong must be so this often, this far apart: a look in the middle of a write sees
@@ -30,7 +30,7 @@ const CHECKED: u64 = 512 << 20;
 #[derive(Clone, Copy, Debug)]
 pub struct Options {
     /// SQLite's own check at the most: `None` for none.
-    pub check: Option<Depth>,
+    pub check: Option<CheckDepth>,
     /// Whether that much also of a database that is large: else less is checked, or nothing.
     pub however_large: bool,
 }
@@ -38,7 +38,7 @@ pub struct Options {
 impl Default for Options {
     fn default() -> Self {
         Self {
-            check: Some(Depth::Full),
+            check: Some(CheckDepth::Full),
             however_large: false,
         }
     }
@@ -47,7 +47,7 @@ impl Default for Options {
 /// In one word.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum Verdict {
+pub enum FileVerdict {
     /// A database in which nothing is wrong.
     Healthy,
     /// Another file, in which nothing foreign was found.
@@ -87,15 +87,15 @@ pub struct Inspection {
     /// What kind of file.
     pub kind: Kind,
     /// In one word.
-    pub verdict: Verdict,
+    pub verdict: FileVerdict,
     /// In one sentence.
     pub summary: String,
     /// Bytes.
     pub size: u64,
     /// What is wrong, what explains the most first.
-    pub findings: Vec<Finding>,
+    pub findings: Vec<FileFinding>,
     /// The database's own fields; absent for other files.
-    pub sqlite: Option<Sqlite>,
+    pub sqlite: Option<SqliteReport>,
     /// Who can write it.
     pub writers: Writers,
     /// Who holds it.
@@ -108,9 +108,9 @@ pub struct Inspection {
 
 /// The fields of a database.
 #[derive(Clone, Debug, Serialize)]
-pub struct Sqlite {
+pub struct SqliteReport {
     /// The header, right or wrong; absent when the file is too short for one.
-    pub header: Option<Header>,
+    pub header: Option<DatabaseHeader>,
     /// Its first 32 bytes, in hexadecimal.
     pub first_bytes: String,
     /// The write-ahead log.
@@ -122,14 +122,14 @@ pub struct Sqlite {
     /// Whether a checkpoint would put a sound first page into the file.
     pub heals_by_checkpoint: bool,
     /// SQLite's own check; absent when there was none.
-    pub check: Option<Checked>,
+    pub check: Option<CheckResult>,
 }
 
 /// Who can write a file, by two ways of asking.
 #[derive(Clone, Debug, Serialize)]
 pub struct Writers {
     /// By a lease: the kernel's own count.
-    pub lease: Answer,
+    pub lease: LeaseAnswer,
     /// By a look at all tables: as many processes.
     pub seen: usize,
     /// Where both disagree, what that means.
@@ -144,17 +144,17 @@ pub fn inspect(probe: &Probe, path: &Path, options: Options) -> Result<Inspectio
         .map_err(|error| Error::io(path, "cannot be found", error))?;
     let first =
         read::piece(&file, 0, 65_536).map_err(|error| Error::io(path, "cannot be read", error))?;
-    let beside = [holding::Role::Wal, holding::Role::Shm];
+    let beside = [holding::HolderRole::Wal, holding::HolderRole::Shm];
     let has_side_files = beside.iter().any(|role| role.path(&real).exists());
     let name = path.file_name().unwrap_or_default().as_encoded_bytes();
     let lease = lease::ask(&file);
-    let holders = Holding::look(probe, &real, lease != Answer::NoWriter)?;
+    let holders = Holding::look(probe, &real, lease != LeaseAnswer::NoWriter)?;
     let writers = Writers::of(lease, &holders);
     let mut inspection = Inspection {
         path: Text::from(path.as_os_str().as_encoded_bytes()),
         real,
         kind: Kind::Other,
-        verdict: Verdict::Clean,
+        verdict: FileVerdict::Clean,
         summary: String::new(),
         size: read::Stamp::of(&file).map_or(0, |stamp| stamp.size),
         findings: Vec::new(),
@@ -174,29 +174,29 @@ pub fn inspect(probe: &Probe, path: &Path, options: Options) -> Result<Inspectio
 }
 
 impl Writers {
-    fn of(lease: Answer, holders: &Holding) -> Self {
+    fn of(lease: LeaseAnswer, holders: &Holding) -> Self {
         let seen = holders.writers().count();
         let rings = holders
             .processes
             .iter()
             .any(|process| !process.main.rings.is_empty());
         let note = match (lease, seen) {
-            (Answer::Writer, 0) if rings => {
+            (LeaseAnswer::Writer, 0) if rings => {
                 Some("a writer exists that no table shows: the file is registered in an io_uring")
             }
-            (Answer::Writer, 0) if holders.is_complete => Some(
+            (LeaseAnswer::Writer, 0) if holders.is_complete => Some(
                 "a writer exists that no table shows: a descriptor on its way through a socket, registered in an io_uring, or in a thread with a table of its own",
             ),
-            (Answer::Writer, 0) => {
+            (LeaseAnswer::Writer, 0) => {
                 Some("a writer exists, in a process that may not be read or in no table at all")
             }
-            (Answer::NoWriter, 1..) => Some(
+            (LeaseAnswer::NoWriter, 1..) => Some(
                 "a writer was there a moment ago, or it goes through another file system (the upper folder of an overlay)",
             ),
-            (Answer::Denied, _) => Some(
+            (LeaseAnswer::Denied, _) => Some(
                 "the kernel tells only the file's owner and root whether somebody can write it",
             ),
-            (Answer::Unsupported, _) => {
+            (LeaseAnswer::Unsupported, _) => {
                 Some("this file system gives no leases: only the tables were looked at")
             }
             _ => None,
@@ -209,7 +209,7 @@ impl Writers {
     }
 
     fn may_exist(&self) -> bool {
-        self.lease != Answer::NoWriter || self.seen > 0
+        self.lease != LeaseAnswer::NoWriter || self.seen > 0
     }
 }
 
@@ -241,7 +241,7 @@ impl Inspection {
                 .first()
                 .map_or("no reason given", String::as_str);
             let text = format!("SQLite's own check fails: {first}");
-            found.push(Finding::critical("integrity", None, text));
+            found.push(FileFinding::critical("integrity", None, text));
         }
         if image.size == 0 {
             self.kind = Kind::Empty;
@@ -253,7 +253,7 @@ impl Inspection {
             .take(32)
             .map(|byte| format!("{byte:02x}"))
             .collect();
-        self.sqlite = Some(Sqlite {
+        self.sqlite = Some(SqliteReport {
             header: image.header(),
             first_bytes: first.join(" "),
             heals_by_checkpoint: image.heals_by_checkpoint(),
@@ -265,13 +265,13 @@ impl Inspection {
         Ok(())
     }
 
-    fn judged(&self, image: &Image) -> Vec<Finding> {
+    fn judged(&self, image: &DatabaseImage) -> Vec<FileFinding> {
         let mut found = image.judge();
         found.extend(holding::judge::judge(&self.holders, image.shm.as_ref()));
         found
     }
 
-    fn checked(&mut self, image: &Image, options: Options) -> Result<Option<Checked>, Error> {
+    fn checked(&mut self, image: &DatabaseImage, options: Options) -> Result<Option<CheckResult>, Error> {
         let Some(depth) = options.check.filter(|_| image.size > 0) else {
             return Ok(None);
         };
@@ -295,7 +295,7 @@ impl Inspection {
             return Ok(None);
         }
         let depth = if image.size > CHECKED_FULLY && !options.however_large {
-            Depth::Quick
+            CheckDepth::Quick
         } else {
             depth
         };
@@ -344,7 +344,7 @@ impl Inspection {
     #[must_use]
     pub fn is_unread(&self) -> bool {
         let of_content = |gap: &Gap| gap.what == "the content of the database";
-        self.verdict == Verdict::Encrypted && self.gaps.iter().any(of_content)
+        self.verdict == FileVerdict::Encrypted && self.gaps.iter().any(of_content)
     }
 
     /// Whether this is what a script is to stop for.
@@ -355,29 +355,29 @@ impl Inspection {
 }
 
 /// Whether it belongs to a database, with which it has to be looked at.
-fn side_file(path: &Path) -> Option<Finding> {
+fn side_file(path: &Path) -> Option<FileFinding> {
     let name = path.to_str()?;
     let roles = [
-        (holding::Role::Wal, "log"),
-        (holding::Role::Shm, "index"),
-        (holding::Role::Journal, "journal"),
+        (holding::HolderRole::Wal, "log"),
+        (holding::HolderRole::Shm, "index"),
+        (holding::HolderRole::Journal, "journal"),
     ];
     let (database, what) = roles
         .iter()
         .find_map(|(role, what)| Some((name.strip_suffix(role.suffix())?, *what)))?;
     Path::new(database).is_file().then(|| {
         let text = format!("this is the {what} of {database}: inspect that, and this with it");
-        Finding::info("side-file", None, text)
+        FileFinding::info("side-file", None, text)
     })
 }
 
-pub(crate) fn matters(finding: &Finding) -> bool {
+pub(crate) fn matters(finding: &FileFinding) -> bool {
     finding.severity >= Severity::Warning
 }
 
 /// What both looks found; what is only worth knowing is as it was last.
-fn confirmed(before: &[Finding], again: Vec<Finding>) -> Vec<Finding> {
-    let same = |one: &Finding| {
+fn confirmed(before: &[FileFinding], again: Vec<FileFinding>) -> Vec<FileFinding> {
+    let same = |one: &FileFinding| {
         before.iter().any(|other| {
             (other.rule, other.offset, other.mark, &other.pids)
                 == (one.rule, one.offset, one.mark, &one.pids)

@@ -14,7 +14,7 @@ use crate::sys;
 /// What the kernel said.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum Answer {
+pub enum LeaseAnswer {
     /// Nobody can write.
     NoWriter,
     /// Somebody can.
@@ -27,34 +27,34 @@ pub enum Answer {
 
 /// Asks. The lease is given back at once; who opens the file for writing in that instant waits for it.
 #[must_use]
-pub fn ask(file: impl AsFd) -> Answer {
+pub fn ask(file: impl AsFd) -> LeaseAnswer {
     match sys::lease(&file) {
         Ok(()) => {
             // What fails here is a lease that a newcomer has broken already.
             let _ = sys::release(&file);
-            Answer::NoWriter
+            LeaseAnswer::NoWriter
         }
         Err(error) => answer(error),
     }
 }
 
-fn answer(error: Errno) -> Answer {
+fn answer(error: Errno) -> LeaseAnswer {
     match error {
-        Errno::AGAIN => Answer::Writer,
-        Errno::ACCESS | Errno::PERM => Answer::Denied,
-        _ => Answer::Unsupported,
+        Errno::AGAIN => LeaseAnswer::Writer,
+        Errno::ACCESS | Errno::PERM => LeaseAnswer::Denied,
+        _ => LeaseAnswer::Unsupported,
     }
 }
 
 /// A lease that is kept: newcomers who want to write wait until it is dropped, for at most the kernel's lease-break-time.
 #[derive(Debug)]
-pub struct Kept {
+pub struct HeldLease {
     file: File,
 }
 
-impl Kept {
+impl HeldLease {
     /// Takes it, if nobody can write.
-    pub fn take(file: File) -> Result<Self, Answer> {
+    pub fn take(file: File) -> Result<Self, LeaseAnswer> {
         match sys::lease(&file) {
             Ok(()) => Ok(Self { file }),
             Err(error) => Err(answer(error)),
@@ -68,7 +68,7 @@ impl Kept {
     }
 }
 
-impl Drop for Kept {
+impl Drop for HeldLease {
     fn drop(&mut self) {
         // Closing would give it back as well.
         let _ = sys::release(&self.file);
@@ -79,7 +79,7 @@ impl Drop for Kept {
 mod tests {
     use std::fs::{File, OpenOptions};
 
-    use super::{Answer, Kept, ask};
+    use super::{LeaseAnswer, HeldLease, ask};
 
     #[test]
     fn a_writer_is_seen_and_its_end_too() {
@@ -87,11 +87,11 @@ mod tests {
         let path = folder.path().join("f");
         std::fs::write(&path, "x").unwrap();
         let reader = File::open(&path).unwrap();
-        assert_eq!(ask(&reader), Answer::NoWriter);
+        assert_eq!(ask(&reader), LeaseAnswer::NoWriter);
         let writer = OpenOptions::new().append(true).open(&path).unwrap();
-        assert_eq!(ask(&reader), Answer::Writer);
+        assert_eq!(ask(&reader), LeaseAnswer::Writer);
         drop(writer);
-        assert_eq!(ask(&reader), Answer::NoWriter);
+        assert_eq!(ask(&reader), LeaseAnswer::NoWriter);
     }
 
     #[test]
@@ -99,7 +99,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("f");
         std::fs::write(&path, "x").unwrap();
-        let kept = Kept::take(File::open(&path).unwrap()).unwrap();
+        let kept = HeldLease::take(File::open(&path).unwrap()).unwrap();
         assert!(kept.is_whole());
         let waiting =
             std::thread::spawn(move || OpenOptions::new().append(true).open(path).unwrap());

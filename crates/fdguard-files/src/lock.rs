@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use fdguard_probe::Probe;
-use fdguard_probe::linux::holders::{By, Sought};
+use fdguard_probe::linux::holders::{HoldKind, SoughtFile};
 use rustix::fs::OFlags;
 use rustix::io::Errno;
 
@@ -22,7 +22,7 @@ const LONGEST_PAUSE: Duration = Duration::from_millis(50);
 
 /// A lock that is held until it is dropped.
 #[derive(Debug)]
-pub struct Lock {
+pub struct LockFile {
     file: File,
     /// Absent: the file that has the name is not ours.
     place: Option<Place>,
@@ -80,7 +80,7 @@ fn id(meta: &std::fs::Metadata) -> (u64, u64) {
     (meta.dev(), meta.ino())
 }
 
-impl Lock {
+impl LockFile {
     /// Takes the lock of this lock file, which is made where it is missing. Fails at the deadline, and says who has it.
     pub fn take(path: &Path, patience: Duration) -> Result<Self, Error> {
         patiently(path, patience, || Self::attempt(path))
@@ -121,7 +121,7 @@ fn is_at(place: &Place, file: &File) -> bool {
     ours.is_some() && place.id() == ours
 }
 
-impl Drop for Lock {
+impl Drop for LockFile {
     fn drop(&mut self) {
         if let Some(place) = self.place.take()
             && is_at(&place, &self.file)
@@ -164,18 +164,18 @@ pub(crate) fn holder(path: &Path) -> String {
     else {
         return unknown;
     };
-    let sought = Sought {
+    let sought = SoughtFile {
         path: whole.into_os_string().into_encoded_bytes(),
         id: Some((meta.dev(), meta.ino())),
     };
     let Ok(found) = probe.holders(std::slice::from_ref(&sought), false) else {
         return unknown;
     };
-    let locks = |held: &&fdguard_probe::linux::holders::Held| {
+    let locks = |held: &&fdguard_probe::linux::holders::FileHold| {
         held.locks.iter().any(|lock| lock.access == "WRITE")
     };
     let named = found.held.iter().find(locks).map(|held| match held.by {
-        By::Descriptor { fd, .. } => format!(
+        HoldKind::Descriptor { fd, .. } => format!(
             "{} (pid {}, descriptor {fd})",
             held.comm.to_lossy(),
             held.pid

@@ -6,8 +6,8 @@
 use std::fs::File;
 use std::io::{self, Read};
 
-use crate::finding::Finding;
-use crate::tls::{self, HEAD, Record};
+use crate::finding::FileFinding;
+use crate::tls::{self, HEAD, TlsRecord};
 
 /// As many findings as are told of one file.
 const MOST: usize = 64;
@@ -35,7 +35,7 @@ pub fn is_text(first: &[u8]) -> bool {
 
 /// What stale numbers leave at the start of a file that is no text: an alert, or records one behind the other.
 #[must_use]
-pub fn at_start(first: &[u8]) -> Vec<Finding> {
+pub fn at_start(first: &[u8]) -> Vec<FileFinding> {
     let records = tls::at_start(first);
     let is_chain =
         records.len() > 1 || records.first().is_some_and(|(_, record)| record.is_alert());
@@ -46,14 +46,14 @@ pub fn at_start(first: &[u8]) -> Vec<Finding> {
             at + record.total() - 1,
             record.operation(Some(at))
         );
-        Finding::critical("tls-record", Some(at), text).long(Some(record.total()))
+        FileFinding::critical("tls-record", Some(at), text).long(Some(record.total()))
     })
     .collect()
 }
 
 /// Goes over a text and finds what is none.
 #[derive(Debug, Default)]
-pub struct Scanner {
+pub struct PlainTextScanner {
     /// Bytes that were taken.
     at: u64,
     /// The line that the next byte belongs to, from 1.
@@ -64,13 +64,13 @@ pub struct Scanner {
     until: u64,
     /// How many zeros came last.
     zeros: u64,
-    found: Vec<Finding>,
+    found: Vec<FileFinding>,
     /// How many more there are than are told.
     more: u64,
     last: Option<u8>,
 }
 
-impl Scanner {
+impl PlainTextScanner {
     /// From the first byte.
     #[must_use]
     pub fn new() -> Self {
@@ -92,13 +92,13 @@ impl Scanner {
 
     /// What was found.
     #[must_use]
-    pub fn finish(mut self) -> Vec<Finding> {
+    pub fn finish(mut self) -> Vec<FileFinding> {
         let rest = std::mem::take(&mut self.tail);
         self.scan(&rest, rest.len());
         self.end_zeros();
         if self.more > 0 {
             let text = format!("{} more of the same are not told", self.more);
-            self.found.push(Finding::info("more", None, text));
+            self.found.push(FileFinding::info("more", None, text));
         }
         if self.last.is_some_and(|byte| byte != b'\n') {
             let text = format!(
@@ -106,7 +106,7 @@ impl Scanner {
                 self.line
             );
             self.found
-                .push(Finding::info("torn-tail", Some(self.at), text));
+                .push(FileFinding::info("torn-tail", Some(self.at), text));
         }
         self.found
     }
@@ -121,7 +121,7 @@ impl Scanner {
             }
             if matches!(byte, 0x14..=0x17)
                 && self.at >= self.until
-                && let Some(record) = Record::parse(&bytes[index..])
+                && let Some(record) = TlsRecord::parse(&bytes[index..])
             {
                 self.record(&record);
             }
@@ -131,7 +131,7 @@ impl Scanner {
         }
     }
 
-    fn record(&mut self, record: &Record) {
+    fn record(&mut self, record: &TlsRecord) {
         self.until = self.at + record.total();
         let place = if matches!(self.last, None | Some(b'\n')) {
             "at the start of"
@@ -143,7 +143,7 @@ impl Scanner {
             self.line,
             record.operation(None)
         );
-        self.tell(Finding::critical("tls-record", Some(self.at), text).long(Some(record.total())));
+        self.tell(FileFinding::critical("tls-record", Some(self.at), text).long(Some(record.total())));
     }
 
     fn end_zeros(&mut self) {
@@ -154,11 +154,11 @@ impl Scanner {
                 "{zeros} zeros lie in line {}: a write that never reached the disk, or a file that was cut off under its writer",
                 self.line
             );
-            self.tell(Finding::warning("zeros", Some(self.at - zeros), text).long(Some(zeros)));
+            self.tell(FileFinding::warning("zeros", Some(self.at - zeros), text).long(Some(zeros)));
         }
     }
 
-    fn tell(&mut self, finding: Finding) {
+    fn tell(&mut self, finding: FileFinding) {
         if self.found.len() < MOST {
             self.found.push(finding);
         } else {
@@ -168,8 +168,8 @@ impl Scanner {
 }
 
 /// Goes over a whole file.
-pub fn scan(mut file: &File) -> io::Result<Vec<Finding>> {
-    let mut scanner = Scanner::new();
+pub fn scan(mut file: &File) -> io::Result<Vec<FileFinding>> {
+    let mut scanner = PlainTextScanner::new();
     let mut piece = vec![0; PIECE];
     loop {
         match file.read(&mut piece) {
@@ -183,7 +183,7 @@ pub fn scan(mut file: &File) -> io::Result<Vec<Finding>> {
 
 #[cfg(test)]
 mod tests {
-    use super::{Scanner, at_start, is_text};
+    use super::{PlainTextScanner, at_start, is_text};
 
     fn alert() -> Vec<u8> {
         let mut record = vec![0x17, 3, 3, 0, 0x13];
@@ -200,7 +200,7 @@ mod tests {
         assert!(is_text(&text));
         // However the pieces are cut.
         for size in [1, 2, 3, 7, 1000] {
-            let mut scanner = Scanner::new();
+            let mut scanner = PlainTextScanner::new();
             text.chunks(size).for_each(|piece| scanner.take(piece));
             let found = scanner.finish();
             assert_eq!(found.len(), 1, "{found:?}");
@@ -216,7 +216,7 @@ mod tests {
     #[test]
     fn text_without_anything_foreign_is_clean() {
         let text = "größe: 3 \u{1b}[1mbold\u{1b}[0m\tx\n".repeat(500);
-        let mut scanner = Scanner::new();
+        let mut scanner = PlainTextScanner::new();
         scanner.take(text.as_bytes());
         assert!(scanner.finish().is_empty());
         assert!(is_text(text.as_bytes()));
@@ -240,7 +240,7 @@ mod tests {
         let mut text = b"one line\n".repeat(20);
         text.extend([0; 100]);
         text.extend(b"\nanother\n");
-        let mut scanner = Scanner::new();
+        let mut scanner = PlainTextScanner::new();
         scanner.take(&text);
         let found = scanner.finish();
         assert_eq!(

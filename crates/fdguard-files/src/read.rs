@@ -9,10 +9,10 @@ use rustix::fs::{Mode, OFlags};
 
 use crate::Error;
 use crate::foreign::Foreign;
-use crate::holding::Role;
-use crate::sqlite::header::{self, Header};
-use crate::sqlite::judge::{Image, strange};
-use crate::sqlite::wal::{self, Scan, Wal, WalHeader};
+use crate::holding::HolderRole;
+use crate::sqlite::header::{self, DatabaseHeader};
+use crate::sqlite::judge::{DatabaseImage, strange};
+use crate::sqlite::wal::{self, WalScan, Wal, WalHeader};
 use crate::sqlite::{Journal, Shm, encryption};
 
 /// As much of a file's start as is looked at closely: the largest page.
@@ -79,7 +79,7 @@ pub fn open(path: &Path) -> Result<File, Error> {
 }
 
 /// A side file, if there is one.
-fn open_beside(database: &Path, role: Role) -> Result<Option<(File, PathBuf)>, Error> {
+fn open_beside(database: &Path, role: HolderRole) -> Result<Option<(File, PathBuf)>, Error> {
     let path = role.path(database);
     match open(&path) {
         Ok(file) => Ok(Some((file, path))),
@@ -89,24 +89,24 @@ fn open_beside(database: &Path, role: Role) -> Result<Option<(File, PathBuf)>, E
 }
 
 /// All of a database that can be judged.
-pub fn image(database: &Path, file: &File) -> Result<Image, Error> {
+pub fn image(database: &Path, file: &File) -> Result<DatabaseImage, Error> {
     let failed = |error| Error::io(database, "cannot be read", error);
     let size = file.metadata().map_err(failed)?.len();
     let first = piece(file, 0, size.min(FIRST)).map_err(failed)?;
-    let mut image = Image {
+    let mut image = DatabaseImage {
         size,
         first,
-        ..Image::default()
+        ..DatabaseImage::default()
     };
     // The index goes first: the log grows while we read, and must have at least what the index counts.
-    if let Some((file, path)) = open_beside(database, Role::Shm)? {
+    if let Some((file, path)) = open_beside(database, HolderRole::Shm)? {
         let failed = |error| Error::io(&path, "cannot be read", error);
         let size = file.metadata().map_err(failed)?.len();
         let bytes = piece(&file, 0, size.min(136)).map_err(failed)?;
         image.shm = Shm::read(&bytes, size);
     }
     read_log(database, &mut image)?;
-    if let Some((file, path)) = open_beside(database, Role::Journal)? {
+    if let Some((file, path)) = open_beside(database, HolderRole::Journal)? {
         let failed = |error| Error::io(&path, "cannot be read", error);
         let size = file.metadata().map_err(failed)?.len();
         let bytes = piece(&file, 0, size.min(28)).map_err(failed)?;
@@ -125,16 +125,16 @@ pub fn image(database: &Path, file: &File) -> Result<Image, Error> {
 }
 
 /// Bytes of a page: what the header says; where that is damaged, what the log says, else the one that fits most databases.
-fn page_size(image: &Image) -> Option<u64> {
-    let header = Header::read(&image.first)?;
+fn page_size(image: &DatabaseImage) -> Option<u64> {
+    let header = DatabaseHeader::read(&image.first)?;
     let told = header.page_size.filter(|_| header.magic).map(u64::from);
     let of_log = || Some(u64::from(image.wal.as_ref()?.header?.page_size));
     told.or_else(of_log)
         .or(image.size.is_multiple_of(4096).then_some(4096))
 }
 
-fn read_log(database: &Path, image: &mut Image) -> Result<(), Error> {
-    let Some((file, path)) = open_beside(database, Role::Wal)? else {
+fn read_log(database: &Path, image: &mut DatabaseImage) -> Result<(), Error> {
+    let Some((file, path)) = open_beside(database, HolderRole::Wal)? else {
         return Ok(());
     };
     let failed = |error| Error::io(&path, "cannot be read", error);
@@ -144,7 +144,7 @@ fn read_log(database: &Path, image: &mut Image) -> Result<(), Error> {
         image.wal = Some(Wal::unreadable(size));
         return Ok(());
     };
-    let mut scan = Scan::new(head, size);
+    let mut scan = WalScan::new(head, size);
     let mut frame = vec![0; head.frame_size()];
     let mut at = wal::HEAD as u64;
     while at + frame.len() as u64 <= size {

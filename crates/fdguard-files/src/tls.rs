@@ -27,7 +27,7 @@ pub enum Kind {
 
 /// A record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
-pub struct Record {
+pub struct TlsRecord {
     /// What it says it holds.
     pub kind: Kind,
     /// Minor version byte: 1 is TLS 1.0, 3 is TLS 1.2 and 1.3.
@@ -36,7 +36,7 @@ pub struct Record {
     pub length: u16,
 }
 
-impl Record {
+impl TlsRecord {
     /// The record that begins here, if it looks like one.
     #[must_use]
     pub fn parse(bytes: &[u8]) -> Option<Self> {
@@ -110,7 +110,7 @@ impl Record {
     }
 }
 
-impl fmt::Display for Record {
+impl fmt::Display for TlsRecord {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let version = self.version();
         let total = self.total();
@@ -130,12 +130,12 @@ impl fmt::Display for Record {
 /// Where records lie in the first bytes of a file that a stale number was used on: at the start, or five bytes in for each
 /// read of a head, and again behind one another.
 #[must_use]
-pub fn at_start(bytes: &[u8]) -> Vec<(u64, Record)> {
+pub fn at_start(bytes: &[u8]) -> Vec<(u64, TlsRecord)> {
     let mut found = Vec::new();
     let mut at = 0;
     while let Some(rest) = bytes.get(at..).filter(|rest| rest.len() >= HEAD) {
         let near = [0, HEAD].into_iter().find_map(|step| {
-            let record = Record::parse(rest.get(step..)?)?;
+            let record = TlsRecord::parse(rest.get(step..)?)?;
             Some((at + step, record))
         });
         let Some((offset, record)) = near else { break };
@@ -147,24 +147,24 @@ pub fn at_start(bytes: &[u8]) -> Vec<(u64, Record)> {
 
 #[cfg(test)]
 mod tests {
-    use super::{Kind, Record, at_start};
+    use super::{Kind, TlsRecord, at_start};
 
     const ALERT: [u8; 5] = [0x17, 3, 3, 0, 0x13];
 
     #[test]
     fn r42_alerts_are_told_from_data_and_versions_from_each_other() {
-        let alert = Record::parse(&ALERT).unwrap();
+        let alert = TlsRecord::parse(&ALERT).unwrap();
         assert_eq!(alert.to_string(), "a TLS 1.3 alert (24 bytes)");
-        let old = Record::parse(&[0x15, 3, 3, 0, 0x1a]).unwrap();
+        let old = TlsRecord::parse(&[0x15, 3, 3, 0, 0x1a]).unwrap();
         assert_eq!(old.to_string(), "a TLS 1.2 alert (31 bytes)");
-        let data = Record::parse(&[0x17, 3, 3, 0x04, 0x11]).unwrap();
+        let data = TlsRecord::parse(&[0x17, 3, 3, 0x04, 0x11]).unwrap();
         assert!(!data.is_alert());
         assert_eq!(
             data.to_string(),
             "a TLS 1.2 or 1.3 record with data (1046 bytes)"
         );
         assert_eq!(
-            Record::parse(&[0x16, 3, 1, 2, 0]).unwrap().kind,
+            TlsRecord::parse(&[0x16, 3, 1, 2, 0]).unwrap().kind,
             Kind::Handshake
         );
     }
@@ -179,9 +179,9 @@ mod tests {
             &[0x17, 3, 3, 0],
             b"",
         ] {
-            assert_eq!(Record::parse(wrong), None, "{wrong:?}");
+            assert_eq!(TlsRecord::parse(wrong), None, "{wrong:?}");
         }
-        assert!(Record::parse(&[0x17, 3, 3, 0x48, 0x00]).is_some());
+        assert!(TlsRecord::parse(&[0x17, 3, 3, 0x48, 0x00]).is_some());
     }
 
     #[test]

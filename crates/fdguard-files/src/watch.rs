@@ -15,8 +15,8 @@ use rustix::fs::inotify::{self, CreateFlags, ReadFlags, Reader, WatchFlags};
 use rustix::io::Errno;
 
 use crate::Error;
-use crate::finding::Finding;
-use crate::holding::Role;
+use crate::finding::FileFinding;
+use crate::holding::HolderRole;
 use crate::inspection::matters;
 use crate::read::{self, Stamp};
 use crate::sqlite::judge::is_database as is_database_by;
@@ -30,9 +30,9 @@ const APART: Duration = Duration::from_millis(2);
 
 /// What happened to a database.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Change {
+pub enum FileChange {
     /// It went bad, or was bad when the watch began.
-    Bad(Vec<Finding>),
+    Bad(Vec<FileFinding>),
     /// It is sound again.
     Sound,
     /// It is gone from its path.
@@ -45,16 +45,16 @@ pub enum Change {
 
 /// A change, and of which database.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Event {
+pub struct FileEvent {
     /// The database.
     pub path: PathBuf,
     /// What happened.
-    pub change: Change,
+    pub change: FileChange,
 }
 
 /// What is known of a database.
 #[derive(Debug)]
-struct Known {
+struct KnownFile {
     id: Option<(u64, u64)>,
     is_bad: bool,
     looked: Instant,
@@ -63,10 +63,10 @@ struct Known {
 
 /// A watch over databases.
 #[derive(Debug)]
-pub struct Watch {
+pub struct FileWatch {
     inotify: OwnedFd,
     folders: BTreeMap<i32, Folder>,
-    known: BTreeMap<PathBuf, Known>,
+    known: BTreeMap<PathBuf, KnownFile>,
     looks: u64,
 }
 
@@ -77,7 +77,7 @@ struct Folder {
     whole: bool,
 }
 
-impl Watch {
+impl FileWatch {
     /// Begins to watch these files, and all databases of these folders. What is bad already is told by the first look.
     pub fn begin(paths: &[PathBuf]) -> Result<Self, Error> {
         let inotify = inotify::init(CreateFlags::CLOEXEC | CreateFlags::NONBLOCK)
@@ -155,7 +155,7 @@ impl Watch {
     fn add(&mut self, path: &Path) {
         self.known.insert(
             path.to_owned(),
-            Known {
+            KnownFile {
                 id: Stamp::at(path).map(|stamp| stamp.id),
                 is_bad: false,
                 looked: Instant::now()
@@ -167,7 +167,7 @@ impl Watch {
     }
 
     /// Takes what the kernel has told, looks at what is due, and gives what changed.
-    pub fn look(&mut self) -> Result<Vec<Event>, Error> {
+    pub fn look(&mut self) -> Result<Vec<FileEvent>, Error> {
         let mut events = self.take()?;
         let now = Instant::now();
         let due: Vec<PathBuf> = self
@@ -182,7 +182,7 @@ impl Watch {
         Ok(events)
     }
 
-    fn take(&mut self) -> Result<Vec<Event>, Error> {
+    fn take(&mut self) -> Result<Vec<FileEvent>, Error> {
         let mut buffer = [MaybeUninit::uninit(); 4096];
         let mut told = Vec::new();
         let mut is_overrun = false;
@@ -218,7 +218,7 @@ impl Watch {
     }
 
     /// A file was written, made, moved or removed.
-    fn touched(&mut self, path: &Path, whole: bool) -> Option<Event> {
+    fn touched(&mut self, path: &Path, whole: bool) -> Option<FileEvent> {
         let path = database_of(path);
         if let Some(known) = self.known.get_mut(&path) {
             known.is_due = true;
@@ -228,13 +228,13 @@ impl Watch {
             return None;
         }
         self.add(&path);
-        Some(Event {
+        Some(FileEvent {
             path,
-            change: Change::Appeared,
+            change: FileChange::Appeared,
         })
     }
 
-    fn look_at(&mut self, path: &Path) -> Vec<Event> {
+    fn look_at(&mut self, path: &Path) -> Vec<FileEvent> {
         let Some(known) = self.known.get_mut(path) else {
             return Vec::new();
         };
@@ -244,9 +244,9 @@ impl Watch {
         let mut changes = Vec::new();
         let id = Stamp::at(path).map(|stamp| stamp.id);
         match (known.id, id) {
-            (Some(_), None) => changes.push(Change::Deleted),
-            (Some(before), Some(now)) if before != now => changes.push(Change::Replaced),
-            (None, Some(_)) => changes.push(Change::Appeared),
+            (Some(_), None) => changes.push(FileChange::Deleted),
+            (Some(before), Some(now)) if before != now => changes.push(FileChange::Replaced),
+            (None, Some(_)) => changes.push(FileChange::Appeared),
             _ => {}
         }
         known.id = id;
@@ -254,15 +254,15 @@ impl Watch {
             let found = wrong(path);
             let is_bad = !found.is_empty();
             match (known.is_bad, is_bad) {
-                (false, true) => changes.push(Change::Bad(found)),
-                (true, false) => changes.push(Change::Sound),
+                (false, true) => changes.push(FileChange::Bad(found)),
+                (true, false) => changes.push(FileChange::Sound),
                 _ => {}
             }
             known.is_bad = is_bad;
         } else {
             known.is_bad = false;
         }
-        let event = |change| Event {
+        let event = |change| FileEvent {
             path: path.to_owned(),
             change,
         };
@@ -270,7 +270,7 @@ impl Watch {
     }
 }
 
-impl AsFd for Watch {
+impl AsFd for FileWatch {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.inotify.as_fd()
     }
@@ -288,7 +288,7 @@ fn check_database(path: &Path) -> Result<(), Error> {
     let first = read::piece(&read::open(path)?, 0, 4096)
         .map_err(|error| Error::io(path, "cannot be read", error))?;
     let name = path.file_name().unwrap_or_default().as_encoded_bytes();
-    let has_log = Role::Wal.path(path).exists();
+    let has_log = HolderRole::Wal.path(path).exists();
     if first.is_empty() || is_database_by(&first, name, has_log) {
         return Ok(());
     }
@@ -301,7 +301,7 @@ fn check_database(path: &Path) -> Result<(), Error> {
 /// The database that a side file belongs to.
 fn database_of(path: &Path) -> PathBuf {
     let name = path.as_os_str().as_bytes();
-    let roles = [Role::Wal, Role::Shm, Role::Journal];
+    let roles = [HolderRole::Wal, HolderRole::Shm, HolderRole::Journal];
     let stem = roles
         .iter()
         .find_map(|role| name.strip_suffix(role.suffix().as_bytes()));
@@ -312,11 +312,11 @@ fn database_of(path: &Path) -> PathBuf {
 }
 
 /// What is wrong with the header, or with that of the log, in several looks.
-fn wrong(path: &Path) -> Vec<Finding> {
+fn wrong(path: &Path) -> Vec<FileFinding> {
     let mut found = glance(path);
     // No writer of a database ever passes through a TLS record, and who repairs it at once would hide it.
     let is_certain =
-        |found: &[Finding]| found.is_empty() || found.iter().any(|one| one.rule == "tls-record");
+        |found: &[FileFinding]| found.is_empty() || found.iter().any(|one| one.rule == "tls-record");
     for _ in 1..LOOKS {
         if is_certain(&found) {
             return found;
@@ -328,7 +328,7 @@ fn wrong(path: &Path) -> Vec<Finding> {
     found
 }
 
-fn glance(path: &Path) -> Vec<Finding> {
+fn glance(path: &Path) -> Vec<FileFinding> {
     let Some(first) = read::open(path)
         .ok()
         .and_then(|file| read::piece(&file, 0, 65_536).ok())
@@ -340,7 +340,7 @@ fn glance(path: &Path) -> Vec<Finding> {
         return Vec::new();
     }
     let size = first.len() as u64;
-    let image = crate::sqlite::judge::Image {
+    let image = crate::sqlite::judge::DatabaseImage {
         size,
         is_encrypted: crate::sqlite::encryption::is_encrypted(&first, size, &[]),
         first,
@@ -355,13 +355,13 @@ fn glance(path: &Path) -> Vec<Finding> {
     };
     let mut found = image.judge();
     found.retain(matters);
-    let log = read::open(&Role::Wal.path(path))
+    let log = read::open(&HolderRole::Wal.path(path))
         .ok()
         .and_then(|file| read::piece(&file, 0, HEAD as u64).ok());
     if log.is_some_and(|head| {
         head.len() == HEAD && head.iter().any(|byte| *byte != 0) && WalHeader::read(&head).is_none()
     }) {
-        found.push(Finding::critical(
+        found.push(FileFinding::critical(
             "wal-header",
             None,
             "the log has no sound header",

@@ -2,54 +2,54 @@
 
 use fdguard_core::lint::Severity;
 
-use crate::check::Depth;
-use crate::finding::Finding;
-use crate::inspection::{Inspection, Kind, Verdict};
+use crate::check::CheckDepth;
+use crate::finding::FileFinding;
+use crate::inspection::{Inspection, Kind, FileVerdict};
 
 /// Rules that are about processes and not about the file.
 const OF_HOLDERS: [&str; 2] = ["deleted-file", "lost-locks"];
 
-fn worst(found: &[Finding], of_file: bool) -> Option<&Finding> {
+fn worst(found: &[FileFinding], of_file: bool) -> Option<&FileFinding> {
     let mut about = found
         .iter()
         .filter(|one| OF_HOLDERS.contains(&one.rule) != of_file);
     about.find(|one| one.severity == Severity::Critical)
 }
 
-pub(crate) fn verdict(inspection: &Inspection) -> Verdict {
+pub(crate) fn verdict(inspection: &Inspection) -> FileVerdict {
     let found = &inspection.findings;
     if worst(found, true).is_some() {
-        Verdict::Damaged
+        FileVerdict::Damaged
     } else if worst(found, false).is_some() {
-        Verdict::Endangered
+        FileVerdict::Endangered
     } else if inspection.is_finding() {
-        Verdict::Suspicious
+        FileVerdict::Suspicious
     } else if found.iter().any(|one| one.rule == "encrypted") {
-        Verdict::Encrypted
+        FileVerdict::Encrypted
     } else if inspection.kind == Kind::Sqlite {
-        Verdict::Healthy
+        FileVerdict::Healthy
     } else {
-        Verdict::Clean
+        FileVerdict::Clean
     }
 }
 
 pub(crate) fn summary(inspection: &Inspection) -> String {
     let found = &inspection.findings;
     let first = match inspection.verdict {
-        Verdict::Damaged => worst(found, true),
-        Verdict::Endangered => worst(found, false),
-        Verdict::Suspicious => found.iter().find(|one| one.severity == Severity::Warning),
-        Verdict::Encrypted => found.iter().find(|one| one.rule == "encrypted"),
-        Verdict::Healthy | Verdict::Clean => None,
+        FileVerdict::Damaged => worst(found, true),
+        FileVerdict::Endangered => worst(found, false),
+        FileVerdict::Suspicious => found.iter().find(|one| one.severity == Severity::Warning),
+        FileVerdict::Encrypted => found.iter().find(|one| one.rule == "encrypted"),
+        FileVerdict::Healthy | FileVerdict::Clean => None,
     };
     match (inspection.verdict, first) {
-        (Verdict::Damaged, Some(one)) if one.rule == "magic" => {
+        (FileVerdict::Damaged, Some(one)) if one.rule == "magic" => {
             "damaged: the header is not SQLite's: it was overwritten by something unknown, or this is no database".to_owned()
         }
-        (Verdict::Damaged, Some(one)) => format!("damaged: {}", one.message),
-        (Verdict::Endangered, Some(one)) => format!("in danger: {}", one.message),
-        (Verdict::Suspicious, Some(one)) => format!("suspicious: {}", one.message),
-        (Verdict::Encrypted, Some(one)) => format!("encrypted: {}", one.message),
+        (FileVerdict::Damaged, Some(one)) => format!("damaged: {}", one.message),
+        (FileVerdict::Endangered, Some(one)) => format!("in danger: {}", one.message),
+        (FileVerdict::Suspicious, Some(one)) => format!("suspicious: {}", one.message),
+        (FileVerdict::Encrypted, Some(one)) => format!("encrypted: {}", one.message),
         _ => fine(inspection),
     }
 }
@@ -62,8 +62,8 @@ fn fine(inspection: &Inspection) -> String {
     match (inspection.kind, checked) {
         (Kind::Sqlite, Some(checked)) => {
             let limit = match checked.depth {
-                Depth::Full => "",
-                Depth::Quick => ", which does not compare indexes with their tables (`--check full` does)",
+                CheckDepth::Full => "",
+                CheckDepth::Quick => ", which does not compare indexes with their tables (`--check full` does)",
             };
             let name = checked.depth.pragma();
             format!("healthy: header, pages and side files are sound, and SQLite's {name} says ok{limit}")
@@ -91,7 +91,7 @@ pub(crate) fn next(inspection: &Inspection) -> Vec<String> {
             pids(one)
         ));
     }
-    let is_damaged = inspection.verdict == Verdict::Damaged;
+    let is_damaged = inspection.verdict == FileVerdict::Damaged;
     if is_damaged && inspection.kind == Kind::Sqlite {
         let holders: Vec<String> = inspection
             .holders
@@ -119,7 +119,7 @@ pub(crate) fn next(inspection: &Inspection) -> Vec<String> {
     steps
 }
 
-fn pids(finding: &Finding) -> String {
+fn pids(finding: &FileFinding) -> String {
     let list: Vec<String> = finding
         .pids
         .iter()

@@ -79,7 +79,7 @@ pub enum Error {
     Registry(#[from] fdguard_files::registry::Error),
     /// A call gave no answer.
     #[error(transparent)]
-    Call(#[from] crate::call::Failure),
+    Call(#[from] crate::call::CallFailure),
 }
 
 impl Error {

@@ -17,7 +17,7 @@ mod roots;
 pub mod scope;
 pub mod session;
 pub mod warm;
-mod watched;
+mod watched_tree;
 
 pub use error::Error;
 pub use roots::{OutsideRoots, Roots};

@@ -9,7 +9,7 @@ pub struct Receipt {
     /// Which session.
     pub session: String,
     /// Why it ended.
-    pub reason: Reason,
+    pub reason: SessionEndReason,
     /// Nothing of it is left: the keeper reaped its last process, and our descriptors are as before it began.
     pub clean: bool,
     /// Processes that live on; `null` when the keeper was lost and nobody can say.
@@ -41,7 +41,7 @@ pub struct Receipt {
 impl Receipt {
     /// Of an end that nobody saw: everything is unknown, and why is told.
     #[must_use]
-    pub fn unknown(session: &str, reason: Reason, error: impl Into<String>) -> Self {
+    pub fn unknown(session: &str, reason: SessionEndReason, error: impl Into<String>) -> Self {
         Self {
             session: session.to_owned(),
             reason,
@@ -66,7 +66,7 @@ impl Receipt {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct Overuse {
     /// Which limit.
-    pub limit: Limit,
+    pub limit: SessionLimit,
     /// How much was allowed.
     pub allowed: u64,
     /// How much was seen.
@@ -77,7 +77,7 @@ pub struct Overuse {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 #[non_exhaustive]
-pub enum Limit {
+pub enum SessionLimit {
     /// Bytes of memory of all its processes.
     Memory,
     /// Processes at a time.
@@ -97,7 +97,7 @@ pub struct StepTime {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 #[non_exhaustive]
-pub enum Reason {
+pub enum SessionEndReason {
     /// Its client asked.
     Asked,
     /// A reset: the session lives on with a new program.

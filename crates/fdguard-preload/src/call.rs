@@ -10,7 +10,7 @@ use fdguard_wire::{EventRecord, How, Kind, Mapping, Touch};
 
 use crate::protect::{answer, stranger};
 use crate::record::{self, Prevented};
-use crate::seat::{self, Entered};
+use crate::inflight::{self, InflightCall};
 use crate::{errno, protect, real, stack, start, sys, thread};
 
 const EBADF: c_int = 9;
@@ -23,7 +23,7 @@ const TOLD: usize = 16;
 pub(crate) struct Call {
     fd: c_int,
     touch: Touch,
-    entered: Option<Entered>,
+    entered: Option<InflightCall>,
     /// The turn that the number was at, where the call was entered.
     turn: u32,
 }
@@ -38,12 +38,12 @@ pub(crate) fn begin(fd: c_int, touch: Touch) -> Call {
         entered: None,
         turn: 0,
     };
-    if seat::is_threaded()
+    if inflight::is_threaded()
         && let Ok(number) = u32::try_from(fd)
         && let Some(mapping) = start::current()
     {
         call.turn = mapping.turn(&start::GROUND, number);
-        call.entered = seat::enter(number, touch, call.turn);
+        call.entered = inflight::enter(number, touch, call.turn);
     }
     call
 }
@@ -58,7 +58,7 @@ impl Call {
     /// It is over, and wrote this.
     #[inline]
     pub(crate) fn end_written(self, has_failed: bool, bytes: &[u8]) {
-        let is_torn = self.entered.and_then(seat::leave).is_some();
+        let is_torn = self.entered.and_then(inflight::leave).is_some();
         if self.entered.is_some() {
             stranger::came_out(self.fd);
         }
@@ -83,7 +83,7 @@ impl Call {
             return;
         }
         mapping.note_use(&start::GROUND, fd);
-        let is_new = self.entered.is_some() && !seat::claim(fd, mapping.turn(&start::GROUND, fd));
+        let is_new = self.entered.is_some() && !inflight::claim(fd, mapping.turn(&start::GROUND, fd));
         if is_new || is_torn || is_misplaced(mapping, fd, bytes) {
             self.tell(fd, 0, is_torn, bytes);
         }
@@ -152,13 +152,13 @@ impl Call {
 /// A call on several numbers. Nobody is told of it unless one of them is closed meanwhile.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Wait {
-    entered: Option<Entered>,
+    entered: Option<InflightCall>,
 }
 
 /// A wait for these numbers begins.
 pub(crate) fn wait(fds: impl Iterator<Item = u32>) -> Wait {
-    let is_seen = seat::is_threaded() && start::is_on();
-    let entered = is_seen.then(|| seat::enter_several(fds, Touch::Poll));
+    let is_seen = inflight::is_threaded() && start::is_on();
+    let entered = is_seen.then(|| inflight::enter_several(fds, Touch::Poll));
     Wait {
         entered: entered.flatten(),
     }
@@ -167,9 +167,9 @@ pub(crate) fn wait(fds: impl Iterator<Item = u32>) -> Wait {
 impl Wait {
     /// It is over.
     pub(crate) fn end(self) {
-        let torn = self.entered.and_then(seat::leave);
+        let torn = self.entered.and_then(inflight::leave);
         if let Some(entered) = self.entered.filter(|_| protect::is_on()) {
-            for fd in seat::noted(entered) {
+            for fd in inflight::noted(entered) {
                 stranger::came_out(c_int::try_from(fd).unwrap_or(-1));
             }
         }

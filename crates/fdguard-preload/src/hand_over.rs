@@ -134,12 +134,12 @@ impl Room {
                 let is_ours = |part: &[u8]| part.ends_with(AGENT);
                 left(text, NODE, (is_blank, is_ours), &mut self.node)
             } else {
-                Left::All
+                Removal::All
             };
             let kept = match kept {
-                Left::All => entry,
-                Left::Nothing => core::ptr::null(),
-                Left::Part => {
+                Removal::All => entry,
+                Removal::Nothing => core::ptr::null(),
+                Removal::Part => {
                     let room = if text.starts_with(NODE) {
                         &self.node
                     } else {
@@ -147,7 +147,7 @@ impl Room {
                     };
                     room.as_ptr().cast()
                 }
-                Left::TooMuch => return None,
+                Removal::TooMuch => return None,
             };
             if !kept.is_null() {
                 // The last place stays null.
@@ -166,7 +166,7 @@ impl Room {
 }
 
 /// What is left of a variable.
-enum Left {
+enum Removal {
     All,
     /// What was written to the buffer.
     Part,
@@ -192,10 +192,10 @@ fn parts(value: &[u8], is_end: fn(u8) -> bool) -> impl Iterator<Item = &[u8]> {
 }
 
 /// Writes a variable without those of its parts that are ours.
-fn left(text: &[u8], name: &[u8], (is_end, is_ours): Parts, room: &mut [u8; VALUE]) -> Left {
+fn left(text: &[u8], name: &[u8], (is_end, is_ours): Parts, room: &mut [u8; VALUE]) -> Removal {
     let value = text.strip_prefix(name).unwrap_or_default();
     if !parts(value, is_end).any(is_ours) {
-        return Left::All;
+        return Removal::All;
     }
     let others = parts(value, is_end).filter(|part| !is_ours(part));
     let mut used = 0;
@@ -210,19 +210,19 @@ fn left(text: &[u8], name: &[u8], (is_end, is_ours): Parts, room: &mut [u8; VALU
         true
     };
     if !push(name) {
-        return Left::TooMuch;
+        return Removal::TooMuch;
     }
     let mut is_first = true;
     for part in others {
         if !(is_first || push(b" ")) || !push(part) {
-            return Left::TooMuch;
+            return Removal::TooMuch;
         }
         is_first = false;
     }
     match (is_first, push(b"\0")) {
-        (true, _) => Left::Nothing,
-        (false, true) => Left::Part,
-        (false, false) => Left::TooMuch,
+        (true, _) => Removal::Nothing,
+        (false, true) => Removal::Part,
+        (false, false) => Removal::TooMuch,
     }
 }
 

@@ -15,7 +15,7 @@ use fdguard_wire::{Frame, Mapping, Tongue};
 use crate::creator::{Api, Junction, Search};
 use crate::java;
 use crate::modules::{self, Module};
-use crate::python::{RawFrame, Refusal, Runtime, Walked};
+use crate::python::{RawFrame, Refusal, Runtime, PythonWalk};
 use crate::start::GROUND;
 use crate::unwind::{self, Extent, Native, Trace};
 use crate::walkers::{self, Walk};
@@ -47,15 +47,15 @@ struct Interpreter {
 }
 
 /// The one of the process.
-struct Known {
+struct KnownRuntimes {
     state: AtomicU32,
     interpreter: UnsafeCell<MaybeUninit<Interpreter>>,
 }
 
 // SAFETY: the cell is written once, by who moved the state from UNKNOWN to SEARCHING, and read only after FOUND.
-unsafe impl Sync for Known {}
+unsafe impl Sync for KnownRuntimes {}
 
-static PYTHON: Known = Known {
+static PYTHON: KnownRuntimes = KnownRuntimes {
     state: AtomicU32::new(UNKNOWN),
     interpreter: UnsafeCell::new(MaybeUninit::uninit()),
 };
@@ -190,14 +190,14 @@ pub(crate) struct Languages<'a> {
 /// Python's frames are only hashed, and read again when their text is needed: until the hook returns they are the same.
 pub(crate) struct InPython {
     runtime: &'static Runtime,
-    walked: Walked,
+    walked: PythonWalk,
     /// Who created what runs here.
     junction: Option<Junction>,
 }
 
 pub(crate) struct InJava {
     frames: [java::RawFrame; DEPTH],
-    walked: java::Walked,
+    walked: java::JavaWalk,
 }
 
 impl Languages<'_> {
@@ -282,7 +282,7 @@ impl InPython {
         drop(walk);
         let mut rest = record.get(STACK_HEAD..length).unwrap_or_default();
         let mut left = self.junction.map_or(DEPTH, |one| one.after);
-        while let Some((frame, after)) = Written::read(rest)
+        while let Some((frame, after)) = RecordedStack::read(rest)
             && left > 0
         {
             let text = (frame.file, frame.function, frame.line);
@@ -323,13 +323,13 @@ fn push_text(
 }
 
 /// A frame of a record.
-struct Written<'a> {
+struct RecordedStack<'a> {
     line: u32,
     file: &'a [u8],
     function: &'a [u8],
 }
 
-impl<'a> Written<'a> {
+impl<'a> RecordedStack<'a> {
     /// The first frame, and what follows it.
     fn read(bytes: &'a [u8]) -> Option<(Self, &'a [u8])> {
         let (head, rest) = bytes.split_at_checked(FRAME_HEAD)?;

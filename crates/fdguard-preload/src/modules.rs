@@ -14,7 +14,7 @@ use crate::sys;
 
 /// What the loader says of an address; `struct dl_find_object` of glibc 2.35.
 #[repr(C)]
-struct Found {
+struct FoundModule {
     flags: u64,
     start: *mut c_void,
     end: *mut c_void,
@@ -32,7 +32,7 @@ struct LinkMap {
 }
 
 // SAFETY: the type is the one of <dlfcn.h>.
-static FIND: Real<unsafe extern "C" fn(*mut c_void, *mut Found) -> c_int> =
+static FIND: Real<unsafe extern "C" fn(*mut c_void, *mut FoundModule) -> c_int> =
     unsafe { Real::new(c"_dl_find_object") };
 
 /// Our own code, whose frames are nobody's business.
@@ -65,7 +65,7 @@ impl Module {
 /// The module of an address. glibc answers without a lock since 2.35; an older one is not asked.
 pub(crate) fn find(address: usize) -> Option<Module> {
     let find = FIND.get()?;
-    let mut found = Found {
+    let mut found = FoundModule {
         flags: 0,
         start: core::ptr::null_mut(),
         end: core::ptr::null_mut(),

@@ -6,7 +6,7 @@ pub(crate) use fdguard_wire::Prevented;
 use fdguard_wire::{Birth, Death, End, EventRecord, How, Kind, Mapping};
 
 use crate::start::{self, GROUND};
-use crate::{closing, errno, lock, protect, real, seat, stack, thread, told};
+use crate::{close_sweep, errno, lock, protect, real, inflight, stack, thread, agent_message};
 
 const EBADF: c_int = 9;
 const ENFILE: c_int = 23;
@@ -103,7 +103,7 @@ pub(crate) fn now() -> u64 {
 
 /// A runtime's agent told who asked for a descriptor.
 pub(crate) fn told(message: &[u8]) {
-    with(|mapping| told::take(mapping, &GROUND, message));
+    with(|mapping| agent_message::take(mapping, &GROUND, message));
 }
 
 /// What a close was told before it happened.
@@ -146,7 +146,7 @@ pub(crate) fn ending(fd: c_int) -> Ending {
         let generation = ending.death.map_or(0, |death| death.generation);
         let is_any = &mut ending.is_under_a_call;
         let ns = ending.ns;
-        seat::tear(number, generation, |tid, code| {
+        inflight::tear(number, generation, |tid, code| {
             *is_any = true;
             let mut inside = event(Kind::Inside, number, code);
             inside.tid = tid;
@@ -210,10 +210,10 @@ fn end(fd: c_int, ending: Ending, result: c_int, code: u8) {
         ns: ending.ns,
         fd: number,
         stack,
-        more: [until, u64::from(seat::has_threads())],
+        more: [until, u64::from(inflight::has_threads())],
     };
     let is_recorded = record(mapping, |mapping| {
-        let stack = closing::take(number).unwrap_or_else(|| stack::here(mapping));
+        let stack = close_sweep::take(number).unwrap_or_else(|| stack::here(mapping));
         mapping.tell(&GROUND, ticket, &told(stack));
     });
     if !is_recorded {

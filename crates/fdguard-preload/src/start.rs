@@ -10,10 +10,10 @@ use core::sync::atomic::{AtomicPtr, AtomicU32, Ordering};
 
 use fdguard_wire::Mapping;
 
-use crate::ground::Ground;
+use crate::backing::Backing;
 use crate::real::Real;
 use crate::{
-    children, closing, creator, errno, java, language, lock, modules, owner, protect, real, seat,
+    children, close_sweep, creator, errno, java, language, lock, modules, owner, protect, real, inflight,
     sys, thread, walkers,
 };
 
@@ -21,7 +21,7 @@ use crate::{
 const FOLDER: &CStr = c"FDGUARD_TRACE_DIR";
 
 /// Which parts of the mapping may be written to.
-pub(crate) static GROUND: Ground = Ground::new();
+pub(crate) static GROUND: Backing = Backing::new();
 
 static MAPPING: AtomicPtr<Mapping> = AtomicPtr::new(core::ptr::null_mut());
 /// Whether somebody has begun to make the first one.
@@ -86,7 +86,7 @@ pub(crate) fn is_filtered() -> bool {
 
 /// What the program's seccomp filters leave us.
 #[derive(Clone, Copy)]
-pub(crate) struct Allowed {
+pub(crate) struct StartOptions {
     /// To record.
     pub(crate) recording: bool,
     /// To make a mapping for a forked child.
@@ -94,8 +94,8 @@ pub(crate) struct Allowed {
 }
 
 /// From now on no more than this; gives what was allowed before.
-pub(crate) fn restrict(allowed: Allowed) -> Allowed {
-    let before = Allowed {
+pub(crate) fn restrict(allowed: StartOptions) -> StartOptions {
+    let before = StartOptions {
         recording: is_on(),
         beginning: IS_BARREN.load(Ordering::Relaxed) == 0,
     };
@@ -111,7 +111,7 @@ pub(crate) fn restrict(allowed: Allowed) -> Allowed {
 }
 
 /// The restriction did not come to be.
-pub(crate) fn allow(before: Allowed) {
+pub(crate) fn allow(before: StartOptions) {
     if before.beginning {
         IS_BARREN.store(0, Ordering::Relaxed);
     }
@@ -158,7 +158,7 @@ pub(crate) extern "C" fn start() {
 pub(crate) fn look_around() {
     let error = errno::load();
     language::find();
-    seat::find();
+    inflight::find();
     errno::store(error);
 }
 
@@ -182,10 +182,10 @@ fn create() -> Option<&'static Mapping> {
 unsafe extern "C" fn forked() {
     let error = errno::load();
     thread::forget();
-    seat::forget();
+    inflight::forget();
     lock::forget();
     children::forget();
-    closing::forget();
+    close_sweep::forget();
     java::forget();
     walkers::forget();
     creator::forget();

@@ -9,7 +9,7 @@
 
 use std::time::{Duration, Instant};
 
-use fdguard_probe::{Probe, Watcher};
+use fdguard_probe::{Probe, ProcessWatcher};
 use rustix::time::{ClockId, clock_gettime};
 
 fn processor_time() -> Duration {
@@ -27,7 +27,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     };
     let (ticks, between): (u32, f64) = (ticks.parse()?, between.parse()?);
     let probe = Probe::new()?;
-    let mut watcher = Watcher::new(&probe, pid.parse()?)?;
+    let mut watcher = ProcessWatcher::new(&probe, pid.parse()?)?;
     let first = watcher.tick()?;
     let (wall, cpu) = (Instant::now(), processor_time());
     let (mut listed, mut looked) = (0, 0);

@@ -10,7 +10,7 @@
 use std::process::Command;
 use std::time::{Duration, Instant};
 
-use fdguard_process::plan::{Group, Plan};
+use fdguard_process::plan::{SessionKind, Plan};
 use fdguard_process::tree::Tree;
 
 fn main() {
@@ -27,10 +27,10 @@ fn main() {
             stdio: [None, None, None],
             handed: Vec::new(),
             soft_limit: None,
-            group: Group::Session,
+            group: SessionKind::Session,
             cgroup,
             terminal: false,
-            limits: fdguard_process::plan::Limits::default(),
+            limits: fdguard_process::plan::TreeLimits::default(),
         };
         let mut mechanism = None;
         let times = (0..runs).map(|_| {

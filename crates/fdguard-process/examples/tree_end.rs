@@ -12,8 +12,8 @@ use std::io::Read as _;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use fdguard_process::plan::{Group, Plan};
-use fdguard_process::tree::{Mechanism, Stop, Told, Tree};
+use fdguard_process::plan::{SessionKind, Plan};
+use fdguard_process::tree::{Mechanism, StopPlan, TreeEvent, Tree};
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::pipe::{PipeFlags, pipe_with};
 
@@ -46,19 +46,19 @@ fn one_life(cgroup: bool, hopper: bool) -> (Duration, Mechanism) {
         stdio: [None, Some(Arc::new(theirs)), None],
         handed: Vec::new(),
         soft_limit: None,
-        group: Group::Session,
+        group: SessionKind::Session,
         cgroup,
         terminal: false,
-        limits: fdguard_process::plan::Limits::default(),
+        limits: fdguard_process::plan::TreeLimits::default(),
     };
     let mut tree = Tree::start(&plan).expect("a start");
     File::from(out).read_exact(&mut [0; 3]).expect("up");
     let before = Instant::now();
-    tree.stop(Stop {
+    tree.stop(StopPlan {
         signal: libc::SIGKILL,
         grace: Duration::ZERO,
     });
-    while !matches!(tree.told(), Some(Told::Empty { .. })) {
+    while !matches!(tree.told(), Some(TreeEvent::Empty { .. })) {
         let mut fds = [PollFd::from_borrowed_fd(tree.fd(), PollFlags::IN)];
         poll(&mut fds, None).expect("a wait");
     }

@@ -77,7 +77,7 @@ pub(crate) fn end_orphans_of(keeper: u32) -> Option<u32> {
 
 /// What became of adopted processes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Swept {
+pub struct SweepResult {
     /// They were killed, or had ended, and were reaped.
     pub ended: u32,
     /// They did not end in time.
@@ -87,9 +87,9 @@ pub struct Swept {
 /// Kills and reaps every child of this process that is not `known`, and those that become children by it, until none is left or the time
 /// is over. `known` are all children that the caller started itself, with the keepers of its trees. No other thread may wait for children.
 #[must_use]
-pub fn end_adopted(known: &[u32], longest: Duration) -> Swept {
+pub fn end_adopted(known: &[u32], longest: Duration) -> SweepResult {
     let deadline = Instant::now() + longest;
-    let mut swept = Swept::default();
+    let mut swept = SweepResult::default();
     let adopted = || -> Vec<u32> {
         let children = members::children(std::process::id()).into_iter();
         children.filter(|pid| !known.contains(pid)).collect()

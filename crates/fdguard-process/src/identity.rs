@@ -20,14 +20,14 @@ const PIDFS: u64 = 0x5049_4446;
 
 /// Which process.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Identity {
+pub struct ProcessId {
     boot: String,
     pid: u32,
     started: u64,
     pidfd_inode: Option<u64>,
 }
 
-impl Identity {
+impl ProcessId {
     /// Of the process that has this number now.
     pub fn of(pid: u32) -> io::Result<Self> {
         Self::opened(pid).map(|(identity, _)| identity)
@@ -93,12 +93,12 @@ impl Identity {
 }
 
 /// Sends a signal to exactly this process; an error of kind `NotFound` when it is gone, whoever has its number now.
-pub fn signal_checked(identity: &Identity, signal: i32) -> io::Result<()> {
+pub fn signal_checked(identity: &ProcessId, signal: i32) -> io::Result<()> {
     let gone = |error: io::Error| match error.raw_os_error() {
         Some(libc::ESRCH) => io::ErrorKind::NotFound.into(),
         _ => error,
     };
-    let (now, pidfd) = Identity::opened(identity.pid).map_err(gone)?;
+    let (now, pidfd) = ProcessId::opened(identity.pid).map_err(gone)?;
     if !identity.is(&now) {
         return Err(io::ErrorKind::NotFound.into());
     }
@@ -121,7 +121,7 @@ fn boot() -> io::Result<&'static str> {
 }
 
 /// `BOOT:PID:START:INODE`, with `-` for an inode that is not known.
-impl fmt::Display for Identity {
+impl fmt::Display for ProcessId {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}:{}:{}:", self.boot, self.pid, self.started)?;
         match self.pidfd_inode {
@@ -134,21 +134,21 @@ impl fmt::Display for Identity {
 /// A text that is no identity.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("not an identity of a process (BOOT:PID:START:INODE)")]
-pub struct NotAnIdentity;
+pub struct BadProcessId;
 
-impl FromStr for Identity {
-    type Err = NotAnIdentity;
+impl FromStr for ProcessId {
+    type Err = BadProcessId;
 
-    fn from_str(text: &str) -> Result<Self, NotAnIdentity> {
+    fn from_str(text: &str) -> Result<Self, BadProcessId> {
         let mut parts = text.split(':');
-        let mut next = || parts.next().ok_or(NotAnIdentity);
+        let mut next = || parts.next().ok_or(BadProcessId);
         let (boot, pid, started, inode) = (next()?, next()?, next()?, next()?);
-        let number = |text: &str| text.parse::<u64>().map_err(|_not_a_number| NotAnIdentity);
+        let number = |text: &str| text.parse::<u64>().map_err(|_not_a_number| BadProcessId);
         let is_whole = parts.next().is_none() && !boot.is_empty();
-        is_whole.then_some(()).ok_or(NotAnIdentity)?;
+        is_whole.then_some(()).ok_or(BadProcessId)?;
         Ok(Self {
             boot: boot.to_owned(),
-            pid: pid.parse().map_err(|_not_a_number| NotAnIdentity)?,
+            pid: pid.parse().map_err(|_not_a_number| BadProcessId)?,
             started: number(started)?,
             pidfd_inode: match inode {
                 "-" => None,
@@ -220,23 +220,23 @@ mod tests {
 
     #[test]
     fn we_are_who_we_are() {
-        let identity = Identity::of(std::process::id()).unwrap();
+        let identity = ProcessId::of(std::process::id()).unwrap();
         assert!(identity.matches());
-        let again: Identity = identity.to_string().parse().unwrap();
+        let again: ProcessId = identity.to_string().parse().unwrap();
         assert_eq!(again, identity);
     }
 
     #[test]
     fn texts_that_are_no_identity() {
         for text in ["", "a:1:2", "a:1:2:3:4", "a:x:2:-", ":1:2:-", "a:1:2:x"] {
-            assert_eq!(text.parse::<Identity>(), Err(NotAnIdentity), "{text}");
+            assert_eq!(text.parse::<ProcessId>(), Err(BadProcessId), "{text}");
         }
     }
 
     #[test]
     fn another_process_with_the_same_number_is_not_signalled() {
         let mut child = Command::new("cat").stdin(Stdio::piped()).spawn().unwrap();
-        let identity = Identity::of(child.id()).unwrap();
+        let identity = ProcessId::of(child.id()).unwrap();
         let mut stranger = identity.clone();
         stranger.started += 1;
         let error = signal_checked(&stranger, libc::SIGKILL).unwrap_err();

@@ -10,7 +10,7 @@ pub mod identity;
 mod keeper;
 mod limits;
 pub mod listen;
-mod lost;
+mod strays;
 pub mod mark;
 mod members;
 pub mod notify;

@@ -10,11 +10,11 @@ use rustix::io::Errno;
 use rustix::process::{Pid, Resource, Rlimit, getrlimit, prlimit};
 
 use crate::cgroup::Leaf;
-use crate::plan::Limits;
+use crate::plan::TreeLimits;
 
 /// Who sees to a limit.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum By {
+pub enum LimitMechanism {
     /// The cgroup of the tree: for all of its processes together.
     Cgroup,
     /// The kernel, for each process alone.
@@ -26,18 +26,18 @@ pub enum By {
 
 /// Who sees to each limit of a tree.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Enforced {
+pub struct EnforcedLimits {
     /// Bytes of memory.
-    pub memory: By,
+    pub memory: LimitMechanism,
     /// Time on a core.
-    pub cpu: By,
+    pub cpu: LimitMechanism,
     /// Processes at a time.
-    pub processes: By,
+    pub processes: LimitMechanism,
     /// Descriptors of each process.
-    pub descriptors: By,
+    pub descriptors: LimitMechanism,
 }
 
-impl By {
+impl LimitMechanism {
     fn number(self) -> u64 {
         match self {
             Self::Nobody => 0,
@@ -55,16 +55,16 @@ impl By {
     }
 }
 
-impl Enforced {
+impl EnforcedLimits {
     /// Of limits that the kernel sees to for each process.
-    pub(crate) fn by_rlimits(limits: &Limits) -> Self {
+    pub(crate) fn by_rlimits(limits: &TreeLimits) -> Self {
         let by = |is_wanted: bool| {
-            if is_wanted { By::Rlimit } else { By::Nobody }
+            if is_wanted { LimitMechanism::Rlimit } else { LimitMechanism::Nobody }
         };
         Self {
             memory: by(limits.memory.is_some()),
             cpu: by(limits.cpu.is_some()),
-            processes: By::Nobody,
+            processes: LimitMechanism::Nobody,
             descriptors: by(limits.descriptors.is_some()),
         }
     }
@@ -76,24 +76,24 @@ impl Enforced {
 
     pub(crate) fn from_word(word: u64) -> Self {
         Self {
-            memory: By::from_number(word >> 6),
-            cpu: By::from_number(word >> 4),
-            processes: By::from_number(word >> 2),
-            descriptors: By::from_number(word),
+            memory: LimitMechanism::from_number(word >> 6),
+            cpu: LimitMechanism::from_number(word >> 4),
+            processes: LimitMechanism::from_number(word >> 2),
+            descriptors: LimitMechanism::from_number(word),
         }
     }
 }
 
 /// Limits, with the texts that a cgroup takes.
 #[derive(Debug)]
-pub(crate) struct Wanted {
-    limits: Limits,
+pub(crate) struct RequestedLimits {
+    limits: TreeLimits,
     memory: Option<String>,
     processes: Option<String>,
 }
 
-impl Wanted {
-    pub(crate) fn new(limits: Limits) -> Self {
+impl RequestedLimits {
+    pub(crate) fn new(limits: TreeLimits) -> Self {
         Self {
             limits,
             memory: limits.memory.map(|bytes| bytes.to_string()),
@@ -102,15 +102,15 @@ impl Wanted {
     }
 
     /// Gives the leaf what it can see to; the keeper does it before the program is born there.
-    pub(crate) fn give(&self, leaf: Option<&Leaf<'_>>) -> Enforced {
-        let mut enforced = Enforced::by_rlimits(&self.limits);
+    pub(crate) fn give(&self, leaf: Option<&Leaf<'_>>) -> EnforcedLimits {
+        let mut enforced = EnforcedLimits::by_rlimits(&self.limits);
         let Some(leaf) = leaf else {
             return enforced;
         };
         if let Some(bytes) = &self.memory
             && leaf.set(c"memory.max", bytes.as_bytes())
         {
-            enforced.memory = By::Cgroup;
+            enforced.memory = LimitMechanism::Cgroup;
             // Where there is no swap there is no such file; and one process less is not a tree less.
             let _no_swap = leaf.set(c"memory.swap.max", b"0");
             let _alone = leaf.set(c"memory.oom.group", b"1");
@@ -118,19 +118,19 @@ impl Wanted {
         if let Some(count) = &self.processes
             && leaf.set(c"pids.max", count.as_bytes())
         {
-            enforced.processes = By::Cgroup;
+            enforced.processes = LimitMechanism::Cgroup;
         }
         enforced
     }
 
     /// Puts the rest on a process and its descendants to come: this one, before its exec, or a child that waits.
-    pub(crate) fn put(&self, on: Option<Pid>, enforced: Enforced) -> Result<(), Errno> {
+    pub(crate) fn put(&self, on: Option<Pid>, enforced: EnforcedLimits) -> Result<(), Errno> {
         put(&self.limits, on, enforced)
     }
 }
 
-fn put(limits: &Limits, on: Option<Pid>, enforced: Enforced) -> Result<(), Errno> {
-    if let (Some(bytes), By::Rlimit) = (limits.memory, enforced.memory) {
+fn put(limits: &TreeLimits, on: Option<Pid>, enforced: EnforcedLimits) -> Result<(), Errno> {
+    if let (Some(bytes), LimitMechanism::Rlimit) = (limits.memory, enforced.memory) {
         cap(on, Resource::Data, bytes, bytes)?;
     }
     if let Some(time) = limits.cpu {
@@ -167,30 +167,30 @@ mod tests {
 
     #[test]
     fn who_sees_to_what_arrives() {
-        let enforced = Enforced {
-            memory: By::Cgroup,
-            cpu: By::Rlimit,
-            processes: By::Nobody,
-            descriptors: By::Cgroup,
+        let enforced = EnforcedLimits {
+            memory: LimitMechanism::Cgroup,
+            cpu: LimitMechanism::Rlimit,
+            processes: LimitMechanism::Nobody,
+            descriptors: LimitMechanism::Cgroup,
         };
-        assert_eq!(Enforced::from_word(enforced.word()), enforced);
-        let none = Enforced::default();
-        assert_eq!(Enforced::from_word(none.word()), none);
+        assert_eq!(EnforcedLimits::from_word(enforced.word()), enforced);
+        let none = EnforcedLimits::default();
+        assert_eq!(EnforcedLimits::from_word(none.word()), none);
     }
 
     #[test]
     fn what_was_not_asked_for_is_seen_to_by_nobody() {
-        let nothing = Wanted::new(Limits::default()).give(None);
-        assert_eq!(nothing, Enforced::default());
-        let limits = Limits {
+        let nothing = RequestedLimits::new(TreeLimits::default()).give(None);
+        assert_eq!(nothing, EnforcedLimits::default());
+        let limits = TreeLimits {
             memory: Some(1),
             processes: Some(1),
-            ..Limits::default()
+            ..TreeLimits::default()
         };
-        let enforced = Wanted::new(limits).give(None);
+        let enforced = RequestedLimits::new(limits).give(None);
         assert_eq!(
             (enforced.memory, enforced.processes),
-            (By::Rlimit, By::Nobody)
+            (LimitMechanism::Rlimit, LimitMechanism::Nobody)
         );
     }
 

@@ -14,7 +14,7 @@ use rustix::net::{AddressFamily, SocketFlags, SocketType, sockopt};
 
 use crate::notify::message::is_name;
 
-pub mod inherited;
+pub mod activation;
 mod unix;
 
 pub use unix::Path;
@@ -31,14 +31,14 @@ pub struct Listen {
     /// Its name in `LISTEN_FDNAMES`.
     pub name: Option<String>,
     /// Where.
-    pub at: At,
+    pub at: ListenAddress,
     /// The permissions of the file of a unix socket; by the umask when absent.
     pub mode: Option<u32>,
 }
 
 /// Where a socket is bound.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum At {
+pub enum ListenAddress {
     /// At this address.
     Tcp(SocketAddr),
     /// At this port of every interface.
@@ -50,7 +50,7 @@ pub enum At {
 /// What is wrong with the text of a [`Listen`].
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{text:?}: {why}")]
-pub struct Unclear {
+pub struct BadAddress {
     text: String,
     why: &'static str,
 }
@@ -63,7 +63,7 @@ pub enum BindError {
     #[error("{at} is in use")]
     Held {
         /// What we wanted.
-        at: At,
+        at: ListenAddress,
     },
     /// There is a file at the path, and it is no socket: it is left alone.
     #[error("{path}: a file that is no socket is in the way", path = .path.display())]
@@ -75,7 +75,7 @@ pub enum BindError {
     #[error("{at}: {step}: {source}")]
     Refused {
         /// What we wanted.
-        at: At,
+        at: ListenAddress,
         /// What was tried.
         step: &'static str,
         /// Why.
@@ -85,7 +85,7 @@ pub enum BindError {
 
 /// A socket that listens. Dropped, it is closed, and the file of a unix socket is removed if it is still ours.
 #[derive(Debug)]
-pub struct Bound {
+pub struct BoundSocket {
     /// The socket, close-on-exec.
     pub fd: OwnedFd,
     /// Its file.
@@ -94,9 +94,9 @@ pub struct Bound {
 
 impl Listen {
     /// Binds it and listens.
-    pub fn bind(&self) -> Result<Bound, BindError> {
+    pub fn bind(&self) -> Result<BoundSocket, BindError> {
         match &self.at {
-            At::Unix(path) => {
+            ListenAddress::Unix(path) => {
                 let (fd, file) = unix::bind(path, self.mode).map_err(|error| match error {
                     unix::Failure::Held => BindError::Held {
                         at: self.at.clone(),
@@ -105,10 +105,10 @@ impl Listen {
                     unix::Failure::Refused(step, source) => self.refused(step, source),
                 })?;
                 let file = Some(file);
-                Ok(Bound { fd, file })
+                Ok(BoundSocket { fd, file })
             }
-            At::Tcp(address) => self.tcp(*address),
-            At::Any(port) => {
+            ListenAddress::Tcp(address) => self.tcp(*address),
+            ListenAddress::Any(port) => {
                 let any = |ip: IpAddr| SocketAddr::new(ip, *port);
                 match self.tcp(any(Ipv6Addr::UNSPECIFIED.into())) {
                     // No IPv6 on this machine, or it is switched off.
@@ -125,7 +125,7 @@ impl Listen {
         }
     }
 
-    fn tcp(&self, address: SocketAddr) -> Result<Bound, BindError> {
+    fn tcp(&self, address: SocketAddr) -> Result<BoundSocket, BindError> {
         let step = |step: &'static str| {
             move |error: Errno| match error {
                 Errno::ADDRINUSE => BindError::Held {
@@ -149,7 +149,7 @@ impl Listen {
         }
         rustix::net::bind(&fd, &address).map_err(step("bind"))?;
         rustix::net::listen(&fd, BACKLOG).map_err(step("listen"))?;
-        Ok(Bound { fd, file: None })
+        Ok(BoundSocket { fd, file: None })
     }
 
     fn refused(&self, step: &'static str, error: Errno) -> BindError {
@@ -162,10 +162,10 @@ impl Listen {
 }
 
 impl FromStr for Listen {
-    type Err = Unclear;
+    type Err = BadAddress;
 
-    fn from_str(text: &str) -> Result<Self, Unclear> {
-        let wrong = |why| Unclear {
+    fn from_str(text: &str) -> Result<Self, BadAddress> {
+        let wrong = |why| BadAddress {
             text: text.to_owned(),
             why,
         };
@@ -179,7 +179,7 @@ impl FromStr for Listen {
         let name = name.map(str::to_owned);
         if let Some(path) = rest.strip_prefix("unix:") {
             let (path, mode) = unix_words(path).map_err(wrong)?;
-            let at = At::Unix(path.into());
+            let at = ListenAddress::Unix(path.into());
             return Ok(Self { name, at, mode });
         }
         let Some(address) = rest.strip_prefix("tcp:") else {
@@ -206,15 +206,15 @@ fn unix_words(text: &str) -> Result<(&str, Option<u32>), &'static str> {
     Ok((path, mode))
 }
 
-fn tcp_words(text: &str) -> Result<At, &'static str> {
+fn tcp_words(text: &str) -> Result<ListenAddress, &'static str> {
     let port = |text: &str| text.parse::<u16>().ok().ok_or("a port is 0 to 65535");
     let Some((host, number)) = text.rsplit_once(':') else {
         let address = SocketAddr::new(Ipv4Addr::LOCALHOST.into(), port(text)?);
-        return Ok(At::Tcp(address));
+        return Ok(ListenAddress::Tcp(address));
     };
     let number = port(number)?;
     let host: IpAddr = match host {
-        "*" => return Ok(At::Any(number)),
+        "*" => return Ok(ListenAddress::Any(number)),
         "localhost" => Ipv4Addr::LOCALHOST.into(),
         _ => {
             let six = host.strip_prefix('[').and_then(|it| it.strip_suffix(']'));
@@ -225,18 +225,18 @@ fn tcp_words(text: &str) -> Result<At, &'static str> {
             parsed.ok_or("a host is an IPv4 address, an [IPv6] address, localhost or *")?
         }
     };
-    Ok(At::Tcp(SocketAddr::new(host, number)))
+    Ok(ListenAddress::Tcp(SocketAddr::new(host, number)))
 }
 
 impl TryFrom<String> for Listen {
-    type Error = Unclear;
+    type Error = BadAddress;
 
-    fn try_from(text: String) -> Result<Self, Unclear> {
+    fn try_from(text: String) -> Result<Self, BadAddress> {
         text.parse()
     }
 }
 
-impl fmt::Display for At {
+impl fmt::Display for ListenAddress {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Tcp(address) => write!(f, "tcp:{address}"),
@@ -259,7 +259,7 @@ impl fmt::Display for Listen {
     }
 }
 
-impl Bound {
+impl BoundSocket {
     /// The socket, without its file: it stays when this is done.
     #[must_use]
     pub fn keep_file(mut self) -> OwnedFd {

@@ -9,7 +9,7 @@ use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
-use crate::identity::Identity;
+use crate::identity::ProcessId;
 use crate::members;
 
 /// The variable.
@@ -46,14 +46,14 @@ pub(crate) fn value(around: Option<&OsStr>, mark: &str) -> OsString {
 }
 
 /// Every process that has a mark that begins like this, except this one.
-pub(crate) fn find(beginning: &str) -> Vec<Identity> {
+pub(crate) fn find(beginning: &str) -> Vec<ProcessId> {
     let own = std::process::id();
     let pids = fs::read_dir("/proc").into_iter().flatten().flatten();
     let pids = pids.filter_map(|entry| entry.file_name().to_str()?.parse::<u32>().ok());
     pids.filter(|pid| *pid != own && carries(*pid, beginning))
         .filter_map(|pid| {
             // The number may mean another process since: the identity first, then the mark once more.
-            let identity = Identity::of(pid).ok()?;
+            let identity = ProcessId::of(pid).ok()?;
             carries(pid, beginning).then_some(identity)
         })
         .collect()

@@ -3,7 +3,7 @@
 use std::collections::{BTreeSet, VecDeque};
 use std::fs;
 
-use crate::identity::{Identity, Stat};
+use crate::identity::{ProcessId, Stat};
 use crate::keeper::NAME;
 
 /// Longer ways up are not followed.
@@ -18,8 +18,8 @@ pub(crate) struct Member {
 
 impl Member {
     /// As an identity.
-    pub(crate) fn identity(self) -> Option<Identity> {
-        Identity::known(self.pid, self.started)
+    pub(crate) fn identity(self) -> Option<ProcessId> {
+        ProcessId::known(self.pid, self.started)
     }
 
     /// Whether it lives, under its number and its start.

@@ -21,17 +21,17 @@ pub struct Plan {
     /// What it gets as 0, 1 and 2; ours when absent.
     pub stdio: [Option<Arc<OwnedFd>>; 3],
     /// What it gets from number 3 on: those with a name in this order, then those without; everything else is closed.
-    pub handed: Vec<Handed>,
+    pub handed: Vec<InheritedFd>,
     /// The soft limit of descriptors that it starts with, at most the hard limit.
     pub soft_limit: Option<u64>,
     /// Whose members it shares signals of the terminal with.
-    pub group: Group,
+    pub group: SessionKind,
     /// Try a delegated cgroup.
     pub cgroup: bool,
     /// Its standard input becomes the terminal that controls its session. Needs [`Group::Session`] and a terminal there.
     pub terminal: bool,
     /// What it and its descendants may use.
-    pub limits: Limits,
+    pub limits: TreeLimits,
 }
 
 impl Plan {
@@ -45,10 +45,10 @@ impl Plan {
             stdio: [None, None, None],
             handed: Vec::new(),
             soft_limit: None,
-            group: Group::Session,
+            group: SessionKind::Session,
             cgroup: false,
             terminal: false,
-            limits: Limits::default(),
+            limits: TreeLimits::default(),
         }
     }
 
@@ -58,7 +58,7 @@ impl Plan {
         let named = self.handed.iter().filter(|handed| handed.name.is_some());
         let mut next_named = FIRST_HANDED;
         let mut next_unnamed = (FIRST_HANDED..).nth(named.count()).unwrap_or(FIRST_HANDED);
-        let number = |handed: &Handed| {
+        let number = |handed: &InheritedFd| {
             let next = if handed.name.is_some() {
                 &mut next_named
             } else {
@@ -74,7 +74,7 @@ impl Plan {
 
 /// What a program and its descendants may use; absent is as we may. Who sees to each is told by [`Tree::enforced`](crate::tree::Tree::enforced).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Limits {
+pub struct TreeLimits {
     /// Bytes of memory: of all together in a cgroup, else of each process' data.
     pub memory: Option<u64>,
     /// Time on a core, of each process; whole seconds, rounded up. Who uses them gets XCPU, and KILL a second later.
@@ -87,7 +87,7 @@ pub struct Limits {
 
 /// A descriptor that the program is given.
 #[derive(Clone, Debug)]
-pub struct Handed {
+pub struct InheritedFd {
     /// Ours.
     pub fd: Arc<OwnedFd>,
     /// Its name in `LISTEN_FDNAMES`; one that is absent is not counted in `LISTEN_FDS` and stands behind those that are.
@@ -96,7 +96,7 @@ pub struct Handed {
 
 /// The new program's place among sessions and groups.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Group {
+pub enum SessionKind {
     /// A session of its own: it has no terminal.
     Session,
     /// A group of its own in our session.
@@ -112,7 +112,7 @@ mod tests {
     #[test]
     fn descriptors_without_a_name_stand_behind_those_with_one() {
         let null = Arc::new(OwnedFd::from(std::fs::File::open("/dev/null").unwrap()));
-        let handed = |name: Option<&str>| Handed {
+        let handed = |name: Option<&str>| InheritedFd {
             fd: Arc::clone(&null),
             name: name.map(str::to_owned),
         };

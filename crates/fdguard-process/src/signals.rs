@@ -14,7 +14,7 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd as _, OwnedFd};
 
 /// A signal that came.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Heard {
+pub struct SignalSet {
     /// Which.
     pub signal: i32,
     /// Who sent it; 0 for the kernel and for processes that we cannot see.
@@ -65,7 +65,7 @@ impl Signals {
 
     /// The next that came; never waits.
     #[must_use]
-    pub fn next(&self) -> Option<Heard> {
+    pub fn next(&self) -> Option<SignalSet> {
         let mut buffer = [0; size_of::<libc::signalfd_siginfo>()];
         let count = rustix::io::read(&self.fd, &mut buffer).ok()?;
         if count != buffer.len() {
@@ -76,7 +76,7 @@ impl Signals {
             let bytes = buffer.get(at..at + 4)?;
             Some(u32::from_ne_bytes(bytes.try_into().ok()?))
         };
-        Some(Heard {
+        Some(SignalSet {
             signal: i32::try_from(word(0)?).ok()?,
             sender: word(12)?,
         })
@@ -196,7 +196,7 @@ pub fn forwardable() -> Vec<i32> {
 
 #[cfg(test)]
 mod tests {
-    use super::{Heard, Signals, by_name, name_of};
+    use super::{SignalSet, Signals, by_name, name_of};
 
     #[test]
     fn a_signal_is_read_with_its_sender() {
@@ -206,7 +206,7 @@ mod tests {
         // SAFETY: a number; to this thread, which blocks it.
         assert_eq!(unsafe { libc::raise(signal) }, 0);
         let sender = std::process::id();
-        assert_eq!(signals.next(), Some(Heard { signal, sender }));
+        assert_eq!(signals.next(), Some(SignalSet { signal, sender }));
         assert_eq!(signals.next(), None);
     }
 

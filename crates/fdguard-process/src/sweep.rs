@@ -7,7 +7,7 @@ use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
 
 use crate::adopt;
-use crate::identity::{Identity, signal_checked};
+use crate::identity::{ProcessId, signal_checked};
 use crate::keeper;
 use crate::mark;
 use crate::members::{self, Member};
@@ -42,7 +42,7 @@ pub(crate) fn kill_below(keeper: KeeperProcess) -> Vec<Member> {
 
 /// Ends what a keeper keeps whose owner is gone, and then the keeper. Waits for it, no longer than this.
 #[must_use]
-pub fn end_kept_by(keeper: &Identity, longest: Duration) -> SweepCount {
+pub fn end_kept_by(keeper: &ProcessId, longest: Duration) -> SweepCount {
     let process = KeeperProcess {
         pid: keeper.pid(),
         started: Some(keeper.started()),
@@ -91,7 +91,7 @@ pub(crate) fn end_marked(mark: &str, longest: Duration) -> SweepCount {
 }
 
 /// Kills again and again until nobody is found, or the time is over.
-fn repeat(longest: Duration, mut kill: impl FnMut() -> Vec<Identity>) -> SweepCount {
+fn repeat(longest: Duration, mut kill: impl FnMut() -> Vec<ProcessId>) -> SweepCount {
     let deadline = Instant::now() + longest;
     let mut killed = Vec::new();
     loop {
@@ -118,10 +118,10 @@ fn repeat(longest: Duration, mut kill: impl FnMut() -> Vec<Identity>) -> SweepCo
 }
 
 /// The nearest keepers above these processes.
-fn keepers_above(processes: &[Identity]) -> BTreeSet<Identity> {
-    let nearest = |process: &Identity| {
+fn keepers_above(processes: &[ProcessId]) -> BTreeSet<ProcessId> {
+    let nearest = |process: &ProcessId| {
         let keeper = members::ancestors(process.pid()).find(|pid| members::is_keeper(*pid))?;
-        Identity::of(keeper).ok()
+        ProcessId::of(keeper).ok()
     };
     processes.iter().filter_map(nearest).collect()
 }

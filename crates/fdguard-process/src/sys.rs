@@ -26,7 +26,7 @@ pub(crate) const NO_SIGNALS: u64 = 0;
 
 /// What a forked process is born with.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Birth<'fd> {
+pub(crate) struct ForkResult<'fd> {
     /// What its parent is sent at its end. With 0 it is invisible to waits that do not ask for such children.
     pub(crate) exit_signal: c_int,
     /// The cgroup that it is born into.
@@ -52,7 +52,7 @@ fn last_error() -> Errno {
 ///
 /// The child has one thread and the memory of a moment in which other threads may have held locks: until it execs or exits it may
 /// neither allocate nor lock nor unwind out of its entry.
-pub(crate) unsafe fn fork(birth: Birth<'_>) -> Result<Option<u32>, Errno> {
+pub(crate) unsafe fn fork(birth: ForkResult<'_>) -> Result<Option<u32>, Errno> {
     let pid = match birth.cgroup {
         Some(cgroup) => {
             // SAFETY: a structure of numbers; all zero is valid.
@@ -238,7 +238,7 @@ pub(crate) fn signal_pidfd(pidfd: impl AsFd, signal: c_int) -> Result<(), Errno>
 
 /// A child that ended and was reaped.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Reaped {
+pub(crate) struct ReapedChild {
     pub(crate) pid: u32,
     pub(crate) exit: Exit,
     pub(crate) usage: Usage,
@@ -246,7 +246,7 @@ pub(crate) struct Reaped {
 
 /// Reaps one child that has ended: this one, or any. `None` when none has ended yet; `ECHILD` when there is none at all. Children that
 /// were born without a signal are seen too.
-pub(crate) fn reap(pid: Option<u32>, wait: bool) -> Result<Option<Reaped>, Errno> {
+pub(crate) fn reap(pid: Option<u32>, wait: bool) -> Result<Option<ReapedChild>, Errno> {
     // SAFETY: structures of numbers and pointers that nobody follows; all zero is valid.
     let mut told: libc::siginfo_t = unsafe { mem::zeroed() };
     // SAFETY: a structure of numbers; all zero is valid.
@@ -286,7 +286,7 @@ pub(crate) fn reap(pid: Option<u32>, wait: bool) -> Result<Option<Reaped>, Errno
         peak_memory: u64::try_from(usage.ru_maxrss).unwrap_or(0) * 1024,
         memory_kills: None,
     };
-    Ok(Some(Reaped { pid, exit, usage }))
+    Ok(Some(ReapedChild { pid, exit, usage }))
 }
 
 fn duration(time: libc::timeval) -> Duration {

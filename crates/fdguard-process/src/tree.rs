@@ -1,6 +1,6 @@
 //! The owner's end of a process tree.
 
-mod hear;
+mod receive;
 mod keeper_process;
 mod offer;
 mod oversight;
@@ -15,19 +15,19 @@ use std::time::{Duration, Instant};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::net::{RecvFlags, SendFlags, send};
 
-use hear::{Heard, receive};
+use receive::{KeeperMessage, receive};
 pub(crate) use keeper_process::KeeperProcess;
 pub use offer::{Attach, Offer};
 use oversight::{Oversight, Step};
-use start::Started;
-pub use types::{Exit, Mechanism, Options, StartError, Stop, Told, Usage};
+use start::StartResult;
+pub use types::{Exit, Mechanism, Options, StartError, StopPlan, TreeEvent, Usage};
 
 use crate::adopt;
 pub use crate::keeper::keep_here;
 use crate::keeper::message::{FromKeeper, ToKeeper};
-pub use crate::limits::{By, Enforced};
-use crate::lost;
-pub use crate::lost::Strays;
+pub use crate::limits::{LimitMechanism, EnforcedLimits};
+use crate::strays;
+pub use crate::strays::Strays;
 use crate::members::{self, Member};
 use crate::plan::Plan;
 use crate::reserve;
@@ -54,14 +54,14 @@ pub struct Tree {
     keeper: KeeperProcess,
     control: OwnedFd,
     mechanism: Mechanism,
-    enforced: Enforced,
+    enforced: EnforcedLimits,
     leaf: Option<CString>,
     /// What its processes carry in their environment; absent where another forked the program.
     mark: Option<String>,
     /// `Empty` or `Lost` was told.
     is_over: bool,
     /// What the keeper said last. It is told when the keeper itself has ended.
-    empty: Option<Told>,
+    empty: Option<TreeEvent>,
     /// The keeper's end of the pair is closed: it ended.
     keeper_ended: bool,
     usage: Option<Usage>,
@@ -79,7 +79,7 @@ impl Tree {
     fn of(
         keeper: KeeperProcess,
         control: OwnedFd,
-        started: Started,
+        started: StartResult,
         leaf: Option<CString>,
         mark: Option<String>,
     ) -> Self {
@@ -164,7 +164,7 @@ impl Tree {
 
     /// Who sees to the plan's limits.
     #[must_use]
-    pub fn enforced(&self) -> Enforced {
+    pub fn enforced(&self) -> EnforcedLimits {
         self.enforced
     }
 
@@ -204,21 +204,21 @@ impl Tree {
     }
 
     /// What was told since; never waits. `MainEnded` comes once, then `Empty`; or `Lost` instead of what is missing.
-    pub fn told(&mut self) -> Option<Told> {
+    pub fn told(&mut self) -> Option<TreeEvent> {
         while !self.is_over {
             match receive(&self.control, RecvFlags::DONTWAIT) {
-                Ok(Heard::Said(said, _)) => {
+                Ok(KeeperMessage::Said(said, _)) => {
                     if let Some(told) = self.hear(said) {
                         return Some(told);
                     }
                 }
-                Ok(Heard::End) => {
+                Ok(KeeperMessage::End) => {
                     self.is_over = true;
                     self.keeper_ended = true;
                     if self.empty.is_none() {
                         self.lost();
                     }
-                    return Some(self.empty.unwrap_or(Told::Lost));
+                    return Some(self.empty.unwrap_or(TreeEvent::Lost));
                 }
                 Err(_nothing_yet) => return self.look(Instant::now()),
             }
@@ -227,7 +227,7 @@ impl Tree {
     }
 
     /// Looks after a keeper that says nothing, if it is time to.
-    fn look(&mut self, now: Instant) -> Option<Told> {
+    fn look(&mut self, now: Instant) -> Option<TreeEvent> {
         if self.program_end().is_some_and(is_readable) {
             self.oversight.main_ended(now);
         }
@@ -253,14 +253,14 @@ impl Tree {
     }
 
     /// Some of it cannot be ended, or its keeper does not even die.
-    fn give_up(&mut self, is_held: bool) -> Told {
+    fn give_up(&mut self, is_held: bool) -> TreeEvent {
         if is_held {
             self.keeper.signal(libc::SIGKILL);
         }
         let left = members::below(self.keeper.pid).len();
         self.is_over = true;
         self.orphans_left = u32::try_from(left).ok();
-        Told::Lost
+        TreeEvent::Lost
     }
 
     fn program(&self) -> Member {
@@ -271,13 +271,13 @@ impl Tree {
     }
 
     /// What of it can be told at once. The end of the tree is told with the end of its keeper, so that nobody waits for that later.
-    fn hear(&mut self, said: FromKeeper) -> Option<Told> {
+    fn hear(&mut self, said: FromKeeper) -> Option<TreeEvent> {
         match said {
             FromKeeper::MainEnded { exit, left, usage } => {
                 self.usage = Some(usage);
                 self.main_reported = true;
                 self.oversight.main_reported();
-                Some(Told::MainEnded { exit, left })
+                Some(TreeEvent::MainEnded { exit, left })
             }
             FromKeeper::Empty {
                 exit,
@@ -286,7 +286,7 @@ impl Tree {
             } => {
                 // What the owner killed the keeper may have reaped before it heard of KILL.
                 let swept = self.oversight.killed();
-                self.empty = Some(Told::Empty {
+                self.empty = Some(TreeEvent::Empty {
                     exit,
                     killed: killed.max(swept),
                     reaped,
@@ -298,7 +298,7 @@ impl Tree {
     }
 
     /// Asks it to end. Another call with a shorter grace hurries it; no grace is KILL at once.
-    pub fn stop(&mut self, how: Stop) {
+    pub fn stop(&mut self, how: StopPlan) {
         self.say(ToKeeper::Stop(how));
         self.oversight.asked(Instant::now(), how.grace);
     }
@@ -358,7 +358,7 @@ impl Tree {
     fn lost(&mut self) {
         let seen = std::mem::take(self.seen.get_mut().unwrap_or_else(PoisonError::into_inner));
         let leaf = self.leaf.as_deref();
-        let marked = lost::end(self.program(), &seen, leaf, self.mark.as_deref());
+        let marked = strays::end(self.program(), &seen, leaf, self.mark.as_deref());
         if self.keeper.started.is_none() {
             self.orphans_left = adopt::end_orphans_of(self.keeper.pid);
         } else if let Some(pidfd) = adopt::open(self.keeper.pid).filter(|_| self.keeper.is_there())
@@ -415,7 +415,7 @@ impl Tree {
 impl Drop for Tree {
     fn drop(&mut self) {
         if !self.is_over {
-            self.stop(Stop {
+            self.stop(StopPlan {
                 signal: libc::SIGKILL,
                 grace: Duration::ZERO,
             });

@@ -10,10 +10,10 @@
 use std::time::{Duration, Instant};
 
 use fdguard_probe::Probe;
-use fdguard_supervise::budget::{self, Given, Memory, judge};
+use fdguard_supervise::budget::{self, BudgetSetting, BudgetHistory, judge};
 use fdguard_supervise::meter::Meter;
 use fdguard_supervise::trim;
-use fdguard_supervise::turn::Wants;
+use fdguard_supervise::poll::Interest;
 use rustix::time::{ClockId, clock_gettime};
 
 /// Processor time of ours so far.
@@ -26,12 +26,12 @@ fn main() {
     let mut words = std::env::args().skip(1);
     let pid: u32 = words.next().unwrap().parse().unwrap();
     let length = Duration::from_secs(words.next().unwrap().parse().unwrap());
-    let given: Vec<Given> = words.map(|word| word.parse().unwrap()).collect();
+    let given: Vec<BudgetSetting> = words.map(|word| word.parse().unwrap()).collect();
     let budgets = budget::effective(&given);
     let probe = Probe::new().unwrap();
     let start = Instant::now();
     let mut meter = Meter::new(&probe, &budgets, start);
-    let mut memory = Memory::default();
+    let mut memory = BudgetHistory::default();
     let (mut looks, mut slowest) = (0, Duration::ZERO);
     println!("given back: {:?}", trim::give_back());
     let before = used();
@@ -44,7 +44,7 @@ fn main() {
             }
             slowest = slowest.max(now.elapsed());
         }
-        let mut wants = Wants::default();
+        let mut wants = Interest::default();
         meter.wants(&mut wants);
         let _ready = wants.wait().unwrap();
     }

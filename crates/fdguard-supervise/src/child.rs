@@ -11,12 +11,12 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use fdguard_process::environment::{for_program, last_of_each};
-use fdguard_process::plan::{Group, Plan};
-use fdguard_process::tree::{Exit, StartError, Stop, Told, Tree};
+use fdguard_process::plan::{SessionKind, Plan};
+use fdguard_process::tree::{Exit, StartError, StopPlan, TreeEvent, Tree};
 use rustix::io::Errno;
 use rustix::pipe::PipeFlags;
 
-use crate::turn::{Ready, Wants};
+use crate::poll::{Readiness, Interest};
 use crate::unit;
 
 #[cfg(test)]
@@ -29,7 +29,7 @@ const LONGEST_WORDS: usize = 200;
 /// One that never stops talking is read again at the next turn. A full pipe is read in half of these.
 const READS: usize = 32;
 const KILL: i32 = 9;
-const AT_ONCE: Stop = Stop {
+const AT_ONCE: StopPlan = StopPlan {
     signal: KILL,
     grace: Duration::ZERO,
 };
@@ -44,12 +44,12 @@ pub(crate) struct Helper {
     /// Where it runs; where we are when absent.
     pub(crate) folder: Option<PathBuf>,
     /// What is kept of its output; the rest goes nowhere.
-    pub(crate) heard: Heard,
+    pub(crate) heard: HelperMessage,
 }
 
 /// Which of its output is listened to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Heard {
+pub(crate) enum HelperMessage {
     /// What it complains about.
     Errors,
     /// Everything.
@@ -58,7 +58,7 @@ pub(crate) enum Heard {
 
 /// How it ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Ended {
+pub(crate) enum HelperEnd {
     /// With this status.
     Code(u8),
     /// By this signal.
@@ -79,7 +79,7 @@ pub(crate) struct Bounded {
     within: Duration,
     deadline: Instant,
     /// Since it is known, everything that is left is being killed.
-    ended: Option<Ended>,
+    ended: Option<HelperEnd>,
     was_told: bool,
     is_gone: bool,
 }
@@ -91,7 +91,7 @@ impl Helper {
             command,
             environment: std::env::vars_os().collect(),
             folder: None,
-            heard: Heard::Errors,
+            heard: HelperMessage::Errors,
         }
     }
 
@@ -109,10 +109,10 @@ impl Helper {
             stdio: nowhere(null),
             handed: Vec::new(),
             soft_limit: None,
-            group: Group::Session,
+            group: SessionKind::Session,
             cgroup: false,
             terminal: false,
-            limits: fdguard_process::plan::Limits::default(),
+            limits: fdguard_process::plan::TreeLimits::default(),
         }
     }
 }
@@ -158,7 +158,7 @@ impl Bounded {
     }
 
     /// What it waits for; nothing when it is gone.
-    pub(crate) fn wants<'f>(&'f self, wants: &mut Wants<'f>) {
+    pub(crate) fn wants<'f>(&'f self, wants: &mut Interest<'f>) {
         if self.is_gone {
             return;
         }
@@ -178,27 +178,27 @@ impl Bounded {
     }
 
     /// Its end, once: when nothing of it is left, or at the deadline, when what is left is being killed.
-    pub(crate) fn turn(&mut self, now: Instant, ready: &Ready) -> Option<Ended> {
+    pub(crate) fn turn(&mut self, now: Instant, ready: &Readiness) -> Option<HelperEnd> {
         if self.output.as_ref().is_some_and(|output| ready.has(output)) {
             self.listen();
         }
         while let Some(told) = self.tree.told() {
             let ended = match told {
-                Told::MainEnded { exit, .. } => exit.into(),
-                Told::Empty { exit, .. } => {
+                TreeEvent::MainEnded { exit, .. } => exit.into(),
+                TreeEvent::Empty { exit, .. } => {
                     self.is_gone = true;
                     exit.into()
                 }
                 _ => {
                     self.is_gone = true;
-                    Ended::Lost
+                    HelperEnd::Lost
                 }
             };
             self.end(ended);
         }
         let is_late = now >= self.deadline;
         if is_late {
-            self.end(Ended::TimeUp);
+            self.end(HelperEnd::TimeUp);
         }
         if self.was_told || !(self.is_gone || is_late) {
             return None;
@@ -214,12 +214,12 @@ impl Bounded {
     }
 
     /// How it ended and its last words, to be put behind its name.
-    pub(crate) fn account(&self, ended: Ended) -> String {
+    pub(crate) fn account(&self, ended: HelperEnd) -> String {
         let how = match ended {
-            Ended::Code(code) => format!("ended with status {code}"),
-            Ended::Signal(signal) => format!("ended by signal {signal}"),
-            Ended::TimeUp => format!("did not end within {}", unit::shown(self.within)),
-            Ended::Lost => "was lost: somebody killed its keeper".to_owned(),
+            HelperEnd::Code(code) => format!("ended with status {code}"),
+            HelperEnd::Signal(signal) => format!("ended by signal {signal}"),
+            HelperEnd::TimeUp => format!("did not end within {}", unit::shown(self.within)),
+            HelperEnd::Lost => "was lost: somebody killed its keeper".to_owned(),
         };
         match self.last_words() {
             Some(words) => format!("{how}: {words}"),
@@ -237,7 +237,7 @@ impl Bounded {
     }
 
     /// The first reason holds.
-    fn end(&mut self, how: Ended) {
+    fn end(&mut self, how: HelperEnd) {
         if self.ended.is_none() {
             self.ended = Some(how);
             self.tree.stop(AT_ONCE);
@@ -266,7 +266,7 @@ impl Bounded {
     }
 }
 
-impl Heard {
+impl HelperMessage {
     fn put(self, output: OwnedFd, plan: &mut Plan) {
         let output = Arc::new(output);
         if self == Self::All {
@@ -276,7 +276,7 @@ impl Heard {
     }
 }
 
-impl From<Exit> for Ended {
+impl From<Exit> for HelperEnd {
     fn from(exit: Exit) -> Self {
         match exit {
             Exit::Code(code) => Self::Code(code),

@@ -10,12 +10,12 @@ mod spec;
 use std::os::fd::OwnedFd;
 use std::time::{Duration, Instant};
 
-use crate::child::{Bounded, Ended, Helper};
-use crate::relief::Drained;
-use crate::turn::{Ready, Wants};
+use crate::child::{Bounded, HelperEnd, Helper};
+use crate::remedy::DrainResult;
+use crate::poll::{Readiness, Interest};
 use hook::{Answer, Hook};
 
-pub use spec::{BadDrain, Spec, Target};
+pub use spec::{BadDrain, DrainSpec, DrainTarget};
 
 /// Connections are counted this often.
 const COUNT_EVERY: Duration = Duration::from_millis(500);
@@ -40,7 +40,7 @@ enum Doing {
 
 /// What a drain needs besides its specification.
 #[derive(Debug)]
-pub struct Given<'a> {
+pub struct DrainContext<'a> {
     /// The program.
     pub pid: u32,
     /// How long it may take.
@@ -58,18 +58,18 @@ pub fn null() -> std::io::Result<OwnedFd> {
 
 impl Drain {
     /// Begins. A signal is sent by the caller, who owns the tree: [`Spec::signal`].
-    pub fn begin(spec: &Spec, given: &Given<'_>, now: Instant) -> Result<Self, Drained> {
-        let failed = |error: std::io::Error| Drained::HookFailed(error.to_string());
+    pub fn begin(spec: &DrainSpec, given: &DrainContext<'_>, now: Instant) -> Result<Self, DrainResult> {
+        let failed = |error: std::io::Error| DrainResult::HookFailed(error.to_string());
         let doing = match spec {
-            Spec::None => return Err(Drained::None),
-            Spec::Signal(_) => Doing::Waiting,
-            Spec::Http(target) => Doing::Asking(Hook::begin(target).map_err(failed)?),
-            Spec::Exec(line) => {
+            DrainSpec::None => return Err(DrainResult::None),
+            DrainSpec::Signal(_) => Doing::Waiting,
+            DrainSpec::Http(target) => Doing::Asking(Hook::begin(target).map_err(failed)?),
+            DrainSpec::Exec(line) => {
                 let mut helper = Helper::shell(line);
                 let pid = given.pid.to_string().into();
                 helper.environment.push(("FDGUARD_PID".into(), pid));
                 let running = Bounded::start(helper, given.null, now, given.within);
-                Doing::Running(running.map_err(|error| Drained::HookFailed(error.to_string()))?)
+                Doing::Running(running.map_err(|error| DrainResult::HookFailed(error.to_string()))?)
             }
         };
         Ok(Self {
@@ -81,7 +81,7 @@ impl Drain {
     }
 
     /// What it waits for.
-    pub fn wants<'f>(&'f self, wants: &mut Wants<'f>) {
+    pub fn wants<'f>(&'f self, wants: &mut Interest<'f>) {
         match &self.doing {
             Doing::Waiting => wants.until(self.next.min(self.deadline)),
             Doing::Asking(hook) => {
@@ -96,29 +96,29 @@ impl Drain {
     pub fn turn(
         &mut self,
         now: Instant,
-        ready: &Ready,
+        ready: &Readiness,
         connections: impl FnOnce() -> Option<u64>,
-    ) -> Option<Drained> {
+    ) -> Option<DrainResult> {
         match &mut self.doing {
             // It has the same deadline, and knows whether it ended before.
             Doing::Running(bounded) => match bounded.turn(now, ready)? {
-                Ended::Code(0) => Some(Drained::HookDone),
-                Ended::TimeUp => Some(Drained::TimeUp),
+                HelperEnd::Code(0) => Some(DrainResult::HookDone),
+                HelperEnd::TimeUp => Some(DrainResult::TimeUp),
                 ended => {
                     let how = bounded.account(ended);
-                    Some(Drained::HookFailed(format!("it {how}")))
+                    Some(DrainResult::HookFailed(format!("it {how}")))
                 }
             },
-            _ if now >= self.deadline => Some(Drained::TimeUp),
+            _ if now >= self.deadline => Some(DrainResult::TimeUp),
             Doing::Waiting => self.count(now, connections),
             Doing::Asking(hook) => match hook.turn() {
                 None => None,
-                Some(Answer::Done) => Some(Drained::HookDone),
+                Some(Answer::Done) => Some(DrainResult::HookDone),
                 Some(Answer::Accepted) => {
                     self.doing = Doing::Waiting;
                     None
                 }
-                Some(Answer::Failed(why)) => Some(Drained::HookFailed(why)),
+                Some(Answer::Failed(why)) => Some(DrainResult::HookFailed(why)),
             },
         }
     }
@@ -127,14 +127,14 @@ impl Drain {
         &mut self,
         now: Instant,
         connections: impl FnOnce() -> Option<u64>,
-    ) -> Option<Drained> {
+    ) -> Option<DrainResult> {
         if now < self.next {
             return None;
         }
         self.next = now + COUNT_EVERY;
         let count = connections()?;
         self.serves |= count > 0;
-        (count == 0 && self.serves).then_some(Drained::ConnectionsGone)
+        (count == 0 && self.serves).then_some(DrainResult::ConnectionsGone)
     }
 }
 
@@ -144,15 +144,15 @@ mod tests {
     use std::net::{TcpListener, TcpStream};
     use std::time::{Duration, Instant};
 
-    use super::{Drain, Given, Spec, null};
-    use crate::relief::Drained;
-    use crate::turn::{Ready, Wants};
+    use super::{Drain, DrainContext, DrainSpec, null};
+    use crate::remedy::DrainResult;
+    use crate::poll::{Readiness, Interest};
 
     const LONG: Duration = Duration::from_secs(60);
 
-    fn begin(spec: &str, listens: bool, within: Duration, now: Instant) -> Result<Drain, Drained> {
+    fn begin(spec: &str, listens: bool, within: Duration, now: Instant) -> Result<Drain, DrainResult> {
         let null = null().unwrap();
-        let given = Given {
+        let given = DrainContext {
             pid: 4711,
             within,
             listens,
@@ -162,14 +162,14 @@ mod tests {
     }
 
     /// Runs to its end; the connections are counted down.
-    fn run(spec: &str, within: Duration) -> Drained {
+    fn run(spec: &str, within: Duration) -> DrainResult {
         let mut drain = match begin(spec, false, within, Instant::now()) {
             Ok(drain) => drain,
             Err(drained) => return drained,
         };
         let mut left = 3;
         loop {
-            let mut wants = Wants::default();
+            let mut wants = Interest::default();
             drain.wants(&mut wants);
             let ready = wants.wait().unwrap();
             let count = || {
@@ -184,8 +184,8 @@ mod tests {
 
     #[test]
     fn after_a_signal_the_connections_are_waited_for() {
-        assert_eq!(run("HUP", LONG), Drained::ConnectionsGone);
-        assert_eq!(run("none", LONG), Drained::None);
+        assert_eq!(run("HUP", LONG), DrainResult::ConnectionsGone);
+        assert_eq!(run("none", LONG), DrainResult::None);
     }
 
     #[test]
@@ -194,38 +194,38 @@ mod tests {
         let mut drain = begin("TERM", false, LONG, start).unwrap();
         let mut turn = |seconds| {
             let now = start + Duration::from_secs(seconds);
-            drain.turn(now, &Ready::default(), || Some(0))
+            drain.turn(now, &Readiness::default(), || Some(0))
         };
         assert_eq!(
             [turn(0), turn(30), turn(60)],
-            [None, None, Some(Drained::TimeUp)]
+            [None, None, Some(DrainResult::TimeUp)]
         );
         let mut listening = begin("TERM", true, LONG, start).unwrap();
-        let gone = listening.turn(start, &Ready::default(), || Some(0));
-        assert_eq!(gone, Some(Drained::ConnectionsGone));
+        let gone = listening.turn(start, &Readiness::default(), || Some(0));
+        assert_eq!(gone, Some(DrainResult::ConnectionsGone));
     }
 
     #[test]
     fn what_cannot_be_counted_is_not_gone() {
         let start = Instant::now();
         let mut drain = begin("TERM", true, LONG, start).unwrap();
-        assert_eq!(drain.turn(start, &Ready::default(), || None), None);
+        assert_eq!(drain.turn(start, &Readiness::default(), || None), None);
     }
 
     #[test]
     fn a_command_says_by_its_end_that_all_is_done() {
         assert_eq!(
             run("exec:test \"$FDGUARD_PID\" = 4711", LONG),
-            Drained::HookDone
+            DrainResult::HookDone
         );
         let failed = run("exec:echo the pool is stuck >&2; exit 4", LONG);
         assert_eq!(
             failed,
-            Drained::HookFailed("it ended with status 4: the pool is stuck".into())
+            DrainResult::HookFailed("it ended with status 4: the pool is stuck".into())
         );
         assert_eq!(
             run("exec:sleep 600", Duration::from_millis(100)),
-            Drained::TimeUp
+            DrainResult::TimeUp
         );
     }
 
@@ -262,7 +262,7 @@ mod tests {
     #[test]
     fn a_request_is_a_post_and_its_answer_counts() {
         let (url, served) = server("HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n");
-        assert_eq!(run(&url, LONG), Drained::HookDone);
+        assert_eq!(run(&url, LONG), DrainResult::HookDone);
         let asked = served.join().unwrap();
         assert!(
             asked.starts_with("POST /drain?now=1 HTTP/1.1\r\nHost: 127.0.0.1:"),
@@ -270,17 +270,17 @@ mod tests {
         );
         assert!(asked.contains("\r\nContent-Length: 0\r\n"), "{asked}");
         let (url, served) = server("HTTP/1.1 202 Accepted\r\n\r\n");
-        assert_eq!(run(&url, LONG), Drained::ConnectionsGone, "it only began");
+        assert_eq!(run(&url, LONG), DrainResult::ConnectionsGone, "it only began");
         served.join().unwrap();
         let (url, served) = server("HTTP/1.1 503 Busy\r\n\r\n");
         assert_eq!(
             run(&url, LONG),
-            Drained::HookFailed("it answered 503".into())
+            DrainResult::HookFailed("it answered 503".into())
         );
         served.join().unwrap();
         let (url, served) = server("SSH-2.0-OpenSSH\r\n");
         assert!(
-            matches!(run(&url, LONG), Drained::HookFailed(why) if why.contains("no HTTP answer"))
+            matches!(run(&url, LONG), DrainResult::HookFailed(why) if why.contains("no HTTP answer"))
         );
         served.join().unwrap();
     }
@@ -289,9 +289,9 @@ mod tests {
     fn nobody_there_is_told_at_once_and_silence_is_bounded() {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let silent = format!("http://{}/", listener.local_addr().unwrap());
-        assert_eq!(run(&silent, Duration::from_millis(200)), Drained::TimeUp);
+        assert_eq!(run(&silent, Duration::from_millis(200)), DrainResult::TimeUp);
         drop(listener);
-        assert!(matches!(run(&silent, LONG), Drained::HookFailed(_)));
-        assert!("http://example.org/".parse::<Spec>().is_err());
+        assert!(matches!(run(&silent, LONG), DrainResult::HookFailed(_)));
+        assert!("http://example.org/".parse::<DrainSpec>().is_err());
     }
 }

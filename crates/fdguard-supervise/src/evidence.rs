@@ -12,8 +12,8 @@ use std::time::{Duration, Instant};
 use jiff::Timestamp;
 use rustix::process::geteuid;
 
-use crate::child::{Bounded, Ended, Helper};
-use crate::turn::{Ready, Wants};
+use crate::child::{Bounded, HelperEnd, Helper};
+use crate::poll::{Readiness, Interest};
 
 /// Bundles that are kept, those before are removed.
 pub const KEPT: usize = 10;
@@ -26,7 +26,7 @@ const SUFFIX: &str = ".tar.zst";
 
 /// Where evidence goes and who writes it.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Settings {
+pub struct EvidenceSettings {
     /// The folder of the bundles.
     pub folder: PathBuf,
     /// Our own executable.
@@ -35,7 +35,7 @@ pub struct Settings {
     pub kept: usize,
 }
 
-impl Settings {
+impl EvidenceSettings {
     /// With `/proc/self/exe`, which is the file that runs, whatever has its name now.
     #[must_use]
     pub fn new(folder: PathBuf) -> Self {
@@ -82,17 +82,17 @@ fn refuse_strangers(folder: &Path) -> std::io::Result<()> {
 
 /// A bundle that is being written. Dropped without a whole one, it leaves no half.
 #[derive(Debug)]
-pub struct Evidence {
+pub struct EvidenceJob {
     /// Absent in the drop alone.
     writer: Option<Bounded>,
     place: PathBuf,
     is_whole: bool,
 }
 
-impl Evidence {
+impl EvidenceJob {
     /// Begins to write a bundle about this process. `null` is held by the caller: see [`crate::drain::null`].
     pub fn begin(
-        settings: &Settings,
+        settings: &EvidenceSettings,
         (service, pid): (&str, u32),
         null: &OwnedFd,
         now: Instant,
@@ -120,18 +120,18 @@ impl Evidence {
     }
 
     /// What it waits for.
-    pub fn wants<'f>(&'f self, wants: &mut Wants<'f>) {
+    pub fn wants<'f>(&'f self, wants: &mut Interest<'f>) {
         if let Some(writer) = &self.writer {
             writer.wants(wants);
         }
     }
 
     /// Where the bundle is, or why there is none; once.
-    pub fn turn(&mut self, now: Instant, ready: &Ready) -> Option<Result<String, String>> {
+    pub fn turn(&mut self, now: Instant, ready: &Readiness) -> Option<Result<String, String>> {
         let writer = self.writer.as_mut()?;
         let ended = writer.turn(now, ready)?;
         // 1 says that there are findings, which is no wonder.
-        self.is_whole = matches!(ended, Ended::Code(0 | 1)) && self.place.exists();
+        self.is_whole = matches!(ended, HelperEnd::Code(0 | 1)) && self.place.exists();
         Some(if self.is_whole {
             Ok(self.place.display().to_string())
         } else {
@@ -140,7 +140,7 @@ impl Evidence {
     }
 }
 
-impl Drop for Evidence {
+impl Drop for EvidenceJob {
     fn drop(&mut self) {
         // Who writes it ends first, else it may come back.
         self.writer = None;
@@ -207,9 +207,9 @@ mod tests {
 
     use jiff::Timestamp;
 
-    use super::{Evidence, KEPT, Settings, default_folder, name, prune};
+    use super::{EvidenceJob, KEPT, EvidenceSettings, default_folder, name, prune};
     use crate::drain::null;
-    use crate::turn::Wants;
+    use crate::poll::Interest;
 
     const LONG: Duration = Duration::from_secs(60);
 
@@ -250,7 +250,7 @@ mod tests {
         }
         fs::set_permissions(&shared, fs::Permissions::from_mode(0o1777)).unwrap();
         std::os::unix::fs::symlink(&target, shared.join("evidence")).unwrap();
-        let settings = Settings::new(shared.join("evidence"));
+        let settings = EvidenceSettings::new(shared.join("evidence"));
         let said = run(&settings, 1, LONG).unwrap_err();
         assert!(said.ends_with("it is somebody else's"), "{said}");
         assert_eq!(fs::read_dir(&target).unwrap().count(), 0);
@@ -306,19 +306,19 @@ mod tests {
         within: Duration,
     ) -> (Result<String, String>, PathBuf, tempfile::TempDir) {
         let folder = tempfile::tempdir().unwrap();
-        let settings = Settings {
+        let settings = EvidenceSettings {
             program: self::script(folder.path(), script),
-            ..Settings::new(folder.path().join("a/b"))
+            ..EvidenceSettings::new(folder.path().join("a/b"))
         };
         let outcome = run(&settings, std::process::id(), within);
         (outcome, settings.folder, folder)
     }
 
-    fn run(settings: &Settings, pid: u32, within: Duration) -> Result<String, String> {
+    fn run(settings: &EvidenceSettings, pid: u32, within: Duration) -> Result<String, String> {
         let null = null().unwrap();
-        let mut evidence = Evidence::begin(settings, ("web", pid), &null, Instant::now(), within)?;
+        let mut evidence = EvidenceJob::begin(settings, ("web", pid), &null, Instant::now(), within)?;
         loop {
-            let mut wants = Wants::default();
+            let mut wants = Interest::default();
             evidence.wants(&mut wants);
             let ready = wants.wait().unwrap();
             if let Some(outcome) = evidence.turn(Instant::now(), &ready) {
@@ -363,16 +363,16 @@ mod tests {
             folder.path(),
             "echo half > $6; echo begun >&2; exec sleep 600",
         );
-        let settings = Settings {
+        let settings = EvidenceSettings {
             program,
-            ..Settings::new(folder.path().join("evidence"))
+            ..EvidenceSettings::new(folder.path().join("evidence"))
         };
         let null = null().unwrap();
         let of = ("web", std::process::id());
-        let mut evidence = Evidence::begin(&settings, of, &null, Instant::now(), LONG).unwrap();
+        let mut evidence = EvidenceJob::begin(&settings, of, &null, Instant::now(), LONG).unwrap();
         let bundles = || fs::read_dir(&settings.folder).unwrap().count();
         while bundles() == 0 {
-            let mut wants = Wants::default();
+            let mut wants = Interest::default();
             evidence.wants(&mut wants);
             let ready = wants.wait().unwrap();
             assert_eq!(evidence.turn(Instant::now(), &ready), None);
@@ -385,15 +385,15 @@ mod tests {
     fn a_folder_that_cannot_be_made_and_a_program_that_is_not_there_are_told() {
         let folder = tempfile::tempdir().unwrap();
         fs::write(folder.path().join("file"), "").unwrap();
-        let blocked = Settings::new(folder.path().join("file/evidence"));
+        let blocked = EvidenceSettings::new(folder.path().join("file/evidence"));
         assert!(
             run(&blocked, 1, LONG)
                 .unwrap_err()
                 .contains("file/evidence")
         );
-        let absent = Settings {
+        let absent = EvidenceSettings {
             program: folder.path().join("absent"),
-            ..Settings::new(folder.path().join("evidence"))
+            ..EvidenceSettings::new(folder.path().join("evidence"))
         };
         assert!(
             run(&absent, 1, LONG)

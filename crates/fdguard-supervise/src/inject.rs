@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::time::Instant;
 
-use crate::event::Event;
+use crate::event::LogEvent;
 
 /// Puts something into programs by their environment, and knows what came of it. It never holds the loop up for longer than a moment.
 pub trait Injector: std::fmt::Debug {
@@ -14,23 +14,23 @@ pub trait Injector: std::fmt::Debug {
         service: &str,
         command: &[OsString],
         environment: &mut Vec<(OsString, OsString)>,
-    ) -> Vec<Event>;
+    ) -> Vec<LogEvent>;
 
     /// The place in the code that opened most of what this process of a service holds. Where that takes longer than a moment there is
     /// nothing; asked again, it gives what was found since.
     fn line(&mut self, service: &str, pid: u32) -> Option<String>;
 
     /// Nothing of the service is left. Gives what is to be told.
-    fn ended(&mut self, service: &str) -> Vec<Event>;
+    fn ended(&mut self, service: &str) -> Vec<LogEvent>;
 
     /// When it wants a turn at the latest.
     fn deadline(&self) -> Option<Instant>;
 
     /// Goes on. Gives what is to be told.
-    fn turn(&mut self, now: Instant) -> Vec<Event>;
+    fn turn(&mut self, now: Instant) -> Vec<LogEvent>;
 
     /// Everything is down. Gives what is still to be told.
-    fn finish(&mut self) -> Vec<Event>;
+    fn finish(&mut self) -> Vec<LogEvent>;
 
     /// What was prevented until now, by rule.
     fn prevented(&self) -> BTreeMap<String, u64>;

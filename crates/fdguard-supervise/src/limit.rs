@@ -13,7 +13,7 @@ pub use fdguard_process::own_limit::read;
 /// What is asked for.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(try_from = "Written")]
-pub enum Raise {
+pub enum LimitRequest {
     /// To 4096, or as far as the hard limit allows.
     #[default]
     Enough,
@@ -27,26 +27,26 @@ pub enum Raise {
 
 #[derive(Deserialize)]
 #[serde(untagged, expecting = "a number, \"max\", true or false")]
-enum Written {
+enum LimitText {
     Switch(bool),
     Number(u64),
     Text(String),
 }
 
-impl TryFrom<Written> for Raise {
+impl TryFrom<LimitText> for LimitRequest {
     type Error = String;
 
-    fn try_from(written: Written) -> Result<Self, String> {
+    fn try_from(written: LimitText) -> Result<Self, String> {
         match written {
-            Written::Switch(true) => Ok(Self::Enough),
-            Written::Switch(false) => Ok(Self::Off),
-            Written::Number(number) => number.to_string().parse(),
-            Written::Text(text) => text.parse(),
+            LimitText::Switch(true) => Ok(Self::Enough),
+            LimitText::Switch(false) => Ok(Self::Off),
+            LimitText::Number(number) => number.to_string().parse(),
+            LimitText::Text(text) => text.parse(),
         }
     }
 }
 
-impl FromStr for Raise {
+impl FromStr for LimitRequest {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
@@ -64,26 +64,26 @@ impl FromStr for Raise {
 
 /// What comes of it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Decision {
+pub struct LimitDecision {
     /// The limits that the program would have otherwise.
     pub before: Limits,
     /// The soft limit to start it with; absent to leave it.
     pub soft: Option<u64>,
-    asked: Raise,
+    asked: LimitRequest,
 }
 
 /// Never lower than it is, never above the hard limit.
 #[must_use]
-pub fn decide(asked: Raise, before: Limits) -> Decision {
+pub fn decide(asked: LimitRequest, before: Limits) -> LimitDecision {
     let wanted = match asked {
-        Raise::Off => None,
-        Raise::Enough => Some(ENOUGH),
-        Raise::To(number) => Some(number),
+        LimitRequest::Off => None,
+        LimitRequest::Enough => Some(ENOUGH),
+        LimitRequest::To(number) => Some(number),
         // Without any limit there is nothing to raise it to.
-        Raise::Most => before.hard,
+        LimitRequest::Most => before.hard,
     };
     let soft = wanted.and_then(|wanted| raised(wanted, before));
-    Decision {
+    LimitDecision {
         before,
         soft,
         asked,
@@ -91,7 +91,7 @@ pub fn decide(asked: Raise, before: Limits) -> Decision {
 }
 
 /// One sentence about the outcome.
-impl fmt::Display for Decision {
+impl fmt::Display for LimitDecision {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Limits { soft, hard } = self.before;
         let number = |limit: Option<u64>| {
@@ -100,8 +100,8 @@ impl fmt::Display for Decision {
         let was = number(soft);
         let Some(now) = self.soft else {
             return match self.asked {
-                Raise::Off => write!(f, "the soft limit of descriptors is left at {was}"),
-                Raise::To(wanted) if hard.is_some_and(|hard| wanted > hard) => {
+                LimitRequest::Off => write!(f, "the soft limit of descriptors is left at {was}"),
+                LimitRequest::To(wanted) if hard.is_some_and(|hard| wanted > hard) => {
                     write!(
                         f,
                         "the soft limit of descriptors stays at {was}: the hard limit allows no more"
@@ -118,7 +118,7 @@ impl fmt::Display for Decision {
             "the soft limit of descriptors is raised from {was} to {now}"
         )?;
         let wanted = match self.asked {
-            Raise::To(wanted) => wanted,
+            LimitRequest::To(wanted) => wanted,
             _ => ENOUGH,
         };
         if now < wanted {
@@ -136,7 +136,7 @@ impl fmt::Display for Decision {
 mod tests {
     use fdguard_core::snapshot::Limits;
 
-    use super::{Raise, decide, read};
+    use super::{LimitRequest, decide, read};
 
     fn limits(soft: u64, hard: u64) -> Limits {
         Limits {
@@ -148,78 +148,78 @@ mod tests {
     #[test]
     fn r28_the_soft_limit_is_raised_to_4096_or_to_the_hard_one() {
         assert_eq!(
-            decide(Raise::Enough, limits(1024, 524_288)).soft,
+            decide(LimitRequest::Enough, limits(1024, 524_288)).soft,
             Some(4096)
         );
-        assert_eq!(decide(Raise::Enough, limits(256, 1024)).soft, Some(1024));
-        assert_eq!(decide(Raise::Most, limits(256, 10_240)).soft, Some(10_240));
+        assert_eq!(decide(LimitRequest::Enough, limits(256, 1024)).soft, Some(1024));
+        assert_eq!(decide(LimitRequest::Most, limits(256, 10_240)).soft, Some(10_240));
         assert_eq!(
-            decide(Raise::To(2000), limits(256, 10_240)).soft,
+            decide(LimitRequest::To(2000), limits(256, 10_240)).soft,
             Some(2000)
         );
         assert_eq!(
-            decide(Raise::To(20_000), limits(256, 10_240)).soft,
+            decide(LimitRequest::To(20_000), limits(256, 10_240)).soft,
             Some(10_240)
         );
     }
 
     #[test]
     fn r28_it_is_never_lowered_and_can_be_left_alone() {
-        assert_eq!(decide(Raise::Enough, limits(65_536, 524_288)).soft, None);
-        assert_eq!(decide(Raise::To(100), limits(1024, 4096)).soft, None);
-        assert_eq!(decide(Raise::Off, limits(256, 4096)).soft, None);
+        assert_eq!(decide(LimitRequest::Enough, limits(65_536, 524_288)).soft, None);
+        assert_eq!(decide(LimitRequest::To(100), limits(1024, 4096)).soft, None);
+        assert_eq!(decide(LimitRequest::Off, limits(256, 4096)).soft, None);
         let unlimited = Limits::default();
-        assert_eq!(decide(Raise::Enough, unlimited).soft, None);
-        assert_eq!(decide(Raise::Most, limits(4096, 4096)).soft, None);
+        assert_eq!(decide(LimitRequest::Enough, unlimited).soft, None);
+        assert_eq!(decide(LimitRequest::Most, limits(4096, 4096)).soft, None);
     }
 
     #[test]
     fn r28_the_outcome_is_told_and_never_called_the_fix() {
         let said = |asked, limits| decide(asked, limits).to_string();
         assert_eq!(
-            said(Raise::Enough, limits(1024, 524_288)),
+            said(LimitRequest::Enough, limits(1024, 524_288)),
             "the soft limit of descriptors is raised from 1024 to 4096; that gives a leak more time and mends none, and select() still fails from number 1024 on"
         );
         assert_eq!(
-            said(Raise::Enough, limits(256, 512)),
+            said(LimitRequest::Enough, limits(256, 512)),
             "the soft limit of descriptors is raised from 256 to 512 (the hard limit allows no more); that gives a leak more time and mends none"
         );
-        assert!(said(Raise::Off, limits(256, 512)).ends_with("is left at 256"));
+        assert!(said(LimitRequest::Off, limits(256, 512)).ends_with("is left at 256"));
         assert!(
-            said(Raise::Enough, limits(9999, 9999)).ends_with("stays at 9999: it is never lowered")
+            said(LimitRequest::Enough, limits(9999, 9999)).ends_with("stays at 9999: it is never lowered")
         );
         assert!(
-            said(Raise::To(9), limits(5, 5)).ends_with("stays at 5: the hard limit allows no more")
+            said(LimitRequest::To(9), limits(5, 5)).ends_with("stays at 5: the hard limit allows no more")
         );
-        assert!(said(Raise::Most, Limits::default()).contains("unlimited"));
+        assert!(said(LimitRequest::Most, Limits::default()).contains("unlimited"));
     }
 
     #[test]
     fn it_is_written_as_a_word_or_a_number() {
         for (text, meant) in [
-            ("off", Raise::Off),
-            ("on", Raise::Enough),
-            ("max", Raise::Most),
-            ("8192", Raise::To(8192)),
+            ("off", LimitRequest::Off),
+            ("on", LimitRequest::Enough),
+            ("max", LimitRequest::Most),
+            ("8192", LimitRequest::To(8192)),
         ] {
             assert_eq!(text.parse(), Ok(meant));
         }
         for text in ["", "0", "-1", "4k", "most"] {
             assert!(
-                text.parse::<Raise>().unwrap_err().contains("is no limit"),
+                text.parse::<LimitRequest>().unwrap_err().contains("is no limit"),
                 "{text}"
             );
         }
         #[derive(serde::Deserialize)]
         struct File {
-            raise: Raise,
+            raise: LimitRequest,
         }
         let raise =
             |text: &str| toml::from_str::<File>(&format!("raise = {text}")).map(|file| file.raise);
-        assert_eq!(raise("8192"), Ok(Raise::To(8192)));
+        assert_eq!(raise("8192"), Ok(LimitRequest::To(8192)));
         assert_eq!(
             [raise("false"), raise("true"), raise("\"max\"")],
-            [Ok(Raise::Off), Ok(Raise::Enough), Ok(Raise::Most)]
+            [Ok(LimitRequest::Off), Ok(LimitRequest::Enough), Ok(LimitRequest::Most)]
         );
         assert!(raise("0").is_err() && raise("-4").is_err());
     }

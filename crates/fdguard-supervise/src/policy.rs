@@ -15,7 +15,7 @@ use crate::unit;
 
 /// After which ends a service is started again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Restart {
+pub enum RestartWhen {
     /// After every end.
     Always,
     /// Unless it ended with status 0.
@@ -24,7 +24,7 @@ pub enum Restart {
     Never,
 }
 
-impl FromStr for Restart {
+impl FromStr for RestartWhen {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
@@ -91,9 +91,9 @@ impl FromStr for CrashLoop {
 
 /// What decides about restarts.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Policy {
+pub struct RestartPolicy {
     /// After which ends.
-    pub restart: Restart,
+    pub restart: RestartWhen,
     /// Statuses after which it stays down, whatever `restart` says.
     pub stop_on: Vec<u8>,
     /// How far starts are apart.
@@ -108,7 +108,7 @@ pub struct Policy {
 
 /// Why a run is over.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Cause {
+pub enum EndCause {
     /// It ended without being asked.
     Itself,
     /// It was ended: not ready in time, or no longer healthy.
@@ -119,7 +119,7 @@ pub enum Cause {
 
 /// What follows an end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Next {
+pub enum NextStep {
     /// Another start, at this moment.
     Start {
         /// The moment; the end's own for "at once".
@@ -165,14 +165,14 @@ const QUICK: u32 = 4;
 
 /// What is remembered of a service's ends.
 #[derive(Clone, Debug, Default)]
-pub struct History {
+pub struct RestartHistory {
     started: Option<Instant>,
     /// Quarters of doublings.
     quarters: u32,
     quick: VecDeque<Instant>,
 }
 
-impl History {
+impl RestartHistory {
     /// A run began.
     pub fn started(&mut self, now: Instant) {
         self.started = Some(now);
@@ -181,39 +181,39 @@ impl History {
     /// A run is over. `chance` is from 0 to 1: services that fell together do not rise together.
     pub fn ended(
         &mut self,
-        policy: &Policy,
+        policy: &RestartPolicy,
         now: Instant,
         exit: Exit,
-        cause: Cause,
+        cause: EndCause,
         chance: f64,
-    ) -> Next {
+    ) -> NextStep {
         if let Exit::Code(126 | 127) = exit {
-            return Next::Halt(Halt::NotRunnable);
+            return NextStep::Halt(Halt::NotRunnable);
         }
-        if cause == Cause::Asked {
-            return Next::Start { at: now };
+        if cause == EndCause::Asked {
+            return NextStep::Start { at: now };
         }
         if let Exit::Code(code) = exit
             && policy.stop_on.contains(&code)
         {
             return match code {
-                0 => Next::Done,
-                _ => Next::Halt(Halt::StopOn),
+                0 => NextStep::Done,
+                _ => NextStep::Halt(Halt::StopOn),
             };
         }
-        let is_success = exit == Exit::Code(0) && cause == Cause::Itself;
+        let is_success = exit == Exit::Code(0) && cause == EndCause::Itself;
         match policy.restart {
-            Restart::Never | Restart::OnFailure if is_success => return Next::Done,
-            Restart::Never => return Next::Halt(Halt::Never),
-            Restart::Always | Restart::OnFailure => {}
+            RestartWhen::Never | RestartWhen::OnFailure if is_success => return NextStep::Done,
+            RestartWhen::Never => return NextStep::Halt(Halt::Never),
+            RestartWhen::Always | RestartWhen::OnFailure => {}
         }
         self.count(policy, now, cause);
         match policy.crash_loop {
-            Some(limit) if self.is_loop(limit, now) => Next::Halt(Halt::CrashLoop {
+            Some(limit) if self.is_loop(limit, now) => NextStep::Halt(Halt::CrashLoop {
                 ends: u32::try_from(self.quick.len()).unwrap_or(u32::MAX),
                 within: limit.within,
             }),
-            _ => Next::Start {
+            _ => NextStep::Start {
                 at: self.next_start(policy, now, chance),
             },
         }
@@ -231,9 +231,9 @@ impl History {
         self.quick.clear();
     }
 
-    fn count(&mut self, policy: &Policy, now: Instant, cause: Cause) {
+    fn count(&mut self, policy: &RestartPolicy, now: Instant, cause: EndCause) {
         let up = self.started.map_or(Duration::ZERO, |at| now - at);
-        if up < policy.min_uptime || cause == Cause::Sick {
+        if up < policy.min_uptime || cause == EndCause::Sick {
             self.quarters = self.quarters.saturating_add(QUICK);
             self.quick.push_back(now);
         } else if up < policy.reset_after {
@@ -254,7 +254,7 @@ impl History {
         self.quick.len() > usize::try_from(limit.restarts).unwrap_or(usize::MAX)
     }
 
-    fn next_start(&self, policy: &Policy, now: Instant, chance: f64) -> Instant {
+    fn next_start(&self, policy: &RestartPolicy, now: Instant, chance: f64) -> Instant {
         let doublings = self.quarters / QUICK;
         if doublings < 2 {
             return now;

@@ -5,16 +5,16 @@ use std::time::Duration;
 
 use fdguard_core::rule::wording;
 
-use crate::budget::{Passed, What};
+use crate::budget::{Excess, Measure};
 use crate::meter::Leak;
-use crate::relief::{Again, Breach, Proof, WhenAgain};
+use crate::remedy::{Again, Breach, RestartProof, RepeatPolicy};
 
 /// A level that is reached to this part at the start is too low for the program, however little it leaks.
 const AT_REST: f64 = 0.7;
 
 /// Everything that is known when a relief has come to its end.
 #[derive(Clone, Debug)]
-pub struct Report<'a> {
+pub struct RemedyReport<'a> {
     /// The name of the service.
     pub service: &'a str,
     /// What was breached.
@@ -30,12 +30,12 @@ pub struct Report<'a> {
 }
 
 /// A field of an event line.
-pub type Field = (&'static str, String);
+pub type EventField = (&'static str, String);
 
-impl Report<'_> {
+impl RemedyReport<'_> {
     /// After a restart that a newer process has proven.
     #[must_use]
-    pub fn proven(&self, proof: &Proof) -> String {
+    pub fn proven(&self, proof: &RestartProof) -> String {
         let mut text = self.opening();
         let before = proof
             .before
@@ -70,8 +70,8 @@ impl Report<'_> {
         };
         let _infallible = write!(text, " That is {when}: {}.", cause(&again.breach));
         text.push_str(match again.then {
-            WhenAgain::Keep => " It is left running and not restarted for its budget any more.",
-            WhenAgain::Stop => " It is ended for good, as --when-again stop asks.",
+            RepeatPolicy::Keep => " It is left running and not restarted for its budget any more.",
+            RepeatPolicy::Stop => " It is ended for good, as --when-again stop asks.",
         });
         text.push_str(&self.closing());
         text
@@ -114,8 +114,8 @@ impl Report<'_> {
 
     /// The same as fields of the event line; the caller adds event and reason.
     #[must_use]
-    pub fn fields(&self) -> Vec<Field> {
-        let Passed {
+    pub fn fields(&self) -> Vec<EventField> {
+        let Excess {
             pid,
             value,
             level,
@@ -152,28 +152,28 @@ impl Report<'_> {
 
 /// The `reason` of an event line.
 #[must_use]
-pub fn reason(what: &What) -> &'static str {
+pub fn reason(what: &Measure) -> &'static str {
     match what {
-        What::Fds => "fd_budget",
-        What::Highest => "fd_highest_budget",
-        What::Class(_) => "fd_class_budget",
-        What::Growth => "fd_growth_budget",
-        What::Wall => "fd_wall_budget",
-        What::Zombies => "zombie_budget",
-        What::Memory => "memory_budget",
-        What::Children => "children_budget",
+        Measure::Fds => "fd_budget",
+        Measure::Highest => "fd_highest_budget",
+        Measure::Class(_) => "fd_class_budget",
+        Measure::Growth => "fd_growth_budget",
+        Measure::Wall => "fd_wall_budget",
+        Measure::Zombies => "zombie_budget",
+        Measure::Memory => "memory_budget",
+        Measure::Children => "children_budget",
     }
 }
 
 /// What was measured, in words: for a warning, too.
 #[must_use]
-pub fn passed(what: &What, passed: &Passed) -> String {
+pub fn passed(what: &Measure, passed: &Excess) -> String {
     let of = passed
         .pid
         .map_or_else(String::new, |pid| format!(" in process {pid}"));
     let (value, level) = (passed.value, passed.level);
     match what {
-        What::Fds => {
+        Measure::Fds => {
             let wall = passed
                 .wall
                 .map_or_else(String::new, |wall| format!(" of {}", plain(wall)));
@@ -183,37 +183,37 @@ pub fn passed(what: &What, passed: &Passed) -> String {
                 plain(level)
             )
         }
-        What::Highest => format!(
+        Measure::Highest => format!(
             "descriptor {} is in use{of} (the level is {}, select() fails from 1024 on)",
             plain(value),
             plain(level)
         ),
-        What::Class(class) => format!(
+        Measure::Class(class) => format!(
             "{} descriptors are {class}{of} (the level is {})",
             plain(value),
             plain(level)
         ),
-        What::Growth => format!(
+        Measure::Growth => format!(
             "{} more descriptors leak every minute (the level is {})",
             plain(value),
             plain(level)
         ),
-        What::Wall => format!(
+        Measure::Wall => format!(
             "the nearest wall is reached in {} (the level is {})",
             seconds(value),
             seconds(level)
         ),
-        What::Zombies => format!(
+        Measure::Zombies => format!(
             "{} zombies are not waited for (the level is {})",
             plain(value),
             plain(level)
         ),
-        What::Memory => format!(
+        Measure::Memory => format!(
             "{} of memory are in use (the level is {})",
             mebibytes(value),
             mebibytes(level)
         ),
-        What::Children => format!(
+        Measure::Children => format!(
             "{} processes run beside the program (the level is {})",
             plain(value),
             plain(level)
@@ -249,7 +249,7 @@ fn leaking(leak: &Leak) -> String {
 
 /// Why a restart cannot help: the figures say which.
 fn cause(breach: &Breach) -> String {
-    let Passed {
+    let Excess {
         value,
         level,
         first,
@@ -258,7 +258,7 @@ fn cause(breach: &Breach) -> String {
     let Some((rest, passed)) = first else {
         return "a restart does not help for long".to_owned();
     };
-    let is_falling = breach.what == What::Wall;
+    let is_falling = breach.what == Measure::Wall;
     if !is_falling && *rest >= level * AT_REST {
         return format!(
             "it has {} from the start, so the level of {} is below what it needs at rest; raise the level",

@@ -14,7 +14,7 @@ use rustix::mm::{Advice, madvise};
 
 /// Resident memory before and after, in bytes; absent where it could not be read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Trimmed {
+pub struct TrimResult {
     /// Before.
     pub before: Option<u64>,
     /// After.
@@ -29,14 +29,14 @@ struct Range {
 }
 
 /// Gives back what can be had again from the files it came from, and what the allocator keeps for later.
-pub fn give_back() -> Trimmed {
+pub fn give_back() -> TrimResult {
     let before = resident();
     return_free_memory();
     let maps = fs::read_to_string("/proc/self/smaps").unwrap_or_default();
     for range in untouched(&maps) {
         forget(range);
     }
-    Trimmed {
+    TrimResult {
         before,
         after: resident(),
     }
@@ -81,11 +81,11 @@ pub fn return_free_memory() {}
 /// the disk yet, and is in the page cache all the same.
 fn untouched(smaps: &str) -> Vec<Range> {
     let mut all = Vec::new();
-    let mut current: Option<(Range, Owned)> = None;
+    let mut current: Option<(Range, OwnedPages)> = None;
     for line in smaps.lines() {
         if let Some(range) = heading(line) {
             all.extend(current.take().and_then(as_the_file));
-            current = range.map(|range| (range, Owned::default()));
+            current = range.map(|range| (range, OwnedPages::default()));
         } else if let Some((_, owned)) = &mut current {
             owned.note(line);
         }
@@ -96,12 +96,12 @@ fn untouched(smaps: &str) -> Vec<Range> {
 
 /// What is ours of a mapping, in KiB; absent until it is told.
 #[derive(Clone, Copy, Debug, Default)]
-struct Owned {
+struct OwnedPages {
     anonymous: Option<u64>,
     swapped: Option<u64>,
 }
 
-impl Owned {
+impl OwnedPages {
     fn note(&mut self, line: &str) {
         let Some((key, value)) = line.split_once(':') else {
             return;
@@ -118,7 +118,7 @@ impl Owned {
     }
 }
 
-fn as_the_file((range, owned): (Range, Owned)) -> Option<Range> {
+fn as_the_file((range, owned): (Range, OwnedPages)) -> Option<Range> {
     let none = |amount: Option<u64>| amount == Some(0);
     (none(owned.anonymous) && none(owned.swapped)).then_some(range)
 }

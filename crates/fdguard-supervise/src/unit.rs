@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-pub use fdguard_core::written::duration;
+pub use fdguard_core::duration::duration;
 
 const SIZES: [(&str, u64); 8] = [
     ("B", 1),

@@ -13,9 +13,9 @@ use std::time::{Duration, Instant};
 
 use fdguard_core::Class;
 use fdguard_probe::Probe;
-use fdguard_supervise::budget::{Given, Kind, Memory, Verdict, effective, judge};
+use fdguard_supervise::budget::{BudgetSetting, Kind, BudgetHistory, BudgetVerdict, effective, judge};
 use fdguard_supervise::meter::{Leak, Meter};
-use fdguard_supervise::turn::Wants;
+use fdguard_supervise::poll::Interest;
 use testkit::skip;
 
 /// A program that has said that it is ready.
@@ -58,12 +58,12 @@ impl Program {
     }
 
     /// Everything that is told until somebody has to act, or until its end.
-    fn judged(&mut self, budgets: &[&str]) -> (Vec<Verdict>, Vec<Leak>) {
-        let given: Vec<Given> = budgets.iter().map(|text| text.parse().unwrap()).collect();
+    fn judged(&mut self, budgets: &[&str]) -> (Vec<BudgetVerdict>, Vec<Leak>) {
+        let given: Vec<BudgetSetting> = budgets.iter().map(|text| text.parse().unwrap()).collect();
         let budgets = effective(&given);
         let probe = Probe::new().unwrap();
         let mut meter = Meter::new(&probe, &budgets, Instant::now());
-        let (mut memory, mut told) = (Memory::default(), Vec::new());
+        let (mut memory, mut told) = (BudgetHistory::default(), Vec::new());
         let pid = self.child.id();
         while self.child.try_wait().unwrap().is_none() {
             let reading = meter.turn(Instant::now(), &[pid]);
@@ -73,7 +73,7 @@ impl Program {
             if told.iter().any(|one| matches!(one.kind, Kind::Act(_))) {
                 break;
             }
-            let mut wants = Wants::default();
+            let mut wants = Interest::default();
             meter.wants(&mut wants);
             wants.until(Instant::now() + Duration::from_secs(1));
             wants.wait().unwrap();

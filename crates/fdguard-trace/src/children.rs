@@ -9,7 +9,7 @@ use fdguard_core::children::{ChildSite, ChildStart, ChildState, Children, arriva
 use fdguard_core::event::{StackId, Tid};
 use fdguard_core::origin::{Origin, Stack};
 use fdguard_core::proof::own;
-use fdguard_core::through::through;
+use fdguard_core::dependency_path::through;
 use fdguard_core::{ProcKey, Text};
 use fdguard_wire::{EventRecord, Kind};
 

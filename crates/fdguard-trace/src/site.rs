@@ -6,7 +6,7 @@ use std::time::Duration;
 use fdguard_core::blame::telling_frame;
 use fdguard_core::lifetimes::{self, CallPath, Lifetime};
 use fdguard_core::origin::{Culprit, Origin, Stack};
-use fdguard_core::through::through;
+use fdguard_core::dependency_path::through;
 
 use fdguard_wire::{Account, How};
 

@@ -5,9 +5,9 @@
 
 use std::io::{BufWriter, Write as _};
 
-use fdguard_core::recording::{Appearance, Entry, Header};
+use fdguard_core::recording::{Appearance, RecordingEntry, RecordingHeader};
 use fdguard_core::snapshot::{Limits, Process};
-use fdguard_core::timeline::{Change, Look, Sighting};
+use fdguard_core::timeline::{LookChange, Look, Sighting};
 use fdguard_core::{Class, Fd, Tier};
 use jiff::Timestamp;
 
@@ -33,7 +33,7 @@ fn sighting(fd: Fd, number: u64) -> Sighting {
 
 fn look(second: u32) -> Look {
     let number = u64::from(second);
-    let mut change = Change::default();
+    let mut change = LookChange::default();
     if second == 0 {
         change.opened = (0..HELD).map(|fd| sighting(fd, u64::from(fd))).collect();
     } else {
@@ -64,7 +64,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         .map_or(Ok(30), |days| days.parse())?;
     let mut out = BufWriter::new(std::io::stdout().lock());
     let mut write = |value: String| writeln!(out, "{value}");
-    write(serde_json::to_string(&Header::new(
+    write(serde_json::to_string(&RecordingHeader::new(
         Timestamp::UNIX_EPOCH,
         1.0,
     ))?)?;
@@ -81,11 +81,11 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         select: None,
         successor_of: None,
     };
-    write(serde_json::to_string(&Entry::Process(Box::new(
+    write(serde_json::to_string(&RecordingEntry::Process(Box::new(
         appearance,
     )))?)?;
     for second in 0..days * 86_400 {
-        let entry = Entry::Look {
+        let entry = RecordingEntry::Look {
             id: 0,
             look: Box::new(look(second)),
         };

@@ -36,7 +36,7 @@ struct Identity {
 
 /// One descriptor that is left.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Left {
+pub struct LeftOpen {
     /// Its number.
     pub fd: u32,
     /// What it is.
@@ -51,7 +51,7 @@ pub struct Left {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NotRestored {
     /// What is left.
-    pub left: Vec<Left>,
+    pub left: Vec<LeftOpen>,
     /// Why that cannot be trusted.
     pub doubt: Option<String>,
     /// Why nobody could look.
@@ -85,7 +85,7 @@ impl Baseline {
             return Ok(());
         }
         let lines = lines(&new);
-        let left = new.into_iter().map(|(fd, identity)| Left {
+        let left = new.into_iter().map(|(fd, identity)| LeftOpen {
             fd,
             class: identity.class.to_string(),
             target: identity.target.to_lossy().into_owned(),
@@ -197,7 +197,7 @@ fn lines(new: &[(Fd, Identity)]) -> BTreeMap<Fd, String> {
 
 #[cfg(test)]
 mod tests {
-    use super::{Left, NotRestored, doubt};
+    use super::{LeftOpen, NotRestored, doubt};
 
     #[test]
     fn more_threads_than_before_are_a_reason_to_doubt() {
@@ -211,7 +211,7 @@ mod tests {
 
     #[test]
     fn the_message_has_class_target_and_line() {
-        let left = Left {
+        let left = LeftOpen {
             fd: 7,
             class: "regular".to_owned(),
             target: "/srv/a.log".to_owned(),

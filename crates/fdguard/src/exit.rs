@@ -18,7 +18,7 @@ pub const COULD_NOT_LOOK: u8 = 3;
 
 /// An error with the one thing that would help.
 #[derive(Debug)]
-pub struct Hinted {
+pub struct HintedError {
     /// What went wrong.
     pub message: String,
     /// What to do about it.
@@ -27,7 +27,7 @@ pub struct Hinted {
     pub code: u8,
 }
 
-impl Hinted {
+impl HintedError {
     /// A failure to look.
     pub fn look(message: impl Into<String>, hint: impl Into<String>) -> Self {
         Self {
@@ -47,13 +47,13 @@ impl Hinted {
     }
 }
 
-impl std::fmt::Display for Hinted {
+impl std::fmt::Display for HintedError {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str(&self.message)
     }
 }
 
-impl std::error::Error for Hinted {}
+impl std::error::Error for HintedError {}
 
 /// Says on stderr what went wrong, in one line and a hint, and gives the exit code.
 pub fn report(error: &anyhow::Error) -> u8 {
@@ -68,7 +68,7 @@ pub fn report(error: &anyhow::Error) -> u8 {
         text.push_str(&cause.to_string());
     }
     let (hint, code) = match (
-        error.downcast_ref::<Hinted>(),
+        error.downcast_ref::<HintedError>(),
         error.downcast_ref::<ProbeError>(),
     ) {
         (Some(hinted), _) => (Some(hinted.hint.clone()), hinted.code),

@@ -6,7 +6,7 @@ use std::path::Path;
 use fdguard_supervise::input_file;
 pub(crate) use fdguard_supervise::input_file::{InputError, SAVED, WRITTEN};
 
-use crate::exit::Hinted;
+use crate::exit::HintedError;
 
 const HINT: &str = "name another file";
 
@@ -38,7 +38,7 @@ pub(crate) fn refused(path: &Path, error: InputError) -> anyhow::Error {
     let name = path.display();
     match error {
         InputError::Io(error) => anyhow::Error::new(error).context(name.to_string()),
-        error if error.is_mistake() => Hinted::usage(format!("{name}: {error}"), HINT).into(),
-        error => Hinted::look(format!("{name}: {error}"), HINT).into(),
+        error if error.is_mistake() => HintedError::usage(format!("{name}: {error}"), HINT).into(),
+        error => HintedError::look(format!("{name}: {error}"), HINT).into(),
     }
 }

@@ -5,7 +5,7 @@ use std::io::{ErrorKind, Read};
 use anyhow::Context as _;
 use fdguard_core::explain::Scanner;
 
-use crate::exit::Hinted;
+use crate::exit::HintedError;
 
 /// Large enough that reading is not what takes the time.
 const PIECE: usize = 256 << 10;
@@ -55,7 +55,7 @@ fn refuse_packed(beginning: &[u8], name: &str) -> anyhow::Result<()> {
         .iter()
         .find(|(magic, ..)| beginning.starts_with(magic));
     match packed {
-        Some((_, what, hint)) => Err(Hinted::look(format!("{name}: {what}"), *hint).into()),
+        Some((_, what, hint)) => Err(HintedError::look(format!("{name}: {what}"), *hint).into()),
         None => Ok(()),
     }
 }

@@ -53,13 +53,13 @@ pub fn emit(
 }
 
 /// A result that comes bit by bit: to stdout at once, or to a file that gets its name at the end.
-pub struct Stream {
+pub struct OutputStream {
     out: Box<dyn Write>,
     /// Where it is written, and where it belongs.
     file: Option<(PathBuf, PathBuf)>,
 }
 
-impl std::fmt::Debug for Stream {
+impl std::fmt::Debug for OutputStream {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Stream")
             .field("file", &self.file)
@@ -67,7 +67,7 @@ impl std::fmt::Debug for Stream {
     }
 }
 
-impl Stream {
+impl OutputStream {
     /// Opens it; fails before any work is done for nothing.
     pub fn open(file: Option<&Path>) -> anyhow::Result<Self> {
         let Some(path) = file else {
@@ -112,7 +112,7 @@ impl Stream {
     }
 }
 
-impl Write for Stream {
+impl Write for OutputStream {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         self.out.write(bytes)
     }
@@ -122,7 +122,7 @@ impl Write for Stream {
     }
 }
 
-impl Drop for Stream {
+impl Drop for OutputStream {
     fn drop(&mut self) {
         if let Some((part, _)) = &self.file {
             // Half a result is none.

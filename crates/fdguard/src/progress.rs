@@ -24,7 +24,7 @@ const JUDGED: usize = 8;
 
 /// The line. Dropped, it is erased.
 #[derive(Debug)]
-pub struct Progress(Option<Arc<Mutex<Line>>>);
+pub struct ProgressLine(Option<Arc<Mutex<Line>>>);
 
 #[derive(Debug)]
 struct Line {
@@ -36,7 +36,7 @@ struct Line {
     is_over: bool,
 }
 
-impl Progress {
+impl ProgressLine {
     /// A line, if stderr is a terminal that can erase one.
     #[must_use]
     pub fn on_stderr() -> Self {
@@ -91,7 +91,7 @@ impl Progress {
     }
 }
 
-impl Drop for Progress {
+impl Drop for ProgressLine {
     fn drop(&mut self) {
         if let Some(mut line) = self.0.as_ref().map(locked) {
             line.erase();
@@ -219,7 +219,7 @@ mod tests {
     use std::io::Write as _;
     use std::time::Duration;
 
-    use super::{Progress, cut, of_time};
+    use super::{ProgressLine, cut, of_time};
 
     #[test]
     fn a_line_never_wraps() {
@@ -236,7 +236,7 @@ mod tests {
 
     #[test]
     fn nothing_is_made_for_nobody() {
-        let progress = Progress::hidden();
+        let progress = ProgressLine::hidden();
         progress.show(|| unreachable!("nobody sees it"));
         let mut out = Vec::new();
         progress.around(&mut out).write_all(b"passed on").unwrap();

@@ -19,7 +19,7 @@ use rustix::io::DupFlags;
 use rustix::net::{AddressFamily, SocketFlags, SocketType};
 use rustix::pipe::PipeFlags;
 use serde_json::{Value, json};
-use testkit::{Report, next_line, number, text};
+use testkit::{VictimReport, next_line, number, text};
 
 const FILES: u64 = 64;
 /// Everything from here on is taken in passing and given back.
@@ -37,7 +37,7 @@ fn main() -> io::Result<()> {
     let files = (0..FILES)
         .map(|index| make(&folder, index))
         .collect::<io::Result<Vec<_>>>()?;
-    let mut report = Report::new()?;
+    let mut report = VictimReport::new()?;
     report
         .with(
             "slots",
@@ -52,7 +52,7 @@ fn main() -> io::Result<()> {
     }
     report.announce()?;
     while next_line()?.is_some() {
-        Report::say(&json!({"laps": LAPS.load(Ordering::Relaxed)}))?;
+        VictimReport::say(&json!({"laps": LAPS.load(Ordering::Relaxed)}))?;
     }
     STOP.store(true, Ordering::Relaxed);
     worker

@@ -6,7 +6,7 @@ use std::io;
 
 use rustix::event::{EventfdFlags, eventfd};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
-use testkit::{Report, number};
+use testkit::{VictimReport, number};
 
 const FAR: i32 = 1500;
 
@@ -24,7 +24,7 @@ fn main() -> io::Result<()> {
     let status = fs::read_to_string("/proc/self/status")?;
     let size = status.lines().find_map(|line| line.strip_prefix("FDSize:"));
     let size = size.and_then(|size| size.trim().parse::<u32>().ok());
-    let mut report = Report::new()?;
+    let mut report = VictimReport::new()?;
     report.hold("counter that had a far number", "eventfd", counter)?;
     report.with("crossed", crossed).with("table_size", size);
     report.announce_and_wait()

@@ -6,11 +6,11 @@ use std::io;
 use std::mem::ManuallyDrop;
 
 use rustix::event::{EventfdFlags, eventfd};
-use testkit::{Report, next_line};
+use testkit::{VictimReport, next_line};
 
 fn main() -> io::Result<()> {
     let amount = env::args().nth(1).map_or(Ok(100), |arg| arg.parse::<u32>());
-    let mut report = ManuallyDrop::new(Report::new()?);
+    let mut report = ManuallyDrop::new(VictimReport::new()?);
     for count in 0..amount.map_err(io::Error::other)? {
         let counter = eventfd(count, EventfdFlags::CLOEXEC)?;
         report

@@ -9,11 +9,11 @@ use std::process::{Command, Stdio};
 
 use rustix::net::{AddressFamily, SocketFlags, SocketType};
 use serde_json::json;
-use testkit::{Report, next_line, number};
+use testkit::{VictimReport, next_line, number};
 
 fn main() -> io::Result<()> {
     if env::args().nth(1).as_deref() == Some("stay") {
-        Report::say(&json!("here"))?;
+        VictimReport::say(&json!("here"))?;
         while next_line()?.is_some() {}
         return Ok(());
     }
@@ -41,7 +41,7 @@ fn main() -> io::Result<()> {
     drop(said);
 
     let at = number(&listener);
-    let mut report = Report::new()?;
+    let mut report = VictimReport::new()?;
     report
         .hold("pipe to the child", "pipe", stdin)?
         .with("end", "write")
@@ -58,7 +58,7 @@ fn main() -> io::Result<()> {
         if line == "close" && report.count() > 4 {
             report.release_last();
         }
-        Report::say(&json!({"closed": at}))?;
+        VictimReport::say(&json!({"closed": at}))?;
     }
     drop(report);
     child.wait().map(drop)

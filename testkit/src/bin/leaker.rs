@@ -12,11 +12,11 @@ use rustix::event::{EventfdFlags, eventfd};
 use rustix::net::{AddressFamily, SocketFlags, SocketType};
 use rustix::pipe::PipeFlags;
 use serde_json::json;
-use testkit::{Report, next_line};
+use testkit::{VictimReport, next_line};
 
 fn main() -> io::Result<()> {
     let folder = env::temp_dir().canonicalize()?;
-    let mut report = Report::new()?;
+    let mut report = VictimReport::new()?;
     let count = report.count();
     report.with("count", count).announce()?;
     let mut made = 0_u64;
@@ -39,13 +39,13 @@ fn main() -> io::Result<()> {
         }
         let count = report.count();
         let highest = report.highest();
-        Report::say(&json!({"opened": opened, "closed": closed, "count": count,
+        VictimReport::say(&json!({"opened": opened, "closed": closed, "count": count,
             "highest": highest, "error": error}))?;
     }
     Ok(())
 }
 
-fn leak(report: &mut Report, folder: &Path, kind: &str, made: u64) -> io::Result<()> {
+fn leak(report: &mut VictimReport, folder: &Path, kind: &str, made: u64) -> io::Result<()> {
     match kind {
         "eventfd" => {
             let counter = eventfd(0, EventfdFlags::CLOEXEC)?;

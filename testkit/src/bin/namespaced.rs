@@ -11,7 +11,7 @@ use std::process::{Command, Stdio};
 use rustix::mount::{MountFlags, MountPropagationFlags};
 use rustix::thread::UnshareFlags;
 use serde_json::{Value, json};
-use testkit::{Report, sys};
+use testkit::{VictimReport, sys};
 
 fn main() -> io::Result<()> {
     if env::args().nth(1).as_deref() == Some("inside") {
@@ -32,7 +32,7 @@ fn main() -> io::Result<()> {
     told["inner_pid"] = told["pid"].take();
     told["pid"] = child.id().into();
 
-    let mut report = Report::new()?;
+    let mut report = VictimReport::new()?;
     report
         .hold("pipe to the inner one", "pipe", stdin)?
         .with("end", "write")
@@ -52,7 +52,7 @@ fn inside() -> io::Result<()> {
     rustix::mount::mount_change("/", private)?;
     rustix::mount::mount("tmpfs", &folder, "tmpfs", MountFlags::empty(), None)?;
     let path = folder.join("seen-inside-only.txt");
-    let mut report = Report::new()?;
+    let mut report = VictimReport::new()?;
     let file = File::create(&path)?;
     file.set_len(77)?;
     report

@@ -14,13 +14,13 @@ use rustix::net::netlink::SocketAddrNetlink;
 use rustix::net::{AddressFamily, SocketFlags, SocketType};
 use rustix::process::{DumpableBehavior, Gid, Uid};
 use rustix::thread::{LinkNameSpaceType, UnshareFlags};
-use testkit::{Report, sys};
+use testkit::{VictimReport, sys};
 
 fn main() -> io::Result<()> {
     let home = File::open("/proc/self/ns/net")?;
     sys::unshare(UnshareFlags::NEWNET)?;
     sys::raise_loopback()?;
-    let mut report = Report::new()?;
+    let mut report = VictimReport::new()?;
     let namespace = File::open("/proc/self/ns/net")?.metadata()?.ino();
     hold_inet(&mut report)?;
     hold_unix(&mut report)?;
@@ -34,7 +34,7 @@ fn main() -> io::Result<()> {
     report.with("namespace", namespace).announce_and_wait()
 }
 
-fn hold_inet(report: &mut Report) -> io::Result<()> {
+fn hold_inet(report: &mut VictimReport) -> io::Result<()> {
     let listener = TcpListener::bind("127.0.0.1:0")?;
     let address = listener.local_addr()?;
     let client = TcpStream::connect(address)?;
@@ -78,7 +78,7 @@ fn wait_for_end(mut stream: &TcpStream) -> io::Result<()> {
     Ok(())
 }
 
-fn hold_unix(report: &mut Report) -> io::Result<()> {
+fn hold_unix(report: &mut VictimReport) -> io::Result<()> {
     let name = format!("outsider-{}", std::process::id());
     let address = SocketAddr::from_abstract_name(&name)?;
     let listener = UnixListener::bind_addr(&address)?;
@@ -97,7 +97,7 @@ fn hold_unix(report: &mut Report) -> io::Result<()> {
     Ok(())
 }
 
-fn hold_rare(report: &mut Report) -> io::Result<()> {
+fn hold_rare(report: &mut VictimReport) -> io::Result<()> {
     let socket = |family, kind, protocol| -> io::Result<OwnedFd> {
         let flags = SocketFlags::CLOEXEC;
         Ok(rustix::net::socket_with(family, kind, flags, protocol)?)

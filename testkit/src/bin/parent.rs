@@ -8,14 +8,14 @@ use std::process::{Child, Command, Stdio};
 
 use rustix::process::{Pid, PidfdFlags, WaitId, WaitIdOptions, pidfd_open, waitid};
 use serde_json::{Value, json};
-use testkit::{Report, is_root, next_line};
+use testkit::{VictimReport, is_root, next_line};
 
 fn main() -> io::Result<()> {
     let mut args = env::args().skip(1);
     let first = args.next();
     match first.as_deref() {
         Some("stay") => {
-            Report::say(&json!("here"))?;
+            VictimReport::say(&json!("here"))?;
             while next_line()?.is_some() {}
             return Ok(());
         }
@@ -24,7 +24,7 @@ fn main() -> io::Result<()> {
     }
     let running = amount(first, 4)?;
     let zombies = amount(args.next(), 2)?;
-    let mut report = Report::new()?;
+    let mut report = VictimReport::new()?;
     let mut children = Vec::new();
     for index in 0..running + zombies {
         children.push(child(&mut report, index >= running)?);
@@ -46,7 +46,7 @@ fn amount(arg: Option<String>, default: u32) -> io::Result<u32> {
     arg.map_or(Ok(default), |arg| arg.parse().map_err(io::Error::other))
 }
 
-fn child(report: &mut Report, zombie: bool) -> io::Result<Child> {
+fn child(report: &mut VictimReport, zombie: bool) -> io::Result<Child> {
     let mut child = Command::new(env::current_exe()?)
         .arg(if zombie { "end" } else { "stay" })
         .stdin(Stdio::piped())

@@ -6,7 +6,7 @@ use std::io;
 use std::path::Path;
 
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
-use testkit::Report;
+use testkit::VictimReport;
 
 const SOFT: u64 = 32;
 
@@ -16,7 +16,7 @@ fn main() -> io::Result<()> {
         maximum: getrlimit(Resource::Nofile).maximum,
     };
     setrlimit(Resource::Nofile, limit)?;
-    let mut report = Report::new()?;
+    let mut report = VictimReport::new()?;
     let null = Path::new("/dev/null");
     let error = loop {
         match File::open(null) {

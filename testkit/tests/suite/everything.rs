@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::os::unix::fs::MetadataExt as _;
 
-use testkit::{Holding, Victim, is_root, skip};
+use testkit::{VictimHolding, Victim, is_root, skip};
 
 use super::harness::assert_complete;
 
@@ -95,7 +95,7 @@ fn assert_links_fit(victim: &Victim) {
 }
 
 /// How the link of a holding begins.
-fn link_of(held: &Holding) -> Option<String> {
+fn link_of(held: &VictimHolding) -> Option<String> {
     let class = held.class.as_deref()?;
     Some(match class {
         _ if held.target.is_some() => held.target.clone()?,

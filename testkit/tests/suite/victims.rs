@@ -3,7 +3,7 @@
 use std::fs;
 
 use serde_json::Value;
-use testkit::{Holding, Victim, is_root, listed, skip};
+use testkit::{VictimHolding, Victim, is_root, listed, skip};
 
 use super::harness::assert_complete;
 
@@ -137,7 +137,7 @@ fn namespaced_is_seen_from_both_sides() {
     assert_complete(&victim);
     let inside = &victim.line()["inside"];
     assert_eq!(inside["inner_pid"], 1);
-    let held: Vec<Holding> = serde_json::from_value(inside["holdings"].clone()).unwrap();
+    let held: Vec<VictimHolding> = serde_json::from_value(inside["holdings"].clone()).unwrap();
     let mut said: Vec<u32> = held.iter().map(|one| one.fd).collect();
     said.sort_unstable();
     assert_eq!(said, listed_in(&inside["pid"]));

@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 use std::time::{Duration, Instant};
 
-use fdguard_core::timeline::{Change, Look, Sighting};
+use fdguard_core::timeline::{LookChange, Look, Sighting};
 use fdguard_core::{Class, Fd, Timeline, judge};
 
 const HELD: u32 = 10_000;
@@ -72,7 +72,7 @@ fn sighting(fd: Fd) -> Sighting {
 }
 
 fn look(tick: u32, opened: Vec<Sighting>, closed: Vec<Fd>) -> Look {
-    let change = Change {
+    let change = LookChange {
         opened,
         closed,
         changed: Vec::new(),

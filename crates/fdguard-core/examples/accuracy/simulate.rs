@@ -1,7 +1,7 @@
 //! A made-up process, and the looks that a watch would take at it.
 
 use fdguard_core::Class;
-use fdguard_core::timeline::{Change, Look, Sighting};
+use fdguard_core::timeline::{LookChange, Look, Sighting};
 
 use super::random::Random;
 use super::source::{Running, Source, Table, number};
@@ -66,8 +66,8 @@ impl Process {
         self.sources.iter().map(|source| source.lost().1).sum()
     }
 
-    fn change(&mut self) -> Change {
-        let mut change = Change::default();
+    fn change(&mut self) -> LookChange {
+        let mut change = LookChange::default();
         self.shown.resize(self.table.open.len(), None);
         let pairs = self.shown.iter_mut().zip(&self.table.open);
         for (fd, (shown, open)) in pairs.enumerate() {

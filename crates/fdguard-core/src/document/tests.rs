@@ -7,13 +7,13 @@ use proptest::prelude::*;
 use super::{SnapshotDocument, read};
 use crate::class::NAMES;
 use crate::detail::{
-    Direction, Eventfd, Eventpoll, Fields, File, Inet, InetPeer, IoUring, Lock, Memfd, Pidfd, Pipe,
-    PipeEnd, Pty, Signalfd, Socket, Timerfd, Unix, UnixPeer, WatchedInode, Watcher,
+    Direction, Eventfd, Eventpoll, OtherDetail, FileDetail, InetDetail, InetPeer, IoUring, FileLock, Memfd, Pidfd, PipeDetail,
+    PipeEnd, PtyDetail, Signalfd, SocketDetail, Timerfd, UnixDetail, UnixPeer, WatchedInode, WatcherDetail,
 };
 use crate::snapshot::{Ceiling, Cohort, Via};
 use crate::testing::{entry, holder, radar, snapshot};
 use crate::{
-    Class, Detail, FdEntry, Gap, Holder, Mode, OpenFlags, Snapshot, Summary, TcpState, Text,
+    Class, Detail, FdEntry, Gap, FdHolder, Mode, OpenFlags, Snapshot, Summary, TcpState, Text,
 };
 
 fn write(snapshot: &Snapshot) -> Vec<u8> {
@@ -30,20 +30,20 @@ fn odd_name() -> Text {
     Text::from(&b"/tmp/\xff\xfe.log"[..])
 }
 
-fn writer() -> Holder {
-    Holder {
+fn writer() -> FdHolder {
+    FdHolder {
         writes: Some(true),
         ..holder(7, 3)
     }
 }
 
 fn full_file() -> Detail {
-    Detail::File(Box::new(File {
+    Detail::File(Box::new(FileDetail {
         path: odd_name(),
         pos: Some(u64::MAX),
         size: Some(4096),
         links: Some(2),
-        locks: vec![Lock {
+        locks: vec![FileLock {
             kind: "POSIX".to_owned(),
             access: "READ".to_owned(),
             start: 128,
@@ -58,7 +58,7 @@ fn full_file() -> Detail {
 }
 
 fn full_sockets() -> Vec<(Class, Detail)> {
-    let inet = Inet {
+    let inet = InetDetail {
         local: Some("[::1]:80".to_owned()),
         remote: Some("[::1]:5000".to_owned()),
         state: Some("CLOSE_WAIT".to_owned()),
@@ -73,7 +73,7 @@ fn full_sockets() -> Vec<(Class, Detail)> {
             holders_more: 1,
         }),
     };
-    let unix = Unix {
+    let unix = UnixDetail {
         path: Some("@abstract".into()),
         kind: Some("stream".to_owned()),
         state: Some("connected".to_owned()),
@@ -86,7 +86,7 @@ fn full_sockets() -> Vec<(Class, Detail)> {
         shutdown: Some(vec![Direction::Read, Direction::Write]),
         netns: Some(4_026_531_840),
     };
-    let netlink = Socket {
+    let netlink = SocketDetail {
         protocol: Some("ROUTE".to_owned()),
         port: Some(77),
         groups: Some(vec![1, 5]),
@@ -107,7 +107,7 @@ fn full_sockets() -> Vec<(Class, Detail)> {
 }
 
 fn full_channels() -> Vec<(Class, Detail)> {
-    let pipe = Pipe {
+    let pipe = PipeDetail {
         end: Some(PipeEnd::Both),
         peer: Some(vec![]),
         peer_more: 0,
@@ -130,7 +130,7 @@ fn full_channels() -> Vec<(Class, Detail)> {
         remaining: Some(0.1 + 0.2),
         interval: Some(0.0),
     };
-    let pty = Pty {
+    let pty = PtyDetail {
         index: Some(4),
         path: "/dev/ptmx".into(),
         peer: vec![writer()],
@@ -166,7 +166,7 @@ fn full_others() -> Vec<(Class, Detail)> {
         (Class::Signalfd, Detail::Signalfd(signals)),
         (
             Class::Inotify,
-            Detail::Watcher(Watcher {
+            Detail::Watcher(WatcherDetail {
                 watches: 9,
                 inodes: vec![WatchedInode {
                     ino: 4,
@@ -179,7 +179,7 @@ fn full_others() -> Vec<(Class, Detail)> {
         (Class::IoUring, Detail::IoUring(ring)),
         (
             Class::Other("[landlock]".into()),
-            Detail::Fields(Fields { fields }),
+            Detail::Fields(OtherDetail { fields }),
         ),
     ]
 }
@@ -217,7 +217,7 @@ fn r1_a_descriptor_that_could_not_be_read_comes_back_as_such() {
         mode: None,
         cloexec: None,
         id: None,
-        detail: Detail::Fields(Fields::default()),
+        detail: Detail::Fields(OtherDetail::default()),
         ..entry(fd, class)
     });
     round_trip(&snapshot(unread.collect()));

@@ -11,12 +11,12 @@ pub struct Curves {
     /// All descriptors.
     pub total: Curve,
     /// Families of classes, the largest first; none where they could not be listed.
-    pub families: Vec<Family>,
+    pub families: Vec<ClassCurve>,
 }
 
 /// A family of classes over time.
 #[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct Family {
+pub struct ClassCurve {
     /// Its class: a socket that changes its state stays in it.
     pub class: Class,
     /// How many of it.
@@ -28,12 +28,12 @@ pub struct Family {
 #[serde(transparent)]
 pub struct Curve {
     /// In the order of time.
-    pub points: Vec<Point>,
+    pub points: Vec<CurvePoint>,
 }
 
 /// A stretch of time.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
-pub struct Point {
+pub struct CurvePoint {
     /// Its end, in seconds since the watch began.
     pub at: f64,
     /// The least that was seen.
@@ -74,7 +74,7 @@ impl Curves {
                 .padded(times.len())
                 .into_iter()
                 .zip(&times)
-                .map(|(bucket, at)| Point {
+                .map(|(bucket, at)| CurvePoint {
                     at: *at,
                     min: bucket.min,
                     max: bucket.max,
@@ -84,8 +84,8 @@ impl Curves {
         let whole = timeline
             .groups()
             .filter(|(_, group)| group.key.target.is_none());
-        let mut families: Vec<Family> = whole
-            .map(|(_, group)| Family {
+        let mut families: Vec<ClassCurve> = whole
+            .map(|(_, group)| ClassCurve {
                 class: group.key.family.clone(),
                 curve: curve(&group.track),
             })

@@ -1,13 +1,13 @@
 //! What a lint cannot know from one snapshot, and a visit can: who the other holders are, what was there before, and
 //! whether `select()` is called at all. What turns out to be harmless is told, and does not count.
 
-use super::{Relative, Visit};
+use super::{Relative, ProcessVisit};
 use crate::lint::{LintHit, Severity};
 use crate::select_use::SelectUse;
 use crate::{Fd, Pid, Snapshot};
 
 /// Makes those that are harmless here worth knowing and no more.
-pub(super) fn settle(lints: &mut [LintHit], visit: &Visit, relatives: &[Relative]) {
+pub(super) fn settle(lints: &mut [LintHit], visit: &ProcessVisit, relatives: &[Relative]) {
     for hit in lints.iter_mut() {
         let is_harmless = match hit.rule {
             "inherited-listener" => is_of_workers(hit, visit, relatives),
@@ -24,7 +24,7 @@ pub(super) fn settle(lints: &mut [LintHit], visit: &Visit, relatives: &[Relative
 
 /// Whether everybody who holds these listeners too is its parent, its child or its sibling, and runs the same command: a
 /// pre-forking server is made so. A child that runs another command got them by mistake.
-fn is_of_workers(hit: &LintHit, visit: &Visit, relatives: &[Relative]) -> bool {
+fn is_of_workers(hit: &LintHit, visit: &ProcessVisit, relatives: &[Relative]) -> bool {
     let latest = visit.latest();
     let own = latest.process.pid;
     let of = |pid: Pid| relatives.iter().find(|one| one.pid == pid);
@@ -42,7 +42,7 @@ fn is_of_workers(hit: &LintHit, visit: &Visit, relatives: &[Relative]) -> bool {
 }
 
 /// Whether the first look saw the same pipes at the same numbers with nobody at the other end.
-fn was_there_before(hit: &LintHit, visit: &Visit) -> bool {
+fn was_there_before(hit: &LintHit, visit: &ProcessVisit) -> bool {
     if visit.end.is_none() {
         return false;
     }
@@ -68,14 +68,14 @@ mod tests {
     use super::settle;
     use crate::TcpState::Listen;
     use crate::detail::PipeEnd::Read;
-    use crate::evidence::{Relation, Relative, Visit};
+    use crate::evidence::{Relation, Relative, ProcessVisit};
     use crate::lint::{Severity, check};
     use crate::select_use::SelectUse;
     use crate::testing::{PID, entry, holder, pipe, snapshot, stdio, tcp};
     use crate::{Class, FdEntry, Snapshot};
 
-    fn visit(begin: Snapshot, end: Snapshot) -> Visit {
-        Visit {
+    fn visit(begin: Snapshot, end: Snapshot) -> ProcessVisit {
+        ProcessVisit {
             begin,
             end: Some(end),
             select: None,
@@ -100,13 +100,13 @@ mod tests {
         }
     }
 
-    fn severity(visit: &Visit, relatives: &[Relative], rule: &str) -> Severity {
+    fn severity(visit: &ProcessVisit, relatives: &[Relative], rule: &str) -> Severity {
         let mut lints = check(visit.latest());
         settle(&mut lints, visit, relatives);
         lints.iter().find(|hit| hit.rule == rule).unwrap().severity
     }
 
-    fn listening(holders: &[u32]) -> Visit {
+    fn listening(holders: &[u32]) -> ProcessVisit {
         let holders: Vec<_> = holders.iter().map(|pid| holder(*pid, 5)).collect();
         let listener = tcp(5, Listen, None).cloexec(Some(false));
         let seen = of(vec![listener.shared_with(&holders)]);
@@ -157,7 +157,7 @@ mod tests {
         let alive = pipe(7, Read, Some(vec![holder(99, 1)]));
         let died = visit(of(vec![alive]), of(vec![dead()]));
         assert_eq!(severity(&died, &[], "widowed-pipe"), Severity::Warning);
-        let once = Visit {
+        let once = ProcessVisit {
             end: None,
             ..visit(of(vec![dead()]), of(Vec::new()))
         };

@@ -4,7 +4,7 @@
 //! name. But a ledger, an expectation and the playbook know things by name, so how the original was judged is
 //! taken over, finding by finding.
 
-use super::{Evidence, Material};
+use super::{Evidence, EvidenceInput};
 use crate::config::Ledger;
 use crate::diagnosis::Diagnosis;
 use crate::finding::{ClearedNote, Finding};
@@ -15,7 +15,7 @@ use crate::rule::Settings;
 impl Evidence {
     /// Concludes everything, and tells it without names.
     #[must_use]
-    pub fn redacted(material: Material, settings: &Settings) -> Option<Self> {
+    pub fn redacted(material: EvidenceInput, settings: &Settings) -> Option<Self> {
         let mut redactor = Redactor::new();
         let redacted = redactor.material(&material);
         let original = Self::conclude(material, settings)?.diagnosis;

@@ -1,14 +1,14 @@
 use jiff::Timestamp;
 use jiff::civil::date;
 
-use super::{Evidence, Machine, Material, Visit};
+use super::{Evidence, Machine, EvidenceInput, ProcessVisit};
 use crate::config::Config;
 use crate::judge::Verdict;
 use crate::playbook::Playbook;
-use crate::recording::{Appearance, Entry, Header};
+use crate::recording::{Appearance, RecordingEntry, RecordingHeader};
 use crate::rule::Settings;
 use crate::testing::{file, snapshot, stdio};
-use crate::timeline::{Change, Look, Sighting};
+use crate::timeline::{LookChange, Look, Sighting};
 use crate::{Class, Gap, Snapshot, Tier};
 
 fn settings(config: &str) -> Settings {
@@ -36,7 +36,7 @@ fn held(count: u32) -> Snapshot {
 }
 
 /// One more file at each of 60 looks.
-fn leak() -> Material {
+fn leak() -> EvidenceInput {
     let begin = held(0);
     let appearance = Appearance {
         id: 0,
@@ -51,25 +51,25 @@ fn leak() -> Material {
             0 => begin.fds.iter().flatten().map(Sighting::from).collect(),
             _ => vec![Sighting::from(&log(number))],
         };
-        Entry::Look {
+        RecordingEntry::Look {
             id: 0,
             look: Box::new(Look {
                 at: f64::from(number) / 4.0,
                 count: Some(3 + u64::from(number)),
-                table: Some(Change {
+                table: Some(LookChange {
                     opened,
-                    ..Change::default()
+                    ..LookChange::default()
                 }),
                 limits: Some(begin.limits),
                 ..Look::default()
             }),
         }
     });
-    let first = Entry::Process(Box::new(appearance));
-    Material {
-        header: Header::new(Timestamp::UNIX_EPOCH, 0.25),
+    let first = RecordingEntry::Process(Box::new(appearance));
+    EvidenceInput {
+        header: RecordingHeader::new(Timestamp::UNIX_EPOCH, 0.25),
         entries: std::iter::once(first).chain(looks).collect(),
-        visits: vec![Visit {
+        visits: vec![ProcessVisit {
             begin: begin.clone(),
             end: Some(held(59)),
             select: None,
@@ -100,7 +100,7 @@ fn r16_evidence_is_the_diagnosis_the_summaries_and_the_curves() {
 
 #[test]
 fn without_a_process_there_is_no_evidence() {
-    let material = Material {
+    let material = EvidenceInput {
         entries: Vec::new(),
         ..leak()
     };

@@ -11,7 +11,7 @@ pub use shape::Shape;
 use assess::{Assessment, Window};
 
 use crate::slope::{self, Slope};
-use crate::timeline::{BUCKETS, Past, RINGS, Series, Timeline, Track};
+use crate::timeline::{BUCKETS, PastBuckets, RINGS, BucketSeries, Timeline, Track};
 
 /// What is said of one track.
 #[derive(Clone, Debug, PartialEq)]
@@ -141,14 +141,14 @@ fn window<'a>(
     let times = times[ring].as_slice();
     let ring = track.ring(ring);
     let length = times.len();
-    let padded = |series: &Series| series.padded(length);
+    let padded = |series: &BucketSeries| series.padded(length);
     Window {
         all: padded(&ring.all),
         young: padded(&ring.young),
         old: padded(&ring.old),
-        past_all: ring.all.past().map(Past::usual_max),
-        past_old: ring.old.past().map(Past::usual_max),
-        past_young: ring.young.past().map(Past::usual_max),
+        past_all: ring.all.past().map(PastBuckets::usual_max),
+        past_old: ring.old.past().map(PastBuckets::usual_max),
+        past_young: ring.young.past().map(PastBuckets::usual_max),
         times,
         births,
         finer,

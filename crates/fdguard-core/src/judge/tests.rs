@@ -1,7 +1,7 @@
 //! What is said of the plainest processes, of too few looks, of blind counts and of odd clocks.
 
 use super::{Judgement, Shape, Verdict, judge};
-use crate::timeline::{Change, Look, Sighting, Timeline};
+use crate::timeline::{LookChange, Look, Sighting, Timeline};
 use crate::{Class, Fd};
 
 fn sighting(fd: Fd, target: &str) -> Sighting {
@@ -25,7 +25,7 @@ struct Watch {
 impl Watch {
     fn look(&mut self, after: f64, held: Vec<(Fd, &'static str)>) {
         self.at += after;
-        let change = Change {
+        let change = LookChange {
             opened: held
                 .iter()
                 .filter(|it| !self.held.contains(it))

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use crate::event::{StackId, Tid};
 use crate::origin::{Culprit, Origin, Stack};
-use crate::through::through;
+use crate::dependency_path::through;
 
 /// So many places are told apart in one table. Those with nothing open are forgotten first.
 const MOST_PLACES: usize = 65_536;

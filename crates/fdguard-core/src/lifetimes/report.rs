@@ -15,7 +15,7 @@ use crate::judge::Verdict;
 use crate::lint::Severity;
 use crate::origin::{Culprit, Origin, Stack};
 use crate::rule::{Settings, wording};
-use crate::through::through;
+use crate::dependency_path::through;
 use crate::{Class, Pid, TcpState, Text};
 
 /// What a descriptor is and points at, as far as somebody knows.

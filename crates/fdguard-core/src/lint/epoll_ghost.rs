@@ -80,7 +80,7 @@ mod tests {
     #[test]
     fn r40_an_epoll_without_ghosts_or_without_detail_is_quiet() {
         let mut unread = entry(6, Class::Eventpoll);
-        unread.detail = Detail::Fields(crate::detail::Fields::default());
+        unread.detail = Detail::Fields(crate::detail::OtherDetail::default());
         assert!(check(&snapshot(vec![epoll(5, 10, &[]), unread])).is_empty());
         assert!(check(&radar(900)).is_empty());
     }

@@ -66,10 +66,10 @@ fn sentence(path: &Text, writers: Writers, own: Pid) -> Suspicion {
 mod tests {
     use super::check;
     use crate::testing::{file, holder, radar, snapshot};
-    use crate::{Class, Holder, Mode};
+    use crate::{Class, FdHolder, Mode};
 
-    fn writer(pid: u32) -> Holder {
-        Holder {
+    fn writer(pid: u32) -> FdHolder {
+        FdHolder {
             writes: Some(true),
             ..holder(pid, 3)
         }
@@ -95,7 +95,7 @@ mod tests {
         let db = || file(3, Class::SqliteDb, "/srv/state.db");
         let reading_here = db().mode(Some(Mode::Read)).shared_with(&[writer(70)]);
         assert!(check(&snapshot(vec![reading_here])).is_empty());
-        let reader = Holder {
+        let reader = FdHolder {
             writes: Some(false),
             ..holder(70, 3)
         };

@@ -1,18 +1,18 @@
 //! What was gathered, with every foreign name in it redacted.
 
 use super::Redactor;
-use crate::detail::Inet;
-use crate::evidence::{LogFile, Material, Relative, Visit};
-use crate::recording::Entry;
+use crate::detail::InetDetail;
+use crate::evidence::{LogFile, EvidenceInput, Relative, ProcessVisit};
+use crate::recording::RecordingEntry;
 use crate::select_use::SelectUse;
 use crate::snapshot::{Cohort, Process};
-use crate::timeline::{Change, Look, Sighting};
+use crate::timeline::{LookChange, Look, Sighting};
 use crate::{Class, Detail, FdEntry, Gap, Snapshot, Text};
 
 impl Redactor {
     /// Everything that was gathered.
-    pub fn material(&mut self, material: &Material) -> Material {
-        Material {
+    pub fn material(&mut self, material: &EvidenceInput) -> EvidenceInput {
+        EvidenceInput {
             header: material.header.clone(),
             entries: material
                 .entries
@@ -36,8 +36,8 @@ impl Redactor {
         }
     }
 
-    fn visit(&mut self, visit: &Visit) -> Visit {
-        Visit {
+    fn visit(&mut self, visit: &ProcessVisit) -> ProcessVisit {
+        ProcessVisit {
             begin: self.snapshot(&visit.begin),
             end: visit.end.as_ref().map(|end| self.snapshot(end)),
             select: visit.select.as_ref().map(|select| self.select(select)),
@@ -212,23 +212,23 @@ impl Redactor {
         *path = Text::from(self.path(path.as_bytes()));
     }
 
-    fn inet(&mut self, inet: &mut Inet) {
+    fn inet(&mut self, inet: &mut InetDetail) {
         for address in inet.local.iter_mut().chain(&mut inet.remote) {
             *address = self.address(address);
         }
     }
 
     /// One entry of a recording.
-    pub fn recorded(&mut self, entry: &Entry) -> Entry {
+    pub fn recorded(&mut self, entry: &RecordingEntry) -> RecordingEntry {
         let mut entry = entry.clone();
         match &mut entry {
-            Entry::Process(appearance) => {
+            RecordingEntry::Process(appearance) => {
                 appearance.process = self.process(&appearance.process);
                 appearance.select = appearance.select.as_ref().map(|select| self.select(select));
             }
-            Entry::Look { look, .. } => self.look(look),
-            Entry::Gap(gap) => *gap = self.gap(gap),
-            Entry::Gone { .. } | Entry::End { .. } => {}
+            RecordingEntry::Look { look, .. } => self.look(look),
+            RecordingEntry::Gap(gap) => *gap = self.gap(gap),
+            RecordingEntry::Gone { .. } | RecordingEntry::End { .. } => {}
         }
         entry
     }
@@ -237,7 +237,7 @@ impl Redactor {
         if let Some(process) = &mut look.process {
             **process = self.process(process);
         }
-        if let Some(Change {
+        if let Some(LookChange {
             opened, changed, ..
         }) = &mut look.table
         {
@@ -253,13 +253,13 @@ impl Redactor {
         let detail = match (&sighting.class, target.as_str()) {
             (Class::Tcp(_) | Class::Udp | Class::Raw, Some(text)) => {
                 let ends = text.split_once("->");
-                Detail::Inet(Box::new(Inet {
+                Detail::Inet(Box::new(InetDetail {
                     local: Some(ends.map_or(text, |(local, _)| local).to_owned()),
                     remote: ends.map(|(_, remote)| remote.to_owned()),
-                    ..Inet::default()
+                    ..InetDetail::default()
                 }))
             }
-            _ => Detail::Fields(crate::detail::Fields::default()),
+            _ => Detail::Fields(crate::detail::OtherDetail::default()),
         };
         Sighting::from(&FdEntry {
             fd: sighting.fd,

@@ -7,14 +7,14 @@ use jiff::civil::date;
 
 use super::PID;
 use crate::config::{Ledger, Levels};
-use crate::diagnosis::Opinion;
+use crate::diagnosis::ProcessDiagnosis;
 use crate::finding::Finding;
 use crate::playbook::Playbook;
-use crate::recording::{Appearance, Entry, Header};
+use crate::recording::{Appearance, RecordingEntry, RecordingHeader};
 use crate::rule::Settings;
 use crate::select_use::SelectUse;
 use crate::snapshot::{Ceiling, Ceilings, Limits, Process};
-use crate::timeline::{Change, Family, Look, Sighting};
+use crate::timeline::{LookChange, ChildCount, Look, Sighting};
 use crate::{Class, Fd, Pid, Text, Tier, Timeline, collapse};
 
 /// What was seen of one process.
@@ -24,7 +24,7 @@ pub(crate) struct Watched {
     pub(crate) select: Option<SelectUse>,
     open: BTreeMap<Fd, Class>,
     next: Look,
-    change: Change,
+    change: LookChange,
     blind: bool,
 }
 
@@ -81,7 +81,7 @@ impl Watched {
     }
 
     pub(crate) fn family(&mut self, children: u64, zombies: u64) {
-        self.next.family = Some(Family { children, zombies });
+        self.next.family = Some(ChildCount { children, zombies });
     }
 
     /// The descriptors cannot be listed.
@@ -148,9 +148,9 @@ impl Watched {
         timeline
     }
 
-    pub(crate) fn opinion(&self, settings: &Settings) -> Opinion {
+    pub(crate) fn opinion(&self, settings: &Settings) -> ProcessDiagnosis {
         let process = process(PID);
-        Opinion::of(&process, &self.timeline(), self.select.as_ref(), settings)
+        ProcessDiagnosis::of(&process, &self.timeline(), self.select.as_ref(), settings)
     }
 
     /// What this rule found.
@@ -161,7 +161,7 @@ impl Watched {
     }
 
     /// The entries of a recording of it.
-    pub(crate) fn entries(&self, id: u32, successor_of: Option<u32>) -> Vec<Entry> {
+    pub(crate) fn entries(&self, id: u32, successor_of: Option<u32>) -> Vec<RecordingEntry> {
         let appearance = Appearance {
             id,
             at: 0.0,
@@ -170,11 +170,11 @@ impl Watched {
             select: self.select.clone(),
             successor_of,
         };
-        let looks = self.looks.iter().map(|look| Entry::Look {
+        let looks = self.looks.iter().map(|look| RecordingEntry::Look {
             id,
             look: Box::new(look.clone()),
         });
-        let first = Entry::Process(Box::new(appearance));
+        let first = RecordingEntry::Process(Box::new(appearance));
         std::iter::once(first).chain(looks).collect()
     }
 }
@@ -187,8 +187,8 @@ fn process(pid: Pid) -> Process {
     }
 }
 
-pub(crate) fn header() -> Header {
-    Header::new(Timestamp::UNIX_EPOCH, 1.0)
+pub(crate) fn header() -> RecordingHeader {
+    RecordingHeader::new(Timestamp::UNIX_EPOCH, 1.0)
 }
 
 /// So much of so much.

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 
 use super::grid::RINGS;
-use super::held::{Held, Place};
+use super::live::{LiveFd, Place};
 use super::track::Track;
 use crate::{Class, TcpState, Text};
 
@@ -21,7 +21,7 @@ pub struct GroupKey {
 
 /// A track and what it is of.
 #[derive(Clone, Debug)]
-pub struct Group {
+pub struct TrackGroup {
     /// Of what.
     pub key: GroupKey,
     /// How many, over time.
@@ -31,7 +31,7 @@ pub struct Group {
 /// Every track, families and targets in one list.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Groups {
-    list: Vec<Group>,
+    list: Vec<TrackGroup>,
     index: HashMap<GroupKey, usize>,
     targets: usize,
 }
@@ -45,7 +45,7 @@ fn family(class: &Class) -> Class {
 }
 
 impl Groups {
-    pub(super) fn iter(&self) -> impl Iterator<Item = (usize, &Group)> {
+    pub(super) fn iter(&self) -> impl Iterator<Item = (usize, &TrackGroup)> {
         self.list.iter().enumerate()
     }
 
@@ -84,7 +84,7 @@ impl Groups {
         self.index.insert(key.clone(), index);
         let mut track = Track::default();
         track.touched = tick;
-        self.list.push(Group { key, track });
+        self.list.push(TrackGroup { key, track });
         index
     }
 
@@ -96,7 +96,7 @@ impl Groups {
         let (index, _) = unused.min_by_key(|(_, group)| group.track.touched)?;
         self.index.remove(&self.list[index].key);
         self.index.insert(key.clone(), index);
-        self.list[index] = Group {
+        self.list[index] = TrackGroup {
             key,
             track: Track::default(),
         };
@@ -118,11 +118,11 @@ impl Groups {
         self.tracks(place, |track| track.release(level));
     }
 
-    pub(super) fn reach(&mut self, held: &Held, level: usize) {
+    pub(super) fn reach(&mut self, held: &LiveFd, level: usize) {
         self.reach_at(place_of(held), level);
     }
 
-    pub(super) fn lose(&mut self, held: &Held) {
+    pub(super) fn lose(&mut self, held: &LiveFd) {
         self.tracks(place_of(held), |track| track.lose(held.level));
     }
 
@@ -133,7 +133,7 @@ impl Groups {
     }
 }
 
-fn place_of(held: &Held) -> Place {
+fn place_of(held: &LiveFd) -> Place {
     Place {
         family: held.family,
         group: held.group,

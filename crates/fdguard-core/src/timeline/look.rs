@@ -14,7 +14,7 @@ pub struct Look {
     pub count: Option<u64>,
     /// What changed in the table since the last listing; absent when it was not listed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub table: Option<Change>,
+    pub table: Option<LookChange>,
     /// Limits of the process, when they were read.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub limits: Option<Limits>,
@@ -23,7 +23,7 @@ pub struct Look {
     pub host: Option<Ceilings>,
     /// Its children, when they were counted.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub family: Option<Family>,
+    pub family: Option<ChildCount>,
     /// Who the process is by now, when it took another name: it became another program (exec).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub process: Option<Box<Process>>,
@@ -32,7 +32,7 @@ pub struct Look {
 /// The difference between two listings. A number that was closed and opened again in between is in
 /// both lists.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Change {
+pub struct LookChange {
     /// New descriptors.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub opened: Vec<Sighting>,
@@ -45,7 +45,7 @@ pub struct Change {
     pub changed: Vec<Sighting>,
 }
 
-impl Change {
+impl LookChange {
     /// Whether nothing happened.
     #[must_use]
     pub fn is_empty(&self) -> bool {
@@ -90,7 +90,7 @@ impl From<&FdEntry> for Sighting {
 
 /// How many children a process has.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Family {
+pub struct ChildCount {
     /// Children.
     pub children: u64,
     /// Of those, the ones that ended and were not waited for.

@@ -6,18 +6,18 @@
 
 mod grid;
 mod groups;
-mod held;
+mod live;
 mod look;
 mod track;
 
 pub use grid::{BUCKETS, Grid, OLD, RINGS, YOUNG};
-pub use groups::{Group, GroupKey};
-pub use held::{Held, Live};
-pub use look::{Change, Family, Look, Sighting};
-pub use track::{Bucket, Past, Ring, Series, Track};
+pub use groups::{TrackGroup, GroupKey};
+pub use live::{LiveFd, LiveFds};
+pub use look::{LookChange, ChildCount, Look, Sighting};
+pub use track::{Bucket, PastBuckets, Ring, BucketSeries, Track};
 
 use groups::Groups;
-use held::Place;
+use live::Place;
 
 use crate::snapshot::{Ceilings, Limits};
 use crate::{Class, Fd};
@@ -28,7 +28,7 @@ pub struct Timeline {
     grid: Grid,
     total: Track,
     groups: Groups,
-    live: Live,
+    live: LiveFds,
     first: Option<u64>,
     last: Option<u64>,
     at: f64,
@@ -37,7 +37,7 @@ pub struct Timeline {
     listings: u64,
     limits: Limits,
     host: Ceilings,
-    families: Option<(Family, Family)>,
+    families: Option<(ChildCount, ChildCount)>,
     watches: Option<((f64, u64), (f64, u64))>,
 }
 
@@ -99,7 +99,7 @@ impl Timeline {
         }
     }
 
-    fn apply(&mut self, change: &Change, at: f64) {
+    fn apply(&mut self, change: &LookChange, at: f64) {
         for fd in &change.closed {
             self.close(*fd);
         }
@@ -175,17 +175,17 @@ impl Timeline {
 
     /// The descriptors that are open now.
     #[must_use]
-    pub fn live(&self) -> &Live {
+    pub fn live(&self) -> &LiveFds {
         &self.live
     }
 
     /// Families of classes, and targets within them.
-    pub fn groups(&self) -> impl Iterator<Item = (usize, &Group)> {
+    pub fn groups(&self) -> impl Iterator<Item = (usize, &TrackGroup)> {
         self.groups.iter()
     }
 
     /// The live descriptors of a group.
-    pub fn members(&self, group: usize) -> impl Iterator<Item = (Fd, &Held)> {
+    pub fn members(&self, group: usize) -> impl Iterator<Item = (Fd, &LiveFd)> {
         self.live
             .iter()
             .filter(move |(_, held)| held.family == group || held.group == Some(group))
@@ -253,7 +253,7 @@ impl Timeline {
 
     /// Children at the first count and at the last.
     #[must_use]
-    pub fn families(&self) -> Option<(Family, Family)> {
+    pub fn families(&self) -> Option<(ChildCount, ChildCount)> {
         self.families
     }
 
@@ -265,7 +265,7 @@ impl Timeline {
 
     /// How many descriptors of a class there are now.
     #[must_use]
-    pub fn count_of(&self, wanted: impl Fn(&Class, &Held) -> bool) -> u64 {
+    pub fn count_of(&self, wanted: impl Fn(&Class, &LiveFd) -> bool) -> u64 {
         let matching = self
             .live
             .iter()

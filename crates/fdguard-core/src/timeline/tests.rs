@@ -1,6 +1,6 @@
 //! Identities and their cohorts, ages, groups, and what stays bounded.
 
-use super::{BUCKETS, Change, Group, Look, OLD, RINGS, Sighting, Timeline, YOUNG};
+use super::{BUCKETS, LookChange, TrackGroup, Look, OLD, RINGS, Sighting, Timeline, YOUNG};
 use crate::{Class, Fd, TcpState};
 
 const ESTABLISHED: Class = Class::Tcp(TcpState::Established);
@@ -36,7 +36,7 @@ impl Watch {
 
     fn look(&mut self, opened: Vec<Sighting>, closed: &[Fd], changed: Vec<Sighting>) {
         self.at += 1.0;
-        let change = Change {
+        let change = LookChange {
             opened,
             closed: closed.to_vec(),
             changed,
@@ -69,8 +69,8 @@ impl Watch {
         }
     }
 
-    fn group(&self, target: &str) -> &Group {
-        let is_it = |group: &&Group| {
+    fn group(&self, target: &str) -> &TrackGroup {
+        let is_it = |group: &&TrackGroup| {
             group
                 .key
                 .target
@@ -81,7 +81,7 @@ impl Watch {
         groups.find(is_it).expect("a group of this target")
     }
 
-    fn family(&self, class: &Class) -> &Group {
+    fn family(&self, class: &Class) -> &TrackGroup {
         let mut groups = self.timeline.groups().map(|(_, group)| group);
         groups
             .find(|group| group.key.target.is_none() && group.key.family == class.family())
@@ -90,7 +90,7 @@ impl Watch {
 }
 
 /// All, young and old ones of the last bucket of the finest ring.
-fn ages(group: &Group) -> [u32; 3] {
+fn ages(group: &TrackGroup) -> [u32; 3] {
     let ring = group.track.ring(0);
     [&ring.all, &ring.young, &ring.old].map(|series| series.padded(1)[0].max)
 }
@@ -274,9 +274,9 @@ fn a_list_that_comes_late_does_not_count_everything_twice() {
         ..Look::default()
     };
     timeline.observe(&blind);
-    let change = Change {
+    let change = LookChange {
         opened: vec![file(3), file(4)],
-        ..Change::default()
+        ..LookChange::default()
     };
     timeline.observe(&Look {
         at: 2.0,
@@ -324,8 +324,8 @@ fn a_bucket_and_a_waiting_descriptor_stay_small() {
     // Six rings of three series of 128 buckets for each of 160 groups: 12 bytes are 4 MiB.
     assert_eq!(size_of::<super::Bucket>(), 12);
     assert!(
-        size_of::<super::Held>() <= 96,
+        size_of::<super::LiveFd>() <= 96,
         "{}",
-        size_of::<super::Held>()
+        size_of::<super::LiveFd>()
     );
 }

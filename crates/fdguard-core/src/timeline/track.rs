@@ -24,14 +24,14 @@ pub struct Bucket {
 
 /// One series of buckets, and the height of what fell out at its far end.
 #[derive(Clone, Debug, Default)]
-pub struct Series {
+pub struct BucketSeries {
     buckets: VecDeque<Bucket>,
-    past: Option<Past>,
+    past: Option<PastBuckets>,
 }
 
 /// What is remembered of the buckets that fell out of a series.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Past {
+pub struct PastBuckets {
     /// The highest value.
     pub max: u32,
     /// The deepest fall.
@@ -42,7 +42,7 @@ pub struct Past {
     height: u32,
 }
 
-impl Past {
+impl PastBuckets {
     fn take(&mut self, bucket: Bucket) {
         let fall = self.height.saturating_sub(bucket.min);
         if fall > 0 && fall >= self.fall.div_ceil(2) {
@@ -66,7 +66,7 @@ impl Past {
     }
 }
 
-impl Series {
+impl BucketSeries {
     fn push(&mut self, bucket: Bucket) {
         if self.buckets.len() == BUCKETS
             && let Some(oldest) = self.buckets.pop_front()
@@ -94,7 +94,7 @@ impl Series {
 
     /// What was before the oldest bucket; absent while nothing fell out.
     #[must_use]
-    pub fn past(&self) -> Option<Past> {
+    pub fn past(&self) -> Option<PastBuckets> {
         self.past
     }
 
@@ -118,11 +118,11 @@ impl Series {
 #[derive(Clone, Debug, Default)]
 pub struct Ring {
     /// Everybody.
-    pub all: Series,
+    pub all: BucketSeries,
     /// Those that lived for four buckets.
-    pub young: Series,
+    pub young: BucketSeries,
     /// Those that lived for sixteen.
-    pub old: Series,
+    pub old: BucketSeries,
 }
 
 /// A number of descriptors over time, at every age and scale.

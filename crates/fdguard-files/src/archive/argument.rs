@@ -9,12 +9,12 @@ use fdguard_core::Text;
 use rustix::fs::FileType;
 
 use super::names;
-use super::receipt::{Problem, Trouble};
+use super::receipt::{ArchiveProblem, ArchiveTrouble};
 use crate::dir::{self, Dir};
 
 /// A file that is to be archived.
 #[derive(Clone, Debug)]
-pub(super) struct Named {
+pub(super) struct NamedFile {
     /// The folder that it is in.
     pub(super) folder: Rc<Dir>,
     /// Its own name, without what an archive adds.
@@ -23,7 +23,7 @@ pub(super) struct Named {
     pub(super) was_there: bool,
 }
 
-impl Named {
+impl NamedFile {
     pub(super) fn path(&self) -> PathBuf {
         self.folder.path().join(&self.name)
     }
@@ -54,7 +54,7 @@ impl<'a> Finder<'a> {
     }
 
     /// The file that a path means.
-    pub(super) fn find(&mut self, given: &Path) -> Result<Named, Problem> {
+    pub(super) fn find(&mut self, given: &Path) -> Result<NamedFile, ArchiveProblem> {
         let found = self.split(given)?;
         let entry = found
             .folder
@@ -62,12 +62,12 @@ impl<'a> Finder<'a> {
             .map_err(|error| unreadable(&error))?;
         let Some(entry) = entry else {
             let name = names::original(&found.name).to_owned();
-            return Ok(Named { name, ..found });
+            return Ok(NamedFile { name, ..found });
         };
         match entry.kind {
             FileType::RegularFile => {
                 let name = names::original(&found.name).to_owned();
-                Ok(Named {
+                Ok(NamedFile {
                     name,
                     was_there: true,
                     ..found
@@ -82,27 +82,27 @@ impl<'a> Finder<'a> {
     }
 
     /// Folder and name of a path, if both may be used.
-    fn split(&mut self, given: &Path) -> Result<Named, Problem> {
+    fn split(&mut self, given: &Path) -> Result<NamedFile, ArchiveProblem> {
         let Some(name) = given.file_name() else {
             return Err(refused(FileType::Directory));
         };
         let parent = given.parent().filter(|path| !path.as_os_str().is_empty());
         let folder = self.folder(parent.unwrap_or(Path::new(".")))?;
         if folder.id() == self.archive.id() {
-            return Err(Problem::new(
-                Trouble::InArchive,
+            return Err(ArchiveProblem::new(
+                ArchiveTrouble::InArchive,
                 "it is in the archive",
                 "name a file that is not there yet",
             ));
         }
-        Ok(Named {
+        Ok(NamedFile {
             folder,
             name: name.to_owned(),
             was_there: false,
         })
     }
 
-    fn folder(&mut self, path: &Path) -> Result<Rc<Dir>, Problem> {
+    fn folder(&mut self, path: &Path) -> Result<Rc<Dir>, ArchiveProblem> {
         if let Some(folder) = self.folders.get(path) {
             return Ok(Rc::clone(folder));
         }
@@ -117,10 +117,10 @@ impl<'a> Finder<'a> {
 }
 
 /// A folder below another one. Its path is freed from links first, and opened without any: one that comes in between is refused.
-fn open_within(within: &Dir, path: &Path) -> Result<Dir, Problem> {
+fn open_within(within: &Dir, path: &Path) -> Result<Dir, ArchiveProblem> {
     let outside = || {
-        Problem::new(
-            Trouble::Outside,
+        ArchiveProblem::new(
+            ArchiveTrouble::Outside,
             format!("it is outside of {}", within.path().display()),
             "name a file in that folder",
         )
@@ -138,33 +138,33 @@ fn open_within(within: &Dir, path: &Path) -> Result<Dir, Problem> {
 }
 
 /// The file could not even be looked at.
-pub(super) fn unreadable(error: &std::io::Error) -> Problem {
+pub(super) fn unreadable(error: &std::io::Error) -> ArchiveProblem {
     let kind = match error.kind() {
-        std::io::ErrorKind::NotFound => Trouble::NotFound,
-        _ => Trouble::Unreadable,
+        std::io::ErrorKind::NotFound => ArchiveTrouble::NotFound,
+        _ => ArchiveTrouble::Unreadable,
     };
     let remedy = match kind {
-        Trouble::NotFound => "name a file that is there",
+        ArchiveTrouble::NotFound => "name a file that is there",
         _ => "run as the owner of the file, or with sudo",
     };
-    Problem::new(kind, format!("it cannot be looked at: {error}"), remedy)
+    ArchiveProblem::new(kind, format!("it cannot be looked at: {error}"), remedy)
 }
 
 /// What is no regular file is not archived.
-pub(super) fn refused(kind: FileType) -> Problem {
+pub(super) fn refused(kind: FileType) -> ArchiveProblem {
     match kind {
-        FileType::Directory => Problem::new(
-            Trouble::IsDirectory,
+        FileType::Directory => ArchiveProblem::new(
+            ArchiveTrouble::IsDirectory,
             "it is a directory",
             "name the files in it",
         ),
-        FileType::Symlink => Problem::new(
-            Trouble::IsLink,
+        FileType::Symlink => ArchiveProblem::new(
+            ArchiveTrouble::IsLink,
             "it is a symbolic link",
             "name the file that it leads to, or use --follow",
         ),
-        _ => Problem::new(
-            Trouble::NotAFile,
+        _ => ArchiveProblem::new(
+            ArchiveTrouble::NotAFile,
             "it is no regular file",
             "name a regular file",
         ),

@@ -10,9 +10,9 @@ use rustix::io::Errno;
 
 use super::digest::{self, Contents, Scanner};
 use super::names;
-use super::receipt::{Problem, Trouble};
+use super::receipt::{ArchiveProblem, ArchiveTrouble};
 use crate::dir::Dir;
-use crate::lease::{self, Answer};
+use crate::lease::{self, LeaseAnswer};
 
 /// As many names as are tried.
 const MOST_NAMES: u32 = 1000;
@@ -40,7 +40,7 @@ fn is_left_over(to: &Dir, part: &OsStr, original: &File) -> bool {
     };
     let is_file = file.metadata().is_ok_and(|meta| meta.is_file());
     is_file
-        && lease::ask(&file) != Answer::Writer
+        && lease::ask(&file) != LeaseAnswer::Writer
         && digest::is_beginning_of(&file, original).unwrap_or(false)
 }
 
@@ -50,8 +50,8 @@ pub(super) fn fill(
     copy: &File,
     has_json_lines: bool,
     notes: &mut Vec<String>,
-) -> Result<Contents, Problem> {
-    let failed = |error: io::Error| Problem::io("it cannot be copied", error);
+) -> Result<Contents, ArchiveProblem> {
+    let failed = |error: io::Error| ArchiveProblem::io("it cannot be copied", error);
     let mut scanner = Scanner::default();
     let mut writer = copy;
     digest::pieces(original, |piece| {
@@ -67,8 +67,8 @@ pub(super) fn fill(
     let _ = rustix::fs::fadvise(copy, 0, None, Advice::DontNeed);
     let compared = digest::of(copy, has_json_lines).map_err(failed)?;
     if compared != contents {
-        return Err(Problem::new(
-            Trouble::Differs,
+        return Err(ArchiveProblem::new(
+            ArchiveTrouble::Differs,
             "the copy is not the same as the original",
             "see what the kernel says (dmesg): the disk of the archive may fail",
         ));

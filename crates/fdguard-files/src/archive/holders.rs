@@ -6,42 +6,42 @@ use std::path::{Path, PathBuf};
 
 use fdguard_core::{Gap, Text};
 use fdguard_probe::Probe;
-use fdguard_probe::linux::holders::{By, Held, Sought};
+use fdguard_probe::linux::holders::{HoldKind, FileHold, SoughtFile};
 use fdguard_probe::parse::fdinfo::Fdinfo;
 
-use super::receipt::{Holder, Means};
+use super::receipt::{FileHolder, HolderSource};
 
 /// Who was found.
 #[derive(Debug, Default)]
-pub(super) struct Found {
+pub(super) struct FoundHolders {
     /// Who can write, or who may be able to.
-    pub(super) writers: Vec<Holder>,
+    pub(super) writers: Vec<FileHolder>,
     /// Who has a lock.
-    pub(super) lockers: Vec<Holder>,
+    pub(super) lockers: Vec<FileHolder>,
     /// What could not be seen; nothing: every process was looked at.
     pub(super) gaps: Vec<Gap>,
 }
 
 /// A file to look for, and where it is now.
-pub(super) type Sight<'a> = (PathBuf, &'a File);
+pub(super) type HolderSearch<'a> = (PathBuf, &'a File);
 
 /// Walks over all processes for one file.
-pub(super) fn find(path: &Path, file: &File) -> Found {
+pub(super) fn find(path: &Path, file: &File) -> FoundHolders {
     let found = find_all(&[(path.to_owned(), file)]);
     found.into_iter().next().unwrap_or_default()
 }
 
 /// Walks over all processes once, for all of these files.
-pub(super) fn find_all(files: &[Sight<'_>]) -> Vec<Found> {
+pub(super) fn find_all(files: &[HolderSearch<'_>]) -> Vec<FoundHolders> {
     let id = |file: &File| file.metadata().ok().map(|meta| (meta.dev(), meta.ino()));
-    let sought: Vec<Sought> = files
+    let sought: Vec<SoughtFile> = files
         .iter()
-        .map(|(path, file)| Sought {
+        .map(|(path, file)| SoughtFile {
             path: path.as_os_str().as_encoded_bytes().to_vec(),
             id: id(file),
         })
         .collect();
-    let mut all: Vec<Found> = sought.iter().map(|_| Found::default()).collect();
+    let mut all: Vec<FoundHolders> = sought.iter().map(|_| FoundHolders::default()).collect();
     match Probe::new().and_then(|probe| probe.holders(&sought, true)) {
         Ok(walked) => {
             for held in walked.held.iter().filter(|held| held.current) {
@@ -68,14 +68,14 @@ pub(super) fn find_all(files: &[Sight<'_>]) -> Vec<Found> {
     all
 }
 
-impl Found {
-    fn add(&mut self, held: &Held) {
+impl FoundHolders {
+    fn add(&mut self, held: &FileHold) {
         let (fd, by) = match held.by {
-            By::Descriptor { fd, .. } => (Some(fd), Means::Descriptor),
-            By::Mapping => (None, Means::Mapping),
-            By::Ring { fd } => (Some(fd), Means::IoUring),
+            HoldKind::Descriptor { fd, .. } => (Some(fd), HolderSource::Descriptor),
+            HoldKind::Mapping => (None, HolderSource::Mapping),
+            HoldKind::Ring { fd } => (Some(fd), HolderSource::IoUring),
         };
-        let holder = Holder {
+        let holder = FileHolder {
             pid: held.pid,
             comm: held.comm.clone(),
             fd,
@@ -96,7 +96,7 @@ fn is_lock(kind: &str) -> bool {
 }
 
 /// This process is not on the walk, but another part of it may have a file.
-fn own(sought: &[Sought], all: &mut [Found]) {
+fn own(sought: &[SoughtFile], all: &mut [FoundHolders]) {
     let Ok(entries) = std::fs::read_dir("/proc/self/fd") else {
         return;
     };
@@ -114,11 +114,11 @@ fn own(sought: &[Sought], all: &mut [Found]) {
         };
         let info = std::fs::read(format!("/proc/self/fdinfo/{fd}")).unwrap_or_default();
         let info = Fdinfo::parse(&info);
-        let holder = Holder {
+        let holder = FileHolder {
             pid: std::process::id(),
             comm: Text::from(name.trim_ascii_end()),
             fd: Some(fd),
-            by: Means::Descriptor,
+            by: HolderSource::Descriptor,
             at_deadline: false,
         };
         if info.locks().iter().any(|lock| is_lock(&lock.kind)) {
@@ -131,7 +131,7 @@ fn own(sought: &[Sought], all: &mut [Found]) {
 }
 
 /// Adds who is there at the deadline: who was there at the begin is marked.
-pub(super) fn at_deadline(before: &mut Vec<Holder>, now: Vec<Holder>) {
+pub(super) fn at_deadline(before: &mut Vec<FileHolder>, now: Vec<FileHolder>) {
     for mut holder in now {
         holder.at_deadline = true;
         let same = before
@@ -145,11 +145,11 @@ pub(super) fn at_deadline(before: &mut Vec<Holder>, now: Vec<Holder>) {
 }
 
 /// `python3 (pid 12, descriptor 3), cat (pid 14, mapped)`.
-pub(super) fn names(holders: &[Holder]) -> String {
+pub(super) fn names(holders: &[FileHolder]) -> String {
     let shown = holders.iter().take(8).map(|holder| {
         let how = match (holder.by, holder.fd) {
-            (Means::Descriptor, Some(fd)) => format!("descriptor {fd}"),
-            (Means::IoUring, Some(fd)) => format!("io_uring {fd}"),
+            (HolderSource::Descriptor, Some(fd)) => format!("descriptor {fd}"),
+            (HolderSource::IoUring, Some(fd)) => format!("io_uring {fd}"),
             _ => "mapped".to_owned(),
         };
         format!("{} (pid {}, {how})", holder.comm.to_lossy(), holder.pid)

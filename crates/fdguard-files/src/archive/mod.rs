@@ -25,8 +25,8 @@ mod step;
 mod transfer;
 mod waker;
 
-use argument::{Finder, Named, text};
-use holders::Sight;
+use argument::{Finder, NamedFile, text};
+use holders::HolderSearch;
 use job::{Common, Job};
 use waker::Waker;
 
@@ -34,9 +34,9 @@ use crate::dir::{self, Dir};
 
 pub use digest::Tail;
 pub use receipt::{
-    Holder, Means, Method, Outcome, Problem, Proof, Receipt, Report, Steps, Trouble,
+    FileHolder, HolderSource, ArchiveMethod, ArchiveOutcome, ArchiveProblem, UnusedProof, ArchiveReceipt, ArchiveReport, Steps, ArchiveTrouble,
 };
-pub use step::{Observer, Step};
+pub use step::{ArchiveObserver, ArchiveStep};
 
 /// As many files as are worked on at once: each takes two descriptors meanwhile.
 const AT_ONCE: usize = 32;
@@ -60,7 +60,7 @@ pub struct Archive {
     pub trust_scan: bool,
     /// Is told of each step. For tests.
     #[doc(hidden)]
-    pub observer: Option<Arc<dyn Observer>>,
+    pub observer: Option<Arc<dyn ArchiveObserver>>,
 }
 
 impl Archive {
@@ -80,14 +80,14 @@ impl Archive {
 
     /// Archives these files. Each has its own receipt, and what goes wrong with one leaves the others alone. Blocks for as long as it takes.
     #[must_use]
-    pub fn run(&self, files: &[PathBuf]) -> Report {
+    pub fn run(&self, files: &[PathBuf]) -> ArchiveReport {
         self.run_with(files, || self.prepare())
     }
 
     /// The same for files below `within` alone, into a directory that is open already: whatever their paths become meanwhile, nothing
     /// leaves the two.
     #[must_use]
-    pub fn run_below(&self, within: &Dir, to: std::io::Result<Dir>, files: &[PathBuf]) -> Report {
+    pub fn run_below(&self, within: &Dir, to: std::io::Result<Dir>, files: &[PathBuf]) -> ArchiveReport {
         self.run_with(files, || {
             let to = to.map_err(|error| unusable(&error))?;
             Ok((to, Some(within.clone())))
@@ -97,8 +97,8 @@ impl Archive {
     fn run_with(
         &self,
         files: &[PathBuf],
-        prepare: impl FnOnce() -> Result<(Dir, Option<Dir>), Problem>,
-    ) -> Report {
+        prepare: impl FnOnce() -> Result<(Dir, Option<Dir>), ArchiveProblem>,
+    ) -> ArchiveReport {
         let began = Instant::now();
         let taken_at = Timestamp::now();
         let deadline = began + self.wait.min(LONGEST);
@@ -106,16 +106,16 @@ impl Archive {
             Ok((to, within)) => self.work(&to, within, files, deadline),
             Err(problem) => files
                 .iter()
-                .map(|path| Receipt::refused(text(path), problem.clone()))
+                .map(|path| ArchiveReceipt::refused(text(path), problem.clone()))
                 .collect(),
         };
-        let is_archived = |receipt: &Receipt| {
+        let is_archived = |receipt: &ArchiveReceipt| {
             matches!(
                 receipt.outcome,
-                Outcome::Archived | Outcome::AlreadyArchived
+                ArchiveOutcome::Archived | ArchiveOutcome::AlreadyArchived
             )
         };
-        Report {
+        ArchiveReport {
             schema: "fdguard.archive/1",
             taken_at,
             to: text(&self.to),
@@ -125,11 +125,11 @@ impl Archive {
         }
     }
 
-    fn prepare(&self) -> Result<(Dir, Option<Dir>), Problem> {
+    fn prepare(&self) -> Result<(Dir, Option<Dir>), ArchiveProblem> {
         let within = self.within.as_ref().map(|path| Dir::open(path));
-        let within = within.transpose().map_err(|error| Problem {
-            kind: Trouble::Outside,
-            ..Problem::io("the folder that files must be in", error)
+        let within = within.transpose().map_err(|error| ArchiveProblem {
+            kind: ArchiveTrouble::Outside,
+            ..ArchiveProblem::io("the folder that files must be in", error)
         })?;
         let to = Dir::make(&self.to).map_err(|error| unusable(&error))?;
         Ok((to, within))
@@ -141,7 +141,7 @@ impl Archive {
         within: Option<Dir>,
         files: &[PathBuf],
         deadline: Instant,
-    ) -> Vec<Receipt> {
+    ) -> Vec<ArchiveReceipt> {
         let waker = Waker::new();
         let common = Common {
             archive: self,
@@ -180,7 +180,7 @@ impl Archive {
 
 /// Names who can write the files that are new, in one walk for all; whether there were any.
 fn name_writers(active: &mut [(usize, Job<'_>)]) -> bool {
-    let asking: Vec<(usize, Sight<'_>)> = active
+    let asking: Vec<(usize, HolderSearch<'_>)> = active
         .iter()
         .enumerate()
         .filter_map(|(at, (_, job))| Some((at, job.wants_names()?)))
@@ -188,7 +188,7 @@ fn name_writers(active: &mut [(usize, Job<'_>)]) -> bool {
     if asking.is_empty() {
         return false;
     }
-    let (places, files): (Vec<usize>, Vec<Sight<'_>>) = asking.into_iter().unzip();
+    let (places, files): (Vec<usize>, Vec<HolderSearch<'_>>) = asking.into_iter().unzip();
     let found = holders::find_all(&files);
     for (at, found) in places.into_iter().zip(found) {
         if let Some((_, job)) = active.get_mut(at) {
@@ -204,18 +204,18 @@ fn milliseconds(since: Instant) -> f64 {
 }
 
 /// The archive is no folder, or none that may be used.
-fn unusable(error: &std::io::Error) -> Problem {
+fn unusable(error: &std::io::Error) -> ArchiveProblem {
     let kind = match error.kind() {
-        _ if dir::is_way_out(error) => Trouble::Outside,
-        std::io::ErrorKind::PermissionDenied => Trouble::Permission,
-        std::io::ErrorKind::StorageFull => Trouble::NoRoom,
-        _ => Trouble::Io,
+        _ if dir::is_way_out(error) => ArchiveTrouble::Outside,
+        std::io::ErrorKind::PermissionDenied => ArchiveTrouble::Permission,
+        std::io::ErrorKind::StorageFull => ArchiveTrouble::NoRoom,
+        _ => ArchiveTrouble::Io,
     };
     let why = match kind {
-        Trouble::Outside => "a part of its path is a link".to_owned(),
+        ArchiveTrouble::Outside => "a part of its path is a link".to_owned(),
         _ => error.to_string(),
     };
-    Problem {
+    ArchiveProblem {
         kind,
         message: format!("the archive cannot be used: {why}"),
         remedy: "name a folder that may be written, or one that can be made".to_owned(),
@@ -224,8 +224,8 @@ fn unusable(error: &std::io::Error) -> Problem {
 
 /// Files that are to be done, and receipts of those that are.
 struct Work {
-    queue: VecDeque<(usize, Named)>,
-    receipts: Vec<(usize, Receipt)>,
+    queue: VecDeque<(usize, NamedFile)>,
+    receipts: Vec<(usize, ArchiveReceipt)>,
 }
 
 impl Work {
@@ -250,20 +250,20 @@ impl Work {
         work
     }
 
-    fn refuse(&mut self, index: usize, path: &Path, problem: Problem) {
-        let receipt = Receipt::refused(text(path), problem);
+    fn refuse(&mut self, index: usize, path: &Path, problem: ArchiveProblem) {
+        let receipt = ArchiveReceipt::refused(text(path), problem);
         self.receipts.push((index, receipt));
     }
 
     fn done(&mut self, index: usize, job: Job<'_>) {
         let (receipt, successor) = job.finish();
-        let is_archived = receipt.outcome == Outcome::Archived;
+        let is_archived = receipt.outcome == ArchiveOutcome::Archived;
         self.receipts.push((index, receipt));
         match successor {
             Some(named) if is_archived => self.queue.push_back((index, named)),
             Some(named) => {
-                let problem = Problem {
-                    kind: Trouble::EarlierPart,
+                let problem = ArchiveProblem {
+                    kind: ArchiveTrouble::EarlierPart,
                     message: "an earlier part of it waits to be archived first".to_owned(),
                     remedy: "see what keeps that part".to_owned(),
                 };
@@ -274,7 +274,7 @@ impl Work {
     }
 
     /// In the order of the arguments.
-    fn receipts(mut self) -> Vec<Receipt> {
+    fn receipts(mut self) -> Vec<ArchiveReceipt> {
         self.receipts.sort_by_key(|(index, _)| *index);
         self.receipts
             .into_iter()

@@ -10,8 +10,8 @@ use rustix::fs::FlockOperation;
 use rustix::io::Errno;
 
 use super::holders;
-use super::receipt::{Proof, Receipt};
-use crate::lease::{Answer, Kept};
+use super::receipt::{UnusedProof, ArchiveReceipt};
+use crate::lease::{LeaseAnswer, HeldLease};
 use crate::read::Stamp;
 use crate::sys;
 
@@ -22,7 +22,7 @@ const BETWEEN_WALKS: Duration = Duration::from_millis(200);
 #[derive(Debug)]
 pub(super) enum Free {
     /// The kernel has given a lease.
-    Leased(Kept),
+    Leased(HeldLease),
     /// Nobody was found, and the file was like this.
     Walked(Stamp),
 }
@@ -36,17 +36,17 @@ impl Free {
         }
     }
 
-    pub(super) fn proof(&self) -> Proof {
+    pub(super) fn proof(&self) -> UnusedProof {
         match self {
-            Self::Leased(_) => Proof::Lease,
-            Self::Walked(_) => Proof::Scan,
+            Self::Leased(_) => UnusedProof::Lease,
+            Self::Walked(_) => UnusedProof::Scan,
         }
     }
 }
 
 /// What came of asking.
 #[derive(Debug)]
-pub(super) enum Asked {
+pub(super) enum LeaseRequest {
     /// Nobody writes.
     Free(Free),
     /// Somebody can, or it is too early to say.
@@ -78,12 +78,12 @@ impl Asking {
     pub(super) fn ask(
         &mut self,
         question: &Question<'_>,
-        receipt: &mut Receipt,
-    ) -> io::Result<Asked> {
+        receipt: &mut ArchiveReceipt,
+    ) -> io::Result<LeaseRequest> {
         let file = question.file;
-        match Kept::take(file.try_clone()?) {
-            Ok(kept) => Ok(Asked::Free(Free::Leased(kept))),
-            Err(Answer::Writer) => Ok(Asked::NotYet),
+        match HeldLease::take(file.try_clone()?) {
+            Ok(kept) => Ok(LeaseRequest::Free(Free::Leased(kept))),
+            Err(LeaseAnswer::Writer) => Ok(LeaseRequest::NotYet),
             Err(answer) => self.walk(question, answer, receipt),
         }
     }
@@ -91,34 +91,34 @@ impl Asking {
     fn walk(
         &mut self,
         question: &Question<'_>,
-        answer: Answer,
-        receipt: &mut Receipt,
-    ) -> io::Result<Asked> {
+        answer: LeaseAnswer,
+        receipt: &mut ArchiveReceipt,
+    ) -> io::Result<LeaseRequest> {
         let recently = |last: Instant| last.elapsed() < BETWEEN_WALKS;
         if self.walked.is_some_and(recently) && !question.is_last {
-            return Ok(Asked::NotYet);
+            return Ok(LeaseRequest::NotYet);
         }
         let before = Stamp::of(question.file)?;
         let found = holders::find(question.path, question.file);
         self.walked = Some(Instant::now());
         if !found.writers.is_empty() || Stamp::of(question.file)? != before {
-            return Ok(Asked::NotYet);
+            return Ok(LeaseRequest::NotYet);
         }
         let is_complete = found.gaps.is_empty();
         receipt.gaps = found.gaps;
         receipt.gaps.push(no_lease(answer));
         if is_complete || question.trust_scan {
-            Ok(Asked::Free(Free::Walked(before)))
+            Ok(LeaseRequest::Free(Free::Walked(before)))
         } else {
-            Ok(Asked::Unproven)
+            Ok(LeaseRequest::Unproven)
         }
     }
 }
 
-fn no_lease(answer: Answer) -> Gap {
+fn no_lease(answer: LeaseAnswer) -> Gap {
     let what = "writers that no table shows: a descriptor on its way through a socket, a file in an io_uring, a process outside of this container, another machine";
     match answer {
-        Answer::Denied => Gap::new(
+        LeaseAnswer::Denied => Gap::new(
             what,
             "the file is another user's, and the kernel gives leases to its owner and root alone",
             "run as the owner of the file, or with CAP_LEASE",

@@ -5,11 +5,11 @@ use jiff::Timestamp;
 use serde::ser::{Serialize, SerializeMap as _, Serializer};
 
 use super::digest::Tail;
-use super::step::Step;
+use super::step::ArchiveStep;
 
 /// What an archive did, file by file.
 #[derive(Clone, Debug, serde::Serialize)]
-pub struct Report {
+pub struct ArchiveReport {
     /// `fdguard.archive/1`.
     pub schema: &'static str,
     /// When it began.
@@ -19,24 +19,24 @@ pub struct Report {
     /// Whether every file is in an archive now.
     pub success: bool,
     /// A receipt for each file.
-    pub files: Vec<Receipt>,
+    pub files: Vec<ArchiveReceipt>,
     /// How long all of it took, in milliseconds.
     pub took_ms: f64,
 }
 
 /// What became of one file.
 #[derive(Clone, Debug, serde::Serialize)]
-pub struct Receipt {
+pub struct ArchiveReceipt {
     /// The file, under its own name.
     pub source: Text,
     /// How it ended.
-    pub outcome: Outcome,
+    pub outcome: ArchiveOutcome,
     /// Where it is in the archive; absent when it is not there, or when another one has put it somewhere.
     pub archived_to: Option<Text>,
     /// Where it was left, when it is not archived; absent when there is nothing.
     pub kept_at: Option<Text>,
     /// How it came into the archive.
-    pub method: Option<Method>,
+    pub method: Option<ArchiveMethod>,
     /// Lines that end as lines do.
     pub lines: Option<u64>,
     /// All bytes.
@@ -48,13 +48,13 @@ pub struct Receipt {
     /// Its names in the file system; more than one: hard links.
     pub links: Option<u64>,
     /// How it is known that nobody writes.
-    pub proof: Option<Proof>,
+    pub proof: Option<UnusedProof>,
     /// Since when nobody can write; absent while somebody can.
     pub free_since: Option<Timestamp>,
     /// Who could write when the archive began, and at its deadline.
-    pub writers: Vec<Holder>,
+    pub writers: Vec<FileHolder>,
     /// Who had a lock on it at the deadline.
-    pub locks: Vec<Holder>,
+    pub locks: Vec<FileHolder>,
     /// Whether an earlier archive was ended in the middle, and this one went on.
     pub recovered: bool,
     /// How long each step took, in milliseconds, in their order.
@@ -65,14 +65,14 @@ pub struct Receipt {
     /// What could not be seen.
     pub gaps: Vec<Gap>,
     /// Why it is not archived.
-    pub error: Option<Problem>,
+    pub error: Option<ArchiveProblem>,
 }
 
-impl Receipt {
+impl ArchiveReceipt {
     pub(super) fn new(source: Text) -> Self {
         Self {
             source,
-            outcome: Outcome::Kept,
+            outcome: ArchiveOutcome::Kept,
             archived_to: None,
             kept_at: None,
             method: None,
@@ -94,10 +94,10 @@ impl Receipt {
     }
 
     /// Of a file that was refused before anything was done.
-    pub(super) fn refused(source: Text, problem: Problem) -> Self {
+    pub(super) fn refused(source: Text, problem: ArchiveProblem) -> Self {
         Self {
             outcome: problem.outcome(),
-            kept_at: (problem.outcome() == Outcome::Kept).then(|| source.clone()),
+            kept_at: (problem.outcome() == ArchiveOutcome::Kept).then(|| source.clone()),
             error: Some(problem),
             ..Self::new(source)
         }
@@ -114,7 +114,7 @@ impl Receipt {
 /// How it ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum Outcome {
+pub enum ArchiveOutcome {
     /// It is in the archive.
     Archived,
     /// Another archive was there first.
@@ -128,7 +128,7 @@ pub enum Outcome {
 /// How a file came into the archive.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum Method {
+pub enum ArchiveMethod {
     /// Renamed: the same file.
     Rename,
     /// Copied, compared and removed.
@@ -140,7 +140,7 @@ pub enum Method {
 /// How it is known that nobody writes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum Proof {
+pub enum UnusedProof {
     /// The kernel gave a lease, which it does when nobody can write.
     Lease,
     /// No table of any process that may be read has it open for writing.
@@ -149,7 +149,7 @@ pub enum Proof {
 
 /// A process that has the file.
 #[derive(Clone, Debug, PartialEq, Eq, serde::Serialize)]
-pub struct Holder {
+pub struct FileHolder {
     /// Its number.
     pub pid: u32,
     /// Its command.
@@ -157,7 +157,7 @@ pub struct Holder {
     /// Its descriptor; absent where it has none.
     pub fd: Option<u32>,
     /// How it has it.
-    pub by: Means,
+    pub by: HolderSource,
     /// Whether it was there at the deadline, too.
     pub at_deadline: bool,
 }
@@ -165,7 +165,7 @@ pub struct Holder {
 /// How a process has a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum Means {
+pub enum HolderSource {
     /// By a descriptor.
     Descriptor,
     /// By a mapping whose writes go into the file.
@@ -176,18 +176,18 @@ pub enum Means {
 
 /// Why a file is not archived.
 #[derive(Clone, Debug, PartialEq, Eq, serde::Serialize)]
-pub struct Problem {
+pub struct ArchiveProblem {
     /// In one word.
-    pub kind: Trouble,
+    pub kind: ArchiveTrouble,
     /// In one line.
     pub message: String,
     /// What would help.
     pub remedy: String,
 }
 
-impl Problem {
+impl ArchiveProblem {
     pub(super) fn new(
-        kind: Trouble,
+        kind: ArchiveTrouble,
         message: impl Into<String>,
         remedy: impl Into<String>,
     ) -> Self {
@@ -203,32 +203,32 @@ impl Problem {
         let error = error.into();
         let (kind, remedy) = match error.kind() {
             std::io::ErrorKind::NotFound => (
-                Trouble::Io,
+                ArchiveTrouble::Io,
                 "a folder or a file went away meanwhile: try again",
             ),
             std::io::ErrorKind::PermissionDenied | std::io::ErrorKind::ReadOnlyFilesystem => (
-                Trouble::Permission,
+                ArchiveTrouble::Permission,
                 "run as the owner of the file and of both folders, or with sudo",
             ),
             std::io::ErrorKind::StorageFull | std::io::ErrorKind::QuotaExceeded => (
-                Trouble::NoRoom,
+                ArchiveTrouble::NoRoom,
                 "make room in the archive, or name another one",
             ),
             std::io::ErrorKind::InvalidFilename => {
-                (Trouble::Io, "its name is too long: give it a shorter one")
+                (ArchiveTrouble::Io, "its name is too long: give it a shorter one")
             }
-            _ => (Trouble::Io, "see what the kernel says (dmesg)"),
+            _ => (ArchiveTrouble::Io, "see what the kernel says (dmesg)"),
         };
         Self::new(kind, format!("{what}: {error}"), remedy)
     }
 
     /// Whether the file was left as it was, or could not even be looked at.
-    pub(super) fn outcome(&self) -> Outcome {
+    pub(super) fn outcome(&self) -> ArchiveOutcome {
         match self.kind {
-            Trouble::NotFound | Trouble::IsDirectory | Trouble::NotAFile | Trouble::Unreadable => {
-                Outcome::NotSeen
+            ArchiveTrouble::NotFound | ArchiveTrouble::IsDirectory | ArchiveTrouble::NotAFile | ArchiveTrouble::Unreadable => {
+                ArchiveOutcome::NotSeen
             }
-            _ => Outcome::Kept,
+            _ => ArchiveOutcome::Kept,
         }
     }
 }
@@ -236,7 +236,7 @@ impl Problem {
 /// Why a file is not archived, in one word.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum Trouble {
+pub enum ArchiveTrouble {
     /// Somebody can still write it.
     StillWritten,
     /// Somebody has a lock on it.
@@ -275,12 +275,12 @@ pub enum Trouble {
 
 /// How long each step took.
 #[derive(Clone, Debug, Default)]
-pub struct Steps(pub Vec<(Step, f64)>);
+pub struct Steps(pub Vec<(ArchiveStep, f64)>);
 
 impl Steps {
     /// How long a step took, in milliseconds; absent when it was not done.
     #[must_use]
-    pub fn of(&self, step: Step) -> Option<f64> {
+    pub fn of(&self, step: ArchiveStep) -> Option<f64> {
         let found = self.0.iter().find(|(one, _)| *one == step);
         found.map(|(_, ms)| *ms)
     }

@@ -8,7 +8,7 @@ use serde::Serialize;
 /// A step that is done.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum Step {
+pub enum ArchiveStep {
     /// No other archive works on the file.
     Claimed,
     /// It has its name for the time of the archive: who opens it by its own name begins a new one.
@@ -33,7 +33,7 @@ pub enum Step {
     Settled,
 }
 
-impl Step {
+impl ArchiveStep {
     /// All of them, in their order.
     pub const ALL: [Self; 11] = [
         Self::Claimed,
@@ -69,7 +69,7 @@ impl Step {
 }
 
 /// Is told of each step of each file. Made for tests, which end the process at every one of them.
-pub trait Observer: fmt::Debug + Send + Sync {
+pub trait ArchiveObserver: fmt::Debug + Send + Sync {
     /// A step of the archive of this file is done.
-    fn passed(&self, step: Step, source: &Path);
+    fn passed(&self, step: ArchiveStep, source: &Path);
 }

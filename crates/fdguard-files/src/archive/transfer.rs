@@ -10,9 +10,9 @@ use super::copy;
 use super::digest::{self, Contents};
 use super::names;
 use super::proof::Free;
-use super::receipt::{Method, Problem, Trouble};
-use super::step::Step;
-use crate::Lock;
+use super::receipt::{ArchiveMethod, ArchiveProblem, ArchiveTrouble};
+use super::step::ArchiveStep;
+use crate::LockFile;
 use crate::dir::Dir;
 
 /// As many names as are tried for one file.
@@ -41,14 +41,14 @@ pub(super) struct Transfer<'a> {
     /// Whether an earlier archive has begun with it.
     pub(super) recovered: bool,
     /// Is told of each step.
-    pub(super) passed: &'a mut dyn FnMut(Step),
+    pub(super) passed: &'a mut dyn FnMut(ArchiveStep),
 }
 
 /// What came of it.
 #[derive(Debug)]
-pub(super) enum Moved {
+pub(super) enum TransferResult {
     /// It is in the archive.
-    Done(Placed),
+    Done(PlacedCopy),
     /// Somebody came to write: everything is as it was.
     Disturbed,
     /// Another archive brings a file of this name to the same place.
@@ -57,16 +57,16 @@ pub(super) enum Moved {
 
 /// Where it is, and what is in it.
 #[derive(Debug)]
-pub(super) struct Placed {
+pub(super) struct PlacedCopy {
     pub(super) name: OsString,
     pub(super) contents: Contents,
-    pub(super) method: Method,
+    pub(super) method: ArchiveMethod,
     pub(super) notes: Vec<String>,
 }
 
 impl Transfer<'_> {
     /// Does it. Where it fails the file is still at its place.
-    pub(super) fn run(mut self) -> Result<Moved, Problem> {
+    pub(super) fn run(mut self) -> Result<TransferResult, ArchiveProblem> {
         if self.recovered
             && let Some(moved) = self.finish_earlier()?
         {
@@ -84,46 +84,46 @@ impl Transfer<'_> {
         self.copy()
     }
 
-    fn read(&self) -> Result<Contents, Problem> {
+    fn read(&self) -> Result<Contents, ArchiveProblem> {
         digest::of(self.file, names::has_json_lines(self.name))
-            .map_err(|error| Problem::io("it cannot be read", error))
+            .map_err(|error| ArchiveProblem::io("it cannot be read", error))
     }
 
     /// By a new name; nothing when the archive is on another file system.
-    fn rename(&mut self) -> Result<Option<Moved>, Problem> {
+    fn rename(&mut self) -> Result<Option<TransferResult>, ArchiveProblem> {
         let contents = self.read()?;
-        (self.passed)(Step::Read);
+        (self.passed)(ArchiveStep::Read);
         rustix::fs::fdatasync(self.file)
-            .map_err(|error| Problem::io("it cannot be brought to the disk", error))?;
-        (self.passed)(Step::Synced);
+            .map_err(|error| ArchiveProblem::io("it cannot be brought to the disk", error))?;
+        (self.passed)(ArchiveStep::Synced);
         if !self.free.holds(self.file) {
-            return Ok(Some(Moved::Disturbed));
+            return Ok(Some(TransferResult::Disturbed));
         }
         let Some(name) = self.place(self.from, self.closing)? else {
             return Ok(None);
         };
-        (self.passed)(Step::Moved);
+        (self.passed)(ArchiveStep::Moved);
         let is_ours = self.is_ours(self.to, &name);
         if !(is_ours && self.free.holds(self.file)) {
             let undone = self.to.rename(&name, self.from, self.closing);
             undone
-                .map_err(|error| Problem::io("somebody came to write it in the archive", error))?;
-            return Ok(Some(Moved::Disturbed));
+                .map_err(|error| ArchiveProblem::io("somebody came to write it in the archive", error))?;
+            return Ok(Some(TransferResult::Disturbed));
         }
         sync(self.to)?;
-        (self.passed)(Step::Recorded);
+        (self.passed)(ArchiveStep::Recorded);
         sync(self.from)?;
-        (self.passed)(Step::Settled);
-        Ok(Some(Moved::Done(Placed {
+        (self.passed)(ArchiveStep::Settled);
+        Ok(Some(TransferResuPlacedCopyne(Placed {
             name,
             contents,
-            method: Method::Rename,
+            method: ArchiveMethod::Rename,
             notes: Vec::new(),
         })))
     }
 
     /// Gives a file the first name in the archive that is free; nothing when it is on another file system.
-    fn place(&self, folder: &Dir, from: &OsStr) -> Result<Option<OsString>, Problem> {
+    fn place(&self, folder: &Dir, from: &OsStr) -> Result<Option<OsString>, ArchiveProblem> {
         for number in 0..MOST_NAMES {
             let name = names::numbered(self.name, number);
             match folder.rename(from, self.to, &name) {
@@ -131,7 +131,7 @@ impl Transfer<'_> {
                 Err(Errno::EXIST) if self.may_number => {}
                 Err(Errno::EXIST) => break,
                 Err(Errno::XDEV) => return Ok(None),
-                Err(error) => return Err(Problem::io("it cannot be put into the archive", error)),
+                Err(error) => return Err(ArchiveProblem::io("it cannot be put into the archive", error)),
             }
         }
         Err(collision())
@@ -143,24 +143,24 @@ impl Transfer<'_> {
     }
 
     /// By a copy.
-    fn copy(&mut self) -> Result<Moved, Problem> {
-        let lock = Lock::attempt_in(self.to, &names::lock(self.name));
+    fn copy(&mut self) -> Result<TransferResult, ArchiveProblem> {
+        let lock = LockFile::attempt_in(self.to, &names::lock(self.name));
         let lock = lock.map_err(|error| archive_error(&error))?;
         let Some(_lock) = lock else {
-            return Ok(Moved::Busy);
+            return Ok(TransferResult::Busy);
         };
         let (part, copy) = copy::begin(self.to, self.name, self.file)
-            .map_err(|error| Problem::io("no copy can be made in the archive", error))?;
-        (self.passed)(Step::Begun);
+            .map_err(|error| ArchiveProblem::io("no copy can be made in the archive", error))?;
+        (self.passed)(ArchiveStep::Begun);
         let moved = self.fill_and_place(&part, &copy);
-        if !matches!(moved, Ok(Moved::Done(_))) {
+        if !matches!(moved, Ok(TransferResult::Done(_))) {
             // It has its name in the archive, or was never whole.
             let _ = self.to.remove(&part);
         }
         moved
     }
 
-    fn fill_and_place(&mut self, part: &OsStr, copy: &File) -> Result<Moved, Problem> {
+    fn fill_and_place(&mut self, part: &OsStr, copy: &File) -> Result<TransferResult, ArchiveProblem> {
         let mut notes = Vec::new();
         let contents = copy::fill(
             self.file,
@@ -168,16 +168,16 @@ impl Transfer<'_> {
             names::has_json_lines(self.name),
             &mut notes,
         )?;
-        (self.passed)(Step::Copied);
+        (self.passed)(ArchiveStep::Copied);
         if !self.free.holds(self.file) {
-            return Ok(Moved::Disturbed);
+            return Ok(TransferResult::Disturbed);
         }
         let Some(name) = self.place(self.to, part)? else {
-            return Err(Problem::io("the archive has two file systems", Errno::XDEV));
+            return Err(ArchiveProblem::io("the archive has two file systems", Errno::XDEV));
         };
-        (self.passed)(Step::Moved);
+        (self.passed)(ArchiveStep::Moved);
         let removed = sync(self.to).and_then(|()| {
-            (self.passed)(Step::Recorded);
+            (self.passed)(ArchiveStep::Recorded);
             self.remove_original()
         });
         match removed {
@@ -186,37 +186,37 @@ impl Transfer<'_> {
                     notes.push("somebody opened it for writing in the instant of its removal: what that one writes is in a file without a name".to_owned());
                 }
                 sync(self.from)?;
-                (self.passed)(Step::Settled);
-                Ok(Moved::Done(Placed {
+                (self.passed)(ArchiveStep::Settled);
+                Ok(TransferResuPlacedCopyne(Placed {
                     name,
                     contents,
-                    method: Method::Copy,
+                    method: ArchiveMethod::Copy,
                     notes,
                 }))
             }
             other => {
                 // Every line is in the original; twice would be wrong, too.
                 let _ = self.to.remove(&name);
-                other.map(|_| Moved::Disturbed)
+                other.map(|_| TransferResult::Disturbed)
             }
         }
     }
 
     /// Removes the original, if nobody has come to write; otherwise it stays.
-    fn remove_original(&mut self) -> Result<bool, Problem> {
+    fn remove_original(&mut self) -> Result<bool, ArchiveProblem> {
         if !(self.free.holds(self.file) && self.is_ours(self.from, self.closing)) {
             return Ok(false);
         }
         self.from
             .remove(self.closing)
-            .map_err(|error| Problem::io("the original cannot be removed", error))?;
-        (self.passed)(Step::Removed);
+            .map_err(|error| ArchiveProblem::io("the original cannot be removed", error))?;
+        (self.passed)(ArchiveStep::Removed);
         Ok(true)
     }
 
     /// Ends what an earlier archive has left: its copy is whole, but the original is still there.
-    fn finish_earlier(&mut self) -> Result<Option<Moved>, Problem> {
-        let failed = |error: io::Error| Problem::io("the archive cannot be looked at", error);
+    fn finish_earlier(&mut self) -> Result<Option<TransferResult>, ArchiveProblem> {
+        let failed = |error: io::Error| ArchiveProblem::io("the archive cannot be looked at", error);
         let own = self.from.look(self.closing).map_err(failed)?;
         let Some(own) = own else {
             return Ok(None);
@@ -249,18 +249,18 @@ impl Transfer<'_> {
         Ok(None)
     }
 
-    fn adopt(&mut self, name: OsString, contents: Contents) -> Result<Moved, Problem> {
+    fn adopt(&mut self, name: OsString, contents: Contents) -> Result<TransferResult, ArchiveProblem> {
         sync(self.to)?;
-        (self.passed)(Step::Recorded);
+        (self.passed)(ArchiveStep::Recorded);
         if !self.remove_original()? {
-            return Ok(Moved::Disturbed);
+            return Ok(TransferResult::Disturbed);
         }
         sync(self.from)?;
-        (self.passed)(Step::Settled);
-        Ok(Moved::Done(Placed {
+        (self.passed)(ArchiveStep::Settled);
+        Ok(TransferResuPlacedCopyne(Placed {
             name,
             contents,
-            method: Method::Found,
+            method: ArchiveMethod::Found,
             notes: vec![
                 "an earlier archive had copied it and was ended before the original was removed"
                     .to_owned(),
@@ -269,26 +269,26 @@ impl Transfer<'_> {
     }
 }
 
-fn collision() -> Problem {
-    Problem::new(
-        Trouble::Collision,
+fn collision() -> ArchiveProblem {
+    ArchiveProblem::new(
+        ArchiveTrouble::Collision,
         "the archive has a file of this name",
         "leave out --no-rename, or name another archive",
     )
 }
 
-fn sync(folder: &Dir) -> Result<(), Problem> {
+fn sync(folder: &Dir) -> Result<(), ArchiveProblem> {
     folder
         .sync()
-        .map_err(|error| Problem::io("a folder cannot be brought to the disk", error))
+        .map_err(|error| ArchiveProblem::io("a folder cannot be brought to the disk", error))
 }
 
-fn archive_error(error: &crate::Error) -> Problem {
+fn archive_error(error: &crate::Error) -> ArchiveProblem {
     match error {
-        crate::Error::Io { source, .. } => Problem::io(
+        crate::Error::Io { source, .. } => ArchiveProblem::io(
             "the archive cannot be written",
             io::Error::new(source.kind(), source.to_string()),
         ),
-        other => Problem::new(Trouble::Io, other.to_string(), ""),
+        other => ArchiveProblem::new(ArchiveTrouble::Io, other.to_string(), ""),
     }
 }

@@ -11,7 +11,7 @@ use sha2::{Digest as _, Sha256};
 
 use crate::Error;
 use crate::hex::hex;
-use crate::holding::Role;
+use crate::holding::HolderRole;
 
 /// As many as are kept of one database.
 const KEPT: usize = 10;
@@ -70,14 +70,14 @@ fn name_of(files: &[Content]) -> String {
 
 fn contents(database: &Path) -> io::Result<Vec<Content>> {
     let mut files = Vec::new();
-    for role in [Role::Main, Role::Wal, Role::Shm, Role::Journal] {
+    for role in [HolderRole::Main, HolderRole::Wal, HolderRole::Shm, HolderRole::Journal] {
         match digest(&role.path(database)) {
             Ok((size, sha256)) => files.push(Content {
                 name: format!("database{}", role.suffix()),
                 size,
                 sha256,
             }),
-            Err(error) if error.kind() == io::ErrorKind::NotFound && role != Role::Main => {}
+            Err(error) if error.kind() == io::ErrorKind::NotFound && role != HolderRole::Main => {}
             Err(error) => return Err(error),
         }
     }

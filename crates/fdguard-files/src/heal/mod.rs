@@ -9,10 +9,10 @@ use fdguard_core::Text;
 use fdguard_probe::Probe;
 use serde::Serialize;
 
-use crate::holding::{Holding, Role};
-use crate::inspection::{Inspection, Kind, Options, Verdict, inspect};
-use crate::lease::{Answer, Kept};
-use crate::{Error, Lock, read};
+use crate::holding::{Holding, HolderRole};
+use crate::inspection::{Inspection, Kind, Options, FileVerdict, inspect};
+use crate::lease::{LeaseAnswer, HeldLease};
+use crate::{Error, LockFile, read};
 
 pub mod backup;
 pub mod rebuild;
@@ -24,7 +24,7 @@ const PATIENCE: Duration = Duration::from_secs(10);
 
 /// How to heal.
 #[derive(Clone, Debug, Default)]
-pub struct Plan {
+pub struct HealPlan {
     /// Try it on a copy and say what would be done.
     pub dry_run: bool,
     /// Where backups go; beside the database, in `NAME.fdguard-backups`, where nothing is said.
@@ -34,7 +34,7 @@ pub struct Plan {
 /// How it ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum Outcome {
+pub enum HealOutcome {
     /// The healed database is in place.
     Healed,
     /// It would be, without `--dry-run`.
@@ -49,9 +49,9 @@ pub enum Outcome {
 
 /// What was done.
 #[derive(Clone, Debug, Serialize)]
-pub struct Healed {
+pub struct HealResult {
     /// How it ended.
-    pub outcome: Outcome,
+    pub outcome: HealOutcome,
     /// Why, or by what.
     pub message: String,
     /// Where the backup is; absent when none was made.
@@ -67,10 +67,10 @@ fn as_text<S: serde::Serializer>(path: &Option<PathBuf>, serializer: S) -> Resul
     text.serialize(serializer)
 }
 
-impl Healed {
+impl HealResult {
     fn refused(message: impl Into<String>) -> Self {
         Self {
-            outcome: Outcome::Refused,
+            outcome: HealOutcome::Refused,
             message: message.into(),
             backup: None,
         }
@@ -78,11 +78,11 @@ impl Healed {
 }
 
 /// Heals a database, or says why not.
-pub fn heal(probe: &Probe, path: &Path, plan: &Plan) -> Result<Healed, Error> {
+pub fn heal(probe: &Probe, path: &Path, plan: &HealPlan) -> Result<HealResult, Error> {
     let real = path
         .canonicalize()
         .map_err(|error| Error::io(path, "cannot be found", error))?;
-    let _lock = Lock::take(&beside(&real, ".fdguard-lock"), PATIENCE)?;
+    let _lock = LockFile::take(&beside(&real, ".fdguard-lock"), PATIENCE)?;
     let seen = inspect(probe, &real, Options::default())?;
     if let Some(said) = not_for_us(&seen, &real)? {
         return Ok(said);
@@ -94,15 +94,15 @@ pub fn heal(probe: &Probe, path: &Path, plan: &Plan) -> Result<Healed, Error> {
     let folder = trial::folder(&real)?;
     let healed = match trial::heal_copy(&real, folder.path())? {
         Ok(healed) => healed,
-        Err(why) => return Ok(Healed::refused(why)),
+        Err(why) => return Ok(HealResult::refused(why)),
     };
     if plan.dry_run {
         let message = format!(
             "a copy was healed {}, and SQLite finds nothing wrong with it",
             healed.by
         );
-        return Ok(Healed {
-            outcome: Outcome::WouldHeal,
+        return Ok(HealResult {
+            outcome: HealOutcome::WouldHeal,
             message,
             backup: None,
         });
@@ -112,7 +112,7 @@ pub fn heal(probe: &Probe, path: &Path, plan: &Plan) -> Result<Healed, Error> {
         .clone()
         .unwrap_or_else(|| beside(&real, ".fdguard-backups"));
     let backup = backup::make(&real, &backups)?;
-    let said = |outcome, message: String| Healed {
+    let said = |outcome, message: String| HealResult {
         outcome,
         message,
         backup: Some(backup.clone()),
@@ -124,17 +124,17 @@ pub fn heal(probe: &Probe, path: &Path, plan: &Plan) -> Result<Healed, Error> {
     };
     if stamps != self::stamps(&real) {
         return Ok(said(
-            Outcome::Refused,
+            HealOutcome::Refused,
             "it was written to meanwhile".to_owned(),
         ));
     }
     match swap::swap(&real, &healed.path, folder.path(), &leases)? {
         Ok(()) => {}
-        Err(why) => return Ok(said(Outcome::Refused, why)),
+        Err(why) => return Ok(said(HealOutcome::Refused, why)),
     }
     drop(leases);
     Ok(said(
-        Outcome::Healed,
+        HealOutcome::Healed,
         format!("healed {}; SQLite's integrity_check says ok", healed.by),
     ))
 }
@@ -146,27 +146,27 @@ fn beside(database: &Path, suffix: &str) -> PathBuf {
 }
 
 /// What is no damaged database, or damaged in a way that healing would make worse.
-fn not_for_us(seen: &Inspection, real: &Path) -> Result<Option<Healed>, Error> {
+fn not_for_us(seen: &Inspection, real: &Path) -> Result<Option<HealResult>, Error> {
     use std::os::unix::fs::MetadataExt as _;
     if seen.kind == Kind::Empty {
-        return Ok(Some(Healed::refused(
+        return Ok(Some(HealResult::refused(
             "it is empty: a new database in its place would only hide what was lost",
         )));
     }
     if seen.kind != Kind::Sqlite {
-        return Ok(Some(Healed::refused("it is no SQLite database")));
+        return Ok(Some(HealResult::refused("it is no SQLite database")));
     }
-    if seen.verdict == Verdict::Encrypted {
-        return Ok(Some(Healed {
-            outcome: Outcome::Unsure,
+    if seen.verdict == FileVerdict::Encrypted {
+        return Ok(Some(HealResult {
+            outcome: HealOutcome::Unsure,
             message: "it is encrypted: without the key nobody can tell whether it is damaged"
                 .to_owned(),
             backup: None,
         }));
     }
-    if !matches!(seen.verdict, Verdict::Damaged | Verdict::Endangered) {
-        return Ok(Some(Healed {
-            outcome: Outcome::NothingToDo,
+    if !matches!(seen.verdict, FileVerdict::Damaged | FileVerdict::Endangered) {
+        return Ok(Some(HealResult {
+            outcome: HealOutcome::NothingToDo,
             message: seen.summary.clone(),
             backup: None,
         }));
@@ -182,14 +182,14 @@ fn not_for_us(seen: &Inspection, real: &Path) -> Result<Option<Healed>, Error> {
             "{}: healing would throw these transactions away",
             finding.message
         );
-        return Ok(Some(Healed::refused(why)));
+        return Ok(Some(HealResult::refused(why)));
     }
     let names = real
         .metadata()
         .map_err(|error| Error::io(real, "cannot be read", error))?
         .nlink();
     if names > 1 {
-        return Ok(Some(Healed::refused(format!(
+        return Ok(Some(HealResult::refused(format!(
             "it has {names} names, and the others would keep the damage"
         ))));
     }
@@ -197,26 +197,26 @@ fn not_for_us(seen: &Inspection, real: &Path) -> Result<Option<Healed>, Error> {
 }
 
 /// Leases on all of its files when nobody holds any of them; else who does.
-fn free(probe: &Probe, real: &Path) -> Result<Result<Vec<(Role, Kept)>, Healed>, Error> {
+fn free(probe: &Probe, real: &Path) -> Result<Result<Vec<(HolderRole, HeldLease)>, HealResult>, Error> {
     let mut leases = Vec::new();
     let mut is_unsure = None;
-    for role in [Role::Main, Role::Wal, Role::Shm, Role::Journal] {
+    for role in [HolderRole::Main, HolderRole::Wal, HolderRole::Shm, HolderRole::Journal] {
         let path = role.path(real);
         let file: File = match read::open(&path) {
             Ok(file) => file,
             Err(Error::Io { source, .. })
-                if role != Role::Main && source.kind() == std::io::ErrorKind::NotFound =>
+                if role != HolderRole::Main && source.kind() == std::io::ErrorKind::NotFound =>
             {
                 continue;
             }
             Err(error) => return Err(error),
         };
-        match Kept::take(file) {
+        match HeldLease::take(file) {
             Ok(kept) => leases.push((role, kept)),
-            Err(Answer::Writer) => {
+            Err(LeaseAnswer::Writer) => {
                 is_unsure = is_unsure.or(Some("somebody can write it, but no table shows who"))
             }
-            Err(Answer::Denied) => {
+            Err(LeaseAnswer::Denied) => {
                 is_unsure = is_unsure.or(Some(
                     "only its owner and root may ask the kernel whether somebody can write it",
                 ))
@@ -227,23 +227,23 @@ fn free(probe: &Probe, real: &Path) -> Result<Result<Vec<(Role, Kept)>, Healed>,
     let holding = Holding::look(
         probe,
         real,
-        !leases.iter().any(|(role, _)| *role == Role::Main),
+        !leases.iter().any(|(role, _)| *role == HolderRole::Main),
     )?;
     let holders: Vec<String> = holding
         .processes
         .iter()
-        .map(super::holding::Process::name)
+        .map(super::holding::HoldingProcess::name)
         .collect();
     if !holders.is_empty() {
         let why = format!("it is held by {}: stop them first", holders.join(", "));
-        return Ok(Err(Healed::refused(why)));
+        return Ok(Err(HealResult::refused(why)));
     }
-    let has_all = leases.iter().any(|(role, _)| *role == Role::Main);
+    let has_all = leases.iter().any(|(role, _)| *role == HolderRole::Main);
     let unsure = is_unsure.or((!has_all && !holding.is_complete)
         .then_some("neither the kernel nor the tables could be asked who holds it"));
     Ok(match unsure {
-        Some(why) => Err(Healed {
-            outcome: Outcome::Unsure,
+        Some(why) => Err(HealResult {
+            outcome: HealOutcome::Unsure,
             message: why.to_owned(),
             backup: None,
         }),
@@ -252,7 +252,7 @@ fn free(probe: &Probe, real: &Path) -> Result<Result<Vec<(Role, Kept)>, Healed>,
 }
 
 fn stamps(real: &Path) -> Vec<Option<read::Stamp>> {
-    let roles = [Role::Main, Role::Wal, Role::Journal];
+    let roles = [HolderRole::Main, HolderRole::Wal, HolderRole::Journal];
     roles
         .iter()
         .map(|role| read::Stamp::at(&role.path(real)))

@@ -1,8 +1,8 @@
 //! Headers that a damaged database may have had: constants, and what the rest of the file tells. Pure; SQLite's own check decides
 //! which one it was.
 
-use crate::sqlite::header::{self, Header, LENGTH, MAGIC, be};
-use crate::sqlite::judge::Image;
+use crate::sqlite::header::{self, DatabaseHeader, LENGTH, MAGIC, be};
+use crate::sqlite::judge::DatabaseImage;
 
 /// Page sizes, the most usual first.
 const PAGE_SIZES: [u32; 8] = [4096, 1024, 8192, 2048, 16_384, 32_768, 65_536, 512];
@@ -47,11 +47,11 @@ pub fn overwritten(first: &[u8]) -> [bool; LENGTH] {
 
 /// Why no header can be made; otherwise all that are worth a try, the likeliest first. `page` reads a page's bytes by number and size.
 pub fn candidates(
-    image: &Image,
+    image: &DatabaseImage,
     page: &mut dyn FnMut(u32, u32) -> Option<Vec<u8>>,
 ) -> Result<Vec<Candidate>, String> {
     let first = &image.first;
-    let Some(header) = Header::read(first).filter(|_| first.len() > LENGTH) else {
+    let Some(header) = DatabaseHeader::read(first).filter(|_| first.len() > LENGTH) else {
         return Err("the file ends within the header".to_owned());
     };
     let lost = overwritten(first);
@@ -95,7 +95,7 @@ struct Choice {
     encoding: u32,
 }
 
-fn made(image: &Image, header: &Header, lost: &[bool; LENGTH], choice: &Choice) -> Candidate {
+fn made(image: &DatabaseImage, header: &DatabaseHeader, lost: &[bool; LENGTH], choice: &Choice) -> Candidate {
     let mut bytes = [0; LENGTH];
     bytes.copy_from_slice(&image.first[..LENGTH]);
     let mut put = |at: usize, new: &[u8]| bytes[at..at + new.len()].copy_from_slice(new);
@@ -147,7 +147,7 @@ fn made(image: &Image, header: &Header, lost: &[bool; LENGTH], choice: &Choice) 
     }
 }
 
-fn page_sizes(image: &Image, header: &Header) -> Vec<u32> {
+fn page_sizes(image: &DatabaseImage, header: &DatabaseHeader) -> Vec<u32> {
     let of_log = image
         .wal
         .as_ref()
@@ -181,14 +181,14 @@ fn is_first_page(first: &[u8], size: u32) -> bool {
     108 + 2 * cells <= content && content <= size
 }
 
-fn reserved(header: &Header, lost: &[bool; LENGTH]) -> Vec<u8> {
+fn reserved(header: &DatabaseHeader, lost: &[bool; LENGTH]) -> Vec<u8> {
     match header.reserved {
         told @ 1..=64 if !lost[20] => vec![told, 0],
         _ => vec![0],
     }
 }
 
-fn encodings(header: &Header, is_lost: bool) -> Vec<u32> {
+fn encodings(header: &DatabaseHeader, is_lost: bool) -> Vec<u32> {
     if !is_lost && (1..=3).contains(&header.encoding) {
         vec![header.encoding]
     } else {
@@ -198,7 +198,7 @@ fn encodings(header: &Header, is_lost: bool) -> Vec<u32> {
 
 /// First page and count of the list of free pages: as they are, or as lists that the pages themselves make.
 fn freelists(
-    image: &Image,
+    image: &DatabaseImage,
     lost: &[bool; LENGTH],
     size: u32,
     page: &mut dyn FnMut(u32, u32) -> Option<Vec<u8>>,

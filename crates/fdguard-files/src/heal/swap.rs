@@ -13,15 +13,15 @@ use rustix::fs::{CWD, RenameFlags, XattrFlags, renameat_with};
 
 use super::backup::sync_folder;
 use crate::Error;
-use crate::holding::Role;
-use crate::lease::Kept;
+use crate::holding::HolderRole;
+use crate::lease::HeldLease;
 
 /// Swaps; else why nothing was changed.
 pub(super) fn swap(
     database: &Path,
     healed: &Path,
     folder: &Path,
-    leases: &[(Role, Kept)],
+    leases: &[(HolderRole, HeldLease)],
 ) -> Result<Result<(), String>, Error> {
     let failed =
         |error: io::Error| Error::io(database, "the healed copy could not be put in place", error);
@@ -35,7 +35,7 @@ pub(super) fn swap(
         exchange(healed, database).map_err(failed)?;
         return Ok(Err("somebody came to write it meanwhile".to_owned()));
     }
-    for (role, kept) in leases.iter().filter(|(role, _)| *role != Role::Main) {
+    for (role, kept) in leases.iter().filter(|(role, _)| *role != HolderRole::Main) {
         set_aside(&role.path(database), &role.path(&folder.join("old")), kept).map_err(failed)?;
     }
     let parent = database.parent().unwrap_or(Path::new("/"));
@@ -53,7 +53,7 @@ fn exchange(a: &Path, b: &Path) -> io::Result<()> {
 }
 
 /// Moves a side file of the old database away. Its transactions are in the healed copy, so one that has to stay does no harm.
-fn set_aside(from: &Path, to: &Path, kept: &Kept) -> io::Result<()> {
+fn set_aside(from: &Path, to: &Path, kept: &HeldLease) -> io::Result<()> {
     if !kept.is_whole() {
         return Ok(());
     }
@@ -102,8 +102,8 @@ mod tests {
     use std::io::Write as _;
 
     use super::swap;
-    use crate::holding::Role;
-    use crate::lease::Kept;
+    use crate::holding::HolderRole;
+    use crate::lease::HeldLease;
 
     #[test]
     fn who_comes_to_write_meanwhile_gets_the_file_that_is_at_the_path() {
@@ -111,7 +111,7 @@ mod tests {
         let [database, healed] = ["state.db", "healed"].map(|name| folder.path().join(name));
         fs::write(&database, "old").unwrap();
         fs::write(&healed, "new").unwrap();
-        let kept = Kept::take(File::open(&database).unwrap()).unwrap();
+        let kept = HeldLease::take(File::open(&database).unwrap()).unwrap();
         let path = database.clone();
         let newcomer = std::thread::spawn(move || {
             let mut file = OpenOptions::new().append(true).open(path).unwrap();
@@ -120,7 +120,7 @@ mod tests {
         while kept.is_whole() {
             std::thread::yield_now();
         }
-        let leases = [(Role::Main, kept)];
+        let leases = [(HolderRole::Main, kept)];
         let said = swap(&database, &healed, folder.path(), &leases).unwrap();
         assert_eq!(said, Err("somebody came to write it meanwhile".to_owned()));
         drop(leases);
@@ -137,18 +137,18 @@ mod tests {
         let healed = work.join("database");
         fs::write(&database, "old").unwrap();
         fs::write(&healed, "new").unwrap();
-        fs::write(Role::Wal.path(&database), "log").unwrap();
-        let leases: Vec<_> = [Role::Main, Role::Wal]
+        fs::write(HolderRole::Wal.path(&database), "log").unwrap();
+        let leases: Vec<_> = [HolderRole::Main, HolderRole::Wal]
             .into_iter()
             .map(|role| {
                 (
                     role,
-                    Kept::take(File::open(role.path(&database)).unwrap()).unwrap(),
+                    HeldLease::take(File::open(role.path(&database)).unwrap()).unwrap(),
                 )
             })
             .collect();
         assert_eq!(swap(&database, &healed, &work, &leases).unwrap(), Ok(()));
         assert_eq!(fs::read_to_string(&database).unwrap(), "new");
-        assert!(!Role::Wal.path(&database).exists());
+        assert!(!HolderRole::Wal.path(&database).exists());
     }
 }

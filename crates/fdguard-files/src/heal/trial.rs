@@ -8,8 +8,8 @@ use rusqlite::{Connection, OpenFlags};
 use tempfile::TempDir;
 
 use super::rebuild::{self, Candidate};
-use crate::check::{Depth, complaints, restrict, settled_copy};
-use crate::holding::Role;
+use crate::check::{CheckDepth, complaints, restrict, settled_copy};
+use crate::holding::HolderRole;
 use crate::inspection::matters;
 use crate::{Error, read};
 
@@ -77,7 +77,7 @@ fn attempt(
     copy: &Path,
     header: Option<&Candidate>,
 ) -> Result<Result<(), String>, Error> {
-    for role in [Role::Main, Role::Wal, Role::Shm, Role::Journal] {
+    for role in [HolderRole::Main, HolderRole::Wal, HolderRole::Shm, HolderRole::Journal] {
         // What an earlier attempt left.
         drop(std::fs::remove_file(role.path(copy)));
     }
@@ -114,7 +114,7 @@ fn sound(copy: &Path) -> Result<(), String> {
     let connection =
         Connection::open_with_flags(copy, OpenFlags::SQLITE_OPEN_READ_WRITE).map_err(said)?;
     restrict(&connection, size).map_err(said)?;
-    let found = complaints(&connection, Depth::Full).map_err(said)?;
+    let found = complaints(&connection, CheckDepth::Full).map_err(said)?;
     if let Some(first) = found.first() {
         return Err(first.clone());
     }
@@ -132,7 +132,7 @@ fn sound(copy: &Path) -> Result<(), String> {
         return Err("the log could not be brought in".to_owned());
     }
     connection.close().map_err(|(_, error)| error.to_string())?;
-    let log = Role::Wal.path(copy);
+    let log = HolderRole::Wal.path(copy);
     if log.metadata().is_ok_and(|meta| meta.len() > 0) {
         return Err("the log could not be brought in".to_owned());
     }

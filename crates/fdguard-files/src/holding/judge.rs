@@ -2,8 +2,8 @@
 
 use fdguard_core::lint::Severity;
 
-use super::{Holding, Process, Role};
-use crate::finding::Finding;
+use super::{Holding, HoldingProcess, HolderRole};
+use crate::finding::FileFinding;
 use crate::sqlite::Shm;
 
 /// The bytes of a database that every connection with a write-ahead log keeps locked for reading.
@@ -13,7 +13,7 @@ const LONG_LOG: u32 = 4000;
 
 /// Everything that is wrong. `shm` is the index as it was read, for what readers hold back.
 #[must_use]
-pub fn judge(holding: &Holding, shm: Option<&Shm>) -> Vec<Finding> {
+pub fn judge(holding: &Holding, shm: Option<&Shm>) -> Vec<FileFinding> {
     let mut found = Vec::new();
     for process in &holding.processes {
         found.extend(gone(process));
@@ -33,11 +33,11 @@ pub fn judge(holding: &Holding, shm: Option<&Shm>) -> Vec<Finding> {
 }
 
 /// Files that were deleted or replaced under a process that goes on with them.
-fn gone(process: &Process) -> Option<Finding> {
+fn gone(process: &HoldingProcess) -> Option<FileFinding> {
     let roles = [
-        (Role::Main, "database"),
-        (Role::Wal, "log"),
-        (Role::Shm, "index"),
+        (HolderRole::Main, "database"),
+        (HolderRole::Wal, "log"),
+        (HolderRole::Shm, "index"),
     ];
     let lost: Vec<&str> = roles
         .iter()
@@ -52,35 +52,35 @@ fn gone(process: &Process) -> Option<Finding> {
         "{} goes on with a {files} that was deleted or replaced: what it writes is going nowhere; stop it now",
         process.name()
     );
-    Some(Finding::critical("deleted-file", None, text).about(vec![process.pid]))
+    Some(FileFinding::critical("deleted-file", None, text).about(vec![process.pid]))
 }
 
 /// The holder that a process has its descriptors from: forked, they have the same numbers. Locks are not handed down.
-fn parent_of<'a>(process: &Process, holding: &'a Holding) -> Option<&'a Process> {
+fn parent_of<'a>(process: &HoldingProcess, holding: &'a Holding) -> Option<&'a HoldingProcess> {
     let parent = holding
         .processes
         .iter()
         .find(|other| Some(other.pid) == process.ppid)?;
-    let has_same = |role: Role| {
+    let has_same = |role: HolderRole| {
         let (ours, theirs) = (&process.grip(role).fds, &parent.grip(role).fds);
         ours.iter().all(|fd| theirs.contains(fd))
     };
-    let is_all = has_same(Role::Main) && has_same(Role::Wal) && has_same(Role::Shm);
+    let is_all = has_same(HolderRole::Main) && has_same(HolderRole::Wal) && has_same(HolderRole::Shm);
     (is_all && !process.locks.any && !process.locks.everybody && !process.wal.fds.is_empty())
         .then_some(parent)
 }
 
-fn inherited(process: &Process, parent: &Process) -> Finding {
+fn inherited(process: &HoldingProcess, parent: &HoldingProcess) -> FileFinding {
     let text = format!(
         "{} was forked by {} and has its connections without its locks: harmless until it uses one of them",
         process.name(),
         parent.name()
     );
-    Finding::info("inherited", None, text).about(vec![process.pid])
+    FileFinding::info("inherited", None, text).about(vec![process.pid])
 }
 
 /// A live connection whose locks are gone: somebody in that process opened and closed the file besides SQLite.
-fn lost_locks(process: &Process) -> Option<Finding> {
+fn lost_locks(process: &HoldingProcess) -> Option<FileFinding> {
     let is_live = !process.wal.fds.is_empty() && !process.main.fds.is_empty();
     let no_shared = is_live && !process.locks.shared;
     let no_everybody = !process.shm.fds.is_empty() && !process.locks.everybody;
@@ -97,11 +97,11 @@ fn lost_locks(process: &Process) -> Option<Finding> {
          removes its log, and what it writes then is lost",
         process.name()
     );
-    Some(Finding::critical("lost-locks", None, text).about(vec![process.pid]))
+    Some(FileFinding::critical("lost-locks", None, text).about(vec![process.pid]))
 }
 
 /// A reader that keeps the log from beginning again.
-fn pins(process: &Process, shm: &Shm) -> Option<Finding> {
+fn pins(process: &HoldingProcess, shm: &Shm) -> Option<FileFinding> {
     // Kind 0 reads the database alone.
     let marks = process.locks.reading.iter().filter(|kind| **kind > 0);
     let oldest = marks
@@ -120,14 +120,14 @@ fn pins(process: &Process, shm: &Shm) -> Option<Finding> {
         process.name(),
         shm.frames
     );
-    let finding = Finding::info("reader-pins-log", None, text).about(vec![process.pid]);
-    Some(Finding {
+    let finding = FileFinding::info("reader-pins-log", None, text).about(vec![process.pid]);
+    Some(FileFinding {
         severity,
         ..finding
     })
 }
 
-fn parked(process: &Process) -> Option<Finding> {
+fn parked(process: &HoldingProcess) -> Option<FileFinding> {
     let parked = process.parked;
     (parked > 0).then(|| {
         let what = if parked == 1 { "1 descriptor".to_owned() } else { format!("{parked} descriptors") };
@@ -135,12 +135,12 @@ fn parked(process: &Process) -> Option<Finding> {
             "{} keeps {what} of the database without a connection: SQLite parks them, they are no leak",
             process.name()
         );
-        Finding::info("parked", None, text).about(vec![process.pid])
+        FileFinding::info("parked", None, text).about(vec![process.pid])
     })
 }
 
-fn several_writers(holding: &Holding) -> Option<Finding> {
-    let writers: Vec<&Process> = holding.writers().collect();
+fn several_writers(holding: &Holding) -> Option<FileFinding> {
+    let writers: Vec<&HoldingProcess> = holding.writers().collect();
     (writers.len() > 1).then(|| {
         let names: Vec<String> = writers
             .iter()
@@ -152,7 +152,7 @@ fn several_writers(holding: &Holding) -> Option<Finding> {
             writers.len(),
             names.join(", ")
         );
-        Finding::info("several-writers", None, text)
+        FileFinding::info("several-writers", None, text)
             .about(writers.iter().map(|process| process.pid).collect())
     })
 }

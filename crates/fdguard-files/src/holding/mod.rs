@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use fdguard_core::{Gap, Text};
 use fdguard_probe::Probe;
-use fdguard_probe::linux::holders::{By, Held, Holders, Sought};
+use fdguard_probe::linux::holders::{HoldKind, FileHold, FileHolders, SoughtFile};
 use fdguard_probe::parse::locks::HeldLock;
 use serde::Serialize;
 
@@ -19,7 +19,7 @@ const SUFFIXES: [&str; 4] = ["", "-wal", "-shm", "-journal"];
 /// Which of the files of a database.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum Role {
+pub enum HolderRole {
     /// The database, or the file that was asked for.
     Main,
     /// The write-ahead log.
@@ -30,7 +30,7 @@ pub enum Role {
     Journal,
 }
 
-impl Role {
+impl HolderRole {
     const ALL: [Self; 4] = [Self::Main, Self::Wal, Self::Shm, Self::Journal];
 
     /// What follows the database's name.
@@ -56,7 +56,7 @@ impl Role {
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct Holding {
     /// Each process once, ascending.
-    pub processes: Vec<Process>,
+    pub processes: Vec<HoldingProcess>,
     /// Whether every process could be read: otherwise absence proves nothing.
     pub is_complete: bool,
     /// Whether the kernel's list of locks could be read.
@@ -68,7 +68,7 @@ pub struct Holding {
 
 /// A process that holds the file or one of its side files.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct Process {
+pub struct HoldingProcess {
     /// Its number.
     pub pid: u32,
     /// Its parent; unknown where it may not be read.
@@ -90,7 +90,7 @@ pub struct Process {
     /// Descriptors of the database that SQLite keeps for later, because closing them would lose its locks.
     pub parked: usize,
     /// Its locks.
-    pub locks: Locks,
+    pub locks: HolderLocks,
 }
 
 /// How a process holds one file.
@@ -115,22 +115,22 @@ impl Grip {
         self.writable > 0 || self.mapped
     }
 
-    fn add(&mut self, held: &Held) {
+    fn add(&mut self, held: &FileHold) {
         match held.by {
-            By::Descriptor { fd, .. } if !held.current => self.gone.push(fd),
-            By::Descriptor { fd, .. } => {
+            HoldKind::Descriptor { fd, .. } if !held.current => self.gone.push(fd),
+            HoldKind::Descriptor { fd, .. } => {
                 self.fds.push(fd);
                 self.writable += usize::from(held.by.writes() == Some(true));
             }
-            By::Mapping => self.mapped |= held.current,
-            By::Ring { fd } => self.rings.push(fd),
+            HoldKind::Mapping => self.mapped |= held.current,
+            HoldKind::Ring { fd } => self.rings.push(fd),
         }
     }
 }
 
 /// Locks of a process on a database and its index; nothing where they could not be read.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
-pub struct Locks {
+pub struct HolderLocks {
     /// Whether it holds the range that every connection with a write-ahead log holds while it is open.
     pub shared: bool,
     /// Whether it holds any lock on the database.
@@ -143,24 +143,24 @@ pub struct Locks {
     pub reading: Vec<u8>,
 }
 
-impl Process {
+impl HoldingProcess {
     /// How it holds this one.
     #[must_use]
-    pub fn grip(&self, role: Role) -> &Grip {
+    pub fn grip(&self, role: HolderRole) -> &Grip {
         match role {
-            Role::Main => &self.main,
-            Role::Wal => &self.wal,
-            Role::Shm => &self.shm,
-            Role::Journal => &self.journal,
+            HolderRole::Main => &self.main,
+            HolderRole::Wal => &self.wal,
+            HolderRole::Shm => &self.shm,
+            HolderRole::Journal => &self.journal,
         }
     }
 
-    fn grip_mut(&mut self, role: Role) -> &mut Grip {
+    fn grip_mut(&mut self, role: HolderRole) -> &mut Grip {
         match role {
-            Role::Main => &mut self.main,
-            Role::Wal => &mut self.wal,
-            Role::Shm => &mut self.shm,
-            Role::Journal => &mut self.journal,
+            HolderRole::Main => &mut self.main,
+            HolderRole::Wal => &mut self.wal,
+            HolderRole::Shm => &mut self.shm,
+            HolderRole::Journal => &mut self.journal,
         }
     }
 
@@ -175,7 +175,7 @@ impl Holding {
     /// Looks who holds a file and what lies beside it. `database` is the whole path, without links. With `mappings` also who can
     /// write by memory alone.
     pub fn look(probe: &Probe, database: &Path, mappings: bool) -> Result<Self, Error> {
-        let sought: Vec<Sought> = Role::ALL
+        let sought: Vec<SoughtFile> = HolderRole::ALL
             .iter()
             .map(|role| sought(&role.path(database)))
             .collect();
@@ -206,10 +206,10 @@ impl Holding {
     }
 
     /// Everybody may read who has locks, also those whose tables may not be read.
-    fn add_lockers(&mut self, probe: &Probe, sought: &[Sought], locks: &[HeldLock]) {
+    fn add_lockers(&mut self, probe: &Probe, sought: &[SoughtFile], locks: &[HeldLock]) {
         let own = std::process::id();
         // Nobody locks a journal: a lock on its number is one on another file that has it now.
-        let lasting = sought.get(..Role::Journal as usize).unwrap_or_default();
+        let lasting = sought.get(..HolderRole::Journal as usize).unwrap_or_default();
         for lock in locks
             .iter()
             .filter(|lock| !lock.waits && is_on(lock, lasting))
@@ -219,16 +219,16 @@ impl Holding {
             };
             let is_known = self.processes.iter().any(|process| process.pid == pid);
             if let Some(identity) = probe.name_of(pid).filter(|_| !is_known) {
-                self.processes.push(Process::new(pid, identity));
+                self.processes.push(HoldingProcess::new(pid, identity));
             }
         }
         self.processes.sort_by_key(|process| process.pid);
     }
 
     /// Whether anybody holds any of the files, those that are gone apart.
-    pub fn holders(&self) -> impl Iterator<Item = &Process> {
-        let holds = |process: &&Process| {
-            Role::ALL.iter().any(|role| {
+    pub fn holders(&self) -> impl Iterator<Item = &HoldingProcess> {
+        let holds = |process: &&HoldingProcess| {
+            HolderRole::ALL.iter().any(|role| {
                 let grip = process.grip(*role);
                 !grip.fds.is_empty() || grip.mapped || !grip.rings.is_empty()
             }) || process.locks.any
@@ -237,17 +237,17 @@ impl Holding {
     }
 
     /// Who can write the file itself.
-    pub fn writers(&self) -> impl Iterator<Item = &Process> {
+    pub fn writers(&self) -> impl Iterator<Item = &HoldingProcess> {
         self.processes
             .iter()
             .filter(|process| process.main.writes())
     }
 }
 
-fn sought(path: &Path) -> Sought {
+fn sought(path: &Path) -> SoughtFile {
     use std::os::unix::fs::MetadataExt as _;
     let meta = path.metadata().ok();
-    Sought {
+    SoughtFile {
         path: path.as_os_str().as_encoded_bytes().to_vec(),
         id: meta.map(|meta| (meta.dev(), meta.ino())),
     }
@@ -255,34 +255,34 @@ fn sought(path: &Path) -> Sought {
 
 /// A journal lives for a moment, and the next file that anybody makes has its number. Who was found by the number alone is believed when it
 /// holds the database, too: nobody writes a journal without.
-fn forget_recycled(held: &mut Vec<Held>) {
-    let role = |held: &Held| Role::of(held.which);
+fn forget_recycled(held: &mut Vec<FileHold>) {
+    let role = |held: &FileHold| HolderRole::of(held.which);
     let owners: BTreeSet<u32> = held
         .iter()
-        .filter(|held| role(held) == Role::Main)
+        .filter(|held| role(held) == HolderRole::Main)
         .map(|held| held.pid)
         .collect();
-    held.retain(|held| role(held) != Role::Journal || held.named || owners.contains(&held.pid));
+    held.retain(|held| role(held) != HolderRole::Journal || held.named || owners.contains(&held.pid));
 }
 
-fn processes(found: &Holders) -> Vec<Process> {
-    let mut list: Vec<Process> = Vec::new();
+fn processes(found: &FileHolders) -> Vec<HoldingProcess> {
+    let mut list: Vec<HoldingProcess> = Vec::new();
     for held in &found.held {
         if list.last().is_none_or(|last| last.pid != held.pid) {
             let identity = (held.comm.clone(), held.start_ticks);
-            list.push(Process {
+            list.push(HoldingProcess {
                 ppid: Some(held.ppid),
-                ..Process::new(held.pid, identity)
+                ..HoldingProcess::new(held.pid, identity)
             });
         }
         if let Some(process) = list.last_mut() {
-            process.grip_mut(Role::of(held.which)).add(held);
+            process.grip_mut(HolderRole::of(held.which)).add(held);
         }
     }
     list
 }
 
-impl Process {
+impl HoldingProcess {
     fn new(pid: u32, (comm, start_ticks): (Text, u64)) -> Self {
         Self {
             pid,
@@ -295,7 +295,7 @@ impl Process {
             journal: Grip::default(),
             connections: 0,
             parked: 0,
-            locks: Locks::default(),
+            locks: HolderLocks::default(),
         }
     }
 
@@ -309,15 +309,15 @@ impl Process {
 }
 
 /// Whether a lock is on one of these files: by device, too, for an inode number alone may be another file's.
-fn is_on(lock: &HeldLock, sought: &[Sought]) -> bool {
+fn is_on(lock: &HeldLock, sought: &[SoughtFile]) -> bool {
     let device = |dev: u64| (rustix::fs::major(dev), rustix::fs::minor(dev));
     let is_this = |(dev, ino): (u64, u64)| ino == lock.ino && device(dev) == lock.device;
     sought.iter().any(|sought| sought.id.is_some_and(is_this))
 }
 
-fn locks_of(pid: u32, sought: &[Sought], locks: &[HeldLock]) -> Locks {
+fn locks_of(pid: u32, sought: &[SoughtFile], locks: &[HeldLock]) -> HolderLocks {
     // A file system may show `stat` another device than the list of locks has: the inode and the process are enough.
-    let on = |role: Role| {
+    let on = |role: HolderRole| {
         let ino = sought
             .get(role as usize)
             .and_then(|sought| sought.id)
@@ -326,10 +326,10 @@ fn locks_of(pid: u32, sought: &[Sought], locks: &[HeldLock]) -> Locks {
             .iter()
             .filter(move |lock| !lock.waits && lock.pid == Some(pid) && Some(lock.ino) == ino)
     };
-    let byte = |at: u64| on(Role::Shm).any(|lock| lock.covers(at, at));
-    Locks {
-        shared: on(Role::Main).any(|lock| lock.covers(judge::SHARED.0, judge::SHARED.1)),
-        any: on(Role::Main).next().is_some(),
+    let byte = |at: u64| on(HolderRole::Shm).any(|lock| lock.covers(at, at));
+    HolderLocks {
+        shared: on(HolderRole::Main).any(|lock| lock.covers(judge::SHARED.0, judge::SHARED.1)),
+        any: on(HolderRole::Main).next().is_some(),
         everybody: byte(crate::sqlite::shm::EVERYBODY),
         writing: byte(crate::sqlite::shm::WRITER),
         reading: (0..5u8)

@@ -96,7 +96,7 @@ pub enum Error {
 
 /// What was written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
-pub struct Written {
+pub struct WriteResult {
     /// Lines.
     pub written: u64,
     /// Of them on the disk.
@@ -239,9 +239,9 @@ impl JsonlWriter {
     }
 
     /// Brings all lines to the disk and lets others write.
-    pub fn close(mut self) -> Result<Written, Error> {
+    pub fn close(mut self) -> Result<WriteResult, Error> {
         let synced = self.finish();
-        synced.map(|()| Written {
+        synced.map(|()| WriteResult {
             written: self.written,
             synced: self.synced,
         })

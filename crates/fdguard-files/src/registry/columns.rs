@@ -4,13 +4,13 @@ use jiff::Timestamp;
 use rusqlite::Row as Found;
 use rusqlite::types::Value;
 
-use super::row::{Filter, Kind, Row};
-use super::state::{Owner, State};
+use super::row::{RowFilter, Kind, RegistryRow};
+use super::state::{Owner, RowState};
 
 /// The columns, in the order of [`read`].
 pub(super) const COLUMNS: &str = "id, kind, client, state, owner, owner_process, reason, version, process, host, started_at, ended_at, files, receipt, keeper";
 
-pub(super) fn read(found: &Found<'_>) -> rusqlite::Result<Row> {
+pub(super) fn read(found: &Found<'_>) -> rusqlite::Result<RegistryRow> {
     let owner = match (found.get(4)?, parsed(found, 5)?) {
         (Some(name), Some(process)) => Some(Owner { name, process }),
         _ => None,
@@ -21,11 +21,11 @@ pub(super) fn read(found: &Found<'_>) -> rusqlite::Result<Row> {
     let receipt = receipt
         .map(|receipt| serde_json::from_str(&receipt))
         .transpose();
-    Ok(Row {
+    Ok(RegistryRow {
         id: found.get(0)?,
         kind: word(found, 1, Kind::of)?,
         client: found.get(2)?,
-        state: word(found, 3, State::of)?,
+        state: word(found, 3, RowState::of)?,
         owner,
         reason: found.get(6)?,
         version: found.get::<_, i64>(7)?.cast_unsigned(),
@@ -63,7 +63,7 @@ fn parsed<T: std::str::FromStr<Err: Into<Why>>>(
     parsed.map_err(|error: T::Err| bad(column, error.into()))
 }
 
-pub(super) fn clause(filter: &Filter) -> (String, Vec<Value>) {
+pub(super) fn clause(filter: &RowFilter) -> (String, Vec<Value>) {
     let mut parts = Vec::new();
     let mut values = Vec::new();
     if let Some(kind) = filter.kind {

@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use rusqlite::ErrorCode;
 
-use super::state::{Owner, Refusal, State};
+use super::state::{Owner, TransitionRefusal, RowState};
 use crate::{check, vault};
 
 /// Why not. None of these changed anything, except where it says so.
@@ -97,7 +97,7 @@ pub enum Error {
         /// Which.
         id: String,
         /// How.
-        state: State,
+        state: RowState,
     },
     /// It is running, and was to be finished.
     #[error("entry {id} is not being closed")]
@@ -136,17 +136,17 @@ impl Error {
     }
 
     /// Why the rules refused.
-    pub(super) fn refused(id: &str, refusal: Refusal, given: Option<u64>, now: u64) -> Self {
+    pub(super) fn refused(id: &str, refusal: TransitionRefusal, given: Option<u64>, now: u64) -> Self {
         let id = id.to_owned();
         match refusal {
-            Refusal::Ended(state) => Self::Ended { id, state },
-            Refusal::Stale => Self::Stale {
+            TransitionRefusal::Ended(state) => Self::Ended { id, state },
+            TransitionRefusal::Stale => Self::Stale {
                 id,
                 given: given.unwrap_or_default(),
                 now,
             },
-            Refusal::AlreadyClosing(owner) => Self::AlreadyClosing { id, owner },
-            Refusal::NotClosing => Self::NotClosing { id },
+            TransitionRefusal::AlreadyClosing(owner) => Self::AlreadyClosing { id, owner },
+            TransitionRefusal::NotClosing => Self::NotClosing { id },
         }
     }
 }

@@ -4,7 +4,7 @@ use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 
 use super::error::Error;
-use crate::holding::Role;
+use crate::holding::HolderRole;
 
 /// Device and inode.
 pub(super) type Id = (u64, u64);
@@ -24,7 +24,7 @@ pub(super) struct Guard {
 impl Guard {
     /// The files as they are now, with a connection that has read.
     pub(super) fn of(database: &Path) -> Result<Self, Error> {
-        let files = [Role::Main, Role::Wal, Role::Shm].map(|role| role.path(database));
+        let files = [HolderRole::Main, HolderRole::Wal, HolderRole::Shm].map(|role| role.path(database));
         let opened = files.into_iter().map(|path| match id_at(&path) {
             Some(id) => Ok((path, id)),
             None => Err(Error::Replaced {

@@ -7,12 +7,12 @@ use std::io;
 use std::str::FromStr;
 use std::sync::OnceLock;
 
-use fdguard_probe::parse::stat::Stat;
+use fdguard_probe::parse::stat::ProcStat;
 use serde::{Deserialize, Serialize};
 
 /// Which process. A number alone is reused.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
-pub struct Identity {
+pub struct OwnerId {
     /// The kernel's id of the boot.
     pub boot: String,
     /// The number.
@@ -24,7 +24,7 @@ pub struct Identity {
 /// Whether a process is still there.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Alive {
+pub enum Liveness {
     /// It is.
     Alive,
     /// It has ended, or was of another boot.
@@ -33,7 +33,7 @@ pub enum Alive {
     Unknown,
 }
 
-impl Identity {
+impl OwnerId {
     /// Of the process that calls.
     pub fn own() -> io::Result<Self> {
         Self::of(std::process::id())
@@ -42,7 +42,7 @@ impl Identity {
     /// Of the process that has this number now.
     pub fn of(pid: u32) -> io::Result<Self> {
         let bytes = std::fs::read(format!("/proc/{pid}/stat"))?;
-        let stat = Stat::parse(&bytes).ok_or(io::ErrorKind::InvalidData)?;
+        let stat = ProcStat::parse(&bytes).ok_or(io::ErrorKind::InvalidData)?;
         Ok(Self {
             boot: boot()?.to_owned(),
             pid,
@@ -52,26 +52,26 @@ impl Identity {
 
     /// Whether it lives now. One that has ended and was not reaped is gone.
     #[must_use]
-    pub fn alive(&self) -> Alive {
+    pub fn alive(&self) -> Liveness {
         match boot() {
             Ok(boot) if boot == self.boot => {}
-            Ok(_other) => return Alive::Gone,
-            Err(_unreadable) => return Alive::Unknown,
+            Ok(_other) => return Liveness::Gone,
+            Err(_unreadable) => return Liveness::Unknown,
         }
         match std::fs::read(format!("/proc/{}/stat", self.pid)) {
-            Ok(bytes) => Stat::parse(&bytes).map_or(Alive::Unknown, |stat| self.judge(&stat)),
-            Err(error) if is_absent(&error) => Alive::Gone,
-            Err(_unreadable) => Alive::Unknown,
+            Ok(bytes) => ProcStat::parse(&bytes).map_or(Liveness::Unknown, |stat| self.judge(&stat)),
+            Err(error) if is_absent(&error) => Liveness::Gone,
+            Err(_unreadable) => Liveness::Unknown,
         }
     }
 
-    fn judge(&self, stat: &Stat<'_>) -> Alive {
+    fn judge(&self, stat: &ProcStat<'_>) -> Liveness {
         // The first thread of a process may end before the others do: that is no zombie yet.
         let has_ended = stat.is_zombie() && stat.threads <= 1;
         if stat.start_ticks == self.started && !has_ended {
-            Alive::Alive
+            Liveness::Alive
         } else {
-            Alive::Gone
+            Liveness::Gone
         }
     }
 }
@@ -91,7 +91,7 @@ fn boot() -> io::Result<&'static str> {
 }
 
 /// `BOOT:PID:START`.
-impl fmt::Display for Identity {
+impl fmt::Display for OwnerId {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}:{}:{}", self.boot, self.pid, self.started)
     }
@@ -100,22 +100,22 @@ impl fmt::Display for Identity {
 /// A text that is no identity.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("not an identity of a process (BOOT:PID:START)")]
-pub struct NotAnIdentity;
+pub struct BadOwnerId;
 
-impl FromStr for Identity {
-    type Err = NotAnIdentity;
+impl FromStr for OwnerId {
+    type Err = BadOwnerId;
 
-    fn from_str(text: &str) -> Result<Self, NotAnIdentity> {
+    fn from_str(text: &str) -> Result<Self, BadOwnerId> {
         let mut parts = text.rsplitn(3, ':');
-        let mut next = || parts.next().ok_or(NotAnIdentity);
+        let mut next = || parts.next().ok_or(BadOwnerId);
         let (started, pid, boot) = (next()?, next()?, next()?);
         if boot.is_empty() {
-            return Err(NotAnIdentity);
+            return Err(BadOwnerId);
         }
         Ok(Self {
             boot: boot.to_owned(),
-            pid: pid.parse().map_err(|_no_number| NotAnIdentity)?,
-            started: started.parse().map_err(|_no_number| NotAnIdentity)?,
+            pid: pid.parse().map_err(|_no_number| BadOwnerId)?,
+            started: started.parse().map_err(|_no_number| BadOwnerId)?,
         })
     }
 }
@@ -128,28 +128,28 @@ mod tests {
 
     #[test]
     fn an_identity_is_written_and_read() {
-        let own = Identity::own().unwrap();
+        let own = OwnerId::own().unwrap();
         assert_eq!(own.to_string().parse(), Ok(own.clone()));
         for text in ["", "a:1", ":1:2", "a:x:2", "a:1:x", "a:-1:2"] {
-            assert_eq!(text.parse::<Identity>(), Err(NotAnIdentity), "{text}");
+            assert_eq!(text.parse::<OwnerId>(), Err(BadOwnerId), "{text}");
         }
     }
 
     #[test]
     fn another_start_another_boot_and_an_ended_process_are_gone() {
-        let own = Identity::own().unwrap();
-        assert_eq!(own.alive(), Alive::Alive);
+        let own = OwnerId::own().unwrap();
+        assert_eq!(own.alive(), Liveness::Alive);
         let mut later = own.clone();
         later.started += 1;
-        assert_eq!(later.alive(), Alive::Gone);
+        assert_eq!(later.alive(), Liveness::Gone);
         let mut elsewhere = own;
         elsewhere.boot = "another".to_owned();
-        assert_eq!(elsewhere.alive(), Alive::Gone);
+        assert_eq!(elsewhere.alive(), Liveness::Gone);
         let mut child = Command::new("cat").stdin(Stdio::piped()).spawn().unwrap();
-        let identity = Identity::of(child.id()).unwrap();
-        assert_eq!(identity.alive(), Alive::Alive);
+        let identity = OwnerId::of(child.id()).unwrap();
+        assert_eq!(identity.alive(), Liveness::Alive);
         child.kill().unwrap();
         child.wait().unwrap();
-        assert_eq!(identity.alive(), Alive::Gone);
+        assert_eq!(identity.alive(), Liveness::Gone);
     }
 }

@@ -25,13 +25,13 @@ pub mod state;
 mod store;
 
 pub use error::Error;
-pub use identity::{Alive, Identity, NotAnIdentity};
-pub use reconcile::{Changed, Left, Report};
-pub use row::{Change, Claim, Count, Filter, Kind, New, Row};
-pub use state::{End, Owner, State};
+pub use identity::{Liveness, OwnerId, BadOwnerId};
+pub use reconcile::{ChangedRow, LeftoverRow, ReconcileReport};
+pub use row::{RowChange, Claim, RowCount, RowFilter, Kind, NewRow, RegistryRow};
+pub use state::{RowEnd, Owner, RowState};
 
-use crate::holding::Role;
-use open::Opened;
+use crate::holding::HolderRole;
+use open::OpenedDatabase;
 use store::{Ending, Store};
 
 /// How long a change waits for others.
@@ -39,7 +39,7 @@ const PATIENCE: Duration = Duration::from_secs(10);
 
 /// An open registry. A clone is another handle to the same one; the last closes it.
 #[derive(Clone, Debug)]
-pub struct Registry(Arc<Opened>);
+pub struct Registry(Arc<OpenedDatabase>);
 
 impl Registry {
     /// Opens the registry, which is made where there is none. A damaged file is refused, and never made anew.
@@ -48,7 +48,7 @@ impl Registry {
     /// descriptors too, and those mean something in the vault's table alone. For the same reason nothing else in this process may open
     /// this file with SQLite meanwhile.
     pub fn open(path: &Path) -> Result<Self, Error> {
-        Opened::get(path).map(Self)
+        OpenedDatabase::get(path).map(Self)
     }
 
     /// Where it is.
@@ -58,37 +58,37 @@ impl Registry {
     }
 
     /// Adds an entry, which runs from now on.
-    pub fn add(&self, new: New) -> Result<Row, Error> {
+    pub fn add(&self, new: NewRow) -> Result<RegistryRow, Error> {
         self.run(move |store| store.add(&new))
     }
 
     /// One entry.
-    pub fn get(&self, id: &str) -> Result<Option<Row>, Error> {
+    pub fn get(&self, id: &str) -> Result<Option<RegistryRow>, Error> {
         let id = id.to_owned();
         self.run(move |store| store.get(&id))
     }
 
     /// Those of a filter, the oldest first.
-    pub fn list(&self, filter: &Filter) -> Result<Vec<Row>, Error> {
+    pub fn list(&self, filter: &RowFilter) -> Result<Vec<RegistryRow>, Error> {
         let filter = filter.clone();
         self.run(move |store| store.list(&filter))
     }
 
     /// How many there are, by kind and state; what there is none of is not listed.
-    pub fn counts(&self, filter: &Filter) -> Result<Vec<Count>, Error> {
+    pub fn counts(&self, filter: &RowFilter) -> Result<Vec<RowCount>, Error> {
         let filter = filter.clone();
         self.run(move |store| store.counts(&filter))
     }
 
     /// Changes a running entry. The version is that of the row that was read; when somebody was faster it is stale.
-    pub fn update(&self, id: &str, version: u64, change: Change) -> Result<Row, Error> {
+    pub fn update(&self, id: &str, version: u64, change: RowChange) -> Result<RegistryRow, Error> {
         let id = id.to_owned();
         self.run(move |store| store.update(&id, version, change))
     }
 
     /// Takes the right to close an entry. One of many gets it; the others are told who, until that one's process is gone.
     pub fn begin_closing(&self, id: &str, owner: &Owner) -> Result<Claim, Error> {
-        self.begin_closing_with(id, owner, &Identity::alive)
+        self.begin_closing_with(id, owner, &OwnerId::alive)
     }
 
     /// The same, with another way to ask whether a process lives.
@@ -96,7 +96,7 @@ impl Registry {
         &self,
         id: &str,
         owner: &Owner,
-        alive: &dyn Fn(&Identity) -> Alive,
+        alive: &dyn Fn(&OwnerId) -> Liveness,
     ) -> Result<Claim, Error> {
         // Asked in our own thread: a look at a process has no business in the vault.
         let present = self.get(id)?.and_then(|row| row.owner);
@@ -118,10 +118,10 @@ impl Registry {
     pub fn finish(
         &self,
         claim: &Claim,
-        end: End,
+        end: RowEnd,
         reason: &str,
         receipt: Option<serde_json::Value>,
-    ) -> Result<Row, Error> {
+    ) -> Result<RegistryRow, Error> {
         let ending = Ending {
             end,
             reason: reason.to_owned(),
@@ -136,10 +136,10 @@ impl Registry {
     pub fn reconcile(
         &self,
         now: Timestamp,
-        alive: &dyn Fn(&Identity) -> Alive,
+        alive: &dyn Fn(&OwnerId) -> Liveness,
         dry_run: bool,
-    ) -> Result<Report, Error> {
-        let rows = self.list(&Filter::open())?;
+    ) -> Result<ReconcileReport, Error> {
+        let rows = self.list(&RowFilter::open())?;
         let mut report = reconcile::plan(&rows, now, dry_run, alive);
         if dry_run || report.changed.is_empty() {
             return Ok(report);
@@ -192,7 +192,7 @@ impl Registry {
 /// Who has the lock of a registry, in words. Who writes holds one in the index of the log.
 fn holder(path: &Path) -> String {
     let unknown = || "nobody who could be seen has its lock now".to_owned();
-    let Some((_, ino)) = guard::id_at(&Role::Shm.path(path)) else {
+    let Some((_, ino)) = guard::id_at(&HolderRole::Shm.path(path)) else {
         return unknown();
     };
     let Ok(probe) = Probe::new() else {

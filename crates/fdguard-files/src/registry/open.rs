@@ -12,9 +12,9 @@ use super::PATIENCE;
 use super::error::Error;
 use super::guard::{Guard, Id, id_at};
 use super::store::Store;
-use crate::check::{Depth, complaints};
-use crate::holding::Role;
-use crate::{Options, Vault, Verdict, inspect};
+use crate::check::{CheckDepth, complaints};
+use crate::holding::HolderRole;
+use crate::{Options, Vault, FileVerdict, inspect};
 
 /// Says that a database is a registry: `fdgr`.
 const APPLICATION: i64 = 0x6664_6772;
@@ -50,17 +50,17 @@ BEGIN SELECT RAISE(ABORT, 'an entry that has ended is never changed'); END;
 /// An open registry of this process. SQLite keeps one account of locks and one log index for a file in a process, with numbers of
 /// descriptors in them: two vaults with one file would use each other's numbers. So there is one, and whoever comes gets it.
 #[derive(Debug)]
-pub(super) struct Opened {
+pub(super) struct OpenedDatabase {
     /// `None` only while it is dropped.
     pub(super) vault: Option<Vault<Store>>,
     pub(super) path: PathBuf,
     id: Id,
 }
 
-static OPEN: Mutex<Vec<(Id, Weak<Opened>)>> = Mutex::new(Vec::new());
+static OPEN: Mutex<Vec<(Id, Weak<OpenedDatabase>)>> = Mutex::new(Vec::new());
 static CLOSED: Condvar = Condvar::new();
 
-impl Opened {
+impl OpenedDatabase {
     /// The one of this file, opened if it is not yet.
     pub(super) fn get(path: &Path) -> Result<Arc<Self>, Error> {
         let path = whole(path)?;
@@ -89,7 +89,7 @@ impl Opened {
     }
 }
 
-impl Drop for Opened {
+impl Drop for OpenedDatabase {
     fn drop(&mut self) {
         drop(self.vault.take());
         let mut open = OPEN.lock().unwrap_or_else(PoisonError::into_inner);
@@ -149,7 +149,7 @@ impl Store {
         connection
             .pragma_update(None, "synchronous", "normal")
             .map_err(sql)?;
-        let problems = complaints(&connection, Depth::Quick).map_err(sql)?;
+        let problems = complaints(&connection, CheckDepth::Quick).map_err(sql)?;
         if let Some(problem) = problems.first() {
             return Err(damaged(path, problem));
         }
@@ -186,7 +186,7 @@ fn look(path: &Path) -> Result<(), Error> {
     match (found.size, found.verdict) {
         // Ours has tables before it has a name.
         (0, _) => Err(damaged(path, "it is empty")),
-        (_, Verdict::Damaged | Verdict::Encrypted) => Err(damaged(path, &found.summary)),
+        (_, FileVerdict::Damaged | FileVerdict::Encrypted) => Err(damaged(path, &found.summary)),
         _ => Ok(()),
     }
 }
@@ -235,7 +235,7 @@ fn upgrade(path: &Path, connection: &Connection) -> Result<(), Error> {
 
 /// Makes a registry beside its place and names it when it is whole: nobody ever sees half of one.
 fn make(path: &Path) -> Result<(), Error> {
-    let log = Role::Wal.path(path);
+    let log = HolderRole::Wal.path(path);
     if log.exists() {
         return Err(damaged(path, "it is missing, and its log is there"));
     }

@@ -3,23 +3,23 @@
 use jiff::Timestamp;
 use serde::Serialize;
 
-use super::identity::{Alive, Identity};
-use super::row::{Kind, Row};
-use super::state::State;
+use super::identity::{Liveness, OwnerId};
+use super::row::{Kind, RegistryRow};
+use super::state::RowState;
 
 /// What a comparison found and did.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct Report {
+pub struct ReconcileReport {
     /// When.
     pub at: Timestamp,
     /// Whether nothing was to be changed.
     pub dry_run: bool,
     /// Entries that ended by it, or would.
-    pub changed: Vec<Changed>,
+    pub changed: Vec<ChangedRow>,
     /// Entries that somebody has to see to, left as they are.
-    pub left: Vec<Left>,
+    pub left: Vec<LeftoverRow>,
     /// Entries whose processes could not be looked at.
-    pub unknown: Vec<Left>,
+    pub unknown: Vec<LeftoverRow>,
     /// Entries that are as they should be.
     pub unchanged: usize,
     /// Entries that somebody else changed in the same moment.
@@ -28,26 +28,26 @@ pub struct Report {
 
 /// An entry that ended by a comparison.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct Changed {
+pub struct ChangedRow {
     /// Which.
     pub id: String,
     /// What it is.
     pub kind: Kind,
     /// Where it stood.
-    pub from: State,
+    pub from: RowState,
     /// `process_gone`, `host_gone` or `closing_owner_gone`.
     pub reason: &'static str,
 }
 
 /// An entry that is left as it is.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct Left {
+pub struct LeftoverRow {
     /// Which.
     pub id: String,
     /// What it is.
     pub kind: Kind,
     /// Where it stands.
-    pub state: State,
+    pub state: RowState,
     /// `orphaned`, `abandoned`, `not_seen` or `nothing_to_judge_by`.
     pub reason: &'static str,
 }
@@ -62,12 +62,12 @@ pub(super) enum Verdict {
 }
 
 /// Judges one that has not ended.
-pub(super) fn judge(row: &Row, alive: &dyn Fn(&Identity) -> Alive) -> Verdict {
+pub(super) fn judge(row: &RegistryRow, alive: &dyn Fn(&OwnerId) -> Liveness) -> Verdict {
     let mut process = row.process.as_ref().map(alive);
     let host = row.host.as_ref().map(alive);
     // A keeper that outlives its host is held by somebody: what it keeps is there as long as it is.
-    if host == Some(Alive::Gone) && row.keeper.as_ref().map(alive) == Some(Alive::Alive) {
-        process = Some(Alive::Alive);
+    if host == Some(Liveness::Gone) && row.keeper.as_ref().map(alive) == Some(Liveness::Alive) {
+        process = Some(Liveness::Alive);
     }
     match &row.owner {
         Some(owner) => closing(alive(&owner.process), process, host),
@@ -75,39 +75,39 @@ pub(super) fn judge(row: &Row, alive: &dyn Fn(&Identity) -> Alive) -> Verdict {
     }
 }
 
-fn running(kind: Kind, process: Option<Alive>, host: Option<Alive>) -> Verdict {
+fn running(kind: Kind, process: Option<Liveness>, host: Option<Liveness>) -> Verdict {
     match (process, host) {
-        (Some(Alive::Gone), _) if kind == Kind::Host => Verdict::End("host_gone"),
-        (Some(Alive::Gone), _) => Verdict::End("process_gone"),
+        (Some(Liveness::Gone), _) if kind == Kind::Host => Verdict::End("host_gone"),
+        (Some(Liveness::Gone), _) => Verdict::End("process_gone"),
         // It lives and nobody keeps it: whoever cleans up has to end it, and then to say so.
-        (Some(Alive::Alive), Some(Alive::Gone)) => Verdict::Leave("orphaned"),
-        (Some(Alive::Alive), _) | (None, Some(Alive::Alive)) => Verdict::Keep,
-        (None, Some(Alive::Gone)) => Verdict::End("host_gone"),
-        (Some(Alive::Unknown), _) | (None, Some(Alive::Unknown)) => Verdict::Unknown("not_seen"),
+        (Some(Liveness::Alive), Some(Liveness::Gone)) => Verdict::Leave("orphaned"),
+        (Some(Liveness::Alive), _) | (None, Some(Liveness::Alive)) => Verdict::Keep,
+        (None, Some(Liveness::Gone)) => Verdict::End("host_gone"),
+        (Some(Liveness::Unknown), _) | (None, Some(Liveness::Unknown)) => Verdict::Unknown("not_seen"),
         (None, None) => Verdict::Unknown("nothing_to_judge_by"),
     }
 }
 
-fn closing(owner: Alive, process: Option<Alive>, host: Option<Alive>) -> Verdict {
+fn closing(owner: Liveness, process: Option<Liveness>, host: Option<Liveness>) -> Verdict {
     match (owner, process, host) {
-        (Alive::Alive, ..) => Verdict::Keep,
-        (Alive::Unknown, ..) => Verdict::Unknown("not_seen"),
-        (Alive::Gone, Some(Alive::Gone), _) | (Alive::Gone, None, None | Some(Alive::Gone)) => {
+        (Liveness::Alive, ..) => Verdict::Keep,
+        (Liveness::Unknown, ..) => Verdict::Unknown("not_seen"),
+        (Liveness::Gone, Some(Liveness::Gone), _) | (Liveness::Gone, None, None | Some(Liveness::Gone)) => {
             Verdict::End("closing_owner_gone")
         }
         // Something of it is left: the next who closes it takes it over.
-        (Alive::Gone, ..) => Verdict::Leave("abandoned"),
+        (Liveness::Gone, ..) => Verdict::Leave("abandoned"),
     }
 }
 
 /// What is to be done with all, before anything is done.
 pub(super) fn plan(
-    rows: &[Row],
+    rows: &[RegistryRow],
     at: Timestamp,
     dry_run: bool,
-    alive: &dyn Fn(&Identity) -> Alive,
-) -> Report {
-    let mut report = Report {
+    alive: &dyn Fn(&OwnerId) -> Liveness,
+) -> ReconcileReport {
+    let mut report = ReconcileReport {
         at,
         dry_run,
         changed: Vec::new(),
@@ -117,7 +117,7 @@ pub(super) fn plan(
         changed_meanwhile: 0,
     };
     for row in rows {
-        let left = |reason| Left {
+        let left = |reason| LeftoverRow {
             id: row.id.clone(),
             kind: row.kind,
             state: row.state,
@@ -125,7 +125,7 @@ pub(super) fn plan(
         };
         match judge(row, alive) {
             Verdict::Keep => report.unchanged += 1,
-            Verdict::End(reason) => report.changed.push(Changed {
+            Verdict::End(reason) => report.changed.push(ChangedRow {
                 id: row.id.clone(),
                 kind: row.kind,
                 from: row.state,
@@ -144,7 +144,7 @@ mod tests {
 
     #[test]
     fn r51_what_runs_is_judged_by_its_process_and_then_by_its_host() {
-        use Alive::{Alive as Lives, Gone, Unknown};
+        use Liveness::{Alive as Lives, Gone, Unknown};
         let cases = [
             (Some(Gone), Some(Lives), Verdict::End("process_gone")),
             (Some(Gone), None, Verdict::End("process_gone")),
@@ -170,16 +170,16 @@ mod tests {
 
     #[test]
     fn what_a_keeper_keeps_that_outlived_its_host_is_not_gone_with_its_program() {
-        let identity = |pid| Identity {
+        let identity = |pid| OwnerId {
             boot: "boot".to_owned(),
             pid,
             started: 1,
         };
-        let row = Row {
+        let row = RegistryRow {
             id: "s1".to_owned(),
             kind: Kind::Session,
             client: None,
-            state: State::Running,
+            state: RowState::Running,
             owner: None,
             reason: None,
             version: 1,
@@ -192,11 +192,11 @@ mod tests {
             receipt: None,
         };
         let lives = |living: &'static [u32]| {
-            move |identity: &Identity| {
+            move |identity: &OwnerId| {
                 if living.contains(&identity.pid) {
-                    Alive::Alive
+                    Liveness::Alive
                 } else {
-                    Alive::Gone
+                    Liveness::Gone
                 }
             }
         };
@@ -207,7 +207,7 @@ mod tests {
 
     #[test]
     fn r51_what_is_being_closed_waits_for_a_living_owner() {
-        use Alive::{Alive as Lives, Gone, Unknown};
+        use Liveness::{Alive as Lives, Gone, Unknown};
         for process in [None, Some(Lives), Some(Gone), Some(Unknown)] {
             for host in [None, Some(Lives), Some(Gone), Some(Unknown)] {
                 assert_eq!(closing(Lives, process, host), Verdict::Keep);

@@ -4,8 +4,8 @@ use fdguard_core::Text;
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
-use super::identity::Identity;
-use super::state::{Owner, Standing, State};
+use super::identity::OwnerId;
+use super::state::{Owner, RowStatus, RowState};
 
 /// What an entry is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
@@ -45,7 +45,7 @@ impl Kind {
 
 /// What is added.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct New {
+pub struct NewRow {
     /// Its name, which no other entry has.
     pub id: String,
     /// What it is.
@@ -53,18 +53,18 @@ pub struct New {
     /// Whose it is.
     pub client: Option<String>,
     /// Its process, where it has one.
-    pub process: Option<Identity>,
+    pub process: Option<OwnerId>,
     /// The process that keeps it: when that is gone nobody does.
-    pub host: Option<Identity>,
+    pub host: Option<OwnerId>,
     /// The keeper of its processes. It ends them when the host is gone, unless somebody holds it.
-    pub keeper: Option<Identity>,
+    pub keeper: Option<OwnerId>,
     /// Files that are its own.
     pub files: Vec<Text>,
     /// When it began.
     pub started_at: Timestamp,
 }
 
-impl New {
+impl NewRow {
     /// One that begins now, and of which nothing else is known.
     #[must_use]
     pub fn now(id: impl Into<String>, kind: Kind) -> Self {
@@ -83,7 +83,7 @@ impl New {
 
 /// One entry.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct Row {
+pub struct RegistryRow {
     /// Its name.
     pub id: String,
     /// What it is.
@@ -91,7 +91,7 @@ pub struct Row {
     /// Whose it is.
     pub client: Option<String>,
     /// Where it stands.
-    pub state: State,
+    pub state: RowState,
     /// Who closes or closed it.
     pub owner: Option<Owner>,
     /// Why it ended, as a code.
@@ -99,11 +99,11 @@ pub struct Row {
     /// Counts its changes, from 1.
     pub version: u64,
     /// Its process.
-    pub process: Option<Identity>,
+    pub process: Option<OwnerId>,
     /// The process that keeps it.
-    pub host: Option<Identity>,
+    pub host: Option<OwnerId>,
     /// The keeper of its processes.
-    pub keeper: Option<Identity>,
+    pub keeper: Option<OwnerId>,
     /// When it began.
     pub started_at: Timestamp,
     /// When it ended.
@@ -114,11 +114,11 @@ pub struct Row {
     pub receipt: Option<serde_json::Value>,
 }
 
-impl Row {
+impl RegistryRow {
     /// What the rules need to know.
     #[must_use]
-    pub fn standing(&self) -> Standing {
-        Standing {
+    pub fn standing(&self) -> RowStatus {
+        RowStatus {
             state: self.state,
             owner: self.owner.clone(),
             version: self.version,
@@ -128,36 +128,36 @@ impl Row {
 
 /// What is changed of a running entry; what is `None` stays.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Change {
+pub struct RowChange {
     /// Whose it is.
     pub client: Option<String>,
     /// Its process.
-    pub process: Option<Identity>,
+    pub process: Option<OwnerId>,
     /// The process that keeps it.
-    pub host: Option<Identity>,
+    pub host: Option<OwnerId>,
     /// The keeper of its processes.
-    pub keeper: Option<Identity>,
+    pub keeper: Option<OwnerId>,
     /// Files that are its own.
     pub files: Option<Vec<Text>>,
 }
 
 /// Which entries; what is empty asks for nothing.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Filter {
+pub struct RowFilter {
     /// Of this kind.
     pub kind: Option<Kind>,
     /// Of this client.
     pub client: Option<String>,
     /// In one of these states.
-    pub states: Vec<State>,
+    pub states: Vec<RowState>,
 }
 
-impl Filter {
+impl RowFilter {
     /// All that have not ended.
     #[must_use]
     pub fn open() -> Self {
         Self {
-            states: vec![State::Running, State::Closing],
+            states: vec![RowState::Running, RowState::Closing],
             ..Self::default()
         }
     }
@@ -178,11 +178,11 @@ pub struct Claim {
 
 /// How many there are of a kind in a state.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct Count {
+pub struct RowCount {
     /// Of this kind.
     pub kind: Kind,
     /// In this state.
-    pub state: State,
+    pub state: RowState,
     /// So many.
     pub count: u64,
 }

@@ -4,12 +4,12 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::identity::{Alive, Identity};
+use super::identity::{Liveness, OwnerId};
 
 /// Where an entry stands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum State {
+pub enum RowState {
     /// In use.
     Running,
     /// Somebody is closing it.
@@ -20,7 +20,7 @@ pub enum State {
     Failed,
 }
 
-impl State {
+impl RowState {
     /// All of them.
     pub const ALL: [Self; 4] = [Self::Running, Self::Closing, Self::Closed, Self::Failed];
 
@@ -54,14 +54,14 @@ pub struct Owner {
     /// In words: `host`, `reaper`, `cleanup-daemon`.
     pub name: String,
     /// Its process. When that is gone another may close.
-    pub process: Identity,
+    pub process: OwnerId,
 }
 
 /// What the rules need to know of an entry.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Standing {
+pub struct RowStatus {
     /// Where it stands.
-    pub state: State,
+    pub state: RowState,
     /// Who closes it, while it is being closed.
     pub owner: Option<Owner>,
     /// Counts its changes, from 1.
@@ -71,7 +71,7 @@ pub struct Standing {
 /// How a close ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum End {
+pub enum RowEnd {
     /// As it should.
     Closed,
     /// In another way.
@@ -80,7 +80,7 @@ pub enum End {
 
 /// What somebody wants to do with an entry.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Step {
+pub enum RowTransition {
     /// Changes what is known of it.
     Update {
         /// The version that was seen.
@@ -91,7 +91,7 @@ pub enum Step {
         /// Who.
         owner: Owner,
         /// Whether the one that closes it already lives.
-        present: Alive,
+        present: Liveness,
     },
     /// Closes it in the place of an owner that lives but does not go on. The caller knows that.
     TakeOver {
@@ -105,7 +105,7 @@ pub enum Step {
         /// The version of the claim.
         version: u64,
         /// How.
-        end: End,
+        end: RowEnd,
     },
     /// Notes that it is gone without a close.
     Lose {
@@ -116,9 +116,9 @@ pub enum Step {
 
 /// Why a step may not be.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Refusal {
+pub enum TransitionRefusal {
     /// It has ended.
-    Ended(State),
+    Ended(RowState),
     /// Somebody changed it since.
     Stale,
     /// Somebody else is closing it.
@@ -127,22 +127,22 @@ pub enum Refusal {
     NotClosing,
 }
 
-impl Standing {
+impl RowStatus {
     /// A new entry.
     #[must_use]
     pub fn new() -> Self {
         Self {
-            state: State::Running,
+            state: RowState::Running,
             owner: None,
             version: 1,
         }
     }
 
     /// After a step, or why it may not be.
-    pub fn after(&self, step: &Step) -> Result<Self, Refusal> {
+    pub fn after(&self, step: &RowTransition) -> Result<Self, TransitionRefusal> {
         // What has ended is told before anything else: no version helps.
         if self.state.is_final() {
-            return Err(Refusal::Ended(self.state));
+            return Err(TransitionRefusal::Ended(self.state));
         }
         let next = |state, owner| {
             Ok(Self {
@@ -152,59 +152,59 @@ impl Standing {
             })
         };
         match step {
-            Step::Update { version } => {
+            RowTransition::Update { version } => {
                 self.is_seen(*version)?;
                 self.is_unclaimed()?;
-                next(State::Running, None)
+                next(RowState::Running, None)
             }
-            Step::BeginClosing { owner, present } => {
-                if *present != Alive::Gone {
+            RowTransition::BeginClosing { owner, present } => {
+                if *present != Liveness::Gone {
                     self.is_unclaimed()?;
                 }
-                next(State::Closing, Some(owner.clone()))
+                next(RowState::Closing, Some(owner.clone()))
             }
-            Step::TakeOver { version, owner } => {
+            RowTransition::TakeOver { version, owner } => {
                 self.is_seen(*version)?;
                 self.is_closing()?;
-                next(State::Closing, Some(owner.clone()))
+                next(RowState::Closing, Some(owner.clone()))
             }
-            Step::Finish { version, end } => {
+            RowTransition::Finish { version, end } => {
                 self.is_seen(*version)?;
                 self.is_closing()?;
                 let state = match end {
-                    End::Closed => State::Closed,
-                    End::Failed => State::Failed,
+                    RowEnd::Closed => RowState::Closed,
+                    RowEnd::Failed => RowState::Failed,
                 };
                 next(state, self.owner.clone())
             }
-            Step::Lose { version } => {
+            RowTransition::Lose { version } => {
                 self.is_seen(*version)?;
-                next(State::Failed, self.owner.clone())
+                next(RowState::Failed, self.owner.clone())
             }
         }
     }
 
-    fn is_seen(&self, version: u64) -> Result<(), Refusal> {
+    fn is_seen(&self, version: u64) -> Result<(), TransitionRefusal> {
         (version == self.version)
             .then_some(())
-            .ok_or(Refusal::Stale)
+            .ok_or(TransitionRefusal::Stale)
     }
 
-    fn is_unclaimed(&self) -> Result<(), Refusal> {
+    fn is_unclaimed(&self) -> Result<(), TransitionRefusal> {
         match &self.owner {
-            Some(owner) => Err(Refusal::AlreadyClosing(owner.clone())),
+            Some(owner) => Err(TransitionRefusal::AlreadyClosing(owner.clone())),
             None => Ok(()),
         }
     }
 
-    fn is_closing(&self) -> Result<(), Refusal> {
-        (self.state == State::Closing)
+    fn is_closing(&self) -> Result<(), TransitionRefusal> {
+        (self.state == RowState::Closing)
             .then_some(())
-            .ok_or(Refusal::NotClosing)
+            .ok_or(TransitionRefusal::NotClosing)
     }
 }
 
-impl Default for Standing {
+impl Default for RowStatus {
     fn default() -> Self {
         Self::new()
     }

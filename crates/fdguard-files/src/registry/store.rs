@@ -9,9 +9,9 @@ use rusqlite::{TransactionBehavior, config::DbConfig};
 use super::columns::{COLUMNS, clause, json, read, rounded, text, word};
 use super::error::Error;
 use super::guard::Guard;
-use super::identity::Alive;
-use super::row::{Change, Claim, Count, Filter, Kind, New, Row};
-use super::state::{End, Owner, Standing, State, Step};
+use super::identity::Liveness;
+use super::row::{RowChange, Claim, RowCount, RowFilter, Kind, NewRow, RegistryRow};
+use super::state::{RowEnd, Owner, RowStatus, RowState, RowTransition};
 
 /// An open registry.
 #[derive(Debug)]
@@ -23,7 +23,7 @@ pub(super) struct Store {
 
 /// An end, with what is noted about it.
 pub(super) struct Ending {
-    pub(super) end: End,
+    pub(super) end: RowEnd,
     pub(super) reason: String,
     pub(super) receipt: Option<serde_json::Value>,
     pub(super) at: Timestamp,
@@ -57,15 +57,15 @@ impl Store {
         Ok(done)
     }
 
-    pub(super) fn add(&mut self, new: &New) -> Result<Row, Error> {
-        let row = Row {
+    pub(super) fn add(&mut self, new: &NewRow) -> Result<RegistryRow, Error> {
+        let row = RegistryRow {
             id: new.id.clone(),
             kind: new.kind,
             client: new.client.clone(),
-            state: State::Running,
+            state: RowState::Running,
             owner: None,
             reason: None,
-            version: Standing::new().version,
+            version: RowStatus::new().version,
             process: new.process.clone(),
             host: new.host.clone(),
             keeper: new.keeper.clone(),
@@ -95,11 +95,11 @@ impl Store {
         })
     }
 
-    pub(super) fn get(&self, id: &str) -> Result<Option<Row>, Error> {
+    pub(super) fn get(&self, id: &str) -> Result<Option<RegistryRow>, Error> {
         self.read(|connection| one(connection, id))
     }
 
-    pub(super) fn list(&self, filter: &Filter) -> Result<Vec<Row>, Error> {
+    pub(super) fn list(&self, filter: &RowFilter) -> Result<Vec<RegistryRow>, Error> {
         let (clause, values) = clause(filter);
         let sql = format!("SELECT {COLUMNS} FROM entries {clause} ORDER BY started_at, id");
         self.read(|connection| {
@@ -109,7 +109,7 @@ impl Store {
         })
     }
 
-    pub(super) fn counts(&self, filter: &Filter) -> Result<Vec<Count>, Error> {
+    pub(super) fn counts(&self, filter: &RowFilter) -> Result<Vec<RowCount>, Error> {
         let (clause, values) = clause(filter);
         let sql = format!(
             "SELECT kind, state, count(*) FROM entries {clause} GROUP BY kind, state ORDER BY kind, state"
@@ -117,9 +117,9 @@ impl Store {
         self.read(|connection| {
             let mut statement = connection.prepare_cached(&sql)?;
             let counts = statement.query_map(rusqlite::params_from_iter(values), |found| {
-                Ok(Count {
+                Ok(RowCount {
                     kind: word(found, 0, Kind::of)?,
-                    state: word(found, 1, State::of)?,
+                    state: word(found, 1, RowState::of)?,
                     count: found.get::<_, i64>(2)?.cast_unsigned(),
                 })
             })?;
@@ -127,9 +127,9 @@ impl Store {
         })
     }
 
-    pub(super) fn update(&mut self, id: &str, version: u64, change: Change) -> Result<Row, Error> {
+    pub(super) fn update(&mut self, id: &str, version: u64, change: RowChange) -> Result<RegistryRow, Error> {
         self.change(|transaction| {
-            let mut row = stepped(transaction, id, &Step::Update { version }, Some(version))?;
+            let mut row = stepped(transaction, id, &RowTransition::Update { version }, Some(version))?;
             row.client = change.client.or(row.client);
             row.process = change.process.or(row.process);
             row.host = change.host.or(row.host);
@@ -144,14 +144,14 @@ impl Store {
         &mut self,
         id: &str,
         owner: &Owner,
-        present: Option<&(Owner, Alive)>,
+        present: Option<&(Owner, Liveness)>,
     ) -> Result<Claim, Error> {
         self.change(|transaction| {
             let before = one(transaction, id)?.and_then(|row| row.owner);
             let lives = present
                 .filter(|(asked, _)| before.as_ref() == Some(asked))
-                .map_or(Alive::Unknown, |(_, lives)| *lives);
-            let step = Step::BeginClosing {
+                .map_or(Liveness::Unknown, |(_, lives)| *lives);
+            let step = RowTransition::BeginClosing {
                 owner: owner.clone(),
                 present: lives,
             };
@@ -173,7 +173,7 @@ impl Store {
     ) -> Result<Claim, Error> {
         self.change(|transaction| {
             let before = one(transaction, id)?.and_then(|row| row.owner);
-            let step = Step::TakeOver {
+            let step = RowTransition::TakeOver {
                 version,
                 owner: owner.clone(),
             };
@@ -187,9 +187,9 @@ impl Store {
         })
     }
 
-    pub(super) fn finish(&mut self, claim: &Claim, ending: Ending) -> Result<Row, Error> {
+    pub(super) fn finish(&mut self, claim: &Claim, ending: Ending) -> Result<RegistryRow, Error> {
         self.change(|transaction| {
-            let step = Step::Finish {
+            let step = RowTransition::Finish {
                 version: claim.version,
                 end: ending.end,
             };
@@ -203,15 +203,15 @@ impl Store {
         &mut self,
         lost: &[(String, u64, &'static str)],
         at: Timestamp,
-    ) -> Result<Vec<Row>, Error> {
+    ) -> Result<Vec<RegistryRow>, Error> {
         self.change(|transaction| {
             let mut rows = Vec::with_capacity(lost.len());
             for (id, version, reason) in lost {
-                let step = Step::Lose { version: *version };
+                let step = RowTransition::Lose { version: *version };
                 match stepped(transaction, id, &step, Some(*version)) {
                     Ok(row) => {
                         let ending = Ending {
-                            end: End::Failed,
+                            end: RowEnd::Failed,
                             reason: (*reason).to_owned(),
                             receipt: None,
                             at,
@@ -262,7 +262,7 @@ impl From<rusqlite::Error> for Failure {
     }
 }
 
-fn one(connection: &Connection, id: &str) -> rusqlite::Result<Option<Row>> {
+fn one(connection: &Connection, id: &str) -> rusqlite::Result<Option<RegistryRow>> {
     let sql = format!("SELECT {COLUMNS} FROM entries WHERE id = ?1");
     let mut statement = connection.prepare_cached(&sql)?;
     statement.query_row([id], read).optional()
@@ -272,9 +272,9 @@ fn one(connection: &Connection, id: &str) -> rusqlite::Result<Option<Row>> {
 fn stepped(
     transaction: &Transaction<'_>,
     id: &str,
-    step: &Step,
+    step: &RowTransition,
     given: Option<u64>,
-) -> Result<Row, Failure> {
+) -> Result<RegistryRow, Failure> {
     let missing = || Failure::rule(Error::Missing { id: id.to_owned() });
     let mut row = one(transaction, id)?.ok_or_else(missing)?;
     let refused = |refusal| Failure::rule(Error::refused(id, refusal, given, row.version));
@@ -284,7 +284,7 @@ fn stepped(
 }
 
 /// Writes an entry over the version before it, and no other.
-fn write(transaction: &Transaction<'_>, row: Row) -> Result<Row, Failure> {
+fn write(transaction: &Transaction<'_>, row: RegistryRow) -> Result<RegistryRow, Failure> {
     let sql = "UPDATE entries SET client = ?3, state = ?4, owner = ?5, owner_process = ?6, reason = ?7, version = version + 1,
                process = ?8, host = ?9, ended_at = ?10, files = ?11, receipt = ?12, keeper = ?13 WHERE id = ?1 AND version = ?2";
     let changed = transaction.prepare_cached(sql)?.execute(params![
@@ -313,7 +313,7 @@ fn write(transaction: &Transaction<'_>, row: Row) -> Result<Row, Failure> {
     }))
 }
 
-fn ended(mut row: Row, ending: Ending) -> Row {
+fn ended(mut row: RegistryRow, ending: Ending) -> RegistryRow {
     row.reason = Some(ending.reason);
     row.receipt = ending.receipt;
     row.ended_at = Some(rounded(ending.at));

@@ -3,7 +3,7 @@
 //! A damaged database is never like that: where its header is overwritten, the rest of its first page is
 //! still schema, numbers and zeros.
 
-use super::header::{Header, MAGIC};
+use super::header::{DatabaseHeader, MAGIC};
 
 /// The smallest page, of which every database is a multiple.
 const SMALLEST_PAGE: u64 = 512;
@@ -38,7 +38,7 @@ pub fn is_encrypted(first: &[u8], size: u64, parts: &[Vec<u8>]) -> bool {
 
 /// Whether the header is nothing that SQLite without a key could have written.
 fn is_hidden(first: &[u8]) -> bool {
-    let Some(header) = Header::read(first) else {
+    let Some(header) = DatabaseHeader::read(first) else {
         return false;
     };
     if !first.starts_with(MAGIC) {

@@ -4,8 +4,8 @@
 
 use serde::Serialize;
 
-use super::Finding;
-use crate::tls::{self, Record};
+use super::FileFinding;
+use crate::tls::{self, TlsRecord};
 
 /// Length of the header.
 pub const LENGTH: usize = 100;
@@ -16,7 +16,7 @@ pub const LOCK_BYTE: u64 = 0x4000_0000;
 
 /// The header's fields as they stand, right or wrong.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct Header {
+pub struct DatabaseHeader {
     /// Whether the magic is right.
     pub magic: bool,
     /// Bytes of a page; absent when what stands there is none.
@@ -61,7 +61,7 @@ pub struct Header {
     pub first_page: Option<u8>,
 }
 
-impl Header {
+impl DatabaseHeader {
     /// Reads the fields of the first bytes of a file; none when there are not a hundred.
     #[must_use]
     pub fn read(bytes: &[u8]) -> Option<Self> {
@@ -127,12 +127,12 @@ pub(crate) fn be(bytes: &[u8], at: usize) -> u32 {
 /// TLS records over the header. Where a stale number is used they lie at 0, at 5 and every 29 bytes behind; elsewhere what
 /// looks like one counts only where fields that it covers are wrong.
 #[must_use]
-pub fn records(first: &[u8]) -> Vec<(u64, Record)> {
+pub fn records(first: &[u8]) -> Vec<(u64, TlsRecord)> {
     let mut found = tls::at_start(first);
     let head = first.get(..LENGTH).unwrap_or(first);
     let last = found.last().map_or(0, |(at, record)| at + record.total());
     for at in 1..head.len() {
-        let Some(record) = Record::parse(&first[at..]) else {
+        let Some(record) = TlsRecord::parse(&first[at..]) else {
             continue;
         };
         let is_known = found.iter().any(|(known, _)| *known == at as u64) || (at as u64) < last;
@@ -155,9 +155,9 @@ pub struct Extent {
 
 /// What is wrong with single fields.
 #[must_use]
-pub fn fields(first: &[u8], extent: Option<Extent>) -> Vec<Finding> {
-    let Some(header) = Header::read(first) else {
-        return vec![Finding::critical(
+pub fn fields(first: &[u8], extent: Option<Extent>) -> Vec<FileFinding> {
+    let Some(header) = DatabaseHeader::read(first) else {
+        return vec![FileFinding::critical(
             "short-header",
             Some(0),
             "the file ends within the header: fewer than 100 bytes",
@@ -172,11 +172,11 @@ pub fn fields(first: &[u8], extent: Option<Extent>) -> Vec<Finding> {
     found
 }
 
-fn constants(header: &Header) -> Vec<Finding> {
+fn constants(header: &DatabaseHeader) -> Vec<FileFinding> {
     let mut found = Vec::new();
     let mut wrong = |is_wrong: bool, rule: &'static str, at: u64, text: String| {
         if is_wrong {
-            found.push(Finding::critical(rule, Some(at), text));
+            found.push(FileFinding::critical(rule, Some(at), text));
         }
     };
     wrong(
@@ -232,17 +232,17 @@ fn constants(header: &Header) -> Vec<Finding> {
     found
 }
 
-fn counters(header: &Header) -> Vec<Finding> {
+fn counters(header: &DatabaseHeader) -> Vec<FileFinding> {
     let mut found = Vec::new();
     if !header.unused_is_zero {
-        found.push(Finding::critical(
+        found.push(FileFinding::critical(
             "unused-bytes",
             Some(72),
             "bytes 72 to 91 are not zero",
         ));
     }
     if header.incremental != 0 && header.largest_root == 0 {
-        found.push(Finding::critical(
+        found.push(FileFinding::critical(
             "vacuum",
             Some(64),
             "incremental vacuum without a largest root page",
@@ -253,18 +253,18 @@ fn counters(header: &Header) -> Vec<Finding> {
             "the list of free pages begins at page {} and has {} pages",
             header.freelist, header.free_pages
         );
-        found.push(Finding::critical("freelist", Some(32), text));
+        found.push(FileFinding::critical("freelist", Some(32), text));
     }
     if header.change_counter != header.version_valid_for {
         let text = format!(
             "the change counter is {}, but the page count is for {}: written by SQLite before 3.7, or damaged",
             header.change_counter, header.version_valid_for
         );
-        found.push(Finding::warning("change-counter", Some(24), text));
+        found.push(FileFinding::warning("change-counter", Some(24), text));
     }
     let version = header.sqlite_version;
     if version != 0 && !(3_000_000..4_000_000).contains(&version) {
-        found.push(Finding::warning(
+        found.push(FileFinding::warning(
             "sqlite-version",
             Some(96),
             format!("{version} is no version of SQLite"),
@@ -274,12 +274,12 @@ fn counters(header: &Header) -> Vec<Finding> {
 }
 
 /// Page 1 is always the root of the schema's table: type 5 or 13, with all that it points at inside of the page.
-fn first_page(first: &[u8], header: &Header) -> Option<Finding> {
+fn first_page(first: &[u8], header: &DatabaseHeader) -> Option<FileFinding> {
     let at = Some(LENGTH as u64);
     let kind = header.first_page?;
     if !matches!(kind, 5 | 13) {
         let text = format!("page 1 is of type {kind}, not 5 or 13: the root of the schema is gone");
-        return Some(Finding::critical("first-page", at, text));
+        return Some(FileFinding::critical("first-page", at, text));
     }
     let usable = header.usable()?;
     let two = |at: usize| {
@@ -295,11 +295,11 @@ fn first_page(first: &[u8], header: &Header) -> Option<Finding> {
         let text = format!(
             "page 1 has {cells} cells and content from byte {content} of {usable}: that cannot be"
         );
-        Finding::critical("first-page", at, text)
+        FileFinding::critical("first-page", at, text)
     })
 }
 
-fn pages_and_size(header: &Header, extent: Extent) -> Vec<Finding> {
+fn pages_and_size(header: &DatabaseHeader, extent: Extent) -> Vec<FileFinding> {
     let Some(page) = header.page_size.map(u64::from) else {
         return Vec::new();
     };
@@ -307,7 +307,7 @@ fn pages_and_size(header: &Header, extent: Extent) -> Vec<Finding> {
     let mut found = Vec::new();
     if extent.is_settled && rest != 0 {
         let text = format!("the file ends {rest} bytes into a page of {page}: its tail is torn");
-        found.push(Finding::critical("torn-tail", Some(whole * page), text));
+        found.push(FileFinding::critical("torn-tail", Some(whole * page), text));
     }
     let pages = u64::from(header.pages);
     let is_counted = header.change_counter == header.version_valid_for;
@@ -320,9 +320,9 @@ fn pages_and_size(header: &Header, extent: Extent) -> Vec<Finding> {
             "the header counts {pages} pages, the file has {whole}: {} are missing",
             pages - whole
         );
-        found.push(Finding::critical("page-count", Some(28), text));
+        found.push(FileFinding::critical("page-count", Some(28), text));
     } else if pages == 0 {
-        found.push(Finding::warning(
+        found.push(FileFinding::warning(
             "page-count",
             Some(28),
             "the header counts no pages",
@@ -331,20 +331,20 @@ fn pages_and_size(header: &Header, extent: Extent) -> Vec<Finding> {
         let text = format!(
             "the header counts {pages} pages, the file has {whole}: what lies behind is not used"
         );
-        found.push(Finding::warning("page-count", Some(28), text));
+        found.push(FileFinding::warning("page-count", Some(28), text));
     }
     if free > whole {
         let text = format!(
             "the list of free pages speaks of page or count {free}, the file has {whole} pages"
         );
-        found.push(Finding::critical("freelist", Some(32), text));
+        found.push(FileFinding::critical("freelist", Some(32), text));
     }
     if u64::from(header.largest_root) > whole {
         let text = format!(
             "the largest root page is {}, the file has {whole} pages",
             header.largest_root
         );
-        found.push(Finding::critical("vacuum", Some(52), text));
+        found.push(FileFinding::critical("vacuum", Some(52), text));
     }
     found
 }

@@ -2,13 +2,13 @@
 
 use fdguard_core::lint::Severity;
 
-use super::header::{self, Extent, Header, LOCK_BYTE};
-use super::{Finding, Journal, Shm, Wal};
+use super::header::{self, Extent, DatabaseHeader, LOCK_BYTE};
+use super::{FileFinding, Journal, Shm, Wal};
 use crate::foreign::Foreign;
 
 /// All that was read of a database and its side files at one moment.
 #[derive(Clone, Debug, Default)]
-pub struct Image {
+pub struct DatabaseImage {
     /// Bytes of the database.
     pub size: u64,
     /// Its first bytes: the first page, or 64 KiB.
@@ -29,11 +29,11 @@ pub struct Image {
     pub is_encrypted: bool,
 }
 
-impl Image {
+impl DatabaseImage {
     /// The header, right or wrong.
     #[must_use]
-    pub fn header(&self) -> Option<Header> {
-        Header::read(&self.first)
+    pub fn header(&self) -> Option<DatabaseHeader> {
+        DatabaseHeader::read(&self.first)
     }
 
     /// Whether the log holds transactions.
@@ -50,11 +50,11 @@ impl Image {
 
     /// Everything that is wrong, what explains the most first.
     #[must_use]
-    pub fn judge(&self) -> Vec<Finding> {
+    pub fn judge(&self) -> Vec<FileFinding> {
         let mut found = self.nothing();
         if self.is_encrypted {
             let text = "no header of SQLite's, and every page is as random as only ciphertext is, SQLCipher's for one; a file that was overwritten with random bytes from end to end looks the same";
-            found.push(Finding::info("encrypted", None, text));
+            found.push(FileFinding::info("encrypted", None, text));
             found.extend(self.log());
         } else if found.is_empty() {
             found = self.over_header();
@@ -82,14 +82,14 @@ impl Image {
         })
     }
 
-    fn nothing(&self) -> Vec<Finding> {
+    fn nothing(&self) -> Vec<FileFinding> {
         match (self.size, self.has_log()) {
-            (0, true) => vec![Finding::critical(
+            (0, true) => vec![FileFinding::critical(
                 "truncated",
                 Some(0),
                 "the database is empty, but its log holds transactions: it was cut off",
             )],
-            (0, false) => vec![Finding::info(
+            (0, false) => vec![FileFinding::info(
                 "empty",
                 None,
                 "the file is empty: nobody has written to it yet, or it was cut off",
@@ -99,7 +99,7 @@ impl Image {
     }
 
     /// Foreign bytes over the header.
-    fn over_header(&self) -> Vec<Finding> {
+    fn over_header(&self) -> Vec<FileFinding> {
         let records = header::records(&self.first);
         if !records.is_empty() {
             return records
@@ -117,17 +117,17 @@ impl Image {
         match foreign {
             Some(Foreign::Zeros) => {
                 let text = format!("the first {zeros} bytes are zeros");
-                vec![Finding::critical("foreign-bytes", Some(0), text).long(Some(zeros as u64))]
+                vec![FileFinding::critical("foreign-bytes", Some(0), text).long(Some(zeros as u64))]
             }
             Some(foreign) if !is_magic => {
                 let text = format!("{foreign} lies over the header, from byte 0");
-                vec![Finding::critical("foreign-bytes", Some(0), text).long(foreign.length())]
+                vec![FileFinding::critical("foreign-bytes", Some(0), text).long(foreign.length())]
             }
             _ => Vec::new(),
         }
     }
 
-    fn log(&self) -> Vec<Finding> {
+    fn log(&self) -> Vec<FileFinding> {
         let Some(wal) = &self.wal else {
             return Vec::new();
         };
@@ -140,7 +140,7 @@ impl Image {
                 let text = format!(
                     "the log has no sound header{what}; SQLite takes it for empty, and its transactions are lost from view"
                 );
-                found.push(Finding::critical("wal-header", None, text));
+                found.push(FileFinding::critical("wal-header", None, text));
             }
             return found;
         };
@@ -151,7 +151,7 @@ impl Image {
                 "the log has pages of {} bytes, the database of {size}: it belongs to another one",
                 head.page_size
             );
-            found.push(Finding::critical("wal-page-size", None, text));
+            found.push(FileFinding::critical("wal-page-size", None, text));
         }
         if let Some(frame) = wal.broken_at {
             let text = format!(
@@ -160,13 +160,13 @@ impl Image {
             );
             // A log that is written while we read is broken somewhere else each time, or is another one by then.
             let mark = (frame, whole(head.salts));
-            found.push(Finding::critical("wal-chain", None, text).marked(mark));
+            found.push(FileFinding::critical("wal-chain", None, text).marked(mark));
         }
         found.extend(self.index(wal, head.salts));
         found
     }
 
-    fn index(&self, wal: &Wal, salts: (u32, u32)) -> Option<Finding> {
+    fn index(&self, wal: &Wal, salts: (u32, u32)) -> Option<FileFinding> {
         let shm = self
             .shm
             .as_ref()
@@ -175,22 +175,22 @@ impl Image {
         (told > read).then(|| {
             let text = format!("the index counts {told} frames of the log, {read} of them can be read: transactions are lost");
             // A log that is begun anew while we read seems short, and has other salts at the next look.
-            Finding::critical("wal-short", None, text).marked((0, whole(salts)))
+            FileFinding::critical("wal-short", None, text).marked((0, whole(salts)))
         })
     }
 
-    fn other_mode(&self) -> Option<Finding> {
+    fn other_mode(&self) -> Option<FileFinding> {
         let header = self
             .header()
             .filter(|header| header.magic && header.read_version == 1)?;
         let is_odd = self.has_log() && self.wal_page.is_none() && header.write_version == 1;
         is_odd.then(|| {
             let text = "the header speaks of a rollback journal, but a log with transactions lies beside it";
-            Finding::warning("mode", Some(18), text)
+            FileFinding::warning("mode", Some(18), text)
         })
     }
 
-    fn hot_journal(&self) -> Option<Finding> {
+    fn hot_journal(&self) -> Option<FileFinding> {
         let journal = self.journal.as_ref().filter(|journal| journal.is_hot)?;
         let pages = journal
             .pages
@@ -198,7 +198,7 @@ impl Image {
         let text = format!(
             "a journal{pages} is there: a transaction runs, or broke off and is rolled back by the next one to open the database"
         );
-        Some(Finding::info("hot-journal", None, text))
+        Some(FileFinding::info("hot-journal", None, text))
     }
 }
 
@@ -207,7 +207,7 @@ fn whole((first, second): (u32, u32)) -> u64 {
     u64::from(first) << 32 | u64::from(second)
 }
 
-fn over(at: u64, record: &crate::tls::Record) -> Finding {
+fn over(at: u64, record: &crate::tls::TlsRecord) -> FileFinding {
     let last = at + record.total() - 1;
     let place = if last < header::LENGTH as u64 {
         "of the header"
@@ -218,17 +218,17 @@ fn over(at: u64, record: &crate::tls::Record) -> Finding {
         "{record} lies over bytes {at}..{last} {place}: {}",
         record.operation(Some(at))
     );
-    Finding::critical("tls-record", Some(at), text).long(Some(record.total()))
+    FileFinding::critical("tls-record", Some(at), text).long(Some(record.total()))
 }
 
-fn strange_page((at, foreign): &(u64, Foreign)) -> Finding {
+fn strange_page((at, foreign): &(u64, Foreign)) -> FileFinding {
     let rule = if matches!(foreign, Foreign::Tls(_)) {
         "tls-record"
     } else {
         "foreign-bytes"
     };
     let text = format!("{foreign} lies at byte {at}, where a page begins");
-    Finding::critical(rule, Some(*at), text).long(foreign.length())
+    FileFinding::critical(rule, Some(*at), text).long(foreign.length())
 }
 
 /// What lies at the start of a page other than the first, if it cannot be SQLite's. B-tree pages begin with 2, 5, 10 or 13,
@@ -255,7 +255,7 @@ pub fn is_database(first: &[u8], name: &[u8], has_side_files: bool) -> bool {
         return true;
     }
     // Overwritten from the start: what is behind still looks like one.
-    let Some(header) = Header::read(first) else {
+    let Some(header) = DatabaseHeader::read(first) else {
         return false;
     };
     let is_writer = (3_000_000..4_000_000).contains(&header.sqlite_version);

@@ -7,9 +7,9 @@ pub mod judge;
 pub mod shm;
 pub mod wal;
 
-pub use header::Header;
+pub use header::DatabaseHeader;
 pub use journal::Journal;
 pub use shm::Shm;
 pub use wal::Wal;
 
-pub(crate) use crate::finding::Finding;
+pub(crate) use crate::finding::FileFinding;

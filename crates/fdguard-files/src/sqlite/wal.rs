@@ -84,7 +84,7 @@ impl WalHeader {
 
 /// Takes the frames of a log, one after the other.
 #[derive(Clone, Debug)]
-pub struct Scan {
+pub struct WalScan {
     header: WalHeader,
     sum: (u32, u32),
     seen: u64,
@@ -95,7 +95,7 @@ pub struct Scan {
     pending: Option<Vec<u8>>,
 }
 
-impl Scan {
+impl WalScan {
     /// A scan of a log with this header and size.
     #[must_use]
     pub fn new(header: WalHeader, size: u64) -> Self {
@@ -182,7 +182,7 @@ impl Wal {
         let Some(header) = WalHeader::read(bytes) else {
             return (Self::unreadable(size), None);
         };
-        let mut scan = Scan::new(header, size);
+        let mut scan = WalScan::new(header, size);
         for frame in bytes[HEAD..].chunks_exact(header.frame_size()) {
             scan.take(frame);
         }

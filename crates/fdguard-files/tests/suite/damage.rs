@@ -4,13 +4,13 @@ use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
 
 use fdguard_core::lint::Severity;
-use fdguard_files::{Error, Kind, Options, Verdict, inspect};
+use fdguard_files::{Error, Kind, Options, FileVerdict, inspect};
 use fdguard_probe::Probe;
 use rusqlite::Connection;
 
-use super::{Made, alert, look, record};
+use super::{MadeDatabase, alert, look, record};
 
-fn rules(made: &Made) -> Vec<&'static str> {
+fn rules(made: &MadeDatabase) -> Vec<&'static str> {
     made.inspect().findings.iter().map(|one| one.rule).collect()
 }
 
@@ -18,11 +18,11 @@ fn rules(made: &Made) -> Vec<&'static str> {
 fn r42_a_sound_database_is_healthy_in_every_mode() {
     for mode in ["delete", "truncate", "persist", "wal"] {
         for page in [512, 1024, 4096, 65536] {
-            let made = Made::with(mode, page, "");
+            let made = MadeDatabase::with(mode, page, "");
             let found = made.inspect();
             assert_eq!(
                 found.verdict,
-                Verdict::Healthy,
+                FileVerdict::Healthy,
                 "{mode} {page}: {:?}",
                 found.findings
             );
@@ -35,17 +35,17 @@ fn r42_a_sound_database_is_healthy_in_every_mode() {
         "DELETE FROM t; VACUUM",
         "PRAGMA application_id = 386073344",
     ] {
-        let made = Made::with("delete", 4096, more);
-        assert_eq!(made.inspect().verdict, Verdict::Healthy, "{more}");
+        let made = MadeDatabase::with("delete", 4096, more);
+        assert_eq!(made.inspect().verdict, FileVerdict::Healthy, "{more}");
     }
 }
 
 #[test]
 fn r42_a_log_that_a_crash_left_is_no_damage() {
     for has_first_page in [true, false] {
-        let made = Made::with_log(has_first_page);
+        let made = MadeDatabase::with_log(has_first_page);
         let found = made.inspect();
-        assert_eq!(found.verdict, Verdict::Healthy, "{:?}", found.findings);
+        assert_eq!(found.verdict, FileVerdict::Healthy, "{:?}", found.findings);
         let wal = found.sqlite.unwrap().wal.unwrap();
         assert!(wal.committed_frames > 0);
         assert_eq!(wal.has_first_page, has_first_page);
@@ -61,10 +61,10 @@ fn r42_a_log_that_a_crash_left_is_no_damage() {
 #[test]
 fn r42_the_alert_of_the_real_incident_is_named() {
     for mode in ["delete", "wal"] {
-        let made = Made::new(mode);
+        let made = MadeDatabase::new(mode);
         made.write(5, &alert());
         let found = made.inspect();
-        assert_eq!(found.verdict, Verdict::Damaged);
+        assert_eq!(found.verdict, FileVerdict::Damaged);
         assert!(
             found.summary.starts_with("damaged: a TLS 1.3 alert (24 bytes) lies over bytes 5..28 of the header: the TLS library read five bytes"),
             "{}",
@@ -112,17 +112,17 @@ fn r42_records_of_every_kind_and_at_every_place_are_found() {
         (10, [0x14, 3, 3, 0, 1], "change-cipher"),
     ];
     for (at, head, text) in cases {
-        let made = Made::new("delete");
+        let made = MadeDatabase::new("delete");
         made.write(at, &record(&head));
         let found = made.inspect();
-        assert_eq!(found.verdict, Verdict::Damaged);
+        assert_eq!(found.verdict, FileVerdict::Damaged);
         assert_eq!(
             (found.findings[0].rule, found.findings[0].offset),
             ("tls-record", Some(at))
         );
         assert!(found.summary.contains(text), "{}", found.summary);
     }
-    let made = Made::new("delete");
+    let made = MadeDatabase::new("delete");
     for k in 0..3 {
         made.write(5 + 29 * k, &alert());
     }
@@ -138,7 +138,7 @@ fn r42_records_of_every_kind_and_at_every_place_are_found() {
 
 #[test]
 fn r42_a_record_anywhere_in_the_header_is_noticed() {
-    let made = Made::new("delete");
+    let made = MadeDatabase::new("delete");
     let whole = made.bytes();
     for at in 0..96 {
         fs::write(&made.path, &whole).unwrap();
@@ -148,7 +148,7 @@ fn r42_a_record_anywhere_in_the_header_is_noticed() {
             ..Options::default()
         };
         let found = inspect(&Probe::new().unwrap(), &made.path, options).unwrap();
-        assert_eq!(found.verdict, Verdict::Damaged, "at {at}");
+        assert_eq!(found.verdict, FileVerdict::Damaged, "at {at}");
         assert!(
             found
                 .findings
@@ -162,10 +162,10 @@ fn r42_a_record_anywhere_in_the_header_is_noticed() {
 
 #[test]
 fn r42_a_record_at_the_start_of_a_page_is_found() {
-    let made = Made::new("delete");
+    let made = MadeDatabase::new("delete");
     made.write(4096 * 2, &record(&[0x17, 3, 3, 0, 200]));
     let found = made.inspect();
-    assert_eq!(found.verdict, Verdict::Damaged);
+    assert_eq!(found.verdict, FileVerdict::Damaged);
     assert_eq!(
         (found.findings[0].rule, found.findings[0].offset),
         ("tls-record", Some(8192))
@@ -198,10 +198,10 @@ fn r42_other_foreign_bytes_are_named() {
     ];
     for (bytes, text) in cases {
         for (mode, at) in [("delete", 0), ("wal", 0), ("delete", 4096)] {
-            let made = Made::new(mode);
+            let made = MadeDatabase::new(mode);
             made.write(at, bytes);
             let found = made.inspect();
-            assert_eq!(found.verdict, Verdict::Damaged, "{text} at {at}");
+            assert_eq!(found.verdict, FileVerdict::Damaged, "{text} at {at}");
             let is_named = found.findings.iter().any(|one| one.message.contains(text));
             assert!(
                 is_named || (at > 0 && text == "zeros"),
@@ -214,7 +214,7 @@ fn r42_other_foreign_bytes_are_named() {
 
 #[test]
 fn r42_a_cut_tail_and_missing_pages_are_told() {
-    let made = Made::new("delete");
+    let made = MadeDatabase::new("delete");
     let size = made.bytes().len() as u64;
     let file = fs::OpenOptions::new().write(true).open(&made.path).unwrap();
     file.set_len(size - 1000).unwrap();
@@ -226,7 +226,7 @@ fn r42_a_cut_tail_and_missing_pages_are_told() {
 
 #[test]
 fn r45_an_empty_file_is_not_called_healthy_and_one_with_a_log_is_damaged() {
-    let made = Made::with_log(true);
+    let made = MadeDatabase::with_log(true);
     fs::OpenOptions::new()
         .write(true)
         .open(&made.path)
@@ -236,12 +236,12 @@ fn r45_an_empty_file_is_not_called_healthy_and_one_with_a_log_is_damaged() {
     assert_eq!(rules(&made), ["truncated"]);
     fs::remove_file(made.beside("-wal")).unwrap();
     let found = made.inspect();
-    assert_eq!((found.kind, found.verdict), (Kind::Empty, Verdict::Clean));
+    assert_eq!((found.kind, found.verdict), (Kind::Empty, FileVerdict::Clean));
 }
 
 #[test]
 fn r42_a_damaged_log_is_told_and_old_frames_behind_it_are_not_taken_for_damage() {
-    let made = Made::with_log(true);
+    let made = MadeDatabase::with_log(true);
     let log = made.beside("-wal");
     let whole = fs::read(&log).unwrap();
     super::write_at(&log, 32 + 24 + 700, b"damage");
@@ -257,7 +257,7 @@ fn r42_a_damaged_log_is_told_and_old_frames_behind_it_are_not_taken_for_damage()
         found.summary
     );
     // A log that was begun again has older frames behind its end.
-    let made = Made::new("wal");
+    let made = MadeDatabase::new("wal");
     let connection = Connection::open(&made.path).unwrap();
     for round in 0..2 {
         for n in 0..20 - 15 * round {
@@ -275,12 +275,12 @@ fn r42_a_damaged_log_is_told_and_old_frames_behind_it_are_not_taken_for_damage()
     let found = made.inspect();
     let wal = found.sqlite.as_ref().unwrap().wal.clone().unwrap();
     assert!(wal.size > 32 + 4120 * wal.valid_frames, "{wal:?}");
-    assert_eq!(found.verdict, Verdict::Healthy, "{:?}", found.findings);
+    assert_eq!(found.verdict, FileVerdict::Healthy, "{:?}", found.findings);
 }
 
 #[test]
 fn a_hot_journal_is_no_damage() {
-    let made = Made::new("delete");
+    let made = MadeDatabase::new("delete");
     let copy = tempfile::tempdir().unwrap();
     let connection = Connection::open(&made.path).unwrap();
     connection.execute_batch("PRAGMA cache_size = 1; PRAGMA cache_spill = 1; BEGIN; UPDATE t SET b = b || 'much longer than before'").unwrap();
@@ -299,7 +299,7 @@ fn a_hot_journal_is_no_damage() {
             .unwrap()
             .is_hot
     );
-    assert_eq!(found.verdict, Verdict::Healthy, "{:?}", found.findings);
+    assert_eq!(found.verdict, FileVerdict::Healthy, "{:?}", found.findings);
     assert_eq!(found.findings[0].rule, "hot-journal");
 }
 
@@ -327,7 +327,7 @@ fn r45_what_cannot_be_read_is_no_damage() {
     );
     assert!(matches!(device, Err(Error::NotAFile { .. })), "{device:?}");
     if !testkit::is_root() {
-        let made = Made::new("delete");
+        let made = MadeDatabase::new("delete");
         fs::set_permissions(&made.path, fs::Permissions::from_mode(0o0)).unwrap();
         let denied = inspect(&probe, &made.path, Options::default());
         assert!(matches!(denied, Err(Error::Io { .. })), "{denied:?}");
@@ -336,7 +336,7 @@ fn r45_what_cannot_be_read_is_no_damage() {
 
 #[test]
 fn an_index_that_lacks_a_row_is_found_by_sqlite_s_own_check() {
-    let made = Made::new("delete");
+    let made = MadeDatabase::new("delete");
     // A row comes while the schema does not know the index.
     let steps = [
         "PRAGMA writable_schema = 1; UPDATE sqlite_schema SET type = 'table', tbl_name = 'i', sql = 'CREATE TABLE i(x)' WHERE name = 'i'",
@@ -353,14 +353,14 @@ fn an_index_that_lacks_a_row_is_found_by_sqlite_s_own_check() {
         ..Options::default()
     };
     let unchecked = inspect(&Probe::new().unwrap(), &made.path, options).unwrap();
-    assert_eq!(unchecked.verdict, Verdict::Healthy);
+    assert_eq!(unchecked.verdict, FileVerdict::Healthy);
     assert!(
         unchecked.summary.contains("was not done"),
         "{}",
         unchecked.summary
     );
     let found = made.inspect();
-    assert_eq!(found.verdict, Verdict::Damaged);
+    assert_eq!(found.verdict, FileVerdict::Damaged);
     let told = &found.findings[0];
     assert_eq!(
         (told.rule, told.severity),

@@ -4,28 +4,28 @@ use std::fs;
 use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
 use std::path::Path;
 
-use fdguard_files::heal::{Healed, Outcome, Plan};
-use fdguard_files::{Verdict, heal};
+use fdguard_files::heal::{HealResult, HealOutcome, HealPlan};
+use fdguard_files::{FileVerdict, heal};
 use fdguard_probe::Probe;
 use rusqlite::Connection;
 
-use super::{Made, alert, dump, holder, integrity, record};
+use super::{MadeDatabase, alert, dump, holder, integrity, record};
 
-fn healed(path: &Path) -> Healed {
-    heal(&Probe::new().unwrap(), path, &Plan::default()).unwrap()
+fn healed(path: &Path) -> HealResult {
+    heal(&Probe::new().unwrap(), path, &HealPlan::default()).unwrap()
 }
 
 #[test]
 fn r45_the_alert_is_healed_byte_by_byte() {
     for mode in ["delete", "wal"] {
         for page in [512, 1024, 4096, 65536] {
-            let made = Made::with(mode, page, "");
+            let made = MadeDatabase::with(mode, page, "");
             let before = made.bytes();
             made.write(5, &alert());
             let damaged = made.bytes();
             fs::set_permissions(&made.path, fs::Permissions::from_mode(0o640)).unwrap();
             let said = healed(&made.path);
-            assert_eq!(said.outcome, Outcome::Healed, "{mode} {page}: {said:?}");
+            assert_eq!(said.outcome, HealOutcome::Healed, "{mode} {page}: {said:?}");
             let after = made.bytes();
             // Whether it had a log is not to be told from a header that is gone, and from no log.
             assert_eq!(after[..18], before[..18]);
@@ -35,7 +35,7 @@ fn r45_the_alert_is_healed_byte_by_byte() {
                 fs::read(said.backup.unwrap().join("database")).unwrap(),
                 damaged
             );
-            assert_eq!(made.inspect().verdict, Verdict::Healthy);
+            assert_eq!(made.inspect().verdict, FileVerdict::Healthy);
             assert!(dump(&made.path).is_some_and(|rows| rows.len() == 200));
         }
     }
@@ -44,11 +44,11 @@ fn r45_the_alert_is_healed_byte_by_byte() {
 #[test]
 fn r45_a_log_with_page_1_heals_by_a_checkpoint_and_keeps_its_transactions() {
     for (has_first_page, by) in [(true, "checkpoint"), (false, "rebuilt header")] {
-        let made = Made::with_log(has_first_page);
+        let made = MadeDatabase::with_log(has_first_page);
         made.write(5, &alert());
         let log = fs::read(made.beside("-wal")).unwrap();
         let said = healed(&made.path);
-        assert_eq!(said.outcome, Outcome::Healed, "{said:?}");
+        assert_eq!(said.outcome, HealOutcome::Healed, "{said:?}");
         assert!(said.message.contains(by), "{}", said.message);
         assert!(
             !made.beside("-wal").exists(),
@@ -77,19 +77,19 @@ fn r45_a_log_with_page_1_heals_by_a_checkpoint_and_keeps_its_transactions() {
 #[test]
 fn r45_the_longer_alert_takes_the_list_of_free_pages_and_it_is_found_again() {
     let more = "CREATE TABLE big(x); WITH RECURSIVE n(x) AS (SELECT 1 UNION ALL SELECT x + 1 FROM n WHERE x < 900) INSERT INTO big SELECT zeroblob(900) FROM n; DELETE FROM big";
-    let made = Made::with("delete", 1024, more);
+    let made = MadeDatabase::with("delete", 1024, more);
     let free = u32::from_be_bytes(made.bytes()[36..40].try_into().unwrap());
     assert!(free > 500, "{free} free pages, in more than one trunk");
     let before = made.bytes();
     made.write(5, &record(&[0x15, 3, 3, 0, 26]));
     let said = healed(&made.path);
-    assert_eq!(said.outcome, Outcome::Healed, "{said:?}");
+    assert_eq!(said.outcome, HealOutcome::Healed, "{said:?}");
     assert_eq!(made.bytes(), before);
     // Two events: count, cookie and encoding are gone as well.
     made.write(5, &alert());
     made.write(34, &alert());
     let said = healed(&made.path);
-    assert_eq!(said.outcome, Outcome::Healed, "{said:?}");
+    assert_eq!(said.outcome, HealOutcome::Healed, "{said:?}");
     assert_eq!(integrity(&made.path), "ok");
 }
 
@@ -110,18 +110,18 @@ fn r45_what_cannot_be_healed_is_refused_and_untouched() {
         ),
     ];
     for (at, bytes, why) in cases {
-        let made = Made::new("delete");
+        let made = MadeDatabase::new("delete");
         made.write(at, &bytes);
         let damaged = made.bytes();
         let said = healed(&made.path);
-        assert_eq!(said.outcome, Outcome::Refused, "{said:?}");
+        assert_eq!(said.outcome, HealOutcome::Refused, "{said:?}");
         assert!(said.message.contains(why), "{}", said.message);
         assert_eq!(made.bytes(), damaged);
     }
-    let made = Made::with_log(true);
+    let made = MadeDatabase::with_log(true);
     super::write_at(&made.beside("-wal"), 32 + 24 + 700, b"damage");
     let said = healed(&made.path);
-    assert_eq!(said.outcome, Outcome::Refused);
+    assert_eq!(said.outcome, HealOutcome::Refused);
     assert!(
         said.message.contains("throw these transactions away"),
         "{}",
@@ -132,18 +132,18 @@ fn r45_what_cannot_be_healed_is_refused_and_untouched() {
 
 #[test]
 fn r45_an_empty_file_is_not_replaced_by_an_empty_database() {
-    let made = Made::new("delete");
+    let made = MadeDatabase::new("delete");
     fs::write(&made.path, "").unwrap();
     let said = healed(&made.path);
-    assert_eq!(said.outcome, Outcome::Refused);
+    assert_eq!(said.outcome, HealOutcome::Refused);
     assert_eq!(made.bytes(), b"");
 }
 
 #[test]
 fn r45_a_sound_database_is_left_alone() {
-    let made = Made::new("wal");
+    let made = MadeDatabase::new("wal");
     let before = made.bytes();
-    assert_eq!(healed(&made.path).outcome, Outcome::NothingToDo);
+    assert_eq!(healed(&made.path).outcome, HealOutcome::NothingToDo);
     assert_eq!(made.bytes(), before);
     let names: Vec<_> = fs::read_dir(made.folder.path())
         .unwrap()
@@ -154,13 +154,13 @@ fn r45_a_sound_database_is_left_alone() {
 
 #[test]
 fn r45_a_database_with_live_holders_is_never_healed() {
-    let made = Made::new("wal");
+    let made = MadeDatabase::new("wal");
     let victim = holder(&made.path);
-    assert_eq!(healed(&made.path).outcome, Outcome::NothingToDo);
+    assert_eq!(healed(&made.path).outcome, HealOutcome::NothingToDo);
     made.write(5, &alert());
     let damaged = made.bytes();
     let said = healed(&made.path);
-    assert_eq!(said.outcome, Outcome::Refused, "{said:?}");
+    assert_eq!(said.outcome, HealOutcome::Refused, "{said:?}");
     assert!(
         said.message.contains(&format!("pid {}", victim.pid())),
         "{}",
@@ -168,20 +168,20 @@ fn r45_a_database_with_live_holders_is_never_healed() {
     );
     assert_eq!(made.bytes(), damaged);
     drop(victim);
-    assert_eq!(healed(&made.path).outcome, Outcome::Healed);
+    assert_eq!(healed(&made.path).outcome, HealOutcome::Healed);
 }
 
 #[test]
 fn r45_a_dry_run_changes_nothing() {
-    let made = Made::new("delete");
+    let made = MadeDatabase::new("delete");
     made.write(5, &alert());
     let damaged = made.bytes();
-    let plan = Plan {
+    let plan = HealPlan {
         dry_run: true,
-        ..Plan::default()
+        ..HealPlan::default()
     };
     let said = heal(&Probe::new().unwrap(), &made.path, &plan).unwrap();
-    assert_eq!((said.outcome, said.backup), (Outcome::WouldHeal, None));
+    assert_eq!((said.outcome, said.backup), (HealOutcome::WouldHeal, None));
     assert_eq!(made.bytes(), damaged);
     let names: Vec<_> = fs::read_dir(made.folder.path())
         .unwrap()
@@ -192,7 +192,7 @@ fn r45_a_dry_run_changes_nothing() {
 
 #[test]
 fn r45_ten_backups_are_kept_and_the_same_content_once() {
-    let made = Made::new("delete");
+    let made = MadeDatabase::new("delete");
     let whole = made.bytes();
     let mut last = None;
     for round in 0..13u8 {
@@ -216,25 +216,25 @@ fn r45_ten_backups_are_kept_and_the_same_content_once() {
 
 #[test]
 fn r45_a_name_that_others_share_is_refused() {
-    let made = Made::new("delete");
+    let made = MadeDatabase::new("delete");
     fs::hard_link(&made.path, made.beside("-link")).unwrap();
     made.write(5, &alert());
     let said = healed(&made.path);
-    assert_eq!(said.outcome, Outcome::Refused);
+    assert_eq!(said.outcome, HealOutcome::Refused);
     assert!(said.message.contains("2 names"), "{}", said.message);
 }
 
 #[test]
 fn r45_one_repair_at_a_time() {
-    let made = Made::new("delete");
+    let made = MadeDatabase::new("delete");
     made.write(5, &alert());
-    let said: Vec<Healed> = std::thread::scope(|scope| {
+    let said: Vec<HealResult> = std::thread::scope(|scope| {
         let both = [(); 2].map(|()| scope.spawn(|| healed(&made.path)));
         both.map(|one| one.join().unwrap()).into()
     });
     let count = |outcome| said.iter().filter(|one| one.outcome == outcome).count();
     assert_eq!(
-        (count(Outcome::Healed), count(Outcome::NothingToDo)),
+        (count(HealOutcome::Healed), count(HealOutcome::NothingToDo)),
         (1, 1),
         "{said:?}"
     );
@@ -243,12 +243,12 @@ fn r45_one_repair_at_a_time() {
 #[test]
 fn odd_names_are_names() {
     use std::os::unix::ffi::OsStrExt as _;
-    let made = Made::new("delete");
+    let made = MadeDatabase::new("delete");
     let name = std::ffi::OsStr::from_bytes(b"a b%20?mode=rw#x\xff.db");
     let path = made.folder.path().join(name);
     fs::rename(&made.path, &path).unwrap();
     let found = super::look(&path);
-    assert_eq!(found.verdict, Verdict::Healthy);
+    assert_eq!(found.verdict, FileVerdict::Healthy);
     assert!(
         found
             .sqlite
@@ -257,5 +257,5 @@ fn odd_names_are_names() {
             .is_some_and(|check| check.ok && !check.copied)
     );
     super::write_at(&path, 5, &alert());
-    assert_eq!(healed(&path).outcome, Outcome::Healed);
+    assert_eq!(healed(&path).outcome, HealOutcome::Healed);
 }

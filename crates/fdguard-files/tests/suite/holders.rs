@@ -3,22 +3,22 @@
 use std::fs;
 
 use fdguard_core::lint::Severity;
-use fdguard_files::{Inspection, Verdict};
+use fdguard_files::{Inspection, FileVerdict};
 use rusqlite::Connection;
 
-use super::{Made, alert, holder};
+use super::{MadeDatabase, alert, holder};
 
-fn has<'a>(found: &'a Inspection, rule: &str) -> Option<&'a fdguard_files::Finding> {
+fn has<'a>(found: &'a Inspection, rule: &str) -> Option<&'a fdguard_files::FileFinding> {
     found.findings.iter().find(|one| one.rule == rule)
 }
 
 #[test]
 fn r43_an_idle_connection_has_its_locks_and_our_look_leaves_them() {
-    let made = Made::new("wal");
+    let made = MadeDatabase::new("wal");
     let mut victim = holder(&made.path);
     for _ in 0..3 {
         let found = made.inspect();
-        assert_eq!(found.verdict, Verdict::Healthy, "{:?}", found.findings);
+        assert_eq!(found.verdict, FileVerdict::Healthy, "{:?}", found.findings);
         let process = &found.holders.processes[0];
         assert_eq!(
             (process.pid, process.connections, process.parked),
@@ -42,7 +42,7 @@ fn r43_an_idle_connection_has_its_locks_and_our_look_leaves_them() {
 
 #[test]
 fn r44_live_connections_are_told_from_parked_descriptors() {
-    let made = Made::new("wal");
+    let made = MadeDatabase::new("wal");
     let mut victim = holder(&made.path);
     victim.tell("cs=[sqlite3.connect(p) for _ in range(10)]; [x.execute('SELECT count(*) FROM t').fetchall() for x in cs]");
     let process = made.inspect().holders.processes[0].clone();
@@ -57,13 +57,13 @@ fn r44_live_connections_are_told_from_parked_descriptors() {
             .message
             .contains("10 descriptors")
     );
-    assert_eq!(found.verdict, Verdict::Healthy);
+    assert_eq!(found.verdict, FileVerdict::Healthy);
     victim.finish();
 }
 
 #[test]
 fn r43_a_process_that_lost_its_locks_is_told_from_outside() {
-    let made = Made::new("wal");
+    let made = MadeDatabase::new("wal");
     let mut victim = holder(&made.path);
     victim.tell("open(p,'rb').close()");
     let found = made.inspect();
@@ -72,7 +72,7 @@ fn r43_a_process_that_lost_its_locks_is_told_from_outside() {
         (finding.severity, &finding.pids),
         (Severity::Critical, &vec![victim.pid()])
     );
-    assert_eq!(found.verdict, Verdict::Endangered);
+    assert_eq!(found.verdict, FileVerdict::Endangered);
     // The next outsider removes the log under it, and its writes go nowhere.
     let outsider = Connection::open(&made.path).unwrap();
     outsider
@@ -86,19 +86,19 @@ fn r43_a_process_that_lost_its_locks_is_told_from_outside() {
         "{}",
         finding.message
     );
-    assert_eq!(found.verdict, Verdict::Endangered);
+    assert_eq!(found.verdict, FileVerdict::Endangered);
     assert!(found.next[0].contains("stop"), "{:?}", found.next);
     victim.finish();
 }
 
 #[test]
 fn r43_a_forked_child_without_locks_has_not_lost_them() {
-    let made = Made::new("wal");
+    let made = MadeDatabase::new("wal");
     let mut victim = holder(&made.path);
     victim.tell("rp, wp = os.pipe()");
     let child = victim.tell("r = os.fork(); (r == 0) and (os.read(rp, 1), os._exit(0))");
     let found = made.inspect();
-    assert_eq!(found.verdict, Verdict::Healthy, "{:?}", found.findings);
+    assert_eq!(found.verdict, FileVerdict::Healthy, "{:?}", found.findings);
     let told = has(&found, "inherited").unwrap();
     assert_eq!(told.pids, [u32::try_from(child.as_u64().unwrap()).unwrap()]);
     victim.tell("os.write(wp, b'x'); os.waitpid(r, 0); r = 0");
@@ -107,9 +107,9 @@ fn r43_a_forked_child_without_locks_has_not_lost_them() {
 
 #[test]
 fn r44_a_replaced_database_names_who_goes_on_with_the_old_one() {
-    let made = Made::new("wal");
+    let made = MadeDatabase::new("wal");
     let victim = holder(&made.path);
-    let other = Made::new("delete");
+    let other = MadeDatabase::new("delete");
     fs::rename(&other.path, &made.path).unwrap();
     let found = made.inspect();
     let finding = has(&found, "deleted-file").unwrap();
@@ -119,7 +119,7 @@ fn r44_a_replaced_database_names_who_goes_on_with_the_old_one() {
 
 #[test]
 fn r44_several_writers_and_a_reader_that_pins_the_log_are_named() {
-    let made = Made::new("wal");
+    let made = MadeDatabase::new("wal");
     let mut reader = holder(&made.path);
     let mut writer = holder(&made.path);
     reader.tell("c.execute('BEGIN'); r=c.execute('SELECT count(*) FROM t').fetchone()[0]");
@@ -135,21 +135,21 @@ fn r44_several_writers_and_a_reader_that_pins_the_log_are_named() {
     let mut wanted = vec![reader.pid(), writer.pid()];
     wanted.sort_unstable();
     assert_eq!(both, wanted);
-    assert_eq!(found.verdict, Verdict::Healthy);
+    assert_eq!(found.verdict, FileVerdict::Healthy);
     reader.finish();
     writer.finish();
 }
 
 #[test]
 fn r42_a_record_over_a_live_log_mode_header_is_seen_while_sqlite_sees_nothing() {
-    let made = Made::new("wal");
+    let made = MadeDatabase::new("wal");
     let mut victim = holder(&made.path);
     victim.tell("r=c.execute('CREATE TABLE later(x)').fetchall()");
     made.write(5, &alert());
     let said = victim.tell("r=c.execute('PRAGMA quick_check').fetchone()[0]");
     assert_eq!(said, "ok");
     let found = made.inspect();
-    assert_eq!(found.verdict, Verdict::Damaged);
+    assert_eq!(found.verdict, FileVerdict::Damaged);
     assert!(found.sqlite.unwrap().heals_by_checkpoint);
     assert!(
         found
@@ -183,8 +183,8 @@ def write():
 ";
 
 /// A database that a victim writes without a pause.
-fn busy(mode: &str) -> (Made, testkit::Victim) {
-    let made = Made::new(mode);
+fn busy(mode: &str) -> (MadeDatabase, testkit::Victim) {
+    let made = MadeDatabase::new(mode);
     let mut victim = holder(&made.path);
     victim.tell("import threading; stop = threading.Event(); told = []");
     victim.tell(&format!(

@@ -5,18 +5,18 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::{Duration, Instant};
 
-use fdguard_files::check::Depth;
-use fdguard_files::heal::{Outcome, Plan};
-use fdguard_files::{Inspection, Options, Verdict, inspect};
+use fdguard_files::check::CheckDepth;
+use fdguard_files::heal::{HealOutcome, HealPlan};
+use fdguard_files::{Inspection, Options, FileVerdict, inspect};
 use fdguard_probe::Probe;
 use rusqlite::Connection;
 use testkit::software;
 
-use super::{Made, look};
+use super::{MadeDatabase, look};
 
 /// A row that an index has under another value: as many entries, and not the same.
-fn with_stale_index() -> Made {
-    let made = Made::new("delete");
+fn with_stale_index() -> MadeDatabase {
+    let made = MadeDatabase::new("delete");
     let steps = [
         "PRAGMA writable_schema = 1; UPDATE sqlite_schema SET type = 'table', tbl_name = 'i', sql = 'CREATE TABLE i(x)' WHERE name = 'i'",
         "UPDATE t SET b = 'not in the index' WHERE a = 7",
@@ -34,17 +34,17 @@ fn with_stale_index() -> Made {
 fn an_index_that_differs_from_its_table_is_found_by_default() {
     let made = with_stale_index();
     let found = made.inspect();
-    assert_eq!(found.verdict, Verdict::Damaged, "{}", found.summary);
+    assert_eq!(found.verdict, FileVerdict::Damaged, "{}", found.summary);
     assert_eq!(found.findings[0].rule, "integrity");
     let quick = Options {
-        check: Some(Depth::Quick),
+        check: Some(CheckDepth::Quick),
         however_large: true,
     };
     let found = inspect(&Probe::new().unwrap(), &made.path, quick).unwrap();
-    assert_eq!(found.verdict, Verdict::Healthy);
+    assert_eq!(found.verdict, FileVerdict::Healthy);
     assert!(found.summary.contains("quick_check"), "{}", found.summary);
     assert!(found.summary.contains("--check full"), "{}", found.summary);
-    let sound = Made::new("wal").inspect();
+    let sound = MadeDatabase::new("wal").inspect();
     assert!(
         sound.summary.contains("integrity_check says ok"),
         "{}",
@@ -54,8 +54,8 @@ fn an_index_that_differs_from_its_table_is_found_by_default() {
 
 /// A small database with an index on something that is dear to compute: it is sound, and everything is
 /// computed to know that.
-fn with_dear_index(dear: &str, rows: u32) -> Made {
-    let made = Made::with("delete", 512, "");
+fn with_dear_index(dear: &str, rows: u32) -> MadeDatabase {
+    let made = MadeDatabase::with("delete", 512, "");
     let connection = Connection::open(&made.path).unwrap();
     connection
         .execute_batch(&format!(
@@ -89,7 +89,7 @@ fn a_small_hostile_database_cannot_take_all_memory() {
     let found = made.inspect();
     assert!(peak_memory_kib() < 200_000, "{} KiB", peak_memory_kib());
     assert!(why_unchecked(&found).contains("too big"), "{found:?}");
-    assert_eq!(found.verdict, Verdict::Healthy);
+    assert_eq!(found.verdict, FileVerdict::Healthy);
     assert!(found.summary.contains("was not done"), "{}", found.summary);
 }
 
@@ -145,14 +145,14 @@ fn an_encrypted_database_is_not_called_damaged() {
             return;
         };
         let found = look(&path);
-        assert_eq!(found.verdict, Verdict::Encrypted, "{setting} {found:?}");
+        assert_eq!(found.verdict, FileVerdict::Encrypted, "{setting} {found:?}");
         assert!(!found.is_finding() && found.is_unread());
         let advice = found.next.join(" ");
         assert!(!advice.contains("heal"), "{advice}");
         assert!(found.gaps.iter().any(|gap| gap.why == "it is encrypted"));
         let before = fs::read(&path).unwrap();
-        let healed = fdguard_files::heal(&Probe::new().unwrap(), &path, &Plan::default()).unwrap();
-        assert_eq!(healed.outcome, Outcome::Unsure, "{healed:?}");
+        let healed = fdguard_files::heal(&Probe::new().unwrap(), &path, &HealPlan::default()).unwrap();
+        assert_eq!(healed.outcome, HealOutcome::Unsure, "{healed:?}");
         assert_eq!(fs::read(&path).unwrap(), before);
     }
 }

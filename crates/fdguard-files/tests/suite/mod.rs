@@ -9,7 +9,7 @@ use fdguard_files::{Inspection, Options, inspect};
 use fdguard_probe::Probe;
 use rusqlite::Connection;
 use tempfile::TempDir;
-use testkit::{Launch, Victim};
+use testkit::{VictimLaunch, Victim};
 
 mod archive;
 mod damage;
@@ -40,12 +40,12 @@ pub(crate) fn record(head: &[u8; 5]) -> Vec<u8> {
 }
 
 /// A folder with a database.
-pub(crate) struct Made {
+pub(crate) struct MadeDatabase {
     pub(crate) folder: TempDir,
     pub(crate) path: PathBuf,
 }
 
-impl Made {
+impl MadeDatabase {
     /// With rows, in this journal mode, and closed.
     pub(crate) fn new(mode: &str) -> Self {
         Self::with(mode, 4096, "")
@@ -174,7 +174,7 @@ for line in sys.stdin:
 
 /// Starts one with a connection `c` to this database.
 pub(crate) fn holder(path: &Path) -> Victim {
-    let mut victim = Launch::program(Path::new("python3"))
+    let mut victim = VictimLaunch::program(Path::new("python3"))
         .arg("-c")
         .arg(SCRIPT)
         .start();

@@ -4,9 +4,9 @@ use std::fs;
 use std::io::{BufRead as _, BufReader};
 use std::process::{Command, Stdio};
 
-use fdguard_files::lease::Answer;
-use fdguard_files::{Kind, Verdict};
-use testkit::Scripted;
+use fdguard_files::lease::LeaseAnswer;
+use fdguard_files::{Kind, FileVerdict};
+use testkit::ScriptedProcess;
 
 use super::{alert, look};
 
@@ -20,7 +20,7 @@ fn r42_a_record_in_a_transcript_has_its_line_and_offset() {
     bytes.extend(b"{\"type\":\"user\",\"n\":2}\n".repeat(5000));
     fs::write(&path, &bytes).unwrap();
     let found = look(&path);
-    assert_eq!((found.kind, found.verdict), (Kind::Text, Verdict::Damaged));
+    assert_eq!((found.kind, found.verdict), (Kind::Text, FileVerdict::Damaged));
     assert_eq!(found.findings[0].offset, Some(at));
     assert!(
         found.summary.contains("at the start of line 5001"),
@@ -67,19 +67,19 @@ fn r44_a_writer_is_named_by_the_lease_and_by_the_tables() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("a.log");
     fs::write(&path, "one line\n".repeat(10)).unwrap();
-    assert_eq!(look(&path).writers.lease, Answer::NoWriter);
+    assert_eq!(look(&path).writers.lease, LeaseAnswer::NoWriter);
     let script = ["-c", "exec 5>>\"$1\"; echo ready; read x", "sh"];
-    let child = Scripted::of(Command::new("sh").args(script).arg(&path));
+    let child = ScriptedProcess::of(Command::new("sh").args(script).arg(&path));
     let found = look(&path);
     assert_eq!(
         (found.writers.lease, found.writers.seen),
-        (Answer::Writer, 1)
+        (LeaseAnswer::Writer, 1)
     );
     let process = &found.holders.processes[0];
     assert_eq!((process.pid, &process.main.fds), (child.id(), &vec![5]));
-    assert_eq!(found.verdict, Verdict::Clean);
+    assert_eq!(found.verdict, FileVerdict::Clean);
     drop(child);
-    assert_eq!(look(&path).writers.lease, Answer::NoWriter);
+    assert_eq!(look(&path).writers.lease, LeaseAnswer::NoWriter);
 }
 
 #[test]
@@ -89,11 +89,11 @@ fn r44_a_writer_that_is_in_no_table_is_explained() {
     let path = folder.path().join("a.log");
     fs::write(&path, "one line\n".repeat(10)).unwrap();
     let script = "import os,socket,sys\na,b=socket.socketpair()\nfd=os.open(sys.argv[1],os.O_WRONLY)\nsocket.send_fds(a,[b'x'],[fd])\nos.close(fd)\nprint('ready',flush=True)\nsys.stdin.read()";
-    let child = Scripted::python(script, &path);
+    let child = ScriptedProcess::python(script, &path);
     let found = look(&path);
     assert_eq!(
         (found.writers.lease, found.writers.seen),
-        (Answer::Writer, 0)
+        (LeaseAnswer::Writer, 0)
     );
     assert!(
         found.writers.note.unwrap().contains("a writer exists"),
@@ -108,11 +108,11 @@ fn r44_a_mapping_without_a_descriptor_is_a_writer() {
     let path = folder.path().join("a.bin");
     fs::write(&path, vec![7; 8192]).unwrap();
     let script = "import mmap,os,sys\nfd=os.open(sys.argv[1],os.O_RDWR)\nm=mmap.mmap(fd,8192)\nos.close(fd)\nprint('ready',flush=True)\nsys.stdin.read()";
-    let child = Scripted::python(script, &path);
+    let child = ScriptedProcess::python(script, &path);
     let found = look(&path);
     assert_eq!(
         (found.writers.lease, found.writers.seen),
-        (Answer::Writer, 1)
+        (LeaseAnswer::Writer, 1)
     );
     assert!(found.holders.processes[0].main.mapped);
     drop(child);
@@ -120,11 +120,11 @@ fn r44_a_mapping_without_a_descriptor_is_a_writer() {
 
 #[test]
 fn a_side_file_points_to_its_database() {
-    let made = super::Made::with_log(true);
+    let made = super::MadeDatabase::with_log(true);
     let found = look(&made.beside("-wal"));
     assert_eq!(
         (found.verdict, found.findings[0].rule),
-        (Verdict::Clean, "side-file")
+        (FileVerdict::Clean, "side-file")
     );
 }
 
@@ -158,7 +158,7 @@ fn r44_a_file_in_an_io_uring_is_explained() {
         let found = look(&path);
         assert_eq!(
             (found.writers.lease, found.writers.seen),
-            (Answer::Writer, 0)
+            (LeaseAnswer::Writer, 0)
         );
         let note = found.writers.note.unwrap();
         assert!(note.contains("io_uring"), "{note}");

@@ -3,16 +3,16 @@
 use fdguard_core::lint::Severity;
 use fdguard_files::foreign::Foreign;
 use fdguard_files::heal::rebuild;
-use fdguard_files::plain::{Scanner, is_text};
-use fdguard_files::sqlite::judge::{Image, is_database, strange};
-use fdguard_files::sqlite::{Header, Journal, Shm, Wal, header};
+use fdguard_files::plain::{PlainTextScanner, is_text};
+use fdguard_files::sqlite::judge::{DatabaseImage, is_database, strange};
+use fdguard_files::sqlite::{DatabaseHeader, Journal, Shm, Wal, header};
 use proptest::prelude::*;
 
-use super::Made;
+use super::MadeDatabase;
 
-fn image(bytes: &[u8]) -> Image {
+fn image(bytes: &[u8]) -> DatabaseImage {
     let (wal, page) = Wal::read(bytes);
-    Image {
+    DatabaseImage {
         size: bytes.len() as u64,
         first: bytes.iter().take(65_536).copied().collect(),
         wal_first: bytes.iter().take(64).copied().collect(),
@@ -20,7 +20,7 @@ fn image(bytes: &[u8]) -> Image {
         wal: Some(wal),
         shm: Shm::read(bytes, bytes.len() as u64),
         journal: Some(Journal::read(bytes, bytes.len() as u64)),
-        ..Image::default()
+        ..DatabaseImage::default()
     }
 }
 
@@ -36,7 +36,7 @@ fn promises(bytes: &[u8]) -> Result<(), TestCaseError> {
         Some(bytes.get(from..from + size as usize)?.to_vec())
     };
     for candidate in rebuild::candidates(&image, &mut page).unwrap_or_default() {
-        let header = Header::read(&candidate.bytes).unwrap();
+        let header = DatabaseHeader::read(&candidate.bytes).unwrap();
         prop_assert!(header.magic && header.page_size == Some(candidate.page_size));
     }
     let _text = is_text(bytes);
@@ -45,7 +45,7 @@ fn promises(bytes: &[u8]) -> Result<(), TestCaseError> {
         Foreign::parse(bytes),
         strange(bytes, 4096, 10),
     );
-    let mut scanner = Scanner::new();
+    let mut scanner = PlainTextScanner::new();
     scanner.take(bytes);
     prop_assert!(
         scanner
@@ -66,7 +66,7 @@ proptest! {
     fn so_are_databases_and_logs_with_holes(at in 0usize..200, with in proptest::collection::vec(any::<u8>(), 1..80), cut in 0usize..9000) {
         thread_local! {
             static WHOLE: (Vec<u8>, Vec<u8>) = {
-                let made = Made::with_log(true);
+                let made = MadeDatabase::with_log(true);
                 (made.bytes(), std::fs::read(made.beside("-wal")).unwrap())
             };
         }

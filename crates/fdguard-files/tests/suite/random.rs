@@ -4,13 +4,13 @@ use std::fs;
 use std::path::Path;
 
 use fdguard_core::lint::Severity;
-use fdguard_files::check::{Depth, check};
-use fdguard_files::heal::{Outcome, Plan};
-use fdguard_files::{Options, Verdict, heal, inspect, read};
+use fdguard_files::check::{CheckDepth, check};
+use fdguard_files::heal::{HealOutcome, HealPlan};
+use fdguard_files::{Options, FileVerdict, heal, inspect, read};
 use fdguard_probe::Probe;
 use rusqlite::{Connection, OpenFlags};
 
-use super::{Made, alert, dump, integrity, record, rows};
+use super::{MadeDatabase, alert, dump, integrity, record, rows};
 
 /// A generator whose seed is in the message of a failure.
 struct Chance(u64);
@@ -83,10 +83,10 @@ fn oracle(bytes: &[u8], path: &Path) -> (bool, Option<Vec<(i64, String)>>) {
 fn survives(seed: u64) {
     let probe = Probe::new().unwrap();
     let bases = [
-        Made::new("delete"),
-        Made::with("wal", 1024, "DELETE FROM t WHERE a % 3 = 0"),
+        MadeDatabase::new("delete"),
+        MadeDatabase::with("wal", 1024, "DELETE FROM t WHERE a % 3 = 0"),
     ];
-    let whole: Vec<Vec<u8>> = bases.iter().map(Made::bytes).collect();
+    let whole: Vec<Vec<u8>> = bases.iter().map(MadeDatabase::bytes).collect();
     let folder = tempfile::tempdir().unwrap();
     let [path, other] = ["damaged.db", "oracle.db"].map(|name| folder.path().join(name));
     let good: Vec<_> = whole.iter().map(|bytes| oracle(bytes, &other)).collect();
@@ -105,11 +105,11 @@ fn survives(seed: u64) {
         // Who holds it is asked of one in a hundred: that costs the most, and does not depend on the bytes.
         let is_fine = if round % 100 == 0 {
             let verdict = inspect(&probe, &path, Options::default()).unwrap().verdict;
-            assert!(!is_noticed || verdict != Verdict::Healthy, "round {round}");
-            matches!(verdict, Verdict::Healthy | Verdict::Clean)
+            assert!(!is_noticed || verdict != FileVerdict::Healthy, "round {round}");
+            matches!(verdict, FileVerdict::Healthy | FileVerdict::Clean)
         } else {
             !is_noticed
-                && check(&path, Depth::Quick, true)
+                && check(&path, CheckDepth::Quick, true)
                     .unwrap()
                     .is_ok_and(|said| said.ok)
         };
@@ -131,7 +131,7 @@ fn survives(seed: u64) {
 
 fn heals_or_refuses(seed: u64) {
     let probe = Probe::new().unwrap();
-    let base = Made::with("delete", 1024, "DELETE FROM t WHERE a % 3 = 0");
+    let base = MadeDatabase::with("delete", 1024, "DELETE FROM t WHERE a % 3 = 0");
     let whole = base.bytes();
     let good = dump(&base.path).unwrap();
     let mut chance = Chance(seed);
@@ -139,16 +139,16 @@ fn heals_or_refuses(seed: u64) {
     // More by hand: FDGUARD_HEALS=2000.
     let rounds = std::env::var("FDGUARD_HEALS").map_or(40, |text| text.parse().unwrap());
     for round in 0..rounds {
-        let made = Made {
+        let made = MadeDatabase {
             path: base.folder.path().join(format!("{round}.db")),
             folder: tempfile::tempdir().unwrap(),
         };
         let mut bytes = whole.clone();
         damage(&mut bytes, &mut chance);
         fs::write(&made.path, &bytes).unwrap();
-        let plan = Plan {
+        let plan = HealPlan {
             backup_dir: Some(made.folder.path().join("backups")),
-            ..Plan::default()
+            ..HealPlan::default()
         };
         let said = heal(&probe, &made.path, &plan).unwrap();
         if let Some(backup) = &said.backup {
@@ -158,7 +158,7 @@ fn heals_or_refuses(seed: u64) {
                 "round {round}"
             );
         }
-        if said.outcome == Outcome::Healed {
+        if said.outcome == HealOutcome::Healed {
             healed += 1;
             assert_eq!(integrity(&made.path), "ok", "round {round}");
             let is_header = bytes.len() == whole.len() && bytes[100..] == whole[100..];

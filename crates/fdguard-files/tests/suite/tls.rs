@@ -3,8 +3,8 @@
 use std::path::Path;
 use std::process::Command;
 
-use fdguard_files::heal::{Outcome, Plan};
-use fdguard_files::{Verdict, heal};
+use fdguard_files::heal::{HealOutcome, HealPlan};
+use fdguard_files::{FileVerdict, heal};
 use fdguard_probe::Probe;
 
 use super::{integrity, look};
@@ -109,15 +109,15 @@ fn r42_what_openssl_writes_is_named_and_healed() {
             .status();
         assert!(status.unwrap().success(), "{version} {how}");
         let found = look(&path);
-        assert_eq!(found.verdict, Verdict::Damaged);
+        assert_eq!(found.verdict, FileVerdict::Damaged);
         assert!(
             found.summary.contains(text),
             "{version} {how}: {}",
             found.summary
         );
-        let said = heal(&Probe::new().unwrap(), &path, &Plan::default()).unwrap();
+        let said = heal(&Probe::new().unwrap(), &path, &HealPlan::default()).unwrap();
         assert_eq!(
-            said.outcome == Outcome::Healed,
+            said.outcome == HealOutcome::Healed,
             heals,
             "{version} {how}: {said:?}"
         );

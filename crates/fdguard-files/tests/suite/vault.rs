@@ -9,7 +9,7 @@ use fdguard_files::vault::{self, Vault};
 use rusqlite::Connection;
 use testkit::sys::stale_write;
 
-use super::{Made, settles, threads};
+use super::{MadeDatabase, settles, threads};
 
 /// What is open in a table, each by its device and inode.
 fn table(path: &str) -> BTreeSet<(u64, u64)> {
@@ -58,7 +58,7 @@ fn stale_writes(but: &BTreeSet<u32>) -> usize {
 
 #[test]
 fn r44_what_a_vault_opens_is_in_its_own_table_and_in_no_other() {
-    let made = Made::new("wal");
+    let made = MadeDatabase::new("wal");
     let before = table("/proc/self/fd");
     let base = threads();
     let vault = opened(&made.path);
@@ -86,7 +86,7 @@ fn r44_what_a_vault_opens_is_in_its_own_table_and_in_no_other() {
 
 #[test]
 fn r44_a_stale_write_hits_no_database_in_a_vault_but_one_in_the_shared_table() {
-    let made = Made::new("wal");
+    let made = MadeDatabase::new("wal");
     let whole = made.bytes();
     // The runner's own are left alone; what the vault will open has none of them in its way.
     let ours = numbers();

@@ -4,15 +4,15 @@ use std::fs;
 use std::os::fd::AsFd as _;
 use std::time::{Duration, Instant};
 
-use fdguard_files::Watch;
-use fdguard_files::watch::{Change, Event};
+use fdguard_files::FileWatch;
+use fdguard_files::watch::{FileChange, FileEvent};
 use rusqlite::Connection;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
-use super::{Made, alert};
+use super::{MadeDatabase, alert};
 
 /// The next things that happen, until one is as wanted.
-fn until(watch: &mut Watch, wanted: impl Fn(&Change) -> bool) -> Vec<Event> {
+fn until(watch: &mut FileWatch, wanted: impl Fn(&FileChange) -> bool) -> Vec<FileEvent> {
     let mut seen = Vec::new();
     let deadline = Instant::now() + Duration::from_secs(60);
     while Instant::now() < deadline {
@@ -26,7 +26,7 @@ fn until(watch: &mut Watch, wanted: impl Fn(&Change) -> bool) -> Vec<Event> {
 }
 
 /// Until the kernel tells something, or a look is due.
-fn wait(watch: &Watch) {
+fn wait(watch: &FileWatch) {
     let longest = watch.due().map_or(Duration::from_secs(1), |due| {
         due.saturating_duration_since(Instant::now())
     });
@@ -41,17 +41,17 @@ fn descriptors() -> usize {
 
 #[test]
 fn r42_the_moment_is_told_once_and_so_is_its_end() {
-    let made = Made::new("wal");
+    let made = MadeDatabase::new("wal");
     let whole = made.bytes();
-    let mut watch = Watch::begin(&[made.folder.path().to_owned()]).unwrap();
+    let mut watch = FileWatch::begin(&[made.folder.path().to_owned()]).unwrap();
     assert_eq!(watch.databases(), 1);
     assert!(watch.look().unwrap().is_empty());
     made.write(5, &alert());
-    let seen = until(&mut watch, |change| matches!(change, Change::Bad(_)));
+    let seen = until(&mut watch, |change| matches!(change, FileChange::Bad(_)));
     let [
-        Event {
+        FileEvent {
             path,
-            change: Change::Bad(found),
+            change: FileChange::Bad(found),
         },
     ] = &seen[..]
     else {
@@ -62,28 +62,28 @@ fn r42_the_moment_is_told_once_and_so_is_its_end() {
         (&made.path.canonicalize().unwrap(), "tls-record")
     );
     made.write(0, &whole[..100]);
-    until(&mut watch, |change| *change == Change::Sound);
+    until(&mut watch, |change| *change == FileChange::Sound);
     fs::remove_file(&made.path).unwrap();
-    until(&mut watch, |change| *change == Change::Deleted);
+    until(&mut watch, |change| *change == FileChange::Deleted);
 }
 
 #[test]
 fn r42_a_database_that_comes_later_is_watched_when_its_folder_is() {
     let folder = tempfile::tempdir().unwrap();
-    let mut watch = Watch::begin(&[folder.path().to_owned()]).unwrap();
-    let made = Made::new("delete");
+    let mut watch = FileWatch::begin(&[folder.path().to_owned()]).unwrap();
+    let made = MadeDatabase::new("delete");
     let path = folder.path().join("new.db");
     fs::copy(&made.path, &path).unwrap();
-    until(&mut watch, |change| *change == Change::Appeared);
+    until(&mut watch, |change| *change == FileChange::Appeared);
     super::write_at(&path, 0, b"GET / HTTP/1.1\r\nHost: example\r\n");
-    until(&mut watch, |change| matches!(change, Change::Bad(_)));
+    until(&mut watch, |change| matches!(change, FileChange::Bad(_)));
     fs::rename(&made.path, &path).unwrap();
-    until(&mut watch, |change| *change == Change::Sound);
+    until(&mut watch, |change| *change == FileChange::Sound);
 }
 
 #[test]
 fn a_thousand_writes_cost_no_descriptor_and_raise_no_alarm() {
-    let made = Made::new("wal");
+    let made = MadeDatabase::new("wal");
     let connection = Connection::open(&made.path).unwrap();
     connection
         .pragma_update(None, "wal_autocheckpoint", 10)
@@ -94,7 +94,7 @@ fn a_thousand_writes_cost_no_descriptor_and_raise_no_alarm() {
     connection
         .execute("UPDATE t SET b = 'x' WHERE a = 1", [])
         .unwrap();
-    let mut watch = Watch::begin(std::slice::from_ref(&made.path)).unwrap();
+    let mut watch = FileWatch::begin(std::slice::from_ref(&made.path)).unwrap();
     watch.look().unwrap();
     let before = descriptors();
     for n in 0..1000 {
@@ -117,6 +117,6 @@ fn what_is_no_database_is_not_watched() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("session.jsonl");
     fs::write(&path, "{}\n").unwrap();
-    let refused = Watch::begin(&[path]).unwrap_err().to_string();
+    let refused = FileWatch::begin(&[path]).unwrap_err().to_string();
     assert!(refused.contains("only those can be watched"), "{refused}");
 }

@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use fdguard_host::call::{Caller, Options, Phase, Request};
+use fdguard_host::call::{Caller, Options, CallPhase, CallRequest};
 use tokio::net::TcpListener;
 
 use crate::{Fails, figures};
@@ -16,14 +16,14 @@ pub(crate) async fn wakes() -> Fails {
     let caller = Caller::new(Options::default())?;
     let mut times = Vec::new();
     for _ in 0..ROUNDS {
-        let mut call = caller.begin(Request::get(&url))?;
+        let mut call = caller.begin(CallRequest::get(&url))?;
         let handle = call.handle();
         let owner = tokio::spawn(async move {
             let failed = call.response().await.is_err();
             (failed, Instant::now())
         });
         let (_silent, _) = listener.accept().await?;
-        while handle.info().phase != Phase::Wait {
+        while handle.info().phase != CallPhase::Wait {
             tokio::time::sleep(Duration::from_micros(100)).await;
         }
         let start = Instant::now();

@@ -6,7 +6,7 @@ use std::path::Path;
 use std::sync::{Arc, mpsc};
 use std::time::{Duration, Instant};
 
-use fdguard_files::archive::{Archive, Observer, Outcome, Step};
+use fdguard_files::archive::{Archive, ArchiveObserver, ArchiveOutcome, ArchiveStep};
 
 use crate::{Fails, figures};
 
@@ -14,7 +14,7 @@ const ROUNDS: usize = 25;
 /// So long the archive has been waiting for the writer when it closes.
 const HELD: Duration = Duration::from_millis(30);
 /// What these steps take is the disk's.
-const OF_THE_DISK: [Step; 3] = [Step::Synced, Step::Recorded, Step::Settled];
+const OF_THE_DISK: [ArchiveStep; 3] = [ArchiveStep::Synced, ArchiveStep::Recorded, ArchiveStep::Settled];
 
 /// A file with a writer, whom the archive waits for.
 pub(crate) async fn after_the_last_writer() -> Fails {
@@ -40,7 +40,7 @@ fn rounds(folder: &Path) -> Fails {
         if report
             .files
             .iter()
-            .any(|file| file.outcome != Outcome::Archived)
+            .any(|file| file.outcome != ArchiveOutcome::Archived)
         {
             return Err(format!("not archived: {report:?}").into());
         }
@@ -61,10 +61,10 @@ fn rounds(folder: &Path) -> Fails {
 
 /// Writes down when each step was done.
 #[derive(Debug)]
-struct Steps(mpsc::Sender<(Step, Instant)>);
+struct Steps(mpsc::Sender<(ArchiveStep, Instant)>);
 
-impl Observer for Steps {
-    fn passed(&self, step: Step, _source: &Path) {
+impl ArchiveObserver for Steps {
+    fn passed(&self, step: ArchiveStep, _source: &Path) {
         // Nobody listens any more: the round has failed.
         let _told = self.0.send((step, Instant::now()));
     }

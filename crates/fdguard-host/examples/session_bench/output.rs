@@ -4,8 +4,8 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use fdguard_host::Error;
-use fdguard_host::receipt::Reason;
-use fdguard_host::session::{Exec, Hub, Program, Session, Spec};
+use fdguard_host::receipt::SessionEndReason;
+use fdguard_host::session::{Exec, Hub, SessionProgram, Session, SessionSpec};
 
 use crate::figures;
 
@@ -15,7 +15,7 @@ const CODE: &str = "head -c 10000000 /dev/zero | tr '\\0' x";
 /// Ten times ten megabytes through a terminal. The growth is from before the first to the highest mark of all.
 pub(crate) async fn rate(hub: &Arc<Hub>) -> Result<(), Error> {
     let io = || Error::io("/proc/self/status");
-    let session = Session::start("bench", Spec::new(Program::Bash), hub).await?;
+    let session = Session::start("bench", SessionSpec::new(SessionProgram::Bash), hub).await?;
     // The mark of the highest use begins anew.
     std::fs::write("/proc/self/clear_refs", "5").map_err(Error::io("/proc/self/clear_refs"))?;
     let before = figures::memory("VmRSS").map_err(io())?;
@@ -31,6 +31,6 @@ pub(crate) async fn rate(hub: &Arc<Hub>) -> Result<(), Error> {
     let growth = figures::memory("VmHWM").map_err(io())? - before;
     figures::row("output_mb_per_s", rates);
     figures::one("output_memory_growth_mib", f64::from(growth) / 1024.0);
-    session.close(Reason::Asked).await;
+    session.close(SessionEndReason::Asked).await;
     Ok(())
 }

@@ -5,9 +5,9 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use fdguard_host::Error;
-use fdguard_host::receipt::Reason;
-use fdguard_host::session::{Exec, Hub, PYTHON_DRIVER, Program, Session, Spec};
-use fdguard_host::warm::{Pool, find};
+use fdguard_host::receipt::SessionEndReason;
+use fdguard_host::session::{Exec, Hub, PYTHON_DRIVER, SessionProgram, Session, SessionSpec};
+use fdguard_host::warm::{WarmPool, find};
 
 use crate::figures;
 
@@ -25,7 +25,7 @@ pub(crate) async fn warm(hub: &Arc<Hub>, keeper: &Path) -> Result<(), Error> {
     let path = std::env::var_os("PATH").unwrap_or_default();
     let python = find("python3", &path).ok_or_else(|| Error::Bad("no python3".to_owned()))?;
     let start = Instant::now();
-    let pool = Arc::new(Pool::start(&python, keeper, PYTHON_DRIVER).await?);
+    let pool = Arc::new(WarmPool::start(&python, keeper, PYTHON_DRIVER).await?);
     figures::times("python_pool_ms", &[start.elapsed()]);
     lives("python_warm", WARM, hub, Some(&pool)).await?;
     if let Some(trouble) = pool.trouble() {
@@ -39,11 +39,11 @@ async fn lives(
     name: &str,
     count: usize,
     hub: &Arc<Hub>,
-    pool: Option<&Arc<Pool>>,
+    pool: Option<&Arc<WarmPool>>,
 ) -> Result<(), Error> {
     let (mut ready, mut trips, mut close) = (Vec::new(), Vec::new(), Vec::new());
     for round in 0..count {
-        let spec = Spec::new(Program::Python);
+        let spec = SessionSpec::new(SessionProgram::Python);
         let start = Instant::now();
         let session = Session::start_warm("bench", spec, hub, pool.cloned()).await?;
         ready.push(start.elapsed());
@@ -57,7 +57,7 @@ async fn lives(
             trips.push(start.elapsed());
         }
         let start = Instant::now();
-        session.close(Reason::Asked).await;
+        session.close(SessionEndReason::Asked).await;
         close.push(start.elapsed());
     }
     figures::times(&format!("{name}_ms"), &ready);

@@ -4,8 +4,8 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use fdguard_host::Error;
-use fdguard_host::receipt::Reason;
-use fdguard_host::session::{Exec, Hub, Program, Session, Spec};
+use fdguard_host::receipt::SessionEndReason;
+use fdguard_host::session::{Exec, Hub, SessionProgram, Session, SessionSpec};
 
 use crate::figures;
 
@@ -20,13 +20,13 @@ pub(crate) async fn lives(hub: &Arc<Hub>) -> Result<(), Error> {
     let begin = Instant::now();
     for _ in 0..LIVES {
         let start = Instant::now();
-        let session = Session::start("bench", Spec::new(Program::Bash), hub).await?;
+        let session = Session::start("bench", SessionSpec::new(SessionProgram::Bash), hub).await?;
         ready.push(start.elapsed());
         if ready.len().is_multiple_of(100) {
             held = held.max(count()? - before);
         }
         let start = Instant::now();
-        let receipt = session.close(Reason::Asked).await;
+        let receipt = session.close(SessionEndReason::Asked).await;
         close.push(start.elapsed());
         if !receipt.clean {
             return Err(Error::Bad(format!("a close is not proven: {receipt:?}")));
@@ -43,7 +43,7 @@ pub(crate) async fn lives(hub: &Arc<Hub>) -> Result<(), Error> {
 
 /// Short commands in one session.
 pub(crate) async fn commands(hub: &Arc<Hub>) -> Result<(), Error> {
-    let session = Session::start("bench", Spec::new(Program::Bash), hub).await?;
+    let session = Session::start("bench", SessionSpec::new(SessionProgram::Bash), hub).await?;
     let mut trips = Vec::new();
     for _ in 0..COMMANDS {
         let start = Instant::now();
@@ -54,6 +54,6 @@ pub(crate) async fn commands(hub: &Arc<Hub>) -> Result<(), Error> {
         }
     }
     figures::times("bash_exec_ms", &trips);
-    session.close(Reason::Asked).await;
+    session.close(SessionEndReason::Asked).await;
     Ok(())
 }

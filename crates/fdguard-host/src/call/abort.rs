@@ -9,9 +9,9 @@ use rustix::net::{Shutdown, shutdown};
 use schemars::JsonSchema;
 use serde::Serialize;
 
-use super::event::{Event, Level, What, Who};
-use super::failure::Failure;
-use super::state::{CallInfo, Phase, Slot, State};
+use super::event::{CallEvent, EventLevel, CallEventKind, ThreadLabel};
+use super::failure::CallFailure;
+use super::state::{CallInfo, CallPhase, Slot, State};
 
 /// Aborts a call, from any thread, as often as one likes. Kept after the call's end it holds no descriptor.
 #[derive(Clone, Debug)]
@@ -21,11 +21,11 @@ pub struct AbortHandle {
 
 /// What an abort did.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
-pub struct Aborted {
+pub struct AbortResult {
     /// Sockets that were shut down: 1, or 0 where there was none (yet, or any more).
     pub sockets: u32,
     /// What the call was doing. `over` means that there was nothing to abort.
-    pub phase: Phase,
+    pub phase: CallPhase,
     /// An earlier abort did it already.
     pub repeated: bool,
 }
@@ -34,7 +34,7 @@ pub struct Aborted {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 #[non_exhaustive]
-pub enum Reason {
+pub enum AbortReason {
     /// Somebody asked.
     Asked,
     /// No byte for too long.
@@ -43,7 +43,7 @@ pub enum Reason {
     Shutdown,
 }
 
-impl fmt::Display for Reason {
+impl fmt::Display for AbortReason {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::Asked => "asked",
@@ -55,12 +55,12 @@ impl fmt::Display for Reason {
 
 impl AbortHandle {
     /// Aborts the call: the owner's wait returns [`Failure::Aborted`], the peer sees the end of the connection, and no number is freed.
-    pub fn abort(&self) -> Aborted {
-        self.abort_for(Reason::Asked)
+    pub fn abort(&self) -> AbortResult {
+        self.abort_for(AbortReason::Asked)
     }
 
     /// The same with another reason.
-    pub fn abort_for(&self, reason: Reason) -> Aborted {
+    pub fn abort_for(&self, reason: AbortReason) -> AbortResult {
         self.state.abort(reason)
     }
 
@@ -80,15 +80,15 @@ impl AbortHandle {
 /// The first abort of a call.
 #[derive(Clone, Debug)]
 pub(super) struct Abort {
-    pub(super) by: Who,
-    pub(super) reason: Reason,
-    pub(super) phase: Phase,
+    pub(super) by: ThreadLabel,
+    pub(super) reason: AbortReason,
+    pub(super) phase: CallPhase,
     pub(super) sockets: u32,
 }
 
 impl Abort {
-    pub(super) fn failure(&self) -> Failure {
-        Failure::Aborted {
+    pub(super) fn failure(&self) -> CallFailure {
+        CallFailure::Aborted {
             reason: self.reason,
             phase: self.phase,
         }
@@ -96,18 +96,18 @@ impl Abort {
 }
 
 impl State {
-    fn abort(&self, reason: Reason) -> Aborted {
+    fn abort(&self, reason: AbortReason) -> AbortResult {
         let (done, note) = mark_and_shut(&mut self.slot(), reason);
         // The flag is set and the lock is free: whoever wakes finds both.
         self.token.cancel();
-        let is_news = !done.repeated && done.phase != Phase::Over;
+        let is_news = !done.repeated && done.phase != CallPhase::Over;
         if is_news && let Some(sink) = &self.sink {
             let ms = self.age().as_secs_f64() * 1e3;
-            let mut event = Event::new(What::Aborted, Some(self.id.clone()), done.phase, ms);
+            let mut event = CallEvent::new(CallEventKind::Aborted, Some(self.id.clone()), done.phase, ms);
             event.level = if done.sockets == 0 {
-                Level::Warning
+                EventLevel::Warning
             } else {
-                Level::Info
+                EventLevel::Info
             };
             event.tcp_force_closed = Some(done.sockets);
             event.reason = Some(reason);
@@ -118,12 +118,12 @@ impl State {
     }
 }
 
-fn mark_and_shut(slot: &mut Slot, reason: Reason) -> (Aborted, Option<&'static str>) {
+fn mark_and_shut(slot: &mut Slot, reason: AbortReason) -> (AbortResult, Option<&'static str>) {
     let phase = slot.phase();
-    if phase == Phase::Over || slot.abort.is_some() {
+    if phase == CallPhase::Over || slot.abort.is_some() {
         let repeated = slot.abort.is_some();
         return (
-            Aborted {
+            AbortResult {
                 sockets: 0,
                 phase,
                 repeated,
@@ -144,7 +144,7 @@ fn mark_and_shut(slot: &mut Slot, reason: Reason) -> (Aborted, Option<&'static s
                 "the socket could not be shut down: the in-flight request may keep running until its owner looks",
             ),
         ),
-        None if phase == Phase::Resolve => (
+        None if phase == CallPhase::Resolve => (
             0,
             Some(
                 "no socket yet: nothing was sent; the lookup of the name ends by itself and is not used",
@@ -153,13 +153,13 @@ fn mark_and_shut(slot: &mut Slot, reason: Reason) -> (Aborted, Option<&'static s
         None => (0, Some("no socket yet: nothing was sent")),
     };
     slot.abort = Some(Abort {
-        by: Who::here(),
+        by: ThreadLabel::here(),
         reason,
         phase,
         sockets,
     });
     (
-        Aborted {
+        AbortResult {
             sockets,
             phase,
             repeated: false,

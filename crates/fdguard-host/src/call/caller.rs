@@ -11,14 +11,14 @@ use rustls::pki_types::pem::PemObject as _;
 use tokio::sync::Semaphore;
 use tokio_rustls::TlsConnector;
 
-use super::abort::{AbortHandle, Aborted, Reason};
+use super::abort::{AbortHandle, AbortResult, AbortReason};
 use super::connect::Connector;
-use super::event::{Event, Sink, What};
-use super::failure::Failure;
+use super::event::{CallEvent, CallSink, CallEventKind};
+use super::failure::CallFailure;
 use super::owner::Call;
 use super::pool::{Bounds, Pool};
-use super::request::{Ready, Request, shown};
-use super::state::{CallInfo, Phase, State};
+use super::request::{Ready, CallRequest, shown};
+use super::state::{CallInfo, CallPhase, State};
 
 /// Finds the addresses of a name. It may block: it runs in a thread of its own.
 pub type Lookup = Arc<dyn Fn(&str, u16) -> std::io::Result<Vec<SocketAddr>> + Send + Sync>;
@@ -31,7 +31,7 @@ pub struct Options {
     /// Trust the system's certificates.
     pub system_roots: bool,
     /// Where events go.
-    pub sink: Option<Sink>,
+    pub sink: Option<CallSink>,
     /// A call without a byte for so long is stale. Five minutes: more than the usual limits of time, so it finds calls whose owner does not look.
     pub stale_after: Duration,
     /// A connection without a call is closed after so long.
@@ -83,7 +83,7 @@ pub struct Caller {
 
 /// What a close found.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Closed {
+pub struct CallerClose {
     /// Connections that waited and are closed now.
     pub idle: usize,
     /// Calls in flight: the last of them finishes the close. Their connections are not kept.
@@ -92,7 +92,7 @@ pub struct Closed {
 
 impl Caller {
     /// Reads the system's certificates, a few milliseconds; no connection is made. A system without certificates is an error at the first `https` call only.
-    pub fn new(options: Options) -> Result<Self, Failure> {
+    pub fn new(options: Options) -> Result<Self, CallFailure> {
         let extra = extra_roots(&options.extra_roots)?;
         let bounds = Bounds {
             per_origin: options.idle_per_origin,
@@ -116,20 +116,20 @@ impl Caller {
     }
 
     /// Begins a call. Nothing is sent before its owner waits for the answer.
-    pub fn begin(&self, request: Request) -> Result<Call, Failure> {
+    pub fn begin(&self, request: CallRequest) -> Result<Call, CallFailure> {
         self.begin_within(request, usize::MAX)
     }
 
     /// The same, if fewer than `cap` are running.
-    pub(super) fn begin_within(&self, request: Request, cap: usize) -> Result<Call, Failure> {
+    pub(super) fn begin_within(&self, request: CallRequest, cap: usize) -> Result<Call, CallFailure> {
         let url = shown(&request.url);
         let ready = Ready::of(request)?;
         let mut book = self.inner.book();
         if book.closing.is_some() {
-            return Err(Failure::Closing);
+            return Err(CallFailure::Closing);
         }
         if book.running.len() >= cap {
-            return Err(Failure::Full(book.running.len()));
+            return Err(CallFailure::Full(book.running.len()));
         }
         book.last += 1;
         let id = format!("call-{}", book.last);
@@ -167,7 +167,7 @@ impl Caller {
     }
 
     /// Aborts the stale ones, with that reason.
-    pub fn abort_stale(&self) -> Vec<(CallInfo, Aborted)> {
+    pub fn abort_stale(&self) -> Vec<(CallInfo, AbortResult)> {
         let infos = self
             .inner
             .states()
@@ -175,7 +175,7 @@ impl Caller {
             .map(|state| (state.info(), state));
         infos
             .filter(|(info, _)| info.stale)
-            .map(|(info, state)| (info, AbortHandle { state }.abort_for(Reason::Stale)))
+            .map(|(info, state)| (info, AbortHandle { state }.abort_for(AbortReason::Stale)))
             .collect()
     }
 
@@ -197,7 +197,7 @@ impl Caller {
     }
 
     /// No call begins any more, and what waits is closed. Calls in flight go on; the last of them finishes the close.
-    pub fn close(&self) -> Closed {
+    pub fn close(&self) -> CallerClose {
         let in_flight = {
             let mut book = self.inner.book();
             book.closing.get_or_insert_with(Instant::now);
@@ -205,12 +205,12 @@ impl Caller {
         };
         let idle = self.inner.pool.close();
         let what = if in_flight == 0 {
-            What::CallerClosed
+            CallEventKind::CallerClosed
         } else {
-            What::CloseParked
+            CallEventKind::CloseParked
         };
-        self.inner.tell(&Event::new(what, None, Phase::Over, 0.0));
-        Closed { idle, in_flight }
+        self.inner.tell(&CallEvent::new(what, None, CallPhase::Over, 0.0));
+        CallerClose { idle, in_flight }
     }
 }
 
@@ -220,7 +220,7 @@ pub(super) struct Inner {
     pub(super) pool: Arc<Pool>,
     book: Mutex<Book>,
     stale_after: Duration,
-    pub(super) sink: Option<Sink>,
+    pub(super) sink: Option<CallSink>,
 }
 
 #[derive(Default)]
@@ -256,24 +256,24 @@ impl Inner {
         };
         if let Some(since) = since {
             let ms = since.elapsed().as_secs_f64() * 1e3;
-            self.tell(&Event::new(
-                What::CallerClosed,
+            self.tell(&CallEvent::new(
+                CallEventKind::CallerClosed,
                 Some(id.to_owned()),
-                Phase::Over,
+                CallPhase::Over,
                 ms,
             ));
         }
     }
 
-    pub(super) fn tell(&self, event: &Event) {
+    pub(super) fn tell(&self, event: &CallEvent) {
         if let Some(sink) = &self.sink {
             sink(event);
         }
     }
 }
 
-fn extra_roots(pem: &[u8]) -> Result<Vec<CertificateDer<'static>>, Failure> {
-    let bad = |why: String| Failure::Bad(format!("the extra certificates are not PEM: {why}"));
+fn extra_roots(pem: &[u8]) -> Result<Vec<CertificateDer<'static>>, CallFailure> {
+    let bad = |why: String| CallFailure::Bad(format!("the extra certificates are not PEM: {why}"));
     let found: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(pem).collect();
     let found = found.map_err(|error| bad(error.to_string()))?;
     if found.is_empty() && !pem.is_empty() {

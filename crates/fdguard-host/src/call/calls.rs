@@ -1,10 +1,10 @@
 //! The running calls of a host: so many at most, each with an id by which it can be aborted.
 
-use super::abort::{Aborted, Reason};
+use super::abort::{AbortResult, AbortReason};
 use super::caller::Caller;
-use super::failure::Failure;
+use super::failure::CallFailure;
 use super::owner::Call;
-use super::request::Request;
+use super::request::CallRequest;
 use super::state::CallInfo;
 use crate::Error;
 
@@ -32,16 +32,16 @@ impl Calls {
     }
 
     /// Begins a call, which is in the list until it ends or its owner is dropped.
-    pub fn begin(&self, request: Request) -> Result<Call, Error> {
+    pub fn begin(&self, request: CallRequest) -> Result<Call, Error> {
         self.caller
             .begin_within(request, self.cap)
             .map_err(|failure| match failure {
-                Failure::Full(count) => Error::Full {
+                CallFailure::Full(count) => Error::Full {
                     what: "calls",
                     count,
                 },
-                Failure::Closing => Error::Closing,
-                Failure::Bad(line) => Error::Bad(line),
+                CallFailure::Closing => Error::Closing,
+                CallFailure::Bad(line) => Error::Bad(line),
                 other => Error::Call(other),
             })
     }
@@ -58,12 +58,12 @@ impl Calls {
     }
 
     /// Aborts one of them.
-    pub fn abort(&self, id: &str) -> Result<Aborted, Error> {
+    pub fn abort(&self, id: &str) -> Result<AbortResult, Error> {
         Ok(self.handle(id)?.abort())
     }
 
     /// Aborts all of them. Each owner still closes its own.
-    pub fn abort_all(&self, reason: Reason) -> Vec<Aborted> {
+    pub fn abort_all(&self, reason: AbortReason) -> Vec<AbortResult> {
         let handles = self
             .list()
             .into_iter()

@@ -12,9 +12,9 @@ use tokio_rustls::TlsConnector;
 
 use super::caller::Lookup;
 use super::exchange::Conn;
-use super::failure::Failure;
+use super::failure::CallFailure;
 use super::request::Origin;
-use super::state::{Phase, Seat, State};
+use super::state::{CallPhase, Seat, State};
 use super::wire::{Meter, Stream, Wire};
 
 /// What a connection is made with.
@@ -33,12 +33,12 @@ impl Connector {
         origin: &Origin,
         state: &Arc<State>,
         by: Option<Instant>,
-    ) -> Result<Conn, Failure> {
+    ) -> Result<Conn, CallFailure> {
         let addresses = self.addresses(origin, state).await?;
         let meter = Arc::new(Meter::new());
         let (tcp, seat) = connect_any(&addresses, state, &meter, by).await?;
         let stream = if origin.is_tls {
-            state.enter(Phase::Tls);
+            state.enter(CallPhase::Tls);
             self.handshake(origin, tcp).await?
         } else {
             Stream::Plain(tcp)
@@ -46,12 +46,12 @@ impl Connector {
         Conn::new(Wire::new(stream, Arc::clone(&meter)), meter, seat).await
     }
 
-    async fn addresses(&self, origin: &Origin, state: &State) -> Result<Vec<SocketAddr>, Failure> {
+    async fn addresses(&self, origin: &Origin, state: &State) -> Result<Vec<SocketAddr>, CallFailure> {
         if let Ok(address) = origin.host.parse::<IpAddr>() {
             return Ok(vec![SocketAddr::new(address, origin.port)]);
         }
-        state.enter(Phase::Resolve);
-        let fail = |why: String| Failure::Resolve {
+        state.enter(CallPhase::Resolve);
+        let fail = |why: String| CallFailure::Resolve {
             host: origin.host.clone(),
             why,
         };
@@ -82,8 +82,8 @@ impl Connector {
         Ok(addresses)
     }
 
-    async fn handshake(&self, origin: &Origin, tcp: TcpStream) -> Result<Stream, Failure> {
-        let fail = |why: String| Failure::Tls {
+    async fn handshake(&self, origin: &Origin, tcp: TcpStream) -> Result<Stream, CallFailure> {
+        let fail = |why: String| CallFailure::Tls {
             host: origin.host.clone(),
             why,
         };
@@ -104,10 +104,10 @@ async fn connect_any(
     state: &Arc<State>,
     meter: &Arc<Meter>,
     by: Option<Instant>,
-) -> Result<(TcpStream, Seat), Failure> {
-    let mut last = Failure::Io("no address".to_owned());
+) -> Result<(TcpStream, Seat), CallFailure> {
+    let mut last = CallFailure::Io("no address".to_owned());
     for (index, address) in addresses.iter().enumerate() {
-        let fail = |why: String| Failure::Connect {
+        let fail = |why: String| CallFailure::Connect {
             to: address.to_string(),
             why,
         };
@@ -141,8 +141,8 @@ async fn connect(
     address: SocketAddr,
     state: &Arc<State>,
     meter: &Arc<Meter>,
-) -> Result<Result<(TcpStream, Seat), Failure>, Failure> {
-    let io = |error: std::io::Error| Failure::Io(format!("socket: {error}"));
+) -> Result<Result<(TcpStream, Seat), CallFailure>, CallFailure> {
+    let io = |error: std::io::Error| CallFailure::Io(format!("socket: {error}"));
     let socket = if address.is_ipv4() {
         TcpSocket::new_v4()
     } else {
@@ -152,10 +152,10 @@ async fn connect(
     socket.set_nodelay(true).map_err(io)?;
     // Before the connect, so that an abort reaches a connection that nobody answers.
     let spare = socket.as_fd().try_clone_to_owned().map_err(io)?;
-    let seat = state.seat(spare, Arc::clone(meter), Phase::Connect)?;
+    let seat = state.seat(spare, Arc::clone(meter), CallPhase::Connect)?;
     match socket.connect(address).await {
         Ok(stream) => Ok(Ok((stream, seat))),
-        Err(error) => Ok(Err(Failure::Connect {
+        Err(error) => Ok(Err(CallFailure::Connect {
             to: address.to_string(),
             why: error.to_string(),
         })),

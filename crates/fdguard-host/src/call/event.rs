@@ -5,33 +5,33 @@ use std::sync::Arc;
 
 use serde::Serialize;
 
-use super::abort::Reason;
-use super::state::Phase;
+use super::abort::AbortReason;
+use super::state::CallPhase;
 
 /// Where events go. It is called by the thread that did it, with no lock held, and should not block.
-pub type Sink = Arc<dyn Fn(&Event) + Send + Sync>;
+pub type CallSink = Arc<dyn Fn(&CallEvent) + Send + Sync>;
 
 /// One thing that happened. [`Display`](fmt::Display) is the log line, its field names stay the same.
 #[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct Event {
+pub struct CallEvent {
     /// What happened.
-    pub event: What,
+    pub event: CallEventKind,
     /// Whether somebody should look at it.
-    pub level: Level,
+    pub level: EventLevel,
     /// Which call; `null` where the caller itself is meant.
     pub call: Option<String>,
     /// What the call was doing: at an abort when it came, at an end before it.
-    pub phase: Phase,
+    pub phase: CallPhase,
     /// Sockets that an abort shut down; `null` where there was none.
     pub tcp_force_closed: Option<u32>,
     /// `stranger_thread` or `stranger_task`: somebody else aborted, and the owner closed afterwards.
     pub deferred_close: Option<&'static str>,
     /// The thread that did what this event tells.
-    pub by: Who,
+    pub by: ThreadLabel,
     /// The thread that aborted, at an end.
-    pub aborted_by: Option<Who>,
+    pub aborted_by: Option<ThreadLabel>,
     /// Why it was aborted.
-    pub reason: Option<Reason>,
+    pub reason: Option<AbortReason>,
     /// The word of the failure.
     pub failure: Option<&'static str>,
     /// `kept` for another call, `closed`, or `null` where there was none.
@@ -42,16 +42,16 @@ pub struct Event {
     pub note: Option<&'static str>,
 }
 
-impl Event {
-    pub(super) fn new(event: What, call: Option<String>, phase: Phase, ms: f64) -> Self {
+impl CallEvent {
+    pub(super) fn new(event: CallEventKind, call: Option<String>, phase: CallPhase, ms: f64) -> Self {
         Self {
             event,
-            level: Level::Info,
+            level: EventLevel::Info,
             call,
             phase,
             tcp_force_closed: None,
             deferred_close: None,
-            by: Who::here(),
+            by: ThreadLabel::here(),
             aborted_by: None,
             reason: None,
             failure: None,
@@ -62,7 +62,7 @@ impl Event {
     }
 }
 
-impl fmt::Display for Event {
+impl fmt::Display for CallEvent {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "event={} level={}", self.event.word(), self.level.word())?;
         if let Some(call) = &self.call {
@@ -99,7 +99,7 @@ impl fmt::Display for Event {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 #[non_exhaustive]
-pub enum What {
+pub enum CallEventKind {
     /// Somebody aborted a call. Its owner will close it.
     Aborted,
     /// The owner ended a call.
@@ -110,7 +110,7 @@ pub enum What {
     CallerClosed,
 }
 
-impl What {
+impl CallEventKind {
     fn word(self) -> &'static str {
         match self {
             Self::Aborted => "aborted",
@@ -124,14 +124,14 @@ impl What {
 /// Whether somebody should look at it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
-pub enum Level {
+pub enum EventLevel {
     /// As it should be.
     Info,
     /// An abort found no socket to shut.
     Warning,
 }
 
-impl Level {
+impl EventLevel {
     fn word(self) -> &'static str {
         match self {
             Self::Info => "info",
@@ -142,14 +142,14 @@ impl Level {
 
 /// A thread.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct Who {
+pub struct ThreadLabel {
     /// `null` when it has none.
     pub name: Option<String>,
     /// The kernel's number.
     pub id: i32,
 }
 
-impl Who {
+impl ThreadLabel {
     /// The thread that asks.
     #[must_use]
     pub fn here() -> Self {
@@ -160,7 +160,7 @@ impl Who {
     }
 }
 
-impl fmt::Display for Who {
+impl fmt::Display for ThreadLabel {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let is_plain = |c: char| c.is_ascii_alphanumeric() || "-_.:".contains(c);
         match &self.name {

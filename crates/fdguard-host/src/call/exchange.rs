@@ -16,9 +16,9 @@ use hyper_util::rt::TokioIo;
 use rustix::io::Errno;
 use rustix::net::{RecvFlags, recv};
 
-use super::failure::Failure;
-use super::request::{Ready, Response};
-use super::state::{Phase, Seat, State};
+use super::failure::CallFailure;
+use super::request::{Ready, CallResponse};
+use super::state::{CallPhase, Seat, State};
 use super::wire::{Meter, Outgoing, Wire};
 
 /// The largest head of an answer, and as much is read at once.
@@ -47,11 +47,11 @@ impl fmt::Debug for Conn {
 }
 
 impl Conn {
-    pub(super) async fn new(wire: Wire, meter: Arc<Meter>, seat: Seat) -> Result<Self, Failure> {
+    pub(super) async fn new(wire: Wire, meter: Arc<Meter>, seat: Seat) -> Result<Self, CallFailure> {
         let mut builder = http1::Builder::new();
         builder.max_buf_size(LARGEST_HEAD).max_headers(MOST_HEADERS);
         let made = builder.handshake(TokioIo::new(wire)).await;
-        let (sender, driver) = made.map_err(|error| Failure::of_http(&error, Phase::Send))?;
+        let (sender, driver) = made.map_err(|error| CallFailure::of_http(&error, CallPhase::Send))?;
         Ok(Self {
             seat,
             sender,
@@ -78,7 +78,7 @@ impl Conn {
     pub(super) async fn head(
         &mut self,
         answer: &mut Answer,
-    ) -> hyper::Result<(Response, Incoming)> {
+    ) -> hyper::Result<(CallResponse, Incoming)> {
         // A new connection wants to be driven once before it takes a request; the first poll does that.
         let answered = poll_fn(|cx| match answer.as_mut().poll(cx) {
             Poll::Ready(result) => Poll::Ready(result),
@@ -88,7 +88,7 @@ impl Conn {
             }
         });
         let (head, body) = answered.await?.into_parts();
-        Ok((Response::of(head.status, &head.headers), body))
+        Ok((CallResponse::of(head.status, &head.headers), body))
     }
 
     /// The next piece of the body, `None` at its end. Trailers are skipped.
@@ -130,9 +130,9 @@ impl Conn {
     }
 
     /// Without its claim on the call's slot.
-    pub(super) fn park(self, spare: OwnedFd) -> Option<Parked> {
+    pub(super) fn park(self, spare: OwnedFd) -> Option<ParkedConnection> {
         drop(self.seat);
-        Some(Parked {
+        Some(ParkedConnection {
             spare,
             sender: self.sender,
             driver: self.driver?,
@@ -142,14 +142,14 @@ impl Conn {
 }
 
 /// A connection that waits for a request.
-pub(super) struct Parked {
+pub(super) struct ParkedConnection {
     spare: OwnedFd,
     sender: http1::SendRequest<Outgoing>,
     driver: Driver,
     meter: Arc<Meter>,
 }
 
-impl Parked {
+impl ParkedConnection {
     /// The peer has not ended it, and has said nothing that nobody asked for.
     pub(super) fn is_alive(&mut self) -> bool {
         // The kernel knows of an end earlier than the runtime, which hears of it at its next turn.
@@ -169,9 +169,9 @@ impl Parked {
     }
 
     /// It serves again.
-    pub(super) fn serve(self, state: &Arc<State>) -> Result<Conn, Failure> {
+    pub(super) fn serve(self, state: &Arc<State>) -> Result<Conn, CallFailure> {
         self.meter.reset();
-        let seat = state.seat(self.spare, Arc::clone(&self.meter), Phase::Send)?;
+        let seat = state.seat(self.spare, Arc::clone(&self.meter), CallPhase::Send)?;
         Ok(Conn {
             seat,
             sender: self.sender,

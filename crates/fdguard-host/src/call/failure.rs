@@ -3,13 +3,13 @@
 use std::fmt;
 use std::time::Duration;
 
-use super::abort::Reason;
-use super::state::Phase;
+use super::abort::AbortReason;
+use super::state::CallPhase;
 
 /// One line for the user, and a word for programs: [`Failure::code`].
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
-pub enum Failure {
+pub enum CallFailure {
     /// The request makes no sense.
     #[error("{0}")]
     Bad(String),
@@ -41,7 +41,7 @@ pub enum Failure {
     #[error("{limit}: nothing for {} ms", after.as_millis())]
     Timeout {
         /// Which one.
-        limit: Limit,
+        limit: TimeLimit,
         /// How long it was.
         after: Duration,
     },
@@ -49,15 +49,15 @@ pub enum Failure {
     #[error("aborted ({reason}) in phase {phase}")]
     Aborted {
         /// On whose wish.
-        reason: Reason,
+        reason: AbortReason,
         /// What it was doing then.
-        phase: Phase,
+        phase: CallPhase,
     },
     /// The peer ended the connection before the answer was whole.
     #[error("the peer ended the connection in phase {phase}: {why}")]
     ClosedEarly {
         /// What it was doing then.
-        phase: Phase,
+        phase: CallPhase,
         /// In the words of the layer that saw it.
         why: String,
     },
@@ -81,7 +81,7 @@ pub enum Failure {
     Full(usize),
 }
 
-impl Failure {
+impl CallFailure {
     /// A stable word for programs.
     #[must_use]
     pub fn code(&self) -> &'static str {
@@ -102,7 +102,7 @@ impl Failure {
     }
 
     /// What hyper says, by what the user can do about it.
-    pub(super) fn of_http(error: &hyper::Error, phase: Phase) -> Self {
+    pub(super) fn of_http(error: &hyper::Error, phase: CallPhase) -> Self {
         let why = with_causes(error);
         if error.is_parse() {
             return Self::Garbled(why);
@@ -118,7 +118,7 @@ impl Failure {
 /// The limits of time, each with its own word.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
-pub enum Limit {
+pub enum TimeLimit {
     /// Name, connection and TLS together.
     Connect,
     /// No byte went out and none of the answer came.
@@ -129,7 +129,7 @@ pub enum Limit {
     Total,
 }
 
-impl Limit {
+impl TimeLimit {
     /// The word, which is also the error's code.
     #[must_use]
     pub fn word(self) -> &'static str {
@@ -142,7 +142,7 @@ impl Limit {
     }
 }
 
-impl fmt::Display for Limit {
+impl fmt::Display for TimeLimit {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(self.word())
     }

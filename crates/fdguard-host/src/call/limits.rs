@@ -5,7 +5,7 @@ use std::pin::pin;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use super::failure::{Failure, Limit};
+use super::failure::{CallFailure, TimeLimit};
 use super::request::Ready;
 use super::state::State;
 use super::wire::Meter;
@@ -36,16 +36,16 @@ impl Limits {
     }
 
     /// The next moment, and which limit it is.
-    pub(super) fn next(&self) -> Option<(Instant, Limit, Duration)> {
+    pub(super) fn next(&self) -> Option<(Instant, TimeLimit, Duration)> {
         let (limit, after) = match &self.meter {
-            None => (Limit::Connect, self.connect),
-            Some(meter) if meter.counts().0 == 0 => (Limit::FirstByte, self.first_byte),
-            Some(_) => (Limit::Idle, self.idle),
+            None => (TimeLimit::Connect, self.connect),
+            Some(meter) if meter.counts().0 == 0 => (TimeLimit::FirstByte, self.first_byte),
+            Some(_) => (TimeLimit::Idle, self.idle),
         };
         let last = self.meter.as_ref().and_then(|meter| meter.last_byte());
         let since = last.map_or(self.started, |last| last.max(self.started));
         let step = after.and_then(|after| Some((since.checked_add(after)?, limit, after)));
-        let total = self.total.map(|(at, after)| (at, Limit::Total, after));
+        let total = self.total.map(|(at, after)| (at, TimeLimit::Total, after));
         [step, total]
             .into_iter()
             .flatten()
@@ -58,7 +58,7 @@ pub(super) async fn watch<T>(
     state: &State,
     limits: &Limits,
     work: impl Future<Output = T>,
-) -> Result<T, Failure> {
+) -> Result<T, CallFailure> {
     let mut work = pin!(work);
     loop {
         let next = limits.next();
@@ -71,14 +71,14 @@ pub(super) async fn watch<T>(
         tokio::select! {
             biased;
             () = state.token.cancelled() => {
-                let unknown = Failure::Io("cancelled".to_owned());
+                let unknown = CallFailure::Io("cancelled".to_owned());
                 return Err(state.aborted().unwrap_or(unknown));
             }
             done = &mut work => return Ok(done),
             () = late => {
                 // A byte may have come since.
                 if let Some((at, limit, after)) = limits.next() && at <= Instant::now() {
-                    return Err(Failure::Timeout { limit, after });
+                    return Err(CallFailure::Timeout { limit, after });
                 }
             }
         }

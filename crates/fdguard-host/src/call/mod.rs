@@ -28,11 +28,11 @@ pub mod sse;
 mod state;
 mod wire;
 
-pub use abort::{AbortHandle, Aborted, Reason};
-pub use caller::{Caller, Closed, Lookup, Options};
+pub use abort::{AbortHandle, AbortResult, AbortReason};
+pub use caller::{Caller, CallerClose, Lookup, Options};
 pub use calls::Calls;
-pub use event::{Event, Level, Sink, What, Who};
-pub use failure::{Failure, Limit};
-pub use owner::{Call, Ended};
-pub use request::{Request, Response, Timeouts};
-pub use state::{CallInfo, Phase};
+pub use event::{CallEvent, EventLevel, CallSink, CallEventKind, ThreadLabel};
+pub use failure::{CallFailure, TimeLimit};
+pub use owner::{Call, CallEnd};
+pub use request::{CallRequest, CallResponse, Timeouts};
+pub use state::{CallInfo, CallPhase};

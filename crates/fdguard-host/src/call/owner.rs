@@ -10,13 +10,13 @@ use hyper::body::Incoming;
 
 use super::abort::AbortHandle;
 use super::caller::Inner;
-use super::event::{Event, What, Who};
+use super::event::{CallEvent, CallEventKind, ThreadLabel};
 use super::exchange::{Conn, is_whole};
-use super::failure::Failure;
+use super::failure::CallFailure;
 use super::limits::{Limits, watch};
-use super::request::{Ready, Response};
+use super::request::{Ready, CallResponse};
 use super::sse;
-use super::state::{CallInfo, Phase, State};
+use super::state::{CallInfo, CallPhase, State};
 
 type Answer = Pin<Box<dyn Future<Output = hyper::Result<http::Response<Incoming>>> + Send>>;
 
@@ -29,14 +29,14 @@ pub struct Call {
     state: Arc<State>,
     request: Ready,
     stage: Stage,
-    head: Option<Response>,
-    failure: Option<Failure>,
-    ended: Option<Ended>,
+    head: Option<CallResponse>,
+    failure: Option<CallFailure>,
+    ended: Option<CallEnd>,
     is_reused: bool,
     /// The end of the body was seen.
     is_whole: bool,
-    events: sse::Reader,
-    read: VecDeque<sse::Message>,
+    events: sse::SseReader,
+    read: VecDeque<sse::SseMessage>,
 }
 
 enum Stage {
@@ -48,7 +48,7 @@ enum Stage {
 
 /// How a call ended.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Ended {
+pub struct CallEnd {
     /// All of the answer was read.
     pub is_whole: bool,
     /// The connection was kept for the next call.
@@ -84,7 +84,7 @@ impl Call {
             ended: None,
             is_reused: false,
             is_whole: false,
-            events: sse::Reader::default(),
+            events: sse::SseReader::default(),
             read: VecDeque::new(),
         }
     }
@@ -110,7 +110,7 @@ impl Call {
     }
 
     /// Sends the request and waits for the head of the answer. Redirects are answers like any other.
-    pub async fn response(&mut self) -> Result<Response, Failure> {
+    pub async fn response(&mut self) -> Result<CallResponse, CallFailure> {
         if let Some(head) = &self.head {
             return Ok(head.clone());
         }
@@ -127,7 +127,7 @@ impl Call {
     }
 
     /// The next piece of the body; `None` at its end, when the connection has already gone back or is closed.
-    pub async fn chunk(&mut self) -> Result<Option<Vec<u8>>, Failure> {
+    pub async fn chunk(&mut self) -> Result<Option<Vec<u8>>, CallFailure> {
         if self.head.is_none() {
             self.response().await?;
         }
@@ -139,7 +139,7 @@ impl Call {
         };
         let limits = Limits::new(&self.request, &self.state, Some(conn.meter()));
         let piece = watch(&self.state, &limits, conn.piece(body)).await;
-        match piece.and_then(|piece| piece.map_err(|error| Failure::of_http(&error, Phase::Body))) {
+        match piece.and_then(|piece| piece.map_err(|error| CallFailure::of_http(&error, CallPhase::Body))) {
             Ok(Some(bytes)) => {
                 // The end is known with the last piece often: then nobody must ask once more to give the connection back.
                 if is_whole(body) {
@@ -158,11 +158,11 @@ impl Call {
     }
 
     /// The whole body, if it is not larger than `max`; a larger one ends the call.
-    pub async fn collect(&mut self, max: usize) -> Result<Vec<u8>, Failure> {
+    pub async fn collect(&mut self, max: usize) -> Result<Vec<u8>, CallFailure> {
         let mut all = Vec::new();
         while let Some(piece) = self.chunk().await? {
             if all.len() + piece.len() > max {
-                return Err(self.fail(Failure::TooLarge { max }));
+                return Err(self.fail(CallFailure::TooLarge { max }));
             }
             all.extend_from_slice(&piece);
         }
@@ -170,7 +170,7 @@ impl Call {
     }
 
     /// The next server-sent event; `None` at the end of the body.
-    pub async fn event(&mut self) -> Result<Option<sse::Message>, Failure> {
+    pub async fn event(&mut self) -> Result<Option<sse::SseMessage>, CallFailure> {
         loop {
             if let Some(message) = self.read.pop_front() {
                 return Ok(Some(message));
@@ -180,15 +180,15 @@ impl Call {
             };
             match self.events.feed(&bytes) {
                 Ok(messages) => self.read.extend(messages),
-                Err(sse::TooLong(max)) => return Err(self.fail(Failure::TooLarge { max })),
+                Err(sse::TooLong(max)) => return Err(self.fail(CallFailure::TooLarge { max })),
             }
         }
     }
 
     /// Ends it. What was not read is not waited for: the connection is closed then.
-    pub fn finish(mut self) -> Ended {
+    pub fn finish(mut self) -> CallEnd {
         self.end(None);
-        self.ended.clone().unwrap_or(Ended {
+        self.ended.clone().unwrap_or(CallEnd {
             is_whole: false,
             is_kept: false,
             is_reused: self.is_reused,
@@ -198,23 +198,23 @@ impl Call {
         })
     }
 
-    async fn step_to_head(&mut self) -> Result<Response, Failure> {
+    async fn step_to_head(&mut self) -> Result<CallResponse, CallFailure> {
         if let Some(failure) = &self.failure {
             return Err(failure.clone());
         }
         if matches!(self.stage, Stage::New) {
             let mut conn = self.connection().await?;
-            self.state.enter(Phase::Send);
+            self.state.enter(CallPhase::Send);
             let answer = conn.send(&self.request);
             self.stage = Stage::Asked(Box::new(conn), answer);
         }
         let Stage::Asked(conn, answer) = &mut self.stage else {
-            return Err(Failure::Bad("the call has ended".to_owned()));
+            return Err(CallFailure::Bad("the call has ended".to_owned()));
         };
         let limits = Limits::new(&self.request, &self.state, Some(conn.meter()));
         let result = watch(&self.state, &limits, conn.head(answer)).await?;
-        let (head, body) = result.map_err(|error| Failure::of_http(&error, self.state.phase()))?;
-        self.state.enter(Phase::Body);
+        let (head, body) = result.map_err(|error| CallFailure::of_http(&error, self.state.phase()))?;
+        self.state.enter(CallPhase::Body);
         if let Stage::Asked(conn, _) = std::mem::replace(&mut self.stage, Stage::Over) {
             self.is_whole = is_whole(&body);
             self.stage = Stage::Body(conn, body);
@@ -227,7 +227,7 @@ impl Call {
     }
 
     /// One that waits, or a new one.
-    async fn connection(&mut self) -> Result<Conn, Failure> {
+    async fn connection(&mut self) -> Result<Conn, CallFailure> {
         if let Some(failure) = self.state.aborted() {
             return Err(failure);
         }
@@ -246,16 +246,16 @@ impl Call {
 
     /// A connection that had waited may have been closed by the peer in the very moment that it was taken. Where nothing came back, and
     /// the request may be sent twice, it is sent again, once.
-    fn may_try_again(&self, failure: &Failure) -> bool {
+    fn may_try_again(&self, failure: &CallFailure) -> bool {
         let nothing_came = match &self.stage {
             Stage::Asked(conn, _) => conn.meter().counts().0 == 0,
             _ => false,
         };
-        let is_end = matches!(failure, Failure::ClosedEarly { .. });
+        let is_end = matches!(failure, CallFailure::ClosedEarly { .. });
         self.is_reused && nothing_came && is_end && self.request.is_repeatable()
     }
 
-    fn fail(&mut self, failure: Failure) -> Failure {
+    fn fail(&mut self, failure: CallFailure) -> CallFailure {
         // An abort is why, whatever layer saw it first.
         let failure = self.state.aborted().unwrap_or(failure);
         let failure = self.failure.get_or_insert(failure).clone();
@@ -264,7 +264,7 @@ impl Call {
     }
 
     /// The one place where a call ends. The owner closes its socket here, or gives it to the pool.
-    fn end(&mut self, failure: Option<&Failure>) {
+    fn end(&mut self, failure: Option<&CallFailure>) {
         if self.ended.is_some() {
             return;
         }
@@ -286,7 +286,7 @@ impl Call {
             parked.is_some_and(|parked| self.caller.pool.put(self.request.origin.clone(), parked));
         let took = self.state.age();
         let (bytes_in, bytes_out) = over.counts;
-        self.ended = Some(Ended {
+        self.ended = Some(CallEnd {
             is_whole,
             is_kept,
             is_reused: self.is_reused,
@@ -294,14 +294,14 @@ impl Call {
             bytes_out,
             took,
         });
-        let mut event = Event::new(
-            What::Ended,
+        let mut event = CallEvent::new(
+            CallEventKind::Ended,
             Some(self.state.id.clone()),
             over.phase,
             took.as_secs_f64() * 1e3,
         );
         event.connection = had_connection.then_some(if is_kept { "kept" } else { "closed" });
-        event.failure = failure.map(Failure::code);
+        event.failure = failure.map(CallFailure::code);
         if let Some(abort) = over.abort {
             event.tcp_force_closed = Some(abort.sockets);
             event.deferred_close = Some(stranger(&abort.by, &event.by));
@@ -319,7 +319,7 @@ impl Drop for Call {
     }
 }
 
-fn stranger(aborted_by: &Who, closed_by: &Who) -> &'static str {
+fn stranger(aborted_by: &ThreadLabel, closed_by: &ThreadLabel) -> &'static str {
     if aborted_by.id == closed_by.id {
         "stranger_task"
     } else {

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use tokio::runtime::Handle;
 use tokio::task::JoinHandle;
 
-use super::exchange::Parked;
+use super::exchange::ParkedConnection;
 use super::request::Origin;
 
 /// How many may wait, and how long.
@@ -35,7 +35,7 @@ struct Shelf {
 struct Idle {
     origin: Origin,
     since: Instant,
-    connection: Parked,
+    connection: ParkedConnection,
 }
 
 impl fmt::Debug for Pool {
@@ -64,7 +64,7 @@ impl Pool {
     }
 
     /// The one that was used last and lives; dead ones are closed on the way.
-    pub(super) fn take(&self, origin: &Origin) -> Option<Parked> {
+    pub(super) fn take(&self, origin: &Origin) -> Option<ParkedConnection> {
         loop {
             let mut found = {
                 let mut shelf = self.shelf();
@@ -79,7 +79,7 @@ impl Pool {
     }
 
     /// Keeps a connection; says whether it did.
-    pub(super) fn put(self: &Arc<Self>, origin: Origin, connection: Parked) -> bool {
+    pub(super) fn put(self: &Arc<Self>, origin: Origin, connection: ParkedConnection) -> bool {
         // Without a runtime nobody would sweep.
         let Ok(runtime) = Handle::try_current() else {
             return false;

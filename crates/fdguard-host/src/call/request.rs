@@ -5,11 +5,11 @@ use std::time::Duration;
 use bytes::Bytes;
 use http::{HeaderMap, HeaderName, HeaderValue, Method, Uri};
 
-use super::failure::Failure;
+use super::failure::CallFailure;
 
 /// A request.
 #[derive(Clone, Debug, Default)]
-pub struct Request {
+pub struct CallRequest {
     /// `GET`, `POST`, …; empty means `GET`.
     pub method: String,
     /// `http://…` or `https://…`, without user and password.
@@ -22,7 +22,7 @@ pub struct Request {
     pub timeouts: Timeouts,
 }
 
-impl Request {
+impl CallRequest {
     /// Asks for a page.
     #[must_use]
     pub fn get(url: &str) -> Self {
@@ -73,14 +73,14 @@ impl Default for Timeouts {
 
 /// The head of an answer.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Response {
+pub struct CallResponse {
     /// `200`, …
     pub status: u16,
     /// In the order of their coming, names in small letters; bytes that are not UTF-8 are replaced.
     pub headers: Vec<(String, String)>,
 }
 
-impl Response {
+impl CallResponse {
     /// The first header of that name, which is in small letters.
     #[must_use]
     pub fn header(&self, name: &str) -> Option<&str> {
@@ -132,9 +132,9 @@ const OURS: [&str; 7] = [
 ];
 
 impl Ready {
-    pub(super) fn of(request: Request) -> Result<Self, Failure> {
+    pub(super) fn of(request: CallRequest) -> Result<Self, CallFailure> {
         let uri: Uri = request.url.parse().map_err(|error| {
-            Failure::Bad(format!("{}: not a URL: {error}", shown(&request.url)))
+            CallFailure::Bad(format!("{}: not a URL: {error}", shown(&request.url)))
         })?;
         let origin = origin(&uri, &request.url)?;
         let mut headers = headers(&request.headers)?;
@@ -157,20 +157,20 @@ impl Ready {
     }
 }
 
-fn method(word: &str) -> Result<Method, Failure> {
+fn method(word: &str) -> Result<Method, CallFailure> {
     if word.is_empty() {
         return Ok(Method::GET);
     }
     let method = Method::from_bytes(word.as_bytes())
-        .map_err(|_invalid| Failure::Bad(format!("{word:?} is not a method")))?;
+        .map_err(|_invalid| CallFailure::Bad(format!("{word:?} is not a method")))?;
     if method == Method::CONNECT {
-        return Err(Failure::Bad("CONNECT is not supported".to_owned()));
+        return Err(CallFailure::Bad("CONNECT is not supported".to_owned()));
     }
     Ok(method)
 }
 
-fn origin(uri: &Uri, url: &str) -> Result<Origin, Failure> {
-    let bad = |why: &str| Failure::Bad(format!("{}: {why}", shown(url)));
+fn origin(uri: &Uri, url: &str) -> Result<Origin, CallFailure> {
+    let bad = |why: &str| CallFailure::Bad(format!("{}: {why}", shown(url)));
     let is_tls = match uri.scheme_str() {
         Some("https") => true,
         Some("http") => false,
@@ -211,7 +211,7 @@ fn has_port(authority: &str) -> bool {
         .is_some_and(|(_, port)| !port.is_empty())
 }
 
-fn path(uri: &Uri) -> Result<Uri, Failure> {
+fn path(uri: &Uri) -> Result<Uri, CallFailure> {
     let text = uri.path_and_query().map_or("/", |path| path.as_str());
     let text = if text.starts_with('/') {
         text.to_owned()
@@ -219,29 +219,29 @@ fn path(uri: &Uri) -> Result<Uri, Failure> {
         format!("/{text}")
     };
     text.parse()
-        .map_err(|error| Failure::Bad(format!("not a path: {error}")))
+        .map_err(|error| CallFailure::Bad(format!("not a path: {error}")))
 }
 
-fn host_header(uri: &Uri, origin: &Origin) -> Result<HeaderValue, Failure> {
+fn host_header(uri: &Uri, origin: &Origin) -> Result<HeaderValue, CallFailure> {
     let text = uri
         .authority()
         .map_or(origin.host.as_str(), |authority| authority.as_str());
-    HeaderValue::from_str(text).map_err(|error| Failure::Bad(format!("not a host: {error}")))
+    HeaderValue::from_str(text).map_err(|error| CallFailure::Bad(format!("not a host: {error}")))
 }
 
-fn headers(given: &[(String, String)]) -> Result<HeaderMap, Failure> {
+fn headers(given: &[(String, String)]) -> Result<HeaderMap, CallFailure> {
     let mut headers = HeaderMap::with_capacity(given.len() + 1);
     for (name, value) in given {
         let known = HeaderName::from_bytes(name.as_bytes())
-            .map_err(|_invalid| Failure::Bad(format!("{name:?} is not the name of a header")))?;
+            .map_err(|_invalid| CallFailure::Bad(format!("{name:?} is not the name of a header")))?;
         if OURS.contains(&known.as_str()) {
-            return Err(Failure::Bad(format!(
+            return Err(CallFailure::Bad(format!(
                 "header {known} is set by the client itself"
             )));
         }
         // The value is not repeated: it may be a key.
         let value = HeaderValue::from_str(value).map_err(|_invalid| {
-            Failure::Bad(format!(
+            CallFailure::Bad(format!(
                 "the value of header {known} has characters that cannot be sent"
             ))
         })?;
@@ -289,10 +289,10 @@ fn hide(pair: &str) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::{Ready, Request, shown};
+    use super::{Ready, CallRequest, shown};
 
     fn ready(url: &str) -> Result<Ready, String> {
-        Ready::of(Request::get(url)).map_err(|failure| failure.to_string())
+        Ready::of(CallRequest::get(url)).map_err(|failure| failure.to_string())
     }
 
     #[test]
@@ -344,7 +344,7 @@ mod tests {
         }
         assert!(ready("http://a:99999/").unwrap_err().contains("a:99999"));
         assert!(ready("http://a b/").unwrap_err().contains("not a URL"));
-        let mut request = Request::get("http://a/");
+        let mut request = CallRequest::get("http://a/");
         request.headers = vec![("x".to_owned(), "SECRET\n".to_owned())];
         let line = Ready::of(request.clone()).unwrap_err().to_string();
         assert_eq!(

@@ -4,7 +4,7 @@
 
 /// One event of a stream.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Message {
+pub struct SseMessage {
     /// `message` unless the server named it.
     pub event: String,
     /// Its lines, joined.
@@ -25,7 +25,7 @@ pub const LONGEST: usize = 8 * 1024 * 1024;
 
 /// Takes bytes and gives events.
 #[derive(Clone, Debug)]
-pub struct Reader {
+pub struct SseReader {
     longest: usize,
     /// Of the line that has not ended.
     line: Vec<u8>,
@@ -39,13 +39,13 @@ pub struct Reader {
     retry: Option<u64>,
 }
 
-impl Default for Reader {
+impl Default for SseReader {
     fn default() -> Self {
         Self::with_longest(LONGEST)
     }
 }
 
-impl Reader {
+impl SseReader {
     /// With another limit for the length of one event.
     #[must_use]
     pub fn with_longest(longest: usize) -> Self {
@@ -62,7 +62,7 @@ impl Reader {
     }
 
     /// The events that end within these bytes. After an error the reader is of no use any more.
-    pub fn feed(&mut self, mut bytes: &[u8]) -> Result<Vec<Message>, TooLong> {
+    pub fn feed(&mut self, mut bytes: &[u8]) -> Result<Vec<SseMessage>, TooLong> {
         let mut found = Vec::new();
         while let Some(&first) = bytes.first() {
             if std::mem::take(&mut self.after_cr) && first == b'\n' {
@@ -93,7 +93,7 @@ impl Reader {
         }
     }
 
-    fn end_line(&mut self) -> Option<Message> {
+    fn end_line(&mut self) -> Option<SseMessage> {
         let bytes = std::mem::take(&mut self.line);
         let text = String::from_utf8_lossy(&bytes);
         let mut line = text.as_ref();
@@ -127,11 +127,11 @@ impl Reader {
         }
     }
 
-    fn dispatch(&mut self) -> Option<Message> {
+    fn dispatch(&mut self) -> Option<SseMessage> {
         let name = std::mem::take(&mut self.name);
         let retry = self.retry.take();
         let data = self.data.take()?;
-        Some(Message {
+        Some(SseMessage {
             event: if name.is_empty() {
                 "message".to_owned()
             } else {
@@ -148,18 +148,18 @@ impl Reader {
 mod tests {
     use proptest::prelude::*;
 
-    use super::{Message, Reader, TooLong};
+    use super::{SseMessage, SseReader, TooLong};
 
-    fn message(event: &str, data: &str) -> Message {
-        Message {
+    fn message(event: &str, data: &str) -> SseMessage {
+        SseMessage {
             event: event.to_owned(),
             data: data.to_owned(),
-            ..Message::default()
+            ..SseMessage::default()
         }
     }
 
-    fn whole(text: &[u8]) -> Vec<Message> {
-        Reader::default().feed(text).unwrap()
+    fn whole(text: &[u8]) -> Vec<SseMessage> {
+        SseReader::default().feed(text).unwrap()
     }
 
     #[test]
@@ -196,9 +196,9 @@ mod tests {
 
     #[test]
     fn an_event_without_end_is_refused_and_not_hoarded() {
-        let mut reader = Reader::with_longest(100);
+        let mut reader = SseReader::with_longest(100);
         assert_eq!(reader.feed(&[b'x'; 101]), Err(TooLong(100)));
-        let mut reader = Reader::with_longest(100);
+        let mut reader = SseReader::with_longest(100);
         let lines = "data: 0123456789\n".repeat(20);
         assert_eq!(reader.feed(lines.as_bytes()), Err(TooLong(100)));
     }
@@ -226,7 +226,7 @@ mod tests {
             let mut places: Vec<usize> = cuts.iter().map(|cut| cut.index(bytes.len() + 1)).collect();
             places.sort_unstable();
             places.push(bytes.len());
-            let mut reader = Reader::default();
+            let mut reader = SseReader::default();
             let mut found = Vec::new();
             let mut from = 0;
             for to in places {
@@ -234,8 +234,8 @@ mod tests {
                 from = to;
             }
             prop_assert_eq!(&found, &whole(&bytes));
-            let mut reader = Reader::default();
-            let single: Vec<Message> = bytes.iter().flat_map(|byte| reader.feed(&[*byte]).unwrap()).collect();
+            let mut reader = SseReader::default();
+            let single: Vec<SseMessage> = bytes.iter().flat_map(|byte| reader.feed(&[*byte]).unwrap()).collect();
             prop_assert_eq!(single, found);
         }
     }

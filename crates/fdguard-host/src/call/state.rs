@@ -10,15 +10,15 @@ use serde::Serialize;
 use tokio_util::sync::CancellationToken;
 
 use super::abort::Abort;
-use super::event::Sink;
-use super::failure::Failure;
+use super::event::CallSink;
+use super::failure::CallFailure;
 use super::wire::Meter;
 
 /// What a call is doing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 #[non_exhaustive]
-pub enum Phase {
+pub enum CallPhase {
     /// Nothing yet: its owner has not waited for it.
     New,
     /// It waits for the address of a name.
@@ -37,7 +37,7 @@ pub enum Phase {
     Over,
 }
 
-impl fmt::Display for Phase {
+impl fmt::Display for CallPhase {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::New => "new",
@@ -62,7 +62,7 @@ pub struct CallInfo {
     /// `GET`, …
     pub method: String,
     /// What it is doing.
-    pub phase: Phase,
+    pub phase: CallPhase,
     /// Since it began.
     pub age_ms: u64,
     /// Since the last byte in either direction, or since it began.
@@ -84,13 +84,13 @@ pub(super) struct State {
     pub(super) stale_after: Duration,
     /// Wakes the owner where no socket does.
     pub(super) token: CancellationToken,
-    pub(super) sink: Option<Sink>,
+    pub(super) sink: Option<CallSink>,
     slot: Mutex<Slot>,
 }
 
 /// Behind the lock. An abort shuts the duplicate down with the lock held: so the owner cannot close it meanwhile.
 pub(super) struct Slot {
-    phase: Phase,
+    phase: CallPhase,
     pub(super) spare: Option<OwnedFd>,
     meter: Option<Arc<Meter>>,
     pub(super) abort: Option<Abort>,
@@ -106,13 +106,13 @@ impl fmt::Debug for State {
 }
 
 impl Slot {
-    pub(super) fn phase(&self) -> Phase {
+    pub(super) fn phase(&self) -> CallPhase {
         let is_written = self
             .meter
             .as_ref()
             .is_some_and(|meter| meter.request_is_out());
         match self.phase {
-            Phase::Send if is_written => Phase::Wait,
+            CallPhase::Send if is_written => CallPhase::Wait,
             phase => phase,
         }
     }
@@ -124,7 +124,7 @@ impl State {
         method: String,
         url: String,
         stale_after: Duration,
-        sink: Option<Sink>,
+        sink: Option<CallSink>,
     ) -> Self {
         Self {
             id,
@@ -135,7 +135,7 @@ impl State {
             token: CancellationToken::new(),
             sink,
             slot: Mutex::new(Slot {
-                phase: Phase::New,
+                phase: CallPhase::New,
                 spare: None,
                 meter: None,
                 abort: None,
@@ -148,17 +148,17 @@ impl State {
         self.slot.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    pub(super) fn phase(&self) -> Phase {
+    pub(super) fn phase(&self) -> CallPhase {
         self.slot().phase()
     }
 
     /// The owner goes on to the next phase.
-    pub(super) fn enter(&self, phase: Phase) {
+    pub(super) fn enter(&self, phase: CallPhase) {
         self.slot().phase = phase;
     }
 
     /// The failure of a call that somebody aborted.
-    pub(super) fn aborted(&self) -> Option<Failure> {
+    pub(super) fn aborted(&self) -> Option<CallFailure> {
         let slot = self.slot();
         slot.abort.as_ref().map(Abort::failure)
     }
@@ -168,8 +168,8 @@ impl State {
         self: &Arc<Self>,
         spare: OwnedFd,
         meter: Arc<Meter>,
-        phase: Phase,
-    ) -> Result<Seat, Failure> {
+        phase: CallPhase,
+    ) -> Result<Seat, CallFailure> {
         let mut slot = self.slot();
         if let Some(abort) = &slot.abort {
             return Err(abort.failure());
@@ -195,7 +195,7 @@ impl State {
         if let Some(meter) = slot.meter.take() {
             slot.counts = meter.counts();
         }
-        slot.phase = Phase::Over;
+        slot.phase = CallPhase::Over;
         let abort = slot.abort.clone();
         let spare = slot.spare.take().filter(|_| keep && abort.is_none());
         Conclusion {
@@ -229,7 +229,7 @@ impl State {
             idle_ms: whole_ms(idle),
             bytes_in,
             bytes_out,
-            stale: slot.phase != Phase::Over && idle >= self.stale_after,
+            stale: slot.phase != CallPhase::Over && idle >= self.stale_after,
         }
     }
 }
@@ -238,7 +238,7 @@ impl State {
 pub(super) struct Conclusion {
     pub(super) spare: Option<OwnedFd>,
     pub(super) abort: Option<Abort>,
-    pub(super) phase: Phase,
+    pub(super) phase: CallPhase,
     pub(super) counts: (u64, u64),
 }
 

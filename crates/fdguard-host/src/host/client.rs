@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use fdguard_core::log_event::Event;
+use fdguard_core::log_event::LogEvent;
 use futures_util::future::join_all;
 use schemars::JsonSchema;
 use serde::Serialize;
@@ -11,7 +11,7 @@ use serde::Serialize;
 use super::entry::{Entry, word};
 use super::table::Place;
 use super::{Host, Inner};
-use crate::receipt::{Reason, Receipt};
+use crate::receipt::{SessionEndReason, Receipt};
 use crate::{Error, random};
 
 /// A client.
@@ -66,7 +66,7 @@ impl Host {
             table.clients.insert(id.clone(), client);
         }
         self.inner.lease_begun.notify_one();
-        let event = Event::new("client_open").with("client", id.as_str());
+        let event = LogEvent::new("client_open").with("client", id.as_str());
         let event = event.with("name", name);
         let event = event.with("lease_ms", lease.map(ms));
         self.inner.tell(event);
@@ -100,7 +100,7 @@ impl Host {
     }
 
     /// Ends a client's lease: its sessions are closed.
-    pub async fn end_client(&self, client: &str, reason: Reason) -> Result<Vec<Receipt>, Error> {
+    pub async fn end_client(&self, client: &str, reason: SessionEndReason) -> Result<Vec<Receipt>, Error> {
         self.inner.end_client(client, reason).await
     }
 
@@ -157,7 +157,7 @@ impl Inner {
     pub(super) async fn end_client(
         self: &Arc<Self>,
         client: &str,
-        reason: Reason,
+        reason: SessionEndReason,
     ) -> Result<Vec<Receipt>, Error> {
         // From here on a session that is being opened for it finds no client, and closes again.
         let removed = self.table().clients.remove(client);
@@ -166,10 +166,10 @@ impl Inner {
     }
 
     /// Closes what a client that was removed had.
-    async fn client_gone(self: &Arc<Self>, client: &str, reason: Reason) -> Vec<Receipt> {
+    async fn client_gone(self: &Arc<Self>, client: &str, reason: SessionEndReason) -> Vec<Receipt> {
         let its = |entry: &&Arc<Entry>| entry.client.as_deref() == Some(client);
         let entries: Vec<_> = self.table().entries().filter(its).cloned().collect();
-        let event = Event::new("client_gone").with("client", client);
+        let event = LogEvent::new("client_gone").with("client", client);
         let event = event.with("reason", word(reason));
         self.tell(event.with("sessions", entries.len()));
         // Whoever asked may go away: the ends go on.
@@ -207,7 +207,7 @@ impl Inner {
             for client in self.remove_run_out(Instant::now()) {
                 let inner = Arc::clone(&self);
                 self.tasks.spawn(async move {
-                    inner.client_gone(&client, Reason::ClientGone).await;
+                    inner.client_gone(&client, SessionEndReason::ClientGone).await;
                 });
             }
         }
@@ -265,7 +265,7 @@ impl Drop for ClientGuard {
         tasks.spawn_on(
             async move {
                 // Somebody else may have ended it before.
-                let _ended = inner.end_client(&id, Reason::ClientGone).await;
+                let _ended = inner.end_client(&id, SessionEndReason::ClientGone).await;
             },
             &self.host.inner.runtime,
         );

@@ -2,16 +2,16 @@
 
 use std::sync::Arc;
 
-use fdguard_core::log_event::{Event, Value};
+use fdguard_core::log_event::{LogEvent, LogValue};
 
 use super::entry::{Entry, ended, word};
 use super::{Host, Inner, limits};
 use crate::Error;
-use crate::receipt::{Reason, Receipt};
+use crate::receipt::{SessionEndReason, Receipt};
 
 impl Host {
     /// Ends a session. Of many who ask, one does it and all get its receipt; so does who asks again later, as long as it is kept.
-    pub async fn close(&self, id: &str, reason: Reason) -> Result<Receipt, Error> {
+    pub async fn close(&self, id: &str, reason: SessionEndReason) -> Result<Receipt, Error> {
         let entry = {
             let table = self.inner.table();
             match (table.entry(id), table.receipt(id)) {
@@ -49,21 +49,21 @@ impl Inner {
     }
 
     /// Ends it, and waits for that.
-    pub(super) async fn end(self: &Arc<Self>, entry: &Arc<Entry>, reason: Reason) -> Receipt {
+    pub(super) async fn end(self: &Arc<Self>, entry: &Arc<Entry>, reason: SessionEndReason) -> Receipt {
         self.begin_end(entry, reason);
         let told = entry.told_end().await;
         told.unwrap_or_else(|| Receipt::unknown(&entry.id, reason, "its end was not told"))
     }
 
     /// Begins its end, if nobody has yet.
-    pub(super) fn begin_end(self: &Arc<Self>, entry: &Arc<Entry>, reason: Reason) {
+    pub(super) fn begin_end(self: &Arc<Self>, entry: &Arc<Entry>, reason: SessionEndReason) {
         if entry.begin_end(reason, false) {
             self.spawn_end(entry, reason);
         }
     }
 
     /// The same, unless a call is inside. Tells whether it ends now.
-    pub(super) fn begin_end_unused(self: &Arc<Self>, entry: &Arc<Entry>, reason: Reason) -> bool {
+    pub(super) fn begin_end_unused(self: &Arc<Self>, entry: &Arc<Entry>, reason: SessionEndReason) -> bool {
         let begins = entry.begin_end(reason, true);
         if begins {
             self.spawn_end(entry, reason);
@@ -71,12 +71,12 @@ impl Inner {
         begins
     }
 
-    fn spawn_end(self: &Arc<Self>, entry: &Arc<Entry>, reason: Reason) {
+    fn spawn_end(self: &Arc<Self>, entry: &Arc<Entry>, reason: SessionEndReason) {
         let end = Arc::clone(self).carry_through(Arc::clone(entry), reason);
         self.tasks.spawn_on(end, &self.runtime);
     }
 
-    async fn carry_through(self: Arc<Self>, entry: Arc<Entry>, reason: Reason) {
+    async fn carry_through(self: Arc<Self>, entry: Arc<Entry>, reason: SessionEndReason) {
         let loan = self.room.lend();
         let record = self.record();
         let claim = match &record {
@@ -105,8 +105,8 @@ impl Inner {
             Receipt::unknown(&entry.id, reason, format!("its end failed: {error}"))
         });
         receipt.overuse = limits::overuse(&entry);
-        if receipt.overuse.is_some() && receipt.reason == Reason::ProgramEnded {
-            receipt.reason = Reason::Limit;
+        if receipt.overuse.is_some() && receipt.reason == SessionEndReason::ProgramEnded {
+            receipt.reason = SessionEndReason::Limit;
         }
         drop(loan);
         if let (Some(record), Some(claim)) = (record, claim) {
@@ -125,7 +125,7 @@ impl Inner {
 
     fn tell_closed(&self, name: &'static str, entry: &Entry, receipt: &Receipt) {
         let error = receipt.errors.first().map(String::as_str);
-        let event = Event::new(name)
+        let event = LogEvent::new(name)
             .with("id", entry.id.as_str())
             .with("client", entry.client.as_deref())
             .with("reason", word(receipt.reason))
@@ -141,7 +141,7 @@ impl Inner {
                 receipt.overuse.map(|over| limits::word(over.limit)),
             )
             .with("used", receipt.overuse.map(|over| over.used))
-            .with("error", Value::from(error));
+            .with("error", LogValue::from(error));
         self.tell(event);
     }
 }

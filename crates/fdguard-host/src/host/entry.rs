@@ -6,16 +6,16 @@ use std::time::Duration;
 use jiff::Timestamp;
 use tokio::sync::watch;
 
-use super::{Info, KeptBy};
+use super::{SessionInfo, LimitKeepers};
 use crate::Error;
-use crate::receipt::{Overuse, Reason, Receipt};
-use crate::session::{Limits, Program, Session};
+use crate::receipt::{Overuse, SessionEndReason, Receipt};
+use crate::session::{SessionLimits, SessionProgram, Session};
 
 /// Who is inside, and whether it ends. One lock for both, so that no command begins in a session that was found idle a moment ago.
 #[derive(Debug, Default)]
 struct Gate {
     calls: usize,
-    ending: Option<Reason>,
+    ending: Option<SessionEndReason>,
     receipt: Option<Receipt>,
 }
 
@@ -25,7 +25,7 @@ pub(super) struct Entry {
     pub(super) id: String,
     pub(super) client: Option<String>,
     pub(super) program: String,
-    pub(super) limits: Limits,
+    pub(super) limits: SessionLimits,
     pub(super) started_at: Timestamp,
     pub(super) session: Session,
     /// Why it is ended, when it used more than it may.
@@ -37,7 +37,7 @@ impl Entry {
     pub(super) fn new(
         id: String,
         client: Option<String>,
-        (program, limits): (String, Limits),
+        (program, limits): (String, SessionLimits),
         session: Session,
     ) -> Self {
         Self {
@@ -67,7 +67,7 @@ impl Entry {
     }
 
     /// Whether it was this call that began the end. With `only_unused` it does not begin while a call is inside.
-    pub(super) fn begin_end(&self, reason: Reason, only_unused: bool) -> bool {
+    pub(super) fn begin_end(&self, reason: SessionEndReason, only_unused: bool) -> bool {
         self.gate.send_if_modified(|gate| {
             let begins = gate.ending.is_none() && (gate.calls == 0 || !only_unused);
             if begins {
@@ -119,9 +119,9 @@ impl Entry {
     }
 
     /// What a list shows of it.
-    pub(super) fn info(&self) -> Info {
+    pub(super) fn info(&self) -> SessionInfo {
         let ms = |time: Duration| u64::try_from(time.as_millis()).unwrap_or(u64::MAX);
-        Info {
+        SessionInfo {
             id: self.id.clone(),
             client: self.client.clone(),
             program: self.program.clone(),
@@ -129,7 +129,7 @@ impl Entry {
             busy_ms: self.session.busy_for().map(ms),
             idle_ms: self.idle_for().map_or(0, ms),
             started_at: self.started_at.to_string(),
-            limits_kept_by: KeptBy::of(self.limits, self.session.enforced()),
+            limits_kept_by: LimitKeepers::of(self.limits, self.session.enforced()),
         }
     }
 }
@@ -145,48 +145,48 @@ impl Drop for Inside {
 }
 
 /// What a caller of a session that is closed gets.
-pub(super) fn ended(id: &str, reason: Reason) -> Error {
+pub(super) fn ended(id: &str, reason: SessionEndReason) -> Error {
     Error::Ended {
         id: id.to_owned(),
         why: why(reason).to_owned(),
     }
 }
 
-fn why(reason: Reason) -> &'static str {
+fn why(reason: SessionEndReason) -> &'static str {
     match reason {
-        Reason::Asked => "it was closed",
-        Reason::Reset => "it was reset",
-        Reason::ProgramEnded => "its program ended",
-        Reason::Idle => "nobody used it",
-        Reason::ClientGone => "its client is gone",
-        Reason::Evicted => "it gave way to another",
-        Reason::Limit => "it used more than it may",
-        Reason::Shutdown => "the host shuts down",
-        Reason::StartFailed => "it could not be started",
+        SessionEndReason::Asked => "it was closed",
+        SessionEndReason::Reset => "it was reset",
+        SessionEndReason::ProgramEnded => "its program ended",
+        SessionEndReason::Idle => "nobody used it",
+        SessionEndReason::ClientGone => "its client is gone",
+        SessionEndReason::Evicted => "it gave way to another",
+        SessionEndReason::Limit => "it used more than it may",
+        SessionEndReason::Shutdown => "the host shuts down",
+        SessionEndReason::StartFailed => "it could not be started",
     }
 }
 
 /// The name of a reason in event lines: as in JSON, with `_`.
-pub(super) fn word(reason: Reason) -> &'static str {
+pub(super) fn word(reason: SessionEndReason) -> &'static str {
     match reason {
-        Reason::Asked => "asked",
-        Reason::Reset => "reset",
-        Reason::ProgramEnded => "program_ended",
-        Reason::Idle => "idle",
-        Reason::ClientGone => "client_gone",
-        Reason::Evicted => "evicted",
-        Reason::Limit => "limit",
-        Reason::Shutdown => "shutdown",
-        Reason::StartFailed => "start_failed",
+        SessionEndReason::Asked => "asked",
+        SessionEndReason::Reset => "reset",
+        SessionEndReason::ProgramEnded => "program_ended",
+        SessionEndReason::Idle => "idle",
+        SessionEndReason::ClientGone => "client_gone",
+        SessionEndReason::Evicted => "evicted",
+        SessionEndReason::Limit => "limit",
+        SessionEndReason::Shutdown => "shutdown",
+        SessionEndReason::StartFailed => "start_failed",
     }
 }
 
 /// What a list calls a program.
-pub(super) fn name(program: &Program) -> String {
+pub(super) fn name(program: &SessionProgram) -> String {
     match program {
-        Program::Bash => "bash".to_owned(),
-        Program::Python => "python".to_owned(),
-        Program::Repl(repl) => {
+        SessionProgram::Bash => "bash".to_owned(),
+        SessionProgram::Python => "python".to_owned(),
+        SessionProgram::Repl(repl) => {
             let path = repl.command.first().map_or("", String::as_str);
             path.rsplit('/').next().unwrap_or(path).to_owned()
         }

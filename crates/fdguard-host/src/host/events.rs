@@ -3,9 +3,9 @@
 use std::fmt;
 use std::sync::Arc;
 
-use fdguard_core::log_event::Event;
+use fdguard_core::log_event::LogEvent;
 
-type Hear = dyn Fn(&Event) + Send + Sync;
+type Hear = dyn Fn(&LogEvent) + Send + Sync;
 
 /// Whom events are told; by default nobody. Whoever hears them must not wait: it is called by the threads that serve all sessions.
 #[derive(Clone, Default)]
@@ -14,12 +14,12 @@ pub struct Events(Option<Arc<Hear>>);
 impl Events {
     /// Told to this function.
     #[must_use]
-    pub fn to(hear: impl Fn(&Event) + Send + Sync + 'static) -> Self {
+    pub fn to(hear: impl Fn(&LogEvent) + Send + Sync + 'static) -> Self {
         Self(Some(Arc::new(hear)))
     }
 
     /// Tells.
-    pub fn tell(&self, event: &Event) {
+    pub fn tell(&self, event: &LogEvent) {
         if let Some(hear) = &self.0 {
             hear(event);
         }

@@ -18,11 +18,11 @@ const CRITICAL_PERCENT: f64 = 90.0;
 
 /// How the host is. Counts only: no paths, no peers (R10, R59).
 #[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
-pub struct Health {
+pub struct HostHealth {
     /// `fdguard.health/1`.
     pub schema: &'static str,
     /// How it is, all in all.
-    pub status: Status,
+    pub status: HostStatus,
     /// Descriptors that it holds; `null` when they cannot be counted.
     pub fd_count: Option<u64>,
     /// Its soft limit; `null` when there is none.
@@ -40,7 +40,7 @@ pub struct Health {
     /// Those that have ended and wait to be reaped.
     pub zombies: Option<u64>,
     /// Its sessions.
-    pub sessions: Sessions,
+    pub sessions: SessionCounts,
     /// Clients with a lease.
     pub clients: usize,
     /// Messages of commands' ends that nobody waited for: late ones, and strangers'.
@@ -60,7 +60,7 @@ pub struct Health {
 /// How it is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
-pub enum Status {
+pub enum HostStatus {
     /// Below 70 % of its descriptors.
     Ok,
     /// From 70 % on.
@@ -71,7 +71,7 @@ pub enum Status {
 
 /// How many sessions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
-pub struct Sessions {
+pub struct SessionCounts {
     /// With those that are being opened or closed.
     pub open: usize,
     /// With a command that runs.
@@ -80,11 +80,11 @@ pub struct Sessions {
     pub cap: usize,
 }
 
-fn status(percent: Option<f64>) -> Status {
+fn status(percent: Option<f64>) -> HostStatus {
     match percent {
-        Some(percent) if percent >= CRITICAL_PERCENT => Status::Critical,
-        Some(percent) if percent >= WARNING_PERCENT => Status::Warning,
-        _ => Status::Ok,
+        Some(percent) if percent >= CRITICAL_PERCENT => HostStatus::Critical,
+        Some(percent) if percent >= WARNING_PERCENT => HostStatus::Warning,
+        _ => HostStatus::Ok,
     }
 }
 
@@ -98,7 +98,7 @@ fn percent(used: Option<u64>, limit: Option<u64>) -> Option<f64> {
 impl Host {
     /// How it is, now. Reads about a dozen small files of the kernel.
     #[must_use]
-    pub fn health(&self) -> Health {
+    pub fn health(&self) -> HostHealth {
         let inner = &self.inner;
         let limits = fdguard_process::own_limit::read();
         let count = own::count();
@@ -107,14 +107,14 @@ impl Host {
         let (sessions, clients, closing) = {
             let table = inner.table();
             let is_busy = |entry: &&Arc<Entry>| entry.session.busy_for().is_some();
-            let sessions = Sessions {
+            let sessions = SessionCounts {
                 open: table.places.len(),
                 busy: table.entries().filter(is_busy).count(),
                 cap: inner.options.max_sessions,
             };
             (sessions, table.clients.len(), table.is_closing)
         };
-        Health {
+        HostHealth {
             schema: "fdguard.health/1",
             status: status(percent),
             fd_count: count,
@@ -143,11 +143,11 @@ mod tests {
 
     #[test]
     fn r12_levels_at_seventy_and_ninety_percent() {
-        assert_eq!(status(percent(Some(699), Some(1000))), Status::Ok);
-        assert_eq!(status(percent(Some(700), Some(1000))), Status::Warning);
-        assert_eq!(status(percent(Some(899), Some(1000))), Status::Warning);
-        assert_eq!(status(percent(Some(900), Some(1000))), Status::Critical);
-        assert_eq!(status(percent(None, Some(1000))), Status::Ok);
+        assert_eq!(status(percent(Some(699), Some(1000))), HostStatus::Ok);
+        assert_eq!(status(percent(Some(700), Some(1000))), HostStatus::Warning);
+        assert_eq!(status(percent(Some(899), Some(1000))), HostStatus::Warning);
+        assert_eq!(status(percent(Some(900), Some(1000))), HostStatus::Critical);
+        assert_eq!(status(percent(None, Some(1000))), HostStatus::Ok);
         assert_eq!(percent(Some(5), None), None);
         assert_eq!(percent(Some(5), Some(0)), None);
         assert_eq!(percent(Some(512), Some(4096)), Some(12.5));

@@ -3,8 +3,8 @@
 use std::fs;
 use std::sync::Arc;
 
-use fdguard_core::log_event::Event;
-use fdguard_process::tree::{By, Enforced};
+use fdguard_core::log_event::LogEvent;
+use fdguard_process::tree::{LimitMechanism, EnforcedLimits};
 use schemars::JsonSchema;
 use serde::Serialize;
 use tokio::time::{MissedTickBehavior, interval};
@@ -12,13 +12,13 @@ use tokio::time::{MissedTickBehavior, interval};
 use super::Inner;
 use super::entry::Entry;
 use crate::Error;
-use crate::receipt::{Limit, Overuse, Reason};
-use crate::session::{Done, Limits, Outcome};
+use crate::receipt::{SessionLimit, Overuse, SessionEndReason};
+use crate::session::{ExecResult, SessionLimits, ExecOutcome};
 
 /// Who keeps a session to a limit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
-pub enum Keeper {
+pub enum LimitKeeper {
     /// The kernel, for all processes together.
     Cgroup,
     /// The kernel, for each process alone.
@@ -31,26 +31,26 @@ pub enum Keeper {
 
 /// Who keeps a session to its limits; `null` where there is none.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
-pub struct KeptBy {
+pub struct LimitKeepers {
     /// Bytes of memory.
-    pub memory: Option<Keeper>,
+    pub memory: Option<LimitKeeper>,
     /// Time on a core.
-    pub cpu: Option<Keeper>,
+    pub cpu: Option<LimitKeeper>,
     /// Processes at a time.
-    pub processes: Option<Keeper>,
+    pub processes: Option<LimitKeeper>,
     /// Descriptors.
-    pub descriptors: Option<Keeper>,
+    pub descriptors: Option<LimitKeeper>,
 }
 
-impl KeptBy {
-    pub(super) fn of(limits: Limits, enforced: Option<Enforced>) -> Option<Self> {
-        let enforced = enforced.filter(|_| limits != Limits::default())?;
+impl LimitKeepers {
+    pub(super) fn of(limits: SessionLimits, enforced: Option<EnforcedLimits>) -> Option<Self> {
+        let enforced = enforced.filter(|_| limits != SessionLimits::default())?;
         // A limit for all processes that the kernel keeps for each alone is half kept.
         let all = |is_asked: bool, by| is_asked.then(|| for_all(by));
         let each = |is_asked: bool, by| match by {
-            By::Cgroup => is_asked.then_some(Keeper::Cgroup),
-            By::Rlimit => is_asked.then_some(Keeper::Rlimit),
-            By::Nobody => None,
+            LimitMechanism::Cgroup => is_asked.then_some(LimitKeeper::Cgroup),
+            LimitMechanism::Rlimit => is_asked.then_some(LimitKeeper::Rlimit),
+            LimitMechanism::Nobody => None,
         };
         Some(Self {
             memory: all(limits.memory_bytes.is_some(), enforced.memory),
@@ -61,21 +61,21 @@ impl KeptBy {
     }
 }
 
-fn for_all(by: By) -> Keeper {
+fn for_all(by: LimitMechanism) -> LimitKeeper {
     match by {
-        By::Cgroup => Keeper::Cgroup,
-        By::Rlimit => Keeper::RlimitAndHost,
-        By::Nobody => Keeper::Host,
+        LimitMechanism::Cgroup => LimitKeeper::Cgroup,
+        LimitMechanism::Rlimit => LimitKeeper::RlimitAndHost,
+        LimitMechanism::Nobody => LimitKeeper::Host,
     }
 }
 
 /// What is left for the host to look at.
-fn watched(limits: Limits, enforced: Enforced) -> Limits {
-    let is_ours = |by| by != By::Cgroup;
-    Limits {
+fn watched(limits: SessionLimits, enforced: EnforcedLimits) -> SessionLimits {
+    let is_ours = |by| by != LimitMechanism::Cgroup;
+    SessionLimits {
         memory_bytes: limits.memory_bytes.filter(|_| is_ours(enforced.memory)),
         processes: limits.processes.filter(|_| is_ours(enforced.processes)),
-        ..Limits::default()
+        ..SessionLimits::default()
     }
 }
 
@@ -87,7 +87,7 @@ struct Usage {
 }
 
 /// The first limit that is passed.
-fn judge(limits: Limits, usage: Usage) -> Option<Overuse> {
+fn judge(limits: SessionLimits, usage: Usage) -> Option<Overuse> {
     let over = |limit, allowed: Option<u64>, used: Option<u64>| {
         let (allowed, used) = (allowed?, used?);
         (used > allowed).then_some(Overuse {
@@ -97,8 +97,8 @@ fn judge(limits: Limits, usage: Usage) -> Option<Overuse> {
         })
     };
     let processes = limits.processes.map(u64::from);
-    over(Limit::Memory, limits.memory_bytes, usage.memory)
-        .or_else(|| over(Limit::Processes, processes, Some(usage.processes)))
+    over(SessionLimit::Memory, limits.memory_bytes, usage.memory)
+        .or_else(|| over(SessionLimit::Processes, processes, Some(usage.processes)))
 }
 
 /// Memory of all of them together. What they share is counted once, where the kernel says so; that look is dear, so it is taken only when the
@@ -134,7 +134,7 @@ fn parse_share(rollup: &str) -> Option<u64> {
 
 fn look(entry: &Entry) -> Option<Overuse> {
     let limits = watched(entry.limits, entry.session.enforced()?);
-    if limits == Limits::default() {
+    if limits == SessionLimits::default() {
         return None;
     }
     let members = entry.session.members();
@@ -179,19 +179,19 @@ impl Inner {
         if entry.is_ending() || entry.overuse.set(overuse).is_err() {
             return;
         }
-        let event = Event::new("limit_reached").with("id", entry.id.as_str());
+        let event = LogEvent::new("limit_reached").with("id", entry.id.as_str());
         let event = event.with("limit", word(overuse.limit));
         let event = event.with("allowed", overuse.allowed);
         self.tell(event.with("used", overuse.used));
-        self.begin_end(entry, Reason::Limit);
+        self.begin_end(entry, SessionEndReason::Limit);
     }
 }
 
 /// A limit's name in event lines.
-pub(super) fn word(limit: Limit) -> &'static str {
+pub(super) fn word(limit: SessionLimit) -> &'static str {
     match limit {
-        Limit::Memory => "memory",
-        Limit::Processes => "processes",
+        SessionLimit::Memory => "memory",
+        SessionLimit::Processes => "processes",
     }
 }
 
@@ -200,7 +200,7 @@ pub(super) fn overuse(entry: &Entry) -> Option<Overuse> {
     let starved = || {
         let allowed = entry.limits.memory_bytes?;
         entry.session.is_starved().then_some(Overuse {
-            limit: Limit::Memory,
+            limit: SessionLimit::Memory,
             allowed,
             used: allowed,
         })
@@ -209,11 +209,11 @@ pub(super) fn overuse(entry: &Entry) -> Option<Overuse> {
 }
 
 /// The answer of a command that was ended because of a limit says so.
-pub(super) fn answer(entry: &Entry, answer: Result<Done, Error>) -> Result<Done, Error> {
+pub(super) fn answer(entry: &Entry, answer: Result<ExecResult, Error>) -> Result<ExecResult, Error> {
     let mut done = answer?;
-    let by_itself = matches!(done.outcome, Outcome::Exited { .. });
+    let by_itself = matches!(done.outcome, ExecOutcome::Exited { .. });
     if overuse(entry).is_some() && !by_itself {
-        done.outcome = Outcome::LimitReached;
+        done.outcome = ExecOutcome::LimitReached;
     }
     Ok(done)
 }
@@ -224,63 +224,63 @@ mod tests {
 
     #[test]
     fn the_limit_that_is_passed_is_named_with_what_was_used() {
-        let limits = Limits {
+        let limits = SessionLimits {
             memory_bytes: Some(100),
             processes: Some(3),
-            ..Limits::default()
+            ..SessionLimits::default()
         };
         let usage = |memory, processes| Usage { memory, processes };
         assert_eq!(judge(limits, usage(Some(100), 3)), None);
         assert_eq!(judge(limits, usage(None, 3)), None);
         let memory = Overuse {
-            limit: Limit::Memory,
+            limit: SessionLimit::Memory,
             allowed: 100,
             used: 101,
         };
         assert_eq!(judge(limits, usage(Some(101), 9)), Some(memory));
         let processes = Overuse {
-            limit: Limit::Processes,
+            limit: SessionLimit::Processes,
             allowed: 3,
             used: 4,
         };
         assert_eq!(judge(limits, usage(None, 4)), Some(processes));
-        assert_eq!(judge(Limits::default(), usage(Some(u64::MAX), 9999)), None);
+        assert_eq!(judge(SessionLimits::default(), usage(Some(u64::MAX), 9999)), None);
     }
 
     #[test]
     fn what_the_kernel_keeps_for_all_is_not_watched_and_the_rest_is() {
-        let limits = Limits {
+        let limits = SessionLimits {
             memory_bytes: Some(1),
             processes: Some(1),
             cpu_seconds: Some(1),
             descriptors: None,
         };
-        let enforced = |memory, processes| Enforced {
+        let enforced = |memory, processes| EnforcedLimits {
             memory,
             processes,
-            cpu: By::Rlimit,
-            ..Enforced::default()
+            cpu: LimitMechanism::Rlimit,
+            ..EnforcedLimits::default()
         };
-        let ours = watched(limits, enforced(By::Rlimit, By::Nobody));
+        let ours = watched(limits, enforced(LimitMechanism::Rlimit, LimitMechanism::Nobody));
         assert_eq!(
             (ours.memory_bytes, ours.processes, ours.cpu_seconds),
             (Some(1), Some(1), None)
         );
-        let theirs = watched(limits, enforced(By::Cgroup, By::Cgroup));
-        assert_eq!(theirs, Limits::default());
-        let kept = KeptBy::of(limits, Some(enforced(By::Rlimit, By::Cgroup)));
-        let expected = KeptBy {
-            memory: Some(Keeper::RlimitAndHost),
-            cpu: Some(Keeper::Rlimit),
-            processes: Some(Keeper::Cgroup),
+        let theirs = watched(limits, enforced(LimitMechanism::Cgroup, LimitMechanism::Cgroup));
+        assert_eq!(theirs, SessionLimits::default());
+        let kept = LimitKeepers::of(limits, Some(enforced(LimitMechanism::Rlimit, LimitMechanism::Cgroup)));
+        let expected = LimitKeepers {
+            memory: Some(LimitKeeper::RlimitAndHost),
+            cpu: Some(LimitKeeper::Rlimit),
+            processes: Some(LimitKeeper::Cgroup),
             descriptors: None,
         };
         assert_eq!(kept, Some(expected));
         assert_eq!(
-            KeptBy::of(Limits::default(), Some(Enforced::default())),
+            LimitKeepers::of(SessionLimits::default(), Some(EnforcedLimits::default())),
             None
         );
-        assert_eq!(KeptBy::of(limits, None), None);
+        assert_eq!(LimitKeepers::of(limits, None), None);
     }
 
     #[test]

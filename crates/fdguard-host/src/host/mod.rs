@@ -21,7 +21,7 @@ use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
-use fdguard_core::log_event::Event;
+use fdguard_core::log_event::LogEvent;
 use fdguard_files::Registry;
 use schemars::JsonSchema;
 use serde::Serialize;
@@ -32,17 +32,17 @@ use tokio_util::task::TaskTracker;
 
 pub use client::{ClientGuard, ClientInfo};
 pub use events::Events;
-pub use health::{Health, Sessions, Status};
-pub use limits::{Keeper, KeptBy};
+pub use health::{HostHealth, SessionCounts, HostStatus};
+pub use limits::{LimitKeeper, LimitKeepers};
 pub use options::Options;
 pub use reaper::ReaperHealth;
-pub use reconcile::{Finding, Reconciled, reconcile};
+pub use reconcile::{RegistryFinding, ReconcileOutcome, reconcile};
 pub use record::RegistryHealth;
 pub use warm::WarmHealth;
 
 use crate::Error;
 use crate::receipt::Receipt;
-use crate::session::{Chunk, Done, Exec, Hub};
+use crate::session::{Chunk, ExecResult, Exec, Hub};
 use entry::Entry;
 use record::Record;
 use room::Room;
@@ -80,7 +80,7 @@ struct Inner {
 
 /// What a list shows of a session.
 #[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
-pub struct Info {
+pub struct SessionInfo {
     /// Its id.
     pub id: String,
     /// Whose it is.
@@ -96,7 +96,7 @@ pub struct Info {
     /// RFC 3339.
     pub started_at: String,
     /// Who keeps it to its limits; `null` when it has none, or its program has ended.
-    pub limits_kept_by: Option<KeptBy>,
+    pub limits_kept_by: Option<LimitKeepers>,
 }
 
 impl Host {
@@ -127,11 +127,11 @@ impl Host {
         inner.tasks.spawn(Arc::clone(&inner).reap_idle());
         inner.tasks.spawn(Arc::clone(&inner).watch_limits());
         inner.tasks.spawn(Arc::clone(&inner).warm_up());
-        let event = Event::new("host_start").with("pid", std::process::id());
+        let event = LogEvent::new("host_start").with("pid", std::process::id());
         inner.tell(event.with("max_sessions", inner.options.max_sessions));
         if !inner.hub.is_private() {
             let why = "no directory for it can be written to: other users may send to it";
-            inner.tell(Event::new("side_channel_open").with("why", why));
+            inner.tell(LogEvent::new("side_channel_open").with("why", why));
         }
         if let Some(reconciled) = reconciled {
             inner.tell_reconciled(&reconciled);
@@ -169,7 +169,7 @@ impl Host {
         id: &str,
         command: Exec,
         live: Option<mpsc::Sender<Chunk>>,
-    ) -> Result<Done, Error> {
+    ) -> Result<ExecResult, Error> {
         let entry = self.inner.entry(id)?;
         let _call = self.inner.call_for(entry.client.as_deref())?;
         let _inside = entry.enter()?;
@@ -187,7 +187,7 @@ impl Host {
         let _call = self.inner.call_for(entry.client.as_deref())?;
         let _inside = entry.enter()?;
         let interrupted = entry.session.interrupt().await?;
-        let event = Event::new("session_interrupt").with("id", id);
+        let event = LogEvent::new("session_interrupt").with("id", id);
         self.inner.tell(event.with("ran", interrupted));
         Ok(interrupted)
     }
@@ -204,13 +204,13 @@ impl Host {
 
     /// All sessions.
     #[must_use]
-    pub fn sessions(&self) -> Vec<Info> {
+    pub fn sessions(&self) -> Vec<SessionInfo> {
         let entries: Vec<_> = self.inner.table().entries().cloned().collect();
         entries.iter().map(|entry| entry.info()).collect()
     }
 
     /// One session.
-    pub fn session(&self, id: &str) -> Result<Info, Error> {
+    pub fn session(&self, id: &str) -> Result<SessionInfo, Error> {
         self.inner.entry(id).map(|entry| entry.info())
     }
 
@@ -236,12 +236,12 @@ impl Inner {
         if let Some(record) = self.record() {
             record.moved(entry).await;
         }
-        let event = Event::new("session_reset").with("id", entry.id.as_str());
+        let event = LogEvent::new("session_reset").with("id", entry.id.as_str());
         let event = event.with("survivors", receipt.and_then(|receipt| receipt.survivors));
         self.tell(event.with("pid", entry.session.pid()));
     }
 
-    fn tell(&self, event: Event) {
+    fn tell(&self, event: LogEvent) {
         self.options.events.tell(&event);
     }
 

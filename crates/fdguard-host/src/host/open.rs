@@ -2,24 +2,24 @@
 
 use std::sync::Arc;
 
-use fdguard_core::log_event::Event;
+use fdguard_core::log_event::LogEvent;
 use tokio::task::JoinHandle;
 
 use super::client::unknown;
 use super::entry::{Entry, name};
 use super::table::Place;
 use super::{Host, Inner};
-use crate::receipt::Reason;
-use crate::session::{Session, Spec};
+use crate::receipt::SessionEndReason;
+use crate::session::{Session, SessionSpec};
 use crate::{Error, random};
 
 impl Host {
     /// Opens a session, and gives its id. At the cap the dead and then the idle beyond their time give way; nobody else does.
-    pub async fn open(&self, client: Option<&str>, spec: Spec) -> Result<String, Error> {
+    pub async fn open(&self, client: Option<&str>, spec: SessionSpec) -> Result<String, Error> {
         let inner = Arc::clone(&self.inner);
         let client = client.map(str::to_owned);
         let opening = Arc::clone(&inner).open(client, spec);
-        let mut wanted = Wanted {
+        let mut wanted = SessionRequest {
             opening: Some(inner.tasks.spawn_on(opening, &inner.runtime)),
             inner,
         };
@@ -28,12 +28,12 @@ impl Host {
 }
 
 /// A session that somebody waits for. When they do not wait any more, nobody knows its id: it is closed.
-struct Wanted {
+struct SessionRequest {
     opening: Option<JoinHandle<Result<String, Error>>>,
     inner: Arc<Inner>,
 }
 
-impl Wanted {
+impl SessionRequest {
     async fn opened(&mut self) -> Result<String, Error> {
         let Some(opening) = &mut self.opening else {
             return Err(Error::Closing);
@@ -44,7 +44,7 @@ impl Wanted {
     }
 }
 
-impl Drop for Wanted {
+impl Drop for SessionRequest {
     fn drop(&mut self) {
         let Some(opening) = self.opening.take() else {
             return;
@@ -53,7 +53,7 @@ impl Drop for Wanted {
         let abandon = async move {
             let Ok(Ok(id)) = opening.await else { return };
             if let Ok(entry) = inner.entry(&id) {
-                inner.begin_end(&entry, Reason::ClientGone);
+                inner.begin_end(&entry, SessionEndReason::ClientGone);
             }
         };
         self.inner.tasks.spawn_on(abandon, &self.inner.runtime);
@@ -61,14 +61,14 @@ impl Drop for Wanted {
 }
 
 impl Inner {
-    async fn open(self: Arc<Self>, client: Option<String>, spec: Spec) -> Result<String, Error> {
+    async fn open(self: Arc<Self>, client: Option<String>, spec: SessionSpec) -> Result<String, Error> {
         let call = self.call_for(client.as_deref())?;
         let place = self.take_place(client.clone()).await?;
         let about = (name(&spec.program), spec.limits);
         let session = match Session::start_warm(&place.id, spec, &self.hub, self.pool()).await {
             Ok(session) => session,
             Err(error) => {
-                let event = Event::new("session_start_failed")
+                let event = LogEvent::new("session_start_failed")
                     .with("id", place.id.as_str())
                     .with("client", client)
                     .with("program", about.0)
@@ -100,13 +100,13 @@ impl Inner {
             let client = entry.client.as_deref();
             let gone = client.filter(|client| !table.clients.contains_key(*client));
             match gone {
-                _ if table.is_closing => Some((Error::Closing, Reason::Shutdown)),
-                Some(gone) => Some((unknown(gone), Reason::ClientGone)),
+                _ if table.is_closing => Some((Error::Closing, SessionEndReason::Shutdown)),
+                Some(gone) => Some((unknown(gone), SessionEndReason::ClientGone)),
                 None => None,
             }
         };
         self.changed.send_modify(|()| {});
-        let event = Event::new("session_open")
+        let event = LogEvent::new("session_open")
             .with("id", entry.id.as_str())
             .with("client", entry.client.as_deref())
             .with("program", entry.program.as_str());
@@ -129,7 +129,7 @@ impl Inner {
         // The command in which it ended still gets its answer.
         let answered = tokio::time::timeout(self.options.close_within, entry.unused());
         let _or_not = answered.await;
-        self.begin_end(&entry, Reason::ProgramEnded);
+        self.begin_end(&entry, SessionEndReason::ProgramEnded);
     }
 
     /// A place under the cap, in one step with the look whether there is one.
@@ -169,9 +169,9 @@ impl Inner {
     /// Ends who gives way, unless a call came in between; then the next look finds somebody else, or nobody. False when its end takes too long.
     async fn make_way(self: &Arc<Self>, entry: &Arc<Entry>) -> bool {
         let reason = if entry.is_dead() {
-            Reason::ProgramEnded
+            SessionEndReason::ProgramEnded
         } else {
-            Reason::Evicted
+            SessionEndReason::Evicted
         };
         if !self.begin_end_unused(entry, reason) && !entry.is_ending() {
             return true;

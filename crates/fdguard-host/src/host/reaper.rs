@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use fdguard_core::log_event::Event;
+use fdguard_core::log_event::LogEvent;
 use jiff::Timestamp;
 use schemars::JsonSchema;
 use serde::Serialize;
@@ -10,7 +10,7 @@ use tokio::time::{Instant, MissedTickBehavior, interval_at};
 
 use super::Inner;
 use super::entry::Entry;
-use crate::receipt::Reason;
+use crate::receipt::SessionEndReason;
 
 /// What the reaper did.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, JsonSchema)]
@@ -24,12 +24,12 @@ pub struct ReaperHealth {
 }
 
 /// Why a session is to be closed now.
-fn verdict(entry: &Entry, inner: &Inner) -> Option<Reason> {
+fn verdict(entry: &Entry, inner: &Inner) -> Option<SessionEndReason> {
     let idle = entry.idle_for()?;
     if entry.is_dead() {
-        return Some(Reason::ProgramEnded);
+        return Some(SessionEndReason::ProgramEnded);
     }
-    (idle >= inner.options.idle_after).then_some(Reason::Idle)
+    (idle >= inner.options.idle_after).then_some(SessionEndReason::Idle)
 }
 
 impl Inner {
@@ -64,7 +64,7 @@ impl Inner {
             reaper.last_run_at = Some(Timestamp::now().to_string());
         });
         if closed > 0 {
-            let event = Event::new("reap").with("sessions", looked);
+            let event = LogEvent::new("reap").with("sessions", looked);
             self.tell(event.with("closed", closed));
         }
     }

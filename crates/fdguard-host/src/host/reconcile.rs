@@ -6,7 +6,7 @@ use std::collections::HashSet;
 use std::path::Path;
 use std::time::Duration;
 
-use fdguard_files::registry::{Alive, Changed, Filter, Identity, Kind, Left, Registry, Row};
+use fdguard_files::registry::{Liveness, ChangedRow, RowFilter, OwnerId, Kind, LeftoverRow, Registry, RegistryRow};
 use fdguard_process::identity;
 use fdguard_process::sweep::{count_trees_of, end_kept_by, end_trees_of};
 use jiff::Timestamp;
@@ -22,7 +22,7 @@ const LONGEST: Duration = Duration::from_secs(2);
 
 /// What a comparison of the registry with the processes found and did.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
-pub struct Reconciled {
+pub struct ReconcileOutcome {
     /// `fdguard.reconcile/1`.
     pub schema: &'static str,
     /// RFC 3339.
@@ -30,13 +30,13 @@ pub struct Reconciled {
     /// Nothing was changed.
     pub dry_run: bool,
     /// Entries that ended by it, or would.
-    pub changed: Vec<Finding>,
+    pub changed: Vec<RegistryFinding>,
     /// Entries whose programs live on although nobody keeps them; these were killed, or would be.
-    pub killed: Vec<Finding>,
+    pub killed: Vec<RegistryFinding>,
     /// Entries that somebody else has to see to.
-    pub left: Vec<Finding>,
+    pub left: Vec<RegistryFinding>,
     /// Entries whose processes could not be looked at.
-    pub unknown: Vec<Finding>,
+    pub unknown: Vec<RegistryFinding>,
     /// Entries that are as they should be.
     pub unchanged: usize,
     /// Processes of hosts that are gone; these were killed, or would be.
@@ -45,7 +45,7 @@ pub struct Reconciled {
     pub processes_left: usize,
 }
 
-impl Reconciled {
+impl ReconcileOutcome {
     /// Whether every entry is as it should be.
     #[must_use]
     pub fn is_clean(&self) -> bool {
@@ -56,7 +56,7 @@ impl Reconciled {
 
 /// An entry and what is wrong with it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
-pub struct Finding {
+pub struct RegistryFinding {
     /// Which.
     pub id: String,
     /// `session`, `host`, `scope` or `call`.
@@ -65,8 +65,8 @@ pub struct Finding {
     pub reason: &'static str,
 }
 
-impl From<&Changed> for Finding {
-    fn from(changed: &Changed) -> Self {
+impl From<&ChangedRow> for RegistryFinding {
+    fn from(changed: &ChangedRow) -> Self {
         Self {
             id: changed.id.clone(),
             kind: changed.kind.as_str(),
@@ -75,8 +75,8 @@ impl From<&Changed> for Finding {
     }
 }
 
-impl From<&Left> for Finding {
-    fn from(left: &Left) -> Self {
+impl From<&LeftoverRow> for RegistryFinding {
+    fn from(left: &LeftoverRow) -> Self {
         Self {
             id: left.id.clone(),
             kind: left.kind.as_str(),
@@ -86,7 +86,7 @@ impl From<&Left> for Finding {
 }
 
 /// Compares the registry in a state folder with the processes that are there, without a host. Where there is none, none is made.
-pub fn reconcile(state: &Path, dry_run: bool) -> Result<Reconciled, Error> {
+pub fn reconcile(state: &Path, dry_run: bool) -> Result<ReconcileOutcome, Error> {
     let path = state.join(FILE);
     if !path.exists() {
         let id = path.display().to_string();
@@ -99,27 +99,27 @@ pub fn reconcile(state: &Path, dry_run: bool) -> Result<Reconciled, Error> {
 }
 
 /// Compares, and ends what nobody keeps. What was killed is found gone by the next comparison.
-pub(super) fn run(registry: &Registry, now: Timestamp, dry_run: bool) -> Result<Reconciled, Error> {
-    let gone = gone_hosts(&registry.list(&Filter::open())?);
+pub(super) fn run(registry: &Registry, now: Timestamp, dry_run: bool) -> Result<ReconcileOutcome, Error> {
+    let gone = gone_hosts(&registry.list(&RowFilter::open())?);
     let report = registry.reconcile(now, &|identity| identity.alive(), dry_run)?;
     let (mut killed, mut left) = (Vec::new(), Vec::new());
     let mut processes = Processes::default();
     for found in &report.left {
         let is_killed = kill_unkept(registry, &found.id, dry_run, &mut processes)?;
         let list = if is_killed { &mut killed } else { &mut left };
-        list.push(Finding::from(found));
+        list.push(RegistryFinding::from(found));
     }
     for host in gone {
         processes.end_trees_of(&host, dry_run);
     }
-    Ok(Reconciled {
+    Ok(ReconcileOutcome {
         schema: "fdguard.reconcile/1",
         at: now.to_string(),
         dry_run,
-        changed: report.changed.iter().map(Finding::from).collect(),
+        changed: report.changed.iter().map(RegistryFinding::from).collect(),
         killed,
         left,
-        unknown: report.unknown.iter().map(Finding::from).collect(),
+        unknown: report.unknown.iter().map(RegistryFinding::from).collect(),
         unchanged: report.unchanged,
         processes_killed: processes.killed,
         processes_left: processes.left,
@@ -127,8 +127,8 @@ pub(super) fn run(registry: &Registry, now: Timestamp, dry_run: bool) -> Result<
 }
 
 /// The hosts of open entries that are gone, of this boot: a number and a start of another mean nobody.
-fn gone_hosts(rows: &[Row]) -> HashSet<Identity> {
-    let Ok(own) = Identity::own() else {
+fn gone_hosts(rows: &[RegistryRow]) -> HashSet<OwnerId> {
+    let Ok(own) = OwnerId::own() else {
         return HashSet::new();
     };
     let of_hosts = rows.iter().filter_map(|row| row.host.clone());
@@ -137,7 +137,7 @@ fn gone_hosts(rows: &[Row]) -> HashSet<Identity> {
         .chain(own_entries.filter_map(|row| row.process.clone()))
         .filter(|host| host.boot == own.boot)
         .collect();
-    let is_gone = |host: &Identity| host.alive() == Alive::Gone;
+    let is_gone = |host: &OwnerId| host.alive() == Liveness::Gone;
     hosts.into_iter().filter(is_gone).collect()
 }
 
@@ -149,7 +149,7 @@ struct Processes {
 }
 
 impl Processes {
-    fn end_trees_of(&mut self, host: &Identity, dry_run: bool) {
+    fn end_trees_of(&mut self, host: &OwnerId, dry_run: bool) {
         if dry_run {
             self.killed += count_trees_of(host.pid, host.started);
             return;
@@ -174,7 +174,7 @@ fn kill_unkept(
         return Ok(false);
     }
     let process = row.process.as_ref().and_then(pinned);
-    let keeper = row.keeper.filter(|keeper| keeper.alive() == Alive::Alive);
+    let keeper = row.keeper.filter(|keeper| keeper.alive() == Liveness::Alive);
     let keeper = keeper.as_ref().and_then(pinned);
     if dry_run {
         return Ok(process.is_some() || keeper.is_some());
@@ -192,13 +192,13 @@ fn kill_unkept(
 }
 
 /// As the registry has it: without the inode of its pidfd. Boot, number and start are compared.
-fn pinned(process: &Identity) -> Option<identity::Identity> {
+fn pinned(process: &OwnerId) -> Option<identity::ProcessId> {
     format!("{process}:-").parse().ok()
 }
 
 impl Host {
     /// Compares the registry with the processes that are there. With `dry_run` nothing is changed and nobody is ended.
-    pub async fn reconcile(&self, dry_run: bool) -> Result<Reconciled, Error> {
+    pub async fn reconcile(&self, dry_run: bool) -> Result<ReconcileOutcome, Error> {
         let Some(record) = self.inner.record() else {
             return Err(Error::Bad(
                 "the host has no registry: it was started without a folder for its state"
@@ -219,11 +219,11 @@ impl Inner {
         }
     }
 
-    pub(super) fn tell_reconciled(&self, done: &Reconciled) {
+    pub(super) fn tell_reconciled(&self, done: &ReconcileOutcome) {
         let killed = done.killed.len() + done.processes_killed + done.processes_left;
         let is_news = !done.changed.is_empty() || killed > 0;
         if is_news {
-            let event = fdguard_core::log_event::Event::new("reconcile");
+            let event = fdguard_core::log_event::LogEvent::new("reconcile");
             let event = event.with("changed", done.changed.len());
             let event = event.with("killed", done.killed.len());
             let event = event.with("processes_killed", done.processes_killed);

@@ -6,16 +6,16 @@
 use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use fdguard_core::log_event::Event;
-use fdguard_files::registry::{Alive, Change, Claim, End, Identity, Kind, New, Owner, Registry};
+use fdguard_core::log_event::LogEvent;
+use fdguard_files::registry::{Liveness, RowChange, Claim, RowEnd, OwnerId, Kind, NewRow, Owner, Registry};
 use jiff::{SignedDuration, Timestamp};
 use schemars::JsonSchema;
 use serde::Serialize;
 
 use super::Events;
 use super::entry::{Entry, word};
-use super::reconcile::{self, Reconciled};
-use crate::receipt::{Reason, Receipt};
+use super::reconcile::{self, ReconcileOutcome};
+use crate::receipt::{SessionEndReason, Receipt};
 use crate::{Error, random};
 
 /// Entries that ended longer ago are removed.
@@ -54,14 +54,14 @@ impl Record {
     pub(super) async fn open(
         folder: &Path,
         events: &Events,
-    ) -> Result<(Arc<Self>, Reconciled), Error> {
+    ) -> Result<(Arc<Self>, ReconcileOutcome), Error> {
         let (folder, events) = (folder.to_owned(), events.clone());
         let opened = tokio::task::spawn_blocking(move || {
             std::fs::create_dir_all(&folder).map_err(Error::io("make the folder for the state"))?;
-            let own = Identity::own().map_err(Error::io("look at our own process"))?;
+            let own = OwnerId::own().map_err(Error::io("look at our own process"))?;
             let name = format!("host-{}", random::id()?);
             let registry = Registry::open(&folder.join(FILE))?;
-            let mut new = New::now(name.as_str(), Kind::Host);
+            let mut new = NewRow::now(name.as_str(), Kind::Host);
             new.process = Some(own.clone());
             registry.add(new)?;
             let process = own;
@@ -79,7 +79,7 @@ impl Record {
 
     /// A session that runs from now on.
     pub(super) async fn add(self: &Arc<Self>, entry: &Entry) {
-        let mut new = New::now(entry.id.as_str(), Kind::Session);
+        let mut new = NewRow::now(entry.id.as_str(), Kind::Session);
         new.client.clone_from(&entry.client);
         new.host = Some(self.owner.process.clone());
         new.started_at = entry.started_at;
@@ -91,10 +91,10 @@ impl Record {
     /// A session has a new process.
     pub(super) async fn moved(self: &Arc<Self>, entry: &Entry) {
         let id = entry.id.clone();
-        let change = Change {
+        let change = RowChange {
             process: identity_of(|| entry.session.pid()),
             keeper: identity_of(|| entry.session.keeper()),
-            ..Change::default()
+            ..RowChange::default()
         };
         self.note(move |registry| {
             let Some(row) = registry.get(&id)? else {
@@ -115,9 +115,9 @@ impl Record {
     /// A session has ended.
     pub(super) async fn finish(self: &Arc<Self>, claim: Claim, receipt: &Receipt) {
         let end = if receipt.clean {
-            End::Closed
+            RowEnd::Closed
         } else {
-            End::Failed
+            RowEnd::Failed
         };
         let reason = word(receipt.reason);
         let receipt = serde_json::to_value(receipt).ok();
@@ -130,7 +130,7 @@ impl Record {
         let owner = self.owner.clone();
         self.note(move |registry| {
             let claim = registry.begin_closing(&owner.name, &owner)?;
-            registry.finish(&claim, End::Closed, word(Reason::Shutdown), None)
+            registry.finish(&claim, RowEnd::Closed, word(SessionEndReason::Shutdown), None)
         })
         .await;
         // The last handle waits for the thread that keeps the file.
@@ -139,7 +139,7 @@ impl Record {
     }
 
     /// Compares the entries with the processes, and ends what a host that is gone left behind.
-    pub(super) async fn reconcile(self: &Arc<Self>, dry_run: bool) -> Result<Reconciled, Error> {
+    pub(super) async fn reconcile(self: &Arc<Self>, dry_run: bool) -> Result<ReconcileOutcome, Error> {
         let this = Arc::clone(self);
         let work = tokio::task::spawn_blocking(move || {
             let now = Timestamp::now();
@@ -168,7 +168,7 @@ impl Record {
 
     fn failed(&self, error: &Error) {
         let text = error.to_string();
-        let event = Event::new("registry_error").with("error", text.as_str());
+        let event = LogEvent::new("registry_error").with("error", text.as_str());
         self.events.tell(&event);
         let mut health = self.health();
         health.errors += 1;
@@ -192,9 +192,9 @@ impl Record {
 }
 
 /// Which process a session names; absent when it ended in this moment: its number may be another's already.
-fn identity_of(pid: impl Fn() -> Option<u32>) -> Option<Identity> {
+fn identity_of(pid: impl Fn() -> Option<u32>) -> Option<OwnerId> {
     let named = pid()?;
-    let identity = Identity::of(named).ok()?;
+    let identity = OwnerId::of(named).ok()?;
     (pid() == Some(named)).then_some(identity)
 }
 
@@ -203,6 +203,6 @@ fn failed(error: tokio::task::JoinError) -> Error {
 }
 
 /// Whether a host still keeps it.
-pub(super) fn is_kept(host: Option<&Identity>) -> bool {
-    host.is_some_and(|host| host.alive() != Alive::Gone)
+pub(super) fn is_kept(host: Option<&OwnerId>) -> bool {
+    host.is_some_and(|host| host.alive() != Liveness::Gone)
 }

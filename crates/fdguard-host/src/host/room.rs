@@ -2,7 +2,7 @@
 
 use std::sync::{Mutex, PoisonError};
 
-use fdguard_core::log_event::Event;
+use fdguard_core::log_event::LogEvent;
 use fdguard_process::own_limit;
 use fdguard_process::reserve::Reserve;
 
@@ -18,10 +18,10 @@ const HELD_BACK: usize = 4;
 
 /// The room.
 #[derive(Debug)]
-pub(super) struct Room(Mutex<Lent>);
+pub(super) struct Room(Mutex<LentRoom>);
 
 #[derive(Debug)]
-struct Lent {
+struct LentRoom {
     /// Absent when there was no room for it at the start.
     reserve: Option<Reserve>,
     borrowers: usize,
@@ -32,7 +32,7 @@ impl Room {
     pub(super) fn make(raise_limit: Option<u64>, events: &Events) -> Self {
         let before = own_limit::read();
         if let Some(wanted) = raise_limit {
-            let event = Event::new("limit_raised").with("before", before.soft);
+            let event = LogEvent::new("limit_raised").with("before", before.soft);
             match own_limit::raise_own(wanted) {
                 Ok(None) => {}
                 Ok(now) => events.tell(&event.with("now", now)),
@@ -41,10 +41,10 @@ impl Room {
         }
         let reserve = Reserve::new(HELD_BACK);
         if let Err(error) = &reserve {
-            events.tell(&Event::new("no_reserve").with("error", error.to_string()));
+            events.tell(&LogEvent::new("no_reserve").with("error", error.to_string()));
         }
         let reserve = reserve.ok();
-        Self(Mutex::new(Lent {
+        Self(Mutex::new(LentRoom {
             reserve,
             borrowers: 0,
         }))

@@ -2,11 +2,11 @@
 
 use std::sync::{Arc, PoisonError};
 
-use fdguard_core::log_event::Event;
+use fdguard_core::log_event::LogEvent;
 use futures_util::future::join_all;
 
 use super::{Host, Inner};
-use crate::receipt::{Reason, Receipt};
+use crate::receipt::{SessionEndReason, Receipt};
 
 impl Host {
     /// Takes nothing new and ends everything. Whoever asks again waits for the same end and gets the same receipts.
@@ -32,7 +32,7 @@ impl Inner {
 
     async fn end_all(self: Arc<Self>) {
         let entries: Vec<_> = self.table().entries().cloned().collect();
-        self.tell(Event::new("shutdown_begin").with("sessions", entries.len()));
+        self.tell(LogEvent::new("shutdown_begin").with("sessions", entries.len()));
         for entry in &entries {
             // The commands give back what they said so far; the close does not wait for them.
             if entry.session.busy_for().is_some() {
@@ -45,7 +45,7 @@ impl Inner {
         }
         let ends = entries
             .iter()
-            .map(|entry| self.end(entry, Reason::Shutdown));
+            .map(|entry| self.end(entry, SessionEndReason::Shutdown));
         let receipts = join_all(ends).await;
         // Those that were being opened find the host closing, and close again.
         let within = self.options.close_within;
@@ -64,7 +64,7 @@ impl Inner {
             record.close().await;
         }
         let unclean = receipts.iter().filter(|receipt| !receipt.clean).count();
-        let event = Event::new("shutdown_end").with("sessions", receipts.len());
+        let event = LogEvent::new("shutdown_end").with("sessions", receipts.len());
         self.tell(event.with("unclean", unclean));
         self.shut.send_replace(Some(receipts));
     }

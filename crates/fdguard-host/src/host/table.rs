@@ -87,7 +87,7 @@ impl Table {
 
     /// Who gives way at the cap.
     pub(super) fn gives_way(&self, idle_after: Duration) -> Option<Arc<Entry>> {
-        let seen: Vec<Seen> = self.entries().map(|entry| Seen::of(entry)).collect();
+        let seen: Vec<SessionSighting> = self.entries().map(|entry| SessionSighting::of(entry)).collect();
         let which = gives_way(&seen, idle_after)?;
         self.entries().nth(which).cloned()
     }
@@ -95,14 +95,14 @@ impl Table {
 
 /// What decides who gives way.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Seen {
+pub(super) struct SessionSighting {
     is_ending: bool,
     is_dead: bool,
     /// Absent while it is used.
     idle: Option<Duration>,
 }
 
-impl Seen {
+impl SessionSighting {
     fn of(entry: &Entry) -> Self {
         let idle = entry.idle_for();
         Self {
@@ -115,8 +115,8 @@ impl Seen {
 }
 
 /// Those that end already, then the dead, then of those idle beyond their time the one that was idle longest; nobody else (R54).
-fn gives_way(seen: &[Seen], idle_after: Duration) -> Option<usize> {
-    let first = |wanted: fn(&Seen) -> bool| seen.iter().position(wanted);
+fn gives_way(seen: &[SessionSighting], idle_after: Duration) -> Option<usize> {
+    let first = |wanted: fn(&SessionSighting) -> bool| seen.iter().position(wanted);
     let longest_idle = || {
         let idle = seen.iter().enumerate();
         let idle =
@@ -132,8 +132,8 @@ fn gives_way(seen: &[Seen], idle_after: Duration) -> Option<usize> {
 mod tests {
     use super::*;
 
-    fn seen(is_ending: bool, is_dead: bool, idle_seconds: Option<u64>) -> Seen {
-        Seen {
+    fn seen(is_ending: bool, is_dead: bool, idle_seconds: Option<u64>) -> SessionSighting {
+        SessionSighting {
             is_ending,
             is_dead,
             idle: idle_seconds.map(Duration::from_secs),

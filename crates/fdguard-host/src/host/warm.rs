@@ -3,14 +3,14 @@
 use std::path::Path;
 use std::sync::{Arc, OnceLock};
 
-use fdguard_core::log_event::Event;
+use fdguard_core::log_event::LogEvent;
 use schemars::JsonSchema;
 use serde::Serialize;
 
 use super::Inner;
 use crate::Error;
 use crate::session::PYTHON_DRIVER;
-use crate::warm::{Pool, find};
+use crate::warm::{WarmPool, find};
 
 /// How the warm interpreter is.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
@@ -22,11 +22,11 @@ pub struct WarmHealth {
 }
 
 /// The pool, once it is there, or why it never will be.
-pub(super) type Warm = OnceLock<Result<Arc<Pool>, String>>;
+pub(super) type Warm = OnceLock<Result<Arc<WarmPool>, String>>;
 
 impl Inner {
     /// The pool, when it is there.
-    pub(super) fn pool(&self) -> Option<Arc<Pool>> {
+    pub(super) fn pool(&self) -> Option<Arc<WarmPool>> {
         let pool = self.warm.get()?.as_ref();
         pool.ok().map(Arc::clone)
     }
@@ -57,12 +57,12 @@ impl Inner {
         };
         let path = std::env::var_os("PATH").unwrap_or_default();
         let started = match find("python3", &path) {
-            Some(python) => Pool::start(&python, keeper, PYTHON_DRIVER).await,
+            Some(python) => WarmPool::start(&python, keeper, PYTHON_DRIVER).await,
             None => Err(Error::Bad("there is no python3 in PATH".to_owned())),
         };
         let event = match &started {
-            Ok(_) => Event::new("warm_ready"),
-            Err(error) => Event::new("warm_failed").with("error", error.to_string()),
+            Ok(_) => LogEvent::new("warm_ready"),
+            Err(error) => LogEvent::new("warm_failed").with("error", error.to_string()),
         };
         self.tell(event);
         let started = started.map(Arc::new).map_err(|error| error.to_string());

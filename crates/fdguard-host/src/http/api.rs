@@ -3,8 +3,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use fdguard_core::bearer::Token;
-use fdguard_core::log_event::Event;
+use fdguard_core::bearer::BearerToken;
+use fdguard_core::log_event::LogEvent;
 use http::StatusCode;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio_util::sync::CancellationToken;
@@ -14,17 +14,17 @@ use super::problem::Problem;
 use super::scope_events;
 use crate::Error;
 use crate::Roots;
-use crate::call::{Caller, Calls, Failure, Options, Reason};
+use crate::call::{Caller, Calls, CallFailure, Options, AbortReason};
 use crate::host::Host;
 use crate::mcp;
-use crate::scope::{How, Means, Phase, Scopes, Wills};
+use crate::scope::{CloseLimits, ScopeContext, ScopePhase, Scopes, Journals};
 
 /// Who may ask, for what, and how much at a time.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
-pub struct Settings {
+pub struct ApiSettings {
     /// The word that opens everything but the health page; absent: no word is needed.
-    pub token: Option<Token>,
+    pub token: Option<BearerToken>,
     /// Names in the Host header besides the address itself and those of the local machine.
     pub hosts: Vec<String>,
     /// Web pages that may ask, as `https://example.org`; all others are refused.
@@ -51,7 +51,7 @@ pub struct Settings {
     pub mcp: mcp::Options,
 }
 
-impl Default for Settings {
+impl Default for ApiSettings {
     fn default() -> Self {
         Self {
             token: None,
@@ -75,20 +75,20 @@ impl Default for Settings {
 #[derive(Debug)]
 pub(super) struct Api {
     pub(super) host: Host,
-    pub(super) settings: Settings,
+    pub(super) settings: ApiSettings,
     pub(super) counts: Counts,
     pub(super) scopes: Scopes,
     pub(super) mcp: Arc<mcp::Web>,
     /// Why there are none, where they could not be set up.
-    calls: Result<Calls, Failure>,
+    calls: Result<Calls, CallFailure>,
     /// Cancelled when the server closes: streams end then.
     pub(super) closing: CancellationToken,
     requests: Arc<Semaphore>,
 }
 
 impl Api {
-    pub(super) fn new(host: Host, settings: Settings, closing: CancellationToken) -> Arc<Self> {
-        let means = Means {
+    pub(super) fn new(host: Host, settings: ApiSettings, closing: CancellationToken) -> Arc<Self> {
+        let means = ScopeContext {
             wills: wills(&host),
             registry: host.registry(),
             observer: scope_events::observer(host.events()),
@@ -119,10 +119,10 @@ impl Api {
     /// Ends what is no session: calls and scopes.
     pub(super) async fn release(&self) {
         if let Ok(calls) = &self.calls {
-            calls.abort_all(Reason::Shutdown);
+            calls.abort_all(AbortReason::Shutdown);
             let _closed = calls.caller().close();
         }
-        let _told = self.scopes.shut_down(How::default()).await;
+        let _told = self.scopes.shut_down(CloseLimits::default()).await;
     }
 
     /// Ends the scopes of clients that are gone, every second: a lease may run out anywhere.
@@ -135,7 +135,7 @@ impl Api {
                 () = self.closing.cancelled() => return,
             }
             let owners = self.scopes.list().into_iter();
-            let owners = owners.filter(|scope| scope.phase == Phase::Open);
+            let owners = owners.filter(|scope| scope.phase == ScopePhase::Open);
             let mut owners: Vec<String> = owners.filter_map(|scope| scope.client).collect();
             if owners.is_empty() {
                 continue;
@@ -144,7 +144,7 @@ impl Api {
             let known = self.host.clients();
             owners.retain(|owner| !known.iter().any(|client| client.id == *owner));
             for owner in owners {
-                let _told = self.scopes.close_client(&owner, How::default()).await;
+                let _told = self.scopes.close_client(&owner, CloseLimits::default()).await;
             }
         }
     }
@@ -161,10 +161,10 @@ impl Api {
 }
 
 /// Where it is written down what scopes hold. Without that they work all the same.
-fn wills(host: &Host) -> Option<Wills> {
-    let made = Wills::make(host.state()?);
+fn wills(host: &Host) -> Option<Journals> {
+    let made = Journals::make(host.state()?);
     if let Err(error) = &made {
-        let event = Event::new("scope_will_failed");
+        let event = LogEvent::new("scope_will_failed");
         host.events().tell(&event.with("error", error.to_string()));
     }
     made.ok()

@@ -4,16 +4,16 @@ use std::net::SocketAddr;
 use std::os::fd::OwnedFd;
 use std::time::{Duration, Instant};
 
-use fdguard_core::log_event::Event;
+use fdguard_core::log_event::LogEvent;
 use fdguard_process::adopt::adopt_orphans_of_trees;
-use fdguard_process::notify::{Client, Message};
+use fdguard_process::notify::{NotifyClient, NotifyMessage};
 use fdguard_process::signals::{Signals, name_of};
 use rustix::process::Signal;
 
-use super::api::Settings;
-use super::listen::Listening;
-use super::serve::Server;
-use super::signal::Awaited;
+use super::api::ApiSettings;
+use super::listen::ListeningSocket;
+use super::serve::HttpServer;
+use super::signal::SignalWait;
 use crate::Error;
 use crate::host::{Events, Host, Options};
 use crate::scope::daemon::{self, Daemon};
@@ -28,22 +28,22 @@ const LAST_WORDS: Duration = Duration::from_secs(2);
 
 /// What is to run.
 #[derive(Debug)]
-pub struct Launch {
+pub struct HttpLaunch {
     /// The host.
     pub host: Options,
     /// The server.
-    pub settings: Settings,
+    pub settings: ApiSettings,
     /// Sockets that listen already.
     pub sockets: Vec<OwnedFd>,
 }
 
 /// Runs until TERM or INT, and says when requests are answered, and at which addresses (none for sockets with a path). A second INT does not wait for sessions: their keepers end them.
-pub fn run(launch: Launch, ready: impl FnOnce(&[SocketAddr])) -> Result<(), Error> {
+pub fn run(launch: HttpLaunch, ready: impl FnOnce(&[SocketAddr])) -> Result<(), Error> {
     with_runtime(|signals| live(launch, signals, ready))
 }
 
 /// Runs a program of ours on its runtime, with the signals that end it.
-pub(crate) fn with_runtime<F>(live: impl FnOnce(Awaited) -> F) -> Result<(), Error>
+pub(crate) fn with_runtime<F>(live: impl FnOnce(SignalWait) -> F) -> Result<(), Error>
 where
     F: Future<Output = Result<(), Error>>,
 {
@@ -61,7 +61,7 @@ where
         .build()
         .map_err(Error::io("the runtime"))?;
     let ended = runtime.block_on(async {
-        let signals = Awaited::new(signals).map_err(Error::io("signals"))?;
+        let signals = SignalWait::new(signals).map_err(Error::io("signals"))?;
         live(signals).await
     });
     // Whoever still blocks in it is not waited for.
@@ -70,34 +70,34 @@ where
 }
 
 async fn live(
-    launch: Launch,
-    signals: Awaited,
+    launch: HttpLaunch,
+    signals: SignalWait,
     ready: impl FnOnce(&[SocketAddr]),
 ) -> Result<(), Error> {
-    let listening: Result<Vec<Listening>, _> =
-        launch.sockets.into_iter().map(Listening::from_fd).collect();
+    let listening: Result<Vec<ListeningSocket>, _> =
+        launch.sockets.into_iter().map(ListeningSocket::from_fd).collect();
     let listening = listening.map_err(Error::io("a socket"))?;
-    let addresses: Vec<SocketAddr> = listening.iter().filter_map(Listening::address).collect();
+    let addresses: Vec<SocketAddr> = listening.iter().filter_map(ListeningSocket::address).collect();
     let events = launch.host.events.clone();
     let host = Host::start(launch.host).await?;
-    let server = Server::start(host.clone(), listening, launch.settings);
+    let server = HttpServer::start(host.clone(), listening, launch.settings);
     let cleaner = cleaner(&host, &server).await?;
     if cleaner.is_some() {
         // Their ends are told as events.
         let _inherited = server.inherit().await;
     }
     let mut parent = Parent::find(&events);
-    parent.tell(&Message {
+    parent.tell(&NotifyMessage {
         ready: true,
-        ..Message::default()
+        ..NotifyMessage::default()
     });
     ready(&addresses);
     let signal = signals.next().await;
-    let event = Event::new("host_stopping");
+    let event = LogEvent::new("host_stopping");
     events.tell(&event.with("signal", name_of(signal)));
-    parent.tell(&Message {
+    parent.tell(&NotifyMessage {
         stopping: true,
-        ..Message::default()
+        ..NotifyMessage::default()
     });
     server.close();
     let end = async {
@@ -113,12 +113,12 @@ async fn live(
         is_all = end => if is_all { "done" } else { "connections-left" },
         () = signals.interrupt() => "interrupted",
     };
-    events.tell(&Event::new("host_end").with("how", how));
+    events.tell(&LogEvent::new("host_end").with("how", how));
     Ok(())
 }
 
 /// The daemon that cleans up after agents. It works by the state folder: a second host there is told who has it.
-async fn cleaner(host: &Host, server: &Server) -> Result<Option<Daemon>, Error> {
+async fn cleaner(host: &Host, server: &HttpServer) -> Result<Option<Daemon>, Error> {
     let Some(state) = host.state() else {
         return Ok(None);
     };
@@ -127,21 +127,21 @@ async fn cleaner(host: &Host, server: &Server) -> Result<Option<Daemon>, Error> 
 }
 
 /// The one who started us, if it wants to hear of us.
-struct Parent(Option<Client>);
+struct Parent(Option<NotifyClient>);
 
 impl Parent {
     fn find(events: &Events) -> Self {
-        match Client::from_environment() {
+        match NotifyClient::from_environment() {
             Ok(client) => Self(client),
             Err(gap) => {
-                let event = Event::new("parent_not_told").with("why", gap.why);
+                let event = LogEvent::new("parent_not_told").with("why", gap.why);
                 events.tell(&event);
                 Self(None)
             }
         }
     }
 
-    fn tell(&mut self, message: &Message) {
+    fn tell(&mut self, message: &NotifyMessage) {
         if let Some(client) = &mut self.0 {
             // A parent that does not listen is no reason to stop.
             drop(client.tell(message, Instant::now()));

@@ -7,7 +7,7 @@ use std::net::{IpAddr, SocketAddr};
 
 use http::{HeaderMap, HeaderValue, StatusCode, header};
 
-use super::api::Settings;
+use super::api::ApiSettings;
 use super::problem::Problem;
 
 /// Where a connection came in.
@@ -24,7 +24,7 @@ pub(super) enum Door {
 
 /// Refuses what a web page of elsewhere would send.
 pub(super) fn check_names(
-    settings: &Settings,
+    settings: &ApiSettings,
     door: Door,
     request: &http::request::Parts,
 ) -> Result<(), Problem> {
@@ -39,7 +39,7 @@ pub(super) fn check_names(
 }
 
 fn check_host(
-    settings: &Settings,
+    settings: &ApiSettings,
     address: SocketAddr,
     request: &http::request::Parts,
 ) -> Result<(), Problem> {
@@ -98,7 +98,7 @@ fn is_own_origin(origin: &str, address: SocketAddr) -> bool {
 }
 
 fn check_origin(
-    settings: &Settings,
+    settings: &ApiSettings,
     address: Option<SocketAddr>,
     headers: &HeaderMap,
 ) -> Result<(), Problem> {
@@ -125,12 +125,12 @@ fn check_origin(
 }
 
 /// Whether a request shows the token, or none is needed.
-pub(super) fn has_token(settings: &Settings, headers: &HeaderMap) -> bool {
+pub(super) fn has_token(settings: &ApiSettings, headers: &HeaderMap) -> bool {
     check_token(settings, headers).is_ok()
 }
 
 /// Refuses who does not have the token.
-pub(super) fn check_token(settings: &Settings, headers: &HeaderMap) -> Result<(), Problem> {
+pub(super) fn check_token(settings: &ApiSettings, headers: &HeaderMap) -> Result<(), Problem> {
     let Some(token) = &settings.token else {
         return Ok(());
     };

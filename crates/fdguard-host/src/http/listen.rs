@@ -12,7 +12,7 @@ use crate::scope::unix_caller;
 
 /// A socket that listens.
 #[derive(Debug)]
-pub enum Listening {
+pub enum ListeningSocket {
     /// At an address.
     Tcp(TcpListener),
     /// At a path.
@@ -26,7 +26,7 @@ pub(super) enum Link {
     Unix(UnixStream),
 }
 
-impl Listening {
+impl ListeningSocket {
     /// Takes a socket that listens already, on the runtime that calls.
     pub fn from_fd(fd: OwnedFd) -> io::Result<Self> {
         if !sockopt::socket_acceptconn(&fd)? {

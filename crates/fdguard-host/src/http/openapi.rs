@@ -9,7 +9,7 @@ use super::openapi_shape;
 use super::problem::{self, Problem};
 use super::route::{BodyOf, Route};
 use super::table;
-use crate::scope::Accepted;
+use crate::scope::AcceptedClose;
 
 /// Where a host listens when nobody says it.
 const ADDRESS: &str = "127.0.0.1:7878";
@@ -160,7 +160,7 @@ fn responses(route: &Route, makers: &mut Makers) -> Value {
     responses.insert(status.as_str().to_owned(), given);
     if route.answer.may_be_later {
         let schema = named(
-            Accepted::json_schema(&mut makers.answers),
+            AcceptedClose::json_schema(&mut makers.answers),
             "fdguard.accepted/1",
         );
         let given = json!({"description": "It will be done in a moment", "content": {JSON: {"schema": schema}}});

@@ -12,7 +12,7 @@ use std::task::{Context, Poll};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::time::Instant;
 
-use super::api::Settings;
+use super::api::ApiSettings;
 
 /// Where a connection is, shared by the one who reads and the one who answers.
 #[derive(Clone, Debug)]
@@ -71,7 +71,7 @@ impl Pace {
     }
 
     /// When the connection has had its time, and for what.
-    pub(super) fn deadline(&self, settings: &Settings) -> Option<(Instant, Late)> {
+    pub(super) fn deadline(&self, settings: &ApiSettings) -> Option<(Instant, Late)> {
         let course = *self.lock();
         if let Some(since) = course.stalled {
             return Some((since + settings.read_within, Late::Answer));
@@ -112,12 +112,12 @@ impl Drop for Answering {
 
 /// A connection that tells its pace what it hears.
 #[derive(Debug)]
-pub(super) struct Paced<S> {
+pub(super) struct PacedStream<S> {
     pub(super) stream: S,
     pub(super) pace: Pace,
 }
 
-impl<S: AsyncRead + Unpin> AsyncRead for Paced<S> {
+impl<S: AsyncRead + Unpin> AsyncRead for PacedStream<S> {
     fn poll_read(
         mut self: Pin<&mut Self>,
         context: &mut Context<'_>,
@@ -132,7 +132,7 @@ impl<S: AsyncRead + Unpin> AsyncRead for Paced<S> {
     }
 }
 
-impl<S: AsyncWrite + Unpin> AsyncWrite for Paced<S> {
+impl<S: AsyncWrite + Unpin> AsyncWrite for PacedStream<S> {
     fn poll_write(
         mut self: Pin<&mut Self>,
         context: &mut Context<'_>,

@@ -8,7 +8,7 @@ use schemars::JsonSchema;
 use serde::Serialize;
 
 use crate::Error;
-use crate::call::Failure;
+use crate::call::CallFailure;
 
 /// Characters that are told of a place in a body.
 const LONGEST_PATH: usize = 200;
@@ -152,13 +152,13 @@ fn is_machines(error: &StartError) -> bool {
 }
 
 /// The status for a call that gave no answer: the other side's fault, but for what its caller asked for.
-fn status_of_call(failure: &Failure) -> StatusCode {
+fn status_of_call(failure: &CallFailure) -> StatusCode {
     match failure {
-        Failure::Bad(_) => StatusCode::UNPROCESSABLE_ENTITY,
-        Failure::Timeout { .. } => StatusCode::GATEWAY_TIMEOUT,
-        Failure::Aborted { .. } => StatusCode::CONFLICT,
-        Failure::Full(_) => StatusCode::TOO_MANY_REQUESTS,
-        Failure::Closing => StatusCode::SERVICE_UNAVAILABLE,
+        CallFailure::Bad(_) => StatusCode::UNPROCESSABLE_ENTITY,
+        CallFailure::Timeout { .. } => StatusCode::GATEWAY_TIMEOUT,
+        CallFailure::Aborted { .. } => StatusCode::CONFLICT,
+        CallFailure::Full(_) => StatusCode::TOO_MANY_REQUESTS,
+        CallFailure::Closing => StatusCode::SERVICE_UNAVAILABLE,
         _ => StatusCode::BAD_GATEWAY,
     }
 }

@@ -21,7 +21,7 @@ use crate::document::Document;
 /// Makes the schema of a type.
 pub(super) type SchemaOf = fn(&mut SchemaGenerator) -> Schema;
 type Handler =
-    Arc<dyn Fn(Asked, bytes::Bytes) -> BoxFuture<'static, Result<Response, Problem>> + Send + Sync>;
+    Arc<dyn Fn(ApiRequest, bytes::Bytes) -> BoxFuture<'static, Result<Response, Problem>> + Send + Sync>;
 
 /// One route.
 #[derive(Clone)]
@@ -68,7 +68,7 @@ pub(super) struct Answer {
 }
 
 /// A request, but for its body.
-pub(super) struct Asked {
+pub(super) struct ApiRequest {
     pub(super) api: Arc<Api>,
     pub(super) headers: HeaderMap,
     /// Where it came in.
@@ -76,7 +76,7 @@ pub(super) struct Asked {
     ids: Vec<(String, String)>,
 }
 
-impl Asked {
+impl ApiRequest {
     /// What stands in the path for this word.
     pub(super) fn id(&self) -> &str {
         self.ids.first().map_or("", |(_, value)| value.as_str())
@@ -133,7 +133,7 @@ impl Route {
     ) -> Self
     where
         R: Serialize + JsonSchema + 'static,
-        F: Fn(Asked) -> W + Send + Sync + 'static,
+        F: Fn(ApiRequest) -> W + Send + Sync + 'static,
         W: Future<Output = Result<Reply<R>, Problem>> + Send + 'static,
     {
         let answered: Handler = Arc::new(move |asked, _body| {
@@ -153,7 +153,7 @@ impl Route {
     where
         B: DeserializeOwned + JsonSchema + 'static,
         R: Serialize + JsonSchema + 'static,
-        F: Fn(Asked, B) -> W + Send + Sync + 'static,
+        F: Fn(ApiRequest, B) -> W + Send + Sync + 'static,
         W: Future<Output = Result<Reply<R>, Problem>> + Send + 'static,
     {
         let answered: Handler = Arc::new(move |asked, bytes| {
@@ -172,7 +172,7 @@ impl Route {
         handler: F,
     ) -> Self
     where
-        F: Fn(Asked, bytes::Bytes) -> W + Send + Sync + 'static,
+        F: Fn(ApiRequest, bytes::Bytes) -> W + Send + Sync + 'static,
         W: Future<Output = Result<Response, Problem>> + Send + 'static,
     {
         let answered: Handler = Arc::new(move |asked, bytes| Box::pin(handler(asked, bytes)));
@@ -291,7 +291,7 @@ impl Route {
         };
         let door = parts.extensions.get::<Door>().copied();
         let headers = parts.headers;
-        let asked = Asked {
+        let asked = ApiRequest {
             api,
             headers,
             door,
@@ -299,7 +299,7 @@ impl Route {
         };
         let response = (self.handler)(asked, bytes).await?;
         // A stream is being answered until its end.
-        Ok(super::held::until_sent(response, place))
+        Ok(super::registry_count::until_sent(response, place))
     }
 }
 

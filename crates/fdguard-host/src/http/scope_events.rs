@@ -1,15 +1,15 @@
 //! What happens to scopes, as the host's lines of events.
 
-use fdguard_core::log_event::Event;
+use fdguard_core::log_event::LogEvent;
 
 use crate::host::Events;
-use crate::scope::daemon::Scan;
-use crate::scope::{self, CleanUp, Observer};
+use crate::scope::daemon::ScopeScan;
+use crate::scope::{self, CleanUp, ScopeObserver};
 
 /// Tells it to these.
-pub(super) fn observer(events: &Events) -> Observer {
+pub(super) fn observer(events: &Events) -> ScopeObserver {
     let events = events.clone();
-    Observer::new(move |what| {
+    ScopeObserver::new(move |what| {
         if let Some(event) = told(what) {
             events.tell(&event);
         }
@@ -17,32 +17,32 @@ pub(super) fn observer(events: &Events) -> Observer {
 }
 
 /// A scan that found nothing is not told: there is one every 30 seconds.
-fn told(what: &scope::Event) -> Option<Event> {
+fn told(what: &scope::ScopeEvent) -> Option<LogEvent> {
     match what {
-        scope::Event::Closed(clean_up) => Some(closed(clean_up)),
-        scope::Event::Failed {
+        scope::ScopeEvent::Closed(clean_up) => Some(closed(clean_up)),
+        scope::ScopeEvent::Failed {
             scope,
             number,
             error,
         } => {
-            let event = Event::new("scope_resource_failed").with("scope", scope.as_str());
+            let event = LogEvent::new("scope_resource_failed").with("scope", scope.as_str());
             Some(
                 event
                     .with("resource", *number)
                     .with("error", error.as_str()),
             )
         }
-        scope::Event::Will { scope, error } => {
-            let event = Event::new("scope_will_failed").with("scope", scope.as_str());
+        scope::ScopeEvent::Will { scope, error } => {
+            let event = LogEvent::new("scope_will_failed").with("scope", scope.as_str());
             Some(event.with("error", error.as_str()))
         }
-        scope::Event::Scanned(scan) => scanned(scan),
+        scope::ScopeEvent::Scanned(scan) => scanned(scan),
     }
 }
 
-fn closed(clean_up: &CleanUp) -> Event {
+fn closed(clean_up: &CleanUp) -> LogEvent {
     let failed = clean_up.resources.iter().filter(|one| !one.ok).count();
-    Event::new("scope_close")
+    LogEvent::new("scope_close")
         .with("scope", clean_up.scope.as_str())
         .with("reason", clean_up.reason.word())
         .with("success", clean_up.success)
@@ -51,13 +51,13 @@ fn closed(clean_up: &CleanUp) -> Event {
         .with("ms", format!("{:.1}", clean_up.total_ms))
 }
 
-fn scanned(scan: &Scan) -> Option<Event> {
+fn scanned(scan: &ScopeScan) -> Option<LogEvent> {
     let unwell = scan.verdicts.iter().filter(|one| !one.reasons.is_empty());
     let unwell: Vec<&str> = unwell.map(|one| one.scope.as_str()).collect();
     if unwell.is_empty() && scan.cleaned.is_empty() && scan.errors.is_empty() {
         return None;
     }
-    let event = Event::new("scope_scan")
+    let event = LogEvent::new("scope_scan")
         .with("scopes", scan.scopes)
         .with("unhealthy", unwell.join(","));
     let event = event.with("cleaned", scan.cleaned.len());

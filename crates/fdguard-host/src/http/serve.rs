@@ -19,13 +19,13 @@ use tokio::time::{Instant, sleep_until, timeout};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
-use super::api::{Api, Settings};
+use super::api::{Api, ApiSettings};
 use super::guard::{self, Door};
-use super::listen::{Link, Listening};
-use super::pace::{Answering, Late, Pace, Paced};
+use super::listen::{Link, ListeningSocket};
+use super::pace::{Answering, Late, Pace, PacedStream};
 use super::places::{Place, Places};
 use super::problem::Problem;
-use super::{held, refuse, table};
+use super::{registry_count, refuse, table};
 use crate::host::Host;
 use crate::scope::{Scope, Scopes};
 
@@ -40,16 +40,16 @@ type Router = TowerToHyperService<axum::Router>;
 
 /// A server that takes connections until it is closed.
 #[derive(Debug)]
-pub struct Server {
+pub struct HttpServer {
     api: Arc<Api>,
     closing: CancellationToken,
     tasks: TaskTracker,
 }
 
-impl Server {
+impl HttpServer {
     /// Begins to take connections, on the runtime that calls.
     #[must_use]
-    pub fn start(host: Host, listening: Vec<Listening>, settings: Settings) -> Self {
+    pub fn start(host: Host, listening: Vec<ListeningSocket>, settings: ApiSettings) -> Self {
         let closing = CancellationToken::new();
         let tasks = TaskTracker::new();
         let places = Places::new(settings.max_connections);
@@ -111,7 +111,7 @@ struct Doorkeeper {
 }
 
 impl Doorkeeper {
-    async fn keep(self: Arc<Self>, listening: Listening) {
+    async fn keep(self: Arc<Self>, listening: ListeningSocket) {
         let closing = self.api.closing.clone();
         loop {
             let taken = tokio::select! {
@@ -170,7 +170,7 @@ impl Doorkeeper {
             }
             async move { Ok::<_, Infallible>(keeper.answer(request, door, answering).await) }
         });
-        let io = TokioIo::new(Paced {
+        let io = TokioIo::new(PacedStream {
             stream,
             pace: pace.clone(),
         });
@@ -226,13 +226,13 @@ impl Doorkeeper {
         headers.entry(header::CACHE_CONTROL).or_insert(no_store);
         let nosniff = HeaderValue::from_static("nosniff");
         headers.insert(header::X_CONTENT_TYPE_OPTIONS, nosniff);
-        held::until_sent(response, answering)
+        registry_count::until_sent(response, answering)
     }
 }
 
 /// Drives a connection to its end, or to that of its time: then it says of which. When the server closes, it ends after the request that is being answered.
 async fn in_time<S, B>(
-    connection: &mut http1::Connection<TokioIo<Paced<S>>, B>,
+    connection: &mut http1::Connection<TokioIo<PacedStream<S>>, B>,
     pace: &Pace,
     api: &Api,
 ) -> Option<Late>

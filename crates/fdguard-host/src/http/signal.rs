@@ -13,9 +13,9 @@ use tokio::io::unix::AsyncFd;
 
 /// Signals that can be awaited.
 #[derive(Debug)]
-pub(crate) struct Awaited(AsyncFd<Signals>);
+pub(crate) struct SignalWait(AsyncFd<Signals>);
 
-impl Awaited {
+impl SignalWait {
     /// On the runtime that calls.
     pub(super) fn new(signals: Signals) -> io::Result<Self> {
         // SAFETY: `Signals` owns its descriptor, never replaces it, and closes it only when it is dropped, which the reactor does after it has let go of it.

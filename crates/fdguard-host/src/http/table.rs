@@ -11,7 +11,7 @@ use http::{Method, StatusCode};
 
 use super::api::Api;
 use super::guard;
-use super::held;
+use super::registry_count;
 use super::problem::Problem;
 use super::route::{Route, not_allowed};
 use super::routes;
@@ -100,7 +100,7 @@ async fn answer_mcp(api: Arc<Api>, request: Request) -> Response {
         return problem.into_response();
     }
     let response = api.mcp.answer(Request::from_parts(parts, body)).await;
-    held::until_sent(response, place)
+    registry_count::until_sent(response, place)
 }
 
 /// Who has no token is not told what there is.

@@ -9,8 +9,8 @@ use tokio_util::sync::CancellationToken;
 use super::arguments::Kind;
 use crate::Error;
 use crate::host::{ClientGuard, Host};
-use crate::receipt::{Reason, Receipt};
-use crate::session::{Channel, Program, Spec};
+use crate::receipt::{SessionEndReason, Receipt};
+use crate::session::{Channel, SessionProgram, SessionSpec};
 
 /// Wide enough that lines which people write are not broken.
 const TERMINAL: Channel = Channel::Pty {
@@ -114,9 +114,9 @@ impl Client {
         }
         *slot = None;
         let client = self.id(name)?;
-        let mut spec = Spec::new(match kind {
-            Kind::Python => Program::Python,
-            Kind::Bash => Program::Bash,
+        let mut spec = SessionSpec::new(match kind {
+            Kind::Python => SessionProgram::Python,
+            Kind::Bash => SessionProgram::Bash,
         });
         spec.channel = TERMINAL;
         spec.output_cap = self.output_cap;
@@ -140,7 +140,7 @@ impl Client {
         let Some(guard) = guard else {
             return Vec::new();
         };
-        let ended = self.host.end_client(guard.id(), Reason::ClientGone).await;
+        let ended = self.host.end_client(guard.id(), SessionEndReason::ClientGone).await;
         // Somebody else ended it: the host at its own end.
         ended.unwrap_or_default()
     }

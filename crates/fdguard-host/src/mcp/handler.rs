@@ -21,14 +21,14 @@ use tokio_util::sync::CancellationToken;
 
 use super::arguments::{self, Archive, Bash, Check, Kind, Python, Snap, Trace, Watch, Which};
 use super::client::{Client, Place};
-use super::say::{self, Interrupted, Ran};
+use super::say::{self, InterruptedExec, Ran};
 use super::trial::Trial;
-use super::web::Known;
+use super::web::KnownClient;
 use super::{Options, look, progress, tools};
 use crate::Error;
 use crate::document::Document;
 use crate::http::{NewArchive, archive};
-use crate::session::{Done, Exec};
+use crate::session::{ExecResult, Exec};
 
 /// Pieces of output that wait to be told before the program has to wait.
 const WAITING: usize = 64;
@@ -52,7 +52,7 @@ pub(super) struct Handler {
     client: Arc<Client>,
     options: Arc<Options>,
     /// Where the MCP sessions of the HTTP server are known; none on standard streams.
-    known: Option<Arc<Known>>,
+    known: Option<Arc<KnownClient>>,
 }
 
 impl Handler {
@@ -65,7 +65,7 @@ impl Handler {
     }
 
     /// For a client of the HTTP server.
-    pub(super) fn known_by(mut self, known: Arc<Known>) -> Self {
+    pub(super) fn known_by(mut self, known: Arc<KnownClient>) -> Self {
         self.known = Some(known);
         self
     }
@@ -174,7 +174,7 @@ impl Handler {
         id: &str,
         command: Exec,
         context: &RequestContext<RoleServer>,
-    ) -> Result<Done, Error> {
+    ) -> Result<ExecResult, Error> {
         let host = self.client.host();
         let (live, told) = match context.meta.get_progress_token() {
             Some(token) => {
@@ -222,7 +222,7 @@ impl Handler {
             (false, Some(_)) => "nothing runs there",
             (false, None) => "there is no such session yet",
         };
-        let document = Document::new("fdguard.interrupted/1", Interrupted { id, was_running });
+        let document = Document::new("fdguard.interrupted/1", InterruptedExec { id, was_running });
         Ok(say::result(text.to_owned(), &document, false))
     }
 

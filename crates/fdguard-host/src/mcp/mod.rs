@@ -26,7 +26,7 @@ use std::time::Duration;
 
 use crate::Roots;
 
-pub use stdio::{Launch, run};
+pub use stdio::{StdioLaunch, run};
 pub(crate) use web::Web;
 
 /// What MCP clients may.

@@ -8,7 +8,7 @@ use rmcp::model::JsonObject;
 use schemars::JsonSchema;
 use serde_json::{Value, json};
 
-use super::say::{Interrupted, Ran};
+use super::say::{InterruptedExec, Ran};
 
 /// What a command came to: `fdguard.exec/1`.
 pub(super) fn exec() -> Arc<JsonObject> {
@@ -17,7 +17,7 @@ pub(super) fn exec() -> Arc<JsonObject> {
 
 /// Whether there was something to interrupt: `fdguard.interrupted/1`.
 pub(super) fn interrupted() -> Arc<JsonObject> {
-    named::<Interrupted>("fdguard.interrupted/1")
+    named::<InterruptedExec>("fdguard.interrupted/1")
 }
 
 /// The receipt of what ended, `fdguard.receipt/1`, or `fdguard.reset/1` where there was no session.

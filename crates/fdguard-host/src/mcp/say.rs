@@ -6,9 +6,9 @@ use serde::Serialize;
 use serde_json::{Value, json};
 
 use super::answer::answer;
-use super::trial::Ended;
+use super::trial::TrialEnd;
 use crate::document::Document;
-use crate::session::{Done, Outcome, Output};
+use crate::session::{ExecResult, ExecOutcome, ExecOutput};
 
 /// Lines of what a program said last that an answer shows where it failed.
 const LAST_LINES: usize = 15;
@@ -21,12 +21,12 @@ pub(super) struct Ran {
     /// Why this session is another one than that of the call before; `null` when it is the same.
     pub(super) renewed: Option<String>,
     #[serde(flatten)]
-    pub(super) done: Done,
+    pub(super) done: ExecResult,
 }
 
 /// Whether there was something to interrupt.
 #[derive(Serialize, JsonSchema)]
-pub(super) struct Interrupted {
+pub(super) struct InterruptedExec {
     /// The session; `null` when there is none.
     pub(super) id: Option<String>,
     /// Whether a command ran in it.
@@ -46,7 +46,7 @@ pub(super) fn seen(document: &Value, failed: bool) -> CallToolResult {
 }
 
 /// What `trace` or `check` came to: the answer, then how it ended. The document has one member more, `run`.
-pub(super) fn tried(ended: Ended) -> CallToolResult {
+pub(super) fn tried(ended: TrialEnd) -> CallToolResult {
     let failed = ended.status.is_none_or(|status| status > 1);
     let mut text = match &ended.document {
         Some(document) => answer(document),
@@ -95,14 +95,14 @@ pub(super) fn refused(error: impl std::fmt::Display) -> CallToolResult {
 }
 
 /// Whether it did not end by itself. A status other than 0 is an answer: `grep` gives it, too.
-fn failed(outcome: Outcome) -> bool {
+fn failed(outcome: ExecOutcome) -> bool {
     !matches!(
         outcome,
-        Outcome::Exited { .. } | Outcome::ProgramEnded { status: Some(0) }
+        ExecOutcome::Exited { .. } | ExecOutcome::ProgramEnded { status: Some(0) }
     )
 }
 
-fn text(done: &Done, renewed: Option<&str>) -> String {
+fn text(done: &ExecResult, renewed: Option<&str>) -> String {
     let mut text = String::new();
     if let Some(why) = renewed {
         text.push_str(&format!(
@@ -121,7 +121,7 @@ fn text(done: &Done, renewed: Option<&str>) -> String {
     text
 }
 
-fn add(text: &mut String, head: &str, output: &Output) {
+fn add(text: &mut String, head: &str, output: &ExecOutput) {
     text.push_str(head);
     text.push_str(&output.text);
     if !output.text.is_empty() && !output.text.ends_with('\n') {
@@ -130,17 +130,17 @@ fn add(text: &mut String, head: &str, output: &Output) {
 }
 
 /// How it ended, what is missing, and whether variables are gone.
-fn last_line(done: &Done) -> String {
+fn last_line(done: &ExecResult) -> String {
     let ms = done.ms.round();
     let end = match done.outcome {
-        Outcome::Exited { status } => format!("exit status {status}, {ms} ms"),
-        Outcome::Interrupted => format!("interrupted after {ms} ms"),
-        Outcome::TimedOut => format!("timed out: interrupted after {ms} ms"),
-        Outcome::ProgramEnded { status } => {
+        ExecOutcome::Exited { status } => format!("exit status {status}, {ms} ms"),
+        ExecOutcome::Interrupted => format!("interrupted after {ms} ms"),
+        ExecOutcome::TimedOut => format!("timed out: interrupted after {ms} ms"),
+        ExecOutcome::ProgramEnded { status } => {
             let status = status.map_or("unknown".to_owned(), |status| status.to_string());
             format!("the interpreter ended with status {status}; the next call starts a new one")
         }
-        Outcome::LimitReached => {
+        ExecOutcome::LimitReached => {
             "the session used more than it may and was ended; the next call starts a new one"
                 .to_owned()
         }
@@ -168,14 +168,14 @@ mod tests {
     use serde_json::{Value, json};
 
     use super::{Ran, ran, refused, tried};
-    use crate::mcp::trial::Ended;
-    use crate::session::{Done, Dropped, Outcome, Output};
+    use crate::mcp::trial::TrialEnd;
+    use crate::session::{ExecResult, DroppedOutput, ExecOutcome, ExecOutput};
 
-    fn done(outcome: Outcome, text: &str) -> Done {
-        Done {
+    fn done(outcome: ExecOutcome, text: &str) -> ExecResult {
+        ExecResult {
             number: 1,
             outcome,
-            stdout: Output {
+            stdout: ExecOutput {
                 text: text.to_owned(),
                 bytes: 0,
                 dropped: None,
@@ -188,7 +188,7 @@ mod tests {
         }
     }
 
-    fn said(done: Done, renewed: Option<&str>) -> (Value, bool) {
+    fn said(done: ExecResult, renewed: Option<&str>) -> (Value, bool) {
         let result = ran(Ran {
             session: "s".to_owned(),
             renewed: renewed.map(str::to_owned),
@@ -200,14 +200,14 @@ mod tests {
 
     #[test]
     fn the_output_comes_first_and_the_end_last() {
-        let plain = done(Outcome::Exited { status: 3 }, "hello");
+        let plain = done(ExecOutcome::Exited { status: 3 }, "hello");
         assert_eq!(
             said(plain.clone(), None),
             (json!("hello\n[exit status 3, 12 ms]"), false)
         );
-        let mut lossy = done(Outcome::TimedOut, "a\n");
+        let mut lossy = done(ExecOutcome::TimedOut, "a\n");
         lossy.was_reset = true;
-        lossy.stdout.dropped = Some(Dropped {
+        lossy.stdout.dropped = Some(DroppedOutput {
             bytes: 77,
             lines: 2,
             sha256: String::new(),
@@ -222,14 +222,14 @@ mod tests {
 
     #[test]
     fn both_streams_and_earlier_output_are_apart() {
-        let mut both = done(Outcome::Interrupted, "out");
-        both.stderr = Some(Output {
+        let mut both = done(ExecOutcome::Interrupted, "out");
+        both.stderr = Some(ExecOutput {
             text: "err\n".to_owned(),
-            ..Output::default()
+            ..ExecOutput::default()
         });
-        both.earlier = Some(Output {
+        both.earlier = Some(ExecOutput {
             text: "old".to_owned(),
-            ..Output::default()
+            ..ExecOutput::default()
         });
         let text = "[processes of earlier commands said]\nold\n[this command said]\nout\n[stderr]\nerr\n\
                     [interrupted after 12 ms]";
@@ -244,16 +244,16 @@ mod tests {
             "it said; no"
         );
     }
-    fn ended(status: i32, document: Option<Value>) -> Ended {
+    fn ended(status: i32, document: Option<Value>) -> TrialEnd {
         let mut words: Vec<String> = (0..40).map(|number| format!("line {number}")).collect();
         words.push("boom".to_owned());
-        Ended {
+        TrialEnd {
             document,
             status: Some(status),
-            stdout: Output::default(),
-            stderr: Output {
+            stdout: ExecOutput::default(),
+            stderr: ExecOutput {
                 text: words.join("\n"),
-                ..Output::default()
+                ..ExecOutput::default()
             },
             took: std::time::Duration::from_millis(12),
         }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
 
-use fdguard_core::log_event::Event;
+use fdguard_core::log_event::LogEvent;
 use fdguard_process::signals::name_of;
 use rmcp::service::{QuitReason, RunningService, ServerInitializeError};
 use rmcp::transport::io::stdio_pipes;
@@ -22,7 +22,7 @@ use super::lines::Lines;
 use super::strangers::Strangers;
 use crate::Error;
 use crate::host::{self, Events, Host};
-use crate::http::{Awaited, with_runtime};
+use crate::http::{SignalWait, with_runtime};
 
 /// After the end of its input a client that still reads gets the answers of what comes to an end within this time.
 const LAST_ANSWERS: Duration = Duration::from_secs(1);
@@ -35,7 +35,7 @@ const BEGIN: usize = 40;
 
 /// What is to run.
 #[derive(Debug)]
-pub struct Launch {
+pub struct StdioLaunch {
     /// The host.
     pub host: host::Options,
     /// What its client may.
@@ -43,11 +43,11 @@ pub struct Launch {
 }
 
 /// Runs until standard input ends, TERM or INT. Standard output carries nothing but the protocol.
-pub fn run(launch: Launch) -> Result<(), Error> {
+pub fn run(launch: StdioLaunch) -> Result<(), Error> {
     with_runtime(|signals| live(launch, signals))
 }
 
-async fn live(launch: Launch, signals: Awaited) -> Result<(), Error> {
+async fn live(launch: StdioLaunch, signals: SignalWait) -> Result<(), Error> {
     let events = launch.host.events.clone();
     let host = Host::start(launch.host).await?;
     let client = Arc::new(Client::new(host.clone(), launch.mcp.output_cap));
@@ -60,7 +60,7 @@ async fn live(launch: Launch, signals: Awaited) -> Result<(), Error> {
             name_of(signal).to_owned()
         }
     };
-    events.tell(&Event::new("host_stopping").with("why", why));
+    events.tell(&LogEvent::new("host_stopping").with("why", why));
     let end = async {
         // Each has been told as an event.
         let _receipts = client.end().await;
@@ -70,7 +70,7 @@ async fn live(launch: Launch, signals: Awaited) -> Result<(), Error> {
         () = end => "done",
         () = signals.interrupt() => "interrupted",
     };
-    events.tell(&Event::new("host_end").with("how", how));
+    events.tell(&LogEvent::new("host_end").with("how", how));
     Ok(())
 }
 
@@ -82,7 +82,7 @@ async fn serve(
     events: &Events,
 ) -> String {
     let (input, output) = stdio_pipes();
-    let input = Heard {
+    let input = MessageTap {
         input,
         ended: ended.clone(),
         strangers: Strangers::default(),
@@ -137,25 +137,25 @@ fn has_reader() -> bool {
 }
 
 /// An input that tells when it has ended, and what in it is no message.
-struct Heard<R> {
+struct MessageTap<R> {
     input: R,
     ended: CancellationToken,
     strangers: Strangers,
     events: Events,
 }
 
-impl<R> Heard<R> {
+impl<R> MessageTap<R> {
     fn look(&mut self, bytes: &[u8]) {
         for line in self.strangers.seen(bytes) {
             let begin = line.get(..line.len().min(BEGIN)).unwrap_or_default();
             let begin = String::from_utf8_lossy(begin).into_owned();
-            let event = Event::new("mcp_line_ignored").with("why", "no JSON message");
+            let event = LogEvent::new("mcp_line_ignored").with("why", "no JSON message");
             self.events.tell(&event.with("begins", begin));
         }
     }
 }
 
-impl<R: AsyncRead + Unpin> AsyncRead for Heard<R> {
+impl<R: AsyncRead + Unpin> AsyncRead for MessageTap<R> {
     fn poll_read(
         mut self: Pin<&mut Self>,
         context: &mut Context<'_>,

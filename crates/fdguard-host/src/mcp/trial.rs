@@ -19,7 +19,7 @@ use tokio::net::unix::pipe::Receiver;
 use super::look::{LARGEST, read};
 use crate::Error;
 use crate::scope::Program;
-use crate::session::{Collector, Output};
+use crate::session::{Collector, ExecOutput};
 
 /// What `fdguard` may take beyond the time of the program: a program that does not end by TERM, names of symbols, leftovers.
 const SPARE: Duration = Duration::from_secs(60);
@@ -43,22 +43,22 @@ pub(super) struct Trial {
 
 /// What came of it.
 #[derive(Debug)]
-pub(super) struct Ended {
+pub(super) struct TrialEnd {
     /// The diagnosis; absent where `fdguard` gave none.
     pub(super) document: Option<Value>,
     /// The exit code of `fdguard`, 128 and the number after a signal.
     pub(super) status: Option<i32>,
     /// What the program printed.
-    pub(super) stdout: Output,
+    pub(super) stdout: ExecOutput,
     /// What program and `fdguard` said there.
-    pub(super) stderr: Output,
+    pub(super) stderr: ExecOutput,
     /// How long it took.
     pub(super) took: Duration,
 }
 
 impl Trial {
     /// Runs it. Dropped, everything that was started is killed.
-    pub(super) async fn run(self, program: &Path) -> Result<Ended, Error> {
+    pub(super) async fn run(self, program: &Path) -> Result<TrialEnd, Error> {
         self.check()?;
         let began = Instant::now();
         let (plan, report, [out, err]) = self.plan(program).map_err(Error::io("a trial"))?;
@@ -88,7 +88,7 @@ impl Trial {
                 "not done after {limit} s: everything was ended"
             )));
         };
-        Ok(Ended {
+        Ok(TrialEnd {
             document: serde_json::from_slice(&document?).ok(),
             status: exit.map(status),
             stdout: stdout?,
@@ -184,7 +184,7 @@ fn status(exit: Exit) -> i32 {
 }
 
 /// All of a stream, its begin and its end kept.
-async fn collect(mut pipe: Receiver, cap: usize) -> Result<Output, Error> {
+async fn collect(mut pipe: Receiver, cap: usize) -> Result<ExecOutput, Error> {
     let mut kept = Collector::new(cap);
     let mut piece = vec![0; 16 << 10];
     loop {

@@ -41,7 +41,7 @@ type Service = StreamableHttpService<Handler, LocalSessionManager>;
 pub(crate) struct Web {
     service: Service,
     sessions: Arc<LocalSessionManager>,
-    known: Arc<Known>,
+    known: Arc<KnownClient>,
     idle: Duration,
     /// Bytes of a request's body.
     max_body: usize,
@@ -59,7 +59,7 @@ impl Web {
         // Its clock runs while a command does, which may take a day: ours does not.
         manager.session_config.keep_alive = None;
         let sessions = Arc::new(manager);
-        let known = Arc::new(Known::default());
+        let known = Arc::new(KnownClient::default());
         let config = StreamableHttpServerConfig::default()
             .disable_allowed_hosts()
             .with_max_request_body_bytes(max_body)
@@ -242,9 +242,9 @@ impl std::fmt::Debug for Web {
 
 /// The MCP sessions that were heard of, with their clients.
 #[derive(Debug, Default)]
-pub(super) struct Known(Mutex<HashMap<String, Weak<Client>>>);
+pub(super) struct KnownClient(Mutex<HashMap<String, Weak<Client>>>);
 
-impl Known {
+impl KnownClient {
     /// Learns whose an MCP session is, from the head of a request.
     pub(super) fn learn(&self, extensions: &Extensions, client: &Arc<Client>) {
         let parts = extensions.get::<Parts>();

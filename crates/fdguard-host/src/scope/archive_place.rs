@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use fdguard_files::Dir;
 
-use super::root::Root;
+use super::root::ScopeRoot;
 use crate::roots::{Below, OutsideRoots, Roots};
 
 /// In the scope's root, when nobody says where.
@@ -41,7 +41,7 @@ impl ArchivePlace {
     }
 
     /// Its path, for people.
-    pub(super) fn path(&self, root: &Root) -> PathBuf {
+    pub(super) fn path(&self, root: &ScopeRoot) -> PathBuf {
         match self {
             Self::InScope => root.path().join(DEFAULT),
             Self::Below(below) => below.path(),

@@ -21,7 +21,7 @@ pub struct CleanUp {
     /// Its name.
     pub name: String,
     /// Why it was closed.
-    pub reason: Why,
+    pub reason: CloseReason,
     /// By the rule that is written beside it.
     pub success: bool,
     /// What `success` means.
@@ -33,9 +33,9 @@ pub struct CleanUp {
     /// From the first step to the last.
     pub total_ms: f64,
     /// One for each thing that it held, in the order in which the scope got them.
-    pub resources: Vec<Outcome>,
+    pub resources: Vec<ResourceOutcome>,
     /// The look for processes that nobody keeps any more; `null` when it could not be made.
-    pub look: Option<Look>,
+    pub look: Option<EnvironmentScan>,
     /// What went wrong besides single resources.
     pub errors: Vec<String>,
 }
@@ -43,7 +43,7 @@ pub struct CleanUp {
 impl CleanUp {
     /// Judges by the rule.
     #[must_use]
-    pub fn is_success(resources: &[Outcome], look: Option<&Look>) -> bool {
+    pub fn is_success(resources: &[ResourceOutcome], look: Option<&EnvironmentScan>) -> bool {
         let nobody_left = look.is_some_and(|look| look.leftovers.is_empty());
         nobody_left && resources.iter().all(|it| it.ok)
     }
@@ -53,7 +53,7 @@ impl CleanUp {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 #[non_exhaustive]
-pub enum Why {
+pub enum CloseReason {
     /// Somebody outside asked.
     Asked,
     /// A process of the scope asked.
@@ -74,7 +74,7 @@ pub enum Why {
     HostGone,
 }
 
-impl Why {
+impl CloseReason {
     /// As it is written.
     #[must_use]
     pub fn word(self) -> &'static str {
@@ -94,7 +94,7 @@ impl Why {
 
 /// What became of one thing.
 #[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
-pub struct Outcome {
+pub struct ResourceOutcome {
     /// Its number in the scope.
     pub number: u64,
     /// What it is.
@@ -104,13 +104,13 @@ pub struct Outcome {
     /// It is gone, or where it had to go.
     pub ok: bool,
     /// What was done.
-    pub did: Did,
+    pub did: CleanUpAction,
     /// What went wrong first. With `ok` the second try mended it.
     pub error: Option<String>,
     /// How long it took.
     pub ms: f64,
     /// What is known besides.
-    pub details: Details,
+    pub details: ResourceDetails,
 }
 
 /// What a scope can hold.
@@ -140,7 +140,7 @@ pub enum Kind {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 #[non_exhaustive]
-pub enum Did {
+pub enum CleanUpAction {
     /// It ran, and was ended.
     Ended,
     /// It was open, and was closed.
@@ -157,7 +157,7 @@ pub enum Did {
 
 /// What is known about an end besides; `null` for kinds that do not have it.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, JsonSchema)]
-pub struct Details {
+pub struct ResourceDetails {
     /// Processes of it that live on; `null` when nobody can say, or where it has none.
     pub survivors: Option<Vec<u32>>,
     /// Processes that did not end when they were asked to.
@@ -178,18 +178,18 @@ pub struct Details {
 
 /// What a look at the environment of all processes found, after everything had been ended.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, JsonSchema)]
-pub struct Look {
+pub struct EnvironmentScan {
     /// Processes that were looked at.
     pub seen: u32,
     /// Processes whose environment may not be read: they could belong to it.
     pub unreadable: u32,
     /// Processes of the scope that live.
-    pub leftovers: Vec<Leftover>,
+    pub leftovers: Vec<ScopeLeftover>,
 }
 
 /// A process of a scope that nobody keeps.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
-pub struct Leftover {
+pub struct ScopeLeftover {
     /// Its number.
     pub pid: u32,
     /// Its name.
@@ -200,28 +200,28 @@ pub struct Leftover {
 mod tests {
     use super::*;
 
-    fn outcome(kind: Kind, ok: bool) -> Outcome {
-        Outcome {
+    fn outcome(kind: Kind, ok: bool) -> ResourceOutcome {
+        ResourceOutcome {
             number: 1,
             kind,
             name: String::new(),
             ok,
-            did: Did::Kept,
+            did: CleanUpAction::Kept,
             error: None,
             ms: 0.0,
-            details: Details::default(),
+            details: ResourceDetails::default(),
         }
     }
 
     #[test]
     fn r49_the_success_rule() {
-        let nobody = Look::default();
-        let somebody = Look {
-            leftovers: vec![Leftover {
+        let nobody = EnvironmentScan::default();
+        let somebody = EnvironmentScan {
+            leftovers: vec![ScopeLeftover {
                 pid: 7,
                 comm: "x".to_owned(),
             }],
-            ..Look::default()
+            ..EnvironmentScan::default()
         };
         let fine = [outcome(Kind::Program, true), outcome(Kind::File, true)];
         let one_bad = [outcome(Kind::Program, true), outcome(Kind::File, false)];
@@ -244,7 +244,7 @@ mod tests {
             schema: SCHEMA,
             scope: "a".to_owned(),
             name: "b".to_owned(),
-            reason: Why::Asked,
+            reason: CloseReason::Asked,
             success: true,
             success_rule: SUCCESS_RULE,
             started_at: String::new(),

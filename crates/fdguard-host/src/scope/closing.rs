@@ -11,12 +11,12 @@ use tokio::task::JoinError;
 use tokio::time::error::Elapsed;
 use tokio::time::timeout;
 
-use super::clean_up::{CleanUp, Did, Kind, Look, Outcome, SCHEMA, SUCCESS_RULE, Why};
+use super::clean_up::{CleanUp, CleanUpAction, Kind, EnvironmentScan, ResourceOutcome, SCHEMA, SUCCESS_RULE, CloseReason};
 use super::end::{
-    Around, End, delete_directory, end_file, end_process, end_program, end_session, too_long,
+    Around, ScopeEnd, delete_directory, end_file, end_process, end_program, end_session, too_long,
 };
 use super::leftover;
-use super::means::Event;
+use super::context::ScopeEvent;
 use super::record::Record;
 use super::resource::{Entry, Ownership, Resource};
 
@@ -56,7 +56,7 @@ pub(super) async fn close(
         Some(record) => note(timeout(limit, record.claim(files(&entries))).await),
         None => None,
     };
-    let broken = Broken::new(&subject, around.why);
+    let broken = BrokenClose::new(&subject, around.why);
     let (means, scope) = (Arc::clone(&around.means), subject.scope.clone());
     // In a task of its own: should it panic, whoever waits gets an answer.
     let work = tokio::spawn(clean_up(subject, entries, around));
@@ -117,10 +117,10 @@ async fn clean_up(subject: Subject, entries: Vec<Entry>, around: Around) -> Clea
 
 /// What is told when the clean-up itself broke.
 #[derive(Debug)]
-struct Broken(CleanUp);
+struct BrokenClose(CleanUp);
 
-impl Broken {
-    fn new(subject: &Subject, why: Why) -> Self {
+impl BrokenClose {
+    fn new(subject: &Subject, why: CloseReason) -> Self {
         let now = Timestamp::now().to_string();
         Self(CleanUp {
             schema: SCHEMA,
@@ -156,7 +156,7 @@ async fn at_once(
     entries: Vec<Entry>,
     around: &Around,
     most: usize,
-) -> Vec<Outcome> {
+) -> Vec<ResourceOutcome> {
     let mut outcomes = Vec::new();
     let mut entries = entries.into_iter().peekable();
     while entries.peek().is_some() {
@@ -166,7 +166,7 @@ async fn at_once(
     }
     for outcome in &outcomes {
         if let Some(error) = &outcome.error {
-            around.means.observer.tell(&Event::Failed {
+            around.means.observer.tell(&ScopeEvent::Failed {
                 scope: subject.scope.clone(),
                 number: outcome.number,
                 error: error.clone(),
@@ -176,18 +176,18 @@ async fn at_once(
     outcomes
 }
 
-async fn one(entry: Entry, around: Around) -> Outcome {
+async fn one(entry: Entry, around: Around) -> ResourceOutcome {
     let begin = Instant::now();
     let (number, kind, name) = (entry.number, entry.resource.kind(), entry.resource.name());
     if entry.ownership == Ownership::Lent {
-        return End::fine(Did::Kept).outcome(number, kind, name, begin);
+        return ScopeEnd::fine(CleanUpAction::Kept).outcome(number, kind, name, begin);
     }
     let end = tokio::spawn(end(entry.resource, around)).await;
-    let end = end.unwrap_or_else(|error| End::failed(error.to_string()));
+    let end = end.unwrap_or_else(|error| ScopeEnd::failed(error.to_string()));
     end.outcome(number, kind, name, begin)
 }
 
-fn end(resource: Resource, around: Around) -> BoxFuture<'static, End> {
+fn end(resource: Resource, around: Around) -> BoxFuture<'static, ScopeEnd> {
     Box::pin(async move {
         match resource {
             Resource::Session { id } => end_session(&id, &around).await,
@@ -195,13 +195,13 @@ fn end(resource: Resource, around: Around) -> BoxFuture<'static, End> {
             Resource::Process { identity } => end_process(&identity, &around).await,
             Resource::Descriptor { fd, .. } => {
                 drop(fd);
-                End::fine(Did::Closed)
+                ScopeEnd::fine(CleanUpAction::Closed)
             }
             Resource::Socket { fd, .. } => {
                 // Whoever has a copy of it must see its end as well. One that is not connected says no, and is closed.
                 let _not_connected = shutdown(&fd, Shutdown::Both);
                 drop(fd);
-                End::fine(Did::Closed)
+                ScopeEnd::fine(CleanUpAction::Closed)
             }
             Resource::File { path, end } => end_file(path, end, around).await,
             Resource::Directory { path, id } => delete_directory(path, id, around).await,
@@ -215,7 +215,7 @@ async fn leftovers(
     first_number: u64,
     around: &Around,
     errors: &mut Vec<String>,
-) -> (Option<Look>, Vec<Outcome>) {
+) -> (Option<EnvironmentScan>, Vec<ResourceOutcome>) {
     let Some(mark) = subject.mark.clone() else {
         errors.push("its processes could not be marked: /proc is not readable".to_owned());
         return (None, Vec::new());
@@ -252,7 +252,7 @@ async fn leftovers(
     }
 }
 
-async fn look(mark: &Arc<String>) -> std::io::Result<leftover::Found> {
+async fn look(mark: &Arc<String>) -> std::io::Result<leftover::FoundLeftovers> {
     let mark = Arc::clone(mark);
     let found = tokio::task::spawn_blocking(move || leftover::look(&mark)).await;
     found.unwrap_or_else(|error| Err(std::io::Error::other(error)))

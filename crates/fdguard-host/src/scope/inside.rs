@@ -6,7 +6,7 @@ use std::net::SocketAddr;
 use std::os::fd::AsFd;
 
 use fdguard_probe::Probe;
-use fdguard_probe::parse::net::{InetKind, Row, SocketRecord};
+use fdguard_probe::parse::net::{InetKind, SocketRow, SocketRecord};
 use rustix::net::sockopt::socket_peercred;
 
 use super::Scope;
@@ -75,7 +75,7 @@ pub fn tcp_callers(local: SocketAddr, peer: SocketAddr) -> Vec<u32> {
 
 /// Whether a row of the kernel's table is the end with this address, of a connection to that one. A socket for both families writes an
 /// IPv4 address its own way.
-fn is_end((_, record): &Row, local: SocketAddr, remote: SocketAddr) -> bool {
+fn is_end((_, record): &SocketRow, local: SocketAddr, remote: SocketAddr) -> bool {
     let same = |a: SocketAddr, b: SocketAddr| {
         (a.ip().to_canonical(), a.port()) == (b.ip().to_canonical(), b.port())
     };

@@ -9,14 +9,14 @@ use std::sync::Arc;
 use fdguard_process::plan::Plan;
 use rustix::fs::{Mode, OFlags, open};
 
-use super::hold::refused;
-use super::{Role, Scope, Taken};
+use super::acquire::refused;
+use super::{ResourceRole, Scope, AcquiredResource};
 use crate::Error;
 use crate::environment::{inherited, is_fit};
 
 /// What is to be started.
 #[derive(Clone, Debug)]
-pub struct Launch {
+pub struct ProgramLaunch {
     /// The program and its words; it is looked for as a shell does.
     pub command: Vec<String>,
     /// Besides the host's own.
@@ -24,12 +24,12 @@ pub struct Launch {
     /// Below the root: what it prints is added there, and archived at the end. Absent: nobody hears it.
     pub log: Option<PathBuf>,
     /// What its end means.
-    pub role: Role,
+    pub role: ResourceRole,
 }
 
 impl Scope {
     /// Starts a program in the scope's folder, in a session of its own, without input.
-    pub async fn launch(&self, launch: Launch) -> Result<Taken, Error> {
+    pub async fn launch(&self, launch: ProgramLaunch) -> Result<AcquiredResource, Error> {
         let has_no_name = launch.command.first().is_none_or(String::is_empty);
         let mut variables = launch.environment.iter();
         if has_no_name

@@ -4,10 +4,10 @@
 use std::fs;
 use std::time::Duration;
 
-use fdguard_process::identity::Identity;
+use fdguard_process::identity::ProcessId;
 use fdguard_process::run_id::RunId;
 
-use super::clean_up::{Leftover, Look};
+use super::clean_up::{ScopeLeftover, EnvironmentScan};
 
 /// The variable. It is not the one of `fdguard run`, which says to whom the whole host belongs.
 pub const VARIABLE: &str = "FDGUARD_SCOPE";
@@ -22,14 +22,14 @@ pub(super) fn mark(scope: &str) -> Option<String> {
 
 /// What was found, with the identity of each.
 #[derive(Debug, Default)]
-pub(super) struct Found {
-    pub(super) look: Look,
-    pub(super) identities: Vec<Identity>,
+pub(super) struct FoundLeftovers {
+    pub(super) look: EnvironmentScan,
+    pub(super) identities: Vec<ProcessId>,
 }
 
 /// Looks at every process. It blocks for a few milliseconds.
-pub(super) fn look(mark: &str) -> std::io::Result<Found> {
-    let mut found = Found::default();
+pub(super) fn look(mark: &str) -> std::io::Result<FoundLeftovers> {
+    let mut found = FoundLeftovers::default();
     let own = std::process::id();
     for entry in fs::read_dir("/proc")?.flatten() {
         let name = entry.file_name();
@@ -48,11 +48,11 @@ pub(super) fn look(mark: &str) -> std::io::Result<Found> {
             }
         }
         // The number may mean another process since: the identity first, then the mark once more.
-        let identity = Identity::of(pid);
+        let identity = ProcessId::of(pid);
         if let (Ok(identity), Ok(true)) = (identity, carries(pid, mark)) {
             let comm = fs::read_to_string(format!("/proc/{pid}/comm")).unwrap_or_default();
             let comm = comm.trim_end().to_owned();
-            found.look.leftovers.push(Leftover { pid, comm });
+            found.look.leftovers.push(ScopeLeftover { pid, comm });
             found.identities.push(identity);
         }
     }

@@ -15,11 +15,11 @@ mod clean_up;
 mod closing;
 pub mod daemon;
 mod end;
-mod hold;
+mod acquire;
 mod inside;
 mod launch;
 mod leftover;
-mod means;
+mod context;
 mod program;
 mod record;
 mod resource;
@@ -27,7 +27,7 @@ pub mod root;
 mod scopes;
 mod start;
 mod ticket;
-mod will;
+mod journal;
 
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -40,31 +40,31 @@ use tokio::runtime::Handle;
 use tokio::sync::watch;
 
 pub use clean_up::{
-    CleanUp, Details, Did, Kind, Leftover, Look, Outcome, SCHEMA, SUCCESS_RULE, Why,
+    CleanUp, ResourceDetails, CleanUpAction, Kind, ScopeLeftover, EnvironmentScan, ResourceOutcome, SCHEMA, SUCCESS_RULE, CloseReason,
 };
-pub use end::How;
-pub use hold::Taken;
+pub use end::CloseLimits;
+pub use acquire::AcquiredResource;
 pub use inside::{tcp_callers, unix_caller};
-pub use launch::Launch;
+pub use launch::ProgramLaunch;
 pub use leftover::VARIABLE;
-pub use means::{Event, Means, Observer};
+pub use context::{ScopeEvent, ScopeContext, ScopeObserver};
 pub(crate) use program::Program;
-pub use resource::{FileEnd, Ownership, ResourceView, Role};
-pub use scopes::{Closing, Guard, Scopes};
-pub use start::{StartFailed, Want};
-pub use ticket::{Accepted, Ticket};
-pub use will::{Unfinished, Wills};
+pub use resource::{FileEnd, Ownership, ResourceView, ResourceRole};
+pub use scopes::{CloseAnswer, ScopeGuard, Scopes};
+pub use start::{StartFailed, StartResource};
+pub use ticket::{AcceptedClose, CloseTicket};
+pub use journal::{UnfinishedJournal, Journals};
 
 use crate::{Error, random};
 use archive_place::ArchivePlace;
 use closing::Subject;
-use daemon::Status;
+use daemon::AgentStatus;
 use end::Around;
-use hold::refused;
+use acquire::refused;
 use record::Record;
 use resource::Entry;
-use root::Root;
-use will::{Head, Line, Will};
+use root::ScopeRoot;
+use journal::{Head, Line, Journal};
 
 /// What a scope is made of.
 #[derive(Clone, Debug)]
@@ -84,13 +84,13 @@ pub struct ScopeSpec {
 pub struct Scope {
     id: String,
     spec: ScopeSpec,
-    root: Root,
+    root: ScopeRoot,
     archive: ArchivePlace,
     mark: Option<String>,
     started_at: Timestamp,
     /// The same by a clock that nobody sets.
     born: Instant,
-    means: Arc<Means>,
+    means: Arc<ScopeContext>,
     runtime: Handle,
     state: Mutex<State>,
     result: watch::Sender<Option<Arc<CleanUp>>>,
@@ -101,10 +101,10 @@ struct State {
     /// `None` when somebody has begun to close it.
     entries: Option<Vec<Entry>>,
     next_number: u64,
-    status: Status,
+    status: AgentStatus,
     reasons: Vec<daemon::ReasonCode>,
     touched: Instant,
-    ticket: Option<Accepted>,
+    ticket: Option<AcceptedClose>,
     /// Its entry in the registry, until it is closed.
     record: Option<Record>,
 }
@@ -121,11 +121,11 @@ pub struct ScopeView {
     /// Whose it is.
     pub client: Option<String>,
     /// How its agent is.
-    pub status: Status,
+    pub status: AgentStatus,
     /// Why it is so, where the daemon found it.
     pub reasons: Vec<daemon::ReasonCode>,
     /// `open`, `closing` or `closed`.
-    pub phase: Phase,
+    pub phase: ScopePhase,
     /// RFC 3339.
     pub started_at: String,
     /// Milliseconds since something was done with it.
@@ -133,13 +133,13 @@ pub struct ScopeView {
     /// What it holds; nothing once it is being closed.
     pub resources: Vec<ResourceView>,
     /// A close that is to come.
-    pub closes: Option<Accepted>,
+    pub closes: Option<AcceptedClose>,
 }
 
 /// How far the life of a scope is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
-pub enum Phase {
+pub enum ScopePhase {
     /// It takes things.
     Open,
     /// It is being cleaned up.
@@ -150,7 +150,7 @@ pub enum Phase {
 
 impl Scope {
     /// An empty one, on the runtime that calls.
-    pub fn new(spec: ScopeSpec, means: Arc<Means>) -> Result<Self, Error> {
+    pub fn new(spec: ScopeSpec, means: Arc<ScopeContext>) -> Result<Self, Error> {
         let id = random::id()?;
         let mark = leftover::mark(&id);
         let scope = Self::made(id, spec, mark, means)?;
@@ -165,7 +165,7 @@ impl Scope {
     }
 
     /// One that a host left which is gone: it holds what its will says. Its entry in the registry is that host's.
-    fn inherited(will: Will, means: Arc<Means>) -> Result<Self, Error> {
+    fn inherited(will: Journal, means: Arc<ScopeContext>) -> Result<Self, Error> {
         let (spec, head) = (will.head.spec(), will.head);
         let scope = Self::made(head.scope, spec, head.mark, means)?;
         let next = will.entries.iter().map(|entry| entry.number + 1).max();
@@ -180,11 +180,11 @@ impl Scope {
         id: String,
         spec: ScopeSpec,
         mark: Option<String>,
-        means: Arc<Means>,
+        means: Arc<ScopeContext>,
     ) -> Result<Self, Error> {
         let root = match &means.roots {
-            Some(roots) => Root::in_roots(&spec.root, roots),
-            None => Root::new(&spec.root),
+            Some(roots) => ScopeRoot::in_roots(&spec.root, roots),
+            None => ScopeRoot::new(&spec.root),
         };
         let root = root.map_err(refused)?;
         let archive = ArchivePlace::find(spec.archive_to.as_deref(), means.roots.as_ref());
@@ -203,7 +203,7 @@ impl Scope {
             state: Mutex::new(State {
                 entries: Some(Vec::new()),
                 next_number: 1,
-                status: Status::Running,
+                status: AgentStatus::Running,
                 reasons: Vec::new(),
                 touched: Instant::now(),
                 ticket: None,
@@ -214,11 +214,11 @@ impl Scope {
     }
 
     /// Writes to its will, where there are any. What goes wrong is told, and stops nothing.
-    fn write_down(&self, write: impl FnOnce(&Wills) -> std::io::Result<()>) {
+    fn write_down(&self, write: impl FnOnce(&Journals) -> std::io::Result<()>) {
         if let Some(wills) = &self.means.wills
             && let Err(error) = write(wills)
         {
-            self.means.observer.tell(&Event::Will {
+            self.means.observer.tell(&ScopeEvent::Will {
                 scope: self.id.clone(),
                 error: error.to_string(),
             });
@@ -246,7 +246,7 @@ impl Scope {
 
     /// The folder of all its files.
     #[must_use]
-    pub fn root(&self) -> &Root {
+    pub fn root(&self) -> &ScopeRoot {
         &self.root
     }
 
@@ -256,17 +256,17 @@ impl Scope {
     }
 
     /// Says how its agent is. The first end stays: an agent that has completed does not fail later. False when it was not taken.
-    pub fn set_status(&self, status: Status) -> bool {
+    pub fn set_status(&self, status: AgentStatus) -> bool {
         self.judge(status, Vec::new())
     }
 
     /// How its agent is.
     #[must_use]
-    pub fn status(&self) -> Status {
+    pub fn status(&self) -> AgentStatus {
         self.state().status
     }
 
-    fn judge(&self, status: Status, reasons: Vec<daemon::ReasonCode>) -> bool {
+    fn judge(&self, status: AgentStatus, reasons: Vec<daemon::ReasonCode>) -> bool {
         let mut state = self.state();
         let is_taken = !state.status.is_terminal();
         if is_taken {
@@ -277,7 +277,7 @@ impl Scope {
     }
 
     /// Closes it, and gives what that came to. Whoever comes second gets the same. When the caller goes away it is closed all the same.
-    pub async fn close(&self, why: Why, how: How) -> Arc<CleanUp> {
+    pub async fn close(&self, why: CloseReason, how: CloseLimits) -> Arc<CleanUp> {
         self.begin_close(why, how);
         self.closed().await
     }
@@ -297,7 +297,7 @@ impl Scope {
     }
 
     /// Begins to close it, if nobody has. False when somebody has.
-    pub fn begin_close(&self, why: Why, how: How) -> bool {
+    pub fn begin_close(&self, why: CloseReason, how: CloseLimits) -> bool {
         let (entries, record) = {
             let mut state = self.state();
             let Some(entries) = state.entries.take() else {
@@ -323,20 +323,20 @@ impl Scope {
             let work = closing::close(subject, entries, around, record);
             let clean_up = Arc::new(work.await);
             result.send_replace(Some(Arc::clone(&clean_up)));
-            means.observer.tell(&Event::Closed(clean_up));
+            means.observer.tell(&ScopeEvent::Closed(clean_up));
         }));
         true
     }
 
     /// How far its life is.
     #[must_use]
-    pub fn phase(&self) -> Phase {
+    pub fn phase(&self) -> ScopePhase {
         if self.result.borrow().is_some() {
-            Phase::Closed
+            ScopePhase::Closed
         } else if self.state().entries.is_none() {
-            Phase::Closing
+            ScopePhase::Closing
         } else {
-            Phase::Open
+            ScopePhase::Open
         }
     }
 
@@ -374,7 +374,7 @@ impl Scope {
 
 impl Drop for Scope {
     fn drop(&mut self) {
-        self.begin_close(Why::OwnerGone, How::default());
+        self.begin_close(CloseReason::OwnerGone, CloseLimits::default());
     }
 }
 

@@ -4,14 +4,14 @@
 use std::time::Duration;
 
 use fdguard_process::plan::Plan;
-use fdguard_process::tree::{Exit, Options, StartError, Stop, Told, Tree};
+use fdguard_process::tree::{Exit, Options, StartError, StopPlan, TreeEvent, Tree};
 use tokio::sync::{mpsc, watch};
 
 use crate::Error;
-use crate::watched::WatchedTree;
+use crate::watched_tree::WatchedTree;
 
 /// KILL, at once.
-const AT_ONCE: Stop = Stop {
+const AT_ONCE: StopPlan = StopPlan {
     signal: 9,
     grace: Duration::ZERO,
 };
@@ -21,7 +21,7 @@ const AT_ONCE: Stop = Stop {
 pub(crate) struct Program {
     pid: u32,
     keeper: u32,
-    asks: mpsc::UnboundedSender<Stop>,
+    asks: mpsc::UnboundedSender<StopPlan>,
     told: watch::Receiver<State>,
 }
 
@@ -78,7 +78,7 @@ impl Program {
     }
 
     /// Asks all of it to end.
-    pub(super) fn ask(&self, stop: Stop) {
+    pub(super) fn ask(&self, stop: StopPlan) {
         // Nobody hears it when it is over.
         let _unheard = self.asks.send(stop);
     }
@@ -119,7 +119,7 @@ fn start(plan: &Plan) -> Result<Tree, StartError> {
 
 async fn keep(
     mut tree: WatchedTree,
-    mut asked: mpsc::UnboundedReceiver<Stop>,
+    mut asked: mpsc::UnboundedReceiver<StopPlan>,
     tell: watch::Sender<State>,
 ) {
     let mut state = State::default();
@@ -147,10 +147,10 @@ async fn keep(
 }
 
 impl State {
-    fn hear(&mut self, told: Told, left: Option<u32>) {
+    fn hear(&mut self, told: TreeEvent, left: Option<u32>) {
         match told {
-            Told::MainEnded { exit, .. } => self.main = Some(exit),
-            Told::Empty {
+            TreeEvent::MainEnded { exit, .. } => self.main = Some(exit),
+            TreeEvent::Empty {
                 exit,
                 killed,
                 reaped,
@@ -158,7 +158,7 @@ impl State {
                 self.main = Some(exit);
                 self.over = Some(Over::Empty { killed, reaped });
             }
-            Told::Lost => self.over = Some(Over::Lost { left }),
+            TreeEvent::Lost => self.over = Some(Over::Lost { left }),
             _ => {}
         }
     }

@@ -5,7 +5,7 @@
 
 use fdguard_core::Text;
 use fdguard_files::Registry;
-use fdguard_files::registry::{Change, Claim, End, Identity, Kind, New, Owner};
+use fdguard_files::registry::{RowChange, Claim, RowEnd, OwnerId, Kind, NewRow, Owner};
 use tokio::task::{JoinHandle, spawn_blocking};
 
 use super::CleanUp;
@@ -21,9 +21,9 @@ pub(super) struct Record {
 impl Record {
     /// Begins to make it.
     pub(super) fn begin(registry: &Registry, id: &str, client: Option<&str>) -> Self {
-        let mut new = New::now(id, Kind::Scope);
+        let mut new = NewRow::now(id, Kind::Scope);
         new.client = client.map(str::to_owned);
-        new.host = Identity::own().ok();
+        new.host = OwnerId::own().ok();
         let adding = registry.clone();
         let add = move || adding.add(new).map(drop).map_err(|error| error.to_string());
         Self {
@@ -34,12 +34,12 @@ impl Record {
     }
 
     /// Says who closes the scope, and which files it had. The claim is needed to say how that ended.
-    pub(super) async fn claim(self, files: Vec<String>) -> Result<Claimed, String> {
+    pub(super) async fn claim(self, files: Vec<String>) -> Result<ClaimResult, String> {
         self.added.await.map_err(|error| error.to_string())??;
         let (registry, id) = (self.registry.clone(), self.id);
         let claim = spawn_blocking(move || claim(&registry, &id, files)).await;
         let claim = claim.map_err(|error| error.to_string())??;
-        Ok(Claimed {
+        Ok(ClaimResult {
             registry: self.registry,
             claim,
         })
@@ -51,13 +51,13 @@ fn claim(registry: &Registry, id: &str, files: Vec<String>) -> Result<Claim, Str
     if let Some(row) = registry.get(id).map_err(words)?
         && !files.is_empty()
     {
-        let change = Change {
+        let change = RowChange {
             files: Some(files.into_iter().map(Text::from).collect()),
-            ..Change::default()
+            ..RowChange::default()
         };
         registry.update(id, row.version, change).map_err(words)?;
     }
-    let process = Identity::own().map_err(|error| error.to_string())?;
+    let process = OwnerId::own().map_err(|error| error.to_string())?;
     let owner = Owner {
         name: "scope".to_owned(),
         process,
@@ -67,18 +67,18 @@ fn claim(registry: &Registry, id: &str, files: Vec<String>) -> Result<Claim, Str
 
 /// The right to say how the close ended.
 #[derive(Debug)]
-pub(super) struct Claimed {
+pub(super) struct ClaimResult {
     registry: Registry,
     claim: Claim,
 }
 
-impl Claimed {
+impl ClaimResult {
     /// Says it.
     pub(super) async fn finish(self, clean_up: &CleanUp) -> Result<(), String> {
         let end = if clean_up.success {
-            End::Closed
+            RowEnd::Closed
         } else {
-            End::Failed
+            RowEnd::Failed
         };
         let reason = clean_up.reason.word();
         let receipt = serde_json::to_value(clean_up).ok();

@@ -4,7 +4,7 @@ use std::os::fd::OwnedFd;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use fdguard_process::identity::Identity;
+use fdguard_process::identity::ProcessId;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -36,7 +36,7 @@ pub enum Ownership {
 /// What the end of a process or session means for the agent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
-pub enum Role {
+pub enum ResourceRole {
     /// It is the agent: without it there is none.
     Main,
     /// It helps, and may come and go.
@@ -48,7 +48,7 @@ pub enum Role {
 pub(super) enum Resource {
     Session { id: String },
     Program { program: Arc<Program>, name: String },
-    Process { identity: Identity },
+    Process { identity: ProcessId },
     Descriptor { fd: OwnedFd, name: String },
     Socket { fd: OwnedFd, name: String },
     File { path: PathBuf, end: FileEnd },
@@ -91,7 +91,7 @@ pub(super) struct Entry {
     pub(super) number: u64,
     pub(super) resource: Resource,
     pub(super) ownership: Ownership,
-    pub(super) role: Role,
+    pub(super) role: ResourceRole,
 }
 
 /// What a list shows of one thing.
@@ -106,7 +106,7 @@ pub struct ResourceView {
     /// Whose it is.
     pub ownership: Ownership,
     /// What its end means.
-    pub role: Role,
+    pub role: ResourceRole,
     /// Its process, where it is one that lives.
     pub pid: Option<u32>,
     /// What happens to it at the end, where it is a file.

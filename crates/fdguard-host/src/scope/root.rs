@@ -21,7 +21,7 @@ const RENAMED: usize = 16;
 /// Why a path was not used.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
-pub enum Refused {
+pub enum PathRefusal {
     /// It is not below the folder.
     #[error("{}: it leads out of {}", path.display(), root.display())]
     Outside {
@@ -45,7 +45,7 @@ pub enum Refused {
 
 /// The folder.
 #[derive(Clone, Debug)]
-pub struct Root {
+pub struct ScopeRoot {
     path: PathBuf,
     id: (u64, u64),
     /// It is opened from here, and nothing on its way may be a link; absent: by its path.
@@ -65,10 +65,10 @@ pub(super) struct Place {
     pub(super) id: (u64, u64),
 }
 
-impl Root {
+impl ScopeRoot {
     /// Remembers the folder, not only its name.
-    pub fn new(path: &Path) -> Result<Self, Refused> {
-        let failed = |source| Refused::Io {
+    pub fn new(path: &Path) -> Result<Self, PathRefusal> {
+        let failed = |source| PathRefusal::Io {
             path: path.to_owned(),
             source,
         };
@@ -86,8 +86,8 @@ impl Root {
     }
 
     /// The same for a folder that must be below one of these.
-    pub(super) fn in_roots(path: &Path, roots: &Roots) -> Result<Self, Refused> {
-        let io = |source| Refused::Io {
+    pub(super) fn in_roots(path: &Path, roots: &Roots) -> Result<Self, PathRefusal> {
+        let io = |source| PathRefusal::Io {
             path: path.to_owned(),
             source,
         };
@@ -109,8 +109,8 @@ impl Root {
     }
 
     /// A path from the folder on: of one that is given from the folder on, or whole. It need not exist.
-    pub fn relative(&self, path: &Path) -> Result<PathBuf, Refused> {
-        let outside = || Refused::Outside {
+    pub fn relative(&self, path: &Path) -> Result<PathBuf, PathRefusal> {
+        let outside = || PathRefusal::Outside {
             path: path.to_owned(),
             root: self.path.clone(),
         };
@@ -135,7 +135,7 @@ impl Root {
 
     /// What is at a path that [`Root::relative`] gave; `None` when it is absent. Not followed where it is a link itself, but refused where
     /// such a link leads out.
-    pub(super) fn find(&self, inner: &Path) -> Result<Option<Place>, Refused> {
+    pub(super) fn find(&self, inner: &Path) -> Result<Option<Place>, PathRefusal> {
         let Some((parent, name)) = self.parent(inner)? else {
             return Ok(None);
         };
@@ -160,7 +160,7 @@ impl Root {
     }
 
     /// The folder of a path, and the name in it; `None` when there is no such folder.
-    pub(super) fn parent(&self, inner: &Path) -> Result<Option<(OwnedFd, OsString)>, Refused> {
+    pub(super) fn parent(&self, inner: &Path) -> Result<Option<(OwnedFd, OsString)>, PathRefusal> {
         let name = inner.file_name().unwrap_or(OsStr::new("")).to_owned();
         let folder = match inner.parent() {
             Some(parent) if !parent.as_os_str().is_empty() => parent,
@@ -169,20 +169,20 @@ impl Root {
         match self.resolve(folder) {
             Ok(parent) => Ok(Some((parent, name))),
             Err(Errno::NOENT) => Ok(None),
-            Err(Errno::STALE) => Err(Refused::Replaced(self.path.clone())),
+            Err(Errno::STALE) => Err(PathRefusal::Replaced(self.path.clone())),
             Err(errno) => Err(self.why(inner, errno)),
         }
     }
 
     /// Opens what is at a path for reading, without waiting for whoever writes into a pipe.
-    pub(super) fn open(&self, inner: &Path) -> Result<OwnedFd, Refused> {
+    pub(super) fn open(&self, inner: &Path) -> Result<OwnedFd, PathRefusal> {
         let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
         let opened = self.open_beneath(inner, flags, Mode::empty());
         opened.map_err(|errno| self.why(inner, errno))
     }
 
     /// Opens a file for adding to it; it is made where it is missing. Not a pipe, a device or a link that leads out.
-    pub(super) fn append(&self, inner: &Path) -> Result<OwnedFd, Refused> {
+    pub(super) fn append(&self, inner: &Path) -> Result<OwnedFd, PathRefusal> {
         let flags = OFlags::WRONLY | OFlags::APPEND | OFlags::CREATE;
         let flags = flags | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
         let opened = self.open_beneath(inner, flags, Mode::from_raw_mode(0o600));
@@ -196,7 +196,7 @@ impl Root {
     }
 
     /// Makes a folder that only we may enter; gives its device and inode.
-    pub(super) fn make(&self, name: &Path) -> Result<(u64, u64), Refused> {
+    pub(super) fn make(&self, name: &Path) -> Result<(u64, u64), PathRefusal> {
         let made = self.folder().and_then(|root| {
             rustix::fs::mkdirat(&root, name, Mode::RWXU)?;
             let stat = statat(&root, name, AtFlags::SYMLINK_NOFOLLOW)?;
@@ -206,7 +206,7 @@ impl Root {
     }
 
     /// Removes a folder that is empty.
-    pub(super) fn remove_empty(&self, name: &Path) -> Result<(), Refused> {
+    pub(super) fn remove_empty(&self, name: &Path) -> Result<(), PathRefusal> {
         let removed = self
             .folder()
             .and_then(|root| unlinkat(&root, name, AtFlags::REMOVEDIR));
@@ -232,7 +232,7 @@ impl Root {
     }
 
     /// The folder itself, held open: for what goes on for longer than one step.
-    pub(super) fn dir(&self) -> Result<Dir, Refused> {
+    pub(super) fn dir(&self) -> Result<Dir, PathRefusal> {
         self.folder()
             .map_err(|errno| self.why(Path::new(""), errno))
     }
@@ -251,15 +251,15 @@ impl Root {
         }
     }
 
-    fn why(&self, inner: &Path, errno: Errno) -> Refused {
+    fn why(&self, inner: &Path, errno: Errno) -> PathRefusal {
         let path = self.path.join(inner);
         match errno {
-            Errno::XDEV | Errno::LOOP => Refused::Outside {
+            Errno::XDEV | Errno::LOOP => PathRefusal::Outside {
                 path,
                 root: self.path.clone(),
             },
-            Errno::STALE => Refused::Replaced(self.path.clone()),
-            errno => Refused::Io {
+            Errno::STALE => PathRefusal::Replaced(self.path.clone()),
+            errno => PathRefusal::Io {
                 path,
                 source: errno.into(),
             },
@@ -280,7 +280,7 @@ mod tests {
     #[test]
     fn r52_names_that_lead_out_are_refused_before_anything_is_touched() {
         let folder = tempfile::tempdir().unwrap();
-        let root = Root::new(folder.path()).unwrap();
+        let root = ScopeRoot::new(folder.path()).unwrap();
         for bad in ["", "..", "../x", "a/../../x", "/etc/passwd", "/", "./x/.."] {
             assert!(root.relative(Path::new(bad)).is_err(), "{bad}");
         }
@@ -300,10 +300,10 @@ mod tests {
         link(outside.path(), "way-out");
         link(&outside.path().join("secret"), "leaf-out");
         link(Path::new("real"), "inside");
-        let root = Root::new(folder.path()).unwrap();
+        let root = ScopeRoot::new(folder.path()).unwrap();
         for bad in ["way-out/secret", "leaf-out"] {
             let found = root.find(Path::new(bad));
-            assert!(matches!(found, Err(Refused::Outside { .. })), "{found:?}");
+            assert!(matches!(found, Err(PathRefusal::Outside { .. })), "{found:?}");
             assert!(root.open(Path::new(bad)).is_err());
         }
         let found = root.find(Path::new("inside/log")).unwrap().unwrap();
@@ -317,12 +317,12 @@ mod tests {
         let base = tempfile::tempdir().unwrap();
         let path = base.path().join("root");
         std::fs::create_dir(&path).unwrap();
-        let root = Root::new(&path).unwrap();
+        let root = ScopeRoot::new(&path).unwrap();
         std::fs::rename(&path, base.path().join("old")).unwrap();
         std::fs::create_dir(&path).unwrap();
         std::fs::write(path.join("f"), "f").unwrap();
         let found = root.find(Path::new("f"));
-        assert!(matches!(found, Err(Refused::Replaced(_))), "{found:?}");
+        assert!(matches!(found, Err(PathRefusal::Replaced(_))), "{found:?}");
         std::fs::remove_dir_all(&path).unwrap();
         assert!(
             root.find(Path::new("f")).unwrap().is_none(),

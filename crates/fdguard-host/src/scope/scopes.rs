@@ -10,8 +10,8 @@ use schemars::JsonSchema;
 use serde::Serialize;
 
 use super::{
-    Accepted, CleanUp, Event, How, Means, Scope, ScopeSpec, ScopeView, StartFailed, Ticket, Want,
-    Why,
+    AcceptedClose, CleanUp, ScopeEvent, CloseLimits, ScopeContext, Scope, ScopeSpec, ScopeView, StartFailed, CloseTicket, StartResource,
+    CloseReason,
 };
 use crate::Error;
 
@@ -28,19 +28,19 @@ pub struct Scopes {
 
 #[derive(Debug)]
 struct Shared {
-    means: Arc<Means>,
+    means: Arc<ScopeContext>,
     kept_for: Duration,
     table: Mutex<Table>,
 }
 
 #[derive(Debug, Default)]
 struct Table {
-    scopes: BTreeMap<String, Kept>,
+    scopes: BTreeMap<String, KeptCleanUps>,
     is_closing: bool,
 }
 
 #[derive(Debug)]
-struct Kept {
+struct KeptCleanUps {
     scope: Arc<Scope>,
     /// When it was seen closed.
     closed: Option<Instant>,
@@ -48,7 +48,7 @@ struct Kept {
 
 impl Table {
     fn keep(&mut self, scope: &Arc<Scope>) {
-        let kept = Kept {
+        let kept = KeptCleanUps {
             scope: Arc::clone(scope),
             closed: None,
         };
@@ -59,23 +59,23 @@ impl Table {
 /// What a close was answered with.
 #[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 #[serde(rename_all = "kebab-case", untagged)]
-pub enum Closing {
+pub enum CloseAnswer {
     /// It is closed.
     Done(Arc<CleanUp>),
     /// The caller is one of its processes: it will be closed in a moment.
-    Soon(Accepted),
+    Soon(AcceptedClose),
 }
 
 impl Scopes {
     /// None yet.
     #[must_use]
-    pub fn new(means: Means) -> Self {
+    pub fn new(means: ScopeContext) -> Self {
         Self::keeping(means, KEPT)
     }
 
     /// The same, with results that are kept for this long.
     #[must_use]
-    pub fn keeping(means: Means, kept_for: Duration) -> Self {
+    pub fn keeping(means: ScopeContext, kept_for: Duration) -> Self {
         Self {
             shared: Arc::new(Shared {
                 means: Arc::new(means),
@@ -106,7 +106,7 @@ impl Scopes {
         let left = tokio::task::spawn_blocking(move || reader.left()).await;
         // Fails only when the runtime ends.
         let (left, unreadable) = left.unwrap_or_default();
-        let tell = |scope, error| means.observer.tell(&Event::Will { scope, error });
+        let tell = |scope, error| means.observer.tell(&ScopeEvent::Will { scope, error });
         for will in unreadable {
             tell(will.scope, will.error);
         }
@@ -138,7 +138,7 @@ impl Scopes {
             }
         }
         for scope in &inherited {
-            scope.begin_close(Why::HostGone, How::default());
+            scope.begin_close(CloseReason::HostGone, CloseLimits::default());
         }
         inherited
     }
@@ -147,8 +147,8 @@ impl Scopes {
     pub async fn create_with(
         &self,
         spec: ScopeSpec,
-        wants: Vec<Want>,
-        how: How,
+        wants: Vec<StartResource>,
+        how: CloseLimits,
     ) -> Result<Result<Arc<Scope>, StartFailed>, Error> {
         let scope = self.create(spec)?;
         // Whoever waits for the start may go away in the middle of it.
@@ -160,8 +160,8 @@ impl Scopes {
 
     /// Closes the scope when the guard is dropped: for an owner that may panic, be cancelled, or lose its connection.
     #[must_use]
-    pub fn guard(&self, scope: &Arc<Scope>) -> Guard {
-        Guard {
+    pub fn guard(&self, scope: &Arc<Scope>) -> ScopeGuard {
+        ScopeGuard {
             scope: Some(Arc::clone(scope)),
         }
     }
@@ -188,26 +188,26 @@ impl Scopes {
     pub async fn close(
         &self,
         id: &str,
-        how: How,
+        how: CloseLimits,
         callers: &[u32],
         soon: Duration,
-    ) -> Result<Closing, Error> {
+    ) -> Result<CloseAnswer, Error> {
         let scope = self.get(id)?;
         if let Some(result) = scope.result() {
-            return Ok(Closing::Done(result));
+            return Ok(CloseAnswer::Done(result));
         }
         let (asked, callers) = (Arc::clone(&scope), callers.to_owned());
         let look = move || callers.iter().any(|pid| asked.is_inside(*pid));
         // Should the look break, the careful answer is the late one.
         let is_inside = tokio::task::spawn_blocking(look).await.unwrap_or(true);
         if is_inside {
-            return scope.close_soon(soon, how).map(Closing::Soon);
+            return scope.close_soon(soon, how).map(CloseAnswer::Soon);
         }
-        Ok(Closing::Done(scope.close(Why::Asked, how).await))
+        Ok(CloseAnswer::Done(scope.close(CloseReason::Asked, how).await))
     }
 
     /// What a ticket says.
-    pub fn ticket(&self, ticket: &str) -> Result<Ticket, Error> {
+    pub fn ticket(&self, ticket: &str) -> Result<CloseTicket, Error> {
         self.forget_old();
         let has_it = |scope: &Arc<Scope>| {
             let accepted = scope.state().ticket.clone();
@@ -222,23 +222,23 @@ impl Scopes {
     }
 
     /// Closes all scopes of a client.
-    pub async fn close_client(&self, client: &str, how: How) -> Vec<Arc<CleanUp>> {
+    pub async fn close_client(&self, client: &str, how: CloseLimits) -> Vec<Arc<CleanUp>> {
         let is_its = |scope: &Arc<Scope>| scope.client() == Some(client);
-        self.close_those(is_its, Why::ClientGone, how).await
+        self.close_those(is_its, CloseReason::ClientGone, how).await
     }
 
     /// Takes no new ones, and closes all.
-    pub async fn shut_down(&self, how: How) -> Vec<Arc<CleanUp>> {
+    pub async fn shut_down(&self, how: CloseLimits) -> Vec<Arc<CleanUp>> {
         self.table().is_closing = true;
-        self.close_those(|_| true, Why::Shutdown, how).await
+        self.close_those(|_| true, CloseReason::Shutdown, how).await
     }
 
     /// The ends of those that were not closed before; their order is that of their ids.
     async fn close_those(
         &self,
         which: impl Fn(&Arc<Scope>) -> bool,
-        why: Why,
-        how: How,
+        why: CloseReason,
+        how: CloseLimits,
     ) -> Vec<Arc<CleanUp>> {
         let scopes = self.all().into_iter();
         let scopes = scopes.filter(|scope| which(scope) && scope.result().is_none());
@@ -253,7 +253,7 @@ impl Scopes {
         scopes.map(|kept| Arc::clone(&kept.scope)).collect()
     }
 
-    pub(super) fn means(&self) -> &Arc<Means> {
+    pub(super) fn means(&self) -> &Arc<ScopeContext> {
         &self.shared.means
     }
 
@@ -273,7 +273,7 @@ impl Scopes {
         let is_old = |since: Instant| now.duration_since(since) >= self.shared.kept_for;
         let old = closed.into_iter().enumerate();
         let old = old.filter(|(at, (since, _))| *at < too_many || is_old(*since));
-        let gone: Vec<Option<Kept>> = old.map(|(_, (_, id))| table.scopes.remove(&id)).collect();
+        let gone: Vec<Option<KeptCleanUps>> = old.map(|(_, (_, id))| table.scopes.remove(&id)).collect();
         drop(table);
         drop(gone);
     }
@@ -286,21 +286,21 @@ impl Scopes {
 
 /// Closes a scope when it is dropped.
 #[derive(Debug)]
-pub struct Guard {
+pub struct ScopeGuard {
     scope: Option<Arc<Scope>>,
 }
 
-impl Guard {
+impl ScopeGuard {
     /// The scope lives on.
     pub fn keep(mut self) {
         self.scope = None;
     }
 }
 
-impl Drop for Guard {
+impl Drop for ScopeGuard {
     fn drop(&mut self) {
         if let Some(scope) = self.scope.take() {
-            scope.begin_close(Why::OwnerGone, How::default());
+            scope.begin_close(CloseReason::OwnerGone, CloseLimits::default());
         }
     }
 }

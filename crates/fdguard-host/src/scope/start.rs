@@ -3,25 +3,25 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use fdguard_process::identity::Identity;
+use fdguard_process::identity::ProcessId;
 use fdguard_process::plan::Plan;
 
-use super::{CleanUp, FileEnd, How, Ownership, Role, Scope, Why};
+use super::{CleanUp, FileEnd, CloseLimits, Ownership, ResourceRole, Scope, CloseReason};
 use crate::Error;
-use crate::session::Spec;
+use crate::session::SessionSpec;
 
 /// Something that a scope shall hold from its start.
 #[derive(Debug)]
 #[non_exhaustive]
-pub enum Want {
+pub enum StartResource {
     /// A session that is opened.
-    Session(Spec, Role),
+    Session(SessionSpec, ResourceRole),
     /// A session that is open.
-    OpenSession(String, Ownership, Role),
+    OpenSession(String, Ownership, ResourceRole),
     /// A program that is started.
-    Program(Box<Plan>, Role),
+    Program(Box<Plan>, ResourceRole),
     /// A process that somebody else started.
-    Process(Identity, Ownership, Role),
+    Process(ProcessId, Ownership, ResourceRole),
     /// A file.
     File(PathBuf, FileEnd),
     /// A folder that is made.
@@ -47,10 +47,10 @@ pub struct StartFailed {
 
 impl Scope {
     /// Takes all of these in their order, or closes the scope.
-    pub async fn take_all(&self, wants: Vec<Want>, how: How) -> Result<(), StartFailed> {
+    pub async fn take_all(&self, wants: Vec<StartResource>, how: CloseLimits) -> Result<(), StartFailed> {
         for (at, want) in (1..).zip(wants) {
             if let Err(error) = self.want(want).await {
-                let clean_up = self.close(Why::StartFailed, how).await;
+                let clean_up = self.close(CloseReason::StartFailed, how).await;
                 return Err(StartFailed {
                     at,
                     error,
@@ -61,18 +61,18 @@ impl Scope {
         Ok(())
     }
 
-    async fn want(&self, want: Want) -> Result<(), Error> {
+    async fn want(&self, want: StartResource) -> Result<(), Error> {
         match want {
-            Want::Session(spec, role) => self.open_session(spec, role).await.map(drop),
-            Want::OpenSession(id, whose, role) => self.take_session(&id, whose, role).map(drop),
-            Want::Program(plan, role) => self.start(*plan, role).await.map(drop),
-            Want::Process(identity, whose, role) => {
+            StartResource::Session(spec, role) => self.open_session(spec, role).await.map(drop),
+            StartResource::OpenSession(id, whose, role) => self.take_session(&id, whose, role).map(drop),
+            StartResource::Program(plan, role) => self.start(*plan, role).await.map(drop),
+            StartResource::Process(identity, whose, role) => {
                 self.take_process(identity, whose, role).map(drop)
             }
-            Want::File(path, end) => self.take_file(&path, end).map(drop),
-            Want::Directory(name) => self.make_directory(&name).map(drop),
-            Want::Socket(name, fd) => self.take_socket(&name, fd).map(drop),
-            Want::Descriptor(name, fd) => self.take_descriptor(&name, fd).map(drop),
+            StartResource::File(path, end) => self.take_file(&path, end).map(drop),
+            StartResource::Directory(name) => self.make_directory(&name).map(drop),
+            StartResource::Socket(name, fd) => self.take_socket(&name, fd).map(drop),
+            StartResource::Descriptor(name, fd) => self.take_descriptor(&name, fd).map(drop),
         }
     }
 }

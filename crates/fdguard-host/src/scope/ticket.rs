@@ -7,12 +7,12 @@ use jiff::Timestamp;
 use schemars::JsonSchema;
 use serde::Serialize;
 
-use super::{CleanUp, How, Scope, Why};
+use super::{CleanUp, CloseLimits, Scope, CloseReason};
 use crate::{Error, random};
 
 /// The answer to who asks for its own end.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
-pub struct Accepted {
+pub struct AcceptedClose {
     /// Which scope will be closed.
     pub scope: String,
     /// When that begins, RFC 3339.
@@ -24,9 +24,9 @@ pub struct Accepted {
 /// What a ticket says.
 #[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 #[serde(rename_all = "kebab-case", tag = "state")]
-pub enum Ticket {
+pub enum CloseTicket {
     /// Not done yet.
-    Pending(Accepted),
+    Pending(AcceptedClose),
     /// Done.
     Done {
         /// What it came to.
@@ -36,13 +36,13 @@ pub enum Ticket {
 
 impl Scope {
     /// Says when it will be closed, and closes it then, in a task of its own. A second call gives the first answer again.
-    pub fn close_soon(self: &Arc<Self>, after: Duration, how: How) -> Result<Accepted, Error> {
+    pub fn close_soon(self: &Arc<Self>, after: Duration, how: CloseLimits) -> Result<AcceptedClose, Error> {
         let accepted = {
             let mut state = self.state();
             if let Some(accepted) = &state.ticket {
                 return Ok(accepted.clone());
             }
-            let accepted = Accepted {
+            let accepted = AcceptedClose {
                 scope: self.id.clone(),
                 ends_at: later(after).to_string(),
                 ticket: random::id()?,
@@ -54,18 +54,18 @@ impl Scope {
         let scope = Arc::clone(self);
         drop(self.runtime.spawn(async move {
             tokio::time::sleep(after).await;
-            scope.begin_close(Why::AskedFromInside, how);
+            scope.begin_close(CloseReason::AskedFromInside, how);
         }));
         Ok(accepted)
     }
 
     /// What its ticket says.
     #[must_use]
-    pub fn ticket(&self) -> Option<Ticket> {
+    pub fn ticket(&self) -> Option<CloseTicket> {
         let accepted = self.state().ticket.clone()?;
         Some(match self.result() {
-            Some(result) => Ticket::Done { result },
-            None => Ticket::Pending(accepted),
+            Some(result) => CloseTicket::Done { result },
+            None => CloseTicket::Pending(accepted),
         })
     }
 }

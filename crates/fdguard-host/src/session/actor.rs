@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use fdguard_process::tree::Stop;
+use fdguard_process::tree::StopPlan;
 use tokio::sync::{OwnedSemaphorePermit, mpsc, oneshot, watch};
 
 use super::collect::Collector;
@@ -11,16 +11,16 @@ use super::end;
 use super::keeper::words;
 use super::running::{ROOM, Recipe, Running};
 use super::shared::{Shared, Wishes};
-use super::types::{Chunk, Done, Exec};
+use super::types::{Chunk, ExecResult, Exec};
 use crate::Error;
-use crate::receipt::{Reason, Receipt};
+use crate::receipt::{SessionEndReason, Receipt};
 
 /// What a session is asked for.
 #[derive(Debug)]
 pub(super) enum Request {
     Exec(Box<Job>),
     Reset(oneshot::Sender<Result<Receipt, Error>>),
-    Close(Reason, oneshot::Sender<Receipt>),
+    Close(SessionEndReason, oneshot::Sender<Receipt>),
 }
 
 /// A command with all that belongs to it.
@@ -28,7 +28,7 @@ pub(super) enum Request {
 pub(super) struct Job {
     pub(super) command: Exec,
     pub(super) live: Option<mpsc::Sender<Chunk>>,
-    pub(super) reply: oneshot::Sender<Result<Done, Error>>,
+    pub(super) reply: oneshot::Sender<Result<ExecResult, Error>>,
     /// Wishes since the command was asked for.
     pub(super) wishes: watch::Receiver<Wishes>,
     pub(super) before: Wishes,
@@ -77,7 +77,7 @@ impl Actor {
             match self.next(&mut requests).await {
                 Some(Request::Exec(job)) => self.exec(*job).await,
                 Some(Request::Reset(reply)) => {
-                    let result = self.restart(Reason::Reset, end::GENTLY).await;
+                    let result = self.restart(SessionEndReason::Reset, end::GENTLY).await;
                     let _unheard = reply.send(result);
                 }
                 Some(Request::Close(reason, reply)) => {
@@ -86,7 +86,7 @@ impl Actor {
                     return;
                 }
                 None => {
-                    self.close(Reason::ClientGone).await;
+                    self.close(SessionEndReason::ClientGone).await;
                     return;
                 }
             }
@@ -135,7 +135,7 @@ impl Actor {
     }
 
     /// Ends the program and starts it again where it last was.
-    pub(super) async fn restart(&mut self, reason: Reason, how: Stop) -> Result<Receipt, Error> {
+    pub(super) async fn restart(&mut self, reason: SessionEndReason, how: StopPlan) -> Result<Receipt, Error> {
         let Some(running) = self.running.take() else {
             return Err(self.ended());
         };
@@ -158,7 +158,7 @@ impl Actor {
         }
     }
 
-    async fn end(&self, running: Running, how: Stop) -> end::Ended {
+    async fn end(&self, running: Running, how: StopPlan) -> end::SessionEnd {
         let mut ended = end::end(running, how).await;
         if let Some(pool) = self.recipe.pool.as_ref().filter(|_| ended.is_unsure()) {
             ended.settle(pool.end_strays().await);
@@ -167,7 +167,7 @@ impl Actor {
     }
 
     /// Ends the program and releases everything.
-    async fn close(&mut self, reason: Reason) -> Receipt {
+    async fn close(&mut self, reason: SessionEndReason) -> Receipt {
         let ended = match self.running.take() {
             Some(running) => self.end(running, end::GENTLY).await,
             None => end::nothing(),

@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 
 use sha2::{Digest as _, Sha256};
 
-use super::types::{Dropped, Output};
+use super::types::{DroppedOutput, ExecOutput};
 
 /// Output as it comes.
 #[derive(Debug)]
@@ -76,17 +76,17 @@ impl Collector {
     }
 
     /// What is kept, and what is missing.
-    pub(crate) fn finish(mut self) -> Output {
+    pub(crate) fn finish(mut self) -> ExecOutput {
         let tail = self.tail.make_contiguous();
         if self.dropped == 0 {
             self.head.extend_from_slice(tail);
-            return Output {
+            return ExecOutput {
                 text: text(self.head),
                 bytes: self.bytes,
                 dropped: None,
             };
         }
-        let dropped = Dropped {
+        let dropped = DroppedOutput {
             bytes: self.dropped,
             lines: self.lines,
             sha256: hex(&self.hash.finalize()),
@@ -97,7 +97,7 @@ impl Collector {
         }
         text.push_str(&marker(&dropped));
         text.push_str(&String::from_utf8_lossy(tail));
-        Output {
+        ExecOutput {
             text,
             bytes: self.bytes,
             dropped: Some(dropped),
@@ -106,8 +106,8 @@ impl Collector {
 }
 
 /// The line that stands in the place of what is missing.
-fn marker(dropped: &Dropped) -> String {
-    let Dropped {
+fn marker(dropped: &DroppedOutput) -> String {
+    let DroppedOutput {
         bytes,
         lines,
         sha256,
@@ -140,7 +140,7 @@ mod tests {
 
     use super::*;
 
-    fn collected(cap: usize, pieces: &[Vec<u8>]) -> Output {
+    fn collected(cap: usize, pieces: &[Vec<u8>]) -> ExecOutput {
         let mut collector = Collector::new(cap);
         for piece in pieces {
             collector.push(piece);

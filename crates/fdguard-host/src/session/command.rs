@@ -18,9 +18,9 @@ use super::message::End;
 use super::program;
 use super::running::{Recipe, Running};
 use super::text_file::TextFile;
-use super::types::{Channel, Done, Outcome, Output, Program};
+use super::types::{Channel, ExecResult, ExecOutcome, ExecOutput, SessionProgram};
 use crate::Error;
-use crate::receipt::Reason;
+use crate::receipt::SessionEndReason;
 
 /// A listener may hold up the last of a command's output for so long.
 const LAST_WORDS: Duration = Duration::from_secs(5);
@@ -48,7 +48,7 @@ struct Wait<'w> {
     recipe: &'w Recipe,
     flow: Flow,
     /// Why it shall end, and since when.
-    ending: Option<(Outcome, Instant, Escalation)>,
+    ending: Option<(ExecOutcome, Instant, Escalation)>,
     timer: Pin<Box<Sleep>>,
     /// The group that got the last interrupt.
     interrupted: Option<u32>,
@@ -64,7 +64,7 @@ impl Actor {
         let _gone = reply.send(result);
     }
 
-    async fn run(&mut self, job: &mut Job) -> Result<Done, Error> {
+    async fn run(&mut self, job: &mut Job) -> Result<ExecResult, Error> {
         let begin = Instant::now();
         if job.command.code.contains('\0') {
             return Err(Error::Bad("a zero byte in the command".to_owned()));
@@ -104,15 +104,15 @@ impl Actor {
         flow.drain(running, &mut self.room, patience).await;
         let wanted = ending.map(|(outcome, ..)| outcome);
         let outcome = match &verdict {
-            Verdict::Told(end) => wanted.unwrap_or(Outcome::Exited { status: end.status }),
-            Verdict::ProgramEnded => Outcome::ProgramEnded {
+            Verdict::Told(end) => wanted.unwrap_or(ExecOutcome::Exited { status: end.status }),
+            Verdict::ProgramEnded => ExecOutcome::ProgramEnded {
                 status: running.keeper.exit.map(status),
             },
-            Verdict::Stuck | Verdict::GivenUp => wanted.unwrap_or(Outcome::Interrupted),
+            Verdict::Stuck | Verdict::GivenUp => wanted.unwrap_or(ExecOutcome::Interrupted),
         };
         self.conclude(&verdict, &mut was_reset).await;
         let (stdout, stderr) = flow.finish();
-        Ok(Done {
+        Ok(ExecResult {
             number: self.number,
             outcome,
             stdout,
@@ -139,7 +139,7 @@ impl Actor {
             Verdict::Stuck => {
                 *was_reset = true;
                 // If it cannot be started again, the session has ended, and the next command says why.
-                let _noted = self.restart(Reason::Reset, end::AT_ONCE).await;
+                let _noted = self.restart(SessionEndReason::Reset, end::AT_ONCE).await;
             }
             Verdict::GivenUp => {
                 *was_reset = true;
@@ -155,7 +155,7 @@ impl Actor {
         match &self.running {
             None => Err(self.ended()),
             Some(running) if running.is_dirty => {
-                self.restart(Reason::Reset, end::AT_ONCE).await?;
+                self.restart(SessionEndReason::Reset, end::AT_ONCE).await?;
                 Ok(true)
             }
             Some(_) => Ok(false),
@@ -163,7 +163,7 @@ impl Actor {
     }
 
     /// All that was said before the command begins.
-    fn take_earlier(&mut self) -> Option<Output> {
+    fn take_earlier(&mut self) -> Option<ExecOutput> {
         if let Some(running) = &self.running {
             let mut backlog = running.streams.backlog();
             while let Some((_, length)) = running.streams.read_backlog(&mut backlog, &mut self.room)
@@ -189,7 +189,7 @@ impl Actor {
         match self.give(job, file).await {
             Err(Error::Io { .. }) if !*was_reset && !self.shared.has_ended() => {
                 *was_reset = true;
-                self.restart(Reason::Reset, end::AT_ONCE).await?;
+                self.restart(SessionEndReason::Reset, end::AT_ONCE).await?;
                 self.give(job, file).await
             }
             result => result,
@@ -270,20 +270,20 @@ impl Wait<'_> {
                         return Verdict::GivenUp;
                     }
                     if wishes.interrupts != job.before.interrupts {
-                        self.begin_end(Outcome::Interrupted);
+                        self.begin_end(ExecOutcome::Interrupted);
                     }
                 }
                 () = job.reply.closed(), if !is_abandoned => {
                     is_abandoned = true;
                     self.flow.unlisten();
-                    self.begin_end(Outcome::Interrupted);
+                    self.begin_end(ExecOutcome::Interrupted);
                 }
             }
         }
     }
 
     /// It shall end now.
-    fn begin_end(&mut self, outcome: Outcome) {
+    fn begin_end(&mut self, outcome: ExecOutcome) {
         if self.ending.is_none() {
             let now = Instant::now();
             self.ending = Some((outcome, now, Escalation::default()));
@@ -293,7 +293,7 @@ impl Wait<'_> {
 
     /// The timer rang: the command's time is up, or the next step is due. True when nothing is left but to replace the program.
     async fn step(&mut self, running: &Running, nonce: &str) -> bool {
-        self.begin_end(Outcome::TimedOut);
+        self.begin_end(ExecOutcome::TimedOut);
         let Some((_, since, escalation)) = &mut self.ending else {
             return false;
         };
@@ -326,7 +326,7 @@ impl Wait<'_> {
 
     /// An interpreter that drops its whole line at an interrupt would never tell the end: it is asked to once more. False where there is nothing to ask.
     async fn ask_again(&self, running: &Running, nonce: &str) -> bool {
-        let Program::Repl(repl) = &self.recipe.spec.program else {
+        let SessionProgram::Repl(repl) = &self.recipe.spec.program else {
             return false;
         };
         let text = program::filled(repl, Path::new("/dev/null"), nonce);

@@ -2,22 +2,22 @@
 
 use std::time::Duration;
 
-use fdguard_process::tree::{Stop, Told};
+use fdguard_process::tree::{StopPlan, TreeEvent};
 use tokio::time::{Instant, timeout_at};
 
 use super::keeper::words;
 use super::running::{ROOM, Running};
-use crate::receipt::{Reason, Receipt, StepTime};
+use crate::receipt::{SessionEndReason, Receipt, StepTime};
 
 /// HUP is what a terminal that goes away means: an idle bash, which ignores TERM, runs its EXIT trap and is gone within a millisecond, and our Python driver unwinds. Whoever is busy or ignores it
 /// has this long.
-pub(super) const GENTLY: Stop = Stop {
+pub(super) const GENTLY: StopPlan = StopPlan {
     signal: 1,
     grace: Duration::from_millis(200),
 };
 
 /// KILL.
-pub(super) const AT_ONCE: Stop = Stop {
+pub(super) const AT_ONCE: StopPlan = StopPlan {
     signal: 9,
     grace: Duration::ZERO,
 };
@@ -29,8 +29,8 @@ const LONGEST_DRAIN: Duration = Duration::from_millis(50);
 
 /// What is known of an end; the rest of a receipt is the session's.
 #[derive(Debug, Default)]
-pub(super) struct Ended {
-    over: Option<Told>,
+pub(super) struct SessionEnd {
+    over: Option<TreeEvent>,
     survivors: Option<u32>,
     held: u32,
     left: u32,
@@ -40,11 +40,11 @@ pub(super) struct Ended {
 }
 
 /// Ends the tree first, then reads what is left, then closes: a survivor may hold the terminal, so its end of file is not waited for.
-pub(super) async fn end(mut running: Running, how: Stop) -> Ended {
+pub(super) async fn end(mut running: Running, how: StopPlan) -> SessionEnd {
     let mut clock = Clock::new();
-    let mut ended = Ended {
+    let mut ended = SessionEnd {
         held: running.descriptors,
-        ..Ended::default()
+        ..SessionEnd::default()
     };
     running.stop(how);
     let deadline = Instant::now() + LONGEST;
@@ -60,7 +60,7 @@ pub(super) async fn end(mut running: Running, how: Stop) -> Ended {
     }
     clock.step("kill");
     ended.over = running.keeper.over;
-    if matches!(ended.over, Some(Told::Lost)) {
+    if matches!(ended.over, Some(TreeEvent::Lost)) {
         ended.survivors = running.keeper.orphans_left();
     }
     if ended.over.is_none() {
@@ -97,10 +97,10 @@ fn drain(running: &mut Running) -> u64 {
     bytes
 }
 
-impl Ended {
+impl SessionEnd {
     /// Its keeper was killed, and nobody knows yet what is left.
     pub(super) fn is_unsure(&self) -> bool {
-        matches!(self.over, Some(Told::Lost)) && self.survivors.is_none()
+        matches!(self.over, Some(TreeEvent::Lost)) && self.survivors.is_none()
     }
 
     /// Somebody looked.
@@ -109,10 +109,10 @@ impl Ended {
     }
 
     /// The receipt of a session. `unheard` is output that was read and that nobody got.
-    pub(super) fn receipt(self, session: &str, reason: Reason, unheard: u64) -> Receipt {
+    pub(super) fn receipt(self, session: &str, reason: SessionEndReason, unheard: u64) -> Receipt {
         let mut errors = self.errors;
         let (survivors, exit, killed, reaped) = match self.over {
-            Some(Told::Empty {
+            Some(TreeEvent::Empty {
                 exit,
                 killed,
                 reaped,
@@ -152,16 +152,16 @@ impl Ended {
 }
 
 /// The end of what had ended before: a program that could not be started again.
-pub(super) fn nothing() -> Ended {
-    Ended {
+pub(super) fn nothing() -> SessionEnd {
+    SessionEnd {
         survivors: Some(0),
-        ..Ended::default()
+        ..SessionEnd::default()
     }
 }
 
 /// A receipt when the task of a session was lost and nobody can say.
-pub(super) fn unknown(session: &str, reason: Reason) -> Receipt {
-    let mut receipt = Ended::default().receipt(session, reason, 0);
+pub(super) fn unknown(session: &str, reason: SessionEndReason) -> Receipt {
+    let mut receipt = SessionEnd::default().receipt(session, reason, 0);
     receipt.clean = false;
     receipt
         .errors

@@ -5,7 +5,7 @@ use tokio::time::{Instant, timeout_at};
 
 use super::collect::Collector;
 use super::running::Running;
-use super::types::{Chunk, Output, Stream};
+use super::types::{Chunk, ExecOutput, ExecStream};
 
 /// The output of one command.
 #[derive(Debug)]
@@ -28,9 +28,9 @@ impl Flow {
     }
 
     /// Takes what was read.
-    pub(super) fn take(&mut self, stream: Stream, bytes: &[u8]) {
+    pub(super) fn take(&mut self, stream: ExecStream, bytes: &[u8]) {
         match (stream, &mut self.stderr) {
-            (Stream::Stderr, Some(stderr)) => stderr.push(bytes),
+            (ExecStream::Stderr, Some(stderr)) => stderr.push(bytes),
             _ => self.stdout.push(bytes),
         }
         if self.live.is_some() {
@@ -82,7 +82,7 @@ impl Flow {
     }
 
     /// What was said.
-    pub(super) fn finish(self) -> (Output, Option<Output>) {
+    pub(super) fn finish(self) -> (ExecOutput, Option<ExecOutput>) {
         (self.stdout.finish(), self.stderr.map(Collector::finish))
     }
 }

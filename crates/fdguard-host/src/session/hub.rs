@@ -22,7 +22,7 @@ use tokio::task::AbortHandle;
 
 use super::hub_address::HubAddress;
 use super::message::{self, End};
-use crate::{Error, random, watched};
+use crate::{Error, random, watched_tree};
 
 /// What all sessions of a host share: the one socket on which ends of commands arrive.
 #[derive(Debug)]
@@ -64,7 +64,7 @@ impl Hub {
     /// Opens the socket and begins to listen, on the runtime that calls.
     pub fn open() -> Result<Arc<Self>, Error> {
         let (fd, address) = HubAddress::bind()?;
-        let socket = watched::owned(fd, Interest::READABLE);
+        let socket = watched_tree::owned(fd, Interest::READABLE);
         let inner = Arc::new(Inner {
             socket: socket.map_err(Error::io("watching the sessions' socket"))?,
             address,

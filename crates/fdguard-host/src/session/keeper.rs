@@ -3,11 +3,11 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use fdguard_process::tree::{Exit, Stop, Told, Tree};
+use fdguard_process::tree::{Exit, StopPlan, TreeEvent, Tree};
 
-use super::held::{Held, Token};
+use super::fd_count::{FdCount, Token};
 use crate::Error;
-use crate::watched::Control;
+use crate::watched_tree::Control;
 
 /// Where a session's tree is while it lives, for everybody who asks about it.
 #[derive(Clone, Debug, Default)]
@@ -41,12 +41,12 @@ pub(super) struct Keeper {
     /// How the program ended.
     pub(super) exit: Option<Exit>,
     /// How the whole tree ended.
-    pub(super) over: Option<Told>,
+    pub(super) over: Option<TreeEvent>,
 }
 
 impl Keeper {
     /// Watches a tree, which is put where everybody can ask for it.
-    pub(super) fn watch(tree: Tree, place: &Place, held: &Held) -> Result<Self, Error> {
+    pub(super) fn watch(tree: Tree, place: &Place, held: &FdCount) -> Result<Self, Error> {
         let token = held.token();
         let control = Control::of(&tree).map_err(Error::io("watching a session's keeper"))?;
         *place.lock() = Some((tree, token));
@@ -60,7 +60,7 @@ impl Keeper {
     }
 
     /// The next that it says; waits for ever when there is nothing more to come.
-    pub(super) async fn told(&mut self) -> Told {
+    pub(super) async fn told(&mut self) -> TreeEvent {
         loop {
             let Some(control) = self.control.as_ref().filter(|_| self.over.is_none()) else {
                 return std::future::pending().await;
@@ -76,16 +76,16 @@ impl Keeper {
         }
     }
 
-    fn note(&mut self, told: Told) -> Told {
+    fn note(&mut self, told: TreeEvent) -> TreeEvent {
         match told {
-            Told::MainEnded { exit, .. } => {
+            TreeEvent::MainEnded { exit, .. } => {
                 self.exit = Some(exit);
                 let usage = self.place.with(|tree| tree.usage()).flatten();
                 let kills = usage.and_then(|usage| usage.memory_kills);
                 let is_starved = kills.is_some_and(|kills| kills > 0);
                 self.place.is_starved.store(is_starved, Ordering::Relaxed);
             }
-            Told::Empty { exit, .. } => {
+            TreeEvent::Empty { exit, .. } => {
                 self.exit = Some(exit);
                 self.over = Some(told);
             }
@@ -105,7 +105,7 @@ impl Keeper {
         members.and_then(|members| u32::try_from(members).ok())
     }
 
-    pub(super) fn stop(&self, how: Stop) {
+    pub(super) fn stop(&self, how: StopPlan) {
         self.place.with(|tree| tree.stop(how));
     }
 

@@ -9,7 +9,7 @@ mod command;
 mod end;
 mod escalate;
 mod flow;
-mod held;
+mod fd_count;
 mod hub;
 mod hub_address;
 mod keeper;
@@ -26,7 +26,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use fdguard_process::tree::{Enforced, Tree};
+use fdguard_process::tree::{EnforcedLimits, Tree};
 use tokio::sync::{mpsc, oneshot};
 
 use actor::{Actor, Job, Request};
@@ -37,12 +37,12 @@ pub use program::PYTHON_DRIVER;
 use running::Recipe;
 use shared::Shared;
 pub use types::{
-    Channel, Chunk, Done, Dropped, Exec, Limits, Outcome, Output, Program, Repl, Spec, Stream,
+    Channel, Chunk, ExecResult, DroppedOutput, Exec, SessionLimits, ExecOutcome, ExecOutput, SessionProgram, Repl, SessionSpec, ExecStream,
 };
 
 use crate::Error;
-use crate::receipt::{Reason, Receipt};
-use crate::warm::Pool;
+use crate::receipt::{SessionEndReason, Receipt};
+use crate::warm::WarmPool;
 
 /// A session. All methods take `&self`; one command runs at a time. Dropped without a close, it is closed in the background.
 #[derive(Debug)]
@@ -54,16 +54,16 @@ pub struct Session {
 
 impl Session {
     /// Starts the program and waits until it is ready for a command. When it fails, nothing is left.
-    pub async fn start(id: &str, spec: Spec, hub: &Arc<Hub>) -> Result<Self, Error> {
+    pub async fn start(id: &str, spec: SessionSpec, hub: &Arc<Hub>) -> Result<Self, Error> {
         Self::start_warm(id, spec, hub, None).await
     }
 
     /// The same; a Python comes from this pool where it can.
     pub async fn start_warm(
         id: &str,
-        spec: Spec,
+        spec: SessionSpec,
         hub: &Arc<Hub>,
-        pool: Option<Arc<Pool>>,
+        pool: Option<Arc<WarmPool>>,
     ) -> Result<Self, Error> {
         let place = Place::default();
         let recipe = Recipe {
@@ -98,7 +98,7 @@ impl Session {
         &self,
         command: Exec,
         live: Option<mpsc::Sender<Chunk>>,
-    ) -> Result<Done, Error> {
+    ) -> Result<ExecResult, Error> {
         let turn = Arc::clone(&self.shared.turn);
         let turn = match Arc::clone(&turn).try_acquire_owned() {
             Ok(turn) => turn,
@@ -165,7 +165,7 @@ impl Session {
     }
 
     /// Ends the tree and releases everything. A second call gives the same receipt again.
-    pub async fn close(&self, reason: Reason) -> Receipt {
+    pub async fn close(&self, reason: SessionEndReason) -> Receipt {
         let (reply, answer) = oneshot::channel();
         // Refused when it is closed already: then its receipt is there, and the dropped reply says so.
         drop(self.requests.send(Request::Close(reason, reply)));
@@ -230,7 +230,7 @@ impl Session {
 
     /// Who sees to its limits; absent when its program has ended.
     #[must_use]
-    pub fn enforced(&self) -> Option<Enforced> {
+    pub fn enforced(&self) -> Option<EnforcedLimits> {
         self.shared.place.with(|tree| tree.enforced())
     }
 

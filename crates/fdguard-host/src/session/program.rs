@@ -7,14 +7,14 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use fdguard_process::plan::{self, Group, Handed, Plan};
+use fdguard_process::plan::{self, SessionKind, InheritedFd, Plan};
 use fdguard_process::pty::{Pty, Size};
 use rustix::fs::{Mode, OFlags, fcntl_getfl, fcntl_setfl, open};
 use rustix::pipe::{PipeFlags, pipe_with};
 
-use super::held::Held;
+use super::fd_count::FdCount;
 use super::streams::Streams;
-use super::types::{Channel, Limits, Program, Repl, Spec};
+use super::types::{Channel, SessionLimits, SessionProgram, Repl, SessionSpec};
 use crate::Error;
 use crate::environment::{inherited, is_fit};
 
@@ -37,7 +37,7 @@ pub(super) struct Ends {
 }
 
 /// Opens the streams that a session shall have.
-pub(super) fn ends(spec: &Spec, held: &Held) -> Result<Ends, Error> {
+pub(super) fn ends(spec: &SessionSpec, held: &FdCount) -> Result<Ends, Error> {
     match spec.channel {
         Channel::Pty { columns, rows } => {
             let pty = Pty::open(Size { columns, rows }).map_err(Error::io("opening a terminal"))?;
@@ -48,13 +48,13 @@ pub(super) fn ends(spec: &Spec, held: &Held) -> Result<Ends, Error> {
                 is_terminal: true,
             })
         }
-        Channel::Pipes => pipes(matches!(spec.program, Program::Repl(_)), held)
+        Channel::Pipes => pipes(matches!(spec.program, SessionProgram::Repl(_)), held)
             .map_err(Error::io("opening pipes"))?,
     }
 }
 
 /// Pipes for both outputs. Only a program that takes its commands from its input has one; for the others it is empty.
-fn pipes(with_input: bool, held: &Held) -> std::io::Result<Result<Ends, Error>> {
+fn pipes(with_input: bool, held: &FdCount) -> std::io::Result<Result<Ends, Error>> {
     let (out, their_out) = pipe_with(PipeFlags::CLOEXEC)?;
     let (err, their_err) = pipe_with(PipeFlags::CLOEXEC)?;
     let (their_input, input) = if with_input {
@@ -79,7 +79,7 @@ fn pipes(with_input: bool, held: &Held) -> std::io::Result<Result<Ends, Error>> 
 
 /// How the program is started: in a session of its own, with the side channel at number 3 and nothing else of ours.
 pub(super) fn plan(
-    spec: &Spec,
+    spec: &SessionSpec,
     folder: Option<PathBuf>,
     ends: &Ends,
     side: OwnedFd,
@@ -91,32 +91,32 @@ pub(super) fn plan(
         environment: environment(spec, ends.is_terminal, ready),
         folder,
         stdio: ends.theirs.clone().map(Some),
-        handed: vec![Handed {
+        handed: vec![InheritedFd {
             fd: Arc::new(side),
             name: None,
         }],
         soft_limit: None,
-        group: Group::Session,
+        group: SessionKind::Session,
         cgroup: limits.memory.is_some() || limits.processes.is_some(),
         terminal: ends.is_terminal,
         limits,
     }
 }
 
-fn command(program: &Program, ready: &str) -> Vec<OsString> {
+fn command(program: &SessionProgram, ready: &str) -> Vec<OsString> {
     let words = |words: &[&str]| words.iter().map(OsString::from).collect();
     match program {
-        Program::Bash => words(&["bash", "--noprofile", "--norc", "--noediting", "-i"]),
-        Program::Python => {
+        SessionProgram::Bash => words(&["bash", "--noprofile", "--norc", "--noediting", "-i"]),
+        SessionProgram::Python => {
             let text = format!("{PYTHON_DRIVER}\n_fdguard_drive({SIDE}, b'{ready}')\n");
             words(&["python3", "-c", &text])
         }
-        Program::Repl(repl) => repl.command.iter().map(OsString::from).collect(),
+        SessionProgram::Repl(repl) => repl.command.iter().map(OsString::from).collect(),
     }
 }
 
 /// The host's environment, what suits a terminal without a person, and what was asked for, in this order.
-fn environment(spec: &Spec, is_terminal: bool, ready: &str) -> Vec<(OsString, OsString)> {
+fn environment(spec: &SessionSpec, is_terminal: bool, ready: &str) -> Vec<(OsString, OsString)> {
     let mut variables: BTreeMap<OsString, OsString> = inherited().into_iter().collect();
     let mut set = |name: &str, value: &str| variables.insert(name.into(), value.into());
     if is_terminal {
@@ -128,7 +128,7 @@ fn environment(spec: &Spec, is_terminal: bool, ready: &str) -> Vec<(OsString, Os
     for (name, value) in &spec.environment {
         set(name, value);
     }
-    if spec.program == Program::Bash {
+    if spec.program == SessionProgram::Bash {
         // One line further down, bash counts the lines of a command from 1.
         set("PROMPT_COMMAND", &format!("\n{}", BASH_LOOP.trim_end()));
         set("__fdguard_start", &BASH_START.replace("@READY@", ready));
@@ -136,8 +136,8 @@ fn environment(spec: &Spec, is_terminal: bool, ready: &str) -> Vec<(OsString, Os
     variables.into_iter().collect()
 }
 
-fn limits(asked: Limits) -> plan::Limits {
-    plan::Limits {
+fn limits(asked: SessionLimits) -> plan::TreeLimits {
+    plan::TreeLimits {
         memory: asked.memory_bytes,
         cpu: asked.cpu_seconds.map(Duration::from_secs),
         processes: asked.processes,
@@ -146,13 +146,13 @@ fn limits(asked: Limits) -> plan::Limits {
 }
 
 /// The longest text that goes through the channel; `version` is what the program said of itself when it was ready.
-pub(super) fn inline_limit(program: &Program, version: i32) -> usize {
+pub(super) fn inline_limit(program: &SessionProgram, version: i32) -> usize {
     match program {
         // The room of bash's reads: a longer datagram would be cut.
-        Program::Bash if version >= 501 => 4096,
-        Program::Bash => 128,
-        Program::Python => 1 << 16,
-        Program::Repl(_) => 0,
+        SessionProgram::Bash if version >= 501 => 4096,
+        SessionProgram::Bash => 128,
+        SessionProgram::Python => 1 << 16,
+        SessionProgram::Repl(_) => 0,
     }
 }
 
@@ -171,8 +171,8 @@ pub(super) fn filled(repl: &Repl, file: &Path, nonce: &str) -> String {
 }
 
 /// One line for a request that cannot be.
-pub(super) fn check(spec: &Spec) -> Result<(), Error> {
-    if let Program::Repl(repl) = &spec.program {
+pub(super) fn check(spec: &SessionSpec) -> Result<(), Error> {
+    if let SessionProgram::Repl(repl) = &spec.program {
         if repl.command.is_empty() {
             return Err(Error::Bad("the interpreter's command is empty".to_owned()));
         }
@@ -182,7 +182,7 @@ pub(super) fn check(spec: &Spec) -> Result<(), Error> {
             }
         }
     }
-    let is_ours = !matches!(spec.program, Program::Repl(_));
+    let is_ours = !matches!(spec.program, SessionProgram::Repl(_));
     let few = spec
         .limits
         .descriptors

@@ -5,22 +5,22 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use fdguard_process::plan::Plan;
-use fdguard_process::tree::{Options, Stop, Tree};
+use fdguard_process::tree::{Options, StopPlan, Tree};
 use rustix::net::SocketAddrUnix;
 use tokio::time::{Instant, timeout_at};
 
 use super::collect::Collector;
 use super::end;
-use super::held::Held;
+use super::fd_count::FdCount;
 use super::hub::{Expected, Hub};
 use super::keeper::{Keeper, Place, words};
 use super::message::{self, End, Kind};
 use super::program;
 use super::streams::Streams;
 use super::text_file::TextFile;
-use super::types::{Program, Spec};
+use super::types::{SessionProgram, SessionSpec};
 use crate::Error;
-use crate::warm::Pool;
+use crate::warm::WarmPool;
 
 /// Bytes that one read may bring.
 pub(super) const ROOM: usize = 1 << 16;
@@ -34,7 +34,7 @@ const ORPHAN_GRACE: Duration = Duration::from_millis(500);
 pub(super) struct Running {
     pub(super) streams: Streams,
     pub(super) keeper: Keeper,
-    pub(super) held: Held,
+    pub(super) held: FdCount,
     pub(super) descriptors: u32,
     pub(super) address: SocketAddrUnix,
     pub(super) inline: usize,
@@ -46,9 +46,9 @@ pub(super) struct Running {
 #[derive(Debug)]
 pub(super) struct Recipe {
     pub(super) id: String,
-    pub(super) spec: Spec,
+    pub(super) spec: SessionSpec,
     pub(super) hub: Arc<Hub>,
-    pub(super) pool: Option<Arc<Pool>>,
+    pub(super) pool: Option<Arc<WarmPool>>,
     pub(super) place: Place,
 }
 
@@ -57,7 +57,7 @@ impl Recipe {
     pub(super) async fn start(&self, folder: Option<PathBuf>) -> Result<(Running, End), Error> {
         program::check(&self.spec)?;
         let pool = self.pool.as_ref();
-        if let Some(pool) = pool.filter(|_| self.spec.program == Program::Python)
+        if let Some(pool) = pool.filter(|_| self.spec.program == SessionProgram::Python)
             && let Some(started) = self.attempt(folder.clone(), Some(pool)).await?
         {
             return Ok(started);
@@ -71,10 +71,10 @@ impl Recipe {
     async fn attempt(
         &self,
         folder: Option<PathBuf>,
-        pool: Option<&Arc<Pool>>,
+        pool: Option<&Arc<WarmPool>>,
     ) -> Result<Option<(Running, End)>, Error> {
         let deadline = Instant::now() + self.spec.ready_within;
-        let held = Held::default();
+        let held = FdCount::default();
         let side = self.hub.side()?;
         let address = side.address.clone();
         let expected = self.hub.expect(&address)?;
@@ -119,7 +119,7 @@ impl Recipe {
         mut expected: Expected,
         deadline: Instant,
     ) -> Result<End, Error> {
-        if let Program::Repl(repl) = &self.spec.program {
+        if let SessionProgram::Repl(repl) = &self.spec.program {
             let text = program::filled(repl, Path::new("/dev/null"), &expected.nonce);
             let written = running.streams.write(text.as_bytes());
             let written = timeout_at(deadline, written).await;
@@ -187,7 +187,7 @@ impl Recipe {
             let sent = self.hub.send(&running.address, &datagrams);
             return sent.map_err(refused);
         };
-        if let Program::Repl(repl) = &self.spec.program {
+        if let SessionProgram::Repl(repl) = &self.spec.program {
             let text = program::filled(repl, file.path(), nonce);
             let written = running.streams.write(text.as_bytes()).await;
             written.map_err(Error::io("giving the command"))?;
@@ -215,7 +215,7 @@ impl Recipe {
             Key::Suspend => 20,
         };
         // Our drivers know what to do with it; another interpreter would die of it.
-        let except_main = matches!(self.spec.program, Program::Repl(_));
+        let except_main = matches!(self.spec.program, SessionProgram::Repl(_));
         running.keeper.signal_all(signal, except_main);
     }
 }
@@ -246,7 +246,7 @@ impl Running {
     }
 
     /// Asks for the end of the whole tree.
-    pub(super) fn stop(&self, how: Stop) {
+    pub(super) fn stop(&self, how: StopPlan) {
         self.keeper.stop(how);
     }
 }

@@ -7,9 +7,9 @@ use rustix::io::{Errno, read, write};
 use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
 
-use super::held::{Held, Token};
-use super::types::Stream;
-use crate::{Error, watched};
+use super::fd_count::{FdCount, Token};
+use super::types::ExecStream;
+use crate::{Error, watched_tree};
 
 /// More than a terminal or a pipe holds.
 const MOST_HELD: usize = 1 << 20;
@@ -32,16 +32,16 @@ pub(super) struct Streams {
 #[derive(Debug)]
 struct Source {
     fd: AsyncFd<OwnedFd>,
-    stream: Stream,
+    stream: ExecStream,
     /// Nobody was left at the other end. A terminal may be opened again, so reads that do not wait still try.
     has_ended: bool,
     _token: Token,
 }
 
 impl Source {
-    fn new(fd: OwnedFd, stream: Stream, interest: Interest, held: &Held) -> Result<Self, Error> {
+    fn new(fd: OwnedFd, stream: ExecStream, interest: Interest, held: &FdCount) -> Result<Self, Error> {
         let token = held.token();
-        let fd = watched::owned(fd, interest);
+        let fd = watched_tree::owned(fd, interest);
         Ok(Self {
             fd: fd.map_err(Error::io("watching a session's output"))?,
             stream,
@@ -83,10 +83,10 @@ impl Source {
 
 impl Streams {
     /// A terminal's master.
-    pub(super) fn terminal(master: OwnedFd, held: &Held) -> Result<Self, Error> {
+    pub(super) fn terminal(master: OwnedFd, held: &FdCount) -> Result<Self, Error> {
         let interest = Interest::READABLE | Interest::WRITABLE;
         Ok(Self {
-            sources: vec![Source::new(master, Stream::Stdout, interest, held)?],
+            sources: vec![Source::new(master, ExecStream::Stdout, interest, held)?],
             input: None,
             is_terminal: true,
             turn: 0,
@@ -98,14 +98,14 @@ impl Streams {
         out: OwnedFd,
         err: OwnedFd,
         input: Option<OwnedFd>,
-        held: &Held,
+        held: &FdCount,
     ) -> Result<Self, Error> {
         let readable = Interest::READABLE;
-        let input = input.map(|input| Source::new(input, Stream::Stdout, Interest::WRITABLE, held));
+        let input = input.map(|input| Source::new(input, ExecStream::Stdout, Interest::WRITABLE, held));
         Ok(Self {
             sources: vec![
-                Source::new(out, Stream::Stdout, readable, held)?,
-                Source::new(err, Stream::Stderr, readable, held)?,
+                Source::new(out, ExecStream::Stdout, readable, held)?,
+                Source::new(err, ExecStream::Stderr, readable, held)?,
             ],
             input: input.transpose()?,
             is_terminal: false,
@@ -120,7 +120,7 @@ impl Streams {
     }
 
     /// The next piece of output; waits for ever when there will be none.
-    pub(super) async fn read(&mut self, room: &mut [u8]) -> (Stream, usize) {
+    pub(super) async fn read(&mut self, room: &mut [u8]) -> (ExecStream, usize) {
         std::future::poll_fn(|cx| {
             let count = self.sources.len();
             self.turn = self.turn.wrapping_add(1);
@@ -138,7 +138,7 @@ impl Streams {
     }
 
     /// A piece of output that is there already. On a terminal the kernel first brings here what was written to it before.
-    pub(super) fn read_now(&self, room: &mut [u8]) -> Option<(Stream, usize)> {
+    pub(super) fn read_now(&self, room: &mut [u8]) -> Option<(ExecStream, usize)> {
         let mut now = |source: &Source| Some((source.stream, source.read_now(room)?));
         self.sources.iter().find_map(&mut now)
     }
@@ -153,7 +153,7 @@ impl Streams {
         &self,
         backlog: &mut Backlog,
         room: &mut [u8],
-    ) -> Option<(Stream, usize)> {
+    ) -> Option<(ExecStream, usize)> {
         for (source, left) in self.sources.iter().zip(&mut backlog.0) {
             if *left == 0 {
                 continue;

@@ -8,9 +8,9 @@ use serde::{Deserialize, Serialize};
 
 /// What a session runs, and how.
 #[derive(Clone, Debug)]
-pub struct Spec {
+pub struct SessionSpec {
     /// The interpreter.
-    pub program: Program,
+    pub program: SessionProgram,
     /// Where it starts; the host's folder when absent.
     pub folder: Option<PathBuf>,
     /// Variables besides the host's own environment.
@@ -18,17 +18,17 @@ pub struct Spec {
     /// How it is spoken to.
     pub channel: Channel,
     /// What it may use.
-    pub limits: Limits,
+    pub limits: SessionLimits,
     /// Bytes of output that a command's result keeps of each stream, half from its begin and half from its end.
     pub output_cap: usize,
     /// From its start to the first command that it can take.
     pub ready_within: Duration,
 }
 
-impl Spec {
+impl SessionSpec {
     /// With the defaults: a terminal of 80 by 24, no limits, 1 MiB of output, 10 s to get ready.
     #[must_use]
-    pub fn new(program: Program) -> Self {
+    pub fn new(program: SessionProgram) -> Self {
         Self {
             program,
             folder: None,
@@ -37,7 +37,7 @@ impl Spec {
                 columns: 80,
                 rows: 24,
             },
-            limits: Limits::default(),
+            limits: SessionLimits::default(),
             output_cap: 1 << 20,
             ready_within: Duration::from_secs(10),
         }
@@ -48,7 +48,7 @@ impl Spec {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 #[non_exhaustive]
-pub enum Program {
+pub enum SessionProgram {
     /// `bash`, without the user's start files.
     Bash,
     /// `python3`: from the warm pool where the host has one, else started anew.
@@ -86,7 +86,7 @@ pub enum Channel {
 /// What a session may use; absent is as the host may.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
-pub struct Limits {
+pub struct SessionLimits {
     /// Bytes of memory of all its processes together.
     pub memory_bytes: Option<u64>,
     /// Seconds on a core, of each process.
@@ -121,7 +121,7 @@ impl Exec {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Chunk {
     /// Where it came from.
-    pub stream: Stream,
+    pub stream: ExecStream,
     /// Its bytes; a character may be cut.
     pub bytes: bytes::Bytes,
 }
@@ -129,7 +129,7 @@ pub struct Chunk {
 /// A stream of output.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
-pub enum Stream {
+pub enum ExecStream {
     /// Standard output, or the terminal.
     Stdout,
     /// Standard error, where it is apart.
@@ -138,17 +138,17 @@ pub enum Stream {
 
 /// What a command came to.
 #[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
-pub struct Done {
+pub struct ExecResult {
     /// Counts the commands of a session, from 1.
     pub number: u64,
     /// How it ended.
-    pub outcome: Outcome,
+    pub outcome: ExecOutcome,
     /// What it said, or all that the terminal showed.
-    pub stdout: Output,
+    pub stdout: ExecOutput,
     /// What it said on standard error, where that is apart.
-    pub stderr: Option<Output>,
+    pub stderr: Option<ExecOutput>,
     /// What processes of earlier commands said before this one began; never part of `stdout`.
-    pub earlier: Option<Output>,
+    pub earlier: Option<ExecOutput>,
     /// Where the session is now, if it says so.
     pub folder: Option<String>,
     /// From begin to end.
@@ -161,7 +161,7 @@ pub struct Done {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(rename_all = "kebab-case", tag = "how")]
 #[non_exhaustive]
-pub enum Outcome {
+pub enum ExecOutcome {
     /// By itself, with this status. Python: 0, 1 after an exception, the status of `sys.exit`.
     Exited {
         /// As a shell shows it: 128 and the signal's number after a signal.
@@ -182,18 +182,18 @@ pub enum Outcome {
 
 /// What was said, with an honest gap.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, JsonSchema)]
-pub struct Output {
+pub struct ExecOutput {
     /// What is kept; bytes that are no text are replaced. Where something is missing, a line in the middle says so.
     pub text: String,
     /// All bytes that were said.
     pub bytes: u64,
     /// What is missing from the middle.
-    pub dropped: Option<Dropped>,
+    pub dropped: Option<DroppedOutput>,
 }
 
 /// What is missing.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
-pub struct Dropped {
+pub struct DroppedOutput {
     /// How many bytes.
     pub bytes: u64,
     /// How many line ends among them.

@@ -16,9 +16,9 @@ use tokio::sync::Mutex;
 use tokio::time::timeout;
 
 use crate::Error;
-use crate::watched::readable;
+use crate::watched_tree::readable;
 use request::Request;
-use zygote::{Told, Zygote};
+use zygote::{ZygoteMessage, Zygote};
 
 /// From the host's end to the first KILL in a session.
 const ORPHAN_GRACE: Duration = Duration::from_millis(500);
@@ -30,7 +30,7 @@ const LONGEST_PAUSE: Duration = Duration::from_secs(60);
 
 /// The warm interpreter and what it needs to be started again. It holds two descriptors.
 #[derive(Debug)]
-pub struct Pool {
+pub struct WarmPool {
     python: PathBuf,
     keeper: PathBuf,
     driver: String,
@@ -49,7 +49,7 @@ struct State {
     is_closed: bool,
 }
 
-impl Pool {
+impl WarmPool {
     /// Starts the interpreter and waits until it is warm. `keeper` is our own program, `driver` the text that defines `_fdguard_drive(channel, ready)`.
     pub async fn start(python: &Path, keeper: &Path, driver: &str) -> Result<Self, Error> {
         let pool = Self {
@@ -170,7 +170,7 @@ impl Pool {
         }
         state.retired.retain_mut(|tree| !zygote::is_over(tree));
         if let Some(zygote) = &mut state.zygote
-            && let Told::Ended(how) = zygote.told()
+            && let ZygoteMessage::Ended(how) = zygote.told()
         {
             self.retire(state, how);
         }

@@ -8,8 +8,8 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use fdguard_process::plan::{Handed, Plan};
-use fdguard_process::tree::{self, Offer, Options, Stop, Tree};
+use fdguard_process::plan::{InheritedFd, Plan};
+use fdguard_process::tree::{self, Offer, Options, StopPlan, Tree};
 use rustix::fs::{Mode, OFlags, open};
 use rustix::io::Errno;
 use rustix::net::{
@@ -23,7 +23,7 @@ use tokio::time::timeout;
 use super::request::Request;
 use crate::Error;
 use crate::environment::inherited;
-use crate::watched::{readable, until, writable};
+use crate::watched_tree::{readable, until, writable};
 
 const PROGRAM: &str = include_str!("zygote.py");
 /// Cold machines and slow disks; usually 100 ms.
@@ -41,7 +41,7 @@ pub(super) struct Zygote {
 }
 
 /// What is known of it.
-pub(super) enum Told {
+pub(super) enum ZygoteMessage {
     Lives,
     Ended(String),
 }
@@ -83,13 +83,13 @@ impl Zygote {
     }
 
     /// Whether it lives; never waits.
-    pub(super) fn told(&mut self) -> Told {
+    pub(super) fn told(&mut self) -> ZygoteMessage {
         match self.tree.told() {
-            None if !self.tree.is_over() => Told::Lives,
-            Some(tree::Told::MainEnded { exit, .. } | tree::Told::Empty { exit, .. }) => {
-                Told::Ended(format!("{exit:?}"))
+            None if !self.tree.is_over() => ZygoteMessage::Lives,
+            Some(tree::TreeEvent::MainEnded { exit, .. } | tree::TreeEvent::Empty { exit, .. }) => {
+                ZygoteMessage::Ended(format!("{exit:?}"))
             }
-            _ => Told::Ended("its keeper was killed".to_owned()),
+            _ => ZygoteMessage::Ended("its keeper was killed".to_owned()),
         }
     }
 
@@ -123,7 +123,7 @@ fn plan(command: Vec<OsString>, null: OwnedFd, words: OwnedFd, requests: OwnedFd
     Plan {
         folder: Some("/".into()),
         stdio: [Some(Arc::clone(&null)), Some(null), Some(Arc::new(words))],
-        handed: vec![Handed { fd, name: None }],
+        handed: vec![InheritedFd { fd, name: None }],
         ..Plan::new(command, inherited())
     }
 }
@@ -183,7 +183,7 @@ pub(super) fn is_over(tree: &mut Tree) -> bool {
 
 /// Ends a tree, and waits for it.
 pub(super) async fn end(mut tree: Tree) {
-    tree.stop(Stop {
+    tree.stop(StopPlan {
         signal: 9,
         grace: Duration::ZERO,
     });

@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use fdguard_host::Error;
-use fdguard_host::receipt::Reason;
-use fdguard_host::session::{Exec, Outcome};
+use fdguard_host::receipt::SessionEndReason;
+use fdguard_host::session::{Exec, ExecOutcome};
 use futures_util::future::join_all;
 
 use super::host_harness::{
@@ -35,7 +35,7 @@ async fn r54_fifty_opens_at_once_never_exceed_the_cap() {
     assert_eq!(host.sessions().len(), 8);
     for id in opened.into_iter().flatten() {
         assert_eq!(say(&host, &id, "echo $((40 + 2))").await, "42");
-        assert_clean(&host.close(&id, Reason::Asked).await.unwrap());
+        assert_clean(&host.close(&id, SessionEndReason::Asked).await.unwrap());
     }
     assert_eq!(baseline(&host), before);
     host.shut_down().await;
@@ -74,8 +74,8 @@ async fn r54_an_idle_session_gives_way_at_the_cap_and_a_used_one_does_not() {
     eventually("the command runs", || host.health().sessions.busy == 1).await;
     let idle = host.open(None, bash()).await.unwrap();
     let third = host.open(None, bash()).await.unwrap();
-    let receipt = host.close(&idle, Reason::Asked).await.unwrap();
-    assert_eq!(receipt.reason, Reason::Evicted);
+    let receipt = host.close(&idle, SessionEndReason::Asked).await.unwrap();
+    assert_eq!(receipt.reason, SessionEndReason::Evicted);
     assert_clean(&receipt);
     let mut left: Vec<_> = host.sessions().into_iter().map(|info| info.id).collect();
     left.sort();
@@ -84,7 +84,7 @@ async fn r54_an_idle_session_gives_way_at_the_cap_and_a_used_one_does_not() {
     assert_eq!(left, expected);
     assert!(host.interrupt(&busy).await.unwrap());
     let done = command.await.unwrap().unwrap();
-    assert_eq!(done.outcome, Outcome::Interrupted);
+    assert_eq!(done.outcome, ExecOutcome::Interrupted);
     host.shut_down().await;
 }
 
@@ -94,11 +94,11 @@ async fn a_program_that_ends_by_itself_is_released_at_once_with_a_receipt() {
     let before = baseline(&host);
     let id = host.open(None, bash()).await.unwrap();
     let done = exec(&host, &id, "exit 7").await;
-    assert_eq!(done.outcome, Outcome::ProgramEnded { status: Some(7) });
+    assert_eq!(done.outcome, ExecOutcome::ProgramEnded { status: Some(7) });
     eventually("it is released", || host.sessions().is_empty()).await;
     assert_eq!(baseline(&host), before);
-    let receipt = host.close(&id, Reason::Asked).await.unwrap();
-    assert_eq!(receipt.reason, Reason::ProgramEnded);
+    let receipt = host.close(&id, SessionEndReason::Asked).await.unwrap();
+    assert_eq!(receipt.reason, SessionEndReason::ProgramEnded);
     assert_clean(&receipt);
     let error = host.exec(&id, Exec::new("true"), None).await.unwrap_err();
     assert_eq!(error.code(), "ended");
@@ -123,8 +123,8 @@ async fn r54_a_program_that_was_killed_gives_way_at_once() {
         .await;
         let next = host.open(None, bash()).await.unwrap();
         assert_eq!(host.sessions().len(), 1);
-        host.close(&next, Reason::Asked).await.unwrap();
-        assert_clean(&host.close(&id, Reason::Asked).await.unwrap());
+        host.close(&next, SessionEndReason::Asked).await.unwrap();
+        assert_clean(&host.close(&id, SessionEndReason::Asked).await.unwrap());
     }
     host.shut_down().await;
 }
@@ -140,9 +140,9 @@ async fn r54_the_reaper_closes_who_is_idle_and_not_who_is_used() {
     let idle = host.open(None, bash()).await.unwrap();
     let used = host.open(None, bash()).await.unwrap();
     let done = exec(&host, &used, "sleep 1; echo done").await;
-    assert_eq!(done.outcome, Outcome::Exited { status: 0 });
-    let receipt = host.close(&idle, Reason::Asked).await.unwrap();
-    assert_eq!(receipt.reason, Reason::Idle);
+    assert_eq!(done.outcome, ExecOutcome::Exited { status: 0 });
+    let receipt = host.close(&idle, SessionEndReason::Asked).await.unwrap();
+    assert_eq!(receipt.reason, SessionEndReason::Idle);
     assert_clean(&receipt);
     eventually("the other is idle, too", || host.sessions().is_empty()).await;
     let health = host.health();

@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use fdguard_host::receipt::Reason;
-use fdguard_host::session::{Exec, Outcome};
+use fdguard_host::receipt::SessionEndReason;
+use fdguard_host::session::{Exec, ExecOutcome};
 
 use super::host_harness::{
     Lines, assert_clean, baseline, bash, eventually, exec, lives, options, say, start,
@@ -24,8 +24,8 @@ async fn a_lease_that_runs_out_ends_its_sessions_and_no_others() {
     let kept = host.open(Some(&other), bash()).await.unwrap();
     eventually("the lease ran out", || host.sessions().len() == 1).await;
     for id in [&first, &second] {
-        let receipt = host.close(id, Reason::Asked).await.unwrap();
-        assert_eq!(receipt.reason, Reason::ClientGone);
+        let receipt = host.close(id, SessionEndReason::Asked).await.unwrap();
+        assert_eq!(receipt.reason, SessionEndReason::ClientGone);
         assert_clean(&receipt);
     }
     assert_eq!(say(&host, &kept, "echo kept").await, "kept");
@@ -76,10 +76,10 @@ async fn a_guard_that_is_dropped_ends_the_client_with_its_running_command() {
     std::thread::spawn(move || drop(guard)).join().unwrap();
     eventually("it ended", || host.sessions().is_empty()).await;
     let ended = running.await.unwrap();
-    let by_itself = matches!(&ended, Ok(done) if matches!(done.outcome, Outcome::Exited { .. }));
+    let by_itself = matches!(&ended, Ok(done) if matches!(done.outcome, ExecOutcome::Exited { .. }));
     assert!(!by_itself, "{ended:?}");
     assert!(members.iter().all(|pid| !lives(*pid)));
-    assert_clean(&host.close(&id, Reason::Asked).await.unwrap());
+    assert_clean(&host.close(&id, SessionEndReason::Asked).await.unwrap());
     assert_eq!(baseline(&host), before);
     assert!(host.clients().is_empty());
     host.shut_down().await;
@@ -94,7 +94,7 @@ async fn an_ended_client_gives_all_its_receipts_once() {
         ids.push(host.open(Some(&client), bash()).await.unwrap());
     }
     assert_eq!(host.clients()[0].sessions, 3);
-    let mut receipts = host.end_client(&client, Reason::Asked).await.unwrap();
+    let mut receipts = host.end_client(&client, SessionEndReason::Asked).await.unwrap();
     receipts.iter().for_each(assert_clean);
     receipts.sort_by(|a, b| a.session.cmp(&b.session));
     ids.sort();
@@ -102,7 +102,7 @@ async fn an_ended_client_gives_all_its_receipts_once() {
         ids.iter()
             .eq(receipts.iter().map(|receipt| &receipt.session))
     );
-    let again = host.end_client(&client, Reason::Asked).await.unwrap_err();
+    let again = host.end_client(&client, SessionEndReason::Asked).await.unwrap_err();
     assert_eq!(again.code(), "unknown");
     host.shut_down().await;
 }
@@ -120,7 +120,7 @@ async fn a_session_that_nobody_waits_for_any_more_is_closed() {
         opening.abort();
         let unclaimed = opening.await;
         if let Ok(Ok(id)) = unclaimed {
-            host.close(&id, Reason::Asked).await.unwrap();
+            host.close(&id, SessionEndReason::Asked).await.unwrap();
         }
         eventually("it is gone", || host.health().sessions.open == 0).await;
     }

@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use fdguard_host::host::Host;
-use fdguard_host::receipt::Reason;
-use fdguard_host::session::{Exec, Outcome};
+use fdguard_host::receipt::SessionEndReason;
+use fdguard_host::session::{Exec, ExecOutcome};
 use futures_util::future::join_all;
 
 use super::host_harness::{
@@ -20,7 +20,7 @@ async fn r56_of_twenty_closes_one_does_it_and_all_get_its_receipt() {
     let id = host.open(None, bash()).await.unwrap();
     let closes = (0..20).map(|_| {
         let (host, id) = (host.clone(), id.clone());
-        tokio::spawn(async move { host.close(&id, Reason::Asked).await.unwrap() })
+        tokio::spawn(async move { host.close(&id, SessionEndReason::Asked).await.unwrap() })
     });
     let receipts: Vec<_> = join_all(closes)
         .await
@@ -29,11 +29,11 @@ async fn r56_of_twenty_closes_one_does_it_and_all_get_its_receipt() {
         .collect();
     assert_clean(&receipts[0]);
     assert!(receipts.iter().all(|receipt| *receipt == receipts[0]));
-    let later = host.close(&id, Reason::Shutdown).await.unwrap();
+    let later = host.close(&id, SessionEndReason::Shutdown).await.unwrap();
     assert_eq!(later, receipts[0]);
     assert_eq!(lines.of("session_close").len(), 1);
     assert_eq!(host.receipts(), [later]);
-    let unknown = host.close("0", Reason::Asked).await.unwrap_err();
+    let unknown = host.close("0", SessionEndReason::Asked).await.unwrap_err();
     assert_eq!(unknown.to_string(), "no session 0");
     host.shut_down().await;
 }
@@ -44,7 +44,7 @@ async fn a_close_goes_on_although_its_caller_went_away() {
     let id = host.open(None, bash()).await.unwrap();
     let closing = {
         let (host, id) = (host.clone(), id.clone());
-        tokio::spawn(async move { host.close(&id, Reason::Asked).await })
+        tokio::spawn(async move { host.close(&id, SessionEndReason::Asked).await })
     };
     eventually("it began", || {
         host.receipts().len() == 1 || closing.is_finished() || host.sessions().len() == 1
@@ -52,7 +52,7 @@ async fn a_close_goes_on_although_its_caller_went_away() {
     .await;
     closing.abort();
     let _aborted_or_done = closing.await;
-    let receipt = host.close(&id, Reason::Shutdown).await.unwrap();
+    let receipt = host.close(&id, SessionEndReason::Shutdown).await.unwrap();
     assert_clean(&receipt);
     assert!(host.sessions().is_empty());
     host.shut_down().await;
@@ -67,7 +67,7 @@ async fn a_reset_keeps_the_id_and_the_folder_with_a_new_program() {
     let receipt = host.reset(&id).await.unwrap();
     assert_eq!(
         (receipt.reason, receipt.survivors),
-        (Reason::Reset, Some(0))
+        (SessionEndReason::Reset, Some(0))
     );
     let after = host.session(&id).unwrap();
     assert_ne!(before.pid, after.pid);
@@ -76,7 +76,7 @@ async fn a_reset_keeps_the_id_and_the_folder_with_a_new_program() {
         "/usr:gone"
     );
     assert_eq!(host.sessions().len(), 1);
-    assert_clean(&host.close(&id, Reason::Asked).await.unwrap());
+    assert_clean(&host.close(&id, SessionEndReason::Asked).await.unwrap());
     host.shut_down().await;
 }
 
@@ -94,7 +94,7 @@ async fn a_second_command_at_a_time_is_refused_and_the_first_goes_on() {
     assert!(host.session(&id).unwrap().busy_ms.is_some());
     assert!(host.interrupt(&id).await.unwrap());
     let first = first.await.unwrap().unwrap();
-    assert_eq!(first.outcome, Outcome::Interrupted);
+    assert_eq!(first.outcome, ExecOutcome::Interrupted);
     assert!(!host.interrupt(&id).await.unwrap());
     host.shut_down().await;
 }
@@ -108,14 +108,14 @@ async fn r56_a_close_that_takes_too_long_is_told_as_unfinished_and_goes_on() {
     options.events = lines.events();
     let host = start(options).await;
     let id = host.open(None, bash()).await.unwrap();
-    let early = host.close(&id, Reason::Asked).await.unwrap();
+    let early = host.close(&id, SessionEndReason::Asked).await.unwrap();
     assert_eq!((early.clean, early.survivors), (false, None));
     assert_eq!(
         early.errors,
         ["it did not end within 0 ms; its end goes on"]
     );
     eventually("it ended", || host.sessions().is_empty()).await;
-    let last = host.close(&id, Reason::Asked).await.unwrap();
+    let last = host.close(&id, SessionEndReason::Asked).await.unwrap();
     assert_clean(&last);
     assert_eq!(host.receipts(), [last]);
     assert_eq!(lines.of("session_close_late").len(), 1);
@@ -135,7 +135,7 @@ async fn cycle(host: &Host, round: usize) {
     match round % 5 {
         0 => {
             let done = exec(host, &id, "exit 3").await;
-            let ended = Outcome::ProgramEnded { status: Some(3) };
+            let ended = ExecOutcome::ProgramEnded { status: Some(3) };
             assert_eq!(done.outcome, ended);
         }
         1 => {
@@ -146,11 +146,11 @@ async fn cycle(host: &Host, round: usize) {
             let mut command = Exec::new("sleep 100");
             command.timeout = Duration::from_millis(50);
             let done = host.exec(&id, command, None).await.unwrap();
-            assert_eq!(done.outcome, Outcome::TimedOut);
+            assert_eq!(done.outcome, ExecOutcome::TimedOut);
         }
         _ => assert_eq!(say(host, &id, "echo $((6 * 7))").await, "42"),
     }
-    assert_clean(&host.close(&id, Reason::Asked).await.unwrap());
+    assert_clean(&host.close(&id, SessionEndReason::Asked).await.unwrap());
 }
 
 #[test]

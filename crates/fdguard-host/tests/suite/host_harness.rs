@@ -6,29 +6,29 @@ use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-use fdguard_host::host::{Events, Health, Host, Options};
+use fdguard_host::host::{Events, HostHealth, Host, Options};
 use fdguard_host::receipt::Receipt;
-use fdguard_host::session::{Channel, Done, Exec, Outcome, Program, Spec};
+use fdguard_host::session::{Channel, ExecResult, Exec, ExecOutcome, SessionProgram, SessionSpec};
 
 /// Longer than anything takes on a loaded machine.
 pub(super) const LONG: Duration = Duration::from_secs(20);
 
 /// A bash on a terminal.
-pub(super) fn bash() -> Spec {
-    let mut spec = Spec::new(Program::Bash);
+pub(super) fn bash() -> SessionSpec {
+    let mut spec = SessionSpec::new(SessionProgram::Bash);
     spec.ready_within = LONG;
     spec
 }
 
 /// A bash on pipes.
-pub(super) fn bash_on_pipes() -> Spec {
+pub(super) fn bash_on_pipes() -> SessionSpec {
     let mut spec = bash();
     spec.channel = Channel::Pipes;
     spec
 }
 
 /// A spec whose program does not exist.
-pub(super) fn missing() -> Spec {
+pub(super) fn missing() -> SessionSpec {
     let mut spec = bash();
     spec.folder = Some("/no/such/folder".into());
     spec
@@ -49,11 +49,11 @@ pub(super) async fn start(options: Options) -> Host {
 /// Runs a command that must end by itself with status 0, and gives what it said.
 pub(super) async fn say(host: &Host, id: &str, code: &str) -> String {
     let done = exec(host, id, code).await;
-    assert_eq!(done.outcome, Outcome::Exited { status: 0 }, "{done:?}");
+    assert_eq!(done.outcome, ExecOutcome::Exited { status: 0 }, "{done:?}");
     done.stdout.text.trim().to_owned()
 }
 
-pub(super) async fn exec(host: &Host, id: &str, code: &str) -> Done {
+pub(super) async fn exec(host: &Host, id: &str, code: &str) -> ExecResult {
     host.exec(id, Exec::new(code), None).await.unwrap()
 }
 
@@ -108,7 +108,7 @@ pub(super) struct Baseline {
 }
 
 pub(super) fn baseline(host: &Host) -> Baseline {
-    let health: Health = host.health();
+    let health: HostHealth = host.health();
     Baseline {
         descriptors: targets(),
         children: health.children,

@@ -6,8 +6,8 @@ use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-use fdguard_files::registry::{Filter, Identity, Kind, Registry, State};
-use fdguard_host::receipt::Reason;
+use fdguard_files::registry::{RowFilter, OwnerId, Kind, Registry, RowState};
+use fdguard_host::receipt::SessionEndReason;
 use fdguard_host::session::Exec;
 
 use super::host_harness::{LONG, bash, options, start};
@@ -37,11 +37,11 @@ async fn a_host_that_works_until_it_is_killed() {
             };
             host.exec(&id, Exec::new(code), None).await.unwrap();
             if round % 2 == 0 {
-                host.close(&id, Reason::Asked).await.unwrap();
+                host.close(&id, SessionEndReason::Asked).await.unwrap();
             } else if round > 9 {
                 let first = host.sessions().remove(0).id;
                 // Another worker may have been faster.
-                let _closed = host.close(&first, Reason::Asked).await;
+                let _closed = host.close(&first, SessionEndReason::Asked).await;
             }
         }
     };
@@ -191,12 +191,12 @@ async fn assert_reconciled(folder: &Path) {
     options.state = Some(folder.to_owned());
     let host = start(options).await;
     let registry = Registry::open(&folder.join("registry.db")).unwrap();
-    let open = registry.list(&Filter::open()).unwrap();
+    let open = registry.list(&RowFilter::open()).unwrap();
     assert_eq!(open.len(), 1, "{open:?}");
-    assert_eq!(open[0].process, Identity::own().ok());
-    let failed = Filter {
-        states: vec![State::Failed],
-        ..Filter::default()
+    assert_eq!(open[0].process, OwnerId::own().ok());
+    let failed = RowFilter {
+        states: vec![RowState::Failed],
+        ..RowFilter::default()
     };
     let failed = registry.list(&failed).unwrap();
     assert!(

@@ -3,9 +3,9 @@
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 
-use fdguard_files::registry::{Filter, Identity, Kind, New, Registry, Row, State};
+use fdguard_files::registry::{RowFilter, OwnerId, Kind, NewRow, Registry, RegistryRow, RowState};
 use fdguard_host::host::Host;
-use fdguard_host::receipt::Reason;
+use fdguard_host::receipt::SessionEndReason;
 
 use super::host_harness::{
     assert_clean, bash, descriptors, eventually, lives, options, say, start,
@@ -17,7 +17,7 @@ async fn start_in(folder: &Path) -> Host {
     start(options).await
 }
 
-fn row(registry: &Registry, id: &str) -> Row {
+fn row(registry: &Registry, id: &str) -> RegistryRow {
     registry.get(id).unwrap().unwrap()
 }
 
@@ -29,8 +29,8 @@ fn sleeper() -> Child {
 }
 
 /// An identity that nobody has.
-fn nobody() -> Identity {
-    let mut identity = Identity::own().unwrap();
+fn nobody() -> OwnerId {
+    let mut identity = OwnerId::own().unwrap();
     identity.started += 1;
     identity
 }
@@ -45,34 +45,34 @@ async fn r51_each_session_has_an_entry_that_follows_it_to_its_receipt() {
     let id = host.open(Some(&client), bash()).await.unwrap();
     let first = row(&registry, &id);
     let pid = host.session(&id).unwrap().pid;
-    assert_eq!((first.state, first.kind), (State::Running, Kind::Session));
+    assert_eq!((first.state, first.kind), (RowState::Running, Kind::Session));
     assert_eq!(first.client.as_ref(), Some(&client));
     assert_eq!(first.process.map(|process| process.pid), pid);
-    assert_eq!(first.host, Identity::own().ok());
+    assert_eq!(first.host, OwnerId::own().ok());
     host.reset(&id).await.unwrap();
     let second = row(&registry, &id);
     let pid = host.session(&id).unwrap().pid;
     assert_eq!(second.process.map(|process| process.pid), pid);
     assert_eq!(host.reconcile(false).await.unwrap().unchanged, 2);
-    let receipt = host.close(&id, Reason::Asked).await.unwrap();
+    let receipt = host.close(&id, SessionEndReason::Asked).await.unwrap();
     assert_clean(&receipt);
     let last = row(&registry, &id);
     assert_eq!(
         (last.state, last.reason.as_deref()),
-        (State::Closed, Some("asked"))
+        (RowState::Closed, Some("asked"))
     );
     assert_eq!(last.receipt, serde_json::to_value(&receipt).ok());
     assert_eq!(host.health().registry.unwrap().errors, 0);
     host.shut_down().await;
-    let hosts = Filter {
+    let hosts = RowFilter {
         kind: Some(Kind::Host),
-        ..Filter::default()
+        ..RowFilter::default()
     };
     let hosts = registry.list(&hosts).unwrap();
     assert_eq!(hosts.len(), 1);
     assert_eq!(
         (hosts[0].state, hosts[0].reason.as_deref()),
-        (State::Closed, Some("shutdown"))
+        (RowState::Closed, Some("shutdown"))
     );
     drop((registry, host));
     eventually("everything is released", || {
@@ -88,35 +88,35 @@ async fn r51_what_a_dead_host_left_is_found_and_a_dry_run_changes_nothing() {
     let registry = Registry::open(&folder.path().join("registry.db")).unwrap();
     let mut orphan = sleeper();
     let mut stranger = sleeper();
-    let add = |id: &str, process: Identity, host: Identity| {
-        let mut new = New::now(id, Kind::Session);
+    let add = |id: &str, process: OwnerId, host: OwnerId| {
+        let mut new = NewRow::now(id, Kind::Session);
         (new.process, new.host) = (Some(process), Some(host));
         registry.add(new).unwrap();
     };
     add("gone", nobody(), nobody());
-    add("orphan", Identity::of(orphan.id()).unwrap(), nobody());
+    add("orphan", OwnerId::of(orphan.id()).unwrap(), nobody());
     add(
         "kept",
-        Identity::of(stranger.id()).unwrap(),
-        Identity::own().unwrap(),
+        OwnerId::of(stranger.id()).unwrap(),
+        OwnerId::own().unwrap(),
     );
-    let mut reused = Identity::of(stranger.id()).unwrap();
+    let mut reused = OwnerId::of(stranger.id()).unwrap();
     reused.started -= 1;
     add("reused", reused, nobody());
-    let ids = |list: &[fdguard_host::host::Finding]| -> Vec<String> {
+    let ids = |list: &[fdguard_host::host::RegistryFinding]| -> Vec<String> {
         list.iter().map(|found| found.id.clone()).collect()
     };
     let dry = host.reconcile(true).await.unwrap();
     assert_eq!(ids(&dry.changed), ["gone", "reused"]);
     assert_eq!(ids(&dry.killed), ["orphan"]);
     assert!(lives(orphan.id()));
-    assert_eq!(row(&registry, "gone").state, State::Running);
+    assert_eq!(row(&registry, "gone").state, RowState::Running);
     let wet = host.reconcile(false).await.unwrap();
     assert_eq!(
         (ids(&wet.changed), ids(&wet.killed)),
         (ids(&dry.changed), ids(&dry.killed))
     );
-    assert_eq!(row(&registry, "gone").state, State::Failed);
+    assert_eq!(row(&registry, "gone").state, RowState::Failed);
     assert_eq!(
         row(&registry, "reused").reason.as_deref(),
         Some("process_gone")
@@ -125,7 +125,7 @@ async fn r51_what_a_dead_host_left_is_found_and_a_dry_run_changes_nothing() {
     let next = host.reconcile(false).await.unwrap();
     assert_eq!(ids(&next.changed), ["orphan"]);
     assert!(lives(stranger.id()), "whoever has the number is not hit");
-    assert_eq!(row(&registry, "kept").state, State::Running);
+    assert_eq!(row(&registry, "kept").state, RowState::Running);
     stranger.kill().unwrap();
     stranger.wait().unwrap();
     host.shut_down().await;
@@ -141,7 +141,7 @@ async fn r45_a_registry_that_vanishes_is_told_and_stops_no_session() {
     }
     let next = host.open(None, bash()).await.unwrap();
     assert_eq!(say(&host, &next, "echo works").await, "works");
-    assert_clean(&host.close(&id, Reason::Asked).await.unwrap());
+    assert_clean(&host.close(&id, SessionEndReason::Asked).await.unwrap());
     let health = host.health().registry.unwrap();
     assert!(health.errors >= 2, "{health:?}");
     assert!(health.last_error.unwrap().contains("deleted"));

@@ -4,8 +4,8 @@ use std::fs::File;
 use std::os::fd::OwnedFd;
 
 use fdguard_host::Error;
-use fdguard_host::host::{Host, Status};
-use fdguard_host::receipt::Reason;
+use fdguard_host::host::{Host, HostStatus};
+use fdguard_host::receipt::SessionEndReason;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
 use super::host_harness::{assert_clean, baseline, bash, options, say, start};
@@ -35,14 +35,14 @@ async fn r12_new_sessions_are_refused_from_ninety_percent_on_and_old_ones_work()
     let host = start(options()).await;
     let id = host.open(None, bash()).await.unwrap();
     let before = baseline(&host);
-    assert_eq!(host.health().status, Status::Ok);
+    assert_eq!(host.health().status, HostStatus::Ok);
     let filled = fill(&host, 145);
-    assert_eq!(host.health().status, Status::Warning);
+    assert_eq!(host.health().status, HostStatus::Warning);
     let more = fill(&host, 180);
     let health = host.health();
     assert_eq!(
         (health.status, health.fd_usage_percent),
-        (Status::Critical, Some(90.0))
+        (HostStatus::Critical, Some(90.0))
     );
     let full = baseline(&host);
     let error = host.open(None, bash()).await.unwrap_err();
@@ -63,7 +63,7 @@ async fn r12_new_sessions_are_refused_from_ninety_percent_on_and_old_ones_work()
     drop((filled, more));
     assert_eq!(baseline(&host), before);
     let next = host.open(None, bash()).await.unwrap();
-    host.close(&next, Reason::Asked).await.unwrap();
+    host.close(&next, SessionEndReason::Asked).await.unwrap();
     host.shut_down().await;
 }
 
@@ -86,7 +86,7 @@ async fn a_session_is_used_reset_and_closed_although_the_table_is_full() {
     while let Ok(more) = filled[0].try_clone() {
         rest.push(more);
     }
-    let receipt = host.close(&id, Reason::Asked).await.unwrap();
+    let receipt = host.close(&id, SessionEndReason::Asked).await.unwrap();
     assert_clean(&receipt);
     drop((filled, rest));
     assert_eq!(baseline(&host), start_of_all);

@@ -1,7 +1,7 @@
 //! The end of a host.
 
-use fdguard_host::receipt::Reason;
-use fdguard_host::session::{Exec, Outcome};
+use fdguard_host::receipt::SessionEndReason;
+use fdguard_host::session::{Exec, ExecOutcome};
 
 use super::host_harness::{
     Lines, assert_clean, bash, descriptors, eventually, lives, options, start,
@@ -39,13 +39,13 @@ async fn a_shutdown_with_running_commands_ends_all_with_receipts_and_nothing_is_
     assert!(
         first
             .iter()
-            .all(|receipt| receipt.reason == Reason::Shutdown)
+            .all(|receipt| receipt.reason == SessionEndReason::Shutdown)
     );
     assert!(first.iter().any(|receipt| receipt.session == idle));
     for (_, command) in running {
         let ended = command.await.unwrap();
         let by_itself =
-            matches!(&ended, Ok(done) if matches!(done.outcome, Outcome::Exited { .. }));
+            matches!(&ended, Ok(done) if matches!(done.outcome, ExecOutcome::Exited { .. }));
         assert!(!by_itself, "{ended:?}");
     }
     assert!(members.len() >= 4 && members.iter().all(|pid| !lives(*pid)));
@@ -86,7 +86,7 @@ async fn sessions_that_stop_their_keepers_are_closed_clean() {
         members.extend(host.members(&id).unwrap());
     }
     let (first, rest) = (host.sessions()[0].id.clone(), commands.len() - 1);
-    assert_clean(&host.close(&first, Reason::Asked).await.unwrap());
+    assert_clean(&host.close(&first, SessionEndReason::Asked).await.unwrap());
     let receipts = host.shut_down().await;
     assert_eq!(receipts.len(), rest);
     receipts.iter().for_each(assert_clean);

@@ -2,8 +2,8 @@
 
 use std::path::PathBuf;
 
-use fdguard_host::receipt::Reason;
-use fdguard_host::session::{Outcome, Program, Spec};
+use fdguard_host::receipt::SessionEndReason;
+use fdguard_host::session::{ExecOutcome, SessionProgram, SessionSpec};
 
 use super::host_harness::{
     LONG, Lines, assert_clean, baseline, descriptors, eventually, exec, options, say, start,
@@ -17,8 +17,8 @@ fn keeper() -> PathBuf {
     path
 }
 
-fn python() -> Spec {
-    let mut spec = Spec::new(Program::Python);
+fn python() -> SessionSpec {
+    let mut spec = SessionSpec::new(SessionProgram::Python);
     spec.ready_within = LONG;
     spec
 }
@@ -48,9 +48,9 @@ async fn python_sessions_come_from_the_warm_interpreter_and_leave_nothing() {
             let receipt = host.reset(&id).await.unwrap();
             assert_eq!(receipt.survivors, Some(0));
             let done = exec(&host, &id, "x").await;
-            assert_eq!(done.outcome, Outcome::Exited { status: 1 }, "{done:?}");
+            assert_eq!(done.outcome, ExecOutcome::Exited { status: 1 }, "{done:?}");
         }
-        assert_clean(&host.close(&id, Reason::Asked).await.unwrap());
+        assert_clean(&host.close(&id, SessionEndReason::Asked).await.unwrap());
     }
     assert_eq!(baseline(&host), before);
     host.shut_down().await;
@@ -69,7 +69,7 @@ async fn a_warm_interpreter_that_cannot_keep_sessions_is_no_obstacle() {
     eventually("it is warm", is_ready).await;
     let id = host.open(None, python()).await.unwrap();
     assert_eq!(say(&host, &id, "print(6 * 7)").await, "42");
-    assert_clean(&host.close(&id, Reason::Asked).await.unwrap());
+    assert_clean(&host.close(&id, SessionEndReason::Asked).await.unwrap());
     host.shut_down().await;
     assert_eq!(host.health().children, Some(0));
 }

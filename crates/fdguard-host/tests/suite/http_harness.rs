@@ -5,9 +5,9 @@ use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::os::fd::OwnedFd;
 use std::time::Duration;
 
-use fdguard_core::bearer::Token;
+use fdguard_core::bearer::BearerToken;
 use fdguard_host::host::{Host, Options};
-use fdguard_host::http::{Listening, Server, Settings};
+use fdguard_host::http::{ListeningSocket, HttpServer, ApiSettings};
 use serde_json::Value;
 use tokio::runtime::Runtime;
 
@@ -18,7 +18,7 @@ const LONG: Duration = Duration::from_secs(20);
 pub(super) struct Served {
     pub(super) host: Host,
     pub(super) address: SocketAddr,
-    server: Server,
+    server: HttpServer,
     runtime: Runtime,
 }
 
@@ -52,9 +52,9 @@ impl Served {
         Self::with(|_| {})
     }
 
-    pub(super) fn with(change: impl FnOnce(&mut Settings)) -> Self {
-        let mut settings = Settings::default();
-        settings.token = Some(Token::new(TOKEN.as_bytes()).unwrap());
+    pub(super) fn with(change: impl FnOnce(&mut ApiSettings)) -> Self {
+        let mut settings = ApiSettings::default();
+        settings.token = Some(BearerToken::new(TOKEN.as_bytes()).unwrap());
         change(&mut settings);
         let runtime = tokio::runtime::Builder::new_multi_thread()
             .worker_threads(2)
@@ -68,8 +68,8 @@ impl Served {
         options.raise_limit = None;
         let (host, server) = runtime.block_on(async {
             let host = Host::start(options).await.unwrap();
-            let listening = Listening::from_fd(OwnedFd::from(listener)).unwrap();
-            let server = Server::start(host.clone(), vec![listening], settings);
+            let listening = ListeningSocket::from_fd(OwnedFd::from(listener)).unwrap();
+            let server = HttpServer::start(host.clone(), vec![listening], settings);
             (host, server)
         });
         Self {

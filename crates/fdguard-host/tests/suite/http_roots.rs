@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use fdguard_host::Roots;
-use fdguard_host::scope::{Event, Scopes, Wills};
+use fdguard_host::scope::{ScopeEvent, Scopes, Journals};
 use rustix::fs::inotify::{self, CreateFlags, Reader, WatchFlags};
 use rustix::fs::{CWD, RenameFlags, renameat_with};
 use serde_json::json;
@@ -228,7 +228,7 @@ async fn what_a_killed_host_wrote_down_is_ended_below_todays_roots_alone() {
     let ground = Ground::new();
     let state = tempfile::tempdir().unwrap();
     let mut means = ground.means();
-    means.wills = Some(Wills::make(state.path()).unwrap());
+    means.wills = Some(Journals::make(state.path()).unwrap());
     means.roots = Some(Roots::open(&[&site.root]).unwrap());
     let agent = site.root.join("agent");
     fs::create_dir(&agent).unwrap();
@@ -248,7 +248,7 @@ async fn what_a_killed_host_wrote_down_is_ended_below_todays_roots_alone() {
     let inherited = scopes.inherit(|_| true).await;
     assert!(inherited.is_empty(), "both are outside now: {inherited:?}");
     let told = ground.events.lock().unwrap();
-    let count = told.iter().filter(|it| matches!(it, Event::Will { .. }));
+    let count = told.iter().filter(|it| matches!(it, ScopeEvent::Will { .. }));
     assert_eq!(count.count(), 2, "{told:?}");
     assert!(agent.join("log").exists());
     assert_eq!(site.touched(), [""; 0]);

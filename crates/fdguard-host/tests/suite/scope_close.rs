@@ -4,8 +4,8 @@ use std::fs;
 use std::io::Read as _;
 use std::time::{Duration, Instant};
 
-use fdguard_host::scope::{Did, FileEnd, How, Kind, Ownership, Role, Why};
-use fdguard_process::identity::Identity;
+use fdguard_host::scope::{CleanUpAction, FileEnd, CloseLimits, Kind, Ownership, ResourceRole, CloseReason};
+use fdguard_process::identity::ProcessId;
 
 use super::host_harness::bash;
 use super::scope_harness::{
@@ -16,15 +16,15 @@ use super::scope_harness::{
 async fn r47_everything_that_an_agent_holds_is_released() {
     let (ground, host) = Ground::with_host(32).await;
     let scope = ground.scope();
-    scope.open_session(bash(), Role::Main).await.unwrap();
+    scope.open_session(bash(), ResourceRole::Main).await.unwrap();
     let script = "sleep 1000 & echo ready; exec sleep 1000";
     let (program, out) = heard(shell(script));
-    let program = scope.start(program, Role::Main).await.unwrap();
+    let program = scope.start(program, ResourceRole::Main).await.unwrap();
     assert_eq!(line(&out).await, "ready");
     let mut other = stranger(&[]);
-    let identity = Identity::of(other.id()).unwrap();
+    let identity = ProcessId::of(other.id()).unwrap();
     scope
-        .take_process(identity, Ownership::Owned, Role::Helper)
+        .take_process(identity, Ownership::Owned, ResourceRole::Helper)
         .unwrap();
     scope.take_log(&ground.file("log.jsonl", "{}\n")).unwrap();
     scope.take_prompt(&ground.file("prompt", "do")).unwrap();
@@ -39,25 +39,25 @@ async fn r47_everything_that_an_agent_holds_is_released() {
     let (end, writer) = rustix::pipe::pipe_with(rustix::pipe::PipeFlags::CLOEXEC).unwrap();
     scope.take_descriptor("pipe", writer).unwrap();
 
-    let clean_up = scope.close(Why::Asked, How::default()).await;
+    let clean_up = scope.close(CloseReason::Asked, CloseLimits::default()).await;
     assert!(clean_up.success, "{clean_up:#?}");
-    assert_eq!(only(&clean_up, Kind::Session).did, Did::Ended);
+    assert_eq!(only(&clean_up, Kind::Session).did, CleanUpAction::Ended);
     let ended = only(&clean_up, Kind::Program);
     assert_eq!(
         (ended.did, ended.details.survivors.as_deref()),
-        (Did::Ended, Some(&[][..]))
+        (CleanUpAction::Ended, Some(&[][..]))
     );
     assert_eq!(ended.details.exit.as_deref(), Some("signal 15"));
     assert_eq!(ended.details.reaped, Some(1), "the one in the background");
-    assert_eq!(only(&clean_up, Kind::Process).did, Did::Ended);
+    assert_eq!(only(&clean_up, Kind::Process).did, CleanUpAction::Ended);
     let log = of_file(&clean_up, "log.jsonl");
-    assert_eq!(log.did, Did::Archived);
+    assert_eq!(log.did, CleanUpAction::Archived);
     assert_eq!(log.details.archive.as_ref().unwrap()["lines"], 1);
-    assert_eq!(of_file(&clean_up, "prompt").did, Did::Deleted);
-    assert_eq!(of_file(&clean_up, "kept").did, Did::Kept);
-    assert_eq!(only(&clean_up, Kind::Directory).did, Did::Deleted);
-    assert_eq!(only(&clean_up, Kind::Socket).did, Did::Closed);
-    assert_eq!(only(&clean_up, Kind::Descriptor).did, Did::Closed);
+    assert_eq!(of_file(&clean_up, "prompt").did, CleanUpAction::Deleted);
+    assert_eq!(of_file(&clean_up, "kept").did, CleanUpAction::Kept);
+    assert_eq!(only(&clean_up, Kind::Directory).did, CleanUpAction::Deleted);
+    assert_eq!(only(&clean_up, Kind::Socket).did, CleanUpAction::Closed);
+    assert_eq!(only(&clean_up, Kind::Descriptor).did, CleanUpAction::Closed);
 
     assert!(!lives(program.pid.unwrap()));
     assert!(!other.wait().unwrap().success());
@@ -73,7 +73,7 @@ async fn r47_everything_that_an_agent_holds_is_released() {
 async fn r49_what_is_absent_counts_as_done() {
     let (ground, host) = Ground::with_host(32).await;
     let scope = ground.scope();
-    let id = scope.open_session(bash(), Role::Main).await.unwrap();
+    let id = scope.open_session(bash(), ResourceRole::Main).await.unwrap();
     leave(&host, &id).await;
     scope
         .take_log(&ground.folder.path().join("never-written"))
@@ -82,20 +82,20 @@ async fn r49_what_is_absent_counts_as_done() {
     let folder = scope.make_directory("scratch").unwrap();
     fs::remove_dir(folder).unwrap();
     let mut gone = stranger(&[]);
-    let identity = Identity::of(gone.id()).unwrap();
+    let identity = ProcessId::of(gone.id()).unwrap();
     gone.kill().unwrap();
     gone.wait().unwrap();
     scope
-        .take_process(identity, Ownership::Owned, Role::Helper)
+        .take_process(identity, Ownership::Owned, ResourceRole::Helper)
         .unwrap();
-    let program = scope.start(plan(&["true"]), Role::Helper).await.unwrap();
+    let program = scope.start(plan(&["true"]), ResourceRole::Helper).await.unwrap();
     super::scope_harness::until("its end", || !lives(program.pid.unwrap())).await;
 
-    let clean_up = scope.close(Why::Asked, How::default()).await;
+    let clean_up = scope.close(CloseReason::Asked, CloseLimits::default()).await;
     assert!(clean_up.success, "{clean_up:#?}");
     for outcome in &clean_up.resources {
         let may_be_ended = outcome.kind == Kind::Program;
-        assert!(outcome.did == Did::Absent || may_be_ended, "{outcome:?}");
+        assert!(outcome.did == CleanUpAction::Absent || may_be_ended, "{outcome:?}");
     }
 }
 
@@ -106,7 +106,7 @@ async fn r49_a_whole_folder_that_is_gone_is_no_failure() {
     scope.take_log(&ground.file("log", "x\n")).unwrap();
     scope.make_directory("scratch").unwrap();
     fs::remove_dir_all(ground.folder.path()).unwrap();
-    let clean_up = scope.close(Why::Asked, How::default()).await;
+    let clean_up = scope.close(CloseReason::Asked, CloseLimits::default()).await;
     assert!(clean_up.success, "{clean_up:#?}");
 }
 
@@ -122,14 +122,14 @@ async fn r49_three_that_do_not_want_to_end_are_gone_within_five_seconds() {
         while :; do sleep 1000; done
     "#;
     let (program, out) = heard(shell(script));
-    scope.start(program, Role::Main).await.unwrap();
+    scope.start(program, ResourceRole::Main).await.unwrap();
     let mut pids = Vec::new();
     for _ in 0..3 {
         pids.push(line(&out).await.parse::<u32>().unwrap());
     }
     scope.take_prompt(&ground.file("prompt", "p")).unwrap();
     let begin = Instant::now();
-    let clean_up = scope.close(Why::Asked, How::default()).await;
+    let clean_up = scope.close(CloseReason::Asked, CloseLimits::default()).await;
     let took = begin.elapsed();
     assert!(clean_up.success, "{clean_up:#?}");
     assert!(took < Duration::from_secs(5), "{took:?}");
@@ -149,17 +149,17 @@ async fn r49_an_archive_that_cannot_be_made_keeps_the_file_and_stops_nothing() {
     let log = ground.file("log.jsonl", "evidence\n");
     scope.take_log(&log).unwrap();
     scope.take_prompt(&ground.file("prompt", "p")).unwrap();
-    let clean_up = scope.close(Why::Asked, How::default()).await;
+    let clean_up = scope.close(CloseReason::Asked, CloseLimits::default()).await;
     assert!(!clean_up.success);
     let failed = of_file(&clean_up, "log.jsonl");
-    assert_eq!((failed.ok, failed.did), (false, Did::Kept));
+    assert_eq!((failed.ok, failed.did), (false, CleanUpAction::Kept));
     assert!(
         failed.error.as_ref().unwrap().contains("log.jsonl"),
         "{failed:?}"
     );
     assert!(failed.details.tried_twice);
     assert_eq!(fs::read_to_string(log).unwrap(), "evidence\n");
-    assert_eq!(of_file(&clean_up, "prompt").did, Did::Deleted);
+    assert_eq!(of_file(&clean_up, "prompt").did, CleanUpAction::Deleted);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -169,7 +169,7 @@ async fn r50_what_an_archive_left_in_the_middle_is_archived() {
     scope.take_log(&ground.folder.path().join("log")).unwrap();
     // So a host that was killed leaves it.
     ground.file("log.closing", "line\n");
-    let clean_up = scope.close(Why::Asked, How::default()).await;
+    let clean_up = scope.close(CloseReason::Asked, CloseLimits::default()).await;
     assert!(clean_up.success, "{clean_up:#?}");
     let archived = ground.folder.path().join("archive/log");
     assert_eq!(fs::read_to_string(archived).unwrap(), "line\n");
@@ -185,13 +185,13 @@ async fn r50_a_file_under_a_lock_is_an_error_and_the_others_go_on() {
     scope.take_log(&locked).unwrap();
     scope.take_log(&ground.file("free.jsonl", "2\n")).unwrap();
     scope.take_prompt(&ground.file("prompt", "p")).unwrap();
-    let mut how = How::default();
+    let mut how = CloseLimits::default();
     how.archive_wait = Duration::from_millis(50);
-    let clean_up = scope.close(Why::Asked, how).await;
+    let clean_up = scope.close(CloseReason::Asked, how).await;
     assert!(!clean_up.success);
     assert!(of_file(&clean_up, "locked.jsonl").error.is_some());
-    assert_eq!(of_file(&clean_up, "free.jsonl").did, Did::Archived);
-    assert_eq!(of_file(&clean_up, "prompt").did, Did::Deleted);
+    assert_eq!(of_file(&clean_up, "free.jsonl").did, CleanUpAction::Archived);
+    assert_eq!(of_file(&clean_up, "prompt").did, CleanUpAction::Deleted);
     assert!(locked.exists());
 }
 
@@ -206,10 +206,10 @@ async fn r50_files_come_after_the_last_process_that_writes_them() {
         log.display()
     );
     let (program, out) = heard(shell(&script));
-    scope.start(program, Role::Main).await.unwrap();
+    scope.start(program, ResourceRole::Main).await.unwrap();
     assert_eq!(line(&out).await, "ready");
     scope.take_log(&log).unwrap();
-    let clean_up = scope.close(Why::Asked, How::default()).await;
+    let clean_up = scope.close(CloseReason::Asked, CloseLimits::default()).await;
     assert!(clean_up.success, "{clean_up:#?}");
     let archived = ground.folder.path().join("archive/log");
     assert_eq!(fs::read_to_string(archived).unwrap(), "last\n");

@@ -5,9 +5,9 @@ use std::time::{Duration, SystemTime};
 
 use fdguard_host::Error;
 use fdguard_host::scope::daemon::{
-    Daemon, HEARTBEAT, LOCK, Options, ReasonCode, Scan, ScanKind, Status, heartbeat,
+    Daemon, HEARTBEAT, LOCK, Options, ReasonCode, ScopeScan, ScanKind, AgentStatus, heartbeat,
 };
-use fdguard_host::scope::{Event, FileEnd, How, Phase, Role, Scopes, Why};
+use fdguard_host::scope::{ScopeEvent, FileEnd, CloseLimits, ScopePhase, ResourceRole, Scopes, CloseReason};
 
 use super::host_harness::bash;
 use super::scope_harness::{Ground, LONG, leave, plan, shell, until};
@@ -34,10 +34,10 @@ fn age(path: &std::path::Path, by: Duration) {
     file.set_modified(SystemTime::now() - by).unwrap();
 }
 
-fn scans(ground: &Ground) -> Vec<Arc<Scan>> {
+fn scans(ground: &Ground) -> Vec<Arc<ScopeScan>> {
     let events = ground.events.lock().unwrap();
     let scans = events.iter().filter_map(|event| match event {
-        Event::Scanned(scan) => Some(Arc::clone(scan)),
+        ScopeEvent::Scanned(scan) => Some(Arc::clone(scan)),
         _ => None,
     });
     scans.collect()
@@ -97,7 +97,7 @@ async fn r53_an_agent_that_writes_nothing_is_stuck_and_is_cleaned_up() {
     let scopes = Scopes::new(ground.means());
     let scope = scopes.create(ground.spec()).unwrap();
     scope
-        .start(plan(&["sleep", "1000"]), Role::Main)
+        .start(plan(&["sleep", "1000"]), ResourceRole::Main)
         .await
         .unwrap();
     let log = ground.file("log.jsonl", "{\"type\":\"assistant\"}\n");
@@ -108,13 +108,13 @@ async fn r53_an_agent_that_writes_nothing_is_stuck_and_is_cleaned_up() {
     let clean_up = tokio::time::timeout(LONG, scope.closed()).await.unwrap();
     assert_eq!(
         (clean_up.reason, clean_up.success),
-        (Why::Ended, true),
+        (CloseReason::Ended, true),
         "{clean_up:#?}"
     );
     let view = scope.view();
     assert_eq!(
         (view.status, view.reasons),
-        (Status::Failed, vec![ReasonCode::AgentStuck])
+        (AgentStatus::Failed, vec![ReasonCode::AgentStuck])
     );
     daemon.stop().await;
     let scans = scans(&ground);
@@ -136,7 +136,7 @@ async fn r53_an_old_log_of_a_young_agent_is_no_sign() {
     scope.take_log(&log).unwrap();
     let daemon = Daemon::start(scopes, only_health(&ground)).await.unwrap();
     next(&ground, ScanKind::Health).await;
-    assert_eq!(scope.status(), Status::Running);
+    assert_eq!(scope.status(), AgentStatus::Running);
     daemon.stop().await;
 }
 
@@ -148,7 +148,7 @@ async fn r53_what_the_log_says_last_comes_before_the_verdict() {
         let scope = scopes.create(ground.spec()).unwrap();
         let path = ground.file(name, log);
         scope.take_file(&path, FileEnd::Keep).unwrap();
-        scope.start(shell(script), Role::Main).await.unwrap();
+        scope.start(shell(script), ResourceRole::Main).await.unwrap();
         scope
     };
     let result = "{\"type\":\"result\",\"is_error\":false}\n";
@@ -156,32 +156,32 @@ async fn r53_what_the_log_says_last_comes_before_the_verdict() {
     let cases = [
         (
             make("a", result, "exit 1").await,
-            Status::Completed,
+            AgentStatus::Completed,
             vec![ReasonCode::ResultFound],
         ),
         (
             make("b", bad_result, "exit 0").await,
-            Status::Failed,
+            AgentStatus::Failed,
             vec![ReasonCode::ProcessDead, ReasonCode::ResultIsError],
         ),
         (
             make("c", "x\n", "exit 1").await,
-            Status::Failed,
+            AgentStatus::Failed,
             vec![ReasonCode::ProcessDead],
         ),
         (
             make("d", "x\n", "kill -9 $$").await,
-            Status::Failed,
+            AgentStatus::Failed,
             vec![ReasonCode::ProcessDead],
         ),
         (
             make("e", "x\n", "exit 0").await,
-            Status::Completed,
+            AgentStatus::Completed,
             vec![ReasonCode::ExitedWithSuccess],
         ),
         (
             make("f", result, "exec sleep 1000").await,
-            Status::Running,
+            AgentStatus::Running,
             vec![],
         ),
     ];
@@ -193,9 +193,9 @@ async fn r53_what_the_log_says_last_comes_before_the_verdict() {
         assert_eq!(&scope.view().reasons, reasons);
     }
     next(&ground, ScanKind::Health).await;
-    assert_eq!(cases[5].0.status(), Status::Running);
+    assert_eq!(cases[5].0.status(), AgentStatus::Running);
     daemon.stop().await;
-    scopes.shut_down(How::default()).await;
+    scopes.shut_down(CloseLimits::default()).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -203,14 +203,14 @@ async fn r53_completed_is_never_overwritten() {
     let ground = Ground::new();
     let scopes = Scopes::new(ground.means());
     let scope = scopes.create(ground.spec()).unwrap();
-    assert!(scope.set_status(Status::Completed));
-    assert!(!scope.set_status(Status::Failed));
-    scope.start(shell("exit 1"), Role::Main).await.unwrap();
+    assert!(scope.set_status(AgentStatus::Completed));
+    assert!(!scope.set_status(AgentStatus::Failed));
+    scope.start(shell("exit 1"), ResourceRole::Main).await.unwrap();
     let daemon = Daemon::start(scopes.clone(), only_health(&ground))
         .await
         .unwrap();
     next(&ground, ScanKind::Health).await;
-    assert_eq!(scope.status(), Status::Completed);
+    assert_eq!(scope.status(), AgentStatus::Completed);
     daemon.stop().await;
 }
 
@@ -222,19 +222,19 @@ async fn r52_what_lives_on_after_the_end_of_an_agent_is_cleaned_up() {
     let runs = scopes.create(ground.spec()).unwrap();
     for scope in [&ended, &runs] {
         scope
-            .start(plan(&["sleep", "1000"]), Role::Main)
+            .start(plan(&["sleep", "1000"]), ResourceRole::Main)
             .await
             .unwrap();
     }
-    ended.set_status(Status::Completed);
+    ended.set_status(AgentStatus::Completed);
     let daemon = Daemon::start(scopes.clone(), quick(&ground)).await.unwrap();
     let clean_up = tokio::time::timeout(LONG, ended.closed()).await.unwrap();
-    assert_eq!((clean_up.reason, clean_up.success), (Why::Ended, true));
+    assert_eq!((clean_up.reason, clean_up.success), (CloseReason::Ended, true));
     next(&ground, ScanKind::CleanUp).await;
-    assert_eq!(runs.phase(), Phase::Open);
+    assert_eq!(runs.phase(), ScopePhase::Open);
     daemon.stop().await;
-    assert_eq!(ended.status(), Status::Completed);
-    scopes.shut_down(How::default()).await;
+    assert_eq!(ended.status(), AgentStatus::Completed);
+    scopes.shut_down(CloseLimits::default()).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -242,7 +242,7 @@ async fn r52_a_scope_that_nobody_uses_is_ended() {
     let ground = Ground::new();
     let scopes = Scopes::new(ground.means());
     let idle = scopes.create(ground.spec()).unwrap();
-    idle.start(plan(&["sleep", "1000"]), Role::Main)
+    idle.start(plan(&["sleep", "1000"]), ResourceRole::Main)
         .await
         .unwrap();
     let used = scopes.create(ground.spec()).unwrap();
@@ -259,11 +259,11 @@ async fn r52_a_scope_that_nobody_uses_is_ended() {
         })
     };
     let clean_up = tokio::time::timeout(LONG, idle.closed()).await.unwrap();
-    assert_eq!((clean_up.reason, clean_up.success), (Why::Idle, true));
-    assert_eq!(used.phase(), Phase::Open);
+    assert_eq!((clean_up.reason, clean_up.success), (CloseReason::Idle, true));
+    assert_eq!(used.phase(), ScopePhase::Open);
     touching.abort();
     daemon.stop().await;
-    scopes.shut_down(How::default()).await;
+    scopes.shut_down(CloseLimits::default()).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -271,16 +271,16 @@ async fn r53_a_session_that_is_gone_is_told_of() {
     let (ground, host) = Ground::with_host(32).await;
     let scopes = Scopes::new(ground.means());
     let scope = scopes.create(ground.spec()).unwrap();
-    let main = scope.open_session(bash(), Role::Main).await.unwrap();
-    let helper = scope.open_session(bash(), Role::Helper).await.unwrap();
+    let main = scope.open_session(bash(), ResourceRole::Main).await.unwrap();
+    let helper = scope.open_session(bash(), ResourceRole::Helper).await.unwrap();
     let daemon = Daemon::start(scopes.clone(), only_health(&ground))
         .await
         .unwrap();
     leave(&host, &helper).await;
     next(&ground, ScanKind::Health).await;
-    assert_eq!(scope.status(), Status::Running, "a helper may go");
+    assert_eq!(scope.status(), AgentStatus::Running, "a helper may go");
     leave(&host, &main).await;
-    until("a verdict", || scope.status() == Status::Failed).await;
+    until("a verdict", || scope.status() == AgentStatus::Failed).await;
     assert_eq!(scope.view().reasons, [ReasonCode::SessionDead]);
     daemon.stop().await;
 }

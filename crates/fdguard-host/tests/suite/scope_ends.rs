@@ -3,8 +3,8 @@
 use std::fs;
 use std::os::unix::fs::symlink;
 
-use fdguard_host::scope::{Did, FileEnd, How, Kind, Ownership, Role, Why};
-use fdguard_process::identity::Identity;
+use fdguard_host::scope::{CleanUpAction, FileEnd, CloseLimits, Kind, Ownership, ResourceRole, CloseReason};
+use fdguard_process::identity::ProcessId;
 
 use super::scope_harness::{Ground, heard, line, lives, of_file, only, shell, stranger, until};
 
@@ -13,18 +13,18 @@ async fn a_stranger_with_the_same_number_and_another_start_is_not_touched() {
     let ground = Ground::new();
     let scope = ground.scope();
     let mut other = stranger(&[]);
-    let own = Identity::of(other.id()).unwrap();
+    let own = ProcessId::of(other.id()).unwrap();
     let text = own.to_string();
     let mut parts: Vec<String> = text.split(':').map(str::to_owned).collect();
     parts[2] = (own.started() - 1).to_string();
     parts[3] = "-".to_owned();
-    let earlier: Identity = parts.join(":").parse().unwrap();
+    let earlier: ProcessId = parts.join(":").parse().unwrap();
     scope
-        .take_process(earlier, Ownership::Owned, Role::Main)
+        .take_process(earlier, Ownership::Owned, ResourceRole::Main)
         .unwrap();
-    let clean_up = scope.close(Why::Asked, How::default()).await;
+    let clean_up = scope.close(CloseReason::Asked, CloseLimits::default()).await;
     assert!(clean_up.success);
-    assert_eq!(only(&clean_up, Kind::Process).did, Did::Absent);
+    assert_eq!(only(&clean_up, Kind::Process).did, CleanUpAction::Absent);
     assert!(lives(other.id()));
     other.kill().unwrap();
     other.wait().unwrap();
@@ -35,16 +35,16 @@ async fn r56_what_is_lent_is_left_alone() {
     let ground = Ground::new();
     let scope = ground.scope();
     let mut other = stranger(&[]);
-    let identity = Identity::of(other.id()).unwrap();
+    let identity = ProcessId::of(other.id()).unwrap();
     scope
-        .take_process(identity, Ownership::Lent, Role::Main)
+        .take_process(identity, Ownership::Lent, ResourceRole::Main)
         .unwrap();
     scope
-        .take_session("theirs", Ownership::Lent, Role::Helper)
+        .take_session("theirs", Ownership::Lent, ResourceRole::Helper)
         .unwrap();
-    let clean_up = scope.close(Why::Asked, How::default()).await;
+    let clean_up = scope.close(CloseReason::Asked, CloseLimits::default()).await;
     assert!(clean_up.success, "{clean_up:#?}");
-    assert!(clean_up.resources.iter().all(|it| it.did == Did::Kept));
+    assert!(clean_up.resources.iter().all(|it| it.did == CleanUpAction::Kept));
     assert!(lives(other.id()));
     other.kill().unwrap();
     other.wait().unwrap();
@@ -55,8 +55,8 @@ async fn neither_we_nor_the_first_process_can_be_given_to_a_scope() {
     let ground = Ground::new();
     let scope = ground.scope();
     for pid in [std::process::id(), 1] {
-        let identity = Identity::of(pid).unwrap();
-        let taken = scope.take_process(identity, Ownership::Owned, Role::Main);
+        let identity = ProcessId::of(pid).unwrap();
+        let taken = scope.take_process(identity, Ownership::Owned, ResourceRole::Main);
         assert!(taken.is_err());
     }
 }
@@ -67,13 +67,13 @@ async fn r49_a_leftover_fails_it_and_is_ended_where_that_is_wanted() {
     for is_ended in [false, true] {
         let scope = ground.scope();
         let mut lost = stranger(&scope.environment());
-        let mut how = How::default();
+        let mut how = CloseLimits::default();
         how.end_leftovers = is_ended;
-        let clean_up = scope.close(Why::Asked, how).await;
+        let clean_up = scope.close(CloseReason::Asked, how).await;
         assert_eq!(clean_up.success, is_ended, "{clean_up:#?}");
         let found = &clean_up.look.as_ref().unwrap().leftovers;
         if is_ended {
-            assert_eq!(only(&clean_up, Kind::Leftover).did, Did::Ended);
+            assert_eq!(only(&clean_up, Kind::Leftover).did, CleanUpAction::Ended);
             assert!(found.is_empty());
         } else {
             assert_eq!((found[0].pid, found[0].comm.as_str()), (lost.id(), "sleep"));
@@ -89,7 +89,7 @@ async fn r49_a_keeper_that_was_killed_is_told_of_and_its_processes_are_found() {
     let ground = Ground::new();
     let scope = ground.scope();
     let (program, out) = heard(shell("setsid sleep 1000 & echo $!; exec sleep 1000"));
-    let taken = scope.start(program, Role::Main).await.unwrap();
+    let taken = scope.start(program, ResourceRole::Main).await.unwrap();
     let far: u32 = line(&out).await.parse().unwrap();
     until("it has its own environment", || {
         fs::read(format!("/proc/{far}/comm")).is_ok_and(|comm| comm == b"sleep\n")
@@ -102,7 +102,7 @@ async fn r49_a_keeper_that_was_killed_is_told_of_and_its_processes_are_found() {
         .unwrap();
     let keeper = rustix::process::Pid::from_raw(keeper.trim().parse().unwrap()).unwrap();
     rustix::process::kill_process(keeper, rustix::process::Signal::KILL).unwrap();
-    let clean_up = scope.close(Why::Asked, How::default()).await;
+    let clean_up = scope.close(CloseReason::Asked, CloseLimits::default()).await;
     assert!(!clean_up.success, "nobody proved that nothing is left");
     assert!(
         only(&clean_up, Kind::Program)
@@ -142,11 +142,11 @@ async fn r52_a_link_that_leads_out_is_refused_and_what_it_leads_to_is_whole() {
     let scratch = scope.make_directory("scratch").unwrap();
     fs::remove_dir(&scratch).unwrap();
     symlink(outside.path(), &scratch).unwrap();
-    let clean_up = scope.close(Why::Asked, How::default()).await;
+    let clean_up = scope.close(CloseReason::Asked, CloseLimits::default()).await;
     assert!(!clean_up.success);
     for name in ["folder/secret", "link", "log"] {
         let refused = of_file(&clean_up, name);
-        assert!(!refused.ok && refused.did == Did::Kept, "{refused:?}");
+        assert!(!refused.ok && refused.did == CleanUpAction::Kept, "{refused:?}");
         assert!(
             refused.error.as_ref().unwrap().contains("leads out"),
             "{refused:?}"
@@ -166,7 +166,7 @@ async fn what_a_link_in_a_folder_leads_to_is_not_deleted_with_the_folder() {
     let scope = ground.scope();
     let scratch = scope.make_directory("scratch").unwrap();
     symlink(outside.path(), scratch.join("out")).unwrap();
-    let clean_up = scope.close(Why::Asked, How::default()).await;
+    let clean_up = scope.close(CloseReason::Asked, CloseLimits::default()).await;
     assert!(clean_up.success, "{clean_up:#?}");
     assert!(!scratch.exists() && outside.path().join("secret").exists());
 }
@@ -181,7 +181,7 @@ async fn names_with_odd_bytes_are_handled() {
         fs::write(&path, "x").unwrap();
         scope.take_prompt(&path).unwrap();
     }
-    let clean_up = scope.close(Why::Asked, How::default()).await;
+    let clean_up = scope.close(CloseReason::Asked, CloseLimits::default()).await;
     assert!(clean_up.success, "{clean_up:#?}");
     assert_eq!(fs::read_dir(ground.folder.path()).unwrap().count(), 0);
     serde_json::to_string(&*clean_up).unwrap();

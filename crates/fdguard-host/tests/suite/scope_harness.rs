@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use fdguard_host::host::Host;
-use fdguard_host::scope::{CleanUp, Event, Kind, Means, Observer, Outcome, Scope, ScopeSpec};
+use fdguard_host::scope::{CleanUp, ScopeEvent, Kind, ScopeContext, ScopeObserver, ResourceOutcome, Scope, ScopeSpec};
 use fdguard_host::session::Exec;
 use fdguard_process::plan::Plan;
 use rustix::pipe::{PipeFlags, pipe_with};
@@ -21,7 +21,7 @@ pub(crate) const LONG: Duration = Duration::from_secs(60);
 pub(crate) struct Ground {
     pub(crate) folder: tempfile::TempDir,
     host: Mutex<Option<Host>>,
-    pub(crate) events: Arc<Mutex<Vec<Event>>>,
+    pub(crate) events: Arc<Mutex<Vec<ScopeEvent>>>,
 }
 
 impl Ground {
@@ -43,14 +43,14 @@ impl Ground {
         (ground, host)
     }
 
-    pub(crate) fn means(&self) -> Means {
+    pub(crate) fn means(&self) -> ScopeContext {
         let events = Arc::clone(&self.events);
-        Means {
+        ScopeContext {
             host: self.host.lock().unwrap().clone(),
             registry: None,
             wills: None,
             roots: None,
-            observer: Observer::new(move |event| events.lock().unwrap().push(event.clone())),
+            observer: ScopeObserver::new(move |event| events.lock().unwrap().push(event.clone())),
         }
     }
 
@@ -76,7 +76,7 @@ impl Ground {
     pub(crate) fn closed_events(&self) -> Vec<Arc<CleanUp>> {
         let events = self.events.lock().unwrap();
         let closed = events.iter().filter_map(|event| match event {
-            Event::Closed(clean_up) => Some(Arc::clone(clean_up)),
+            ScopeEvent::Closed(clean_up) => Some(Arc::clone(clean_up)),
             _ => None,
         });
         closed.collect()
@@ -159,7 +159,7 @@ pub(crate) fn lives(pid: u32) -> bool {
 }
 
 /// The outcome of the only resource of this kind.
-pub(crate) fn only(clean_up: &CleanUp, kind: Kind) -> &Outcome {
+pub(crate) fn only(clean_up: &CleanUp, kind: Kind) -> &ResourceOutcome {
     let mut all = clean_up.resources.iter().filter(|it| it.kind == kind);
     let first = all
         .next()
@@ -169,7 +169,7 @@ pub(crate) fn only(clean_up: &CleanUp, kind: Kind) -> &Outcome {
 }
 
 /// The outcome of a file.
-pub(crate) fn of_file<'a>(clean_up: &'a CleanUp, name: &str) -> &'a Outcome {
+pub(crate) fn of_file<'a>(clean_up: &'a CleanUp, name: &str) -> &'a ResourceOutcome {
     let found = clean_up.resources.iter().find(|it| it.name == name);
     found.unwrap_or_else(|| panic!("no {name} in {clean_up:#?}"))
 }

@@ -3,9 +3,9 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use fdguard_host::scope::{Closing, How, Role, Scopes, Ticket, Why, tcp_callers, unix_caller};
-use fdguard_host::session::{Exec, Outcome};
-use fdguard_process::identity::Identity;
+use fdguard_host::scope::{CloseAnswer, CloseLimits, ResourceRole, Scopes, CloseTicket, CloseReason, tcp_callers, unix_caller};
+use fdguard_host::session::{Exec, ExecOutcome};
+use fdguard_process::identity::ProcessId;
 use tokio::io::{AsyncBufReadExt as _, AsyncWriteExt as _, BufReader};
 use tokio::net::{TcpListener, UnixListener};
 
@@ -27,7 +27,7 @@ async fn r57_an_agent_that_closes_its_own_scope_over_tcp_reads_the_answer() {
         "(setsid bash -c 'exec 3<>/dev/tcp/127.0.0.1/{port}; echo close >&3; read -r answer <&3; echo \"$answer\"; exec sleep 1000' &); sleep 1000"
     );
     let (program, out) = heard(shell(&script));
-    let taken = scope.start(program, Role::Main).await.unwrap();
+    let taken = scope.start(program, ResourceRole::Main).await.unwrap();
     let (stream, peer) = tokio::time::timeout(LONG, listener.accept())
         .await
         .unwrap()
@@ -42,10 +42,10 @@ async fn r57_an_agent_that_closes_its_own_scope_over_tcp_reads_the_answer() {
     stream.read_line(&mut asked).await.unwrap();
     assert_eq!(asked, "close\n");
     let closing = scopes
-        .close(scope.id(), How::default(), &callers, SOON)
+        .close(scope.id(), CloseLimits::default(), &callers, SOON)
         .await
         .unwrap();
-    let Closing::Soon(accepted) = &closing else {
+    let CloseAnswer::Soon(accepted) = &closing else {
         panic!("{closing:?}");
     };
     let mut answer = serde_json::to_string(&closing).unwrap();
@@ -55,13 +55,13 @@ async fn r57_an_agent_that_closes_its_own_scope_over_tcp_reads_the_answer() {
     assert_eq!(read["ticket"], accepted.ticket.as_str());
     assert!(read["ends_at"].as_str().unwrap().ends_with('Z'));
     let said = scopes.ticket(&accepted.ticket).unwrap();
-    assert!(matches!(said, Ticket::Pending(_)), "{said:?}");
+    assert!(matches!(said, CloseTicket::Pending(_)), "{said:?}");
 
     let clean_up = scope.closed().await;
     assert!(clean_up.success, "{clean_up:#?}");
-    assert_eq!(clean_up.reason, Why::AskedFromInside);
+    assert_eq!(clean_up.reason, CloseReason::AskedFromInside);
     assert!(!lives(callers[0]) && !lives(taken.pid.unwrap()));
-    let Ticket::Done { result } = scopes.ticket(&accepted.ticket).unwrap() else {
+    let CloseTicket::Done { result } = scopes.ticket(&accepted.ticket).unwrap() else {
         panic!("it is done");
     };
     assert!(Arc::ptr_eq(&result, &clean_up));
@@ -78,7 +78,7 @@ async fn r57_who_calls_over_a_unix_socket_is_known() {
         path.to_str().unwrap()
     );
     if let Err(error) = scope
-        .start(plan(&["python3", "-c", &script]), Role::Main)
+        .start(plan(&["python3", "-c", &script]), ResourceRole::Main)
         .await
     {
         eprintln!("SKIPPED: no python3: {error}");
@@ -94,7 +94,7 @@ async fn r57_who_calls_over_a_unix_socket_is_known() {
     assert_eq!(unix_caller(&stream), Some(std::process::id()));
     assert!(!scope.is_inside(std::process::id()));
     drop(ours);
-    scope.close(Why::Asked, How::default()).await;
+    scope.close(CloseReason::Asked, CloseLimits::default()).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -104,7 +104,7 @@ async fn r57_inside_is_who_is_below_a_program_a_session_or_carries_the_mark() {
     let script =
         "env -i setsid sleep 1000 & echo $!; (env -i setsid sleep 1000 & echo $!); sleep 1000";
     let (program, out) = heard(shell(script));
-    scope.start(program, Role::Main).await.unwrap();
+    scope.start(program, ResourceRole::Main).await.unwrap();
     for _ in 0..2 {
         let pid: u32 = line(&out).await.parse().unwrap();
         assert!(
@@ -113,20 +113,20 @@ async fn r57_inside_is_who_is_below_a_program_a_session_or_carries_the_mark() {
         );
         assert!(!other.is_inside(pid));
     }
-    let id = scope.open_session(bash(), Role::Main).await.unwrap();
+    let id = scope.open_session(bash(), ResourceRole::Main).await.unwrap();
     let session = host.session(&id).unwrap().pid.unwrap();
     assert!(scope.is_inside(session) && !other.is_inside(session));
     let mut marked = stranger(&scope.environment());
     assert!(scope.is_inside(marked.id()) && !other.is_inside(marked.id()));
     let mut unmarked = stranger(&[]);
     assert!(!scope.is_inside(unmarked.id()));
-    let identity = Identity::of(unmarked.id()).unwrap();
+    let identity = ProcessId::of(unmarked.id()).unwrap();
     other
-        .take_process(identity, fdguard_host::scope::Ownership::Owned, Role::Main)
+        .take_process(identity, fdguard_host::scope::Ownership::Owned, ResourceRole::Main)
         .unwrap();
     assert!(other.is_inside(unmarked.id()));
     for scope in [scope, other] {
-        assert!(scope.close(Why::Asked, How::default()).await.success);
+        assert!(scope.close(CloseReason::Asked, CloseLimits::default()).await.success);
     }
     marked.wait().unwrap();
     unmarked.wait().unwrap();
@@ -138,9 +138,9 @@ async fn a_second_wish_gets_the_first_answer_and_results_are_forgotten() {
     let scopes = Scopes::keeping(ground.means(), Duration::from_millis(50));
     let scope = scopes.create(ground.spec()).unwrap();
     let first = scope
-        .close_soon(Duration::from_millis(1), How::default())
+        .close_soon(Duration::from_millis(1), CloseLimits::default())
         .unwrap();
-    let second = scope.close_soon(Duration::ZERO, How::default()).unwrap();
+    let second = scope.close_soon(Duration::ZERO, CloseLimits::default()).unwrap();
     assert_eq!(first, second);
     scope.closed().await;
     let unknown = |ticket: &str| {
@@ -160,20 +160,20 @@ async fn a_caller_from_outside_gets_the_result_itself() {
     let scope = scopes.create(ground.spec()).unwrap();
     let own = [std::process::id()];
     let closing = scopes
-        .close(scope.id(), How::default(), &own, SOON)
+        .close(scope.id(), CloseLimits::default(), &own, SOON)
         .await
         .unwrap();
-    let Closing::Done(first) = closing else {
+    let CloseAnswer::Done(first) = closing else {
         panic!("{closing:?}");
     };
     let again = scopes
-        .close(scope.id(), How::default(), &[], SOON)
+        .close(scope.id(), CloseLimits::default(), &[], SOON)
         .await
         .unwrap();
-    assert_eq!(again, Closing::Done(first));
+    assert_eq!(again, CloseAnswer::Done(first));
     assert!(
         scopes
-            .close("nobody", How::default(), &[], SOON)
+            .close("nobody", CloseLimits::default(), &[], SOON)
             .await
             .is_err()
     );
@@ -186,7 +186,7 @@ async fn r57_a_command_in_a_session_closes_the_scope_of_its_session_and_says_so(
     let (ground, host) = Ground::with_host(32).await;
     let scopes = Scopes::new(ground.means());
     let scope = scopes.create(ground.spec()).unwrap();
-    let id = scope.open_session(bash(), Role::Main).await.unwrap();
+    let id = scope.open_session(bash(), ResourceRole::Main).await.unwrap();
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let port = listener.local_addr().unwrap().port();
     let server = {
@@ -196,7 +196,7 @@ async fn r57_a_command_in_a_session_closes_the_scope_of_its_session_and_says_so(
             let local = stream.local_addr().unwrap();
             let look = tokio::task::spawn_blocking(move || tcp_callers(local, peer));
             let callers = look.await.unwrap();
-            let how = How::default();
+            let how = CloseLimits::default();
             let closing = scopes.close(scope.id(), how, &callers, SOON).await.unwrap();
             let answer = serde_json::to_string(&closing).unwrap() + "\n";
             stream.write_all(answer.as_bytes()).await.unwrap();
@@ -204,12 +204,12 @@ async fn r57_a_command_in_a_session_closes_the_scope_of_its_session_and_says_so(
     };
     let code = format!("exec 9<>/dev/tcp/127.0.0.1/{port}; read -r answer <&9; echo \"$answer\"");
     let done = host.exec(&id, Exec::new(code), None).await.unwrap();
-    assert_eq!(done.outcome, Outcome::Exited { status: 0 }, "{done:?}");
+    assert_eq!(done.outcome, ExecOutcome::Exited { status: 0 }, "{done:?}");
     server.await.unwrap();
     let ticket = scope.view().closes.unwrap().ticket;
     assert!(done.stdout.text.contains(&ticket), "{done:?}");
     let clean_up = scope.closed().await;
     assert!(clean_up.success, "{clean_up:#?}");
     assert!(host.sessions().is_empty());
-    assert!(matches!(scopes.ticket(&ticket), Ok(Ticket::Done { .. })));
+    assert!(matches!(scopes.ticket(&ticket), Ok(CloseTicket::Done { .. })));
 }

@@ -4,10 +4,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use fdguard_files::Registry;
-use fdguard_files::registry::{Filter, Identity, Owner, State};
+use fdguard_files::registry::{RowFilter, OwnerId, Owner, RowState};
 use fdguard_host::Error;
 use fdguard_host::scope::{
-    Did, FileEnd, How, Kind, Ownership, Phase, Role, ScopeSpec, Scopes, Want, Why,
+    CleanUpAction, FileEnd, CloseLimits, Kind, Ownership, ScopePhase, ResourceRole, ScopeSpec, Scopes, StartResource, CloseReason,
 };
 
 use super::host_harness::bash;
@@ -19,14 +19,14 @@ use super::scope_harness::{
 async fn r56_many_closers_one_clean_up() {
     let (ground, host) = Ground::with_host(32).await;
     let scope = Arc::new(ground.scope());
-    scope.open_session(bash(), Role::Main).await.unwrap();
+    scope.open_session(bash(), ResourceRole::Main).await.unwrap();
     scope
-        .start(plan(&["sleep", "1000"]), Role::Main)
+        .start(plan(&["sleep", "1000"]), ResourceRole::Main)
         .await
         .unwrap();
     let closers = (0..5).map(|_| {
         let scope = Arc::clone(&scope);
-        tokio::spawn(async move { scope.close(Why::Asked, How::default()).await })
+        tokio::spawn(async move { scope.close(CloseReason::Asked, CloseLimits::default()).await })
     });
     let results = futures_util::future::join_all(closers).await;
     let first = results[0].as_ref().unwrap();
@@ -34,14 +34,14 @@ async fn r56_many_closers_one_clean_up() {
     for result in &results {
         assert!(Arc::ptr_eq(result.as_ref().unwrap(), first));
     }
-    let again = scope.close(Why::Shutdown, How::default()).await;
+    let again = scope.close(CloseReason::Shutdown, CloseLimits::default()).await;
     assert!(Arc::ptr_eq(&again, first), "also later");
     assert_eq!(host.receipts().len(), 1);
     until("the event", || ground.closed_events().len() == 1).await;
-    assert_eq!(scope.phase(), Phase::Closed);
+    assert_eq!(scope.phase(), ScopePhase::Closed);
     let refused = scope.take_prompt("x".as_ref()).unwrap_err();
     assert_eq!(refused.code(), "ended");
-    let refused = scope.start(plan(&["true"]), Role::Main).await.unwrap_err();
+    let refused = scope.start(plan(&["true"]), ResourceRole::Main).await.unwrap_err();
     assert_eq!(refused.code(), "ended");
 }
 
@@ -53,7 +53,7 @@ async fn five_clean_ups_in_parallel_take_no_longer_than_one() {
         let scope = scopes.create(ground.spec()).unwrap();
         let stubborn = "trap '' TERM; echo ready; while :; do sleep 1000; done";
         let (program, out) = heard(shell(stubborn));
-        scope.start(program, Role::Main).await.unwrap();
+        scope.start(program, ResourceRole::Main).await.unwrap();
         assert_eq!(line(&out).await, "ready");
         scope
             .take_log(&ground.file(&format!("log-{number}"), "x\n"))
@@ -63,7 +63,7 @@ async fn five_clean_ups_in_parallel_take_no_longer_than_one() {
             .unwrap();
     }
     let begin = std::time::Instant::now();
-    let ends = scopes.shut_down(How::default()).await;
+    let ends = scopes.shut_down(CloseLimits::default()).await;
     let took = begin.elapsed();
     assert_eq!(ends.len(), 5);
     assert!(ends.iter().all(|end| end.success), "{ends:#?}");
@@ -77,7 +77,7 @@ async fn r47_an_owner_that_lets_go_leaves_nothing() {
     let ground = Ground::new();
     let scope = ground.scope();
     let taken = scope
-        .start(plan(&["sleep", "1000"]), Role::Main)
+        .start(plan(&["sleep", "1000"]), ResourceRole::Main)
         .await
         .unwrap();
     scope.take_log(&ground.file("log", "x\n")).unwrap();
@@ -85,7 +85,7 @@ async fn r47_an_owner_that_lets_go_leaves_nothing() {
     until("the end", || !ground.closed_events().is_empty()).await;
     let clean_up = &ground.closed_events()[0];
     assert!(clean_up.success, "{clean_up:#?}");
-    assert_eq!(clean_up.reason, Why::OwnerGone);
+    assert_eq!(clean_up.reason, CloseReason::OwnerGone);
     assert!(!lives(taken.pid.unwrap()));
     assert!(ground.folder.path().join("archive/log").exists());
 }
@@ -96,7 +96,7 @@ async fn r47_an_owner_that_panics_leaves_nothing() {
     let scopes = Scopes::new(ground.means());
     let scope = scopes.create(ground.spec()).unwrap();
     let taken = scope
-        .start(plan(&["sleep", "1000"]), Role::Main)
+        .start(plan(&["sleep", "1000"]), ResourceRole::Main)
         .await
         .unwrap();
     let guard = scopes.guard(&scope);
@@ -106,7 +106,7 @@ async fn r47_an_owner_that_panics_leaves_nothing() {
     });
     assert!(owner.await.unwrap_err().is_panic());
     let clean_up = scope.closed().await;
-    assert_eq!((clean_up.reason, clean_up.success), (Why::OwnerGone, true));
+    assert_eq!((clean_up.reason, clean_up.success), (CloseReason::OwnerGone, true));
     assert!(!lives(taken.pid.unwrap()));
 }
 
@@ -117,16 +117,16 @@ async fn r56_a_closer_that_goes_away_does_not_leave_half_of_it() {
     let (program, out) = heard(shell(
         "trap '' TERM; echo ready; while :; do sleep 1000; done",
     ));
-    scope.start(program, Role::Main).await.unwrap();
+    scope.start(program, ResourceRole::Main).await.unwrap();
     assert_eq!(line(&out).await, "ready");
     scope.take_prompt(&ground.file("prompt", "p")).unwrap();
-    let close = scope.close(Why::Asked, How::default());
+    let close = scope.close(CloseReason::Asked, CloseLimits::default());
     assert!(
         tokio::time::timeout(Duration::from_millis(20), close)
             .await
             .is_err()
     );
-    assert_eq!(scope.phase(), Phase::Closing);
+    assert_eq!(scope.phase(), ScopePhase::Closing);
     let clean_up = scope.closed().await;
     assert!(clean_up.success, "{clean_up:#?}");
     assert!(!ground.folder.path().join("prompt").exists());
@@ -138,14 +138,14 @@ async fn r47_when_the_third_cannot_start_the_first_two_are_released() {
     let scopes = Scopes::new(ground.means());
     let (socket, mut peer) = pair();
     let wants = vec![
-        Want::Program(Box::new(plan(&["sleep", "1000"])), Role::Main),
-        Want::Socket("control".to_owned(), socket),
-        Want::File(ground.file("prompt", "p"), FileEnd::Delete),
-        Want::Program(Box::new(plan(&["no-such-program-anywhere"])), Role::Main),
-        Want::Directory("never".to_owned()),
+        StartResource::Program(Box::new(plan(&["sleep", "1000"])), ResourceRole::Main),
+        StartResource::Socket("control".to_owned(), socket),
+        StartResource::File(ground.file("prompt", "p"), FileEnd::Delete),
+        StartResource::Program(Box::new(plan(&["no-such-program-anywhere"])), ResourceRole::Main),
+        StartResource::Directory("never".to_owned()),
     ];
     let started = scopes
-        .create_with(ground.spec(), wants, How::default())
+        .create_with(ground.spec(), wants, CloseLimits::default())
         .await;
     let failed = started.unwrap().unwrap_err();
     assert_eq!((failed.at, failed.error.code()), (4, "start-failed"));
@@ -154,9 +154,9 @@ async fn r47_when_the_third_cannot_start_the_first_two_are_released() {
         "{failed}"
     );
     assert!(failed.clean_up.success, "{failed:#?}");
-    assert_eq!(failed.clean_up.reason, Why::StartFailed);
-    let did: Vec<Did> = failed.clean_up.resources.iter().map(|it| it.did).collect();
-    assert_eq!(did, [Did::Ended, Did::Closed, Did::Deleted]);
+    assert_eq!(failed.clean_up.reason, CloseReason::StartFailed);
+    let did: Vec<CleanUpAction> = failed.clean_up.resources.iter().map(|it| it.did).collect();
+    assert_eq!(did, [CleanUpAction::Ended, CleanUpAction::Closed, CleanUpAction::Deleted]);
     use std::io::Read as _;
     assert_eq!(peer.read(&mut [0]).unwrap(), 0);
     assert_eq!(children(), 0);
@@ -167,11 +167,11 @@ async fn r47_a_session_that_cannot_be_opened_is_a_failed_start() {
     let (ground, _host) = Ground::with_host(0).await;
     let scopes = Scopes::new(ground.means());
     let wants = vec![
-        Want::Program(Box::new(plan(&["sleep", "1000"])), Role::Main),
-        Want::Session(bash(), Role::Main),
+        StartResource::Program(Box::new(plan(&["sleep", "1000"])), ResourceRole::Main),
+        StartResource::Session(bash(), ResourceRole::Main),
     ];
     let started = scopes
-        .create_with(ground.spec(), wants, How::default())
+        .create_with(ground.spec(), wants, CloseLimits::default())
         .await;
     let failed = started.unwrap().unwrap_err();
     assert_eq!((failed.at, failed.error.code()), (2, "full"));
@@ -190,23 +190,23 @@ async fn r47_scopes_end_with_their_client_and_with_the_host() {
     let stays = scopes.create(of(Some("stays"))).unwrap();
     for scope in [&gone, &stays] {
         scope
-            .start(plan(&["sleep", "1000"]), Role::Main)
+            .start(plan(&["sleep", "1000"]), ResourceRole::Main)
             .await
             .unwrap();
     }
-    let ends = scopes.close_client("gone", How::default()).await;
+    let ends = scopes.close_client("gone", CloseLimits::default()).await;
     assert_eq!(ends.len(), 1);
     assert_eq!(
         (ends[0].scope.as_str(), ends[0].reason),
-        (gone.id(), Why::ClientGone)
+        (gone.id(), CloseReason::ClientGone)
     );
-    assert_eq!(stays.phase(), Phase::Open);
+    assert_eq!(stays.phase(), ScopePhase::Open);
     assert_eq!(children(), 1, "one keeper");
-    let ends = scopes.shut_down(How::default()).await;
-    assert_eq!((ends.len(), ends[0].reason), (1, Why::Shutdown));
+    let ends = scopes.shut_down(CloseLimits::default()).await;
+    assert_eq!((ends.len(), ends[0].reason), (1, CloseReason::Shutdown));
     assert_eq!(children(), 0);
     assert!(matches!(scopes.create(of(None)), Err(Error::Closing)));
-    assert!(scopes.shut_down(How::default()).await.is_empty());
+    assert!(scopes.shut_down(CloseLimits::default()).await.is_empty());
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -224,13 +224,13 @@ async fn r51_the_registry_knows_who_closes_a_scope_and_what_it_came_to() {
         .unwrap();
     std::fs::create_dir(ground.folder.path().join("archive")).unwrap();
     for scope in [&fine, &failed] {
-        let clean_up = scope.close(Why::Asked, How::default()).await;
+        let clean_up = scope.close(CloseReason::Asked, CloseLimits::default()).await;
         assert!(clean_up.errors.is_empty(), "{clean_up:#?}");
         let row = registry.get(scope.id()).unwrap().unwrap();
         let expected = if clean_up.success {
-            State::Closed
+            RowState::Closed
         } else {
-            State::Failed
+            RowState::Failed
         };
         assert_eq!(
             (row.state, row.reason.as_deref()),
@@ -243,7 +243,7 @@ async fn r51_the_registry_knows_who_closes_a_scope_and_what_it_came_to() {
     // Somebody else closes it already: that is told, and what is ours is released all the same.
     let claimed = scopes.create(ground.spec()).unwrap();
     let taken = claimed
-        .start(plan(&["sleep", "1000"]), Role::Main)
+        .start(plan(&["sleep", "1000"]), ResourceRole::Main)
         .await
         .unwrap();
     until("its entry", || {
@@ -252,14 +252,14 @@ async fn r51_the_registry_knows_who_closes_a_scope_and_what_it_came_to() {
     .await;
     let owner = Owner {
         name: "another".to_owned(),
-        process: Identity::of(1).unwrap(),
+        process: OwnerId::of(1).unwrap(),
     };
     registry.begin_closing(claimed.id(), &owner).unwrap();
-    let clean_up = claimed.close(Why::Asked, How::default()).await;
+    let clean_up = claimed.close(CloseReason::Asked, CloseLimits::default()).await;
     assert!(clean_up.success && !lives(taken.pid.unwrap()));
     assert_eq!(clean_up.errors.len(), 1, "{clean_up:#?}");
     let row = registry.get(claimed.id()).unwrap().unwrap();
-    assert_eq!(row.state, State::Closing, "that is the other one's to say");
+    assert_eq!(row.state, RowState::Closing, "that is the other one's to say");
 }
 
 #[test]
@@ -272,7 +272,7 @@ fn r47_a_runtime_that_ends_takes_its_programs_with_it() {
     let (scope, pid) = runtime.block_on(async {
         let scope = ground.scope();
         let taken = scope
-            .start(plan(&["sleep", "1000"]), Role::Main)
+            .start(plan(&["sleep", "1000"]), ResourceRole::Main)
             .await
             .unwrap();
         scope.take_log(&ground.file("log", "x\n")).unwrap();
@@ -292,18 +292,18 @@ async fn r48_a_program_that_ends_by_itself_gives_its_descriptors_back_at_once() 
     let scope = ground.scope();
     let before = descriptors();
     scope
-        .start(plan(&["sleep", "1000"]), Role::Main)
+        .start(plan(&["sleep", "1000"]), ResourceRole::Main)
         .await
         .unwrap();
     assert_eq!(descriptors(), before + 1, "a program costs one");
     let taken = scope
-        .start(plan(&["cat", "/dev/null"]), Role::Helper)
+        .start(plan(&["cat", "/dev/null"]), ResourceRole::Helper)
         .await
         .unwrap();
     let with_one = |pid| scope.view().resources.iter().all(|it| it.pid != pid);
     until("its end is seen", || with_one(taken.pid)).await;
     until("one tree is left", || children() == 1).await;
-    let clean_up = scope.close(Why::Asked, How::default()).await;
+    let clean_up = scope.close(CloseReason::Asked, CloseLimits::default()).await;
     assert!(clean_up.success);
     until("all are given back", || descriptors() == before).await;
 }
@@ -336,37 +336,37 @@ fn r47_after_a_hundred_scopes_everything_is_as_before() {
 /// One of five ways of an end in turn.
 async fn round(ground: &Ground, scopes: &Scopes, number: usize) {
     let scope = scopes.create(ground.spec()).unwrap();
-    scope.open_session(bash(), Role::Main).await.unwrap();
+    scope.open_session(bash(), ResourceRole::Main).await.unwrap();
     let script = if number.is_multiple_of(2) {
         "exec sleep 1000"
     } else {
         "sleep 1000 & exit 3"
     };
-    scope.start(shell(script), Role::Main).await.unwrap();
+    scope.start(shell(script), ResourceRole::Main).await.unwrap();
     scope
         .take_prompt(&ground.file(&format!("prompt-{number}"), "p"))
         .unwrap();
     scope.make_directory("scratch").unwrap();
     scope.take_socket("s", pair().0).unwrap();
     match number % 5 {
-        0 => drop(scope.close(Why::Asked, How::default()).await),
+        0 => drop(scope.close(CloseReason::Asked, CloseLimits::default()).await),
         1 => drop(scopes.guard(&scope)),
         2 => {
-            let bad = Want::Program(Box::new(plan(&["/no/such"])), Role::Main);
-            scope.take_all(vec![bad], How::default()).await.unwrap_err();
+            let bad = StartResource::Program(Box::new(plan(&["/no/such"])), ResourceRole::Main);
+            scope.take_all(vec![bad], CloseLimits::default()).await.unwrap_err();
         }
         3 => drop(
             scope
-                .close_soon(Duration::from_millis(1), How::default())
+                .close_soon(Duration::from_millis(1), CloseLimits::default())
                 .unwrap(),
         ),
         _ => {
             scope
-                .take_session("gone", Ownership::Owned, Role::Helper)
+                .take_session("gone", Ownership::Owned, ResourceRole::Helper)
                 .unwrap();
             drop(
                 scopes
-                    .close(scope.id(), How::default(), &[1], Duration::ZERO)
+                    .close(scope.id(), CloseLimits::default(), &[1], Duration::ZERO)
                     .await,
             );
         }
@@ -390,5 +390,5 @@ async fn a_scope_that_cannot_be_made_is_in_no_registry() {
     let mut spec = ground.spec();
     spec.root = "/no/such/folder".into();
     Scopes::new(means).create(spec).unwrap_err();
-    assert_eq!(registry.list(&Filter::default()).unwrap(), []);
+    assert_eq!(registry.list(&RowFilter::default()).unwrap(), []);
 }

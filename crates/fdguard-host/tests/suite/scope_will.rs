@@ -3,7 +3,7 @@
 use std::fs;
 use std::sync::Arc;
 
-use fdguard_host::scope::{FileEnd, How, Launch, Role, Scopes, Why, Wills};
+use fdguard_host::scope::{FileEnd, CloseLimits, ProgramLaunch, ResourceRole, Scopes, CloseReason, Journals};
 
 use super::scope_harness::{Ground, until};
 
@@ -12,7 +12,7 @@ async fn a_will_is_there_while_its_scope_is_and_a_living_host_leaves_none() {
     let ground = Ground::new();
     let state = tempfile::tempdir().unwrap();
     let mut means = ground.means();
-    means.wills = Some(Wills::make(state.path()).unwrap());
+    means.wills = Some(Journals::make(state.path()).unwrap());
     let scopes = Scopes::new(means);
     let scope = scopes.create(ground.spec()).unwrap();
     let kept = scope.take_file("kept".as_ref(), FileEnd::Delete).unwrap();
@@ -23,8 +23,8 @@ async fn a_will_is_there_while_its_scope_is_and_a_living_host_leaves_none() {
     assert_eq!(text.lines().count(), 4, "{text}");
     // It is ours, and we live.
     assert!(scopes.inherit(|_| true).await.is_empty());
-    assert_eq!(Wills::unfinished(state.path()), []);
-    let clean_up = scope.close(Why::Asked, How::default()).await;
+    assert_eq!(Journals::unfinished(state.path()), []);
+    let clean_up = scope.close(CloseReason::Asked, CloseLimits::default()).await;
     assert!(clean_up.success, "{clean_up:#?}");
     assert_eq!(fs::read_dir(&folder).unwrap().count(), 0);
     drop(scopes);
@@ -35,7 +35,7 @@ async fn a_will_that_cannot_be_written_is_told_and_stops_nothing() {
     let ground = Ground::new();
     let state = tempfile::tempdir().unwrap();
     let mut means = ground.means();
-    means.wills = Some(Wills::make(state.path()).unwrap());
+    means.wills = Some(Journals::make(state.path()).unwrap());
     fs::remove_dir(state.path().join("scopes")).unwrap();
     let scopes = Scopes::new(means);
     let scope = scopes.create(ground.spec()).unwrap();
@@ -45,7 +45,7 @@ async fn a_will_that_cannot_be_written_is_told_and_stops_nothing() {
         "{told}"
     );
     scope.take_log(&ground.file("log", "x\n")).unwrap();
-    let clean_up = scope.close(Why::Asked, How::default()).await;
+    let clean_up = scope.close(CloseReason::Asked, CloseLimits::default()).await;
     assert!(clean_up.success, "{clean_up:#?}");
 }
 
@@ -53,11 +53,11 @@ async fn a_will_that_cannot_be_written_is_told_and_stops_nothing() {
 async fn a_program_that_is_asked_for_by_words_prints_into_a_log_of_the_scope() {
     let ground = Ground::new();
     let scope = Arc::new(ground.scope());
-    let launch = |command: &[&str], log: Option<&str>| Launch {
+    let launch = |command: &[&str], log: Option<&str>| ProgramLaunch {
         command: command.iter().map(|&word| word.to_owned()).collect(),
         environment: [("WORD".to_owned(), "said".to_owned())].into(),
         log: log.map(Into::into),
-        role: Role::Main,
+        role: ResourceRole::Main,
     };
     let words = ["sh", "-c", "echo $WORD in $PWD; exec sleep 1000"];
     let taken = scope.launch(launch(&words, Some("log"))).await.unwrap();
@@ -89,7 +89,7 @@ async fn a_program_that_is_asked_for_by_words_prints_into_a_log_of_the_scope() {
         .launch(launch(&["true"], Some("pipe")))
         .await
         .unwrap_err();
-    let clean_up = scope.close(Why::Asked, How::default()).await;
+    let clean_up = scope.close(CloseReason::Asked, CloseLimits::default()).await;
     assert!(clean_up.success, "{clean_up:#?}");
     assert!(!folder.join("log").exists());
     let archived = fs::read_to_string(folder.join("archive/log")).unwrap();
@@ -101,13 +101,13 @@ async fn a_program_that_stops_its_keeper_again_and_again_is_ended_with_its_scope
     let ground = Ground::new();
     let scope = ground.scope();
     let script = "trap '' TERM; while :; do kill -STOP $PPID; sleep 0.01; done";
-    let launch = Launch {
+    let launch = ProgramLaunch {
         command: ["sh", "-c", script].map(str::to_owned).to_vec(),
         environment: [].into(),
         log: None,
-        role: Role::Main,
+        role: ResourceRole::Main,
     };
     scope.launch(launch).await.unwrap();
-    let clean_up = scope.close(Why::Asked, How::default()).await;
+    let clean_up = scope.close(CloseReason::Asked, CloseLimits::default()).await;
     assert!(clean_up.success, "{clean_up:#?}");
 }

@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use fdguard_host::Error;
-use fdguard_host::receipt::Reason;
-use fdguard_host::session::{Exec, Outcome, Program};
+use fdguard_host::receipt::SessionEndReason;
+use fdguard_host::session::{Exec, ExecOutcome, SessionProgram};
 
 use super::session_support::{
     descendants, lives, on_host_runtime, open, open_on_pipes, run, run_for, said, until,
@@ -15,7 +15,7 @@ const SOON: Duration = Duration::from_millis(100);
 #[test]
 fn an_interrupt_ends_what_runs_in_the_foreground_alone() {
     on_host_runtime(async {
-        let (session, _hub) = open(Program::Bash).await;
+        let (session, _hub) = open(SessionProgram::Bash).await;
         assert_eq!(said(&session, "x=kept; sleep 300 & echo $!").await.0, 0);
         for code in [
             "echo partial; sleep 100",
@@ -37,13 +37,13 @@ fn an_interrupt_ends_what_runs_in_the_foreground_alone() {
             };
             let (done, ()) = tokio::join!(exec, interrupt);
             let done = done.unwrap();
-            assert_eq!(done.outcome, Outcome::Interrupted, "{code}");
+            assert_eq!(done.outcome, ExecOutcome::Interrupted, "{code}");
             assert!(!done.was_reset, "{code}");
             assert_eq!(done.stdout.text.trim_end(), "partial", "{code}");
             assert!(done.ms < 900.0, "{code}: {} ms", done.ms);
         }
         assert_eq!(said(&session, "echo $x; jobs | wc -l").await.1, "kept\n1\n");
-        session.close(Reason::Asked).await;
+        session.close(SessionEndReason::Asked).await;
         assert_eq!(descendants(), Vec::<u32>::new());
     });
 }
@@ -51,27 +51,27 @@ fn an_interrupt_ends_what_runs_in_the_foreground_alone() {
 #[test]
 fn a_command_that_ignores_interrupts_is_ended_harder_and_the_shell_stays() {
     on_host_runtime(async {
-        let (session, _hub) = open(Program::Bash).await;
+        let (session, _hub) = open(SessionProgram::Bash).await;
         let before = session.pid();
         let code = "x=kept; sh -c 'trap \"\" INT TERM; echo deaf; while :; do :; done'; echo \"status $?\"";
         let done = run_for(&session, code, SOON).await;
-        assert_eq!(done.outcome, Outcome::TimedOut);
+        assert_eq!(done.outcome, ExecOutcome::TimedOut);
         assert!(done.stdout.text.starts_with("deaf\n"), "{done:?}");
         assert!(!done.was_reset, "QUIT is enough");
         let code = "sh -c 'trap \"\" INT QUIT TERM; echo deaf; while :; do :; done'";
         let done = run_for(&session, code, SOON).await;
-        assert_eq!(done.outcome, Outcome::TimedOut);
+        assert_eq!(done.outcome, ExecOutcome::TimedOut);
         assert!(!done.was_reset, "KILL is enough");
         assert_eq!(said(&session, "echo $x").await.1, "kept\n");
         assert_eq!(session.pid(), before);
-        session.close(Reason::Asked).await;
+        session.close(SessionEndReason::Asked).await;
     });
 }
 
 #[test]
 fn a_shell_that_is_deaf_itself_is_replaced() {
     on_host_runtime(async {
-        let (session, _hub) = open(Program::Bash).await;
+        let (session, _hub) = open(SessionProgram::Bash).await;
         run(&session, "cd /usr").await;
         for code in [
             "trap '' INT; echo deaf; while :; do :; done",
@@ -83,9 +83,9 @@ fn a_shell_that_is_deaf_itself_is_replaced() {
             assert_eq!(
                 done.outcome,
                 if code.contains("sleep") {
-                    Outcome::ProgramEnded { status: Some(130) }
+                    ExecOutcome::ProgramEnded { status: Some(130) }
                 } else {
-                    Outcome::TimedOut
+                    ExecOutcome::TimedOut
                 },
                 "{done:?}"
             );
@@ -98,27 +98,27 @@ fn a_shell_that_is_deaf_itself_is_replaced() {
             assert_ne!(session.pid(), before);
             assert_eq!(said(&session, "pwd").await.1, "/usr\n");
         }
-        session.close(Reason::Asked).await;
+        session.close(SessionEndReason::Asked).await;
     });
 }
 
 #[test]
 fn late_output_never_answers_the_next_command() {
     on_host_runtime(async {
-        let (python, _hub) = open(Program::Python).await;
+        let (python, _hub) = open(SessionProgram::Python).await;
         let late = "import time, sys\ntry:\n    time.sleep(100)\nexcept KeyboardInterrupt:\n    print('LATE')";
         let done = run_for(&python, late, SOON).await;
         assert_eq!(
             (done.outcome, done.stdout.text.as_str()),
-            (Outcome::TimedOut, "LATE\n")
+            (ExecOutcome::TimedOut, "LATE\n")
         );
         assert_eq!(
             said(&python, "print('NEXT')").await,
             (0, "NEXT\n".to_owned())
         );
-        python.close(Reason::Asked).await;
+        python.close(SessionEndReason::Asked).await;
 
-        let (bash, _hub) = open(Program::Bash).await;
+        let (bash, _hub) = open(SessionProgram::Bash).await;
         let flag = tempfile::tempdir().unwrap();
         let flag = flag.path().join("said");
         let code = format!("(sleep 0.05; echo LATE; touch {}) &", flag.display());
@@ -128,14 +128,14 @@ fn late_output_never_answers_the_next_command() {
         assert_eq!(done.stdout.text, "NEXT\n");
         assert_eq!(done.earlier.unwrap().text, "LATE\n");
         assert_eq!(run(&bash, "echo AGAIN").await.earlier, None);
-        bash.close(Reason::Asked).await;
+        bash.close(SessionEndReason::Asked).await;
     });
 }
 
 #[test]
 fn a_background_process_is_not_held_up_while_nothing_runs() {
     on_host_runtime(async {
-        let (bash, _hub) = open(Program::Bash).await;
+        let (bash, _hub) = open(SessionProgram::Bash).await;
         let folder = tempfile::tempdir().unwrap();
         let flag = folder.path().join("done");
         let code = format!("(seq 200000; touch {}) &", flag.display());
@@ -143,14 +143,14 @@ fn a_background_process_is_not_held_up_while_nothing_runs() {
         until("the end of a megabyte", || flag.exists()).await;
         let earlier = run(&bash, "true").await.earlier.unwrap();
         assert!(earlier.text.ends_with("200000\n"));
-        bash.close(Reason::Asked).await;
+        bash.close(SessionEndReason::Asked).await;
     });
 }
 
 #[test]
 fn one_command_at_a_time() {
     on_host_runtime(async {
-        let (session, _hub) = open(Program::Bash).await;
+        let (session, _hub) = open(SessionProgram::Bash).await;
         let (live, mut chunks) = tokio::sync::mpsc::channel(16);
         let exec = session.exec(Exec::new("echo on; sleep 100"), Some(live));
         let other = async {
@@ -161,16 +161,16 @@ fn one_command_at_a_time() {
             session.interrupt().await.unwrap();
         };
         let (done, ()) = tokio::join!(exec, other);
-        assert_eq!(done.unwrap().outcome, Outcome::Interrupted);
+        assert_eq!(done.unwrap().outcome, ExecOutcome::Interrupted);
         assert_eq!(session.busy_for(), None);
-        session.close(Reason::Asked).await;
+        session.close(SessionEndReason::Asked).await;
     });
 }
 
 #[test]
 fn a_client_that_goes_away_interrupts_its_command_and_leaves_the_session_usable() {
     on_host_runtime(async {
-        let (session, _hub) = open(Program::Bash).await;
+        let (session, _hub) = open(SessionProgram::Bash).await;
         assert_eq!(said(&session, "x=kept").await.0, 0);
         for _ in 0..20 {
             let (live, mut chunks) = tokio::sync::mpsc::channel(16);
@@ -186,14 +186,14 @@ fn a_client_that_goes_away_interrupts_its_command_and_leaves_the_session_usable(
             );
             assert!(done.ms < 900.0);
         }
-        session.close(Reason::Asked).await;
+        session.close(SessionEndReason::Asked).await;
     });
 }
 
 #[test]
 fn a_reset_keeps_id_and_folder_and_ends_everything_else() {
     on_host_runtime(async {
-        let (session, _hub) = open(Program::Bash).await;
+        let (session, _hub) = open(SessionProgram::Bash).await;
         let (_, text) = said(&session, "cd /usr; x=1; (setsid sleep 300 & echo $!)").await;
         let away: u32 = text.trim().parse().unwrap();
         assert!(lives(away));
@@ -203,11 +203,11 @@ fn a_reset_keeps_id_and_folder_and_ends_everything_else() {
             session.reset().await.unwrap()
         };
         let (done, receipt) = tokio::join!(exec, reset);
-        assert_eq!((done.outcome, done.was_reset), (Outcome::Interrupted, true));
-        assert_eq!((receipt.reason, receipt.clean), (Reason::Reset, true));
+        assert_eq!((done.outcome, done.was_reset), (ExecOutcome::Interrupted, true));
+        assert_eq!((receipt.reason, receipt.clean), (SessionEndReason::Reset, true));
         assert!(!lives(away));
         assert_eq!(said(&session, "pwd; echo \"[$x]\"").await.1, "/usr\n[]\n");
-        session.close(Reason::Asked).await;
+        session.close(SessionEndReason::Asked).await;
     });
 }
 
@@ -216,12 +216,12 @@ fn pipes_are_interrupted_too() {
     on_host_runtime(async {
         for (program, code) in [
             (
-                Program::Bash,
+                SessionProgram::Bash,
                 "echo on; while true; do sleep 1; done; echo not here",
             ),
-            (Program::Python, "print('on')\nwhile True: pass"),
+            (SessionProgram::Python, "print('on')\nwhile True: pass"),
             (
-                Program::Python,
+                SessionProgram::Python,
                 "print('on')\nimport subprocess; subprocess.run(['sleep', '100'])",
             ),
         ] {
@@ -237,11 +237,11 @@ fn pipes_are_interrupted_too() {
             let done = done.unwrap();
             assert_eq!(
                 (done.outcome, done.was_reset),
-                (Outcome::Interrupted, false),
+                (ExecOutcome::Interrupted, false),
                 "{code}"
             );
             assert_eq!(done.stdout.text.trim_end(), "on", "{code}");
-            session.close(Reason::Asked).await;
+            session.close(SessionEndReason::Asked).await;
         }
     });
 }

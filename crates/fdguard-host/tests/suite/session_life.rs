@@ -5,8 +5,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use fdguard_host::Error;
-use fdguard_host::receipt::Reason;
-use fdguard_host::session::{Channel, Exec, Hub, Outcome, Program, Repl, Session, Spec};
+use fdguard_host::receipt::SessionEndReason;
+use fdguard_host::session::{Channel, Exec, Hub, ExecOutcome, SessionProgram, Repl, Session, SessionSpec};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
 use super::session_support::{
@@ -23,8 +23,8 @@ fn set_soft_limit(soft: u64) {
     setrlimit(Resource::Nofile, limit).unwrap();
 }
 
-fn repl(command: &[&str], template: &str) -> Program {
-    Program::Repl(Repl {
+fn repl(command: &[&str], template: &str) -> SessionProgram {
+    SessionProgram::Repl(Repl {
         command: command.iter().map(|word| (*word).to_owned()).collect(),
         template: template.to_owned(),
     })
@@ -34,11 +34,11 @@ fn repl(command: &[&str], template: &str) -> Program {
 fn two_hundred_sessions_leave_descriptors_processes_and_threads_as_they_were() {
     on_host_runtime(async {
         let threads_before = threads();
-        let (first, hub) = open(Program::Bash).await;
-        first.close(Reason::Asked).await;
+        let (first, hub) = open(SessionProgram::Bash).await;
+        first.close(SessionEndReason::Asked).await;
         let before = descriptors();
         for number in 0..200 {
-            let mut spec = Spec::new(Program::Bash);
+            let mut spec = SessionSpec::new(SessionProgram::Bash);
             if number % 3 == 0 {
                 spec.channel = Channel::Pipes;
             }
@@ -49,7 +49,7 @@ fn two_hundred_sessions_leave_descriptors_processes_and_threads_as_they_were() {
                 2 => drop(run(&session, "exit 3").await),
                 _ => {}
             }
-            let receipt = session.close(Reason::Asked).await;
+            let receipt = session.close(SessionEndReason::Asked).await;
             assert!(receipt.clean, "{receipt:?}");
         }
         assert_eq!(descendants(), Vec::<u32>::new());
@@ -61,13 +61,13 @@ fn two_hundred_sessions_leave_descriptors_processes_and_threads_as_they_were() {
 #[test]
 fn r47_what_forked_away_is_gone_after_the_close() {
     on_host_runtime(async {
-        let (session, _hub) = open(Program::Bash).await;
+        let (session, _hub) = open(SessionProgram::Bash).await;
         let code = "setsid sh -c 'trap \"\" HUP TERM; echo $$; exec sleep 300' & (setsid nohup sleep 301 >/dev/null 2>&1 & echo $!); sleep 0.05";
         let (_, text) = said(&session, code).await;
         let away: Vec<u32> = text.lines().filter_map(|line| line.parse().ok()).collect();
         assert_eq!(away.len(), 2, "{text:?}");
         assert!(away.iter().all(|pid| lives(*pid)));
-        let receipt = session.close(Reason::Asked).await;
+        let receipt = session.close(SessionEndReason::Asked).await;
         assert!(receipt.clean, "{receipt:?}");
         assert!(receipt.killed.unwrap() >= 1, "{receipt:?}");
         assert!(receipt.total_ms < 2000.0, "{receipt:?}");
@@ -78,10 +78,10 @@ fn r47_what_forked_away_is_gone_after_the_close() {
 #[test]
 fn a_session_that_is_dropped_is_closed() {
     on_host_runtime(async {
-        let (first, hub) = open(Program::Bash).await;
-        first.close(Reason::Asked).await;
+        let (first, hub) = open(SessionProgram::Bash).await;
+        first.close(SessionEndReason::Asked).await;
         let before = descriptors();
-        let session = Session::start("dropped", Spec::new(Program::Bash), &hub)
+        let session = Session::start("dropped", SessionSpec::new(SessionProgram::Bash), &hub)
             .await
             .unwrap();
         assert_eq!(said(&session, "setsid sleep 300 &").await.0, 0);
@@ -94,15 +94,15 @@ fn a_session_that_is_dropped_is_closed() {
 #[test]
 fn a_close_ends_a_command_that_runs() {
     on_host_runtime(async {
-        let (session, _hub) = open(Program::Bash).await;
+        let (session, _hub) = open(SessionProgram::Bash).await;
         let exec = session.exec(Exec::new("sleep 100"), None);
         let close = async {
             until("a command", || session.members().len() > 1).await;
-            session.close(Reason::Shutdown).await
+            session.close(SessionEndReason::Shutdown).await
         };
         let (done, receipt) = tokio::join!(exec, close);
-        assert_eq!(done.unwrap().outcome, Outcome::Interrupted);
-        assert_eq!((receipt.reason, receipt.clean), (Reason::Shutdown, true));
+        assert_eq!(done.unwrap().outcome, ExecOutcome::Interrupted);
+        assert_eq!((receipt.reason, receipt.clean), (SessionEndReason::Shutdown, true));
         let error = session.exec(Exec::new("true"), None).await.unwrap_err();
         assert_eq!(error.to_string(), "session test has ended: it was closed");
         assert_eq!(session.members(), Vec::<u32>::new());
@@ -112,10 +112,10 @@ fn a_close_ends_a_command_that_runs() {
 #[test]
 fn a_start_that_fails_leaves_nothing() {
     on_host_runtime(async {
-        let (first, hub) = open(Program::Bash).await;
-        first.close(Reason::Asked).await;
+        let (first, hub) = open(SessionProgram::Bash).await;
+        first.close(SessionEndReason::Asked).await;
         let before = descriptors();
-        let mut missing = Spec::new(repl(&["no-such-program"], "{file}{fd}{nonce}"));
+        let mut missing = SessionSpec::new(repl(&["no-such-program"], "{file}{fd}{nonce}"));
         missing.ready_within = Duration::from_millis(200);
         let mut silent = missing.clone();
         silent.program = repl(
@@ -124,9 +124,9 @@ fn a_start_that_fails_leaves_nothing() {
         );
         let mut ending = missing.clone();
         ending.program = repl(&["sh", "-c", "echo broken; exit 3"], "{file}{fd}{nonce}");
-        let mut nowhere = Spec::new(Program::Bash);
+        let mut nowhere = SessionSpec::new(SessionProgram::Bash);
         nowhere.folder = Some("/no/such/folder".into());
-        let mut bad = Spec::new(Program::Bash);
+        let mut bad = SessionSpec::new(SessionProgram::Bash);
         bad.environment.push(("A=B".to_owned(), String::new()));
         for (spec, code, words) in [
             (
@@ -155,8 +155,8 @@ fn a_start_that_fails_leaves_nothing() {
 #[test]
 fn a_full_table_at_any_step_of_a_start_leaves_nothing() {
     on_host_runtime(async {
-        let (first, hub) = open(Program::Bash).await;
-        first.close(Reason::Asked).await;
+        let (first, hub) = open(SessionProgram::Bash).await;
+        first.close(SessionEndReason::Asked).await;
         let before = descriptors();
         let mut failed = 0;
         let mut filler: Vec<File> = Vec::new();
@@ -175,7 +175,7 @@ fn a_full_table_at_any_step_of_a_start_leaves_nothing() {
         };
         let opened = loop {
             let held = look(&mut filler);
-            match Session::start("full", Spec::new(Program::Bash), &hub).await {
+            match Session::start("full", SessionSpec::new(SessionProgram::Bash), &hub).await {
                 Ok(session) => break session,
                 Err(error) => {
                     assert!(
@@ -191,7 +191,7 @@ fn a_full_table_at_any_step_of_a_start_leaves_nothing() {
         };
         assert!(failed >= 4, "{failed}");
         assert_eq!(said(&opened, "echo x").await.1, "x\n");
-        assert!(opened.close(Reason::Asked).await.clean);
+        assert!(opened.close(SessionEndReason::Asked).await.clean);
         drop(filler);
         assert_eq!(descriptors(), before);
     });
@@ -210,8 +210,8 @@ fn numbers_above_1023_and_a_table_that_is_nearly_full_work() {
         let filler: Vec<File> = (0..limit * 95 / 100)
             .map(|_| File::open("/dev/null").unwrap())
             .collect();
-        let (bash, _hub) = open(Program::Bash).await;
-        let (python, _hub) = open_on_pipes(Program::Python).await;
+        let (bash, _hub) = open(SessionProgram::Bash).await;
+        let (python, _hub) = open_on_pipes(SessionProgram::Python).await;
         assert!(descriptors().last().is_some_and(|last| *last > 1023));
         assert_eq!(
             said(&bash, "echo x; ls /proc/self/fd | wc -l").await.1,
@@ -220,9 +220,9 @@ fn numbers_above_1023_and_a_table_that_is_nearly_full_work() {
         assert_eq!(said(&python, "1 + 1").await.1, "2\n");
         let done =
             super::session_support::run_for(&bash, "sleep 100", Duration::from_millis(50)).await;
-        assert_eq!((done.outcome, done.was_reset), (Outcome::TimedOut, false));
-        assert!(bash.close(Reason::Asked).await.clean);
-        assert!(python.close(Reason::Asked).await.clean);
+        assert_eq!((done.outcome, done.was_reset), (ExecOutcome::TimedOut, false));
+        assert!(bash.close(SessionEndReason::Asked).await.clean);
+        assert!(python.close(SessionEndReason::Asked).await.clean);
         drop(filler);
     });
 }
@@ -238,7 +238,7 @@ fn any_interpreter_works_by_configuration() {
                 rows: 24,
             },
         ] {
-            let mut spec = Spec::new(repl(&["sh"], template));
+            let mut spec = SessionSpec::new(repl(&["sh"], template));
             spec.environment.push(("PS1".to_owned(), String::new()));
             spec.channel = channel;
             let (session, _hub) = start(spec).await;
@@ -259,12 +259,12 @@ fn any_interpreter_works_by_configuration() {
                     Duration::from_millis(50),
                 )
                 .await;
-                assert_eq!((done.outcome, done.was_reset), (Outcome::TimedOut, false));
+                assert_eq!((done.outcome, done.was_reset), (ExecOutcome::TimedOut, false));
                 assert_eq!(said(&session, "echo $x").await.1.trim(), "1");
             }
-            assert!(session.close(Reason::Asked).await.clean);
+            assert!(session.close(SessionEndReason::Asked).await.clean);
         }
-        let mut spec = Spec::new(repl(
+        let mut spec = SessionSpec::new(repl(
             &[
                 "python3",
                 "-q",
@@ -277,14 +277,14 @@ fn any_interpreter_works_by_configuration() {
         spec.channel = Channel::Pipes;
         let (session, _hub) = start(spec).await;
         assert_eq!(said(&session, "y = 5\nprint(y)").await.1, "5\n");
-        session.close(Reason::Asked).await;
+        session.close(SessionEndReason::Asked).await;
     });
 }
 
 #[test]
 fn a_program_that_is_killed_is_noticed_without_a_command() {
     on_host_runtime(async {
-        let (session, _hub) = open(Program::Bash).await;
+        let (session, _hub) = open(SessionProgram::Bash).await;
         let pid = i32::try_from(session.pid().unwrap()).unwrap();
         let pid = rustix::process::Pid::from_raw(pid).unwrap();
         rustix::process::kill_process(pid, rustix::process::Signal::KILL).unwrap();
@@ -297,7 +297,7 @@ fn a_program_that_is_killed_is_noticed_without_a_command() {
         let receipt = session.reset().await.unwrap();
         assert_eq!(receipt.exit.as_deref(), Some("signal 9"));
         assert_eq!(said(&session, "echo again").await.1, "again\n");
-        assert!(session.close(Reason::Asked).await.clean);
+        assert!(session.close(SessionEndReason::Asked).await.clean);
     });
 }
 
@@ -309,7 +309,7 @@ fn many_sessions_work_side_by_side() {
         let open = |number: usize| {
             let hub = Arc::clone(&hub);
             tokio::spawn(async move {
-                Session::start(&format!("s{number}"), Spec::new(Program::Bash), &hub)
+                Session::start(&format!("s{number}"), SessionSpec::new(SessionProgram::Bash), &hub)
                     .await
                     .unwrap()
             })
@@ -337,7 +337,7 @@ fn many_sessions_work_side_by_side() {
             task.await.unwrap();
         }
         for session in sessions {
-            assert!(session.close(Reason::Asked).await.clean);
+            assert!(session.close(SessionEndReason::Asked).await.clean);
         }
         assert_eq!(descendants(), Vec::<u32>::new());
     });

@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use fdguard_host::receipt::Reason;
-use fdguard_host::session::{Exec, Outcome, Program, Spec, Stream};
+use fdguard_host::receipt::SessionEndReason;
+use fdguard_host::session::{Exec, ExecOutcome, SessionProgram, SessionSpec, ExecStream};
 use sha2::{Digest as _, Sha256};
 
 use super::session_support::{on_host_runtime, open, open_on_pipes, run, said, start};
@@ -30,7 +30,7 @@ fn peak_memory() -> u64 {
 #[test]
 fn r50_no_output_is_lost_at_the_end_of_a_thousand_commands() {
     on_host_runtime(async {
-        let (session, _hub) = open(Program::Bash).await;
+        let (session, _hub) = open(SessionProgram::Bash).await;
         for number in 0..1000 {
             let lines = number % 7 + 1;
             let code = if number % 10 == 0 {
@@ -42,14 +42,14 @@ fn r50_no_output_is_lost_at_the_end_of_a_thousand_commands() {
             expected.push_str(&format!("last {number}\n"));
             assert_eq!(said(&session, &code).await, (0, expected));
         }
-        session.close(Reason::Asked).await;
+        session.close(SessionEndReason::Asked).await;
     });
 }
 
 #[test]
 fn a_hundred_megabytes_cost_bounded_memory_and_the_gap_is_proven() {
     on_host_runtime(async {
-        let (session, _hub) = open(Program::Bash).await;
+        let (session, _hub) = open(SessionProgram::Bash).await;
         for (size, cap) in [(10_000_000, 1 << 20), (100_000_000, 1 << 20)] {
             // Lines of 20 bytes.
             let whole = "0123456789 abcdefgh\n".repeat(size / 20);
@@ -63,7 +63,7 @@ fn a_hundred_megabytes_cost_bounded_memory_and_the_gap_is_proven() {
                 &format!("yes '0123456789 abcdefgh' | head -c {size}"),
             )
             .await;
-            assert_eq!(done.outcome, Outcome::Exited { status: 0 });
+            assert_eq!(done.outcome, ExecOutcome::Exited { status: 0 });
             assert_eq!(done.stdout.bytes, size as u64);
             let dropped = done.stdout.dropped.unwrap();
             assert_eq!((dropped.bytes, dropped.lines), (missing, ends));
@@ -75,14 +75,14 @@ fn a_hundred_megabytes_cost_bounded_memory_and_the_gap_is_proven() {
                 "{grown} bytes more for {size} bytes of output"
             );
         }
-        session.close(Reason::Asked).await;
+        session.close(SessionEndReason::Asked).await;
     });
 }
 
 #[test]
 fn output_that_looks_like_an_end_is_output() {
     on_host_runtime(async {
-        let (session, hub) = open(Program::Bash).await;
+        let (session, hub) = open(SessionProgram::Bash).await;
         let fake = "0123456789abcdef0123456789abcdef 0 /tmp";
         let (status, text) = said(
             &session,
@@ -94,16 +94,16 @@ fn output_that_looks_like_an_end_is_output() {
         let (status, _) = said(&session, &format!("echo '{fake}' >&19; (exit 6)")).await;
         assert_eq!(status, 6);
         assert_eq!(hub.unexpected(), 1);
-        session.close(Reason::Asked).await;
+        session.close(SessionEndReason::Asked).await;
     });
 }
 
 #[test]
 fn one_session_cannot_end_anothers_command() {
     on_host_runtime(async {
-        let (first, hub) = open(Program::Python).await;
+        let (first, hub) = open(SessionProgram::Python).await;
         let second =
-            fdguard_host::session::Session::start("second", Spec::new(Program::Python), &hub)
+            fdguard_host::session::Session::start("second", SessionSpec::new(SessionProgram::Python), &hub)
                 .await
                 .unwrap();
         // The first finds its own nonce, as hostile code can, and hands it to the second, which sends it from its own address.
@@ -118,25 +118,25 @@ fn one_session_cannot_end_anothers_command() {
             file.display()
         );
         let (found, sent) = tokio::join!(run(&first, &find), run(&second, &send));
-        assert_eq!(sent.outcome, Outcome::Exited { status: 0 }, "{sent:?}");
-        assert_eq!(found.outcome, Outcome::Exited { status: 0 }, "{found:?}");
+        assert_eq!(sent.outcome, ExecOutcome::Exited { status: 0 }, "{sent:?}");
+        assert_eq!(found.outcome, ExecOutcome::Exited { status: 0 }, "{found:?}");
         assert_eq!(found.stdout.text, "ended by itself\n");
         assert_eq!(hub.unexpected(), 1);
-        first.close(Reason::Asked).await;
-        second.close(Reason::Asked).await;
+        first.close(SessionEndReason::Asked).await;
+        second.close(SessionEndReason::Asked).await;
     });
 }
 
 #[test]
 fn who_listens_hears_everything_in_order_and_may_be_slow() {
     on_host_runtime(async {
-        let (session, _hub) = open(Program::Bash).await;
+        let (session, _hub) = open(SessionProgram::Bash).await;
         let (live, mut chunks) = tokio::sync::mpsc::channel(1);
         let exec = session.exec(Exec::new("seq 100000"), Some(live));
         let listen = async {
             let mut heard = Vec::new();
             while let Some(chunk) = chunks.recv().await {
-                assert_eq!(chunk.stream, Stream::Stdout);
+                assert_eq!(chunk.stream, ExecStream::Stdout);
                 heard.extend_from_slice(&chunk.bytes);
                 tokio::task::yield_now().await;
             }
@@ -151,18 +151,18 @@ fn who_listens_hears_everything_in_order_and_may_be_slow() {
         let mut command = Exec::new("seq 100000");
         command.timeout = Duration::from_millis(200);
         let done = session.exec(command, Some(live)).await.unwrap();
-        assert_eq!(done.outcome, Outcome::TimedOut);
+        assert_eq!(done.outcome, ExecOutcome::TimedOut);
         drop(chunks);
-        session.close(Reason::Asked).await;
+        session.close(SessionEndReason::Asked).await;
     });
 }
 
 #[test]
 fn pipes_keep_both_streams_apart() {
     on_host_runtime(async {
-        let (session, _hub) = open_on_pipes(Program::Bash).await;
+        let (session, _hub) = open_on_pipes(SessionProgram::Bash).await;
         let done = run(&session, "echo out; echo err >&2; cat; test -t 1; echo $?").await;
-        assert_eq!(done.outcome, Outcome::Exited { status: 0 });
+        assert_eq!(done.outcome, ExecOutcome::Exited { status: 0 });
         assert_eq!(
             done.stdout.text, "out\n1\n",
             "the input is empty and there is no terminal"
@@ -174,8 +174,8 @@ fn pipes_keep_both_streams_apart() {
         )
         .await;
         assert_eq!(many.stdout.text, many.stderr.unwrap().text);
-        assert!(session.close(Reason::Asked).await.clean);
-        let (session, _hub) = open_on_pipes(Program::Python).await;
+        assert!(session.close(SessionEndReason::Asked).await.clean);
+        let (session, _hub) = open_on_pipes(SessionProgram::Python).await;
         let done = run(
             &session,
             "import sys; print('out'); print('err', file=sys.stderr)",
@@ -188,7 +188,7 @@ fn pipes_keep_both_streams_apart() {
             ),
             ("out\n", "err\n")
         );
-        let receipt = session.close(Reason::Asked).await;
+        let receipt = session.close(SessionEndReason::Asked).await;
         assert_eq!((receipt.descriptors_held, receipt.descriptors_left), (3, 0));
     });
 }
@@ -196,7 +196,7 @@ fn pipes_keep_both_streams_apart() {
 #[test]
 fn a_command_may_do_what_it_wants_with_its_own_streams() {
     on_host_runtime(async {
-        let (session, _hub) = open(Program::Bash).await;
+        let (session, _hub) = open(SessionProgram::Bash).await;
         assert_eq!(
             said(&session, "stty raw; echo raw").await,
             (0, "raw\n".to_owned())
@@ -242,18 +242,18 @@ fn a_command_may_do_what_it_wants_with_its_own_streams() {
         );
         let unset = said(&session, "env | grep -i ^__fdguard; echo ${PROMPT_COMMAND:+there} | bash -c 'cat; echo ${PROMPT_COMMAND-none}'").await;
         assert_eq!(unset.1, "there\nnone\n");
-        session.close(Reason::Asked).await;
+        session.close(SessionEndReason::Asked).await;
     });
 }
 
 #[test]
 fn a_configured_cap_is_kept() {
     on_host_runtime(async {
-        let mut spec = Spec::new(Program::Bash);
+        let mut spec = SessionSpec::new(SessionProgram::Bash);
         spec.output_cap = 100;
         let (session, _hub) = start(spec).await;
         let done = run(&session, "seq 1000").await;
         assert_eq!(done.stdout.dropped.unwrap().bytes, 3893 - 100);
-        session.close(Reason::Asked).await;
+        session.close(SessionEndReason::Asked).await;
     });
 }

@@ -3,15 +3,15 @@
 use std::time::Duration;
 
 use fdguard_host::Error;
-use fdguard_host::receipt::Reason;
-use fdguard_host::session::{Exec, Hub, Outcome, Program, Session, Spec};
+use fdguard_host::receipt::SessionEndReason;
+use fdguard_host::session::{Exec, Hub, ExecOutcome, SessionProgram, Session, SessionSpec};
 
 use super::session_support::{descendants, on_host_runtime, open, run, run_for, said, start};
 
 #[test]
 fn values_state_and_errors_are_as_in_a_repl() {
     on_host_runtime(async {
-        let (session, _hub) = open(Program::Python).await;
+        let (session, _hub) = open(SessionProgram::Python).await;
         assert_eq!(
             said(&session, "x = 20\ndef f(a):\n    return a + 1\n").await,
             (0, String::new())
@@ -42,25 +42,25 @@ fn values_state_and_errors_are_as_in_a_repl() {
                 .1,
             "(20, '__main__')\n"
         );
-        session.close(Reason::Asked).await;
+        session.close(SessionEndReason::Asked).await;
     });
 }
 
 #[test]
 fn an_exit_ends_the_program_with_its_status() {
     on_host_runtime(async {
-        let (session, _hub) = open(Program::Python).await;
+        let (session, _hub) = open(SessionProgram::Python).await;
         let code =
             "import sys, atexit\natexit.register(print, 'at exit')\nprint('bye'); sys.exit(9)";
         let done = run(&session, code).await;
-        assert_eq!(done.outcome, Outcome::ProgramEnded { status: Some(9) });
+        assert_eq!(done.outcome, ExecOutcome::ProgramEnded { status: Some(9) });
         assert_eq!(done.stdout.text, "bye\nat exit\n");
         session.ended().await;
         assert_eq!(session.pid(), None);
         let next = session.exec(Exec::new("1"), None).await;
         let said = next.unwrap_err().to_string();
         assert_eq!(said, "session test has ended: the program ended: exit 9");
-        let receipt = session.close(Reason::ProgramEnded).await;
+        let receipt = session.close(SessionEndReason::ProgramEnded).await;
         assert!(receipt.clean, "{receipt:?}");
         assert_eq!(receipt.exit.as_deref(), Some("exit 9"));
     });
@@ -69,7 +69,7 @@ fn an_exit_ends_the_program_with_its_status() {
 #[test]
 fn an_interrupt_ends_the_command_and_keeps_what_it_said() {
     on_host_runtime(async {
-        let (session, _hub) = open(Program::Python).await;
+        let (session, _hub) = open(SessionProgram::Python).await;
         for code in [
             "print('partial')\nwhile True: pass",
             "print('partial')\nimport time; time.sleep(100)",
@@ -86,7 +86,7 @@ fn an_interrupt_ends_the_command_and_keeps_what_it_said() {
             let (done, chunks) = tokio::join!(exec, interrupt);
             drop(chunks);
             let done = done.unwrap();
-            assert_eq!(done.outcome, Outcome::Interrupted, "{code}");
+            assert_eq!(done.outcome, ExecOutcome::Interrupted, "{code}");
             assert!(!done.was_reset, "{code}");
             assert!(done.stdout.text.starts_with("partial"), "{done:?}");
             assert!(
@@ -100,14 +100,14 @@ fn an_interrupt_ends_the_command_and_keeps_what_it_said() {
             );
         }
         assert!(!session.interrupt().await.unwrap(), "nothing runs");
-        session.close(Reason::Asked).await;
+        session.close(SessionEndReason::Asked).await;
     });
 }
 
 #[test]
 fn what_ignores_interrupts_is_replaced_and_the_folder_stays() {
     on_host_runtime(async {
-        let (session, _hub) = open(Program::Python).await;
+        let (session, _hub) = open(SessionProgram::Python).await;
         assert_eq!(
             run(&session, "import os; os.chdir('/usr')")
                 .await
@@ -118,19 +118,19 @@ fn what_ignores_interrupts_is_replaced_and_the_folder_stays() {
         let before = session.pid();
         let stubborn = "import signal, os\nfor s in (signal.SIGINT, signal.SIGQUIT): signal.signal(s, signal.SIG_IGN)\nprint('deaf')\nwhile True: pass";
         let done = run_for(&session, stubborn, Duration::from_millis(50)).await;
-        assert_eq!(done.outcome, Outcome::TimedOut);
+        assert_eq!(done.outcome, ExecOutcome::TimedOut);
         assert!(done.was_reset);
         assert_eq!(done.stdout.text, "deaf\n");
         assert_ne!(session.pid(), before);
         assert_eq!(said(&session, "import os; os.getcwd()").await.1, "'/usr'\n");
-        session.close(Reason::Asked).await;
+        session.close(SessionEndReason::Asked).await;
     });
 }
 
 #[test]
 fn a_forked_child_does_not_become_a_second_session() {
     on_host_runtime(async {
-        let (session, _hub) = open(Program::Python).await;
+        let (session, _hub) = open(SessionProgram::Python).await;
         let code = "import os\npid = os.fork()\nprint('child' if pid == 0 else 'parent')\nif pid: os.waitpid(pid, 0)";
         let (status, text) = said(&session, code).await;
         assert_eq!(status, 0);
@@ -140,14 +140,14 @@ fn a_forked_child_does_not_become_a_second_session() {
         );
         assert_eq!(session.members().len(), 1);
         assert_eq!(said(&session, "1 + 1").await.1, "2\n");
-        session.close(Reason::Asked).await;
+        session.close(SessionEndReason::Asked).await;
     });
 }
 
 #[test]
 fn a_command_that_closes_descriptors_is_survived_or_ends_the_session_clearly() {
     on_host_runtime(async {
-        let (session, _hub) = open(Program::Python).await;
+        let (session, _hub) = open(SessionProgram::Python).await;
         assert_eq!(
             said(
                 &session,
@@ -159,7 +159,7 @@ fn a_command_that_closes_descriptors_is_survived_or_ends_the_session_clearly() {
         );
         assert_eq!(
             run(&session, "sys.stdout.close()").await.outcome,
-            Outcome::Exited { status: 0 }
+            ExecOutcome::Exited { status: 0 }
         );
         assert_eq!(
             said(
@@ -171,7 +171,7 @@ fn a_command_that_closes_descriptors_is_survived_or_ends_the_session_clearly() {
             "back\n"
         );
         let done = run(&session, "os.closerange(3, 1 << 16)").await;
-        assert_eq!(done.outcome, Outcome::ProgramEnded { status: Some(1) });
+        assert_eq!(done.outcome, ExecOutcome::ProgramEnded { status: Some(1) });
         assert!(
             done.stdout
                 .text
@@ -180,7 +180,7 @@ fn a_command_that_closes_descriptors_is_survived_or_ends_the_session_clearly() {
         );
         let error = session.exec(Exec::new("1"), None).await.unwrap_err();
         assert!(matches!(error, Error::Ended { .. }), "{error}");
-        assert!(session.close(Reason::ProgramEnded).await.clean);
+        assert!(session.close(SessionEndReason::ProgramEnded).await.clean);
         assert_eq!(descendants(), Vec::<u32>::new());
     });
 }
@@ -188,7 +188,7 @@ fn a_command_that_closes_descriptors_is_survived_or_ends_the_session_clearly() {
 #[test]
 fn a_long_command_and_threads_work() {
     on_host_runtime(async {
-        let (session, _hub) = open(Program::Python).await;
+        let (session, _hub) = open(SessionProgram::Python).await;
         let filler = "y".repeat(1 << 20);
         assert_eq!(
             said(&session, &format!("t = '{filler}'; len(t)")).await.1,
@@ -200,27 +200,27 @@ fn a_long_command_and_threads_work() {
             said(&session, "go.set(); thread.join(); done").await.1,
             "[1]\n"
         );
-        session.close(Reason::Asked).await;
+        session.close(SessionEndReason::Asked).await;
     });
 }
 
 #[test]
 fn few_descriptors_are_enough_and_too_few_are_refused_in_words() {
     on_host_runtime(async {
-        for program in [Program::Python, Program::Bash] {
+        for program in [SessionProgram::Python, SessionProgram::Bash] {
             for most in [24, 40, 64, 65] {
-                let mut spec = Spec::new(program.clone());
+                let mut spec = SessionSpec::new(program.clone());
                 spec.limits.descriptors = Some(most);
                 let (session, _hub) = start(spec).await;
                 let code = match program {
-                    Program::Python => "import os; print(os.sysconf('SC_OPEN_MAX'))",
+                    SessionProgram::Python => "import os; print(os.sysconf('SC_OPEN_MAX'))",
                     _ => "ulimit -n",
                 };
                 let (status, text) = said(&session, code).await;
                 assert_eq!((status, text.trim()), (0, &*most.to_string()));
-                session.close(Reason::Asked).await;
+                session.close(SessionEndReason::Asked).await;
             }
-            let mut spec = Spec::new(program);
+            let mut spec = SessionSpec::new(program);
             spec.limits.descriptors = Some(23);
             let hub = Hub::open().unwrap();
             let refused = Session::start("test", spec, &hub).await.unwrap_err();

@@ -6,7 +6,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use fdguard_host::session::{Channel, Done, Exec, Hub, Outcome, Program, Session, Spec};
+use fdguard_host::session::{Channel, ExecResult, Exec, Hub, ExecOutcome, SessionProgram, Session, SessionSpec};
 
 /// Runs a test on the runtime that the host has: two workers.
 pub(crate) fn on_host_runtime<T>(work: impl Future<Output = T>) -> T {
@@ -20,29 +20,29 @@ pub(crate) fn on_host_runtime<T>(work: impl Future<Output = T>) -> T {
 }
 
 /// A session of this program on a terminal, with the hub that it talks through.
-pub(crate) async fn open(program: Program) -> (Session, Arc<Hub>) {
-    start(Spec::new(program)).await
+pub(crate) async fn open(program: SessionProgram) -> (Session, Arc<Hub>) {
+    start(SessionSpec::new(program)).await
 }
 
 /// The same on pipes.
-pub(crate) async fn open_on_pipes(program: Program) -> (Session, Arc<Hub>) {
-    let mut spec = Spec::new(program);
+pub(crate) async fn open_on_pipes(program: SessionProgram) -> (Session, Arc<Hub>) {
+    let mut spec = SessionSpec::new(program);
     spec.channel = Channel::Pipes;
     start(spec).await
 }
 
-pub(crate) async fn start(spec: Spec) -> (Session, Arc<Hub>) {
+pub(crate) async fn start(spec: SessionSpec) -> (Session, Arc<Hub>) {
     let hub = Hub::open().unwrap();
     let session = Session::start("test", spec, &hub).await.unwrap();
     (session, hub)
 }
 
 /// Runs a command that is given 30 seconds.
-pub(crate) async fn run(session: &Session, code: &str) -> Done {
+pub(crate) async fn run(session: &Session, code: &str) -> ExecResult {
     run_for(session, code, Duration::from_secs(30)).await
 }
 
-pub(crate) async fn run_for(session: &Session, code: &str, timeout: Duration) -> Done {
+pub(crate) async fn run_for(session: &Session, code: &str, timeout: Duration) -> ExecResult {
     let mut command = Exec::new(code);
     command.timeout = timeout;
     session.exec(command, None).await.unwrap()
@@ -52,7 +52,7 @@ pub(crate) async fn run_for(session: &Session, code: &str, timeout: Duration) ->
 pub(crate) async fn said(session: &Session, code: &str) -> (i32, String) {
     let done = run(session, code).await;
     match done.outcome {
-        Outcome::Exited { status } => (status, done.stdout.text),
+        ExecOutcome::Exited { status } => (status, done.stdout.text),
         other => panic!("{other:?}: {done:?}"),
     }
 }

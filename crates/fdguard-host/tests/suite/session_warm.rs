@@ -3,13 +3,13 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use fdguard_host::receipt::Reason;
-use fdguard_host::session::{Channel, Exec, Hub, Outcome, PYTHON_DRIVER, Program, Session, Spec};
-use fdguard_host::warm::{Pool, find};
+use fdguard_host::receipt::SessionEndReason;
+use fdguard_host::session::{Channel, Exec, Hub, ExecOutcome, PYTHON_DRIVER, SessionProgram, Session, SessionSpec};
+use fdguard_host::warm::{WarmPool, find};
 
 use super::session_support::{descendants, descriptors, on_host_runtime, run, said, until};
 
-async fn pool() -> Arc<Pool> {
+async fn pool() -> Arc<WarmPool> {
     let python = find("python3", &std::env::var_os("PATH").unwrap()).unwrap();
     let exe = std::env::current_exe().unwrap();
     let keeper: PathBuf = exe
@@ -18,7 +18,7 @@ async fn pool() -> Arc<Pool> {
         .unwrap()
         .join("examples/session_keeper");
     assert!(keeper.is_file(), "{} is not built", keeper.display());
-    Arc::new(Pool::start(&python, &keeper, PYTHON_DRIVER).await.unwrap())
+    Arc::new(WarmPool::start(&python, &keeper, PYTHON_DRIVER).await.unwrap())
 }
 
 async fn is_interrupted(session: &Session) {
@@ -32,7 +32,7 @@ async fn is_interrupted(session: &Session) {
     let (done, ()) = tokio::join!(exec, interrupt);
     let done = done.unwrap();
     let how = (done.outcome, done.was_reset);
-    assert_eq!(how, (Outcome::Interrupted, false), "{done:?}");
+    assert_eq!(how, (ExecOutcome::Interrupted, false), "{done:?}");
 }
 
 #[test]
@@ -48,7 +48,7 @@ fn a_warm_session_is_like_a_cold_one() {
             },
             Channel::Pipes,
         ] {
-            let mut spec = Spec::new(Program::Python);
+            let mut spec = SessionSpec::new(SessionProgram::Python);
             spec.folder = Some("/usr".into());
             spec.environment
                 .push(("OF_THE_SESSION".to_owned(), "yes".to_owned()));
@@ -66,7 +66,7 @@ fn a_warm_session_is_like_a_cold_one() {
             let expected = format!("('/usr', 'yes', {is_terminal}, '__main__')\n");
             assert_eq!(said(&session, code).await, (0, expected));
             let error = run(&session, "x\n1/0").await;
-            assert_eq!(error.outcome, Outcome::Exited { status: 1 });
+            assert_eq!(error.outcome, ExecOutcome::Exited { status: 1 });
             let text = error.stderr.map_or(error.stdout.text, |stderr| stderr.text);
             assert!(text.contains("line 2, in <module>\n    1/0\n"), "{text}");
             assert!(
@@ -83,8 +83,8 @@ fn a_warm_session_is_like_a_cold_one() {
                 "(False, '/usr')\n"
             );
             let done = run(&session, "import subprocess; subprocess.Popen(['setsid', 'sleep', '300']); raise SystemExit(4)").await;
-            assert_eq!(done.outcome, Outcome::ProgramEnded { status: Some(4) });
-            let receipt = session.close(Reason::Asked).await;
+            assert_eq!(done.outcome, ExecOutcome::ProgramEnded { status: Some(4) });
+            let receipt = session.close(SessionEndReason::Asked).await;
             assert!(receipt.clean, "{receipt:?}");
             assert_eq!(receipt.exit.as_deref(), Some("exit 4"));
             assert_eq!(descriptors(), before);
@@ -122,14 +122,14 @@ fn a_warm_session_writes_at_its_end_what_a_cold_one_does() {
         for source in [None, Some(Arc::clone(&pool))] {
             let is_warm = source.is_some();
             let folder = tempfile::tempdir().unwrap();
-            let mut spec = Spec::new(Program::Python);
+            let mut spec = SessionSpec::new(SessionProgram::Python);
             spec.folder = Some(folder.path().to_owned());
             let session = Session::start_warm("end", spec, &hub, source)
                 .await
                 .unwrap();
             let done = run(&session, UNFINISHED).await;
-            assert_eq!(done.outcome, Outcome::Exited { status: 0 }, "{done:?}");
-            let receipt = session.close(Reason::Asked).await;
+            assert_eq!(done.outcome, ExecOutcome::Exited { status: 0 }, "{done:?}");
+            let receipt = session.close(SessionEndReason::Asked).await;
             assert!(receipt.clean, "{receipt:?}");
             assert_eq!(receipt.exit.as_deref(), Some("exit 129"), "{receipt:?}");
             for name in ["variable", "module", "final", "callback"] {

@@ -5,12 +5,12 @@ use std::fs;
 use std::io::Read as _;
 use std::time::{Duration, Instant};
 
-use fdguard_host::warm::Pool;
-use fdguard_process::plan::Limits;
-use fdguard_process::tree::By;
+use fdguard_host::warm::WarmPool;
+use fdguard_process::plan::TreeLimits;
+use fdguard_process::tree::LimitMechanism;
 
 use super::warm_harness::{
-    Asked, DRIVER, LONG, NONCE, Session, ahead, ask, empty, gone, held, keeper, number, pool,
+    ForkRequest, DRIVER, LONG, NONCE, Session, ahead, ask, empty, gone, held, keeper, number, pool,
     python,
 };
 
@@ -140,13 +140,13 @@ async fn output_and_the_exit_of_a_session_are_its_own() {
 async fn limits_hold_in_a_session() {
     let pool = pool().await;
     let mut asked = ask();
-    asked.plan.limits = Limits {
+    asked.plan.limits = TreeLimits {
         memory: Some(256 << 20),
         descriptors: Some(40),
-        ..Limits::default()
+        ..TreeLimits::default()
     };
     let mut session = Session::fork(&pool, asked).await;
-    assert_eq!(session.tree.enforced().memory, By::Rlimit);
+    assert_eq!(session.tree.enforced().memory, LimitMechanism::Rlimit);
     assert_eq!(
         session.eval("len(bytearray(512 << 20))").await,
         "MemoryError()"
@@ -175,7 +175,7 @@ async fn sessions_outlive_their_interpreter_and_the_next_request_starts_another(
     let asked = ask();
     let mut new = match pool.fork(&asked.plan, NONCE).await {
         Ok(tree) => {
-            let Asked { side, out, .. } = asked;
+            let ForkRequest { side, out, .. } = asked;
             let mut session = Session { tree, side, out };
             session.hear().await;
             session
@@ -207,11 +207,11 @@ async fn a_folder_that_is_missing_is_told_and_nothing_is_left() {
 #[tokio::test]
 async fn an_interpreter_that_cannot_start_says_why_and_another_is_not_served() {
     let before = held();
-    let error = Pool::start(&python(), &keeper(), "import no_such_module_here")
+    let error = WarmPool::start(&python(), &keeper(), "import no_such_module_here")
         .await
         .unwrap_err();
     assert!(error.to_string().contains("no_such_module_here"), "{error}");
-    let error = Pool::start("/no/such/python3".as_ref(), &keeper(), DRIVER)
+    let error = WarmPool::start("/no/such/python3".as_ref(), &keeper(), DRIVER)
         .await
         .unwrap_err();
     assert!(error.to_string().contains("not found"), "{error}");

@@ -6,9 +6,9 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use fdguard_host::warm::{Pool, find};
-use fdguard_process::plan::{Handed, Plan};
-use fdguard_process::tree::{Stop, Tree};
+use fdguard_host::warm::{WarmPool, find};
+use fdguard_process::plan::{InheritedFd, Plan};
+use fdguard_process::tree::{StopPlan, Tree};
 use rustix::pipe::{PipeFlags, pipe_with};
 use tokio::net::UnixDatagram;
 
@@ -47,18 +47,18 @@ pub(crate) fn keeper() -> PathBuf {
     path
 }
 
-pub(crate) async fn pool() -> Pool {
-    Pool::start(&python(), &keeper(), DRIVER).await.unwrap()
+pub(crate) async fn pool() -> WarmPool {
+    WarmPool::start(&python(), &keeper(), DRIVER).await.unwrap()
 }
 
 /// A session's plan, our end of its side channel and of its standard output.
-pub(crate) struct Asked {
+pub(crate) struct ForkRequest {
     pub(crate) plan: Plan,
     pub(crate) side: UnixDatagram,
     pub(crate) out: fs::File,
 }
 
-pub(crate) fn ask() -> Asked {
+pub(crate) fn ask() -> ForkRequest {
     let (side, theirs) = UnixDatagram::pair().unwrap();
     let theirs = theirs.into_std().unwrap();
     // The session's end waits, as a session's does.
@@ -68,13 +68,13 @@ pub(crate) fn ask() -> Asked {
     let their_out = Arc::new(their_out);
     let plan = Plan {
         stdio: [Some(null), Some(Arc::clone(&their_out)), Some(their_out)],
-        handed: vec![Handed {
+        handed: vec![InheritedFd {
             fd: Arc::new(theirs.into()),
             name: None,
         }],
         ..Plan::new(Vec::new(), std::env::vars_os().collect())
     };
-    Asked {
+    ForkRequest {
         plan,
         side,
         out: out.into(),
@@ -89,8 +89,8 @@ pub(crate) struct Session {
 }
 
 impl Session {
-    pub(crate) async fn fork(pool: &Pool, asked: Asked) -> Self {
-        let Asked { plan, side, out } = asked;
+    pub(crate) async fn fork(pool: &WarmPool, asked: ForkRequest) -> Self {
+        let ForkRequest { plan, side, out } = asked;
         let tree = pool.fork(&plan, NONCE).await.unwrap();
         let mut session = Self { tree, side, out };
         let ready = session.hear().await;
@@ -98,7 +98,7 @@ impl Session {
         session
     }
 
-    pub(crate) async fn of(pool: &Pool) -> Self {
+    pub(crate) async fn of(pool: &WarmPool) -> Self {
         Self::fork(pool, ask()).await
     }
 
@@ -116,7 +116,7 @@ impl Session {
 
     /// Ends it, and gives how many were killed.
     pub(crate) async fn close(mut self) -> u32 {
-        self.tree.stop(Stop {
+        self.tree.stop(StopPlan {
             signal: 15,
             grace: Duration::ZERO,
         });
@@ -125,12 +125,12 @@ impl Session {
 }
 
 pub(crate) async fn empty(tree: &mut Tree) -> u32 {
-    use fdguard_process::tree::Told;
+    use fdguard_process::tree::TreeEvent;
     let deadline = Instant::now() + LONG;
     loop {
         match tree.told() {
-            Some(Told::Empty { killed, .. }) => return killed,
-            Some(Told::Lost) => panic!("the keeper is gone"),
+            Some(TreeEvent::Empty { killed, .. }) => return killed,
+            Some(TreeEvent::Lost) => panic!("the keeper is gone"),
             Some(_) => {}
             None => {
                 assert!(Instant::now() < deadline, "it lives on");

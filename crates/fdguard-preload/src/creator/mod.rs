@@ -14,7 +14,7 @@ mod table;
 
 use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
-use crate::python::{Place, Runtime, Walked};
+use crate::python::{Place, Runtime, PythonWalk};
 use crate::{language, record, stack, thread};
 pub(crate) use patch::Api;
 use table::Table;
@@ -138,7 +138,7 @@ impl Search {
 
     /// The nearest creator; of the thread, where nothing nearer is known.
     #[inline]
-    pub(crate) fn finish(mut self, walked: &Walked) -> Option<Junction> {
+    pub(crate) fn finish(mut self, walked: &PythonWalk) -> Option<Junction> {
         if self.followed == 0 || walked.frames == 0 {
             return None;
         }

@@ -6,7 +6,7 @@ use core::ffi::{CStr, c_char, c_int};
 
 use super::missing;
 use crate::real::Real;
-use crate::{errno, record, told};
+use crate::{errno, record, agent_message};
 
 const ENOENT: c_int = 2;
 const ENAMETOOLONG: c_int = 36;
@@ -38,7 +38,7 @@ unsafe extern "C" fn access(path: *const c_char, mode: c_int) -> c_int {
 /// # Safety
 /// A C string, or at least as many readable bytes as a path may have.
 unsafe fn message<'a>(path: *const c_char) -> Option<&'a [u8]> {
-    for (at, byte) in told::CALL.iter().enumerate() {
+    for (at, byte) in agent_message::CALL.iter().enumerate() {
         // SAFETY: the bytes before were not the end of the string.
         let found = unsafe { path.cast::<u8>().wrapping_add(at).read() };
         if found != *byte {
@@ -46,6 +46,6 @@ unsafe fn message<'a>(path: *const c_char) -> Option<&'a [u8]> {
         }
     }
     // SAFETY: only agents write this, and they end their texts.
-    let rest = unsafe { CStr::from_ptr(path.wrapping_add(told::CALL.len())) };
+    let rest = unsafe { CStr::from_ptr(path.wrapping_add(agent_message::CALL.len())) };
     Some(rest.to_bytes())
 }

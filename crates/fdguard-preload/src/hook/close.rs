@@ -9,7 +9,7 @@ use super::spawn::child_of_stream;
 use super::stream::{number_of_directory, number_of_stream};
 use crate::children::reaped;
 use crate::protect;
-use crate::protect::bury::{self, Outcome};
+use crate::protect::close::{self, Outcome};
 use crate::real::Real;
 use crate::record::{ended, ending, range_ending};
 
@@ -24,7 +24,7 @@ unsafe extern "C" fn close(fd: c_int) -> c_int {
     let Some(real) = CLOSE.get() else {
         return missing();
     };
-    if let Outcome::Done(result) = bury::close(fd) {
+    if let Outcome::Done(result) = close::close(fd) {
         return result;
     }
     let ending = ending(fd);

@@ -5,7 +5,7 @@
 use core::ffi::c_int;
 
 use crate::real::Real;
-use crate::{farewell, sys};
+use crate::{exit_report, sys};
 
 // SAFETY: the type of its manual page.
 static EXIT: Real<unsafe extern "C" fn(c_int) -> !> = unsafe { Real::new(c"_exit") };
@@ -24,7 +24,7 @@ unsafe extern "C" fn _Exit(status: c_int) -> ! {
 }
 
 fn end(status: c_int) -> ! {
-    farewell::tell();
+    exit_report::tell();
     let Some(real) = EXIT.get() else {
         sys::exit(status);
     };

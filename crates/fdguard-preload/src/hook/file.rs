@@ -9,7 +9,7 @@ use fdguard_wire::How;
 use super::{again, missing};
 use crate::creator;
 use crate::protect::answer;
-use crate::protect::band::place;
+use crate::protect::reserved_range::place;
 use crate::real::Real;
 use crate::record::born;
 

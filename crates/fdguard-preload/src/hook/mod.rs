@@ -9,7 +9,7 @@ mod ask;
 mod close;
 mod control;
 mod descriptor;
-mod each;
+mod shape;
 mod end;
 mod exec;
 mod file;
@@ -30,7 +30,7 @@ mod wait;
 
 use core::ffi::c_int;
 
-use each::{again, asks, on_descriptor};
+use shape::{again, asks, on_descriptor};
 
 /// Looks up what must be known before the program begins.
 pub(crate) fn find() {

@@ -58,7 +58,7 @@ waits! { WAIT4, c"wait4", fn wait4([pid: c_int] status, options: c_int, usage: *
 
 /// `siginfo_t`, as far as a wait fills it.
 #[repr(C)]
-pub(super) struct Ended {
+pub(super) struct EndedChild {
     signal: c_int,
     errno: c_int,
     code: c_int,
@@ -67,7 +67,7 @@ pub(super) struct Ended {
     rest: [c_int; 27],
 }
 
-impl Ended {
+impl EndedChild {
     pub(super) const NONE: Self = Self {
         signal: 0,
         errno: 0,
@@ -86,16 +86,16 @@ impl Ended {
 }
 
 // SAFETY: the type of its manual page.
-static WAITID: Real<unsafe extern "C" fn(c_int, c_uint, *mut Ended, c_int) -> c_int> =
+static WAITID: Real<unsafe extern "C" fn(c_int, c_uint, *mut EndedChild, c_int) -> c_int> =
     unsafe { Real::new(c"waitid") };
 
 // SAFETY: the name is interposed on purpose, with the type of its manual page.
 #[cfg_attr(fdguard_injected, unsafe(no_mangle))]
-unsafe extern "C" fn waitid(kind: c_int, id: c_uint, found: *mut Ended, options: c_int) -> c_int {
+unsafe extern "C" fn waitid(kind: c_int, id: c_uint, found: *mut EndedChild, options: c_int) -> c_int {
     let Some(real) = WAITID.get() else {
         return missing();
     };
-    let mut own = Ended::NONE;
+    let mut own = EndedChild::NONE;
     let place = if found.is_null() { &raw mut own } else { found };
     // SAFETY: the caller's own arguments, but for a place of ours.
     let result = unsafe { real(kind, id, place, options) };

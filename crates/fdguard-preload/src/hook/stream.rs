@@ -10,7 +10,7 @@ use fdguard_wire::How;
 use super::spawn::child_of_stream;
 use super::{again, missing};
 use crate::children::started;
-use crate::protect::bury;
+use crate::protect::close;
 use crate::real::Real;
 use crate::record::{born_within, ended, ending, now};
 
@@ -95,7 +95,7 @@ unsafe extern "C" fn freopen(
     };
     // The old one is closed first, even when no new one can be opened.
     let before = number_of_stream(stream);
-    let buried = bury::stream(before);
+    let buried = close::stream(before);
     let ending = ending(before);
     let since = now();
     // SAFETY: the caller's own arguments.
@@ -128,7 +128,7 @@ unsafe extern "C" fn freopen64(
     };
     // The old one is closed first, even when no new one can be opened.
     let before = number_of_stream(stream);
-    let buried = bury::stream(before);
+    let buried = close::stream(before);
     let ending = ending(before);
     let since = now();
     // SAFETY: the caller's own arguments.

@@ -9,11 +9,11 @@ use core::sync::atomic::{AtomicPtr, Ordering};
 
 use fdguard_wire::How;
 
-use super::reap::{Ended, collected};
+use super::reap::{EndedChild, collected};
 use super::restrain::restrain;
 use super::{again, missing};
 use crate::children::started;
-use crate::protect::bury::{self, Outcome};
+use crate::protect::close::{self, Outcome};
 use crate::protect::{self, answer};
 use crate::real::Real;
 use crate::record::{born, ended, ending, range_ending, reborn};
@@ -179,7 +179,7 @@ unsafe extern "C" fn watched(
         return answer::refuse().into();
     }
     if code == CLOSE {
-        if let Outcome::Done(result) = bury::close(fd(a)) {
+        if let Outcome::Done(result) = close::close(fd(a)) {
             return result.into();
         }
         let ending = ending(fd(a));
@@ -229,7 +229,7 @@ unsafe extern "C" fn watched(
 /// The arguments must be the caller's to give.
 unsafe fn of_child(real: Syscall, code: u16, arguments: [c_long; 6]) -> c_long {
     let [a, mut b, mut c, d, e, f] = arguments;
-    let (mut status, mut found): (c_int, Ended) = (0, Ended::NONE);
+    let (mut status, mut found): (c_int, EndedChild) = (0, EndedChild::NONE);
     // Who does not want to know gives no place for it.
     if code == WAIT4 && b == 0 {
         b = &raw mut status as c_long;
@@ -247,7 +247,7 @@ unsafe fn of_child(real: Syscall, code: u16, arguments: [c_long; 6]) -> c_long {
         WAITID if pid == 0 => {
             let options = c_int::try_from(d).unwrap_or(0);
             // SAFETY: the call succeeded, so it wrote there.
-            unsafe { &*(c as *const Ended) }.collected(options);
+            unsafe { &*(c as *const EndedChild) }.collected(options);
         }
         CLONE | FORK => {
             started(pid);

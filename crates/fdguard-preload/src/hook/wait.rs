@@ -11,7 +11,7 @@ use crate::call;
 use crate::protect::{self, answer};
 use crate::real::Real;
 use crate::record::{born_from, selected};
-use crate::seat::NOTED;
+use crate::inflight::NOTED;
 use crate::{sys, thread};
 
 /// Bits in the set of `select`.
@@ -20,7 +20,7 @@ const BITS: c_int = 1024;
 /// `struct pollfd`.
 #[repr(C)]
 #[derive(Clone, Copy)]
-pub(super) struct Polled {
+pub(super) struct PollResult {
     fd: c_int,
     events: i16,
     answers: i16,
@@ -30,7 +30,7 @@ pub(super) struct Polled {
 ///
 /// # Safety
 /// As many entries as it says, as `poll` asks for.
-unsafe fn polled(list: *const Polled, count: u64) -> Numbers {
+unsafe fn polled(list: *const PollResult, count: u64) -> Numbers {
     let mut numbers = Numbers::none();
     for index in 0..usize::try_from(count).unwrap_or(0).min(NOTED) {
         // SAFETY: by the caller's word.

@@ -268,7 +268,7 @@ impl Jvmti {
     }
 
     /// `Lcom/example/Main;`.
-    pub(super) fn signature(self, class: &Local) -> Option<Owned<c_char>> {
+    pub(super) fn signature(self, class: &Local) -> Option<OwnedRef<c_char>> {
         type GetSignature =
             unsafe extern "C" fn(Object, Reference, *mut *mut c_char, *mut *mut c_char) -> c_int;
         // SAFETY: the environment is alive, and this is the place of GetClassSignature.
@@ -277,22 +277,22 @@ impl Jvmti {
         let none = core::ptr::null_mut();
         // SAFETY: a live class; writes one text, the other is not wanted.
         let result = unsafe { get(self.0, class.reference, &raw mut text, none) };
-        Owned::new(self, text).filter(|_| result == 0)
+        OwnedRef::new(self, text).filter(|_| result == 0)
     }
 
     /// `Main.java`.
-    pub(super) fn file(self, class: &Local) -> Option<Owned<c_char>> {
+    pub(super) fn file(self, class: &Local) -> Option<OwnedRef<c_char>> {
         type GetFile = unsafe extern "C" fn(Object, Reference, *mut *mut c_char) -> c_int;
         // SAFETY: the environment is alive, and this is the place of GetSourceFileName.
         let get: GetFile = unsafe { function(self.0, 49) }?;
         let mut text = core::ptr::null_mut();
         // SAFETY: a live class; writes one text.
         let result = unsafe { get(self.0, class.reference, &raw mut text) };
-        Owned::new(self, text).filter(|_| result == 0)
+        OwnedRef::new(self, text).filter(|_| result == 0)
     }
 
     /// The method's own name.
-    pub(super) fn name(self, method: Method) -> Option<Owned<c_char>> {
+    pub(super) fn name(self, method: Method) -> Option<OwnedRef<c_char>> {
         type Texts = *mut *mut c_char;
         type GetName = unsafe extern "C" fn(Object, Method, Texts, Texts, Texts) -> c_int;
         // SAFETY: the environment is alive, and this is the place of GetMethodName.
@@ -301,7 +301,7 @@ impl Jvmti {
         let none = core::ptr::null_mut();
         // SAFETY: writes one text, the others are not wanted.
         let result = unsafe { get(self.0, method, &raw mut text, none, none) };
-        Owned::new(self, text).filter(|_| result == 0)
+        OwnedRef::new(self, text).filter(|_| result == 0)
     }
 
     /// The line of a frame; 0 where it is not known.
@@ -321,7 +321,7 @@ impl Jvmti {
         let mut start = core::ptr::null_mut();
         // SAFETY: writes a number and a pointer to as many entries.
         let result = unsafe { get(self.0, frame.method, &raw mut count, &raw mut start) };
-        let table = Owned::new(self, start).filter(|_| result == 0)?;
+        let table = OwnedRef::new(self, start).filter(|_| result == 0)?;
         let mut best: Option<LineEntry> = None;
         for index in 0..usize::try_from(count).ok()? {
             let place = table.start.wrapping_add(index);
@@ -337,25 +337,25 @@ impl Jvmti {
 }
 
 /// Memory that the machine gave us, given back in the end.
-pub(super) struct Owned<T> {
+pub(super) struct OwnedRef<T> {
     jvmti: Jvmti,
     start: *mut T,
 }
 
-impl<T> Owned<T> {
+impl<T> OwnedRef<T> {
     fn new(jvmti: Jvmti, start: *mut T) -> Option<Self> {
         (!start.is_null()).then_some(Self { jvmti, start })
     }
 }
 
-impl Owned<c_char> {
+impl OwnedRef<c_char> {
     pub(super) fn bytes(&self) -> &[u8] {
         // SAFETY: a text that ends, ours until we give it back.
         unsafe { CStr::from_ptr(self.start) }.to_bytes()
     }
 }
 
-impl<T> Drop for Owned<T> {
+impl<T> Drop for OwnedRef<T> {
     fn drop(&mut self) {
         type Deallocate = unsafe extern "C" fn(Object, *mut c_void) -> c_int;
         // SAFETY: the environment is alive, and this is the place of Deallocate.

@@ -50,7 +50,7 @@ pub(crate) fn is_found() -> bool {
 
 /// The Java frames of a stack.
 #[derive(Clone, Copy)]
-pub(crate) struct Walked {
+pub(crate) struct JavaWalk {
     pub(super) jvmti: Jvmti,
     pub(super) jni: Jni,
     /// How many.
@@ -61,7 +61,7 @@ pub(crate) struct Walked {
 
 /// What the calling thread runs in Java. Generated code in the trace is cut off when it is the machine's: it says nothing, and
 /// is another for the same method later.
-pub(crate) fn walk(trace: &mut Trace, frames: &mut [RawFrame]) -> Option<Walked> {
+pub(crate) fn walk(trace: &mut Trace, frames: &mut [RawFrame]) -> Option<JavaWalk> {
     let generated = trace.generated?;
     if IS_OFF.load(Ordering::Relaxed) != 0 {
         return None;
@@ -78,7 +78,7 @@ pub(crate) fn walk(trace: &mut Trace, frames: &mut [RawFrame]) -> Option<Walked>
     walked
 }
 
-fn ask(vm: Vm, frames: &mut [RawFrame]) -> Option<Walked> {
+fn ask(vm: Vm, frames: &mut [RawFrame]) -> Option<JavaWalk> {
     let jni = vm.jni()?;
     let within = WITHIN.load(Ordering::Relaxed);
     if within != 0 && !is_in_native(jni, within) {
@@ -101,7 +101,7 @@ fn ask(vm: Vm, frames: &mut [RawFrame]) -> Option<Walked> {
                 .rotate_left(31);
         }
     }
-    Some(Walked {
+    Some(JavaWalk {
         jvmti,
         jni,
         used,

@@ -1,7 +1,7 @@
 //! The text of Java frames.
 
 use super::call::RawFrame;
-use super::machine::Walked;
+use super::machine::JavaWalk;
 
 /// Classes that the machine makes for lambdas: nobody wrote them.
 const LAMBDA: &[u8] = b"$$Lambda";
@@ -40,7 +40,7 @@ impl Text {
 /// Gives file, function and line of each frame, innermost first. The thread must be where it was when it was walked.
 pub(crate) fn render(
     frames: &[RawFrame],
-    walked: &Walked,
+    walked: &JavaWalk,
     mut give: impl FnMut(&[u8], &[u8], u32),
 ) {
     for frame in frames.iter().take(walked.used) {
@@ -53,7 +53,7 @@ pub(crate) fn render(
 }
 
 /// `com/example/Main.java` and `com.example.Main.run`.
-fn texts(frame: &RawFrame, walked: &Walked, file: &mut Text, function: &mut Text) -> Option<()> {
+fn texts(frame: &RawFrame, walked: &JavaWalk, file: &mut Text, function: &mut Text) -> Option<()> {
     let jvmti = walked.jvmti;
     let class = jvmti.class(walked.jni, frame.method)?;
     let signature = jvmti.signature(&class)?;

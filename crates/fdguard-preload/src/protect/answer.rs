@@ -4,8 +4,8 @@
 use core::ffi::c_int;
 
 use super::number::{self, Phase};
-use super::{EBADF, kernel, stone};
-use crate::{errno, owner, seat, sys};
+use super::{EBADF, kernel, placeholder};
+use crate::{errno, owner, inflight, sys};
 
 /// Whether a number is closed, in the eyes of the program, although the kernel has something there.
 #[inline]
@@ -18,7 +18,7 @@ fn is_closed(fd: c_int) -> bool {
         number::phase(fd),
         Phase::Closing | Phase::Buried | Phase::PutOff
     );
-    (is_dead || stone::is_it(fd)) && owner::is_here()
+    (is_dead || placeholder::is_it(fd)) && owner::is_here()
 }
 
 /// Whether it is being closed, or the close was put off, so that the kernel would still work on it.
@@ -35,7 +35,7 @@ pub(crate) fn is_gone_at(folder: c_int, path: *const core::ffi::c_char) -> bool 
 }
 
 fn begins_at_root(path: usize) -> bool {
-    path != 0 && sys::is_readable(path) && crate::protect::band::first_byte(path) == b'/'
+    path != 0 && sys::is_readable(path) && crate::protect::reserved_range::first_byte(path) == b'/'
 }
 
 /// The answer.
@@ -54,14 +54,14 @@ pub(crate) fn prevented() {
 /// A second close was told. It may be the first of a row, which is no mistake: the thread's next call shows.
 pub(super) fn suspect(fd: c_int) {
     if super::is_fatal() {
-        seat::suspect(fd);
+        inflight::suspect(fd);
     }
 }
 
 /// The thread goes on, with a close of this number or with something else.
 pub(crate) fn settle_suspect(closes: Option<c_int>) {
     if super::is_fatal()
-        && let Some(before) = seat::take_suspect()
+        && let Some(before) = inflight::take_suspect()
     {
         let is_next = closes.is_some_and(|fd| fd.abs_diff(before) == 1);
         if !is_next {

@@ -98,7 +98,7 @@ pub(super) fn close_all(first: c_int, last: c_int) {
 
 #[repr(C)]
 #[derive(Clone, Copy)]
-struct Polled {
+struct PollRequest {
     fd: c_int,
     events: i16,
     answers: i16,
@@ -108,7 +108,7 @@ struct Polled {
 pub(super) fn dead(fds: impl Iterator<Item = c_int>) -> u32 {
     const MOST: usize = 16;
     const POLLNVAL: i16 = 32;
-    let mut list = [Polled {
+    let mut list = [PollRequest {
         fd: -1,
         events: 0,
         answers: 0,

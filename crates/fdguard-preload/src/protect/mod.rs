@@ -6,24 +6,24 @@
 //! (`band.rs`). See decisions 034 and 035.
 
 pub(crate) mod answer;
-pub(crate) mod band;
-mod bundle;
-pub(crate) mod bury;
+pub(crate) mod reserved_range;
+mod batch;
+pub(crate) mod close;
 mod glob;
-mod grave;
+mod quarantine;
 mod kernel;
 mod number;
 mod room;
-mod stone;
+mod placeholder;
 pub(crate) mod stranger;
-mod taken;
+mod claim;
 
 use core::ffi::{CStr, c_int};
 use core::sync::atomic::{AtomicU32, Ordering};
 
 use crate::{errno, owner, start};
 
-pub(crate) use taken::{cover, sweep, take};
+pub(crate) use claim::{cover, sweep, take};
 
 const EBADF: c_int = 9;
 const EMFILE: c_int = 24;
@@ -65,15 +65,15 @@ pub(crate) fn begin() {
         room::keep(keep);
     }
     if let Some(age) = decimal(kernel::variable(AGE_NAME, &mut room)) {
-        grave::give_up_after(u64::from(age) * 1_000_000);
+        quarantine::give_up_after(u64::from(age) * 1_000_000);
     }
     let error = errno::load();
-    band::begin();
+    reserved_range::begin();
     room::ask_limit();
-    if stone::erect() {
+    if placeholder::erect() {
         LEVEL.store(level, Ordering::Release);
         mapping.protect();
-        grave::tell_count();
+        quarantine::tell_count();
     }
     errno::store(error);
 }
@@ -81,11 +81,11 @@ pub(crate) fn begin() {
 /// In a forked child, which has its parent's graves; the mapping is its own.
 pub(crate) fn forked() {
     if is_on() {
-        grave::settle();
-        band::forked();
+        quarantine::settle();
+        reserved_range::forked();
         if let Some(mapping) = start::current() {
             mapping.protect();
-            grave::tell_count();
+            quarantine::tell_count();
         }
     }
 }
@@ -94,9 +94,9 @@ pub(crate) fn forked() {
 pub(crate) fn stop() {
     if is_on() && owner::is_here() {
         let error = errno::load();
-        grave::trim(0);
+        quarantine::trim(0);
         LEVEL.store(OFF, Ordering::Release);
-        grave::clear();
+        quarantine::clear();
         errno::store(error);
     }
 }
@@ -106,7 +106,7 @@ pub(crate) fn limit_changed() {
     if is_on() && owner::is_here() {
         room::ask_limit();
         // What was kept in a larger room.
-        grave::trim(room::allowed(0, 0));
+        quarantine::trim(room::allowed(0, 0));
     }
 }
 
@@ -122,7 +122,7 @@ pub(crate) fn has_places(most: c_int) {
 /// After a call that gave no number: whether there may be room for one now.
 pub(crate) fn makes_room() -> bool {
     let is_ours = is_on() && errno::load() == EMFILE && owner::is_here();
-    is_ours && grave::clear()
+    is_ours && quarantine::clear()
 }
 
 /// A number was given out by the kernel.
@@ -135,12 +135,12 @@ pub(crate) fn arrived(fd: c_int) {
 
 fn settle(fd: c_int) {
     number::forget(fd);
-    let graves = grave::count();
+    let graves = quarantine::count();
     room::note_living(fd, graves);
     if graves > 0 {
         let allowed = room::allowed(fd, graves);
         if graves > allowed && owner::is_here() {
-            grave::trim(allowed);
+            quarantine::trim(allowed);
         }
     }
 }

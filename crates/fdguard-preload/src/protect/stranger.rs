@@ -5,9 +5,9 @@ use core::ffi::c_int;
 use core::sync::atomic::{Ordering, fence};
 
 use super::number::{self, Age, Phase};
-use super::{grave, kernel};
+use super::{quarantine, kernel};
 use crate::record::Ending;
-use crate::seat;
+use crate::inflight;
 
 /// Puts the close off until who is inside comes out, if somebody is and can be woken.
 ///
@@ -20,7 +20,7 @@ pub(super) fn put_off(fd: c_int, age: Age, ending: &Ending) -> bool {
     let is_mine = number::step(fd, age, Phase::Closing, Phase::PutOff);
     if is_mine {
         // Should its owner never come out, it is closed with the oldest graves.
-        grave::dig(fd, age);
+        quarantine::dig(fd, age);
     }
     is_mine
 }
@@ -28,7 +28,7 @@ pub(super) fn put_off(fd: c_int, age: Age, ending: &Ending) -> bool {
 /// The owner may have come out while the close was put off.
 pub(super) fn look_again(fd: c_int) {
     fence(Ordering::SeqCst);
-    if !seat::is_inside(fd.unsigned_abs()) {
+    if !inflight::is_inside(fd.unsigned_abs()) {
         finish(fd);
     }
 }
@@ -52,7 +52,7 @@ fn finish(fd: c_int) {
         return;
     }
     // It may be in the ring already, or not yet: of two entries the second finds nothing to do.
-    if !grave::bury(fd, age) {
+    if !quarantine::bury(fd, age) {
         kernel::close(fd);
         number::step(fd, age, Phase::Closing, Phase::Free);
     }

@@ -112,9 +112,9 @@ impl Memory for Direct {
 
 /// Asks the kernel first, page by page.
 #[derive(Clone, Copy)]
-pub(crate) struct Probed;
+pub(crate) struct ProbedMemory;
 
-impl Memory for Probed {
+impl Memory for ProbedMemory {
     fn is_readable(self, address: u64, length: u64) -> bool {
         if !is_plausible(address, length) {
             return false;
@@ -222,14 +222,14 @@ mod tests {
     fn what_is_mapped_is_read_and_what_is_not_is_refused() {
         let bytes = 0x0123_4567_89ab_cdef_u64.to_le_bytes();
         let address = bytes.as_ptr().expose_provenance() as u64;
-        let span = Probed.span(address, 8).expect("own stack is readable");
+        let span = ProbedMemory.span(address, 8).expect("own stack is readable");
         assert_eq!(span.word(0), Some(0x0123_4567_89ab_cdef));
         assert_eq!(span.int(4), Some(0x0123_4567));
         assert_eq!(span.byte(7), Some(1));
         assert_eq!(span.word(1), None);
         for address in [0, 8, LOWEST, HIGHEST - 8, HIGHEST, 1 << 63, u64::MAX - 3] {
-            assert!(Probed.span(address, 8).is_none(), "{address:#x}");
+            assert!(ProbedMemory.span(address, 8).is_none(), "{address:#x}");
         }
-        assert!(Probed.span(address, 1 << 40).is_none());
+        assert!(ProbedMemory.span(address, 1 << 40).is_none());
     }
 }

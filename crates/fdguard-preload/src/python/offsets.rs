@@ -101,7 +101,7 @@ impl Offsets {
     /// These, with the runtime's, thread's and frame's as the running interpreter gives them.
     /// Of the objects' the table has some that the interpreter does not list, so there the two
     /// must agree.
-    pub(crate) fn as_told_by(self, told: &Told) -> Option<Self> {
+    pub(crate) fn as_told_by(self, told: &OffsetSource) -> Option<Self> {
         let agreed = Self {
             runtime_finalizing: told.runtime_finalizing,
             thread_frame: told.thread_frame,
@@ -168,7 +168,7 @@ pub(crate) const DEBUG_SPAN: u64 = 568;
 
 /// What a running 3.13 says of itself.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Told {
+pub(crate) struct OffsetSource {
     pub(crate) version: u64,
     pub(crate) is_free_threaded: bool,
     runtime_finalizing: u16,
@@ -180,7 +180,7 @@ pub(crate) struct Told {
     objects: Objects,
 }
 
-impl Told {
+impl OffsetSource {
     /// Reads it from the beginning of `_PyRuntime`. `None` without the cookie, or with an offset
     /// that is none.
     pub(crate) fn read<M: Memory>(runtime: Span<M>) -> Option<Self> {

@@ -6,8 +6,8 @@ use super::record::{
     ARENA_FULL, FILE_CUT, FILE_UNKNOWN, FUNCTION_CUT, FUNCTION_UNKNOWN, FrameHead, Record,
 };
 use super::runtime::Layout;
-use super::text::{self, Unwritten};
-use super::walk::{RawFrame, Walked};
+use super::text::{self, TextTooLong};
+use super::walk::{RawFrame, PythonWalk};
 
 /// Bytes of a file name (`PATH_MAX`) and of a function's name that are kept.
 const FILE_LIMIT: u16 = 4096;
@@ -16,7 +16,7 @@ const FUNCTION_LIMIT: u16 = 1024;
 const TABLE_LIMIT: u64 = 16 << 20;
 
 /// How a rendering went.
-pub(super) struct Rendered {
+pub(super) struct RenderedFrame {
     /// Of the record; 0 if not even one without frames had room.
     pub(super) length: usize,
     /// Every text and table was where the layout says.
@@ -30,10 +30,10 @@ pub(super) fn render<C: Memory, M: Memory>(
     memory: M,
     layout: &Layout,
     frames: &[RawFrame],
-    walked: &Walked,
+    walked: &PythonWalk,
     bytes: &mut [u8],
-) -> Rendered {
-    let mut rendered = Rendered {
+) -> RenderedFrame {
+    let mut rendered = RenderedFrame {
         length: 0,
         is_whole: true,
     };
@@ -83,16 +83,16 @@ fn write<M: Memory>(
             head.file = written.length;
             head.flags |= if written.is_cut { FILE_CUT } else { 0 };
         }
-        Err(Unwritten::Unknown) => head.flags |= FILE_UNKNOWN,
-        Err(Unwritten::NoRoom) => return None,
+        Err(TextTooLong::Unknown) => head.flags |= FILE_UNKNOWN,
+        Err(TextTooLong::NoRoom) => return None,
     }
     match text::append(memory, layout, frame.function, FUNCTION_LIMIT, record) {
         Ok(written) => {
             head.function = written.length;
             head.flags |= if written.is_cut { FUNCTION_CUT } else { 0 };
         }
-        Err(Unwritten::Unknown) => head.flags |= FUNCTION_UNKNOWN,
-        Err(Unwritten::NoRoom) => return None,
+        Err(TextTooLong::Unknown) => head.flags |= FUNCTION_UNKNOWN,
+        Err(TextTooLong::NoRoom) => return None,
     }
     record.end_frame(begin, &head)?;
     Some(head.flags & (FILE_UNKNOWN | FUNCTION_UNKNOWN) == 0)

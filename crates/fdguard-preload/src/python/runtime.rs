@@ -8,9 +8,9 @@
 use core::ffi::{CStr, c_char, c_ulong, c_void};
 use core::sync::atomic::{AtomicU32, Ordering};
 
-use super::memory::{Direct, Memory, Probed};
-use super::offsets::{DEBUG_SPAN, Offsets, Told};
-use super::walk::{Place, RawFrame, Walked};
+use super::memory::{Direct, Memory, ProbedMemory};
+use super::offsets::{DEBUG_SPAN, Offsets, OffsetSource};
+use super::walk::{Place, RawFrame, PythonWalk};
 use super::{render, walk};
 
 /// As many walks and renderings read nothing that the kernel has not been asked about; then the
@@ -110,7 +110,7 @@ impl Runtime {
         let state = object(c"_PyRuntime")?;
         let found = Self {
             version,
-            layout: layout.checked(Probed, version, state, object(c"PyFrame_Type")?)?,
+            layout: layout.checked(ProbedMemory, version, state, object(c"PyFrame_Type")?)?,
             this_thread,
             coroutine_type: object(c"PyCoro_Type").unwrap_or(0),
             state,
@@ -137,15 +137,15 @@ impl Runtime {
 
     /// Lists the frames of the calling thread, the innermost first. `None` if the thread runs no
     /// Python: never did, or the interpreter is being shut down.
-    pub(crate) fn walk(&self, frames: &mut [RawFrame]) -> Option<Walked> {
+    pub(crate) fn walk(&self, frames: &mut [RawFrame]) -> Option<PythonWalk> {
         let thread = self.thread()?;
         if self.walked.load(Ordering::Relaxed) >= PROVING {
             // SAFETY: these are the calling thread's own frames, complete but for the innermost,
             // and the layout has been right so far.
             let direct = unsafe { Direct::trusting() };
-            return Some(walk::walk(Probed, direct, &self.layout, thread, frames));
+            return Some(walk::walk(ProbedMemory, direct, &self.layout, thread, frames));
         }
-        let walked = walk::walk(Probed, Probed, &self.layout, thread, frames);
+        let walked = walk::walk(ProbedMemory, ProbedMemory, &self.layout, thread, frames);
         self.count(&walked);
         Some(walked)
     }
@@ -158,7 +158,7 @@ impl Runtime {
         depth: usize,
         is_whole: bool,
         pass: impl FnMut(Place),
-    ) -> Option<Walked> {
+    ) -> Option<PythonWalk> {
         let thread = self.thread()?;
         if self.walked.load(Ordering::Relaxed) < PROVING {
             return self.prove(thread, depth, pass);
@@ -169,21 +169,21 @@ impl Runtime {
         let walked = if is_whole {
             walk::glance(direct, direct, layout, thread, depth, pass)
         } else {
-            walk::glance(Probed, direct, layout, thread, depth, pass)
+            walk::glance(ProbedMemory, direct, layout, thread, depth, pass)
         };
         Some(walked)
     }
 
     #[cold]
     #[inline(never)]
-    fn prove(&self, thread: u64, depth: usize, pass: impl FnMut(Place)) -> Option<Walked> {
-        let walked = walk::glance(Probed, Probed, &self.layout, thread, depth, pass);
+    fn prove(&self, thread: u64, depth: usize, pass: impl FnMut(Place)) -> Option<PythonWalk> {
+        let walked = walk::glance(ProbedMemory, ProbedMemory, &self.layout, thread, depth, pass);
         self.count(&walked);
         Some(walked)
     }
 
     /// Counts a walk that went well.
-    fn count(&self, walked: &Walked) {
+    fn count(&self, walked: &PythonWalk) {
         if walked.frames > 0 && !walked.is_broken {
             let before = self.walked.load(Ordering::Relaxed);
             self.walked
@@ -193,16 +193,16 @@ impl Runtime {
 
     /// Writes the record of what [`Self::walk`] found in this same call of the hook, and answers
     /// its length; see [`super::record`] for the form.
-    pub(crate) fn render(&self, frames: &[RawFrame], walked: &Walked, into: &mut [u8]) -> usize {
+    pub(crate) fn render(&self, frames: &[RawFrame], walked: &PythonWalk, into: &mut [u8]) -> usize {
         let frames = frames.get(..walked.frames).unwrap_or_default();
         let rendered = self.rendered.load(Ordering::Relaxed);
         if rendered >= PROVING {
             // SAFETY: the frames hold their code objects, the layout has been right so far, and
             // code objects hold these texts.
             let direct = unsafe { Direct::trusting() };
-            return render::render(Probed, direct, &self.layout, frames, walked, into).length;
+            return render::render(ProbedMemory, direct, &self.layout, frames, walked, into).length;
         }
-        let done = render::render(Probed, Probed, &self.layout, frames, walked, into);
+        let done = render::render(ProbedMemory, ProbedMemory, &self.layout, frames, walked, into);
         if done.is_whole && walked.frames > 0 {
             self.rendered
                 .store(rendered.saturating_add(1), Ordering::Relaxed);
@@ -214,7 +214,7 @@ impl Runtime {
     /// arguments, a tuple. `None` for anything else than a coroutine of Python's own.
     pub(crate) fn coroutine_of(&self, arguments: u64) -> Option<Place> {
         if self.walked.load(Ordering::Relaxed) < PROVING {
-            return self.coroutine_in(Probed, arguments);
+            return self.coroutine_in(ProbedMemory, arguments);
         }
         // SAFETY: the interpreter calls with a tuple, which holds its items, and the layout has been
         // right so far; a coroutine is followed further only after its type was compared.
@@ -254,7 +254,7 @@ impl Runtime {
     pub(crate) fn first_argument(&self, frame: u64) -> Option<u64> {
         let at = self.layout.offsets.frame_locals;
         let length = u64::from(at).checked_add(8)?;
-        Probed.span(frame, length)?.word(at)
+        ProbedMemory.span(frame, length)?.word(at)
     }
 
     /// Whether the object is a class, made by `metaclass`, of this name, which ends with a null.
@@ -262,11 +262,11 @@ impl Runtime {
         let at = &self.layout.offsets;
         let found = || {
             let length = u64::from(at.type_alloc).checked_add(8)?;
-            let object = Probed.span(object, length)?;
+            let object = ProbedMemory.span(object, length)?;
             if object.word(at.object_type)? != metaclass {
                 return None;
             }
-            let text = Probed.span(object.word(at.type_name)?, name.len() as u64)?;
+            let text = ProbedMemory.span(object.word(at.type_name)?, name.len() as u64)?;
             let is_equal = (0_u16..)
                 .zip(name)
                 .all(|(at, byte)| text.byte(at) == Some(*byte));
@@ -393,7 +393,7 @@ impl Layout {
     ) -> Result<Self, Refusal> {
         let at = self.offsets;
         if at.has_debug_offsets() {
-            let told = memory.span(state, DEBUG_SPAN).and_then(Told::read);
+            let told = memory.span(state, DEBUG_SPAN).and_then(OffsetSource::read);
             let told = told.ok_or(Refusal::LayoutDiffers)?;
             if told.version != u64::from(version) {
                 return Err(Refusal::LayoutDiffers);

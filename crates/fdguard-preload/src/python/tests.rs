@@ -3,13 +3,13 @@
 
 use std::collections::BTreeMap;
 
-use super::memory::{Memory, Probed};
-use super::offsets::{DEBUG_SPAN, Offsets, Told};
+use super::memory::{Memory, ProbedMemory};
+use super::offsets::{DEBUG_SPAN, Offsets, OffsetSource};
 use super::record::{BROKEN, TRUNCATED};
 use super::runtime::Layout;
 use super::table::{DEBUG_3_13, TABLE};
 use super::walk::{RawFrame, walk};
-use super::{render::render, walk::Walked};
+use super::{render::render, walk::PythonWalk};
 
 const CODE_TYPE: u64 = 0x10_0000;
 const UNICODE_TYPE: u64 = 0x20_0000;
@@ -106,7 +106,7 @@ fn noise_is_walked_and_rendered_without_a_panic_or_a_loop() {
 fn noise_is_no_list_of_offsets() {
     for seed in 0..10_000 {
         let span = Noise(seed).span(0x1000, DEBUG_SPAN);
-        assert!(span.and_then(Told::read).is_none());
+        assert!(span.and_then(OffsetSource::read).is_none());
     }
 }
 
@@ -155,7 +155,7 @@ fn one_frame(row: &Offsets, back: u64) -> BTreeMap<u64, u64> {
     words
 }
 
-fn walk_words(row: Offsets, words: &BTreeMap<u64, u64>, frames: &mut [RawFrame]) -> Walked {
+fn walk_words(row: Offsets, words: &BTreeMap<u64, u64>, frames: &mut [RawFrame]) -> PythonWalk {
     walk(Words(words), Words(words), &layout(row), THREAD, frames)
 }
 
@@ -242,13 +242,13 @@ fn a_thread_that_runs_no_python_has_no_frames() {
 #[test]
 fn an_unmapped_thread_is_broken_and_not_followed() {
     for row in TABLE {
-        let walked = walk(Probed, Probed, &layout(row), 0x1000, &mut []);
+        let walked = walk(ProbedMemory, ProbedMemory, &layout(row), 0x1000, &mut []);
         assert_eq!((walked.frames, walked.flags()), (0, BROKEN));
     }
 }
 
 /// 3.13's own list, as its table would have it.
-fn told(change: impl Fn(&mut BTreeMap<u16, u64>)) -> Option<(Told, Option<Offsets>)> {
+fn told(change: impl Fn(&mut BTreeMap<u16, u64>)) -> Option<(OffsetSource, Option<Offsets>)> {
     let row = Offsets::of(13)?;
     let at = DEBUG_3_13;
     let mut list = BTreeMap::from([
@@ -285,7 +285,7 @@ fn told(change: impl Fn(&mut BTreeMap<u16, u64>)) -> Option<(Told, Option<Offset
     let words = words.collect();
     let told = Words(&words)
         .span(0x5_0000, DEBUG_SPAN)
-        .and_then(Told::read)?;
+        .and_then(OffsetSource::read)?;
     Some((told, row.as_told_by(&told)))
 }
 

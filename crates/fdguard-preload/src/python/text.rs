@@ -18,13 +18,13 @@ struct Characters<M> {
 }
 
 /// How much of a text was written.
-pub(super) struct Written {
+pub(super) struct TextWritten {
     pub(super) length: u16,
     pub(super) is_cut: bool,
 }
 
 /// Why nothing was.
-pub(super) enum Unwritten {
+pub(super) enum TextTooLong {
     /// What the pointer leads to is no string.
     Unknown,
     /// The record has no room for it.
@@ -38,9 +38,9 @@ pub(super) fn append<M: Memory>(
     string: u64,
     limit: u16,
     to: &mut Record<'_>,
-) -> Result<Written, Unwritten> {
-    let characters = find(memory, layout, string, limit).ok_or(Unwritten::Unknown)?;
-    let mut written = Written {
+) -> Result<TextWritten, TextTooLong> {
+    let characters = find(memory, layout, string, limit).ok_or(TextTooLong::Unknown)?;
+    let mut written = TextWritten {
         length: 0,
         is_cut: false,
     };
@@ -50,10 +50,10 @@ pub(super) fn append<M: Memory>(
         let now = (characters.count - taken).min(PIECE as u64);
         let piece = characters
             .piece(taken, now, &mut buffer)
-            .ok_or(Unwritten::Unknown)?;
+            .ok_or(TextTooLong::Unknown)?;
         taken = taken.saturating_add(now);
         if let Some(length) = whole(piece, &characters, &written, limit) {
-            to.push(piece).ok_or(Unwritten::NoRoom)?;
+            to.push(piece).ok_or(TextTooLong::NoRoom)?;
             written.length = length;
             continue;
         }
@@ -67,7 +67,7 @@ pub(super) fn append<M: Memory>(
                 written.is_cut = true;
                 return Ok(written);
             }
-            to.push(utf8).ok_or(Unwritten::NoRoom)?;
+            to.push(utf8).ok_or(TextTooLong::NoRoom)?;
             written.length = length;
         }
     }
@@ -78,7 +78,7 @@ pub(super) fn append<M: Memory>(
 fn whole<M>(
     piece: &[u8],
     characters: &Characters<M>,
-    written: &Written,
+    written: &TextWritten,
     limit: u16,
 ) -> Option<u16> {
     let length = written

@@ -31,7 +31,7 @@ pub(crate) struct RawFrame {
 
 /// How a walk went.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub(crate) struct Walked {
+pub(crate) struct PythonWalk {
     /// The frames that were written.
     pub(crate) frames: usize,
     /// There are more.
@@ -42,7 +42,7 @@ pub(crate) struct Walked {
     pub(crate) hash: u64,
 }
 
-impl Walked {
+impl PythonWalk {
     /// As the record has them.
     pub(crate) const fn flags(&self) -> u8 {
         (if self.is_truncated { TRUNCATED } else { 0 }) | (if self.is_broken { BROKEN } else { 0 })
@@ -75,7 +75,7 @@ pub(super) fn walk<C: Memory, M: Memory>(
     layout: &Layout,
     thread: u64,
     frames: &mut [RawFrame],
-) -> Walked {
+) -> PythonWalk {
     let depth = frames.len();
     let mut places = frames.iter_mut();
     follow(careful, memory, layout, thread, depth, |frame, _| {
@@ -94,7 +94,7 @@ pub(super) fn glance<C: Memory, M: Memory>(
     thread: u64,
     depth: usize,
     mut pass: impl FnMut(Place),
-) -> Walked {
+) -> PythonWalk {
     follow(careful, memory, layout, thread, depth, |_, place| {
         pass(place);
     })
@@ -108,8 +108,8 @@ fn follow<C: Memory, M: Memory>(
     thread: u64,
     depth: usize,
     mut take: impl FnMut(&RawFrame, Place),
-) -> Walked {
-    let mut walked = Walked::default();
+) -> PythonWalk {
+    let mut walked = PythonWalk::default();
     let Some(mut next) = innermost(memory, layout, thread) else {
         walked.is_broken = true;
         return walked;

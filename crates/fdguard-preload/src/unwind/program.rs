@@ -42,7 +42,7 @@ struct Machine<'a> {
 
 /// Whether the address is reached.
 #[derive(PartialEq, Eq)]
-enum Reached {
+enum Position {
     Yes,
     NotYet,
 }
@@ -50,14 +50,14 @@ enum Reached {
 impl Machine<'_> {
     fn run(&mut self, mut bytes: Bytes) -> Option<()> {
         for _ in 0..MOST {
-            if bytes.left() == 0 || self.instruction(&mut bytes)? == Reached::Yes {
+            if bytes.left() == 0 || self.instruction(&mut bytes)? == Position::Yes {
                 return Some(());
             }
         }
         None
     }
 
-    fn instruction(&mut self, bytes: &mut Bytes) -> Option<Reached> {
+    fn instruction(&mut self, bytes: &mut Bytes) -> Option<Position> {
         let code = bytes.u8()?;
         let low = code & 0x3f;
         match code >> 6 {
@@ -69,10 +69,10 @@ impl Machine<'_> {
             3 => self.restore(low),
             _ => return self.extended(code, bytes),
         }
-        Some(Reached::NotYet)
+        Some(Position::NotYet)
     }
 
-    fn extended(&mut self, code: u8, bytes: &mut Bytes) -> Option<Reached> {
+    fn extended(&mut self, code: u8, bytes: &mut Bytes) -> Option<Position> {
         match code {
             0x01 => {
                 let to = bytes.pointer(0, 0)?;
@@ -91,7 +91,7 @@ impl Machine<'_> {
             0x00 => {}
             _ => self.register(code, bytes)?,
         }
-        Some(Reached::NotYet)
+        Some(Position::NotYet)
     }
 
     /// Instructions about one register.
@@ -164,17 +164,17 @@ impl Machine<'_> {
         Some(())
     }
 
-    fn advance(&mut self, steps: u64) -> Reached {
+    fn advance(&mut self, steps: u64) -> Position {
         let bytes = steps.wrapping_mul(self.entry.code_factor);
         self.go(self.location.wrapping_add(bytes as usize))
     }
 
-    fn go(&mut self, to: usize) -> Reached {
+    fn go(&mut self, to: usize) -> Position {
         if to > self.address {
-            return Reached::Yes;
+            return Position::Yes;
         }
         self.location = to;
-        Reached::NotYet
+        Position::NotYet
     }
 
     fn words(&self, factored: i64) -> Option<i16> {

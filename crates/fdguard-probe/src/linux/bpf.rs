@@ -2,7 +2,7 @@
 
 use std::os::fd::AsFd as _;
 
-use fdguard_core::detail::Fields;
+use fdguard_core::detail::OtherDetail;
 use fdguard_core::{Class, Detail, Pid, Text};
 
 use super::Probe;
@@ -25,7 +25,7 @@ impl Probe {
                 Class::BpfProg => ("prog_type", PROGRAMS, PROGRAM_NAME),
                 _ => continue,
             };
-            let Detail::Fields(Fields { fields }) = &mut entry.detail else {
+            let Detail::Fields(OtherDetail { fields }) = &mut entry.detail else {
                 continue;
             };
             let id_key = key.replace("type", "id");

@@ -1,7 +1,7 @@
 //! One descriptor from what the kernel says about it: pure.
 
 use fdguard_core::detail::{
-    Eventpoll, Fields, File, Memfd, Pidfd, Pipe, PipeEnd, Pty, Signalfd, Socket, Watcher,
+    Eventpoll, OtherDetail, FileDetail, Memfd, Pidfd, PipeDetail, PipeEnd, PtyDetail, Signalfd, SocketDetail, WatcherDetail,
 };
 use fdguard_core::{Class, Detail, Fd, FdEntry, FileId, Mode, Text};
 
@@ -53,7 +53,7 @@ pub(super) fn socket(fd: Fd, info: &Fdinfo<'_>, ino: u64) -> FdEntry {
         info,
         Class::Unix,
         target,
-        Detail::Socket(Socket::default()),
+        Detail::Socket(SocketDetail::default()),
     );
     entry.id = Some(FileId {
         mnt: info.mnt.unwrap_or(0),
@@ -64,7 +64,7 @@ pub(super) fn socket(fd: Fd, info: &Fdinfo<'_>, ino: u64) -> FdEntry {
 
 /// One end of an anonymous pipe.
 pub(super) fn pipe(fd: Fd, info: &Fdinfo<'_>, ino: u64) -> FdEntry {
-    let detail = Detail::Pipe(Box::new(Pipe {
+    let detail = Detail::Pipe(Box::new(PipeDetail {
         end: pipe_end(info.mode()),
         peer: None,
         peer_more: 0,
@@ -158,7 +158,7 @@ pub(super) fn anonymous(fd: Fd, info: &Fdinfo<'_>, class: Class) -> FdEntry {
         Class::Signalfd => Detail::Signalfd(Signalfd {
             signals: info.signals(),
         }),
-        Class::Inotify | Class::Fanotify => Detail::Watcher(Watcher {
+        Class::Inotify | Class::Fanotify => Detail::Watcher(WatcherDetail {
             watches: info.watches(),
             inodes: info.watched(),
         }),
@@ -203,12 +203,12 @@ fn pidfd(info: &Fdinfo<'_>) -> Pidfd {
     }
 }
 
-fn fields(info: &Fdinfo<'_>) -> Fields {
+fn fields(info: &Fdinfo<'_>) -> OtherDetail {
     let fields = info
         .fields()
         .map(|(key, value)| (String::from_utf8_lossy(key).into_owned(), Text::from(value)))
         .collect();
-    Fields { fields }
+    OtherDetail { fields }
 }
 
 /// What has no class of its own, kept by its raw name: a `name:[inode]`, or the whole text.
@@ -302,12 +302,12 @@ fn path_class(info: &Fdinfo<'_>, stat: Option<&FileStat>, deleted: bool) -> Clas
 
 fn path_detail(info: &Fdinfo<'_>, class: &Class, path: &Text, stat: Option<&FileStat>) -> Detail {
     match class {
-        Class::PtyMaster => Detail::Pty(Box::new(Pty {
+        Class::PtyMaster => Detail::Pty(Box::new(PtyDetail {
             index: info.tty_index(),
             path: path.clone(),
-            ..Pty::default()
+            ..PtyDetail::default()
         })),
-        Class::Fifo => Detail::Pipe(Box::new(Pipe {
+        Class::Fifo => Detail::Pipe(Box::new(PipeDetail {
             end: pipe_end(info.mode()),
             peer: None,
             peer_more: 0,
@@ -316,7 +316,7 @@ fn path_detail(info: &Fdinfo<'_>, class: &Class, path: &Text, stat: Option<&File
         Class::Other(_) => Detail::Fields(fields(info)),
         _ => {
             let device = matches!(class, Class::Chardev | Class::Blockdev | Class::Tty);
-            Detail::File(Box::new(File {
+            Detail::File(Box::new(FileDetail {
                 path: path.clone(),
                 pos: info.pos,
                 size: stat
@@ -328,7 +328,7 @@ fn path_detail(info: &Fdinfo<'_>, class: &Class, path: &Text, stat: Option<&File
                     .filter(|_| device)
                     .map(|stat| format!("{}:{}", stat.rdev.0, stat.rdev.1)),
                 interface: info.interface(),
-                ..File::default()
+                ..FileDetail::default()
             }))
         }
     }

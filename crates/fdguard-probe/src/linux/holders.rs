@@ -5,7 +5,7 @@
 
 use std::os::fd::{AsFd as _, BorrowedFd};
 
-use fdguard_core::detail::Lock;
+use fdguard_core::detail::FileLock;
 use fdguard_core::{Fd, Gap, Mode, Pid, Text};
 use rustix::fs::AtFlags;
 use rustix::path::DecInt;
@@ -16,11 +16,11 @@ use crate::parse::fdinfo::Fdinfo;
 use crate::parse::link::Link;
 use crate::parse::locks::{self, HeldLock};
 use crate::parse::maps;
-use crate::parse::stat::Stat;
+use crate::parse::stat::ProcStat;
 
 /// A file to look for.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Sought {
+pub struct SoughtFile {
     /// Its path, absolute and without links.
     pub path: Vec<u8>,
     /// Device and inode of what is there now; absent when nothing is there.
@@ -29,7 +29,7 @@ pub struct Sought {
 
 /// One way in which a process holds a file that was sought.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Held {
+pub struct FileHold {
     /// The process.
     pub pid: Pid,
     /// Its parent, who may have handed it down.
@@ -41,7 +41,7 @@ pub struct Held {
     /// Which of the sought files, by its place in the list.
     pub which: usize,
     /// How.
-    pub by: By,
+    pub by: HoldKind,
     /// Whether it is the file that is at the path now; otherwise it was deleted or replaced.
     pub current: bool,
     /// Whether it was opened by the sought path. Else by a link, elsewhere in another mount namespace, or it is another file by now: that of a
@@ -50,12 +50,12 @@ pub struct Held {
     /// Device and inode of what is held, where that could be asked.
     pub id: Option<(u64, u64)>,
     /// Locks that were taken through this descriptor.
-    pub locks: Vec<Lock>,
+    pub locks: Vec<FileLock>,
 }
 
 /// How a file is held.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum By {
+pub enum HoldKind {
     /// By a descriptor.
     Descriptor {
         /// Its number.
@@ -72,7 +72,7 @@ pub enum By {
     },
 }
 
-impl By {
+impl HoldKind {
     /// Whether one can write by it; absent where that is not known.
     #[must_use]
     pub fn writes(self) -> Option<bool> {
@@ -86,9 +86,9 @@ impl By {
 
 /// What a walk found.
 #[derive(Clone, Debug, Default)]
-pub struct Holders {
+pub struct FileHolders {
     /// Everything that is held, by process.
-    pub held: Vec<Held>,
+    pub held: Vec<FileHold>,
     /// Processes that may not be read.
     pub unread: Vec<Pid>,
     /// What could not be seen.
@@ -98,9 +98,9 @@ pub struct Holders {
 impl Probe {
     /// Who holds these files. Our own process is left out. Mappings are looked at when asked for: that is the costly part, and
     /// the kernel's own count (a lease) may have said already that there are no writers.
-    pub fn holders(&self, sought: &[Sought], mappings: bool) -> Result<Holders, Error> {
+    pub fn holders(&self, sought: &[SoughtFile], mappings: bool) -> Result<FileHolders, Error> {
         let own = std::process::id();
-        let mut found = Holders::default();
+        let mut found = FileHolders::default();
         for pid in self.pids()?.into_iter().filter(|pid| *pid != own) {
             // Who is gone holds nothing.
             let Ok(base) = self.open_process(pid) else {
@@ -124,17 +124,17 @@ impl Probe {
     #[must_use]
     pub fn name_of(&self, pid: Pid) -> Option<(Text, u64)> {
         let bytes = files::read(&self.proc, format!("{pid}/stat")).ok()?;
-        Stat::parse(&bytes).map(|stat| (Text::from(stat.comm), stat.start_ticks))
+        ProcStat::parse(&bytes).map(|stat| (Text::from(stat.comm), stat.start_ticks))
     }
 }
 
-impl Holders {
-    fn look(&mut self, pid: Pid, base: BorrowedFd<'_>, sought: &[Sought], mappings: bool) {
+impl FileHolders {
+    fn look(&mut self, pid: Pid, base: BorrowedFd<'_>, sought: &[SoughtFile], mappings: bool) {
         let Ok(bytes) = files::read(base, c"stat") else {
             return;
         };
         let Some(stat) =
-            Stat::parse(&bytes).filter(|stat| !stat.is_zombie() && !stat.kernel_thread)
+            ProcStat::parse(&bytes).filter(|stat| !stat.is_zombie() && !stat.kernel_thread)
         else {
             return;
         };
@@ -165,8 +165,8 @@ struct One<'a> {
     start_ticks: u64,
     comm: Text,
     base: BorrowedFd<'a>,
-    sought: &'a [Sought],
-    held: Vec<Held>,
+    sought: &'a [SoughtFile],
+    held: Vec<FileHold>,
 }
 
 impl One<'_> {
@@ -192,7 +192,7 @@ impl One<'_> {
         let info = files::read(self.base, format!("fdinfo/{fd}")).unwrap_or_default();
         let info = Fdinfo::parse(&info);
         // The inode of fdinfo asks no file system, which may be one that does not answer. Kernels before 5.14 do not tell it.
-        let may_be = |sought: &Sought| {
+        let may_be = |sought: &SoughtFile| {
             sought.path == path
                 || sought.path == link
                 || sought
@@ -204,7 +204,7 @@ impl One<'_> {
         }
         let stat = rustix::fs::statat(dir, DecInt::new(fd), AtFlags::empty()).ok();
         let id = stat.map(|stat| (stat.st_dev, stat.st_ino));
-        let by = By::Descriptor {
+        let by = HoldKind::Descriptor {
             fd,
             mode: info.mode(),
         };
@@ -242,7 +242,7 @@ impl One<'_> {
             {
                 self.take(
                     which,
-                    By::Ring { fd },
+                    HoldKind::Ring { fd },
                     (true, true),
                     self.sought[which].id,
                     Vec::new(),
@@ -259,7 +259,7 @@ impl One<'_> {
                 continue;
             };
             let path = maps::unescaped(path);
-            let is_this = |sought: &Sought| {
+            let is_this = |sought: &SoughtFile| {
                 let same_ino = sought.id.is_some_and(|(_, ino)| ino == mapping.ino);
                 let same_device = sought
                     .id
@@ -273,7 +273,7 @@ impl One<'_> {
             if !seen.contains(&which) {
                 seen.push(which);
                 let named = self.sought[which].path == path;
-                self.take(which, By::Mapping, (!marked, named), None, Vec::new());
+                self.take(which, HoldKind::Mapping, (!marked, named), None, Vec::new());
             }
         }
         Ok(())
@@ -282,12 +282,12 @@ impl One<'_> {
     fn take(
         &mut self,
         which: usize,
-        by: By,
+        by: HoldKind,
         (current, named): (bool, bool),
         id: Option<(u64, u64)>,
-        locks: Vec<Lock>,
+        locks: Vec<FileLock>,
     ) {
-        self.held.push(Held {
+        self.held.push(FileHold {
             pid: self.pid,
             ppid: self.ppid,
             start_ticks: self.start_ticks,

@@ -24,7 +24,7 @@ mod foreign_netns;
 mod gaps;
 pub mod holders;
 mod kernel;
-mod known;
+mod cache;
 mod mounts;
 mod netns;
 mod peers;

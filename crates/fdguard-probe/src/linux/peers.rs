@@ -3,7 +3,7 @@
 use std::os::fd::{AsFd, BorrowedFd};
 
 use fdguard_core::detail::PipeEnd;
-use fdguard_core::{Class, Detail, Fd, FdEntry, Holder, Mode, Pid};
+use fdguard_core::{Class, Detail, Fd, FdEntry, FdHolder, Mode, Pid};
 use rustc_hash::{FxHashMap, FxHashSet};
 use rustix::fs::AtFlags;
 use rustix::path::DecInt;
@@ -12,7 +12,7 @@ use super::files;
 use crate::parse::ascii::decimal;
 use crate::parse::fdinfo::Fdinfo;
 use crate::parse::link::Link;
-use crate::parse::stat::Stat;
+use crate::parse::stat::ProcStat;
 
 /// As many holders as are listed of one thing: a pipe of a shell may be held by everybody.
 const MOST_LISTED: usize = 32;
@@ -159,7 +159,7 @@ impl Interest {
 #[derive(Debug, Default)]
 pub(super) struct Holdings {
     /// Each list ascending, once [`Holdings::sort`] was called.
-    held: FxHashMap<Thing, Vec<Holder>>,
+    held: FxHashMap<Thing, Vec<FdHolder>>,
     /// Processes whose links could not be read: absence proves nothing while there are any.
     pub(super) unread: u64,
     /// inotify instances and watches of the user in question.
@@ -179,7 +179,7 @@ impl Holdings {
             if let Some(side) = Thing::pty_side(entry)
                 && *near.get_or_insert_with(&is_near)
             {
-                let holder = Holder {
+                let holder = FdHolder {
                     pid,
                     fd: entry.fd,
                     writes: None,
@@ -191,7 +191,7 @@ impl Holdings {
             };
             let is_file = matches!(thing, Thing::Path(_, None));
             let writes = entry.mode.filter(|_| is_file).map(Mode::writes);
-            let holder = Holder {
+            let holder = FdHolder {
                 pid,
                 fd: entry.fd,
                 writes,
@@ -224,7 +224,7 @@ impl Holdings {
                         self.inotify.0 += 1;
                         self.inotify.1 += watches(base, fd);
                     }
-                    let holder = Holder {
+                    let holder = FdHolder {
                         pid,
                         fd,
                         writes: None,
@@ -250,7 +250,7 @@ impl Holdings {
 
     fn add_link(
         &mut self,
-        holder: Holder,
+        holder: FdHolder,
         dir: BorrowedFd<'_>,
         link: &Link<'_>,
         interest: &Interest,
@@ -279,7 +279,7 @@ impl Holdings {
                     let writes = mode.map(|(_, writes)| writes);
                     (
                         Thing::Path(path.to_vec(), None),
-                        Holder { writes, ..holder },
+                        FdHolder { writes, ..holder },
                     )
                 }
             }
@@ -362,21 +362,21 @@ impl Holdings {
     }
 
     /// Who holds this socket.
-    pub(super) fn of_socket(&self, ino: u64) -> &[Holder] {
+    pub(super) fn of_socket(&self, ino: u64) -> &[FdHolder] {
         self.of(&Thing::Socket(ino))
     }
 
-    fn of(&self, thing: &Thing) -> &[Holder] {
+    fn of(&self, thing: &Thing) -> &[FdHolder] {
         self.held.get(thing).map_or(&[], Vec::as_slice)
     }
 
     /// Holders of the opposite end; unknown when none was found and somebody could not be read.
-    fn other_end(&self, thing: &Thing) -> (Option<Vec<Holder>>, u64) {
+    fn other_end(&self, thing: &Thing) -> (Option<Vec<FdHolder>>, u64) {
         let opposites = thing.opposites();
         if opposites.is_empty() {
             return (None, 0);
         }
-        let lists: Vec<&[Holder]> = opposites.iter().map(|thing| self.of(thing)).collect();
+        let lists: Vec<&[FdHolder]> = opposites.iter().map(|thing| self.of(thing)).collect();
         let total = lists.iter().map(|list| list.len()).sum();
         let certain = total > 0 || self.unread == 0;
         let (list, more) = listed(lists.into_iter().flatten().copied(), total);
@@ -386,12 +386,12 @@ impl Holdings {
 
 /// The holders, ascending, and how many are left out. Where there are too many, each process is named
 /// once before any is named twice: who holds it matters more than how often.
-fn listed(holders: impl Iterator<Item = Holder>, total: usize) -> (Vec<Holder>, u64) {
-    let list: Vec<Holder> = if total <= MOST_LISTED {
+fn listed(holders: impl Iterator<Item = FdHolder>, total: usize) -> (Vec<FdHolder>, u64) {
+    let list: Vec<FdHolder> = if total <= MOST_LISTED {
         holders.collect()
     } else {
         let mut last = None;
-        let first_of_each = |holder: &Holder| last.replace(holder.pid) != Some(holder.pid);
+        let first_of_each = |holder: &FdHolder| last.replace(holder.pid) != Some(holder.pid);
         holders.filter(first_of_each).take(MOST_LISTED).collect()
     };
     let more = total - list.len();
@@ -403,7 +403,7 @@ fn may_hold_something(base: BorrowedFd<'_>) -> bool {
     let Ok(bytes) = files::read(base, c"stat") else {
         return false;
     };
-    Stat::parse(&bytes).is_none_or(|stat| !stat.is_zombie() && !stat.kernel_thread)
+    ProcStat::parse(&bytes).is_none_or(|stat| !stat.is_zombie() && !stat.kernel_thread)
 }
 
 /// What is known by a number in its fdinfo or name: event counters and pseudo-terminals.
@@ -460,12 +460,12 @@ fn watches(base: BorrowedFd<'_>, fd: Fd) -> u64 {
 
 #[cfg(test)]
 mod tests {
-    use fdguard_core::Holder;
+    use fdguard_core::FdHolder;
 
     use super::{MOST_LISTED, listed};
 
-    fn holder(pid: u32, fd: u32) -> Holder {
-        Holder {
+    fn holder(pid: u32, fd: u32) -> FdHolder {
+        FdHolder {
             pid,
             fd,
             writes: None,

@@ -12,7 +12,7 @@ use rustix::path::Arg;
 use super::{Probe, files, rlimit};
 use crate::Error;
 use crate::parse::ascii::{decimal, words};
-use crate::parse::{cgroup, limits, stat::Stat, status::Status};
+use crate::parse::{cgroup, limits, stat::ProcStat, status::ProcStatus};
 
 /// Clock ticks in a second: fixed by the kernel's interface on every platform that we run on.
 const TICKS: i64 = 100;
@@ -58,7 +58,7 @@ impl Probe {
     /// Reads the small files. Fails for what has no descriptors at all.
     pub(super) fn basics(&self, pid: Pid, base: BorrowedFd<'_>) -> Result<Basics, Error> {
         let stat_bytes = files::read(base, c"stat").map_err(|error| gone_or(pid, "stat", error))?;
-        let stat = Stat::parse(&stat_bytes).ok_or(Error::Vanished(pid))?;
+        let stat = ProcStat::parse(&stat_bytes).ok_or(Error::Vanished(pid))?;
         if stat.kernel_thread {
             return Err(Error::KernelThread(pid));
         }
@@ -70,7 +70,7 @@ impl Probe {
         }
         let status_bytes =
             files::read(base, c"status").map_err(|error| gone_or(pid, "status", error))?;
-        let status = Status::parse(&status_bytes);
+        let status = ProcStatus::parse(&status_bytes);
         let limits = self
             .limits(pid, (base, c"limits"), &mut Vec::new())
             .unwrap_or_default();
@@ -143,13 +143,13 @@ impl Probe {
         }
         // Somebody else's children are no answer: the number may have been given away since.
         let bytes = files::read(&self.proc, format!("{pid}/stat")).ok()?;
-        let same = Stat::parse(&bytes)?.start_ticks;
+        let same = ProcStat::parse(&bytes)?.start_ticks;
         (Some(same) == start_ticks).then_some(found)
     }
 
     fn name_and_state(&self, pid: u64) -> Option<Child> {
         let bytes = files::read(&self.proc, format!("{pid}/stat")).ok()?;
-        let stat = Stat::parse(&bytes)?;
+        let stat = ProcStat::parse(&bytes)?;
         Some((Text::from(stat.comm), stat.is_zombie()))
     }
 
@@ -169,7 +169,7 @@ impl Probe {
             let Ok(bytes) = files::read_into(&self.proc, format!("{pid}/stat"), &mut buffer) else {
                 continue;
             };
-            if let Some(stat) = Stat::parse(bytes) {
+            if let Some(stat) = ProcStat::parse(bytes) {
                 let child = (Text::from(stat.comm), stat.is_zombie());
                 families.entry(stat.ppid).or_default().push(child);
             }
@@ -194,7 +194,7 @@ impl Probe {
         let matches = |pid: &Pid| {
             let stat = files::read(&self.proc, format!("{pid}/stat")).unwrap_or_default();
             let Some(stat) =
-                Stat::parse(&stat).filter(|stat| !stat.kernel_thread && !stat.is_zombie())
+                ProcStat::parse(&stat).filter(|stat| !stat.kernel_thread && !stat.is_zombie())
             else {
                 return false;
             };
@@ -223,7 +223,7 @@ impl Probe {
         let mut children: HashMap<Pid, Vec<Pid>> = HashMap::new();
         for pid in self.pids()? {
             let stat = files::read(&self.proc, format!("{pid}/stat")).unwrap_or_default();
-            if let Some(stat) = Stat::parse(&stat).filter(|stat| !stat.is_zombie()) {
+            if let Some(stat) = ProcStat::parse(&stat).filter(|stat| !stat.is_zombie()) {
                 children.entry(stat.ppid).or_default().push(pid);
             }
         }
@@ -239,7 +239,7 @@ impl Probe {
     /// Whether the process at this pid is still the one that started then.
     pub(super) fn is_alive(&self, pid: Pid) -> Option<(bool, Text)> {
         let bytes = files::read(&self.proc, format!("{pid}/stat")).ok()?;
-        let stat = Stat::parse(&bytes)?;
+        let stat = ProcStat::parse(&bytes)?;
         Some((!stat.is_zombie(), Text::from(stat.comm)))
     }
 }

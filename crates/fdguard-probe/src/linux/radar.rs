@@ -13,7 +13,7 @@ use rustix::io::Errno;
 use super::files::Listing;
 use super::{Probe, ceilings, files};
 use crate::Error;
-use crate::parse::{stat::Stat, status::Status};
+use crate::parse::{stat::ProcStat, status::ProcStatus};
 use crate::workers;
 
 /// Processes per grab of a worker.
@@ -22,7 +22,7 @@ const CHUNK: usize = 64;
 /// Looks at the whole host again and again, reading again only what can have changed.
 #[derive(Debug, Default)]
 pub struct Radar {
-    known: HashMap<Pid, Known>,
+    known: HashMap<Pid, KnownProcess>,
     looks: u64,
     depth: Depth,
 }
@@ -47,7 +47,7 @@ const LITTLE: u64 = 64;
 /// A row and the inode of its `fd` directory: the kernel makes a new inode for a new process, so an
 /// equal one proves that this is the same process, in the same call that gives the count.
 #[derive(Clone, Debug)]
-struct Known {
+struct KnownProcess {
     inode: u64,
     row: HostRow,
 }
@@ -102,7 +102,7 @@ impl Radar {
     }
 
     /// Fails only where we have no room ourselves: fewer processes than there are is no answer.
-    fn look_at(&self, probe: &Probe) -> Result<Vec<Known>, Errno> {
+    fn look_at(&self, probe: &Probe) -> Result<Vec<KnownProcess>, Errno> {
         let dir = files::open_dir_at(&probe.proc, c".")?;
         let mut names = vec![MaybeUninit::uninit(); 1 << 13];
         let listing = Mutex::new(Listing::of(dir.as_fd(), &mut names)?);
@@ -127,7 +127,7 @@ impl Radar {
         for part in parts {
             all.append(&mut part?);
         }
-        all.sort_unstable_by_key(|known: &Known| known.row.pid);
+        all.sort_unstable_by_key(|known: &KnownProcess| known.row.pid);
         Ok(all)
     }
 
@@ -138,7 +138,7 @@ impl Radar {
             || (self.looks + u64::from(pid)).is_multiple_of(REREAD_EVERY)
     }
 
-    fn row(&self, probe: &Probe, pid: Pid, buffer: &mut Vec<u8>) -> Result<Known, Errno> {
+    fn row(&self, probe: &Probe, pid: Pid, buffer: &mut Vec<u8>) -> Result<KnownProcess, Errno> {
         let (inode, count) = probe.count_by_size(pid)?;
         let known = self
             .known
@@ -165,7 +165,7 @@ impl Radar {
         if self.depth == Depth::Whole && row.start_ticks.is_none() {
             probe.identify(&mut row, buffer)?;
         }
-        Ok(Known { inode, row })
+        Ok(KnownProcess { inode, row })
     }
 }
 
@@ -199,14 +199,14 @@ impl Probe {
     /// The start time, which with the pid is the identity.
     fn identify(&self, row: &mut HostRow, buffer: &mut Vec<u8>) -> Result<(), Errno> {
         let bytes = files::read_into(&self.proc, format!("{}/stat", row.pid), buffer)?;
-        row.start_ticks = Stat::parse(bytes).map(|stat| stat.start_ticks);
+        row.start_ticks = ProcStat::parse(bytes).map(|stat| stat.start_ticks);
         Ok(())
     }
 
     /// What one file tells of a process; nothing for kernel threads.
     fn reread(&self, row: &mut HostRow, buffer: &mut Vec<u8>) -> Result<(), Errno> {
         let bytes = files::read_into(&self.proc, format!("{}/status", row.pid), buffer)?;
-        let status = Status::parse(bytes);
+        let status = ProcStatus::parse(bytes);
         if status.is_kernel_thread() {
             return Err(Errno::SRCH);
         }

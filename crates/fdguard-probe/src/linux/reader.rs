@@ -18,7 +18,7 @@ use crate::parse::link::Link;
 const TRIES: usize = 16;
 
 /// The outcome of one look.
-pub(super) enum Seen {
+pub(super) enum ReadState {
     Entry(FdEntry),
     Socket(FdEntry),
     Epoll(FdEntry, Vec<EpollTarget>),
@@ -28,7 +28,7 @@ pub(super) enum Seen {
     Trouble(Errno),
 }
 
-impl Seen {
+impl ReadState {
     fn failed(error: Errno) -> Self {
         if files::is_denied(error) {
             Self::Denied
@@ -58,19 +58,19 @@ impl<'a> Reader<'a> {
     }
 
     /// Looks at one number, again while it changes hands.
-    pub(super) fn look(&mut self, fd: Fd) -> Seen {
+    pub(super) fn look(&mut self, fd: Fd) -> ReadState {
         for _ in 0..TRIES {
             match self.try_look(fd) {
                 Ok(Some(seen)) => return seen,
                 Ok(None) => {}
-                Err(error) => return Seen::failed(error),
+                Err(error) => return ReadState::failed(error),
             }
         }
-        Seen::Unstable
+        ReadState::Unstable
     }
 
     /// One try; `None` when the number changed hands in the middle of it.
-    fn try_look(&mut self, fd: Fd) -> Result<Option<Seen>, Errno> {
+    fn try_look(&mut self, fd: Fd) -> Result<Option<ReadState>, Errno> {
         let mut info_bytes = std::mem::take(&mut self.info);
         let result = match self.read_info(fd, &mut info_bytes) {
             Ok(info) => self.by_info(fd, &info),
@@ -92,13 +92,13 @@ impl<'a> Reader<'a> {
         }
     }
 
-    fn by_info(&mut self, fd: Fd, info: &Fdinfo<'_>) -> Result<Option<Seen>, Errno> {
+    fn by_info(&mut self, fd: Fd, info: &Fdinfo<'_>) -> Result<Option<ReadState>, Errno> {
         match (info.mnt.and_then(|mnt| self.dir.mounts.kind(mnt)), info.ino) {
             (Some(Mount::Sockets), Some(ino)) => {
-                return Ok(Some(Seen::Socket(classify::socket(fd, info, ino))));
+                return Ok(Some(ReadState::Socket(classify::socket(fd, info, ino))));
             }
             (Some(Mount::Pipes), Some(ino)) => {
-                return Ok(Some(Seen::Entry(classify::pipe(fd, info, ino))));
+                return Ok(Some(ReadState::Entry(classify::pipe(fd, info, ino))));
             }
             (Some(Mount::Anonymous), _) => {
                 if let Some(class) = classify::anonymous_by_info(info) {
@@ -110,7 +110,7 @@ impl<'a> Reader<'a> {
         self.by_link(fd, info)
     }
 
-    fn by_link(&mut self, fd: Fd, info: &Fdinfo<'_>) -> Result<Option<Seen>, Errno> {
+    fn by_link(&mut self, fd: Fd, info: &Fdinfo<'_>) -> Result<Option<ReadState>, Errno> {
         let mut buffer = std::mem::take(&mut self.link);
         let seen = match self.by_name(fd, info, &mut buffer) {
             Ok(None) => self.by_held(fd, info, &mut buffer),
@@ -122,7 +122,7 @@ impl<'a> Reader<'a> {
 
     /// The cheap way for files on local file systems: the name in the link is looked up, and when it
     /// names the very inode that fdinfo speaks of, all of it belongs together. `None` when it does not.
-    fn by_name(&self, fd: Fd, info: &Fdinfo<'_>, buffer: &mut [u8]) -> Result<Option<Seen>, Errno> {
+    fn by_name(&self, fd: Fd, info: &Fdinfo<'_>, buffer: &mut [u8]) -> Result<Option<ReadState>, Errno> {
         if self.dir.own.is_none() || !info.mnt.is_some_and(|mnt| self.dir.mounts.is_local(mnt)) {
             return Ok(None);
         }
@@ -138,12 +138,12 @@ impl<'a> Reader<'a> {
             return Ok(None);
         };
         let same = Some(stat.ino) == info.ino && Some(stat.mnt) == info.mnt;
-        Ok(same.then(|| Seen::Entry(classify::path(fd, info, path, false, Some(&stat)))))
+        Ok(same.then(|| ReadState::Entry(classify::path(fd, info, path, false, Some(&stat)))))
     }
 
     /// The sure way: held for a moment, the file cannot change under us, and its name and its inode are
     /// one file's. `None` when it is not the one that fdinfo spoke of.
-    fn by_held(&self, fd: Fd, info: &Fdinfo<'_>, buffer: &mut [u8]) -> Result<Option<Seen>, Errno> {
+    fn by_held(&self, fd: Fd, info: &Fdinfo<'_>, buffer: &mut [u8]) -> Result<Option<ReadState>, Errno> {
         let Some(own) = &self.dir.own else {
             let length = rustix::fs::readlinkat_raw(&self.dir.fd, DecInt::new(fd), &mut *buffer)?;
             return Ok(self.by_text(fd, info, &buffer[..length], None));
@@ -160,16 +160,16 @@ impl<'a> Reader<'a> {
         info: &Fdinfo<'_>,
         text: &[u8],
         held: Option<&OwnedFd>,
-    ) -> Option<Seen> {
+    ) -> Option<ReadState> {
         let same = |ino: u64| info.ino.is_none_or(|known| known == ino);
         match Link::parse(text) {
             Link::Socket(ino) if same(ino) => {
                 self.learn(info, Mount::Sockets);
-                Some(Seen::Socket(classify::socket(fd, info, ino)))
+                Some(ReadState::Socket(classify::socket(fd, info, ino)))
             }
             Link::Pipe(ino) if same(ino) => {
                 self.learn(info, Mount::Pipes);
-                Some(Seen::Entry(classify::pipe(fd, info, ino)))
+                Some(ReadState::Entry(classify::pipe(fd, info, ino)))
             }
             Link::Anonymous(raw) => {
                 let class = classify::anonymous_class(raw);
@@ -180,11 +180,11 @@ impl<'a> Reader<'a> {
                 Some(anonymous(fd, info, class))
             }
             Link::Numbered { name, ino } if same(ino) => {
-                Some(Seen::Entry(classify::other(fd, info, name, text)))
+                Some(ReadState::Entry(classify::other(fd, info, name, text)))
             }
             Link::Socket(_) | Link::Pipe(_) | Link::Numbered { .. } => None,
             Link::Path { path, marked } => self.by_path(fd, info, text, (path, marked), held),
-            Link::Other(text) => Some(Seen::Entry(classify::other(fd, info, text, text))),
+            Link::Other(text) => Some(ReadState::Entry(classify::other(fd, info, text, text))),
         }
     }
 
@@ -196,7 +196,7 @@ impl<'a> Reader<'a> {
         text: &[u8],
         (path, marked): (&[u8], bool),
         held: Option<&OwnedFd>,
-    ) -> Option<Seen> {
+    ) -> Option<ReadState> {
         let stat = held.and_then(|held| stat_held(held.as_fd()));
         if let (Some(held), Some(stat)) = (held, &stat)
             && !self.is_same_file(info, held, stat)
@@ -216,7 +216,7 @@ impl<'a> Reader<'a> {
         } else {
             classify::path(fd, info, path, marked, stat.as_ref())
         };
-        Some(Seen::Entry(entry))
+        Some(ReadState::Entry(entry))
     }
 
     /// Whether a file of this name, mark and all, lies in the target's own file tree.
@@ -251,13 +251,13 @@ impl<'a> Reader<'a> {
     }
 }
 
-fn anonymous(fd: Fd, info: &Fdinfo<'_>, class: Class) -> Seen {
+fn anonymous(fd: Fd, info: &Fdinfo<'_>, class: Class) -> ReadState {
     let is_epoll = class == Class::Eventpoll;
     let entry = classify::anonymous(fd, info, class);
     if is_epoll {
-        Seen::Epoll(entry, info.epoll_targets().collect())
+        ReadState::Epoll(entry, info.epoll_targets().collect())
     } else {
-        Seen::Entry(entry)
+        ReadState::Entry(entry)
     }
 }
 

@@ -15,13 +15,13 @@ use rustix::path::{Arg, DecInt};
 use super::process::gone_or;
 use super::{Probe, files};
 use crate::Error;
-use crate::parse::elf::Object;
-use crate::parse::maps::{self, Mapping};
-use crate::parse::stat::Stat;
+use crate::parse::elf::ElfObject;
+use crate::parse::maps::{self, MapsEntry};
+use crate::parse::stat::ProcStat;
 
 mod verdict;
 
-use verdict::{Seen, Unread};
+use verdict::{SelectEvidence, Unread};
 
 /// The most objects that are looked at: a desktop program maps two hundred, a server rarely fifty.
 const MOST_OBJECTS: usize = 100;
@@ -66,7 +66,7 @@ impl Probe {
 /// Fails for what has no memory of its own to look at.
 fn check_alive(pid: Pid, base: BorrowedFd<'_>) -> Result<(), Error> {
     let bytes = files::read(base, c"stat").map_err(|error| gone_or(pid, "stat", error))?;
-    let stat = Stat::parse(&bytes).ok_or(Error::Vanished(pid))?;
+    let stat = ProcStat::parse(&bytes).ok_or(Error::Vanished(pid))?;
     if stat.kernel_thread {
         return Err(Error::KernelThread(pid));
     }
@@ -85,7 +85,7 @@ struct Look<'a> {
     probe: &'a Probe,
     base: BorrowedFd<'a>,
     budget: u64,
-    seen: Vec<Seen>,
+    seen: Vec<SelectEvidence>,
     unread: Vec<Unread>,
 }
 
@@ -118,10 +118,10 @@ impl Look<'_> {
             Ok(None) => return,
             Err(why) => return self.unread.push(Unread { name, why }),
         };
-        match Object::read(file, &mut self.budget) {
+        match ElfObject::read(file, &mut self.budget) {
             // A cache of compiled code or a font: whatever runs from it was not linked.
             Ok(None) => {}
-            Ok(Some(object)) => self.seen.push(Seen {
+            Ok(Some(object)) => self.seen.push(SelectEvidence {
                 name,
                 object,
                 program,
@@ -134,7 +134,7 @@ impl Look<'_> {
     }
 
     /// A mapped file: by the kernel's own link, which cannot name another file, else by its name.
-    fn open_mapped(&self, mapping: Mapping<'_>) -> Result<Option<File>, String> {
+    fn open_mapped(&self, mapping: MapsEntry<'_>) -> Result<Option<File>, String> {
         let link = format!("map_files/{:x}-{:x}", mapping.start, mapping.end);
         if let found @ Ok(_) = self.open(link, None) {
             return found;

@@ -12,7 +12,7 @@ use rustix::net::{AddressFamily, RecvFlags, SendFlags, SocketFlags, SocketType};
 use rustix::thread::LinkNameSpaceType;
 
 use super::{files, socket_entry};
-use crate::parse::diag::{self, End, Table};
+use crate::parse::diag::{self, DiagEnd, DiagTable};
 use crate::parse::net::{self, InetKind, SocketRecord};
 use crate::workers;
 
@@ -29,12 +29,12 @@ pub(super) struct SocketTable {
 }
 
 /// The kinds that netlink can dump, most common first: the search ends when all are found.
-const TABLES: [Table; 5] = [
-    Table::Unix,
-    Table::Tcp4,
-    Table::Tcp6,
-    Table::Udp4,
-    Table::Udp6,
+const TABLES: [DiagTable; 5] = [
+    DiagTable::Unix,
+    DiagTable::Tcp4,
+    DiagTable::Tcp6,
+    DiagTable::Udp4,
+    DiagTable::Udp6,
 ];
 
 impl SocketTable {
@@ -52,7 +52,7 @@ impl SocketTable {
         let mut buffer = vec![0; 1 << 17];
         for kind in TABLES {
             // The other end of a connection may be in the table of the other family.
-            if missing == 0 && !(kind == Table::Tcp6 && table.has_lone_end()) {
+            if missing == 0 && !(kind == DiagTable::Tcp6 && table.has_lone_end()) {
                 break;
             }
             dump(&socket, kind, &mut buffer, |(ino, record)| {
@@ -60,7 +60,7 @@ impl SocketTable {
                 missing = missing.saturating_sub(usize::from(is_wanted));
                 table.connections.extend(local_connection(ino, &record));
                 // Unix sockets are all kept: the name of a connection stands at its other end.
-                if is_wanted || kind == Table::Unix {
+                if is_wanted || kind == DiagTable::Unix {
                     table.records.insert(ino, record);
                 }
             })?;
@@ -140,7 +140,7 @@ impl SocketTable {
     }
 
     /// All that was read.
-    pub(super) fn into_rows(self) -> impl Iterator<Item = net::Row> {
+    pub(super) fn into_rows(self) -> impl Iterator<Item = net::SocketRow> {
         self.records.into_iter()
     }
 
@@ -203,7 +203,7 @@ fn local_connection(ino: u64, record: &SocketRecord) -> Option<((SocketAddr, Soc
 }
 
 /// A text table and how its rows are read.
-type TextTable = (&'static CStr, fn(&[u8]) -> Vec<net::Row>);
+type TextTable = (&'static CStr, fn(&[u8]) -> Vec<net::SocketRow>);
 
 const RARE: &[TextTable] = &[
     (c"net/netlink", |bytes| net::netlink(bytes).collect()),
@@ -216,7 +216,7 @@ const RARE: &[TextTable] = &[
     (c"net/icmp6", |bytes| inet_rows(InetKind::Ping, bytes)),
 ];
 
-fn inet_rows(kind: InetKind, bytes: &[u8]) -> Vec<net::Row> {
+fn inet_rows(kind: InetKind, bytes: &[u8]) -> Vec<net::SocketRow> {
     net::inet(kind, bytes).collect()
 }
 
@@ -236,20 +236,20 @@ fn inside<T: Send>(
 
 fn dump(
     socket: &OwnedFd,
-    table: Table,
+    table: DiagTable,
     buffer: &mut [u8],
-    mut row: impl FnMut(net::Row),
+    mut row: impl FnMut(net::SocketRow),
 ) -> Result<(), Errno> {
     rustix::net::send(socket, &table.request(), SendFlags::empty())?;
     loop {
         let (length, _) = rustix::net::recv(socket.as_fd(), &mut *buffer, RecvFlags::empty())?;
         match diag::read_datagram(table, &buffer[..length], &mut row) {
-            End::More if length > 0 => {}
+            DiagEnd::More if length > 0 => {}
             // A kernel without this table answers "no such file": that is an empty table.
-            End::Refused(code) if code != Errno::NOENT.raw_os_error() => {
+            DiagEnd::Refused(code) if code != Errno::NOENT.raw_os_error() => {
                 return Err(Errno::from_raw_os_error(code));
             }
-            End::More | End::Done | End::Refused(_) => return Ok(()),
+            DiagEnd::More | DiagEnd::Done | DiagEnd::Refused(_) => return Ok(()),
         }
     }
 }

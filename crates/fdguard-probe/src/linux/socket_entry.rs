@@ -2,7 +2,7 @@
 
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
 
-use fdguard_core::detail::{Direction, Inet, Socket, Unix, UnixPeer};
+use fdguard_core::detail::{Direction, InetDetail, SocketDetail, UnixDetail, UnixPeer};
 use fdguard_core::{Class, Detail, FdEntry, TcpState, Text};
 
 use crate::parse::net::{InetKind, SocketRecord};
@@ -177,7 +177,7 @@ fn inet(
     kind: InetKind,
     state: u8,
     (local, remote): (SocketAddr, SocketAddr),
-) -> Inet {
+) -> InetDetail {
     let state = match TcpState::from_kernel(state) {
         // A closed socket is in the tables only for its port: bound, and never connected.
         TcpState::Close if remote.port() == 0 => TcpState::Bound,
@@ -195,7 +195,7 @@ fn inet(
         Some(remote) => format!("{local}->{remote}"),
         None => local.to_string(),
     });
-    Inet {
+    InetDetail {
         local: Some(local.to_string()),
         remote,
         state: (kind == InetKind::Tcp).then(|| state.name().to_owned()),
@@ -206,7 +206,7 @@ fn inet(
             InetKind::Ping => Some("ICMPv6".to_owned()),
             InetKind::Tcp | InetKind::Udp => None,
         },
-        ..Inet::default()
+        ..InetDetail::default()
     }
 }
 
@@ -216,7 +216,7 @@ fn unix(
     (kind, listening, connected): (u32, bool, bool),
     path: Option<Text>,
     peer_path: Option<Text>,
-) -> Unix {
+) -> UnixDetail {
     entry.class = Class::Unix;
     match (&path, peer_path) {
         (Some(path), _) => entry.target = path.clone(),
@@ -228,11 +228,11 @@ fn unix(
         (_, true) => "connected",
         _ => "unconnected",
     };
-    Unix {
+    UnixDetail {
         path,
         kind: kind_name(kind),
         state: Some(state.to_owned()),
-        ..Unix::default()
+        ..UnixDetail::default()
     }
 }
 
@@ -241,22 +241,22 @@ fn netlink(entry: &mut FdEntry, protocol: u32, port: u32, groups: u32) {
     entry.class = Class::Netlink;
     entry.target = Text::from(format!("netlink {name}"));
     let groups = (1..=32_u8).filter(|group| groups >> (group - 1) & 1 == 1);
-    entry.detail = Detail::Socket(Socket {
+    entry.detail = Detail::Socket(SocketDetail {
         protocol: Some(name),
         port: Some(port),
         groups: Some(groups.collect()),
-        ..Socket::default()
+        ..SocketDetail::default()
     });
 }
 
 fn packet(entry: &mut FdEntry, protocol: u16, kind: Option<u32>, interface: Option<String>) {
     entry.class = Class::Packet;
     entry.target = Text::from("packet");
-    entry.detail = Detail::Socket(Socket {
+    entry.detail = Detail::Socket(SocketDetail {
         protocol: Some(format!("0x{protocol:04x}")),
         kind: kind.and_then(kind_name),
         interface,
-        ..Socket::default()
+        ..SocketDetail::default()
     });
 }
 
@@ -268,12 +268,12 @@ fn vsock(entry: &mut FdEntry, answer: &SocketAnswer) {
     let (local, remote) = (text(&answer.local), text(&answer.remote));
     let shown = local.iter().chain(&remote).map(String::as_str);
     entry.target = Text::from(format!("vsock {}", shown.collect::<Vec<_>>().join("->")));
-    entry.detail = Detail::Socket(Socket {
+    entry.detail = Detail::Socket(SocketDetail {
         protocol: Some("AF_VSOCK".to_owned()),
         kind: answer.kind.and_then(kind_name),
         local,
         remote,
-        ..Socket::default()
+        ..SocketDetail::default()
     });
 }
 
@@ -296,18 +296,18 @@ pub(super) fn describe_by_protocol(entry: &mut FdEntry, protocol: Option<&str>, 
         TcpState::Unknown
     };
     let inet = |state: Option<TcpState>, protocol: Option<&str>| {
-        Detail::Inet(Box::new(Inet {
+        Detail::Inet(Box::new(InetDetail {
             state: state.map(|state| state.name().to_owned()),
             protocol: protocol.map(str::to_owned),
-            ..Inet::default()
+            ..InetDetail::default()
         }))
     };
     let family = |class: Class| {
         (
             class,
-            Detail::Socket(Socket {
+            Detail::Socket(SocketDetail {
                 protocol: Some(protocol.to_owned()),
-                ..Socket::default()
+                ..SocketDetail::default()
             }),
         )
     };
@@ -323,7 +323,7 @@ pub(super) fn describe_by_protocol(entry: &mut FdEntry, protocol: Option<&str>, 
         "AF_VSOCK" => family(Class::Vsock),
         unix if unix.starts_with("UNIX") => (Class::Unix, Detail::Unix(Box::default())),
         other => {
-            let fields = fdguard_core::detail::Fields::default();
+            let fields = fdguard_core::detail::OtherDetail::default();
             (Class::Other(other.into()), Detail::Fields(fields))
         }
     };

@@ -11,11 +11,11 @@ use super::peers::Interest;
 use super::socket::SocketTable;
 use super::{Probe, files};
 use crate::Error;
-use crate::parse::net::{self, InetKind, Row};
+use crate::parse::net::{self, InetKind, SocketRow};
 
 /// Which processes hold which sockets.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Holders {
+pub struct SocketHolders {
     /// By the inode of the socket, each list ascending and without repetition. What nobody was seen to hold is not in it.
     pub by_socket: BTreeMap<u64, Vec<Pid>>,
     /// Processes that could not be looked into: absence proves nothing while there are any.
@@ -24,7 +24,7 @@ pub struct Holders {
 
 /// A process, read through one directory: all of it is the same process.
 #[derive(Clone, Debug)]
-pub struct Identified {
+pub struct IdentifiedProcess {
     /// Who it is.
     pub process: Process,
     /// The variable that was asked for, as its environment had it at its start; absent where it is not set.
@@ -37,14 +37,14 @@ pub struct Identified {
 
 impl Probe {
     /// Every TCP, UDP and unix socket of our own network namespace: by netlink, else by the text tables.
-    pub fn sockets(&self) -> Result<Vec<Row>, Error> {
+    pub fn sockets(&self) -> Result<Vec<SocketRow>, Error> {
         match SocketTable::by_netlink(None) {
             Ok(table) => Ok(table.into_rows().collect()),
             Err(_) => self.sockets_by_text(),
         }
     }
 
-    fn sockets_by_text(&self) -> Result<Vec<Row>, Error> {
+    fn sockets_by_text(&self) -> Result<Vec<SocketRow>, Error> {
         let mut rows = Vec::new();
         let read = |name: &str| files::read(&self.proc, format!("self/net/{name}"));
         let tcp = read("tcp").map_err(|error| Error::io("the table of sockets", error))?;
@@ -63,7 +63,7 @@ impl Probe {
     }
 
     /// Who holds these sockets: one walk over the links of all processes, our own too.
-    pub fn socket_holders(&self, inodes: &[u64]) -> Result<Holders, Error> {
+    pub fn socket_holders(&self, inodes: &[u64]) -> Result<SocketHolders, Error> {
         let mut pids = self.pids()?;
         pids.retain(|pid| self.holds_something(*pid));
         let holdings = self.walk(&pids, &Interest::in_sockets(inodes), 1);
@@ -77,18 +77,18 @@ impl Probe {
             }
         }
         let unread = holdings.unread + u64::from(self.hides);
-        Ok(Holders { by_socket, unread })
+        Ok(SocketHolders { by_socket, unread })
     }
 
     /// Who a process is, and what a variable of its environment says.
-    pub fn who_is(&self, pid: Pid, variable: &str) -> Result<Identified, Error> {
+    pub fn who_is(&self, pid: Pid, variable: &str) -> Result<IdentifiedProcess, Error> {
         let base = self.open_process(pid)?;
         let process = self.basics(pid, base.as_fd())?.process;
         let environment = files::read(&base, c"environ");
         let namespace = |base, path| files::read_link(base, path).ok();
         let theirs = namespace(base.as_fd(), c"ns/pid");
         let ours = namespace(self.proc.as_fd(), c"self/ns/pid");
-        let identified = Identified {
+        let identified = IdentifiedProcess {
             process,
             environment_read: environment.is_ok(),
             variable: environment.ok().and_then(|it| value_of(&it, variable)),

@@ -10,7 +10,7 @@ use rustix::io::Errno;
 use super::epoll::Registrations;
 use super::files::{self, Listing};
 use super::mounts::Mounts;
-use super::reader::{Reader, Seen};
+use super::reader::{Reader, ReadState};
 use crate::workers;
 
 /// Below this a second thread costs more than it brings.
@@ -55,21 +55,21 @@ impl Table {
         self.entries.len() as u64 + self.denied + self.unstable
     }
 
-    pub(super) fn add(&mut self, seen: Seen) {
+    pub(super) fn add(&mut self, seen: ReadState) {
         match seen {
-            Seen::Entry(entry) => self.entries.push(entry),
-            Seen::Socket(entry) => {
+            ReadState::Entry(entry) => self.entries.push(entry),
+            ReadState::Socket(entry) => {
                 self.sockets.push(entry.fd);
                 self.entries.push(entry);
             }
-            Seen::Epoll(entry, registrations) => {
+            ReadState::Epoll(entry, registrations) => {
                 self.epolls.push((entry.fd, registrations));
                 self.entries.push(entry);
             }
-            Seen::Gone => {}
-            Seen::Denied => self.denied += 1,
-            Seen::Unstable => self.unstable += 1,
-            Seen::Trouble(error) => self.trouble = Some(error),
+            ReadState::Gone => {}
+            ReadState::Denied => self.denied += 1,
+            ReadState::Unstable => self.unstable += 1,
+            ReadState::Trouble(error) => self.trouble = Some(error),
         }
     }
 }

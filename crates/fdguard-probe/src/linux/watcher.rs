@@ -4,24 +4,24 @@ use std::cell::RefCell;
 use std::os::fd::{AsFd as _, OwnedFd};
 
 use fdguard_core::snapshot::{Ceilings, Process};
-use fdguard_core::timeline::{Family, Look};
+use fdguard_core::timeline::{ChildCount, Look};
 use fdguard_core::{Class, Fd, FdEntry, Gap, Pid, Text, Tier};
 use rustix::fs::AtFlags;
 use rustix::path::DecInt;
 
 use super::gaps::denied_gap;
-use super::known::{Kept, Known};
+use super::cache::{CachedDetail, DetailCache};
 use super::process::gone_or;
 use super::snapshot::Options;
 use super::table::{Table, TableDir};
-use super::{Probe, ceilings, files, known};
+use super::{Probe, ceilings, files, cache};
 use crate::Error;
-use crate::parse::stat::Stat;
+use crate::parse::stat::ProcStat;
 use crate::sqlite;
 
 /// What one tick saw.
 #[derive(Debug, Default, PartialEq)]
-pub struct Tick {
+pub struct WatcherTick {
     /// Number of descriptors now.
     pub count: u64,
     /// Whether the table was listed; when not, the count alone was looked at.
@@ -37,21 +37,21 @@ pub struct Tick {
 /// Watches the table of one process. An equal count can hide a swap: callers that must know ask for a
 /// listing, and for another look at what is known, now and then.
 #[derive(Debug)]
-pub struct Watcher<'p> {
+pub struct ProcessWatcher<'p> {
     probe: &'p Probe,
     pid: Pid,
     base: OwnedFd,
     /// Absent where the table may not be listed: then there is a count and no more.
     dir: Option<TableDir>,
     count: Option<u64>,
-    known: Known,
+    known: DetailCache,
     /// Whether it was seen to hold an inotify instance.
     watches_files: bool,
     /// Its name when it was last asked who it is.
     name: RefCell<Option<Text>>,
 }
 
-impl<'p> Watcher<'p> {
+impl<'p> ProcessWatcher<'p> {
     /// Starts to watch; the first tick reports everything as opened.
     pub fn new(probe: &'p Probe, pid: Pid) -> Result<Self, Error> {
         let base = probe.open_process(pid)?;
@@ -68,7 +68,7 @@ impl<'p> Watcher<'p> {
             base,
             dir,
             count: None,
-            known: Known::default(),
+            known: DetailCache::default(),
             watches_files: false,
             name: RefCell::new(None),
         })
@@ -118,9 +118,9 @@ impl<'p> Watcher<'p> {
         look.limits = self.probe.limits(self.pid, limits, &mut Vec::new()).ok();
         look.host = Some(self.ceilings());
         let stat = files::read(&self.base, c"stat").unwrap_or_default();
-        let ticks = Stat::parse(&stat).map(|stat| stat.start_ticks);
+        let ticks = ProcStat::parse(&stat).map(|stat| stat.start_ticks);
         let children = self.probe.children(self.pid, ticks);
-        look.family = children.map(|children| Family {
+        look.family = children.map(|children| ChildCount {
             children: children.len() as u64,
             zombies: children.iter().filter(|(_, zombie)| *zombie).count() as u64,
         });
@@ -138,16 +138,16 @@ impl<'p> Watcher<'p> {
     }
 
     /// Looks at the count alone.
-    pub fn glance(&self) -> Result<Tick, Error> {
+    pub fn glance(&self) -> Result<WatcherTick, Error> {
         let count = match self.counted() {
             Some(count) => count,
             // An ended process has no count: the last one would let it live on.
             None if self.is_ending() => return Err(Error::Vanished(self.pid)),
             None => self.count.ok_or_else(|| self.uncounted())?,
         };
-        Ok(Tick {
+        Ok(WatcherTick {
             count,
-            ..Tick::default()
+            ..WatcherTick::default()
         })
     }
 
@@ -163,18 +163,18 @@ impl<'p> Watcher<'p> {
     }
 
     /// Looks: at the count, and when that changed at what is new.
-    pub fn tick(&mut self) -> Result<Tick, Error> {
+    pub fn tick(&mut self) -> Result<WatcherTick, Error> {
         match self.counted() {
-            Some(count) if self.count == Some(count) || self.dir.is_none() => Ok(Tick {
+            Some(count) if self.count == Some(count) || self.dir.is_none() => Ok(WatcherTick {
                 count,
-                ..Tick::default()
+                ..WatcherTick::default()
             }),
             _ => self.list(),
         }
     }
 
     /// Looks at the numbers in use whatever the count says, and at each one that is new.
-    pub fn list(&mut self) -> Result<Tick, Error> {
+    pub fn list(&mut self) -> Result<WatcherTick, Error> {
         let Some(dir) = &self.dir else {
             return Err(self.uncounted());
         };
@@ -206,7 +206,7 @@ impl<'p> Watcher<'p> {
         if self.count != Some(count) || unread > 0 {
             self.count = None;
         }
-        Ok(Tick {
+        Ok(WatcherTick {
             count,
             listed: true,
             opened: table.entries,
@@ -217,7 +217,7 @@ impl<'p> Watcher<'p> {
 
     /// Looks again at up to `most` of the descriptors that are known, those of the last listing first, then
     /// the others in turn: whether the number changed hands, and what became of a socket or a file.
-    pub fn verify(&mut self, most: usize) -> Result<Tick, Error> {
+    pub fn verify(&mut self, most: usize) -> Result<WatcherTick, Error> {
         let Some(dir) = &self.dir else {
             return self.tick();
         };
@@ -227,26 +227,26 @@ impl<'p> Watcher<'p> {
             let read = rustix::fs::readlinkat_raw(&dir.fd, DecInt::new(fd), &mut link[..]);
             // Gone, or not readable any more: the next listing tells.
             let Ok(length) = read else { continue };
-            let seen = known::hash_of(&link[..length]);
+            let seen = cache::hash_of(&link[..length]);
             if !self.known.is_settled(fd, seen) {
                 suspects.push(fd);
                 links.push(seen);
             }
         }
         let table = self.look_at(dir, &suspects)?;
-        let mut tick = Tick {
+        let mut tick = WatcherTick {
             count: self.known.numbers().len() as u64,
             listed: true,
-            ..Tick::default()
+            ..WatcherTick::default()
         };
         for entry in table.entries {
             let Ok(at) = suspects.binary_search(&entry.fd) else {
                 continue;
             };
             match self.known.compare(&entry, links[at]) {
-                Kept::Same => {}
-                Kept::Changed => tick.changed.push(entry),
-                Kept::Replaced => {
+                CachedDetail::Same => {}
+                CachedDetail::Changed => tick.changed.push(entry),
+                CachedDetail::Replaced => {
                     tick.closed.push(entry.fd);
                     tick.opened.push(entry);
                 }
@@ -272,7 +272,7 @@ impl<'p> Watcher<'p> {
 
     fn is_ending(&self) -> bool {
         let bytes = files::read(&self.base, c"stat").unwrap_or_default();
-        Stat::parse(&bytes).is_none_or(|stat| stat.is_ending())
+        ProcStat::parse(&bytes).is_none_or(|stat| stat.is_ending())
     }
 
     /// The count without a listing, where the kernel tells it.

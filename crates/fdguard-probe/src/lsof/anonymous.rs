@@ -1,7 +1,7 @@
 //! Anonymous inodes, by the name that lsof gives them: `[eventfd:12]`, `[eventpoll:4,5]`, `inotify`.
 
 use bstr::ByteSlice as _;
-use fdguard_core::detail::{Eventfd, Eventpoll, Fields, IoUring, Pidfd, Timerfd};
+use fdguard_core::detail::{Eventfd, Eventpoll, OtherDetail, IoUring, Pidfd, Timerfd};
 use fdguard_core::{Class, Detail, Fd, Text};
 
 use super::classify::Thing;
@@ -62,7 +62,7 @@ pub(super) fn describe(name: &[u8]) -> Thing {
         }
         // Signals, watches and programs are not told: an empty record says so, an empty list would
         // claim that there are none.
-        _ => Detail::Fields(Fields::default()),
+        _ => Detail::Fields(OtherDetail::default()),
     };
     Thing {
         class: class.clone(),
@@ -86,6 +86,6 @@ fn eventpoll(told: Option<&[u8]>) -> Detail {
             targets,
             ..Eventpoll::default()
         })),
-        None => Detail::Fields(Fields::default()),
+        None => Detail::Fields(OtherDetail::default()),
     }
 }

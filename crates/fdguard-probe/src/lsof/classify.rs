@@ -1,11 +1,11 @@
 //! One descriptor from one file set: pure, and the same for every dialect of lsof.
 
 use bstr::ByteSlice as _;
-use fdguard_core::detail::{Fields, File, Lock, Memfd, Pipe, PipeEnd, Pty};
+use fdguard_core::detail::{OtherDetail, FileDetail, FileLock, Memfd, PipeDetail, PipeEnd, PtyDetail};
 use fdguard_core::{Class, Detail, Fd, FdEntry, FileId, Mode, Text};
 
 use super::{anonymous, socket};
-use crate::parse::lsof::Set;
+use crate::parse::lsof::LsofSet;
 
 const MARK: &[u8] = b" (deleted)";
 
@@ -31,13 +31,13 @@ impl Thing {
         Self {
             class,
             target: target.into(),
-            detail: Detail::Fields(Fields::default()),
+            detail: Detail::Fields(OtherDetail::default()),
         }
     }
 }
 
 /// The descriptor of one file set.
-pub(super) fn entry(fd: Fd, set: &Set<'_>, setting: Setting) -> FdEntry {
+pub(super) fn entry(fd: Fd, set: &LsofSet<'_>, setting: Setting) -> FdEntry {
     let name = set.text(b'n').unwrap_or_default();
     let kind = set.get(b't').unwrap_or(b"unknown");
     let mut deleted = false;
@@ -76,7 +76,7 @@ pub(super) fn entry(fd: Fd, set: &Set<'_>, setting: Setting) -> FdEntry {
     }
 }
 
-fn mode(set: &Set<'_>) -> Option<Mode> {
+fn mode(set: &LsofSet<'_>) -> Option<Mode> {
     if set.has_flag(b"PATH") {
         return Some(Mode::Path);
     }
@@ -90,7 +90,7 @@ fn mode(set: &Set<'_>) -> Option<Mode> {
 
 /// Device and inode. Sockets have an inode on Linux only, sometimes in the field for the device; the
 /// address of their kernel structure elsewhere. Either tells them apart.
-fn identity(set: &Set<'_>, is_socket: bool) -> Option<FileId> {
+fn identity(set: &LsofSet<'_>, is_socket: bool) -> Option<FileId> {
     let ino = set.number(b'i').or_else(|| set.number(b'd'))?;
     let device = set.number(b'D').filter(|_| !is_socket);
     Some(FileId {
@@ -110,7 +110,7 @@ fn undeleted(name: &[u8], links: Option<u64>) -> (&[u8], bool) {
     }
 }
 
-fn regular(path: &[u8], deleted: bool, name: &[u8], set: &Set<'_>, id: Option<FileId>) -> Thing {
+fn regular(path: &[u8], deleted: bool, name: &[u8], set: &LsofSet<'_>, id: Option<FileId>) -> Thing {
     let marked = name.ends_with(MARK);
     if let (true, true, Some(memory)) = (marked, deleted, path.strip_prefix(b"/memfd:")) {
         return Thing {
@@ -139,32 +139,32 @@ fn regular(path: &[u8], deleted: bool, name: &[u8], set: &Set<'_>, id: Option<Fi
     file(class, path, set)
 }
 
-fn file(class: Class, path: &[u8], set: &Set<'_>) -> Thing {
+fn file(class: Class, path: &[u8], set: &LsofSet<'_>) -> Thing {
     let is_regular = matches!(class, Class::Regular | Class::Deleted);
     let links = set.number(b'k').and_then(|links| u32::try_from(links).ok());
     Thing {
         class,
         target: Text::from(path),
-        detail: Detail::File(Box::new(File {
+        detail: Detail::File(Box::new(FileDetail {
             path: Text::from(path),
             // lsof prints the size or the position, never both.
             pos: None,
             size: set.number(b's').filter(|_| is_regular),
             links,
             locks: whole_lock(set).into_iter().collect(),
-            ..File::default()
+            ..FileDetail::default()
         })),
     }
 }
 
 /// A lock on the whole file. Of one on a part the range is not told: see [`has_partial_lock`].
-fn whole_lock(set: &Set<'_>) -> Option<Lock> {
+fn whole_lock(set: &LsofSet<'_>) -> Option<FileLock> {
     let access = match set.get(b'l')? {
         b"R" => "READ",
         b"W" => "WRITE",
         _ => return None,
     };
-    Some(Lock {
+    Some(FileLock {
         // POSIX, flock or lease: lsof has one letter for all of them.
         kind: "UNKNOWN".to_owned(),
         access: access.to_owned(),
@@ -174,21 +174,21 @@ fn whole_lock(set: &Set<'_>) -> Option<Lock> {
 }
 
 /// Whether there is a lock that cannot be written down, since its range or its kind is not told.
-pub(super) fn has_partial_lock(set: &Set<'_>) -> bool {
+pub(super) fn has_partial_lock(set: &LsofSet<'_>) -> bool {
     set.get(b'l')
         .is_some_and(|letter| !matches!(letter, b"" | b" " | b"R" | b"W"))
 }
 
-fn device(name: &[u8], set: &Set<'_>) -> Thing {
+fn device(name: &[u8], set: &LsofSet<'_>) -> Thing {
     // The name decides: each system encodes device numbers in its own way.
     match name {
         b"/dev/ptmx" | b"/dev/pts/ptmx" => Thing {
             class: Class::PtyMaster,
             target: Text::from(name),
-            detail: Detail::Pty(Box::new(Pty {
+            detail: Detail::Pty(Box::new(PtyDetail {
                 index: None,
                 path: Text::from(name),
-                ..Pty::default()
+                ..PtyDetail::default()
             })),
         },
         terminal
@@ -202,7 +202,7 @@ fn device(name: &[u8], set: &Set<'_>) -> Thing {
     }
 }
 
-fn pipe(name: &[u8], set: &Set<'_>, id: Option<FileId>) -> Thing {
+fn pipe(name: &[u8], set: &LsofSet<'_>, id: Option<FileId>) -> Thing {
     let path = name.starts_with(b"/").then(|| Text::from(name));
     let target = match (&path, id) {
         (Some(path), _) => path.clone(),
@@ -223,7 +223,7 @@ fn pipe(name: &[u8], set: &Set<'_>, id: Option<FileId>) -> Thing {
             Class::Pipe
         },
         target,
-        detail: Detail::Pipe(Box::new(Pipe {
+        detail: Detail::Pipe(Box::new(PipeDetail {
             end,
             peer: None,
             peer_more: 0,

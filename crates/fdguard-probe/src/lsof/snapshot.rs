@@ -8,7 +8,7 @@ use fdguard_core::{Detail, Fd, FdEntry, Gap, Pid, Snapshot, Text, Tier};
 use jiff::Timestamp;
 
 use super::classify::{self, Setting};
-use crate::parse::lsof::{Column, ProcessSet, Set};
+use crate::parse::lsof::{LsofColumn, ProcessSet, LsofSet};
 use crate::sqlite;
 
 const REMEDY: &str = "use --via proc";
@@ -95,7 +95,7 @@ fn process(pid: Pid, set: &ProcessSet<'_>) -> Process {
 
 /// The rows that are descriptors, by number.
 struct Rows<'s, 'a> {
-    rows: Vec<(Fd, &'s Set<'a>)>,
+    rows: Vec<(Fd, &'s LsofSet<'a>)>,
     /// How many numbers had to be completed.
     completed: usize,
     /// Descriptors of which lsof could read nothing.
@@ -104,12 +104,12 @@ struct Rows<'s, 'a> {
 
 impl<'s, 'a> Rows<'s, 'a> {
     fn of(set: &'s ProcessSet<'a>, hidden: &[Fd]) -> Self {
-        let mut rows: Vec<(Fd, &Set<'_>)> = Vec::with_capacity(set.files.len());
+        let mut rows: Vec<(Fd, &LsofSet<'_>)> = Vec::with_capacity(set.files.len());
         let (mut completed, mut unread, mut last) = (0, Vec::new(), CUT_FROM - 1);
         for file in &set.files {
             let fd = match file.column() {
-                Some(Column::Number(fd)) => fd,
-                Some(Column::Tail(tail)) => {
+                Some(LsofColumn::Number(fd)) => fd,
+                Some(LsofColumn::Tail(tail)) => {
                     completed += 1;
                     last = next_with_tail(last, tail);
                     last
@@ -134,7 +134,7 @@ impl<'s, 'a> Rows<'s, 'a> {
 }
 
 /// `n/proc/1/fd/3 (readlink: Permission denied)`, without a type: the number is all there is.
-fn is_unread(file: &Set<'_>) -> bool {
+fn is_unread(file: &LsofSet<'_>) -> bool {
     file.get(b't').is_none_or(|kind| kind == b"unknown")
         && file.get(b'n').is_some_and(|name| name.ends_with(b")"))
 }
@@ -196,7 +196,7 @@ fn mark_ghosts(entries: &mut [FdEntry], unread: &[Fd]) {
     }
 }
 
-fn refusal(row: &Set<'_>) -> Gap {
+fn refusal(row: &LsofSet<'_>) -> Gap {
     let text = row.text(b'n').unwrap_or_default();
     let why = text
         .rsplit_once_str(b" (")

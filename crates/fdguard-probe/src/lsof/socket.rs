@@ -1,12 +1,12 @@
 //! Sockets from their file sets.
 
 use bstr::ByteSlice as _;
-use fdguard_core::detail::{Inet, Socket, Unix};
+use fdguard_core::detail::{InetDetail, SocketDetail, UnixDetail};
 use fdguard_core::{Class, Detail, TcpState, Text};
 
 use super::classify::{Setting, Thing};
 use crate::parse::ascii::decimal;
-use crate::parse::lsof::Set;
+use crate::parse::lsof::LsofSet;
 
 /// Whether a type of lsof is a socket that is told apart here.
 pub(super) fn is_socket(kind: &[u8]) -> bool {
@@ -17,7 +17,7 @@ pub(super) fn is_socket(kind: &[u8]) -> bool {
 }
 
 /// The socket of a file set.
-pub(super) fn describe(kind: &[u8], name: &[u8], set: &Set<'_>, setting: Setting) -> Thing {
+pub(super) fn describe(kind: &[u8], name: &[u8], set: &LsofSet<'_>, setting: Setting) -> Thing {
     match kind {
         b"IPv4" | b"IPv6" => inet(kind == b"IPv6", name, set),
         b"unix" => unix(name, set),
@@ -43,14 +43,14 @@ fn of_family(class: Class, protocol: Option<String>, target: String) -> Thing {
     Thing {
         class,
         target: target.into(),
-        detail: Detail::Socket(Socket {
+        detail: Detail::Socket(SocketDetail {
             protocol,
-            ..Socket::default()
+            ..SocketDetail::default()
         }),
     }
 }
 
-fn inet(six: bool, name: &[u8], set: &Set<'_>) -> Thing {
+fn inet(six: bool, name: &[u8], set: &LsofSet<'_>) -> Thing {
     let name = name.to_str_lossy();
     let (local, remote) = match name.split_once("->") {
         Some((local, remote)) => (local, address(remote, six)),
@@ -78,13 +78,13 @@ fn inet(six: bool, name: &[u8], set: &Set<'_>) -> Thing {
     Thing {
         class,
         target: target.into(),
-        detail: Detail::Inet(Box::new(Inet {
+        detail: Detail::Inet(Box::new(InetDetail {
             local,
             remote,
             state,
             rx_queue: queue(b"QR"),
             tx_queue: queue(b"QS"),
-            ..Inet::default()
+            ..InetDetail::default()
         })),
     }
 }
@@ -124,7 +124,7 @@ fn state(name: Option<&[u8]>, bound: bool, connected: bool) -> TcpState {
 }
 
 /// `/path type=STREAM` on Linux; a path, `->0x1234`, `->(none)` or `no address` on macOS.
-fn unix(name: &[u8], set: &Set<'_>) -> Thing {
+fn unix(name: &[u8], set: &LsofSet<'_>) -> Thing {
     let (path, kind) = match name.rfind(b"type=") {
         Some(0) => (&b""[..], Some(&name[5..])),
         Some(at) if name[at - 1] == b' ' => (&name[..at - 1], Some(&name[at + 5..])),
@@ -145,11 +145,11 @@ fn unix(name: &[u8], set: &Set<'_>) -> Thing {
     Thing {
         class: Class::Unix,
         target,
-        detail: Detail::Unix(Box::new(Unix {
+        detail: Detail::Unix(Box::new(UnixDetail {
             path,
             kind: kind.map(|kind| kind.to_str_lossy().to_lowercase()),
             state: state.map(str::to_owned),
-            ..Unix::default()
+            ..UnixDetail::default()
         })),
     }
 }
@@ -166,9 +166,9 @@ fn unlisted(name: &[u8], setting: Setting) -> Thing {
         TcpState::Unbound
     };
     let inet = |state: Option<TcpState>| {
-        Detail::Inet(Box::new(Inet {
+        Detail::Inet(Box::new(InetDetail {
             state: state.map(|state| state.name().to_owned()),
-            ..Inet::default()
+            ..InetDetail::default()
         }))
     };
     let target = format!("{protocol} socket").to_lowercase();

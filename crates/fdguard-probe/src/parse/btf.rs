@@ -22,7 +22,7 @@ pub enum Kind {
 
 /// Where a member lies in its structure, in bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Member {
+pub struct BtfMember {
     /// Bytes from the start of the structure.
     pub offset: u32,
     /// Bytes that it takes; 0 for a list of no fixed length.
@@ -92,7 +92,7 @@ impl<'a> Btf<'a> {
 
     /// A member of a structure, also one of an anonymous structure or union inside.
     #[must_use]
-    pub fn member(&self, structure: u32, name: &str) -> Option<Member> {
+    pub fn member(&self, structure: u32, name: &str) -> Option<BtfMember> {
         let mut budget = MEMBERS;
         self.member_within(structure, name, DEPTH, &mut budget)
     }
@@ -109,7 +109,7 @@ impl<'a> Btf<'a> {
         name: &str,
         depth: usize,
         budget: &mut usize,
-    ) -> Option<Member> {
+    ) -> Option<BtfMember> {
         let (head, start) = self.head(structure)?;
         if !matches!(head.kind, 4 | 5) || depth == 0 {
             return None;
@@ -130,13 +130,13 @@ impl<'a> Btf<'a> {
             let offset = bits / 8;
             if self.is_named(label, name) {
                 let size = self.size(of)?;
-                return Some(Member { offset, size });
+                return Some(BtfMember { offset, size });
             }
             if label == 0
                 && let Some(inner) = self.member_within(of, name, depth - 1, budget)
             {
                 let offset = offset.checked_add(inner.offset)?;
-                return Some(Member { offset, ..inner });
+                return Some(BtfMember { offset, ..inner });
             }
         }
         None

@@ -2,7 +2,7 @@
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
-use super::net::{InetKind, Row, SocketRecord};
+use super::net::{InetKind, SocketRow, SocketRecord};
 
 const SOCK_DIAG_BY_FAMILY: u16 = 20;
 const NLM_F_REQUEST_DUMP: u16 = 0x301;
@@ -30,7 +30,7 @@ const TCP_NEW_SYN_RECV: u8 = 12;
 
 /// One table that can be asked for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Table {
+pub enum DiagTable {
     /// Unix-domain sockets.
     Unix,
     /// TCP over IPv4.
@@ -43,7 +43,7 @@ pub enum Table {
     Udp6,
 }
 
-impl Table {
+impl DiagTable {
     /// The request that dumps the table.
     #[must_use]
     pub fn request(self) -> Vec<u8> {
@@ -106,7 +106,7 @@ fn unix_request() -> Vec<u8> {
 
 /// How a datagram of answers ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum End {
+pub enum DiagEnd {
     /// More datagrams follow.
     More,
     /// The table is complete.
@@ -116,7 +116,7 @@ pub enum End {
 }
 
 /// Reads one datagram, gives each row to `row`, and says whether more will follow.
-pub fn read_datagram(table: Table, bytes: &[u8], mut row: impl FnMut(Row)) -> End {
+pub fn read_datagram(table: DiagTable, bytes: &[u8], mut row: impl FnMut(SocketRow)) -> DiagEnd {
     let mut rest = bytes;
     while let Some(length) = u32_at(rest, 0).and_then(|length| usize::try_from(length).ok()) {
         let Some(message) = rest.get(..length).filter(|message| message.len() >= HEADER) else {
@@ -124,10 +124,10 @@ pub fn read_datagram(table: Table, bytes: &[u8], mut row: impl FnMut(Row)) -> En
         };
         let body = &message[HEADER..];
         match u16_at(message, 4) {
-            Some(NLMSG_DONE) => return End::Done,
+            Some(NLMSG_DONE) => return DiagEnd::Done,
             Some(NLMSG_ERROR) => {
                 let code = u32_at(body, 0).map_or(0, u32::cast_signed);
-                return End::Refused(code.wrapping_neg());
+                return DiagEnd::Refused(code.wrapping_neg());
             }
             Some(SOCK_DIAG_BY_FAMILY) => {
                 let found = match table.inet_kind() {
@@ -140,11 +140,11 @@ pub fn read_datagram(table: Table, bytes: &[u8], mut row: impl FnMut(Row)) -> En
         }
         rest = rest.get(align(length)..).unwrap_or(&[]);
     }
-    End::More
+    DiagEnd::More
 }
 
 /// `struct inet_diag_msg`
-fn inet_row(kind: InetKind, body: &[u8]) -> Option<Row> {
+fn inet_row(kind: InetKind, body: &[u8]) -> Option<SocketRow> {
     let family = *body.first()?;
     let state = *body.get(1)?;
     let local = SocketAddr::new(ip(family, body.get(8..24)?)?, port(body.get(4..6)?)?);
@@ -186,7 +186,7 @@ fn ip(family: u8, bytes: &[u8]) -> Option<IpAddr> {
 }
 
 /// `struct unix_diag_msg` and its attributes
-fn unix_row(body: &[u8]) -> Option<Row> {
+fn unix_row(body: &[u8]) -> Option<SocketRow> {
     let kind = *body.get(1)?;
     let state = *body.get(2)?;
     let ino = u64::from(u32_at(body, 4)?);
@@ -257,7 +257,7 @@ fn u32_at(bytes: &[u8], at: usize) -> Option<u32> {
 mod tests {
     use proptest::prelude::*;
 
-    use super::{End, Table, read_datagram};
+    use super::{DiagEnd, DiagTable, read_datagram};
     use crate::parse::net::SocketRecord;
 
     fn message(kind: u16, body: &[u8]) -> Vec<u8> {
@@ -282,8 +282,8 @@ mod tests {
         body.extend_from_slice(&[8, 0, 2, 0]);
         body.extend_from_slice(&78u32.to_ne_bytes());
         let mut rows = Vec::new();
-        let end = read_datagram(Table::Unix, &message(20, &body), |row| rows.push(row));
-        assert_eq!(end, End::More);
+        let end = read_datagram(DiagTable::Unix, &message(20, &body), |row| rows.push(row));
+        assert_eq!(end, DiagEnd::More);
         let (77, SocketRecord::Unix { path, peer, .. }) = &rows[0] else {
             panic!("{rows:?}")
         };
@@ -292,7 +292,7 @@ mod tests {
 
     #[test]
     fn sockets_that_nobody_holds_are_not_asked_for() {
-        let request = Table::Tcp4.request();
+        let request = DiagTable::Tcp4.request();
         let states = u32::from_ne_bytes(request[20..24].try_into().unwrap());
         let asked = |state: u32| states >> state & 1 == 1;
         assert!(
@@ -304,8 +304,8 @@ mod tests {
 
     #[test]
     fn a_request_for_a_port_names_states_and_port() {
-        let request = Table::Tcp6.request_for(1 << 10, 8080);
-        assert_eq!(request.len(), Table::Tcp6.request().len());
+        let request = DiagTable::Tcp6.request_for(1 << 10, 8080);
+        assert_eq!(request.len(), DiagTable::Tcp6.request().len());
         assert_eq!(request[16..18], [10, 6]);
         assert_eq!(request[20..24], (1u32 << 10).to_ne_bytes());
         assert_eq!(request[24..26], [0x1f, 0x90]);
@@ -314,27 +314,27 @@ mod tests {
     #[test]
     fn the_end_and_a_refusal_are_told_apart() {
         assert_eq!(
-            read_datagram(Table::Tcp4, &message(3, &[0; 4]), |_| ()),
-            End::Done
+            read_datagram(DiagTable::Tcp4, &message(3, &[0; 4]), |_| ()),
+            DiagEnd::Done
         );
         let refused = message(2, &(-13i32).to_ne_bytes());
         assert_eq!(
-            read_datagram(Table::Tcp4, &refused, |_| ()),
-            End::Refused(13)
+            read_datagram(DiagTable::Tcp4, &refused, |_| ()),
+            DiagEnd::Refused(13)
         );
     }
 
     proptest! {
         #[test]
         fn any_bytes_are_survived(bytes: Vec<u8>) {
-            for table in [Table::Unix, Table::Tcp4, Table::Udp6] {
+            for table in [DiagTable::Unix, DiagTable::Tcp4, DiagTable::Udp6] {
                 let _ = read_datagram(table, &bytes, |_| ());
             }
         }
 
         #[test]
         fn any_body_is_survived(body: Vec<u8>) {
-            for table in [Table::Unix, Table::Tcp6] {
+            for table in [DiagTable::Unix, DiagTable::Tcp6] {
                 let _ = read_datagram(table, &message(20, &body), |_| ());
             }
         }

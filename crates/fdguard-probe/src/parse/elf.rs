@@ -16,7 +16,7 @@ use object::read::{ReadCache, ReadRef};
 
 /// What an ELF object says about itself.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Object {
+pub struct ElfObject {
     /// Whether it asks for a dynamic linker: a program that does not is complete in itself.
     pub interpreted: bool,
     /// Whether it imports `select` or `pselect`.
@@ -35,18 +35,18 @@ pub struct Object {
 
 /// The tables contradict themselves, are missing, or are larger than we care to read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Unreadable;
+pub struct UnreadableElf;
 
-impl From<object::read::Error> for Unreadable {
+impl From<object::read::Error> for UnreadableElf {
     fn from(_: object::read::Error) -> Self {
         Self
     }
 }
 
-impl Object {
+impl ElfObject {
     /// Reads the tables of a file, and takes what was read off the budget of bytes. `None` for what is not
     /// an ELF object at all.
-    pub fn read(file: impl Read + Seek, budget: &mut u64) -> Result<Option<Self>, Unreadable> {
+    pub fn read(file: impl Read + Seek, budget: &mut u64) -> Result<Option<Self>, UnreadableElf> {
         let data = Limited {
             cache: ReadCache::new(file),
             left: Cell::new(*budget),
@@ -56,7 +56,7 @@ impl Object {
         found
     }
 
-    fn examine<R: Read + Seek>(data: &Limited<R>) -> Result<Option<Self>, Unreadable> {
+    fn examine<R: Read + Seek>(data: &Limited<R>) -> Result<Option<Self>, UnreadableElf> {
         let Ok(start) = data.read_bytes_at(0, 16) else {
             return Ok(None);
         };
@@ -64,7 +64,7 @@ impl Object {
             None => Ok(None),
             Some(1) => tables::<FileHeader32<Endianness>, _>(data).map(Some),
             Some(2) => tables::<FileHeader64<Endianness>, _>(data).map(Some),
-            Some(_) => Err(Unreadable),
+            Some(_) => Err(UnreadableElf),
         }
     }
 
@@ -86,7 +86,7 @@ impl Object {
     }
 }
 
-fn tables<'a, Elf, R>(data: &'a Limited<R>) -> Result<Object, Unreadable>
+fn tables<'a, Elf, R>(data: &'a Limited<R>) -> Result<ElfObject, UnreadableElf>
 where
     Elf: FileHeader<Endian = Endianness>,
     R: Read + Seek,
@@ -96,9 +96,9 @@ where
     let segments = header.program_headers(endian, data)?;
     let has = |kind| segments.iter().any(|one| one.p_type(endian) == kind);
     let sections: SectionTable<'a, Elf, &'a Limited<R>> = header.sections(endian, data)?;
-    let mut object = Object {
+    let mut object = ElfObject {
         interpreted: has(PT_INTERP),
-        ..Object::default()
+        ..ElfObject::default()
     };
     if !sections.is_empty() {
         let names = sections.section(header.shstrndx(endian, data).map(section_index)?)?;
@@ -110,12 +110,12 @@ where
     let Some(section) = symbols else {
         // What is linked at run time must have symbols: without a list of sections we do not find them.
         let silent = has(PT_DYNAMIC) && !object.go;
-        return if silent { Err(Unreadable) } else { Ok(object) };
+        return if silent { Err(UnreadableElf) } else { Ok(object) };
     };
     let names = sections.section(section.link(endian))?.data(endian, data)?;
     for symbol in section.data_as_array::<Elf::Sym, _>(endian, data)? {
         let at = symbol.st_name(endian) as usize;
-        let name = names.get(at..).ok_or(Unreadable)?;
+        let name = names.get(at..).ok_or(UnreadableElf)?;
         let name = &name[..name.find_byte(0).unwrap_or(name.len())];
         if symbol.is_undefined(endian) {
             object.note_import(name);

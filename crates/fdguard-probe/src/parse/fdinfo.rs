@@ -1,7 +1,7 @@
 //! `/proc/PID/fdinfo/N`: the common head, then lines that depend on the kind of file.
 
 use bstr::ByteSlice as _;
-use fdguard_core::detail::{self, Lock};
+use fdguard_core::detail::{self, FileLock};
 use fdguard_core::{Fd, Mode, OpenFlags};
 
 use super::ascii::{decimal, hexadecimal, octal, split_at_byte, words};
@@ -132,7 +132,7 @@ impl<'a> Fdinfo<'a> {
 
     /// The lock and lease lines.
     #[must_use]
-    pub fn locks(&self) -> Vec<Lock> {
+    pub fn locks(&self) -> Vec<FileLock> {
         self.fields()
             .filter(|(key, _)| *key == b"lock")
             .filter_map(|(_, value)| parse_lock(value))
@@ -301,14 +301,14 @@ fn parse_watched(rest: &[u8]) -> Option<detail::WatchedInode> {
 }
 
 /// `1: POSIX  ADVISORY  WRITE 359 00:13:11691 0 EOF`
-fn parse_lock(value: &[u8]) -> Option<Lock> {
+fn parse_lock(value: &[u8]) -> Option<FileLock> {
     let mut words = words(value).skip(1);
     let kind = text(words.next()?);
     let _strength = words.next()?;
     let access = text(words.next()?);
     let _pid = words.next()?;
     let _inode = words.next()?;
-    Some(Lock {
+    Some(FileLock {
         kind,
         access,
         start: decimal(words.next()?)?,

@@ -11,7 +11,7 @@ use super::ascii::{decimal, hexadecimal};
 
 /// One field: the letter that names it, and what follows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Field<'a> {
+pub struct LsofField<'a> {
     /// The letter; letters that nobody knows are kept, too.
     pub letter: u8,
     /// The value as it was printed, escapes included.
@@ -20,20 +20,20 @@ pub struct Field<'a> {
 
 /// The fields of one set, in the order of the output.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Set<'a>(pub Vec<Field<'a>>);
+pub struct LsofSet<'a>(pub Vec<LsofField<'a>>);
 
 /// One process and its files.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ProcessSet<'a> {
     /// What is said about the process, `p` first.
-    pub fields: Set<'a>,
+    pub fields: LsofSet<'a>,
     /// Its files, each beginning with `f`.
-    pub files: Vec<Set<'a>>,
+    pub files: Vec<LsofSet<'a>>,
 }
 
 /// What the descriptor column says.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Column<'a> {
+pub enum LsofColumn<'a> {
     /// A descriptor by its number.
     Number(Fd),
     /// A descriptor from 10000 on, of which lsof prints only the last three digits: `*345`.
@@ -54,17 +54,17 @@ pub fn parse(bytes: &[u8]) -> Vec<ProcessSet<'_>> {
         let Some((letter, value)) = part[start..].split_first() else {
             continue;
         };
-        let field = Field {
+        let field = LsofField {
             letter: *letter,
             value,
         };
         match (letter, processes.last_mut()) {
             (b'p', _) => processes.push(ProcessSet {
-                fields: Set(vec![field]),
+                fields: LsofSet(vec![field]),
                 files: Vec::new(),
             }),
             (b'm', _) | (_, None) => {}
-            (b'f', Some(process)) => process.files.push(Set(vec![field])),
+            (b'f', Some(process)) => process.files.push(LsofSet(vec![field])),
             (_, Some(process)) => process
                 .files
                 .last_mut()
@@ -85,12 +85,12 @@ impl<'a> ProcessSet<'a> {
 
     /// The first file whose column holds this word.
     #[must_use]
-    pub fn file(&self, word: &[u8]) -> Option<&Set<'a>> {
+    pub fn file(&self, word: &[u8]) -> Option<&LsofSet<'a>> {
         self.files.iter().find(|file| file.get(b'f') == Some(word))
     }
 }
 
-impl<'a> Set<'a> {
+impl<'a> LsofSet<'a> {
     /// The value of a field as it was printed.
     #[must_use]
     pub fn get(&self, letter: u8) -> Option<&'a [u8]> {
@@ -134,12 +134,12 @@ impl<'a> Set<'a> {
 
     /// What the descriptor column says.
     #[must_use]
-    pub fn column(&self) -> Option<Column<'a>> {
+    pub fn column(&self) -> Option<LsofColumn<'a>> {
         let value = self.get(b'f')?;
         let number = |digits| Fd::try_from(decimal(digits)?).ok();
         Some(match value.strip_prefix(b"*") {
-            Some(tail) if tail.len() == 3 => number(tail).map_or(Column::Word(value), Column::Tail),
-            _ => number(value).map_or(Column::Word(value), Column::Number),
+            Some(tail) if tail.len() == 3 => number(tail).map_or(LsofColumn::Word(value), LsofColumn::Tail),
+            _ => number(value).map_or(LsofColumn::Word(value), LsofColumn::Number),
         })
     }
 }
@@ -189,7 +189,7 @@ fn hex_pair(high: u8, low: u8) -> Option<u8> {
 mod tests {
     use proptest::prelude::*;
 
-    use super::{Column, Field, ProcessSet, Set, parse, unescape};
+    use super::{LsofColumn, LsofField, ProcessSet, LsofSet, parse, unescape};
 
     const RECORDED: &[u8] = b"p812\0R1\0cserver\0u1000\0\n\
         fcwd\0a \0l \0tDIR\0D0xfe00\0i2\0k21\0n/\0\n\
@@ -207,7 +207,7 @@ mod tests {
         assert_eq!((first.files.len(), second.files.len()), (3, 1));
         assert_eq!(first.file(b"cwd").unwrap().get(b'n'), Some(&b"/"[..]));
         let file = &first.files[1];
-        assert_eq!(file.column(), Some(Column::Number(3)));
+        assert_eq!(file.column(), Some(LsofColumn::Number(3)));
         assert_eq!(
             (file.number(b'D'), file.number(b's')),
             (Some(0xfe00), Some(100))
@@ -243,14 +243,14 @@ mod tests {
     #[test]
     fn numbers_from_ten_thousand_on_are_cut_to_their_tail() {
         let processes = parse(b"p1\nf9999\nf*345\nfmem\nf*34\n");
-        let columns: Vec<_> = processes[0].files.iter().map(Set::column).collect();
+        let columns: Vec<_> = processes[0].files.iter().map(LsofSet::column).collect();
         assert_eq!(
             columns,
             [
-                Some(Column::Number(9999)),
-                Some(Column::Tail(345)),
-                Some(Column::Word(b"mem")),
-                Some(Column::Word(b"*34")),
+                Some(LsofColumn::Number(9999)),
+                Some(LsofColumn::Tail(345)),
+                Some(LsofColumn::Word(b"mem")),
+                Some(LsofColumn::Word(b"*34")),
             ]
         );
     }
@@ -284,16 +284,16 @@ mod tests {
         out
     }
 
-    fn set_of(first: u8, rest: &[(u8, Vec<u8>)]) -> Set<'_> {
-        let head = Field {
+    fn set_of(first: u8, rest: &[(u8, Vec<u8>)]) -> LsofSet<'_> {
+        let head = LsofField {
             letter: first,
             value: b"7",
         };
-        let rest = rest.iter().map(|(letter, value)| Field {
+        let rest = rest.iter().map(|(letter, value)| LsofField {
             letter: *letter,
             value,
         });
-        Set(std::iter::once(head).chain(rest).collect())
+        LsofSet(std::iter::once(head).chain(rest).collect())
     }
 
     /// Any letter but those that begin a set or mark a repetition, with anything but NUL behind it.

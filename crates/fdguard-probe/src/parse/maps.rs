@@ -6,7 +6,7 @@ use super::ascii::{decimal, hexadecimal, split_at_byte};
 
 /// A stretch of memory that shows a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Mapping<'a> {
+pub struct MapsEntry<'a> {
     /// Its first address.
     pub start: u64,
     /// The address behind its last.
@@ -23,7 +23,7 @@ pub struct Mapping<'a> {
     pub path: &'a [u8],
 }
 
-impl<'a> Mapping<'a> {
+impl<'a> MapsEntry<'a> {
     fn parse(line: &'a [u8]) -> Option<Self> {
         let (range, rest) = split_at_byte(line, b' ')?;
         let (start, end) = split_at_byte(range, b'-')?;
@@ -47,10 +47,10 @@ impl<'a> Mapping<'a> {
 }
 
 /// Every mapping of a file.
-pub fn mappings(bytes: &[u8]) -> impl Iterator<Item = Mapping<'_>> {
+pub fn mappings(bytes: &[u8]) -> impl Iterator<Item = MapsEntry<'_>> {
     bytes
         .split(|byte| *byte == b'\n')
-        .filter_map(Mapping::parse)
+        .filter_map(MapsEntry::parse)
 }
 
 /// A name as it is: the kernel writes a newline as `\012`, and nothing else so.

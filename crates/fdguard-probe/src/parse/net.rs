@@ -77,17 +77,17 @@ pub enum SocketRecord {
 }
 
 /// One inode and its record.
-pub type Row = (u64, SocketRecord);
+pub type SocketRow = (u64, SocketRecord);
 
 /// Rows of `tcp`, `tcp6`, `udp`, `udp6`, `raw`, `raw6`.
-pub fn inet(kind: InetKind, bytes: &[u8]) -> impl Iterator<Item = Row> {
+pub fn inet(kind: InetKind, bytes: &[u8]) -> impl Iterator<Item = SocketRow> {
     bytes
         .lines()
         .skip(1)
         .filter_map(move |line| inet_row(kind, line))
 }
 
-fn inet_row(kind: InetKind, line: &[u8]) -> Option<Row> {
+fn inet_row(kind: InetKind, line: &[u8]) -> Option<SocketRow> {
     let mut words = words(line).skip(1);
     let local = address(words.next()?)?;
     let remote = address(words.next()?)?;
@@ -129,14 +129,14 @@ fn address(text: &[u8]) -> Option<SocketAddr> {
 }
 
 /// Rows of `unix`. The table knows no peers.
-pub fn unix(bytes: &[u8]) -> impl Iterator<Item = Row> {
+pub fn unix(bytes: &[u8]) -> impl Iterator<Item = SocketRow> {
     bytes.lines().skip(1).filter_map(unix_row)
 }
 
 const SO_ACCEPTCON: u64 = 0x1_0000;
 const SS_CONNECTED: u64 = 3;
 
-fn unix_row(line: &[u8]) -> Option<Row> {
+fn unix_row(line: &[u8]) -> Option<SocketRow> {
     let rest = line.split_once_str(b": ")?.1;
     let (_references, rest) = take_word(rest)?;
     let (_protocol, rest) = take_word(rest)?;
@@ -164,7 +164,7 @@ fn take_word(text: &[u8]) -> Option<(&[u8], &[u8])> {
 }
 
 /// Rows of `netlink`: `sk Eth Pid Groups Rmem Wmem Dump Locks Drops Inode`.
-pub fn netlink(bytes: &[u8]) -> impl Iterator<Item = Row> {
+pub fn netlink(bytes: &[u8]) -> impl Iterator<Item = SocketRow> {
     bytes.lines().skip(1).filter_map(|line| {
         let mut words = words(line).skip(1);
         let protocol = u8::try_from(decimal(words.next()?)?).ok()?;
@@ -181,7 +181,7 @@ pub fn netlink(bytes: &[u8]) -> impl Iterator<Item = Row> {
 }
 
 /// Rows of `packet`: `sk RefCnt Type Proto Iface R Rmem User Inode`.
-pub fn packet(bytes: &[u8]) -> impl Iterator<Item = Row> {
+pub fn packet(bytes: &[u8]) -> impl Iterator<Item = SocketRow> {
     bytes.lines().skip(1).filter_map(|line| {
         let mut words = words(line).skip(2);
         let kind = u32::try_from(decimal(words.next()?)?).ok()?;

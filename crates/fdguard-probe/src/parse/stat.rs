@@ -9,7 +9,7 @@ const PF_EXITING: u64 = 0x0000_0004;
 
 /// The fields of a stat line that we use.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Stat<'a> {
+pub struct ProcStat<'a> {
     /// Command name; may hold anything, parentheses too.
     pub comm: &'a [u8],
     /// State letter.
@@ -28,7 +28,7 @@ pub struct Stat<'a> {
     pub start_ticks: u64,
 }
 
-impl<'a> Stat<'a> {
+impl<'a> ProcStat<'a> {
     /// Reads a stat line.
     #[must_use]
     pub fn parse(bytes: &'a [u8]) -> Option<Self> {
@@ -72,12 +72,12 @@ impl<'a> Stat<'a> {
 mod tests {
     use proptest::prelude::*;
 
-    use super::Stat;
+    use super::ProcStat;
 
     #[test]
     fn a_name_with_parentheses_does_not_shift_the_fields() {
         let line = b"2038 (a) b (c) S 77 2038 2034 34816 2038 4194304 515 0 0 0 1 0 0 0 20 0 3 0 123456 9 1 18446744073709551615";
-        let stat = Stat::parse(line).unwrap();
+        let stat = ProcStat::parse(line).unwrap();
         assert_eq!(stat.comm, b"a) b (c");
         assert_eq!(
             (stat.state, stat.ppid, stat.threads, stat.start_ticks),
@@ -90,17 +90,17 @@ mod tests {
     #[test]
     fn kernel_threads_and_zombies_are_told() {
         let kernel = b"2 (kthreadd) S 0 0 0 0 -1 2129984 0 0 0 0 0 0 0 0 20 0 1 0 2 0 0";
-        assert!(Stat::parse(kernel).unwrap().kernel_thread);
+        assert!(ProcStat::parse(kernel).unwrap().kernel_thread);
         let zombie = b"9 (x) Z 1 9 9 0 -1 4227084 0 0 0 0 0 0 0 0 20 0 1 0 99 0 0";
-        assert!(Stat::parse(zombie).unwrap().is_zombie());
+        assert!(ProcStat::parse(zombie).unwrap().is_zombie());
         let gone = b"9 (x) X 0 -1 -1 0 -1 4227084 0 0 0 0 0 0 0 0 20 0 0 0 99 0 0";
-        assert_eq!(Stat::parse(gone).unwrap().pgid, None);
+        assert_eq!(ProcStat::parse(gone).unwrap().pgid, None);
     }
 
     proptest! {
         #[test]
         fn any_bytes_are_survived(bytes: Vec<u8>) {
-            let _ = Stat::parse(&bytes);
+            let _ = ProcStat::parse(&bytes);
         }
     }
 }

@@ -6,7 +6,7 @@ use super::ascii::{decimal, split_at_byte, words};
 
 /// The lines of a status file that we use.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Status<'a> {
+pub struct ProcStatus<'a> {
     /// Command name, with the kernel's escapes for newline and backslash.
     pub name: &'a [u8],
     /// State letter.
@@ -23,7 +23,7 @@ pub struct Status<'a> {
     pub kernel_thread: Option<bool>,
 }
 
-impl<'a> Status<'a> {
+impl<'a> ProcStatus<'a> {
     /// Reads a status file.
     #[must_use]
     pub fn parse(bytes: &'a [u8]) -> Self {
@@ -51,7 +51,7 @@ impl<'a> Status<'a> {
     }
 }
 
-impl Status<'_> {
+impl ProcStatus<'_> {
     /// Kernel threads say so since Linux 6.7; before, they are the ones of `kthreadd` and it itself.
     #[must_use]
     pub fn is_kernel_thread(&self) -> bool {
@@ -89,11 +89,11 @@ fn number(bytes: &[u8]) -> Option<u32> {
 mod tests {
     use proptest::prelude::*;
 
-    use super::Status;
+    use super::ProcStatus;
 
     #[test]
     fn a_status_file_of_a_real_kernel() {
-        let status = Status::parse(b"Name:\tbash\nUmask:\t0022\nState:\tS (sleeping)\nTgid:\t77\nPid:\t77\nPPid:\t1\nTracerPid:\t0\nUid:\t1000\t1000\t1000\t1000\nFDSize:\t256\nGroups:\t\nNStgid:\t77\t5\nNSpid:\t77\t5\nKthread:\t0\nVmPeak:\t 8172 kB\n");
+        let status = ProcStatus::parse(b"Name:\tbash\nUmask:\t0022\nState:\tS (sleeping)\nTgid:\t77\nPid:\t77\nPPid:\t1\nTracerPid:\t0\nUid:\t1000\t1000\t1000\t1000\nFDSize:\t256\nGroups:\t\nNStgid:\t77\t5\nNSpid:\t77\t5\nKthread:\t0\nVmPeak:\t 8172 kB\n");
         assert_eq!(status.name, b"bash");
         assert_eq!(
             (status.ppid, status.uid, status.fd_size, status.ns_pid),
@@ -107,7 +107,7 @@ mod tests {
 
     #[test]
     fn odd_names_come_back_as_they_are() {
-        let name = |text: &[u8]| Status::parse(text).unescaped_name();
+        let name = |text: &[u8]| ProcStatus::parse(text).unescaped_name();
         assert_eq!(name(b"Name:\ta\\nb\\\\c\n"), b"a\nb\\c");
         assert_eq!(name(b"Name:\tplain\n"), b"plain");
         assert_eq!(name(b"Name:\t \xff x\n"), b" \xff x");
@@ -115,15 +115,15 @@ mod tests {
 
     #[test]
     fn kernel_threads_are_told_on_old_kernels_too() {
-        assert!(Status::parse(b"Name:\tkthreadd\nPPid:\t0\n").is_kernel_thread());
-        assert!(Status::parse(b"Name:\tkworker\nPPid:\t2\n").is_kernel_thread());
-        assert!(!Status::parse(b"Name:\tinit\nPPid:\t0\nKthread:\t0\n").is_kernel_thread());
+        assert!(ProcStatus::parse(b"Name:\tkthreadd\nPPid:\t0\n").is_kernel_thread());
+        assert!(ProcStatus::parse(b"Name:\tkworker\nPPid:\t2\n").is_kernel_thread());
+        assert!(!ProcStatus::parse(b"Name:\tinit\nPPid:\t0\nKthread:\t0\n").is_kernel_thread());
     }
 
     proptest! {
         #[test]
         fn any_bytes_are_survived(bytes: Vec<u8>) {
-            let _ = Status::parse(&bytes);
+            let _ = ProcStatus::parse(&bytes);
         }
     }
 }

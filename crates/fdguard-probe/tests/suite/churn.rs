@@ -4,9 +4,9 @@ use std::collections::HashMap;
 
 use fdguard_core::detail::PipeEnd;
 use fdguard_core::{Class, Detail, FdEntry, Snapshot};
-use fdguard_probe::{Depth, Options, Probe, Watcher};
+use fdguard_probe::{Depth, Options, Probe, ProcessWatcher};
 use serde_json::Value;
-use testkit::{Launch, Namespace, Victim, have, is_root};
+use testkit::{VictimLaunch, Namespace, Victim, have, is_root};
 
 const LOOKS: usize = 320;
 /// Below are the standard streams and what is used in passing.
@@ -91,7 +91,7 @@ fn assert_of_one_piece(oracle: &Oracle, snapshot: &Snapshot) -> usize {
 
 /// The victim, where possible in a network of its own: there, the sockets of the host need not be
 /// dumped for every look.
-fn churn(slots: &str) -> Launch {
+fn churn(slots: &str) -> VictimLaunch {
     let launch = Victim::of("churn").arg(slots);
     if is_root() && have("unshare") {
         launch.in_new(Namespace::Net)
@@ -171,7 +171,7 @@ fn a_watcher_mixes_nothing_and_loses_no_number() {
     let victim = churn("15").start();
     let oracle = Oracle::of(&victim);
     let probe = Probe::new().unwrap();
-    let mut watcher = Watcher::new(&probe, victim.pid()).unwrap();
+    let mut watcher = ProcessWatcher::new(&probe, victim.pid()).unwrap();
     let mut open = std::collections::BTreeSet::new();
     let mut untold = 0;
     for round in 0..LOOKS {

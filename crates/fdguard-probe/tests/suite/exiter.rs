@@ -3,7 +3,7 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 
-use fdguard_probe::{Error, Options, Probe, Radar, Watcher};
+use fdguard_probe::{Error, Options, Probe, Radar, ProcessWatcher};
 use testkit::Victim;
 
 fn is_about_the_end(error: &Error) -> bool {
@@ -92,7 +92,7 @@ fn a_watched_process_that_ends_is_an_error_and_not_a_mass_close() {
     let probe = Probe::new().unwrap();
     for _ in 0..30 {
         let mut victim = Victim::of("exiter").arg("300").start();
-        let mut watcher = Watcher::new(&probe, victim.pid()).unwrap();
+        let mut watcher = ProcessWatcher::new(&probe, victim.pid()).unwrap();
         assert_eq!(watcher.tick().unwrap().opened.len(), 303);
         victim.send("go");
         let error = loop {

@@ -3,7 +3,7 @@
 use fdguard_core::Summary;
 use fdguard_probe::{Error, Options, Probe};
 use serde_json::{Value, json};
-use testkit::{FakeProc, Holding, Victim, is_root, skip};
+use testkit::{FakeProc, VictimHolding, Victim, is_root, skip};
 
 use super::{assert_exact, assert_says_the_same, document, look, record};
 
@@ -116,7 +116,7 @@ fn r6_a_process_in_other_namespaces_is_read_from_the_host() {
     assert_exact(&victim);
     let inside = &victim.line()["inside"];
     let pid = u32::try_from(inside["pid"].as_u64().unwrap()).unwrap();
-    let held: Vec<Holding> = serde_json::from_value(inside["holdings"].clone()).unwrap();
+    let held: Vec<VictimHolding> = serde_json::from_value(inside["holdings"].clone()).unwrap();
     let document = document(&look(pid));
     assert_says_the_same(&document, &held);
     assert_eq!(document["process"]["pid"], pid);
@@ -139,7 +139,7 @@ fn r6_the_sockets_of_two_namespaces_are_not_confused_in_one_look() {
     let pids = [inside, outer.pid(), inner.pid()];
     for snapshot in probe.snapshots(&pids, Options::default()) {
         let document = document(&snapshot.unwrap());
-        let holdings: Vec<Holding> = if document["process"]["pid"] == inside {
+        let holdings: Vec<VictimHolding> = if document["process"]["pid"] == inside {
             serde_json::from_value(inner.line()["inside"]["holdings"].clone()).unwrap()
         } else if document["process"]["pid"] == outer.pid() {
             outer.holdings().to_vec()

@@ -6,7 +6,7 @@ use std::process::{Child, Command, Stdio};
 use fdguard_core::Tier;
 use fdguard_probe::{Depth, Options, Probe};
 use serde_json::Value;
-use testkit::{Launch, NOBODY, Namespace, Victim, have, is_root, skip};
+use testkit::{VictimLaunch, NOBODY, Namespace, Victim, have, is_root, skip};
 
 use super::{assert_says_the_same, document};
 
@@ -82,7 +82,7 @@ fn without_the_shared(mut document: Value) -> Value {
 }
 
 /// Both tiers agree, and with the victim, where it says the same of itself as we see.
-fn assert_same(launch: Launch) {
+fn assert_same(launch: VictimLaunch) {
     if !can_walk() {
         return;
     }

@@ -2,7 +2,7 @@
 
 use std::fs::File;
 
-use fdguard_probe::{Error, Options, Probe, Radar, Watcher};
+use fdguard_probe::{Error, Options, Probe, Radar, ProcessWatcher};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use testkit::{FakeProc, Victim};
 
@@ -38,7 +38,7 @@ fn r6_sixteen_descriptors_are_enough_for_everything() {
         let row = view.rows.iter().find(|row| row.pid == leaker.pid());
         assert_eq!(row.unwrap().count, Some(903));
     }
-    let mut watcher = Watcher::new(&probe, leaker.pid()).unwrap();
+    let mut watcher = ProcessWatcher::new(&probe, leaker.pid()).unwrap();
     assert_eq!(watcher.tick().unwrap().opened.len(), 903);
     victim.finish();
     leaker.finish();

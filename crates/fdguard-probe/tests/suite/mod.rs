@@ -4,7 +4,7 @@ use fdguard_core::document::SnapshotDocument;
 use fdguard_core::{Snapshot, Summary};
 use fdguard_probe::{Options, Probe};
 use serde_json::Value;
-use testkit::{Holding, Victim};
+use testkit::{VictimHolding, Victim};
 
 mod churn;
 mod everything;
@@ -52,7 +52,7 @@ pub(crate) fn record(document: &Value, fd: u32) -> &Value {
 }
 
 /// The document says exactly what the holder says: the same numbers, and of each the same.
-pub(crate) fn assert_says_the_same(document: &Value, holdings: &[Holding]) {
+pub(crate) fn assert_says_the_same(document: &Value, holdings: &[VictimHolding]) {
     let mut held: Vec<u32> = holdings.iter().map(|holding| holding.fd).collect();
     held.sort_unstable();
     assert_eq!(numbers(document), held, "the numbers");

@@ -7,10 +7,10 @@ use std::os::unix::fs::PermissionsExt as _;
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 
 use fdguard_core::{Snapshot, Tier};
-use fdguard_probe::{Error, Options, Probe, Radar, Watcher};
+use fdguard_probe::{Error, Options, Probe, Radar, ProcessWatcher};
 use serde_json::{Value, json};
 use tempfile::TempDir;
-use testkit::{FakeProc, Launch, NOBODY, Namespace, Victim, have, is_root, run_as, skip};
+use testkit::{FakeProc, VictimLaunch, NOBODY, Namespace, Victim, have, is_root, run_as, skip};
 
 use super::select_use::waiter;
 
@@ -240,7 +240,7 @@ fn r6_the_list_of_root_is_refused_with_count_reason_and_remedy() {
 fn r6_nobody_watches_the_count_of_what_root_holds() {
     if let Some(pid) = asked() {
         let probe = Probe::new().unwrap();
-        let mut watcher = Watcher::new(&probe, pid_of(&pid)).unwrap();
+        let mut watcher = ProcessWatcher::new(&probe, pid_of(&pid)).unwrap();
         assert_eq!(watcher.tier(), Tier::Radar);
         assert_eq!(watcher.gaps().len(), 1, "{:?}", watcher.gaps());
         assert!(watcher.gaps()[0].remedy.contains("sudo"));
@@ -337,7 +337,7 @@ fn r7_nobody_looks_at_its_own_in_another_mount_namespace_and_not_at_roots() {
     let Some(program) = waiter(("polls", &["-DWAIT=BY_POLL"])) else {
         return;
     };
-    let launch = || Launch::program(&program);
+    let launch = || VictimLaunch::program(&program);
     let own = launch().as_user(NOBODY).in_new(Namespace::Mount).start();
     let roots = launch().start();
     let question = json!({"own": own.pid(), "roots": roots.pid()});

@@ -4,7 +4,7 @@ use std::fs::File;
 use std::net::TcpListener;
 use std::os::fd::OwnedFd;
 
-use fdguard_probe::{Options, Probe, Radar, Watcher};
+use fdguard_probe::{Options, Probe, Radar, ProcessWatcher};
 use testkit::{Victim, number};
 
 use super::{document, numbers, own_table, record};
@@ -66,7 +66,7 @@ fn r1_two_hundred_of_everything_leave_our_own_table_as_it_was() {
         let probe = Probe::new().unwrap();
         let with_probe = own_table();
         let mut radar = Radar::new();
-        let mut watcher = Watcher::new(&probe, leaker.pid()).unwrap();
+        let mut watcher = ProcessWatcher::new(&probe, leaker.pid()).unwrap();
         let with_watcher = own_table();
         for round in 0..200 {
             let options = Options {

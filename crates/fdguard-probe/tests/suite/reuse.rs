@@ -2,7 +2,7 @@
 
 use std::fs;
 
-use fdguard_probe::{Error, Options, Probe, Radar, Watcher};
+use fdguard_probe::{Error, Options, Probe, Radar, ProcessWatcher};
 use testkit::{Victim, is_root, skip};
 
 const STEER: &str = "/proc/sys/kernel/ns_last_pid";
@@ -40,7 +40,7 @@ fn r25_a_reused_number_is_another_process_to_radar_and_watcher() {
         view.rows.into_iter().find(|row| row.pid == pid)
     };
     let before = row(&mut radar).unwrap();
-    let mut watcher = Watcher::new(&probe, pid).unwrap();
+    let mut watcher = ProcessWatcher::new(&probe, pid).unwrap();
     watcher.tick().unwrap();
     let seen = probe.snapshot(pid, Options::default()).unwrap();
     first.finish();

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use fdguard_core::{SelectUse, Text};
 use fdguard_probe::{Error, Probe};
 use rustix::process::{WaitId, WaitIdOptions};
-use testkit::{FakeProc, Launch, c_variant, have, skip};
+use testkit::{FakeProc, VictimLaunch, c_variant, have, skip};
 
 const SELECTS: (&str, &[&str]) = ("selects", &["-DWAIT=BY_SELECT"]);
 const POLLS: (&str, &[&str]) = ("polls", &["-DWAIT=BY_POLL"]);
@@ -40,7 +40,7 @@ fn r7_a_program_that_calls_select_is_told() {
     let Some(program) = waiter(SELECTS) else {
         return;
     };
-    let victim = Launch::program(&program).start();
+    let victim = VictimLaunch::program(&program).start();
     assert_eq!(select_use(victim.pid()), imports("waiter-selects"));
     victim.finish();
 }
@@ -48,7 +48,7 @@ fn r7_a_program_that_calls_select_is_told() {
 #[test]
 fn r7_a_program_that_polls_does_not_import_it() {
     let Some(program) = waiter(POLLS) else { return };
-    let victim = Launch::program(&program).start();
+    let victim = VictimLaunch::program(&program).start();
     assert_eq!(select_use(victim.pid()), SelectUse::Absent);
     victim.finish();
 }
@@ -60,14 +60,14 @@ fn r7_a_fortified_program_that_sleeps_by_select_sets_no_bits() {
     let Some(program) = waiter(("sleeps-fortified", &sleeper)) else {
         return;
     };
-    let victim = Launch::program(&program).start();
+    let victim = VictimLaunch::program(&program).start();
     assert_eq!(select_use(victim.pid()), SelectUse::Absent);
     victim.finish();
     let setter = [&fortify[..], &["-DWAIT=BY_SELECT"]].concat();
     let Some(program) = waiter(("selects-fortified", &setter)) else {
         return;
     };
-    let victim = Launch::program(&program).start();
+    let victim = VictimLaunch::program(&program).start();
     let wanted = imports("waiter-selects-fortified");
     assert_eq!(select_use(victim.pid()), wanted);
     victim.finish();
@@ -79,7 +79,7 @@ fn r7_a_static_program_is_not_known() {
     let Some(program) = waiter(("static", &flags)) else {
         return;
     };
-    let victim = Launch::program(&program).start();
+    let victim = VictimLaunch::program(&program).start();
     let SelectUse::Unknown { why } = select_use(victim.pid()) else {
         panic!("{}", select_use(victim.pid()));
     };
@@ -96,7 +96,7 @@ fn r7_a_program_that_was_deleted_since_is_still_read() {
     let copy = folder.path().join("copy");
     let copied = Command::new("cp").arg(&program).arg(&copy).status();
     assert!(copied.unwrap().success());
-    let victim = Launch::program(&copy).start();
+    let victim = VictimLaunch::program(&copy).start();
     fs::remove_file(&copy).unwrap();
     assert_eq!(select_use(victim.pid()), imports("copy"));
     victim.finish();

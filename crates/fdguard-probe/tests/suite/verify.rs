@@ -6,7 +6,7 @@ use std::net::{TcpListener, TcpStream};
 use std::os::fd::{AsFd, OwnedFd};
 
 use fdguard_core::{Class, Fd, FdEntry, TcpState};
-use fdguard_probe::{Error, Probe, Tick, Watcher};
+use fdguard_probe::{Error, Probe, WatcherTick, ProcessWatcher};
 use rustix::event::{EventfdFlags, eventfd};
 use rustix::io::DupFlags;
 use rustix::net::{AddressFamily, SocketFlags, SocketType};
@@ -18,8 +18,8 @@ use testkit::{Victim, number};
 const ALL: usize = usize::MAX / 2;
 
 /// A watcher of ourselves that has looked once.
-fn own_watcher(probe: &Probe) -> Watcher<'_> {
-    let mut watcher = Watcher::new(probe, std::process::id()).unwrap();
+fn own_watcher(probe: &Probe) -> ProcessWatcher<'_> {
+    let mut watcher = ProcessWatcher::new(probe, std::process::id()).unwrap();
     watcher.tick().unwrap();
     watcher.verify(ALL).unwrap();
     watcher
@@ -35,7 +35,7 @@ fn numbers(entries: &[FdEntry]) -> Vec<Fd> {
 }
 
 /// Opened, closed and changed numbers.
-fn told(tick: &Tick) -> (Vec<Fd>, Vec<Fd>, Vec<Fd>) {
+fn told(tick: &WatcherTick) -> (Vec<Fd>, Vec<Fd>, Vec<Fd>) {
     (
         numbers(&tick.opened),
         tick.closed.clone(),
@@ -108,7 +108,7 @@ fn r14_a_socket_that_was_seen_before_it_was_connected_is_told_when_it_is() {
     let (family, kind) = (AddressFamily::INET, SocketType::STREAM);
     let socket = rustix::net::socket_with(family, kind, SocketFlags::CLOEXEC, None).unwrap();
     let probe = Probe::new().unwrap();
-    let mut watcher = Watcher::new(&probe, std::process::id()).unwrap();
+    let mut watcher = ProcessWatcher::new(&probe, std::process::id()).unwrap();
     let first = watcher.tick().unwrap();
     let seen = first.opened.iter().find(|one| one.fd == number(&socket));
     assert_eq!(seen.unwrap().class, Class::Tcp(TcpState::Unbound));
@@ -181,7 +181,7 @@ fn a_number_that_changed_hands_before_its_first_second_look_is_told() {
         .collect();
     let other = file(&folder, "other");
     let probe = Probe::new().unwrap();
-    let mut watcher = Watcher::new(&probe, std::process::id()).unwrap();
+    let mut watcher = ProcessWatcher::new(&probe, std::process::id()).unwrap();
     watcher.tick().unwrap();
     swap(&mut held[150], &other);
     let looks = (0..8).map(|_| watcher.verify(64).unwrap());
@@ -193,7 +193,7 @@ fn a_number_that_changed_hands_before_its_first_second_look_is_told() {
 fn r14_what_stays_as_it_is_is_never_told_again() {
     let victim = Victim::start("everything");
     let probe = Probe::new().unwrap();
-    let mut watcher = Watcher::new(&probe, victim.pid()).unwrap();
+    let mut watcher = ProcessWatcher::new(&probe, victim.pid()).unwrap();
     watcher.tick().unwrap();
     for most in [ALL, 1, 7, ALL] {
         let tick = watcher.verify(most).unwrap();
@@ -204,7 +204,7 @@ fn r14_what_stays_as_it_is_is_never_told_again() {
 
 #[test]
 fn r14_a_process_that_ended_is_told_as_ended_by_every_kind_of_look() {
-    type Kind = fn(&mut Watcher<'_>) -> Result<Tick, Error>;
+    type Kind = fn(&mut ProcessWatcher<'_>) -> Result<WatcherTick, Error>;
     let kinds: [Kind; 3] = [
         |watcher| watcher.glance(),
         |watcher| watcher.tick(),
@@ -214,7 +214,7 @@ fn r14_a_process_that_ended_is_told_as_ended_by_every_kind_of_look() {
         let mut victim = Victim::start("exiter");
         let pid = victim.pid();
         let probe = Probe::new().unwrap();
-        let mut watcher = Watcher::new(&probe, pid).unwrap();
+        let mut watcher = ProcessWatcher::new(&probe, pid).unwrap();
         assert_eq!(watcher.tick().unwrap().count, 103);
         victim.send("go");
         // It stays a zombie until it is waited for.
@@ -234,7 +234,7 @@ fn r14_a_process_that_ended_is_told_as_ended_by_every_kind_of_look() {
 fn r6_our_own_full_table_is_not_the_end_of_the_watched_process() {
     let mut victim = Victim::start("leaker");
     let probe = Probe::new().unwrap();
-    let mut watcher = Watcher::new(&probe, victim.pid()).unwrap();
+    let mut watcher = ProcessWatcher::new(&probe, victim.pid()).unwrap();
     watcher.tick().unwrap();
     victim.tell("5 file");
     let maximum = getrlimit(Resource::Nofile).maximum;

@@ -1,9 +1,9 @@
 //! Watching: exactly what opened and closed, and nothing read when nothing changed.
 
-use fdguard_probe::{Error, Probe, Tick, Watcher};
+use fdguard_probe::{Error, Probe, WatcherTick, ProcessWatcher};
 use testkit::Victim;
 
-fn numbers(tick: &Tick) -> Vec<u32> {
+fn numbers(tick: &WatcherTick) -> Vec<u32> {
     tick.opened.iter().map(|entry| entry.fd).collect()
 }
 
@@ -11,7 +11,7 @@ fn numbers(tick: &Tick) -> Vec<u32> {
 fn r14_what_opens_and_closes_is_told_exactly() {
     let mut victim = Victim::start("leaker");
     let probe = Probe::new().unwrap();
-    let mut watcher = Watcher::new(&probe, victim.pid()).unwrap();
+    let mut watcher = ProcessWatcher::new(&probe, victim.pid()).unwrap();
     let first = watcher.tick().unwrap();
     assert_eq!((numbers(&first), first.listed), (vec![0, 1, 2], true));
 
@@ -40,7 +40,7 @@ fn r14_a_tick_without_a_change_does_not_list() {
     let mut victim = Victim::start("leaker");
     victim.tell("1000");
     let probe = Probe::new().unwrap();
-    let mut watcher = Watcher::new(&probe, victim.pid()).unwrap();
+    let mut watcher = ProcessWatcher::new(&probe, victim.pid()).unwrap();
     assert!(watcher.tick().unwrap().listed);
     for _ in 0..100 {
         let tick = watcher.tick().unwrap();
@@ -56,7 +56,7 @@ fn r14_a_tick_without_a_change_does_not_list() {
 fn r1_watching_ourselves_lists_only_after_a_change_too() {
     let expected: Vec<u32> = super::own_table().iter().map(|(fd, _)| *fd).collect();
     let probe = Probe::new().unwrap();
-    let mut watcher = Watcher::new(&probe, std::process::id()).unwrap();
+    let mut watcher = ProcessWatcher::new(&probe, std::process::id()).unwrap();
     let first = watcher.tick().unwrap();
     assert_eq!(numbers(&first), expected);
     assert!(!watcher.tick().unwrap().listed);
@@ -68,7 +68,7 @@ fn r1_watching_ourselves_lists_only_after_a_change_too() {
 #[test]
 fn a_watch_on_nobody_is_an_error() {
     let probe = Probe::new().unwrap();
-    let error = Watcher::new(&probe, 4_194_303).unwrap_err();
+    let error = ProcessWatcher::new(&probe, 4_194_303).unwrap_err();
     assert!(matches!(error, Error::NoSuchProcess(4_194_303)));
 }
 
@@ -76,7 +76,7 @@ fn a_watch_on_nobody_is_an_error() {
 fn what_opens_later_is_told_as_well_as_by_a_snapshot() {
     let mut victim = Victim::start("leaker");
     let probe = Probe::new().unwrap();
-    let mut watcher = Watcher::new(&probe, victim.pid()).unwrap();
+    let mut watcher = ProcessWatcher::new(&probe, victim.pid()).unwrap();
     watcher.tick().unwrap();
     victim.tell("4 socket");
     let tick = watcher.tick().unwrap();
@@ -94,7 +94,7 @@ fn what_opens_later_is_told_as_well_as_by_a_snapshot() {
 fn a_part_of_a_table_makes_no_ghosts() {
     let victim = Victim::start("everything");
     let probe = Probe::new().unwrap();
-    let tick = Watcher::new(&probe, victim.pid()).unwrap().tick().unwrap();
+    let tick = ProcessWatcher::new(&probe, victim.pid()).unwrap().tick().unwrap();
     let holdings = victim.holdings().iter();
     for holding in holdings.filter(|held| held.class.as_deref() == Some("eventpoll")) {
         let seen = tick.opened.iter().find(|entry| entry.fd == holding.fd);

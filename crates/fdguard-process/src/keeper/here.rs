@@ -17,8 +17,8 @@ use super::watch::{self, Keeper};
 use super::words::Words;
 use super::{Ends, NAME, Room, ahead, kin, wake_with_parent};
 use crate::cgroup::Leaf;
-use crate::limits::Wanted;
-use crate::spawn::child::Failed;
+use crate::limits::RequestedLimits;
+use crate::spawn::child::SpawnFailure;
 use crate::sys;
 
 /// The keeper's end of the pair, or where it comes from.
@@ -59,7 +59,7 @@ pub fn keep_here(words: impl IntoIterator<Item = OsString>) -> ! {
     let keeper = signals.and_then(|signals| keeper(&told, &control, program, signals, &mut room));
     match keeper {
         Ok(keeper) => keeper.keep(),
-        Err(Failed { step, errno }) => {
+        Err(SpawnFailure { step, errno }) => {
             watch::say(&control, FromKeeper::Failed { step, errno });
             sys::exit(1)
         }
@@ -67,14 +67,14 @@ pub fn keep_here(words: impl IntoIterator<Item = OsString>) -> ! {
 }
 
 /// Becomes the parent of all orphans. Gives where the ends of children are told.
-fn settled() -> Result<OwnedFd, Failed> {
-    set_child_subreaper(Some(getpid())).map_err(Failed::at(Step::Subreaper))?;
+fn settled() -> Result<OwnedFd, SpawnFailure> {
+    set_child_subreaper(Some(getpid())).map_err(SpawnFailure::at(Step::Subreaper))?;
     let _nameless = set_name(NAME);
     wake_with_parent();
     // Out of the group and session that the other's signals go to. One that leads a group already is out of it.
     let _leads = setsid();
     let signals = sys::signal_descriptor(sys::bit(libc::SIGCHLD));
-    signals.map_err(Failed::at(Step::Signals))
+    signals.map_err(SpawnFailure::at(Step::Signals))
 }
 
 fn keeper<'s>(
@@ -83,11 +83,11 @@ fn keeper<'s>(
     program: OwnedFd,
     signals: OwnedFd,
     room: &'s mut Room,
-) -> Result<Keeper<'s>, Failed> {
+) -> Result<Keeper<'s>, SpawnFailure> {
     // Who made the pair. It may be gone; then the pair is closed, and that is heard.
     let owner = socket_peercred(control).ok();
     let owner = owner.and_then(|owner| pidfd_open(owner.pid, PidfdFlags::empty()).ok());
-    let main = own_child(told.main).ok_or(Failed {
+    let main = own_child(told.main).ok_or(SpawnFailure {
         step: Step::Fork,
         errno: Errno::CHILD,
     })?;
@@ -126,7 +126,7 @@ fn release<'s>(
     main: u32,
     mut leaf: Option<Leaf<'s>>,
     program: &OwnedFd,
-) -> Result<(Option<Leaf<'s>>, crate::limits::Enforced), Failed> {
+) -> Result<(Option<Leaf<'s>>, crate::limits::EnforcedLimits), SpawnFailure> {
     let result = said(program).and_then(|()| {
         // It has no descendants yet, so all of its tree will be in there.
         let is_in = leaf
@@ -135,11 +135,11 @@ fn release<'s>(
         if !is_in && let Some(leaf) = leaf.take() {
             leaf.remove();
         }
-        let wanted = Wanted::new(told.limits);
+        let wanted = RequestedLimits::new(told.limits);
         let enforced = wanted.give(leaf.as_ref());
         let pid = i32::try_from(main).ok().and_then(Pid::from_raw);
-        wanted.put(pid, enforced).map_err(Failed::at(Step::Limit))?;
-        write(program, b"g").map_err(Failed::at(Step::Pipe))?;
+        wanted.put(pid, enforced).map_err(SpawnFailure::at(Step::Limit))?;
+        write(program, b"g").map_err(SpawnFailure::at(Step::Pipe))?;
         Ok(enforced)
     });
     match result {
@@ -155,18 +155,18 @@ fn release<'s>(
 }
 
 /// What the program says of itself.
-fn said(program: &OwnedFd) -> Result<(), Failed> {
+fn said(program: &OwnedFd) -> Result<(), SpawnFailure> {
     let mut bytes = [0; 64];
     let length = loop {
         match read(program, &mut bytes) {
             Err(Errno::INTR) => {}
-            result => break result.map_err(Failed::at(Step::Pipe))?,
+            result => break result.map_err(SpawnFailure::at(Step::Pipe))?,
         }
     };
     judge(bytes.get(..length).unwrap_or_default())
 }
 
-fn judge(said: &[u8]) -> Result<(), Failed> {
+fn judge(said: &[u8]) -> Result<(), SpawnFailure> {
     let text = std::str::from_utf8(said).unwrap_or_default();
     let mut words = text.split_ascii_whitespace();
     let (word, errno) = (words.next().unwrap_or_default(), words.next());
@@ -174,7 +174,7 @@ fn judge(said: &[u8]) -> Result<(), Failed> {
         return Ok(());
     }
     let errno = errno.and_then(|errno| errno.parse().ok());
-    Err(Failed {
+    Err(SpawnFailure {
         step: Step::from_word(word),
         // It ended without a word.
         errno: Errno::from_raw_os_error(errno.unwrap_or(libc::EPIPE)),

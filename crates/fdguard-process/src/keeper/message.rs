@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use rustix::io::Errno;
 
-use crate::limits::Enforced;
-use crate::tree::{Exit, Stop, Usage};
+use crate::limits::EnforcedLimits;
+use crate::tree::{Exit, StopPlan, Usage};
 
 /// A message is this many words of 64 bits.
 const WORDS: usize = 8;
@@ -95,7 +95,7 @@ pub(crate) enum FromKeeper {
         main: u32,
         at: u64,
         in_cgroup: bool,
-        enforced: Enforced,
+        enforced: EnforcedLimits,
         /// The keeper itself, and its own start.
         keeper: u32,
         keeper_at: u64,
@@ -115,7 +115,7 @@ pub(crate) enum FromKeeper {
 /// What an owner says.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ToKeeper {
-    Stop(Stop),
+    Stop(StopPlan),
     /// This signal to the program, and nothing else.
     Signal(i32),
     /// This signal to every living member.
@@ -193,7 +193,7 @@ impl FromKeeper {
                 main: small(a)?,
                 in_cgroup: b != 0,
                 at: c,
-                enforced: Enforced::from_word(d),
+                enforced: EnforcedLimits::from_word(d),
                 keeper: small(e)?,
                 keeper_at: f,
             },
@@ -238,7 +238,7 @@ impl ToKeeper {
         let [kind, signal, value, ..] = words(bytes)?;
         let signal = number(signal)?;
         Some(match kind {
-            1 => Self::Stop(Stop {
+            1 => Self::Stop(StopPlan {
                 signal,
                 grace: Duration::from_nanos(value),
             }),
@@ -307,7 +307,7 @@ fn words(bytes: &[u8]) -> Option<[u64; WORDS]> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::limits::By;
+    use crate::limits::LimitMechanism;
 
     #[test]
     fn what_a_keeper_says_arrives() {
@@ -324,9 +324,9 @@ mod tests {
                 main: 4_194_304,
                 at: 1 << 40,
                 in_cgroup: true,
-                enforced: Enforced {
-                    memory: By::Cgroup,
-                    ..Enforced::default()
+                enforced: EnforcedLimits {
+                    memory: LimitMechanism::Cgroup,
+                    ..EnforcedLimits::default()
                 },
                 keeper: 7,
                 keeper_at: 8,
@@ -349,7 +349,7 @@ mod tests {
 
     #[test]
     fn what_an_owner_says_arrives() {
-        let stop = Stop {
+        let stop = StopPlan {
             signal: 15,
             grace: Duration::from_millis(10_500),
         };

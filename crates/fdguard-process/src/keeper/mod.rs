@@ -33,11 +33,11 @@ use message::{FromKeeper, Step};
 use watch::Keeper;
 
 use crate::cgroup::Leaf;
-use crate::limits::Enforced;
-use crate::plan::Group;
-use crate::spawn::Prepared;
-use crate::spawn::child::{self, Failed};
-use crate::sys::{self, Birth};
+use crate::limits::EnforcedLimits;
+use crate::plan::SessionKind;
+use crate::spawn::PreparedChild;
+use crate::spawn::child::{self, SpawnFailure};
+use crate::sys::{self, ForkResult};
 
 /// What a keeper is called, for people and for those who look for keepers.
 pub(crate) const NAME: &CStr = c"fdguard-keeper";
@@ -45,7 +45,7 @@ pub(crate) const NAME: &CStr = c"fdguard-keeper";
 /// Everything that a keeper needs, made before its fork.
 #[derive(Debug)]
 pub(crate) struct Setup<'s> {
-    pub(crate) prepared: &'s mut Prepared,
+    pub(crate) prepared: &'s mut PreparedChild,
     /// Its end of the pair that it talks through.
     pub(crate) control: OwnedFd,
     /// The numbers that must stay open until the program runs, `control` included, smallest first.
@@ -64,7 +64,7 @@ pub(crate) fn fork(mut setup: Setup<'_>) -> Result<u32, Errno> {
     let (owner, group) = (getpid(), sys::own_group());
     // A handler of the owner must not run in the keeper.
     let before = sys::block_signals(sys::ALL_SIGNALS);
-    let birth = Birth {
+    let birth = ForkResult {
         exit_signal: 0,
         cgroup: None,
     };
@@ -82,7 +82,7 @@ extern "C" fn enter(setup: &mut Setup<'_>, owner: Pid, group: Option<Pid>) -> ! 
     match start(setup, owner, group) {
         Ok(keeper) => keeper.keep(),
         Err(failed) => {
-            let Failed { step, errno } = failed;
+            let SpawnFailure { step, errno } = failed;
             watch::say(&setup.control, FromKeeper::Failed { step, errno });
             sys::exit(1)
         }
@@ -93,24 +93,24 @@ fn start<'s>(
     setup: &'s mut Setup<'_>,
     owner: Pid,
     group: Option<Pid>,
-) -> Result<Keeper<'s>, Failed> {
+) -> Result<Keeper<'s>, SpawnFailure> {
     // First, for the owner's table may be full: what follows needs a few numbers.
-    close_others(setup.needed).map_err(Failed::at(Step::CloseRange))?;
+    close_others(setup.needed).map_err(SpawnFailure::at(Step::CloseRange))?;
     sys::forget_handlers();
-    set_child_subreaper(Some(getpid())).map_err(Failed::at(Step::Subreaper))?;
+    set_child_subreaper(Some(getpid())).map_err(SpawnFailure::at(Step::Subreaper))?;
     // Without a name everything works.
     let _nameless = set_name(NAME);
     wake_with_parent();
     match setup.prepared.group() {
-        Group::Session => setsid().map(drop),
+        SessionKind::Session => setsid().map(drop),
         // A group that has no number here cannot be joined again: the program stays in it by birth. Signals for it are blocked in us.
-        Group::Same if group.is_none() => Ok(()),
+        SessionKind::Same if group.is_none() => Ok(()),
         // Out of the group that a terminal or a supervisor signals, in the session that the program shall be in.
-        Group::Own | Group::Same => setpgid(None, None),
+        SessionKind::Own | SessionKind::Same => setpgid(None, None),
     }
-    .map_err(Failed::at(Step::Group))?;
+    .map_err(SpawnFailure::at(Step::Group))?;
     let signals = sys::signal_descriptor(sys::bit(libc::SIGCHLD));
-    let signals = signals.map_err(Failed::at(Step::Signals))?;
+    let signals = signals.map_err(SpawnFailure::at(Step::Signals))?;
     // Besides the end of file on `control`: a copy of the owner that was forked without an exec could hold that open.
     let owner_end = pidfd_open(owner, PidfdFlags::empty()).ok();
     if getppid() != Some(owner) {
@@ -154,12 +154,12 @@ struct Ends<'s> {
 /// Makes the program's process and waits until it runs or cannot; tells who sees to its limits. A cgroup that it cannot be born into is
 /// given up.
 fn launch(
-    prepared: &mut Prepared,
+    prepared: &mut PreparedChild,
     group: Option<Pid>,
     leaf: &mut Option<Leaf<'_>>,
-) -> Result<(u32, Enforced), Failed> {
-    let (errors, told) = pipe_with(PipeFlags::CLOEXEC).map_err(Failed::at(Step::Pipe))?;
-    let mut birth = Birth {
+) -> Result<(u32, EnforcedLimits), SpawnFailure> {
+    let (errors, told) = pipe_with(PipeFlags::CLOEXEC).map_err(SpawnFailure::at(Step::Pipe))?;
+    let mut birth = ForkResult {
         exit_signal: libc::SIGCHLD,
         cgroup: leaf.as_ref().map(Leaf::folder),
     };
@@ -176,11 +176,11 @@ fn launch(
             leaf.remove();
         }
     }
-    let Some(main) = forked.map_err(Failed::at(Step::Fork))? else {
+    let Some(main) = forked.map_err(SpawnFailure::at(Step::Fork))? else {
         child::run(prepared, enforced, group, told.as_raw_fd());
     };
     drop(told);
-    let mut bytes = [0; Failed::LENGTH];
+    let mut bytes = [0; SpawnFailure::LENGTH];
     let length = loop {
         match read(errors.as_fd(), &mut bytes) {
             Err(Errno::INTR) => {}
@@ -188,12 +188,12 @@ fn launch(
         }
     };
     // The end of file comes from the exec, or from an end by a signal before it: that is told as the program's own.
-    if length != Failed::LENGTH {
+    if length != SpawnFailure::LENGTH {
         return Ok((main, enforced));
     }
     // It has ended or is about to: nothing of it may be left when this is told.
     let _reaped = sys::reap(Some(main), true);
-    Err(Failed::decode(bytes))
+    Err(SpawnFailure::decode(bytes))
 }
 
 /// One of the tree may have stopped us when the owner ends: then nobody else lets us go on. The kernel sends it too when only the

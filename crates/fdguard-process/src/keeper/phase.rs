@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use super::message::nanos;
-use crate::tree::Stop;
+use crate::tree::StopPlan;
 
 /// How long the program itself has to end its descendants before they are asked too.
 const HEAD_START: Duration = Duration::from_millis(500);
@@ -41,7 +41,7 @@ pub(super) enum Due {
 
 impl Phase {
     /// Somebody wants the end. No grace is KILL at once; a second wish can only hurry, and another signal is sent as well.
-    pub(super) fn ask(&mut self, stop: Stop, now: u64) -> Due {
+    pub(super) fn ask(&mut self, stop: StopPlan, now: u64) -> Due {
         let wanted = now.saturating_add(nanos(stop.grace));
         let (kill_at, before) = match *self {
             Self::Killing => return Due::Nothing,
@@ -119,8 +119,8 @@ mod tests {
 
     const SECOND: u64 = 1_000_000_000;
 
-    fn stop(signal: i32, seconds: u64) -> Stop {
-        Stop {
+    fn stop(signal: i32, seconds: u64) -> StopPlan {
+        StopPlan {
             signal,
             grace: Duration::from_secs(seconds),
         }
@@ -178,7 +178,7 @@ mod tests {
     #[test]
     fn a_grace_without_an_end_is_one() {
         let mut phase = Phase::Running;
-        let forever = Stop {
+        let forever = StopPlan {
             signal: 15,
             grace: Duration::MAX,
         };

@@ -18,10 +18,10 @@ use super::message::{FromKeeper, LENGTH, Step, ToKeeper};
 use super::phase::{Due, Phase};
 use super::{Ends, Room, close_others, kin, leave_folder};
 use crate::cgroup::Leaf;
-use crate::limits::Enforced;
-use crate::spawn::child::Failed;
-use crate::sys::{self, Reaped};
-use crate::tree::{Exit, Stop, Usage};
+use crate::limits::EnforcedLimits;
+use crate::spawn::child::SpawnFailure;
+use crate::sys::{self, ReapedChild};
+use crate::tree::{Exit, StopPlan, Usage};
 
 /// The first pause between two sweeps that killed nobody; it doubles up to the longest.
 const SHORTEST_PAUSE: u64 = 1_000_000;
@@ -32,8 +32,8 @@ const LONGEST_PAUSE: u64 = 200_000_000;
 pub(super) struct Keeper<'s> {
     me: u32,
     main: u32,
-    enforced: Enforced,
-    main_exit: Option<Reaped>,
+    enforced: EnforcedLimits,
+    main_exit: Option<ReapedChild>,
     /// Whether the owner knows that the program ended.
     main_told: bool,
     ends: Ends<'s>,
@@ -49,7 +49,7 @@ pub(super) struct Keeper<'s> {
 
 /// Whether anything is left.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Left {
+enum RemainingKin {
     /// Children that live or may.
     Children,
     /// No child, but the cgroup is not empty: somebody in it left the tree by another way.
@@ -60,7 +60,7 @@ enum Left {
 impl<'s> Keeper<'s> {
     pub(super) fn new(
         main: u32,
-        enforced: Enforced,
+        enforced: EnforcedLimits,
         ends: Ends<'s>,
         leaf: Option<Leaf<'s>>,
         room: &'s mut Room,
@@ -85,7 +85,7 @@ impl<'s> Keeper<'s> {
     }
 
     /// Lets go of everything that was the owner's or is the program's alone, and tells that it runs.
-    pub(super) fn settle(&self, keep_pidfd: bool) -> Result<(), Failed> {
+    pub(super) fn settle(&self, keep_pidfd: bool) -> Result<(), SpawnFailure> {
         let mut keep = [-1; 6];
         let ours = [
             Some(self.ends.control.as_fd()),
@@ -103,7 +103,7 @@ impl<'s> Keeper<'s> {
         keep.sort_unstable();
         let unused = keep.iter().take_while(|number| **number < 0).count();
         close_others(keep.get(unused..).unwrap_or_default())
-            .map_err(Failed::at(Step::CloseRange))?;
+            .map_err(SpawnFailure::at(Step::CloseRange))?;
         leave_folder();
         // Not reaped yet, so this is the program and nobody else.
         let at = kin::stat(self.main).map_or(0, |stat| stat.started);
@@ -115,7 +115,7 @@ impl<'s> Keeper<'s> {
         };
         result.map_err(|errno| {
             self.abandon();
-            Failed {
+            SpawnFailure {
                 step: Step::Pidfd,
                 errno,
             }
@@ -165,7 +165,7 @@ impl<'s> Keeper<'s> {
             let due = self.phase.due(self.main_exit.is_none(), now());
             self.act(due);
             self.tell_main();
-            if left == Left::Nothing {
+            if left == RemainingKin::Nothing {
                 self.finish();
             }
             self.wait(left);
@@ -191,22 +191,22 @@ impl<'s> Keeper<'s> {
         sys::exit(0)
     }
 
-    fn reap(&mut self) -> Left {
+    fn reap(&mut self) -> RemainingKin {
         loop {
             match sys::reap(None, false) {
                 Ok(Some(ended)) => self.count(ended),
                 Err(Errno::CHILD) => break,
                 Err(Errno::INTR) => {}
-                Ok(None) | Err(_) => return Left::Children,
+                Ok(None) | Err(_) => return RemainingKin::Children,
             }
         }
         match &self.leaf {
-            Some(leaf) if leaf.is_populated() => Left::Cgroup,
-            _ => Left::Nothing,
+            Some(leaf) if leaf.is_populated() => RemainingKin::Cgroup,
+            _ => RemainingKin::Nothing,
         }
     }
 
-    fn count(&mut self, ended: Reaped) {
+    fn count(&mut self, ended: ReapedChild) {
         self.pause = SHORTEST_PAUSE;
         if self.phase == Phase::Killing && ended.exit == Exit::Signal(libc::SIGKILL) {
             self.killed = self.killed.saturating_add(1);
@@ -265,12 +265,12 @@ impl<'s> Keeper<'s> {
         }
     }
 
-    fn wait(&mut self, left: Left) {
+    fn wait(&mut self, left: RemainingKin) {
         let moment = now();
         let next = self.phase.next(self.main_exit.is_none());
         let mut pause = next.map(|at| at.saturating_sub(moment));
         // A child's end is told by the signal; a process that becomes ours is not, so we look again.
-        if self.phase == Phase::Killing || left == Left::Cgroup {
+        if self.phase == Phase::Killing || left == RemainingKin::Cgroup {
             pause = Some(pause.map_or(self.pause, |pause| pause.min(self.pause)));
             self.pause = self.pause.saturating_mul(2).min(LONGEST_PAUSE);
         }
@@ -288,7 +288,7 @@ impl<'s> Keeper<'s> {
                 *owner = PollFd::from_borrowed_fd(end.as_fd(), PollFlags::IN);
             }
         }
-        if let (Left::Cgroup, Some(leaf)) = (left, &self.leaf) {
+        if let (RemainingKin::Cgroup, Some(leaf)) = (left, &self.leaf) {
             *cgroup = PollFd::from_borrowed_fd(leaf.events(), PollFlags::PRI);
         }
         // Interrupted or refused: the next turn looks again.
@@ -353,7 +353,7 @@ impl<'s> Keeper<'s> {
         }
     }
 
-    fn ask(&mut self, stop: Stop) {
+    fn ask(&mut self, stop: StopPlan) {
         let due = self.phase.ask(stop, now());
         self.act(due);
     }
@@ -362,7 +362,7 @@ impl<'s> Keeper<'s> {
     fn orphaned(&mut self) {
         if self.owner_lives {
             self.owner_lives = false;
-            self.ask(Stop {
+            self.ask(StopPlan {
                 signal: libc::SIGTERM,
                 grace: self.orphan_grace,
             });

@@ -4,7 +4,7 @@ use std::ffi::{CString, OsStr, OsString};
 use std::os::unix::ffi::{OsStrExt as _, OsStringExt as _};
 use std::time::Duration;
 
-use crate::plan::Limits;
+use crate::plan::TreeLimits;
 
 /// What such a keeper needs to know besides its descriptors.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -12,7 +12,7 @@ pub(crate) struct Words {
     /// From the owner's end to the first KILL.
     pub(crate) orphan_grace: Duration,
     /// What its program may use.
-    pub(crate) limits: Limits,
+    pub(crate) limits: TreeLimits,
     /// The cgroup that it may try to make.
     pub(crate) leaf: Option<CString>,
     /// The program; its parent alone knows it, and says it last.
@@ -21,7 +21,7 @@ pub(crate) struct Words {
 
 impl Words {
     pub(crate) fn encode(&self) -> Vec<OsString> {
-        let Limits {
+        let TreeLimits {
             memory,
             cpu,
             processes,
@@ -79,7 +79,7 @@ mod tests {
     fn what_an_owner_says_on_a_command_line_arrives() {
         let told = Words {
             orphan_grace: Duration::from_millis(1500),
-            limits: Limits {
+            limits: TreeLimits {
                 memory: Some(1 << 40),
                 cpu: Some(Duration::from_millis(7)),
                 processes: Some(8),

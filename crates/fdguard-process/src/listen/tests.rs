@@ -3,7 +3,7 @@ use std::net::{TcpListener, TcpStream};
 use std::os::unix::fs::PermissionsExt as _;
 use std::os::unix::net::{UnixDatagram, UnixListener, UnixStream};
 
-use super::{At, BindError, Listen};
+use super::{ListenAddress, BindError, Listen};
 
 fn listen(text: &str) -> Listen {
     text.parse().unwrap()
@@ -102,7 +102,7 @@ fn a_stale_socket_is_replaced_and_a_live_one_is_a_conflict() {
     let path = folder.path().join("s");
     let spec = Listen {
         name: None,
-        at: At::Unix(path.clone()),
+        at: ListenAddress::Unix(path.clone()),
         mode: Some(0o600),
     };
     // std leaves the file behind, as a killed server does.

@@ -13,7 +13,7 @@ use fdguard_core::Gap;
 use rustix::io::Errno;
 use rustix::net::{AddressFamily, SendFlags, SocketAddrUnix, SocketFlags, SocketType};
 
-use super::message::{Message, Watchdog};
+use super::message::{NotifyMessage, Watchdog};
 
 /// How soon something that must be known is tried again, and how often.
 const AGAIN: Duration = Duration::from_millis(100);
@@ -23,7 +23,7 @@ const MOST_OWED: usize = 8;
 
 /// Our end towards the parent.
 #[derive(Debug)]
-pub struct Client {
+pub struct NotifyClient {
     socket: OwnedFd,
     address: SocketAddrUnix,
     shown: String,
@@ -34,7 +34,7 @@ pub struct Client {
     warned: bool,
 }
 
-impl Client {
+impl NotifyClient {
     /// The client for the parent that our environment names; nothing without one. The gap says why the parent will not hear us.
     pub fn from_environment() -> Result<Option<Self>, Gap> {
         let Some(address) = std::env::var_os("NOTIFY_SOCKET").filter(|it| !it.is_empty()) else {
@@ -67,7 +67,7 @@ impl Client {
     }
 
     /// Tells the parent, without waiting. The first message that is lost gives the gap; later ones are only counted.
-    pub fn tell(&mut self, message: &Message, now: Instant) -> Option<Gap> {
+    pub fn tell(&mut self, message: &NotifyMessage, now: Instant) -> Option<Gap> {
         let bytes = message.format();
         let lasting = message.ready || message.reloading || message.stopping;
         if !self.owed.is_empty() && lasting {
@@ -204,10 +204,10 @@ impl Heartbeat {
 
     /// The message itself.
     #[must_use]
-    pub fn message() -> Message {
-        Message {
+    pub fn message() -> NotifyMessage {
+        NotifyMessage {
             watchdog: Some(Watchdog::Ping),
-            ..Message::default()
+            ..NotifyMessage::default()
         }
     }
 }

@@ -7,7 +7,7 @@ const LONGEST_NAME: usize = 255;
 
 /// What one datagram says. What is absent was not said.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Message {
+pub struct NotifyMessage {
     /// The start is done, or the reload.
     pub ready: bool,
     /// A reload began.
@@ -95,7 +95,7 @@ impl Access {
     }
 }
 
-impl Default for Message {
+impl Default for NotifyMessage {
     fn default() -> Self {
         Self {
             ready: false,
@@ -131,7 +131,7 @@ pub fn is_name(text: &str) -> bool {
     text.len() <= LONGEST_NAME && text.bytes().all(fits)
 }
 
-impl Message {
+impl NotifyMessage {
     /// Reads a datagram. Nothing is refused: what is not understood is counted.
     #[must_use]
     pub fn parse(bytes: &[u8]) -> Self {

@@ -8,7 +8,7 @@ mod same;
 pub mod server;
 pub mod store;
 
-pub use client::{Client, Heartbeat};
-pub use message::{Access, Message, Watchdog};
-pub use server::{Heard, Server};
-pub use store::{Change, Store};
+pub use client::{NotifyClient, Heartbeat};
+pub use message::{Access, NotifyMessage, Watchdog};
+pub use server::{ReceivedMessage, NotifyServer};
+pub use store::{StoreChange, FdStore};

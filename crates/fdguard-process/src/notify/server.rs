@@ -15,7 +15,7 @@ use rustix::net::{
     SocketAddrUnix, SocketFlags, SocketType,
 };
 
-use super::message::Message;
+use super::message::NotifyMessage;
 
 /// What systemd takes of a message, and as many descriptors as the kernel lets through at once.
 const LONGEST: usize = 4096;
@@ -28,7 +28,7 @@ const SOCKET: &str = "socket";
 
 /// Our end towards the program. Dropped, its socket and its folder are removed.
 #[derive(Debug)]
-pub struct Server {
+pub struct NotifyServer {
     socket: OwnedFd,
     folder: PathBuf,
     path: PathBuf,
@@ -38,11 +38,11 @@ pub struct Server {
 
 /// One message, from whom, with what.
 #[derive(Debug)]
-pub struct Heard {
+pub struct ReceivedMessage {
     /// The process that sent it; the kernel says so.
     pub pid: u32,
     /// What it said.
-    pub message: Message,
+    pub message: NotifyMessage,
     /// Descriptors that came along, close-on-exec. Dropped, they are closed.
     pub fds: Vec<OwnedFd>,
     /// The sender of a barrier waits until this is closed: when the caller drops it, with all before it dealt with.
@@ -50,7 +50,7 @@ pub struct Heard {
     barrier: Option<OwnedFd>,
 }
 
-impl Server {
+impl NotifyServer {
     /// Opens one below `XDG_RUNTIME_DIR`, or else the folder for temporary files.
     pub fn open() -> io::Result<Self> {
         let runtime = std::env::var_os("XDG_RUNTIME_DIR").map(PathBuf::from);
@@ -102,7 +102,7 @@ impl Server {
     }
 
     /// What was said since, by those that may speak; never waits. Deal with it in its order and drop each: a barrier is one of them.
-    pub fn turn(&mut self, may_speak: impl Fn(u32) -> bool) -> Vec<Heard> {
+    pub fn turn(&mut self, may_speak: impl Fn(u32) -> bool) -> Vec<ReceivedMessage> {
         let mut all = Vec::new();
         for _ in 0..MOST_AT_ONCE {
             match self.receive() {
@@ -129,7 +129,7 @@ impl Server {
     }
 
     /// One message; nothing when it must not be believed.
-    fn receive(&self) -> Result<Option<Heard>, Errno> {
+    fn receive(&self) -> Result<Option<ReceivedMessage>, Errno> {
         let mut bytes = [0; LONGEST];
         let mut space =
             [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(MOST_FDS), ScmCredentials(1))];
@@ -156,13 +156,13 @@ impl Server {
         let Some(pid) = pid.filter(|_| !received.flags.intersects(cut)) else {
             return Ok(None);
         };
-        let message = Message::parse(&bytes[..received.bytes]);
+        let message = NotifyMessage::parse(&bytes[..received.bytes]);
         let barrier = if message.barrier && fds.len() == 1 {
             fds.pop()
         } else {
             None
         };
-        Ok(Some(Heard {
+        Ok(Some(ReceivedMessage {
             pid,
             message,
             fds,
@@ -171,7 +171,7 @@ impl Server {
     }
 }
 
-impl Drop for Server {
+impl Drop for NotifyServer {
     fn drop(&mut self) {
         remove(&self.folder);
     }

@@ -5,9 +5,9 @@ use std::sync::Arc;
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
-use super::message::Message;
+use super::message::NotifyMessage;
 use super::same::is_same_file;
-use crate::plan::Handed;
+use crate::plan::InheritedFd;
 
 /// As many as are kept unless somebody says otherwise.
 pub const MOST: usize = 128;
@@ -16,7 +16,7 @@ const UNNAMED: &str = "stored";
 
 /// The store of one service.
 #[derive(Debug)]
-pub struct Store {
+pub struct FdStore {
     entries: Vec<Entry>,
     most: usize,
 }
@@ -31,7 +31,7 @@ struct Entry {
 
 /// What happened to the store.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Change {
+pub enum StoreChange {
     /// One more is kept.
     Stored {
         /// Its name.
@@ -61,13 +61,13 @@ pub enum Change {
     },
 }
 
-impl Default for Store {
+impl Default for FdStore {
     fn default() -> Self {
         Self::new(MOST)
     }
 }
 
-impl Store {
+impl FdStore {
     /// An empty store for that many.
     #[must_use]
     pub fn new(most: usize) -> Self {
@@ -78,7 +78,7 @@ impl Store {
     }
 
     /// Does what a message asks. Descriptors that came with a message that does not ask to keep them are closed.
-    pub fn hear(&mut self, message: &Message, fds: Vec<OwnedFd>) -> Vec<Change> {
+    pub fn hear(&mut self, message: &NotifyMessage, fds: Vec<OwnedFd>) -> Vec<StoreChange> {
         // Both in one message makes no sense; systemd removes, too.
         if message.store_remove {
             return self.remove(message.name.as_deref()).into_iter().collect();
@@ -92,34 +92,34 @@ impl Store {
             .collect()
     }
 
-    fn add(&mut self, name: &str, fd: OwnedFd, polled: bool) -> Change {
+    fn add(&mut self, name: &str, fd: OwnedFd, polled: bool) -> StoreChange {
         let known = self
             .entries
             .iter()
             .find(|entry| is_same_file(entry.fd.as_fd(), fd.as_fd()));
         if let Some(known) = known {
             let name = known.name.clone();
-            return Change::Merged { name };
+            return StoreChange::Merged { name };
         }
         let name = name.to_owned();
         if self.entries.len() >= self.most {
-            return Change::Full { name };
+            return StoreChange::Full { name };
         }
         self.entries.push(Entry {
             name: name.clone(),
             fd: Arc::new(fd),
             polled,
         });
-        Change::Stored { name }
+        StoreChange::Stored { name }
     }
 
-    fn remove(&mut self, name: Option<&str>) -> Option<Change> {
+    fn remove(&mut self, name: Option<&str>) -> Option<StoreChange> {
         // Without a name nothing is meant: to forget all by a slip would be worse.
         let name = name?.to_owned();
         let before = self.entries.len();
         self.entries.retain(|entry| entry.name != name);
         let count = before - self.entries.len();
-        Some(Change::Removed { name, count })
+        Some(StoreChange::Removed { name, count })
     }
 
     /// Those whose hanging up matters; wait for nothing else on them.
@@ -129,7 +129,7 @@ impl Store {
     }
 
     /// Forgets what hung up; never waits.
-    pub fn turn(&mut self) -> Vec<Change> {
+    pub fn turn(&mut self) -> Vec<StoreChange> {
         let polled: Vec<usize> = (0..self.entries.len())
             .filter(|at| self.entries[*at].polled)
             .collect();
@@ -150,10 +150,10 @@ impl Store {
         drop(list);
         lost.reverse();
         let forget = |at| self.entries.remove(at).name;
-        let mut changes: Vec<Change> = lost
+        let mut changes: Vec<StoreChange> = lost
             .into_iter()
             .map(forget)
-            .map(|name| Change::HungUp { name })
+            .map(|name| StoreChange::HungUp { name })
             .collect();
         changes.reverse();
         changes
@@ -161,8 +161,8 @@ impl Store {
 
     /// What the next start hands over, with names; we keep ours.
     #[must_use]
-    pub fn handed(&self) -> Vec<Handed> {
-        let hand = |entry: &Entry| Handed {
+    pub fn handed(&self) -> Vec<InheritedFd> {
+        let hand = |entry: &Entry| InheritedFd {
             fd: Arc::clone(&entry.fd),
             name: Some(entry.name.clone()),
         };

@@ -7,20 +7,20 @@ use std::ffi::c_int;
 use rustix::io::Errno;
 use rustix::process::{Resource, Rlimit, chdir, getpid, getrlimit, setpgid, setrlimit, setsid};
 
-use super::{FIRST, Prepared, SHELL, Slot};
+use super::{FIRST, PreparedChild, SHELL, Slot};
 use crate::keeper::message::Step;
-use crate::limits::Enforced;
-use crate::plan::Group;
+use crate::limits::EnforcedLimits;
+use crate::plan::SessionKind;
 use crate::sys;
 
 /// What a child could not do.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Failed {
+pub(crate) struct SpawnFailure {
     pub(crate) step: Step,
     pub(crate) errno: Errno,
 }
 
-impl Failed {
+impl SpawnFailure {
     /// For a step's errors.
     pub(crate) fn at(step: Step) -> impl Fn(Errno) -> Self {
         move |errno| Self { step, errno }
@@ -29,14 +29,14 @@ impl Failed {
 
 /// Becomes the program, or writes what failed to `errors` and ends. `owner_group` is the group of the owner, absent where that is outside of our pid namespace: then the child is in it.
 pub(crate) fn run(
-    prepared: &mut Prepared,
-    enforced: Enforced,
+    prepared: &mut PreparedChild,
+    enforced: EnforcedLimits,
     owner_group: Option<rustix::process::Pid>,
     errors: c_int,
 ) -> ! {
     let mut errors = errors;
     let failed = match attempt(prepared, enforced, owner_group, &mut errors) {
-        Ok(errno) => Failed {
+        Ok(errno) => SpawnFailure {
             step: Step::Exec,
             errno,
         },
@@ -48,7 +48,7 @@ pub(crate) fn run(
     sys::exit(127)
 }
 
-impl Failed {
+impl SpawnFailure {
     pub(crate) const LENGTH: usize = 8;
 
     fn encode(self) -> [u8; Self::LENGTH] {
@@ -68,36 +68,36 @@ impl Failed {
 }
 
 fn attempt(
-    prepared: &mut Prepared,
-    enforced: Enforced,
+    prepared: &mut PreparedChild,
+    enforced: EnforcedLimits,
     owner_group: Option<rustix::process::Pid>,
     errors: &mut c_int,
-) -> Result<Errno, Failed> {
+) -> Result<Errno, SpawnFailure> {
     match prepared.group {
-        Group::Session => setsid().map(drop),
-        Group::Own => setpgid(None, None),
-        Group::Same => owner_group.map_or(Ok(()), |group| setpgid(None, Some(group))),
+        SessionKind::Session => setsid().map(drop),
+        SessionKind::Own => setpgid(None, None),
+        SessionKind::Same => owner_group.map_or(Ok(()), |group| setpgid(None, Some(group))),
     }
-    .map_err(Failed::at(Step::Group))?;
+    .map_err(SpawnFailure::at(Step::Group))?;
     if *errors < prepared.beyond {
         *errors =
-            sys::copy_above(*errors, prepared.beyond).map_err(Failed::at(Step::Descriptors))?;
+            sys::copy_above(*errors, prepared.beyond).map_err(SpawnFailure::at(Step::Descriptors))?;
     }
-    place(&mut prepared.slots, prepared.beyond).map_err(Failed::at(Step::Descriptors))?;
+    place(&mut prepared.slots, prepared.beyond).map_err(SpawnFailure::at(Step::Descriptors))?;
     if prepared.terminal {
         rustix::process::ioctl_tiocsctty(rustix::stdio::stdin())
-            .map_err(Failed::at(Step::Terminal))?;
+            .map_err(SpawnFailure::at(Step::Terminal))?;
     }
     // Marked, not closed: `errors` must live until the exec.
     let beyond = prepared.beyond.unsigned_abs();
-    sys::close_range(beyond, u32::MAX, true).map_err(Failed::at(Step::CloseRange))?;
+    sys::close_range(beyond, u32::MAX, true).map_err(SpawnFailure::at(Step::CloseRange))?;
     let limited = prepared.wanted.put(None, enforced);
-    limited.map_err(Failed::at(Step::Limit))?;
+    limited.map_err(SpawnFailure::at(Step::Limit))?;
     if let Some(soft) = prepared.soft_limit {
-        limit(soft).map_err(Failed::at(Step::Limit))?;
+        limit(soft).map_err(SpawnFailure::at(Step::Limit))?;
     }
     if let Some(folder) = &prepared.folder {
-        chdir(folder.as_c_str()).map_err(Failed::at(Step::Folder))?;
+        chdir(folder.as_c_str()).map_err(SpawnFailure::at(Step::Folder))?;
     }
     sys::block_signals(sys::NO_SIGNALS);
     Ok(exec(prepared))
@@ -131,7 +131,7 @@ fn limit(soft: u64) -> Result<(), Errno> {
 }
 
 /// Tries the places as `execvp` does, and gives the error that it would give.
-fn exec(prepared: &mut Prepared) -> Errno {
+fn exec(prepared: &mut PreparedChild) -> Errno {
     let pid = getpid().as_raw_nonzero().get().unsigned_abs();
     let environment = prepared.environment.block(pid);
     let mut result = Errno::NOENT;

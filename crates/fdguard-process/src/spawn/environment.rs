@@ -4,7 +4,7 @@ use std::ffi::{CString, OsStr, c_char};
 use std::os::unix::ffi::OsStrExt as _;
 use std::ptr;
 
-use super::Unfit;
+use super::BadPlan;
 use crate::mark;
 use crate::plan::Plan;
 
@@ -31,7 +31,7 @@ pub(super) struct Environment {
 
 impl Environment {
     /// The plan's, with the mark of the tree, where it has one.
-    pub(super) fn new(plan: &Plan, mark: Option<&str>) -> Result<Self, Unfit> {
+    pub(super) fn new(plan: &Plan, mark: Option<&str>) -> Result<Self, BadPlan> {
         let mut strings = Vec::with_capacity(plan.environment.len() + 3);
         let mut around = None;
         for (name, value) in &plan.environment {
@@ -54,7 +54,7 @@ impl Environment {
         if pid.is_some() {
             let bad = |c: char| c == ':' || c.is_control();
             if names.iter().any(|name| name.contains(bad)) {
-                return Err(Unfit("a colon or control character in a descriptor's name"));
+                return Err(BadPlan("a colon or control character in a descriptor's name"));
             }
             strings.push(variable(b"LISTEN_FDS", names.len().to_string().as_bytes())?);
             strings.push(variable(b"LISTEN_FDNAMES", names.join(":").as_bytes())?);
@@ -110,9 +110,9 @@ fn write_number(room: &mut [u8], number: u32) {
     }
 }
 
-fn variable(name: &[u8], value: &[u8]) -> Result<CString, Unfit> {
+fn variable(name: &[u8], value: &[u8]) -> Result<CString, BadPlan> {
     CString::new([name, b"=", value].concat())
-        .map_err(|_zero| Unfit("a zero byte inside a variable of the environment"))
+        .map_err(|_zero| BadPlan("a zero byte inside a variable of the environment"))
 }
 
 #[cfg(test)]
@@ -121,12 +121,12 @@ mod tests {
     use std::sync::Arc;
 
     use super::*;
-    use crate::plan::{Group, Handed};
+    use crate::plan::{SessionKind, InheritedFd};
 
     fn plan(names: &[&str]) -> Plan {
         let null = Arc::new(OwnedFd::from(std::fs::File::open("/dev/null").unwrap()));
         let variable = |name: &str, value: &str| (name.into(), value.into());
-        let handed = |name: &&str| Handed {
+        let handed = |name: &&str| InheritedFd {
             fd: Arc::clone(&null),
             name: Some((*name).to_owned()),
         };
@@ -141,10 +141,10 @@ mod tests {
             stdio: [None, None, None],
             handed: names.iter().map(handed).collect(),
             soft_limit: None,
-            group: Group::Same,
+            group: SessionKind::Same,
             cgroup: false,
             terminal: false,
-            limits: crate::plan::Limits::default(),
+            limits: crate::plan::TreeLimits::default(),
         }
     }
 

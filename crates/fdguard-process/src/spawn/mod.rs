@@ -12,12 +12,12 @@ use std::ptr;
 
 use environment::Environment;
 
-use crate::limits::Wanted;
-use crate::plan::{FIRST_HANDED, Group, Plan};
+use crate::limits::RequestedLimits;
+use crate::plan::{FIRST_HANDED, SessionKind, Plan};
 
 /// What the plan asks for and cannot be.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Unfit(pub(crate) &'static str);
+pub(crate) struct BadPlan(pub(crate) &'static str);
 
 /// A descriptor on its way to its number in the program.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -28,7 +28,7 @@ pub(crate) struct Slot {
 
 /// A start, ready to be done by a child. The pointers are into strings that it owns.
 #[derive(Debug)]
-pub(crate) struct Prepared {
+pub(crate) struct PreparedChild {
     /// Where the program may be, in the order in which that is tried.
     candidates: Vec<CString>,
     words: Vec<*const c_char>,
@@ -40,8 +40,8 @@ pub(crate) struct Prepared {
     /// The first number that the program does not get.
     beyond: c_int,
     soft_limit: Option<u64>,
-    wanted: Wanted,
-    group: Group,
+    wanted: RequestedLimits,
+    group: SessionKind,
     terminal: bool,
     /// Keeps what `words` points to.
     _strings: Vec<CString>,
@@ -50,11 +50,11 @@ pub(crate) struct Prepared {
 /// What runs a text without an interpreter's name, as `execvp` does it.
 const SHELL: &CStr = c"/bin/sh";
 
-impl Prepared {
+impl PreparedChild {
     /// `mark` is what all processes of the tree shall carry in their environment.
-    pub(crate) fn new(plan: &Plan, mark: Option<&str>) -> Result<Self, Unfit> {
+    pub(crate) fn new(plan: &Plan, mark: Option<&str>) -> Result<Self, BadPlan> {
         let (Some(program), numbers) = (plan.command.first(), plan.numbers()) else {
-            return Err(Unfit("the command is empty"));
+            return Err(BadPlan("the command is empty"));
         };
         let path = plan.environment.iter().find(|(name, _)| name == "PATH");
         let path = path.map(|(_, value)| value.as_os_str());
@@ -67,7 +67,7 @@ impl Prepared {
             .chain([ptr::null()])
             .collect();
         let number = |number: u32| {
-            c_int::try_from(number).map_err(|_too_large| Unfit("too many descriptors"))
+            c_int::try_from(number).map_err(|_too_large| BadPlan("too many descriptors"))
         };
         let mut slots = Vec::new();
         for (target, fd) in (0..).zip(&plan.stdio) {
@@ -87,10 +87,10 @@ impl Prepared {
             environment: Environment::new(plan, mark)?,
             folder: folder.map(string).transpose()?,
             beyond: c_int::try_from(slots.len())
-                .map_err(|_too_large| Unfit("too many descriptors"))?,
+                .map_err(|_too_large| BadPlan("too many descriptors"))?,
             slots,
             soft_limit: plan.soft_limit,
-            wanted: Wanted::new(plan.limits),
+            wanted: RequestedLimits::new(plan.limits),
             group: plan.group,
             terminal: plan.terminal,
             _strings: strings,
@@ -106,12 +106,12 @@ impl Prepared {
     }
 
     /// What it may use.
-    pub(crate) fn wanted(&self) -> &Wanted {
+    pub(crate) fn wanted(&self) -> &RequestedLimits {
         &self.wanted
     }
 
     /// Whether the program is to be a session's leader.
-    pub(crate) fn group(&self) -> Group {
+    pub(crate) fn group(&self) -> SessionKind {
         self.group
     }
 
@@ -124,16 +124,16 @@ impl Prepared {
     }
 }
 
-fn string(text: &OsStr) -> Result<CString, Unfit> {
-    CString::new(text.as_bytes()).map_err(|_zero| Unfit("a zero byte inside a word"))
+fn string(text: &OsStr) -> Result<CString, BadPlan> {
+    CString::new(text.as_bytes()).map_err(|_zero| BadPlan("a zero byte inside a word"))
 }
 
-fn strings(texts: &[OsString]) -> Result<Vec<CString>, Unfit> {
+fn strings(texts: &[OsString]) -> Result<Vec<CString>, BadPlan> {
     texts.iter().map(|text| string(text)).collect()
 }
 
-fn strings_of(texts: Vec<Vec<u8>>) -> Result<Vec<CString>, Unfit> {
-    let string = |text| CString::new(text).map_err(|_zero| Unfit("a zero byte inside a word"));
+fn strings_of(texts: Vec<Vec<u8>>) -> Result<Vec<CString>, BadPlan> {
+    let string = |text| CString::new(text).map_err(|_zero| BadPlan("a zero byte inside a word"));
     texts.into_iter().map(string).collect()
 }
 

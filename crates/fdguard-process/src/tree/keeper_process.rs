@@ -1,6 +1,6 @@
 //! The keeper as its owner sees it: a process that may be stopped, traced, or killed by those it keeps.
 
-use crate::identity::{Identity, signal_checked};
+use crate::identity::{ProcessId, signal_checked};
 use crate::members;
 use crate::sys;
 
@@ -16,7 +16,7 @@ impl KeeperProcess {
     /// Whether its number means it still. A child that nobody reaped keeps its number.
     pub(crate) fn is_there(self) -> bool {
         self.started.is_none_or(|started| {
-            Identity::known(self.pid, started).is_some_and(|keeper| keeper.matches())
+            ProcessId::known(self.pid, started).is_some_and(|keeper| keeper.matches())
         })
     }
 
@@ -30,7 +30,7 @@ impl KeeperProcess {
         let _gone = match self.started {
             // Our own child, which nobody but us reaps.
             None => sys::signal_child(self.pid, signal).is_ok(),
-            Some(started) => Identity::known(self.pid, started)
+            Some(started) => ProcessId::known(self.pid, started)
                 .is_some_and(|keeper| signal_checked(&keeper, signal).is_ok()),
         };
     }

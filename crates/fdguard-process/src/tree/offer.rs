@@ -7,12 +7,12 @@ use std::time::Duration;
 use rustix::io::Errno;
 use rustix::net::{AddressFamily, RecvFlags, SocketFlags, SocketType, socketpair};
 
-use super::start::{Introduced, introduced};
+use super::start::{KeeperGreeting, introduced};
 use super::{KeeperProcess, StartError, Tree};
 use crate::cgroup;
 use crate::keeper::message::Step;
 use crate::keeper::words::Words;
-use crate::plan::Limits;
+use crate::plan::TreeLimits;
 
 /// A tree that is not there yet. Dropped before it is attached, the other end is told by the end of the pair, and ends what it began.
 #[derive(Debug)]
@@ -24,12 +24,12 @@ pub struct Offer {
 
 impl Offer {
     /// Makes the pair. `cgroup` tries a delegated one, as in a [`Plan`](crate::plan::Plan).
-    pub fn new(limits: Limits, cgroup: bool, orphan_grace: Duration) -> Result<Self, StartError> {
+    pub fn new(limits: TreeLimits, cgroup: bool, orphan_grace: Duration) -> Result<Self, StartError> {
         let flags = SocketFlags::CLOEXEC;
         let pair = socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, flags, None);
         let (ours, theirs) = pair.map_err(StartError::refused(Step::Keeper))?;
         let leaf = cgroup
-            .then(|| cgroup::next_path(limits != Limits::default()))
+            .then(|| cgroup::next_path(limits != TreeLimits::default()))
             .flatten();
         let words = Words {
             orphan_grace,
@@ -76,16 +76,16 @@ impl Offer {
         }
     }
 
-    fn decided(self, introduced: Result<Introduced, Errno>) -> Result<Tree, StartError> {
+    fn decided(self, introduced: Result<KeeperGreeting, Errno>) -> Result<Tree, StartError> {
         match introduced {
-            Ok(Introduced::Started(started)) => {
+            Ok(KeeperGreeting::Started(started)) => {
                 let keeper = KeeperProcess {
                     pid: started.keeper,
                     started: Some(started.keeper_at),
                 };
                 Ok(Tree::of(keeper, self.ours, started, self.words.leaf, None))
             }
-            Ok(Introduced::Failed { step, errno }) => Err(StartError::refused(step)(errno)),
+            Ok(KeeperGreeting::Failed { step, errno }) => Err(StartError::refused(step)(errno)),
             Err(errno) => Err(StartError::refused(Step::Keeper)(errno)),
         }
     }

@@ -8,16 +8,16 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 use rustix::net::{AddressFamily, RecvFlags, SendFlags, SocketFlags, SocketType, send, socketpair};
 
-use super::hear::{Heard, receive};
-use super::{KeeperProcess, StartError, Stop, Tree};
+use super::receive::{KeeperMessage, receive};
+use super::{KeeperProcess, StartError, StopPlan, Tree};
 use crate::adopt;
 use crate::cgroup;
 use crate::keeper::message::{FromKeeper, Step, ToKeeper};
 use crate::keeper::{self, Room, Setup};
-use crate::limits::Enforced;
+use crate::limits::EnforcedLimits;
 use crate::mark;
-use crate::plan::{Limits, Plan};
-use crate::spawn::{Prepared, Unfit};
+use crate::plan::{TreeLimits, Plan};
+use crate::spawn::{PreparedChild, BadPlan};
 use crate::sweep;
 use crate::sys;
 
@@ -36,14 +36,14 @@ pub(super) fn begin(
     orphan_grace: Duration,
     keep_pidfd: bool,
 ) -> Result<Tree, StartError> {
-    let unfit = |why: Unfit| StartError::Refused {
+    let unfit = |why: BadPlan| StartError::Refused {
         step: "the plan",
         source: io::Error::new(io::ErrorKind::InvalidInput, why.0),
     };
     let mark = mark::next();
-    let mut prepared = Prepared::new(plan, mark.as_deref()).map_err(unfit)?;
+    let mut prepared = PreparedChild::new(plan, mark.as_deref()).map_err(unfit)?;
     let leaf = if plan.cgroup {
-        cgroup::next_path(plan.limits != Limits::default())
+        cgroup::next_path(plan.limits != TreeLimits::default())
     } else {
         None
     };
@@ -72,11 +72,11 @@ pub(super) fn begin(
         end_held(keeper);
     }
     match introduced(&ours, RecvFlags::empty(), keep_pidfd) {
-        Ok(Introduced::Started(started)) => {
+        Ok(KeeperGreeting::Started(started)) => {
             let keeper = own_child(keeper);
             Ok(Tree::of(keeper, ours, started, leaf, mark))
         }
-        Ok(Introduced::Failed { step, errno }) => {
+        Ok(KeeperGreeting::Failed { step, errno }) => {
             reap(keeper);
             Err(failure(plan, &prepared, step, errno))
         }
@@ -132,19 +132,19 @@ fn wake(keeper: u32) {
 }
 
 /// What a keeper says first.
-pub(super) enum Introduced {
-    Started(Started),
+pub(super) enum KeeperGreeting {
+    Started(StartResult),
     Failed { step: Step, errno: Errno },
 }
 
 /// A program that runs.
-pub(super) struct Started {
+pub(super) struct StartResult {
     pub(super) main: u32,
     /// Its start, in ticks since the boot.
     pub(super) at: u64,
     pub(super) pidfd: Option<OwnedFd>,
     pub(super) in_cgroup: bool,
-    pub(super) enforced: Enforced,
+    pub(super) enforced: EnforcedLimits,
     pub(super) keeper: u32,
     pub(super) keeper_at: u64,
 }
@@ -153,12 +153,12 @@ pub(super) fn introduced(
     control: &OwnedFd,
     flags: RecvFlags,
     keep_pidfd: bool,
-) -> Result<Introduced, Errno> {
+) -> Result<KeeperGreeting, Errno> {
     loop {
         return match receive(control, flags) {
             Err(Errno::INTR) => continue,
             Err(errno) => Err(errno),
-            Ok(Heard::Said(
+            Ok(KeeperMessage::Said(
                 FromKeeper::Started {
                     main,
                     at,
@@ -173,7 +173,7 @@ pub(super) fn introduced(
                 if keep_pidfd && pidfd.is_none() {
                     return Err(Errno::MFILE);
                 }
-                Ok(Introduced::Started(Started {
+                Ok(KeeperGreeting::Started(StartResult {
                     main,
                     at,
                     pidfd,
@@ -183,17 +183,17 @@ pub(super) fn introduced(
                     keeper_at,
                 }))
             }
-            Ok(Heard::Said(FromKeeper::Failed { step, errno }, _)) => {
-                Ok(Introduced::Failed { step, errno })
+            Ok(KeeperMessage::Said(FromKeeper::Failed { step, errno }, _)) => {
+                Ok(KeeperGreeting::Failed { step, errno })
             }
-            Ok(Heard::Said(..) | Heard::End) => Err(Errno::PIPE),
+            Ok(KeeperMessage::Said(..) | KeeperMessage::End) => Err(Errno::PIPE),
         };
     }
 }
 
 /// Ends a tree that its owner could not take.
 fn abandon(control: OwnedFd, keeper: u32) {
-    let at_once = Stop {
+    let at_once = StopPlan {
         signal: libc::SIGKILL,
         grace: Duration::ZERO,
     };
@@ -214,7 +214,7 @@ fn reap(keeper: u32) {
     own.forget(keeper);
 }
 
-fn failure(plan: &Plan, prepared: &Prepared, step: Step, errno: Errno) -> StartError {
+fn failure(plan: &Plan, prepared: &PreparedChild, step: Step, errno: Errno) -> StartError {
     if step != Step::Exec {
         return StartError::refused(step)(errno);
     }

@@ -67,7 +67,7 @@ pub enum Exit {
 /// What the keeper tells.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
-pub enum Told {
+pub enum TreeEvent {
     /// The program itself ended; some of its descendants may live on.
     MainEnded {
         /// How.
@@ -90,7 +90,7 @@ pub enum Told {
 
 /// How a tree is asked to end: this signal (and CONT) to the program, a little later to all, then KILL until nothing is left.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Stop {
+pub struct StopPlan {
     /// The first signal; TERM as a rule.
     pub signal: i32,
     /// From the first signal to the first KILL.

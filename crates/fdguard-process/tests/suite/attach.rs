@@ -5,8 +5,8 @@ use std::os::fd::AsFd as _;
 use std::sync::Arc;
 use std::time::Duration;
 
-use fdguard_process::plan::{Handed, Limits};
-use fdguard_process::tree::{Attach, By, Exit, Offer, StartError, Told, Tree};
+use fdguard_process::plan::{InheritedFd, TreeLimits};
+use fdguard_process::tree::{Attach, LimitMechanism, Exit, Offer, StartError, TreeEvent, Tree};
 
 use super::harness::{AT_ONCE, alive, empty, line, pidfd, plan, token, told, wait_for};
 use super::harness::{LONG, heard};
@@ -45,7 +45,7 @@ struct Forked {
     out: fs::File,
 }
 
-fn fork(says: &str, limits: Limits, program: &[&str]) -> Forked {
+fn fork(says: &str, limits: TreeLimits, program: &[&str]) -> Forked {
     let mut offer = Offer::new(limits, false, Duration::from_millis(50)).unwrap();
     let told: Vec<_> = offer.words();
     let told: Vec<_> = told.iter().map(|word| word.to_str().unwrap()).collect();
@@ -53,7 +53,7 @@ fn fork(says: &str, limits: Limits, program: &[&str]) -> Forked {
     let words = [&["python3", "-c", FORKER, says, &keeper, &told], program].concat();
     let (mut plan, out) = heard(plan(&words));
     let theirs = offer.theirs().unwrap().try_clone_to_owned().unwrap();
-    plan.handed = vec![Handed {
+    plan.handed = vec![InheritedFd {
         fd: Arc::new(theirs),
         name: None,
     }];
@@ -70,7 +70,7 @@ fn family(token: &str) -> Forked {
     let program = testkit::c_victim("family");
     fork(
         "ready",
-        Limits::default(),
+        TreeLimits::default(),
         &[program.to_str().unwrap(), token],
     )
 }
@@ -98,7 +98,7 @@ fn a_tree_that_somebody_else_forked_is_ended_wholly() {
 #[test]
 fn an_attached_tree_tells_what_others_tell_and_costs_one_descriptor() {
     let before = held();
-    let forked = fork("ready", Limits::default(), &["sh", "-c", "exit 6"]);
+    let forked = fork("ready", TreeLimits::default(), &["sh", "-c", "exit 6"]);
     let (forker, mut offer) = (forked._forker, forked.offer);
     drop(forked.out);
     let with_forker = held();
@@ -112,7 +112,7 @@ fn an_attached_tree_tells_what_others_tell_and_costs_one_descriptor() {
     assert_eq!(held(), with_forker, "what the offer was is the tree");
     assert!(tree.pidfd().is_none());
     let exit = Exit::Code(6);
-    assert_eq!(told(&mut tree), Told::MainEnded { exit, left: 0 });
+    assert_eq!(told(&mut tree), TreeEvent::MainEnded { exit, left: 0 });
     assert_eq!(empty(&mut tree), (exit, 0));
     drop((tree, forker));
     assert_eq!(held(), before);
@@ -121,7 +121,7 @@ fn an_attached_tree_tells_what_others_tell_and_costs_one_descriptor() {
 #[test]
 fn what_a_waiting_program_could_not_do_is_told_and_nothing_is_left() {
     let token = token();
-    let forked = fork("folder 2", Limits::default(), &["sleep", &token]);
+    let forked = fork("folder 2", TreeLimits::default(), &["sleep", &token]);
     let error = Tree::attach(forked.offer).unwrap_err();
     assert_eq!(
         error.to_string(),
@@ -149,30 +149,30 @@ fn the_tree_of_an_owner_that_never_attached_ends() {
 
 #[test]
 fn an_attached_program_that_loses_its_keeper_is_ended_by_what_is_known() {
-    let forked = fork("ready", Limits::default(), &["sleep", "1000"]);
+    let forked = fork("ready", TreeLimits::default(), &["sleep", "1000"]);
     let mut tree = Tree::attach(forked.offer).unwrap();
     let main = pidfd(tree.main());
-    let keeper = fdguard_process::identity::Identity::of(tree.keeper()).unwrap();
+    let keeper = fdguard_process::identity::ProcessId::of(tree.keeper()).unwrap();
     fdguard_process::identity::signal_checked(&keeper, libc::SIGKILL).unwrap();
-    assert_eq!(told(&mut tree), Told::Lost);
+    assert_eq!(told(&mut tree), TreeEvent::Lost);
     wait_for(main.as_fd());
 }
 
 #[test]
 fn limits_are_put_on_a_program_that_waits() {
-    let limits = Limits {
+    let limits = TreeLimits {
         descriptors: Some(44),
         cpu: Some(LONG),
         processes: Some(9),
-        ..Limits::default()
+        ..TreeLimits::default()
     };
     let mut forked = fork("ready", limits, &["sh", "-c", "ulimit -Sn; ulimit -Ht"]);
     let mut tree = Tree::attach(forked.offer).unwrap();
     assert_eq!(line(&mut forked.out), "44");
     assert_eq!(line(&mut forked.out), (LONG.as_secs() + 1).to_string());
     let enforced = tree.enforced();
-    assert_eq!(enforced.descriptors, By::Rlimit);
-    assert_eq!(enforced.cpu, By::Rlimit);
-    assert_eq!(enforced.processes, By::Nobody);
+    assert_eq!(enforced.descriptors, LimitMechanism::Rlimit);
+    assert_eq!(enforced.cpu, LimitMechanism::Rlimit);
+    assert_eq!(enforced.processes, LimitMechanism::Nobody);
     assert_eq!(empty(&mut tree).0, Exit::Code(0));
 }

@@ -4,8 +4,8 @@ use std::fs;
 use std::path::PathBuf;
 use std::process::Command;
 
-use fdguard_process::identity::{Identity, signal_checked};
-use fdguard_process::tree::{Mechanism, Told, Tree};
+use fdguard_process::identity::{ProcessId, signal_checked};
+use fdguard_process::tree::{Mechanism, TreeEvent, Tree};
 
 use super::harness::{AT_ONCE, alive, empty, family, heard, line, plan, token, told};
 
@@ -62,9 +62,9 @@ fn a_lost_keeper_leaves_nothing_in_a_cgroup() {
         return;
     };
     let folder = folder(&tree);
-    let keeper = Identity::of(tree.keeper()).unwrap();
+    let keeper = ProcessId::of(tree.keeper()).unwrap();
     signal_checked(&keeper, libc::SIGKILL).unwrap();
-    assert_eq!(told(&mut tree), Told::Lost);
+    assert_eq!(told(&mut tree), TreeEvent::Lost);
     assert_eq!(
         alive(&token),
         [0; 0],

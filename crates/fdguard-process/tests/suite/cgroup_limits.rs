@@ -4,8 +4,8 @@ use std::fs;
 use std::path::PathBuf;
 use std::process::Command;
 
-use fdguard_process::plan::{Limits, Plan};
-use fdguard_process::tree::{By, Exit, Mechanism, Told, Tree};
+use fdguard_process::plan::{TreeLimits, Plan};
+use fdguard_process::tree::{LimitMechanism, Exit, Mechanism, TreeEvent, Tree};
 
 use super::harness::{AT_ONCE, empty, heard, line, plan, told};
 
@@ -14,10 +14,10 @@ const MEMORY: u64 = 64 << 20;
 fn limited(command: &[&str]) -> Plan {
     let mut plan = plan(command);
     plan.cgroup = true;
-    plan.limits = Limits {
+    plan.limits = TreeLimits {
         memory: Some(MEMORY),
         processes: Some(8),
-        ..Limits::default()
+        ..TreeLimits::default()
     };
     plan
 }
@@ -25,7 +25,7 @@ fn limited(command: &[&str]) -> Plan {
 /// Starts it, or says that there is no cgroup that keeps limits.
 fn start(plan: &Plan) -> Option<Tree> {
     let tree = Tree::start(plan).unwrap();
-    if tree.enforced().memory == By::Cgroup && tree.enforced().processes == By::Cgroup {
+    if tree.enforced().memory == LimitMechanism::Cgroup && tree.enforced().processes == LimitMechanism::Cgroup {
         assert_eq!(tree.mechanism(), Mechanism::KeeperAndCgroup);
         return Some(tree);
     }
@@ -35,7 +35,7 @@ fn start(plan: &Plan) -> Option<Tree> {
 
 fn main_ended(tree: &mut Tree) -> (Exit, Option<u32>) {
     loop {
-        if let Told::MainEnded { exit, .. } = told(tree) {
+        if let TreeEvent::MainEnded { exit, .. } = told(tree) {
             return (exit, tree.usage().unwrap().memory_kills);
         }
     }

@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use fdguard_process::tree::{Exit, Stop, Told, Tree};
+use fdguard_process::tree::{Exit, StopPlan, TreeEvent, Tree};
 
 use super::harness::{AT_ONCE, LONG, empty, heard, line, plan, shell, told, wait_for};
 
@@ -16,11 +16,11 @@ fn exit_codes_and_signals_arrive() {
     ] {
         let mut tree = Tree::start(&shell(script)).unwrap();
         let exit = expected;
-        assert_eq!(told(&mut tree), Told::MainEnded { exit, left: 0 });
+        assert_eq!(told(&mut tree), TreeEvent::MainEnded { exit, left: 0 });
         let killed = 0;
         assert_eq!(
             told(&mut tree),
-            Told::Empty {
+            TreeEvent::Empty {
                 exit,
                 killed,
                 reaped: 0
@@ -39,7 +39,7 @@ fn a_program_that_is_asked_ends() {
     let mut tree = Tree::start(&plan).unwrap();
     assert_eq!(line(&mut out), "up");
     let (signal, grace) = (libc::SIGTERM, Duration::from_secs(50));
-    tree.stop(Stop { signal, grace });
+    tree.stop(StopPlan { signal, grace });
     assert_eq!(empty(&mut tree), (Exit::Code(7), 0));
 }
 
@@ -49,7 +49,7 @@ fn a_program_that_refuses_is_killed() {
     let mut tree = Tree::start(&plan).unwrap();
     assert_eq!(line(&mut out), "up");
     let (signal, grace) = (libc::SIGTERM, Duration::from_millis(50));
-    tree.stop(Stop { signal, grace });
+    tree.stop(StopPlan { signal, grace });
     assert_eq!(empty(&mut tree), (Exit::Signal(libc::SIGKILL), 1));
 }
 
@@ -60,7 +60,7 @@ fn asked_with_newcomers(script: &str, expected: Exit) {
     assert_eq!(line(&mut out), "up");
     let (signal, grace) = (libc::SIGTERM, LONG / 2);
     let begin = Instant::now();
-    tree.stop(Stop { signal, grace });
+    tree.stop(StopPlan { signal, grace });
     assert_eq!(empty(&mut tree), (expected, 0), "nobody was killed");
     assert!(begin.elapsed() < grace);
 }
@@ -81,7 +81,7 @@ fn a_shorter_grace_hurries() {
     let mut tree = Tree::start(&plan).unwrap();
     assert_eq!(line(&mut out), "up");
     let (signal, grace) = (libc::SIGTERM, Duration::from_secs(3600));
-    tree.stop(Stop { signal, grace });
+    tree.stop(StopPlan { signal, grace });
     assert_eq!(tree.told(), None);
     tree.stop(AT_ONCE);
     assert_eq!(empty(&mut tree), (Exit::Signal(libc::SIGKILL), 1));

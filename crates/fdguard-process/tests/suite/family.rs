@@ -2,17 +2,17 @@
 
 use std::time::{Duration, Instant};
 
-use fdguard_process::tree::{Exit, Stop, Told, Tree};
+use fdguard_process::tree::{Exit, StopPlan, TreeEvent, Tree};
 
 use super::harness::{AT_ONCE, alive, empty, family, heard, line, token, told};
 
-const TERM: Stop = Stop {
+const TERM: StopPlan = StopPlan {
     signal: libc::SIGTERM,
     grace: Duration::from_millis(50),
 };
 
 /// One life: up, its members, its end. Gives how long the end took.
-fn one_life(words: &[&str], cgroup: bool, stop: Stop) -> Duration {
+fn one_life(words: &[&str], cgroup: bool, stop: StopPlan) -> Duration {
     let token = token();
     let (mut plan, mut out) = heard(family(&token, words));
     plan.cgroup = cgroup;
@@ -84,13 +84,13 @@ fn a_program_that_leaves_descendants_is_told_and_they_live_on() {
     let mut tree = Tree::start(&plan).unwrap();
     assert_eq!(line(&mut out), "up");
     let exit = Exit::Code(0);
-    assert_eq!(told(&mut tree), Told::MainEnded { exit, left: 5 });
+    assert_eq!(told(&mut tree), TreeEvent::MainEnded { exit, left: 5 });
     let members = tree.members();
     assert_eq!(members.len(), 5, "the owner decides: nobody was ended");
     assert!(!members.contains(&tree.main()));
     assert_eq!(tree.told(), None);
     tree.stop(TERM);
-    let Told::Empty {
+    let TreeEvent::Empty {
         exit,
         killed,
         reaped,
@@ -115,6 +115,6 @@ fn a_stopped_program_is_continued_to_hear_its_signal() {
         std::thread::yield_now();
     }
     let (signal, grace) = (libc::SIGTERM, Duration::from_secs(50));
-    tree.stop(Stop { signal, grace });
+    tree.stop(StopPlan { signal, grace });
     assert_eq!(empty(&mut tree), (Exit::Code(9), 0));
 }

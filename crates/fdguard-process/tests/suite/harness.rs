@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
 use fdguard_process::plan::Plan;
-use fdguard_process::tree::{Exit, Stop, Told, Tree};
+use fdguard_process::tree::{Exit, StopPlan, TreeEvent, Tree};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::pipe::{PipeFlags, pipe_with};
 use rustix::process::{Pid, PidfdFlags, pidfd_open};
@@ -18,7 +18,7 @@ use rustix::process::{Pid, PidfdFlags, pidfd_open};
 pub(crate) const LONG: Duration = Duration::from_secs(60);
 
 /// KILL at once.
-pub(crate) const AT_ONCE: Stop = Stop {
+pub(crate) const AT_ONCE: StopPlan = StopPlan {
     signal: libc::SIGTERM,
     grace: Duration::ZERO,
 };
@@ -70,7 +70,7 @@ pub(crate) fn wait_for(fd: std::os::fd::BorrowedFd<'_>) {
 }
 
 /// The next that is told.
-pub(crate) fn told(tree: &mut Tree) -> Told {
+pub(crate) fn told(tree: &mut Tree) -> TreeEvent {
     loop {
         if let Some(told) = tree.told() {
             return told;
@@ -101,8 +101,8 @@ fn wait_for_tree(tree: &Tree) {
 pub(crate) fn empty(tree: &mut Tree) -> (Exit, u32) {
     loop {
         match told(tree) {
-            Told::Empty { exit, killed, .. } => return (exit, killed),
-            Told::Lost => panic!("the keeper is gone"),
+            TreeEvent::Empty { exit, killed, .. } => return (exit, killed),
+            TreeEvent::Lost => panic!("the keeper is gone"),
             _ => {}
         }
     }

@@ -6,7 +6,7 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::fs::MetadataExt as _;
 use std::sync::Arc;
 
-use fdguard_process::plan::{Group, Handed, Plan};
+use fdguard_process::plan::{SessionKind, InheritedFd, Plan};
 use fdguard_process::tree::{Exit, Tree};
 
 use super::harness::{heard, output, plan};
@@ -48,8 +48,8 @@ fn files(folder: &tempfile::TempDir, count: usize) -> Vec<Arc<OwnedFd>> {
         .collect()
 }
 
-fn handed(fd: &Arc<OwnedFd>, name: Option<&str>) -> Handed {
-    Handed {
+fn handed(fd: &Arc<OwnedFd>, name: Option<&str>) -> InheritedFd {
+    InheritedFd {
         fd: Arc::clone(fd),
         name: name.map(str::to_owned),
     }
@@ -186,9 +186,9 @@ fn session_and_group_are_as_planned() {
         fields.next().unwrap().to_owned(),
     );
     for (wanted, own_group, own_session) in [
-        (Group::Session, true, true),
-        (Group::Own, true, false),
-        (Group::Same, false, false),
+        (SessionKind::Session, true, true),
+        (SessionKind::Own, true, false),
+        (SessionKind::Same, false, false),
     ] {
         let mut plan = inborn();
         plan.group = wanted;

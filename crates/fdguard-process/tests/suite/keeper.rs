@@ -3,8 +3,8 @@
 use std::fs;
 use std::process::Command;
 
-use fdguard_process::identity::{Identity, signal_checked};
-use fdguard_process::plan::Group;
+use fdguard_process::identity::{ProcessId, signal_checked};
+use fdguard_process::plan::SessionKind;
 use fdguard_process::tree::{Exit, Tree};
 use rustix::process::{Pid, WaitOptions, getpgid, getpgrp};
 
@@ -12,11 +12,11 @@ use super::harness::{AT_ONCE, empty, plan, shell, status};
 
 #[test]
 fn a_keeper_survives_what_a_terminal_or_supervisor_sends_to_groups() {
-    for group in [Group::Session, Group::Own, Group::Same] {
+    for group in [SessionKind::Session, SessionKind::Own, SessionKind::Same] {
         let mut plan = plan(&["sleep", "1000"]);
         plan.group = group;
         let mut tree = Tree::start(&plan).unwrap();
-        let keeper = Identity::of(tree.keeper()).unwrap();
+        let keeper = ProcessId::of(tree.keeper()).unwrap();
         let pid = Pid::from_raw(i32::try_from(tree.keeper()).unwrap());
         assert_ne!(getpgid(pid).unwrap(), getpgrp(), "not in our group");
         for signal in [

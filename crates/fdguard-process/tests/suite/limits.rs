@@ -2,32 +2,32 @@
 
 use std::time::Duration;
 
-use fdguard_process::plan::{Limits, Plan};
-use fdguard_process::tree::{By, Enforced, Exit, Mechanism, Tree};
+use fdguard_process::plan::{TreeLimits, Plan};
+use fdguard_process::tree::{LimitMechanism, EnforcedLimits, Exit, Mechanism, Tree};
 
 use super::harness::{AT_ONCE, empty, heard, output, plan, shell};
 
-fn limited(mut plan: Plan, limits: Limits) -> Plan {
+fn limited(mut plan: Plan, limits: TreeLimits) -> Plan {
     plan.limits = limits;
     plan
 }
 
-fn python(text: &str, limits: Limits) -> (String, Exit) {
+fn python(text: &str, limits: TreeLimits) -> (String, Exit) {
     output(limited(plan(&["python3", "-c", text]), limits))
 }
 
 #[test]
 fn without_limits_nobody_sees_to_any() {
     let tree = Tree::start(&plan(&["sleep", "1000"])).unwrap();
-    assert_eq!(tree.enforced(), Enforced::default());
+    assert_eq!(tree.enforced(), EnforcedLimits::default());
 }
 
 #[test]
 fn a_program_that_wants_more_memory_than_it_may_is_refused_it() {
     let memory = Some(64 << 20);
-    let limits = Limits {
+    let limits = TreeLimits {
         memory,
-        ..Limits::default()
+        ..TreeLimits::default()
     };
     let greedy = "
 small = bytearray(16 << 20)
@@ -40,15 +40,15 @@ except MemoryError:
         python(greedy, limits),
         ("refused\n".to_owned(), Exit::Code(0))
     );
-    let unlimited = python(greedy, Limits::default());
+    let unlimited = python(greedy, TreeLimits::default());
     assert_eq!(unlimited, ("got it\n".to_owned(), Exit::Code(0)));
 }
 
 #[test]
 fn a_program_that_reserves_addresses_and_does_not_use_them_runs_with_little_memory() {
-    let limits = Limits {
+    let limits = TreeLimits {
         memory: Some(64 << 20),
-        ..Limits::default()
+        ..TreeLimits::default()
     };
     let reserve = "
 import mmap
@@ -59,9 +59,9 @@ print(len(addresses) >> 30)";
 
 #[test]
 fn a_program_that_uses_its_time_up_is_told_then_killed() {
-    let limits = Limits {
+    let limits = TreeLimits {
         cpu: Some(Duration::from_millis(300)),
-        ..Limits::default()
+        ..TreeLimits::default()
     };
     let asked = output(limited(shell("while :; do :; done"), limits));
     assert_eq!(asked.1, Exit::Signal(libc::SIGXCPU));
@@ -72,9 +72,9 @@ fn a_program_that_uses_its_time_up_is_told_then_killed() {
 
 #[test]
 fn descriptors_are_limited_soft_and_hard() {
-    let limits = Limits {
+    let limits = TreeLimits {
         descriptors: Some(32),
-        ..Limits::default()
+        ..TreeLimits::default()
     };
     let greedy = "
 import os, resource
@@ -96,9 +96,9 @@ except OSError as error:
 
 #[test]
 fn limits_hold_for_descendants_too() {
-    let limits = Limits {
+    let limits = TreeLimits {
         descriptors: Some(33),
-        ..Limits::default()
+        ..TreeLimits::default()
     };
     let script = "setsid sh -c 'sh -c \"ulimit -Hn\"' & wait";
     assert_eq!(output(limited(shell(script), limits)).0, "33\n");
@@ -106,10 +106,10 @@ fn limits_hold_for_descendants_too() {
 
 #[test]
 fn processes_are_limited_by_a_cgroup_or_it_is_said_that_nobody_does_it() {
-    let limits = Limits {
+    let limits = TreeLimits {
         processes: Some(8),
         memory: Some(256 << 20),
-        ..Limits::default()
+        ..TreeLimits::default()
     };
     let script = "i=0; while [ $i -lt 20 ]; do sleep 1000 & i=$((i+1)); done; echo done; wait";
     let (mut plan, mut out) = heard(limited(shell(script), limits));
@@ -117,15 +117,15 @@ fn processes_are_limited_by_a_cgroup_or_it_is_said_that_nobody_does_it() {
     let mut tree = Tree::start(&plan).unwrap();
     drop(plan);
     let enforced = tree.enforced();
-    if enforced.processes == By::Cgroup {
+    if enforced.processes == LimitMechanism::Cgroup {
         assert_eq!(tree.mechanism(), Mechanism::KeeperAndCgroup);
-        assert_eq!(enforced.memory, By::Cgroup);
+        assert_eq!(enforced.memory, LimitMechanism::Cgroup);
         // The shell cannot fork any more, and says so by its end; those that it made hold its output.
         let ended = super::harness::told(&mut tree);
         assert!(
             matches!(
                 ended,
-                fdguard_process::tree::Told::MainEnded {
+                fdguard_process::tree::TreeEvent::MainEnded {
                     exit: Exit::Code(2),
                     ..
                 }
@@ -134,8 +134,8 @@ fn processes_are_limited_by_a_cgroup_or_it_is_said_that_nobody_does_it() {
         );
     } else {
         testkit::skip("no cgroup with the controllers of memory and processes can be made here");
-        assert_eq!(enforced.processes, By::Nobody);
-        assert_eq!(enforced.memory, By::Rlimit);
+        assert_eq!(enforced.processes, LimitMechanism::Nobody);
+        assert_eq!(enforced.memory, LimitMechanism::Rlimit);
         assert_eq!(super::harness::line(&mut out), "done");
     }
     tree.stop(AT_ONCE);

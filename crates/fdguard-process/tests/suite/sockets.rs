@@ -5,8 +5,8 @@ use std::net::{TcpListener, TcpStream};
 use std::os::fd::AsRawFd as _;
 use std::process::{Command, Output, Stdio};
 
-use fdguard_process::listen::{Listen, inherited};
-use fdguard_process::notify::{Server, Store};
+use fdguard_process::listen::{Listen, activation};
+use fdguard_process::notify::{NotifyServer, FdStore};
 
 const ROLE: &str = "FDGUARD_TEST_ROLE";
 
@@ -26,7 +26,7 @@ fn as_program(test: &str, settings: &str, listener: &TcpListener) -> Output {
 
 /// What the program found, for the test to read.
 fn report() {
-    let taken = inherited::take();
+    let taken = activation::take();
     for (fd, name) in &taken.fds {
         let cloexec = rustix::io::fcntl_getfd(fd).unwrap();
         let cloexec = cloexec.contains(rustix::io::FdFlags::CLOEXEC);
@@ -38,7 +38,7 @@ fn report() {
         println!("gap {}", gap.why);
     }
     let low = std::path::Path::new("/proc/self/fd/3").exists();
-    println!("again {} low {low}", inherited::take().fds.len());
+    println!("again {} low {low}", activation::take().fds.len());
 }
 
 fn lines(output: &Output) -> Vec<String> {
@@ -116,8 +116,8 @@ fn a_stored_descriptor_outlives_its_program_and_reaches_the_next() {
         return testkit::skip("no python3: nobody to store a descriptor");
     }
     let folder = tempfile::tempdir().unwrap();
-    let mut server = Server::open_in(folder.path()).unwrap();
-    let mut store = Store::default();
+    let mut server = NotifyServer::open_in(folder.path()).unwrap();
+    let mut store = FdStore::default();
     let give = "import array, os, socket, tempfile\n\
                 f = tempfile.TemporaryFile()\n\
                 f.write(b'state of the first'); f.flush(); f.seek(0)\n\
@@ -163,8 +163,8 @@ fn an_own_parent_hears_a_client_that_a_real_program_answers() {
         .unwrap();
     let mut lines = BufReader::new(parent.stdout.take().unwrap()).lines();
     assert_eq!(lines.next().unwrap().unwrap(), "bound");
-    let mut client = fdguard_process::notify::Client::at(path.as_os_str()).unwrap();
-    let message = fdguard_process::notify::Message {
+    let mut client = fdguard_process::notify::NotifyClient::at(path.as_os_str()).unwrap();
+    let message = fdguard_process::notify::NotifyMessage {
         ready: true,
         status: Some("up".to_owned()),
         ..Default::default()

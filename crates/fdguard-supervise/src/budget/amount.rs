@@ -3,7 +3,7 @@
 use std::fmt;
 use std::time::Duration;
 
-pub use fdguard_core::written::duration;
+pub use fdguard_core::duration::duration;
 
 /// A level.
 #[derive(Clone, Copy, Debug, PartialEq)]

@@ -8,8 +8,8 @@ use fdguard_core::count::as_f64;
 use fdguard_core::wall::FD_SETSIZE;
 use fdguard_core::{Gap, Pid};
 
-use super::reading::{Highest, OfProcess, Reading, Sight};
-use super::{Amount, Budget, What};
+use super::reading::{HighestFd, ProcessReading, ServiceReading, Observation};
+use super::{Amount, Budget, Measure};
 
 /// A warning that was told is told again only after the measure fell below this part of its level.
 const BACK_BELOW: f64 = 0.9;
@@ -24,9 +24,9 @@ const HOLDS: Duration = Duration::from_secs(1);
 
 /// What is to be said about one budget.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Verdict {
+pub struct BudgetVerdict {
     /// Which.
-    pub what: What,
+    pub what: Measure,
     /// What about it.
     pub kind: Kind,
 }
@@ -35,18 +35,18 @@ pub struct Verdict {
 #[derive(Clone, Debug, PartialEq)]
 pub enum Kind {
     /// The level to warn at is passed.
-    Warn(Passed),
+    Warn(Excess),
     /// The level to act at is passed, and not only for a moment.
-    Act(Passed),
+    Act(Excess),
     /// It fell back.
-    Cleared(Passed),
+    Cleared(Excess),
     /// It cannot be measured. Told once.
     Unmeasured(Gap),
 }
 
 /// A measure beside its level. Units are those of the measure: descriptors, a minute's descriptors, seconds, bytes, processes.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Passed {
+pub struct Excess {
     /// In which process; absent for what is of all together.
     pub pid: Option<Pid>,
     /// What was measured.
@@ -59,23 +59,23 @@ pub struct Passed {
     pub first: Option<(f64, Duration)>,
 }
 
-impl Passed {
+impl Excess {
     /// Whether a budget of memory is passed by so much that nothing is worth to wait for.
     #[must_use]
-    pub fn is_urgent(&self, what: &What) -> bool {
-        *what == What::Memory && self.level > 0.0 && self.value >= self.level * FAR_BEYOND
+    pub fn is_urgent(&self, what: &Measure) -> bool {
+        *what == Measure::Memory && self.level > 0.0 && self.value >= self.level * FAR_BEYOND
     }
 }
 
 /// What was seen and said before, for one run of a service.
 #[derive(Clone, Debug, Default)]
-pub struct Memory {
+pub struct BudgetHistory {
     states: BTreeMap<String, State>,
 }
 
 #[derive(Clone, Debug, Default)]
 struct State {
-    told: Told,
+    told: ReportedLevel,
     /// Looks in a row beyond the level to act at, and when the first was.
     beyond: Option<(u32, Duration)>,
     first: Option<(f64, Duration)>,
@@ -83,14 +83,14 @@ struct State {
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
-enum Told {
+enum ReportedLevel {
     #[default]
     Nothing,
     Warned,
     Acted,
 }
 
-impl Memory {
+impl BudgetHistory {
     /// Another process took the place of the first one: everything may be told again, but not what cannot be measured.
     pub fn restarted(&mut self) {
         for state in self.states.values_mut() {
@@ -103,13 +103,13 @@ impl Memory {
 }
 
 /// What is new about these budgets after this reading.
-pub fn judge(budgets: &[Budget], reading: &Reading, memory: &mut Memory) -> Vec<Verdict> {
+pub fn judge(budgets: &[Budget], reading: &ServiceReading, memory: &mut BudgetHistory) -> Vec<BudgetVerdict> {
     let mut news = Vec::new();
     for budget in budgets {
         let state = memory.states.entry(budget.what.to_string()).or_default();
         let (measured, gap) = measure(budget, reading);
         let mut say = |kind| {
-            news.push(Verdict {
+            news.push(BudgetVerdict {
                 what: budget.what.clone(),
                 kind,
             });
@@ -175,9 +175,9 @@ impl Measured {
 }
 
 impl State {
-    fn weigh(&mut self, what: &What, measured: &Measured, now: Duration) -> Option<Kind> {
+    fn weigh(&mut self, what: &Measure, measured: &Measured, now: Duration) -> Option<Kind> {
         let first = *self.first.get_or_insert((measured.value, now));
-        let passed = |level: Option<f64>| Passed {
+        let passed = |level: Option<f64>| Excess {
             pid: measured.pid,
             value: measured.value,
             level: level.unwrap_or_default(),
@@ -186,21 +186,21 @@ impl State {
         };
         let is_urgent = measured.act.is_some() && passed(measured.act).is_urgent(what);
         let acts = self.has_held(measured, now) || is_urgent;
-        if acts && self.told < Told::Acted {
-            self.told = Told::Acted;
+        if acts && self.told < ReportedLevel::Acted {
+            self.told = ReportedLevel::Acted;
             return Some(Kind::Act(passed(measured.act)));
         }
         let warns = measured.is_beyond(measured.warn) || measured.is_beyond(measured.act);
-        if warns && self.told == Told::Nothing {
-            self.told = Told::Warned;
+        if warns && self.told == ReportedLevel::Nothing {
+            self.told = ReportedLevel::Warned;
             return Some(Kind::Warn(passed(measured.warn.or(measured.act))));
         }
-        if self.told == Told::Acted && measured.is_back(measured.act) {
-            self.told = Told::Warned;
+        if self.told == ReportedLevel::Acted && measured.is_back(measured.act) {
+            self.told = ReportedLevel::Warned;
         }
         let level = measured.warn.or(measured.act);
-        if self.told == Told::Warned && measured.is_back(level) {
-            self.told = Told::Nothing;
+        if self.told == ReportedLevel::Warned && measured.is_back(level) {
+            self.told = ReportedLevel::Nothing;
             return Some(Kind::Cleared(passed(level)));
         }
         None
@@ -224,7 +224,7 @@ impl State {
 }
 
 /// The worst value that this budget is about, and what kept us from seeing another.
-fn measure(budget: &Budget, reading: &Reading) -> (Option<Measured>, Option<Gap>) {
+fn measure(budget: &Budget, reading: &ServiceReading) -> (Option<Measured>, Option<Gap>) {
     let plain = |value: f64, falling| Measured {
         pid: None,
         value,
@@ -233,33 +233,33 @@ fn measure(budget: &Budget, reading: &Reading) -> (Option<Measured>, Option<Gap>
         wall: None,
         falling,
     };
-    let whole = |sight: &Sight<f64>, falling| match sight {
-        Sight::Seen(value) => (Some(plain(*value, falling)), None),
-        Sight::NotYet => (None, None),
-        Sight::Hidden(gap) => (None, Some(gap.clone())),
+    let whole = |sight: &Observation<f64>, falling| match sight {
+        Observation::Seen(value) => (Some(plain(*value, falling)), None),
+        Observation::NotYet => (None, None),
+        Observation::Hidden(gap) => (None, Some(gap.clone())),
     };
     match &budget.what {
-        What::Fds => worst(reading, |process| of_count(budget, process)),
-        What::Highest => worst(reading, |process| of_highest(budget, process)),
-        What::Class(class) => worst(reading, |process| of_class(budget, class, process)),
-        What::Growth => whole(&reading.growth, false),
-        What::Wall => whole(&time_left(&reading.wall), true),
-        What::Zombies => whole(&mapped(&reading.zombies, |count| as_f64(*count)), false),
-        What::Memory => whole(&mapped(&reading.memory, |space| as_f64(space.bytes)), false),
-        What::Children => whole(&Sight::Seen(as_f64(reading.children)), false),
+        Measure::Fds => worst(reading, |process| of_count(budget, process)),
+        Measure::Highest => worst(reading, |process| of_highest(budget, process)),
+        Measure::Class(class) => worst(reading, |process| of_class(budget, class, process)),
+        Measure::Growth => whole(&reading.growth, false),
+        Measure::Wall => whole(&time_left(&reading.wall), true),
+        Measure::Zombies => whole(&mapped(&reading.zombies, |count| as_f64(*count)), false),
+        Measure::Memory => whole(&mapped(&reading.memory, |space| as_f64(space.bytes)), false),
+        Measure::Children => whole(&Observation::Seen(as_f64(reading.children)), false),
     }
 }
 
-fn mapped<T, U>(sight: &Sight<T>, change: impl Fn(&T) -> U) -> Sight<U> {
+fn mapped<T, U>(sight: &Observation<T>, change: impl Fn(&T) -> U) -> Observation<U> {
     match sight {
-        Sight::Seen(value) => Sight::Seen(change(value)),
-        Sight::NotYet => Sight::NotYet,
-        Sight::Hidden(gap) => Sight::Hidden(gap.clone()),
+        Observation::Seen(value) => Observation::Seen(change(value)),
+        Observation::NotYet => Observation::NotYet,
+        Observation::Hidden(gap) => Observation::Hidden(gap.clone()),
     }
 }
 
 /// Who is on the way to no wall has all the time there is.
-fn time_left(wall: &Sight<Option<super::WallAhead>>) -> Sight<f64> {
+fn time_left(wall: &Observation<Option<super::LimitAhead>>) -> Observation<f64> {
     mapped(wall, |ahead| {
         ahead
             .as_ref()
@@ -270,7 +270,7 @@ fn time_left(wall: &Sight<Option<super::WallAhead>>) -> Sight<f64> {
 type OfOne = Result<Option<Measured>, Gap>;
 
 /// Each process has its own table and limit: the one that is furthest counts.
-fn worst(reading: &Reading, of: impl Fn(&OfProcess) -> OfOne) -> (Option<Measured>, Option<Gap>) {
+fn worst(reading: &ServiceReading, of: impl Fn(&ProcessReading) -> OfOne) -> (Option<Measured>, Option<Gap>) {
     let (mut worst, mut gap) = (None::<Measured>, None);
     for process in &reading.processes {
         match of(process) {
@@ -284,11 +284,11 @@ fn worst(reading: &Reading, of: impl Fn(&OfProcess) -> OfOne) -> (Option<Measure
     (worst, gap)
 }
 
-fn of_count(budget: &Budget, process: &OfProcess) -> OfOne {
+fn of_count(budget: &Budget, process: &ProcessReading) -> OfOne {
     let count = match &process.count {
-        Sight::Seen(count) => *count,
-        Sight::NotYet => return Ok(None),
-        Sight::Hidden(gap) => return Err(gap.clone()),
+        Observation::Seen(count) => *count,
+        Observation::NotYet => return Ok(None),
+        Observation::Hidden(gap) => return Err(gap.clone()),
     };
     let needs_limit = [budget.warn, budget.act]
         .iter()
@@ -307,38 +307,38 @@ fn of_count(budget: &Budget, process: &OfProcess) -> OfOne {
     Ok(Some(beside(budget, process, as_f64(count), soft)))
 }
 
-fn of_highest(budget: &Budget, process: &OfProcess) -> OfOne {
+fn of_highest(budget: &Budget, process: &ProcessReading) -> OfOne {
     // What cannot call it, or where nobody knows, is not held to a wall that nobody asked for.
     if budget.only_select && process.selects != Some(true) {
         return Ok(None);
     }
     let value = match &process.highest {
-        Highest::Is(value) | Highest::AtMost(value) => *value,
-        Highest::NotAsked => return Ok(None),
-        Highest::Hidden(gap) => return Err(gap.clone()),
+        HighestFd::Is(value) | HighestFd::AtMost(value) => *value,
+        HighestFd::NotAsked => return Ok(None),
+        HighestFd::Hidden(gap) => return Err(gap.clone()),
     };
     let wall = Some(as_f64(FD_SETSIZE));
     Ok(Some(beside(budget, process, as_f64(value), wall)))
 }
 
-fn of_class(budget: &Budget, class: &ClassPattern, process: &OfProcess) -> OfOne {
+fn of_class(budget: &Budget, class: &ClassPattern, process: &ProcessReading) -> OfOne {
     match &process.classes {
-        Sight::Seen(classes) => {
+        Observation::Seen(classes) => {
             let meant = classes.iter().filter(|(one, _)| class.matches(one));
             let count: u64 = meant.map(|(_, count)| count).sum();
             Ok(Some(beside(budget, process, as_f64(count), None)))
         }
         // Not looked at, since there are too few of all classes together: then there are too few of this one.
-        Sight::NotYet => {
+        Observation::NotYet => {
             let count = process.count.seen().copied().map(as_f64);
             let most = count.map(|count| beside(budget, process, count, None));
             Ok(most.filter(|most| most.is_back(most.warn) && most.is_back(most.act)))
         }
-        Sight::Hidden(gap) => Err(gap.clone()),
+        Observation::Hidden(gap) => Err(gap.clone()),
     }
 }
 
-fn beside(budget: &Budget, process: &OfProcess, value: f64, wall: Option<f64>) -> Measured {
+fn beside(budget: &Budget, process: &ProcessReading, value: f64, wall: Option<f64>) -> Measured {
     let level = |amount: Option<Amount>| match amount {
         Some(Amount::Percent(share)) => wall.map(|wall| wall * share / 100.0),
         other => absolute(other),

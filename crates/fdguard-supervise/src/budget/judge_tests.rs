@@ -4,49 +4,49 @@ use fdguard_core::snapshot::Limits;
 use fdguard_core::{Class, Gap, TcpState};
 
 use super::{
-    Budget, Given, Highest, Kind, Memory, OfProcess, Reading, Sight, Space, Verdict, WallAhead,
+    Budget, BudgetSetting, HighestFd, Kind, BudgetHistory, ProcessReading, ServiceReading, Observation, MemoryUse, BudgetVerdict, LimitAhead,
     defaults, judge,
 };
 
-fn process(count: u64) -> OfProcess {
-    OfProcess {
+fn process(count: u64) -> ProcessReading {
+    ProcessReading {
         pid: 7,
         start_ticks: Some(1),
-        count: Sight::Seen(count),
+        count: Observation::Seen(count),
         limits: Limits {
             soft: Some(1000),
             hard: Some(4096),
         },
-        highest: Highest::NotAsked,
+        highest: HighestFd::NotAsked,
         selects: None,
-        classes: Sight::NotYet,
+        classes: Observation::NotYet,
     }
 }
 
-fn reading(at: u64, process: OfProcess) -> Reading {
-    Reading {
+fn reading(at: u64, process: ProcessReading) -> ServiceReading {
+    ServiceReading {
         at: Duration::from_millis(at),
         main: 7,
         processes: vec![process],
         children: 0,
-        zombies: Sight::NotYet,
-        memory: Sight::NotYet,
-        growth: Sight::NotYet,
-        wall: Sight::NotYet,
+        zombies: Observation::NotYet,
+        memory: Observation::NotYet,
+        growth: Observation::NotYet,
+        wall: Observation::NotYet,
     }
 }
 
 fn budget(text: &str) -> Budget {
     match text.parse().unwrap() {
-        Given::Set(budget) => budget,
-        Given::Off(_) => panic!("off"),
+        BudgetSetting::Set(budget) => budget,
+        BudgetSetting::Off(_) => panic!("off"),
     }
 }
 
 /// The news of each look, a second apart, in one word each.
 fn told(text: &str, counts: &[u64]) -> Vec<&'static str> {
     let budgets = [budget(text)];
-    let mut memory = Memory::default();
+    let mut memory = BudgetHistory::default();
     let looks = counts.iter().zip(0..);
     looks
         .map(|(count, at)| {
@@ -59,7 +59,7 @@ fn told(text: &str, counts: &[u64]) -> Vec<&'static str> {
         .collect()
 }
 
-fn words(news: &[Verdict]) -> &'static str {
+fn words(news: &[BudgetVerdict]) -> &'static str {
     match news {
         [] => "-",
         [one] => match one.kind {
@@ -94,11 +94,11 @@ fn two_looks_in_a_row_are_acted_on_once() {
 fn memory_that_is_well_exceeded_is_acted_on_at_the_first_look() {
     let told = |looks: &[u64]| -> Vec<&'static str> {
         let budgets = [budget("memory=:100MiB")];
-        let mut memory = Memory::default();
+        let mut memory = BudgetHistory::default();
         let one = |(size, at): (&u64, u64)| {
             let mut look = reading(at * 1000, process(1));
             let (bytes, exact) = (size << 20, true);
-            look.memory = Sight::Seen(Space { bytes, exact });
+            look.memory = Observation::Seen(MemoryUse { bytes, exact });
             words(&judge(&budgets, &look, &mut memory))
         };
         looks.iter().zip(0..).map(one).collect()
@@ -110,7 +110,7 @@ fn memory_that_is_well_exceeded_is_acted_on_at_the_first_look() {
 #[test]
 fn two_looks_within_a_moment_are_one() {
     let budgets = [budget("fds=:900")];
-    let mut memory = Memory::default();
+    let mut memory = BudgetHistory::default();
     let mut look = |at| words(&judge(&budgets, &reading(at, process(910)), &mut memory));
     assert_eq!(
         [look(0), look(50), look(900), look(1000)],
@@ -132,7 +132,7 @@ fn at_the_wall_nobody_waits_for_a_second_look() {
 #[test]
 fn after_a_restart_everything_may_be_told_again() {
     let budgets = [budget("fds=700:")];
-    let mut memory = Memory::default();
+    let mut memory = BudgetHistory::default();
     let over = reading(0, process(800));
     assert_eq!(words(&judge(&budgets, &over, &mut memory)), "warn");
     assert_eq!(words(&judge(&budgets, &over, &mut memory)), "-");
@@ -143,12 +143,12 @@ fn after_a_restart_everything_may_be_told_again() {
 #[test]
 fn unknown_is_not_nothing_and_is_told_once_with_its_remedy() {
     let gap = Gap::new("the count", "permission denied", "run as root");
-    let hidden = OfProcess {
-        count: Sight::Hidden(gap.clone()),
+    let hidden = ProcessReading {
+        count: Observation::Hidden(gap.clone()),
         ..process(0)
     };
     let budgets = [budget("fds=70%:90%")];
-    let mut memory = Memory::default();
+    let mut memory = BudgetHistory::default();
     let news = judge(&budgets, &reading(0, hidden.clone()), &mut memory);
     assert_eq!(news[0].kind, Kind::Unmeasured(gap));
     memory.restarted();
@@ -158,13 +158,13 @@ fn unknown_is_not_nothing_and_is_told_once_with_its_remedy() {
 #[test]
 fn what_cannot_be_seen_for_a_while_is_not_taken_for_a_fall() {
     let budgets = [budget("fds=700:")];
-    let mut memory = Memory::default();
+    let mut memory = BudgetHistory::default();
     assert_eq!(
         words(&judge(&budgets, &reading(0, process(800)), &mut memory)),
         "warn"
     );
-    let blind = OfProcess {
-        count: Sight::NotYet,
+    let blind = ProcessReading {
+        count: Observation::NotYet,
         ..process(0)
     };
     assert_eq!(
@@ -179,29 +179,29 @@ fn what_cannot_be_seen_for_a_while_is_not_taken_for_a_fall() {
 
 #[test]
 fn a_share_of_no_limit_is_a_gap_and_a_number_is_not() {
-    let unlimited = OfProcess {
+    let unlimited = ProcessReading {
         limits: Limits::default(),
         ..process(900)
     };
     let look = reading(0, unlimited);
-    let share = judge(&[budget("fds=80%")], &look, &mut Memory::default());
+    let share = judge(&[budget("fds=80%")], &look, &mut BudgetHistory::default());
     assert_eq!(words(&share), "gap");
-    let number = judge(&[budget("fds=800:")], &look, &mut Memory::default());
+    let number = judge(&[budget("fds=800:")], &look, &mut BudgetHistory::default());
     assert_eq!(words(&number), "warn");
 }
 
 #[test]
 fn the_process_that_is_furthest_is_the_one_that_is_named() {
     let mut look = reading(0, process(100));
-    look.processes.push(OfProcess {
+    look.processes.push(ProcessReading {
         pid: 8,
         ..process(800)
     });
-    look.processes.push(OfProcess {
+    look.processes.push(ProcessReading {
         pid: 9,
         ..process(300)
     });
-    let news = judge(&[budget("fds=70%:")], &look, &mut Memory::default());
+    let news = judge(&[budget("fds=70%:")], &look, &mut BudgetHistory::default());
     let Kind::Warn(passed) = &news[0].kind else {
         panic!("{news:?}")
     };
@@ -214,15 +214,15 @@ fn the_process_that_is_furthest_is_the_one_that_is_named() {
 #[test]
 fn r28_the_number_1024_matters_to_those_who_select_unless_somebody_asked() {
     let high = |selects| {
-        let high = OfProcess {
-            highest: Highest::Is(950),
+        let high = ProcessReading {
+            highest: HighestFd::Is(950),
             selects,
             ..process(10)
         };
         reading(0, high)
     };
     let news = |selects, budgets: &[Budget]| {
-        words(&judge(budgets, &high(selects), &mut Memory::default()))
+        words(&judge(budgets, &high(selects), &mut BudgetHistory::default()))
     };
     assert_eq!(news(Some(true), &defaults()), "warn");
     assert_eq!(news(Some(false), &defaults()), "-");
@@ -234,8 +234,8 @@ fn r28_the_number_1024_matters_to_those_who_select_unless_somebody_asked() {
 #[test]
 fn r33_a_class_and_its_family_are_counted() {
     let waiting = Class::Tcp(TcpState::CloseWait);
-    let holder = OfProcess {
-        classes: Sight::Seen(vec![
+    let holder = ProcessReading {
+        classes: Observation::Seen(vec![
             (waiting, 150),
             (Class::Tcp(TcpState::Listen), 60),
             (Class::Pipe, 900),
@@ -243,13 +243,13 @@ fn r33_a_class_and_its_family_are_counted() {
         ..process(300)
     };
     let look = reading(0, holder);
-    let news = |text: &str| words(&judge(&[budget(text)], &look, &mut Memory::default()));
+    let news = |text: &str| words(&judge(&[budget(text)], &look, &mut BudgetHistory::default()));
     assert_eq!(news("class:tcp:CLOSE_WAIT=150:"), "warn");
     assert_eq!(news("class:tcp:CLOSE_WAIT=151:"), "-");
     assert_eq!(news("class:tcp=210:"), "warn");
     assert_eq!(news("class:tcp=211:"), "-");
     assert_eq!(
-        words(&judge(&defaults(), &look, &mut Memory::default())),
+        words(&judge(&defaults(), &look, &mut BudgetHistory::default())),
         "warn"
     );
 }
@@ -257,14 +257,14 @@ fn r33_a_class_and_its_family_are_counted() {
 #[test]
 fn less_time_to_the_wall_is_worse_and_none_is_all_the_time() {
     let budgets = [budget("wall=30m:5m")];
-    let mut memory = Memory::default();
+    let mut memory = BudgetHistory::default();
     let mut look = |at: u64, minutes: Option<u64>| {
-        let wall = minutes.map(|minutes| WallAhead {
+        let wall = minutes.map(|minutes| LimitAhead {
             name: "soft-limit".into(),
             left: Duration::from_secs(60 * minutes),
         });
         let mut seen = reading(at * 1000, process(1));
-        seen.wall = Sight::Seen(wall);
+        seen.wall = Observation::Seen(wall);
         words(&judge(&budgets, &seen, &mut memory))
     };
     let told = [
@@ -281,12 +281,12 @@ fn less_time_to_the_wall_is_worse_and_none_is_all_the_time() {
 #[test]
 fn what_is_of_all_together_is_measured_too() {
     let mut look = reading(0, process(1));
-    look.zombies = Sight::Seen(6);
-    look.memory = Sight::Seen(Space {
+    look.zombies = Observation::Seen(6);
+    look.memory = Observation::Seen(MemoryUse {
         bytes: 600 << 20,
         exact: true,
     });
-    look.growth = Sight::Seen(60.0);
+    look.growth = Observation::Seen(60.0);
     look.children = 12;
     for text in [
         "zombies=5:50",
@@ -295,7 +295,7 @@ fn what_is_of_all_together_is_measured_too() {
         "children=10:20",
     ] {
         assert_eq!(
-            words(&judge(&[budget(text)], &look, &mut Memory::default())),
+            words(&judge(&[budget(text)], &look, &mut BudgetHistory::default())),
             "warn",
             "{text}"
         );
@@ -305,7 +305,7 @@ fn what_is_of_all_together_is_measured_too() {
 #[test]
 fn news_tell_where_it_began() {
     let budgets = [budget("fds=700:")];
-    let mut memory = Memory::default();
+    let mut memory = BudgetHistory::default();
     assert!(judge(&budgets, &reading(500, process(20)), &mut memory).is_empty());
     let news = judge(&budgets, &reading(10_500, process(720)), &mut memory);
     let Kind::Warn(passed) = &news[0].kind else {
@@ -318,9 +318,9 @@ fn news_tell_where_it_began() {
 #[test]
 fn too_few_of_everything_are_too_few_of_a_class_and_enough_say_nothing() {
     let budgets = [budget("class:pipe=100:")];
-    let mut memory = Memory::default();
-    let listed = OfProcess {
-        classes: Sight::Seen(vec![(Class::Pipe, 120)]),
+    let mut memory = BudgetHistory::default();
+    let listed = ProcessReading {
+        classes: Observation::Seen(vec![(Class::Pipe, 120)]),
         ..process(200)
     };
     assert_eq!(

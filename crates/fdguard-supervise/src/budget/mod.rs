@@ -17,14 +17,14 @@ mod tests;
 use fdguard_core::class_pattern::ClassPattern;
 
 pub use amount::{Amount, duration, size};
-pub use judge::{Kind, Memory, Passed, Verdict, judge};
-pub use reading::{Highest, OfProcess, Reading, Sight, Space, WallAhead};
+pub use judge::{Kind, BudgetHistory, Excess, BudgetVerdict, judge};
+pub use reading::{HighestFd, ProcessReading, ServiceReading, Observation, MemoryUse, LimitAhead};
 pub use spec::BadBudget;
 pub use toml::Budgets;
 
 /// What is measured.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum What {
+pub enum Measure {
     /// Open descriptors of a process, against its soft limit.
     Fds,
     /// The highest number in use, against the 1024 of `select()`.
@@ -47,7 +47,7 @@ pub enum What {
 #[derive(Clone, Debug, PartialEq)]
 pub struct Budget {
     /// What is measured.
-    pub what: What,
+    pub what: Measure,
     /// From here on it is told.
     pub warn: Option<Amount>,
     /// From here on the service is restarted.
@@ -57,7 +57,7 @@ pub struct Budget {
 }
 
 impl Budget {
-    fn new(what: What, warn: Option<Amount>, act: Option<Amount>) -> Self {
+    fn new(what: Measure, warn: Option<Amount>, act: Option<Amount>) -> Self {
         Self {
             what,
             warn,
@@ -68,7 +68,7 @@ impl Budget {
 
     /// Budgets of a service for which none was given: see [`defaults`].
     #[must_use]
-    pub fn is_of(&self, what: &What) -> bool {
+    pub fn is_of(&self, what: &Measure) -> bool {
         self.what == *what
     }
 }
@@ -81,26 +81,26 @@ pub fn defaults() -> Vec<Budget> {
     let count = |count| Some(Amount::Count(count));
     let select = Budget {
         only_select: true,
-        ..Budget::new(What::Highest, count(900), count(1000))
+        ..Budget::new(Measure::Highest, count(900), count(1000))
     };
-    let mut all = vec![Budget::new(What::Fds, percent(70.0), percent(90.0)), select];
+    let mut all = vec![Budget::new(Measure::Fds, percent(70.0), percent(90.0)), select];
     if let Ok(class) = "tcp:CLOSE_WAIT".parse() {
-        all.push(Budget::new(What::Class(class), count(100), None));
+        all.push(Budget::new(Measure::Class(class), count(100), None));
     }
     all
 }
 
 /// The defaults with what was given in their place: a measure that is given, or switched off, replaces the default of the same measure.
 #[must_use]
-pub fn effective(given: &[Given]) -> Vec<Budget> {
+pub fn effective(given: &[BudgetSetting]) -> Vec<Budget> {
     let mut all = defaults();
     for one in given {
         let what = match one {
-            Given::Set(budget) => &budget.what,
-            Given::Off(what) => what,
+            BudgetSetting::Set(budget) => &budget.what,
+            BudgetSetting::Off(what) => what,
         };
         all.retain(|other| !other.is_of(what));
-        if let Given::Set(budget) = one {
+        if let BudgetSetting::Set(budget) = one {
             all.push(budget.clone());
         }
     }
@@ -109,9 +109,9 @@ pub fn effective(given: &[Given]) -> Vec<Budget> {
 
 /// What a user wrote about one measure: `fds=80%:90%`, or `fds=off`.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Given {
+pub enum BudgetSetting {
     /// This budget.
     Set(Budget),
     /// None for this measure, not even the default.
-    Off(What),
+    Off(Measure),
 }

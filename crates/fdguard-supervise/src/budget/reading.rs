@@ -7,7 +7,7 @@ use fdguard_core::{Class, Gap, Pid};
 
 /// Something that was looked for.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Sight<T> {
+pub enum Observation<T> {
     /// It is this.
     Seen(T),
     /// It is not looked at, or cannot be said yet: no answer, and no fault.
@@ -16,7 +16,7 @@ pub enum Sight<T> {
     Hidden(Gap),
 }
 
-impl<T> Sight<T> {
+impl<T> Observation<T> {
     /// What was seen.
     pub fn seen(&self) -> Option<&T> {
         match self {
@@ -28,29 +28,29 @@ impl<T> Sight<T> {
 
 /// A look at all processes of a service.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Reading {
+pub struct ServiceReading {
     /// When, since the watching began.
     pub at: Duration,
     /// The program itself, which may have ended before the others.
     pub main: Pid,
     /// Each process, the program itself first.
-    pub processes: Vec<OfProcess>,
+    pub processes: Vec<ProcessReading>,
     /// Processes beside the program itself.
     pub children: u64,
     /// Processes that ended and that nobody waits for.
-    pub zombies: Sight<u64>,
+    pub zombies: Observation<u64>,
     /// Memory of all together.
-    pub memory: Sight<Space>,
+    pub memory: Observation<MemoryUse>,
     /// How many more there are every minute of what leaks, in the program itself: 0 where it was judged and nothing leaks.
-    pub growth: Sight<f64>,
+    pub growth: Observation<f64>,
     /// The wall that the program reaches first; `None` where it is on the way to none.
-    pub wall: Sight<Option<WallAhead>>,
+    pub wall: Observation<Option<LimitAhead>>,
 }
 
-impl Reading {
+impl ServiceReading {
     /// What was seen of the program itself; absent when it has ended.
     #[must_use]
-    pub fn of_main(&self) -> Option<&OfProcess> {
+    pub fn of_main(&self) -> Option<&ProcessReading> {
         self.processes
             .first()
             .filter(|first| first.pid == self.main)
@@ -59,26 +59,26 @@ impl Reading {
 
 /// What was seen of one process.
 #[derive(Clone, Debug, PartialEq)]
-pub struct OfProcess {
+pub struct ProcessReading {
     /// Which.
     pub pid: Pid,
     /// When it started, in ticks since boot: with the number it is the identity.
     pub start_ticks: Option<u64>,
     /// How many descriptors it has.
-    pub count: Sight<u64>,
+    pub count: Observation<u64>,
     /// How many it may have.
     pub limits: Limits,
     /// The highest number in use.
-    pub highest: Highest,
+    pub highest: HighestFd,
     /// Whether it can call `select()`; absent where that could not be told.
     pub selects: Option<bool>,
     /// How many there are of each class.
-    pub classes: Sight<Vec<(Class, u64)>>,
+    pub classes: Observation<Vec<(Class, u64)>>,
 }
 
 /// What is known of the highest number in use.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Highest {
+pub enum HighestFd {
     /// This one.
     Is(u64),
     /// Not above this one, and nobody needs to know more.
@@ -91,7 +91,7 @@ pub enum Highest {
 
 /// Memory of several processes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Space {
+pub struct MemoryUse {
     /// Bytes.
     pub bytes: u64,
     /// Whether pages that processes share are counted once: else this is the most it can be.
@@ -100,7 +100,7 @@ pub struct Space {
 
 /// A wall that a process is on the way to.
 #[derive(Clone, Debug, PartialEq)]
-pub struct WallAhead {
+pub struct LimitAhead {
     /// Its name, as in a diagnosis.
     pub name: String,
     /// Until then, at the rate of now.

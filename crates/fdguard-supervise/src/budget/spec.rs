@@ -6,7 +6,7 @@ use std::str::FromStr;
 use fdguard_core::class_pattern::ClassPattern;
 
 use super::amount::{self, Amount};
-use super::{Budget, Given, What};
+use super::{Budget, BudgetSetting, Measure};
 
 /// Why a budget cannot be meant like this, in one line.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -28,7 +28,7 @@ const NAMES: &[&str] = &[
 /// What is left between a warning and the act when only the second is given: a fifth.
 const EARLIER: f64 = 0.8;
 
-impl fmt::Display for What {
+impl fmt::Display for Measure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::Fds => "fds",
@@ -43,7 +43,7 @@ impl fmt::Display for What {
     }
 }
 
-impl FromStr for What {
+impl FromStr for Measure {
     type Err = BadBudget;
 
     fn from_str(name: &str) -> Result<Self, BadBudget> {
@@ -92,7 +92,7 @@ fn unknown(name: &str) -> BadBudget {
 impl Budget {
     /// From the two levels as they are written; one that is absent does not hold.
     pub(super) fn from_levels(
-        what: What,
+        what: Measure,
         warn: Option<&str>,
         act: Option<&str>,
     ) -> Result<Self, BadBudget> {
@@ -108,14 +108,14 @@ impl Budget {
     }
 
     /// From one level: act there, and warn a little earlier.
-    pub(super) fn from_one(what: What, text: &str) -> Result<Self, BadBudget> {
+    pub(super) fn from_one(what: Measure, text: &str) -> Result<Self, BadBudget> {
         let act = level(&what, text)?;
         let warn = earlier(&what, act);
         Ok(Self::new(what, warn, Some(act)))
     }
 }
 
-impl FromStr for Given {
+impl FromStr for BudgetSetting {
     type Err = BadBudget;
 
     fn from_str(text: &str) -> Result<Self, BadBudget> {
@@ -124,14 +124,14 @@ impl FromStr for Given {
                 "a budget is NAME=WARN:ACT, NAME=ACT, NAME=WARN: or NAME=off, as in fds=80%:90%";
             return Err(BadBudget(format!("{text:?}: {form}")));
         };
-        let what: What = name.trim().parse()?;
+        let what: Measure = name.trim().parse()?;
         Self::of(what, levels.trim())
     }
 }
 
-impl Given {
+impl BudgetSetting {
     /// What was written behind the name.
-    pub(super) fn of(what: What, levels: &str) -> Result<Self, BadBudget> {
+    pub(super) fn of(what: Measure, levels: &str) -> Result<Self, BadBudget> {
         if levels == "off" {
             return Ok(Self::Off(what));
         }
@@ -162,15 +162,15 @@ impl fmt::Display for Budget {
 }
 
 /// One level of this measure.
-fn level(what: &What, text: &str) -> Result<Amount, BadBudget> {
+fn level(what: &Measure, text: &str) -> Result<Amount, BadBudget> {
     let of = |problem: String| BadBudget(format!("{what}: {problem}"));
     if let Some(share) = text.strip_suffix('%') {
         return percent(what, share.trim()).map_err(of);
     }
     let amount = match what {
-        What::Growth => amount::per_minute(text).map(Amount::PerMinute),
-        What::Wall => amount::duration(text).map(Amount::Time),
-        What::Memory => amount::size(text).map(Amount::Bytes),
+        Measure::Growth => amount::per_minute(text).map(Amount::PerMinute),
+        Measure::Wall => amount::duration(text).map(Amount::Time),
+        Measure::Memory => amount::size(text).map(Amount::Bytes),
         _ => text
             .parse()
             .map(Amount::Count)
@@ -191,20 +191,20 @@ fn level(what: &What, text: &str) -> Result<Amount, BadBudget> {
     Ok(amount)
 }
 
-fn example(what: &What) -> &'static str {
+fn example(what: &Measure) -> &'static str {
     match what {
-        What::Fds => "900, or a share as 80%",
-        What::Highest => "900, or a share of 1024 as 90%",
+        Measure::Fds => "900, or a share as 80%",
+        Measure::Highest => "900, or a share of 1024 as 90%",
         _ => "200",
     }
 }
 
-fn percent(what: &What, share: &str) -> Result<Amount, String> {
-    if !matches!(what, What::Fds | What::Highest) {
+fn percent(what: &Measure, share: &str) -> Result<Amount, String> {
+    if !matches!(what, Measure::Fds | Measure::Highest) {
         let takes = match what {
-            What::Growth => "a rate, as 30/min",
-            What::Wall => "a time, as 30m",
-            What::Memory => "a size, as 512MiB",
+            Measure::Growth => "a rate, as 30/min",
+            Measure::Wall => "a time, as 30m",
+            Measure::Memory => "a size, as 512MiB",
             _ => "a number",
         };
         return Err(format!(
@@ -224,7 +224,7 @@ fn percent(what: &What, share: &str) -> Result<Amount, String> {
 }
 
 /// A warning comes first. A share and a number cannot be compared before the limit is known: then the order is the user's.
-fn in_order(what: &What, warn: Amount, act: Amount) -> Result<(), BadBudget> {
+fn in_order(what: &Measure, warn: Amount, act: Amount) -> Result<(), BadBudget> {
     let (first, second) = match (warn, act) {
         (Amount::Count(a), Amount::Count(b)) | (Amount::Bytes(a), Amount::Bytes(b)) => (
             fdguard_core::count::as_f64(a),
@@ -240,7 +240,7 @@ fn in_order(what: &What, warn: Amount, act: Amount) -> Result<(), BadBudget> {
     if first <= second {
         return Ok(());
     }
-    let word = if matches!(what, What::Wall) {
+    let word = if matches!(what, Measure::Wall) {
         "shorter"
     } else {
         "lower"
@@ -250,7 +250,7 @@ fn in_order(what: &What, warn: Amount, act: Amount) -> Result<(), BadBudget> {
     )))
 }
 
-fn earlier(what: &What, act: Amount) -> Option<Amount> {
+fn earlier(what: &Measure, act: Amount) -> Option<Amount> {
     #[expect(
         clippy::cast_possible_truncation,
         clippy::cast_sign_loss,
@@ -264,7 +264,7 @@ fn earlier(what: &What, act: Amount) -> Option<Amount> {
         Amount::Bytes(bytes) => Some(Amount::Bytes(part(bytes))),
         Amount::Percent(share) => Some(Amount::Percent(share * EARLIER)),
         Amount::PerMinute(rate) => Some(Amount::PerMinute(rate * EARLIER)),
-        Amount::Time(time) if *what == What::Wall => Some(Amount::Time(time * 2)),
+        Amount::Time(time) if *what == Measure::Wall => Some(Amount::Time(time * 2)),
         Amount::Time(_) => None,
     }
 }

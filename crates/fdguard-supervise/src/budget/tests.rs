@@ -1,18 +1,18 @@
-use super::{Amount, Budget, Budgets, Given, What, defaults, effective};
+use super::{Amount, Budget, Budgets, BudgetSetting, Measure, defaults, effective};
 
-fn given(text: &str) -> Given {
+fn given(text: &str) -> BudgetSetting {
     text.parse().unwrap()
 }
 
 fn budget(text: &str) -> Budget {
     match given(text) {
-        Given::Set(budget) => budget,
-        Given::Off(what) => panic!("{what} is off"),
+        BudgetSetting::Set(budget) => budget,
+        BudgetSetting::Off(what) => panic!("{what} is off"),
     }
 }
 
 fn refused(text: &str) -> String {
-    let error = text.parse::<Given>().unwrap_err().to_string();
+    let error = text.parse::<BudgetSetting>().unwrap_err().to_string();
     assert!(!error.contains('\n'), "{error}");
     error
 }
@@ -37,7 +37,7 @@ fn budgets_as_people_write_them_read_back_as_they_were() {
     }
     assert_eq!(
         given("class:tcp:CLOSE_WAIT=off"),
-        Given::Off("class:tcp:CLOSE_WAIT".parse().unwrap())
+        BudgetSetting::Off("class:tcp:CLOSE_WAIT".parse().unwrap())
     );
 }
 
@@ -124,7 +124,7 @@ fn wall_is_warned_of_with_more_time_left_than_it_is_acted_on() {
         wall.warn.map(|warn| warn.to_string()).as_deref(),
         Some("30m")
     );
-    assert_eq!(wall.what, What::Wall);
+    assert_eq!(wall.what, Measure::Wall);
 }
 
 #[derive(Debug, serde::Deserialize)]

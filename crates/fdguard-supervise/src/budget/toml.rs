@@ -6,11 +6,11 @@ use serde::de::{DeserializeSeed, Error, MapAccess, Visitor};
 use serde::{Deserialize, Deserializer};
 
 use super::spec::BadBudget;
-use super::{Budget, Given, What};
+use super::{Budget, BudgetSetting, Measure};
 
 /// What a table of budgets says.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Budgets(pub Vec<Given>);
+pub struct Budgets(pub Vec<BudgetSetting>);
 
 /// The levels of one budget.
 #[derive(Debug, Deserialize)]
@@ -18,7 +18,7 @@ pub struct Budgets(pub Vec<Given>);
     untagged,
     expecting = "a level, as 900 or \"80%:90%\", or a table with warn and act"
 )]
-enum Written {
+enum TomlAmount {
     Whole(u64),
     Text(String),
     Table(Levels),
@@ -47,21 +47,21 @@ impl fmt::Display for Level {
     }
 }
 
-impl Written {
-    fn of(self, what: What) -> Result<Given, BadBudget> {
+impl TomlAmount {
+    fn of(self, what: Measure) -> Result<BudgetSetting, BadBudget> {
         match self {
-            Self::Whole(count) => Given::of(what, &count.to_string()),
-            Self::Text(text) => Given::of(what, text.trim()),
+            Self::Whole(count) => BudgetSetting::of(what, &count.to_string()),
+            Self::Text(text) => BudgetSetting::of(what, text.trim()),
             Self::Table(levels) => {
                 let written = |level: Option<Level>| level.map(|level| level.to_string());
                 let (warn, act) = (written(levels.warn), written(levels.act));
-                Budget::from_levels(what, warn.as_deref(), act.as_deref()).map(Given::Set)
+                Budget::from_levels(what, warn.as_deref(), act.as_deref()).map(BudgetSetting::Set)
             }
         }
     }
 }
 
-impl<'de> Deserialize<'de> for What {
+impl<'de> Deserialize<'de> for Measure {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         let name = String::deserialize(deserializer)?;
         name.parse().map_err(D::Error::custom)
@@ -69,13 +69,13 @@ impl<'de> Deserialize<'de> for What {
 }
 
 /// The levels of this measure: so an error has the place of the value.
-struct Of(What);
+struct Of(Measure);
 
 impl<'de> DeserializeSeed<'de> for Of {
-    type Value = Given;
+    type Value = BudgetSetting;
 
-    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<Given, D::Error> {
-        let written = Written::deserialize(deserializer)?;
+    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<BudgetSetting, D::Error> {
+        let written = TomlAmount::deserialize(deserializer)?;
         written.of(self.0).map_err(D::Error::custom)
     }
 }
@@ -92,7 +92,7 @@ impl<'de> Deserialize<'de> for Budgets {
 
             fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Budgets, A::Error> {
                 let mut all = Vec::new();
-                while let Some(what) = map.next_key::<What>()? {
+                while let Some(what) = map.next_key::<Measure>()? {
                     all.push(map.next_value_seed(Of(what))?);
                 }
                 Ok(Budgets(all))

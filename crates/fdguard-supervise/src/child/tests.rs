@@ -6,10 +6,10 @@ use std::time::{Duration, Instant};
 use fdguard_process::reserve::Reserve;
 use fdguard_process::signals::{self, Signals};
 use rustix::process::{Pid, Resource, Rlimit, Signal, getrlimit, kill_process, setrlimit};
-use testkit::Held;
+use testkit::FdList;
 
-use super::{Bounded, Ended, Heard, Helper, KEPT, null};
-use crate::turn::{Ready, Wants};
+use super::{Bounded, HelperEnd, HelperMessage, Helper, KEPT, null};
+use crate::poll::{Readiness, Interest};
 
 const LONG: Duration = Duration::from_secs(60);
 
@@ -18,13 +18,13 @@ fn start(helper: Helper, within: Duration) -> Bounded {
 }
 
 /// Waits for what it wants.
-fn wait(bounded: &Bounded) -> Ready {
-    let mut wants = Wants::default();
+fn wait(bounded: &Bounded) -> Readiness {
+    let mut wants = Interest::default();
     bounded.wants(&mut wants);
     wants.wait().unwrap()
 }
 
-fn run(mut bounded: Bounded) -> (Ended, Bounded) {
+fn run(mut bounded: Bounded) -> (HelperEnd, Bounded) {
     loop {
         let ready = wait(&bounded);
         if let Some(ended) = bounded.turn(Instant::now(), &ready) {
@@ -40,7 +40,7 @@ fn until_gone(bounded: &mut Bounded) {
     }
 }
 
-fn shell(line: &str, within: Duration) -> (Ended, Option<String>) {
+fn shell(line: &str, within: Duration) -> (HelperEnd, Option<String>) {
     let (ended, bounded) = run(start(Helper::shell(line), within));
     (ended, bounded.last_words())
 }
@@ -53,11 +53,11 @@ fn living(place: &Path) -> Option<PathBuf> {
 
 #[test]
 fn its_end_and_its_last_words_are_told() {
-    assert_eq!(shell("exit 3", LONG), (Ended::Code(3), None));
+    assert_eq!(shell("exit 3", LONG), (HelperEnd::Code(3), None));
     let (ended, said) = shell("echo no room >&2; echo >&2; kill -TERM $$", LONG);
     assert_eq!(
         (ended, said.as_deref()),
-        (Ended::Signal(15), Some("no room"))
+        (HelperEnd::Signal(15), Some("no room"))
     );
     let (ended, bounded) = run(start(Helper::shell("printf 'a\\033b' >&2; exit 4"), LONG));
     assert_eq!(bounded.account(ended), "ended with status 4: a?b");
@@ -68,7 +68,7 @@ fn complaints_alone_are_heard_or_everything() {
     let line = "echo complaint >&2; echo report";
     assert_eq!(shell(line, LONG).1.as_deref(), Some("complaint"));
     let all = Helper {
-        heard: Heard::All,
+        heard: HelperMessage::All,
         ..Helper::shell(line)
     };
     assert_eq!(
@@ -83,7 +83,7 @@ fn a_flood_of_complaints_does_not_fill_the_memory_or_stop_it() {
     let (ended, bounded) = run(start(Helper::shell(line), LONG));
     assert_eq!(
         (ended, bounded.last_words().as_deref()),
-        (Ended::Code(0), Some("last"))
+        (HelperEnd::Code(0), Some("last"))
     );
     assert_eq!(bounded.said.len(), KEPT);
 }
@@ -95,7 +95,7 @@ fn it_is_ended_with_its_children_when_the_time_is_up() {
         Helper::shell("sleep 600 & sleep 600"),
         Duration::from_millis(200),
     ));
-    assert_eq!(ended, Ended::TimeUp);
+    assert_eq!(ended, HelperEnd::TimeUp);
     assert_eq!(bounded.account(ended), "did not end within 200ms");
     until_gone(&mut bounded);
     assert!(started.elapsed() < LONG);
@@ -112,7 +112,7 @@ fn a_child_in_a_session_of_its_own_does_not_outlive_its_helper() {
         folder.path().display()
     );
     let (ended, bounded) = run(start(Helper::shell(&line), LONG));
-    assert_eq!(ended, Ended::Code(0));
+    assert_eq!(ended, HelperEnd::Code(0));
     assert!(bounded.is_gone());
     assert_eq!((living(&sessions), living(&orphan)), (None, None));
 }
@@ -133,7 +133,7 @@ fn signals_that_are_blocked_or_ignored_here_are_not_so_in_the_helper() {
         assert_eq!(look(name), Some(none));
     }
     // And so a signal works there that is blocked here.
-    assert_eq!(shell("kill -TERM $$", LONG).0, Ended::Signal(15));
+    assert_eq!(shell("kill -TERM $$", LONG).0, HelperEnd::Signal(15));
 }
 
 #[test]
@@ -146,7 +146,7 @@ fn one_that_ignores_term_ends_at_its_deadline() {
         assert_eq!(bounded.turn(Instant::now(), &ready), None);
     }
     let late = Instant::now() + LONG;
-    assert_eq!(bounded.turn(late, &Ready::default()), Some(Ended::TimeUp));
+    assert_eq!(bounded.turn(late, &Readiness::default()), Some(HelperEnd::TimeUp));
     until_gone(&mut bounded);
     assert!(began.elapsed() < LONG, "it did not wait for the sleep");
 }
@@ -154,10 +154,10 @@ fn one_that_ignores_term_ends_at_its_deadline() {
 #[test]
 fn the_turn_does_not_wait_for_what_cannot_be_ended() {
     let mut bounded = start(Helper::shell("exec sleep 600"), LONG);
-    let stuck = Held::new(bounded.tree.keeper());
+    let stuck = FdList::new(bounded.tree.keeper());
     let late = Instant::now() + LONG;
-    assert_eq!(bounded.turn(late, &Ready::default()), Some(Ended::TimeUp));
-    assert_eq!(bounded.turn(late, &Ready::default()), None);
+    assert_eq!(bounded.turn(late, &Readiness::default()), Some(HelperEnd::TimeUp));
+    assert_eq!(bounded.turn(late, &Readiness::default()), None);
     assert!(!bounded.is_gone());
     drop(stuck);
     until_gone(&mut bounded);
@@ -167,10 +167,10 @@ fn the_turn_does_not_wait_for_what_cannot_be_ended() {
 fn an_end_before_the_deadline_that_is_seen_late_is_an_end() {
     let mut bounded = start(Helper::shell("exit 5"), LONG);
     let late = Instant::now() + LONG;
-    let mut wants = Wants::default();
+    let mut wants = Interest::default();
     wants.read(bounded.tree.fd());
     let ready = wants.wait().unwrap();
-    assert_eq!(bounded.turn(late, &ready), Some(Ended::Code(5)));
+    assert_eq!(bounded.turn(late, &ready), Some(HelperEnd::Code(5)));
 }
 
 #[test]
@@ -185,9 +185,9 @@ fn a_keeper_that_somebody_kills_is_told() {
             break ended;
         }
     };
-    assert_eq!(ended, Ended::Lost);
+    assert_eq!(ended, HelperEnd::Lost);
     drop(bounded);
-    let mut wants = Wants::default();
+    let mut wants = Interest::default();
     wants.read(main.as_fd());
     wants.until(Instant::now() + LONG);
     assert!(wants.wait().unwrap().has(&main), "it was killed as well");
@@ -234,7 +234,7 @@ fn many_helpers_leave_no_descriptor_and_no_process() {
         if number % 3 < 2 {
             run(bounded);
         } else if number % 2 == 0 {
-            bounded.turn(now + LONG, &Ready::default());
+            bounded.turn(now + LONG, &Readiness::default());
         }
         // The others are dropped in the middle of their run.
     }
@@ -266,7 +266,7 @@ fn it_starts_with_a_full_table_when_numbers_are_lent() {
         let (ended, bounded) = run(reserve.lend(begin).unwrap());
         assert_eq!(
             (ended, bounded.last_words().as_deref()),
-            (Ended::Code(6), words)
+            (HelperEnd::Code(6), words)
         );
         drop(taken);
     }

@@ -2,13 +2,13 @@
 
 use std::fmt::Write as _;
 
-use super::Settings;
+use super::RunSettings;
 use super::key::{self, Key};
-use super::value::{Source, Values};
+use super::value::{ValueSource, Values};
 
 /// The values as the lines of a file, each with its source behind it.
 #[must_use]
-pub fn explain(settings: &Settings) -> String {
+pub fn explain(settings: &RunSettings) -> String {
     let file = settings.file.as_deref();
     let mut text = String::new();
     table(&mut text, key::RUN, &settings.values, file);
@@ -26,15 +26,15 @@ fn table(text: &mut String, keys: &[Key], values: &Values, file: Option<&str>) {
             Some(value) => (list(&value.texts), value.source),
             None => {
                 let texts: Vec<String> = key.default.iter().map(ToString::to_string).collect();
-                (list(&texts), Source::Default)
+                (list(&texts), ValueSource::Default)
             }
         };
         let source = match source {
-            Source::Default => "default".to_owned(),
-            Source::File(place) => format!("{}:{}", file.unwrap_or("file"), place.line),
-            Source::Flag if key.name == "command" => "command line".to_owned(),
-            Source::Flag => format!("--{}", key.name.replace('_', "-")),
-            Source::Environment(name) => format!("environment {name}"),
+            ValueSource::Default => "default".to_owned(),
+            ValueSource::File(place) => format!("{}:{}", file.unwrap_or("file"), place.line),
+            ValueSource::Flag if key.name == "command" => "command line".to_owned(),
+            ValueSource::Flag => format!("--{}", key.name.replace('_', "-")),
+            ValueSource::Environment(name) => format!("environment {name}"),
         };
         // Writing into a text cannot fail.
         let _ = writeln!(text, "{:<40} # {source}", format!("{} = {shown}", key.name));

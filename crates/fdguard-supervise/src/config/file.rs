@@ -5,8 +5,8 @@ use toml::Spanned;
 use toml::de::{DeTable, DeValue, ValueDeserializer};
 
 use super::key::{self, Key, Takes};
-use super::value::{Mistake, Place, Source, Values};
-use crate::health::Spec;
+use super::value::{ConfigMistake, FilePosition, ValueSource, Values};
+use crate::health::CheckSpec;
 
 /// What the file says.
 #[derive(Clone, Debug, Default)]
@@ -14,15 +14,15 @@ pub(super) struct File {
     /// At its top.
     pub(super) run: Values,
     /// Of each service, with the place of its name.
-    pub(super) services: Vec<(String, Place, Values)>,
+    pub(super) services: Vec<(String, FilePosition, Values)>,
 }
 
 impl File {
     /// Reads the text.
-    pub(super) fn parse(text: &str) -> Result<Self, Mistake> {
+    pub(super) fn parse(text: &str) -> Result<Self, ConfigMistake> {
         let table = DeTable::parse(text).map_err(|error| {
-            let place = Place::of(text, &error.span().unwrap_or(0..0));
-            Mistake::new(Source::File(place), error.message())
+            let place = FilePosition::of(text, &error.span().unwrap_or(0..0));
+            ConfigMistake::new(ValueSource::File(place), error.message())
         })?;
         let mut file = Self::default();
         for (name, value) in table.get_ref().iter() {
@@ -45,9 +45,9 @@ impl File {
             }
         }
         if file.services.is_empty() {
-            let place = Place { line: 1, column: 1 };
-            return Err(Mistake::new(
-                Source::File(place),
+            let place = FilePosition { line: 1, column: 1 };
+            return Err(ConfigMistake::new(
+                ValueSource::File(place),
                 "there is no [service.NAME]",
             ));
         }
@@ -61,11 +61,11 @@ fn service(
     text: &str,
     name: &Spanned<std::borrow::Cow<'_, str>>,
     table: &Spanned<DeValue<'_>>,
-) -> Result<(String, Place, Values), Mistake> {
-    let place = Place::of(text, &name.span());
+) -> Result<(String, FilePosition, Values), ConfigMistake> {
+    let place = FilePosition::of(text, &name.span());
     if !is_name(name.get_ref()) {
         let message = "a service's name has letters, digits and . _ - @ only";
-        return Err(Mistake::new(Source::File(place), message));
+        return Err(ConfigMistake::new(ValueSource::File(place), message));
     }
     let DeValue::Table(entries) = table.get_ref() else {
         return Err(wrong(text, table, "a service is a table: [service.NAME]"));
@@ -82,8 +82,8 @@ fn service(
         )?;
     }
     if values.of("command").is_none() {
-        return Err(Mistake::new(
-            Source::File(place),
+        return Err(ConfigMistake::new(
+            ValueSource::File(place),
             "this service has no command",
         ));
     }
@@ -103,10 +103,10 @@ fn set(
     span: &std::ops::Range<usize>,
     value: &Spanned<DeValue<'_>>,
     values: &mut Values,
-) -> Result<(), Mistake> {
+) -> Result<(), ConfigMistake> {
     let key = key::find(table, name)
-        .map_err(|message| Mistake::new(Source::File(Place::of(text, span)), message))?;
-    let source = Source::File(Place::of(text, &value.span()));
+        .map_err(|message| ConfigMistake::new(ValueSource::File(FilePosition::of(text, span)), message))?;
+    let source = ValueSource::File(FilePosition::of(text, &value.span()));
     if matches!(key.takes, Takes::Check | Takes::Checks) {
         let checks = match (key.takes, value.get_ref()) {
             (Takes::Checks, DeValue::Array(items)) => items
@@ -137,17 +137,17 @@ fn set(
 }
 
 /// A check, as a text like the flag's or as a table with Kubernetes' names.
-fn check(text: &str, key: &Key, value: &Spanned<DeValue<'_>>) -> Result<Spec, Mistake> {
-    let read = Spec::deserialize(ValueDeserializer::from(value.clone()));
+fn check(text: &str, key: &Key, value: &Spanned<DeValue<'_>>) -> Result<CheckSpec, ConfigMistake> {
+    let read = CheckSpec::deserialize(ValueDeserializer::from(value.clone()));
     read.map_err(|error| {
-        let place = Place::of(text, &error.span().unwrap_or(value.span()));
+        let place = FilePosition::of(text, &error.span().unwrap_or(value.span()));
         let message = format!("{}: {}", key.name, error.message());
-        Mistake::new(Source::File(place), message)
+        ConfigMistake::new(ValueSource::File(place), message)
     })
 }
 
 /// A text, a number or a truth value as text.
-fn scalar(text: &str, key: &Key, value: &Spanned<DeValue<'_>>) -> Result<String, Mistake> {
+fn scalar(text: &str, key: &Key, value: &Spanned<DeValue<'_>>) -> Result<String, ConfigMistake> {
     match value.get_ref() {
         DeValue::String(text) => Ok(text.to_string()),
         DeValue::Integer(number) => Ok(number.to_string()),
@@ -166,14 +166,14 @@ fn scalar(text: &str, key: &Key, value: &Spanned<DeValue<'_>>) -> Result<String,
     }
 }
 
-fn wrong(text: &str, value: &Spanned<DeValue<'_>>, message: &str) -> Mistake {
-    Mistake::new(Source::File(Place::of(text, &value.span())), message)
+fn wrong(text: &str, value: &Spanned<DeValue<'_>>, message: &str) -> ConfigMistake {
+    ConfigMistake::new(ValueSource::File(FilePosition::of(text, &value.span())), message)
 }
 
 #[cfg(test)]
 mod tests {
     use super::File;
-    use crate::config::value::{Place, Source};
+    use crate::config::value::{FilePosition, ValueSource};
 
     const WHOLE: &str = "\
 log_format = \"json\"
@@ -198,8 +198,8 @@ raise_limit = false
         let web = &file.services[0].2;
         assert_eq!(web.of("env").unwrap().texts, ["MODE=live", "N=3"]);
         assert_eq!(web.of("stop_on").unwrap().texts, ["3", "4"]);
-        let place = Place { line: 5, column: 9 };
-        assert_eq!(web.of("after").unwrap().source, Source::File(place));
+        let place = FilePosition { line: 5, column: 9 };
+        assert_eq!(web.of("after").unwrap().source, ValueSource::File(place));
         assert_eq!(file.services[1].2.of("raise_limit").unwrap().texts, ["off"]);
     }
 

@@ -5,7 +5,7 @@
 use std::ffi::OsString;
 use std::path::PathBuf;
 
-use crate::event::Form;
+use crate::event::EventFormat;
 use crate::evidence;
 use crate::metrics;
 
@@ -20,14 +20,14 @@ mod tests;
 mod value;
 
 pub use explain::explain;
-pub use service::{Background, Service, Socket};
-pub use value::{Mistake, Place, Source, Value, Values};
+pub use service::{Background, ServiceConfig, SocketConfig};
+pub use value::{ConfigMistake, FilePosition, ValueSource, ConfigValue, Values};
 
 use reader::Reader;
 
 /// What was said outside of the file.
 #[derive(Clone, Debug, Default)]
-pub struct Said {
+pub struct Overrides {
     /// The program and its words; empty with a file.
     pub command: Vec<OsString>,
     /// What the one service is called.
@@ -42,21 +42,21 @@ pub struct Said {
 
 /// Everything that holds.
 #[derive(Clone, Debug)]
-pub struct Settings {
+pub struct RunSettings {
     /// The file's name, as it was given.
     pub file: Option<String>,
     /// Of the whole run, as written.
     pub values: Values,
     /// How event lines look.
-    pub form: Form,
+    pub form: EventFormat,
     /// Where metrics are served.
     pub metrics: Option<std::net::SocketAddr>,
     /// Who may see more there than counts.
-    pub metrics_token: Option<metrics::Source>,
+    pub metrics_token: Option<metrics::TokenSource>,
     /// Where evidence is written.
     pub evidence: Option<PathBuf>,
     /// The services, each after those that it waits for.
-    pub services: Vec<Service>,
+    pub services: Vec<ServiceConfig>,
     /// To its end, without a restart.
     pub once: bool,
 }
@@ -67,10 +67,10 @@ pub fn flags() -> impl Iterator<Item = &'static str> {
     keys.filter(|key| key.has_flag).map(|key| key.name)
 }
 
-impl Settings {
+impl RunSettings {
     /// Puts together what was said. `file` is its name and its text.
-    pub fn of(said: &Said, file: Option<(&str, &str)>) -> Result<Self, Mistake> {
-        let named = |mut mistake: Mistake| {
+    pub fn of(said: &Overrides, file: Option<(&str, &str)>) -> Result<Self, ConfigMistake> {
+        let named = |mut mistake: ConfigMistake| {
             if mistake.place.is_some() {
                 mistake.file = file.map(|(name, _)| name.to_owned());
             }
@@ -85,26 +85,26 @@ impl Settings {
     }
 
     /// The one service of a command line.
-    fn single(said: &Said) -> Result<file::File, Mistake> {
+    fn single(said: &Overrides) -> Result<file::File, ConfigMistake> {
         let words = said.command.iter().map(|word| word.to_string_lossy());
         let mut values = Values::default();
-        values.set("command", words.map(Into::into).collect(), Source::Flag);
+        values.set("command", words.map(Into::into).collect(), ValueSource::Flag);
         let name = match &said.name {
             Some(name) if !file::is_name(name) => {
                 let message = "a service's name has letters, digits and . _ - @ only";
-                return Err(reader::mistake("name", Source::Flag, message));
+                return Err(reader::mistake("name", ValueSource::Flag, message));
             }
             Some(name) => name.clone(),
             None => name_of(&said.command),
         };
-        let place = Place { line: 0, column: 0 };
+        let place = FilePosition { line: 0, column: 0 };
         Ok(file::File {
             run: Values::default(),
             services: vec![(name, place, values)],
         })
     }
 
-    fn compose(said: &Said, name: Option<&str>, read: file::File) -> Result<Self, Mistake> {
+    fn compose(said: &Overrides, name: Option<&str>, read: file::File) -> Result<Self, ConfigMistake> {
         let (mut run, mut each) = (Values::default(), Values::default());
         for (key, variable, text) in &said.environment {
             layer(
@@ -112,12 +112,12 @@ impl Settings {
                 &mut each,
                 key,
                 vec![text.clone()],
-                Source::Environment(variable),
+                ValueSource::Environment(variable),
             );
         }
         let mut over = (Values::default(), Values::default());
         for (key, texts) in &said.flags {
-            layer(&mut over.0, &mut over.1, key, texts.clone(), Source::Flag);
+            layer(&mut over.0, &mut over.1, key, texts.clone(), ValueSource::Flag);
         }
         // The environment is overridden by the file, and the file by flags.
         let values = run.under(&read.run).under(&over.0);
@@ -126,7 +126,7 @@ impl Settings {
             .into_iter()
             .map(|(name, _, values)| {
                 let values = each.clone().under(&values).under(&over.1);
-                Service::of(name, values, said)
+                ServiceConfig::of(name, values, said)
             })
             .collect::<Result<Vec<_>, _>>()?;
         let reader = Reader {
@@ -151,7 +151,7 @@ fn layer(
     each: &mut Values,
     key: &'static str,
     texts: Vec<String>,
-    source: Source,
+    source: ValueSource,
 ) {
     match key::find(key::RUN, key) {
         Ok(_) => run.set(key, texts, source),
@@ -159,7 +159,7 @@ fn layer(
     }
 }
 
-fn in_order(services: Vec<Service>) -> Result<Vec<Service>, Mistake> {
+fn in_order(services: Vec<ServiceConfig>) -> Result<Vec<ServiceConfig>, ConfigMistake> {
     let items: Vec<order::Item<'_>> = services
         .iter()
         .map(|service| order::Item {
@@ -168,12 +168,12 @@ fn in_order(services: Vec<Service>) -> Result<Vec<Service>, Mistake> {
             source: service
                 .values
                 .of("after")
-                .map_or(Source::Default, |value| value.source),
+                .map_or(ValueSource::Default, |value| value.source),
         })
         .collect();
     let sorted = order::order(&items)?;
     drop(items);
-    let mut services: Vec<Option<Service>> = services.into_iter().map(Some).collect();
+    let mut services: Vec<Option<ServiceConfig>> = services.into_iter().map(Some).collect();
     Ok(sorted
         .into_iter()
         .filter_map(|at| services[at].take())

@@ -1,6 +1,6 @@
 //! Who is started after whom.
 
-use super::value::{Mistake, Source};
+use super::value::{ConfigMistake, ValueSource};
 
 /// One service, as far as order goes.
 #[derive(Clone, Debug)]
@@ -10,17 +10,17 @@ pub(super) struct Item<'s> {
     /// Those it waits for.
     pub(super) after: &'s [String],
     /// Where that is said.
-    pub(super) source: Source,
+    pub(super) source: ValueSource,
 }
 
 /// The services' numbers so that each comes after those it waits for; else in the order they are given.
-pub(super) fn order(items: &[Item<'_>]) -> Result<Vec<usize>, Mistake> {
+pub(super) fn order(items: &[Item<'_>]) -> Result<Vec<usize>, ConfigMistake> {
     let number = |name: &str| items.iter().position(|item| item.name == name);
     for item in items {
         for name in item.after {
             if number(name).is_none() {
                 let message = format!("after: there is no service `{name}`");
-                return Err(Mistake::new(item.source, message));
+                return Err(ConfigMistake::new(item.source, message));
             }
         }
     }
@@ -39,7 +39,7 @@ pub(super) fn order(items: &[Item<'_>]) -> Result<Vec<usize>, Mistake> {
 }
 
 /// Follows the first that cannot be placed until a name comes again.
-fn cycle(items: &[Item<'_>], sorted: &[usize]) -> Mistake {
+fn cycle(items: &[Item<'_>], sorted: &[usize]) -> ConfigMistake {
     let number = |name: &str| items.iter().position(|item| item.name == name);
     let stuck = |at: &usize| !sorted.contains(at);
     let mut path: Vec<usize> = Vec::new();
@@ -60,13 +60,13 @@ fn cycle(items: &[Item<'_>], sorted: &[usize]) -> Mistake {
         "after: a circle, none can be first: {}",
         names.join(" after ")
     );
-    Mistake::new(items[first].source, message)
+    ConfigMistake::new(items[first].source, message)
 }
 
 #[cfg(test)]
 mod tests {
     use super::{Item, order};
-    use crate::config::value::{Place, Source};
+    use crate::config::value::{FilePosition, ValueSource};
 
     fn ordered(list: &[(&str, &[&str])]) -> Result<Vec<usize>, String> {
         let after: Vec<Vec<String>> = list
@@ -80,7 +80,7 @@ mod tests {
             .map(|(line, ((name, _), after))| Item {
                 name,
                 after,
-                source: Source::File(Place { line, column: 1 }),
+                source: ValueSource::File(FilePosition { line, column: 1 }),
             })
             .collect();
         order(&items).map_err(|mistake| mistake.to_string())

@@ -4,7 +4,7 @@ use std::fmt;
 use std::str::FromStr;
 
 use super::key::{self, Key};
-use super::value::{Mistake, Source, Values};
+use super::value::{ConfigMistake, ValueSource, Values};
 
 /// Reads values of one table; what is not set there is the key's default.
 #[derive(Clone, Copy, Debug)]
@@ -15,14 +15,14 @@ pub(super) struct Reader<'v> {
 
 impl Reader<'_> {
     /// The texts under a key.
-    pub(super) fn texts(self, name: &'static str) -> (Vec<String>, Source) {
+    pub(super) fn texts(self, name: &'static str) -> (Vec<String>, ValueSource) {
         match (self.values.of(name), key::find(self.keys, name)) {
             (Some(value), _) => (value.texts.clone(), value.source),
             (None, Ok(key)) => {
                 let texts = key.default.iter().map(ToString::to_string);
-                (texts.collect(), Source::Default)
+                (texts.collect(), ValueSource::Default)
             }
-            (None, Err(_)) => (Vec::new(), Source::Default),
+            (None, Err(_)) => (Vec::new(), ValueSource::Default),
         }
     }
 
@@ -31,7 +31,7 @@ impl Reader<'_> {
         self,
         name: &'static str,
         parse: impl Fn(&str) -> Result<T, E>,
-    ) -> Result<Vec<T>, Mistake> {
+    ) -> Result<Vec<T>, ConfigMistake> {
         let (texts, source) = self.texts(name);
         let told = |error: E| mistake(name, source, error);
         let parsed = texts.iter().map(|text| parse(text).map_err(told));
@@ -43,13 +43,13 @@ impl Reader<'_> {
         self,
         name: &'static str,
         parse: impl Fn(&str) -> Result<T, E>,
-    ) -> Result<T, Mistake> {
+    ) -> Result<T, ConfigMistake> {
         let last = self.all(name, parse)?.pop();
         last.ok_or_else(|| mistake(name, self.texts(name).1, "needs a value"))
     }
 
     /// The one text.
-    pub(super) fn one<T>(self, name: &'static str) -> Result<T, Mistake>
+    pub(super) fn one<T>(self, name: &'static str) -> Result<T, ConfigMistake>
     where
         T: FromStr,
         T::Err: fmt::Display,
@@ -62,7 +62,7 @@ impl Reader<'_> {
         self,
         name: &'static str,
         parse: impl Fn(&str) -> Result<T, E>,
-    ) -> Result<Option<T>, Mistake> {
+    ) -> Result<Option<T>, ConfigMistake> {
         let unless_off = |text: &str| match text {
             "off" => Ok(None),
             text => parse(text).map(Some),
@@ -72,11 +72,11 @@ impl Reader<'_> {
 }
 
 /// A mistake under this key, wherever it was set.
-pub(super) fn mistake(name: &str, source: Source, error: impl fmt::Display) -> Mistake {
+pub(super) fn mistake(name: &str, source: ValueSource, error: impl fmt::Display) -> ConfigMistake {
     let shown = match source {
-        Source::Flag => format!("--{}", name.replace('_', "-")),
-        Source::Environment(variable) => variable.to_owned(),
-        Source::File(_) | Source::Default => name.to_owned(),
+        ValueSource::Flag => format!("--{}", name.replace('_', "-")),
+        ValueSource::Environment(variable) => variable.to_owned(),
+        ValueSource::File(_) | ValueSource::Default => name.to_owned(),
     };
-    Mistake::new(source, format!("{shown}: {error}"))
+    ConfigMistake::new(source, format!("{shown}: {error}"))
 }

@@ -8,25 +8,25 @@ use std::time::Duration;
 use fdguard_process::listen::Listen;
 use fdguard_process::notify::Access;
 use fdguard_process::signals;
-use fdguard_process::tree::Stop;
+use fdguard_process::tree::StopPlan;
 
-use super::Said;
+use super::Overrides;
 use super::key;
 use super::reader::{Reader, mistake};
-use super::value::{Mistake, Source, Values};
+use super::value::{ConfigMistake, ValueSource, Values};
 use crate::budget::{self, Budget};
 use crate::drain;
-use crate::health::Spec;
-use crate::limit::Raise;
-use crate::output::Form;
-use crate::policy::{self, Restart};
-use crate::port::Policy;
-use crate::relief::Rules;
+use crate::health::CheckSpec;
+use crate::limit::LimitRequest;
+use crate::output::OutputSpec;
+use crate::policy::{self, RestartWhen};
+use crate::port::PortPolicy;
+use crate::remedy::RemedySettings;
 use crate::unit;
 
 /// One service.
 #[derive(Clone, Debug)]
-pub struct Service {
+pub struct ServiceConfig {
     /// Its name.
     pub name: String,
     /// What was set, as written.
@@ -40,21 +40,21 @@ pub struct Service {
     /// Variables besides ours.
     pub environment: Vec<(OsString, OsString)>,
     /// When it is started again.
-    pub policy: policy::Policy,
+    pub policy: policy::RestartPolicy,
     /// How it is ended.
-    pub stop: Stop,
+    pub stop: StopPlan,
     /// What becomes of a child that is left with a listening socket.
     pub background: Background,
     /// Sockets that it gets.
-    pub listen: Vec<Socket>,
+    pub listen: Vec<SocketConfig>,
     /// What happens when one of them is taken.
-    pub on_conflict: Policy,
+    pub on_conflict: PortPolicy,
     /// When it is ready; at once when absent.
-    pub ready: Option<Spec>,
+    pub ready: Option<CheckSpec>,
     /// How long that may take.
     pub ready_timeout: Duration,
     /// Whether it still works.
-    pub health: Vec<Spec>,
+    pub health: Vec<CheckSpec>,
     /// How long it may be silent.
     pub watchdog: Option<Duration>,
     /// Whose notifications count.
@@ -62,13 +62,13 @@ pub struct Service {
     /// What it may use.
     pub budgets: Vec<Budget>,
     /// What is done about a breach.
-    pub relief: Rules,
+    pub relief: RemedySettings,
     /// The soft limit of descriptors that it has at least, as far as the hard limit goes.
-    pub raise_limit: Raise,
+    pub raise_limit: LimitRequest,
     /// What tells it to finish what it has begun.
-    pub drain: drain::Spec,
+    pub drain: drain::DrainSpec,
     /// Where its output goes.
-    pub output: Form,
+    pub output: OutputSpec,
 }
 
 /// What becomes of a tree whose program ended with 0 while one of its descendants holds a listening socket.
@@ -97,14 +97,14 @@ impl FromStr for Background {
 
 /// A socket that a service gets.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Socket {
+pub enum SocketConfig {
     /// One that we bind.
     Bind(Listen),
     /// One that our parent handed to us, by its name.
     Inherited(String),
 }
 
-impl FromStr for Socket {
+impl FromStr for SocketConfig {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
@@ -117,16 +117,16 @@ impl FromStr for Socket {
     }
 }
 
-impl Service {
+impl ServiceConfig {
     /// Reads the values.
-    pub(super) fn of(name: String, values: Values, said: &Said) -> Result<Self, Mistake> {
+    pub(super) fn of(name: String, values: Values, said: &Overrides) -> Result<Self, ConfigMistake> {
         let reader = Reader {
             keys: key::SERVICE,
             values: &values,
         };
         let words = reader.all("command", |text| Ok::<_, String>(OsString::from(text)))?;
         // Words of the command line need not be text.
-        let is_said = values.of("command").map(|value| value.source) == Some(Source::Flag);
+        let is_said = values.of("command").map(|value| value.source) == Some(ValueSource::Flag);
         let command = if is_said { said.command.clone() } else { words };
         if command.iter().all(|word| word.is_empty()) {
             let source = reader.texts("command").1;
@@ -134,7 +134,7 @@ impl Service {
         }
         let mut policy = restarts(reader)?;
         if said.once {
-            policy.restart = Restart::Never;
+            policy.restart = RestartWhen::Never;
         }
         Ok(Self {
             command,
@@ -142,7 +142,7 @@ impl Service {
             folder: reader.maybe("folder", |text| Ok::<_, String>(PathBuf::from(text)))?,
             environment: reader.all("env", pair)?,
             policy,
-            stop: Stop {
+            stop: StopPlan {
                 signal: reader.by("stop_signal", signal)?,
                 grace: reader.by("stop_grace", unit::duration)?,
             },
@@ -168,8 +168,8 @@ impl Service {
     }
 }
 
-fn restarts(reader: Reader<'_>) -> Result<policy::Policy, Mistake> {
-    Ok(policy::Policy {
+fn restarts(reader: Reader<'_>) -> Result<policy::RestartPolicy, ConfigMistake> {
+    Ok(policy::RestartPolicy {
         restart: reader.one("restart")?,
         stop_on: reader.all("stop_on", |text| {
             text.parse()
@@ -183,20 +183,20 @@ fn restarts(reader: Reader<'_>) -> Result<policy::Policy, Mistake> {
 }
 
 /// The bounds of a relief: its evidence only where somebody wants it.
-fn relief(reader: Reader<'_>) -> Result<Rules, Mistake> {
-    let drains: drain::Spec = reader.one("drain")?;
+fn relief(reader: Reader<'_>) -> Result<RemedySettings, ConfigMistake> {
+    let drains: drain::DrainSpec = reader.one("drain")?;
     let drain = reader.by("drain_timeout", unit::duration)?;
     let grace = reader.by("stop_grace", unit::duration)?;
-    Ok(Rules {
+    Ok(RemedySettings {
         drain: match drains {
-            drain::Spec::None => Duration::ZERO,
+            drain::DrainSpec::None => Duration::ZERO,
             _ => drain,
         },
         stop: grace + Duration::from_secs(20),
         prove: reader.by("prove_timeout", positive)?,
         at_start: reader.by("warmup", unit::duration)?,
         when_again: reader.one("when_again")?,
-        ..Rules::default()
+        ..RemedySettings::default()
     })
 }
 
@@ -219,7 +219,7 @@ fn positive(text: &str) -> Result<Duration, String> {
 }
 
 /// The checks under a key, whichever way they were written.
-fn checks(reader: Reader<'_>, name: &'static str) -> Result<Vec<Spec>, Mistake> {
+fn checks(reader: Reader<'_>, name: &'static str) -> Result<Vec<CheckSpec>, ConfigMistake> {
     match reader.values.of(name) {
         Some(value) if !value.checks.is_empty() => Ok(value.checks.clone()),
         _ => reader.all(name, str::parse),
@@ -227,7 +227,7 @@ fn checks(reader: Reader<'_>, name: &'static str) -> Result<Vec<Spec>, Mistake> 
 }
 
 /// Checks that can be asked again and again.
-fn lasting(reader: Reader<'_>) -> Result<Vec<Spec>, Mistake> {
+fn lasting(reader: Reader<'_>) -> Result<Vec<CheckSpec>, ConfigMistake> {
     let all = checks(reader, "health")?;
     if let Some(once) = all.iter().find(|check| check.is_once()) {
         let message = format!(

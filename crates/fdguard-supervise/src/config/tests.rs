@@ -1,14 +1,14 @@
-use super::{Mistake, Said, Settings, Socket, explain};
-use crate::policy::Restart;
+use super::{ConfigMistake, Overrides, RunSettings, SocketConfig, explain};
+use crate::policy::RestartWhen;
 
-fn said(flags: &[(&'static str, &str)]) -> Said {
-    Said {
+fn said(flags: &[(&'static str, &str)]) -> Overrides {
+    Overrides {
         command: vec!["./web".into(), "8080".into()],
         flags: flags
             .iter()
             .map(|(key, text)| (*key, vec![(*text).to_owned()]))
             .collect(),
-        ..Said::default()
+        ..Overrides::default()
     }
 }
 
@@ -26,18 +26,18 @@ budget = { fds = \"80%:90%\", memory = \"1GiB\" }
 command = [\"./db\"]
 ";
 
-fn of_file(text: &str) -> Result<Settings, Mistake> {
-    Settings::of(&Said::default(), Some(("services.toml", text)))
+fn of_file(text: &str) -> Result<RunSettings, ConfigMistake> {
+    RunSettings::of(&Overrides::default(), Some(("services.toml", text)))
 }
 
 #[test]
 fn a_command_alone_is_enough() {
-    let settings = Settings::of(&said(&[]), None).unwrap();
+    let settings = RunSettings::of(&said(&[]), None).unwrap();
     let [web] = &settings.services[..] else {
         panic!()
     };
     assert_eq!((web.name.as_str(), web.command.len()), ("web", 2));
-    assert_eq!(web.policy.restart, Restart::OnFailure);
+    assert_eq!(web.policy.restart, RestartWhen::OnFailure);
     assert_eq!(web.stop.signal, 15);
 }
 
@@ -51,7 +51,7 @@ fn a_file_has_its_services_in_the_order_of_their_start() {
         .collect();
     assert_eq!(names, ["db", "web"]);
     let web = &settings.services[1];
-    assert!(matches!(&web.listen[1], Socket::Inherited(name) if name == "admin"));
+    assert!(matches!(&web.listen[1], SocketConfig::Inherited(name) if name == "admin"));
     assert!(
         web.budgets
             .iter()
@@ -61,17 +61,17 @@ fn a_file_has_its_services_in_the_order_of_their_start() {
 
 #[test]
 fn a_flag_wins_over_the_file_and_the_file_over_the_environment() {
-    let over = Said {
+    let over = Overrides {
         command: Vec::new(),
         environment: vec![("log_format", "FDGUARD_LOG_FORMAT", "text".to_owned())],
         ..said(&[("restart", "never")])
     };
-    let settings = Settings::of(&over, Some(("services.toml", FILE))).unwrap();
+    let settings = RunSettings::of(&over, Some(("services.toml", FILE))).unwrap();
     assert!(
         settings
             .services
             .iter()
-            .all(|one| one.policy.restart == Restart::Never)
+            .all(|one| one.policy.restart == RestartWhen::Never)
     );
     let text = explain(&settings);
     let has = |key: &str, source: &str| {
@@ -124,7 +124,7 @@ fn a_mistake_is_told_with_its_place_or_its_flag() {
         );
         assert!(!text.contains('\n'), "{text}");
     }
-    let flag = Settings::of(&said(&[("stop_grace", "soon")]), None).unwrap_err();
+    let flag = RunSettings::of(&said(&[("stop_grace", "soon")]), None).unwrap_err();
     assert!(!flag.is_in_file());
     assert!(flag.to_string().starts_with("--stop-grace: "), "{flag}");
 }
@@ -143,18 +143,18 @@ fn where_a_value_stands_is_no_change() {
     let moved = of_file(&format!("\n\n{FILE}")).unwrap();
     let other = of_file(&FILE.replace("always", "never")).unwrap();
     let says =
-        |a: &Settings, b: &Settings| a.services[1].values.says_the_same(&b.services[1].values);
+        |a: &RunSettings, b: &RunSettings| a.services[1].values.says_the_same(&b.services[1].values);
     assert!(says(&one, &moved) && !says(&one, &other));
 }
 
 #[test]
 fn once_is_never_restarted_and_keeps_nothing_in_the_background() {
-    let once = Said {
+    let once = Overrides {
         once: true,
         ..said(&[("restart", "always")])
     };
-    let settings = Settings::of(&once, None).unwrap();
-    assert_eq!(settings.services[0].policy.restart, Restart::Never);
+    let settings = RunSettings::of(&once, None).unwrap();
+    assert_eq!(settings.services[0].policy.restart, RestartWhen::Never);
     assert_eq!(settings.services[0].background, super::Background::End);
 }
 

@@ -4,16 +4,16 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::ops::Range;
 
-use crate::health::Spec;
+use crate::health::CheckSpec;
 use crate::unit;
 
 /// Where a value came from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Source {
+pub enum ValueSource {
     /// Nobody said anything.
     Default,
     /// The file.
-    File(Place),
+    File(FilePosition),
     /// The command line.
     Flag,
     /// This variable of our environment.
@@ -22,14 +22,14 @@ pub enum Source {
 
 /// A place in the file, both from 1; the column counts characters.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Place {
+pub struct FilePosition {
     /// The line.
     pub line: usize,
     /// The column.
     pub column: usize,
 }
 
-impl Place {
+impl FilePosition {
     /// Of these bytes of the text.
     pub(super) fn of(text: &str, span: &Range<usize>) -> Self {
         let before = text.get(..span.start).unwrap_or(text);
@@ -43,26 +43,26 @@ impl Place {
 
 /// A value as it was written: one text, or several.
 #[derive(Clone, Debug)]
-pub struct Value {
+pub struct ConfigValue {
     /// What was written.
     pub texts: Vec<String>,
     /// The same, where checks were written as tables.
-    pub checks: Vec<Spec>,
+    pub checks: Vec<CheckSpec>,
     /// By whom.
-    pub source: Source,
+    pub source: ValueSource,
 }
 
 /// What is set, by key.
 #[derive(Clone, Debug, Default)]
-pub struct Values(pub(super) BTreeMap<&'static str, Value>);
+pub struct Values(pub(super) BTreeMap<&'static str, ConfigValue>);
 
 impl Values {
     /// Sets a value in place of an earlier one.
-    pub fn set(&mut self, key: &'static str, texts: Vec<String>, source: Source) {
+    pub fn set(&mut self, key: &'static str, texts: Vec<String>, source: ValueSource) {
         let checks = Vec::new();
         self.0.insert(
             key,
-            Value {
+            ConfigValue {
                 texts,
                 checks,
                 source,
@@ -71,11 +71,11 @@ impl Values {
     }
 
     /// Sets checks that are read already.
-    pub(super) fn set_checks(&mut self, key: &'static str, checks: Vec<Spec>, source: Source) {
+    pub(super) fn set_checks(&mut self, key: &'static str, checks: Vec<CheckSpec>, source: ValueSource) {
         let texts = checks.iter().map(shown).collect();
         self.0.insert(
             key,
-            Value {
+            ConfigValue {
                 texts,
                 checks,
                 source,
@@ -85,7 +85,7 @@ impl Values {
 
     /// The value under this key.
     #[must_use]
-    pub fn of(&self, key: &str) -> Option<&Value> {
+    pub fn of(&self, key: &str) -> Option<&ConfigValue> {
         self.0.get(key)
     }
 
@@ -109,7 +109,7 @@ impl Values {
 }
 
 /// A check with its times, as it would be written in a line.
-fn shown(check: &Spec) -> String {
+fn shown(check: &CheckSpec) -> String {
     let timing = &check.timing;
     format!(
         "{} period={} timeout={} delay={} success={} failure={}",
@@ -124,19 +124,19 @@ fn shown(check: &Spec) -> String {
 
 /// What is wrong, and where.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Mistake {
+pub struct ConfigMistake {
     /// The file, when it is the file's.
     pub file: Option<String>,
     /// Where in the file.
-    pub place: Option<Place>,
+    pub place: Option<FilePosition>,
     /// What is wrong, in one line.
     pub message: String,
 }
 
-impl Mistake {
-    pub(super) fn new(source: Source, message: impl fmt::Display) -> Self {
+impl ConfigMistake {
+    pub(super) fn new(source: ValueSource, message: impl fmt::Display) -> Self {
         let place = match source {
-            Source::File(place) => Some(place),
+            ValueSource::File(place) => Some(place),
             _ => None,
         };
         Self {
@@ -153,7 +153,7 @@ impl Mistake {
     }
 }
 
-impl fmt::Display for Mistake {
+impl fmt::Display for ConfigMistake {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if let Some(file) = &self.file {
             write!(f, "{file}: ")?;
@@ -165,7 +165,7 @@ impl fmt::Display for Mistake {
     }
 }
 
-impl std::error::Error for Mistake {}
+impl std::error::Error for ConfigMistake {}
 
 fn one_line(text: &str) -> String {
     let shown = |c: char| if c.is_control() { ' ' } else { c };

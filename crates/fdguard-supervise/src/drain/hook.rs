@@ -7,8 +7,8 @@ use std::os::fd::{AsFd as _, OwnedFd};
 use rustix::io::Errno;
 use rustix::net::{AddressFamily, SendFlags, SocketFlags, SocketType};
 
-use super::spec::Target;
-use crate::turn::Wants;
+use super::spec::DrainTarget;
+use crate::poll::Interest;
 
 /// No status line is longer.
 const LONGEST: usize = 4096;
@@ -36,7 +36,7 @@ pub(super) struct Hook {
 }
 
 impl Hook {
-    pub(super) fn begin(target: &Target) -> io::Result<Self> {
+    pub(super) fn begin(target: &DrainTarget) -> io::Result<Self> {
         let mut others = target.addresses.clone();
         others.reverse();
         let socket = connect_next(&mut others)?;
@@ -53,7 +53,7 @@ impl Hook {
         })
     }
 
-    pub(super) fn wants<'f>(&'f self, wants: &mut Wants<'f>) {
+    pub(super) fn wants<'f>(&'f self, wants: &mut Interest<'f>) {
         if self.written < self.request.len() {
             wants.write(self.socket.as_fd());
         } else {

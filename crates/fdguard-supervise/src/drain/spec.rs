@@ -9,21 +9,21 @@ use serde::Deserialize;
 /// What tells a program to finish what it has begun.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(try_from = "String")]
-pub enum Spec {
+pub enum DrainSpec {
     /// Nothing: it is ended at once, with the grace that every end has.
     #[default]
     None,
     /// This signal to the program itself.
     Signal(i32),
     /// A POST request. 202 says that it began; any other 2xx that all is done.
-    Http(Target),
+    Http(DrainTarget),
     /// A command for the shell; `FDGUARD_PID` is the program. Its end is the end of the drain.
     Exec(String),
 }
 
 /// Where a request goes. Numbers and `localhost` only: to ask for a name could take long and go anywhere.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Target {
+pub struct DrainTarget {
     /// Tried in this order.
     pub addresses: Vec<SocketAddr>,
     /// As it was written.
@@ -48,7 +48,7 @@ const SIGNALS: &[(&str, Signal)] = &[
     ("WINCH", Signal::WINCH),
 ];
 
-impl Spec {
+impl DrainSpec {
     /// The signal to send when it begins.
     #[must_use]
     pub fn signal(&self) -> Option<i32> {
@@ -59,7 +59,7 @@ impl Spec {
     }
 }
 
-impl TryFrom<String> for Spec {
+impl TryFrom<String> for DrainSpec {
     type Error = BadDrain;
 
     fn try_from(text: String) -> Result<Self, BadDrain> {
@@ -67,7 +67,7 @@ impl TryFrom<String> for Spec {
     }
 }
 
-impl FromStr for Spec {
+impl FromStr for DrainSpec {
     type Err = BadDrain;
 
     fn from_str(text: &str) -> Result<Self, BadDrain> {
@@ -112,7 +112,7 @@ fn signal(name: &str) -> Option<i32> {
         .map(|(_, signal)| signal.as_raw())
 }
 
-fn target(url: &str) -> Result<Target, &'static str> {
+fn target(url: &str) -> Result<DrainTarget, &'static str> {
     let rest = url
         .strip_prefix("//")
         .ok_or("it is http://HOST:PORT/PATH")?;
@@ -128,7 +128,7 @@ fn target(url: &str) -> Result<Target, &'static str> {
     } else {
         path.to_owned()
     };
-    Ok(Target {
+    Ok(DrainTarget {
         addresses: addresses(host)
             .ok_or("the host is a number or localhost, as http://127.0.0.1:8080/drain")?,
         host: host.to_owned(),
@@ -156,11 +156,11 @@ fn addresses(host: &str) -> Option<Vec<SocketAddr>> {
 
 #[cfg(test)]
 mod tests {
-    use super::{Spec, Target};
+    use super::{DrainSpec, DrainTarget};
 
-    fn http(text: &str) -> Target {
+    fn http(text: &str) -> DrainTarget {
         match text.parse() {
-            Ok(Spec::Http(target)) => target,
+            Ok(DrainSpec::Http(target)) => target,
             other => panic!("{text}: {other:?}"),
         }
     }
@@ -168,12 +168,12 @@ mod tests {
     #[test]
     fn drains_as_people_write_them() {
         for text in ["HUP", "SIGHUP", "hup", "signal:HUP"] {
-            assert_eq!(text.parse(), Ok(Spec::Signal(1)), "{text}");
+            assert_eq!(text.parse(), Ok(DrainSpec::Signal(1)), "{text}");
         }
-        assert_eq!("none".parse(), Ok(Spec::None));
+        assert_eq!("none".parse(), Ok(DrainSpec::None));
         assert_eq!(
             "exec: ./drain.sh now".parse(),
-            Ok(Spec::Exec("./drain.sh now".into()))
+            Ok(DrainSpec::Exec("./drain.sh now".into()))
         );
         let target = http("http://127.0.0.1:8080/drain?wait=1");
         assert_eq!(
@@ -204,7 +204,7 @@ mod tests {
             ("http://127.0.0.1/a b", "no spaces"),
             ("http:127.0.0.1", "http://HOST:PORT/PATH"),
         ] {
-            let error = text.parse::<Spec>().unwrap_err().to_string();
+            let error = text.parse::<DrainSpec>().unwrap_err().to_string();
             assert!(
                 error.contains(said) && !error.contains('\n'),
                 "{text}: {error}"
@@ -216,10 +216,10 @@ mod tests {
     fn a_table_says_it_as_a_string() {
         #[derive(Debug, serde::Deserialize)]
         struct File {
-            drain: Spec,
+            drain: DrainSpec,
         }
         let file: File = toml::from_str("drain = \"USR1\"").unwrap();
-        assert_eq!(file.drain, Spec::Signal(10));
+        assert_eq!(file.drain, DrainSpec::Signal(10));
         let error = toml::from_str::<File>("drain = \"USR3\"")
             .unwrap_err()
             .to_string();

@@ -2,5 +2,5 @@
 
 mod sink;
 
-pub use fdguard_core::log_event::{Event, Value};
-pub use sink::{Form, Sink};
+pub use fdguard_core::log_event::{LogEvent, LogValue};
+pub use sink::{EventFormat, EventSink};

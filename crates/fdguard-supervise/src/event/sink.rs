@@ -8,12 +8,12 @@ use std::time::{Duration, Instant};
 use jiff::Timestamp;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
-use super::Event;
-use crate::turn::{Ready, Wants};
+use super::LogEvent;
+use crate::poll::{Readiness, Interest};
 
 /// How lines look.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Form {
+pub enum EventFormat {
     /// `fdguard_event key=value …`.
     #[default]
     Text,
@@ -21,7 +21,7 @@ pub enum Form {
     Json,
 }
 
-impl FromStr for Form {
+impl FromStr for EventFormat {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
@@ -38,18 +38,18 @@ const MOST: usize = 1_000;
 
 /// Writes lines, and never waits for a reader that does not read: those lines wait, a bounded number of them.
 #[derive(Debug)]
-pub struct Sink {
-    form: Form,
+pub struct EventSink {
+    form: EventFormat,
     /// None when there is nobody to tell.
     out: Option<OwnedFd>,
     waiting: VecDeque<Vec<u8>>,
     lost: u64,
 }
 
-impl Sink {
+impl EventSink {
     /// To this descriptor.
     #[must_use]
-    pub fn new(form: Form, out: Option<OwnedFd>) -> Self {
+    pub fn new(form: EventFormat, out: Option<OwnedFd>) -> Self {
         Self {
             form,
             out,
@@ -59,15 +59,15 @@ impl Sink {
     }
 
     /// In another form from now on.
-    pub fn set_form(&mut self, form: Form) {
+    pub fn set_form(&mut self, form: EventFormat) {
         self.form = form;
     }
 
     /// Tells.
-    pub fn tell(&mut self, event: &Event) {
+    pub fn emit(&mut self, event: &LogEvent) {
         let line = match self.form {
-            Form::Text => event.line(),
-            Form::Json => event.json(Timestamp::now()),
+            EventFormat::Text => event.line(),
+            EventFormat::Json => event.json(Timestamp::now()),
         };
         self.say(&line);
     }
@@ -97,14 +97,14 @@ impl Sink {
     }
 
     /// Waits for a reader when lines wait.
-    pub fn wants<'f>(&'f self, wants: &mut Wants<'f>) {
+    pub fn wants<'f>(&'f self, wants: &mut Interest<'f>) {
         if let Some(out) = self.out.as_ref().filter(|_| !self.waiting.is_empty()) {
             wants.write(out.as_fd());
         }
     }
 
     /// Writes what waits.
-    pub fn turn(&mut self, ready: &Ready) {
+    pub fn turn(&mut self, ready: &Readiness) {
         if self.out.as_ref().is_some_and(|out| ready.has(out)) {
             self.flush();
         }
@@ -130,7 +130,7 @@ impl Sink {
         }
         if self.waiting.is_empty() && self.lost > 0 {
             let lost = std::mem::take(&mut self.lost);
-            self.tell(&Event::new("lines_lost").with("count", lost));
+            self.emit(&LogEvent::new("lines_lost").with("count", lost));
         }
     }
 }
@@ -146,16 +146,16 @@ fn is_writable(out: &OwnedFd, within: Duration) -> bool {
 mod tests {
     use std::io::Read as _;
 
-    use super::{Form, MOST, Sink};
-    use crate::event::Event;
+    use super::{EventFormat, MOST, EventSink};
+    use crate::event::LogEvent;
 
     #[test]
     fn a_reader_that_does_not_read_loses_lines_and_is_told_how_many() {
         let (read, write) = rustix::pipe::pipe().unwrap();
-        let mut sink = Sink::new(Form::Text, Some(write));
+        let mut sink = EventSink::new(EventFormat::Text, Some(write));
         let long = "x".repeat(200);
         for _ in 0..2_000 {
-            sink.tell(&Event::new("start").with("text", long.as_str()));
+            sink.emit(&LogEvent::new("start").with("text", long.as_str()));
         }
         assert!(sink.lost > 0 && sink.waiting.len() == MOST);
         let mut read = std::fs::File::from(read);
@@ -182,9 +182,9 @@ mod tests {
     fn a_reader_that_went_away_is_no_failure() {
         let (read, write) = rustix::pipe::pipe().unwrap();
         drop(read);
-        let mut sink = Sink::new(Form::Json, Some(write));
-        sink.tell(&Event::new("start"));
-        sink.tell(&Event::new("start"));
+        let mut sink = EventSink::new(EventFormat::Json, Some(write));
+        sink.emit(&LogEvent::new("start"));
+        sink.emit(&LogEvent::new("start"));
         assert!(sink.out.is_none());
     }
 }

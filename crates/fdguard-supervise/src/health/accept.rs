@@ -21,7 +21,7 @@ pub struct Listener {
 
 /// What waits at one port.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Queue {
+pub struct AcceptQueue {
     /// Whether one of the service's sockets listens there.
     pub listens: bool,
     /// Connections that wait to be taken, of all of its sockets there.
@@ -32,13 +32,13 @@ pub struct Queue {
 
 /// Remembers the last look.
 #[derive(Clone, Debug, Default)]
-pub struct Progress {
-    last: BTreeMap<u16, Queue>,
+pub struct AcceptProgress {
+    last: BTreeMap<u16, AcceptQueue>,
 }
 
-impl Progress {
+impl AcceptProgress {
     /// What this look means, by port. The first look at a queue shows no progress yet and is taken as well.
-    pub fn seen(&mut self, now: BTreeMap<u16, Queue>) -> Result<(), String> {
+    pub fn seen(&mut self, now: BTreeMap<u16, AcceptQueue>) -> Result<(), String> {
         let mut answer = Ok(());
         for (port, queue) in &now {
             let before = self.last.get(port);
@@ -61,7 +61,7 @@ impl Progress {
     }
 }
 
-fn is_stuck(before: &Queue, now: &Queue) -> bool {
+fn is_stuck(before: &AcceptQueue, now: &AcceptQueue) -> bool {
     if before.length == 0 || now.length == 0 {
         return false;
     }
@@ -76,10 +76,10 @@ fn is_stuck(before: &Queue, now: &Queue) -> bool {
 mod tests {
     use std::collections::BTreeMap;
 
-    use super::{Progress, Queue};
+    use super::{AcceptProgress, AcceptQueue};
 
-    fn queue(far: &[u16]) -> Queue {
-        Queue {
+    fn queue(far: &[u16]) -> AcceptQueue {
+        AcceptQueue {
             listens: true,
             length: u32::try_from(far.len()).unwrap(),
             waiting: far
@@ -89,9 +89,9 @@ mod tests {
         }
     }
 
-    fn run(looks: &[Queue]) -> Vec<bool> {
-        let mut progress = Progress::default();
-        let look = |queue: &Queue| progress.seen(BTreeMap::from([(80, queue.clone())])).is_ok();
+    fn run(looks: &[AcceptQueue]) -> Vec<bool> {
+        let mut progress = AcceptProgress::default();
+        let look = |queue: &AcceptQueue| progress.seen(BTreeMap::from([(80, queue.clone())])).is_ok();
         looks.iter().map(look).collect()
     }
 
@@ -122,7 +122,7 @@ mod tests {
 
     #[test]
     fn one_that_was_reset_in_the_queue_is_no_progress() {
-        let reset = Queue {
+        let reset = AcceptQueue {
             length: 2,
             ..queue(&[1])
         };
@@ -131,12 +131,12 @@ mod tests {
 
     #[test]
     fn the_reason_says_how_many_wait_where() {
-        let mut progress = Progress::default();
+        let mut progress = AcceptProgress::default();
         let look = || BTreeMap::from([(8080, queue(&[1, 2]))]);
         assert_eq!(progress.seen(look()), Ok(()));
         let why = progress.seen(look()).unwrap_err();
         assert_eq!(why, "accepts nothing: 2 connections wait at port 8080");
-        let gone = Queue::default();
+        let gone = AcceptQueue::default();
         let why = progress.seen(BTreeMap::from([(8080, gone)])).unwrap_err();
         assert!(why.contains("nothing listens"), "{why}");
     }

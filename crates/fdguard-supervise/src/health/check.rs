@@ -8,20 +8,20 @@ use std::time::{Duration, Instant};
 
 use rustix::pipe::PipeFlags;
 
-use super::accept::{Listener, Progress};
-use super::command::{self, Command, Scene};
+use super::accept::{Listener, AcceptProgress};
+use super::command::{self, Command, CommandContext};
 use super::dial::{Dial, Step};
-use super::get::{Asked, Get};
+use super::get::{HttpQuestion, Get};
 use super::queue;
-use super::series::{Change, Series, State, Timing};
-use super::spec::{Kind, Pattern, Spec};
+use super::series::{HealthChange, CheckSeries, HealthState, Timing};
+use super::spec::{Kind, BodyPattern, CheckSpec};
 use crate::child::Bounded;
-use crate::turn::{Ready, Wants};
+use crate::poll::{Readiness, Interest};
 use crate::unit;
 
 /// What others know of the service and a check needs.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Feeds<'a> {
+pub struct CheckInputs<'a> {
     /// It said `READY=1` since it was started.
     pub notified: bool,
     /// Its listening sockets.
@@ -30,7 +30,7 @@ pub struct Feeds<'a> {
 
 /// The end of a pipe that the service is to write a newline to.
 #[derive(Debug)]
-pub struct Pipe {
+pub struct HeartbeatPipe {
     /// The number under which it expects it.
     pub number: u32,
     /// What it gets. Ours is to be closed after the start, else its end is never seen.
@@ -39,10 +39,10 @@ pub struct Pipe {
 
 /// A check of one service. It does nothing before [`begin`](Self::begin) and after [`end`](Self::end).
 #[derive(Debug)]
-pub struct Check {
+pub struct HealthCheck {
     probe: Probe,
     timing: Timing,
-    series: Option<Series>,
+    series: Option<CheckSeries>,
     flight: Option<Flight>,
     blind: Option<String>,
 }
@@ -51,9 +51,9 @@ pub struct Check {
 #[derive(Debug)]
 enum Probe {
     Tcp(Arc<[SocketAddr]>),
-    Http(Arc<Asked>),
+    Http(Arc<HttpQuestion>),
     Exec(Command),
-    Accept(Progress),
+    Accept(AcceptProgress),
     Once(Once),
 }
 
@@ -66,7 +66,7 @@ enum Once {
         pipe: Option<OwnedFd>,
     },
     Line {
-        pattern: Pattern,
+        pattern: BodyPattern,
         seen: bool,
     },
     Up {
@@ -92,14 +92,14 @@ enum Way {
     Exec(Box<Bounded>),
 }
 
-impl Check {
+impl HealthCheck {
     /// Prepares it. Names are resolved here, once (see [`Target::addresses`](super::Target::addresses)): this may wait for a name server.
-    pub fn new(spec: &Spec, scene: &Arc<Scene>) -> Result<Self, String> {
+    pub fn new(spec: &CheckSpec, scene: &Arc<CommandContext>) -> Result<Self, String> {
         let probe = match &spec.kind {
             Kind::Tcp(target) => Probe::Tcp(target.addresses()?.into()),
-            Kind::Http(page) => Probe::Http(Arc::new(Asked::new(page)?)),
+            Kind::Http(page) => Probe::Http(Arc::new(HttpQuestion::new(page)?)),
             Kind::Exec(line) => Probe::Exec(Command::new(line, scene)?),
-            Kind::Accept => Probe::Accept(Progress::default()),
+            Kind::Accept => Probe::Accept(AcceptProgress::default()),
             Kind::Notify => Probe::Once(Once::Notify),
             Kind::Newline(number) => Probe::Once(Once::Newline {
                 number: *number,
@@ -124,11 +124,11 @@ impl Check {
     }
 
     /// The service is about to be started: all that was known is forgotten. Gives the pipe that it must get, if any.
-    pub fn begin(&mut self, now: Instant) -> io::Result<Option<Pipe>> {
+    pub fn begin(&mut self, now: Instant) -> io::Result<Option<HeartbeatPipe>> {
         self.flight = None;
-        self.series = Some(Series::begin(self.timing, now));
+        self.series = Some(CheckSeries::begin(self.timing, now));
         match &mut self.probe {
-            Probe::Accept(progress) => *progress = Progress::default(),
+            Probe::Accept(progress) => *progress = AcceptProgress::default(),
             Probe::Once(Once::Line { seen, .. }) => *seen = false,
             Probe::Once(Once::Up { from, .. }) => *from = Some(now),
             Probe::Once(Once::Newline { number, pipe }) => {
@@ -136,7 +136,7 @@ impl Check {
                 let (ours, theirs) = rustix::pipe::pipe_with(PipeFlags::CLOEXEC)?;
                 rustix::io::ioctl_fionbio(&ours, true)?;
                 *pipe = Some(ours);
-                return Ok(Some(Pipe {
+                return Ok(Some(HeartbeatPipe {
                     number: *number,
                     fd: theirs,
                 }));
@@ -157,8 +157,8 @@ impl Check {
 
     /// What is known since the start.
     #[must_use]
-    pub fn state(&self) -> State {
-        self.series.as_ref().map_or(State::Unknown, Series::state)
+    pub fn state(&self) -> HealthState {
+        self.series.as_ref().map_or(HealthState::Unknown, CheckSeries::state)
     }
 
     /// Why the last probe could not look at all, when it could not: something is missing on our side. It counts neither as a
@@ -179,10 +179,10 @@ impl Check {
     }
 
     /// What it waits for.
-    pub fn wants<'f>(&'f self, wants: &mut Wants<'f>) {
+    pub fn wants<'f>(&'f self, wants: &mut Interest<'f>) {
         let Some(series) = &self.series else { return };
         if let Probe::Once(once) = &self.probe {
-            return if series.state() == State::Unknown {
+            return if series.state() == HealthState::Unknown {
                 once.wants(wants)
             };
         }
@@ -193,10 +193,10 @@ impl Check {
     }
 
     /// Goes on, without waiting; tells when what is known changed.
-    pub fn turn(&mut self, now: Instant, ready: &Ready, feeds: &Feeds<'_>) -> Option<Change> {
+    pub fn turn(&mut self, now: Instant, ready: &Readiness, feeds: &CheckInputs<'_>) -> Option<HealthChange> {
         let series = self.series.as_mut()?;
         if let Probe::Once(once) = &mut self.probe {
-            let is_new = series.state() == State::Unknown && once.turn(now, ready, feeds);
+            let is_new = series.state() == HealthState::Unknown && once.turn(now, ready, feeds);
             return if is_new { series.reached() } else { None };
         }
         if self.flight.is_none() {
@@ -221,7 +221,7 @@ impl Check {
         self.fly(now, ready)
     }
 
-    fn fly(&mut self, now: Instant, ready: &Ready) -> Option<Change> {
+    fn fly(&mut self, now: Instant, ready: &Readiness) -> Option<HealthChange> {
         let flight = self.flight.as_mut()?;
         let step = flight.turn(now, ready);
         if flight.is_gone() {
@@ -237,7 +237,7 @@ impl Check {
         self.series.as_mut()?.heard(now, answer)
     }
 
-    fn could_not_look(&mut self, now: Instant, why: String) -> Option<Change> {
+    fn could_not_look(&mut self, now: Instant, why: String) -> Option<HealthChange> {
         self.flight = None;
         self.blind = Some(why);
         self.series.as_mut()?.passed_over(now);
@@ -249,7 +249,7 @@ impl Probe {
     /// Begins a probe; one that needs no way gives its answer at once.
     fn start(
         &mut self,
-        feeds: &Feeds<'_>,
+        feeds: &CheckInputs<'_>,
         now: Instant,
         deadline: Instant,
     ) -> Step<Option<Flight>> {
@@ -284,7 +284,7 @@ impl Probe {
 }
 
 impl Flight {
-    fn wants<'f>(&'f self, wants: &mut Wants<'f>) {
+    fn wants<'f>(&'f self, wants: &mut Interest<'f>) {
         match &self.way {
             Way::Tcp(dial) => dial.wants(wants),
             Way::Http(get) => get.wants(wants),
@@ -295,7 +295,7 @@ impl Flight {
     }
 
     /// Its answer, once.
-    fn turn(&mut self, now: Instant, ready: &Ready) -> Step<()> {
+    fn turn(&mut self, now: Instant, ready: &Readiness) -> Step<()> {
         let (step, doing) = match &mut self.way {
             Way::Tcp(dial) => {
                 let step = dial.turn(ready).and_then(|_connection| Step::Done(()));
@@ -326,7 +326,7 @@ impl Flight {
 }
 
 impl Once {
-    fn wants<'f>(&'f self, wants: &mut Wants<'f>) {
+    fn wants<'f>(&'f self, wants: &mut Interest<'f>) {
         match self {
             Self::Newline {
                 pipe: Some(pipe), ..
@@ -340,7 +340,7 @@ impl Once {
     }
 
     /// Whether it has happened.
-    fn turn(&mut self, now: Instant, ready: &Ready, feeds: &Feeds<'_>) -> bool {
+    fn turn(&mut self, now: Instant, ready: &Readiness, feeds: &CheckInputs<'_>) -> bool {
         match self {
             Self::Notify => feeds.notified,
             Self::Line { seen, .. } => *seen,
@@ -352,7 +352,7 @@ impl Once {
 
 /// Reads the pipe: `true` after a newline. Whatever stands before it is passed over, as s6 does. The pipe is closed after it, and
 /// when the service closed it without one.
-fn newline(pipe: &mut Option<OwnedFd>, ready: &Ready) -> bool {
+fn newline(pipe: &mut Option<OwnedFd>, ready: &Readiness) -> bool {
     let Some(open) = pipe.as_ref().filter(|pipe| ready.has(pipe)) else {
         return false;
     };

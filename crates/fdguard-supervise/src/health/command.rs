@@ -9,12 +9,12 @@ use std::time::{Duration, Instant};
 use fdguard_process::tree::StartError;
 
 use super::dial::Step;
-use crate::child::{self, Bounded, Ended, Heard, Helper};
-use crate::turn::Ready;
+use crate::child::{self, Bounded, HelperEnd, HelperMessage, Helper};
+use crate::poll::Readiness;
 
 /// Where commands run.
 #[derive(Clone, Debug, Default)]
-pub struct Scene {
+pub struct CommandContext {
     /// Their whole environment: the service's.
     pub environment: Vec<(OsString, OsString)>,
     /// Their folder; ours when absent.
@@ -25,13 +25,13 @@ pub struct Scene {
 #[derive(Debug)]
 pub(super) struct Command {
     line: String,
-    scene: Arc<Scene>,
+    scene: Arc<CommandContext>,
     /// Held open for the time when no file can be opened.
     null: OwnedFd,
 }
 
 impl Command {
-    pub(super) fn new(line: &str, scene: &Arc<Scene>) -> Result<Self, String> {
+    pub(super) fn new(line: &str, scene: &Arc<CommandContext>) -> Result<Self, String> {
         Ok(Self {
             line: line.to_owned(),
             scene: Arc::clone(scene),
@@ -43,7 +43,7 @@ impl Command {
         let helper = Helper {
             environment: self.scene.environment.clone(),
             folder: self.scene.folder.clone(),
-            heard: Heard::All,
+            heard: HelperMessage::All,
             ..Helper::shell(&self.line)
         };
         Bounded::start(helper, &self.null, now, within)
@@ -51,10 +51,10 @@ impl Command {
 }
 
 /// Goes on with one that runs.
-pub(super) fn turn(running: &mut Bounded, now: Instant, ready: &Ready) -> Step<()> {
+pub(super) fn turn(running: &mut Bounded, now: Instant, ready: &Readiness) -> Step<()> {
     match running.turn(now, ready) {
         None => Step::Waiting,
-        Some(Ended::Code(0)) => Step::Done(()),
+        Some(HelperEnd::Code(0)) => Step::Done(()),
         Some(ended) => Step::Failed(running.account(ended)),
     }
 }

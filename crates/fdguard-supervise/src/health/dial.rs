@@ -7,7 +7,7 @@ use std::sync::Arc;
 use rustix::io::Errno;
 use rustix::net::{AddressFamily, SocketFlags, SocketType, ipproto, sockopt};
 
-use crate::turn::{Ready, Wants};
+use crate::poll::{Readiness, Interest};
 
 /// How far a step came.
 #[derive(Debug)]
@@ -54,7 +54,7 @@ impl Dial {
         }
     }
 
-    pub(super) fn wants<'f>(&'f self, wants: &mut Wants<'f>) {
+    pub(super) fn wants<'f>(&'f self, wants: &mut Interest<'f>) {
         if let Some(socket) = &self.socket {
             wants.write(socket.as_fd());
         }
@@ -65,7 +65,7 @@ impl Dial {
         "no connection"
     }
 
-    pub(super) fn turn(&mut self, ready: &Ready) -> Step<OwnedFd> {
+    pub(super) fn turn(&mut self, ready: &Readiness) -> Step<OwnedFd> {
         if let Some(socket) = self.socket.take() {
             if !ready.has(&socket) {
                 self.socket = Some(socket);
@@ -171,7 +171,7 @@ mod tests {
     use rustix::net::{AddressFamily, SocketType};
 
     use super::{Dial, Step, finished};
-    use crate::turn::Ready;
+    use crate::poll::Readiness;
 
     #[test]
     fn a_port_that_is_connected_to_itself_is_refused() {
@@ -190,7 +190,7 @@ mod tests {
         let held: Vec<_> = std::iter::from_fn(|| std::fs::File::open("/dev/null").ok())
             .take(200_000)
             .collect();
-        let step = dial.turn(&Ready::default());
+        let step = dial.turn(&Readiness::default());
         let is_full = std::fs::File::open("/dev/null").is_err();
         drop(held);
         if !is_full {

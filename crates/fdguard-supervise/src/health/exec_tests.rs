@@ -4,24 +4,24 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use super::tests::{descriptors, next, reason, step};
-use super::{Change, Check, Feeds, Scene, Spec};
-use crate::turn::{Ready, Wants};
-use testkit::Held;
+use super::{HealthChange, HealthCheck, CheckInputs, CommandContext, CheckSpec};
+use crate::poll::{Readiness, Interest};
+use testkit::FdList;
 
 fn children() -> String {
     std::fs::read_to_string("/proc/thread-self/children").unwrap()
 }
 
-fn exec(command: &str, timeout: Duration) -> Check {
-    let mut spec: Spec = format!("exec:{command}").parse().unwrap();
+fn exec(command: &str, timeout: Duration) -> HealthCheck {
+    let mut spec: CheckSpec = format!("exec:{command}").parse().unwrap();
     spec.timing.period = Duration::from_millis(10);
     spec.timing.timeout = timeout;
     spec.timing.failure_threshold = 1;
-    let scene = Scene {
+    let scene = CommandContext {
         environment: std::env::vars_os().collect(),
         folder: None,
     };
-    let mut check = Check::new(&spec, &Arc::new(scene)).unwrap();
+    let mut check = HealthCheck::new(&spec, &Arc::new(scene)).unwrap();
     check.begin(Instant::now()).unwrap();
     check
 }
@@ -29,7 +29,7 @@ fn exec(command: &str, timeout: Duration) -> Check {
 #[test]
 fn r30_commands_are_judged_by_their_end_and_bounded() {
     let long = Duration::from_secs(60);
-    assert_eq!(next(&mut exec("exit 0", long)), Change::Healthy);
+    assert_eq!(next(&mut exec("exit 0", long)), HealthChange::Healthy);
     let why = reason(next(&mut exec(
         "echo first; echo no database >&2; exit 7",
         long,
@@ -55,13 +55,13 @@ fn r30_commands_leave_no_descriptor_and_no_process() {
     let command = format!("printf x >> {}; sleep 1000 & exit 1", count.display());
     let mut check = exec(&command, Duration::from_secs(60));
     while length() < 30 {
-        step(&mut check, &Feeds::default());
+        step(&mut check, &CheckInputs::default());
     }
     drop(check);
     let endless = format!("printf x >> {}; sleep 1000", count.display());
     let mut check = exec(&endless, Duration::from_millis(30));
     while length() < 40 {
-        step(&mut check, &Feeds::default());
+        step(&mut check, &CheckInputs::default());
     }
     // In flight.
     drop(check);
@@ -80,16 +80,16 @@ fn a_command_that_cannot_be_ended_is_told_once_and_none_is_started_beside_it() {
     let starts = || std::fs::metadata(&count).map_or(0, |about| about.len());
     let mut check = exec(&line, Duration::from_secs(60));
     while starts() == 0 {
-        assert_eq!(step(&mut check, &Feeds::default()), None);
+        assert_eq!(step(&mut check, &CheckInputs::default()), None);
     }
     let keeper = children();
     // A keeper that stands still is like a process that the kernel cannot end: nothing is told.
-    let stuck = Held::new(keeper.trim().parse().expect("one child"));
+    let stuck = FdList::new(keeper.trim().parse().expect("one child"));
     let mut now = Instant::now() + Duration::from_secs(60);
     let mut told = Vec::new();
     for _ in 0..10 {
         now += Duration::from_secs(60);
-        told.extend(check.turn(now, &Ready::default(), &Feeds::default()));
+        told.extend(check.turn(now, &Readiness::default(), &CheckInputs::default()));
         assert_eq!(children(), keeper, "no other one");
     }
     assert_eq!((told.len(), starts()), (1, 1));
@@ -98,13 +98,13 @@ fn a_command_that_cannot_be_ended_is_told_once_and_none_is_started_beside_it() {
     drop(stuck);
     // When nothing is left of it, the next one is started.
     while starts() == 1 {
-        let mut wants = Wants::default();
+        let mut wants = Interest::default();
         check.wants(&mut wants);
         let ready = if children().is_empty() {
-            Ready::default()
+            Readiness::default()
         } else {
             wants.wait().unwrap()
         };
-        assert_eq!(check.turn(now, &ready, &Feeds::default()), None);
+        assert_eq!(check.turn(now, &ready, &CheckInputs::default()), None);
     }
 }

@@ -10,17 +10,17 @@ use rustix::net::{RecvFlags, SendFlags};
 use super::dial::{Dial, Step, wording};
 use super::response::{self, Progress, Response};
 use super::spec::Page;
-use crate::turn::{Ready, Wants};
+use crate::poll::{Readiness, Interest};
 
 /// A page, ready to be asked for.
 #[derive(Debug)]
-pub(super) struct Asked {
+pub(super) struct HttpQuestion {
     page: Page,
     addresses: Arc<[SocketAddr]>,
     request: Vec<u8>,
 }
 
-impl Asked {
+impl HttpQuestion {
     pub(super) fn new(page: &Page) -> Result<Self, String> {
         let host = match page.url.target.port {
             80 => page
@@ -62,7 +62,7 @@ impl Asked {
 /// A question on its way.
 #[derive(Debug)]
 pub(super) struct Get {
-    asked: Arc<Asked>,
+    asked: Arc<HttpQuestion>,
     stage: Stage,
 }
 
@@ -81,14 +81,14 @@ struct Talk {
 }
 
 impl Get {
-    pub(super) fn new(asked: &Arc<Asked>) -> Self {
+    pub(super) fn new(asked: &Arc<HttpQuestion>) -> Self {
         Self {
             asked: Arc::clone(asked),
             stage: Stage::Dialing(Dial::new(Arc::clone(&asked.addresses))),
         }
     }
 
-    pub(super) fn wants<'f>(&'f self, wants: &mut Wants<'f>) {
+    pub(super) fn wants<'f>(&'f self, wants: &mut Interest<'f>) {
         match &self.stage {
             Stage::Dialing(dial) => dial.wants(wants),
             Stage::Talking(talk) if talk.sent < self.asked.request.len() => {
@@ -110,7 +110,7 @@ impl Get {
         }
     }
 
-    pub(super) fn turn(&mut self, ready: &Ready) -> Step<()> {
+    pub(super) fn turn(&mut self, ready: &Readiness) -> Step<()> {
         if let Stage::Dialing(dial) = &mut self.stage {
             let connected = dial.turn(ready).and_then(|socket| {
                 let bytes = Vec::new();

@@ -28,9 +28,9 @@ mod spec_tests;
 mod tests;
 
 pub use accept::Listener;
-pub use check::{Check, Feeds, Pipe};
-pub use command::Scene;
-pub use series::{Change, State, Timing};
-pub use spec::{Kind, Page, Pattern, Spec};
-pub use target::Target;
+pub use check::{HealthCheck, CheckInputs, HeartbeatPipe};
+pub use command::CommandContext;
+pub use series::{HealthChange, HealthState, Timing};
+pub use spec::{Kind, Page, BodyPattern, CheckSpec};
+pub use target::Endpoint;
 pub use url::Url;

@@ -6,12 +6,12 @@ use std::os::fd::OwnedFd;
 use std::time::Duration;
 use std::{fs, io};
 
-use fdguard_probe::parse::diag::{self, End, Table};
-use fdguard_probe::parse::net::{self, InetKind, Row, SocketRecord};
+use fdguard_probe::parse::diag::{self, DiagEnd, DiagTable};
+use fdguard_probe::parse::net::{self, InetKind, SocketRow, SocketRecord};
 use rustix::io::Errno;
 use rustix::net::{AddressFamily, RecvFlags, SendFlags, SocketFlags, SocketType, sockopt};
 
-use super::accept::{Listener, Queue};
+use super::accept::{Listener, AcceptQueue};
 
 const ESTABLISHED: u8 = 1;
 const CLOSE_WAIT: u8 = 8;
@@ -21,12 +21,12 @@ const LISTEN: u8 = 10;
 const LOWEST: usize = 1024;
 
 /// What waits at these sockets now, by port.
-pub fn look(listeners: &[Listener]) -> io::Result<BTreeMap<u16, Queue>> {
+pub fn look(listeners: &[Listener]) -> io::Result<BTreeMap<u16, AcceptQueue>> {
     let ours: BTreeSet<u64> = listeners.iter().map(|one| one.ino).collect();
     let ports: BTreeSet<u16> = listeners.iter().map(|one| one.address.port()).collect();
     let mut looks = BTreeMap::new();
     for port in ports {
-        let mut queue = Queue::default();
+        let mut queue = AcceptQueue::default();
         each(&[LISTEN], port, |ino, _, _, length| {
             if ours.contains(&ino) {
                 queue.listens = true;
@@ -93,7 +93,7 @@ fn each(
     port: u16,
     mut row: impl FnMut(u64, SocketAddr, SocketAddr, u32),
 ) -> io::Result<()> {
-    let mut take = |(ino, record): Row| {
+    let mut take = |(ino, record): SocketRow| {
         if let SocketRecord::Inet {
             state,
             local,
@@ -113,7 +113,7 @@ fn each(
     }
 }
 
-fn by_netlink(states: &[u8], port: u16, take: &mut impl FnMut(Row)) -> Result<(), Errno> {
+fn by_netlink(states: &[u8], port: u16, take: &mut impl FnMut(SocketRow)) -> Result<(), Errno> {
     let protocol = Some(rustix::net::netlink::SOCK_DIAG);
     let flags = SocketFlags::CLOEXEC;
     let socket =
@@ -128,7 +128,7 @@ fn by_netlink(states: &[u8], port: u16, take: &mut impl FnMut(Row)) -> Result<()
     let mut buffer = vec![0; 32 << 10];
     // All are read before any is given on: after an error nobody has seen one of them twice.
     let mut rows = Vec::new();
-    for table in [Table::Tcp4, Table::Tcp6] {
+    for table in [DiagTable::Tcp4, DiagTable::Tcp6] {
         rustix::net::send(
             &socket,
             &table.request_for(states, port),
@@ -142,21 +142,21 @@ fn by_netlink(states: &[u8], port: u16, take: &mut impl FnMut(Row)) -> Result<()
 
 fn read(
     socket: &OwnedFd,
-    table: Table,
+    table: DiagTable,
     buffer: &mut [u8],
-    rows: &mut Vec<Row>,
+    rows: &mut Vec<SocketRow>,
 ) -> Result<(), Errno> {
     loop {
         let (count, _) = rustix::net::recv(socket, &mut *buffer, RecvFlags::empty())?;
         match diag::read_datagram(table, &buffer[..count], |row| rows.push(row)) {
-            End::More if count > 0 => {}
-            End::Refused(code) => return Err(Errno::from_raw_os_error(code)),
-            End::More | End::Done => return Ok(()),
+            DiagEnd::More if count > 0 => {}
+            DiagEnd::Refused(code) => return Err(Errno::from_raw_os_error(code)),
+            DiagEnd::More | DiagEnd::Done => return Ok(()),
         }
     }
 }
 
-fn by_text(take: &mut impl FnMut(Row)) -> io::Result<()> {
+fn by_text(take: &mut impl FnMut(SocketRow)) -> io::Result<()> {
     let first = fs::read("/proc/self/net/tcp")?;
     net::inet(InetKind::Tcp, &first).for_each(&mut *take);
     // A machine without IPv6 has no such table.
@@ -172,7 +172,7 @@ mod tests {
     use std::os::fd::AsFd as _;
 
     use super::{by_text, find, look};
-    use crate::health::accept::{Listener, Progress};
+    use crate::health::accept::{Listener, AcceptProgress};
 
     fn ours(listener: &TcpListener) -> Listener {
         Listener {
@@ -186,7 +186,7 @@ mod tests {
         let server = TcpListener::bind("127.0.0.1:0").unwrap();
         let known = [ours(&server)];
         let port = known[0].address.port();
-        let mut progress = Progress::default();
+        let mut progress = AcceptProgress::default();
         let mut judge = || progress.seen(look(&known).unwrap());
         assert_eq!(judge(), Ok(()));
         let dial = || TcpStream::connect(known[0].address).unwrap();
@@ -243,7 +243,7 @@ mod tests {
         let server = TcpListener::bind("127.0.0.1:0").unwrap();
         let known = [ours(&server)];
         drop(server);
-        let mut progress = Progress::default();
+        let mut progress = AcceptProgress::default();
         assert!(
             progress
                 .seen(look(&known).unwrap())

@@ -32,7 +32,7 @@ impl Default for Timing {
 
 /// What is known of the service.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum State {
+pub enum HealthState {
     /// Not enough was heard since the start.
     #[default]
     Unknown,
@@ -44,7 +44,7 @@ pub enum State {
 
 /// What a check found out.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Change {
+pub enum HealthChange {
     /// It holds from now on.
     Healthy,
     /// It does not hold.
@@ -61,9 +61,9 @@ const EAGER: Duration = Duration::from_millis(100);
 
 /// The answers of one check since the service was started.
 #[derive(Clone, Debug)]
-pub struct Series {
+pub struct CheckSeries {
     timing: Timing,
-    state: State,
+    state: HealthState,
     next: Instant,
     pause: Duration,
     began: Instant,
@@ -74,14 +74,14 @@ pub struct Series {
     ever_well: bool,
 }
 
-impl Series {
+impl CheckSeries {
     /// The service was started at `now`.
     #[must_use]
     pub fn begin(timing: Timing, now: Instant) -> Self {
         let next = now + timing.initial_delay;
         Self {
             timing,
-            state: State::Unknown,
+            state: HealthState::Unknown,
             next,
             pause: EAGER.min(timing.period),
             began: next,
@@ -100,7 +100,7 @@ impl Series {
 
     /// What is known.
     #[must_use]
-    pub fn state(&self) -> State {
+    pub fn state(&self) -> HealthState {
         self.state
     }
 
@@ -111,7 +111,7 @@ impl Series {
     }
 
     /// What the probe said. From start to start is one period; a probe that took longer is followed at once.
-    pub fn heard(&mut self, now: Instant, answer: Result<(), String>) -> Option<Change> {
+    pub fn heard(&mut self, now: Instant, answer: Result<(), String>) -> Option<HealthChange> {
         let pause = match answer {
             Ok(()) => self.timing.period,
             Err(_) => self.pause(),
@@ -139,36 +139,36 @@ impl Series {
     }
 
     /// What happens only once has happened: no threshold counts.
-    pub fn reached(&mut self) -> Option<Change> {
+    pub fn reached(&mut self) -> Option<HealthChange> {
         self.successes = self.timing.success_threshold;
         self.success()
     }
 
-    fn success(&mut self) -> Option<Change> {
+    fn success(&mut self) -> Option<HealthChange> {
         self.ever_well = true;
         self.failures = 0;
         self.successes = self.successes.saturating_add(1);
-        if self.state == State::Healthy || self.successes < self.timing.success_threshold {
+        if self.state == HealthState::Healthy || self.successes < self.timing.success_threshold {
             return None;
         }
-        self.state = State::Healthy;
-        Some(Change::Healthy)
+        self.state = HealthState::Healthy;
+        Some(HealthChange::Healthy)
     }
 
     /// Before the first success probes are more frequent than asked for, so that a start is seen early. Their failures count
     /// as often as the period says, else a slow start would look like a failing service.
-    fn failure(&mut self, now: Instant, reason: String) -> Option<Change> {
+    fn failure(&mut self, now: Instant, reason: String) -> Option<HealthChange> {
         self.successes = 0;
         if !self.ever_well && now < self.counts_from {
             return None;
         }
         self.counts_from = self.began + self.timing.period;
         self.failures = self.failures.saturating_add(1);
-        if self.state == State::Failing || self.failures < self.timing.failure_threshold {
+        if self.state == HealthState::Failing || self.failures < self.timing.failure_threshold {
             return None;
         }
-        self.state = State::Failing;
-        Some(Change::Failing {
+        self.state = HealthState::Failing;
+        Some(HealthChange::Failing {
             reason,
             failures: self.failures,
         })
@@ -179,7 +179,7 @@ impl Series {
 mod tests {
     use std::time::{Duration, Instant};
 
-    use super::{Change, Series, State, Timing};
+    use super::{HealthChange, CheckSeries, HealthState, Timing};
 
     const SECOND: Duration = Duration::from_secs(1);
 
@@ -191,9 +191,9 @@ mod tests {
     }
 
     /// Probes whenever one is due; gives the changes with their moments since the start.
-    fn run(timing: Timing, answers: &[bool]) -> Vec<(Duration, Change)> {
+    fn run(timing: Timing, answers: &[bool]) -> Vec<(Duration, HealthChange)> {
         let start = Instant::now();
-        let mut series = Series::begin(timing, start);
+        let mut series = CheckSeries::begin(timing, start);
         let mut changes = Vec::new();
         for answer in answers {
             let now = series.due();
@@ -206,8 +206,8 @@ mod tests {
         changes
     }
 
-    fn failing(failures: u32) -> Change {
-        Change::Failing {
+    fn failing(failures: u32) -> HealthChange {
+        HealthChange::Failing {
             reason: "no".into(),
             failures,
         }
@@ -222,9 +222,9 @@ mod tests {
         assert_eq!(
             changes,
             [
-                (Duration::ZERO, Change::Healthy),
+                (Duration::ZERO, HealthChange::Healthy),
                 (7 * SECOND, failing(3)),
-                (9 * SECOND, Change::Healthy)
+                (9 * SECOND, HealthChange::Healthy)
             ]
         );
     }
@@ -236,7 +236,7 @@ mod tests {
             ..timing()
         };
         let changes = run(timing, &[true, false, true, true]);
-        assert_eq!(changes, [(3 * SECOND, Change::Healthy)]);
+        assert_eq!(changes, [(3 * SECOND, HealthChange::Healthy)]);
     }
 
     #[test]
@@ -246,7 +246,7 @@ mod tests {
             ..timing()
         };
         let start = Instant::now();
-        let mut series = Series::begin(timing, start);
+        let mut series = CheckSeries::begin(timing, start);
         let mut probes = 0;
         let change = loop {
             let now = series.due();
@@ -260,13 +260,13 @@ mod tests {
         assert_eq!(change.1, failing(3));
         assert!(change.0 >= 3 * SECOND, "{change:?}");
         assert!(change.0 <= 5 * SECOND, "{change:?}");
-        assert_eq!(series.state(), State::Failing);
+        assert_eq!(series.state(), HealthState::Failing);
     }
 
     #[test]
     fn a_probe_that_took_longer_than_the_period_is_followed_at_once() {
         let start = Instant::now();
-        let mut series = Series::begin(timing(), start);
+        let mut series = CheckSeries::begin(timing(), start);
         assert_eq!(series.probing(start), start + SECOND);
         series.heard(start + 5 * SECOND, Ok(()));
         assert_eq!(series.due(), start + 5 * SECOND);

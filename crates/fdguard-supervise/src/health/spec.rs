@@ -8,13 +8,13 @@ use std::time::Duration;
 use regex::bytes::Regex;
 
 use super::series::Timing;
-use super::target::Target;
+use super::target::Endpoint;
 use super::url::Url;
 use crate::unit;
 
 /// A check: what is looked at, and how often.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Spec {
+pub struct CheckSpec {
     /// What is looked at.
     pub kind: Kind,
     /// How often, and how many times in a row.
@@ -26,7 +26,7 @@ pub struct Spec {
 #[non_exhaustive]
 pub enum Kind {
     /// A connection can be made.
-    Tcp(Target),
+    Tcp(Endpoint),
     /// A page answers.
     Http(Page),
     /// A command of the shell ends with 0.
@@ -36,7 +36,7 @@ pub enum Kind {
     /// The service wrote a newline to this descriptor, as s6 has it.
     Newline(u32),
     /// A line of its output fits.
-    Line(Pattern),
+    Line(BodyPattern),
     /// It has been up for so long.
     Up(Duration),
     /// It takes the connections that wait at its listening sockets.
@@ -51,7 +51,7 @@ pub struct Page {
     /// The statuses that are well.
     pub status: RangeInclusive<u16>,
     /// What the body must contain.
-    pub body: Option<Pattern>,
+    pub body: Option<BodyPattern>,
 }
 
 /// 2xx and 3xx, as Kubernetes has it.
@@ -59,15 +59,15 @@ pub(super) const WELL: RangeInclusive<u16> = 200..=399;
 
 /// A regular expression over bytes.
 #[derive(Clone, Debug)]
-pub struct Pattern(pub Regex);
+pub struct BodyPattern(pub Regex);
 
-impl PartialEq for Pattern {
+impl PartialEq for BodyPattern {
     fn eq(&self, other: &Self) -> bool {
         self.0.as_str() == other.0.as_str()
     }
 }
 
-impl FromStr for Pattern {
+impl FromStr for BodyPattern {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
@@ -87,7 +87,7 @@ impl FromStr for Pattern {
     }
 }
 
-impl Spec {
+impl CheckSpec {
     /// Whether it happens once after a start and holds from then on: good to know when a service is ready, not whether it still is.
     #[must_use]
     pub fn is_once(&self) -> bool {
@@ -98,7 +98,7 @@ impl Spec {
     }
 }
 
-impl From<Kind> for Spec {
+impl From<Kind> for CheckSpec {
     fn from(kind: Kind) -> Self {
         Self {
             kind,
@@ -110,7 +110,7 @@ impl From<Kind> for Spec {
 const FORMS: &str =
     "tcp:PORT, tcp:HOST:PORT, http:URL, exec:CMD, notify, fd:N, line:REGEX, up:5s, accept";
 
-impl FromStr for Spec {
+impl FromStr for CheckSpec {
     type Err = String;
 
     /// `tcp:` and `http:` may be followed by words: `period=5s timeout=1s delay=2s success=1 failure=3`, and for pages
@@ -135,9 +135,9 @@ impl FromStr for Spec {
     }
 }
 
-fn tcp(text: &str) -> Result<Spec, String> {
+fn tcp(text: &str) -> Result<CheckSpec, String> {
     let (target, words) = text.split_once(' ').unwrap_or((text, ""));
-    let mut spec = Spec::from(Kind::Tcp(target.parse()?));
+    let mut spec = CheckSpec::from(Kind::Tcp(target.parse()?));
     for word in words.split_whitespace() {
         time(&mut spec.timing, word)?;
     }
@@ -145,7 +145,7 @@ fn tcp(text: &str) -> Result<Spec, String> {
     Ok(spec)
 }
 
-fn http(text: &str) -> Result<Spec, String> {
+fn http(text: &str) -> Result<CheckSpec, String> {
     let (url, mut words) = text.split_once(' ').unwrap_or((text, ""));
     let mut page = Page {
         url: url.parse()?,
@@ -171,7 +171,7 @@ fn http(text: &str) -> Result<Spec, String> {
         words = rest;
     }
     timing.check()?;
-    Ok(Spec {
+    Ok(CheckSpec {
         kind: Kind::Http(page),
         timing,
     })

@@ -5,18 +5,18 @@ use std::time::Duration;
 use proptest::prelude::*;
 use serde::Deserialize;
 
-use super::spec::{Kind, Spec};
+use super::spec::{Kind, CheckSpec};
 
 #[derive(Debug, Deserialize)]
 struct File {
-    health: Spec,
+    health: CheckSpec,
 }
 
-fn flag(text: &str) -> Spec {
+fn flag(text: &str) -> CheckSpec {
     text.parse().unwrap()
 }
 
-fn table(text: &str) -> Result<Spec, String> {
+fn table(text: &str) -> Result<CheckSpec, String> {
     let read = toml::from_str::<File>(&format!("[health]\n{text}"));
     read.map(|file| file.health).map_err(|why| why.to_string())
 }
@@ -73,7 +73,7 @@ fn what_is_no_check_is_one_clear_line() {
         ("ping:host", "is no check"),
         ("notify:x", "is no check"),
     ] {
-        let error = bad.parse::<Spec>().unwrap_err();
+        let error = bad.parse::<CheckSpec>().unwrap_err();
         assert!(error.contains(word), "{bad}: {error}");
         assert!(!error.contains('\n'), "{bad}: {error}");
     }
@@ -134,12 +134,12 @@ proptest! {
         words in "( (status|body|period|timeout|delay|success|failure)=[0-9a-z.-]{0,6}){0,3}",
     ) {
         let text = format!("{kind}{rest}{words}");
-        if let Ok(spec) = text.parse::<Spec>() {
+        if let Ok(spec) = text.parse::<CheckSpec>() {
             // What is shown of it can be read again.
-            let again = spec.kind.to_string().parse::<Spec>();
+            let again = spec.kind.to_string().parse::<CheckSpec>();
             prop_assert!(again.is_ok(), "{} -> {again:?}", spec.kind);
         }
-        let log = text.parse::<crate::output::Form>();
-        prop_assert!(log.is_ok_and(|form| form.check().is_ok()) || text.parse::<crate::output::Form>().is_err());
+        let log = text.parse::<crate::output::OutputSpec>();
+        prop_assert!(log.is_ok_and(|form| form.check().is_ok()) || text.parse::<crate::output::OutputSpec>().is_err());
     }
 }

@@ -8,7 +8,7 @@ use serde::de::{Error, MapAccess, Visitor};
 use serde::{Deserialize, Deserializer};
 
 use super::series::Timing;
-use super::spec::{self, Kind, Page, Spec};
+use super::spec::{self, Kind, Page, CheckSpec};
 use crate::unit;
 
 #[derive(Deserialize)]
@@ -48,7 +48,7 @@ impl Port {
     }
 }
 
-impl<'de> Deserialize<'de> for Spec {
+impl<'de> Deserialize<'de> for CheckSpec {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         deserializer.deserialize_any(Either)
     }
@@ -58,24 +58,24 @@ impl<'de> Deserialize<'de> for Spec {
 struct Either;
 
 impl<'de> Visitor<'de> for Either {
-    type Value = Spec;
+    type Value = CheckSpec;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("a check such as \"tcp:8080\", or a table")
     }
 
-    fn visit_str<E: Error>(self, text: &str) -> Result<Spec, E> {
+    fn visit_str<E: Error>(self, text: &str) -> Result<CheckSpec, E> {
         text.parse().map_err(E::custom)
     }
 
-    fn visit_map<A: MapAccess<'de>>(self, map: A) -> Result<Spec, A::Error> {
+    fn visit_map<A: MapAccess<'de>>(self, map: A) -> Result<CheckSpec, A::Error> {
         let table = Table::deserialize(MapAccessDeserializer::new(map))?;
         table.spec().map_err(A::Error::custom)
     }
 }
 
 impl Table {
-    fn spec(self) -> Result<Spec, String> {
+    fn spec(self) -> Result<CheckSpec, String> {
         let timing = self.timing()?;
         if self.http.is_none() && (self.status.is_some() || self.body.is_some()) {
             return Err("status and body belong to http".to_owned());
@@ -100,7 +100,7 @@ impl Table {
                     .to_owned(),
             );
         }
-        Ok(Spec { kind, timing })
+        Ok(CheckSpec { kind, timing })
     }
 
     fn timing(&self) -> Result<Timing, String> {

@@ -6,14 +6,14 @@ use std::str::FromStr;
 
 /// A host and a port, as they were written.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Target {
+pub struct Endpoint {
     /// A number, or a name; without the brackets of IPv6.
     pub host: String,
     /// Its port.
     pub port: u16,
 }
 
-impl Target {
+impl Endpoint {
     /// Its addresses, to be tried in this order. Numbers and `localhost` need nobody; any other name is asked for **now**, and
     /// this may wait for a name server: it is for the time before the loop, and is done once. A name that moves later is not followed.
     pub fn addresses(&self) -> Result<Vec<SocketAddr>, String> {
@@ -39,7 +39,7 @@ impl Target {
     }
 }
 
-impl FromStr for Target {
+impl FromStr for Endpoint {
     type Err = String;
 
     /// `8080`, `localhost:8080`, `10.0.0.1:8080`, `[::1]:8080`. Without a host it is `localhost`.
@@ -80,7 +80,7 @@ pub(super) fn host_of(text: &str) -> Result<String, String> {
     Ok(text.to_owned())
 }
 
-impl fmt::Display for Target {
+impl fmt::Display for Endpoint {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if self.host.contains(':') {
             write!(f, "[{}]:{}", self.host, self.port)
@@ -92,7 +92,7 @@ impl fmt::Display for Target {
 
 #[cfg(test)]
 mod tests {
-    use super::Target;
+    use super::Endpoint;
 
     #[test]
     fn hosts_and_ports_are_read_and_written_alike() {
@@ -102,20 +102,20 @@ mod tests {
             ("[::1]:65535", "[::1]:65535"),
             ("db-1.internal:5432", "db-1.internal:5432"),
         ] {
-            let target: Target = text.parse().unwrap();
+            let target: Endpoint = text.parse().unwrap();
             assert_eq!(target.to_string(), shown);
         }
         for bad in [
             "", "0", "65536", "::1:80", "[::g]:1", "a b:1", ":80", "host:",
         ] {
-            assert!(bad.parse::<Target>().is_err(), "{bad}");
+            assert!(bad.parse::<Endpoint>().is_err(), "{bad}");
         }
     }
 
     #[test]
     fn numbers_and_localhost_ask_nobody() {
         let shown = |text: &str| {
-            let target: Target = text.parse().unwrap();
+            let target: Endpoint = text.parse().unwrap();
             let found = target.addresses().unwrap();
             found.iter().map(ToString::to_string).collect::<Vec<_>>()
         };

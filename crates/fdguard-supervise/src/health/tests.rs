@@ -6,43 +6,43 @@ use std::sync::Arc;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use super::{Change, Check, Feeds, Listener, Scene, Spec, State};
-use crate::turn::{Ready, Wants};
+use super::{HealthChange, HealthCheck, CheckInputs, Listener, CommandContext, CheckSpec, HealthState};
+use crate::poll::{Readiness, Interest};
 
-fn check(text: &str) -> Check {
-    let spec: Spec = text.parse().unwrap();
-    let scene = Scene {
+fn check(text: &str) -> HealthCheck {
+    let spec: CheckSpec = text.parse().unwrap();
+    let scene = CommandContext {
         environment: std::env::vars_os().collect(),
         folder: None,
     };
-    Check::new(&spec, &Arc::new(scene)).unwrap()
+    HealthCheck::new(&spec, &Arc::new(scene)).unwrap()
 }
 
-pub(super) fn step(check: &mut Check, feeds: &Feeds<'_>) -> Option<Change> {
-    let mut wants = Wants::default();
+pub(super) fn step(check: &mut HealthCheck, feeds: &CheckInputs<'_>) -> Option<HealthChange> {
+    let mut wants = Interest::default();
     check.wants(&mut wants);
     let ready = wants.wait().unwrap();
     check.turn(Instant::now(), &ready, feeds)
 }
 
-pub(super) fn next(check: &mut Check) -> Change {
+pub(super) fn next(check: &mut HealthCheck) -> HealthChange {
     loop {
-        if let Some(change) = step(check, &Feeds::default()) {
+        if let Some(change) = step(check, &CheckInputs::default()) {
             return change;
         }
     }
 }
 
-fn first(text: &str) -> Change {
+fn first(text: &str) -> HealthChange {
     let mut check = check(text);
     check.begin(Instant::now()).unwrap();
     next(&mut check)
 }
 
-pub(super) fn reason(change: Change) -> String {
+pub(super) fn reason(change: HealthChange) -> String {
     match change {
-        Change::Failing { reason, .. } => reason,
-        Change::Healthy => panic!("healthy"),
+        HealthChange::Failing { reason, .. } => reason,
+        HealthChange::Healthy => panic!("healthy"),
     }
 }
 
@@ -87,9 +87,9 @@ fn r30_a_port_that_answers_is_healthy_and_one_that_does_not_is_failing() {
     let port = server(drop);
     assert_eq!(
         first(&format!("tcp:127.0.0.1:{port} {FAST}")),
-        Change::Healthy
+        HealthChange::Healthy
     );
-    assert_eq!(first(&format!("tcp:{port} {FAST}")), Change::Healthy);
+    assert_eq!(first(&format!("tcp:{port} {FAST}")), HealthChange::Healthy);
     let free = free_port();
     let why = reason(first(&format!("tcp:127.0.0.1:{free} {FAST}")));
     assert_eq!(why, format!("127.0.0.1:{free}: connection refused"));
@@ -103,14 +103,14 @@ fn a_service_that_fails_later_and_comes_back_is_told_twice() {
         "tcp:127.0.0.1:{port} period=10ms timeout=20s failure=3"
     ));
     check.begin(Instant::now()).unwrap();
-    assert_eq!(next(&mut check), Change::Healthy);
+    assert_eq!(next(&mut check), HealthChange::Healthy);
     drop(listener);
-    let Change::Failing { failures, .. } = next(&mut check) else {
+    let HealthChange::Failing { failures, .. } = next(&mut check) else {
         panic!()
     };
-    assert_eq!((failures, check.state()), (3, State::Failing));
+    assert_eq!((failures, check.state()), (3, HealthState::Failing));
     let _again = TcpListener::bind(("127.0.0.1", port)).unwrap();
-    assert_eq!(next(&mut check), Change::Healthy);
+    assert_eq!(next(&mut check), HealthChange::Healthy);
 }
 
 #[test]
@@ -120,15 +120,15 @@ fn pages_are_judged_by_status_and_body() {
     );
     let page =
         |port: u16, more: &str| first(&format!("http://127.0.0.1:{port}/h?x=1 {FAST} {more}"));
-    assert_eq!(page(ok, ""), Change::Healthy);
-    assert_eq!(page(ok, "body=^all well$"), Change::Healthy);
+    assert_eq!(page(ok, ""), HealthChange::Healthy);
+    assert_eq!(page(ok, "body=^all well$"), HealthChange::Healthy);
     let why = reason(page(ok, "body=degraded"));
     assert_eq!(why, "status 200, but the body does not fit \"degraded\"");
     let busy = answering("HTTP/1.1 503 Busy\r\nContent-Length: 0\r\n\r\n");
     assert_eq!(reason(page(busy, "")), "status 503");
-    assert_eq!(page(busy, "status=500-599"), Change::Healthy);
+    assert_eq!(page(busy, "status=500-599"), HealthChange::Healthy);
     let moved = answering("HTTP/1.1 302 Found\r\nLocation: http://127.0.0.1:1/\r\n\r\n");
-    assert_eq!(page(moved, ""), Change::Healthy);
+    assert_eq!(page(moved, ""), HealthChange::Healthy);
     let other = answering("220 mail.example ESMTP\r\n");
     assert_eq!(reason(page(other, "")), "the answer is no HTTP");
     let silent = answering("");
@@ -138,17 +138,17 @@ fn pages_are_judged_by_status_and_body() {
 #[test]
 fn proxies_of_the_environment_are_not_used() {
     let ok = answering("HTTP/1.1 200 OK\r\n\r\n");
-    let spec: Spec = format!("http://127.0.0.1:{ok}/h?x=1 {FAST}")
+    let spec: CheckSpec = format!("http://127.0.0.1:{ok}/h?x=1 {FAST}")
         .parse()
         .unwrap();
     let proxy = ("http_proxy".into(), "http://127.0.0.1:1".into());
-    let scene = Scene {
+    let scene = CommandContext {
         environment: vec![proxy],
         folder: None,
     };
-    let mut check = Check::new(&spec, &Arc::new(scene)).unwrap();
+    let mut check = HealthCheck::new(&spec, &Arc::new(scene)).unwrap();
     check.begin(Instant::now()).unwrap();
-    assert_eq!(next(&mut check), Change::Healthy);
+    assert_eq!(next(&mut check), HealthChange::Healthy);
 }
 
 #[test]
@@ -207,11 +207,11 @@ fn r30_probes_leave_no_descriptor_whatever_their_outcome() {
         let mut turns = 0;
         // The clock is ours: no probe has to be waited for.
         while turns < 600 {
-            let mut wants = Wants::default();
+            let mut wants = Interest::default();
             check.wants(&mut wants);
             wants.until(Instant::now() + Duration::from_millis(1));
             let ready = wants.wait().unwrap();
-            check.turn(clock, &ready, &Feeds::default());
+            check.turn(clock, &ready, &CheckInputs::default());
             clock += Duration::from_millis(5);
             turns += 1;
         }
@@ -243,7 +243,7 @@ fn a_check_that_is_dropped_in_flight_leaves_nothing() {
     ] {
         let mut check = check(&text);
         let pipe = check.begin(Instant::now()).unwrap();
-        check.turn(Instant::now(), &Ready::default(), &Feeds::default());
+        check.turn(Instant::now(), &Readiness::default(), &CheckInputs::default());
         assert!(descriptors() > before, "{text}");
         drop((check, pipe));
         assert_eq!(descriptors(), before, "{text}");
@@ -257,26 +257,26 @@ fn a_newline_on_its_descriptor_makes_a_service_ready() {
     assert_eq!(pipe.number, 4);
     let mut theirs = std::fs::File::from(pipe.fd);
     theirs.write_all(b"almost").unwrap();
-    assert_eq!(step(&mut check, &Feeds::default()), None);
+    assert_eq!(step(&mut check, &CheckInputs::default()), None);
     theirs.write_all(b"\n").unwrap();
-    assert_eq!(next(&mut check), Change::Healthy);
+    assert_eq!(next(&mut check), HealthChange::Healthy);
     // A second start is a second pipe.
     let again = check.begin(Instant::now()).unwrap().unwrap();
-    assert_eq!(check.state(), State::Unknown);
+    assert_eq!(check.state(), HealthState::Unknown);
     drop(again);
     assert_eq!(
-        step(&mut check, &Feeds::default()),
+        step(&mut check, &CheckInputs::default()),
         None,
         "closed without a newline"
     );
-    assert_eq!(check.state(), State::Unknown);
+    assert_eq!(check.state(), HealthState::Unknown);
 }
 
 #[test]
 fn a_line_a_notification_and_time_make_a_service_ready_once() {
     let now = Instant::now();
-    let ready = Ready::default();
-    let none = Feeds::default();
+    let ready = Readiness::default();
+    let none = CheckInputs::default();
 
     let mut line = check("line:listening on .*:\\d+$");
     line.hear(b"listening on :1");
@@ -289,19 +289,19 @@ fn a_line_a_notification_and_time_make_a_service_ready_once() {
     line.hear(b"starting \xff");
     assert_eq!(line.turn(now, &ready, &none), None);
     line.hear(b"listening on 0.0.0.0:80");
-    assert_eq!(line.turn(now, &ready, &none), Some(Change::Healthy));
+    assert_eq!(line.turn(now, &ready, &none), Some(HealthChange::Healthy));
     assert_eq!(line.turn(now, &ready, &none), None);
     line.begin(now).unwrap();
     assert_eq!(line.turn(now, &ready, &none), None);
 
     let mut notify = check("notify");
     notify.begin(now).unwrap();
-    let told = Feeds {
+    let told = CheckInputs {
         notified: true,
         ..none
     };
     assert_eq!(notify.turn(now, &ready, &none), None);
-    assert_eq!(notify.turn(now, &ready, &told), Some(Change::Healthy));
+    assert_eq!(notify.turn(now, &ready, &told), Some(HealthChange::Healthy));
 
     let mut up = check("up:5s");
     up.begin(now).unwrap();
@@ -311,7 +311,7 @@ fn a_line_a_notification_and_time_make_a_service_ready_once() {
     );
     assert_eq!(
         up.turn(now + Duration::from_secs(5), &ready, &none),
-        Some(Change::Healthy)
+        Some(HealthChange::Healthy)
     );
 }
 
@@ -323,18 +323,18 @@ fn a_server_that_accepts_nothing_fails_its_accept_check() {
         ino: rustix::fs::fstat(&server).unwrap().st_ino,
         address,
     }];
-    let feeds = Feeds {
+    let feeds = CheckInputs {
         listeners: &listeners,
-        ..Feeds::default()
+        ..CheckInputs::default()
     };
     let mut check = check("accept");
     let mut now = Instant::now();
     check.begin(now).unwrap();
     let mut look = || {
         now += Duration::from_secs(10);
-        check.turn(now, &Ready::default(), &feeds)
+        check.turn(now, &Readiness::default(), &feeds)
     };
-    assert_eq!(look(), Some(Change::Healthy));
+    assert_eq!(look(), Some(HealthChange::Healthy));
     let _client = TcpStream::connect(address).unwrap();
     assert_eq!((look(), look(), look()), (None, None, None));
     let why = reason(look().unwrap());
@@ -343,7 +343,7 @@ fn a_server_that_accepts_nothing_fails_its_accept_check() {
         "{why}"
     );
     let _taken = server.accept().unwrap();
-    assert_eq!(look(), Some(Change::Healthy));
+    assert_eq!(look(), Some(HealthChange::Healthy));
 }
 
 #[test]
@@ -353,8 +353,8 @@ fn an_accept_check_without_a_socket_says_nothing() {
     check.begin(now).unwrap();
     for second in 0..60 {
         let now = now + Duration::from_secs(second);
-        let change = check.turn(now, &Ready::default(), &Feeds::default());
-        assert_eq!((change, check.state()), (None, State::Unknown));
+        let change = check.turn(now, &Readiness::default(), &CheckInputs::default());
+        assert_eq!((change, check.state()), (None, HealthState::Unknown));
     }
     assert_eq!(
         check.blind(),

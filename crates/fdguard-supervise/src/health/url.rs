@@ -3,13 +3,13 @@
 use std::fmt;
 use std::str::FromStr;
 
-use super::target::{Target, host_of};
+use super::target::{Endpoint, host_of};
 
 /// Where to ask, and for what.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Url {
     /// Host and port.
-    pub target: Target,
+    pub target: Endpoint,
     /// Path and query, with the first slash.
     pub path: String,
 }
@@ -41,7 +41,7 @@ impl FromStr for Url {
             .rsplit_once(':')
             .is_some_and(|(_, port)| !port.ends_with(']'));
         let target = if is_full && !has_port {
-            Target {
+            Endpoint {
                 host: host_of(authority)?,
                 port: 80,
             }

@@ -5,9 +5,9 @@ use std::time::Duration;
 
 use fdguard_core::count::as_f64;
 use fdguard_core::snapshot::Limits;
-use fdguard_core::timeline::{Change, Look, Sighting};
+use fdguard_core::timeline::{LookChange, Look, Sighting};
 use fdguard_core::{Class, FdEntry, Gap, Pid, Text, Tier, Timeline};
-use fdguard_probe::{Error, Probe, Tick, Watcher};
+use fdguard_probe::{Error, Probe, WatcherTick, ProcessWatcher};
 
 use super::cost::Cost;
 use super::trend;
@@ -57,7 +57,7 @@ pub(super) struct Closely<'p> {
 struct Close<'p> {
     pid: Pid,
     start_ticks: Option<u64>,
-    watcher: Watcher<'p>,
+    watcher: ProcessWatcher<'p>,
     timeline: Timeline,
     list: Duration,
     again: Duration,
@@ -128,7 +128,7 @@ impl<'p> Closely<'p> {
                 .push((pid, Gap::new(what, why, "fdguard snap PID lists them")));
             return None;
         }
-        match Watcher::new(self.probe, pid) {
+        match ProcessWatcher::new(self.probe, pid) {
             Ok(watcher) if watcher.tier() == Tier::Full => self.watched.push(Close {
                 pid,
                 start_ticks: candidate.start_ticks,
@@ -295,9 +295,9 @@ fn collapsed(class: &Class, target: &Text) -> Text {
     Text::from(short.as_str())
 }
 
-fn change(tick: &Tick) -> Change {
+fn change(tick: &WatcherTick) -> LookChange {
     let sightings = |entries: &[FdEntry]| entries.iter().map(Sighting::from).collect();
-    Change {
+    LookChange {
         opened: sightings(&tick.opened),
         closed: tick.closed.clone(),
         changed: sightings(&tick.changed),

@@ -7,7 +7,7 @@ use std::os::fd::OwnedFd;
 
 use fdguard_core::snapshot::Limits;
 use fdguard_core::{Gap, Pid};
-use fdguard_probe::parse::{fdinfo::Fdinfo, limits, stat::Stat, status::Status};
+use fdguard_probe::parse::{fdinfo::Fdinfo, limits, stat::ProcStat, status::ProcStatus};
 use rustix::fs::{Mode, OFlags, RawDir, SeekFrom};
 use rustix::io::Errno;
 
@@ -107,7 +107,7 @@ impl Files {
 
     pub(super) fn state(&mut self, pid: Pid) -> Result<State, Refusal> {
         let bytes = self.read(&format!("/proc/{pid}/stat"))?;
-        let stat = Stat::parse(bytes).ok_or(Refusal::Gone)?;
+        let stat = ProcStat::parse(bytes).ok_or(Refusal::Gone)?;
         Ok(State {
             start_ticks: stat.start_ticks,
             zombie: stat.is_ending(),
@@ -122,7 +122,7 @@ impl Files {
     /// Slots of its table: no number in use is as high, and the table never shrinks.
     pub(super) fn slots(&mut self, pid: Pid) -> Result<Option<u64>, Refusal> {
         let bytes = self.read(&format!("/proc/{pid}/status"))?;
-        Ok(Status::parse(bytes).fd_size.filter(|slots| *slots > 0))
+        Ok(ProcStatus::parse(bytes).fd_size.filter(|slots| *slots > 0))
     }
 
     /// Resident memory in bytes.
@@ -269,7 +269,7 @@ fn from(folder: &OwnedFd, number: u64) -> Result<Option<u64>, Refusal> {
 
 #[cfg(test)]
 mod tests {
-    use testkit::{Launch, victim_path};
+    use testkit::{VictimLaunch, victim_path};
 
     use super::{Files, Refusal, highest, proportional};
 
@@ -282,7 +282,7 @@ mod tests {
 
     #[test]
     fn a_process_is_counted_and_its_highest_number_found_without_a_list() {
-        let mut victim = Launch::program(&victim_path("leaker")).nofile(4096).start();
+        let mut victim = VictimLaunch::program(&victim_path("leaker")).nofile(4096).start();
         let mut files = Files::new();
         for more in [0, 1, 61, 200, 1500] {
             let said = victim.tell(&format!("{more}"));

@@ -25,8 +25,8 @@ use fdguard_core::wall::FD_SETSIZE;
 use fdguard_core::{Pid, SelectUse};
 use fdguard_probe::Probe;
 
-use crate::budget::{Budget, Highest, OfProcess, Reading, Sight, What};
-use crate::turn::Wants;
+use crate::budget::{Budget, HighestFd, ProcessReading, ServiceReading, Observation, Measure};
+use crate::poll::Interest;
 use close::{Candidate, Closely};
 use files::{Files, Refusal};
 use levels::{levels_of, lowest};
@@ -59,7 +59,7 @@ pub struct Meter<'p> {
     trend: Trend,
     close: Closely<'p>,
     memory: Memory,
-    zombies: (Sight<u64>, Duration),
+    zombies: (Observation<u64>, Duration),
 }
 
 /// What is remembered of a process.
@@ -68,9 +68,9 @@ struct Member {
     pid: Pid,
     inode: u64,
     start_ticks: Option<u64>,
-    count: Sight<u64>,
+    count: Observation<u64>,
     limits: Limits,
-    highest: Highest,
+    highest: HighestFd,
     selects: Option<bool>,
     /// When limits and highest number are to be read again.
     around: Duration,
@@ -92,12 +92,12 @@ impl<'p> Meter<'p> {
             trend: Trend::default(),
             close: Closely::new(probe),
             memory: Memory::default(),
-            zombies: (Sight::NotYet, Duration::ZERO),
+            zombies: (Observation::NotYet, Duration::ZERO),
         }
     }
 
     /// Until the next look.
-    pub fn wants(&self, wants: &mut Wants<'_>) {
+    pub fn wants(&self, wants: &mut Interest<'_>) {
         wants.until(self.next);
     }
 
@@ -108,12 +108,12 @@ impl<'p> Meter<'p> {
     }
 
     /// Looks when it is time to. `pids` are the processes of the service, the program itself first.
-    pub fn turn(&mut self, now: Instant, pids: &[Pid]) -> Option<Reading> {
+    pub fn turn(&mut self, now: Instant, pids: &[Pid]) -> Option<ServiceReading> {
         self.is_due(now).then(|| self.look(now, pids))
     }
 
     /// Looks.
-    pub fn look(&mut self, now: Instant, pids: &[Pid]) -> Reading {
+    pub fn look(&mut self, now: Instant, pids: &[Pid]) -> ServiceReading {
         let at = now.saturating_duration_since(self.began);
         let members: Vec<Member> = pids
             .iter()
@@ -125,13 +125,13 @@ impl<'p> Meter<'p> {
         let candidates = self.candidates();
         self.close.look(at, &candidates);
         self.note_trend(at, main);
-        let processes: Vec<OfProcess> = self
+        let processes: Vec<ProcessReading> = self
             .members
             .iter()
             .map(|member| self.told(member))
             .collect();
         let alive: Vec<Pid> = processes.iter().map(|process| process.pid).collect();
-        let reading = Reading {
+        let reading = ServiceReading {
             at,
             main,
             children: alive.iter().filter(|pid| **pid != main).count() as u64,
@@ -171,7 +171,7 @@ impl<'p> Meter<'p> {
             return None;
         }
         let what = || format!("the number of descriptors of process {pid}");
-        let count = count.map_or_else(|refusal| Sight::Hidden(refusal.gap(what())), Sight::Seen);
+        let count = count.map_or_else(|refusal| Observation::Hidden(refusal.gap(what())), Observation::Seen);
         let moved = count != member.count;
         member.count = count;
         let beyond = member.count.seen().copied() > member.limits.soft;
@@ -197,9 +197,9 @@ impl<'p> Meter<'p> {
             pid,
             inode,
             start_ticks: state.map(|state| state.start_ticks),
-            count: Sight::NotYet,
+            count: Observation::NotYet,
             limits: Limits::default(),
-            highest: Highest::NotAsked,
+            highest: HighestFd::NotAsked,
             selects: None,
             around: Duration::ZERO,
         })
@@ -207,25 +207,25 @@ impl<'p> Meter<'p> {
 
     /// The size of the table says enough until it is larger than a level.
     fn find_highest(&mut self, member: &mut Member) {
-        let of = |budget: &&Budget| budget.what == What::Highest;
+        let of = |budget: &&Budget| budget.what == Measure::Highest;
         let levels = self.budgets.iter().find(of);
         let Some(first) = levels.and_then(|budget| lowest(budget, Some(FD_SETSIZE))) else {
             return;
         };
         let hidden = |refusal: Refusal| match refusal {
-            Refusal::Gone => Highest::NotAsked,
+            Refusal::Gone => HighestFd::NotAsked,
             other => {
-                Highest::Hidden(other.gap(format!("the highest number of process {}", member.pid)))
+                HighestFd::Hidden(other.gap(format!("the highest number of process {}", member.pid)))
             }
         };
         member.highest = match self.files.slots(member.pid) {
-            Ok(Some(slots)) if as_f64(slots) <= first * CLASSES_FROM => Highest::AtMost(slots - 1),
+            Ok(Some(slots)) if as_f64(slots) <= first * CLASSES_FROM => HighestFd::AtMost(slots - 1),
             Ok(slots) => {
                 if member.selects.is_none() {
                     member.selects = selects(self.probe, member.pid);
                 }
                 let highest = files::highest_of_program(member.pid, slots.unwrap_or(64));
-                highest.map_or_else(hidden, Highest::Is)
+                highest.map_or_else(hidden, HighestFd::Is)
             }
             Err(refusal) => hidden(refusal),
         };
@@ -255,7 +255,7 @@ impl<'p> Meter<'p> {
         };
         self.trend
             .observe(at, member.count.seen().copied(), member.limits);
-        let asked = |budget: &Budget| matches!(budget.what, What::Growth | What::Wall);
+        let asked = |budget: &Budget| matches!(budget.what, Measure::Growth | Measure::Wall);
         if self.budgets.iter().any(asked) {
             self.trend.judge(at, self.close.timeline(main));
         }
@@ -266,8 +266,8 @@ impl<'p> Meter<'p> {
         let near = |member: &Member, count: u64| {
             self.budgets.iter().any(|budget| {
                 let part = match budget.what {
-                    What::Fds => CLOSE_FROM,
-                    What::Class(_) => CLASSES_FROM,
+                    Measure::Fds => CLOSE_FROM,
+                    Measure::Class(_) => CLASSES_FROM,
                     _ => return false,
                 };
                 let level = lowest(budget, member.limits.soft);
@@ -286,15 +286,15 @@ impl<'p> Meter<'p> {
         self.members.iter().filter_map(of).collect()
     }
 
-    fn told(&self, member: &Member) -> OfProcess {
+    fn told(&self, member: &Member) -> ProcessReading {
         let classes = match self.close.classes(member.pid) {
-            Some(classes) => Sight::Seen(classes),
+            Some(classes) => Observation::Seen(classes),
             None => {
                 let gap = self.close.gap(member.pid).cloned();
-                gap.map_or(Sight::NotYet, Sight::Hidden)
+                gap.map_or(Observation::NotYet, Observation::Hidden)
             }
         };
-        OfProcess {
+        ProcessReading {
             pid: member.pid,
             start_ticks: member.start_ticks,
             count: member.count.clone(),
@@ -305,22 +305,22 @@ impl<'p> Meter<'p> {
         }
     }
 
-    fn memory_of(&mut self, at: Duration, alive: &[Pid]) -> Sight<crate::budget::Space> {
+    fn memory_of(&mut self, at: Duration, alive: &[Pid]) -> Observation<crate::budget::MemoryUse> {
         let mut budgets = self
             .budgets
             .iter()
-            .filter(|budget| budget.what == What::Memory);
+            .filter(|budget| budget.what == Measure::Memory);
         match budgets.next().and_then(|budget| lowest(budget, None)) {
             Some(level) => self.memory.measure(&mut self.files, at, alive, level),
-            None => Sight::NotYet,
+            None => Observation::NotYet,
         }
     }
 
-    fn zombies(&mut self, at: Duration, alive: &[Pid]) -> Sight<u64> {
+    fn zombies(&mut self, at: Duration, alive: &[Pid]) -> Observation<u64> {
         let asked = self
             .budgets
             .iter()
-            .any(|budget| budget.what == What::Zombies);
+            .any(|budget| budget.what == Measure::Zombies);
         if asked && at >= self.zombies.1 {
             let seen = zombies::count(&mut self.files, alive);
             self.zombies = (seen, at + AROUND_EVERY);
@@ -328,8 +328,8 @@ impl<'p> Meter<'p> {
         self.zombies.0.clone()
     }
 
-    fn pause(&mut self, at: Duration, reading: &Reading) -> Duration {
-        let count = |one: &OfProcess| {
+    fn pause(&mut self, at: Duration, reading: &ServiceReading) -> Duration {
+        let count = |one: &ProcessReading| {
             let value = *one.count.seen()?;
             Some(Point {
                 pid: one.pid,
@@ -337,7 +337,7 @@ impl<'p> Meter<'p> {
             })
         };
         let points: Vec<Point> = reading.processes.iter().filter_map(count).collect();
-        let fds = self.budgets.iter().find(|budget| budget.what == What::Fds);
+        let fds = self.budgets.iter().find(|budget| budget.what == Measure::Fds);
         let levels = |pid: Pid| {
             let of = reading.processes.iter().find(|one| one.pid == pid);
             fds.zip(of)

@@ -6,7 +6,7 @@ use fdguard_core::Pid;
 use fdguard_core::count::as_f64;
 
 use super::files::{Files, Refusal};
-use crate::budget::{Sight, Space};
+use crate::budget::{Observation, MemoryUse};
 
 /// To count what is shared once, the kernel walks through all of the memory: not oftener than this.
 const EXACT_EVERY: Duration = Duration::from_secs(5);
@@ -35,23 +35,23 @@ impl Memory {
         at: Duration,
         pids: &[Pid],
         level: f64,
-    ) -> Sight<Space> {
+    ) -> Observation<MemoryUse> {
         let mut resident = 0_u64;
         for pid in pids {
             match files.resident(*pid) {
                 Ok(bytes) => resident = resident.saturating_add(bytes),
                 Err(Refusal::Gone) => {}
                 Err(refusal) => {
-                    return Sight::Hidden(refusal.gap(format!("the memory of process {pid}")));
+                    return Observation::Hidden(refusal.gap(format!("the memory of process {pid}")));
                 }
             }
         }
-        let most = Space {
+        let most = MemoryUse {
             bytes: resident,
             exact: pids.len() < 2,
         };
         if most.exact || as_f64(resident) < level {
-            return Sight::Seen(most);
+            return Observation::Seen(most);
         }
         let fresh = self.exact.filter(|exact| {
             at.saturating_sub(exact.at) < EXACT_EVERY
@@ -66,7 +66,7 @@ impl Memory {
             });
             Some(bytes)
         });
-        Sight::Seen(bytes.map_or(most, |bytes| Space { bytes, exact: true }))
+        Observation::Seen(bytes.map_or(most, |bytes| MemoryUse { bytes, exact: true }))
     }
 }
 

@@ -4,18 +4,18 @@ use std::time::{Duration, Instant};
 
 use fdguard_core::Class;
 use fdguard_probe::Probe;
-use testkit::{Launch, Victim, victim_path};
+use testkit::{VictimLaunch, Victim, victim_path};
 
 use super::Meter;
-use crate::budget::{Budget, Given, Highest, Kind, Memory, Sight, defaults, effective, judge};
+use crate::budget::{Budget, BudgetSetting, HighestFd, Kind, BudgetHistory, Observation, defaults, effective, judge};
 
 fn budgets(texts: &[&str]) -> Vec<Budget> {
-    let given: Vec<Given> = texts.iter().map(|text| text.parse().unwrap()).collect();
+    let given: Vec<BudgetSetting> = texts.iter().map(|text| text.parse().unwrap()).collect();
     effective(&given)
 }
 
 fn leaker(soft: u64) -> Victim {
-    Launch::program(&victim_path("leaker")).nofile(soft).start()
+    VictimLaunch::program(&victim_path("leaker")).nofile(soft).start()
 }
 
 #[test]
@@ -28,12 +28,12 @@ fn a_victim_is_counted_against_its_own_limit() {
     let seen = first.of_main().unwrap();
     assert_eq!(seen.limits.soft, Some(300));
     assert_eq!(seen.count.seen().copied(), victim.line()["count"].as_u64());
-    assert_eq!(seen.classes, Sight::NotYet, "so few are not listed");
+    assert_eq!(seen.classes, Observation::NotYet, "so few are not listed");
     let said = victim.tell("200");
     let second = meter.look(start + Duration::from_secs(1), &[victim.pid()]);
     let seen = second.of_main().unwrap();
     assert_eq!(seen.count.seen().copied(), said["count"].as_u64());
-    let Sight::Seen(classes) = &seen.classes else {
+    let Observation::Seen(classes) = &seen.classes else {
         panic!("{seen:?}")
     };
     assert!(classes.contains(&(Class::Eventfd, 200)), "{classes:?}");
@@ -49,10 +49,10 @@ fn the_table_size_is_enough_until_a_level_could_be_reached() {
         let reading = meter.look(start + Duration::from_secs(at), &[victim.pid()]);
         reading.of_main().unwrap().highest.clone()
     };
-    assert!(matches!(highest(0, &victim), Highest::AtMost(slots) if slots < 900));
+    assert!(matches!(highest(0, &victim), HighestFd::AtMost(slots) if slots < 900));
     let said = victim.tell("950");
     assert_eq!(
-        Highest::Is(said["highest"].as_u64().unwrap()),
+        HighestFd::Is(said["highest"].as_u64().unwrap()),
         highest(1, &victim)
     );
 }
@@ -65,7 +65,7 @@ fn r29_a_leak_is_warned_of_and_acted_on_before_the_wall() {
     let budgets = defaults();
     let start = Instant::now();
     let mut meter = Meter::new(&probe, &budgets, start);
-    let mut memory = Memory::default();
+    let mut memory = BudgetHistory::default();
     let (mut told, mut at) = (Vec::new(), Duration::ZERO);
     for _ in 0..60 {
         let said = victim.tell("5");
@@ -103,7 +103,7 @@ fn another_program_in_the_place_begins_anew() {
     }
     assert!(meter.trend.growth().seen().is_some());
     let reading = meter.look(start + Duration::from_secs(51), &[second.pid()]);
-    assert_eq!(reading.growth, Sight::NotYet);
+    assert_eq!(reading.growth, Observation::NotYet);
 }
 
 #[test]
@@ -119,14 +119,14 @@ fn who_ended_is_not_among_them_and_zombies_are_counted() {
     let own = std::process::id();
     let reading = meter.look(start, &[own, child.id()]);
     assert_eq!(reading.processes.len(), 1);
-    assert_eq!((reading.children, reading.zombies), (0, Sight::Seen(1)));
-    let Sight::Seen(memory) = reading.memory else {
+    assert_eq!((reading.children, reading.zombies), (0, Observation::Seen(1)));
+    let Observation::Seen(memory) = reading.memory else {
         panic!("memory")
     };
     assert!(memory.exact && memory.bytes > 100_000);
     child.wait().unwrap();
     let later = meter.look(start + Duration::from_secs(10), &[own]);
-    assert_eq!(later.zombies, Sight::Seen(0));
+    assert_eq!(later.zombies, Observation::Seen(0));
 }
 
 #[test]
@@ -141,7 +141,7 @@ fn memory_that_is_shared_is_counted_once_when_it_matters() {
         low.look(start, &pids).memory,
         high.look(start, &pids).memory,
     );
-    let (Sight::Seen(exact), Sight::Seen(most)) = (exact, most) else {
+    let (Observation::Seen(exact), Observation::Seen(most)) = (exact, most) else {
         panic!("memory")
     };
     assert!(exact.exact && !most.exact);
@@ -215,7 +215,7 @@ fn r33_connections_that_the_peer_has_closed_are_warned_of() {
     let budgets = budgets(&["fds=off"]);
     let start = Instant::now();
     let mut meter = Meter::new(&probe, &budgets, start);
-    let mut memory = Memory::default();
+    let mut memory = BudgetHistory::default();
     let reading = meter.look(start, &[std::process::id()]);
     let news = judge(&budgets, &reading, &mut memory);
     let [one] = news.as_slice() else {

@@ -10,7 +10,7 @@ use fdguard_core::snapshot::Limits;
 use fdguard_core::timeline::Look;
 
 use super::cost::Cost;
-use crate::budget::{Sight, WallAhead};
+use crate::budget::{Observation, LimitAhead};
 
 /// A judgement may take this part of the time: one in two thousand,
 const SHARE: u32 = 2000;
@@ -21,15 +21,15 @@ const AT_MOST_EVERY: Duration = Duration::from_secs(1);
 #[derive(Debug, Default)]
 pub(super) struct Trend {
     counts: Timeline,
-    judged: Option<Judged>,
+    judged: Option<JudgedTrend>,
     next: Duration,
 }
 
 /// What was said last.
 #[derive(Clone, Debug)]
-struct Judged {
+struct JudgedTrend {
     per_minute: f64,
-    wall: Option<WallAhead>,
+    wall: Option<LimitAhead>,
     at: Duration,
 }
 
@@ -53,7 +53,7 @@ impl Trend {
         let timeline = listed.filter(enough).unwrap_or(&self.counts);
         let leaking = leaking(timeline);
         let per_second = |one: &Culprit| one.slope.map_or(0.0, |slope| slope.per_second.max(0.0));
-        self.judged = Some(Judged {
+        self.judged = Some(JudgedTrend {
             per_minute: leaking.iter().map(per_second).sum::<f64>() * 60.0,
             wall: nearest(&forecasts(timeline, &leaking, None)),
             at: now,
@@ -61,22 +61,22 @@ impl Trend {
         self.next = now + (cost.spent() * SHARE).max(AT_MOST_EVERY);
     }
 
-    pub(super) fn growth(&self) -> Sight<f64> {
+    pub(super) fn growth(&self) -> Observation<f64> {
         let judged = self.judged.as_ref();
-        judged.map_or(Sight::NotYet, |judged| Sight::Seen(judged.per_minute))
+        judged.map_or(Observation::NotYet, |judged| Observation::Seen(judged.per_minute))
     }
 
     /// The wall comes nearer from one judgement to the next.
-    pub(super) fn wall(&self, now: Duration) -> Sight<Option<WallAhead>> {
+    pub(super) fn wall(&self, now: Duration) -> Observation<Option<LimitAhead>> {
         let Some(judged) = &self.judged else {
-            return Sight::NotYet;
+            return Observation::NotYet;
         };
         let passed = now.saturating_sub(judged.at);
-        let wall = judged.wall.clone().map(|wall| WallAhead {
+        let wall = judged.wall.clone().map(|wall| LimitAhead {
             left: wall.left.saturating_sub(passed),
             ..wall
         });
-        Sight::Seen(wall)
+        Observation::Seen(wall)
     }
 }
 
@@ -86,11 +86,11 @@ pub(super) fn leaking(timeline: &Timeline) -> Vec<Culprit> {
 }
 
 /// The hard limit is no wall behind the soft one; what is one only under a condition is left to its own budget.
-fn nearest(walls: &[Forecast]) -> Option<WallAhead> {
+fn nearest(walls: &[Forecast]) -> Option<LimitAhead> {
     let ahead = walls.iter().filter(|wall| wall.only_if.is_none());
     let ahead = ahead.filter_map(|wall| Some((wall.eta_seconds?, wall)));
     let (seconds, wall) = ahead.min_by(|a, b| a.0.total_cmp(&b.0))?;
-    Some(WallAhead {
+    Some(LimitAhead {
         name: wall.name.clone(),
         left: Duration::try_from_secs_f64(seconds).ok()?,
     })
@@ -103,7 +103,7 @@ mod tests {
     use fdguard_core::snapshot::Limits;
 
     use super::Trend;
-    use crate::budget::Sight;
+    use crate::budget::Observation;
 
     const LIMITS: Limits = Limits {
         soft: Some(1024),
@@ -123,24 +123,24 @@ mod tests {
 
     #[test]
     fn before_there_is_enough_to_judge_nothing_is_said() {
-        assert_eq!(watched(|second| 10 + second, 20).growth(), Sight::NotYet);
+        assert_eq!(watched(|second| 10 + second, 20).growth(), Observation::NotYet);
     }
 
     #[test]
     fn r13_a_steady_rise_has_a_rate_and_a_time_left() {
         let trend = watched(|second| 20 + second, 120);
-        let Sight::Seen(rate) = trend.growth() else {
+        let Observation::Seen(rate) = trend.growth() else {
             panic!("{trend:?}")
         };
         assert!((50.0..70.0).contains(&rate), "{rate}");
-        let Sight::Seen(Some(wall)) = trend.wall(Duration::from_secs(119)) else {
+        let Observation::Seen(Some(wall)) = trend.wall(Duration::from_secs(119)) else {
             panic!("{trend:?}")
         };
         assert_eq!(wall.name, "soft-limit");
         let left = wall.left.as_secs();
         assert!((700..1100).contains(&left), "{left} s until 1024");
         let later = trend.wall(Duration::from_secs(219));
-        let Sight::Seen(Some(later)) = later else {
+        let Observation::Seen(Some(later)) = later else {
             panic!("{later:?}")
         };
         assert_eq!((wall.left - later.left).as_secs(), 100);
@@ -152,8 +152,8 @@ mod tests {
             watched(|_| 500, 120),
             watched(|second| 500 + second % 7, 120),
         ] {
-            assert_eq!(trend.growth(), Sight::Seen(0.0));
-            assert_eq!(trend.wall(Duration::from_secs(119)), Sight::Seen(None));
+            assert_eq!(trend.growth(), Observation::Seen(0.0));
+            assert_eq!(trend.wall(Duration::from_secs(119)), Observation::Seen(None));
         }
     }
 }

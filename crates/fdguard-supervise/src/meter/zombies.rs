@@ -3,22 +3,22 @@
 use fdguard_core::{Gap, Pid};
 
 use super::files::{Files, Refusal};
-use crate::budget::Sight;
+use crate::budget::Observation;
 
 /// Children of living processes that ended: those are not among the living.
-pub(super) fn count(files: &mut Files, alive: &[Pid]) -> Sight<u64> {
+pub(super) fn count(files: &mut Files, alive: &[Pid]) -> Observation<u64> {
     let mut zombies = 0;
     for pid in alive {
         let children = match files.children(*pid) {
             Ok(children) => children,
             Err(Refusal::Gone) => continue,
-            Err(refusal) => return Sight::Hidden(zombie_gap(*pid, refusal)),
+            Err(refusal) => return Observation::Hidden(zombie_gap(*pid, refusal)),
         };
         let others = children.into_iter().filter(|child| !alive.contains(child));
         let ended = others.filter(|child| files.state(*child).is_ok_and(|state| state.zombie));
         zombies += ended.count() as u64;
     }
-    Sight::Seen(zombies)
+    Observation::Seen(zombies)
 }
 
 fn zombie_gap(pid: Pid, refusal: Refusal) -> Gap {

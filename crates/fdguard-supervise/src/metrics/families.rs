@@ -3,18 +3,18 @@
 use std::collections::BTreeMap;
 
 use fdguard_core::Class;
-use fdguard_core::exposition::{Sample, Text, Type};
+use fdguard_core::exposition::{MetricSample, Exposition, MetricType};
 use jiff::Timestamp;
 
-use super::state::{Host, Own, Process, Service, State, number};
+use super::state::{HostMetrics, SupervisorMetrics, ProcessMetrics, ServiceMetrics, MetricsState, number};
 
 /// Processes of one service that have samples of their own: those with the most descriptors. Nobody's dashboard holds thousands.
 const PROCESSES: usize = 32;
 
 /// The whole page.
 #[must_use]
-pub fn write(state: &State) -> String {
-    let mut text = Text::default();
+pub fn write(state: &MetricsState) -> String {
+    let mut text = Exposition::default();
     own(&mut text, &state.own);
     host(&mut text, state.host);
     processes(&mut text, &state.services);
@@ -24,19 +24,19 @@ pub fn write(state: &State) -> String {
     let prevented = state.prevented.iter();
     text.family(
         "fdguard_prevented_total",
-        Type::Counter,
+        MetricType::Counter,
         "Misuse of descriptors that the guard prevented, by rule.",
-        prevented.map(|(rule, count)| Sample::new(&[("rule", rule)], number(*count))),
+        prevented.map(|(rule, count)| MetricSample::new(&[("rule", rule)], number(*count))),
     );
     text.finish()
 }
 
-fn one(text: &mut Text, name: &str, help: &str, value: Option<f64>) {
-    let sample = value.map(|value| Sample::new(&[], value));
-    text.family(name, Type::Gauge, help, sample);
+fn one(text: &mut Exposition, name: &str, help: &str, value: Option<f64>) {
+    let sample = value.map(|value| MetricSample::new(&[], value));
+    text.family(name, MetricType::Gauge, help, sample);
 }
 
-fn own(text: &mut Text, own: &Own) {
+fn own(text: &mut Exposition, own: &SupervisorMetrics) {
     one(
         text,
         "process_open_fds",
@@ -64,7 +64,7 @@ fn own(text: &mut Text, own: &Own) {
     );
 }
 
-fn host(text: &mut Text, host: Host) {
+fn host(text: &mut Exposition, host: HostMetrics) {
     let help = "File descriptor statistics: allocated.";
     one(
         text,
@@ -80,21 +80,21 @@ fn host(text: &mut Text, host: Host) {
 struct Row<'s> {
     service: &'s str,
     pid: String,
-    process: &'s Process,
+    process: &'s ProcessMetrics,
 }
 
 impl Row<'_> {
-    fn sample(&self, value: f64) -> Sample<'_> {
+    fn sample(&self, value: f64) -> MetricSample<'_> {
         let labels = [
             ("service", self.service),
             ("pid", &self.pid),
             ("comm", &self.process.comm),
         ];
-        Sample::new(&labels, value)
+        MetricSample::new(&labels, value)
     }
 }
 
-type Value = fn(&Process) -> Option<f64>;
+type Value = fn(&ProcessMetrics) -> Option<f64>;
 
 const BY_PROCESS: [(&str, &str, Value); 7] = [
     (
@@ -134,10 +134,10 @@ const BY_PROCESS: [(&str, &str, Value); 7] = [
     ),
 ];
 
-fn processes(text: &mut Text, services: &[Service]) {
+fn processes(text: &mut Exposition, services: &[ServiceMetrics]) {
     let mut rows = Vec::new();
     for service in services {
-        let mut largest: Vec<&Process> = service.processes.iter().collect();
+        let mut largest: Vec<&ProcessMetrics> = service.processes.iter().collect();
         largest.sort_by_key(|one| std::cmp::Reverse(one.open_fds));
         largest.truncate(PROCESSES);
         rows.extend(largest.into_iter().map(|process| Row {
@@ -150,13 +150,13 @@ fn processes(text: &mut Text, services: &[Service]) {
         let known = rows
             .iter()
             .filter_map(|row| Some(row.sample(value(row.process)?)));
-        text.family(name, Type::Gauge, help, known);
+        text.family(name, MetricType::Gauge, help, known);
     }
     kinds(text, &rows);
 }
 
 /// A family of its own: the sum over `fdguard_process_open_fds` would else count everything twice.
-fn kinds(text: &mut Text, rows: &[Row<'_>]) {
+fn kinds(text: &mut Exposition, rows: &[Row<'_>]) {
     let counted: Vec<(&Row<'_>, BTreeMap<String, u64>)> = rows
         .iter()
         .filter_map(|row| Some((row, by_kind(row.process.classes.as_ref()?))))
@@ -171,7 +171,7 @@ fn kinds(text: &mut Text, rows: &[Row<'_>]) {
     let help = "Open file descriptors by class, when they were last listed.";
     text.family(
         "fdguard_process_open_fds_by_kind",
-        Type::Gauge,
+        MetricType::Gauge,
         help,
         samples,
     );
@@ -191,118 +191,118 @@ fn by_kind(classes: &[(Class, u64)]) -> BTreeMap<String, u64> {
 }
 
 /// The same for dashboards that were made for process-exporter.
-fn groups(text: &mut Text, services: &[Service]) {
+fn groups(text: &mut Exposition, services: &[ServiceMetrics]) {
     let open = services.iter().filter_map(|service| {
         let known = service.processes.iter().filter_map(|one| one.open_fds);
         let total = known.reduce(u64::saturating_add)?;
-        Some(Sample::new(&[("groupname", &service.name)], number(total)))
+        Some(MetricSample::new(&[("groupname", &service.name)], number(total)))
     });
     let help = "number of open file descriptors for this group";
     text.family(
         "namedprocess_namegroup_open_filedesc",
-        Type::Gauge,
+        MetricType::Gauge,
         help,
         open,
     );
     let worst = services.iter().filter_map(|service| {
         let ratio = service.worst()?.ratio()?;
-        Some(Sample::new(&[("groupname", &service.name)], ratio))
+        Some(MetricSample::new(&[("groupname", &service.name)], ratio))
     });
     let help =
         "the worst (closest to 1) ratio between open fds and max fds among all procs in this group";
     text.family(
         "namedprocess_namegroup_worst_fd_ratio",
-        Type::Gauge,
+        MetricType::Gauge,
         help,
         worst,
     );
 }
 
-type OfService = fn(&Service) -> Option<f64>;
+type OfService = fn(&ServiceMetrics) -> Option<f64>;
 
-const BY_SERVICE: [(&str, Type, &str, OfService); 11] = [
+const BY_SERVICE: [(&str, MetricType, &str, OfService); 11] = [
     (
         "fdguard_service_up",
-        Type::Gauge,
+        MetricType::Gauge,
         "Whether the service runs.",
         |one| Some(truth(one.up_since.is_some())),
     ),
     (
         "fdguard_service_start_time_seconds",
-        Type::Gauge,
+        MetricType::Gauge,
         "Since when it runs, since unix epoch in seconds.",
         |one| one.up_since.map(seconds),
     ),
     (
         "fdguard_service_ready",
-        Type::Gauge,
+        MetricType::Gauge,
         "Whether its readiness check holds.",
         |one| one.ready.map(truth),
     ),
     (
         "fdguard_service_healthy",
-        Type::Gauge,
+        MetricType::Gauge,
         "Whether its liveness check holds.",
         |one| one.healthy.map(truth),
     ),
     (
         "fdguard_service_processes",
-        Type::Gauge,
+        MetricType::Gauge,
         "Processes of the service.",
         |one| u64::try_from(one.processes.len()).ok().map(number),
     ),
     (
         "fdguard_fd_ratio",
-        Type::Gauge,
+        MetricType::Gauge,
         "Open descriptors by soft limit of its process that is nearest to it.",
         |one| one.worst()?.ratio(),
     ),
     (
         "fdguard_exhaustion_seconds",
-        Type::Gauge,
+        MetricType::Gauge,
         "At this rate so long until no descriptor is left; absent while nothing grows.",
         |one| one.eta.map(|eta| eta.as_secs_f64()),
     ),
     (
         "fdguard_breaches_total",
-        Type::Counter,
+        MetricType::Counter,
         "Budgets that were exceeded.",
         |one| Some(number(one.breaches)),
     ),
     (
         "fdguard_last_breach_timestamp_seconds",
-        Type::Gauge,
+        MetricType::Gauge,
         "When a budget was exceeded last, since unix epoch in seconds.",
         |one| one.last_breach.map(seconds),
     ),
     (
         "fdguard_survivors_total",
-        Type::Counter,
+        MetricType::Counter,
         "Processes that did not end when they were asked to, and were killed.",
         |one| Some(number(one.survivors)),
     ),
     (
         "fdguard_log_lines_dropped_total",
-        Type::Counter,
+        MetricType::Counter,
         "Lines of output that could not be kept.",
         |one| Some(number(one.lines_dropped)),
     ),
 ];
 
-fn services(text: &mut Text, services: &[Service]) {
+fn services(text: &mut Exposition, services: &[ServiceMetrics]) {
     for (name, kind, help, value) in BY_SERVICE {
         let known = services
             .iter()
-            .filter_map(|one| Some(Sample::new(&[("service", &one.name)], value(one)?)));
+            .filter_map(|one| Some(MetricSample::new(&[("service", &one.name)], value(one)?)));
         text.family(name, kind, help, known);
     }
 }
 
-fn restarts(text: &mut Text, services: &[Service]) {
+fn restarts(text: &mut Exposition, services: &[ServiceMetrics]) {
     let all = services.iter().flat_map(|service| {
         let reasons = service.restarts.iter();
         reasons.map(|(reason, count)| {
-            Sample::new(
+            MetricSample::new(
                 &[("service", &service.name), ("reason", reason)],
                 number(*count),
             )
@@ -310,7 +310,7 @@ fn restarts(text: &mut Text, services: &[Service]) {
     });
     text.family(
         "fdguard_restarts_total",
-        Type::Counter,
+        MetricType::Counter,
         "Restarts of a service, by reason.",
         all,
     );

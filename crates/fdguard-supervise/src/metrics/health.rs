@@ -4,11 +4,11 @@ use fdguard_core::wall::{CRITICAL_FROM, WARNING_ABOVE};
 use jiff::Timestamp;
 use serde::Serialize;
 
-use super::state::{Service, State, Target, number};
+use super::state::{ServiceMetrics, MetricsState, TargetMetrics, number};
 
 /// The page and whether all is well.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Report {
+pub struct HealthPage {
     /// JSON.
     pub body: String,
     /// 200, or 503 when a service is down, not ready, failing its check, or has less than a tenth of its descriptors left.
@@ -85,7 +85,7 @@ impl Status {
         }
     }
 
-    fn of(service: &Service) -> Self {
+    fn of(service: &ServiceMetrics) -> Self {
         let percent = service.worst().and_then(|one| percent(one.ratio()?));
         match percent {
             Some(percent) if percent >= CRITICAL_FROM => Self::Critical,
@@ -96,13 +96,13 @@ impl Status {
     }
 }
 
-fn works(service: &Service) -> bool {
+fn works(service: &ServiceMetrics) -> bool {
     service.up_since.is_some() && service.ready != Some(false) && service.healthy != Some(false)
 }
 
 /// Writes the page; `is_known` is a caller with the token.
 #[must_use]
-pub fn write(state: &State, is_known: bool) -> Report {
+pub fn write(state: &MetricsState, is_known: bool) -> HealthPage {
     let status = state
         .services
         .iter()
@@ -116,7 +116,7 @@ pub fn write(state: &State, is_known: bool) -> Report {
     let worst = known
         .max_by(|a, b| a.1.total_cmp(&b.1))
         .map(|(service, _)| service);
-    let count = |test: fn(&Service) -> bool| state.services.iter().filter(|one| test(one)).count();
+    let count = |test: fn(&ServiceMetrics) -> bool| state.services.iter().filter(|one| test(one)).count();
     let page = Page {
         schema: "fdguard.health/1",
         status: status.name(),
@@ -127,14 +127,14 @@ pub fn write(state: &State, is_known: bool) -> Report {
         restarts: state.services.iter().map(restarts).sum(),
         services: is_known.then(|| state.services.iter().map(Details::of).collect()),
     };
-    Report {
+    HealthPage {
         // Only maps with keys that are no strings cannot be written.
         body: serde_json::to_string(&page).unwrap_or_default() + "\n",
         is_well: status <= Status::Warning,
     }
 }
 
-fn restarts(service: &Service) -> u64 {
+fn restarts(service: &ServiceMetrics) -> u64 {
     service.restarts.values().sum()
 }
 
@@ -144,8 +144,8 @@ fn percent(ratio: f64) -> Option<f64> {
 }
 
 impl Counts {
-    fn of(service: Option<&Service>) -> Self {
-        let process = service.and_then(Service::worst);
+    fn of(service: Option<&ServiceMetrics>) -> Self {
+        let process = service.and_then(ServiceMetrics::worst);
         Self {
             fd_count: process.and_then(|one| one.open_fds),
             fd_soft_limit: process.and_then(|one| one.soft),
@@ -157,7 +157,7 @@ impl Counts {
 }
 
 impl<'s> Details<'s> {
-    fn of(service: &'s Service) -> Self {
+    fn of(service: &'s ServiceMetrics) -> Self {
         let process = service.worst();
         let classes = process.and_then(|one| one.classes.as_ref());
         Self {
@@ -187,7 +187,7 @@ impl<'s> Details<'s> {
 }
 
 impl Counted {
-    fn of(target: &Target) -> Self {
+    fn of(target: &TargetMetrics) -> Self {
         Self {
             name: target.name.clone(),
             count: target.count,

@@ -17,7 +17,7 @@ mod server_tests;
 #[cfg(test)]
 mod tests;
 
-pub use fdguard_core::bearer::Token;
-pub use server::Server;
-pub use state::{Host, Own, Process, Service, State, Target};
-pub use token::{Source, read as read_token};
+pub use fdguard_core::bearer::BearerToken;
+pub use server::MetricsServer;
+pub use state::{HostMetrics, SupervisorMetrics, ProcessMetrics, ServiceMetrics, MetricsState, TargetMetrics};
+pub use token::{TokenSource, read as read_token};

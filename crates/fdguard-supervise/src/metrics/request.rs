@@ -2,10 +2,10 @@
 
 use std::net::{IpAddr, SocketAddr};
 
-use fdguard_core::bearer::Token;
+use fdguard_core::bearer::BearerToken;
 use fdguard_core::exposition;
 
-use super::state::State;
+use super::state::MetricsState;
 use super::{families, health};
 
 /// The longest head of a request.
@@ -126,7 +126,7 @@ fn end(bytes: &[u8]) -> Option<usize> {
 }
 
 /// The whole answer to it.
-pub(super) fn answer(request: &Request<'_>, state: &State, token: Option<&Token>) -> Vec<u8> {
+pub(super) fn answer(request: &Request<'_>, state: &MetricsState, token: Option<&BearerToken>) -> Vec<u8> {
     let with_body = match request.method {
         b"GET" => true,
         b"HEAD" => false,
@@ -195,13 +195,13 @@ mod tests {
     use proptest::prelude::*;
 
     use super::{HEAD, Head, answer, is_for, read};
-    use crate::metrics::state::State;
+    use crate::metrics::state::MetricsState;
 
     fn status(request: &str) -> String {
         let Head::Whole(request) = read(request.as_bytes()) else {
             panic!("{request}")
         };
-        let answer = String::from_utf8(answer(&request, &State::default(), None)).unwrap();
+        let answer = String::from_utf8(answer(&request, &MetricsState::default(), None)).unwrap();
         answer.lines().next().unwrap().to_owned()
     }
 
@@ -259,7 +259,7 @@ mod tests {
         let Head::Whole(request) = read(b"HEAD / HTTP/1.1\r\n\r\n") else {
             panic!()
         };
-        let answer = String::from_utf8(answer(&request, &State::default(), None)).unwrap();
+        let answer = String::from_utf8(answer(&request, &MetricsState::default(), None)).unwrap();
         assert!(answer.ends_with("\r\n\r\n"), "{answer}");
         assert!(answer.contains("Content-Length: 27\r\n"), "{answer}");
     }
@@ -285,7 +285,7 @@ mod tests {
         #[test]
         fn any_bytes_are_survived(bytes: Vec<u8>) {
             if let Head::Whole(request) = read(&bytes) {
-                let _answer = answer(&request, &State::default(), None);
+                let _answer = answer(&request, &MetricsState::default(), None);
             }
         }
     }

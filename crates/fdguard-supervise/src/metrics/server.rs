@@ -5,15 +5,15 @@ use std::net::SocketAddr;
 use std::os::fd::{AsFd as _, OwnedFd};
 use std::time::{Duration, Instant};
 
-use fdguard_core::bearer::Token;
+use fdguard_core::bearer::BearerToken;
 use rustix::io::Errno;
 use rustix::net::{
     AddressFamily, RecvFlags, SendFlags, Shutdown, SocketFlags, SocketType, sockopt,
 };
 
 use super::request::{self, HEAD, Head};
-use super::state::State;
-use crate::turn::{Ready, Wants};
+use super::state::MetricsState;
+use crate::poll::{Readiness, Interest};
 
 /// Connections at a time. The oldest gives way to a new one: whoever says nothing cannot keep others out.
 const CONNECTIONS: usize = 16;
@@ -26,17 +26,17 @@ const REST: usize = 64 << 10;
 
 /// A listening socket with its connections.
 #[derive(Debug)]
-pub struct Server {
+pub struct MetricsServer {
     listener: OwnedFd,
     address: SocketAddr,
-    token: Option<Token>,
+    token: Option<BearerToken>,
     connections: Vec<Connection>,
     pause: Option<Instant>,
 }
 
-impl Server {
+impl MetricsServer {
     /// Listens there; port 0 is any free one.
-    pub fn bind(address: SocketAddr, token: Option<Token>) -> io::Result<Self> {
+    pub fn bind(address: SocketAddr, token: Option<BearerToken>) -> io::Result<Self> {
         let family = match address {
             SocketAddr::V4(_) => AddressFamily::INET,
             SocketAddr::V6(_) => AddressFamily::INET6,
@@ -70,7 +70,7 @@ impl Server {
     }
 
     /// What it waits for.
-    pub fn wants<'f>(&'f self, wants: &mut Wants<'f>) {
+    pub fn wants<'f>(&'f self, wants: &mut Interest<'f>) {
         match self.pause {
             None => wants.read(self.listener.as_fd()),
             Some(until) => wants.until(until),
@@ -81,7 +81,7 @@ impl Server {
     }
 
     /// Goes on with all connections, without waiting. The state is asked for at most once, and only when somebody asks for it.
-    pub fn turn(&mut self, now: Instant, ready: &Ready, state: &mut dyn FnMut() -> State) {
+    pub fn turn(&mut self, now: Instant, ready: &Readiness, state: &mut dyn FnMut() -> MetricsState) {
         let mut known = None;
         let (token, address) = (self.token.as_ref(), self.address);
         let mut answer = |request: &request::Request<'_>| {
@@ -159,7 +159,7 @@ enum Stage {
 }
 
 impl Connection {
-    fn wants<'f>(&'f self, wants: &mut Wants<'f>) {
+    fn wants<'f>(&'f self, wants: &mut Interest<'f>) {
         wants.until(self.deadline);
         match self.stage {
             Stage::Writing { .. } => wants.write(self.socket.as_fd()),

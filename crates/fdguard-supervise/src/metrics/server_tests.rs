@@ -7,34 +7,34 @@ use std::time::{Duration, Instant};
 
 use proptest::prelude::*;
 
-use super::{Server, Service, State, Token};
-use crate::turn::Wants;
+use super::{MetricsServer, ServiceMetrics, MetricsState, BearerToken};
+use crate::poll::Interest;
 
-fn server() -> Server {
-    let token = Token::new(b"0123456789abcdef").unwrap();
-    Server::bind("127.0.0.1:0".parse().unwrap(), Some(token)).unwrap()
+fn server() -> MetricsServer {
+    let token = BearerToken::new(b"0123456789abcdef").unwrap();
+    MetricsServer::bind("127.0.0.1:0".parse().unwrap(), Some(token)).unwrap()
 }
 
-fn state() -> State {
-    State {
-        services: vec![Service {
+fn state() -> MetricsState {
+    MetricsState {
+        services: vec![ServiceMetrics {
             name: "web".into(),
-            ..Service::default()
+            ..ServiceMetrics::default()
         }],
-        ..State::default()
+        ..MetricsState::default()
     }
 }
 
 /// Serves at this distance from the real time until the task is done.
 fn serve<T: Send + 'static>(
-    server: &mut Server,
+    server: &mut MetricsServer,
     ahead: Duration,
     task: impl FnOnce(SocketAddr) -> T + Send + 'static,
 ) -> T {
     let address = server.address();
     let task = thread::spawn(move || task(address));
     while !task.is_finished() {
-        let mut wants = Wants::default();
+        let mut wants = Interest::default();
         server.wants(&mut wants);
         wants.until(Instant::now() + Duration::from_millis(2));
         let ready = wants.wait().unwrap();
@@ -146,7 +146,7 @@ fn a_head_without_end_is_refused_and_an_answer_that_nobody_reads_is_dropped() {
 #[test]
 fn the_port_of_another_is_an_error() {
     let taken = server();
-    let error = Server::bind(taken.address(), None).unwrap_err();
+    let error = MetricsServer::bind(taken.address(), None).unwrap_err();
     assert_eq!(error.kind(), std::io::ErrorKind::AddrInUse);
 }
 

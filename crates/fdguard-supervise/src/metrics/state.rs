@@ -10,20 +10,20 @@ use jiff::Timestamp;
 
 /// Everything.
 #[derive(Clone, Debug, Default)]
-pub struct State {
+pub struct MetricsState {
     /// The supervisor itself.
-    pub own: Own,
+    pub own: SupervisorMetrics,
     /// The machine.
-    pub host: Host,
+    pub host: HostMetrics,
     /// Its services.
-    pub services: Vec<Service>,
+    pub services: Vec<ServiceMetrics>,
     /// What the guard prevented, by rule.
     pub prevented: BTreeMap<String, u64>,
 }
 
 /// The supervisor itself.
 #[derive(Clone, Debug, Default)]
-pub struct Own {
+pub struct SupervisorMetrics {
     /// Its open descriptors.
     pub open_fds: Option<u64>,
     /// Its soft limit.
@@ -36,7 +36,7 @@ pub struct Own {
 
 /// The machine: `/proc/sys/fs/file-nr`.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Host {
+pub struct HostMetrics {
     /// Open files of all processes.
     pub allocated: Option<u64>,
     /// The most that there can be.
@@ -45,11 +45,11 @@ pub struct Host {
 
 /// One service.
 #[derive(Clone, Debug, Default)]
-pub struct Service {
+pub struct ServiceMetrics {
     /// Its name, from the configuration.
     pub name: String,
     /// Its processes, the program itself first; none while it is down.
-    pub processes: Vec<Process>,
+    pub processes: Vec<ProcessMetrics>,
     /// Since when it has been up; absent while it is down.
     pub up_since: Option<Timestamp>,
     /// Whether its readiness check holds; absent without one.
@@ -71,12 +71,12 @@ pub struct Service {
     /// Lines of output that were dropped since the supervisor was started.
     pub lines_dropped: u64,
     /// What its descriptors stand for, the most frequent first; only for callers with the token.
-    pub targets: Vec<Target>,
+    pub targets: Vec<TargetMetrics>,
 }
 
 /// Descriptors that stand for the same.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Target {
+pub struct TargetMetrics {
     /// What: a path or a peer, numbers collapsed.
     pub name: String,
     /// How many.
@@ -85,7 +85,7 @@ pub struct Target {
 
 /// A process of a service.
 #[derive(Clone, Debug, Default)]
-pub struct Process {
+pub struct ProcessMetrics {
     /// Its id.
     pub pid: u32,
     /// The name of its program.
@@ -108,7 +108,7 @@ pub struct Process {
     pub classes: Option<Vec<(Class, u64)>>,
 }
 
-impl Process {
+impl ProcessMetrics {
     /// How much of the soft limit is used, from 0 to 1.
     #[must_use]
     pub fn ratio(&self) -> Option<f64> {
@@ -117,10 +117,10 @@ impl Process {
     }
 }
 
-impl Service {
+impl ServiceMetrics {
     /// Its process that is nearest to its limit; the program itself where that is not known.
     #[must_use]
-    pub fn worst(&self) -> Option<&Process> {
+    pub fn worst(&self) -> Option<&ProcessMetrics> {
         let known = self.processes.iter().filter(|one| one.ratio().is_some());
         let worst = known.max_by(|a, b| {
             a.ratio()

@@ -9,14 +9,14 @@ use jiff::Timestamp;
 use proptest::prelude::*;
 use serde_json::Value;
 
-use super::{Host, Own, Process, Service, State, Target, families, health};
+use super::{HostMetrics, SupervisorMetrics, ProcessMetrics, ServiceMetrics, MetricsState, TargetMetrics, families, health};
 
 fn moment(second: i64) -> Timestamp {
     Timestamp::from_second(second).unwrap()
 }
 
-fn process(pid: u32, open: u64) -> Process {
-    Process {
+fn process(pid: u32, open: u64) -> ProcessMetrics {
+    ProcessMetrics {
         pid,
         comm: "py\"th\\on\n".into(),
         open_fds: Some(open),
@@ -34,19 +34,19 @@ fn process(pid: u32, open: u64) -> Process {
     }
 }
 
-pub(super) fn state() -> State {
-    State {
-        own: Own {
+pub(super) fn state() -> MetricsState {
+    MetricsState {
+        own: SupervisorMetrics {
             open_fds: Some(12),
             max_fds: Some(1024),
             started: Some(moment(1_700_000_000)),
             resident: Some(4 << 20),
         },
-        host: Host {
+        host: HostMetrics {
             allocated: Some(2000),
             maximum: None,
         },
-        services: vec![Service {
+        services: vec![ServiceMetrics {
             name: "web".into(),
             processes: vec![process(10, 40), process(11, 650)],
             up_since: Some(moment(1_700_000_100)),
@@ -56,11 +56,11 @@ pub(super) fn state() -> State {
             breaches: 1,
             last_breach: Some(moment(1_700_000_050)),
             eta: Some(Duration::from_secs(90)),
-            targets: vec![Target {
+            targets: vec![TargetMetrics {
                 name: "/srv/secret/*.db".into(),
                 count: 30,
             }],
-            ..Service::default()
+            ..ServiceMetrics::default()
         }],
         prevented: BTreeMap::from([("double-close".into(), 3)]),
     }
@@ -216,7 +216,7 @@ fn what_is_unknown_is_absent_and_not_zero() {
         value(&samples, "fdguard_process_open_fds", &[("pid", "10")]),
         None
     );
-    assert_eq!(families::write(&State::default()), "");
+    assert_eq!(families::write(&MetricsState::default()), "");
 }
 
 #[test]
@@ -258,7 +258,7 @@ fn promtool_accepts_the_text() {
     assert!(!said.contains("error while linting"), "{said}");
 }
 
-fn json(state: &State, is_known: bool) -> (Value, bool) {
+fn json(state: &MetricsState, is_known: bool) -> (Value, bool) {
     let report = health::write(state, is_known);
     (serde_json::from_str(&report.body).unwrap(), report.is_well)
 }
@@ -293,7 +293,7 @@ fn r59_health_has_the_fields_and_strangers_get_counts_only() {
 
 #[test]
 fn r30_health_is_degraded_when_a_service_is_and_warns_before() {
-    let with = |change: fn(&mut Service)| {
+    let with = |change: fn(&mut ServiceMetrics)| {
         let mut state = state();
         change(&mut state.services[0]);
         let (page, is_well) = json(&state, false);
@@ -327,7 +327,7 @@ fn r30_health_is_degraded_when_a_service_is_and_warns_before() {
 
 #[test]
 fn what_health_does_not_know_is_null() {
-    let (page, _) = json(&State::default(), false);
+    let (page, _) = json(&MetricsState::default(), false);
     assert_eq!(page["fd_count"], Value::Null);
     assert_eq!(page["fd_usage_percent"], Value::Null);
 }

@@ -4,7 +4,7 @@ use std::env;
 use std::path::PathBuf;
 use std::str::FromStr;
 
-use fdguard_core::bearer::Token;
+use fdguard_core::bearer::BearerToken;
 use serde::Deserialize;
 
 use crate::input_file;
@@ -12,14 +12,14 @@ use crate::input_file;
 /// Where the token comes from. Never from the command line itself: everybody can read that.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 #[serde(try_from = "String")]
-pub enum Source {
+pub enum TokenSource {
     /// `file:PATH`
     File(PathBuf),
     /// `env:NAME`
     Environment(String),
 }
 
-impl FromStr for Source {
+impl FromStr for TokenSource {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
@@ -33,7 +33,7 @@ impl FromStr for Source {
     }
 }
 
-impl TryFrom<String> for Source {
+impl TryFrom<String> for TokenSource {
     type Error = String;
 
     fn try_from(text: String) -> Result<Self, String> {
@@ -42,32 +42,32 @@ impl TryFrom<String> for Source {
 }
 
 /// Reads the token, once, before the loop.
-pub fn read(source: &Source) -> Result<Token, String> {
+pub fn read(source: &TokenSource) -> Result<BearerToken, String> {
     match source {
-        Source::File(path) => {
+        TokenSource::File(path) => {
             let text = input_file::read(path, input_file::TOKEN)
                 .map_err(|why| format!("{}: {why}", path.display()))?;
-            Token::new(&text).map_err(|why| format!("{}: {why}", path.display()))
+            BearerToken::new(&text).map_err(|why| format!("{}: {why}", path.display()))
         }
-        Source::Environment(name) => {
+        TokenSource::Environment(name) => {
             let text = env::var(name).map_err(|why| format!("{name}: {why}"))?;
-            Token::new(text.as_bytes()).map_err(|why| format!("{name}: {why}"))
+            BearerToken::new(text.as_bytes()).map_err(|why| format!("{name}: {why}"))
         }
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::{Source, read};
+    use super::{TokenSource, read};
 
     #[test]
     fn sources_are_files_and_variables() {
-        assert_eq!("env:TOKEN".parse(), Ok(Source::Environment("TOKEN".into())));
-        assert_eq!("file:/a/b".parse(), Ok(Source::File("/a/b".into())));
+        assert_eq!("env:TOKEN".parse(), Ok(TokenSource::Environment("TOKEN".into())));
+        assert_eq!("file:/a/b".parse(), Ok(TokenSource::File("/a/b".into())));
         for bad in ["", "secret", "env:", "file:", "env:a=b"] {
-            assert!(bad.parse::<Source>().is_err(), "{bad}");
+            assert!(bad.parse::<TokenSource>().is_err(), "{bad}");
         }
-        let missing = read(&Source::File("/nowhere/token".into())).unwrap_err();
+        let missing = read(&TokenSource::File("/nowhere/token".into())).unwrap_err();
         assert!(missing.starts_with("/nowhere/token: "), "{missing}");
     }
 }

@@ -7,7 +7,7 @@ use std::process::Command;
 use std::thread;
 
 use super::tests::{logging, quiet, settle, started, turn};
-use super::{Dropped, Happened, Output};
+use super::{DroppedLines, OutputEvent, ServiceOutput};
 
 /// A small file system of our own, gone with the value.
 struct Small(tempfile::TempDir);
@@ -40,7 +40,7 @@ impl Drop for Small {
 const LINES: usize = 30_000;
 
 /// Writes more than memory keeps; the disk does not hold the service up. Gives what happened, and the service's end.
-fn fill(output: &mut Output) -> (Vec<Happened>, File) {
+fn fill(output: &mut ServiceOutput) -> (Vec<OutputEvent>, File) {
     let [mut out, err] = started(output);
     drop(err);
     let writer = thread::spawn(move || {
@@ -57,8 +57,8 @@ fn fill(output: &mut Output) -> (Vec<Happened>, File) {
 }
 
 /// What was kept is in order, the gap stands where lines are missing, and nothing else is.
-fn assert_told(text: &str, dropped: Dropped) {
-    let Dropped { lines, bytes } = dropped;
+fn assert_told(text: &str, dropped: DroppedLines) {
+    let DroppedLines { lines, bytes } = dropped;
     let gap = format!("fdguard_event event=log_gap lines={lines} bytes={bytes}");
     let at = text.lines().position(|line| line == gap).unwrap();
     let kept = text.lines().take(at).enumerate();
@@ -79,7 +79,7 @@ fn a_full_disk_drops_and_counts_and_says_so_in_the_log() {
     let path = small.0.path().join("a.log");
     let mut output = quiet(&logging(&path));
     let (happened, mut out) = fill(&mut output);
-    let [Happened::LogFailing { why, .. }] = &happened[..] else {
+    let [OutputEvent::LogFailing { why, .. }] = &happened[..] else {
         panic!("{happened:?}")
     };
     assert!(why.contains("No space left"), "{why}");
@@ -93,7 +93,7 @@ fn a_full_disk_drops_and_counts_and_says_so_in_the_log() {
     while back.is_empty() {
         back = turn(&mut output, &mut |_| ());
     }
-    let [Happened::LogBack { dropped, .. }] = back[..] else {
+    let [OutputEvent::LogBack { dropped, .. }] = back[..] else {
         panic!("{back:?}")
     };
     writeln!(out, "after").unwrap();
@@ -118,7 +118,7 @@ fn a_disk_that_is_always_full_is_told_once_and_holds_nobody_up() {
         happened.extend(turn(&mut output, &mut |_| ()));
     }
     writer.join().unwrap();
-    let [Happened::LogFailing { .. }] = happened[..] else {
+    let [OutputEvent::LogFailing { .. }] = happened[..] else {
         panic!("{happened:?}")
     };
     output.ended();

@@ -9,8 +9,8 @@ use std::os::unix::fs::{FileExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use super::Happened;
-use super::form::Form;
+use super::OutputEvent;
+use super::spec::OutputSpec;
 
 /// What is kept while the disk takes nothing.
 const RING: usize = 1 << 20;
@@ -21,7 +21,7 @@ const BEYOND: u64 = 1 << 20;
 
 /// What was dropped.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Dropped {
+pub struct DroppedLines {
     /// Lines.
     pub lines: u64,
     /// Bytes, those lines' newlines included.
@@ -46,13 +46,13 @@ pub(super) struct Log {
     wants_reopening: bool,
     failing: Option<Instant>,
     not_rotated: Option<Instant>,
-    gap: Dropped,
+    gap: DroppedLines,
     /// All that was ever dropped.
-    pub(super) dropped: Dropped,
+    pub(super) dropped: DroppedLines,
 }
 
 impl Log {
-    pub(super) fn open(form: &Form, path: &Path) -> io::Result<Self> {
+    pub(super) fn open(form: &OutputSpec, path: &Path) -> io::Result<Self> {
         let (file, written, is_within) = open(path)?;
         let mut log = Self {
             path: path.to_owned(),
@@ -67,8 +67,8 @@ impl Log {
             wants_reopening: false,
             failing: None,
             not_rotated: None,
-            gap: Dropped::default(),
-            dropped: Dropped::default(),
+            gap: DroppedLines::default(),
+            dropped: DroppedLines::default(),
         };
         if is_within {
             // An earlier writer was stopped within a line.
@@ -80,7 +80,7 @@ impl Log {
     /// A line, or a piece of a very long one.
     pub(super) fn push(&mut self, piece: &[u8]) {
         // Once something was dropped, all is until there is room again: one gap, not many.
-        let is_full = self.gap != Dropped::default() || self.waiting() + piece.len() > RING;
+        let is_full = self.gap != DroppedLines::default() || self.waiting() + piece.len() > RING;
         if self.failing.is_some() && is_full {
             let lines = u64::from(piece.ends_with(b"\n"));
             let bytes = u64::try_from(piece.len()).unwrap_or(u64::MAX);
@@ -96,13 +96,13 @@ impl Log {
 
     /// The place of what was dropped is in the log, where it would have been.
     fn tell_gap(&mut self) {
-        if self.gap == Dropped::default() {
+        if self.gap == DroppedLines::default() {
             return;
         }
         if self.queue.last().is_some_and(|byte| *byte != b'\n') {
             self.queue.push(b'\n');
         }
-        let Dropped { lines, bytes } = std::mem::take(&mut self.gap);
+        let DroppedLines { lines, bytes } = std::mem::take(&mut self.gap);
         let text = format!("fdguard_event event=log_gap lines={lines} bytes={bytes}\n");
         self.queue.extend_from_slice(text.as_bytes());
     }
@@ -123,14 +123,14 @@ impl Log {
     }
 
     /// Writes what there is.
-    pub(super) fn flush(&mut self, now: Instant, happened: &mut Vec<Happened>) {
+    pub(super) fn flush(&mut self, now: Instant, happened: &mut Vec<OutputEvent>) {
         if self.failing.is_some_and(|again| now < again) {
             return;
         }
         match self.write(now, happened) {
             Ok(()) if self.failing.is_some() => {
                 self.failing = None;
-                happened.push(Happened::LogBack {
+                happened.push(OutputEvent::LogBack {
                     path: self.path.clone(),
                     dropped: self.gap,
                 });
@@ -141,7 +141,7 @@ impl Log {
             Ok(()) => {}
             Err(why) => {
                 if self.failing.replace(now + AGAIN).is_none() {
-                    happened.push(Happened::LogFailing {
+                    happened.push(OutputEvent::LogFailing {
                         path: self.path.clone(),
                         why: why.to_string(),
                     });
@@ -150,7 +150,7 @@ impl Log {
         }
     }
 
-    fn write(&mut self, now: Instant, happened: &mut Vec<Happened>) -> io::Result<()> {
+    fn write(&mut self, now: Instant, happened: &mut Vec<OutputEvent>) -> io::Result<()> {
         if self.wants_reopening && !self.is_within {
             self.reopen_now()?;
         }
@@ -229,7 +229,7 @@ impl Log {
         fitting.or_else(first).unwrap_or(waiting.len())
     }
 
-    fn rotate_if_due(&mut self, now: Instant, happened: &mut Vec<Happened>) {
+    fn rotate_if_due(&mut self, now: Instant, happened: &mut Vec<OutputEvent>) {
         let next = u64::try_from(self.chunk()).unwrap_or(u64::MAX);
         let is_full = self.written > 0 && self.written.saturating_add(next) > self.size;
         let is_border = !self.is_within || self.written > self.size + BEYOND;
@@ -241,7 +241,7 @@ impl Log {
             // No line is lost: it grows beyond its size until it can be rotated.
             Err(why) => {
                 if self.not_rotated.replace(now + AGAIN).is_none() {
-                    happened.push(Happened::NotRotated {
+                    happened.push(OutputEvent::NotRotated {
                         path: self.path.clone(),
                         why: why.to_string(),
                     });

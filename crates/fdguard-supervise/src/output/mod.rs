@@ -6,8 +6,8 @@
 //! it would without us; a disk that is full does not (see [`log`]).
 
 mod forgery;
-pub mod form;
-mod last;
+pub mod spec;
+mod last_lines;
 mod line;
 pub mod log;
 mod outlet;
@@ -25,15 +25,15 @@ use std::time::Instant;
 use rustix::io::Errno;
 use rustix::pipe::PipeFlags;
 
-pub use form::{Form, Pass};
-pub use last::Last;
-pub use log::Dropped;
+pub use spec::{OutputSpec, Forwarding};
+pub use last_lines::LastLines;
+pub use log::DroppedLines;
 
 use line::Splitter;
 use log::Log;
 use outlet::Outlet;
 
-use crate::turn::{Ready, Wants};
+use crate::poll::{Readiness, Interest};
 
 /// What is read from one pipe in one turn: a service that writes without pause does not keep the loop to itself.
 const BITE: usize = 64 << 10;
@@ -41,7 +41,7 @@ const BITE: usize = 64 << 10;
 /// What the loop should tell.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
-pub enum Happened {
+pub enum OutputEvent {
     /// The log cannot be written. Lines are kept in memory as long as there is room; told once.
     LogFailing {
         /// Which.
@@ -54,7 +54,7 @@ pub enum Happened {
         /// Which.
         path: PathBuf,
         /// What was dropped meanwhile.
-        dropped: Dropped,
+        dropped: DroppedLines,
     },
     /// It cannot be rotated and grows; told once.
     NotRotated {
@@ -75,7 +75,7 @@ pub enum Happened {
 
 /// The output of one service.
 #[derive(Debug)]
-pub struct Output {
+pub struct ServiceOutput {
     /// The service's name before a line.
     prefix: Vec<u8>,
     /// Whether every line has it.
@@ -83,7 +83,7 @@ pub struct Output {
     outlets: [Option<Outlet>; 2],
     log: Option<Log>,
     sources: Vec<Source>,
-    last: Last,
+    last: LastLines,
 }
 
 /// One pipe from the service.
@@ -99,25 +99,25 @@ struct Source {
     at_start: bool,
 }
 
-impl Output {
+impl ServiceOutput {
     /// Opens what the form asks for. The two descriptors are our own output and error.
-    pub fn open(form: &Form, name: &str, ours: [BorrowedFd<'_>; 2]) -> io::Result<Self> {
-        let outlets = match form.way() {
-            Pass::Off => [None, None],
+    pub fn open(form: &OutputSpec, name: &str, ours: [BorrowedFd<'_>; 2]) -> io::Result<Self> {
+        let outlets = match spec.way() {
+            Forwarding::Off => [None, None],
             _ => [Some(Outlet::new(ours[0])?), Some(Outlet::new(ours[1])?)],
         };
-        let log = form
+        let log = spec
             .log
             .as_deref()
-            .map(|path| Log::open(form, path))
+            .map(|path| Log::open(spec, path))
             .transpose()?;
         Ok(Self {
             prefix: format!("{name} | ").into_bytes(),
-            is_prefixed: form.way() == Pass::Prefix,
+            is_prefixed: spec.way() == Forwarding::Prefix,
             outlets,
             log,
             sources: Vec::new(),
-            last: Last::default(),
+            last: LastLines::default(),
         })
     }
 
@@ -158,16 +158,16 @@ impl Output {
 
     /// The last lines since the last start.
     #[must_use]
-    pub fn last(&self) -> &Last {
+    pub fn last(&self) -> &LastLines {
         &self.last
     }
 
     /// All that was dropped because the log could not be written.
     #[must_use]
-    pub fn dropped(&self) -> Dropped {
+    pub fn dropped(&self) -> DroppedLines {
         self.log
             .as_ref()
-            .map_or_else(Dropped::default, |log| log.dropped)
+            .map_or_else(DroppedLines::default, |log| log.dropped)
     }
 
     /// Whether nothing is left to be read or written: a good moment to leave.
@@ -191,7 +191,7 @@ impl Output {
     }
 
     /// What it waits for.
-    pub fn wants<'f>(&'f self, wants: &mut Wants<'f>) {
+    pub fn wants<'f>(&'f self, wants: &mut Interest<'f>) {
         for source in self.sources.iter().filter(|source| self.has_room(source)) {
             wants.read(source.fd.as_fd());
             if source.is_ending {
@@ -216,9 +216,9 @@ impl Output {
     pub fn turn(
         &mut self,
         now: Instant,
-        ready: &Ready,
+        ready: &Readiness,
         heard: &mut dyn FnMut(&[u8]),
-    ) -> Vec<Happened> {
+    ) -> Vec<OutputEvent> {
         let mut happened = Vec::new();
         let mut sources = std::mem::take(&mut self.sources);
         sources.retain_mut(|source| {
@@ -228,7 +228,7 @@ impl Output {
         self.sources = sources;
         for (outlet, stream) in self.outlets.iter_mut().zip(["stdout", "stderr"]) {
             if let Some(Err(why)) = outlet.as_mut().map(|outlet| outlet.flush(ready)) {
-                happened.push(Happened::NobodyReads {
+                happened.push(OutputEvent::NobodyReads {
                     stream,
                     why: io::Error::from(why).to_string(),
                 });

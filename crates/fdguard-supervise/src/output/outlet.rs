@@ -12,7 +12,7 @@ use rustix::fs::{FileType, Mode, OFlags};
 use rustix::io::Errno;
 use rustix::net::SendFlags;
 
-use crate::turn::{Ready, Wants};
+use crate::poll::{Readiness, Interest};
 
 /// From here on nothing more is read from the service until some of it is gone.
 const HIGH: usize = 64 << 10;
@@ -80,7 +80,7 @@ impl Outlet {
         self.queue.len() - self.sent
     }
 
-    pub(super) fn wants<'f>(&'f self, wants: &mut Wants<'f>) {
+    pub(super) fn wants<'f>(&'f self, wants: &mut Interest<'f>) {
         if self.waiting() > 0 {
             wants.write(self.fd.as_fd());
         }
@@ -88,7 +88,7 @@ impl Outlet {
 
     /// Writes what is taken. An error comes once. It means that nobody reads any more, and what follows is dropped; or that
     /// there is no room for it, then what is there is dropped.
-    pub(super) fn flush(&mut self, ready: &Ready) -> Result<(), Errno> {
+    pub(super) fn flush(&mut self, ready: &Readiness) -> Result<(), Errno> {
         if self.way == Way::Shared && !ready.has(&self.fd) {
             return Ok(());
         }
@@ -156,7 +156,7 @@ mod tests {
     use rustix::pipe::PipeFlags;
 
     use super::{Outlet, Way};
-    use crate::turn::{Ready, Wants};
+    use crate::poll::{Readiness, Interest};
 
     fn is_nonblocking(fd: impl std::os::fd::AsFd) -> bool {
         rustix::fs::fcntl_getfl(fd)
@@ -171,7 +171,7 @@ mod tests {
         assert_eq!(outlet.way, Way::Own);
         let sent: Vec<u8> = (0..300_000u32).map(|n| n.to_le_bytes()[0]).collect();
         outlet.push(&sent);
-        outlet.flush(&Ready::default()).unwrap();
+        outlet.flush(&Readiness::default()).unwrap();
         assert!(!outlet.has_room(), "the pipe cannot hold all of it");
         assert!(!is_nonblocking(&writer), "ours alone never waits");
         let mut reader = File::from(reader);
@@ -180,7 +180,7 @@ mod tests {
         while got.len() < sent.len() {
             let count = reader.read(&mut buffer).unwrap();
             got.extend_from_slice(&buffer[..count]);
-            outlet.flush(&Ready::default()).unwrap();
+            outlet.flush(&Readiness::default()).unwrap();
         }
         assert_eq!(got, sent);
         assert!(outlet.has_room());
@@ -192,10 +192,10 @@ mod tests {
         let mut outlet = Outlet::new(ours.as_fd()).unwrap();
         assert_eq!(outlet.way, Way::Socket);
         outlet.push(&vec![b'x'; 4 << 20]);
-        outlet.flush(&Ready::default()).unwrap();
+        outlet.flush(&Readiness::default()).unwrap();
         assert!(outlet.waiting() > 0 && !is_nonblocking(&ours));
         drop(theirs);
-        assert!(outlet.flush(&Ready::default()).is_err());
+        assert!(outlet.flush(&Readiness::default()).is_err());
         outlet.push(b"more");
         assert_eq!(outlet.waiting(), 0, "nobody reads any more");
     }
@@ -206,7 +206,7 @@ mod tests {
         file.write_all(b"before ").unwrap();
         let mut outlet = Outlet::new(file.as_fd()).unwrap();
         outlet.push(b"after");
-        outlet.flush(&Ready::default()).unwrap();
+        outlet.flush(&Readiness::default()).unwrap();
         file.rewind().unwrap();
         let mut text = String::new();
         file.read_to_string(&mut text).unwrap();
@@ -219,14 +219,14 @@ mod tests {
         let mut outlet = Outlet::new(full.as_fd()).unwrap();
         outlet.push(b"one\n");
         assert_eq!(
-            outlet.flush(&Ready::default()),
+            outlet.flush(&Readiness::default()),
             Err(rustix::io::Errno::NOSPC)
         );
         outlet.push(b"two\n");
-        assert_eq!(outlet.flush(&Ready::default()), Ok(()));
+        assert_eq!(outlet.flush(&Readiness::default()), Ok(()));
         outlet.fd = tempfile::tempfile().unwrap().into();
         outlet.push(b"three\n");
-        outlet.flush(&Ready::default()).unwrap();
+        outlet.flush(&Readiness::default()).unwrap();
         let mut file = File::from(outlet.fd);
         file.rewind().unwrap();
         let mut text = String::new();
@@ -241,11 +241,11 @@ mod tests {
         outlet.fd = writer;
         outlet.way = Way::Shared;
         outlet.push(&[b'x'; 200_000]);
-        outlet.flush(&Ready::default()).unwrap();
+        outlet.flush(&Readiness::default()).unwrap();
         assert_eq!(outlet.waiting(), 200_000, "not before poll says so");
         // Until the pipe is full: then poll gives nothing, and nothing is written that would wait.
         for _ in 0..400 {
-            let mut wants = Wants::default();
+            let mut wants = Interest::default();
             outlet.wants(&mut wants);
             wants.until(std::time::Instant::now());
             let ready = wants.wait().unwrap();

@@ -10,28 +10,28 @@ use std::time::{Duration, Instant};
 
 use rustix::pipe::PipeFlags;
 
-use super::{Dropped, Form, Happened, Output, Pass};
-use crate::turn::Wants;
+use super::{DroppedLines, OutputSpec, OutputEvent, ServiceOutput, Forwarding};
+use crate::poll::Interest;
 
 pub(super) fn null() -> File {
     File::options().write(true).open("/dev/null").unwrap()
 }
 
-pub(super) fn quiet(form: &Form) -> Output {
+pub(super) fn quiet(form: &OutputSpec) -> ServiceOutput {
     let null = null();
-    Output::open(form, "web", [null.as_fd(), null.as_fd()]).unwrap()
+    ServiceOutput::open(form, "web", [null.as_fd(), null.as_fd()]).unwrap()
 }
 
-pub(super) fn logging(path: &Path) -> Form {
-    Form {
-        pass: Some(Pass::Off),
+pub(super) fn logging(path: &Path) -> OutputSpec {
+    OutputSpec {
+        pass: Some(Forwarding::Off),
         log: Some(path.to_owned()),
-        ..Form::default()
+        ..OutputSpec::default()
     }
 }
 
-pub(super) fn turn(output: &mut Output, heard: &mut dyn FnMut(&[u8])) -> Vec<Happened> {
-    let mut wants = Wants::default();
+pub(super) fn turn(output: &mut ServiceOutput, heard: &mut dyn FnMut(&[u8])) -> Vec<OutputEvent> {
+    let mut wants = Interest::default();
     output.wants(&mut wants);
     wants.until(Instant::now() + Duration::from_millis(20));
     let ready = wants.wait().unwrap();
@@ -39,7 +39,7 @@ pub(super) fn turn(output: &mut Output, heard: &mut dyn FnMut(&[u8])) -> Vec<Hap
 }
 
 /// Until everything that was written is read and kept.
-pub(super) fn settle(output: &mut Output) -> Vec<Happened> {
+pub(super) fn settle(output: &mut ServiceOutput) -> Vec<OutputEvent> {
     let mut happened = Vec::new();
     output.ended();
     while !output.is_idle() {
@@ -48,7 +48,7 @@ pub(super) fn settle(output: &mut Output) -> Vec<Happened> {
     happened
 }
 
-pub(super) fn started(output: &mut Output) -> [File; 2] {
+pub(super) fn started(output: &mut ServiceOutput) -> [File; 2] {
     output.begin().unwrap().map(File::from)
 }
 
@@ -119,7 +119,7 @@ fn assert_complete(text: &str) {
 fn no_line_is_lost_or_torn_or_doubled_over_rotations_and_restarts() {
     let before = descriptors();
     let folder = tempfile::tempdir().unwrap();
-    let form = Form {
+    let form = OutputSpec {
         log_size: 64 << 10,
         log_keep: 200,
         ..logging(&folder.path().join("a.log"))
@@ -142,7 +142,7 @@ fn no_line_is_lost_or_torn_or_doubled_over_rotations_and_restarts() {
     while !output.is_idle() {
         turn(&mut output, &mut |_| heard += 1);
     }
-    assert_eq!(output.dropped(), Dropped::default());
+    assert_eq!(output.dropped(), DroppedLines::default());
     drop(output);
     let files = files(folder.path());
     assert!(files.len() > 40, "{} files", files.len());
@@ -158,7 +158,7 @@ fn no_line_is_lost_or_torn_or_doubled_over_rotations_and_restarts() {
 #[test]
 fn only_so_many_files_are_kept() {
     let folder = tempfile::tempdir().unwrap();
-    let form = Form {
+    let form = OutputSpec {
         log_size: 4 << 10,
         log_keep: 2,
         ..logging(&folder.path().join("a.log"))
@@ -187,11 +187,11 @@ fn only_so_many_files_are_kept() {
 #[test]
 fn a_slow_reader_makes_the_service_wait_and_loses_nothing() {
     let (mut reader, ours) = pipe();
-    let form = Form {
-        pass: Some(Pass::Lines),
-        ..Form::default()
+    let form = OutputSpec {
+        pass: Some(Forwarding::Lines),
+        ..OutputSpec::default()
     };
-    let mut output = Output::open(&form, "web", [ours.as_fd(), ours.as_fd()]).unwrap();
+    let mut output = ServiceOutput::open(&form, "web", [ours.as_fd(), ours.as_fd()]).unwrap();
     drop(ours);
     let [mut out, err] = started(&mut output);
     drop(err);
@@ -229,11 +229,11 @@ fn a_slow_reader_makes_the_service_wait_and_loses_nothing() {
 fn lines_get_the_services_name_and_bytes_stay_as_they_are() {
     let (mut reader, ours) = pipe();
     let (mut errors, our_errors) = pipe();
-    let form = Form {
-        pass: Some(Pass::Prefix),
-        ..Form::default()
+    let form = OutputSpec {
+        pass: Some(Forwarding::Prefix),
+        ..OutputSpec::default()
     };
-    let mut output = Output::open(&form, "web", [ours.as_fd(), our_errors.as_fd()]).unwrap();
+    let mut output = ServiceOutput::open(&form, "web", [ours.as_fd(), our_errors.as_fd()]).unwrap();
     drop((ours, our_errors));
     let [mut out, mut err] = started(&mut output);
     out.write_all(b"one\n\xff\x00two\nlast words").unwrap();
@@ -262,12 +262,12 @@ fn a_service_cannot_forge_an_event_in_what_is_passed_on() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("a.log");
     let (mut reader, ours) = pipe();
-    let form = Form {
-        pass: Some(Pass::Lines),
+    let form = OutputSpec {
+        pass: Some(Forwarding::Lines),
         ..logging(&path)
     };
     let null = null();
-    let mut output = Output::open(&form, "web", [null.as_fd(), ours.as_fd()]).unwrap();
+    let mut output = ServiceOutput::open(&form, "web", [null.as_fd(), ours.as_fd()]).unwrap();
     drop(ours);
     let [out, mut err] = started(&mut output);
     let forged = "fdguard_event event=stopped survivors=0\n";
@@ -288,12 +288,12 @@ fn a_reader_that_goes_away_is_told_once_and_the_log_goes_on() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("a.log");
     let (reader, ours) = pipe();
-    let form = Form {
-        pass: Some(Pass::Lines),
+    let form = OutputSpec {
+        pass: Some(Forwarding::Lines),
         ..logging(&path)
     };
     let null = null();
-    let mut output = Output::open(&form, "web", [ours.as_fd(), null.as_fd()]).unwrap();
+    let mut output = ServiceOutput::open(&form, "web", [ours.as_fd(), null.as_fd()]).unwrap();
     drop((reader, ours));
     let [mut out, err] = started(&mut output);
     drop(err);
@@ -303,7 +303,7 @@ fn a_reader_that_goes_away_is_told_once_and_the_log_goes_on() {
         happened = turn(&mut output, &mut |_| ());
     }
     let [
-        Happened::NobodyReads {
+        OutputEvent::NobodyReads {
             stream: "stdout", ..
         },
     ] = happened[..]
@@ -353,7 +353,7 @@ fn a_pipe_that_a_stranger_holds_open_is_left() {
 fn a_log_that_cannot_be_opened_is_an_error_at_once() {
     let folder = tempfile::tempdir().unwrap();
     let null = null();
-    let open = |path: &Path| Output::open(&logging(path), "web", [null.as_fd(), null.as_fd()]);
+    let open = |path: &Path| ServiceOutput::open(&logging(path), "web", [null.as_fd(), null.as_fd()]);
     assert!(open(&folder.path().join("none/a.log")).is_err());
     assert!(open(folder.path()).is_err());
 }
@@ -363,7 +363,7 @@ fn a_log_that_cannot_be_rotated_grows_and_is_told_once() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("a.log");
     fs::create_dir(folder.path().join("a.log.next")).unwrap();
-    let form = Form {
+    let form = OutputSpec {
         log_size: 4 << 10,
         ..logging(&path)
     };
@@ -375,7 +375,7 @@ fn a_log_that_cannot_be_rotated_grows_and_is_told_once() {
     }
     drop(out);
     let happened = settle(&mut output);
-    let [Happened::NotRotated { .. }] = happened[..] else {
+    let [OutputEvent::NotRotated { .. }] = happened[..] else {
         panic!("{happened:?}")
     };
     assert_eq!(fs::read_to_string(&path).unwrap().lines().count(), 1000);

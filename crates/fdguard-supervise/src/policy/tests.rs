@@ -2,13 +2,13 @@ use std::time::{Duration, Instant};
 
 use fdguard_process::tree::Exit;
 
-use super::{Cause, CrashLoop, Halt, History, Next, Policy, Restart, Spacing};
+use super::{EndCause, CrashLoop, Halt, RestartHistory, NextStep, RestartPolicy, RestartWhen, Spacing};
 
 const KILLED: Exit = Exit::Signal(9);
 
-fn policy() -> Policy {
-    Policy {
-        restart: Restart::OnFailure,
+fn policy() -> RestartPolicy {
+    RestartPolicy {
+        restart: RestartWhen::OnFailure,
         stop_on: vec![3],
         spacing: "100ms..30s".parse().unwrap(),
         min_uptime: Duration::from_secs(1),
@@ -18,15 +18,15 @@ fn policy() -> Policy {
 }
 
 /// Runs of this length, each ended by KILL, and how long after each end the next began.
-fn delays(policy: &Policy, up: Duration, runs: usize) -> Vec<Option<Duration>> {
-    let mut history = History::default();
+fn delays(policy: &RestartPolicy, up: Duration, runs: usize) -> Vec<Option<Duration>> {
+    let mut history = RestartHistory::default();
     let mut now = Instant::now();
     let mut seen = Vec::new();
     for _ in 0..runs {
         history.started(now);
         now += up;
-        match history.ended(policy, now, KILLED, Cause::Itself, 0.5) {
-            Next::Start { at } => {
+        match history.ended(policy, now, KILLED, EndCause::Itself, 0.5) {
+            NextStep::Start { at } => {
                 seen.push(Some(at - now));
                 now = at;
             }
@@ -48,7 +48,7 @@ fn the_first_restart_is_at_once_then_starts_are_spaced_then_it_stays_down() {
 
 #[test]
 fn the_spacing_has_a_ceiling() {
-    let policy = Policy {
+    let policy = RestartPolicy {
         crash_loop: None,
         ..policy()
     };
@@ -75,37 +75,37 @@ fn one_that_falls_every_other_second_is_slowed_down_in_the_end() {
 
 #[test]
 fn a_long_run_forgets() {
-    let (policy, mut history, mut now) = (policy(), History::default(), Instant::now());
+    let (policy, mut history, mut now) = (policy(), RestartHistory::default(), Instant::now());
     for _ in 0..4 {
         history.started(now);
-        history.ended(&policy, now, KILLED, Cause::Itself, 0.5);
+        history.ended(&policy, now, KILLED, EndCause::Itself, 0.5);
     }
     history.started(now);
     now += Duration::from_secs(11);
-    let next = history.ended(&policy, now, KILLED, Cause::Itself, 0.5);
-    assert_eq!(next, Next::Start { at: now });
+    let next = history.ended(&policy, now, KILLED, EndCause::Itself, 0.5);
+    assert_eq!(next, NextStep::Start { at: now });
 }
 
 #[test]
 fn chance_moves_a_start_by_a_quarter() {
     for (chance, milliseconds) in [(0.0, 75), (0.5, 100), (1.0, 125)] {
-        let (policy, mut history, now) = (policy(), History::default(), Instant::now());
+        let (policy, mut history, now) = (policy(), RestartHistory::default(), Instant::now());
         history.started(now);
-        history.ended(&policy, now, KILLED, Cause::Itself, chance);
+        history.ended(&policy, now, KILLED, EndCause::Itself, chance);
         history.started(now);
-        let next = history.ended(&policy, now, KILLED, Cause::Itself, chance);
+        let next = history.ended(&policy, now, KILLED, EndCause::Itself, chance);
         let at = now + Duration::from_millis(milliseconds);
-        assert_eq!(next, Next::Start { at });
+        assert_eq!(next, NextStep::Start { at });
     }
 }
 
-fn after(policy: &Policy, exit: Exit, cause: Cause) -> Next {
-    let (mut history, now) = (History::default(), Instant::now());
+fn after(policy: &RestartPolicy, exit: Exit, cause: EndCause) -> NextStep {
+    let (mut history, now) = (RestartHistory::default(), Instant::now());
     history.started(now);
     match history.ended(policy, now, exit, cause, 0.5) {
-        Next::Start { at } => {
+        NextStep::Start { at } => {
             assert_eq!(at, now);
-            Next::Start { at }
+            NextStep::Start { at }
         }
         other => other,
     }
@@ -114,60 +114,60 @@ fn after(policy: &Policy, exit: Exit, cause: Cause) -> Next {
 #[test]
 fn what_follows_which_end() {
     let on_failure = policy();
-    let always = Policy {
-        restart: Restart::Always,
+    let always = RestartPolicy {
+        restart: RestartWhen::Always,
         ..policy()
     };
-    let never = Policy {
-        restart: Restart::Never,
+    let never = RestartPolicy {
+        restart: RestartWhen::Never,
         ..policy()
     };
-    let is_start = |next| matches!(next, Next::Start { .. });
-    assert_eq!(after(&on_failure, Exit::Code(0), Cause::Itself), Next::Done);
-    assert!(is_start(after(&on_failure, Exit::Code(1), Cause::Itself)));
-    assert!(is_start(after(&on_failure, Exit::Code(0), Cause::Sick)));
-    assert!(is_start(after(&always, Exit::Code(0), Cause::Itself)));
-    assert!(is_start(after(&never, Exit::Code(0), Cause::Asked)));
-    assert_eq!(after(&never, Exit::Code(0), Cause::Itself), Next::Done);
+    let is_start = |next| matches!(next, NextStep::Start { .. });
+    assert_eq!(after(&on_failure, Exit::Code(0), EndCause::Itself), NextStep::Done);
+    assert!(is_start(after(&on_failure, Exit::Code(1), EndCause::Itself)));
+    assert!(is_start(after(&on_failure, Exit::Code(0), EndCause::Sick)));
+    assert!(is_start(after(&always, Exit::Code(0), EndCause::Itself)));
+    assert!(is_start(after(&never, Exit::Code(0), EndCause::Asked)));
+    assert_eq!(after(&never, Exit::Code(0), EndCause::Itself), NextStep::Done);
     assert_eq!(
-        after(&never, KILLED, Cause::Itself),
-        Next::Halt(Halt::Never)
+        after(&never, KILLED, EndCause::Itself),
+        NextStep::Halt(Halt::Never)
     );
     assert_eq!(
-        after(&always, Exit::Code(3), Cause::Itself),
-        Next::Halt(Halt::StopOn)
+        after(&always, Exit::Code(3), EndCause::Itself),
+        NextStep::Halt(Halt::StopOn)
     );
     for code in [126, 127] {
         assert_eq!(
-            after(&always, Exit::Code(code), Cause::Itself),
-            Next::Halt(Halt::NotRunnable)
+            after(&always, Exit::Code(code), EndCause::Itself),
+            NextStep::Halt(Halt::NotRunnable)
         );
     }
 }
 
 #[test]
 fn ends_at_once_with_status_0_are_a_crash_loop_under_always() {
-    let policy = Policy {
-        restart: Restart::Always,
+    let policy = RestartPolicy {
+        restart: RestartWhen::Always,
         ..policy()
     };
-    let (mut history, now) = (History::default(), Instant::now());
-    let mut last = Next::Done;
+    let (mut history, now) = (RestartHistory::default(), Instant::now());
+    let mut last = NextStep::Done;
     for _ in 0..6 {
         history.started(now);
-        last = history.ended(&policy, now, Exit::Code(0), Cause::Itself, 0.5);
+        last = history.ended(&policy, now, Exit::Code(0), EndCause::Itself, 0.5);
     }
     let within = Duration::from_secs(60);
-    assert_eq!(last, Next::Halt(Halt::CrashLoop { ends: 6, within }));
+    assert_eq!(last, NextStep::Halt(Halt::CrashLoop { ends: 6, within }));
 }
 
 #[test]
 fn quick_ends_of_long_ago_are_no_loop() {
-    let (policy, mut history, mut now) = (policy(), History::default(), Instant::now());
+    let (policy, mut history, mut now) = (policy(), RestartHistory::default(), Instant::now());
     for _ in 0..30 {
         history.started(now);
-        let next = history.ended(&policy, now, KILLED, Cause::Itself, 0.5);
-        assert!(matches!(next, Next::Start { .. }), "{next:?}");
+        let next = history.ended(&policy, now, KILLED, EndCause::Itself, 0.5);
+        assert!(matches!(next, NextStep::Start { .. }), "{next:?}");
         now += Duration::from_secs(13);
     }
 }
@@ -183,5 +183,5 @@ fn values_as_people_write_them() {
     for wrong in ["5", "x/60s", "5/", "5/0s"] {
         assert!(wrong.parse::<CrashLoop>().is_err(), "{wrong}");
     }
-    assert!("sometimes".parse::<Restart>().is_err());
+    assert!("sometimes".parse::<RestartWhen>().is_err());
 }

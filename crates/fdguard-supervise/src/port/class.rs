@@ -1,12 +1,12 @@
 //! Whose a process is that holds what we want.
 
 use fdguard_core::{Pid, ProcKey};
-use fdguard_probe::linux::socket_holders::Identified;
+use fdguard_probe::linux::socket_holders::IdentifiedProcess;
 use fdguard_process::run_id::RunId;
 
 /// Whose it is.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Class {
+pub enum HolderClass {
     /// Of this run: in the tree that we started, or we ourselves.
     OursNow,
     /// Left behind by an earlier run of this service.
@@ -23,7 +23,7 @@ pub enum Class {
 
 /// What is ours.
 #[derive(Clone, Copy, Debug)]
-pub struct Ours<'a> {
+pub struct OwnProcesses<'a> {
     /// The processes that live in the tree of this run.
     pub members: &'a [Pid],
     /// The name of the service.
@@ -34,12 +34,12 @@ pub struct Ours<'a> {
 
 /// Says whose it is. `is_running` tells whether the supervisor of a run lives.
 #[must_use]
-pub fn classify(who: &Identified, ours: &Ours<'_>, is_running: impl Fn(&RunId) -> bool) -> Class {
+pub fn classify(who: &IdentifiedProcess, ours: &OwnProcesses<'_>, is_running: impl Fn(&RunId) -> bool) -> HolderClass {
     let pid = who.process.pid;
     if ours.members.contains(&pid) || pid == std::process::id() {
-        return Class::OursNow;
+        return HolderClass::OursNow;
     }
-    let stranger = |because: &str| Class::Stranger {
+    let stranger = |because: &str| HolderClass::Stranger {
         because: because.to_owned(),
     };
     let key = who
@@ -48,7 +48,7 @@ pub fn classify(who: &Identified, ours: &Ours<'_>, is_running: impl Fn(&RunId) -
         .map(|start_ticks| ProcKey { pid, start_ticks });
     if key.is_some_and(|key| ours.registered.contains(&key)) {
         let because = "it is registered as a process of an earlier run".to_owned();
-        return Class::OursBefore { because };
+        return HolderClass::OursBefore { because };
     }
     if !who.environment_read {
         return stranger("its environment cannot be read");
@@ -74,7 +74,7 @@ pub fn classify(who: &Identified, ours: &Ours<'_>, is_running: impl Fn(&RunId) -
         ));
     }
     let because = format!("the run that started it is over (pid {})", run.pid);
-    Class::OursBefore { because }
+    HolderClass::OursBefore { because }
 }
 
 #[cfg(test)]
@@ -82,17 +82,17 @@ mod tests {
     use fdguard_core::ProcKey;
     use fdguard_core::snapshot::Process;
     use fdguard_probe::Probe;
-    use fdguard_probe::linux::socket_holders::Identified;
+    use fdguard_probe::linux::socket_holders::IdentifiedProcess;
 
-    use super::{Class, Ours, classify};
+    use super::{HolderClass, OwnProcesses, classify};
 
     /// A process as the probe gives it, with what matters here replaced.
-    fn somebody(variable: Option<&str>) -> Identified {
+    fn somebody(variable: Option<&str>) -> IdentifiedProcess {
         let own = Probe::new()
             .unwrap()
             .who_is(std::process::id(), "X")
             .unwrap();
-        Identified {
+        IdentifiedProcess {
             process: Process {
                 pid: 4_000_000_000,
                 start_ticks: Some(77),
@@ -104,27 +104,27 @@ mod tests {
         }
     }
 
-    const OURS: Ours<'_> = Ours {
+    const OURS: OwnProcesses<'_> = OwnProcesses {
         members: &[11],
         service: "web",
         registered: &[],
     };
 
-    fn is_before(class: &Class) -> bool {
-        matches!(class, Class::OursBefore { .. })
+    fn is_before(class: &HolderClass) -> bool {
+        matches!(class, HolderClass::OursBefore { .. })
     }
 
-    fn is_stranger(class: &Class) -> bool {
-        matches!(class, Class::Stranger { .. })
+    fn is_stranger(class: &HolderClass) -> bool {
+        matches!(class, HolderClass::Stranger { .. })
     }
 
     #[test]
     fn of_this_run_are_its_members_and_ourselves() {
         let mut who = somebody(None);
         who.process.pid = 11;
-        assert_eq!(classify(&who, &OURS, |_| true), Class::OursNow);
+        assert_eq!(classify(&who, &OURS, |_| true), HolderClass::OursNow);
         who.process.pid = std::process::id();
-        assert_eq!(classify(&who, &OURS, |_| true), Class::OursNow);
+        assert_eq!(classify(&who, &OURS, |_| true), HolderClass::OursNow);
     }
 
     #[test]
@@ -141,15 +141,15 @@ mod tests {
             somebody(Some("")),
             somebody(Some("7.9:webserver")),
             somebody(Some("web")),
-            Identified {
+            IdentifiedProcess {
                 same_pid_namespace: Some(false),
                 ..somebody(Some("7.9:web"))
             },
-            Identified {
+            IdentifiedProcess {
                 same_pid_namespace: None,
                 ..somebody(Some("7.9:web"))
             },
-            Identified {
+            IdentifiedProcess {
                 environment_read: false,
                 ..somebody(None)
             },
@@ -169,7 +169,7 @@ mod tests {
             }]
         };
         let (same, reused) = (registered(77), registered(76));
-        let with = |registered| Ours { registered, ..OURS };
+        let with = |registered| OwnProcesses { registered, ..OURS };
         assert!(is_before(&classify(&somebody(None), &with(&same), |_| {
             false
         })));

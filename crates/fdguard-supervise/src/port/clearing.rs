@@ -5,15 +5,15 @@ use std::time::{Duration, Instant};
 
 use fdguard_core::ProcKey;
 use fdguard_probe::{Error, Probe};
-use fdguard_process::listen::At;
+use fdguard_process::listen::ListenAddress;
 use fdguard_process::run_id;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{Pid as RawPid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
 
-use super::class::Ours;
-use super::held::{Conflict, look};
-use super::policy::Policy;
-use crate::turn::Wants;
+use super::class::OwnProcesses;
+use super::conflict::{Conflict, look};
+use super::policy::PortPolicy;
+use crate::poll::Interest;
 
 /// How often a held address is looked at again.
 const EVERY: Duration = Duration::from_millis(200);
@@ -25,8 +25,8 @@ const MOST_ROUNDS: u32 = 3;
 /// A policy at work for one address.
 #[derive(Debug)]
 pub struct Clearing {
-    at: At,
-    policy: Policy,
+    at: ListenAddress,
+    policy: PortPolicy,
     grace: Duration,
     state: State,
     rounds: u32,
@@ -52,7 +52,7 @@ struct Ending {
 
 /// How far it is.
 #[derive(Debug)]
-pub enum Step {
+pub enum ClearingStep {
     /// Nobody holds it: bind again.
     Free,
     /// Not yet. The conflict when there is something new to tell.
@@ -64,10 +64,10 @@ pub enum Step {
 impl Clearing {
     /// Begins, after a bind that failed. What is ended gets this long from TERM to KILL.
     #[must_use]
-    pub fn new(at: At, policy: Policy, grace: Duration, now: Instant) -> Self {
+    pub fn new(at: ListenAddress, policy: PortPolicy, grace: Duration, now: Instant) -> Self {
         let until = match policy {
-            Policy::Wait(length) => Some(now + length),
-            Policy::Refuse | Policy::EndIfOurs => None,
+            PortPolicy::Wait(length) => Some(now + length),
+            PortPolicy::Refuse | PortPolicy::EndIfOurs => None,
         };
         Self {
             at,
@@ -79,7 +79,7 @@ impl Clearing {
     }
 
     /// What it waits for.
-    pub fn wants<'f>(&'f self, wants: &mut Wants<'f>) {
+    pub fn wants<'f>(&'f self, wants: &mut Interest<'f>) {
         match &self.state {
             State::Look { at, .. } => wants.until(*at),
             State::Ending { left, kill_at, .. } => {
@@ -90,9 +90,9 @@ impl Clearing {
     }
 
     /// One more step; never waits.
-    pub fn turn(&mut self, now: Instant, probe: &Probe, ours: &Ours<'_>) -> Result<Step, Error> {
+    pub fn turn(&mut self, now: Instant, probe: &Probe, ours: &OwnProcesses<'_>) -> Result<ClearingStep, Error> {
         match &mut self.state {
-            State::Look { at, .. } if now < *at => Ok(Step::Pending(None)),
+            State::Look { at, .. } if now < *at => Ok(ClearingStep::Pending(None)),
             State::Look { until, .. } => {
                 let until = *until;
                 self.look(now, until, probe, ours)
@@ -104,12 +104,12 @@ impl Clearing {
             } => {
                 left.retain(|it| !is_over(&it.pidfd));
                 if !left.is_empty() && now < *kill_at {
-                    return Ok(Step::Pending(None));
+                    return Ok(ClearingStep::Pending(None));
                 }
                 if !left.is_empty() && !*killed {
                     left.iter().for_each(|it| signal(&it.pidfd, Signal::KILL));
                     (*kill_at, *killed) = (now + AFTER_KILL, true);
-                    return Ok(Step::Pending(None));
+                    return Ok(ClearingStep::Pending(None));
                 }
                 self.state = State::Look {
                     at: now,
@@ -125,30 +125,30 @@ impl Clearing {
         now: Instant,
         until: Option<Instant>,
         probe: &Probe,
-        ours: &Ours<'_>,
-    ) -> Result<Step, Error> {
+        ours: &OwnProcesses<'_>,
+    ) -> Result<ClearingStep, Error> {
         let Some(conflict) = look(probe, &self.at, ours)? else {
-            return Ok(Step::Free);
+            return Ok(ClearingStep::Free);
         };
         match self.policy {
-            Policy::Wait(_) if until.is_some_and(|until| now < until) => {
+            PortPolicy::Wait(_) if until.is_some_and(|until| now < until) => {
                 let first = self.rounds == 0;
                 self.rounds = 1;
                 let at = until.map_or(now + EVERY, |until| (now + EVERY).min(until));
                 self.state = State::Look { at, until };
-                Ok(Step::Pending(first.then_some(conflict)))
+                Ok(ClearingStep::Pending(first.then_some(conflict)))
             }
-            Policy::EndIfOurs if self.rounds < MOST_ROUNDS && conflict.is_all_ours_before() => {
+            PortPolicy::EndIfOurs if self.rounds < MOST_ROUNDS && conflict.is_all_ours_before() => {
                 self.rounds += 1;
                 Ok(self.end(now, conflict, probe, ours))
             }
-            _ => Ok(Step::Refused(conflict)),
+            _ => Ok(ClearingStep::Refused(conflict)),
         }
     }
 
     /// Asks the holders to end. Each is pinned first and then looked at again: only what is still the same, and still of that class, gets a signal.
-    fn end(&mut self, now: Instant, conflict: Conflict, probe: &Probe, ours: &Ours<'_>) -> Step {
-        let keys = conflict.holders.iter().filter_map(super::Holder::key);
+    fn end(&mut self, now: Instant, conflict: Conflict, probe: &Probe, ours: &OwnProcesses<'_>) -> ClearingStep {
+        let keys = conflict.holders.iter().filter_map(super::AddressHolder::key);
         let left: Vec<Ending> = keys
             .filter_map(|key| pin(key, probe, ours))
             .map(|pidfd| Ending { pidfd })
@@ -163,19 +163,19 @@ impl Clearing {
             kill_at: now + self.grace,
             killed: false,
         };
-        Step::Pending(Some(conflict))
+        ClearingStep::Pending(Some(conflict))
     }
 }
 
 /// Holds on to a process, if it is this one and an earlier run left it behind.
-fn pin(key: ProcKey, probe: &Probe, ours: &Ours<'_>) -> Option<OwnedFd> {
+fn pin(key: ProcKey, probe: &Probe, ours: &OwnProcesses<'_>) -> Option<OwnedFd> {
     let raw = RawPid::from_raw(i32::try_from(key.pid).ok()?)?;
     let pidfd = pidfd_open(raw, PidfdFlags::empty()).ok()?;
     // Read after the pin: if the number was used again before it, this is another start.
     let who = probe.who_is(key.pid, run_id::VARIABLE).ok()?;
     let same = who.process.start_ticks == Some(key.start_ticks);
     let class = super::classify(&who, ours, run_id::RunId::is_running);
-    let may_end = matches!(class, super::Class::OursBefore { .. });
+    let may_end = matches!(class, super::HolderClass::OursBefore { .. });
     (same && may_end && !is_over(&pidfd)).then_some(pidfd)
 }
 

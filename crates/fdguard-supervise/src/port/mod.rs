@@ -5,14 +5,14 @@
 
 mod class;
 mod clearing;
-mod held;
+mod conflict;
 mod policy;
 mod text;
 
-pub use class::{Class, Ours, classify};
-pub use clearing::{Clearing, Step};
-pub use held::{Conflict, Holder, Unseen, is_in_the_way, look};
-pub use policy::{Policy, Unclear};
+pub use class::{HolderClass, OwnProcesses, classify};
+pub use clearing::{Clearing, ClearingStep};
+pub use conflict::{Conflict, AddressHolder, HiddenSocket, is_in_the_way, look};
+pub use policy::{PortPolicy, BadPortPolicy};
 
 #[cfg(test)]
 mod tests;

@@ -8,7 +8,7 @@ use serde::Deserialize;
 /// What is done: `refuse`, `wait`, `wait:30s`, `end-if-ours`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(try_from = "String")]
-pub enum Policy {
+pub enum PortPolicy {
     /// Say who holds it, and go.
     #[default]
     Refuse,
@@ -21,29 +21,29 @@ pub enum Policy {
 /// The text is no [`Policy`].
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{0:?} is none of refuse, wait, wait:30s, end-if-ours")]
-pub struct Unclear(String);
+pub struct BadPortPolicy(String);
 
 /// How long `wait` alone waits.
 const USUAL: Duration = Duration::from_secs(30);
 
-impl FromStr for Policy {
-    type Err = Unclear;
+impl FromStr for PortPolicy {
+    type Err = BadPortPolicy;
 
-    fn from_str(text: &str) -> Result<Self, Unclear> {
+    fn from_str(text: &str) -> Result<Self, BadPortPolicy> {
         let policy = match text {
             "refuse" => Some(Self::Refuse),
             "wait" => Some(Self::Wait(USUAL)),
             "end-if-ours" => Some(Self::EndIfOurs),
             other => other.strip_prefix("wait:").and_then(length).map(Self::Wait),
         };
-        policy.ok_or_else(|| Unclear(text.to_owned()))
+        policy.ok_or_else(|| BadPortPolicy(text.to_owned()))
     }
 }
 
-impl TryFrom<String> for Policy {
-    type Error = Unclear;
+impl TryFrom<String> for PortPolicy {
+    type Error = BadPortPolicy;
 
-    fn try_from(text: String) -> Result<Self, Unclear> {
+    fn try_from(text: String) -> Result<Self, BadPortPolicy> {
         text.parse()
     }
 }
@@ -69,21 +69,21 @@ fn length(text: &str) -> Option<Duration> {
 mod tests {
     use std::time::Duration;
 
-    use super::Policy;
+    use super::PortPolicy;
 
     #[test]
     fn texts_and_what_they_mean() {
-        let wait = |milliseconds| Policy::Wait(Duration::from_millis(milliseconds));
+        let wait = |milliseconds| PortPolicy::Wait(Duration::from_millis(milliseconds));
         for (text, policy) in [
-            ("refuse", Policy::Refuse),
+            ("refuse", PortPolicy::Refuse),
             ("wait", wait(30_000)),
             ("wait:250ms", wait(250)),
             ("wait:5", wait(5000)),
             ("wait:2m", wait(120_000)),
-            ("end-if-ours", Policy::EndIfOurs),
+            ("end-if-ours", PortPolicy::EndIfOurs),
         ] {
             assert_eq!(text.parse(), Ok(policy));
-            let table = toml::from_str::<std::collections::BTreeMap<String, Policy>>(&format!(
+            let table = toml::from_str::<std::collections::BTreeMap<String, PortPolicy>>(&format!(
                 "p = {text:?}"
             ));
             assert_eq!(table.unwrap()["p"], policy);
@@ -97,7 +97,7 @@ mod tests {
             "wait:99999999999999999m",
             "wait:2d",
         ] {
-            assert!(text.parse::<Policy>().is_err(), "{text}");
+            assert!(text.parse::<PortPolicy>().is_err(), "{text}");
         }
     }
 }

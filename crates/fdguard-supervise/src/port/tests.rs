@@ -8,12 +8,12 @@ use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use fdguard_probe::Probe;
-use fdguard_process::listen::At;
+use fdguard_process::listen::ListenAddress;
 
-use super::{Class, Clearing, Conflict, Ours, Policy, Step, look};
-use crate::turn::Wants;
+use super::{HolderClass, Clearing, Conflict, OwnProcesses, PortPolicy, ClearingStep, look};
+use crate::poll::Interest;
 
-const OURS: Ours<'_> = Ours {
+const OURS: OwnProcesses<'_> = OwnProcesses {
     members: &[],
     service: "web",
     registered: &[],
@@ -59,13 +59,13 @@ impl Drop for Keeper {
     }
 }
 
-fn tcp(address: &str) -> (TcpListener, At) {
+fn tcp(address: &str) -> (TcpListener, ListenAddress) {
     let listener = TcpListener::bind(address).unwrap();
-    let at = At::Tcp(listener.local_addr().unwrap());
+    let at = ListenAddress::Tcp(listener.local_addr().unwrap());
     (listener, at)
 }
 
-fn seen(at: &At) -> Option<Conflict> {
+fn seen(at: &ListenAddress) -> Option<Conflict> {
     look(&Probe::new().unwrap(), at, &OURS).unwrap()
 }
 
@@ -74,20 +74,20 @@ fn pids(conflict: &Conflict) -> Vec<u32> {
 }
 
 /// Turns until it is decided, as the loop does.
-fn decide(clearing: &mut Clearing) -> Step {
+fn decide(clearing: &mut Clearing) -> ClearingStep {
     let probe = Probe::new().unwrap();
     loop {
         match clearing.turn(Instant::now(), &probe, &OURS).unwrap() {
-            Step::Pending(_) => {}
+            ClearingStep::Pending(_) => {}
             decided => return decided,
         }
-        let mut wants = Wants::default();
+        let mut wants = Interest::default();
         clearing.wants(&mut wants);
         wants.wait().unwrap();
     }
 }
 
-fn clearing(at: &At, policy: Policy, grace: Duration) -> Clearing {
+fn clearing(at: &ListenAddress, policy: PortPolicy, grace: Duration) -> Clearing {
     Clearing::new(at.clone(), policy, grace, Instant::now())
 }
 
@@ -112,8 +112,8 @@ fn nobody_is_nobody() {
     let (listener, at) = tcp("127.0.0.1:0");
     drop(listener);
     assert_eq!(seen(&at), None);
-    let mut clearing = clearing(&at, Policy::Refuse, LONG);
-    assert!(matches!(decide(&mut clearing), Step::Free));
+    let mut clearing = clearing(&at, PortPolicy::Refuse, LONG);
+    assert!(matches!(decide(&mut clearing), ClearingStep::Free));
 }
 
 #[test]
@@ -124,10 +124,10 @@ fn what_holds_both_kinds_of_addresses_is_in_the_way_of_ipv4() {
     let port = listener.local_addr().unwrap().port();
     let keeper = Keeper::of(listener, None);
     for wanted in [format!("127.0.0.1:{port}"), format!("[::1]:{port}")] {
-        let conflict = seen(&At::Tcp(wanted.parse().unwrap())).unwrap();
+        let conflict = seen(&ListenAddress::Tcp(wanted.parse().unwrap())).unwrap();
         assert_eq!(pids(&conflict), [keeper.pid()], "{wanted}");
     }
-    assert_eq!(pids(&seen(&At::Any(port)).unwrap()), [keeper.pid()]);
+    assert_eq!(pids(&seen(&ListenAddress::Any(port)).unwrap()), [keeper.pid()]);
 }
 
 #[test]
@@ -136,10 +136,10 @@ fn a_unix_path_is_held_by_who_listens_there() {
     let path = folder.path().join("s");
     let listener = UnixListener::bind(&path).unwrap();
     let keeper = Keeper::of(listener, None);
-    let conflict = seen(&At::Unix(path.clone())).unwrap();
+    let conflict = seen(&ListenAddress::Unix(path.clone())).unwrap();
     assert_eq!(pids(&conflict), [keeper.pid()]);
     drop(keeper);
-    assert_eq!(seen(&At::Unix(path)), None);
+    assert_eq!(seen(&ListenAddress::Unix(path)), None);
 }
 
 #[test]
@@ -158,7 +158,7 @@ fn all_owners_of_one_socket_are_named() {
 fn a_socket_of_ours_is_ours() {
     let (listener, at) = tcp("127.0.0.1:0");
     let conflict = seen(&at).unwrap();
-    assert_eq!(conflict.holders[0].class, Class::OursNow);
+    assert_eq!(conflict.holders[0].class, HolderClass::OursNow);
     drop(listener);
 }
 
@@ -166,7 +166,7 @@ fn a_socket_of_ours_is_ours() {
 fn a_connection_that_has_the_port_is_told_apart_from_a_listener() {
     let (listener, _) = tcp("127.0.0.1:0");
     let client = std::net::TcpStream::connect(listener.local_addr().unwrap()).unwrap();
-    let conflict = seen(&At::Tcp(client.local_addr().unwrap())).unwrap();
+    let conflict = seen(&ListenAddress::Tcp(client.local_addr().unwrap())).unwrap();
     assert!(!conflict.listens);
     assert!(conflict.to_string().contains("nobody listens"));
 }
@@ -178,12 +178,12 @@ fn a_stranger_is_never_signalled_whatever_the_policy() {
     let mut ours = Keeper::of(listener.try_clone().unwrap(), Some(OVER));
     let mut stranger = Keeper::of(listener, None);
     for policy in [
-        Policy::Refuse,
-        Policy::EndIfOurs,
-        Policy::Wait(Duration::from_millis(300)),
+        PortPolicy::Refuse,
+        PortPolicy::EndIfOurs,
+        PortPolicy::Wait(Duration::from_millis(300)),
     ] {
         let step = decide(&mut clearing(&at, policy, Duration::ZERO));
-        assert!(matches!(step, Step::Refused(_)), "{policy:?}: {step:?}");
+        assert!(matches!(step, ClearingStep::Refused(_)), "{policy:?}: {step:?}");
     }
     assert!(stranger.lives() && ours.lives());
 }
@@ -196,8 +196,8 @@ fn another_service_and_a_run_that_goes_on_are_strangers() {
     for run in [&running, "4000000000.1:other", "garbage"] {
         let (listener, at) = tcp("127.0.0.1:0");
         let mut keeper = Keeper::of(listener, Some(run));
-        let step = decide(&mut clearing(&at, Policy::EndIfOurs, Duration::ZERO));
-        assert!(matches!(step, Step::Refused(_)), "{run}: {step:?}");
+        let step = decide(&mut clearing(&at, PortPolicy::EndIfOurs, Duration::ZERO));
+        assert!(matches!(step, ClearingStep::Refused(_)), "{run}: {step:?}");
         assert!(keeper.lives());
     }
 }
@@ -207,11 +207,11 @@ fn what_an_earlier_run_left_is_ended_by_term_and_the_port_is_free() {
     let (listener, at) = tcp("127.0.0.1:0");
     let mut keeper = Keeper::of(listener, Some(OVER));
     assert!(seen(&at).unwrap().is_all_ours_before());
-    let refused = decide(&mut clearing(&at, Policy::Refuse, LONG));
-    assert!(matches!(refused, Step::Refused(_)));
+    let refused = decide(&mut clearing(&at, PortPolicy::Refuse, LONG));
+    assert!(matches!(refused, ClearingStep::Refused(_)));
     assert!(keeper.lives(), "not without being asked to");
-    let step = decide(&mut clearing(&at, Policy::EndIfOurs, LONG));
-    assert!(matches!(step, Step::Free), "{step:?}");
+    let step = decide(&mut clearing(&at, PortPolicy::EndIfOurs, LONG));
+    assert!(matches!(step, ClearingStep::Free), "{step:?}");
     let status = keeper.0.wait().unwrap();
     assert_eq!(
         std::os::unix::process::ExitStatusExt::signal(&status),
@@ -220,9 +220,9 @@ fn what_an_earlier_run_left_is_ended_by_term_and_the_port_is_free() {
     assert!(TcpListener::bind(address(&at)).is_ok());
 }
 
-fn address(at: &At) -> std::net::SocketAddr {
+fn address(at: &ListenAddress) -> std::net::SocketAddr {
     match at {
-        At::Tcp(address) => *address,
+        ListenAddress::Tcp(address) => *address,
         other => panic!("{other}"),
     }
 }
@@ -240,10 +240,10 @@ fn what_does_not_hear_term_is_killed_after_its_grace() {
     }
     let step = decide(&mut clearing(
         &at,
-        Policy::EndIfOurs,
+        PortPolicy::EndIfOurs,
         Duration::from_millis(50),
     ));
-    assert!(matches!(step, Step::Free), "{step:?}");
+    assert!(matches!(step, ClearingStep::Free), "{step:?}");
     let status = keeper.0.wait().unwrap();
     assert_eq!(
         std::os::unix::process::ExitStatusExt::signal(&status),
@@ -256,17 +256,17 @@ fn waiting_ends_when_the_holder_does() {
     let (listener, at) = tcp("127.0.0.1:0");
     let keeper = Keeper::of(listener, None);
     let probe = Probe::new().unwrap();
-    let mut clearing = clearing(&at, Policy::Wait(LONG), LONG);
+    let mut clearing = clearing(&at, PortPolicy::Wait(LONG), LONG);
     let first = clearing.turn(Instant::now(), &probe, &OURS).unwrap();
-    assert!(matches!(first, Step::Pending(Some(_))), "told once");
+    assert!(matches!(first, ClearingStep::Pending(Some(_))), "told once");
     drop(keeper);
-    assert!(matches!(decide(&mut clearing), Step::Free));
+    assert!(matches!(decide(&mut clearing), ClearingStep::Free));
 }
 
 const ROLE: &str = "FDGUARD_TEST_PORT";
 
 /// Runs the test again through another program, to look with other eyes.
-fn look_through(test: &str, wrapper: &[&str], at: &At) -> String {
+fn look_through(test: &str, wrapper: &[&str], at: &ListenAddress) -> String {
     let folder = tempfile::tempdir().unwrap();
     let copy = folder.path().join("test");
     std::fs::copy(std::env::current_exe().unwrap(), &copy).unwrap();
@@ -288,7 +288,7 @@ fn as_looker() -> bool {
     let Ok(address) = std::env::var(ROLE) else {
         return false;
     };
-    let conflict = seen(&At::Tcp(address.parse().unwrap())).unwrap();
+    let conflict = seen(&ListenAddress::Tcp(address.parse().unwrap())).unwrap();
     println!("saw {} {conflict}", conflict.unseen.len());
     println!("remedy {}", conflict.remedy());
     true
@@ -370,10 +370,10 @@ fn what_lives_in_a_pid_namespace_of_its_own_is_a_stranger_even_with_our_name() {
         .unwrap();
     assert!(
         inside.class
-            == Class::Stranger {
+            == HolderClass::Stranger {
                 because: "it lives in another pid namespace".into()
             }
     );
-    let step = decide(&mut clearing(&at, Policy::EndIfOurs, Duration::ZERO));
-    assert!(matches!(step, Step::Refused(_)) && keeper.lives());
+    let step = decide(&mut clearing(&at, PortPolicy::EndIfOurs, Duration::ZERO));
+    assert!(matches!(step, ClearingStep::Refused(_)) && keeper.lives());
 }

@@ -5,8 +5,8 @@ use std::fmt;
 
 use fdguard_core::snapshot::Process;
 
-use super::class::Class;
-use super::held::{Conflict, Holder, Unseen};
+use super::class::HolderClass;
+use super::conflict::{Conflict, AddressHolder, HiddenSocket};
 
 /// As much of a command as one line bears.
 const LONGEST: usize = 120;
@@ -58,7 +58,7 @@ pub(super) fn command(process: &Process) -> String {
     }
 }
 
-impl fmt::Display for Holder {
+impl fmt::Display for AddressHolder {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{} (pid {}", self.command, self.pid)?;
         if let Some(user) = &self.user {
@@ -68,16 +68,16 @@ impl fmt::Display for Holder {
             write!(f, ", since {}", since.strftime("%Y-%m-%d %H:%M:%S UTC"))?;
         }
         match &self.class {
-            Class::OursNow => write!(f, "): of this run"),
-            Class::OursBefore { because } => {
+            HolderClass::OursNow => write!(f, "): of this run"),
+            HolderClass::OursBefore { because } => {
                 write!(f, "): left behind by an earlier run: {because}")
             }
-            Class::Stranger { because } => write!(f, "): not ours: {because}"),
+            HolderClass::Stranger { because } => write!(f, "): not ours: {because}"),
         }
     }
 }
 
-impl fmt::Display for Unseen {
+impl fmt::Display for HiddenSocket {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let user = self.user.as_deref().unwrap_or("unknown");
         write!(
@@ -123,10 +123,10 @@ impl Conflict {
 
 #[cfg(test)]
 mod tests {
-    use super::{Class, Conflict, Holder, Unseen, Users};
+    use super::{HolderClass, Conflict, AddressHolder, HiddenSocket, Users};
 
-    fn holder(class: Class) -> Holder {
-        Holder {
+    fn holder(class: HolderClass) -> AddressHolder {
+        AddressHolder {
             pid: 4711,
             start_ticks: Some(1),
             command: "python3 server.py".to_owned(),
@@ -139,12 +139,12 @@ mod tests {
     #[test]
     fn the_line_names_pid_command_user_and_since_when() {
         let conflict = Conflict {
-            at: fdguard_process::listen::At::Any(8787),
+            at: fdguard_process::listen::ListenAddress::Any(8787),
             listens: true,
-            holders: vec![holder(Class::Stranger {
+            holders: vec![holder(HolderClass::Stranger {
                 because: "no run of fdguard started it".to_owned(),
             })],
-            unseen: vec![Unseen { ino: 5, user: None }],
+            unseen: vec![HiddenSocket { ino: 5, user: None }],
         };
         assert_eq!(
             conflict.to_string(),

@@ -2,15 +2,15 @@ use std::time::Duration;
 
 use fdguard_core::{Class, Text};
 
-use super::{Report, passed, reason};
-use crate::budget::{Passed, What};
+use super::{RemedyReport, passed, reason};
+use crate::budget::{Excess, Measure};
 use crate::meter::Leak;
-use crate::relief::{Again, Breach, Instance, Proof, WhenAgain};
+use crate::remedy::{Again, Breach, Instance, RestartProof, RepeatPolicy};
 
 fn breach(value: f64, first: f64) -> Breach {
     Breach {
-        what: What::Fds,
-        passed: Passed {
+        what: Measure::Fds,
+        passed: Excess {
             pid: Some(4711),
             value,
             level: 900.0,
@@ -32,8 +32,8 @@ fn leak(proven: bool) -> Leak {
     }
 }
 
-fn report<'a>(breach: &'a Breach, leaks: &'a [Leak], line: Option<&'a str>) -> Report<'a> {
-    Report {
+fn report<'a>(breach: &'a Breach, leaks: &'a [Leak], line: Option<&'a str>) -> RemedyReport<'a> {
+    RemedyReport {
         service: "web",
         breach,
         leaks,
@@ -43,12 +43,12 @@ fn report<'a>(breach: &'a Breach, leaks: &'a [Leak], line: Option<&'a str>) -> R
     }
 }
 
-fn proof(breach: &Breach) -> Proof {
+fn proof(breach: &Breach) -> RestartProof {
     let instance = |pid| Instance {
         pid,
         start_ticks: u64::from(pid),
     };
-    Proof {
+    RestartProof {
         breach: breach.clone(),
         before: Some(instance(4711)),
         now: instance(4800),
@@ -89,7 +89,7 @@ fn with_the_line_there_is_nothing_left_to_look_for() {
     assert!(!said.contains("fdguard trace"), "{said}");
 }
 
-fn again(breach: &Breach, after_relief: Option<u64>, then: WhenAgain) -> Again {
+fn again(breach: &Breach, after_relief: Option<u64>, then: RepeatPolicy) -> Again {
     Again {
         breach: breach.clone(),
         after_relief: after_relief.map(Duration::from_secs),
@@ -102,7 +102,7 @@ fn again(breach: &Breach, after_relief: Option<u64>, then: WhenAgain) -> Again {
 #[test]
 fn r29_a_level_below_what_the_program_needs_is_told_as_such() {
     let breach = breach(912.0, 880.0);
-    let said = report(&breach, &[], None).again(&again(&breach, None, WhenAgain::Keep));
+    let said = report(&breach, &[], None).again(&again(&breach, None, RepeatPolicy::Keep));
     assert!(said.contains("That is 8.0 s after its start: it has 880 from the start, so the level of 900 is below what it needs at rest; raise the level."), "{said}");
     assert!(said.contains("It is left running"), "{said}");
 }
@@ -110,7 +110,7 @@ fn r29_a_level_below_what_the_program_needs_is_told_as_such() {
 #[test]
 fn r29_a_leak_that_is_too_fast_is_told_with_its_figures() {
     let breach = breach(920.0, 20.0);
-    let said = report(&breach, &[], None).again(&again(&breach, Some(45), WhenAgain::Stop));
+    let said = report(&breach, &[], None).again(&again(&breach, Some(45), RepeatPolicy::Stop));
     assert!(said.contains("That is 45 s after a restart for the same reason: it went from 20 to 920 in 40 s (22 a second), which is faster than restarts can help."), "{said}");
     assert!(said.contains("ended for good"), "{said}");
 }
@@ -142,7 +142,7 @@ fn fields_say_the_same_and_leave_out_what_is_unknown() {
             .any(|(key, _)| *key == "class" || *key == "count"),
         "{bare:?}"
     );
-    assert_eq!(reason(&What::Fds), "fd_budget");
+    assert_eq!(reason(&Measure::Fds), "fd_budget");
 }
 
 #[test]
@@ -150,7 +150,7 @@ fn every_measure_has_its_sentence() {
     let close_wait = "class:tcp:CLOSE_WAIT".parse().unwrap();
     for (what, value, level, said) in [
         (
-            What::Highest,
+            Measure::Highest,
             950.0,
             900.0,
             "descriptor 950 is in use in process 4711 (the level is 900, select() fails from 1024 on)",
@@ -162,37 +162,37 @@ fn every_measure_has_its_sentence() {
             "150 descriptors are tcp:CLOSE_WAIT in process 4711 (the level is 100)",
         ),
         (
-            What::Growth,
+            Measure::Growth,
             60.5,
             30.0,
             "60.5 more descriptors leak every minute (the level is 30)",
         ),
         (
-            What::Wall,
+            Measure::Wall,
             240.0,
             300.0,
             "the nearest wall is reached in 4.0 min (the level is 5.0 min)",
         ),
         (
-            What::Zombies,
+            Measure::Zombies,
             7.0,
             5.0,
             "7 zombies are not waited for (the level is 5)",
         ),
         (
-            What::Memory,
+            Measure::Memory,
             629_145_600.0,
             536_870_912.0,
             "600 MiB of memory are in use (the level is 512 MiB)",
         ),
         (
-            What::Children,
+            Measure::Children,
             12.0,
             10.0,
             "12 processes run beside the program (the level is 10)",
         ),
     ] {
-        let measured = Passed {
+        let measured = Excess {
             value,
             level,
             ..breach(0.0, 0.0).passed

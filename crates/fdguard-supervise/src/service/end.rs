@@ -4,15 +4,15 @@ use std::hash::{BuildHasher as _, Hasher as _};
 use std::time::Duration;
 
 use fdguard_process::signals;
-use fdguard_process::tree::{Exit, Stop, Told};
+use fdguard_process::tree::{Exit, StopPlan, TreeEvent};
 
 use super::listening;
 use super::run::{Ending, LOOK, Run, SETTLE, Settle, status};
 use super::{Context, Service, State, Survivors};
 use crate::config::Background;
-use crate::event::{Event, Value};
-use crate::policy::{Cause, Halt, Next};
-use crate::turn::Ready;
+use crate::event::{LogEvent, LogValue};
+use crate::policy::{EndCause, Halt, NextStep};
+use crate::poll::Readiness;
 
 /// What a program left behind does no work that anybody waits for, and holds its successor up.
 const LEFT_GRACE: Duration = Duration::from_millis(500);
@@ -33,7 +33,7 @@ impl Service<'_> {
         if !first {
             return;
         }
-        run.tree.stop(Stop {
+        run.tree.stop(StopPlan {
             grace,
             ..self.settings.stop
         });
@@ -48,7 +48,7 @@ impl Service<'_> {
     }
 
     /// Hears the keeper.
-    pub(super) fn hear_keeper(&mut self, cx: &mut Context<'_>, ready: &Ready) {
+    pub(super) fn hear_keeper(&mut self, cx: &mut Context<'_>, ready: &Readiness) {
         let heard = |run: &Run| {
             let is_due = run.tree.deadline().is_some_and(|at| at <= cx.now);
             let has_ended = run.tree.program_end().is_some_and(|end| ready.has(end));
@@ -59,8 +59,8 @@ impl Service<'_> {
         }
         while let Some(told) = self.run.as_mut().and_then(|run| run.tree.told()) {
             match told {
-                Told::MainEnded { exit, left } if left > 0 => self.main_ended(exit, cx),
-                Told::Empty {
+                TreeEvent::MainEnded { exit, left } if left > 0 => self.main_ended(exit, cx),
+                TreeEvent::Empty {
                     exit,
                     killed,
                     reaped,
@@ -68,7 +68,7 @@ impl Service<'_> {
                     self.killed += u64::from(killed);
                     return self.over(Some(exit), killed, reaped, cx);
                 }
-                Told::Lost => return self.keeper_lost(cx),
+                TreeEvent::Lost => return self.keeper_lost(cx),
                 _ => {}
             }
         }
@@ -84,8 +84,8 @@ impl Service<'_> {
             Some(_) => "its keeper was killed or held; some of its processes could not be ended",
             None => "its keeper was killed; what was known of it was ended",
         };
-        let event = Event::of("keeper_lost", self.name()).with("survivors", left.0);
-        cx.sink.tell(&event.with("text", text));
+        let event = LogEvent::of("keeper_lost", self.name()).with("survivors", left.0);
+        cx.sink.emit(&event.with("text", text));
         self.over(None, 0, 0, cx);
     }
 
@@ -130,11 +130,11 @@ impl Service<'_> {
             Background::End => "ended",
             Background::Fail => "failed",
         };
-        let event = Event::of("background", self.name())
+        let event = LogEvent::of("background", self.name())
             .with("action", action)
             .with("listening", listening.join(","))
             .with("processes", named(&members));
-        cx.sink.tell(&event.with("text", explanation));
+        cx.sink.emit(&event.with("text", explanation));
         match self.settings.background {
             Background::Adopt => self.adopt(&members, cx),
             Background::End => self.end_the_left(Ending::Left, self.settings.stop.grace, cx),
@@ -148,8 +148,8 @@ impl Service<'_> {
         let Some(run) = &mut self.run else { return };
         run.is_adopted = true;
         run.main = members.first().copied().unwrap_or(run.main);
-        let event = Event::of("adopted", &self.settings.name).with("pid", run.main);
-        cx.sink.tell(&event.with("count", members.len()));
+        let event = LogEvent::of("adopted", &self.settings.name).with("pid", run.main);
+        cx.sink.emit(&event.with("count", members.len()));
         let main = run.main;
         self.begin_thrift(main, cx);
     }
@@ -158,11 +158,11 @@ impl Service<'_> {
         let Some(run) = &self.run else { return };
         let members = run.tree.members();
         if !members.is_empty() {
-            let event = Event::of("orphans", self.name())
+            let event = LogEvent::of("orphans", self.name())
                 .with("count", members.len())
                 .with("processes", named(&members))
                 .with("action", "ended");
-            cx.sink.tell(&event);
+            cx.sink.emit(&event);
         }
         self.end_run_within(ending, grace);
     }
@@ -186,12 +186,12 @@ impl Service<'_> {
         let exit = exit.filter(|_| !run.is_adopted);
         let up = cx.now.saturating_duration_since(run.started);
         if !cx.once {
-            let event = Event::of("exit", self.name()).with("pid", run.tree.main());
+            let event = LogEvent::of("exit", self.name()).with("pid", run.tree.main());
             let event = told(event, exit)
                 .with("uptime_s", seconds(up))
                 .with("killed", killed)
                 .with("reaped", reaped);
-            cx.sink.tell(&event);
+            cx.sink.emit(&event);
         }
         let exit = exit.unwrap_or(Exit::Code(1));
         match run.ending {
@@ -203,17 +203,17 @@ impl Service<'_> {
                 self.state = State::Failed;
                 self.outcome = Some(code);
             }
-            Some(Ending::Sick(reason)) => self.follow(exit, Cause::Sick, reason, cx),
-            Some(Ending::Renew(reason)) => self.follow(exit, Cause::Asked, reason, cx),
+            Some(Ending::Sick(reason)) => self.follow(exit, EndCause::Sick, reason, cx),
+            Some(Ending::Renew(reason)) => self.follow(exit, EndCause::Asked, reason, cx),
             None | Some(Ending::Left) if is_relieved => {
-                self.follow(exit, Cause::Asked, self.reason(), cx)
+                self.follow(exit, EndCause::Asked, self.reason(), cx)
             }
             None | Some(Ending::Left) => {
                 let reason = match exit {
                     Exit::Code(_) => "exit",
                     Exit::Signal(_) => "signal",
                 };
-                self.follow(exit, Cause::Itself, reason, cx);
+                self.follow(exit, EndCause::Itself, reason, cx);
             }
         }
     }
@@ -222,32 +222,32 @@ impl Service<'_> {
     pub(super) fn follow(
         &mut self,
         exit: Exit,
-        cause: Cause,
+        cause: EndCause,
         reason: &'static str,
         cx: &mut Context<'_>,
     ) {
         let policy = &self.settings.policy;
         match self.history.ended(policy, cx.now, exit, cause, chance()) {
-            Next::Start { at } => {
+            NextStep::Start { at } => {
                 self.restarts += 1;
                 *self.reasons.entry(reason.to_owned()).or_default() += 1;
-                let event = Event::of("restart", self.name()).with("reason", reason);
+                let event = LogEvent::of("restart", self.name()).with("reason", reason);
                 let event = self.thrift.told_restart(told(event, Some(exit)));
-                cx.sink.tell(&event.with("restarts", self.restarts));
+                cx.sink.emit(&event.with("restarts", self.restarts));
                 let delay = at.saturating_duration_since(cx.now);
                 if delay.is_zero() {
                     return self.start(cx);
                 }
-                let event = Event::of("backoff", self.name());
-                cx.sink.tell(&event.with("delay_ms", millis(delay)));
+                let event = LogEvent::of("backoff", self.name());
+                cx.sink.emit(&event.with("delay_ms", millis(delay)));
                 self.state = State::BackingOff;
                 self.next_start = Some(at);
             }
-            Next::Done => {
+            NextStep::Done => {
                 self.state = State::Stopped;
                 self.outcome = Some(0);
             }
-            Next::Halt(halt) => self.stay_down(halt, exit, cx),
+            NextStep::Halt(halt) => self.stay_down(halt, exit, cx),
         }
     }
 
@@ -259,10 +259,10 @@ impl Service<'_> {
             return;
         }
         let event = match halt {
-            Halt::CrashLoop { ends, within } => Event::of("crash_loop", self.name())
+            Halt::CrashLoop { ends, within } => LogEvent::of("crash_loop", self.name())
                 .with("ends", ends)
                 .with("within_s", seconds(within)),
-            _ => Event::of("down", self.name()).with("reason", halt.to_string()),
+            _ => LogEvent::of("down", self.name()).with("reason", halt.to_string()),
         };
         let event = told(event, Some(exit));
         let text = match halt {
@@ -272,16 +272,16 @@ impl Service<'_> {
             Halt::NotRunnable => "a program that cannot be run is not tried again",
         };
         let event = event.with("last_output", self.last_words());
-        cx.sink.tell(&event.with("text", text));
+        cx.sink.emit(&event.with("text", text));
     }
 }
 
 /// An end in an event.
-fn told(event: Event, exit: Option<Exit>) -> Event {
+fn told(event: LogEvent, exit: Option<Exit>) -> LogEvent {
     match exit {
         Some(Exit::Code(code)) => event.with("status", u32::from(code)),
         Some(Exit::Signal(signal)) => event.with("signal", signals::name_of(signal)),
-        None => event.with("status", Value::Unknown),
+        None => event.with("status", LogValue::Unknown),
     }
 }
 

@@ -8,29 +8,29 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use fdguard_probe::Probe;
-use fdguard_process::listen::At;
-use fdguard_process::notify::{Server, Store};
-use fdguard_process::plan::{FIRST_HANDED, Handed};
-use fdguard_process::tree::Stop;
+use fdguard_process::listen::ListenAddress;
+use fdguard_process::notify::{NotifyServer, FdStore};
+use fdguard_process::plan::{FIRST_HANDED, InheritedFd};
+use fdguard_process::tree::StopPlan;
 
 use crate::config;
-use crate::event::Event;
-use crate::health::{Check, Kind, Scene};
-use crate::output::Output;
-use crate::policy::History;
-use crate::relief::Flight;
-use crate::turn::{Ready, Wants};
+use crate::event::LogEvent;
+use crate::health::{HealthCheck, Kind, CommandContext};
+use crate::output::ServiceOutput;
+use crate::policy::RestartHistory;
+use crate::remedy::RemedyLock;
+use crate::poll::{Readiness, Interest};
 
 mod end;
-mod injected;
+mod injection;
 mod listening;
 mod run;
-mod sense;
-mod shown;
-mod spoken;
+mod health;
+mod metrics_view;
+mod output;
 mod start;
-mod steps;
-mod thrift;
+mod remedy_steps;
+mod budgets;
 mod wording;
 
 pub(crate) use start::Context;
@@ -100,21 +100,21 @@ impl Survivors {
 /// A service.
 #[derive(Debug)]
 pub(crate) struct Service<'p> {
-    pub(crate) settings: config::Service,
+    pub(crate) settings: config::ServiceConfig,
     pub(crate) state: State,
-    history: History,
+    history: RestartHistory,
     /// Sockets that it gets at each start.
-    sockets: Vec<Handed>,
-    notify: Option<Server>,
-    store: Store,
-    ready: Option<Check>,
-    checks: Vec<Check>,
+    sockets: Vec<InheritedFd>,
+    notify: Option<NotifyServer>,
+    store: FdStore,
+    ready: Option<HealthCheck>,
+    checks: Vec<HealthCheck>,
     run: Option<Run>,
-    thrift: thrift::Thrift<'p>,
-    steps: steps::Steps,
+    thrift: budgets::ServiceBudgets<'p>,
+    steps: remedy_steps::Steps,
     /// Where it is known to listen.
     ports: Vec<u16>,
-    output: Option<Output>,
+    output: Option<ServiceOutput>,
     next_start: Option<Instant>,
     pub(crate) restarts: u64,
     /// Of these by reason.
@@ -132,11 +132,11 @@ pub(crate) struct Service<'p> {
 impl<'p> Service<'p> {
     /// A service that waits for its start. An error says why its checks cannot work.
     pub(crate) fn new(
-        settings: config::Service,
-        sockets: Vec<Handed>,
-        scene: &Arc<Scene>,
+        settings: config::ServiceConfig,
+        sockets: Vec<InheritedFd>,
+        scene: &Arc<CommandContext>,
         probe: &'p Probe,
-        flight: &Flight,
+        flight: &RemedyLock,
     ) -> Result<Self, String> {
         let taken = u32::try_from(sockets.len()).unwrap_or(u32::MAX);
         let free = FIRST_HANDED.saturating_add(taken);
@@ -147,7 +147,7 @@ impl<'p> Service<'p> {
                 "ready: number {number} is a socket's; fd:{free} is free"
             ));
         }
-        let check = |spec| Check::new(spec, scene);
+        let check = |spec| HealthCheck::new(spec, scene);
         let ready = settings.ready.as_ref().map(check).transpose()?;
         let checks = settings
             .health
@@ -155,15 +155,15 @@ impl<'p> Service<'p> {
             .map(check)
             .collect::<Result<_, _>>()?;
         Ok(Self {
-            thrift: thrift::Thrift::new(probe, &settings, flight),
-            steps: steps::Steps::default(),
+            thrift: budgets::ServiceBudgets::new(probe, &settings, flight),
+            steps: remedy_steps::Steps::default(),
             ports: ports(&settings),
             output: None,
             state: State::Waiting,
-            history: History::default(),
+            history: RestartHistory::default(),
             sockets,
             notify: None,
-            store: Store::default(),
+            store: FdStore::default(),
             ready,
             checks,
             run: None,
@@ -226,7 +226,7 @@ impl<'p> Service<'p> {
     pub(crate) fn kill(&mut self) {
         if let Some(run) = &mut self.run {
             run.ending = Some(Ending::Stop);
-            run.tree.stop(Stop {
+            run.tree.stop(StopPlan {
                 signal: rustix::process::Signal::KILL.as_raw(),
                 grace: std::time::Duration::ZERO,
             });
@@ -240,7 +240,7 @@ impl<'p> Service<'p> {
         }
         self.settings = fresh.settings;
         self.ports = fresh.ports;
-        self.steps = steps::Steps::default();
+        self.steps = remedy_steps::Steps::default();
         self.thrift = fresh.thrift;
         self.history.forget();
         self.outcome = None;
@@ -266,16 +266,16 @@ impl<'p> Service<'p> {
     /// It cannot begin: somebody it waits for is down.
     pub(crate) fn give_up_waiting(&mut self, on: &str, cx: &mut Context<'_>) {
         if self.state == State::Waiting {
-            let event = Event::of("down", self.name());
+            let event = LogEvent::of("down", self.name());
             cx.sink
-                .tell(&event.with("reason", "dependency").with("dependency", on));
+                .emit(&event.with("reason", "dependency").with("dependency", on));
             self.state = State::Failed;
             self.outcome = Some(1);
         }
     }
 
     /// What it waits for.
-    pub(crate) fn wants<'f>(&'f self, wants: &mut Wants<'f>) {
+    pub(crate) fn wants<'f>(&'f self, wants: &mut Interest<'f>) {
         if let Some(output) = &self.output {
             output.wants(wants);
         }
@@ -310,7 +310,7 @@ impl<'p> Service<'p> {
     }
 
     /// Goes on.
-    pub(crate) fn turn(&mut self, cx: &mut Context<'_>, ready: &Ready) {
+    pub(crate) fn turn(&mut self, cx: &mut Context<'_>, ready: &Readiness) {
         self.hear_output(cx, ready);
         self.hear_program(cx, ready);
         self.hear_keeper(cx, ready);
@@ -330,11 +330,11 @@ impl Service<'_> {
     }
 
     /// Where it stands, as an event.
-    pub(crate) fn told_state(&self, now: Instant) -> Event {
+    pub(crate) fn told_state(&self, now: Instant) -> LogEvent {
         let reading = self.thrift.reading.as_ref();
-        let main = reading.and_then(crate::budget::Reading::of_main);
+        let main = reading.and_then(crate::budget::ServiceReading::of_main);
         let count = main.and_then(|main| main.count.seen().copied());
-        Event::of("state", self.name())
+        LogEvent::of("state", self.name())
             .with("state", self.state.name())
             .with("pid", self.main())
             .with("uptime_s", self.uptime(now).map(|up| up.as_secs()))
@@ -354,14 +354,14 @@ impl Service<'_> {
 }
 
 /// The ports that we bound for it.
-fn ports(settings: &config::Service) -> Vec<u16> {
-    let port = |socket: &config::Socket| match socket {
-        config::Socket::Bind(listen) => match listen.at {
-            At::Tcp(address) => Some(address.port()),
-            At::Any(port) => Some(port),
-            At::Unix(_) => None,
+fn ports(settings: &config::ServiceConfig) -> Vec<u16> {
+    let port = |socket: &config::SocketConfig| match socket {
+        config::SocketConfig::Bind(listen) => match listen.at {
+            ListenAddress::Tcp(address) => Some(address.port()),
+            ListenAddress::Any(port) => Some(port),
+            ListenAddress::Unix(_) => None,
         },
-        config::Socket::Inherited(_) => None,
+        config::SocketConfig::Inherited(_) => None,
     };
     settings.listen.iter().filter_map(port).collect()
 }

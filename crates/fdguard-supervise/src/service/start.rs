@@ -7,7 +7,7 @@ use std::time::Instant;
 
 use fdguard_core::snapshot::Limits;
 use fdguard_process::environment::last_of_each;
-use fdguard_process::plan::{FIRST_HANDED, Group, Handed, Plan};
+use fdguard_process::plan::{FIRST_HANDED, SessionKind, InheritedFd, Plan};
 use fdguard_process::reserve::Reserve;
 use fdguard_process::run_id::{self, RunId};
 use fdguard_process::tree::{Exit, Options, StartError, Tree};
@@ -15,17 +15,17 @@ use rustix::fs::{Mode, OFlags};
 
 use super::run::Run;
 use super::{Service, State};
-use crate::event::{Event, Sink};
-use crate::health::Pipe;
+use crate::event::{LogEvent, EventSink};
+use crate::health::HeartbeatPipe;
 use crate::inject::Injector;
 use crate::limit;
-use crate::policy::Cause;
+use crate::policy::EndCause;
 
 /// What a service needs from the loop.
 #[derive(Debug)]
 pub(crate) struct Context<'c> {
     /// Where it tells.
-    pub(crate) sink: &'c mut Sink,
+    pub(crate) sink: &'c mut EventSink,
     /// This turn's moment.
     pub(crate) now: Instant,
     /// What of our own environment a program gets.
@@ -62,7 +62,7 @@ impl Service<'_> {
         }
     }
 
-    fn begin_checks(&mut self, cx: &Context<'_>) -> Result<Option<Pipe>, StartError> {
+    fn begin_checks(&mut self, cx: &Context<'_>) -> Result<Option<HeartbeatPipe>, StartError> {
         let refused = |source| StartError::Refused {
             step: "readiness pipe",
             source,
@@ -73,13 +73,13 @@ impl Service<'_> {
         }
     }
 
-    fn plan(&mut self, pipe: Option<Pipe>, cx: &mut Context<'_>) -> Result<Plan, StartError> {
+    fn plan(&mut self, pipe: Option<HeartbeatPipe>, cx: &mut Context<'_>) -> Result<Plan, StartError> {
         let mut handed = self.sockets.clone();
         handed.extend(self.store.handed());
         if let Some(pipe) = pipe {
             hand_pipe(&mut handed, pipe)?;
         }
-        let group = if cx.once { Group::Same } else { Group::Session };
+        let group = if cx.once { SessionKind::Same } else { SessionKind::Session };
         Ok(Plan {
             command: self.settings.command.clone(),
             environment: self.environment(cx),
@@ -90,7 +90,7 @@ impl Service<'_> {
             group,
             cgroup: true,
             terminal: false,
-            limits: fdguard_process::plan::Limits::default(),
+            limits: fdguard_process::plan::TreeLimits::default(),
         })
     }
 
@@ -118,12 +118,12 @@ impl Service<'_> {
             return None;
         }
         if self.notify.is_none() {
-            match fdguard_process::notify::Server::open() {
+            match fdguard_process::notify::NotifyServer::open() {
                 Ok(server) => self.notify = Some(server),
                 Err(error) => {
-                    let event = Event::of("notify_failed", self.name());
+                    let event = LogEvent::of("notify_failed", self.name());
                     let text = format!("no socket for its notifications: {error}");
-                    cx.sink.tell(&event.with("text", text));
+                    cx.sink.emit(&event.with("text", text));
                 }
             }
         }
@@ -135,12 +135,12 @@ impl Service<'_> {
         self.history.started(cx.now);
         let mut run = Run::new(tree, cx.now);
         if !cx.once {
-            let event = Event::of("start", self.name()).with("pid", run.main);
+            let event = LogEvent::of("start", self.name()).with("pid", run.main);
             let event = match self.restarts {
                 0 => event.with("command", shown(&self.settings.command)),
                 restarts => event.with("restarts", restarts),
             };
-            cx.sink.tell(&event);
+            cx.sink.emit(&event);
         }
         run.ready_until = self
             .ready
@@ -158,18 +158,18 @@ impl Service<'_> {
     fn not_started(&mut self, error: &StartError, cx: &mut Context<'_>) {
         self.end_injected(cx);
         let code = error.code().unwrap_or(125);
-        let event = Event::of("start_failed", self.name()).with("status", u32::from(code));
-        cx.sink.tell(&event.with("text", error.to_string()));
+        let event = LogEvent::of("start_failed", self.name()).with("status", u32::from(code));
+        cx.sink.emit(&event.with("text", error.to_string()));
         if let Some(check) = &mut self.ready {
             check.end();
         }
         self.history.started(cx.now);
-        self.follow(Exit::Code(code), Cause::Itself, "start_failed", cx);
+        self.follow(Exit::Code(code), EndCause::Itself, "start_failed", cx);
     }
 }
 
 /// Puts the pipe at the number that the program expects it at: what has a name stands first, so numbers before it are filled.
-fn hand_pipe(handed: &mut Vec<Handed>, pipe: Pipe) -> Result<(), StartError> {
+fn hand_pipe(handed: &mut Vec<InheritedFd>, pipe: HeartbeatPipe) -> Result<(), StartError> {
     let refused = |source: std::io::Error| StartError::Refused {
         step: "readiness pipe",
         source,
@@ -193,8 +193,8 @@ fn hand_pipe(handed: &mut Vec<Handed>, pipe: Pipe) -> Result<(), StartError> {
     Ok(())
 }
 
-fn unnamed(fd: OwnedFd) -> Handed {
-    Handed {
+fn unnamed(fd: OwnedFd) -> InheritedFd {
+    InheritedFd {
         fd: Arc::new(fd),
         name: None,
     }

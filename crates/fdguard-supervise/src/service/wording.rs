@@ -2,20 +2,20 @@
 
 use fdguard_core::Text;
 
-use crate::budget::{Passed, What};
-use crate::event::{Event, Value};
+use crate::budget::{Excess, Measure};
+use crate::event::{LogEvent, LogValue};
 use crate::meter::Leak;
-use crate::relief::Drained;
+use crate::remedy::DrainResult;
 
 /// The class that a budget is about, or else that of what leaks.
-pub(super) fn class(what: &What, leak: Option<&Leak>) -> Value {
+pub(super) fn class(what: &Measure, leak: Option<&Leak>) -> LogValue {
     let leaking = || {
         leak.and_then(|leak| leak.class.as_ref())
             .map(ToString::to_string)
     };
     match what {
-        What::Class(class) => Value::Text(class.to_string()),
-        What::Memory | What::Zombies | What::Children => Value::Unknown,
+        Measure::Class(class) => LogValue::Text(class.to_string()),
+        Measure::Memory | Measure::Zombies | Measure::Children => LogValue::Unknown,
         _ => leaking().into(),
     }
 }
@@ -25,7 +25,7 @@ pub(super) fn shown(text: &Text) -> String {
 }
 
 /// What leaks, or may.
-pub(super) fn suspected(event: Event, leak: Option<&Leak>) -> Event {
+pub(super) fn suspected(event: LogEvent, leak: Option<&Leak>) -> LogEvent {
     let Some(leak) = leak else { return event };
     event
         .with("leak_target", leak.target.as_ref().map(shown))
@@ -34,19 +34,19 @@ pub(super) fn suspected(event: Event, leak: Option<&Leak>) -> Event {
         .with("leak_proven", leak.proven)
 }
 
-pub(super) fn drained(how: &Drained) -> String {
+pub(super) fn drained(how: &DrainResult) -> String {
     match how {
-        Drained::ConnectionsGone => "connections_gone".to_owned(),
-        Drained::HookDone => "hook_done".to_owned(),
-        Drained::HookFailed(why) => format!("hook failed: {why}"),
-        Drained::Ended => "ended".to_owned(),
-        Drained::TimeUp => "time_up".to_owned(),
-        Drained::None => "none".to_owned(),
+        DrainResult::ConnectionsGone => "connections_gone".to_owned(),
+        DrainResult::HookDone => "hook_done".to_owned(),
+        DrainResult::HookFailed(why) => format!("hook failed: {why}"),
+        DrainResult::Ended => "ended".to_owned(),
+        DrainResult::TimeUp => "time_up".to_owned(),
+        DrainResult::None => "none".to_owned(),
     }
 }
 
 /// A measure in an event; whole numbers as such.
-pub(super) fn measured(event: Event, what: &What, passed: &Passed, class: Value) -> Event {
+pub(super) fn measured(event: LogEvent, what: &Measure, passed: &Excess, class: LogValue) -> LogEvent {
     event
         .with("budget", what.to_string())
         .with("count", whole(passed.value))
@@ -56,10 +56,10 @@ pub(super) fn measured(event: Event, what: &What, passed: &Passed, class: Value)
         .with("pid", passed.pid)
 }
 
-fn whole(value: f64) -> Value {
+fn whole(value: f64) -> LogValue {
     if value.fract() == 0.0 && value.abs() < 1e15 {
         #[expect(clippy::cast_possible_truncation, reason = "whole and small")]
-        return Value::Number(i128::from(value as i64));
+        return LogValue::Number(i128::from(value as i64));
     }
-    Value::Fraction((value * 100.0).round() / 100.0)
+    LogValue::Fraction((value * 100.0).round() / 100.0)
 }

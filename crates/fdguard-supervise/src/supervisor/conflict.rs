@@ -3,22 +3,22 @@
 use std::time::Instant;
 
 use fdguard_probe::Probe;
-use fdguard_process::listen::{At, BindError, Bound, Listen};
+use fdguard_process::listen::{ListenAddress, BindError, BoundSocket, Listen};
 use fdguard_process::signals::Signals;
 use rustix::process::Signal;
 
-use super::Refusal;
-use crate::config::{self, Socket};
-use crate::event::{Event, Sink};
+use super::StartRefusal;
+use crate::config::{self, SocketConfig};
+use crate::event::{LogEvent, EventSink};
 use crate::health;
-use crate::port::{Class, Clearing, Conflict, Holder, Ours, Policy, Step, look};
-use crate::turn::Wants;
+use crate::port::{HolderClass, Clearing, Conflict, AddressHolder, OwnProcesses, PortPolicy, ClearingStep, look};
+use crate::poll::Interest;
 
 /// What is needed to find out who holds a socket, and to wait for it.
 #[derive(Debug)]
 pub(super) struct Desk<'d> {
     pub(super) probe: &'d Probe,
-    pub(super) sink: &'d mut Sink,
+    pub(super) sink: &'d mut EventSink,
     /// A signal ends the waiting; absent where nobody may wait.
     pub(super) signals: Option<&'d Signals>,
 }
@@ -27,9 +27,9 @@ impl Desk<'_> {
     /// Binds it, or does what the service's policy says.
     pub(super) fn bind(
         &mut self,
-        service: &config::Service,
+        service: &config::ServiceConfig,
         listen: &Listen,
-    ) -> Result<Bound, Refusal> {
+    ) -> Result<BoundSocket, StartRefusal> {
         match listen.bind() {
             Ok(bound) => Ok(bound),
             Err(BindError::Held { .. }) => self.clear(service, listen),
@@ -37,14 +37,14 @@ impl Desk<'_> {
         }
     }
 
-    fn clear(&mut self, service: &config::Service, listen: &Listen) -> Result<Bound, Refusal> {
+    fn clear(&mut self, service: &config::ServiceConfig, listen: &Listen) -> Result<BoundSocket, StartRefusal> {
         let policy = match self.signals {
             Some(_) => service.on_conflict,
-            None => Policy::Refuse,
+            None => PortPolicy::Refuse,
         };
         let grace = service.stop.grace;
         let mut clearing = Clearing::new(listen.at.clone(), policy, grace, Instant::now());
-        let ours = Ours {
+        let ours = OwnProcesses {
             members: &[],
             service: &service.name,
             registered: &[],
@@ -52,7 +52,7 @@ impl Desk<'_> {
         loop {
             let step = clearing.turn(Instant::now(), self.probe, &ours);
             match step.map_err(|error| refused(&format!("{}: {error}", listen.at), 2))? {
-                Step::Free => match listen.bind() {
+                ClearingStep::Free => match listen.bind() {
                     // Somebody was faster.
                     Err(BindError::Held { .. }) => {
                         let now = Instant::now();
@@ -60,15 +60,15 @@ impl Desk<'_> {
                     }
                     bound => return bound.map_err(|error| refused(&error.to_string(), 125)),
                 },
-                Step::Pending(conflict) => {
+                ClearingStep::Pending(conflict) => {
                     if let Some(conflict) = conflict {
                         self.tell(&service.name, &conflict);
                     }
                 }
-                Step::Refused(conflict) => {
+                ClearingStep::Refused(conflict) => {
                     self.tell(&service.name, &conflict);
                     let hint = "--on-conflict wait, or end-if-ours for what an earlier run left; a stranger is never ended";
-                    return Err(Refusal {
+                    return Err(StartRefusal {
                         hint: hint.to_owned(),
                         ..refused(&conflict.to_string(), 2)
                     });
@@ -80,29 +80,29 @@ impl Desk<'_> {
 
     /// Warns when somebody listens already where this service's readiness is asked for: the answer would be theirs. It may be meant (a
     /// proxy before the service), so it is only told.
-    pub(super) fn warn(&mut self, service: &config::Service) {
+    pub(super) fn warn(&mut self, service: &config::ServiceConfig) {
         let target = match service.ready.as_ref().map(|check| &check.kind) {
             Some(health::Kind::Tcp(target)) => Some(target),
             _ => None,
         };
         let addresses = target.and_then(|target| target.addresses().ok());
-        let is_ours = |at: &At| {
+        let is_ours = |at: &ListenAddress| {
             service
                 .listen
                 .iter()
-                .any(|socket| matches!(socket, Socket::Bind(listen) if listen.at == *at))
+                .any(|socket| matches!(socket, SocketConfig::Bind(listen) if listen.at == *at))
         };
         let places = addresses.unwrap_or_default().into_iter();
         let places = places.filter(|address| address.ip().is_loopback());
-        for at in places.map(At::Tcp).filter(|at| !is_ours(at)) {
-            let ours = Ours {
+        for at in places.map(ListenAddress::Tcp).filter(|at| !is_ours(at)) {
+            let ours = OwnProcesses {
                 members: &[std::process::id()],
                 service: &service.name,
                 registered: &[],
             };
             let found = look(self.probe, &at, &ours).ok().flatten();
             let is_foreign = |conflict: &Conflict| {
-                let foreign = |holder: &Holder| holder.class != Class::OursNow;
+                let foreign = |holder: &AddressHolder| holder.class != HolderClass::OursNow;
                 conflict.listens && conflict.holders.iter().any(foreign)
             };
             if let Some(conflict) = found.filter(is_foreign) {
@@ -112,14 +112,14 @@ impl Desk<'_> {
     }
 
     fn tell(&mut self, service: &str, conflict: &Conflict) {
-        let event = Event::of("port_conflict", service)
+        let event = LogEvent::of("port_conflict", service)
             .with("at", conflict.at.to_string())
             .with("pid", conflict.holders.first().map(|holder| holder.pid));
-        self.sink.tell(&event.with("text", conflict.to_string()));
+        self.sink.emit(&event.with("text", conflict.to_string()));
     }
 
-    fn wait(&mut self, clearing: &Clearing) -> Result<(), Refusal> {
-        let mut wants = Wants::default();
+    fn wait(&mut self, clearing: &Clearing) -> Result<(), StartRefusal> {
+        let mut wants = Interest::default();
         clearing.wants(&mut wants);
         if let Some(signals) = self.signals {
             wants.read(std::os::fd::AsFd::as_fd(signals));
@@ -137,8 +137,8 @@ impl Desk<'_> {
     }
 }
 
-fn refused(message: &str, code: u8) -> Refusal {
-    Refusal {
+fn refused(message: &str, code: u8) -> StartRefusal {
+    StartRefusal {
         message: message.to_owned(),
         hint: String::new(),
         code,

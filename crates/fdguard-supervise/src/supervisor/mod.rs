@@ -10,50 +10,50 @@ use std::time::{Duration, Instant};
 use fdguard_core::snapshot::Limits;
 use fdguard_probe::Probe;
 use fdguard_process::adopt::adopt_orphans_of_trees;
-use fdguard_process::listen::inherited::Inherited;
+use fdguard_process::listen::activation::ActivatedSockets;
 use fdguard_process::parent::Parent;
 use fdguard_process::reserve::{self, Reserve};
 use fdguard_process::signals::{self, Signals};
 
-use crate::config::{Said, Settings};
-use crate::event::{Event, Sink};
-use crate::health::Scene;
+use crate::config::{Overrides, RunSettings};
+use crate::event::{LogEvent, EventSink};
+use crate::health::CommandContext;
 use crate::inject::Injector;
-use crate::metrics::Server;
-use crate::relief::Flight;
+use crate::metrics::MetricsServer;
+use crate::remedy::RemedyLock;
 use crate::service::{Context, Service, State, Survivors};
-use crate::turn::{Ready, Wants};
+use crate::poll::{Readiness, Interest};
 use crate::{limit, trim};
 
-mod above;
+mod parent_notify;
 mod conflict;
-mod hear;
-mod injected;
-mod own;
+mod signals;
+mod injection;
+mod self_check;
 mod pages;
 mod reload;
 mod sockets;
-mod standing;
+mod dependencies;
 
-use above::Above;
+use parent_notify::ParentNotify;
 use conflict::Desk;
 pub(crate) use pages::ago;
 use sockets::Sockets;
-use standing::Standing;
+use dependencies::Dependencies;
 
 /// What the loop is given.
 #[derive(Debug)]
-pub struct Launch<'p> {
+pub struct SupervisorLaunch<'p> {
     /// Looks at processes.
     pub probe: &'p Probe,
     /// What is to be run.
-    pub settings: Settings,
+    pub settings: RunSettings,
     /// What was said outside of the file, for a reload.
-    pub said: Said,
+    pub said: Overrides,
     /// Who supervises us.
     pub parent: Parent,
     /// What our parent handed to us.
-    pub inherited: Inherited,
+    pub inherited: ActivatedSockets,
     /// Where events go.
     pub stderr: Option<OwnedFd>,
     /// What is put into programs.
@@ -62,7 +62,7 @@ pub struct Launch<'p> {
 
 /// Why nothing was started.
 #[derive(Clone, Debug)]
-pub struct Refusal {
+pub struct StartRefusal {
     /// In one line.
     pub message: String,
     /// What would help.
@@ -71,7 +71,7 @@ pub struct Refusal {
     pub code: u8,
 }
 
-impl Refusal {
+impl StartRefusal {
     fn machine(what: &str, error: &std::io::Error) -> Self {
         Self {
             message: format!("{what}: {error}"),
@@ -93,12 +93,12 @@ struct Stopping {
 #[derive(Debug)]
 struct Supervisor<'p> {
     probe: &'p Probe,
-    settings: Settings,
-    said: Said,
-    sink: Sink,
+    settings: RunSettings,
+    said: Overrides,
+    sink: EventSink,
     signals: Signals,
     sockets: Sockets,
-    above: Above,
+    above: ParentNotify,
     environment: Vec<(OsString, OsString)>,
     is_supervised: bool,
     reserve: Reserve,
@@ -106,9 +106,9 @@ struct Supervisor<'p> {
     injector: Option<Box<dyn Injector>>,
     /// What we were started with.
     limits: Limits,
-    pages: Option<Server>,
+    pages: Option<MetricsServer>,
     is_trimmed: bool,
-    flight: Flight,
+    flight: RemedyLock,
     services: Vec<Service<'p>>,
     stopping: Option<Stopping>,
     began: Instant,
@@ -129,25 +129,25 @@ struct Past {
 }
 
 /// Runs everything until it is down, and gives the exit status.
-pub fn run(launch: Launch<'_>) -> Result<u8, Refusal> {
+pub fn run(launch: SupervisorLaunch<'_>) -> Result<u8, StartRefusal> {
     let mut supervisor = Supervisor::new(launch)?;
     supervisor.go_on();
     Ok(supervisor.finish())
 }
 
 impl<'p> Supervisor<'p> {
-    fn new(launch: Launch<'p>) -> Result<Self, Refusal> {
+    fn new(launch: SupervisorLaunch<'p>) -> Result<Self, StartRefusal> {
         let now = Instant::now();
         let signals = Signals::take(signals::forwardable())
-            .map_err(|error| Refusal::machine("signals", &error))?;
+            .map_err(|error| StartRefusal::machine("signals", &error))?;
         // A program may kill its keeper. All of our children are keepers, so whoever else becomes our child is an orphan of such a
         // program. Where the kernel refuses it, orphans are found by their mark.
         let _refused = adopt_orphans_of_trees();
-        let sink = Sink::new(launch.settings.form, launch.stderr);
+        let sink = EventSink::new(launch.settings.form, launch.stderr);
         let reserve = Reserve::new(Reserve::FOR_A_START + 4)
-            .map_err(|error| Refusal::machine("a reserve of descriptors", &error))?;
-        let null = crate::drain::null().map_err(|error| Refusal::machine("/dev/null", &error))?;
-        let pages = pages::open(&launch.settings).map_err(|message| Refusal {
+            .map_err(|error| StartRefusal::machine("a reserve of descriptors", &error))?;
+        let null = crate::drain::null().map_err(|error| StartRefusal::machine("/dev/null", &error))?;
+        let pages = pages::open(&launch.settings).map_err(|message| StartRefusal {
             message,
             hint: "another port, or port 0 for any that is free".to_owned(),
             code: 2,
@@ -156,7 +156,7 @@ impl<'p> Supervisor<'p> {
         let mut supervisor = Self {
             probe: launch.probe,
             sockets: Sockets::new(launch.inherited.fds),
-            above: Above::new(launch.settings.once, now),
+            above: ParentNotify::new(launch.settings.once, now),
             is_supervised: launch.parent.is_supervisor(),
             is_trimmed: launch.settings.once,
             settings: launch.settings,
@@ -169,7 +169,7 @@ impl<'p> Supervisor<'p> {
             injector: launch.injector,
             limits: limit::read(),
             pages,
-            flight: Flight::default(),
+            flight: RemedyLock::default(),
             services: Vec::new(),
             stopping: None,
             began: now,
@@ -183,10 +183,10 @@ impl<'p> Supervisor<'p> {
             let text = format!("{}: {}", gap.what, gap.why);
             supervisor
                 .sink
-                .tell(&Event::new("socket_missing").with("text", text));
+                .emit(&LogEvent::new("socket_missing").with("text", text));
         }
         supervisor.services = supervisor.fresh_services()?;
-        supervisor.fds_at_start = own::descriptors();
+        supervisor.fds_at_start = self_check::descriptors();
         Ok(supervisor)
     }
 
@@ -196,15 +196,15 @@ impl<'p> Supervisor<'p> {
             return;
         }
         if parent.is_supervisor() {
-            let event = Event::new("supervising")
+            let event = LogEvent::new("supervising")
                 .with("parent", parent.kind.to_string())
                 .with("pid", std::process::id());
-            self.sink.tell(&event.with("text", parent.reason.as_str()));
+            self.sink.emit(&event.with("text", parent.reason.as_str()));
         }
         self.tell_limits();
         if let Some(text) = self.above.first_gap() {
             self.sink
-                .tell(&Event::new("notify_failed").with("text", text));
+                .emit(&LogEvent::new("notify_failed").with("text", text));
         }
     }
 
@@ -213,16 +213,16 @@ impl<'p> Supervisor<'p> {
         for service in &self.settings.services {
             let decision = limit::decide(service.raise_limit, self.limits);
             if let Some(soft) = decision.soft {
-                let event = Event::of("limit", &service.name)
+                let event = LogEvent::of("limit", &service.name)
                     .with("from", decision.before.soft)
                     .with("to", soft);
-                self.sink.tell(&event.with("text", decision.to_string()));
+                self.sink.emit(&event.with("text", decision.to_string()));
             }
         }
     }
 
     /// The services of the settings, none of them started.
-    fn fresh_services(&mut self) -> Result<Vec<Service<'p>>, Refusal> {
+    fn fresh_services(&mut self) -> Result<Vec<Service<'p>>, StartRefusal> {
         let settings = self.settings.services.clone();
         let is_single = settings.len() == 1;
         let mut services = Vec::new();
@@ -234,9 +234,9 @@ impl<'p> Supervisor<'p> {
 
     fn fresh_service(
         &mut self,
-        settings: crate::config::Service,
+        settings: crate::config::ServiceConfig,
         is_single: bool,
-    ) -> Result<Service<'p>, Refusal> {
+    ) -> Result<Service<'p>, StartRefusal> {
         let mut desk = Desk {
             probe: self.probe,
             sink: &mut self.sink,
@@ -249,12 +249,12 @@ impl<'p> Supervisor<'p> {
         }
         let mut environment = self.environment.clone();
         environment.extend(settings.environment.iter().cloned());
-        let scene = Arc::new(Scene {
+        let scene = Arc::new(CommandContext {
             environment,
             folder: settings.folder.clone(),
         });
         let name = settings.name.clone();
-        Service::new(settings, handed, &scene, self.probe, &self.flight).map_err(|why| Refusal {
+        Service::new(settings, handed, &scene, self.probe, &self.flight).map_err(|why| StartRefusal {
             message: format!("{name}: {why}"),
             hint: "fdguard run --help has the forms of checks; a host may be a number".to_owned(),
             code: 2,
@@ -292,8 +292,8 @@ impl<'p> Supervisor<'p> {
         }
     }
 
-    fn wait(&self) -> Ready {
-        let mut wants = Wants::default();
+    fn wait(&self) -> Readiness {
+        let mut wants = Interest::default();
         wants.read(std::os::fd::AsFd::as_fd(&self.signals));
         self.sink.wants(&mut wants);
         self.above.wants(&mut wants);
@@ -312,13 +312,13 @@ impl<'p> Supervisor<'p> {
         wants.wait().unwrap_or_else(|_| {
             // The kernel has no memory for the list: it may have in a moment.
             std::thread::sleep(Duration::from_millis(20));
-            Ready::default()
+            Readiness::default()
         })
     }
 
     /// Does something with each service, and what it needs from us.
-    fn each(&mut self, mut work: impl FnMut(&mut Service<'p>, &mut Context<'_>, &Standing)) {
-        let standing = Standing::of(&self.services, self.stopping.is_some());
+    fn each(&mut self, mut work: impl FnMut(&mut Service<'p>, &mut Context<'_>, &Dependencies)) {
+        let standing = Dependencies::of(&self.services, self.stopping.is_some());
         let mut cx = Context {
             sink: &mut self.sink,
             now: Instant::now(),
@@ -390,7 +390,7 @@ impl<'p> Supervisor<'p> {
                 None => "all_down".to_owned(),
             };
             let up = self.began.elapsed();
-            let event = Event::new("stopped")
+            let event = LogEvent::new("stopped")
                 .with("why", why)
                 .with("exit", u32::from(code))
                 .with("uptime_s", (up.as_secs_f64() * 1000.0).round() / 1000.0)
@@ -398,8 +398,8 @@ impl<'p> Supervisor<'p> {
                 .with("killed", killed + self.past.killed)
                 .with("survivors", survivors.0)
                 .with("fds_at_start", self.fds_at_start)
-                .with("fds_at_end", own::descriptors());
-            self.sink.tell(&event);
+                .with("fds_at_end", self_check::descriptors());
+            self.sink.emit(&event);
         }
         self.sink.finish();
         code

@@ -4,26 +4,26 @@ use std::time::{Duration, Instant};
 
 use jiff::Timestamp;
 
-use super::{Supervisor, own};
-use crate::metrics::{Host, Own, Server, State, read_token};
-use crate::turn::Ready;
+use super::{Supervisor, self_check};
+use crate::metrics::{HostMetrics, SupervisorMetrics, MetricsServer, MetricsState, read_token};
+use crate::poll::Readiness;
 use crate::{config, limit, trim};
 
 /// Begins to listen where the settings say.
-pub(super) fn open(settings: &config::Settings) -> Result<Option<Server>, String> {
+pub(super) fn open(settings: &config::RunSettings) -> Result<Option<MetricsServer>, String> {
     let Some(address) = settings.metrics else {
         return Ok(None);
     };
     let token = settings.metrics_token.as_ref().map(read_token);
     let token = token.transpose()?;
-    let server = Server::bind(address, token);
+    let server = MetricsServer::bind(address, token);
     server
         .map(Some)
         .map_err(|error| format!("--metrics {address}: {error}"))
 }
 
 impl Supervisor<'_> {
-    pub(super) fn turn_pages(&mut self, ready: &Ready) {
+    pub(super) fn turn_pages(&mut self, ready: &Readiness) {
         let Some(mut pages) = self.pages.take() else {
             return;
         };
@@ -31,16 +31,16 @@ impl Supervisor<'_> {
         self.pages = Some(pages);
     }
 
-    fn shown(&self) -> State {
+    fn shown(&self) -> MetricsState {
         let now = Instant::now();
-        let own = Own {
-            open_fds: own::descriptors(),
+        let own = SupervisorMetrics {
+            open_fds: self_check::descriptors(),
             max_fds: limit::read().soft,
             started: ago(now.saturating_duration_since(self.began)),
             resident: trim::resident(),
         };
         let services = self.services.iter().map(|service| service.shown(now));
-        State {
+        MetricsState {
             own,
             host: host(),
             services: services.collect(),
@@ -59,10 +59,10 @@ pub(crate) fn ago(passed: Duration) -> Option<Timestamp> {
     Timestamp::now().checked_sub(passed).ok()
 }
 
-fn host() -> Host {
+fn host() -> HostMetrics {
     let text = std::fs::read_to_string("/proc/sys/fs/file-nr").unwrap_or_default();
     let mut numbers = text.split_ascii_whitespace().map(|word| word.parse().ok());
-    Host {
+    HostMetrics {
         allocated: numbers.next().flatten(),
         maximum: numbers.nth(1).flatten(),
     }

@@ -4,8 +4,8 @@ use std::mem;
 use std::path::Path;
 
 use super::{Supervisor, pages};
-use crate::config::{self, Settings};
-use crate::event::Event;
+use crate::config::{self, RunSettings};
+use crate::event::LogEvent;
 use crate::input_file;
 use crate::service::Service;
 
@@ -25,13 +25,13 @@ impl<'p> Supervisor<'p> {
         }
         let Some(file) = self.settings.file.clone() else {
             // Without a file there is nothing to read: a gentle restart is what HUP means.
-            self.sink.tell(&Event::new("reload").with("changed", "all"));
+            self.sink.emit(&LogEvent::new("reload").with("changed", "all"));
             return self.renew_all();
         };
         let read = input_file::read_text(Path::new(&file), input_file::WRITTEN)
             .map_err(|error| format!("{file}: {error}"));
         let fresh = read.and_then(|text| {
-            Settings::of(&self.said, Some((&file, &text))).map_err(|mistake| mistake.to_string())
+            RunSettings::of(&self.said, Some((&file, &text))).map_err(|mistake| mistake.to_string())
         });
         match fresh {
             Ok(fresh) => self.take_over(fresh),
@@ -40,9 +40,9 @@ impl<'p> Supervisor<'p> {
     }
 
     fn keep_the_old(&mut self, text: &str) {
-        let event = Event::new("reload").with("ok", false).with("text", text);
+        let event = LogEvent::new("reload").with("ok", false).with("text", text);
         self.sink
-            .tell(&event.with("kept", "the values from before"));
+            .emit(&event.with("kept", "the values from before"));
     }
 
     fn renew_all(&mut self) {
@@ -58,7 +58,7 @@ impl<'p> Supervisor<'p> {
         }
     }
 
-    fn take_over(&mut self, fresh: Settings) {
+    fn take_over(&mut self, fresh: RunSettings) {
         let is_single = fresh.services.len() == 1;
         let mut services = Vec::new();
         for one in &fresh.services {
@@ -73,13 +73,13 @@ impl<'p> Supervisor<'p> {
         self.above.reloading(&mut self.sink);
         let differences = compare(&self.settings.services, &fresh.services);
         let list = |names: &[String]| names.join(",");
-        let event = Event::new("reload")
+        let event = LogEvent::new("reload")
             .with("ok", true)
             .with("kept", differences.kept)
             .with("changed", list(&differences.changed))
             .with("added", list(&differences.added))
             .with("removed", list(&differences.removed));
-        self.sink.tell(&event);
+        self.sink.emit(&event);
         let old = mem::take(&mut self.services);
         let (mut staying, mut all) = (old, Vec::new());
         for service in services {
@@ -116,8 +116,8 @@ impl<'p> Supervisor<'p> {
     }
 
     /// Serves the pages where the new settings say; where that fails, as before.
-    fn move_pages(&mut self, fresh: &Settings) -> Result<(), String> {
-        let place = |settings: &Settings| (settings.metrics, settings.metrics_token.clone());
+    fn move_pages(&mut self, fresh: &RunSettings) -> Result<(), String> {
+        let place = |settings: &RunSettings| (settings.metrics, settings.metrics_token.clone());
         if place(fresh) == place(&self.settings) {
             return Ok(());
         }
@@ -148,7 +148,7 @@ impl<'p> Supervisor<'p> {
     }
 }
 
-fn compare(old: &[config::Service], new: &[config::Service]) -> Differences {
+fn compare(old: &[config::ServiceConfig], new: &[config::ServiceConfig]) -> Differences {
     let mut differences = Differences::default();
     for one in new {
         match old.iter().find(|other| other.name == one.name) {
@@ -157,7 +157,7 @@ fn compare(old: &[config::Service], new: &[config::Service]) -> Differences {
             Some(_) => differences.changed.push(one.name.clone()),
         }
     }
-    let is_gone = |one: &&config::Service| new.iter().all(|other| other.name != one.name);
+    let is_gone = |one: &&config::ServiceConfig| new.iter().all(|other| other.name != one.name);
     let removed = old.iter().filter(is_gone).map(|one| one.name.clone());
     differences.removed = removed.collect();
     differences

@@ -12,7 +12,7 @@ use fdguard_core::proof::Allowance;
 use super::SettingsArgs;
 use super::duration::parse_positive;
 use super::protect::ProtectArgs;
-use super::ready::Ready;
+use super::ready::ReadyArg;
 use super::select::parse_pid;
 
 /// Does this program, or this exercise of a server, return to its baseline?
@@ -94,7 +94,7 @@ pub struct ExerciseArgs {
     pub warmup: u32,
     /// When the server is ready: `tcp:PORT`, `tcp:HOST:PORT`, `http:URL`, or `line:REGEX` in its output.
     #[arg(help_heading = "Exercise", long, value_name = "HOW")]
-    pub ready: Option<Ready>,
+    pub ready: Option<ReadyArg>,
     /// How long it may take.
     #[arg(help_heading = "Exercise", long, value_name = "TIME", default_value = "30s", value_parser = parse_positive)]
     pub ready_timeout: Duration,

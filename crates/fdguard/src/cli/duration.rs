@@ -4,7 +4,7 @@ use std::time::Duration;
 
 /// `20s`, `500ms`, `5m`, `1h30m`, `2d`, `0.5s`; a number alone is seconds.
 pub(super) fn parse(text: &str) -> Result<Duration, String> {
-    fdguard_core::written::duration(text)
+    fdguard_core::duration::duration(text)
 }
 
 /// The same, and not nothing.

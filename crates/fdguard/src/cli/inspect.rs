@@ -24,7 +24,7 @@ pub struct InspectArgs {
     pub files: Vec<PathBuf>,
     /// How much SQLite itself is to check, on a copy where somebody may be writing. When absent: full up to 64 MiB, quick up to 512 MiB.
     #[arg(long, value_enum, value_name = "HOW")]
-    pub check: Option<Check>,
+    pub check: Option<InspectCheck>,
     /// Heal a damaged database that nobody holds: backup, work on a copy, check, swap.
     #[arg(long, conflicts_with = "watch")]
     pub heal: bool,
@@ -50,7 +50,7 @@ pub struct InspectArgs {
 
 /// How much SQLite is to check.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub enum Check {
+pub enum InspectCheck {
     /// The structure.
     Quick,
     /// And whether indexes and tables agree.

@@ -28,15 +28,15 @@ pub use doctor::DoctorArgs;
 pub use drill::DrillArgs;
 pub use explain::ExplainArgs;
 pub use host::{AccessArgs, BoundArgs, HostArgs, SessionArgs};
-pub use inspect::{Check, InspectArgs};
-pub use protect::{Level, ProtectArgs};
-pub use ready::Ready;
+pub use inspect::{InspectCheck, InspectArgs};
+pub use protect::{ProtectLevel, ProtectArgs};
+pub use ready::ReadyArg;
 pub use run::RunArgs;
 pub use select::{SelectArgs, Selection};
-pub use snap::{FailOn, SnapArgs, Tier, Via};
+pub use snap::{FailOn, SnapArgs, TierArg, ViaArg};
 pub use top::TopArgs;
 pub use trace::{OutputArgs, TraceArgs};
-pub use unit::{Restart, UnitArgs};
+pub use unit::{RestartArg, UnitArgs};
 pub use watch::{LineForm, SettingsArgs, WatchArgs};
 
 /// Finds, survives and prevents file-descriptor leaks in long-running programs.

@@ -8,7 +8,7 @@ use fdguard_trace::{Protection, Report};
 pub struct ProtectArgs {
     /// Let no stale descriptor reach another file, and say what was prevented.
     #[arg(long, value_enum, value_name = "LEVEL", num_args = 0..=1, require_equals = true, default_missing_value = "warn-once")]
-    pub protect: Option<Level>,
+    pub protect: Option<ProtectLevel>,
     /// Keep files of this name out of reach of sockets' numbers, besides databases; may be repeated.
     #[arg(long, value_name = "GLOB", requires = "protect", value_parser = parse_shield)]
     pub shield: Vec<String>,
@@ -19,10 +19,10 @@ impl ProtectArgs {
     #[must_use]
     pub fn protection(&self) -> Option<Protection> {
         let report = match self.protect? {
-            Level::Disabled => return None,
-            Level::WarnOnce => Report::Once,
-            Level::WarnAlways => Report::Always,
-            Level::Fatal => Report::Fatal,
+            ProtectLevel::Disabled => return None,
+            ProtectLevel::WarnOnce => Report::Once,
+            ProtectLevel::WarnAlways => Report::Always,
+            ProtectLevel::Fatal => Report::Fatal,
         };
         Some(Protection::new(report).shielding(self.shield.clone()))
     }
@@ -30,7 +30,7 @@ impl ProtectArgs {
 
 /// What happens when misuse was prevented; the names are those of fdsan.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub enum Level {
+pub enum ProtectLevel {
     /// No protection.
     Disabled,
     /// One report for each place in the code.

@@ -6,7 +6,7 @@ use regex::bytes::Regex;
 
 /// When a server is ready.
 #[derive(Clone, Debug)]
-pub enum Ready {
+pub enum ReadyArg {
     /// Somebody accepts connections there.
     Tcp {
         /// Host.
@@ -27,7 +27,7 @@ pub enum Ready {
     Line(Box<Regex>),
 }
 
-impl FromStr for Ready {
+impl FromStr for ReadyArg {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
@@ -65,7 +65,7 @@ fn first(error: &regex::Error) -> String {
 }
 
 /// `http:URL` and `http://…` alike; a URL has `http://` of its own or none.
-fn http(rest: &str) -> Option<Ready> {
+fn http(rest: &str) -> Option<ReadyArg> {
     let rest = rest.strip_prefix("http:").unwrap_or(rest);
     let rest = rest.strip_prefix("//").unwrap_or(rest);
     let (authority, path) = match rest.find('/') {
@@ -80,7 +80,7 @@ fn http(rest: &str) -> Option<Ready> {
         Some((host, port)) if !port.contains(']') => (host, port.parse().ok()?),
         _ => (authority, 80),
     };
-    Some(Ready::Http {
+    Some(ReadyArg::Http {
         host: unbracketed(host).to_owned(),
         port,
         path: path.to_owned(),
@@ -93,13 +93,13 @@ fn unbracketed(host: &str) -> &str {
 
 #[cfg(test)]
 mod tests {
-    use super::Ready;
+    use super::ReadyArg;
 
     fn shown(text: &str) -> String {
-        match text.parse::<Ready>() {
-            Ok(Ready::Tcp { host, port }) => format!("tcp {host} {port}"),
-            Ok(Ready::Http { host, port, path }) => format!("http {host} {port} {path}"),
-            Ok(Ready::Line(regex)) => format!("line {regex}"),
+        match text.parse::<ReadyArg>() {
+            Ok(ReadyArg::Tcp { host, port }) => format!("tcp {host} {port}"),
+            Ok(ReadyArg::Http { host, port, path }) => format!("http {host} {port} {path}"),
+            Ok(ReadyArg::Line(regex)) => format!("line {regex}"),
             Err(error) => format!("error {error}"),
         }
     }

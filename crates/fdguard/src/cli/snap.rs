@@ -46,12 +46,12 @@ pub struct SnapArgs {
     #[arg(short, long, value_name = "FILE")]
     pub output: Option<PathBuf>,
     /// Read through `/proc`, or through the `lsof` program.
-    #[arg(long, value_enum, default_value_t = Via::Proc)]
-    pub via: Via,
+    #[arg(long, value_enum, default_value_t = ViaArg::Proc)]
+    pub via: ViaArg,
     /// How to read: `kernel` asks the kernel for all tables at once (root, or CAP_BPF and CAP_PERFMON), `full` reads `/proc`
     /// alone; `auto` asks the kernel from 64 processes on. Where it may not be asked, `/proc` is read.
-    #[arg(long, value_enum, value_name = "TIER", default_value_t = Tier::Auto, conflicts_with = "from")]
-    pub tier: Tier,
+    #[arg(long, value_enum, value_name = "TIER", default_value_t = TierArg::Auto, conflicts_with = "from")]
+    pub tier: TierArg,
     /// Do not look at other processes for who holds the other ends.
     #[arg(long)]
     pub no_peers: bool,
@@ -65,7 +65,7 @@ pub struct SnapArgs {
 
 /// Which reader.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub enum Via {
+pub enum ViaArg {
     /// `/proc` and netlink.
     Proc,
     /// The `lsof` program: portable, slower, tells less.
@@ -74,7 +74,7 @@ pub enum Via {
 
 /// How to read tables.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub enum Tier {
+pub enum TierArg {
     /// By the kernel where that is allowed and pays.
     Auto,
     /// Through `/proc` alone.
@@ -94,12 +94,12 @@ pub enum FailOn {
     Critical,
 }
 
-impl From<Tier> for Depth {
-    fn from(tier: Tier) -> Self {
+impl From<TierArg> for Depth {
+    fn from(tier: TierArg) -> Self {
         match tier {
-            Tier::Auto => Self::Auto,
-            Tier::Full => Self::Full,
-            Tier::Kernel => Self::Kernel,
+            TierArg::Auto => Self::Auto,
+            TierArg::Full => Self::Full,
+            TierArg::Kernel => Self::Kernel,
         }
     }
 }

@@ -9,7 +9,7 @@ use fdguard_process::listen::Listen;
 
 use super::FailOn;
 use super::duration::parse_positive;
-use crate::unit::Target;
+use crate::unit::UnitTarget;
 
 /// Write the unit for my supervisor, or find the traps in one.
 #[derive(Clone, Debug, Args)]
@@ -23,7 +23,7 @@ Exit codes: 0 written, or clean; 1 traps of --fail-on (warning) or worse found; 
 pub struct UnitArgs {
     /// For whom; with --lint only where the file does not tell.
     #[arg(value_enum, required_unless_present = "lint")]
-    pub target: Option<Target>,
+    pub target: Option<UnitTarget>,
     /// The name of the service; that of the program when absent.
     #[arg(long, value_name = "NAME")]
     pub name: Option<String>,
@@ -37,8 +37,8 @@ pub struct UnitArgs {
     #[arg(long = "stop-grace", value_name = "TIME", default_value = "10s", value_parser = parse_positive)]
     pub grace: Duration,
     /// When fdguard starts the program again.
-    #[arg(long, value_enum, default_value_t = Restart::OnFailure, value_name = "WHEN")]
-    pub restart: Restart,
+    #[arg(long, value_enum, default_value_t = RestartArg::OnFailure, value_name = "WHEN")]
+    pub restart: RestartArg,
     /// The limits of descriptors, SOFT or SOFT:HARD.
     #[arg(long, value_name = "LIMIT", default_value = "4096:524288", value_parser = parse_limits)]
     pub files: (u64, u64),
@@ -79,7 +79,7 @@ pub struct UnitArgs {
 
 /// When the program is started again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub enum Restart {
+pub enum RestartArg {
     /// Whenever it ends.
     Always,
     /// When it failed.
@@ -88,7 +88,7 @@ pub enum Restart {
     Never,
 }
 
-impl Restart {
+impl RestartArg {
     /// As `fdguard run` takes it.
     #[must_use]
     pub fn name(self) -> &'static str {

@@ -4,10 +4,10 @@ use std::fmt::Write as _;
 use std::io::Write;
 
 use fdguard_files::Archive;
-use fdguard_files::archive::{Method, Outcome, Proof, Receipt, Report};
+use fdguard_files::archive::{ArchiveMethod, ArchiveOutcome, UnusedProof, ArchiveReceipt, ArchiveReport};
 
 use crate::cli::ArchiveArgs;
-use crate::exit::{self, Hinted};
+use crate::exit::{self, HintedError};
 use crate::output;
 use crate::report::style::{CRITICAL, DIM};
 use crate::terminal::sanitize_str;
@@ -30,16 +30,16 @@ pub(super) fn run(args: &ArchiveArgs) -> anyhow::Result<u8> {
         })?;
     } else {
         output::emit_styled(file, |out| write(out, &report))?;
-        for receipt in of(&report, Outcome::NotSeen) {
+        for receipt in of(&report, ArchiveOutcome::NotSeen) {
             // What could not be looked at is no result.
             let (message, remedy) = said_of(receipt);
-            exit::report(&Hinted::look(message, remedy).into());
+            exit::report(&HintedError::look(message, remedy).into());
         }
     }
     Ok(exit_code(&report))
 }
 
-fn of(report: &Report, outcome: Outcome) -> impl Iterator<Item = &Receipt> {
+fn of(report: &ArchiveReport, outcome: ArchiveOutcome) -> impl Iterator<Item = &ArchiveReceipt> {
     report
         .files
         .iter()
@@ -47,8 +47,8 @@ fn of(report: &Report, outcome: Outcome) -> impl Iterator<Item = &Receipt> {
 }
 
 /// "Could not look" wins, as everywhere.
-fn exit_code(report: &Report) -> u8 {
-    if of(report, Outcome::NotSeen).next().is_some() {
+fn exit_code(report: &ArchiveReport) -> u8 {
+    if of(report, ArchiveOutcome::NotSeen).next().is_some() {
         exit::COULD_NOT_LOOK
     } else if report.success {
         exit::CLEAN
@@ -57,13 +57,13 @@ fn exit_code(report: &Report) -> u8 {
     }
 }
 
-fn write(out: &mut dyn Write, report: &Report) -> anyhow::Result<()> {
+fn write(out: &mut dyn Write, report: &ArchiveReport) -> anyhow::Result<()> {
     for receipt in &report.files {
         match receipt.outcome {
-            Outcome::Archived | Outcome::AlreadyArchived => {
+            ArchiveOutcome::Archived | ArchiveOutcome::AlreadyArchived => {
                 writeln!(out, "{}", sanitize_str(&line(receipt)))?;
             }
-            Outcome::Kept => {
+            ArchiveOutcome::Kept => {
                 let (message, remedy) = said_of(receipt);
                 let message = format!("{message}; {remedy}");
                 writeln!(
@@ -72,7 +72,7 @@ fn write(out: &mut dyn Write, report: &Report) -> anyhow::Result<()> {
                     sanitize_str(&message)
                 )?;
             }
-            Outcome::NotSeen => continue,
+            ArchiveOutcome::NotSeen => continue,
         }
         for note in &receipt.notes {
             writeln!(out, "{DIM}  {}{DIM:#}", sanitize_str(note))?;
@@ -86,10 +86,10 @@ fn write(out: &mut dyn Write, report: &Report) -> anyhow::Result<()> {
 }
 
 /// `archived a.jsonl → archive/a.jsonl: 900 lines, 12600 bytes, by a new name, 1 writer waited for`.
-fn line(receipt: &Receipt) -> String {
+fn line(receipt: &ArchiveReceipt) -> String {
     let source = receipt.source.to_lossy();
     let mut text = match receipt.outcome {
-        Outcome::Archived => format!("archived {source}"),
+        ArchiveOutcome::Archived => format!("archived {source}"),
         _ => format!("already archived by another: {source}"),
     };
     if let Some(to) = &receipt.archived_to {
@@ -102,15 +102,15 @@ fn line(receipt: &Receipt) -> String {
     }
     parts.extend(tail(receipt));
     match receipt.method {
-        Some(Method::Copy) => parts.push("copied and compared".to_owned()),
-        Some(Method::Rename) => parts.push("by a new name".to_owned()),
-        Some(Method::Found) | None => {}
+        Some(ArchiveMethod::Copy) => parts.push("copied and compared".to_owned()),
+        Some(ArchiveMethod::Rename) => parts.push("by a new name".to_owned()),
+        Some(ArchiveMethod::Found) | None => {}
     }
     if !receipt.writers.is_empty() {
         let writers = count(receipt.writers.len() as u64, "writer");
         parts.push(format!("{writers} waited for"));
     }
-    if receipt.proof == Some(Proof::Scan) {
+    if receipt.proof == Some(UnusedProof::Scan) {
         parts.push("no writer found in the tables (no lease)".to_owned());
     }
     if receipt.recovered {
@@ -128,7 +128,7 @@ fn count(number: u64, what: &str) -> String {
     format!("{number} {what}{plural}")
 }
 
-fn tail(receipt: &Receipt) -> Option<String> {
+fn tail(receipt: &ArchiveReceipt) -> Option<String> {
     let tail = receipt.tail?;
     if tail.torn_bytes > 0 {
         let torn = count(tail.torn_bytes, "byte");
@@ -138,7 +138,7 @@ fn tail(receipt: &Receipt) -> Option<String> {
 }
 
 /// What went wrong with which file, and what would help.
-fn said_of(receipt: &Receipt) -> (String, String) {
+fn said_of(receipt: &ArchiveReceipt) -> (String, String) {
     let source = receipt.source.to_lossy();
     let (mut message, remedy) = match &receipt.error {
         Some(error) => (format!("{source}: {}", error.message), error.remedy.clone()),

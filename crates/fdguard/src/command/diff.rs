@@ -7,15 +7,15 @@ use fdguard_core::{Delta, Snapshot, delta, document};
 use fdguard_probe::{Options, Probe};
 
 use crate::cli::DiffArgs;
-use crate::exit::{self, Hinted};
+use crate::exit::{self, HintedError};
 use crate::input;
 use crate::output;
 use crate::report::difference;
-use crate::report::phases::{self, Phase};
+use crate::report::phases::{self, NamedPhase};
 
 pub(super) fn run(args: &DiffArgs) -> anyhow::Result<u8> {
     let sides = [&args.before, &args.after].into_iter().chain(&args.more);
-    let all: Vec<Phase> = sides.map(|text| phase(text)).collect::<Result<_, _>>()?;
+    let all: Vec<NamedPhase> = sides.map(|text| phase(text)).collect::<Result<_, _>>()?;
     match &all[..] {
         [before, after] => two(args, &before.snapshot, &after.snapshot),
         _ => several(args, &all),
@@ -25,7 +25,7 @@ pub(super) fn run(args: &DiffArgs) -> anyhow::Result<u8> {
 fn two(args: &DiffArgs, before: &Snapshot, after: &Snapshot) -> anyhow::Result<u8> {
     let Some(delta) = delta::delta(before, after) else {
         let hint = "a radar snapshot has counts only: take both as root, or as the process's user";
-        return Err(Hinted::look("one of the two has no list of descriptors", hint).into());
+        return Err(HintedError::look("one of the two has no list of descriptors", hint).into());
     };
     let file = args.output.as_deref();
     if args.json {
@@ -38,7 +38,7 @@ fn two(args: &DiffArgs, before: &Snapshot, after: &Snapshot) -> anyhow::Result<u
     Ok(code(args, is_any(&delta), !delta.opened.is_empty()))
 }
 
-fn several(args: &DiffArgs, all: &[Phase]) -> anyhow::Result<u8> {
+fn several(args: &DiffArgs, all: &[NamedPhase]) -> anyhow::Result<u8> {
     let snapshots: Vec<&Snapshot> = all.iter().map(|phase| &phase.snapshot).collect();
     let found = Phases::of(&snapshots).map_err(|reason| refusal(reason, all))?;
     let file = args.output.as_deref();
@@ -64,15 +64,15 @@ fn is_any(delta: &Delta) -> bool {
     !(delta.opened.is_empty() && delta.closed.is_empty() && delta.changed.is_empty())
 }
 
-fn refusal(reason: NoPhases, all: &[Phase]) -> Hinted {
+fn refusal(reason: NoPhases, all: &[NamedPhase]) -> HintedError {
     let name = |index: usize| all.get(index).map_or("", |phase| phase.name.as_str());
     match reason {
-        NoPhases::TooFew => Hinted::usage("phases are two at least", "fdguard diff --help"),
-        NoPhases::Unlisted(index) => Hinted::look(
+        NoPhases::TooFew => HintedError::usage("phases are two at least", "fdguard diff --help"),
+        NoPhases::Unlisted(index) => HintedError::look(
             format!("{} has no list of descriptors", name(index)),
             "a radar snapshot has counts only: take all as root, or as the process's user",
         ),
-        NoPhases::OtherProcess(index) => Hinted::look(
+        NoPhases::OtherProcess(index) => HintedError::look(
             format!("{} and {} are of two processes", name(0), name(index)),
             "phases are of one process that runs on; two processes are compared by fdguard diff A B",
         ),
@@ -80,7 +80,7 @@ fn refusal(reason: NoPhases, all: &[Phase]) -> Hinted {
 }
 
 /// `NAME=FILE`, unless there is a file of that very name.
-fn phase(text: &str) -> anyhow::Result<Phase> {
+fn phase(text: &str) -> anyhow::Result<NamedPhase> {
     let (name, what) = match text.split_once('=') {
         Some((name, what)) if !name.is_empty() && !Path::new(text).exists() => {
             (name.to_owned(), what)
@@ -88,7 +88,7 @@ fn phase(text: &str) -> anyhow::Result<Phase> {
         _ => (own_name(text), text),
     };
     let snapshot = side(what)?;
-    Ok(Phase { name, snapshot })
+    Ok(NamedPhase { name, snapshot })
 }
 
 fn own_name(text: &str) -> String {
@@ -108,13 +108,13 @@ fn side(text: &str) -> anyhow::Result<Snapshot> {
         if snapshots.len() != 1 {
             let hint = "save one process at a time: fdguard snap PID --json -o FILE";
             let message = format!("{text}: holds {} snapshots, expected one", snapshots.len());
-            return Err(Hinted::look(message, hint).into());
+            return Err(HintedError::look(message, hint).into());
         }
         return Ok(snapshots.remove(0));
     }
     match text.parse::<u32>() {
         Ok(pid) if pid > 0 => Ok(Probe::new()?.snapshot(pid, Options::default())?),
-        _ => Err(Hinted::look(
+        _ => Err(HintedError::look(
             format!("{text}: no such file, and no process number"),
             "fdguard diff --help",
         )
@@ -127,6 +127,6 @@ pub(super) fn read_file(path: &Path) -> anyhow::Result<Vec<Snapshot>> {
     let bytes = input::read(path, input::SAVED)?;
     document::read(&bytes).map_err(|error| {
         let hint = "a snapshot is made by fdguard snap PID --json -o FILE";
-        Hinted::look(format!("{}: {error}", path.display()), hint).into()
+        HintedError::look(format!("{}: {error}", path.display()), hint).into()
     })
 }

@@ -11,11 +11,11 @@ use fdguard_probe::Probe;
 
 use super::{pick, settings};
 use crate::cli::{DoctorArgs, Selection};
-use crate::doctor::bundle::Place;
-use crate::doctor::gather::{self, Plan};
+use crate::doctor::bundle::BundleTarget;
+use crate::doctor::gather::{self, DoctorPlan};
 use crate::doctor::replay;
-use crate::exit::{self, Hinted};
-use crate::progress::Progress;
+use crate::exit::{self, HintedError};
+use crate::progress::ProgressLine;
 use crate::report::{doctor, html};
 use crate::{output, terminal};
 
@@ -27,12 +27,12 @@ pub(super) fn run(args: &DoctorArgs) -> anyhow::Result<u8> {
     let settings = settings::settings(&args.settings)?;
     let patient = patient(args)?;
     let logs = gather::open_logs(&args.log)?;
-    let place = args.output.as_deref().map(Place::take).transpose()?;
+    let place = args.output.as_deref().map(BundleTarget::take).transpose()?;
     args.html.as_deref().map(check_place).transpose()?;
     // What the user wrote about symptoms may hold names, too.
     let ours = Playbook::embedded();
-    let progress = Progress::on_stderr();
-    let plan = Plan {
+    let progress = ProgressLine::on_stderr();
+    let plan = DoctorPlan {
         length: args.length,
         every: args.every,
         playbook: if args.redact {
@@ -57,7 +57,7 @@ pub(super) fn run(args: &DoctorArgs) -> anyhow::Result<u8> {
         Evidence::of(material, &settings)
     };
     let Some(evidence) = evidence else {
-        return Err(Hinted::look("no process came into view", "fdguard top --once").into());
+        return Err(HintedError::look("no process came into view", "fdguard top --once").into());
     };
     drop(progress);
     if let Some(path) = args.html.as_deref() {
@@ -97,16 +97,16 @@ fn patient(args: &DoctorArgs) -> anyhow::Result<Patient<'_>> {
 fn selection(args: &DoctorArgs) -> anyhow::Result<Selection> {
     if args.every < SHORTEST {
         let hint = "fdguard doctor PID --every 250ms";
-        return Err(Hinted::usage("--every is 10ms at the least", hint).into());
+        return Err(HintedError::usage("--every is 10ms at the least", hint).into());
     }
     match args.select.selection() {
-        Some(Selection::All) => Err(Hinted::usage(
+        Some(Selection::All) => Err(HintedError::usage(
             "the doctor sees one patient, or a few",
             "fdguard top names the one that is near a wall; then fdguard doctor PID",
         )
         .into()),
         Some(selection) => Ok(selection),
-        None => Err(Hinted::usage(
+        None => Err(HintedError::usage(
             "no process named",
             "fdguard doctor PID, or --name NAME, --from FILE",
         )

@@ -10,8 +10,8 @@ use fdguard_core::{Class, Pid, Snapshot, Summary, Text, Tier};
 use fdguard_probe::{Options, Probe};
 
 use crate::cli::ExplainArgs;
-use crate::exit::{self, Hinted};
-use crate::report::explanation::{self, HeldBy};
+use crate::exit::{self, HintedError};
+use crate::report::explanation::{self, ExplainedProcess};
 use crate::report::playbook as listing;
 use crate::{input, log, output};
 
@@ -33,7 +33,7 @@ pub(super) fn run(args: &ExplainArgs) -> anyhow::Result<u8> {
     Ok(exit_code(&explanation, held.as_ref()))
 }
 
-fn exit_code(explanation: &Explanation, held: Option<&HeldBy>) -> u8 {
+fn exit_code(explanation: &Explanation, held: Option<&ExplainedProcess>) -> u8 {
     if held.is_some_and(|held| held.snapshot.tier == Tier::Radar) {
         exit::COULD_NOT_LOOK
     } else if explanation.symptoms.is_empty() {
@@ -46,7 +46,7 @@ fn exit_code(explanation: &Explanation, held: Option<&HeldBy>) -> u8 {
 fn write(
     args: &ExplainArgs,
     explanation: &Explanation,
-    held: Option<&HeldBy>,
+    held: Option<&ExplainedProcess>,
 ) -> anyhow::Result<()> {
     let file = args.output.as_deref();
     if args.json {
@@ -64,9 +64,9 @@ fn write(
 
 fn list(args: &ExplainArgs, playbook: &Playbook) -> anyhow::Result<()> {
     let listed = match (&args.class, &args.search) {
-        (Some(class), _) => listing::Listed::about(playbook, class),
-        (_, Some(word)) => listing::Listed::with(playbook, word),
-        _ => listing::Listed::all(playbook),
+        (Some(class), _) => listing::PlaybookSelection::about(playbook, class),
+        (_, Some(word)) => listing::PlaybookSelection::with(playbook, word),
+        _ => listing::PlaybookSelection::all(playbook),
     };
     let file = args.output.as_deref();
     if args.json {
@@ -84,7 +84,7 @@ fn read_playbook(file: Option<&Path>) -> anyhow::Result<Playbook> {
     let text = input::read_text(path)?;
     let user = Playbook::parse(&text).map_err(|error| {
         let hint = "fdguard explain --list --json shows entries with all of their fields";
-        Hinted::usage(format!("{}: {error}", path.display()), hint)
+        HintedError::usage(format!("{}: {error}", path.display()), hint)
     })?;
     Ok(ours.extended_by(user))
 }
@@ -104,7 +104,7 @@ fn held_by(
     (snapshot, summary): (Snapshot, Summary),
     explanation: &Explanation,
     playbook: &Playbook,
-) -> HeldBy {
+) -> ExplainedProcess {
     let classes = summary.classes.as_deref().unwrap_or_default();
     let advice = suspect(explanation, classes).and_then(|class| {
         let mut targets = summary.targets.iter().flatten();
@@ -118,7 +118,7 @@ fn held_by(
         })?;
         Some((class.clone(), advice.clone()))
     });
-    HeldBy {
+    ExplainedProcess {
         advice,
         snapshot,
         summary,
@@ -161,7 +161,7 @@ fn read_log(
         None if io::stdin().is_terminal() => {
             let hint =
                 "fdguard explain LOG, or COMMAND | fdguard explain; --list shows the playbook";
-            return Err(Hinted::usage("no log named", hint).into());
+            return Err(HintedError::usage("no log named", hint).into());
         }
         _ => log::scan(&mut scanner, io::stdin().lock(), "standard input")?,
     }

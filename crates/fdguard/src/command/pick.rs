@@ -4,7 +4,7 @@ use fdguard_core::Pid;
 use fdguard_probe::Probe;
 
 use crate::cli::Selection;
-use crate::exit::Hinted;
+use crate::exit::HintedError;
 
 /// The processes behind a selection, each once, in the order asked for.
 pub(super) fn pick(probe: &Probe, selection: &Selection) -> anyhow::Result<Vec<Pid>> {
@@ -16,7 +16,7 @@ pub(super) fn pick(probe: &Probe, selection: &Selection) -> anyhow::Result<Vec<P
         let found = probe.named(name)?;
         if found.is_empty() {
             let hint = "`fdguard top --once` lists the commands there are";
-            return Err(Hinted::look(format!("no process is named {name:?}"), hint).into());
+            return Err(HintedError::look(format!("no process is named {name:?}"), hint).into());
         }
         picked.extend(found);
     }

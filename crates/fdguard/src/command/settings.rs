@@ -8,7 +8,7 @@ use fdguard_core::rule::Settings;
 use jiff::Zoned;
 
 use crate::cli::SettingsArgs;
-use crate::exit::Hinted;
+use crate::exit::HintedError;
 use crate::input;
 
 /// The file that is read when nobody names one.
@@ -23,7 +23,7 @@ pub(super) fn settings(args: &SettingsArgs) -> anyhow::Result<Settings> {
     levels.absolute = args.max.or(levels.absolute);
     if !(0.0 < levels.warning && levels.warning <= levels.critical && levels.critical <= 100.0) {
         let (warning, critical) = (levels.warning, levels.critical);
-        return Err(Hinted::usage(
+        return Err(HintedError::usage(
             format!("--warn-at {warning} and --critical-at {critical} are no levels"),
             "0 < --warn-at <= --critical-at <= 100",
         )
@@ -56,7 +56,7 @@ fn config(args: &SettingsArgs) -> anyhow::Result<Config> {
     let text = input::read_text(path)?;
     Config::parse(&text).map_err(|error| {
         let hint = "see the guide: docs/examples/fdguard.toml has every key";
-        Hinted::usage(format!("{}: {error}", path.display()), hint).into()
+        HintedError::usage(format!("{}: {error}", path.display()), hint).into()
     })
 }
 
@@ -68,7 +68,7 @@ pub(super) fn playbook(file: Option<&Path>) -> anyhow::Result<Playbook> {
     };
     let user = Playbook::parse(&input::read_text(path)?).map_err(|error| {
         let hint = "`fdguard explain --list` shows entries of the right form";
-        Hinted::usage(format!("{}: {error}", path.display()), hint)
+        HintedError::usage(format!("{}: {error}", path.display()), hint)
     })?;
     Ok(ours.extended_by(user))
 }

@@ -6,13 +6,13 @@ use fdguard_core::{Gap, Snapshot, Summary, Tier, catalog};
 use fdguard_probe::{Error as ProbeError, Options, Probe, workers};
 
 use super::pick;
-use crate::cli::{Selection, SnapArgs, Via};
-use crate::exit::{self, Hinted};
+use crate::cli::{Selection, SnapArgs, ViaArg};
+use crate::exit::{self, HintedError};
 use crate::output;
 use crate::report::{counts, human, json, lsof_fields, rules};
 
 /// What was read, and what of it failed.
-struct Looked {
+struct SnapResult {
     snapshots: Vec<(Snapshot, Summary)>,
     /// Why some processes are missing; only where others could be read.
     gaps: Vec<Gap>,
@@ -36,9 +36,9 @@ pub(super) fn run(args: &SnapArgs) -> anyhow::Result<u8> {
     Ok(exit_code(args, &looked))
 }
 
-fn write(args: &SnapArgs, looked: &Looked) -> anyhow::Result<()> {
+fn write(args: &SnapArgs, looked: &SnapResult) -> anyhow::Result<()> {
     let file = args.output.as_deref();
-    let Looked {
+    let SnapResult {
         snapshots,
         gaps,
         many,
@@ -68,7 +68,7 @@ fn write(args: &SnapArgs, looked: &Looked) -> anyhow::Result<()> {
     }
 }
 
-fn exit_code(args: &SnapArgs, looked: &Looked) -> u8 {
+fn exit_code(args: &SnapArgs, looked: &SnapResult) -> u8 {
     let in_full = |(snapshot, _): &(Snapshot, Summary)| snapshot.tier > Tier::Radar;
     let unseen = if looked.all {
         !looked.snapshots.iter().any(in_full)
@@ -94,11 +94,11 @@ fn exit_code(args: &SnapArgs, looked: &Looked) -> u8 {
     if failing { exit::FINDINGS } else { exit::CLEAN }
 }
 
-fn look(args: &SnapArgs) -> anyhow::Result<Looked> {
+fn look(args: &SnapArgs) -> anyhow::Result<SnapResult> {
     if let Some(path) = &args.from {
         let snapshots = super::diff::read_file(path)?;
         let many = snapshots.len() != 1;
-        return Ok(Looked {
+        return Ok(SnapResult {
             snapshots: summarized(snapshots),
             gaps: Vec::new(),
             many,
@@ -106,7 +106,7 @@ fn look(args: &SnapArgs) -> anyhow::Result<Looked> {
         });
     }
     let Some(selection) = args.select.selection() else {
-        return Err(Hinted::usage(
+        return Err(HintedError::usage(
             "no process named",
             "fdguard snap PID, or --name NAME, --all, --from FILE",
         )
@@ -123,12 +123,12 @@ fn look(args: &SnapArgs) -> anyhow::Result<Looked> {
     let many = all || pids.len() != 1 || matches!(selection, Selection::Some { tree: true, .. });
     if let ([pid], false) = (pids.as_slice(), many) {
         let snapshot = match args.via {
-            Via::Proc => probe.snapshot(*pid, options)?,
-            Via::Lsof => lsof(&[*pid])?
+            ViaArg::Proc => probe.snapshot(*pid, options)?,
+            ViaArg::Lsof => lsof(&[*pid])?
                 .pop()
                 .ok_or(ProbeError::NoSuchProcess(*pid))??,
         };
-        return Ok(Looked {
+        return Ok(SnapResult {
             snapshots: summarized(vec![snapshot]),
             gaps: Vec::new(),
             many,
@@ -136,14 +136,14 @@ fn look(args: &SnapArgs) -> anyhow::Result<Looked> {
         });
     }
     let results = match args.via {
-        Via::Proc => probe.snapshots(&pids, options),
-        Via::Lsof => lsof(&pids)?,
+        ViaArg::Proc => probe.snapshots(&pids, options),
+        ViaArg::Lsof => lsof(&pids)?,
     };
     let (snapshots, mut gaps) = sort_out(results, all)?;
     if all {
         gaps.extend(probe.hidden());
     }
-    Ok(Looked {
+    Ok(SnapResult {
         snapshots: summarized(snapshots),
         gaps,
         many,

@@ -8,7 +8,7 @@ use fdguard_core::{Gap, Pid, Summary};
 use fdguard_probe::{Options, Probe, Radar};
 
 use crate::cli::TopArgs;
-use crate::exit::{self, Hinted};
+use crate::exit::{self, HintedError};
 use crate::report::host;
 use crate::tui::{self, Holdings, HostSource};
 use crate::{output, terminal};
@@ -46,7 +46,7 @@ fn look(probe: &Probe, args: &TopArgs) -> anyhow::Result<HostView> {
 
 fn watch(probe: Probe, args: &TopArgs) -> anyhow::Result<()> {
     if !std::io::stdout().is_terminal() || !std::io::stdin().is_terminal() {
-        return Err(Hinted::usage(
+        return Err(HintedError::usage(
             "the live view needs a terminal",
             "fdguard top --once, or fdguard top --json",
         )

@@ -10,7 +10,7 @@ use fdguard_core::evidence::Evidence;
 use ruzstd::encoding::{CompressionLevel, compress_to_vec};
 
 use super::pieces::pieces;
-use crate::exit::Hinted;
+use crate::exit::HintedError;
 
 /// Only the user may read evidence.
 const FILE_MODE: u32 = 0o600;
@@ -35,21 +35,21 @@ enum Form {
 /// A place for a bundle, taken before there is anything to put there: a long watch must not end with "no
 /// such directory". What is not finished disappears with it.
 #[derive(Debug)]
-pub struct Place {
+pub struct BundleTarget {
     path: PathBuf,
     part: PathBuf,
     form: Form,
     finished: bool,
 }
 
-impl Place {
+impl BundleTarget {
     /// Takes the place.
     pub fn take(path: &Path) -> anyhow::Result<Self> {
         let form = form(path);
         let Some(name) = path.file_name().filter(|_| !path.as_os_str().is_empty()) else {
             let hint = "-o takes a new directory, or a file that ends in .tar.zst";
             return Err(
-                Hinted::look(format!("{}: no name for a bundle", path.display()), hint).into(),
+                HintedError::look(format!("{}: no name for a bundle", path.display()), hint).into(),
             );
         };
         refuse_what_is_there(path, form)?;
@@ -111,7 +111,7 @@ impl Place {
     }
 }
 
-impl Drop for Place {
+impl Drop for BundleTarget {
     fn drop(&mut self) {
         if self.finished {
             return;
@@ -162,7 +162,7 @@ fn refuse_what_is_there(path: &Path, form: Form) -> anyhow::Result<()> {
         Form::Tar | Form::TarZst if there.is_file() => return Ok(()),
         Form::Tar | Form::TarZst => ("is there already and is no file", "name another file"),
     };
-    Err(Hinted::look(format!("{shown}: {problem}"), hint).into())
+    Err(HintedError::look(format!("{shown}: {problem}"), hint).into())
 }
 
 fn create(path: &Path) -> std::io::Result<File> {

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use fdguard_core::evidence::{Material, Visit};
+use fdguard_core::evidence::{EvidenceInput, ProcessVisit};
 use fdguard_core::explain;
 use fdguard_core::playbook::Playbook;
 use fdguard_core::rule::Settings;
@@ -13,12 +13,12 @@ use super::logs::OpenLog;
 use super::{family, logs, machine, runtime, watch};
 
 pub use super::logs::open as open_logs;
-use crate::progress::Progress;
+use crate::progress::ProgressLine;
 use crate::report::table::counted;
 
 /// How to look.
 #[derive(Clone, Copy, Debug)]
-pub struct Plan<'a> {
+pub struct DoctorPlan<'a> {
     /// How long to watch.
     pub length: Duration,
     /// How often to look in that time.
@@ -28,16 +28,16 @@ pub struct Plan<'a> {
     /// How what was seen so far is judged while it goes on.
     pub settings: &'a Settings,
     /// Where that is shown.
-    pub progress: &'a Progress,
+    pub progress: &'a ProgressLine,
 }
 
 /// Looks, watches, looks again. What of the named ones could not be read is a gap, unless that is all of them.
 pub fn gather(
     probe: &Probe,
     pids: &[Pid],
-    plan: Plan<'_>,
+    plan: DoctorPlan<'_>,
     open_logs: Vec<OpenLog>,
-) -> anyhow::Result<Material> {
+) -> anyhow::Result<EvidenceInput> {
     let processes = counted(pids.len() as u64, "process", "processes");
     plan.progress.show(|| format!("looking at {processes}"));
     let (mut visits, mut gaps) = first_look(probe, pids)?;
@@ -67,7 +67,7 @@ pub fn gather(
         .into_iter()
         .map(read)
         .collect::<anyhow::Result<_>>()?;
-    Ok(Material {
+    Ok(EvidenceInput {
         header: taken.header,
         entries: taken.entries,
         visits,
@@ -79,7 +79,7 @@ pub fn gather(
     })
 }
 
-fn first_look(probe: &Probe, pids: &[Pid]) -> anyhow::Result<(Vec<Visit>, Vec<Gap>)> {
+fn first_look(probe: &Probe, pids: &[Pid]) -> anyhow::Result<(Vec<ProcessVisit>, Vec<Gap>)> {
     let mut visits = Vec::new();
     let mut gaps = Vec::new();
     let mut first_error: Option<ProbeError> = None;
@@ -110,9 +110,9 @@ fn snapshots(probe: &Probe, pids: &[Pid]) -> Vec<Result<Snapshot, ProbeError>> {
     }
 }
 
-fn visit(begin: Snapshot) -> Visit {
+fn visit(begin: Snapshot) -> ProcessVisit {
     let exe = begin.process.exe.as_ref();
-    Visit {
+    ProcessVisit {
         runtime: exe.and_then(|exe| runtime::of(exe.as_bytes())),
         select: None,
         begin,
@@ -121,7 +121,7 @@ fn visit(begin: Snapshot) -> Visit {
 }
 
 /// The same processes again; absent where another one has the number now.
-fn second_look(probe: &Probe, visits: &[Visit]) -> Vec<Option<Snapshot>> {
+fn second_look(probe: &Probe, visits: &[ProcessVisit]) -> Vec<Option<Snapshot>> {
     let pids: Vec<Pid> = visits.iter().map(|visit| visit.begin.process.pid).collect();
     let seen = snapshots(probe, &pids).into_iter().zip(visits);
     seen.map(|(end, visit)| {
@@ -133,7 +133,7 @@ fn second_look(probe: &Probe, visits: &[Visit]) -> Vec<Option<Snapshot>> {
 
 fn related(
     probe: &Probe,
-    visits: &[Visit],
+    visits: &[ProcessVisit],
     gaps: &mut Vec<Gap>,
 ) -> (Vec<fdguard_core::evidence::Relative>, u64) {
     let named: Vec<Pid> = visits.iter().map(|visit| visit.begin.process.pid).collect();
@@ -152,7 +152,7 @@ fn related(
 }
 
 /// Other processes that hold a database or a listener of these.
-fn sharers(visits: &[Visit]) -> Vec<Pid> {
+fn sharers(visits: &[ProcessVisit]) -> Vec<Pid> {
     let entries = visits
         .iter()
         .flat_map(|visit| visit.latest().fds.iter().flatten());

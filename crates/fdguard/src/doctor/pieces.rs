@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use fdguard_core::evidence::{Evidence, Machine, Relative, Runtime};
+use fdguard_core::evidence::{Evidence, Machine, Relative, RuntimeInfo};
 use fdguard_core::{Pid, Snapshot, Summary, Text};
 use jiff::Timestamp;
 use serde::Serialize;
@@ -68,7 +68,7 @@ struct Version<'a> {
     pid: Pid,
     comm: &'a Text,
     exe: Option<&'a Text>,
-    runtime: Option<&'a Runtime>,
+    runtime: Option<&'a RuntimeInfo>,
     start_time: Option<Timestamp>,
     uptime_seconds: Option<u64>,
 }

@@ -2,13 +2,13 @@
 
 use std::path::Path;
 
-use fdguard_core::detail::{Fields, Inet};
-use fdguard_core::evidence::{Machine, Material, Visit};
+use fdguard_core::detail::{OtherDetail, InetDetail};
+use fdguard_core::evidence::{Machine, EvidenceInput, ProcessVisit};
 use fdguard_core::playbook::Playbook;
-use fdguard_core::recording::{Entry, Header};
+use fdguard_core::recording::{RecordingEntry, RecordingHeader};
 use fdguard_core::snapshot::{Snapshot, Via};
 use fdguard_core::timeline::Timeline;
-use fdguard_core::watch::{Subject, Watch};
+use fdguard_core::watch::{WatchedProcess, Watch};
 use fdguard_core::{Class, Detail, Fd, FdEntry, Gap, Text, Tier};
 
 use super::logs::OpenLog;
@@ -20,10 +20,10 @@ pub fn material(
     path: &Path,
     playbook: &Playbook,
     open_logs: Vec<OpenLog>,
-) -> anyhow::Result<Material> {
+) -> anyhow::Result<EvidenceInput> {
     let mut replay = Replay::open(path)?;
     let header = replay.header().clone();
-    let entries: Vec<Entry> = (&mut replay).collect();
+    let entries: Vec<RecordingEntry> = (&mut replay).collect();
     let cut = replay.cut();
     let mut gaps = vec![Gap::new(
         "modes, peers, parents and children, and the machine",
@@ -35,7 +35,7 @@ pub fn material(
         Gap::new("the end of the recording", why, remedy)
     }));
     let read = |log: OpenLog| logs::read(log, playbook, &[]);
-    Ok(Material {
+    Ok(EvidenceInput {
         visits: visits(&header, &entries),
         machine: machine(&header),
         header,
@@ -51,12 +51,12 @@ pub fn material(
 }
 
 /// Each process as it was at its first listing and at the end.
-fn visits(header: &Header, entries: &[Entry]) -> Vec<Visit> {
+fn visits(header: &RecordingHeader, entries: &[RecordingEntry]) -> Vec<ProcessVisit> {
     let mut watch = Watch::new(header.clone());
     let mut begins: Vec<(u32, Snapshot)> = Vec::new();
     for entry in entries {
         watch.take(entry);
-        let Entry::Look { id, .. } = entry else {
+        let RecordingEntry::Look { id, .. } = entry else {
             continue;
         };
         let subject = watch.subjects().find(|subject| subject.id == *id);
@@ -70,7 +70,7 @@ fn visits(header: &Header, entries: &[Entry]) -> Vec<Visit> {
         .filter_map(|(id, begin)| {
             let subject = ends(id)?;
             let exe = begin.process.exe.as_ref();
-            Some(Visit {
+            Some(ProcessVisit {
                 runtime: exe.and_then(|exe| runtime::of(exe.as_bytes())),
                 select: subject.select.clone(),
                 end: Some(snapshot(subject, &watch)),
@@ -80,7 +80,7 @@ fn visits(header: &Header, entries: &[Entry]) -> Vec<Visit> {
         .collect()
 }
 
-fn snapshot(subject: &Subject, watch: &Watch) -> Snapshot {
+fn snapshot(subject: &WatchedProcess, watch: &Watch) -> Snapshot {
     let timeline: &Timeline = &subject.timeline;
     let fds = timeline.is_listed().then(|| {
         let held = timeline.live().iter();
@@ -127,18 +127,18 @@ fn detail(class: &Class, target: &Text) -> Detail {
     let ends = target.as_str().and_then(|target| target.split_once("->"));
     match ends {
         Some((local, remote)) if class.is_tcp() || *class == Class::Udp => {
-            Detail::Inet(Box::new(Inet {
+            Detail::Inet(Box::new(InetDetail {
                 local: Some(local.to_owned()),
                 remote: Some(remote.to_owned()),
-                ..Inet::default()
+                ..InetDetail::default()
             }))
         }
-        _ => Detail::Fields(Fields::default()),
+        _ => Detail::Fields(OtherDetail::default()),
     }
 }
 
 /// Of the machine only the version that wrote the recording is known.
-fn machine(header: &Header) -> Machine {
+fn machine(header: &RecordingHeader) -> Machine {
     Machine {
         fdguard: header.version.clone(),
         ..Machine::default()

@@ -1,6 +1,6 @@
 //! What runs a program, as far as the path of its executable says.
 
-use fdguard_core::evidence::Runtime;
+use fdguard_core::evidence::RuntimeInfo;
 
 /// The executables of interpreters and virtual machines, and what they are called.
 const RUNTIMES: &[(&str, &str)] = &[
@@ -19,7 +19,7 @@ const RUNTIMES: &[(&str, &str)] = &[
 ];
 
 /// The runtime behind an executable; absent for programs that run by themselves.
-pub(super) fn of(exe: &[u8]) -> Option<Runtime> {
+pub(super) fn of(exe: &[u8]) -> Option<RuntimeInfo> {
     let exe = std::str::from_utf8(exe).ok()?;
     let exe = exe.strip_suffix(" (deleted)").unwrap_or(exe);
     let base = exe.rsplit('/').next()?;
@@ -33,7 +33,7 @@ pub(super) fn of(exe: &[u8]) -> Option<Runtime> {
         .filter(|own| own.contains('.'))
         .or_else(|| exe.rsplit('/').skip(1).find_map(version))
         .or_else(|| Some(own.to_owned()).filter(|own| !own.is_empty()));
-    Some(Runtime {
+    Some(RuntimeInfo {
         name: (*name).to_owned(),
         version,
     })

@@ -3,34 +3,34 @@
 use std::time::{Duration, Instant};
 
 use fdguard_core::Pid;
-use fdguard_core::diagnosis::Ended;
-use fdguard_core::evidence::Visit;
-use fdguard_core::recording::{Appearance, Entry, Header};
+use fdguard_core::diagnosis::WatchEnd;
+use fdguard_core::evidence::ProcessVisit;
+use fdguard_core::recording::{Appearance, RecordingEntry, RecordingHeader};
 use fdguard_core::select_use::SelectUse;
-use fdguard_core::timeline::{Change, Look, Sighting};
+use fdguard_core::timeline::{LookChange, Look, Sighting};
 use fdguard_probe::{Error as ProbeError, Probe};
 use jiff::Timestamp;
 
 use crate::progress;
-use crate::watching::{Live, OnSignal, Plan, Progress};
+use crate::watching::{LiveWatch, OnSignal, WatchPlan, WatchProgress};
 
 /// A recording in memory.
-pub(super) struct Taken {
-    pub(super) header: Header,
-    pub(super) entries: Vec<Entry>,
+pub(super) struct RecordedWatch {
+    pub(super) header: RecordingHeader,
+    pub(super) entries: Vec<RecordingEntry>,
 }
 
 /// Watches until the time is up, all processes have ended, or the user has seen enough. What ended before
 /// the watch could begin was still seen once: that is kept.
 pub(super) fn short_watch(
     probe: &Probe,
-    visits: &[Visit],
-    plan: &super::gather::Plan<'_>,
-) -> anyhow::Result<Taken> {
+    visits: &[ProcessVisit],
+    plan: &super::gather::DoctorPlan<'_>,
+) -> anyhow::Result<RecordedWatch> {
     let (length, every) = (plan.length, plan.every);
     let mut pids: Vec<Pid> = visits.iter().map(|visit| visit.begin.process.pid).collect();
     while !pids.is_empty() {
-        let watched = Plan {
+        let watched = WatchPlan {
             pids: pids.clone(),
             name: None,
             tree: false,
@@ -39,7 +39,7 @@ pub(super) fn short_watch(
             length: Some(length),
             on_signal: OnSignal::End,
         };
-        match Live::begin(probe, watched) {
+        match LiveWatch::begin(probe, watched) {
             Ok(live) => return watch_to_the_end(live, plan),
             Err(error) => match error.downcast_ref().and_then(ended) {
                 Some(pid) if pids.contains(&pid) => pids.retain(|other| *other != pid),
@@ -47,17 +47,17 @@ pub(super) fn short_watch(
             },
         }
     }
-    Ok(Taken::of_one_look(visits, every))
+    Ok(RecordedWatch::of_one_look(visits, every))
 }
 
-fn watch_to_the_end(mut live: Live<'_>, plan: &super::gather::Plan<'_>) -> anyhow::Result<Taken> {
+fn watch_to_the_end(mut live: LiveWatch<'_>, plan: &super::gather::DoctorPlan<'_>) -> anyhow::Result<RecordedWatch> {
     // It ends by itself: nobody else has to be served in between.
-    while live.advance(Instant::now() + plan.length)? != Progress::Ended {
+    while live.advance(Instant::now() + plan.length)? != WatchProgress::Ended {
         let length = Some(plan.length);
         plan.progress
             .show(|| progress::of_watch(live.watch(), plan.settings, length));
     }
-    Ok(Taken {
+    Ok(RecordedWatch {
         header: live.watch().header().clone(),
         entries: live.take_entries(),
     })
@@ -73,25 +73,25 @@ fn ended(error: &ProbeError) -> Option<Pid> {
     }
 }
 
-impl Taken {
+impl RecordedWatch {
     /// What the first look saw, as a watch that ended with it.
-    fn of_one_look(visits: &[Visit], every: Duration) -> Self {
+    fn of_one_look(visits: &[ProcessVisit], every: Duration) -> Self {
         let now = Timestamp::now();
         let entries = visits.iter().zip(0..).flat_map(|(visit, id)| {
             let begin = &visit.begin;
             let opened = begin.fds.as_ref();
             let look = Look {
                 count: begin.count,
-                table: opened.map(|fds| Change {
+                table: opened.map(|fds| LookChange {
                     opened: fds.iter().map(Sighting::from).collect(),
-                    ..Change::default()
+                    ..LookChange::default()
                 }),
                 limits: Some(begin.limits),
                 host: Some(begin.host),
                 ..Look::default()
             };
             [
-                Entry::Process(Box::new(Appearance {
+                RecordingEntry::Process(Box::new(Appearance {
                     id,
                     at: 0.0,
                     process: begin.process.clone(),
@@ -99,19 +99,19 @@ impl Taken {
                     select: None,
                     successor_of: None,
                 })),
-                Entry::Look {
+                RecordingEntry::Look {
                     id,
                     look: Box::new(look),
                 },
-                Entry::Gone { id, at: 0.0 },
+                RecordingEntry::Gone { id, at: 0.0 },
             ]
         });
-        let end = Entry::End {
-            ended: Ended::ProcessEnded,
+        let end = RecordingEntry::End {
+            ended: WatchEnd::ProcessEnded,
             ended_at: now,
         };
         Self {
-            header: Header::new(now, every.as_secs_f64()),
+            header: RecordingHeader::new(now, every.as_secs_f64()),
             entries: entries.chain([end]).collect(),
         }
     }
@@ -119,7 +119,7 @@ impl Taken {
     /// Whether a process can call `select()`: looked up when it came into view.
     pub(super) fn select_of(&self, pid: Pid) -> Option<SelectUse> {
         self.entries.iter().find_map(|entry| match entry {
-            Entry::Process(appearance) if appearance.process.pid == pid => {
+            RecordingEntry::Process(appearance) if appearance.process.pid == pid => {
                 appearance.select.clone()
             }
             _ => None,

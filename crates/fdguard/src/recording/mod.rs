@@ -13,8 +13,8 @@ mod tests;
 use std::path::Path;
 
 use fdguard_core::Gap;
-use fdguard_core::diagnosis::Ended;
-use fdguard_core::recording::Entry;
+use fdguard_core::diagnosis::WatchEnd;
+use fdguard_core::recording::RecordingEntry;
 use fdguard_core::watch::Watch;
 
 pub use read::Replay;
@@ -41,7 +41,7 @@ pub fn play(replay: Replay) -> (Watch, Option<String>) {
 #[must_use]
 pub fn play_to(
     mut replay: Replay,
-    mut audience: impl FnMut(&Watch, &Entry),
+    mut audience: impl FnMut(&Watch, &RecordingEntry),
 ) -> (Watch, Option<String>) {
     let mut watch = Watch::new(replay.header().clone());
     for entry in &mut replay {
@@ -50,7 +50,7 @@ pub fn play_to(
     }
     let cut = replay.cut();
     if let Some(why) = &cut {
-        watch.take(&Entry::Gap(Gap::new(
+        watch.take(&RecordingEntry::Gap(Gap::new(
             "the end of the recording",
             why.clone(),
             "none: what was not written or is damaged cannot be read",
@@ -58,10 +58,10 @@ pub fn play_to(
     }
     if watch.ended().is_none() {
         let ended = match cut {
-            Some(_) => Ended::RecordingCut,
-            None => Ended::RecordingEnded,
+            Some(_) => WatchEnd::RecordingCut,
+            None => WatchEnd::RecordingEnded,
         };
-        watch.take(&Entry::End {
+        watch.take(&RecordingEntry::End {
             ended,
             ended_at: watch.wall_time(),
         });

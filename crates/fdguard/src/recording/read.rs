@@ -7,11 +7,11 @@ use std::path::Path;
 
 use anyhow::Context as _;
 use fdguard_core::Gap;
-use fdguard_core::recording::{Entry, Header, RECORDING_SCHEMA};
+use fdguard_core::recording::{RecordingEntry, RecordingHeader, RECORDING_SCHEMA};
 use serde::Deserialize;
 
 use super::frames::{Frames, is_zstd};
-use crate::exit::Hinted;
+use crate::exit::HintedError;
 use crate::input;
 
 /// No line of ours comes near; a file without line ends must not fill the memory.
@@ -26,7 +26,7 @@ const HOW: &str = "a recording is made by fdguard watch";
 /// before is given, and [`Replay::cut`] tells the rest.
 pub struct Replay {
     source: Box<dyn BufRead>,
-    header: Header,
+    header: RecordingHeader,
     /// Lines read so far.
     line: u64,
     cut: Option<String>,
@@ -91,7 +91,7 @@ impl Replay {
 
     /// Its first line.
     #[must_use]
-    pub fn header(&self) -> &Header {
+    pub fn header(&self) -> &RecordingHeader {
         &self.header
     }
 
@@ -102,7 +102,7 @@ impl Replay {
     }
 
     /// The next entry of a line that is one; none at the end or where it is cut.
-    fn next_line(&mut self) -> Option<Entry> {
+    fn next_line(&mut self) -> Option<RecordingEntry> {
         loop {
             let line = match read_line(&mut self.source) {
                 Ok(line) => line,
@@ -117,7 +117,7 @@ impl Replay {
                 Line::TooLong => return self.stop(&format!("line {at} is longer than 64 MiB")),
                 Line::End => return None,
             };
-            if let Ok(entry) = serde_json::from_slice::<Entry>(bytes) {
+            if let Ok(entry) = serde_json::from_slice::<RecordingEntry>(bytes) {
                 return Some(self.in_order(entry));
             }
             match serde_json::from_slice::<serde_json::Value>(bytes) {
@@ -133,7 +133,7 @@ impl Replay {
         }
     }
 
-    fn stop(&mut self, why: &str) -> Option<Entry> {
+    fn stop(&mut self, why: &str) -> Option<RecordingEntry> {
         self.cut = Some(why.to_owned());
         None
     }
@@ -151,12 +151,12 @@ impl Replay {
     }
 
     /// Time does not go backwards: such an entry is kept, at the time of the one before.
-    fn in_order(&mut self, mut entry: Entry) -> Entry {
+    fn in_order(&mut self, mut entry: RecordingEntry) -> RecordingEntry {
         let (id, at) = match &mut entry {
-            Entry::Process(appearance) => (appearance.id, &mut appearance.at),
-            Entry::Look { id, look } => (*id, &mut look.at),
-            Entry::Gone { id, at } => (*id, at),
-            Entry::Gap(_) | Entry::End { .. } => return entry,
+            RecordingEntry::Process(appearance) => (appearance.id, &mut appearance.at),
+            RecordingEntry::Look { id, look } => (*id, &mut look.at),
+            RecordingEntry::Gone { id, at } => (*id, at),
+            RecordingEntry::Gap(_) | RecordingEntry::End { .. } => return entry,
         };
         let latest = self.latest.entry(id).or_insert(*at);
         if *at < *latest {
@@ -200,9 +200,9 @@ fn counted(entries: u64) -> String {
 }
 
 impl Iterator for Replay {
-    type Item = Entry;
+    type Item = RecordingEntry;
 
-    fn next(&mut self) -> Option<Entry> {
+    fn next(&mut self) -> Option<RecordingEntry> {
         if !self.done {
             if let Some(entry) = self.next_line() {
                 return Some(entry);
@@ -210,7 +210,7 @@ impl Iterator for Replay {
             self.done = true;
             self.gaps = self.troubles();
         }
-        (!self.gaps.is_empty()).then(|| Entry::Gap(self.gaps.remove(0)))
+        (!self.gaps.is_empty()).then(|| RecordingEntry::Gap(self.gaps.remove(0)))
     }
 }
 
@@ -243,9 +243,9 @@ struct Schema {
 }
 
 /// The first line, or one line of why this is none.
-fn header(name: &str, source: &mut dyn BufRead) -> anyhow::Result<Header> {
+fn header(name: &str, source: &mut dyn BufRead) -> anyhow::Result<RecordingHeader> {
     let refused =
-        |what: String, hint: &str| Err(Hinted::look(format!("{name} {what}"), hint).into());
+        |what: String, hint: &str| Err(HintedError::look(format!("{name} {what}"), hint).into());
     let line = match read_line(source).with_context(|| name.to_owned())? {
         Line::End => return refused("is empty".to_owned(), HOW),
         Line::Whole(line) | Line::Open(line) => line,

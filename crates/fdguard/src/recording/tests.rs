@@ -3,23 +3,23 @@ mod any;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use fdguard_core::diagnosis::Ended;
-use fdguard_core::recording::{Appearance, Entry, Header};
+use fdguard_core::diagnosis::WatchEnd;
+use fdguard_core::recording::{Appearance, RecordingEntry, RecordingHeader};
 use fdguard_core::select_use::SelectUse;
 use fdguard_core::snapshot::Process;
-use fdguard_core::timeline::{Change, Look, Sighting};
+use fdguard_core::timeline::{LookChange, Look, Sighting};
 use fdguard_core::{Class, Gap, TcpState, Text, Tier};
 use jiff::Timestamp;
 
 use super::{Recorder, Replay, replay, replay_bytes};
-use crate::exit::{COULD_NOT_LOOK, Hinted};
+use crate::exit::{COULD_NOT_LOOK, HintedError};
 
-fn header() -> Header {
-    Header::new(Timestamp::UNIX_EPOCH, 0.5)
+fn header() -> RecordingHeader {
+    RecordingHeader::new(Timestamp::UNIX_EPOCH, 0.5)
 }
 
-fn process(id: u32, at: f64) -> Entry {
-    Entry::Process(Box::new(Appearance {
+fn process(id: u32, at: f64) -> RecordingEntry {
+    RecordingEntry::Process(Box::new(Appearance {
         id,
         at,
         process: Process {
@@ -33,36 +33,36 @@ fn process(id: u32, at: f64) -> Entry {
     }))
 }
 
-fn look(id: u32, at: f64) -> Entry {
+fn look(id: u32, at: f64) -> RecordingEntry {
     let sighting = |fd| Sighting {
         fd,
         class: Class::Tcp(TcpState::CloseWait),
         target: Text::from(&b"/srv/\xfe\xff"[..]),
         group: None,
     };
-    Entry::Look {
+    RecordingEntry::Look {
         id,
         look: Box::new(Look {
             at,
             count: Some(7),
-            table: Some(Change {
+            table: Some(LookChange {
                 opened: vec![sighting(3), sighting(4)],
-                ..Change::default()
+                ..LookChange::default()
             }),
             ..Look::default()
         }),
     }
 }
 
-fn small() -> Vec<Entry> {
+fn small() -> Vec<RecordingEntry> {
     vec![
         process(1, 0.0),
         look(1, 0.0),
-        Entry::Gap(Gap::new("a", "b", "c")),
+        RecordingEntry::Gap(Gap::new("a", "b", "c")),
         look(1, 0.5),
-        Entry::Gone { id: 1, at: 0.75 },
-        Entry::End {
-            ended: Ended::ProcessEnded,
+        RecordingEntry::Gone { id: 1, at: 0.75 },
+        RecordingEntry::End {
+            ended: WatchEnd::ProcessEnded,
             ended_at: Timestamp::UNIX_EPOCH,
         },
     ]
@@ -76,7 +76,7 @@ fn place(name: &str) -> (tempfile::TempDir, PathBuf) {
 }
 
 /// Writes a flush after every second entry, so that a compressed one has several frames.
-fn record(path: &Path, entries: &[Entry]) {
+fn record(path: &Path, entries: &[RecordingEntry]) {
     let mut recorder = Recorder::create(path, &header()).unwrap();
     let mut now = Instant::now();
     for pair in entries.chunks(2) {
@@ -89,7 +89,7 @@ fn record(path: &Path, entries: &[Entry]) {
     recorder.finish().unwrap();
 }
 
-fn recorded(name: &str, entries: &[Entry]) -> Vec<u8> {
+fn recorded(name: &str, entries: &[RecordingEntry]) -> Vec<u8> {
     let (_folder, path) = place(name);
     record(&path, entries);
     std::fs::read(&path).unwrap()
@@ -100,7 +100,7 @@ fn opened(bytes: &[u8]) -> anyhow::Result<Replay> {
 }
 
 /// The entries, and where it was cut.
-fn read(bytes: &[u8]) -> (Vec<Entry>, Option<String>) {
+fn read(bytes: &[u8]) -> (Vec<RecordingEntry>, Option<String>) {
     let mut replay = opened(bytes).unwrap();
     let entries = (&mut replay).collect();
     (entries, replay.cut())
@@ -116,9 +116,9 @@ fn lines(lines: &[&str]) -> Vec<u8> {
     text.into_bytes()
 }
 
-fn refusal(bytes: &[u8]) -> Hinted {
+fn refusal(bytes: &[u8]) -> HintedError {
     let error = opened(bytes).unwrap_err();
-    error.downcast::<Hinted>().expect("an error with a hint")
+    error.downcast::<HintedError>().expect("an error with a hint")
 }
 
 #[test]
@@ -128,7 +128,7 @@ fn what_was_written_comes_back_plain_and_compressed() {
         record(&path, &small());
         let mut replay = Replay::open(&path).unwrap();
         assert_eq!(replay.header(), &header());
-        let entries: Vec<Entry> = (&mut replay).collect();
+        let entries: Vec<RecordingEntry> = (&mut replay).collect();
         assert_eq!((entries, replay.cut()), (small(), None), "{name}");
     }
 }
@@ -152,7 +152,7 @@ fn a_cut_at_any_byte_leaves_all_that_was_whole() {
                 assert_eq!(longest, 0, "{name}: refused at {length}, read before");
                 continue;
             };
-            let entries: Vec<Entry> = (&mut replay).collect();
+            let entries: Vec<RecordingEntry> = (&mut replay).collect();
             assert_eq!(entries, all[..entries.len()], "{name} at {length}");
             assert!(entries.len() >= longest, "{name} at {length}");
             longest = entries.len();
@@ -190,14 +190,14 @@ fn the_end_is_added_where_it_is_missing() {
     entries.pop();
     let whole = recorded("a.jsonl", &entries);
     let (watch, cut) = replay_bytes(whole.clone()).unwrap();
-    assert_eq!((watch.ended(), cut), (Some(Ended::RecordingEnded), None));
+    assert_eq!((watch.ended(), cut), (Some(WatchEnd::RecordingEnded), None));
     let (watch, cut) = replay_bytes(whole[..whole.len() - 4].to_vec()).unwrap();
-    assert_eq!(watch.ended(), Some(Ended::RecordingCut));
+    assert_eq!(watch.ended(), Some(WatchEnd::RecordingCut));
     assert_eq!(watch.gaps()[1].why, cut.unwrap());
     let (_folder, path) = place("a.zst");
     record(&path, &small());
     let (watch, _) = replay(&path).unwrap();
-    assert_eq!(watch.ended(), Some(Ended::ProcessEnded));
+    assert_eq!(watch.ended(), Some(WatchEnd::ProcessEnded));
 }
 
 #[test]
@@ -212,7 +212,7 @@ fn kinds_of_a_later_version_are_skipped_and_counted() {
     ]);
     let (entries, cut) = read(&bytes);
     assert_eq!((entries.len(), cut), (2, None));
-    let Entry::Gap(gap) = &entries[1] else {
+    let RecordingEntry::Gap(gap) = &entries[1] else {
         panic!("{entries:?}");
     };
     assert_eq!(gap.what, "3 entries of the recording (end, mood)");
@@ -228,7 +228,7 @@ fn a_clock_that_went_backwards_is_held_and_told() {
         read[..4],
         [look(1, 5.0), look(2, 1.0), look(1, 5.0), look(1, 6.0)]
     );
-    let Entry::Gap(gap) = &read[4] else {
+    let RecordingEntry::Gap(gap) = &read[4] else {
         panic!("{read:?}");
     };
     assert_eq!(gap.what, "the time of 1 entry of the recording");
@@ -361,7 +361,7 @@ fn a_pipe_can_be_written_to_and_read_from() {
     };
     let (watch, cut) = replay(&path).unwrap();
     writer.join().unwrap();
-    assert_eq!((watch.ended(), cut), (Some(Ended::ProcessEnded), None));
+    assert_eq!((watch.ended(), cut), (Some(WatchEnd::ProcessEnded), None));
 }
 
 #[test]

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use anyhow::Context as _;
-use fdguard_core::recording::{Entry, Header};
+use fdguard_core::recording::{RecordingEntry, RecordingHeader};
 use ruzstd::encoding::{CompressionLevel, compress_to_vec};
 use serde::Serialize;
 
@@ -46,7 +46,7 @@ pub struct Recorder {
 impl Recorder {
     /// Begins a recording. Its first line is written at once: whoever may not write here should know
     /// before the watch begins.
-    pub fn create(path: &Path, header: &Header) -> anyhow::Result<Self> {
+    pub fn create(path: &Path, header: &RecordingHeader) -> anyhow::Result<Self> {
         let out = open(path).with_context(|| path.display().to_string())?;
         let durable = out.metadata().is_ok_and(|meta| meta.is_file());
         let mut recorder = Self {
@@ -65,7 +65,7 @@ impl Recorder {
     }
 
     /// Writes one entry down, some time within the next second.
-    pub fn write(&mut self, entry: &Entry) -> anyhow::Result<()> {
+    pub fn write(&mut self, entry: &RecordingEntry) -> anyhow::Result<()> {
         if self.given_up {
             return Ok(());
         }

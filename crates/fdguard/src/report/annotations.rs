@@ -4,13 +4,13 @@ use std::io::Write;
 
 use fdguard_core::lint::Severity;
 
-use super::problem::{Problem, Told};
+use super::problem::{CheckProblem, ProblemReport};
 
 /// Writes one line for each problem; what was cleared is a notice.
 ///
 /// A line break comes first: the program that was checked shares this stream, its last line may
 /// have no end, and an annotation counts only at the beginning of a line.
-pub fn write(out: &mut dyn Write, told: &Told) -> anyhow::Result<()> {
+pub fn write(out: &mut dyn Write, told: &ProblemReport) -> anyhow::Result<()> {
     if !told.problems.is_empty() {
         writeln!(out)?;
     }
@@ -20,7 +20,7 @@ pub fn write(out: &mut dyn Write, told: &Told) -> anyhow::Result<()> {
     Ok(())
 }
 
-fn line(told: &Told, problem: &Problem) -> String {
+fn line(told: &ProblemReport, problem: &CheckProblem) -> String {
     let command = match (&problem.cleared, problem.severity) {
         (Some(_), _) | (None, Severity::Info) => "notice",
         (None, _) => "error",

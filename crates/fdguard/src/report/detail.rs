@@ -1,7 +1,7 @@
 //! What a descriptor's detail adds to its target, in a few words.
 
-use fdguard_core::detail::{Inet, Pipe, PipeEnd, UnixPeer};
-use fdguard_core::{Detail, FdEntry, Holder};
+use fdguard_core::detail::{InetDetail, PipeDetail, PipeEnd, UnixPeer};
+use fdguard_core::{Detail, FdEntry, FdHolder};
 
 use super::table::counted;
 use crate::terminal::{sanitize, sanitize_str};
@@ -68,7 +68,7 @@ fn by_kind(detail: &Detail) -> Vec<String> {
     notes
 }
 
-fn pipe_notes(pipe: &Pipe) -> Vec<String> {
+fn pipe_notes(pipe: &PipeDetail) -> Vec<String> {
     let end = match pipe.end {
         Some(PipeEnd::Read) => "read end",
         Some(PipeEnd::Write) => "write end",
@@ -83,7 +83,7 @@ fn pipe_notes(pipe: &Pipe) -> Vec<String> {
     std::iter::once(end.to_owned()).chain(peer).collect()
 }
 
-fn inet_notes(inet: &Inet) -> Vec<String> {
+fn inet_notes(inet: &InetDetail) -> Vec<String> {
     if inet.state.as_deref() == Some("LISTEN") {
         // For a listener the queues are the connections that wait and how many may.
         let queues = inet.rx_queue.zip(inet.tx_queue);
@@ -122,7 +122,7 @@ fn unix_peer(peer: &UnixPeer) -> Option<String> {
 }
 
 /// `pid 12 fd 3, pid 13 fd 4 and 5 more`
-fn holders(list: &[Holder], unlisted: u64) -> String {
+fn holders(list: &[FdHolder], unlisted: u64) -> String {
     const SHOWN: usize = 3;
     let shown: Vec<String> = list
         .iter()

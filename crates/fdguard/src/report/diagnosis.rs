@@ -4,7 +4,7 @@ use std::io::Write;
 
 use anstyle::Style;
 use fdguard_core::Gap;
-use fdguard_core::diagnosis::{Diagnosis, Ended, Opinion};
+use fdguard_core::diagnosis::{Diagnosis, WatchEnd, ProcessDiagnosis};
 use fdguard_core::finding::Finding;
 use fdguard_core::forecast::Forecast;
 use fdguard_core::judge::Verdict;
@@ -68,14 +68,14 @@ pub(crate) fn columns(width: Option<usize>) -> usize {
     width.unwrap_or(100).max(NARROWEST)
 }
 
-fn ended(ended: Ended) -> Option<&'static str> {
+fn ended(ended: WatchEnd) -> Option<&'static str> {
     match ended {
-        Ended::TimeUp | Ended::RecordingEnded => None,
-        Ended::ProcessEnded => {
+        WatchEnd::TimeUp | WatchEnd::RecordingEnded => None,
+        WatchEnd::ProcessEnded => {
             Some("The process ended during the watch: this is the verdict so far.")
         }
-        Ended::Interrupted => Some("Stopped: this is the verdict so far."),
-        Ended::RecordingCut => {
+        WatchEnd::Interrupted => Some("Stopped: this is the verdict so far."),
+        WatchEnd::RecordingCut => {
             Some("The recording stops in the middle: this is the verdict so far.")
         }
     }
@@ -84,7 +84,7 @@ fn ended(ended: Ended) -> Option<&'static str> {
 /// What is said of one process.
 pub(crate) fn write_opinion(
     out: &mut dyn Write,
-    opinion: &Opinion,
+    opinion: &ProcessDiagnosis,
     width: usize,
 ) -> anyhow::Result<()> {
     let style = style_of(opinion.verdict);
@@ -127,7 +127,7 @@ pub(crate) fn write_opinion(
     Ok(())
 }
 
-fn counts(opinion: &Opinion) -> String {
+fn counts(opinion: &ProcessDiagnosis) -> String {
     match (opinion.baseline, opinion.last) {
         (Some(first), Some(last)) if first == last => format!("{last} descriptors"),
         (Some(first), Some(last)) => format!("{first} → {last} descriptors"),

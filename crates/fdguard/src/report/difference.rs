@@ -2,7 +2,7 @@
 
 use std::io::Write;
 
-use fdguard_core::delta::{Change, Delta};
+use fdguard_core::delta::{FdChange, Delta};
 use fdguard_core::snapshot::Process;
 use fdguard_core::{FdEntry, Snapshot};
 use jiff::Timestamp;
@@ -125,8 +125,8 @@ fn line(sign: char, entry: &FdEntry) -> String {
     )
 }
 
-fn changed(change: &Change) -> String {
-    let Change {
+fn changed(change: &FdChange) -> String {
+    let FdChange {
         fd,
         what,
         before,

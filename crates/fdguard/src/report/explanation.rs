@@ -24,7 +24,7 @@ const TOP: usize = 5;
 
 /// The process in question, and what the playbook says about it.
 #[derive(Debug)]
-pub struct HeldBy {
+pub struct ExplainedProcess {
     /// What was seen of it.
     pub snapshot: Snapshot,
     /// What that means.
@@ -60,8 +60,8 @@ struct Holder<'a> {
 }
 
 impl<'a> Holder<'a> {
-    fn of(held: &'a HeldBy) -> Self {
-        let HeldBy {
+    fn of(held: &'a ExplainedProcess) -> Self {
+        let ExplainedProcess {
             snapshot, summary, ..
         } = held;
         let targets = summary.targets.as_ref();
@@ -87,7 +87,7 @@ pub fn write_json(
     out: &mut dyn Write,
     log: Option<&Text>,
     explanation: &Explanation,
-    held: Option<&HeldBy>,
+    held: Option<&ExplainedProcess>,
 ) -> anyhow::Result<()> {
     let document = Document {
         schema: EXPLANATION_SCHEMA,
@@ -104,7 +104,7 @@ pub fn write_json(
 pub fn write(
     out: &mut dyn Write,
     explanation: &Explanation,
-    held: Option<&HeldBy>,
+    held: Option<&ExplainedProcess>,
     width: Option<usize>,
 ) -> anyhow::Result<()> {
     write_verdict(out, explanation, width)?;
@@ -267,11 +267,11 @@ fn write_not_counted(out: &mut dyn Write, rows: &[NotCounted]) -> anyhow::Result
 
 fn write_holder(
     out: &mut dyn Write,
-    held: &HeldBy,
+    held: &ExplainedProcess,
     width: Option<usize>,
     fill: impl Fn(&str) -> String,
 ) -> anyhow::Result<()> {
-    let HeldBy {
+    let ExplainedProcess {
         snapshot, summary, ..
     } = held;
     let known = |value: Option<u64>| value.map_or_else(|| "?".to_owned(), thousands);

@@ -5,10 +5,10 @@ use std::io::Write;
 use fdguard_core::lint::Severity;
 use fdguard_core::proof;
 
-use super::problem::{Problem, Told};
+use super::problem::{CheckProblem, ProblemReport};
 
 /// Whether a check fails by it, or would if somebody had not cleared it.
-fn is_case(problem: &&Problem) -> bool {
+fn is_case(problem: &&CheckProblem) -> bool {
     problem.severity >= Severity::Warning || problem.cleared.is_some()
 }
 
@@ -16,11 +16,11 @@ fn is_case(problem: &&Problem) -> bool {
 const ALWAYS: &[&str] = &["leak", "double-close", "use-after-close"];
 
 /// Writes the document.
-pub fn write(out: &mut dyn Write, told: &Told) -> anyhow::Result<()> {
+pub fn write(out: &mut dyn Write, told: &ProblemReport) -> anyhow::Result<()> {
     let of_proof = proof::PROOFS.iter().map(|rule| rule.id);
     let asked = ALWAYS.iter().copied().chain(of_proof);
-    let counts = |problem: &&Problem| problem.cleared.is_none();
-    let problems: Vec<&Problem> = told.problems.iter().filter(is_case).collect();
+    let counts = |problem: &&CheckProblem| problem.cleared.is_none();
+    let problems: Vec<&CheckProblem> = told.problems.iter().filter(is_case).collect();
     let has = |rule: &str| problems.iter().any(|one| one.rule == rule);
     let quiet: Vec<&str> = asked.filter(|rule| !has(rule)).collect();
     let failures = problems.iter().copied().filter(counts).count();
@@ -47,7 +47,7 @@ pub fn write(out: &mut dyn Write, told: &Told) -> anyhow::Result<()> {
     Ok(())
 }
 
-fn write_problem(out: &mut dyn Write, told: &Told, problem: &Problem) -> anyhow::Result<()> {
+fn write_problem(out: &mut dyn Write, told: &ProblemReport, problem: &CheckProblem) -> anyhow::Result<()> {
     let place = problem.place().unwrap_or_default();
     let class = problem.class.as_deref().unwrap_or_default();
     let name = format!("{} {place} {class}", problem.rule);

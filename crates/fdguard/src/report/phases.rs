@@ -4,7 +4,7 @@ use std::io::Write;
 
 use anstyle::Style;
 use fdguard_core::Snapshot;
-use fdguard_core::phases::{Group, Phases, Return, Step};
+use fdguard_core::phases::{PhaseGroup, Phases, Return, PhaseStep};
 use fdguard_core::snapshot::Process;
 use jiff::Timestamp;
 use serde::Serialize;
@@ -18,7 +18,7 @@ const NUMBERS: usize = 12;
 
 /// A snapshot with the name of its phase.
 #[derive(Clone, Debug)]
-pub struct Phase {
+pub struct NamedPhase {
     /// As the user named it, or the name of the file.
     pub name: String,
     /// What was seen.
@@ -42,7 +42,7 @@ struct Moment<'a> {
 }
 
 /// Writes one JSON document.
-pub fn write_json(out: &mut dyn Write, phases: &[Phase], found: &Phases) -> anyhow::Result<()> {
+pub fn write_json(out: &mut dyn Write, phases: &[NamedPhase], found: &Phases) -> anyhow::Result<()> {
     let Some(last) = phases.last() else {
         return Ok(());
     };
@@ -63,7 +63,7 @@ pub fn write_json(out: &mut dyn Write, phases: &[Phase], found: &Phases) -> anyh
 }
 
 /// Writes the steps and the verdict.
-pub fn write(out: &mut dyn Write, phases: &[Phase], found: &Phases) -> anyhow::Result<()> {
+pub fn write(out: &mut dyn Write, phases: &[NamedPhase], found: &Phases) -> anyhow::Result<()> {
     let (Some(first), Some(last)) = (phases.first(), phases.last()) else {
         return Ok(());
     };
@@ -79,11 +79,11 @@ pub fn write(out: &mut dyn Write, phases: &[Phase], found: &Phases) -> anyhow::R
 
 fn write_verdict(
     out: &mut dyn Write,
-    phases: &[Phase],
+    phases: &[NamedPhase],
     found: &Phases,
     first: &str,
 ) -> anyhow::Result<()> {
-    let total = |groups: &[Group]| groups.iter().map(|group| group.count).sum::<u64>();
+    let total = |groups: &[PhaseGroup]| groups.iter().map(|group| group.count).sum::<u64>();
     let words = |number: u64| counted(number, "descriptor", "descriptors");
     if found.verdict == Return::BackToBaseline {
         let text = paint(ADDED, "back to baseline");
@@ -115,8 +115,8 @@ fn write_verdict(
     Ok(())
 }
 
-fn write_step(out: &mut dyn Write, from: &Phase, to: &Phase, step: &Step) -> anyhow::Result<()> {
-    let known = |phase: &Phase| {
+fn write_step(out: &mut dyn Write, from: &NamedPhase, to: &NamedPhase, step: &PhaseStep) -> anyhow::Result<()> {
+    let known = |phase: &NamedPhase| {
         let count = phase.snapshot.count;
         count.map_or_else(|| "?".to_owned(), |count| count.to_string())
     };
@@ -137,7 +137,7 @@ fn write_step(out: &mut dyn Write, from: &Phase, to: &Phase, step: &Step) -> any
         delta.closed.len(),
         delta.changed.len()
     )?;
-    let sides: [(char, Style, &[Group]); 2] =
+    let sides: [(char, Style, &[PhaseGroup]); 2] =
         [('+', ADDED, &step.opened), ('-', REMOVED, &step.closed)];
     for (sign, style, groups) in sides {
         for group in groups {
@@ -147,7 +147,7 @@ fn write_step(out: &mut dyn Write, from: &Phase, to: &Phase, step: &Step) -> any
     Ok(())
 }
 
-fn line(sign: char, group: &Group) -> String {
+fn line(sign: char, group: &PhaseGroup) -> String {
     format!(
         "{sign} {:>5}  {:<16} {}",
         format!("×{}", group.count),
@@ -157,7 +157,7 @@ fn line(sign: char, group: &Group) -> String {
 }
 
 /// `numbers 5, 6, 9`.
-fn numbers(group: &Group) -> String {
+fn numbers(group: &PhaseGroup) -> String {
     let shown = group.fds.iter().take(NUMBERS).map(ToString::to_string);
     let mut shown: Vec<String> = shown.collect();
     if group.fds.len() > NUMBERS {
@@ -171,7 +171,7 @@ fn numbers(group: &Group) -> String {
     format!("{word} {}", shown.join(", "))
 }
 
-fn apart(from: &Phase, to: &Phase) -> String {
+fn apart(from: &NamedPhase, to: &NamedPhase) -> String {
     let [from, to] = [from, to].map(|phase| phase.snapshot.taken_at.as_millisecond());
     format!("{} s", (to - from) / 1000)
 }

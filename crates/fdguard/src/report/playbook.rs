@@ -14,12 +14,12 @@ use crate::terminal::sanitize_str;
 
 /// What of a playbook is shown.
 #[derive(Debug)]
-pub struct Listed<'a> {
+pub struct PlaybookSelection<'a> {
     advice: Vec<&'a Advice>,
     symptoms: Vec<&'a Symptom>,
 }
 
-impl<'a> Listed<'a> {
+impl<'a> PlaybookSelection<'a> {
     /// Everything.
     #[must_use]
     pub fn all(playbook: &'a Playbook) -> Self {
@@ -63,7 +63,7 @@ struct Document<'a> {
 }
 
 /// Writes one JSON document.
-pub fn write_json(out: &mut dyn Write, listed: &Listed<'_>) -> anyhow::Result<()> {
+pub fn write_json(out: &mut dyn Write, listed: &PlaybookSelection<'_>) -> anyhow::Result<()> {
     let document = Document {
         schema: PLAYBOOK_SCHEMA,
         advice: &listed.advice,
@@ -75,7 +75,7 @@ pub fn write_json(out: &mut dyn Write, listed: &Listed<'_>) -> anyhow::Result<()
 }
 
 /// Writes entry after entry.
-pub fn write(out: &mut dyn Write, listed: &Listed<'_>) -> anyhow::Result<()> {
+pub fn write(out: &mut dyn Write, listed: &PlaybookSelection<'_>) -> anyhow::Result<()> {
     if listed.advice.is_empty() && listed.symptoms.is_empty() {
         writeln!(out, "the playbook knows nothing about that")?;
     }

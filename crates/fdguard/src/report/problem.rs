@@ -16,7 +16,7 @@ const GUIDE: &str = "https://github.com/fdguard/fdguard/blob/main/docs/guide/rul
 
 /// One thing that fails a check, or would if somebody had not cleared it.
 #[derive(Clone, Debug)]
-pub struct Problem {
+pub struct CheckProblem {
     /// The id of its rule.
     pub rule: String,
     /// How much it matters.
@@ -37,11 +37,11 @@ pub struct Problem {
 
 /// What is told to other tools.
 #[derive(Debug)]
-pub struct Told {
+pub struct ProblemReport {
     /// The name of what was checked.
     pub name: String,
     /// What was found, the gravest first.
-    pub problems: Vec<Problem>,
+    pub problems: Vec<CheckProblem>,
     /// How long it took.
     pub seconds: f64,
     /// Paths under this folder are told without it.
@@ -50,7 +50,7 @@ pub struct Told {
     pub program: Option<PathBuf>,
 }
 
-impl Told {
+impl ProblemReport {
     /// The findings that `fails` picks, what was cleared, and every hazard.
     #[must_use]
     pub fn of(diagnosis: &Diagnosis, name: String, fails: impl Fn(&Finding) -> bool) -> Self {
@@ -77,7 +77,7 @@ impl Told {
 
     /// The file of a problem as the repository knows it, as far as it is known.
     #[must_use]
-    pub fn file(&self, problem: &Problem) -> Option<String> {
+    pub fn file(&self, problem: &CheckProblem) -> Option<String> {
         let file = problem.culprit.as_ref()?.file.as_ref()?;
         Some(relative(&file.to_lossy(), &self.base))
     }
@@ -119,7 +119,7 @@ pub fn relative(path: &str, base: &Path) -> String {
         .to_string()
 }
 
-impl Problem {
+impl CheckProblem {
     /// The place in one line: `main.c:12 load`.
     #[must_use]
     pub fn place(&self) -> Option<String> {
@@ -139,9 +139,9 @@ pub fn page(rule: &str) -> String {
     format!("{GUIDE}/{rule}.md")
 }
 
-fn of_finding(finding: &Finding) -> Problem {
+fn of_finding(finding: &Finding) -> CheckProblem {
     let origin = finding.origin.as_ref();
-    Problem {
+    CheckProblem {
         rule: finding.rule.clone(),
         severity: finding.severity,
         message: finding.why.clone(),
@@ -156,7 +156,7 @@ fn of_finding(finding: &Finding) -> Problem {
 }
 
 /// The line to be changed, where that is clear; else who met it.
-fn of_hazard(hazard: &Hazard) -> Problem {
+fn of_hazard(hazard: &Hazard) -> CheckProblem {
     let blamed: Option<&Party> = match hazard.fault {
         Some(Fault::Closer) => hazard.closer.as_ref(),
         Some(Fault::User) => hazard.user.as_ref(),
@@ -166,7 +166,7 @@ fn of_hazard(hazard: &Hazard) -> Problem {
     let party = blamed.or_else(|| anybody.into_iter().flatten().next());
     let rules = catalog::hazards();
     let rule = rules.iter().find(|rule| rule.id == hazard.rule);
-    Problem {
+    CheckProblem {
         rule: hazard.rule.clone(),
         severity: hazard.severity,
         message: hazard.message.clone(),
@@ -188,10 +188,10 @@ pub(super) mod tests {
     use fdguard_core::lint::Severity;
     use fdguard_core::origin::{Culprit, Frame, Language};
 
-    use super::{Problem, Told, program_file, relative};
+    use super::{CheckProblem, ProblemReport, program_file, relative};
 
     /// One problem at a line.
-    pub(in crate::report) fn told(line: u32) -> Told {
+    pub(in crate::report) fn told(line: u32) -> ProblemReport {
         let frame = Frame {
             file: Some("/repo/src/a,b:c.py".into()),
             function: Some("load".to_owned()),
@@ -199,9 +199,9 @@ pub(super) mod tests {
             module: None,
             language: Language::Python,
         };
-        Told {
+        ProblemReport {
             name: "./tests <all> & more".to_owned(),
-            problems: vec![Problem {
+            problems: vec![CheckProblem {
                 rule: "leftover-descriptor".to_owned(),
                 severity: Severity::Warning,
                 message: "1 descriptor, 100 % \"open\" <here>\nand\u{1} there".to_owned(),

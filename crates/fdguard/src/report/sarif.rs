@@ -7,19 +7,19 @@ use fdguard_core::lint::Severity;
 use fdguard_core::origin::Frame;
 use serde_json::{Value, json};
 
-use super::problem::{Problem, Told, page, relative};
+use super::problem::{CheckProblem, ProblemReport, page, relative};
 
 const SCHEMA: &str =
     "https://docs.oasis-open.org/sarif/sarif/v2.1.0/errata01/os/schemas/sarif-schema-2.1.0.json";
 
 /// Writes the document.
-pub fn write(out: &mut dyn Write, told: &Told) -> anyhow::Result<()> {
+pub fn write(out: &mut dyn Write, told: &ProblemReport) -> anyhow::Result<()> {
     serde_json::to_writer_pretty(&mut *out, &document(told))?;
     writeln!(out)?;
     Ok(())
 }
 
-fn document(told: &Told) -> Value {
+fn document(told: &ProblemReport) -> Value {
     let checks = [catalog::rules(), catalog::hazards(), catalog::proofs()].concat();
     let results: Vec<Value> = told
         .problems
@@ -61,7 +61,7 @@ fn rule(check: &Check) -> Value {
     })
 }
 
-fn result(told: &Told, problem: &Problem, checks: &[Check]) -> Value {
+fn result(told: &ProblemReport, problem: &CheckProblem, checks: &[Check]) -> Value {
     let mut result = json!({
         "ruleId": problem.rule,
         "level": level(problem.severity),
@@ -96,7 +96,7 @@ fn result(told: &Told, problem: &Problem, checks: &[Check]) -> Value {
     result
 }
 
-fn location(told: &Told, frame: &Frame) -> Option<Value> {
+fn location(told: &ProblemReport, frame: &Frame) -> Option<Value> {
     let mut location = json!({});
     if let Some(function) = &frame.function {
         location["logicalLocations"] =
@@ -116,7 +116,7 @@ fn location(told: &Told, frame: &Frame) -> Option<Value> {
 
 /// A place in a file. Code scanning refuses a result without one: where the line is unknown, the
 /// file of the program is named, and the message of the location says so.
-fn with_file(told: &Told, place: Option<Value>) -> Option<Value> {
+fn with_file(told: &ProblemReport, place: Option<Value>) -> Option<Value> {
     let mut place = place.unwrap_or_else(|| json!({}));
     if place.get("physicalLocation").is_some() {
         return Some(place);
@@ -136,7 +136,7 @@ fn leads_up(path: &str) -> bool {
 }
 
 /// A file as a URI: relative to the folder of the call where it is below that.
-fn artifact(told: &Told, file: &str) -> Value {
+fn artifact(told: &ProblemReport, file: &str) -> Value {
     let path = relative(file, &told.base);
     match path.strip_prefix('/') {
         Some(_) => json!({"uri": format!("file://{}", encoded(&path))}),
@@ -145,7 +145,7 @@ fn artifact(told: &Told, file: &str) -> Value {
 }
 
 /// The same problem in the next version of the program, whatever was written above it: no line, no number.
-fn fingerprint(told: &Told, problem: &Problem) -> String {
+fn fingerprint(told: &ProblemReport, problem: &CheckProblem) -> String {
     let file = told.file(problem).unwrap_or_default();
     let culprit = problem.culprit.as_ref();
     let function = culprit

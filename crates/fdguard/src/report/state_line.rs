@@ -1,14 +1,14 @@
 //! One line a look, for logs: keys and values that stay as they are.
 
-use fdguard_core::diagnosis::Opinion;
-use fdguard_core::watch::Subject;
+use fdguard_core::diagnosis::ProcessDiagnosis;
+use fdguard_core::watch::WatchedProcess;
 
 use crate::cli::LineForm;
 use crate::terminal::sanitize;
 
 /// The line for one process.
 #[must_use]
-pub fn line(form: LineForm, subject: &Subject, opinion: &Opinion) -> String {
+pub fn line(form: LineForm, subject: &WatchedProcess, opinion: &ProcessDiagnosis) -> String {
     match form {
         LineForm::Fdguard => fdguard(opinion),
         LineForm::Inxeption => inxeption(subject, opinion),
@@ -17,7 +17,7 @@ pub fn line(form: LineForm, subject: &Subject, opinion: &Opinion) -> String {
 }
 
 /// Unknown is `unknown`, nothing is `none`: never an empty value, never a zero that nobody counted.
-fn fdguard(opinion: &Opinion) -> String {
+fn fdguard(opinion: &ProcessDiagnosis) -> String {
     let wall = |name: &str| opinion.walls.iter().find(|wall| wall.name == name);
     let percent = wall("soft-limit").and_then(|wall| wall.percent);
     let nearest = opinion
@@ -54,7 +54,7 @@ fn fdguard(opinion: &Opinion) -> String {
 }
 
 /// The line of a system that logs its own table; -1 is its word for unknown.
-fn inxeption(subject: &Subject, opinion: &Opinion) -> String {
+fn inxeption(subject: &WatchedProcess, opinion: &ProcessDiagnosis) -> String {
     let or_unknown = |value: Option<u64>| value.map_or_else(|| "-1".to_owned(), |n| n.to_string());
     let lowest = subject.timeline.live().iter().next().map(|(fd, _)| fd);
     let range = match (lowest, opinion.highest) {
@@ -89,7 +89,7 @@ pub fn word(text: &str) -> String {
 mod tests {
     use fdguard_core::config::Config;
     use fdguard_core::playbook::Playbook;
-    use fdguard_core::recording::{Appearance, Entry, Header};
+    use fdguard_core::recording::{Appearance, RecordingEntry, RecordingHeader};
     use fdguard_core::rule::Settings;
     use fdguard_core::watch::Watch;
     use jiff::Timestamp;
@@ -99,8 +99,8 @@ mod tests {
     /// The line of a process of which nothing was seen but its name.
     fn blind(form: LineForm, name: &str) -> String {
         let process = serde_json::json!({"pid": 7, "comm": name, "cmdline": [], "cohorts": []});
-        let mut watch = Watch::new(Header::new(Timestamp::UNIX_EPOCH, 1.0));
-        watch.take(&Entry::Process(Box::new(Appearance {
+        let mut watch = Watch::new(RecordingHeader::new(Timestamp::UNIX_EPOCH, 1.0));
+        watch.take(&RecordingEntry::Process(Box::new(Appearance {
             id: 0,
             at: 0.0,
             process: serde_json::from_value(process).unwrap(),

@@ -13,7 +13,7 @@ use super::order::Sort;
 
 /// Something that happened.
 #[derive(Clone, Debug)]
-pub enum Event {
+pub enum AppEvent {
     /// A key was pressed.
     Key(KeyEvent),
     /// The terminal has this size.
@@ -128,26 +128,26 @@ impl App {
     }
 
     /// Takes in one event and says what has to be done about it.
-    pub fn update(&mut self, event: Event) -> Option<Effect> {
+    pub fn update(&mut self, event: AppEvent) -> Option<Effect> {
         let effect = match event {
-            Event::Key(key) if self.editing => self.edit(key),
+            AppEvent::Key(key) if self.editing => self.edit(key),
             // Any key leaves the help; nobody reads it to sort the list behind it.
-            Event::Key(key) if self.help => {
+            AppEvent::Key(key) if self.help => {
                 self.help = false;
                 keys::quits(key).then_some(Effect::Quit)
             }
-            Event::Key(key) => self.act(keys::action(key)?),
-            Event::Resize { width, height } => {
+            AppEvent::Key(key) => self.act(keys::action(key)?),
+            AppEvent::Resize { width, height } => {
                 self.size = (width, height);
                 None
             }
-            Event::Look { at, view } => {
+            AppEvent::Look { at, view } => {
                 self.growth.observe(at, &view);
                 self.view = *view;
                 self.arrange();
                 self.refresh_pane()
             }
-            Event::Detail { pid, result } => {
+            AppEvent::Detail { pid, result } => {
                 self.fill_pane(pid, result);
                 None
             }

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use fdguard_core::detail::Fields;
+use fdguard_core::detail::OtherDetail;
 use fdguard_core::growth::Growth;
 use fdguard_core::host::{HostRow, HostView};
 use fdguard_core::lint::{LintHit, Severity};
@@ -116,7 +116,7 @@ pub(crate) fn holdings() -> Holdings {
                 mode: None,
                 cloexec: None,
                 deleted: false,
-                detail: Detail::Fields(Fields::default()),
+                detail: Detail::Fields(OtherDetail::default()),
                 id: None,
                 shared_with: Vec::new(),
                 shared_more: 0,

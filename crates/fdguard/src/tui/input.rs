@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use crossterm::event::{self, Event, KeyCode, KeyEvent, KeyEventKind, KeyModifiers};
 
-use super::ended::Ended;
+use super::end_signal::EndSignal;
 
 /// Something that the user did.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -25,7 +25,7 @@ pub(super) enum Input {
 const NOTICE: Duration = Duration::from_millis(200);
 
 /// The next thing the user does, if there is one in time. Who is told to end, leaves as by Ctrl-C.
-pub(super) fn next(timeout: Duration, ended: &Ended) -> io::Result<Option<Input>> {
+pub(super) fn next(timeout: Duration, ended: &EndSignal) -> io::Result<Option<Input>> {
     next_unless(timeout, || ended.signal().is_some())
 }
 

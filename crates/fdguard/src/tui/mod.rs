@@ -7,7 +7,7 @@
 //! [`watch`] is the view of `watch`, on the same terminal and with the same colours, [`trace`] that of `trace`.
 
 mod app;
-mod ended;
+mod end_signal;
 #[cfg(test)]
 pub(crate) mod fixture;
 mod input;
@@ -24,6 +24,6 @@ pub mod watch;
 #[cfg(test)]
 mod tests;
 
-pub use app::{App, Effect, Event, Holdings};
+pub use app::{App, Effect, AppEvent, Holdings};
 pub use order::Sort;
 pub use run::{HostSource, Options, run};

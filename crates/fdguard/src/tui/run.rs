@@ -8,8 +8,8 @@ use fdguard_core::host::HostView;
 use ratatui::Terminal;
 use ratatui::backend::Backend;
 
-use super::app::{App, Effect, Event, Holdings};
-use super::ended::Ended;
+use super::app::{App, Effect, AppEvent, Holdings};
+use super::end_signal::EndSignal;
 use super::input::{self, Input};
 use super::terminal::Screen;
 use super::view;
@@ -43,7 +43,7 @@ const IDLE: Duration = Duration::from_secs(3600);
 
 /// Shows the host until the user leaves. The terminal is restored in any case.
 pub fn run(source: &mut dyn HostSource, options: Options) -> io::Result<()> {
-    let ended = Ended::listen()?;
+    let ended = EndSignal::listen()?;
     {
         let mut screen = Screen::enter()?;
         let mut app = App::new(options.interval, options.colour).showing(options.filter);
@@ -54,11 +54,11 @@ pub fn run(source: &mut dyn HostSource, options: Options) -> io::Result<()> {
     ended.follow()
 }
 
-fn poll(timeout: Duration, ended: &Ended) -> io::Result<Option<Event>> {
+fn poll(timeout: Duration, ended: &EndSignal) -> io::Result<Option<AppEvent>> {
     let input = input::next(timeout, ended)?;
     Ok(input.map(|input| match input {
-        Input::Key(key) => Event::Key(key),
-        Input::Resize { width, height } => Event::Resize { width, height },
+        Input::Key(key) => AppEvent::Key(key),
+        Input::Resize { width, height } => AppEvent::Resize { width, height },
     }))
 }
 
@@ -67,12 +67,12 @@ pub(super) fn watch<B: Backend>(
     terminal: &mut Terminal<B>,
     app: &mut App,
     source: &mut dyn HostSource,
-    mut poll: impl FnMut(Duration) -> io::Result<Option<Event>>,
+    mut poll: impl FnMut(Duration) -> io::Result<Option<AppEvent>>,
 ) -> io::Result<()> {
     let start = Instant::now();
     let mut due = start;
     let size = terminal.size().map_err(in_words)?;
-    app.update(Event::Resize {
+    app.update(AppEvent::Resize {
         width: size.width,
         height: size.height,
     });
@@ -117,9 +117,9 @@ fn perform(effect: Effect, app: &mut App, source: &mut dyn HostSource, start: In
             Effect::Look => {
                 let view = Box::new(source.look());
                 let at = start.elapsed();
-                Event::Look { at, view }
+                AppEvent::Look { at, view }
             }
-            Effect::Detail(pid) => Event::Detail {
+            Effect::Detail(pid) => AppEvent::Detail {
                 pid,
                 result: source.detail(pid).map(Box::new),
             },

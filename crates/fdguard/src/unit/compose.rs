@@ -2,14 +2,14 @@
 
 use std::fmt::Write as _;
 
-use super::{Spec, Unwritable};
+use super::{UnitSpec, UnitError};
 
 /// Where `fdguard run` answers the health check when nobody says otherwise.
 const METRICS: &str = "127.0.0.1:9464";
 
-pub(super) fn write(spec: &Spec) -> Result<String, Unwritable> {
+pub(super) fn write(spec: &UnitSpec) -> Result<String, UnitError> {
     let metrics = spec.metrics.clone().unwrap_or_else(|| METRICS.to_owned());
-    let spec = &Spec {
+    let spec = &UnitSpec {
         metrics: Some(metrics.clone()),
         ..spec.clone()
     };

@@ -2,9 +2,9 @@
 
 use std::fmt::Write as _;
 
-use super::{Spec, Unwritable};
+use super::{UnitSpec, UnitError};
 
-pub(super) fn write(spec: &Spec) -> Result<String, Unwritable> {
+pub(super) fn write(spec: &UnitSpec) -> Result<String, UnitError> {
     let name = &spec.name;
     // A comment of XML cannot hold every name.
     let place = if spec.user {
@@ -86,14 +86,14 @@ impl List {
         self.line(&format!("<integer>{number}</integer>"))
     }
 
-    fn string(&mut self, text: &str) -> Result<&mut Self, Unwritable> {
+    fn string(&mut self, text: &str) -> Result<&mut Self, UnitError> {
         let escaped = escape(text)?;
         Ok(self.line(&format!("<string>{escaped}</string>")))
     }
 }
 
 /// Text between tags. XML has no way at all to write most control characters.
-fn escape(text: &str) -> Result<String, Unwritable> {
+fn escape(text: &str) -> Result<String, UnitError> {
     let mut escaped = String::new();
     for c in text.chars() {
         match c {
@@ -107,7 +107,7 @@ fn escape(text: &str) -> Result<String, Unwritable> {
             }
             c if c.is_ascii_control() || matches!(c, '\u{fffe}' | '\u{ffff}') => {
                 let why = format!("{text:?} cannot stand in a property list");
-                return Err(Unwritable(why));
+                return Err(UnitError(why));
             }
             c => escaped.push(c),
         }

@@ -18,7 +18,7 @@ mod words;
 
 /// For whom a unit is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub enum Target {
+pub enum UnitTarget {
     /// A service of systemd.
     Systemd,
     /// A property list of launchd.
@@ -29,7 +29,7 @@ pub enum Target {
     Compose,
 }
 
-impl Target {
+impl UnitTarget {
     /// As the user types it.
     #[must_use]
     pub fn name(self) -> &'static str {
@@ -44,7 +44,7 @@ impl Target {
 
 /// What a unit is made from.
 #[derive(Clone, Debug)]
-pub struct Spec {
+pub struct UnitSpec {
     /// The name of the service.
     pub name: String,
     /// The program and its words.
@@ -73,16 +73,16 @@ pub struct Spec {
 
 /// Why a unit cannot be written.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Unwritable(pub String);
+pub struct UnitError(pub String);
 
-impl Spec {
+impl UnitSpec {
     /// The unit.
-    pub fn write(&self, target: Target) -> Result<String, Unwritable> {
+    pub fn write(&self, target: UnitTarget) -> Result<String, UnitError> {
         match target {
-            Target::Systemd => systemd::write(self),
-            Target::Launchd => launchd::write(self),
-            Target::Supervisord => supervisord::write(self),
-            Target::Compose => compose::write(self),
+            UnitTarget::Systemd => systemd::write(self),
+            UnitTarget::Launchd => launchd::write(self),
+            UnitTarget::Supervisord => supervisord::write(self),
+            UnitTarget::Compose => compose::write(self),
         }
     }
 

@@ -1,9 +1,9 @@
 //! A program section of supervisord.
 
-use super::{Spec, Unwritable};
+use super::{UnitSpec, UnitError};
 
-pub(super) fn write(spec: &Spec) -> Result<String, Unwritable> {
-    let words: Result<Vec<String>, Unwritable> = spec.words().iter().map(|it| quote(it)).collect();
+pub(super) fn write(spec: &UnitSpec) -> Result<String, UnitError> {
+    let words: Result<Vec<String>, UnitError> = spec.words().iter().map(|it| quote(it)).collect();
     let command = words?.join(" ");
     let name = &spec.name;
     let (patience, soft) = (spec.patience(), spec.files.0);
@@ -37,30 +37,30 @@ redirect_stderr=true
     ))
 }
 
-fn check(text: &str) -> Result<(), Unwritable> {
+fn check(text: &str) -> Result<(), UnitError> {
     if text
         .chars()
         .any(|c| c.is_control() || "\u{2028}\u{2029}\u{1c}".contains(c))
     {
         let why = format!("{text:?}: a line of supervisord cannot hold control characters");
-        return Err(Unwritable(why));
+        return Err(UnitError(why));
     }
     Ok(())
 }
 
 /// A value that is no command: it has no quotes, so a comment must not begin in it.
-fn value(text: &str) -> Result<String, Unwritable> {
+fn value(text: &str) -> Result<String, UnitError> {
     check(text)?;
     if text.contains(" ;") || text.contains(" #") || text.trim() != text {
         let why = format!("{text:?} cannot stand in a file of supervisord");
-        return Err(Unwritable(why));
+        return Err(UnitError(why));
     }
     Ok(text.replace('%', "%%"))
 }
 
 /// A word of a command: `%` is doubled, and it is quoted as a shell does. The file is cut at a `;` or `#` after a space before quotes
 /// are looked at, so between them the quotes are closed and opened again.
-fn quote(word: &str) -> Result<String, Unwritable> {
+fn quote(word: &str) -> Result<String, UnitError> {
     check(word)?;
     let plain = |c: char| c.is_ascii_alphanumeric() || "_@/.,:=+-".contains(c);
     if !word.is_empty() && word.chars().all(plain) {

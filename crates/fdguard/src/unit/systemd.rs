@@ -2,9 +2,9 @@
 
 use std::fmt::Write as _;
 
-use super::{Spec, Unwritable};
+use super::{UnitSpec, UnitError};
 
-pub(super) fn write(spec: &Spec) -> Result<String, Unwritable> {
+pub(super) fn write(spec: &UnitSpec) -> Result<String, UnitError> {
     let command: Vec<String> = spec.words().iter().map(|word| quote(word)).collect();
     let name = &spec.name;
     let (soft, hard) = spec.files;
@@ -63,10 +63,10 @@ WantedBy={wanted}
 }
 
 /// A path in a setting that knows specifiers but no quotes.
-fn specifiers(text: &str) -> Result<String, Unwritable> {
+fn specifiers(text: &str) -> Result<String, UnitError> {
     if text.chars().any(char::is_control) || text.ends_with('\\') {
         let why = format!("{text:?} cannot stand in a unit of systemd");
-        return Err(Unwritable(why));
+        return Err(UnitError(why));
     }
     Ok(text.replace('%', "%%"))
 }

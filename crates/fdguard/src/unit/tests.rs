@@ -5,17 +5,17 @@ use std::process::Stdio;
 use std::time::Duration;
 
 use clap::Parser as _;
-use fdguard_supervise::config::{Said, Settings};
+use fdguard_supervise::config::{Overrides, RunSettings};
 use proptest::prelude::*;
 use proptest::strategy::ValueTree as _;
 use proptest::test_runner::TestRunner;
 
-use super::read::{Node, read};
-use super::{Spec, Target, is_name, lint};
+use super::read::{UnitNode, read};
+use super::{UnitSpec, UnitTarget, is_name, lint};
 use crate::cli::{Cli, Command};
 
-fn spec(command: &[&str]) -> Spec {
-    Spec {
+fn spec(command: &[&str]) -> UnitSpec {
+    UnitSpec {
         name: "web".to_owned(),
         command: command.iter().map(|it| (*it).to_owned()).collect(),
         fdguard: "/usr/bin/fdguard".to_owned(),
@@ -31,16 +31,16 @@ fn spec(command: &[&str]) -> Spec {
     }
 }
 
-const ALL: [Target; 4] = [
-    Target::Systemd,
-    Target::Launchd,
-    Target::Supervisord,
-    Target::Compose,
+const ALL: [UnitTarget; 4] = [
+    UnitTarget::Systemd,
+    UnitTarget::Launchd,
+    UnitTarget::Supervisord,
+    UnitTarget::Compose,
 ];
 
 #[test]
 fn every_command_that_we_write_is_one_that_run_takes() {
-    let specs = ["always", "on-failure", "never"].map(|restart| Spec {
+    let specs = ["always", "on-failure", "never"].map(|restart| UnitSpec {
         restart,
         name: "web@1".to_owned(),
         grace: Duration::from_millis(1500),
@@ -60,13 +60,13 @@ fn every_command_that_we_write_is_one_that_run_takes() {
         let Command::Run(args) = parsed.command else {
             panic!("{words:?}");
         };
-        let said = Said {
+        let said = Overrides {
             command: args.command.clone(),
             name: args.name.clone(),
             flags: args.said(),
-            ..Said::default()
+            ..Overrides::default()
         };
-        let settings = Settings::of(&said, None).unwrap_or_else(|error| panic!("{error}"));
+        let settings = RunSettings::of(&said, None).unwrap_or_else(|error| panic!("{error}"));
         let [service] = &settings.services[..] else {
             panic!("{words:?}");
         };
@@ -80,7 +80,7 @@ fn every_command_that_we_write_is_one_that_run_takes() {
 fn what_we_write_has_none_of_the_traps() {
     for target in ALL {
         for user in [false, true] {
-            let unit = Spec {
+            let unit = UnitSpec {
                 user,
                 ..spec(&["/bin/server", "--port", "80"])
             };
@@ -95,7 +95,7 @@ fn what_we_write_has_none_of_the_traps() {
 fn a_name_with_two_hyphens_does_not_end_a_comment() {
     for target in ALL {
         let name = "a--b".to_owned();
-        let unit = Spec {
+        let unit = UnitSpec {
             name,
             ..spec(&["/bin/a"])
         };
@@ -106,15 +106,15 @@ fn a_name_with_two_hyphens_does_not_end_a_comment() {
 
 #[test]
 fn the_supervisor_waits_longer_than_our_own_grace() {
-    let unit = Spec {
+    let unit = UnitSpec {
         grace: Duration::from_millis(30_500),
         ..spec(&["/bin/a"])
     };
     for (target, line) in [
-        (Target::Systemd, "TimeoutStopSec=46"),
-        (Target::Launchd, "<integer>46</integer>"),
-        (Target::Supervisord, "stopwaitsecs=46"),
-        (Target::Compose, "stop_grace_period: 46s"),
+        (UnitTarget::Systemd, "TimeoutStopSec=46"),
+        (UnitTarget::Launchd, "<integer>46</integer>"),
+        (UnitTarget::Supervisord, "stopwaitsecs=46"),
+        (UnitTarget::Compose, "stop_grace_period: 46s"),
     ] {
         let text = unit.write(target).unwrap();
         assert!(text.contains(line), "{text}");
@@ -126,30 +126,30 @@ fn the_supervisor_waits_longer_than_our_own_grace() {
 fn what_a_format_cannot_hold_is_refused_and_not_written_wrongly() {
     assert!(
         spec(&["/bin/a", "two\nlines"])
-            .write(Target::Supervisord)
+            .write(UnitTarget::Supervisord)
             .is_err()
     );
     assert!(
         spec(&["/bin/a", "bell\u{7}"])
-            .write(Target::Launchd)
+            .write(UnitTarget::Launchd)
             .is_err()
     );
     let folder = Some("/srv/x ;y".to_owned());
     assert!(
-        Spec {
+        UnitSpec {
             folder,
             ..spec(&["/bin/a"])
         }
-        .write(Target::Supervisord)
+        .write(UnitTarget::Supervisord)
         .is_err()
     );
     let folder = Some("/srv/x\ny".to_owned());
     assert!(
-        Spec {
+        UnitSpec {
             folder,
             ..spec(&["/bin/a"])
         }
-        .write(Target::Systemd)
+        .write(UnitTarget::Systemd)
         .is_err()
     );
 }
@@ -207,7 +207,7 @@ fn commands(count: usize) -> Vec<Vec<String>> {
 
 /// What a program in Python reads from units that we wrote: the words of each.
 fn read_by_python(
-    target: Target,
+    target: UnitTarget,
     code: &str,
     commands: &[Vec<String>],
 ) -> Option<Vec<Vec<String>>> {
@@ -241,7 +241,7 @@ fn read_by_python(
 }
 
 /// Asks the format's own parser for the words behind `--`, and compares.
-fn assert_words_come_back(target: Target, code: &str) {
+fn assert_words_come_back(target: UnitTarget, code: &str) {
     let commands = commands(150);
     let Some(read) = read_by_python(target, code, &commands) else {
         return testkit::skip("no python3 with the parser of this format");
@@ -257,7 +257,7 @@ fn assert_words_come_back(target: Target, code: &str) {
 #[test]
 fn plistlib_reads_the_words_back() {
     assert_words_come_back(
-        Target::Launchd,
+        UnitTarget::Launchd,
         "import json, plistlib, sys\n\
         print(json.dumps([plistlib.load(open(f.rstrip('\\n'), 'rb'))['ProgramArguments'] for f in sys.stdin]))",
     );
@@ -275,14 +275,14 @@ fn supervisords_steps_give_the_words_back_with_and_without_comments_behind_value
              \x20   return shlex.split(p.get('program:web', 'command') % {{}})\n\
              print(json.dumps([words(f.rstrip('\\n')) for f in sys.stdin]))"
         );
-        assert_words_come_back(Target::Supervisord, &code);
+        assert_words_come_back(UnitTarget::Supervisord, &code);
     }
 }
 
 #[test]
 fn pyyaml_reads_the_words_back() {
     assert_words_come_back(
-        Target::Compose,
+        UnitTarget::Compose,
         "import json, sys, yaml\n\
         def words(f):\n\
         \x20   service = yaml.safe_load(open(f, encoding='utf-8'))['services']['web']\n\
@@ -302,13 +302,13 @@ fn systemd_itself_takes_the_unit() {
     for (at, command) in commands(20).iter().enumerate() {
         let words: Vec<&str> = command.iter().map(String::as_str).collect();
         // A program that is there: it is looked for.
-        let unit = Spec {
+        let unit = UnitSpec {
             fdguard: "/bin/true".to_owned(),
             folder: None,
             ..spec(&words)
         };
         let file = folder.path().join(format!("web{at}.service"));
-        std::fs::write(&file, unit.write(Target::Systemd).unwrap()).unwrap();
+        std::fs::write(&file, unit.write(UnitTarget::Systemd).unwrap()).unwrap();
         files.push(file);
     }
     let output = std::process::Command::new("systemd-analyze")
@@ -337,18 +337,18 @@ fn systemd_itself_takes_the_unit() {
     assert!(String::from_utf8_lossy(&output.stderr).contains("broken.service"));
 }
 
-fn words_of(node: &Node, target: Target) -> Vec<String> {
-    let text = |node: &Node| node.text().unwrap().to_owned();
+fn words_of(node: &UnitNode, target: UnitTarget) -> Vec<String> {
+    let text = |node: &UnitNode| node.text().unwrap().to_owned();
     match target {
-        Target::Systemd => super::systemd::split(&text(
+        UnitTarget::Systemd => super::systemd::split(&text(
             node.get("Service").unwrap().get("ExecStart").unwrap(),
         ))
         .unwrap(),
-        Target::Supervisord => super::supervisord::split(&text(
+        UnitTarget::Supervisord => super::supervisord::split(&text(
             node.get("program:web").unwrap().get("command").unwrap(),
         ))
         .unwrap(),
-        Target::Launchd => node
+        UnitTarget::Launchd => node
             .get("ProgramArguments")
             .unwrap()
             .list()
@@ -356,7 +356,7 @@ fn words_of(node: &Node, target: Target) -> Vec<String> {
             .iter()
             .map(text)
             .collect(),
-        Target::Compose => {
+        UnitTarget::Compose => {
             let service = node.get("services").unwrap().get("web").unwrap();
             let words = service
                 .get("command")
@@ -377,7 +377,7 @@ proptest! {
             let words: Vec<&str> = words.iter().map(String::as_str).collect();
             let Ok(text) = spec(&words).write(target) else {
                 // Only supervisord cannot hold these.
-                prop_assert!(target == Target::Supervisord);
+                prop_assert!(target == UnitTarget::Supervisord);
                 continue;
             };
             let found = words_of(&read(target, &text).unwrap(), target);

@@ -5,8 +5,8 @@ use std::error::Error as _;
 use std::hash::{BuildHasher as _, Hasher as _, RandomState};
 use std::time::{Duration, Instant};
 
-use fdguard_core::diagnosis::Ended;
-use fdguard_core::recording::{Appearance, Entry, Header};
+use fdguard_core::diagnosis::WatchEnd;
+use fdguard_core::recording::{Appearance, RecordingEntry, RecordingHeader};
 use fdguard_core::timeline::Look;
 use fdguard_core::watch::Watch;
 use fdguard_core::{Gap, Pid, Text};
@@ -16,8 +16,8 @@ use rustix::process::{Resource, getrlimit, setrlimit};
 
 use super::clocks::Reading;
 use super::trouble::{Trouble, trouble_of};
-use super::wait::{Signals, Woken, wait};
-use super::watched::Watched;
+use super::wait::{Signals, WakeReason, wait};
+use super::target::WatchTarget;
 
 /// A look for new processes may take one part in two hundred of the time.
 const SEARCH_SHARE: u32 = 200;
@@ -29,7 +29,7 @@ const VACANT_KEPT: usize = 256;
 
 /// What to watch, and how.
 #[derive(Clone, Debug)]
-pub struct Plan {
+pub struct WatchPlan {
     /// These processes.
     pub pids: Vec<Pid>,
     /// And every one of this name, also those that come later.
@@ -57,7 +57,7 @@ pub enum OnSignal {
 
 /// What an advance came to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Progress {
+pub enum WatchProgress {
     /// Not yet time to look.
     Waiting,
     /// Looked.
@@ -70,13 +70,13 @@ pub enum Progress {
 
 /// The running watch.
 #[derive(Debug)]
-pub struct Live<'p> {
+pub struct LiveWatch<'p> {
     probe: &'p Probe,
-    plan: Plan,
+    plan: WatchPlan,
     began: Instant,
     next: Duration,
     search: Duration,
-    watched: Vec<Watched<'p>>,
+    watched: Vec<WatchTarget<'p>>,
     /// Those that ended and were not replaced yet, with their commands, latest last.
     vacant: Vec<(u32, Text)>,
     known: HashSet<(Pid, Option<u64>)>,
@@ -86,15 +86,15 @@ pub struct Live<'p> {
     signals: Signals,
     clocks: Reading,
     /// Entries that nobody has taken yet.
-    fresh: Vec<Entry>,
+    fresh: Vec<RecordingEntry>,
 }
 
-impl<'p> Live<'p> {
+impl<'p> LiveWatch<'p> {
     /// Begins to watch. Fails when a process that was named by number is not there, or when nobody has
     /// the name.
-    pub fn begin(probe: &'p Probe, plan: Plan) -> anyhow::Result<Self> {
+    pub fn begin(probe: &'p Probe, plan: WatchPlan) -> anyhow::Result<Self> {
         make_room();
-        let header = Header::new(Timestamp::now(), plan.every.as_secs_f64());
+        let header = RecordingHeader::new(Timestamp::now(), plan.every.as_secs_f64());
         let mut live = Self {
             probe,
             began: Instant::now(),
@@ -124,33 +124,33 @@ impl<'p> Live<'p> {
     }
 
     /// The entries since the last call, for a recorder.
-    pub fn take_entries(&mut self) -> Vec<Entry> {
+    pub fn take_entries(&mut self) -> Vec<RecordingEntry> {
         std::mem::take(&mut self.fresh)
     }
 
     /// Waits for the next look, until `deadline` at most, and takes it.
-    pub fn advance(&mut self, deadline: Instant) -> anyhow::Result<Progress> {
+    pub fn advance(&mut self, deadline: Instant) -> anyhow::Result<WatchProgress> {
         if self.watch.ended().is_some() {
-            return Ok(Progress::Ended);
+            return Ok(WatchProgress::Ended);
         }
         let end = self.plan.length.map(|length| self.began + length);
         let due = self.began + self.next;
         let due = end.map_or(due, |end| due.min(end));
         let handles: Vec<_> = self.watched.iter().map(|one| &one.handle).collect();
         match wait(&self.signals, &handles, due.min(deadline)) {
-            Woken::Signal if self.plan.on_signal == OnSignal::Tell => {
+            WakeReason::Signal if self.plan.on_signal == OnSignal::Tell => {
                 self.signals.forget();
                 self.look()?;
                 let progress = self.after_look()?;
-                let is_over = progress == Progress::Ended;
+                let is_over = progress == WatchProgress::Ended;
                 return Ok(if is_over {
                     progress
                 } else {
-                    Progress::Signalled
+                    WatchProgress::Signalled
                 });
             }
-            Woken::Signal => return self.end(Ended::Interrupted),
-            Woken::ProcessEnded => {
+            WakeReason::Signal => return self.end(WatchEnd::Interrupted),
+            WakeReason::ProcessEnded => {
                 self.look()?;
                 // Whoever could not be looked at for lack of room would wake us for ever.
                 for one in &mut self.watched {
@@ -158,30 +158,30 @@ impl<'p> Live<'p> {
                 }
                 return self.after_look();
             }
-            Woken::Time => {}
+            WakeReason::Time => {}
         }
         let now = Instant::now();
         if end.is_some_and(|end| now >= end) {
-            return self.end(Ended::TimeUp);
+            return self.end(WatchEnd::TimeUp);
         }
         if now < due {
-            return Ok(Progress::Waiting);
+            return Ok(WatchProgress::Waiting);
         }
         self.look()?;
         self.plan_next();
         self.after_look()
     }
 
-    fn after_look(&mut self) -> anyhow::Result<Progress> {
+    fn after_look(&mut self) -> anyhow::Result<WatchProgress> {
         let may_return = self.plan.name.is_some();
         if self.watched.is_empty() && !may_return {
-            return self.end(Ended::ProcessEnded);
+            return self.end(WatchEnd::ProcessEnded);
         }
         if self.watched.is_empty() {
             let soon = self.began.elapsed() + SEARCH_AT_MOST_EVERY;
             self.next = self.next.min(soon);
         }
-        Ok(Progress::Looked)
+        Ok(WatchProgress::Looked)
     }
 
     /// The next look: in step with the first one, however long this one took.
@@ -201,7 +201,7 @@ impl<'p> Live<'p> {
     fn look(&mut self) -> anyhow::Result<()> {
         let clocks = Reading::now();
         if let Some(gap) = clocks.gap_since(&self.clocks) {
-            self.tell(Entry::Gap(gap));
+            self.tell(RecordingEntry::Gap(gap));
         }
         self.clocks = clocks;
         self.look_at_all(0, false)?;
@@ -224,19 +224,19 @@ impl<'p> Live<'p> {
                 one.look(now)
             };
             match look {
-                Ok(look) => entries.push(Entry::Look {
+                Ok(look) => entries.push(RecordingEntry::Look {
                     id: one.id,
                     look: Box::new(look),
                 }),
                 Err(error) => {
                     let trouble = trouble_of(&error);
-                    entries.extend(trouble.gap(&error).map(Entry::Gap));
+                    entries.extend(trouble.gap(&error).map(RecordingEntry::Gap));
                     if trouble == Trouble::Ours {
                         entries.push(unseen(one.id, now));
                         continue;
                     }
                     ended.push((one.id, one.watcher.pid(), trouble));
-                    entries.push(Entry::Gone {
+                    entries.push(RecordingEntry::Gone {
                         id: one.id,
                         at: now.as_secs_f64(),
                     });
@@ -301,14 +301,14 @@ impl<'p> Live<'p> {
         if trouble_of(reason) == Trouble::Ours {
             let why = reason.source().map_or(String::new(), ToString::to_string);
             let remedy = "raise our own limit (ulimit -n): each process takes four descriptors";
-            self.tell(Entry::Gap(Gap::new("some of the processes", why, remedy)));
+            self.tell(RecordingEntry::Gap(Gap::new("some of the processes", why, remedy)));
         }
         Ok(())
     }
 
     fn add(&mut self, pid: Pid, place: Place) -> anyhow::Result<()> {
         let id = self.seen;
-        let one = Watched::new(self.probe, id, pid)?;
+        let one = WatchTarget::new(self.probe, id, pid)?;
         let process = one.watcher.process()?;
         if !self.known.insert((pid, process.start_ticks)) {
             return Ok(());
@@ -335,15 +335,15 @@ impl<'p> Live<'p> {
             successor_of: takes_place,
         };
         self.watched.push(one);
-        self.tell(Entry::Process(Box::new(appearance)));
+        self.tell(RecordingEntry::Process(Box::new(appearance)));
         for gap in gaps {
-            self.tell(Entry::Gap(gap));
+            self.tell(RecordingEntry::Gap(gap));
         }
         Ok(())
     }
 
     /// Ends the watch before its time.
-    pub fn stop(&mut self, ended: Ended) -> anyhow::Result<()> {
+    pub fn stop(&mut self, ended: WatchEnd) -> anyhow::Result<()> {
         if self.watch.ended().is_none() {
             self.end(ended)?;
         }
@@ -351,16 +351,16 @@ impl<'p> Live<'p> {
     }
 
     /// One last look at everything, and why there is no other.
-    fn end(&mut self, ended: Ended) -> anyhow::Result<Progress> {
+    fn end(&mut self, ended: WatchEnd) -> anyhow::Result<WatchProgress> {
         self.look_at_all(0, true)?;
-        self.tell(Entry::End {
+        self.tell(RecordingEntry::End {
             ended,
             ended_at: Timestamp::now(),
         });
-        Ok(Progress::Ended)
+        Ok(WatchProgress::Ended)
     }
 
-    fn tell(&mut self, entry: Entry) {
+    fn tell(&mut self, entry: RecordingEntry) {
         self.watch.take(&entry);
         self.fresh.push(entry);
     }
@@ -386,12 +386,12 @@ fn make_room() {
 }
 
 /// A look that saw nothing.
-fn unseen(id: u32, now: Duration) -> Entry {
+fn unseen(id: u32, now: Duration) -> RecordingEntry {
     let look = Look {
         at: now.as_secs_f64(),
         ..Look::default()
     };
-    Entry::Look {
+    RecordingEntry::Look {
         id,
         look: Box::new(look),
     }

@@ -6,6 +6,6 @@ mod clocks;
 mod live;
 mod trouble;
 mod wait;
-mod watched;
+mod target;
 
-pub use live::{Live, OnSignal, Plan, Progress};
+pub use live::{LiveWatch, OnSignal, WatchPlan, WatchProgress};

@@ -80,14 +80,14 @@ impl Handle {
 
 /// What ended the waiting.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Woken {
+pub(super) enum WakeReason {
     Time,
     Signal,
     ProcessEnded,
 }
 
 /// Waits until `until` at most.
-pub(super) fn wait(signals: &Signals, processes: &[&Handle], until: Instant) -> Woken {
+pub(super) fn wait(signals: &Signals, processes: &[&Handle], until: Instant) -> WakeReason {
     let mut fds = vec![PollFd::new(&signals.came, PollFlags::IN)];
     let handles = processes.iter().filter_map(|handle| handle.0.as_ref());
     fds.extend(handles.map(|handle| PollFd::new(handle, PollFlags::IN)));
@@ -99,9 +99,9 @@ pub(super) fn wait(signals: &Signals, processes: &[&Handle], until: Instant) -> 
         });
         match poll(&mut fds, Some(&timeout)) {
             Err(rustix::io::Errno::INTR) => {}
-            Ok(0) | Err(_) => return Woken::Time,
-            Ok(_) if !fds[0].revents().is_empty() => return Woken::Signal,
-            Ok(_) => return Woken::ProcessEnded,
+            Ok(0) | Err(_) => return WakeReason::Time,
+            Ok(_) if !fds[0].revents().is_empty() => return WakeReason::Signal,
+            Ok(_) => return WakeReason::ProcessEnded,
         }
     }
 }

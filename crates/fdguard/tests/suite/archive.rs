@@ -6,9 +6,9 @@ use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 use tempfile::TempDir;
-use testkit::Scripted;
+use testkit::ScriptedProcess;
 
-use super::{Said, run};
+use super::{CommandOutput, run};
 
 /// Holds a file open for appending, and writes a last line when it is told to end.
 const HOLD: &str = "import sys\nf=open(sys.argv[1],'a')\nprint('ready',flush=True)\nsys.stdin.read()\nf.write('last\\n')";
@@ -31,7 +31,7 @@ impl Place {
         path
     }
 
-    fn run(&self, args: &[&str], files: &[&PathBuf]) -> Said {
+    fn run(&self, args: &[&str], files: &[&PathBuf]) -> CommandOutput {
         let mut all = vec!["archive".to_owned(), "--to".to_owned()];
         all.push(self.to.display().to_string());
         all.extend(args.iter().map(|arg| (*arg).to_owned()));
@@ -73,7 +73,7 @@ fn r50_a_file_that_is_written_stays_its_writer_is_named_and_the_code_is_1() {
     let place = Place::new();
     let held = place.file("held.log", "first\n");
     let free = place.file("free.log", "x\n");
-    let writer = Scripted::python(HOLD, &held);
+    let writer = ScriptedProcess::python(HOLD, &held);
     let said = place.run(&["--wait", "0"], &[&held, &free]);
     assert_eq!((said.code, &*said.stderr), (1, ""), "{}", said.text());
     let first = said.text().lines().next().unwrap();
@@ -94,7 +94,7 @@ fn r49_the_document_has_a_receipt_for_each_file() {
     let place = Place::new();
     let held = place.file("held.jsonl", "{}\n");
     let free = place.file("free.jsonl", "{}\n");
-    let writer = Scripted::python(HOLD, &held);
+    let writer = ScriptedProcess::python(HOLD, &held);
     let began = Instant::now();
     let said = place.run(&["--wait", "100ms", "--json"], &[&held, &free]);
     assert!(began.elapsed() >= Duration::from_millis(100));

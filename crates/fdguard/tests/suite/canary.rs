@@ -4,7 +4,7 @@ use std::fs::File;
 
 use fdguard::canary::Baseline;
 
-use super::{Said, fdguard};
+use super::{CommandOutput, fdguard};
 
 #[test]
 fn r34_a_test_that_gives_everything_back_passes() {
@@ -79,7 +79,7 @@ fn r34_under_the_tracer_the_opening_line_is_told() {
         .args(["trace", "-o", "/dev/null", "--"])
         .arg(std::env::current_exe().unwrap());
     command.args(["--ignored", "--exact", "suite::canary::inner"]);
-    let said = Said::of(command.output().unwrap());
+    let said = CommandOutput::of(command.output().unwrap());
     let told = format!("regular /etc/passwd, opened at canary.rs:{line}");
     assert!(
         said.text().contains(&told),

@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use serde_json::Value;
 
-use super::{Said, fdguard};
+use super::{CommandOutput, fdguard};
 
 fn victim() -> PathBuf {
     let flags = ["-O1", "-g", "-fno-inline", "-pthread"];
@@ -21,10 +21,10 @@ fn line() -> usize {
     found.unwrap() + 1
 }
 
-fn check(arguments: &[&str], program: impl AsRef<Path>, words: &[&str]) -> Said {
+fn check(arguments: &[&str], program: impl AsRef<Path>, words: &[&str]) -> CommandOutput {
     let mut command = fdguard();
     command.arg("check").args(arguments).arg("--");
-    Said::of(command.arg(program.as_ref()).args(words).output().unwrap())
+    CommandOutput::of(command.arg(program.as_ref()).args(words).output().unwrap())
 }
 
 /// The document, and the exit code.
@@ -239,13 +239,13 @@ fn several_at_once_do_not_see_each_other() {
     let dirty = [start(&["orphan"]), start(&["one"])];
     let clean = [start(&["proper"]), start(&["proper"])];
     for child in dirty {
-        let said = Said::of(child.wait_with_output().unwrap());
+        let said = CommandOutput::of(child.wait_with_output().unwrap());
         assert_eq!(said.code, 1, "{}", said.stderr);
         let findings = said.json()["findings"].as_array().unwrap().len();
         assert_eq!(findings, 1, "{}", said.text());
     }
     for child in clean {
-        let said = Said::of(child.wait_with_output().unwrap());
+        let said = CommandOutput::of(child.wait_with_output().unwrap());
         assert_eq!(said.code, 0, "{}", said.stderr);
     }
 }

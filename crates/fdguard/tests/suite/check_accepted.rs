@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use serde_json::Value;
 
-use super::{Said, fdguard};
+use super::{CommandOutput, fdguard};
 
 fn victim() -> PathBuf {
     let flags = ["-O1", "-g", "-pthread", "-fno-optimize-sibling-calls"];
@@ -19,7 +19,7 @@ fn line(mark: &str) -> usize {
 }
 
 /// Runs `fdguard COMMAND FLAGS -- hazards double-close-threaded` in this folder.
-fn run(dir: &Path, command: &str, flags: &[&str]) -> Said {
+fn run(dir: &Path, command: &str, flags: &[&str]) -> CommandOutput {
     let mut fdguard = fdguard();
     fdguard.current_dir(dir).arg(command).args(flags).arg("--");
     let output = fdguard
@@ -27,15 +27,15 @@ fn run(dir: &Path, command: &str, flags: &[&str]) -> Said {
         .arg("double-close-threaded")
         .arg(dir)
         .output();
-    Said::of(output.unwrap())
+    CommandOutput::of(output.unwrap())
 }
 
-fn stdout(said: &Said) -> String {
+fn stdout(said: &CommandOutput) -> String {
     String::from_utf8_lossy(&said.stdout).into_owned()
 }
 
 /// The document of `--json`.
-fn document(said: &Said) -> Value {
+fn document(said: &CommandOutput) -> Value {
     let text = stdout(said);
     let last = text.lines().last();
     let last = last.unwrap_or_else(|| panic!("nothing but {}", said.stderr));
@@ -128,7 +128,7 @@ fn a_finding_is_accepted_by_its_rule() {
         testkit::c_variant("left", "O1", &["-O1", "-g", "-fno-inline", "-pthread"]).unwrap();
     let mut command = fdguard();
     command.args(["check", "--json", "--allow", "leftover-descriptor", "--"]);
-    let said = Said::of(command.arg(victim).arg("one").output().unwrap());
+    let said = CommandOutput::of(command.arg(victim).arg("one").output().unwrap());
     assert_eq!(said.code, 0, "{}", said.stderr);
     let found: Value = document(&said);
     assert_eq!(
@@ -182,7 +182,7 @@ fn a_check_of_a_go_program_says_why_there_is_no_line() {
     command
         .current_dir(dir.path())
         .args(["check", "--json", "--", "./go"]);
-    let said = Said::of(command.output().unwrap());
+    let said = CommandOutput::of(command.output().unwrap());
     assert_eq!(said.code, 1, "{} {}", stdout(&said), said.stderr);
     let found: Value = document(&said);
     let gaps = found["gaps"].as_array().unwrap();

@@ -7,7 +7,7 @@ use serde_json::Value;
 use testkit::skip;
 
 use super::trace_children::{line, script};
-use super::{Said, fdguard};
+use super::{CommandOutput, fdguard};
 
 fn starter() -> PathBuf {
     let flags = ["-O1", "-g", "-fno-inline"];
@@ -19,10 +19,10 @@ fn mark(name: &str) -> usize {
     line(&source, name)
 }
 
-fn check(arguments: &[&str], mode: &str) -> Said {
+fn check(arguments: &[&str], mode: &str) -> CommandOutput {
     let mut command = fdguard();
     command.args(["check", "--grace", "100ms"]).args(arguments);
-    Said::of(command.arg("--").arg(starter()).arg(mode).output().unwrap())
+    CommandOutput::of(command.arg("--").arg(starter()).arg(mode).output().unwrap())
 }
 
 #[track_caller]
@@ -104,7 +104,7 @@ fn exercised(kind: &str) -> Option<(i32, Value)> {
     let ready = format!("tcp:{port}");
     command.args(["check", "--exercise", &ask, "--ready", &ready]);
     command.args(["--cycles", "12", "--json", "--", "python3"]);
-    let said = Said::of(command.arg(server).args([kind, &port]).output().unwrap());
+    let said = CommandOutput::of(command.arg(server).args([kind, &port]).output().unwrap());
     if said.code == 127 {
         skip("no python3");
         return None;

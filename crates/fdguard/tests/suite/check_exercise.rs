@@ -7,7 +7,7 @@ use std::process::{Command, Stdio};
 
 use serde_json::Value;
 
-use super::{Said, fdguard};
+use super::{CommandOutput, fdguard};
 
 fn victim() -> PathBuf {
     testkit::c_variant("served", "O1", &["-O1", "-g", "-fno-inline"])
@@ -30,7 +30,7 @@ fn line() -> usize {
 }
 
 /// A check of this kind of server.
-fn exercise(kind: &str, arguments: &[&str]) -> Said {
+fn exercise(kind: &str, arguments: &[&str]) -> CommandOutput {
     let (port, victim) = (port(), victim());
     let ask = format!("{} ask {port}", victim.display());
     let ready = format!("tcp:{port}");
@@ -41,11 +41,11 @@ fn exercise(kind: &str, arguments: &[&str]) -> Said {
         .arg("--")
         .arg(victim)
         .args([kind, &port]);
-    Said::of(command.output().unwrap())
+    CommandOutput::of(command.output().unwrap())
 }
 
 /// The last line, which is the document: the server's output comes before it.
-fn document(said: &Said) -> Value {
+fn document(said: &CommandOutput) -> Value {
     serde_json::from_str(said.text().lines().last().unwrap()).unwrap()
 }
 
@@ -122,7 +122,7 @@ fn a_server_that_is_never_ready_is_not_called_clean() {
         "300ms",
     ]);
     command.args(["--", "sh", "-c", "echo waiting for nobody; exec sleep 1000"]);
-    let said = Said::of(command.output().unwrap());
+    let said = CommandOutput::of(command.output().unwrap());
     assert_eq!(said.code, 3, "{}", said.stderr);
     assert!(
         said.stderr.contains("was not ready within 0.3 s"),
@@ -153,7 +153,7 @@ fn a_server_that_ends_too_soon_is_told_with_its_status() {
         "-c",
         "exit 4",
     ]);
-    let said = Said::of(command.output().unwrap());
+    let said = CommandOutput::of(command.output().unwrap());
     assert_eq!(said.code, 3, "{}", said.stderr);
     assert!(
         said.stderr
@@ -169,7 +169,7 @@ fn an_exercise_that_fails_is_no_leak_and_shows_what_it_said() {
     let fails = "echo the door is shut >&2; exit 22";
     command.args(["check", "--exercise", fails, "--ready", "line:^up$"]);
     command.args(["--", "sh", "-c", "echo up; exec sleep 1000"]);
-    let said = Said::of(command.output().unwrap());
+    let said = CommandOutput::of(command.output().unwrap());
     assert_eq!(said.code, 3, "{}", said.stderr);
     assert!(said.stderr.contains("exit status: 22"), "{}", said.stderr);
     assert!(
@@ -201,7 +201,7 @@ fn a_server_that_runs_already_is_judged_without_lines_and_left_alone() {
         "--pid",
         &server.id().to_string(),
     ]);
-    let said = Said::of(command.output().unwrap());
+    let said = CommandOutput::of(command.output().unwrap());
     let is_there = server.try_wait().unwrap().is_none();
     server.kill().unwrap();
     server.wait().unwrap();
@@ -225,7 +225,7 @@ fn a_server_that_runs_already_is_judged_without_lines_and_left_alone() {
 fn a_low_limit_reaches_the_server() {
     let mut command = fdguard();
     command.args(["check", "--limit", "64", "--", "sh", "-c", "ulimit -Sn"]);
-    let said = Said::of(command.output().unwrap());
+    let said = CommandOutput::of(command.output().unwrap());
     assert_eq!((said.code, said.text()), (0, "64\n"), "{}", said.stderr);
 }
 

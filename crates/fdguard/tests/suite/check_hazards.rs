@@ -5,7 +5,7 @@ use std::process::Command;
 
 use serde_json::Value;
 
-use super::{Said, fdguard};
+use super::{CommandOutput, fdguard};
 
 fn victim() -> PathBuf {
     let flags = ["-O1", "-g", "-pthread", "-fno-optimize-sibling-calls"];
@@ -33,7 +33,7 @@ fn check_with(mode: &str, flags: &[&str]) -> (i32, Value) {
         .arg("-o")
         .arg(&result)
         .arg("--");
-    let said = Said::of(
+    let said = CommandOutput::of(
         command
             .arg(victim())
             .arg(mode)

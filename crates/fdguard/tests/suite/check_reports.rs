@@ -4,14 +4,14 @@ use std::path::{Path, PathBuf};
 
 use serde_json::Value;
 
-use super::{Said, fdguard};
+use super::{CommandOutput, fdguard};
 
 fn victim() -> PathBuf {
     testkit::c_variant("left", "O1", &["-O1", "-g", "-fno-inline", "-pthread"]).unwrap()
 }
 
 /// Runs a check with reports in this folder.
-fn check(folder: &Path, kind: &str) -> Said {
+fn check(folder: &Path, kind: &str) -> CommandOutput {
     let mut command = fdguard();
     command.arg("check");
     for (flag, name) in [("--junit", "junit.xml"), ("--sarif", "check.sarif")] {
@@ -21,7 +21,7 @@ fn check(folder: &Path, kind: &str) -> Said {
         .args(["--annotations", "github", "--"])
         .arg(victim())
         .arg(kind);
-    Said::of(command.output().unwrap())
+    CommandOutput::of(command.output().unwrap())
 }
 
 fn sarif(folder: &Path) -> Value {
@@ -97,7 +97,7 @@ fn sarif_places_a_process_that_is_left_by_a_program_without_lines() {
             .args(["check", "--grace", "100ms", "--sarif"])
             .arg(&report);
         let output = command.arg("--").args(words).current_dir(&base).output();
-        let said = Said::of(output.unwrap());
+        let said = CommandOutput::of(output.unwrap());
         assert_eq!(said.code, 1, "{}", said.stderr);
         let document = sarif(&base);
         let results = document["runs"][0]["results"].as_array().unwrap();
@@ -199,7 +199,7 @@ fn an_annotation_does_not_continue_the_last_line_of_the_program() {
     let output = command
         .args(["sh", "-c", "sleep 1000 & printf 42"])
         .output();
-    let said = Said::of(output.unwrap());
+    let said = CommandOutput::of(output.unwrap());
     let mut lines = said.text().lines();
     assert_eq!(lines.next(), Some("42"), "{}", said.text());
     assert!(
@@ -218,7 +218,7 @@ fn a_report_that_cannot_be_written_is_told_before_the_program_runs() {
         .args(["check", "--sarif"])
         .arg(folder.path().join("no/such/folder.sarif"));
     command.args(["--", "touch"]).arg(&mark);
-    let said = Said::of(command.output().unwrap());
+    let said = CommandOutput::of(command.output().unwrap());
     assert_ne!(said.code, 0);
     assert!(
         said.stderr.contains("no/such/folder.sarif"),

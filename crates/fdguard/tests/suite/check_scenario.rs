@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use serde_json::Value;
 
-use super::{Said, fdguard};
+use super::{CommandOutput, fdguard};
 
 fn victim() -> PathBuf {
     testkit::c_variant("served", "O1", &["-O1", "-g", "-fno-inline"])
@@ -18,7 +18,7 @@ fn port() -> u16 {
 }
 
 /// Runs the scenario of this text, in which PORT, VICTIM and SERVER stand for themselves.
-fn scenario(kind: &str, text: &str) -> Said {
+fn scenario(kind: &str, text: &str) -> CommandOutput {
     let (port, victim) = (port().to_string(), victim().display().to_string());
     let server = format!("[{victim:?}, {kind:?}, {port:?}]");
     let text = text
@@ -40,10 +40,10 @@ fn scenario(kind: &str, text: &str) -> Said {
             "--scenario",
         ])
         .arg(&file);
-    Said::of(command.output().unwrap())
+    CommandOutput::of(command.output().unwrap())
 }
 
-fn document(said: &Said) -> Value {
+fn document(said: &CommandOutput) -> Value {
     let last = said.text().lines().last();
     serde_json::from_str(last.expect(&said.stderr)).unwrap()
 }
@@ -163,7 +163,7 @@ fn r36_a_soak_keeps_at_it() {
         .args(["--ready", &format!("tcp:{port}"), "--"])
         .arg(victim)
         .args(["clean", &port]);
-    let said = Said::of(command.output().unwrap());
+    let said = CommandOutput::of(command.output().unwrap());
     assert_eq!(said.code, 0, "{}", said.stderr);
     let cycles = document(&said)["check"]["exercises"][0]["cycles"]
         .as_u64()
@@ -191,7 +191,7 @@ fn r36_more_than_in_the_last_run_that_passed_fails() {
         ];
         command.args(allow).arg("--baseline").arg(&file);
         command.args(["--ready", &format!("tcp:{port}"), "--"]);
-        Said::of(command.arg(victim).args([kind, &port]).output().unwrap())
+        CommandOutput::of(command.arg(victim).args([kind, &port]).output().unwrap())
     };
     assert_eq!(run("clean").code, 0);
     let first = std::fs::read(&file).unwrap();

@@ -5,7 +5,7 @@ use std::process::{Child, Command, Stdio};
 use serde_json::Value;
 use testkit::{have, skip};
 
-use super::{Said, fdguard};
+use super::{CommandOutput, fdguard};
 
 /// Two connections share a lock: it is taken through the first and given back through the second.
 const SHARED_LOCK: &str = r#"
@@ -126,7 +126,7 @@ fn start(script: &str, flags: &[&str]) -> Checking {
 
 impl Checking {
     fn end(self) -> (i32, Value) {
-        let said = Said::of(self.child.wait_with_output().unwrap());
+        let said = CommandOutput::of(self.child.wait_with_output().unwrap());
         let found = std::fs::read(self.dir.path().join("check.json"));
         let found = found.unwrap_or_else(|error| panic!("{error}: {}", said.stderr));
         (said.code, serde_json::from_slice(&found).unwrap())

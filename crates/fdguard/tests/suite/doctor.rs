@@ -11,7 +11,7 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use serde_json::Value;
 use testkit::{Victim, is_root, skip};
 
-use super::{AsNobody, Said, fdguard, run};
+use super::{AsNobody, CommandOutput, fdguard, run};
 
 /// Every file of a bundle.
 const FILES: [&str; 11] = [
@@ -29,14 +29,14 @@ const FILES: [&str; 11] = [
 ];
 
 /// A short visit.
-fn doctor(pid: u32, args: &[&str]) -> Said {
+fn doctor(pid: u32, args: &[&str]) -> CommandOutput {
     let pid = pid.to_string();
     let quick = ["doctor", &pid, "--for", "400ms", "--every", "20ms"];
     run(quick.into_iter().chain(args.iter().copied()))
 }
 
 /// The same while the victim opens a file about every 20 ms: the end of the report is waited for in between.
-fn doctor_of_a_leak(victim: &mut Victim, args: &[&str]) -> Said {
+fn doctor_of_a_leak(victim: &mut Victim, args: &[&str]) -> CommandOutput {
     let mut command = fdguard();
     command.args([
         "doctor",
@@ -55,7 +55,7 @@ fn doctor_of_a_leak(victim: &mut Victim, args: &[&str]) -> Said {
     while !is_talking(&mut child) {
         victim.tell("1 file");
     }
-    Said::of(child.wait_with_output().unwrap())
+    CommandOutput::of(child.wait_with_output().unwrap())
 }
 
 fn is_talking(child: &mut Child) -> bool {
@@ -106,7 +106,7 @@ fn files(place: &Path) -> BTreeMap<String, Vec<u8>> {
     entries.collect()
 }
 
-fn assert_failed(said: &Said, code: i32) {
+fn assert_failed(said: &CommandOutput, code: i32) {
     assert_eq!(said.code, code, "{}", said.stderr);
     assert!(said.stdout.is_empty(), "{}", said.text());
     assert!(said.stderr.starts_with("fdguard: "), "{}", said.stderr);
@@ -558,7 +558,7 @@ fn a_process_that_ends_during_the_watch_is_still_reported() {
         std::thread::yield_now();
     }
     victim.finish();
-    let said = Said::of(child.wait_with_output().unwrap());
+    let said = CommandOutput::of(child.wait_with_output().unwrap());
     let document = said.json();
     assert_eq!(document["ended"], "process-ended", "{}", said.text());
     assert!(

@@ -8,7 +8,7 @@ use serde_json::Value;
 use testkit::{Victim, skip};
 
 use super::mcp_peer::eventually;
-use super::{Said, fdguard, run};
+use super::{CommandOutput, fdguard, run};
 
 /// A server with its processes. Dropped, it is asked to end.
 struct Server {
@@ -48,7 +48,7 @@ impl Server {
         list.split_whitespace().map(str::to_owned).collect()
     }
 
-    fn doctor(&self, words: &[&str]) -> Said {
+    fn doctor(&self, words: &[&str]) -> CommandOutput {
         let pid = self.child.id().to_string();
         let first = ["doctor", &pid, "--for", "3s", "--every", "100ms"];
         run(first.into_iter().chain(words.iter().copied()))
@@ -302,7 +302,7 @@ fn findings_come_before_plots_and_holdings() {
         "400ms",
         "--html",
     ]);
-    let said = Said::of(command.arg(&page).output().unwrap());
+    let said = CommandOutput::of(command.arg(&page).output().unwrap());
     let text = said.text();
     let at = |text: &str, part: &str| text.find(part).unwrap_or_else(|| panic!("{part}: {text}"));
     assert!(

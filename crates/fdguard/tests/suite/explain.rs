@@ -11,13 +11,13 @@ use rustix::pty::OpenptFlags;
 use serde_json::{Value, json};
 use testkit::Victim;
 
-use super::{AsNobody, Said, fdguard, run};
+use super::{AsNobody, CommandOutput, fdguard, run};
 
 const SURE: &str = "OSError: [Errno 24] Too many open files: '/srv/state.db'";
 const DOUBTFUL: &str = "curl: (6) Could not resolve host: api.example.org";
 
 /// `fdguard explain` with a log on standard input.
-fn explain(log: &[u8], args: &[&str]) -> Said {
+fn explain(log: &[u8], args: &[&str]) -> CommandOutput {
     let mut command = fdguard();
     command.arg("explain").args(args).stdin(Stdio::piped());
     command.stdout(Stdio::piped()).stderr(Stdio::piped());
@@ -25,7 +25,7 @@ fn explain(log: &[u8], args: &[&str]) -> Said {
     let mut stdin = child.stdin.take().unwrap();
     let log = log.to_owned();
     let writer = std::thread::spawn(move || drop(stdin.write_all(&log)));
-    let said = Said::of(child.wait_with_output().unwrap());
+    let said = CommandOutput::of(child.wait_with_output().unwrap());
     writer.join().unwrap();
     said
 }
@@ -348,14 +348,14 @@ fn nobody_is_left_waiting_at_a_terminal() {
     rustix::pty::unlockpt(&master).unwrap();
     let name = rustix::pty::ptsname(&master, Vec::new()).unwrap();
     let open = || rustix::fs::open(&name, OFlags::RDWR | OFlags::NOCTTY, Mode::empty()).unwrap();
-    let said = Said::of(fdguard().arg("explain").stdin(open()).output().unwrap());
+    let said = CommandOutput::of(fdguard().arg("explain").stdin(open()).output().unwrap());
     assert_eq!((said.code, said.stdout.len()), (2, 0));
     assert!(said.stderr.contains("no log named"), "{}", said.stderr);
     // With a process there is something to say without a log.
     let victim = Victim::start("leaker");
     let pid = victim.pid().to_string();
     let args = ["explain", "-p", &pid];
-    let said = Said::of(fdguard().args(args).stdin(open()).output().unwrap());
+    let said = CommandOutput::of(fdguard().args(args).stdin(open()).output().unwrap());
     assert_eq!((said.code, &*said.stderr), (0, ""));
     assert!(said.text().contains("held by"), "{}", said.text());
     victim.finish();

@@ -7,13 +7,13 @@ use std::process::Stdio;
 use serde_json::json;
 use testkit::{Victim, is_root, skip};
 
-use super::{Said, fdguard, run};
+use super::{CommandOutput, fdguard, run};
 
 pub(crate) const USAGE: i32 = 2;
 pub(crate) const COULD_NOT_LOOK: i32 = 3;
 
 /// A failure as it must look.
-pub(crate) fn assert_failed(said: &Said, code: i32) {
+pub(crate) fn assert_failed(said: &CommandOutput, code: i32) {
     assert_eq!(said.code, code, "{}", said.stderr);
     assert!(said.stdout.is_empty(), "{:?}", said.text());
     let lines: Vec<&str> = said.stderr.lines().collect();
@@ -313,7 +313,7 @@ fn a_starved_fdguard_says_what_is_missing() {
         return skip("needs root");
     }
     // Three streams and two more: not enough to look, enough to say so.
-    let said = Said::of(
+    let said = CommandOutput::of(
         std::process::Command::new("sh")
             .args(["-c", "ulimit -n 5; exec \"$0\" snap $$ --json"])
             .arg(env!("CARGO_BIN_EXE_fdguard"))

@@ -6,7 +6,7 @@ use std::process::Command;
 
 use serde_json::Value;
 
-use super::{Said, fdguard};
+use super::{CommandOutput, fdguard};
 
 /// One cycle: a session on a terminal and one on pipes are opened, used, timed out and closed, and one is left to its client's end.
 const CYCLE: &str = r#"
@@ -61,7 +61,7 @@ fn r15_our_own_check_finds_no_leak_in_our_own_host() {
     command.args(["--warmup", "2", "--cycles", "10", "--"]);
     command.arg(env!("CARGO_BIN_EXE_fdguard"));
     command.args(["host", "--no-warm", "--no-token", "--listen", &listen]);
-    let said = Said::of(command.output().unwrap());
+    let said = CommandOutput::of(command.output().unwrap());
     let document: Value = serde_json::from_str(said.text().lines().last().unwrap()).unwrap();
     assert_eq!(said.code, 0, "{}\n{document:#}", said.stderr);
     assert_eq!(document["findings"], serde_json::json!([]), "{document:#}");

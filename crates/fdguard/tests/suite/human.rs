@@ -8,7 +8,7 @@ use std::process::{Command, Stdio};
 use serde_json::Value;
 use testkit::{Victim, have, skip};
 
-use super::{Said, fdguard, run, snap};
+use super::{CommandOutput, fdguard, run, snap};
 
 /// Control bytes other than line ends.
 fn has_control(bytes: &[u8]) -> bool {
@@ -131,7 +131,7 @@ fn in_a_pipe_there_are_no_colours_unless_asked_for() {
     let coloured = |args: &[&str], env: &[(&str, &str)]| {
         let mut command = fdguard();
         command.args(args).envs(env.iter().copied());
-        let said = Said::of(command.output().unwrap());
+        let said = CommandOutput::of(command.output().unwrap());
         assert_eq!(said.code, 0, "{}", said.stderr);
         said.stdout.contains(&0x1b)
     };
@@ -170,7 +170,7 @@ fn on_a_terminal_there_are_colours_and_no_color_takes_them_away() {
             .stdin(Stdio::null());
         command.env_remove("NO_COLOR").env("TERM", "xterm");
         command.envs(env.iter().copied());
-        let said = Said::of(command.output().unwrap());
+        let said = CommandOutput::of(command.output().unwrap());
         assert_eq!(said.code, 0, "{}", said.text());
         said.stdout.contains(&0x1b)
     };

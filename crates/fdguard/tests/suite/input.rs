@@ -4,7 +4,7 @@ use std::fs::File;
 use std::path::Path;
 use std::process::Command;
 
-use super::{Said, fdguard};
+use super::{CommandOutput, fdguard};
 
 /// Every command that takes a file, with the file as the last word, and its exit code.
 const COMMANDS: [(&[&str], i32); 15] = [
@@ -26,7 +26,7 @@ const COMMANDS: [(&[&str], i32); 15] = [
 ];
 
 /// With memory for what a command needs, and not for a file without an end.
-fn bounded(words: &[&str], file: &Path) -> Said {
+fn bounded(words: &[&str], file: &Path) -> CommandOutput {
     let mut command = Command::new("sh");
     let limit = format!("ulimit -v {}; exec \"$@\"", 2 << 20);
     command.args(["-c", &limit, "sh"]);
@@ -34,7 +34,7 @@ fn bounded(words: &[&str], file: &Path) -> Said {
     if words.contains(&"--baseline") {
         command.args(["--", "true"]);
     }
-    Said::of(command.output().unwrap())
+    CommandOutput::of(command.output().unwrap())
 }
 
 #[test]

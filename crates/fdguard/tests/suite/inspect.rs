@@ -7,9 +7,9 @@ use std::process::Command;
 
 use serde_json::{Value, json};
 use tempfile::TempDir;
-use testkit::Scripted;
+use testkit::ScriptedProcess;
 
-use super::{AsNobody, Said, run};
+use super::{AsNobody, CommandOutput, run};
 
 const MAKE: &str = "import sqlite3,sys\nc=sqlite3.connect(sys.argv[1],isolation_level=None)\nc.execute('PRAGMA journal_mode='+sys.argv[2])\nc.execute('CREATE TABLE t(a)')\nc.executemany('INSERT INTO t VALUES(?)',[(n,) for n in range(200)])\nc.close()";
 
@@ -37,7 +37,7 @@ pub(crate) fn damage(path: &Path) {
     file.write_all_at(&ALERT, 5).unwrap();
 }
 
-fn inspect(args: &[&str], path: &Path) -> Said {
+fn inspect(args: &[&str], path: &Path) -> CommandOutput {
     run(std::iter::once("inspect")
         .chain(args.iter().copied())
         .chain([path.to_str().unwrap()]))
@@ -256,7 +256,7 @@ fn r44_a_holder_that_may_not_be_read_is_named_by_its_locks() {
     let (folder, path) = made("wal");
     fs::set_permissions(folder.path(), Permissions::from_mode(0o755)).unwrap();
     let script = "import sqlite3,sys\nc=sqlite3.connect(sys.argv[1])\nc.execute('SELECT count(*) FROM t').fetchall()\nprint('ready',flush=True)\nsys.stdin.read()";
-    let child = Scripted::python(script, &path);
+    let child = ScriptedProcess::python(script, &path);
     let said = AsNobody::new().run(&["inspect", "--json", path.to_str().unwrap()]);
     assert_eq!((said.code, &*said.stderr), (0, ""), "{}", said.text());
     let process = &said.json()["files"][0]["holders"]["processes"][0];

@@ -119,13 +119,13 @@ pub(crate) fn fdguard() -> Command {
 }
 
 /// What one run said.
-pub(crate) struct Said {
+pub(crate) struct CommandOutput {
     pub(crate) code: i32,
     pub(crate) stdout: Vec<u8>,
     pub(crate) stderr: String,
 }
 
-impl Said {
+impl CommandOutput {
     pub(crate) fn of(output: Output) -> Self {
         Self {
             code: output.status.code().expect("ended by itself"),
@@ -154,15 +154,15 @@ impl Said {
 }
 
 /// Runs the command with these arguments.
-pub(crate) fn run<S: AsRef<OsStr>>(args: impl IntoIterator<Item = S>) -> Said {
-    Said::of(fdguard().args(args).output().unwrap())
+pub(crate) fn run<S: AsRef<OsStr>>(args: impl IntoIterator<Item = S>) -> CommandOutput {
+    CommandOutput::of(fdguard().args(args).output().unwrap())
 }
 
 /// `fdguard snap PID` with more arguments.
-pub(crate) fn snap(pid: u32, args: &[&str]) -> Said {
+pub(crate) fn snap(pid: u32, args: &[&str]) -> CommandOutput {
     let mut command = fdguard();
     command.arg("snap").arg(pid.to_string()).args(args);
-    Said::of(command.output().unwrap())
+    CommandOutput::of(command.output().unwrap())
 }
 
 /// The command where nobody can run it: the build may lie where only its owner may go.
@@ -190,7 +190,7 @@ impl AsNobody {
 
     /// The same where `/proc` hides the processes of others, in namespaces of its own; `None` where
     /// such a place cannot be made.
-    pub(crate) fn run_where_others_are_hidden(&self, args: &str) -> Option<Said> {
+    pub(crate) fn run_where_others_are_hidden(&self, args: &str) -> Option<CommandOutput> {
         let script = format!(
             "mount -t proc -o hidepid=2 proc /proc || exit 99
              exec setpriv --reuid={NOBODY} --regid={NOBODY} --clear-groups {} {args}",
@@ -211,7 +211,7 @@ impl AsNobody {
             .stdin(Stdio::null())
             .output()
             .ok()?;
-        (output.status.code() != Some(99)).then(|| Said::of(output))
+        (output.status.code() != Some(99)).then(|| CommandOutput::of(output))
     }
 
     pub(crate) fn command(&self, args: &[&str]) -> Command {
@@ -220,7 +220,7 @@ impl AsNobody {
         command
     }
 
-    pub(crate) fn run(&self, args: &[&str]) -> Said {
-        Said::of(self.command(args).output().unwrap())
+    pub(crate) fn run(&self, args: &[&str]) -> CommandOutput {
+        CommandOutput::of(self.command(args).output().unwrap())
     }
 }

@@ -5,7 +5,7 @@ use std::process::Command;
 use testkit::Victim;
 
 use super::terminal::Live;
-use super::{Said, fdguard};
+use super::{CommandOutput, fdguard};
 
 const ERASE: &str = "\r\u{1b}[K";
 
@@ -140,14 +140,14 @@ fn a_soak_says_how_far_it_is_in_lines_between_those_of_the_program() {
 fn nothing_of_it_goes_into_a_pipe() {
     let mut command = fdguard();
     command.args(chatty(port())).env("TERM", "xterm-256color");
-    let said = Said::of(command.output().unwrap());
+    let said = CommandOutput::of(command.output().unwrap());
     assert_eq!(said.code, 0, "{}", said.stderr);
     let all = format!("{}{}", said.text(), said.stderr);
     assert!(!all.contains('\r') && !all.contains("cycle "), "{all}");
     let victim = Victim::start("leaker");
     let mut command = fdguard();
     command.args(["doctor", &victim.pid().to_string(), "--for", "2s"]);
-    let said = Said::of(command.env("TERM", "xterm-256color").output().unwrap());
+    let said = CommandOutput::of(command.env("TERM", "xterm-256color").output().unwrap());
     assert_eq!((said.code, &*said.stderr), (0, ""));
     victim.finish();
 }

@@ -4,7 +4,7 @@ use rustix::process::Signal;
 use rustix::time::{ClockId, clock_gettime};
 
 use super::running::{Running, free_port, service, signal};
-use super::{Said, fdguard, run};
+use super::{CommandOutput, fdguard, run};
 
 fn now() -> i128 {
     let now = clock_gettime(ClockId::Monotonic);
@@ -174,7 +174,7 @@ fn once_passes_the_status_on_and_leaves_nothing() {
     let script = "setsid sleep 1000 & echo $!; exit 0";
     let mut command = fdguard();
     command.args(["run", "--once", "--", "sh", "-c", script]);
-    let said = Said::of(command.output().unwrap());
+    let said = CommandOutput::of(command.output().unwrap());
     let left: u32 = said.text().trim().parse().unwrap();
     assert!(!super::running::is_alive(left));
     assert_eq!(said.code, 0);

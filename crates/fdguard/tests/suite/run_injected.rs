@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use rustix::process::Signal;
 
 use super::running::{Running, await_end, free_port, get, is_alive, service, signal};
-use super::{Said, fdguard};
+use super::{CommandOutput, fdguard};
 
 /// The variable that tells the library where to write.
 const VARIABLE: &[u8] = b"FDGUARD_TRACE_DIR=";
@@ -94,7 +94,7 @@ fn r29_a_breach_has_evidence_where_nobody_said_a_word_about_it() {
     );
     running.event("proven", &["(evidence: "]);
     let mut list = std::process::Command::new("tar");
-    let said = Said::of(list.args(["--zstd", "-tf"]).arg(&place).output().unwrap());
+    let said = CommandOutput::of(list.args(["--zstd", "-tf"]).arg(&place).output().unwrap());
     assert_eq!(said.code, 0, "{}", said.stderr);
     assert!(said.text().lines().count() > 3, "{}", said.text());
     assert_eq!(running.stop().0, 0);
@@ -225,7 +225,7 @@ fn r33_a_supervisor_that_is_killed_leaves_a_folder_for_the_next_to_remove() {
     await_end(pid);
     let mut command = fdguard();
     command.args(["run", "--once", "--protect", "--", "true"]);
-    assert_eq!(Said::of(command.output().unwrap()).code, 0);
+    assert_eq!(CommandOutput::of(command.output().unwrap()).code, 0);
     assert!(!folder.exists());
 }
 
@@ -247,7 +247,7 @@ fn r29_a_program_that_cannot_be_seen_into_runs_on_and_is_told_of_once() {
     command
         .env_remove("FDGUARD_RUN")
         .args(["run", "--protect", "--"]);
-    let said = Said::of(command.args([&*program, "stamp"]).output().unwrap());
+    let said = CommandOutput::of(command.args([&*program, "stamp"]).output().unwrap());
     assert_eq!((said.code, said.text()), (3, ""), "{}", said.stderr);
     assert!(said.stderr.contains("statically linked"), "{}", said.stderr);
 }
@@ -258,7 +258,7 @@ fn r41_a_protected_program_leaves_nobody_behind() {
     command.args(["run", "--once", "--protect", "--", "sh", "-c"]);
     // A session of its own, and nothing that holds our pipes.
     command.arg("setsid sleep 600 >/dev/null 2>&1 & echo $!; exit 5");
-    let said = Said::of(command.output().unwrap());
+    let said = CommandOutput::of(command.output().unwrap());
     assert_eq!(said.code, 5, "{}", said.stderr);
     let left: u32 = said.text().trim().parse().unwrap();
     assert!(!is_alive(left));

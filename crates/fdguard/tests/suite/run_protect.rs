@@ -6,7 +6,7 @@ use std::process::{Command, Stdio};
 
 use rustix::process::{Pid, Signal};
 
-use super::{Said, fdguard};
+use super::{CommandOutput, fdguard};
 
 fn victim() -> PathBuf {
     let flags = ["-O1", "-g", "-pthread", "-fno-optimize-sibling-calls"];
@@ -14,24 +14,24 @@ fn victim() -> PathBuf {
 }
 
 /// What the victim says in this mode.
-fn said_by(mut command: Command, mode: &str) -> Said {
+fn said_by(mut command: Command, mode: &str) -> CommandOutput {
     let folder = tempfile::tempdir().unwrap();
     command.arg(mode).arg(folder.path());
-    Said::of(command.output().unwrap())
+    CommandOutput::of(command.output().unwrap())
 }
 
-fn alone(mode: &str) -> Said {
+fn alone(mode: &str) -> CommandOutput {
     said_by(Command::new(victim()), mode)
 }
 
-fn protected_by(flags: &[&str], mode: &str) -> Said {
+fn protected_by(flags: &[&str], mode: &str) -> CommandOutput {
     let mut command = fdguard();
     command.args(["run", "--once"]).args(flags).arg("--");
     command.arg(victim());
     said_by(command, mode)
 }
 
-fn protected(mode: &str) -> Said {
+fn protected(mode: &str) -> CommandOutput {
     protected_by(&["--protect"], mode)
 }
 
@@ -111,7 +111,7 @@ fn r41_a_child_that_loses_the_library_is_told() {
     let mut command = fdguard();
     command.args(["run", "--once", "--protect", "--", "sh", "-c"]);
     command.arg("exec env -i sleep 3");
-    let said = Said::of(command.output().unwrap());
+    let said = CommandOutput::of(command.output().unwrap());
     assert_eq!(said.code, 0);
     assert!(
         said.stderr
@@ -272,7 +272,7 @@ fn r41_what_is_prevented_does_not_change_the_status_of_the_program() {
     );
     let mut command = fdguard();
     command.args(["run", "--once", "--protect", "--", "sh", "-c", "exit 7"]);
-    assert_eq!(Said::of(command.output().unwrap()).code, 7);
+    assert_eq!(CommandOutput::of(command.output().unwrap()).code, 7);
 }
 
 #[test]
@@ -287,7 +287,7 @@ fn r41_a_program_that_cannot_be_protected_is_not_started() {
         .args(["run", "--once", "--protect", "--"])
         .arg(program);
     command.arg("band").arg(folder.path());
-    let said = Said::of(command.output().unwrap());
+    let said = CommandOutput::of(command.output().unwrap());
     assert_eq!((said.code, said.text()), (3, ""), "{}", said.stderr);
     assert!(said.stderr.contains("statically linked"), "{}", said.stderr);
 }
@@ -305,7 +305,7 @@ fn r41_a_trace_tells_what_was_prevented() {
         .arg(victim())
         .arg("stale-write")
         .arg(folder.path());
-    let said = Said::of(command.output().unwrap());
+    let said = CommandOutput::of(command.output().unwrap());
     assert_eq!(said.code, 1, "{}", said.stderr);
     let found: serde_json::Value = serde_json::from_slice(&std::fs::read(&file).unwrap()).unwrap();
     assert_eq!(found["hazards"][0]["rule"], "use-after-close");

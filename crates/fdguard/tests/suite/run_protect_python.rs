@@ -6,7 +6,7 @@ use std::process::Command;
 use testkit::{have, skip};
 
 use super::leakbench::judged;
-use super::{Said, fdguard};
+use super::{CommandOutput, fdguard};
 
 const ROUNDS: usize = 3;
 
@@ -17,10 +17,10 @@ fn script(name: &str) -> PathBuf {
 }
 
 /// What the script says, of a fresh database each time.
-fn said_by(mut command: Command, python: &Path, name: &str) -> Said {
+fn said_by(mut command: Command, python: &Path, name: &str) -> CommandOutput {
     let folder = tempfile::tempdir().unwrap();
     command.arg(python).arg(script(name)).arg(folder.path());
-    Said::of(command.output().unwrap())
+    CommandOutput::of(command.output().unwrap())
 }
 
 fn corrupt_without_and_intact_with(python: &Path, name: &str) {
@@ -72,7 +72,7 @@ fn same(words: &[&str], script: &str) {
     let folder = || tempfile::tempdir().unwrap();
     let run = |mut command: Command, folder: &Path| {
         command.args(words).arg(script).arg(folder);
-        Said::of(command.output().unwrap())
+        CommandOutput::of(command.output().unwrap())
     };
     let without = run(Command::new("env"), folder().path());
     let mut command = fdguard();

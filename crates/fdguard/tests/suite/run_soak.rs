@@ -19,7 +19,7 @@ const PATIENCE: Duration = Duration::from_secs(60);
 
 /// What the clients saw.
 #[derive(Default)]
-struct Seen {
+struct SoakLook {
     is_over: AtomicBool,
     /// Who answered last.
     last: AtomicU32,
@@ -31,7 +31,7 @@ struct Seen {
 }
 
 /// Asks one question after the other; each on a connection of its own.
-fn ask(port: u16, seen: &Seen) {
+fn ask(port: u16, seen: &SoakLook) {
     while !seen.is_over.load(Ordering::Relaxed) {
         match answer(port) {
             Ok(pid) => {
@@ -83,7 +83,7 @@ fn zombies_below(pid: u32) -> usize {
 }
 
 /// Lets the clients go, also when the test fails.
-struct Over<'s>(&'s Seen);
+struct Over<'s>(&'s SoakLook);
 
 impl Drop for Over<'_> {
     fn drop(&mut self) {
@@ -131,7 +131,7 @@ fn soak_two_hundred_kills_under_load_refuse_nobody_and_leave_nothing() {
     until("the socket is there", || {
         TcpStream::connect(("127.0.0.1", port)).is_ok()
     });
-    let seen = Seen::default();
+    let seen = SoakLook::default();
     std::thread::scope(|scope| {
         let _over = Over(&seen);
         for _ in 0..CLIENTS {

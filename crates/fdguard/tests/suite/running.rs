@@ -32,9 +32,9 @@ pub(crate) struct Running {
 }
 
 /// An event line.
-pub(crate) struct Told(pub(crate) String);
+pub(crate) struct RunEvents(pub(crate) String);
 
-impl Told {
+impl RunEvents {
     /// The value of a key that needs no quotes.
     pub(crate) fn value(&self, key: &str) -> &str {
         let start = format!("{key}=");
@@ -88,7 +88,7 @@ impl Running {
     }
 
     /// The next event of this name that has all of these words.
-    pub(crate) fn event(&mut self, name: &str, words: &[&str]) -> Told {
+    pub(crate) fn event(&mut self, name: &str, words: &[&str]) -> RunEvents {
         let start = format!("fdguard_event event={name}");
         loop {
             let mut line = String::new();
@@ -98,7 +98,7 @@ impl Running {
             self.seen.push(line.clone());
             let is_it = line == start || line.starts_with(&format!("{start} "));
             if is_it && words.iter().all(|word| line.contains(word)) {
-                return Told(line);
+                return RunEvents(line);
             }
         }
     }
@@ -120,13 +120,13 @@ impl Running {
     }
 
     /// Waits for its end; gives its status and its last event.
-    pub(crate) fn ended(&mut self) -> (i32, Told) {
+    pub(crate) fn ended(&mut self) -> (i32, RunEvents) {
         let last = self.event("stopped", &[]);
         (self.child.wait().unwrap().code().unwrap(), last)
     }
 
     /// Asks it to stop and waits.
-    pub(crate) fn stop(&mut self) -> (i32, Told) {
+    pub(crate) fn stop(&mut self) -> (i32, RunEvents) {
         self.signal(Signal::TERM);
         self.ended()
     }

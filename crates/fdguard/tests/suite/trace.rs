@@ -5,7 +5,7 @@ use std::process::Command;
 
 use serde_json::Value;
 
-use super::{Said, fdguard};
+use super::{CommandOutput, fdguard};
 
 fn victim() -> PathBuf {
     let flags = ["-O2", "-g", "-fomit-frame-pointer", "-pthread"];
@@ -24,10 +24,10 @@ fn line(file: &str, mark: &str) -> usize {
     text.lines().position(|line| line.contains(mark)).unwrap() + 1
 }
 
-fn trace(arguments: &[&str], program: impl AsRef<Path>, words: &[&str]) -> Said {
+fn trace(arguments: &[&str], program: impl AsRef<Path>, words: &[&str]) -> CommandOutput {
     let mut command = fdguard();
     command.arg("trace").args(arguments).arg("--");
-    Said::of(command.arg(program.as_ref()).args(words).output().unwrap())
+    CommandOutput::of(command.arg(program.as_ref()).args(words).output().unwrap())
 }
 
 #[test]

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use serde_json::Value;
 use testkit::skip;
 
-use super::{Said, fdguard};
+use super::{CommandOutput, fdguard};
 
 pub(super) fn script(name: &str) -> PathBuf {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../testkit/python");
@@ -27,7 +27,7 @@ fn traced(mode: &str) -> Option<(i32, Value)> {
     command.args(["trace", "--every", "100ms", "--json", "-o"]);
     command.arg(file.path()).args(["--", "python3"]);
     command.arg(script("starts.py")).arg(mode);
-    let said = Said::of(command.output().unwrap());
+    let said = CommandOutput::of(command.output().unwrap());
     if said.code == 127 {
         skip("no python3");
         return None;
@@ -93,7 +93,7 @@ setInterval(handle, 100);
     std::fs::write(&script, SCRIPT).unwrap();
     let mut command = fdguard();
     command.args(["trace", "--json", "-o"]).arg(&file);
-    let said = Said::of(command.args(["--", "node"]).arg(&script).output().unwrap());
+    let said = CommandOutput::of(command.args(["--", "node"]).arg(&script).output().unwrap());
     if said.code == 127 {
         return skip("no node");
     }

@@ -4,7 +4,7 @@ use std::io::{BufRead as _, BufReader, Read as _};
 use std::process::{ChildStderr, Stdio};
 
 use super::traced::{Tracing, line_of};
-use super::{Said, fdguard};
+use super::{CommandOutput, fdguard};
 
 fn drip() -> String {
     let program = testkit::c_variant("drip", "O2", &["-O2", "-g"]).unwrap();
@@ -82,7 +82,7 @@ fn r18_children_that_start_and_end_are_told_and_the_file_has_it_while_it_happens
 fn with_json_the_lines_stay_out_of_the_document() {
     let mut command = fdguard();
     command.args(["trace", "--follow", "--json", "--", "sh", "-c", "read x"]);
-    let said = Said::of(command.output().unwrap());
+    let said = CommandOutput::of(command.output().unwrap());
     assert_eq!(said.json()["schema"], "fdguard.diagnosis/1");
     for line in said.stderr.lines() {
         assert!(line.starts_with("fd_"), "{line}");

@@ -9,7 +9,7 @@ use tempfile::TempDir;
 use testkit::{have, skip};
 
 use super::traced::Tracing;
-use super::{Said, fdguard, run};
+use super::{CommandOutput, fdguard, run};
 
 const OPENER: &str = r#"package main
 
@@ -84,7 +84,7 @@ fn build(source: &str, cgo: &str) -> Option<(TempDir, PathBuf)> {
 fn trace(words: &[&str]) -> Value {
     let mut command = fdguard();
     command.args(["trace", "--json", "--every", "50ms", "--"]);
-    let said = Said::of(command.args(words).output().unwrap());
+    let said = CommandOutput::of(command.args(words).output().unwrap());
     let (first, rest) = said.text().split_once('\n').unwrap();
     assert_eq!(first, "held 20", "{}", said.stderr);
     serde_json::from_str(rest).unwrap()

@@ -5,7 +5,7 @@ use std::process::Command;
 
 use serde_json::Value;
 
-use super::{Said, fdguard};
+use super::{CommandOutput, fdguard};
 
 const SOURCE: &str = "hazards.c";
 
@@ -25,7 +25,7 @@ fn line(mark: &str) -> u64 {
 }
 
 struct Traced {
-    said: Said,
+    said: CommandOutput,
     found: Value,
 }
 
@@ -36,7 +36,7 @@ fn trace_with(mode: &str, prepare: impl FnOnce(&mut Command)) -> Traced {
     command.args(["trace", "--json", "-o"]).arg(&file).arg("--");
     command.arg(victim()).arg(mode).arg(folder.path());
     prepare(&mut command);
-    let said = Said::of(command.output().unwrap());
+    let said = CommandOutput::of(command.output().unwrap());
     let found = serde_json::from_slice(&std::fs::read(&file).unwrap()).unwrap();
     Traced { said, found }
 }
@@ -115,7 +115,7 @@ fn r40_a_pipeline_of_bash_passes() {
     let said = fdguard()
         .args(["trace", "--", "bash", "-c", "echo a | cat"])
         .output();
-    let said = Said::of(said.unwrap());
+    let said = CommandOutput::of(said.unwrap());
     assert_eq!((said.code, said.text()), (0, "a\n"), "{}", said.stderr);
 }
 
@@ -264,7 +264,7 @@ fn hazards_come_first_for_people() {
         .arg(victim())
         .arg("use-after-close")
         .arg(folder.path());
-    let said = Said::of(command.output().unwrap());
+    let said = CommandOutput::of(command.output().unwrap());
     assert_eq!(said.code, 1, "{}", said.stderr);
     let first = said.stderr.lines().take(4).collect::<Vec<_>>().join("\n");
     assert!(first.contains("use-after-close"), "{}", said.stderr);
@@ -302,7 +302,7 @@ fs.close(fd, (error) => console.log(error.code)); // SECOND
             .arg(&node.path)
             .arg(&script)
             .env_remove("NODE_OPTIONS");
-        let said = Said::of(command.output().unwrap());
+        let said = CommandOutput::of(command.output().unwrap());
         assert_eq!((said.code, said.text()), (1, "EBADF\n"), "{}", said.stderr);
         let found: Value = serde_json::from_slice(&std::fs::read(&file).unwrap()).unwrap();
         let hazard = &found["hazards"][0];

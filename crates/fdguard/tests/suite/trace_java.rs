@@ -6,9 +6,9 @@ use std::path::Path;
 use std::process::Command;
 
 use tempfile::TempDir;
-use testkit::{Runtime, have, runtimes, skip};
+use testkit::{TestRuntime, have, runtimes, skip};
 
-use super::{Said, fdguard};
+use super::{CommandOutput, fdguard};
 
 const HOLDER: (&str, &str) = ("Holder", include_str!("../java/Holder.java"));
 const VIRTUAL: (&str, &str) = ("Virtual", include_str!("../java/Virtual.java"));
@@ -35,7 +35,7 @@ fn compile((name, text): (&str, &str)) -> Option<TempDir> {
 }
 
 /// What starts it.
-fn words(java: &Runtime, folder: &Path, class: &str, options: &[&str]) -> Vec<String> {
+fn words(java: &TestRuntime, folder: &Path, class: &str, options: &[&str]) -> Vec<String> {
     let mut words = vec![java.path.display().to_string(), "-Xmx64m".to_owned()];
     words.extend(options.iter().map(|option| (*option).to_owned()));
     words.extend(["-cp".to_owned(), folder.display().to_string()]);
@@ -57,10 +57,10 @@ fn live(report: &str, place: &str) -> u32 {
 /// Runs the program and gives the report; each mark (`// OPENS what count`, or two counts where versions
 /// differ) must be the site of as many.
 fn names_every_line(
-    java: &Runtime,
+    java: &TestRuntime,
     program: (&str, &str),
     options: &[&str],
-) -> Option<(Said, String)> {
+) -> Option<(CommandOutput, String)> {
     let (class, text) = program;
     let folder = compile(program)?;
     let result = folder.path().join("result");
@@ -93,7 +93,7 @@ fn names_every_line(
     }
     assert!(marks > 3, "{marks}");
     assert!(!report.contains("$$Lambda"), "{report}");
-    Some((Said::of(output), report))
+    Some((CommandOutput::of(output), report))
 }
 
 fn names_every_line_of_holder(version: u32, options: &[&str]) {
@@ -149,7 +149,7 @@ fn a_java_program_says_and_ends_as_by_itself() {
         let mut words = words(&java, folder.path(), "Holder", &[]);
         words.push("7".to_owned());
         let (program, arguments) = words.split_first().unwrap();
-        let alone = Said::of(Command::new(program).args(arguments).output().unwrap());
+        let alone = CommandOutput::of(Command::new(program).args(arguments).output().unwrap());
         assert_eq!(alone.code, 7);
         for _ in 0..3 {
             let traced = fdguard()
@@ -157,7 +157,7 @@ fn a_java_program_says_and_ends_as_by_itself() {
                 .args(&words)
                 .output()
                 .unwrap();
-            let traced = Said::of(traced);
+            let traced = CommandOutput::of(traced);
             assert_eq!(
                 (traced.code, traced.text(), &traced.stderr),
                 (alone.code, alone.text(), &alone.stderr),

@@ -5,16 +5,16 @@ use std::fs;
 use std::path::Path;
 use std::process::Command;
 
-use testkit::{Runtime, runtimes};
+use testkit::{TestRuntime, runtimes};
 
 use super::fdguard;
 
-fn nodes() -> Vec<Runtime> {
+fn nodes() -> Vec<TestRuntime> {
     runtimes("node", &[18, 20, 22])
 }
 
 /// Runs a program, which does not end by itself: Node would close some of it before. Gives what was still open, a line a site.
-fn still_open(node: &Runtime, folder: &Path, name: &str) -> String {
+fn still_open(node: &TestRuntime, folder: &Path, name: &str) -> String {
     let result = folder.join("result");
     let said = fdguard()
         .args(["trace", "--for", "2500ms", "--every", "100ms"])
@@ -93,7 +93,7 @@ fn r18_modules_and_workers_name_their_javascript_too() {
 }
 
 /// What a program says and how it ends, by itself and traced.
-fn is_the_same(node: &Runtime, flags: &[&str], file: &Path) -> String {
+fn is_the_same(node: &TestRuntime, flags: &[&str], file: &Path) -> String {
     let alone = Command::new(&node.path)
         .args(flags)
         .arg(file)
@@ -129,7 +129,7 @@ fn is_the_same(node: &Runtime, flags: &[&str], file: &Path) -> String {
 }
 
 /// The flag that locks a Node up; none before it had one.
-fn locks(node: &Runtime) -> Vec<&'static str> {
+fn locks(node: &TestRuntime) -> Vec<&'static str> {
     match node.version {
         ..20 => vec![],
         20 => vec!["--experimental-permission"],

@@ -3,7 +3,7 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use super::{Said, fdguard, profile};
+use super::{CommandOutput, fdguard, profile};
 
 /// A file name that no page may take for its own.
 const EVIL: &str = "<script>alert(2)&.conf";
@@ -18,7 +18,7 @@ fn line(mark: &str) -> usize {
     text.lines().position(|line| line.contains(mark)).unwrap() + 1
 }
 
-fn trace(arguments: &[&str], folder: &Path) -> Said {
+fn trace(arguments: &[&str], folder: &Path) -> CommandOutput {
     let settings = folder.join(EVIL);
     fs::write(&settings, "").unwrap();
     let mut command = fdguard();
@@ -28,7 +28,7 @@ fn trace(arguments: &[&str], folder: &Path) -> Said {
         .arg("--")
         .arg(victim())
         .arg(settings);
-    Said::of(command.output().unwrap())
+    CommandOutput::of(command.output().unwrap())
 }
 
 #[test]

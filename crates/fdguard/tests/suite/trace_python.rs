@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use testkit::skip;
 
-use super::{Said, fdguard};
+use super::{CommandOutput, fdguard};
 
 /// Leaves three open.
 const SCRIPT: &str = "import os
@@ -38,7 +38,7 @@ fn versions() -> Vec<(u32, PathBuf)> {
 }
 
 /// Runs it with the script as its last word; gives what it said and the report.
-fn report(program: &Path, words: &[&str], home: Option<&Path>) -> (Said, String) {
+fn report(program: &Path, words: &[&str], home: Option<&Path>) -> (CommandOutput, String) {
     let folder = tempfile::tempdir().unwrap();
     let (script, result) = (
         folder.path().join("keeper.py"),
@@ -56,7 +56,7 @@ fn report(program: &Path, words: &[&str], home: Option<&Path>) -> (Said, String)
     if let Some(home) = home {
         command.env("PYTHONHOME", home);
     }
-    let said = Said::of(command.output().unwrap());
+    let said = CommandOutput::of(command.output().unwrap());
     (said, fs::read_to_string(result).unwrap())
 }
 

@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 use testkit::{Victim, is_root, skip};
 
 use super::traced::{Tracing, line_of};
-use super::{AsNobody, Said, run};
+use super::{AsNobody, CommandOutput, run};
 
 /// The holder and its child under a tracer.
 struct Holder {
@@ -40,7 +40,7 @@ impl Holder {
     }
 }
 
-fn report(pid: &str, more: &[&str]) -> Said {
+fn report(pid: &str, more: &[&str]) -> CommandOutput {
     run(["trace", "--report", pid].iter().chain(more))
 }
 

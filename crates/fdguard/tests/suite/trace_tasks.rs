@@ -6,7 +6,7 @@ use std::process::Command;
 
 use testkit::skip;
 
-use super::{Said, fdguard};
+use super::{CommandOutput, fdguard};
 
 /// A library that opens one in whatever it is called in, and keeps it.
 const LIBRARY: &str = "import asyncio, os, threading
@@ -86,7 +86,7 @@ fn report(dir: &Path, words: &[&Path]) -> String {
         .arg(&result)
         .arg("--")
         .args(words);
-    let said = Said::of(command.output().unwrap());
+    let said = CommandOutput::of(command.output().unwrap());
     assert_eq!((said.code, &*said.stderr), (0, ""));
     fs::read_to_string(result).unwrap()
 }

@@ -6,12 +6,12 @@ use serde_json::Value;
 use testkit::{have, skip};
 
 use super::traced::line_of;
-use super::{Said, fdguard};
+use super::{CommandOutput, fdguard};
 
 fn finding(words: &[&str]) -> Value {
     let mut command = fdguard();
     command.args(["trace", "--json", "--for", "14s", "--every", "100ms", "--"]);
-    let said = Said::of(command.args(words).output().unwrap());
+    let said = CommandOutput::of(command.args(words).output().unwrap());
     let last = said.text().lines().last().unwrap_or_default().to_owned();
     let found: Value = serde_json::from_str(&last).unwrap();
     found["findings"][0].clone()
@@ -76,7 +76,7 @@ fn a_line_that_only_leaks_has_no_telling_caller() {
     let program = testkit::c_variant("holder", "O2", &["-O2", "-g"]).unwrap();
     let mut command = fdguard();
     command.args(["trace", "--"]).arg(program);
-    let said = Said::of(command.output().unwrap());
+    let said = CommandOutput::of(command.output().unwrap());
     assert!(said.stderr.contains("7 live of 7"), "{}", said.stderr);
     assert!(!said.stderr.contains("only there"), "{}", said.stderr);
 }

@@ -3,7 +3,7 @@
 use serde_json::Value;
 use testkit::{have, skip};
 
-use super::{Said, fdguard};
+use super::{CommandOutput, fdguard};
 
 /// The diagnosis of a trace of these words.
 fn diagnosis(words: &[&str]) -> Value {
@@ -15,7 +15,7 @@ fn diagnosis(words: &[&str]) -> Value {
         .arg(&result)
         .arg("--")
         .args(words);
-    let said = Said::of(command.output().unwrap());
+    let said = CommandOutput::of(command.output().unwrap());
     assert_eq!((said.code, &*said.stderr), (0, ""), "{words:?}");
     let text = std::fs::read_to_string(result).unwrap();
     serde_json::from_str(text.lines().last().unwrap()).unwrap()

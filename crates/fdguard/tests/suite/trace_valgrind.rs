@@ -6,7 +6,7 @@ use std::process::Command;
 
 use testkit::{have, skip};
 
-use super::{Said, fdguard};
+use super::{CommandOutput, fdguard};
 
 /// How many descriptors each line opened that are open at the end: `file:line` of the victim.
 type Leaks = BTreeMap<String, usize>;
@@ -45,7 +45,7 @@ fn by_us(program: &Path, words: &[&str]) -> Leaks {
     let source = source(program);
     let mut command = fdguard();
     command.args(["trace", "--error-exitcode", "0", "--"]);
-    let said = Said::of(command.arg(program).args(words).output().unwrap());
+    let said = CommandOutput::of(command.arg(program).args(words).output().unwrap());
     let sites = said
         .stderr
         .lines()

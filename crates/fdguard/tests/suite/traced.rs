@@ -7,7 +7,7 @@ use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 use rustix::process::{Pid, Signal};
 use tempfile::TempDir;
 
-use super::{Said, fdguard};
+use super::{CommandOutput, fdguard};
 
 /// The tracer and what its program says.
 pub(crate) struct Tracing {
@@ -82,11 +82,11 @@ impl Tracing {
     }
 
     /// Ends the input of the program, and waits for the end of the tracer; gives the report, too.
-    pub(crate) fn end(mut self) -> (Said, String) {
+    pub(crate) fn end(mut self) -> (CommandOutput, String) {
         drop(self.input.take());
         let output = self.tracer.wait_with_output().unwrap();
         let report = std::fs::read_to_string(self.folder.path().join("report"));
-        (Said::of(output), report.unwrap_or_default())
+        (CommandOutput::of(output), report.unwrap_or_default())
     }
 }
 

@@ -5,10 +5,10 @@ use std::net::TcpListener;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use fdguard::unit::{Target, lint};
+use fdguard::unit::{UnitTarget, lint};
 use testkit::{have, skip};
 
-use super::{Said, fdguard, run};
+use super::{CommandOutput, fdguard, run};
 
 fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
@@ -43,13 +43,13 @@ const RECIPES: [(&str, &[&str]); 4] = [
     ),
 ];
 
-fn written(words: &[&str]) -> Said {
+fn written(words: &[&str]) -> CommandOutput {
     let mut command = fdguard();
     command.arg("unit").args(words);
     if words[0] != "compose" {
         command.args(["--fdguard", "/usr/local/bin/fdguard"]);
     }
-    Said::of(command.args(["--", "/opt/web/server"]).output().unwrap())
+    CommandOutput::of(command.args(["--", "/opt/web/server"]).output().unwrap())
 }
 
 #[test]
@@ -260,7 +260,7 @@ fn the_program_is_found_as_the_shell_would_and_written_absolute() {
     let file = folder.path().join("out.service");
     let mut command = fdguard();
     command.args(["unit", "systemd", "--user", "-o"]).arg(&file);
-    let said = Said::of(
+    let said = CommandOutput::of(
         command
             .args(["--", "sh", "-c", "exec sleep 100%"])
             .output()
@@ -299,7 +299,7 @@ fn a_unit_comes_from_standard_input_when_the_target_is_named() {
     command
         .args(["unit", "compose", "--lint", "-"])
         .stdin(fs::File::open(example("compose.yaml")).unwrap());
-    let said = Said::of(command.output().unwrap());
+    let said = CommandOutput::of(command.output().unwrap());
     assert_eq!(said.code, 0, "{}{}", said.text(), said.stderr);
 }
 
@@ -307,10 +307,10 @@ fn a_unit_comes_from_standard_input_when_the_target_is_named() {
 fn the_page_names_every_trap() {
     let page = fs::read_to_string(root().join("docs/guide/unit.md")).unwrap();
     for target in [
-        Target::Systemd,
-        Target::Launchd,
-        Target::Supervisord,
-        Target::Compose,
+        UnitTarget::Systemd,
+        UnitTarget::Launchd,
+        UnitTarget::Supervisord,
+        UnitTarget::Compose,
     ] {
         for rule in lint::rules(target) {
             assert!(

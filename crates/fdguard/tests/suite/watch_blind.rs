@@ -7,7 +7,7 @@ use testkit::{NOBODY, Victim, have, is_root, skip};
 
 use super::failure::COULD_NOT_LOOK;
 use super::watching::{Watching, diagnosis, value};
-use super::{AsNobody, Said};
+use super::{AsNobody, CommandOutput};
 
 #[test]
 fn r6_nobody_watches_the_count_and_says_what_is_missing() {
@@ -72,7 +72,7 @@ fn r6_numbers_that_can_be_listed_and_not_looked_at_are_no_clean_table() {
     command.args(without).arg(env!("CARGO_BIN_EXE_fdguard"));
     let pid = victim.pid().to_string();
     command.args(["watch", &pid, "--every", "10ms", "--for", "1s", "--json"]);
-    let said = Said::of(command.current_dir("/").output().unwrap());
+    let said = CommandOutput::of(command.current_dir("/").output().unwrap());
     assert_eq!((said.code, &*said.stderr), (COULD_NOT_LOOK, ""));
     let document = diagnosis(&said);
     assert_eq!(document["final"], 3);
@@ -117,7 +117,7 @@ fn r6_processes_that_we_have_no_room_for_are_a_gap() {
     let mut command = Command::new("sh");
     command.args(["-c", script, env!("CARGO_BIN_EXE_fdguard")]);
     command.arg(victim.pid().to_string()).current_dir("/");
-    let said = Said::of(command.output().unwrap());
+    let said = CommandOutput::of(command.output().unwrap());
     assert_eq!(said.stderr, "");
     let document = diagnosis(&said);
     let gaps = document["gaps"].as_array().unwrap();
@@ -135,7 +135,7 @@ fn r6_a_low_soft_limit_of_ours_does_not_keep_us_from_a_family() {
     let mut command = Command::new("sh");
     command.args(["-c", script, env!("CARGO_BIN_EXE_fdguard")]);
     command.arg(victim.pid().to_string()).current_dir("/");
-    let document = diagnosis(&Said::of(command.output().unwrap()));
+    let document = diagnosis(&CommandOutput::of(command.output().unwrap()));
     assert_eq!(document["gaps"], json!([]));
     assert_eq!(document["processes"].as_array().unwrap().len(), 13);
     victim.finish();

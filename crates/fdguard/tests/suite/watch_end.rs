@@ -9,7 +9,7 @@ use serde_json::json;
 use testkit::{Victim, listed, victim_path};
 
 use super::watching::{Watching, diagnosis};
-use super::{Said, fdguard};
+use super::{CommandOutput, fdguard};
 
 #[test]
 fn r11_a_signal_ends_it_with_the_verdict_so_far_and_its_code() {
@@ -106,12 +106,12 @@ fn r11_people_are_told_that_the_process_ended() {
 }
 
 /// A victim under a name that nobody else has.
-fn named(name: &str, folder: &tempfile::TempDir) -> testkit::Launch {
+fn named(name: &str, folder: &tempfile::TempDir) -> testkit::VictimLaunch {
     let program = folder.path().join(name);
     if !program.exists() {
         fs::copy(victim_path("leaker"), &program).unwrap();
     }
-    testkit::Launch::program(&program)
+    testkit::VictimLaunch::program(&program)
 }
 
 #[test]
@@ -252,7 +252,7 @@ fn r11_a_file_of_results_appears_whole_at_the_end_and_only_then() {
     let said = watching.end();
     assert_eq!((said.code, &*said.stderr), (3, ""), "too short to tell");
     assert!(said.stdout.is_empty());
-    let said = Said {
+    let said = CommandOutput {
         code: 0,
         stdout: fs::read(&out).unwrap(),
         stderr: String::new(),

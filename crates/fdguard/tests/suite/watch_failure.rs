@@ -8,7 +8,7 @@ use testkit::{Victim, skip};
 
 use super::failure::{COULD_NOT_LOOK, USAGE, assert_failed, free_pid};
 use super::watching::{Watching, diagnosis};
-use super::{Said, fdguard, run};
+use super::{CommandOutput, fdguard, run};
 
 #[test]
 fn who_is_not_there_cannot_be_watched() {
@@ -116,7 +116,7 @@ fn files_with_mistakes_are_named_with_line_and_key() {
     written(folder, "fdguard.toml", "[level]\n");
     let mut command = fdguard();
     let args = ["watch", &pid, "--for", "1h"];
-    let said = Said::of(command.args(args).current_dir(folder).output().unwrap());
+    let said = CommandOutput::of(command.args(args).current_dir(folder).output().unwrap());
     assert_failed(&said, USAGE);
     assert!(
         said.stderr.contains("fdguard.toml: line 1"),

@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use testkit::Victim;
 
 use super::watching::{Watching, diagnosis};
-use super::{Said, fdguard, run};
+use super::{CommandOutput, fdguard, run};
 
 /// A leak of files, watched and recorded; what was said, and the recording.
 fn recorded(folder: &tempfile::TempDir, name: &str) -> (Value, String) {
@@ -44,7 +44,7 @@ fn r13_the_samples_of_a_replay_are_those_of_the_watch() {
     let mut command = fdguard();
     command.args(["watch", "--json", "--samples", "--from", "-"]);
     command.stdin(Stdio::from(fs::File::open(&path).unwrap()));
-    let piped = Said::of(command.output().unwrap());
+    let piped = CommandOutput::of(command.output().unwrap());
     assert_eq!((piped.code, &*piped.stderr), (1, ""));
     assert_eq!(piped.text(), said.text());
 }

@@ -8,7 +8,7 @@ use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 use testkit::Victim;
 
-use super::{Said, fdguard};
+use super::{CommandOutput, fdguard};
 
 /// Looks often enough for a test.
 pub(crate) const EVERY: [&str; 2] = ["--every", "10ms"];
@@ -93,16 +93,16 @@ impl Watching {
     }
 
     /// Stops it as Ctrl-C does, and hears the rest.
-    pub(crate) fn stop(self) -> Said {
+    pub(crate) fn stop(self) -> CommandOutput {
         self.signal(Signal::INT);
         self.end()
     }
 
     /// Waits until it ends by itself, and hears the rest.
-    pub(crate) fn end(mut self) -> Said {
+    pub(crate) fn end(mut self) -> CommandOutput {
         self.stdout.read_to_string(&mut self.said).unwrap();
         let output = self.child.wait_with_output().unwrap();
-        Said {
+        CommandOutput {
             code: output.status.code().expect("ended by itself"),
             stdout: self.said.into_bytes(),
             stderr: String::from_utf8(output.stderr).unwrap(),
@@ -111,7 +111,7 @@ impl Watching {
 }
 
 /// The diagnosis: the last line.
-pub(crate) fn diagnosis(said: &Said) -> Value {
+pub(crate) fn diagnosis(said: &CommandOutput) -> Value {
     let last = said.text().lines().last().unwrap_or_default();
     let document = serde_json::from_str(last).unwrap_or_else(|error| {
         panic!("{error}: {last}; {}", said.stderr);

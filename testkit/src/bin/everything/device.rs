@@ -8,9 +8,9 @@ use std::path::Path;
 
 use rustix::fs::{OFlags, major, minor};
 use rustix::pty::OpenptFlags;
-use testkit::Report;
+use testkit::VictimReport;
 
-pub(crate) fn open(report: &mut Report) -> io::Result<()> {
+pub(crate) fn open(report: &mut VictimReport) -> io::Result<()> {
     for (path, device) in [("/dev/null", "1:3"), ("/dev/zero", "1:5")] {
         let file = OpenOptions::new().read(true).write(true).open(path)?;
         let holding = report.hold(path, "chardev", file)?;
@@ -25,7 +25,7 @@ pub(crate) fn open(report: &mut Report) -> io::Result<()> {
     }
 }
 
-fn block(report: &mut Report) -> io::Result<()> {
+fn block(report: &mut VictimReport) -> io::Result<()> {
     let path = Path::new("/dev/loop0");
     let opened = OpenOptions::new().read(true).open(path);
     let opened = opened.map(OwnedFd::from);
@@ -50,7 +50,7 @@ fn terminal() -> io::Result<(OwnedFd, OwnedFd, String)> {
     Ok((master, slave.into(), path))
 }
 
-fn pair(report: &mut Report, master: OwnedFd, slave: OwnedFd, path: &str) -> io::Result<()> {
+fn pair(report: &mut VictimReport, master: OwnedFd, slave: OwnedFd, path: &str) -> io::Result<()> {
     let index = path.strip_prefix("/dev/pts/").unwrap_or(path);
     let index: u32 = index.parse().map_err(io::Error::other)?;
     report

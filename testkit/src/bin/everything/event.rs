@@ -15,13 +15,13 @@ use rustix::time::{
     timerfd_settime,
 };
 use serde_json::json;
-use testkit::{Report, number, sys};
+use testkit::{VictimReport, number, sys};
 
 /// Numbers that no other descriptor of this victim takes.
 const STAYS_FREE: i32 = 410;
 const USED_AGAIN: i32 = 400;
 
-pub(crate) fn open(report: &mut Report, folder: &Path) -> io::Result<()> {
+pub(crate) fn open(report: &mut VictimReport, folder: &Path) -> io::Result<()> {
     counters(report)?;
     polls(report)?;
     ghost_at_a_free_number(report)?;
@@ -34,7 +34,7 @@ pub(crate) fn open(report: &mut Report, folder: &Path) -> io::Result<()> {
     watchers(report, folder)
 }
 
-fn counters(report: &mut Report) -> io::Result<()> {
+fn counters(report: &mut VictimReport) -> io::Result<()> {
     for (what, count, flags) in [
         ("eventfd", 3, EventfdFlags::CLOEXEC),
         ("eventfd, semaphore", 3, EventfdFlags::SEMAPHORE),
@@ -48,7 +48,7 @@ fn counters(report: &mut Report) -> io::Result<()> {
     Ok(())
 }
 
-fn polls(report: &mut Report) -> io::Result<()> {
+fn polls(report: &mut VictimReport) -> io::Result<()> {
     let poll = epoll::create(CreateFlags::CLOEXEC)?;
     let mut targets = Vec::new();
     for what in ["watched counter, first", "watched counter, second"] {
@@ -72,7 +72,7 @@ fn polls(report: &mut Report) -> io::Result<()> {
 }
 
 /// The registered number was closed, a duplicate keeps the thing alive, the number is free.
-fn ghost_at_a_free_number(report: &mut Report) -> io::Result<()> {
+fn ghost_at_a_free_number(report: &mut VictimReport) -> io::Result<()> {
     let poll = epoll::create(CreateFlags::CLOEXEC)?;
     let kept = eventfd(0, EventfdFlags::CLOEXEC)?;
     let registered = rustix::io::fcntl_dupfd_cloexec(&kept, STAYS_FREE)?;
@@ -94,7 +94,7 @@ fn ghost_at_a_free_number(report: &mut Report) -> io::Result<()> {
 }
 
 /// The registered number was closed and now is another file.
-fn ghost_at_a_number_used_again(report: &mut Report, folder: &Path) -> io::Result<()> {
+fn ghost_at_a_number_used_again(report: &mut VictimReport, folder: &Path) -> io::Result<()> {
     let poll = epoll::create(CreateFlags::CLOEXEC)?;
     let (read, write) = rustix::pipe::pipe()?;
     let registered = rustix::io::fcntl_dupfd_cloexec(&read, USED_AGAIN)?;
@@ -129,7 +129,7 @@ fn watch(poll: &OwnedFd, target: impl AsFd) -> io::Result<()> {
     Ok(epoll::add(poll, target, data, EventFlags::IN)?)
 }
 
-fn timers(report: &mut Report) -> io::Result<()> {
+fn timers(report: &mut VictimReport) -> io::Result<()> {
     let span = |seconds| Timespec {
         tv_sec: seconds,
         tv_nsec: 0,
@@ -155,7 +155,7 @@ fn timers(report: &mut Report) -> io::Result<()> {
     Ok(())
 }
 
-fn watchers(report: &mut Report, folder: &Path) -> io::Result<()> {
+fn watchers(report: &mut VictimReport, folder: &Path) -> io::Result<()> {
     let watched = folder.join("watched");
     fs::create_dir(&watched)?;
     let watcher = inotify::init(inotify::CreateFlags::CLOEXEC)?;

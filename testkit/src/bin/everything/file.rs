@@ -8,9 +8,9 @@ use std::path::Path;
 use rustix::fs::{Mode, OFlags};
 use rustix::io::FdFlags;
 use serde_json::json;
-use testkit::Report;
+use testkit::VictimReport;
 
-pub(crate) fn open(report: &mut Report, folder: &Path) -> io::Result<()> {
+pub(crate) fn open(report: &mut VictimReport, folder: &Path) -> io::Result<()> {
     let path = folder.join("plain.txt");
     fs::write(&path, [b'x'; 100])?;
     modes(report, &path)?;
@@ -33,7 +33,7 @@ pub(crate) fn open(report: &mut Report, folder: &Path) -> io::Result<()> {
     Ok(())
 }
 
-fn modes(report: &mut Report, path: &Path) -> io::Result<()> {
+fn modes(report: &mut VictimReport, path: &Path) -> io::Result<()> {
     let read = OpenOptions::new().read(true).to_owned();
     let write = OpenOptions::new().write(true).to_owned();
     let both = OpenOptions::new().read(true).write(true).to_owned();
@@ -56,7 +56,7 @@ fn modes(report: &mut Report, path: &Path) -> io::Result<()> {
     Ok(())
 }
 
-fn positions(report: &mut Report, path: &Path) -> io::Result<()> {
+fn positions(report: &mut VictimReport, path: &Path) -> io::Result<()> {
     let mut sought = File::open(path)?;
     sought.seek(SeekFrom::Start(42))?;
     report
@@ -82,7 +82,7 @@ fn positions(report: &mut Report, path: &Path) -> io::Result<()> {
     Ok(())
 }
 
-fn places(report: &mut Report, folder: &Path, path: &Path) -> io::Result<()> {
+fn places(report: &mut VictimReport, folder: &Path, path: &Path) -> io::Result<()> {
     report
         .hold("directory", "directory", File::open(folder)?)?
         .at(folder);

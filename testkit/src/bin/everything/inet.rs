@@ -5,7 +5,7 @@ use std::net::{Ipv4Addr, Ipv6Addr, Shutdown, SocketAddr, TcpListener, TcpStream,
 use std::os::fd::OwnedFd;
 
 use rustix::net::{AddressFamily, SocketFlags, SocketType};
-use testkit::{Holding, Report, sys};
+use testkit::{VictimHolding, VictimReport, sys};
 
 const V4: (Ipv4Addr, u16) = (Ipv4Addr::LOCALHOST, 0);
 const V6: (Ipv6Addr, u16) = (Ipv6Addr::LOCALHOST, 0);
@@ -13,7 +13,7 @@ const FIN_WAIT2: u8 = 5;
 const CLOSE: u8 = 7;
 const CLOSE_WAIT: u8 = 8;
 
-pub(crate) fn open(report: &mut Report) -> io::Result<()> {
+pub(crate) fn open(report: &mut VictimReport) -> io::Result<()> {
     let listener = TcpListener::bind(V4)?;
     established(report, &listener)?;
     half_closed(report, &listener)?;
@@ -27,7 +27,7 @@ pub(crate) fn open(report: &mut Report) -> io::Result<()> {
     udp(report)
 }
 
-fn established(report: &mut Report, listener: &TcpListener) -> io::Result<()> {
+fn established(report: &mut VictimReport, listener: &TcpListener) -> io::Result<()> {
     let (mut client, server) = connected(listener)?;
     let (here, there) = (client.local_addr()?, client.peer_addr()?);
     client.write_all(b"hello")?;
@@ -42,7 +42,7 @@ fn established(report: &mut Report, listener: &TcpListener) -> io::Result<()> {
     Ok(())
 }
 
-fn half_closed(report: &mut Report, listener: &TcpListener) -> io::Result<()> {
+fn half_closed(report: &mut VictimReport, listener: &TcpListener) -> io::Result<()> {
     let (client, server) = connected(listener)?;
     let (here, there) = (client.local_addr()?, client.peer_addr()?);
     client.shutdown(Shutdown::Write)?;
@@ -57,7 +57,7 @@ fn half_closed(report: &mut Report, listener: &TcpListener) -> io::Result<()> {
 }
 
 /// A connection that both sides are done with and nobody closed: in none of the kernel's tables.
-fn closed(report: &mut Report, listener: &TcpListener) -> io::Result<()> {
+fn closed(report: &mut VictimReport, listener: &TcpListener) -> io::Result<()> {
     let (client, server) = connected(listener)?;
     let (here, there) = (client.local_addr()?, client.peer_addr()?);
     client.shutdown(Shutdown::Both)?;
@@ -77,7 +77,7 @@ fn closed(report: &mut Report, listener: &TcpListener) -> io::Result<()> {
 }
 
 /// A connection that nobody accepted: it has one descriptor, the client's.
-fn waiting(report: &mut Report, listener: &TcpListener) -> io::Result<()> {
+fn waiting(report: &mut VictimReport, listener: &TcpListener) -> io::Result<()> {
     let client = TcpStream::connect(listener.local_addr()?)?;
     let (here, there) = (client.local_addr()?, client.peer_addr()?);
     let holding = report.hold("TCP, not accepted yet", "tcp:ESTABLISHED", client)?;
@@ -85,7 +85,7 @@ fn waiting(report: &mut Report, listener: &TcpListener) -> io::Result<()> {
     Ok(())
 }
 
-fn idle(report: &mut Report) -> io::Result<()> {
+fn idle(report: &mut VictimReport) -> io::Result<()> {
     let bound = socket(AddressFamily::INET, SocketType::STREAM)?;
     rustix::net::bind(&bound, &SocketAddr::from(V4))?;
     let local = rustix::net::getsockname(&bound)?.try_into()?;
@@ -98,7 +98,7 @@ fn idle(report: &mut Report) -> io::Result<()> {
     Ok(())
 }
 
-fn version_six(report: &mut Report) -> io::Result<()> {
+fn version_six(report: &mut VictimReport) -> io::Result<()> {
     let Ok(listener) = TcpListener::bind(V6) else {
         let refused = Err(io::Error::other("no address"));
         return report
@@ -124,7 +124,7 @@ fn version_six(report: &mut Report) -> io::Result<()> {
     Ok(())
 }
 
-fn udp(report: &mut Report) -> io::Result<()> {
+fn udp(report: &mut VictimReport) -> io::Result<()> {
     let (bound, connected) = (UdpSocket::bind(V4)?, UdpSocket::bind(V4)?);
     let (there, here) = (bound.local_addr()?, connected.local_addr()?);
     connected.connect(there)?;
@@ -154,10 +154,10 @@ fn socket(family: AddressFamily, kind: SocketType) -> io::Result<OwnedFd> {
 }
 
 fn addresses(
-    holding: &mut Holding,
+    holding: &mut VictimHolding,
     local: Option<SocketAddr>,
     remote: Option<SocketAddr>,
-) -> &mut Holding {
+) -> &mut VictimHolding {
     holding
         .with("local", local.map(|address| address.to_string()))
         .with("remote", remote.map(|address| address.to_string()))

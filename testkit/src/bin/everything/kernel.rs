@@ -7,10 +7,10 @@ use std::os::fd::OwnedFd;
 use std::path::Path;
 
 use rustix::fs::MemfdFlags;
-use testkit::{Report, sys};
+use testkit::{VictimReport, sys};
 
 /// Opens them; the name of the message queue comes back, to be removed at the end.
-pub(crate) fn open(report: &mut Report, folder: &Path) -> io::Result<Option<CString>> {
+pub(crate) fn open(report: &mut VictimReport, folder: &Path) -> io::Result<Option<CString>> {
     memory(report)?;
     let files: [OwnedFd; 2] = [File::open(folder)?.into(), File::open(folder)?.into()];
     let ring = sys::io_uring().and_then(|ring| {
@@ -44,7 +44,7 @@ pub(crate) fn clean_up(queue: Option<CString>) -> io::Result<()> {
     queue.map_or(Ok(()), |name| sys::remove_message_queue(&name))
 }
 
-fn memory(report: &mut Report) -> io::Result<()> {
+fn memory(report: &mut VictimReport) -> io::Result<()> {
     let memory = rustix::fs::memfd_create("fdguard-memory", MemfdFlags::CLOEXEC)?;
     rustix::fs::ftruncate(&memory, 8192)?;
     report
@@ -60,7 +60,7 @@ fn memory(report: &mut Report) -> io::Result<()> {
     Ok(())
 }
 
-fn queue(report: &mut Report) -> io::Result<Option<CString>> {
+fn queue(report: &mut VictimReport) -> io::Result<Option<CString>> {
     let name = CString::new(format!("/fdguard-victim-{}", std::process::id()))?;
     let opened = sys::message_queue(&name);
     let held = report.hold_if_given("message queue", "other:mqueue", opened)?;

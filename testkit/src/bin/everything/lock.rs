@@ -6,9 +6,9 @@ use std::path::Path;
 
 use rustix::fs::FlockOperation;
 use serde_json::{Value, json};
-use testkit::{Report, sys};
+use testkit::{VictimReport, sys};
 
-pub(crate) fn open(report: &mut Report, folder: &Path) -> io::Result<()> {
+pub(crate) fn open(report: &mut VictimReport, folder: &Path) -> io::Result<()> {
     let file = create(folder, "locked-range")?;
     sys::lock_range(&file, 10, 10, false)?;
     sys::lock_range(&file, 100, 0, false)?;
@@ -48,7 +48,7 @@ fn create(folder: &Path, name: &str) -> io::Result<File> {
 }
 
 fn hold(
-    report: &mut Report,
+    report: &mut VictimReport,
     folder: &Path,
     name: &str,
     file: File,

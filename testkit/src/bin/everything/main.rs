@@ -17,11 +17,11 @@ mod unix;
 use std::env;
 use std::io;
 
-use testkit::Report;
+use testkit::VictimReport;
 
 fn main() -> io::Result<()> {
     let folder = env::temp_dir().canonicalize()?;
-    let mut report = Report::new()?;
+    let mut report = VictimReport::new()?;
     file::open(&mut report, &folder)?;
     name::open(&mut report, &folder)?;
     lock::open(&mut report, &folder)?;

@@ -7,15 +7,15 @@ use std::os::unix::ffi::{OsStrExt as _, OsStringExt as _};
 use std::path::{Path, PathBuf};
 
 use rustix::fs::{Mode, OFlags};
-use testkit::{Report, number};
+use testkit::{VictimReport, number};
 
-pub(crate) fn open(report: &mut Report, folder: &Path) -> io::Result<()> {
+pub(crate) fn open(report: &mut VictimReport, folder: &Path) -> io::Result<()> {
     deleted(report, folder)?;
     look_deleted(report, folder)?;
     odd(report, folder)
 }
 
-fn deleted(report: &mut Report, folder: &Path) -> io::Result<()> {
+fn deleted(report: &mut VictimReport, folder: &Path) -> io::Result<()> {
     for (what, name) in [
         ("deleted file", "gone.txt"),
         ("deleted file that was named so", "was (deleted)"),
@@ -49,7 +49,7 @@ fn deleted(report: &mut Report, folder: &Path) -> io::Result<()> {
     Ok(())
 }
 
-fn look_deleted(report: &mut Report, folder: &Path) -> io::Result<()> {
+fn look_deleted(report: &mut VictimReport, folder: &Path) -> io::Result<()> {
     let path = folder.join("foo (deleted)");
     let file = File::create(&path)?;
     report
@@ -68,7 +68,7 @@ fn look_deleted(report: &mut Report, folder: &Path) -> io::Result<()> {
     Ok(())
 }
 
-fn odd(report: &mut Report, folder: &Path) -> io::Result<()> {
+fn odd(report: &mut VictimReport, folder: &Path) -> io::Result<()> {
     let cases: [(&str, &[u8]); 4] = [
         ("file with a name that is no text", b"\xff\xfe-caf\xe9.log"),
         (

@@ -7,9 +7,9 @@ use std::path::Path;
 use rustix::fs::{CWD, FileType, Mode, OFlags};
 use rustix::pipe::PipeFlags;
 use serde_json::{Value, json};
-use testkit::{Report, number};
+use testkit::{VictimReport, number};
 
-pub(crate) fn open(report: &mut Report, folder: &Path) -> io::Result<()> {
+pub(crate) fn open(report: &mut VictimReport, folder: &Path) -> io::Result<()> {
     let (read, write) = rustix::pipe::pipe_with(PipeFlags::CLOEXEC)?;
     let (to_read, to_write) = (holder(&read), holder(&write));
     report
@@ -28,7 +28,7 @@ pub(crate) fn open(report: &mut Report, folder: &Path) -> io::Result<()> {
     named(report, folder)
 }
 
-fn named(report: &mut Report, folder: &Path) -> io::Result<()> {
+fn named(report: &mut VictimReport, folder: &Path) -> io::Result<()> {
     let path = folder.join("named-pipe");
     make(&path)?;
     let read = open_named(&path, OFlags::RDONLY | OFlags::NONBLOCK)?;

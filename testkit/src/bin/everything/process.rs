@@ -6,10 +6,10 @@ use std::process::{Child, Command, Stdio};
 
 use rustix::process::{Pid, PidfdFlags, WaitId, WaitIdOptions, pidfd_open, waitid};
 use serde_json::Value;
-use testkit::Report;
+use testkit::VictimReport;
 
 /// Opens the handles; the child that stays a zombie comes back, to be waited for at the end.
-pub(crate) fn open(report: &mut Report) -> io::Result<Child> {
+pub(crate) fn open(report: &mut VictimReport) -> io::Result<Child> {
     let own = std::process::id();
     report
         .hold("handle of ourselves", "pidfd", handle(own)?)?

@@ -4,9 +4,9 @@ use std::io;
 use std::os::fd::OwnedFd;
 
 use rustix::net::{AddressFamily, Protocol, SocketFlags, SocketType, ipproto, netlink};
-use testkit::{Report, sys};
+use testkit::{VictimReport, sys};
 
-pub(crate) fn open(report: &mut Report) -> io::Result<()> {
+pub(crate) fn open(report: &mut VictimReport) -> io::Result<()> {
     // protocol 0 of netlink is ROUTE
     let port = std::process::id();
     let socket = open_one(AddressFamily::NETLINK, SocketType::RAW, None);

@@ -4,13 +4,13 @@ use std::fs::{self, OpenOptions};
 use std::io;
 use std::path::Path;
 
-use testkit::Report;
+use testkit::VictimReport;
 
 const DATABASE: &[u8] = b"SQLite format 3\0";
 const WAL: &[u8] = &[0x37, 0x7f, 0x06, 0x82];
 const JOURNAL: &[u8] = &[0xd9, 0xd5, 0x05, 0xf9, 0x20, 0xa1, 0x63, 0xd7];
 
-pub(crate) fn open(report: &mut Report, folder: &Path) -> io::Result<()> {
+pub(crate) fn open(report: &mut VictimReport, folder: &Path) -> io::Result<()> {
     let cases: [(&str, &str, &[u8], usize); 6] = [
         ("state.db", "sqlite-db", DATABASE, 4096),
         ("state.db-wal", "sqlite-wal", WAL, 4152),

@@ -8,9 +8,9 @@ use std::path::Path;
 
 use rustix::net::{AddressFamily, SocketFlags, SocketType};
 use serde_json::{Value, json};
-use testkit::{Holding, Report, number, text};
+use testkit::{VictimHolding, VictimReport, number, text};
 
-pub(crate) fn open(report: &mut Report, folder: &Path) -> io::Result<()> {
+pub(crate) fn open(report: &mut VictimReport, folder: &Path) -> io::Result<()> {
     let (one, other) = UnixStream::pair()?;
     pair(report, "stream", one, other)?;
     let (one, other) = UnixDatagram::pair()?;
@@ -25,7 +25,7 @@ pub(crate) fn open(report: &mut Report, folder: &Path) -> io::Result<()> {
 }
 
 fn pair<S: AsFd + Into<std::os::fd::OwnedFd>>(
-    report: &mut Report,
+    report: &mut VictimReport,
     kind: &str,
     one: S,
     other: S,
@@ -38,7 +38,7 @@ fn pair<S: AsFd + Into<std::os::fd::OwnedFd>>(
     Ok(())
 }
 
-fn with_path(report: &mut Report, folder: &Path) -> io::Result<()> {
+fn with_path(report: &mut VictimReport, folder: &Path) -> io::Result<()> {
     let path = folder.join("listener.sock");
     let listener = UnixListener::bind(&path)?;
     let client = UnixStream::connect(&path)?;
@@ -53,7 +53,7 @@ fn with_path(report: &mut Report, folder: &Path) -> io::Result<()> {
     Ok(())
 }
 
-fn with_abstract_name(report: &mut Report) -> io::Result<()> {
+fn with_abstract_name(report: &mut VictimReport) -> io::Result<()> {
     let name = format!("fdguard-victim-{}", std::process::id());
     let address = SocketAddr::from_abstract_name(&name)?;
     let listener = UnixListener::bind_addr(&address)?;
@@ -62,7 +62,7 @@ fn with_abstract_name(report: &mut Report) -> io::Result<()> {
     Ok(())
 }
 
-fn alone(report: &mut Report, folder: &Path) -> io::Result<()> {
+fn alone(report: &mut VictimReport, folder: &Path) -> io::Result<()> {
     let path = folder.join("datagram.sock");
     let socket = UnixDatagram::bind(&path)?;
     let holding = report.hold("unix datagram, bound", "unix", socket)?;
@@ -82,7 +82,7 @@ fn peer(socket: impl AsFd, path: Value) -> io::Result<Value> {
     Ok(json!({"ino": ino, "path": path, "holders": [holder]}))
 }
 
-fn say<'h>(holding: &'h mut Holding, kind: &str, state: &str, path: Value) -> &'h mut Holding {
+fn say<'h>(holding: &'h mut VictimHolding, kind: &str, state: &str, path: Value) -> &'h mut VictimHolding {
     holding
         .with("kind", kind)
         .with("state", state)

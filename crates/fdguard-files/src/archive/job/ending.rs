@@ -6,17 +6,17 @@ use rustix::io::Errno;
 
 use super::super::argument::text;
 use super::super::digest::{self, Contents};
-use super::super::receipt::{Method, Outcome, Problem, Receipt, Trouble};
-use super::super::transfer::Placed;
+use super::super::receipt::{ArchiveMethod, ArchiveOutcome, ArchiveProblem, ArchiveReceipt, ArchiveTrouble};
+use super::super::transfer::PlacedCopy;
 use super::super::{holders, names};
 use super::{Job, Progress, Wait};
 use crate::dir::Dir;
-use crate::{Lock, lock};
+use crate::{LockFile, lock};
 
 impl Job<'_> {
-    pub(super) fn placed(&mut self, placed: Placed) {
+    pub(super) fn placed(&mut self, placed: PlacedCopy) {
         let receipt = &mut self.receipt;
-        receipt.outcome = Outcome::Archived;
+        receipt.outcome = ArchiveOutcome::Archived;
         receipt.archived_to = Some(text(&self.common.to.path().join(&placed.name)));
         receipt.method = Some(placed.method);
         receipt.notes.extend(placed.notes);
@@ -27,7 +27,7 @@ impl Job<'_> {
     }
 
     /// It is not there. Who was here first has brought it to the archive, or it is a mistake.
-    pub(super) fn gone(&mut self) -> Result<Progress, Problem> {
+    pub(super) fn gone(&mut self) -> Result<Progress, ArchiveProblem> {
         let to = self.common.to;
         let name = &self.named.name;
         let there = to.read(name).ok();
@@ -37,8 +37,8 @@ impl Job<'_> {
             } else {
                 "there is no such file"
             };
-            return Err(Problem::new(
-                Trouble::NotFound,
+            return Err(ArchiveProblem::new(
+                ArchiveTrouble::NotFound,
                 message,
                 "name a file that is there",
             ));
@@ -48,10 +48,10 @@ impl Job<'_> {
         }
         sweep(to, name);
         let receipt = &mut self.receipt;
-        receipt.outcome = Outcome::AlreadyArchived;
+        receipt.outcome = ArchiveOutcome::AlreadyArchived;
         if let Some(file) = there {
             receipt.archived_to = Some(text(&to.path().join(name)));
-            receipt.method = Some(Method::Found);
+            receipt.method = Some(ArchiveMethod::Found);
             if let Ok(contents) = digest::of(&file, names::has_json_lines(name)) {
                 contained(receipt, contents);
             }
@@ -62,17 +62,17 @@ impl Job<'_> {
     }
 
     /// Why it is not archived at the deadline.
-    pub(super) fn too_late(&mut self, wait: &Wait) -> Problem {
+    pub(super) fn too_late(&mut self, wait: &Wait) -> ArchiveProblem {
         if let Wait::Busy(path) = wait {
-            return Problem::new(
-                Trouble::BeingArchived,
+            return ArchiveProblem::new(
+                ArchiveTrouble::BeingArchived,
                 format!("it is being archived by {}", lock::holder(path)),
                 "wait for it, or try again",
             );
         }
         if matches!(wait, Wait::Replaced) {
-            return Problem::new(
-                Trouble::Io,
+            return ArchiveProblem::new(
+                ArchiveTrouble::Io,
                 "another file is put in its place again and again",
                 "see who renames it, and try again",
             );
@@ -90,8 +90,8 @@ impl Job<'_> {
                 lockers => holders::names(lockers),
             };
             holders::at_deadline(&mut self.receipt.locks, found.lockers);
-            return Problem::new(
-                Trouble::Locked,
+            return ArchiveProblem::new(
+                ArchiveTrouble::Locked,
                 format!("it is locked by {who}"),
                 "end that process, or let it give the lock back",
             );
@@ -101,15 +101,15 @@ impl Job<'_> {
             writers => holders::names(writers),
         };
         holders::at_deadline(&mut self.receipt.writers, found.writers);
-        Problem::new(
-            Trouble::StillWritten,
+        ArchiveProblem::new(
+            ArchiveTrouble::StillWritten,
             format!("it can still be written by {who}"),
             "end the writers (TERM lets them flush), or wait longer with --wait",
         )
     }
 
     /// Gives the file its own name back and says why.
-    pub(super) fn fail(&mut self, problem: Problem) {
+    pub(super) fn fail(&mut self, problem: ArchiveProblem) {
         let folder = &self.named.folder;
         let mut name = &self.named.name;
         let is_closing = self.held.as_ref().is_some_and(|held| held.is_closing);
@@ -132,11 +132,11 @@ impl Job<'_> {
 fn sweep(folder: &Dir, name: &OsStr) {
     let lock = names::lock(name);
     if folder.look(&lock).is_ok_and(|entry| entry.is_some()) {
-        drop(Lock::attempt_in(folder, &lock));
+        drop(LockFile::attempt_in(folder, &lock));
     }
 }
 
-fn contained(receipt: &mut Receipt, contents: Contents) {
+fn contained(receipt: &mut ArchiveReceipt, contents: Contents) {
     receipt.lines = Some(contents.lines);
     receipt.bytes = Some(contents.bytes);
     receipt.sha256 = Some(contents.sha256);

@@ -10,17 +10,17 @@ use jiff::Timestamp;
 use rustix::fs::FileType;
 use rustix::io::Errno;
 
-use super::argument::{Named, refused, text, unreadable};
-use super::holders::Sight;
-use super::proof::{Asked, Asking, Free, Question, is_locked};
-use super::receipt::{Holder, Problem, Receipt, Trouble};
-use super::step::Step;
-use super::transfer::{Moved, Transfer};
+use super::argument::{NamedFile, refused, text, unreadable};
+use super::holders::HolderSearch;
+use super::proof::{LeaseRequest, Asking, Free, Question, is_locked};
+use super::receipt::{FileHolder, ArchiveProblem, ArchiveReceipt, ArchiveTrouble};
+use super::step::ArchiveStep;
+use super::transfer::{TransferResult, Transfer};
 use super::waker::Waker;
 use super::{Archive, milliseconds, names};
-use crate::Lock;
+use crate::LockFile;
 use crate::dir::Dir;
-use crate::lease::{self, Answer};
+use crate::lease::{self, LeaseAnswer};
 
 mod ending;
 
@@ -58,7 +58,7 @@ enum Progress {
 
 /// The file, once it is ours.
 #[derive(Debug)]
-struct Held {
+struct HeldFile {
     file: File,
     id: (u64, u64),
     is_closing: bool,
@@ -68,21 +68,21 @@ struct Held {
 #[derive(Debug)]
 pub(super) struct Job<'a> {
     common: &'a Common<'a>,
-    named: Named,
+    named: NamedFile,
     closing: OsString,
-    lock: Option<Lock>,
+    lock: Option<LockFile>,
     was_busy: bool,
-    held: Option<Held>,
+    held: Option<HeldFile>,
     asking: Asking,
     watch: Option<i32>,
     is_named: bool,
     has_successor: bool,
     since: Instant,
-    receipt: Receipt,
+    receipt: ArchiveReceipt,
 }
 
 impl<'a> Job<'a> {
-    pub(super) fn new(common: &'a Common<'a>, named: Named) -> Self {
+    pub(super) fn new(common: &'a Common<'a>, named: NamedFile) -> Self {
         Self {
             common,
             closing: names::closing(&named.name),
@@ -94,7 +94,7 @@ impl<'a> Job<'a> {
             is_named: false,
             has_successor: false,
             since: Instant::now(),
-            receipt: Receipt::new(text(&named.path())),
+            receipt: ArchiveReceipt::new(text(&named.path())),
             named,
         }
     }
@@ -124,25 +124,25 @@ impl<'a> Job<'a> {
     }
 
     /// The receipt, and the file that has taken the name meanwhile.
-    pub(super) fn finish(self) -> (Receipt, Option<Named>) {
+    pub(super) fn finish(self) -> (ArchiveReceipt, Option<NamedFile>) {
         let successor = self.has_successor.then_some(self.named);
         (self.receipt, successor)
     }
 
-    fn go_on(&mut self, is_last: bool) -> Result<Progress, Problem> {
+    fn go_on(&mut self, is_last: bool) -> Result<Progress, ArchiveProblem> {
         if self.lock.is_none() {
             if self.is_gone()? {
                 return self.gone();
             }
             let (folder, name) = (&self.named.folder, names::lock(&self.named.name));
-            let taken = Lock::attempt_in(folder, &name).map_err(|error| lock_problem(&error))?;
+            let taken = LockFile::attempt_in(folder, &name).map_err(|error| lock_problem(&error))?;
             let Some(lock) = taken else {
                 let path = folder.path().join(name);
                 self.was_busy = true;
                 return Ok(Progress::Waits(Wait::Busy(path)));
             };
             self.lock = Some(lock);
-            self.passed(Step::Claimed);
+            self.passed(ArchiveStep::Claimed);
         }
         if self.held.is_none() && !self.open()? {
             return self.gone();
@@ -157,24 +157,24 @@ impl<'a> Job<'a> {
     }
 
     /// The file and where it is, when it is not known yet who can write it. Without a writer nobody needs to be named.
-    pub(super) fn wants_names(&self) -> Option<Sight<'_>> {
+    pub(super) fn wants_names(&self) -> Option<HolderSearch<'_>> {
         let held = self.held.as_ref().filter(|_| !self.is_named)?;
         let name = if held.is_closing {
             &self.closing
         } else {
             &self.named.name
         };
-        let is_free = lease::ask(&held.file) == Answer::NoWriter;
+        let is_free = lease::ask(&held.file) == LeaseAnswer::NoWriter;
         (!is_free).then(|| (self.named.folder.path().join(name), &held.file))
     }
 
     /// These can write it.
-    pub(super) fn name(&mut self, writers: Vec<Holder>) {
+    pub(super) fn name(&mut self, writers: Vec<FileHolder>) {
         self.is_named = true;
         self.receipt.writers = writers;
     }
 
-    fn is_gone(&self) -> Result<bool, Problem> {
+    fn is_gone(&self) -> Result<bool, ArchiveProblem> {
         let look = |name| {
             self.named
                 .folder
@@ -185,7 +185,7 @@ impl<'a> Job<'a> {
     }
 
     /// Opens the file, or what an earlier archive has left of it; whether there was one.
-    fn open(&mut self) -> Result<bool, Problem> {
+    fn open(&mut self) -> Result<bool, ArchiveProblem> {
         let folder = &self.named.folder;
         let look = |name| folder.look(name).map_err(|error| unreadable(&error));
         let own = look(&self.named.name)?;
@@ -196,7 +196,7 @@ impl<'a> Job<'a> {
             // Ended between the two halves of a rename.
             folder
                 .remove(&self.closing)
-                .map_err(|error| Problem::io("a second name cannot be removed", error))?;
+                .map_err(|error| ArchiveProblem::io("a second name cannot be removed", error))?;
             left = None;
         }
         let is_closing = left.is_some();
@@ -224,7 +224,7 @@ impl<'a> Job<'a> {
                 meta.nlink()
             ));
         }
-        self.held = Some(Held {
+        self.held = Some(HeldFile {
             file,
             id: (meta.dev(), meta.ino()),
             is_closing,
@@ -233,7 +233,7 @@ impl<'a> Job<'a> {
     }
 
     /// Gives the file its name for the time of the archive, so that late openers begin a new one.
-    fn close_name(&mut self) -> Result<Option<Wait>, Problem> {
+    fn close_name(&mut self) -> Result<Option<Wait>, ArchiveProblem> {
         let Some(held) = self.held.as_mut().filter(|held| !held.is_closing) else {
             self.watch_if(self.is_named);
             return Ok(None);
@@ -251,7 +251,7 @@ impl<'a> Job<'a> {
                 self.held = None;
                 return Ok(Some(Wait::Replaced));
             }
-            Err(error) => return Err(Problem::io("it cannot be renamed in its folder", error)),
+            Err(error) => return Err(ArchiveProblem::io("it cannot be renamed in its folder", error)),
         }
         let entry = folder.look(closing).ok().flatten();
         if entry.is_none_or(|entry| entry.id != held.id) {
@@ -262,7 +262,7 @@ impl<'a> Job<'a> {
         }
         held.is_closing = true;
         self.watch_if(self.is_named);
-        self.passed(Step::Closing);
+        self.passed(ArchiveStep::Closing);
         Ok(None)
     }
 
@@ -273,7 +273,7 @@ impl<'a> Job<'a> {
         }
     }
 
-    fn prove_and_move(&mut self, is_last: bool) -> Result<Progress, Problem> {
+    fn prove_and_move(&mut self, is_last: bool) -> Result<Progress, ArchiveProblem> {
         let Some(held) = self.held.take() else {
             return Ok(Progress::Waits(Wait::Written));
         };
@@ -282,7 +282,7 @@ impl<'a> Job<'a> {
         progress
     }
 
-    fn with(&mut self, held: &Held, is_last: bool) -> Result<Progress, Problem> {
+    fn with(&mut self, held: &HeldFile, is_last: bool) -> Result<Progress, ArchiveProblem> {
         let path = self.named.folder.path().join(&self.closing);
         let question = Question {
             file: &held.file,
@@ -293,14 +293,14 @@ impl<'a> Job<'a> {
         let asked = self
             .asking
             .ask(&question, &mut self.receipt)
-            .map_err(|error| Problem::io("it cannot be asked who writes", error))?;
+            .map_err(|error| ArchiveProblem::io("it cannot be asked who writes", error))?;
         let free = match asked {
-            Asked::Free(free) => free,
-            Asked::NotYet => {
+            LeaseRequest::Free(free) => free,
+            LeaseRequest::NotYet => {
                 self.watch_if(true);
                 return Ok(Progress::Waits(Wait::Written));
             }
-            Asked::Unproven => return Err(unproven()),
+            LeaseRequest::Unproven => return Err(unproven()),
         };
         // A reader may have a lock, too.
         if is_locked(&held.file) {
@@ -308,7 +308,7 @@ impl<'a> Job<'a> {
         }
         self.receipt.free_since = Some(Timestamp::now());
         self.receipt.proof = Some(free.proof());
-        self.passed(Step::Proven);
+        self.passed(ArchiveStep::Proven);
         let progress = self.transfer(held, &free);
         if !matches!(progress, Ok(Progress::Done)) {
             self.receipt.free_since = None;
@@ -317,7 +317,7 @@ impl<'a> Job<'a> {
         progress
     }
 
-    fn transfer(&mut self, held: &Held, free: &Free) -> Result<Progress, Problem> {
+    fn transfer(&mut self, held: &HeldFile, free: &Free) -> Result<Progress, ArchiveProblem> {
         let common = self.common;
         let (folder, closing) = (std::rc::Rc::clone(&self.named.folder), self.closing.clone());
         let (name, recovered) = (self.named.name.clone(), self.receipt.recovered);
@@ -335,18 +335,18 @@ impl<'a> Job<'a> {
         }
         .run()?;
         match moved {
-            Moved::Done(placed) => {
+            TransferResult::Done(placed) => {
                 self.placed(placed);
                 Ok(Progress::Done)
             }
-            Moved::Disturbed => Ok(Progress::Waits(Wait::Written)),
-            Moved::Busy => Ok(Progress::Waits(Wait::Busy(
+            TransferResult::Disturbed => Ok(Progress::Waits(Wait::Written)),
+            TransferResult::Busy => Ok(Progress::Waits(Wait::Busy(
                 common.to.path().join(names::lock(&name)),
             ))),
         }
     }
 
-    fn passed(&mut self, step: Step) {
+    fn passed(&mut self, step: ArchiveStep) {
         let ms = milliseconds(self.since);
         self.since = Instant::now();
         self.receipt.steps_ms.0.retain(|(other, _)| *other != step);
@@ -357,20 +357,20 @@ impl<'a> Job<'a> {
     }
 }
 
-fn unproven() -> Problem {
-    Problem::new(
-        Trouble::Unproven,
+fn unproven() -> ArchiveProblem {
+    ArchiveProblem::new(
+        ArchiveTrouble::Unproven,
         "it could not be shown that nobody writes: the kernel gives no lease, and not every process may be looked at",
         "run as the owner of the file or as root; --trust-scan archives it all the same",
     )
 }
 
-fn lock_problem(error: &crate::Error) -> Problem {
+fn lock_problem(error: &crate::Error) -> ArchiveProblem {
     match error {
-        crate::Error::Io { source, .. } => Problem::io(
+        crate::Error::Io { source, .. } => ArchiveProblem::io(
             "its folder cannot be written",
             std::io::Error::new(source.kind(), source.to_string()),
         ),
-        other => Problem::new(Trouble::Io, other.to_string(), ""),
+        other => ArchiveProblem::new(ArchiveTrouble::Io, other.to_string(), ""),
     }
 }

@@ -7,7 +7,7 @@ use super::*;
 fn owner(number: u32) -> Owner {
     Owner {
         name: format!("closer {number}"),
-        process: Identity {
+        process: OwnerId {
             boot: "boot".to_owned(),
             pid: number,
             started: 1,
@@ -18,24 +18,24 @@ fn owner(number: u32) -> Owner {
 /// A step in numbers: what, who, how far from the right version, whether the owner lives.
 type Drawn = (u8, u32, i64, bool);
 
-fn step(drawn: Drawn, version: u64) -> Step {
+fn step(drawn: Drawn, version: u64) -> RowTransition {
     let (what, who, off, lives) = drawn;
     let version = version.saturating_add_signed(off);
     match what {
-        0 => Step::Update { version },
-        1 => Step::BeginClosing {
+        0 => RowTransition::Update { version },
+        1 => RowTransition::BeginClosing {
             owner: owner(who),
-            present: if lives { Alive::Alive } else { Alive::Gone },
+            present: if lives { Liveness::Alive } else { Liveness::Gone },
         },
-        2 => Step::TakeOver {
+        2 => RowTransition::TakeOver {
             version,
             owner: owner(who),
         },
-        3 => Step::Finish {
+        3 => RowTransition::Finish {
             version,
-            end: if lives { End::Closed } else { End::Failed },
+            end: if lives { RowEnd::Closed } else { RowEnd::Failed },
         },
-        _ => Step::Lose { version },
+        _ => RowTransition::Lose { version },
     }
 }
 
@@ -52,28 +52,28 @@ impl Model {
     }
 
     /// The word of the next state, where the step may be.
-    fn allows(&self, step: &Step) -> Option<&'static str> {
+    fn allows(&self, step: &RowTransition) -> Option<&'static str> {
         let now = self.states.len() as u64 + 1;
         match (self.last(), step) {
             ("closed" | "failed", _) => None,
-            ("running", Step::Update { version }) => (*version == now).then_some("running"),
-            ("running", Step::BeginClosing { .. }) => Some("closing"),
-            ("closing", Step::BeginClosing { present, .. }) => {
-                (*present == Alive::Gone).then_some("closing")
+            ("running", RowTransition::Update { version }) => (*version == now).then_some("running"),
+            ("running", RowTransition::BeginClosing { .. }) => Some("closing"),
+            ("closing", RowTransition::BeginClosing { present, .. }) => {
+                (*present == Liveness::Gone).then_some("closing")
             }
-            ("closing", Step::TakeOver { version, .. }) => (*version == now).then_some("closing"),
-            ("closing", Step::Finish { version, end }) => (*version == now).then_some(match end {
-                End::Closed => "closed",
-                End::Failed => "failed",
+            ("closing", RowTransition::TakeOver { version, .. }) => (*version == now).then_some("closing"),
+            ("closing", RowTransition::Finish { version, end }) => (*version == now).then_some(match end {
+                RowEnd::Closed => "closed",
+                RowEnd::Failed => "failed",
             }),
-            (_, Step::Lose { version }) => (*version == now).then_some("failed"),
+            (_, RowTransition::Lose { version }) => (*version == now).then_some("failed"),
             _ => None,
         }
     }
 
-    fn note(&mut self, word: &'static str, step: &Step) {
+    fn note(&mut self, word: &'static str, step: &RowTransition) {
         self.states.push(word);
-        if let Step::BeginClosing { owner, .. } | Step::TakeOver { owner, .. } = step {
+        if let RowTransition::BeginClosing { owner, .. } | RowTransition::TakeOver { owner, .. } = step {
             self.owner = Some(owner.clone());
         }
     }
@@ -84,7 +84,7 @@ proptest! {
     fn r53_the_rules_are_those_of_the_sentence(
         steps in prop::collection::vec((0u8..5, 0u32..3, -1i64..=1, any::<bool>()), 0..40)
     ) {
-        let mut standing = Standing::new();
+        let mut standing = RowStatus::new();
         let mut model = Model::default();
         for drawn in steps {
             let step = step(drawn, standing.version);
@@ -106,8 +106,8 @@ proptest! {
 
 #[test]
 fn r53_what_has_ended_is_refused_whatever_is_asked() {
-    for state in [State::Closed, State::Failed] {
-        let ended = Standing {
+    for state in [RowState::Closed, RowState::Failed] {
+        let ended = RowStatus {
             state,
             owner: None,
             version: 4,
@@ -115,7 +115,7 @@ fn r53_what_has_ended_is_refused_whatever_is_asked() {
         for what in 0..5 {
             for lives in [true, false] {
                 let step = step((what, 1, 0, lives), 4);
-                assert_eq!(ended.after(&step), Err(Refusal::Ended(state)), "{step:?}");
+                assert_eq!(ended.after(&step), Err(TransitionRefusal::Ended(state)), "{step:?}");
             }
         }
     }
@@ -123,19 +123,19 @@ fn r53_what_has_ended_is_refused_whatever_is_asked() {
 
 #[test]
 fn refusals_say_why() {
-    let running = Standing::new();
-    let refused = |standing: &Standing, drawn| standing.after(&step(drawn, standing.version));
-    assert_eq!(refused(&running, (0, 0, 1, true)), Err(Refusal::Stale));
-    assert_eq!(refused(&running, (3, 0, 0, true)), Err(Refusal::NotClosing));
-    assert_eq!(refused(&running, (2, 0, 0, true)), Err(Refusal::NotClosing));
+    let running = RowStatus::new();
+    let refused = |standing: &RowStatus, drawn| standing.after(&step(drawn, standing.version));
+    assert_eq!(refused(&running, (0, 0, 1, true)), Err(TransitionRefusal::Stale));
+    assert_eq!(refused(&running, (3, 0, 0, true)), Err(TransitionRefusal::NotClosing));
+    assert_eq!(refused(&running, (2, 0, 0, true)), Err(TransitionRefusal::NotClosing));
     let closing = running.after(&step((1, 7, 0, true), 1)).unwrap();
-    let taken = Err(Refusal::AlreadyClosing(owner(7)));
+    let taken = Err(TransitionRefusal::AlreadyClosing(owner(7)));
     assert_eq!(refused(&closing, (1, 8, 0, true)), taken);
     assert_eq!(refused(&closing, (0, 8, 0, true)), taken);
     // The same owner does not win twice either: two of its threads may have asked.
     assert_eq!(refused(&closing, (1, 7, 0, true)), taken);
-    for state in State::ALL {
-        assert_eq!(State::of(state.as_str()), Some(state));
+    for state in RowState::ALL {
+        assert_eq!(RowState::of(state.as_str()), Some(state));
     }
-    assert_eq!(State::of("open"), None);
+    assert_eq!(RowState::of("open"), None);
 }

@@ -8,7 +8,7 @@ use std::process::Command;
 use std::sync::Arc;
 
 use fdguard_files::Archive;
-use fdguard_files::archive::{Observer, Outcome, Step};
+use fdguard_files::archive::{ArchiveObserver, ArchiveOutcome, ArchiveStep};
 
 use super::{Place, all_lines, listed};
 
@@ -20,8 +20,8 @@ const STEP: &str = "FDGUARD_TEST_ARCHIVE_STEP";
 #[derive(Debug)]
 struct Killer(String);
 
-impl Observer for Killer {
-    fn passed(&self, step: Step, _: &Path) {
+impl ArchiveObserver for Killer {
+    fn passed(&self, step: ArchiveStep, _: &Path) {
         if step.word() == self.0 {
             let own = rustix::process::getpid();
             rustix::process::kill_process(own, rustix::process::Signal::KILL).unwrap();
@@ -42,7 +42,7 @@ fn victim() {
 }
 
 /// Archives in another process, which is killed after a step; whether it got there.
-fn killed_after(step: Step, path: &Path, place: &Place) -> bool {
+fn killed_after(step: ArchiveStep, path: &Path, place: &Place) -> bool {
     let output = Command::new(env::current_exe().unwrap())
         .args(["--ignored", "--exact", "suite::archive::crash::victim"])
         .env(FILE, path)
@@ -66,9 +66,9 @@ fn lines(range: std::ops::Range<u32>) -> String {
 }
 
 /// Kills after each step and archives again; the steps at which it was killed.
-fn every_step(make: impl Fn() -> Option<Place>, has_successor: bool) -> Vec<Step> {
+fn every_step(make: impl Fn() -> Option<Place>, has_successor: bool) -> Vec<ArchiveStep> {
     let mut reached = Vec::new();
-    for step in Step::ALL {
+    for step in ArchiveStep::ALL {
         let Some(place) = make() else {
             return reached;
         };
@@ -93,14 +93,14 @@ fn every_step(make: impl Fn() -> Option<Place>, has_successor: bool) -> Vec<Step
         place.assert_tidy();
         // And once more changes nothing.
         let again = place.once(&path);
-        assert_eq!(again.outcome, Outcome::AlreadyArchived);
+        assert_eq!(again.outcome, ArchiveOutcome::AlreadyArchived);
     }
     reached
 }
 
 #[test]
 fn r50_killed_after_any_step_of_a_rename_every_line_is_there_once() {
-    use Step::{Claimed, Closing, Moved, Proven, Read, Recorded, Settled, Synced};
+    use ArchiveStep::{Claimed, Closing, Moved, Proven, Read, Recorded, Settled, Synced};
     let wanted = [
         Claimed, Closing, Proven, Read, Synced, Moved, Recorded, Settled,
     ];
@@ -109,7 +109,7 @@ fn r50_killed_after_any_step_of_a_rename_every_line_is_there_once() {
 
 #[test]
 fn r50_killed_after_any_step_of_a_copy_every_line_is_there_once() {
-    use Step::{Begun, Claimed, Closing, Copied, Moved, Proven, Recorded, Removed, Settled};
+    use ArchiveStep::{Begun, Claimed, Closing, Copied, Moved, Proven, Recorded, Removed, Settled};
     let wanted = [
         Claimed, Closing, Proven, Begun, Copied, Moved, Recorded, Removed, Settled,
     ];
@@ -134,11 +134,11 @@ fn the_same_content_from_another_folder_is_no_copy_of_ours() {
         .unwrap()
         .set_modified(std::time::SystemTime::UNIX_EPOCH)
         .unwrap();
-    assert!(killed_after(Step::Copied, &path, &place));
+    assert!(killed_after(ArchiveStep::Copied, &path, &place));
     let receipt = place.once(&path);
     assert_eq!(
         (receipt.outcome, receipt.recovered),
-        (Outcome::Archived, true)
+        (ArchiveOutcome::Archived, true)
     );
     assert_eq!(all_lines(&[place.to.path()]).len(), 6);
     place.assert_tidy();
@@ -151,7 +151,7 @@ fn a_strangers_file_with_the_name_of_an_unfinished_copy_is_left_alone() {
     let strange = place.to.path().join("a.log.tmp");
     fs::write(&strange, "theirs\n").unwrap();
     let receipt = place.once(&path);
-    assert_eq!(receipt.outcome, Outcome::Archived);
+    assert_eq!(receipt.outcome, ArchiveOutcome::Archived);
     assert_eq!(fs::read_to_string(strange).unwrap(), "theirs\n");
     assert_eq!(listed(place.to.path()), ["a.log", "a.log.tmp"]);
 }

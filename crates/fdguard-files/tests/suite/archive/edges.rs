@@ -5,9 +5,9 @@ use std::os::unix::fs::symlink;
 use std::process::Command;
 use std::time::Duration;
 
-use fdguard_files::archive::{Outcome, Trouble};
+use fdguard_files::archive::{ArchiveOutcome, ArchiveTrouble};
 use rustix::thread::UnshareFlags;
-use testkit::Scripted;
+use testkit::ScriptedProcess;
 
 use super::{Place, listed, one};
 
@@ -39,17 +39,17 @@ fn what_is_no_file_is_refused_and_the_others_go_on() {
     assert_eq!(
         kinds,
         [
-            Some(Trouble::IsDirectory),
-            Some(Trouble::NotAFile),
-            Some(Trouble::IsLink),
-            Some(Trouble::NotFound),
-            Some(Trouble::NotFound),
+            Some(ArchiveTrouble::IsDirectory),
+            Some(ArchiveTrouble::NotAFile),
+            Some(ArchiveTrouble::IsLink),
+            Some(ArchiveTrouble::NotFound),
+            Some(ArchiveTrouble::NotFound),
             None
         ]
     );
     assert!(!report.success);
-    assert_eq!(report.files[0].outcome, Outcome::NotSeen);
-    assert_eq!(report.files[2].outcome, Outcome::Kept);
+    assert_eq!(report.files[0].outcome, ArchiveOutcome::NotSeen);
+    assert_eq!(report.files[2].outcome, ArchiveOutcome::Kept);
     assert_eq!(listed(place.to.path()), ["good"]);
     assert!(link.is_symlink());
     place.assert_tidy();
@@ -83,7 +83,7 @@ fn a_link_is_followed_when_asked_but_not_out_of_the_folder() {
         .iter()
         .map(|receipt| receipt.error.as_ref().map(|error| error.kind))
         .collect();
-    let outside = Some(Trouble::Outside);
+    let outside = Some(ArchiveTrouble::Outside);
     assert_eq!(kinds, [None, outside, outside, outside], "{report:?}");
     assert_eq!(listed(place.to.path()), ["real"]);
     assert_eq!(fs::read_to_string(secret).unwrap(), "s\n");
@@ -95,7 +95,7 @@ fn what_is_in_the_archive_already_is_left_there() {
     let path = place.to.path().join("a");
     fs::write(&path, "x\n").unwrap();
     let receipt = place.once(&path);
-    assert_eq!(receipt.error.unwrap().kind, Trouble::InArchive);
+    assert_eq!(receipt.error.unwrap().kind, ArchiveTrouble::InArchive);
     assert_eq!(fs::read_to_string(path).unwrap(), "x\n");
 }
 
@@ -106,7 +106,7 @@ fn an_archive_that_is_no_folder_leaves_every_file_where_it_is() {
     let mut archive = place.archive(Duration::ZERO);
     archive.to = place.file("b", "");
     let receipt = one(archive.run(std::slice::from_ref(&path)));
-    assert_eq!(receipt.outcome, Outcome::Kept);
+    assert_eq!(receipt.outcome, ArchiveOutcome::Kept);
     assert!(path.exists());
 }
 
@@ -138,11 +138,11 @@ fn r50_a_full_disk_leaves_the_original_and_no_part_of_a_copy() {
     let report = place.archive(Duration::ZERO).run(&[big.clone(), small]);
     assert_eq!(
         report.files[0].error.as_ref().unwrap().kind,
-        Trouble::NoRoom
+        ArchiveTrouble::NoRoom
     );
-    assert_eq!(report.files[0].outcome, Outcome::Kept);
+    assert_eq!(report.files[0].outcome, ArchiveOutcome::Kept);
     assert_eq!(fs::read_to_string(&big).unwrap(), text);
-    assert_eq!(report.files[1].outcome, Outcome::Archived);
+    assert_eq!(report.files[1].outcome, ArchiveOutcome::Archived);
     assert_eq!(listed(place.to.path()), ["small.log"]);
     place.assert_tidy();
 }
@@ -162,7 +162,7 @@ fn r50_a_file_under_a_lock_is_not_moved_and_the_others_go_on() {
         let script = format!(
             "import fcntl,struct,sys\nf=open(sys.argv[1],'r+')\n{call}\nprint('ready',flush=True)\nsys.stdin.read()"
         );
-        let holder = Scripted::python(&script, &locked);
+        let holder = ScriptedProcess::python(&script, &locked);
         let report = place
             .archive(Duration::from_millis(60))
             .run(&[locked.clone(), good]);
@@ -171,15 +171,15 @@ fn r50_a_file_under_a_lock_is_not_moved_and_the_others_go_on() {
         let error = receipt.error.as_ref().unwrap();
         assert_eq!(
             (error.kind, receipt.outcome),
-            (Trouble::Locked, Outcome::Kept)
+            (ArchiveTrouble::Locked, ArchiveOutcome::Kept)
         );
         let named = format!("python3 (pid {}, descriptor ", holder.id());
         assert!(error.message.contains(&named), "{}", error.message);
         assert_eq!(receipt.locks[0].pid, holder.id());
         assert!(locked.exists());
-        assert_eq!(report.files[1].outcome, Outcome::Archived);
+        assert_eq!(report.files[1].outcome, ArchiveOutcome::Archived);
         drop(holder);
-        assert_eq!(place.once(&locked).outcome, Outcome::Archived);
+        assert_eq!(place.once(&locked).outcome, ArchiveOutcome::Archived);
         place.assert_tidy();
     }
 }
@@ -189,8 +189,8 @@ fn r50_a_lock_of_one_who_only_reads_counts_as_well() {
     let place = Place::same();
     let path = place.file("a.log", "x\n");
     let script = "import fcntl,sys\nf=open(sys.argv[1])\nfcntl.flock(f, fcntl.LOCK_SH)\nprint('ready',flush=True)\nsys.stdin.read()";
-    let holder = Scripted::python(script, &path);
-    assert_eq!(place.once(&path).error.unwrap().kind, Trouble::Locked);
+    let holder = ScriptedProcess::python(script, &path);
+    assert_eq!(place.once(&path).error.unwrap().kind, ArchiveTrouble::Locked);
     drop(holder);
-    assert_eq!(place.once(&path).outcome, Outcome::Archived);
+    assert_eq!(place.once(&path).outcome, ArchiveOutcome::Archived);
 }

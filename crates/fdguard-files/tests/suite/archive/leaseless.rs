@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use fdguard_files::Archive;
 use serde_json::{Value, json};
-use testkit::{NOBODY, Scripted, have, is_root, skip};
+use testkit::{NOBODY, ScriptedProcess, have, is_root, skip};
 
 use super::Place;
 
@@ -92,7 +92,7 @@ fn r50_without_a_lease_a_walk_over_every_process_is_the_proof_and_the_receipt_sa
         return;
     };
     let script = "import sys\nf=open(sys.argv[1],'a')\nprint('ready',flush=True)\nsys.stdin.read()\nf.write('last\\n')";
-    let writer = Scripted::python(script, &path);
+    let writer = ScriptedProcess::python(script, &path);
     let refused = receipt(&place, &path, &NO_LEASE, false);
     assert_eq!(refused["error"]["kind"], "still-written", "{refused}");
     assert_eq!(refused["writers"][0]["pid"], writer.id());

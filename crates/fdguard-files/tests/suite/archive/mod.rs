@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use fdguard_files::Archive;
-use fdguard_files::archive::{Outcome, Receipt, Report};
+use fdguard_files::archive::{ArchiveOutcome, ArchiveReceipt, ArchiveReport};
 use tempfile::TempDir;
 
 mod crash;
@@ -67,12 +67,12 @@ impl Place {
     }
 
     /// Archives one file without a wait.
-    pub(crate) fn once(&self, path: &Path) -> Receipt {
+    pub(crate) fn once(&self, path: &Path) -> ArchiveReceipt {
         one(self.archive(Duration::ZERO).run(&[path.to_owned()]))
     }
 
     /// Archives one file, with more patience than any test needs.
-    pub(crate) fn patiently(&self, path: &Path) -> Receipt {
+    pub(crate) fn patiently(&self, path: &Path) -> ArchiveReceipt {
         one(self.archive(PATIENCE).run(&[path.to_owned()]))
     }
 
@@ -98,12 +98,12 @@ impl Place {
 pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
 
 /// The receipt of the only file.
-pub(crate) fn one(report: Report) -> Receipt {
+pub(crate) fn one(report: ArchiveReport) -> ArchiveReceipt {
     assert_eq!(report.files.len(), 1, "{report:?}");
     let receipt = report.files.into_iter().next().unwrap();
     let is_good = matches!(
         receipt.outcome,
-        Outcome::Archived | Outcome::AlreadyArchived
+        ArchiveOutcome::Archived | ArchiveOutcome::AlreadyArchived
     );
     assert_eq!(report.success, is_good);
     assert_eq!(receipt.error.is_none(), is_good, "{receipt:?}");

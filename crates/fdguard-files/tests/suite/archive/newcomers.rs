@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 
-use fdguard_files::archive::{Observer, Outcome, Step};
+use fdguard_files::archive::{ArchiveObserver, ArchiveOutcome, ArchiveStep};
 use rustix::fs::OFlags;
 
 use super::{PATIENCE, Place, closing, one};
@@ -15,13 +15,13 @@ use super::{PATIENCE, Place, closing, one};
 /// Opens the file for writing after a step, once.
 #[derive(Debug)]
 struct Newcomer {
-    at: Step,
+    at: ArchiveStep,
     path: PathBuf,
     thread: Mutex<Option<JoinHandle<bool>>>,
 }
 
-impl Observer for Newcomer {
-    fn passed(&self, step: Step, _: &Path) {
+impl ArchiveObserver for Newcomer {
+    fn passed(&self, step: ArchiveStep, _: &Path) {
         let mut thread = self.thread.lock().unwrap();
         if step != self.at || thread.is_some() {
             return;
@@ -44,7 +44,7 @@ impl Observer for Newcomer {
     }
 }
 
-fn disturbed(place: &Place, at: Step, is_in_archive: bool) {
+fn disturbed(place: &Place, at: ArchiveStep, is_in_archive: bool) {
     let path = place.file("a.log", "first\n");
     let newcomer = Arc::new(Newcomer {
         at,
@@ -60,7 +60,7 @@ fn disturbed(place: &Place, at: Step, is_in_archive: bool) {
     let receipt = one(archive.run(std::slice::from_ref(&path)));
     let thread = newcomer.thread.lock().unwrap().take().unwrap();
     let came = thread.join().unwrap();
-    assert_eq!(receipt.outcome, Outcome::Archived, "{at:?}: {receipt:?}");
+    assert_eq!(receipt.outcome, ArchiveOutcome::Archived, "{at:?}: {receipt:?}");
     let text = place.archived("a.log");
     // Whoever came so late that the name was gone wrote nothing; nobody who wrote has lost it.
     let wanted = if came { "first\nnewcomer\n" } else { "first\n" };
@@ -70,20 +70,20 @@ fn disturbed(place: &Place, at: Step, is_in_archive: bool) {
 
 #[test]
 fn r50_who_comes_to_write_while_it_is_renamed_loses_nothing() {
-    for at in [Step::Proven, Step::Read, Step::Synced] {
+    for at in [ArchiveStep::Proven, ArchiveStep::Read, ArchiveStep::Synced] {
         disturbed(&Place::same(), at, false);
     }
-    disturbed(&Place::same(), Step::Moved, true);
+    disturbed(&Place::same(), ArchiveStep::Moved, true);
 }
 
 #[test]
 fn r50_who_comes_to_write_while_it_is_copied_loses_nothing() {
     for at in [
-        Step::Proven,
-        Step::Begun,
-        Step::Copied,
-        Step::Moved,
-        Step::Recorded,
+        ArchiveStep::Proven,
+        ArchiveStep::Begun,
+        ArchiveStep::Copied,
+        ArchiveStep::Moved,
+        ArchiveStep::Recorded,
     ] {
         let Some(place) = Place::across() else { return };
         disturbed(&place, at, false);

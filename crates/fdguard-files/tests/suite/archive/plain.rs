@@ -6,7 +6,7 @@ use std::os::unix::ffi::OsStrExt as _;
 use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
 use std::time::Duration;
 
-use fdguard_files::archive::{Method, Outcome, Proof, Step, Trouble};
+use fdguard_files::archive::{ArchiveMethod, ArchiveOutcome, UnusedProof, ArchiveStep, ArchiveTrouble};
 
 use super::{Place, listed, one, open_descriptors};
 
@@ -18,16 +18,16 @@ fn r50_a_file_that_nobody_writes_goes_by_a_new_name_and_the_receipt_says_what_is
     let descriptors = open_descriptors();
     let receipt = place.once(&path);
     assert_eq!(open_descriptors(), descriptors);
-    assert_eq!(receipt.outcome, Outcome::Archived);
+    assert_eq!(receipt.outcome, ArchiveOutcome::Archived);
     assert_eq!(
         (receipt.method, receipt.proof, receipt.links),
-        (Some(Method::Rename), Some(Proof::Lease), Some(1))
+        (Some(ArchiveMethod::Rename), Some(UnusedProof::Lease), Some(1))
     );
     assert_eq!((receipt.lines, receipt.bytes), (Some(2), Some(16)));
     let tail = receipt.tail.unwrap();
     assert_eq!((tail.torn_bytes, tail.last_line_is_json), (0, Some(true)));
     assert!(receipt.free_since.is_some() && receipt.writers.is_empty());
-    assert!(receipt.steps_ms.of(Step::Settled).is_some());
+    assert!(receipt.steps_ms.of(ArchiveStep::Settled).is_some());
     let after = place.to.path().join("a.jsonl").metadata().unwrap();
     assert_eq!(before.ino(), after.ino());
     assert_eq!(listed(place.logs.path()), Vec::<String>::new());
@@ -44,10 +44,10 @@ fn r50_a_copy_to_another_file_system_is_the_same_file_in_all_but_its_number() {
     let descriptors = open_descriptors();
     let receipt = place.once(&path);
     assert_eq!(open_descriptors(), descriptors);
-    assert_eq!(receipt.outcome, Outcome::Archived, "{receipt:?}");
+    assert_eq!(receipt.outcome, ArchiveOutcome::Archived, "{receipt:?}");
     assert_eq!(
         (receipt.method, receipt.lines),
-        (Some(Method::Copy), Some(100_000))
+        (Some(ArchiveMethod::Copy), Some(100_000))
     );
     assert_eq!(place.archived("big.log"), text);
     let after = place.to.path().join("big.log").metadata().unwrap();
@@ -79,7 +79,7 @@ fn a_torn_tail_is_kept_and_told() {
         assert_eq!((tail.torn_bytes, tail.last_line_is_json), (5, Some(false)));
         assert_eq!(
             (receipt.lines, receipt.outcome),
-            (Some(1), Outcome::Archived)
+            (Some(1), ArchiveOutcome::Archived)
         );
         assert_eq!(place.archived("a.jsonl"), whole);
     }
@@ -91,7 +91,7 @@ fn an_empty_file_is_archived_too() {
         let receipt = place.once(&place.file("empty.jsonl", ""));
         assert_eq!(
             (receipt.outcome, receipt.lines, receipt.bytes),
-            (Outcome::Archived, Some(0), Some(0))
+            (ArchiveOutcome::Archived, Some(0), Some(0))
         );
         assert_eq!(receipt.tail.unwrap().last_line_is_json, None);
         assert_eq!(listed(place.to.path()), ["empty.jsonl"]);
@@ -103,7 +103,7 @@ fn nothing_in_the_archive_is_ever_overwritten() {
     for place in Place::both() {
         for round in 0..3 {
             let receipt = place.once(&place.file("a", &format!("{round}\n")));
-            assert_eq!(receipt.outcome, Outcome::Archived);
+            assert_eq!(receipt.outcome, ArchiveOutcome::Archived);
         }
         assert_eq!(listed(place.to.path()), ["a", "a.1", "a.2"]);
         assert_eq!(
@@ -114,8 +114,8 @@ fn nothing_in_the_archive_is_ever_overwritten() {
         let mut archive = place.archive(Duration::ZERO);
         archive.no_rename = true;
         let receipt = one(archive.run(std::slice::from_ref(&path)));
-        assert_eq!(receipt.error.unwrap().kind, Trouble::Collision);
-        assert_eq!(receipt.outcome, Outcome::Kept);
+        assert_eq!(receipt.error.unwrap().kind, ArchiveTrouble::Collision);
+        assert_eq!(receipt.outcome, ArchiveOutcome::Kept);
         assert_eq!(fs::read_to_string(&path).unwrap(), "3\n");
         place.assert_tidy();
     }
@@ -128,7 +128,7 @@ fn a_name_that_is_no_text_comes_through() {
         let path = place.logs.path().join(name);
         fs::write(&path, "{}\n").unwrap();
         let receipt = place.once(&path);
-        assert_eq!(receipt.outcome, Outcome::Archived);
+        assert_eq!(receipt.outcome, ArchiveOutcome::Archived);
         assert!(place.to.path().join(name).exists());
         let json = serde_json::to_value(&receipt).unwrap();
         assert!(json["source"]["bytes"].is_string(), "{json}");

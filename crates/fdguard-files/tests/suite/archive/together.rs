@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::fs::OpenOptions;
 use std::time::Duration;
 
-use fdguard_files::archive::{Outcome, Trouble};
+use fdguard_files::archive::{ArchiveOutcome, ArchiveTrouble};
 
 use super::{PATIENCE, Place, closing, listed, until};
 
@@ -26,7 +26,7 @@ fn r49_five_archives_at_once_archive_each_file_exactly_once() {
                 .map(|one| one.join().unwrap())
                 .collect::<Vec<_>>()
         });
-        let mut outcomes: BTreeMap<String, Vec<Outcome>> = BTreeMap::new();
+        let mut outcomes: BTreeMap<String, Vec<ArchiveOutcome>> = BTreeMap::new();
         for report in &reports {
             assert!(report.success, "{report:?}");
             for receipt in &report.files {
@@ -38,8 +38,8 @@ fn r49_five_archives_at_once_archive_each_file_exactly_once() {
         assert_eq!(outcomes.len(), 8);
         for (name, all) in outcomes {
             let count = |wanted| all.iter().filter(|one| **one == wanted).count();
-            assert_eq!(count(Outcome::Archived), 1, "{name}: {all:?}");
-            assert_eq!(count(Outcome::AlreadyArchived), 4, "{name}: {all:?}");
+            assert_eq!(count(ArchiveOutcome::Archived), 1, "{name}: {all:?}");
+            assert_eq!(count(ArchiveOutcome::AlreadyArchived), 4, "{name}: {all:?}");
         }
         let names: Vec<String> = (0..8).map(|n| format!("{n}.jsonl")).collect();
         assert_eq!(listed(place.to.path()), names);
@@ -59,14 +59,14 @@ fn an_archive_that_has_a_file_is_named_to_the_next_one() {
             .archive(Duration::ZERO)
             .run(std::slice::from_ref(&path));
         let error = second.files.remove(0).error.unwrap();
-        assert_eq!(error.kind, Trouble::BeingArchived);
+        assert_eq!(error.kind, ArchiveTrouble::BeingArchived);
         assert!(
             error.message.contains("being archived by "),
             "{}",
             error.message
         );
         drop(writer);
-        assert_eq!(running.join().unwrap().outcome, Outcome::Archived);
+        assert_eq!(running.join().unwrap().outcome, ArchiveOutcome::Archived);
     });
 }
 
@@ -86,7 +86,7 @@ fn files_of_one_name_from_several_folders_keep_apart() {
             for path in &paths {
                 scope.spawn(|| {
                     let receipt = place.patiently(path);
-                    assert_eq!(receipt.outcome, Outcome::Archived, "{receipt:?}");
+                    assert_eq!(receipt.outcome, ArchiveOutcome::Archived, "{receipt:?}");
                 });
             }
         });

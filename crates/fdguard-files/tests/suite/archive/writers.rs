@@ -7,8 +7,8 @@ use std::process::{Child, ChildStdout, Command, Stdio};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-use fdguard_files::archive::{Means, Observer, Outcome, Receipt, Step, Trouble};
-use testkit::Scripted;
+use fdguard_files::archive::{HolderSource, ArchiveObserver, ArchiveOutcome, ArchiveReceipt, ArchiveStep, ArchiveTrouble};
+use testkit::ScriptedProcess;
 
 use super::{PATIENCE, Place, closing, listed, one, open_descriptors, until};
 
@@ -99,7 +99,7 @@ fn r50_a_slow_writer_of_a_hundred_lines_is_archived_with_the_last_one() {
     let script = "import sys,time\nf=open(sys.argv[1],'a')\nprint('ready',flush=True)\nfor n in range(100):\n    f.write(f'{n}\\n'); f.flush(); time.sleep(0.004)\n";
     for place in Place::both() {
         let path = place.file("slow.log", "");
-        let writer = Scripted::python(script, &path);
+        let writer = ScriptedProcess::python(script, &path);
         let receipt = place.patiently(&path);
         assert_eq!(receipt.lines, Some(100), "{receipt:?}");
         assert_eq!(place.archived("slow.log").lines().last(), Some("99"));
@@ -108,13 +108,13 @@ fn r50_a_slow_writer_of_a_hundred_lines_is_archived_with_the_last_one() {
 }
 
 /// Archives while `script` holds the file; it lets go when its input ends. What the first try says, and the second.
-fn held_by(place: &Place, script: &str) -> (Receipt, Receipt) {
+fn held_by(place: &Place, script: &str) -> (ArchiveReceipt, ArchiveReceipt) {
     let path = place.file("held.log", "first\n");
-    let holder = Scripted::python(script, &path);
+    let holder = ScriptedProcess::python(script, &path);
     let refused = place.once(&path);
     assert_eq!(
         refused.error.as_ref().map(|error| error.kind),
-        Some(Trouble::StillWritten),
+        Some(ArchiveTrouble::StillWritten),
         "{refused:?}"
     );
     assert!(path.exists(), "it has its own name back");
@@ -125,7 +125,7 @@ fn held_by(place: &Place, script: &str) -> (Receipt, Receipt) {
         drop(holder);
         running.join().unwrap()
     });
-    assert_eq!(done.outcome, Outcome::Archived, "{done:?}");
+    assert_eq!(done.outcome, ArchiveOutcome::Archived, "{done:?}");
     assert_eq!(place.archived("held.log"), "first\nlast\n");
     place.assert_tidy();
     (refused, done)
@@ -139,7 +139,7 @@ fn r50_a_descriptor_is_waited_for_and_its_holder_named() {
         let writer = &refused.writers[0];
         assert_eq!(
             (writer.comm.as_str(), writer.by, writer.at_deadline),
-            (Some("python3"), Means::Descriptor, true)
+            (Some("python3"), HolderSource::Descriptor, true)
         );
         assert!(refused.error.unwrap().message.contains("python3 (pid "));
         assert_eq!(done.writers.len(), 1);
@@ -154,7 +154,7 @@ fn r50_a_mapping_without_a_descriptor_is_waited_for() {
         print('ready',flush=True)\nsys.stdin.read()\nm[6:11]=b'last\\n'\nm.flush()\nos._exit(0)";
     for place in Place::both() {
         let (refused, _) = held_by(&place, script);
-        assert_eq!(refused.writers[0].by, Means::Mapping, "{refused:?}");
+        assert_eq!(refused.writers[0].by, HolderSource::Mapping, "{refused:?}");
         assert_eq!(refused.writers[0].fd, None);
     }
 }
@@ -218,9 +218,9 @@ fn r50_who_opens_it_late_begins_a_new_file() {
 #[derive(Debug)]
 struct Taker;
 
-impl Observer for Taker {
-    fn passed(&self, step: Step, source: &Path) {
-        if step == Step::Closing {
+impl ArchiveObserver for Taker {
+    fn passed(&self, step: ArchiveStep, source: &Path) {
+        if step == ArchiveStep::Closing {
             fs::write(source, "new\n").unwrap();
         }
     }
@@ -234,7 +234,7 @@ fn r50_at_the_deadline_a_taken_name_stays_taken_and_the_next_archive_takes_both(
         let mut archive = place.archive(Duration::ZERO);
         archive.observer = Some(Arc::new(Taker));
         let receipt = one(archive.run(std::slice::from_ref(&path)));
-        assert_eq!(receipt.outcome, Outcome::Kept);
+        assert_eq!(receipt.outcome, ArchiveOutcome::Kept);
         let kept = receipt.kept_at.unwrap().to_lossy().into_owned();
         assert!(kept.ends_with("a.log.closing"), "{kept}");
         let still = place
@@ -247,7 +247,7 @@ fn r50_at_the_deadline_a_taken_name_stays_taken_and_the_next_archive_takes_both(
             .collect();
         assert_eq!(
             kinds,
-            [Some(Trouble::StillWritten), Some(Trouble::EarlierPart)]
+            [Some(ArchiveTrouble::StillWritten), Some(ArchiveTrouble::EarlierPart)]
         );
         drop(writer);
         let both = place
@@ -271,9 +271,9 @@ fn r50_at_the_deadline_a_taken_name_stays_taken_and_the_next_archive_takes_both(
 #[derive(Debug, Default)]
 struct Clock(Mutex<Option<Instant>>);
 
-impl Observer for Clock {
-    fn passed(&self, step: Step, _: &Path) {
-        if step == Step::Settled {
+impl ArchiveObserver for Clock {
+    fn passed(&self, step: ArchiveStep, _: &Path) {
+        if step == ArchiveStep::Settled {
             *self.0.lock().unwrap() = Some(Instant::now());
         }
     }
@@ -298,7 +298,7 @@ fn the_archive_follows_the_last_writer_at_once() {
         });
         let archived = clock.0.lock().unwrap().unwrap();
         let all = archived.duration_since(closed).as_secs_f64() * 1000.0;
-        let disk = [Step::Synced, Step::Recorded, Step::Settled];
+        let disk = [ArchiveStep::Synced, ArchiveStep::Recorded, ArchiveStep::Settled];
         let disk: f64 = disk
             .iter()
             .filter_map(|step| receipt.steps_ms.of(*step))

@@ -10,7 +10,7 @@ use fdguard_files::JsonlWriter;
 use fdguard_files::jsonl::{Error, Options, Syncing, Tear};
 use serde_json::{Value, json};
 use tempfile::TempDir;
-use testkit::Scripted;
+use testkit::ScriptedProcess;
 
 mod crash;
 
@@ -121,7 +121,7 @@ fn r46_a_second_writer_is_refused_and_told_who_has_it() {
     drop(first);
     drop(open(&path));
     let script = "import fcntl,struct,sys\nf=open(sys.argv[1],'a')\nfcntl.fcntl(f,37,struct.pack('hhqqi4x',1,0,0,0,0))\nprint('ready',flush=True)\nsys.stdin.read()";
-    let child = Scripted::python(script, &path);
+    let child = ScriptedProcess::python(script, &path);
     let refused = JsonlWriter::open(&path, AT_ONCE).unwrap_err().to_string();
     assert!(
         refused.contains(&format!("python3 (pid {}", child.id())),

@@ -4,11 +4,11 @@ use std::fs;
 use std::path::Path;
 
 use fdguard_files::Registry;
-use fdguard_files::registry::{Error, Filter, Identity};
+use fdguard_files::registry::{Error, RowFilter, OwnerId};
 use rusqlite::Connection;
 
 use super::{Place, session};
-use crate::suite::{Made, alert, settles, threads, write_at};
+use crate::suite::{MadeDatabase, alert, settles, threads, write_at};
 
 fn descriptors() -> usize {
     fs::read_dir("/proc/self/fd").unwrap().count()
@@ -37,7 +37,7 @@ fn r44_a_registry_that_is_replaced_or_deleted_while_open_takes_nothing() {
             // The same file again: it goes on.
             fs::rename(place.beside(".aside"), &file).unwrap();
             registry.add(session("again")).unwrap();
-            assert_eq!(registry.list(&Filter::default()).unwrap().len(), 2);
+            assert_eq!(registry.list(&RowFilter::default()).unwrap().len(), 2);
         }
     }
 }
@@ -55,7 +55,7 @@ fn r44_one_that_was_replaced_does_not_take_the_log_of_its_successor_away() {
     drop(old);
     new.add(session("newer")).unwrap();
     drop(new);
-    let ids: Vec<_> = place.open().list(&Filter::default()).unwrap();
+    let ids: Vec<_> = place.open().list(&RowFilter::default()).unwrap();
     assert_eq!(
         ids.iter().map(|row| &*row.id).collect::<Vec<_>>(),
         ["new", "newer"]
@@ -95,7 +95,7 @@ fn r45_damage_is_refused_with_the_way_on_and_nothing_is_made_anew() {
 
 #[test]
 fn r45_other_programs_databases_and_later_versions_are_left_alone() {
-    let made = Made::new("wal");
+    let made = MadeDatabase::new("wal");
     let before = made.bytes();
     let refused = Registry::open(&made.path).unwrap_err().to_string();
     assert!(refused.contains("another program"), "{refused}");
@@ -123,7 +123,7 @@ fn a_registry_of_version_1_is_upgraded_with_its_entries() {
     drop(before);
     let registry = place.open();
     assert_eq!(registry.get("old").unwrap().unwrap().keeper, None);
-    let own = Identity::own().unwrap();
+    let own = OwnerId::own().unwrap();
     let mut new = session("new");
     new.keeper = Some(own.clone());
     registry.add(new).unwrap();
@@ -140,7 +140,7 @@ fn two_handles_of_a_process_are_one_and_the_last_leaves_nothing() {
         assert_eq!(threads(), base + 1, "one vault");
         assert_eq!(descriptors(), before, "nothing in the shared table");
         drop(first);
-        second.counts(&Filter::default()).unwrap();
+        second.counts(&RowFilter::default()).unwrap();
         drop(second);
         assert!(settles(|| threads() == base));
     }

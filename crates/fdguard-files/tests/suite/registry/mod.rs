@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use fdguard_files::Registry;
-use fdguard_files::registry::{Identity, Kind, New, Owner, State};
+use fdguard_files::registry::{OwnerId, Kind, NewRow, Owner, RowState};
 use tempfile::TempDir;
 
 mod file;
@@ -35,25 +35,25 @@ impl Place {
     }
 }
 
-fn session(id: &str) -> New {
-    New::now(id, Kind::Session)
+fn session(id: &str) -> NewRow {
+    NewRow::now(id, Kind::Session)
 }
 
 fn owner(name: &str) -> Owner {
     Owner {
         name: name.to_owned(),
-        process: Identity::own().unwrap(),
+        process: OwnerId::own().unwrap(),
     }
 }
 
 /// A process that never was.
-fn nobody() -> Identity {
-    Identity {
+fn nobody() -> OwnerId {
+    OwnerId {
         started: 1,
-        ..Identity::own().unwrap()
+        ..OwnerId::own().unwrap()
     }
 }
 
-fn state(registry: &Registry, id: &str) -> State {
+fn state(registry: &Registry, id: &str) -> RowState {
     registry.get(id).unwrap().unwrap().state
 }

@@ -8,8 +8,8 @@ use std::sync::Barrier;
 use std::time::{Duration, Instant};
 
 use fdguard_core::Text;
-use fdguard_files::registry::{Change, Claim, End, Error, Filter, Identity, New, Row, State};
-use fdguard_files::{Options, Registry, Verdict, inspect};
+use fdguard_files::registry::{RowChange, Claim, RowEnd, Error, RowFilter, OwnerId, NewRow, RegistryRow, RowState};
+use fdguard_files::{Options, Registry, FileVerdict, inspect};
 use fdguard_probe::Probe;
 use jiff::Timestamp;
 
@@ -47,7 +47,7 @@ fn r51_one_of_many_closers_wins_and_the_others_are_told_who() {
             matches!(result, Err(Error::AlreadyClosing { owner, .. }) if *owner == winner.owner)
         });
         assert_eq!(told.count(), 7);
-        registry.finish(winner, End::Closed, "asked", None).unwrap();
+        registry.finish(winner, RowEnd::Closed, "asked", None).unwrap();
     }
 }
 
@@ -57,9 +57,9 @@ fn track(registry: &Registry, id: &str, file: &str) {
         let row = registry.get(id).unwrap().unwrap();
         let mut files = row.files;
         files.push(Text::from(file));
-        let change = Change {
+        let change = RowChange {
             files: Some(files),
-            ..Change::default()
+            ..RowChange::default()
         };
         match registry.update(id, row.version, change) {
             Ok(_) => return,
@@ -87,7 +87,7 @@ fn r51_five_threads_with_five_updates_each_lose_none() {
     all_files(&registry.get("s").unwrap().unwrap(), 5, 5);
 }
 
-fn all_files(row: &Row, writers: usize, each: usize) {
+fn all_files(row: &RegistryRow, writers: usize, each: usize) {
     let mut files: Vec<_> = row
         .files
         .iter()
@@ -149,11 +149,11 @@ fn is_a_helper_when_told() {
 
 /// Adds, closes and updates until it is killed; says each thing when it is done.
 fn write_for_ever(registry: &Registry, pid: u32) {
-    let own = Identity::own().unwrap();
+    let own = OwnerId::own().unwrap();
     let mut out = std::io::stdout();
     for number in 0.. {
         let id = format!("{pid}/{number}");
-        let new = New {
+        let new = NewRow {
             process: Some(own.clone()),
             ..session(&id)
         };
@@ -163,7 +163,7 @@ fn write_for_ever(registry: &Registry, pid: u32) {
         if number % 3 == 1 {
             let claim = registry.begin_closing(&id, &owner("helper")).unwrap();
             writeln!(out, "said {id} closing").unwrap();
-            registry.finish(&claim, End::Closed, "asked", None).unwrap();
+            registry.finish(&claim, RowEnd::Closed, "asked", None).unwrap();
             writeln!(out, "said {id} closed").unwrap();
         } else if number % 3 == 2 {
             registry.begin_closing(&id, &owner("helper")).unwrap();
@@ -183,9 +183,9 @@ fn r51_eight_processes_with_five_updates_each_lose_none() {
     }
     let registry = place.open();
     all_files(&registry.get("s").unwrap().unwrap(), 8, 5);
-    let counts = registry.counts(&Filter::default()).unwrap();
+    let counts = registry.counts(&RowFilter::default()).unwrap();
     assert_eq!(counts.len(), 1);
-    assert_eq!((counts[0].state, counts[0].count), (State::Running, 41));
+    assert_eq!((counts[0].state, counts[0].count), (RowState::Running, 41));
 }
 
 #[test]
@@ -231,33 +231,33 @@ fn r45_killed_at_any_point_it_opens_and_what_is_gone_is_noted() {
             let (id, word) = line.split_once(' ').unwrap();
             let now = state(&registry, id);
             assert!(
-                now >= State::of(word).unwrap(),
+                now >= RowState::of(word).unwrap(),
                 "round {round}: {line}, but {now:?}"
             );
         }
-        let open = registry.list(&Filter::open()).unwrap().len();
+        let open = registry.list(&RowFilter::open()).unwrap().len();
         let dry = registry
-            .reconcile(Timestamp::now(), &Identity::alive, true)
+            .reconcile(Timestamp::now(), &OwnerId::alive, true)
             .unwrap();
         assert_eq!(dry.changed.len(), open);
         assert_eq!(
-            registry.list(&Filter::open()).unwrap().len(),
+            registry.list(&RowFilter::open()).unwrap().len(),
             open,
             "a dry run"
         );
         let report = registry
-            .reconcile(Timestamp::now(), &Identity::alive, false)
+            .reconcile(Timestamp::now(), &OwnerId::alive, false)
             .unwrap();
         assert_eq!(report.changed, dry.changed);
         for changed in &report.changed {
             let expected = match changed.from {
-                State::Closing => "closing_owner_gone",
+                RowState::Closing => "closing_owner_gone",
                 _ => "process_gone",
             };
             assert_eq!(changed.reason, expected);
             assert!(changed.id.starts_with(&format!("{pid}/")));
         }
-        assert!(registry.list(&Filter::open()).unwrap().is_empty());
+        assert!(registry.list(&RowFilter::open()).unwrap().is_empty());
     }
     assert_eq!(integrity(&place.path), "ok");
 }
@@ -277,7 +277,7 @@ fn threads_that_open_and_close_in_turn_never_meet_in_the_wrong_table() {
         }
     });
     let registry = place.open();
-    assert_eq!(registry.list(&Filter::default()).unwrap().len(), 40);
+    assert_eq!(registry.list(&RowFilter::default()).unwrap().len(), 40);
 }
 
 #[test]
@@ -285,7 +285,7 @@ fn r46_a_registry_that_stays_busy_names_the_holder() {
     let place = Place::new();
     let registry = place.open();
     let script = "import sqlite3,sys\nc=sqlite3.connect(sys.argv[1],isolation_level=None)\nc.execute('BEGIN IMMEDIATE')\nprint('ready',flush=True)\nsys.stdin.read()";
-    let child = testkit::Scripted::python(script, &place.path);
+    let child = testkit::ScriptedProcess::python(script, &place.path);
     let started = Instant::now();
     let refused = registry.add(session("s")).unwrap_err().to_string();
     assert!(started.elapsed() >= Duration::from_secs(9), "{refused}");
@@ -326,7 +326,7 @@ fn a_registry_with_busy_writers_is_not_damaged_for_who_looks_from_outside() {
         assert!(talk.join().unwrap() > 0, "they wrote all the time");
     }
     for found in found {
-        assert_ne!(found.verdict, Verdict::Damaged, "{}", found.summary);
+        assert_ne!(found.verdict, FileVerdict::Damaged, "{}", found.summary);
     }
 }
 

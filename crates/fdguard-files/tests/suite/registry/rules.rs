@@ -2,9 +2,9 @@
 
 use fdguard_core::Text;
 use fdguard_files::Registry;
-use fdguard_files::registry::state::{Standing, Step};
+use fdguard_files::registry::state::{RowStatus, RowTransition};
 use fdguard_files::registry::{
-    Alive, Change, Claim, End, Error, Filter, Identity, Kind, New, Owner, State,
+    Liveness, RowChange, Claim, RowEnd, Error, RowFilter, OwnerId, Kind, NewRow, Owner, RowState,
 };
 use jiff::Timestamp;
 use proptest::prelude::{ProptestConfig, any, prop, prop_assert_eq, proptest};
@@ -16,8 +16,8 @@ use super::{Place, nobody, owner, session, state};
 fn an_entry_is_read_as_it_was_written() {
     let place = Place::new();
     let registry = place.open();
-    let own = Identity::own().unwrap();
-    let new = New {
+    let own = OwnerId::own().unwrap();
+    let new = NewRow {
         client: Some("agent 7".to_owned()),
         process: Some(own.clone()),
         host: Some(own.clone()),
@@ -26,13 +26,13 @@ fn an_entry_is_read_as_it_was_written() {
     };
     let added = registry.add(new.clone()).unwrap();
     assert_eq!(registry.get("s1").unwrap(), Some(added.clone()));
-    assert_eq!((added.version, added.state), (1, State::Running));
+    assert_eq!((added.version, added.state), (1, RowState::Running));
     assert_eq!((&added.files, &added.process), (&new.files, &Some(own)));
     assert!(matches!(registry.add(new), Err(Error::Exists { id }) if id == "s1"));
     let claim = registry.begin_closing("s1", &owner("test")).unwrap();
     let receipt = serde_json::json!({"survivors": 0});
     let ended = registry
-        .finish(&claim, End::Closed, "asked", Some(receipt.clone()))
+        .finish(&claim, RowEnd::Closed, "asked", Some(receipt.clone()))
         .unwrap();
     assert!(ended.ended_at.is_some_and(|at| at >= ended.started_at));
     drop(registry);
@@ -48,14 +48,14 @@ fn r51_a_stale_version_is_refused_and_changes_nothing() {
     let place = Place::new();
     let registry = place.open();
     let seen = registry.add(session("s")).unwrap();
-    let change = Change {
+    let change = RowChange {
         client: Some("first".to_owned()),
-        ..Change::default()
+        ..RowChange::default()
     };
     registry.update("s", seen.version, change).unwrap();
-    let late = Change {
+    let late = RowChange {
         client: Some("second".to_owned()),
-        ..Change::default()
+        ..RowChange::default()
     };
     let refused = registry.update("s", seen.version, late);
     assert!(
@@ -71,7 +71,7 @@ fn r51_a_stale_version_is_refused_and_changes_nothing() {
     );
     let row = registry.get("s").unwrap().unwrap();
     assert_eq!((row.client.as_deref(), row.version), (Some("first"), 2));
-    let missing = registry.update("nobody", 1, Change::default());
+    let missing = registry.update("nobody", 1, RowChange::default());
     assert!(matches!(missing, Err(Error::Missing { .. })));
 }
 
@@ -81,11 +81,11 @@ fn r53_what_has_ended_is_never_changed_not_even_by_other_programs() {
     let registry = place.open();
     registry.add(session("s")).unwrap();
     let claim = registry.begin_closing("s", &owner("test")).unwrap();
-    let ended = registry.finish(&claim, End::Closed, "asked", None).unwrap();
+    let ended = registry.finish(&claim, RowEnd::Closed, "asked", None).unwrap();
     let is_ended = |result: Result<(), Error>| matches!(result, Err(Error::Ended { .. }));
     assert!(is_ended(
         registry
-            .finish(&claim, End::Failed, "again", None)
+            .finish(&claim, RowEnd::Failed, "again", None)
             .map(drop)
     ));
     assert!(is_ended(
@@ -93,7 +93,7 @@ fn r53_what_has_ended_is_never_changed_not_even_by_other_programs() {
     ));
     assert!(is_ended(
         registry
-            .update("s", ended.version, Change::default())
+            .update("s", ended.version, RowChange::default())
             .map(drop)
     ));
     assert!(is_ended(
@@ -102,7 +102,7 @@ fn r53_what_has_ended_is_never_changed_not_even_by_other_programs() {
             .map(drop)
     ));
     let report = registry
-        .reconcile(Timestamp::now(), &|_| Alive::Gone, false)
+        .reconcile(Timestamp::now(), &|_| Liveness::Gone, false)
         .unwrap();
     assert!(report.changed.is_empty());
     assert_eq!(registry.get("s").unwrap(), Some(ended));
@@ -123,31 +123,31 @@ fn r51_the_claim_of_an_owner_that_is_gone_is_taken_over_once() {
     };
     let lost = registry.begin_closing("s", &dead).unwrap();
     // What cannot be seen may live.
-    let unknown = registry.begin_closing_with("s", &owner("next"), &|_| Alive::Unknown);
+    let unknown = registry.begin_closing_with("s", &owner("next"), &|_| Liveness::Unknown);
     assert!(matches!(unknown, Err(Error::AlreadyClosing { .. })));
     let claim = registry.begin_closing("s", &owner("next")).unwrap();
     assert_eq!(claim.took_over_from, Some(dead));
     let again = registry.begin_closing("s", &owner("third"));
     assert!(matches!(again, Err(Error::AlreadyClosing { owner, .. }) if owner.name == "next"));
     // The first one comes back after all: it has no right any more.
-    let late = registry.finish(&lost, End::Closed, "asked", None);
+    let late = registry.finish(&lost, RowEnd::Closed, "asked", None);
     assert!(matches!(late, Err(Error::Stale { .. })));
     // An owner that lives but is stuck is replaced by who saw that.
     let other = registry
         .take_over("s", claim.version, &owner("fourth"))
         .unwrap();
-    let stuck = registry.finish(&claim, End::Closed, "asked", None);
+    let stuck = registry.finish(&claim, RowEnd::Closed, "asked", None);
     assert!(matches!(stuck, Err(Error::Stale { .. })));
-    registry.finish(&other, End::Failed, "stuck", None).unwrap();
-    assert_eq!(state(&registry, "s"), State::Failed);
+    registry.finish(&other, RowEnd::Failed, "stuck", None).unwrap();
+    assert_eq!(state(&registry, "s"), RowState::Failed);
 }
 
 #[test]
 fn r51_a_comparison_says_why_and_leaves_what_lives() {
     let place = Place::new();
     let registry = place.open();
-    let own = Identity::own().unwrap();
-    let of = |id: &str, process: Option<&Identity>, host: Option<&Identity>| New {
+    let own = OwnerId::own().unwrap();
+    let of = |id: &str, process: Option<&OwnerId>, host: Option<&OwnerId>| NewRow {
         process: process.cloned(),
         host: host.cloned(),
         ..session(id)
@@ -170,7 +170,7 @@ fn r51_a_comparison_says_why_and_leaves_what_lives() {
     };
     registry.begin_closing("abandoned", &crashed).unwrap();
     let report = registry
-        .reconcile(Timestamp::now(), &Identity::alive, false)
+        .reconcile(Timestamp::now(), &OwnerId::alive, false)
         .unwrap();
     let changed: Vec<_> = report
         .changed
@@ -197,7 +197,7 @@ fn r51_a_comparison_says_why_and_leaves_what_lives() {
     let row = registry.get("ended").unwrap().unwrap();
     assert_eq!(
         (row.state, row.reason.as_deref()),
-        (State::Failed, Some("process_gone"))
+        (RowState::Failed, Some("process_gone"))
     );
     assert!(row.ended_at.is_some());
 }
@@ -208,24 +208,24 @@ fn r51_what_somebody_changes_between_the_look_and_the_change_is_left_to_them() {
     let registry = place.open();
     let process = Some(nobody());
     registry
-        .add(New {
+        .add(NewRow {
             process,
             ..session("raced")
         })
         .unwrap();
     let racing = registry.clone();
-    let look = move |identity: &Identity| {
+    let look = move |identity: &OwnerId| {
         if *identity == nobody()
             && let Some(row) = racing.get("raced").unwrap()
             && row.version == 1
         {
-            racing.update("raced", 1, Change::default()).unwrap();
+            racing.update("raced", 1, RowChange::default()).unwrap();
         }
         identity.alive()
     };
     let report = registry.reconcile(Timestamp::now(), &look, false).unwrap();
     assert_eq!((report.changed.len(), report.changed_meanwhile), (0, 1));
-    assert_eq!(state(&registry, "raced"), State::Running);
+    assert_eq!(state(&registry, "raced"), RowState::Running);
 }
 
 #[test]
@@ -236,18 +236,18 @@ fn r51_counts_are_asked_for_and_old_ends_are_forgotten() {
         let id = format!("s{number}");
         let client = Some(format!("client {}", number % 2));
         registry
-            .add(New {
+            .add(NewRow {
                 client,
                 ..session(&id)
             })
             .unwrap();
         if number < 4 {
             let claim = registry.begin_closing(&id, &owner("test")).unwrap();
-            registry.finish(&claim, End::Closed, "asked", None).unwrap();
+            registry.finish(&claim, RowEnd::Closed, "asked", None).unwrap();
         }
     }
-    registry.add(New::now("h", Kind::Host)).unwrap();
-    let count = |filter: &Filter| {
+    registry.add(NewRow::now("h", Kind::Host)).unwrap();
+    let count = |filter: &RowFilter| {
         let counts = registry.counts(filter).unwrap();
         let counts: Vec<_> = counts
             .iter()
@@ -256,17 +256,17 @@ fn r51_counts_are_asked_for_and_old_ends_are_forgotten() {
         counts
     };
     let all = [
-        (Kind::Host, State::Running, 1),
-        (Kind::Session, State::Closed, 4),
-        (Kind::Session, State::Running, 6),
+        (Kind::Host, RowState::Running, 1),
+        (Kind::Session, RowState::Closed, 4),
+        (Kind::Session, RowState::Running, 6),
     ];
-    assert_eq!(count(&Filter::default()), all);
-    let of_one = Filter {
+    assert_eq!(count(&RowFilter::default()), all);
+    let of_one = RowFilter {
         client: Some("client 0".to_owned()),
         kind: Some(Kind::Session),
-        states: vec![State::Running],
+        states: vec![RowState::Running],
     };
-    assert_eq!(count(&of_one), [(Kind::Session, State::Running, 3)]);
+    assert_eq!(count(&of_one), [(Kind::Session, RowState::Running, 3)]);
     let ids: Vec<_> = registry
         .list(&of_one)
         .unwrap()
@@ -277,37 +277,37 @@ fn r51_counts_are_asked_for_and_old_ends_are_forgotten() {
     assert_eq!(registry.forget(Timestamp::UNIX_EPOCH).unwrap(), 0);
     let later = Timestamp::now() + jiff::SignedDuration::from_secs(1);
     assert_eq!(registry.forget(later).unwrap(), 4);
-    assert_eq!(registry.list(&Filter::default()).unwrap().len(), 7);
+    assert_eq!(registry.list(&RowFilter::default()).unwrap().len(), 7);
 }
 
 /// One of the steps that the registry knows, as the pure rules know it and as a call.
-fn both(registry: &Registry, standing: &Standing, what: u8, off: i64, lives: bool) -> (Step, bool) {
+fn both(registry: &Registry, standing: &RowStatus, what: u8, off: i64, lives: bool) -> (RowTransition, bool) {
     let version = standing.version.saturating_add_signed(off);
     let owner = owner("somebody");
-    let present = if lives { Alive::Alive } else { Alive::Gone };
+    let present = if lives { Liveness::Alive } else { Liveness::Gone };
     let claim = Claim {
         id: "s".to_owned(),
         version,
         owner: owner.clone(),
         took_over_from: None,
     };
-    let end = if lives { End::Closed } else { End::Failed };
+    let end = if lives { RowEnd::Closed } else { RowEnd::Failed };
     match what {
         0 => {
-            let done = registry.update("s", version, Change::default()).is_ok();
-            (Step::Update { version }, done)
+            let done = registry.update("s", version, RowChange::default()).is_ok();
+            (RowTransition::Update { version }, done)
         }
         1 => {
             let claimed = registry.begin_closing_with("s", &owner, &|_| present);
-            (Step::BeginClosing { owner, present }, claimed.is_ok())
+            (RowTransition::BeginClosing { owner, present }, claimed.is_ok())
         }
         2 => {
             let taken = registry.take_over("s", version, &owner).is_ok();
-            (Step::TakeOver { version, owner }, taken)
+            (RowTransition::TakeOver { version, owner }, taken)
         }
         _ => {
             let done = registry.finish(&claim, end, "asked", None).is_ok();
-            (Step::Finish { version, end }, done)
+            (RowTransition::Finish { version, end }, done)
         }
     }
 }

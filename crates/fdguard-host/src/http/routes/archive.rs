@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use axum::response::Response;
 use fdguard_files::Dir;
-use fdguard_files::archive::{Archive, Report};
+use fdguard_files::archive::{Archive, ArchiveReport};
 use http::{Method, StatusCode};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -15,7 +15,7 @@ use super::sessions::within;
 use crate::Error;
 use crate::http::body;
 use crate::http::problem::Problem;
-use crate::http::route::{self, Asked, Route};
+use crate::http::route::{self, ApiRequest, Route};
 use crate::roots::{Below, OutsideRoots, Roots};
 
 const SCHEMA: &str = "fdguard.archive/1";
@@ -63,14 +63,14 @@ pub(in crate::http) fn routes() -> Vec<Route> {
     ]
 }
 
-async fn archive(asked: Asked, bytes: bytes::Bytes) -> Result<Response, Problem> {
+async fn archive(asked: ApiRequest, bytes: bytes::Bytes) -> Result<Response, Problem> {
     let body: NewArchive = body::decode(&asked.headers, &bytes)?;
     let report = run(&asked.api.settings.roots, body).await?;
     route::json(StatusCode::OK, &report)
 }
 
 /// Archives files below these roots.
-pub(crate) async fn run(roots: &Roots, asked: NewArchive) -> Result<Report, Problem> {
+pub(crate) async fn run(roots: &Roots, asked: NewArchive) -> Result<ArchiveReport, Problem> {
     within(asked.files.len(), 1, MOST_FILES, "files")?;
     let to = find_root(roots, &asked.to)?;
     let mut archive = Archive::new(asked.to);

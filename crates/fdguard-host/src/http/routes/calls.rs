@@ -15,11 +15,11 @@ use serde_json::json;
 
 use super::sessions::within;
 use crate::Error;
-use crate::call::{Aborted, Call, CallInfo, Request};
+use crate::call::{AbortResult, Call, CallInfo, CallRequest};
 use crate::http::accept::{self, EVENTS, JSON};
 use crate::http::body;
 use crate::http::problem::Problem;
-use crate::http::route::{self, Asked, Reply, Route};
+use crate::http::route::{self, ApiRequest, Reply, Route};
 
 const SCHEMA: &str = "fdguard.call/1";
 /// What is larger is streamed.
@@ -48,7 +48,7 @@ struct NewCall {
 }
 
 impl NewCall {
-    fn request(self) -> Result<Request, Problem> {
+    fn request(self) -> Result<CallRequest, Problem> {
         let sent = match (self.body, self.body_base64) {
             (Some(_), Some(_)) => {
                 let problem = Problem::senseless("a call has `body` or `body_base64`, not both");
@@ -64,8 +64,8 @@ impl NewCall {
             }
         };
         let mut request = match sent {
-            Some(bytes) => Request::post(&self.url, bytes),
-            None => Request::get(&self.url),
+            Some(bytes) => CallRequest::post(&self.url, bytes),
+            None => CallRequest::get(&self.url),
         };
         if let Some(method) = self.method {
             request.method = method;
@@ -120,16 +120,16 @@ pub(in crate::http) fn routes() -> Vec<Route> {
     ]
 }
 
-async fn list(asked: Asked) -> Result<Reply<Calls>, Problem> {
+async fn list(asked: ApiRequest) -> Result<Reply<Calls>, Problem> {
     let calls = asked.api.calls()?.list();
     Ok(Reply::new(Calls { calls }))
 }
 
-async fn abort(asked: Asked) -> Result<Reply<Aborted>, Problem> {
+async fn abort(asked: ApiRequest) -> Result<Reply<AbortResult>, Problem> {
     Ok(Reply::new(asked.api.calls()?.abort(asked.id())?))
 }
 
-async fn call(asked: Asked, bytes: bytes::Bytes) -> Result<Response, Problem> {
+async fn call(asked: ApiRequest, bytes: bytes::Bytes) -> Result<Response, Problem> {
     let body: NewCall = body::decode(&asked.headers, &bytes)?;
     let mut call = asked.api.calls()?.begin(body.request()?)?;
     if accept::negotiate(&asked.headers, &[JSON, EVENTS])? == EVENTS {

@@ -17,8 +17,8 @@ use super::sessions::whole;
 use crate::host::{ClientGuard, Host};
 use crate::http::accept::EVENTS;
 use crate::http::problem::Problem;
-use crate::http::route::{Asked, Reply, Route};
-use crate::receipt::{Reason, Receipt};
+use crate::http::route::{ApiRequest, Reply, Route};
+use crate::receipt::{SessionEndReason, Receipt};
 
 /// A day; who needs more renews.
 const LONGEST_LEASE: u64 = 86_400;
@@ -92,7 +92,7 @@ pub(in crate::http) fn routes() -> Vec<Route> {
     ]
 }
 
-async fn open(asked: Asked, body: NewClient) -> Result<Reply<Client>, Problem> {
+async fn open(asked: ApiRequest, body: NewClient) -> Result<Reply<Client>, Problem> {
     let settings = &asked.api.settings;
     let seconds = body.lease_seconds.unwrap_or(settings.lease.as_secs());
     if seconds > LONGEST_LEASE {
@@ -111,22 +111,22 @@ async fn open(asked: Asked, body: NewClient) -> Result<Reply<Client>, Problem> {
     Ok(Reply::new(Client { id, lease_seconds }).at(&path))
 }
 
-async fn renew(asked: Asked) -> Result<Reply<Renewed>, Problem> {
+async fn renew(asked: ApiRequest) -> Result<Reply<Renewed>, Problem> {
     asked.api.host.renew(asked.id())?;
     let id = asked.id().to_owned();
     Ok(Reply::new(Renewed { id }))
 }
 
-async fn end(asked: Asked) -> Result<Reply<Receipts>, Problem> {
+async fn end(asked: ApiRequest) -> Result<Reply<Receipts>, Problem> {
     let receipts = whole(async move {
         let host = &asked.api.host;
-        host.end_client(asked.id(), Reason::ClientGone).await
+        host.end_client(asked.id(), SessionEndReason::ClientGone).await
     });
     let receipts = receipts.await?;
     Ok(Reply::new(Receipts { receipts }))
 }
 
-async fn attach(asked: Asked, _body: bytes::Bytes) -> Result<Response, Problem> {
+async fn attach(asked: ApiRequest, _body: bytes::Bytes) -> Result<Response, Problem> {
     let host = asked.api.host.clone();
     let client = host.attach_client(asked.id())?;
     let mut ticks = interval(asked.api.settings.heartbeat);

@@ -22,8 +22,8 @@ use crate::http::accept::{self, EVENTS, JSON};
 use crate::http::api::Api;
 use crate::http::body;
 use crate::http::problem::Problem;
-use crate::http::route::{self, Asked, Route};
-use crate::session::{Chunk, Done, Exec};
+use crate::http::route::{self, ApiRequest, Route};
+use crate::session::{Chunk, ExecResult, Exec};
 
 const SCHEMA: &str = "fdguard.exec/1";
 /// Pieces of output that wait for a slow receiver before the program has to.
@@ -52,14 +52,14 @@ pub(in crate::http) fn routes() -> Vec<Route> {
         Route::raw((Method::POST, "/v1/sessions/{id}/exec"), "exec", exec)
             .summary("Run a command to its end; who disconnects interrupts it")
             .takes::<NewExec>()
-            .gives::<Done>(StatusCode::OK, SCHEMA)
+            .gives::<ExecResult>(StatusCode::OK, SCHEMA)
             .gives_other(EVENTS, events)
             .example(json!({"code": "echo hello", "timeout_ms": 5000}))
             .refuses(&[404, 409, 410]),
     ]
 }
 
-async fn exec(asked: Asked, bytes: bytes::Bytes) -> Result<Response, Problem> {
+async fn exec(asked: ApiRequest, bytes: bytes::Bytes) -> Result<Response, Problem> {
     let body: NewExec = body::decode(&asked.headers, &bytes)?;
     let mut command = Exec::new(body.code);
     if let Some(ms) = body.timeout_ms {
@@ -81,7 +81,7 @@ async fn exec(asked: Asked, bytes: bytes::Bytes) -> Result<Response, Problem> {
 
 /// A command that runs on its own. Dropped, it is interrupted: nobody waits for it any more.
 struct Running {
-    done: oneshot::Receiver<Result<Done, Error>>,
+    done: oneshot::Receiver<Result<ExecResult, Error>>,
     _abandoned: DropGuard,
 }
 
@@ -103,7 +103,7 @@ impl Running {
         }
     }
 
-    async fn done(&mut self) -> Result<Done, Error> {
+    async fn done(&mut self) -> Result<ExecResult, Error> {
         // The task ends without a word only when the runtime does.
         (&mut self.done).await.unwrap_or(Err(Error::Closing))
     }
@@ -116,7 +116,7 @@ async fn run(
     command: Exec,
     live: Option<mpsc::Sender<Chunk>>,
     abandoned: &CancellationToken,
-) -> Result<Done, Error> {
+) -> Result<ExecResult, Error> {
     let mut work = std::pin::pin!(api.host.exec(id, command, live));
     tokio::select! {
         biased;
@@ -134,7 +134,7 @@ struct Live {
     chunks: mpsc::Receiver<Chunk>,
     first: Option<Chunk>,
     pieces: Pieces,
-    end: Option<Result<Done, Error>>,
+    end: Option<Result<ExecResult, Error>>,
 }
 
 impl Live {

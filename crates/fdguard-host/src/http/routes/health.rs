@@ -4,17 +4,17 @@ use axum::response::{IntoResponse as _, Response};
 use http::{HeaderValue, Method, StatusCode, header};
 
 use super::metrics;
-use crate::host::Health;
+use crate::host::HostHealth;
 use crate::http::accept::JSON;
 use crate::http::openapi;
 use crate::http::problem::Problem;
-use crate::http::route::{self, Asked, Route};
+use crate::http::route::{self, ApiRequest, Route};
 
 pub(in crate::http) fn routes() -> Vec<Route> {
     vec![
         Route::raw((Method::GET, "/v1/health"), "health", health)
             .summary("How the host is: counts, and nobody's names; needs no token")
-            .gives::<Health>(StatusCode::OK, "fdguard.health/1")
+            .gives::<HostHealth>(StatusCode::OK, "fdguard.health/1")
             .open_to_all(),
         Route::raw((Method::GET, "/metrics"), "metrics", page)
             .summary("Metrics for Prometheus")
@@ -27,17 +27,17 @@ pub(in crate::http) fn routes() -> Vec<Route> {
 
 const METRICS: &str = "text/plain";
 
-async fn health(asked: Asked, _body: bytes::Bytes) -> Result<Response, Problem> {
+async fn health(asked: ApiRequest, _body: bytes::Bytes) -> Result<Response, Problem> {
     route::json(StatusCode::OK, &asked.api.host.health())
 }
 
-async fn page(asked: Asked, _body: bytes::Bytes) -> Result<Response, Problem> {
+async fn page(asked: ApiRequest, _body: bytes::Bytes) -> Result<Response, Problem> {
     let media_type = HeaderValue::from_static(fdguard_core::exposition::CONTENT_TYPE);
     let text = metrics::write(&metrics::State::read(&asked.api));
     Ok(([(header::CONTENT_TYPE, media_type)], text).into_response())
 }
 
-async fn description(_asked: Asked, _body: bytes::Bytes) -> Result<Response, Problem> {
+async fn description(_asked: ApiRequest, _body: bytes::Bytes) -> Result<Response, Problem> {
     let media_type = [(header::CONTENT_TYPE, HeaderValue::from_static(JSON))];
     Ok((media_type, openapi::document().to_string()).into_response())
 }

@@ -1,14 +1,14 @@
 //! The metrics page: the names that others have given to the same things, and our own. Labels are reasons and classes, never names.
 
-use fdguard_core::exposition::{Sample, Text, Type};
+use fdguard_core::exposition::{MetricSample, Exposition, MetricType};
 
-use crate::host::Health;
+use crate::host::HostHealth;
 use crate::http::api::Api;
 
 /// What the page shows; what is not known is left out.
 #[derive(Debug)]
 pub(super) struct State {
-    pub(super) health: Health,
+    pub(super) health: HostHealth,
     /// Since the epoch.
     pub(super) started: Option<f64>,
     pub(super) resident: Option<u64>,
@@ -187,20 +187,20 @@ impl State {
 
 /// The whole page.
 pub(super) fn write(state: &State) -> String {
-    let mut text = Text::default();
+    let mut text = Exposition::default();
     for (name, help, value) in state.gauges().into_iter().chain(state.own_gauges()) {
-        let sample = value.map(|value| Sample::new(&[], value));
-        text.family(name, Type::Gauge, help, sample);
+        let sample = value.map(|value| MetricSample::new(&[], value));
+        text.family(name, MetricType::Gauge, help, sample);
     }
     let requests = state.requests.iter();
     text.family(
         "fdguard_host_http_requests_total",
-        Type::Counter,
+        MetricType::Counter,
         "Requests that were answered, by class of status.",
-        requests.map(|(class, count)| Sample::new(&[("code", class)], number(*count))),
+        requests.map(|(class, count)| MetricSample::new(&[("code", class)], number(*count))),
     );
     for (name, help, value) in state.counters() {
-        text.family(name, Type::Counter, help, [Sample::new(&[], number(value))]);
+        text.family(name, MetricType::Counter, help, [MetricSample::new(&[], number(value))]);
     }
     text.finish()
 }

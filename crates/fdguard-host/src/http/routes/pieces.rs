@@ -3,12 +3,12 @@
 use base64::Engine as _;
 use serde::Serialize;
 
-use crate::session::{Chunk, Stream};
+use crate::session::{Chunk, ExecStream};
 
 /// A piece of output, for people as text, and as base64 where it is none.
 #[derive(Debug, PartialEq, Eq, Serialize)]
 pub(super) struct Piece {
-    pub(super) stream: Stream,
+    pub(super) stream: ExecStream,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) text: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -26,8 +26,8 @@ impl Pieces {
     /// What can be told of it now; nothing when it is half a character.
     pub(super) fn take(&mut self, chunk: &Chunk) -> Option<Piece> {
         let waiting = match chunk.stream {
-            Stream::Stdout => &mut self.stdout,
-            Stream::Stderr => &mut self.stderr,
+            ExecStream::Stdout => &mut self.stdout,
+            ExecStream::Stderr => &mut self.stderr,
         };
         let mut bytes = std::mem::take(waiting);
         bytes.extend_from_slice(&chunk.bytes);
@@ -41,12 +41,12 @@ impl Pieces {
 
     /// What still waits when nothing more comes.
     pub(super) fn rest(&mut self) -> Option<Piece> {
-        let stdout = piece(Stream::Stdout, std::mem::take(&mut self.stdout));
-        stdout.or_else(|| piece(Stream::Stderr, std::mem::take(&mut self.stderr)))
+        let stdout = piece(ExecStream::Stdout, std::mem::take(&mut self.stdout));
+        stdout.or_else(|| piece(ExecStream::Stderr, std::mem::take(&mut self.stderr)))
     }
 }
 
-fn piece(stream: Stream, bytes: Vec<u8>) -> Option<Piece> {
+fn piece(stream: ExecStream, bytes: Vec<u8>) -> Option<Piece> {
     if bytes.is_empty() {
         return None;
     }
@@ -67,9 +67,9 @@ fn piece(stream: Stream, bytes: Vec<u8>) -> Option<Piece> {
 #[cfg(test)]
 mod tests {
     use super::Pieces;
-    use crate::session::{Chunk, Stream};
+    use crate::session::{Chunk, ExecStream};
 
-    fn chunk(stream: Stream, bytes: &'static [u8]) -> Chunk {
+    fn chunk(stream: ExecStream, bytes: &'static [u8]) -> Chunk {
         let bytes = bytes::Bytes::from_static(bytes);
         Chunk { stream, bytes }
     }
@@ -77,11 +77,11 @@ mod tests {
     #[test]
     fn a_character_that_came_in_two_pieces_is_told_whole() {
         let mut pieces = Pieces::default();
-        let first = pieces.take(&chunk(Stream::Stdout, b"a\xc3")).unwrap();
+        let first = pieces.take(&chunk(ExecStream::Stdout, b"a\xc3")).unwrap();
         assert_eq!(first.text.as_deref(), Some("a"));
-        let other = pieces.take(&chunk(Stream::Stderr, b"b")).unwrap();
+        let other = pieces.take(&chunk(ExecStream::Stderr, b"b")).unwrap();
         assert_eq!(other.text.as_deref(), Some("b"));
-        let rest = pieces.take(&chunk(Stream::Stdout, b"\xa4")).unwrap();
+        let rest = pieces.take(&chunk(ExecStream::Stdout, b"\xa4")).unwrap();
         assert_eq!(rest.text.as_deref(), Some("ä"));
         assert_eq!(pieces.rest(), None);
     }
@@ -89,13 +89,13 @@ mod tests {
     #[test]
     fn what_is_no_text_is_told_byte_by_byte() {
         let mut pieces = Pieces::default();
-        let piece = pieces.take(&chunk(Stream::Stdout, b"\xff\xfe")).unwrap();
+        let piece = pieces.take(&chunk(ExecStream::Stdout, b"\xff\xfe")).unwrap();
         assert_eq!(piece.base64.as_deref(), Some("//4="));
-        assert_eq!(pieces.take(&chunk(Stream::Stderr, b"\xc3")), None);
+        assert_eq!(pieces.take(&chunk(ExecStream::Stderr, b"\xc3")), None);
         let rest = pieces.rest().unwrap();
         assert_eq!(
             (rest.stream, rest.base64.as_deref()),
-            (Stream::Stderr, Some("ww=="))
+            (ExecStream::Stderr, Some("ww=="))
         );
     }
 }

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use axum::response::{IntoResponse as _, Response};
-use fdguard_process::identity::Identity;
+use fdguard_process::identity::ProcessId;
 use http::{Method, StatusCode};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -15,9 +15,9 @@ use super::archive::find_root;
 use crate::Error;
 use crate::http::guard::Door;
 use crate::http::problem::Problem;
-use crate::http::route::{self, Asked, Reply, Route};
+use crate::http::route::{self, ApiRequest, Reply, Route};
 use crate::scope::{
-    CleanUp, Closing, FileEnd, How, Launch, Ownership, Role, ScopeSpec, ScopeView, Ticket,
+    CleanUp, CloseAnswer, FileEnd, CloseLimits, ProgramLaunch, Ownership, ResourceRole, ScopeSpec, ScopeView, CloseTicket,
     tcp_callers,
 };
 
@@ -49,7 +49,7 @@ enum NewResource {
         /// `owned` when absent.
         whose: Option<Ownership>,
         /// `helper` when absent.
-        role: Option<Role>,
+        role: Option<ResourceRole>,
     },
     /// A program that is started in the scope's folder, with everything below it.
     Program {
@@ -62,7 +62,7 @@ enum NewResource {
         /// A file below the scope's root: what the program prints is added there, and archived at the end. Absent: nobody hears it.
         log: Option<PathBuf>,
         /// `helper` when absent.
-        role: Option<Role>,
+        role: Option<ResourceRole>,
     },
     /// A process that somebody else started.
     Process {
@@ -71,7 +71,7 @@ enum NewResource {
         /// `owned` when absent.
         whose: Option<Ownership>,
         /// `helper` when absent.
-        role: Option<Role>,
+        role: Option<ResourceRole>,
     },
     /// A file below the scope's root, which need not be there yet.
     File {
@@ -89,7 +89,7 @@ enum NewResource {
 
 /// All scopes.
 #[derive(Debug, Serialize, JsonSchema)]
-struct Listed {
+struct ScopeList {
     /// With those that ended a short time ago.
     scopes: Vec<ScopeView>,
 }
@@ -128,7 +128,7 @@ pub(in crate::http) fn routes() -> Vec<Route> {
     ]
 }
 
-async fn open(asked: Asked, body: NewScope) -> Result<Reply<ScopeView>, Problem> {
+async fn open(asked: ApiRequest, body: NewScope) -> Result<Reply<ScopeView>, Problem> {
     let roots = &asked.api.settings.roots;
     // The scope looks again, by opening them; this gives one clear refusal.
     find_root(roots, &body.root)?;
@@ -148,18 +148,18 @@ async fn open(asked: Asked, body: NewScope) -> Result<Reply<ScopeView>, Problem>
     Ok(Reply::new(scope.view()).at(&path))
 }
 
-async fn list(asked: Asked) -> Result<Reply<Listed>, Problem> {
+async fn list(asked: ApiRequest) -> Result<Reply<ScopeList>, Problem> {
     let scopes = asked.api.scopes.list();
-    Ok(Reply::new(Listed { scopes }))
+    Ok(Reply::new(ScopeList { scopes }))
 }
 
-async fn get(asked: Asked) -> Result<Reply<ScopeView>, Problem> {
+async fn get(asked: ApiRequest) -> Result<Reply<ScopeView>, Problem> {
     Ok(Reply::new(asked.api.scopes.get(asked.id())?.view()))
 }
 
-async fn add(asked: Asked, body: NewResource) -> Result<Reply<ScopeView>, Problem> {
+async fn add(asked: ApiRequest, body: NewResource) -> Result<Reply<ScopeView>, Problem> {
     let scope = asked.api.scopes.get(asked.id())?;
-    let (owned, helper) = (Ownership::Owned, Role::Helper);
+    let (owned, helper) = (Ownership::Owned, ResourceRole::Helper);
     match body {
         NewResource::Session { id, whose, role } => {
             asked.api.host.session(&id)?;
@@ -172,7 +172,7 @@ async fn add(asked: Asked, body: NewResource) -> Result<Reply<ScopeView>, Proble
             role,
         } => {
             let role = role.unwrap_or(helper);
-            let launch = Launch {
+            let launch = ProgramLaunch {
                 command,
                 environment,
                 log,
@@ -181,7 +181,7 @@ async fn add(asked: Asked, body: NewResource) -> Result<Reply<ScopeView>, Proble
             scope.launch(launch).await?;
         }
         NewResource::Process { pid, whose, role } => {
-            let identity = Identity::of(pid).map_err(|error| {
+            let identity = ProcessId::of(pid).map_err(|error| {
                 let problem = Problem::senseless(format!("process {pid}: {error}"));
                 problem.at("process.pid".to_owned())
             })?;
@@ -198,7 +198,7 @@ async fn add(asked: Asked, body: NewResource) -> Result<Reply<ScopeView>, Proble
     Ok(Reply::new(scope.view()).at(&path))
 }
 
-async fn close(asked: Asked, _body: bytes::Bytes) -> Result<Response, Problem> {
+async fn close(asked: ApiRequest, _body: bytes::Bytes) -> Result<Response, Problem> {
     let door = asked.door;
     let callers = tokio::task::spawn_blocking(move || match door {
         Some(Door::Tcp { local, peer }) => tcp_callers(local, peer),
@@ -208,11 +208,11 @@ async fn close(asked: Asked, _body: bytes::Bytes) -> Result<Response, Problem> {
     let callers = callers.await.map_err(|_ended| Error::Closing)?;
     let scopes = &asked.api.scopes;
     let closing = scopes
-        .close(asked.id(), How::default(), &callers, SOON)
+        .close(asked.id(), CloseLimits::default(), &callers, SOON)
         .await?;
     match closing {
-        Closing::Done(clean_up) => route::json(StatusCode::OK, &*clean_up),
-        Closing::Soon(accepted) => {
+        CloseAnswer::Done(clean_up) => route::json(StatusCode::OK, &*clean_up),
+        CloseAnswer::Soon(accepted) => {
             let path = format!("/v1/tickets/{}", accepted.ticket);
             let later = route::document(StatusCode::ACCEPTED, "fdguard.accepted/1", accepted)?;
             Ok(([(http::header::LOCATION, path)], later).into_response())
@@ -220,6 +220,6 @@ async fn close(asked: Asked, _body: bytes::Bytes) -> Result<Response, Problem> {
     }
 }
 
-async fn ticket(asked: Asked) -> Result<Reply<Ticket>, Problem> {
+async fn ticket(asked: ApiRequest) -> Result<Reply<CloseTicket>, Problem> {
     Ok(Reply::new(asked.api.scopes.ticket(asked.id())?))
 }

@@ -12,11 +12,11 @@ use tokio::sync::oneshot;
 
 use crate::Error;
 use crate::environment::is_fit;
-use crate::host::{Host, Info};
+use crate::host::{Host, SessionInfo};
 use crate::http::problem::Problem;
-use crate::http::route::{Asked, Reply, Route};
-use crate::receipt::{Reason, Receipt};
-use crate::session::{Channel, Limits, Program, Spec};
+use crate::http::route::{ApiRequest, Reply, Route};
+use crate::receipt::{SessionEndReason, Receipt};
+use crate::session::{Channel, SessionLimits, SessionProgram, SessionSpec};
 
 /// More output than this is streamed, not kept.
 const LARGEST_OUTPUT: usize = 64 << 20;
@@ -28,7 +28,7 @@ const LONGEST_START: u64 = 600_000;
 #[serde(deny_unknown_fields)]
 struct NewSession {
     /// The interpreter: `bash`, `python`, or any other with `{"repl": …}`.
-    program: Program,
+    program: SessionProgram,
     /// Whose it is: it ends when the client does. Without one it ends when nobody used it for long.
     client: Option<String>,
     /// Where it starts; the host's folder when absent.
@@ -39,7 +39,7 @@ struct NewSession {
     /// How it is spoken to: `{"pty": {"columns": 80, "rows": 24}}`, which is the default, or `pipes`.
     channel: Option<Channel>,
     /// What it may use.
-    limits: Option<Limits>,
+    limits: Option<SessionLimits>,
     /// Bytes of output that a command's result keeps of each stream; 1 MiB when absent.
     #[schemars(range(max = 67_108_864))]
     output_cap: Option<usize>,
@@ -49,8 +49,8 @@ struct NewSession {
 }
 
 impl NewSession {
-    fn spec(self) -> Result<Spec, Problem> {
-        let mut spec = Spec::new(self.program);
+    fn spec(self) -> Result<SessionSpec, Problem> {
+        let mut spec = SessionSpec::new(self.program);
         let mut variables = self.environment.iter();
         if let Some((name, _)) = variables.find(|(name, value)| !is_fit(name, value)) {
             let problem = Problem::senseless(format!("{name:?} is no variable"));
@@ -89,12 +89,12 @@ pub(super) fn within<T: PartialOrd + std::fmt::Display>(
 #[derive(Debug, Serialize, JsonSchema)]
 struct Sessions {
     /// Those that are open.
-    sessions: Vec<Info>,
+    sessions: Vec<SessionInfo>,
 }
 
 /// Whether something was interrupted.
 #[derive(Debug, Serialize, JsonSchema)]
-struct Interrupted {
+struct InterruptAnswer {
     /// Which session.
     id: String,
     /// False: nothing ran.
@@ -153,7 +153,7 @@ pub(in crate::http) fn routes() -> Vec<Route> {
     ]
 }
 
-async fn open(asked: Asked, mut body: NewSession) -> Result<Reply<Info>, Problem> {
+async fn open(asked: ApiRequest, mut body: NewSession) -> Result<Reply<SessionInfo>, Problem> {
     let client = body.client.take();
     let host = asked.api.host.clone();
     let id = open_for(host.clone(), client, body.spec()?).await?;
@@ -162,14 +162,14 @@ async fn open(asked: Asked, mut body: NewSession) -> Result<Reply<Info>, Problem
 }
 
 /// Opens it in a task of its own: when its caller goes away meanwhile, nobody knows its id, and it is closed.
-async fn open_for(host: Host, client: Option<String>, spec: Spec) -> Result<String, Error> {
+async fn open_for(host: Host, client: Option<String>, spec: SessionSpec) -> Result<String, Error> {
     let (sender, opened) = oneshot::channel();
     // Its end comes by the channel.
     drop(tokio::spawn(async move {
         let outcome = host.open(client.as_deref(), spec).await;
         if let Err(Ok(id)) = sender.send(outcome) {
             // It may have been closed already.
-            let _closed = host.close(&id, Reason::ClientGone).await;
+            let _closed = host.close(&id, SessionEndReason::ClientGone).await;
         }
     }));
     // The task ends without a word only when the runtime does.
@@ -183,28 +183,28 @@ pub(super) async fn whole<T: Send + 'static>(
     tokio::spawn(work).await.unwrap_or(Err(Error::Closing))
 }
 
-async fn list(asked: Asked) -> Result<Reply<Sessions>, Problem> {
+async fn list(asked: ApiRequest) -> Result<Reply<Sessions>, Problem> {
     let sessions = asked.api.host.sessions();
     Ok(Reply::new(Sessions { sessions }))
 }
 
-async fn get(asked: Asked) -> Result<Reply<Info>, Problem> {
+async fn get(asked: ApiRequest) -> Result<Reply<SessionInfo>, Problem> {
     Ok(Reply::new(asked.api.host.session(asked.id())?))
 }
 
-async fn close(asked: Asked) -> Result<Reply<Receipt>, Problem> {
-    let receipt = whole(async move { asked.api.host.close(asked.id(), Reason::Asked).await });
+async fn close(asked: ApiRequest) -> Result<Reply<Receipt>, Problem> {
+    let receipt = whole(async move { asked.api.host.close(asked.id(), SessionEndReason::Asked).await });
     Ok(Reply::new(receipt.await?))
 }
 
-async fn interrupt(asked: Asked) -> Result<Reply<Interrupted>, Problem> {
+async fn interrupt(asked: ApiRequest) -> Result<Reply<InterruptAnswer>, Problem> {
     let id = asked.id().to_owned();
     let was_running = whole(async move { asked.api.host.interrupt(asked.id()).await });
     let was_running = was_running.await?;
-    Ok(Reply::new(Interrupted { id, was_running }))
+    Ok(Reply::new(InterruptAnswer { id, was_running }))
 }
 
-async fn reset(asked: Asked) -> Result<Reply<Receipt>, Problem> {
+async fn reset(asked: ApiRequest) -> Result<Reply<Receipt>, Problem> {
     let receipt = whole(async move { asked.api.host.reset(asked.id()).await });
     Ok(Reply::new(receipt.await?))
 }

@@ -5,13 +5,13 @@ use std::time::Duration;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::super::Why;
-use super::marker::Last;
+use super::super::CloseReason;
+use super::marker::LastEntry;
 
 /// How an agent is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
-pub enum Status {
+pub enum AgentStatus {
     /// It works, as far as anybody knows.
     Running,
     /// It has done its work.
@@ -22,7 +22,7 @@ pub enum Status {
     Terminated,
 }
 
-impl Status {
+impl AgentStatus {
     /// It does not change any more.
     #[must_use]
     pub fn is_terminal(self) -> bool {
@@ -51,7 +51,7 @@ pub enum ReasonCode {
 
 /// Something without which there is no agent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Main {
+pub enum MainResource {
     /// A session, and whether it is there.
     Session {
         /// It is open.
@@ -68,11 +68,11 @@ pub enum Main {
 
 /// What was seen of an agent.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Seen {
+pub struct AgentFacts {
     /// As it was judged so far.
-    pub status: Status,
+    pub status: AgentStatus,
     /// What it cannot be without.
-    pub mains: Vec<Main>,
+    pub mains: Vec<MainResource>,
     /// Since something that it writes has changed; absent when nothing of it is known.
     pub unchanged: Option<Duration>,
     /// Since something was done with it; nothing while a command runs.
@@ -81,7 +81,7 @@ pub struct Seen {
 
 /// When something is too long.
 #[derive(Clone, Copy, Debug)]
-pub struct Rules {
+pub struct AgentRules {
     /// Without a change of what it writes.
     pub stuck_after: Duration,
     /// Without anything done.
@@ -90,13 +90,13 @@ pub struct Rules {
 
 /// What is wrong, without having asked its log.
 #[must_use]
-pub fn unhealthy(seen: &Seen, rules: Rules) -> Vec<ReasonCode> {
+pub fn unhealthy(seen: &AgentFacts, rules: AgentRules) -> Vec<ReasonCode> {
     if seen.status.is_terminal() {
         return Vec::new();
     }
-    let dead = |main: &Main| match main {
-        Main::Session { is_alive: false } => Some(ReasonCode::SessionDead),
-        Main::Process {
+    let dead = |main: &MainResource| match main {
+        MainResource::Session { is_alive: false } => Some(ReasonCode::SessionDead),
+        MainResource::Process {
             is_alive: false, ..
         } => Some(ReasonCode::ProcessDead),
         _ => None,
@@ -112,47 +112,47 @@ pub fn unhealthy(seen: &Seen, rules: Rules) -> Vec<ReasonCode> {
 /// What an agent with something wrong is: its log has the last word. `None` when nothing may be said yet.
 #[must_use]
 pub fn verdict(
-    seen: &Seen,
+    seen: &AgentFacts,
     reasons: &[ReasonCode],
-    last: Last,
-) -> Option<(Status, Vec<ReasonCode>)> {
+    last: LastEntry,
+) -> Option<(AgentStatus, Vec<ReasonCode>)> {
     if reasons.is_empty() || seen.status.is_terminal() {
         return None;
     }
     let with = |code| [reasons, &[code]].concat();
     match last {
         // A log that cannot be read may say that all is well.
-        Last::Unreadable => None,
-        Last::Result { is_error: false } => {
-            Some((Status::Completed, vec![ReasonCode::ResultFound]))
+        LastEntry::Unreadable => None,
+        LastEntry::Result { is_error: false } => {
+            Some((AgentStatus::Completed, vec![ReasonCode::ResultFound]))
         }
-        Last::Result { is_error: true } => Some((Status::Failed, with(ReasonCode::ResultIsError))),
-        Last::Other if has_succeeded(seen, reasons) => {
-            Some((Status::Completed, vec![ReasonCode::ExitedWithSuccess]))
+        LastEntry::Result { is_error: true } => Some((AgentStatus::Failed, with(ReasonCode::ResultIsError))),
+        LastEntry::Other if has_succeeded(seen, reasons) => {
+            Some((AgentStatus::Completed, vec![ReasonCode::ExitedWithSuccess]))
         }
-        Last::Other => Some((Status::Failed, reasons.to_vec())),
+        LastEntry::Other => Some((AgentStatus::Failed, reasons.to_vec())),
     }
 }
 
 /// Only programs are gone, and each said that all is well.
-fn has_succeeded(seen: &Seen, reasons: &[ReasonCode]) -> bool {
-    let fine = |main: &Main| match main {
-        Main::Process {
+fn has_succeeded(seen: &AgentFacts, reasons: &[ReasonCode]) -> bool {
+    let fine = |main: &MainResource| match main {
+        MainResource::Process {
             is_alive,
             has_succeeded,
         } => *is_alive || *has_succeeded == Some(true),
-        Main::Session { is_alive } => *is_alive,
+        MainResource::Session { is_alive } => *is_alive,
     };
     reasons == [ReasonCode::ProcessDead] && seen.mains.iter().all(fine)
 }
 
 /// Whether an open scope is to be cleaned up, and why.
 #[must_use]
-pub fn due(seen: &Seen, rules: Rules) -> Option<Why> {
+pub fn due(seen: &AgentFacts, rules: AgentRules) -> Option<CloseReason> {
     if seen.status.is_terminal() {
-        Some(Why::Ended)
+        Some(CloseReason::Ended)
     } else if seen.idle >= rules.idle_after {
-        Some(Why::Idle)
+        Some(CloseReason::Idle)
     } else {
         None
     }
@@ -165,28 +165,28 @@ mod tests {
         AgentStuck, ExitedWithSuccess, ProcessDead, ResultFound, ResultIsError, SessionDead,
     };
 
-    const RULES: Rules = Rules {
+    const RULES: AgentRules = AgentRules {
         stuck_after: Duration::from_secs(900),
         idle_after: Duration::from_secs(6600),
     };
-    const ALIVE: Main = process(true, None);
-    const CRASHED: Main = process(false, Some(false));
-    const DONE: Main = process(false, Some(true));
-    const STRANGER_GONE: Main = process(false, None);
-    const OPEN: Main = Main::Session { is_alive: true };
-    const SHUT: Main = Main::Session { is_alive: false };
-    const RESULT: Last = Last::Result { is_error: false };
-    const BAD_RESULT: Last = Last::Result { is_error: true };
+    const ALIVE: MainResource = process(true, None);
+    const CRASHED: MainResource = process(false, Some(false));
+    const DONE: MainResource = process(false, Some(true));
+    const STRANGER_GONE: MainResource = process(false, None);
+    const OPEN: MainResource = MainResource::Session { is_alive: true };
+    const SHUT: MainResource = MainResource::Session { is_alive: false };
+    const RESULT: LastEntry = LastEntry::Result { is_error: false };
+    const BAD_RESULT: LastEntry = LastEntry::Result { is_error: true };
 
-    const fn process(is_alive: bool, has_succeeded: Option<bool>) -> Main {
-        Main::Process {
+    const fn process(is_alive: bool, has_succeeded: Option<bool>) -> MainResource {
+        MainResource::Process {
             is_alive,
             has_succeeded,
         }
     }
 
-    fn seen(status: Status, mains: &[Main], unchanged: Option<u64>, idle: u64) -> Seen {
-        Seen {
+    fn seen(status: AgentStatus, mains: &[MainResource], unchanged: Option<u64>, idle: u64) -> AgentFacts {
+        AgentFacts {
             status,
             mains: mains.to_vec(),
             unchanged: unchanged.map(Duration::from_secs),
@@ -195,22 +195,22 @@ mod tests {
     }
 
     type Case<'a> = (
-        &'a [Main],
+        &'a [MainResource],
         Option<u64>,
-        Last,
-        Option<(Status, &'a [ReasonCode])>,
+        LastEntry,
+        Option<(AgentStatus, &'a [ReasonCode])>,
     );
 
     /// What is seen, what the log says last, and the verdict.
     const CASES: &[Case<'static>] = &[
-        (&[ALIVE, OPEN], Some(0), Last::Other, None),
-        (&[], None, Last::Other, None),
-        (&[ALIVE], Some(899), Last::Other, None),
-        (&[ALIVE], Some(900), Last::Other, failed(&[AgentStuck])),
-        (&[ALIVE], None, Last::Other, None),
+        (&[ALIVE, OPEN], Some(0), LastEntry::Other, None),
+        (&[], None, LastEntry::Other, None),
+        (&[ALIVE], Some(899), LastEntry::Other, None),
+        (&[ALIVE], Some(900), LastEntry::Other, failed(&[AgentStuck])),
+        (&[ALIVE], None, LastEntry::Other, None),
         (&[ALIVE], Some(900), RESULT, completed(&[ResultFound])),
-        (&[ALIVE], Some(900), Last::Unreadable, None),
-        (&[CRASHED], Some(0), Last::Other, failed(&[ProcessDead])),
+        (&[ALIVE], Some(900), LastEntry::Unreadable, None),
+        (&[CRASHED], Some(0), LastEntry::Other, failed(&[ProcessDead])),
         (&[CRASHED], Some(0), RESULT, completed(&[ResultFound])),
         (
             &[DONE],
@@ -218,37 +218,37 @@ mod tests {
             BAD_RESULT,
             failed(&[ProcessDead, ResultIsError]),
         ),
-        (&[DONE], None, Last::Other, completed(&[ExitedWithSuccess])),
-        (&[DONE, CRASHED], None, Last::Other, failed(&[ProcessDead])),
-        (&[STRANGER_GONE], None, Last::Other, failed(&[ProcessDead])),
-        (&[SHUT], Some(0), Last::Other, failed(&[SessionDead])),
+        (&[DONE], None, LastEntry::Other, completed(&[ExitedWithSuccess])),
+        (&[DONE, CRASHED], None, LastEntry::Other, failed(&[ProcessDead])),
+        (&[STRANGER_GONE], None, LastEntry::Other, failed(&[ProcessDead])),
+        (&[SHUT], Some(0), LastEntry::Other, failed(&[SessionDead])),
         (&[SHUT], Some(0), RESULT, completed(&[ResultFound])),
         (
             &[SHUT, CRASHED],
             Some(900),
-            Last::Other,
+            LastEntry::Other,
             failed(&[SessionDead, ProcessDead, AgentStuck]),
         ),
         (
             &[DONE],
             Some(900),
-            Last::Other,
+            LastEntry::Other,
             failed(&[ProcessDead, AgentStuck]),
         ),
     ];
 
-    const fn failed(reasons: &[ReasonCode]) -> Option<(Status, &[ReasonCode])> {
-        Some((Status::Failed, reasons))
+    const fn failed(reasons: &[ReasonCode]) -> Option<(AgentStatus, &[ReasonCode])> {
+        Some((AgentStatus::Failed, reasons))
     }
 
-    const fn completed(reasons: &[ReasonCode]) -> Option<(Status, &[ReasonCode])> {
-        Some((Status::Completed, reasons))
+    const fn completed(reasons: &[ReasonCode]) -> Option<(AgentStatus, &[ReasonCode])> {
+        Some((AgentStatus::Completed, reasons))
     }
 
     #[test]
     fn r53_reasons_and_what_they_come_to() {
         for (mains, unchanged, last, expected) in CASES {
-            let seen = seen(Status::Running, mains, *unchanged, 0);
+            let seen = seen(AgentStatus::Running, mains, *unchanged, 0);
             let is = verdict(&seen, &unhealthy(&seen, RULES), *last);
             let expected = expected.map(|(status, reasons)| (status, reasons.to_vec()));
             assert_eq!(is, expected, "{mains:?} {unchanged:?} {last:?}");
@@ -257,18 +257,18 @@ mod tests {
 
     #[test]
     fn r53_what_has_ended_is_never_judged_again() {
-        for status in [Status::Completed, Status::Failed, Status::Terminated] {
+        for status in [AgentStatus::Completed, AgentStatus::Failed, AgentStatus::Terminated] {
             let seen = seen(status, &[CRASHED, SHUT], Some(10_000), 0);
             assert_eq!(unhealthy(&seen, RULES), []);
-            assert_eq!(verdict(&seen, &[ProcessDead], Last::Other), None);
-            assert_eq!(due(&seen, RULES), Some(Why::Ended));
+            assert_eq!(verdict(&seen, &[ProcessDead], LastEntry::Other), None);
+            assert_eq!(due(&seen, RULES), Some(CloseReason::Ended));
         }
     }
 
     #[test]
     fn r52_idle_for_110_minutes_is_too_long() {
-        let at = |idle| due(&seen(Status::Running, &[ALIVE], None, idle), RULES);
+        let at = |idle| due(&seen(AgentStatus::Running, &[ALIVE], None, idle), RULES);
         assert_eq!(at(6599), None);
-        assert_eq!(at(6600), Some(Why::Idle));
+        assert_eq!(at(6600), Some(CloseReason::Idle));
     }
 }

@@ -7,21 +7,21 @@ use std::time::{Duration, SystemTime};
 use fdguard_process::tree::Exit;
 
 use super::super::Scope;
-use super::super::resource::{Entry, FileEnd, Resource, Role};
-use super::super::root::Root;
-use super::judge::{Main, Seen, Status};
+use super::super::resource::{Entry, FileEnd, Resource, ResourceRole};
+use super::super::root::ScopeRoot;
+use super::judge::{MainResource, AgentFacts, AgentStatus};
 
 /// A scope, and what was seen of it.
 #[derive(Debug)]
-pub(super) struct Looked {
+pub(super) struct ScanResult {
     pub(super) scope: Arc<Scope>,
-    pub(super) seen: Seen,
+    pub(super) seen: AgentFacts,
     /// What its agent writes.
     pub(super) outputs: Vec<PathBuf>,
 }
 
 /// Looks at the processes and sessions of a scope; `None` when it is no longer open. It blocks for a few files of `/proc`.
-pub(super) fn processes(scope: &Arc<Scope>) -> Option<Looked> {
+pub(super) fn processes(scope: &Arc<Scope>) -> Option<ScanResult> {
     let mut sessions = Vec::new();
     let mut mains = Vec::new();
     let mut outputs = Vec::new();
@@ -47,38 +47,38 @@ pub(super) fn processes(scope: &Arc<Scope>) -> Option<Looked> {
             let since = if is_busy { 0 } else { seen.idle_ms };
             idle = idle.min(Duration::from_millis(since));
         }
-        if role == Role::Main {
+        if role == ResourceRole::Main {
             let is_alive = seen.is_some_and(|seen| seen.pid.is_some());
-            mains.push(Main::Session { is_alive });
+            mains.push(MainResource::Session { is_alive });
         }
     }
-    let seen = Seen {
+    let seen = AgentFacts {
         status,
         mains,
         unchanged: None,
         idle,
     };
-    Some(Looked {
+    Some(ScanResult {
         scope: Arc::clone(scope),
         seen,
         outputs,
     })
 }
 
-fn main(entry: &Entry) -> Option<Main> {
-    if entry.role != Role::Main {
+fn main(entry: &Entry) -> Option<MainResource> {
+    if entry.role != ResourceRole::Main {
         return None;
     }
     match &entry.resource {
         Resource::Program { program, .. } => {
             let state = program.state();
             let exit = state.main;
-            Some(Main::Process {
+            Some(MainResource::Process {
                 is_alive: exit.is_none() && state.over.is_none(),
                 has_succeeded: exit.map(|exit| exit == Exit::Code(0)),
             })
         }
-        Resource::Process { identity } => Some(Main::Process {
+        Resource::Process { identity } => Some(MainResource::Process {
             is_alive: identity.matches(),
             has_succeeded: None,
         }),
@@ -87,7 +87,7 @@ fn main(entry: &Entry) -> Option<Main> {
 }
 
 /// Looks at when its outputs changed. An agent that has not written yet is measured from its start. It blocks.
-pub(super) fn files(looked: &mut Looked, now: SystemTime) {
+pub(super) fn files(looked: &mut ScanResult, now: SystemTime) {
     let root = looked.scope.root();
     let newest = |path: &PathBuf| changed(root, path);
     let newest = looked.outputs.iter().filter_map(newest).max();
@@ -95,13 +95,13 @@ pub(super) fn files(looked: &mut Looked, now: SystemTime) {
     if let Some(age) = age {
         looked.seen.idle = looked.seen.idle.min(age);
     }
-    if !looked.outputs.is_empty() && looked.seen.status == Status::Running {
+    if !looked.outputs.is_empty() && looked.seen.status == AgentStatus::Running {
         let since_start = looked.scope.born.elapsed();
         looked.seen.unchanged = Some(age.map_or(since_start, |age| age.min(since_start)));
     }
 }
 
-fn changed(root: &Root, path: &Path) -> Option<SystemTime> {
+fn changed(root: &ScopeRoot, path: &Path) -> Option<SystemTime> {
     let place = root.find(path).ok().flatten()?;
     let flags = rustix::fs::AtFlags::SYMLINK_NOFOLLOW;
     let stat = rustix::fs::statat(&place.parent, &place.name, flags).ok()?;

@@ -3,14 +3,14 @@
 use std::io::{Read as _, Seek as _, SeekFrom};
 use std::path::{Path, PathBuf};
 
-use super::super::root::Root;
+use super::super::root::ScopeRoot;
 
 /// How much of a log's end is read. A last line that is longer is not understood.
 const TAIL: u64 = 1 << 20;
 
 /// What the last entry is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Last {
+pub enum LastEntry {
     /// A final result: `"type": "result"`.
     Result {
         /// `"is_error": true`.
@@ -22,7 +22,7 @@ pub enum Last {
     Unreadable,
 }
 
-impl Last {
+impl LastEntry {
     /// Of several logs: one result is enough, one that cannot be read could be it.
     fn and(self, other: Self) -> Self {
         match (self, other) {
@@ -34,21 +34,21 @@ impl Last {
 }
 
 /// The last entries of these logs, taken together. It blocks.
-pub(super) fn of_all(root: &Root, logs: &[PathBuf]) -> Last {
+pub(super) fn of_all(root: &ScopeRoot, logs: &[PathBuf]) -> LastEntry {
     let each = logs.iter().map(|log| of(root, log));
-    each.fold(Last::Other, Last::and)
+    each.fold(LastEntry::Other, LastEntry::and)
 }
 
-fn of(root: &Root, log: &Path) -> Last {
+fn of(root: &ScopeRoot, log: &Path) -> LastEntry {
     match root.find(log) {
-        Ok(None) => Last::Other,
-        Ok(Some(_)) => tail(root, log).map_or(Last::Unreadable, |bytes| parse(&bytes)),
+        Ok(None) => LastEntry::Other,
+        Ok(Some(_)) => tail(root, log).map_or(LastEntry::Unreadable, |bytes| parse(&bytes)),
         // What leads out of the root is none of its logs.
-        Err(_) => Last::Other,
+        Err(_) => LastEntry::Other,
     }
 }
 
-fn tail(root: &Root, log: &Path) -> Option<Vec<u8>> {
+fn tail(root: &ScopeRoot, log: &Path) -> Option<Vec<u8>> {
     let mut file = std::fs::File::from(root.open(log).ok()?);
     let meta = file.metadata().ok()?;
     if !meta.is_file() {
@@ -63,20 +63,20 @@ fn tail(root: &Root, log: &Path) -> Option<Vec<u8>> {
 
 /// The last line that is a JSON object counts; a torn one behind it does not.
 #[must_use]
-pub fn parse(bytes: &[u8]) -> Last {
+pub fn parse(bytes: &[u8]) -> LastEntry {
     let mut lines = bytes.rsplit(|byte| *byte == b'\n');
     let entry = lines.find_map(|line| {
         let value = serde_json::from_slice::<serde_json::Value>(line).ok()?;
         value.is_object().then_some(value)
     });
     let Some(entry) = entry else {
-        return Last::Other;
+        return LastEntry::Other;
     };
     if entry.get("type").and_then(|kind| kind.as_str()) != Some("result") {
-        return Last::Other;
+        return LastEntry::Other;
     }
     let is_error = entry.get("is_error").and_then(serde_json::Value::as_bool);
-    Last::Result {
+    LastEntry::Result {
         is_error: is_error.unwrap_or(false),
     }
 }
@@ -89,27 +89,27 @@ mod tests {
 
     #[test]
     fn r53_only_the_last_entry_counts() {
-        let fine = Last::Result { is_error: false };
-        let bad = Last::Result { is_error: true };
-        let cases: &[(&str, Last)] = &[
-            ("", Last::Other),
-            ("no JSON\n", Last::Other),
+        let fine = LastEntry::Result { is_error: false };
+        let bad = LastEntry::Result { is_error: true };
+        let cases: &[(&str, LastEntry)] = &[
+            ("", LastEntry::Other),
+            ("no JSON\n", LastEntry::Other),
             ("{\"type\":\"result\"}\n", fine),
             ("{\"type\":\"result\"}", fine),
             ("{\"type\":\"result\",\"is_error\":true}\n\n", bad),
             (
                 "{\"type\":\"result\"}\n{\"type\":\"assistant\"}\n",
-                Last::Other,
+                LastEntry::Other,
             ),
             (
                 "{\"type\":\"assistant\"}\n{\"type\":\"result\"}\n{\"torn\":",
                 fine,
             ),
-            ("{\"result\":\"type\"}\n", Last::Other),
-            ("[\"result\"]\n", Last::Other),
+            ("{\"result\":\"type\"}\n", LastEntry::Other),
+            ("[\"result\"]\n", LastEntry::Other),
             (
                 "{\"text\":\"{\\\"type\\\":\\\"result\\\"}\"}\n",
-                Last::Other,
+                LastEntry::Other,
             ),
         ];
         for (text, expected) in cases {
@@ -120,17 +120,17 @@ mod tests {
     #[test]
     fn a_result_in_one_of_several_logs_is_enough() {
         let folder = tempfile::tempdir().unwrap();
-        let root = Root::new(folder.path()).unwrap();
+        let root = ScopeRoot::new(folder.path()).unwrap();
         std::fs::write(folder.path().join("a"), "{\"type\":\"result\"}\n").unwrap();
         std::fs::write(folder.path().join("b"), "x\n").unwrap();
         let of = |names: &[&str]| {
             let paths: Vec<PathBuf> = names.iter().map(PathBuf::from).collect();
             of_all(&root, &paths)
         };
-        assert_eq!(of(&["b", "a"]), Last::Result { is_error: false });
-        assert_eq!(of(&["b", "absent"]), Last::Other);
+        assert_eq!(of(&["b", "a"]), LastEntry::Result { is_error: false });
+        assert_eq!(of(&["b", "absent"]), LastEntry::Other);
         std::os::unix::fs::symlink("/etc/passwd", folder.path().join("out")).unwrap();
-        assert_eq!(of(&["out"]), Last::Other, "it is not followed");
+        assert_eq!(of(&["out"]), LastEntry::Other, "it is not followed");
     }
 
     proptest! {

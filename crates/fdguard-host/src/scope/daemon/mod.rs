@@ -15,18 +15,18 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
-use fdguard_files::Lock;
+use fdguard_files::LockFile;
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
-pub use judge::{Main, ReasonCode, Rules, Seen, Status, due, unhealthy, verdict};
-pub use marker::{Last, parse as last_entry};
-pub use scan::{Cleaned, Scan, ScanKind, Verdict};
-pub use step::{Step, TOO_LONG, limited};
+pub use judge::{MainResource, ReasonCode, AgentRules, AgentFacts, AgentStatus, due, unhealthy, verdict};
+pub use marker::{LastEntry, parse as last_entry};
+pub use scan::{CleanedScope, ScopeScan, ScanKind, AgentVerdict};
+pub use step::{DaemonStep, TOO_LONG, limited};
 
-use super::{Event, How, Scopes};
+use super::{ScopeEvent, CloseLimits, Scopes};
 use crate::Error;
 use scan::Scanner;
 
@@ -46,18 +46,18 @@ pub struct Options {
     /// From one health scan to the next.
     pub health_every: Duration,
     /// When something is too long.
-    pub rules: Rules,
+    pub rules: AgentRules,
     /// How long each step may take.
-    pub limits: Limits,
+    pub limits: DaemonLimits,
     /// How long to wait for another daemon to end.
     pub lock_wait: Duration,
     /// How scopes are closed.
-    pub how: How,
+    pub how: CloseLimits,
 }
 
 /// How long steps may take.
 #[derive(Clone, Copy, Debug)]
-pub struct Limits {
+pub struct DaemonLimits {
     /// Looking at sessions and processes.
     pub look: Duration,
     /// Reading the ends of logs.
@@ -74,22 +74,22 @@ impl Options {
             state,
             clean_every: Duration::from_secs(60),
             health_every: Duration::from_secs(30),
-            rules: Rules {
+            rules: AgentRules {
                 stuck_after: Duration::from_secs(900),
                 idle_after: Duration::from_secs(110 * 60),
             },
-            limits: Limits {
+            limits: DaemonLimits {
                 look: Duration::from_secs(10),
                 read: Duration::from_secs(30),
                 files: Duration::from_secs(60),
             },
             lock_wait: Duration::ZERO,
-            how: How::default(),
+            how: CloseLimits::default(),
         }
     }
 
     fn check(&self) -> Result<(), Error> {
-        let Limits { look, read, files } = self.limits;
+        let DaemonLimits { look, read, files } = self.limits;
         let times = [self.clean_every, self.health_every, look, read, files];
         if times.iter().any(Duration::is_zero) {
             let text = "an interval or a limit of the clean-up daemon is no time at all";
@@ -104,7 +104,7 @@ impl Options {
 pub struct Daemon {
     end: CancellationToken,
     task: Option<JoinHandle<()>>,
-    last: watch::Receiver<Option<Arc<Scan>>>,
+    last: watch::Receiver<Option<Arc<ScopeScan>>>,
 }
 
 impl Daemon {
@@ -112,7 +112,7 @@ impl Daemon {
     pub async fn start(scopes: Scopes, options: Options) -> Result<Self, Error> {
         options.check()?;
         let (path, wait) = (options.state.join(LOCK), options.lock_wait);
-        let lock = tokio::task::spawn_blocking(move || Lock::take(&path, wait)).await;
+        let lock = tokio::task::spawn_blocking(move || LockFile::take(&path, wait)).await;
         let lock = lock.map_err(|error| Error::Bad(error.to_string()))??;
         let path = options.state.join(HEARTBEAT);
         heartbeat::write(&path, SystemTime::now()).map_err(Error::io("the heartbeat"))?;
@@ -133,7 +133,7 @@ impl Daemon {
 
     /// What it saw and did last; changes with each scan.
     #[must_use]
-    pub fn scans(&self) -> watch::Receiver<Option<Arc<Scan>>> {
+    pub fn scans(&self) -> watch::Receiver<Option<Arc<ScopeScan>>> {
         self.last.clone()
     }
 
@@ -154,9 +154,9 @@ impl Drop for Daemon {
 
 struct Loop {
     scanner: Arc<Scanner>,
-    tell: watch::Sender<Option<Arc<Scan>>>,
+    tell: watch::Sender<Option<Arc<ScopeScan>>>,
     heartbeat: PathBuf,
-    _lock: Lock,
+    _lock: LockFile,
 }
 
 impl Loop {
@@ -192,7 +192,7 @@ impl Loop {
         let work = tokio::spawn(async move { scanner.scan(kind).await });
         let mut scan = match work.await {
             Ok(scan) => scan,
-            Err(error) => Scan::broken(kind, &error),
+            Err(error) => ScopeScan::broken(kind, &error),
         };
         let path = self.heartbeat.clone();
         let beat = move || heartbeat::write(&path, SystemTime::now());
@@ -203,7 +203,7 @@ impl Loop {
         }
         let scan = Arc::new(scan);
         let observer = self.scanner.observer();
-        observer.tell(&Event::Scanned(Arc::clone(&scan)));
+        observer.tell(&ScopeEvent::Scanned(Arc::clone(&scan)));
         self.tell.send_replace(Some(scan));
     }
 }

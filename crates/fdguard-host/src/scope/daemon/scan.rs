@@ -9,11 +9,11 @@ use schemars::JsonSchema;
 use serde::Serialize;
 use tokio::task::JoinError;
 
-use super::judge::{ReasonCode, Status, due, unhealthy, verdict};
-use super::look::{self, Looked};
-use super::step::{Blocking, Step, limited};
+use super::judge::{ReasonCode, AgentStatus, due, unhealthy, verdict};
+use super::look::{self, ScanResult};
+use super::step::{Blocking, DaemonStep, limited};
 use super::{Options, marker};
-use crate::scope::{Observer, Scope, Scopes, Why};
+use crate::scope::{ScopeObserver, Scope, Scopes, CloseReason};
 
 /// What a scan was for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
@@ -27,7 +27,7 @@ pub enum ScanKind {
 
 /// What a scan saw and did.
 #[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
-pub struct Scan {
+pub struct ScopeScan {
     /// `fdguard.scan/1`.
     pub schema: &'static str,
     /// What it was for.
@@ -37,38 +37,38 @@ pub struct Scan {
     /// Open scopes that were looked at.
     pub scopes: usize,
     /// Its steps in their order.
-    pub steps: Vec<Step>,
+    pub steps: Vec<DaemonStep>,
     /// Agents that were judged anew.
-    pub verdicts: Vec<Verdict>,
+    pub verdicts: Vec<AgentVerdict>,
     /// Scopes that were cleaned up.
-    pub cleaned: Vec<Cleaned>,
+    pub cleaned: Vec<CleanedScope>,
     /// What went wrong besides.
     pub errors: Vec<String>,
 }
 
 /// An agent that was judged anew.
 #[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
-pub struct Verdict {
+pub struct AgentVerdict {
     /// Which scope.
     pub scope: String,
     /// What it is now.
-    pub status: Status,
+    pub status: AgentStatus,
     /// Why.
     pub reasons: Vec<ReasonCode>,
 }
 
 /// A scope that was cleaned up.
 #[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
-pub struct Cleaned {
+pub struct CleanedScope {
     /// Which.
     pub scope: String,
     /// Why.
-    pub reason: Why,
+    pub reason: CloseReason,
     /// As its clean-up says.
     pub success: bool,
 }
 
-impl Scan {
+impl ScopeScan {
     fn new(kind: ScanKind) -> Self {
         Self {
             schema: "fdguard.scan/1",
@@ -114,12 +114,12 @@ impl Scanner {
         (self.options.health_every, self.options.clean_every)
     }
 
-    pub(super) fn observer(&self) -> &Observer {
+    pub(super) fn observer(&self) -> &ScopeObserver {
         &self.scopes.means().observer
     }
 
-    pub(super) async fn scan(&self, kind: ScanKind) -> Scan {
-        let mut scan = Scan::new(kind);
+    pub(super) async fn scan(&self, kind: ScanKind) -> ScopeScan {
+        let mut scan = ScopeScan::new(kind);
         self.scopes.forget_old();
         let looked = self.looked(&mut scan).await;
         match kind {
@@ -131,10 +131,10 @@ impl Scanner {
     }
 
     /// What is seen of all open scopes; nothing when a step failed: what was not seen is not judged.
-    async fn looked(&self, scan: &mut Scan) -> Vec<Looked> {
+    async fn looked(&self, scan: &mut ScopeScan) -> Vec<ScanResult> {
         let scopes = self.scopes.all();
         let limits = self.options.limits;
-        let look = move || -> Vec<Looked> { scopes.iter().filter_map(look::processes).collect() };
+        let look = move || -> Vec<ScanResult> { scopes.iter().filter_map(look::processes).collect() };
         let (step, looked) = self.look.run("look", limits.look, look).await;
         scan.steps.push(step);
         let Some(mut looked) = looked else {
@@ -153,7 +153,7 @@ impl Scanner {
         looked.unwrap_or_default()
     }
 
-    async fn judge(&self, looked: Vec<Looked>, scan: &mut Scan) {
+    async fn judge(&self, looked: Vec<ScanResult>, scan: &mut ScopeScan) {
         let rules = self.options.rules;
         let with_reasons = looked
             .into_iter()
@@ -163,7 +163,7 @@ impl Scanner {
             return;
         }
         let read = move || {
-            let last = |looked: &Looked| marker::of_all(looked.scope.root(), &looked.outputs);
+            let last = |looked: &ScanResult| marker::of_all(looked.scope.root(), &looked.outputs);
             let suspects = suspects.into_iter();
             suspects
                 .map(|(reasons, looked)| (last(&looked), reasons, looked))
@@ -177,7 +177,7 @@ impl Scanner {
             };
             // Its client may have said something meanwhile: that stays.
             if looked.scope.judge(status, reasons.clone()) {
-                scan.verdicts.push(Verdict {
+                scan.verdicts.push(AgentVerdict {
                     scope: looked.scope.id().to_owned(),
                     status,
                     reasons,
@@ -186,12 +186,12 @@ impl Scanner {
         }
     }
 
-    async fn clean(&self, looked: Vec<Looked>, scan: &mut Scan) {
+    async fn clean(&self, looked: Vec<ScanResult>, scan: &mut ScopeScan) {
         let rules = self.options.rules;
         let due = looked
             .into_iter()
             .filter_map(|it| Some((due(&it.seen, rules)?, it.scope)));
-        let due: Vec<(Why, Arc<Scope>)> = due.collect();
+        let due: Vec<(CloseReason, Arc<Scope>)> = due.collect();
         if due.is_empty() {
             return;
         }
@@ -204,7 +204,7 @@ impl Scanner {
         let (step, _) = limited("close", self.options.limits.files, ends).await;
         scan.steps.push(step);
         let done = due.iter().filter_map(|(_, scope)| scope.result());
-        scan.cleaned.extend(done.map(|clean_up| Cleaned {
+        scan.cleaned.extend(done.map(|clean_up| CleanedScope {
             scope: clean_up.scope.clone(),
             reason: clean_up.reason,
             success: clean_up.success,

@@ -12,7 +12,7 @@ pub const TOO_LONG: u8 = 124;
 
 /// What a step came to.
 #[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
-pub struct Step {
+pub struct DaemonStep {
     /// Which.
     pub step: &'static str,
     /// 0 done, 1 failed, 124 took too long.
@@ -28,7 +28,7 @@ pub async fn limited<T>(
     step: &'static str,
     limit: Duration,
     work: impl Future<Output = Result<T, String>>,
-) -> (Step, Option<T>) {
+) -> (DaemonStep, Option<T>) {
     let begin = Instant::now();
     let result = if limit.is_zero() {
         Ok(Err("a limit of no time".to_owned()))
@@ -44,7 +44,7 @@ pub async fn limited<T>(
         }
     };
     let ms = begin.elapsed().as_secs_f64() * 1000.0;
-    let step = Step {
+    let step = DaemonStep {
         step,
         code,
         ms,
@@ -65,9 +65,9 @@ impl Blocking {
         step: &'static str,
         limit: Duration,
         work: impl FnOnce() -> T + Send + 'static,
-    ) -> (Step, Option<T>) {
+    ) -> (DaemonStep, Option<T>) {
         if self.runs.swap(true, Ordering::AcqRel) {
-            let step = Step {
+            let step = DaemonStep {
                 step,
                 code: TOO_LONG,
                 ms: 0.0,

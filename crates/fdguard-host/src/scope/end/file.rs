@@ -5,28 +5,28 @@ use std::os::fd::{AsRawFd as _, OwnedFd};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use fdguard_files::archive::{Archive, Outcome, Receipt, Trouble};
+use fdguard_files::archive::{Archive, ArchiveOutcome, ArchiveReceipt, ArchiveTrouble};
 use rustix::fs::{AtFlags, FileType, unlinkat};
 use rustix::io::Errno;
 use tokio::task::{JoinError, spawn_blocking};
 use tokio::time::timeout;
 
-use super::super::clean_up::{Details, Did};
+use super::super::clean_up::{ResourceDetails, CleanUpAction};
 use super::super::resource::FileEnd;
-use super::super::root::Refused;
-use super::{Around, End, too_long};
+use super::super::root::PathRefusal;
+use super::{Around, ScopeEnd, too_long};
 
 /// Why a try failed, and whether another one could help.
 struct Failure {
-    end: Box<End>,
+    end: Box<ScopeEnd>,
     is_final: bool,
 }
 
-impl From<Refused> for Failure {
-    fn from(refused: Refused) -> Self {
-        let is_final = !matches!(refused, Refused::Io { .. });
+impl From<PathRefusal> for Failure {
+    fn from(refused: PathRefusal) -> Self {
+        let is_final = !matches!(refused, PathRefusal::Io { .. });
         Self {
-            end: Box::new(End::failed(refused.to_string())),
+            end: Box::new(ScopeEnd::failed(refused.to_string())),
             is_final,
         }
     }
@@ -35,23 +35,23 @@ impl From<Refused> for Failure {
 impl Failure {
     fn again(path: &Path, error: &io::Error) -> Self {
         Self {
-            end: Box::new(End::failed(format!("{}: {error}", path.display()))),
+            end: Box::new(ScopeEnd::failed(format!("{}: {error}", path.display()))),
             is_final: false,
         }
     }
 
     fn never(error: impl Into<String>) -> Self {
         Self {
-            end: Box::new(End::failed(error)),
+            end: Box::new(ScopeEnd::failed(error)),
             is_final: true,
         }
     }
 }
 
-pub(in crate::scope) async fn end_file(path: PathBuf, end: FileEnd, around: Around) -> End {
+pub(in crate::scope) async fn end_file(path: PathBuf, end: FileEnd, around: Around) -> ScopeEnd {
     let limit = around.how.limit;
     match end {
-        FileEnd::Keep => End::fine(Did::Kept),
+        FileEnd::Keep => ScopeEnd::fine(CleanUpAction::Kept),
         FileEnd::Delete => twice(limit, move || delete(&path, &around)).await,
         FileEnd::Archive => twice(limit, move || archive(&path, &around)).await,
     }
@@ -62,13 +62,13 @@ pub(in crate::scope) async fn delete_directory(
     path: PathBuf,
     id: (u64, u64),
     around: Around,
-) -> End {
+) -> ScopeEnd {
     twice(around.how.limit, move || remove(&path, id, &around)).await
 }
 
-fn delete(path: &Path, around: &Around) -> Result<End, Failure> {
+fn delete(path: &Path, around: &Around) -> Result<ScopeEnd, Failure> {
     let Some(place) = around.root.find(path)? else {
-        return Ok(End::fine(Did::Absent));
+        return Ok(ScopeEnd::fine(CleanUpAction::Absent));
     };
     if place.kind == FileType::Directory {
         return Err(Failure::never(format!(
@@ -77,16 +77,16 @@ fn delete(path: &Path, around: &Around) -> Result<End, Failure> {
         )));
     }
     match unlinkat(&place.parent, &place.name, AtFlags::empty()) {
-        Ok(()) => Ok(End::fine(Did::Deleted)),
-        Err(Errno::NOENT) => Ok(End::fine(Did::Absent)),
+        Ok(()) => Ok(ScopeEnd::fine(CleanUpAction::Deleted)),
+        Err(Errno::NOENT) => Ok(ScopeEnd::fine(CleanUpAction::Absent)),
         Err(errno) => Err(Failure::again(path, &errno.into())),
     }
 }
 
-fn archive(path: &Path, around: &Around) -> Result<End, Failure> {
+fn archive(path: &Path, around: &Around) -> Result<ScopeEnd, Failure> {
     let place = around.root.find(path)?;
     if place.is_none() && around.root.find(&half_archived(path))?.is_none() {
-        return Ok(End::fine(Did::Absent));
+        return Ok(ScopeEnd::fine(CleanUpAction::Absent));
     }
     if place.is_some_and(|place| place.kind != FileType::RegularFile) {
         let text = format!("{}: it is no regular file", path.display());
@@ -110,19 +110,19 @@ fn half_archived(path: &Path) -> PathBuf {
     PathBuf::from(name)
 }
 
-fn judge(path: &Path, receipt: &Receipt) -> Result<End, Failure> {
-    let details = Details {
+fn judge(path: &Path, receipt: &ArchiveReceipt) -> Result<ScopeEnd, Failure> {
+    let details = ResourceDetails {
         archive: serde_json::to_value(receipt).ok(),
-        ..Details::default()
+        ..ResourceDetails::default()
     };
     let problem = receipt.error.as_ref();
     match receipt.outcome {
-        Outcome::Archived | Outcome::AlreadyArchived => Ok(End::fine(Did::Archived).with(details)),
+        ArchiveOutcome::Archived | ArchiveOutcome::AlreadyArchived => Ok(ScopeEnd::fine(CleanUpAction::Archived).with(details)),
         // It went between our look and the archive's.
-        _ if problem.is_some_and(|it| it.kind == Trouble::NotFound) => Ok(End::fine(Did::Absent)),
+        _ if problem.is_some_and(|it| it.kind == ArchiveTrouble::NotFound) => Ok(ScopeEnd::fine(CleanUpAction::Absent)),
         _ => {
             let why = problem.map_or("it is not in the archive", |it| it.message.as_str());
-            let mut end = End::failed(format!("{}: {why}", path.display()));
+            let mut end = ScopeEnd::failed(format!("{}: {why}", path.display()));
             end.details = details;
             let is_final = problem.is_some_and(|it| !may_pass(it.kind));
             let end = Box::new(end);
@@ -132,28 +132,28 @@ fn judge(path: &Path, receipt: &Receipt) -> Result<End, Failure> {
 }
 
 /// Whether another try could find it otherwise.
-fn may_pass(trouble: Trouble) -> bool {
+fn may_pass(trouble: ArchiveTrouble) -> bool {
     matches!(
         trouble,
-        Trouble::StillWritten
-            | Trouble::Locked
-            | Trouble::BeingArchived
-            | Trouble::NoRoom
-            | Trouble::Io
+        ArchiveTrouble::StillWritten
+            | ArchiveTrouble::Locked
+            | ArchiveTrouble::BeingArchived
+            | ArchiveTrouble::NoRoom
+            | ArchiveTrouble::Io
     )
 }
 
-fn remove(path: &Path, id: (u64, u64), around: &Around) -> Result<End, Failure> {
+fn remove(path: &Path, id: (u64, u64), around: &Around) -> Result<ScopeEnd, Failure> {
     let Some(place) = around.root.find(path)? else {
-        return Ok(End::fine(Did::Absent));
+        return Ok(ScopeEnd::fine(CleanUpAction::Absent));
     };
     if place.id != id {
         let text = format!("{}: another folder has its name now", path.display());
         return Err(Failure::never(text));
     }
     match std::fs::remove_dir_all(through(&place.parent).join(&place.name)) {
-        Ok(()) => Ok(End::fine(Did::Deleted)),
-        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(End::fine(Did::Absent)),
+        Ok(()) => Ok(ScopeEnd::fine(CleanUpAction::Deleted)),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(ScopeEnd::fine(CleanUpAction::Absent)),
         Err(error) => Err(Failure::again(path, &error)),
     }
 }
@@ -163,10 +163,10 @@ fn through(folder: &OwnedFd) -> PathBuf {
     PathBuf::from(format!("/proc/self/fd/{}", folder.as_raw_fd()))
 }
 
-type Tried = Result<End, Failure>;
+type ArchiveAttempt = Result<ScopeEnd, Failure>;
 
 /// Runs it on a thread that may block. What takes too long is not begun a second time beside itself: it is waited for once more.
-async fn twice(limit: Duration, work: impl Fn() -> Tried + Clone + Send + 'static) -> End {
+async fn twice(limit: Duration, work: impl Fn() -> ArchiveAttempt + Clone + Send + 'static) -> ScopeEnd {
     let mut running = spawn_blocking(work.clone());
     let first = match timeout(limit, &mut running).await {
         Ok(done) => match settle(done) {
@@ -183,10 +183,10 @@ async fn twice(limit: Duration, work: impl Fn() -> Tried + Clone + Send + 'stati
         Ok(done) => settle(done)
             .unwrap_or_else(|failure| *failure.end)
             .after(first),
-        Err(_elapsed) => End::failed("it still runs").after(first),
+        Err(_elapsed) => ScopeEnd::failed("it still runs").after(first),
     }
 }
 
-fn settle(done: Result<Tried, JoinError>) -> Tried {
+fn settle(done: Result<ArchiveAttempt, JoinError>) -> ArchiveAttempt {
     done.unwrap_or_else(|error| Err(Failure::never(error.to_string())))
 }

@@ -14,14 +14,14 @@ pub(super) use program::end_program;
 pub(super) use session::end_session;
 
 use super::archive_place::ArchivePlace;
-use super::clean_up::{Details, Did, Kind, Outcome, Why};
-use super::means::Means;
-use super::root::Root;
+use super::clean_up::{ResourceDetails, CleanUpAction, Kind, ResourceOutcome, CloseReason};
+use super::context::ScopeContext;
+use super::root::ScopeRoot;
 
 /// How long things may take.
 #[derive(Clone, Copy, Debug)]
 #[non_exhaustive]
-pub struct How {
+pub struct CloseLimits {
     /// From the first signal to the first KILL.
     pub grace: Duration,
     /// For each try of each resource; there are two.
@@ -32,7 +32,7 @@ pub struct How {
     pub end_leftovers: bool,
 }
 
-impl Default for How {
+impl Default for CloseLimits {
     fn default() -> Self {
         Self {
             grace: Duration::from_secs(2),
@@ -46,42 +46,42 @@ impl Default for How {
 /// What all ends of one clean-up share.
 #[derive(Clone, Debug)]
 pub(super) struct Around {
-    pub(super) how: How,
-    pub(super) why: Why,
-    pub(super) means: Arc<Means>,
-    pub(super) root: Root,
+    pub(super) how: CloseLimits,
+    pub(super) why: CloseReason,
+    pub(super) means: Arc<ScopeContext>,
+    pub(super) root: ScopeRoot,
     pub(super) archive: ArchivePlace,
 }
 
 /// What an end came to, before it has a number.
 #[derive(Debug)]
-pub(super) struct End {
-    pub(super) did: Did,
+pub(super) struct ScopeEnd {
+    pub(super) did: CleanUpAction,
     pub(super) errors: Vec<String>,
     pub(super) ok: bool,
-    pub(super) details: Details,
+    pub(super) details: ResourceDetails,
 }
 
-impl End {
-    pub(super) fn fine(did: Did) -> Self {
+impl ScopeEnd {
+    pub(super) fn fine(did: CleanUpAction) -> Self {
         Self {
             did,
             errors: Vec::new(),
             ok: true,
-            details: Details::default(),
+            details: ResourceDetails::default(),
         }
     }
 
     pub(super) fn failed(error: impl Into<String>) -> Self {
         Self {
-            did: Did::Kept,
+            did: CleanUpAction::Kept,
             errors: vec![error.into()],
             ok: false,
-            details: Details::default(),
+            details: ResourceDetails::default(),
         }
     }
 
-    pub(super) fn with(mut self, details: Details) -> Self {
+    pub(super) fn with(mut self, details: ResourceDetails) -> Self {
         self.details = details;
         self
     }
@@ -93,14 +93,14 @@ impl End {
         self
     }
 
-    pub(super) fn outcome(self, number: u64, kind: Kind, name: String, since: Instant) -> Outcome {
+    pub(super) fn outcome(self, number: u64, kind: Kind, name: String, since: Instant) -> ResourceOutcome {
         let mut errors = self.errors.into_iter();
         let error = errors.next();
-        let details = Details {
+        let details = ResourceDetails {
             more_errors: errors.collect(),
             ..self.details
         };
-        Outcome {
+        ResourceOutcome {
             number,
             kind,
             name,

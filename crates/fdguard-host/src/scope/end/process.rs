@@ -2,42 +2,42 @@
 
 use std::os::fd::OwnedFd;
 
-use fdguard_process::identity::Identity;
+use fdguard_process::identity::ProcessId;
 use rustix::io::Errno;
 use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
 use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
 use tokio::time::timeout;
 
-use super::super::clean_up::{Details, Did};
-use super::{Around, End, too_long};
-use crate::watched;
+use super::super::clean_up::{ResourceDetails, CleanUpAction};
+use super::{Around, ScopeEnd, too_long};
+use crate::watched_tree;
 
-pub(in crate::scope) async fn end_process(identity: &Identity, around: &Around) -> End {
+pub(in crate::scope) async fn end_process(identity: &ProcessId, around: &Around) -> ScopeEnd {
     let Some(pidfd) = open(identity) else {
-        return End::fine(Did::Absent).with(gone(0));
+        return ScopeEnd::fine(CleanUpAction::Absent).with(gone(0));
     };
-    let pidfd = match watched::owned(pidfd, Interest::READABLE) {
+    let pidfd = match watched_tree::owned(pidfd, Interest::READABLE) {
         Ok(pidfd) => pidfd,
-        Err(error) => return End::failed(format!("waiting for it: {error}")),
+        Err(error) => return ScopeEnd::failed(format!("waiting for it: {error}")),
     };
     let limit = around.how.limit;
     let grace = around.how.grace.min(limit);
     match send(&pidfd, Signal::TERM) {
         Ok(true) => {}
-        Ok(false) => return End::fine(Did::Absent).with(gone(0)),
-        Err(errno) => return End::failed(format!("it may not be ended: {errno}")),
+        Ok(false) => return ScopeEnd::fine(CleanUpAction::Absent).with(gone(0)),
+        Err(errno) => return ScopeEnd::failed(format!("it may not be ended: {errno}")),
     }
     // One that is stopped acts on TERM only when it goes on.
     let _gone = send(&pidfd, Signal::CONT);
     if timeout(grace, pidfd.readable()).await.is_ok() {
-        return End::fine(Did::Ended).with(gone(0));
+        return ScopeEnd::fine(CleanUpAction::Ended).with(gone(0));
     }
     let mut first = Vec::new();
     for _ in 0..2 {
         let _gone = send(&pidfd, Signal::KILL);
         if timeout(limit, pidfd.readable()).await.is_ok() {
-            let end = End::fine(Did::Ended).with(gone(1));
+            let end = ScopeEnd::fine(CleanUpAction::Ended).with(gone(1));
             return if first.is_empty() {
                 end
             } else {
@@ -46,18 +46,18 @@ pub(in crate::scope) async fn end_process(identity: &Identity, around: &Around) 
         }
         first.push(too_long(limit));
     }
-    End::failed("it cannot be ended")
+    ScopeEnd::failed("it cannot be ended")
         .after(first)
-        .with(Details {
+        .with(ResourceDetails {
             survivors: Some(vec![identity.pid()]),
             tried_twice: true,
-            ..Details::default()
+            ..ResourceDetails::default()
         })
 }
 
 /// A descriptor of exactly this process, if it lives. Its number was open before it was compared: a process that matches afterwards has
 /// had the number all the time.
-fn open(identity: &Identity) -> Option<OwnedFd> {
+fn open(identity: &ProcessId) -> Option<OwnedFd> {
     let pid = i32::try_from(identity.pid()).ok().and_then(Pid::from_raw)?;
     let pidfd = pidfd_open(pid, PidfdFlags::empty()).ok()?;
     identity.matches().then_some(pidfd)
@@ -72,10 +72,10 @@ fn send(pidfd: &AsyncFd<OwnedFd>, signal: Signal) -> Result<bool, Errno> {
     }
 }
 
-fn gone(killed: u32) -> Details {
-    Details {
+fn gone(killed: u32) -> ResourceDetails {
+    ResourceDetails {
         survivors: Some(Vec::new()),
         killed: Some(killed),
-        ..Details::default()
+        ..ResourceDetails::default()
     }
 }

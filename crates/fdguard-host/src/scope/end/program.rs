@@ -1,20 +1,20 @@
 //! The end of a program that the scope started: over when its keeper has reaped the last process.
 
 use fdguard_probe::Probe;
-use fdguard_process::tree::Stop;
+use fdguard_process::tree::StopPlan;
 use tokio::time::timeout;
 
-use super::super::clean_up::{Details, Did};
+use super::super::clean_up::{ResourceDetails, CleanUpAction};
 use super::super::program::{Over, Program, words};
-use super::{Around, End, too_long};
+use super::{Around, ScopeEnd, too_long};
 
 const TERM: i32 = 15;
 const KILL: i32 = 9;
 
-pub(in crate::scope) async fn end_program(program: &Program, around: &Around) -> End {
+pub(in crate::scope) async fn end_program(program: &Program, around: &Around) -> ScopeEnd {
     let was_over = program.state().over.is_some();
     let limit = around.how.limit;
-    let polite = Stop {
+    let polite = StopPlan {
         signal: TERM,
         grace: around.how.grace.min(limit / 2),
     };
@@ -23,7 +23,7 @@ pub(in crate::scope) async fn end_program(program: &Program, around: &Around) ->
         return ended(exit.map(words), over, was_over);
     }
     // The second try asks for nothing any more.
-    program.ask(Stop {
+    program.ask(StopPlan {
         signal: KILL,
         grace: std::time::Duration::ZERO,
     });
@@ -34,49 +34,49 @@ pub(in crate::scope) async fn end_program(program: &Program, around: &Around) ->
     }
 }
 
-fn ended(exit: Option<String>, over: Over, was_over: bool) -> End {
+fn ended(exit: Option<String>, over: Over, was_over: bool) -> ScopeEnd {
     match over {
         Over::Empty { killed, reaped } => {
-            let did = if was_over { Did::Absent } else { Did::Ended };
-            End::fine(did).with(Details {
+            let did = if was_over { CleanUpAction::Absent } else { CleanUpAction::Ended };
+            ScopeEnd::fine(did).with(ResourceDetails {
                 survivors: Some(Vec::new()),
                 killed: Some(killed),
                 reaped: Some(reaped),
                 exit,
-                ..Details::default()
+                ..ResourceDetails::default()
             })
         }
         // Whoever killed or held its keeper: the host ended what was below it, and found nothing more.
-        Over::Lost { left: Some(0) } => End::fine(Did::Ended).with(Details {
+        Over::Lost { left: Some(0) } => ScopeEnd::fine(CleanUpAction::Ended).with(ResourceDetails {
             survivors: Some(Vec::new()),
             exit,
-            ..Details::default()
+            ..ResourceDetails::default()
         }),
         Over::Lost { left } => {
             let mut end = match left {
-                Some(left) => End::failed(format!("{left} of its processes could not be ended")),
-                None => End::failed(
+                Some(left) => ScopeEnd::failed(format!("{left} of its processes could not be ended")),
+                None => ScopeEnd::failed(
                     "its keeper was killed: what was known of it was killed, but nobody can say whether that is all",
                 ),
             };
-            end.did = Did::Ended;
-            end.with(Details {
+            end.did = CleanUpAction::Ended;
+            end.with(ResourceDetails {
                 exit,
-                ..Details::default()
+                ..ResourceDetails::default()
             })
         }
     }
 }
 
 /// Names who lives on below the keeper. The keeper stays with them.
-async fn survived(keeper: u32) -> End {
+async fn survived(keeper: u32) -> ScopeEnd {
     let look = move || -> Option<Vec<u32>> {
         let below = Probe::new().ok()?.tree(keeper).ok()?;
         Some(below.into_iter().filter(|pid| *pid != keeper).collect())
     };
     let survivors = tokio::task::spawn_blocking(look).await.ok().flatten();
-    End::failed("some of its processes cannot be ended").with(Details {
+    ScopeEnd::failed("some of its processes cannot be ended").with(ResourceDetails {
         survivors,
-        ..Details::default()
+        ..ResourceDetails::default()
     })
 }

@@ -2,46 +2,46 @@
 
 use tokio::time::timeout;
 
-use super::super::clean_up::{Details, Did, Why};
-use super::{Around, End, too_long};
+use super::super::clean_up::{ResourceDetails, CleanUpAction, CloseReason};
+use super::{Around, ScopeEnd, too_long};
 use crate::Error;
-use crate::receipt::{Reason, Receipt};
+use crate::receipt::{SessionEndReason, Receipt};
 
-pub(in crate::scope) async fn end_session(id: &str, around: &Around) -> End {
+pub(in crate::scope) async fn end_session(id: &str, around: &Around) -> ScopeEnd {
     match once(id, around).await {
         Ok(end) => end,
         Err(first) => match once(id, around).await {
             Ok(end) => end.after(vec![first]),
-            Err(second) => End::failed(first).after(Vec::new()).plus(second),
+            Err(second) => ScopeEnd::failed(first).after(Vec::new()).plus(second),
         },
     }
 }
 
-impl End {
+impl ScopeEnd {
     fn plus(mut self, error: String) -> Self {
         self.errors.push(error);
         self
     }
 }
 
-async fn once(id: &str, around: &Around) -> Result<End, String> {
+async fn once(id: &str, around: &Around) -> Result<ScopeEnd, String> {
     let host = around.means.host.as_ref();
     let host = host.ok_or("there is no host of sessions")?;
     let limit = around.how.limit;
     match timeout(limit, host.close(id, reason(around.why))).await {
         Err(_elapsed) => Err(too_long(limit)),
         Ok(Ok(receipt)) => Ok(ended(receipt)),
-        Ok(Err(Error::Unknown { .. } | Error::Ended { .. })) => Ok(End::fine(Did::Absent)),
+        Ok(Err(Error::Unknown { .. } | Error::Ended { .. })) => Ok(ScopeEnd::fine(CleanUpAction::Absent)),
         Ok(Err(error)) => Err(error.to_string()),
     }
 }
 
 /// A receipt that does not say how many live on proves nothing.
-fn ended(receipt: Receipt) -> End {
+fn ended(receipt: Receipt) -> ScopeEnd {
     let is_gone = receipt.survivors == Some(0);
     // The host keeps the receipt of a session that ended before.
-    let was_gone = receipt.reason == Reason::ProgramEnded;
-    let mut end = End::fine(if was_gone { Did::Absent } else { Did::Ended });
+    let was_gone = receipt.reason == SessionEndReason::ProgramEnded;
+    let mut end = ScopeEnd::fine(if was_gone { CleanUpAction::Absent } else { CleanUpAction::Ended });
     end.ok = is_gone;
     if !is_gone {
         let why = receipt.survivors.map_or_else(
@@ -51,22 +51,22 @@ fn ended(receipt: Receipt) -> End {
         end.errors.push(why);
         end.errors.extend(receipt.errors.iter().cloned());
     }
-    end.with(Details {
+    end.with(ResourceDetails {
         survivors: is_gone.then(Vec::new),
         killed: receipt.killed,
         reaped: receipt.reaped,
         exit: receipt.exit.clone(),
         session: Some(receipt),
-        ..Details::default()
+        ..ResourceDetails::default()
     })
 }
 
-fn reason(why: Why) -> Reason {
+fn reason(why: CloseReason) -> SessionEndReason {
     match why {
-        Why::Idle => Reason::Idle,
-        Why::ClientGone | Why::OwnerGone => Reason::ClientGone,
-        Why::Shutdown | Why::HostGone => Reason::Shutdown,
-        Why::StartFailed => Reason::StartFailed,
-        Why::Asked | Why::AskedFromInside | Why::Ended => Reason::Asked,
+        CloseReason::Idle => SessionEndReason::Idle,
+        CloseReason::ClientGone | CloseReason::OwnerGone => SessionEndReason::ClientGone,
+        CloseReason::Shutdown | CloseReason::HostGone => SessionEndReason::Shutdown,
+        CloseReason::StartFailed => SessionEndReason::StartFailed,
+        CloseReason::Asked | CloseReason::AskedFromInside | CloseReason::Ended => SessionEndReason::Asked,
     }
 }

@@ -5,14 +5,14 @@ use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::sync::{Arc, Mutex, mpsc};
 use std::time::{Duration, Instant};
 
-use fdguard_host::call::{Caller, Failure, Level, Options, Phase, Reason, Request, What};
+use fdguard_host::call::{Caller, CallFailure, EventLevel, Options, CallPhase, AbortReason, CallRequest, CallEventKind};
 
 use super::kit::{Log, abort_in, caller, descriptors, tls_caller, until, until_descriptors};
 use super::peer::{Identity, Peer, read_request, wait_for_end};
 
-fn aborted(phase: Phase) -> Failure {
-    Failure::Aborted {
-        reason: Reason::Asked,
+fn aborted(phase: CallPhase) -> CallFailure {
+    CallFailure::Aborted {
+        reason: AbortReason::Asked,
         phase,
     }
 }
@@ -46,19 +46,19 @@ impl Silent {
 }
 
 /// What the log must say of a call that a stranger aborted with its socket there.
-fn assert_logged(log: &Log, phase: Phase, sockets: u32) {
-    let aborts = log.of(What::Aborted);
+fn assert_logged(log: &Log, phase: CallPhase, sockets: u32) {
+    let aborts = log.of(CallEventKind::Aborted);
     assert_eq!(aborts.len(), 1, "{aborts:?}");
     assert_eq!(aborts[0].phase, phase);
     assert_eq!(aborts[0].tcp_force_closed, Some(sockets));
     assert_eq!(aborts[0].by.name.as_deref(), Some("watchdog"));
     let expected = if sockets == 0 {
-        Level::Warning
+        EventLevel::Warning
     } else {
-        Level::Info
+        EventLevel::Info
     };
     assert_eq!(aborts[0].level, expected);
-    let ends = log.of(What::Ended);
+    let ends = log.of(CallEventKind::Ended);
     assert_eq!(ends.len(), 1, "{ends:?}");
     assert_eq!(ends[0].deferred_close, Some("stranger_thread"));
     assert_eq!(ends[0].tcp_force_closed, Some(sockets));
@@ -91,16 +91,16 @@ async fn r39_an_abort_while_a_name_is_looked_up_returns_at_once_and_warns() {
         ..Options::default()
     };
     let caller = Caller::new(options).unwrap();
-    let mut call = caller.begin(Request::get("http://slow.invalid/")).unwrap();
-    let watchdog = abort_in(call.handle(), Phase::Resolve);
-    assert_eq!(call.response().await, Err(aborted(Phase::Resolve)));
+    let mut call = caller.begin(CallRequest::get("http://slow.invalid/")).unwrap();
+    let watchdog = abort_in(call.handle(), CallPhase::Resolve);
+    assert_eq!(call.response().await, Err(aborted(CallPhase::Resolve)));
     let done = watchdog.join().unwrap();
     assert_eq!(
         (done.sockets, done.phase, done.repeated),
-        (0, Phase::Resolve, false)
+        (0, CallPhase::Resolve, false)
     );
-    assert_logged(&log, Phase::Resolve, 0);
-    let warning = log.of(What::Aborted)[0].to_string();
+    assert_logged(&log, CallPhase::Resolve, 0);
+    let warning = log.of(CallEventKind::Aborted)[0].to_string();
     assert!(warning.contains("nothing was sent"), "{warning}");
     drop(release);
     drop(call);
@@ -126,14 +126,14 @@ async fn r39_lookups_that_never_end_are_bounded_and_their_queue_can_be_aborted()
         ..Options::default()
     };
     let caller = Caller::new(options).unwrap();
-    let mut first = caller.begin(Request::get("http://one.invalid/")).unwrap();
+    let mut first = caller.begin(CallRequest::get("http://one.invalid/")).unwrap();
     let first = tokio::spawn(async move { first.response().await });
     let seen = tokio::task::spawn_blocking(move || (entries.recv().unwrap(), entries));
     let (host, entries) = seen.await.unwrap();
     assert_eq!(host, "one.invalid");
-    let mut second = caller.begin(Request::get("http://two.invalid/")).unwrap();
-    let watchdog = abort_in(second.handle(), Phase::Resolve);
-    assert_eq!(second.response().await, Err(aborted(Phase::Resolve)));
+    let mut second = caller.begin(CallRequest::get("http://two.invalid/")).unwrap();
+    let watchdog = abort_in(second.handle(), CallPhase::Resolve);
+    assert_eq!(second.response().await, Err(aborted(CallPhase::Resolve)));
     watchdog.join().unwrap();
     assert!(entries.try_recv().is_err(), "the second lookup began");
     drop(release);
@@ -151,12 +151,12 @@ async fn r39_an_abort_reaches_a_connect_that_nobody_answers() {
     let log = Log::default();
     let caller = caller(&log);
     let mut call = caller
-        .begin(Request::get(&format!("http://{}/", silent.address)))
+        .begin(CallRequest::get(&format!("http://{}/", silent.address)))
         .unwrap();
-    let watchdog = abort_in(call.handle(), Phase::Connect);
-    assert_eq!(call.response().await, Err(aborted(Phase::Connect)));
+    let watchdog = abort_in(call.handle(), CallPhase::Connect);
+    assert_eq!(call.response().await, Err(aborted(CallPhase::Connect)));
     assert_eq!(watchdog.join().unwrap().sockets, 1);
-    assert_logged(&log, Phase::Connect, 1);
+    assert_logged(&log, CallPhase::Connect, 1);
     until_descriptors(baseline);
 }
 
@@ -166,11 +166,11 @@ async fn r39_an_abort_reaches_a_handshake_with_a_server_that_says_nothing() {
     let peer = Peer::start(|mut stream| wait_for_end(&mut stream));
     let log = Log::default();
     let caller = tls_caller(&log, &identity.pem);
-    let mut call = caller.begin(Request::get(&peer.secure_url("/"))).unwrap();
-    let watchdog = abort_in(call.handle(), Phase::Tls);
-    assert_eq!(call.response().await, Err(aborted(Phase::Tls)));
+    let mut call = caller.begin(CallRequest::get(&peer.secure_url("/"))).unwrap();
+    let watchdog = abort_in(call.handle(), CallPhase::Tls);
+    assert_eq!(call.response().await, Err(aborted(CallPhase::Tls)));
     assert_eq!(watchdog.join().unwrap().sockets, 1);
-    assert_logged(&log, Phase::Tls, 1);
+    assert_logged(&log, CallPhase::Tls, 1);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -183,7 +183,7 @@ async fn r39_an_abort_reaches_a_write_that_the_peer_does_not_read() {
     });
     let log = Log::default();
     let caller = caller(&log);
-    let request = Request::post(&peer.url("/"), vec![b'x'; 64 << 20]);
+    let request = CallRequest::post(&peer.url("/"), vec![b'x'; 64 << 20]);
     let mut call = caller.begin(request).unwrap();
     let handle = call.handle();
     let watchdog = std::thread::Builder::new().name("watchdog".to_owned());
@@ -191,13 +191,13 @@ async fn r39_an_abort_reaches_a_write_that_the_peer_does_not_read() {
         until("a blocked write", || {
             handle.info().bytes_out > 0 && handle.info().idle_ms >= 20
         });
-        assert_eq!(handle.info().phase, Phase::Send);
+        assert_eq!(handle.info().phase, CallPhase::Send);
         handle.abort()
     };
     let watchdog = watchdog.spawn(work).unwrap();
-    assert_eq!(call.response().await, Err(aborted(Phase::Send)));
+    assert_eq!(call.response().await, Err(aborted(CallPhase::Send)));
     assert_eq!(watchdog.join().unwrap().sockets, 1);
-    assert_logged(&log, Phase::Send, 1);
+    assert_logged(&log, CallPhase::Send, 1);
     drop(release);
 }
 
@@ -209,11 +209,11 @@ async fn r39_an_abort_reaches_a_wait_for_the_answer_plain_and_tls() {
     for url in [plain.url("/"), secure.secure_url("/")] {
         let log = Log::default();
         let caller = tls_caller(&log, &identity.pem);
-        let mut call = caller.begin(Request::get(&url)).unwrap();
-        let watchdog = abort_in(call.handle(), Phase::Wait);
-        assert_eq!(call.response().await, Err(aborted(Phase::Wait)));
+        let mut call = caller.begin(CallRequest::get(&url)).unwrap();
+        let watchdog = abort_in(call.handle(), CallPhase::Wait);
+        assert_eq!(call.response().await, Err(aborted(CallPhase::Wait)));
         assert_eq!(watchdog.join().unwrap().sockets, 1);
-        assert_logged(&log, Phase::Wait, 1);
+        assert_logged(&log, CallPhase::Wait, 1);
         assert_eq!(caller.idle_connections(), 0);
     }
 }
@@ -229,14 +229,14 @@ async fn r39_an_abort_reaches_a_body_that_streams() {
     });
     let log = Log::default();
     let caller = caller(&log);
-    let mut call = caller.begin(Request::get(&peer.url("/"))).unwrap();
+    let mut call = caller.begin(CallRequest::get(&peer.url("/"))).unwrap();
     assert_eq!(call.response().await.unwrap().status, 200);
     assert_eq!(call.chunk().await.unwrap().as_deref(), Some(&b"some"[..]));
-    let watchdog = abort_in(call.handle(), Phase::Body);
-    assert_eq!(call.chunk().await, Err(aborted(Phase::Body)));
+    let watchdog = abort_in(call.handle(), CallPhase::Body);
+    assert_eq!(call.chunk().await, Err(aborted(CallPhase::Body)));
     watchdog.join().unwrap();
-    assert_eq!(call.chunk().await, Err(aborted(Phase::Body)), "and again");
-    assert_logged(&log, Phase::Body, 1);
+    assert_eq!(call.chunk().await, Err(aborted(CallPhase::Body)), "and again");
+    assert_logged(&log, CallPhase::Body, 1);
     assert_eq!(caller.idle_connections(), 0);
 }
 
@@ -255,7 +255,7 @@ async fn r39_the_peer_sees_the_end_while_the_owner_is_busy_elsewhere_and_no_numb
     });
     let log = Log::default();
     let caller = caller(&log);
-    let mut call = caller.begin(Request::get(&peer.url("/"))).unwrap();
+    let mut call = caller.begin(CallRequest::get(&peer.url("/"))).unwrap();
     call.response().await.unwrap();
     until("both ends", || log.all().is_empty() && peer.accepted() == 1);
     let numbers = || {
@@ -279,9 +279,9 @@ async fn r39_the_peer_sees_the_end_while_the_owner_is_busy_elsewhere_and_no_numb
         .collect();
     // The server's own two may be closed by now; of ours none is.
     assert!(kept.len() >= before.len() - 2, "{before:?} {kept:?}");
-    assert!(log.of(What::Ended).is_empty(), "the owner has not closed");
+    assert!(log.of(CallEventKind::Ended).is_empty(), "the owner has not closed");
     drop(call);
-    let end = &log.of(What::Ended)[0];
+    let end = &log.of(CallEventKind::Ended)[0];
     assert_eq!(
         end.deferred_close,
         Some("stranger_task"),
@@ -295,10 +295,10 @@ async fn an_abort_before_the_first_wait_means_that_nothing_is_sent() {
     let peer = Peer::start(|mut stream| wait_for_end(&mut stream));
     let log = Log::default();
     let caller = caller(&log);
-    let mut call = caller.begin(Request::get(&peer.url("/"))).unwrap();
+    let mut call = caller.begin(CallRequest::get(&peer.url("/"))).unwrap();
     let done = call.handle().abort();
-    assert_eq!((done.sockets, done.phase), (0, Phase::New));
-    assert_eq!(call.response().await, Err(aborted(Phase::New)));
+    assert_eq!((done.sockets, done.phase), (0, CallPhase::New));
+    assert_eq!(call.response().await, Err(aborted(CallPhase::New)));
     assert_eq!(peer.accepted(), 0);
 }
 
@@ -312,17 +312,17 @@ async fn a_second_abort_changes_nothing_and_one_after_the_end_is_no_event() {
     });
     let log = Log::default();
     let caller = caller(&log);
-    let mut call = caller.begin(Request::get(&peer.url("/"))).unwrap();
+    let mut call = caller.begin(CallRequest::get(&peer.url("/"))).unwrap();
     call.response().await.unwrap();
     let handle = call.handle();
     assert_eq!(handle.abort().sockets, 1);
     let again = handle.abort();
     assert_eq!((again.sockets, again.repeated), (0, true));
     drop(call);
-    assert_eq!(log.of(What::Aborted).len(), 1);
-    assert_eq!(log.of(What::Ended).len(), 1);
+    assert_eq!(log.of(CallEventKind::Aborted).len(), 1);
+    assert_eq!(log.of(CallEventKind::Ended).len(), 1);
 
-    let mut call = caller.begin(Request::get(&peer.url("/"))).unwrap();
+    let mut call = caller.begin(CallRequest::get(&peer.url("/"))).unwrap();
     let handle = call.handle();
     assert_eq!(call.collect(10).await.unwrap(), b"ok");
     let ended = call.finish();
@@ -330,14 +330,14 @@ async fn a_second_abort_changes_nothing_and_one_after_the_end_is_no_event() {
     let late = handle.abort();
     assert_eq!(
         (late.sockets, late.phase, late.repeated),
-        (0, Phase::Over, false)
+        (0, CallPhase::Over, false)
     );
     assert_eq!(
-        log.of(What::Aborted).len(),
+        log.of(CallEventKind::Aborted).len(),
         1,
         "no event for an abort after the end"
     );
-    let end = &log.of(What::Ended)[1];
+    let end = &log.of(CallEventKind::Ended)[1];
     assert_eq!(
         (end.tcp_force_closed, end.deferred_close, end.connection),
         (None, None, Some("kept"))
@@ -347,7 +347,7 @@ async fn a_second_abort_changes_nothing_and_one_after_the_end_is_no_event() {
         1,
         "the late abort has not touched it"
     );
-    let mut call = caller.begin(Request::get(&peer.url("/"))).unwrap();
+    let mut call = caller.begin(CallRequest::get(&peer.url("/"))).unwrap();
     assert_eq!(call.collect(10).await.unwrap(), b"ok");
     assert!(call.finish().is_reused);
 }
@@ -365,7 +365,7 @@ async fn a_drop_of_the_owner_and_an_abort_at_once_close_exactly_once() {
     let caller = caller(&log);
     let baseline = descriptors();
     for _ in 0..200 {
-        let mut call = caller.begin(Request::get(&peer.url("/"))).unwrap();
+        let mut call = caller.begin(CallRequest::get(&peer.url("/"))).unwrap();
         call.response().await.unwrap();
         let handle = call.handle();
         let gate = Arc::new(std::sync::Barrier::new(2));
@@ -378,6 +378,6 @@ async fn a_drop_of_the_owner_and_an_abort_at_once_close_exactly_once() {
         drop(call);
         stranger.join().unwrap();
     }
-    assert_eq!(log.of(What::Ended).len(), 200);
+    assert_eq!(log.of(CallEventKind::Ended).len(), 200);
     until_descriptors(baseline);
 }

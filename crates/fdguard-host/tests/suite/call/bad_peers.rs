@@ -5,7 +5,7 @@ use std::net::TcpStream;
 use std::sync::{Mutex, mpsc};
 use std::time::{Duration, Instant};
 
-use fdguard_host::call::{Caller, Failure, Limit, Options, Phase, Request, Timeouts, What};
+use fdguard_host::call::{Caller, CallFailure, TimeLimit, Options, CallPhase, CallRequest, Timeouts, CallEventKind};
 
 use super::abort::Silent;
 use super::kit::{Log, caller, descriptors, tls_caller, until_descriptors};
@@ -19,9 +19,9 @@ fn says(bytes: &'static [u8]) -> Peer {
     })
 }
 
-async fn whole(peer: &Peer) -> Result<Vec<u8>, Failure> {
+async fn whole(peer: &Peer) -> Result<Vec<u8>, CallFailure> {
     let caller = caller(&Log::default());
-    let mut call = caller.begin(Request::get(&peer.url("/"))).unwrap();
+    let mut call = caller.begin(CallRequest::get(&peer.url("/"))).unwrap();
     let result = call.collect(1 << 20).await;
     drop(call);
     assert_eq!(
@@ -94,7 +94,7 @@ async fn a_head_without_end_and_a_body_without_end_are_bounded() {
     });
     assert_eq!(
         whole(&chunks).await,
-        Err(Failure::TooLarge { max: 1 << 20 })
+        Err(CallFailure::TooLarge { max: 1 << 20 })
     );
 }
 
@@ -114,29 +114,29 @@ async fn each_limit_of_time_has_its_own_word() {
         (
             format!("http://{}/", silent.address),
             quick(50, 0, 0, 0),
-            Limit::Connect,
+            TimeLimit::Connect,
         ),
-        (mute.secure_url("/"), quick(50, 0, 0, 0), Limit::Connect),
-        (mute.url("/"), quick(5000, 50, 0, 0), Limit::FirstByte),
-        (half.url("/"), quick(5000, 5000, 50, 0), Limit::Idle),
-        (drip.url("/"), quick(5000, 5000, 5000, 150), Limit::Total),
+        (mute.secure_url("/"), quick(50, 0, 0, 0), TimeLimit::Connect),
+        (mute.url("/"), quick(5000, 50, 0, 0), TimeLimit::FirstByte),
+        (half.url("/"), quick(5000, 5000, 50, 0), TimeLimit::Idle),
+        (drip.url("/"), quick(5000, 5000, 5000, 150), TimeLimit::Total),
         (
             format!("http://{}/", silent.address),
             quick(5000, 0, 0, 50),
-            Limit::Total,
+            TimeLimit::Total,
         ),
     ] {
         let caller = tls_caller(&Log::default(), &identity.pem);
         let mut call = caller
-            .begin(Request {
+            .begin(CallRequest {
                 timeouts,
-                ..Request::get(&url)
+                ..CallRequest::get(&url)
             })
             .unwrap();
         let began = Instant::now();
         let failure = call.collect(1000).await.unwrap_err();
         assert!(
-            matches!(failure, Failure::Timeout { limit: found, .. } if found == limit),
+            matches!(failure, CallFailure::Timeout { limit: found, .. } if found == limit),
             "{limit}: {failure}"
         );
         assert_eq!(failure.code(), limit.word());
@@ -177,9 +177,9 @@ async fn a_byte_a_second_is_slow_but_not_silent() {
     let caller = caller(&Log::default());
     let timeouts = quick(2500, 2500, 2500, 0);
     let mut call = caller
-        .begin(Request {
+        .begin(CallRequest {
             timeouts,
-            ..Request::get(&peer.url("/"))
+            ..CallRequest::get(&peer.url("/"))
         })
         .unwrap();
     let began = Instant::now();
@@ -208,9 +208,9 @@ async fn an_owner_that_was_busy_elsewhere_is_not_late() {
     let caller = caller(&Log::default());
     let timeouts = quick(5000, 5000, 400, 0);
     let mut call = caller
-        .begin(Request {
+        .begin(CallRequest {
             timeouts,
-            ..Request::get(&peer.url("/"))
+            ..CallRequest::get(&peer.url("/"))
         })
         .unwrap();
     assert_eq!(call.chunk().await.unwrap().unwrap(), b"a");
@@ -228,7 +228,7 @@ async fn a_refused_connection_an_unknown_certificate_and_no_roots_are_told_in_on
     });
     let log = Log::default();
     let ask = async |caller: Caller, url: String| {
-        let mut call = caller.begin(Request::get(&url)).unwrap();
+        let mut call = caller.begin(CallRequest::get(&url)).unwrap();
         call.response().await.unwrap_err()
     };
     let failure = ask(tls_caller(&log, &stranger.pem), peer.secure_url("/")).await;
@@ -245,11 +245,11 @@ async fn a_refused_connection_an_unknown_certificate_and_no_roots_are_told_in_on
         .unwrap();
     let failure = ask(caller(&log), format!("http://{nobody}/")).await;
     assert_eq!(failure.code(), "connect-failed");
-    assert_eq!(log.of(What::Ended).len(), 3);
+    assert_eq!(log.of(CallEventKind::Ended).len(), 3);
     assert!(
-        log.of(What::Ended)
+        log.of(CallEventKind::Ended)
             .iter()
-            .all(|end| end.phase != Phase::Over)
+            .all(|end| end.phase != CallPhase::Over)
     );
     let bad = Caller::new(Options {
         extra_roots: b"nonsense".to_vec(),

@@ -3,25 +3,25 @@
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-use fdguard_host::call::{AbortHandle, Caller, Event, Options, Phase, Sink, What};
+use fdguard_host::call::{AbortHandle, Caller, CallEvent, Options, CallPhase, CallSink, CallEventKind};
 
 /// Everything that the sink was told.
 #[derive(Clone, Default)]
-pub(super) struct Log(Arc<Mutex<Vec<Event>>>);
+pub(super) struct Log(Arc<Mutex<Vec<CallEvent>>>);
 
 impl Log {
-    pub(super) fn sink(&self) -> Option<Sink> {
+    pub(super) fn sink(&self) -> Option<CallSink> {
         let log = Arc::clone(&self.0);
-        Some(Arc::new(move |event: &Event| {
+        Some(Arc::new(move |event: &CallEvent| {
             log.lock().unwrap().push(event.clone())
         }))
     }
 
-    pub(super) fn all(&self) -> Vec<Event> {
+    pub(super) fn all(&self) -> Vec<CallEvent> {
         self.0.lock().unwrap().clone()
     }
 
-    pub(super) fn of(&self, what: What) -> Vec<Event> {
+    pub(super) fn of(&self, what: CallEventKind) -> Vec<CallEvent> {
         let mut events = self.all();
         events.retain(|event| event.event == what);
         events
@@ -66,15 +66,15 @@ pub(super) fn until_descriptors(expected: usize) {
     until("descriptors at the baseline", || descriptors() == expected);
 }
 
-pub(super) fn until_phase(handle: &AbortHandle, phase: Phase) {
+pub(super) fn until_phase(handle: &AbortHandle, phase: CallPhase) {
     until(&format!("phase {phase}"), || handle.info().phase == phase);
 }
 
 /// A thread that waits until the call is in that phase and aborts it then.
 pub(super) fn abort_in(
     handle: AbortHandle,
-    phase: Phase,
-) -> std::thread::JoinHandle<fdguard_host::call::Aborted> {
+    phase: CallPhase,
+) -> std::thread::JoinHandle<fdguard_host::call::AbortResult> {
     let work = move || {
         until_phase(&handle, phase);
         handle.abort()

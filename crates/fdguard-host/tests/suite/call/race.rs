@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::SeqCst};
 use std::time::{Duration, Instant};
 
-use fdguard_host::call::{Caller, Event, Phase, Request, What};
+use fdguard_host::call::{Caller, CallEvent, CallPhase, CallRequest, CallEventKind};
 use sha2::{Digest as _, Sha256};
 
 use super::kit::{Log, descriptors, tls_caller, until_descriptors};
@@ -58,13 +58,13 @@ fn serve(mut stream: rustls::StreamOwned<rustls::ServerConnection, std::net::Tcp
 /// One call that another thread aborts when it is blocked, or shortly before.
 async fn one(caller: &Caller, url: &str, round: usize) {
     // Every phase is hit: the connect, the handshake, the wait, the body.
-    let aim = [Phase::Connect, Phase::Tls, Phase::Wait, Phase::Body][round % 4];
-    let path = if aim == Phase::Body {
+    let aim = [CallPhase::Connect, CallPhase::Tls, CallPhase::Wait, CallPhase::Body][round % 4];
+    let path = if aim == CallPhase::Body {
         "stream"
     } else {
         "silent"
     };
-    let mut call = caller.begin(Request::get(&format!("{url}{path}"))).unwrap();
+    let mut call = caller.begin(CallRequest::get(&format!("{url}{path}"))).unwrap();
     let handle = call.handle();
     let stranger = tokio::task::spawn_blocking(move || {
         let by = Instant::now() + Duration::from_millis(20);
@@ -76,7 +76,7 @@ async fn one(caller: &Caller, url: &str, round: usize) {
     let failure = async {
         call.response().await?;
         while call.chunk().await?.is_some() {}
-        Ok::<_, fdguard_host::call::Failure>(())
+        Ok::<_, fdguard_host::call::CallFailure>(())
     };
     assert_eq!(failure.await.unwrap_err().code(), "aborted");
     drop(call);
@@ -161,9 +161,9 @@ async fn r39_thousands_of_aborts_beside_open_databases_touch_no_byte_of_them() {
         assert_eq!(digest(board), *before);
         assert_eq!(integrity(board).as_deref(), Ok("ok"));
     }
-    let ends = log.of(What::Ended);
+    let ends = log.of(CallEventKind::Ended);
     assert_eq!(ends.len(), aborts);
-    let is_shut = |end: &&Event| end.tcp_force_closed == Some(1);
+    let is_shut = |end: &&CallEvent| end.tcp_force_closed == Some(1);
     assert!(ends.iter().filter(is_shut).count() > aborts / 2);
     until_descriptors(baseline);
 }

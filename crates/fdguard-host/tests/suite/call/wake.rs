@@ -3,7 +3,7 @@
 use std::sync::mpsc;
 use std::time::{Duration, Instant};
 
-use fdguard_host::call::{AbortHandle, Caller, Phase, Request};
+use fdguard_host::call::{AbortHandle, Caller, CallPhase, CallRequest};
 
 use super::abort::Silent;
 use super::kit::{Log, tls_caller, until, until_phase};
@@ -13,7 +13,7 @@ use super::peer::{Identity, Peer, wait_for_end};
 async fn median(
     caller: &Caller,
     rounds: usize,
-    request: impl Fn() -> Request,
+    request: impl Fn() -> CallRequest,
     is_blocked: fn(&AbortHandle),
 ) -> Duration {
     let mut times = Vec::new();
@@ -43,19 +43,19 @@ async fn median(
 }
 
 fn waits(handle: &AbortHandle) {
-    until_phase(handle, Phase::Wait);
+    until_phase(handle, CallPhase::Wait);
 }
 
 fn connects(handle: &AbortHandle) {
     until("a connect", || {
-        handle.info().phase == Phase::Connect && handle.info().age_ms >= 2
+        handle.info().phase == CallPhase::Connect && handle.info().age_ms >= 2
     });
 }
 
 fn sends(handle: &AbortHandle) {
     until("a blocked write", || {
         let info = handle.info();
-        info.phase == Phase::Send && info.bytes_out > 0 && info.idle_ms >= 5
+        info.phase == CallPhase::Send && info.bytes_out > 0 && info.idle_ms >= 5
     });
 }
 
@@ -73,25 +73,25 @@ async fn an_owner_wakes_within_a_millisecond_usually() {
     let silent = Silent::new();
     let caller = tls_caller(&Log::default(), &identity.pem);
     let body = vec![0_u8; 16 << 20];
-    let recv = median(&caller, 200, || Request::get(&plain.url("/")), waits).await;
+    let recv = median(&caller, 200, || CallRequest::get(&plain.url("/")), waits).await;
     let tls = median(
         &caller,
         100,
-        || Request::get(&secure.secure_url("/")),
+        || CallRequest::get(&secure.secure_url("/")),
         waits,
     )
     .await;
     let connect = median(
         &caller,
         100,
-        || Request::get(&format!("http://{}/", silent.address)),
+        || CallRequest::get(&format!("http://{}/", silent.address)),
         connects,
     )
     .await;
     let send = median(
         &caller,
         30,
-        || Request::post(&full.url("/"), body.clone()),
+        || CallRequest::post(&full.url("/"), body.clone()),
         sends,
     )
     .await;

@@ -10,7 +10,7 @@ use std::process::Command;
 use std::sync::Mutex;
 use std::sync::mpsc::{self, Receiver, Sender};
 
-use fdguard_host::call::{Phase, Request};
+use fdguard_host::call::{CallPhase, CallRequest};
 
 use super::kit::{Log, tls_caller, until_phase};
 use super::peer::{Identity, Peer, read_request, wait_for_end};
@@ -58,7 +58,7 @@ async fn make_the_mistake(folder: &std::path::Path, is_wrong: bool) -> String {
     let identity = Identity::new();
     let peer = patient_peer(&identity, tell, gate);
     let caller = tls_caller(&Log::default(), &identity.pem);
-    let mut call = caller.begin(Request::get(&peer.secure_url("/"))).unwrap();
+    let mut call = caller.begin(CallRequest::get(&peer.secure_url("/"))).unwrap();
     let handle = call.handle();
     let owner = tokio::spawn(async move {
         let result = call.response().await;
@@ -67,7 +67,7 @@ async fn make_the_mistake(folder: &std::path::Path, is_wrong: bool) -> String {
     });
     let (mut saw, held) = tokio::task::spawn_blocking(move || {
         let local = told.recv().unwrap();
-        until_phase(&handle, Phase::Wait);
+        until_phase(&handle, CallPhase::Wait);
         if is_wrong {
             // SAFETY: none. It is the owner's number, and the owner uses it: the mistake under test.
             unsafe { rustix::io::close(number_of(local)) };

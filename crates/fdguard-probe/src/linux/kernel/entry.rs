@@ -1,7 +1,7 @@
 //! One descriptor from its record: pure.
 
 use super::super::classify::{self, FileStat};
-use super::super::reader::Seen;
+use super::super::reader::ReadState;
 use super::program::{PIPEFS, SOCKFS};
 use super::record::Record;
 use crate::parse::fdinfo::Fdinfo;
@@ -23,20 +23,20 @@ const PLAIN: [u64; 10] = [
 ];
 
 /// The descriptor as `/proc` would show it; `None` where `/proc` says more, or may say something else.
-pub(super) fn of(record: &Record<'_>) -> Option<Seen> {
+pub(super) fn of(record: &Record<'_>) -> Option<ReadState> {
     let info = head(record);
     if !record.is_sure() {
         return None;
     }
     // What fdinfo adds for a socket is not used.
     if record.magic == u64::from(SOCKFS) {
-        return Some(Seen::Socket(classify::socket(record.fd, &info, record.ino)));
+        return Some(ReadState::Socket(classify::socket(record.fd, &info, record.ino)));
     }
     if record.has_more() {
         return None;
     }
     if record.magic == u64::from(PIPEFS) {
-        return Some(Seen::Entry(classify::pipe(record.fd, &info, record.ino)));
+        return Some(ReadState::Entry(classify::pipe(record.fd, &info, record.ino)));
     }
     let entry = match Link::parse(record.path) {
         Link::Path { path, marked } => {
@@ -60,7 +60,7 @@ pub(super) fn of(record: &Record<'_>) -> Option<Seen> {
         }
         _ => return None,
     };
-    Some(Seen::Entry(entry))
+    Some(ReadState::Entry(entry))
 }
 
 /// The head of its fdinfo.
@@ -90,7 +90,7 @@ mod tests {
     use fdguard_core::{Class, FdEntry, Mode};
 
     use super::super::record::{HEAD, MARK_MORE, MARK_UNSURE, Record, at};
-    use super::Seen;
+    use super::ReadState;
 
     const EXT4: u64 = 0xef53;
     const OVERLAY: u64 = 0x794c_7630;
@@ -120,7 +120,7 @@ mod tests {
         let (record, rest) = Record::take(bytes).unwrap();
         assert!(rest.is_empty());
         match super::of(&record)? {
-            Seen::Entry(entry) | Seen::Socket(entry) => Some(entry),
+            ReadState::Entry(entry) | ReadState::Socket(entry) => Some(entry),
             _ => panic!("neither an entry nor a socket"),
         }
     }

@@ -1,6 +1,6 @@
 //! Where the running kernel keeps what the program reads: pure, from its own description.
 
-use crate::parse::btf::{Btf, Kind, Member};
+use crate::parse::btf::{Btf, Kind, BtfMember};
 
 /// A field of a structure of the kernel, at a distance that an instruction can hold.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -195,7 +195,7 @@ fn mount_number(btf: &Btf<'_>) -> Option<i32> {
     let (inner, number) = btf
         .named(Kind::Struct, "mount")
         .find_map(|id| Some((btf.member(id, "mnt")?, btf.member(id, "mnt_id")?)))?;
-    let signed = |member: Member| i32::try_from(member.offset).ok();
+    let signed = |member: BtfMember| i32::try_from(member.offset).ok();
     (number.size == 4).then_some(signed(number)?.checked_sub(signed(inner)?)?)
 }
 
@@ -213,12 +213,12 @@ fn fields<const N: usize>(
     })
 }
 
-fn member(btf: &Btf<'_>, structure: &str, name: &str) -> Option<Member> {
+fn member(btf: &Btf<'_>, structure: &str, name: &str) -> Option<BtfMember> {
     btf.named(Kind::Struct, structure)
         .find_map(|id| btf.member(id, name))
 }
 
-fn field(member: Member) -> Option<Field> {
+fn field(member: BtfMember) -> Option<Field> {
     Some(Field {
         offset: i16::try_from(member.offset).ok()?,
         size: member.size,

@@ -3,7 +3,7 @@
 
 use fdguard_core::{SelectUse, Text};
 
-use crate::parse::elf::Object;
+use crate::parse::elf::ElfObject;
 
 /// Libraries that import `select()` but never hand it a number that could be too high, by how their file
 /// names begin.
@@ -21,14 +21,14 @@ const HARMLESS: [&[u8]; 5] = [
 
 /// An object that was read.
 #[derive(Clone, Debug)]
-pub(super) struct Seen {
+pub(super) struct SelectEvidence {
     pub(super) name: Text,
-    pub(super) object: Object,
+    pub(super) object: ElfObject,
     /// Whether it is the program itself.
     pub(super) program: bool,
 }
 
-impl Seen {
+impl SelectEvidence {
     fn can_select(&self) -> bool {
         let object = &self.object;
         if object.python {
@@ -71,7 +71,7 @@ impl Unread {
 }
 
 /// One import is enough for yes; for no, everything must have been read, and must be linked at run time.
-pub(super) fn verdict(seen: &[Seen], unread: &[Unread]) -> SelectUse {
+pub(super) fn verdict(seen: &[SelectEvidence], unread: &[Unread]) -> SelectUse {
     let importers = seen.iter().filter(|one| one.can_select());
     let objects: Vec<Text> = importers.map(|one| one.name.clone()).collect();
     if !objects.is_empty() {
@@ -94,10 +94,10 @@ pub(super) fn verdict(seen: &[Seen], unread: &[Unread]) -> SelectUse {
 mod tests {
     use fdguard_core::{SelectUse, Text};
 
-    use super::{Seen, Unread, verdict};
-    use crate::parse::elf::Object;
+    use super::{SelectEvidence, Unread, verdict};
+    use crate::parse::elf::ElfObject;
 
-    const PLAIN: Object = Object {
+    const PLAIN: ElfObject = ElfObject {
         interpreted: true,
         imports_select: false,
         imports_set_check: false,
@@ -107,9 +107,9 @@ mod tests {
         go: false,
     };
 
-    fn seen(name: &str, program: bool, object: Object) -> Seen {
+    fn seen(name: &str, program: bool, object: ElfObject) -> SelectEvidence {
         let name = Text::from(name);
-        Seen {
+        SelectEvidence {
             name,
             object,
             program,
@@ -117,7 +117,7 @@ mod tests {
     }
 
     /// A program that imports nothing of interest, with this library.
-    fn with(library: &str, object: Object) -> SelectUse {
+    fn with(library: &str, object: ElfObject) -> SelectUse {
         let all = [seen("app", true, PLAIN), seen(library, false, object)];
         verdict(&all, &[])
     }
@@ -127,7 +127,7 @@ mod tests {
         SelectUse::Imports { objects }
     }
 
-    const SELECTS: Object = Object {
+    const SELECTS: ElfObject = ElfObject {
         imports_select: true,
         ..PLAIN
     };
@@ -135,17 +135,17 @@ mod tests {
     #[test]
     fn r7_an_import_counts_unless_a_fortified_object_sets_no_bits() {
         assert_eq!(with("libsasl2.so.2", SELECTS), imports("libsasl2.so.2"));
-        let sleeps = Object {
+        let sleeps = ElfObject {
             fortified: true,
             ..SELECTS
         };
         assert_eq!(with("libmount.so.1", sleeps), SelectUse::Absent);
-        let sets = Object {
+        let sets = ElfObject {
             imports_set_check: true,
             ..sleeps
         };
         assert_eq!(with("libtirpc.so.3", sets), imports("libtirpc.so.3"));
-        let only_sets = Object {
+        let only_sets = ElfObject {
             imports_select: false,
             ..sets
         };
@@ -161,7 +161,7 @@ mod tests {
 
     #[test]
     fn r7_python_can_always_and_node_does_not() {
-        let python = Object {
+        let python = ElfObject {
             python: true,
             ..PLAIN
         };
@@ -169,7 +169,7 @@ mod tests {
             with("libpython3.11.so.1.0", python),
             imports("libpython3.11.so.1.0")
         );
-        let node = Object {
+        let node = ElfObject {
             node: true,
             ..SELECTS
         };
@@ -178,15 +178,15 @@ mod tests {
 
     #[test]
     fn r7_a_static_program_is_not_known_unless_it_is_of_go() {
-        let alone = Object {
+        let alone = ElfObject {
             interpreted: false,
             ..PLAIN
         };
         let answer = verdict(&[seen("app", true, alone)], &[]);
         assert!(matches!(answer, SelectUse::Unknown { .. }), "{answer}");
-        let go = Object { go: true, ..alone };
+        let go = ElfObject { go: true, ..alone };
         assert_eq!(verdict(&[seen("app", true, go)], &[]), SelectUse::Absent);
-        let linked = Object {
+        let linked = ElfObject {
             go: true,
             ..SELECTS
         };

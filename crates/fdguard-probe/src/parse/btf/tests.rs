@@ -2,7 +2,7 @@
 
 use proptest::prelude::*;
 
-use super::{Btf, Kind, Member};
+use super::{Btf, Kind, BtfMember};
 
 /// A description in the making.
 #[derive(Default)]
@@ -76,7 +76,7 @@ fn small() -> Vec<u8> {
 fn members_are_found_also_inside_of_what_has_no_name() {
     let bytes = small();
     let btf = Btf::parse(&bytes).unwrap();
-    let member = |offset, size| Some(Member { offset, size });
+    let member = |offset, size| Some(BtfMember { offset, size });
     assert_eq!(btf.member(5, "first"), member(0, 8));
     assert_eq!(btf.member(5, "__links"), member(8, 4));
     assert_eq!(btf.member(5, "list"), member(12, 24));
@@ -106,7 +106,7 @@ fn a_bit_field_is_no_member_that_can_be_read() {
     let bytes = builder.finish();
     let btf = Btf::parse(&bytes).unwrap();
     assert_eq!(btf.member(2, "bit"), None);
-    let whole = Member { offset: 4, size: 4 };
+    let whole = BtfMember { offset: 4, size: 4 };
     assert_eq!(btf.member(2, "whole"), Some(whole));
 }
 

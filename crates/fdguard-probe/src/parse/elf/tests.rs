@@ -2,7 +2,7 @@ use std::io::Cursor;
 
 use proptest::prelude::*;
 
-use super::{Object, Unreadable};
+use super::{ElfObject, UnreadableElf};
 
 /// A small 64-bit object: sections 1 to 3 are the symbols, their names and the names of the sections.
 fn object(symbols: &[(&str, bool)], section_names: &str, segments: &[u32]) -> Vec<u8> {
@@ -50,11 +50,11 @@ fn object(symbols: &[(&str, bool)], section_names: &str, segments: &[u32]) -> Ve
     [file, body, sections].concat()
 }
 
-fn read(bytes: &[u8]) -> Result<Option<Object>, Unreadable> {
-    Object::read(Cursor::new(bytes), &mut 1_000_000)
+fn read(bytes: &[u8]) -> Result<Option<ElfObject>, UnreadableElf> {
+    ElfObject::read(Cursor::new(bytes), &mut 1_000_000)
 }
 
-fn found(symbols: &[(&str, bool)]) -> Object {
+fn found(symbols: &[(&str, bool)]) -> ElfObject {
     let file = object(
         symbols,
         ".text\0",
@@ -63,7 +63,7 @@ fn found(symbols: &[(&str, bool)]) -> Object {
     read(&file).unwrap().unwrap()
 }
 
-const LINKED: Object = Object {
+const LINKED: ElfObject = ElfObject {
     interpreted: true,
     imports_select: false,
     imports_set_check: false,
@@ -76,7 +76,7 @@ const LINKED: Object = Object {
 #[test]
 fn an_import_is_told_from_a_definition() {
     let imports = found(&[("printf", false), ("select", false)]);
-    let wanted = Object {
+    let wanted = ElfObject {
         imports_select: true,
         ..LINKED
     };
@@ -122,10 +122,10 @@ fn what_is_no_object_is_none() {
 fn more_than_the_budget_is_not_read() {
     let file = object(&[("select", false)], "\0", &[]);
     let mut budget = 200;
-    let answer = Object::read(Cursor::new(&file), &mut budget);
-    assert_eq!(answer, Err(Unreadable));
+    let answer = ElfObject::read(Cursor::new(&file), &mut budget);
+    assert_eq!(answer, Err(UnreadableElf));
     let mut budget = 1_000_000;
-    assert!(Object::read(Cursor::new(&file), &mut budget).is_ok());
+    assert!(ElfObject::read(Cursor::new(&file), &mut budget).is_ok());
     assert!((999_000..1_000_000).contains(&budget), "{budget}");
 }
 
@@ -135,7 +135,7 @@ fn an_object_without_its_list_of_sections_is_not_taken_for_one_without_imports()
     // e_shoff, e_shnum and e_shstrndx: as a packer leaves them.
     file[40..48].fill(0);
     file[60..64].fill(0);
-    assert_eq!(read(&file), Err(Unreadable));
+    assert_eq!(read(&file), Err(UnreadableElf));
 }
 
 proptest! {

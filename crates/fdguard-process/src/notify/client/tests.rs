@@ -3,27 +3,27 @@ use std::ffi::{OsStr, OsString};
 use std::os::unix::net::UnixDatagram;
 use std::time::{Duration, Instant};
 
-use super::{Client, Heartbeat, watchdog_interval};
-use crate::notify::{Message, Watchdog};
+use super::{NotifyClient, Heartbeat, watchdog_interval};
+use crate::notify::{NotifyMessage, Watchdog};
 
-fn ready() -> Message {
-    Message {
+fn ready() -> NotifyMessage {
+    NotifyMessage {
         ready: true,
-        ..Message::default()
+        ..NotifyMessage::default()
     }
 }
 
-fn status(text: &str) -> Message {
-    Message {
+fn status(text: &str) -> NotifyMessage {
+    NotifyMessage {
         status: Some(text.to_owned()),
-        ..Message::default()
+        ..NotifyMessage::default()
     }
 }
 
-fn receive(socket: &UnixDatagram) -> Message {
+fn receive(socket: &UnixDatagram) -> NotifyMessage {
     let mut buffer = [0; 4096];
     let length = socket.recv(&mut buffer).unwrap();
-    Message::parse(&buffer[..length])
+    NotifyMessage::parse(&buffer[..length])
 }
 
 #[test]
@@ -31,7 +31,7 @@ fn one_message_is_one_datagram_to_the_path() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("notify");
     let parent = UnixDatagram::bind(&path).unwrap();
-    let mut client = Client::at(path.as_os_str()).unwrap();
+    let mut client = NotifyClient::at(path.as_os_str()).unwrap();
     let now = Instant::now();
     assert_eq!(client.tell(&ready(), now), None);
     assert_eq!(client.tell(&status("up"), now), None);
@@ -45,7 +45,7 @@ fn an_abstract_name_begins_with_an_at() {
     let name = format!("fdguard-test-{}", std::process::id());
     let address = std::os::unix::net::SocketAddr::from_abstract_name(&name).unwrap();
     let parent = UnixDatagram::bind_addr(&address).unwrap();
-    let mut client = Client::at(OsStr::new(&format!("@{name}"))).unwrap();
+    let mut client = NotifyClient::at(OsStr::new(&format!("@{name}"))).unwrap();
     assert_eq!(client.tell(&ready(), Instant::now()), None);
     assert!(receive(&parent).ready);
 }
@@ -58,18 +58,18 @@ fn addresses_that_we_cannot_reach_are_a_gap_with_the_reason() {
         ("relative", "neither"),
         ("@", "neither"),
     ] {
-        let gap = Client::at(OsStr::new(address)).unwrap_err();
+        let gap = NotifyClient::at(OsStr::new(address)).unwrap_err();
         assert!(gap.why.contains(word), "{gap:?}");
     }
     let long = format!("/{}", "x".repeat(200));
-    assert!(Client::at(OsStr::new(&long)).is_err());
+    assert!(NotifyClient::at(OsStr::new(&long)).is_err());
 }
 
 #[test]
 fn a_parent_that_is_gone_costs_one_warning() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("nobody");
-    let mut client = Client::at(path.as_os_str()).unwrap();
+    let mut client = NotifyClient::at(path.as_os_str()).unwrap();
     let now = Instant::now();
     let gap = client.tell(&ready(), now).unwrap();
     assert!(gap.why.contains("nobody"), "{gap:?}");
@@ -86,7 +86,7 @@ fn a_parent_that_does_not_read_never_blocks_and_gets_ready_later() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("notify");
     let parent = UnixDatagram::bind(&path).unwrap();
-    let mut client = Client::at(path.as_os_str()).unwrap();
+    let mut client = NotifyClient::at(path.as_os_str()).unwrap();
     let now = Instant::now();
     let mut sent = 0u64;
     let gap = loop {
@@ -114,7 +114,7 @@ fn what_is_owed_is_given_up_after_a_while() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("notify");
     let _parent = UnixDatagram::bind(&path).unwrap();
-    let mut client = Client::at(path.as_os_str()).unwrap();
+    let mut client = NotifyClient::at(path.as_os_str()).unwrap();
     let now = Instant::now();
     while client.tell(&status("full?"), now).is_none() {}
     let lost = client.lost();

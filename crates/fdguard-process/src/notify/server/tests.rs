@@ -4,28 +4,28 @@ use std::time::Duration;
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
-use super::{FOLDER, Heard, Server};
+use super::{FOLDER, ReceivedMessage, NotifyServer};
 
-fn server() -> (tempfile::TempDir, Server) {
+fn server() -> (tempfile::TempDir, NotifyServer) {
     let folder = tempfile::tempdir().unwrap();
-    let server = Server::open_in(folder.path()).unwrap();
+    let server = NotifyServer::open_in(folder.path()).unwrap();
     (folder, server)
 }
 
-fn wait(server: &Server) {
+fn wait(server: &NotifyServer) {
     let fd = server.fd();
     let limit = Timespec::try_from(Duration::from_secs(60)).unwrap();
     let happened = poll(&mut [PollFd::new(&fd, PollFlags::IN)], Some(&limit)).unwrap();
     assert_eq!(happened, 1, "nothing was said for a minute");
 }
 
-fn hear(server: &mut Server, allow: impl Fn(u32) -> bool) -> Vec<Heard> {
+fn hear(server: &mut NotifyServer, allow: impl Fn(u32) -> bool) -> Vec<ReceivedMessage> {
     wait(server);
     server.turn(allow)
 }
 
 /// A program in Python that speaks the protocol by itself.
-fn speak(server: &Server, code: &str) -> Option<Child> {
+fn speak(server: &NotifyServer, code: &str) -> Option<Child> {
     if !testkit::have("python3") {
         testkit::skip("no python3: nobody to speak to the notification socket");
         return None;
@@ -177,13 +177,13 @@ fn a_turn_without_words_gives_nothing_at_once() {
 #[test]
 fn what_a_killed_server_left_is_swept_and_living_ones_stay() {
     let folder = tempfile::tempdir().unwrap();
-    let living = Server::open_in(folder.path()).unwrap();
+    let living = NotifyServer::open_in(folder.path()).unwrap();
     let dead = folder.path().join(format!("{FOLDER}1.0"));
     std::fs::create_dir(&dead).unwrap();
     drop(std::os::unix::net::UnixDatagram::bind(dead.join("socket")).unwrap());
     let just_made = folder.path().join(format!("{FOLDER}1.1"));
     std::fs::create_dir(&just_made).unwrap();
-    let other = Server::open_in(folder.path()).unwrap();
+    let other = NotifyServer::open_in(folder.path()).unwrap();
     assert!(!dead.exists());
     assert!(living.path().exists() && other.path().exists() && just_made.exists());
     assert_ne!(living.path(), other.path());

@@ -8,25 +8,25 @@ use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
 use super::proof::{Proof, budget_finding};
-use crate::exit::Hinted;
+use crate::exit::HintedError;
 use crate::{input, output};
 
 const SCHEMA: &str = "fdguard.baseline/1";
 
 /// How many of each class.
-pub(super) type Held = BTreeMap<String, u64>;
+pub(super) type HeldCounts = BTreeMap<String, u64>;
 
 /// The file.
 #[derive(Debug, Serialize, Deserialize)]
 struct Saved {
     schema: String,
     taken_at: Timestamp,
-    classes: Held,
+    classes: HeldCounts,
 }
 
 /// Counts descriptors by class; the state of a connection is a matter of the moment.
-pub(super) fn count(classes: impl Iterator<Item = (Class, u64)>) -> Held {
-    let mut held = Held::new();
+pub(super) fn count(classes: impl Iterator<Item = (Class, u64)>) -> HeldCounts {
+    let mut held = HeldCounts::new();
     for (class, count) in classes {
         let name = match class {
             Class::Tcp(_) => "tcp".to_owned(),
@@ -45,7 +45,7 @@ fn read(path: &Path) -> anyhow::Result<Option<Saved>> {
     let saved: Result<Saved, _> = serde_json::from_str(&text);
     match saved {
         Ok(saved) if saved.schema == SCHEMA => Ok(Some(saved)),
-        _ => Err(Hinted::usage(
+        _ => Err(HintedError::usage(
             format!("{}: not a baseline written by fdguard check", path.display()),
             "name another file, or remove this one: the next check that passes writes it",
         )
@@ -89,7 +89,7 @@ pub(super) fn apply(path: &Path, proof: &mut Proof) -> anyhow::Result<()> {
 }
 
 /// Classes of which there are clearly more: by a quarter, and by three at least.
-fn more<'h>(before: &Held, now: &'h Held) -> Vec<(&'h str, u64, u64)> {
+fn more<'h>(before: &HeldCounts, now: &'h HeldCounts) -> Vec<(&'h str, u64, u64)> {
     let grown = now.iter().filter_map(|(class, count)| {
         let before = before.get(class).copied().unwrap_or(0);
         (*count > before + (before / 4).max(2)).then_some((class.as_str(), before, *count))
@@ -99,9 +99,9 @@ fn more<'h>(before: &Held, now: &'h Held) -> Vec<(&'h str, u64, u64)> {
 
 #[cfg(test)]
 mod tests {
-    use super::{Held, more};
+    use super::{HeldCounts, more};
 
-    fn held(classes: &[(&str, u64)]) -> Held {
+    fn held(classes: &[(&str, u64)]) -> HeldCounts {
         let owned = classes
             .iter()
             .map(|(class, count)| ((*class).to_owned(), *count));

@@ -33,7 +33,7 @@ const ROUNDS: usize = 3;
 /// What an exercise has in its environment: what it leaves behind is not the server's.
 pub(super) const EXERCISE: &str = "FDGUARD_EXERCISE=1";
 
-type Known = BTreeMap<(u32, u64), Member>;
+type KnownProcesses = BTreeMap<(u32, u64), Member>;
 
 /// What was seen of one descendant.
 #[derive(Clone, Debug)]
@@ -47,7 +47,7 @@ struct Member {
 /// The descendants of a program.
 #[derive(Debug)]
 pub(super) struct Family {
-    known: Arc<Mutex<Known>>,
+    known: Arc<Mutex<KnownProcesses>>,
     /// Our children from before: none of the program's.
     before: Vec<(u32, u64)>,
     watcher: Option<(Sender<()>, JoinHandle<()>)>,
@@ -62,7 +62,7 @@ impl Family {
         set_child_subreaper(Pid::from_raw(1))?;
         Ok(Self {
             before: before.into_iter().map(Stat::key).collect(),
-            known: Arc::new(Mutex::new(Known::new())),
+            known: Arc::new(Mutex::new(KnownProcesses::new())),
             watcher: None,
         })
     }
@@ -206,7 +206,7 @@ impl Drop for Family {
 }
 
 /// Notes who is there, who started whom, and since when somebody is a zombie.
-fn note(known: &Mutex<Known>, root: u32) {
+fn note(known: &Mutex<KnownProcesses>, root: u32) {
     let all = Stat::all();
     let own = std::process::id();
     let mut known = known.lock().unwrap_or_else(PoisonError::into_inner);

@@ -1,12 +1,12 @@
 //! `fdguard check`: does this program, or this exercise of a server, return to its baseline?
 
 mod baseline;
-mod ended;
+mod ending;
 mod exercise;
 mod family;
 mod go;
 mod proof;
-mod started;
+mod start;
 mod stat;
 mod text;
 mod whole;
@@ -21,8 +21,8 @@ use fdguard_trace::Error;
 use super::settings;
 use super::trace::{FAILED, NOT_FOUND, NOT_RUNNABLE, SIGNALLED};
 use crate::cli::{Annotations, CheckArgs, ReportArgs};
-use crate::exit::{self, Hinted};
-use crate::output::{self, Stream};
+use crate::exit::{self, HintedError};
+use crate::output::{self, OutputStream};
 use crate::report::{annotations, junit, sarif};
 use crate::terminal;
 
@@ -32,7 +32,7 @@ pub(super) fn run(args: &CheckArgs) -> anyhow::Result<u8> {
     let outcome = check(args);
     outcome.or_else(|error| {
         let said = exit::report(&error);
-        let is_ours = error.downcast_ref::<Hinted>().is_some()
+        let is_ours = error.downcast_ref::<HintedError>().is_some()
             || error.downcast_ref::<fdguard_probe::Error>().is_some();
         Ok(match error.downcast_ref::<Error>() {
             Some(Error::NotFound { .. }) => NOT_FOUND,
@@ -54,7 +54,7 @@ fn check(args: &CheckArgs) -> anyhow::Result<u8> {
     let plan = match (&args.exercise.exercise, scenario, args.exercise.pid) {
         (None, None, None) => None,
         (None, None, Some(_)) => {
-            return Err(Hinted::usage(
+            return Err(HintedError::usage(
                 "--pid needs an exercise",
                 "add --exercise 'CMD', the command to run in each cycle",
             )
@@ -86,7 +86,7 @@ fn check(args: &CheckArgs) -> anyhow::Result<u8> {
 fn must_exist(path: &Path, flag: &str) -> anyhow::Result<()> {
     match std::fs::metadata(path) {
         Ok(_) => Ok(()),
-        Err(error) => Err(Hinted::usage(
+        Err(error) => Err(HintedError::usage(
             format!("{flag} {}: {error}", path.display()),
             "check the path: it is relative to the current directory",
         )
@@ -96,16 +96,16 @@ fn must_exist(path: &Path, flag: &str) -> anyhow::Result<()> {
 
 /// Where results go beside the terminal.
 struct Files {
-    output: Option<Stream>,
-    junit: Option<Stream>,
-    sarif: Option<Stream>,
+    output: Option<OutputStream>,
+    junit: Option<OutputStream>,
+    sarif: Option<OutputStream>,
 }
 
 impl Files {
     fn open(args: &ReportArgs) -> anyhow::Result<Self> {
         let open = |path: &Option<std::path::PathBuf>| {
             path.as_deref()
-                .map(|path| Stream::open(Some(path)))
+                .map(|path| OutputStream::open(Some(path)))
                 .transpose()
         };
         Ok(Self {

@@ -14,12 +14,12 @@ use fdguard_core::snapshot::Process;
 use fdguard_core::{Class, Gap, Text};
 use serde::Serialize;
 
-use super::baseline::Held;
-use super::exercise::Exercised;
+use super::baseline::HeldCounts;
+use super::exercise::ExerciseResult;
 use super::go;
 use crate::command::clearing;
 use crate::command::trace::children::comm;
-use crate::report::problem::Told;
+use crate::report::problem::ProblemReport;
 
 /// Rules of a watch whose findings fail a check. What is only about the host is not the program's fault.
 const FAILING: &[&str] = &[
@@ -56,9 +56,9 @@ pub(super) struct Check {
     /// Processes that outlived it, and zombies.
     pub(super) processes: Vec<Leftover>,
     /// How the server was exercised, each exercise in its order.
-    pub(super) exercises: Vec<Exercised>,
+    pub(super) exercises: Vec<ExerciseResult>,
     /// How many of each class were held in the end; absent where nobody could look.
-    pub(super) held: Option<Held>,
+    pub(super) held: Option<HeldCounts>,
     /// Whether something stood in the way of the judgement: then nothing found proves nothing.
     pub(super) blind: bool,
 }
@@ -71,8 +71,8 @@ pub(super) struct Evidence {
     pub(super) piles: Vec<ChildPile>,
     pub(super) processes: Vec<Leftover>,
     pub(super) status: Option<u8>,
-    pub(super) exercises: Vec<Exercised>,
-    pub(super) held: Option<Held>,
+    pub(super) exercises: Vec<ExerciseResult>,
+    pub(super) held: Option<HeldCounts>,
     pub(super) blind: bool,
 }
 
@@ -385,9 +385,9 @@ impl Proof {
     }
 
     /// For the reports to other tools.
-    pub(super) fn told(&self) -> Told {
+    pub(super) fn told(&self) -> ProblemReport {
         let words = self.diagnosis.process.cmdline.iter().map(Text::to_lossy);
         let command = words.collect::<Vec<_>>().join(" ");
-        Told::of(&self.diagnosis, command, fails)
+        ProblemReport::of(&self.diagnosis, command, fails)
     }
 }

@@ -10,13 +10,13 @@ use fdguard_trace::{Detail, Options, Symbols, Traced};
 use rustix::process::{Resource, Rlimit, Signal, getrlimit, setrlimit};
 
 use super::baseline;
-use super::ended::{self, Ending};
+use super::ending::{self, Ending};
 use super::family::Family;
 use super::proof::{self, Evidence, Proof};
-use super::{code_of, started};
+use super::{code_of, start};
 use crate::cli::CheckArgs;
 use crate::command::trace::{self, Watched, joined::Joined};
-use crate::watching::Live;
+use crate::watching::LiveWatch;
 
 /// Runs it and judges what it left.
 pub(super) fn run(args: &CheckArgs, settings: &Settings) -> anyhow::Result<Proof> {
@@ -52,14 +52,14 @@ fn conclude(
     family: &mut Family,
 ) -> anyhow::Result<Proof> {
     let leave = &args.leave;
-    let processes = started::left(family, leave, &leave.allow_process, traced);
+    let processes = start::left(family, leave, &leave.allow_process, traced);
     let detail = if args.reports.json {
         Detail::Every
     } else {
         Detail::Held
     };
     let joined = Joined::of(watched, (traced, detail), &args.command, settings)?;
-    let (mut diagnosis, watch) = (joined.diagnosis, watched.live.as_ref().map(Live::watch));
+    let (mut diagnosis, watch) = (joined.diagnosis, watched.live.as_ref().map(LiveWatch::watch));
     let cut_off: Vec<u32> = processes.iter().map(|one| one.pid).collect();
     let tables = traced.tables()?;
     let ending = Ending {
@@ -70,8 +70,8 @@ fn conclude(
         cut_off: &cut_off,
         strict: leave.strict,
     };
-    let remains = ended::remains(&ending);
-    let held = ended::held(&ending);
+    let remains = ending::remains(&ending);
+    let held = ending::held(&ending);
     let is_untold = joined.traces.iter().all(|one| one.pid != traced.pid());
     let blind = is_untold && !watch.is_some_and(|watch| has_history(watch, traced.pid()));
     if blind {
@@ -112,7 +112,7 @@ fn own_code(watched: &Watched<'_>, status: ExitStatus) -> u8 {
 
 fn has_history(watch: &Watch, pid: u32) -> bool {
     let mut subjects = watch.subjects();
-    subjects.any(|one| one.process.pid == pid && ended::has_history(one))
+    subjects.any(|one| one.process.pid == pid && ending::has_history(one))
 }
 
 /// Does this with another soft limit of descriptors, which a program that is started meanwhile inherits.

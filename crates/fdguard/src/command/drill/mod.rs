@@ -8,7 +8,7 @@ use rustix::process::{Pid, Resource, Rlimit, Signal, kill_process, prlimit};
 use serde::Serialize;
 
 use crate::cli::DrillArgs;
-use crate::exit::{self, Hinted};
+use crate::exit::{self, HintedError};
 use crate::output;
 
 mod subject;
@@ -62,7 +62,7 @@ pub(super) fn run(args: &DrillArgs) -> anyhow::Result<u8> {
     let mut cases = vec![case("start", begun(args))];
     if !cases[0].passed {
         let message = format!("it could not be started: {}", cases[0].detail);
-        return Err(Hinted::look(message, "`fdguard run -- CMD` shows what it says").into());
+        return Err(HintedError::look(message, "`fdguard run -- CMD` shows what it says").into());
     }
     cases.extend(CASES.iter().map(|(name, drill)| case(name, drill(args))));
     let words = args.command.iter().map(|word| word.to_string_lossy());

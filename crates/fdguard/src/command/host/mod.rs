@@ -6,17 +6,17 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use anyhow::Context as _;
 use fdguard_host::Roots;
-use fdguard_host::host::{Events, Options, Reconciled};
-use fdguard_host::http::{self, Launch, Settings};
+use fdguard_host::host::{Events, Options, ReconcileOutcome};
+use fdguard_host::http::{self, HttpLaunch, ApiSettings};
 use fdguard_host::mcp;
-use fdguard_host::scope::{Unfinished, Wills};
-use fdguard_process::listen::inherited;
+use fdguard_host::scope::{UnfinishedJournal, Journals};
+use fdguard_process::listen::activation;
 use fdguard_process::reserve;
-use fdguard_supervise::event::{Event, Sink};
+use fdguard_supervise::event::{LogEvent, EventSink};
 use serde::Serialize;
 
 use crate::cli::HostArgs;
-use crate::exit::{self, Hinted};
+use crate::exit::{self, HintedError};
 use crate::output;
 
 mod secrecy;
@@ -29,7 +29,7 @@ use sockets::Sockets;
 pub(super) fn run(args: &HostArgs) -> anyhow::Result<u8> {
     // Before anything else is opened: their numbers are promised.
     secrecy::leave_environment()?;
-    let inherited = inherited::take();
+    let inherited = activation::take();
     if args.openapi {
         let text = serde_json::to_string_pretty(&http::openapi())?;
         output::emit(None, |out| Ok(writeln!(out, "{text}")?))?;
@@ -45,11 +45,11 @@ pub(super) fn run(args: &HostArgs) -> anyhow::Result<u8> {
     if args.mcp {
         return serve_one(args, roots);
     }
-    let sockets = Sockets::plan(args, &inherited)?;
+    let sockets = Sockets::plan(args, &activation)?;
     let token = token::find(args)?;
-    let bound = sockets.bind(inherited)?;
+    let bound = sockets.bind(activation)?;
     let sink = sink(args)?;
-    let mut settings = Settings::default();
+    let mut settings = ApiSettings::default();
     settings.token = token.as_ref().map(|found| found.token.clone());
     settings.hosts.clone_from(&args.access.allow_host);
     settings.origins.clone_from(&args.access.allow_origin);
@@ -59,7 +59,7 @@ pub(super) fn run(args: &HostArgs) -> anyhow::Result<u8> {
     settings.mcp = tools(args, roots.clone());
     settings.roots = roots;
     settings.lease = args.sessions.lease;
-    let launch = Launch {
+    let launch = HttpLaunch {
         host: options(args, events(&sink)),
         settings,
         sockets: bound.fds,
@@ -86,7 +86,7 @@ fn is_hidden(args: &HostArgs) -> bool {
 /// For one MCP client. Nothing but the protocol goes to stdout.
 fn serve_one(args: &HostArgs, roots: Roots) -> anyhow::Result<u8> {
     let sink = sink(args)?;
-    let launch = mcp::Launch {
+    let launch = mcp::StdioLaunch {
         host: options(args, events(&sink)),
         mcp: tools(args, roots),
     };
@@ -109,24 +109,24 @@ fn tools(args: &HostArgs, roots: Roots) -> mcp::Options {
 /// The document on stdout; 1 when an entry was not as it should be.
 /// What a host left.
 #[derive(Debug, Serialize)]
-struct Left {
+struct Leftovers {
     #[serde(flatten)]
-    found: Reconciled,
+    found: ReconcileOutcome,
     /// Files of agents: the next host with this state ends them.
-    scopes: Vec<Unfinished>,
+    scopes: Vec<UnfinishedJournal>,
 }
 
 fn reconcile(state: &Path, dry_run: bool) -> anyhow::Result<u8> {
     let found = fdguard_host::host::reconcile(state, dry_run);
     let found = found.map_err(|error| {
-        Hinted::look(
+        HintedError::look(
             error.to_string(),
             "name the folder that a host was given by --state",
         )
     })?;
-    let scopes = Wills::unfinished(state);
+    let scopes = Journals::unfinished(state);
     let is_clean = found.is_clean() && scopes.is_empty();
-    let text = serde_json::to_string_pretty(&Left { found, scopes })?;
+    let text = serde_json::to_string_pretty(&Leftovers { found, scopes })?;
     output::emit(None, |out| Ok(writeln!(out, "{text}")?))?;
     Ok(if is_clean {
         exit::CLEAN
@@ -151,27 +151,27 @@ fn options(args: &HostArgs, events: Events) -> Options {
 fn roots(given: &[PathBuf]) -> anyhow::Result<Roots> {
     Roots::open(given).map_err(|(root, error)| {
         let message = format!("--root {}: {error}", root.display());
-        Hinted::usage(message, "name a folder that is there").into()
+        HintedError::usage(message, "name a folder that is there").into()
     })
 }
 
-type Shared = Arc<Mutex<Sink>>;
+type Shared = Arc<Mutex<EventSink>>;
 
 fn sink(args: &HostArgs) -> anyhow::Result<Shared> {
     let form = args.log_format.parse().map_err(anyhow::Error::msg)?;
     let stderr = rustix::io::dup(rustix::stdio::stderr()).ok();
-    let sink = Sink::new(form, stderr.map(reserve::raise));
+    let sink = EventSink::new(form, stderr.map(reserve::raise));
     Ok(Arc::new(Mutex::new(sink)))
 }
 
-fn lock(sink: &Shared) -> std::sync::MutexGuard<'_, Sink> {
+fn lock(sink: &Shared) -> std::sync::MutexGuard<'_, EventSink> {
     sink.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// The sink never waits for its reader, so it may be told from anywhere.
 fn events(sink: &Shared) -> Events {
     let sink = Arc::clone(sink);
-    Events::to(move |event| lock(&sink).tell(event))
+    Events::to(move |event| lock(&sink).emit(event))
 }
 
 /// One line for people and scripts on stdout, the same with all that is to know as an event.
@@ -180,8 +180,8 @@ fn announce(sink: &Shared, addresses: &[SocketAddr], paths: &[PathBuf], from: Op
     let unix = paths.iter().map(|path| format!("unix:{}", path.display()));
     let all: Vec<String> = tcp.chain(unix).collect();
     let token = from.unwrap_or_else(|| "none: who can connect may do everything".to_owned());
-    let event = Event::new("host_ready").with("at", all.join(","));
-    lock(sink).tell(&event.with("token", token));
+    let event = LogEvent::new("host_ready").with("at", all.join(","));
+    lock(sink).emit(&event.with("token", token));
     let line = format!("fdguard host listens at {}\n", all.join(" "));
     // A reader that went away is no reason to stop.
     drop(output::emit(

@@ -5,12 +5,12 @@ use std::os::fd::OwnedFd;
 use std::path::PathBuf;
 
 use fdguard_probe::Probe;
-use fdguard_process::listen::inherited::Inherited;
-use fdguard_process::listen::{At, BindError, Bound, Listen};
-use fdguard_supervise::port::{self, Ours};
+use fdguard_process::listen::activation::ActivatedSockets;
+use fdguard_process::listen::{ListenAddress, BindError, BoundSocket, Listen};
+use fdguard_supervise::port::{self, OwnProcesses};
 
 use crate::cli::HostArgs;
-use crate::exit::{self, Hinted};
+use crate::exit::{self, HintedError};
 
 /// Where, when nobody says it.
 const DEFAULT: &str = "127.0.0.1:7878";
@@ -21,19 +21,19 @@ pub(super) struct Sockets(Vec<Listen>);
 
 /// Sockets that listen.
 #[derive(Debug)]
-pub(super) struct Listening {
+pub(super) struct ListenSpec {
     pub(super) fds: Vec<OwnedFd>,
     /// Of unix sockets.
     pub(super) paths: Vec<PathBuf>,
     /// Their files go when this does.
-    pub(super) files: Vec<Bound>,
+    pub(super) files: Vec<BoundSocket>,
 }
 
 impl Sockets {
     /// What is asked for, if it may be.
-    pub(super) fn plan(args: &HostArgs, inherited: &Inherited) -> anyhow::Result<Self> {
+    pub(super) fn plan(args: &HostArgs, inherited: &ActivatedSockets) -> anyhow::Result<Self> {
         if let Some(gap) = inherited.gaps.first() {
-            return Err(Hinted::look(gap.why.clone(), gap.remedy.clone()).into());
+            return Err(HintedError::look(gap.why.clone(), gap.remedy.clone()).into());
         }
         let is_handed = !inherited.fds.is_empty() && args.listen.is_empty();
         for (fd, name) in &inherited.fds {
@@ -55,8 +55,8 @@ impl Sockets {
     }
 
     /// Binds them all.
-    pub(super) fn bind(self, inherited: Inherited) -> anyhow::Result<Listening> {
-        let mut listening = Listening {
+    pub(super) fn bind(self, inherited: ActivatedSockets) -> anyhow::Result<ListenSpec> {
+        let mut listening = ListenSpec {
             fds: inherited.fds.into_iter().map(|(fd, _)| fd).collect(),
             paths: Vec::new(),
             files: Vec::new(),
@@ -67,7 +67,7 @@ impl Sockets {
             listening
                 .fds
                 .push(rustix::io::fcntl_dupfd_cloexec(&bound.fd, 0)?);
-            if let At::Unix(path) = listen.at {
+            if let ListenAddress::Unix(path) = listen.at {
                 listening.paths.push(path);
             }
             listening.files.push(bound);
@@ -86,16 +86,16 @@ fn parse(args: &HostArgs, text: &str) -> anyhow::Result<Listen> {
     };
     let mut listen: Listen = whole.parse().map_err(|error| {
         let hint = "--listen takes 127.0.0.1:PORT, [::1]:PORT or unix:PATH";
-        Hinted::usage(format!("--listen {error}"), hint)
+        HintedError::usage(format!("--listen {error}"), hint)
     })?;
     let what = format!("--listen {text}");
     match &listen.at {
-        At::Tcp(address) => refuse_remote(args, &what, Some(*address))?,
-        At::Any(port) => {
+        ListenAddress::Tcp(address) => refuse_remote(args, &what, Some(*address))?,
+        ListenAddress::Any(port) => {
             let any = SocketAddr::new(IpAddr::V4(std::net::Ipv4Addr::UNSPECIFIED), *port);
             refuse_remote(args, &what, Some(any))?;
         }
-        At::Unix(_) => listen.mode = Some(listen.mode.unwrap_or(args.access.mode)),
+        ListenAddress::Unix(_) => listen.mode = Some(listen.mode.unwrap_or(args.access.mode)),
     }
     Ok(listen)
 }
@@ -108,17 +108,17 @@ fn refuse_remote(args: &HostArgs, what: &str, address: Option<SocketAddr>) -> an
     if !args.access.allow_remote {
         let message = format!("{what}: {address} can be reached by other machines");
         let hint = "listen at 127.0.0.1 or a unix socket, or say --allow-remote";
-        return Err(Hinted::usage(message, hint).into());
+        return Err(HintedError::usage(message, hint).into());
     }
     if args.access.no_token {
         let message = format!("{what}: --no-token is only for local addresses and unix sockets");
-        return Err(Hinted::usage(message, "leave out --no-token").into());
+        return Err(HintedError::usage(message, "leave out --no-token").into());
     }
     Ok(())
 }
 
 fn refused(listen: &Listen, error: &BindError) -> anyhow::Error {
-    let plain = |code| Hinted {
+    let plain = |code| HintedError {
         message: error.to_string(),
         hint: "choose another address with --listen".to_owned(),
         code,
@@ -132,13 +132,13 @@ fn refused(listen: &Listen, error: &BindError) -> anyhow::Error {
 }
 
 /// Who has it, if that can be found out.
-fn held_by(at: &At) -> Option<Hinted> {
+fn held_by(at: &ListenAddress) -> Option<HintedError> {
     let probe = Probe::new().ok()?;
-    let ours = Ours {
+    let ours = OwnProcesses {
         members: &[],
         service: "host",
         registered: &[],
     };
     let conflict = port::look(&probe, at, &ours).ok().flatten()?;
-    Some(Hinted::usage(conflict.to_string(), conflict.remedy()))
+    Some(HintedError::usage(conflict.to_string(), conflict.remedy()))
 }

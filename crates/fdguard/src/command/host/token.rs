@@ -6,13 +6,13 @@ use std::io::{self, Read as _, Write as _};
 use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
 
-use fdguard_core::bearer::Token;
+use fdguard_core::bearer::BearerToken;
 use fdguard_host::environment::TOKEN_FD;
-use fdguard_process::listen::inherited;
+use fdguard_process::listen::activation;
 use rustix::fs::OFlags;
 
 use crate::cli::HostArgs;
-use crate::exit::Hinted;
+use crate::exit::HintedError;
 
 /// Goes before the file.
 const VARIABLE: &str = fdguard_host::environment::TOKEN;
@@ -23,37 +23,37 @@ const LONGEST: u64 = 4096;
 
 /// A token, and where it can be read. Never the word itself: it would stay in logs.
 #[derive(Debug)]
-pub(super) struct Found {
-    pub(super) token: Token,
+pub(super) struct TokenPlace {
+    pub(super) token: BearerToken,
     pub(super) from: String,
 }
 
 /// The token that holds; none with `--no-token`.
-pub(super) fn find(args: &HostArgs) -> anyhow::Result<Option<Found>> {
+pub(super) fn find(args: &HostArgs) -> anyhow::Result<Option<TokenPlace>> {
     if args.access.no_token {
         return Ok(None);
     }
     let handed = handed();
     if let Some(text) = handed.filter(|_| args.access.token_file.is_none()) {
-        let token = Token::new(&text)
-            .map_err(|why| Hinted::usage(format!("${VARIABLE}: {why}"), "16 characters or more"))?;
+        let token = BearerToken::new(&text)
+            .map_err(|why| HintedError::usage(format!("${VARIABLE}: {why}"), "16 characters or more"))?;
         let from = format!("${VARIABLE}");
-        return Ok(Some(Found { token, from }));
+        return Ok(Some(TokenPlace { token, from }));
     }
     let path = match &args.access.token_file {
         Some(path) => path.clone(),
         None => default_file(|name| std::env::var_os(name)).ok_or_else(|| {
             let message = "there is no folder of yours for the token: no $HOME";
-            Hinted::usage(message, "say --token-file FILE")
+            HintedError::usage(message, "say --token-file FILE")
         })?,
     };
     let token = read_or_make(&path).map_err(|error| {
         let message = format!("--token-file {}: {error}", path.display());
         let hint = "a file of yours that nobody else can read (chmod 600)";
-        Hinted::usage(message, hint)
+        HintedError::usage(message, hint)
     })?;
     let from = path.display().to_string();
-    Ok(Some(Found { token, from }))
+    Ok(Some(TokenPlace { token, from }))
 }
 
 /// Where run-time files are, else where state is. Relative values are not believed, as their specification asks.
@@ -70,13 +70,13 @@ fn default_file(variable: impl Fn(&str) -> Option<OsString>) -> Option<PathBuf> 
 
 /// The token that was in the environment, which [`super::secrecy`] brought over the exec.
 fn handed() -> Option<Vec<u8>> {
-    let fd = inherited::take_numbered(TOKEN_FD)?;
+    let fd = activation::take_numbered(TOKEN_FD)?;
     let mut text = Vec::new();
     let read = fs::File::from(fd).take(LONGEST).read_to_end(&mut text);
     read.ok().map(|_| text).filter(|text| !text.is_empty())
 }
 
-fn read_or_make(path: &Path) -> io::Result<Token> {
+fn read_or_make(path: &Path) -> io::Result<BearerToken> {
     // One open for the checks and the reading: what has the name later does not matter. A pipe is not waited for.
     let flags = i32::try_from(OFlags::NONBLOCK.bits()).unwrap_or_default();
     let opened = OpenOptions::new().read(true).custom_flags(flags).open(path);
@@ -89,7 +89,7 @@ fn read_or_make(path: &Path) -> io::Result<Token> {
         .map_err(|why| io::Error::new(io::ErrorKind::PermissionDenied, why))?;
     let mut text = Vec::new();
     file.take(LONGEST).read_to_end(&mut text)?;
-    Token::new(&text).map_err(io::Error::other)
+    BearerToken::new(&text).map_err(io::Error::other)
 }
 
 /// Refuses a file that somebody else can read or has written.
@@ -110,7 +110,7 @@ fn check(found: &fs::Metadata, own: u32) -> Result<(), String> {
     Ok(())
 }
 
-fn make(path: &Path) -> io::Result<Token> {
+fn make(path: &Path) -> io::Result<BearerToken> {
     if let Some(folder) = path.parent().filter(|it| !it.as_os_str().is_empty()) {
         DirBuilder::new()
             .recursive(true)
@@ -126,7 +126,7 @@ fn make(path: &Path) -> io::Result<Token> {
         .mode(0o600)
         .open(path)?;
     file.write_all(format!("{text}\n").as_bytes())?;
-    Token::new(text.as_bytes()).map_err(io::Error::other)
+    BearerToken::new(text.as_bytes()).map_err(io::Error::other)
 }
 
 fn random() -> io::Result<String> {

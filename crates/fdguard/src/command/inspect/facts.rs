@@ -1,14 +1,14 @@
 //! What a file is, in a few lines. Pure.
 
-use fdguard_files::lease::Answer;
-use fdguard_files::sqlite::{Header, Journal, Shm, Wal};
-use fdguard_files::{Inspection, Kind, Sqlite, Verdict};
+use fdguard_files::lease::LeaseAnswer;
+use fdguard_files::sqlite::{DatabaseHeader, Journal, Shm, Wal};
+use fdguard_files::{Inspection, Kind, SqliteReport, FileVerdict};
 
 /// The facts, a line each.
 pub(super) fn facts(seen: &Inspection) -> Vec<String> {
     let mut lines = Vec::new();
     if let Some(sqlite) = &seen.sqlite {
-        let is_encrypted = seen.verdict == Verdict::Encrypted;
+        let is_encrypted = seen.verdict == FileVerdict::Encrypted;
         lines.extend(database(sqlite, seen.size, is_encrypted));
     } else {
         let kind = match seen.kind {
@@ -29,15 +29,15 @@ fn writers(seen: &Inspection) -> String {
         n => format!("{n} processes in the tables"),
     };
     let lease = match seen.writers.lease {
-        Answer::NoWriter => "none by the kernel's count (lease)",
-        Answer::Writer => "at least one by the kernel's count (lease)",
-        Answer::Denied => "the kernel's count may not be asked",
-        Answer::Unsupported => "the kernel's count cannot be asked here",
+        LeaseAnswer::NoWriter => "none by the kernel's count (lease)",
+        LeaseAnswer::Writer => "at least one by the kernel's count (lease)",
+        LeaseAnswer::Denied => "the kernel's count may not be asked",
+        LeaseAnswer::Unsupported => "the kernel's count cannot be asked here",
     };
     format!("{lease}, {tables}")
 }
 
-fn database(sqlite: &Sqlite, size: u64, is_encrypted: bool) -> Vec<String> {
+fn database(sqlite: &SqliteReport, size: u64, is_encrypted: bool) -> Vec<String> {
     let mut lines = Vec::new();
     match sqlite.header.as_ref().filter(|header| header.magic) {
         Some(header) => lines.push(header_line(header, size)),
@@ -65,7 +65,7 @@ fn database(sqlite: &Sqlite, size: u64, is_encrypted: bool) -> Vec<String> {
     lines
 }
 
-fn header_line(header: &Header, size: u64) -> String {
+fn header_line(header: &DatabaseHeader, size: u64) -> String {
     let page = header
         .page_size
         .map_or_else(|| "?".to_owned(), |page| page.to_string());

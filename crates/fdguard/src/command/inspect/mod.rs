@@ -4,20 +4,20 @@ use std::path::{Path, PathBuf};
 
 use anyhow::Context as _;
 use fdguard_core::{Gap, Text};
-use fdguard_files::check::Depth;
-use fdguard_files::heal::{Healed, Outcome, Plan};
+use fdguard_files::check::CheckDepth;
+use fdguard_files::heal::{HealResult, HealOutcome, HealPlan};
 use fdguard_files::{Error, Inspection, Options};
 use fdguard_probe::Probe;
 use jiff::Timestamp;
 use serde::Serialize;
 
-use crate::cli::{Check, InspectArgs};
-use crate::exit::{self, Hinted};
+use crate::cli::{InspectCheck, InspectArgs};
+use crate::exit::{self, HintedError};
 use crate::output;
 
 mod facts;
 mod text;
-mod traced;
+mod trace;
 mod watch;
 
 pub(super) fn run(args: &InspectArgs) -> anyhow::Result<u8> {
@@ -48,7 +48,7 @@ struct Inspected {
     inspection: Inspection,
     /// What `--heal` did; the rest is how it was found afterwards.
     #[serde(skip_serializing_if = "Option::is_none")]
-    healed: Option<Healed>,
+    healed: Option<HealResult>,
 }
 
 #[derive(Debug, Serialize)]
@@ -76,15 +76,15 @@ impl Document {
     /// "Could not look" wins, as everywhere: the others are printed all the same.
     fn exit_code(&self) -> u8 {
         let found = |file: &Inspected| match &file.healed {
-            Some(healed) if healed.outcome != Outcome::NothingToDo => {
-                matches!(healed.outcome, Outcome::Refused | Outcome::WouldHeal)
+            Some(healed) if healed.outcome != HealOutcome::NothingToDo => {
+                matches!(healed.outcome, HealOutcome::Refused | HealOutcome::WouldHeal)
             }
             _ => file.inspection.is_finding(),
         };
         let is_unsure = |file: &Inspected| {
             file.healed
                 .as_ref()
-                .is_some_and(|healed| healed.outcome == Outcome::Unsure)
+                .is_some_and(|healed| healed.outcome == HealOutcome::Unsure)
         };
         let is_unread = |file: &Inspected| file.inspection.is_unread();
         if !self.gaps.is_empty()
@@ -125,13 +125,13 @@ fn named(args: &InspectArgs) -> anyhow::Result<Vec<PathBuf>> {
         }
         if args.heal {
             let hint = "name the databases that are to be healed, one by one";
-            return Err(Hinted::usage(format!("{} is a folder", path.display()), hint).into());
+            return Err(HintedError::usage(format!("{} is a folder", path.display()), hint).into());
         }
         let found = databases(path).with_context(|| path.display().to_string())?;
         if found.is_empty() {
             let message = format!("{}: no database is in this folder", path.display());
             return Err(
-                Hinted::look(message, "folders below it are not searched: name them").into(),
+                HintedError::look(message, "folders below it are not searched: name them").into(),
             );
         }
         files.extend(found);
@@ -173,14 +173,14 @@ fn looks_like_one(path: &Path) -> bool {
 fn one(probe: &Probe, path: &Path, args: &InspectArgs) -> Result<Inspected, Error> {
     let options = Options {
         check: match args.check {
-            Some(Check::Quick) => Some(Depth::Quick),
-            None | Some(Check::Full) => Some(Depth::Full),
-            Some(Check::None) => None,
+            Some(InspectCheck::Quick) => Some(CheckDepth::Quick),
+            None | Some(InspectCheck::Full) => Some(CheckDepth::Full),
+            Some(InspectCheck::None) => None,
         },
         however_large: args.check.is_some(),
     };
     let healed = args.heal.then(|| {
-        let plan = Plan {
+        let plan = HealPlan {
             dry_run: args.dry_run,
             backup_dir: args.backup_dir.clone(),
         };
@@ -206,7 +206,7 @@ fn write(args: &InspectArgs, document: &Document) -> anyhow::Result<()> {
     // What could not be looked at is no result.
     for gap in &document.gaps {
         let message = format!("{}: {}", gap.what, gap.why);
-        exit::report(&Hinted::look(message, gap.remedy.clone()).into());
+        exit::report(&HintedError::look(message, gap.remedy.clone()).into());
     }
     Ok(())
 }

@@ -3,9 +3,9 @@
 use std::io::Write;
 
 use fdguard_core::lint::Severity;
-use fdguard_files::heal::{Healed, Outcome};
-use fdguard_files::holding::{Grip, Process};
-use fdguard_files::{Finding, Inspection, Verdict};
+use fdguard_files::heal::{HealResult, HealOutcome};
+use fdguard_files::holding::{Grip, HoldingProcess};
+use fdguard_files::{FileFinding, Inspection, FileVerdict};
 
 use super::{Document, Inspected, facts};
 use crate::report::style::{self, CRITICAL, DIM, HEADING, WARNING};
@@ -77,9 +77,9 @@ fn one(page: &mut Page<'_>, file: &Inspected) -> anyhow::Result<()> {
 
 fn verdict(page: &mut Page<'_>, seen: &Inspection) -> anyhow::Result<()> {
     let style = match seen.verdict {
-        Verdict::Damaged | Verdict::Endangered => CRITICAL,
-        Verdict::Suspicious | Verdict::Encrypted => WARNING,
-        Verdict::Healthy | Verdict::Clean => HEADING,
+        FileVerdict::Damaged | FileVerdict::Endangered => CRITICAL,
+        FileVerdict::Suspicious | FileVerdict::Encrypted => WARNING,
+        FileVerdict::Healthy | FileVerdict::Clean => HEADING,
     };
     let name = sanitize(&seen.path);
     let text = format!("{name}: {}", seen.summary);
@@ -93,31 +93,31 @@ fn verdict(page: &mut Page<'_>, seen: &Inspection) -> anyhow::Result<()> {
     Ok(())
 }
 
-fn said(healed: &Healed) -> String {
+fn said(healed: &HealResult) -> String {
     let backup = healed.backup.as_ref().map_or_else(String::new, |path| {
         format!("; the damaged one is kept in {}", path.display())
     });
     let message = &healed.message;
     match healed.outcome {
-        Outcome::Healed => format!("{message}{backup}"),
-        Outcome::WouldHeal => format!("would work: {message}; nothing was changed"),
-        Outcome::NothingToDo => "nothing to heal".to_owned(),
-        Outcome::Refused => format!("refused, nothing was changed: {message}{backup}"),
-        Outcome::Unsure => format!("not tried, nothing was changed: {message}{backup}"),
+        HealOutcome::Healed => format!("{message}{backup}"),
+        HealOutcome::WouldHeal => format!("would work: {message}; nothing was changed"),
+        HealOutcome::NothingToDo => "nothing to heal".to_owned(),
+        HealOutcome::Refused => format!("refused, nothing was changed: {message}{backup}"),
+        HealOutcome::Unsure => format!("not tried, nothing was changed: {message}{backup}"),
     }
 }
 
 /// Each in a line, except for the one that is the verdict already, and for fields that it has overwritten.
 fn findings(page: &mut Page<'_>, seen: &Inspection) -> anyhow::Result<()> {
-    let is_verdict = |one: &&Finding| seen.summary.ends_with(&one.message);
+    let is_verdict = |one: &&FileFinding| seen.summary.ends_with(&one.message);
     let first = seen.findings.iter().find(is_verdict);
     let follows =
-        |one: &Finding| first.is_some_and(|first| one.rule != first.rule && lies_in(one, first));
+        |one: &FileFinding| first.is_some_and(|first| one.rule != first.rule && lies_in(one, first));
     let others = seen
         .findings
         .iter()
         .filter(|one| first.is_none_or(|first| !std::ptr::eq(*one, first)));
-    let (follow, others): (Vec<&Finding>, Vec<&Finding>) = others.partition(|one| follows(one));
+    let (follow, others): (Vec<&FileFinding>, Vec<&FileFinding>) = others.partition(|one| follows(one));
     if follow.is_empty() && others.is_empty() {
         return Ok(());
     }
@@ -138,7 +138,7 @@ fn findings(page: &mut Page<'_>, seen: &Inspection) -> anyhow::Result<()> {
 }
 
 /// Whether a field was overwritten by foreign bytes.
-fn lies_in(field: &Finding, foreign: &Finding) -> bool {
+fn lies_in(field: &FileFinding, foreign: &FileFinding) -> bool {
     let (Some(at), Some(from), Some(length)) = (field.offset, foreign.offset, foreign.length)
     else {
         return false;
@@ -167,7 +167,7 @@ fn holders(page: &mut Page<'_>, seen: &Inspection) -> anyhow::Result<()> {
 }
 
 /// `python3 (pid 12): 2 connections, 1 parked; database 3, 5; log 4; index 6`.
-fn held(process: &Process) -> String {
+fn held(process: &HoldingProcess) -> String {
     let mut parts = Vec::new();
     if process.connections > 0 {
         let plural = if process.connections == 1 {

@@ -11,18 +11,18 @@ use std::time::{Duration, Instant};
 use fdguard_core::hazard::Hazard;
 use fdguard_core::{Gap, Text};
 use fdguard_files::holding::Holding;
-use fdguard_files::watch::{Change, Event};
-use fdguard_files::{Finding, Watch};
+use fdguard_files::watch::{FileChange, FileEvent};
+use fdguard_files::{FileFinding, FileWatch};
 use fdguard_probe::Probe;
 use jiff::Timestamp;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use serde::Serialize;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 
-use super::{text_of, traced};
+use super::{text_of, trace};
 use crate::cli::InspectArgs;
 use crate::exit;
-use crate::output::Stream;
+use crate::output::OutputStream;
 use crate::report::trace::hazard;
 use crate::terminal::{sanitize, sanitize_str};
 
@@ -32,9 +32,9 @@ const LONG: Duration = Duration::from_secs(3600);
 pub(super) fn run(args: &InspectArgs) -> anyhow::Result<u8> {
     let probe = Probe::new()?;
     let stop = stop_signal()?;
-    let mut watch = Watch::begin(&args.files)?;
+    let mut watch = FileWatch::begin(&args.files)?;
     let mut teller = Teller {
-        out: Stream::open(args.output.as_deref())?,
+        out: OutputStream::open(args.output.as_deref())?,
         json: args.json,
         bad: 0,
         gone: 0,
@@ -75,7 +75,7 @@ fn stop_signal() -> std::io::Result<UnixStream> {
 }
 
 /// Waits for the kernel to tell something, for a signal, or for the time; whether it was a signal.
-fn wait(watch: &Watch, stop: &UnixStream, longest: Duration) -> bool {
+fn wait(watch: &FileWatch, stop: &UnixStream, longest: Duration) -> bool {
     let told = watch.as_fd();
     let mut fds = [
         PollFd::new(&told, PollFlags::IN),
@@ -91,7 +91,7 @@ fn wait(watch: &Watch, stop: &UnixStream, longest: Duration) -> bool {
 }
 
 struct Teller {
-    out: Stream,
+    out: OutputStream,
     json: bool,
     bad: u64,
     gone: u64,
@@ -104,7 +104,7 @@ struct Line<'a> {
     at: Timestamp,
     event: &'static str,
     path: Text,
-    findings: &'a [Finding],
+    findings: &'a [FileFinding],
     holders: &'a Holding,
     /// From a trace of a holder: who wrote, by which line.
     hazards: &'a [Hazard],
@@ -137,14 +137,14 @@ const MOST_HAZARDS: usize = 4;
 const SCHEMA: &str = "fdguard.inspection-event/1";
 
 impl Teller {
-    fn tell(&mut self, probe: &Probe, event: &Event) -> anyhow::Result<()> {
+    fn tell(&mut self, probe: &Probe, event: &FileEvent) -> anyhow::Result<()> {
         let at = Timestamp::now();
-        let (word, findings): (_, &[Finding]) = match &event.change {
-            Change::Bad(findings) => ("bad", findings),
-            Change::Sound => ("sound", &[]),
-            Change::Deleted => ("deleted", &[]),
-            Change::Replaced => ("replaced", &[]),
-            Change::Appeared => ("appeared", &[]),
+        let (word, findings): (_, &[FileFinding]) = match &event.change {
+            FileChange::Bad(findings) => ("bad", findings),
+            FileChange::Sound => ("sound", &[]),
+            FileChange::Deleted => ("deleted", &[]),
+            FileChange::Replaced => ("replaced", &[]),
+            FileChange::Appeared => ("appeared", &[]),
         };
         self.bad += u64::from(word == "bad");
         self.gone += u64::from(matches!(word, "deleted" | "replaced"));
@@ -155,7 +155,7 @@ impl Teller {
             Holding::default()
         };
         let hazards = if word == "bad" {
-            traced::hazards(&holders)
+            trace::hazards(&holders)
         } else {
             Vec::new()
         };
@@ -186,7 +186,7 @@ impl Teller {
         Ok(self.out.flush()?)
     }
 
-    fn begin(&mut self, watch: &Watch) -> anyhow::Result<()> {
+    fn begin(&mut self, watch: &FileWatch) -> anyhow::Result<()> {
         let first = First {
             schema: SCHEMA,
             at: Timestamp::now(),
@@ -202,7 +202,7 @@ impl Teller {
         Ok(self.out.flush()?)
     }
 
-    fn end(&mut self, watch: &Watch, took: Duration) -> anyhow::Result<()> {
+    fn end(&mut self, watch: &FileWatch, took: Duration) -> anyhow::Result<()> {
         let last = Last {
             schema: SCHEMA,
             at: Timestamp::now(),
@@ -239,7 +239,7 @@ fn databases(count: usize) -> String {
     }
 }
 
-fn line(at: Timestamp, word: &str, path: &Path, findings: &[Finding], holders: &Holding) -> String {
+fn line(at: Timestamp, word: &str, path: &Path, findings: &[FileFinding], holders: &Holding) -> String {
     let name = sanitize(&text_of(path));
     let what = match (word, findings.first()) {
         ("bad", Some(first)) => format!("went bad: {}", first.message),
@@ -251,7 +251,7 @@ fn line(at: Timestamp, word: &str, path: &Path, findings: &[Finding], holders: &
     let names: Vec<String> = holders
         .processes
         .iter()
-        .map(fdguard_files::holding::Process::name)
+        .map(fdguard_files::holding::HoldingProcess::name)
         .collect();
     let held = match (names.is_empty(), word) {
         (true, "bad") => "; held by nobody that may be seen".to_owned(),

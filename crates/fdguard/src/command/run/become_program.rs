@@ -4,19 +4,19 @@ use std::io::ErrorKind;
 use std::os::unix::process::CommandExt as _;
 use std::process::Command;
 
-use fdguard_supervise::config::Settings;
+use fdguard_supervise::config::RunSettings;
 use fdguard_supervise::limit;
 use rustix::process::{Resource, Rlimit, setrlimit};
 
-use crate::exit::{self, Hinted};
+use crate::exit::{self, HintedError};
 
 /// Does not come back when it works.
-pub(super) fn run(settings: &Settings) -> anyhow::Result<u8> {
+pub(super) fn run(settings: &RunSettings) -> anyhow::Result<u8> {
     let [service] = &settings.services[..] else {
-        return Err(Hinted::usage("--exec takes one program", "").into());
+        return Err(HintedError::usage("--exec takes one program", "").into());
     };
     let [program, words @ ..] = &service.command[..] else {
-        return Err(Hinted::usage("--exec takes a program", "").into());
+        return Err(HintedError::usage("--exec takes a program", "").into());
     };
     raise(service.raise_limit);
     let mut command = Command::new(program);
@@ -33,7 +33,7 @@ pub(super) fn run(settings: &Settings) -> anyhow::Result<u8> {
         _ => (format!("{shown}: cannot be run: {error}"), 126),
     };
     let hint = String::new();
-    Err(Hinted {
+    Err(HintedError {
         message,
         hint,
         code,
@@ -42,7 +42,7 @@ pub(super) fn run(settings: &Settings) -> anyhow::Result<u8> {
 }
 
 /// Raises our own soft limit, which the program keeps; a failure is told and is no reason not to run it.
-fn raise(asked: limit::Raise) {
+fn raise(asked: limit::LimitRequest) {
     let decision = limit::decide(asked, limit::read());
     let Some(soft) = decision.soft else { return };
     let raised = Rlimit {

@@ -4,27 +4,27 @@ use std::path::Path;
 
 use anyhow::Context as _;
 use fdguard_probe::Probe;
-use fdguard_process::listen::inherited;
+use fdguard_process::listen::activation;
 use fdguard_process::parent::{self, Parent};
 use fdguard_process::reserve;
-use fdguard_supervise::config::{Mistake, Said, Service, Settings, explain};
+use fdguard_supervise::config::{ConfigMistake, Overrides, ServiceConfig, RunSettings, explain};
 use fdguard_supervise::evidence;
 use fdguard_supervise::inject::Injector;
 use fdguard_supervise::input_file;
-use fdguard_supervise::supervisor::{self, Launch, Refusal};
+use fdguard_supervise::supervisor::{self, SupervisorLaunch, StartRefusal};
 use fdguard_trace::Program;
 
 use crate::cli::RunArgs;
-use crate::exit::{self, Hinted};
+use crate::exit::{self, HintedError};
 use crate::output;
 
 mod become_program;
-mod injected;
-mod prevented;
-mod watched;
+mod injection;
+mod prevention;
+mod service_watch;
 mod worker;
 
-use injected::Injected;
+use injection::InjectedTrace;
 
 /// A mistake in the file: no restart can help (sysexits: EX_CONFIG).
 const CONFIGURATION: u8 = 78;
@@ -34,13 +34,13 @@ const VARIABLES: [(&str, &str); 1] = [("log_format", "FDGUARD_LOG_FORMAT")];
 /// Runs the verb.
 pub(super) fn run(args: &RunArgs) -> anyhow::Result<u8> {
     // Before anything else is opened: their numbers are promised.
-    let inherited = inherited::take();
+    let inherited = activation::take();
     let said = said(args);
     let file = args.config.as_deref().map(read).transpose()?;
     let file = file
         .as_ref()
         .map(|(name, text)| (name.as_str(), text.as_str()));
-    let settings = Settings::of(&said, file).map_err(|mistake| mistaken(&mistake))?;
+    let settings = RunSettings::of(&said, file).map_err(|mistake| mistaken(&mistake))?;
     if args.explain {
         output::emit(
             None,
@@ -58,12 +58,12 @@ pub(super) fn run(args: &RunArgs) -> anyhow::Result<u8> {
     let injector = injector(args, &settings)?;
     let stderr = rustix::io::dup(rustix::stdio::stderr()).ok();
     let probe = Probe::new()?;
-    let launch = Launch {
+    let launch = SupervisorLaunch {
         probe: &probe,
         settings,
         said,
         parent,
-        inherited,
+        activation,
         stderr: stderr.map(reserve::raise),
         injector,
     };
@@ -71,7 +71,7 @@ pub(super) fn run(args: &RunArgs) -> anyhow::Result<u8> {
 }
 
 /// What is put into the programs. One that cannot be protected is not started: nobody would notice.
-fn injector(args: &RunArgs, settings: &Settings) -> anyhow::Result<Option<Box<dyn Injector>>> {
+fn injector(args: &RunArgs, settings: &RunSettings) -> anyhow::Result<Option<Box<dyn Injector>>> {
     let protection = args.protect.protection();
     if protection.is_some() {
         for service in &settings.services {
@@ -79,30 +79,30 @@ fn injector(args: &RunArgs, settings: &Settings) -> anyhow::Result<Option<Box<dy
         }
     }
     let is_wanted = args.trace || protection.is_some();
-    Ok(is_wanted.then(|| -> Box<dyn Injector> { Box::new(Injected::new(protection, args.once)) }))
+    Ok(is_wanted.then(|| -> Box<dyn Injector> { Box::new(InjectedTrace::new(protection, args.once)) }))
 }
 
-fn refuse_blind(service: &Service) -> anyhow::Result<()> {
+fn refuse_blind(service: &ServiceConfig) -> anyhow::Result<()> {
     // What cannot be run is told by its start.
     let program = service.command.first().map(|name| Program::find(name));
     let Some(Ok(program)) = program else {
         return Ok(());
     };
-    let Some(why) = injected::blindness(&program) else {
+    let Some(why) = injection::blindness(&program) else {
         return Ok(());
     };
     let name = service.command[0].display();
     let message = format!("{name} cannot be protected: {why}");
     let hint = "it was not started; without --protect it runs as it is";
-    Err(Hinted::look(message, hint).into())
+    Err(HintedError::look(message, hint).into())
 }
 
-fn said(args: &RunArgs) -> Said {
+fn said(args: &RunArgs) -> Overrides {
     let set = |(key, name): (&'static str, &'static str)| {
         let value = std::env::var(name).ok().filter(|text| !text.is_empty())?;
         Some((key, name, value))
     };
-    Said {
+    Overrides {
         command: args.command.clone(),
         name: args.name.clone(),
         flags: args.said(),
@@ -123,7 +123,7 @@ fn evidence() -> (&'static str, &'static str, String) {
 
 fn read(path: &Path) -> anyhow::Result<(String, String)> {
     let name = path.display().to_string();
-    let text = input_file::read_text(path, input_file::WRITTEN).map_err(|error| Hinted {
+    let text = input_file::read_text(path, input_file::WRITTEN).map_err(|error| HintedError {
         message: format!("{name}: {error}"),
         hint: "--config takes a file with [service.NAME] in it".to_owned(),
         code: CONFIGURATION,
@@ -131,14 +131,14 @@ fn read(path: &Path) -> anyhow::Result<(String, String)> {
     Ok((name, text?))
 }
 
-fn mistaken(mistake: &Mistake) -> anyhow::Error {
+fn mistaken(mistake: &ConfigMistake) -> anyhow::Error {
     let code = if mistake.is_in_file() {
         CONFIGURATION
     } else {
         exit::USAGE
     };
     let hint = "fdguard run --explain shows what holds; fdguard run --help what there is";
-    anyhow::Error::new(Hinted {
+    anyhow::Error::new(HintedError {
         message: mistake.to_string(),
         hint: hint.to_owned(),
         code,
@@ -155,11 +155,11 @@ fn refuse_to_nest(parent: &Parent) -> anyhow::Result<()> {
         outer.pid, outer.service
     );
     let hint = "leave out the inner one, use --once or --exec for it, or say --nest";
-    Err(Hinted::usage(message, hint)).context("run")
+    Err(HintedError::usage(message, hint)).context("run")
 }
 
-fn refused(refusal: Refusal) -> anyhow::Error {
-    anyhow::Error::new(Hinted {
+fn refused(refusal: StartRefusal) -> anyhow::Error {
+    anyhow::Error::new(HintedError {
         message: refusal.message,
         hint: refusal.hint,
         code: refusal.code,

@@ -30,13 +30,13 @@ enum Job {
 /// What it answers.
 #[derive(Debug)]
 pub(super) enum Reply {
-    Found(Found),
+    Found(WorkerFindings),
     Line(u32, Option<String>),
 }
 
 /// What one look found.
 #[derive(Debug, Default)]
-pub(super) struct Found {
+pub(super) struct WorkerFindings {
     /// Since the run began.
     pub(super) counts: Counts,
     /// Processes that are another program by now, without the library.
@@ -93,7 +93,7 @@ impl Worker {
     }
 
     /// The next answer until then; an error when the thread is gone.
-    pub(super) fn reply(&self, until: Instant) -> Result<Option<Reply>, Gone> {
+    pub(super) fn reply(&self, until: Instant) -> Result<Option<Reply>, WorkerGone> {
         let within = until.saturating_duration_since(Instant::now());
         match self
             .replies
@@ -101,7 +101,7 @@ impl Worker {
         {
             Ok(reply) => Ok(Some(reply)),
             Err(RecvTimeoutError::Timeout) => Ok(None),
-            Err(RecvTimeoutError::Disconnected) => Err(Gone),
+            Err(RecvTimeoutError::Disconnected) => Err(WorkerGone),
         }
     }
 
@@ -116,7 +116,7 @@ impl Worker {
 
 /// The thread is gone.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Gone;
+pub(super) struct WorkerGone;
 
 /// The thread's end of it.
 struct Looker {
@@ -156,7 +156,7 @@ impl Looker {
                     drop(self);
                     trim::return_free_memory();
                     let is_last = true;
-                    drop(answer.send(Reply::Found(Found { is_last, ..found })));
+                    drop(answer.send(Reply::Found(WorkerFindings { is_last, ..found })));
                     return;
                 }
             };
@@ -168,7 +168,7 @@ impl Looker {
         }
     }
 
-    fn look(&mut self, is_end: bool) -> Found {
+    fn look(&mut self, is_end: bool) -> WorkerFindings {
         // A folder that cannot be read any more tells nothing.
         let (tables, became) = self.injection.sweep().unwrap_or_default();
         let mut counts = BTreeMap::new();
@@ -194,7 +194,7 @@ impl Looker {
         } else {
             Default::default()
         };
-        Found {
+        WorkerFindings {
             counts: sums,
             became,
             hazards,

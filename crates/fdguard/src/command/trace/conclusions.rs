@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::time::Duration;
 
-use fdguard_core::diagnosis::{Diagnosis, Opinion, Released};
+use fdguard_core::diagnosis::{Diagnosis, ProcessDiagnosis, ReleasedAtEnd};
 use fdguard_core::evidence::Curves;
 use fdguard_core::finding::Finding;
 use fdguard_core::judge::Verdict;
@@ -11,7 +11,7 @@ use fdguard_core::lifetimes::Lifetime;
 use fdguard_core::lifetimes::report::{Conclusion, SiteReport, Subject as Judged};
 use fdguard_core::rule::Settings;
 use fdguard_core::snapshot::Limits;
-use fdguard_core::watch::{Subject, Watch};
+use fdguard_core::watch::{WatchedProcess, Watch};
 use fdguard_core::{Pid, Text};
 use fdguard_trace::{Site, TracedProcess, monotonic};
 use jiff::{SignedDuration, Timestamp};
@@ -37,7 +37,7 @@ impl Material<'_> {
         let root = diagnosis.process.pid;
         let mut sites = Vec::new();
         let mut origins = Vec::new();
-        let mut released: Option<(Pid, Released)> = None;
+        let mut released: Option<(Pid, ReleasedAtEnd)> = None;
         for process in self.processes {
             let conclusion = self.conclusion(process);
             if let Some(release) = conclusion.release
@@ -46,7 +46,7 @@ impl Material<'_> {
                 let at = seconds_after(process.began, release.at);
                 let count = release.count;
                 let at = wall_time(at);
-                released = Some((process.pid, Released { count, at }));
+                released = Some((process.pid, ReleasedAtEnd { count, at }));
             }
             // Of what a process was before it became another program, only leaks are of interest.
             let is_latest = self.is_latest(process);
@@ -96,7 +96,7 @@ impl Material<'_> {
         .conclude()
     }
 
-    fn subject(&self, pid: Pid) -> Option<&Subject> {
+    fn subject(&self, pid: Pid) -> Option<&WatchedProcess> {
         let mut subjects = self.watch?.subjects();
         subjects.find(|one| one.process.pid == pid)
     }
@@ -189,8 +189,8 @@ impl Material<'_> {
 }
 
 /// A process that nobody looked at from outside.
-fn unwatched(process: &TracedProcess, by: Conclusion) -> Opinion {
-    Opinion {
+fn unwatched(process: &TracedProcess, by: Conclusion) -> ProcessDiagnosis {
+    ProcessDiagnosis {
         pid: process.pid,
         comm: Text::from(process.comm.as_str()),
         verdict: by.verdict,

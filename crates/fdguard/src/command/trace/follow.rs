@@ -11,7 +11,7 @@ use fdguard_core::judge::Verdict;
 use fdguard_core::lint::Severity;
 use fdguard_core::origin::Culprit;
 use fdguard_core::proof::Clearance;
-use fdguard_core::recording::Entry;
+use fdguard_core::recording::RecordingEntry;
 use fdguard_core::rule::Settings;
 use fdguard_core::watch::Watch;
 use fdguard_trace::Symbols;
@@ -21,11 +21,11 @@ use super::PATIENCE;
 use super::running::{Audience, Running};
 use super::sites::{SiteNow, Sites};
 use crate::cli::TraceArgs;
-use crate::output::Stream;
+use crate::output::OutputStream;
 use crate::report::diagnosis;
 use crate::report::state_line::word;
 use crate::terminal::{sanitize, sanitize_str};
-use crate::watching::Progress;
+use crate::watching::WatchProgress;
 
 /// Seconds between two judgements.
 const JUDGED: f64 = 1.0;
@@ -72,10 +72,10 @@ impl<'s> Follower<'s> {
     }
 
     /// The file of the lines, for the report at the end.
-    pub(super) fn stream(&self) -> anyhow::Result<Option<Stream>> {
+    pub(super) fn stream(&self) -> anyhow::Result<Option<OutputStream>> {
         match &self.out {
             Out::Stderr => Ok(None),
-            Out::File(file) => Ok(Some(Stream::to(file.try_clone()?))),
+            Out::File(file) => Ok(Some(OutputStream::to(file.try_clone()?))),
         }
     }
 
@@ -92,7 +92,7 @@ impl<'s> Follower<'s> {
         }
     }
 
-    fn look(&mut self, running: &Running<'_, '_>, entries: &[Entry]) {
+    fn look(&mut self, running: &Running<'_, '_>, entries: &[RecordingEntry]) {
         let watch = running.live().watch();
         for entry in entries {
             self.process(watch, entry);
@@ -111,16 +111,16 @@ impl<'s> Follower<'s> {
         }
     }
 
-    fn process(&mut self, watch: &Watch, entry: &Entry) {
+    fn process(&mut self, watch: &Watch, entry: &RecordingEntry) {
         let line = |pid: u32, comm: &str, event: &str| {
             format!("pid={pid} comm={} event={event}", word(comm))
         };
         match entry {
-            Entry::Process(one) => {
+            RecordingEntry::Process(one) => {
                 let comm = sanitize(&one.process.comm);
                 self.say("fd_process", &line(one.process.pid, &comm, "started"));
             }
-            Entry::Gone { id, .. } => {
+            RecordingEntry::Gone { id, .. } => {
                 let Some(subject) = watch.subjects().find(|subject| subject.id == *id) else {
                     return;
                 };
@@ -171,7 +171,7 @@ impl Audience for Follower<'_> {
         loop {
             let (progress, entries) = running.step(Instant::now() + PATIENCE)?;
             self.look(running, &entries);
-            if progress == Progress::Ended {
+            if progress == WatchProgress::Ended {
                 return Ok(());
             }
         }

@@ -5,7 +5,7 @@ use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::Path;
 
-use fdguard_core::diagnosis::{Coverage, DIAGNOSIS_SCHEMA, Diagnosis, Ended};
+use fdguard_core::diagnosis::{Coverage, DIAGNOSIS_SCHEMA, Diagnosis, WatchEnd};
 use fdguard_core::evidence::Curves;
 use fdguard_core::finding::Finding;
 use fdguard_core::judge::Verdict;
@@ -13,7 +13,7 @@ use fdguard_core::lint::Severity;
 use fdguard_core::rule::Settings;
 use fdguard_core::snapshot::Process;
 use fdguard_core::timeline::Timeline;
-use fdguard_core::watch::{Subject, Watch};
+use fdguard_core::watch::{WatchedProcess, Watch};
 use fdguard_core::{Class, Gap, Text};
 use fdguard_trace::{
     Became, Blind, Descriptor, Detail, GO, Program, Site, Symbols, Table, Tables, Traced,
@@ -24,7 +24,7 @@ use jiff::Timestamp;
 use super::conclusions::Material;
 use super::running::Watched;
 use super::unread;
-use crate::watching::Live;
+use crate::watching::LiveWatch;
 
 const BACKEND: &str = "preload";
 
@@ -87,7 +87,7 @@ impl Joined {
         command: &[std::ffi::OsString],
         settings: &Settings,
     ) -> anyhow::Result<Self> {
-        let watch = watched.live.as_ref().map(Live::watch);
+        let watch = watched.live.as_ref().map(LiveWatch::watch);
         let looked = watch.and_then(|watch| watch.diagnosis(settings));
         let mut diagnosis =
             looked.unwrap_or_else(|| unwatched(watched.began, traced.pid(), command));
@@ -110,7 +110,7 @@ impl Joined {
         diagnosis.coverage.lost_events = tables.lost_events();
         diagnosis.gaps.extend(gaps(&about, &tables, &processes));
         let traced_pids: BTreeSet<u32> = traces.iter().map(|one| one.pid).collect();
-        let untold: Vec<&Subject> = watch
+        let untold: Vec<&WatchedProcess> = watch
             .map(|watch| watch.subjects().collect::<Vec<_>>())
             .unwrap_or_default()
             .into_iter()
@@ -211,7 +211,7 @@ fn unwatched(began: Timestamp, pid: u32, command: &[std::ffi::OsString]) -> Diag
         baseline: None,
         last: None,
         verdict: Verdict::Unknown,
-        ended: Ended::ProcessEnded,
+        ended: WatchEnd::ProcessEnded,
         findings: Vec::new(),
         hazards: Vec::new(),
         peak: None,
@@ -271,7 +271,7 @@ impl Origins {
     pub(super) fn of(
         tables: &Tables,
         (seen, table): (&Table, &Table),
-        subject: &Subject,
+        subject: &WatchedProcess,
         looked: u64,
         symbols: &mut Symbols,
     ) -> Self {
@@ -332,7 +332,7 @@ fn at_exit(end: &Table, looked: &Table, grown: &BTreeSet<u32>) -> Table {
     table
 }
 
-pub(super) fn is_go(subject: &Subject) -> bool {
+pub(super) fn is_go(subject: &WatchedProcess) -> bool {
     let path = subject.process.exe.as_ref().and_then(Text::as_str);
     path.is_some_and(|path| Program::is_go(Path::new(path)))
 }
@@ -386,7 +386,7 @@ fn unread_gaps(processes: &[Origins]) -> Vec<Gap> {
 }
 
 /// Children that the library does not see into, by the reason.
-fn untold_gaps(about: &About, children: &[&Subject]) -> Vec<Gap> {
+fn untold_gaps(about: &About, children: &[&WatchedProcess]) -> Vec<Gap> {
     const UNSURE: &str = "these child processes did not load the injected library: they are static, privileged, or run in another environment";
     let mut names: BTreeMap<&str, BTreeSet<String>> = BTreeMap::new();
     for child in children {

@@ -33,9 +33,9 @@ use fdguard_trace::{Detail, Error, Options, Traced};
 use super::{clearing, settings};
 use crate::cli::TraceArgs;
 use crate::exit;
-use crate::output::Stream;
+use crate::output::OutputStream;
 use crate::terminal;
-use crate::watching::Progress;
+use crate::watching::WatchProgress;
 
 use asked::Asked;
 use follow::Follower;
@@ -74,7 +74,7 @@ pub(super) fn code_of(error: &anyhow::Error) -> u8 {
         _ => FAILED,
     };
     let is_usage = error
-        .downcast_ref::<exit::Hinted>()
+        .downcast_ref::<exit::HintedError>()
         .is_some_and(|hinted| hinted.code == exit::USAGE);
     let said = exit::report(error);
     if is_usage { said } else { code }
@@ -152,9 +152,9 @@ pub(super) fn watch<'p>(
 }
 
 /// The file of the result, before the program runs for nothing.
-fn open(args: &TraceArgs) -> anyhow::Result<Option<Stream>> {
+fn open(args: &TraceArgs) -> anyhow::Result<Option<OutputStream>> {
     let path = args.output.as_deref();
-    path.map(|path| Stream::open(Some(path))).transpose()
+    path.map(|path| OutputStream::open(Some(path))).transpose()
 }
 
 /// Nobody looks on.
@@ -162,7 +162,7 @@ struct Nobody;
 
 impl Audience for Nobody {
     fn attend(&mut self, running: &mut Running<'_, '_>) -> anyhow::Result<()> {
-        while running.step(Instant::now() + PATIENCE)?.0 != Progress::Ended {}
+        while running.step(Instant::now() + PATIENCE)?.0 != WatchProgress::Ended {}
         Ok(())
     }
 }
@@ -171,7 +171,7 @@ fn write(
     args: &TraceArgs,
     joined: &Joined,
     unused: &[String],
-    stream: Option<Stream>,
+    stream: Option<OutputStream>,
 ) -> anyhow::Result<()> {
     let mut bytes = Vec::new();
     if args.json {

@@ -9,7 +9,7 @@ use fdguard_core::rule::Settings;
 use super::PATIENCE;
 use super::running::{Audience, Running, say};
 use crate::progress;
-use crate::watching::Progress;
+use crate::watching::WatchProgress;
 
 /// When the first line comes, and the time between two.
 const FIRST: Duration = Duration::from_secs(2);
@@ -35,7 +35,7 @@ impl<'s> Notes<'s> {
 impl Audience for Notes<'_> {
     fn attend(&mut self, running: &mut Running<'_, '_>) -> anyhow::Result<()> {
         let mut due = Instant::now() + FIRST;
-        while running.step(due.min(Instant::now() + PATIENCE))?.0 != Progress::Ended {
+        while running.step(due.min(Instant::now() + PATIENCE))?.0 != WatchProgress::Ended {
             if Instant::now() >= due {
                 let watch = running.live().watch();
                 say(&progress::of_watch(watch, self.settings, Some(self.length)));

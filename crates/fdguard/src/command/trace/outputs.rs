@@ -6,8 +6,8 @@ use std::path::Path;
 use fdguard_trace::Strand;
 
 use crate::cli::TraceArgs;
-use crate::exit::{self, Hinted};
-use crate::output::Stream;
+use crate::exit::{self, HintedError};
+use crate::output::OutputStream;
 use crate::report::html;
 use crate::report::trace::{Seen, folded, pprof, svg};
 
@@ -15,7 +15,7 @@ use super::joined::Joined;
 use super::seen::{add_spent, seen};
 
 /// The files that were asked for.
-pub(super) struct Outputs(Vec<(Format, Stream)>);
+pub(super) struct Outputs(Vec<(Format, OutputStream)>);
 
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Format {
@@ -43,10 +43,10 @@ impl Outputs {
         for (format, path) in asked {
             if taken.contains(&path) && !is_special(path) {
                 let message = format!("{}: used for two outputs", path.display());
-                return Err(Hinted::usage(message, "give each output its own file").into());
+                return Err(HintedError::usage(message, "give each output its own file").into());
             }
             taken.push(path);
-            streams.push((format, Stream::open(Some(path))?));
+            streams.push((format, OutputStream::open(Some(path))?));
         }
         Ok(Self(streams))
     }

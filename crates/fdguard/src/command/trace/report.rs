@@ -4,13 +4,13 @@ use std::collections::BTreeSet;
 use std::io::Write;
 use std::time::{Duration, Instant};
 
-use fdguard_core::diagnosis::{Diagnosis, Ended};
+use fdguard_core::diagnosis::{Diagnosis, WatchEnd};
 use fdguard_core::finding::Finding;
 use fdguard_core::lint::Severity;
 use fdguard_core::origin::Origin;
 use fdguard_core::proof::Clearance;
 use fdguard_core::rule::Settings;
-use fdguard_core::watch::{Subject, Watch};
+use fdguard_core::watch::{WatchedProcess, Watch};
 use fdguard_core::{Class, Pid, Text};
 use fdguard_probe::{Error as ProbeError, Probe};
 use fdguard_trace::{Error, Observed, Tables, monotonic};
@@ -20,12 +20,12 @@ use super::joined::{About, Joined, Origins};
 use super::{PATIENCE, figures, text, view};
 use crate::cli::TraceArgs;
 use crate::command::{clearing, settings};
-use crate::exit::{self, Hinted};
+use crate::exit::{self, HintedError};
 use crate::output;
 use crate::report::diagnosis;
 use crate::report::style::HEADING;
 use crate::terminal::{self, sanitize_str};
-use crate::watching::{Live, OnSignal, Plan, Progress};
+use crate::watching::{LiveWatch, OnSignal, WatchPlan, WatchProgress};
 
 /// What to do with a process that nobody traces.
 const LAUNCH: &str =
@@ -71,7 +71,7 @@ pub(super) fn find(args: &TraceArgs, pid: u32) -> anyhow::Result<Observed> {
         Error::NoProcess { pid } => ProbeError::NoSuchProcess(pid).into(),
         Error::Denied { .. } => {
             let hint = "run this as the process's owner, or with sudo";
-            Hinted::look(error.to_string(), hint).into()
+            HintedError::look(error.to_string(), hint).into()
         }
         Error::Untraced { blind, .. } => {
             let mut message = error.to_string();
@@ -82,7 +82,7 @@ pub(super) fn find(args: &TraceArgs, pid: u32) -> anyhow::Result<Observed> {
                 message.push_str(": ");
                 message.push_str(blind.why());
             }
-            Hinted::look(message, blind.map_or(LAUNCH, fdguard_trace::Blind::remedy)).into()
+            HintedError::look(message, blind.map_or(LAUNCH, fdguard_trace::Blind::remedy)).into()
         }
         other => other.into(),
     })
@@ -93,8 +93,8 @@ pub(super) fn begin<'p>(
     args: &TraceArgs,
     probe: &'p Probe,
     observed: &Observed,
-) -> anyhow::Result<Live<'p>> {
-    let plan = |pids: Vec<u32>| Plan {
+) -> anyhow::Result<LiveWatch<'p>> {
+    let plan = |pids: Vec<u32>| WatchPlan {
         pids,
         name: None,
         tree: true,
@@ -104,8 +104,8 @@ pub(super) fn begin<'p>(
         on_signal: OnSignal::End,
     };
     // A child may end just now; the process itself must be there.
-    Live::begin(probe, plan(observed.pids()?))
-        .or_else(|_| Live::begin(probe, plan(vec![observed.pid()])))
+    LiveWatch::begin(probe, plan(observed.pids()?))
+        .or_else(|_| LiveWatch::begin(probe, plan(vec![observed.pid()])))
 }
 
 /// The tables around the last look.
@@ -170,13 +170,13 @@ impl Looked {
 }
 
 /// One look, or as many as `--for` asks.
-fn watch(args: &TraceArgs, live: &mut Live<'_>, observed: &Observed) -> anyhow::Result<Looked> {
+fn watch(args: &TraceArgs, live: &mut LiveWatch<'_>, observed: &Observed) -> anyhow::Result<Looked> {
     let mut looked = Looked::at(observed)?;
     loop {
         let progress = live.advance(Instant::now() + PATIENCE)?;
         live.take_entries();
-        if args.length.is_none() && progress == Progress::Looked {
-            live.stop(Ended::TimeUp)?;
+        if args.length.is_none() && progress == WatchProgress::Looked {
+            live.stop(WatchEnd::TimeUp)?;
         }
         looked.again(observed);
         if live.watch().ended().is_some() {
@@ -213,11 +213,11 @@ fn write(
     diagnosis::write(out, &told, terminal::width())
 }
 
-fn running(watch: &Watch) -> impl Iterator<Item = &Subject> {
+fn running(watch: &Watch) -> impl Iterator<Item = &WatchedProcess> {
     watch.subjects().filter(|subject| subject.gone.is_none())
 }
 
-fn is_of(origins: &Origins, subject: &Subject) -> bool {
+fn is_of(origins: &Origins, subject: &WatchedProcess) -> bool {
     origins.pid == subject.process.pid
 }
 
@@ -324,7 +324,7 @@ impl OpenNow {
 }
 
 impl<'a> Account<'a> {
-    fn of(subject: &'a Subject, origins: Option<&Origins>) -> Self {
+    fn of(subject: &'a WatchedProcess, origins: Option<&Origins>) -> Self {
         let timeline = &subject.timeline;
         let listed = timeline.is_listed().then(|| timeline.live().len() as u64);
         // What was opened or closed since the look is counted as the table has it.

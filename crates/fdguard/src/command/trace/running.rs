@@ -5,10 +5,10 @@ use std::io::Write as _;
 use std::process::ExitStatus;
 use std::time::{Duration, Instant};
 
-use fdguard_core::diagnosis::Ended;
+use fdguard_core::diagnosis::WatchEnd;
 use fdguard_core::hazard::Hazard;
 use fdguard_core::judge::Verdict;
-use fdguard_core::recording::Entry;
+use fdguard_core::recording::RecordingEntry;
 use fdguard_core::rule::Settings;
 use fdguard_probe::{Error as ProbeError, Probe};
 use fdguard_trace::{Detail, Symbols, Tables, Traced, monotonic};
@@ -18,7 +18,7 @@ use rustix::process::Signal;
 use super::asked::{Asked, Request, Woken};
 use super::conclusions::Material;
 use super::names::Names;
-use crate::watching::{Live, OnSignal, Plan, Progress};
+use crate::watching::{LiveWatch, OnSignal, WatchPlan, WatchProgress};
 
 /// How long a program may take to end by Ctrl-C before it is looked at again: it did not mean to end.
 const GRACE: Duration = Duration::from_secs(2);
@@ -33,7 +33,7 @@ const SLOW: Duration = Duration::from_secs(10);
 pub(in crate::command) struct Watched<'p> {
     /// When the program was started.
     pub(in crate::command) began: Timestamp,
-    pub(in crate::command) live: Option<Live<'p>>,
+    pub(in crate::command) live: Option<LiveWatch<'p>>,
     /// What descriptors were at the looks.
     pub(in crate::command) names: Names,
     /// Whether we ended the program.
@@ -44,7 +44,7 @@ pub(in crate::command) struct Watched<'p> {
 
 /// A program under watch.
 pub(super) struct Running<'a, 'p> {
-    live: Live<'p>,
+    live: LiveWatch<'p>,
     traced: &'a mut Traced,
     asked: &'a mut Asked,
     tables: Tables,
@@ -67,7 +67,7 @@ pub(super) fn watch<'p>(
     asked: &mut Asked,
     audience: &mut dyn Audience,
 ) -> anyhow::Result<Watched<'p>> {
-    let plan = Plan {
+    let plan = WatchPlan {
         pids: vec![traced.pid()],
         name: None,
         tree: true,
@@ -100,7 +100,7 @@ pub(super) fn watch<'p>(
         watched.live = Some(running.live);
     }
     let ended = watched.live.as_ref().and_then(|live| live.watch().ended());
-    watched.was_ended = ended == Some(Ended::TimeUp);
+    watched.was_ended = ended == Some(WatchEnd::TimeUp);
     let is_told = watched.was_ended || request == Some(Request::End);
     if is_told {
         traced.end_begins();
@@ -117,11 +117,11 @@ pub(super) fn watch<'p>(
 /// The first look; none when the program ended before.
 fn begin<'p>(
     probe: &'p Probe,
-    plan: &Plan,
+    plan: &WatchPlan,
     traced: &mut Traced,
-) -> anyhow::Result<Option<Live<'p>>> {
+) -> anyhow::Result<Option<LiveWatch<'p>>> {
     loop {
-        match Live::begin(probe, plan.clone()) {
+        match LiveWatch::begin(probe, plan.clone()) {
             Ok(live) => return Ok(Some(live)),
             Err(error) if error.downcast_ref::<ProbeError>().is_none() => return Err(error),
             Err(_) if traced.has_ended()? => return Ok(None),
@@ -133,9 +133,9 @@ fn begin<'p>(
 
 impl<'p> Running<'_, 'p> {
     /// Waits for the next look, until `deadline` at most.
-    pub(super) fn step(&mut self, deadline: Instant) -> anyhow::Result<(Progress, Vec<Entry>)> {
+    pub(super) fn step(&mut self, deadline: Instant) -> anyhow::Result<(WatchProgress, Vec<RecordingEntry>)> {
         let progress = self.live.advance(deadline)?;
-        if progress == Progress::Waiting {
+        if progress == WatchProgress::Waiting {
             return Ok((progress, Vec::new()));
         }
         let own = self.traced.pid();
@@ -158,30 +158,30 @@ impl<'p> Running<'_, 'p> {
         let request = self.asked.take();
         self.request = request.or(self.request);
         if is_gone {
-            self.live.stop(Ended::ProcessEnded)?;
+            self.live.stop(WatchEnd::ProcessEnded)?;
         } else if request == Some(Request::Interrupt) {
             // The terminal has told the program already.
             self.traced.end_begins();
             let until = Instant::now() + GRACE;
             match self.asked.wait(self.traced, until)? {
-                Woken::Ended(_) => self.live.stop(Ended::Interrupted)?,
+                Woken::Ended(_) => self.live.stop(WatchEnd::Interrupted)?,
                 Woken::Asked(_) => {
                     self.request = Some(Request::Leave);
-                    self.live.stop(Ended::Interrupted)?;
+                    self.live.stop(WatchEnd::Interrupted)?;
                 }
                 Woken::Time => self.traced.end_is_off(),
             }
         } else if request.is_some() {
             self.traced.end_begins();
-            self.live.stop(Ended::Interrupted)?;
+            self.live.stop(WatchEnd::Interrupted)?;
         }
         let is_over = self.live.watch().ended().is_some();
-        let progress = if is_over { Progress::Ended } else { progress };
+        let progress = if is_over { WatchProgress::Ended } else { progress };
         Ok((progress, self.live.take_entries()))
     }
 
     /// What was seen so far.
-    pub(super) fn live(&self) -> &Live<'p> {
+    pub(super) fn live(&self) -> &LiveWatch<'p> {
         &self.live
     }
 

@@ -5,9 +5,9 @@ use std::collections::BTreeMap;
 use std::io::Write;
 
 use fdguard_core::blame::own_frames;
-use fdguard_core::diagnosis::{Diagnosis, Ended, Opinion};
+use fdguard_core::diagnosis::{Diagnosis, WatchEnd, ProcessDiagnosis};
 use fdguard_core::origin::Frame;
-use fdguard_core::through::through;
+use fdguard_core::dependency_path::through;
 
 use super::joined::{Joined, Origins};
 use super::seen::{holder, seen};
@@ -48,8 +48,8 @@ fn write_seen(out: &mut dyn Write, seen: &Seen<'_>, width: Option<usize>) -> any
         writeln!(out, "{DIM}and {more} more hazards{DIM:#}")?;
     }
     write_processes(out, found, columns)?;
-    if found.ended == Ended::Interrupted {
-        writeln!(out, "{DIM}Stopped early. The verdict covers the time until then.{DIM:#}")?;
+    if found.ended == WatchEnd::Interrupted {
+        writeln!(out, "{DIM}Stopped: this is the verdict so far.{DIM:#}")?;
     }
     diagnosis::write_gaps(out, &found.gaps, columns)?;
     for holder in &seen.holders {
@@ -88,7 +88,7 @@ fn write_processes(out: &mut dyn Write, found: &Diagnosis, width: usize) -> anyh
     Ok(())
 }
 
-fn is_worth_a_line(opinion: &Opinion) -> bool {
+fn is_worth_a_line(opinion: &ProcessDiagnosis) -> bool {
     let counts = |one: &fdguard_core::finding::Finding| {
         one.cleared.is_some() || one.severity >= fdguard_core::lint::Severity::Warning
     };
@@ -224,7 +224,7 @@ fn what(place: &Place<'_>) -> String {
 
 #[cfg(test)]
 mod tests {
-    use fdguard_core::diagnosis::Opinion;
+    use fdguard_core::diagnosis::ProcessDiagnosis;
     use fdguard_core::judge::Verdict;
     use fdguard_core::origin::Language;
     use fdguard_core::snapshot::Limits;
@@ -259,7 +259,7 @@ mod tests {
     #[test]
     fn children_with_nothing_to_say_take_one_line() {
         let mut made = Made::default();
-        let opinion = |pid: u32, comm: &str| Opinion {
+        let opinion = |pid: u32, comm: &str| ProcessDiagnosis {
             pid,
             comm: comm.into(),
             verdict: Verdict::Stable,

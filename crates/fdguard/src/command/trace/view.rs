@@ -3,7 +3,7 @@
 use std::io::IsTerminal as _;
 use std::time::Instant;
 
-use fdguard_core::diagnosis::Ended;
+use fdguard_core::diagnosis::WatchEnd;
 use fdguard_core::watch::Watch;
 use fdguard_trace::{Observed, Tables};
 use rustix::process::Signal;
@@ -12,11 +12,11 @@ use super::Nobody;
 use super::report::Looked;
 use super::running::{Audience, Running};
 use super::sites::{SiteNow, Sites};
-use crate::exit::Hinted;
+use crate::exit::HintedError;
 use crate::report::trace::name;
 use crate::terminal::{sanitize, sanitize_str};
 use crate::tui::trace::{Headline, Outcome, Place, Row, TraceSource, has_terminal, run};
-use crate::watching::{Live, Progress};
+use crate::watching::{LiveWatch, WatchProgress};
 
 /// The terminal is the program's unless it has none of it.
 pub(super) fn check_free() -> anyhow::Result<()> {
@@ -32,14 +32,14 @@ pub(super) fn check_free() -> anyhow::Result<()> {
         "cannot show the live view: there is no terminal"
     };
     let hint = "redirect the program (fdguard trace --live -- COMMAND </dev/null >out.log 2>&1), or run fdguard trace --report PID --live in a second terminal";
-    Err(Hinted::usage(message, hint).into())
+    Err(HintedError::usage(message, hint).into())
 }
 
 /// Shows a running trace until the user leaves or the program ends.
-pub(super) fn show(live: &mut Live<'_>, observed: &Observed) -> anyhow::Result<Looked> {
+pub(super) fn show(live: &mut LiveWatch<'_>, observed: &Observed) -> anyhow::Result<Looked> {
     if !(std::io::stdout().is_terminal() && std::io::stdin().is_terminal()) {
         let message = "the live view needs a terminal";
-        return Err(Hinted::usage(message, "leave out --live to print a report").into());
+        return Err(HintedError::usage(message, "leave out --live to print a report").into());
     }
     let mut source = Observing {
         looked: Looked::at(observed)?,
@@ -50,7 +50,7 @@ pub(super) fn show(live: &mut Live<'_>, observed: &Observed) -> anyhow::Result<L
     let outcome = run(&mut source, Place::Stdout, is_coloured(&std::io::stdout()))?;
     let looked = source.looked;
     if outcome != Outcome::Ended {
-        live.stop(Ended::Interrupted)?;
+        live.stop(WatchEnd::Interrupted)?;
     }
     Ok(looked)
 }
@@ -133,9 +133,9 @@ struct Launched<'r, 'a, 'p> {
 }
 
 impl TraceSource for Launched<'_, '_, '_> {
-    fn advance(&mut self, deadline: Instant) -> anyhow::Result<Progress> {
+    fn advance(&mut self, deadline: Instant) -> anyhow::Result<WatchProgress> {
         let (progress, _) = self.running.step(deadline)?;
-        if progress != Progress::Waiting {
+        if progress != WatchProgress::Waiting {
             let watch = self.running.live().watch();
             self.shown.look(watch, self.running.tables());
         }
@@ -152,17 +152,17 @@ impl TraceSource for Launched<'_, '_, '_> {
 }
 
 struct Observing<'r, 'p> {
-    live: &'r mut Live<'p>,
+    live: &'r mut LiveWatch<'p>,
     observed: &'r Observed,
     looked: Looked,
     shown: Shown,
 }
 
 impl TraceSource for Observing<'_, '_> {
-    fn advance(&mut self, deadline: Instant) -> anyhow::Result<Progress> {
+    fn advance(&mut self, deadline: Instant) -> anyhow::Result<WatchProgress> {
         let progress = self.live.advance(deadline)?;
         self.live.take_entries();
-        if progress != Progress::Waiting {
+        if progress != WatchProgress::Waiting {
             self.looked.again(self.observed);
             self.shown.look(self.live.watch(), self.looked.tables());
         }

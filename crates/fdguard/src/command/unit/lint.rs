@@ -8,12 +8,12 @@ use fdguard_core::lint::Severity;
 use serde::Serialize;
 
 use crate::cli::UnitArgs;
-use crate::exit::{self, Hinted};
+use crate::exit::{self, HintedError};
 use crate::input::{self, InputError};
 use crate::output;
 use crate::report::style;
 use crate::unit::lint::{Finding, lint};
-use crate::unit::{Target, read};
+use crate::unit::{UnitTarget, read};
 
 #[derive(Serialize)]
 struct Document<'a> {
@@ -29,7 +29,7 @@ pub(super) fn run(args: &UnitArgs, file: &Path) -> anyhow::Result<u8> {
     let target = args.target.or_else(|| read::guess(&shown, &text));
     let target = target.ok_or_else(|| {
         let why = format!("{shown}: for which supervisor it is cannot be seen");
-        Hinted::look(why, "fdguard unit systemd --lint FILE says it")
+        HintedError::look(why, "fdguard unit systemd --lint FILE says it")
     })?;
     let unit = read::read(target, &text).map_err(|error| {
         let line = error
@@ -37,7 +37,7 @@ pub(super) fn run(args: &UnitArgs, file: &Path) -> anyhow::Result<u8> {
             .map(|line| format!(":{line}"))
             .unwrap_or_default();
         let why = format!("{shown}{line}: {}", error.why);
-        Hinted::look(why, format!("it was read as a file of {}", target.name()))
+        HintedError::look(why, format!("it was read as a file of {}", target.name()))
     })?;
     let findings = lint(target, &unit);
     write(args, file, target, &findings)?;
@@ -67,11 +67,11 @@ fn contents(file: &Path) -> anyhow::Result<String> {
     }
     String::from_utf8(bytes).map_err(|_bytes| {
         let why = format!("{}: it is no text", file.display());
-        Hinted::look(why, "name the file of the unit itself").into()
+        HintedError::look(why, "name the file of the unit itself").into()
     })
 }
 
-fn write(args: &UnitArgs, file: &Path, target: Target, findings: &[Finding]) -> anyhow::Result<()> {
+fn write(args: &UnitArgs, file: &Path, target: UnitTarget, findings: &[Finding]) -> anyhow::Result<()> {
     let place = args.output.as_deref();
     if !args.json {
         return output::emit_styled(place, |out| lines(out, file, target, findings));
@@ -91,7 +91,7 @@ fn write(args: &UnitArgs, file: &Path, target: Target, findings: &[Finding]) -> 
 fn lines(
     out: &mut dyn Write,
     file: &Path,
-    target: Target,
+    target: UnitTarget,
     findings: &[Finding],
 ) -> anyhow::Result<()> {
     for finding in findings {

@@ -7,9 +7,9 @@ use anyhow::Context as _;
 use serde::Serialize;
 
 use crate::cli::UnitArgs;
-use crate::exit::{self, Hinted};
+use crate::exit::{self, HintedError};
 use crate::output;
-use crate::unit::{self, Spec, Target};
+use crate::unit::{self, UnitSpec, UnitTarget};
 
 mod lint;
 
@@ -18,11 +18,11 @@ pub(super) fn run(args: &UnitArgs) -> anyhow::Result<u8> {
         return lint::run(args, file);
     }
     let hint = "fdguard unit systemd -- python3 server.py";
-    let missing = |what: &str| Hinted::usage(format!("{what} is missing"), hint);
+    let missing = |what: &str| HintedError::usage(format!("{what} is missing"), hint);
     let target = args.target.ok_or_else(|| missing("the target"))?;
     let spec = spec(args, target)?;
-    let text = spec.write(target).map_err(|unit::Unwritable(why)| {
-        Hinted::usage(why, "put it into a script, and name the script here")
+    let text = spec.write(target).map_err(|unit::UnitError(why)| {
+        HintedError::usage(why, "put it into a script, and name the script here")
     })?;
     output::emit(args.output.as_deref(), |out| {
         if !args.json {
@@ -48,11 +48,11 @@ struct Document<'a> {
     text: &'a str,
 }
 
-fn spec(args: &UnitArgs, target: Target) -> anyhow::Result<Spec> {
-    let command: Result<Vec<String>, Hinted> = args.command.iter().map(|it| text(it)).collect();
+fn spec(args: &UnitArgs, target: UnitTarget) -> anyhow::Result<UnitSpec> {
+    let command: Result<Vec<String>, HintedError> = args.command.iter().map(|it| text(it)).collect();
     let mut command = command?;
     let program = command.first().cloned().unwrap_or_default();
-    let inside = target == Target::Compose;
+    let inside = target == UnitTarget::Compose;
     if !inside && let Some(first) = command.first_mut() {
         // A supervisor starts elsewhere and searches elsewhere.
         *first = text(found(Path::new(&program))?.as_os_str())?;
@@ -74,7 +74,7 @@ fn spec(args: &UnitArgs, target: Target) -> anyhow::Result<Spec> {
         .transpose()?
         .map(|it| text(it.as_os_str()))
         .transpose()?;
-    Ok(Spec {
+    Ok(UnitSpec {
         name: name(args, &program)?,
         command,
         fdguard: text(fdguard.as_os_str())?,
@@ -90,32 +90,32 @@ fn spec(args: &UnitArgs, target: Target) -> anyhow::Result<Spec> {
     })
 }
 
-fn text(word: &OsStr) -> Result<String, Hinted> {
+fn text(word: &OsStr) -> Result<String, HintedError> {
     word.to_str().map(str::to_owned).ok_or_else(|| {
         let why = format!("{}: no text, and a unit is text", word.display());
-        Hinted::usage(why, "put it into a script, and name the script here")
+        HintedError::usage(why, "put it into a script, and name the script here")
     })
 }
 
-fn name(args: &UnitArgs, program: &str) -> Result<String, Hinted> {
+fn name(args: &UnitArgs, program: &str) -> Result<String, HintedError> {
     let own = Path::new(program).file_stem().and_then(OsStr::to_str);
     let name = args.name.as_deref().or(own).unwrap_or_default();
     if unit::is_name(name) {
         return Ok(name.to_owned());
     }
     let why = format!("{name:?} is no name of a service");
-    Err(Hinted::usage(
+    Err(HintedError::usage(
         why,
         "--name with letters, digits and . _ - @",
     ))
 }
 
 /// The program as an absolute path, found as a shell would. Links are not followed: a program may look at its own name.
-fn found(program: &Path) -> Result<PathBuf, Hinted> {
+fn found(program: &Path) -> Result<PathBuf, HintedError> {
     if program.components().count() > 1 || program.is_absolute() {
         return std::path::absolute(program).map_err(|error| {
             let why = format!("{}: {error}", program.display());
-            Hinted::usage(why, "name the program by its absolute path")
+            HintedError::usage(why, "name the program by its absolute path")
         });
     }
     let path = std::env::var_os("PATH").unwrap_or_default();
@@ -123,6 +123,6 @@ fn found(program: &Path) -> Result<PathBuf, Hinted> {
     all.find(|file| file.is_absolute() && file.is_file())
         .ok_or_else(|| {
             let why = format!("{}: no such program on the search path", program.display());
-            Hinted::usage(why, "name the program by its absolute path")
+            HintedError::usage(why, "name the program by its absolute path")
         })
 }

@@ -3,23 +3,23 @@
 use std::path::Path;
 use std::time::Instant;
 
-use fdguard_core::diagnosis::Ended;
-use fdguard_core::recording::Entry;
+use fdguard_core::diagnosis::WatchEnd;
+use fdguard_core::recording::RecordingEntry;
 use fdguard_core::watch::Watch;
 
 use crate::exit;
 use crate::recording::Recorder;
 use crate::tui::watch::WatchSource;
-use crate::watching::{Live, Progress};
+use crate::watching::{LiveWatch, WatchProgress};
 
 /// A watch, and where it is written down.
 pub(super) struct Engine<'p> {
-    pub(super) live: Live<'p>,
+    pub(super) live: LiveWatch<'p>,
     recorder: Option<Recorder>,
 }
 
 impl<'p> Engine<'p> {
-    pub(super) fn begin(live: Live<'p>, record: Option<&Path>) -> anyhow::Result<Self> {
+    pub(super) fn begin(live: LiveWatch<'p>, record: Option<&Path>) -> anyhow::Result<Self> {
         let recorder = record
             .map(|path| Recorder::create(path, live.watch().header()))
             .transpose()?;
@@ -27,7 +27,7 @@ impl<'p> Engine<'p> {
     }
 
     /// Waits for the next look, and gives its entries.
-    pub(super) fn step(&mut self, deadline: Instant) -> anyhow::Result<(Progress, Vec<Entry>)> {
+    pub(super) fn step(&mut self, deadline: Instant) -> anyhow::Result<(WatchProgress, Vec<RecordingEntry>)> {
         let progress = self.live.advance(deadline)?;
         let entries = self.live.take_entries();
         self.record(&entries);
@@ -35,7 +35,7 @@ impl<'p> Engine<'p> {
     }
 
     /// Ends the watch before its time.
-    pub(super) fn stop(&mut self, ended: Ended) -> anyhow::Result<()> {
+    pub(super) fn stop(&mut self, ended: WatchEnd) -> anyhow::Result<()> {
         self.live.stop(ended)?;
         let entries = self.live.take_entries();
         self.record(&entries);
@@ -43,7 +43,7 @@ impl<'p> Engine<'p> {
     }
 
     /// A disk that is full must not end the watch: it is said once, and the recorder has given up.
-    fn record(&mut self, entries: &[Entry]) {
+    fn record(&mut self, entries: &[RecordingEntry]) {
         let Some(recorder) = &mut self.recorder else {
             return;
         };
@@ -65,7 +65,7 @@ impl<'p> Engine<'p> {
 }
 
 impl WatchSource for Engine<'_> {
-    fn advance(&mut self, deadline: Instant) -> anyhow::Result<Progress> {
+    fn advance(&mut self, deadline: Instant) -> anyhow::Result<WatchProgress> {
         self.step(deadline).map(|(progress, _)| progress)
     }
 

@@ -7,14 +7,14 @@ use std::io::{IsTerminal as _, Write as _};
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use fdguard_core::diagnosis::{Diagnosis, Ended, Opinion};
+use fdguard_core::diagnosis::{Diagnosis, WatchEnd, ProcessDiagnosis};
 use fdguard_core::finding::Finding;
 use fdguard_core::judge::Verdict;
 use fdguard_core::lint::Severity;
-use fdguard_core::recording::Entry;
+use fdguard_core::recording::RecordingEntry;
 use fdguard_core::rule::Settings;
 use fdguard_core::timeline::Look;
-use fdguard_core::watch::{Subject, Watch};
+use fdguard_core::watch::{WatchedProcess, Watch};
 use fdguard_core::{Pid, Text, catalog};
 use fdguard_probe::Probe;
 use serde::Serialize;
@@ -23,11 +23,11 @@ use engine::Engine;
 
 use super::settings;
 use crate::cli::WatchArgs;
-use crate::exit::{self, Hinted};
-use crate::output::Stream;
+use crate::exit::{self, HintedError};
+use crate::output::OutputStream;
 use crate::report::{diagnosis, rules, state_line};
-use crate::tui::watch::{Outcome, WatchOptions};
-use crate::watching::{Live, Progress};
+use crate::tui::watch::{WatchViewEnd, WatchOptions};
+use crate::watching::{LiveWatch, WatchProgress};
 use crate::{output, progress, recording, terminal, tui};
 
 /// How long to wait at most before looking at the clock again.
@@ -47,8 +47,8 @@ pub(super) fn run(args: &WatchArgs) -> anyhow::Result<u8> {
     let probe = Probe::new()?;
     let is_shown = is_shown(args);
     let plan = plan::plan(args, &probe, is_shown)?;
-    let mut stream = Stream::open(args.output.as_deref())?;
-    let mut engine = Engine::begin(Live::begin(&probe, plan)?, args.record.as_deref())?;
+    let mut stream = OutputStream::open(args.output.as_deref())?;
+    let mut engine = Engine::begin(LiveWatch::begin(&probe, plan)?, args.record.as_deref())?;
     let watched = if is_shown {
         show(args, &mut engine, &settings)
     } else {
@@ -77,8 +77,8 @@ fn show(args: &WatchArgs, engine: &mut Engine<'_>, settings: &Settings) -> anyho
         name: name.unwrap_or_default(),
     };
     let outcome = tui::watch::run(engine, &options)?;
-    if outcome == Outcome::Quit {
-        engine.stop(Ended::Interrupted)?;
+    if outcome == WatchViewEnd::Quit {
+        engine.stop(WatchEnd::Interrupted)?;
     }
     Ok(())
 }
@@ -88,7 +88,7 @@ fn follow(
     args: &WatchArgs,
     engine: &mut Engine<'_>,
     settings: &Settings,
-    stream: &mut Stream,
+    stream: &mut OutputStream,
 ) -> anyhow::Result<()> {
     let line = progress_line(args);
     loop {
@@ -96,7 +96,7 @@ fn follow(
         for entry in &entries {
             tell(args, engine.live.watch(), entry, settings, stream)?;
         }
-        if progress == Progress::Ended {
+        if progress == WatchProgress::Ended {
             return Ok(());
         }
         line.show(|| progress::of_watch(engine.live.watch(), settings, args.length));
@@ -104,15 +104,15 @@ fn follow(
 }
 
 /// A line about a watch that nobody sees: where its lines go to the terminal they are the progress.
-fn progress_line(args: &WatchArgs) -> progress::Progress {
+fn progress_line(args: &WatchArgs) -> progress::ProgressLine {
     if args.output.is_none() && std::io::stdout().is_terminal() && (!args.json || args.samples) {
-        return progress::Progress::hidden();
+        return progress::ProgressLine::hidden();
     }
-    progress::Progress::on_stderr()
+    progress::ProgressLine::on_stderr()
 }
 
 fn replay(args: &WatchArgs, path: &Path, settings: &Settings) -> anyhow::Result<u8> {
-    let mut stream = Stream::open(args.output.as_deref())?;
+    let mut stream = OutputStream::open(args.output.as_deref())?;
     let mut told = Ok(());
     let (watch, _) = recording::play_to(recording::Replay::open(path)?, |watch, entry| {
         if args.samples && told.is_ok() {
@@ -127,11 +127,11 @@ fn replay(args: &WatchArgs, path: &Path, settings: &Settings) -> anyhow::Result<
 fn tell(
     args: &WatchArgs,
     watch: &Watch,
-    entry: &Entry,
+    entry: &RecordingEntry,
     settings: &Settings,
-    stream: &mut Stream,
+    stream: &mut OutputStream,
 ) -> anyhow::Result<()> {
-    let Entry::Look { id, look } = entry else {
+    let RecordingEntry::Look { id, look } = entry else {
         return Ok(());
     };
     let Some(subject) = watch.subjects().find(|subject| subject.id == *id) else {
@@ -146,7 +146,7 @@ fn tell(
         return Ok(());
     }
     // The line is about this look: what it did not see is unknown, not as it was.
-    let opinion = Opinion {
+    let opinion = ProcessDiagnosis {
         last: look.count,
         ..subject.opinion(settings)
     };
@@ -160,10 +160,10 @@ fn finish(
     args: &WatchArgs,
     watch: &Watch,
     settings: &Settings,
-    mut stream: Stream,
+    mut stream: OutputStream,
 ) -> anyhow::Result<u8> {
     let Some(mut found) = watch.diagnosis(settings) else {
-        return Err(Hinted::look("no process was found", "list processes with fdguard top").into());
+        return Err(HintedError::look("no process was found", "list processes with fdguard top").into());
     };
     watch.name_traces(&mut found);
     if args.json {
@@ -189,7 +189,7 @@ fn is_coloured() -> bool {
 /// Who saw only the count of a process and found nothing has not looked.
 fn exit_code(found: &Diagnosis) -> u8 {
     let counts = |finding: &Finding| finding.severity >= Severity::Warning;
-    let only_counted = |opinion: &Opinion| opinion.samples > 0 && opinion.classes.is_none();
+    let only_counted = |opinion: &ProcessDiagnosis| opinion.samples > 0 && opinion.classes.is_none();
     let is_blind = found.coverage.live_fds.is_none() || found.processes.iter().any(only_counted);
     if found.findings.iter().any(counts) {
         exit::FINDINGS
@@ -214,7 +214,7 @@ struct Sample<'a> {
 }
 
 impl<'a> Sample<'a> {
-    fn of(subject: &'a Subject, look: &Look) -> Self {
+    fn of(subject: &'a WatchedProcess, look: &Look) -> Self {
         let table = look.table.as_ref();
         Self {
             schema: "fdguard.sample/1",

@@ -6,8 +6,8 @@ use fdguard_probe::Probe;
 
 use crate::cli::{Selection, WatchArgs};
 use crate::command::pick;
-use crate::exit::Hinted;
-use crate::watching::{OnSignal, Plan};
+use crate::exit::HintedError;
+use crate::watching::{OnSignal, WatchPlan};
 
 /// Between two looks when nobody says how long to watch.
 const LONG: Duration = Duration::from_secs(300);
@@ -20,17 +20,17 @@ const SHORTEST: Duration = Duration::from_millis(250);
 /// From here on looks are spread, so that many watches do not look in step.
 const SPREAD_FROM: Duration = Duration::from_secs(60);
 
-pub(super) fn plan(args: &WatchArgs, probe: &Probe, is_shown: bool) -> anyhow::Result<Plan> {
+pub(super) fn plan(args: &WatchArgs, probe: &Probe, is_shown: bool) -> anyhow::Result<WatchPlan> {
     let (pids, name, tree) = match args.select.selection() {
         Some(Selection::Some { pids, name, tree }) => (pids, name, tree),
         Some(Selection::All) => {
             let hint = "use `fdguard top` to watch every process on the host";
-            return Err(Hinted::usage("watch does not support --all", hint).into());
+            return Err(HintedError::usage("watch does not support --all", hint).into());
         }
         None => {
             let hint =
                 "fdguard watch PID, or --name NAME, --from FILE; `fdguard top` watches all of them";
-            return Err(Hinted::usage("no process named", hint).into());
+            return Err(HintedError::usage("no process named", hint).into());
         }
     };
     // Says at once when nobody has the name.
@@ -43,7 +43,7 @@ pub(super) fn plan(args: &WatchArgs, probe: &Probe, is_shown: bool) -> anyhow::R
         pick::pick(probe, &named)?;
     }
     let every = args.every.unwrap_or_else(|| every(args.length, is_shown));
-    Ok(Plan {
+    Ok(WatchPlan {
         pids,
         name,
         tree,

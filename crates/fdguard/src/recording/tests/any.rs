@@ -1,10 +1,10 @@
 //! Recordings of anything.
 
-use fdguard_core::diagnosis::Ended;
-use fdguard_core::recording::{Appearance, Entry};
+use fdguard_core::diagnosis::WatchEnd;
+use fdguard_core::recording::{Appearance, RecordingEntry};
 use fdguard_core::select_use::SelectUse;
 use fdguard_core::snapshot::{Ceilings, Limits, Process};
-use fdguard_core::timeline::{Change, Family, Look, Sighting};
+use fdguard_core::timeline::{LookChange, ChildCount, Look, Sighting};
 use fdguard_core::{Class, Gap, TcpState, Text, Tier};
 use jiff::Timestamp;
 use proptest::prelude::*;
@@ -41,7 +41,7 @@ fn sightings() -> impl Strategy<Value = Vec<Sighting>> {
 
 fn any_look() -> impl Strategy<Value = Look> {
     let change = (sightings(), any::<Vec<u32>>(), sightings());
-    let change = change.prop_map(|(opened, closed, changed)| Change {
+    let change = change.prop_map(|(opened, closed, changed)| LookChange {
         opened,
         closed,
         changed,
@@ -49,7 +49,7 @@ fn any_look() -> impl Strategy<Value = Look> {
     let limits = (any::<Option<u64>>(), any::<Option<u64>>());
     let limits = limits.prop_map(|(soft, hard)| Limits { soft, hard });
     let family = (any::<u64>(), any::<u64>());
-    let family = family.prop_map(|(children, zombies)| Family { children, zombies });
+    let family = family.prop_map(|(children, zombies)| ChildCount { children, zombies });
     let process = text().prop_map(|comm| {
         Box::new(Process {
             comm,
@@ -77,7 +77,7 @@ fn any_look() -> impl Strategy<Value = Look> {
 }
 
 /// Each of a process of its own, since time must not go backwards within one.
-fn any_entry() -> impl Strategy<Value = Entry> {
+fn any_entry() -> impl Strategy<Value = RecordingEntry> {
     let select = prop_oneof![
         Just(None),
         Just(Some(SelectUse::Absent)),
@@ -92,7 +92,7 @@ fn any_entry() -> impl Strategy<Value = Entry> {
             exe: Some(exe),
             ..Process::default()
         };
-        Entry::Process(Box::new(Appearance {
+        RecordingEntry::Process(Box::new(Appearance {
             id: 0,
             at,
             process,
@@ -103,25 +103,25 @@ fn any_entry() -> impl Strategy<Value = Entry> {
     });
     prop_oneof![
         appearance,
-        any_look().prop_map(|look| Entry::Look {
+        any_look().prop_map(|look| RecordingEntry::Look {
             id: 0,
             look: Box::new(look)
         }),
-        (0.0..1e9_f64).prop_map(|at| Entry::Gone { id: 0, at }),
-        any::<(String, String, String)>().prop_map(|(a, b, c)| Entry::Gap(Gap::new(a, b, c))),
-        Just(Entry::End {
-            ended: Ended::Interrupted,
+        (0.0..1e9_f64).prop_map(|at| RecordingEntry::Gone { id: 0, at }),
+        any::<(String, String, String)>().prop_map(|(a, b, c)| RecordingEntry::Gap(Gap::new(a, b, c))),
+        Just(RecordingEntry::End {
+            ended: WatchEnd::Interrupted,
             ended_at: Timestamp::UNIX_EPOCH
         }),
     ]
 }
 
-fn numbered(mut entries: Vec<Entry>) -> Vec<Entry> {
+fn numbered(mut entries: Vec<RecordingEntry>) -> Vec<RecordingEntry> {
     for (number, entry) in (0..).zip(&mut entries) {
         match entry {
-            Entry::Process(appearance) => appearance.id = number,
-            Entry::Look { id, .. } | Entry::Gone { id, .. } => *id = number,
-            Entry::Gap(_) | Entry::End { .. } => {}
+            RecordingEntry::Process(appearance) => appearance.id = number,
+            RecordingEntry::Look { id, .. } | RecordingEntry::Gone { id, .. } => *id = number,
+            RecordingEntry::Gap(_) | RecordingEntry::End { .. } => {}
         }
     }
     entries

@@ -5,7 +5,7 @@ use std::path::Path;
 
 use fdguard_core::diagnosis::Diagnosis;
 use fdguard_core::evidence::{
-    Curves, Database, Evidence, Examined, LogFile, Machine, Relative, Runtime, Visit,
+    Curves, Database, Evidence, ExaminedProcess, LogFile, Machine, Relative, RuntimeInfo, ProcessVisit,
 };
 use fdguard_core::lint::{LintHit, Severity};
 use fdguard_core::select_use::SelectUse;
@@ -24,13 +24,13 @@ struct Document<'a> {
     #[serde(flatten)]
     diagnosis: &'a Diagnosis,
     headline: String,
-    snapshot: Option<Held<'a>>,
+    snapshot: Option<HeldDocument<'a>>,
     lints: Vec<Lint<'a>>,
     evidence: Gathered<'a>,
 }
 
 #[derive(Serialize)]
-struct Held<'a> {
+struct HeldDocument<'a> {
     pid: Pid,
     tier: Tier,
     count: Option<u64>,
@@ -70,9 +70,9 @@ struct Gathered<'a> {
 
 #[derive(Serialize)]
 struct Patient<'a> {
-    snapshot: Held<'a>,
+    snapshot: HeldDocument<'a>,
     uptime_seconds: Option<u64>,
-    runtime: Option<&'a Runtime>,
+    runtime: Option<&'a RuntimeInfo>,
     select: Option<&'a SelectUse>,
     databases: &'a [Database],
     curves: Option<&'a Curves>,
@@ -124,10 +124,10 @@ pub fn bundled_document(evidence: &Evidence) -> anyhow::Result<Vec<u8>> {
     Ok(text)
 }
 
-fn held<'a>(visit: &'a Visit, examined: &'a Examined) -> Held<'a> {
+fn held<'a>(visit: &'a ProcessVisit, examined: &'a ExaminedProcess) -> HeldDocument<'a> {
     let (latest, summary) = (visit.latest(), &examined.latest);
     let targets = summary.targets.as_deref();
-    Held {
+    HeldDocument {
         pid: latest.process.pid,
         tier: latest.tier,
         count: latest.count,
@@ -145,7 +145,7 @@ fn held<'a>(visit: &'a Visit, examined: &'a Examined) -> Held<'a> {
     }
 }
 
-fn lints<'a>(visit: &'a Visit, examined: &'a Examined) -> impl Iterator<Item = Lint<'a>> {
+fn lints<'a>(visit: &'a ProcessVisit, examined: &'a ExaminedProcess) -> impl Iterator<Item = Lint<'a>> {
     examined.latest.lints.iter().map(|hit: &LintHit| Lint {
         pid: visit.begin.process.pid,
         rule: hit.rule,
@@ -156,7 +156,7 @@ fn lints<'a>(visit: &'a Visit, examined: &'a Examined) -> impl Iterator<Item = L
     })
 }
 
-fn patient<'a>(visit: &'a Visit, examined: &'a Examined) -> Patient<'a> {
+fn patient<'a>(visit: &'a ProcessVisit, examined: &'a ExaminedProcess) -> Patient<'a> {
     Patient {
         snapshot: held(visit, examined),
         uptime_seconds: examined.uptime_seconds,

@@ -15,7 +15,7 @@ pub(in crate::report) use fold::groups;
 pub(super) use one::suspects;
 pub(in crate::report) use one::within;
 
-use super::verdict::{self, Headline};
+use super::verdict::{self, DoctorHeadline};
 use crate::report::table::{Side, counted};
 use crate::terminal::{sanitize, sanitize_str};
 
@@ -25,7 +25,7 @@ pub struct Outline {
     /// Of whom.
     pub title: String,
     /// The sentence that comes first.
-    pub headline: Headline,
+    pub headline: DoctorHeadline,
     /// How it was looked at.
     pub about: String,
     /// What was found: before everything else.
@@ -51,7 +51,7 @@ pub enum Block {
     /// Something that was found.
     Note(Note),
     /// Rows.
-    Table(Table),
+    Table(OutlineTable),
 }
 
 /// Something that was found, what it is and what to do.
@@ -69,7 +69,7 @@ pub struct Note {
 
 /// Rows under names.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Table {
+pub struct OutlineTable {
     /// The columns; names may be empty where the rows explain themselves.
     pub columns: Vec<(&'static str, Side)>,
     /// The cells.

@@ -6,7 +6,7 @@ use std::path::Path;
 use fdguard_core::evidence::Evidence;
 use unicode_width::UnicodeWidthStr as _;
 
-use super::outline::{Block, Note, Outline, Table};
+use super::outline::{Block, Note, Outline, OutlineTable};
 use crate::report::style::{self, DIM, HEADING, paint};
 use crate::report::table::{columns, cut};
 use crate::report::wrap;
@@ -152,7 +152,7 @@ impl Page {
         Ok(())
     }
 
-    fn table(&self, out: &mut dyn Write, table: &Table) -> anyhow::Result<()> {
+    fn table(&self, out: &mut dyn Write, table: &OutlineTable) -> anyhow::Result<()> {
         let (names, sides): (Vec<_>, Vec<_>) = table.columns.iter().copied().unzip();
         let mut rows = table.rows.clone();
         let has_names = names.iter().any(|name| !name.is_empty());

@@ -15,7 +15,7 @@ use crate::terminal::sanitize;
 
 /// The verdict in a sentence, and how much it matters.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Headline {
+pub struct DoctorHeadline {
     /// The gravest of everything that was found; absent when nothing was.
     pub severity: Option<Severity>,
     /// The verdict's word.
@@ -26,7 +26,7 @@ pub struct Headline {
 
 /// Puts the verdict into a sentence.
 #[must_use]
-pub fn headline(evidence: &Evidence) -> Headline {
+pub fn headline(evidence: &Evidence) -> DoctorHeadline {
     let diagnosis = &evidence.diagnosis;
     let rising = |rule: &str| -> Vec<&Finding> {
         let findings = diagnosis.findings.iter();
@@ -61,7 +61,7 @@ pub fn headline(evidence: &Evidence) -> Headline {
             counted(hits, "thing looks wrong", "things look wrong")
         ),
     };
-    Headline {
+    DoctorHeadline {
         severity: lints
             .into_iter()
             .chain(findings)

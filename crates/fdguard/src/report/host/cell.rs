@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use fdguard_core::growth::{Grown, Growth};
+use fdguard_core::growth::{ProcessGrowth, Growth};
 use fdguard_core::host::{HostRow, NearestWall};
 use unicode_width::{UnicodeWidthChar as _, UnicodeWidthStr as _};
 
@@ -62,7 +62,7 @@ pub fn peak(row: &HostRow, number: fn(Option<u64>) -> String) -> String {
 
 /// What was added since the watching began: `+12`.
 #[must_use]
-pub fn grown(grown: Option<Grown>) -> String {
+pub fn grown(grown: Option<ProcessGrowth>) -> String {
     grown.map_or_else(
         || UNKNOWN.to_owned(),
         |grown| match grown.delta {
@@ -74,7 +74,7 @@ pub fn grown(grown: Option<Grown>) -> String {
 
 /// The same with time and rate: `+12 in 3m, 4.0/min`.
 #[must_use]
-pub fn grown_in_full(growth: Option<Grown>) -> String {
+pub fn grown_in_full(growth: Option<ProcessGrowth>) -> String {
     let Some(since) = growth else {
         return UNKNOWN.to_owned();
     };

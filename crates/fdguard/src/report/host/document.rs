@@ -66,7 +66,7 @@ struct Process<'a> {
     peak_band: Option<(u64, u64)>,
     crossed_1024: Option<bool>,
     nearest_wall: Option<Wall>,
-    growth: Option<Grown>,
+    growth: Option<GrowthDocument>,
 }
 
 #[derive(Serialize)]
@@ -78,7 +78,7 @@ struct Wall {
 }
 
 #[derive(Serialize)]
-struct Grown {
+struct GrowthDocument {
     since_seconds: f64,
     delta: i64,
     per_minute: Option<f64>,
@@ -109,7 +109,7 @@ impl<'a> Process<'a> {
             }),
             growth: growth
                 .and_then(|growth| growth.of_row(row))
-                .map(|grown| Grown {
+                .map(|grown| GrowthDocument {
                     since_seconds: thousandths(grown.since.as_secs_f64()),
                     delta: grown.delta,
                     per_minute: grown.per_minute.map(thousandths),

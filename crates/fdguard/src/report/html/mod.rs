@@ -7,10 +7,10 @@ pub mod trace;
 use std::borrow::Cow;
 use std::fmt::Write as _;
 
-use fdguard_core::evidence::{Evidence, Examined, Visit};
+use fdguard_core::evidence::{Evidence, ExaminedProcess, ProcessVisit};
 use fdguard_core::lint::Severity;
 
-use super::doctor::{Block, Note, Outline, Section, Table, groups};
+use super::doctor::{Block, Note, Outline, Section, OutlineTable, groups};
 use super::table::Side;
 use crate::terminal::sanitize;
 
@@ -129,7 +129,7 @@ fn word(severity: Severity) -> &'static str {
     super::style::severity(severity).1
 }
 
-fn plots(evidence: &Evidence, visit: &Visit, examined: &Examined) -> String {
+fn plots(evidence: &Evidence, visit: &ProcessVisit, examined: &ExaminedProcess) -> String {
     let Some(curves) = &examined.curves else {
         return String::new();
     };
@@ -191,7 +191,7 @@ fn write_note(note: &Note) -> String {
     text
 }
 
-fn write_table(table: &Table) -> String {
+fn write_table(table: &OutlineTable) -> String {
     let class = |side: Side| {
         if side == Side::Right {
             " class=\"n\""

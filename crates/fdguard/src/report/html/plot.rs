@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use fdguard_core::evidence::{Curve, Curves, Point};
+use fdguard_core::evidence::{Curve, Curves, CurvePoint};
 use fdguard_core::forecast::Forecast;
 use fdguard_core::rule::wording;
 use fdguard_core::{Class, TcpState};
@@ -128,7 +128,7 @@ impl Frame {
 
 /// Where it goes if nothing changes.
 struct Course {
-    from: Point,
+    from: CurvePoint,
     /// Descriptors a second: the likeliest, the least, the most.
     likely: f64,
     low: f64,

@@ -3,7 +3,7 @@
 
 use std::fmt::Write as _;
 
-use fdguard_core::diagnosis::{Diagnosis, Opinion};
+use fdguard_core::diagnosis::{Diagnosis, ProcessDiagnosis};
 use fdguard_core::finding::Finding;
 use fdguard_core::hazard::Hazard;
 use fdguard_core::judge::Verdict;
@@ -352,7 +352,7 @@ fn timelines(seen: &Seen<'_>) -> String {
         .iter()
         .filter_map(|one| Some((one, one.curves?)));
     for (holder, curves) in with.take(MOST_PLOTS) {
-        let opinions: &[Opinion] = &seen.diagnosis.processes;
+        let opinions: &[ProcessDiagnosis] = &seen.diagnosis.processes;
         let opinion = opinions.iter().find(|one| one.pid == holder.pid);
         let limit = opinion.and_then(|one| one.walls.iter().find(|wall| wall.name == "soft-limit"));
         let of = match seen.holders.len() {

@@ -1,8 +1,8 @@
 //! Made-up traces.
 
 use fdguard_core::Class;
-use fdguard_core::diagnosis::{Coverage, DIAGNOSIS_SCHEMA, Diagnosis, Ended};
-use fdguard_core::evidence::{Curve, Curves, Point};
+use fdguard_core::diagnosis::{Coverage, DIAGNOSIS_SCHEMA, Diagnosis, WatchEnd};
+use fdguard_core::evidence::{Curve, Curves, CurvePoint};
 use fdguard_core::finding::Finding;
 use fdguard_core::hazard::{Fault, Hazard, Party};
 use fdguard_core::judge::Verdict;
@@ -184,7 +184,7 @@ pub(crate) fn hazard() -> Hazard {
 
 /// A count over time, a point a second.
 pub(crate) fn curves(counts: &[u32]) -> Curves {
-    let points = counts.iter().zip(0_u32..).map(|(count, second)| Point {
+    let points = counts.iter().zip(0_u32..).map(|(count, second)| CurvePoint {
         at: f64::from(second),
         min: *count,
         max: *count,
@@ -223,7 +223,7 @@ fn diagnosis() -> Diagnosis {
         baseline: Some(4),
         last: Some(120),
         verdict: Verdict::Leaking,
-        ended: Ended::ProcessEnded,
+        ended: WatchEnd::ProcessEnded,
         findings: Vec::new(),
         hazards: Vec::new(),
         peak: None,

@@ -6,10 +6,10 @@ use ratatui::Terminal;
 use ratatui::backend::TestBackend;
 
 use super::update::{app, look, press};
-use crate::tui::{App, Event, fixture, view};
+use crate::tui::{App, AppEvent, fixture, view};
 
 fn screen(app: &mut App, width: u16, height: u16) -> TestBackend {
-    app.update(Event::Resize { width, height });
+    app.update(AppEvent::Resize { width, height });
     let mut terminal = Terminal::new(TestBackend::new(width, height)).unwrap();
     terminal.draw(|frame| view::draw(frame, app)).unwrap();
     terminal.backend().clone()
@@ -17,7 +17,7 @@ fn screen(app: &mut App, width: u16, height: u16) -> TestBackend {
 
 fn with_pane(app: &mut App) {
     press(app, "d");
-    app.update(Event::Detail {
+    app.update(AppEvent::Detail {
         pid: 4242,
         result: Ok(Box::new(fixture::holdings())),
     });
@@ -72,7 +72,7 @@ fn the_detail_pane_at_120_by_40() {
 fn a_process_that_cannot_be_looked_at_says_why() {
     let mut app = app();
     press(&mut app, "d");
-    app.update(Event::Detail {
+    app.update(AppEvent::Detail {
         pid: 4242,
         result: Err("permission denied: run as root".to_owned()),
     });

@@ -5,7 +5,7 @@ use std::time::Duration;
 use crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
 use fdguard_core::host::HostView;
 
-use crate::tui::{App, Effect, Event, Sort, fixture};
+use crate::tui::{App, Effect, AppEvent, Sort, fixture};
 
 pub(super) fn app() -> App {
     let mut app = App::new(Duration::from_secs(2), true);
@@ -15,7 +15,7 @@ pub(super) fn app() -> App {
 }
 
 pub(super) fn look(app: &mut App, second: u64, view: HostView) -> Option<Effect> {
-    app.update(Event::Look {
+    app.update(AppEvent::Look {
         at: Duration::from_secs(second),
         view: Box::new(view),
     })
@@ -29,7 +29,7 @@ pub(super) fn press(app: &mut App, keys: &str) -> Option<Effect> {
             '\u{8}' => KeyCode::Backspace,
             c => KeyCode::Char(c),
         };
-        app.update(Event::Key(KeyEvent::new(code, KeyModifiers::NONE)))
+        app.update(AppEvent::Key(KeyEvent::new(code, KeyModifiers::NONE)))
     };
     keys.chars().map(|c| press(app, c)).last().flatten()
 }
@@ -132,7 +132,7 @@ fn control_c_quits_from_everywhere() {
         let mut app = app();
         press(&mut app, keys);
         let key = KeyEvent::new(KeyCode::Char('c'), KeyModifiers::CONTROL);
-        assert_eq!(app.update(Event::Key(key)), Some(Effect::Quit), "{keys}");
+        assert_eq!(app.update(AppEvent::Key(key)), Some(Effect::Quit), "{keys}");
     }
 }
 
@@ -181,12 +181,12 @@ fn an_open_pane_pins_even_the_first_process() {
 fn the_pane_scrolls_to_its_end_and_straight_back() {
     let mut app = app();
     press(&mut app, "d");
-    app.update(Event::Detail {
+    app.update(AppEvent::Detail {
         pid: 4242,
         result: Ok(Box::new(fixture::holdings())),
     });
     let page = |app: &mut App, code| {
-        app.update(Event::Key(KeyEvent::new(code, KeyModifiers::NONE)));
+        app.update(AppEvent::Key(KeyEvent::new(code, KeyModifiers::NONE)));
         app.pane.as_ref().unwrap().scroll
     };
     let end = page(&mut app, KeyCode::PageDown);
@@ -200,14 +200,14 @@ fn the_pane_scrolls_to_its_end_and_straight_back() {
 fn an_answer_about_another_process_is_not_shown() {
     let mut app = app();
     press(&mut app, "d");
-    app.update(Event::Detail {
+    app.update(AppEvent::Detail {
         pid: 1,
         result: Err("late".to_owned()),
     });
     assert!(app.pane.as_ref().unwrap().result.is_none());
     let mut holdings = fixture::holdings();
     holdings.snapshot.process.start_ticks = Some(1);
-    app.update(Event::Detail {
+    app.update(AppEvent::Detail {
         pid: 4242,
         result: Ok(Box::new(holdings)),
     });
@@ -224,12 +224,12 @@ fn the_list_scrolls_no_further_than_it_must() {
     assert_eq!((app.cursor, app.offset), (99, 100 - height));
     press(&mut app, "k");
     assert_eq!(app.offset, 100 - height);
-    app.update(Event::Resize {
+    app.update(AppEvent::Resize {
         width: 80,
         height: 200,
     });
     assert_eq!(app.offset, 0);
-    app.update(Event::Resize {
+    app.update(AppEvent::Resize {
         width: 1,
         height: 1,
     });

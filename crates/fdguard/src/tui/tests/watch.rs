@@ -10,7 +10,7 @@ use ratatui::Terminal;
 use ratatui::backend::TestBackend;
 
 use crate::tui::run::watch;
-use crate::tui::{App, Event, Holdings, HostSource, fixture};
+use crate::tui::{App, AppEvent, Holdings, HostSource, fixture};
 
 #[derive(Default)]
 struct Scripted {
@@ -42,7 +42,7 @@ fn watched(keys: &str) -> (io::Result<()>, Scripted, String) {
             Some('|') => Ok(None),
             Some(c) => {
                 let key = KeyEvent::new(KeyCode::Char(c), KeyModifiers::NONE);
-                Ok(Some(Event::Key(key)))
+                Ok(Some(AppEvent::Key(key)))
             }
         }
     });

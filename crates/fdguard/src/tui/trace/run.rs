@@ -10,15 +10,15 @@ use super::draw::draw;
 use super::screen::TtyScreen;
 use super::state::{Said, State};
 use super::{Headline, Row};
-use crate::tui::ended::Ended;
+use crate::tui::end_signal::EndSignal;
 use crate::tui::input::{self, Input};
 use crate::tui::terminal::Screen;
-use crate::watching::Progress;
+use crate::watching::WatchProgress;
 
 /// Who looks, and remembers the sites.
 pub trait TraceSource {
     /// Looks if it is time to. Blocks at most until `deadline`, so that keys are answered.
-    fn advance(&mut self, deadline: Instant) -> anyhow::Result<Progress>;
+    fn advance(&mut self, deadline: Instant) -> anyhow::Result<WatchProgress>;
 
     /// The sites of the last look, those that grow most first.
     fn rows(&self) -> &[Row];
@@ -64,7 +64,7 @@ pub fn has_terminal() -> bool {
 pub fn run(source: &mut dyn TraceSource, place: Place, colour: bool) -> anyhow::Result<Outcome> {
     match place {
         Place::Stdout => {
-            let ended = Ended::listen()?;
+            let ended = EndSignal::listen()?;
             let mut screen = Screen::enter()?;
             show(&mut screen.terminal, source, colour, || {
                 input::next(Duration::ZERO, &ended)
@@ -101,9 +101,9 @@ pub(super) fn show<B: Backend>(
             is_new = false;
         }
         match source.advance(Instant::now() + STEP)? {
-            Progress::Waiting => {}
-            Progress::Looked | Progress::Signalled => is_new = true,
-            Progress::Ended => return Ok(Outcome::Ended),
+            WatchProgress::Waiting => {}
+            WatchProgress::Looked | WatchProgress::Signalled => is_new = true,
+            WatchProgress::Ended => return Ok(Outcome::Ended),
         }
         for _ in 0..BURST {
             let Some(input) = next()? else { break };

@@ -10,7 +10,7 @@ use super::run::show;
 use super::state::State;
 use super::{Headline, Outcome, Row, TraceSource, draw};
 use crate::tui::input::Input;
-use crate::watching::Progress;
+use crate::watching::WatchProgress;
 
 fn row(pid: u32, line: &str, live: usize, rate: Option<f64>) -> Row {
     Row {
@@ -118,12 +118,12 @@ struct Played {
 }
 
 impl TraceSource for Played {
-    fn advance(&mut self, _: Instant) -> anyhow::Result<Progress> {
+    fn advance(&mut self, _: Instant) -> anyhow::Result<WatchProgress> {
         self.looks += 1;
         Ok(if self.looks > 20 {
-            Progress::Ended
+            WatchProgress::Ended
         } else {
-            Progress::Looked
+            WatchProgress::Looked
         })
     }
 

@@ -2,10 +2,10 @@
 
 use std::cmp::Reverse;
 
-use fdguard_core::diagnosis::Opinion;
+use fdguard_core::diagnosis::ProcessDiagnosis;
 use fdguard_core::finding::Finding;
 use fdguard_core::judge::Verdict;
-use fdguard_core::timeline::{Group, Timeline};
+use fdguard_core::timeline::{TrackGroup, Timeline};
 use fdguard_core::{Class, TcpState};
 
 use super::sparkline::History;
@@ -34,7 +34,7 @@ pub(super) struct ClassRow {
 }
 
 /// A row for each family that holds something, those that rise first.
-pub(super) fn class_rows(timeline: &Timeline, opinion: &Opinion) -> Vec<ClassRow> {
+pub(super) fn class_rows(timeline: &Timeline, opinion: &ProcessDiagnosis) -> Vec<ClassRow> {
     let families = timeline
         .groups()
         .filter(|(_, group)| group.key.target.is_none());
@@ -49,7 +49,7 @@ pub(super) fn class_rows(timeline: &Timeline, opinion: &Opinion) -> Vec<ClassRow
     rows
 }
 
-fn row(timeline: &Timeline, opinion: &Opinion, index: usize, family: &Group) -> ClassRow {
+fn row(timeline: &Timeline, opinion: &ProcessDiagnosis, index: usize, family: &TrackGroup) -> ClassRow {
     let mut classes: Vec<&Class> = Vec::new();
     let mut opened = 0;
     for (_, held) in timeline.members(index) {

@@ -2,14 +2,14 @@
 
 use fdguard_core::config::Config;
 use fdguard_core::playbook::Playbook;
-use fdguard_core::recording::{Appearance, Entry, Header};
+use fdguard_core::recording::{Appearance, RecordingEntry, RecordingHeader};
 use fdguard_core::rule::Settings;
 use fdguard_core::snapshot::{Ceiling, Ceilings, Limits, Process};
-use fdguard_core::timeline::{Change, Look, Sighting};
+use fdguard_core::timeline::{LookChange, Look, Sighting};
 use fdguard_core::watch::Watch;
 use fdguard_core::{Class, Fd, Gap, Pid, TcpState, Text, Tier};
 
-use super::{State, WatchOptions};
+use super::{WatchViewState, WatchOptions};
 
 /// How the descriptors of a made-up process change from look to look.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -45,8 +45,8 @@ impl Actor {
         }
     }
 
-    fn appearance(&self) -> Entry {
-        Entry::Process(Box::new(Appearance {
+    fn appearance(&self) -> RecordingEntry {
+        RecordingEntry::Process(Box::new(Appearance {
             id: self.id,
             at: 0.0,
             process: Process {
@@ -114,7 +114,7 @@ fn sighting(fd: Fd, class: Class, target: &str) -> Sighting {
 }
 
 /// What is there at the first look: 44 descriptors of five classes.
-fn beginning() -> Change {
+fn beginning() -> LookChange {
     let mut opened = Vec::new();
     let mut hold = |class: Class, count: u32, target: &str| {
         for _ in 0..count {
@@ -127,24 +127,24 @@ fn beginning() -> Change {
     hold(Class::Eventpoll, 2, "eventpoll");
     hold(Class::Tcp(TcpState::Listen), 1, "0.0.0.0:8080");
     hold(Class::Regular, 14, "/var/lib/worker/state/*.db");
-    Change {
+    LookChange {
         opened,
-        ..Change::default()
+        ..LookChange::default()
     }
 }
 
-fn opening(fd: Fd, class: Class, target: &str) -> Change {
-    Change {
+fn opening(fd: Fd, class: Class, target: &str) -> LookChange {
+    LookChange {
         opened: vec![sighting(fd, class, target)],
-        ..Change::default()
+        ..LookChange::default()
     }
 }
 
-fn leaking(second: u32) -> Option<Change> {
+fn leaking(second: u32) -> Option<LookChange> {
     if second == 0 {
         return Some(beginning());
     }
-    let mut change = Change::default();
+    let mut change = LookChange::default();
     if second.is_multiple_of(2) {
         let class = Class::Tcp(TcpState::CloseWait);
         change = opening(44 + second, class, "10.0.0.5:* → 93.184.216.34:443");
@@ -157,7 +157,7 @@ fn leaking(second: u32) -> Option<Change> {
     (!change.is_empty()).then_some(change)
 }
 
-fn busy(second: u32) -> Option<Change> {
+fn busy(second: u32) -> Option<LookChange> {
     if second == 0 {
         return Some(beginning());
     }
@@ -166,7 +166,7 @@ fn busy(second: u32) -> Option<Change> {
     let class = Class::Tcp(TcpState::Established);
     let opened = number(second).map(|fd| sighting(fd, class.clone(), target));
     let closed = second.checked_sub(3).filter(|before| *before > 0);
-    Some(Change {
+    Some(LookChange {
         opened: opened.to_vec(),
         closed: closed.map(number).into_iter().flatten().collect(),
         changed: Vec::new(),
@@ -185,7 +185,7 @@ pub(super) fn watch(actors: &[Actor], seconds: u32) -> Watch {
 /// A watch before its first look.
 pub(super) fn begun(actors: &[Actor]) -> Watch {
     let started = "2026-11-15T09:00:00Z".parse().unwrap();
-    let mut watch = Watch::new(Header::new(started, 1.0));
+    let mut watch = Watch::new(RecordingHeader::new(started, 1.0));
     for actor in actors {
         watch.take(&actor.appearance());
     }
@@ -198,11 +198,11 @@ pub(super) fn proceed(watch: &mut Watch, actors: &[Actor], second: u32) {
         let id = actor.id;
         match actor.ends {
             Some(end) if second > end => {}
-            Some(end) if second == end => watch.take(&Entry::Gone {
+            Some(end) if second == end => watch.take(&RecordingEntry::Gone {
                 id,
                 at: f64::from(second),
             }),
-            _ => watch.take(&Entry::Look {
+            _ => watch.take(&RecordingEntry::Look {
                 id,
                 look: Box::new(actor.look(second)),
             }),
@@ -212,7 +212,7 @@ pub(super) fn proceed(watch: &mut Watch, actors: &[Actor], second: u32) {
 
 /// Something that could not be seen.
 pub(super) fn gap(watch: &mut Watch, what: &str) {
-    watch.take(&Entry::Gap(Gap::new(
+    watch.take(&RecordingEntry::Gap(Gap::new(
         what,
         "permission denied",
         "run as root or with CAP_SYS_PTRACE",
@@ -266,9 +266,9 @@ pub(super) fn options() -> WatchOptions {
 }
 
 /// The state after everything was judged.
-pub(super) fn judged(watch: &Watch) -> State {
+pub(super) fn judged(watch: &Watch) -> WatchViewState {
     let options = options();
-    let mut state = State::new(&options);
+    let mut state = WatchViewState::new(&options);
     state.judge(watch, &options.settings, || true);
     state
 }

@@ -16,5 +16,5 @@ mod fixture;
 mod tests;
 
 pub use draw::draw;
-pub use run::{Outcome, WatchOptions, WatchSource, run};
-pub use state::State;
+pub use run::{WatchViewEnd, WatchOptions, WatchSource, run};
+pub use state::WatchViewState;

@@ -9,17 +9,17 @@ use ratatui::Terminal;
 use ratatui::backend::Backend;
 
 use super::draw::draw;
-use super::state::State;
-use crate::tui::ended::Ended;
+use super::state::WatchViewState;
+use crate::tui::end_signal::EndSignal;
 use crate::tui::input::{self, Input};
 use crate::tui::terminal::Screen;
-use crate::watching::Progress;
+use crate::watching::WatchProgress;
 
 /// Who looks, and remembers what was seen.
 pub trait WatchSource {
     /// Looks if it is time to, and takes in what was seen. Blocks at most until `deadline`, so that
     /// keys are answered; returns earlier when something happened.
-    fn advance(&mut self, deadline: Instant) -> anyhow::Result<Progress>;
+    fn advance(&mut self, deadline: Instant) -> anyhow::Result<WatchProgress>;
 
     /// Everything seen so far.
     fn watch(&self) -> &Watch;
@@ -40,7 +40,7 @@ pub struct WatchOptions {
 
 /// Why the view was left.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Outcome {
+pub enum WatchViewEnd {
     /// The watch is over.
     Ended,
     /// The user left, or a signal asked us to.
@@ -62,8 +62,8 @@ const BURST: usize = 64;
 
 /// Shows the watch until it ends or the user leaves. The terminal is restored in any case. After that a
 /// signal to end has no effect of its own: the caller says what was found, and returns.
-pub fn run(source: &mut dyn WatchSource, options: &WatchOptions) -> anyhow::Result<Outcome> {
-    let ended = Ended::listen()?;
+pub fn run(source: &mut dyn WatchSource, options: &WatchOptions) -> anyhow::Result<WatchViewEnd> {
+    let ended = EndSignal::listen()?;
     let mut screen = Screen::enter()?;
     show(&mut screen.terminal, source, options, || {
         input::next(Duration::ZERO, &ended)
@@ -76,8 +76,8 @@ pub(super) fn show<B: Backend>(
     source: &mut dyn WatchSource,
     options: &WatchOptions,
     mut next: impl FnMut() -> io::Result<Option<Input>>,
-) -> anyhow::Result<Outcome> {
-    let mut state = State::new(options);
+) -> anyhow::Result<WatchViewEnd> {
+    let mut state = WatchViewState::new(options);
     let size = terminal.size().map_err(in_words)?;
     let size = Input::Resize {
         width: size.width,
@@ -101,15 +101,15 @@ pub(super) fn show<B: Backend>(
             is_new = is_unjudged;
         }
         match source.advance(Instant::now() + STEP)? {
-            Progress::Waiting => {}
-            Progress::Looked | Progress::Signalled => (is_new, is_unjudged) = (true, true),
-            Progress::Ended => return Ok(Outcome::Ended),
+            WatchProgress::Waiting => {}
+            WatchProgress::Looked | WatchProgress::Signalled => (is_new, is_unjudged) = (true, true),
+            WatchProgress::Ended => return Ok(WatchViewEnd::Ended),
         }
         for _ in 0..BURST {
             let Some(input) = next()? else { break };
             is_new = true;
             if state.update(input, source.watch()) {
-                return Ok(Outcome::Quit);
+                return Ok(WatchViewEnd::Quit);
             }
         }
     }

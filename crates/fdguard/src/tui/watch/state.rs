@@ -4,11 +4,11 @@ use std::cmp::Reverse;
 
 use crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
 use fdguard_core::config::Levels;
-use fdguard_core::diagnosis::Opinion;
+use fdguard_core::diagnosis::ProcessDiagnosis;
 use fdguard_core::finding::Finding;
 use fdguard_core::judge::Verdict;
 use fdguard_core::rule::Settings;
-use fdguard_core::watch::{Subject, Watch};
+use fdguard_core::watch::{WatchedProcess, Watch};
 use fdguard_core::{Class, Text, command_line};
 
 use super::class_row::{ClassRow, class_rows};
@@ -20,12 +20,12 @@ use crate::tui::input::Input;
 
 /// Everything on the screen that is not in the watch itself.
 #[derive(Clone, Debug)]
-pub struct State {
+pub struct WatchViewState {
     pub(super) colour: bool,
     pub(super) name: String,
     pub(super) ends_after: Option<f64>,
     pub(super) levels: Levels,
-    pub(super) judged: Vec<Judged>,
+    pub(super) judged: Vec<JudgedProcess>,
     pub(super) pane: Option<Pane>,
     pub(super) scroll: usize,
     /// The process that the user chose. Absent while nobody did: then it is the worst one.
@@ -48,9 +48,9 @@ pub(super) enum Pane {
 
 /// What was said of one process when it was last judged.
 #[derive(Clone, Debug)]
-pub(super) struct Judged {
+pub(super) struct JudgedProcess {
     pub(super) id: u32,
-    pub(super) opinion: Opinion,
+    pub(super) opinion: ProcessDiagnosis,
     /// Absent where the descriptors could not be listed.
     pub(super) classes: Option<Vec<ClassRow>>,
     pub(super) total: History,
@@ -71,7 +71,7 @@ fn identity(finding: &Finding) -> Identity {
     (rule.clone(), class.clone(), target.clone())
 }
 
-impl State {
+impl WatchViewState {
     /// Nothing judged, nothing chosen.
     #[must_use]
     pub fn new(options: &WatchOptions) -> Self {
@@ -103,7 +103,7 @@ impl State {
         self.judged
             .retain(|judged| watch.subjects().any(|subject| subject.id == judged.id));
         let shown = self.current(watch).map(|subject| subject.id);
-        let mut due: Vec<(Reverse<bool>, u64, &Subject)> = watch
+        let mut due: Vec<(Reverse<bool>, u64, &WatchedProcess)> = watch
             .subjects()
             .filter_map(|subject| {
                 let before = self.judged(subject.id);
@@ -125,11 +125,11 @@ impl State {
         is_complete
     }
 
-    fn judge_one(&mut self, subject: &Subject, settings: &Settings) {
+    fn judge_one(&mut self, subject: &WatchedProcess, settings: &Settings) {
         let timeline = &subject.timeline;
         let mut opinion = subject.opinion(settings);
         command_line::add_trace(&mut opinion.findings, &subject.process);
-        let judged = Judged {
+        let judged = JudgedProcess {
             id: subject.id,
             classes: timeline.is_listed().then(|| class_rows(timeline, &opinion)),
             total: History::of(timeline, timeline.total()),
@@ -248,14 +248,14 @@ impl State {
     }
 
     /// The processes as they are listed: those that run before those that ended, the worst first.
-    pub(super) fn order<'a>(&self, watch: &'a Watch) -> Vec<&'a Subject> {
-        let mut order: Vec<&Subject> = watch.subjects().collect();
+    pub(super) fn order<'a>(&self, watch: &'a Watch) -> Vec<&'a WatchedProcess> {
+        let mut order: Vec<&WatchedProcess> = watch.subjects().collect();
         order.sort_by_key(|subject| (subject.gone.is_some(), Reverse(self.verdict(subject.id))));
         order
     }
 
     /// The process on the screen.
-    pub(super) fn current<'a>(&self, watch: &'a Watch) -> Option<&'a Subject> {
+    pub(super) fn current<'a>(&self, watch: &'a Watch) -> Option<&'a WatchedProcess> {
         let chosen = watch
             .subjects()
             .find(|subject| Some(subject.id) == self.chosen);
@@ -263,7 +263,7 @@ impl State {
     }
 
     /// What was said of a process; absent before it was judged.
-    pub(super) fn judged(&self, id: u32) -> Option<&Judged> {
+    pub(super) fn judged(&self, id: u32) -> Option<&JudgedProcess> {
         self.judged.iter().find(|judged| judged.id == id)
     }
 

@@ -10,11 +10,11 @@ use ratatui::backend::TestBackend;
 
 use super::fixture::{self, Actor, Life};
 use super::run::show;
-use super::{Outcome, State, WatchSource, draw, run};
+use super::{WatchViewEnd, WatchViewState, WatchSource, draw, run};
 use crate::tui::input::Input;
-use crate::watching::Progress;
+use crate::watching::WatchProgress;
 
-fn screen(state: &State, watch: &Watch, width: u16, height: u16) -> TestBackend {
+fn screen(state: &WatchViewState, watch: &Watch, width: u16, height: u16) -> TestBackend {
     let mut terminal = Terminal::new(TestBackend::new(width, height)).unwrap();
     terminal.draw(|frame| draw(frame, state, watch)).unwrap();
     terminal.backend().clone()
@@ -33,7 +33,7 @@ fn key(c: char) -> Input {
 }
 
 /// Presses these keys; tells whether the last one left.
-fn press(state: &mut State, watch: &Watch, keys: &str) -> bool {
+fn press(state: &mut WatchViewState, watch: &Watch, keys: &str) -> bool {
     keys.chars()
         .map(|c| state.update(key(c), watch))
         .last()
@@ -162,7 +162,7 @@ fn without_colour_there_is_none() {
     let watch = fixture::leak();
     let mut options = fixture::options();
     options.colour = false;
-    let mut state = State::new(&options);
+    let mut state = WatchViewState::new(&options);
     state.judge(&watch, &options.settings, || true);
     let shown = screen(&state, &watch, 80, 24);
     let cells = &shown.buffer().content;
@@ -226,7 +226,7 @@ fn a_long_pane_scrolls_to_its_end_and_back() {
 fn the_worst_process_is_shown_until_the_user_chooses_another() {
     let watch = fixture::watch(&fixture::tree(), 100);
     let mut state = fixture::judged(&watch);
-    let shown = |state: &State| state.current(&watch).map(|subject| subject.id);
+    let shown = |state: &WatchViewState| state.current(&watch).map(|subject| subject.id);
     assert_eq!(shown(&state), Some(2));
     press(&mut state, &watch, "\t");
     let chosen = shown(&state);
@@ -240,7 +240,7 @@ fn the_worst_process_is_shown_until_the_user_chooses_another() {
 #[test]
 fn without_time_the_others_are_judged_in_turn() {
     let watch = fixture::watch(&fixture::tree(), 100);
-    let mut state = State::new(&fixture::options());
+    let mut state = WatchViewState::new(&fixture::options());
     for judged in 1..=4 {
         let is_complete = state.judge(&watch, &fixture::settings(), || false);
         assert_eq!((state.judged.len(), is_complete), (judged, judged == 4));
@@ -269,9 +269,9 @@ impl Played {
 }
 
 impl WatchSource for Played {
-    fn advance(&mut self, deadline: Instant) -> anyhow::Result<Progress> {
+    fn advance(&mut self, deadline: Instant) -> anyhow::Result<WatchProgress> {
         if self.second >= self.end {
-            return Ok(Progress::Ended);
+            return Ok(WatchProgress::Ended);
         }
         // Only for the eye: no test waits.
         if self.waits {
@@ -279,7 +279,7 @@ impl WatchSource for Played {
         }
         fixture::proceed(&mut self.watch, &self.actors, self.second);
         self.second += 1;
-        Ok(Progress::Looked)
+        Ok(WatchProgress::Looked)
     }
 
     fn watch(&self) -> &Watch {
@@ -287,7 +287,7 @@ impl WatchSource for Played {
     }
 }
 
-fn shown(end: u32, keys: &str) -> (anyhow::Result<Outcome>, u32) {
+fn shown(end: u32, keys: &str) -> (anyhow::Result<WatchViewEnd>, u32) {
     let mut terminal = Terminal::new(TestBackend::new(80, 24)).unwrap();
     let mut source = Played::new(fixture::tree(), end);
     let mut keys = keys.chars();
@@ -307,9 +307,9 @@ fn shown(end: u32, keys: &str) -> (anyhow::Result<Outcome>, u32) {
 #[test]
 fn the_loop_ends_with_the_watch_or_when_the_user_leaves() {
     let (outcome, looks) = shown(50, "");
-    assert_eq!((outcome.unwrap(), looks), (Outcome::Ended, 50));
+    assert_eq!((outcome.unwrap(), looks), (WatchViewEnd::Ended, 50));
     let (outcome, looks) = shown(50, "||j|q");
-    assert_eq!((outcome.unwrap(), looks), (Outcome::Quit, 4));
+    assert_eq!((outcome.unwrap(), looks), (WatchViewEnd::Quit, 4));
 }
 
 #[test]
@@ -335,5 +335,5 @@ fn shown_on_this_terminal() {
     let mut options = fixture::options();
     options.colour = env::var_os("NO_COLOR").is_none();
     let outcome = run(&mut source, &options).unwrap();
-    assert_eq!(outcome, Outcome::Quit);
+    assert_eq!(outcome, WatchViewEnd::Quit);
 }

@@ -3,7 +3,7 @@
 use fdguard_core::lint::Severity;
 
 use super::{Hit, Rule, Unit, daemonises, rule};
-use crate::unit::read::Node;
+use crate::unit::read::UnitNode;
 use crate::unit::supervisord::split;
 use crate::unit::words::span;
 
@@ -33,16 +33,16 @@ pub(super) const RULES: &[Rule] = &[
     ),
 ];
 
-pub(super) fn units(file: &Node) -> Vec<Unit<'_>> {
-    let services = file.get("services").map(Node::pairs).unwrap_or_default();
+pub(super) fn units(file: &UnitNode) -> Vec<Unit<'_>> {
+    let services = file.get("services").map(UnitNode::pairs).unwrap_or_default();
     services
         .iter()
         .map(|(_, service)| unit(file, service))
         .collect()
 }
 
-fn unit<'a>(file: &'a Node, service: &'a Node) -> Unit<'a> {
-    let parts: Vec<&Node> = ["entrypoint", "command"]
+fn unit<'a>(file: &'a UnitNode, service: &'a UnitNode) -> Unit<'a> {
+    let parts: Vec<&UnitNode> = ["entrypoint", "command"]
         .iter()
         .filter_map(|name| service.get(name))
         .collect();
@@ -56,7 +56,7 @@ fn unit<'a>(file: &'a Node, service: &'a Node) -> Unit<'a> {
 }
 
 /// A list of words, or a line. `$` is doubled in both.
-fn words(node: &Node) -> Vec<String> {
+fn words(node: &UnitNode) -> Vec<String> {
     let words = match node.list() {
         Some(list) => list
             .iter()
@@ -86,7 +86,7 @@ fn no_limit(unit: &Unit<'_>) -> Vec<Hit> {
 
 fn blind(unit: &Unit<'_>) -> Vec<Hit> {
     let check = unit.service.get("healthcheck");
-    let is_checked = check.is_some_and(|node| !node.get("disable").is_some_and(Node::is_yes));
+    let is_checked = check.is_some_and(|node| !node.get("disable").is_some_and(UnitNode::is_yes));
     unit.when("restart", |node| {
         let restart = node.text().filter(|it| matches!(*it, "always" | "unless-stopped"))?;
         let why = format!("restart: {restart} sees only processes that end; one that is full of descriptors answers nobody and lives on");
@@ -99,7 +99,7 @@ fn too_soon(unit: &Unit<'_>) -> Vec<Hit> {
         return Vec::new();
     };
     let node = unit.service.get("stop_grace_period");
-    let given = node.and_then(Node::text).and_then(span);
+    let given = node.and_then(UnitNode::text).and_then(span);
     let seconds = given.map_or(10.0, |it| it.as_secs_f64());
     let line = node.map_or(unit.service.line, |node| node.line);
     let why = || {

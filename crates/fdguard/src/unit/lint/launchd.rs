@@ -3,7 +3,7 @@
 use fdguard_core::lint::Severity;
 
 use super::{Hit, Rule, Unit, daemonises, rule};
-use crate::unit::read::Node;
+use crate::unit::read::UnitNode;
 use crate::unit::words::{self, is_bootstrap};
 
 pub(super) const RULES: &[Rule] = &[
@@ -56,13 +56,13 @@ pub(super) const RULES: &[Rule] = &[
     ),
 ];
 
-pub(super) fn units(file: &Node) -> Vec<Unit<'_>> {
+pub(super) fn units(file: &UnitNode) -> Vec<Unit<'_>> {
     let list = file.get("ProgramArguments");
     let program = file.get("Program");
     let line = list.or(program).map_or(file.line, |node| node.line);
-    let text = |node: &Node| node.text().map(str::to_owned);
+    let text = |node: &UnitNode| node.text().map(str::to_owned);
     let mut words: Vec<String> = list
-        .and_then(Node::list)
+        .and_then(UnitNode::list)
         .map(|list| list.iter().filter_map(text).collect())
         .unwrap_or_default();
     // The program that is run is this one; the first word is then only its name.
@@ -81,7 +81,7 @@ pub(super) fn units(file: &Node) -> Vec<Unit<'_>> {
 }
 
 /// A hit at a key inside of the dictionary of reasons.
-fn reason(unit: &Unit<'_>, key: &str, wrong: fn(&Node) -> bool, why: &str) -> Vec<Hit> {
+fn reason(unit: &Unit<'_>, key: &str, wrong: fn(&UnitNode) -> bool, why: &str) -> Vec<Hit> {
     let node = unit.service.get("KeepAlive").and_then(|node| node.get(key));
     let hit = node
         .filter(|node| wrong(node))
@@ -91,13 +91,13 @@ fn reason(unit: &Unit<'_>, key: &str, wrong: fn(&Node) -> bool, why: &str) -> Ve
 
 fn crashed(unit: &Unit<'_>) -> Vec<Hit> {
     let why = "Crashed=false means: start again when it did not crash. It comes back after every clean end, and stays down after a crash";
-    reason(unit, "Crashed", Node::is_no, why)
+    reason(unit, "Crashed", UnitNode::is_no, why)
 }
 
 fn success(unit: &Unit<'_>) -> Vec<Hit> {
     let why =
         "SuccessfulExit=true means: start again when it ended well. It stays down after a failure";
-    reason(unit, "SuccessfulExit", Node::is_yes, why)
+    reason(unit, "SuccessfulExit", UnitNode::is_yes, why)
 }
 
 fn always(unit: &Unit<'_>) -> Vec<Hit> {
@@ -147,7 +147,7 @@ fn too_soon(unit: &Unit<'_>) -> Vec<Hit> {
     };
     let node = unit.service.get("ExitTimeOut");
     let given = node
-        .and_then(Node::text)
+        .and_then(UnitNode::text)
         .and_then(|text| text.parse::<u64>().ok());
     // 0 means no limit.
     let seconds = given.unwrap_or(20);

@@ -3,8 +3,8 @@
 use fdguard_core::lint::Severity;
 use serde::Serialize;
 
-use super::Target;
-use super::read::Node;
+use super::UnitTarget;
+use super::read::UnitNode;
 
 mod compose;
 mod launchd;
@@ -56,16 +56,16 @@ type Hit = (usize, String);
 /// One service of a file, as the rules see it.
 struct Unit<'a> {
     /// The whole file.
-    file: &'a Node,
+    file: &'a UnitNode,
     /// The settings of the service.
-    service: &'a Node,
+    service: &'a UnitNode,
     /// The words that it runs, with their line; empty when it has none.
     words: (usize, Vec<String>),
 }
 
 impl Unit<'_> {
     /// One hit at a setting, when it is there and wrong.
-    fn when(&self, name: &str, wrong: impl Fn(&Node) -> Option<String>) -> Vec<Hit> {
+    fn when(&self, name: &str, wrong: impl Fn(&UnitNode) -> Option<String>) -> Vec<Hit> {
         let node = self.service.get(name);
         let hit = node.and_then(|node| Some((node.line, wrong(node)?)));
         hit.into_iter().collect()
@@ -117,23 +117,23 @@ pub struct Finding {
 
 /// The rules for a target.
 #[must_use]
-pub fn rules(target: Target) -> &'static [Rule] {
+pub fn rules(target: UnitTarget) -> &'static [Rule] {
     match target {
-        Target::Systemd => systemd::RULES,
-        Target::Launchd => launchd::RULES,
-        Target::Supervisord => supervisord::RULES,
-        Target::Compose => compose::RULES,
+        UnitTarget::Systemd => systemd::RULES,
+        UnitTarget::Launchd => launchd::RULES,
+        UnitTarget::Supervisord => supervisord::RULES,
+        UnitTarget::Compose => compose::RULES,
     }
 }
 
 /// Every trap in a file, in the order of its lines.
 #[must_use]
-pub fn lint(target: Target, file: &Node) -> Vec<Finding> {
+pub fn lint(target: UnitTarget, file: &UnitNode) -> Vec<Finding> {
     let units = match target {
-        Target::Systemd => systemd::units(file),
-        Target::Launchd => launchd::units(file),
-        Target::Supervisord => supervisord::units(file),
-        Target::Compose => compose::units(file),
+        UnitTarget::Systemd => systemd::units(file),
+        UnitTarget::Launchd => launchd::units(file),
+        UnitTarget::Supervisord => supervisord::units(file),
+        UnitTarget::Compose => compose::units(file),
     };
     let mut findings = Vec::new();
     for rule in rules(target) {

@@ -3,7 +3,7 @@
 use fdguard_core::lint::Severity;
 
 use super::{Hit, Rule, Unit, daemonises, rule};
-use crate::unit::read::Node;
+use crate::unit::read::UnitNode;
 use crate::unit::supervisord::split;
 
 pub(super) const RULES: &[Rule] = &[
@@ -37,7 +37,7 @@ pub(super) const RULES: &[Rule] = &[
     ),
 ];
 
-pub(super) fn units(file: &Node) -> Vec<Unit<'_>> {
+pub(super) fn units(file: &UnitNode) -> Vec<Unit<'_>> {
     let sections = file.pairs().iter();
     let programs = sections
         .filter(|(name, _)| name.starts_with("program:") || name.starts_with("fcgi-program:"));
@@ -60,7 +60,7 @@ pub(super) fn units(file: &Node) -> Vec<Unit<'_>> {
 }
 
 fn no_group(unit: &Unit<'_>) -> Vec<Hit> {
-    let yes = |name: &str| unit.service.get(name).is_some_and(Node::is_yes);
+    let yes = |name: &str| unit.service.get(name).is_some_and(UnitNode::is_yes);
     let why = "children of the program survive its stop and hold the port at the next start";
     // The first implies the second.
     unit.missing(!yes("stopasgroup") && !yes("killasgroup"), why)
@@ -100,7 +100,7 @@ fn too_soon(unit: &Unit<'_>) -> Vec<Hit> {
     };
     let node = unit.service.get("stopwaitsecs");
     let given = node
-        .and_then(Node::text)
+        .and_then(UnitNode::text)
         .and_then(|text| text.parse::<u64>().ok());
     let seconds = given.unwrap_or(10);
     let line = node.map_or(unit.service.line, |node| node.line);

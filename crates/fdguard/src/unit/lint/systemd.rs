@@ -3,7 +3,7 @@
 use fdguard_core::lint::Severity;
 
 use super::{Hit, Rule, Unit, daemonises, rule};
-use crate::unit::read::Node;
+use crate::unit::read::UnitNode;
 use crate::unit::systemd::split;
 use crate::unit::words::span;
 
@@ -61,7 +61,7 @@ pub(super) const RULES: &[Rule] = &[
 ];
 
 /// Sections that are no service (a timer, a drop-in without one) have nothing to say.
-pub(super) fn units(file: &Node) -> Vec<Unit<'_>> {
+pub(super) fn units(file: &UnitNode) -> Vec<Unit<'_>> {
     let Some(service) = file.get("Service") else {
         return Vec::new();
     };
@@ -152,7 +152,7 @@ fn endless(unit: &Unit<'_>) -> Vec<Hit> {
         .into_iter()
         .flatten()
         .flat_map(|section| names.map(|name| section.get(name)));
-    let is_zero = |node: &&Node| node.text().and_then(span).is_some_and(|it| it.is_zero());
+    let is_zero = |node: &&UnitNode| node.text().and_then(span).is_some_and(|it| it.is_zero());
     let why = "no limit of starts: a service that cannot start is started for ever";
     all.flatten()
         .filter(is_zero)
@@ -161,7 +161,7 @@ fn endless(unit: &Unit<'_>) -> Vec<Hit> {
 }
 
 fn at_once(unit: &Unit<'_>) -> Vec<Hit> {
-    let zero = |node: &Node| node.text().and_then(span).is_some_and(|it| it.is_zero());
+    let zero = |node: &UnitNode| node.text().and_then(span).is_some_and(|it| it.is_zero());
     let why = "started again without a pause: five starts are used up in a moment, and then it stays down";
     unit.when("RestartSec", |node| {
         (restarts(unit) && zero(node)).then(|| why.to_owned())
@@ -183,7 +183,7 @@ fn too_soon(unit: &Unit<'_>) -> Vec<Hit> {
     let Some(grace) = unit.grace() else {
         return Vec::new();
     };
-    let check = |node: &Node| {
+    let check = |node: &UnitNode| {
         let given = span(node.text()?)?;
         let too_soon = given <= grace && !given.is_zero();
         too_soon.then(|| {

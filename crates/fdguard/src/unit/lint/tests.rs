@@ -1,21 +1,21 @@
 use super::{Finding, lint, rules};
-use crate::unit::Target;
+use crate::unit::UnitTarget;
 use crate::unit::read::read;
 
-fn findings(target: Target, text: &str) -> Vec<Finding> {
+fn findings(target: UnitTarget, text: &str) -> Vec<Finding> {
     lint(target, &read(target, text).unwrap())
 }
 
-fn has(target: Target, text: &str, rule: &str) -> Option<usize> {
+fn has(target: UnitTarget, text: &str, rule: &str) -> Option<usize> {
     let all = findings(target, text);
     all.iter().find(|it| it.rule == rule).map(|it| it.line)
 }
 
-const ALL: [Target; 4] = [
-    Target::Systemd,
-    Target::Launchd,
-    Target::Supervisord,
-    Target::Compose,
+const ALL: [UnitTarget; 4] = [
+    UnitTarget::Systemd,
+    UnitTarget::Launchd,
+    UnitTarget::Supervisord,
+    UnitTarget::Compose,
 ];
 
 /// A rule, a text in which it fires and where, and the nearest text in which it does not.
@@ -229,12 +229,12 @@ const COMPOSE: &[Case] = &[
     ),
 ];
 
-fn cases(target: Target) -> &'static [Case] {
+fn cases(target: UnitTarget) -> &'static [Case] {
     match target {
-        Target::Systemd => SYSTEMD,
-        Target::Launchd => LAUNCHD,
-        Target::Supervisord => SUPERVISORD,
-        Target::Compose => COMPOSE,
+        UnitTarget::Systemd => SYSTEMD,
+        UnitTarget::Launchd => LAUNCHD,
+        UnitTarget::Supervisord => SUPERVISORD,
+        UnitTarget::Compose => COMPOSE,
     }
 }
 
@@ -243,7 +243,7 @@ fn every_rule_fires_at_its_line_and_is_quiet_beside_it() {
     for target in ALL {
         for (rule, bad, line, good) in cases(target) {
             let whole = |text: &str| match target {
-                Target::Launchd => plist(text),
+                UnitTarget::Launchd => plist(text),
                 _ => text.to_owned(),
             };
             assert_eq!(has(target, &whole(bad), rule), Some(*line), "{rule}: {bad}");
@@ -267,7 +267,7 @@ fn every_rule_has_its_case_and_a_name_of_its_target() {
 fn a_file_of_conf_d_says_nothing_about_minfds() {
     let text = "[program:a]\ncommand=a\n";
     assert_eq!(
-        has(Target::Supervisord, text, "supervisord-no-minfds"),
+        has(UnitTarget::Supervisord, text, "supervisord-no-minfds"),
         None
     );
 }
@@ -277,21 +277,21 @@ fn the_bootstrap_of_source_001_is_found_under_launchd_and_systemd() {
     let list = plist(
         "<key>Label</key><string>x</string>\n<key>ProgramArguments</key><array><string>/usr/bin/python3</string><string>bootstrap.py</string></array>\n<key>KeepAlive</key><dict>\n<key>Crashed</key><false/>\n</dict>",
     );
-    assert!(has(Target::Launchd, &list, "launchd-keepalive-crashed").is_some());
+    assert!(has(UnitTarget::Launchd, &list, "launchd-keepalive-crashed").is_some());
     let unit = "[Service]\nType=simple\nExecStart=/opt/app/ctl.sh start\nRestart=always\n";
-    assert_eq!(has(Target::Systemd, unit, "systemd-daemonises"), Some(3));
+    assert_eq!(has(UnitTarget::Systemd, unit, "systemd-daemonises"), Some(3));
 }
 
 #[test]
 fn a_unit_without_a_service_has_no_findings() {
-    assert_eq!(findings(Target::Systemd, "[Timer]\nOnCalendar=daily\n"), []);
-    assert_eq!(findings(Target::Compose, "volumes: {}\n"), []);
+    assert_eq!(findings(UnitTarget::Systemd, "[Timer]\nOnCalendar=daily\n"), []);
+    assert_eq!(findings(UnitTarget::Compose, "volumes: {}\n"), []);
 }
 
 #[test]
 fn several_findings_come_in_the_order_of_their_lines() {
     let text = "[program:a]\ncommand=fdguard run -- nohup x\nautorestart=true\nstartsecs=0\n";
-    let lines: Vec<usize> = findings(Target::Supervisord, text)
+    let lines: Vec<usize> = findings(UnitTarget::Supervisord, text)
         .iter()
         .map(|it| it.line)
         .collect();

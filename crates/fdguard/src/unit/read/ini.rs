@@ -1,6 +1,6 @@
 //! Files of sections: systemd's and supervisord's, which continue lines in different ways.
 
-use super::{Node, Unreadable, Value};
+use super::{UnitNode, UnreadableUnit, UnitValue};
 
 /// Whose rules.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -11,10 +11,10 @@ pub(super) enum Style {
     Supervisord,
 }
 
-type Pairs = Vec<(String, Node)>;
+type Pairs = Vec<(String, UnitNode)>;
 
-pub(super) fn read(text: &str, style: Style) -> Result<Node, Unreadable> {
-    let mut sections: Vec<(String, Node)> = Vec::new();
+pub(super) fn read(text: &str, style: Style) -> Result<UnitNode, UnreadableUnit> {
+    let mut sections: Vec<(String, UnitNode)> = Vec::new();
     let mut lines = text
         .lines()
         .enumerate()
@@ -39,7 +39,7 @@ pub(super) fn read(text: &str, style: Style) -> Result<Node, Unreadable> {
                 Style::Systemd => name.strip_suffix(']'),
                 Style::Supervisord => name.split_once(']').map(|it| it.0),
             };
-            let name = name.ok_or_else(|| Unreadable::at(number, "a section without its ]"))?;
+            let name = name.ok_or_else(|| UnreadableUnit::at(number, "a section without its ]"))?;
             open(&mut sections, name, number);
             continue;
         }
@@ -56,22 +56,22 @@ pub(super) fn read(text: &str, style: Style) -> Result<Node, Unreadable> {
             }
         }
         let (key, value) = split(&whole, style)
-            .ok_or_else(|| Unreadable::at(number, "neither a section nor KEY=VALUE"))?;
+            .ok_or_else(|| UnreadableUnit::at(number, "neither a section nor KEY=VALUE"))?;
         let Some(pairs) = sections.last_mut().and_then(pairs) else {
-            return Err(Unreadable::at(number, "a key before the first section"));
+            return Err(UnreadableUnit::at(number, "a key before the first section"));
         };
-        let (line, value) = (number, Value::Text(value.to_owned()));
-        pairs.push((key.to_owned(), Node { line, value }));
+        let (line, value) = (number, UnitValue::Text(value.to_owned()));
+        pairs.push((key.to_owned(), UnitNode { line, value }));
     }
     if sections.is_empty() {
-        return Err(Unreadable {
+        return Err(UnreadableUnit {
             line: None,
             why: "no section in it".to_owned(),
         });
     }
-    Ok(Node {
+    Ok(UnitNode {
         line: 1,
-        value: Value::Map(sections),
+        value: UnitValue::Map(sections),
     })
 }
 
@@ -79,15 +79,15 @@ pub(super) fn read(text: &str, style: Style) -> Result<Node, Unreadable> {
 fn open(sections: &mut Pairs, name: &str, line: usize) {
     let known = sections.iter().position(|it| it.0 == name);
     let section = known.map(|at| sections.remove(at)).unwrap_or_else(|| {
-        let value = Value::Map(Vec::new());
-        (name.to_owned(), Node { line, value })
+        let value = UnitValue::Map(Vec::new());
+        (name.to_owned(), UnitNode { line, value })
     });
     sections.push(section);
 }
 
-fn pairs(section: &mut (String, Node)) -> Option<&mut Pairs> {
+fn pairs(section: &mut (String, UnitNode)) -> Option<&mut Pairs> {
     match &mut section.1.value {
-        Value::Map(pairs) => Some(pairs),
+        UnitValue::Map(pairs) => Some(pairs),
         _ => None,
     }
 }
@@ -95,7 +95,7 @@ fn pairs(section: &mut (String, Node)) -> Option<&mut Pairs> {
 fn last_value(sections: &mut Pairs) -> Option<&mut String> {
     let last = pairs(sections.last_mut()?)?.last_mut()?;
     match &mut last.1.value {
-        Value::Text(text) => Some(text),
+        UnitValue::Text(text) => Some(text),
         _ => None,
     }
 }

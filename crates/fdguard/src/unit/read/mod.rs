@@ -1,6 +1,6 @@
 //! Units as trees, with the line of everything: one shape for all formats.
 
-use super::Target;
+use super::UnitTarget;
 
 mod ini;
 mod plist;
@@ -8,34 +8,34 @@ mod yaml;
 
 /// A value with its line, counted from 1.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Node {
+pub struct UnitNode {
     /// Where it stands.
     pub line: usize,
     /// What it is.
-    pub value: Value,
+    pub value: UnitValue,
 }
 
 /// What a node is.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Value {
+pub enum UnitValue {
     /// Text, numbers, truth: as they are written.
     Text(String),
     /// In order.
-    List(Vec<Node>),
+    List(Vec<UnitNode>),
     /// In order, and a name may come twice. The line is that of the name.
-    Map(Vec<(String, Node)>),
+    Map(Vec<(String, UnitNode)>),
 }
 
 /// Why a file is no unit.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Unreadable {
+pub struct UnreadableUnit {
     /// Where, if that is known.
     pub line: Option<usize>,
     /// Why.
     pub why: String,
 }
 
-impl Unreadable {
+impl UnreadableUnit {
     fn at(line: usize, why: impl Into<String>) -> Self {
         Self {
             line: Some(line),
@@ -45,23 +45,23 @@ impl Unreadable {
 }
 
 /// Reads a unit.
-pub fn read(target: Target, text: &str) -> Result<Node, Unreadable> {
+pub fn read(target: UnitTarget, text: &str) -> Result<UnitNode, UnreadableUnit> {
     match target {
-        Target::Systemd => ini::read(text, ini::Style::Systemd),
-        Target::Supervisord => ini::read(text, ini::Style::Supervisord),
-        Target::Launchd => plist::read(text),
-        Target::Compose => yaml::read(text),
+        UnitTarget::Systemd => ini::read(text, ini::Style::Systemd),
+        UnitTarget::Supervisord => ini::read(text, ini::Style::Supervisord),
+        UnitTarget::Launchd => plist::read(text),
+        UnitTarget::Compose => yaml::read(text),
     }
 }
 
 /// For whom a file is, by its name or by what stands in it.
 #[must_use]
-pub fn guess(name: &str, text: &str) -> Option<Target> {
+pub fn guess(name: &str, text: &str) -> Option<UnitTarget> {
     let end = name.rsplit('.').next().unwrap_or_default();
     match end {
-        "service" => return Some(Target::Systemd),
-        "plist" => return Some(Target::Launchd),
-        "yml" | "yaml" => return Some(Target::Compose),
+        "service" => return Some(UnitTarget::Systemd),
+        "plist" => return Some(UnitTarget::Launchd),
+        "yml" | "yaml" => return Some(UnitTarget::Compose),
         _ => {}
     }
     let has = |start: &str| {
@@ -69,17 +69,17 @@ pub fn guess(name: &str, text: &str) -> Option<Target> {
             .any(|line| line.trim_start().starts_with(start))
     };
     let signs = [
-        ("[program:", Target::Supervisord),
-        ("[supervisord]", Target::Supervisord),
-        ("[Service]", Target::Systemd),
-        ("<plist", Target::Launchd),
-        ("services:", Target::Compose),
+        ("[program:", UnitTarget::Supervisord),
+        ("[supervisord]", UnitTarget::Supervisord),
+        ("[Service]", UnitTarget::Systemd),
+        ("<plist", UnitTarget::Launchd),
+        ("services:", UnitTarget::Compose),
     ];
     let found = signs.iter().find(|(start, _)| has(start));
     found.map(|(_, target)| *target)
 }
 
-impl Node {
+impl UnitNode {
     /// The last value of this name: later ones win.
     #[must_use]
     pub fn get(&self, name: &str) -> Option<&Self> {
@@ -94,7 +94,7 @@ impl Node {
     #[must_use]
     pub fn pairs(&self) -> &[(String, Self)] {
         match &self.value {
-            Value::Map(pairs) => pairs,
+            UnitValue::Map(pairs) => pairs,
             _ => &[],
         }
     }
@@ -103,7 +103,7 @@ impl Node {
     #[must_use]
     pub fn text(&self) -> Option<&str> {
         match &self.value {
-            Value::Text(text) => Some(text),
+            UnitValue::Text(text) => Some(text),
             _ => None,
         }
     }
@@ -112,7 +112,7 @@ impl Node {
     #[must_use]
     pub fn list(&self) -> Option<&[Self]> {
         match &self.value {
-            Value::List(list) => Some(list),
+            UnitValue::List(list) => Some(list),
             _ => None,
         }
     }

@@ -2,15 +2,15 @@
 
 use roxmltree::{Document, Node as Element, ParsingOptions};
 
-use super::{Node, Unreadable, Value};
+use super::{UnitNode, UnreadableUnit, UnitValue};
 
 /// As deep as a property list of a service goes, and much deeper.
 const DEEPEST: usize = 64;
 
-pub(super) fn read(text: &str) -> Result<Node, Unreadable> {
+pub(super) fn read(text: &str) -> Result<UnitNode, UnreadableUnit> {
     if text.starts_with("bplist") {
         let why = "a binary property list: `plutil -convert xml1` makes it readable";
-        return Err(Unreadable::at(1, why));
+        return Err(UnreadableUnit::at(1, why));
     }
     // Every property list names its document type; entities of its own are not resolved.
     let options = ParsingOptions {
@@ -20,11 +20,11 @@ pub(super) fn read(text: &str) -> Result<Node, Unreadable> {
     };
     let document = Document::parse_with_options(text, options).map_err(|error| {
         let line = usize::try_from(error.pos().row).unwrap_or(1);
-        Unreadable::at(line, error.to_string())
+        UnreadableUnit::at(line, error.to_string())
     })?;
     let root = document.root_element();
     let first = root.children().find(Element::is_element);
-    let wrong = |why: &str| Unreadable::at(line_of(root), why);
+    let wrong = |why: &str| UnreadableUnit::at(line_of(root), why);
     if root.tag_name().name() != "plist" {
         return Err(wrong("no property list: it begins with another tag"));
     }
@@ -36,27 +36,27 @@ fn line_of(element: Element<'_, '_>) -> usize {
     usize::try_from(position.row).unwrap_or(1)
 }
 
-fn node(element: Element<'_, '_>, depth: usize) -> Result<Node, Unreadable> {
+fn node(element: Element<'_, '_>, depth: usize) -> Result<UnitNode, UnreadableUnit> {
     let line = line_of(element);
     if depth > DEEPEST {
-        return Err(Unreadable::at(line, "nested too deep"));
+        return Err(UnreadableUnit::at(line, "nested too deep"));
     }
     let children = element.children().filter(Element::is_element);
     let value = match element.tag_name().name() {
-        "dict" => Value::Map(pairs(children, depth)?),
+        "dict" => UnitValue::Map(pairs(children, depth)?),
         "array" => {
             let list: Result<_, _> = children.map(|child| node(child, depth + 1)).collect();
-            Value::List(list?)
+            UnitValue::List(list?)
         }
-        "true" => Value::Text("true".to_owned()),
-        "false" => Value::Text("false".to_owned()),
-        "string" | "integer" | "real" | "date" | "data" => Value::Text(text_of(element)),
+        "true" => UnitValue::Text("true".to_owned()),
+        "false" => UnitValue::Text("false".to_owned()),
+        "string" | "integer" | "real" | "date" | "data" => UnitValue::Text(text_of(element)),
         other => {
             let why = format!("<{other}> is no tag of a property list");
-            return Err(Unreadable::at(line, why));
+            return Err(UnreadableUnit::at(line, why));
         }
     };
-    Ok(Node { line, value })
+    Ok(UnitNode { line, value })
 }
 
 fn text_of(element: Element<'_, '_>) -> String {
@@ -67,16 +67,16 @@ fn text_of(element: Element<'_, '_>) -> String {
 fn pairs<'a>(
     mut children: impl Iterator<Item = Element<'a, 'a>>,
     depth: usize,
-) -> Result<Vec<(String, Node)>, Unreadable> {
+) -> Result<Vec<(String, UnitNode)>, UnreadableUnit> {
     let mut pairs = Vec::new();
     while let Some(key) = children.next() {
         let line = line_of(key);
         if key.tag_name().name() != "key" {
-            return Err(Unreadable::at(line, "a value without its <key>"));
+            return Err(UnreadableUnit::at(line, "a value without its <key>"));
         }
         let value = children.next();
-        let value = value.ok_or_else(|| Unreadable::at(line, "a <key> without its value"))?;
-        let value = Node {
+        let value = value.ok_or_else(|| UnreadableUnit::at(line, "a <key> without its value"))?;
+        let value = UnitNode {
             line,
             ..node(value, depth + 1)?
         };

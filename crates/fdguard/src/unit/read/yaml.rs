@@ -4,13 +4,13 @@ use std::collections::HashMap;
 
 use saphyr_parser::{Event, Parser, ScanError, Span, StrInput};
 
-use super::{Node, Unreadable, Value};
+use super::{UnitNode, UnreadableUnit, UnitValue};
 
 const DEEPEST: usize = 64;
 /// Anchors that name each other could grow without end.
 const MOST: usize = 100_000;
 
-pub(super) fn read(text: &str) -> Result<Node, Unreadable> {
+pub(super) fn read(text: &str) -> Result<UnitNode, UnreadableUnit> {
     let mut reader = Reader {
         events: Parser::new_from_str(text),
         anchors: HashMap::new(),
@@ -20,7 +20,7 @@ pub(super) fn read(text: &str) -> Result<Node, Unreadable> {
         match reader.next()? {
             (Event::StreamStart | Event::DocumentStart(_) | Event::Nothing, _) => {}
             (Event::StreamEnd | Event::DocumentEnd, _) => {
-                return Err(Unreadable {
+                return Err(UnreadableUnit {
                     line: None,
                     why: "nothing in it".to_owned(),
                 });
@@ -32,14 +32,14 @@ pub(super) fn read(text: &str) -> Result<Node, Unreadable> {
 
 struct Reader<'a> {
     events: Parser<'a, StrInput<'a>>,
-    anchors: HashMap<usize, Node>,
+    anchors: HashMap<usize, UnitNode>,
     left: usize,
 }
 
 impl<'a> Reader<'a> {
-    fn next(&mut self) -> Result<(Event<'a>, usize), Unreadable> {
-        let wrong = |error: ScanError| Unreadable::at(error.marker().line(), error.info());
-        let end = || Unreadable {
+    fn next(&mut self) -> Result<(Event<'a>, usize), UnreadableUnit> {
+        let wrong = |error: ScanError| UnreadableUnit::at(error.marker().line(), error.info());
+        let end = || UnreadableUnit {
             line: None,
             why: "it ends too soon".to_owned(),
         };
@@ -48,31 +48,31 @@ impl<'a> Reader<'a> {
         Ok((event, span.start.line()))
     }
 
-    fn node(&mut self, event: Event<'a>, line: usize, depth: usize) -> Result<Node, Unreadable> {
+    fn node(&mut self, event: Event<'a>, line: usize, depth: usize) -> Result<UnitNode, UnreadableUnit> {
         self.left = self.left.saturating_sub(1);
         if self.left == 0 || depth > DEEPEST {
-            return Err(Unreadable::at(line, "too much, or nested too deep"));
+            return Err(UnreadableUnit::at(line, "too much, or nested too deep"));
         }
         let (anchor, value) = match event {
-            Event::Scalar(text, _, anchor, _) => (anchor, Value::Text(text.into_owned())),
-            Event::SequenceStart(anchor, _) => (anchor, Value::List(self.list(depth)?)),
-            Event::MappingStart(anchor, _) => (anchor, Value::Map(self.map(depth)?)),
+            Event::Scalar(text, _, anchor, _) => (anchor, UnitValue::Text(text.into_owned())),
+            Event::SequenceStart(anchor, _) => (anchor, UnitValue::List(self.list(depth)?)),
+            Event::MappingStart(anchor, _) => (anchor, UnitValue::Map(self.map(depth)?)),
             Event::Alias(id) => {
                 let known = self.anchors.get(&id).cloned();
-                let known = known.ok_or_else(|| Unreadable::at(line, "an alias of nothing"))?;
+                let known = known.ok_or_else(|| UnreadableUnit::at(line, "an alias of nothing"))?;
                 self.left = self.left.saturating_sub(size(&known));
-                return Ok(Node { line, ..known });
+                return Ok(UnitNode { line, ..known });
             }
-            _ => return Err(Unreadable::at(line, "a value is missing")),
+            _ => return Err(UnreadableUnit::at(line, "a value is missing")),
         };
-        let node = Node { line, value };
+        let node = UnitNode { line, value };
         if anchor > 0 {
             self.anchors.insert(anchor, node.clone());
         }
         Ok(node)
     }
 
-    fn list(&mut self, depth: usize) -> Result<Vec<Node>, Unreadable> {
+    fn list(&mut self, depth: usize) -> Result<Vec<UnitNode>, UnreadableUnit> {
         let mut list = Vec::new();
         loop {
             match self.next()? {
@@ -82,7 +82,7 @@ impl<'a> Reader<'a> {
         }
     }
 
-    fn map(&mut self, depth: usize) -> Result<Vec<(String, Node)>, Unreadable> {
+    fn map(&mut self, depth: usize) -> Result<Vec<(String, UnitNode)>, UnreadableUnit> {
         let mut pairs = Vec::new();
         let mut merged = Vec::new();
         loop {
@@ -97,22 +97,22 @@ impl<'a> Reader<'a> {
             let (event, value_line) = self.next()?;
             let value = self.node(event, value_line, depth + 1)?;
             match (key.as_str(), &value.value) {
-                ("<<", Value::List(list)) => {
+                ("<<", UnitValue::List(list)) => {
                     // Of several the first wins.
-                    let all = list.iter().rev().flat_map(Node::pairs);
+                    let all = list.iter().rev().flat_map(UnitNode::pairs);
                     merged.extend(all.cloned());
                 }
                 ("<<", _) => merged.extend(value.pairs().iter().cloned()),
-                _ => pairs.push((key, Node { line, ..value })),
+                _ => pairs.push((key, UnitNode { line, ..value })),
             }
         }
     }
 }
 
-fn size(node: &Node) -> usize {
+fn size(node: &UnitNode) -> usize {
     1 + match &node.value {
-        Value::Text(_) => 0,
-        Value::List(list) => list.iter().map(size).sum(),
-        Value::Map(pairs) => pairs.iter().map(|it| size(&it.1)).sum(),
+        UnitValue::Text(_) => 0,
+        UnitValue::List(list) => list.iter().map(size).sum(),
+        UnitValue::Map(pairs) => pairs.iter().map(|it| size(&it.1)).sum(),
     }
 }

@@ -1,7 +1,7 @@
 //! The diagnosis of an exercise.
 
 use fdguard_core::Gap;
-use fdguard_core::diagnosis::{Coverage, DIAGNOSIS_SCHEMA, Diagnosis, Ended};
+use fdguard_core::diagnosis::{Coverage, DIAGNOSIS_SCHEMA, Diagnosis, WatchEnd};
 use fdguard_core::event::Collected;
 use fdguard_core::finding::Finding;
 use fdguard_core::judge::Verdict;
@@ -96,9 +96,9 @@ pub(super) fn diagnosis(
         last: Some(survey.count()),
         verdict: Verdict::Unknown,
         ended: if bench.stop.check().is_err() {
-            Ended::Interrupted
+            WatchEnd::Interrupted
         } else {
-            Ended::TimeUp
+            WatchEnd::TimeUp
         },
         findings: Vec::new(),
         hazards,

@@ -4,7 +4,7 @@ mod children;
 mod client;
 mod conclusion;
 mod cycle;
-mod judged;
+mod judgement;
 mod plan;
 mod ready;
 mod server;
@@ -28,14 +28,14 @@ use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use self::conclusion::{diagnosis, over_budget, verdict};
 use self::plan::Drill;
 pub(super) use self::plan::Plan;
-use self::server::{Launched, Server};
+use self::server::{LaunchedServer, Server};
 use self::survey::Survey;
 use super::baseline;
 use super::proof::{Evidence, Proof};
-use crate::cli::{CheckArgs, Ready};
+use crate::cli::{CheckArgs, ReadyArg};
 use crate::command::trace::SIGNALLED;
-use crate::exit::Hinted;
-use crate::progress::{Progress, of_time};
+use crate::exit::HintedError;
+use crate::progress::{ProgressLine, of_time};
 use crate::terminal::sanitize_bytes;
 
 /// So many times the cycles that were asked for are run where fewer do not decide.
@@ -49,7 +49,7 @@ const DYING: Duration = Duration::from_millis(300);
 
 /// How a server was exercised.
 #[derive(Debug, Serialize)]
-pub(super) struct Exercised {
+pub(super) struct ExerciseResult {
     /// Its name in a scenario.
     pub(super) name: Option<String>,
     /// Cycles that count.
@@ -83,7 +83,7 @@ impl Stop {
     fn check(&self) -> anyhow::Result<()> {
         match self.0.load(Ordering::Relaxed) {
             0 => Ok(()),
-            signal => Err(Hinted {
+            signal => Err(HintedError {
                 message: format!("stopped by signal {signal}"),
                 hint: String::new(),
                 code: SIGNALLED.saturating_add(u8::try_from(signal).unwrap_or(0)),
@@ -98,7 +98,7 @@ pub(super) fn run(args: &CheckArgs, plan: &Plan, settings: &Settings) -> anyhow:
     let began = Timestamp::now();
     let probe = Probe::new()?;
     let stop = Stop::listen()?;
-    let progress = Progress::on_stderr();
+    let progress = ProgressLine::on_stderr();
     let mut server = start(args, plan, &progress)?;
     let mut bench = Bench {
         args,
@@ -122,7 +122,7 @@ pub(super) fn run(args: &CheckArgs, plan: &Plan, settings: &Settings) -> anyhow:
             ..one
         }));
         piles.extend(bench.child_piles(&server, drill));
-        exercises.push(Exercised {
+        exercises.push(ExerciseResult {
             name: drill.name.clone(),
             cycles: u32::try_from(bench.begins.len()).unwrap_or(u32::MAX),
             asked: drill.cycles,
@@ -157,11 +157,11 @@ pub(super) fn run(args: &CheckArgs, plan: &Plan, settings: &Settings) -> anyhow:
 }
 
 /// The server that was named, or a new one.
-fn start(args: &CheckArgs, plan: &Plan, progress: &Progress) -> anyhow::Result<Server> {
+fn start(args: &CheckArgs, plan: &Plan, progress: &ProgressLine) -> anyhow::Result<Server> {
     if let Some(pid) = args.exercise.pid {
         return Ok(Server::Attached(pid));
     }
-    let launched = Launched::start(&plan.command, plan.limit, plan.ready.as_ref(), progress)?;
+    let launched = LaunchedServer::start(&plan.command, plan.limit, plan.ready.as_ref(), progress)?;
     Ok(Server::Launched(Box::new(launched)))
 }
 
@@ -170,7 +170,7 @@ struct Bench<'a> {
     args: &'a CheckArgs,
     plan: &'a Plan,
     stop: &'a Stop,
-    progress: &'a Progress,
+    progress: &'a ProgressLine,
     /// When each cycle that counts began, by the clock of the tracer.
     begins: Vec<u64>,
     symbols: Symbols,
@@ -215,7 +215,7 @@ impl Bench<'_> {
                 Some(survey) => self.look(survey, server, 0)?,
             }
             let is_ready = match (&plan.ready, &survey) {
-                (Some(Ready::Line(_)), _) => server
+                (Some(ReadyArg::Line(_)), _) => server
                     .launched()
                     .is_some_and(|one| one.tee.has_matched(Duration::ZERO)),
                 (Some(how), _) => ready::is_ready(how),
@@ -259,7 +259,7 @@ impl Bench<'_> {
                 let why = survey.gaps().first().map(|gap| gap.why.clone());
                 let why = why.unwrap_or_else(|| "permission denied".to_owned());
                 let message = format!("process {}: cannot list its descriptors: {why}", server.pid());
-                Err(Hinted::look(message, "run fdguard as the server's user, or as root").into())
+                Err(HintedError::look(message, "run fdguard as the server's user, or as root").into())
             }
             Err(error) => match server.launched() {
                 Some(launched) if launched.has_ended(Duration::ZERO) => {
@@ -278,7 +278,7 @@ impl Bench<'_> {
             .unwrap_or_default();
         self.progress.clear();
         show("the server's last output", &last);
-        Hinted::look(
+        HintedError::look(
             format!(
                 "the server was not ready within {} s",
                 patience.as_secs_f64()
@@ -328,7 +328,7 @@ impl Bench<'_> {
         };
         let message = format!("{who} failed {when}: {}", failure.how);
         let hint = "fix the exercise, or append || true if it may fail: a failing exercise proves nothing about leaks";
-        Err(Hinted::look(message, hint).into())
+        Err(HintedError::look(message, hint).into())
     }
 
     fn look(&self, survey: &mut Survey<'_>, server: &mut Server, cycle: u32) -> anyhow::Result<()> {
@@ -370,7 +370,7 @@ impl Bench<'_> {
                 .show(|| format!("{}: waiting for the server to settle", drill.title()));
             self.settle(survey, server, done)?;
             let tables = server.tables()?;
-            let (remains, is_undecided) = judged::judge(
+            let (remains, is_undecided) = judgement::judge(
                 survey,
                 tables.as_ref(),
                 &self.begins,
@@ -444,11 +444,11 @@ fn far(drill: &Drill, cycle: (u32, u32), elapsed: &str, held: (u64, u64)) -> Str
 }
 
 /// What a server that ended too soon said.
-fn ended(launched: &mut Launched, when: &str) -> anyhow::Error {
+fn ended(launched: &mut LaunchedServer, when: &str) -> anyhow::Error {
     let status = launched.end();
     show("the server's last output", &launched.tee.last());
     let how = status.map_or_else(|error| error.to_string(), |status| status.to_string());
-    Hinted::look(
+    HintedError::look(
         format!("the server ended {when}: {how}"),
         "start the server alone to see why",
     )

@@ -8,15 +8,15 @@ use fdguard_core::glob::Glob;
 use fdguard_core::proof::Allowance;
 use fdguard_core::proof::scenario::{Exercise, Scenario, Work};
 
-use crate::cli::{CheckArgs, Ready};
-use crate::exit::Hinted;
+use crate::cli::{CheckArgs, ReadyArg};
+use crate::exit::HintedError;
 use crate::input;
 
 /// What is exercised.
 #[derive(Debug)]
 pub(in crate::command::check) struct Plan {
     pub(super) command: Vec<OsString>,
-    pub(super) ready: Option<Ready>,
+    pub(super) ready: Option<ReadyArg>,
     pub(super) settle: Option<String>,
     pub(super) limit: Option<u64>,
     pub(super) allow: Vec<Allowance>,
@@ -79,13 +79,13 @@ impl Plan {
         let text = input::read_text(path)?;
         let wrong = |what: String| {
             let hint = "see docs/guide/check.md for all keys";
-            Hinted::usage(format!("{}: {what}", path.display()), hint)
+            HintedError::usage(format!("{}: {what}", path.display()), hint)
         };
         let scenario = Scenario::parse(&text).map_err(|error| wrong(error.to_string()))?;
         let ready = match (&args.exercise.ready, scenario.ready) {
             (Some(ready), _) => Some(ready.clone()),
             (None, Some((text, place))) => {
-                let parsed: Result<Ready, String> = text.parse();
+                let parsed: Result<ReadyArg, String> = text.parse();
                 Some(parsed.map_err(|error| wrong(format!("{place}: {error}")))?)
             }
             (None, None) => None,

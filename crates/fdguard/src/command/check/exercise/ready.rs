@@ -4,7 +4,7 @@ use std::io::{Read as _, Write as _};
 use std::net::{SocketAddr, TcpStream, ToSocketAddrs as _};
 use std::time::{Duration, Instant};
 
-use crate::cli::Ready;
+use crate::cli::ReadyArg;
 
 /// How long one try may take, and how long to wait before the next.
 const TRY: Duration = Duration::from_secs(2);
@@ -13,13 +13,13 @@ pub(super) const PAUSE: Duration = Duration::from_millis(50);
 pub(super) const LISTENS: Duration = Duration::from_secs(5);
 
 /// Asks once; `Ready::Line` is not asked for but told.
-pub(super) fn is_ready(how: &Ready) -> bool {
+pub(super) fn is_ready(how: &ReadyArg) -> bool {
     match how {
-        Ready::Tcp { host, port } => connect(host, *port).is_some(),
-        Ready::Http { host, port, path } => {
+        ReadyArg::Tcp { host, port } => connect(host, *port).is_some(),
+        ReadyArg::Http { host, port, path } => {
             answer(host, *port, path).is_some_and(|status| status < 500)
         }
-        Ready::Line(_) => false,
+        ReadyArg::Line(_) => false,
     }
 }
 

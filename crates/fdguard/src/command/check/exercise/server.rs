@@ -13,11 +13,11 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{PidfdFlags, Signal, kill_process_group, pidfd_open};
 
 use super::super::family::Family;
-use super::super::started;
+use super::super::start;
 use super::super::whole::limited;
 use super::tee::Tee;
-use crate::cli::{LeaveArgs, Ready};
-use crate::progress::Progress;
+use crate::cli::{LeaveArgs, ReadyArg};
+use crate::progress::ProgressLine;
 
 /// How long a server may take to end when it is asked to.
 const GRACE: Duration = Duration::from_secs(5);
@@ -26,14 +26,14 @@ const GRACE: Duration = Duration::from_secs(5);
 #[derive(Debug)]
 pub(super) enum Server {
     /// Ours.
-    Launched(Box<Launched>),
+    Launched(Box<LaunchedServer>),
     /// Somebody else's.
     Attached(Pid),
 }
 
 /// A server that we started; it is ended when this is dropped.
 #[derive(Debug)]
-pub(super) struct Launched {
+pub(super) struct LaunchedServer {
     pub(super) traced: Traced,
     pub(super) tee: Tee,
     family: Family,
@@ -57,7 +57,7 @@ impl Server {
         }
     }
 
-    pub(super) fn launched(&mut self) -> Option<&mut Launched> {
+    pub(super) fn launched(&mut self) -> Option<&mut LaunchedServer> {
         match self {
             Self::Launched(one) => Some(one),
             Self::Attached(_) => None,
@@ -65,12 +65,12 @@ impl Server {
     }
 }
 
-impl Launched {
+impl LaunchedServer {
     pub(super) fn start(
         command: &[OsString],
         limit: Option<u64>,
-        ready: Option<&Ready>,
-        progress: &Progress,
+        ready: Option<&ReadyArg>,
+        progress: &ProgressLine,
     ) -> anyhow::Result<Self> {
         let mut family = Family::begin()?;
         let options = Options::default().keeping_ended().as_server();
@@ -85,7 +85,7 @@ impl Launched {
             streams.push((Box::new(err), Box::new(progress.around(std::io::stderr()))));
         }
         let line = match ready {
-            Some(Ready::Line(regex)) => Some(&**regex),
+            Some(ReadyArg::Line(regex)) => Some(&**regex),
             _ => None,
         };
         let handle = raw(traced.pid()).and_then(|pid| pidfd_open(pid, PidfdFlags::empty()).ok());
@@ -132,11 +132,11 @@ impl Launched {
 
     /// Who outlived it.
     pub(super) fn left(&mut self, leave: &LeaveArgs, allowed: &[Glob]) -> Vec<Leftover> {
-        started::left(&mut self.family, leave, allowed, &self.traced)
+        start::left(&mut self.family, leave, allowed, &self.traced)
     }
 }
 
-impl Drop for Launched {
+impl Drop for LaunchedServer {
     fn drop(&mut self) {
         if !self.has_ended {
             // Nothing more can be done here.

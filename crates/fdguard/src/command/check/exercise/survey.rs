@@ -4,11 +4,11 @@ use std::collections::{HashMap, HashSet};
 
 use fdguard_core::collapse;
 use fdguard_core::{Class, Fd, Gap, Pid, TcpState, Text, Tier};
-use fdguard_probe::{Error, Probe, Watcher};
+use fdguard_probe::{Error, Probe, ProcessWatcher};
 
 /// One descriptor that is open now.
 #[derive(Clone, Debug)]
-pub(super) struct Seen {
+pub(super) struct SurveyLook {
     pub(super) class: Class,
     pub(super) target: Text,
     /// What the target has in common with its like.
@@ -24,15 +24,15 @@ pub(super) struct Seen {
 pub(super) struct Survey<'p> {
     probe: &'p Probe,
     root: Pid,
-    watchers: HashMap<Pid, Watcher<'p>>,
-    held: HashMap<(Pid, Fd), Seen>,
+    watchers: HashMap<Pid, ProcessWatcher<'p>>,
+    held: HashMap<(Pid, Fd), SurveyLook>,
     looks: u64,
 }
 
 impl<'p> Survey<'p> {
     /// Begins with a first look.
     pub(super) fn begin(probe: &'p Probe, root: Pid) -> Result<Self, Error> {
-        let watcher = Watcher::new(probe, root)?;
+        let watcher = ProcessWatcher::new(probe, root)?;
         let mut survey = Self {
             probe,
             root,
@@ -50,7 +50,7 @@ impl<'p> Survey<'p> {
         let mut new = HashSet::new();
         for pid in self.probe.tree(self.root)? {
             if !self.watchers.contains_key(&pid)
-                && let Ok(watcher) = Watcher::new(self.probe, pid)
+                && let Ok(watcher) = ProcessWatcher::new(self.probe, pid)
             {
                 self.watchers.insert(pid, watcher);
                 new.insert(pid);
@@ -71,7 +71,7 @@ impl<'p> Survey<'p> {
                             self.held.remove(&(pid, fd));
                         }
                         for entry in tick.opened {
-                            let seen = Seen {
+                            let seen = SurveyLook {
                                 group: Text::from(&*collapse::target(&entry)),
                                 class: entry.class,
                                 target: entry.target,
@@ -108,7 +108,7 @@ impl<'p> Survey<'p> {
     }
 
     /// Everything that is open.
-    pub(super) fn held(&self) -> impl Iterator<Item = (Pid, Fd, &Seen)> {
+    pub(super) fn held(&self) -> impl Iterator<Item = (Pid, Fd, &SurveyLook)> {
         self.held.iter().map(|((pid, fd), seen)| (*pid, *fd, seen))
     }
 
@@ -124,7 +124,7 @@ impl<'p> Survey<'p> {
 
     /// Whether somebody accepts connections.
     pub(super) fn listens(&self) -> bool {
-        let is_listener = |seen: &Seen| seen.class == Class::Tcp(TcpState::Listen);
+        let is_listener = |seen: &SurveyLook| seen.class == Class::Tcp(TcpState::Listen);
         self.held.values().any(is_listener)
     }
 
@@ -144,6 +144,6 @@ impl<'p> Survey<'p> {
 
     /// What could not be seen.
     pub(super) fn gaps(&self) -> Vec<Gap> {
-        self.watchers.values().flat_map(Watcher::gaps).collect()
+        self.watchers.values().flat_map(ProcessWatcher::gaps).collect()
     }
 }

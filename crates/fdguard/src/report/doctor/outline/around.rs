@@ -4,7 +4,7 @@ use fdguard_core::Gap;
 use fdguard_core::evidence::{Evidence, LogSymptom, Machine, Relation, Relative};
 use fdguard_core::rule::wording;
 
-use super::{Block, Note, Section, Table, seconds_of, section};
+use super::{Block, Note, Section, OutlineTable, seconds_of, section};
 use crate::report::table::{Side, counted, thousands};
 use crate::terminal::{sanitize, sanitize_str};
 
@@ -31,7 +31,7 @@ pub(super) fn family(relatives: &[Relative], more: u64) -> Option<Section> {
         ]
     });
     let left = total.saturating_sub(RELATIVES) as u64 + more;
-    let mut blocks = vec![Block::Table(Table {
+    let mut blocks = vec![Block::Table(OutlineTable {
         columns: vec![
             ("pid", Side::Right),
             ("holds", Side::Right),
@@ -145,7 +145,7 @@ pub(super) fn versions(evidence: &Evidence) -> Section {
     }
     Section {
         title: "versions".to_owned(),
-        blocks: vec![Block::Table(Table {
+        blocks: vec![Block::Table(OutlineTable {
             columns: vec![("", Side::Left), ("", Side::Left)],
             rows: rows
                 .into_iter()

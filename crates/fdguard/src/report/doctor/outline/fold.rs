@@ -1,7 +1,7 @@
 //! Processes that are alike take one line: four workers of one server that are all well are no news four times.
 
 use fdguard_core::Pid;
-use fdguard_core::evidence::{Evidence, Examined, Visit};
+use fdguard_core::evidence::{Evidence, ExaminedProcess, ProcessVisit};
 use fdguard_core::judge::Verdict;
 use fdguard_core::lint::Severity;
 
@@ -43,7 +43,7 @@ pub(in crate::report) fn groups(evidence: &Evidence) -> Vec<Group> {
     groups
 }
 
-type Patient<'a> = (&'a Visit, &'a Examined);
+type Patient<'a> = (&'a ProcessVisit, &'a ExaminedProcess);
 
 fn is_alike(evidence: &Evidence, a: Patient<'_>, b: Patient<'_>) -> bool {
     let (one, other) = (&a.0.begin.process, &b.0.begin.process);
@@ -59,7 +59,7 @@ fn is_calm(evidence: &Evidence, (visit, examined): Patient<'_>) -> bool {
     !is_found && !lints.any(|hit| hit.severity > Severity::Info) && visit.end.is_some()
 }
 
-fn verdict_of(evidence: &Evidence, visit: &Visit) -> Verdict {
+fn verdict_of(evidence: &Evidence, visit: &ProcessVisit) -> Verdict {
     let mut processes = evidence.diagnosis.processes.iter();
     let own = processes.find(|one| one.pid == visit.begin.process.pid);
     own.map_or(Verdict::Unknown, |own| own.verdict)
@@ -67,7 +67,7 @@ fn verdict_of(evidence: &Evidence, visit: &Visit) -> Verdict {
 
 /// `4 × gunicorn worker: stable`, and what they hold.
 pub(super) fn section(evidence: &Evidence, group: &Group) -> Section {
-    let members: Vec<&Visit> = group
+    let members: Vec<&ProcessVisit> = group
         .members
         .iter()
         .filter_map(|index| evidence.material.visits.get(*index))

@@ -2,13 +2,13 @@
 
 use std::cmp::Ordering;
 
-use fdguard_core::evidence::{Database, Evidence, Examined, Visit};
+use fdguard_core::evidence::{Database, Evidence, ExaminedProcess, ProcessVisit};
 use fdguard_core::forecast::Forecast;
 use fdguard_core::lint::{LintHit, Severity};
 use fdguard_core::rule::wording;
 use fdguard_core::{Pid, Text, Tier};
 
-use super::{Block, Note, Section, Table, seconds_of, section};
+use super::{Block, Note, Section, OutlineTable, seconds_of, section};
 use crate::report::table::{Side, class_name, counted, thousands};
 use crate::terminal::{sanitize, sanitize_str};
 
@@ -19,8 +19,8 @@ const HOLDERS: usize = 8;
 
 pub(super) fn of_one(
     evidence: &Evidence,
-    visit: &Visit,
-    examined: &Examined,
+    visit: &ProcessVisit,
+    examined: &ExaminedProcess,
     many: bool,
 ) -> Vec<Section> {
     let process = &visit.begin.process;
@@ -48,7 +48,7 @@ pub(super) fn of_one(
     .collect()
 }
 
-fn holdings(visit: &Visit, examined: &Examined) -> Vec<Block> {
+fn holdings(visit: &ProcessVisit, examined: &ExaminedProcess) -> Vec<Block> {
     let latest = visit.latest();
     let known = |value: Option<u64>| value.map_or_else(|| "?".to_owned(), thousands);
     let share = examined.latest.percent_of_soft;
@@ -77,7 +77,7 @@ fn holdings(visit: &Visit, examined: &Examined) -> Vec<Block> {
 }
 
 /// Each class before the watch and after it.
-fn classes(examined: &Examined) -> Option<Table> {
+fn classes(examined: &ExaminedProcess) -> Option<OutlineTable> {
     let after = examined.latest.classes.as_ref()?;
     let before = examined.begin.classes.as_deref().unwrap_or_default();
     let rows = after.iter().map(|row| {
@@ -89,7 +89,7 @@ fn classes(examined: &Examined) -> Option<Table> {
             class_name(&row.class),
         ]
     });
-    Some(Table {
+    Some(OutlineTable {
         columns: vec![
             ("now", Side::Right),
             ("change", Side::Right),
@@ -108,7 +108,7 @@ fn change(before: u64, after: u64) -> String {
     }
 }
 
-fn targets(examined: &Examined) -> Vec<Block> {
+fn targets(examined: &ExaminedProcess) -> Vec<Block> {
     let Some(targets) = examined
         .latest
         .targets
@@ -126,7 +126,7 @@ fn targets(examined: &Examined) -> Vec<Block> {
         ]
     });
     let left = targets.len().saturating_sub(TARGETS) as u64;
-    vec![Block::Table(Table {
+    vec![Block::Table(OutlineTable {
         columns: vec![
             ("count", Side::Right),
             ("class", Side::Left),
@@ -155,7 +155,7 @@ fn walls_table(walls: &[Forecast]) -> Vec<Block> {
     if rows.is_empty() {
         return Vec::new();
     }
-    vec![Block::Table(Table {
+    vec![Block::Table(OutlineTable {
         columns: vec![
             ("wall", Side::Left),
             ("used", Side::Right),

@@ -1,5 +1,5 @@
 use fdguard_core::Class;
-use fdguard_core::evidence::{Curve, Curves, Family, Point};
+use fdguard_core::evidence::{Curve, Curves, ClassCurve, CurvePoint};
 use fdguard_core::forecast::Forecast;
 
 use super::{families, total};
@@ -8,7 +8,7 @@ fn curve(counts: &[u32]) -> Curve {
     let points = counts.iter().zip(0_u32..);
     Curve {
         points: points
-            .map(|(count, second)| Point {
+            .map(|(count, second)| CurvePoint {
                 at: f64::from(second),
                 min: *count,
                 max: *count,
@@ -20,7 +20,7 @@ fn curve(counts: &[u32]) -> Curve {
 fn curves(counts: &[u32]) -> Curves {
     Curves {
         total: curve(counts),
-        families: vec![Family {
+        families: vec![ClassCurve {
             class: Class::Other("<b onload=\"x\">".into()),
             curve: curve(counts),
         }],

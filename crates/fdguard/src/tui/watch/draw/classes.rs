@@ -1,7 +1,7 @@
 //! What is held, by class: how many, how fast, and since when.
 
 use fdguard_core::judge::Verdict;
-use fdguard_core::watch::Subject;
+use fdguard_core::watch::WatchedProcess;
 use ratatui::text::{Line, Span};
 
 use super::Section;
@@ -9,7 +9,7 @@ use crate::report::host::cell;
 use crate::tui::theme::Theme;
 use crate::tui::watch::class_row::ClassRow;
 use crate::tui::watch::phrase;
-use crate::tui::watch::state::Judged;
+use crate::tui::watch::state::JudgedProcess;
 
 /// How wide each column is; those without room have none.
 #[derive(Clone, Copy, Debug)]
@@ -42,8 +42,8 @@ impl Widths {
 }
 
 pub(super) fn section(
-    subject: &Subject,
-    judged: Option<&Judged>,
+    subject: &WatchedProcess,
+    judged: Option<&JudgedProcess>,
     width: usize,
     theme: &Theme,
 ) -> Section {

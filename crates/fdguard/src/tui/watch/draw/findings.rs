@@ -10,7 +10,7 @@ use crate::report::host::cell;
 use crate::report::wrap::wrap;
 use crate::terminal::sanitize_str;
 use crate::tui::theme::Theme;
-use crate::tui::watch::state::State;
+use crate::tui::watch::state::WatchViewState;
 
 /// Lines of one finding, below which it is of little use.
 const LEAST: usize = 6;
@@ -35,7 +35,7 @@ impl Most {
 }
 
 pub(super) fn section(
-    state: &State,
+    state: &WatchViewState,
     watch: &Watch,
     is_tall: bool,
     width: usize,

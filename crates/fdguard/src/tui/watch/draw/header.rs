@@ -2,7 +2,7 @@
 
 use fdguard_core::count::{as_f64, difference};
 use fdguard_core::wall;
-use fdguard_core::watch::{Subject, Watch};
+use fdguard_core::watch::{WatchedProcess, Watch};
 use ratatui::text::{Line, Span};
 
 use crate::report::host::cell;
@@ -10,10 +10,10 @@ use crate::report::table::counted;
 use crate::terminal::{sanitize, sanitize_str};
 use crate::tui::theme::Theme;
 use crate::tui::watch::phrase;
-use crate::tui::watch::state::State;
+use crate::tui::watch::state::WatchViewState;
 
 /// Name, number, verdict, and how long and how often it was looked at: as much as there is room for.
-pub(super) fn title(state: &State, watch: &Watch, theme: &Theme, width: usize) -> Line<'static> {
+pub(super) fn title(state: &WatchViewState, watch: &Watch, theme: &Theme, width: usize) -> Line<'static> {
     let Some(subject) = state.current(watch) else {
         let text = format!("waiting for {}", state.name);
         return Line::styled(text, theme.quiet());
@@ -41,7 +41,7 @@ pub(super) fn title(state: &State, watch: &Watch, theme: &Theme, width: usize) -
 }
 
 /// What the user called it, as long as that can mean only one process.
-fn name(state: &State, watch: &Watch, subject: &Subject) -> String {
+fn name(state: &WatchViewState, watch: &Watch, subject: &WatchedProcess) -> String {
     let is_only = watch.subjects().count() == 1;
     if is_only && !state.name.is_empty() {
         return state.name.clone();
@@ -72,7 +72,7 @@ fn push_facts(
 
 /// How many there are, of how many, and how many more than at the start.
 pub(super) fn counts(
-    state: &State,
+    state: &WatchViewState,
     watch: &Watch,
     theme: &Theme,
     width: usize,
@@ -106,7 +106,7 @@ pub(super) fn counts(
 
 /// All descriptors over time, between the least and the most that there were.
 pub(super) fn history(
-    state: &State,
+    state: &WatchViewState,
     watch: &Watch,
     theme: &Theme,
     width: usize,

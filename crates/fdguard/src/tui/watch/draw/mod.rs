@@ -7,7 +7,7 @@ use ratatui::layout::Rect;
 use ratatui::text::{Line, Span};
 use ratatui::widgets::Widget as _;
 
-use super::state::State;
+use super::state::WatchViewState;
 use crate::report::table::counted;
 use crate::tui::theme::Theme;
 
@@ -40,7 +40,7 @@ struct Section {
 }
 
 /// Draws everything.
-pub fn draw(frame: &mut Frame<'_>, state: &State, watch: &Watch) {
+pub fn draw(frame: &mut Frame<'_>, state: &WatchViewState, watch: &Watch) {
     let theme = Theme::new(state.colour);
     let area = frame.area();
     let buffer = frame.buffer_mut();
@@ -69,7 +69,7 @@ pub fn draw(frame: &mut Frame<'_>, state: &State, watch: &Watch) {
 }
 
 /// The lines that are always there, and the processes where there are several; gives what is left.
-fn top(buffer: &mut Buffer, area: Rect, state: &State, watch: &Watch, theme: &Theme) -> Rect {
+fn top(buffer: &mut Buffer, area: Rect, state: &WatchViewState, watch: &Watch, theme: &Theme) -> Rect {
     let width = usize::from(area.width);
     let history = match area.height {
         ..6 => 0,
@@ -92,7 +92,7 @@ fn top(buffer: &mut Buffer, area: Rect, state: &State, watch: &Watch, theme: &Th
 }
 
 /// The keys, as many as there is room for.
-fn footer_line(state: &State, watch: &Watch, theme: &Theme, width: usize) -> Line<'static> {
+fn footer_line(state: &WatchViewState, watch: &Watch, theme: &Theme, width: usize) -> Line<'static> {
     let is_open = state.pane.is_some();
     let several = watch.subjects().count() > 1;
     let keys = [

@@ -13,13 +13,13 @@ use crate::report::wrap::wrap;
 use crate::terminal::{sanitize, sanitize_str};
 use crate::tui::theme::Theme;
 use crate::tui::watch::phrase;
-use crate::tui::watch::state::{Pane, State};
+use crate::tui::watch::state::{Pane, WatchViewState};
 
 pub(super) fn draw(
     buffer: &mut Buffer,
     area: Rect,
     pane: Pane,
-    state: &State,
+    state: &WatchViewState,
     watch: &Watch,
     theme: &Theme,
 ) {
@@ -39,7 +39,7 @@ pub(super) fn draw(
 
 /// Lines of the open pane, and how many of them a screen of this size shows.
 pub(in crate::tui::watch) fn extent(
-    state: &State,
+    state: &WatchViewState,
     watch: &Watch,
     (width, height): (u16, u16),
 ) -> (usize, usize) {
@@ -55,7 +55,7 @@ fn text_width(width: u16) -> usize {
     usize::from(width.saturating_sub(2))
 }
 
-fn title(pane: Pane, state: &State, watch: &Watch) -> String {
+fn title(pane: Pane, state: &WatchViewState, watch: &Watch) -> String {
     match (pane, state.finding(watch)) {
         (Pane::Gaps, _) => " what could not be seen ".to_owned(),
         (Pane::Finding, None) => String::new(),
@@ -71,7 +71,7 @@ fn title(pane: Pane, state: &State, watch: &Watch) -> String {
 
 fn lines(
     pane: Pane,
-    state: &State,
+    state: &WatchViewState,
     watch: &Watch,
     width: usize,
     theme: &Theme,

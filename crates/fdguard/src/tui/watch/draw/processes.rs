@@ -1,18 +1,18 @@
 //! The processes of a tree, each with its verdict.
 
 use fdguard_core::judge::Verdict;
-use fdguard_core::watch::{Subject, Watch};
+use fdguard_core::watch::{WatchedProcess, Watch};
 use ratatui::text::{Line, Span};
 
 use crate::report::host::cell;
 use crate::terminal::sanitize;
 use crate::tui::theme::Theme;
 use crate::tui::watch::phrase;
-use crate::tui::watch::state::State;
+use crate::tui::watch::state::WatchViewState;
 
 /// A heading and at most so many lines in all, the one on the screen among them.
 pub(super) fn lines(
-    state: &State,
+    state: &WatchViewState,
     watch: &Watch,
     most: usize,
     width: usize,
@@ -35,7 +35,7 @@ pub(super) fn lines(
         .collect()
 }
 
-fn heading(state: &State, order: &[&Subject], theme: &Theme) -> Line<'static> {
+fn heading(state: &WatchViewState, order: &[&WatchedProcess], theme: &Theme) -> Line<'static> {
     let mut line = Line::from(Span::styled(
         format!("PROCESSES {}", order.len()),
         theme.heading(),
@@ -52,8 +52,8 @@ fn heading(state: &State, order: &[&Subject], theme: &Theme) -> Line<'static> {
 }
 
 fn row(
-    state: &State,
-    subject: &Subject,
+    state: &WatchViewState,
+    subject: &WatchedProcess,
     is_shown: bool,
     width: usize,
     theme: &Theme,

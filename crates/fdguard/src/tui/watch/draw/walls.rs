@@ -2,7 +2,7 @@
 
 use fdguard_core::forecast::Forecast;
 use fdguard_core::lint::Severity;
-use fdguard_core::watch::Subject;
+use fdguard_core::watch::WatchedProcess;
 use ratatui::style::Style;
 use ratatui::text::{Line, Span};
 
@@ -11,7 +11,7 @@ use super::header::bar;
 use crate::report::host::{cell, larger_first};
 use crate::tui::theme::Theme;
 use crate::tui::watch::phrase;
-use crate::tui::watch::state::{Judged, State};
+use crate::tui::watch::state::{JudgedProcess, WatchViewState};
 
 /// A ceiling as large as this is the kernel's way of saying that there is none.
 const NO_CEILING: u64 = i64::MAX as u64;
@@ -20,9 +20,9 @@ const NO_CEILING: u64 = i64::MAX as u64;
 const SOON: f64 = 3600.0;
 
 pub(super) fn section(
-    state: &State,
-    subject: &Subject,
-    judged: Option<&Judged>,
+    state: &WatchViewState,
+    subject: &WatchedProcess,
+    judged: Option<&JudgedProcess>,
     width: usize,
     theme: &Theme,
 ) -> Section {
@@ -55,8 +55,8 @@ fn is_near(wall: &Forecast) -> bool {
 }
 
 fn row(
-    state: &State,
-    subject: &Subject,
+    state: &WatchViewState,
+    subject: &WatchedProcess,
     wall: &Forecast,
     names: usize,
     width: usize,
@@ -116,7 +116,7 @@ fn when(wall: &Forecast) -> String {
 }
 
 /// Red for what is near in time or in number, dim for what nobody is on the way to.
-fn style(state: &State, wall: &Forecast, theme: &Theme) -> Style {
+fn style(state: &WatchViewState, wall: &Forecast, theme: &Theme) -> Style {
     let by_share = state.levels.judge(wall.percent, None);
     let by_time = wall.eta_seconds.map(|eta| match &wall.only_if {
         None if eta < SOON => Severity::Critical,

@@ -1,0 +1,218 @@
+//! Giving things to a scope. A scope that is being closed takes nothing any more, and what it could not take is ended.
+
+use std::os::fd::OwnedFd;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Instant;
+
+use fdguard_process::identity::ProcessId;
+use fdguard_process::plan::Plan;
+
+use super::Scope;
+use super::leftover::VARIABLE;
+use super::program::Program;
+use super::resource::{Entry, FileEnd, Ownership, Resource, ResourceRole};
+use super::root::PathRefusal;
+use super::journal::{self, Line};
+use crate::receipt::SessionEndReason;
+use crate::session::SessionSpec;
+use crate::{Error, random};
+
+/// Things that one scope may hold.
+const MOST: usize = 10_000;
+
+/// Something that a scope took.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct AcquiredResource {
+    /// Its number in the scope.
+    pub number: u64,
+    /// Its process, where it is a program that the scope started.
+    pub pid: Option<u32>,
+}
+
+impl Scope {
+    /// Opens a session for the scope, whose processes carry its mark. Gives the session's id.
+    pub async fn open_session(&self, mut spec: SessionSpec, role: ResourceRole) -> Result<String, Error> {
+        let host = self.means.host.as_ref();
+        let host = host.ok_or_else(|| Error::Bad("there is no host of sessions".into()))?;
+        self.is_open()?;
+        spec.environment.extend(self.environment());
+        let id = host.open(self.client(), spec).await?;
+        let resource = Resource::Session { id: id.clone() };
+        if let Err(error) = self.hold(resource, Ownership::Owned, role) {
+            drop(host.close(&id, SessionEndReason::Asked).await);
+            return Err(error);
+        }
+        Ok(id)
+    }
+
+    /// Takes a session that is open already.
+    pub fn take_session(&self, id: &str, whose: Ownership, role: ResourceRole) -> Result<u64, Error> {
+        let id = id.to_owned();
+        self.hold(Resource::Session { id }, whose, role)
+    }
+
+    /// Starts a program with a keeper of its own. Its environment gets the scope's mark.
+    pub async fn start(&self, mut plan: Plan, role: ResourceRole) -> Result<AcquiredResource, Error> {
+        self.is_open()?;
+        plan.environment.retain(|(name, _)| name != VARIABLE);
+        let mark = self.environment().into_iter();
+        plan.environment
+            .extend(mark.map(|(name, value)| (name.into(), value.into())));
+        let name = plan.command.first().cloned().unwrap_or_default();
+        let name = name.to_string_lossy().into_owned();
+        let program = Program::start(plan).await?;
+        let pid = Some(program.pid());
+        let program = Arc::new(program);
+        let number = self.hold(Resource::Program { program, name }, Ownership::Owned, role)?;
+        Ok(AcquiredResource { number, pid })
+    }
+
+    /// Takes a process that somebody else started. It gets a signal only while it is that very process.
+    pub fn take_process(
+        &self,
+        identity: ProcessId,
+        whose: Ownership,
+        role: ResourceRole,
+    ) -> Result<u64, Error> {
+        let pid = identity.pid();
+        if pid == std::process::id() || pid == 1 {
+            let text = format!("process {pid} is not one that a scope may end");
+            return Err(Error::Bad(text));
+        }
+        self.hold(Resource::Process { identity }, whose, role)
+    }
+
+    /// Takes a file below the root, which need not be there yet.
+    pub fn take_file(&self, path: &Path, end: FileEnd) -> Result<u64, Error> {
+        let path = self.root.relative(path).map_err(refused)?;
+        self.hold(Resource::File { path, end }, Ownership::Owned, ResourceRole::Helper)
+    }
+
+    /// Takes a log: it is archived at the end, and its growth says that the agent is alive.
+    pub fn take_log(&self, path: &Path) -> Result<u64, Error> {
+        self.take_file(path, FileEnd::Archive)
+    }
+
+    /// Takes a file with a prompt: it is deleted at the end.
+    pub fn take_prompt(&self, path: &Path) -> Result<u64, Error> {
+        self.take_file(path, FileEnd::Delete)
+    }
+
+    /// Makes a folder below the root that only we may enter, and that is removed at the end. Gives its path.
+    pub fn make_directory(&self, name: &str) -> Result<PathBuf, Error> {
+        self.is_open()?;
+        let inner = format!("{name}-{}", random::id()?);
+        let inner = self.root.relative(Path::new(&inner)).map_err(refused)?;
+        let id = self.root.make(&inner).map_err(refused)?;
+        let path = inner.clone();
+        let resource = Resource::Directory { path, id };
+        if let Err(error) = self.hold(resource, Ownership::Owned, ResourceRole::Helper) {
+            // It is empty, and nobody has it.
+            drop(self.root.remove_empty(&inner));
+            return Err(error);
+        }
+        Ok(self.root.path().join(inner))
+    }
+
+    /// Takes a socket of ours: both directions are shut down at the end, then it is closed.
+    pub fn take_socket(&self, name: &str, fd: OwnedFd) -> Result<u64, Error> {
+        let name = name.to_owned();
+        self.hold(
+            Resource::Socket { fd, name },
+            Ownership::Owned,
+            ResourceRole::Helper,
+        )
+    }
+
+    /// Takes any other descriptor of ours.
+    pub fn take_descriptor(&self, name: &str, fd: OwnedFd) -> Result<u64, Error> {
+        let name = name.to_owned();
+        self.hold(
+            Resource::Descriptor { fd, name },
+            Ownership::Owned,
+            ResourceRole::Helper,
+        )
+    }
+
+    /// What must be in the environment of whatever is started for this scope by others.
+    #[must_use]
+    pub fn environment(&self) -> Vec<(String, String)> {
+        let mark = self.mark.clone();
+        mark.map(|mark| (VARIABLE.to_owned(), mark))
+            .into_iter()
+            .collect()
+    }
+
+    fn is_open(&self) -> Result<(), Error> {
+        match &self.state().entries {
+            Some(_) => Ok(()),
+            None => Err(self.ended()),
+        }
+    }
+
+    fn ended(&self) -> Error {
+        Error::Ended {
+            id: self.id.clone(),
+            why: "the scope is closed or being closed".to_owned(),
+        }
+    }
+
+    /// What cannot be taken is dropped, and with it ended; after the lock is given back.
+    fn hold(&self, resource: Resource, ownership: Ownership, role: ResourceRole) -> Result<u64, Error> {
+        let mut state = self.state();
+        let number = state.next_number;
+        let Some(entries) = &mut state.entries else {
+            drop(state);
+            return Err(self.ended());
+        };
+        if entries.len() >= MOST {
+            // Helpers that are over say nothing any more.
+            entries.retain(|entry| entry.role == ResourceRole::Main || !entry.resource.is_over());
+        }
+        if entries.len() >= MOST {
+            let (what, count) = ("resources of the scope", entries.len());
+            return Err(Error::Full { what, count });
+        }
+        let entry = Entry {
+            number,
+            resource,
+            ownership,
+            role,
+        };
+        let line = journal::line(&entry);
+        entries.push(entry);
+        state.next_number += 1;
+        state.touched = Instant::now();
+        drop(state);
+        self.write_line(line);
+        Ok(number)
+    }
+
+    /// Lets go of something without ending it: from now on it is somebody else's. A descriptor is closed. A program cannot be let go of: it
+    /// would be killed.
+    pub fn release(&self, number: u64) -> Result<(), Error> {
+        let unknown = || Error::Unknown {
+            what: "resource",
+            id: number.to_string(),
+        };
+        let mut state = self.state();
+        let entries = state.entries.as_mut().ok_or_else(unknown)?;
+        let at = entries.iter().position(|it| it.number == number);
+        let at = at.ok_or_else(unknown)?;
+        let is_program = |entry: &Entry| matches!(entry.resource, Resource::Program { .. });
+        if entries.get(at).is_some_and(is_program) {
+            let text = "a program that the scope started cannot be let go of".to_owned();
+            return Err(Error::Bad(text));
+        }
+        let released = entries.remove(at);
+        drop(state);
+        drop(released);
+        self.write_line(Some(Line::Released { number }));
+        Ok(())
+    }
+}
+
+pub(super) fn refused(why: PathRefusal) -> Error {
+    Error::Bad(why.to_string())
+}

@@ -1,0 +1,80 @@
+//! What scopes use of the host: its sessions, its registry, and somebody who hears what happens.
+
+use std::fmt;
+use std::sync::Arc;
+
+use fdguard_files::Registry;
+
+use super::CleanUp;
+use super::Journals;
+use super::daemon::ScopeScan;
+use crate::host::Host;
+use crate::roots::Roots;
+
+/// Something that happened without anybody having asked.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub enum ScopeEvent {
+    /// A scope is closed.
+    Closed(Arc<CleanUp>),
+    /// A resource could not be handled at the first try.
+    Failed {
+        /// Which scope.
+        scope: String,
+        /// Its number.
+        number: u64,
+        /// Why.
+        error: String,
+    },
+    /// What a scope holds could not be written down, or what a host before left could not be taken over.
+    Will {
+        /// Which scope.
+        scope: String,
+        /// Why.
+        error: String,
+    },
+    /// The daemon looked.
+    Scanned(Arc<ScopeScan>),
+}
+
+/// Who hears what happens. Called from many tasks: it must not wait.
+#[derive(Clone)]
+pub struct ScopeObserver(Arc<dyn Fn(&ScopeEvent) + Send + Sync>);
+
+impl ScopeObserver {
+    /// Calls this.
+    pub fn new(hear: impl Fn(&ScopeEvent) + Send + Sync + 'static) -> Self {
+        Self(Arc::new(hear))
+    }
+
+    pub(super) fn tell(&self, event: &ScopeEvent) {
+        (self.0)(event);
+    }
+}
+
+impl Default for ScopeObserver {
+    fn default() -> Self {
+        Self::new(|_| {})
+    }
+}
+
+impl fmt::Debug for ScopeObserver {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Observer")
+    }
+}
+
+/// What all scopes of a host share.
+#[derive(Clone, Debug, Default)]
+pub struct ScopeContext {
+    /// Whose sessions scopes hold; absent: none.
+    pub host: Option<Host>,
+    /// Absent: nothing is written down.
+    pub registry: Option<Registry>,
+    /// Where what scopes hold is written down for the next host; absent: it is not.
+    pub wills: Option<Journals>,
+    /// Hears of every end.
+    pub observer: ScopeObserver,
+    /// Roots and archives of scopes are below these; absent: anywhere.
+    pub roots: Option<Roots>,
+}

@@ -1,0 +1,134 @@
+//! The last word of a process that ends by itself: what each descriptor that it leaves open is called.
+//!
+//! Nobody can look into a process that is gone, and a short one is gone before anybody looked. So, where a check asks for it
+//! (`FDGUARD_FAREWELL`), its end is told in a file beside the mapping, `PID-BEGAN.left`: for each descriptor its number, a blank, what its link in
+//! `/proc/self/fd` says, and a zero; or that it does not tell ([`UNTOLD`]). A process without that file did not end by itself.
+
+#![expect(unsafe_code, reason = "asks for a variable of the environment")]
+
+use core::ffi::{CStr, c_char};
+use core::sync::atomic::{AtomicU32, Ordering};
+
+use fdguard_wire::UNTOLD;
+
+use crate::start::{self, Text};
+use crate::{errno, real, room, inflight, sys};
+
+const ASKED: &CStr = c"FDGUARD_FAREWELL";
+/// A program that leaves more has told enough.
+const MOST: usize = 4096;
+/// A program that lived for so many nanoseconds was looked at several times.
+const LONG: u64 = 1_000_000_000;
+/// The kernel answers a file that grows beyond its limit with a signal.
+const ROOM: u64 = 64 << 20;
+
+/// The process that said it already.
+static SAID: AtomicU32 = AtomicU32::new(0);
+
+unsafe extern "C" {
+    fn getenv(name: *const c_char) -> *const c_char;
+}
+
+/// Says it, once a process.
+pub(crate) extern "C" fn tell() {
+    // A program that locked itself up may be ended for asking even who it is.
+    if !start::is_on() || start::is_filtered() || !is_asked() || !room::is_enough() {
+        return;
+    }
+    let error = errno::load();
+    let pid = sys::process();
+    if SAID.swap(pid, Ordering::AcqRel) != pid {
+        let _ = write(pid);
+    }
+    errno::store(error);
+}
+
+fn is_asked() -> bool {
+    // SAFETY: the name is a C string; the environment of a process that ends is as the C library left it.
+    let asked = unsafe { getenv(ASKED.as_ptr()) };
+    !asked.is_null()
+}
+
+fn write(pid: u32) -> Option<()> {
+    // A child of `vfork` ends in our memory: it is not us who ends.
+    let mapping = start::mapping()?;
+    if sys::file_limit() < ROOM {
+        return None;
+    }
+    let began = mapping.header.began.load(Ordering::Relaxed);
+    let mut buffer = [0; 4096];
+    let path = start::path(&mut buffer, pid, began, b".left\0")?;
+    let file = sys::new_file(path)?;
+    // Threads of a program that ends go on meanwhile, in an interpreter that is gone: they must not be given time. Whoever lived
+    // long enough was looked at from outside, and its descriptors have their names from there.
+    let is_known = real::now().saturating_sub(began) > LONG;
+    if is_known && inflight::is_threaded() {
+        sys::write(file, UNTOLD);
+    } else {
+        let open =
+            (0..mapping.numbers()).filter(|fd| mapping.birth_of(&start::GROUND, *fd).is_some());
+        for fd in open.take(MOST) {
+            if line(file, fd).is_none() {
+                break;
+            }
+        }
+    }
+    sys::close(file);
+    Some(())
+}
+
+const SOL_SOCKET: usize = 1;
+const SO_TYPE: usize = 3;
+const SO_DOMAIN: usize = 39;
+const IPPROTO_TCP: usize = 6;
+/// Its first byte is the state of the connection.
+const TCP_INFO: usize = 11;
+
+/// ` 2 1 10`: domain, type and, of TCP, the state. Nobody can ask for them once the process is gone.
+fn socket(text: &mut Text<'_>, fd: u32) -> Option<()> {
+    let domain = sys::socket_option(fd, SOL_SOCKET, SO_DOMAIN);
+    let kind = sys::socket_option(fd, SOL_SOCKET, SO_TYPE);
+    let (Some(domain), Some(kind)) = (domain, kind) else {
+        return Some(());
+    };
+    let state = sys::socket_option(fd, IPPROTO_TCP, TCP_INFO).map_or(0, |info| info & 0xff);
+    for number in [domain, kind, state] {
+        text.push(b" ")?;
+        text.number(u64::from(number))?;
+    }
+    Some(())
+}
+
+/// `7 /srv/a.log` and a zero; of a socket what it is as well.
+fn line(file: usize, fd: u32) -> Option<()> {
+    let mut name = [0; 4096];
+    let mut text = Text {
+        buffer: &mut name,
+        used: 0,
+    };
+    text.push(b"/proc/self/fd/")?;
+    text.number(u64::from(fd))?;
+    text.push(b"\0")?;
+    let path = CStr::from_bytes_until_nul(&name).ok()?;
+    let mut link = [0; 4000];
+    let length = sys::link(path, &mut link);
+    if length == 0 {
+        // Closed where we did not see it.
+        return Some(());
+    }
+    let mut buffer = [0; 4096];
+    let mut text = Text {
+        buffer: &mut buffer,
+        used: 0,
+    };
+    text.number(u64::from(fd))?;
+    text.push(b" ")?;
+    let link = link.get(..length)?;
+    text.push(link)?;
+    if link.starts_with(b"socket:") {
+        socket(&mut text, fd)?;
+    }
+    text.push(b"\0")?;
+    let Text { buffer, used } = text;
+    sys::write(file, buffer.get(..used)?).then_some(())
+}

@@ -1,0 +1,180 @@
+//! The common shape of all functions that use a descriptor without opening or closing one.
+
+use core::ffi::{c_int, c_void};
+
+use super::missing;
+use crate::{errno, protect};
+
+/// What a function of the C library gives back.
+pub(super) trait Outcome: Copy {
+    fn has_failed(self) -> bool;
+    fn missing() -> Self;
+}
+
+impl Outcome for c_int {
+    fn has_failed(self) -> bool {
+        self < 0
+    }
+
+    fn missing() -> Self {
+        missing()
+    }
+}
+
+impl Outcome for *mut c_void {
+    fn has_failed(self) -> bool {
+        self.is_null()
+    }
+
+    fn missing() -> Self {
+        missing();
+        core::ptr::null_mut()
+    }
+}
+
+impl Outcome for i64 {
+    fn has_failed(self) -> bool {
+        self < 0
+    }
+
+    fn missing() -> Self {
+        missing().into()
+    }
+}
+
+impl Outcome for isize {
+    fn has_failed(self) -> bool {
+        self < 0
+    }
+
+    fn missing() -> Self {
+        missing() as Self
+    }
+}
+
+/// How often a call that found the table full is made again: protection gives up its graves first, then its tombstone.
+const TRIES: u32 = 3;
+
+/// A call that gives out numbers. When there are none because of protection, they are given up and it is made again.
+#[inline]
+pub(super) fn again<T: Outcome>(call: impl Fn() -> T) -> T {
+    if !protect::is_on() {
+        return call();
+    }
+    let error = errno::load();
+    let mut result = call();
+    for _ in 0..TRIES {
+        if !result.has_failed() || !protect::makes_room() {
+            break;
+        }
+        errno::store(error);
+        result = call();
+    }
+    result
+}
+
+/// What a call gives that is not made, because its descriptor is closed in the eyes of the program.
+pub(super) trait Refusal {
+    fn refused() -> Self;
+}
+
+impl Refusal for c_int {
+    fn refused() -> Self {
+        -1
+    }
+}
+
+impl Refusal for isize {
+    fn refused() -> Self {
+        -1
+    }
+}
+
+impl Refusal for i64 {
+    fn refused() -> Self {
+        -1
+    }
+}
+
+impl Refusal for *mut c_void {
+    fn refused() -> Self {
+        core::ptr::null_mut()
+    }
+}
+
+/// A function that only asks about the descriptor of its first argument, which a tombstone would answer.
+macro_rules! asks {
+    ($real:ident, $name:literal,
+     fn $function:ident($fd:ident: c_int $(, $argument:ident: $type:ty)*) -> $result:ty) => {
+        asks! { @with $real, $name, $crate::protect::answer::is_gone($fd),
+        fn $function($fd: c_int $(, $argument: $type)*) -> $result }
+    };
+    // The same of a folder that a path begins at.
+    (at $real:ident, $name:literal,
+     fn $function:ident($fd:ident: c_int, $path:ident: *const c_char $(, $argument:ident: $type:ty)*) -> $result:ty) => {
+        asks! { @with $real, $name, $crate::protect::answer::is_gone_at($fd, $path),
+        fn $function($fd: c_int, $path: *const c_char $(, $argument: $type)*) -> $result }
+    };
+    // The same with a version before it.
+    (versioned $real:ident, $name:literal,
+     fn $function:ident($version:ident: c_int, $fd:ident: c_int $(, $argument:ident: $type:ty)*) -> $result:ty) => {
+        asks! { @with $real, $name, $crate::protect::answer::is_gone($fd),
+        fn $function($version: c_int, $fd: c_int $(, $argument: $type)*) -> $result }
+    };
+    (@with $real:ident, $name:literal, $is_gone:expr,
+     fn $function:ident($($argument:ident: $type:ty),*) -> $result:ty) => {
+        static $real: $crate::real::Real<unsafe extern "C" fn($($type),*) -> $result> =
+            // SAFETY: the type of its manual page.
+            unsafe { $crate::real::Real::new($name) };
+
+        // SAFETY: the name is interposed on purpose, with the type of its manual page.
+        #[cfg_attr(fdguard_injected, unsafe(no_mangle))]
+        unsafe extern "C" fn $function($($argument: $type),*) -> $result {
+            let Some(real) = $real.get() else {
+                return $crate::hook::each::Outcome::missing();
+            };
+            if $is_gone {
+                $crate::protect::answer::refuse();
+                return $crate::hook::each::Refused::refused();
+            }
+            // SAFETY: the caller's own arguments.
+            unsafe { real($($argument),*) }
+        }
+    };
+}
+pub(super) use asks;
+
+/// A function that works on the descriptor of its first argument. `wrote` gives what the kernel took.
+macro_rules! on_descriptor {
+    ($real:ident, $name:literal, $touch:expr,
+     fn $function:ident($fd:ident: c_int $(, $argument:ident: $type:ty)*) -> $result:ty
+     $(, wrote |$outcome:ident| $bytes:expr)?) => {
+        static $real: $crate::real::Real<unsafe extern "C" fn(c_int $(, $type)*) -> $result> =
+            // SAFETY: the type of its manual page.
+            unsafe { $crate::real::Real::new($name) };
+
+        // SAFETY: the name is interposed on purpose, with the type of its manual page.
+        #[cfg_attr(fdguard_injected, unsafe(no_mangle))]
+        unsafe extern "C" fn $function($fd: c_int $(, $argument: $type)*) -> $result {
+            let Some(real) = $real.get() else {
+                return $crate::hook::each::Outcome::missing();
+            };
+            let call = $crate::call::begin($fd, $touch);
+            if $crate::protect::answer::is_put_off($fd) {
+                call.refuse();
+                return $crate::hook::each::Refused::refused();
+            }
+            // SAFETY: the caller's own arguments.
+            let result = unsafe { real($fd $(, $argument)*) };
+            let has_failed = $crate::hook::each::Outcome::has_failed(result);
+            call.end_written(has_failed, on_descriptor!(@bytes result $(, |$outcome| $bytes)?));
+            result
+        }
+    };
+    (@bytes $result:ident) => { &[] };
+    (@bytes $result:ident, |$outcome:ident| $bytes:expr) => {{
+        let $outcome = $result;
+        $bytes
+    }};
+}
+pub(super) use on_descriptor;

@@ -1,0 +1,160 @@
+//! What a watcher knows of the descriptors that it has looked at: enough to tell whether one is still
+//! the same, and little enough for ten thousand of them.
+
+use std::hash::{Hash as _, Hasher as _};
+
+use fdguard_core::{Class, Detail, Fd, FdEntry, FileId};
+use rustc_hash::FxHasher;
+
+/// What became of a descriptor.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum CachedDetail {
+    Same,
+    /// The same, but of another class or name.
+    Changed,
+    /// Another one has its number now.
+    Replaced,
+}
+
+/// One descriptor.
+#[derive(Clone, Copy, Debug)]
+struct Mark {
+    /// Of the text of its link; absent where that was not seen yet.
+    link: Option<u64>,
+    /// Of its class and target.
+    shown: u64,
+    id: Option<FileId>,
+    /// Of its family: anonymous inodes all have one identity.
+    family: u64,
+    /// Whether it says the same for ever as long as its link does.
+    is_settled: bool,
+}
+
+/// All descriptors of a table, ascending.
+#[derive(Debug, Default)]
+pub(super) struct DetailCache {
+    numbers: Vec<Fd>,
+    marks: Vec<Mark>,
+    /// Those of the last listing: a socket may have been seen before it was connected.
+    fresh: Vec<Fd>,
+    /// Where the next look at the others begins.
+    cursor: usize,
+}
+
+impl DetailCache {
+    /// The numbers in use.
+    pub(super) fn numbers(&self) -> &[Fd] {
+        &self.numbers
+    }
+
+    /// These are the numbers now, and these of them are new.
+    pub(super) fn replace(&mut self, numbers: Vec<Fd>, new: &[FdEntry]) {
+        let mut marks = Vec::with_capacity(numbers.len());
+        for fd in &numbers {
+            let is_new = new.binary_search_by_key(fd, |entry| entry.fd);
+            match (is_new, self.numbers.binary_search(fd)) {
+                (Ok(at), _) => marks.push(Mark::of(&new[at])),
+                (Err(_), Ok(at)) => marks.push(self.marks[at]),
+                // Neither new nor known: cannot be, and is looked at again.
+                (Err(_), Err(_)) => marks.push(Mark::unseen()),
+            }
+        }
+        self.numbers = numbers;
+        self.marks = marks;
+        self.fresh = new.iter().map(|entry| entry.fd).collect();
+    }
+
+    /// The next ones to look at again.
+    pub(super) fn next(&mut self, most: usize) -> Vec<Fd> {
+        let mut chosen = std::mem::take(&mut self.fresh);
+        chosen.truncate(most);
+        let rest = (most - chosen.len()).min(self.numbers.len());
+        for _ in 0..rest {
+            self.cursor = (self.cursor + 1) % self.numbers.len();
+            chosen.push(self.numbers[self.cursor]);
+        }
+        chosen.sort_unstable();
+        chosen.dedup();
+        chosen
+    }
+
+    /// Whether the text of its link alone proves that nothing is new.
+    pub(super) fn is_settled(&self, fd: Fd, link: u64) -> bool {
+        let at = self.numbers.binary_search(&fd);
+        at.is_ok_and(|at| self.marks[at].is_settled && self.marks[at].link == Some(link))
+    }
+
+    /// Takes in another look at a descriptor, whose link read so just before.
+    pub(super) fn compare(&mut self, entry: &FdEntry, link: u64) -> CachedDetail {
+        let Ok(at) = self.numbers.binary_search(&entry.fd) else {
+            return CachedDetail::Same;
+        };
+        let (old, mut new) = (self.marks[at], Mark::of(entry));
+        let is_same = old.id == new.id && old.family == new.family;
+        if is_same {
+            // Only now: a link that is seen for the first time may be a successor's.
+            new.link = new.link.or(Some(link));
+        }
+        self.marks[at] = new;
+        if !is_same {
+            CachedDetail::Replaced
+        } else if old.shown != new.shown {
+            CachedDetail::Changed
+        } else {
+            CachedDetail::Same
+        }
+    }
+}
+
+impl Mark {
+    fn of(entry: &FdEntry) -> Self {
+        let mut shown = FxHasher::default();
+        entry.class.hash(&mut shown);
+        entry.target.hash(&mut shown);
+        let mut family = FxHasher::default();
+        entry.class.family().hash(&mut family);
+        Self {
+            link: link_of(entry).map(|link| hash_of(&link)),
+            shown: shown.finish(),
+            id: entry.id,
+            family: family.finish(),
+            is_settled: !changes(entry),
+        }
+    }
+
+    fn unseen() -> Self {
+        Self {
+            link: None,
+            shown: 0,
+            id: None,
+            family: 0,
+            is_settled: false,
+        }
+    }
+}
+
+/// Whether it can become something else while its link stays: a connection closes, a process ends.
+fn changes(entry: &FdEntry) -> bool {
+    matches!(
+        entry.detail,
+        Detail::Inet(_) | Detail::Unix(_) | Detail::Pidfd(_)
+    ) || matches!(entry.class, Class::Tcp(_))
+}
+
+/// The text of its link, where that follows from what is known: so it cannot be another file's.
+fn link_of(entry: &FdEntry) -> Option<Vec<u8>> {
+    match &entry.detail {
+        Detail::Pipe(pipe) if pipe.path.is_none() => {
+            entry.id.map(|id| format!("pipe:[{}]", id.ino).into_bytes())
+        }
+        Detail::File(file) if entry.deleted => Some([file.path.as_bytes(), b" (deleted)"].concat()),
+        Detail::File(file) => Some(file.path.as_bytes().to_vec()),
+        _ => None,
+    }
+}
+
+pub(super) fn hash_of(bytes: &[u8]) -> u64 {
+    let mut hasher = FxHasher::default();
+    bytes.hash(&mut hasher);
+    hasher.finish()
+}

@@ -1,0 +1,36 @@
+//! Hearing what a keeper says.
+
+use std::io::IoSliceMut;
+use std::mem::MaybeUninit;
+use std::os::fd::OwnedFd;
+
+use rustix::io::Errno;
+use rustix::net::{RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, recvmsg};
+
+use crate::keeper::message::{FromKeeper, LENGTH};
+
+/// What came through the pair.
+pub(super) enum KeeperMessage {
+    Said(FromKeeper, Option<OwnedFd>),
+    End,
+}
+
+/// The next message. It may come with the pidfd of the program.
+pub(super) fn receive(control: &OwnedFd, flags: RecvFlags) -> Result<KeeperMessage, Errno> {
+    let mut bytes = [0; LENGTH];
+    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
+    let mut ancillary = RecvAncillaryBuffer::new(&mut space);
+    let mut room = [IoSliceMut::new(&mut bytes)];
+    let heard = recvmsg(
+        control,
+        &mut room,
+        &mut ancillary,
+        flags | RecvFlags::CMSG_CLOEXEC,
+    )?;
+    let pidfd = ancillary.drain().find_map(|message| match message {
+        RecvAncillaryMessage::ScmRights(mut fds) => fds.next(),
+        _ => None,
+    });
+    let said = bytes.get(..heard.bytes).and_then(FromKeeper::decode);
+    Ok(said.map_or(KeeperMessage::End, |said| KeeperMessage::Said(said, pidfd)))
+}

@@ -1,0 +1,208 @@
+//! Where a service's output goes, as it is configured.
+
+use std::path::PathBuf;
+use std::str::FromStr;
+
+use serde::de::Error as _;
+use serde::{Deserialize, Deserializer};
+
+use crate::unit;
+
+/// Where a service's output goes.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct OutputSpec {
+    /// Whether it goes to our own output too. Absent: it is inherited without a log, and off with one.
+    pub pass: Option<Forwarding>,
+    /// A file that is rotated (`--log FILE`).
+    pub log: Option<PathBuf>,
+    /// From which size on it is rotated (`--log-size 10MiB`).
+    #[serde(deserialize_with = "size")]
+    pub log_size: u64,
+    /// How many finished files are kept, as `FILE.1` (the newest) and so on (`--log-keep 5`).
+    pub log_keep: u32,
+}
+
+/// The smallest file worth a rotation.
+pub const SMALLEST: u64 = 4 << 10;
+/// More finished files than anybody looks at; each is renamed at every rotation.
+pub const MOST: u32 = 1000;
+
+impl Default for OutputSpec {
+    fn default() -> Self {
+        Self {
+            pass: None,
+            log: None,
+            log_size: 10 << 20,
+            log_keep: 5,
+        }
+    }
+}
+
+impl OutputSpec {
+    /// Whether it has to go through us; `needs_lines` when somebody else wants to see it (a check, a report of the last lines).
+    #[must_use]
+    pub fn is_captured(&self, needs_lines: bool) -> bool {
+        needs_lines || self.log.is_some() || self.way() != Forwarding::Inherit
+    }
+
+    /// What becomes of it besides the log.
+    #[must_use]
+    pub fn way(&self) -> Forwarding {
+        let usual = match self.log {
+            Some(_) => Forwarding::Off,
+            None => Forwarding::Inherit,
+        };
+        self.pass.unwrap_or(usual)
+    }
+
+    /// Whether one can work with it.
+    pub fn check(&self) -> Result<(), String> {
+        if self.log_size < SMALLEST {
+            return Err("a log is rotated at 4KiB at the earliest".to_owned());
+        }
+        if self.log_keep > MOST {
+            return Err(format!("at most {MOST} finished logs are kept"));
+        }
+        Ok(())
+    }
+}
+
+impl FromStr for OutputSpec {
+    type Err = String;
+
+    /// `off`, or `FILE`, which may be followed by `size=10MiB`, `keep=5` and `pass=lines`.
+    fn from_str(text: &str) -> Result<Self, String> {
+        let mut form = Self::default();
+        let mut rest = text.trim();
+        // From the end: the name of the file may hold spaces.
+        while let Some((before, word)) = rest.rsplit_once(' ') {
+            match word.split_once('=') {
+                Some(("size", value)) => form.log_size = unit::size(value)?,
+                Some(("keep", value)) => {
+                    let number = value.parse();
+                    form.log_keep =
+                        number.map_err(|_why| format!("{value:?} is no number of logs"))?;
+                }
+                Some(("pass", value)) => form.pass = Some(value.parse()?),
+                _ => break,
+            }
+            rest = before.trim_end();
+        }
+        if rest.is_empty() {
+            return Err("a log needs the name of a file, or off".to_owned());
+        }
+        form.log = (rest != "off").then(|| rest.into());
+        form.check()?;
+        Ok(form)
+    }
+}
+
+/// What becomes of output besides a log.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Forwarding {
+    /// The service has our own output, and we have nothing to do with it. When it must go through us, the same as `Lines`.
+    #[default]
+    Inherit,
+    /// Line by line to ours.
+    Lines,
+    /// Line by line to ours, each after the service's name.
+    Prefix,
+    /// Nowhere.
+    Off,
+}
+
+impl FromStr for Forwarding {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        match text {
+            "inherit" => Ok(Self::Inherit),
+            "lines" => Ok(Self::Lines),
+            "prefix" => Ok(Self::Prefix),
+            "off" => Ok(Self::Off),
+            _ => Err(format!(
+                "{text:?} is no way for output: inherit, lines, prefix, off"
+            )),
+        }
+    }
+}
+
+/// `"10MiB"` or a number of bytes.
+fn size<'de, D: Deserializer<'de>>(deserializer: D) -> Result<u64, D::Error> {
+    #[derive(Deserialize)]
+    #[serde(untagged)]
+    enum Either {
+        Number(u64),
+        Text(String),
+    }
+    match Either::deserialize(deserializer)? {
+        Either::Number(number) => Ok(number),
+        Either::Text(text) => unit::size(&text).map_err(D::Error::custom),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{OutputSpec, Forwarding};
+
+    #[test]
+    fn a_table_is_read_and_wrong_keys_are_errors() {
+        let form: OutputSpec =
+            toml::from_str("pass = \"prefix\"\nlog = \"a.log\"\nlog_size = \"1MiB\"\nlog_keep = 2")
+                .unwrap();
+        let expected = OutputSpec {
+            pass: Some(Forwarding::Prefix),
+            log: Some("a.log".into()),
+            log_size: 1 << 20,
+            log_keep: 2,
+        };
+        assert_eq!(form, expected);
+        assert!(form.check().is_ok());
+        let error = toml::from_str::<OutputSpec>("logs = 3").unwrap_err().to_string();
+        assert!(error.contains("logs"), "{error}");
+        assert!(toml::from_str::<OutputSpec>("log_size = \"some\"").is_err());
+        assert!("loud".parse::<Forwarding>().is_err());
+    }
+
+    #[test]
+    fn a_flag_is_a_file_with_words_behind_it() {
+        let form: OutputSpec = "/var/log/my app.log size=1MiB keep=9 pass=lines"
+            .parse()
+            .unwrap();
+        let expected = OutputSpec {
+            pass: Some(Forwarding::Lines),
+            log: Some("/var/log/my app.log".into()),
+            log_size: 1 << 20,
+            log_keep: 9,
+        };
+        assert_eq!(form, expected);
+        let alone: OutputSpec = "a.log".parse().unwrap();
+        assert_eq!((alone.way(), alone.log_keep), (Forwarding::Off, 5));
+        assert_eq!("off".parse(), Ok(OutputSpec::default()));
+        for bad in [
+            "",
+            "a.log size=x",
+            "a.log keep=many",
+            "a.log pass=loud",
+            "a.log size=1B",
+            "a.log keep=5000",
+        ] {
+            assert!(bad.parse::<OutputSpec>().is_err(), "{bad}");
+        }
+    }
+
+    #[test]
+    fn output_goes_through_us_only_when_somebody_needs_it() {
+        let form = OutputSpec::default();
+        assert!(!form.is_captured(false) && form.is_captured(true));
+        let small = OutputSpec {
+            log: Some("x".into()),
+            log_size: 10,
+            ..form
+        };
+        assert!(small.is_captured(false));
+        assert!(small.check().is_err());
+    }
+}

@@ -1,0 +1,73 @@
+//! How a part takes part in the loop.
+
+use std::ffi::c_int;
+use std::os::fd::{AsFd, AsRawFd as _, BorrowedFd};
+use std::time::Instant;
+
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+
+/// What the parts wait for until the next turn.
+#[derive(Debug, Default)]
+pub struct Interest<'f> {
+    fds: Vec<PollFd<'f>>,
+    deadline: Option<Instant>,
+}
+
+impl<'f> Interest<'f> {
+    /// Until this can be read.
+    pub fn read(&mut self, fd: BorrowedFd<'f>) {
+        self.fds.push(PollFd::from_borrowed_fd(fd, PollFlags::IN));
+    }
+
+    /// Until this can be written.
+    pub fn write(&mut self, fd: BorrowedFd<'f>) {
+        self.fds.push(PollFd::from_borrowed_fd(fd, PollFlags::OUT));
+    }
+
+    /// Until this hangs up, and for nothing else.
+    pub fn hang_up(&mut self, fd: BorrowedFd<'f>) {
+        let nothing = PollFlags::empty();
+        self.fds.push(PollFd::from_borrowed_fd(fd, nothing));
+    }
+
+    /// Until this moment at the latest.
+    pub fn until(&mut self, moment: Instant) {
+        self.deadline = Some(self.deadline.map_or(moment, |at| at.min(moment)));
+    }
+
+    /// Waits.
+    pub fn wait(mut self) -> rustix::io::Result<Readiness> {
+        let left = self
+            .deadline
+            .map(|at| at.saturating_duration_since(Instant::now()));
+        let left = left.and_then(|left| Timespec::try_from(left).ok());
+        match poll(&mut self.fds, left.as_ref()) {
+            Ok(_) | Err(rustix::io::Errno::INTR) => {}
+            Err(error) => return Err(error),
+        }
+        let happened = self.fds.iter().filter(|fd| !fd.revents().is_empty());
+        Ok(Readiness(happened.map(Number::of).collect()))
+    }
+}
+
+/// Where something happened.
+#[derive(Debug, Default)]
+pub struct Readiness(Vec<Number>);
+
+/// The number of a descriptor of ours, to be compared and for nothing else.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Number(c_int);
+
+impl Number {
+    fn of(fd: impl AsFd) -> Self {
+        Self(fd.as_fd().as_raw_fd())
+    }
+}
+
+impl Readiness {
+    /// Whether something happened here: it can be read or written, or hung up.
+    #[must_use]
+    pub fn has(&self, fd: impl AsFd) -> bool {
+        self.0.contains(&Number::of(fd))
+    }
+}

@@ -1,0 +1,226 @@
+//! From an address to the processes that hold it.
+
+use std::net::{IpAddr, Ipv6Addr, SocketAddr};
+use std::os::unix::ffi::OsStrExt as _;
+use std::path::Path;
+
+use fdguard_core::{Pid, ProcKey};
+use fdguard_probe::linux::socket_holders::IdentifiedProcess;
+use fdguard_probe::parse::net::{InetKind, SocketRecord};
+use fdguard_probe::{Error, Probe};
+use fdguard_process::listen::ListenAddress;
+use fdguard_process::run_id::{self, RunId};
+use jiff::Timestamp;
+
+use super::class::{HolderClass, OwnProcesses, classify};
+use super::text;
+
+const LISTENS: u8 = 10;
+
+/// What stands between us and an address.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Conflict {
+    /// What we want.
+    pub at: ListenAddress,
+    /// Whether somebody listens there; else only a connection, or a socket that is bound, is in the way.
+    pub listens: bool,
+    /// The processes that hold it; several may hold one socket.
+    pub holders: Vec<AddressHolder>,
+    /// Sockets whose process was not found: another user's, or of another pid namespace.
+    pub unseen: Vec<HiddenSocket>,
+}
+
+/// A process that holds what we want.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct AddressHolder {
+    /// Its number.
+    pub pid: Pid,
+    /// Its start, in clock ticks after boot.
+    pub start_ticks: Option<u64>,
+    /// What it runs, on one line.
+    pub command: String,
+    /// Whose it is: the user's name, or number.
+    pub user: Option<String>,
+    /// Since when it runs.
+    pub since: Option<Timestamp>,
+    /// Whether it is ours.
+    pub class: HolderClass,
+}
+
+/// A socket without a process.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct HiddenSocket {
+    /// Its inode.
+    pub ino: u64,
+    /// The user who made it, where the tables tell.
+    pub user: Option<String>,
+}
+
+impl AddressHolder {
+    /// Who it is, reuse of the number excluded.
+    #[must_use]
+    pub fn key(&self) -> Option<ProcKey> {
+        let (pid, start_ticks) = (self.pid, self.start_ticks?);
+        Some(ProcKey { pid, start_ticks })
+    }
+}
+
+impl Conflict {
+    /// Whether all of it was left behind by earlier runs, and so may be ended.
+    #[must_use]
+    pub fn is_all_ours_before(&self) -> bool {
+        let before = |holder: &AddressHolder| matches!(holder.class, HolderClass::OursBefore { .. });
+        self.unseen.is_empty() && !self.holders.is_empty() && self.holders.iter().all(before)
+    }
+}
+
+/// Who holds this address; nothing when nobody does.
+pub fn look(probe: &Probe, at: &ListenAddress, ours: &OwnProcesses<'_>) -> Result<Option<Conflict>, Error> {
+    let rows = probe.sockets()?;
+    let rows: Vec<_> = rows
+        .into_iter()
+        .filter_map(|(ino, record)| Some((ino, is_in_the_way(at, &record)?, record)))
+        .collect();
+    let listens = rows.iter().any(|(_, listens, _)| *listens);
+    // Connections of a listener do not matter beside it.
+    let rows: Vec<_> = rows.into_iter().filter(|row| row.1 == listens).collect();
+    // Connections that nobody holds any more linger for a minute and stand in nobody's way.
+    let rows: Vec<_> = rows.into_iter().filter(|row| row.0 != 0).collect();
+    if rows.is_empty() {
+        return Ok(None);
+    }
+    let inodes: Vec<u64> = rows.iter().map(|row| row.0).collect();
+    let found = probe.socket_holders(&inodes)?;
+    let users = text::Users::read();
+    let mut pids: Vec<Pid> = found.by_socket.values().flatten().copied().collect();
+    pids.sort_unstable();
+    pids.dedup();
+    let mut holders = Vec::new();
+    for pid in pids {
+        match probe.who_is(pid, run_id::VARIABLE) {
+            Ok(who) => holders.push(holder(&who, ours, &users)),
+            // It ended while we looked.
+            Err(Error::NoSuchProcess(_) | Error::Vanished(_) | Error::Zombie { .. }) => {}
+            Err(error) => return Err(error),
+        }
+    }
+    let unseen: Vec<HiddenSocket> = rows
+        .iter()
+        .filter(|row| !found.by_socket.contains_key(&row.0))
+        .map(|(ino, _, record)| HiddenSocket {
+            ino: *ino,
+            user: uid_of(record).map(|uid| users.name(uid)),
+        })
+        .collect();
+    let conflict = Conflict {
+        at: at.clone(),
+        listens,
+        holders,
+        unseen,
+    };
+    let is_over = conflict.holders.is_empty() && conflict.unseen.is_empty();
+    Ok((!is_over).then_some(conflict))
+}
+
+fn holder(who: &IdentifiedProcess, ours: &OwnProcesses<'_>, users: &text::Users) -> AddressHolder {
+    let process = &who.process;
+    AddressHolder {
+        pid: process.pid,
+        start_ticks: process.start_ticks,
+        command: text::command(process),
+        user: process.uid.map(|uid| users.name(uid)),
+        since: process.start_time,
+        class: classify(who, ours, RunId::is_running),
+    }
+}
+
+fn uid_of(record: &SocketRecord) -> Option<u32> {
+    match record {
+        SocketRecord::Inet { uid, .. } => Some(*uid),
+        _ => None,
+    }
+}
+
+/// Whether a socket keeps us from an address, and whether it listens there.
+#[must_use]
+pub fn is_in_the_way(at: &ListenAddress, record: &SocketRecord) -> Option<bool> {
+    match (at, record) {
+        (
+            ListenAddress::Unix(wanted),
+            SocketRecord::Unix {
+                listening, path, ..
+            },
+        ) => {
+            let path = path.as_deref()?;
+            let same = absolute(wanted) == absolute(Path::new(std::ffi::OsStr::from_bytes(path)));
+            same.then_some(*listening)
+        }
+        (
+            ListenAddress::Tcp(_) | ListenAddress::Any(_),
+            SocketRecord::Inet {
+                kind: InetKind::Tcp,
+                state,
+                local,
+                ..
+            },
+        ) => {
+            let wanted = match at {
+                ListenAddress::Tcp(address) => *address,
+                ListenAddress::Any(port) => SocketAddr::new(Ipv6Addr::UNSPECIFIED.into(), *port),
+                ListenAddress::Unix(_) => return None,
+            };
+            overlap(wanted, *local).then_some(*state == LISTENS)
+        }
+        _ => None,
+    }
+}
+
+fn absolute(path: &Path) -> std::path::PathBuf {
+    std::path::absolute(path).unwrap_or_else(|_| path.to_owned())
+}
+
+/// Whether two sockets cannot both have these addresses. An IPv6 wildcard takes the IPv4 addresses, too, unless its owner said otherwise, which
+/// the tables do not tell: it is taken for the usual case.
+fn overlap(wanted: SocketAddr, held: SocketAddr) -> bool {
+    let (wanted_ip, held_ip) = (plain(wanted.ip()), plain(held.ip()));
+    let all = IpAddr::V6(Ipv6Addr::UNSPECIFIED);
+    let same = wanted_ip == held_ip
+        || wanted_ip == all
+        || held_ip == all
+        || wanted_ip.is_ipv4() == held_ip.is_ipv4()
+            && (wanted_ip.is_unspecified() || held_ip.is_unspecified());
+    wanted.port() == held.port() && same
+}
+
+/// An IPv4 address that an IPv6 socket shows is an IPv4 address.
+fn plain(ip: IpAddr) -> IpAddr {
+    match ip {
+        IpAddr::V6(six) => six.to_ipv4_mapped().map_or(ip, IpAddr::V4),
+        four @ IpAddr::V4(_) => four,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::overlap;
+
+    #[test]
+    fn which_addresses_are_in_each_others_way() {
+        for (wanted, held, expected) in [
+            ("127.0.0.1:80", "127.0.0.1:80", true),
+            ("127.0.0.1:80", "127.0.0.1:81", false),
+            ("127.0.0.1:80", "127.0.0.2:80", false),
+            ("127.0.0.1:80", "0.0.0.0:80", true),
+            ("0.0.0.0:80", "127.0.0.1:80", true),
+            ("127.0.0.1:80", "[::]:80", true),
+            ("[::]:80", "127.0.0.1:80", true),
+            ("[::1]:80", "127.0.0.1:80", false),
+            ("[::1]:80", "0.0.0.0:80", false),
+            ("0.0.0.0:80", "[::1]:80", false),
+            ("127.0.0.1:80", "[::ffff:127.0.0.1]:80", true),
+        ] {
+            let (one, other) = (wanted.parse().unwrap(), held.parse().unwrap());
+            assert_eq!(overlap(one, other), expected, "{wanted} {held}");
+        }
+    }
+}

@@ -1,0 +1,155 @@
+//! What goes into a relief and what comes out of it.
+
+use std::time::Duration;
+
+use super::RepeatPolicy;
+use crate::budget::{Excess, Measure};
+
+/// A process that is told from every other by the time it started.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Instance {
+    /// Its number.
+    pub pid: u32,
+    /// When it started, in ticks since boot.
+    pub start_ticks: u64,
+}
+
+impl Instance {
+    /// Whether this one started later. Two may start within one tick: then the numbers differ.
+    #[must_use]
+    pub fn is_newer_than(self, other: Self) -> bool {
+        self.start_ticks > other.start_ticks
+            || (self.start_ticks == other.start_ticks && self.pid != other.pid)
+    }
+}
+
+/// A budget that was passed.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Breach {
+    /// Which.
+    pub what: Measure,
+    /// By how much.
+    pub passed: Excess,
+    /// How long until the wall, where that is known.
+    pub left: Option<Duration>,
+}
+
+impl Breach {
+    /// Whether nothing is worth to wait for.
+    #[must_use]
+    pub fn is_urgent(&self) -> bool {
+        self.passed.is_urgent(&self.what)
+    }
+}
+
+/// What happened.
+#[derive(Clone, Debug, PartialEq)]
+pub enum RemedyEvent {
+    /// The program runs, started by us or by the policy of restarts.
+    Started(Instance),
+    /// It could not be started.
+    StartFailed(String),
+    /// A budget is breached.
+    Breached(Breach),
+    /// What was breached went on and is well exceeded now: nothing is worth to wait for.
+    Urgent,
+    /// What was breached fell back by itself.
+    Cleared(Measure),
+    /// The evidence is written, at this place, or could not be.
+    Evidence(Result<String, String>),
+    /// The drain came to its end.
+    Drained(DrainResult),
+    /// Nothing is left of the tree.
+    Ended,
+    /// The readiness check was answered by this process.
+    Answered(Instance),
+    /// Nothing, but time passed.
+    Time,
+}
+
+/// How a drain ended.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum DrainResult {
+    /// No connection is left.
+    ConnectionsGone,
+    /// The hook said that all is done.
+    HookDone,
+    /// The hook failed: nothing is being drained.
+    HookFailed(String),
+    /// The program ended by itself.
+    Ended,
+    /// The time was up.
+    TimeUp,
+    /// None was asked for.
+    None,
+}
+
+/// What is to be done.
+#[derive(Clone, Debug, PartialEq)]
+pub enum RemedyAction {
+    /// Write evidence about this process, within this time.
+    WriteEvidence(Option<u32>, Duration),
+    /// End what writes it.
+    StopEvidence,
+    /// Begin to drain.
+    BeginDrain(Duration),
+    /// End what drains.
+    StopDrain,
+    /// End the tree.
+    StopTree,
+    /// Start the program anew.
+    StartTree,
+    /// Say this.
+    Tell(RemedyNotice),
+}
+
+/// What is to be said.
+#[derive(Clone, Debug, PartialEq)]
+pub enum RemedyNotice {
+    /// A relief begins.
+    Begun(Breach),
+    /// It has to wait: another service is being restarted.
+    Waits(Breach),
+    /// The evidence is there, or not.
+    Evidence(Result<String, String>),
+    /// The drain is over.
+    Drained(DrainResult, Duration),
+    /// A newer process answers.
+    Proven(RestartProof),
+    /// None does, for this reason. From here on the policy of restarts has the service.
+    Unproven(Breach, String),
+    /// It will not be relieved again: see the explanation.
+    Again(Again),
+}
+
+/// A restart that worked.
+#[derive(Clone, Debug, PartialEq)]
+pub struct RestartProof {
+    /// Why it was done.
+    pub breach: Breach,
+    /// The process before.
+    pub before: Option<Instance>,
+    /// The process that answers.
+    pub now: Instance,
+    /// From the breach to the answer.
+    pub took: Duration,
+    /// From the beginning of the drain to the answer.
+    pub down: Duration,
+    /// Reliefs since the supervisor began, this one included.
+    pub restarts: u32,
+}
+
+/// Why a restart cannot help.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Again {
+    /// What was breached.
+    pub breach: Breach,
+    /// How long after the last relief; absent when it was right after the start of the program.
+    pub after_relief: Option<Duration>,
+    /// How long the program ran.
+    pub after_start: Duration,
+    /// A breach earlier than this is again at once.
+    pub within: Duration,
+    /// What becomes of the service.
+    pub then: RepeatPolicy,
+}

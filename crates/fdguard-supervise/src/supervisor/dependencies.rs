@@ -1,0 +1,58 @@
+//! Who may be started, and who may be stopped: each after those it needs.
+
+use crate::service::{Context, Service, State};
+
+/// How all services stand, for the decisions about one of them.
+#[derive(Debug)]
+pub(super) struct Dependencies {
+    services: Vec<(String, State, bool, Vec<String>)>,
+    is_stopping: bool,
+}
+
+impl Dependencies {
+    pub(super) fn of(services: &[Service<'_>], is_stopping: bool) -> Self {
+        let one = |service: &Service<'_>| {
+            let after = service.settings.after.clone();
+            (
+                service.name().to_owned(),
+                service.state,
+                service.is_alive(),
+                after,
+            )
+        };
+        Self {
+            services: services.iter().map(one).collect(),
+            is_stopping,
+        }
+    }
+
+    /// Starts it when all it waits for is ready; stops it when nobody needs it any more.
+    pub(super) fn progress(&self, service: &mut Service<'_>, cx: &mut Context<'_>) {
+        if self.is_stopping {
+            let name = service.name();
+            let needs = |(_, _, alive, after): &(_, _, bool, Vec<String>)| {
+                *alive && after.iter().any(|one| one == name)
+            };
+            if !self.services.iter().any(needs) {
+                service.stop();
+            }
+            return;
+        }
+        if service.state != State::Waiting {
+            return;
+        }
+        let mut is_free = true;
+        for name in service.settings.after.clone() {
+            let state = self.services.iter().find(|(other, ..)| *other == name);
+            match state.map(|(_, state, ..)| *state) {
+                // One that did its work and ended well is as good as ready.
+                Some(State::Ready | State::Draining | State::Stopped) | None => {}
+                Some(State::Failed) => return service.give_up_waiting(&name, cx),
+                Some(_) => is_free = false,
+            }
+        }
+        if is_free {
+            service.begin(cx);
+        }
+    }
+}

@@ -1,0 +1,24 @@
+//! What is put into programs has turns of its own.
+
+use std::time::Instant;
+
+use super::Supervisor;
+
+impl Supervisor<'_> {
+    pub(super) fn turn_injector(&mut self) {
+        if let Some(injector) = &mut self.injector {
+            for event in injector.turn(Instant::now()) {
+                self.sink.emit(&event);
+            }
+        }
+    }
+
+    /// What it holds is given back before our own descriptors are counted.
+    pub(super) fn end_injector(&mut self) {
+        if let Some(mut injector) = self.injector.take() {
+            for event in injector.finish() {
+                self.sink.emit(&event);
+            }
+        }
+    }
+}

@@ -1,0 +1,179 @@
+//! What our own parent is told, when it listens: ready, status, signs of life, stopping, and that it takes longer.
+
+use std::time::{Duration, Instant};
+
+use fdguard_process::notify::client::monotonic_now;
+use fdguard_process::notify::{NotifyClient, Heartbeat, NotifyMessage};
+
+use super::Supervisor;
+use crate::event::{LogEvent, EventSink};
+use crate::service::State;
+use crate::poll::Interest;
+
+/// While something takes its time the parent is asked for so much more,
+const MORE: Duration = Duration::from_secs(20);
+/// this often.
+const ASK: Duration = Duration::from_secs(5);
+
+/// Our end towards the parent.
+#[derive(Debug, Default)]
+pub(super) struct ParentNotify {
+    client: Option<NotifyClient>,
+    heartbeat: Option<Heartbeat>,
+    first_gap: Option<String>,
+    is_ready: bool,
+    status: String,
+    /// When more time is asked for again.
+    ask: Option<Instant>,
+}
+
+impl ParentNotify {
+    /// As the environment says; around one program that runs to its end the parent hears nobody.
+    pub(super) fn new(once: bool, now: Instant) -> Self {
+        if once {
+            return Self::default();
+        }
+        let mut above = Self::default();
+        match NotifyClient::from_environment() {
+            Ok(client) => above.client = client,
+            Err(gap) => above.first_gap = Some(format!("{}: {}", gap.what, gap.why)),
+        }
+        match Heartbeat::from_environment(now) {
+            Ok(heartbeat) => above.heartbeat = heartbeat,
+            Err(gap) => above.first_gap = Some(format!("{}: {}", gap.what, gap.why)),
+        }
+        above
+    }
+
+    /// What was wrong with the environment.
+    pub(super) fn first_gap(&mut self) -> Option<String> {
+        self.first_gap.take()
+    }
+
+    pub(super) fn wants(&self, wants: &mut Interest<'_>) {
+        let Some(client) = &self.client else { return };
+        let due = [
+            client.due(),
+            self.ask,
+            self.heartbeat.map(|beat| beat.due()),
+        ];
+        due.into_iter().flatten().for_each(|at| wants.until(at));
+    }
+
+    fn tell(&mut self, message: &NotifyMessage, sink: &mut EventSink) {
+        let Some(client) = &mut self.client else {
+            return;
+        };
+        if let Some(gap) = client.tell(message, Instant::now()) {
+            let text = format!("{}: {}", gap.what, gap.why);
+            sink.emit(&LogEvent::new("notify_failed").with("text", text));
+        }
+    }
+
+    pub(super) fn stopping(&mut self, sink: &mut EventSink) {
+        let message = NotifyMessage {
+            stopping: true,
+            status: Some("stopping".to_owned()),
+            ..NotifyMessage::default()
+        };
+        self.tell(&message, sink);
+        self.ask = Some(Instant::now());
+    }
+
+    pub(super) fn reloading(&mut self, sink: &mut EventSink) {
+        let message = NotifyMessage {
+            reloading: true,
+            monotonic: Some(monotonic_now()),
+            ..NotifyMessage::default()
+        };
+        self.tell(&message, sink);
+        self.is_ready = false;
+    }
+}
+
+impl Supervisor<'_> {
+    /// Tells the parent what is new.
+    pub(super) fn above_turn(&mut self) {
+        if self.above.client.is_none() {
+            return;
+        }
+        let now = Instant::now();
+        if let Some(gap) = self
+            .above
+            .client
+            .as_mut()
+            .and_then(|client| client.turn(now))
+        {
+            let text = format!("{}: {}", gap.what, gap.why);
+            self.sink
+                .emit(&LogEvent::new("notify_failed").with("text", text));
+        }
+        if self.stopping.is_none() {
+            self.tell_standing();
+        }
+        self.ask_for_time(now);
+        let is_due = self.above.heartbeat.is_some_and(|beat| beat.due() <= now);
+        if is_due && let Some(beat) = &mut self.above.heartbeat {
+            beat.beat(now);
+            // A parent that hears nothing restarts us: so it is told nothing that is not true.
+            if self.services.iter().all(super::Service::holds) {
+                self.above.tell(&Heartbeat::message(), &mut self.sink);
+            }
+        }
+    }
+
+    fn tell_standing(&mut self) {
+        let is_up = |state: State| matches!(state, State::Ready | State::Draining | State::Stopped);
+        let up = self.services.iter().filter(|one| is_up(one.state)).count();
+        let status = match &self.services[..] {
+            [one] => format!("{}: {}{}", one.name(), one.state.name(), said(one.status())),
+            several => {
+                let down = several.iter().filter(|one| !is_up(one.state));
+                let down: Vec<String> = down
+                    .map(|one| format!(", {}: {}", one.name(), one.state.name()))
+                    .collect();
+                format!("{up} of {} ready{}", several.len(), down.concat())
+            }
+        };
+        let is_ready = up == self.services.len() && !self.above.is_ready;
+        if !is_ready && status == self.above.status {
+            return;
+        }
+        let message = NotifyMessage {
+            ready: is_ready,
+            status: Some(status.clone()),
+            ..NotifyMessage::default()
+        };
+        self.above.tell(&message, &mut self.sink);
+        self.above.is_ready |= is_ready;
+        self.above.status = status;
+    }
+
+    /// What is bounded by us need not be cut short by the parent.
+    fn ask_for_time(&mut self, now: Instant) {
+        let takes_time = |state: State| {
+            matches!(
+                state,
+                State::Starting | State::Draining | State::Stopping | State::BackingOff
+            )
+        };
+        let is_busy = self.services.iter().any(|one| takes_time(one.state));
+        let is_wanted = is_busy && (self.stopping.is_some() || !self.above.is_ready);
+        if !is_wanted {
+            self.above.ask = None;
+            return;
+        }
+        if self.above.ask.is_none_or(|at| at <= now) {
+            let message = NotifyMessage {
+                extend_timeout: Some(MORE),
+                ..NotifyMessage::default()
+            };
+            self.above.tell(&message, &mut self.sink);
+            self.above.ask = Some(now + ASK);
+        }
+    }
+}
+
+fn said(status: Option<&str>) -> String {
+    status.map_or_else(String::new, |status| format!(" ({status})"))
+}

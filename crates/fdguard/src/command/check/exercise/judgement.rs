@@ -1,0 +1,212 @@
+//! What the cycles left, grouped by origin and class.
+
+use std::collections::HashMap;
+
+use fdguard_core::origin::{Culprit, Origin};
+use fdguard_core::proof::cycles::{self, Outcome};
+use fdguard_core::proof::{Judged, Remains};
+use fdguard_core::{Class, Fd, Pid, Text};
+use fdguard_trace::{Site, Symbols, Tables};
+
+use super::survey::{SurveyLook, Survey};
+
+/// Survivors of one origin and one family of classes.
+#[derive(Debug)]
+struct Group {
+    culprit: Option<Culprit>,
+    family: Class,
+    /// Where the origin is not known, what they point at.
+    target: Option<Text>,
+    origin: Option<Origin>,
+    members: Vec<(Pid, Fd, SurveyLook)>,
+    call: String,
+}
+
+/// Judges every group; whether more cycles would tell more. `begins` are the times at which the cycles began, by the
+/// clock of the tracer.
+pub(super) fn judge(
+    survey: &Survey<'_>,
+    tables: Option<&Tables>,
+    begins: &[u64],
+    now: u64,
+    symbols: &mut Symbols,
+) -> (Vec<Remains>, bool) {
+    let comm = survey
+        .process()
+        .map(|process| process.comm)
+        .unwrap_or_default();
+    let groups = groups(survey, tables, begins, now, symbols);
+    let mut is_undecided = false;
+    let mut remains = Vec::new();
+    for group in groups {
+        let mut series = vec![0_u64; begins.len()];
+        for (_, _, seen) in &group.members {
+            let at = usize::try_from(seen.cycle).unwrap_or(0).checked_sub(1);
+            if let Some(count) = at.and_then(|at| series.get_mut(at)) {
+                *count += 1;
+            }
+        }
+        let (judged, rate, why) = match cycles::judge(&series) {
+            Outcome::Clean => (Judged::InFlight, None, "left by the last cycles only"),
+            Outcome::Leaks(rate) => (Judged::PerCycle, Some(rate), "left by every cycle"),
+            Outcome::Bounded(rate) => (Judged::Held, Some(rate), "left by the first cycles only"),
+            Outcome::Undecided(rate) => {
+                is_undecided = true;
+                (Judged::Held, Some(rate), "left by some cycles: not proven to be a leak")
+            }
+        };
+        remains.push(group.remains(&comm, judged, rate, why));
+    }
+    remains.sort_by_key(|one| (one.judged, std::cmp::Reverse(one.count)));
+    (remains, is_undecided)
+}
+
+impl Group {
+    fn remains(
+        self,
+        comm: &Text,
+        judged: Judged,
+        rate: Option<cycles::Rate>,
+        why: &str,
+    ) -> Remains {
+        let class = most_common(self.members.iter().map(|(_, _, seen)| seen.class.clone()));
+        let alike = |of: fn(&SurveyLook) -> &Text| {
+            let mut targets = self.members.iter().map(|(_, _, seen)| of(seen));
+            let first = targets.next()?;
+            targets.all(|one| one == first).then(|| first.clone())
+        };
+        let target = alike(|seen| &seen.target).or_else(|| alike(|seen| &seen.group));
+        let evidence = rate
+            .as_ref()
+            .map(|rate| format!(": {}", cycles::evidence(rate)));
+        Remains {
+            pid: self.members.first().map_or(0, |(pid, _, _)| *pid),
+            comm: comm.clone(),
+            class: class.or(Some(self.family)),
+            target,
+            call: self.call,
+            count: self.members.len() as u64,
+            fds: self.members.iter().map(|(_, fd, _)| *fd).collect(),
+            judged,
+            why: format!("{why}{}", evidence.unwrap_or_default()),
+            origin: self.origin,
+            exercise: None,
+            per_cycle: rate,
+            allowed_by: None,
+        }
+    }
+}
+
+/// Everything that was opened in a cycle and is still open.
+fn groups(
+    survey: &Survey<'_>,
+    tables: Option<&Tables>,
+    begins: &[u64],
+    now: u64,
+    symbols: &mut Symbols,
+) -> Vec<Group> {
+    let mut groups: Vec<Group> = Vec::new();
+    let mut by_pid: HashMap<Pid, HashMap<Fd, &SurveyLook>> = HashMap::new();
+    for (pid, fd, seen) in survey.held() {
+        by_pid.entry(pid).or_default().insert(fd, seen);
+    }
+    let mut pids: Vec<Pid> = by_pid.keys().copied().collect();
+    pids.sort_unstable();
+    for pid in pids {
+        let mut held = by_pid.remove(&pid).unwrap_or_default();
+        let table = tables.and_then(|tables| Some((tables, tables.of(pid)?)));
+        if let Some((tables, table)) = table {
+            let fds: Vec<Fd> = held.keys().copied().collect();
+            for site in Site::rank(tables, table, fds, symbols) {
+                take_site(&mut groups, pid, &site, &mut held, begins, now);
+            }
+        }
+        // What a child has from its parent, as its standard input, is not opened by it; the child is reported, if it stays.
+        let is_inborn = |fd: Fd, seen: &SurveyLook| match table {
+            Some((_, table)) => seen.inborn && (fd <= 2 || table.inherited.contains(&fd)),
+            None => seen.inborn,
+        };
+        let mut rest: Vec<(Fd, &SurveyLook)> = held
+            .into_iter()
+            .filter(|(fd, seen)| seen.cycle > 0 && !is_inborn(*fd, seen))
+            .collect();
+        rest.sort_by_key(|(fd, _)| *fd);
+        for (fd, seen) in rest {
+            let target = Some(seen.group.clone());
+            let group = find(&mut groups, None, &seen.class.family(), target.as_ref());
+            group.members.push((pid, fd, seen.clone()));
+        }
+    }
+    groups
+}
+
+/// What one place opened: the tracer knows when, to the nanosecond.
+fn take_site(
+    groups: &mut Vec<Group>,
+    pid: Pid,
+    site: &Site,
+    held: &mut HashMap<Fd, &SurveyLook>,
+    begins: &[u64],
+    now: u64,
+) {
+    for open in &site.open {
+        let Some(seen) = held.remove(&open.fd) else {
+            continue;
+        };
+        // The process that opened it is the one to ask.
+        if open.descriptor.forks > 0 && seen.inborn {
+            continue;
+        }
+        let born = open.descriptor.ns;
+        let cycle = begins.iter().take_while(|begin| **begin <= born).count();
+        if cycle == 0 {
+            continue;
+        }
+        let group = find(groups, site.culprit.as_ref(), &seen.class.family(), None);
+        group.call = open.descriptor.how.name().to_owned();
+        group.origin.get_or_insert_with(|| site.origin(now));
+        let cycle = u32::try_from(cycle).unwrap_or(u32::MAX);
+        group.members.push((
+            pid,
+            open.fd,
+            SurveyLook {
+                cycle,
+                ..seen.clone()
+            },
+        ));
+    }
+}
+
+fn find<'g>(
+    groups: &'g mut Vec<Group>,
+    culprit: Option<&Culprit>,
+    family: &Class,
+    target: Option<&Text>,
+) -> &'g mut Group {
+    let is_same = |one: &Group| {
+        one.culprit.as_ref() == culprit && one.family == *family && one.target.as_ref() == target
+    };
+    let at = groups.iter().position(is_same).unwrap_or_else(|| {
+        groups.push(Group {
+            culprit: culprit.cloned(),
+            family: family.clone(),
+            target: target.cloned(),
+            origin: None,
+            members: Vec::new(),
+            call: "an unknown call".to_owned(),
+        });
+        groups.len() - 1
+    });
+    &mut groups[at]
+}
+
+fn most_common(classes: impl Iterator<Item = Class>) -> Option<Class> {
+    let mut counts: HashMap<Class, usize> = HashMap::new();
+    for class in classes {
+        *counts.entry(class).or_default() += 1;
+    }
+    let most = counts
+        .into_iter()
+        .max_by_key(|(class, count)| (*count, std::cmp::Reverse(class.clone())));
+    most.map(|(class, _)| class)
+}

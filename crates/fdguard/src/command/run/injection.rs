@@ -1,0 +1,250 @@
+//! `run --trace` and `run --protect`: every start of a service has the library in it, and what it learns is told by the loop.
+//!
+//! Each start has an injection of its own, with its folder and its two threads, and all of it goes with the run: nothing grows over restarts.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::ffi::OsString;
+use std::time::{Duration, Instant};
+
+use fdguard_core::Gap;
+use fdguard_supervise::event::LogEvent;
+use fdguard_supervise::inject::Injector;
+use fdguard_trace::{Error, GO, Injection, Options, Program, Protection, Report};
+
+use super::prevention::PreventionLog;
+use super::service_watch::{ServiceWatch, prevented_event, unprotected_event};
+use super::worker::{Counts, WorkerFindings, Worker, add};
+
+/// At the end of a run its report is waited for so long, to stand before the restart; later it comes behind.
+const SHORT: Duration = Duration::from_millis(300);
+/// At the very end.
+const LAST: Duration = Duration::from_secs(10);
+/// So many ended runs may still be looked at.
+const MOST_LEAVING: usize = 4;
+
+/// The library in every service.
+#[derive(Debug)]
+pub(super) struct InjectedTrace {
+    options: Options,
+    protection: Option<Report>,
+    /// Around one program people read the reports, not event lines.
+    teller: Option<PreventionLog>,
+    runs: BTreeMap<String, ServiceWatch>,
+    /// Runs that are over, and whose last look is still under way.
+    leaving: Vec<ServiceWatch>,
+    /// Services of which it was told that nobody sees into them.
+    blind: BTreeSet<String>,
+    /// Of runs that are over.
+    past: Counts,
+    gaps: Vec<Gap>,
+}
+
+impl InjectedTrace {
+    /// With this protection, or only to know lines.
+    pub(super) fn new(protection: Option<Protection>, is_once: bool) -> Self {
+        let report = protection.as_ref().map(|protection| protection.report);
+        Self {
+            options: Options::default().protecting(protection),
+            protection: report,
+            teller: report.filter(|_| is_once).map(PreventionLog::new),
+            runs: BTreeMap::new(),
+            leaving: Vec::new(),
+            blind: BTreeSet::new(),
+            past: Counts::new(),
+            gaps: Vec::new(),
+        }
+    }
+
+    /// The library made ready for a start; nothing for a program that cannot be run at all, which the start itself tells.
+    fn prepare(&self, command: &[OsString]) -> Result<Option<Injection>, String> {
+        let told = |error: Error| match error {
+            Error::NotFound { .. } | Error::NotRunnable { .. } => Ok(None),
+            other => Err(format!("{:#}", anyhow::Error::new(other))),
+        };
+        if let Some(name) = command.first() {
+            match Program::find(name).map(|program| blindness(&program)) {
+                Ok(Some(why)) => return Err(why.to_owned()),
+                Ok(None) => {}
+                Err(error) => return told(error),
+            }
+        }
+        Injection::prepare(command, self.options.clone()).map_or_else(told, |one| Ok(Some(one)))
+    }
+
+    /// What a look found, as events, or told at once.
+    fn tell(&mut self, watched: &mut ServiceWatch, found: &WorkerFindings) -> Vec<LogEvent> {
+        if let Some(teller) = &mut self.teller {
+            teller.tell_unprotected(&found.became);
+            teller.tell(&found.hazards);
+            return Vec::new();
+        }
+        let Some(report) = self.protection else {
+            return Vec::new();
+        };
+        let news = watched.told.news(report, &found.hazards);
+        let mut events: Vec<LogEvent> = news
+            .iter()
+            .map(|news| prevented_event(&watched.service, news))
+            .collect();
+        for (pid, became) in &found.became {
+            if watched.unprotected.insert(became.comm.clone()) {
+                events.push(unprotected_event(&watched.service, *pid, became));
+            }
+        }
+        events
+    }
+
+    /// Takes what was answered until then, and tells it.
+    fn take(&mut self, watched: &mut ServiceWatch, until: Instant) -> Vec<LogEvent> {
+        watched.hear(until);
+        let mut events = Vec::new();
+        for found in std::mem::take(&mut watched.found) {
+            events.extend(self.tell(watched, &found));
+            if !found.gaps.is_empty() {
+                self.gaps = found.gaps;
+            }
+            watched.counts = found.counts;
+        }
+        events
+    }
+
+    /// Waits for the last answer of a run that is over. Gives it back when there is none yet.
+    fn leave(&mut self, mut watched: ServiceWatch, until: Instant) -> (Vec<LogEvent>, Option<ServiceWatch>) {
+        let events = self.take(&mut watched, until);
+        if !watched.is_over {
+            return (events, Some(watched));
+        }
+        add(&mut self.past, &watched.counts);
+        watched.worker.join();
+        (events, None)
+    }
+
+    fn leave_all(&mut self, until: Instant) -> Vec<LogEvent> {
+        let mut events = Vec::new();
+        for watched in std::mem::take(&mut self.leaving) {
+            let (told, still) = self.leave(watched, until);
+            events.extend(told);
+            self.leaving.extend(still);
+        }
+        events
+    }
+
+    fn counts(&self) -> Counts {
+        let mut sums = self.past.clone();
+        for watched in self.runs.values().chain(&self.leaving) {
+            add(&mut sums, &watched.counts);
+        }
+        sums
+    }
+}
+
+/// Why nobody sees into a program.
+pub(super) fn blindness(program: &Program) -> Option<&'static str> {
+    match program.blind {
+        Some(blind) => Some(blind.why()),
+        // A Go program with a C part has a loader, and makes its calls past the library all the same.
+        None => program.is_go.then_some(GO),
+    }
+}
+
+impl Injector for InjectedTrace {
+    fn begin(
+        &mut self,
+        service: &str,
+        command: &[OsString],
+        environment: &mut Vec<(OsString, OsString)>,
+    ) -> Vec<LogEvent> {
+        let mut events = self.ended(service);
+        let prepared = self.prepare(command).and_then(|injection| {
+            let Some(injection) = injection else {
+                return Ok(None);
+            };
+            let mut variables = environment.clone();
+            injection.environment(&mut variables);
+            let worker = Worker::begin(injection).map_err(|error| error.to_string())?;
+            Ok(Some((variables, worker)))
+        });
+        match prepared {
+            Ok(Some((variables, worker))) => {
+                *environment = variables;
+                let is_protected = self.protection.is_some();
+                let is_eager = self.teller.is_some();
+                let watched = ServiceWatch::new(service, worker, is_protected, is_eager);
+                self.runs.insert(service.to_owned(), watched);
+                self.blind.remove(service);
+            }
+            Ok(None) => {}
+            // It is told once, and again when it had worked in between.
+            Err(why) if self.blind.insert(service.to_owned()) => {
+                let (name, what) = match self.protection {
+                    Some(_) => ("unprotected", "it runs without protection"),
+                    None => ("untraced", "the lines of what it opens are not known"),
+                };
+                events.push(LogEvent::of(name, service).with("text", format!("{what}: {why}")));
+            }
+            Err(_) => {}
+        }
+        events
+    }
+
+    fn line(&mut self, service: &str, pid: u32) -> Option<String> {
+        self.runs.get_mut(service)?.line(pid)
+    }
+
+    fn ended(&mut self, service: &str) -> Vec<LogEvent> {
+        let Some(watched) = self.runs.remove(service) else {
+            return Vec::new();
+        };
+        watched.worker.end();
+        let (mut events, still) = self.leave(watched, Instant::now() + SHORT);
+        self.leaving.extend(still);
+        if self.leaving.len() > MOST_LEAVING {
+            // Its thread goes on alone, and removes its folder when it is done.
+            let oldest = self.leaving.remove(0);
+            let (told, still) = self.leave(oldest, Instant::now() + SHORT);
+            events.extend(told);
+            if let Some(still) = still {
+                add(&mut self.past, &still.counts);
+            }
+        }
+        events
+    }
+
+    fn deadline(&self) -> Option<Instant> {
+        let all = self.runs.values().chain(&self.leaving);
+        all.map(|watched| watched.next).min()
+    }
+
+    fn turn(&mut self, now: Instant) -> Vec<LogEvent> {
+        if self.deadline().is_none_or(|at| at > now) {
+            return Vec::new();
+        }
+        let mut events = self.leave_all(now);
+        for (service, mut watched) in std::mem::take(&mut self.runs) {
+            events.extend(self.take(&mut watched, now));
+            watched.go_on(now);
+            self.runs.insert(service, watched);
+        }
+        for watched in &mut self.leaving {
+            watched.go_on(now);
+        }
+        events
+    }
+
+    fn finish(&mut self) -> Vec<LogEvent> {
+        let names: Vec<String> = self.runs.keys().cloned().collect();
+        let mut events: Vec<LogEvent> = names.iter().flat_map(|name| self.ended(name)).collect();
+        events.extend(self.leave_all(Instant::now() + LAST));
+        if let Some(teller) = &self.teller {
+            teller.conclude(&self.counts(), &self.gaps);
+        }
+        events
+    }
+
+    fn prevented(&self) -> BTreeMap<String, u64> {
+        let counts = self.counts().into_iter();
+        counts
+            .map(|(rule, count)| (rule.to_owned(), count))
+            .collect()
+    }
+}

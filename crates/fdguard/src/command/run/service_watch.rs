@@ -1,0 +1,178 @@
+//! One run of a service with the library in it: when to look, what was told, and the events of it.
+
+use std::collections::BTreeSet;
+use std::time::{Duration, Instant};
+
+use fdguard_core::hazard::{Hazard, Party};
+use fdguard_supervise::event::LogEvent;
+use fdguard_trace::Became;
+
+use super::prevention::{News, PreventionEvent};
+use super::worker::{Counts, WorkerFindings, WorkerGone, Reply, Worker};
+use crate::report::trace::name;
+
+/// Whether something was prevented is asked this often; that costs next to nothing.
+const OFTEN: Duration = Duration::from_millis(500);
+/// Tables are read at least this often: those of children that ended take memory.
+const SELDOM: Duration = Duration::from_secs(5);
+/// While an answer is awaited.
+const SOON: Duration = Duration::from_millis(100);
+/// The loop waits for a line no longer than this.
+const MOMENT: Duration = Duration::from_secs(1);
+
+/// A run.
+#[derive(Debug)]
+pub(super) struct ServiceWatch {
+    pub(super) service: String,
+    pub(super) worker: Worker,
+    pub(super) told: PreventionEvent,
+    /// Programs without protection that were told of.
+    pub(super) unprotected: BTreeSet<String>,
+    pub(super) counts: Counts,
+    /// What was answered and is to be told.
+    pub(super) found: Vec<WorkerFindings>,
+    /// Nothing more is answered.
+    pub(super) is_over: bool,
+    pub(super) next: Instant,
+    is_protected: bool,
+    /// Who looks on wants to know of everything at once.
+    is_eager: bool,
+    is_looking: bool,
+    looked: Instant,
+    /// How much was prevented at the last look.
+    seen: u64,
+    /// The process whose line was asked for, and the answer.
+    line: Option<(u32, Option<Option<String>>)>,
+}
+
+impl ServiceWatch {
+    pub(super) fn new(service: &str, worker: Worker, is_protected: bool, is_eager: bool) -> Self {
+        let now = Instant::now();
+        Self {
+            service: service.to_owned(),
+            worker,
+            told: PreventionEvent::default(),
+            unprotected: BTreeSet::new(),
+            counts: Counts::new(),
+            found: Vec::new(),
+            is_over: false,
+            next: now + OFTEN,
+            is_protected,
+            is_eager,
+            is_looking: false,
+            looked: now,
+            seen: 0,
+            line: None,
+        }
+    }
+
+    /// Takes answers until then, or until the last one.
+    pub(super) fn hear(&mut self, until: Instant) {
+        while !self.is_over {
+            match self.worker.reply(until) {
+                Ok(Some(reply)) => self.heard(reply),
+                Ok(None) => return,
+                Err(WorkerGone) => self.is_over = true,
+            }
+        }
+    }
+
+    fn heard(&mut self, reply: Reply) {
+        match reply {
+            Reply::Found(found) => {
+                self.is_looking = false;
+                self.is_over = found.is_last;
+                self.found.push(found);
+            }
+            Reply::Line(pid, line) => {
+                // Another one may have been asked for since.
+                if let Some((asked, answer)) = &mut self.line
+                    && *asked == pid
+                {
+                    *answer = Some(line);
+                }
+            }
+        }
+    }
+
+    /// The line of a process: waited for when it is asked for first, and only looked for when it is asked for again.
+    pub(super) fn line(&mut self, pid: u32) -> Option<String> {
+        let mut until = Instant::now();
+        if self.line.as_ref().is_none_or(|(asked, _)| *asked != pid) {
+            self.line = Some((pid, None));
+            self.worker.ask_line(pid);
+            until += MOMENT;
+        }
+        let is_open = |watched: &Self| matches!(watched.line, Some((_, None)));
+        while is_open(self) && !self.is_over {
+            match self.worker.reply(until) {
+                Ok(Some(reply)) => self.heard(reply),
+                Ok(None) => return None,
+                Err(WorkerGone) => self.is_over = true,
+            }
+        }
+        // The next time it is another look.
+        self.line.take().and_then(|(_, line)| line.flatten())
+    }
+
+    /// Asks for a look when there is a reason, and says when the next turn is.
+    pub(super) fn go_on(&mut self, now: Instant) {
+        let prevented = self.worker.prevented();
+        let every = if self.is_eager { OFTEN } else { SELDOM };
+        let is_due = now.saturating_duration_since(self.looked) >= every;
+        if !self.is_looking && (is_due || prevented != self.seen) {
+            (self.looked, self.seen, self.is_looking) = (now, prevented, true);
+            self.worker.look();
+        }
+        self.next = now
+            + match self.is_looking {
+                true => SOON,
+                false if self.is_protected => OFTEN,
+                false => SELDOM,
+            };
+    }
+}
+
+/// `event=prevented`.
+pub(super) fn prevented_event(service: &str, news: &News<'_>) -> LogEvent {
+    let hazard = news.hazard;
+    // What came too late for protection is no less worth an event.
+    let name = if hazard.prevented {
+        "prevented"
+    } else {
+        "misuse"
+    };
+    LogEvent::of(name, service)
+        .with("rule", hazard.rule.as_str())
+        .with("fd", hazard.fd)
+        .with("pid", hazard.pid)
+        .with("count", news.count)
+        .with("text", told(hazard))
+}
+
+/// A child without the library.
+pub(super) fn unprotected_event(service: &str, pid: u32, became: &Became) -> LogEvent {
+    let text = format!("it runs without protection: {}", became.blind.why());
+    LogEvent::of("unprotected", service)
+        .with("pid", pid)
+        .with("program", became.comm.as_str())
+        .with("text", text)
+}
+
+/// What happened and where, in one line.
+fn told(hazard: &Hazard) -> String {
+    let place = |what: &str, party: &Option<Party>| {
+        let culprit = party.as_ref()?.culprit.as_ref()?;
+        Some(format!("{what} {}", name::culprit(culprit)))
+    };
+    let places = [
+        place("opened by", &hazard.opener),
+        place("closed by", &hazard.closer),
+        place("used by", &hazard.user),
+    ];
+    let places: Vec<String> = places.into_iter().flatten().collect();
+    if places.is_empty() {
+        return hazard.message.clone();
+    }
+    format!("{} ({})", hazard.message, places.join(", "))
+}

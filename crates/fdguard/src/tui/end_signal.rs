@@ -1,0 +1,40 @@
+//! Being told to end from outside: the terminal is given back first, the signal obeyed then.
+
+use std::io;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+
+/// Remembers the last signal that asked us to end.
+#[derive(Debug)]
+pub(super) struct EndSignal {
+    signal: Arc<AtomicUsize>,
+}
+
+impl EndSignal {
+    /// From here on these signals are remembered instead of obeyed.
+    pub(super) fn listen() -> io::Result<Self> {
+        let signal = Arc::new(AtomicUsize::new(0));
+        for number in [SIGTERM, SIGHUP, SIGINT] {
+            let value = usize::try_from(number).unwrap_or_default();
+            signal_hook::flag::register_usize(number, Arc::clone(&signal), value)?;
+        }
+        Ok(Self { signal })
+    }
+
+    /// The signal that came, if one did.
+    pub(super) fn signal(&self) -> Option<i32> {
+        i32::try_from(self.signal.load(Ordering::Relaxed))
+            .ok()
+            .filter(|signal| *signal > 0)
+    }
+
+    /// Ends the way the signal asked, so that whoever sent it sees the truth.
+    pub(super) fn follow(&self) -> io::Result<()> {
+        match self.signal() {
+            Some(signal) => signal_hook::low_level::emulate_default_handler(signal),
+            None => Ok(()),
+        }
+    }
+}

@@ -1,0 +1,116 @@
+//! One process under watch, and the looks at it.
+
+use std::time::{Duration, Instant};
+
+use fdguard_core::timeline::{LookChange, Look, Sighting};
+use fdguard_core::{FdEntry, Pid};
+use fdguard_probe::{Error, Probe, WatcherTick, ProcessWatcher};
+
+use super::budget::Budget;
+use super::wait::Handle;
+
+/// How many of the known descriptors are looked at again beside a listing.
+const AGAIN: usize = 512;
+
+/// A process and how it is looked at.
+#[derive(Debug)]
+pub(super) struct WatchTarget<'p> {
+    pub(super) id: u32,
+    pub(super) watcher: ProcessWatcher<'p>,
+    pub(super) handle: Handle,
+    budget: Budget,
+}
+
+impl<'p> WatchTarget<'p> {
+    pub(super) fn new(probe: &'p Probe, id: u32, pid: Pid) -> Result<Self, Error> {
+        // In this order: who reads through the watcher next knows that the handle is of the same process.
+        let watcher = ProcessWatcher::new(probe, pid)?;
+        Ok(Self {
+            id,
+            watcher,
+            handle: Handle::of(pid),
+            budget: Budget::default(),
+        })
+    }
+
+    /// Looks as closely as the budget allows.
+    pub(super) fn look(&mut self, now: Duration) -> Result<Look, Error> {
+        let started = Instant::now();
+        let is_full = self.budget.is_full_due(now);
+        let mut tick = if is_full {
+            self.listed()?
+        } else if self.budget.may_list(now) {
+            self.watcher.tick()?
+        } else {
+            self.watcher.glance()?
+        };
+        if tick.listed {
+            let again = self.watcher.verify(AGAIN)?;
+            absorb(&mut tick, again);
+            self.budget.listed(now, started.elapsed());
+        }
+        if is_full {
+            self.budget.looked_fully(now, started.elapsed());
+        }
+        Ok(self.finish(now, tick))
+    }
+
+    /// The last look: at everything.
+    pub(super) fn last_look(&mut self, now: Duration) -> Result<Look, Error> {
+        let mut tick = self.listed()?;
+        if tick.listed {
+            let again = self.watcher.verify(usize::MAX / 2)?;
+            absorb(&mut tick, again);
+        }
+        self.budget = Budget::default();
+        Ok(self.finish(now, tick))
+    }
+
+    /// Lists where that is allowed, else counts.
+    fn listed(&mut self) -> Result<WatcherTick, Error> {
+        if self.watcher.tier() == fdguard_core::Tier::Radar {
+            return self.watcher.glance();
+        }
+        self.watcher.list()
+    }
+
+    fn finish(&mut self, now: Duration, tick: WatcherTick) -> Look {
+        let mut look = Look {
+            at: seconds(now),
+            count: Some(tick.count),
+            table: tick.listed.then(|| change(&tick)),
+            ..Look::default()
+        };
+        let is_around_due = self.budget.is_around_due(now);
+        // A program that begins opens files: its table was just listed.
+        if look.table.is_some() || is_around_due {
+            look.process = self.watcher.renamed().map(Box::new);
+        }
+        if is_around_due {
+            let started = Instant::now();
+            self.watcher.surroundings(&mut look);
+            self.budget.looked_around(now, started.elapsed());
+        }
+        look
+    }
+}
+
+/// Milliseconds are enough, and shorter in a recording.
+fn seconds(now: Duration) -> f64 {
+    (now.as_secs_f64() * 1000.0).round() / 1000.0
+}
+
+fn absorb(tick: &mut WatcherTick, again: WatcherTick) {
+    tick.opened.extend(again.opened);
+    tick.closed.extend(again.closed);
+    tick.changed.extend(again.changed);
+}
+
+fn change(tick: &WatcherTick) -> LookChange {
+    let sightings = |entries: &[FdEntry]| entries.iter().map(Sighting::from).collect();
+    LookChange {
+        opened: sightings(&tick.opened),
+        closed: tick.closed.clone(),
+        changed: sightings(&tick.changed),
+    }
+}

@@ -1,0 +1,43 @@
+//! A process that stands still whatever is sent to it: like one that the kernel cannot end.
+
+use std::sync::mpsc::{self, Sender};
+use std::thread::JoinHandle;
+
+use crate::sys;
+
+/// Holds a process until it is dropped.
+#[derive(Debug)]
+pub struct FdList {
+    end: Option<Sender<()>>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl FdList {
+    /// Stops it, and waits until it stands.
+    #[must_use]
+    pub fn new(pid: u32) -> Self {
+        let (end, ended) = mpsc::channel();
+        let (stand, stands) = mpsc::channel();
+        // Only the thread that holds it can let it go.
+        let thread = std::thread::spawn(move || {
+            sys::hold(pid).expect("a process that may be held");
+            stand.send(()).expect("somebody waits");
+            let _dropped = ended.recv();
+            sys::release(pid).expect("it is held");
+        });
+        stands.recv().expect("it stands");
+        Self {
+            end: Some(end),
+            thread: Some(thread),
+        }
+    }
+}
+
+impl Drop for FdList {
+    fn drop(&mut self) {
+        drop(self.end.take());
+        if let Some(thread) = self.thread.take() {
+            let _its_panic_was_shown = thread.join();
+        }
+    }
+}
