@@ -167,7 +167,7 @@ mod tests {
     fn a_watch_names_the_command_once_for_each_leak() {
         let mut watch = Watch::new(header());
         for entry in leak(&Class::Pipe, "pipe:[7]", 80).entries(0, None) {
-            watch.take(&entry);
+            watch.record(&entry);
         }
         let mut diagnosis = watch.diagnosis(&settings()).unwrap();
         watch.name_traces(&mut diagnosis);

@@ -314,11 +314,11 @@ mod tests {
     fn a_document_has_the_fields_of_the_contract_and_comes_back() {
         let mut watch = Watch::new(header());
         for entry in leak(&Class::Pipe, "pipe:[7]", 80).entries(0, None) {
-            watch.take(&entry);
+            watch.record(&entry);
         }
         let ended_at = watch.wall_time();
         let ended = WatchEnd::TimeUp;
-        watch.take(&RecordingEntry::End { ended, ended_at });
+        watch.record(&RecordingEntry::End { ended, ended_at });
         let diagnosis = watch.diagnosis(&settings()).unwrap();
         let json = serde_json::to_value(&diagnosis).unwrap();
         assert_eq!(json["schema"], "fdguard.diagnosis/1");

@@ -207,7 +207,7 @@ impl Evidence {
     fn conclude(material: EvidenceInput, settings: &Settings) -> Option<Self> {
         let mut watch = Watch::new(material.header.clone());
         for entry in &material.entries {
-            watch.take(entry);
+            watch.record(entry);
         }
         let diagnosis = watch.diagnosis(settings)?;
         let examined = material.visits.iter().map(|visit| {
@@ -216,10 +216,10 @@ impl Evidence {
                 .find(|subject| subject.process.pid == visit.begin.process.pid)
                 .map(|subject| &subject.timeline);
             let latest = visit.latest();
-            let mut summary = Summary::of(latest);
-            harmless::settle(&mut summary.lints, visit, &material.relatives);
+            let mut summary = Summary::summarize(latest);
+            harmless::downgrade(&mut summary.lints, visit, &material.relatives);
             ExaminedProcess {
-                begin: Summary::of(&visit.begin),
+                begin: Summary::summarize(&visit.begin),
                 latest: summary,
                 curves: timeline.map(Curves::of),
                 databases: database::databases(latest, &material.relatives),

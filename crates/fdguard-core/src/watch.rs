@@ -86,7 +86,7 @@ impl Watch {
     }
 
     /// Takes in one entry.
-    pub fn take(&mut self, entry: &RecordingEntry) {
+    pub fn record(&mut self, entry: &RecordingEntry) {
         match entry {
             RecordingEntry::Process(appearance) => self.appear(appearance),
             RecordingEntry::Look { id, look } => {
@@ -286,7 +286,7 @@ mod tests {
     fn taken(entries: impl IntoIterator<Item = Vec<RecordingEntry>>) -> Watch {
         let mut watch = Watch::new(header());
         for entry in entries.into_iter().flatten() {
-            watch.take(&entry);
+            watch.record(&entry);
         }
         watch
     }
@@ -356,7 +356,7 @@ mod tests {
         let cut = diagnosis(&watch);
         assert_eq!(cut.ended, WatchEnd::RecordingCut);
         assert_eq!(cut.ended_at.as_second(), 79);
-        watch.take(&RecordingEntry::Gone { id: 0, at: 90.5 });
+        watch.record(&RecordingEntry::Gone { id: 0, at: 90.5 });
         assert_eq!(watch.subjects().next().unwrap().gone, Some(90.5));
         assert_eq!(watch.wall_time().as_second(), 90);
     }
@@ -364,14 +364,14 @@ mod tests {
     #[test]
     fn nobody_in_view_is_no_diagnosis() {
         let mut watch = Watch::new(header());
-        watch.take(&RecordingEntry::Gone { id: 7, at: 1.0 });
+        watch.record(&RecordingEntry::Gone { id: 7, at: 1.0 });
         assert!(watch.diagnosis(&settings()).is_none());
     }
 
     fn come(watch: &mut Watch, id: u32, successor_of: Option<u32>, looks: u32) {
         let mut process = snapshot(Vec::new()).process;
         process.pid = Pid::from(1000 + id);
-        watch.take(&RecordingEntry::Process(Box::new(Appearance {
+        watch.record(&RecordingEntry::Process(Box::new(Appearance {
             id,
             at: f64::from(id),
             process,
@@ -386,13 +386,13 @@ mod tests {
                 ..Look::default()
             };
             let look = Box::new(look);
-            watch.take(&RecordingEntry::Look { id, look });
+            watch.record(&RecordingEntry::Look { id, look });
         }
     }
 
     fn go(watch: &mut Watch, id: u32) {
         let at = f64::from(id) + 0.9;
-        watch.take(&RecordingEntry::Gone { id, at });
+        watch.record(&RecordingEntry::Gone { id, at });
     }
 
     #[test]

@@ -73,7 +73,7 @@ pub type CheckOutcome = Result<CheckResult, Gap>;
 pub fn check(database: &Path, depth: CheckDepth, is_alone: bool) -> Result<CheckOutcome, Error> {
     let file = open(database)?;
     if is_alone && lease::ask(&file) == lease::LeaseAnswer::NoWriter {
-        let before = Stamp::of(&file).ok();
+        let before = Stamp::read(&file).ok();
         let outcome = ask(&unchanging(database), depth, false);
         if before.is_some() && before == Stamp::at(database) {
             return Ok(outcome);

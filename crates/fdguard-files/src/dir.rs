@@ -135,7 +135,7 @@ impl Dir {
     }
 
     /// What is at a name; nothing when nothing is there.
-    pub(crate) fn look(&self, name: &OsStr) -> io::Result<Option<Entry>> {
+    pub(crate) fn stat_entry(&self, name: &OsStr) -> io::Result<Option<Entry>> {
         match rustix::fs::statat(&self.fd, name, AtFlags::SYMLINK_NOFOLLOW) {
             Ok(stat) => Ok(Some(Entry {
                 id: (stat.st_dev, stat.st_ino),

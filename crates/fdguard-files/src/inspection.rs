@@ -148,7 +148,7 @@ pub fn inspect(probe: &Probe, path: &Path, options: Options) -> Result<Inspectio
     let has_side_files = beside.iter().any(|role| role.path(&real).exists());
     let name = path.file_name().unwrap_or_default().as_encoded_bytes();
     let lease = lease::ask(&file);
-    let holders = Holding::look(probe, &real, lease != LeaseAnswer::NoWriter)?;
+    let holders = Holding::find_holders(probe, &real, lease != LeaseAnswer::NoWriter)?;
     let writers = Writers::of(lease, &holders);
     let mut inspection = Inspection {
         path: Text::from(path.as_os_str().as_encoded_bytes()),
@@ -156,7 +156,7 @@ pub fn inspect(probe: &Probe, path: &Path, options: Options) -> Result<Inspectio
         kind: Kind::Other,
         verdict: FileVerdict::Clean,
         summary: String::new(),
-        size: read::Stamp::of(&file).map_or(0, |stamp| stamp.size),
+        size: read::Stamp::read(&file).map_or(0, |stamp| stamp.size),
         findings: Vec::new(),
         sqlite: None,
         gaps: holders.gaps.clone(),
@@ -228,7 +228,7 @@ impl Inspection {
         while looks < LOOKS && found.iter().any(matters) {
             std::thread::sleep(APART);
             image = read::image(&self.real, &read::open(&self.real)?)?;
-            self.holders = Holding::look(probe, &self.real, true)?;
+            self.holders = Holding::find_holders(probe, &self.real, true)?;
             let again = self.judged(&image);
             found = confirmed(&found, again);
             looks += 1;

@@ -54,7 +54,7 @@ pub struct HeldLease {
 
 impl HeldLease {
     /// Takes it, if nobody can write.
-    pub fn take(file: File) -> Result<Self, LeaseAnswer> {
+    pub fn acquire(file: File) -> Result<Self, LeaseAnswer> {
         match sys::lease(&file) {
             Ok(()) => Ok(Self { file }),
             Err(error) => Err(answer(error)),
@@ -99,7 +99,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("f");
         std::fs::write(&path, "x").unwrap();
-        let kept = HeldLease::take(File::open(&path).unwrap()).unwrap();
+        let kept = HeldLease::acquire(File::open(&path).unwrap()).unwrap();
         assert!(kept.is_whole());
         let waiting =
             std::thread::spawn(move || OpenOptions::new().append(true).open(path).unwrap());

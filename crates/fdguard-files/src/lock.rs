@@ -55,7 +55,7 @@ impl Place {
     /// Device and inode of what is there.
     fn id(&self) -> Option<(u64, u64)> {
         match self {
-            Self::In(dir, name) => dir.look(name).ok().flatten().map(|entry| entry.id),
+            Self::In(dir, name) => dir.stat_entry(name).ok().flatten().map(|entry| entry.id),
             Self::Path(path) => std::fs::symlink_metadata(path).ok().map(|meta| id(&meta)),
         }
     }
@@ -82,7 +82,7 @@ fn id(meta: &std::fs::Metadata) -> (u64, u64) {
 
 impl LockFile {
     /// Takes the lock of this lock file, which is made where it is missing. Fails at the deadline, and says who has it.
-    pub fn take(path: &Path, patience: Duration) -> Result<Self, Error> {
+    pub fn acquire(path: &Path, patience: Duration) -> Result<Self, Error> {
         patiently(path, patience, || Self::attempt(path))
     }
 

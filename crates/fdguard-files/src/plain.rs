@@ -81,7 +81,7 @@ impl PlainTextScanner {
     }
 
     /// Takes the next piece.
-    pub fn take(&mut self, piece: &[u8]) {
+    pub fn push_bytes(&mut self, piece: &[u8]) {
         let mut bytes = std::mem::take(&mut self.tail);
         bytes.extend_from_slice(piece);
         // The last four bytes may be the beginning of a record.
@@ -174,7 +174,7 @@ pub fn scan(mut file: &File) -> io::Result<Vec<FileFinding>> {
     loop {
         match file.read(&mut piece) {
             Ok(0) => return Ok(scanner.finish()),
-            Ok(length) => scanner.take(&piece[..length]),
+            Ok(length) => scanner.push_bytes(&piece[..length]),
             Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
             Err(error) => return Err(error),
         }
@@ -201,7 +201,7 @@ mod tests {
         // However the pieces are cut.
         for size in [1, 2, 3, 7, 1000] {
             let mut scanner = PlainTextScanner::new();
-            text.chunks(size).for_each(|piece| scanner.take(piece));
+            text.chunks(size).for_each(|piece| scanner.push_bytes(piece));
             let found = scanner.finish();
             assert_eq!(found.len(), 1, "{found:?}");
             assert_eq!((found[0].offset, found[0].length), (Some(at), Some(24)));
@@ -217,7 +217,7 @@ mod tests {
     fn text_without_anything_foreign_is_clean() {
         let text = "größe: 3 \u{1b}[1mbold\u{1b}[0m\tx\n".repeat(500);
         let mut scanner = PlainTextScanner::new();
-        scanner.take(text.as_bytes());
+        scanner.push_bytes(text.as_bytes());
         assert!(scanner.finish().is_empty());
         assert!(is_text(text.as_bytes()));
     }
@@ -241,7 +241,7 @@ mod tests {
         text.extend([0; 100]);
         text.extend(b"\nanother\n");
         let mut scanner = PlainTextScanner::new();
-        scanner.take(&text);
+        scanner.push_bytes(&text);
         let found = scanner.finish();
         assert_eq!(
             (found.len(), found[0].rule, found[0].length),

@@ -35,7 +35,7 @@ pub struct Stamp {
 
 impl Stamp {
     /// Of an open file.
-    pub fn of(file: &File) -> io::Result<Self> {
+    pub fn read(file: &File) -> io::Result<Self> {
         Ok(Self::from(&file.metadata()?))
     }
 
@@ -149,7 +149,7 @@ fn read_log(database: &Path, image: &mut DatabaseImage) -> Result<(), Error> {
     let mut at = wal::HEAD as u64;
     while at + frame.len() as u64 <= size {
         match file.read_exact_at(&mut frame, at) {
-            Ok(()) => scan.take(&frame),
+            Ok(()) => scan.push_frame(&frame),
             // It was cut off meanwhile.
             Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => break,
             Err(error) => return Err(failed(error)),

@@ -56,7 +56,7 @@ impl<S: 'static> Vault<S> {
         let (work, inbox) = channel::<Work<S>>();
         let (tell, told) = channel::<Result<Result<(), E>, Error>>();
         let body = move || {
-            let mut state = match begin(make) {
+            let mut state = match start(make) {
                 Ok(Ok(state)) => {
                     drop(tell.send(Ok(Ok(()))));
                     state
@@ -133,7 +133,7 @@ impl<S> Drop for Vault<S> {
 }
 
 /// Leaves the table, then makes the state.
-fn begin<S, E>(make: impl FnOnce() -> Result<S, E>) -> Result<Result<S, E>, Error> {
+fn start<S, E>(make: impl FnOnce() -> Result<S, E>) -> Result<Result<S, E>, Error> {
     leave().map_err(|error| Error::Start(error.to_string()))?;
     Ok(make())
 }

@@ -79,7 +79,7 @@ struct Folder {
 
 impl FileWatch {
     /// Begins to watch these files, and all databases of these folders. What is bad already is told by the first look.
-    pub fn begin(paths: &[PathBuf]) -> Result<Self, Error> {
+    pub fn start(paths: &[PathBuf]) -> Result<Self, Error> {
         let inotify = inotify::init(CreateFlags::CLOEXEC | CreateFlags::NONBLOCK)
             .map_err(|error| Error::io(Path::new("inotify"), "no watch can be made", error))?;
         let mut watch = Self {
@@ -167,8 +167,8 @@ impl FileWatch {
     }
 
     /// Takes what the kernel has told, looks at what is due, and gives what changed.
-    pub fn look(&mut self) -> Result<Vec<FileEvent>, Error> {
-        let mut events = self.take()?;
+    pub fn poll(&mut self) -> Result<Vec<FileEvent>, Error> {
+        let mut events = self.read_events()?;
         let now = Instant::now();
         let due: Vec<PathBuf> = self
             .known
@@ -182,7 +182,7 @@ impl FileWatch {
         Ok(events)
     }
 
-    fn take(&mut self) -> Result<Vec<FileEvent>, Error> {
+    fn read_events(&mut self) -> Result<Vec<FileEvent>, Error> {
         let mut buffer = [MaybeUninit::uninit(); 4096];
         let mut told = Vec::new();
         let mut is_overrun = false;

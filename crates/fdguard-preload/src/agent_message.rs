@@ -16,7 +16,7 @@ use crate::{children, close_sweep, real, thread};
 pub(crate) const CALL: &[u8] = b"/\x01fdguard/node/";
 
 /// Takes a message, without [`CALL`].
-pub(crate) fn take(mapping: &Mapping, area: &impl Area, message: &[u8]) {
+pub(crate) fn handle(mapping: &Mapping, area: &impl Area, message: &[u8]) {
     let mut lines = message.splitn(2, |byte| *byte == b'\n');
     let (Some(whom), Some(frames)) = (lines.next(), lines.next()) else {
         return;
@@ -121,7 +121,7 @@ fn number(digits: &[u8]) -> Option<u32> {
 mod tests {
     use fdguard_wire::{Area, Birth, How, Mapping};
 
-    use super::{number, take};
+    use super::{number, handle};
     use crate::thread;
 
     struct Everywhere;
@@ -154,7 +154,7 @@ mod tests {
         static MAPPING: Mapping = Mapping::new();
         let say = |whom: &str| {
             let message = format!("{whom}\n/app/a.js\t3\tserve\n/app/b.js\t9\tmain");
-            take(&MAPPING, &Everywhere, message.as_bytes());
+            handle(&MAPPING, &Everywhere, message.as_bytes());
         };
         MAPPING.begin(1, 1, 1);
         open(&MAPPING, 3, How::Open, 10);
@@ -165,7 +165,7 @@ mod tests {
         for nobody in ["", "9", "-1", "99999999999", "somebody"] {
             say(nobody);
         }
-        take(&MAPPING, &Everywhere, b"3");
+        handle(&MAPPING, &Everywhere, b"3");
         assert_eq!(told(&MAPPING), []);
         say("3");
         assert_eq!(told(&MAPPING), [3]);

@@ -30,7 +30,7 @@ pub(crate) struct Call {
 
 /// A call begins.
 #[inline]
-pub(crate) fn begin(fd: c_int, touch: Touch) -> Call {
+pub(crate) fn enter(fd: c_int, touch: Touch) -> Call {
     answer::settle_suspect(None);
     let mut call = Call {
         fd,

@@ -163,14 +163,14 @@ pub(crate) fn forget() {
 /// This thread's seat; taken when it has none yet.
 fn seat() -> Option<usize> {
     match own().seat.load(Ordering::Relaxed) {
-        0 => take(),
+        0 => claim_slot(),
         SEATLESS => None,
         known => Some(known - 1),
     }
 }
 
 #[cold]
-fn take() -> Option<usize> {
+fn claim_slot() -> Option<usize> {
     let tid = thread::tid();
     let free = |seat: &Seat| {
         seat.tid

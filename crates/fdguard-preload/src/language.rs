@@ -62,7 +62,7 @@ static PYTHON: KnownRuntimes = KnownRuntimes {
 
 /// Looks for an interpreter among what is loaded. Not from a hook: the loader may lock.
 pub(crate) fn find() {
-    take(|name| {
+    find_runtimes(|name| {
         // SAFETY: RTLD_DEFAULT and a text that ends.
         unsafe { dlsym(core::ptr::null_mut(), name.as_ptr()) }.cast_const()
     });
@@ -88,7 +88,7 @@ pub(crate) fn meet(module: &Module) {
         && !symbols.find(c"Py_GetVersion").is_null()
     {
         BROUGHT.store(module.start, Ordering::Relaxed);
-        take(|name| symbols.find(name));
+        find_runtimes(|name| symbols.find(name));
     }
 }
 
@@ -119,7 +119,7 @@ pub(crate) fn unloaded(is_hidden: bool) {
 }
 
 /// Takes the interpreter whose symbols `search` finds, unless there is one or somebody else is at it.
-fn take(search: impl Fn(&CStr) -> *const c_void) {
+fn find_runtimes(search: impl Fn(&CStr) -> *const c_void) {
     let claim =
         PYTHON
             .state
@@ -235,7 +235,7 @@ impl InPython {
         // A frame is whole when the interpreter calls out; a signal may come at any time.
         let trace = &native.trace;
         let is_whole = is_at_loop && trace.is_generated_sure && trace.generated.is_none();
-        let walk = Walk::begin();
+        let walk = Walk::start();
         let mut search = Search::new();
         let walked = runtime.glance(DEPTH, is_whole, |place| search.pass(runtime, place));
         drop(walk);
@@ -273,7 +273,7 @@ impl InPython {
     #[inline(never)]
     fn push(&self, mapping: &Mapping, push: &mut impl FnMut(Frame)) {
         let mut frames = [RawFrame::default(); DEPTH];
-        let walk = Walk::begin();
+        let walk = Walk::start();
         let Some(walked) = self.runtime.walk(&mut frames) else {
             return;
         };

@@ -25,7 +25,7 @@ pub(crate) static ALONE: Page = Page([const { AtomicU64::new(0) }; PAGE / 8]);
 static PROCESS: AtomicU32 = AtomicU32::new(0);
 
 /// This process is the owner from here on. Called before the program runs, and in a forked child, which has one thread.
-pub(crate) fn settle(pid: u32) {
+pub(crate) fn adopt(pid: u32) {
     PROCESS.store(pid, Ordering::Relaxed);
     let page = &raw const ALONE as usize;
     // Before Linux 4.14 a copy cannot be told: the kernel is asked each time.
@@ -58,15 +58,15 @@ mod tests {
 
     #[test]
     fn in_doubt_the_kernel_decides() {
-        settle(sys::process());
+        adopt(sys::process());
         assert!(is_here());
         assert_eq!(word().load(Ordering::Relaxed), 1, "without asking");
         doubt();
         assert!(is_here());
-        settle(sys::process() + 1);
+        adopt(sys::process() + 1);
         assert_eq!(word().load(Ordering::Relaxed), 0, "a doubt stays");
         assert!(!is_here());
-        settle(sys::process());
+        adopt(sys::process());
         assert!(is_here());
     }
 }

@@ -103,7 +103,7 @@ pub(crate) fn now() -> u64 {
 
 /// A runtime's agent told who asked for a descriptor.
 pub(crate) fn told(message: &[u8]) {
-    with(|mapping| agent_message::take(mapping, &GROUND, message));
+    with(|mapping| agent_message::handle(mapping, &GROUND, message));
 }
 
 /// What a close was told before it happened.
@@ -213,7 +213,7 @@ fn end(fd: c_int, ending: Ending, result: c_int, code: u8) {
         more: [until, u64::from(inflight::has_threads())],
     };
     let is_recorded = record(mapping, |mapping| {
-        let stack = close_sweep::take(number).unwrap_or_else(|| stack::here(mapping));
+        let stack = close_sweep::next_fd(number).unwrap_or_else(|| stack::here(mapping));
         mapping.tell(&GROUND, ticket, &told(stack));
     });
     if !is_recorded {

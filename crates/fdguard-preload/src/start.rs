@@ -170,7 +170,7 @@ fn create() -> Option<&'static Mapping> {
     let path = path(&mut buffer, pid, monotonic, b".fdguard\0")?;
     let mapping = sys::new_mapping(path)?;
     GROUND.reset(mapping as usize);
-    owner::settle(pid);
+    owner::adopt(pid);
     MAPPING.store(mapping, Ordering::Release);
     let mapping = current()?;
     mapping.name(real::program_name());

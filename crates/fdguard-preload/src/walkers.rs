@@ -24,7 +24,7 @@ pub(crate) struct Walk(());
 impl Walk {
     /// Begins one.
     #[inline]
-    pub(crate) fn begin() -> Self {
+    pub(crate) fn start() -> Self {
         WALKERS.fetch_add(1, Ordering::SeqCst);
         // What is asked next is asked after we can be seen.
         fence(Ordering::SeqCst);
@@ -74,7 +74,7 @@ mod tests {
         static IS_OVER: AtomicBool = AtomicBool::new(false);
         let (begun, has_begun) = mpsc::channel();
         let walker = std::thread::spawn(move || {
-            let walk = Walk::begin();
+            let walk = Walk::start();
             begun.send(()).unwrap();
             for _ in 0..1000 {
                 std::hint::black_box(std::thread::current().id());
@@ -89,7 +89,7 @@ mod tests {
         assert!(IS_OVER.load(Ordering::SeqCst) || is_vain);
         walker.join().unwrap();
         // One that never ends is waited for once, and a child knows nothing of it.
-        let _never_over = std::mem::ManuallyDrop::new(Walk::begin());
+        let _never_over = std::mem::ManuallyDrop::new(Walk::start());
         wait();
         assert_eq!(IS_VAIN.load(Ordering::SeqCst), 1);
         wait();

@@ -29,7 +29,7 @@ pub struct ProcessId {
 
 impl ProcessId {
     /// Of the process that has this number now.
-    pub fn of(pid: u32) -> io::Result<Self> {
+    pub fn read(pid: u32) -> io::Result<Self> {
         Self::opened(pid).map(|(identity, _)| identity)
     }
 
@@ -58,7 +58,7 @@ impl ProcessId {
     /// Whether it still has its number: not ended and reaped. A zombie matches.
     #[must_use]
     pub fn matches(&self) -> bool {
-        Self::of(self.pid).is_ok_and(|now| self.is(&now))
+        Self::read(self.pid).is_ok_and(|now| self.is(&now))
     }
 
     fn is(&self, now: &Self) -> bool {
@@ -220,7 +220,7 @@ mod tests {
 
     #[test]
     fn we_are_who_we_are() {
-        let identity = ProcessId::of(std::process::id()).unwrap();
+        let identity = ProcessId::read(std::process::id()).unwrap();
         assert!(identity.matches());
         let again: ProcessId = identity.to_string().parse().unwrap();
         assert_eq!(again, identity);
@@ -236,7 +236,7 @@ mod tests {
     #[test]
     fn another_process_with_the_same_number_is_not_signalled() {
         let mut child = Command::new("cat").stdin(Stdio::piped()).spawn().unwrap();
-        let identity = ProcessId::of(child.id()).unwrap();
+        let identity = ProcessId::read(child.id()).unwrap();
         let mut stranger = identity.clone();
         stranger.started += 1;
         let error = signal_checked(&stranger, libc::SIGKILL).unwrap_err();

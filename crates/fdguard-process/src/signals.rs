@@ -38,7 +38,7 @@ impl std::fmt::Debug for Mask {
 
 impl Signals {
     /// Takes these signals; numbers that are no signal, KILL and STOP are left out by the kernel.
-    pub fn take(signals: impl IntoIterator<Item = i32>) -> io::Result<Self> {
+    pub fn block(signals: impl IntoIterator<Item = i32>) -> io::Result<Self> {
         let set = set_of(signals);
         let mut before = MaybeUninit::<libc::sigset_t>::uninit();
         // SAFETY: both point to sets of this frame; the kernel writes the second.
@@ -200,7 +200,7 @@ mod tests {
 
     #[test]
     fn a_signal_is_read_with_its_sender() {
-        let signals = Signals::take([libc::SIGUSR1, libc::SIGTERM]).unwrap();
+        let signals = Signals::block([libc::SIGUSR1, libc::SIGTERM]).unwrap();
         assert_eq!(signals.next(), None);
         let signal = libc::SIGTERM;
         // SAFETY: a number; to this thread, which blocks it.

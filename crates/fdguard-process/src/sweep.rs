@@ -121,7 +121,7 @@ fn repeat(longest: Duration, mut kill: impl FnMut() -> Vec<ProcessId>) -> SweepC
 fn keepers_above(processes: &[ProcessId]) -> BTreeSet<ProcessId> {
     let nearest = |process: &ProcessId| {
         let keeper = members::ancestors(process.pid()).find(|pid| members::is_keeper(*pid))?;
-        ProcessId::of(keeper).ok()
+        ProcessId::read(keeper).ok()
     };
     processes.iter().filter_map(nearest).collect()
 }

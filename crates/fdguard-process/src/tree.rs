@@ -76,7 +76,7 @@ pub struct Tree {
 }
 
 impl Tree {
-    fn of(
+    fn new(
         keeper: KeeperProcess,
         control: OwnedFd,
         started: StartResult,
@@ -117,7 +117,7 @@ impl Tree {
 
     /// The same, with choices.
     pub fn start_with(plan: &Plan, options: Options<'_>) -> Result<Self, StartError> {
-        let begin = || start::begin(plan, options.orphan_grace, options.keep_pidfd);
+        let begin = || start::start(plan, options.orphan_grace, options.keep_pidfd);
         match options.reserve {
             Some(reserve) => reserve.lend(begin),
             None => begin(),
@@ -220,14 +220,14 @@ impl Tree {
                     }
                     return Some(self.empty.unwrap_or(TreeEvent::Lost));
                 }
-                Err(_nothing_yet) => return self.look(Instant::now()),
+                Err(_nothing_yet) => return self.check_keeper(Instant::now()),
             }
         }
         None
     }
 
     /// Looks after a keeper that says nothing, if it is time to.
-    fn look(&mut self, now: Instant) -> Option<TreeEvent> {
+    fn check_keeper(&mut self, now: Instant) -> Option<TreeEvent> {
         if self.program_end().is_some_and(is_readable) {
             self.oversight.main_ended(now);
         }

@@ -37,7 +37,7 @@ fn main() {
     let before = used();
     while start.elapsed() < length {
         let now = Instant::now();
-        if let Some(reading) = meter.turn(now, &[pid]) {
+        if let Some(reading) = meter.poll(now, &[pid]) {
             looks += 1;
             for news in judge(&budgets, &reading, &mut memory) {
                 println!("{:.1} s: {news:?}", start.elapsed().as_secs_f64());

@@ -178,7 +178,7 @@ impl Bounded {
     }
 
     /// Its end, once: when nothing of it is left, or at the deadline, when what is left is being killed.
-    pub(crate) fn turn(&mut self, now: Instant, ready: &Readiness) -> Option<HelperEnd> {
+    pub(crate) fn poll(&mut self, now: Instant, ready: &Readiness) -> Option<HelperEnd> {
         if self.output.as_ref().is_some_and(|output| ready.has(output)) {
             self.listen();
         }

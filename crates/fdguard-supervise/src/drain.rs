@@ -58,12 +58,12 @@ pub fn null() -> std::io::Result<OwnedFd> {
 
 impl Drain {
     /// Begins. A signal is sent by the caller, who owns the tree: [`Spec::signal`].
-    pub fn begin(spec: &DrainSpec, given: &DrainContext<'_>, now: Instant) -> Result<Self, DrainResult> {
+    pub fn start(spec: &DrainSpec, given: &DrainContext<'_>, now: Instant) -> Result<Self, DrainResult> {
         let failed = |error: std::io::Error| DrainResult::HookFailed(error.to_string());
         let doing = match spec {
             DrainSpec::None => return Err(DrainResult::None),
             DrainSpec::Signal(_) => Doing::Waiting,
-            DrainSpec::Http(target) => Doing::Asking(Hook::begin(target).map_err(failed)?),
+            DrainSpec::Http(target) => Doing::Asking(Hook::start(target).map_err(failed)?),
             DrainSpec::Exec(line) => {
                 let mut helper = Helper::shell(line);
                 let pid = given.pid.to_string().into();
@@ -93,7 +93,7 @@ impl Drain {
     }
 
     /// Its end, once. `connections` counts those of the service, where they can be seen; it is asked twice a second at most.
-    pub fn turn(
+    pub fn poll(
         &mut self,
         now: Instant,
         ready: &Readiness,
@@ -101,7 +101,7 @@ impl Drain {
     ) -> Option<DrainResult> {
         match &mut self.doing {
             // It has the same deadline, and knows whether it ended before.
-            Doing::Running(bounded) => match bounded.turn(now, ready)? {
+            Doing::Running(bounded) => match bounded.poll(now, ready)? {
                 HelperEnd::Code(0) => Some(DrainResult::HookDone),
                 HelperEnd::TimeUp => Some(DrainResult::TimeUp),
                 ended => {
@@ -111,7 +111,7 @@ impl Drain {
             },
             _ if now >= self.deadline => Some(DrainResult::TimeUp),
             Doing::Waiting => self.count(now, connections),
-            Doing::Asking(hook) => match hook.turn() {
+            Doing::Asking(hook) => match hook.poll() {
                 None => None,
                 Some(Answer::Done) => Some(DrainResult::HookDone),
                 Some(Answer::Accepted) => {
@@ -158,7 +158,7 @@ mod tests {
             listens,
             null: &null,
         };
-        Drain::begin(&spec.parse().unwrap(), &given, now)
+        Drain::start(&spec.parse().unwrap(), &given, now)
     }
 
     /// Runs to its end; the connections are counted down.
@@ -176,7 +176,7 @@ mod tests {
                 left -= 1;
                 Some(left)
             };
-            if let Some(drained) = drain.turn(Instant::now(), &ready, count) {
+            if let Some(drained) = drain.poll(Instant::now(), &ready, count) {
                 return drained;
             }
         }
@@ -194,14 +194,14 @@ mod tests {
         let mut drain = begin("TERM", false, LONG, start).unwrap();
         let mut turn = |seconds| {
             let now = start + Duration::from_secs(seconds);
-            drain.turn(now, &Readiness::default(), || Some(0))
+            drain.poll(now, &Readiness::default(), || Some(0))
         };
         assert_eq!(
             [turn(0), turn(30), turn(60)],
             [None, None, Some(DrainResult::TimeUp)]
         );
         let mut listening = begin("TERM", true, LONG, start).unwrap();
-        let gone = listening.turn(start, &Readiness::default(), || Some(0));
+        let gone = listening.poll(start, &Readiness::default(), || Some(0));
         assert_eq!(gone, Some(DrainResult::ConnectionsGone));
     }
 
@@ -209,7 +209,7 @@ mod tests {
     fn what_cannot_be_counted_is_not_gone() {
         let start = Instant::now();
         let mut drain = begin("TERM", true, LONG, start).unwrap();
-        assert_eq!(drain.turn(start, &Readiness::default(), || None), None);
+        assert_eq!(drain.poll(start, &Readiness::default(), || None), None);
     }
 
     #[test]

@@ -91,7 +91,7 @@ pub struct EvidenceJob {
 
 impl EvidenceJob {
     /// Begins to write a bundle about this process. `null` is held by the caller: see [`crate::drain::null`].
-    pub fn begin(
+    pub fn start(
         settings: &EvidenceSettings,
         (service, pid): (&str, u32),
         null: &OwnedFd,
@@ -127,9 +127,9 @@ impl EvidenceJob {
     }
 
     /// Where the bundle is, or why there is none; once.
-    pub fn turn(&mut self, now: Instant, ready: &Readiness) -> Option<Result<String, String>> {
+    pub fn poll(&mut self, now: Instant, ready: &Readiness) -> Option<Result<String, String>> {
         let writer = self.writer.as_mut()?;
-        let ended = writer.turn(now, ready)?;
+        let ended = writer.poll(now, ready)?;
         // 1 says that there are findings, which is no wonder.
         self.is_whole = matches!(ended, HelperEnd::Code(0 | 1)) && self.place.exists();
         Some(if self.is_whole {
@@ -316,12 +316,12 @@ mod tests {
 
     fn run(settings: &EvidenceSettings, pid: u32, within: Duration) -> Result<String, String> {
         let null = null().unwrap();
-        let mut evidence = EvidenceJob::begin(settings, ("web", pid), &null, Instant::now(), within)?;
+        let mut evidence = EvidenceJob::start(settings, ("web", pid), &null, Instant::now(), within)?;
         loop {
             let mut wants = Interest::default();
             evidence.wants(&mut wants);
             let ready = wants.wait().unwrap();
-            if let Some(outcome) = evidence.turn(Instant::now(), &ready) {
+            if let Some(outcome) = evidence.poll(Instant::now(), &ready) {
                 return outcome;
             }
         }
@@ -369,13 +369,13 @@ mod tests {
         };
         let null = null().unwrap();
         let of = ("web", std::process::id());
-        let mut evidence = EvidenceJob::begin(&settings, of, &null, Instant::now(), LONG).unwrap();
+        let mut evidence = EvidenceJob::start(&settings, of, &null, Instant::now(), LONG).unwrap();
         let bundles = || fs::read_dir(&settings.folder).unwrap().count();
         while bundles() == 0 {
             let mut wants = Interest::default();
             evidence.wants(&mut wants);
             let ready = wants.wait().unwrap();
-            assert_eq!(evidence.turn(Instant::now(), &ready), None);
+            assert_eq!(evidence.poll(Instant::now(), &ready), None);
         }
         drop(evidence);
         assert_eq!(bundles(), 0);

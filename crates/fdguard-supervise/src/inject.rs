@@ -9,7 +9,7 @@ use crate::event::LogEvent;
 /// Puts something into programs by their environment, and knows what came of it. It never holds the loop up for longer than a moment.
 pub trait Injector: std::fmt::Debug {
     /// A service is about to be started: changes the environment that its program gets. Gives what is to be told.
-    fn begin(
+    fn start(
         &mut self,
         service: &str,
         command: &[OsString],
@@ -27,7 +27,7 @@ pub trait Injector: std::fmt::Debug {
     fn deadline(&self) -> Option<Instant>;
 
     /// Goes on. Gives what is to be told.
-    fn turn(&mut self, now: Instant) -> Vec<LogEvent>;
+    fn poll(&mut self, now: Instant) -> Vec<LogEvent>;
 
     /// Everything is down. Gives what is still to be told.
     fn finish(&mut self) -> Vec<LogEvent>;

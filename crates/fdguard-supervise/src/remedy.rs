@@ -162,7 +162,7 @@ impl Remedy {
     fn breached(&mut self, now: Instant, breach: Breach) -> Vec<RemedyAction> {
         match self.again(now, &breach) {
             Some(again) => self.give_in(now, again),
-            None => self.begin(now, breach),
+            None => self.start(now, breach),
         }
     }
 
@@ -217,8 +217,8 @@ impl Remedy {
         }
     }
 
-    fn begin(&mut self, now: Instant, breach: Breach) -> Vec<RemedyAction> {
-        let Some(ticket) = self.flight.take() else {
+    fn start(&mut self, now: Instant, breach: Breach) -> Vec<RemedyAction> {
+        let Some(ticket) = self.flight.acquire() else {
             let tell = RemedyAction::Tell(RemedyNotice::Waits(breach.clone()));
             self.state = State::Waiting(breach);
             return vec![tell];
@@ -267,7 +267,7 @@ impl Remedy {
             self.state = State::Waiting(breach);
             return Vec::new();
         }
-        self.begin(now, breach)
+        self.start(now, breach)
     }
 
     fn step(

@@ -66,7 +66,7 @@ impl Program {
         let (mut memory, mut told) = (BudgetHistory::default(), Vec::new());
         let pid = self.child.id();
         while self.child.try_wait().unwrap().is_none() {
-            let reading = meter.turn(Instant::now(), &[pid]);
+            let reading = meter.poll(Instant::now(), &[pid]);
             if let Some(reading) = reading.filter(|reading| reading.of_main().is_some()) {
                 told.extend(judge(&budgets, &reading, &mut memory));
             }

@@ -17,7 +17,7 @@ use crate::{
 };
 
 fn write(snapshot: &Snapshot) -> Vec<u8> {
-    let summary = Summary::of(snapshot);
+    let summary = Summary::summarize(snapshot);
     serde_json::to_vec(&SnapshotDocument::new(snapshot, &summary)).unwrap()
 }
 

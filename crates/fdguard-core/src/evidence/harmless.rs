@@ -7,7 +7,7 @@ use crate::select_use::SelectUse;
 use crate::{Fd, Pid, Snapshot};
 
 /// Makes those that are harmless here worth knowing and no more.
-pub(super) fn settle(lints: &mut [LintHit], visit: &ProcessVisit, relatives: &[Relative]) {
+pub(super) fn downgrade(lints: &mut [LintHit], visit: &ProcessVisit, relatives: &[Relative]) {
     for hit in lints.iter_mut() {
         let is_harmless = match hit.rule {
             "inherited-listener" => is_of_workers(hit, visit, relatives),
@@ -65,7 +65,7 @@ fn was_there_before(hit: &LintHit, visit: &ProcessVisit) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use super::settle;
+    use super::downgrade;
     use crate::TcpState::Listen;
     use crate::detail::PipeEnd::Read;
     use crate::evidence::{Relation, Relative, ProcessVisit};
@@ -102,7 +102,7 @@ mod tests {
 
     fn severity(visit: &ProcessVisit, relatives: &[Relative], rule: &str) -> Severity {
         let mut lints = check(visit.latest());
-        settle(&mut lints, visit, relatives);
+        downgrade(&mut lints, visit, relatives);
         lints.iter().find(|hit| hit.rule == rule).unwrap().severity
     }
 

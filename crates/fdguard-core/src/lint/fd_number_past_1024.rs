@@ -58,7 +58,7 @@ mod tests {
         let fds = vec![entry(3, Class::Regular), entry(1024, Class::of_fdguard())];
         let snapshot = snapshot(fds);
         assert!(check(&snapshot).is_empty());
-        let summary = crate::Summary::of(&Snapshot {
+        let summary = crate::Summary::summarize(&Snapshot {
             table_size: Some(2048),
             ..snapshot
         });

@@ -58,7 +58,7 @@ impl<'a> Finder<'a> {
         let found = self.split(given)?;
         let entry = found
             .folder
-            .look(&found.name)
+            .stat_entry(&found.name)
             .map_err(|error| unreadable(&error))?;
         let Some(entry) = entry else {
             let name = names::original(&found.name).to_owned();

@@ -18,7 +18,7 @@ use crate::lease::{self, LeaseAnswer};
 const MOST_NAMES: u32 = 1000;
 
 /// Makes the empty copy. What an archive that was ended left there is removed: it is the beginning of the original. Another file is left alone.
-pub(super) fn begin(to: &Dir, name: &OsStr, original: &File) -> io::Result<(OsString, File)> {
+pub(super) fn create(to: &Dir, name: &OsStr, original: &File) -> io::Result<(OsString, File)> {
     for number in 0..MOST_NAMES {
         let part = names::numbered(&names::unfinished(name), number);
         match to.create(&part) {
@@ -55,7 +55,7 @@ pub(super) fn fill(
     let mut scanner = Scanner::default();
     let mut writer = copy;
     digest::pieces(original, |piece| {
-        scanner.take(piece);
+        scanner.push_bytes(piece);
         writer.write_all(piece)?;
         Ok(true)
     })
@@ -65,7 +65,7 @@ pub(super) fn fill(
     copy.sync_all().map_err(failed)?;
     // So that it is read from the disk. Where that is not possible it comes from memory.
     let _ = rustix::fs::fadvise(copy, 0, None, Advice::DontNeed);
-    let compared = digest::of(copy, has_json_lines).map_err(failed)?;
+    let compared = digest::read_contents(copy, has_json_lines).map_err(failed)?;
     if compared != contents {
         return Err(ArchiveProblem::new(
             ArchiveTrouble::Differs,

@@ -46,7 +46,7 @@ pub(super) struct Scanner {
 }
 
 impl Scanner {
-    pub(super) fn take(&mut self, piece: &[u8]) {
+    pub(super) fn push_bytes(&mut self, piece: &[u8]) {
         let ends = piece.iter().filter(|byte| **byte == b'\n').count();
         self.lines += ends as u64;
         if let Some(end) = piece.iter().rposition(|byte| *byte == b'\n') {
@@ -116,10 +116,10 @@ pub(super) fn pieces(
 }
 
 /// Reads a whole file.
-pub(super) fn of(file: &File, has_json_lines: bool) -> io::Result<Contents> {
+pub(super) fn read_contents(file: &File, has_json_lines: bool) -> io::Result<Contents> {
     let mut scanner = Scanner::default();
     pieces(file, |piece| {
-        scanner.take(piece);
+        scanner.push_bytes(piece);
         Ok(true)
     })?;
     scanner.finish(file, has_json_lines)
@@ -143,7 +143,7 @@ mod tests {
 
     use proptest::prelude::*;
 
-    use super::{Contents, Scanner, is_beginning_of, of};
+    use super::{Contents, Scanner, is_beginning_of, read_contents};
 
     fn file(bytes: &[u8]) -> (tempfile::TempDir, File) {
         let folder = tempfile::tempdir().unwrap();
@@ -154,7 +154,7 @@ mod tests {
     }
 
     fn contents(bytes: &[u8]) -> Contents {
-        of(&file(bytes).1, true).unwrap()
+        read_contents(&file(bytes).1, true).unwrap()
     }
 
     #[test]
@@ -200,8 +200,8 @@ mod tests {
             let bytes = text.as_bytes();
             let cut = cut.min(bytes.len());
             let mut scanner = Scanner::default();
-            scanner.take(&bytes[..cut]);
-            scanner.take(&bytes[cut..]);
+            scanner.push_bytes(&bytes[..cut]);
+            scanner.push_bytes(&bytes[cut..]);
             let (start, end) = scanner.last_line();
             let wanted = text.split_inclusive('\n').next_back().unwrap_or("");
             prop_assert_eq!(&text[usize::try_from(start).unwrap()..usize::try_from(end).unwrap()], wanted);

@@ -32,7 +32,7 @@ impl Free {
     pub(super) fn holds(&self, file: &File) -> bool {
         match self {
             Self::Leased(kept) => kept.is_whole(),
-            Self::Walked(stamp) => Stamp::of(file).is_ok_and(|now| now == *stamp),
+            Self::Walked(stamp) => Stamp::read(file).is_ok_and(|now| now == *stamp),
         }
     }
 
@@ -81,7 +81,7 @@ impl Asking {
         receipt: &mut ArchiveReceipt,
     ) -> io::Result<LeaseRequest> {
         let file = question.file;
-        match HeldLease::take(file.try_clone()?) {
+        match HeldLease::acquire(file.try_clone()?) {
             Ok(kept) => Ok(LeaseRequest::Free(Free::Leased(kept))),
             Err(LeaseAnswer::Writer) => Ok(LeaseRequest::NotYet),
             Err(answer) => self.walk(question, answer, receipt),
@@ -98,10 +98,10 @@ impl Asking {
         if self.walked.is_some_and(recently) && !question.is_last {
             return Ok(LeaseRequest::NotYet);
         }
-        let before = Stamp::of(question.file)?;
+        let before = Stamp::read(question.file)?;
         let found = holders::find(question.path, question.file);
         self.walked = Some(Instant::now());
-        if !found.writers.is_empty() || Stamp::of(question.file)? != before {
+        if !found.writers.is_empty() || Stamp::read(question.file)? != before {
             return Ok(LeaseRequest::NotYet);
         }
         let is_complete = found.gaps.is_empty();

@@ -280,7 +280,7 @@ pub struct Steps(pub Vec<(ArchiveStep, f64)>);
 impl Steps {
     /// How long a step took, in milliseconds; absent when it was not done.
     #[must_use]
-    pub fn of(&self, step: ArchiveStep) -> Option<f64> {
+    pub fn seconds(&self, step: ArchiveStep) -> Option<f64> {
         let found = self.0.iter().find(|(one, _)| *one == step);
         found.map(|(_, ms)| *ms)
     }

@@ -72,7 +72,7 @@ impl Transfer<'_> {
         {
             return Ok(moved);
         }
-        let is_taken = || self.to.look(self.name).is_ok_and(|entry| entry.is_some());
+        let is_taken = || self.to.stat_entry(self.name).is_ok_and(|entry| entry.is_some());
         if !self.may_number && is_taken() {
             return Err(collision());
         }
@@ -85,7 +85,7 @@ impl Transfer<'_> {
     }
 
     fn read(&self) -> Result<Contents, ArchiveProblem> {
-        digest::of(self.file, names::has_json_lines(self.name))
+        digest::read_contents(self.file, names::has_json_lines(self.name))
             .map_err(|error| ArchiveProblem::io("it cannot be read", error))
     }
 
@@ -138,7 +138,7 @@ impl Transfer<'_> {
     }
 
     fn is_ours(&self, folder: &Dir, name: &OsStr) -> bool {
-        let entry = folder.look(name).ok().flatten();
+        let entry = folder.stat_entry(name).ok().flatten();
         entry.is_some_and(|entry| entry.id == self.id)
     }
 
@@ -149,7 +149,7 @@ impl Transfer<'_> {
         let Some(_lock) = lock else {
             return Ok(TransferResult::Busy);
         };
-        let (part, copy) = copy::begin(self.to, self.name, self.file)
+        let (part, copy) = copy::create(self.to, self.name, self.file)
             .map_err(|error| ArchiveProblem::io("no copy can be made in the archive", error))?;
         (self.passed)(ArchiveStep::Begun);
         let moved = self.fill_and_place(&part, &copy);
@@ -217,14 +217,14 @@ impl Transfer<'_> {
     /// Ends what an earlier archive has left: its copy is whole, but the original is still there.
     fn finish_earlier(&mut self) -> Result<Option<TransferResult>, ArchiveProblem> {
         let failed = |error: io::Error| ArchiveProblem::io("the archive cannot be looked at", error);
-        let own = self.from.look(self.closing).map_err(failed)?;
+        let own = self.from.stat_entry(self.closing).map_err(failed)?;
         let Some(own) = own else {
             return Ok(None);
         };
         let mut contents = None;
         for number in 0..MOST_NAMES {
             let name = names::numbered(self.name, number);
-            let Some(entry) = self.to.look(&name).map_err(failed)? else {
+            let Some(entry) = self.to.stat_entry(&name).map_err(failed)? else {
                 break;
             };
             let is_like = entry.kind == own.kind
@@ -239,7 +239,7 @@ impl Transfer<'_> {
             };
             let theirs = self.to.read(&name).map_err(failed)?;
             let is_same =
-                digest::of(&theirs, names::has_json_lines(self.name)).map_err(failed)? == ours;
+                digest::read_contents(&theirs, names::has_json_lines(self.name)).map_err(failed)? == ours;
             if is_same {
                 theirs.sync_all().map_err(failed)?;
                 return self.adopt(name, ours).map(Some);

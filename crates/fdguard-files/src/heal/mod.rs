@@ -82,7 +82,7 @@ pub fn heal(probe: &Probe, path: &Path, plan: &HealPlan) -> Result<HealResult, E
     let real = path
         .canonicalize()
         .map_err(|error| Error::io(path, "cannot be found", error))?;
-    let _lock = LockFile::take(&beside(&real, ".fdguard-lock"), PATIENCE)?;
+    let _lock = LockFile::acquire(&beside(&real, ".fdguard-lock"), PATIENCE)?;
     let seen = inspect(probe, &real, Options::default())?;
     if let Some(said) = not_for_us(&seen, &real)? {
         return Ok(said);
@@ -211,7 +211,7 @@ fn free(probe: &Probe, real: &Path) -> Result<Result<Vec<(HolderRole, HeldLease)
             }
             Err(error) => return Err(error),
         };
-        match HeldLease::take(file) {
+        match HeldLease::acquire(file) {
             Ok(kept) => leases.push((role, kept)),
             Err(LeaseAnswer::Writer) => {
                 is_unsure = is_unsure.or(Some("somebody can write it, but no table shows who"))
@@ -224,7 +224,7 @@ fn free(probe: &Probe, real: &Path) -> Result<Result<Vec<(HolderRole, HeldLease)
             Err(_) => {}
         }
     }
-    let holding = Holding::look(
+    let holding = Holding::find_holders(
         probe,
         real,
         !leases.iter().any(|(role, _)| *role == HolderRole::Main),

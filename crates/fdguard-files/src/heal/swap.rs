@@ -111,7 +111,7 @@ mod tests {
         let [database, healed] = ["state.db", "healed"].map(|name| folder.path().join(name));
         fs::write(&database, "old").unwrap();
         fs::write(&healed, "new").unwrap();
-        let kept = HeldLease::take(File::open(&database).unwrap()).unwrap();
+        let kept = HeldLease::acquire(File::open(&database).unwrap()).unwrap();
         let path = database.clone();
         let newcomer = std::thread::spawn(move || {
             let mut file = OpenOptions::new().append(true).open(path).unwrap();
@@ -143,7 +143,7 @@ mod tests {
             .map(|role| {
                 (
                     role,
-                    HeldLease::take(File::open(role.path(&database)).unwrap()).unwrap(),
+                    HeldLease::acquire(File::open(role.path(&database)).unwrap()).unwrap(),
                 )
             })
             .collect();

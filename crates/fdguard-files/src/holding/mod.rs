@@ -174,7 +174,7 @@ impl HoldingProcess {
 impl Holding {
     /// Looks who holds a file and what lies beside it. `database` is the whole path, without links. With `mappings` also who can
     /// write by memory alone.
-    pub fn look(probe: &Probe, database: &Path, mappings: bool) -> Result<Self, Error> {
+    pub fn find_holders(probe: &Probe, database: &Path, mappings: bool) -> Result<Self, Error> {
         let sought: Vec<SoughtFile> = HolderRole::ALL
             .iter()
             .map(|role| sought(&role.path(database)))

@@ -171,7 +171,7 @@ impl JsonlWriter {
             });
         }
         line.push(b'\n');
-        self.settle()?;
+        self.finish_write()?;
         self.write(&line)
             .map_err(|error| crate::Error::io(&self.path, "cannot be written", error))?;
         self.end += line.len() as u64;
@@ -267,7 +267,7 @@ impl JsonlWriter {
     }
 
     /// Makes sure that the next line begins a line.
-    fn settle(&mut self) -> Result<(), Error> {
+    fn finish_write(&mut self) -> Result<(), Error> {
         let failed = |error| crate::Error::io(&self.path, "cannot be read", error);
         let meta = self.file.metadata().map_err(failed)?;
         if meta.nlink() == 0 {

@@ -23,9 +23,9 @@ pub(super) fn read(found: &Found<'_>) -> rusqlite::Result<RegistryRow> {
         .transpose();
     Ok(RegistryRow {
         id: found.get(0)?,
-        kind: word(found, 1, Kind::of)?,
+        kind: word(found, 1, Kind::parse)?,
         client: found.get(2)?,
-        state: word(found, 3, RowState::of)?,
+        state: word(found, 3, RowState::parse)?,
         owner,
         reason: found.get(6)?,
         version: found.get::<_, i64>(7)?.cast_unsigned(),

@@ -36,11 +36,11 @@ pub enum Liveness {
 impl OwnerId {
     /// Of the process that calls.
     pub fn own() -> io::Result<Self> {
-        Self::of(std::process::id())
+        Self::read(std::process::id())
     }
 
     /// Of the process that has this number now.
-    pub fn of(pid: u32) -> io::Result<Self> {
+    pub fn read(pid: u32) -> io::Result<Self> {
         let bytes = std::fs::read(format!("/proc/{pid}/stat"))?;
         let stat = ProcStat::parse(&bytes).ok_or(io::ErrorKind::InvalidData)?;
         Ok(Self {
@@ -146,7 +146,7 @@ mod tests {
         elsewhere.boot = "another".to_owned();
         assert_eq!(elsewhere.alive(), Liveness::Gone);
         let mut child = Command::new("cat").stdin(Stdio::piped()).spawn().unwrap();
-        let identity = OwnerId::of(child.id()).unwrap();
+        let identity = OwnerId::read(child.id()).unwrap();
         assert_eq!(identity.alive(), Liveness::Alive);
         child.kill().unwrap();
         child.wait().unwrap();

@@ -124,7 +124,7 @@ impl Store {
         if id_at(path).is_none() {
             make(path)?;
         }
-        look(path)?;
+        check_file(path)?;
         let before = id_at(path);
         // Never made here: a file that vanished in this moment is an error, and not a new and empty registry.
         let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
@@ -153,7 +153,7 @@ impl Store {
         if let Some(problem) = problems.first() {
             return Err(damaged(path, problem));
         }
-        let guard = Guard::of(path)?;
+        let guard = Guard::open(path)?;
         if guard.id() != before {
             return Err(Error::Replaced {
                 path: path.to_owned(),
@@ -176,7 +176,7 @@ fn damaged(path: &Path, what: &str) -> Error {
 }
 
 /// From outside, before SQLite touches it: with a damaged file it may do more harm.
-fn look(path: &Path) -> Result<(), Error> {
+fn check_file(path: &Path) -> Result<(), Error> {
     let probe = Probe::new().map_err(crate::Error::from)?;
     let options = Options {
         check: None,

@@ -38,7 +38,7 @@ impl Kind {
 
     /// By its word.
     #[must_use]
-    pub fn of(word: &str) -> Option<Self> {
+    pub fn parse(word: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|kind| kind.as_str() == word)
     }
 }

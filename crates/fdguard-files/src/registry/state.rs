@@ -37,7 +37,7 @@ impl RowState {
 
     /// By its word.
     #[must_use]
-    pub fn of(word: &str) -> Option<Self> {
+    pub fn parse(word: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|state| state.as_str() == word)
     }
 

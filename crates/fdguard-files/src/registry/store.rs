@@ -118,8 +118,8 @@ impl Store {
             let mut statement = connection.prepare_cached(&sql)?;
             let counts = statement.query_map(rusqlite::params_from_iter(values), |found| {
                 Ok(RowCount {
-                    kind: word(found, 0, Kind::of)?,
-                    state: word(found, 1, RowState::of)?,
+                    kind: word(found, 0, Kind::parse)?,
+                    state: word(found, 1, RowState::parse)?,
                     count: found.get::<_, i64>(2)?.cast_unsigned(),
                 })
             })?;

@@ -114,7 +114,7 @@ impl WalScan {
     }
 
     /// Takes the next frame, head and page.
-    pub fn take(&mut self, frame: &[u8]) {
+    pub fn push_frame(&mut self, frame: &[u8]) {
         self.seen += 1;
         if frame.len() != self.header.frame_size() {
             return;
@@ -184,7 +184,7 @@ impl Wal {
         };
         let mut scan = WalScan::new(header, size);
         for frame in bytes[HEAD..].chunks_exact(header.frame_size()) {
-            scan.take(frame);
+            scan.push_frame(frame);
         }
         scan.finish()
     }

@@ -116,14 +116,14 @@ impl Caller {
     }
 
     /// Begins a call. Nothing is sent before its owner waits for the answer.
-    pub fn begin(&self, request: CallRequest) -> Result<Call, CallFailure> {
+    pub fn start(&self, request: CallRequest) -> Result<Call, CallFailure> {
         self.begin_within(request, usize::MAX)
     }
 
     /// The same, if fewer than `cap` are running.
     pub(super) fn begin_within(&self, request: CallRequest, cap: usize) -> Result<Call, CallFailure> {
         let url = shown(&request.url);
-        let ready = Ready::of(request)?;
+        let ready = Ready::try_from_request(request)?;
         let mut book = self.inner.book();
         if book.closing.is_some() {
             return Err(CallFailure::Closing);

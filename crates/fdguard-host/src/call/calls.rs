@@ -32,7 +32,7 @@ impl Calls {
     }
 
     /// Begins a call, which is in the list until it ends or its owner is dropped.
-    pub fn begin(&self, request: CallRequest) -> Result<Call, Error> {
+    pub fn start(&self, request: CallRequest) -> Result<Call, Error> {
         self.caller
             .begin_within(request, self.cap)
             .map_err(|failure| match failure {

@@ -88,7 +88,7 @@ impl Conn {
             }
         });
         let (head, body) = answered.await?.into_parts();
-        Ok((CallResponse::of(head.status, &head.headers), body))
+        Ok((CallResponse::from_parts(head.status, &head.headers), body))
     }
 
     /// The next piece of the body, `None` at its end. Trailers are skipped.

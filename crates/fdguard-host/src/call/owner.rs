@@ -231,7 +231,7 @@ impl Call {
         if let Some(failure) = self.state.aborted() {
             return Err(failure);
         }
-        if let Some(parked) = self.caller.pool.take(&self.request.origin) {
+        if let Some(parked) = self.caller.pool.checkout(&self.request.origin) {
             self.is_reused = true;
             return parked.serve(&self.state);
         }

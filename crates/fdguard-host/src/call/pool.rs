@@ -64,7 +64,7 @@ impl Pool {
     }
 
     /// The one that was used last and lives; dead ones are closed on the way.
-    pub(super) fn take(&self, origin: &Origin) -> Option<ParkedConnection> {
+    pub(super) fn checkout(&self, origin: &Origin) -> Option<ParkedConnection> {
         loop {
             let mut found = {
                 let mut shelf = self.shelf();

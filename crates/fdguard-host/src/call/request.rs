@@ -88,7 +88,7 @@ impl CallResponse {
         found.map(|(_, value)| value.as_str())
     }
 
-    pub(super) fn of(status: http::StatusCode, headers: &HeaderMap) -> Self {
+    pub(super) fn from_parts(status: http::StatusCode, headers: &HeaderMap) -> Self {
         let text = |value: &HeaderValue| String::from_utf8_lossy(value.as_bytes()).into_owned();
         Self {
             status: status.as_u16(),
@@ -132,7 +132,7 @@ const OURS: [&str; 7] = [
 ];
 
 impl Ready {
-    pub(super) fn of(request: CallRequest) -> Result<Self, CallFailure> {
+    pub(super) fn try_from_request(request: CallRequest) -> Result<Self, CallFailure> {
         let uri: Uri = request.url.parse().map_err(|error| {
             CallFailure::Bad(format!("{}: not a URL: {error}", shown(&request.url)))
         })?;
@@ -292,7 +292,7 @@ mod tests {
     use super::{Ready, CallRequest, shown};
 
     fn ready(url: &str) -> Result<Ready, String> {
-        Ready::of(CallRequest::get(url)).map_err(|failure| failure.to_string())
+        Ready::try_from_request(CallRequest::get(url)).map_err(|failure| failure.to_string())
     }
 
     #[test]
@@ -346,13 +346,13 @@ mod tests {
         assert!(ready("http://a b/").unwrap_err().contains("not a URL"));
         let mut request = CallRequest::get("http://a/");
         request.headers = vec![("x".to_owned(), "SECRET\n".to_owned())];
-        let line = Ready::of(request.clone()).unwrap_err().to_string();
+        let line = Ready::try_from_request(request.clone()).unwrap_err().to_string();
         assert_eq!(
             line,
             "the value of header x has characters that cannot be sent"
         );
         request.headers = vec![("Transfer-Encoding".to_owned(), "chunked".to_owned())];
-        let line = Ready::of(request).unwrap_err().to_string();
+        let line = Ready::try_from_request(request).unwrap_err().to_string();
         assert_eq!(line, "header transfer-encoding is set by the client itself");
     }
 }

@@ -112,11 +112,11 @@ impl Inner {
         if let (Some(record), Some(claim)) = (record, claim) {
             record.finish(claim, &receipt).await;
         }
-        self.settle(&entry, receipt);
+        self.record_close(&entry, receipt);
     }
 
     /// The place is free, the receipt is kept and told.
-    fn settle(&self, entry: &Entry, receipt: Receipt) {
+    fn record_close(&self, entry: &Entry, receipt: Receipt) {
         self.table().close(receipt.clone());
         self.changed.send_modify(|()| {});
         self.tell_closed("session_close", entry, &receipt);

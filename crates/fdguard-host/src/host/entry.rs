@@ -129,7 +129,7 @@ impl Entry {
             busy_ms: self.session.busy_for().map(ms),
             idle_ms: self.idle_for().map_or(0, ms),
             started_at: self.started_at.to_string(),
-            limits_kept_by: LimitKeepers::of(self.limits, self.session.enforced()),
+            limits_kept_by: LimitKeepers::new(self.limits, self.session.enforced()),
         }
     }
 }

@@ -43,7 +43,7 @@ pub struct LimitKeepers {
 }
 
 impl LimitKeepers {
-    pub(super) fn of(limits: SessionLimits, enforced: Option<EnforcedLimits>) -> Option<Self> {
+    pub(super) fn new(limits: SessionLimits, enforced: Option<EnforcedLimits>) -> Option<Self> {
         let enforced = enforced.filter(|_| limits != SessionLimits::default())?;
         // A limit for all processes that the kernel keeps for each alone is half kept.
         let all = |is_asked: bool, by| is_asked.then(|| for_all(by));
@@ -132,7 +132,7 @@ fn parse_share(rollup: &str) -> Option<u64> {
     Some(kib * 1024)
 }
 
-fn look(entry: &Entry) -> Option<Overuse> {
+fn find_overuse(entry: &Entry) -> Option<Overuse> {
     let limits = watched(entry.limits, entry.session.enforced()?);
     if limits == SessionLimits::default() {
         return None;
@@ -166,7 +166,7 @@ impl Inner {
             }
             // Reading about processes may take milliseconds.
             let looks = self.runtime.spawn_blocking(move || {
-                let look = |entry: Arc<Entry>| look(&entry).map(|over| (entry, over));
+                let look = |entry: Arc<Entry>| find_overuse(&entry).map(|over| (entry, over));
                 watched.into_iter().filter_map(look).collect::<Vec<_>>()
             });
             for (entry, overuse) in looks.await.unwrap_or_default() {
@@ -268,7 +268,7 @@ mod tests {
         );
         let theirs = watched(limits, enforced(LimitMechanism::Cgroup, LimitMechanism::Cgroup));
         assert_eq!(theirs, SessionLimits::default());
-        let kept = LimitKeepers::of(limits, Some(enforced(LimitMechanism::Rlimit, LimitMechanism::Cgroup)));
+        let kept = LimitKeepers::new(limits, Some(enforced(LimitMechanism::Rlimit, LimitMechanism::Cgroup)));
         let expected = LimitKeepers {
             memory: Some(LimitKeeper::RlimitAndHost),
             cpu: Some(LimitKeeper::Rlimit),
@@ -277,10 +277,10 @@ mod tests {
         };
         assert_eq!(kept, Some(expected));
         assert_eq!(
-            LimitKeepers::of(SessionLimits::default(), Some(EnforcedLimits::default())),
+            LimitKeepers::new(SessionLimits::default(), Some(EnforcedLimits::default())),
             None
         );
-        assert_eq!(LimitKeepers::of(limits, None), None);
+        assert_eq!(LimitKeepers::new(limits, None), None);
     }
 
     #[test]

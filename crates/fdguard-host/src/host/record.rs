@@ -194,7 +194,7 @@ impl Record {
 /// Which process a session names; absent when it ended in this moment: its number may be another's already.
 fn identity_of(pid: impl Fn() -> Option<u32>) -> Option<OwnerId> {
     let named = pid()?;
-    let identity = OwnerId::of(named).ok()?;
+    let identity = OwnerId::read(named).ok()?;
     (pid() == Some(named)).then_some(identity)
 }
 

@@ -49,7 +49,7 @@ where
 {
     // Before any thread starts: a signal must find none that does not block it.
     let ends = [Signal::TERM, Signal::INT].map(Signal::as_raw);
-    let signals = Signals::take(ends).map_err(Error::io("signals"))?;
+    let signals = Signals::block(ends).map_err(Error::io("signals"))?;
     // Sessions may kill their keepers. All of our children are keepers, so whoever else becomes our child is an orphan of such a session.
     adopt_orphans_of_trees().map_err(Error::io("orphans"))?;
     let runtime = tokio::runtime::Builder::new_multi_thread()

@@ -119,7 +119,7 @@ impl Doorkeeper {
                 () = closing.cancelled() => return,
             };
             match taken {
-                Ok((link, door)) => self.take(link, door),
+                Ok((link, door)) => self.accept_link(link, door),
                 // The caller went away while it waited.
                 Err(error) if error.kind() == io::ErrorKind::ConnectionAborted => {}
                 Err(_) => tokio::time::sleep(PAUSE).await,
@@ -127,10 +127,10 @@ impl Doorkeeper {
         }
     }
 
-    fn take(self: &Arc<Self>, link: Link, door: Door) {
+    fn accept_link(self: &Arc<Self>, link: Link, door: Door) {
         self.api.counts.connections.add();
         let has_room = self.api.host.has_room();
-        let place = self.places.take(if has_room { usize::MAX } else { FEW });
+        let place = self.places.acquire(if has_room { usize::MAX } else { FEW });
         let Ok(place) = place else {
             self.api.counts.refused.add();
             let most = self.api.settings.max_connections;

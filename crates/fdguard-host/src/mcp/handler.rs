@@ -98,7 +98,7 @@ impl Handler {
             "archive" => self.archive(arguments::read(given)?).await,
             "snap" => {
                 let Snap { pid } = arguments::read(given)?;
-                self.look("snap", pid, None, context).await
+                self.run_look("snap", pid, None, context).await
             }
             "trace" => {
                 let asked: Trace = arguments::read(given)?;
@@ -130,7 +130,7 @@ impl Handler {
             verb => {
                 let Watch { pid, seconds } = arguments::read(given)?;
                 let seconds = arguments::seconds(seconds)?.unwrap_or(SECONDS);
-                self.look(verb, pid, Some(seconds), context).await
+                self.run_look(verb, pid, Some(seconds), context).await
             }
         }
     }
@@ -264,7 +264,7 @@ impl Handler {
         Ok(say::seen(&document, !report.success))
     }
 
-    async fn look(
+    async fn run_look(
         &self,
         verb: &str,
         pid: Option<u32>,
@@ -278,7 +278,7 @@ impl Handler {
             words.extend(["--for".to_owned(), format!("{seconds}s")]);
         }
         let seen = tokio::select! {
-            seen = look::look(program, &words) => seen?,
+            seen = look::run_look(program, &words) => seen?,
             () = self.unwanted(&context.ct) => return Err(Error::Bad("cancelled".to_owned())),
         };
         Ok(say::seen(&seen, false))

@@ -114,7 +114,7 @@ impl<R: AsyncRead + Unpin, W: AsyncWrite + Unpin + Send + 'static> Lines<R, W> {
                 Err(answer) => answers.extend(answer),
             }
         }
-        let whole = self.output.batches().begin(waiting, answers);
+        let whole = self.output.batches().start(waiting, answers);
         if let Some(answer) = whole {
             self.write(answer);
         }
@@ -204,7 +204,7 @@ impl<W: AsyncWrite + Unpin> Outbox<W> {
     fn due(&self, message: Value) -> Option<Value> {
         let mut batches = self.batches();
         match batches.is_waiting_for(&message) {
-            true => batches.take(message),
+            true => batches.push(message),
             false => Some(message),
         }
     }

@@ -21,7 +21,7 @@ pub(super) const LARGEST: u64 = 64 << 20;
 const COMPLAINT: u64 = 4096;
 
 /// Runs the command with these words and gives its document. Dropped, it is killed.
-pub(super) async fn look(program: &Path, words: &[String]) -> Result<Value, Error> {
+pub(super) async fn run_look(program: &Path, words: &[String]) -> Result<Value, Error> {
     let io = Error::io("looking at a process");
     let (plan, ours) = plan(program, words).map_err(io)?;
     let [out, err] = ours.map(|fd| Receiver::from_owned_fd(fd).map_err(Error::io("a pipe")));
@@ -74,7 +74,7 @@ pub(super) async fn read(pipe: Receiver, most: u64) -> Result<Vec<u8>, Error> {
 mod tests {
     use std::path::Path;
 
-    use super::look;
+    use super::run_look;
 
     fn words(script: &str) -> [String; 2] {
         ["-c".to_owned(), script.to_owned()]
@@ -83,13 +83,13 @@ mod tests {
     #[tokio::test]
     async fn a_document_counts_whatever_the_status_and_a_complaint_is_one_line() {
         let sh = Path::new("/bin/sh");
-        let seen = look(sh, &words("echo '{\"a\":1}'; exit 1")).await;
+        let seen = run_look(sh, &words("echo '{\"a\":1}'; exit 1")).await;
         assert_eq!(seen.unwrap()["a"], 1);
-        let error = look(sh, &words("echo fdguard: no process 7 >&2; exit 3")).await;
+        let error = run_look(sh, &words("echo fdguard: no process 7 >&2; exit 3")).await;
         assert_eq!(error.unwrap_err().to_string(), "no process 7");
-        let error = look(sh, &words("exit 3")).await;
+        let error = run_look(sh, &words("exit 3")).await;
         assert_eq!(error.unwrap_err().to_string(), "the look gave no document");
-        let missing = look(Path::new("/nonexistent"), &[]).await;
+        let missing = run_look(Path::new("/nonexistent"), &[]).await;
         assert_eq!(missing.unwrap_err().code(), "start-failed");
     }
 }

@@ -221,7 +221,7 @@ async fn leftovers(
         return (None, Vec::new());
     };
     let mark = Arc::new(mark);
-    let found = match look(&mark).await {
+    let found = match find_leftovers(&mark).await {
         Ok(found) => found,
         Err(error) => {
             errors.push(format!("looking for its processes: {error}"));
@@ -243,7 +243,7 @@ async fn leftovers(
         end.outcome(number, Kind::Leftover, name, begin)
     });
     let outcomes = join_all(ends).await;
-    match look(&mark).await {
+    match find_leftovers(&mark).await {
         Ok(again) => (Some(again.look), outcomes),
         Err(error) => {
             errors.push(format!("looking for its processes again: {error}"));
@@ -252,8 +252,8 @@ async fn leftovers(
     }
 }
 
-async fn look(mark: &Arc<String>) -> std::io::Result<leftover::FoundLeftovers> {
+async fn find_leftovers(mark: &Arc<String>) -> std::io::Result<leftover::FoundLeftovers> {
     let mark = Arc::clone(mark);
-    let found = tokio::task::spawn_blocking(move || leftover::look(&mark)).await;
+    let found = tokio::task::spawn_blocking(move || leftover::find_leftovers(&mark)).await;
     found.unwrap_or_else(|error| Err(std::io::Error::other(error)))
 }

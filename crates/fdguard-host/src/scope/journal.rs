@@ -115,7 +115,7 @@ impl Journals {
     }
 
     /// Begins one.
-    pub(super) fn begin(&self, head: &Head) -> io::Result<()> {
+    pub(super) fn create(&self, head: &Head) -> io::Result<()> {
         let mut options = OpenOptions::new();
         options.write(true).create_new(true).mode(0o600);
         put(options.open(self.path(&head.scope))?, head)
@@ -180,7 +180,7 @@ impl Head {
             archive_to: spec.archive_to.as_deref().map(text),
             client: spec.client.clone(),
             mark: mark.map(str::to_owned),
-            host: ProcessId::of(std::process::id())?.to_string(),
+            host: ProcessId::read(std::process::id())?.to_string(),
         })
     }
 

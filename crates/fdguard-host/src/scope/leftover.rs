@@ -28,7 +28,7 @@ pub(super) struct FoundLeftovers {
 }
 
 /// Looks at every process. It blocks for a few milliseconds.
-pub(super) fn look(mark: &str) -> std::io::Result<FoundLeftovers> {
+pub(super) fn find_leftovers(mark: &str) -> std::io::Result<FoundLeftovers> {
     let mut found = FoundLeftovers::default();
     let own = std::process::id();
     for entry in fs::read_dir("/proc")?.flatten() {
@@ -48,7 +48,7 @@ pub(super) fn look(mark: &str) -> std::io::Result<FoundLeftovers> {
             }
         }
         // The number may mean another process since: the identity first, then the mark once more.
-        let identity = ProcessId::of(pid);
+        let identity = ProcessId::read(pid);
         if let (Ok(identity), Ok(true)) = (identity, carries(pid, mark)) {
             let comm = fs::read_to_string(format!("/proc/{pid}/comm")).unwrap_or_default();
             let comm = comm.trim_end().to_owned();

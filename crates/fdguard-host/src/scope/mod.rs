@@ -155,11 +155,11 @@ impl Scope {
         let mark = leftover::mark(&id);
         let scope = Self::made(id, spec, mark, means)?;
         let registry = scope.means.registry.as_ref();
-        let record = registry.map(|it| Record::begin(it, &scope.id, scope.client()));
+        let record = registry.map(|it| Record::create(it, &scope.id, scope.client()));
         scope.state().record = record;
         scope.write_down(|wills| {
             let head = Head::new(&scope.id, &scope.spec, scope.mark.as_deref())?;
-            wills.begin(&head)
+            wills.create(&head)
         });
         Ok(scope)
     }

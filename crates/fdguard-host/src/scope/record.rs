@@ -20,7 +20,7 @@ pub(super) struct Record {
 
 impl Record {
     /// Begins to make it.
-    pub(super) fn begin(registry: &Registry, id: &str, client: Option<&str>) -> Self {
+    pub(super) fn create(registry: &Registry, id: &str, client: Option<&str>) -> Self {
         let mut new = NewRow::now(id, Kind::Scope);
         new.client = client.map(str::to_owned);
         new.host = OwnerId::own().ok();

@@ -161,7 +161,7 @@ impl Actor {
     async fn end(&self, running: Running, how: StopPlan) -> end::SessionEnd {
         let mut ended = end::end(running, how).await;
         if let Some(pool) = self.recipe.pool.as_ref().filter(|_| ended.is_unsure()) {
-            ended.settle(pool.end_strays().await);
+            ended.finish(pool.end_strays().await);
         }
         ended
     }

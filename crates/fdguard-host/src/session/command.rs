@@ -256,7 +256,7 @@ impl Wait<'_> {
                     }
                 }
                 (stream, length) = streams.read(room), if !self.flow.is_held_up() => {
-                    self.flow.take(stream, room.get(..length).unwrap_or_default());
+                    self.flow.push_bytes(stream, room.get(..length).unwrap_or_default());
                 }
                 () = self.flow.deliver(), if self.flow.is_held_up() => {}
                 () = &mut self.timer => {

@@ -104,7 +104,7 @@ impl SessionEnd {
     }
 
     /// Somebody looked.
-    pub(super) fn settle(&mut self, survivors: Option<u32>) {
+    pub(super) fn finish(&mut self, survivors: Option<u32>) {
         self.survivors = survivors;
     }
 

@@ -116,7 +116,7 @@ impl Session {
         };
         let mut wishes = self.shared.wishes.subscribe();
         let before = *wishes.borrow_and_update();
-        self.shared.begin();
+        self.shared.start();
         let (reply, answer) = oneshot::channel();
         let job = Job {
             command,

@@ -57,7 +57,7 @@ impl Shared {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    pub(super) fn begin(&self) {
+    pub(super) fn start(&self) {
         let mut state = self.lock();
         state.busy_since = Some(Instant::now());
         state.is_abandoned = false;

@@ -94,13 +94,13 @@ async fn r51_what_a_dead_host_left_is_found_and_a_dry_run_changes_nothing() {
         registry.add(new).unwrap();
     };
     add("gone", nobody(), nobody());
-    add("orphan", OwnerId::of(orphan.id()).unwrap(), nobody());
+    add("orphan", OwnerId::read(orphan.id()).unwrap(), nobody());
     add(
         "kept",
-        OwnerId::of(stranger.id()).unwrap(),
+        OwnerId::read(stranger.id()).unwrap(),
         OwnerId::own().unwrap(),
     );
-    let mut reused = OwnerId::of(stranger.id()).unwrap();
+    let mut reused = OwnerId::read(stranger.id()).unwrap();
     reused.started -= 1;
     add("reused", reused, nobody());
     let ids = |list: &[fdguard_host::host::RegistryFinding]| -> Vec<String> {

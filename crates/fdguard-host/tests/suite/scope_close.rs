@@ -22,7 +22,7 @@ async fn r47_everything_that_an_agent_holds_is_released() {
     let program = scope.start(program, ResourceRole::Main).await.unwrap();
     assert_eq!(line(&out).await, "ready");
     let mut other = stranger(&[]);
-    let identity = ProcessId::of(other.id()).unwrap();
+    let identity = ProcessId::read(other.id()).unwrap();
     scope
         .take_process(identity, Ownership::Owned, ResourceRole::Helper)
         .unwrap();
@@ -82,7 +82,7 @@ async fn r49_what_is_absent_counts_as_done() {
     let folder = scope.make_directory("scratch").unwrap();
     fs::remove_dir(folder).unwrap();
     let mut gone = stranger(&[]);
-    let identity = ProcessId::of(gone.id()).unwrap();
+    let identity = ProcessId::read(gone.id()).unwrap();
     gone.kill().unwrap();
     gone.wait().unwrap();
     scope

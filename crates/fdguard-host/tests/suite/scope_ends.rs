@@ -13,7 +13,7 @@ async fn a_stranger_with_the_same_number_and_another_start_is_not_touched() {
     let ground = Ground::new();
     let scope = ground.scope();
     let mut other = stranger(&[]);
-    let own = ProcessId::of(other.id()).unwrap();
+    let own = ProcessId::read(other.id()).unwrap();
     let text = own.to_string();
     let mut parts: Vec<String> = text.split(':').map(str::to_owned).collect();
     parts[2] = (own.started() - 1).to_string();
@@ -35,7 +35,7 @@ async fn r56_what_is_lent_is_left_alone() {
     let ground = Ground::new();
     let scope = ground.scope();
     let mut other = stranger(&[]);
-    let identity = ProcessId::of(other.id()).unwrap();
+    let identity = ProcessId::read(other.id()).unwrap();
     scope
         .take_process(identity, Ownership::Lent, ResourceRole::Main)
         .unwrap();
@@ -55,7 +55,7 @@ async fn neither_we_nor_the_first_process_can_be_given_to_a_scope() {
     let ground = Ground::new();
     let scope = ground.scope();
     for pid in [std::process::id(), 1] {
-        let identity = ProcessId::of(pid).unwrap();
+        let identity = ProcessId::read(pid).unwrap();
         let taken = scope.take_process(identity, Ownership::Owned, ResourceRole::Main);
         assert!(taken.is_err());
     }

@@ -120,7 +120,7 @@ async fn r57_inside_is_who_is_below_a_program_a_session_or_carries_the_mark() {
     assert!(scope.is_inside(marked.id()) && !other.is_inside(marked.id()));
     let mut unmarked = stranger(&[]);
     assert!(!scope.is_inside(unmarked.id()));
-    let identity = ProcessId::of(unmarked.id()).unwrap();
+    let identity = ProcessId::read(unmarked.id()).unwrap();
     other
         .take_process(identity, fdguard_host::scope::Ownership::Owned, ResourceRole::Main)
         .unwrap();

@@ -252,7 +252,7 @@ async fn r51_the_registry_knows_who_closes_a_scope_and_what_it_came_to() {
     .await;
     let owner = Owner {
         name: "another".to_owned(),
-        process: OwnerId::of(1).unwrap(),
+        process: OwnerId::read(1).unwrap(),
     };
     registry.begin_closing(claimed.id(), &owner).unwrap();
     let clean_up = claimed.close(CloseReason::Asked, CloseLimits::default()).await;

@@ -196,7 +196,7 @@ unsafe extern "C" fn dup2(fd: c_int, to: c_int) -> c_int {
         return answer::refuse();
     }
     // On itself nothing happens.
-    let taken = (fd != to).then(|| protect::take(to));
+    let taken = (fd != to).then(|| protect::claim(to));
     // SAFETY: the caller's own arguments.
     let result = unsafe { real(fd, to) };
     if let Some(taken) = taken {
@@ -221,7 +221,7 @@ unsafe extern "C" fn dup3(fd: c_int, to: c_int, flags: c_int) -> c_int {
         return answer::refuse();
     }
     // On itself nothing happens.
-    let taken = (fd != to).then(|| protect::take(to));
+    let taken = (fd != to).then(|| protect::claim(to));
     // SAFETY: the caller's own arguments.
     let result = unsafe { real(fd, to, flags) };
     if let Some(taken) = taken {

@@ -48,7 +48,7 @@ unsafe extern "C" fn recvmsg(fd: c_int, message: *mut Message, flags: c_int) -> 
     let Some(real) = RECVMSG.get() else {
         return missing() as isize;
     };
-    let call = call::begin(fd, Touch::Recv);
+    let call = call::enter(fd, Touch::Recv);
     if answer::is_put_off(fd) {
         call.refuse();
         return -1;

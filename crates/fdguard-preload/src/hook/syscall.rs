@@ -210,7 +210,7 @@ unsafe extern "C" fn watched(
         }
     }
     let is_replaced = (code == DUP2 || code == DUP3) && a != b;
-    let taken = is_replaced.then(|| protect::take(fd(b)));
+    let taken = is_replaced.then(|| protect::claim(fd(b)));
     // SAFETY: the caller's own arguments.
     let result = again(|| unsafe { real(number, a, b, c, d, e, f) });
     if let Some(taken) = taken {

@@ -243,7 +243,7 @@ unsafe extern "C" fn accept(fd: c_int, address: *mut c_void, length: *mut c_uint
     let Some(real) = ACCEPT.get() else {
         return missing();
     };
-    let call = call::begin(fd, Touch::Accept);
+    let call = call::enter(fd, Touch::Accept);
     if answer::is_put_off(fd) {
         call.refuse();
         return -1;
@@ -269,7 +269,7 @@ unsafe extern "C" fn accept4(
     let Some(real) = ACCEPT4.get() else {
         return missing();
     };
-    let call = call::begin(fd, Touch::Accept);
+    let call = call::enter(fd, Touch::Accept);
     if answer::is_put_off(fd) {
         call.refuse();
         return -1;

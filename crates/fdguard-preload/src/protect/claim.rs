@@ -16,7 +16,7 @@ pub(crate) struct Claim {
 }
 
 /// Makes way for a call that gives this number to something else.
-pub(crate) fn take(fd: c_int) -> Claim {
+pub(crate) fn claim(fd: c_int) -> Claim {
     let mut taken = Claim { fd, loan: None };
     if super::is_on() && owner::is_here() {
         if placeholder::is_it(fd) {

@@ -23,7 +23,7 @@ use core::sync::atomic::{AtomicU32, Ordering};
 
 use crate::{errno, owner, start};
 
-pub(crate) use claim::{cover, sweep, take};
+pub(crate) use claim::{cover, sweep, claim};
 
 const EBADF: c_int = 9;
 const EMFILE: c_int = 24;
@@ -51,7 +51,7 @@ fn is_fatal() -> bool {
 }
 
 /// Begins, before the program does, if it is asked for.
-pub(crate) fn begin() {
+pub(crate) fn start() {
     let mut room = [0; 32];
     let level = match kernel::variable(LEVEL_NAME, &mut room) {
         b"warn-once" | b"warn-always" => WARN,
@@ -68,7 +68,7 @@ pub(crate) fn begin() {
         quarantine::give_up_after(u64::from(age) * 1_000_000);
     }
     let error = errno::load();
-    reserved_range::begin();
+    reserved_range::reserve();
     room::ask_limit();
     if placeholder::erect() {
         LEVEL.store(level, Ordering::Release);
@@ -81,7 +81,7 @@ pub(crate) fn begin() {
 /// In a forked child, which has its parent's graves; the mapping is its own.
 pub(crate) fn forked() {
     if is_on() {
-        quarantine::settle();
+        quarantine::reconcile();
         reserved_range::forked();
         if let Some(mapping) = start::current() {
             mapping.protect();
@@ -129,11 +129,11 @@ pub(crate) fn makes_room() -> bool {
 #[inline]
 pub(crate) fn arrived(fd: c_int) {
     if fd >= 0 && is_on() {
-        settle(fd);
+        note_reuse(fd);
     }
 }
 
-fn settle(fd: c_int) {
+fn note_reuse(fd: c_int) {
     number::forget(fd);
     let graves = quarantine::count();
     room::note_living(fd, graves);

@@ -114,6 +114,6 @@ pub(super) fn give_up() -> bool {
 }
 
 /// In a forked child nobody else copies it.
-pub(super) fn settle() {
+pub(super) fn reconcile() {
     COPYING.store(0, Ordering::SeqCst);
 }

@@ -207,8 +207,8 @@ pub(super) fn take_back(fd: c_int, (age, phase): Loan) {
 }
 
 /// In a forked child: what other threads had begun is finished, they are not here.
-pub(super) fn settle() {
-    placeholder::settle();
+pub(super) fn reconcile() {
+    placeholder::reconcile();
     for fd in 3..number::used() {
         let (phase, age) = number::state(fd);
         match phase {

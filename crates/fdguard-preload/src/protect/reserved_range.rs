@@ -74,7 +74,7 @@ struct Shields(UnsafeCell<[u8; ROOM]>);
 unsafe impl Sync for Shields {}
 
 /// Reads the patterns. Called before the program begins.
-pub(super) fn begin() {
+pub(super) fn reserve() {
     // SAFETY: nobody else runs yet.
     let room = unsafe { &mut *SHIELDS.0.get() };
     let length = kernel::variable(SHIELD_NAME, room).len();

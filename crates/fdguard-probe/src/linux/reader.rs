@@ -58,7 +58,7 @@ impl<'a> Reader<'a> {
     }
 
     /// Looks at one number, again while it changes hands.
-    pub(super) fn look(&mut self, fd: Fd) -> ReadState {
+    pub(super) fn read_entry(&mut self, fd: Fd) -> ReadState {
         for _ in 0..TRIES {
             match self.try_look(fd) {
                 Ok(Some(seen)) => return seen,

@@ -162,7 +162,7 @@ fn r6_the_container_is_named_by_its_cgroup() {
     let probe = Probe::at(tree.root()).unwrap();
     let snapshot = probe.snapshot(4242, Options::default()).unwrap();
     assert_eq!(snapshot.process.container.as_deref(), Some(id));
-    assert_eq!(Summary::of(&snapshot).highest, Some(0));
+    assert_eq!(Summary::summarize(&snapshot).highest, Some(0));
 }
 
 fn lints(document: &Value) -> impl Iterator<Item = &Value> {

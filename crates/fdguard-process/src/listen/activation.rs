@@ -79,7 +79,7 @@ pub fn promise(
 
 /// Takes them, close-on-exec and moved to high numbers. Call it once, before anything else opens a descriptor: later calls get nothing.
 #[must_use]
-pub fn take() -> ActivatedSockets {
+pub fn from_environment() -> ActivatedSockets {
     static TAKEN: AtomicBool = AtomicBool::new(false);
     let mut inherited = ActivatedSockets::default();
     if TAKEN.swap(true, Ordering::SeqCst) {

@@ -82,7 +82,7 @@ impl NotifyClient {
     }
 
     /// Tries again what is owed, if it is time.
-    pub fn turn(&mut self, now: Instant) -> Option<Gap> {
+    pub fn poll(&mut self, now: Instant) -> Option<Gap> {
         let (at, left) = self.again?;
         if now < at {
             return None;

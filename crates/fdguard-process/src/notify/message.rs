@@ -139,7 +139,7 @@ impl NotifyMessage {
         // One zero at the end is a slip of programs in C.
         let bytes = bytes.strip_suffix(b"\0").unwrap_or(bytes);
         for line in bytes.split(|byte| *byte == b'\n') {
-            if !line.is_empty() && message.take(line).is_none() {
+            if !line.is_empty() && message.parse_line(line).is_none() {
                 message.invalid = message.invalid.saturating_add(1);
             }
         }
@@ -147,7 +147,7 @@ impl NotifyMessage {
     }
 
     /// Takes one line; nothing when it makes no sense.
-    fn take(&mut self, line: &[u8]) -> Option<()> {
+    fn parse_line(&mut self, line: &[u8]) -> Option<()> {
         let at = line.iter().position(|byte| *byte == b'=')?;
         let key = &line[..at];
         let value = std::str::from_utf8(&line[at + 1..]).ok();

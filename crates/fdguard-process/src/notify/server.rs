@@ -102,7 +102,7 @@ impl NotifyServer {
     }
 
     /// What was said since, by those that may speak; never waits. Deal with it in its order and drop each: a barrier is one of them.
-    pub fn turn(&mut self, may_speak: impl Fn(u32) -> bool) -> Vec<ReceivedMessage> {
+    pub fn poll(&mut self, may_speak: impl Fn(u32) -> bool) -> Vec<ReceivedMessage> {
         let mut all = Vec::new();
         for _ in 0..MOST_AT_ONCE {
             match self.receive() {

@@ -129,7 +129,7 @@ impl FdStore {
     }
 
     /// Forgets what hung up; never waits.
-    pub fn turn(&mut self) -> Vec<StoreChange> {
+    pub fn poll(&mut self) -> Vec<StoreChange> {
         let polled: Vec<usize> = (0..self.entries.len())
             .filter(|at| self.entries[*at].polled)
             .collect();

@@ -83,7 +83,7 @@ impl Offer {
                     pid: started.keeper,
                     started: Some(started.keeper_at),
                 };
-                Ok(Tree::of(keeper, self.ours, started, self.words.leaf, None))
+                Ok(Tree::new(keeper, self.ours, started, self.words.leaf, None))
             }
             Ok(KeeperGreeting::Failed { step, errno }) => Err(StartError::refused(step)(errno)),
             Err(errno) => Err(StartError::refused(Step::Keeper)(errno)),

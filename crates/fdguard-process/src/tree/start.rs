@@ -31,7 +31,7 @@ const MOST_WAKES: u32 = 20;
 /// KILL takes milliseconds.
 const LONGEST_END: Duration = Duration::from_secs(2);
 
-pub(super) fn begin(
+pub(super) fn start(
     plan: &Plan,
     orphan_grace: Duration,
     keep_pidfd: bool,
@@ -74,7 +74,7 @@ pub(super) fn begin(
     match introduced(&ours, RecvFlags::empty(), keep_pidfd) {
         Ok(KeeperGreeting::Started(started)) => {
             let keeper = own_child(keeper);
-            Ok(Tree::of(keeper, ours, started, leaf, mark))
+            Ok(Tree::new(keeper, ours, started, leaf, mark))
         }
         Ok(KeeperGreeting::Failed { step, errno }) => {
             reap(keeper);

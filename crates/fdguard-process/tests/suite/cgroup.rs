@@ -62,7 +62,7 @@ fn a_lost_keeper_leaves_nothing_in_a_cgroup() {
         return;
     };
     let folder = folder(&tree);
-    let keeper = ProcessId::of(tree.keeper()).unwrap();
+    let keeper = ProcessId::read(tree.keeper()).unwrap();
     signal_checked(&keeper, libc::SIGKILL).unwrap();
     assert_eq!(told(&mut tree), TreeEvent::Lost);
     assert_eq!(

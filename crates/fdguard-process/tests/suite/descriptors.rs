@@ -183,8 +183,8 @@ fn owner(how: &str, token: &str) -> (Child, ProcessId, ProcessId) {
         let line = line.unwrap();
         Some(line.split_once("owns ")?.1.parse::<u32>().unwrap())
     });
-    let keeper = ProcessId::of(keeper.unwrap()).unwrap();
-    let identity = ProcessId::of(owner.id()).unwrap();
+    let keeper = ProcessId::read(keeper.unwrap()).unwrap();
+    let identity = ProcessId::read(owner.id()).unwrap();
     (owner, identity, keeper)
 }
 

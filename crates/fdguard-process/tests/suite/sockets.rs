@@ -26,7 +26,7 @@ fn as_program(test: &str, settings: &str, listener: &TcpListener) -> Output {
 
 /// What the program found, for the test to read.
 fn report() {
-    let taken = activation::take();
+    let taken = activation::from_environment();
     for (fd, name) in &taken.fds {
         let cloexec = rustix::io::fcntl_getfd(fd).unwrap();
         let cloexec = cloexec.contains(rustix::io::FdFlags::CLOEXEC);
@@ -38,7 +38,7 @@ fn report() {
         println!("gap {}", gap.why);
     }
     let low = std::path::Path::new("/proc/self/fd/3").exists();
-    println!("again {} low {low}", activation::take().fds.len());
+    println!("again {} low {low}", activation::from_environment().fds.len());
 }
 
 fn lines(output: &Output) -> Vec<String> {
@@ -129,7 +129,7 @@ fn a_stored_descriptor_outlives_its_program_and_reaches_the_next() {
         .spawn()
         .unwrap();
     assert!(first.wait().unwrap().success());
-    for heard in server.turn(|pid| pid == first.id()) {
+    for heard in server.poll(|pid| pid == first.id()) {
         store.hear(&heard.message, heard.fds);
     }
     let handed = store.handed();

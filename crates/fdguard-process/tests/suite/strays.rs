@@ -7,7 +7,7 @@ use fdguard_process::tree::{TreeEvent, Tree};
 use super::harness::{LONG, alive, family, heard, line, pidfd, token, told, wait_for};
 
 fn kill_keeper(tree: &Tree) {
-    let keeper = ProcessId::of(tree.keeper()).unwrap();
+    let keeper = ProcessId::read(tree.keeper()).unwrap();
     signal_checked(&keeper, libc::SIGKILL).unwrap();
 }
 

@@ -125,13 +125,13 @@ impl FromStr for BudgetSetting {
             return Err(BadBudget(format!("{text:?}: {form}")));
         };
         let what: Measure = name.trim().parse()?;
-        Self::of(what, levels.trim())
+        Self::parse_levels(what, levels.trim())
     }
 }
 
 impl BudgetSetting {
     /// What was written behind the name.
-    pub(super) fn of(what: Measure, levels: &str) -> Result<Self, BadBudget> {
+    pub(super) fn parse_levels(what: Measure, levels: &str) -> Result<Self, BadBudget> {
         if levels == "off" {
             return Ok(Self::Off(what));
         }

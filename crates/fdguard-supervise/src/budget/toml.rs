@@ -48,10 +48,10 @@ impl fmt::Display for Level {
 }
 
 impl TomlAmount {
-    fn of(self, what: Measure) -> Result<BudgetSetting, BadBudget> {
+    fn into_setting(self, what: Measure) -> Result<BudgetSetting, BadBudget> {
         match self {
-            Self::Whole(count) => BudgetSetting::of(what, &count.to_string()),
-            Self::Text(text) => BudgetSetting::of(what, text.trim()),
+            Self::Whole(count) => BudgetSetting::parse_levels(what, &count.to_string()),
+            Self::Text(text) => BudgetSetting::parse_levels(what, text.trim()),
             Self::Table(levels) => {
                 let written = |level: Option<Level>| level.map(|level| level.to_string());
                 let (warn, act) = (written(levels.warn), written(levels.act));
@@ -76,7 +76,7 @@ impl<'de> DeserializeSeed<'de> for Of {
 
     fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<BudgetSetting, D::Error> {
         let written = TomlAmount::deserialize(deserializer)?;
-        written.of(self.0).map_err(D::Error::custom)
+        written.into_setting(self.0).map_err(D::Error::custom)
     }
 }
 

@@ -21,7 +21,7 @@ impl File {
     /// Reads the text.
     pub(super) fn parse(text: &str) -> Result<Self, ConfigMistake> {
         let table = DeTable::parse(text).map_err(|error| {
-            let place = FilePosition::of(text, &error.span().unwrap_or(0..0));
+            let place = FilePosition::from_span(text, &error.span().unwrap_or(0..0));
             ConfigMistake::new(ValueSource::File(place), error.message())
         })?;
         let mut file = Self::default();
@@ -62,7 +62,7 @@ fn service(
     name: &Spanned<std::borrow::Cow<'_, str>>,
     table: &Spanned<DeValue<'_>>,
 ) -> Result<(String, FilePosition, Values), ConfigMistake> {
-    let place = FilePosition::of(text, &name.span());
+    let place = FilePosition::from_span(text, &name.span());
     if !is_name(name.get_ref()) {
         let message = "a service's name has letters, digits and . _ - @ only";
         return Err(ConfigMistake::new(ValueSource::File(place), message));
@@ -81,7 +81,7 @@ fn service(
             &mut values,
         )?;
     }
-    if values.of("command").is_none() {
+    if values.get("command").is_none() {
         return Err(ConfigMistake::new(
             ValueSource::File(place),
             "this service has no command",
@@ -105,8 +105,8 @@ fn set(
     values: &mut Values,
 ) -> Result<(), ConfigMistake> {
     let key = key::find(table, name)
-        .map_err(|message| ConfigMistake::new(ValueSource::File(FilePosition::of(text, span)), message))?;
-    let source = ValueSource::File(FilePosition::of(text, &value.span()));
+        .map_err(|message| ConfigMistake::new(ValueSource::File(FilePosition::from_span(text, span)), message))?;
+    let source = ValueSource::File(FilePosition::from_span(text, &value.span()));
     if matches!(key.takes, Takes::Check | Takes::Checks) {
         let checks = match (key.takes, value.get_ref()) {
             (Takes::Checks, DeValue::Array(items)) => items
@@ -140,7 +140,7 @@ fn set(
 fn check(text: &str, key: &Key, value: &Spanned<DeValue<'_>>) -> Result<CheckSpec, ConfigMistake> {
     let read = CheckSpec::deserialize(ValueDeserializer::from(value.clone()));
     read.map_err(|error| {
-        let place = FilePosition::of(text, &error.span().unwrap_or(value.span()));
+        let place = FilePosition::from_span(text, &error.span().unwrap_or(value.span()));
         let message = format!("{}: {}", key.name, error.message());
         ConfigMistake::new(ValueSource::File(place), message)
     })
@@ -167,7 +167,7 @@ fn scalar(text: &str, key: &Key, value: &Spanned<DeValue<'_>>) -> Result<String,
 }
 
 fn wrong(text: &str, value: &Spanned<DeValue<'_>>, message: &str) -> ConfigMistake {
-    ConfigMistake::new(ValueSource::File(FilePosition::of(text, &value.span())), message)
+    ConfigMistake::new(ValueSource::File(FilePosition::from_span(text, &value.span())), message)
 }
 
 #[cfg(test)]
@@ -194,13 +194,13 @@ raise_limit = false
         let file = File::parse(WHOLE).unwrap();
         let names: Vec<&str> = file.services.iter().map(|one| one.0.as_str()).collect();
         assert_eq!(names, ["web", "db"]);
-        assert_eq!(file.run.of("log_format").unwrap().texts, ["json"]);
+        assert_eq!(file.run.get("log_format").unwrap().texts, ["json"]);
         let web = &file.services[0].2;
-        assert_eq!(web.of("env").unwrap().texts, ["MODE=live", "N=3"]);
-        assert_eq!(web.of("stop_on").unwrap().texts, ["3", "4"]);
+        assert_eq!(web.get("env").unwrap().texts, ["MODE=live", "N=3"]);
+        assert_eq!(web.get("stop_on").unwrap().texts, ["3", "4"]);
         let place = FilePosition { line: 5, column: 9 };
-        assert_eq!(web.of("after").unwrap().source, ValueSource::File(place));
-        assert_eq!(file.services[1].2.of("raise_limit").unwrap().texts, ["off"]);
+        assert_eq!(web.get("after").unwrap().source, ValueSource::File(place));
+        assert_eq!(file.services[1].2.get("raise_limit").unwrap().texts, ["off"]);
     }
 
     #[test]

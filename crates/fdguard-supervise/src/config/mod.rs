@@ -69,7 +69,7 @@ pub fn flags() -> impl Iterator<Item = &'static str> {
 
 impl RunSettings {
     /// Puts together what was said. `file` is its name and its text.
-    pub fn of(said: &Overrides, file: Option<(&str, &str)>) -> Result<Self, ConfigMistake> {
+    pub fn resolve(said: &Overrides, file: Option<(&str, &str)>) -> Result<Self, ConfigMistake> {
         let named = |mut mistake: ConfigMistake| {
             if mistake.place.is_some() {
                 mistake.file = file.map(|(name, _)| name.to_owned());
@@ -126,7 +126,7 @@ impl RunSettings {
             .into_iter()
             .map(|(name, _, values)| {
                 let values = each.clone().under(&values).under(&over.1);
-                ServiceConfig::of(name, values, said)
+                ServiceConfig::resolve(name, values, said)
             })
             .collect::<Result<Vec<_>, _>>()?;
         let reader = Reader {
@@ -167,7 +167,7 @@ fn in_order(services: Vec<ServiceConfig>) -> Result<Vec<ServiceConfig>, ConfigMi
             after: &service.after,
             source: service
                 .values
-                .of("after")
+                .get("after")
                 .map_or(ValueSource::Default, |value| value.source),
         })
         .collect();

@@ -16,7 +16,7 @@ pub(super) struct Reader<'v> {
 impl Reader<'_> {
     /// The texts under a key.
     pub(super) fn texts(self, name: &'static str) -> (Vec<String>, ValueSource) {
-        match (self.values.of(name), key::find(self.keys, name)) {
+        match (self.values.get(name), key::find(self.keys, name)) {
             (Some(value), _) => (value.texts.clone(), value.source),
             (None, Ok(key)) => {
                 let texts = key.default.iter().map(ToString::to_string);

@@ -119,14 +119,14 @@ impl FromStr for SocketConfig {
 
 impl ServiceConfig {
     /// Reads the values.
-    pub(super) fn of(name: String, values: Values, said: &Overrides) -> Result<Self, ConfigMistake> {
+    pub(super) fn resolve(name: String, values: Values, said: &Overrides) -> Result<Self, ConfigMistake> {
         let reader = Reader {
             keys: key::SERVICE,
             values: &values,
         };
         let words = reader.all("command", |text| Ok::<_, String>(OsString::from(text)))?;
         // Words of the command line need not be text.
-        let is_said = values.of("command").map(|value| value.source) == Some(ValueSource::Flag);
+        let is_said = values.get("command").map(|value| value.source) == Some(ValueSource::Flag);
         let command = if is_said { said.command.clone() } else { words };
         if command.iter().all(|word| word.is_empty()) {
             let source = reader.texts("command").1;
@@ -220,7 +220,7 @@ fn positive(text: &str) -> Result<Duration, String> {
 
 /// The checks under a key, whichever way they were written.
 fn checks(reader: Reader<'_>, name: &'static str) -> Result<Vec<CheckSpec>, ConfigMistake> {
-    match reader.values.of(name) {
+    match reader.values.get(name) {
         Some(value) if !value.checks.is_empty() => Ok(value.checks.clone()),
         _ => reader.all(name, str::parse),
     }

@@ -27,12 +27,12 @@ command = [\"./db\"]
 ";
 
 fn of_file(text: &str) -> Result<RunSettings, ConfigMistake> {
-    RunSettings::of(&Overrides::default(), Some(("services.toml", text)))
+    RunSettings::resolve(&Overrides::default(), Some(("services.toml", text)))
 }
 
 #[test]
 fn a_command_alone_is_enough() {
-    let settings = RunSettings::of(&said(&[]), None).unwrap();
+    let settings = RunSettings::resolve(&said(&[]), None).unwrap();
     let [web] = &settings.services[..] else {
         panic!()
     };
@@ -66,7 +66,7 @@ fn a_flag_wins_over_the_file_and_the_file_over_the_environment() {
         environment: vec![("log_format", "FDGUARD_LOG_FORMAT", "text".to_owned())],
         ..said(&[("restart", "never")])
     };
-    let settings = RunSettings::of(&over, Some(("services.toml", FILE))).unwrap();
+    let settings = RunSettings::resolve(&over, Some(("services.toml", FILE))).unwrap();
     assert!(
         settings
             .services
@@ -124,7 +124,7 @@ fn a_mistake_is_told_with_its_place_or_its_flag() {
         );
         assert!(!text.contains('\n'), "{text}");
     }
-    let flag = RunSettings::of(&said(&[("stop_grace", "soon")]), None).unwrap_err();
+    let flag = RunSettings::resolve(&said(&[("stop_grace", "soon")]), None).unwrap_err();
     assert!(!flag.is_in_file());
     assert!(flag.to_string().starts_with("--stop-grace: "), "{flag}");
 }
@@ -153,7 +153,7 @@ fn once_is_never_restarted_and_keeps_nothing_in_the_background() {
         once: true,
         ..said(&[("restart", "always")])
     };
-    let settings = RunSettings::of(&once, None).unwrap();
+    let settings = RunSettings::resolve(&once, None).unwrap();
     assert_eq!(settings.services[0].policy.restart, RestartWhen::Never);
     assert_eq!(settings.services[0].background, super::Background::End);
 }

@@ -31,7 +31,7 @@ pub struct FilePosition {
 
 impl FilePosition {
     /// Of these bytes of the text.
-    pub(super) fn of(text: &str, span: &Range<usize>) -> Self {
+    pub(super) fn from_span(text: &str, span: &Range<usize>) -> Self {
         let before = text.get(..span.start).unwrap_or(text);
         let last = before.rsplit('\n').next().unwrap_or_default();
         Self {
@@ -85,7 +85,7 @@ impl Values {
 
     /// The value under this key.
     #[must_use]
-    pub fn of(&self, key: &str) -> Option<&ConfigValue> {
+    pub fn get(&self, key: &str) -> Option<&ConfigValue> {
         self.0.get(key)
     }
 

@@ -36,7 +36,7 @@ pub(super) struct Hook {
 }
 
 impl Hook {
-    pub(super) fn begin(target: &DrainTarget) -> io::Result<Self> {
+    pub(super) fn start(target: &DrainTarget) -> io::Result<Self> {
         let mut others = target.addresses.clone();
         others.reverse();
         let socket = connect_next(&mut others)?;
@@ -62,7 +62,7 @@ impl Hook {
     }
 
     /// Goes as far as it can without waiting.
-    pub(super) fn turn(&mut self) -> Option<Answer> {
+    pub(super) fn poll(&mut self) -> Option<Answer> {
         match self.advance() {
             Ok(answer) => answer,
             Err(Errno::AGAIN | Errno::NOTCONN | Errno::INTR) => None,

@@ -104,7 +104,7 @@ impl EventSink {
     }
 
     /// Writes what waits.
-    pub fn turn(&mut self, ready: &Readiness) {
+    pub fn poll(&mut self, ready: &Readiness) {
         if self.out.as_ref().is_some_and(|out| ready.has(out)) {
             self.flush();
         }

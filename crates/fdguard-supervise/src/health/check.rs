@@ -124,9 +124,9 @@ impl HealthCheck {
     }
 
     /// The service is about to be started: all that was known is forgotten. Gives the pipe that it must get, if any.
-    pub fn begin(&mut self, now: Instant) -> io::Result<Option<HeartbeatPipe>> {
+    pub fn start(&mut self, now: Instant) -> io::Result<Option<HeartbeatPipe>> {
         self.flight = None;
-        self.series = Some(CheckSeries::begin(self.timing, now));
+        self.series = Some(CheckSeries::start(self.timing, now));
         match &mut self.probe {
             Probe::Accept(progress) => *progress = AcceptProgress::default(),
             Probe::Once(Once::Line { seen, .. }) => *seen = false,
@@ -193,10 +193,10 @@ impl HealthCheck {
     }
 
     /// Goes on, without waiting; tells when what is known changed.
-    pub fn turn(&mut self, now: Instant, ready: &Readiness, feeds: &CheckInputs<'_>) -> Option<HealthChange> {
+    pub fn poll(&mut self, now: Instant, ready: &Readiness, feeds: &CheckInputs<'_>) -> Option<HealthChange> {
         let series = self.series.as_mut()?;
         if let Probe::Once(once) = &mut self.probe {
-            let is_new = series.state() == HealthState::Unknown && once.turn(now, ready, feeds);
+            let is_new = series.state() == HealthState::Unknown && once.poll(now, ready, feeds);
             return if is_new { series.reached() } else { None };
         }
         if self.flight.is_none() {
@@ -223,7 +223,7 @@ impl HealthCheck {
 
     fn fly(&mut self, now: Instant, ready: &Readiness) -> Option<HealthChange> {
         let flight = self.flight.as_mut()?;
-        let step = flight.turn(now, ready);
+        let step = flight.poll(now, ready);
         if flight.is_gone() {
             self.flight = None;
         }
@@ -265,7 +265,7 @@ impl Probe {
                 return Step::Blind("no listening socket of the service is known".to_owned());
             }
             Self::Accept(progress) => {
-                let seen = queue::look(feeds.listeners);
+                let seen = queue::read_queues(feeds.listeners);
                 return match seen.map(|seen| progress.seen(seen)) {
                     Ok(Ok(())) => Step::Done(None),
                     Ok(Err(why)) => Step::Failed(why),
@@ -295,14 +295,14 @@ impl Flight {
     }
 
     /// Its answer, once.
-    fn turn(&mut self, now: Instant, ready: &Readiness) -> Step<()> {
+    fn poll(&mut self, now: Instant, ready: &Readiness) -> Step<()> {
         let (step, doing) = match &mut self.way {
             Way::Tcp(dial) => {
-                let step = dial.turn(ready).and_then(|_connection| Step::Done(()));
+                let step = dial.poll(ready).and_then(|_connection| Step::Done(()));
                 (step, dial.doing())
             }
-            Way::Http(get) => (get.turn(ready), get.doing()),
-            Way::Exec(running) => (command::turn(running, now, ready), ""),
+            Way::Http(get) => (get.poll(ready), get.doing()),
+            Way::Exec(running) => (command::poll(running, now, ready), ""),
         };
         let is_late = now >= self.deadline && !matches!(self.way, Way::Exec(_));
         let step = match step {
@@ -340,7 +340,7 @@ impl Once {
     }
 
     /// Whether it has happened.
-    fn turn(&mut self, now: Instant, ready: &Readiness, feeds: &CheckInputs<'_>) -> bool {
+    fn poll(&mut self, now: Instant, ready: &Readiness, feeds: &CheckInputs<'_>) -> bool {
         match self {
             Self::Notify => feeds.notified,
             Self::Line { seen, .. } => *seen,

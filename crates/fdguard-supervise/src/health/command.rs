@@ -51,8 +51,8 @@ impl Command {
 }
 
 /// Goes on with one that runs.
-pub(super) fn turn(running: &mut Bounded, now: Instant, ready: &Readiness) -> Step<()> {
-    match running.turn(now, ready) {
+pub(super) fn poll(running: &mut Bounded, now: Instant, ready: &Readiness) -> Step<()> {
+    match running.poll(now, ready) {
         None => Step::Waiting,
         Some(HelperEnd::Code(0)) => Step::Done(()),
         Some(ended) => Step::Failed(running.account(ended)),

@@ -65,7 +65,7 @@ impl Dial {
         "no connection"
     }
 
-    pub(super) fn turn(&mut self, ready: &Readiness) -> Step<OwnedFd> {
+    pub(super) fn poll(&mut self, ready: &Readiness) -> Step<OwnedFd> {
         if let Some(socket) = self.socket.take() {
             if !ready.has(&socket) {
                 self.socket = Some(socket);
@@ -190,7 +190,7 @@ mod tests {
         let held: Vec<_> = std::iter::from_fn(|| std::fs::File::open("/dev/null").ok())
             .take(200_000)
             .collect();
-        let step = dial.turn(&Readiness::default());
+        let step = dial.poll(&Readiness::default());
         let is_full = std::fs::File::open("/dev/null").is_err();
         drop(held);
         if !is_full {

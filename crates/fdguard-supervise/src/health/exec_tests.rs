@@ -22,7 +22,7 @@ fn exec(command: &str, timeout: Duration) -> HealthCheck {
         folder: None,
     };
     let mut check = HealthCheck::new(&spec, &Arc::new(scene)).unwrap();
-    check.begin(Instant::now()).unwrap();
+    check.start(Instant::now()).unwrap();
     check
 }
 
@@ -89,7 +89,7 @@ fn a_command_that_cannot_be_ended_is_told_once_and_none_is_started_beside_it() {
     let mut told = Vec::new();
     for _ in 0..10 {
         now += Duration::from_secs(60);
-        told.extend(check.turn(now, &Readiness::default(), &CheckInputs::default()));
+        told.extend(check.poll(now, &Readiness::default(), &CheckInputs::default()));
         assert_eq!(children(), keeper, "no other one");
     }
     assert_eq!((told.len(), starts()), (1, 1));
@@ -105,6 +105,6 @@ fn a_command_that_cannot_be_ended_is_told_once_and_none_is_started_beside_it() {
         } else {
             wants.wait().unwrap()
         };
-        assert_eq!(check.turn(now, &ready, &CheckInputs::default()), None);
+        assert_eq!(check.poll(now, &ready, &CheckInputs::default()), None);
     }
 }

@@ -110,9 +110,9 @@ impl Get {
         }
     }
 
-    pub(super) fn turn(&mut self, ready: &Readiness) -> Step<()> {
+    pub(super) fn poll(&mut self, ready: &Readiness) -> Step<()> {
         if let Stage::Dialing(dial) = &mut self.stage {
-            let connected = dial.turn(ready).and_then(|socket| {
+            let connected = dial.poll(ready).and_then(|socket| {
                 let bytes = Vec::new();
                 Step::Done(Talk {
                     socket,

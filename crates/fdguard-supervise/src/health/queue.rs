@@ -21,7 +21,7 @@ const LISTEN: u8 = 10;
 const LOWEST: usize = 1024;
 
 /// What waits at these sockets now, by port.
-pub fn look(listeners: &[Listener]) -> io::Result<BTreeMap<u16, AcceptQueue>> {
+pub fn read_queues(listeners: &[Listener]) -> io::Result<BTreeMap<u16, AcceptQueue>> {
     let ours: BTreeSet<u64> = listeners.iter().map(|one| one.ino).collect();
     let ports: BTreeSet<u16> = listeners.iter().map(|one| one.address.port()).collect();
     let mut looks = BTreeMap::new();
@@ -171,7 +171,7 @@ mod tests {
     use std::net::{TcpListener, TcpStream};
     use std::os::fd::AsFd as _;
 
-    use super::{by_text, find, look};
+    use super::{by_text, find, read_queues};
     use crate::health::accept::{Listener, AcceptProgress};
 
     fn ours(listener: &TcpListener) -> Listener {
@@ -187,7 +187,7 @@ mod tests {
         let known = [ours(&server)];
         let port = known[0].address.port();
         let mut progress = AcceptProgress::default();
-        let mut judge = || progress.seen(look(&known).unwrap());
+        let mut judge = || progress.seen(read_queues(&known).unwrap());
         assert_eq!(judge(), Ok(()));
         let dial = || TcpStream::connect(known[0].address).unwrap();
         let clients = [dial(), dial()];
@@ -246,7 +246,7 @@ mod tests {
         let mut progress = AcceptProgress::default();
         assert!(
             progress
-                .seen(look(&known).unwrap())
+                .seen(read_queues(&known).unwrap())
                 .unwrap_err()
                 .contains("nothing listens")
         );

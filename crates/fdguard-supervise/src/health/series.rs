@@ -77,7 +77,7 @@ pub struct CheckSeries {
 impl CheckSeries {
     /// The service was started at `now`.
     #[must_use]
-    pub fn begin(timing: Timing, now: Instant) -> Self {
+    pub fn start(timing: Timing, now: Instant) -> Self {
         let next = now + timing.initial_delay;
         Self {
             timing,
@@ -193,7 +193,7 @@ mod tests {
     /// Probes whenever one is due; gives the changes with their moments since the start.
     fn run(timing: Timing, answers: &[bool]) -> Vec<(Duration, HealthChange)> {
         let start = Instant::now();
-        let mut series = CheckSeries::begin(timing, start);
+        let mut series = CheckSeries::start(timing, start);
         let mut changes = Vec::new();
         for answer in answers {
             let now = series.due();
@@ -246,7 +246,7 @@ mod tests {
             ..timing()
         };
         let start = Instant::now();
-        let mut series = CheckSeries::begin(timing, start);
+        let mut series = CheckSeries::start(timing, start);
         let mut probes = 0;
         let change = loop {
             let now = series.due();
@@ -266,7 +266,7 @@ mod tests {
     #[test]
     fn a_probe_that_took_longer_than_the_period_is_followed_at_once() {
         let start = Instant::now();
-        let mut series = CheckSeries::begin(timing(), start);
+        let mut series = CheckSeries::start(timing(), start);
         assert_eq!(series.probing(start), start + SECOND);
         series.heard(start + 5 * SECOND, Ok(()));
         assert_eq!(series.due(), start + 5 * SECOND);

@@ -87,7 +87,7 @@ impl<'p> Closely<'p> {
     }
 
     /// Looks at these, those that hold most where they are too many; others are let go.
-    pub(super) fn look(&mut self, now: Duration, candidates: &[Candidate]) {
+    pub(super) fn read(&mut self, now: Duration, candidates: &[Candidate]) {
         let mut chosen = candidates.to_vec();
         chosen.sort_by_key(|one| std::cmp::Reverse(one.count));
         chosen.truncate(MOST);
@@ -100,7 +100,7 @@ impl<'p> Closely<'p> {
             .retain(|(pid, _)| chosen.iter().any(|other| other.pid == *pid));
         for candidate in &chosen {
             let known = self.watched.iter().position(|one| is(one, candidate));
-            let Some(at) = known.or_else(|| self.begin(candidate)) else {
+            let Some(at) = known.or_else(|| self.start(candidate)) else {
                 continue;
             };
             if let Err(error) = self.watched[at].look(now, candidate) {
@@ -111,7 +111,7 @@ impl<'p> Closely<'p> {
     }
 
     /// Its place among the watched, if it may be watched.
-    fn begin(&mut self, candidate: &Candidate) -> Option<usize> {
+    fn start(&mut self, candidate: &Candidate) -> Option<usize> {
         if self.hidden.iter().any(|(pid, _)| *pid == candidate.pid) {
             return None;
         }
@@ -204,7 +204,7 @@ impl<'p> Closely<'p> {
 
 impl Close<'_> {
     fn look(&mut self, now: Duration, candidate: &Candidate) -> Result<(), Error> {
-        let cost = Cost::begin();
+        let cost = Cost::start();
         let is_due = now >= self.again;
         let mut tick = if is_due {
             self.watcher.list()?

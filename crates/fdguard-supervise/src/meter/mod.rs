@@ -108,12 +108,12 @@ impl<'p> Meter<'p> {
     }
 
     /// Looks when it is time to. `pids` are the processes of the service, the program itself first.
-    pub fn turn(&mut self, now: Instant, pids: &[Pid]) -> Option<ServiceReading> {
-        self.is_due(now).then(|| self.look(now, pids))
+    pub fn poll(&mut self, now: Instant, pids: &[Pid]) -> Option<ServiceReading> {
+        self.is_due(now).then(|| self.read(now, pids))
     }
 
     /// Looks.
-    pub fn look(&mut self, now: Instant, pids: &[Pid]) -> ServiceReading {
+    pub fn read(&mut self, now: Instant, pids: &[Pid]) -> ServiceReading {
         let at = now.saturating_duration_since(self.began);
         let members: Vec<Member> = pids
             .iter()
@@ -123,7 +123,7 @@ impl<'p> Meter<'p> {
         let main = pids.first().copied().unwrap_or_default();
         self.follow(at, main);
         let candidates = self.candidates();
-        self.close.look(at, &candidates);
+        self.close.read(at, &candidates);
         self.note_trend(at, main);
         let processes: Vec<ProcessReading> = self
             .members

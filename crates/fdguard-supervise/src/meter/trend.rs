@@ -49,7 +49,7 @@ impl Trend {
         if now < self.next || !enough(&&self.counts) {
             return;
         }
-        let cost = Cost::begin();
+        let cost = Cost::start();
         let timeline = listed.filter(enough).unwrap_or(&self.counts);
         let leaking = leaking(timeline);
         let per_second = |one: &Culprit| one.slope.map_or(0.0, |slope| slope.per_second.max(0.0));

@@ -81,7 +81,7 @@ impl MetricsServer {
     }
 
     /// Goes on with all connections, without waiting. The state is asked for at most once, and only when somebody asks for it.
-    pub fn turn(&mut self, now: Instant, ready: &Readiness, state: &mut dyn FnMut() -> MetricsState) {
+    pub fn poll(&mut self, now: Instant, ready: &Readiness, state: &mut dyn FnMut() -> MetricsState) {
         let mut known = None;
         let (token, address) = (self.token.as_ref(), self.address);
         let mut answer = |request: &request::Request<'_>| {
@@ -92,7 +92,7 @@ impl MetricsServer {
             request::answer(request, state, token)
         };
         self.connections.retain_mut(|one| {
-            now < one.deadline && (!ready.has(&one.socket) || one.turn(&mut answer))
+            now < one.deadline && (!ready.has(&one.socket) || one.poll(&mut answer))
         });
         self.pause = self.pause.filter(|until| now < *until);
         if self.pause.is_none()
@@ -126,7 +126,7 @@ fn accept(
             stage: Stage::Reading(Vec::new()),
         };
         // Most have said all already.
-        if !new.turn(answer) {
+        if !new.poll(answer) {
             continue;
         }
         if connections.len() >= CONNECTIONS {
@@ -168,7 +168,7 @@ impl Connection {
     }
 
     /// Goes as far as it can; `false` when it is over.
-    fn turn(&mut self, answer: &mut Answer<'_>) -> bool {
+    fn poll(&mut self, answer: &mut Answer<'_>) -> bool {
         loop {
             let step = match &mut self.stage {
                 Stage::Reading(_) => self.read(answer),

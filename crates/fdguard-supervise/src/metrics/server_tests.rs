@@ -38,7 +38,7 @@ fn serve<T: Send + 'static>(
         server.wants(&mut wants);
         wants.until(Instant::now() + Duration::from_millis(2));
         let ready = wants.wait().unwrap();
-        server.turn(Instant::now() + ahead, &ready, &mut state);
+        server.poll(Instant::now() + ahead, &ready, &mut state);
     }
     task.join().unwrap()
 }

@@ -123,7 +123,7 @@ impl ServiceOutput {
 
     /// The service is about to be started: its ends of two new pipes, for its standard output and error. Ours of them are to be
     /// closed after the start. Pipes of an earlier start are read to their end.
-    pub fn begin(&mut self) -> io::Result<[OwnedFd; 2]> {
+    pub fn start(&mut self) -> io::Result<[OwnedFd; 2]> {
         let (out, their_out) = rustix::pipe::pipe_with(PipeFlags::CLOEXEC)?;
         let (err, their_err) = rustix::pipe::pipe_with(PipeFlags::CLOEXEC)?;
         for (stream, fd) in [out, err].into_iter().enumerate() {
@@ -213,7 +213,7 @@ impl ServiceOutput {
     }
 
     /// Goes on, without waiting. `heard` gets each line, without its newline.
-    pub fn turn(
+    pub fn poll(
         &mut self,
         now: Instant,
         ready: &Readiness,
@@ -250,7 +250,7 @@ impl ServiceOutput {
                 Ok(count) => {
                     taken += count;
                     let mut splitter = std::mem::take(&mut source.splitter);
-                    splitter.feed(&buffer[..count], |piece| self.take(source, piece, heard));
+                    splitter.feed(&buffer[..count], |piece| self.push_bytes(source, piece, heard));
                     source.splitter = splitter;
                     false
                 }
@@ -260,7 +260,7 @@ impl ServiceOutput {
             };
             if stop {
                 let mut splitter = std::mem::take(&mut source.splitter);
-                splitter.finish(|piece| self.take(source, piece, heard));
+                splitter.finish(|piece| self.push_bytes(source, piece, heard));
                 return false;
             }
         }
@@ -268,7 +268,7 @@ impl ServiceOutput {
     }
 
     /// One line, or a piece of a very long one, to everybody.
-    fn take(&mut self, source: &mut Source, piece: &[u8], heard: &mut dyn FnMut(&[u8])) {
+    fn push_bytes(&mut self, source: &mut Source, piece: &[u8], heard: &mut dyn FnMut(&[u8])) {
         if let Some(outlet) = &mut self.outlets[source.stream] {
             // Our own events go to the same output: what looks like one is never passed on as it is. The rest of a long line may
             // follow one of them.

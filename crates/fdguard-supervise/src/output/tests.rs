@@ -35,7 +35,7 @@ pub(super) fn turn(output: &mut ServiceOutput, heard: &mut dyn FnMut(&[u8])) -> 
     output.wants(&mut wants);
     wants.until(Instant::now() + Duration::from_millis(20));
     let ready = wants.wait().unwrap();
-    output.turn(Instant::now(), &ready, heard)
+    output.poll(Instant::now(), &ready, heard)
 }
 
 /// Until everything that was written is read and kept.
@@ -49,7 +49,7 @@ pub(super) fn settle(output: &mut ServiceOutput) -> Vec<OutputEvent> {
 }
 
 pub(super) fn started(output: &mut ServiceOutput) -> [File; 2] {
-    output.begin().unwrap().map(File::from)
+    output.start().unwrap().map(File::from)
 }
 
 fn pipe() -> (File, OwnedFd) {

@@ -11,7 +11,7 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{Pid as RawPid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
 
 use super::class::OwnProcesses;
-use super::conflict::{Conflict, look};
+use super::conflict::{Conflict, find_conflict};
 use super::policy::PortPolicy;
 use crate::poll::Interest;
 
@@ -90,12 +90,12 @@ impl Clearing {
     }
 
     /// One more step; never waits.
-    pub fn turn(&mut self, now: Instant, probe: &Probe, ours: &OwnProcesses<'_>) -> Result<ClearingStep, Error> {
+    pub fn poll(&mut self, now: Instant, probe: &Probe, ours: &OwnProcesses<'_>) -> Result<ClearingStep, Error> {
         match &mut self.state {
             State::Look { at, .. } if now < *at => Ok(ClearingStep::Pending(None)),
             State::Look { until, .. } => {
                 let until = *until;
-                self.look(now, until, probe, ours)
+                self.find_conflict(now, until, probe, ours)
             }
             State::Ending {
                 left,
@@ -115,19 +115,19 @@ impl Clearing {
                     at: now,
                     until: None,
                 };
-                self.look(now, None, probe, ours)
+                self.find_conflict(now, None, probe, ours)
             }
         }
     }
 
-    fn look(
+    fn find_conflict(
         &mut self,
         now: Instant,
         until: Option<Instant>,
         probe: &Probe,
         ours: &OwnProcesses<'_>,
     ) -> Result<ClearingStep, Error> {
-        let Some(conflict) = look(probe, &self.at, ours)? else {
+        let Some(conflict) = find_conflict(probe, &self.at, ours)? else {
             return Ok(ClearingStep::Free);
         };
         match self.policy {

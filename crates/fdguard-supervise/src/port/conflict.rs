@@ -75,7 +75,7 @@ impl Conflict {
 }
 
 /// Who holds this address; nothing when nobody does.
-pub fn look(probe: &Probe, at: &ListenAddress, ours: &OwnProcesses<'_>) -> Result<Option<Conflict>, Error> {
+pub fn find_conflict(probe: &Probe, at: &ListenAddress, ours: &OwnProcesses<'_>) -> Result<Option<Conflict>, Error> {
     let rows = probe.sockets()?;
     let rows: Vec<_> = rows
         .into_iter()

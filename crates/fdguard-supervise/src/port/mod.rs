@@ -11,7 +11,7 @@ mod text;
 
 pub use class::{HolderClass, OwnProcesses, classify};
 pub use clearing::{Clearing, ClearingStep};
-pub use conflict::{Conflict, AddressHolder, HiddenSocket, is_in_the_way, look};
+pub use conflict::{Conflict, AddressHolder, HiddenSocket, is_in_the_way, find_conflict};
 pub use policy::{PortPolicy, BadPortPolicy};
 
 #[cfg(test)]

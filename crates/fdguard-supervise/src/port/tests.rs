@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use fdguard_probe::Probe;
 use fdguard_process::listen::ListenAddress;
 
-use super::{HolderClass, Clearing, Conflict, OwnProcesses, PortPolicy, ClearingStep, look};
+use super::{HolderClass, Clearing, Conflict, OwnProcesses, PortPolicy, ClearingStep, find_conflict};
 use crate::poll::Interest;
 
 const OURS: OwnProcesses<'_> = OwnProcesses {
@@ -66,7 +66,7 @@ fn tcp(address: &str) -> (TcpListener, ListenAddress) {
 }
 
 fn seen(at: &ListenAddress) -> Option<Conflict> {
-    look(&Probe::new().unwrap(), at, &OURS).unwrap()
+    find_conflict(&Probe::new().unwrap(), at, &OURS).unwrap()
 }
 
 fn pids(conflict: &Conflict) -> Vec<u32> {
@@ -77,7 +77,7 @@ fn pids(conflict: &Conflict) -> Vec<u32> {
 fn decide(clearing: &mut Clearing) -> ClearingStep {
     let probe = Probe::new().unwrap();
     loop {
-        match clearing.turn(Instant::now(), &probe, &OURS).unwrap() {
+        match clearing.poll(Instant::now(), &probe, &OURS).unwrap() {
             ClearingStep::Pending(_) => {}
             decided => return decided,
         }
@@ -257,7 +257,7 @@ fn waiting_ends_when_the_holder_does() {
     let keeper = Keeper::of(listener, None);
     let probe = Probe::new().unwrap();
     let mut clearing = clearing(&at, PortPolicy::Wait(LONG), LONG);
-    let first = clearing.turn(Instant::now(), &probe, &OURS).unwrap();
+    let first = clearing.poll(Instant::now(), &probe, &OURS).unwrap();
     assert!(matches!(first, ClearingStep::Pending(Some(_))), "told once");
     drop(keeper);
     assert!(matches!(decide(&mut clearing), ClearingStep::Free));

@@ -120,7 +120,7 @@ fn at_this_rate(passed: &Excess) -> Option<Duration> {
 
 /// Which process this number means now.
 fn instance(pid: u32) -> Option<Instance> {
-    let identity = ProcessId::of(pid).ok()?;
+    let identity = ProcessId::read(pid).ok()?;
     Some(Instance {
         pid,
         start_ticks: identity.started(),
@@ -176,7 +176,7 @@ impl Service<'_> {
             let others = members.iter().filter(|pid| **pid != run.main);
             pids.extend(main.chain(others).map(|pid| Pid::from(*pid)));
         }
-        let Some(reading) = self.thrift.meter.turn(cx.now, &pids) else {
+        let Some(reading) = self.thrift.meter.poll(cx.now, &pids) else {
             return;
         };
         let verdicts = judge(&self.thrift.budgets, &reading, &mut self.thrift.memory);
@@ -207,19 +207,19 @@ impl Service<'_> {
         let BudgetVerdict { what, kind } = verdict;
         match kind {
             Kind::Warn(passed) => {
-                let event = LogEvent::of("breach_warn", self.name());
+                let event = LogEvent::new("breach_warn", self.name());
                 let class = class(&what, self.thrift.meter.leaks().first());
                 cx.sink.emit(&measured(event, &what, &passed, class));
             }
             Kind::Cleared(passed) => {
-                let event = LogEvent::of("breach_cleared", self.name());
+                let event = LogEvent::new("breach_cleared", self.name());
                 cx.sink
                     .emit(&measured(event, &what, &passed, class(&what, None)));
                 self.thrift.is_broken = false;
                 self.relieve(remedy::RemedyEvent::Cleared(what), cx);
             }
             Kind::Unmeasured(gap) => {
-                let event = LogEvent::of("unmeasured", self.name()).with("budget", what.to_string());
+                let event = LogEvent::new("unmeasured", self.name()).with("budget", what.to_string());
                 let text = format!("{}: {} ({})", gap.what, gap.why, gap.remedy);
                 cx.sink.emit(&event.with("text", text));
             }
@@ -299,10 +299,10 @@ impl Service<'_> {
                 .with("waits", "another service is being restarted"),
             remedy::RemedyNotice::Evidence(Ok(place)) => {
                 self.thrift.evidence = Some(place.clone());
-                LogEvent::of("evidence", &name).with("place", place)
+                LogEvent::new("evidence", &name).with("place", place)
             }
-            remedy::RemedyNotice::Evidence(Err(why)) => LogEvent::of("evidence", &name).with("failed", why),
-            remedy::RemedyNotice::Drained(how, took) => LogEvent::of("drained", &name)
+            remedy::RemedyNotice::Evidence(Err(why)) => LogEvent::new("evidence", &name).with("failed", why),
+            remedy::RemedyNotice::Drained(how, took) => LogEvent::new("drained", &name)
                 .with("how", drained(&how))
                 .with("took_s", seconds(took)),
             remedy::RemedyNotice::Proven(proof) => {
@@ -311,7 +311,7 @@ impl Service<'_> {
                 let text = self.reported(&proof.breach, &leaks.unwrap_or_default(), |report| {
                     report.proven(&proof)
                 });
-                LogEvent::of("proven", &name)
+                LogEvent::new("proven", &name)
                     .with("pid", proof.now.pid)
                     .with("before", proof.before.map(|before| before.pid))
                     .with("took_s", seconds(proof.took))
@@ -325,7 +325,7 @@ impl Service<'_> {
                 let text = self.reported(&breach, &leaks.unwrap_or_default(), |report| {
                     report.unproven(&why)
                 });
-                LogEvent::of("unproven", &name)
+                LogEvent::new("unproven", &name)
                     .with("leak_line", self.thrift.line.take())
                     .with("text", text)
             }
@@ -343,7 +343,7 @@ impl Service<'_> {
 
     fn breached(&self, breach: &Breach, leaks: &[Leak]) -> LogEvent {
         let class = class(&breach.what, leaks.first());
-        let event = LogEvent::of("breach", self.name()).with("reason", report::reason(&breach.what));
+        let event = LogEvent::new("breach", self.name()).with("reason", report::reason(&breach.what));
         let event = measured(event, &breach.what, &breach.passed, class);
         suspected(event, leaks.first()).with("leak_line", self.thrift.line.clone())
     }

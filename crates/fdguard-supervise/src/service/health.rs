@@ -17,14 +17,14 @@ const LISTENERS: Duration = Duration::from_secs(5);
 impl Service<'_> {
     /// Hears its notifications.
     pub(super) fn hear_program(&mut self, cx: &mut Context<'_>, ready: &Readiness) {
-        for change in self.store.turn() {
+        for change in self.store.poll() {
             self.tell_store(&change, cx);
         }
         let Some(server) = self.notify.as_mut().filter(|one| ready.has(one.fd())) else {
             return;
         };
         let (access, run) = (self.settings.access, self.run.as_ref());
-        let heard = server.turn(|pid| run.is_some_and(|run| may_speak(access, run, pid)));
+        let heard = server.poll(|pid| run.is_some_and(|run| may_speak(access, run, pid)));
         for ReceivedMessage { message, fds, .. } in heard {
             self.hear(&message, cx);
             for change in self.store.hear(&message, fds) {
@@ -65,7 +65,7 @@ impl Service<'_> {
     }
 
     fn tell_store(&self, change: &store::StoreChange, cx: &mut Context<'_>) {
-        let event = LogEvent::of("fd_store", self.name()).with("count", self.store.len());
+        let event = LogEvent::new("fd_store", self.name()).with("count", self.store.len());
         let (what, name) = match change {
             store::StoreChange::Stored { name } => ("stored", name),
             store::StoreChange::Merged { .. } => return,
@@ -86,7 +86,7 @@ impl Service<'_> {
         self.find_listeners(cx.now);
         if let Some(failing) = self.ask(cx, ready) {
             let (reason, failures) = failing;
-            let event = LogEvent::of("unhealthy", self.name()).with("failures", failures);
+            let event = LogEvent::new("unhealthy", self.name()).with("failures", failures);
             cx.sink.emit(&event.with("text", reason));
             return self.end_run(Ending::Sick("health"));
         }
@@ -97,7 +97,7 @@ impl Service<'_> {
         let is_late = run.ready_until.is_some_and(|until| until <= cx.now);
         if is_late && self.state == State::Starting {
             let up = cx.now.saturating_duration_since(run.started);
-            let event = LogEvent::of("not_ready", self.name()).with("after_ms", millis(up));
+            let event = LogEvent::new("not_ready", self.name()).with("after_ms", millis(up));
             cx.sink
                 .emit(&event.with("text", "it was not ready in time"));
             self.end_run(Ending::Sick("not_ready"));
@@ -113,9 +113,9 @@ impl Service<'_> {
         };
         let mut is_ready = false;
         if let Some(check) = &mut self.ready {
-            is_ready = check.turn(cx.now, ready, &feeds) == Some(HealthChange::Healthy);
+            is_ready = check.poll(cx.now, ready, &feeds) == Some(HealthChange::Healthy);
         }
-        let turned = |check: &mut HealthCheck| check.turn(cx.now, ready, &feeds);
+        let turned = |check: &mut HealthCheck| check.poll(cx.now, ready, &feeds);
         let failing = self
             .checks
             .iter_mut()
@@ -142,19 +142,19 @@ impl Service<'_> {
         self.state = State::Ready;
         if let Some(check) = &mut self.ready {
             let up = cx.now.saturating_duration_since(run.started);
-            let event = LogEvent::of("ready", &self.settings.name).with("after_ms", millis(up));
+            let event = LogEvent::new("ready", &self.settings.name).with("after_ms", millis(up));
             cx.sink.emit(&event.with("pid", run.main));
             check.end();
         }
         for check in &mut self.checks {
             // Only checks of readiness have pipes.
-            drop(check.begin(cx.now));
+            drop(check.start(cx.now));
         }
         self.answered(cx);
     }
 
     fn bark(&mut self, text: &str, cx: &mut Context<'_>) {
-        let event = LogEvent::of("watchdog", self.name());
+        let event = LogEvent::new("watchdog", self.name());
         cx.sink.emit(&event.with("text", text));
         if let Some(run) = &mut self.run {
             // A core dump of what hangs, as systemd asks for it.

@@ -12,7 +12,7 @@ impl Service<'_> {
             return;
         };
         let (name, command) = (&self.settings.name, &self.settings.command);
-        let begin = || injector.begin(name, command, environment);
+        let begin = || injector.start(name, command, environment);
         for event in cx.reserve.lend(begin) {
             cx.sink.emit(&event);
         }

@@ -257,7 +257,7 @@ impl<'p> Service<'p> {
     }
 
     /// Begins, if it has not.
-    pub(crate) fn begin(&mut self, cx: &mut Context<'_>) {
+    pub(crate) fn start(&mut self, cx: &mut Context<'_>) {
         if self.state == State::Waiting {
             self.start(cx);
         }
@@ -266,7 +266,7 @@ impl<'p> Service<'p> {
     /// It cannot begin: somebody it waits for is down.
     pub(crate) fn give_up_waiting(&mut self, on: &str, cx: &mut Context<'_>) {
         if self.state == State::Waiting {
-            let event = LogEvent::of("down", self.name());
+            let event = LogEvent::new("down", self.name());
             cx.sink
                 .emit(&event.with("reason", "dependency").with("dependency", on));
             self.state = State::Failed;
@@ -310,11 +310,11 @@ impl<'p> Service<'p> {
     }
 
     /// Goes on.
-    pub(crate) fn turn(&mut self, cx: &mut Context<'_>, ready: &Readiness) {
+    pub(crate) fn poll(&mut self, cx: &mut Context<'_>, ready: &Readiness) {
         self.hear_output(cx, ready);
         self.hear_program(cx, ready);
         self.hear_keeper(cx, ready);
-        self.settle(cx);
+        self.finish_run(cx);
         self.check(cx, ready);
         self.watch_budgets(cx, ready);
         if self.next_start.is_some_and(|at| at <= cx.now) {
@@ -334,7 +334,7 @@ impl Service<'_> {
         let reading = self.thrift.reading.as_ref();
         let main = reading.and_then(crate::budget::ServiceReading::of_main);
         let count = main.and_then(|main| main.count.seen().copied());
-        LogEvent::of("state", self.name())
+        LogEvent::new("state", self.name())
             .with("state", self.state.name())
             .with("pid", self.main())
             .with("uptime_s", self.uptime(now).map(|up| up.as_secs()))

@@ -20,11 +20,11 @@ impl Service<'_> {
         if !self.settings.output.is_captured(is_wanted) {
             return [None, None, None];
         }
-        let begun = self.open_output(cx).and_then(ServiceOutput::begin);
+        let begun = self.open_output(cx).and_then(ServiceOutput::start);
         match begun {
             Ok([out, err]) => [None, Some(Arc::new(out)), Some(Arc::new(err))],
             Err(error) => {
-                let event = LogEvent::of("log_failed", self.name());
+                let event = LogEvent::new("log_failed", self.name());
                 let text = format!("its output goes where ours goes: {error}");
                 cx.sink.emit(&event.with("text", text));
                 [None, None, None]
@@ -38,7 +38,7 @@ impl Service<'_> {
             let form = &self.settings.output;
             let opened = ServiceOutput::open(form, &self.settings.name, ours);
             if let Err(error) = &opened {
-                let event = LogEvent::of("log_failed", &self.settings.name);
+                let event = LogEvent::new("log_failed", &self.settings.name);
                 cx.sink.emit(&event.with("text", error.to_string()));
             }
             self.output = Some(opened?);
@@ -59,13 +59,13 @@ impl Service<'_> {
                 check.hear(line);
             }
         };
-        for happened in output.turn(cx.now, ready, &mut heard) {
+        for happened in output.poll(cx.now, ready, &mut heard) {
             self.tell_output(&happened, cx);
         }
     }
 
     fn tell_output(&self, happened: &OutputEvent, cx: &mut Context<'_>) {
-        let failed = LogEvent::of("log_failed", self.name());
+        let failed = LogEvent::new("log_failed", self.name());
         let event = match happened {
             OutputEvent::LogFailing { path, why } => {
                 failed.with("file", path.display().to_string()).with(
@@ -73,7 +73,7 @@ impl Service<'_> {
                     format!("{why}; lines wait in memory as long as there is room"),
                 )
             }
-            OutputEvent::LogBack { path, dropped } => LogEvent::of("log_back", self.name())
+            OutputEvent::LogBack { path, dropped } => LogEvent::new("log_back", self.name())
                 .with("file", path.display().to_string())
                 .with("dropped", dropped.lines),
             OutputEvent::NotRotated { path, why } => failed

@@ -65,7 +65,7 @@ impl Service<'_> {
         let of = (self.settings.name.as_str(), pid);
         let begun = cx
             .reserve
-            .lend(|| EvidenceJob::begin(&settings, of, cx.null, cx.now, within));
+            .lend(|| EvidenceJob::start(&settings, of, cx.null, cx.now, within));
         self.steps.evidence = Some(begun?);
         Ok(())
     }
@@ -81,13 +81,13 @@ impl Service<'_> {
             null: cx.null,
         };
         let spec = &self.settings.drain;
-        let begun = cx.reserve.lend(|| Drain::begin(spec, &given, cx.now));
+        let begun = cx.reserve.lend(|| Drain::start(spec, &given, cx.now));
         self.steps.drain = Some(begun?);
         if let Some(signal) = spec.signal() {
             run.tree.signal(signal);
         }
         self.state = State::Draining;
-        let event = LogEvent::of("drain", &self.settings.name).with("within_s", within.as_secs());
+        let event = LogEvent::new("drain", &self.settings.name).with("within_s", within.as_secs());
         cx.sink.emit(&event);
         Ok(())
     }
@@ -95,7 +95,7 @@ impl Service<'_> {
     /// Goes on with what is under way.
     pub(super) fn turn_steps(&mut self, cx: &mut Context<'_>, ready: &Readiness) {
         if let Some(evidence) = &mut self.steps.evidence
-            && let Some(outcome) = evidence.turn(cx.now, ready)
+            && let Some(outcome) = evidence.poll(cx.now, ready)
         {
             self.steps.evidence = None;
             self.relieve(remedy::RemedyEvent::Evidence(outcome), cx);
@@ -114,6 +114,6 @@ impl Service<'_> {
             let pids: Vec<Pid> = run.tree.members();
             meter.connections(&pids, ports)
         };
-        drain.turn(now, ready, count)
+        drain.poll(now, ready, count)
     }
 }

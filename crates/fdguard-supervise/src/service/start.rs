@@ -68,7 +68,7 @@ impl Service<'_> {
             source,
         };
         match &mut self.ready {
-            Some(check) => check.begin(cx.now).map_err(refused),
+            Some(check) => check.start(cx.now).map_err(refused),
             None => Ok(None),
         }
     }
@@ -121,7 +121,7 @@ impl Service<'_> {
             match fdguard_process::notify::NotifyServer::open() {
                 Ok(server) => self.notify = Some(server),
                 Err(error) => {
-                    let event = LogEvent::of("notify_failed", self.name());
+                    let event = LogEvent::new("notify_failed", self.name());
                     let text = format!("no socket for its notifications: {error}");
                     cx.sink.emit(&event.with("text", text));
                 }
@@ -135,7 +135,7 @@ impl Service<'_> {
         self.history.started(cx.now);
         let mut run = Run::new(tree, cx.now);
         if !cx.once {
-            let event = LogEvent::of("start", self.name()).with("pid", run.main);
+            let event = LogEvent::new("start", self.name()).with("pid", run.main);
             let event = match self.restarts {
                 0 => event.with("command", shown(&self.settings.command)),
                 restarts => event.with("restarts", restarts),
@@ -158,7 +158,7 @@ impl Service<'_> {
     fn not_started(&mut self, error: &StartError, cx: &mut Context<'_>) {
         self.end_injected(cx);
         let code = error.code().unwrap_or(125);
-        let event = LogEvent::of("start_failed", self.name()).with("status", u32::from(code));
+        let event = LogEvent::new("start_failed", self.name()).with("status", u32::from(code));
         cx.sink.emit(&event.with("text", error.to_string()));
         if let Some(check) = &mut self.ready {
             check.end();

@@ -11,7 +11,7 @@ use super::StartRefusal;
 use crate::config::{self, SocketConfig};
 use crate::event::{LogEvent, EventSink};
 use crate::health;
-use crate::port::{HolderClass, Clearing, Conflict, AddressHolder, OwnProcesses, PortPolicy, ClearingStep, look};
+use crate::port::{HolderClass, Clearing, Conflict, AddressHolder, OwnProcesses, PortPolicy, ClearingStep, find_conflict};
 use crate::poll::Interest;
 
 /// What is needed to find out who holds a socket, and to wait for it.
@@ -50,7 +50,7 @@ impl Desk<'_> {
             registered: &[],
         };
         loop {
-            let step = clearing.turn(Instant::now(), self.probe, &ours);
+            let step = clearing.poll(Instant::now(), self.probe, &ours);
             match step.map_err(|error| refused(&format!("{}: {error}", listen.at), 2))? {
                 ClearingStep::Free => match listen.bind() {
                     // Somebody was faster.
@@ -100,7 +100,7 @@ impl Desk<'_> {
                 service: &service.name,
                 registered: &[],
             };
-            let found = look(self.probe, &at, &ours).ok().flatten();
+            let found = find_conflict(self.probe, &at, &ours).ok().flatten();
             let is_foreign = |conflict: &Conflict| {
                 let foreign = |holder: &AddressHolder| holder.class != HolderClass::OursNow;
                 conflict.listens && conflict.holders.iter().any(foreign)
@@ -112,7 +112,7 @@ impl Desk<'_> {
     }
 
     fn tell(&mut self, service: &str, conflict: &Conflict) {
-        let event = LogEvent::of("port_conflict", service)
+        let event = LogEvent::new("port_conflict", service)
             .with("at", conflict.at.to_string())
             .with("pid", conflict.holders.first().map(|holder| holder.pid));
         self.sink.emit(&event.with("text", conflict.to_string()));

@@ -10,7 +10,7 @@ pub(super) struct Dependencies {
 }
 
 impl Dependencies {
-    pub(super) fn of(services: &[Service<'_>], is_stopping: bool) -> Self {
+    pub(super) fn new(services: &[Service<'_>], is_stopping: bool) -> Self {
         let one = |service: &Service<'_>| {
             let after = service.settings.after.clone();
             (
@@ -52,7 +52,7 @@ impl Dependencies {
             }
         }
         if is_free {
-            service.begin(cx);
+            service.start(cx);
         }
     }
 }

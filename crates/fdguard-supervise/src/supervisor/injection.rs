@@ -7,7 +7,7 @@ use super::Supervisor;
 impl Supervisor<'_> {
     pub(super) fn turn_injector(&mut self) {
         if let Some(injector) = &mut self.injector {
-            for event in injector.turn(Instant::now()) {
+            for event in injector.poll(Instant::now()) {
                 self.sink.emit(&event);
             }
         }

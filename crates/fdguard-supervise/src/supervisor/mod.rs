@@ -138,7 +138,7 @@ pub fn run(launch: SupervisorLaunch<'_>) -> Result<u8, StartRefusal> {
 impl<'p> Supervisor<'p> {
     fn new(launch: SupervisorLaunch<'p>) -> Result<Self, StartRefusal> {
         let now = Instant::now();
-        let signals = Signals::take(signals::forwardable())
+        let signals = Signals::block(signals::forwardable())
             .map_err(|error| StartRefusal::machine("signals", &error))?;
         // A program may kill its keeper. All of our children are keepers, so whoever else becomes our child is an orphan of such a
         // program. Where the kernel refuses it, orphans are found by their mark.
@@ -213,7 +213,7 @@ impl<'p> Supervisor<'p> {
         for service in &self.settings.services {
             let decision = limit::decide(service.raise_limit, self.limits);
             if let Some(soft) = decision.soft {
-                let event = LogEvent::of("limit", &service.name)
+                let event = LogEvent::new("limit", &service.name)
                     .with("from", decision.before.soft)
                     .with("to", soft);
                 self.sink.emit(&event.with("text", decision.to_string()));
@@ -243,7 +243,7 @@ impl<'p> Supervisor<'p> {
             // Only at the beginning may a socket be waited for: later others would wait, too.
             signals: self.services.is_empty().then_some(&self.signals),
         };
-        let handed = self.sockets.of(&settings, is_single, &mut desk)?;
+        let handed = self.sockets.bind(&settings, is_single, &mut desk)?;
         if desk.signals.is_some() {
             desk.warn(&settings);
         }
@@ -271,8 +271,8 @@ impl<'p> Supervisor<'p> {
             self.trim();
             let ready = self.wait();
             self.hear_signals(&ready);
-            self.sink.turn(&ready);
-            self.each(|service, cx, _| service.turn(cx, &ready));
+            self.sink.poll(&ready);
+            self.each(|service, cx, _| service.poll(cx, &ready));
             self.turn_injector();
             self.turn_pages(&ready);
             self.forget_removed();
@@ -318,7 +318,7 @@ impl<'p> Supervisor<'p> {
 
     /// Does something with each service, and what it needs from us.
     fn each(&mut self, mut work: impl FnMut(&mut Service<'p>, &mut Context<'_>, &Dependencies)) {
-        let standing = Dependencies::of(&self.services, self.stopping.is_some());
+        let standing = Dependencies::new(&self.services, self.stopping.is_some());
         let mut cx = Context {
             sink: &mut self.sink,
             now: Instant::now(),

@@ -27,7 +27,7 @@ impl Supervisor<'_> {
         let Some(mut pages) = self.pages.take() else {
             return;
         };
-        pages.turn(Instant::now(), ready, &mut || self.shown());
+        pages.poll(Instant::now(), ready, &mut || self.shown());
         self.pages = Some(pages);
     }
 

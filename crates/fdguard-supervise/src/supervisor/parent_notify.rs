@@ -102,7 +102,7 @@ impl Supervisor<'_> {
             .above
             .client
             .as_mut()
-            .and_then(|client| client.turn(now))
+            .and_then(|client| client.poll(now))
         {
             let text = format!("{}: {}", gap.what, gap.why);
             self.sink

@@ -31,7 +31,7 @@ impl<'p> Supervisor<'p> {
         let read = input_file::read_text(Path::new(&file), input_file::WRITTEN)
             .map_err(|error| format!("{file}: {error}"));
         let fresh = read.and_then(|text| {
-            RunSettings::of(&self.said, Some((&file, &text))).map_err(|mistake| mistake.to_string())
+            RunSettings::resolve(&self.said, Some((&file, &text))).map_err(|mistake| mistake.to_string())
         });
         match fresh {
             Ok(fresh) => self.take_over(fresh),

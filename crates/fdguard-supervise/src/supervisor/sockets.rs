@@ -39,7 +39,7 @@ impl Sockets {
     }
 
     /// Those of a service. One that is alone gets all that our parent gave us.
-    pub(super) fn of(
+    pub(super) fn bind(
         &mut self,
         service: &config::ServiceConfig,
         is_single: bool,

@@ -30,7 +30,7 @@ pub(super) fn run(args: &ArchiveArgs) -> anyhow::Result<u8> {
         })?;
     } else {
         output::emit_styled(file, |out| write(out, &report))?;
-        for receipt in of(&report, ArchiveOutcome::NotSeen) {
+        for receipt in with_outcome(&report, ArchiveOutcome::NotSeen) {
             // What could not be looked at is no result.
             let (message, remedy) = said_of(receipt);
             exit::report(&HintedError::look(message, remedy).into());
@@ -39,7 +39,7 @@ pub(super) fn run(args: &ArchiveArgs) -> anyhow::Result<u8> {
     Ok(exit_code(&report))
 }
 
-fn of(report: &ArchiveReport, outcome: ArchiveOutcome) -> impl Iterator<Item = &ArchiveReceipt> {
+fn with_outcome(report: &ArchiveReport, outcome: ArchiveOutcome) -> impl Iterator<Item = &ArchiveReceipt> {
     report
         .files
         .iter()
@@ -48,7 +48,7 @@ fn of(report: &ArchiveReport, outcome: ArchiveOutcome) -> impl Iterator<Item = &
 
 /// "Could not look" wins, as everywhere.
 fn exit_code(report: &ArchiveReport) -> u8 {
-    if of(report, ArchiveOutcome::NotSeen).next().is_some() {
+    if with_outcome(report, ArchiveOutcome::NotSeen).next().is_some() {
         exit::COULD_NOT_LOOK
     } else if report.success {
         exit::CLEAN

@@ -40,7 +40,7 @@ fn two(args: &DiffArgs, before: &Snapshot, after: &Snapshot) -> anyhow::Result<u
 
 fn several(args: &DiffArgs, all: &[NamedPhase]) -> anyhow::Result<u8> {
     let snapshots: Vec<&Snapshot> = all.iter().map(|phase| &phase.snapshot).collect();
-    let found = Phases::of(&snapshots).map_err(|reason| refusal(reason, all))?;
+    let found = Phases::compare(&snapshots).map_err(|reason| refusal(reason, all))?;
     let file = args.output.as_deref();
     if args.json {
         output::emit(file, |out| phases::write_json(out, all, &found))?;

@@ -22,7 +22,7 @@ pub(super) fn run(args: &ExplainArgs) -> anyhow::Result<u8> {
         return Ok(exit::CLEAN);
     }
     // First of all: while a long log is read the process may end.
-    let seen = args.pid.map(look).transpose()?;
+    let seen = args.pid.map(read_snapshot).transpose()?;
     let near = seen
         .as_ref()
         .map(|(_, summary)| explain::near(&summary.walls))
@@ -89,13 +89,13 @@ fn read_playbook(file: Option<&Path>) -> anyhow::Result<Playbook> {
     Ok(ours.extended_by(user))
 }
 
-fn look(pid: Pid) -> anyhow::Result<(Snapshot, Summary)> {
+fn read_snapshot(pid: Pid) -> anyhow::Result<(Snapshot, Summary)> {
     let options = Options {
         peers: false,
         ..Options::default()
     };
     let snapshot = Probe::new()?.snapshot(pid, options)?;
-    let summary = Summary::of(&snapshot);
+    let summary = Summary::summarize(&snapshot);
     Ok((snapshot, summary))
 }
 

@@ -31,7 +31,7 @@ pub(super) fn run(args: &SnapArgs) -> anyhow::Result<u8> {
         return Ok(exit::CLEAN);
     }
     // What is about to end need not be taken apart: with many descriptors that takes a while.
-    let looked = ManuallyDrop::new(look(args)?);
+    let looked = ManuallyDrop::new(read_snapshots(args)?);
     write(args, &looked)?;
     Ok(exit_code(args, &looked))
 }
@@ -94,7 +94,7 @@ fn exit_code(args: &SnapArgs, looked: &SnapResult) -> u8 {
     if failing { exit::FINDINGS } else { exit::CLEAN }
 }
 
-fn look(args: &SnapArgs) -> anyhow::Result<SnapResult> {
+fn read_snapshots(args: &SnapArgs) -> anyhow::Result<SnapResult> {
     if let Some(path) = &args.from {
         let snapshots = super::diff::read_file(path)?;
         let many = snapshots.len() != 1;
@@ -157,7 +157,7 @@ fn lsof(pids: &[fdguard_core::Pid]) -> anyhow::Result<Vec<Result<Snapshot, Probe
 }
 
 fn summarized(snapshots: Vec<Snapshot>) -> Vec<(Snapshot, Summary)> {
-    let summaries = workers::map(&snapshots, 8, Summary::of);
+    let summaries = workers::map(&snapshots, 8, Summary::summarize);
     snapshots.into_iter().zip(summaries).collect()
 }
 

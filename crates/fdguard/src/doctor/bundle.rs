@@ -44,7 +44,7 @@ pub struct BundleTarget {
 
 impl BundleTarget {
     /// Takes the place.
-    pub fn take(path: &Path) -> anyhow::Result<Self> {
+    pub fn create(path: &Path) -> anyhow::Result<Self> {
         let form = form(path);
         let Some(name) = path.file_name().filter(|_| !path.as_os_str().is_empty()) else {
             let hint = "-o takes a new directory, or a file that ends in .tar.zst";

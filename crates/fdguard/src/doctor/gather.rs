@@ -60,7 +60,7 @@ pub fn gather(
     let (relatives, relatives_more) = related(probe, &visits, &mut gaps);
     let walls = visits
         .iter()
-        .flat_map(|visit| Summary::of(visit.latest()).walls);
+        .flat_map(|visit| Summary::summarize(visit.latest()).walls);
     let near = explain::near(&walls.collect::<Vec<_>>());
     let read = |log: OpenLog| logs::read(log, plan.playbook, &near);
     let logs = open_logs
@@ -113,7 +113,7 @@ fn snapshots(probe: &Probe, pids: &[Pid]) -> Vec<Result<Snapshot, ProbeError>> {
 fn visit(begin: Snapshot) -> ProcessVisit {
     let exe = begin.process.exe.as_ref();
     ProcessVisit {
-        runtime: exe.and_then(|exe| runtime::of(exe.as_bytes())),
+        runtime: exe.and_then(|exe| runtime::detect(exe.as_bytes())),
         select: None,
         begin,
         end: None,
@@ -137,7 +137,7 @@ fn related(
     gaps: &mut Vec<Gap>,
 ) -> (Vec<fdguard_core::evidence::Relative>, u64) {
     let named: Vec<Pid> = visits.iter().map(|visit| visit.begin.process.pid).collect();
-    match Radar::single(true).look(probe) {
+    match Radar::single(true).scan(probe) {
         Ok(view) => family::relatives(&view.rows, &named, &sharers(visits)),
         Err(error) => {
             let remedy = "look at the proc file system";

@@ -125,7 +125,7 @@ fn line(value: &impl Serialize) -> anyhow::Result<Vec<u8>> {
 }
 
 fn snapshots(list: &[&Snapshot]) -> anyhow::Result<Vec<u8>> {
-    let with_summary = |snapshot: &&Snapshot| ((*snapshot).clone(), Summary::of(snapshot));
+    let with_summary = |snapshot: &&Snapshot| ((*snapshot).clone(), Summary::summarize(snapshot));
     let list: Vec<(Snapshot, Summary)> = list.iter().map(with_summary).collect();
     let mut text = Vec::new();
     json::write(&mut text, &list, &[], list.len() != 1)?;

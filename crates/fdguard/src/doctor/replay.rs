@@ -55,7 +55,7 @@ fn visits(header: &RecordingHeader, entries: &[RecordingEntry]) -> Vec<ProcessVi
     let mut watch = Watch::new(header.clone());
     let mut begins: Vec<(u32, Snapshot)> = Vec::new();
     for entry in entries {
-        watch.take(entry);
+        watch.record(entry);
         let RecordingEntry::Look { id, .. } = entry else {
             continue;
         };
@@ -71,7 +71,7 @@ fn visits(header: &RecordingHeader, entries: &[RecordingEntry]) -> Vec<ProcessVi
             let subject = ends(id)?;
             let exe = begin.process.exe.as_ref();
             Some(ProcessVisit {
-                runtime: exe.and_then(|exe| runtime::of(exe.as_bytes())),
+                runtime: exe.and_then(|exe| runtime::detect(exe.as_bytes())),
                 select: subject.select.clone(),
                 end: Some(snapshot(subject, &watch)),
                 begin,

@@ -39,7 +39,7 @@ pub(super) fn short_watch(
             length: Some(length),
             on_signal: OnSignal::End,
         };
-        match LiveWatch::begin(probe, watched) {
+        match LiveWatch::start(probe, watched) {
             Ok(live) => return watch_to_the_end(live, plan),
             Err(error) => match error.downcast_ref().and_then(ended) {
                 Some(pid) if pids.contains(&pid) => pids.retain(|other| *other != pid),

@@ -100,7 +100,7 @@ mod tests {
     fn blind(form: LineForm, name: &str) -> String {
         let process = serde_json::json!({"pid": 7, "comm": name, "cmdline": [], "cohorts": []});
         let mut watch = Watch::new(RecordingHeader::new(Timestamp::UNIX_EPOCH, 1.0));
-        watch.take(&RecordingEntry::Process(Box::new(Appearance {
+        watch.record(&RecordingEntry::Process(Box::new(Appearance {
             id: 0,
             at: 0.0,
             process: serde_json::from_value(process).unwrap(),

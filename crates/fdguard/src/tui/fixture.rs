@@ -153,7 +153,7 @@ pub(crate) fn holdings() -> Holdings {
         fds: Some(fds),
         gaps: Vec::new(),
     };
-    let mut summary = Summary::of(&snapshot);
+    let mut summary = Summary::summarize(&snapshot);
     // The screen shows one lint and one pattern, whatever rules there are by now.
     summary.lints = vec![LintHit {
         rule: "close-wait-pile",

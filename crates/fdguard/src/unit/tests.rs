@@ -66,7 +66,7 @@ fn every_command_that_we_write_is_one_that_run_takes() {
             flags: args.said(),
             ..Overrides::default()
         };
-        let settings = RunSettings::of(&said, None).unwrap_or_else(|error| panic!("{error}"));
+        let settings = RunSettings::resolve(&said, None).unwrap_or_else(|error| panic!("{error}"));
         let [service] = &settings.services[..] else {
             panic!("{words:?}");
         };

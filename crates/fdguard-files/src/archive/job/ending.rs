@@ -52,7 +52,7 @@ impl Job<'_> {
         if let Some(file) = there {
             receipt.archived_to = Some(text(&to.path().join(name)));
             receipt.method = Some(ArchiveMethod::Found);
-            if let Ok(contents) = digest::of(&file, names::has_json_lines(name)) {
+            if let Ok(contents) = digest::read_contents(&file, names::has_json_lines(name)) {
                 contained(receipt, contents);
             }
         } else {
@@ -121,7 +121,7 @@ impl Job<'_> {
             });
         }
         self.receipt.outcome = problem.outcome();
-        if folder.look(name).is_ok_and(|entry| entry.is_some()) {
+        if folder.stat_entry(name).is_ok_and(|entry| entry.is_some()) {
             self.receipt.kept_at = Some(text(&folder.path().join(name)));
         }
         self.receipt.error = Some(problem);
@@ -131,7 +131,7 @@ impl Job<'_> {
 /// Removes the lock file that an archive which was killed has left. One that is held stays.
 fn sweep(folder: &Dir, name: &OsStr) {
     let lock = names::lock(name);
-    if folder.look(&lock).is_ok_and(|entry| entry.is_some()) {
+    if folder.stat_entry(&lock).is_ok_and(|entry| entry.is_some()) {
         drop(LockFile::attempt_in(folder, &lock));
     }
 }

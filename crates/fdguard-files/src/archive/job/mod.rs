@@ -178,7 +178,7 @@ impl<'a> Job<'a> {
         let look = |name| {
             self.named
                 .folder
-                .look(name)
+                .stat_entry(name)
                 .map_err(|error| unreadable(&error))
         };
         Ok(look(&self.named.name)?.is_none() && look(&self.closing)?.is_none())
@@ -187,7 +187,7 @@ impl<'a> Job<'a> {
     /// Opens the file, or what an earlier archive has left of it; whether there was one.
     fn open(&mut self) -> Result<bool, ArchiveProblem> {
         let folder = &self.named.folder;
-        let look = |name| folder.look(name).map_err(|error| unreadable(&error));
+        let look = |name| folder.stat_entry(name).map_err(|error| unreadable(&error));
         let own = look(&self.named.name)?;
         let mut left = look(&self.closing)?.filter(|entry| entry.kind == FileType::RegularFile);
         if let (Some(own), Some(closing)) = (own, left)
@@ -253,7 +253,7 @@ impl<'a> Job<'a> {
             }
             Err(error) => return Err(ArchiveProblem::io("it cannot be renamed in its folder", error)),
         }
-        let entry = folder.look(closing).ok().flatten();
+        let entry = folder.stat_entry(closing).ok().flatten();
         if entry.is_none_or(|entry| entry.id != held.id) {
             // Somebody has put another file there between our look and our rename.
             let _ = folder.rename(closing, folder, name);

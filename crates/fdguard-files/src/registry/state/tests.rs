@@ -135,7 +135,7 @@ fn refusals_say_why() {
     // The same owner does not win twice either: two of its threads may have asked.
     assert_eq!(refused(&closing, (1, 7, 0, true)), taken);
     for state in RowState::ALL {
-        assert_eq!(RowState::of(state.as_str()), Some(state));
+        assert_eq!(RowState::parse(state.as_str()), Some(state));
     }
-    assert_eq!(RowState::of("open"), None);
+    assert_eq!(RowState::parse("open"), None);
 }

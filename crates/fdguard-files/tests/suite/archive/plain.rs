@@ -27,7 +27,7 @@ fn r50_a_file_that_nobody_writes_goes_by_a_new_name_and_the_receipt_says_what_is
     let tail = receipt.tail.unwrap();
     assert_eq!((tail.torn_bytes, tail.last_line_is_json), (0, Some(true)));
     assert!(receipt.free_since.is_some() && receipt.writers.is_empty());
-    assert!(receipt.steps_ms.of(ArchiveStep::Settled).is_some());
+    assert!(receipt.steps_ms.seconds(ArchiveStep::Settled).is_some());
     let after = place.to.path().join("a.jsonl").metadata().unwrap();
     assert_eq!(before.ino(), after.ino());
     assert_eq!(listed(place.logs.path()), Vec::<String>::new());

@@ -301,7 +301,7 @@ fn the_archive_follows_the_last_writer_at_once() {
         let disk = [ArchiveStep::Synced, ArchiveStep::Recorded, ArchiveStep::Settled];
         let disk: f64 = disk
             .iter()
-            .filter_map(|step| receipt.steps_ms.of(*step))
+            .filter_map(|step| receipt.steps_ms.seconds(*step))
             .sum();
         spent.push(all - disk);
     }

@@ -231,7 +231,7 @@ fn r45_killed_at_any_point_it_opens_and_what_is_gone_is_noted() {
             let (id, word) = line.split_once(' ').unwrap();
             let now = state(&registry, id);
             assert!(
-                now >= RowState::of(word).unwrap(),
+                now >= RowState::parse(word).unwrap(),
                 "round {round}: {line}, but {now:?}"
             );
         }

@@ -131,7 +131,7 @@ async fn abort(asked: ApiRequest) -> Result<Reply<AbortResult>, Problem> {
 
 async fn call(asked: ApiRequest, bytes: bytes::Bytes) -> Result<Response, Problem> {
     let body: NewCall = body::decode(&asked.headers, &bytes)?;
-    let mut call = asked.api.calls()?.begin(body.request()?)?;
+    let mut call = asked.api.calls()?.start(body.request()?)?;
     if accept::negotiate(&asked.headers, &[JSON, EVENTS])? == EVENTS {
         let keep = KeepAlive::new().interval(SILENCE);
         let events = stream::unfold(Some((call, Step::Begin)), next);

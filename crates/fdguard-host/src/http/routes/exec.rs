@@ -69,12 +69,12 @@ async fn exec(asked: ApiRequest, bytes: bytes::Bytes) -> Result<Response, Proble
     let is_live = accept::negotiate(&asked.headers, &[JSON, EVENTS])? == EVENTS;
     let id = asked.id().to_owned();
     if !is_live {
-        let done = Running::begin(&asked.api, id, command, None).done().await?;
+        let done = Running::start(&asked.api, id, command, None).done().await?;
         return route::document(StatusCode::OK, SCHEMA, done);
     }
     let (sender, chunks) = mpsc::channel(WAITING);
-    let running = Running::begin(&asked.api, id, command, Some(sender));
-    let live = Live::begin(running, chunks).await?;
+    let running = Running::start(&asked.api, id, command, Some(sender));
+    let live = Live::start(running, chunks).await?;
     let keep = KeepAlive::new().interval(SILENCE);
     Ok(Sse::new(events(live)).keep_alive(keep).into_response())
 }
@@ -86,7 +86,7 @@ struct Running {
 }
 
 impl Running {
-    fn begin(api: &Arc<Api>, id: String, command: Exec, live: Option<mpsc::Sender<Chunk>>) -> Self {
+    fn start(api: &Arc<Api>, id: String, command: Exec, live: Option<mpsc::Sender<Chunk>>) -> Self {
         let (sender, done) = oneshot::channel();
         let abandoned = CancellationToken::new();
         let guard = abandoned.clone().drop_guard();
@@ -139,7 +139,7 @@ struct Live {
 
 impl Live {
     /// Waits a moment for the first output or the end.
-    async fn begin(
+    async fn start(
         mut running: Running,
         mut chunks: mpsc::Receiver<Chunk>,
     ) -> Result<Self, Problem> {

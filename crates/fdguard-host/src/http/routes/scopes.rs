@@ -181,7 +181,7 @@ async fn add(asked: ApiRequest, body: NewResource) -> Result<Reply<ScopeView>, P
             scope.launch(launch).await?;
         }
         NewResource::Process { pid, whose, role } => {
-            let identity = ProcessId::of(pid).map_err(|error| {
+            let identity = ProcessId::read(pid).map_err(|error| {
                 let problem = Problem::senseless(format!("process {pid}: {error}"));
                 problem.at("process.pid".to_owned())
             })?;

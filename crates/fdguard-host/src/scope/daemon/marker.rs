@@ -35,11 +35,11 @@ impl LastEntry {
 
 /// The last entries of these logs, taken together. It blocks.
 pub(super) fn of_all(root: &ScopeRoot, logs: &[PathBuf]) -> LastEntry {
-    let each = logs.iter().map(|log| of(root, log));
+    let each = logs.iter().map(|log| read_last(root, log));
     each.fold(LastEntry::Other, LastEntry::and)
 }
 
-fn of(root: &ScopeRoot, log: &Path) -> LastEntry {
+fn read_last(root: &ScopeRoot, log: &Path) -> LastEntry {
     match root.find(log) {
         Ok(None) => LastEntry::Other,
         Ok(Some(_)) => tail(root, log).map_or(LastEntry::Unreadable, |bytes| parse(&bytes)),

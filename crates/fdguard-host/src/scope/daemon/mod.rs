@@ -112,7 +112,7 @@ impl Daemon {
     pub async fn start(scopes: Scopes, options: Options) -> Result<Self, Error> {
         options.check()?;
         let (path, wait) = (options.state.join(LOCK), options.lock_wait);
-        let lock = tokio::task::spawn_blocking(move || LockFile::take(&path, wait)).await;
+        let lock = tokio::task::spawn_blocking(move || LockFile::acquire(&path, wait)).await;
         let lock = lock.map_err(|error| Error::Bad(error.to_string()))??;
         let path = options.state.join(HEARTBEAT);
         heartbeat::write(&path, SystemTime::now()).map_err(Error::io("the heartbeat"))?;

@@ -169,7 +169,7 @@ type ArchiveAttempt = Result<ScopeEnd, Failure>;
 async fn twice(limit: Duration, work: impl Fn() -> ArchiveAttempt + Clone + Send + 'static) -> ScopeEnd {
     let mut running = spawn_blocking(work.clone());
     let first = match timeout(limit, &mut running).await {
-        Ok(done) => match settle(done) {
+        Ok(done) => match finish(done) {
             Ok(end) => return end,
             Err(failure) if failure.is_final => return *failure.end,
             Err(failure) => {
@@ -180,13 +180,13 @@ async fn twice(limit: Duration, work: impl Fn() -> ArchiveAttempt + Clone + Send
         Err(_elapsed) => vec![too_long(limit)],
     };
     match timeout(limit, &mut running).await {
-        Ok(done) => settle(done)
+        Ok(done) => finish(done)
             .unwrap_or_else(|failure| *failure.end)
             .after(first),
         Err(_elapsed) => ScopeEnd::failed("it still runs").after(first),
     }
 }
 
-fn settle(done: Result<ArchiveAttempt, JoinError>) -> ArchiveAttempt {
+fn finish(done: Result<ArchiveAttempt, JoinError>) -> ArchiveAttempt {
     done.unwrap_or_else(|error| Err(Failure::never(error.to_string())))
 }

@@ -21,7 +21,7 @@ fn says(bytes: &'static [u8]) -> Peer {
 
 async fn whole(peer: &Peer) -> Result<Vec<u8>, CallFailure> {
     let caller = caller(&Log::default());
-    let mut call = caller.begin(CallRequest::get(&peer.url("/"))).unwrap();
+    let mut call = caller.start(CallRequest::get(&peer.url("/"))).unwrap();
     let result = call.collect(1 << 20).await;
     drop(call);
     assert_eq!(
@@ -128,7 +128,7 @@ async fn each_limit_of_time_has_its_own_word() {
     ] {
         let caller = tls_caller(&Log::default(), &identity.pem);
         let mut call = caller
-            .begin(CallRequest {
+            .start(CallRequest {
                 timeouts,
                 ..CallRequest::get(&url)
             })
@@ -177,7 +177,7 @@ async fn a_byte_a_second_is_slow_but_not_silent() {
     let caller = caller(&Log::default());
     let timeouts = quick(2500, 2500, 2500, 0);
     let mut call = caller
-        .begin(CallRequest {
+        .start(CallRequest {
             timeouts,
             ..CallRequest::get(&peer.url("/"))
         })
@@ -208,7 +208,7 @@ async fn an_owner_that_was_busy_elsewhere_is_not_late() {
     let caller = caller(&Log::default());
     let timeouts = quick(5000, 5000, 400, 0);
     let mut call = caller
-        .begin(CallRequest {
+        .start(CallRequest {
             timeouts,
             ..CallRequest::get(&peer.url("/"))
         })
@@ -228,7 +228,7 @@ async fn a_refused_connection_an_unknown_certificate_and_no_roots_are_told_in_on
     });
     let log = Log::default();
     let ask = async |caller: Caller, url: String| {
-        let mut call = caller.begin(CallRequest::get(&url)).unwrap();
+        let mut call = caller.start(CallRequest::get(&url)).unwrap();
         call.response().await.unwrap_err()
     };
     let failure = ask(tls_caller(&log, &stranger.pem), peer.secure_url("/")).await;

@@ -64,7 +64,7 @@ async fn one(caller: &Caller, url: &str, round: usize) {
     } else {
         "silent"
     };
-    let mut call = caller.begin(CallRequest::get(&format!("{url}{path}"))).unwrap();
+    let mut call = caller.start(CallRequest::get(&format!("{url}{path}"))).unwrap();
     let handle = call.handle();
     let stranger = tokio::task::spawn_blocking(move || {
         let by = Instant::now() + Duration::from_millis(20);

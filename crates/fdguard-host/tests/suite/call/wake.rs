@@ -18,7 +18,7 @@ async fn median(
 ) -> Duration {
     let mut times = Vec::new();
     for _ in 0..rounds {
-        let mut call = caller.begin(request()).unwrap();
+        let mut call = caller.start(request()).unwrap();
         let handle = call.handle();
         let (tell, told) = mpsc::channel();
         let stranger = std::thread::spawn(move || {

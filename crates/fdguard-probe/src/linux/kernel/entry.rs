@@ -23,7 +23,7 @@ const PLAIN: [u64; 10] = [
 ];
 
 /// The descriptor as `/proc` would show it; `None` where `/proc` says more, or may say something else.
-pub(super) fn of(record: &Record<'_>) -> Option<ReadState> {
+pub(super) fn read_entry(record: &Record<'_>) -> Option<ReadState> {
     let info = head(record);
     if !record.is_sure() {
         return None;
@@ -119,7 +119,7 @@ mod tests {
     fn of(bytes: &[u8]) -> Option<FdEntry> {
         let (record, rest) = Record::take(bytes).unwrap();
         assert!(rest.is_empty());
-        match super::of(&record)? {
+        match super::read_entry(&record)? {
             ReadState::Entry(entry) | ReadState::Socket(entry) => Some(entry),
             _ => panic!("neither an entry nor a socket"),
         }

@@ -102,9 +102,9 @@ fn a_parent_that_does_not_read_never_blocks_and_gets_ready_later() {
     for _ in 0..sent {
         assert!(receive(&parent).status.is_some());
     }
-    assert_eq!(client.turn(now), None);
+    assert_eq!(client.poll(now), None);
     assert!(client.due().is_some(), "not before its time");
-    assert_eq!(client.turn(client.due().unwrap()), None);
+    assert_eq!(client.poll(client.due().unwrap()), None);
     assert!(receive(&parent).ready);
     assert_eq!(client.due(), None);
 }
@@ -121,7 +121,7 @@ fn what_is_owed_is_given_up_after_a_while() {
     client.tell(&ready(), now);
     let mut turns = 0;
     while let Some(at) = client.due() {
-        client.turn(at);
+        client.poll(at);
         turns += 1;
         assert!(turns <= 100, "it would try for ever");
     }

@@ -115,10 +115,10 @@ fn what_hangs_up_is_forgotten_unless_it_is_not_polled() {
     kept.hear(&not_polled, vec![second.into()]);
     kept.hear(&store(Some("alive")), vec![third.into(), null()]);
     kept.hear(&store(Some("listener")), vec![listener.into()]);
-    assert_eq!(kept.turn(), []);
+    assert_eq!(kept.poll(), []);
     drop((first_far, second_far));
     let name = "polled".to_owned();
-    assert_eq!(kept.turn(), [StoreChange::HungUp { name }]);
+    assert_eq!(kept.poll(), [StoreChange::HungUp { name }]);
     assert_eq!(names(&kept), ["not polled", "alive", "alive", "listener"]);
     assert_eq!(kept.polled().count(), 3);
 }

@@ -55,7 +55,7 @@ pub(super) struct Family {
 
 impl Family {
     /// Becomes the parent of orphans. Called before the program is started.
-    pub(super) fn begin() -> anyhow::Result<Self> {
+    pub(super) fn start() -> anyhow::Result<Self> {
         let own = std::process::id();
         let all = Stat::all();
         let before = descendants(&all, own, &[]);
@@ -258,7 +258,7 @@ fn pid(number: u32) -> Option<Pid> {
 fn handle(stat: &Stat) -> Option<OwnedFd> {
     let handle = pidfd_open(pid(stat.pid)?, PidfdFlags::empty()).ok()?;
     // The number may have been given to another one in between.
-    let is_same = Stat::of(stat.pid).is_some_and(|now| now.ticks == stat.ticks);
+    let is_same = Stat::read(stat.pid).is_some_and(|now| now.ticks == stat.ticks);
     is_same.then_some(handle)
 }
 
@@ -286,7 +286,7 @@ fn end(stat: &Stat) -> Ending {
             continue;
         }
         if wait_for_any(&handles, PATIENCE) {
-            if let Some(now) = Stat::of(stat.pid).filter(Stat::is_zombie) {
+            if let Some(now) = Stat::read(stat.pid).filter(Stat::is_zombie) {
                 reap(&now);
             }
             return ending;

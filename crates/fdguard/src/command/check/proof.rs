@@ -117,7 +117,7 @@ impl Proof {
         });
         diagnosis.findings = findings;
         clearing::clear_findings(&mut diagnosis, &clearance);
-        clearing::settle(&mut diagnosis);
+        clearing::apply_clearances(&mut diagnosis);
         let failing = diagnosis.findings.iter().any(fails) || clearing::has_hazard(&diagnosis);
         let unused = unused(&clearance, &diagnosis, &remains);
         go::explain(&mut diagnosis);

@@ -21,7 +21,7 @@ use crate::watching::LiveWatch;
 /// Runs it and judges what it left.
 pub(super) fn run(args: &CheckArgs, settings: &Settings) -> anyhow::Result<Proof> {
     let probe = Probe::new()?;
-    let mut family = Family::begin()?;
+    let mut family = Family::start()?;
     let protection = args.protect.protection();
     let is_protected = protection.is_some();
     let options = Options::default().keeping_ended().protecting(protection);

@@ -29,7 +29,7 @@ use sockets::Sockets;
 pub(super) fn run(args: &HostArgs) -> anyhow::Result<u8> {
     // Before anything else is opened: their numbers are promised.
     secrecy::leave_environment()?;
-    let inherited = activation::take();
+    let inherited = activation::from_environment();
     if args.openapi {
         let text = serde_json::to_string_pretty(&http::openapi())?;
         output::emit(None, |out| Ok(writeln!(out, "{text}")?))?;

@@ -139,6 +139,6 @@ fn held_by(at: &ListenAddress) -> Option<HintedError> {
         service: "host",
         registered: &[],
     };
-    let conflict = port::look(&probe, at, &ours).ok().flatten()?;
+    let conflict = port::find_conflict(&probe, at, &ours).ok().flatten()?;
     Some(HintedError::usage(conflict.to_string(), conflict.remedy()))
 }

@@ -32,7 +32,7 @@ const LONG: Duration = Duration::from_secs(3600);
 pub(super) fn run(args: &InspectArgs) -> anyhow::Result<u8> {
     let probe = Probe::new()?;
     let stop = stop_signal()?;
-    let mut watch = FileWatch::begin(&args.files)?;
+    let mut watch = FileWatch::start(&args.files)?;
     let mut teller = Teller {
         out: OutputStream::open(args.output.as_deref())?,
         json: args.json,
@@ -43,7 +43,7 @@ pub(super) fn run(args: &InspectArgs) -> anyhow::Result<u8> {
     let began = Instant::now();
     let end = args.length.map(|length| began + length);
     loop {
-        for event in watch.look()? {
+        for event in watch.poll()? {
             teller.tell(&probe, &event)?;
         }
         let due = [watch.due(), end].into_iter().flatten().min();
@@ -150,7 +150,7 @@ impl Teller {
         self.gone += u64::from(matches!(word, "deleted" | "replaced"));
         let asks = matches!(word, "bad" | "deleted" | "replaced");
         let holders = if asks {
-            Holding::look(probe, &event.path, true)?
+            Holding::find_holders(probe, &event.path, true)?
         } else {
             Holding::default()
         };

@@ -148,7 +148,7 @@ pub(super) fn blindness(program: &Program) -> Option<&'static str> {
 }
 
 impl Injector for InjectedTrace {
-    fn begin(
+    fn start(
         &mut self,
         service: &str,
         command: &[OsString],
@@ -161,7 +161,7 @@ impl Injector for InjectedTrace {
             };
             let mut variables = environment.clone();
             injection.environment(&mut variables);
-            let worker = Worker::begin(injection).map_err(|error| error.to_string())?;
+            let worker = Worker::start(injection).map_err(|error| error.to_string())?;
             Ok(Some((variables, worker)))
         });
         match prepared {
@@ -180,7 +180,7 @@ impl Injector for InjectedTrace {
                     Some(_) => ("unprotected", "it runs without protection"),
                     None => ("untraced", "the lines of what it opens are not known"),
                 };
-                events.push(LogEvent::of(name, service).with("text", format!("{what}: {why}")));
+                events.push(LogEvent::new(name, service).with("text", format!("{what}: {why}")));
             }
             Err(_) => {}
         }
@@ -215,7 +215,7 @@ impl Injector for InjectedTrace {
         all.map(|watched| watched.next).min()
     }
 
-    fn turn(&mut self, now: Instant) -> Vec<LogEvent> {
+    fn poll(&mut self, now: Instant) -> Vec<LogEvent> {
         if self.deadline().is_none_or(|at| at > now) {
             return Vec::new();
         }

@@ -34,13 +34,13 @@ const VARIABLES: [(&str, &str); 1] = [("log_format", "FDGUARD_LOG_FORMAT")];
 /// Runs the verb.
 pub(super) fn run(args: &RunArgs) -> anyhow::Result<u8> {
     // Before anything else is opened: their numbers are promised.
-    let inherited = activation::take();
+    let inherited = activation::from_environment();
     let said = said(args);
     let file = args.config.as_deref().map(read).transpose()?;
     let file = file
         .as_ref()
         .map(|(name, text)| (name.as_str(), text.as_str()));
-    let settings = RunSettings::of(&said, file).map_err(|mistake| mistaken(&mistake))?;
+    let settings = RunSettings::resolve(&said, file).map_err(|mistake| mistaken(&mistake))?;
     if args.explain {
         output::emit(
             None,

@@ -122,7 +122,7 @@ impl ServiceWatch {
         let is_due = now.saturating_duration_since(self.looked) >= every;
         if !self.is_looking && (is_due || prevented != self.seen) {
             (self.looked, self.seen, self.is_looking) = (now, prevented, true);
-            self.worker.look();
+            self.worker.wake();
         }
         self.next = now
             + match self.is_looking {
@@ -142,7 +142,7 @@ pub(super) fn prevented_event(service: &str, news: &News<'_>) -> LogEvent {
     } else {
         "misuse"
     };
-    LogEvent::of(name, service)
+    LogEvent::new(name, service)
         .with("rule", hazard.rule.as_str())
         .with("fd", hazard.fd)
         .with("pid", hazard.pid)
@@ -153,7 +153,7 @@ pub(super) fn prevented_event(service: &str, news: &News<'_>) -> LogEvent {
 /// A child without the library.
 pub(super) fn unprotected_event(service: &str, pid: u32, became: &Became) -> LogEvent {
     let text = format!("it runs without protection: {}", became.blind.why());
-    LogEvent::of("unprotected", service)
+    LogEvent::new("unprotected", service)
         .with("pid", pid)
         .with("program", became.comm.as_str())
         .with("text", text)

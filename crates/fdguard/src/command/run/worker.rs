@@ -58,7 +58,7 @@ pub(super) struct Worker {
 }
 
 impl Worker {
-    pub(super) fn begin(injection: Injection) -> std::io::Result<Self> {
+    pub(super) fn start(injection: Injection) -> std::io::Result<Self> {
         let prevented = injection.prevented();
         let (jobs, asked) = mpsc::channel();
         let (answer, replies) = mpsc::channel();
@@ -80,7 +80,7 @@ impl Worker {
     }
 
     // A thread that is gone answers nothing, and that is seen where answers are awaited.
-    pub(super) fn look(&self) {
+    pub(super) fn wake(&self) {
         drop(self.jobs.send(Job::Look));
     }
 

@@ -125,7 +125,7 @@ fn trace(args: &TraceArgs) -> anyhow::Result<u8> {
     children::add(&mut joined.diagnosis, &traced);
     let clearance = Clearance::new(&args.allow, &settings);
     clearing::clear(&mut joined.diagnosis, &clearance);
-    clearing::settle(&mut joined.diagnosis);
+    clearing::apply_clearances(&mut joined.diagnosis);
     let unused = clearance.unused(&clearing::reasons(&joined.diagnosis));
     let written = outputs.write(&joined);
     if let Some(follower) = &mut follower {

@@ -104,8 +104,8 @@ pub(super) fn begin<'p>(
         on_signal: OnSignal::End,
     };
     // A child may end just now; the process itself must be there.
-    LiveWatch::begin(probe, plan(observed.pids()?))
-        .or_else(|_| LiveWatch::begin(probe, plan(vec![observed.pid()])))
+    LiveWatch::start(probe, plan(observed.pids()?))
+        .or_else(|_| LiveWatch::start(probe, plan(vec![observed.pid()])))
 }
 
 /// The tables around the last look.

@@ -121,7 +121,7 @@ fn begin<'p>(
     traced: &mut Traced,
 ) -> anyhow::Result<Option<LiveWatch<'p>>> {
     loop {
-        match LiveWatch::begin(probe, plan.clone()) {
+        match LiveWatch::start(probe, plan.clone()) {
             Ok(live) => return Ok(Some(live)),
             Err(error) if error.downcast_ref::<ProbeError>().is_none() => return Err(error),
             Err(_) if traced.has_ended()? => return Ok(None),

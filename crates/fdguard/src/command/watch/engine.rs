@@ -19,7 +19,7 @@ pub(super) struct Engine<'p> {
 }
 
 impl<'p> Engine<'p> {
-    pub(super) fn begin(live: LiveWatch<'p>, record: Option<&Path>) -> anyhow::Result<Self> {
+    pub(super) fn start(live: LiveWatch<'p>, record: Option<&Path>) -> anyhow::Result<Self> {
         let recorder = record
             .map(|path| Recorder::create(path, live.watch().header()))
             .transpose()?;

@@ -48,7 +48,7 @@ pub(super) fn run(args: &WatchArgs) -> anyhow::Result<u8> {
     let is_shown = is_shown(args);
     let plan = plan::plan(args, &probe, is_shown)?;
     let mut stream = OutputStream::open(args.output.as_deref())?;
-    let mut engine = Engine::begin(LiveWatch::begin(&probe, plan)?, args.record.as_deref())?;
+    let mut engine = Engine::start(LiveWatch::start(&probe, plan)?, args.record.as_deref())?;
     let watched = if is_shown {
         show(args, &mut engine, &settings)
     } else {

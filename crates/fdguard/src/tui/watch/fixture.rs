@@ -187,7 +187,7 @@ pub(super) fn begun(actors: &[Actor]) -> Watch {
     let started = "2026-11-15T09:00:00Z".parse().unwrap();
     let mut watch = Watch::new(RecordingHeader::new(started, 1.0));
     for actor in actors {
-        watch.take(&actor.appearance());
+        watch.record(&actor.appearance());
     }
     watch
 }
@@ -198,11 +198,11 @@ pub(super) fn proceed(watch: &mut Watch, actors: &[Actor], second: u32) {
         let id = actor.id;
         match actor.ends {
             Some(end) if second > end => {}
-            Some(end) if second == end => watch.take(&RecordingEntry::Gone {
+            Some(end) if second == end => watch.record(&RecordingEntry::Gone {
                 id,
                 at: f64::from(second),
             }),
-            _ => watch.take(&RecordingEntry::Look {
+            _ => watch.record(&RecordingEntry::Look {
                 id,
                 look: Box::new(actor.look(second)),
             }),
@@ -212,7 +212,7 @@ pub(super) fn proceed(watch: &mut Watch, actors: &[Actor], second: u32) {
 
 /// Something that could not be seen.
 pub(super) fn gap(watch: &mut Watch, what: &str) {
-    watch.take(&RecordingEntry::Gap(Gap::new(
+    watch.record(&RecordingEntry::Gap(Gap::new(
         what,
         "permission denied",
         "run as root or with CAP_SYS_PTRACE",

@@ -253,7 +253,7 @@ impl Bench<'_> {
         probe: &'p Probe,
         server: &mut Server,
     ) -> anyhow::Result<Option<Survey<'p>>> {
-        match Survey::begin(probe, server.pid()) {
+        match Survey::start(probe, server.pid()) {
             Ok(survey) if survey.is_full() => Ok(Some(survey)),
             Ok(survey) => {
                 let why = survey.gaps().first().map(|gap| gap.why.clone());
@@ -332,7 +332,7 @@ impl Bench<'_> {
     }
 
     fn look(&self, survey: &mut Survey<'_>, server: &mut Server, cycle: u32) -> anyhow::Result<()> {
-        match (survey.look(cycle), server.launched()) {
+        match (survey.record(cycle), server.launched()) {
             (Ok(()), _) => Ok(()),
             (Err(_), Some(launched)) => Err(ended(launched, "during the exercise")),
             (Err(error), None) => Err(error.into()),
@@ -368,7 +368,7 @@ impl Bench<'_> {
             }
             self.progress
                 .show(|| format!("{}: waiting for the server to settle", drill.title()));
-            self.settle(survey, server, done)?;
+            self.wait_until_idle(survey, server, done)?;
             let tables = server.tables()?;
             let (remains, is_undecided) = judgement::judge(
                 survey,
@@ -391,7 +391,7 @@ impl Bench<'_> {
     }
 
     /// Lets the server let go: by the user's command, then until nothing changes any more.
-    fn settle(
+    fn wait_until_idle(
         &self,
         survey: &mut Survey<'_>,
         server: &mut Server,

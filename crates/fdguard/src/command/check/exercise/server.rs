@@ -72,7 +72,7 @@ impl LaunchedServer {
         ready: Option<&ReadyArg>,
         progress: &ProgressLine,
     ) -> anyhow::Result<Self> {
-        let mut family = Family::begin()?;
+        let mut family = Family::start()?;
         let options = Options::default().keeping_ended().as_server();
         let mut traced = limited(limit, || Ok(Traced::launch(command, options)?))?;
         family.follow(traced.pid())?;
@@ -90,7 +90,7 @@ impl LaunchedServer {
         };
         let handle = raw(traced.pid()).and_then(|pid| pidfd_open(pid, PidfdFlags::empty()).ok());
         Ok(Self {
-            tee: Tee::begin(streams, line)?,
+            tee: Tee::start(streams, line)?,
             traced,
             family,
             handle,
