@@ -29,4 +29,4 @@ pub use locate::{c_variant, c_victim, compiled, victim_path};
 pub use report::{VictimReport, next_line, number, text};
 pub use requirement::{TestRuntime, have, is_root, may_install, runtimes, skip, software};
 pub use script::ScriptedProcess;
-pub use victim::{VictimLaunch, Namespace, Victim, listed};
+pub use victim::{Namespace, Victim, VictimLaunch, listed};

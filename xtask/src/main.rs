@@ -7,10 +7,13 @@ use std::process::ExitCode;
 use anyhow::Context as _;
 use clap::Parser;
 
+mod architecture;
 mod borders;
 #[cfg(test)]
 mod examples;
 mod generate;
+mod glossary;
+mod markdown;
 mod source;
 
 /// Chores of the project.

@@ -166,7 +166,7 @@ fn starts_word(code: &str, at: usize) -> bool {
     !code[..at].ends_with(in_word)
 }
 
-fn in_word(c: char) -> bool {
+pub(crate) fn in_word(c: char) -> bool {
     c.is_alphanumeric() || c == '_'
 }
 

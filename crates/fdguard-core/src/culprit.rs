@@ -4,7 +4,7 @@ use std::collections::HashMap;
 
 use crate::judge::{Judgement, Verdict};
 use crate::slope::Slope;
-use crate::timeline::{TrackGroup, LiveFd, Timeline};
+use crate::timeline::{LiveFd, Timeline, TrackGroup};
 use crate::{Class, Text};
 
 /// Leaking targets of one family beyond this many are told as one.

@@ -18,7 +18,7 @@ mod database;
 mod harmless;
 mod redacted;
 
-pub use curve::{Curve, Curves, ClassCurve, CurvePoint};
+pub use curve::{ClassCurve, Curve, CurvePoint, Curves};
 pub use database::{Database, DatabaseHolder};
 
 /// Everything that was gathered.

@@ -21,9 +21,11 @@ pub mod config;
 pub mod count;
 pub mod culprit;
 pub mod delta;
+pub mod dependency_path;
 pub mod detail;
 pub mod diagnosis;
 pub mod document;
+pub mod duration;
 pub mod entry;
 pub mod event;
 pub mod evidence;
@@ -58,11 +60,9 @@ pub mod summary;
 #[cfg(test)]
 mod testing;
 pub mod text;
-pub mod dependency_path;
 pub mod timeline;
 pub mod wall;
 pub mod watch;
-pub mod duration;
 
 pub use class::{Class, TcpState};
 pub use delta::Delta;

@@ -2,7 +2,7 @@
 
 use jiff::{SignedDuration, Timestamp};
 
-use crate::diagnosis::{Coverage, DIAGNOSIS_SCHEMA, Diagnosis, WatchEnd, ProcessDiagnosis};
+use crate::diagnosis::{Coverage, DIAGNOSIS_SCHEMA, Diagnosis, ProcessDiagnosis, WatchEnd};
 use crate::finding::Finding;
 use crate::judge::Verdict;
 use crate::recording::{Appearance, RecordingEntry, RecordingHeader};
@@ -335,7 +335,8 @@ mod tests {
     #[test]
     fn a_gap_is_not_repeated() {
         let gap = || RecordingEntry::Gap(Gap::new("the links", "permission denied", "run as root"));
-        let other = RecordingEntry::Gap(Gap::new("the children", "permission denied", "run as root"));
+        let other =
+            RecordingEntry::Gap(Gap::new("the children", "permission denied", "run as root"));
         let watch = taken([quiet().entries(0, None), vec![gap(), other, gap()]]);
         assert_eq!(watch.gaps().len(), 2);
         assert_eq!(diagnosis(&watch).gaps, watch.gaps());

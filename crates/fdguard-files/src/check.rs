@@ -205,7 +205,10 @@ fn time_limit(size: u64) -> Duration {
 }
 
 /// What SQLite complains about; nothing when all is well.
-pub(crate) fn complaints(connection: &Connection, depth: CheckDepth) -> rusqlite::Result<Vec<String>> {
+pub(crate) fn complaints(
+    connection: &Connection,
+    depth: CheckDepth,
+) -> rusqlite::Result<Vec<String>> {
     let pragma = depth.pragma();
     let mut statement = connection.prepare(&format!("PRAGMA {pragma}({MOST})"))?;
     let rows = statement.query_map([], |row| row.get::<_, String>(0))?;

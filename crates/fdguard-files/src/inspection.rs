@@ -8,7 +8,7 @@ use fdguard_core::{Gap, Text};
 use fdguard_probe::Probe;
 use serde::Serialize;
 
-use crate::check::{self, CheckResult, CheckDepth};
+use crate::check::{self, CheckDepth, CheckResult};
 use crate::finding::FileFinding;
 use crate::holding::{self, Holding};
 use crate::lease::{self, LeaseAnswer};
@@ -271,7 +271,11 @@ impl Inspection {
         found
     }
 
-    fn checked(&mut self, image: &DatabaseImage, options: Options) -> Result<Option<CheckResult>, Error> {
+    fn checked(
+        &mut self,
+        image: &DatabaseImage,
+        options: Options,
+    ) -> Result<Option<CheckResult>, Error> {
         let Some(depth) = options.check.filter(|_| image.size > 0) else {
             return Ok(None);
         };

@@ -79,7 +79,7 @@ impl Drop for HeldLease {
 mod tests {
     use std::fs::{File, OpenOptions};
 
-    use super::{LeaseAnswer, HeldLease, ask};
+    use super::{HeldLease, LeaseAnswer, ask};
 
     #[test]
     fn a_writer_is_seen_and_its_end_too() {

@@ -33,7 +33,7 @@ pub use dir::Dir;
 pub use error::Error;
 pub use finding::FileFinding;
 pub use heal::{HealResult, heal};
-pub use inspection::{Inspection, Kind, Options, SqliteReport, FileVerdict, Writers, inspect};
+pub use inspection::{FileVerdict, Inspection, Kind, Options, SqliteReport, Writers, inspect};
 pub use jsonl::JsonlWriter;
 pub use lock::LockFile;
 pub use registry::Registry;

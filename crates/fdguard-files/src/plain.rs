@@ -143,7 +143,9 @@ impl PlainTextScanner {
             self.line,
             record.operation(None)
         );
-        self.tell(FileFinding::critical("tls-record", Some(self.at), text).long(Some(record.total())));
+        self.tell(
+            FileFinding::critical("tls-record", Some(self.at), text).long(Some(record.total())),
+        );
     }
 
     fn end_zeros(&mut self) {
@@ -201,7 +203,8 @@ mod tests {
         // However the pieces are cut.
         for size in [1, 2, 3, 7, 1000] {
             let mut scanner = PlainTextScanner::new();
-            text.chunks(size).for_each(|piece| scanner.push_bytes(piece));
+            text.chunks(size)
+                .for_each(|piece| scanner.push_bytes(piece));
             let found = scanner.finish();
             assert_eq!(found.len(), 1, "{found:?}");
             assert_eq!((found[0].offset, found[0].length), (Some(at), Some(24)));

@@ -12,7 +12,7 @@ use crate::foreign::Foreign;
 use crate::holding::HolderRole;
 use crate::sqlite::header::{self, DatabaseHeader};
 use crate::sqlite::judge::{DatabaseImage, strange};
-use crate::sqlite::wal::{self, WalScan, Wal, WalHeader};
+use crate::sqlite::wal::{self, Wal, WalHeader, WalScan};
 use crate::sqlite::{Journal, Shm, encryption};
 
 /// As much of a file's start as is looked at closely: the largest page.

@@ -315,8 +315,9 @@ fn database_of(path: &Path) -> PathBuf {
 fn wrong(path: &Path) -> Vec<FileFinding> {
     let mut found = glance(path);
     // No writer of a database ever passes through a TLS record, and who repairs it at once would hide it.
-    let is_certain =
-        |found: &[FileFinding]| found.is_empty() || found.iter().any(|one| one.rule == "tls-record");
+    let is_certain = |found: &[FileFinding]| {
+        found.is_empty() || found.iter().any(|one| one.rule == "tls-record")
+    };
     for _ in 1..LOOKS {
         if is_certain(&found) {
             return found;

@@ -4,7 +4,7 @@ use fdguard_core::lint::Severity;
 
 use crate::check::CheckDepth;
 use crate::finding::FileFinding;
-use crate::inspection::{Inspection, Kind, FileVerdict};
+use crate::inspection::{FileVerdict, Inspection, Kind};
 
 /// Rules that are about processes and not about the file.
 const OF_HOLDERS: [&str; 2] = ["deleted-file", "lost-locks"];

@@ -9,7 +9,7 @@ use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd};
 use std::time::Instant;
 
-use fdguard_process::tree::{StopPlan, TreeEvent, Tree};
+use fdguard_process::tree::{StopPlan, Tree, TreeEvent};
 use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
 use tokio::time::timeout_at;
@@ -97,7 +97,8 @@ impl WatchedTree {
     /// On the runtime that calls.
     pub(crate) fn new(tree: Tree) -> io::Result<Self> {
         // SAFETY: a tree has one control socket from its start to its drop, and it is private here: nobody takes or replaces it.
-        let watched = unsafe { AsyncFd::register_with_interest(HeldPidfd(tree), Interest::READABLE) };
+        let watched =
+            unsafe { AsyncFd::register_with_interest(HeldPidfd(tree), Interest::READABLE) };
         Ok(Self(watched?))
     }
 

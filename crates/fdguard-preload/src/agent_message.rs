@@ -121,7 +121,7 @@ fn number(digits: &[u8]) -> Option<u32> {
 mod tests {
     use fdguard_wire::{Area, Birth, How, Mapping};
 
-    use super::{number, handle};
+    use super::{handle, number};
     use crate::thread;
 
     struct Everywhere;

@@ -8,9 +8,9 @@ use core::ffi::c_int;
 
 use fdguard_wire::{EventRecord, How, Kind, Mapping, Touch};
 
+use crate::inflight::{self, InflightCall};
 use crate::protect::{answer, stranger};
 use crate::record::{self, Prevented};
-use crate::inflight::{self, InflightCall};
 use crate::{errno, protect, real, stack, start, sys, thread};
 
 const EBADF: c_int = 9;
@@ -83,7 +83,8 @@ impl Call {
             return;
         }
         mapping.note_use(&start::GROUND, fd);
-        let is_new = self.entered.is_some() && !inflight::claim(fd, mapping.turn(&start::GROUND, fd));
+        let is_new =
+            self.entered.is_some() && !inflight::claim(fd, mapping.turn(&start::GROUND, fd));
         if is_new || is_torn || is_misplaced(mapping, fd, bytes) {
             self.tell(fd, 0, is_torn, bytes);
         }

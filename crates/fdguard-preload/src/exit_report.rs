@@ -12,7 +12,7 @@ use core::sync::atomic::{AtomicU32, Ordering};
 use fdguard_wire::UNTOLD;
 
 use crate::start::{self, Text};
-use crate::{errno, real, room, inflight, sys};
+use crate::{errno, inflight, real, room, sys};
 
 const ASKED: &CStr = c"FDGUARD_FAREWELL";
 /// A program that leaves more has told enough.

@@ -15,7 +15,7 @@ use fdguard_wire::{Frame, Mapping, Tongue};
 use crate::creator::{Api, Junction, Search};
 use crate::java;
 use crate::modules::{self, Module};
-use crate::python::{RawFrame, Refusal, Runtime, PythonWalk};
+use crate::python::{PythonWalk, RawFrame, Refusal, Runtime};
 use crate::start::GROUND;
 use crate::unwind::{self, Extent, Native, Trace};
 use crate::walkers::{self, Walk};

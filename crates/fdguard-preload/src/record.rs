@@ -6,7 +6,7 @@ pub(crate) use fdguard_wire::Prevented;
 use fdguard_wire::{Birth, Death, End, EventRecord, How, Kind, Mapping};
 
 use crate::start::{self, GROUND};
-use crate::{close_sweep, errno, lock, protect, real, inflight, stack, thread, agent_message};
+use crate::{agent_message, close_sweep, errno, inflight, lock, protect, real, stack, thread};
 
 const EBADF: c_int = 9;
 const ENFILE: c_int = 23;

@@ -13,8 +13,8 @@ use fdguard_wire::Mapping;
 use crate::backing::Backing;
 use crate::real::Real;
 use crate::{
-    children, close_sweep, creator, errno, java, language, lock, modules, owner, protect, real, inflight,
-    sys, thread, walkers,
+    children, close_sweep, creator, errno, inflight, java, language, lock, modules, owner, protect,
+    real, sys, thread, walkers,
 };
 
 /// The folder for the mappings; nothing is recorded without it.

@@ -12,8 +12,8 @@ use std::time::{Duration, Instant};
 use jiff::Timestamp;
 use rustix::process::geteuid;
 
-use crate::child::{Bounded, HelperEnd, Helper};
-use crate::poll::{Readiness, Interest};
+use crate::child::{Bounded, Helper, HelperEnd};
+use crate::poll::{Interest, Readiness};
 
 /// Bundles that are kept, those before are removed.
 pub const KEPT: usize = 10;
@@ -207,7 +207,7 @@ mod tests {
 
     use jiff::Timestamp;
 
-    use super::{EvidenceJob, KEPT, EvidenceSettings, default_folder, name, prune};
+    use super::{EvidenceJob, EvidenceSettings, KEPT, default_folder, name, prune};
     use crate::drain::null;
     use crate::poll::Interest;
 
@@ -316,7 +316,8 @@ mod tests {
 
     fn run(settings: &EvidenceSettings, pid: u32, within: Duration) -> Result<String, String> {
         let null = null().unwrap();
-        let mut evidence = EvidenceJob::start(settings, ("web", pid), &null, Instant::now(), within)?;
+        let mut evidence =
+            EvidenceJob::start(settings, ("web", pid), &null, Instant::now(), within)?;
         loop {
             let mut wants = Interest::default();
             evidence.wants(&mut wants);

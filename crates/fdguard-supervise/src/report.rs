@@ -7,7 +7,7 @@ use fdguard_core::rule::wording;
 
 use crate::budget::{Excess, Measure};
 use crate::meter::Leak;
-use crate::remedy::{Again, Breach, RestartProof, RepeatPolicy};
+use crate::remedy::{Again, Breach, RepeatPolicy, RestartProof};
 
 /// A level that is reached to this part at the start is too low for the program, however little it leaks.
 const AT_REST: f64 = 0.7;

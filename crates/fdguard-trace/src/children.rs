@@ -6,10 +6,10 @@ use std::path::{Path, PathBuf};
 
 use fdguard_core::children::finding::{ChildPile, is_same_line};
 use fdguard_core::children::{ChildSite, ChildStart, ChildState, Children, arrival};
+use fdguard_core::dependency_path::through;
 use fdguard_core::event::{StackId, Tid};
 use fdguard_core::origin::{Origin, Stack};
 use fdguard_core::proof::own;
-use fdguard_core::dependency_path::through;
 use fdguard_core::{ProcKey, Text};
 use fdguard_wire::{EventRecord, Kind};
 

@@ -19,7 +19,8 @@ pub(crate) fn gaps(counts: &[u64; Omission::KINDS]) -> Vec<Gap> {
     let told = REASONS.iter().filter_map(|(why, blind)| {
         let count = counts.get(*why as usize).filter(|count| **count > 0)?;
         let programs = if *count == 1 { "program" } else { "programs" };
-        let what = format!("the descriptors of {count} {programs} that ran without fdguard's library");
+        let what =
+            format!("the descriptors of {count} {programs} that ran without fdguard's library");
         Some(Gap::new(what, blind.why(), blind.remedy()))
     });
     told.collect()

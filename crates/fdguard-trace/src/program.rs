@@ -54,17 +54,20 @@ pub enum Blind {
 }
 
 /// Why the descriptors of a Go program have no line.
-pub const GO: &str =
-    "Go programs make system calls without libc, which tracing interposes";
+pub const GO: &str = "Go programs make system calls without libc, which tracing interposes";
 
 impl Blind {
     /// Why, in words.
     #[must_use]
     pub fn why(self) -> &'static str {
         match self {
-            Self::Static => "it is statically linked: there is no loader that could load fdguard's library",
+            Self::Static => {
+                "it is statically linked: there is no loader that could load fdguard's library"
+            }
             Self::Go => GO,
-            Self::OtherLoader => "its loader is not glibc's (musl?) and cannot load fdguard's library",
+            Self::OtherLoader => {
+                "its loader is not glibc's (musl?) and cannot load fdguard's library"
+            }
             Self::Sanitizer => {
                 "its sanitizer (ASan, TSan) must be the first library and refuses to start after another"
             }
@@ -78,9 +81,7 @@ impl Blind {
             Self::NotLoaded => {
                 "it executed another program that did not load the injected library (LD_PRELOAD removed from the environment?)"
             }
-            Self::NoLibrary => {
-                "this build of fdguard has no library for this architecture"
-            }
+            Self::NoLibrary => "this build of fdguard has no library for this architecture",
         }
     }
 
@@ -88,15 +89,9 @@ impl Blind {
     #[must_use]
     pub fn remedy(self) -> &'static str {
         match self {
-            Self::Sanitizer => {
-                "trace a build without the sanitizer, or run fdguard watch PID"
-            }
-            Self::Privileged => {
-                "start it as the user it would switch to, or run fdguard watch PID"
-            }
-            _ => {
-                "run fdguard watch PID for class, target and rate (without the line)"
-            }
+            Self::Sanitizer => "trace a build without the sanitizer, or run fdguard watch PID",
+            Self::Privileged => "start it as the user it would switch to, or run fdguard watch PID",
+            _ => "run fdguard watch PID for class, target and rate (without the line)",
         }
     }
 }

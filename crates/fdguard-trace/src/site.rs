@@ -4,9 +4,9 @@ use std::collections::{BTreeMap, HashMap};
 use std::time::Duration;
 
 use fdguard_core::blame::telling_frame;
+use fdguard_core::dependency_path::through;
 use fdguard_core::lifetimes::{self, CallPath, Lifetime};
 use fdguard_core::origin::{Culprit, Origin, Stack};
-use fdguard_core::dependency_path::through;
 
 use fdguard_wire::{Account, How};
 

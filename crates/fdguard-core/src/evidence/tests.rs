@@ -1,14 +1,14 @@
 use jiff::Timestamp;
 use jiff::civil::date;
 
-use super::{Evidence, Machine, EvidenceInput, ProcessVisit};
+use super::{Evidence, EvidenceInput, Machine, ProcessVisit};
 use crate::config::Config;
 use crate::judge::Verdict;
 use crate::playbook::Playbook;
 use crate::recording::{Appearance, RecordingEntry, RecordingHeader};
 use crate::rule::Settings;
 use crate::testing::{file, snapshot, stdio};
-use crate::timeline::{LookChange, Look, Sighting};
+use crate::timeline::{Look, LookChange, Sighting};
 use crate::{Class, Gap, Snapshot, Tier};
 
 fn settings(config: &str) -> Settings {

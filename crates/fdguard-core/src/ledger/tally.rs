@@ -2,9 +2,9 @@
 
 use std::collections::BTreeMap;
 
+use crate::dependency_path::through;
 use crate::event::{StackId, Tid};
 use crate::origin::{Culprit, Origin, Stack};
-use crate::dependency_path::through;
 
 /// So many places are told apart in one table. Those with nothing open are forgotten first.
 const MOST_PLACES: usize = 65_536;

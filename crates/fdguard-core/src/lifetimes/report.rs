@@ -10,12 +10,12 @@ use super::site::{CallPath, Site};
 use crate::blame::own_frames;
 use crate::collapse;
 use crate::count::as_f64;
+use crate::dependency_path::through;
 use crate::finding::{ClearedNote, Finding, WallEta};
 use crate::judge::Verdict;
 use crate::lint::Severity;
 use crate::origin::{Culprit, Origin, Stack};
 use crate::rule::{Settings, wording};
-use crate::dependency_path::through;
 use crate::{Class, Pid, TcpState, Text};
 
 /// What a descriptor is and points at, as far as somebody knows.

@@ -14,7 +14,7 @@ use crate::recording::{Appearance, RecordingEntry, RecordingHeader};
 use crate::rule::Settings;
 use crate::select_use::SelectUse;
 use crate::snapshot::{Ceiling, Ceilings, Limits, Process};
-use crate::timeline::{LookChange, ChildCount, Look, Sighting};
+use crate::timeline::{ChildCount, Look, LookChange, Sighting};
 use crate::{Class, Fd, Pid, Text, Tier, Timeline, collapse};
 
 /// What was seen of one process.

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use fdguard_core::{Gap, Text};
 use fdguard_probe::Probe;
-use fdguard_probe::linux::holders::{HoldKind, FileHold, SoughtFile};
+use fdguard_probe::linux::holders::{FileHold, HoldKind, SoughtFile};
 use fdguard_probe::parse::fdinfo::Fdinfo;
 
 use super::receipt::{FileHolder, HolderSource};

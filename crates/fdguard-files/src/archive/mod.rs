@@ -34,7 +34,8 @@ use crate::dir::{self, Dir};
 
 pub use digest::Tail;
 pub use receipt::{
-    FileHolder, HolderSource, ArchiveMethod, ArchiveOutcome, ArchiveProblem, UnusedProof, ArchiveReceipt, ArchiveReport, Steps, ArchiveTrouble,
+    ArchiveMethod, ArchiveOutcome, ArchiveProblem, ArchiveReceipt, ArchiveReport, ArchiveTrouble,
+    FileHolder, HolderSource, Steps, UnusedProof,
 };
 pub use step::{ArchiveObserver, ArchiveStep};
 
@@ -87,7 +88,12 @@ impl Archive {
     /// The same for files below `within` alone, into a directory that is open already: whatever their paths become meanwhile, nothing
     /// leaves the two.
     #[must_use]
-    pub fn run_below(&self, within: &Dir, to: std::io::Result<Dir>, files: &[PathBuf]) -> ArchiveReport {
+    pub fn run_below(
+        &self,
+        within: &Dir,
+        to: std::io::Result<Dir>,
+        files: &[PathBuf],
+    ) -> ArchiveReport {
         self.run_with(files, || {
             let to = to.map_err(|error| unusable(&error))?;
             Ok((to, Some(within.clone())))

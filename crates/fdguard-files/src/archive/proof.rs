@@ -10,8 +10,8 @@ use rustix::fs::FlockOperation;
 use rustix::io::Errno;
 
 use super::holders;
-use super::receipt::{UnusedProof, ArchiveReceipt};
-use crate::lease::{LeaseAnswer, HeldLease};
+use super::receipt::{ArchiveReceipt, UnusedProof};
+use crate::lease::{HeldLease, LeaseAnswer};
 use crate::read::Stamp;
 use crate::sys;
 

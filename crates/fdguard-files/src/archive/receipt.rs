@@ -214,9 +214,10 @@ impl ArchiveProblem {
                 ArchiveTrouble::NoRoom,
                 "make room in the archive, or name another one",
             ),
-            std::io::ErrorKind::InvalidFilename => {
-                (ArchiveTrouble::Io, "its name is too long: give it a shorter one")
-            }
+            std::io::ErrorKind::InvalidFilename => (
+                ArchiveTrouble::Io,
+                "its name is too long: give it a shorter one",
+            ),
             _ => (ArchiveTrouble::Io, "see what the kernel says (dmesg)"),
         };
         Self::new(kind, format!("{what}: {error}"), remedy)
@@ -225,9 +226,10 @@ impl ArchiveProblem {
     /// Whether the file was left as it was, or could not even be looked at.
     pub(super) fn outcome(&self) -> ArchiveOutcome {
         match self.kind {
-            ArchiveTrouble::NotFound | ArchiveTrouble::IsDirectory | ArchiveTrouble::NotAFile | ArchiveTrouble::Unreadable => {
-                ArchiveOutcome::NotSeen
-            }
+            ArchiveTrouble::NotFound
+            | ArchiveTrouble::IsDirectory
+            | ArchiveTrouble::NotAFile
+            | ArchiveTrouble::Unreadable => ArchiveOutcome::NotSeen,
             _ => ArchiveOutcome::Kept,
         }
     }

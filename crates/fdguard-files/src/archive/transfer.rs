@@ -72,7 +72,11 @@ impl Transfer<'_> {
         {
             return Ok(moved);
         }
-        let is_taken = || self.to.stat_entry(self.name).is_ok_and(|entry| entry.is_some());
+        let is_taken = || {
+            self.to
+                .stat_entry(self.name)
+                .is_ok_and(|entry| entry.is_some())
+        };
         if !self.may_number && is_taken() {
             return Err(collision());
         }
@@ -106,15 +110,16 @@ impl Transfer<'_> {
         let is_ours = self.is_ours(self.to, &name);
         if !(is_ours && self.free.holds(self.file)) {
             let undone = self.to.rename(&name, self.from, self.closing);
-            undone
-                .map_err(|error| ArchiveProblem::io("somebody came to write it in the archive", error))?;
+            undone.map_err(|error| {
+                ArchiveProblem::io("somebody came to write it in the archive", error)
+            })?;
             return Ok(Some(TransferResult::Disturbed));
         }
         sync(self.to)?;
         (self.passed)(ArchiveStep::Recorded);
         sync(self.from)?;
         (self.passed)(ArchiveStep::Settled);
-        Ok(Some(TransferResuPlacedCopyne(Placed {
+        Ok(Some(TransferResult::Done(PlacedCopy {
             name,
             contents,
             method: ArchiveMethod::Rename,
@@ -131,7 +136,12 @@ impl Transfer<'_> {
                 Err(Errno::EXIST) if self.may_number => {}
                 Err(Errno::EXIST) => break,
                 Err(Errno::XDEV) => return Ok(None),
-                Err(error) => return Err(ArchiveProblem::io("it cannot be put into the archive", error)),
+                Err(error) => {
+                    return Err(ArchiveProblem::io(
+                        "it cannot be put into the archive",
+                        error,
+                    ));
+                }
             }
         }
         Err(collision())
@@ -160,7 +170,11 @@ impl Transfer<'_> {
         moved
     }
 
-    fn fill_and_place(&mut self, part: &OsStr, copy: &File) -> Result<TransferResult, ArchiveProblem> {
+    fn fill_and_place(
+        &mut self,
+        part: &OsStr,
+        copy: &File,
+    ) -> Result<TransferResult, ArchiveProblem> {
         let mut notes = Vec::new();
         let contents = copy::fill(
             self.file,
@@ -173,7 +187,10 @@ impl Transfer<'_> {
             return Ok(TransferResult::Disturbed);
         }
         let Some(name) = self.place(self.to, part)? else {
-            return Err(ArchiveProblem::io("the archive has two file systems", Errno::XDEV));
+            return Err(ArchiveProblem::io(
+                "the archive has two file systems",
+                Errno::XDEV,
+            ));
         };
         (self.passed)(ArchiveStep::Moved);
         let removed = sync(self.to).and_then(|()| {
@@ -187,7 +204,7 @@ impl Transfer<'_> {
                 }
                 sync(self.from)?;
                 (self.passed)(ArchiveStep::Settled);
-                Ok(TransferResuPlacedCopyne(Placed {
+                Ok(TransferResult::Done(PlacedCopy {
                     name,
                     contents,
                     method: ArchiveMethod::Copy,
@@ -216,7 +233,8 @@ impl Transfer<'_> {
 
     /// Ends what an earlier archive has left: its copy is whole, but the original is still there.
     fn finish_earlier(&mut self) -> Result<Option<TransferResult>, ArchiveProblem> {
-        let failed = |error: io::Error| ArchiveProblem::io("the archive cannot be looked at", error);
+        let failed =
+            |error: io::Error| ArchiveProblem::io("the archive cannot be looked at", error);
         let own = self.from.stat_entry(self.closing).map_err(failed)?;
         let Some(own) = own else {
             return Ok(None);
@@ -238,8 +256,9 @@ impl Transfer<'_> {
                 None => self.read()?,
             };
             let theirs = self.to.read(&name).map_err(failed)?;
-            let is_same =
-                digest::read_contents(&theirs, names::has_json_lines(self.name)).map_err(failed)? == ours;
+            let is_same = digest::read_contents(&theirs, names::has_json_lines(self.name))
+                .map_err(failed)?
+                == ours;
             if is_same {
                 theirs.sync_all().map_err(failed)?;
                 return self.adopt(name, ours).map(Some);
@@ -249,7 +268,11 @@ impl Transfer<'_> {
         Ok(None)
     }
 
-    fn adopt(&mut self, name: OsString, contents: Contents) -> Result<TransferResult, ArchiveProblem> {
+    fn adopt(
+        &mut self,
+        name: OsString,
+        contents: Contents,
+    ) -> Result<TransferResult, ArchiveProblem> {
         sync(self.to)?;
         (self.passed)(ArchiveStep::Recorded);
         if !self.remove_original()? {
@@ -257,7 +280,7 @@ impl Transfer<'_> {
         }
         sync(self.from)?;
         (self.passed)(ArchiveStep::Settled);
-        Ok(TransferResuPlacedCopyne(Placed {
+        Ok(TransferResult::Done(PlacedCopy {
             name,
             contents,
             method: ArchiveMethod::Found,

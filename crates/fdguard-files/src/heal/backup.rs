@@ -70,7 +70,12 @@ fn name_of(files: &[Content]) -> String {
 
 fn contents(database: &Path) -> io::Result<Vec<Content>> {
     let mut files = Vec::new();
-    for role in [HolderRole::Main, HolderRole::Wal, HolderRole::Shm, HolderRole::Journal] {
+    for role in [
+        HolderRole::Main,
+        HolderRole::Wal,
+        HolderRole::Shm,
+        HolderRole::Journal,
+    ] {
         match digest(&role.path(database)) {
             Ok((size, sha256)) => files.push(Content {
                 name: format!("database{}", role.suffix()),

@@ -9,9 +9,9 @@ use fdguard_core::Text;
 use fdguard_probe::Probe;
 use serde::Serialize;
 
-use crate::holding::{Holding, HolderRole};
-use crate::inspection::{Inspection, Kind, Options, FileVerdict, inspect};
-use crate::lease::{LeaseAnswer, HeldLease};
+use crate::holding::{HolderRole, Holding};
+use crate::inspection::{FileVerdict, Inspection, Kind, Options, inspect};
+use crate::lease::{HeldLease, LeaseAnswer};
 use crate::{Error, LockFile, read};
 
 pub mod backup;
@@ -197,10 +197,18 @@ fn not_for_us(seen: &Inspection, real: &Path) -> Result<Option<HealResult>, Erro
 }
 
 /// Leases on all of its files when nobody holds any of them; else who does.
-fn free(probe: &Probe, real: &Path) -> Result<Result<Vec<(HolderRole, HeldLease)>, HealResult>, Error> {
+fn free(
+    probe: &Probe,
+    real: &Path,
+) -> Result<Result<Vec<(HolderRole, HeldLease)>, HealResult>, Error> {
     let mut leases = Vec::new();
     let mut is_unsure = None;
-    for role in [HolderRole::Main, HolderRole::Wal, HolderRole::Shm, HolderRole::Journal] {
+    for role in [
+        HolderRole::Main,
+        HolderRole::Wal,
+        HolderRole::Shm,
+        HolderRole::Journal,
+    ] {
         let path = role.path(real);
         let file: File = match read::open(&path) {
             Ok(file) => file,

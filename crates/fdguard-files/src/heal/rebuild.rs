@@ -95,7 +95,12 @@ struct Choice {
     encoding: u32,
 }
 
-fn made(image: &DatabaseImage, header: &DatabaseHeader, lost: &[bool; LENGTH], choice: &Choice) -> Candidate {
+fn made(
+    image: &DatabaseImage,
+    header: &DatabaseHeader,
+    lost: &[bool; LENGTH],
+    choice: &Choice,
+) -> Candidate {
     let mut bytes = [0; LENGTH];
     bytes.copy_from_slice(&image.first[..LENGTH]);
     let mut put = |at: usize, new: &[u8]| bytes[at..at + new.len()].copy_from_slice(new);

@@ -77,7 +77,12 @@ fn attempt(
     copy: &Path,
     header: Option<&Candidate>,
 ) -> Result<Result<(), String>, Error> {
-    for role in [HolderRole::Main, HolderRole::Wal, HolderRole::Shm, HolderRole::Journal] {
+    for role in [
+        HolderRole::Main,
+        HolderRole::Wal,
+        HolderRole::Shm,
+        HolderRole::Journal,
+    ] {
         // What an earlier attempt left.
         drop(std::fs::remove_file(role.path(copy)));
     }

@@ -2,7 +2,7 @@
 
 use fdguard_core::lint::Severity;
 
-use super::{Holding, HoldingProcess, HolderRole};
+use super::{HolderRole, Holding, HoldingProcess};
 use crate::finding::FileFinding;
 use crate::sqlite::Shm;
 
@@ -65,7 +65,8 @@ fn parent_of<'a>(process: &HoldingProcess, holding: &'a Holding) -> Option<&'a H
         let (ours, theirs) = (&process.grip(role).fds, &parent.grip(role).fds);
         ours.iter().all(|fd| theirs.contains(fd))
     };
-    let is_all = has_same(HolderRole::Main) && has_same(HolderRole::Wal) && has_same(HolderRole::Shm);
+    let is_all =
+        has_same(HolderRole::Main) && has_same(HolderRole::Wal) && has_same(HolderRole::Shm);
     (is_all && !process.locks.any && !process.locks.everybody && !process.wal.fds.is_empty())
         .then_some(parent)
 }

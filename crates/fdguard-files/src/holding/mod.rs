@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use fdguard_core::{Gap, Text};
 use fdguard_probe::Probe;
-use fdguard_probe::linux::holders::{HoldKind, FileHold, FileHolders, SoughtFile};
+use fdguard_probe::linux::holders::{FileHold, FileHolders, HoldKind, SoughtFile};
 use fdguard_probe::parse::locks::HeldLock;
 use serde::Serialize;
 
@@ -209,7 +209,9 @@ impl Holding {
     fn add_lockers(&mut self, probe: &Probe, sought: &[SoughtFile], locks: &[HeldLock]) {
         let own = std::process::id();
         // Nobody locks a journal: a lock on its number is one on another file that has it now.
-        let lasting = sought.get(..HolderRole::Journal as usize).unwrap_or_default();
+        let lasting = sought
+            .get(..HolderRole::Journal as usize)
+            .unwrap_or_default();
         for lock in locks
             .iter()
             .filter(|lock| !lock.waits && is_on(lock, lasting))
@@ -262,7 +264,9 @@ fn forget_recycled(held: &mut Vec<FileHold>) {
         .filter(|held| role(held) == HolderRole::Main)
         .map(|held| held.pid)
         .collect();
-    held.retain(|held| role(held) != HolderRole::Journal || held.named || owners.contains(&held.pid));
+    held.retain(|held| {
+        role(held) != HolderRole::Journal || held.named || owners.contains(&held.pid)
+    });
 }
 
 fn processes(found: &FileHolders) -> Vec<HoldingProcess> {

@@ -4,7 +4,7 @@ use jiff::Timestamp;
 use rusqlite::Row as Found;
 use rusqlite::types::Value;
 
-use super::row::{RowFilter, Kind, RegistryRow};
+use super::row::{Kind, RegistryRow, RowFilter};
 use super::state::{Owner, RowState};
 
 /// The columns, in the order of [`read`].

@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use rusqlite::ErrorCode;
 
-use super::state::{Owner, TransitionRefusal, RowState};
+use super::state::{Owner, RowState, TransitionRefusal};
 use crate::{check, vault};
 
 /// Why not. None of these changed anything, except where it says so.
@@ -136,7 +136,12 @@ impl Error {
     }
 
     /// Why the rules refused.
-    pub(super) fn refused(id: &str, refusal: TransitionRefusal, given: Option<u64>, now: u64) -> Self {
+    pub(super) fn refused(
+        id: &str,
+        refusal: TransitionRefusal,
+        given: Option<u64>,
+        now: u64,
+    ) -> Self {
         let id = id.to_owned();
         match refusal {
             TransitionRefusal::Ended(state) => Self::Ended { id, state },

@@ -24,7 +24,8 @@ pub(super) struct Guard {
 impl Guard {
     /// The files as they are now, with a connection that has read.
     pub(super) fn open(database: &Path) -> Result<Self, Error> {
-        let files = [HolderRole::Main, HolderRole::Wal, HolderRole::Shm].map(|role| role.path(database));
+        let files =
+            [HolderRole::Main, HolderRole::Wal, HolderRole::Shm].map(|role| role.path(database));
         let opened = files.into_iter().map(|path| match id_at(&path) {
             Some(id) => Ok((path, id)),
             None => Err(Error::Replaced {

@@ -59,7 +59,9 @@ impl OwnerId {
             Err(_unreadable) => return Liveness::Unknown,
         }
         match std::fs::read(format!("/proc/{}/stat", self.pid)) {
-            Ok(bytes) => ProcStat::parse(&bytes).map_or(Liveness::Unknown, |stat| self.judge(&stat)),
+            Ok(bytes) => {
+                ProcStat::parse(&bytes).map_or(Liveness::Unknown, |stat| self.judge(&stat))
+            }
             Err(error) if is_absent(&error) => Liveness::Gone,
             Err(_unreadable) => Liveness::Unknown,
         }

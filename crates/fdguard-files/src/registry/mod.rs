@@ -25,10 +25,10 @@ pub mod state;
 mod store;
 
 pub use error::Error;
-pub use identity::{Liveness, OwnerId, BadOwnerId};
+pub use identity::{BadOwnerId, Liveness, OwnerId};
 pub use reconcile::{ChangedRow, LeftoverRow, ReconcileReport};
-pub use row::{RowChange, Claim, RowCount, RowFilter, Kind, NewRow, RegistryRow};
-pub use state::{RowEnd, Owner, RowState};
+pub use row::{Claim, Kind, NewRow, RegistryRow, RowChange, RowCount, RowFilter};
+pub use state::{Owner, RowEnd, RowState};
 
 use crate::holding::HolderRole;
 use open::OpenedDatabase;

@@ -14,7 +14,7 @@ use super::guard::{Guard, Id, id_at};
 use super::store::Store;
 use crate::check::{CheckDepth, complaints};
 use crate::holding::HolderRole;
-use crate::{Options, Vault, FileVerdict, inspect};
+use crate::{FileVerdict, Options, Vault, inspect};
 
 /// Says that a database is a registry: `fdgr`.
 const APPLICATION: i64 = 0x6664_6772;

@@ -83,7 +83,9 @@ fn running(kind: Kind, process: Option<Liveness>, host: Option<Liveness>) -> Ver
         (Some(Liveness::Alive), Some(Liveness::Gone)) => Verdict::Leave("orphaned"),
         (Some(Liveness::Alive), _) | (None, Some(Liveness::Alive)) => Verdict::Keep,
         (None, Some(Liveness::Gone)) => Verdict::End("host_gone"),
-        (Some(Liveness::Unknown), _) | (None, Some(Liveness::Unknown)) => Verdict::Unknown("not_seen"),
+        (Some(Liveness::Unknown), _) | (None, Some(Liveness::Unknown)) => {
+            Verdict::Unknown("not_seen")
+        }
         (None, None) => Verdict::Unknown("nothing_to_judge_by"),
     }
 }
@@ -92,9 +94,8 @@ fn closing(owner: Liveness, process: Option<Liveness>, host: Option<Liveness>) -
     match (owner, process, host) {
         (Liveness::Alive, ..) => Verdict::Keep,
         (Liveness::Unknown, ..) => Verdict::Unknown("not_seen"),
-        (Liveness::Gone, Some(Liveness::Gone), _) | (Liveness::Gone, None, None | Some(Liveness::Gone)) => {
-            Verdict::End("closing_owner_gone")
-        }
+        (Liveness::Gone, Some(Liveness::Gone), _)
+        | (Liveness::Gone, None, None | Some(Liveness::Gone)) => Verdict::End("closing_owner_gone"),
         // Something of it is left: the next who closes it takes it over.
         (Liveness::Gone, ..) => Verdict::Leave("abandoned"),
     }

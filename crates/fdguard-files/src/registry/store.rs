@@ -10,8 +10,8 @@ use super::columns::{COLUMNS, clause, json, read, rounded, text, word};
 use super::error::Error;
 use super::guard::Guard;
 use super::identity::Liveness;
-use super::row::{RowChange, Claim, RowCount, RowFilter, Kind, NewRow, RegistryRow};
-use super::state::{RowEnd, Owner, RowStatus, RowState, RowTransition};
+use super::row::{Claim, Kind, NewRow, RegistryRow, RowChange, RowCount, RowFilter};
+use super::state::{Owner, RowEnd, RowState, RowStatus, RowTransition};
 
 /// An open registry.
 #[derive(Debug)]
@@ -127,9 +127,19 @@ impl Store {
         })
     }
 
-    pub(super) fn update(&mut self, id: &str, version: u64, change: RowChange) -> Result<RegistryRow, Error> {
+    pub(super) fn update(
+        &mut self,
+        id: &str,
+        version: u64,
+        change: RowChange,
+    ) -> Result<RegistryRow, Error> {
         self.change(|transaction| {
-            let mut row = stepped(transaction, id, &RowTransition::Update { version }, Some(version))?;
+            let mut row = stepped(
+                transaction,
+                id,
+                &RowTransition::Update { version },
+                Some(version),
+            )?;
             row.client = change.client.or(row.client);
             row.process = change.process.or(row.process);
             row.host = change.host.or(row.host);

@@ -2,7 +2,7 @@
 
 use fdguard_core::lint::Severity;
 
-use super::header::{self, Extent, DatabaseHeader, LOCK_BYTE};
+use super::header::{self, DatabaseHeader, Extent, LOCK_BYTE};
 use super::{FileFinding, Journal, Shm, Wal};
 use crate::foreign::Foreign;
 

@@ -4,7 +4,7 @@ use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
 
 use fdguard_core::lint::Severity;
-use fdguard_files::{Error, Kind, Options, FileVerdict, inspect};
+use fdguard_files::{Error, FileVerdict, Kind, Options, inspect};
 use fdguard_probe::Probe;
 use rusqlite::Connection;
 
@@ -236,7 +236,10 @@ fn r45_an_empty_file_is_not_called_healthy_and_one_with_a_log_is_damaged() {
     assert_eq!(rules(&made), ["truncated"]);
     fs::remove_file(made.beside("-wal")).unwrap();
     let found = made.inspect();
-    assert_eq!((found.kind, found.verdict), (Kind::Empty, FileVerdict::Clean));
+    assert_eq!(
+        (found.kind, found.verdict),
+        (Kind::Empty, FileVerdict::Clean)
+    );
 }
 
 #[test]

@@ -4,7 +4,7 @@ use std::fs;
 use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
 use std::path::Path;
 
-use fdguard_files::heal::{HealResult, HealOutcome, HealPlan};
+use fdguard_files::heal::{HealOutcome, HealPlan, HealResult};
 use fdguard_files::{FileVerdict, heal};
 use fdguard_probe::Probe;
 use rusqlite::Connection;

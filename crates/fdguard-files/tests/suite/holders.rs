@@ -3,7 +3,7 @@
 use std::fs;
 
 use fdguard_core::lint::Severity;
-use fdguard_files::{Inspection, FileVerdict};
+use fdguard_files::{FileVerdict, Inspection};
 use rusqlite::Connection;
 
 use super::{MadeDatabase, alert, holder};

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use fdguard_files::check::CheckDepth;
 use fdguard_files::heal::{HealOutcome, HealPlan};
-use fdguard_files::{Inspection, Options, FileVerdict, inspect};
+use fdguard_files::{FileVerdict, Inspection, Options, inspect};
 use fdguard_probe::Probe;
 use rusqlite::Connection;
 use testkit::software;
@@ -151,7 +151,8 @@ fn an_encrypted_database_is_not_called_damaged() {
         assert!(!advice.contains("heal"), "{advice}");
         assert!(found.gaps.iter().any(|gap| gap.why == "it is encrypted"));
         let before = fs::read(&path).unwrap();
-        let healed = fdguard_files::heal(&Probe::new().unwrap(), &path, &HealPlan::default()).unwrap();
+        let healed =
+            fdguard_files::heal(&Probe::new().unwrap(), &path, &HealPlan::default()).unwrap();
         assert_eq!(healed.outcome, HealOutcome::Unsure, "{healed:?}");
         assert_eq!(fs::read(&path).unwrap(), before);
     }

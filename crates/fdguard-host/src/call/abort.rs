@@ -9,7 +9,7 @@ use rustix::net::{Shutdown, shutdown};
 use schemars::JsonSchema;
 use serde::Serialize;
 
-use super::event::{CallEvent, EventLevel, CallEventKind, ThreadLabel};
+use super::event::{CallEvent, CallEventKind, EventLevel, ThreadLabel};
 use super::failure::CallFailure;
 use super::state::{CallInfo, CallPhase, Slot, State};
 
@@ -103,7 +103,12 @@ impl State {
         let is_news = !done.repeated && done.phase != CallPhase::Over;
         if is_news && let Some(sink) = &self.sink {
             let ms = self.age().as_secs_f64() * 1e3;
-            let mut event = CallEvent::new(CallEventKind::Aborted, Some(self.id.clone()), done.phase, ms);
+            let mut event = CallEvent::new(
+                CallEventKind::Aborted,
+                Some(self.id.clone()),
+                done.phase,
+                ms,
+            );
             event.level = if done.sockets == 0 {
                 EventLevel::Warning
             } else {

@@ -11,13 +11,13 @@ use rustls::pki_types::pem::PemObject as _;
 use tokio::sync::Semaphore;
 use tokio_rustls::TlsConnector;
 
-use super::abort::{AbortHandle, AbortResult, AbortReason};
+use super::abort::{AbortHandle, AbortReason, AbortResult};
 use super::connect::Connector;
-use super::event::{CallEvent, CallSink, CallEventKind};
+use super::event::{CallEvent, CallEventKind, CallSink};
 use super::failure::CallFailure;
 use super::owner::Call;
 use super::pool::{Bounds, Pool};
-use super::request::{Ready, CallRequest, shown};
+use super::request::{CallRequest, Ready, shown};
 use super::state::{CallInfo, CallPhase, State};
 
 /// Finds the addresses of a name. It may block: it runs in a thread of its own.
@@ -121,7 +121,11 @@ impl Caller {
     }
 
     /// The same, if fewer than `cap` are running.
-    pub(super) fn begin_within(&self, request: CallRequest, cap: usize) -> Result<Call, CallFailure> {
+    pub(super) fn begin_within(
+        &self,
+        request: CallRequest,
+        cap: usize,
+    ) -> Result<Call, CallFailure> {
         let url = shown(&request.url);
         let ready = Ready::try_from_request(request)?;
         let mut book = self.inner.book();
@@ -209,7 +213,8 @@ impl Caller {
         } else {
             CallEventKind::CloseParked
         };
-        self.inner.tell(&CallEvent::new(what, None, CallPhase::Over, 0.0));
+        self.inner
+            .tell(&CallEvent::new(what, None, CallPhase::Over, 0.0));
         CallerClose { idle, in_flight }
     }
 }

@@ -1,6 +1,6 @@
 //! The running calls of a host: so many at most, each with an id by which it can be aborted.
 
-use super::abort::{AbortResult, AbortReason};
+use super::abort::{AbortReason, AbortResult};
 use super::caller::Caller;
 use super::failure::CallFailure;
 use super::owner::Call;

@@ -46,7 +46,11 @@ impl Connector {
         Conn::new(Wire::new(stream, Arc::clone(&meter)), meter, seat).await
     }
 
-    async fn addresses(&self, origin: &Origin, state: &State) -> Result<Vec<SocketAddr>, CallFailure> {
+    async fn addresses(
+        &self,
+        origin: &Origin,
+        state: &State,
+    ) -> Result<Vec<SocketAddr>, CallFailure> {
         if let Ok(address) = origin.host.parse::<IpAddr>() {
             return Ok(vec![SocketAddr::new(address, origin.port)]);
         }

@@ -43,7 +43,12 @@ pub struct CallEvent {
 }
 
 impl CallEvent {
-    pub(super) fn new(event: CallEventKind, call: Option<String>, phase: CallPhase, ms: f64) -> Self {
+    pub(super) fn new(
+        event: CallEventKind,
+        call: Option<String>,
+        phase: CallPhase,
+        ms: f64,
+    ) -> Self {
         Self {
             event,
             level: EventLevel::Info,

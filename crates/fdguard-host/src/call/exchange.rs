@@ -17,7 +17,7 @@ use rustix::io::Errno;
 use rustix::net::{RecvFlags, recv};
 
 use super::failure::CallFailure;
-use super::request::{Ready, CallResponse};
+use super::request::{CallResponse, Ready};
 use super::state::{CallPhase, Seat, State};
 use super::wire::{Meter, Outgoing, Wire};
 
@@ -47,11 +47,16 @@ impl fmt::Debug for Conn {
 }
 
 impl Conn {
-    pub(super) async fn new(wire: Wire, meter: Arc<Meter>, seat: Seat) -> Result<Self, CallFailure> {
+    pub(super) async fn new(
+        wire: Wire,
+        meter: Arc<Meter>,
+        seat: Seat,
+    ) -> Result<Self, CallFailure> {
         let mut builder = http1::Builder::new();
         builder.max_buf_size(LARGEST_HEAD).max_headers(MOST_HEADERS);
         let made = builder.handshake(TokioIo::new(wire)).await;
-        let (sender, driver) = made.map_err(|error| CallFailure::of_http(&error, CallPhase::Send))?;
+        let (sender, driver) =
+            made.map_err(|error| CallFailure::of_http(&error, CallPhase::Send))?;
         Ok(Self {
             seat,
             sender,

@@ -28,10 +28,10 @@ pub mod sse;
 mod state;
 mod wire;
 
-pub use abort::{AbortHandle, AbortResult, AbortReason};
+pub use abort::{AbortHandle, AbortReason, AbortResult};
 pub use caller::{Caller, CallerClose, Lookup, Options};
 pub use calls::Calls;
-pub use event::{CallEvent, EventLevel, CallSink, CallEventKind, ThreadLabel};
+pub use event::{CallEvent, CallEventKind, CallSink, EventLevel, ThreadLabel};
 pub use failure::{CallFailure, TimeLimit};
 pub use owner::{Call, CallEnd};
 pub use request::{CallRequest, CallResponse, Timeouts};

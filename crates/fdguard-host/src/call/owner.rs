@@ -14,7 +14,7 @@ use super::event::{CallEvent, CallEventKind, ThreadLabel};
 use super::exchange::{Conn, is_whole};
 use super::failure::CallFailure;
 use super::limits::{Limits, watch};
-use super::request::{Ready, CallResponse};
+use super::request::{CallResponse, Ready};
 use super::sse;
 use super::state::{CallInfo, CallPhase, State};
 
@@ -139,7 +139,9 @@ impl Call {
         };
         let limits = Limits::new(&self.request, &self.state, Some(conn.meter()));
         let piece = watch(&self.state, &limits, conn.piece(body)).await;
-        match piece.and_then(|piece| piece.map_err(|error| CallFailure::of_http(&error, CallPhase::Body))) {
+        match piece
+            .and_then(|piece| piece.map_err(|error| CallFailure::of_http(&error, CallPhase::Body)))
+        {
             Ok(Some(bytes)) => {
                 // The end is known with the last piece often: then nobody must ask once more to give the connection back.
                 if is_whole(body) {
@@ -213,7 +215,8 @@ impl Call {
         };
         let limits = Limits::new(&self.request, &self.state, Some(conn.meter()));
         let result = watch(&self.state, &limits, conn.head(answer)).await?;
-        let (head, body) = result.map_err(|error| CallFailure::of_http(&error, self.state.phase()))?;
+        let (head, body) =
+            result.map_err(|error| CallFailure::of_http(&error, self.state.phase()))?;
         self.state.enter(CallPhase::Body);
         if let Stage::Asked(conn, _) = std::mem::replace(&mut self.stage, Stage::Over) {
             self.is_whole = is_whole(&body);

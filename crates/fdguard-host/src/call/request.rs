@@ -232,8 +232,9 @@ fn host_header(uri: &Uri, origin: &Origin) -> Result<HeaderValue, CallFailure> {
 fn headers(given: &[(String, String)]) -> Result<HeaderMap, CallFailure> {
     let mut headers = HeaderMap::with_capacity(given.len() + 1);
     for (name, value) in given {
-        let known = HeaderName::from_bytes(name.as_bytes())
-            .map_err(|_invalid| CallFailure::Bad(format!("{name:?} is not the name of a header")))?;
+        let known = HeaderName::from_bytes(name.as_bytes()).map_err(|_invalid| {
+            CallFailure::Bad(format!("{name:?} is not the name of a header"))
+        })?;
         if OURS.contains(&known.as_str()) {
             return Err(CallFailure::Bad(format!(
                 "header {known} is set by the client itself"
@@ -289,7 +290,7 @@ fn hide(pair: &str) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::{Ready, CallRequest, shown};
+    use super::{CallRequest, Ready, shown};
 
     fn ready(url: &str) -> Result<Ready, String> {
         Ready::try_from_request(CallRequest::get(url)).map_err(|failure| failure.to_string())
@@ -346,7 +347,9 @@ mod tests {
         assert!(ready("http://a b/").unwrap_err().contains("not a URL"));
         let mut request = CallRequest::get("http://a/");
         request.headers = vec![("x".to_owned(), "SECRET\n".to_owned())];
-        let line = Ready::try_from_request(request.clone()).unwrap_err().to_string();
+        let line = Ready::try_from_request(request.clone())
+            .unwrap_err()
+            .to_string();
         assert_eq!(
             line,
             "the value of header x has characters that cannot be sent"

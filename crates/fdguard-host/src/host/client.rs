@@ -11,7 +11,7 @@ use serde::Serialize;
 use super::entry::{Entry, word};
 use super::table::Place;
 use super::{Host, Inner};
-use crate::receipt::{SessionEndReason, Receipt};
+use crate::receipt::{Receipt, SessionEndReason};
 use crate::{Error, random};
 
 /// A client.
@@ -100,7 +100,11 @@ impl Host {
     }
 
     /// Ends a client's lease: its sessions are closed.
-    pub async fn end_client(&self, client: &str, reason: SessionEndReason) -> Result<Vec<Receipt>, Error> {
+    pub async fn end_client(
+        &self,
+        client: &str,
+        reason: SessionEndReason,
+    ) -> Result<Vec<Receipt>, Error> {
         self.inner.end_client(client, reason).await
     }
 
@@ -207,7 +211,9 @@ impl Inner {
             for client in self.remove_run_out(Instant::now()) {
                 let inner = Arc::clone(&self);
                 self.tasks.spawn(async move {
-                    inner.client_gone(&client, SessionEndReason::ClientGone).await;
+                    inner
+                        .client_gone(&client, SessionEndReason::ClientGone)
+                        .await;
                 });
             }
         }

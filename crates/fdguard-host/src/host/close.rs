@@ -7,7 +7,7 @@ use fdguard_core::log_event::{LogEvent, LogValue};
 use super::entry::{Entry, ended, word};
 use super::{Host, Inner, limits};
 use crate::Error;
-use crate::receipt::{SessionEndReason, Receipt};
+use crate::receipt::{Receipt, SessionEndReason};
 
 impl Host {
     /// Ends a session. Of many who ask, one does it and all get its receipt; so does who asks again later, as long as it is kept.
@@ -49,7 +49,11 @@ impl Inner {
     }
 
     /// Ends it, and waits for that.
-    pub(super) async fn end(self: &Arc<Self>, entry: &Arc<Entry>, reason: SessionEndReason) -> Receipt {
+    pub(super) async fn end(
+        self: &Arc<Self>,
+        entry: &Arc<Entry>,
+        reason: SessionEndReason,
+    ) -> Receipt {
         self.begin_end(entry, reason);
         let told = entry.told_end().await;
         told.unwrap_or_else(|| Receipt::unknown(&entry.id, reason, "its end was not told"))
@@ -63,7 +67,11 @@ impl Inner {
     }
 
     /// The same, unless a call is inside. Tells whether it ends now.
-    pub(super) fn begin_end_unused(self: &Arc<Self>, entry: &Arc<Entry>, reason: SessionEndReason) -> bool {
+    pub(super) fn begin_end_unused(
+        self: &Arc<Self>,
+        entry: &Arc<Entry>,
+        reason: SessionEndReason,
+    ) -> bool {
         let begins = entry.begin_end(reason, true);
         if begins {
             self.spawn_end(entry, reason);

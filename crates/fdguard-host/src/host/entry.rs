@@ -6,10 +6,10 @@ use std::time::Duration;
 use jiff::Timestamp;
 use tokio::sync::watch;
 
-use super::{SessionInfo, LimitKeepers};
+use super::{LimitKeepers, SessionInfo};
 use crate::Error;
-use crate::receipt::{Overuse, SessionEndReason, Receipt};
-use crate::session::{SessionLimits, SessionProgram, Session};
+use crate::receipt::{Overuse, Receipt, SessionEndReason};
+use crate::session::{Session, SessionLimits, SessionProgram};
 
 /// Who is inside, and whether it ends. One lock for both, so that no command begins in a session that was found idle a moment ago.
 #[derive(Debug, Default)]

@@ -4,7 +4,7 @@ use std::fs;
 use std::sync::Arc;
 
 use fdguard_core::log_event::LogEvent;
-use fdguard_process::tree::{LimitMechanism, EnforcedLimits};
+use fdguard_process::tree::{EnforcedLimits, LimitMechanism};
 use schemars::JsonSchema;
 use serde::Serialize;
 use tokio::time::{MissedTickBehavior, interval};
@@ -12,8 +12,8 @@ use tokio::time::{MissedTickBehavior, interval};
 use super::Inner;
 use super::entry::Entry;
 use crate::Error;
-use crate::receipt::{SessionLimit, Overuse, SessionEndReason};
-use crate::session::{ExecResult, SessionLimits, ExecOutcome};
+use crate::receipt::{Overuse, SessionEndReason, SessionLimit};
+use crate::session::{ExecOutcome, ExecResult, SessionLimits};
 
 /// Who keeps a session to a limit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
@@ -209,7 +209,10 @@ pub(super) fn overuse(entry: &Entry) -> Option<Overuse> {
 }
 
 /// The answer of a command that was ended because of a limit says so.
-pub(super) fn answer(entry: &Entry, answer: Result<ExecResult, Error>) -> Result<ExecResult, Error> {
+pub(super) fn answer(
+    entry: &Entry,
+    answer: Result<ExecResult, Error>,
+) -> Result<ExecResult, Error> {
     let mut done = answer?;
     let by_itself = matches!(done.outcome, ExecOutcome::Exited { .. });
     if overuse(entry).is_some() && !by_itself {
@@ -244,7 +247,10 @@ mod tests {
             used: 4,
         };
         assert_eq!(judge(limits, usage(None, 4)), Some(processes));
-        assert_eq!(judge(SessionLimits::default(), usage(Some(u64::MAX), 9999)), None);
+        assert_eq!(
+            judge(SessionLimits::default(), usage(Some(u64::MAX), 9999)),
+            None
+        );
     }
 
     #[test]
@@ -261,14 +267,23 @@ mod tests {
             cpu: LimitMechanism::Rlimit,
             ..EnforcedLimits::default()
         };
-        let ours = watched(limits, enforced(LimitMechanism::Rlimit, LimitMechanism::Nobody));
+        let ours = watched(
+            limits,
+            enforced(LimitMechanism::Rlimit, LimitMechanism::Nobody),
+        );
         assert_eq!(
             (ours.memory_bytes, ours.processes, ours.cpu_seconds),
             (Some(1), Some(1), None)
         );
-        let theirs = watched(limits, enforced(LimitMechanism::Cgroup, LimitMechanism::Cgroup));
+        let theirs = watched(
+            limits,
+            enforced(LimitMechanism::Cgroup, LimitMechanism::Cgroup),
+        );
         assert_eq!(theirs, SessionLimits::default());
-        let kept = LimitKeepers::new(limits, Some(enforced(LimitMechanism::Rlimit, LimitMechanism::Cgroup)));
+        let kept = LimitKeepers::new(
+            limits,
+            Some(enforced(LimitMechanism::Rlimit, LimitMechanism::Cgroup)),
+        );
         let expected = LimitKeepers {
             memory: Some(LimitKeeper::RlimitAndHost),
             cpu: Some(LimitKeeper::Rlimit),

@@ -32,17 +32,17 @@ use tokio_util::task::TaskTracker;
 
 pub use client::{ClientGuard, ClientInfo};
 pub use events::Events;
-pub use health::{HostHealth, SessionCounts, HostStatus};
+pub use health::{HostHealth, HostStatus, SessionCounts};
 pub use limits::{LimitKeeper, LimitKeepers};
 pub use options::Options;
 pub use reaper::ReaperHealth;
-pub use reconcile::{RegistryFinding, ReconcileOutcome, reconcile};
+pub use reconcile::{ReconcileOutcome, RegistryFinding, reconcile};
 pub use record::RegistryHealth;
 pub use warm::WarmHealth;
 
 use crate::Error;
 use crate::receipt::Receipt;
-use crate::session::{Chunk, ExecResult, Exec, Hub};
+use crate::session::{Chunk, Exec, ExecResult, Hub};
 use entry::Entry;
 use record::Record;
 use room::Room;

@@ -61,7 +61,11 @@ impl Drop for SessionRequest {
 }
 
 impl Inner {
-    async fn open(self: Arc<Self>, client: Option<String>, spec: SessionSpec) -> Result<String, Error> {
+    async fn open(
+        self: Arc<Self>,
+        client: Option<String>,
+        spec: SessionSpec,
+    ) -> Result<String, Error> {
         let call = self.call_for(client.as_deref())?;
         let place = self.take_place(client.clone()).await?;
         let about = (name(&spec.program), spec.limits);

@@ -6,7 +6,9 @@ use std::collections::HashSet;
 use std::path::Path;
 use std::time::Duration;
 
-use fdguard_files::registry::{Liveness, ChangedRow, RowFilter, OwnerId, Kind, LeftoverRow, Registry, RegistryRow};
+use fdguard_files::registry::{
+    ChangedRow, Kind, LeftoverRow, Liveness, OwnerId, Registry, RegistryRow, RowFilter,
+};
 use fdguard_process::identity;
 use fdguard_process::sweep::{count_trees_of, end_kept_by, end_trees_of};
 use jiff::Timestamp;
@@ -99,7 +101,11 @@ pub fn reconcile(state: &Path, dry_run: bool) -> Result<ReconcileOutcome, Error>
 }
 
 /// Compares, and ends what nobody keeps. What was killed is found gone by the next comparison.
-pub(super) fn run(registry: &Registry, now: Timestamp, dry_run: bool) -> Result<ReconcileOutcome, Error> {
+pub(super) fn run(
+    registry: &Registry,
+    now: Timestamp,
+    dry_run: bool,
+) -> Result<ReconcileOutcome, Error> {
     let gone = gone_hosts(&registry.list(&RowFilter::open())?);
     let report = registry.reconcile(now, &|identity| identity.alive(), dry_run)?;
     let (mut killed, mut left) = (Vec::new(), Vec::new());
@@ -174,7 +180,9 @@ fn kill_unkept(
         return Ok(false);
     }
     let process = row.process.as_ref().and_then(pinned);
-    let keeper = row.keeper.filter(|keeper| keeper.alive() == Liveness::Alive);
+    let keeper = row
+        .keeper
+        .filter(|keeper| keeper.alive() == Liveness::Alive);
     let keeper = keeper.as_ref().and_then(pinned);
     if dry_run {
         return Ok(process.is_some() || keeper.is_some());

@@ -7,7 +7,9 @@ use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use fdguard_core::log_event::LogEvent;
-use fdguard_files::registry::{Liveness, RowChange, Claim, RowEnd, OwnerId, Kind, NewRow, Owner, Registry};
+use fdguard_files::registry::{
+    Claim, Kind, Liveness, NewRow, Owner, OwnerId, Registry, RowChange, RowEnd,
+};
 use jiff::{SignedDuration, Timestamp};
 use schemars::JsonSchema;
 use serde::Serialize;
@@ -15,7 +17,7 @@ use serde::Serialize;
 use super::Events;
 use super::entry::{Entry, word};
 use super::reconcile::{self, ReconcileOutcome};
-use crate::receipt::{SessionEndReason, Receipt};
+use crate::receipt::{Receipt, SessionEndReason};
 use crate::{Error, random};
 
 /// Entries that ended longer ago are removed.
@@ -130,7 +132,12 @@ impl Record {
         let owner = self.owner.clone();
         self.note(move |registry| {
             let claim = registry.begin_closing(&owner.name, &owner)?;
-            registry.finish(&claim, RowEnd::Closed, word(SessionEndReason::Shutdown), None)
+            registry.finish(
+                &claim,
+                RowEnd::Closed,
+                word(SessionEndReason::Shutdown),
+                None,
+            )
         })
         .await;
         // The last handle waits for the thread that keeps the file.
@@ -139,7 +146,10 @@ impl Record {
     }
 
     /// Compares the entries with the processes, and ends what a host that is gone left behind.
-    pub(super) async fn reconcile(self: &Arc<Self>, dry_run: bool) -> Result<ReconcileOutcome, Error> {
+    pub(super) async fn reconcile(
+        self: &Arc<Self>,
+        dry_run: bool,
+    ) -> Result<ReconcileOutcome, Error> {
         let this = Arc::clone(self);
         let work = tokio::task::spawn_blocking(move || {
             let now = Timestamp::now();

@@ -6,7 +6,7 @@ use fdguard_core::log_event::LogEvent;
 use futures_util::future::join_all;
 
 use super::{Host, Inner};
-use crate::receipt::{SessionEndReason, Receipt};
+use crate::receipt::{Receipt, SessionEndReason};
 
 impl Host {
     /// Takes nothing new and ends everything. Whoever asks again waits for the same end and gets the same receipts.

@@ -87,7 +87,10 @@ impl Table {
 
     /// Who gives way at the cap.
     pub(super) fn gives_way(&self, idle_after: Duration) -> Option<Arc<Entry>> {
-        let seen: Vec<SessionSighting> = self.entries().map(|entry| SessionSighting::of(entry)).collect();
+        let seen: Vec<SessionSighting> = self
+            .entries()
+            .map(|entry| SessionSighting::of(entry))
+            .collect();
         let which = gives_way(&seen, idle_after)?;
         self.entries().nth(which).cloned()
     }

@@ -14,10 +14,10 @@ use super::problem::Problem;
 use super::scope_events;
 use crate::Error;
 use crate::Roots;
-use crate::call::{Caller, Calls, CallFailure, Options, AbortReason};
+use crate::call::{AbortReason, CallFailure, Caller, Calls, Options};
 use crate::host::Host;
 use crate::mcp;
-use crate::scope::{CloseLimits, ScopeContext, ScopePhase, Scopes, Journals};
+use crate::scope::{CloseLimits, Journals, ScopeContext, ScopePhase, Scopes};
 
 /// Who may ask, for what, and how much at a time.
 #[derive(Clone, Debug)]
@@ -144,7 +144,10 @@ impl Api {
             let known = self.host.clients();
             owners.retain(|owner| !known.iter().any(|client| client.id == *owner));
             for owner in owners {
-                let _told = self.scopes.close_client(&owner, CloseLimits::default()).await;
+                let _told = self
+                    .scopes
+                    .close_client(&owner, CloseLimits::default())
+                    .await;
             }
         }
     }

@@ -74,10 +74,16 @@ async fn live(
     signals: SignalWait,
     ready: impl FnOnce(&[SocketAddr]),
 ) -> Result<(), Error> {
-    let listening: Result<Vec<ListeningSocket>, _> =
-        launch.sockets.into_iter().map(ListeningSocket::from_fd).collect();
+    let listening: Result<Vec<ListeningSocket>, _> = launch
+        .sockets
+        .into_iter()
+        .map(ListeningSocket::from_fd)
+        .collect();
     let listening = listening.map_err(Error::io("a socket"))?;
-    let addresses: Vec<SocketAddr> = listening.iter().filter_map(ListeningSocket::address).collect();
+    let addresses: Vec<SocketAddr> = listening
+        .iter()
+        .filter_map(ListeningSocket::address)
+        .collect();
     let events = launch.host.events.clone();
     let host = Host::start(launch.host).await?;
     let server = HttpServer::start(host.clone(), listening, launch.settings);

@@ -20,8 +20,9 @@ use crate::document::Document;
 
 /// Makes the schema of a type.
 pub(super) type SchemaOf = fn(&mut SchemaGenerator) -> Schema;
-type Handler =
-    Arc<dyn Fn(ApiRequest, bytes::Bytes) -> BoxFuture<'static, Result<Response, Problem>> + Send + Sync>;
+type Handler = Arc<
+    dyn Fn(ApiRequest, bytes::Bytes) -> BoxFuture<'static, Result<Response, Problem>> + Send + Sync,
+>;
 
 /// One route.
 #[derive(Clone)]

@@ -25,7 +25,7 @@ use super::listen::{Link, ListeningSocket};
 use super::pace::{Answering, Late, Pace, PacedStream};
 use super::places::{Place, Places};
 use super::problem::Problem;
-use super::{registry_count, refuse, table};
+use super::{refuse, registry_count, table};
 use crate::host::Host;
 use crate::scope::{Scope, Scopes};
 

@@ -11,8 +11,8 @@ use http::{Method, StatusCode};
 
 use super::api::Api;
 use super::guard;
-use super::registry_count;
 use super::problem::Problem;
+use super::registry_count;
 use super::route::{Route, not_allowed};
 use super::routes;
 

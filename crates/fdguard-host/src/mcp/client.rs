@@ -9,7 +9,7 @@ use tokio_util::sync::CancellationToken;
 use super::arguments::Kind;
 use crate::Error;
 use crate::host::{ClientGuard, Host};
-use crate::receipt::{SessionEndReason, Receipt};
+use crate::receipt::{Receipt, SessionEndReason};
 use crate::session::{Channel, SessionProgram, SessionSpec};
 
 /// Wide enough that lines which people write are not broken.
@@ -140,7 +140,10 @@ impl Client {
         let Some(guard) = guard else {
             return Vec::new();
         };
-        let ended = self.host.end_client(guard.id(), SessionEndReason::ClientGone).await;
+        let ended = self
+            .host
+            .end_client(guard.id(), SessionEndReason::ClientGone)
+            .await;
         // Somebody else ended it: the host at its own end.
         ended.unwrap_or_default()
     }

@@ -28,7 +28,7 @@ use super::{Options, look, progress, tools};
 use crate::Error;
 use crate::document::Document;
 use crate::http::{NewArchive, archive};
-use crate::session::{ExecResult, Exec};
+use crate::session::{Exec, ExecResult};
 
 /// Pieces of output that wait to be told before the program has to wait.
 const WAITING: usize = 64;

@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use super::answer::answer;
 use super::trial::TrialEnd;
 use crate::document::Document;
-use crate::session::{ExecResult, ExecOutcome, ExecOutput};
+use crate::session::{ExecOutcome, ExecOutput, ExecResult};
 
 /// Lines of what a program said last that an answer shows where it failed.
 const LAST_LINES: usize = 15;
@@ -169,7 +169,7 @@ mod tests {
 
     use super::{Ran, ran, refused, tried};
     use crate::mcp::trial::TrialEnd;
-    use crate::session::{ExecResult, DroppedOutput, ExecOutcome, ExecOutput};
+    use crate::session::{DroppedOutput, ExecOutcome, ExecOutput, ExecResult};
 
     fn done(outcome: ExecOutcome, text: &str) -> ExecResult {
         ExecResult {

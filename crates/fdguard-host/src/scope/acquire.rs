@@ -9,11 +9,11 @@ use fdguard_process::identity::ProcessId;
 use fdguard_process::plan::Plan;
 
 use super::Scope;
+use super::journal::{self, Line};
 use super::leftover::VARIABLE;
 use super::program::Program;
 use super::resource::{Entry, FileEnd, Ownership, Resource, ResourceRole};
 use super::root::PathRefusal;
-use super::journal::{self, Line};
 use crate::receipt::SessionEndReason;
 use crate::session::SessionSpec;
 use crate::{Error, random};
@@ -32,7 +32,11 @@ pub struct AcquiredResource {
 
 impl Scope {
     /// Opens a session for the scope, whose processes carry its mark. Gives the session's id.
-    pub async fn open_session(&self, mut spec: SessionSpec, role: ResourceRole) -> Result<String, Error> {
+    pub async fn open_session(
+        &self,
+        mut spec: SessionSpec,
+        role: ResourceRole,
+    ) -> Result<String, Error> {
         let host = self.means.host.as_ref();
         let host = host.ok_or_else(|| Error::Bad("there is no host of sessions".into()))?;
         self.is_open()?;
@@ -47,13 +51,22 @@ impl Scope {
     }
 
     /// Takes a session that is open already.
-    pub fn take_session(&self, id: &str, whose: Ownership, role: ResourceRole) -> Result<u64, Error> {
+    pub fn take_session(
+        &self,
+        id: &str,
+        whose: Ownership,
+        role: ResourceRole,
+    ) -> Result<u64, Error> {
         let id = id.to_owned();
         self.hold(Resource::Session { id }, whose, role)
     }
 
     /// Starts a program with a keeper of its own. Its environment gets the scope's mark.
-    pub async fn start(&self, mut plan: Plan, role: ResourceRole) -> Result<AcquiredResource, Error> {
+    pub async fn start(
+        &self,
+        mut plan: Plan,
+        role: ResourceRole,
+    ) -> Result<AcquiredResource, Error> {
         self.is_open()?;
         plan.environment.retain(|(name, _)| name != VARIABLE);
         let mark = self.environment().into_iter();
@@ -86,7 +99,11 @@ impl Scope {
     /// Takes a file below the root, which need not be there yet.
     pub fn take_file(&self, path: &Path, end: FileEnd) -> Result<u64, Error> {
         let path = self.root.relative(path).map_err(refused)?;
-        self.hold(Resource::File { path, end }, Ownership::Owned, ResourceRole::Helper)
+        self.hold(
+            Resource::File { path, end },
+            Ownership::Owned,
+            ResourceRole::Helper,
+        )
     }
 
     /// Takes a log: it is archived at the end, and its growth says that the agent is alive.
@@ -159,7 +176,12 @@ impl Scope {
     }
 
     /// What cannot be taken is dropped, and with it ended; after the lock is given back.
-    fn hold(&self, resource: Resource, ownership: Ownership, role: ResourceRole) -> Result<u64, Error> {
+    fn hold(
+        &self,
+        resource: Resource,
+        ownership: Ownership,
+        role: ResourceRole,
+    ) -> Result<u64, Error> {
         let mut state = self.state();
         let number = state.next_number;
         let Some(entries) = &mut state.entries else {

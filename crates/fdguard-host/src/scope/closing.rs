@@ -11,12 +11,15 @@ use tokio::task::JoinError;
 use tokio::time::error::Elapsed;
 use tokio::time::timeout;
 
-use super::clean_up::{CleanUp, CleanUpAction, Kind, EnvironmentScan, ResourceOutcome, SCHEMA, SUCCESS_RULE, CloseReason};
+use super::clean_up::{
+    CleanUp, CleanUpAction, CloseReason, EnvironmentScan, Kind, ResourceOutcome, SCHEMA,
+    SUCCESS_RULE,
+};
+use super::context::ScopeEvent;
 use super::end::{
     Around, ScopeEnd, delete_directory, end_file, end_process, end_program, end_session, too_long,
 };
 use super::leftover;
-use super::context::ScopeEvent;
 use super::record::Record;
 use super::resource::{Entry, Ownership, Resource};
 

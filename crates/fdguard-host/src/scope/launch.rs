@@ -10,7 +10,7 @@ use fdguard_process::plan::Plan;
 use rustix::fs::{Mode, OFlags, open};
 
 use super::acquire::refused;
-use super::{ResourceRole, Scope, AcquiredResource};
+use super::{AcquiredResource, ResourceRole, Scope};
 use crate::Error;
 use crate::environment::{inherited, is_fit};
 

@@ -7,7 +7,7 @@ use std::time::Duration;
 use fdguard_process::identity::ProcessId;
 use fdguard_process::run_id::RunId;
 
-use super::clean_up::{ScopeLeftover, EnvironmentScan};
+use super::clean_up::{EnvironmentScan, ScopeLeftover};
 
 /// The variable. It is not the one of `fdguard run`, which says to whom the whole host belongs.
 pub const VARIABLE: &str = "FDGUARD_SCOPE";

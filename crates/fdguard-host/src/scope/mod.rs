@@ -10,16 +10,17 @@
 //! `did: archived` with the receipt in `details.archive`; `escalated_to_sigkill` is `details.killed` above 0; `verified_no_zombies` and
 //! `zombie_process_details` are `look.leftovers`; `errors` are the `error` of each resource.
 
+mod acquire;
 mod archive_place;
 mod clean_up;
 mod closing;
+mod context;
 pub mod daemon;
 mod end;
-mod acquire;
 mod inside;
+mod journal;
 mod launch;
 mod leftover;
-mod context;
 mod program;
 mod record;
 mod resource;
@@ -27,7 +28,6 @@ pub mod root;
 mod scopes;
 mod start;
 mod ticket;
-mod journal;
 
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -39,32 +39,33 @@ use serde::Serialize;
 use tokio::runtime::Handle;
 use tokio::sync::watch;
 
-pub use clean_up::{
-    CleanUp, ResourceDetails, CleanUpAction, Kind, ScopeLeftover, EnvironmentScan, ResourceOutcome, SCHEMA, SUCCESS_RULE, CloseReason,
-};
-pub use end::CloseLimits;
 pub use acquire::AcquiredResource;
+pub use clean_up::{
+    CleanUp, CleanUpAction, CloseReason, EnvironmentScan, Kind, ResourceDetails, ResourceOutcome,
+    SCHEMA, SUCCESS_RULE, ScopeLeftover,
+};
+pub use context::{ScopeContext, ScopeEvent, ScopeObserver};
+pub use end::CloseLimits;
 pub use inside::{tcp_callers, unix_caller};
+pub use journal::{Journals, UnfinishedJournal};
 pub use launch::ProgramLaunch;
 pub use leftover::VARIABLE;
-pub use context::{ScopeEvent, ScopeContext, ScopeObserver};
 pub(crate) use program::Program;
-pub use resource::{FileEnd, Ownership, ResourceView, ResourceRole};
+pub use resource::{FileEnd, Ownership, ResourceRole, ResourceView};
 pub use scopes::{CloseAnswer, ScopeGuard, Scopes};
 pub use start::{StartFailed, StartResource};
 pub use ticket::{AcceptedClose, CloseTicket};
-pub use journal::{UnfinishedJournal, Journals};
 
 use crate::{Error, random};
+use acquire::refused;
 use archive_place::ArchivePlace;
 use closing::Subject;
 use daemon::AgentStatus;
 use end::Around;
-use acquire::refused;
+use journal::{Head, Journal, Line};
 use record::Record;
 use resource::Entry;
 use root::ScopeRoot;
-use journal::{Head, Line, Journal};
 
 /// What a scope is made of.
 #[derive(Clone, Debug)]

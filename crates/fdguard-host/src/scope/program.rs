@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use fdguard_process::plan::Plan;
-use fdguard_process::tree::{Exit, Options, StartError, StopPlan, TreeEvent, Tree};
+use fdguard_process::tree::{Exit, Options, StartError, StopPlan, Tree, TreeEvent};
 use tokio::sync::{mpsc, watch};
 
 use crate::Error;

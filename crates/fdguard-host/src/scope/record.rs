@@ -5,7 +5,7 @@
 
 use fdguard_core::Text;
 use fdguard_files::Registry;
-use fdguard_files::registry::{RowChange, Claim, RowEnd, OwnerId, Kind, NewRow, Owner};
+use fdguard_files::registry::{Claim, Kind, NewRow, Owner, OwnerId, RowChange, RowEnd};
 use tokio::task::{JoinHandle, spawn_blocking};
 
 use super::CleanUp;

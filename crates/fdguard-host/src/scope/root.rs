@@ -303,7 +303,10 @@ mod tests {
         let root = ScopeRoot::new(folder.path()).unwrap();
         for bad in ["way-out/secret", "leaf-out"] {
             let found = root.find(Path::new(bad));
-            assert!(matches!(found, Err(PathRefusal::Outside { .. })), "{found:?}");
+            assert!(
+                matches!(found, Err(PathRefusal::Outside { .. })),
+                "{found:?}"
+            );
             assert!(root.open(Path::new(bad)).is_err());
         }
         let found = root.find(Path::new("inside/log")).unwrap().unwrap();

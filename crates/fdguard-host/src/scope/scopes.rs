@@ -10,8 +10,8 @@ use schemars::JsonSchema;
 use serde::Serialize;
 
 use super::{
-    AcceptedClose, CleanUp, ScopeEvent, CloseLimits, ScopeContext, Scope, ScopeSpec, ScopeView, StartFailed, CloseTicket, StartResource,
-    CloseReason,
+    AcceptedClose, CleanUp, CloseLimits, CloseReason, CloseTicket, Scope, ScopeContext, ScopeEvent,
+    ScopeSpec, ScopeView, StartFailed, StartResource,
 };
 use crate::Error;
 
@@ -203,7 +203,9 @@ impl Scopes {
         if is_inside {
             return scope.close_soon(soon, how).map(CloseAnswer::Soon);
         }
-        Ok(CloseAnswer::Done(scope.close(CloseReason::Asked, how).await))
+        Ok(CloseAnswer::Done(
+            scope.close(CloseReason::Asked, how).await,
+        ))
     }
 
     /// What a ticket says.
@@ -273,7 +275,8 @@ impl Scopes {
         let is_old = |since: Instant| now.duration_since(since) >= self.shared.kept_for;
         let old = closed.into_iter().enumerate();
         let old = old.filter(|(at, (since, _))| *at < too_many || is_old(*since));
-        let gone: Vec<Option<KeptCleanUps>> = old.map(|(_, (_, id))| table.scopes.remove(&id)).collect();
+        let gone: Vec<Option<KeptCleanUps>> =
+            old.map(|(_, (_, id))| table.scopes.remove(&id)).collect();
         drop(table);
         drop(gone);
     }

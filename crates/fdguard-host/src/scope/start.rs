@@ -6,7 +6,7 @@ use std::sync::Arc;
 use fdguard_process::identity::ProcessId;
 use fdguard_process::plan::Plan;
 
-use super::{CleanUp, FileEnd, CloseLimits, Ownership, ResourceRole, Scope, CloseReason};
+use super::{CleanUp, CloseLimits, CloseReason, FileEnd, Ownership, ResourceRole, Scope};
 use crate::Error;
 use crate::session::SessionSpec;
 
@@ -47,7 +47,11 @@ pub struct StartFailed {
 
 impl Scope {
     /// Takes all of these in their order, or closes the scope.
-    pub async fn take_all(&self, wants: Vec<StartResource>, how: CloseLimits) -> Result<(), StartFailed> {
+    pub async fn take_all(
+        &self,
+        wants: Vec<StartResource>,
+        how: CloseLimits,
+    ) -> Result<(), StartFailed> {
         for (at, want) in (1..).zip(wants) {
             if let Err(error) = self.want(want).await {
                 let clean_up = self.close(CloseReason::StartFailed, how).await;
@@ -64,7 +68,9 @@ impl Scope {
     async fn want(&self, want: StartResource) -> Result<(), Error> {
         match want {
             StartResource::Session(spec, role) => self.open_session(spec, role).await.map(drop),
-            StartResource::OpenSession(id, whose, role) => self.take_session(&id, whose, role).map(drop),
+            StartResource::OpenSession(id, whose, role) => {
+                self.take_session(&id, whose, role).map(drop)
+            }
             StartResource::Program(plan, role) => self.start(*plan, role).await.map(drop),
             StartResource::Process(identity, whose, role) => {
                 self.take_process(identity, whose, role).map(drop)

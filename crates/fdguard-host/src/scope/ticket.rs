@@ -7,7 +7,7 @@ use jiff::Timestamp;
 use schemars::JsonSchema;
 use serde::Serialize;
 
-use super::{CleanUp, CloseLimits, Scope, CloseReason};
+use super::{CleanUp, CloseLimits, CloseReason, Scope};
 use crate::{Error, random};
 
 /// The answer to who asks for its own end.
@@ -36,7 +36,11 @@ pub enum CloseTicket {
 
 impl Scope {
     /// Says when it will be closed, and closes it then, in a task of its own. A second call gives the first answer again.
-    pub fn close_soon(self: &Arc<Self>, after: Duration, how: CloseLimits) -> Result<AcceptedClose, Error> {
+    pub fn close_soon(
+        self: &Arc<Self>,
+        after: Duration,
+        how: CloseLimits,
+    ) -> Result<AcceptedClose, Error> {
         let accepted = {
             let mut state = self.state();
             if let Some(accepted) = &state.ticket {

@@ -11,9 +11,9 @@ use super::end;
 use super::keeper::words;
 use super::running::{ROOM, Recipe, Running};
 use super::shared::{Shared, Wishes};
-use super::types::{Chunk, ExecResult, Exec};
+use super::types::{Chunk, Exec, ExecResult};
 use crate::Error;
-use crate::receipt::{SessionEndReason, Receipt};
+use crate::receipt::{Receipt, SessionEndReason};
 
 /// What a session is asked for.
 #[derive(Debug)]
@@ -135,7 +135,11 @@ impl Actor {
     }
 
     /// Ends the program and starts it again where it last was.
-    pub(super) async fn restart(&mut self, reason: SessionEndReason, how: StopPlan) -> Result<Receipt, Error> {
+    pub(super) async fn restart(
+        &mut self,
+        reason: SessionEndReason,
+        how: StopPlan,
+    ) -> Result<Receipt, Error> {
         let Some(running) = self.running.take() else {
             return Err(self.ended());
         };

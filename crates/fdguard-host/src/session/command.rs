@@ -18,7 +18,7 @@ use super::message::End;
 use super::program;
 use super::running::{Recipe, Running};
 use super::text_file::TextFile;
-use super::types::{Channel, ExecResult, ExecOutcome, ExecOutput, SessionProgram};
+use super::types::{Channel, ExecOutcome, ExecOutput, ExecResult, SessionProgram};
 use crate::Error;
 use crate::receipt::SessionEndReason;
 

@@ -7,7 +7,7 @@ use tokio::time::{Instant, timeout_at};
 
 use super::keeper::words;
 use super::running::{ROOM, Running};
-use crate::receipt::{SessionEndReason, Receipt, StepTime};
+use crate::receipt::{Receipt, SessionEndReason, StepTime};
 
 /// HUP is what a terminal that goes away means: an idle bash, which ignores TERM, runs its EXIT trap and is gone within a millisecond, and our Python driver unwinds. Whoever is busy or ignores it
 /// has this long.

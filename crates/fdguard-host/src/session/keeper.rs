@@ -3,7 +3,7 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use fdguard_process::tree::{Exit, StopPlan, TreeEvent, Tree};
+use fdguard_process::tree::{Exit, StopPlan, Tree, TreeEvent};
 
 use super::fd_count::{FdCount, Token};
 use crate::Error;

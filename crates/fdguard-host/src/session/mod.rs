@@ -8,8 +8,8 @@ mod collect;
 mod command;
 mod end;
 mod escalate;
-mod flow;
 mod fd_count;
+mod flow;
 mod hub;
 mod hub_address;
 mod keeper;
@@ -37,11 +37,12 @@ pub use program::PYTHON_DRIVER;
 use running::Recipe;
 use shared::Shared;
 pub use types::{
-    Channel, Chunk, ExecResult, DroppedOutput, Exec, SessionLimits, ExecOutcome, ExecOutput, SessionProgram, Repl, SessionSpec, ExecStream,
+    Channel, Chunk, DroppedOutput, Exec, ExecOutcome, ExecOutput, ExecResult, ExecStream, Repl,
+    SessionLimits, SessionProgram, SessionSpec,
 };
 
 use crate::Error;
-use crate::receipt::{SessionEndReason, Receipt};
+use crate::receipt::{Receipt, SessionEndReason};
 use crate::warm::WarmPool;
 
 /// A session. All methods take `&self`; one command runs at a time. Dropped without a close, it is closed in the background.

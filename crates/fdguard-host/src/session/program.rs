@@ -7,14 +7,14 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use fdguard_process::plan::{self, SessionKind, InheritedFd, Plan};
+use fdguard_process::plan::{self, InheritedFd, Plan, SessionKind};
 use fdguard_process::pty::{Pty, Size};
 use rustix::fs::{Mode, OFlags, fcntl_getfl, fcntl_setfl, open};
 use rustix::pipe::{PipeFlags, pipe_with};
 
 use super::fd_count::FdCount;
 use super::streams::Streams;
-use super::types::{Channel, SessionLimits, SessionProgram, Repl, SessionSpec};
+use super::types::{Channel, Repl, SessionLimits, SessionProgram, SessionSpec};
 use crate::Error;
 use crate::environment::{inherited, is_fit};
 

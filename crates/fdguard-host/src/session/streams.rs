@@ -39,7 +39,12 @@ struct Source {
 }
 
 impl Source {
-    fn new(fd: OwnedFd, stream: ExecStream, interest: Interest, held: &FdCount) -> Result<Self, Error> {
+    fn new(
+        fd: OwnedFd,
+        stream: ExecStream,
+        interest: Interest,
+        held: &FdCount,
+    ) -> Result<Self, Error> {
         let token = held.token();
         let fd = watched_tree::owned(fd, interest);
         Ok(Self {
@@ -101,7 +106,8 @@ impl Streams {
         held: &FdCount,
     ) -> Result<Self, Error> {
         let readable = Interest::READABLE;
-        let input = input.map(|input| Source::new(input, ExecStream::Stdout, Interest::WRITABLE, held));
+        let input =
+            input.map(|input| Source::new(input, ExecStream::Stdout, Interest::WRITABLE, held));
         Ok(Self {
             sources: vec![
                 Source::new(out, ExecStream::Stdout, readable, held)?,

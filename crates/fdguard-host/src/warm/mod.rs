@@ -18,7 +18,7 @@ use tokio::time::timeout;
 use crate::Error;
 use crate::watched_tree::readable;
 use request::Request;
-use zygote::{ZygoteMessage, Zygote};
+use zygote::{Zygote, ZygoteMessage};
 
 /// From the host's end to the first KILL in a session.
 const ORPHAN_GRACE: Duration = Duration::from_millis(500);

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use fdguard_host::Error;
 use fdguard_host::receipt::SessionEndReason;
-use fdguard_host::session::{Exec, Hub, ExecOutcome, SessionProgram, Session, SessionSpec};
+use fdguard_host::session::{Exec, ExecOutcome, Hub, Session, SessionProgram, SessionSpec};
 
 use super::session_support::{descendants, on_host_runtime, open, run, run_for, said, start};
 

@@ -10,7 +10,7 @@ use fdguard_process::plan::TreeLimits;
 use fdguard_process::tree::LimitMechanism;
 
 use super::warm_harness::{
-    ForkRequest, DRIVER, LONG, NONCE, Session, ahead, ask, empty, gone, held, keeper, number, pool,
+    DRIVER, ForkRequest, LONG, NONCE, Session, ahead, ask, empty, gone, held, keeper, number, pool,
     python,
 };
 

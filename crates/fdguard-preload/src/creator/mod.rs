@@ -14,7 +14,7 @@ mod table;
 
 use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
-use crate::python::{Place, Runtime, PythonWalk};
+use crate::python::{Place, PythonWalk, Runtime};
 use crate::{language, record, stack, thread};
 pub(crate) use patch::Api;
 use table::Table;

@@ -6,7 +6,7 @@ use core::ffi::{CStr, c_char, c_int};
 
 use super::missing;
 use crate::real::Real;
-use crate::{errno, record, agent_message};
+use crate::{agent_message, errno, record};
 
 const ENOENT: c_int = 2;
 const ENAMETOOLONG: c_int = 36;

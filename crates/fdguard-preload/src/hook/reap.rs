@@ -91,7 +91,12 @@ static WAITID: Real<unsafe extern "C" fn(c_int, c_uint, *mut EndedChild, c_int) 
 
 // SAFETY: the name is interposed on purpose, with the type of its manual page.
 #[cfg_attr(fdguard_injected, unsafe(no_mangle))]
-unsafe extern "C" fn waitid(kind: c_int, id: c_uint, found: *mut EndedChild, options: c_int) -> c_int {
+unsafe extern "C" fn waitid(
+    kind: c_int,
+    id: c_uint,
+    found: *mut EndedChild,
+    options: c_int,
+) -> c_int {
     let Some(real) = WAITID.get() else {
         return missing();
     };

@@ -5,7 +5,7 @@ use core::ffi::c_int;
 
 use super::number::{self, Phase};
 use super::{EBADF, kernel, placeholder};
-use crate::{errno, owner, inflight, sys};
+use crate::{errno, inflight, owner, sys};
 
 /// Whether a number is closed, in the eyes of the program, although the kernel has something there.
 #[inline]

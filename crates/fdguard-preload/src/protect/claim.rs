@@ -3,8 +3,8 @@
 
 use core::ffi::c_int;
 
-use super::quarantine::{self, Loan};
 use super::number;
+use super::quarantine::{self, Loan};
 use super::{kernel, placeholder};
 use crate::owner;
 

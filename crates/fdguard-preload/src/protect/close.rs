@@ -3,9 +3,9 @@
 use core::ffi::c_int;
 
 use super::number::{self, Age, Phase};
-use super::{EBADF, answer, quarantine, kernel, placeholder, stranger};
+use super::{EBADF, answer, kernel, placeholder, quarantine, stranger};
 use crate::record::{self, Ending, Prevented};
-use crate::{errno, owner, inflight};
+use crate::{errno, inflight, owner};
 
 /// What a close came to.
 pub(crate) enum Outcome {

@@ -6,24 +6,24 @@
 //! (`reserved_range.rs`). See decisions 034 and 035.
 
 pub(crate) mod answer;
-pub(crate) mod reserved_range;
 mod batch;
+mod claim;
 pub(crate) mod close;
 mod glob;
-mod quarantine;
 mod kernel;
 mod number;
-mod room;
 mod placeholder;
+mod quarantine;
+pub(crate) mod reserved_range;
+mod room;
 pub(crate) mod stranger;
-mod claim;
 
 use core::ffi::{CStr, c_int};
 use core::sync::atomic::{AtomicU32, Ordering};
 
 use crate::{errno, owner, start};
 
-pub(crate) use claim::{cover, sweep, claim};
+pub(crate) use claim::{claim, cover, sweep};
 
 const EBADF: c_int = 9;
 const EMFILE: c_int = 24;

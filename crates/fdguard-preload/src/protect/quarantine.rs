@@ -8,7 +8,7 @@ use core::sync::atomic::{AtomicU64, Ordering};
 
 use super::batch::{self, Batch};
 use super::number::{self, Age, Phase};
-use super::{kernel, room, placeholder};
+use super::{kernel, placeholder, room};
 use crate::{real, start};
 
 const PLACES: u64 = 1024;

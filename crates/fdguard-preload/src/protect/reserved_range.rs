@@ -13,7 +13,7 @@ use core::cell::UnsafeCell;
 use core::ffi::{CStr, c_char, c_int};
 use core::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering};
 
-use super::{glob, kernel, room, placeholder};
+use super::{glob, kernel, placeholder, room};
 use crate::{errno, lock, owner, start, sys};
 
 /// Patterns of names, with `:` between them.

@@ -5,9 +5,9 @@ use core::ffi::c_int;
 use core::sync::atomic::{Ordering, fence};
 
 use super::number::{self, Age, Phase};
-use super::{quarantine, kernel};
-use crate::record::Ending;
+use super::{kernel, quarantine};
 use crate::inflight;
+use crate::record::Ending;
 
 /// Puts the close off until who is inside comes out, if somebody is and can be woken.
 ///

@@ -25,4 +25,4 @@ mod walk;
 mod tests;
 
 pub(crate) use runtime::{Refusal, Runtime};
-pub(crate) use walk::{Place, RawFrame, PythonWalk};
+pub(crate) use walk::{Place, PythonWalk, RawFrame};

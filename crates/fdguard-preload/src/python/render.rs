@@ -7,7 +7,7 @@ use super::record::{
 };
 use super::runtime::Layout;
 use super::text::{self, TextTooLong};
-use super::walk::{RawFrame, PythonWalk};
+use super::walk::{PythonWalk, RawFrame};
 
 /// Bytes of a file name (`PATH_MAX`) and of a function's name that are kept.
 const FILE_LIMIT: u16 = 4096;

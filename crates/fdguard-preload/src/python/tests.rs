@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 
 use super::memory::{Memory, ProbedMemory};
-use super::offsets::{DEBUG_SPAN, Offsets, OffsetSource};
+use super::offsets::{DEBUG_SPAN, OffsetSource, Offsets};
 use super::record::{BROKEN, TRUNCATED};
 use super::runtime::Layout;
 use super::table::{DEBUG_3_13, TABLE};

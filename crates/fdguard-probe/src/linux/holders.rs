@@ -129,7 +129,13 @@ impl Probe {
 }
 
 impl FileHolders {
-    fn scan_process(&mut self, pid: Pid, base: BorrowedFd<'_>, sought: &[SoughtFile], mappings: bool) {
+    fn scan_process(
+        &mut self,
+        pid: Pid,
+        base: BorrowedFd<'_>,
+        sought: &[SoughtFile],
+        mappings: bool,
+    ) {
         let Ok(bytes) = files::read(base, c"stat") else {
             return;
         };

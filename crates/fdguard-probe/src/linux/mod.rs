@@ -14,6 +14,7 @@ use crate::parse::mountinfo;
 
 mod borrow;
 mod bpf;
+mod cache;
 mod ceilings;
 mod classify;
 mod devices;
@@ -24,7 +25,6 @@ mod foreign_netns;
 mod gaps;
 pub mod holders;
 mod kernel;
-mod cache;
 mod mounts;
 mod netns;
 mod peers;

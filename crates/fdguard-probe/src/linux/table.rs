@@ -10,7 +10,7 @@ use rustix::io::Errno;
 use super::epoll::Registrations;
 use super::files::{self, Listing};
 use super::mounts::Mounts;
-use super::reader::{Reader, ReadState};
+use super::reader::{ReadState, Reader};
 use crate::workers;
 
 /// Below this a second thread costs more than it brings.

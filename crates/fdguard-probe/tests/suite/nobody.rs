@@ -7,10 +7,10 @@ use std::os::unix::fs::PermissionsExt as _;
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 
 use fdguard_core::{Snapshot, Tier};
-use fdguard_probe::{Error, Options, Probe, Radar, ProcessWatcher};
+use fdguard_probe::{Error, Options, Probe, ProcessWatcher, Radar};
 use serde_json::{Value, json};
 use tempfile::TempDir;
-use testkit::{FakeProc, VictimLaunch, NOBODY, Namespace, Victim, have, is_root, run_as, skip};
+use testkit::{FakeProc, NOBODY, Namespace, Victim, VictimLaunch, have, is_root, run_as, skip};
 
 use super::select_use::waiter;
 

@@ -13,7 +13,7 @@ use std::ptr;
 use environment::Environment;
 
 use crate::limits::RequestedLimits;
-use crate::plan::{FIRST_HANDED, SessionKind, Plan};
+use crate::plan::{FIRST_HANDED, Plan, SessionKind};
 
 /// What the plan asks for and cannot be.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

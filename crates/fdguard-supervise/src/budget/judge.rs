@@ -8,7 +8,7 @@ use fdguard_core::count::as_f64;
 use fdguard_core::wall::FD_SETSIZE;
 use fdguard_core::{Gap, Pid};
 
-use super::reading::{HighestFd, ProcessReading, ServiceReading, Observation};
+use super::reading::{HighestFd, Observation, ProcessReading, ServiceReading};
 use super::{Amount, Budget, Measure};
 
 /// A warning that was told is told again only after the measure fell below this part of its level.
@@ -103,7 +103,11 @@ impl BudgetHistory {
 }
 
 /// What is new about these budgets after this reading.
-pub fn judge(budgets: &[Budget], reading: &ServiceReading, memory: &mut BudgetHistory) -> Vec<BudgetVerdict> {
+pub fn judge(
+    budgets: &[Budget],
+    reading: &ServiceReading,
+    memory: &mut BudgetHistory,
+) -> Vec<BudgetVerdict> {
     let mut news = Vec::new();
     for budget in budgets {
         let state = memory.states.entry(budget.what.to_string()).or_default();
@@ -270,7 +274,10 @@ fn time_left(wall: &Observation<Option<super::LimitAhead>>) -> Observation<f64> 
 type OfOne = Result<Option<Measured>, Gap>;
 
 /// Each process has its own table and limit: the one that is furthest counts.
-fn worst(reading: &ServiceReading, of: impl Fn(&ProcessReading) -> OfOne) -> (Option<Measured>, Option<Gap>) {
+fn worst(
+    reading: &ServiceReading,
+    of: impl Fn(&ProcessReading) -> OfOne,
+) -> (Option<Measured>, Option<Gap>) {
     let (mut worst, mut gap) = (None::<Measured>, None);
     for process in &reading.processes {
         match of(process) {

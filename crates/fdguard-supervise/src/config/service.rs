@@ -119,7 +119,11 @@ impl FromStr for SocketConfig {
 
 impl ServiceConfig {
     /// Reads the values.
-    pub(super) fn resolve(name: String, values: Values, said: &Overrides) -> Result<Self, ConfigMistake> {
+    pub(super) fn resolve(
+        name: String,
+        values: Values,
+        said: &Overrides,
+    ) -> Result<Self, ConfigMistake> {
         let reader = Reader {
             keys: key::SERVICE,
             values: &values,

@@ -142,8 +142,9 @@ fn where_a_value_stands_is_no_change() {
     let one = of_file(FILE).unwrap();
     let moved = of_file(&format!("\n\n{FILE}")).unwrap();
     let other = of_file(&FILE.replace("always", "never")).unwrap();
-    let says =
-        |a: &RunSettings, b: &RunSettings| a.services[1].values.says_the_same(&b.services[1].values);
+    let says = |a: &RunSettings, b: &RunSettings| {
+        a.services[1].values.says_the_same(&b.services[1].values)
+    };
     assert!(says(&one, &moved) && !says(&one, &other));
 }
 

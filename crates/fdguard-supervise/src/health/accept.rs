@@ -91,7 +91,8 @@ mod tests {
 
     fn run(looks: &[AcceptQueue]) -> Vec<bool> {
         let mut progress = AcceptProgress::default();
-        let look = |queue: &AcceptQueue| progress.seen(BTreeMap::from([(80, queue.clone())])).is_ok();
+        let look =
+            |queue: &AcceptQueue| progress.seen(BTreeMap::from([(80, queue.clone())])).is_ok();
         looks.iter().map(look).collect()
     }
 

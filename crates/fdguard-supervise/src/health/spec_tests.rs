@@ -5,7 +5,7 @@ use std::time::Duration;
 use proptest::prelude::*;
 use serde::Deserialize;
 
-use super::spec::{Kind, CheckSpec};
+use super::spec::{CheckSpec, Kind};
 
 #[derive(Debug, Deserialize)]
 struct File {

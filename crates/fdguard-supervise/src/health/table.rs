@@ -8,7 +8,7 @@ use serde::de::{Error, MapAccess, Visitor};
 use serde::{Deserialize, Deserializer};
 
 use super::series::Timing;
-use super::spec::{self, Kind, Page, CheckSpec};
+use super::spec::{self, CheckSpec, Kind, Page};
 use crate::unit;
 
 #[derive(Deserialize)]

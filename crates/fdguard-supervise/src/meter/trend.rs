@@ -10,7 +10,7 @@ use fdguard_core::snapshot::Limits;
 use fdguard_core::timeline::Look;
 
 use super::cost::Cost;
-use crate::budget::{Observation, LimitAhead};
+use crate::budget::{LimitAhead, Observation};
 
 /// A judgement may take this part of the time: one in two thousand,
 const SHARE: u32 = 2000;
@@ -63,7 +63,9 @@ impl Trend {
 
     pub(super) fn growth(&self) -> Observation<f64> {
         let judged = self.judged.as_ref();
-        judged.map_or(Observation::NotYet, |judged| Observation::Seen(judged.per_minute))
+        judged.map_or(Observation::NotYet, |judged| {
+            Observation::Seen(judged.per_minute)
+        })
     }
 
     /// The wall comes nearer from one judgement to the next.
@@ -123,7 +125,10 @@ mod tests {
 
     #[test]
     fn before_there_is_enough_to_judge_nothing_is_said() {
-        assert_eq!(watched(|second| 10 + second, 20).growth(), Observation::NotYet);
+        assert_eq!(
+            watched(|second| 10 + second, 20).growth(),
+            Observation::NotYet
+        );
     }
 
     #[test]
@@ -153,7 +158,10 @@ mod tests {
             watched(|second| 500 + second % 7, 120),
         ] {
             assert_eq!(trend.growth(), Observation::Seen(0.0));
-            assert_eq!(trend.wall(Duration::from_secs(119)), Observation::Seen(None));
+            assert_eq!(
+                trend.wall(Duration::from_secs(119)),
+                Observation::Seen(None)
+            );
         }
     }
 }

@@ -126,7 +126,11 @@ fn end(bytes: &[u8]) -> Option<usize> {
 }
 
 /// The whole answer to it.
-pub(super) fn answer(request: &Request<'_>, state: &MetricsState, token: Option<&BearerToken>) -> Vec<u8> {
+pub(super) fn answer(
+    request: &Request<'_>,
+    state: &MetricsState,
+    token: Option<&BearerToken>,
+) -> Vec<u8> {
     let with_body = match request.method {
         b"GET" => true,
         b"HEAD" => false,

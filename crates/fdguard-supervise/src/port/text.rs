@@ -6,7 +6,7 @@ use std::fmt;
 use fdguard_core::snapshot::Process;
 
 use super::class::HolderClass;
-use super::conflict::{Conflict, AddressHolder, HiddenSocket};
+use super::conflict::{AddressHolder, Conflict, HiddenSocket};
 
 /// As much of a command as one line bears.
 const LONGEST: usize = 120;
@@ -123,7 +123,7 @@ impl Conflict {
 
 #[cfg(test)]
 mod tests {
-    use super::{HolderClass, Conflict, AddressHolder, HiddenSocket, Users};
+    use super::{AddressHolder, Conflict, HiddenSocket, HolderClass, Users};
 
     fn holder(class: HolderClass) -> AddressHolder {
         AddressHolder {

@@ -5,7 +5,7 @@ use fdguard_core::{Class, Text};
 use super::{RemedyReport, passed, reason};
 use crate::budget::{Excess, Measure};
 use crate::meter::Leak;
-use crate::remedy::{Again, Breach, Instance, RestartProof, RepeatPolicy};
+use crate::remedy::{Again, Breach, Instance, RepeatPolicy, RestartProof};
 
 fn breach(value: f64, first: f64) -> Breach {
     Breach {

@@ -4,7 +4,9 @@ use std::fmt::Write as _;
 use std::io::Write;
 
 use fdguard_files::Archive;
-use fdguard_files::archive::{ArchiveMethod, ArchiveOutcome, UnusedProof, ArchiveReceipt, ArchiveReport};
+use fdguard_files::archive::{
+    ArchiveMethod, ArchiveOutcome, ArchiveReceipt, ArchiveReport, UnusedProof,
+};
 
 use crate::cli::ArchiveArgs;
 use crate::exit::{self, HintedError};
@@ -39,7 +41,10 @@ pub(super) fn run(args: &ArchiveArgs) -> anyhow::Result<u8> {
     Ok(exit_code(&report))
 }
 
-fn with_outcome(report: &ArchiveReport, outcome: ArchiveOutcome) -> impl Iterator<Item = &ArchiveReceipt> {
+fn with_outcome(
+    report: &ArchiveReport,
+    outcome: ArchiveOutcome,
+) -> impl Iterator<Item = &ArchiveReceipt> {
     report
         .files
         .iter()
@@ -48,7 +53,10 @@ fn with_outcome(report: &ArchiveReport, outcome: ArchiveOutcome) -> impl Iterato
 
 /// "Could not look" wins, as everywhere.
 fn exit_code(report: &ArchiveReport) -> u8 {
-    if with_outcome(report, ArchiveOutcome::NotSeen).next().is_some() {
+    if with_outcome(report, ArchiveOutcome::NotSeen)
+        .next()
+        .is_some()
+    {
         exit::COULD_NOT_LOOK
     } else if report.success {
         exit::CLEAN

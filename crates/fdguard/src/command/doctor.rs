@@ -27,7 +27,11 @@ pub(super) fn run(args: &DoctorArgs) -> anyhow::Result<u8> {
     let settings = settings::settings(&args.settings)?;
     let patient = patient(args)?;
     let logs = gather::open_logs(&args.log)?;
-    let place = args.output.as_deref().map(BundleTarget::create).transpose()?;
+    let place = args
+        .output
+        .as_deref()
+        .map(BundleTarget::create)
+        .transpose()?;
     args.html.as_deref().map(check_place).transpose()?;
     // What the user wrote about symptoms may hold names, too.
     let ours = Playbook::embedded();

@@ -48,9 +48,11 @@ impl BundleTarget {
         let form = form(path);
         let Some(name) = path.file_name().filter(|_| !path.as_os_str().is_empty()) else {
             let hint = "-o takes a new directory, or a file that ends in .tar.zst";
-            return Err(
-                HintedError::look(format!("{}: no name for a bundle", path.display()), hint).into(),
-            );
+            return Err(HintedError::look(
+                format!("{}: no name for a bundle", path.display()),
+                hint,
+            )
+            .into());
         };
         refuse_what_is_there(path, form)?;
         let mut part = std::ffi::OsString::from(".");

@@ -2,13 +2,13 @@
 
 use std::path::Path;
 
-use fdguard_core::detail::{OtherDetail, InetDetail};
-use fdguard_core::evidence::{Machine, EvidenceInput, ProcessVisit};
+use fdguard_core::detail::{InetDetail, OtherDetail};
+use fdguard_core::evidence::{EvidenceInput, Machine, ProcessVisit};
 use fdguard_core::playbook::Playbook;
 use fdguard_core::recording::{RecordingEntry, RecordingHeader};
 use fdguard_core::snapshot::{Snapshot, Via};
 use fdguard_core::timeline::Timeline;
-use fdguard_core::watch::{WatchedProcess, Watch};
+use fdguard_core::watch::{Watch, WatchedProcess};
 use fdguard_core::{Class, Detail, Fd, FdEntry, Gap, Text, Tier};
 
 use super::logs::OpenLog;

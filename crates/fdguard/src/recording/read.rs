@@ -7,7 +7,7 @@ use std::path::Path;
 
 use anyhow::Context as _;
 use fdguard_core::Gap;
-use fdguard_core::recording::{RecordingEntry, RecordingHeader, RECORDING_SCHEMA};
+use fdguard_core::recording::{RECORDING_SCHEMA, RecordingEntry, RecordingHeader};
 use serde::Deserialize;
 
 use super::frames::{Frames, is_zstd};

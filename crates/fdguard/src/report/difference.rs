@@ -2,7 +2,7 @@
 
 use std::io::Write;
 
-use fdguard_core::delta::{FdChange, Delta};
+use fdguard_core::delta::{Delta, FdChange};
 use fdguard_core::snapshot::Process;
 use fdguard_core::{FdEntry, Snapshot};
 use jiff::Timestamp;

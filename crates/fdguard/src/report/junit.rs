@@ -47,7 +47,11 @@ pub fn write(out: &mut dyn Write, told: &ProblemReport) -> anyhow::Result<()> {
     Ok(())
 }
 
-fn write_problem(out: &mut dyn Write, told: &ProblemReport, problem: &CheckProblem) -> anyhow::Result<()> {
+fn write_problem(
+    out: &mut dyn Write,
+    told: &ProblemReport,
+    problem: &CheckProblem,
+) -> anyhow::Result<()> {
     let place = problem.place().unwrap_or_default();
     let class = problem.class.as_deref().unwrap_or_default();
     let name = format!("{} {place} {class}", problem.rule);

@@ -4,7 +4,7 @@ use std::io::Write;
 
 use anstyle::Style;
 use fdguard_core::Snapshot;
-use fdguard_core::phases::{PhaseGroup, Phases, Return, PhaseStep};
+use fdguard_core::phases::{PhaseGroup, PhaseStep, Phases, Return};
 use fdguard_core::snapshot::Process;
 use jiff::Timestamp;
 use serde::Serialize;
@@ -42,7 +42,11 @@ struct Moment<'a> {
 }
 
 /// Writes one JSON document.
-pub fn write_json(out: &mut dyn Write, phases: &[NamedPhase], found: &Phases) -> anyhow::Result<()> {
+pub fn write_json(
+    out: &mut dyn Write,
+    phases: &[NamedPhase],
+    found: &Phases,
+) -> anyhow::Result<()> {
     let Some(last) = phases.last() else {
         return Ok(());
     };
@@ -115,7 +119,12 @@ fn write_verdict(
     Ok(())
 }
 
-fn write_step(out: &mut dyn Write, from: &NamedPhase, to: &NamedPhase, step: &PhaseStep) -> anyhow::Result<()> {
+fn write_step(
+    out: &mut dyn Write,
+    from: &NamedPhase,
+    to: &NamedPhase,
+    step: &PhaseStep,
+) -> anyhow::Result<()> {
     let known = |phase: &NamedPhase| {
         let count = phase.snapshot.count;
         count.map_or_else(|| "?".to_owned(), |count| count.to_string())

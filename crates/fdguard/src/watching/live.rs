@@ -15,9 +15,9 @@ use jiff::Timestamp;
 use rustix::process::{Resource, getrlimit, setrlimit};
 
 use super::clocks::Reading;
+use super::target::WatchTarget;
 use super::trouble::{Trouble, trouble_of};
 use super::wait::{Signals, WakeReason, wait};
-use super::target::WatchTarget;
 
 /// A look for new processes may take one part in two hundred of the time.
 const SEARCH_SHARE: u32 = 200;
@@ -301,7 +301,11 @@ impl<'p> LiveWatch<'p> {
         if trouble_of(reason) == Trouble::Ours {
             let why = reason.source().map_or(String::new(), ToString::to_string);
             let remedy = "raise our own limit (ulimit -n): each process takes four descriptors";
-            self.tell(RecordingEntry::Gap(Gap::new("some of the processes", why, remedy)));
+            self.tell(RecordingEntry::Gap(Gap::new(
+                "some of the processes",
+                why,
+                remedy,
+            )));
         }
         Ok(())
     }

@@ -2,9 +2,9 @@
 
 use std::time::{Duration, Instant};
 
-use fdguard_core::timeline::{LookChange, Look, Sighting};
+use fdguard_core::timeline::{Look, LookChange, Sighting};
 use fdguard_core::{FdEntry, Pid};
-use fdguard_probe::{Error, Probe, WatcherTick, ProcessWatcher};
+use fdguard_probe::{Error, Probe, ProcessWatcher, WatcherTick};
 
 use super::budget::Budget;
 use super::wait::Handle;

@@ -127,7 +127,8 @@ fn r51_what_a_killed_host_left_is_told_by_a_dry_run_that_changes_nothing() {
     let look = |words: &[&str]| {
         let mut command = super::fdguard();
         command.args(["host", "--reconcile", "--state"]);
-        let said = super::CommandOutput::of(command.arg(state.path()).args(words).output().unwrap());
+        let said =
+            super::CommandOutput::of(command.arg(state.path()).args(words).output().unwrap());
         let told: Value = serde_json::from_str(said.text()).unwrap();
         (said.code, told)
     };

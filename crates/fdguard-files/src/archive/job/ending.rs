@@ -6,7 +6,9 @@ use rustix::io::Errno;
 
 use super::super::argument::text;
 use super::super::digest::{self, Contents};
-use super::super::receipt::{ArchiveMethod, ArchiveOutcome, ArchiveProblem, ArchiveReceipt, ArchiveTrouble};
+use super::super::receipt::{
+    ArchiveMethod, ArchiveOutcome, ArchiveProblem, ArchiveReceipt, ArchiveTrouble,
+};
 use super::super::transfer::PlacedCopy;
 use super::super::{holders, names};
 use super::{Job, Progress, Wait};

@@ -12,10 +12,10 @@ use rustix::io::Errno;
 
 use super::argument::{NamedFile, refused, text, unreadable};
 use super::holders::HolderSearch;
-use super::proof::{LeaseRequest, Asking, Free, Question, is_locked};
-use super::receipt::{FileHolder, ArchiveProblem, ArchiveReceipt, ArchiveTrouble};
+use super::proof::{Asking, Free, LeaseRequest, Question, is_locked};
+use super::receipt::{ArchiveProblem, ArchiveReceipt, ArchiveTrouble, FileHolder};
 use super::step::ArchiveStep;
-use super::transfer::{TransferResult, Transfer};
+use super::transfer::{Transfer, TransferResult};
 use super::waker::Waker;
 use super::{Archive, milliseconds, names};
 use crate::LockFile;
@@ -135,7 +135,8 @@ impl<'a> Job<'a> {
                 return self.gone();
             }
             let (folder, name) = (&self.named.folder, names::lock(&self.named.name));
-            let taken = LockFile::attempt_in(folder, &name).map_err(|error| lock_problem(&error))?;
+            let taken =
+                LockFile::attempt_in(folder, &name).map_err(|error| lock_problem(&error))?;
             let Some(lock) = taken else {
                 let path = folder.path().join(name);
                 self.was_busy = true;
@@ -251,7 +252,12 @@ impl<'a> Job<'a> {
                 self.held = None;
                 return Ok(Some(Wait::Replaced));
             }
-            Err(error) => return Err(ArchiveProblem::io("it cannot be renamed in its folder", error)),
+            Err(error) => {
+                return Err(ArchiveProblem::io(
+                    "it cannot be renamed in its folder",
+                    error,
+                ));
+            }
         }
         let entry = folder.stat_entry(closing).ok().flatten();
         if entry.is_none_or(|entry| entry.id != held.id) {

@@ -4,7 +4,7 @@ use std::fs;
 use std::path::Path;
 
 use fdguard_files::Registry;
-use fdguard_files::registry::{Error, RowFilter, OwnerId};
+use fdguard_files::registry::{Error, OwnerId, RowFilter};
 use rusqlite::Connection;
 
 use super::{Place, session};

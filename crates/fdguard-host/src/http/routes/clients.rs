@@ -18,7 +18,7 @@ use crate::host::{ClientGuard, Host};
 use crate::http::accept::EVENTS;
 use crate::http::problem::Problem;
 use crate::http::route::{ApiRequest, Reply, Route};
-use crate::receipt::{SessionEndReason, Receipt};
+use crate::receipt::{Receipt, SessionEndReason};
 
 /// A day; who needs more renews.
 const LONGEST_LEASE: u64 = 86_400;
@@ -120,7 +120,8 @@ async fn renew(asked: ApiRequest) -> Result<Reply<Renewed>, Problem> {
 async fn end(asked: ApiRequest) -> Result<Reply<Receipts>, Problem> {
     let receipts = whole(async move {
         let host = &asked.api.host;
-        host.end_client(asked.id(), SessionEndReason::ClientGone).await
+        host.end_client(asked.id(), SessionEndReason::ClientGone)
+            .await
     });
     let receipts = receipts.await?;
     Ok(Reply::new(Receipts { receipts }))

@@ -23,7 +23,7 @@ use crate::http::api::Api;
 use crate::http::body;
 use crate::http::problem::Problem;
 use crate::http::route::{self, ApiRequest, Route};
-use crate::session::{Chunk, ExecResult, Exec};
+use crate::session::{Chunk, Exec, ExecResult};
 
 const SCHEMA: &str = "fdguard.exec/1";
 /// Pieces of output that wait for a slow receiver before the program has to.

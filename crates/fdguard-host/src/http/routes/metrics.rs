@@ -1,6 +1,6 @@
 //! The metrics page: the names that others have given to the same things, and our own. Labels are reasons and classes, never names.
 
-use fdguard_core::exposition::{MetricSample, Exposition, MetricType};
+use fdguard_core::exposition::{Exposition, MetricSample, MetricType};
 
 use crate::host::HostHealth;
 use crate::http::api::Api;
@@ -200,7 +200,12 @@ pub(super) fn write(state: &State) -> String {
         requests.map(|(class, count)| MetricSample::new(&[("code", class)], number(*count))),
     );
     for (name, help, value) in state.counters() {
-        text.family(name, MetricType::Counter, help, [MetricSample::new(&[], number(value))]);
+        text.family(
+            name,
+            MetricType::Counter,
+            help,
+            [MetricSample::new(&[], number(value))],
+        );
     }
     text.finish()
 }

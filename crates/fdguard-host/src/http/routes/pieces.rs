@@ -89,7 +89,9 @@ mod tests {
     #[test]
     fn what_is_no_text_is_told_byte_by_byte() {
         let mut pieces = Pieces::default();
-        let piece = pieces.take(&chunk(ExecStream::Stdout, b"\xff\xfe")).unwrap();
+        let piece = pieces
+            .take(&chunk(ExecStream::Stdout, b"\xff\xfe"))
+            .unwrap();
         assert_eq!(piece.base64.as_deref(), Some("//4="));
         assert_eq!(pieces.take(&chunk(ExecStream::Stderr, b"\xc3")), None);
         let rest = pieces.rest().unwrap();

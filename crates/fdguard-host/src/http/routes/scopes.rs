@@ -17,8 +17,8 @@ use crate::http::guard::Door;
 use crate::http::problem::Problem;
 use crate::http::route::{self, ApiRequest, Reply, Route};
 use crate::scope::{
-    CleanUp, CloseAnswer, FileEnd, CloseLimits, ProgramLaunch, Ownership, ResourceRole, ScopeSpec, ScopeView, CloseTicket,
-    tcp_callers,
+    CleanUp, CloseAnswer, CloseLimits, CloseTicket, FileEnd, Ownership, ProgramLaunch,
+    ResourceRole, ScopeSpec, ScopeView, tcp_callers,
 };
 
 /// An agent that asks for its own end has this long to read the answer.

@@ -15,7 +15,7 @@ use crate::environment::is_fit;
 use crate::host::{Host, SessionInfo};
 use crate::http::problem::Problem;
 use crate::http::route::{ApiRequest, Reply, Route};
-use crate::receipt::{SessionEndReason, Receipt};
+use crate::receipt::{Receipt, SessionEndReason};
 use crate::session::{Channel, SessionLimits, SessionProgram, SessionSpec};
 
 /// More output than this is streamed, not kept.
@@ -193,7 +193,13 @@ async fn get(asked: ApiRequest) -> Result<Reply<SessionInfo>, Problem> {
 }
 
 async fn close(asked: ApiRequest) -> Result<Reply<Receipt>, Problem> {
-    let receipt = whole(async move { asked.api.host.close(asked.id(), SessionEndReason::Asked).await });
+    let receipt = whole(async move {
+        asked
+            .api
+            .host
+            .close(asked.id(), SessionEndReason::Asked)
+            .await
+    });
     Ok(Reply::new(receipt.await?))
 }
 

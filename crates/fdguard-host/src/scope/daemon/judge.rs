@@ -126,7 +126,9 @@ pub fn verdict(
         LastEntry::Result { is_error: false } => {
             Some((AgentStatus::Completed, vec![ReasonCode::ResultFound]))
         }
-        LastEntry::Result { is_error: true } => Some((AgentStatus::Failed, with(ReasonCode::ResultIsError))),
+        LastEntry::Result { is_error: true } => {
+            Some((AgentStatus::Failed, with(ReasonCode::ResultIsError)))
+        }
         LastEntry::Other if has_succeeded(seen, reasons) => {
             Some((AgentStatus::Completed, vec![ReasonCode::ExitedWithSuccess]))
         }
@@ -185,7 +187,12 @@ mod tests {
         }
     }
 
-    fn seen(status: AgentStatus, mains: &[MainResource], unchanged: Option<u64>, idle: u64) -> AgentFacts {
+    fn seen(
+        status: AgentStatus,
+        mains: &[MainResource],
+        unchanged: Option<u64>,
+        idle: u64,
+    ) -> AgentFacts {
         AgentFacts {
             status,
             mains: mains.to_vec(),
@@ -210,7 +217,12 @@ mod tests {
         (&[ALIVE], None, LastEntry::Other, None),
         (&[ALIVE], Some(900), RESULT, completed(&[ResultFound])),
         (&[ALIVE], Some(900), LastEntry::Unreadable, None),
-        (&[CRASHED], Some(0), LastEntry::Other, failed(&[ProcessDead])),
+        (
+            &[CRASHED],
+            Some(0),
+            LastEntry::Other,
+            failed(&[ProcessDead]),
+        ),
         (&[CRASHED], Some(0), RESULT, completed(&[ResultFound])),
         (
             &[DONE],
@@ -218,9 +230,24 @@ mod tests {
             BAD_RESULT,
             failed(&[ProcessDead, ResultIsError]),
         ),
-        (&[DONE], None, LastEntry::Other, completed(&[ExitedWithSuccess])),
-        (&[DONE, CRASHED], None, LastEntry::Other, failed(&[ProcessDead])),
-        (&[STRANGER_GONE], None, LastEntry::Other, failed(&[ProcessDead])),
+        (
+            &[DONE],
+            None,
+            LastEntry::Other,
+            completed(&[ExitedWithSuccess]),
+        ),
+        (
+            &[DONE, CRASHED],
+            None,
+            LastEntry::Other,
+            failed(&[ProcessDead]),
+        ),
+        (
+            &[STRANGER_GONE],
+            None,
+            LastEntry::Other,
+            failed(&[ProcessDead]),
+        ),
         (&[SHUT], Some(0), LastEntry::Other, failed(&[SessionDead])),
         (&[SHUT], Some(0), RESULT, completed(&[ResultFound])),
         (
@@ -257,7 +284,11 @@ mod tests {
 
     #[test]
     fn r53_what_has_ended_is_never_judged_again() {
-        for status in [AgentStatus::Completed, AgentStatus::Failed, AgentStatus::Terminated] {
+        for status in [
+            AgentStatus::Completed,
+            AgentStatus::Failed,
+            AgentStatus::Terminated,
+        ] {
             let seen = seen(status, &[CRASHED, SHUT], Some(10_000), 0);
             assert_eq!(unhealthy(&seen, RULES), []);
             assert_eq!(verdict(&seen, &[ProcessDead], LastEntry::Other), None);

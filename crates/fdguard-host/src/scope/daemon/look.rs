@@ -9,7 +9,7 @@ use fdguard_process::tree::Exit;
 use super::super::Scope;
 use super::super::resource::{Entry, FileEnd, Resource, ResourceRole};
 use super::super::root::ScopeRoot;
-use super::judge::{MainResource, AgentFacts, AgentStatus};
+use super::judge::{AgentFacts, AgentStatus, MainResource};
 
 /// A scope, and what was seen of it.
 #[derive(Debug)]

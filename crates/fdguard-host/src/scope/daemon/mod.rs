@@ -21,12 +21,14 @@ use tokio::task::JoinHandle;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
-pub use judge::{MainResource, ReasonCode, AgentRules, AgentFacts, AgentStatus, due, unhealthy, verdict};
+pub use judge::{
+    AgentFacts, AgentRules, AgentStatus, MainResource, ReasonCode, due, unhealthy, verdict,
+};
 pub use marker::{LastEntry, parse as last_entry};
-pub use scan::{CleanedScope, ScopeScan, ScanKind, AgentVerdict};
+pub use scan::{AgentVerdict, CleanedScope, ScanKind, ScopeScan};
 pub use step::{DaemonStep, TOO_LONG, limited};
 
-use super::{ScopeEvent, CloseLimits, Scopes};
+use super::{CloseLimits, ScopeEvent, Scopes};
 use crate::Error;
 use scan::Scanner;
 

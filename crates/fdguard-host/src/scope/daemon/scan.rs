@@ -9,11 +9,11 @@ use schemars::JsonSchema;
 use serde::Serialize;
 use tokio::task::JoinError;
 
-use super::judge::{ReasonCode, AgentStatus, due, unhealthy, verdict};
+use super::judge::{AgentStatus, ReasonCode, due, unhealthy, verdict};
 use super::look::{self, ScanResult};
 use super::step::{Blocking, DaemonStep, limited};
 use super::{Options, marker};
-use crate::scope::{ScopeObserver, Scope, Scopes, CloseReason};
+use crate::scope::{CloseReason, Scope, ScopeObserver, Scopes};
 
 /// What a scan was for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
@@ -134,7 +134,8 @@ impl Scanner {
     async fn looked(&self, scan: &mut ScopeScan) -> Vec<ScanResult> {
         let scopes = self.scopes.all();
         let limits = self.options.limits;
-        let look = move || -> Vec<ScanResult> { scopes.iter().filter_map(look::processes).collect() };
+        let look =
+            move || -> Vec<ScanResult> { scopes.iter().filter_map(look::processes).collect() };
         let (step, looked) = self.look.run("look", limits.look, look).await;
         scan.steps.push(step);
         let Some(mut looked) = looked else {

@@ -11,7 +11,7 @@ use rustix::io::Errno;
 use tokio::task::{JoinError, spawn_blocking};
 use tokio::time::timeout;
 
-use super::super::clean_up::{ResourceDetails, CleanUpAction};
+use super::super::clean_up::{CleanUpAction, ResourceDetails};
 use super::super::resource::FileEnd;
 use super::super::root::PathRefusal;
 use super::{Around, ScopeEnd, too_long};
@@ -117,9 +117,13 @@ fn judge(path: &Path, receipt: &ArchiveReceipt) -> Result<ScopeEnd, Failure> {
     };
     let problem = receipt.error.as_ref();
     match receipt.outcome {
-        ArchiveOutcome::Archived | ArchiveOutcome::AlreadyArchived => Ok(ScopeEnd::fine(CleanUpAction::Archived).with(details)),
+        ArchiveOutcome::Archived | ArchiveOutcome::AlreadyArchived => {
+            Ok(ScopeEnd::fine(CleanUpAction::Archived).with(details))
+        }
         // It went between our look and the archive's.
-        _ if problem.is_some_and(|it| it.kind == ArchiveTrouble::NotFound) => Ok(ScopeEnd::fine(CleanUpAction::Absent)),
+        _ if problem.is_some_and(|it| it.kind == ArchiveTrouble::NotFound) => {
+            Ok(ScopeEnd::fine(CleanUpAction::Absent))
+        }
         _ => {
             let why = problem.map_or("it is not in the archive", |it| it.message.as_str());
             let mut end = ScopeEnd::failed(format!("{}: {why}", path.display()));
@@ -153,7 +157,9 @@ fn remove(path: &Path, id: (u64, u64), around: &Around) -> Result<ScopeEnd, Fail
     }
     match std::fs::remove_dir_all(through(&place.parent).join(&place.name)) {
         Ok(()) => Ok(ScopeEnd::fine(CleanUpAction::Deleted)),
-        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(ScopeEnd::fine(CleanUpAction::Absent)),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {
+            Ok(ScopeEnd::fine(CleanUpAction::Absent))
+        }
         Err(error) => Err(Failure::again(path, &error)),
     }
 }
@@ -166,7 +172,10 @@ fn through(folder: &OwnedFd) -> PathBuf {
 type ArchiveAttempt = Result<ScopeEnd, Failure>;
 
 /// Runs it on a thread that may block. What takes too long is not begun a second time beside itself: it is waited for once more.
-async fn twice(limit: Duration, work: impl Fn() -> ArchiveAttempt + Clone + Send + 'static) -> ScopeEnd {
+async fn twice(
+    limit: Duration,
+    work: impl Fn() -> ArchiveAttempt + Clone + Send + 'static,
+) -> ScopeEnd {
     let mut running = spawn_blocking(work.clone());
     let first = match timeout(limit, &mut running).await {
         Ok(done) => match finish(done) {

@@ -14,7 +14,7 @@ pub(super) use program::end_program;
 pub(super) use session::end_session;
 
 use super::archive_place::ArchivePlace;
-use super::clean_up::{ResourceDetails, CleanUpAction, Kind, ResourceOutcome, CloseReason};
+use super::clean_up::{CleanUpAction, CloseReason, Kind, ResourceDetails, ResourceOutcome};
 use super::context::ScopeContext;
 use super::root::ScopeRoot;
 
@@ -93,7 +93,13 @@ impl ScopeEnd {
         self
     }
 
-    pub(super) fn outcome(self, number: u64, kind: Kind, name: String, since: Instant) -> ResourceOutcome {
+    pub(super) fn outcome(
+        self,
+        number: u64,
+        kind: Kind,
+        name: String,
+        since: Instant,
+    ) -> ResourceOutcome {
         let mut errors = self.errors.into_iter();
         let error = errors.next();
         let details = ResourceDetails {

@@ -9,7 +9,7 @@ use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
 use tokio::time::timeout;
 
-use super::super::clean_up::{ResourceDetails, CleanUpAction};
+use super::super::clean_up::{CleanUpAction, ResourceDetails};
 use super::{Around, ScopeEnd, too_long};
 use crate::watched_tree;
 

@@ -4,7 +4,7 @@ use fdguard_probe::Probe;
 use fdguard_process::tree::StopPlan;
 use tokio::time::timeout;
 
-use super::super::clean_up::{ResourceDetails, CleanUpAction};
+use super::super::clean_up::{CleanUpAction, ResourceDetails};
 use super::super::program::{Over, Program, words};
 use super::{Around, ScopeEnd, too_long};
 
@@ -37,7 +37,11 @@ pub(in crate::scope) async fn end_program(program: &Program, around: &Around) ->
 fn ended(exit: Option<String>, over: Over, was_over: bool) -> ScopeEnd {
     match over {
         Over::Empty { killed, reaped } => {
-            let did = if was_over { CleanUpAction::Absent } else { CleanUpAction::Ended };
+            let did = if was_over {
+                CleanUpAction::Absent
+            } else {
+                CleanUpAction::Ended
+            };
             ScopeEnd::fine(did).with(ResourceDetails {
                 survivors: Some(Vec::new()),
                 killed: Some(killed),
@@ -47,14 +51,18 @@ fn ended(exit: Option<String>, over: Over, was_over: bool) -> ScopeEnd {
             })
         }
         // Whoever killed or held its keeper: the host ended what was below it, and found nothing more.
-        Over::Lost { left: Some(0) } => ScopeEnd::fine(CleanUpAction::Ended).with(ResourceDetails {
-            survivors: Some(Vec::new()),
-            exit,
-            ..ResourceDetails::default()
-        }),
+        Over::Lost { left: Some(0) } => {
+            ScopeEnd::fine(CleanUpAction::Ended).with(ResourceDetails {
+                survivors: Some(Vec::new()),
+                exit,
+                ..ResourceDetails::default()
+            })
+        }
         Over::Lost { left } => {
             let mut end = match left {
-                Some(left) => ScopeEnd::failed(format!("{left} of its processes could not be ended")),
+                Some(left) => {
+                    ScopeEnd::failed(format!("{left} of its processes could not be ended"))
+                }
                 None => ScopeEnd::failed(
                     "its keeper was killed: what was known of it was killed, but nobody can say whether that is all",
                 ),

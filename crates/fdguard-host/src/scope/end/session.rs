@@ -2,10 +2,10 @@
 
 use tokio::time::timeout;
 
-use super::super::clean_up::{ResourceDetails, CleanUpAction, CloseReason};
+use super::super::clean_up::{CleanUpAction, CloseReason, ResourceDetails};
 use super::{Around, ScopeEnd, too_long};
 use crate::Error;
-use crate::receipt::{SessionEndReason, Receipt};
+use crate::receipt::{Receipt, SessionEndReason};
 
 pub(in crate::scope) async fn end_session(id: &str, around: &Around) -> ScopeEnd {
     match once(id, around).await {
@@ -31,7 +31,9 @@ async fn once(id: &str, around: &Around) -> Result<ScopeEnd, String> {
     match timeout(limit, host.close(id, reason(around.why))).await {
         Err(_elapsed) => Err(too_long(limit)),
         Ok(Ok(receipt)) => Ok(ended(receipt)),
-        Ok(Err(Error::Unknown { .. } | Error::Ended { .. })) => Ok(ScopeEnd::fine(CleanUpAction::Absent)),
+        Ok(Err(Error::Unknown { .. } | Error::Ended { .. })) => {
+            Ok(ScopeEnd::fine(CleanUpAction::Absent))
+        }
         Ok(Err(error)) => Err(error.to_string()),
     }
 }
@@ -41,7 +43,11 @@ fn ended(receipt: Receipt) -> ScopeEnd {
     let is_gone = receipt.survivors == Some(0);
     // The host keeps the receipt of a session that ended before.
     let was_gone = receipt.reason == SessionEndReason::ProgramEnded;
-    let mut end = ScopeEnd::fine(if was_gone { CleanUpAction::Absent } else { CleanUpAction::Ended });
+    let mut end = ScopeEnd::fine(if was_gone {
+        CleanUpAction::Absent
+    } else {
+        CleanUpAction::Ended
+    });
     end.ok = is_gone;
     if !is_gone {
         let why = receipt.survivors.map_or_else(
@@ -67,6 +73,8 @@ fn reason(why: CloseReason) -> SessionEndReason {
         CloseReason::ClientGone | CloseReason::OwnerGone => SessionEndReason::ClientGone,
         CloseReason::Shutdown | CloseReason::HostGone => SessionEndReason::Shutdown,
         CloseReason::StartFailed => SessionEndReason::StartFailed,
-        CloseReason::Asked | CloseReason::AskedFromInside | CloseReason::Ended => SessionEndReason::Asked,
+        CloseReason::Asked | CloseReason::AskedFromInside | CloseReason::Ended => {
+            SessionEndReason::Asked
+        }
     }
 }

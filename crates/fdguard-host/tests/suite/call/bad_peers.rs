@@ -5,7 +5,9 @@ use std::net::TcpStream;
 use std::sync::{Mutex, mpsc};
 use std::time::{Duration, Instant};
 
-use fdguard_host::call::{Caller, CallFailure, TimeLimit, Options, CallPhase, CallRequest, Timeouts, CallEventKind};
+use fdguard_host::call::{
+    CallEventKind, CallFailure, CallPhase, CallRequest, Caller, Options, TimeLimit, Timeouts,
+};
 
 use super::abort::Silent;
 use super::kit::{Log, caller, descriptors, tls_caller, until_descriptors};
@@ -119,7 +121,11 @@ async fn each_limit_of_time_has_its_own_word() {
         (mute.secure_url("/"), quick(50, 0, 0, 0), TimeLimit::Connect),
         (mute.url("/"), quick(5000, 50, 0, 0), TimeLimit::FirstByte),
         (half.url("/"), quick(5000, 5000, 50, 0), TimeLimit::Idle),
-        (drip.url("/"), quick(5000, 5000, 5000, 150), TimeLimit::Total),
+        (
+            drip.url("/"),
+            quick(5000, 5000, 5000, 150),
+            TimeLimit::Total,
+        ),
         (
             format!("http://{}/", silent.address),
             quick(5000, 0, 0, 50),

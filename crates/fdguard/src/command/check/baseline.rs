@@ -46,7 +46,10 @@ fn read(path: &Path) -> anyhow::Result<Option<Saved>> {
     match saved {
         Ok(saved) if saved.schema == SCHEMA => Ok(Some(saved)),
         _ => Err(HintedError::usage(
-            format!("{}: not a baseline written by fdguard check", path.display()),
+            format!(
+                "{}: not a baseline written by fdguard check",
+                path.display()
+            ),
             "name another file, or remove this one: the next check that passes writes it",
         )
         .into()),

@@ -4,12 +4,12 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use fdguard_core::blame::blamed;
+use fdguard_core::dependency_path::through;
 use fdguard_core::judge;
 use fdguard_core::lifetimes::{CallPath, Lifetime, Site};
 use fdguard_core::origin::Origin;
 use fdguard_core::proof::Remains;
 use fdguard_core::proof::ended::{self, Left, Life, Place};
-use fdguard_core::dependency_path::through;
 use fdguard_core::watch::WatchedProcess;
 use fdguard_core::{Class, Pid, Text};
 use fdguard_trace::{Farewell, Tables, TracedProcess};

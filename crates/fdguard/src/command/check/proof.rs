@@ -329,9 +329,8 @@ pub(super) fn budget_finding(process: &Process, why: String, count: u64) -> Find
         confidence: 1.0,
         walls: Vec::new(),
         why,
-        next_step:
-            "List them with `fdguard snap`. Close what is not needed, or raise the budget."
-                .to_owned(),
+        next_step: "List them with `fdguard snap`. Close what is not needed, or raise the budget."
+            .to_owned(),
         origin: None,
         shape: None,
         advice: None,

@@ -59,7 +59,10 @@ fn conclude(
         Detail::Held
     };
     let joined = Joined::of(watched, (traced, detail), &args.command, settings)?;
-    let (mut diagnosis, watch) = (joined.diagnosis, watched.live.as_ref().map(LiveWatch::watch));
+    let (mut diagnosis, watch) = (
+        joined.diagnosis,
+        watched.live.as_ref().map(LiveWatch::watch),
+    );
     let cut_off: Vec<u32> = processes.iter().map(|one| one.pid).collect();
     let tables = traced.tables()?;
     let ending = Ending {

@@ -7,12 +7,12 @@ use std::sync::{Arc, Mutex, PoisonError};
 use anyhow::Context as _;
 use fdguard_host::Roots;
 use fdguard_host::host::{Events, Options, ReconcileOutcome};
-use fdguard_host::http::{self, HttpLaunch, ApiSettings};
+use fdguard_host::http::{self, ApiSettings, HttpLaunch};
 use fdguard_host::mcp;
-use fdguard_host::scope::{UnfinishedJournal, Journals};
+use fdguard_host::scope::{Journals, UnfinishedJournal};
 use fdguard_process::listen::activation;
 use fdguard_process::reserve;
-use fdguard_supervise::event::{LogEvent, EventSink};
+use fdguard_supervise::event::{EventSink, LogEvent};
 use serde::Serialize;
 
 use crate::cli::HostArgs;
@@ -45,9 +45,9 @@ pub(super) fn run(args: &HostArgs) -> anyhow::Result<u8> {
     if args.mcp {
         return serve_one(args, roots);
     }
-    let sockets = Sockets::plan(args, &activation)?;
+    let sockets = Sockets::plan(args, &inherited)?;
     let token = token::find(args)?;
-    let bound = sockets.bind(activation)?;
+    let bound = sockets.bind(inherited)?;
     let sink = sink(args)?;
     let mut settings = ApiSettings::default();
     settings.token = token.as_ref().map(|found| found.token.clone());

@@ -6,7 +6,7 @@ use std::path::PathBuf;
 
 use fdguard_probe::Probe;
 use fdguard_process::listen::activation::ActivatedSockets;
-use fdguard_process::listen::{ListenAddress, BindError, BoundSocket, Listen};
+use fdguard_process::listen::{BindError, BoundSocket, Listen, ListenAddress};
 use fdguard_supervise::port::{self, OwnProcesses};
 
 use crate::cli::HostArgs;

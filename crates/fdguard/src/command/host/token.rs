@@ -35,8 +35,9 @@ pub(super) fn find(args: &HostArgs) -> anyhow::Result<Option<TokenPlace>> {
     }
     let handed = handed();
     if let Some(text) = handed.filter(|_| args.access.token_file.is_none()) {
-        let token = BearerToken::new(&text)
-            .map_err(|why| HintedError::usage(format!("${VARIABLE}: {why}"), "16 characters or more"))?;
+        let token = BearerToken::new(&text).map_err(|why| {
+            HintedError::usage(format!("${VARIABLE}: {why}"), "16 characters or more")
+        })?;
         let from = format!("${VARIABLE}");
         return Ok(Some(TokenPlace { token, from }));
     }

@@ -2,7 +2,7 @@
 
 use fdguard_files::lease::LeaseAnswer;
 use fdguard_files::sqlite::{DatabaseHeader, Journal, Shm, Wal};
-use fdguard_files::{Inspection, Kind, SqliteReport, FileVerdict};
+use fdguard_files::{FileVerdict, Inspection, Kind, SqliteReport};
 
 /// The facts, a line each.
 pub(super) fn facts(seen: &Inspection) -> Vec<String> {

@@ -5,13 +5,13 @@ use std::path::{Path, PathBuf};
 use anyhow::Context as _;
 use fdguard_core::{Gap, Text};
 use fdguard_files::check::CheckDepth;
-use fdguard_files::heal::{HealResult, HealOutcome, HealPlan};
+use fdguard_files::heal::{HealOutcome, HealPlan, HealResult};
 use fdguard_files::{Error, Inspection, Options};
 use fdguard_probe::Probe;
 use jiff::Timestamp;
 use serde::Serialize;
 
-use crate::cli::{InspectCheck, InspectArgs};
+use crate::cli::{InspectArgs, InspectCheck};
 use crate::exit::{self, HintedError};
 use crate::output;
 
@@ -77,7 +77,10 @@ impl Document {
     fn exit_code(&self) -> u8 {
         let found = |file: &Inspected| match &file.healed {
             Some(healed) if healed.outcome != HealOutcome::NothingToDo => {
-                matches!(healed.outcome, HealOutcome::Refused | HealOutcome::WouldHeal)
+                matches!(
+                    healed.outcome,
+                    HealOutcome::Refused | HealOutcome::WouldHeal
+                )
             }
             _ => file.inspection.is_finding(),
         };

@@ -3,9 +3,9 @@
 use std::io::Write;
 
 use fdguard_core::lint::Severity;
-use fdguard_files::heal::{HealResult, HealOutcome};
+use fdguard_files::heal::{HealOutcome, HealResult};
 use fdguard_files::holding::{Grip, HoldingProcess};
-use fdguard_files::{FileFinding, Inspection, FileVerdict};
+use fdguard_files::{FileFinding, FileVerdict, Inspection};
 
 use super::{Document, Inspected, facts};
 use crate::report::style::{self, CRITICAL, DIM, HEADING, WARNING};
@@ -111,13 +111,15 @@ fn said(healed: &HealResult) -> String {
 fn findings(page: &mut Page<'_>, seen: &Inspection) -> anyhow::Result<()> {
     let is_verdict = |one: &&FileFinding| seen.summary.ends_with(&one.message);
     let first = seen.findings.iter().find(is_verdict);
-    let follows =
-        |one: &FileFinding| first.is_some_and(|first| one.rule != first.rule && lies_in(one, first));
+    let follows = |one: &FileFinding| {
+        first.is_some_and(|first| one.rule != first.rule && lies_in(one, first))
+    };
     let others = seen
         .findings
         .iter()
         .filter(|one| first.is_none_or(|first| !std::ptr::eq(*one, first)));
-    let (follow, others): (Vec<&FileFinding>, Vec<&FileFinding>) = others.partition(|one| follows(one));
+    let (follow, others): (Vec<&FileFinding>, Vec<&FileFinding>) =
+        others.partition(|one| follows(one));
     if follow.is_empty() && others.is_empty() {
         return Ok(());
     }

@@ -239,7 +239,13 @@ fn databases(count: usize) -> String {
     }
 }
 
-fn line(at: Timestamp, word: &str, path: &Path, findings: &[FileFinding], holders: &Holding) -> String {
+fn line(
+    at: Timestamp,
+    word: &str,
+    path: &Path,
+    findings: &[FileFinding],
+    holders: &Holding,
+) -> String {
     let name = sanitize(&text_of(path));
     let what = match (word, findings.first()) {
         ("bad", Some(first)) => format!("went bad: {}", first.message),

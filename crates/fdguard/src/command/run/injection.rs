@@ -13,7 +13,7 @@ use fdguard_trace::{Error, GO, Injection, Options, Program, Protection, Report};
 
 use super::prevention::PreventionLog;
 use super::service_watch::{ServiceWatch, prevented_event, unprotected_event};
-use super::worker::{Counts, WorkerFindings, Worker, add};
+use super::worker::{Counts, Worker, WorkerFindings, add};
 
 /// At the end of a run its report is waited for so long, to stand before the restart; later it comes behind.
 const SHORT: Duration = Duration::from_millis(300);
@@ -109,7 +109,11 @@ impl InjectedTrace {
     }
 
     /// Waits for the last answer of a run that is over. Gives it back when there is none yet.
-    fn leave(&mut self, mut watched: ServiceWatch, until: Instant) -> (Vec<LogEvent>, Option<ServiceWatch>) {
+    fn leave(
+        &mut self,
+        mut watched: ServiceWatch,
+        until: Instant,
+    ) -> (Vec<LogEvent>, Option<ServiceWatch>) {
         let events = self.take(&mut watched, until);
         if !watched.is_over {
             return (events, Some(watched));
@@ -180,7 +184,9 @@ impl Injector for InjectedTrace {
                     Some(_) => ("unprotected", "it runs without protection"),
                     None => ("untraced", "the lines of what it opens are not known"),
                 };
-                events.push(LogEvent::new(name, service).with("text", format!("{what}: {why}")));
+                events.push(
+                    LogEvent::for_service(name, service).with("text", format!("{what}: {why}")),
+                );
             }
             Err(_) => {}
         }

@@ -11,7 +11,7 @@ use fdguard_core::lifetimes::Lifetime;
 use fdguard_core::lifetimes::report::{Conclusion, SiteReport, Subject as Judged};
 use fdguard_core::rule::Settings;
 use fdguard_core::snapshot::Limits;
-use fdguard_core::watch::{WatchedProcess, Watch};
+use fdguard_core::watch::{Watch, WatchedProcess};
 use fdguard_core::{Pid, Text};
 use fdguard_trace::{Site, TracedProcess, monotonic};
 use jiff::{SignedDuration, Timestamp};

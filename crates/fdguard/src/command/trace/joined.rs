@@ -13,7 +13,7 @@ use fdguard_core::lint::Severity;
 use fdguard_core::rule::Settings;
 use fdguard_core::snapshot::Process;
 use fdguard_core::timeline::Timeline;
-use fdguard_core::watch::{WatchedProcess, Watch};
+use fdguard_core::watch::{Watch, WatchedProcess};
 use fdguard_core::{Class, Gap, Text};
 use fdguard_trace::{
     Became, Blind, Descriptor, Detail, GO, Program, Site, Symbols, Table, Tables, Traced,

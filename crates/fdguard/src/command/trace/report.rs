@@ -10,7 +10,7 @@ use fdguard_core::lint::Severity;
 use fdguard_core::origin::Origin;
 use fdguard_core::proof::Clearance;
 use fdguard_core::rule::Settings;
-use fdguard_core::watch::{WatchedProcess, Watch};
+use fdguard_core::watch::{Watch, WatchedProcess};
 use fdguard_core::{Class, Pid, Text};
 use fdguard_probe::{Error as ProbeError, Probe};
 use fdguard_trace::{Error, Observed, Tables, monotonic};
@@ -170,7 +170,11 @@ impl Looked {
 }
 
 /// One look, or as many as `--for` asks.
-fn watch(args: &TraceArgs, live: &mut LiveWatch<'_>, observed: &Observed) -> anyhow::Result<Looked> {
+fn watch(
+    args: &TraceArgs,
+    live: &mut LiveWatch<'_>,
+    observed: &Observed,
+) -> anyhow::Result<Looked> {
     let mut looked = Looked::at(observed)?;
     loop {
         let progress = live.advance(Instant::now() + PATIENCE)?;

@@ -133,7 +133,10 @@ fn begin<'p>(
 
 impl<'p> Running<'_, 'p> {
     /// Waits for the next look, until `deadline` at most.
-    pub(super) fn step(&mut self, deadline: Instant) -> anyhow::Result<(WatchProgress, Vec<RecordingEntry>)> {
+    pub(super) fn step(
+        &mut self,
+        deadline: Instant,
+    ) -> anyhow::Result<(WatchProgress, Vec<RecordingEntry>)> {
         let progress = self.live.advance(deadline)?;
         if progress == WatchProgress::Waiting {
             return Ok((progress, Vec::new()));
@@ -176,7 +179,11 @@ impl<'p> Running<'_, 'p> {
             self.live.stop(WatchEnd::Interrupted)?;
         }
         let is_over = self.live.watch().ended().is_some();
-        let progress = if is_over { WatchProgress::Ended } else { progress };
+        let progress = if is_over {
+            WatchProgress::Ended
+        } else {
+            progress
+        };
         Ok((progress, self.live.take_entries()))
     }
 

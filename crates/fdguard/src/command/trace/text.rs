@@ -5,9 +5,9 @@ use std::collections::BTreeMap;
 use std::io::Write;
 
 use fdguard_core::blame::own_frames;
-use fdguard_core::diagnosis::{Diagnosis, WatchEnd, ProcessDiagnosis};
-use fdguard_core::origin::Frame;
 use fdguard_core::dependency_path::through;
+use fdguard_core::diagnosis::{Diagnosis, ProcessDiagnosis, WatchEnd};
+use fdguard_core::origin::Frame;
 
 use super::joined::{Joined, Origins};
 use super::seen::{holder, seen};

@@ -71,7 +71,12 @@ fn contents(file: &Path) -> anyhow::Result<String> {
     })
 }
 
-fn write(args: &UnitArgs, file: &Path, target: UnitTarget, findings: &[Finding]) -> anyhow::Result<()> {
+fn write(
+    args: &UnitArgs,
+    file: &Path,
+    target: UnitTarget,
+    findings: &[Finding],
+) -> anyhow::Result<()> {
     let place = args.output.as_deref();
     if !args.json {
         return output::emit_styled(place, |out| lines(out, file, target, findings));

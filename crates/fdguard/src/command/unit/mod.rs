@@ -49,7 +49,8 @@ struct Document<'a> {
 }
 
 fn spec(args: &UnitArgs, target: UnitTarget) -> anyhow::Result<UnitSpec> {
-    let command: Result<Vec<String>, HintedError> = args.command.iter().map(|it| text(it)).collect();
+    let command: Result<Vec<String>, HintedError> =
+        args.command.iter().map(|it| text(it)).collect();
     let mut command = command?;
     let program = command.first().cloned().unwrap_or_default();
     let inside = target == UnitTarget::Compose;

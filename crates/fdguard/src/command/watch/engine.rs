@@ -27,7 +27,10 @@ impl<'p> Engine<'p> {
     }
 
     /// Waits for the next look, and gives its entries.
-    pub(super) fn step(&mut self, deadline: Instant) -> anyhow::Result<(WatchProgress, Vec<RecordingEntry>)> {
+    pub(super) fn step(
+        &mut self,
+        deadline: Instant,
+    ) -> anyhow::Result<(WatchProgress, Vec<RecordingEntry>)> {
         let progress = self.live.advance(deadline)?;
         let entries = self.live.take_entries();
         self.record(&entries);

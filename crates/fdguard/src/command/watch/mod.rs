@@ -7,14 +7,14 @@ use std::io::{IsTerminal as _, Write as _};
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use fdguard_core::diagnosis::{Diagnosis, WatchEnd, ProcessDiagnosis};
+use fdguard_core::diagnosis::{Diagnosis, ProcessDiagnosis, WatchEnd};
 use fdguard_core::finding::Finding;
 use fdguard_core::judge::Verdict;
 use fdguard_core::lint::Severity;
 use fdguard_core::recording::RecordingEntry;
 use fdguard_core::rule::Settings;
 use fdguard_core::timeline::Look;
-use fdguard_core::watch::{WatchedProcess, Watch};
+use fdguard_core::watch::{Watch, WatchedProcess};
 use fdguard_core::{Pid, Text, catalog};
 use fdguard_probe::Probe;
 use serde::Serialize;
@@ -26,7 +26,7 @@ use crate::cli::WatchArgs;
 use crate::exit::{self, HintedError};
 use crate::output::OutputStream;
 use crate::report::{diagnosis, rules, state_line};
-use crate::tui::watch::{WatchViewEnd, WatchOptions};
+use crate::tui::watch::{WatchOptions, WatchViewEnd};
 use crate::watching::{LiveWatch, WatchProgress};
 use crate::{output, progress, recording, terminal, tui};
 
@@ -163,7 +163,9 @@ fn finish(
     mut stream: OutputStream,
 ) -> anyhow::Result<u8> {
     let Some(mut found) = watch.diagnosis(settings) else {
-        return Err(HintedError::look("no process was found", "list processes with fdguard top").into());
+        return Err(
+            HintedError::look("no process was found", "list processes with fdguard top").into(),
+        );
     };
     watch.name_traces(&mut found);
     if args.json {
@@ -189,7 +191,8 @@ fn is_coloured() -> bool {
 /// Who saw only the count of a process and found nothing has not looked.
 fn exit_code(found: &Diagnosis) -> u8 {
     let counts = |finding: &Finding| finding.severity >= Severity::Warning;
-    let only_counted = |opinion: &ProcessDiagnosis| opinion.samples > 0 && opinion.classes.is_none();
+    let only_counted =
+        |opinion: &ProcessDiagnosis| opinion.samples > 0 && opinion.classes.is_none();
     let is_blind = found.coverage.live_fds.is_none() || found.processes.iter().any(only_counted);
     if found.findings.iter().any(counts) {
         exit::FINDINGS

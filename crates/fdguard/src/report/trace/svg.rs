@@ -96,11 +96,7 @@ fn about(root: &Node, left: u64) -> String {
         "{count} still open. Width is the number of descriptors; the outermost frame is at the top; the outlined frame is the culprit."
     );
     if left > 0 {
-        let _infallible = write!(
-            text,
-            " {} frames are too narrow to draw.",
-            thousands(left)
-        );
+        let _infallible = write!(text, " {} frames are too narrow to draw.", thousands(left));
     }
     text
 }

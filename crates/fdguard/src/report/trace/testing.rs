@@ -2,7 +2,7 @@
 
 use fdguard_core::Class;
 use fdguard_core::diagnosis::{Coverage, DIAGNOSIS_SCHEMA, Diagnosis, WatchEnd};
-use fdguard_core::evidence::{Curve, Curves, CurvePoint};
+use fdguard_core::evidence::{Curve, CurvePoint, Curves};
 use fdguard_core::finding::Finding;
 use fdguard_core::hazard::{Fault, Hazard, Party};
 use fdguard_core::judge::Verdict;
@@ -184,11 +184,14 @@ pub(crate) fn hazard() -> Hazard {
 
 /// A count over time, a point a second.
 pub(crate) fn curves(counts: &[u32]) -> Curves {
-    let points = counts.iter().zip(0_u32..).map(|(count, second)| CurvePoint {
-        at: f64::from(second),
-        min: *count,
-        max: *count,
-    });
+    let points = counts
+        .iter()
+        .zip(0_u32..)
+        .map(|(count, second)| CurvePoint {
+            at: f64::from(second),
+            min: *count,
+            max: *count,
+        });
     Curves {
         total: Curve {
             points: points.collect(),

@@ -5,11 +5,11 @@ use fdguard_core::playbook::Playbook;
 use fdguard_core::recording::{Appearance, RecordingEntry, RecordingHeader};
 use fdguard_core::rule::Settings;
 use fdguard_core::snapshot::{Ceiling, Ceilings, Limits, Process};
-use fdguard_core::timeline::{LookChange, Look, Sighting};
+use fdguard_core::timeline::{Look, LookChange, Sighting};
 use fdguard_core::watch::Watch;
 use fdguard_core::{Class, Fd, Gap, Pid, TcpState, Text, Tier};
 
-use super::{WatchViewState, WatchOptions};
+use super::{WatchOptions, WatchViewState};
 
 /// How the descriptors of a made-up process change from look to look.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -102,7 +102,9 @@ pub(super) fn show<B: Backend>(
         }
         match source.advance(Instant::now() + STEP)? {
             WatchProgress::Waiting => {}
-            WatchProgress::Looked | WatchProgress::Signalled => (is_new, is_unjudged) = (true, true),
+            WatchProgress::Looked | WatchProgress::Signalled => {
+                (is_new, is_unjudged) = (true, true)
+            }
             WatchProgress::Ended => return Ok(WatchViewEnd::Ended),
         }
         for _ in 0..BURST {

@@ -34,7 +34,10 @@ pub(super) const RULES: &[Rule] = &[
 ];
 
 pub(super) fn units(file: &UnitNode) -> Vec<Unit<'_>> {
-    let services = file.get("services").map(UnitNode::pairs).unwrap_or_default();
+    let services = file
+        .get("services")
+        .map(UnitNode::pairs)
+        .unwrap_or_default();
     services
         .iter()
         .map(|(_, service)| unit(file, service))

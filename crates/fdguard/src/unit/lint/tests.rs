@@ -279,12 +279,18 @@ fn the_bootstrap_of_source_001_is_found_under_launchd_and_systemd() {
     );
     assert!(has(UnitTarget::Launchd, &list, "launchd-keepalive-crashed").is_some());
     let unit = "[Service]\nType=simple\nExecStart=/opt/app/ctl.sh start\nRestart=always\n";
-    assert_eq!(has(UnitTarget::Systemd, unit, "systemd-daemonises"), Some(3));
+    assert_eq!(
+        has(UnitTarget::Systemd, unit, "systemd-daemonises"),
+        Some(3)
+    );
 }
 
 #[test]
 fn a_unit_without_a_service_has_no_findings() {
-    assert_eq!(findings(UnitTarget::Systemd, "[Timer]\nOnCalendar=daily\n"), []);
+    assert_eq!(
+        findings(UnitTarget::Systemd, "[Timer]\nOnCalendar=daily\n"),
+        []
+    );
     assert_eq!(findings(UnitTarget::Compose, "volumes: {}\n"), []);
 }
 

@@ -1,6 +1,6 @@
 //! Files of sections: systemd's and supervisord's, which continue lines in different ways.
 
-use super::{UnitNode, UnreadableUnit, UnitValue};
+use super::{UnitNode, UnitValue, UnreadableUnit};
 
 /// Whose rules.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

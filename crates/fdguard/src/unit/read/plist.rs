@@ -2,7 +2,7 @@
 
 use roxmltree::{Document, Node as Element, ParsingOptions};
 
-use super::{UnitNode, UnreadableUnit, UnitValue};
+use super::{UnitNode, UnitValue, UnreadableUnit};
 
 /// As deep as a property list of a service goes, and much deeper.
 const DEEPEST: usize = 64;

@@ -57,11 +57,7 @@ pub(super) fn work(
         Work::TcpDisconnect { address, send } => {
             let all = (0..count).map(|_| client::disconnect(address, send.as_bytes()));
             let done: std::io::Result<()> = all.collect();
-            Ok(
-                done.map_err(|error| {
-                    failed(format!("failed at {address}: {error}"))
-                }),
-            )
+            Ok(done.map_err(|error| failed(format!("failed at {address}: {error}"))))
         }
         Work::HttpTimeout {
             address,
@@ -71,11 +67,7 @@ pub(super) fn work(
             let patience = Duration::from_millis(*after);
             let all = (0..count).map(|_| client::give_up(address, path, patience));
             let done: std::io::Result<()> = all.collect();
-            Ok(
-                done.map_err(|error| {
-                    failed(format!("failed at {address}: {error}"))
-                }),
-            )
+            Ok(done.map_err(|error| failed(format!("failed at {address}: {error}"))))
         }
     }
 }

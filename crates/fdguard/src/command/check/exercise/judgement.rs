@@ -8,7 +8,7 @@ use fdguard_core::proof::{Judged, Remains};
 use fdguard_core::{Class, Fd, Pid, Text};
 use fdguard_trace::{Site, Symbols, Tables};
 
-use super::survey::{SurveyLook, Survey};
+use super::survey::{Survey, SurveyLook};
 
 /// Survivors of one origin and one family of classes.
 #[derive(Debug)]
@@ -52,7 +52,11 @@ pub(super) fn judge(
             Outcome::Bounded(rate) => (Judged::Held, Some(rate), "left by the first cycles only"),
             Outcome::Undecided(rate) => {
                 is_undecided = true;
-                (Judged::Held, Some(rate), "left by some cycles: not proven to be a leak")
+                (
+                    Judged::Held,
+                    Some(rate),
+                    "left by some cycles: not proven to be a leak",
+                )
             }
         };
         remains.push(group.remains(&comm, judged, rate, why));

@@ -258,8 +258,14 @@ impl Bench<'_> {
             Ok(survey) => {
                 let why = survey.gaps().first().map(|gap| gap.why.clone());
                 let why = why.unwrap_or_else(|| "permission denied".to_owned());
-                let message = format!("process {}: cannot list its descriptors: {why}", server.pid());
-                Err(HintedError::look(message, "run fdguard as the server's user, or as root").into())
+                let message = format!(
+                    "process {}: cannot list its descriptors: {why}",
+                    server.pid()
+                );
+                Err(
+                    HintedError::look(message, "run fdguard as the server's user, or as root")
+                        .into(),
+                )
             }
             Err(error) => match server.launched() {
                 Some(launched) if launched.has_ended(Duration::ZERO) => {

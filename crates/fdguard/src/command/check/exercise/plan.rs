@@ -96,10 +96,9 @@ impl Plan {
             args.command.clone()
         };
         if command.is_empty() && args.exercise.pid.is_none() {
-            return Err(wrong(
-                "no server: name one in the file or on the command line".to_owned(),
-            )
-            .into());
+            return Err(
+                wrong("no server: name one in the file or on the command line".to_owned()).into(),
+            );
         }
         let both = |mut file: Vec<Allowance>| {
             file.extend(args.leave.allow.iter().cloned());

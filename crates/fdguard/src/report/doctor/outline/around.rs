@@ -4,7 +4,7 @@ use fdguard_core::Gap;
 use fdguard_core::evidence::{Evidence, LogSymptom, Machine, Relation, Relative};
 use fdguard_core::rule::wording;
 
-use super::{Block, Note, Section, OutlineTable, seconds_of, section};
+use super::{Block, Note, OutlineTable, Section, seconds_of, section};
 use crate::report::table::{Side, counted, thousands};
 use crate::terminal::{sanitize, sanitize_str};
 

@@ -8,7 +8,7 @@ use fdguard_core::lint::{LintHit, Severity};
 use fdguard_core::rule::wording;
 use fdguard_core::{Pid, Text, Tier};
 
-use super::{Block, Note, Section, OutlineTable, seconds_of, section};
+use super::{Block, Note, OutlineTable, Section, seconds_of, section};
 use crate::report::table::{Side, class_name, counted, thousands};
 use crate::terminal::{sanitize, sanitize_str};
 

@@ -31,11 +31,11 @@ unsafe extern "C" fn start(count: c_int, arguments: *const *const c_char) {
     crate::hook::find();
     crate::start::start();
     crate::start::look_around();
-    crate::protect::begin();
+    crate::protect::start();
 }
 
 /// The loader calls it when the program ended by `exit`, after what the program wanted to do then.
 // SAFETY: an entry of this section is a function without arguments.
 #[used]
 #[unsafe(link_section = ".fini_array")]
-static END: extern "C" fn() = crate::farewell::tell;
+static END: extern "C" fn() = crate::exit_report::tell;
