@@ -1,9 +1,11 @@
-//! What a runtime's agent tells about descriptors: the stack of the code that asked for them.
+//! Messages of a runtime's agent about descriptors: the stack of the code that requested them.
 //!
-//! The agent asks whether a file exists whose name begins with [`CALL`]; no such file does, and the name is the message:
-//! who is meant, then one line a frame, innermost first, as `file TAB line TAB function`. Who is meant:
-//! a number; `closing` and a number for who asks to close it; `starting` for the child that the calling thread starts next; `inotify` and `opendir` for what has no number in the runtime: the oldest such descriptor that
-//! nothing was told about; `thread` for all that the calling thread opened and nothing was told about.
+//! The agent asks whether a file exists whose name begins with [`CALL`]. No such file exists; the
+//! name is the message: the target, then one line per frame, innermost first, as `file TAB line TAB
+//! function`. Targets are a number; `closing` and a number for the code that closes it; `starting`
+//! for the child that the calling thread starts next; `inotify` and `opendir` for descriptors
+//! without a number in the runtime: the oldest one without a message; `thread` for everything that
+//! the calling thread opened without a message.
 
 use fdguard_wire::{
     Area, EventKind, EventRecord, FrameRecord, Frames, OpenCall, OpenRecord, RuntimeLanguage,

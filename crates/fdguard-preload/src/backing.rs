@@ -1,4 +1,4 @@
-//! Which parts of the mapping have memory behind them.
+//! Which parts of the mapping are backed by memory.
 
 use core::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 

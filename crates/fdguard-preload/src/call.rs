@@ -1,7 +1,8 @@
-//! Calls on descriptors: who uses what. Most of them cost a few loads and tell nothing.
+//! Calls on descriptors. Most of them cost a few loads and record nothing.
 //!
-//! Told is what somebody could argue from: the first use of a descriptor by a thread of a program with several, a use that fails because there is
-//! no such descriptor or no socket, a call whose number was closed meanwhile, and what looks like a TLS record but goes into no socket.
+//! Recorded are calls that can be evidence: the first use of a descriptor by a thread of a
+//! multi-threaded program, a use that fails with EBADF or ENOTSOCK, a call whose number was closed
+//! meanwhile, and data that looks like a TLS record but goes to something other than a socket.
 
 use core::ffi::c_int;
 

@@ -1,4 +1,4 @@
-//! Child processes: where they are started, and that they were waited for.
+//! Child processes: where they are started, and whether the program waited for them.
 
 use core::ffi::c_int;
 use core::sync::atomic::{AtomicU64, Ordering};

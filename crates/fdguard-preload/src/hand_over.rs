@@ -1,7 +1,8 @@
-//! The environment that is handed to a program: with the library, or without it where its loader
-//! could not take it.
+//! The environment passed to a new program: with the library, or without it if its loader cannot
+//! load it.
 //!
-//! Everything is on the stack of the caller, who may be a child of `vfork` in the parent's memory.
+//! Everything is on the caller's stack, because the caller may be a `vfork` child in its parent's
+//! memory.
 
 #![expect(
     unsafe_code,

@@ -1,8 +1,9 @@
-//! Who is inside a call on which number, for those who close.
+//! Which thread is in a call on which number, for threads that close it.
 //!
-//! A thread of a program with several has a seat. Entering a call is two or three stores, and nobody waits: a closer reads the
-//! seats of the others, and what it misses by a hair it misses. A handler that leaves a call with `longjmp` leaves its mark
-//! in the seat until the thread's next call.
+//! Each thread of a multi-threaded program has an entry. Entering a call takes two or three stores
+//! and never waits. A closing thread reads the entries of the others and may miss a call that
+//! starts at the same moment. A handler that leaves a call with `longjmp` leaves its mark until the
+//! thread's next call.
 
 #![expect(
     unsafe_code,

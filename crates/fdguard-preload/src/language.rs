@@ -1,4 +1,4 @@
-//! Frames of languages with a runtime of their own, put behind the native ones of a stack.
+//! Frames of languages with a runtime, appended to the native frames of a stack.
 
 #![expect(
     unsafe_code,

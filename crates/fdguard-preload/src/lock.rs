@@ -1,4 +1,5 @@
-//! POSIX locks: they belong to the process and the file, and go when any descriptor of that file is closed.
+//! POSIX locks: they belong to the process and the file, and are released when any descriptor of
+//! that file is closed.
 
 use core::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 

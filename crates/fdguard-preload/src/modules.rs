@@ -1,4 +1,5 @@
-//! The files whose code is mapped, by address: for the unwinder its tables, for the reader its path.
+//! The files whose code is mapped, by address: unwind tables for the unwinder, paths for the
+//! reader.
 
 #![expect(unsafe_code, reason = "reads what the loader answers")]
 

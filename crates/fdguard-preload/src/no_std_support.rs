@@ -1,4 +1,4 @@
-//! What a shared object without the standard library must bring along.
+//! Symbols that a shared object without the standard library must define.
 
 #![expect(
     unsafe_code,

@@ -1,4 +1,4 @@
-//! Births and ends of descriptors into the mapping.
+//! Records opens and closes of descriptors in the mapping.
 
 use core::ffi::c_int;
 

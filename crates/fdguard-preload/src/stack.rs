@@ -1,4 +1,4 @@
-//! The number of the stack that leads to a hook: the native frames, then those of languages.
+//! The id of the stack that leads to a hook: native frames, then frames of languages.
 
 use fdguard_wire::{FrameRecord, TableMapping};
 

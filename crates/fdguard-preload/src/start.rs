@@ -1,4 +1,4 @@
-//! The life of a mapping: made before the program's first instruction and in each forked child.
+//! The life of a mapping: created before the program's first instruction and in each forked child.
 
 #![expect(
     unsafe_code,

@@ -1,5 +1,5 @@
-//! System calls of our own, past the C library: they set no `errno`, are no cancellation points, and never
-//! come back to us through an interposed name.
+//! System calls made without the C library. They do not set `errno`, are not cancellation points,
+//! and never return here through an interposed function.
 
 #![expect(unsafe_code, reason = "the system call instruction")]
 

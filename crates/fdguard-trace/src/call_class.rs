@@ -1,4 +1,4 @@
-//! What a descriptor is, as far as the call that opened it says.
+//! The class of a descriptor, as far as the call that opened it determines it.
 
 use std::collections::HashMap;
 

@@ -1,4 +1,5 @@
-//! The children of traced processes: their starts and waits from the rings, what became of them from `/proc`.
+//! The children of traced processes: starts and waits from the rings, their current state from
+//! `/proc`.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::path::{Path, PathBuf};

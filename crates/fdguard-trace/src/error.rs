@@ -1,4 +1,4 @@
-//! What can go wrong, by what the caller can do about it.
+//! Errors, divided by what the caller can do about them.
 
 use std::io;
 use std::path::PathBuf;
@@ -22,7 +22,7 @@ pub enum Error {
         source: io::Error,
     },
     /// No folder for what the program writes.
-    #[error("no private folder for the trace")]
+    #[error("cannot create a private directory for the trace")]
     Dir {
         /// Why.
         source: io::Error,

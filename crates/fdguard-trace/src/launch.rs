@@ -1,4 +1,4 @@
-//! Starting the program.
+//! Starts the program.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsString;

@@ -1,5 +1,5 @@
-//! The events of every traced process as lifetimes of descriptors. They stay when a process is gone,
-//! however it ended.
+//! The events of every traced process as lifetimes of descriptors. They are kept when a process
+//! ends, however it ended.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::os::unix::ffi::OsStrExt as _;

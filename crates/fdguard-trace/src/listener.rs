@@ -1,6 +1,7 @@
-//! Reads the events of every traced process while they happen, and detects hazards.
+//! Reads the events of every traced process as they happen, and detects hazards.
 //!
-//! One thread, which wakes up more often the more there is to read: a ring holds some tens of milliseconds of the fastest program.
+//! One thread, which wakes more often the more there is to read: a ring holds some tens of
+//! milliseconds of events of the fastest program.
 
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
@@ -403,9 +404,9 @@ impl EventPump {
         gaps.extend(omission::gaps(&self.all_omissions()));
         if self.unread_processes > 0 {
             gaps.push(Gap::new(
-                format!("hazards of {} processes", self.unread_processes),
-                format!("more than {MOST_RINGS} run at the same time"),
-                "trace fewer of them at once",
+                format!("hazards in {} processes", self.unread_processes),
+                format!("more than {MOST_RINGS} traced processes run at the same time"),
+                "trace fewer processes at once",
             ));
         }
         (hazards, gaps)

@@ -1,4 +1,4 @@
-//! A trace that runs already, found through one of its processes. It is only read, and not disturbed.
+//! A running trace of another fdguard, found through one of its processes. Nothing is written.
 
 use std::collections::BTreeSet;
 use std::ffi::{OsStr, OsString};

@@ -1,5 +1,5 @@
-//! Whether the injected library can see into a program: asked before it is started, because the loaders of some programs
-//! would refuse to start with it.
+//! Whether a program can load the injected library. This is checked before the start, because some
+//! loaders would refuse to start with it.
 
 use std::ffi::{OsStr, OsString};
 use std::fs::File;
@@ -54,33 +54,34 @@ pub enum BlindReason {
 }
 
 /// Why the descriptors of a Go program have no line.
-pub const GO: &str =
-    "a Go program makes system calls without the C library: launch tracing cannot see them";
+pub const GO: &str = "Go programs make system calls without libc, which tracing interposes";
 
 impl BlindReason {
     /// Why, in words.
     #[must_use]
     pub fn why(self) -> &'static str {
         match self {
-            Self::Static => "it is statically linked: there is no loader to inject a library",
+            Self::Static => {
+                "it is statically linked: there is no loader that could load fdguard's library"
+            }
             Self::Go => GO,
-            Self::OtherLoader => "its loader is not glibc's (musl?), and would refuse our library",
+            Self::OtherLoader => {
+                "its loader is not glibc's (musl?) and cannot load fdguard's library"
+            }
             Self::Sanitizer => {
-                "a sanitizer (ASan, TSan) in it refuses to start behind another library"
+                "its sanitizer (ASan, TSan) must be the first library and refuses to start after another"
             }
             Self::Unreachable => {
-                "it cannot read the injected library: it runs as another user, or has another root or other mounts"
+                "it cannot read the injected library: it runs as another user, or with another root or other mounts"
             }
             Self::Privileged => {
-                "it runs with rights of its own (set-uid, set-gid or file capabilities): the loader ignores injected libraries"
+                "it is privileged (set-uid, set-gid or file capabilities): the loader ignores injected libraries"
             }
-            Self::OtherMachine => "it is built for another kind of machine",
+            Self::OtherMachine => "it is built for another architecture",
             Self::NotLoaded => {
-                "it became another program that did not load the injected library: its environment was cleaned?"
+                "it executed another program that did not load the injected library (LD_PRELOAD removed from the environment?)"
             }
-            Self::NoLibrary => {
-                "this build of fdguard has no library to inject on this kind of machine"
-            }
+            Self::NoLibrary => "this build of fdguard has no library for this architecture",
         }
     }
 
@@ -88,15 +89,9 @@ impl BlindReason {
     #[must_use]
     pub fn remedy(self) -> &'static str {
         match self {
-            Self::Sanitizer => {
-                "trace a build without the sanitizer, or watch it from outside: fdguard watch PID"
-            }
-            Self::Privileged => {
-                "start it as the user whose rights it takes, or watch it from outside: fdguard watch PID"
-            }
-            _ => {
-                "watch it from outside: fdguard watch PID tells class, target and rate, not the line"
-            }
+            Self::Sanitizer => "trace a build without the sanitizer, or run fdguard watch PID",
+            Self::Privileged => "start it as the user it would switch to, or run fdguard watch PID",
+            _ => "run fdguard watch PID for class, target and rate (without the line)",
         }
     }
 }

@@ -1,4 +1,4 @@
-//! How a program is protected: the settings that the injected library gets.
+//! Settings of protection, passed to the injected library.
 
 use std::ffi::OsString;
 use std::time::Duration;

@@ -1,4 +1,4 @@
-//! Modules that are a runtime's own: in them there is no line for anybody to look at.
+//! Modules that belong to a runtime: they contain no line of the user's code.
 
 use std::path::Path;
 

@@ -1,4 +1,4 @@
-//! Descriptors of one origin, put together.
+//! Descriptors grouped by the place that opened them.
 
 use std::collections::{BTreeMap, HashMap};
 use std::time::Duration;

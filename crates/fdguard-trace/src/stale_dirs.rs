@@ -1,5 +1,6 @@
-//! Directories of traces that are no longer used. A program that outlives its trace keeps the directory, because each program that
-//! it starts loads the library from there; the next trace removes what was left once they are all gone.
+//! Directories of finished traces. A program that outlives its trace keeps the directory, because
+//! every program it starts loads the library from there. The next trace removes directories whose
+//! programs are all gone.
 
 use std::fs::{self, File};
 use std::io::{self, Write as _};

@@ -1,4 +1,4 @@
-//! Addresses in modules to lines, from the files on disk.
+//! Resolves addresses in modules to lines, from the files on disk.
 
 use std::collections::HashMap;
 use std::os::unix::ffi::OsStringExt as _;

@@ -1,4 +1,4 @@
-//! What the traced processes wrote down, as values.
+//! The tables that the traced processes wrote, as values.
 
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet, HashMap};

@@ -1,4 +1,4 @@
-//! The private directory of a trace: the injected library, and what the traced processes write.
+//! The private directory of a trace: the injected library, and the files of the traced processes.
 
 use std::fs::{self, File};
 use std::io::{self, Write as _};

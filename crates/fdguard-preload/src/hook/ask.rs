@@ -1,4 +1,4 @@
-//! Questions about files, by which agents speak to us.
+//! Existence checks of files, which runtime agents use to send messages to the library.
 
 #![expect(unsafe_code, reason = "stands in for functions of the C library")]
 

@@ -1,4 +1,4 @@
-//! `fcntl` and `lockf`: copies of descriptors, and locks.
+//! `fcntl` and `lockf`: duplicated descriptors, and locks.
 
 #![expect(unsafe_code, reason = "stands in for functions of the C library")]
 

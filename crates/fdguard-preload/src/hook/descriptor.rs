@@ -1,4 +1,4 @@
-//! Descriptors that have no name: sockets, pipes, copies, events.
+//! Descriptors without a name: sockets, pipes, duplicates, events.
 
 #![expect(unsafe_code, reason = "stands in for functions of the C library")]
 

@@ -1,4 +1,4 @@
-//! Files and what is named like one.
+//! Calls that open files and other named objects.
 
 #![expect(unsafe_code, reason = "stands in for functions of the C library")]
 

@@ -1,4 +1,4 @@
-//! Waiting for children: each one that ended and was collected is told.
+//! Waiting for children: each child that was reaped is reported.
 
 #![expect(unsafe_code, reason = "stands in for functions of the C library")]
 

@@ -1,4 +1,4 @@
-//! Descriptors that come in a message.
+//! Descriptors received in messages.
 
 #![expect(unsafe_code, reason = "stands in for functions of the C library")]
 

@@ -1,4 +1,4 @@
-//! The one shape of every function that works on a descriptor and neither opens nor closes one.
+//! The common shape of all functions that use a descriptor without opening or closing one.
 
 use core::ffi::{c_int, c_void};
 

@@ -1,4 +1,5 @@
-//! Streams and folders: the C library opens and closes these without passing by our names.
+//! Streams and directory streams, which the C library opens and closes without calling the
+//! interposed functions.
 
 #![expect(unsafe_code, reason = "stands in for functions of the C library")]
 

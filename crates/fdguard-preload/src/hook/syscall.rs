@@ -1,5 +1,5 @@
-//! System calls by number, through the C library's `syscall`: what has no function of its own, or had none when the
-//! program was written.
+//! System calls by number through the C library's `syscall`, for calls without a wrapper or without
+//! one when the program was written.
 
 #![expect(unsafe_code, reason = "stands in for a function of the C library")]
 

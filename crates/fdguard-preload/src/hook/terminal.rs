@@ -1,4 +1,4 @@
-//! Pseudo terminals.
+//! Pseudo-terminals.
 
 #![expect(unsafe_code, reason = "stands in for functions of the C library")]
 

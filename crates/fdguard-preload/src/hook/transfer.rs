@@ -1,4 +1,4 @@
-//! Reading and writing: who uses a descriptor.
+//! Reads and writes: which thread uses a descriptor.
 
 #![expect(unsafe_code, reason = "stands in for functions of the C library")]
 

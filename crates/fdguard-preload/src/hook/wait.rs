@@ -1,4 +1,4 @@
-//! Waiting: for several numbers at once, for a connection, for events.
+//! Waiting for several descriptors, for a connection, or for events.
 
 #![expect(unsafe_code, reason = "stands in for functions of the C library")]
 

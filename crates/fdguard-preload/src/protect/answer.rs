@@ -1,4 +1,5 @@
-//! Calls that a tombstone would answer although the descriptor is closed: they fail as they would without it.
+//! Calls that would succeed on a placeholder although the descriptor is closed. They fail as they
+//! would without protection.
 
 use core::ffi::c_int;
 

@@ -1,7 +1,7 @@
-//! Tombstones: a closed number is kept for a while by a descriptor that can do nothing, so that nobody else gets it.
+//! Quarantine: a placeholder keeps a closed number for a while, so that it is not reused.
 //!
-//! A ring holds the last closes, oldest first; what falls out is really free. All steps are single atomic ones, and whoever comes
-//! second finds that there is nothing left to do.
+//! A ring holds the last closes, oldest first. A number that leaves the ring is free. Each step is
+//! a single atomic operation, so a second thread finds nothing left to do.
 
 use core::ffi::c_int;
 use core::sync::atomic::{AtomicU64, Ordering};

@@ -1,5 +1,5 @@
-//! A close by one thread while another is inside a call on the same socket: the connection is ended now, which wakes the other, and
-//! the number is given up when that one comes out.
+//! A close while another thread is in a call on the same socket. The connection is shut down at
+//! once, which wakes the other thread, and the number is released when that thread leaves its call.
 
 use core::ffi::c_int;
 use core::sync::atomic::{Ordering, fence};

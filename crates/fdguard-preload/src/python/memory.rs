@@ -1,4 +1,4 @@
-//! Reading memory that may not be there, in this process: the only raw reads of the walk.
+//! Reads memory of this process that may not be mapped. These are the only raw reads of the walk.
 #![expect(unsafe_code, reason = "reads the interpreter's memory")]
 
 /// A page, or a part of one: what is readable at one end of it is so at the other.

@@ -1,4 +1,4 @@
-//! Frames written out: file, function and line, while their code objects are certain to be alive.
+//! Writes frames as file, function and line, while their code objects are certain to be alive.
 
 use super::linetable::Format;
 use super::memory::{Memory, Span};

@@ -1,5 +1,5 @@
 //! The interpreter of this process: found by its symbols, recognised by its version, and checked
-//! against the table before anything of it is believed.
+//! against the table before anything is trusted.
 #![expect(
     unsafe_code,
     reason = "calls the interpreter's functions by their addresses"

@@ -1,4 +1,4 @@
-//! The walk in memory that is not Python's: it ends, and it does not panic.
+//! The walk in memory that is not Python's: it terminates and does not panic.
 #![expect(unsafe_code, reason = "implements a trait of raw reads without any")]
 
 use std::collections::BTreeMap;

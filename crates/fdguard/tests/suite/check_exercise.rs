@@ -216,7 +216,7 @@ fn a_server_that_runs_already_is_judged_without_lines_and_left_alone() {
         gap["remedy"]
             .as_str()
             .unwrap()
-            .contains("let fdguard start it"),
+            .contains("let fdguard start the server"),
         "{gap}"
     );
 }

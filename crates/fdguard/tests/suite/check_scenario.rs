@@ -203,7 +203,7 @@ fn r36_more_than_in_the_last_run_that_passed_fails() {
         .find(|one| one["rule"] == "expected-budget");
     let why = finding.unwrap()["why"].as_str().unwrap();
     assert!(
-        why.contains("descriptors of class regular in the end, 0 in the run of"),
+        why.contains("descriptors of class regular at the end, up from 0 in the run of"),
         "{why}"
     );
     assert_eq!(

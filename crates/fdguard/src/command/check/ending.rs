@@ -1,4 +1,4 @@
-//! A program that is run to its end: what it and its children held then.
+//! What a program and its children held when they ended.
 
 use std::collections::BTreeMap;
 use std::time::Duration;

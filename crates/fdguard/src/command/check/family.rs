@@ -1,7 +1,8 @@
-//! The processes that a program starts: who they are while it runs, and who is left when it ended.
+//! The processes that a program starts, and those that are left when it ends.
 //!
-//! For the time of a check we are a subreaper: whoever loses its parent becomes our child, and none can slip away by a second fork or a session
-//! of its own. Each check is a process of its own, so several at once do not see each other.
+//! During a check fdguard is a subreaper: a process that loses its parent becomes fdguard's child,
+//! so none can escape by a second fork or its own session. Each check is a separate process, so
+//! several at once do not see each other.
 
 use std::collections::BTreeMap;
 use std::os::fd::OwnedFd;

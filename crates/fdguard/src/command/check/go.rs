@@ -1,4 +1,4 @@
-//! A Go program: what it opened has no line, and the reader is told why.
+//! Explains why descriptors of a Go program have no line.
 
 use std::path::PathBuf;
 
@@ -21,7 +21,7 @@ pub(super) fn explain(diagnosis: &mut Diagnosis) {
         "the lines that opened descriptors of {}",
         process.comm.to_lossy()
     );
-    let remedy = "fdguard watch PID tells class, target and rate; the profiler of Go (runtime/pprof) tells who calls os.Open";
+    let remedy = "run fdguard watch PID for class, target and rate; find callers of os.Open with Go's profiler (runtime/pprof)";
     diagnosis.gaps.push(Gap::new(what, GO, remedy));
 }
 

@@ -1,4 +1,4 @@
-//! What a check came to: the diagnosis, and what the check adds to it.
+//! The result of a check: the diagnosis, and what the check adds to it.
 
 use fdguard_core::children::finding::{self as children, ChildPile};
 use fdguard_core::diagnosis::Diagnosis;
@@ -333,9 +333,8 @@ pub(super) fn budget_finding(process: &Process, why: String, count: u64) -> Find
         confidence: 1.0,
         walls: Vec::new(),
         why,
-        next_step:
-            "See what they are: `fdguard snap`; then close what is not needed, or allow more."
-                .to_owned(),
+        next_step: "List them with `fdguard snap`. Close what is not needed, or raise the budget."
+            .to_owned(),
         origin: None,
         shape: None,
         advice: None,
@@ -361,8 +360,8 @@ fn allow_remains(remains: &mut Remains, clearance: &Clearance<'_>) {
 pub(super) fn too_short() -> Gap {
     Gap::new(
         "what it left open",
-        "the program cannot be traced, and it ended before it could be judged from outside",
-        "let it run for five seconds or longer, or link it dynamically",
+        "the program cannot be traced, and it ended before its descriptor counts showed a trend",
+        "let it run for at least five seconds, or link it dynamically",
     )
 }
 

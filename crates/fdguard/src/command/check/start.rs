@@ -1,4 +1,4 @@
-//! The lines that started the processes that are left.
+//! The lines that started the leftover processes.
 
 use fdguard_core::children::finding::ChildPile;
 use fdguard_core::glob::Glob;

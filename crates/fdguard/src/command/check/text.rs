@@ -1,4 +1,4 @@
-//! A check for people: the verdict, then what fails it with its stack, the culprit first.
+//! The text report of a check: the verdict, then each failure with its stack.
 
 use std::io::Write;
 
@@ -97,8 +97,8 @@ fn write_head(out: &mut dyn Write, proof: &Proof) -> anyhow::Result<()> {
     let comm = sanitize(&process.comm);
     let count = proof.failures();
     let found = match count {
-        0 if check.blind => "could not be judged".to_owned(),
-        0 => "nothing was left behind".to_owned(),
+        0 if check.blind => "no verdict".to_owned(),
+        0 => "nothing left behind".to_owned(),
         1 => "1 finding".to_owned(),
         count => format!("{count} findings"),
     };

@@ -1,4 +1,4 @@
-//! A program that is run to its end under the tracer.
+//! Runs a program to its end under the tracer.
 
 use std::os::unix::process::ExitStatusExt as _;
 use std::process::ExitStatus;

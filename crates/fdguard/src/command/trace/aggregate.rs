@@ -101,8 +101,8 @@ impl TraceReport {
         if watch.is_none() && traces.iter().all(|one| one.pid != scope.pid) {
             diagnosis.gaps.push(Gap::new(
                 "whether it leaks",
-                "it ended before the first look",
-                "nothing: what it left open at its end is shown",
+                "the program ended before the first sample",
+                "no action needed: the descriptors it left open are listed",
             ));
         }
         Ok(Self {
@@ -313,13 +313,13 @@ fn gaps(scope: &TraceScope, tables: &ProcessTables, processes: &[ProcessSites]) 
     let lacks_table = tables.table_of(scope.pid).is_none();
     let became = scope.became.get(&scope.pid).map(|became| became.blind);
     if let Some(blind) = scope.blind.or(became.filter(|_| lacks_table)) {
-        let what = "the lines that opened descriptors: launch tracing cannot see into this program";
+        let what = "the lines that opened descriptors: fdguard cannot trace this program";
         gaps.push(Gap::new(what, blind.why(), blind.remedy()));
     } else if lacks_table {
         gaps.push(Gap::new(
             "the lines that opened descriptors",
-            "the program did not load the injected library, or could not write its table",
-            "see that its limits (ulimit -f, -v) and its environment leave room for it",
+            "the program did not load the injected library, or the library could not write its table",
+            "raise its limits (ulimit -f, -v) and keep LD_PRELOAD in its environment",
         ));
     }
     let unseen = |is_go: bool| {
@@ -328,22 +328,22 @@ fn gaps(scope: &TraceScope, tables: &ProcessTables, processes: &[ProcessSites]) 
         (unknown > 0).then(|| format!("the opening line of {unknown} descriptors"))
     };
     if let Some(what) = unseen(true) {
-        let remedy = "fdguard watch PID tells class and rate; what its C part opens has its line";
+        let remedy = "run fdguard watch PID for class and rate; descriptors opened by its C code do have lines";
         gaps.push(Gap::new(what, GO, remedy));
     }
     if let Some(what) = unseen(false) {
         gaps.push(Gap::new(
             what,
-            "they were opened inside the C library or by a system call of its own",
-            "nothing: their class and target are known",
+            "they were opened inside the C library, or by a direct system call of the program",
+            "no action needed: their class and target are known",
         ));
     }
     let lost: u64 = tables.iter().map(|table| table.lost_stacks).sum();
     if lost > 0 {
         gaps.push(Gap::new(
-            format!("the stacks of {lost} openings"),
-            "more different stacks than the table has places for",
-            "nothing: they are counted, without a line",
+            format!("the stacks of {lost} opened descriptors"),
+            "the program has more distinct stacks than the table can hold",
+            "no action needed: they are counted, without a line",
         ));
     }
     gaps
@@ -357,7 +357,7 @@ fn unread_gaps(processes: &[ProcessSites]) -> Vec<Gap> {
 
 /// Children that the library does not see into, by the reason.
 fn untraced_gaps(scope: &TraceScope, children: &[&WatchedProcess]) -> Vec<Gap> {
-    const UNSURE: &str = "these children are static, run with other rights or in another environment, and did not load the injected library";
+    const UNSURE: &str = "these child processes did not load the injected library: they are static, privileged, or run in another environment";
     let mut names: BTreeMap<&str, BTreeSet<String>> = BTreeMap::new();
     for child in children {
         let (why, name) = match scope.became.get(&child.process.pid) {
@@ -382,7 +382,7 @@ fn untraced_gaps(scope: &TraceScope, children: &[&WatchedProcess]) -> Vec<Gap> {
         Gap::new(
             format!("the lines that opened descriptors of {list}"),
             why,
-            "fdguard watch PID tells class, target and rate, not the line",
+            "run fdguard watch PID for class, target and rate (without the line)",
         )
     };
     names.into_iter().map(gap).collect()

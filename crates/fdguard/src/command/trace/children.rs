@@ -1,4 +1,4 @@
-//! Children that pile up, beside what the watch and the tables came to.
+//! Adds findings about children that pile up.
 
 use fdguard_core::children::finding;
 use fdguard_core::diagnosis::Diagnosis;

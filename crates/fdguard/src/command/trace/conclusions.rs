@@ -1,5 +1,4 @@
-//! The verdict of every traced process, from its lifetimes, in place of the one that the looks from
-//! outside came to.
+//! The verdict of every traced process from its lifetimes, which replaces the one from sampling.
 
 use std::collections::HashMap;
 use std::time::Duration;

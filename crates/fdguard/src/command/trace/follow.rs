@@ -1,4 +1,4 @@
-//! `--follow`: a line for each new thing, when it happens. Keys and values as in the lines of `watch`.
+//! `--follow`: a line for each event as it happens. Keys and values as in the lines of `watch`.
 
 use std::collections::{BTreeSet, HashMap};
 use std::fs::File;

@@ -1,5 +1,5 @@
-//! What descriptors were at the looks from outside: remembered, because at the end nobody can look
-//! any more.
+//! The class and target of descriptors at each sample, kept because a process cannot be read after
+//! it ended.
 
 use std::collections::HashMap;
 

@@ -1,4 +1,5 @@
-//! How far a run of a given length is. The terminal is the program's: whole lines, and few of them.
+//! Progress of a run of known length. The program uses the terminal, so only few, whole lines are
+//! printed.
 
 use std::io::IsTerminal as _;
 use std::time::{Duration, Instant};

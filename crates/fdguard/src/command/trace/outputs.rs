@@ -1,4 +1,4 @@
-//! The files beside the report: opened before the program starts, written when it has ended.
+//! The additional output files: opened before the program starts, written when it has ended.
 
 use std::io::Write as _;
 use std::path::Path;
@@ -37,8 +37,8 @@ impl Outputs {
         let mut streams = Vec::new();
         for (format, path) in asked {
             if taken.contains(&path) && !is_special(path) {
-                let message = format!("{}: named for two outputs", path.display());
-                return Err(HintedError::usage(message, "give each a file of its own").into());
+                let message = format!("{}: used for two outputs", path.display());
+                return Err(HintedError::usage(message, "give each output its own file").into());
             }
             taken.push(path);
             streams.push((format, OutputStream::open(Some(path))?));

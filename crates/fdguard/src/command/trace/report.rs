@@ -1,4 +1,4 @@
-//! `fdguard trace --report PID`: what a traced program holds right now, from another terminal.
+//! `fdguard trace --report PID`: what a traced program holds now, from another terminal.
 
 use std::collections::BTreeSet;
 use std::io::Write;
@@ -30,7 +30,7 @@ use crate::watching::{LiveWatch, OnSignal, WatchPlan, WatchProgress};
 
 /// What to do with a process that nobody traces.
 const LAUNCH: &str =
-    "launch it with fdguard trace -- COMMAND, or fdguard watch PID: class, target and rate";
+    "launch it with fdguard trace -- COMMAND, or run fdguard watch PID for class, target and rate";
 
 /// What the sites of a process stand under.
 const OPEN_NOW: &str = "open now";
@@ -71,13 +71,13 @@ pub(super) fn find(args: &TraceArgs, pid: u32) -> anyhow::Result<ObservedTrace> 
     ObservedTrace::find(pid).map_err(|error| match error {
         Error::NoProcess { pid } => ProbeError::NoSuchProcess(pid).into(),
         Error::Denied { .. } => {
-            let hint = "it belongs to another user: run this as that user, or with sudo";
+            let hint = "run this as the process's owner, or with sudo";
             HintedError::look(error.to_string(), hint).into()
         }
         Error::Untraced { blind, .. } => {
             let mut message = error.to_string();
             if is_attach {
-                message.push_str(", and attaching to a running process comes with the kernel tier");
+                message.push_str(", and fdguard cannot attach to a running process yet");
             }
             if let Some(blind) = blind {
                 message.push_str(": ");
@@ -356,16 +356,16 @@ impl<'a> Account<'a> {
         }
     }
 
-    /// `119 descriptors: 112 traced, 3 inherited, 4 opened unseen`.
+    /// `119 descriptors: 112 traced, 3 inherited, 4 opened untraced`.
     fn text(&self) -> String {
         let Some(live) = self.live else {
-            return "its descriptors may not be listed".to_owned();
+            return "no permission to list its descriptors".to_owned();
         };
         let traced = self.traced.unwrap_or(0);
         let inherited = self
             .inherited
             .map_or(String::new(), |n| format!(", {n} inherited"));
         let unseen = self.unseen.unwrap_or(0);
-        format!("{live} descriptors: {traced} traced{inherited}, {unseen} opened unseen")
+        format!("{live} descriptors: {traced} traced{inherited}, {unseen} opened untraced")
     }
 }

@@ -1,4 +1,4 @@
-//! The program runs, and is looked at from outside until it ends, its time is up, or somebody wants us to leave.
+//! Samples the running program until it ends, its time is up, or the user stops fdguard.
 
 use std::collections::HashMap;
 use std::io::Write as _;
@@ -251,7 +251,7 @@ fn wait(
                 is_quiet = true;
                 let seconds = SLOW.as_secs();
                 notify(&format!(
-                    "{} still runs, {seconds} s after it was asked to end: waiting; Ctrl-C twice leaves with the report",
+                    "process {} is still running {seconds} s after SIGTERM; press Ctrl-C twice to stop waiting and print the report",
                     traced.pid()
                 ));
             }
@@ -268,7 +268,7 @@ fn part(
         return Ok(Some(status));
     }
     notify(&format!(
-        "{} still runs: left, this is the report so far",
+        "process {} is still running and was left alone; this is the report so far",
         traced.pid()
     ));
     Ok(None)

@@ -1,5 +1,5 @@
-//! What signals ask of us while the program runs. Ctrl-C reaches the program by the terminal, so the first is its own
-//! business; the second is ours: we leave, with what we have.
+//! Signals to fdguard while the program runs. The terminal sends Ctrl-C to the program as well, so
+//! the first is left to it. The second makes fdguard stop and print what it has.
 
 use std::io::Read as _;
 use std::os::fd::OwnedFd;

@@ -1,4 +1,4 @@
-//! The sites of a trace from look to look: how many each holds, and whether it grows now.
+//! The sites of a trace over time: how many descriptors each holds, and whether it is growing.
 
 use std::collections::{HashMap, VecDeque};
 

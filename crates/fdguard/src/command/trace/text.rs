@@ -1,5 +1,5 @@
-//! A trace for people: the answer, the hazards, what is said of each process, then every site that
-//! holds something, the program's own first.
+//! The text report of a trace: the answer, the hazards, each process, then every site that holds
+//! something, the program's own first.
 
 use std::collections::BTreeMap;
 use std::io::Write;
@@ -75,7 +75,7 @@ fn write_processes(out: &mut dyn Write, found: &Diagnosis, width: usize) -> anyh
         .peak
         .filter(|peak| root.and_then(|one| one.last) != Some(*peak))
     {
-        writeln!(out, "  {peak} descriptors at most")?;
+        writeln!(out, "  peak: {peak} descriptors")?;
     }
     for ((comm, verdict), count) in others {
         writeln!(out, "{DIM}{count} × {comm}: {verdict}{DIM:#}")?;
@@ -211,7 +211,7 @@ fn write_site(
         let caller = name::culprit(caller);
         writeln!(
             out,
-            "    called from {HEADING}{caller}{HEADING:#}: only there it leaks"
+            "    called from {HEADING}{caller}{HEADING:#}: the only caller that leaks"
         )?;
     }
     for frame in site.stack.iter().take(MOST_FRAMES) {
@@ -317,7 +317,7 @@ mod tests {
     fn a_stack_that_was_lost_is_said_so() {
         let text = told(&Made::default().site("srv", &[], 2));
         assert!(
-            text.contains("2 live of 4, oldest 5.0 min: a stack that was lost (open"),
+            text.contains("2 live of 4, oldest 5.0 min: unknown stack (open"),
             "{text}"
         );
     }

@@ -1,4 +1,4 @@
-//! Programs in languages whose lines are not read: said once for each language.
+//! Gaps for languages whose lines are not read, one per language.
 
 use std::collections::BTreeSet;
 
@@ -25,8 +25,8 @@ pub(in crate::command) fn gaps<'a>(
 
 fn gap(language: &str) -> Gap {
     Gap::new(
-        format!("the lines of {language} that opened descriptors"),
-        format!("{language} program: lines of {language} are not read yet"),
-        "class, target and count are known; the stack shows the functions of the interpreter",
+        format!("the {language} lines that opened descriptors"),
+        format!("fdguard does not read {language} stacks yet"),
+        "use class, target and count; the stack shows the interpreter's C functions",
     )
 }

@@ -1,4 +1,4 @@
-//! The live view: the sites that grow now, of a program that we launched or of one that another fdguard did.
+//! The live view: the growing sites of a program that this or another fdguard launched.
 
 use std::io::IsTerminal as _;
 use std::time::Instant;
@@ -29,11 +29,11 @@ pub(super) fn check_free() -> anyhow::Result<()> {
         return Ok(());
     }
     let message = if is_used {
-        "the terminal is the program's, and the live view would write over it"
+        "cannot show the live view: the program uses this terminal"
     } else {
-        "there is no terminal for the live view"
+        "cannot show the live view: there is no terminal"
     };
-    let hint = "fdguard trace --live -- COMMAND </dev/null >out.log 2>&1, or in a second terminal fdguard trace --report PID --live";
+    let hint = "redirect the program (fdguard trace --live -- COMMAND </dev/null >out.log 2>&1), or run fdguard trace --report PID --live in a second terminal";
     Err(HintedError::usage(message, hint).into())
 }
 
@@ -44,7 +44,7 @@ pub(super) fn show(
 ) -> anyhow::Result<SampledTables> {
     if !(std::io::stdout().is_terminal() && std::io::stdin().is_terminal()) {
         let message = "the live view needs a terminal";
-        return Err(HintedError::usage(message, "without --live it is a report").into());
+        return Err(HintedError::usage(message, "leave out --live to print a report").into());
     }
     let mut source = ObservedView {
         sampled: SampledTables::at(observed)?,

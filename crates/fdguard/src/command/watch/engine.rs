@@ -1,4 +1,4 @@
-//! The running watch with its recorder.
+//! The running watch and its recorder.
 
 use std::path::Path;
 use std::time::Instant;
@@ -55,14 +55,14 @@ impl<'p> Engine<'p> {
             written = recorder.flush_due(Instant::now());
         }
         if let Err(error) = written {
-            exit::warn(&error.context("the recording ends here"));
+            exit::warn(&error.context("recording stopped"));
         }
     }
 
     /// Writes the rest of the recording.
     pub(super) fn finish(self) {
         if let Some(Err(error)) = self.recorder.map(Recorder::finish) {
-            exit::warn(&error.context("the end of the recording"));
+            exit::warn(&error.context("cannot finish the recording"));
         }
     }
 }

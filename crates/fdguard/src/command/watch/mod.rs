@@ -1,4 +1,4 @@
-//! `fdguard watch`: is it leaking, which class, how fast, when does it hit which wall?
+//! `fdguard watch`: is it leaking, which class, how fast, and when does it reach which limit?
 
 mod engine;
 mod plan;
@@ -163,7 +163,9 @@ fn finish(
     mut stream: OutputStream,
 ) -> anyhow::Result<u8> {
     let Some(mut found) = watch.diagnosis(settings) else {
-        return Err(HintedError::look("no process was seen", "fdguard top lists them").into());
+        return Err(
+            HintedError::look("no process was found", "list processes with fdguard top").into(),
+        );
     };
     watch.name_traces(&mut found);
     if args.json {

@@ -153,7 +153,7 @@ fn article(found: &Diagnosis, one: &Hazard) -> String {
     let blamed = hazard::blamed(one).map(|(title, party)| (title, std::ptr::from_ref(party)));
     for (what, party) in hazard::parties(one) {
         let fault = blamed.filter(|(_, blamed)| *blamed == std::ptr::from_ref(party));
-        let is_fault = fault.is_some_and(|(title, _)| title.starts_with("at fault"));
+        let is_fault = fault.is_some_and(|(title, _)| title.ends_with("at fault"));
         let mark = if is_fault { " <em>at fault</em>" } else { "" };
         let summary = format!("<b>{what}</b> {}{mark}", escape(&hazard::who(party)));
         text.push_str(&details(&summary, &party.stack, fault.is_some()));

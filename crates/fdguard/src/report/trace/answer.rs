@@ -1,5 +1,5 @@
-//! The answer that a trace or a check opens with: which line leaks what, the line itself, then the
-//! evidence and what to change.
+//! The answer at the top of a trace or check report: which line leaks what, its source, the
+//! evidence and the fix.
 
 use std::io::Write;
 use std::path::{Path, PathBuf};
@@ -208,10 +208,10 @@ impl<'a> LeakAnswer<'a> {
         let place = shown.place(culprit);
         if first.rule == CHILDREN {
             let count = first.count.unwrap_or(0);
-            return format!("{place} started {count} child processes that nobody waits for");
+            return format!("{place} started {count} child processes and never waited for them");
         }
         if first.rule == "growth" {
-            return format!("{place} holds {what} of clients that are still there, in {who}");
+            return format!("{place} holds {what} of clients that are still connected, in {who}");
         }
         let mut closed: Vec<(Pid, u64)> = Vec::new();
         for (finding, origin) in self.findings.iter().zip(origins()) {
@@ -267,7 +267,7 @@ fn write_stack(out: &mut dyn Write, origin: &Origin, shown: &DisplayOptions) -> 
         let caller = shown.place(caller);
         writeln!(
             out,
-            "  called from {HEADING}{caller}{HEADING:#}: only there it leaks"
+            "  called from {HEADING}{caller}{HEADING:#}: the only caller that leaks"
         )?;
     }
     let own: Vec<&Frame> = own_frames(&origin.stack).collect();

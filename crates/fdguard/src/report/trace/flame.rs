@@ -1,4 +1,5 @@
-//! The tree of a flame graph: stacks laid over each other from the outermost frame, with what is open along each.
+//! The tree of a flame graph: stacks merged from the outermost frame, with the number of open
+//! descriptors.
 
 use fdguard_core::origin::{Culprit, Frame, Language};
 
@@ -149,7 +150,7 @@ mod tests {
         let root = FlameNode::from_report(&made.report());
         assert_eq!((root.name.as_str(), root.live), ("all processes", 3));
         assert_eq!(root.inner[0].name, "b (pid 101)");
-        assert_eq!(root.inner[0].inner[0].name, "[a stack that was lost]");
+        assert_eq!(root.inner[0].inner[0].name, "[unknown stack]");
     }
 
     #[test]

@@ -1,4 +1,5 @@
-//! Folded stacks: a line for each stack, frames from the outermost to the innermost with `;` between, the count last.
+//! Folded stacks: one line per stack, frames from outermost to innermost separated by `;`, then the
+//! count.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -52,7 +53,7 @@ mod tests {
             .site("srv", &[], 1);
         assert_eq!(
             text(&made.report()),
-            "srv;[a stack that was lost] 1\n\
+            "srv;[unknown stack] 1\n\
              srv;main (main.c:9);arm (main.c:3) 7\n\
              srv;main (main.c:9);arm (main.c:4) 7\n"
         );

@@ -1,7 +1,8 @@
-//! A profile as `pprof` and its kin read it: the message `perftools.profiles.Profile`, to be compressed with gzip.
+//! A profile for `pprof` and compatible tools: the message `perftools.profiles.Profile`, to be
+//! compressed with gzip.
 //!
-//! The class is known of what is open, not of what was closed. So a stack gives one sample for each class of what is open,
-//! and one without a class for the rest of what it opened.
+//! The class is known for open descriptors, not for closed ones. So a stack has one sample for each
+//! class that is open, and one without a class for everything else it opened.
 
 use std::collections::HashMap;
 use std::io::Write as _;

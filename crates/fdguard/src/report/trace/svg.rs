@@ -1,6 +1,8 @@
-//! A flame graph as SVG: the width of a frame is what is still open along it, its colour the language. The root is on top.
+//! A flame graph as SVG. A frame is as wide as the number of descriptors open below it; its colour
+//! is the language. The root is at the top.
 //!
-//! Frames are placed in percent and cut their own text, so the picture fits every width without a script. The script only zooms.
+//! Frames are placed in percent and clip their own text, so the picture fits every width without a
+//! script. The script only zooms.
 
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
@@ -30,7 +32,7 @@ const HEAD: usize = 66;
 pub fn file(report: &TraceReport) -> String {
     let root = FlameNode::from_report(report);
     let comm = crate::terminal::sanitize(&report.diagnosis.process.comm);
-    let title = format!("What {comm} still holds, by the line that opened it");
+    let title = format!("Descriptors that {comm} still holds, by the line that opened them");
     let (frames, left) = frames(&root, HEAD);
     let height = HEAD + ROW * root.depth() + 12;
     let mut head = format!(
@@ -91,14 +93,10 @@ fn xml(text: &str) -> String {
 fn about(root: &FlameNode, left: u64) -> String {
     let count = counted(root.live, "descriptor is", "descriptors are");
     let mut text = format!(
-        "{count} still open. Wide is many; the outermost frame is on top; outlined is the line to be looked at."
+        "{count} still open. Width is the number of descriptors; the outermost frame is at the top; the outlined frame is the culprit."
     );
     if left > 0 {
-        let _infallible = write!(
-            text,
-            " {} frames are too narrow to be drawn.",
-            thousands(left)
-        );
+        let _infallible = write!(text, " {} frames are too narrow to draw.", thousands(left));
     }
     text
 }
@@ -236,7 +234,7 @@ mod tests {
             );
         }
         let svg = file(&made.report());
-        assert!(svg.contains("3 frames are too narrow to be drawn"), "{svg}");
+        assert!(svg.contains("3 frames are too narrow to draw"), "{svg}");
         assert!(!svg.contains("thin0") && svg.contains(">wide<"), "{svg}");
     }
 

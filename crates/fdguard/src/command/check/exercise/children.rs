@@ -1,4 +1,4 @@
-//! The children that the cycles leave behind.
+//! Children that the cycles leave behind.
 
 use fdguard_core::children::finding::ChildPile;
 use fdguard_core::proof::cycles::{self, CycleOutcome};

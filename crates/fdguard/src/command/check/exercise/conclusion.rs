@@ -1,4 +1,4 @@
-//! The document of an exercise.
+//! The diagnosis of an exercise.
 
 use fdguard_core::Gap;
 use fdguard_core::diagnosis::{Coverage, DIAGNOSIS_SCHEMA, Diagnosis, WatchEnd};
@@ -24,7 +24,7 @@ pub(super) fn over_budget(plan: &Plan, survey: &Survey<'_>, diagnosis: &Diagnosi
         let count = held.count() as u64;
         (count > *most).then(|| {
             let why = format!(
-                "{count} descriptors of class {class} in the end; the scenario allows {most}"
+                "{count} descriptors of class {class} at the end; the scenario allows {most}"
             );
             budget_finding(&diagnosis.process, why, count)
         })
@@ -53,13 +53,13 @@ fn lines_gap(server: &Server, has_table: bool) -> Option<Gap> {
     }
     let (why, remedy) = match server {
         Server::Attached(_) => (
-            "the server was running already",
-            "let fdguard start it: fdguard check --exercise CMD -- SERVER",
+            "the server was already running",
+            "let fdguard start the server: fdguard check --exercise CMD -- SERVER",
         ),
         Server::Launched(_) if has_table => return None,
         Server::Launched(_) => (
             "the program did not load the injected library",
-            "see `fdguard trace`",
+            "run `fdguard trace -- SERVER` to see why",
         ),
     };
     Some(Gap::new(what, why, remedy))

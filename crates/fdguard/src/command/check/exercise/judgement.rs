@@ -1,4 +1,4 @@
-//! What the cycles left, put together by origin and class.
+//! What the cycles left, grouped by origin and class.
 
 use std::collections::HashMap;
 
@@ -50,10 +50,10 @@ pub(super) fn judge(
             CycleOutcome::Clean => (
                 RemainsVerdict::InFlight,
                 None,
-                "only the last cycles left some",
+                "left by the last cycles only",
             ),
             CycleOutcome::Leaks(rate) => {
-                (RemainsVerdict::PerCycle, Some(rate), "left by each cycle")
+                (RemainsVerdict::PerCycle, Some(rate), "left by every cycle")
             }
             CycleOutcome::Bounded(rate) => (
                 RemainsVerdict::Held,
@@ -65,7 +65,7 @@ pub(super) fn judge(
                 (
                     RemainsVerdict::Held,
                     Some(rate),
-                    "left now and then: not proven",
+                    "left by some cycles: not proven to be a leak",
                 )
             }
         };
@@ -207,7 +207,7 @@ fn find<'g>(
             target: target.cloned(),
             origin: None,
             members: Vec::new(),
-            call: "a call that was not seen".to_owned(),
+            call: "an unknown call".to_owned(),
         });
         groups.len() - 1
     });

@@ -1,4 +1,4 @@
-//! The server that is exercised: launched under the tracer, or running already.
+//! The server under test: launched under the tracer, or already running.
 
 use std::ffi::OsString;
 use std::os::fd::OwnedFd;
