@@ -76,7 +76,9 @@ fn refuse_strangers(folder: &Path) -> std::io::Result<()> {
         .is_some_and(|parent| mode(parent).is_ok_and(|mode| mode & SHARED == SHARED));
     let found = fs::symlink_metadata(folder)?;
     if is_shared && !(found.is_dir() && found.uid() == geteuid().as_raw()) {
-        return Err(std::io::Error::other("the directory belongs to another user"));
+        return Err(std::io::Error::other(
+            "the directory belongs to another user",
+        ));
     }
     Ok(())
 }
@@ -253,7 +255,10 @@ mod tests {
         std::os::unix::fs::symlink(&target, shared.join("evidence")).unwrap();
         let settings = EvidenceSettings::new(shared.join("evidence"));
         let said = run(&settings, 1, LONG).unwrap_err();
-        assert!(said.ends_with("the directory belongs to another user"), "{said}");
+        assert!(
+            said.ends_with("the directory belongs to another user"),
+            "{said}"
+        );
         assert_eq!(fs::read_dir(&target).unwrap().count(), 0);
     }
 

@@ -56,7 +56,9 @@ impl FromStr for LimitRequest {
             "max" => Ok(Self::Most),
             _ => match text.parse() {
                 Ok(number) if number > 0 => Ok(Self::To(number)),
-                _ => Err(format!("{text:?} is not a limit: use a number, max, on or off")),
+                _ => Err(format!(
+                    "{text:?} is not a limit: use a number, max, on or off"
+                )),
             },
         }
     }
@@ -113,10 +115,7 @@ impl fmt::Display for LimitDecision {
                 ),
             };
         };
-        write!(
-            f,
-            "soft descriptor limit raised from {was} to {now}"
-        )?;
+        write!(f, "soft descriptor limit raised from {was} to {now}")?;
         let wanted = match self.asked {
             LimitRequest::To(wanted) => wanted,
             _ => ENOUGH,

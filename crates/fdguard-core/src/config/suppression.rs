@@ -187,11 +187,16 @@ fn read_one(table: &Table, place: Place<'_>) -> Result<Suppression, ConfigError>
     let owner = glob(&table.owner, "cleared.owner")?;
     let reason = &table.reason;
     if reason.get_ref().trim().is_empty() {
-        return Err(place.error(reason, "cleared.reason", "must state why this is acceptable"));
+        return Err(place.error(
+            reason,
+            "cleared.reason",
+            "must state why this is acceptable",
+        ));
     }
     let is_bare = class.is_none() && target.is_none() && owner.is_none();
     if is_bare && rule.is_none() && line.is_none() {
-        let message = "this entry would match everything: give a rule, line, class, target or owner";
+        let message =
+            "this entry would match everything: give a rule, line, class, target or owner";
         return Err(place.error(reason, "cleared", message));
     }
     let date = day(&table.date, "cleared.date", place)?;

@@ -164,7 +164,10 @@ fn r15_an_entry_of_the_ledger_needs_a_reason_a_date_and_something_to_clear() {
         assert_eq!(said(&text), format!("line 5: cleared.until: {day}"));
     }
     let before = cleared("class = \"pipe\"\nuntil = 2026-02-01");
-    assert_eq!(said(&before), "line 5: cleared.until: must not be before date");
+    assert_eq!(
+        said(&before),
+        "line 5: cleared.until: must not be before date"
+    );
     assert_eq!(
         said(&cleared("target = \"\"")),
         "line 4: cleared.target: must not be empty"

@@ -3,7 +3,6 @@
 //! Evidence: the call failed with `EMFILE` or `ENFILE`. The holders are what the ledger knows to be open,
 //! by the place that opened it.
 
-
 use super::context::EventContext;
 use super::incident::Incident;
 

@@ -20,7 +20,9 @@ pub(super) const RULE: Rule = Rule {
     summary: "a call uses a descriptor number that was never open",
     cwe: None,
     requirement: "R40",
-    fix: Some("check the result of the call that should have returned the descriptor before using it"),
+    fix: Some(
+        "check the result of the call that should have returned the descriptor before using it",
+    ),
 };
 
 pub(super) fn check(context: &EventContext<'_>) -> Vec<Incident> {

@@ -2,7 +2,6 @@
 //!
 //! Evidence: [`stale::stale_use`] by a call that writes and succeeds. This is how a TLS record gets into a database.
 
-
 use super::context::{EventContext, called};
 use super::incident::Incident;
 use super::stale::{self, StaleUse};

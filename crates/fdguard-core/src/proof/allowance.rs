@@ -189,7 +189,10 @@ mod tests {
     #[test]
     fn a_slip_is_told() {
         let error = "pip".parse::<Allowance>().unwrap_err().to_string();
-        assert!(error.contains("unknown descriptor class \"pip\""), "{error}");
+        assert!(
+            error.contains("unknown descriptor class \"pip\""),
+            "{error}"
+        );
     }
 
     #[test]

@@ -19,9 +19,7 @@ pub const RULE: Rule = Rule {
     summary: "each cycle of the exercise leaves descriptors open in the server",
     cwe: Some(775),
     requirement: "R34",
-    fix: Some(
-        "close what a request opens before answering it, on every path including errors",
-    ),
+    fix: Some("close what a request opens before answering it, on every path including errors"),
 };
 
 /// Cycles that leave something, of all that count: fewer prove nothing.

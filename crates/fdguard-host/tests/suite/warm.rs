@@ -199,7 +199,10 @@ async fn a_folder_that_is_missing_is_told_and_nothing_is_left() {
     let mut asked = ask();
     asked.plan.folder = Some("/no/such/folder".into());
     let error = pool.fork(&asked.plan, NONCE).await.unwrap_err();
-    assert!(error.to_string().contains("cannot change to its directory"), "{error}");
+    assert!(
+        error.to_string().contains("cannot change to its directory"),
+        "{error}"
+    );
     ahead(main).await;
     pool.close().await;
 }

@@ -125,7 +125,8 @@ impl PreparedChild {
 }
 
 fn string(text: &OsStr) -> Result<CString, BadPlan> {
-    CString::new(text.as_bytes()).map_err(|_zero| BadPlan("an argument or path contains a NUL byte"))
+    CString::new(text.as_bytes())
+        .map_err(|_zero| BadPlan("an argument or path contains a NUL byte"))
 }
 
 fn strings(texts: &[OsString]) -> Result<Vec<CString>, BadPlan> {
@@ -133,7 +134,9 @@ fn strings(texts: &[OsString]) -> Result<Vec<CString>, BadPlan> {
 }
 
 fn strings_of(texts: Vec<Vec<u8>>) -> Result<Vec<CString>, BadPlan> {
-    let string = |text| CString::new(text).map_err(|_zero| BadPlan("an argument or path contains a NUL byte"));
+    let string = |text| {
+        CString::new(text).map_err(|_zero| BadPlan("an argument or path contains a NUL byte"))
+    };
     texts.into_iter().map(string).collect()
 }
 

@@ -303,10 +303,7 @@ fn of_count(budget: &Budget, process: &ProcessReading) -> OfOne {
     let soft = process.limits.soft.map(as_f64);
     if needs_limit && soft.is_none() {
         return Err(Gap::new(
-            format!(
-                "soft limit usage of process {}",
-                process.pid
-            ),
+            format!("soft limit usage of process {}", process.pid),
             "the process has no soft limit, or it could not be read",
             "set the budget as a number: fds=3000:4000",
         ));

@@ -38,7 +38,11 @@ impl File {
                 continue;
             }
             let DeValue::Table(services) = value.get_ref() else {
-                return Err(wrong(text, value, "services must be tables: [service.NAME]"));
+                return Err(wrong(
+                    text,
+                    value,
+                    "services must be tables: [service.NAME]",
+                ));
             };
             for (name, table) in services {
                 file.services.push(service(text, name, table)?);
@@ -68,7 +72,11 @@ fn service(
         return Err(ConfigMistake::new(ValueSource::File(place), message));
     }
     let DeValue::Table(entries) = table.get_ref() else {
-        return Err(wrong(text, table, "a service must be a table: [service.NAME]"));
+        return Err(wrong(
+            text,
+            table,
+            "a service must be a table: [service.NAME]",
+        ));
     };
     let mut values = Values::default();
     for (key, value) in entries {

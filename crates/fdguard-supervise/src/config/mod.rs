@@ -208,8 +208,9 @@ fn address(text: &str) -> Result<std::net::SocketAddr, String> {
         Ok(port) => format!("127.0.0.1:{port}"),
         Err(_) => text.replacen("localhost:", "127.0.0.1:", 1),
     };
-    text.parse()
-        .map_err(|_error| format!("{text:?} is not an address: use PORT or HOST:PORT, such as 127.0.0.1:9464"))
+    text.parse().map_err(|_error| {
+        format!("{text:?} is not an address: use PORT or HOST:PORT, such as 127.0.0.1:9464")
+    })
 }
 
 /// The program's name, as far as it can be one of a service.

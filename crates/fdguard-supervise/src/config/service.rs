@@ -212,7 +212,8 @@ fn pair(text: &str) -> Result<(OsString, OsString), String> {
 }
 
 fn signal(text: &str) -> Result<i32, String> {
-    signals::by_name(text).ok_or_else(|| format!("{text:?} is not a signal: use TERM, INT, QUIT, …"))
+    signals::by_name(text)
+        .ok_or_else(|| format!("{text:?} is not a signal: use TERM, INT, QUIT, …"))
 }
 
 fn positive(text: &str) -> Result<Duration, String> {

@@ -134,7 +134,10 @@ fn a_circle_of_dependencies_is_a_mistake_of_the_file() {
     let text = FILE.replace("[\"./db\"]", "[\"./db\"]\nafter = [\"web\"]");
     let mistake = of_file(&text).unwrap_err();
     assert!(mistake.is_in_file());
-    assert!(mistake.to_string().contains("dependency cycle"), "{mistake}");
+    assert!(
+        mistake.to_string().contains("dependency cycle"),
+        "{mistake}"
+    );
 }
 
 #[test]

@@ -134,7 +134,10 @@ fn pages_are_judged_by_status_and_body() {
     let other = answering("220 mail.example ESMTP\r\n");
     assert_eq!(reason(page(other, "")), "the response is not HTTP");
     let silent = answering("");
-    assert_eq!(reason(page(silent, "")), "connection closed without a response");
+    assert_eq!(
+        reason(page(silent, "")),
+        "connection closed without a response"
+    );
 }
 
 #[test]

@@ -121,11 +121,11 @@ impl<'p> Closely<'p> {
                 "classes of the {} descriptors of process {pid}",
                 candidate.count
             );
-            let why = format!(
-                "above {MOST_LISTED} descriptors, fdguard run only counts them"
-            );
-            self.hidden
-                .push((pid, Gap::new(what, why, "run fdguard snap PID to list them")));
+            let why = format!("above {MOST_LISTED} descriptors, fdguard run only counts them");
+            self.hidden.push((
+                pid,
+                Gap::new(what, why, "run fdguard snap PID to list them"),
+            ));
             return None;
         }
         match ProcessWatcher::new(self.probe, pid) {

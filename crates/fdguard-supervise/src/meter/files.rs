@@ -45,8 +45,7 @@ impl Refusal {
                 "run fdguard as the service's user or as root",
             ),
             Self::Full => (
-                "no file descriptor left: fdguard's table or the host's is full"
-                    .to_owned(),
+                "no file descriptor left: fdguard's table or the host's is full".to_owned(),
                 "raise fs.file-max or fdguard's own limit (ulimit -n)",
             ),
             Self::Other(error) => (

@@ -42,9 +42,7 @@ impl Memory {
                 Ok(bytes) => resident = resident.saturating_add(bytes),
                 Err(Refusal::Gone) => {}
                 Err(refusal) => {
-                    return Observation::Hidden(
-                        refusal.gap(format!("memory of process {pid}")),
-                    );
+                    return Observation::Hidden(refusal.gap(format!("memory of process {pid}")));
                 }
             }
         }

@@ -134,7 +134,14 @@ pub(super) fn answer(
     let with_body = match request.method {
         b"GET" => true,
         b"HEAD" => false,
-        _ => return respond("405 Method Not Allowed", PLAIN, "method not allowed: use GET or HEAD\n", true),
+        _ => {
+            return respond(
+                "405 Method Not Allowed",
+                PLAIN,
+                "method not allowed: use GET or HEAD\n",
+                true,
+            );
+        }
     };
     let path = request.path.split(|byte| *byte == b'?').next();
     match path.unwrap_or_default() {

@@ -81,7 +81,9 @@ impl Service<'_> {
         self.survivors.add(left);
         let text = match left.0 {
             Some(0) => "its keeper process was killed or stopped; all of its processes were ended",
-            Some(_) => "its keeper process was killed or stopped; some of its processes could not be ended",
+            Some(_) => {
+                "its keeper process was killed or stopped; some of its processes could not be ended"
+            }
             None => "its keeper process was killed; all known processes were ended",
         };
         let event = LogEvent::for_service("keeper_lost", self.name()).with("survivors", left.0);

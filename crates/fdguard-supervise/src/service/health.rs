@@ -99,8 +99,7 @@ impl Service<'_> {
             let up = cx.now.saturating_duration_since(run.started);
             let event =
                 LogEvent::for_service("not_ready", self.name()).with("after_ms", millis(up));
-            cx.sink
-                .emit(&event.with("text", "not ready in time"));
+            cx.sink.emit(&event.with("text", "not ready in time"));
             self.end_run(Ending::Sick("not_ready"));
         }
     }

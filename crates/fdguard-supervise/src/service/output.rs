@@ -78,9 +78,12 @@ impl Service<'_> {
                     .with("file", path.display().to_string())
                     .with("dropped", dropped.lines)
             }
-            OutputEvent::NotRotated { path, why } => failed
-                .with("file", path.display().to_string())
-                .with("text", format!("cannot rotate the log, it keeps growing: {why}")),
+            OutputEvent::NotRotated { path, why } => {
+                failed.with("file", path.display().to_string()).with(
+                    "text",
+                    format!("cannot rotate the log, it keeps growing: {why}"),
+                )
+            }
             OutputEvent::NobodyReads { stream, why } => failed
                 .with("stream", *stream)
                 .with("text", format!("nothing reads this stream any more: {why}")),

@@ -146,8 +146,8 @@ impl<'p> Supervisor<'p> {
         let sink = EventSink::new(launch.settings.form, launch.stderr);
         let reserve = Reserve::new(Reserve::FOR_A_START + 4)
             .map_err(|error| StartRefusal::machine("cannot reserve descriptors", &error))?;
-        let null =
-            crate::drain::null().map_err(|error| StartRefusal::machine("cannot open /dev/null", &error))?;
+        let null = crate::drain::null()
+            .map_err(|error| StartRefusal::machine("cannot open /dev/null", &error))?;
         let pages = pages::open(&launch.settings).map_err(|message| StartRefusal {
             message,
             hint: "use another port, or port 0 for any free port".to_owned(),
@@ -258,8 +258,9 @@ impl<'p> Supervisor<'p> {
         Service::new(settings, handed, &scene, self.probe, &self.flight).map_err(|why| {
             StartRefusal {
                 message: format!("{name}: {why}"),
-                hint: "see fdguard run --help for the forms of checks; an IP address needs no lookup"
-                    .to_owned(),
+                hint:
+                    "see fdguard run --help for the forms of checks; an IP address needs no lookup"
+                        .to_owned(),
                 code: 2,
             }
         })

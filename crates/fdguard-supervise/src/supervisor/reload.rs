@@ -43,8 +43,7 @@ impl<'p> Supervisor<'p> {
 
     fn keep_the_old(&mut self, text: &str) {
         let event = LogEvent::new("reload").with("ok", false).with("text", text);
-        self.sink
-            .emit(&event.with("kept", "previous values"));
+        self.sink.emit(&event.with("kept", "previous values"));
     }
 
     fn renew_all(&mut self) {

@@ -46,7 +46,9 @@ pub enum ProtectLevel {
 fn parse_shield(text: &str) -> Result<String, String> {
     match text {
         "" => Err("pattern is empty".to_owned()),
-        _ if text.contains(':') => Err("pattern must not contain a colon: use ? to match one".to_owned()),
+        _ if text.contains(':') => {
+            Err("pattern must not contain a colon: use ? to match one".to_owned())
+        }
         _ => Ok(text.to_owned()),
     }
 }

@@ -61,7 +61,11 @@ pub(super) fn run(args: &DoctorArgs) -> anyhow::Result<u8> {
         Evidence::of(material, &settings)
     };
     let Some(evidence) = evidence else {
-        return Err(HintedError::look("no process could be watched", "run fdguard top --once to list the processes").into());
+        return Err(HintedError::look(
+            "no process could be watched",
+            "run fdguard top --once to list the processes",
+        )
+        .into());
     };
     drop(progress);
     if let Some(path) = args.html.as_deref() {

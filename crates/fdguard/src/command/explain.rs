@@ -159,8 +159,7 @@ fn read_log(
         // A terminal is not a log. With --pid there is still something to report.
         None if io::stdin().is_terminal() && args.pid.is_some() => {}
         None if io::stdin().is_terminal() => {
-            let hint =
-                "run fdguard explain LOG, or pipe a log into fdguard explain; --list shows the playbook";
+            let hint = "run fdguard explain LOG, or pipe a log into fdguard explain; --list shows the playbook";
             return Err(HintedError::usage("no log given", hint).into());
         }
         _ => log::scan(&mut scanner, io::stdin().lock(), "standard input")?,

@@ -42,8 +42,7 @@ pub fn gather(
     plan.progress.show(|| format!("reading {processes}"));
     let (mut visits, mut gaps) = first_look(probe, pids)?;
     let taken = watch::short_watch(probe, &visits, &plan)?;
-    plan.progress
-        .show(|| format!("reading {processes} again"));
+    plan.progress.show(|| format!("reading {processes} again"));
     let ends = second_look(probe, &visits);
     for (visit, end) in visits.iter_mut().zip(ends) {
         if end.is_none() {

@@ -29,11 +29,11 @@ const CONTENTS: &[(&str, &str)] = &[
         "snapshot-end.json",
         "every descriptor after the watch; compare with fdguard diff",
     ),
-    ("tree.json", "parents and descendants with their descriptor counts"),
     (
-        "limits.txt",
-        "limits and how much of each is used",
+        "tree.json",
+        "parents and descendants with their descriptor counts",
     ),
+    ("limits.txt", "limits and how much of each is used"),
     (
         "versions.json",
         "fdguard, kernel, system, executables, times",
@@ -42,10 +42,7 @@ const CONTENTS: &[(&str, &str)] = &[
         "recording.jsonl",
         "every sample of the watch: fdguard.recording/1",
     ),
-    (
-        "log-symptoms.json",
-        "log lines about descriptors",
-    ),
+    ("log-symptoms.json", "log lines about descriptors"),
 ];
 
 #[derive(Serialize)]

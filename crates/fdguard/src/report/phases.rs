@@ -96,10 +96,7 @@ fn write_verdict(
         let left = total(&found.leftover);
         let verb = if left == 1 { "is" } else { "are" };
         let (text, left) = (paint(WARNING, "not back to baseline"), words(left));
-        writeln!(
-            out,
-            "{text}: {left} opened since {first} {verb} still open"
-        )?;
+        writeln!(out, "{text}: {left} opened since {first} {verb} still open")?;
     }
     for group in &found.leftover {
         let since = group.since.and_then(|index| phases.get(index));
@@ -172,11 +169,7 @@ fn numbers(group: &PhaseGroup) -> String {
     if group.fds.len() > NUMBERS {
         shown.push("…".to_owned());
     }
-    let word = if group.fds.len() == 1 {
-        "fd"
-    } else {
-        "fds"
-    };
+    let word = if group.fds.len() == 1 { "fd" } else { "fds" };
     format!("{word} {}", shown.join(", "))
 }
 

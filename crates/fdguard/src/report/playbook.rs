@@ -89,7 +89,11 @@ pub fn write(out: &mut dyn Write, listed: &PlaybookSelection<'_>) -> anyhow::Res
         }
     }
     for symptom in &listed.symptoms {
-        let about = format!("limit {}, {}", symptom.wall.name(), symptom.certainty.name());
+        let about = format!(
+            "limit {}, {}",
+            symptom.wall.name(),
+            symptom.certainty.name()
+        );
         writeln!(
             out,
             "{}  {}",

@@ -127,8 +127,7 @@ fn with_file(told: &ProblemReport, place: Option<Value>) -> Option<Value> {
         "artifactLocation": artifact(told, &program),
         "region": {"startLine": 1},
     });
-    place["message"] =
-        json!({"text": "The line is unknown; this is the program under test."});
+    place["message"] = json!({"text": "The line is unknown; this is the program under test."});
     Some(place)
 }
 

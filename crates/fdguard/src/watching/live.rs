@@ -300,12 +300,9 @@ impl<'p> LiveWatch<'p> {
         };
         if trouble_of(reason) == Trouble::Ours {
             let why = reason.source().map_or(String::new(), ToString::to_string);
-            let remedy = "raise fdguard's own limit (ulimit -n): it needs four descriptors per process";
-            self.tell(RecordingEntry::Gap(Gap::new(
-                "some processes",
-                why,
-                remedy,
-            )));
+            let remedy =
+                "raise fdguard's own limit (ulimit -n): it needs four descriptors per process";
+            self.tell(RecordingEntry::Gap(Gap::new("some processes", why, remedy)));
         }
         Ok(())
     }

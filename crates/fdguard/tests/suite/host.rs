@@ -162,7 +162,10 @@ fn nonsense_is_one_line_and_exit_2() {
             "--no-token is allowed only for local",
         ),
         (&["--listen", "nowhere"], "--listen"),
-        (&["--listen", "127.0.0.1:99999"], "the port must be 0 to 65535"),
+        (
+            &["--listen", "127.0.0.1:99999"],
+            "the port must be 0 to 65535",
+        ),
         (&["--listen", "unix:"], "the path is missing"),
         (
             &["--root", "/no/such/folder", "--no-token"],

@@ -95,7 +95,12 @@ fn of_process(ending: &Ending<'_>, process: &TracedProcess) -> Vec<Remains> {
 }
 
 /// What one call path left open; none where it left nothing.
-fn place(names: &EndNames<'_>, life: &Life, site: &JudgedSite, path: &JudgedPath) -> Option<SiteAtExit> {
+fn place(
+    names: &EndNames<'_>,
+    life: &Life,
+    site: &JudgedSite,
+    path: &JudgedPath,
+) -> Option<SiteAtExit> {
     // Of a parent's it is the parent who is asked, and stdio is nobody's to close.
     let open = path.history.live.iter();
     let open: Vec<&Lifetime> = open

@@ -101,11 +101,7 @@ fn sentence(report: &TraceReport) -> String {
     let hazards = found.hazards.iter().filter(|one| one.cleared.is_none());
     let hazards = hazards.map(|one| one.count).sum();
     if hazards > 0 {
-        parts.push(counted(
-            hazards,
-            "descriptor misuse",
-            "descriptor misuses",
-        ));
+        parts.push(counted(hazards, "descriptor misuse", "descriptor misuses"));
     }
     parts.push(match (found.baseline, found.last) {
         (Some(first), Some(last)) if first == last => counted(last, "descriptor", "descriptors"),
@@ -267,9 +263,7 @@ fn sites(report: &TraceReport) -> String {
     let processes = || report.processes.iter().filter(|one| !one.sites.is_empty());
     let mut text = "<section>\n<h2>call sites of open descriptors</h2>\n".to_owned();
     if processes().next().is_none() {
-        text.push_str(
-            "<p>No traced descriptor is still open.</p>\n</section>\n",
-        );
+        text.push_str("<p>No traced descriptor is still open.</p>\n</section>\n");
         return text;
     }
     text.push_str("<div class=\"wide\"><table class=\"sites\">\n<thead><tr>");

@@ -129,8 +129,7 @@ fn crashed(unit: &Unit<'_>) -> Vec<Hit> {
 }
 
 fn success(unit: &Unit<'_>) -> Vec<Hit> {
-    let why =
-        "SuccessfulExit=true restarts the job only after a successful exit: it stays down after a failure";
+    let why = "SuccessfulExit=true restarts the job only after a successful exit: it stays down after a failure";
     reason(unit, "SuccessfulExit", UnitNode::is_yes, why)
 }
 

@@ -76,8 +76,7 @@ impl Unit<'_> {
 fn daemonises(unit: &Unit<'_>) -> Vec<Hit> {
     let (line, words) = &unit.words;
     let why = super::words::daemonises(words);
-    let then =
-        "the supervisor sees it exit and starts it again while the first instance still holds the port";
+    let then = "the supervisor sees it exit and starts it again while the first instance still holds the port";
     let hit = why.map(|why| (*line, format!("{why}: {then}")));
     hit.into_iter().collect()
 }

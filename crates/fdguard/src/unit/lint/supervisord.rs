@@ -97,8 +97,7 @@ fn no_minfds(unit: &Unit<'_>) -> Vec<Hit> {
     let Some(daemon) = unit.file.get("supervisord") else {
         return Vec::new();
     };
-    let why =
-        "programs inherit supervisord's descriptor limit, which is 1024 without minfds";
+    let why = "programs inherit supervisord's descriptor limit, which is 1024 without minfds";
     let hit = daemon
         .get("minfds")
         .is_none()

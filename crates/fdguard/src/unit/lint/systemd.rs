@@ -220,7 +220,8 @@ fn endless(unit: &Unit<'_>) -> Vec<Hit> {
 
 fn at_once(unit: &Unit<'_>) -> Vec<Hit> {
     let zero = |node: &UnitNode| node.text().and_then(span).is_some_and(|it| it.is_zero());
-    let why = "restarts without a delay: five starts are used up at once, and the service stays down";
+    let why =
+        "restarts without a delay: five starts are used up at once, and the service stays down";
     unit.when("RestartSec", |node| {
         (restarts(unit) && zero(node)).then(|| why.to_owned())
     })

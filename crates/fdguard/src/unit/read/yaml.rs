@@ -64,7 +64,8 @@ impl<'a> Reader<'a> {
             Event::MappingStart(anchor, _) => (anchor, UnitValue::Map(self.map(depth)?)),
             Event::Alias(id) => {
                 let known = self.anchors.get(&id).cloned();
-                let known = known.ok_or_else(|| UnreadableUnit::at(line, "alias without an anchor"))?;
+                let known =
+                    known.ok_or_else(|| UnreadableUnit::at(line, "alias without an anchor"))?;
                 self.left = self.left.saturating_sub(size(&known));
                 return Ok(UnitNode { line, ..known });
             }

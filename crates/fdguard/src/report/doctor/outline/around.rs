@@ -47,7 +47,9 @@ pub(super) fn family(relatives: &[Relative], more: u64) -> Option<Section> {
         );
         blocks.push(Block::Sentence(text));
     }
-    (total > 0).then(|| section("process tree", blocks)).flatten()
+    (total > 0)
+        .then(|| section("process tree", blocks))
+        .flatten()
 }
 
 pub(super) fn logs(evidence: &Evidence) -> Option<Section> {

@@ -54,10 +54,7 @@ fn holdings(visit: &ProcessVisit, examined: &ExaminedProcess) -> Vec<Block> {
     let share = examined.latest.percent_of_soft;
     let share = share.map_or_else(String::new, |percent| format!(" ({percent} %)"));
     let since = examined.uptime_seconds.map_or_else(String::new, |seconds| {
-        format!(
-            "; running for {}",
-            wording::duration(seconds_of(seconds))
-        )
+        format!("; running for {}", wording::duration(seconds_of(seconds)))
     });
     let mut blocks = vec![Block::Sentence(format!(
         "{} of {} descriptors{share}, highest fd {}{since}",
@@ -66,9 +63,7 @@ fn holdings(visit: &ProcessVisit, examined: &ExaminedProcess) -> Vec<Block> {
         known(examined.latest.highest),
     ))];
     if latest.tier == Tier::Radar {
-        blocks.push(Block::Sentence(
-            "fdguard could not list them".to_owned(),
-        ));
+        blocks.push(Block::Sentence("fdguard could not list them".to_owned()));
     }
     blocks.extend(classes(examined).map(Block::Table));
     let patterns = examined.latest.patterns.iter();
