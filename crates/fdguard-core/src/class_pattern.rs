@@ -53,7 +53,7 @@ pub struct BadClassPattern(pub String);
 
 impl fmt::Display for BadClassPattern {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "no descriptor class is {:?}", self.0)?;
+        write!(f, "unknown descriptor class {:?}", self.0)?;
         let longer = format!("{}*", self.0);
         if longer.parse::<ClassPattern>().is_ok() {
             write!(f, " (did you mean {longer:?}?)")?;
@@ -119,7 +119,7 @@ mod tests {
     #[test]
     fn what_no_descriptor_can_be_is_refused_with_a_hint() {
         let error = "tcp".parse::<ClassPattern>().unwrap_err();
-        let said = "no descriptor class is \"tcp\" (did you mean \"tcp*\"?)";
+        let said = "unknown descriptor class \"tcp\" (did you mean \"tcp*\"?)";
         assert_eq!(error.to_string(), said);
         for bad in [
             "",

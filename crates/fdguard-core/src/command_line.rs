@@ -73,7 +73,7 @@ pub fn add_trace(findings: &mut [Finding], process: &Process) {
         let line = match trace_command(process) {
             Some(command) => format!("`{command}` names the line that opens them"),
             None => format!(
-                "start {} as `fdguard trace -- COMMAND`: that names the line that opens them",
+                "start {} with `fdguard trace -- COMMAND` to find the line that opens them",
                 process.comm.to_lossy()
             ),
         };

@@ -36,7 +36,7 @@ pub struct SnapshotDocument<'a> {
     lints: &'a [LintHit],
     host: &'a Ceilings,
     gaps: &'a [Gap],
-    /// Last: it is the longest, and who writes it piece by piece appends here.
+    /// Last: it is the longest, and a streaming writer appends here.
     fds: Option<&'a [FdEntry]>,
 }
 
@@ -68,7 +68,7 @@ impl<'a> SnapshotDocument<'a> {
         }
     }
 
-    /// The same with an empty list of descriptors, to be filled in by who writes them.
+    /// The same with an empty list of descriptors, to be filled in by the writer.
     #[must_use]
     pub fn without_fds(snapshot: &'a Snapshot, summary: &'a Summary) -> Self {
         Self {

@@ -17,7 +17,7 @@ const LONGEST: f64 = 36_500.0 * 86_400.0;
 
 /// `20s`, `500ms`, `5m`, `1h30m`, `2d`, `0.5s`; a number alone is seconds.
 pub fn duration(text: &str) -> Result<Duration, String> {
-    let wrong = || format!("{text:?} is no length of time: 20s, 500ms, 5m, 1h30m, 2d");
+    let wrong = || format!("{text:?} is not a duration such as 20s, 500ms, 5m, 1h30m or 2d");
     let mut rest = text.trim();
     let mut seconds = 0.0;
     if rest.is_empty() {
@@ -43,7 +43,7 @@ pub fn duration(text: &str) -> Result<Duration, String> {
         seconds += value * unit;
     }
     if seconds > LONGEST {
-        return Err(format!("{text:?} is too long: 36500d at most"));
+        return Err(format!("{text:?} is too long: the maximum is 36500d"));
     }
     Duration::try_from_secs_f64(seconds).ok().ok_or_else(wrong)
 }
@@ -80,7 +80,7 @@ mod tests {
         for text in ["", "s", "5x", "-5s", "1.2.3s", "1e400", "5 s", "∞", "1s2"] {
             let error = duration(text).unwrap_err();
             assert!(
-                error.contains("no length of time") && !error.contains('\n'),
+                error.contains("is not a duration") && !error.contains('\n'),
                 "{text}: {error}"
             );
         }

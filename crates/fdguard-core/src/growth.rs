@@ -163,7 +163,7 @@ impl Series {
 mod tests {
     use std::time::Duration;
 
-    use super::{ProcessGrowth, Growth};
+    use super::{Growth, ProcessGrowth};
     use crate::host::{HostRow, HostView};
     use crate::snapshot::Limits;
 

@@ -52,7 +52,7 @@ impl fmt::Display for SelectUse {
                 }
             },
             Self::Absent => f.write_str("does not import select()"),
-            Self::Unknown { why } => write!(f, "if it uses select() (could not look: {why})"),
+            Self::Unknown { why } => write!(f, "if it uses select() (unknown: {why})"),
         }
     }
 }
@@ -78,7 +78,7 @@ mod tests {
         assert_eq!(SelectUse::Absent.to_string(), "does not import select()");
         assert_eq!(
             SelectUse::unknown("permission denied").to_string(),
-            "if it uses select() (could not look: permission denied)"
+            "if it uses select() (unknown: permission denied)"
         );
     }
 

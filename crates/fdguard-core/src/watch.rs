@@ -2,11 +2,11 @@
 
 use jiff::{SignedDuration, Timestamp};
 
-use crate::diagnosis::{Coverage, DIAGNOSIS_SCHEMA, Diagnosis, WatchEnd, ProcessDiagnosis};
+use crate::diagnosis::{Coverage, DIAGNOSIS_SCHEMA, Diagnosis, ProcessDiagnosis, WatchEnd};
 use crate::finding::Finding;
 use crate::judge::Verdict;
 use crate::recording::{Appearance, RecordingEntry, RecordingHeader};
-use crate::rule::Settings;
+use crate::rule::RuleSettings;
 use crate::select_use::SelectUse;
 use crate::snapshot::Process;
 use crate::timeline::Timeline;
@@ -61,7 +61,7 @@ impl WatchedProcess {
 
     /// What is said of it.
     #[must_use]
-    pub fn opinion(&self, settings: &Settings) -> ProcessDiagnosis {
+    pub fn opinion(&self, settings: &RuleSettings) -> ProcessDiagnosis {
         ProcessDiagnosis::of(
             &self.process,
             &self.timeline,
@@ -158,8 +158,8 @@ impl Watch {
         if self.forgotten > 0 {
             gaps.push(Gap::new(
                 format!("{} processes that ended during the watch", self.forgotten),
-                format!("of those that ended, {ENDED_KEPT} are kept: the ones seen longest"),
-                "name the processes that matter in place of their ancestor",
+                format!("only {ENDED_KEPT} ended processes are kept: those observed longest"),
+                "name the processes that matter instead of their ancestor",
             ));
         }
         gaps
@@ -200,7 +200,7 @@ impl Watch {
 
     /// What it came to; absent before any process came into view.
     #[must_use]
-    pub fn diagnosis(&self, settings: &Settings) -> Option<Diagnosis> {
+    pub fn diagnosis(&self, settings: &RuleSettings) -> Option<Diagnosis> {
         let first = self.subjects().next()?;
         let opinions = |replaced: bool| -> Vec<ProcessDiagnosis> {
             let chosen = self.subjects.iter();
@@ -335,7 +335,8 @@ mod tests {
     #[test]
     fn a_gap_is_not_repeated() {
         let gap = || RecordingEntry::Gap(Gap::new("the links", "permission denied", "run as root"));
-        let other = RecordingEntry::Gap(Gap::new("the children", "permission denied", "run as root"));
+        let other =
+            RecordingEntry::Gap(Gap::new("the children", "permission denied", "run as root"));
         let watch = taken([quiet().entries(0, None), vec![gap(), other, gap()]]);
         assert_eq!(watch.gaps().len(), 2);
         assert_eq!(diagnosis(&watch).gaps, watch.gaps());

@@ -1,5 +1,5 @@
-//! Closes that a runtime's agent announced: the stack of who asked for them stands for that of the close, which the runtime makes
-//! later or on another thread.
+//! Closes that a runtime's agent announced. The stack of the code that requested the close replaces
+//! the stack of the close itself, which the runtime makes later or on another thread.
 
 use core::sync::atomic::{AtomicU64, Ordering};
 

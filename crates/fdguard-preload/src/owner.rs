@@ -1,9 +1,11 @@
-//! Whether the calling code belongs to the process that the mapping is of, mostly without asking the kernel.
+//! Whether the calling code runs in the process that owns the mapping, usually without a system
+//! call.
 //!
-//! A process with our code but not our table comes about in two ways. It may have a *copy* of our memory (a fork past the C
-//! library): a page that the kernel wipes in such a child tells it. Or it may run in our *own* memory (`vfork`,
-//! `clone` with `CLONE_VM`): nothing in memory can tell it, so each way to make one is noticed beforehand by
-//! `hook/fork.rs`. Where either leaves a doubt the kernel is asked, at every call.
+//! There are two ways to run this code without owning the table. A process may have a *copy* of the
+//! memory (a fork without the C library): a page that the kernel wipes in such a child reveals it.
+//! Or it may share the *same* memory (`vfork`, `clone` with `CLONE_VM`): nothing in memory reveals
+//! it, so `hook/fork.rs` notes each of these calls beforehand. In case of doubt the kernel is asked
+//! at every call.
 
 use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 

@@ -1,9 +1,10 @@
-//! Threads that read the interpreter's frames just now, and the thread that takes the memory away under them.
+//! Threads that are reading the interpreter's frames, and the thread that frees that memory.
 //!
-//! An interpreter that shuts down frees the frames of the threads that it did not wait for (Python's daemon threads), while one of them may be in
-//! a hook of ours, in the middle of a walk that began before. Frames are in memory that is given back to the kernel: the walk would end
-//! the program. So whoever walks is counted, and the one that shuts down waits for them before it gives memory back; who comes later sees
-//! that it shuts down, and does not begin. A walk takes microseconds and waits for nobody.
+//! An interpreter that shuts down frees the frames of threads it did not wait for (Python's daemon
+//! threads), while one of them may be in a hook, in the middle of a walk. The frames' memory is
+//! returned to the kernel, so the walk would crash the program. So walks are counted: the thread
+//! that shuts down waits for them before it frees memory, and later walks do not start. A walk
+//! takes microseconds and waits for nothing.
 
 use core::sync::atomic::{AtomicU32, Ordering, fence};
 

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use fdguard_core::Pid;
 
-/// Why a whole look failed. What is only partly readable is a `Gap` in the value instead.
+/// Why reading a process failed. What is only partly readable is a `Gap` in the value instead.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
@@ -13,27 +13,27 @@ pub enum Error {
     #[error("no process {0}")]
     NoSuchProcess(Pid),
     /// It ended while it was being read.
-    #[error("process {0} ended while it was being read")]
+    #[error("process {0} exited while it was being read")]
     Vanished(Pid),
     /// It ended already; only its entry is left.
     #[error(
-        "process {pid} is a zombie: it ended and holds nothing, its parent {ppid} has not waited for it"
+        "process {pid} is a zombie: it exited and has nothing open; its parent {ppid} has not waited for it"
     )]
     Zombie {
         /// The process.
         pid: Pid,
-        /// Who should have waited.
+        /// The parent that should have waited.
         ppid: Pid,
     },
     /// A thread of the kernel.
     #[error("process {0} is a kernel thread: it has no descriptors")]
     KernelThread(Pid),
     /// The proc file system is not where it should be.
-    #[error("{} is not readable as a proc file system", path.display())]
+    #[error("cannot read {} as a proc file system", path.display())]
     NoProc {
         /// Where it was looked for.
         path: PathBuf,
-        /// What the system said.
+        /// The system error.
         source: io::Error,
     },
     /// The helper program could not be run or did not answer.
@@ -49,7 +49,7 @@ pub enum Error {
     Io {
         /// What was being done.
         what: String,
-        /// What the system said.
+        /// The system error.
         source: io::Error,
     },
 }

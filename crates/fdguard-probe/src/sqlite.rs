@@ -18,7 +18,7 @@ const EXTENSIONS: [&[u8]; 6] = [b".db", b".sqlite", b".sqlite3", b".db3", b".sdb
 const SIDES: [&[u8]; 3] = [b"-wal", b"-shm", b"-journal"];
 
 /// Renames the classes of SQLite files. `fd_dir` is the target's descriptor directory; without it
-/// (a made-up tree, or what `lsof` told) names and neighbours decide alone.
+/// (a fake tree, or the output of `lsof`) names and neighbours decide alone.
 pub(crate) fn classify(entries: &mut [FdEntry], fd_dir: Option<BorrowedFd<'_>>) {
     let bases: HashSet<Vec<u8>> = entries
         .iter()
@@ -63,7 +63,7 @@ fn is_file(entry: &FdEntry) -> bool {
     matches!(entry.class, Class::Regular | Class::Deleted)
 }
 
-/// Files whose name has a telling ending, or that lie beside a side file which is held, too.
+/// Files with a known suffix, or next to a side file that is also open.
 fn is_candidate(entry: &FdEntry, bases: &HashSet<Vec<u8>>) -> bool {
     is_file(entry)
         && entry.path().is_some_and(|path| {

@@ -8,7 +8,7 @@ use rustix::thread::CpuSet;
 /// Cores worth using: reading `/proc` stops scaling early.
 const MOST: usize = 4;
 
-/// How many threads to use when nobody says.
+/// Default number of threads.
 #[must_use]
 pub fn cores() -> usize {
     // The standard library reads the cgroup's files each time it is asked.

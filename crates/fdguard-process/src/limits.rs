@@ -62,7 +62,11 @@ impl EnforcedLimits {
     /// Of limits that the kernel sees to for each process.
     pub(crate) fn by_rlimits(limits: &TreeLimits) -> Self {
         let by = |is_wanted: bool| {
-            if is_wanted { LimitMechanism::Rlimit } else { LimitMechanism::Nobody }
+            if is_wanted {
+                LimitMechanism::Rlimit
+            } else {
+                LimitMechanism::Nobody
+            }
         };
         Self {
             memory: by(limits.memory.is_some()),

@@ -176,7 +176,9 @@ impl FromStr for Listen {
             _ => (None, text),
         };
         if name.is_some_and(|name| name.is_empty() || !is_name(name)) {
-            return Err(wrong("the name must be 1 to 255 printable ASCII characters"));
+            return Err(wrong(
+                "the name must be 1 to 255 printable ASCII characters",
+            ));
         }
         let name = name.map(str::to_owned);
         if let Some(path) = rest.strip_prefix("unix:") {
@@ -199,7 +201,10 @@ fn unix_words(text: &str) -> Result<(&str, Option<u32>), &'static str> {
         Some((path, mode)) => {
             let mode = u32::from_str_radix(mode, 8).ok();
             let mode = mode.filter(|mode| *mode <= 0o777);
-            (path, Some(mode.ok_or("the mode must be octal, such as mode=0660")?))
+            (
+                path,
+                Some(mode.ok_or("the mode must be octal, such as mode=0660")?),
+            )
         }
     };
     if path.is_empty() || path.contains('\0') {
@@ -209,7 +214,11 @@ fn unix_words(text: &str) -> Result<(&str, Option<u32>), &'static str> {
 }
 
 fn tcp_words(text: &str) -> Result<ListenAddress, &'static str> {
-    let port = |text: &str| text.parse::<u16>().ok().ok_or("the port must be 0 to 65535");
+    let port = |text: &str| {
+        text.parse::<u16>()
+            .ok()
+            .ok_or("the port must be 0 to 65535")
+    };
     let Some((host, number)) = text.rsplit_once(':') else {
         let address = SocketAddr::new(Ipv4Addr::LOCALHOST.into(), port(text)?);
         return Ok(ListenAddress::Tcp(address));

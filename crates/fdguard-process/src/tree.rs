@@ -1,9 +1,9 @@
 //! The owner's end of a process tree.
 
-mod receive;
 mod keeper_process;
 mod offer;
 mod oversight;
+mod receive;
 mod start;
 mod types;
 
@@ -15,22 +15,22 @@ use std::time::{Duration, Instant};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::net::{RecvFlags, SendFlags, send};
 
-use receive::{KeeperMessage, receive};
 pub(crate) use keeper_process::KeeperProcess;
 pub use offer::{Attach, Offer};
 use oversight::{Oversight, Step};
+use receive::{KeeperMessage, receive};
 use start::StartResult;
 pub use types::{Exit, Mechanism, Options, StartError, StopPlan, TreeEvent, Usage};
 
 use crate::adopt;
 pub use crate::keeper::keep_here;
 use crate::keeper::message::{FromKeeper, ToKeeper};
-pub use crate::limits::{LimitMechanism, EnforcedLimits};
-use crate::strays;
-pub use crate::strays::Strays;
+pub use crate::limits::{EnforcedLimits, LimitMechanism};
 use crate::members::{self, Member};
 use crate::plan::Plan;
 use crate::reserve;
+use crate::strays;
+pub use crate::strays::Strays;
 use crate::sweep;
 use crate::sys;
 

@@ -10,10 +10,10 @@
 use std::time::{Duration, Instant};
 
 use fdguard_probe::Probe;
-use fdguard_supervise::budget::{self, BudgetSetting, BudgetHistory, judge};
+use fdguard_supervise::budget::{self, BudgetHistory, BudgetSetting, judge};
 use fdguard_supervise::meter::Meter;
-use fdguard_supervise::trim;
 use fdguard_supervise::poll::Interest;
+use fdguard_supervise::trim;
 use rustix::time::{ClockId, clock_gettime};
 
 /// Processor time of ours so far.

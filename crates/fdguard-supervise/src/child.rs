@@ -12,12 +12,12 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use fdguard_process::environment::{for_program, last_of_each};
-use fdguard_process::plan::{SessionKind, Plan};
-use fdguard_process::tree::{Exit, StartError, StopPlan, TreeEvent, Tree};
+use fdguard_process::plan::{Plan, SessionKind};
+use fdguard_process::tree::{Exit, StartError, StopPlan, Tree, TreeEvent};
 use rustix::io::Errno;
 use rustix::pipe::PipeFlags;
 
-use crate::poll::{Readiness, Interest};
+use crate::poll::{Interest, Readiness};
 use crate::unit;
 
 #[cfg(test)]

@@ -12,9 +12,9 @@ mod spec;
 use std::os::fd::OwnedFd;
 use std::time::{Duration, Instant};
 
-use crate::child::{Bounded, HelperEnd, Helper};
+use crate::child::{Bounded, Helper, HelperEnd};
+use crate::poll::{Interest, Readiness};
 use crate::remedy::DrainResult;
-use crate::poll::{Readiness, Interest};
 use hook::{Answer, Hook};
 
 pub use spec::{BadDrain, DrainSpec, DrainTarget};
@@ -60,7 +60,11 @@ pub fn null() -> std::io::Result<OwnedFd> {
 
 impl Drain {
     /// Begins. The caller, which owns the tree, sends the signal: [`Spec::signal`].
-    pub fn start(spec: &DrainSpec, given: &DrainContext<'_>, now: Instant) -> Result<Self, DrainResult> {
+    pub fn start(
+        spec: &DrainSpec,
+        given: &DrainContext<'_>,
+        now: Instant,
+    ) -> Result<Self, DrainResult> {
         let failed = |error: std::io::Error| DrainResult::HookFailed(error.to_string());
         let doing = match spec {
             DrainSpec::None => return Err(DrainResult::None),
@@ -147,12 +151,17 @@ mod tests {
     use std::time::{Duration, Instant};
 
     use super::{Drain, DrainContext, DrainSpec, null};
+    use crate::poll::{Interest, Readiness};
     use crate::remedy::DrainResult;
-    use crate::poll::{Readiness, Interest};
 
     const LONG: Duration = Duration::from_secs(60);
 
-    fn begin(spec: &str, listens: bool, within: Duration, now: Instant) -> Result<Drain, DrainResult> {
+    fn begin(
+        spec: &str,
+        listens: bool,
+        within: Duration,
+        now: Instant,
+    ) -> Result<Drain, DrainResult> {
         let null = null().unwrap();
         let given = DrainContext {
             pid: 4711,
@@ -272,7 +281,11 @@ mod tests {
         );
         assert!(asked.contains("\r\nContent-Length: 0\r\n"), "{asked}");
         let (url, served) = server("HTTP/1.1 202 Accepted\r\n\r\n");
-        assert_eq!(run(&url, LONG), DrainResult::ConnectionsGone, "it only began");
+        assert_eq!(
+            run(&url, LONG),
+            DrainResult::ConnectionsGone,
+            "it only began"
+        );
         served.join().unwrap();
         let (url, served) = server("HTTP/1.1 503 Busy\r\n\r\n");
         assert_eq!(
@@ -291,7 +304,10 @@ mod tests {
     fn nobody_there_is_told_at_once_and_silence_is_bounded() {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let silent = format!("http://{}/", listener.local_addr().unwrap());
-        assert_eq!(run(&silent, Duration::from_millis(200)), DrainResult::TimeUp);
+        assert_eq!(
+            run(&silent, Duration::from_millis(200)),
+            DrainResult::TimeUp
+        );
         drop(listener);
         assert!(matches!(run(&silent, LONG), DrainResult::HookFailed(_)));
         assert!("http://example.org/".parse::<DrainSpec>().is_err());

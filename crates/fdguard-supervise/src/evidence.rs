@@ -13,8 +13,8 @@ use std::time::{Duration, Instant};
 use jiff::Timestamp;
 use rustix::process::geteuid;
 
-use crate::child::{Bounded, HelperEnd, Helper};
-use crate::poll::{Readiness, Interest};
+use crate::child::{Bounded, Helper, HelperEnd};
+use crate::poll::{Interest, Readiness};
 
 /// Bundles that are kept, those before are removed.
 pub const KEPT: usize = 10;
@@ -76,7 +76,9 @@ fn refuse_strangers(folder: &Path) -> std::io::Result<()> {
         .is_some_and(|parent| mode(parent).is_ok_and(|mode| mode & SHARED == SHARED));
     let found = fs::symlink_metadata(folder)?;
     if is_shared && !(found.is_dir() && found.uid() == geteuid().as_raw()) {
-        return Err(std::io::Error::other("the directory belongs to another user"));
+        return Err(std::io::Error::other(
+            "the directory belongs to another user",
+        ));
     }
     Ok(())
 }
@@ -208,7 +210,7 @@ mod tests {
 
     use jiff::Timestamp;
 
-    use super::{EvidenceJob, KEPT, EvidenceSettings, default_folder, name, prune};
+    use super::{EvidenceJob, EvidenceSettings, KEPT, default_folder, name, prune};
     use crate::drain::null;
     use crate::poll::Interest;
 
@@ -253,7 +255,10 @@ mod tests {
         std::os::unix::fs::symlink(&target, shared.join("evidence")).unwrap();
         let settings = EvidenceSettings::new(shared.join("evidence"));
         let said = run(&settings, 1, LONG).unwrap_err();
-        assert!(said.ends_with("the directory belongs to another user"), "{said}");
+        assert!(
+            said.ends_with("the directory belongs to another user"),
+            "{said}"
+        );
         assert_eq!(fs::read_dir(&target).unwrap().count(), 0);
     }
 
@@ -317,7 +322,8 @@ mod tests {
 
     fn run(settings: &EvidenceSettings, pid: u32, within: Duration) -> Result<String, String> {
         let null = null().unwrap();
-        let mut evidence = EvidenceJob::start(settings, ("web", pid), &null, Instant::now(), within)?;
+        let mut evidence =
+            EvidenceJob::start(settings, ("web", pid), &null, Instant::now(), within)?;
         loop {
             let mut wants = Interest::default();
             evidence.wants(&mut wants);

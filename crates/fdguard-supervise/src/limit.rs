@@ -12,7 +12,7 @@ pub use fdguard_process::own_limit::read;
 
 /// What is asked for.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
-#[serde(try_from = "Written")]
+#[serde(try_from = "LimitText")]
 pub enum LimitRequest {
     /// To 4096, or as far as the hard limit allows.
     #[default]
@@ -56,7 +56,9 @@ impl FromStr for LimitRequest {
             "max" => Ok(Self::Most),
             _ => match text.parse() {
                 Ok(number) if number > 0 => Ok(Self::To(number)),
-                _ => Err(format!("{text:?} is not a limit: use a number, max, on or off")),
+                _ => Err(format!(
+                    "{text:?} is not a limit: use a number, max, on or off"
+                )),
             },
         }
     }
@@ -113,10 +115,7 @@ impl fmt::Display for LimitDecision {
                 ),
             };
         };
-        write!(
-            f,
-            "soft descriptor limit raised from {was} to {now}"
-        )?;
+        write!(f, "soft descriptor limit raised from {was} to {now}")?;
         let wanted = match self.asked {
             LimitRequest::To(wanted) => wanted,
             _ => ENOUGH,
@@ -151,8 +150,14 @@ mod tests {
             decide(LimitRequest::Enough, limits(1024, 524_288)).soft,
             Some(4096)
         );
-        assert_eq!(decide(LimitRequest::Enough, limits(256, 1024)).soft, Some(1024));
-        assert_eq!(decide(LimitRequest::Most, limits(256, 10_240)).soft, Some(10_240));
+        assert_eq!(
+            decide(LimitRequest::Enough, limits(256, 1024)).soft,
+            Some(1024)
+        );
+        assert_eq!(
+            decide(LimitRequest::Most, limits(256, 10_240)).soft,
+            Some(10_240)
+        );
         assert_eq!(
             decide(LimitRequest::To(2000), limits(256, 10_240)).soft,
             Some(2000)
@@ -165,7 +170,10 @@ mod tests {
 
     #[test]
     fn r28_it_is_never_lowered_and_can_be_left_alone() {
-        assert_eq!(decide(LimitRequest::Enough, limits(65_536, 524_288)).soft, None);
+        assert_eq!(
+            decide(LimitRequest::Enough, limits(65_536, 524_288)).soft,
+            None
+        );
         assert_eq!(decide(LimitRequest::To(100), limits(1024, 4096)).soft, None);
         assert_eq!(decide(LimitRequest::Off, limits(256, 4096)).soft, None);
         let unlimited = Limits::default();
@@ -186,10 +194,12 @@ mod tests {
         );
         assert!(said(LimitRequest::Off, limits(256, 512)).ends_with("left at 256"));
         assert!(
-            said(LimitRequest::Enough, limits(9999, 9999)).ends_with("stays at 9999: fdguard never lowers it")
+            said(LimitRequest::Enough, limits(9999, 9999))
+                .ends_with("stays at 9999: fdguard never lowers it")
         );
         assert!(
-            said(LimitRequest::To(9), limits(5, 5)).ends_with("stays at 5: the hard limit allows no more")
+            said(LimitRequest::To(9), limits(5, 5))
+                .ends_with("stays at 5: the hard limit allows no more")
         );
         assert!(said(LimitRequest::Most, Limits::default()).contains("unlimited"));
     }
@@ -206,7 +216,9 @@ mod tests {
         }
         for text in ["", "0", "-1", "4k", "most"] {
             assert!(
-                text.parse::<LimitRequest>().unwrap_err().contains("is not a limit"),
+                text.parse::<LimitRequest>()
+                    .unwrap_err()
+                    .contains("is not a limit"),
                 "{text}"
             );
         }
@@ -219,7 +231,11 @@ mod tests {
         assert_eq!(raise("8192"), Ok(LimitRequest::To(8192)));
         assert_eq!(
             [raise("false"), raise("true"), raise("\"max\"")],
-            [Ok(LimitRequest::Off), Ok(LimitRequest::Enough), Ok(LimitRequest::Most)]
+            [
+                Ok(LimitRequest::Off),
+                Ok(LimitRequest::Enough),
+                Ok(LimitRequest::Most)
+            ]
         );
         assert!(raise("0").is_err() && raise("-4").is_err());
     }

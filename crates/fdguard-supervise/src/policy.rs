@@ -60,7 +60,9 @@ impl FromStr for Spacing {
         let (base, most) = text.split_once("..").unwrap_or((text, text));
         let (base, most) = (unit::duration(base)?, unit::duration(most)?);
         if most < base {
-            return Err(format!("{text:?} is not an ascending range: use MIN..MAX, such as 100ms..30s"));
+            return Err(format!(
+                "{text:?} is not an ascending range: use MIN..MAX, such as 100ms..30s"
+            ));
         }
         Ok(Self { base, most })
     }

@@ -4,8 +4,8 @@
 //! it always comes to an end. One service at a time is relieved ([`Flight`]). And it never loops: a budget that is breached again at
 //! once is one that a restart cannot help, and is left alone with an explanation.
 
-mod lock;
 mod event;
+mod lock;
 mod settings;
 #[cfg(test)]
 mod tests;
@@ -14,8 +14,10 @@ use std::time::{Duration, Instant};
 
 use lock::Ticket;
 
+pub use event::{
+    Again, Breach, DrainResult, Instance, RemedyAction, RemedyEvent, RemedyNotice, RestartProof,
+};
 pub use lock::RemedyLock;
-pub use event::{RemedyAction, Again, Breach, DrainResult, RemedyEvent, Instance, RestartProof, RemedyNotice};
 pub use settings::{RemedySettings, RepeatPolicy};
 
 /// Why there is no evidence of a breach that could not wait for it.
@@ -162,12 +164,17 @@ impl Remedy {
     fn breached(&mut self, now: Instant, breach: Breach) -> Vec<RemedyAction> {
         match self.again(now, &breach) {
             Some(again) => self.give_in(now, again),
-            None => self.start(now, breach),
+            None => self.start_remedy(now, breach),
         }
     }
 
     /// After a long quiet time it is another story.
-    fn breached_again(&mut self, now: Instant, quiet: Instant, breach: Breach) -> Vec<RemedyAction> {
+    fn breached_again(
+        &mut self,
+        now: Instant,
+        quiet: Instant,
+        breach: Breach,
+    ) -> Vec<RemedyAction> {
         let calm = self.within() * settings::CALM;
         if now.saturating_duration_since(quiet) >= calm {
             return self.breached(now, breach);
@@ -217,7 +224,7 @@ impl Remedy {
         }
     }
 
-    fn start(&mut self, now: Instant, breach: Breach) -> Vec<RemedyAction> {
+    fn start_remedy(&mut self, now: Instant, breach: Breach) -> Vec<RemedyAction> {
         let Some(ticket) = self.flight.acquire() else {
             let tell = RemedyAction::Tell(RemedyNotice::Waits(breach.clone()));
             self.state = State::Waiting(breach);
@@ -244,7 +251,9 @@ impl Remedy {
         if bound.is_zero() {
             let mut actions = vec![tell];
             if is_urgent && !self.rules.evidence.is_zero() {
-                actions.push(RemedyAction::Tell(RemedyNotice::Evidence(Err(URGENT.to_owned()))));
+                actions.push(RemedyAction::Tell(RemedyNotice::Evidence(Err(
+                    URGENT.to_owned()
+                ))));
             }
             actions.extend(self.drain(now, run));
             return actions;
@@ -267,7 +276,7 @@ impl Remedy {
             self.state = State::Waiting(breach);
             return Vec::new();
         }
-        self.start(now, breach)
+        self.start_remedy(now, breach)
     }
 
     fn step(
@@ -280,7 +289,9 @@ impl Remedy {
     ) -> Vec<RemedyAction> {
         let late = now >= until;
         match (step, event) {
-            (Step::Evidence, RemedyEvent::Evidence(outcome)) => self.evidence(now, run, outcome, false),
+            (Step::Evidence, RemedyEvent::Evidence(outcome)) => {
+                self.evidence(now, run, outcome, false)
+            }
             (Step::Evidence, RemedyEvent::Ended) => {
                 let mut actions = vec![RemedyAction::StopEvidence];
                 actions.extend(self.start(now, run));
@@ -358,7 +369,10 @@ impl Remedy {
     fn drained(&mut self, now: Instant, run: Run, how: DrainResult) -> Vec<RemedyAction> {
         let ended = how == DrainResult::Ended;
         let took = now.saturating_duration_since(run.down);
-        let mut actions = vec![RemedyAction::StopDrain, RemedyAction::Tell(RemedyNotice::Drained(how, took))];
+        let mut actions = vec![
+            RemedyAction::StopDrain,
+            RemedyAction::Tell(RemedyNotice::Drained(how, took)),
+        ];
         actions.extend(if ended {
             self.start(now, run)
         } else {

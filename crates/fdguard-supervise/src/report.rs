@@ -7,7 +7,7 @@ use fdguard_core::rule::wording;
 
 use crate::budget::{Excess, Measure};
 use crate::meter::Leak;
-use crate::remedy::{Again, Breach, RestartProof, RepeatPolicy};
+use crate::remedy::{Again, Breach, RepeatPolicy, RestartProof};
 
 /// A level that is reached to this part at the start is too low for the program, however little it leaks.
 const AT_REST: f64 = 0.7;
@@ -37,9 +37,9 @@ impl RemedyReport<'_> {
     #[must_use]
     pub fn proven(&self, proof: &RestartProof) -> String {
         let mut text = self.opening();
-        let before = proof
-            .before
-            .map_or_else(String::new, |before| format!(" replaced {} and", before.pid));
+        let before = proof.before.map_or_else(String::new, |before| {
+            format!(" replaced {} and", before.pid)
+        });
         let _infallible = write!(
             text,
             " Restarted: process {}{before} was ready after {} (down for {}).",
@@ -70,7 +70,9 @@ impl RemedyReport<'_> {
         };
         let _infallible = write!(text, " This happened {when}: {}.", cause(&again.breach));
         text.push_str(match again.then {
-            RepeatPolicy::Keep => " It keeps running; fdguard will not restart it for its budget again.",
+            RepeatPolicy::Keep => {
+                " It keeps running; fdguard will not restart it for its budget again."
+            }
             RepeatPolicy::Stop => " It is stopped for good (--when-again stop).",
         });
         text.push_str(&self.closing());
@@ -93,10 +95,7 @@ impl RemedyReport<'_> {
         let mut text = " A restart is not a fix: ".to_owned();
         match self.line {
             Some(line) => {
-                let _infallible = write!(
-                    text,
-                    "look for a missing close at {line}."
-                );
+                let _infallible = write!(text, "look for a missing close at {line}.");
             }
             None => {
                 let _infallible = write!(

@@ -13,7 +13,9 @@ use std::time::{Duration, Instant};
 
 use fdguard_core::Class;
 use fdguard_probe::Probe;
-use fdguard_supervise::budget::{BudgetSetting, Kind, BudgetHistory, BudgetVerdict, effective, judge};
+use fdguard_supervise::budget::{
+    BudgetHistory, BudgetSetting, BudgetVerdict, Kind, effective, judge,
+};
 use fdguard_supervise::meter::{Leak, Meter};
 use fdguard_supervise::poll::Interest;
 use testkit::skip;

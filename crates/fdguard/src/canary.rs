@@ -17,7 +17,7 @@ use std::path::PathBuf;
 
 use fdguard_core::{Class, Fd, FdEntry, Gap, Text};
 use fdguard_probe::{Options, Probe};
-use fdguard_trace::{Site, Symbols, Tables};
+use fdguard_trace::{ProcessTables, Site, Symbols};
 
 /// What this process held at one moment.
 #[derive(Debug)]
@@ -114,7 +114,7 @@ impl Baseline {
 impl fmt::Display for NotRestored {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if let Some(why) = &self.unseen {
-            return write!(f, "descriptors could not be looked at: {why}");
+            return write!(f, "could not list descriptors: {why}");
         }
         write!(f, "{} left open:", self.left.len())?;
         for one in &self.left {
@@ -124,7 +124,7 @@ impl fmt::Display for NotRestored {
             }
         }
         if self.left.iter().all(|one| one.line.is_none()) {
-            write!(f, "\n  for the lines: fdguard check -- THIS TEST")?;
+            write!(f, "\n  to find the lines, run: fdguard check -- THIS TEST")?;
         }
         if let Some(doubt) = &self.doubt {
             write!(f, "\n  {doubt}")?;
@@ -141,7 +141,7 @@ fn look() -> Result<BTreeMap<Fd, Identity>, String> {
     let snapshot = snapshot.map_err(|error| error.to_string())?;
     let first = |gaps: &[Gap]| gaps.first().map(|gap| gap.why.clone());
     let Some(fds) = snapshot.fds else {
-        return Err(first(&snapshot.gaps).unwrap_or_else(|| "no list".to_owned()));
+        return Err(first(&snapshot.gaps).unwrap_or_else(|| "no list of descriptors".to_owned()));
     };
     Ok(fds
         .into_iter()
@@ -165,8 +165,8 @@ fn threads() -> Option<u64> {
 fn doubt(before: Option<u64>, now: Option<u64>) -> Option<String> {
     match (before, now) {
         (Some(before), Some(now)) if now > before => Some(format!(
-            "not to be trusted: this process has {now} threads and had {before} when the baseline was taken; what another test of the same \
-             process opened looks the same. Run each test in a process of its own: cargo nextest run, or --test-threads=1"
+            "unreliable: this process has {now} threads but had {before} at the baseline; descriptors opened by other tests in \
+             this process look the same. Run each test in its own process with cargo nextest run, or use --test-threads=1"
         )),
         _ => None,
     }
@@ -178,10 +178,10 @@ fn lines(new: &[(Fd, Identity)]) -> BTreeMap<Fd, String> {
     let Some(folder) = std::env::var_os("FDGUARD_TRACE_DIR").map(PathBuf::from) else {
         return lines;
     };
-    let Ok(tables) = Tables::of_folder(&folder) else {
+    let Ok(tables) = ProcessTables::from_dir(&folder) else {
         return lines;
     };
-    let Some(table) = tables.of(std::process::id()) else {
+    let Some(table) = tables.table_of(std::process::id()) else {
         return lines;
     };
     let mut symbols = Symbols::new();

@@ -11,7 +11,7 @@ use crate::terminal::sanitize_str;
 pub const CLEAN: u8 = 0;
 /// Findings at or above `--fail-on`.
 pub const FINDINGS: u8 = 1;
-/// The command line makes no sense.
+/// The command line is invalid.
 pub const USAGE: u8 = 2;
 /// Could not look: no such process, no permission, unsupported system, unreadable file.
 pub const COULD_NOT_LOOK: u8 = 3;
@@ -55,7 +55,7 @@ impl std::fmt::Display for HintedError {
 
 impl std::error::Error for HintedError {}
 
-/// Says on stderr what went wrong, in one line and a hint, and gives the exit code.
+/// Prints the error and its hint on stderr and returns the exit code.
 pub fn report(error: &anyhow::Error) -> u8 {
     if is_broken_pipe(error) {
         return CLEAN;
@@ -79,21 +79,21 @@ pub fn report(error: &anyhow::Error) -> u8 {
     code
 }
 
-/// Says what went wrong beside the work, which goes on.
+/// Prints an error that does not stop the command.
 pub fn warn(error: &anyhow::Error) {
     say(&format!("{error:#}"), None);
 }
 
 fn say(text: &str, hint: Option<&str>) {
     let mut stderr = anstream::stderr().lock();
-    // Names of files and commands come from outside. Nobody is left to tell when stderr is gone.
+    // File and command names are untrusted. If stderr is closed, there is nowhere to report that.
     drop(writeln!(stderr, "fdguard: {}", sanitize_str(text)));
     if let Some(hint) = hint.filter(|hint| !hint.is_empty()) {
         drop(writeln!(stderr, "hint: {}", sanitize_str(hint)));
     }
 }
 
-/// A reader that has seen enough is no failure.
+/// A reader that closes the pipe early is not a failure.
 fn is_broken_pipe(error: &anyhow::Error) -> bool {
     error.chain().any(|cause| {
         let io = cause.downcast_ref::<std::io::Error>();
@@ -107,25 +107,25 @@ fn is_broken_pipe(error: &anyhow::Error) -> bool {
 fn hint_for(error: &ProbeError) -> Option<String> {
     let hint = match error {
         ProbeError::NoSuchProcess(_) => {
-            "`fdguard top` lists the processes there are; --name finds one by its command"
+            "run `fdguard top` to list the processes, or use --name to find one by its command"
         }
         ProbeError::Vanished(_) => {
-            "use --name to find its successor, or look at its parent with --tree"
+            "use --name to find its successor, or examine its parent with --tree"
         }
-        ProbeError::Zombie { .. } => "look at the parent: it should wait for its children",
-        ProbeError::KernelThread(_) => "name a process of a user: `fdguard top` lists them",
-        ProbeError::NoProc { .. } => "mount it (mount -t proc proc /proc), or use --via lsof",
-        ProbeError::Helper { .. } => "install lsof, or leave out --via lsof",
+        ProbeError::Zombie { .. } => "examine the parent process: it must wait for its children",
+        ProbeError::KernelThread(_) => "name a user process: run `fdguard top` to list them",
+        ProbeError::NoProc { .. } => "mount it with mount -t proc proc /proc, or use --via lsof",
+        ProbeError::Helper { .. } => "install lsof, or omit --via lsof",
         _ => return None,
     };
     Some(hint.to_owned())
 }
 
-/// Help and version go to stdout and are no error; everything else is one line and a hint.
+/// Prints help and version to stdout with exit code 0; other errors as one line and a hint.
 pub fn usage(error: &clap::Error) -> u8 {
     match error.kind() {
         ErrorKind::DisplayHelp | ErrorKind::DisplayVersion => {
-            // A closed pipe while showing help is nobody's problem.
+            // A closed pipe while printing help does not matter.
             drop(error.print());
             CLEAN
         }
@@ -144,7 +144,7 @@ pub fn usage(error: &clap::Error) -> u8 {
 fn first_line(error: &clap::Error) -> String {
     let rendered = error.render().to_string();
     let mut lines = rendered.lines();
-    let first = lines.next().unwrap_or("wrong arguments");
+    let first = lines.next().unwrap_or("invalid arguments");
     let mut text = first
         .strip_prefix("error: ")
         .unwrap_or(first)
@@ -169,6 +169,6 @@ fn usage_hint(error: &clap::Error) -> String {
         Some(ContextValue::Strings(list)) if !list.is_empty() => {
             format!("did you mean {}?", list.join(" or "))
         }
-        _ => "fdguard --help, or fdguard COMMAND --help".to_owned(),
+        _ => "run fdguard --help or fdguard COMMAND --help".to_owned(),
     }
 }

@@ -20,7 +20,7 @@ pub(crate) fn read(path: &Path, most: u64) -> anyhow::Result<Vec<u8>> {
     input_file::read(path, most).map_err(|error| refused(path, error))
 }
 
-/// What somebody wrote, as text.
+/// Reads a file written by a person, as text.
 pub(crate) fn read_text(path: &Path) -> anyhow::Result<String> {
     input_file::read_text(path, WRITTEN).map_err(|error| refused(path, error))
 }
@@ -33,7 +33,7 @@ pub(crate) fn read_text_if_present(path: &Path) -> anyhow::Result<Option<String>
     }
 }
 
-/// A file without an end is wrong usage; one that cannot be read is something that we could not look at.
+/// An endless file is a usage error; an unreadable file gives exit code 3.
 pub(crate) fn refused(path: &Path, error: InputError) -> anyhow::Error {
     let name = path.display();
     match error {

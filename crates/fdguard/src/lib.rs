@@ -6,8 +6,6 @@
 use std::ffi::OsString;
 use std::process::ExitCode;
 
-use clap::Parser as _;
-
 pub mod canary;
 pub mod cli;
 pub mod command;
@@ -26,7 +24,7 @@ pub mod watching;
 
 /// Runs the command with these arguments, the program's name first.
 pub fn run(args: impl IntoIterator<Item = OsString>) -> ExitCode {
-    let code = match cli::Cli::try_parse_from(args) {
+    let code = match cli::Cli::parse_args(args) {
         Ok(cli) => command::dispatch(cli),
         Err(error) => exit::usage(&error),
     };

@@ -1,9 +1,9 @@
-//! Reading logs, for what in them speaks of descriptors.
+//! Reads logs and searches them for descriptor symptoms.
 
 use std::io::{ErrorKind, Read};
 
 use anyhow::Context as _;
-use fdguard_core::explain::Scanner;
+use fdguard_core::explain::LogScanner;
 
 use crate::exit::HintedError;
 
@@ -29,7 +29,7 @@ const PACKED: [(&[u8], &str, &str); 5] = [
 
 /// Hands a log to the scanner, piece by piece.
 pub(crate) fn scan(
-    scanner: &mut Scanner<'_>,
+    scanner: &mut LogScanner<'_>,
     mut log: impl Read,
     name: &str,
 ) -> anyhow::Result<()> {
@@ -49,7 +49,7 @@ pub(crate) fn scan(
     }
 }
 
-/// "Nothing found" in bytes that are no log would be a lie.
+/// Refuses compressed files: "nothing found" would be wrong for bytes that are not text.
 fn refuse_packed(beginning: &[u8], name: &str) -> anyhow::Result<()> {
     let packed = PACKED
         .iter()

@@ -146,7 +146,7 @@ fn write_file(
     let beside = beside(path);
     let written = fill(&beside, write).and_then(|()| Ok(std::fs::rename(&beside, path)?));
     if written.is_err() {
-        // The error that matters is the one we have.
+        // Report the first error, not this one.
         drop(std::fs::remove_file(&beside));
     }
     written

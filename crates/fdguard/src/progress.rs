@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use fdguard_core::judge::Verdict;
-use fdguard_core::rule::{Settings, wording};
+use fdguard_core::rule::{RuleSettings, wording};
 use fdguard_core::watch::Watch;
 use unicode_width::UnicodeWidthChar as _;
 
@@ -31,7 +31,7 @@ struct Line {
     began: Instant,
     drawn: Option<Instant>,
     is_shown: bool,
-    /// Whether what others printed ended with the end of a line: only then there is room for ours.
+    /// Whether other output ended with a newline; only then the progress line can be drawn.
     is_free: bool,
     is_over: bool,
 }
@@ -53,7 +53,7 @@ impl ProgressLine {
         }))))
     }
 
-    /// None, where somebody else writes to the terminal.
+    /// No progress line, because another writer uses the terminal.
     #[must_use]
     pub fn hidden() -> Self {
         Self(None)
@@ -82,7 +82,7 @@ impl ProgressLine {
         }
     }
 
-    /// What passes on somebody else's output to a terminal: the line makes way for it.
+    /// Wraps another writer of the terminal; the progress line is erased before its output.
     pub fn around<W: Write>(&self, to: W) -> Around<W> {
         Around {
             line: self.0.clone(),
@@ -149,9 +149,9 @@ impl<W: Write> Write for Around<W> {
 
 /// `watching python3 (pid 42): 7 s of 15 s, 59 descriptors (+47), leaking so far`.
 #[must_use]
-pub fn of_watch(watch: &Watch, settings: &Settings, length: Option<Duration>) -> String {
+pub fn of_watch(watch: &Watch, settings: &RuleSettings, length: Option<Duration>) -> String {
     let Some(first) = watch.subjects().next() else {
-        return "watching: no process in view".to_owned();
+        return "watching: no process found".to_owned();
     };
     let others = watch.subjects().count().saturating_sub(1);
     let others = match others {

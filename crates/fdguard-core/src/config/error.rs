@@ -75,7 +75,7 @@ fn key_at(text: &str, at: usize) -> String {
         Some(name.to_owned())
     };
     let table = lines.iter().rev().find_map(header);
-    // The line of a header has no key of its own, whatever stands in its comment.
+    // A header line has no key, whatever its comment contains.
     let last = lines.last().filter(|line| header(line).is_none());
     let key = last
         .and_then(|line| line.split_once('='))

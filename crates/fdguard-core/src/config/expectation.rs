@@ -149,7 +149,7 @@ impl Expectation {
             return bad("name", "an expectation needs a name");
         }
         if self.name.contains('=') || self.name.contains(char::is_control) {
-            return bad("name", "a name has no = and no control characters");
+            return bad("name", "a name must not contain = or control characters");
         }
         if self.units == 0 {
             return bad("units", "the number of units must be at least 1");
@@ -183,7 +183,7 @@ pub(super) fn read(tables: Vec<Table>, place: Place<'_>) -> Result<Vec<Expectati
     let mut all: Vec<Expectation> = Vec::with_capacity(tables.len());
     for table in tables {
         if all.iter().any(|one| one.name == *table.name.get_ref()) {
-            let message = "there is another expectation of this name";
+            let message = "duplicate expectation name";
             return Err(place.error(&table.name, "expect.name", message));
         }
         all.push(read_one(&table, place)?);
@@ -269,7 +269,7 @@ mod tests {
         assert_eq!(said("a=3*"), "\"\" is not a whole number");
         assert_eq!(said("a=3*3:x0.5"), "the factor must be at least 1");
         assert_eq!(said("a=3*3:x1.2.3"), "\"1.2.3\" is not a number");
-        assert_eq!(said("a=3*3@nope"), "no descriptor class is \"nope\"");
+        assert_eq!(said("a=3*3@nope"), "unknown descriptor class \"nope\"");
         let large = "99999999999999999999";
         assert_eq!(
             said(&format!("a={large}*3")),

@@ -66,7 +66,7 @@ pub(super) fn read(table: Table, place: Place<'_>) -> Result<Levels, ConfigError
     let critical = percent(table.critical.as_ref(), "levels.critical", CRITICAL_FROM)?;
     if warning > critical {
         let message =
-            format!("the warning level {warning} must not be above the critical level {critical}");
+            format!("the warning level {warning} must not exceed the critical level {critical}");
         let written = [
             (&table.warning, "levels.warning"),
             (&table.critical, "levels.critical"),

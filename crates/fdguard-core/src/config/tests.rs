@@ -14,7 +14,7 @@ fn said(text: &str) -> String {
     Config::parse(text).unwrap_err().to_string()
 }
 
-/// A complete entry of the ledger with these lines more.
+/// A complete suppression with these additional lines.
 fn cleared(lines: &str) -> String {
     format!("[[cleared]]\nreason = \"a pool\"\ndate = 2026-03-01\n{lines}")
 }
@@ -47,7 +47,7 @@ fn the_example_is_read_as_it_says() {
     assert!(!sessions.counts(&Class::SqliteWal, b"/home/alice.db-wal"));
     assert!(!sessions.counts(&Class::Regular, b"/srv/app/alice.db-wal"));
     assert!(config.expectations[1].breached_by(61));
-    assert_eq!(config.ledger.entries().len(), 4);
+    assert_eq!(config.suppressions.entries().len(), 4);
 }
 
 #[test]
@@ -55,14 +55,14 @@ fn a_rule_and_a_line_must_be_there_and_well_formed() {
     let entry = |keys: &str| format!("[[cleared]]\n{keys}\nreason = \"a\"\ndate = 2026-01-01");
     assert_eq!(
         said(&entry("rule = \"lock-dorp\"")),
-        "line 2: cleared.rule: no rule is \"lock-dorp\""
+        "line 2: cleared.rule: unknown rule \"lock-dorp\""
     );
     let form = "line 2: cleared.line: must be FILE:LINE, such as cache.py:31";
     for bad in ["cache.py", ":31", "cache.py:x"] {
         assert_eq!(said(&entry(&format!("line = {bad:?}"))), form);
     }
     let both = parse(&entry("rule = \"lock-drop\"\nline = \"cache.py:31\""));
-    let entry = &both.ledger.entries()[0];
+    let entry = &both.suppressions.entries()[0];
     assert_eq!(entry.rule.as_deref(), Some("lock-drop"));
     assert_eq!(entry.line.as_ref().unwrap().to_string(), "cache.py:31");
 }
@@ -71,11 +71,11 @@ fn a_rule_and_a_line_must_be_there_and_well_formed() {
 fn levels_must_be_in_order() {
     assert_eq!(
         said("[levels]\nwarning = 95"),
-        "line 2: levels.warning: the warning level 95 must not be above the critical level 90"
+        "line 2: levels.warning: the warning level 95 must not exceed the critical level 90"
     );
     assert_eq!(
         said("\n[levels]\ncritical = 50.5"),
-        "line 3: levels.critical: the warning level 70 must not be above the critical level 50.5"
+        "line 3: levels.critical: the warning level 70 must not exceed the critical level 50.5"
     );
     let range = "must be above 0 and at most 100";
     for bad in ["0", "-1", "100.1", "nan", "inf"] {
@@ -134,12 +134,12 @@ fn an_expectation_that_makes_no_sense_is_refused_where_it_stands() {
     );
     assert_eq!(
         with("name = \"a\"\nclass = \"tcp\"\nunits = 1\nper_unit = 1"),
-        "line 3: expect.class: no descriptor class is \"tcp\" (did you mean \"tcp*\"?)"
+        "line 3: expect.class: unknown descriptor class \"tcp\" (did you mean \"tcp*\"?)"
     );
     let one = "[[expect]]\nname = \"a\"\nunits = 1\nper_unit = 1\n";
     assert_eq!(
         said(&one.repeat(2)),
-        "line 6: expect.name: there is another expectation of this name"
+        "line 6: expect.name: duplicate expectation name"
     );
 }
 
@@ -148,11 +148,11 @@ fn r15_an_entry_of_the_ledger_needs_a_reason_a_date_and_something_to_clear() {
     let missing = "[[cleared]]\nclass = \"pipe\"\ndate = 2026-03-01";
     assert_eq!(said(missing), "line 1: cleared: missing field `reason`");
     let empty = "[[cleared]]\nclass = \"pipe\"\nreason = \" \"\ndate = 2026-03-01";
-    let why = "line 3: cleared.reason: must say why this is in order";
+    let why = "line 3: cleared.reason: must state why this is acceptable";
     assert_eq!(said(empty), why);
-    let everything = "line 2: cleared: this entry would silence everything: name a rule, a line, a class, a target or an owner";
+    let everything = "line 2: cleared: this entry would match everything: give a rule, line, class, target or owner";
     assert_eq!(said(&cleared("")), everything);
-    let day = "must be a day, such as 2026-01-31";
+    let day = "must be a date such as 2026-01-31";
     for bad in [
         "2026-03-01T10:00:00Z",
         "\"soon\"",
@@ -164,7 +164,10 @@ fn r15_an_entry_of_the_ledger_needs_a_reason_a_date_and_something_to_clear() {
         assert_eq!(said(&text), format!("line 5: cleared.until: {day}"));
     }
     let before = cleared("class = \"pipe\"\nuntil = 2026-02-01");
-    assert_eq!(said(&before), "line 5: cleared.until: is before its date");
+    assert_eq!(
+        said(&before),
+        "line 5: cleared.until: must not be before date"
+    );
     assert_eq!(
         said(&cleared("target = \"\"")),
         "line 4: cleared.target: must not be empty"
@@ -176,9 +179,9 @@ const TODAY: Date = date(2026, 4, 1);
 #[test]
 fn r15_a_cleared_suspect_is_found_with_its_reason() {
     let text = cleared("class = \"sqlite-*\"\ntarget = \"/srv/*\"\nowner = \"web*\"");
-    let ledger = parse(&text).ledger;
+    let suppressions = parse(&text).suppressions;
     let find = |class: &Class, target: Option<&[u8]>, owner: &[u8]| {
-        ledger
+        suppressions
             .find(class, target, owner, 9, TODAY)
             .map(|one| one.reason.as_str())
     };
@@ -192,20 +195,28 @@ fn r15_a_cleared_suspect_is_found_with_its_reason() {
 
 #[test]
 fn r15_more_than_was_cleared_is_a_new_suspicion() {
-    let ledger = parse(&cleared("class = \"tcp:*\"\nup_to = 20")).ledger;
+    let suppressions = parse(&cleared("class = \"tcp:*\"\nup_to = 20")).suppressions;
     let class = Class::Tcp(TcpState::CloseWait);
-    assert!(ledger.find(&class, None, b"", 20, TODAY).is_some());
-    assert!(ledger.find(&class, None, b"", 21, TODAY).is_none());
+    assert!(suppressions.find(&class, None, b"", 20, TODAY).is_some());
+    assert!(suppressions.find(&class, None, b"", 21, TODAY).is_none());
 }
 
 #[test]
 fn r15_an_entry_holds_through_its_last_day_and_is_told_as_expired_after_it() {
-    let ledger = parse(&cleared("class = \"pipe\"\nuntil = \"2026-04-01\"")).ledger;
+    let suppressions = parse(&cleared("class = \"pipe\"\nuntil = \"2026-04-01\"")).suppressions;
     let tomorrow = date(2026, 4, 2);
-    assert!(ledger.find(&Class::Pipe, None, b"", 1, TODAY).is_some());
-    assert_eq!(ledger.expired(TODAY).count(), 0);
-    assert!(ledger.find(&Class::Pipe, None, b"", 1, tomorrow).is_none());
-    assert_eq!(ledger.expired(tomorrow).count(), 1);
+    assert!(
+        suppressions
+            .find(&Class::Pipe, None, b"", 1, TODAY)
+            .is_some()
+    );
+    assert_eq!(suppressions.expired(TODAY).count(), 0);
+    assert!(
+        suppressions
+            .find(&Class::Pipe, None, b"", 1, tomorrow)
+            .is_none()
+    );
+    assert_eq!(suppressions.expired(tomorrow).count(), 1);
 }
 
 proptest! {

@@ -1,7 +1,7 @@
 //! What a lint cannot know from one snapshot, and a visit can: who the other holders are, what was there before, and
 //! whether `select()` is called at all. What turns out to be harmless is told, and does not count.
 
-use super::{Relative, ProcessVisit};
+use super::{ProcessVisit, Relative};
 use crate::lint::{LintHit, Severity};
 use crate::select_use::SelectUse;
 use crate::{Fd, Pid, Snapshot};
@@ -68,7 +68,7 @@ mod tests {
     use super::downgrade;
     use crate::TcpState::Listen;
     use crate::detail::PipeEnd::Read;
-    use crate::evidence::{Relation, Relative, ProcessVisit};
+    use crate::evidence::{ProcessVisit, Relation, Relative};
     use crate::lint::{Severity, check};
     use crate::select_use::SelectUse;
     use crate::testing::{PID, entry, holder, pipe, snapshot, stdio, tcp};

@@ -4,7 +4,7 @@ use aho_corasick::{AhoCorasick, AhoCorasickKind};
 use bstr::ByteSlice as _;
 
 use super::tally::Tallies;
-use super::{Explanation, Pattern, WallName};
+use super::{Explanation, LinePattern, WallName};
 use crate::Text;
 use crate::playbook::{Playbook, PlaybookError};
 
@@ -15,12 +15,12 @@ const EXAMPLE: usize = 300;
 
 /// Reads a log piece by piece.
 #[derive(Debug)]
-pub struct Scanner<'a> {
+pub struct LogScanner<'a> {
     playbook: &'a Playbook,
     /// Finds the longest part of every pattern at once.
     anchors: AhoCorasick,
     /// The pattern that each anchor belongs to, with the index of its symptom; in the order of the table.
-    patterns: Vec<(usize, &'a Pattern)>,
+    patterns: Vec<(usize, &'a LinePattern)>,
     /// Which patterns the present line may have.
     suspected: Suspected,
     /// The present line in small letters.
@@ -32,7 +32,7 @@ pub struct Scanner<'a> {
     is_open: bool,
 }
 
-impl<'a> Scanner<'a> {
+impl<'a> LogScanner<'a> {
     /// One that knows these symptoms.
     ///
     /// # Errors
@@ -40,7 +40,7 @@ impl<'a> Scanner<'a> {
     /// When there are more patterns than can be looked for.
     pub fn new(playbook: &'a Playbook) -> Result<Self, PlaybookError> {
         let symptoms = playbook.symptoms();
-        let patterns: Vec<(usize, &Pattern)> = symptoms
+        let patterns: Vec<(usize, &LinePattern)> = symptoms
             .iter()
             .enumerate()
             .flat_map(|(index, symptom)| symptom.patterns.iter().map(move |one| (index, one)))
@@ -131,7 +131,7 @@ impl<'a> Scanner<'a> {
         self.is_open = false;
     }
 
-    /// The first symptom of the table that this line is, and where its telling part begins.
+    /// The first symptom of the table that matches this line, and where the match begins.
     fn recognise(&mut self, line: &[u8]) -> Option<(usize, usize)> {
         for anchor in self.anchors.find_overlapping_iter(line) {
             self.suspected.add(anchor.pattern().as_usize());
@@ -188,7 +188,7 @@ impl Suspected {
     }
 }
 
-fn has(patterns: &[Pattern], lower: &[u8]) -> bool {
+fn has(patterns: &[LinePattern], lower: &[u8]) -> bool {
     let mut patterns = patterns.iter();
     patterns.any(|pattern| pattern.find_in_lower(lower).is_some())
 }
@@ -197,7 +197,7 @@ fn line_ends(bytes: &[u8]) -> u64 {
     bytes.iter().filter(|byte| **byte == b'\n').count() as u64
 }
 
-/// What is around the telling part of a line. Characters are not cut in two.
+/// The part of a line around the match. Characters are not split.
 fn example(line: &[u8], at: usize) -> Text {
     if line.len() <= EXAMPLE {
         return Text::from(line);

@@ -35,7 +35,7 @@ impl Redactor {
         whole
     }
 
-    /// Ports that the kernel chose stay numbers of that range: by them the two ends are told apart.
+    /// Ports that the kernel chose stay numbers of that range: they distinguish the two ends.
     fn port(&mut self, port: u16) -> String {
         if words::is_service(port) {
             return port.to_string();

@@ -2,11 +2,11 @@
 
 use super::Redactor;
 use crate::detail::InetDetail;
-use crate::evidence::{LogFile, EvidenceInput, Relative, ProcessVisit};
+use crate::evidence::{EvidenceInput, LogFile, ProcessVisit, Relative};
 use crate::recording::RecordingEntry;
 use crate::select_use::SelectUse;
 use crate::snapshot::{Cohort, Process};
-use crate::timeline::{LookChange, Look, Sighting};
+use crate::timeline::{Look, LookChange, Sighting};
 use crate::{Class, Detail, FdEntry, Gap, Snapshot, Text};
 
 impl Redactor {
@@ -78,7 +78,8 @@ impl Redactor {
         }
     }
 
-    /// The first word is a program's name, or a title that it gave itself; flags of one letter tell nothing.
+    /// The first word is a program's name, or a title that it set itself; one-letter flags reveal
+    /// nothing.
     fn arguments(&mut self, process: &Process) -> Vec<Text> {
         let name = |path: &[u8]| path.rsplit(|byte| *byte == b'/').next().map(<[u8]>::to_vec);
         let exe = process.exe.as_ref().and_then(|exe| name(exe.as_bytes()));
@@ -123,7 +124,7 @@ impl Redactor {
                 Some((prefix, name)) => Text::from([prefix, &*self.path(name)].concat()),
                 None => Text::from(self.path(bytes)),
             },
-            // What these show is the kernel's, or ours.
+            // These values come from the kernel or from fdguard.
             Class::Eventpoll
             | Class::Eventfd
             | Class::Timerfd

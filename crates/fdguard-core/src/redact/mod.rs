@@ -70,7 +70,7 @@ impl Redactor {
         Text::from(self.word(comm.as_bytes()))
     }
 
-    /// A sentence of ours: paths in it are redacted.
+    /// A sentence written by fdguard: paths in it are redacted.
     pub fn prose(&mut self, sentence: &str) -> String {
         let words: Vec<String> = sentence
             .split(' ')

@@ -5,7 +5,7 @@ use crate::collapse;
 
 /// The kernel's mark at the end of a name that is gone.
 const DELETED: &[u8] = b" (deleted)";
-/// Places below `/dev` whose names somebody chose.
+/// Directories below `/dev` with user-chosen names.
 const NAMED_DEVICES: &[&[u8]] = &[b"shm", b"mqueue", b"mapper", b"disk", b"hugepages"];
 
 impl Redactor {

@@ -1,6 +1,6 @@
 //! What stays: names that the system chose and that no user gave.
 
-/// Components of paths that tell the kind of place and nothing about anybody.
+/// Path components that show the kind of place and reveal nothing about a person.
 const PLACES: &[&str] = &[
     "PID",
     "bin",
@@ -124,7 +124,7 @@ const PLACES: &[&str] = &[
     "worker",
 ];
 
-/// Endings that tell the kind of file.
+/// Suffixes that show the kind of file.
 const KINDS: &[&str] = &[
     "jsonl",
     "ndjson",
@@ -231,7 +231,7 @@ const KINDS: &[&str] = &[
 /// Endings by which SQLite names its side files.
 const SIDES: &[&str] = &["-wal", "-shm", "-journal"];
 
-/// Ports from 1024 on that stand for a service by common use.
+/// Ports from 1024 up that commonly identify a service.
 const SERVICES: &[u16] = &[
     1433, 1521, 1883, 2049, 2181, 2375, 2376, 2379, 2380, 3000, 3128, 3306, 3389, 4222, 4317, 4318,
     5000, 5432, 5601, 5671, 5672, 6379, 6443, 6667, 7474, 7687, 8000, 8080, 8081, 8086, 8123, 8200,
@@ -246,7 +246,7 @@ pub(super) fn is_place(component: &[u8]) -> bool {
         || is_versioned(component, b"python")
 }
 
-/// `python3.11`: a name of ours and nothing but a version.
+/// `python3.11`: a known name and a version.
 fn is_versioned(component: &[u8], name: &[u8]) -> bool {
     let is_version = |byte: &u8| byte.is_ascii_digit() || *byte == b'.';
     component
@@ -254,7 +254,7 @@ fn is_versioned(component: &[u8], name: &[u8]) -> bool {
         .is_some_and(|version| version.iter().all(is_version))
 }
 
-/// `libssl.so.3`: shared libraries have names that everybody knows.
+/// `libssl.so.3`: names of shared libraries are public.
 pub(super) fn is_library(component: &[u8]) -> bool {
     let Some(at) = component.windows(3).position(|part| part == b".so") else {
         return false;
@@ -273,7 +273,7 @@ pub(super) fn is_program_name(name: &[u8]) -> bool {
     !name.is_empty() && name.iter().all(is_usual) && !name.contains(&b'@')
 }
 
-/// Splits off what tells the kind of file: `state.db-wal` is `state` and `.db-wal`.
+/// Splits off the suffix that shows the kind of file: `state.db-wal` is `state` and `.db-wal`.
 pub(super) fn split_kind(component: &[u8]) -> (&[u8], &[u8]) {
     let side = SIDES
         .iter()
@@ -291,7 +291,7 @@ pub(super) fn split_kind(component: &[u8]) -> (&[u8], &[u8]) {
     component.split_at(end)
 }
 
-/// Whether a port stands for a service.
+/// Whether a port identifies a service.
 pub(super) fn is_service(port: u16) -> bool {
     port < 1024 || SERVICES.contains(&port)
 }

@@ -1,4 +1,4 @@
-//! What is in a file: bytes, lines, hash, and how it ends. Read once, a piece at a time.
+//! Content of a file in one pass: bytes, lines, hash, and how it ends.
 
 use std::fs::File;
 use std::io;
@@ -12,15 +12,16 @@ use crate::read::piece;
 
 /// As much as is in memory at once.
 const PIECE: usize = 1 << 18;
-/// A last line that is longer is not looked into.
+/// A longer last line is not parsed.
 const LONGEST_LINE: u64 = 16 << 20;
 
 /// How a file ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct Tail {
-    /// Bytes after the last end of a line: a line that its writer did not finish. 0 when there are none.
+    /// Bytes after the last newline: an unfinished line. 0 if there are none.
     pub torn_bytes: u64,
-    /// Whether the last line is JSON; absent where the name promises none, the file is empty, or the line is too long to be looked into.
+    /// Whether the last line is JSON; absent if the name does not promise JSON, the file is empty,
+    /// or the line is too long to parse.
     pub last_line_is_json: Option<bool>,
 }
 
@@ -39,9 +40,9 @@ pub(super) struct Scanner {
     hash: Sha256,
     lines: u64,
     bytes: u64,
-    /// Where the line begins that has no end yet.
+    /// Offset of the line that has no newline yet.
     open: u64,
-    /// Where the last line with an end begins.
+    /// Offset of the last complete line.
     last: u64,
 }
 
@@ -93,7 +94,7 @@ fn is_json(line: &[u8]) -> bool {
     serde_json::from_slice::<serde::de::IgnoredAny>(line).is_ok()
 }
 
-/// Gives each piece of a file to `each`, until its end or until `each` has seen enough.
+/// Passes each piece of a file to `each`, until the end or until `each` returns false.
 pub(super) fn pieces(
     file: &File,
     mut each: impl FnMut(&[u8]) -> io::Result<bool>,

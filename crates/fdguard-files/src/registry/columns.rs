@@ -1,10 +1,10 @@
-//! Entries as columns: written and read.
+//! Converts entries to and from columns.
 
 use jiff::Timestamp;
 use rusqlite::Row as Found;
 use rusqlite::types::Value;
 
-use super::row::{RowFilter, Kind, RegistryRow};
+use super::row::{Kind, RegistryRow, RowFilter};
 use super::state::{Owner, RowState};
 
 /// The columns, in the order of [`read`].

@@ -34,7 +34,8 @@ fn r46_the_holder_is_named() {
         "{refused}"
     );
     // It is ours as soon as the other lets go, without another try of the caller.
-    let waiting = std::thread::spawn(move || LockFile::acquire(&path, Duration::from_secs(60)).is_ok());
+    let waiting =
+        std::thread::spawn(move || LockFile::acquire(&path, Duration::from_secs(60)).is_ok());
     drop(child);
     assert!(waiting.join().unwrap());
 }

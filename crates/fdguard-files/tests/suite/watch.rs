@@ -118,5 +118,8 @@ fn what_is_no_database_is_not_watched() {
     let path = folder.path().join("session.jsonl");
     fs::write(&path, "{}\n").unwrap();
     let refused = FileWatch::start(&[path]).unwrap_err().to_string();
-    assert!(refused.contains("only those can be watched"), "{refused}");
+    assert!(
+        refused.contains("only databases can be watched"),
+        "{refused}"
+    );
 }

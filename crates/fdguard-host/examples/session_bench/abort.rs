@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use fdguard_host::call::{Caller, Options, CallPhase, CallRequest};
+use fdguard_host::call::{CallPhase, CallRequest, Caller, Options};
 use tokio::net::TcpListener;
 
 use crate::{Fails, figures};

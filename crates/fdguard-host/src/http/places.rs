@@ -1,7 +1,8 @@
-//! Places for connections. Who has shown the token keeps its place; among the others, the newest comes in and the oldest goes.
+//! Connection slots. An authenticated connection keeps its slot; among the others, the newest
+//! replaces the oldest.
 //!
-//! A place costs nothing to take: somebody without the token could hold all of them, and renew them in time. A caller who has the token
-//! needs only as long as its first request takes.
+//! A slot costs nothing to take: a client without the token could hold and renew all of them. A
+//! client with the token needs its slot only until its first request has arrived.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};

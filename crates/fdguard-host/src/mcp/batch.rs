@@ -1,4 +1,4 @@
-//! Batches of a client on standard streams: their answers leave together, as one list. Pure.
+//! Batches of a client on standard streams: their answers are sent together, as one list. Pure.
 
 use serde_json::Value;
 
@@ -8,7 +8,7 @@ pub(super) struct Batches(Vec<Batch>);
 
 #[derive(Debug)]
 struct Batch {
-    /// Requests that nobody has answered yet.
+    /// Requests without an answer.
     waiting: Vec<Value>,
     answers: Vec<Value>,
 }
@@ -43,7 +43,7 @@ impl Batches {
         Some(Value::Array(self.0.remove(index).answers))
     }
 
-    /// No answer will come to this request, for the client cancelled it.
+    /// This request gets no answer, because the client cancelled it.
     pub(super) fn forget(&mut self, id: &Value) -> Option<Value> {
         let index = self.0.iter().position(|batch| batch.waiting.contains(id))?;
         let batch = self.0.get_mut(index)?;

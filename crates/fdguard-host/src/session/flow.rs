@@ -1,4 +1,4 @@
-//! The output of one command on its way: into bounded memory, and to whoever listens.
+//! Routes the output of one command into bounded memory and to listeners.
 
 use tokio::sync::mpsc;
 use tokio::time::{Instant, timeout_at};
@@ -81,7 +81,7 @@ impl Flow {
         }
     }
 
-    /// What was said.
+    /// The collected output.
     pub(super) fn finish(self) -> (ExecOutput, Option<ExecOutput>) {
         (self.stdout.finish(), self.stderr.map(Collector::finish))
     }

@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 
-use fdguard_files::registry::{RowFilter, OwnerId, Kind, NewRow, Registry, RegistryRow, RowState};
+use fdguard_files::registry::{Kind, NewRow, OwnerId, Registry, RegistryRow, RowFilter, RowState};
 use fdguard_host::host::Host;
 use fdguard_host::receipt::SessionEndReason;
 
@@ -45,7 +45,10 @@ async fn r51_each_session_has_an_entry_that_follows_it_to_its_receipt() {
     let id = host.open(Some(&client), bash()).await.unwrap();
     let first = row(&registry, &id);
     let pid = host.session(&id).unwrap().pid;
-    assert_eq!((first.state, first.kind), (RowState::Running, Kind::Session));
+    assert_eq!(
+        (first.state, first.kind),
+        (RowState::Running, Kind::Session)
+    );
     assert_eq!(first.client.as_ref(), Some(&client));
     assert_eq!(first.process.map(|process| process.pid), pid);
     assert_eq!(first.host, OwnerId::own().ok());

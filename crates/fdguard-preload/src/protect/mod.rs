@@ -1,27 +1,29 @@
-//! Protection: no stale number reaches another file. Only where the tracer asks for it (`FDGUARD_PROTECT`): it costs the program descriptors.
+//! Protection: no stale number reaches another file. It is active only on request
+//! (`FDGUARD_PROTECT`), because it costs the program descriptors.
 //!
-//! A closed number is kept by a tombstone for a while (`grave.rs`), a close under somebody's call waits for that one (`stranger.rs`),
-//! databases live where no socket's number comes (`band.rs`). Decisions 034 and 035.
+//! A placeholder keeps a closed number for a while (`quarantine.rs`), a close during another thread's
+//! call waits for that call (`stranger.rs`), and databases get a range of numbers without sockets
+//! (`reserved_range.rs`). See decisions 034 and 035.
 
 pub(crate) mod answer;
-pub(crate) mod reserved_range;
 mod batch;
+mod claim;
 pub(crate) mod close;
 mod glob;
-mod quarantine;
 mod kernel;
 mod number;
-mod room;
 mod placeholder;
+mod quarantine;
+pub(crate) mod reserved_range;
+mod room;
 pub(crate) mod stranger;
-mod claim;
 
 use core::ffi::{CStr, c_int};
 use core::sync::atomic::{AtomicU32, Ordering};
 
 use crate::{errno, owner, start};
 
-pub(crate) use claim::{cover, sweep, claim};
+pub(crate) use claim::{claim, cover, sweep};
 
 const EBADF: c_int = 9;
 const EMFILE: c_int = 24;

@@ -37,7 +37,7 @@ impl Borrower {
         same.then_some(borrowed).ok_or(Errno::BADF)
     }
 
-    /// Whether nobody holds the other end of this pipe: a reader sees the end of file, a writer an error.
+    /// Whether the other end of this pipe is closed: a reader sees the end of file, a writer an error.
     pub(super) fn is_widowed(&self, fd: Fd, ino: u64) -> Option<bool> {
         let pipe = self.borrow(fd, ino).ok()?;
         let mut asked = [PollFd::new(&pipe, PollFlags::empty())];

@@ -16,7 +16,7 @@ const MAP_NAME: std::ops::Range<usize> = 24..40;
 const PROGRAM_NAME: std::ops::Range<usize> = 64..80;
 
 impl Probe {
-    /// Adds `type` to maps and programs, and `name` where the kernel tells it.
+    /// Adds `type` to maps and programs, and `name` if the kernel provides it.
     pub(super) fn describe_bpf(&self, pid: Pid, table: &mut Table) {
         let mut borrower = None;
         for entry in &mut table.entries {
@@ -43,7 +43,7 @@ impl Probe {
             let borrower = borrower.get_or_insert_with(|| Borrower::new(pid));
             let object = borrower.as_ref().map(|it| it.borrow(entry.fd, id.ino));
             let info = object.and_then(|object| call::object_info(object.ok()?.as_fd()).ok());
-            // All of them have one inode: the number of the object tells whether it is the same.
+            // All of them have one inode: the object id shows whether it is the same.
             let info = info.filter(|info| object_id == Some(id_in(info)));
             if let Some(name) = info.and_then(|info| name_in(&info, place)) {
                 fields.insert("name".to_owned(), Text::from(&*name));

@@ -8,7 +8,7 @@ use fdguard_core::snapshot::{Ceiling, Ceilings};
 use super::files;
 use crate::parse::ascii::{decimal, words};
 
-/// Reads what can be read without privilege. Use of inotify by a user is filled in by who walks.
+/// Reads what needs no privilege. The walk over all processes adds a user's inotify use.
 pub(super) fn read(proc: BorrowedFd<'_>) -> Ceilings {
     let number = |path: &str| decimal(&files::read(proc, path).ok()?);
     let file_nr = files::read(proc, "sys/fs/file-nr").unwrap_or_default();

@@ -1,7 +1,8 @@
 //! One descriptor from what the kernel says about it: pure.
 
 use fdguard_core::detail::{
-    Eventpoll, OtherDetail, FileDetail, Memfd, Pidfd, PipeDetail, PipeEnd, PtyDetail, Signalfd, SocketDetail, WatcherDetail,
+    Eventpoll, FileDetail, Memfd, OtherDetail, Pidfd, PipeDetail, PipeEnd, PtyDetail, Signalfd,
+    SocketDetail, WatcherDetail,
 };
 use fdguard_core::{Class, Detail, Fd, FdEntry, FileId, Mode, Text};
 
@@ -13,7 +14,7 @@ pub(super) struct FileStat {
     pub(super) mode: u16,
     pub(super) links: u32,
     pub(super) ino: u64,
-    /// Mount id; 0 on kernels that do not tell (before Linux 5.8).
+    /// Mount id; 0 on kernels that do not provide it (before Linux 5.8).
     pub(super) mnt: u64,
     pub(super) size: u64,
     pub(super) rdev: (u32, u32),
@@ -167,7 +168,7 @@ pub(super) fn anonymous(fd: Fd, info: &Fdinfo<'_>, class: Class) -> FdEntry {
             let targets: Vec<Fd> = info.epoll_targets().map(|target| target.fd).collect();
             Detail::Eventpoll(Box::new(Eventpoll {
                 watching: targets.len() as u64,
-                // Told by who sees the whole table.
+                // Filled in by the code that sees the whole table.
                 ghosts: None,
                 targets,
                 ghost_fds: Vec::new(),

@@ -18,7 +18,7 @@ impl Probe {
             let Detail::File(file) = &mut entry.detail else {
                 continue;
             };
-            // Mounts of another namespace, and mounts that are younger than our own list.
+            // Mounts of another namespace, and mounts that are newer than the list.
             file.dev = self.mounts.device(mnt).cloned().or_else(|| {
                 let theirs = theirs.get_or_insert_with(|| self.devices_of(pid));
                 theirs.get(&mnt).cloned()

@@ -135,17 +135,17 @@ pub(super) fn numbers(dir: BorrowedFd<'_>) -> Result<Vec<u32>> {
     Ok(found)
 }
 
-/// The number of a descriptor of ours, to leave it out of what we report.
+/// The number of one of fdguard's descriptors, to exclude it from the report.
 pub(super) fn number_of(file: &OwnedFd) -> u32 {
     file.as_raw_fd().cast_unsigned()
 }
 
-/// The size of an open file or directory; 0 when that cannot be told.
+/// The size of an open file or directory; 0 if unknown.
 pub(super) fn size_of(file: impl AsFd) -> u64 {
     rustix::fs::fstat(file).map_or(0, |stat| u64::try_from(stat.st_size).unwrap_or(0))
 }
 
-/// Whether a directory lies on the kernel's proc file system.
+/// Whether a directory is on the kernel's proc file system.
 pub(super) fn is_procfs(dir: impl AsFd) -> bool {
     rustix::fs::fstatfs(dir).is_ok_and(|stat| stat.f_type == PROC_SUPER_MAGIC)
 }
@@ -174,7 +174,7 @@ pub(super) fn is_denied(error: Errno) -> bool {
     matches!(error, Errno::ACCESS | Errno::PERM)
 }
 
-/// Whether an error is our own lack of room, and says nothing about the target.
+/// Whether an error is fdguard's own lack of room, which says nothing about the target.
 pub(super) fn is_ours(error: Errno) -> bool {
     matches!(error, Errno::MFILE | Errno::NFILE | Errno::NOMEM)
 }

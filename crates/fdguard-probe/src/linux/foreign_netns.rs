@@ -17,7 +17,7 @@ use super::socket_query;
 pub(super) struct Home {
     /// Its inode.
     pub(super) ino: Option<u64>,
-    /// Whether it is ours, too.
+    /// Whether it is fdguard's namespace.
     pub(super) is_ours: bool,
 }
 
@@ -28,7 +28,7 @@ pub(super) enum Place {
     Home(Option<u64>),
     /// In another one, with the tables of that where they could be read.
     Foreign(Option<u64>, Option<Arc<SocketTable>>),
-    /// Nobody may tell.
+    /// Unknown, for lack of permission.
     Unknown,
 }
 
@@ -66,12 +66,12 @@ pub(super) struct ForeignNetns<'p> {
     /// By cookie: the inode, where we may know it.
     inodes: Mutex<HashMap<u64, Option<u64>>>,
     tables: Mutex<HashMap<u64, Option<Arc<SocketTable>>>>,
-    /// The cookie of our own namespace.
+    /// The cookie of fdguard's namespace.
     ours: OnceLock<Option<u64>>,
 }
 
 impl<'p> ForeignNetns<'p> {
-    /// Asks nobody yet.
+    /// Starts without any query.
     pub(super) fn new(proc: BorrowedFd<'p>) -> Self {
         Self {
             proc,

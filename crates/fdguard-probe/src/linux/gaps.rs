@@ -17,11 +17,11 @@ pub(super) fn table_gaps(table: &Table) -> Vec<Gap> {
     }
     if table.unstable > 0 {
         let what = format!("{} descriptors", table.unstable);
-        let why = "they were closed and reused faster than they could be read";
+        let why = "they were closed and reused while fdguard read them";
         gaps.push(Gap::new(
             what,
             why,
-            "look again, or watch the process over a while",
+            "try again, or watch the process for a while",
         ));
     }
     gaps
@@ -29,9 +29,9 @@ pub(super) fn table_gaps(table: &Table) -> Vec<Gap> {
 
 pub(super) fn denied_gap(pid: Pid, counted: bool) -> Gap {
     let what = if counted {
-        format!("the descriptors of process {pid} (their number is known, what they are is not)")
+        format!("the descriptors of process {pid} (only their count is known)")
     } else {
-        format!("the descriptors of process {pid}, and their number")
+        format!("the descriptors of process {pid} and their count")
     };
     let remedy = "run as the process's user or as root (sudo fdguard …), or with CAP_SYS_PTRACE and CAP_DAC_READ_SEARCH";
     Gap::new(
@@ -43,10 +43,10 @@ pub(super) fn denied_gap(pid: Pid, counted: bool) -> Gap {
 
 pub(super) fn socket_gap(complete: bool) -> Gap {
     if complete {
-        let remedy = "run as root (CAP_SYS_ADMIN) to ask in that namespace";
+        let remedy = "run as root (CAP_SYS_ADMIN) to query that namespace";
         return Gap::new(
-            "peers of unix sockets",
-            "the process lives in another network namespace",
+            "peers of Unix sockets",
+            "the process is in another network namespace",
             remedy,
         );
     }
@@ -65,15 +65,15 @@ pub(super) fn unlisted_gaps(unasked: u64, foreign: u64) -> Vec<Gap> {
     if unasked > 0 {
         gaps.push(Gap::new(
             format!("states and addresses of {}", sockets(unasked)),
-            "not in the tables of the process's network namespace: unbound, or of another namespace; asking the descriptor itself was refused",
+            "not in the tables of the process's network namespace: unbound, or from another namespace; the descriptor itself could not be queried",
             "run as root (CAP_SYS_PTRACE)",
         ));
     }
     if foreign > 0 {
         gaps.push(Gap::new(
             format!("queues and peers of {}", sockets(foreign)),
-            "they belong to another network namespace than the process",
-            "run as root (CAP_NET_ADMIN and CAP_SYS_ADMIN) to ask in that namespace",
+            "they belong to a different network namespace than the process",
+            "run as root (CAP_NET_ADMIN and CAP_SYS_ADMIN) to query that namespace",
         ));
     }
     gaps
@@ -101,14 +101,14 @@ pub(super) fn peers_gap(holdings: &Holdings, table: &Table) -> Option<Gap> {
     } else {
         format!("{count} processes")
     };
-    let why = format!("{processes} could not be read: of another user, or protected");
-    let remedy = "run as root; what even root may not read stays unknown";
-    let what = "who holds the other end of some pipes and sockets";
+    let why = format!("permission denied for {processes}: owned by another user, or protected");
+    let remedy = "run as root; processes that even root cannot read stay unknown";
+    let what = "the other end of some pipes and sockets";
     (open_question && count > 0).then(|| Gap::new(what, why, remedy))
 }
 
 pub(super) fn hidden_gap() -> Gap {
-    let why = "the proc file system is mounted with hidepid";
-    let remedy = "run as root, or in the group that its option gid= names";
+    let why = "/proc is mounted with hidepid";
+    let remedy = "run as root, or as a member of the group in its gid= option";
     Gap::new("processes of other users", why, remedy)
 }

@@ -32,7 +32,7 @@ pub struct SoughtFile {
 pub struct FileHold {
     /// The process.
     pub pid: Pid,
-    /// Its parent, who may have handed it down.
+    /// Its parent, from which it may be inherited.
     pub ppid: Pid,
     /// When it started, in clock ticks after boot: with the pid its identity.
     pub start_ticks: u64,
@@ -97,7 +97,7 @@ pub struct FileHolders {
 
 impl Probe {
     /// Who holds these files. Our own process is left out. Mappings are looked at when asked for: that is the costly part, and
-    /// the kernel's own count (a lease) may have said already that there are no writers.
+    /// the kernel's own count (a lease) may have shown already that there are no writers.
     pub fn holders(&self, sought: &[SoughtFile], mappings: bool) -> Result<FileHolders, Error> {
         let own = std::process::id();
         let mut found = FileHolders::default();
@@ -129,7 +129,13 @@ impl Probe {
 }
 
 impl FileHolders {
-    fn scan_process(&mut self, pid: Pid, base: BorrowedFd<'_>, sought: &[SoughtFile], mappings: bool) {
+    fn scan_process(
+        &mut self,
+        pid: Pid,
+        base: BorrowedFd<'_>,
+        sought: &[SoughtFile],
+        mappings: bool,
+    ) {
         let Ok(bytes) = files::read(base, c"stat") else {
             return;
         };
@@ -191,7 +197,7 @@ impl One<'_> {
         };
         let info = files::read(self.base, format!("fdinfo/{fd}")).unwrap_or_default();
         let info = Fdinfo::parse(&info);
-        // The inode of fdinfo asks no file system, which may be one that does not answer. Kernels before 5.14 do not tell it.
+        // The inode in fdinfo needs no file system, which may not respond. Kernels before 5.14 lack it.
         let may_be = |sought: &SoughtFile| {
             sought.path == path
                 || sought.path == link
@@ -314,12 +320,12 @@ fn device_text(dev: u64) -> String {
 fn unread_gap(unread: &[Pid]) -> Option<Gap> {
     let first = unread.first()?;
     let who = match unread.len() {
-        1 => format!("process {first} holds"),
-        n => format!("{n} processes (the first is {first}) hold"),
+        1 => format!("process {first} has"),
+        n => format!("{n} processes (the first is {first}) have"),
     };
     Some(Gap::new(
-        format!("whether {who} the file"),
-        "permission denied: of another user, or protected",
+        format!("whether {who} the file open"),
+        "permission denied: owned by another user, or protected",
         "run as root (sudo fdguard …), or with CAP_SYS_PTRACE and CAP_DAC_READ_SEARCH",
     ))
 }

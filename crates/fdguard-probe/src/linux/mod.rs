@@ -14,6 +14,7 @@ use crate::parse::mountinfo;
 
 mod borrow;
 mod bpf;
+mod cache;
 mod ceilings;
 mod classify;
 mod devices;
@@ -24,7 +25,6 @@ mod foreign_netns;
 mod gaps;
 pub mod holders;
 mod kernel;
-mod cache;
 mod mounts;
 mod netns;
 mod peers;
@@ -58,7 +58,7 @@ pub struct Probe {
     hides: bool,
     /// What was learned about mounts, shared by every look.
     mounts: Arc<mounts::Mounts>,
-    /// Seconds from the epoch to boot, once somebody asked: the file it stands in is a long one.
+    /// Seconds from the epoch to boot, read on demand: its file is long.
     boot: OnceLock<Option<i64>>,
 }
 
@@ -110,7 +110,7 @@ impl Probe {
         rustix::fs::statat(&self.proc, format!("{pid}/fd"), AtFlags::empty())
     }
 
-    /// The table of a process, with what is ours left out when it is our own.
+    /// The table of a process; for fdguard itself, without the probe's descriptors.
     fn table_dir(&self, pid: Pid, base: &OwnedFd) -> Result<table::TableDir, Errno> {
         let mut mine = Vec::new();
         if self.real && pid == std::process::id() {

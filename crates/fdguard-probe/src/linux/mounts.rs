@@ -22,14 +22,14 @@ pub(super) struct Mounts {
     pipes: OnceLock<u64>,
     /// Two of them: process handles have a file system of their own since Linux 6.9.
     anonymous: [OnceLock<u64>; 2],
-    /// Mounts of our own namespace on local file systems, where a name can be checked at no risk.
+    /// Mounts of fdguard's namespace on local file systems, where checking a name cannot block.
     local: HashSet<u64>,
-    /// Device numbers of the mounts of our own namespace.
+    /// Device numbers of the mounts of fdguard's namespace.
     devices: HashMap<u64, String>,
 }
 
 impl Mounts {
-    /// With the local mounts of our own namespace, from its mountinfo.
+    /// With the local mounts of fdguard's namespace, from its mountinfo.
     pub(super) fn parse(mountinfo: &[u8]) -> Self {
         Self {
             local: mountinfo::local_mounts(mountinfo).collect(),
@@ -43,7 +43,7 @@ impl Mounts {
         self.local.contains(&mnt)
     }
 
-    /// The device number of a mount of our own namespace.
+    /// The device number of a mount of fdguard's namespace.
     pub(super) fn device(&self, mnt: u64) -> Option<&String> {
         self.devices.get(&mnt)
     }

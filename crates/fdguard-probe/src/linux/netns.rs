@@ -233,7 +233,7 @@ fn inode(link: &[u8]) -> Option<u64> {
 /// The sockets of one namespace.
 struct Sockets {
     table: SocketTable,
-    /// What of them could not be told.
+    /// What could not be determined.
     gap: Option<Gap>,
     /// Asked for when a table that was read ahead lacks a socket that is in use by now.
     late: Option<OnceLock<SocketTable>>,

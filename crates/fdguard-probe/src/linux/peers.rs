@@ -14,7 +14,7 @@ use crate::parse::fdinfo::Fdinfo;
 use crate::parse::link::Link;
 use crate::parse::stat::ProcStat;
 
-/// As many holders as are listed of one thing: a pipe of a shell may be held by everybody.
+/// The most holders listed for one object: every process may have a shell's pipe open.
 const MOST_LISTED: usize = 32;
 
 /// What is held: sockets by inode, ends of pipes by inode, files (and ends of named pipes) by path.
@@ -65,7 +65,7 @@ impl Thing {
         }
     }
 
-    /// The ends that stand opposite; none for what has no ends.
+    /// The opposite ends; none for objects without ends.
     fn opposites(&self) -> Vec<Self> {
         let with = |end: PipeEnd| match self {
             Self::Pipe(ino, _) => Self::Pipe(*ino, Some(end)),
@@ -89,7 +89,7 @@ impl Thing {
     }
 }
 
-/// What somebody wants to know the other holders of.
+/// An object whose other holders are wanted.
 #[derive(Debug, Default)]
 pub(super) struct Interest {
     pipes: FxHashSet<u64>,
@@ -305,7 +305,7 @@ impl Holdings {
             .for_each(|holders| holders.sort_unstable());
     }
 
-    /// Writes into each descriptor who else holds it, and who holds its other end.
+    /// Adds to each descriptor its other holders and the holders of its other end.
     pub(super) fn describe(&self, pid: Pid, entries: &mut [FdEntry], is_near: impl Fn() -> bool) {
         let mut near = None;
         for entry in entries {
@@ -337,7 +337,7 @@ impl Holdings {
         }
     }
 
-    /// Who holds the other side of a pseudo-terminal, and who else holds its master.
+    /// The holders of the other side of a pseudo-terminal, and the other holders of its master.
     fn describe_pty(&self, pid: Pid, entry: &mut FdEntry, side: &Thing) {
         let (others, _) = self.other_end(side);
         match &mut entry.detail {
@@ -345,7 +345,7 @@ impl Holdings {
             Detail::File(file) => file.peer = others.unwrap_or_default(),
             _ => {}
         }
-        // A terminal is held by everything that runs in it: who holds the master is worth knowing.
+        // Every process in a terminal has it open: only the holder of the master is of interest.
         if matches!(side, Thing::PtyMaster(_)) {
             self.describe_sharing(pid, entry, side);
         }
@@ -370,7 +370,7 @@ impl Holdings {
         self.held.get(thing).map_or(&[], Vec::as_slice)
     }
 
-    /// Holders of the opposite end; unknown when none was found and somebody could not be read.
+    /// Holders of the opposite end; unknown if none was found and some process could not be read.
     fn other_end(&self, thing: &Thing) -> (Option<Vec<FdHolder>>, u64) {
         let opposites = thing.opposites();
         if opposites.is_empty() {
@@ -385,7 +385,7 @@ impl Holdings {
 }
 
 /// The holders, ascending, and how many are left out. Where there are too many, each process is named
-/// once before any is named twice: who holds it matters more than how often.
+/// once before any is named twice: the holder matters more than the number of descriptors.
 fn listed(holders: impl Iterator<Item = FdHolder>, total: usize) -> (Vec<FdHolder>, u64) {
     let list: Vec<FdHolder> = if total <= MOST_LISTED {
         holders.collect()

@@ -28,11 +28,11 @@ pub(super) struct Basics {
 /// A child by its command, and whether it is a zombie.
 pub(super) type Child = (Text, bool);
 
-/// The children of everybody.
+/// The children of every process.
 pub(super) type Families = HashMap<Pid, Vec<Child>>;
 
 impl Basics {
-    /// Takes in the children, where they could be told.
+    /// Adds the children, if they are known.
     pub(super) fn adopt(&mut self, children: Option<Vec<Child>>) {
         let Some(children) = children else { return };
         let zombies = children.iter().filter(|(_, zombie)| *zombie).count();
@@ -110,7 +110,11 @@ impl Probe {
         (base, path): (BorrowedFd<'_>, impl Arg),
         buffer: &mut Vec<u8>,
     ) -> Result<Limits, Errno> {
-        let by_call = if self.real { rlimit::read_limits(pid) } else { None };
+        let by_call = if self.real {
+            rlimit::read_limits(pid)
+        } else {
+            None
+        };
         match by_call {
             Some(limits) => Ok(limits),
             None => files::read_into(base, path, buffer).map(limits::open_files),
@@ -253,7 +257,7 @@ fn task_exists(tasks: BorrowedFd<'_>, task: u32) -> bool {
     .is_ok()
 }
 
-/// The error of a file of a process: the process is gone, or whatever the system said.
+/// The error of a file of a process: the process has exited, or the system error.
 pub(super) fn gone_or(pid: Pid, file: &str, error: Errno) -> Error {
     if files::is_gone(error) {
         Error::Vanished(pid)

@@ -33,7 +33,7 @@ enum Depth {
     /// Everything, start times too.
     #[default]
     Whole,
-    /// For a single look: no start times, which only tell one look from the next.
+    /// For a single sample: no start times, which only matter between samples.
     Single,
     /// For a single look at a crowd: of processes that hold little only what is cheap.
     Crowd,
@@ -79,7 +79,7 @@ impl Radar {
         }
         let looked = self
             .look_at(probe)
-            .map_err(|error| Error::io("every process", error))?;
+            .map_err(|error| Error::io("list of processes", error))?;
         self.looks += 1;
         if self.depth == Depth::Whole {
             self.known = looked
@@ -203,7 +203,7 @@ impl Probe {
         Ok(())
     }
 
-    /// What one file tells of a process; nothing for kernel threads.
+    /// Reads a process from one file; nothing for kernel threads.
     fn reread(&self, row: &mut HostRow, buffer: &mut Vec<u8>) -> Result<(), Errno> {
         let bytes = files::read_into(&self.proc, format!("{}/status", row.pid), buffer)?;
         let status = ProcStatus::parse(bytes);
@@ -243,10 +243,10 @@ fn crowd_gap(rows: &[HostRow]) -> Option<Gap> {
     let glanced = rows.iter().filter(|row| row.uid.is_none()).count();
     (glanced > 0).then(|| {
         let what = format!(
-            "past peak, user and parent of {glanced} processes with fewer than {LITTLE} descriptors"
+            "peak, user and parent of {glanced} processes with fewer than {LITTLE} descriptors"
         );
-        let why = format!("a single look at more than {CROWD} processes leaves them out");
-        Gap::new(what, why, "--peaks reads them, and the live view does")
+        let why = format!("a single sample of more than {CROWD} processes omits them");
+        Gap::new(what, why, "use --peaks or the live view")
     })
 }
 
@@ -254,8 +254,8 @@ fn count_gap(rows: &[HostRow]) -> Option<Gap> {
     let uncounted = rows.iter().filter(|row| row.count.is_none()).count();
     (uncounted > 0).then(|| {
         Gap::new(
-            format!("the number of descriptors of {uncounted} processes"),
-            "this kernel tells it only to who may list them (before Linux 6.2)",
+            format!("the descriptor count of {uncounted} processes"),
+            "before Linux 6.2 the count is visible only to the process's owner or root",
             "run as root, or on Linux 6.2 or later",
         )
     })

@@ -39,7 +39,7 @@ impl Probe {
         let maps = match read_maps(base.as_fd()) {
             Ok(maps) => maps,
             Err(error) if files::is_denied(error) => {
-                return Ok(SelectUse::unknown(denied("what is in its memory")));
+                return Ok(SelectUse::unknown(denied("its memory map")));
             }
             Err(error) => return Err(gone_or(pid, "maps", error)),
         };
@@ -57,7 +57,7 @@ impl Probe {
         // It may have ended meanwhile, and then nothing was found because nothing was left.
         check_alive(pid, base.as_fd())?;
         if files::read_link(&base, c"exe").ok() != program {
-            return Ok(SelectUse::unknown("it began another program meanwhile"));
+            return Ok(SelectUse::unknown("it executed another program meanwhile"));
         }
         Ok(verdict::verdict(&seen, &unread))
     }
@@ -127,7 +127,7 @@ impl Look<'_> {
                 program,
             }),
             Err(_) => {
-                let why = "its symbols cannot be read".to_owned();
+                let why = "its symbols are unreadable".to_owned();
                 self.unread.push(Unread { name, why });
             }
         }
@@ -143,7 +143,7 @@ impl Look<'_> {
         let inside = [b"root", path.as_slice()].concat();
         let found = self.open(inside, Some(mapping.ino));
         if found.is_err() && path.ends_with(b" (deleted)") {
-            return Err("it was deleted: only root can open it".to_owned());
+            return Err("the file was deleted: only root can open it".to_owned());
         }
         found
     }
@@ -163,7 +163,7 @@ impl Look<'_> {
             return Ok(None);
         }
         if ino.is_some_and(|ino| ino != stat.st_ino) {
-            return Err("another file has its name now".to_owned());
+            return Err("the file was replaced".to_owned());
         }
         let opened: Result<OwnedFd, Errno> = match &self.probe.own {
             Some(own) => files::open_file_at(own, DecInt::new(files::number_of(&pinned))),

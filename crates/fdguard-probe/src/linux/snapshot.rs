@@ -23,7 +23,7 @@ const MANY: usize = 64;
 /// How to look.
 #[derive(Clone, Copy, Debug)]
 pub struct Options {
-    /// Whether to find out who holds the other ends, which means a walk over every process.
+    /// Whether to find the holders of the other ends, which needs a walk over every process.
     pub peers: bool,
     /// How many threads may read; 0 for as many as there are cores, up to four.
     pub threads: usize,
@@ -159,7 +159,7 @@ impl Probe {
         }
     }
 
-    /// Asks every process that was not read who holds what the read ones hold.
+    /// Searches every other process for what the read ones have open.
     fn walk_others(&self, drafts: &[Draft], all: Vec<Pid>, threads: usize) -> Holdings {
         let read = || {
             drafts
@@ -282,7 +282,7 @@ impl Probe {
     }
 }
 
-/// Every socket of our own network namespace.
+/// Every socket of fdguard's network namespace.
 fn all_sockets() -> Option<SocketTable> {
     SocketTable::by_netlink(None).ok()
 }

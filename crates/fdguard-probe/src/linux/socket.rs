@@ -38,7 +38,7 @@ const TABLES: [DiagTable; 5] = [
 ];
 
 impl SocketTable {
-    /// Asks netlink in our own namespace, for these inodes or, without any, for all there are.
+    /// Queries netlink in fdguard's namespace, for these inodes or, without any, for all.
     pub(super) fn by_netlink(wanted: Option<&FxHashSet<u64>>) -> Result<Self, Errno> {
         let family = AddressFamily::NETLINK;
         let protocol = Some(rustix::net::netlink::SOCK_DIAG);
@@ -59,7 +59,7 @@ impl SocketTable {
                 let is_wanted = wanted.is_none_or(|wanted| wanted.contains(&ino));
                 missing = missing.saturating_sub(usize::from(is_wanted));
                 table.connections.extend(local_connection(ino, &record));
-                // Unix sockets are all kept: the name of a connection stands at its other end.
+                // Keep all Unix sockets: the name of a connection is at its other end.
                 if is_wanted || kind == DiagTable::Unix {
                     table.records.insert(ino, record);
                 }

@@ -8,7 +8,7 @@ use fdguard_core::{Class, Detail, FdEntry, TcpState, Text};
 use crate::parse::net::{InetKind, SocketRecord};
 use crate::parse::sockaddr::SocketName;
 
-/// What a socket said about itself, through a descriptor that was borrowed.
+/// The answer of a socket that was queried through a borrowed descriptor.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct SocketAnswer {
     /// `SO_TYPE`.

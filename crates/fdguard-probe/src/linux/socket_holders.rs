@@ -1,4 +1,4 @@
-//! Who holds a socket, and who that is: from an address back to processes.
+//! Finds the processes that have a socket open, by its address.
 
 use std::collections::BTreeMap;
 use std::os::fd::AsFd as _;
@@ -16,7 +16,8 @@ use crate::parse::net::{self, InetKind, SocketRow};
 /// Which processes hold which sockets.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct SocketHolders {
-    /// By the inode of the socket, each list ascending and without repetition. What nobody was seen to hold is not in it.
+    /// By the inode of the socket, each list ascending and without duplicates. Sockets without a
+    /// visible holder are missing.
     pub by_socket: BTreeMap<u64, Vec<Pid>>,
     /// Processes that could not be looked into: absence proves nothing while there are any.
     pub unread: u64,
@@ -31,12 +32,13 @@ pub struct IdentifiedProcess {
     pub variable: Option<Vec<u8>>,
     /// Whether its environment could be read.
     pub environment_read: bool,
-    /// Whether its numbers of processes mean the same as ours; absent where that cannot be seen.
+    /// Whether it is in fdguard's pid namespace; absent if unknown.
     pub same_pid_namespace: Option<bool>,
 }
 
 impl Probe {
-    /// Every TCP, UDP and unix socket of our own network namespace: by netlink, else by the text tables.
+    /// Every TCP, UDP and Unix socket of fdguard's network namespace: by netlink, otherwise by the
+    /// text tables.
     pub fn sockets(&self) -> Result<Vec<SocketRow>, Error> {
         match SocketTable::by_netlink(None) {
             Ok(table) => Ok(table.into_rows().collect()),
@@ -47,7 +49,7 @@ impl Probe {
     fn sockets_by_text(&self) -> Result<Vec<SocketRow>, Error> {
         let mut rows = Vec::new();
         let read = |name: &str| files::read(&self.proc, format!("self/net/{name}"));
-        let tcp = read("tcp").map_err(|error| Error::io("the table of sockets", error))?;
+        let tcp = read("tcp").map_err(|error| Error::io("the socket table", error))?;
         rows.extend(net::inet(InetKind::Tcp, &tcp));
         for (name, kind) in [
             ("tcp6", InetKind::Tcp),
@@ -62,7 +64,8 @@ impl Probe {
         Ok(rows)
     }
 
-    /// Who holds these sockets: one walk over the links of all processes, our own too.
+    /// Finds the holders of these sockets: one walk over the links of all processes, including
+    /// fdguard.
     pub fn socket_holders(&self, inodes: &[u64]) -> Result<SocketHolders, Error> {
         let mut pids = self.pids()?;
         pids.retain(|pid| self.holds_something(*pid));

@@ -1,4 +1,4 @@
-//! What a socket says about itself: each function is one system call on a descriptor of ours.
+//! Queries a socket: each function is one system call on a descriptor that fdguard owns.
 
 #![expect(
     unsafe_code,
@@ -16,12 +16,12 @@ const SO_NETNS_COOKIE: libc::c_int = 71;
 
 /// The network namespace that the socket belongs to. Needs `CAP_NET_ADMIN` in it.
 pub(super) fn namespace(socket: BorrowedFd<'_>) -> Result<OwnedFd, Errno> {
-    // SAFETY: takes two numbers and touches no memory of ours.
+    // SAFETY: takes two numbers and touches no memory of this process.
     let result = unsafe { libc::ioctl(socket.as_raw_fd(), SIOCGSKNS) };
     if result < 0 {
         return Err(last_error());
     }
-    // SAFETY: the kernel just opened this number for us, and nobody else knows it.
+    // SAFETY: the kernel just opened this number, and nothing else uses it.
     Ok(unsafe { OwnedFd::from_raw_fd(result) })
 }
 

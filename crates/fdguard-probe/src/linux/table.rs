@@ -10,7 +10,7 @@ use rustix::io::Errno;
 use super::epoll::Registrations;
 use super::files::{self, Listing};
 use super::mounts::Mounts;
-use super::reader::{Reader, ReadState};
+use super::reader::{ReadState, Reader};
 use crate::workers;
 
 /// Below this a second thread costs more than it brings.
@@ -86,13 +86,13 @@ pub(super) struct TableDir {
     pub(super) own: Option<Arc<OwnedFd>>,
     /// Which mounts hold nothing but sockets, pipes or anonymous inodes.
     pub(super) mounts: Arc<Mounts>,
-    /// When the table is our own: the numbers that are the probe's and not part of the answer.
+    /// For fdguard's own table: the probe's descriptors, which are not part of the result.
     mine: Vec<Fd>,
 }
 
 impl TableDir {
     /// Opens the table of the process behind `base`. Fails with the errno of `fd/` itself. `mine` are
-    /// the probe's descriptors when the process is our own.
+    /// the probe's descriptors if the process is fdguard itself.
     pub(super) fn open(
         base: BorrowedFd<'_>,
         own: Option<Arc<OwnedFd>>,
@@ -134,7 +134,7 @@ impl TableDir {
         fdinfo.unwrap_or(&self.fd).as_fd()
     }
 
-    /// The numbers in use, ours left out.
+    /// The numbers in use, without the probe's.
     pub(super) fn numbers(&self) -> Result<Vec<Fd>, Errno> {
         let mut numbers = files::numbers(self.listed())?;
         numbers.retain(|number| !self.mine.contains(number));

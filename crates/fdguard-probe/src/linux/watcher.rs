@@ -9,12 +9,12 @@ use fdguard_core::{Class, Fd, FdEntry, Gap, Pid, Text, Tier};
 use rustix::fs::AtFlags;
 use rustix::path::DecInt;
 
-use super::gaps::denied_gap;
 use super::cache::{CachedDetail, DetailCache};
+use super::gaps::denied_gap;
 use super::process::gone_or;
 use super::snapshot::Options;
 use super::table::{Table, TableDir};
-use super::{Probe, ceilings, files, cache};
+use super::{Probe, cache, ceilings, files};
 use crate::Error;
 use crate::parse::stat::ProcStat;
 use crate::sqlite;
@@ -47,7 +47,7 @@ pub struct ProcessWatcher<'p> {
     known: DetailCache,
     /// Whether it was seen to hold an inotify instance.
     watches_files: bool,
-    /// Its name when it was last asked who it is.
+    /// Its name at the last identity check.
     name: RefCell<Option<Text>>,
 }
 
@@ -225,7 +225,7 @@ impl<'p> ProcessWatcher<'p> {
         let mut link = vec![0; 4096 + 16];
         for fd in self.known.next(most) {
             let read = rustix::fs::readlinkat_raw(&dir.fd, DecInt::new(fd), &mut link[..]);
-            // Gone, or not readable any more: the next listing tells.
+            // Closed, or no longer readable: the next listing shows which.
             let Ok(length) = read else { continue };
             let seen = cache::hash_of(&link[..length]);
             if !self.known.is_settled(fd, seen) {
@@ -258,7 +258,7 @@ impl<'p> ProcessWatcher<'p> {
         Ok(tick)
     }
 
-    /// Everything about these numbers that can be told without a look at other processes.
+    /// Everything about these descriptors that is known without reading other processes.
     fn look_at(&self, dir: &TableDir, numbers: &[Fd]) -> Result<Table, Error> {
         let mut table = dir.read(numbers);
         if let Some(error) = table.trouble {
@@ -275,7 +275,7 @@ impl<'p> ProcessWatcher<'p> {
         ProcStat::parse(&bytes).is_none_or(|stat| stat.is_ending())
     }
 
-    /// The count without a listing, where the kernel tells it.
+    /// The count without a listing, if the kernel provides it.
     fn counted(&self) -> Option<u64> {
         match &self.dir {
             Some(dir) => self.probe.real.then(|| dir.count()).flatten(),

@@ -1,7 +1,9 @@
 //! One descriptor from one file set: pure, and the same for every dialect of lsof.
 
 use bstr::ByteSlice as _;
-use fdguard_core::detail::{OtherDetail, FileDetail, FileLock, Memfd, PipeDetail, PipeEnd, PtyDetail};
+use fdguard_core::detail::{
+    FileDetail, FileLock, Memfd, OtherDetail, PipeDetail, PipeEnd, PtyDetail,
+};
 use fdguard_core::{Class, Detail, Fd, FdEntry, FileId, Mode, Text};
 
 use super::{anonymous, socket};
@@ -12,7 +14,7 @@ const MARK: &[u8] = b" (deleted)";
 /// What holds for all descriptors of a process.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Setting {
-    /// Whether the flags tell about close-on-exec.
+    /// Whether the flags show close-on-exec.
     pub(super) tells_cloexec: bool,
     /// Whether the process lives in another network than lsof, which lists only its own sockets.
     pub(super) foreign_network: bool,
@@ -89,7 +91,7 @@ fn mode(set: &LsofSet<'_>) -> Option<Mode> {
 }
 
 /// Device and inode. Sockets have an inode on Linux only, sometimes in the field for the device; the
-/// address of their kernel structure elsewhere. Either tells them apart.
+/// address of their kernel structure elsewhere. Either distinguishes them.
 fn identity(set: &LsofSet<'_>, is_socket: bool) -> Option<FileId> {
     let ino = set.number(b'i').or_else(|| set.number(b'd'))?;
     let device = set.number(b'D').filter(|_| !is_socket);
@@ -110,7 +112,13 @@ fn undeleted(name: &[u8], links: Option<u64>) -> (&[u8], bool) {
     }
 }
 
-fn regular(path: &[u8], deleted: bool, name: &[u8], set: &LsofSet<'_>, id: Option<FileId>) -> Thing {
+fn regular(
+    path: &[u8],
+    deleted: bool,
+    name: &[u8],
+    set: &LsofSet<'_>,
+    id: Option<FileId>,
+) -> Thing {
     let marked = name.ends_with(MARK);
     if let (true, true, Some(memory)) = (marked, deleted, path.strip_prefix(b"/memfd:")) {
         return Thing {
@@ -157,7 +165,7 @@ fn file(class: Class, path: &[u8], set: &LsofSet<'_>) -> Thing {
     }
 }
 
-/// A lock on the whole file. Of one on a part the range is not told: see [`has_partial_lock`].
+/// A lock on the whole file. The range of a byte-range lock is unknown: see [`has_partial_lock`].
 fn whole_lock(set: &LsofSet<'_>) -> Option<FileLock> {
     let access = match set.get(b'l')? {
         b"R" => "READ",
@@ -173,7 +181,7 @@ fn whole_lock(set: &LsofSet<'_>) -> Option<FileLock> {
     })
 }
 
-/// Whether there is a lock that cannot be written down, since its range or its kind is not told.
+/// Whether there is a lock whose range or kind is unknown.
 pub(super) fn has_partial_lock(set: &LsofSet<'_>) -> bool {
     set.get(b'l')
         .is_some_and(|letter| !matches!(letter, b"" | b" " | b"R" | b"W"))

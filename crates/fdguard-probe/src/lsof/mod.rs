@@ -1,6 +1,6 @@
-//! A second reader, by the program `lsof`: portable, slower, and it tells less than `/proc`.
+//! A second reader, by the program `lsof`: portable, slower and less detailed than `/proc`.
 //!
-//! What it cannot tell is a gap in each snapshot. Nothing here opens a file of the target.
+//! What it does not report is a gap in each snapshot. Nothing here opens a file of the target.
 
 mod anonymous;
 mod classify;
@@ -80,8 +80,8 @@ fn ask(program: &OsStr, pids: &[Pid]) -> Result<Answer, Error> {
     let taken_at = Timestamp::now();
     let child = command.spawn().map_err(|error| {
         helper(match error.kind() {
-            std::io::ErrorKind::NotFound => "the program is not installed".to_owned(),
-            _ => format!("cannot be run: {error}"),
+            std::io::ErrorKind::NotFound => "not installed".to_owned(),
+            _ => format!("cannot be executed: {error}"),
         })
     })?;
     let ends = [
@@ -90,7 +90,7 @@ fn ask(program: &OsStr, pids: &[Pid]) -> Result<Answer, Error> {
     ];
     let output = child
         .wait_with_output()
-        .map_err(|error| helper(format!("its answer cannot be read: {error}")))?;
+        .map_err(|error| helper(format!("cannot read its output: {error}")))?;
     Ok(Answer {
         output,
         taken_at,
@@ -119,7 +119,7 @@ fn complain(output: &Output) -> Result<(), Error> {
     match (output.status.code(), reason) {
         (Some(0), _) | (Some(1), None) => Ok(()),
         (Some(_), Some(reason)) => Err(helper(reason.to_owned())),
-        (_, _) => Err(helper(format!("ended with {}", output.status))),
+        (_, _) => Err(helper(format!("failed with {}", output.status))),
     }
 }
 
@@ -148,7 +148,7 @@ fn unseen(pid: Pid) -> Error {
     match known.map(rustix::process::test_kill_process) {
         None | Some(Err(Errno::SRCH)) => Error::NoSuchProcess(pid),
         Some(_) => helper(format!(
-            "shows nothing of process {pid}: a zombie, or not ours to see"
+            "no output for process {pid}: it is a zombie, or permission is denied"
         )),
     }
 }
@@ -163,7 +163,7 @@ mod tests {
     #[test]
     fn a_missing_program_is_said_to_be_missing() {
         let error = snapshots_by("lsof-that-is-not-there".as_ref(), &[1]).unwrap_err();
-        assert_eq!(error.to_string(), "lsof: the program is not installed");
+        assert_eq!(error.to_string(), "lsof: not installed");
     }
 
     #[test]

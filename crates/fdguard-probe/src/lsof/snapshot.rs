@@ -8,7 +8,7 @@ use fdguard_core::{Detail, Fd, FdEntry, Gap, Pid, Snapshot, Text, Tier};
 use jiff::Timestamp;
 
 use super::classify::{self, Setting};
-use crate::parse::lsof::{LsofColumn, ProcessSet, LsofSet};
+use crate::parse::lsof::{LsofColumn, LsofSet, ProcessSet};
 use crate::sqlite;
 
 const REMEDY: &str = "use --via proc";
@@ -24,7 +24,7 @@ pub(super) struct Circumstances<'a> {
     /// Whether lsof is known to put close-on-exec among the flags here, so that flags without it tell
     /// that it is not set.
     pub(super) flags_are_whole: bool,
-    /// Numbers of our own that were only opened for asking.
+    /// fdguard's own descriptors, opened only to run lsof.
     pub(super) hidden: &'a [Fd],
 }
 
@@ -45,7 +45,7 @@ pub(super) fn snapshot(
         None => {
             gaps.extend(unread_gap(&rows));
             let entries = table(set, &rows, circumstances, &mut gaps);
-            // Numbers of which nothing can be told are a count, not a table.
+            // Numbers without any detail are a count, not a table.
             let readable = !entries.is_empty() || rows.unread.is_empty();
             let count = (rows.rows.len() + rows.unread.len()) as u64;
             (readable.then_some(entries), Some(count))
@@ -178,7 +178,7 @@ fn table(
 }
 
 /// Registrations whose number is not open any more. One whose number was used again since looks like
-/// any other here: lsof does not tell which file was registered.
+/// any other here: lsof does not report which file was registered.
 fn mark_ghosts(entries: &mut [FdEntry], unread: &[Fd]) {
     let numbers = entries.iter().map(|entry| entry.fd);
     let open: HashSet<Fd> = numbers.chain(unread.iter().copied()).collect();
@@ -205,15 +205,15 @@ fn refusal(row: &LsofSet<'_>) -> Gap {
     Gap::new(
         "the descriptors",
         format!("lsof: {}", why.to_str_lossy()),
-        "run as root, or as the user of the process",
+        "run as root or as the process's user",
     )
 }
 
 fn unread_gap(rows: &Rows<'_, '_>) -> Option<Gap> {
     (!rows.unread.is_empty()).then(|| {
         Gap::new(
-            format!("what {} descriptors are", rows.unread.len()),
-            "lsof may not read them",
+            format!("the kinds of {} descriptors", rows.unread.len()),
+            "lsof lacks permission to read them",
             "run as root, or with CAP_SYS_PTRACE and CAP_DAC_READ_SEARCH",
         )
     })
@@ -222,8 +222,8 @@ fn unread_gap(rows: &Rows<'_, '_>) -> Option<Gap> {
 fn completed_gap(count: usize) -> Option<Gap> {
     (count > 0).then(|| {
         Gap::new(
-            format!("the exact numbers of {count} descriptors from {CUT_FROM} on"),
-            "lsof prints their last three digits; shown are the lowest numbers that fit",
+            format!("the exact numbers of {count} descriptors from {CUT_FROM} up"),
+            "lsof prints only their last three digits; fdguard shows the lowest numbers that match",
             REMEDY,
         )
     })
@@ -238,8 +238,8 @@ fn lock_gap(rows: &Rows<'_, '_>) -> Option<Gap> {
         .collect();
     (!numbers.is_empty()).then(|| {
         Gap::new(
-            format!("the locks on parts of a file, of {}", numbers.join(", ")),
-            "lsof tells that there is one, not its range",
+            format!("the byte-range locks of descriptors {}", numbers.join(", ")),
+            "lsof reports a lock but not its range",
             REMEDY,
         )
     })
@@ -249,7 +249,7 @@ fn flag_gap(entries: &[FdEntry], setting: Setting) -> Option<Gap> {
     (!setting.tells_cloexec && !entries.is_empty()).then(|| {
         Gap::new(
             "close-on-exec",
-            "no descriptor has it, or lsof does not tell it here",
+            "no descriptor has it, or this lsof does not report it",
             REMEDY,
         )
     })
@@ -259,22 +259,22 @@ fn network_gap(setting: Setting) -> Option<Gap> {
     setting.foreign_network.then(|| {
         Gap::new(
             "addresses and states of IP sockets",
-            "the process lives in another network namespace than lsof",
+            "the process is in a different network namespace than lsof",
             REMEDY,
         )
     })
 }
 
-/// What lsof tells of no process.
+/// What lsof reports for no process.
 fn untold() -> impl Iterator<Item = Gap> {
     [
-        "the limits, the size of the table and the ceilings of the host",
+        "the limits of the process and the machine, and the table size",
         "start time, arguments, threads and children of the process",
-        "who holds the other ends of pipes and sockets, or the same files",
-        "positions in files, kinds of locks, and what counters, timers, signals and watchers hold",
+        "the other ends of pipes and sockets, and processes that share files",
+        "file positions, lock types, and the state of eventfds, timers, signalfds and watchers",
     ]
     .into_iter()
-    .map(|what| Gap::new(what, "lsof does not tell them", REMEDY))
+    .map(|what| Gap::new(what, "lsof does not report them", REMEDY))
 }
 
 #[cfg(test)]

@@ -8,7 +8,7 @@ use super::classify::{Setting, Thing};
 use crate::parse::ascii::decimal;
 use crate::parse::lsof::LsofSet;
 
-/// Whether a type of lsof is a socket that is told apart here.
+/// Whether this lsof type is a socket that is classified here.
 pub(super) fn is_socket(kind: &[u8]) -> bool {
     matches!(
         kind,
@@ -112,7 +112,7 @@ fn state(name: Option<&[u8]>, bound: bool, connected: bool) -> TcpState {
         Some(b"LAST_ACK") => TcpState::LastAck,
         Some(b"LISTEN") => TcpState::Listen,
         Some(b"CLOSING") => TcpState::Closing,
-        // Closed is also what a socket is before it is used: the addresses tell how far it came.
+        // An unused socket is also "closed": the addresses show how far it got.
         Some(b"CLOSE" | b"CLOSED") => match (bound, connected) {
             (_, true) => TcpState::Close,
             (true, false) => TcpState::Bound,
@@ -154,7 +154,7 @@ fn unix(name: &[u8], set: &LsofSet<'_>) -> Thing {
     }
 }
 
-/// A socket that is in none of the tables that lsof reads: it tells the protocol only.
+/// A socket that is in none of the tables that lsof reads: only the protocol is known.
 fn unlisted(name: &[u8], setting: Setting) -> Thing {
     let Some(protocol) = name.strip_prefix(b"protocol: ") else {
         return Thing::named(Class::Other("socket".into()), name);

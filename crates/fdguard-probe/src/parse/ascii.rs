@@ -27,7 +27,7 @@ pub fn words(line: &[u8]) -> impl Iterator<Item = &[u8]> {
         .filter(|word| !word.is_empty())
 }
 
-/// What stands before and behind the first `byte`. A search for one byte: for so short a needle the
+/// Splits at the first `byte`. A search for one byte: for so short a needle the
 /// general search would spend more on getting ready than on looking.
 #[must_use]
 pub fn split_at_byte(bytes: &[u8], byte: u8) -> Option<(&[u8], &[u8])> {

@@ -20,7 +20,7 @@ pub enum Kind {
     Function,
 }
 
-/// Where a member lies in its structure, in bytes.
+/// Offset of a member in its structure, in bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BtfMember {
     /// Bytes from the start of the structure.

@@ -13,7 +13,7 @@ const O_PATH: u64 = 0o10_000_000;
 /// One fdinfo file.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Fdinfo<'a> {
-    /// Position; absent when it is negative or not told.
+    /// Position; absent if negative or missing.
     pub pos: Option<u64>,
     /// Open flags, close-on-exec included.
     pub flags: Option<u64>,
@@ -162,7 +162,7 @@ impl<'a> Fdinfo<'a> {
             })
     }
 
-    /// Number of lines of an inotify or fanotify descriptor that stand for a watch.
+    /// Number of watches of an inotify or fanotify descriptor.
     #[must_use]
     pub fn watches(&self) -> u64 {
         self.rest
@@ -177,7 +177,7 @@ impl<'a> Fdinfo<'a> {
             .count() as u64
     }
 
-    /// What an eventfd tells.
+    /// Fields of an eventfd.
     #[must_use]
     pub fn eventfd(&self) -> detail::Eventfd {
         detail::Eventfd {
@@ -188,7 +188,7 @@ impl<'a> Fdinfo<'a> {
         }
     }
 
-    /// What a timer tells.
+    /// Fields of a timer.
     #[must_use]
     pub fn timerfd(&self) -> detail::Timerfd {
         detail::Timerfd {

@@ -12,7 +12,7 @@ use super::ascii::{decimal, hexadecimal};
 /// One field: the letter that names it, and what follows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LsofField<'a> {
-    /// The letter; letters that nobody knows are kept, too.
+    /// The letter; unknown letters are kept, too.
     pub letter: u8,
     /// The value as it was printed, escapes included.
     pub value: &'a [u8],
@@ -25,7 +25,7 @@ pub struct LsofSet<'a>(pub Vec<LsofField<'a>>);
 /// One process and its files.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ProcessSet<'a> {
-    /// What is said about the process, `p` first.
+    /// Fields of the process, `p` first.
     pub fields: LsofSet<'a>,
     /// Its files, each beginning with `f`.
     pub files: Vec<LsofSet<'a>>,
@@ -138,7 +138,9 @@ impl<'a> LsofSet<'a> {
         let value = self.get(b'f')?;
         let number = |digits| Fd::try_from(decimal(digits)?).ok();
         Some(match value.strip_prefix(b"*") {
-            Some(tail) if tail.len() == 3 => number(tail).map_or(LsofColumn::Word(value), LsofColumn::Tail),
+            Some(tail) if tail.len() == 3 => {
+                number(tail).map_or(LsofColumn::Word(value), LsofColumn::Tail)
+            }
             _ => number(value).map_or(LsofColumn::Word(value), LsofColumn::Number),
         })
     }
@@ -152,7 +154,7 @@ fn number(value: &[u8]) -> Option<u64> {
 }
 
 /// Undoes lsof's escapes: `\n` and its kin, `\\`, `\xff`. Control characters that it prints as `^A`
-/// stay so, since a plain `^` is not escaped: nobody can tell them apart.
+/// stay so, since a plain `^` is not escaped: they cannot be distinguished.
 #[must_use]
 pub fn unescape(value: &[u8]) -> Cow<'_, [u8]> {
     if !value.contains(&b'\\') {
@@ -189,7 +191,7 @@ fn hex_pair(high: u8, low: u8) -> Option<u8> {
 mod tests {
     use proptest::prelude::*;
 
-    use super::{LsofColumn, LsofField, ProcessSet, LsofSet, parse, unescape};
+    use super::{LsofColumn, LsofField, LsofSet, ProcessSet, parse, unescape};
 
     const RECORDED: &[u8] = b"p812\0R1\0cserver\0u1000\0\n\
         fcwd\0a \0l \0tDIR\0D0xfe00\0i2\0k21\0n/\0\n\

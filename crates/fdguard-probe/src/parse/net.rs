@@ -47,13 +47,13 @@ pub enum SocketRecord {
         kind: u8,
         /// Whether it accepts connections.
         listening: bool,
-        /// Whether it has a peer; absent where only the peer's inode would tell.
+        /// Whether it has a peer; absent if only the peer's inode shows it.
         connected: bool,
         /// Its name; abstract ones begin with `@`.
         path: Option<Box<[u8]>>,
         /// Inode of its peer.
         peer: Option<u64>,
-        /// What was shut down: bit 0 receiving, bit 1 sending; absent where the table does not tell.
+        /// What was shut down: bit 0 receiving, bit 1 sending; absent if the table lacks it.
         shutdown: Option<u8>,
     },
     /// A netlink socket.

@@ -19,7 +19,7 @@ pub struct ProcStatus<'a> {
     pub fd_size: Option<u64>,
     /// Number in the innermost pid namespace.
     pub ns_pid: Option<u32>,
-    /// Whether it is a kernel thread: told since Linux 6.7.
+    /// Whether it is a kernel thread: available since Linux 6.7.
     pub kernel_thread: Option<bool>,
 }
 
@@ -42,7 +42,7 @@ impl<'a> ProcStatus<'a> {
                 b"NSpid" => {
                     status.ns_pid = words(value).last().and_then(number);
                 }
-                // Memory follows: nothing of ours stands behind it.
+                // Memory follows: no needed field comes after it.
                 b"VmPeak" => break,
                 _ => {}
             }

@@ -3,7 +3,7 @@
 use fdguard_core::Summary;
 use fdguard_probe::{Error, Options, Probe};
 use serde_json::{Value, json};
-use testkit::{FakeProc, VictimHolding, Victim, is_root, skip};
+use testkit::{FakeProc, Victim, VictimHolding, is_root, skip};
 
 use super::{assert_exact, assert_says_the_same, document, look, record};
 

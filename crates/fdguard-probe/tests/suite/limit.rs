@@ -2,7 +2,7 @@
 
 use std::fs::File;
 
-use fdguard_probe::{Error, Options, Probe, Radar, ProcessWatcher};
+use fdguard_probe::{Error, Options, Probe, ProcessWatcher, Radar};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use testkit::{FakeProc, Victim};
 

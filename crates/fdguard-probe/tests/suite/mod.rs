@@ -4,7 +4,7 @@ use fdguard_core::document::SnapshotDocument;
 use fdguard_core::{Snapshot, Summary};
 use fdguard_probe::{Options, Probe};
 use serde_json::Value;
-use testkit::{VictimHolding, Victim};
+use testkit::{Victim, VictimHolding};
 
 mod churn;
 mod everything;

@@ -7,10 +7,10 @@ use std::os::unix::fs::PermissionsExt as _;
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 
 use fdguard_core::{Snapshot, Tier};
-use fdguard_probe::{Error, Options, Probe, Radar, ProcessWatcher};
+use fdguard_probe::{Error, Options, Probe, ProcessWatcher, Radar};
 use serde_json::{Value, json};
 use tempfile::TempDir;
-use testkit::{FakeProc, VictimLaunch, NOBODY, Namespace, Victim, have, is_root, run_as, skip};
+use testkit::{FakeProc, NOBODY, Namespace, Victim, VictimLaunch, have, is_root, run_as, skip};
 
 use super::select_use::waiter;
 
@@ -344,7 +344,7 @@ fn r7_nobody_looks_at_its_own_in_another_mount_namespace_and_not_at_roots() {
     let test = "r7_nobody_looks_at_its_own_in_another_mount_namespace_and_not_at_roots";
     let said = Nobody::run(test, &question).hear();
     assert_eq!(said["own"], json!({"select": "absent"}));
-    let why = "no permission to read what is in its memory";
+    let why = "no permission to read its memory map";
     assert_eq!(said["roots"], json!({"select": "unknown", "why": why}));
     own.finish();
     roots.finish();

@@ -4,7 +4,7 @@ use std::fs::File;
 use std::net::TcpListener;
 use std::os::fd::OwnedFd;
 
-use fdguard_probe::{Options, Probe, Radar, ProcessWatcher};
+use fdguard_probe::{Options, Probe, ProcessWatcher, Radar};
 use testkit::{Victim, number};
 
 use super::{document, numbers, own_table, record};

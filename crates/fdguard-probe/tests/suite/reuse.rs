@@ -2,7 +2,7 @@
 
 use std::fs;
 
-use fdguard_probe::{Error, Options, Probe, Radar, ProcessWatcher};
+use fdguard_probe::{Error, Options, Probe, ProcessWatcher, Radar};
 use testkit::{Victim, is_root, skip};
 
 const STEER: &str = "/proc/sys/kernel/ns_last_pid";

@@ -262,15 +262,15 @@ fn r7_in_a_made_up_tree_files_are_found_under_the_root_of_the_process() {
     );
     let other = code(&dir.join("root/lib/font"), "/lib/libx.so");
     let process = process.file("maps", other);
-    let replaced = "libx.so: another file has its name now";
+    let replaced = "libx.so: the file was replaced";
     assert_eq!(look(), SelectUse::unknown(replaced));
     let process = process.file("maps", library.replace("/libx.so", "/libx.so (deleted)"));
-    let deleted = "libx.so: it was deleted: only root can open it";
+    let deleted = "libx.so: the file was deleted: only root can open it";
     assert_eq!(look(), SelectUse::unknown(deleted));
     let cut = fs::read(dir.join("root/lib/libx.so")).unwrap();
     let process = process.file("root/lib/libx.so", &cut[..200]);
     let process = process.file("maps", &library);
-    let damaged = "libx.so: its symbols cannot be read";
+    let damaged = "libx.so: its symbols are unreadable";
     assert_eq!(look(), SelectUse::unknown(damaged));
     drop(process.state('Z'));
     let answer = Probe::at(dir.parent().unwrap()).unwrap().select_use(10);

@@ -140,7 +140,9 @@ fn release<'s>(
         let wanted = RequestedLimits::new(told.limits);
         let enforced = wanted.give(leaf.as_ref());
         let pid = i32::try_from(main).ok().and_then(Pid::from_raw);
-        wanted.put(pid, enforced).map_err(SpawnFailure::at(Step::Limit))?;
+        wanted
+            .put(pid, enforced)
+            .map_err(SpawnFailure::at(Step::Limit))?;
         write(program, b"g").map_err(SpawnFailure::at(Step::Pipe))?;
         Ok(enforced)
     });

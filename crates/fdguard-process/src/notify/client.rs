@@ -50,12 +50,20 @@ impl NotifyClient {
         let gap = |why: String, remedy: &str| Gap::new("notifications to the parent", why, remedy);
         let parsed = address_of(address).map_err(|why| {
             let why = format!("NOTIFY_SOCKET={shown}: {why}");
-            gap(why, "set it to a path or an @abstract name of a unix socket")
+            gap(
+                why,
+                "set it to a path or an @abstract name of a unix socket",
+            )
         })?;
         let kind = SocketType::DGRAM;
         let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
-        let socket = rustix::net::socket_with(AddressFamily::UNIX, kind, flags, None)
-            .map_err(|error| gap(format!("cannot create a socket: {error}"), "free some file descriptors"))?;
+        let socket =
+            rustix::net::socket_with(AddressFamily::UNIX, kind, flags, None).map_err(|error| {
+                gap(
+                    format!("cannot create a socket: {error}"),
+                    "free some file descriptors",
+                )
+            })?;
         Ok(Self {
             socket,
             address: parsed,
@@ -154,7 +162,9 @@ impl NotifyClient {
 fn address_of(address: &OsStr) -> Result<SocketAddrUnix, String> {
     let bytes = address.as_bytes();
     if bytes.starts_with(b"vsock") {
-        return Err("vsock is not supported (the parent is outside this virtual machine)".to_owned());
+        return Err(
+            "vsock is not supported (the parent is outside this virtual machine)".to_owned(),
+        );
     }
     let parsed = match bytes {
         [b'@', name @ ..] if !name.is_empty() => SocketAddrUnix::new_abstract_name(name),

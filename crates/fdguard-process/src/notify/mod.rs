@@ -9,7 +9,7 @@ mod same;
 pub mod server;
 pub mod store;
 
-pub use client::{NotifyClient, Heartbeat};
+pub use client::{Heartbeat, NotifyClient};
 pub use message::{Access, NotifyMessage, Watchdog};
-pub use server::{ReceivedMessage, NotifyServer};
-pub use store::{StoreChange, FdStore};
+pub use server::{NotifyServer, ReceivedMessage};
+pub use store::{FdStore, StoreChange};

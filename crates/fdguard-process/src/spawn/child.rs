@@ -80,8 +80,8 @@ fn attempt(
     }
     .map_err(SpawnFailure::at(Step::Group))?;
     if *errors < prepared.beyond {
-        *errors =
-            sys::copy_above(*errors, prepared.beyond).map_err(SpawnFailure::at(Step::Descriptors))?;
+        *errors = sys::copy_above(*errors, prepared.beyond)
+            .map_err(SpawnFailure::at(Step::Descriptors))?;
     }
     place(&mut prepared.slots, prepared.beyond).map_err(SpawnFailure::at(Step::Descriptors))?;
     if prepared.terminal {

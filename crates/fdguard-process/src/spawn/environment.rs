@@ -54,7 +54,9 @@ impl Environment {
         if pid.is_some() {
             let bad = |c: char| c == ':' || c.is_control();
             if names.iter().any(|name| name.contains(bad)) {
-                return Err(BadPlan("a descriptor name contains a colon or a control character"));
+                return Err(BadPlan(
+                    "a descriptor name contains a colon or a control character",
+                ));
             }
             strings.push(variable(b"LISTEN_FDS", names.len().to_string().as_bytes())?);
             strings.push(variable(b"LISTEN_FDNAMES", names.join(":").as_bytes())?);
@@ -121,7 +123,7 @@ mod tests {
     use std::sync::Arc;
 
     use super::*;
-    use crate::plan::{SessionKind, InheritedFd};
+    use crate::plan::{InheritedFd, SessionKind};
 
     fn plan(names: &[&str]) -> Plan {
         let null = Arc::new(OwnedFd::from(std::fs::File::open("/dev/null").unwrap()));

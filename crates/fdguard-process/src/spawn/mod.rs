@@ -13,7 +13,7 @@ use std::ptr;
 use environment::Environment;
 
 use crate::limits::RequestedLimits;
-use crate::plan::{FIRST_HANDED, SessionKind, Plan};
+use crate::plan::{FIRST_HANDED, Plan, SessionKind};
 
 /// What the plan asks for and cannot be.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -125,7 +125,8 @@ impl PreparedChild {
 }
 
 fn string(text: &OsStr) -> Result<CString, BadPlan> {
-    CString::new(text.as_bytes()).map_err(|_zero| BadPlan("an argument or path contains a NUL byte"))
+    CString::new(text.as_bytes())
+        .map_err(|_zero| BadPlan("an argument or path contains a NUL byte"))
 }
 
 fn strings(texts: &[OsString]) -> Result<Vec<CString>, BadPlan> {
@@ -133,7 +134,9 @@ fn strings(texts: &[OsString]) -> Result<Vec<CString>, BadPlan> {
 }
 
 fn strings_of(texts: Vec<Vec<u8>>) -> Result<Vec<CString>, BadPlan> {
-    let string = |text| CString::new(text).map_err(|_zero| BadPlan("an argument or path contains a NUL byte"));
+    let string = |text| {
+        CString::new(text).map_err(|_zero| BadPlan("an argument or path contains a NUL byte"))
+    };
     texts.into_iter().map(string).collect()
 }
 

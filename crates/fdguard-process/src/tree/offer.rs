@@ -24,7 +24,11 @@ pub struct Offer {
 
 impl Offer {
     /// Makes the pair. `cgroup` tries a delegated one, as in a [`Plan`](crate::plan::Plan).
-    pub fn new(limits: TreeLimits, cgroup: bool, orphan_grace: Duration) -> Result<Self, StartError> {
+    pub fn new(
+        limits: TreeLimits,
+        cgroup: bool,
+        orphan_grace: Duration,
+    ) -> Result<Self, StartError> {
         let flags = SocketFlags::CLOEXEC;
         let pair = socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, flags, None);
         let (ours, theirs) = pair.map_err(StartError::refused(Step::Keeper))?;

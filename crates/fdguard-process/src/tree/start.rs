@@ -16,8 +16,8 @@ use crate::keeper::message::{FromKeeper, Step, ToKeeper};
 use crate::keeper::{self, Room, Setup};
 use crate::limits::EnforcedLimits;
 use crate::mark;
-use crate::plan::{TreeLimits, Plan};
-use crate::spawn::{PreparedChild, BadPlan};
+use crate::plan::{Plan, TreeLimits};
+use crate::spawn::{BadPlan, PreparedChild};
 use crate::sweep;
 use crate::sys;
 

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use fdguard_process::plan::{InheritedFd, TreeLimits};
-use fdguard_process::tree::{Attach, LimitMechanism, Exit, Offer, StartError, TreeEvent, Tree};
+use fdguard_process::tree::{Attach, Exit, LimitMechanism, Offer, StartError, Tree, TreeEvent};
 
 use super::harness::{AT_ONCE, alive, empty, line, pidfd, plan, token, told, wait_for};
 use super::harness::{LONG, heard};

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::process::Command;
 
 use fdguard_process::identity::{ProcessId, signal_checked};
-use fdguard_process::tree::{Mechanism, TreeEvent, Tree};
+use fdguard_process::tree::{Mechanism, Tree, TreeEvent};
 
 use super::harness::{AT_ONCE, alive, empty, family, heard, line, plan, token, told};
 

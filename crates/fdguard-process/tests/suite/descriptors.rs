@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use fdguard_process::identity::ProcessId;
 use fdguard_process::plan::Plan;
 use fdguard_process::sweep::{count_trees_of, end_kept_by, end_trees_of};
-use fdguard_process::tree::{Exit, Options, StopPlan, TreeEvent, Tree};
+use fdguard_process::tree::{Exit, Options, StopPlan, Tree, TreeEvent};
 use rustix::pipe::{PipeFlags, pipe_with};
 
 use super::harness::{AT_ONCE, LONG, alive, heard, line, pidfd, plan, token, told, wait_for};

@@ -6,7 +6,7 @@ use std::os::fd::AsFd as _;
 use fdguard_process::identity::{ProcessId, signal_checked};
 use fdguard_process::plan::Plan;
 use fdguard_process::reserve::Reserve;
-use fdguard_process::tree::{Exit, Options, TreeEvent, Tree};
+use fdguard_process::tree::{Exit, Options, Tree, TreeEvent};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 

@@ -6,7 +6,7 @@ use std::os::fd::AsRawFd as _;
 use std::process::{Command, Output, Stdio};
 
 use fdguard_process::listen::{Listen, activation};
-use fdguard_process::notify::{NotifyServer, FdStore};
+use fdguard_process::notify::{FdStore, NotifyServer};
 
 const ROLE: &str = "FDGUARD_TEST_ROLE";
 
@@ -38,7 +38,10 @@ fn report() {
         println!("gap {}", gap.why);
     }
     let low = std::path::Path::new("/proc/self/fd/3").exists();
-    println!("again {} low {low}", activation::from_environment().fds.len());
+    println!(
+        "again {} low {low}",
+        activation::from_environment().fds.len()
+    );
 }
 
 fn lines(output: &Output) -> Vec<String> {

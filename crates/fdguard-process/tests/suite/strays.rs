@@ -2,7 +2,7 @@
 
 use fdguard_process::adopt::{adopt_orphans, adopt_orphans_of_trees, end_adopted};
 use fdguard_process::identity::{ProcessId, signal_checked};
-use fdguard_process::tree::{TreeEvent, Tree};
+use fdguard_process::tree::{Tree, TreeEvent};
 
 use super::harness::{LONG, alive, family, heard, line, pidfd, token, told, wait_for};
 

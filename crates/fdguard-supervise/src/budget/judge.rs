@@ -8,7 +8,7 @@ use fdguard_core::count::as_f64;
 use fdguard_core::wall::FD_SETSIZE;
 use fdguard_core::{Gap, Pid};
 
-use super::reading::{HighestFd, ProcessReading, ServiceReading, Observation};
+use super::reading::{HighestFd, Observation, ProcessReading, ServiceReading};
 use super::{Amount, Budget, Measure};
 
 /// A warning is repeated only after the value fell below this fraction of its level.
@@ -103,7 +103,11 @@ impl BudgetHistory {
 }
 
 /// What is new about these budgets after this reading.
-pub fn judge(budgets: &[Budget], reading: &ServiceReading, memory: &mut BudgetHistory) -> Vec<BudgetVerdict> {
+pub fn judge(
+    budgets: &[Budget],
+    reading: &ServiceReading,
+    memory: &mut BudgetHistory,
+) -> Vec<BudgetVerdict> {
     let mut news = Vec::new();
     for budget in budgets {
         let state = memory.states.entry(budget.what.to_string()).or_default();
@@ -270,7 +274,10 @@ fn time_left(wall: &Observation<Option<super::LimitAhead>>) -> Observation<f64> 
 type OfOne = Result<Option<Measured>, Gap>;
 
 /// Each process has its own table and limit: the one that is furthest counts.
-fn worst(reading: &ServiceReading, of: impl Fn(&ProcessReading) -> OfOne) -> (Option<Measured>, Option<Gap>) {
+fn worst(
+    reading: &ServiceReading,
+    of: impl Fn(&ProcessReading) -> OfOne,
+) -> (Option<Measured>, Option<Gap>) {
     let (mut worst, mut gap) = (None::<Measured>, None);
     for process in &reading.processes {
         match of(process) {
@@ -296,10 +303,7 @@ fn of_count(budget: &Budget, process: &ProcessReading) -> OfOne {
     let soft = process.limits.soft.map(as_f64);
     if needs_limit && soft.is_none() {
         return Err(Gap::new(
-            format!(
-                "soft limit usage of process {}",
-                process.pid
-            ),
+            format!("soft limit usage of process {}", process.pid),
             "the process has no soft limit, or it could not be read",
             "set the budget as a number: fds=3000:4000",
         ));

@@ -18,8 +18,8 @@ mod tests;
 use fdguard_core::class_pattern::ClassPattern;
 
 pub use amount::{Amount, duration, size};
-pub use judge::{Kind, BudgetHistory, Excess, BudgetVerdict, judge};
-pub use reading::{HighestFd, ProcessReading, ServiceReading, Observation, MemoryUse, LimitAhead};
+pub use judge::{BudgetHistory, BudgetVerdict, Excess, Kind, judge};
+pub use reading::{HighestFd, LimitAhead, MemoryUse, Observation, ProcessReading, ServiceReading};
 pub use spec::BadBudget;
 pub use toml::Budgets;
 
@@ -84,7 +84,10 @@ pub fn defaults() -> Vec<Budget> {
         only_select: true,
         ..Budget::new(Measure::Highest, count(900), count(1000))
     };
-    let mut all = vec![Budget::new(Measure::Fds, percent(70.0), percent(90.0)), select];
+    let mut all = vec![
+        Budget::new(Measure::Fds, percent(70.0), percent(90.0)),
+        select,
+    ];
     if let Ok(class) = "tcp:CLOSE_WAIT".parse() {
         all.push(Budget::new(Measure::Class(class), count(100), None));
     }

@@ -120,8 +120,7 @@ impl FromStr for BudgetSetting {
 
     fn from_str(text: &str) -> Result<Self, BadBudget> {
         let Some((name, levels)) = text.split_once('=') else {
-            let form =
-                "use NAME=WARN:ACT, NAME=ACT, NAME=WARN: or NAME=off, such as fds=80%:90%";
+            let form = "use NAME=WARN:ACT, NAME=ACT, NAME=WARN: or NAME=off, such as fds=80%:90%";
             return Err(BadBudget(format!("{text:?}: {form}")));
         };
         let what: Measure = name.trim().parse()?;
@@ -207,17 +206,13 @@ fn percent(what: &Measure, share: &str) -> Result<Amount, String> {
             Measure::Memory => "a size such as 512MiB",
             _ => "a number",
         };
-        return Err(format!(
-            "percentages are not supported: use {takes}"
-        ));
+        return Err(format!("percentages are not supported: use {takes}"));
     }
     let digits = share.chars().all(|c| c.is_ascii_digit() || c == '.');
     let value: Option<f64> = share.parse().ok().filter(|_| digits);
     match value {
         None => Err(format!("{share:?} is not a percentage")),
-        Some(value) if value > 100.0 => {
-            Err(format!("{share}% is too high: use 100% at most"))
-        }
+        Some(value) if value > 100.0 => Err(format!("{share}% is too high: use 100% at most")),
         Some(value) if value <= 0.0 => Err("the level must be greater than 0%".to_owned()),
         Some(value) => Ok(Amount::Percent(value)),
     }

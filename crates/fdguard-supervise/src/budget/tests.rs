@@ -1,4 +1,4 @@
-use super::{Amount, Budget, Budgets, BudgetSetting, Measure, defaults, effective};
+use super::{Amount, Budget, BudgetSetting, Budgets, Measure, defaults, effective};
 
 fn given(text: &str) -> BudgetSetting {
     text.parse().unwrap()

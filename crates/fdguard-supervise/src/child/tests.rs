@@ -8,8 +8,8 @@ use fdguard_process::signals::{self, Signals};
 use rustix::process::{Pid, Resource, Rlimit, Signal, getrlimit, kill_process, setrlimit};
 use testkit::FdList;
 
-use super::{Bounded, HelperEnd, HelperMessage, Helper, KEPT, null};
-use crate::poll::{Readiness, Interest};
+use super::{Bounded, Helper, HelperEnd, HelperMessage, KEPT, null};
+use crate::poll::{Interest, Readiness};
 
 const LONG: Duration = Duration::from_secs(60);
 
@@ -146,7 +146,10 @@ fn one_that_ignores_term_ends_at_its_deadline() {
         assert_eq!(bounded.poll(Instant::now(), &ready), None);
     }
     let late = Instant::now() + LONG;
-    assert_eq!(bounded.poll(late, &Readiness::default()), Some(HelperEnd::TimeUp));
+    assert_eq!(
+        bounded.poll(late, &Readiness::default()),
+        Some(HelperEnd::TimeUp)
+    );
     until_gone(&mut bounded);
     assert!(began.elapsed() < LONG, "it did not wait for the sleep");
 }
@@ -156,7 +159,10 @@ fn the_turn_does_not_wait_for_what_cannot_be_ended() {
     let mut bounded = start(Helper::shell("exec sleep 600"), LONG);
     let stuck = FdList::new(bounded.tree.keeper());
     let late = Instant::now() + LONG;
-    assert_eq!(bounded.poll(late, &Readiness::default()), Some(HelperEnd::TimeUp));
+    assert_eq!(
+        bounded.poll(late, &Readiness::default()),
+        Some(HelperEnd::TimeUp)
+    );
     assert_eq!(bounded.poll(late, &Readiness::default()), None);
     assert!(!bounded.is_gone());
     drop(stuck);

@@ -38,7 +38,11 @@ impl File {
                 continue;
             }
             let DeValue::Table(services) = value.get_ref() else {
-                return Err(wrong(text, value, "services must be tables: [service.NAME]"));
+                return Err(wrong(
+                    text,
+                    value,
+                    "services must be tables: [service.NAME]",
+                ));
             };
             for (name, table) in services {
                 file.services.push(service(text, name, table)?);
@@ -68,7 +72,11 @@ fn service(
         return Err(ConfigMistake::new(ValueSource::File(place), message));
     }
     let DeValue::Table(entries) = table.get_ref() else {
-        return Err(wrong(text, table, "a service must be a table: [service.NAME]"));
+        return Err(wrong(
+            text,
+            table,
+            "a service must be a table: [service.NAME]",
+        ));
     };
     let mut values = Values::default();
     for (key, value) in entries {
@@ -104,8 +112,12 @@ fn set(
     value: &Spanned<DeValue<'_>>,
     values: &mut Values,
 ) -> Result<(), ConfigMistake> {
-    let key = key::find(table, name)
-        .map_err(|message| ConfigMistake::new(ValueSource::File(FilePosition::from_span(text, span)), message))?;
+    let key = key::find(table, name).map_err(|message| {
+        ConfigMistake::new(
+            ValueSource::File(FilePosition::from_span(text, span)),
+            message,
+        )
+    })?;
     let source = ValueSource::File(FilePosition::from_span(text, &value.span()));
     if matches!(key.takes, Takes::Check | Takes::Checks) {
         let checks = match (key.takes, value.get_ref()) {
@@ -167,7 +179,10 @@ fn scalar(text: &str, key: &Key, value: &Spanned<DeValue<'_>>) -> Result<String,
 }
 
 fn wrong(text: &str, value: &Spanned<DeValue<'_>>, message: &str) -> ConfigMistake {
-    ConfigMistake::new(ValueSource::File(FilePosition::from_span(text, &value.span())), message)
+    ConfigMistake::new(
+        ValueSource::File(FilePosition::from_span(text, &value.span())),
+        message,
+    )
 }
 
 #[cfg(test)]
@@ -200,7 +215,10 @@ raise_limit = false
         assert_eq!(web.get("stop_on").unwrap().texts, ["3", "4"]);
         let place = FilePosition { line: 5, column: 9 };
         assert_eq!(web.get("after").unwrap().source, ValueSource::File(place));
-        assert_eq!(file.services[1].2.get("raise_limit").unwrap().texts, ["off"]);
+        assert_eq!(
+            file.services[1].2.get("raise_limit").unwrap().texts,
+            ["off"]
+        );
     }
 
     #[test]

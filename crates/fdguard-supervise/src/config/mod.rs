@@ -21,7 +21,7 @@ mod value;
 
 pub use explain::explain;
 pub use service::{Background, ServiceConfig, SocketConfig};
-pub use value::{ConfigMistake, FilePosition, ValueSource, ConfigValue, Values};
+pub use value::{ConfigMistake, ConfigValue, FilePosition, ValueSource, Values};
 
 use reader::Reader;
 
@@ -88,7 +88,11 @@ impl RunSettings {
     fn single(said: &Overrides) -> Result<file::File, ConfigMistake> {
         let words = said.command.iter().map(|word| word.to_string_lossy());
         let mut values = Values::default();
-        values.set("command", words.map(Into::into).collect(), ValueSource::Flag);
+        values.set(
+            "command",
+            words.map(Into::into).collect(),
+            ValueSource::Flag,
+        );
         let name = match &said.name {
             Some(name) if !file::is_name(name) => {
                 let message = "a service name may contain only letters, digits and . _ - @";
@@ -104,7 +108,11 @@ impl RunSettings {
         })
     }
 
-    fn compose(said: &Overrides, name: Option<&str>, read: file::File) -> Result<Self, ConfigMistake> {
+    fn compose(
+        said: &Overrides,
+        name: Option<&str>,
+        read: file::File,
+    ) -> Result<Self, ConfigMistake> {
         let (mut run, mut each) = (Values::default(), Values::default());
         for (key, variable, text) in &said.environment {
             layer(
@@ -117,7 +125,13 @@ impl RunSettings {
         }
         let mut over = (Values::default(), Values::default());
         for (key, texts) in &said.flags {
-            layer(&mut over.0, &mut over.1, key, texts.clone(), ValueSource::Flag);
+            layer(
+                &mut over.0,
+                &mut over.1,
+                key,
+                texts.clone(),
+                ValueSource::Flag,
+            );
         }
         // The environment is overridden by the file, and the file by flags.
         let values = run.under(&read.run).under(&over.0);
@@ -194,8 +208,9 @@ fn address(text: &str) -> Result<std::net::SocketAddr, String> {
         Ok(port) => format!("127.0.0.1:{port}"),
         Err(_) => text.replacen("localhost:", "127.0.0.1:", 1),
     };
-    text.parse()
-        .map_err(|_error| format!("{text:?} is not an address: use PORT or HOST:PORT, such as 127.0.0.1:9464"))
+    text.parse().map_err(|_error| {
+        format!("{text:?} is not an address: use PORT or HOST:PORT, such as 127.0.0.1:9464")
+    })
 }
 
 /// The program's name, as far as it can be one of a service.

@@ -56,10 +56,7 @@ fn cycle(items: &[Item<'_>], sorted: &[usize]) -> ConfigMistake {
     let first = path.first().copied().unwrap_or_default();
     path.push(first);
     let names: Vec<&str> = path.iter().map(|at| items[*at].name).collect();
-    let message = format!(
-        "after: dependency cycle: {}",
-        names.join(" after ")
-    );
+    let message = format!("after: dependency cycle: {}", names.join(" after "));
     ConfigMistake::new(items[first].source, message)
 }
 

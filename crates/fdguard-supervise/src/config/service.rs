@@ -119,7 +119,11 @@ impl FromStr for SocketConfig {
 
 impl ServiceConfig {
     /// Reads the values.
-    pub(super) fn resolve(name: String, values: Values, said: &Overrides) -> Result<Self, ConfigMistake> {
+    pub(super) fn resolve(
+        name: String,
+        values: Values,
+        said: &Overrides,
+    ) -> Result<Self, ConfigMistake> {
         let reader = Reader {
             keys: key::SERVICE,
             values: &values,
@@ -208,7 +212,8 @@ fn pair(text: &str) -> Result<(OsString, OsString), String> {
 }
 
 fn signal(text: &str) -> Result<i32, String> {
-    signals::by_name(text).ok_or_else(|| format!("{text:?} is not a signal: use TERM, INT, QUIT, …"))
+    signals::by_name(text)
+        .ok_or_else(|| format!("{text:?} is not a signal: use TERM, INT, QUIT, …"))
 }
 
 fn positive(text: &str) -> Result<Duration, String> {

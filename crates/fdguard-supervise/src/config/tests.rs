@@ -134,7 +134,10 @@ fn a_circle_of_dependencies_is_a_mistake_of_the_file() {
     let text = FILE.replace("[\"./db\"]", "[\"./db\"]\nafter = [\"web\"]");
     let mistake = of_file(&text).unwrap_err();
     assert!(mistake.is_in_file());
-    assert!(mistake.to_string().contains("dependency cycle"), "{mistake}");
+    assert!(
+        mistake.to_string().contains("dependency cycle"),
+        "{mistake}"
+    );
 }
 
 #[test]
@@ -142,8 +145,9 @@ fn where_a_value_stands_is_no_change() {
     let one = of_file(FILE).unwrap();
     let moved = of_file(&format!("\n\n{FILE}")).unwrap();
     let other = of_file(&FILE.replace("always", "never")).unwrap();
-    let says =
-        |a: &RunSettings, b: &RunSettings| a.services[1].values.says_the_same(&b.services[1].values);
+    let says = |a: &RunSettings, b: &RunSettings| {
+        a.services[1].values.says_the_same(&b.services[1].values)
+    };
     assert!(says(&one, &moved) && !says(&one, &other));
 }
 

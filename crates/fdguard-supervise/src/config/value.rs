@@ -71,7 +71,12 @@ impl Values {
     }
 
     /// Sets checks that are read already.
-    pub(super) fn set_checks(&mut self, key: &'static str, checks: Vec<CheckSpec>, source: ValueSource) {
+    pub(super) fn set_checks(
+        &mut self,
+        key: &'static str,
+        checks: Vec<CheckSpec>,
+        source: ValueSource,
+    ) {
         let texts = checks.iter().map(shown).collect();
         self.0.insert(
             key,

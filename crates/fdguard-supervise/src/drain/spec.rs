@@ -83,8 +83,7 @@ impl FromStr for DrainSpec {
                 .ok_or_else(none);
         }
         if text.starts_with("https:") {
-            let why =
-                "https is not supported: use http:// to this machine, or a command such as exec:curl …";
+            let why = "https is not supported: use http:// to this machine, or a command such as exec:curl …";
             return Err(BadDrain(format!("{text:?}: {why}")));
         }
         if let Some(rest) = text.strip_prefix("http:") {
@@ -113,9 +112,7 @@ fn signal(name: &str) -> Option<i32> {
 }
 
 fn target(url: &str) -> Result<DrainTarget, &'static str> {
-    let rest = url
-        .strip_prefix("//")
-        .ok_or("use http://HOST:PORT/PATH")?;
+    let rest = url.strip_prefix("//").ok_or("use http://HOST:PORT/PATH")?;
     let (host, path) = match rest.find(['/', '?']) {
         Some(at) => rest.split_at(at),
         None => (rest, "/"),
@@ -129,8 +126,9 @@ fn target(url: &str) -> Result<DrainTarget, &'static str> {
         path.to_owned()
     };
     Ok(DrainTarget {
-        addresses: addresses(host)
-            .ok_or("the host must be an IP address or localhost, such as http://127.0.0.1:8080/drain")?,
+        addresses: addresses(host).ok_or(
+            "the host must be an IP address or localhost, such as http://127.0.0.1:8080/drain",
+        )?,
         host: host.to_owned(),
         path,
     })

@@ -9,7 +9,7 @@ use jiff::Timestamp;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 use super::LogEvent;
-use crate::poll::{Readiness, Interest};
+use crate::poll::{Interest, Readiness};
 
 /// How lines look.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -146,7 +146,7 @@ fn is_writable(out: &OwnedFd, within: Duration) -> bool {
 mod tests {
     use std::io::Read as _;
 
-    use super::{EventFormat, MOST, EventSink};
+    use super::{EventFormat, EventSink, MOST};
     use crate::event::LogEvent;
 
     #[test]

@@ -92,7 +92,8 @@ mod tests {
 
     fn run(looks: &[AcceptQueue]) -> Vec<bool> {
         let mut progress = AcceptProgress::default();
-        let look = |queue: &AcceptQueue| progress.seen(BTreeMap::from([(80, queue.clone())])).is_ok();
+        let look =
+            |queue: &AcceptQueue| progress.seen(BTreeMap::from([(80, queue.clone())])).is_ok();
         looks.iter().map(look).collect()
     }
 
@@ -136,7 +137,10 @@ mod tests {
         let look = || BTreeMap::from([(8080, queue(&[1, 2]))]);
         assert_eq!(progress.seen(look()), Ok(()));
         let why = progress.seen(look()).unwrap_err();
-        assert_eq!(why, "accepts no connections: 2 connections are waiting on port 8080");
+        assert_eq!(
+            why,
+            "accepts no connections: 2 connections are waiting on port 8080"
+        );
         let gone = AcceptQueue::default();
         let why = progress.seen(BTreeMap::from([(8080, gone)])).unwrap_err();
         assert!(why.contains("nothing listens"), "{why}");

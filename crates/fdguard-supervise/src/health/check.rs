@@ -8,15 +8,15 @@ use std::time::{Duration, Instant};
 
 use rustix::pipe::PipeFlags;
 
-use super::accept::{Listener, AcceptProgress};
+use super::accept::{AcceptProgress, Listener};
 use super::command::{self, Command, CommandContext};
 use super::dial::{Dial, Step};
-use super::get::{HttpQuestion, Get};
+use super::get::{Get, HttpQuestion};
 use super::queue;
-use super::series::{HealthChange, CheckSeries, HealthState, Timing};
-use super::spec::{Kind, BodyPattern, CheckSpec};
+use super::series::{CheckSeries, HealthChange, HealthState, Timing};
+use super::spec::{BodyPattern, CheckSpec, Kind};
 use crate::child::Bounded;
-use crate::poll::{Readiness, Interest};
+use crate::poll::{Interest, Readiness};
 use crate::unit;
 
 /// What others know of the service and a check needs.
@@ -158,7 +158,9 @@ impl HealthCheck {
     /// What is known since the start.
     #[must_use]
     pub fn state(&self) -> HealthState {
-        self.series.as_ref().map_or(HealthState::Unknown, CheckSeries::state)
+        self.series
+            .as_ref()
+            .map_or(HealthState::Unknown, CheckSeries::state)
     }
 
     /// Why the last probe could not look at all, when it could not: something is missing on our side. It counts neither as a
@@ -193,7 +195,12 @@ impl HealthCheck {
     }
 
     /// Continues without blocking; returns a change of state.
-    pub fn poll(&mut self, now: Instant, ready: &Readiness, feeds: &CheckInputs<'_>) -> Option<HealthChange> {
+    pub fn poll(
+        &mut self,
+        now: Instant,
+        ready: &Readiness,
+        feeds: &CheckInputs<'_>,
+    ) -> Option<HealthChange> {
         let series = self.series.as_mut()?;
         if let Probe::Once(once) = &mut self.probe {
             let is_new = series.state() == HealthState::Unknown && once.poll(now, ready, feeds);

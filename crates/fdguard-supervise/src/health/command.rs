@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use fdguard_process::tree::StartError;
 
 use super::dial::Step;
-use crate::child::{self, Bounded, HelperEnd, HelperMessage, Helper};
+use crate::child::{self, Bounded, Helper, HelperEnd, HelperMessage};
 use crate::poll::Readiness;
 
 /// Where commands run.

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use rustix::io::Errno;
 use rustix::net::{AddressFamily, SocketFlags, SocketType, ipproto, sockopt};
 
-use crate::poll::{Readiness, Interest};
+use crate::poll::{Interest, Readiness};
 
 /// How far a step came.
 #[derive(Debug)]

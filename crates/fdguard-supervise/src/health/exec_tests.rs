@@ -4,8 +4,8 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use super::tests::{descriptors, next, reason, step};
-use super::{HealthChange, HealthCheck, CheckInputs, CommandContext, CheckSpec};
-use crate::poll::{Readiness, Interest};
+use super::{CheckInputs, CheckSpec, CommandContext, HealthChange, HealthCheck};
+use crate::poll::{Interest, Readiness};
 use testkit::FdList;
 
 fn children() -> String {

@@ -10,7 +10,7 @@ use rustix::net::{RecvFlags, SendFlags};
 use super::dial::{Dial, Step, wording};
 use super::response::{self, Progress, Response};
 use super::spec::Page;
-use crate::poll::{Readiness, Interest};
+use crate::poll::{Interest, Readiness};
 
 /// A page, ready to be asked for.
 #[derive(Debug)]
@@ -102,9 +102,7 @@ impl Get {
     pub(super) fn doing(&self) -> &'static str {
         match &self.stage {
             Stage::Dialing(dial) => dial.doing(),
-            Stage::Talking(talk) if talk.sent < self.asked.request.len() => {
-                "request not accepted"
-            }
+            Stage::Talking(talk) if talk.sent < self.asked.request.len() => "request not accepted",
             Stage::Talking(talk) if talk.bytes.is_empty() => "connected, but no response",
             Stage::Talking(_) => "response not complete",
         }

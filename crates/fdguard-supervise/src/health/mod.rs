@@ -30,9 +30,9 @@ mod spec_tests;
 mod tests;
 
 pub use accept::Listener;
-pub use check::{HealthCheck, CheckInputs, HeartbeatPipe};
+pub use check::{CheckInputs, HealthCheck, HeartbeatPipe};
 pub use command::CommandContext;
 pub use series::{HealthChange, HealthState, Timing};
-pub use spec::{Kind, Page, BodyPattern, CheckSpec};
+pub use spec::{BodyPattern, CheckSpec, Kind, Page};
 pub use target::Endpoint;
 pub use url::Url;

@@ -7,11 +7,11 @@ use std::time::Duration;
 use std::{fs, io};
 
 use fdguard_probe::parse::diag::{self, DiagEnd, DiagTable};
-use fdguard_probe::parse::net::{self, InetKind, SocketRow, SocketRecord};
+use fdguard_probe::parse::net::{self, InetKind, SocketRecord, SocketRow};
 use rustix::io::Errno;
 use rustix::net::{AddressFamily, RecvFlags, SendFlags, SocketFlags, SocketType, sockopt};
 
-use super::accept::{Listener, AcceptQueue};
+use super::accept::{AcceptQueue, Listener};
 
 const ESTABLISHED: u8 = 1;
 const CLOSE_WAIT: u8 = 8;
@@ -172,7 +172,7 @@ mod tests {
     use std::os::fd::AsFd as _;
 
     use super::{by_text, find, read_queues};
-    use crate::health::accept::{Listener, AcceptProgress};
+    use crate::health::accept::{AcceptProgress, Listener};
 
     fn ours(listener: &TcpListener) -> Listener {
         Listener {

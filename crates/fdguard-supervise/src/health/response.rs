@@ -59,7 +59,9 @@ fn without_head(rest: &[u8], ended: bool) -> Progress {
     }
     match (rest.len() > HEAD, ended) {
         (true, _) => Progress::Bad("the response header is too long".to_owned()),
-        (_, true) if rest.is_empty() => Progress::Bad("connection closed without a response".to_owned()),
+        (_, true) if rest.is_empty() => {
+            Progress::Bad("connection closed without a response".to_owned())
+        }
         (_, true) => Progress::Bad("connection closed in the response header".to_owned()),
         _ => Progress::More,
     }

@@ -179,7 +179,7 @@ impl CheckSeries {
 mod tests {
     use std::time::{Duration, Instant};
 
-    use super::{HealthChange, CheckSeries, HealthState, Timing};
+    use super::{CheckSeries, HealthChange, HealthState, Timing};
 
     const SECOND: Duration = Duration::from_secs(1);
 

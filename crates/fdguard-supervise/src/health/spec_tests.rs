@@ -5,7 +5,7 @@ use std::time::Duration;
 use proptest::prelude::*;
 use serde::Deserialize;
 
-use super::spec::{Kind, CheckSpec};
+use super::spec::{CheckSpec, Kind};
 
 #[derive(Debug, Deserialize)]
 struct File {
@@ -69,7 +69,7 @@ fn what_is_no_check_is_one_clear_line() {
         ("https://x/", "exec:curl"),
         ("fd:2", "descriptor"),
         ("line:[", "regular expression"),
-        ("up:soon", "is no length of time"),
+        ("up:soon", "is not a duration"),
         ("ping:host", "is not a check"),
         ("notify:x", "is not a check"),
     ] {

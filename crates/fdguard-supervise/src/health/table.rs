@@ -8,7 +8,7 @@ use serde::de::{Error, MapAccess, Visitor};
 use serde::{Deserialize, Deserializer};
 
 use super::series::Timing;
-use super::spec::{self, Kind, Page, CheckSpec};
+use super::spec::{self, CheckSpec, Kind, Page};
 use crate::unit;
 
 #[derive(Deserialize)]
@@ -107,9 +107,8 @@ impl Table {
         let usual = Timing::default();
         let time = |given: Option<f64>, usual: Duration| match given {
             None => Ok(usual),
-            Some(given) => {
-                unit::seconds_of(given).ok_or_else(|| format!("{given} is not a duration in seconds"))
-            }
+            Some(given) => unit::seconds_of(given)
+                .ok_or_else(|| format!("{given} is not a duration in seconds")),
         };
         let timing = Timing {
             initial_delay: time(self.initial_delay_seconds, usual.initial_delay)?,

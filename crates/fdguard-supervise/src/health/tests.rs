@@ -6,8 +6,10 @@ use std::sync::Arc;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use super::{HealthChange, HealthCheck, CheckInputs, Listener, CommandContext, CheckSpec, HealthState};
-use crate::poll::{Readiness, Interest};
+use super::{
+    CheckInputs, CheckSpec, CommandContext, HealthChange, HealthCheck, HealthState, Listener,
+};
+use crate::poll::{Interest, Readiness};
 
 fn check(text: &str) -> HealthCheck {
     let spec: CheckSpec = text.parse().unwrap();
@@ -132,7 +134,10 @@ fn pages_are_judged_by_status_and_body() {
     let other = answering("220 mail.example ESMTP\r\n");
     assert_eq!(reason(page(other, "")), "the response is not HTTP");
     let silent = answering("");
-    assert_eq!(reason(page(silent, "")), "connection closed without a response");
+    assert_eq!(
+        reason(page(silent, "")),
+        "connection closed without a response"
+    );
 }
 
 #[test]
@@ -243,7 +248,11 @@ fn a_check_that_is_dropped_in_flight_leaves_nothing() {
     ] {
         let mut check = check(&text);
         let pipe = check.start(Instant::now()).unwrap();
-        check.poll(Instant::now(), &Readiness::default(), &CheckInputs::default());
+        check.poll(
+            Instant::now(),
+            &Readiness::default(),
+            &CheckInputs::default(),
+        );
         assert!(descriptors() > before, "{text}");
         drop((check, pipe));
         assert_eq!(descriptors(), before, "{text}");

@@ -35,7 +35,9 @@ impl FromStr for Url {
         let end = rest.find(['/', '?']).unwrap_or(rest.len());
         let (authority, path) = rest.split_at(end);
         if authority.contains('@') {
-            return Err(format!("{text:?}: user names and passwords are not supported"));
+            return Err(format!(
+                "{text:?}: user names and passwords are not supported"
+            ));
         }
         let has_port = authority
             .rsplit_once(':')

@@ -5,9 +5,9 @@ use std::time::Duration;
 
 use fdguard_core::count::as_f64;
 use fdguard_core::snapshot::Limits;
-use fdguard_core::timeline::{LookChange, Look, Sighting};
+use fdguard_core::timeline::{Look, LookChange, Sighting};
 use fdguard_core::{Class, FdEntry, Gap, Pid, Text, Tier, Timeline};
-use fdguard_probe::{Error, Probe, WatcherTick, ProcessWatcher};
+use fdguard_probe::{Error, Probe, ProcessWatcher, WatcherTick};
 
 use super::cost::Cost;
 use super::trend;
@@ -121,11 +121,11 @@ impl<'p> Closely<'p> {
                 "classes of the {} descriptors of process {pid}",
                 candidate.count
             );
-            let why = format!(
-                "above {MOST_LISTED} descriptors, fdguard run only counts them"
-            );
-            self.hidden
-                .push((pid, Gap::new(what, why, "run fdguard snap PID to list them")));
+            let why = format!("above {MOST_LISTED} descriptors, fdguard run only counts them");
+            self.hidden.push((
+                pid,
+                Gap::new(what, why, "run fdguard snap PID to list them"),
+            ));
             return None;
         }
         match ProcessWatcher::new(self.probe, pid) {

@@ -45,8 +45,7 @@ impl Refusal {
                 "run fdguard as the service's user or as root",
             ),
             Self::Full => (
-                "no file descriptor left: fdguard's table or the host's is full"
-                    .to_owned(),
+                "no file descriptor left: fdguard's table or the host's is full".to_owned(),
                 "raise fs.file-max or fdguard's own limit (ulimit -n)",
             ),
             Self::Other(error) => (
@@ -282,7 +281,9 @@ mod tests {
 
     #[test]
     fn a_process_is_counted_and_its_highest_number_found_without_a_list() {
-        let mut victim = VictimLaunch::program(&victim_path("leaker")).nofile(4096).start();
+        let mut victim = VictimLaunch::program(&victim_path("leaker"))
+            .nofile(4096)
+            .start();
         let mut files = Files::new();
         for more in [0, 1, 61, 200, 1500] {
             let said = victim.tell(&format!("{more}"));

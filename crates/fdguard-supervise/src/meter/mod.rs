@@ -26,7 +26,7 @@ use fdguard_core::wall::FD_SETSIZE;
 use fdguard_core::{Pid, SelectUse};
 use fdguard_probe::Probe;
 
-use crate::budget::{Budget, HighestFd, ProcessReading, ServiceReading, Observation, Measure};
+use crate::budget::{Budget, HighestFd, Measure, Observation, ProcessReading, ServiceReading};
 use crate::poll::Interest;
 use close::{Candidate, Closely};
 use files::{Files, Refusal};
@@ -172,7 +172,10 @@ impl<'p> Meter<'p> {
             return None;
         }
         let what = || format!("descriptor count of process {pid}");
-        let count = count.map_or_else(|refusal| Observation::Hidden(refusal.gap(what())), Observation::Seen);
+        let count = count.map_or_else(
+            |refusal| Observation::Hidden(refusal.gap(what())),
+            Observation::Seen,
+        );
         let moved = count != member.count;
         member.count = count;
         let beyond = member.count.seen().copied() > member.limits.soft;
@@ -215,12 +218,14 @@ impl<'p> Meter<'p> {
         };
         let hidden = |refusal: Refusal| match refusal {
             Refusal::Gone => HighestFd::NotAsked,
-            other => {
-                HighestFd::Hidden(other.gap(format!("highest descriptor of process {}", member.pid)))
-            }
+            other => HighestFd::Hidden(
+                other.gap(format!("highest descriptor of process {}", member.pid)),
+            ),
         };
         member.highest = match self.files.slots(member.pid) {
-            Ok(Some(slots)) if as_f64(slots) <= first * CLASSES_FROM => HighestFd::AtMost(slots - 1),
+            Ok(Some(slots)) if as_f64(slots) <= first * CLASSES_FROM => {
+                HighestFd::AtMost(slots - 1)
+            }
             Ok(slots) => {
                 if member.selects.is_none() {
                     member.selects = selects(self.probe, member.pid);
@@ -338,7 +343,10 @@ impl<'p> Meter<'p> {
             })
         };
         let points: Vec<Point> = reading.processes.iter().filter_map(count).collect();
-        let fds = self.budgets.iter().find(|budget| budget.what == Measure::Fds);
+        let fds = self
+            .budgets
+            .iter()
+            .find(|budget| budget.what == Measure::Fds);
         let levels = |pid: Pid| {
             let of = reading.processes.iter().find(|one| one.pid == pid);
             fds.zip(of)

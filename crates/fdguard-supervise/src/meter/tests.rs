@@ -4,10 +4,12 @@ use std::time::{Duration, Instant};
 
 use fdguard_core::Class;
 use fdguard_probe::Probe;
-use testkit::{VictimLaunch, Victim, victim_path};
+use testkit::{Victim, VictimLaunch, victim_path};
 
 use super::Meter;
-use crate::budget::{Budget, BudgetSetting, HighestFd, Kind, BudgetHistory, Observation, defaults, effective, judge};
+use crate::budget::{
+    Budget, BudgetHistory, BudgetSetting, HighestFd, Kind, Observation, defaults, effective, judge,
+};
 
 fn budgets(texts: &[&str]) -> Vec<Budget> {
     let given: Vec<BudgetSetting> = texts.iter().map(|text| text.parse().unwrap()).collect();
@@ -15,7 +17,9 @@ fn budgets(texts: &[&str]) -> Vec<Budget> {
 }
 
 fn leaker(soft: u64) -> Victim {
-    VictimLaunch::program(&victim_path("leaker")).nofile(soft).start()
+    VictimLaunch::program(&victim_path("leaker"))
+        .nofile(soft)
+        .start()
 }
 
 #[test]
@@ -119,7 +123,10 @@ fn who_ended_is_not_among_them_and_zombies_are_counted() {
     let own = std::process::id();
     let reading = meter.read(start, &[own, child.id()]);
     assert_eq!(reading.processes.len(), 1);
-    assert_eq!((reading.children, reading.zombies), (0, Observation::Seen(1)));
+    assert_eq!(
+        (reading.children, reading.zombies),
+        (0, Observation::Seen(1))
+    );
     let Observation::Seen(memory) = reading.memory else {
         panic!("memory")
     };

@@ -25,7 +25,11 @@ fn zombie_gap(pid: Pid, refusal: Refusal) -> Gap {
     let what = format!("zombie children of process {pid}");
     if refusal == Refusal::Other(rustix::io::Errno::NOSYS) {
         let why = "this kernel does not list child processes (CONFIG_PROC_CHILDREN)";
-        return Gap::new(what, why, "set zombies=off, or use a kernel with CONFIG_PROC_CHILDREN");
+        return Gap::new(
+            what,
+            why,
+            "set zombies=off, or use a kernel with CONFIG_PROC_CHILDREN",
+        );
     }
     refusal.gap(what)
 }

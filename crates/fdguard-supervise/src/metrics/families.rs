@@ -3,10 +3,12 @@
 use std::collections::BTreeMap;
 
 use fdguard_core::Class;
-use fdguard_core::exposition::{MetricSample, Exposition, MetricType};
+use fdguard_core::exposition::{Exposition, MetricSample, MetricType};
 use jiff::Timestamp;
 
-use super::state::{HostMetrics, SupervisorMetrics, ProcessMetrics, ServiceMetrics, MetricsState, number};
+use super::state::{
+    HostMetrics, MetricsState, ProcessMetrics, ServiceMetrics, SupervisorMetrics, number,
+};
 
 /// How many processes of a service get their own samples: those with the most descriptors.
 const PROCESSES: usize = 32;
@@ -195,7 +197,10 @@ fn groups(text: &mut Exposition, services: &[ServiceMetrics]) {
     let open = services.iter().filter_map(|service| {
         let known = service.processes.iter().filter_map(|one| one.open_fds);
         let total = known.reduce(u64::saturating_add)?;
-        Some(MetricSample::new(&[("groupname", &service.name)], number(total)))
+        Some(MetricSample::new(
+            &[("groupname", &service.name)],
+            number(total),
+        ))
     });
     let help = "number of open file descriptors for this group";
     text.family(

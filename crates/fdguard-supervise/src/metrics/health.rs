@@ -4,7 +4,7 @@ use fdguard_core::wall::{CRITICAL_FROM, WARNING_ABOVE};
 use jiff::Timestamp;
 use serde::Serialize;
 
-use super::state::{ServiceMetrics, MetricsState, TargetMetrics, number};
+use super::state::{MetricsState, ServiceMetrics, TargetMetrics, number};
 
 /// The page and whether all is well.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -116,7 +116,8 @@ pub fn write(state: &MetricsState, is_known: bool) -> HealthPage {
     let worst = known
         .max_by(|a, b| a.1.total_cmp(&b.1))
         .map(|(service, _)| service);
-    let count = |test: fn(&ServiceMetrics) -> bool| state.services.iter().filter(|one| test(one)).count();
+    let count =
+        |test: fn(&ServiceMetrics) -> bool| state.services.iter().filter(|one| test(one)).count();
     let page = Page {
         schema: "fdguard.health/1",
         status: status.name(),

@@ -20,5 +20,7 @@ mod tests;
 
 pub use fdguard_core::bearer::BearerToken;
 pub use server::MetricsServer;
-pub use state::{HostMetrics, SupervisorMetrics, ProcessMetrics, ServiceMetrics, MetricsState, TargetMetrics};
+pub use state::{
+    HostMetrics, MetricsState, ProcessMetrics, ServiceMetrics, SupervisorMetrics, TargetMetrics,
+};
 pub use token::{TokenSource, read as read_token};

@@ -126,11 +126,22 @@ fn end(bytes: &[u8]) -> Option<usize> {
 }
 
 /// The whole answer to it.
-pub(super) fn answer(request: &Request<'_>, state: &MetricsState, token: Option<&BearerToken>) -> Vec<u8> {
+pub(super) fn answer(
+    request: &Request<'_>,
+    state: &MetricsState,
+    token: Option<&BearerToken>,
+) -> Vec<u8> {
     let with_body = match request.method {
         b"GET" => true,
         b"HEAD" => false,
-        _ => return respond("405 Method Not Allowed", PLAIN, "method not allowed: use GET or HEAD\n", true),
+        _ => {
+            return respond(
+                "405 Method Not Allowed",
+                PLAIN,
+                "method not allowed: use GET or HEAD\n",
+                true,
+            );
+        }
     };
     let path = request.path.split(|byte| *byte == b'?').next();
     match path.unwrap_or_default() {

@@ -13,7 +13,7 @@ use rustix::net::{
 
 use super::request::{self, HEAD, Head};
 use super::state::MetricsState;
-use crate::poll::{Readiness, Interest};
+use crate::poll::{Interest, Readiness};
 
 /// Connections at a time. The oldest is closed for a new one, so that idle clients cannot block others.
 const CONNECTIONS: usize = 16;
@@ -81,7 +81,12 @@ impl MetricsServer {
     }
 
     /// Continues all connections without blocking. The state is built at most once, and only if a request needs it.
-    pub fn poll(&mut self, now: Instant, ready: &Readiness, state: &mut dyn FnMut() -> MetricsState) {
+    pub fn poll(
+        &mut self,
+        now: Instant,
+        ready: &Readiness,
+        state: &mut dyn FnMut() -> MetricsState,
+    ) {
         let mut known = None;
         let (token, address) = (self.token.as_ref(), self.address);
         let mut answer = |request: &request::Request<'_>| {

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use proptest::prelude::*;
 
-use super::{MetricsServer, ServiceMetrics, MetricsState, BearerToken};
+use super::{BearerToken, MetricsServer, MetricsState, ServiceMetrics};
 use crate::poll::Interest;
 
 fn server() -> MetricsServer {

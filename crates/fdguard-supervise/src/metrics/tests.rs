@@ -9,7 +9,10 @@ use jiff::Timestamp;
 use proptest::prelude::*;
 use serde_json::Value;
 
-use super::{HostMetrics, SupervisorMetrics, ProcessMetrics, ServiceMetrics, MetricsState, TargetMetrics, families, health};
+use super::{
+    HostMetrics, MetricsState, ProcessMetrics, ServiceMetrics, SupervisorMetrics, TargetMetrics,
+    families, health,
+};
 
 fn moment(second: i64) -> Timestamp {
     Timestamp::from_second(second).unwrap()

@@ -62,7 +62,10 @@ mod tests {
 
     #[test]
     fn sources_are_files_and_variables() {
-        assert_eq!("env:TOKEN".parse(), Ok(TokenSource::Environment("TOKEN".into())));
+        assert_eq!(
+            "env:TOKEN".parse(),
+            Ok(TokenSource::Environment("TOKEN".into()))
+        );
         assert_eq!("file:/a/b".parse(), Ok(TokenSource::File("/a/b".into())));
         for bad in ["", "secret", "env:", "file:", "env:a=b"] {
             assert!(bad.parse::<TokenSource>().is_err(), "{bad}");

@@ -7,11 +7,11 @@
 //! service, as it would without fdguard; a full disk does not (see [`log`]).
 
 mod forgery;
-pub mod spec;
 mod last_lines;
 mod line;
 pub mod log;
 mod outlet;
+pub mod spec;
 
 #[cfg(test)]
 mod disk_tests;
@@ -26,15 +26,15 @@ use std::time::Instant;
 use rustix::io::Errno;
 use rustix::pipe::PipeFlags;
 
-pub use spec::{OutputSpec, Forwarding};
 pub use last_lines::LastLines;
 pub use log::DroppedLines;
+pub use spec::{Forwarding, OutputSpec};
 
 use line::Splitter;
 use log::Log;
 use outlet::Outlet;
 
-use crate::poll::{Readiness, Interest};
+use crate::poll::{Interest, Readiness};
 
 /// What is read from one pipe in one turn: a service that writes without pause does not keep the loop to itself.
 const BITE: usize = 64 << 10;
@@ -102,7 +102,7 @@ struct Source {
 
 impl ServiceOutput {
     /// Opens the configured outputs. The two descriptors are fdguard's own output and error.
-    pub fn open(form: &OutputSpec, name: &str, ours: [BorrowedFd<'_>; 2]) -> io::Result<Self> {
+    pub fn open(spec: &OutputSpec, name: &str, ours: [BorrowedFd<'_>; 2]) -> io::Result<Self> {
         let outlets = match spec.way() {
             Forwarding::Off => [None, None],
             _ => [Some(Outlet::new(ours[0])?), Some(Outlet::new(ours[1])?)],
@@ -251,7 +251,9 @@ impl ServiceOutput {
                 Ok(count) => {
                     taken += count;
                     let mut splitter = std::mem::take(&mut source.splitter);
-                    splitter.feed(&buffer[..count], |piece| self.push_bytes(source, piece, heard));
+                    splitter.feed(&buffer[..count], |piece| {
+                        self.push_bytes(source, piece, heard)
+                    });
                     source.splitter = splitter;
                     false
                 }

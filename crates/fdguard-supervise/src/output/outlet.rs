@@ -13,7 +13,7 @@ use rustix::fs::{FileType, Mode, OFlags};
 use rustix::io::Errno;
 use rustix::net::SendFlags;
 
-use crate::poll::{Readiness, Interest};
+use crate::poll::{Interest, Readiness};
 
 /// From here on nothing more is read from the service until some of it is gone.
 const HIGH: usize = 64 << 10;
@@ -157,7 +157,7 @@ mod tests {
     use rustix::pipe::PipeFlags;
 
     use super::{Outlet, Way};
-    use crate::poll::{Readiness, Interest};
+    use crate::poll::{Interest, Readiness};
 
     fn is_nonblocking(fd: impl std::os::fd::AsFd) -> bool {
         rustix::fs::fcntl_getfl(fd)

@@ -145,7 +145,7 @@ fn size<'de, D: Deserializer<'de>>(deserializer: D) -> Result<u64, D::Error> {
 
 #[cfg(test)]
 mod tests {
-    use super::{OutputSpec, Forwarding};
+    use super::{Forwarding, OutputSpec};
 
     #[test]
     fn a_table_is_read_and_wrong_keys_are_errors() {
@@ -160,7 +160,9 @@ mod tests {
         };
         assert_eq!(form, expected);
         assert!(form.check().is_ok());
-        let error = toml::from_str::<OutputSpec>("logs = 3").unwrap_err().to_string();
+        let error = toml::from_str::<OutputSpec>("logs = 3")
+            .unwrap_err()
+            .to_string();
         assert!(error.contains("logs"), "{error}");
         assert!(toml::from_str::<OutputSpec>("log_size = \"some\"").is_err());
         assert!("loud".parse::<Forwarding>().is_err());

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use rustix::pipe::PipeFlags;
 
-use super::{DroppedLines, OutputSpec, OutputEvent, ServiceOutput, Forwarding};
+use super::{DroppedLines, Forwarding, OutputEvent, OutputSpec, ServiceOutput};
 use crate::poll::Interest;
 
 pub(super) fn null() -> File {
@@ -353,7 +353,8 @@ fn a_pipe_that_a_stranger_holds_open_is_left() {
 fn a_log_that_cannot_be_opened_is_an_error_at_once() {
     let folder = tempfile::tempdir().unwrap();
     let null = null();
-    let open = |path: &Path| ServiceOutput::open(&logging(path), "web", [null.as_fd(), null.as_fd()]);
+    let open =
+        |path: &Path| ServiceOutput::open(&logging(path), "web", [null.as_fd(), null.as_fd()]);
     assert!(open(&folder.path().join("none/a.log")).is_err());
     assert!(open(folder.path()).is_err());
 }

@@ -34,7 +34,11 @@ pub struct OwnProcesses<'a> {
 
 /// Classifies a process. `is_running` reports whether the supervisor of a run is alive.
 #[must_use]
-pub fn classify(who: &IdentifiedProcess, ours: &OwnProcesses<'_>, is_running: impl Fn(&RunId) -> bool) -> HolderClass {
+pub fn classify(
+    who: &IdentifiedProcess,
+    ours: &OwnProcesses<'_>,
+    is_running: impl Fn(&RunId) -> bool,
+) -> HolderClass {
     let pid = who.process.pid;
     if ours.members.contains(&pid) || pid == std::process::id() {
         return HolderClass::OursNow;

@@ -90,7 +90,12 @@ impl Clearing {
     }
 
     /// One more step; never waits.
-    pub fn poll(&mut self, now: Instant, probe: &Probe, ours: &OwnProcesses<'_>) -> Result<ClearingStep, Error> {
+    pub fn poll(
+        &mut self,
+        now: Instant,
+        probe: &Probe,
+        ours: &OwnProcesses<'_>,
+    ) -> Result<ClearingStep, Error> {
         match &mut self.state {
             State::Look { at, .. } if now < *at => Ok(ClearingStep::Pending(None)),
             State::Look { until, .. } => {
@@ -147,8 +152,17 @@ impl Clearing {
     }
 
     /// Asks the holders to end. Each is pinned first and then looked at again: only what is still the same, and still of that class, gets a signal.
-    fn end(&mut self, now: Instant, conflict: Conflict, probe: &Probe, ours: &OwnProcesses<'_>) -> ClearingStep {
-        let keys = conflict.holders.iter().filter_map(super::AddressHolder::key);
+    fn end(
+        &mut self,
+        now: Instant,
+        conflict: Conflict,
+        probe: &Probe,
+        ours: &OwnProcesses<'_>,
+    ) -> ClearingStep {
+        let keys = conflict
+            .holders
+            .iter()
+            .filter_map(super::AddressHolder::key);
         let left: Vec<Ending> = keys
             .filter_map(|key| pin(key, probe, ours))
             .map(|pidfd| Ending { pidfd })

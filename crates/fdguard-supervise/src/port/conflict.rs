@@ -69,13 +69,18 @@ impl Conflict {
     /// Whether all of it was left behind by earlier runs, and so may be ended.
     #[must_use]
     pub fn is_all_ours_before(&self) -> bool {
-        let before = |holder: &AddressHolder| matches!(holder.class, HolderClass::OursBefore { .. });
+        let before =
+            |holder: &AddressHolder| matches!(holder.class, HolderClass::OursBefore { .. });
         self.unseen.is_empty() && !self.holders.is_empty() && self.holders.iter().all(before)
     }
 }
 
 /// Finds the holders of this address; `None` if it is free.
-pub fn find_conflict(probe: &Probe, at: &ListenAddress, ours: &OwnProcesses<'_>) -> Result<Option<Conflict>, Error> {
+pub fn find_conflict(
+    probe: &Probe,
+    at: &ListenAddress,
+    ours: &OwnProcesses<'_>,
+) -> Result<Option<Conflict>, Error> {
     let rows = probe.sockets()?;
     let rows: Vec<_> = rows
         .into_iter()

@@ -13,8 +13,8 @@ mod text;
 
 pub use class::{HolderClass, OwnProcesses, classify};
 pub use clearing::{Clearing, ClearingStep};
-pub use conflict::{Conflict, AddressHolder, HiddenSocket, is_in_the_way, find_conflict};
-pub use policy::{PortPolicy, BadPortPolicy};
+pub use conflict::{AddressHolder, Conflict, HiddenSocket, find_conflict, is_in_the_way};
+pub use policy::{BadPortPolicy, PortPolicy};
 
 #[cfg(test)]
 mod tests;

@@ -10,7 +10,9 @@ use std::time::{Duration, Instant};
 use fdguard_probe::Probe;
 use fdguard_process::listen::ListenAddress;
 
-use super::{HolderClass, Clearing, Conflict, OwnProcesses, PortPolicy, ClearingStep, find_conflict};
+use super::{
+    Clearing, ClearingStep, Conflict, HolderClass, OwnProcesses, PortPolicy, find_conflict,
+};
 use crate::poll::Interest;
 
 const OURS: OwnProcesses<'_> = OwnProcesses {
@@ -127,7 +129,10 @@ fn what_holds_both_kinds_of_addresses_is_in_the_way_of_ipv4() {
         let conflict = seen(&ListenAddress::Tcp(wanted.parse().unwrap())).unwrap();
         assert_eq!(pids(&conflict), [keeper.pid()], "{wanted}");
     }
-    assert_eq!(pids(&seen(&ListenAddress::Any(port)).unwrap()), [keeper.pid()]);
+    assert_eq!(
+        pids(&seen(&ListenAddress::Any(port)).unwrap()),
+        [keeper.pid()]
+    );
 }
 
 #[test]
@@ -183,7 +188,10 @@ fn a_stranger_is_never_signalled_whatever_the_policy() {
         PortPolicy::Wait(Duration::from_millis(300)),
     ] {
         let step = decide(&mut clearing(&at, policy, Duration::ZERO));
-        assert!(matches!(step, ClearingStep::Refused(_)), "{policy:?}: {step:?}");
+        assert!(
+            matches!(step, ClearingStep::Refused(_)),
+            "{policy:?}: {step:?}"
+        );
     }
     assert!(stranger.lives() && ours.lives());
 }

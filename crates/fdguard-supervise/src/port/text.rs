@@ -6,7 +6,7 @@ use std::fmt;
 use fdguard_core::snapshot::Process;
 
 use super::class::HolderClass;
-use super::conflict::{Conflict, AddressHolder, HiddenSocket};
+use super::conflict::{AddressHolder, Conflict, HiddenSocket};
 
 /// As much of a command as one line bears.
 const LONGEST: usize = 120;
@@ -108,22 +108,21 @@ impl Conflict {
     #[must_use]
     pub fn remedy(&self) -> String {
         if self.is_all_ours_before() {
-            return "use --on-conflict end-if-ours to end what an earlier run left behind".to_owned();
+            return "use --on-conflict end-if-ours to end what an earlier run left behind"
+                .to_owned();
         }
         let pids: Vec<String> = self.holders.iter().map(|it| it.pid.to_string()).collect();
         if pids.is_empty() {
-            return "run fdguard as root, or on the container's host, to identify the process".to_owned();
+            return "run fdguard as root, or on the container's host, to identify the process"
+                .to_owned();
         }
-        format!(
-            "stop it (pid {}), or use another address",
-            pids.join(", ")
-        )
+        format!("stop it (pid {}), or use another address", pids.join(", "))
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::{HolderClass, Conflict, AddressHolder, HiddenSocket, Users};
+    use super::{AddressHolder, Conflict, HiddenSocket, HolderClass, Users};
 
     fn holder(class: HolderClass) -> AddressHolder {
         AddressHolder {

@@ -5,7 +5,7 @@ use fdguard_core::{Class, Text};
 use super::{RemedyReport, passed, reason};
 use crate::budget::{Excess, Measure};
 use crate::meter::Leak;
-use crate::remedy::{Again, Breach, Instance, RestartProof, RepeatPolicy};
+use crate::remedy::{Again, Breach, Instance, RepeatPolicy, RestartProof};
 
 fn breach(value: f64, first: f64) -> Breach {
     Breach {
@@ -78,10 +78,7 @@ fn with_the_line_there_is_nothing_left_to_look_for() {
     let said = report(&breach, &leaks, Some("store.py:17"))
         .unproven("no new process was ready within 120 s");
     assert!(said.contains("Opened at store.py:17."), "{said}");
-    assert!(
-        said.contains("Suspected leak: 640 sqlite-db"),
-        "{said}"
-    );
+    assert!(said.contains("Suspected leak: 640 sqlite-db"), "{said}");
     assert!(
         said.contains("A restart is not a fix: look for a missing close at store.py:17"),
         "{said}"
@@ -173,12 +170,7 @@ fn every_measure_has_its_sentence() {
             300.0,
             "time to the nearest limit: 4.0 min (level 5.0 min)",
         ),
-        (
-            Measure::Zombies,
-            7.0,
-            5.0,
-            "7 zombies not reaped (level 5)",
-        ),
+        (Measure::Zombies, 7.0, 5.0, "7 zombies not reaped (level 5)"),
         (
             Measure::Memory,
             629_145_600.0,

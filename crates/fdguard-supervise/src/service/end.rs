@@ -81,10 +81,12 @@ impl Service<'_> {
         self.survivors.add(left);
         let text = match left.0 {
             Some(0) => "its keeper process was killed or stopped; all of its processes were ended",
-            Some(_) => "its keeper process was killed or stopped; some of its processes could not be ended",
+            Some(_) => {
+                "its keeper process was killed or stopped; some of its processes could not be ended"
+            }
             None => "its keeper process was killed; all known processes were ended",
         };
-        let event = LogEvent::new("keeper_lost", self.name()).with("survivors", left.0);
+        let event = LogEvent::for_service("keeper_lost", self.name()).with("survivors", left.0);
         cx.sink.emit(&event.with("text", text));
         self.over(None, 0, 0, cx);
     }
@@ -130,7 +132,7 @@ impl Service<'_> {
             Background::End => "ended",
             Background::Fail => "failed",
         };
-        let event = LogEvent::new("background", self.name())
+        let event = LogEvent::for_service("background", self.name())
             .with("action", action)
             .with("listening", listening.join(","))
             .with("processes", named(&members));
@@ -148,7 +150,7 @@ impl Service<'_> {
         let Some(run) = &mut self.run else { return };
         run.is_adopted = true;
         run.main = members.first().copied().unwrap_or(run.main);
-        let event = LogEvent::new("adopted", &self.settings.name).with("pid", run.main);
+        let event = LogEvent::for_service("adopted", &self.settings.name).with("pid", run.main);
         cx.sink.emit(&event.with("count", members.len()));
         let main = run.main;
         self.begin_thrift(main, cx);
@@ -158,7 +160,7 @@ impl Service<'_> {
         let Some(run) = &self.run else { return };
         let members = run.tree.members();
         if !members.is_empty() {
-            let event = LogEvent::new("orphans", self.name())
+            let event = LogEvent::for_service("orphans", self.name())
                 .with("count", members.len())
                 .with("processes", named(&members))
                 .with("action", "ended");
@@ -186,7 +188,7 @@ impl Service<'_> {
         let exit = exit.filter(|_| !run.is_adopted);
         let up = cx.now.saturating_duration_since(run.started);
         if !cx.once {
-            let event = LogEvent::new("exit", self.name()).with("pid", run.tree.main());
+            let event = LogEvent::for_service("exit", self.name()).with("pid", run.tree.main());
             let event = told(event, exit)
                 .with("uptime_s", seconds(up))
                 .with("killed", killed)
@@ -231,14 +233,14 @@ impl Service<'_> {
             NextStep::Start { at } => {
                 self.restarts += 1;
                 *self.reasons.entry(reason.to_owned()).or_default() += 1;
-                let event = LogEvent::new("restart", self.name()).with("reason", reason);
+                let event = LogEvent::for_service("restart", self.name()).with("reason", reason);
                 let event = self.thrift.told_restart(told(event, Some(exit)));
                 cx.sink.emit(&event.with("restarts", self.restarts));
                 let delay = at.saturating_duration_since(cx.now);
                 if delay.is_zero() {
                     return self.start(cx);
                 }
-                let event = LogEvent::new("backoff", self.name());
+                let event = LogEvent::for_service("backoff", self.name());
                 cx.sink.emit(&event.with("delay_ms", millis(delay)));
                 self.state = State::BackingOff;
                 self.next_start = Some(at);
@@ -259,10 +261,10 @@ impl Service<'_> {
             return;
         }
         let event = match halt {
-            Halt::CrashLoop { ends, within } => LogEvent::new("crash_loop", self.name())
+            Halt::CrashLoop { ends, within } => LogEvent::for_service("crash_loop", self.name())
                 .with("ends", ends)
                 .with("within_s", seconds(within)),
-            _ => LogEvent::new("down", self.name()).with("reason", halt.to_string()),
+            _ => LogEvent::for_service("down", self.name()).with("reason", halt.to_string()),
         };
         let event = told(event, Some(exit));
         let text = match halt {

@@ -2,13 +2,13 @@
 
 use std::time::{Duration, Instant};
 
-use fdguard_process::notify::{Access, ReceivedMessage, NotifyMessage, Watchdog, store};
+use fdguard_process::notify::{Access, NotifyMessage, ReceivedMessage, Watchdog, store};
 
 use super::end::millis;
 use super::run::{Ending, Run};
 use super::{Context, Service, State};
 use crate::event::LogEvent;
-use crate::health::{HealthChange, HealthCheck, CheckInputs, queue};
+use crate::health::{CheckInputs, HealthChange, HealthCheck, queue};
 use crate::poll::Readiness;
 
 /// From look to look for the sockets that a service listens at.
@@ -65,7 +65,7 @@ impl Service<'_> {
     }
 
     fn tell_store(&self, change: &store::StoreChange, cx: &mut Context<'_>) {
-        let event = LogEvent::new("fd_store", self.name()).with("count", self.store.len());
+        let event = LogEvent::for_service("fd_store", self.name()).with("count", self.store.len());
         let (what, name) = match change {
             store::StoreChange::Stored { name } => ("stored", name),
             store::StoreChange::Merged { .. } => return,
@@ -86,7 +86,7 @@ impl Service<'_> {
         self.find_listeners(cx.now);
         if let Some(failing) = self.ask(cx, ready) {
             let (reason, failures) = failing;
-            let event = LogEvent::new("unhealthy", self.name()).with("failures", failures);
+            let event = LogEvent::for_service("unhealthy", self.name()).with("failures", failures);
             cx.sink.emit(&event.with("text", reason));
             return self.end_run(Ending::Sick("health"));
         }
@@ -97,9 +97,9 @@ impl Service<'_> {
         let is_late = run.ready_until.is_some_and(|until| until <= cx.now);
         if is_late && self.state == State::Starting {
             let up = cx.now.saturating_duration_since(run.started);
-            let event = LogEvent::new("not_ready", self.name()).with("after_ms", millis(up));
-            cx.sink
-                .emit(&event.with("text", "not ready in time"));
+            let event =
+                LogEvent::for_service("not_ready", self.name()).with("after_ms", millis(up));
+            cx.sink.emit(&event.with("text", "not ready in time"));
             self.end_run(Ending::Sick("not_ready"));
         }
     }
@@ -142,7 +142,8 @@ impl Service<'_> {
         self.state = State::Ready;
         if let Some(check) = &mut self.ready {
             let up = cx.now.saturating_duration_since(run.started);
-            let event = LogEvent::new("ready", &self.settings.name).with("after_ms", millis(up));
+            let event =
+                LogEvent::for_service("ready", &self.settings.name).with("after_ms", millis(up));
             cx.sink.emit(&event.with("pid", run.main));
             check.end();
         }
@@ -154,7 +155,7 @@ impl Service<'_> {
     }
 
     fn bark(&mut self, text: &str, cx: &mut Context<'_>) {
-        let event = LogEvent::new("watchdog", self.name());
+        let event = LogEvent::for_service("watchdog", self.name());
         cx.sink.emit(&event.with("text", text));
         if let Some(run) = &mut self.run {
             // A core dump of what hangs, as systemd asks for it.

@@ -48,7 +48,9 @@ impl Service<'_> {
                 self.thrift.line = None;
                 again.breach.passed.pid
             }
-            RemedyNotice::Evidence(_) | RemedyNotice::Drained(..) if self.thrift.line.is_none() => known.flatten(),
+            RemedyNotice::Evidence(_) | RemedyNotice::Drained(..) if self.thrift.line.is_none() => {
+                known.flatten()
+            }
             _ => return,
         };
         // The process that goes: later there is another one.

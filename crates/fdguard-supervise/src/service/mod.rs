@@ -9,28 +9,28 @@ use std::time::Instant;
 
 use fdguard_probe::Probe;
 use fdguard_process::listen::ListenAddress;
-use fdguard_process::notify::{NotifyServer, FdStore};
+use fdguard_process::notify::{FdStore, NotifyServer};
 use fdguard_process::plan::{FIRST_HANDED, InheritedFd};
 use fdguard_process::tree::StopPlan;
 
 use crate::config;
 use crate::event::LogEvent;
-use crate::health::{HealthCheck, Kind, CommandContext};
+use crate::health::{CommandContext, HealthCheck, Kind};
 use crate::output::ServiceOutput;
 use crate::policy::RestartHistory;
+use crate::poll::{Interest, Readiness};
 use crate::remedy::RemedyLock;
-use crate::poll::{Readiness, Interest};
 
+mod budgets;
 mod end;
+mod health;
 mod injection;
 mod listening;
-mod run;
-mod health;
 mod metrics_view;
 mod output;
-mod start;
 mod remedy_steps;
-mod budgets;
+mod run;
+mod start;
 mod wording;
 
 pub(crate) use start::Context;
@@ -257,7 +257,7 @@ impl<'p> Service<'p> {
     }
 
     /// Begins, if it has not.
-    pub(crate) fn start(&mut self, cx: &mut Context<'_>) {
+    pub(crate) fn start_waiting(&mut self, cx: &mut Context<'_>) {
         if self.state == State::Waiting {
             self.start(cx);
         }
@@ -266,7 +266,7 @@ impl<'p> Service<'p> {
     /// It cannot start: a dependency is down.
     pub(crate) fn give_up_waiting(&mut self, on: &str, cx: &mut Context<'_>) {
         if self.state == State::Waiting {
-            let event = LogEvent::new("down", self.name());
+            let event = LogEvent::for_service("down", self.name());
             cx.sink
                 .emit(&event.with("reason", "dependency").with("dependency", on));
             self.state = State::Failed;
@@ -334,7 +334,7 @@ impl Service<'_> {
         let reading = self.thrift.reading.as_ref();
         let main = reading.and_then(crate::budget::ServiceReading::of_main);
         let count = main.and_then(|main| main.count.seen().copied());
-        LogEvent::new("state", self.name())
+        LogEvent::for_service("state", self.name())
             .with("state", self.state.name())
             .with("pid", self.main())
             .with("uptime_s", self.uptime(now).map(|up| up.as_secs()))

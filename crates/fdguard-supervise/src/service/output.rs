@@ -24,7 +24,7 @@ impl Service<'_> {
         match begun {
             Ok([out, err]) => [None, Some(Arc::new(out)), Some(Arc::new(err))],
             Err(error) => {
-                let event = LogEvent::new("log_failed", self.name());
+                let event = LogEvent::for_service("log_failed", self.name());
                 let text = format!("cannot capture output, passing it through: {error}");
                 cx.sink.emit(&event.with("text", text));
                 [None, None, None]
@@ -38,7 +38,7 @@ impl Service<'_> {
             let form = &self.settings.output;
             let opened = ServiceOutput::open(form, &self.settings.name, ours);
             if let Err(error) = &opened {
-                let event = LogEvent::new("log_failed", &self.settings.name);
+                let event = LogEvent::for_service("log_failed", &self.settings.name);
                 cx.sink.emit(&event.with("text", error.to_string()));
             }
             self.output = Some(opened?);
@@ -65,7 +65,7 @@ impl Service<'_> {
     }
 
     fn tell_output(&self, happened: &OutputEvent, cx: &mut Context<'_>) {
-        let failed = LogEvent::new("log_failed", self.name());
+        let failed = LogEvent::for_service("log_failed", self.name());
         let event = match happened {
             OutputEvent::LogFailing { path, why } => {
                 failed.with("file", path.display().to_string()).with(
@@ -73,12 +73,17 @@ impl Service<'_> {
                     format!("{why}; buffering lines in memory while there is room"),
                 )
             }
-            OutputEvent::LogBack { path, dropped } => LogEvent::new("log_back", self.name())
-                .with("file", path.display().to_string())
-                .with("dropped", dropped.lines),
-            OutputEvent::NotRotated { path, why } => failed
-                .with("file", path.display().to_string())
-                .with("text", format!("cannot rotate the log, it keeps growing: {why}")),
+            OutputEvent::LogBack { path, dropped } => {
+                LogEvent::for_service("log_back", self.name())
+                    .with("file", path.display().to_string())
+                    .with("dropped", dropped.lines)
+            }
+            OutputEvent::NotRotated { path, why } => {
+                failed.with("file", path.display().to_string()).with(
+                    "text",
+                    format!("cannot rotate the log, it keeps growing: {why}"),
+                )
+            }
             OutputEvent::NobodyReads { stream, why } => failed
                 .with("stream", *stream)
                 .with("text", format!("nothing reads this stream any more: {why}")),

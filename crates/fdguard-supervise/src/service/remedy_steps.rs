@@ -8,8 +8,8 @@ use super::{Context, Service, State};
 use crate::drain::{self, Drain};
 use crate::event::LogEvent;
 use crate::evidence::{self, EvidenceJob};
-use crate::remedy::{self, RemedyAction, DrainResult};
-use crate::poll::{Readiness, Interest};
+use crate::poll::{Interest, Readiness};
+use crate::remedy::{self, DrainResult, RemedyAction};
 
 /// What is under way.
 #[derive(Debug, Default)]
@@ -31,11 +31,17 @@ impl Steps {
 
 impl Service<'_> {
     /// Begins or ends a step. Gives how it ended, when it did so at once.
-    pub(super) fn do_step(&mut self, step: &RemedyAction, cx: &mut Context<'_>) -> Option<remedy::RemedyEvent> {
+    pub(super) fn do_step(
+        &mut self,
+        step: &RemedyAction,
+        cx: &mut Context<'_>,
+    ) -> Option<remedy::RemedyEvent> {
         match step {
             RemedyAction::WriteEvidence(pid, within) => {
                 let begun = self.begin_evidence(*pid, *within, cx);
-                begun.err().map(|why| remedy::RemedyEvent::Evidence(Err(why)))
+                begun
+                    .err()
+                    .map(|why| remedy::RemedyEvent::Evidence(Err(why)))
             }
             RemedyAction::BeginDrain(within) => {
                 let begun = self.begin_drain(*within, cx);
@@ -87,7 +93,8 @@ impl Service<'_> {
             run.tree.signal(signal);
         }
         self.state = State::Draining;
-        let event = LogEvent::new("drain", &self.settings.name).with("within_s", within.as_secs());
+        let event =
+            LogEvent::for_service("drain", &self.settings.name).with("within_s", within.as_secs());
         cx.sink.emit(&event);
         Ok(())
     }

@@ -7,7 +7,7 @@ use std::time::Instant;
 
 use fdguard_core::snapshot::Limits;
 use fdguard_process::environment::last_of_each;
-use fdguard_process::plan::{FIRST_HANDED, SessionKind, InheritedFd, Plan};
+use fdguard_process::plan::{FIRST_HANDED, InheritedFd, Plan, SessionKind};
 use fdguard_process::reserve::Reserve;
 use fdguard_process::run_id::{self, RunId};
 use fdguard_process::tree::{Exit, Options, StartError, Tree};
@@ -15,7 +15,7 @@ use rustix::fs::{Mode, OFlags};
 
 use super::run::Run;
 use super::{Service, State};
-use crate::event::{LogEvent, EventSink};
+use crate::event::{EventSink, LogEvent};
 use crate::health::HeartbeatPipe;
 use crate::inject::Injector;
 use crate::limit;
@@ -73,13 +73,21 @@ impl Service<'_> {
         }
     }
 
-    fn plan(&mut self, pipe: Option<HeartbeatPipe>, cx: &mut Context<'_>) -> Result<Plan, StartError> {
+    fn plan(
+        &mut self,
+        pipe: Option<HeartbeatPipe>,
+        cx: &mut Context<'_>,
+    ) -> Result<Plan, StartError> {
         let mut handed = self.sockets.clone();
         handed.extend(self.store.handed());
         if let Some(pipe) = pipe {
             hand_pipe(&mut handed, pipe)?;
         }
-        let group = if cx.once { SessionKind::Same } else { SessionKind::Session };
+        let group = if cx.once {
+            SessionKind::Same
+        } else {
+            SessionKind::Session
+        };
         Ok(Plan {
             command: self.settings.command.clone(),
             environment: self.environment(cx),
@@ -121,7 +129,7 @@ impl Service<'_> {
             match fdguard_process::notify::NotifyServer::open() {
                 Ok(server) => self.notify = Some(server),
                 Err(error) => {
-                    let event = LogEvent::new("notify_failed", self.name());
+                    let event = LogEvent::for_service("notify_failed", self.name());
                     let text = format!("cannot create the notification socket: {error}");
                     cx.sink.emit(&event.with("text", text));
                 }
@@ -135,7 +143,7 @@ impl Service<'_> {
         self.history.started(cx.now);
         let mut run = Run::new(tree, cx.now);
         if !cx.once {
-            let event = LogEvent::new("start", self.name()).with("pid", run.main);
+            let event = LogEvent::for_service("start", self.name()).with("pid", run.main);
             let event = match self.restarts {
                 0 => event.with("command", shown(&self.settings.command)),
                 restarts => event.with("restarts", restarts),
@@ -158,7 +166,8 @@ impl Service<'_> {
     fn not_started(&mut self, error: &StartError, cx: &mut Context<'_>) {
         self.end_injected(cx);
         let code = error.code().unwrap_or(125);
-        let event = LogEvent::new("start_failed", self.name()).with("status", u32::from(code));
+        let event =
+            LogEvent::for_service("start_failed", self.name()).with("status", u32::from(code));
         cx.sink.emit(&event.with("text", error.to_string()));
         if let Some(check) = &mut self.ready {
             check.end();

@@ -3,16 +3,19 @@
 use std::time::Instant;
 
 use fdguard_probe::Probe;
-use fdguard_process::listen::{ListenAddress, BindError, BoundSocket, Listen};
+use fdguard_process::listen::{BindError, BoundSocket, Listen, ListenAddress};
 use fdguard_process::signals::Signals;
 use rustix::process::Signal;
 
 use super::StartRefusal;
 use crate::config::{self, SocketConfig};
-use crate::event::{LogEvent, EventSink};
+use crate::event::{EventSink, LogEvent};
 use crate::health;
-use crate::port::{HolderClass, Clearing, Conflict, AddressHolder, OwnProcesses, PortPolicy, ClearingStep, find_conflict};
 use crate::poll::Interest;
+use crate::port::{
+    AddressHolder, Clearing, ClearingStep, Conflict, HolderClass, OwnProcesses, PortPolicy,
+    find_conflict,
+};
 
 /// What is needed to find the holder of a socket and to wait for it.
 #[derive(Debug)]
@@ -37,7 +40,11 @@ impl Desk<'_> {
         }
     }
 
-    fn clear(&mut self, service: &config::ServiceConfig, listen: &Listen) -> Result<BoundSocket, StartRefusal> {
+    fn clear(
+        &mut self,
+        service: &config::ServiceConfig,
+        listen: &Listen,
+    ) -> Result<BoundSocket, StartRefusal> {
         let policy = match self.signals {
             Some(_) => service.on_conflict,
             None => PortPolicy::Refuse,
@@ -112,7 +119,7 @@ impl Desk<'_> {
     }
 
     fn tell(&mut self, service: &str, conflict: &Conflict) {
-        let event = LogEvent::new("port_conflict", service)
+        let event = LogEvent::for_service("port_conflict", service)
             .with("at", conflict.at.to_string())
             .with("pid", conflict.holders.first().map(|holder| holder.pid));
         self.sink.emit(&event.with("text", conflict.to_string()));

@@ -52,7 +52,7 @@ impl Dependencies {
             }
         }
         if is_free {
-            service.start(cx);
+            service.start_waiting(cx);
         }
     }
 }

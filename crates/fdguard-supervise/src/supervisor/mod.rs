@@ -13,33 +13,33 @@ use fdguard_process::adopt::adopt_orphans_of_trees;
 use fdguard_process::listen::activation::ActivatedSockets;
 use fdguard_process::parent::Parent;
 use fdguard_process::reserve::{self, Reserve};
-use fdguard_process::signals::{self, Signals};
+use fdguard_process::signals::{Signals, forwardable};
 
 use crate::config::{Overrides, RunSettings};
-use crate::event::{LogEvent, EventSink};
+use crate::event::{EventSink, LogEvent};
 use crate::health::CommandContext;
 use crate::inject::Injector;
 use crate::metrics::MetricsServer;
+use crate::poll::{Interest, Readiness};
 use crate::remedy::RemedyLock;
 use crate::service::{Context, Service, State, Survivors};
-use crate::poll::{Readiness, Interest};
 use crate::{limit, trim};
 
-mod parent_notify;
 mod conflict;
-mod signals;
-mod injection;
-mod self_check;
-mod pages;
-mod reload;
-mod sockets;
 mod dependencies;
+mod injection;
+mod pages;
+mod parent_notify;
+mod reload;
+mod self_check;
+mod signals;
+mod sockets;
 
-use parent_notify::ParentNotify;
 use conflict::Desk;
-pub(crate) use pages::ago;
-use sockets::Sockets;
 use dependencies::Dependencies;
+pub(crate) use pages::ago;
+use parent_notify::ParentNotify;
+use sockets::Sockets;
 
 /// What the loop is given.
 #[derive(Debug)]
@@ -138,7 +138,7 @@ pub fn run(launch: SupervisorLaunch<'_>) -> Result<u8, StartRefusal> {
 impl<'p> Supervisor<'p> {
     fn new(launch: SupervisorLaunch<'p>) -> Result<Self, StartRefusal> {
         let now = Instant::now();
-        let signals = Signals::block(signals::forwardable())
+        let signals = Signals::block(forwardable())
             .map_err(|error| StartRefusal::machine("cannot set up signal handling", &error))?;
         // A program may kill its keeper. All of our children are keepers, so whoever else becomes our child is an orphan of such a
         // program. Where the kernel refuses it, orphans are found by their mark.
@@ -146,7 +146,8 @@ impl<'p> Supervisor<'p> {
         let sink = EventSink::new(launch.settings.form, launch.stderr);
         let reserve = Reserve::new(Reserve::FOR_A_START + 4)
             .map_err(|error| StartRefusal::machine("cannot reserve descriptors", &error))?;
-        let null = crate::drain::null().map_err(|error| StartRefusal::machine("cannot open /dev/null", &error))?;
+        let null = crate::drain::null()
+            .map_err(|error| StartRefusal::machine("cannot open /dev/null", &error))?;
         let pages = pages::open(&launch.settings).map_err(|message| StartRefusal {
             message,
             hint: "use another port, or port 0 for any free port".to_owned(),
@@ -213,7 +214,7 @@ impl<'p> Supervisor<'p> {
         for service in &self.settings.services {
             let decision = limit::decide(service.raise_limit, self.limits);
             if let Some(soft) = decision.soft {
-                let event = LogEvent::new("limit", &service.name)
+                let event = LogEvent::for_service("limit", &service.name)
                     .with("from", decision.before.soft)
                     .with("to", soft);
                 self.sink.emit(&event.with("text", decision.to_string()));
@@ -243,7 +244,7 @@ impl<'p> Supervisor<'p> {
             // Only at the beginning may a socket be waited for: later others would wait, too.
             signals: self.services.is_empty().then_some(&self.signals),
         };
-        let handed = self.sockets.bind(&settings, is_single, &mut desk)?;
+        let handed = self.sockets.bind_all(&settings, is_single, &mut desk)?;
         if desk.signals.is_some() {
             desk.warn(&settings);
         }
@@ -254,10 +255,14 @@ impl<'p> Supervisor<'p> {
             folder: settings.folder.clone(),
         });
         let name = settings.name.clone();
-        Service::new(settings, handed, &scene, self.probe, &self.flight).map_err(|why| StartRefusal {
-            message: format!("{name}: {why}"),
-            hint: "see fdguard run --help for the forms of checks; an IP address needs no lookup".to_owned(),
-            code: 2,
+        Service::new(settings, handed, &scene, self.probe, &self.flight).map_err(|why| {
+            StartRefusal {
+                message: format!("{name}: {why}"),
+                hint:
+                    "see fdguard run --help for the forms of checks; an IP address needs no lookup"
+                        .to_owned(),
+                code: 2,
+            }
         })
     }
 

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use jiff::Timestamp;
 
 use super::{Supervisor, self_check};
-use crate::metrics::{HostMetrics, SupervisorMetrics, MetricsServer, MetricsState, read_token};
+use crate::metrics::{HostMetrics, MetricsServer, MetricsState, SupervisorMetrics, read_token};
 use crate::poll::Readiness;
 use crate::{config, limit, trim};
 

@@ -3,12 +3,12 @@
 use std::time::{Duration, Instant};
 
 use fdguard_process::notify::client::monotonic_now;
-use fdguard_process::notify::{NotifyClient, Heartbeat, NotifyMessage};
+use fdguard_process::notify::{Heartbeat, NotifyClient, NotifyMessage};
 
 use super::Supervisor;
-use crate::event::{LogEvent, EventSink};
-use crate::service::State;
+use crate::event::{EventSink, LogEvent};
 use crate::poll::Interest;
+use crate::service::State;
 
 /// While something takes its time the parent is asked for so much more,
 const MORE: Duration = Duration::from_secs(20);

@@ -39,7 +39,7 @@ impl Sockets {
     }
 
     /// The sockets of a service. A single service gets all sockets of the parent.
-    pub(super) fn bind(
+    pub(super) fn bind_all(
         &mut self,
         service: &config::ServiceConfig,
         is_single: bool,
@@ -101,8 +101,9 @@ impl Sockets {
     pub(super) fn keep_only(&mut self, services: &[config::ServiceConfig]) {
         let sockets = || services.iter().flat_map(|service| &service.listen);
         self.bound.retain(|one| {
-            sockets()
-                .any(|socket| matches!(socket, SocketConfig::Bind(listen) if listen.at == one.listen.at))
+            sockets().any(
+                |socket| matches!(socket, SocketConfig::Bind(listen) if listen.at == one.listen.at),
+            )
         });
     }
 }

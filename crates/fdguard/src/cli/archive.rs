@@ -7,39 +7,40 @@ use clap::Args;
 
 use super::duration::parse;
 
-/// Move these logs into an archive without losing a line.
+/// Move logs to an archive without losing a line.
 #[derive(Clone, Debug, Args)]
-#[command(after_help = "\
+#[command(after_long_help = "\
 Examples:
-  fdguard archive session.jsonl --to /srv/archive           wait until nobody can write it, then move it
-  fdguard archive logs/*.jsonl --to archive --wait 60s      give the writers a minute to end
-  fdguard archive logs/*.jsonl --to archive --wait 0 --json ask once, with a receipt for each file
-A file that somebody can write, or has a lock on, stays where it is, and its writers are named. End them with
-TERM first: what is in a program's own buffer, only that program can write.
-Exit codes: 0 all are archived; 1 some stay where they are; 3 some could not be looked at.")]
+  fdguard archive session.jsonl --to /srv/archive       move it once no process can write it
+  fdguard archive logs/*.jsonl --to archive --wait 60s  give writers a minute to exit
+  fdguard archive logs/*.jsonl --to archive --wait 0 --json
+                                                        try once; one receipt per file
+fdguard does not move a file that a process has open for writing or has locked; it names those
+processes. Stop them with SIGTERM first, so that they flush their buffers.
+Exit codes: 0 all files archived; 1 some files left in place; 3 some files could not be examined.")]
 pub struct ArchiveArgs {
-    /// The files.
+    /// Files to archive.
     #[arg(required = true, value_name = "FILE")]
     pub files: Vec<PathBuf>,
-    /// The archive, on this file system or another one; made where it is missing.
+    /// Archive directory; created if missing, may be on another file system.
     #[arg(long, value_name = "DIR")]
     pub to: PathBuf,
-    /// How long to wait for writers and locks, all files together; 0 asks once.
+    /// Time to wait for writers and locks, for all files together; 0 tries once.
     #[arg(long, value_name = "TIME", default_value = "10s", value_parser = parse)]
     pub wait: Duration,
-    /// Refuse files that are not in this folder or below it, wherever links lead.
+    /// Refuse files outside this directory, after resolving symbolic links.
     #[arg(long, value_name = "DIR")]
     pub within: Option<PathBuf>,
-    /// Archive the file that a symbolic link leads to; links are refused otherwise.
+    /// Archive the target of a symbolic link instead of refusing the link.
     #[arg(long)]
     pub follow: bool,
-    /// Refuse a file whose name is taken in the archive, instead of calling it NAME.1.
+    /// Refuse a file whose name exists in the archive instead of storing it as NAME.1.
     #[arg(long)]
     pub no_rename: bool,
-    /// Where the kernel gives no lease: be content with those processes that may be looked at.
+    /// If the kernel refuses a lease, rely on a scan of the processes fdguard may inspect.
     #[arg(long)]
     pub trust_scan: bool,
-    /// One JSON document with a receipt for each file.
+    /// Print one JSON document with a receipt for each file.
     #[arg(long)]
     pub json: bool,
     /// Write the result to a file.

@@ -8,45 +8,45 @@ use clap::Args;
 use super::duration::parse_positive;
 use super::{SelectArgs, SettingsArgs};
 
-/// What is wrong with this process? The whole playbook in one go, and the evidence to attach to an issue.
+/// Run every check on a process and write the evidence for an issue.
 #[derive(Clone, Debug, Args)]
-#[command(after_help = "\
+#[command(after_long_help = "\
 Examples:
-  fdguard doctor 1234                          look, watch for 15 s, say what is wrong
-  fdguard doctor 1234 -o evidence.tar.zst      the same, and a bundle for the issue
-  fdguard doctor 1234 -o DIR --redact          without names of users, files, hosts, arguments
-  fdguard doctor --name node --tree --for 2min a host and its children
+  fdguard doctor 1234                          watch for 15 s and report what is wrong
+  fdguard doctor 1234 -o evidence.tar.zst      also write a bundle to attach to an issue
+  fdguard doctor 1234 -o DIR --redact          hide users, files, hosts and arguments
+  fdguard doctor --name node --tree --for 2min a process and its descendants
   fdguard doctor 1234 --log app.log --html report.html
-  fdguard doctor --from day.jsonl.zst -o DIR   what a recording tells")]
+  fdguard doctor --from day.jsonl.zst -o DIR   examine a recording")]
 pub struct DoctorArgs {
-    /// Which processes.
+    /// Process selection.
     #[command(flatten)]
     pub select: SelectArgs,
-    /// Examine a recording in place of a running process.
+    /// Examine a recording instead of a running process.
     #[arg(long, value_name = "FILE", conflicts_with_all = ["pids", "pid", "name", "tree", "all", "length", "every"])]
     pub from: Option<PathBuf>,
-    /// How long to watch.
+    /// Time to watch the process.
     #[arg(long = "for", value_name = "TIME", default_value = "15s", value_parser = parse_positive)]
     pub length: Duration,
-    /// How often to look in that time.
+    /// Sampling interval.
     #[arg(long, value_name = "TIME", default_value = "250ms", value_parser = parse_positive)]
     pub every: Duration,
-    /// How it is to be judged.
+    /// Thresholds.
     #[command(flatten)]
     pub settings: SettingsArgs,
-    /// A log of the program, to be searched for what speaks of descriptors; may be given several times.
+    /// Search this log for signs of descriptor exhaustion; may be repeated.
     #[arg(long, value_name = "FILE")]
     pub log: Vec<PathBuf>,
-    /// Write an evidence bundle: a new directory, or one file when it ends in .tar.zst or .tar.
-    #[arg(short, long, value_name = "PLACE")]
+    /// Write an evidence bundle: a new directory, or a .tar or .tar.zst file.
+    #[arg(short, long, value_name = "PATH")]
     pub output: Option<PathBuf>,
-    /// Write the report as a web page, in one file.
+    /// Write the report as a self-contained web page.
     #[arg(long, value_name = "FILE")]
     pub html: Option<PathBuf>,
-    /// Replace names of users, files, hosts and arguments by tokens, in everything that is written.
+    /// Replace users, files, hosts and arguments by tokens in all output.
     #[arg(long)]
     pub redact: bool,
-    /// One JSON document.
+    /// Print one JSON document.
     #[arg(long)]
     pub json: bool,
 }

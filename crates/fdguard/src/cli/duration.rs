@@ -1,4 +1,4 @@
-//! Lengths of time as people write them.
+//! Durations as people write them.
 
 use std::time::Duration;
 
@@ -7,10 +7,10 @@ pub(super) fn parse(text: &str) -> Result<Duration, String> {
     fdguard_core::duration::duration(text)
 }
 
-/// The same, and not nothing.
+/// Parses a duration that must not be zero.
 pub(super) fn parse_positive(text: &str) -> Result<Duration, String> {
     match parse(text)? {
-        Duration::ZERO => Err("must be more than nothing".to_owned()),
+        Duration::ZERO => Err("must be greater than zero".to_owned()),
         length => Ok(length),
     }
 }

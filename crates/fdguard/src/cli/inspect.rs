@@ -7,40 +7,48 @@ use clap::{Args, ValueEnum};
 
 use super::duration::parse_positive;
 
-/// Is this file damaged, by what, and who holds it?
+/// Check a SQLite database or log for damage and list its holders.
 #[derive(Clone, Debug, Args)]
-#[command(after_help = "\
+#[command(after_long_help = "\
 Examples:
-  fdguard inspect state.db                     is it damaged, by what, who holds it
-  fdguard inspect ~/.agent                     every database of a folder
-  fdguard inspect session.jsonl                any file: foreign records in it, who can write it
-  fdguard inspect --heal state.db              backup, work on a copy, check, swap
-  fdguard inspect --watch /srv/agent --for 1h  the first moment at which a database goes bad
-It opens files for reading alone and takes no lock, so that it never disturbs who works with them.
-Exit codes: 0 nothing found, or healed; 1 damage or danger, or not to be healed; 3 could not look.")]
+  fdguard inspect state.db                     damage, its cause, and the holders
+  fdguard inspect ~/.agent                     every database in a directory
+  fdguard inspect session.jsonl                any file: foreign records and writers
+  fdguard inspect --heal state.db              back up, repair a copy, check it, swap
+  fdguard inspect --watch /srv/agent --for 1h  report the moment a database is damaged
+Inspect opens files read-only and takes no locks, so it does not disturb programs that use them.
+Exit codes: 0 nothing found, or healed; 1 damage or danger found, or healing failed; 3 could not
+inspect.")]
 pub struct InspectArgs {
-    /// Files; of a folder every database in it.
+    /// Files, or directories to search for databases.
     #[arg(required = true, value_name = "FILE")]
     pub files: Vec<PathBuf>,
-    /// How much SQLite itself is to check, on a copy where somebody may be writing. When absent: full up to 64 MiB, quick up to 512 MiB.
-    #[arg(long, value_enum, value_name = "HOW")]
+    /// Depth of SQLite's own check.
+    ///
+    /// The check runs on a copy if a process may be writing. Default: full up to 64 MiB, quick up to
+    /// 512 MiB.
+    #[arg(long, value_enum, value_name = "DEPTH")]
     pub check: Option<InspectCheck>,
-    /// Heal a damaged database that nobody holds: backup, work on a copy, check, swap.
+    /// Repair a damaged database that no process has open.
+    ///
+    /// fdguard makes a backup, repairs a copy, checks it, and swaps it in.
     #[arg(long, conflicts_with = "watch")]
     pub heal: bool,
-    /// Heal a copy and say what would be done; nothing is changed.
+    /// Repair only a copy and report what would be done.
     #[arg(long, requires = "heal")]
     pub dry_run: bool,
-    /// Where backups go; NAME.fdguard-backups beside the database when absent.
+    /// Backup directory; NAME.fdguard-backups next to the database by default.
     #[arg(long, value_name = "DIR", requires = "heal")]
     pub backup_dir: Option<PathBuf>,
-    /// Watch the databases and tell the first moment at which one goes bad, and who held it. Ctrl-C ends it.
+    /// Watch databases; report when one is damaged and its holders.
+    ///
+    /// Press Ctrl-C to stop.
     #[arg(long)]
     pub watch: bool,
-    /// How long to watch.
+    /// Time to watch.
     #[arg(long = "for", value_name = "TIME", value_parser = parse_positive, requires = "watch")]
     pub length: Option<Duration>,
-    /// One JSON document; with --watch one for each event.
+    /// Print one JSON document; with --watch, one per event.
     #[arg(long)]
     pub json: bool,
     /// Write the result to a file.
@@ -48,13 +56,13 @@ pub struct InspectArgs {
     pub output: Option<PathBuf>,
 }
 
-/// How much SQLite is to check.
+/// Depth of SQLite's check.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum InspectCheck {
-    /// The structure.
+    /// Check the structure only.
     Quick,
-    /// And whether indexes and tables agree.
+    /// Also check that indexes match their tables.
     Full,
-    /// Nothing: bytes and holders alone.
+    /// Skip SQLite's check; examine only bytes and holders.
     None,
 }

@@ -1,6 +1,8 @@
 //! The command line as the user types it; nothing below the commands sees it.
 
-use clap::{Parser, Subcommand, ValueEnum};
+use std::ffi::OsString;
+
+use clap::{ArgAction, FromArgMatches as _, Parser, Subcommand, ValueEnum};
 
 mod archive;
 mod check;
@@ -9,6 +11,7 @@ mod doctor;
 mod drill;
 mod duration;
 mod explain;
+mod help;
 mod host;
 mod inspect;
 mod protect;
@@ -28,8 +31,8 @@ pub use doctor::DoctorArgs;
 pub use drill::DrillArgs;
 pub use explain::ExplainArgs;
 pub use host::{AccessArgs, BoundArgs, HostArgs, SessionArgs};
-pub use inspect::{InspectCheck, InspectArgs};
-pub use protect::{ProtectLevel, ProtectArgs};
+pub use inspect::{InspectArgs, InspectCheck};
+pub use protect::{ProtectArgs, ProtectLevel};
 pub use ready::ReadyArg;
 pub use run::RunArgs;
 pub use select::{SelectArgs, Selection};
@@ -39,75 +42,92 @@ pub use trace::{OutputArgs, TraceArgs};
 pub use unit::{RestartArg, UnitArgs};
 pub use watch::{LineForm, SettingsArgs, WatchArgs};
 
-/// Finds, survives and prevents file-descriptor leaks in long-running programs.
+/// Find, survive and prevent file-descriptor leaks in long-running programs.
 #[derive(Debug, Parser)]
 #[command(
     name = "fdguard",
     version,
     arg_required_else_help = true,
+    disable_help_flag = true,
+    disable_version_flag = true,
     max_term_width = 100
 )]
 #[command(after_help = EXIT_CODES)]
 pub struct Cli {
-    /// When to use colour.
-    #[arg(long, value_enum, default_value_t = ColorChoice::Auto, global = true, value_name = "WHEN")]
+    /// Use colour: auto, always or never.
+    #[arg(long, value_enum, default_value_t = ColorChoice::Auto, global = true, value_name = "WHEN", help_heading = help::GLOBAL)]
     pub color: ColorChoice,
-    /// What to do.
+    /// Print help; -h prints a summary.
+    #[arg(short, long, action = ArgAction::Help, global = true, help_heading = help::GLOBAL)]
+    pub help: Option<bool>,
+    /// Print the version.
+    #[arg(short = 'V', long, action = ArgAction::Version, help_heading = help::GLOBAL)]
+    pub version: Option<bool>,
+    /// The command to run.
     #[command(subcommand)]
     pub command: Command,
 }
 
+impl Cli {
+    /// Parses these arguments, the program's name first. Help is short with -h and complete with
+    /// --help.
+    pub fn parse_args(args: impl IntoIterator<Item = OsString>) -> Result<Self, clap::Error> {
+        let mut matches = help::command().try_get_matches_from(args)?;
+        Self::from_arg_matches_mut(&mut matches)
+    }
+}
+
 const EXIT_CODES: &str = "\
-Exit codes: 0 nothing found, 1 findings, 2 wrong usage, 3 could not look.
+Exit codes: 0 nothing found, 1 findings, 2 usage error, 3 could not read the process or file.
 Start with `fdguard top`, then `fdguard snap PID` and `fdguard watch PID`.";
 
-/// The verbs.
+/// The commands.
 #[derive(Debug, Subcommand)]
 pub enum Command {
-    /// Which processes on this host are near a wall, or growing?
+    /// Show which processes are growing or near a descriptor limit.
     Top(TopArgs),
-    /// What does this process hold right now, by class and by target?
+    /// Show what a process has open, by class and by target.
     Snap(SnapArgs),
-    /// What changed between two snapshots?
+    /// Compare two snapshots, or the phases of a run.
     Diff(DiffArgs),
-    /// What is wrong with this process? The whole playbook in one go, and the evidence for an issue.
+    /// Run every check on a process and write the evidence for an issue.
     Doctor(Box<DoctorArgs>),
-    /// Is it leaking, which class, how fast, when does it hit which wall?
+    /// Watch a process for leaks: class, rate, time left to each limit.
     Watch(Box<WatchArgs>),
-    /// Which line of code opened what is still open?
+    /// Find the line of code that opened what is still open.
     Trace(Box<TraceArgs>),
-    /// Does this program, or this exercise of a server, return to its baseline?
+    /// Fail if a program, or a server under exercise, leaks descriptors.
     Check(Box<CheckArgs>),
-    /// Keep this service alive: a foreground supervisor with a descriptor budget.
+    /// Supervise a service in the foreground, with descriptor budgets.
     Run(Box<RunArgs>),
-    /// Does my service survive kill -9, a full table, a held port, an orphan?
+    /// Test a service against kill -9, a full table, a taken port and an orphan.
     Drill(DrillArgs),
-    /// Is this file damaged, by what, and who holds it?
+    /// Check a SQLite database or log for damage and list its holders.
     Inspect(InspectArgs),
-    /// Move these logs into an archive without losing a line.
+    /// Move logs to an archive without losing a line.
     Archive(ArchiveArgs),
-    /// Which of these log lines are really descriptor exhaustion?
+    /// Find the log lines that mean descriptor exhaustion.
     Explain(ExplainArgs),
-    /// Write the unit for my supervisor, or find the traps in one.
+    /// Write or lint a unit for systemd, launchd, supervisord or compose.
     Unit(Box<UnitArgs>),
-    /// Sessions of agents, clean-up and interruptible calls that cannot leak, over HTTP.
+    /// Serve agent sessions, cleanup and interruptible calls over HTTP and MCP.
     Host(Box<HostArgs>),
-    /// Print the completion script for a shell.
+    /// Print a shell completion script.
     Completions {
-        /// Which shell.
+        /// Shell to complete for.
         #[arg(value_enum)]
         shell: clap_complete::Shell,
     },
 }
 
-/// When to use colour; `NO_COLOR` and `CLICOLOR_FORCE` are honoured by `auto`.
+/// When to use colour; `auto` honours `NO_COLOR` and `CLICOLOR_FORCE`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum ColorChoice {
-    /// On a terminal.
+    /// Use colour on a terminal, unless NO_COLOR is set.
     Auto,
-    /// Always.
+    /// Always use colour.
     Always,
-    /// Never.
+    /// Never use colour.
     Never,
 }
 
@@ -145,7 +165,7 @@ mod tests {
     fn process_numbers_are_positive_and_fit() {
         for wrong in ["0", "-5", "99999999999", "abc", "1.5", ""] {
             let parsed = Cli::try_parse_from(["fdguard", "snap", wrong]);
-            assert!(parsed.is_err(), "{wrong:?} was taken for a process number");
+            assert!(parsed.is_err(), "{wrong:?} was accepted as a process id");
         }
     }
 }

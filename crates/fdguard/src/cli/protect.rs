@@ -1,15 +1,16 @@
-//! Flags of protection, for `run`, `trace` and `check`.
+//! Protection flags of `run`, `trace` and `check`.
 
 use clap::{Args, ValueEnum};
-use fdguard_trace::{Protection, Report};
+use fdguard_trace::{Protection, ReportPolicy};
 
-/// How the program is protected against its own stale descriptors.
+/// Protection of the program against its own stale descriptors.
 #[derive(Clone, Debug, Default, Args)]
 pub struct ProtectArgs {
-    /// Let no stale descriptor reach another file, and say what was prevented.
+    /// Prevent stale descriptors from reaching another file, and report each attempt.
     #[arg(long, value_enum, value_name = "LEVEL", num_args = 0..=1, require_equals = true, default_missing_value = "warn-once")]
     pub protect: Option<ProtectLevel>,
-    /// Keep files of this name out of reach of sockets' numbers, besides databases; may be repeated.
+    /// Also protect matching files, besides databases, from reuse of socket descriptor numbers; may
+    /// be repeated.
     #[arg(long, value_name = "GLOB", requires = "protect", value_parser = parse_shield)]
     pub shield: Vec<String>,
 }
@@ -20,32 +21,34 @@ impl ProtectArgs {
     pub fn protection(&self) -> Option<Protection> {
         let report = match self.protect? {
             ProtectLevel::Disabled => return None,
-            ProtectLevel::WarnOnce => Report::Once,
-            ProtectLevel::WarnAlways => Report::Always,
-            ProtectLevel::Fatal => Report::Fatal,
+            ProtectLevel::WarnOnce => ReportPolicy::Once,
+            ProtectLevel::WarnAlways => ReportPolicy::Always,
+            ProtectLevel::Fatal => ReportPolicy::Fatal,
         };
         Some(Protection::new(report).shielding(self.shield.clone()))
     }
 }
 
-/// What happens when misuse was prevented; the names are those of fdsan.
+/// What happens when misuse is prevented. The names are those of fdsan.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum ProtectLevel {
     /// No protection.
     Disabled,
-    /// One report for each place in the code.
+    /// Report once per call site.
     WarnOnce,
-    /// A report each time.
+    /// Report every time.
     WarnAlways,
-    /// The program ends by SIGABRT.
+    /// Abort the program (SIGABRT).
     Fatal,
 }
 
 /// The library is given all of them in one variable, with colons between.
 fn parse_shield(text: &str) -> Result<String, String> {
     match text {
-        "" => Err("an empty pattern fits no file".to_owned()),
-        _ if text.contains(':') => Err("a pattern must not have a colon: put ? for it".to_owned()),
+        "" => Err("pattern is empty".to_owned()),
+        _ if text.contains(':') => {
+            Err("pattern must not contain a colon: use ? to match one".to_owned())
+        }
         _ => Ok(text.to_owned()),
     }
 }

@@ -1,4 +1,4 @@
-//! `--ready`: how one knows that a server is ready.
+//! `--ready`: the readiness check of a server.
 
 use std::str::FromStr;
 
@@ -7,7 +7,7 @@ use regex::bytes::Regex;
 /// When a server is ready.
 #[derive(Clone, Debug)]
 pub enum ReadyArg {
-    /// Somebody accepts connections there.
+    /// The address accepts connections.
     Tcp {
         /// Host.
         host: String,
@@ -32,9 +32,7 @@ impl FromStr for ReadyArg {
 
     fn from_str(text: &str) -> Result<Self, String> {
         let wrong = || {
-            format!(
-                "{text:?} is none of tcp:PORT, tcp:HOST:PORT, http://HOST:PORT/PATH, line:REGEX"
-            )
+            format!("{text:?} is not tcp:PORT, tcp:HOST:PORT, http://HOST:PORT/PATH or line:REGEX")
         };
         let (kind, rest) = text.split_once(':').ok_or_else(wrong)?;
         match kind {
@@ -49,7 +47,7 @@ impl FromStr for ReadyArg {
             "line" => match Regex::new(rest) {
                 Ok(regex) => Ok(Self::Line(Box::new(regex))),
                 Err(error) => Err(format!(
-                    "{rest:?} is no regular expression: {}",
+                    "{rest:?} is not a regular expression: {}",
                     first(&error)
                 )),
             },
@@ -58,7 +56,7 @@ impl FromStr for ReadyArg {
     }
 }
 
-/// The last line of a multi-line complaint says what is wrong.
+/// The last line of the regex error, which states the problem.
 fn first(error: &regex::Error) -> String {
     let text = error.to_string();
     text.lines().last().unwrap_or_default().to_owned()
@@ -131,6 +129,6 @@ mod tests {
         ] {
             assert!(shown(wrong).starts_with("error"), "{wrong}");
         }
-        assert!(shown("line:(").contains("no regular expression"));
+        assert!(shown("line:(").contains("not a regular expression"));
     }
 }

@@ -7,199 +7,209 @@ use clap::Args;
 
 use super::protect::ProtectArgs;
 
-/// Keep this service alive: a foreground supervisor with a descriptor budget.
+/// Supervise a service in the foreground, with descriptor budgets.
 #[derive(Debug, Args)]
-#[command(after_help = "\
+#[command(after_long_help = "\
 Examples:
-  fdguard run -- python3 server.py                 restart it when it fails or nears its limit
-  fdguard run --listen tcp:8787 -- ./server        own the socket: no connection is refused over a restart
+  fdguard run -- python3 server.py                 restart it if it fails or nears its limit
+  fdguard run --listen tcp:8787 -- ./server        keep the socket open across restarts
   fdguard run --ready tcp:8787 --budget fds=80%:90% -- ./server
   fdguard run --config services.toml               several services, with dependencies
-  fdguard run --explain --config services.toml     which value holds, and who said so
-  fdguard run --once -- ./job                      no restart; nothing it started stays behind
-  fdguard run --exec -- ./server                   only raise the limit and become the program
-Signals: TERM and INT stop (a second INT at once), HUP reloads the file, QUIT tells the state, USR1 opens the
-logs anew; all others go to the program.
-Exit codes: 0 stopped as asked or done; that of the program when it stays down, 128+n after signal n; 126 and
-127 when it cannot be run; 1 when it stays down without a failing status; 2 wrong usage, or its port is
-somebody else's; 75 when a budget asks the parent for a restart (--restart never); 78 a mistake in the file.")]
+  fdguard run --explain --config services.toml     show each setting and its source
+  fdguard run --once -- ./job                      no restart; kill what it leaves running
+  fdguard run --exec -- ./server                   raise the limit, then exec the program
+Signals: TERM and INT stop the service (a second INT at once), HUP reloads the file, QUIT logs the
+state, USR1 reopens the logs. All other signals go to the program.
+Exit codes: 0 stopped on request or finished; the program's own if it stays down, 128+n if signal n
+killed it; 126 and 127 if it cannot be executed; 1 if it stays down without a failing status;
+2 usage error, or the port is in use; 75 if a budget asks the parent for a restart
+(--restart never); 78 error in the file.")]
 pub struct RunArgs {
-    /// Run the program to its end and pass on its status: no restart.
+    /// Run the program once and return its status; do not restart it.
     #[arg(long)]
     pub once: bool,
-    /// Become the program: the same process, with its limit raised and nothing watched.
+    /// Raise the limit and exec the program in this process; do not supervise it.
     #[arg(long, conflicts_with_all = ["once", "config", "trace", "protect"])]
     pub exec: bool,
-    /// Run below another `fdguard run`.
+    /// Allow running under another `fdguard run`.
     #[arg(long)]
     pub nest: bool,
-    /// Services from a file, with dependencies; flags override what it says of each.
+    /// Read services and dependencies from a file.
+    ///
+    /// Flags override the file for every service.
     #[arg(long, value_name = "FILE", conflicts_with_all = ["command", "once"])]
     pub config: Option<PathBuf>,
-    /// Print every value that holds, and where it comes from, and start nothing.
+    /// Print every setting with its source, and exit.
     #[arg(long)]
     pub explain: bool,
-    /// What the service is called; the program's name when absent.
+    /// Name of the service; the program's name by default.
     #[arg(long, value_name = "NAME", conflicts_with = "config")]
     pub name: Option<String>,
-    /// Start it in this folder.
+    /// Working directory of the program.
     #[arg(long, value_name = "DIR")]
     pub folder: Option<String>,
-    /// Set a variable for it; may be repeated.
+    /// Set an environment variable; may be repeated.
     #[arg(long, value_name = "KEY=VALUE")]
     pub env: Vec<String>,
-    /// When it is started again.
+    /// Restart policy.
     #[command(flatten)]
     pub restart: RestartArgs,
-    /// What it is given.
+    /// Sockets.
     #[command(flatten)]
     pub sockets: SocketArgs,
-    /// How one knows that it works.
+    /// Health checks.
     #[command(flatten)]
     pub health: HealthArgs,
-    /// What it may use.
+    /// Budgets.
     #[command(flatten)]
     pub budgets: BudgetArgs,
-    /// Where it is told.
+    /// Output.
     #[command(flatten)]
     pub output: RunOutputArgs,
-    /// Put the tracer into it: a breach names the line that opened what leaks.
+    /// Trace the program, so that a budget breach names the leaking line.
     #[arg(long, conflicts_with = "once")]
     pub trace: bool,
     /// Protection.
     #[command(flatten)]
     pub protect: ProtectArgs,
-    /// The program and its arguments.
+    /// Program to run, with its arguments.
     #[arg(last = true, value_name = "CMD", required_unless_present = "config")]
     pub command: Vec<OsString>,
 }
 
-/// When it is started again, and how it is ended.
+/// Restart policy and shutdown.
 #[derive(Clone, Debug, Args)]
 #[command(next_help_heading = "Restart and stop")]
 pub struct RestartArgs {
-    /// After which ends it is started again [default: on-failure].
+    /// When to restart the program [default: on-failure].
     #[arg(long, value_name = "WHEN", value_parser = ["always", "on-failure", "never"])]
     pub restart: Option<String>,
-    /// Stay down after these exit codes; may be repeated.
+    /// Do not restart after these exit codes; may be repeated.
     #[arg(long, value_name = "CODES", value_delimiter = ',')]
     pub stop_on: Vec<String>,
-    /// The first restart is at once; then starts are this far apart, doubling [default: 100ms..30s].
+    /// Delay between restarts, doubling each time [default: 100ms..30s]. The first restart is
+    /// immediate.
     #[arg(long, value_name = "FROM..TO")]
     pub backoff: Option<String>,
-    /// A shorter run is a quick end [default: 1s].
+    /// Runs shorter than this count as crashes [default: 1s].
     #[arg(long, value_name = "TIME")]
     pub min_uptime: Option<String>,
-    /// A run of this length forgets the ends before it [default: 10s].
+    /// Reset the back-off after the service has run this long [default: 10s].
     #[arg(long, value_name = "TIME")]
     pub reset_after: Option<String>,
-    /// Give up after more quick ends than this, or `off` [default: 5/60s].
+    /// Give up after more crashes than this in the given time, or `off` [default: 5/60s].
     #[arg(long, value_name = "N/TIME")]
     pub crash_loop: Option<String>,
-    /// The signal that asks it to end [default: TERM].
+    /// Stop signal [default: TERM].
     #[arg(long, value_name = "SIGNAL")]
     pub stop_signal: Option<String>,
-    /// From the first signal to the end by KILL [default: 10s].
+    /// Time between the stop signal and SIGKILL [default: 10s].
     #[arg(long, value_name = "TIME")]
     pub stop_grace: Option<String>,
-    /// The program ended with 0, and a child of it holds a listening socket: keep that child as the
-    /// service, end it, or fail [default: adopt].
+    /// What to do if the program exits with 0 and leaves a child with a listening socket: adopt the
+    /// child as the service, end it, or fail [default: adopt].
     #[arg(long, value_name = "WHAT", value_parser = ["adopt", "end", "fail"])]
     pub background: Option<String>,
 }
 
-/// What it is given.
+/// Sockets.
 #[derive(Clone, Debug, Args)]
 #[command(next_help_heading = "Sockets")]
 pub struct SocketArgs {
-    /// Bind this socket once and hand it over at every start, as LISTEN_FDS: `tcp:PORT`,
-    /// `tcp:HOST:PORT`, `unix:PATH`; may be repeated.
+    /// Bind this socket once and pass it at every start (LISTEN_FDS).
+    ///
+    /// Forms: `tcp:PORT`, `tcp:HOST:PORT`, `unix:PATH`; may be repeated.
     #[arg(long, value_name = "SOCKET")]
     pub listen: Vec<String>,
-    /// When a socket is taken: `refuse` (exit 2 and say by whom), `wait:30s`, or `end-if-ours` (what
-    /// an earlier run of this service left) [default: refuse].
+    /// What to do if a socket is in use: `refuse` (exit with 2 and name the holder), `wait:30s`, or
+    /// `end-if-ours` (stop a process left by an earlier run of this service) [default: refuse].
     #[arg(long, value_name = "WHAT")]
     pub on_conflict: Option<String>,
 }
 
-/// How one knows that it works.
+/// Health checks.
 #[derive(Clone, Debug, Args)]
 #[command(next_help_heading = "Health")]
 pub struct HealthArgs {
-    /// When it is ready: `tcp:PORT`, `http:URL`, `exec:CMD`, `notify`, `fd:N`, `line:REGEX`, `up:5s`;
-    /// at once when absent.
+    /// Readiness check, such as `tcp:PORT`, `http:URL` or `notify`.
+    ///
+    /// Forms: `tcp:PORT`, `http:URL`, `exec:CMD`, `notify`, `fd:N`, `line:REGEX`, `up:5s`. Without a
+    /// check the service is ready at once.
     #[arg(long, value_name = "CHECK")]
     pub ready: Option<String>,
-    /// How long it may take to be ready [default: 120s].
+    /// Time limit for the service to become ready [default: 120s].
     #[arg(long, value_name = "TIME")]
     pub ready_timeout: Option<String>,
-    /// Restart it when this fails: a check as for --ready, or `accept`; `period=5s failure=3` may
-    /// follow; may be repeated.
+    /// Restart the service if this check fails: a check as for --ready, or `accept`, optionally
+    /// followed by `period=5s failure=3`; may be repeated.
     #[arg(long, value_name = "CHECK")]
     pub health: Vec<String>,
-    /// Restart it when it sends no WATCHDOG=1 for this long, or `off` [default: off].
+    /// Restart the service if it sends no WATCHDOG=1 for this long, or `off` [default: off].
     #[arg(long, value_name = "TIME")]
     pub watchdog: Option<String>,
-    /// Whose notifications count [default: main].
+    /// Processes whose notifications are accepted [default: main].
     #[arg(long, value_name = "WHO", value_parser = ["none", "main", "exec", "all"])]
     pub notify_access: Option<String>,
 }
 
-/// What it may use.
+/// Budgets.
 #[derive(Clone, Debug, Args)]
 #[command(next_help_heading = "Budgets")]
 pub struct BudgetArgs {
-    /// Warn at one level and restart at the other: `fds=80%:90%`, `highest=900`, `class:tcp=200`,
-    /// `growth=30/min`, `wall=30m`, `zombies=50`, `memory=1GiB`, `children=64`; may be repeated.
+    /// Warn at one level and restart at the other: `fds=80%:90%`.
+    ///
+    /// Budgets: `fds=80%:90%`, `highest=900`, `class:tcp=200`, `growth=30/min`, `wall=30m` (time left
+    /// to a limit), `zombies=50`, `memory=1GiB`, `children=64`; may be repeated.
     #[arg(long, value_name = "NAME=WARN:ACT")]
     pub budget: Vec<String>,
-    /// A breach this soon after a start is not helped by a restart: it is only told [default: 10s].
+    /// Log a breach this soon after a start, but do not restart [default: 10s].
     #[arg(long, value_name = "TIME")]
     pub warmup: Option<String>,
-    /// Before a restart that a budget asks for, let it finish: a signal (`HUP`), `http:URL`,
-    /// `exec:CMD` or `none` [default: none].
+    /// Drain the service before a budget restart: a signal (`HUP`), `http:URL`, `exec:CMD` or `none`
+    /// [default: none].
     #[arg(long, value_name = "HOW")]
     pub drain: Option<String>,
-    /// How long it may take to drain, 300s at most [default: 30s].
+    /// Time limit for draining, at most 300s [default: 30s].
     #[arg(long, value_name = "TIME")]
     pub drain_timeout: Option<String>,
-    /// How long the new process may take to answer [default: 120s].
+    /// Time limit for the new process to respond [default: 120s].
     #[arg(long, value_name = "TIME")]
     pub prove_timeout: Option<String>,
-    /// A budget that is breached again at once: keep the service running and say so, or stop it
-    /// [default: keep].
+    /// What to do if a budget is breached again right after a restart: keep the service running and
+    /// log it, or stop the service [default: keep].
     #[arg(long, value_name = "WHAT", value_parser = ["keep", "stop"])]
     pub when_again: Option<String>,
-    /// Raise its soft limit of descriptors to this where it is lower: a number, `max`, `on` (4096) or
-    /// `off` [default: on].
+    /// Raise the soft descriptor limit to at least this: a number, `max`, `on` (4096) or `off`
+    /// [default: on].
     #[arg(long, value_name = "N")]
     pub raise_limit: Option<String>,
-    /// Write the evidence of each breach (what `fdguard doctor` writes) into this folder, or `off`
-    /// [default: $XDG_STATE_HOME/fdguard/evidence].
+    /// Write a `fdguard doctor` bundle for each breach to this directory, or `off` [default:
+    /// $XDG_STATE_HOME/fdguard/evidence].
     #[arg(long, value_name = "DIR")]
     pub evidence: Option<String>,
 }
 
-/// Where it is told.
+/// Output.
 #[derive(Clone, Debug, Args)]
 #[command(next_help_heading = "Output")]
 pub struct RunOutputArgs {
-    /// The form of event lines on stderr [default: text].
-    #[arg(long, value_name = "FORM", value_parser = ["text", "json"])]
+    /// Format of the event log on stderr [default: text].
+    #[arg(long, value_name = "FORMAT", value_parser = ["text", "json"])]
     pub log_format: Option<String>,
-    /// Keep its output in this file, rotated; `size=10MiB keep=5 pass=lines` may follow.
+    /// Write the program's output to this file, with rotation. Options may follow: `size=10MiB keep=5
+    /// pass=lines`.
     #[arg(long, value_name = "FILE")]
     pub log: Option<String>,
-    /// Prometheus metrics and /health at this address: `127.0.0.1:9464`.
+    /// Serve Prometheus metrics and /health on this address, such as `127.0.0.1:9464`.
     #[arg(long, value_name = "ADDR")]
     pub metrics: Option<String>,
-    /// Callers with this token see names, too: `file:PATH` or `env:NAME`.
-    #[arg(long, value_name = "WHERE")]
+    /// Token that lets callers also see names: `file:PATH` or `env:NAME`.
+    #[arg(long, value_name = "SOURCE")]
     pub metrics_token: Option<String>,
 }
 
 impl RunArgs {
-    /// What was said on the command line, by the key of the file that means the same.
+    /// Settings given on the command line, by the equivalent key of the file.
     #[must_use]
     pub fn said(&self) -> Vec<(&'static str, Vec<String>)> {
         let one = |text: &Option<String>| text.iter().cloned().collect();

@@ -1,4 +1,4 @@
-//! Which processes: the same words for every command.
+//! Process selection, shared by all commands.
 
 use clap::Args;
 use fdguard_core::Pid;
@@ -6,20 +6,20 @@ use fdguard_core::Pid;
 /// Which processes to look at.
 #[derive(Clone, Debug, Default, Args)]
 pub struct SelectArgs {
-    /// Process numbers.
-    #[arg(help_heading = "Which processes", value_name = "PID", value_parser = parse_pid, allow_negative_numbers = true)]
+    /// Process ids.
+    #[arg(value_name = "PID", value_parser = parse_pid, allow_negative_numbers = true)]
     pub pids: Vec<Pid>,
-    /// A process number; may be given several times, or as a list with commas.
-    #[arg(help_heading = "Which processes", short, long = "pid", value_name = "PID", value_parser = parse_pid, value_delimiter = ',', allow_negative_numbers = true)]
+    /// Process ids, separated by commas; may be repeated.
+    #[arg(help_heading = "Process selection", short, long = "pid", value_name = "PID", value_parser = parse_pid, value_delimiter = ',', allow_negative_numbers = true)]
     pub pid: Vec<Pid>,
-    /// Every process whose command is NAME.
-    #[arg(help_heading = "Which processes", long, value_name = "NAME")]
+    /// Select every process whose command is NAME.
+    #[arg(help_heading = "Process selection", long, value_name = "NAME")]
     pub name: Option<String>,
-    /// With each process, all of its descendants: one budget for a host and its children.
-    #[arg(help_heading = "Which processes", long)]
+    /// Include all descendants of each process.
+    #[arg(help_heading = "Process selection", long)]
     pub tree: bool,
-    /// Every process on the host.
-    #[arg(help_heading = "Which processes", long, conflicts_with_all = ["pids", "pid", "name", "tree"])]
+    /// Select every process on the machine.
+    #[arg(help_heading = "Process selection", long, conflicts_with_all = ["pids", "pid", "name", "tree"])]
     pub all: bool,
 }
 
@@ -63,6 +63,6 @@ pub(super) fn parse_pid(text: &str) -> Result<Pid, String> {
     const HIGHEST: Pid = 1 << 22;
     match text.parse::<Pid>() {
         Ok(pid) if (1..=HIGHEST).contains(&pid) => Ok(pid),
-        _ => Err(format!("a process number is 1 to {HIGHEST}")),
+        _ => Err(format!("a process id must be 1 to {HIGHEST}")),
     }
 }

@@ -8,17 +8,17 @@ use fdguard_probe::Depth;
 
 use super::SelectArgs;
 
-/// What does this process hold right now, by class and by target?
+/// Show what a process has open, by class and by target.
 #[derive(Clone, Debug, Args)]
-#[command(after_help = "\
+#[command(after_long_help = "\
 Examples:
-  fdguard snap 1234                    classes, targets, walls, lints
+  fdguard snap 1234                    classes, targets, limits (walls), lints
   fdguard snap 1234 --fds              every descriptor
-  fdguard snap --name node --tree      an agent host and its children as one budget
-  fdguard snap 1234 --json -o a.json   keep it, for fdguard diff
+  fdguard snap --name node --tree      a process and its descendants
+  fdguard snap 1234 --json -o a.json   save it for fdguard diff
   fdguard snap 1234 --counts --json    safe for a health endpoint: no paths, no peers")]
 pub struct SnapArgs {
-    /// Which processes.
+    /// Process selection.
     #[command(flatten)]
     pub select: SelectArgs,
     /// Show a saved snapshot instead of a running process.
@@ -27,63 +27,66 @@ pub struct SnapArgs {
     /// List every descriptor.
     #[arg(long)]
     pub fds: bool,
-    /// Only counts: no paths, no peers, no command lines.
+    /// Print only counts: no paths, no peers, no command lines.
     #[arg(long, conflicts_with_all = ["fds", "fields"])]
     pub counts: bool,
-    /// How many targets to show.
+    /// Number of targets to show.
     #[arg(long, value_name = "N", default_value_t = 15)]
     pub targets: usize,
-    /// One JSON document.
+    /// Print one JSON document.
     #[arg(long, conflicts_with = "fields")]
     pub json: bool,
-    /// The output of `lsof -F`.
+    /// Print the same output as `lsof -F`.
     #[arg(short = 'F', long = "fields")]
     pub fields: bool,
-    /// With -F: end fields with NUL instead of a newline.
+    /// With -F: terminate fields with NUL instead of a newline.
     #[arg(short = '0', long, requires = "fields")]
     pub null: bool,
     /// Write the result to a file.
     #[arg(short, long, value_name = "FILE")]
     pub output: Option<PathBuf>,
-    /// Read through `/proc`, or through the `lsof` program.
-    #[arg(long, value_enum, default_value_t = ViaArg::Proc)]
+    /// Source of the data.
+    #[arg(long, value_enum, value_name = "SOURCE", default_value_t = ViaArg::Proc)]
     pub via: ViaArg,
-    /// How to read: `kernel` asks the kernel for all tables at once (root, or CAP_BPF and CAP_PERFMON), `full` reads `/proc`
-    /// alone; `auto` asks the kernel from 64 processes on. Where it may not be asked, `/proc` is read.
+    /// How to read descriptor tables.
+    ///
+    /// `kernel` reads all tables with a BPF iterator; it needs root, or CAP_BPF and CAP_PERFMON.
+    /// `full` reads only `/proc`. `auto` uses `kernel` for 64 processes or more. If BPF is not
+    /// permitted, fdguard reads `/proc`.
     #[arg(long, value_enum, value_name = "TIER", default_value_t = TierArg::Auto, conflicts_with = "from")]
     pub tier: TierArg,
-    /// Do not look at other processes for who holds the other ends.
+    /// Do not search other processes for the peers of sockets and pipes.
     #[arg(long)]
     pub no_peers: bool,
-    /// Exit with 1 when a lint of this severity or a graver one was raised.
+    /// Exit with 1 if a lint of at least this severity is raised.
     #[arg(long, value_enum, value_name = "SEVERITY")]
     pub fail_on: Option<FailOn>,
-    /// List the lints and what they look for.
+    /// List the lints and what they detect.
     #[arg(long)]
     pub list_rules: bool,
 }
 
-/// Which reader.
+/// Source of the data.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum ViaArg {
     /// `/proc` and netlink.
     Proc,
-    /// The `lsof` program: portable, slower, tells less.
+    /// The `lsof` program: portable, slower, less detailed.
     Lsof,
 }
 
-/// How to read tables.
+/// How to read descriptor tables.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum TierArg {
-    /// By the kernel where that is allowed and pays.
+    /// BPF if permitted and faster, otherwise `/proc`.
     Auto,
-    /// Through `/proc` alone.
+    /// `/proc` only.
     Full,
-    /// By the kernel where that is allowed.
+    /// BPF if permitted.
     Kernel,
 }
 
-/// From which severity on a lint fails the command.
+/// Lowest severity that fails the command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum FailOn {
     /// Any lint.

@@ -4,27 +4,27 @@ use std::path::PathBuf;
 
 use clap::Args;
 
-/// Which processes on this host are near a wall, or growing?
+/// Show which processes are growing or near a descriptor limit.
 #[derive(Clone, Debug, Args)]
-#[command(after_help = "\
+#[command(after_long_help = "\
 Examples:
-  fdguard top                live view; ? shows the keys
+  fdguard top                live view; press ? for the keys
   fdguard top --once         one table
-  fdguard top --once --json  one document, for scripts")]
+  fdguard top --once --json  one JSON document, for scripts")]
 pub struct TopArgs {
-    /// Print one table and end.
+    /// Print one table and exit.
     #[arg(long)]
     pub once: bool,
-    /// Print one JSON document and end.
+    /// Print one JSON document and exit.
     #[arg(long)]
     pub json: bool,
-    /// Seconds between looks.
+    /// Refresh interval in seconds.
     #[arg(short, long, value_name = "SECONDS", default_value_t = 1.0, value_parser = parse_interval)]
     pub interval: f64,
-    /// Show only processes whose command or number contains TEXT.
+    /// Show only processes whose command or PID contains TEXT.
     #[arg(long, value_name = "TEXT")]
     pub filter: Option<String>,
-    /// With --once or --json: the past peak of every process, also with more than a thousand of them.
+    /// With --once or --json: report the peak of every process, even if there are more than 1000.
     #[arg(long)]
     pub peaks: bool,
     /// Write the result to a file.
@@ -35,6 +35,6 @@ pub struct TopArgs {
 fn parse_interval(text: &str) -> Result<f64, String> {
     match text.trim_end_matches('s').parse::<f64>() {
         Ok(seconds) if (0.1..=3600.0).contains(&seconds) => Ok(seconds),
-        _ => Err("an interval is 0.1 to 3600 seconds".to_owned()),
+        _ => Err("an interval must be 0.1 to 3600 seconds".to_owned()),
     }
 }

@@ -12,59 +12,66 @@ use super::SettingsArgs;
 use super::duration::parse_positive;
 use super::protect::ProtectArgs;
 
-/// Which line of code opened what is still open?
+/// Find the line of code that opened what is still open.
 #[derive(Clone, Debug, Args)]
-#[command(after_help = "\
+#[command(after_long_help = "\
 Examples:
-  fdguard trace -- ./server --port 8080        until it ends; the report goes to stderr
-  fdguard trace --for 60s -- ./server          end it after a minute
+  fdguard trace -- ./server --port 8080        trace until it exits; report to stderr
+  fdguard trace --for 60s -- ./server          stop it after a minute
   fdguard trace --json -o trace.json -- make check
   fdguard trace --html trace.html --pprof trace.pb.gz -- ./server
-  fdguard trace --report 1234                  what a traced program holds now, from another terminal
-Exit codes: that of the program when it failed, 128+n when signal n ended it, 125 when it could not be
-traced, 126 when it could not be run, 127 when it was not found; else 0 nothing found, 1 findings. With
---report: 0, 1, or 3 when there is nothing to look at.")]
+  fdguard trace --report 1234                  what a traced program has open now
+Exit codes: the program's own if it failed, 128+n if signal n killed it, 125 if it could not be
+traced, 126 if it could not be executed, 127 if it was not found; otherwise 0 nothing found,
+1 findings. With --report: 0, 1, or 3 if the process is not traced.")]
 pub struct TraceArgs {
-    /// End the program (SIGTERM) after this time; until it ends by itself when absent. With --report: how long to look.
+    /// Stop the program (SIGTERM) after this time.
+    ///
+    /// By default fdguard waits for the program to exit. With --report: how long to observe it.
     #[arg(long = "for", value_name = "TIME", value_parser = parse_positive)]
     pub length: Option<Duration>,
-    /// Time between two looks from outside.
+    /// Sampling interval of the external probe.
     #[arg(long, value_name = "TIME", default_value = "250ms", value_parser = parse_positive)]
     pub every: Duration,
-    /// How it is to be judged.
+    /// Thresholds.
     #[command(flatten)]
     pub settings: SettingsArgs,
-    /// Accept what a line did (`cache.py:31`), what a rule finds (`lock-drop`), a class (`sqlite-*`) or a path: shown, not counted.
+    /// Accept a source line (`cache.py:31`), a rule (`lock-drop`), a class (`sqlite-*`) or a path.
+    /// Accepted findings are shown but not counted.
     #[arg(long, value_name = "WHAT")]
     pub allow: Vec<Allowance>,
-    /// One JSON document, the diagnosis, as the last line.
+    /// Print the diagnosis as one JSON document, on the last line.
     #[arg(long)]
     pub json: bool,
-    /// Write the result to a file: stdout and stderr are the program's.
+    /// Write the report to a file; stdout and stderr belong to the program.
     #[arg(short, long, value_name = "FILE")]
     pub output: Option<PathBuf>,
-    /// The same in other forms.
+    /// Further report formats.
     #[command(flatten)]
     pub outputs: OutputArgs,
-    /// Exit code when something is found and the program itself succeeded.
+    /// Exit code for findings when the program itself succeeds.
     #[arg(long, value_name = "N", default_value_t = crate::exit::FINDINGS)]
     pub error_exitcode: u8,
-    /// Say on stderr, or in the file of -o, what happens while it does: sites that begin to grow, verdicts, children.
+    /// Log growing sites, verdicts and children as they appear.
+    ///
+    /// The log goes to stderr, or to the file of -o.
     #[arg(long, requires = "command")]
     pub follow: bool,
-    /// Show the sites that grow now: of a program whose input and output are not the terminal, or with --report.
+    /// Show a live view of growing sites. Requires --report, or a program that does not use the
+    /// terminal.
     #[arg(long, conflicts_with_all = ["json", "follow"])]
     pub live: bool,
-    /// Protection; without it nothing is changed in the program.
+    /// Protection; without it the program's behaviour does not change.
     #[command(flatten)]
     pub protect: ProtectArgs,
-    /// What this traced process holds right now, with its children: the program, a child, or the tracer.
+    /// Report what a process that is already traced has open now, with its children. PID is the
+    /// program, a child, or the tracer.
     #[arg(long, value_name = "PID", conflicts_with_all = ["command", "pid", "named"])]
     pub report: Option<u32>,
-    /// The same, of a process that is traced already.
+    /// Process that is already traced; same as --report.
     #[arg(value_name = "PID", value_parser = parse_pid, conflicts_with_all = ["command", "named"])]
     pub pid: Option<u32>,
-    /// The same, named by a flag.
+    /// Process that is already traced; same as --report.
     #[arg(
         short = 'p',
         long = "pid",
@@ -73,13 +80,13 @@ pub struct TraceArgs {
         conflicts_with = "command"
     )]
     pub named: Option<u32>,
-    /// The program and its arguments.
+    /// Program to run, with its arguments.
     #[arg(last = true, required_unless_present_any = ["report", "pid", "named"], value_name = "COMMAND")]
     pub command: Vec<OsString>,
 }
 
 impl TraceArgs {
-    /// The process that runs already, where one was named.
+    /// The already running process named on the command line, if any.
     #[must_use]
     pub fn traced_pid(&self) -> Option<u32> {
         self.report.or(self.pid).or(self.named)
@@ -87,31 +94,31 @@ impl TraceArgs {
 }
 
 fn parse_pid(text: &str) -> Result<u32, String> {
-    let hint = || format!("no process number; a program comes after --: fdguard trace -- {text}");
+    let hint = || format!("not a process id; put -- before a program: fdguard trace -- {text}");
     text.parse().ok().ok_or_else(hint)
 }
 
-/// Files beside the report. They are opened before the program starts.
+/// Additional report files. They are opened before the program starts.
 #[derive(Clone, Debug, Default, Args)]
 pub struct OutputArgs {
-    /// Write one page with verdict, hazards, findings, sites, flame graph and timeline.
+    /// Write a web page with findings, sites, flame graph and timeline.
     #[arg(long, value_name = "FILE", value_parser = file())]
     pub html: Option<PathBuf>,
-    /// Write a flame graph (SVG) of what is still open.
+    /// Write a flame graph (SVG) of the open descriptors.
     #[arg(long, value_name = "FILE", value_parser = file())]
     pub flamegraph: Option<PathBuf>,
-    /// Write folded stacks: `outer;inner COUNT` of what is still open.
+    /// Write folded stacks of the open descriptors: `outer;inner COUNT`.
     #[arg(long, value_name = "FILE", value_parser = file())]
     pub folded: Option<PathBuf>,
-    /// Write a profile for pprof (protocol buffer, gzip): open, opened and closed descriptors.
+    /// Write a pprof profile (gzipped protobuf) of open, opened and closed descriptors.
     #[arg(long, value_name = "FILE", value_parser = file())]
     pub pprof: Option<PathBuf>,
 }
 
-/// A file: stdout and stderr are the traced program's.
+/// Parses a file name. `-` is refused: stdout and stderr belong to the traced program.
 fn file() -> impl TypedValueParser<Value = PathBuf> {
     PathBufValueParser::new().try_map(|path| match path.as_os_str() == "-" {
-        true => Err("stdout is the program's: name a file"),
+        true => Err("stdout belongs to the program: name a file"),
         false => Ok(path),
     })
 }

@@ -11,53 +11,57 @@ use super::FailOn;
 use super::duration::parse_positive;
 use crate::unit::UnitTarget;
 
-/// Write the unit for my supervisor, or find the traps in one.
+/// Write or lint a unit for systemd, launchd, supervisord or compose.
 #[derive(Clone, Debug, Args)]
-#[command(after_help = "\
+#[command(after_long_help = "\
 Examples:
-  fdguard unit systemd -- python3 server.py                to standard output
-  fdguard unit systemd --user --listen tcp:8787 -o ~/.config/systemd/user/web.service --name web -- python3 server.py
+  fdguard unit systemd -- python3 server.py                print a unit
+  fdguard unit systemd --user --listen tcp:8787 --name web \\
+      -o ~/.config/systemd/user/web.service -- python3 server.py
   fdguard unit launchd --name org.example.web -- /opt/web/server
-  fdguard unit --lint web.service                          what is wrong with mine?
-Exit codes: 0 written, or clean; 1 traps of --fail-on (warning) or worse found; 2 wrong usage; 3 the file could not be read.")]
+  fdguard unit --lint web.service                          check an existing unit
+Exit codes: 0 written, or no problems; 1 problems of at least the --fail-on severity (warning);
+2 usage error; 3 the file could not be read.")]
 pub struct UnitArgs {
-    /// For whom; with --lint only where the file does not tell.
+    /// Supervisor; with --lint, only needed if the file does not show it.
     #[arg(value_enum, required_unless_present = "lint")]
     pub target: Option<UnitTarget>,
-    /// The name of the service; that of the program when absent.
+    /// Name of the service; the program's name by default.
     #[arg(long, value_name = "NAME")]
     pub name: Option<String>,
-    /// A socket that fdguard binds and hands over: [NAME=]tcp:PORT, tcp:HOST:PORT, tcp:*:PORT, unix:PATH; may be repeated.
+    /// Socket that fdguard binds and passes to the program; may be repeated.
+    ///
+    /// Forms: [NAME=]tcp:PORT, tcp:HOST:PORT, tcp:*:PORT, unix:PATH.
     #[arg(long, value_name = "ADDRESS")]
     pub listen: Vec<Listen>,
-    /// Where fdguard offers metrics and health.
+    /// Address of fdguard's metrics and health endpoint.
     #[arg(long, value_name = "ADDRESS")]
     pub metrics: Option<std::net::SocketAddr>,
-    /// From the first signal to KILL.
+    /// Time between the stop signal and SIGKILL.
     #[arg(long = "stop-grace", value_name = "TIME", default_value = "10s", value_parser = parse_positive)]
     pub grace: Duration,
-    /// When fdguard starts the program again.
+    /// When fdguard restarts the program.
     #[arg(long, value_enum, default_value_t = RestartArg::OnFailure, value_name = "WHEN")]
     pub restart: RestartArg,
-    /// The limits of descriptors, SOFT or SOFT:HARD.
+    /// Descriptor limits: SOFT or SOFT:HARD.
     #[arg(long, value_name = "LIMIT", default_value = "4096:524288", value_parser = parse_limits)]
     pub files: (u64, u64),
-    /// For this user, not for the machine (systemd, launchd).
+    /// Write a per-user unit instead of a system unit (systemd, launchd).
     #[arg(long)]
     pub user: bool,
-    /// Where the program starts.
+    /// Working directory of the program.
     #[arg(long, value_name = "DIR")]
     pub folder: Option<PathBuf>,
-    /// Where fdguard will be; this one when absent.
+    /// Path of fdguard on the target; this executable by default.
     #[arg(long, value_name = "PATH")]
     pub fdguard: Option<PathBuf>,
-    /// The image of the container (compose); built from the folder of the file when absent.
+    /// Container image (compose); by default built from the file's directory.
     #[arg(long, value_name = "IMAGE")]
     pub image: Option<String>,
-    /// Find the traps in this unit; `-` is standard input.
+    /// Check this unit for common mistakes; `-` reads standard input.
     #[arg(long, value_name = "FILE", conflicts_with_all = ["command", "name", "listen", "metrics", "user", "folder", "fdguard", "image"])]
     pub lint: Option<PathBuf>,
-    /// With --lint: exit with 1 when a trap of this severity or a worse one was found.
+    /// With --lint: exit with 1 if a problem of at least this severity is found.
     #[arg(
         long,
         value_enum,
@@ -66,30 +70,30 @@ pub struct UnitArgs {
         conflicts_with = "command"
     )]
     pub fail_on: FailOn,
-    /// One JSON document: the findings, or the unit as a text in it.
+    /// Print one JSON document with the findings or the unit's text.
     #[arg(long)]
     pub json: bool,
-    /// Write to a file.
+    /// Write the unit or the findings to a file.
     #[arg(short, long, value_name = "FILE")]
     pub output: Option<PathBuf>,
-    /// The program and its arguments.
+    /// Program to run, with its arguments.
     #[arg(last = true, required_unless_present = "lint", value_name = "CMD")]
     pub command: Vec<OsString>,
 }
 
-/// When the program is started again.
+/// When the program is restarted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum RestartArg {
-    /// Whenever it ends.
+    /// After every exit.
     Always,
-    /// When it failed.
+    /// After a failure.
     OnFailure,
-    /// Not at all.
+    /// Never.
     Never,
 }
 
 impl RestartArg {
-    /// As `fdguard run` takes it.
+    /// Value of `fdguard run --restart`.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -101,7 +105,7 @@ impl RestartArg {
 }
 
 fn parse_limits(text: &str) -> Result<(u64, u64), String> {
-    let wrong = || format!("{text:?}: a limit is SOFT or SOFT:HARD, as in 4096:524288");
+    let wrong = || format!("{text:?}: limits must be SOFT or SOFT:HARD, such as 4096:524288");
     let number = |text: &str| {
         text.parse::<u64>()
             .ok()
@@ -113,7 +117,7 @@ fn parse_limits(text: &str) -> Result<(u64, u64), String> {
         None => (number(text)?, number(text)?),
     };
     if soft > hard {
-        return Err(format!("{text:?}: the soft limit is above the hard one"));
+        return Err(format!("{text:?}: the soft limit exceeds the hard limit"));
     }
     Ok((soft, hard))
 }

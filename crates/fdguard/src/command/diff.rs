@@ -24,8 +24,10 @@ pub(super) fn run(args: &DiffArgs) -> anyhow::Result<u8> {
 
 fn two(args: &DiffArgs, before: &Snapshot, after: &Snapshot) -> anyhow::Result<u8> {
     let Some(delta) = delta::delta(before, after) else {
-        let hint = "a radar snapshot has counts only: take both as root, or as the process's user";
-        return Err(HintedError::look("one of the two has no list of descriptors", hint).into());
+        let hint = "take both snapshots as root or as the process's user: a radar snapshot has only counts";
+        return Err(
+            HintedError::look("one of the two snapshots has no list of descriptors", hint).into(),
+        );
     };
     let file = args.output.as_deref();
     if args.json {
@@ -67,14 +69,20 @@ fn is_any(delta: &Delta) -> bool {
 fn refusal(reason: NoPhases, all: &[NamedPhase]) -> HintedError {
     let name = |index: usize| all.get(index).map_or("", |phase| phase.name.as_str());
     match reason {
-        NoPhases::TooFew => HintedError::usage("phases are two at least", "fdguard diff --help"),
+        NoPhases::TooFew => {
+            HintedError::usage("diff needs at least two phases", "see fdguard diff --help")
+        }
         NoPhases::Unlisted(index) => HintedError::look(
             format!("{} has no list of descriptors", name(index)),
-            "a radar snapshot has counts only: take all as root, or as the process's user",
+            "take all snapshots as root or as the process's user: a radar snapshot has only counts",
         ),
         NoPhases::OtherProcess(index) => HintedError::look(
-            format!("{} and {} are of two processes", name(0), name(index)),
-            "phases are of one process that runs on; two processes are compared by fdguard diff A B",
+            format!(
+                "{} and {} are snapshots of different processes",
+                name(0),
+                name(index)
+            ),
+            "use snapshots of one running process, or compare two processes with fdguard diff A B",
         ),
     }
 }
@@ -100,14 +108,17 @@ fn own_name(text: &str) -> String {
     )
 }
 
-/// A file when there is one of that name, else a process number.
+/// A file if one of that name exists, otherwise a process id.
 fn side(text: &str) -> anyhow::Result<Snapshot> {
     let path = Path::new(text);
     if path.exists() {
         let mut snapshots = read_file(path)?;
         if snapshots.len() != 1 {
             let hint = "save one process at a time: fdguard snap PID --json -o FILE";
-            let message = format!("{text}: holds {} snapshots, expected one", snapshots.len());
+            let message = format!(
+                "{text}: contains {} snapshots, expected one",
+                snapshots.len()
+            );
             return Err(HintedError::look(message, hint).into());
         }
         return Ok(snapshots.remove(0));
@@ -115,8 +126,8 @@ fn side(text: &str) -> anyhow::Result<Snapshot> {
     match text.parse::<u32>() {
         Ok(pid) if pid > 0 => Ok(Probe::new()?.snapshot(pid, Options::default())?),
         _ => Err(HintedError::look(
-            format!("{text}: no such file, and no process number"),
-            "fdguard diff --help",
+            format!("{text}: neither a file nor a process id"),
+            "see fdguard diff --help",
         )
         .into()),
     }
@@ -126,7 +137,7 @@ fn side(text: &str) -> anyhow::Result<Snapshot> {
 pub(super) fn read_file(path: &Path) -> anyhow::Result<Vec<Snapshot>> {
     let bytes = input::read(path, input::SAVED)?;
     document::read(&bytes).map_err(|error| {
-        let hint = "a snapshot is made by fdguard snap PID --json -o FILE";
+        let hint = "create a snapshot with fdguard snap PID --json -o FILE";
         HintedError::look(format!("{}: {error}", path.display()), hint).into()
     })
 }

@@ -23,11 +23,15 @@ use crate::{output, terminal};
 const SHORTEST: Duration = Duration::from_millis(10);
 
 pub(super) fn run(args: &DoctorArgs) -> anyhow::Result<u8> {
-    // Everything that can be wrong with what was asked for is told before the watch, not after it.
+    // Report every usage error before the watch, not after it.
     let settings = settings::settings(&args.settings)?;
     let patient = patient(args)?;
     let logs = gather::open_logs(&args.log)?;
-    let place = args.output.as_deref().map(BundleTarget::create).transpose()?;
+    let place = args
+        .output
+        .as_deref()
+        .map(BundleTarget::create)
+        .transpose()?;
     args.html.as_deref().map(check_place).transpose()?;
     // What the user wrote about symptoms may hold names, too.
     let ours = Playbook::embedded();
@@ -57,7 +61,11 @@ pub(super) fn run(args: &DoctorArgs) -> anyhow::Result<u8> {
         Evidence::of(material, &settings)
     };
     let Some(evidence) = evidence else {
-        return Err(HintedError::look("no process came into view", "fdguard top --once").into());
+        return Err(HintedError::look(
+            "no process could be watched",
+            "run fdguard top --once to list the processes",
+        )
+        .into());
     };
     drop(progress);
     if let Some(path) = args.html.as_deref() {
@@ -96,19 +104,19 @@ fn patient(args: &DoctorArgs) -> anyhow::Result<Patient<'_>> {
 
 fn selection(args: &DoctorArgs) -> anyhow::Result<Selection> {
     if args.every < SHORTEST {
-        let hint = "fdguard doctor PID --every 250ms";
-        return Err(HintedError::usage("--every is 10ms at the least", hint).into());
+        let hint = "use --every 250ms";
+        return Err(HintedError::usage("--every must be at least 10ms", hint).into());
     }
     match args.select.selection() {
         Some(Selection::All) => Err(HintedError::usage(
-            "the doctor sees one patient, or a few",
-            "fdguard top names the one that is near a wall; then fdguard doctor PID",
+            "doctor does not support --all: name the processes to examine",
+            "run fdguard top to find the process near a limit, then fdguard doctor PID",
         )
         .into()),
         Some(selection) => Ok(selection),
         None => Err(HintedError::usage(
-            "no process named",
-            "fdguard doctor PID, or --name NAME, --from FILE",
+            "no process given",
+            "run fdguard doctor PID, or use --name NAME or --from FILE",
         )
         .into()),
     }

@@ -3,7 +3,7 @@
 use std::io::{self, IsTerminal as _};
 use std::path::Path;
 
-use fdguard_core::explain::{self, Explanation, Scanner, Verdict, WallName};
+use fdguard_core::explain::{self, Explanation, LogScanner, LogVerdict, WallName};
 use fdguard_core::playbook::{self, Playbook, Suspect};
 use fdguard_core::summary::ClassCount;
 use fdguard_core::{Class, Pid, Snapshot, Summary, Text, Tier};
@@ -83,7 +83,7 @@ fn read_playbook(file: Option<&Path>) -> anyhow::Result<Playbook> {
     };
     let text = input::read_text(path)?;
     let user = Playbook::parse(&text).map_err(|error| {
-        let hint = "fdguard explain --list --json shows entries with all of their fields";
+        let hint = "run fdguard explain --list --json to see entries with all fields";
         HintedError::usage(format!("{}: {error}", path.display()), hint)
     })?;
     Ok(ours.extended_by(user))
@@ -125,10 +125,10 @@ fn held_by(
     }
 }
 
-/// The largest class, unless the log speaks of a wall that another class runs against.
+/// The largest class, unless the log mentions a limit that belongs to another class.
 fn suspect<'a>(explanation: &Explanation, classes: &'a [ClassCount]) -> Option<&'a Class> {
     let wall = match explanation.verdict {
-        Verdict::OtherWall => explanation.symptoms.first().map(|found| found.wall),
+        LogVerdict::OtherWall => explanation.symptoms.first().map(|found| found.wall),
         _ => None,
     };
     let of_wall = match wall {
@@ -150,18 +150,17 @@ fn read_log(
     playbook: &Playbook,
     near: &[WallName],
 ) -> anyhow::Result<Explanation> {
-    let mut scanner = Scanner::new(playbook)?;
+    let mut scanner = LogScanner::new(playbook)?;
     match args.log.as_deref() {
         Some(path) if !is_stdin(path) => {
             let file = input::open(path)?;
             log::scan(&mut scanner, file, &path.display().to_string())?;
         }
-        // Nobody types a log; with a process there is still something to say.
+        // A terminal is not a log. With --pid there is still something to report.
         None if io::stdin().is_terminal() && args.pid.is_some() => {}
         None if io::stdin().is_terminal() => {
-            let hint =
-                "fdguard explain LOG, or COMMAND | fdguard explain; --list shows the playbook";
-            return Err(HintedError::usage("no log named", hint).into());
+            let hint = "run fdguard explain LOG, or pipe a log into fdguard explain; --list shows the playbook";
+            return Err(HintedError::usage("no log given", hint).into());
         }
         _ => log::scan(&mut scanner, io::stdin().lock(), "standard input")?,
     }

@@ -1,4 +1,4 @@
-//! What a descriptor was that nobody saw: by its link, and by the call that opened it.
+//! Classifies a descriptor that is already closed, by its link and the call that opened it.
 
 use std::fs::FileType;
 use std::os::unix::ffi::OsStrExt as _;
@@ -7,8 +7,8 @@ use std::path::Path;
 
 use fdguard_core::{Class, TcpState, Text};
 
-/// By what its link in `/proc` said: `pipe:[7]`, `anon_inode:[eventfd]`, a path. The class is absent where only the process could
-/// have told: the kind of a socket.
+/// Classifies a link of `/proc`: `pipe:[7]`, `anon_inode:[eventfd]`, a path. The class is absent if
+/// only the process could know it: the kind of a socket.
 pub(in crate::command) fn of_link(link: &[u8]) -> (Option<Class>, Text) {
     if link.starts_with(b"socket:[") {
         return of_socket(link);
@@ -31,7 +31,7 @@ pub(in crate::command) fn of_link(link: &[u8]) -> (Option<Class>, Text) {
     (class, target)
 }
 
-/// `socket:[7]`, and where the process itself said it: domain, type and state.
+/// `socket:[7]`, followed by domain, type and state if the process reported them.
 fn of_socket(link: &[u8]) -> (Option<Class>, Text) {
     const UNIX: u32 = 1;
     const INET: [u32; 2] = [2, 10];
@@ -116,32 +116,11 @@ fn of_kind(kind: FileType) -> Class {
     }
 }
 
-/// By the call alone, where it leaves no choice.
-pub(in crate::command) fn of_call(call: &str) -> Option<Class> {
-    let class = match call {
-        "pipe" | "popen" => Class::Pipe,
-        "eventfd" => Class::Eventfd,
-        "epoll_create" => Class::Eventpoll,
-        "timerfd_create" => Class::Timerfd,
-        "signalfd" => Class::Signalfd,
-        "inotify_init" => Class::Inotify,
-        "fanotify_init" => Class::Fanotify,
-        "memfd_create" => Class::Memfd,
-        "pidfd_open" => Class::Pidfd,
-        "opendir" => Class::Directory,
-        "posix_openpt" => Class::PtyMaster,
-        "mkstemp" => Class::Regular,
-        "tmpfile" => Class::Deleted,
-        _ => return None,
-    };
-    Some(class)
-}
-
 #[cfg(test)]
 mod tests {
     use fdguard_core::{Class, TcpState};
 
-    use super::{of_call, of_link};
+    use super::of_link;
 
     #[test]
     fn a_link_tells_the_class_or_that_it_does_not() {
@@ -161,12 +140,5 @@ mod tests {
         assert_eq!(class("/dev/null"), Some(Class::Chardev));
         assert_eq!(class("/proc"), Some(Class::Directory));
         assert_eq!(class("/no/such/file"), None);
-    }
-
-    #[test]
-    fn a_call_tells_only_what_it_must() {
-        assert_eq!(of_call("timerfd_create"), Some(Class::Timerfd));
-        assert_eq!(of_call("open"), None);
-        assert_eq!(of_call("socket"), None);
     }
 }

@@ -15,7 +15,7 @@ pub(super) fn pick(probe: &Probe, selection: &Selection) -> anyhow::Result<Vec<P
     if let Some(name) = name {
         let found = probe.named(name)?;
         if found.is_empty() {
-            let hint = "`fdguard top --once` lists the commands there are";
+            let hint = "run `fdguard top --once` to list the running commands";
             return Err(HintedError::look(format!("no process is named {name:?}"), hint).into());
         }
         picked.extend(found);

@@ -1,21 +1,21 @@
-//! How a watch is judged: the user's file, then what the command line says.
+//! Thresholds of a watch: the user's file, overridden by the command line.
 
 use std::path::Path;
 
 use fdguard_core::config::Config;
 use fdguard_core::playbook::Playbook;
-use fdguard_core::rule::Settings;
+use fdguard_core::rule::RuleSettings;
 use jiff::Zoned;
 
 use crate::cli::SettingsArgs;
 use crate::exit::HintedError;
 use crate::input;
 
-/// The file that is read when nobody names one.
+/// The file that is read by default.
 const DEFAULT_FILE: &str = "fdguard.toml";
 
-/// Everything that was set.
-pub(super) fn settings(args: &SettingsArgs) -> anyhow::Result<Settings> {
+/// Settings from the file and the flags.
+pub(super) fn settings(args: &SettingsArgs) -> anyhow::Result<RuleSettings> {
     let config = config(args)?;
     let mut levels = config.levels;
     levels.warning = args.warn_at.unwrap_or(levels.warning);
@@ -24,27 +24,37 @@ pub(super) fn settings(args: &SettingsArgs) -> anyhow::Result<Settings> {
     if !(0.0 < levels.warning && levels.warning <= levels.critical && levels.critical <= 100.0) {
         let (warning, critical) = (levels.warning, levels.critical);
         return Err(HintedError::usage(
-            format!("--warn-at {warning} and --critical-at {critical} are no levels"),
-            "0 < --warn-at <= --critical-at <= 100",
+            levels_problem(warning, critical),
+            "choose percentages with 0 < --warn-at <= --critical-at <= 100",
         )
         .into());
     }
     let mut expectations = config.expectations;
     expectations.extend(args.expect.iter().cloned());
-    // What the file names lies beside the file, wherever we were called.
+    // Paths in the file are relative to the file, not to the current directory.
     let beside = args.config.as_deref().and_then(Path::parent);
     let configured = config.playbook.map(|name| match beside {
         Some(folder) => folder.join(name),
         None => name.into(),
     });
     let own = args.playbook.as_deref().or(configured.as_deref());
-    Ok(Settings {
+    Ok(RuleSettings {
         levels,
         expectations,
-        ledger: config.ledger,
+        suppressions: config.suppressions,
         playbook: playbook(own)?,
         today: Zoned::now().date(),
     })
+}
+
+fn levels_problem(warning: f64, critical: f64) -> String {
+    if warning > critical {
+        format!("--warn-at ({warning}) must not exceed --critical-at ({critical})")
+    } else {
+        format!(
+            "--warn-at ({warning}) and --critical-at ({critical}) must be above 0 and at most 100"
+        )
+    }
 }
 
 fn config(args: &SettingsArgs) -> anyhow::Result<Config> {
@@ -55,19 +65,19 @@ fn config(args: &SettingsArgs) -> anyhow::Result<Config> {
     }
     let text = input::read_text(path)?;
     Config::parse(&text).map_err(|error| {
-        let hint = "see the guide: docs/examples/fdguard.toml has every key";
+        let hint = "see docs/examples/fdguard.toml for every key";
         HintedError::usage(format!("{}: {error}", path.display()), hint).into()
     })
 }
 
-/// Ours, with the user's before it.
+/// The built-in playbook, preceded by the user's.
 pub(super) fn playbook(file: Option<&Path>) -> anyhow::Result<Playbook> {
     let ours = Playbook::embedded();
     let Some(path) = file else {
         return Ok(ours);
     };
     let user = Playbook::parse(&input::read_text(path)?).map_err(|error| {
-        let hint = "`fdguard explain --list` shows entries of the right form";
+        let hint = "run `fdguard explain --list --json` to see valid entries";
         HintedError::usage(format!("{}: {error}", path.display()), hint)
     })?;
     Ok(ours.extended_by(user))

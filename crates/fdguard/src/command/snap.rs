@@ -2,7 +2,8 @@
 
 use std::mem::ManuallyDrop;
 
-use fdguard_core::{Gap, Snapshot, Summary, Tier, catalog};
+use fdguard_core::rule::{self, RuleKind};
+use fdguard_core::{Gap, Snapshot, Summary, Tier};
 use fdguard_probe::{Error as ProbeError, Options, Probe, workers};
 
 use super::pick;
@@ -24,7 +25,7 @@ struct SnapResult {
 
 pub(super) fn run(args: &SnapArgs) -> anyhow::Result<u8> {
     if args.list_rules {
-        let lints = catalog::lints();
+        let lints = rule::of_kind(RuleKind::Lint);
         output::emit(args.output.as_deref(), |out| {
             rules::write(out, &lints, args.json)
         })?;
@@ -107,8 +108,8 @@ fn read_snapshots(args: &SnapArgs) -> anyhow::Result<SnapResult> {
     }
     let Some(selection) = args.select.selection() else {
         return Err(HintedError::usage(
-            "no process named",
-            "fdguard snap PID, or --name NAME, --all, --from FILE",
+            "no process given",
+            "run fdguard snap PID, or use --name NAME, --all or --from FILE",
         )
         .into());
     };
@@ -151,7 +152,7 @@ fn read_snapshots(args: &SnapArgs) -> anyhow::Result<SnapResult> {
     })
 }
 
-/// Each process has its own outcome, as with `/proc`: one that is missing must not go unsaid.
+/// Each process has its own result, as with `/proc`, so that a missing one is reported.
 fn lsof(pids: &[fdguard_core::Pid]) -> anyhow::Result<Vec<Result<Snapshot, ProbeError>>> {
     Ok(fdguard_probe::lsof::snapshots(pids)?)
 }
@@ -182,8 +183,8 @@ fn sort_out(
             Err(error) => {
                 gaps.push(Gap::new(
                     error.to_string(),
-                    "it could not be read",
-                    "see fdguard top for what runs now",
+                    "the process could not be read",
+                    "run fdguard top to list the processes",
                 ));
                 first_error.get_or_insert(error);
             }

@@ -48,7 +48,7 @@ fn watch(probe: Probe, args: &TopArgs) -> anyhow::Result<()> {
     if !std::io::stdout().is_terminal() || !std::io::stdin().is_terminal() {
         return Err(HintedError::usage(
             "the live view needs a terminal",
-            "fdguard top --once, or fdguard top --json",
+            "use fdguard top --once or fdguard top --json",
         )
         .into());
     }
@@ -81,9 +81,9 @@ impl HostSource for Host {
             .scan(&self.probe)
             .unwrap_or_else(|error| HostView {
                 gaps: vec![Gap::new(
-                    "every process",
+                    "all processes",
                     error.to_string(),
-                    "look at the proc file system",
+                    "check that /proc is mounted and readable",
                 )],
                 ..HostView::default()
             })

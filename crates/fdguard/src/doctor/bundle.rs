@@ -47,10 +47,12 @@ impl BundleTarget {
     pub fn create(path: &Path) -> anyhow::Result<Self> {
         let form = form(path);
         let Some(name) = path.file_name().filter(|_| !path.as_os_str().is_empty()) else {
-            let hint = "-o takes a new directory, or a file that ends in .tar.zst";
-            return Err(
-                HintedError::look(format!("{}: no name for a bundle", path.display()), hint).into(),
-            );
+            let hint = "give -o a new directory, or a file that ends in .tar.zst";
+            return Err(HintedError::look(
+                format!("{}: not a name for a bundle", path.display()),
+                hint,
+            )
+            .into());
         };
         refuse_what_is_there(path, form)?;
         let mut part = std::ffi::OsString::from(".");
@@ -116,7 +118,7 @@ impl Drop for BundleTarget {
         if self.finished {
             return;
         }
-        // The error that matters was told already.
+        // The first error has already been reported.
         drop(match self.form {
             Form::Folder => fs::remove_dir_all(&self.part),
             Form::Tar | Form::TarZst => fs::remove_file(&self.part),
@@ -138,7 +140,7 @@ fn form(path: &Path) -> Form {
     }
 }
 
-/// Evidence is not mixed with something else, and nothing else is overwritten by it.
+/// Refuses to mix evidence with other files or to overwrite them.
 fn refuse_what_is_there(path: &Path, form: Form) -> anyhow::Result<()> {
     let Ok(there) = fs::symlink_metadata(path) else {
         return Ok(());
@@ -153,14 +155,14 @@ fn refuse_what_is_there(path: &Path, form: Form) -> anyhow::Result<()> {
             if is_empty {
                 return Ok(());
             }
-            ("is there already and is not empty", "name a new directory")
+            ("already exists and is not empty", "name a new directory")
         }
         Form::Folder => (
-            "is there already and is no directory",
+            "already exists and is not a directory",
             "name a new directory, or a file that ends in .tar.zst",
         ),
         Form::Tar | Form::TarZst if there.is_file() => return Ok(()),
-        Form::Tar | Form::TarZst => ("is there already and is no file", "name another file"),
+        Form::Tar | Form::TarZst => ("already exists and is not a file", "name another file"),
     };
     Err(HintedError::look(format!("{shown}: {problem}"), hint).into())
 }
@@ -192,7 +194,7 @@ fn archive_folder(path: &Path) -> String {
     }
 }
 
-/// Times, users and groups are left out: nobody needs them, and they would tell who made it.
+/// Omits times, users and groups: they are not needed and would identify the author.
 fn tar_of(folder: &str, pieces: &[Piece]) -> std::io::Result<Vec<u8>> {
     let mut archive = tar::Builder::new(Vec::new());
     for piece in pieces {

@@ -1,4 +1,4 @@
-//! The family of some processes: parents up to the first, descendants, and who shares their databases.
+//! The process tree: ancestors, descendants, and processes that share their databases.
 
 use std::collections::{HashMap, HashSet};
 
@@ -11,7 +11,7 @@ const MOST: usize = 256;
 /// No chain of parents is this long; a row that changed meanwhile could make a circle.
 const DEEPEST: usize = 64;
 
-/// Everybody who is related to the named ones, parents before their children; and how many were left out.
+/// The relatives of the named processes, parents before children, and how many were omitted.
 pub(super) fn relatives(rows: &[HostRow], named: &[Pid], sharers: &[Pid]) -> (Vec<Relative>, u64) {
     let mut tree = Tree::of(rows, named);
     for pid in named {
@@ -93,7 +93,7 @@ impl<'a> Tree<'a> {
         });
     }
 
-    /// In the order of a tree, without calling itself: nobody knows how deep it is.
+    /// Walks the tree in order, without recursion: its depth is unbounded.
     fn add_with_descendants(&mut self, root: Pid, depth: usize) {
         let mut next = vec![(root, depth)];
         while let Some((pid, depth)) = next.pop() {

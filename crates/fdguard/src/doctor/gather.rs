@@ -5,7 +5,7 @@ use std::time::Duration;
 use fdguard_core::evidence::{EvidenceInput, ProcessVisit};
 use fdguard_core::explain;
 use fdguard_core::playbook::Playbook;
-use fdguard_core::rule::Settings;
+use fdguard_core::rule::RuleSettings;
 use fdguard_core::{Class, Gap, Pid, Snapshot, Summary, TcpState};
 use fdguard_probe::{Error as ProbeError, Options, Probe, Radar};
 
@@ -26,7 +26,7 @@ pub struct DoctorPlan<'a> {
     /// Which lines of a log mean what.
     pub playbook: &'a Playbook,
     /// How what was seen so far is judged while it goes on.
-    pub settings: &'a Settings,
+    pub settings: &'a RuleSettings,
     /// Where that is shown.
     pub progress: &'a ProgressLine,
 }
@@ -39,19 +39,18 @@ pub fn gather(
     open_logs: Vec<OpenLog>,
 ) -> anyhow::Result<EvidenceInput> {
     let processes = counted(pids.len() as u64, "process", "processes");
-    plan.progress.show(|| format!("looking at {processes}"));
+    plan.progress.show(|| format!("reading {processes}"));
     let (mut visits, mut gaps) = first_look(probe, pids)?;
     let taken = watch::short_watch(probe, &visits, &plan)?;
-    plan.progress
-        .show(|| format!("looking at {processes} again"));
+    plan.progress.show(|| format!("reading {processes} again"));
     let ends = second_look(probe, &visits);
     for (visit, end) in visits.iter_mut().zip(ends) {
         if end.is_none() {
             let pid = visit.begin.process.pid;
             gaps.push(Gap::new(
                 format!("process {pid} after the watch"),
-                "it had ended",
-                "look at its successor: fdguard doctor --name",
+                "the process exited",
+                "examine its successor: fdguard doctor --name NAME",
             ));
         }
         visit.select = taken.select_of(visit.begin.process.pid);
@@ -89,8 +88,8 @@ fn first_look(probe: &Probe, pids: &[Pid]) -> anyhow::Result<(Vec<ProcessVisit>,
             Err(error) => {
                 gaps.push(Gap::new(
                     error.to_string(),
-                    "it could not be read",
-                    "see fdguard top for what runs now",
+                    "the process could not be read",
+                    "run fdguard top to list the processes",
                 ));
                 first_error.get_or_insert(error);
             }
@@ -140,7 +139,7 @@ fn related(
     match Radar::single(true).scan(probe) {
         Ok(view) => family::relatives(&view.rows, &named, &sharers(visits)),
         Err(error) => {
-            let remedy = "look at the proc file system";
+            let remedy = "check that /proc is mounted and readable";
             gaps.push(Gap::new(
                 "parents and descendants",
                 error.to_string(),

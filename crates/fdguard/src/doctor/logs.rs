@@ -1,4 +1,4 @@
-//! The logs that were given: which of their lines speak of descriptors.
+//! Searches the logs of `--log` for descriptor symptoms.
 
 use std::fs::File;
 use std::os::unix::ffi::OsStrExt as _;
@@ -6,7 +6,7 @@ use std::path::PathBuf;
 
 use fdguard_core::Text;
 use fdguard_core::evidence::{LogFile, LogSymptom};
-use fdguard_core::explain::{Found, Scanner, WallName};
+use fdguard_core::explain::{LogScanner, SymptomMatch, WallName};
 use fdguard_core::playbook::Playbook;
 
 use crate::{input, log};
@@ -18,7 +18,7 @@ pub struct OpenLog {
     file: File,
 }
 
-/// Opens them all, so that one that is not there is told before the watch and not after it.
+/// Opens all logs, so that a missing one is reported before the watch, not after it.
 pub fn open(paths: &[PathBuf]) -> anyhow::Result<Vec<OpenLog>> {
     let open = |path: &PathBuf| {
         let file = input::open(path)?;
@@ -36,7 +36,7 @@ pub(super) fn read(
     playbook: &Playbook,
     near: &[WallName],
 ) -> anyhow::Result<LogFile> {
-    let mut scanner = Scanner::new(playbook)?;
+    let mut scanner = LogScanner::new(playbook)?;
     log::scan(&mut scanner, log.file, &log.path.display().to_string())?;
     let explanation = scanner.finish(near);
     Ok(LogFile {
@@ -46,7 +46,7 @@ pub(super) fn read(
     })
 }
 
-fn symptom(found: Found) -> LogSymptom {
+fn symptom(found: SymptomMatch) -> LogSymptom {
     LogSymptom {
         id: found.id,
         wall: found.wall.name().to_owned(),

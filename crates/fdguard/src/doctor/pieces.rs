@@ -10,42 +10,39 @@ use serde::Serialize;
 use super::bundle::Piece;
 use crate::report::{doctor, html, json};
 
-/// Name and meaning of every file, in the order of reading.
+/// Name and description of every file, in reading order.
 const CONTENTS: &[(&str, &str)] = &[
-    ("report.txt", "what is wrong, for people: read this first"),
+    ("report.txt", "the report: read this first"),
     (
         "report.html",
-        "the same with plots; no scripts, nothing fetched",
+        "the report with plots; no scripts, no network access",
     ),
     (
         "diagnosis.json",
-        "the same for programs, fdguard.diagnosis/1 with more members",
+        "the report as JSON: fdguard.diagnosis/1 with more members",
     ),
     (
         "snapshot-begin.json",
-        "every descriptor before the watch, fdguard.snapshot/1 (fdguard snap --from)",
+        "every descriptor before the watch: fdguard.snapshot/1 (fdguard snap --from)",
     ),
     (
         "snapshot-end.json",
-        "every descriptor after it; fdguard diff compares the two",
+        "every descriptor after the watch; compare with fdguard diff",
     ),
-    ("tree.json", "parents and descendants with their counts"),
     (
-        "limits.txt",
-        "limits, ceilings and how much of each is used",
+        "tree.json",
+        "parents and descendants with their descriptor counts",
     ),
+    ("limits.txt", "limits and how much of each is used"),
     (
         "versions.json",
         "fdguard, kernel, system, executables, times",
     ),
     (
         "recording.jsonl",
-        "every look of the watch, fdguard.recording/1",
+        "every sample of the watch: fdguard.recording/1",
     ),
-    (
-        "log-symptoms.json",
-        "lines of the logs that speak of descriptors",
-    ),
+    ("log-symptoms.json", "log lines about descriptors"),
 ];
 
 #[derive(Serialize)]
@@ -194,18 +191,19 @@ fn limits(evidence: &Evidence) -> String {
 fn readme(evidence: &Evidence) -> String {
     let headline = doctor::headline(evidence);
     let mut text = format!(
-        "Evidence by fdguard {} doctor\n\n{}: {}\n\n",
+        "Evidence collected by fdguard {} doctor\n\n{}: {}\n\n",
         evidence.material.machine.fdguard, headline.word, headline.text
     );
     for (name, meaning) in CONTENTS {
         let _infallible = writeln!(text, "{name:<20} {meaning}");
     }
     text.push_str(if evidence.redacted {
-        "\nNames are redacted: users, hosts, files and arguments are tokens such as ~a, the same name the same\n\
-         token in all files of this bundle. Commands, libraries, kinds of files and common directories stay.\n"
+        "\nNames are redacted: users, hosts, files and arguments are replaced by tokens such as ~a. A name has\n\
+         the same token in all files of this bundle. Commands, libraries, file types and common directories\n\
+         are kept.\n"
     } else {
-        "\nNames are NOT redacted: files, peers and arguments stand here as they are. Read before you publish;\n\
-         fdguard doctor --redact makes a bundle without them.\n"
+        "\nNames are NOT redacted: this bundle contains files, peers and arguments. Read it before you publish\n\
+         it, or create a bundle without names with fdguard doctor --redact.\n"
     });
     text
 }

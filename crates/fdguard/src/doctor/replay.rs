@@ -2,20 +2,20 @@
 
 use std::path::Path;
 
-use fdguard_core::detail::{OtherDetail, InetDetail};
-use fdguard_core::evidence::{Machine, EvidenceInput, ProcessVisit};
+use fdguard_core::detail::{InetDetail, OtherDetail};
+use fdguard_core::evidence::{EvidenceInput, Machine, ProcessVisit};
 use fdguard_core::playbook::Playbook;
 use fdguard_core::recording::{RecordingEntry, RecordingHeader};
 use fdguard_core::snapshot::{Snapshot, Via};
 use fdguard_core::timeline::Timeline;
-use fdguard_core::watch::{WatchedProcess, Watch};
+use fdguard_core::watch::{Watch, WatchedProcess};
 use fdguard_core::{Class, Detail, Fd, FdEntry, Gap, Text, Tier};
 
 use super::logs::OpenLog;
 use super::{logs, runtime};
 use crate::recording::Replay;
 
-/// Reads a recording, and gives what a visit would have gathered as far as it tells.
+/// Reads a recording and returns the material it contains.
 pub fn material(
     path: &Path,
     playbook: &Playbook,
@@ -26,12 +26,12 @@ pub fn material(
     let entries: Vec<RecordingEntry> = (&mut replay).collect();
     let cut = replay.cut();
     let mut gaps = vec![Gap::new(
-        "modes, peers, parents and children, and the machine",
-        "a recording holds classes, names and counts",
-        "run the doctor on the living process",
+        "modes, peers, parents, children and the machine",
+        "a recording contains only classes, names and counts",
+        "run fdguard doctor on the running process",
     )];
     gaps.extend(cut.map(|why| {
-        let remedy = "none: what was not written or is damaged cannot be read";
+        let remedy = "none: data that is missing or damaged cannot be recovered";
         Gap::new("the end of the recording", why, remedy)
     }));
     let read = |log: OpenLog| logs::read(log, playbook, &[]);
@@ -105,7 +105,7 @@ fn snapshot(subject: &WatchedProcess, watch: &Watch) -> Snapshot {
     }
 }
 
-/// What a recording says of a descriptor; the rest is unknown.
+/// A descriptor from a recording; its other fields are unknown.
 fn entry(fd: Fd, class: &Class, target: &Text) -> FdEntry {
     FdEntry {
         fd,
@@ -122,7 +122,7 @@ fn entry(fd: Fd, class: &Class, target: &Text) -> FdEntry {
     }
 }
 
-/// Addresses stand in the name of a connection: by them its siblings are found.
+/// Parses the addresses from a connection's name, to find its siblings.
 fn detail(class: &Class, target: &Text) -> Detail {
     let ends = target.as_str().and_then(|target| target.split_once("->"));
     match ends {

@@ -1,4 +1,4 @@
-//! What runs a program, as far as the path of its executable says.
+//! Detects the language runtime of a program by the path of its executable.
 
 use fdguard_core::evidence::RuntimeInfo;
 

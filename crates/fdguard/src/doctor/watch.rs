@@ -7,7 +7,7 @@ use fdguard_core::diagnosis::WatchEnd;
 use fdguard_core::evidence::ProcessVisit;
 use fdguard_core::recording::{Appearance, RecordingEntry, RecordingHeader};
 use fdguard_core::select_use::SelectUse;
-use fdguard_core::timeline::{LookChange, Look, Sighting};
+use fdguard_core::timeline::{Look, LookChange, Sighting};
 use fdguard_probe::{Error as ProbeError, Probe};
 use jiff::Timestamp;
 
@@ -50,8 +50,11 @@ pub(super) fn short_watch(
     Ok(RecordedWatch::of_one_look(visits, every))
 }
 
-fn watch_to_the_end(mut live: LiveWatch<'_>, plan: &super::gather::DoctorPlan<'_>) -> anyhow::Result<RecordedWatch> {
-    // It ends by itself: nobody else has to be served in between.
+fn watch_to_the_end(
+    mut live: LiveWatch<'_>,
+    plan: &super::gather::DoctorPlan<'_>,
+) -> anyhow::Result<RecordedWatch> {
+    // The watch ends by itself; nothing else has to be served meanwhile.
     while live.advance(Instant::now() + plan.length)? != WatchProgress::Ended {
         let length = Some(plan.length);
         plan.progress

@@ -8,7 +8,7 @@ use ruzstd::decoding::{BlockDecodingStrategy, FrameDecoder};
 /// The first bytes of a frame.
 const MAGIC: [u8; 4] = [0x28, 0xb5, 0x2f, 0xfd];
 
-/// Whether a file that begins so is compressed. A frame to be skipped may stand first.
+/// Whether a file with these first bytes is compressed. A skippable frame may come first.
 pub(super) fn is_zstd(head: &[u8]) -> bool {
     head.starts_with(&MAGIC) || matches!(head, [0x50..=0x5f, 0x2a, 0x4d, 0x18, ..])
 }
@@ -51,7 +51,7 @@ impl<R: BufRead> Frames<R> {
 }
 
 fn damaged(error: &FrameDecoderError) -> io::Error {
-    io::Error::other(format!("the compressed data stops or is damaged: {error}"))
+    io::Error::other(format!("compressed data is truncated or damaged: {error}"))
 }
 
 impl<R: BufRead> Read for Frames<R> {

@@ -22,7 +22,7 @@ pub use write::Recorder;
 
 /// Reads a whole recording into a watch; beside it, where and why it was cut short, if it was.
 ///
-/// A recording that does not say how it ended gets its end here, at the time of its last entry.
+/// A recording without an end entry ends at the time of its last entry.
 ///
 /// # Errors
 ///
@@ -37,7 +37,7 @@ pub fn play(replay: Replay) -> (Watch, Option<String>) {
     play_to(replay, |_, _| {})
 }
 
-/// The same with somebody who is shown each entry, after the watch took it in.
+/// The same, with a callback for each entry after the watch has processed it.
 #[must_use]
 pub fn play_to(
     mut replay: Replay,
@@ -53,7 +53,7 @@ pub fn play_to(
         watch.record(&RecordingEntry::Gap(Gap::new(
             "the end of the recording",
             why.clone(),
-            "none: what was not written or is damaged cannot be read",
+            "none: data that is missing or damaged cannot be recovered",
         )));
     }
     if watch.ended().is_none() {

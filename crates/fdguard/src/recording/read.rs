@@ -7,23 +7,23 @@ use std::path::Path;
 
 use anyhow::Context as _;
 use fdguard_core::Gap;
-use fdguard_core::recording::{RecordingEntry, RecordingHeader, RECORDING_SCHEMA};
+use fdguard_core::recording::{RECORDING_SCHEMA, RecordingEntry, RecordingHeader};
 use serde::Deserialize;
 
 use super::frames::{Frames, is_zstd};
 use crate::exit::HintedError;
 use crate::input;
 
-/// No line of ours comes near; a file without line ends must not fill the memory.
+/// fdguard's own lines are far shorter; a file without newlines must not fill the memory.
 const LONGEST: u64 = 64 << 20;
 
 /// More kinds than this are not named, only counted.
 const MOST_KINDS: usize = 4;
 
-const HOW: &str = "a recording is made by fdguard watch";
+const HOW: &str = "create a recording with fdguard watch --record FILE";
 
 /// The entries of a recording, as an iterator. Whatever stops it in the middle is no error: what came
-/// before is given, and [`Replay::cut`] tells the rest.
+/// before is returned, and [`Replay::cut`] gives the reason.
 pub struct Replay {
     source: Box<dyn BufRead>,
     header: RecordingHeader,
@@ -52,7 +52,7 @@ impl fmt::Debug for Replay {
 }
 
 impl Replay {
-    /// Opens a recording; `-` is standard input. Whether it is compressed is told by its first bytes.
+    /// Opens a recording; `-` is standard input. The first bytes show whether it is compressed.
     pub fn open(path: &Path) -> anyhow::Result<Self> {
         let name = path.display().to_string();
         if path == Path::new("-") {
@@ -126,7 +126,7 @@ impl Replay {
                 }
                 Ok(value) => self.skip(&value),
                 Err(_) if !is_whole => {
-                    return self.stop(&format!("it stops in the middle of line {at}"));
+                    return self.stop(&format!("it ends in the middle of line {at}"));
                 }
                 Err(error) => return self.stop(&format!("line {at} is damaged: {error}")),
             }
@@ -179,15 +179,18 @@ impl Replay {
                     counted(skipped),
                     kinds.join(", ")
                 ),
-                "this version of fdguard does not know what they mean",
+                "this version of fdguard does not support them",
                 format!("read it with fdguard {} or later", self.header.version),
             ));
         }
         if self.backwards > 0 {
             gaps.push(Gap::new(
-                format!("the time of {} of the recording", counted(self.backwards)),
+                format!(
+                    "the timestamps of {} of the recording",
+                    counted(self.backwards)
+                ),
                 "the recording's clock went backwards",
-                "none: each was taken to be as late as the one before it",
+                "none: fdguard used the time of the preceding entry",
             ));
         }
         gaps
@@ -250,16 +253,16 @@ fn header(name: &str, source: &mut dyn BufRead) -> anyhow::Result<RecordingHeade
         Line::End => return refused("is empty".to_owned(), HOW),
         Line::Whole(line) | Line::Open(line) => line,
         Line::TooLong => {
-            let what = "is no recording: its first line is longer than 64 MiB";
+            let what = "is not a recording: its first line is longer than 64 MiB";
             return refused(what.to_owned(), HOW);
         }
     };
     let Ok(Schema { schema }) = serde_json::from_slice(&line) else {
         let begun = format!("{{\"schema\":\"{RECORDING_SCHEMA}\"");
         let what = if line.starts_with(begun.as_bytes()) {
-            "stops in the middle of its first line"
+            "ends in the middle of its first line"
         } else {
-            "is no recording: its first line is not that of one"
+            "is not a recording: its first line is not a recording header"
         };
         return refused(what.to_owned(), HOW);
     };
@@ -273,7 +276,7 @@ fn header(name: &str, source: &mut dyn BufRead) -> anyhow::Result<RecordingHeade
     }
 }
 
-/// A document of another kind or version, and who reads it.
+/// Describes a document of another kind or version, with a hint.
 fn other(schema: &str) -> (String, &'static str) {
     let version = |schema: &str| {
         schema
@@ -290,24 +293,22 @@ fn other(schema: &str) -> (String, &'static str) {
                 "an earlier"
             };
             let what = format!(
-                "is a recording of {age} fdguard ({shown}); this one reads {RECORDING_SCHEMA}"
+                "is a recording of {age} fdguard ({shown}); this version reads {RECORDING_SCHEMA}"
             );
             (
                 what,
-                "read it with the version of fdguard that made it, or a later one",
+                "read it with the version of fdguard that wrote it, or a later one",
             )
         }
         _ => {
             let hint = match shown.as_str() {
                 "fdguard.snapshot/1" | "fdguard.snapshots/1" => {
-                    "fdguard snap --from FILE shows a snapshot"
+                    "show a snapshot with fdguard snap --from FILE"
                 }
-                "fdguard.diagnosis/1" => {
-                    "a diagnosis is a result already; a recording is what it was made from"
-                }
+                "fdguard.diagnosis/1" => "name the recording that the diagnosis was made from",
                 _ => HOW,
             };
-            (format!("is no recording: its schema is {shown:?}"), hint)
+            (format!("is not a recording: its schema is {shown:?}"), hint)
         }
     }
 }

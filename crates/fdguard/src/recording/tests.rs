@@ -7,7 +7,7 @@ use fdguard_core::diagnosis::WatchEnd;
 use fdguard_core::recording::{Appearance, RecordingEntry, RecordingHeader};
 use fdguard_core::select_use::SelectUse;
 use fdguard_core::snapshot::Process;
-use fdguard_core::timeline::{LookChange, Look, Sighting};
+use fdguard_core::timeline::{Look, LookChange, Sighting};
 use fdguard_core::{Class, Gap, TcpState, Text, Tier};
 use jiff::Timestamp;
 
@@ -118,7 +118,9 @@ fn lines(lines: &[&str]) -> Vec<u8> {
 
 fn refusal(bytes: &[u8]) -> HintedError {
     let error = opened(bytes).unwrap_err();
-    error.downcast::<HintedError>().expect("an error with a hint")
+    error
+        .downcast::<HintedError>()
+        .expect("an error with a hint")
 }
 
 #[test]
@@ -169,7 +171,7 @@ fn a_cut_says_where() {
     let whole = recorded("a.jsonl", &small());
     let (entries, cut) = read(&whole[..whole.len() - 9]);
     assert_eq!(entries.len(), small().len() - 1);
-    assert_eq!(cut.unwrap(), "it stops in the middle of line 7");
+    assert_eq!(cut.unwrap(), "it ends in the middle of line 7");
     let compressed = recorded("a.zst", &small());
     let (entries, cut) = read(&compressed[..compressed.len() - 9]);
     assert_eq!(entries.len(), 4);
@@ -231,7 +233,7 @@ fn a_clock_that_went_backwards_is_held_and_told() {
     let RecordingEntry::Gap(gap) = &read[4] else {
         panic!("{read:?}");
     };
-    assert_eq!(gap.what, "the time of 1 entry of the recording");
+    assert_eq!(gap.what, "the timestamps of 1 entry of the recording");
     assert_eq!(gap.why, "the recording's clock went backwards");
 }
 
@@ -255,27 +257,27 @@ fn what_is_no_recording_is_refused_in_one_line_with_a_hint() {
         (b"", "it is empty"),
         (
             later,
-            "it is a recording of a later fdguard (fdguard.recording/2); this one reads fdguard.recording/1",
+            "it is a recording of a later fdguard (fdguard.recording/2); this version reads fdguard.recording/1",
         ),
         (
             snapshot,
-            "it is no recording: its schema is \"fdguard.snapshot/1\"",
+            "it is not a recording: its schema is \"fdguard.snapshot/1\"",
         ),
         (
             br#"{"schema":"fdguard.diagnosis/1"}"#,
-            "it is no recording: its schema is \"fdguard.diagnosis/1\"",
+            "it is not a recording: its schema is \"fdguard.diagnosis/1\"",
         ),
         (
             b"\x7fELF\x00\n\xff",
-            "it is no recording: its first line is not that of one",
+            "it is not a recording: its first line is not a recording header",
         ),
         (
             br#"{"schema":"fdguard.recording/1","ver"#,
-            "it stops in the middle of its first line",
+            "it ends in the middle of its first line",
         ),
         (
             b"{",
-            "it is no recording: its first line is not that of one",
+            "it is not a recording: its first line is not a recording header",
         ),
     ];
     for (bytes, said) in cases {

@@ -11,11 +11,11 @@ use fdguard_core::recording::{RecordingEntry, RecordingHeader};
 use ruzstd::encoding::{CompressionLevel, compress_to_vec};
 use serde::Serialize;
 
-/// What a crash may cost at most: a leak is told by what happened before the last second.
+/// The most that a crash may cost: a verdict does not depend on the last second.
 const FLUSH_EVERY: Duration = Duration::from_secs(1);
 
 /// A host of many processes has this many in far less than a second. It bounds what waits in memory also
-/// where nobody asks [`Recorder::flush_due`].
+/// if [`Recorder::flush_due`] is never called.
 const FLUSH_ENTRIES: usize = 64;
 
 /// A recording that is being written: JSON Lines, or the same in zstd when its name ends in `.zst`.
@@ -27,9 +27,9 @@ const FLUSH_ENTRIES: usize = 64;
 ///
 /// # Errors
 ///
-/// A full disk, or a reader that went away, is told once, by the call that met it. The recorder is given
-/// up with that: later calls do nothing and are no error, so the caller may say it and watch on. What
-/// was written before can be replayed.
+/// The call that meets a full disk or a closed pipe returns the error, once. Later calls do nothing
+/// and succeed, so the caller can report the error and continue the watch. What was written before can
+/// be replayed.
 #[derive(Debug)]
 pub struct Recorder {
     pub(super) out: File,

@@ -6,7 +6,7 @@ use fdguard_core::{Detail, FdEntry, FdHolder};
 use super::table::counted;
 use crate::terminal::{sanitize, sanitize_str};
 
-/// A few words; empty where the target says it all.
+/// A few words; empty if the target is enough.
 #[must_use]
 pub fn note(entry: &FdEntry) -> String {
     let mut notes = Vec::new();
@@ -16,11 +16,11 @@ pub fn note(entry: &FdEntry) -> String {
     notes.extend(by_kind(&entry.detail));
     if !entry.shared_with.is_empty() {
         notes.push(format!(
-            "also held by {}",
+            "also open in {}",
             holders(&entry.shared_with, entry.shared_more)
         ));
     }
-    // From a saved file, even the words of the kernel may be somebody else's.
+    // In a saved file, even the kernel's own words are untrusted.
     sanitize_str(&notes.join(", ")).into_owned()
 }
 
@@ -56,7 +56,7 @@ fn by_kind(detail: &Detail) -> Vec<String> {
         Detail::Watcher(watcher) => notes.push(counted(watcher.watches, "watch", "watches")),
         Detail::Pidfd(pidfd) => match pidfd.alive {
             Some(true) => {}
-            Some(false) => notes.push("ended".to_owned()),
+            Some(false) => notes.push("exited".to_owned()),
             None => notes.push("state unknown".to_owned()),
         },
         Detail::IoUring(ring) => notes.extend(
@@ -76,7 +76,7 @@ fn pipe_notes(pipe: &PipeDetail) -> Vec<String> {
         None => return Vec::new(),
     };
     let peer = match pipe.peer.as_deref() {
-        Some([]) => Some("nobody holds the other end".to_owned()),
+        Some([]) => Some("no process has the other end open".to_owned()),
         Some(peers) => Some(format!("other end: {}", holders(peers, pipe.peer_more))),
         None => None,
     };
@@ -85,7 +85,7 @@ fn pipe_notes(pipe: &PipeDetail) -> Vec<String> {
 
 fn inet_notes(inet: &InetDetail) -> Vec<String> {
     if inet.state.as_deref() == Some("LISTEN") {
-        // For a listener the queues are the connections that wait and how many may.
+        // For a listener the queues are the waiting connections and the backlog.
         let queues = inet.rx_queue.zip(inet.tx_queue);
         return queues
             .map(|(waiting, most)| format!("{waiting} of {most} waiting to be accepted"))

@@ -4,7 +4,7 @@ use std::io::Write;
 
 use anstyle::Style;
 use fdguard_core::Gap;
-use fdguard_core::diagnosis::{Diagnosis, WatchEnd, ProcessDiagnosis};
+use fdguard_core::diagnosis::{Diagnosis, ProcessDiagnosis, WatchEnd};
 use fdguard_core::finding::Finding;
 use fdguard_core::forecast::Forecast;
 use fdguard_core::judge::Verdict;
@@ -72,16 +72,16 @@ fn ended(ended: WatchEnd) -> Option<&'static str> {
     match ended {
         WatchEnd::TimeUp | WatchEnd::RecordingEnded => None,
         WatchEnd::ProcessEnded => {
-            Some("The process ended during the watch: this is the verdict so far.")
+            Some("The process exited during the watch. The verdict covers the time until then.")
         }
-        WatchEnd::Interrupted => Some("Stopped: this is the verdict so far."),
+        WatchEnd::Interrupted => Some("Stopped early. The verdict covers the time until then."),
         WatchEnd::RecordingCut => {
-            Some("The recording stops in the middle: this is the verdict so far.")
+            Some("The recording is incomplete. The verdict covers the part that exists.")
         }
     }
 }
 
-/// What is said of one process.
+/// Writes the verdict and the findings of one process.
 pub(crate) fn write_opinion(
     out: &mut dyn Write,
     opinion: &ProcessDiagnosis,
@@ -90,7 +90,7 @@ pub(crate) fn write_opinion(
     let style = style_of(opinion.verdict);
     let (verdict, comm) = (word(opinion.verdict), sanitize(&opinion.comm));
     let numbers = format!(
-        "{} in {}, {} looks",
+        "{} in {}, {} samples",
         counts(opinion),
         duration(opinion.watched_seconds),
         opinion.samples,
@@ -158,10 +158,10 @@ fn write_finding(out: &mut dyn Write, finding: &Finding, width: usize) -> anyhow
     Ok(())
 }
 
-/// What to do, how to make sure, what to change: a line each. The same advice is not given twice in a row.
+/// Writes the next step, its confirmation and the fix, one per line. Does not repeat the same advice.
 fn write_next(out: &mut dyn Write, step: &str, told: &str, width: usize) -> anyhow::Result<()> {
     if step == told {
-        return wrapped(out, "    ", "next: as above", width, DIM);
+        return wrapped(out, "    ", "next: see above", width, DIM);
     }
     let (step, line) = step.split_once(" Line: ").unwrap_or((step, ""));
     let (step, fix) = step.split_once(" Fix: ").unwrap_or((step, ""));
@@ -194,7 +194,7 @@ pub fn wall_line(wall: &Forecast) -> String {
     if let Some(eta) = wall.eta_seconds {
         let soonest = duration(wall.soonest_seconds.unwrap_or(eta));
         let range = match wall.latest_seconds.map(duration) {
-            // A range of one value tells nothing.
+            // Omit a range of one value.
             Some(latest) if latest == soonest => String::new(),
             Some(latest) => format!(" ({soonest} to {latest})"),
             None => format!(" ({soonest} or later)"),
@@ -284,7 +284,7 @@ mod tests {
             told(step, ""),
             "    next: a pool\n    confirm: count\n    fix: close it\n"
         );
-        assert_eq!(told(step, step), "    next: as above\n");
+        assert_eq!(told(step, step), "    next: see above\n");
         assert_eq!(told("look", step), "    next: look\n");
     }
 

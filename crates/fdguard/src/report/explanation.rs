@@ -1,10 +1,11 @@
-//! What a log says, for people and programs.
+//! The explanation of a log, as text and JSON.
 
 use std::collections::BTreeMap;
 use std::io::Write;
 
 use fdguard_core::explain::{
-    Certainty, EXPLANATION_SCHEMA, Explanation, Found, NotCounted, Verdict, WallName,
+    Certainty, EXPLANATION_SCHEMA, Explanation, LogVerdict, SymptomMatch, UncountedSymptom,
+    WallName,
 };
 use fdguard_core::playbook::Advice;
 use fdguard_core::snapshot::{Limits, Process};
@@ -22,14 +23,14 @@ use crate::terminal::{sanitize, sanitize_str};
 /// How many classes and targets of the holder are shown.
 const TOP: usize = 5;
 
-/// The process in question, and what the playbook says about it.
+/// The process in question, and the playbook's advice.
 #[derive(Debug)]
 pub struct ExplainedProcess {
     /// What was seen of it.
     pub snapshot: Snapshot,
     /// What that means.
     pub summary: Summary,
-    /// On what is suspicious about it: the class, and what the playbook says.
+    /// The suspicious class and the playbook's advice for it.
     pub advice: Option<(Class, Advice)>,
 }
 
@@ -100,7 +101,7 @@ pub fn write_json(
     Ok(())
 }
 
-/// Writes the sentence that matters first, then the symptoms, then who holds the descriptors.
+/// Writes the verdict, then the symptoms, then the process that has the descriptors open.
 pub fn write(
     out: &mut dyn Write,
     explanation: &Explanation,
@@ -115,7 +116,7 @@ pub fn write(
     if !explanation.symptoms.is_empty() {
         write_section(out, "symptoms")?;
         write_table(out, &explanation.symptoms, width)?;
-        write_section(out, "what that means")?;
+        write_section(out, "meaning")?;
         for found in &explanation.symptoms {
             let meaning = sanitize_str(&found.meaning);
             writeln!(out, "  {}: {meaning}", sanitize_str(&found.id))?;
@@ -137,8 +138,8 @@ fn write_verdict(
 ) -> anyhow::Result<()> {
     let read = counted(explanation.lines_read, "line", "lines");
     match explanation.verdict {
-        Verdict::Empty => writeln!(out, "the log is empty: there is nothing to explain")?,
-        Verdict::Nothing => {
+        LogVerdict::Empty => writeln!(out, "the log is empty")?,
+        LogVerdict::Nothing => {
             let seen: u64 = explanation
                 .not_counted
                 .iter()
@@ -150,10 +151,10 @@ fn write_verdict(
             };
             writeln!(
                 out,
-                "no line says that descriptors ran out ({read} read{but})"
+                "no line reports descriptor exhaustion ({read} read{but})"
             )?;
         }
-        Verdict::Descriptors | Verdict::OtherWall => {
+        LogVerdict::Descriptors | LogVerdict::OtherWall => {
             for (wall, rows) in by_wall(&explanation.symptoms) {
                 let head = paint(CRITICAL, headline(wall, &rows));
                 writeln!(out, "{head}{}", first_of(&rows, width))?;
@@ -164,17 +165,17 @@ fn write_verdict(
     Ok(())
 }
 
-/// Symptoms by wall: those of descriptors first, in the order of the walls.
-fn by_wall(symptoms: &[Found]) -> BTreeMap<WallName, Vec<&Found>> {
-    let mut walls: BTreeMap<WallName, Vec<&Found>> = BTreeMap::new();
+/// Symptoms by limit, those of descriptors first.
+fn by_wall(symptoms: &[SymptomMatch]) -> BTreeMap<WallName, Vec<&SymptomMatch>> {
+    let mut walls: BTreeMap<WallName, Vec<&SymptomMatch>> = BTreeMap::new();
     for found in symptoms {
         walls.entry(found.wall).or_default().push(found);
     }
     walls
 }
 
-/// Says how many lines say it, and how many more may: those that are sure are not mixed with the others.
-fn headline(wall: WallName, rows: &[&Found]) -> String {
+/// Counts the lines that report it and, separately, those that may mean it.
+fn headline(wall: WallName, rows: &[&SymptomMatch]) -> String {
     let total = |least: Certainty| -> u64 {
         let rows = rows.iter().filter(|found| found.certainty >= least);
         rows.map(|found| found.count).sum()
@@ -184,24 +185,25 @@ fn headline(wall: WallName, rows: &[&Found]) -> String {
     if sure == 0 {
         return format!("{} may mean that {what}", counted(all, "line", "lines"));
     }
-    let probably = match total(Certainty::Certain) {
-        0 => " probably",
-        _ => "",
+    let verb = match (total(Certainty::Certain), sure) {
+        (0, 1) => "probably means",
+        (0, _) => "probably mean",
+        (_, 1) => "reports",
+        (_, _) => "report",
     };
-    let say = if sure == 1 { "says" } else { "say" };
     let more = match all - sure {
         0 => String::new(),
-        more => format!(", {} more may", thousands(more)),
+        more => format!(", and {} more may mean it", thousands(more)),
     };
     let lines = counted(sure, "line", "lines");
-    format!("{lines}{probably} {say} that {what}{more}")
+    format!("{lines} {verb} that {what}{more}")
 }
 
 fn what_ran_out(wall: WallName) -> &'static str {
     match wall {
         WallName::SoftLimit => "descriptors ran out",
-        WallName::SystemFiles => "the whole host ran out of open files",
-        WallName::Select1024 => "a descriptor's number was too high for select()",
+        WallName::SystemFiles => "the machine ran out of open files",
+        WallName::Select1024 => "a descriptor number was too high for select()",
         WallName::InotifyInstances => "inotify instances ran out, not descriptors",
         WallName::InotifyWatches => "inotify watches ran out, not descriptors",
         WallName::Ptys => "pseudo-terminals ran out",
@@ -211,7 +213,7 @@ fn what_ran_out(wall: WallName) -> &'static str {
 }
 
 /// The earliest of the surest lines: a doubtful one proves nothing to the reader.
-fn first_of(rows: &[&Found], width: Option<usize>) -> String {
+fn first_of(rows: &[&SymptomMatch], width: Option<usize>) -> String {
     let surest = rows.iter().map(|found| found.certainty).max();
     let rows = rows.iter().filter(|found| Some(found.certainty) == surest);
     let Some(first) = rows.min_by_key(|found| found.first_line) else {
@@ -225,8 +227,12 @@ fn first_of(rows: &[&Found], width: Option<usize>) -> String {
     format!(", first at line {}: {example}", thousands(first.first_line))
 }
 
-fn write_table(out: &mut dyn Write, found: &[Found], width: Option<usize>) -> anyhow::Result<()> {
-    let head = ["COUNT", "LINES", "WALL", "CERTAINTY", "SYMPTOM"];
+fn write_table(
+    out: &mut dyn Write,
+    found: &[SymptomMatch],
+    width: Option<usize>,
+) -> anyhow::Result<()> {
+    let head = ["COUNT", "LINES", "LIMIT", "CERTAINTY", "SYMPTOM"];
     let mut rows = vec![head.map(str::to_owned).to_vec()];
     rows.extend(found.iter().map(|found| {
         vec![
@@ -241,7 +247,7 @@ fn write_table(out: &mut dyn Write, found: &[Found], width: Option<usize>) -> an
     write_rows(out, &rows, &[Side::Right, left, left, left, left], width)
 }
 
-fn lines(found: &Found) -> String {
+fn lines(found: &SymptomMatch) -> String {
     if found.first_line == found.last_line {
         return thousands(found.first_line);
     }
@@ -249,12 +255,12 @@ fn lines(found: &Found) -> String {
     format!("{first}–{last}")
 }
 
-fn write_not_counted(out: &mut dyn Write, rows: &[NotCounted]) -> anyhow::Result<()> {
+fn write_not_counted(out: &mut dyn Write, rows: &[UncountedSymptom]) -> anyhow::Result<()> {
     if rows.is_empty() {
         return Ok(());
     }
     write_section(out, "not counted")?;
-    for NotCounted { found, why } in rows {
+    for UncountedSymptom { found, why } in rows {
         let count = counted(found.count, "line", "lines");
         let id = sanitize_str(&found.id);
         let reason = paint(WARNING, why);
@@ -279,10 +285,10 @@ fn write_holder(
         Some(percent) => paint(style::share(percent), format!(" ({percent} %)")),
         None => String::new(),
     };
-    write_section(out, "held by")?;
+    write_section(out, "open in")?;
     writeln!(
         out,
-        "  {} (pid {}): {} of {} descriptors{share}, highest number {}",
+        "  {} (pid {}): {} of {} descriptors{share}, highest fd {}",
         paint(HEADING, sanitize(&snapshot.process.comm)),
         snapshot.process.pid,
         known(snapshot.count),
@@ -295,7 +301,7 @@ fn write_holder(
         writeln!(out, "    {line}")?;
     }
     if let Some((class, advice)) = &held.advice {
-        let about = format!("about {}", class_name(class));
+        let about = format!("advice for {}", class_name(class));
         let id = paint(DIM, format!("[{}]", sanitize_str(&advice.id)));
         writeln!(out, "{} {id}", paint(HEADING, about))?;
         write_sentences(out, advice, "  ", fill)?;

@@ -14,7 +14,7 @@ mod table;
 pub use document::{HOST_SCHEMA, HostDocument, document};
 pub use table::{TableOptions, table};
 
-/// How far the process has come on the way to its nearest wall, in percent.
+/// Percentage of the nearest limit that the process has used.
 #[must_use]
 pub fn wall_share(row: &HostRow) -> Option<f64> {
     let nearest = row.nearest_wall()?;
@@ -31,7 +31,7 @@ pub fn severity(share: Option<f64>) -> Option<Severity> {
     }
 }
 
-/// The severity as two columns of text, because colour alone tells some people nothing.
+/// The severity as two columns of text, because some people cannot distinguish the colours.
 #[must_use]
 pub fn mark(severity: Option<Severity>) -> &'static str {
     match severity {

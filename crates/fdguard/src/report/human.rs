@@ -35,7 +35,10 @@ pub fn write(
             "{}",
             paint(
                 HEADING,
-                format!("{} processes hold {total} descriptors", snapshots.len())
+                format!(
+                    "{} processes have {total} descriptors open",
+                    snapshots.len()
+                )
             )
         )?;
     }
@@ -57,7 +60,7 @@ pub fn write(
     write_gaps(out, &gaps)
 }
 
-/// Of several processes, those that could not be listed in one sentence: it is the same for all.
+/// One gap for all processes that could not be listed: the reason is the same.
 fn refused(snapshots: &[(Snapshot, Summary)]) -> Option<Gap> {
     let refused = snapshots
         .iter()
@@ -95,7 +98,7 @@ fn write_one(
         write_targets(out, targets, options)?;
     }
     if !summary.patterns.is_empty() {
-        write_section(out, "what that says")?;
+        write_section(out, "patterns")?;
         for pattern in &summary.patterns {
             writeln!(out, "  {}", sanitize_bytes(pattern.as_bytes()))?;
         }
@@ -115,7 +118,7 @@ fn write_head(out: &mut dyn Write, snapshot: &Snapshot, summary: &Summary) -> an
     let process = &snapshot.process;
     let mut about = format!("pid {}", process.pid);
     if let Some(inner) = process.ns_pid {
-        about.push_str(&format!(", {inner} inside"));
+        about.push_str(&format!(", {inner} in its namespace"));
     }
     if let Some(container) = &process.container {
         about.push_str(&format!(
@@ -141,7 +144,7 @@ fn write_head(out: &mut dyn Write, snapshot: &Snapshot, summary: &Summary) -> an
     };
     writeln!(
         out,
-        "  {} of {} descriptors{share}, highest number {}{}",
+        "  {} of {} descriptors{share}, highest fd {}{}",
         known(snapshot.count),
         known(snapshot.limits.soft),
         known(summary.highest),
@@ -149,7 +152,7 @@ fn write_head(out: &mut dyn Write, snapshot: &Snapshot, summary: &Summary) -> an
     )?;
     let left: Vec<String> = summary.walls.iter().filter_map(wall_left).collect();
     if !left.is_empty() {
-        writeln!(out, "  left to the wall: {}", left.join(", "))?;
+        writeln!(out, "  left: {}", left.join(", "))?;
     }
     Ok(())
 }
@@ -158,14 +161,14 @@ fn write_head(out: &mut dyn Write, snapshot: &Snapshot, summary: &Summary) -> an
 fn crossed(summary: &Summary) -> String {
     match (summary.crossed_1024, summary.highest) {
         (Some(true), Some(highest)) if highest < 1024 => {
-            paint(WARNING, " (a number of 1024 or more was in use before)")
+            paint(WARNING, " (1024 or more was in use earlier)")
         }
         (Some(true), None) => paint(WARNING, " (1024 or more is or was in use)"),
         _ => String::new(),
     }
 }
 
-/// The walls that are this process's own, always; the host's when they come near.
+/// Always shows the process's own limits; shows the machine's limits when they are near.
 fn wall_left(wall: &Wall) -> Option<String> {
     let own = matches!(
         wall.name.as_str(),
@@ -174,8 +177,8 @@ fn wall_left(wall: &Wall) -> Option<String> {
     let near = wall.percent().is_some_and(|percent| percent >= 50.0);
     let left = wall.left?;
     let text = match wall.name.as_str() {
-        "select-1024" if left == 0 => "select() already broken above 1023".to_owned(),
-        "select-1024" => format!("{} to number 1024 (if it uses select)", thousands(left)),
+        "select-1024" if left == 0 => "fds above 1023 open: select() fails on them".to_owned(),
+        "select-1024" => format!("{} to fd 1024 (if it uses select)", thousands(left)),
         name => format!("{} to the {}", thousands(left), name.replace('-', " ")),
     };
     let painted = match wall.percent() {
@@ -273,7 +276,7 @@ fn write_lints(out: &mut dyn Write, summary: &Summary) -> anyhow::Result<()> {
 fn write_fds(out: &mut dyn Write, fds: &[FdEntry], width: Option<usize>) -> anyhow::Result<()> {
     write_section(out, "descriptors")?;
     let mut rows = vec![
-        ["FD", "CLASS", "MODE", "EXEC", "TARGET"]
+        ["FD", "CLASS", "MODE", "CLOEXEC", "TARGET"]
             .map(str::to_owned)
             .to_vec(),
     ];
@@ -283,8 +286,8 @@ fn write_fds(out: &mut dyn Write, fds: &[FdEntry], width: Option<usize>) -> anyh
             class_name(&entry.class),
             entry.mode.map_or("?", fdguard_core::Mode::name).to_owned(),
             match entry.cloexec {
-                Some(true) => "closes",
-                Some(false) => "passes",
+                Some(true) => "yes",
+                Some(false) => "no",
                 None => "?",
             }
             .to_owned(),

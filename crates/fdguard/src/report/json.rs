@@ -7,7 +7,7 @@ use fdguard_core::{FdEntry, Gap, Snapshot, Summary};
 use fdguard_probe::workers;
 use serde::Serialize;
 
-/// What stands around several snapshots.
+/// The document around several snapshots.
 #[derive(Serialize)]
 struct Many<'a> {
     schema: &'static str,

@@ -63,7 +63,7 @@ struct Fields<'a> {
 }
 
 impl Fields<'_> {
-    /// A newline inside a value would start another field: lsof escapes it, and so do we.
+    /// Escapes a newline in a value, which would start another field; lsof does the same.
     fn field(&mut self, letter: char, value: &[u8]) -> std::io::Result<()> {
         write!(self.out, "{letter}")?;
         for byte in value {

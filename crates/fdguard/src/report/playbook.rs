@@ -4,7 +4,7 @@ use std::io::Write;
 
 use fdguard_core::Class;
 use fdguard_core::class_pattern::ClassPattern;
-use fdguard_core::explain::{Pattern, Symptom};
+use fdguard_core::explain::{LinePattern, Symptom};
 use fdguard_core::glob::Glob;
 use fdguard_core::playbook::{Advice, PLAYBOOK_SCHEMA, Playbook};
 use serde::Serialize;
@@ -43,7 +43,7 @@ impl<'a> PlaybookSelection<'a> {
     pub fn with(playbook: &'a Playbook, word: &str) -> Self {
         let lower = word.to_lowercase();
         let has = |symptom: &&Symptom| {
-            let patterns = symptom.patterns.iter().map(Pattern::as_str);
+            let patterns = symptom.patterns.iter().map(LinePattern::as_str);
             let sentences = [&symptom.id, &symptom.meaning, &symptom.next];
             let mut texts = patterns.chain(sentences.map(String::as_str));
             texts.any(|text| text.to_lowercase().contains(&lower))
@@ -77,7 +77,7 @@ pub fn write_json(out: &mut dyn Write, listed: &PlaybookSelection<'_>) -> anyhow
 /// Writes entry after entry.
 pub fn write(out: &mut dyn Write, listed: &PlaybookSelection<'_>) -> anyhow::Result<()> {
     if listed.advice.is_empty() && listed.symptoms.is_empty() {
-        writeln!(out, "the playbook knows nothing about that")?;
+        writeln!(out, "the playbook has no entry for that")?;
     }
     for advice in &listed.advice {
         let when = paint(DIM, sanitize_str(&when(advice)));
@@ -89,14 +89,18 @@ pub fn write(out: &mut dyn Write, listed: &PlaybookSelection<'_>) -> anyhow::Res
         }
     }
     for symptom in &listed.symptoms {
-        let about = format!("wall {}, {}", symptom.wall.name(), symptom.certainty.name());
+        let about = format!(
+            "limit {}, {}",
+            symptom.wall.name(),
+            symptom.certainty.name()
+        );
         writeln!(
             out,
             "{}  {}",
             paint(HEADING, &symptom.id),
             paint(DIM, about)
         )?;
-        let patterns: Vec<&str> = symptom.patterns.iter().map(Pattern::as_str).collect();
+        let patterns: Vec<&str> = symptom.patterns.iter().map(LinePattern::as_str).collect();
         writeln!(out, "  lines: {}", sanitize_str(&patterns.join(" | ")))?;
         writeln!(out, "  meaning: {}", sanitize_str(&symptom.meaning))?;
         writeln!(out, "  next: {}", sanitize_str(&symptom.next))?;
@@ -122,7 +126,7 @@ pub(super) fn write_sentences(
     Ok(())
 }
 
-/// When an entry speaks, in words.
+/// The conditions of an entry, in words.
 fn when(advice: &Advice) -> String {
     let classes = |list: &[ClassPattern], between: &str| {
         let names: Vec<&str> = list.iter().map(ClassPattern::as_str).collect();
@@ -154,7 +158,7 @@ mod tests {
 
     use crate::cli::Cli;
 
-    /// The commands of ours that stand between backticks.
+    /// The fdguard commands between backticks.
     fn commands(text: &str) -> impl Iterator<Item = &str> {
         let quoted = text.split('`').skip(1).step_by(2);
         quoted.filter(|text| text.starts_with("fdguard "))

@@ -3,18 +3,18 @@
 use std::path::{Component, Path, PathBuf};
 
 use fdguard_core::Text;
-use fdguard_core::catalog;
 use fdguard_core::diagnosis::Diagnosis;
 use fdguard_core::finding::Finding;
 use fdguard_core::hazard::{Fault, Hazard, Party};
 use fdguard_core::lint::Severity;
 use fdguard_core::origin::{Culprit, Frame};
 use fdguard_core::proof;
+use fdguard_core::rule;
 
 /// Where the guide is on the web.
 const GUIDE: &str = "https://github.com/fdguard/fdguard/blob/main/docs/guide/rules";
 
-/// One thing that fails a check, or would if somebody had not cleared it.
+/// A problem that fails a check, or would if it were not cleared.
 #[derive(Clone, Debug)]
 pub struct CheckProblem {
     /// The id of its rule.
@@ -35,7 +35,7 @@ pub struct CheckProblem {
     pub cleared: Option<String>,
 }
 
-/// What is told to other tools.
+/// The results for other tools.
 #[derive(Debug)]
 pub struct ProblemReport {
     /// The name of what was checked.
@@ -44,7 +44,7 @@ pub struct ProblemReport {
     pub problems: Vec<CheckProblem>,
     /// How long it took.
     pub seconds: f64,
-    /// Paths under this folder are told without it.
+    /// Paths under this directory are reported relative to it.
     pub base: PathBuf,
     /// The file of the program that was checked: the place of a problem whose line is unknown.
     pub program: Option<PathBuf>,
@@ -63,7 +63,7 @@ impl ProblemReport {
         let path = |text: &Text| PathBuf::from(text.to_lossy().as_ref());
         let process = &diagnosis.process;
         let words: Vec<PathBuf> = process.cmdline.iter().map(path).collect();
-        // A program that ended at once was never looked at: the shell's way finds it.
+        // A program that exited at once was never sampled: search PATH for it.
         let executable = process.exe.as_ref().map(path);
         let executable = executable.or_else(|| on_search_path(words.first()?));
         Self {
@@ -155,7 +155,7 @@ fn of_finding(finding: &Finding) -> CheckProblem {
     }
 }
 
-/// The line to be changed, where that is clear; else who met it.
+/// The line to change if it is clear; otherwise the line that was affected.
 fn of_hazard(hazard: &Hazard) -> CheckProblem {
     let blamed: Option<&Party> = match hazard.fault {
         Some(Fault::Closer) => hazard.closer.as_ref(),
@@ -164,8 +164,7 @@ fn of_hazard(hazard: &Hazard) -> CheckProblem {
     };
     let anybody = [&hazard.user, &hazard.closer, &hazard.opener];
     let party = blamed.or_else(|| anybody.into_iter().flatten().next());
-    let rules = catalog::hazards();
-    let rule = rules.iter().find(|rule| rule.id == hazard.rule);
+    let rule = rule::find(&hazard.rule);
     CheckProblem {
         rule: hazard.rule.clone(),
         severity: hazard.severity,
@@ -237,7 +236,7 @@ pub(super) mod tests {
             file(Some("/usr/bin/bash"), &inline).unwrap(),
             "/usr/bin/bash"
         );
-        // Nobody could look at a program that ended at once: the command is all that is known.
+        // A program that exited at once was never sampled: only its command is known.
         assert_eq!(file(None, &["/opt/x"]).unwrap(), "/opt/x");
         assert_eq!(file(None, &[]), None);
     }

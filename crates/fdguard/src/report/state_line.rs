@@ -1,4 +1,4 @@
-//! One line a look, for logs: keys and values that stay as they are.
+//! One log line per sample, with stable keys and values.
 
 use fdguard_core::diagnosis::ProcessDiagnosis;
 use fdguard_core::watch::WatchedProcess;
@@ -16,7 +16,7 @@ pub fn line(form: LineForm, subject: &WatchedProcess, opinion: &ProcessDiagnosis
     }
 }
 
-/// Unknown is `unknown`, nothing is `none`: never an empty value, never a zero that nobody counted.
+/// Unknown is `unknown`, nothing is `none`: never an empty value, never a zero that was not counted.
 fn fdguard(opinion: &ProcessDiagnosis) -> String {
     let wall = |name: &str| opinion.walls.iter().find(|wall| wall.name == name);
     let percent = wall("soft-limit").and_then(|wall| wall.percent);
@@ -90,7 +90,7 @@ mod tests {
     use fdguard_core::config::Config;
     use fdguard_core::playbook::Playbook;
     use fdguard_core::recording::{Appearance, RecordingEntry, RecordingHeader};
-    use fdguard_core::rule::Settings;
+    use fdguard_core::rule::RuleSettings;
     use fdguard_core::watch::Watch;
     use jiff::Timestamp;
 
@@ -109,10 +109,10 @@ mod tests {
             successor_of: None,
         })));
         let config = Config::default();
-        let settings = Settings {
+        let settings = RuleSettings {
             levels: config.levels,
             expectations: config.expectations,
-            ledger: config.ledger,
+            suppressions: config.suppressions,
             playbook: Playbook::embedded(),
             today: jiff::civil::date(2026, 1, 1),
         };

@@ -1,4 +1,4 @@
-//! Colours by meaning. The word is always printed: colour alone says nothing.
+//! Colours by meaning. The word is always printed, so that colour is never the only sign.
 
 use anstyle::{AnsiColor, Style};
 use fdguard_core::lint::Severity;
@@ -27,7 +27,7 @@ pub fn severity(severity: Severity) -> (Style, &'static str) {
     }
 }
 
-/// The colour of a share of a limit, by the levels that everybody uses.
+/// The colour of a percentage of a limit, by the default levels.
 #[must_use]
 pub fn share(percent: f64) -> Style {
     if percent >= wall::CRITICAL_FROM {

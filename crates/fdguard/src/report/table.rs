@@ -5,7 +5,7 @@ use unicode_width::{UnicodeWidthChar as _, UnicodeWidthStr as _};
 
 use crate::terminal::sanitize_str;
 
-/// Which side of its column a cell stands on.
+/// Alignment of a cell in its column.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Side {
     /// Words.
@@ -14,7 +14,7 @@ pub enum Side {
     Right,
 }
 
-/// A class under its name; of kinds that nobody knows the raw name is somebody else's.
+/// The name of a class, sanitized: the raw name of an unknown kind is untrusted.
 #[must_use]
 pub fn class_name(class: &Class) -> String {
     sanitize_str(&class.to_string()).into_owned()

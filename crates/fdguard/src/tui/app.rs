@@ -23,18 +23,18 @@ pub enum AppEvent {
         /// Rows.
         height: u16,
     },
-    /// The host was looked at, so long after the watching began.
+    /// A sample of the whole machine, at this time since the view began.
     Look {
         /// Time since the watching began.
         at: Duration,
         /// What was seen.
         view: Box<HostView>,
     },
-    /// One process was looked at closely.
+    /// A snapshot of one process.
     Detail {
         /// Which.
         pid: Pid,
-        /// What it holds, or why that cannot be told.
+        /// What it has open, or why it cannot be read.
         result: Result<Box<Holdings>, String>,
     },
 }
@@ -50,7 +50,7 @@ pub enum Effect {
     Detail(Pid),
 }
 
-/// What one process holds.
+/// What one process has open.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Holdings {
     /// What was seen.
@@ -64,7 +64,7 @@ pub struct Holdings {
 pub(super) struct Pane {
     pub(super) pid: Pid,
     pub(super) scroll: usize,
-    /// Absent while nobody has looked yet.
+    /// Absent before the first sample.
     pub(super) result: Option<Result<Box<Holdings>, String>>,
 }
 
@@ -127,11 +127,11 @@ impl App {
         self
     }
 
-    /// Takes in one event and says what has to be done about it.
+    /// Handles one event and returns what has to be done.
     pub fn update(&mut self, event: AppEvent) -> Option<Effect> {
         let effect = match event {
             AppEvent::Key(key) if self.editing => self.edit(key),
-            // Any key leaves the help; nobody reads it to sort the list behind it.
+            // Any key closes the help and does nothing else.
             AppEvent::Key(key) if self.help => {
                 self.help = false;
                 keys::quits(key).then_some(Effect::Quit)
@@ -156,7 +156,7 @@ impl App {
         effect
     }
 
-    /// Whether the host should not be looked at by itself.
+    /// Whether automatic sampling is paused.
     #[must_use]
     pub fn is_paused(&self) -> bool {
         self.paused
@@ -302,7 +302,7 @@ impl App {
         let found = found.and_then(|holdings| holdings.snapshot.process.key());
         pane.result = Some(match (expected, found) {
             (Some(expected), Some(found)) if expected != found => Err(format!(
-                "process {pid} has ended; another one has its number now"
+                "process {pid} exited; another process now has its pid"
             )),
             _ => result,
         });

@@ -1,4 +1,4 @@
-//! Being told to end from outside: the terminal is given back first, the signal obeyed then.
+//! Termination signals: restore the terminal first, then obey the signal.
 
 use std::io;
 use std::sync::Arc;
@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 
-/// Remembers the last signal that asked us to end.
+/// Remembers the last termination signal.
 #[derive(Debug)]
 pub(super) struct EndSignal {
     signal: Arc<AtomicUsize>,

@@ -158,7 +158,7 @@ pub(crate) fn holdings() -> Holdings {
     summary.lints = vec![LintHit {
         rule: "close-wait-pile",
         severity: Severity::Warning,
-        message: "40 connections were closed by the peer and are still held".to_owned(),
+        message: "40 connections were closed by the peer and are still open here".to_owned(),
         fds: Vec::new(),
         fix: "close the connection when a read returns 0, and the response on every path",
     }];

@@ -1,4 +1,4 @@
-//! What the user does: keys, the size of the terminal, and being told to end.
+//! User input: keys, terminal size and termination signals.
 
 use std::io;
 use std::time::{Duration, Instant};
@@ -24,12 +24,12 @@ pub(super) enum Input {
 /// How long a signal may wait to be noticed.
 const NOTICE: Duration = Duration::from_millis(200);
 
-/// The next thing the user does, if there is one in time. Who is told to end, leaves as by Ctrl-C.
+/// The next input, if there is one in time. A termination signal acts like Ctrl-C.
 pub(super) fn next(timeout: Duration, ended: &EndSignal) -> io::Result<Option<Input>> {
     next_unless(timeout, || ended.signal().is_some())
 }
 
-/// The same where somebody else hears the signals.
+/// The same if another part of the program handles signals.
 pub(super) fn next_alone(timeout: Duration) -> io::Result<Option<Input>> {
     next_unless(timeout, || false)
 }

@@ -35,15 +35,18 @@ pub(super) enum Step {
 
 /// The keys for the help, in the order of use.
 pub(super) const HELP: &[(&str, &str)] = &[
-    ("↑ ↓ j k", "move; the cursor stays with its process"),
-    ("PgUp PgDn", "a page, or the detail pane when it is open"),
-    ("g G", "first, last"),
-    ("enter d", "what the process holds: classes, targets, lints"),
-    ("/", "filter by command or pid; enter keeps, esc clears"),
-    ("s S", "next order; turn it over"),
-    ("w p c + l", "by wall, %soft, count, growth, time left"),
-    ("t", "tree: FAMILY is a process and all below it"),
-    ("space r", "pause; look now"),
+    ("↑ ↓ j k", "move; the cursor follows its process"),
+    ("PgUp PgDn", "scroll a page, or the open detail pane"),
+    ("g G", "go to the first, the last process"),
+    ("enter d", "show open classes, targets and lints"),
+    ("/", "filter by command or pid; enter applies, esc clears"),
+    ("s S", "next sort order; reverse it"),
+    (
+        "w p c + l",
+        "sort by headroom, %soft, count, growth, time left",
+    ),
+    ("t", "tree: TREE sums a process and its descendants"),
+    ("space r", "pause; refresh now"),
     ("? q esc", "this help; quit (ctrl-c anywhere)"),
 ];
 

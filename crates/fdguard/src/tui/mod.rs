@@ -1,4 +1,4 @@
-//! The terminal view of `top`: who on this host is near a wall, or growing.
+//! The terminal view of `top`: processes that are near a limit or growing.
 //!
 //! [`App`] is the state and [`App::update`] the only way to change it: no thread, no clock, no
 //! terminal. `view` draws it, [`run`] is the loop around both. Where the processes come from is
@@ -24,6 +24,6 @@ pub mod watch;
 #[cfg(test)]
 mod tests;
 
-pub use app::{App, Effect, AppEvent, Holdings};
+pub use app::{App, AppEvent, Effect, Holdings};
 pub use order::Sort;
 pub use run::{HostSource, Options, run};

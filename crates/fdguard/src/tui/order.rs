@@ -46,11 +46,11 @@ impl Sort {
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
-            Self::Wall => "wall",
+            Self::Wall => "headroom",
             Self::Percent => "%soft",
             Self::Count => "count",
             Self::Growth => "grown",
-            Self::TimeLeft => "left",
+            Self::TimeLeft => "eta",
             Self::Pid => "pid",
         }
     }

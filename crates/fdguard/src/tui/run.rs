@@ -8,7 +8,7 @@ use fdguard_core::host::HostView;
 use ratatui::Terminal;
 use ratatui::backend::Backend;
 
-use super::app::{App, Effect, AppEvent, Holdings};
+use super::app::{App, AppEvent, Effect, Holdings};
 use super::end_signal::EndSignal;
 use super::input::{self, Input};
 use super::terminal::Screen;
@@ -16,10 +16,10 @@ use super::view;
 
 /// Where the processes come from.
 pub trait HostSource {
-    /// One look at every process.
+    /// Samples every process.
     fn look(&mut self) -> HostView;
 
-    /// One close look at one process, or a sentence that says why not.
+    /// Takes a snapshot of one process, or returns why it cannot be read.
     fn detail(&mut self, pid: Pid) -> Result<Holdings, String>;
 }
 

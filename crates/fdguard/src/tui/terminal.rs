@@ -41,7 +41,7 @@ impl Drop for Screen {
     }
 }
 
-/// Nobody is left to tell when this fails: the terminal itself is gone.
+/// A failure here cannot be reported: the terminal itself is gone.
 fn give_back() {
     drop(ratatui::try_restore());
     show_cursor();

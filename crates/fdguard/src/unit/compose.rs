@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use super::{UnitSpec, UnitError};
+use super::{UnitError, UnitSpec};
 
 /// Where `fdguard run` answers the health check when nobody says otherwise.
 const METRICS: &str = "127.0.0.1:9464";

@@ -1,6 +1,6 @@
 //! A program section of supervisord.
 
-use super::{UnitSpec, UnitError};
+use super::{UnitError, UnitSpec};
 
 pub(super) fn write(spec: &UnitSpec) -> Result<String, UnitError> {
     let words: Result<Vec<String>, UnitError> = spec.words().iter().map(|it| quote(it)).collect();

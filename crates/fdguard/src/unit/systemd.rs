@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use super::{UnitSpec, UnitError};
+use super::{UnitError, UnitSpec};
 
 pub(super) fn write(spec: &UnitSpec) -> Result<String, UnitError> {
     let command: Vec<String> = spec.words().iter().map(|word| quote(word)).collect();

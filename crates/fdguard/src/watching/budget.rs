@@ -6,7 +6,7 @@ use std::time::Duration;
 const FULL_SHARE: u32 = 2000;
 /// Listing what changed may take this part: one in ten.
 const LIST_SHARE: u32 = 10;
-/// A full look oftener than this tells nothing new.
+/// Full samples more frequent than this add nothing.
 const FULL_AT_MOST_EVERY: Duration = Duration::from_secs(1);
 /// The same for limits, children and the host.
 const AROUND_AT_MOST_EVERY: Duration = Duration::from_secs(5);

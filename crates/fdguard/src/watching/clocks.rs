@@ -1,4 +1,4 @@
-//! Time as a watch sees it: by a clock that nobody sets, and what the others did meanwhile.
+//! Time of a watch: the monotonic clock, and what happened to the other clocks meanwhile.
 
 use std::time::{Duration, SystemTime};
 
@@ -11,7 +11,7 @@ const TOLERANCE: f64 = 2.0;
 /// Three readings at one moment, in seconds.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Reading {
-    /// Runs while the machine runs; nobody sets it.
+    /// Monotonic time, without suspension.
     pub(super) running: f64,
     /// The same with the time of sleep.
     pub(super) passed: f64,
@@ -37,23 +37,26 @@ impl Reading {
         }
     }
 
-    /// What happened to time between two readings that somebody should know.
+    /// Reports suspension and clock changes between two readings.
     pub(super) fn gap_since(&self, before: &Self) -> Option<Gap> {
         let slept = (self.passed - before.passed) - (self.running - before.running);
         let set = (self.wall - before.wall) - (self.passed - before.passed);
         if slept > TOLERANCE {
             return Some(Gap::new(
-                format!("{slept:.0} s in which the machine slept"),
-                "a suspended machine runs no process and no watch",
-                "nothing: rates count only the time that the machine ran",
+                format!("{slept:.0} s while the machine was suspended"),
+                "nothing runs on a suspended machine",
+                "none needed: rates exclude the time of suspension",
             ));
         }
         (set.abs() > TOLERANCE).then(|| {
             let way = if set > 0.0 { "ahead" } else { "back" };
             Gap::new(
-                format!("the time of day was set {way} by {:.0} s during the watch", set.abs()),
-                "somebody, or a time service, set the clock",
-                "nothing: rates follow a clock that nobody sets; the end time does not fit the start",
+                format!(
+                    "the clock was set {way} by {:.0} s during the watch",
+                    set.abs()
+                ),
+                "a user or a time service set the clock",
+                "none needed: rates use the monotonic clock; the start and end times do not match",
             )
         })
     }
@@ -82,7 +85,9 @@ mod tests {
         let before = at(10.0, 10.0, 1e9);
         let slept = at(11.0, 3611.0, 1e9 + 3601.0).gap_since(&before).unwrap();
         assert!(
-            slept.what.starts_with("3600 s in which the machine slept"),
+            slept
+                .what
+                .starts_with("3600 s while the machine was suspended"),
             "{slept:?}"
         );
         let set = at(11.0, 11.0, 1e9 - 3599.0).gap_since(&before).unwrap();

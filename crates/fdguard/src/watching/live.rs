@@ -15,9 +15,9 @@ use jiff::Timestamp;
 use rustix::process::{Resource, getrlimit, setrlimit};
 
 use super::clocks::Reading;
+use super::target::WatchTarget;
 use super::trouble::{Trouble, trouble_of};
 use super::wait::{Signals, WakeReason, wait};
-use super::target::WatchTarget;
 
 /// A look for new processes may take one part in two hundred of the time.
 const SEARCH_SHARE: u32 = 200;
@@ -46,10 +46,10 @@ pub struct WatchPlan {
     pub on_signal: OnSignal,
 }
 
-/// What becomes of a watch when a signal asks us to end.
+/// What happens to a watch on a termination signal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum OnSignal {
-    /// It ends; another signal a little later ends us at once.
+    /// The watch ends; a second signal a little later ends fdguard at once.
     End,
     /// It looks once more and goes on: the caller decides.
     Tell,
@@ -85,7 +85,7 @@ pub struct LiveWatch<'p> {
     watch: Watch,
     signals: Signals,
     clocks: Reading,
-    /// Entries that nobody has taken yet.
+    /// Entries that have not been taken yet.
     fresh: Vec<RecordingEntry>,
 }
 
@@ -152,7 +152,7 @@ impl<'p> LiveWatch<'p> {
             WakeReason::Signal => return self.end(WatchEnd::Interrupted),
             WakeReason::ProcessEnded => {
                 self.read_all()?;
-                // Whoever could not be looked at for lack of room would wake us for ever.
+                // A process that cannot be read for lack of descriptors would wake the loop forever.
                 for one in &mut self.watched {
                     one.handle.forget_if_ended();
                 }
@@ -211,7 +211,7 @@ impl<'p> LiveWatch<'p> {
         self.look_at_all(newcomers, false)
     }
 
-    /// Looks at everybody who came into view as number `from` or later.
+    /// Samples every process that was added as number `from` or later.
     fn look_at_all(&mut self, from: u32, last: bool) -> anyhow::Result<()> {
         let mut watched = std::mem::take(&mut self.watched);
         let mut ended = Vec::new();
@@ -287,7 +287,7 @@ impl<'p> LiveWatch<'p> {
         Ok(())
     }
 
-    /// A process that ended since it was found is no loss; one that we have no room for is.
+    /// Ignores a process that exited since it was found; reports one that fdguard has no room for.
     fn add_if_new(&mut self, pid: Pid, place: Place) -> anyhow::Result<()> {
         if self.watched.iter().any(|one| one.watcher.pid() == pid) || pid == std::process::id() {
             return Ok(());
@@ -300,8 +300,9 @@ impl<'p> LiveWatch<'p> {
         };
         if trouble_of(reason) == Trouble::Ours {
             let why = reason.source().map_or(String::new(), ToString::to_string);
-            let remedy = "raise our own limit (ulimit -n): each process takes four descriptors";
-            self.tell(RecordingEntry::Gap(Gap::new("some of the processes", why, remedy)));
+            let remedy =
+                "raise fdguard's own limit (ulimit -n): it needs four descriptors per process";
+            self.tell(RecordingEntry::Gap(Gap::new("some processes", why, remedy)));
         }
         Ok(())
     }
@@ -377,11 +378,11 @@ enum Place {
     OfItsLike,
 }
 
-/// Each watched process takes a few descriptors of ours: the soft limit is for programs that cannot count.
+/// Raises fdguard's own soft limit: each watched process takes a few descriptors.
 fn make_room() {
     let mut limit = getrlimit(Resource::Nofile);
     limit.current = limit.maximum;
-    // As it is, then: whoever finds no room says so.
+    // Keep the limit as it is; a lack of room is reported later.
     let _ = setrlimit(Resource::Nofile, limit);
 }
 

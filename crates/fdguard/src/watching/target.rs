@@ -2,9 +2,9 @@
 
 use std::time::{Duration, Instant};
 
-use fdguard_core::timeline::{LookChange, Look, Sighting};
+use fdguard_core::timeline::{Look, LookChange, Sighting};
 use fdguard_core::{FdEntry, Pid};
-use fdguard_probe::{Error, Probe, WatcherTick, ProcessWatcher};
+use fdguard_probe::{Error, Probe, ProcessWatcher, WatcherTick};
 
 use super::budget::Budget;
 use super::wait::Handle;
@@ -23,7 +23,7 @@ pub(super) struct WatchTarget<'p> {
 
 impl<'p> WatchTarget<'p> {
     pub(super) fn new(probe: &'p Probe, id: u32, pid: Pid) -> Result<Self, Error> {
-        // In this order: who reads through the watcher next knows that the handle is of the same process.
+        // In this order, so that the next read through the watcher is of the same process.
         let watcher = ProcessWatcher::new(probe, pid)?;
         Ok(Self {
             id,

@@ -1,16 +1,16 @@
-//! What can keep a look from succeeding, and what that means for the watch.
+//! Why a sample can fail, and what that means for the watch.
 
 use fdguard_core::Gap;
 use fdguard_probe::Error as ProbeError;
 
-/// What kept a look from succeeding.
+/// Why a sample failed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Trouble {
     /// The process ended.
     Ended,
-    /// We have no room: says nothing about the process.
+    /// fdguard has no room; this says nothing about the process.
     Ours,
-    /// We may not look any more.
+    /// Permission was lost.
     Denied,
 }
 
@@ -31,19 +31,19 @@ fn is_lack_of_room(error: &std::io::Error) -> bool {
 }
 
 impl Trouble {
-    /// What it leaves unseen.
+    /// The gap that it causes.
     pub(super) fn gap(self, error: &ProbeError) -> Option<Gap> {
         let source = std::error::Error::source(error);
         let why = source.map_or_else(|| error.to_string(), ToString::to_string);
         let (what, remedy) = match self {
             Self::Ended => return None,
             Self::Ours => (
-                "some looks",
-                "raise our own limit (ulimit -n) or free files on the host",
+                "some samples",
+                "raise fdguard's own limit (ulimit -n) or close files on the machine",
             ),
             Self::Denied => (
-                "what the descriptors are, from some time on",
-                "run as root; what was seen before is judged, and the count goes on",
+                "the kinds of descriptors, from some point on",
+                "run as root; earlier samples are still evaluated, and counting continues",
             ),
         };
         Some(Gap::new(what, why, remedy))

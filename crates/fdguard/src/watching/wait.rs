@@ -13,7 +13,8 @@ use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 
 use super::live::OnSignal;
 
-/// How long after the first signal another one ends us at once. `timeout` sends each of its signals twice.
+/// From this long after the first signal, another one ends fdguard at once. `timeout` sends each
+/// signal twice.
 const GRACE: Duration = Duration::from_secs(1);
 
 /// The signals that end a watch.
@@ -38,7 +39,7 @@ impl Signals {
             signal_hook::low_level::pipe::register(signal, tell.try_clone()?)?;
         }
         let seen = came.try_clone()?;
-        // Beside everything else: we may be writing to somebody who does not read, and must end all the same.
+        // In its own thread: fdguard may be blocked writing to a reader that does not read.
         std::thread::Builder::new().spawn(move || {
             let mut first = [PollFd::new(&seen, PollFlags::IN)];
             while poll(&mut first, None).is_err() {}
@@ -48,7 +49,7 @@ impl Signals {
         Ok(Self { came })
     }
 
-    /// Takes what came as heard.
+    /// Marks the received signals as handled.
     pub(super) fn forget(&self) {
         let mut heard = [0; 64];
         while (&self.came).read(&mut heard).is_ok_and(|length| length > 0) {}

@@ -128,13 +128,13 @@ fn r58_a_leak_is_named_in_the_first_sentence_and_exits_1() {
         "{first}"
     );
     for part in [
-        "\nfound\n",
+        "\nfindings\n",
         "likely: ",
         "fix: ",
-        "\nholdings\n",
+        "\nopen descriptors\n",
         "\ntargets\n",
-        "\nwalls\n",
-        "\nfamily\n",
+        "\nlimits\n",
+        "\nprocess tree\n",
         "\nversions\n",
     ] {
         assert!(said.text().contains(part), "{part} in {}", said.text());
@@ -189,7 +189,7 @@ fn a_quiet_program_is_stable_and_exits_0() {
     assert_eq!((said.code, &*said.stderr), (0, ""), "{}", said.text());
     assert!(
         said.text()
-            .starts_with("stable: 3 descriptors before and after "),
+            .starts_with("stable: 3 descriptors, no change in "),
         "{}",
         said.text()
     );
@@ -236,7 +236,8 @@ fn r8_the_family_is_shown_with_its_zombies() {
     let said = doctor(victim.pid(), &["--tree"]);
     assert!(said.text().contains("other processes"), "{}", said.text());
     assert!(
-        said.text().contains("1 child that ended is not waited for"),
+        said.text()
+            .contains("1 zombie (the parent does not wait for its children)"),
         "{}",
         said.text()
     );
@@ -519,7 +520,7 @@ fn what_cannot_be_is_told_in_one_line_before_anything_is_watched() {
     assert_eq!(fs::read(file).unwrap(), b"x");
     let said = run(["doctor", &pid, "-o", full]);
     assert!(
-        said.stderr.contains("is there already and is not empty"),
+        said.stderr.contains("already exists and is not empty"),
         "{}",
         said.stderr
     );
@@ -566,7 +567,7 @@ fn a_process_that_ends_during_the_watch_is_still_reported() {
             .as_array()
             .unwrap()
             .iter()
-            .any(|gap| gap["why"] == "it had ended")
+            .any(|gap| gap["why"] == "the process exited")
     );
     assert_eq!(files(&place).len(), FILES.len());
 }
@@ -587,7 +588,7 @@ fn r6_without_the_right_to_look_the_count_is_watched_and_it_exits_3() {
         said.text()
     );
     assert!(
-        said.text().contains("what they are could not be seen"),
+        said.text().contains("fdguard could not list them"),
         "{}",
         said.text()
     );

@@ -132,8 +132,8 @@ fn is_healthy(server: &Server, name: &str) {
         text.contains(&format!("\n4 × {name} worker: stable\n")),
         "{text}"
     );
-    assert_eq!(text.matches("\nholdings of ").count(), 1, "{text}");
-    assert!(!text.contains("looks wrong"), "{text}");
+    assert_eq!(text.matches("\nopen descriptors of ").count(), 1, "{text}");
+    assert!(!text.contains("\nproblems\n"), "{text}");
     // The master alone, and a worker alone: the others that hold the listener are its family.
     let said = server.doctor(&[]);
     assert_eq!(said.code, 0, "{}", said.text());
@@ -306,10 +306,10 @@ fn findings_come_before_plots_and_holdings() {
     let text = said.text();
     let at = |text: &str, part: &str| text.find(part).unwrap_or_else(|| panic!("{part}: {text}"));
     assert!(
-        at(text, "\nlooks wrong\n") < at(text, "\nholdings\n"),
+        at(text, "\nproblems\n") < at(text, "\nopen descriptors\n"),
         "{text}"
     );
     let page = fs::read_to_string(&page).unwrap();
-    assert!(at(&page, ">looks wrong<") < at(&page, "<svg"), "{page}");
+    assert!(at(&page, ">problems<") < at(&page, "<svg"), "{page}");
     victim.finish();
 }

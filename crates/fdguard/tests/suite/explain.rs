@@ -36,8 +36,9 @@ fn r17_the_culprit_s_sentence_comes_first() {
     let said = explain(log.as_bytes(), &[]);
     assert_eq!((said.code, &*said.stderr), (1, ""));
     let first = said.text().lines().next().unwrap();
-    let expected =
-        format!("2 lines say that descriptors ran out, 1 more may, first at line 3: {SURE}");
+    let expected = format!(
+        "2 lines report that descriptors ran out, and 1 more may mean it, first at line 3: {SURE}"
+    );
     assert_eq!(first, expected);
     assert!(
         said.text().contains("too-many-open-files"),
@@ -92,7 +93,7 @@ fn r9_another_wall_than_descriptors_is_named() {
     assert_eq!(said.code, 1);
     assert!(
         said.text()
-            .starts_with("1 line probably says that processes or threads ran out"),
+            .starts_with("1 line probably means that processes or threads ran out"),
         "{}",
         said.text()
     );
@@ -104,14 +105,11 @@ fn a_log_without_symptoms_and_an_empty_one_are_told_apart() {
     assert_eq!(quiet.code, 0);
     assert_eq!(
         quiet.text(),
-        "no line says that descriptors ran out (2 lines read)\n"
+        "no line reports descriptor exhaustion (2 lines read)\n"
     );
     let empty = explain(b"", &[]);
     assert_eq!(empty.code, 0);
-    assert_eq!(
-        empty.text(),
-        "the log is empty: there is nothing to explain\n"
-    );
+    assert_eq!(empty.text(), "the log is empty\n");
     assert_eq!(
         explain(b"", &["-", "--json"]).good_json()["verdict"],
         "empty"
@@ -135,7 +133,7 @@ fn r17_with_a_process_the_holder_and_the_advice_are_named() {
     assert_eq!((said.code, &*said.stderr), (1, ""));
     let text = said.text();
     assert!(text.contains(&format!("(pid {pid}): ")), "{text}");
-    assert!(text.contains("about pipe [child-stdio]"), "{text}");
+    assert!(text.contains("advice for pipe [child-stdio]"), "{text}");
     assert!(text.contains(&format!("fdguard snap {pid}")), "{text}");
     let document = explain(SURE.as_bytes(), &["--pid", &pid, "--json"]).json();
     let held = &document["held_by"];
@@ -350,14 +348,14 @@ fn nobody_is_left_waiting_at_a_terminal() {
     let open = || rustix::fs::open(&name, OFlags::RDWR | OFlags::NOCTTY, Mode::empty()).unwrap();
     let said = CommandOutput::of(fdguard().arg("explain").stdin(open()).output().unwrap());
     assert_eq!((said.code, said.stdout.len()), (2, 0));
-    assert!(said.stderr.contains("no log named"), "{}", said.stderr);
+    assert!(said.stderr.contains("no log given"), "{}", said.stderr);
     // With a process there is something to say without a log.
     let victim = Victim::start("leaker");
     let pid = victim.pid().to_string();
     let args = ["explain", "-p", &pid];
     let said = CommandOutput::of(fdguard().args(args).stdin(open()).output().unwrap());
     assert_eq!((said.code, &*said.stderr), (0, ""));
-    assert!(said.text().contains("held by"), "{}", said.text());
+    assert!(said.text().contains("open in"), "{}", said.text());
     victim.finish();
 }
 

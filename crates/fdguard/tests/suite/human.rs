@@ -213,7 +213,7 @@ fn r1_r7_the_head_says_count_limit_share_highest_and_what_is_left() {
     assert!(text.contains("starved (pid "), "{text}");
     assert!(text.contains("tier full"), "{text}");
     assert!(
-        text.contains("32 of 32 descriptors (100 %), highest number 31"),
+        text.contains("32 of 32 descriptors (100 %), highest fd 31"),
         "{text}"
     );
     assert!(text.contains("0 to the soft limit"), "{text}");
@@ -221,7 +221,7 @@ fn r1_r7_the_head_says_count_limit_share_highest_and_what_is_left() {
     let victim = Victim::start("crosser");
     let said = snap(victim.pid(), &[]);
     assert!(
-        said.text().contains("1024 or more was in use before"),
+        said.text().contains("1024 or more was in use earlier"),
         "{}",
         said.text()
     );

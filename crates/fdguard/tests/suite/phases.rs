@@ -36,7 +36,7 @@ fn r14_work_that_cleans_up_is_back_to_baseline() {
         "6 → 11 descriptors: 5 opened, 0 closed, 0 changed",
         "+    ×5  tcp:UNBOUND",
         "-    ×5  tcp:UNBOUND",
-        "back to baseline: nothing opened since baseline.json is still there",
+        "back to baseline: nothing opened since baseline.json is still open",
     ] {
         assert!(text.contains(part), "{part} in {text}");
     }
@@ -71,9 +71,9 @@ fn r14_what_is_left_over_is_listed_and_fails_when_asked_to() {
     for part in [
         "idle → load",
         "load → rest",
-        "not back to baseline: 3 descriptors opened since idle are still there",
-        "/leaked-*.log  since load  numbers 3, 4",
-        "since rest  number 5",
+        "not back to baseline: 3 descriptors opened since idle are still open",
+        "/leaked-*.log  since load  fds 3, 4",
+        "since rest  fd 5",
     ] {
         assert!(text.contains(part), "{part} in {text}");
     }
@@ -124,7 +124,7 @@ fn phases_of_two_processes_and_of_none_are_refused() {
     let b = save(&two, folder.path(), "b");
     let said = run(["diff", &a, &a, &b]);
     assert_failed(&said, COULD_NOT_LOOK);
-    let telling = "a and b are of two processes";
+    let telling = "a and b are snapshots of different processes";
     assert!(said.stderr.contains(telling), "{}", said.stderr);
     let said = run(["diff", &a, &a, "x=/no/such"]);
     assert_failed(&said, COULD_NOT_LOOK);

@@ -144,7 +144,8 @@ fn a_newline_at_its_number_says_ready() {
     let said = super::run(["run", "--listen", &listen, "--ready", "fd:3", "--", "true"]);
     assert_eq!(said.code, 2, "{}", said.stderr);
     assert!(
-        said.stderr.contains("descriptor 3 is used by a socket: use fd:4"),
+        said.stderr
+            .contains("descriptor 3 is used by a socket: use fd:4"),
         "{}",
         said.stderr
     );

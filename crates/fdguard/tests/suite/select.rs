@@ -32,7 +32,7 @@ fn r8_a_tree_is_the_process_and_all_of_its_descendants() {
     let human = snap(victim.pid(), &["--tree"]);
     assert_eq!(human.code, 0);
     assert!(
-        human.text().starts_with("6 processes hold "),
+        human.text().starts_with("6 processes have "),
         "{}",
         human.text()
     );

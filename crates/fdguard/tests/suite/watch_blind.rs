@@ -121,7 +121,7 @@ fn r6_processes_that_we_have_no_room_for_are_a_gap() {
     assert_eq!(said.stderr, "");
     let document = diagnosis(&said);
     let gaps = document["gaps"].as_array().unwrap();
-    let told = |gap: &&Value| gap["what"] == "some of the processes";
+    let told = |gap: &&Value| gap["what"] == "some processes";
     let gap = gaps.iter().find(told).unwrap();
     assert!(gap["why"].to_string().contains("Too many open files"));
     assert_eq!(gaps.iter().filter(told).count(), 1);

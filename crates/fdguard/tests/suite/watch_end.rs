@@ -23,7 +23,7 @@ fn r11_a_signal_ends_it_with_the_verdict_so_far_and_its_code() {
         let text = said.text();
         assert!(text.contains("\nleaking  leaker (pid "), "{text}");
         assert!(
-            text.contains("Stopped: this is the verdict so far."),
+            text.contains("Stopped early. The verdict covers the time until then."),
             "{text}"
         );
         victim.finish();
@@ -40,7 +40,7 @@ fn r11_signals_that_come_together_still_get_their_verdict() {
             watching.signal(signal);
         }
         let said = watching.end();
-        let note = "Stopped: this is the verdict so far.";
+        let note = "Stopped early. The verdict covers the time until then.";
         assert!(said.text().contains(note), "{}", said.text());
     }
     victim.finish();
@@ -100,7 +100,7 @@ fn r11_people_are_told_that_the_process_ended() {
     watching.line();
     victim.send("go");
     let said = watching.end();
-    let note = "The process ended during the watch: this is the verdict so far.";
+    let note = "The process exited during the watch. The verdict covers the time until then.";
     assert!(said.text().contains(note), "{}", said.text());
     assert!(victim.ended_well());
 }

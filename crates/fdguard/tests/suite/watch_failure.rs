@@ -53,16 +53,19 @@ fn wrong_words_are_wrong_usage() {
     let victim = Victim::start("leaker");
     let pid = victim.pid().to_string();
     for (args, telling) in [
-        (&["--every", "0"][..], "more than nothing"),
-        (&["--for", "x"], "no length of time"),
-        (&["--for", "0s"], "more than nothing"),
+        (&["--every", "0"][..], "greater than zero"),
+        (&["--for", "x"], "is not a duration"),
+        (&["--for", "0s"], "greater than zero"),
         (&["--for", "200000000000000d"], "too long"),
-        (&["--every", "1s2"], "no length of time"),
+        (&["--every", "1s2"], "is not a duration"),
         (&["--expect", "sessions=25"], "sessions=25*3"),
         (&["--expect", "=25*3"], "needs a name"),
-        (&["--warn-at", "95", "--critical-at", "90"], "no levels"),
-        (&["--warn-at", "NaN"], "no levels"),
-        (&["--critical-at", "101"], "no levels"),
+        (
+            &["--warn-at", "95", "--critical-at", "90"],
+            "must not exceed",
+        ),
+        (&["--warn-at", "NaN"], "must be above 0"),
+        (&["--critical-at", "101"], "must be above 0"),
         (&["--max", "-3"], "--max"),
         (&["--samples"], "--json"),
         (&["--format", "xml"], "xml"),
@@ -77,7 +80,7 @@ fn wrong_words_are_wrong_usage() {
     }
     let said = run(["watch"]);
     assert_failed(&said, USAGE);
-    assert!(said.stderr.contains("no process named"), "{}", said.stderr);
+    assert!(said.stderr.contains("no process given"), "{}", said.stderr);
     victim.finish();
 }
 

@@ -82,6 +82,6 @@ fn r13_a_recording_that_was_cut_gives_the_verdict_so_far_and_says_so() {
     let gap = &document["gaps"][0];
     assert_eq!(gap["what"], "the end of the recording");
     let human = run(["watch", "--from", &path]);
-    let note = "The recording stops in the middle: this is the verdict so far.";
+    let note = "The recording is incomplete. The verdict covers the part that exists.";
     assert!(human.text().contains(note), "{}", human.text());
 }

@@ -6,7 +6,9 @@ use std::os::unix::ffi::OsStrExt as _;
 use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
 use std::time::Duration;
 
-use fdguard_files::archive::{ArchiveMethod, ArchiveOutcome, UnusedProof, ArchiveStep, ArchiveTrouble};
+use fdguard_files::archive::{
+    ArchiveMethod, ArchiveOutcome, ArchiveStep, ArchiveTrouble, UnusedProof,
+};
 
 use super::{Place, listed, one, open_descriptors};
 
@@ -21,7 +23,11 @@ fn r50_a_file_that_nobody_writes_goes_by_a_new_name_and_the_receipt_says_what_is
     assert_eq!(receipt.outcome, ArchiveOutcome::Archived);
     assert_eq!(
         (receipt.method, receipt.proof, receipt.links),
-        (Some(ArchiveMethod::Rename), Some(UnusedProof::Lease), Some(1))
+        (
+            Some(ArchiveMethod::Rename),
+            Some(UnusedProof::Lease),
+            Some(1)
+        )
     );
     assert_eq!((receipt.lines, receipt.bytes), (Some(2), Some(16)));
     let tail = receipt.tail.unwrap();

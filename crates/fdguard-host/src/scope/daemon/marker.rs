@@ -1,11 +1,11 @@
-//! The last entry of a log of JSON lines: an agent that has finished says so there.
+//! Reads the last entry of a JSON Lines log, where an agent records that it has finished.
 
 use std::io::{Read as _, Seek as _, SeekFrom};
 use std::path::{Path, PathBuf};
 
 use super::super::root::ScopeRoot;
 
-/// How much of a log's end is read. A last line that is longer is not understood.
+/// How much of a log's end is read. A longer last line is not parsed.
 const TAIL: u64 = 1 << 20;
 
 /// What the last entry is.

@@ -5,7 +5,9 @@ use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::sync::{Arc, Mutex, mpsc};
 use std::time::{Duration, Instant};
 
-use fdguard_host::call::{Caller, CallFailure, EventLevel, Options, CallPhase, AbortReason, CallRequest, CallEventKind};
+use fdguard_host::call::{
+    AbortReason, CallEventKind, CallFailure, CallPhase, CallRequest, Caller, EventLevel, Options,
+};
 
 use super::kit::{Log, abort_in, caller, descriptors, tls_caller, until, until_descriptors};
 use super::peer::{Identity, Peer, read_request, wait_for_end};
@@ -91,7 +93,9 @@ async fn r39_an_abort_while_a_name_is_looked_up_returns_at_once_and_warns() {
         ..Options::default()
     };
     let caller = Caller::new(options).unwrap();
-    let mut call = caller.start(CallRequest::get("http://slow.invalid/")).unwrap();
+    let mut call = caller
+        .start(CallRequest::get("http://slow.invalid/"))
+        .unwrap();
     let watchdog = abort_in(call.handle(), CallPhase::Resolve);
     assert_eq!(call.response().await, Err(aborted(CallPhase::Resolve)));
     let done = watchdog.join().unwrap();
@@ -126,12 +130,16 @@ async fn r39_lookups_that_never_end_are_bounded_and_their_queue_can_be_aborted()
         ..Options::default()
     };
     let caller = Caller::new(options).unwrap();
-    let mut first = caller.start(CallRequest::get("http://one.invalid/")).unwrap();
+    let mut first = caller
+        .start(CallRequest::get("http://one.invalid/"))
+        .unwrap();
     let first = tokio::spawn(async move { first.response().await });
     let seen = tokio::task::spawn_blocking(move || (entries.recv().unwrap(), entries));
     let (host, entries) = seen.await.unwrap();
     assert_eq!(host, "one.invalid");
-    let mut second = caller.start(CallRequest::get("http://two.invalid/")).unwrap();
+    let mut second = caller
+        .start(CallRequest::get("http://two.invalid/"))
+        .unwrap();
     let watchdog = abort_in(second.handle(), CallPhase::Resolve);
     assert_eq!(second.response().await, Err(aborted(CallPhase::Resolve)));
     watchdog.join().unwrap();
@@ -140,7 +148,7 @@ async fn r39_lookups_that_never_end_are_bounded_and_their_queue_can_be_aborted()
     let failure = first.await.unwrap().unwrap_err();
     assert_eq!(
         failure.to_string(),
-        "one.invalid cannot be resolved: no such name"
+        "cannot resolve one.invalid: no such name"
     );
 }
 
@@ -166,7 +174,9 @@ async fn r39_an_abort_reaches_a_handshake_with_a_server_that_says_nothing() {
     let peer = Peer::start(|mut stream| wait_for_end(&mut stream));
     let log = Log::default();
     let caller = tls_caller(&log, &identity.pem);
-    let mut call = caller.start(CallRequest::get(&peer.secure_url("/"))).unwrap();
+    let mut call = caller
+        .start(CallRequest::get(&peer.secure_url("/")))
+        .unwrap();
     let watchdog = abort_in(call.handle(), CallPhase::Tls);
     assert_eq!(call.response().await, Err(aborted(CallPhase::Tls)));
     assert_eq!(watchdog.join().unwrap().sockets, 1);
@@ -235,7 +245,11 @@ async fn r39_an_abort_reaches_a_body_that_streams() {
     let watchdog = abort_in(call.handle(), CallPhase::Body);
     assert_eq!(call.chunk().await, Err(aborted(CallPhase::Body)));
     watchdog.join().unwrap();
-    assert_eq!(call.chunk().await, Err(aborted(CallPhase::Body)), "and again");
+    assert_eq!(
+        call.chunk().await,
+        Err(aborted(CallPhase::Body)),
+        "and again"
+    );
     assert_logged(&log, CallPhase::Body, 1);
     assert_eq!(caller.idle_connections(), 0);
 }
@@ -279,7 +293,10 @@ async fn r39_the_peer_sees_the_end_while_the_owner_is_busy_elsewhere_and_no_numb
         .collect();
     // The server's own two may be closed by now; of ours none is.
     assert!(kept.len() >= before.len() - 2, "{before:?} {kept:?}");
-    assert!(log.of(CallEventKind::Ended).is_empty(), "the owner has not closed");
+    assert!(
+        log.of(CallEventKind::Ended).is_empty(),
+        "the owner has not closed"
+    );
     drop(call);
     let end = &log.of(CallEventKind::Ended)[0];
     assert_eq!(

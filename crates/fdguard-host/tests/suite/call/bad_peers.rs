@@ -5,7 +5,9 @@ use std::net::TcpStream;
 use std::sync::{Mutex, mpsc};
 use std::time::{Duration, Instant};
 
-use fdguard_host::call::{Caller, CallFailure, TimeLimit, Options, CallPhase, CallRequest, Timeouts, CallEventKind};
+use fdguard_host::call::{
+    CallEventKind, CallFailure, CallPhase, CallRequest, Caller, Options, TimeLimit, Timeouts,
+};
 
 use super::abort::Silent;
 use super::kit::{Log, caller, descriptors, tls_caller, until_descriptors};
@@ -119,7 +121,11 @@ async fn each_limit_of_time_has_its_own_word() {
         (mute.secure_url("/"), quick(50, 0, 0, 0), TimeLimit::Connect),
         (mute.url("/"), quick(5000, 50, 0, 0), TimeLimit::FirstByte),
         (half.url("/"), quick(5000, 5000, 50, 0), TimeLimit::Idle),
-        (drip.url("/"), quick(5000, 5000, 5000, 150), TimeLimit::Total),
+        (
+            drip.url("/"),
+            quick(5000, 5000, 5000, 150),
+            TimeLimit::Total,
+        ),
         (
             format!("http://{}/", silent.address),
             quick(5000, 0, 0, 50),
@@ -236,7 +242,7 @@ async fn a_refused_connection_an_unknown_certificate_and_no_roots_are_told_in_on
     assert!(failure.to_string().contains("certificate"), "{failure}");
     let failure = ask(caller(&log), peer.secure_url("/")).await;
     assert!(
-        failure.to_string().contains("no certificate to trust"),
+        failure.to_string().contains("no trusted certificates"),
         "{failure}"
     );
     let nobody = std::net::TcpListener::bind(("127.0.0.1", 0))

@@ -5,7 +5,7 @@ use std::net::{Shutdown, SocketAddr};
 use std::sync::{Arc, Mutex, mpsc};
 use std::time::{Duration, Instant};
 
-use fdguard_host::call::{Caller, Options, CallRequest, CallEventKind};
+use fdguard_host::call::{CallEventKind, CallRequest, Caller, Options};
 
 use super::kit::{Log, caller, descriptors, tls_caller, until, until_descriptors};
 use super::peer::{Identity, Peer, answer_all, read_request};
@@ -83,7 +83,9 @@ async fn a_connection_that_the_peer_closes_or_wants_closed_is_not_used_again() {
     });
     let caller = caller(&Log::default());
     for count in 1..50 {
-        let mut call = caller.start(CallRequest::post(&once.url("/"), "x")).unwrap();
+        let mut call = caller
+            .start(CallRequest::post(&once.url("/"), "x"))
+            .unwrap();
         assert_eq!(call.collect(10).await.unwrap(), b"ok");
         told.recv_timeout(Duration::from_secs(10)).unwrap();
         assert_eq!(once.accepted(), count);
@@ -103,7 +105,9 @@ async fn a_get_on_a_connection_that_dies_when_it_is_used_is_sent_again_and_a_pos
     assert_eq!(fetch(&caller, &peer.url("/")).await, b"ok");
     assert_eq!(fetch(&caller, &peer.url("/")).await, b"ok");
     assert_eq!(peer.accepted(), 2);
-    let mut call = caller.start(CallRequest::post(&peer.url("/"), "x")).unwrap();
+    let mut call = caller
+        .start(CallRequest::post(&peer.url("/"), "x"))
+        .unwrap();
     assert_eq!(call.collect(10).await.unwrap_err().code(), "closed-early");
     assert_eq!(peer.accepted(), 2);
 }

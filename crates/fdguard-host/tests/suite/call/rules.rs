@@ -4,7 +4,9 @@ use std::io::Write as _;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use fdguard_host::call::{Caller, Calls, CallFailure, Options, CallPhase, AbortReason, CallRequest, CallEventKind};
+use fdguard_host::call::{
+    AbortReason, CallEventKind, CallFailure, CallPhase, CallRequest, Caller, Calls, Options,
+};
 
 use super::kit::{Log, caller, until};
 use super::peer::{Peer, answer_all, read_request, wait_for_end};
@@ -72,7 +74,10 @@ async fn events_of_a_stream_come_one_by_one_and_the_rest_can_be_aborted() {
     );
     assert_eq!(call.event().await.unwrap().unwrap().data, "two");
     let watchdog = super::kit::abort_in(call.handle(), CallPhase::Body);
-    assert!(matches!(call.event().await, Err(CallFailure::Aborted { .. })));
+    assert!(matches!(
+        call.event().await,
+        Err(CallFailure::Aborted { .. })
+    ));
     watchdog.join().unwrap();
 }
 
@@ -111,9 +116,14 @@ async fn running_calls_are_listed_without_secrets_capped_and_aborted_by_id() {
     let mut first = calls
         .start(CallRequest::get(&peer.url("/a?key=SECRET")))
         .unwrap();
-    let second = calls.start(CallRequest::post(&peer.url("/b"), "x")).unwrap();
+    let second = calls
+        .start(CallRequest::post(&peer.url("/b"), "x"))
+        .unwrap();
     let refused = calls.start(CallRequest::get(&peer.url("/c"))).unwrap_err();
-    assert_eq!(refused.to_string(), "2 calls are open, which is the cap");
+    assert_eq!(
+        refused.to_string(),
+        "too many calls: 2 are open, which is the limit"
+    );
     assert_eq!(refused.code(), "full");
     let id = first.id().to_owned();
     let owner = tokio::spawn(async move { first.response().await });
@@ -135,10 +145,13 @@ async fn running_calls_are_listed_without_secrets_capped_and_aborted_by_id() {
     let json = serde_json::to_value(&list[0]).unwrap();
     assert_eq!(json["phase"], "wait");
     assert_eq!(calls.abort(&id).unwrap().sockets, 1);
-    assert!(matches!(owner.await.unwrap(), Err(CallFailure::Aborted { .. })));
+    assert!(matches!(
+        owner.await.unwrap(),
+        Err(CallFailure::Aborted { .. })
+    ));
     assert_eq!(
         calls.abort(&id).unwrap_err().to_string(),
-        format!("no call {id}")
+        format!("no such call: {id}")
     );
     drop(second);
     assert!(calls.list().is_empty());
@@ -161,7 +174,10 @@ async fn r39_a_call_without_a_byte_for_too_long_is_stale_and_can_be_aborted_for_
     assert!(caller.stale().is_empty() && caller.abort_stale().is_empty());
     let owner = tokio::spawn(async move { call.response().await });
     until("it is stale", || {
-        caller.stale().iter().any(|call| call.phase == CallPhase::Wait)
+        caller
+            .stale()
+            .iter()
+            .any(|call| call.phase == CallPhase::Wait)
     });
     let fresh = caller.start(CallRequest::get(&peer.url("/fresh"))).unwrap();
     let ended = caller.abort_stale();

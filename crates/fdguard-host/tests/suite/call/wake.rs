@@ -3,7 +3,7 @@
 use std::sync::mpsc;
 use std::time::{Duration, Instant};
 
-use fdguard_host::call::{AbortHandle, Caller, CallPhase, CallRequest};
+use fdguard_host::call::{AbortHandle, CallPhase, CallRequest, Caller};
 
 use super::abort::Silent;
 use super::kit::{Log, tls_caller, until, until_phase};

@@ -11,7 +11,7 @@ const ITER_CREATE: libc::c_int = 33;
 const OBJ_GET_INFO_BY_FD: libc::c_int = 15;
 const TRACING: u32 = 26;
 const TRACE_ITER: u32 = 28;
-/// Some helpers are for programs whose licence allows what the kernel's does; ours does.
+/// Some helpers require a GPL-compatible licence; this is one.
 const LICENSE: &std::ffi::CStr = c"Dual MIT/GPL";
 
 /// The head of `union bpf_attr` for loading a program.
@@ -151,7 +151,7 @@ fn bpf<T>(command: libc::c_int, attributes: &T) -> Result<OwnedFd, Errno> {
         )
     };
     match i32::try_from(result) {
-        // SAFETY: the kernel has just made this descriptor for us, and nobody else knows it.
+        // SAFETY: the kernel has just created this descriptor, and nothing else uses it.
         Ok(fd) if fd >= 0 => Ok(unsafe { OwnedFd::from_raw_fd(fd) }),
         _ => Err(std::io::Error::last_os_error()
             .raw_os_error()

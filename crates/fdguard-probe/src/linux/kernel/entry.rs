@@ -30,13 +30,17 @@ pub(super) fn read_entry(record: &Record<'_>) -> Option<ReadState> {
     }
     // What fdinfo adds for a socket is not used.
     if record.magic == u64::from(SOCKFS) {
-        return Some(ReadState::Socket(classify::socket(record.fd, &info, record.ino)));
+        return Some(ReadState::Socket(classify::socket(
+            record.fd, &info, record.ino,
+        )));
     }
     if record.has_more() {
         return None;
     }
     if record.magic == u64::from(PIPEFS) {
-        return Some(ReadState::Entry(classify::pipe(record.fd, &info, record.ino)));
+        return Some(ReadState::Entry(classify::pipe(
+            record.fd, &info, record.ino,
+        )));
     }
     let entry = match Link::parse(record.path) {
         Link::Path { path, marked } => {

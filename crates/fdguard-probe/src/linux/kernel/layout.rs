@@ -1,6 +1,6 @@
 //! Where the running kernel keeps what the program reads: pure, from its own description.
 
-use crate::parse::btf::{Btf, Kind, BtfMember};
+use crate::parse::btf::{Btf, BtfMember, Kind};
 
 /// A field of a structure of the kernel, at a distance that an instruction can hold.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

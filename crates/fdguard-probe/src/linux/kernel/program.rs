@@ -10,7 +10,7 @@ const META: i16 = 0;
 const TASK: i16 = 8;
 const NUMBER: i16 = 16;
 const FILE: i16 = 24;
-/// Where the record lies on the stack, and eight bytes to read into.
+/// Position of the record on the stack, and eight bytes to read into.
 const RECORD: i16 = -8 - HEAD - PATH;
 const SCRATCH: i16 = -8;
 
@@ -64,7 +64,7 @@ impl Writer<'_> {
         self.keep(4, at::FD, R1);
     }
 
-    /// Who holds it: the number that the process has in the namespace of who reads.
+    /// The holder: the pid in the reader's namespace.
     fn process(&mut self) {
         let (task, pid) = (&self.layout.task, &self.layout.pid);
         self.code.load(8, R1, R8, task.start_boottime.offset);
@@ -191,7 +191,7 @@ impl Writer<'_> {
         self.code.place(done);
     }
 
-    /// Gives the record to who reads.
+    /// Passes the record to the reader.
     fn hand_over(&mut self) {
         let code = &mut self.code;
         code.number(Do::Add, R9, i32::from(HEAD));

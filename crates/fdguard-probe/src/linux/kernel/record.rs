@@ -13,7 +13,7 @@ pub(super) const MARK_MORE: i32 = 1;
 /// read.
 pub(super) const MARK_UNSURE: i32 = 2;
 
-/// Where in the record each field lies.
+/// Offset of each field in the record.
 pub(super) mod at {
     pub(crate) const LENGTH: i16 = 0;
     pub(crate) const PID: i16 = 4;
@@ -80,7 +80,7 @@ impl<'a> Record<'a> {
         Some((record, rest))
     }
 
-    /// Whether fdinfo tells something that the record does not.
+    /// Whether fdinfo has something that the record lacks.
     pub(super) fn has_more(&self) -> bool {
         i32::from(self.marks) & MARK_MORE != 0
     }

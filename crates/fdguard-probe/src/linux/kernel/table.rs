@@ -47,7 +47,7 @@ impl Probe {
     }
 }
 
-/// What the records tell by themselves, and the numbers that are better looked at.
+/// The entries that the records alone determine, and the numbers that need a closer look.
 fn sort_out(mut records: &[u8]) -> (Table, Vec<Fd>) {
     let mut table = Table::default();
     let mut unclear = Vec::new();

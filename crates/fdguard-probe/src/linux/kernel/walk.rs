@@ -48,7 +48,7 @@ impl Walk {
         if self.begun.swap(true, Ordering::Relaxed) {
             return;
         }
-        // Also when something below panics: nobody may wait for ever.
+        // Also if something below panics: no thread may wait forever.
         let _over = Over(self);
         if self.read_all().is_none() {
             self.lock().records.clear();
@@ -89,7 +89,7 @@ impl Walk {
         (length == 0).then_some(())
     }
 
-    /// What is complete is there for everybody.
+    /// Publishes what is complete.
     fn publish(&self, open: &mut Open) {
         let mut state = self.lock();
         state.complete = open.pid;

@@ -81,11 +81,11 @@ pub(super) fn verdict(seen: &[SelectEvidence], unread: &[Unread]) -> SelectUse {
         return SelectUse::unknown(format!("{}: {}", one.name.to_lossy(), one.why));
     }
     match seen.iter().find(|one| one.program) {
-        None => SelectUse::unknown("its program is no ELF file"),
+        None => SelectUse::unknown("the program is not an ELF file"),
         // The runtime of Go waits by epoll and makes its system calls itself.
-        Some(program) if program.is_complete() && !program.object.go => {
-            SelectUse::unknown("it is statically linked, and what it calls is not listed anywhere")
-        }
+        Some(program) if program.is_complete() && !program.object.go => SelectUse::unknown(
+            "the program is statically linked and does not list the functions it calls",
+        ),
         Some(_) => SelectUse::Absent,
     }
 }

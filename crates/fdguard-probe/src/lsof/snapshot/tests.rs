@@ -185,8 +185,8 @@ fn a_lock_on_a_part_is_a_gap_and_one_on_the_whole_is_not() {
     let gap = snapshot
         .gaps
         .iter()
-        .find(|gap| gap.what.contains("parts of a file"));
-    assert_eq!(gap.unwrap().what, "the locks on parts of a file, of 6");
+        .find(|gap| gap.what.contains("byte-range locks"));
+    assert_eq!(gap.unwrap().what, "the byte-range locks of descriptors 6");
 }
 
 #[test]
@@ -262,7 +262,7 @@ fn a_refused_table_is_a_gap_not_an_empty_table() {
 #[test]
 fn a_descriptor_that_cannot_be_read_is_counted_and_said() {
     let snapshot = seen(LINUX);
-    assert_eq!(snapshot.gaps[0].what, "what 1 descriptors are");
+    assert_eq!(snapshot.gaps[0].what, "the kinds of 1 descriptors");
     let blind =
         seen("p1|cinit|u0|\nf0|a |l |tunknown|n/proc/1/fd/0 (readlink: Permission denied)|\n");
     assert_eq!(
@@ -301,7 +301,7 @@ fn cut_numbers_are_completed_and_said_to_be() {
     assert_eq!(numbers, [9999, 10_000, 10_345, 11_001]);
     assert_eq!(
         snapshot.gaps[0].what,
-        "the exact numbers of 3 descriptors from 10000 on"
+        "the exact numbers of 3 descriptors from 10000 up"
     );
     assert_eq!(next_with_tail(10_345, 345), 11_345);
 }

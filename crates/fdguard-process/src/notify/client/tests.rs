@@ -3,7 +3,7 @@ use std::ffi::{OsStr, OsString};
 use std::os::unix::net::UnixDatagram;
 use std::time::{Duration, Instant};
 
-use super::{NotifyClient, Heartbeat, watchdog_interval};
+use super::{Heartbeat, NotifyClient, watchdog_interval};
 use crate::notify::{NotifyMessage, Watchdog};
 
 fn ready() -> NotifyMessage {

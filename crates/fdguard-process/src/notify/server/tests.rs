@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
-use super::{FOLDER, ReceivedMessage, NotifyServer};
+use super::{FOLDER, NotifyServer, ReceivedMessage};
 
 fn server() -> (tempfile::TempDir, NotifyServer) {
     let folder = tempfile::tempdir().unwrap();

@@ -2,7 +2,7 @@ use std::fs::File;
 use std::os::fd::OwnedFd;
 use std::os::unix::net::{UnixListener, UnixStream};
 
-use super::{StoreChange, FdStore};
+use super::{FdStore, StoreChange};
 use crate::notify::NotifyMessage;
 
 fn store(name: Option<&str>) -> NotifyMessage {
@@ -39,7 +39,10 @@ fn what_is_given_is_handed_over_with_its_name_and_kept() {
 fn descriptors_of_other_messages_are_closed() {
     let mut kept = FdStore::default();
     let (ours, theirs) = UnixStream::pair().unwrap();
-    assert_eq!(kept.hear(&NotifyMessage::default(), vec![theirs.into()]), []);
+    assert_eq!(
+        kept.hear(&NotifyMessage::default(), vec![theirs.into()]),
+        []
+    );
     assert!(kept.is_empty());
     let mut buffer = [0; 1];
     let end = std::io::Read::read(&mut &ours, &mut buffer).unwrap();

@@ -1,4 +1,4 @@
-//! Processes as `/proc` lists them, zombies too.
+//! Processes as listed in `/proc`, including zombies.
 
 use std::path::Path;
 

@@ -62,7 +62,9 @@ pub(super) fn run(args: &DrillArgs) -> anyhow::Result<u8> {
     let mut cases = vec![case("start", begun(args))];
     if !cases[0].passed {
         let message = format!("cannot start the service: {}", cases[0].detail);
-        return Err(HintedError::look(message, "run `fdguard run -- CMD` to see its output").into());
+        return Err(
+            HintedError::look(message, "run `fdguard run -- CMD` to see its output").into(),
+        );
     }
     cases.extend(CASES.iter().map(|(name, drill)| case(name, drill(args))));
     let words = args.command.iter().map(|word| word.to_string_lossy());
@@ -153,10 +155,7 @@ fn begun(args: &DrillArgs) -> Outcome {
     let took = began.elapsed();
     let members = below(subject.pid());
     stop(subject, &members)?;
-    Ok((
-        Some(took),
-        "started and stopped cleanly".to_owned(),
-    ))
+    Ok((Some(took), "started and stopped cleanly".to_owned()))
 }
 
 /// kill -9 of the service.
@@ -185,10 +184,7 @@ fn orphaned(args: &DrillArgs) -> Outcome {
     }
     let took = began.elapsed();
     nothing_left(&members)?;
-    Ok((
-        Some(took),
-        format!("all {} processes ended", members.len()),
-    ))
+    Ok((Some(took), format!("all {} processes ended", members.len())))
 }
 
 /// The service's limit is lowered to what it has.
@@ -269,7 +265,9 @@ fn port_held(args: &DrillArgs) -> Outcome {
             Some(began.elapsed()),
             "start refused, holder named".to_owned(),
         )),
-        _ => Err(format!("fdguard run ended with {status} instead of exit status 2")),
+        _ => Err(format!(
+            "fdguard run ended with {status} instead of exit status 2"
+        )),
     }
 }
 
@@ -279,10 +277,7 @@ fn escaped(args: &DrillArgs) -> Outcome {
     let (subject, _) = up(args, &[], &["sh", "-c", script, "sh"])?;
     let members = below(subject.pid());
     let took = stop(subject, &members)?;
-    Ok((
-        Some(took),
-        format!("all {} processes ended", members.len()),
-    ))
+    Ok((Some(took), format!("all {} processes ended", members.len())))
 }
 
 fn kill(pid: u32) -> Result<(), String> {

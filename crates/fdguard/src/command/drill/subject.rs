@@ -89,7 +89,9 @@ impl Subject {
         let event = self.event(&names, until.saturating_duration_since(Instant::now()));
         let event = event.ok_or_else(|| format!("no {wanted} event within {within:?}"))?;
         if event["event"] != wanted {
-            let text = event["text"].as_str().unwrap_or("the service did not start");
+            let text = event["text"]
+                .as_str()
+                .unwrap_or("the service did not start");
             return Err(text.to_owned());
         }
         let pid = event["pid"]

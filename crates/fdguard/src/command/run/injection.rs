@@ -9,11 +9,11 @@ use std::time::{Duration, Instant};
 use fdguard_core::Gap;
 use fdguard_supervise::event::LogEvent;
 use fdguard_supervise::inject::Injector;
-use fdguard_trace::{Error, GO, Injection, Options, Program, Protection, Report};
+use fdguard_trace::{Error, GO, Injection, Options, Protection, ReportPolicy, TracedProgram};
 
 use super::prevention::PreventionLog;
 use super::service_watch::{ServiceWatch, prevented_event, unprotected_event};
-use super::worker::{Counts, WorkerFindings, Worker, add};
+use super::worker::{Counts, Worker, WorkerFindings, add};
 
 /// At the end of a run its report is waited for so long, to stand before the restart; later it comes behind.
 const SHORT: Duration = Duration::from_millis(300);
@@ -26,7 +26,7 @@ const MOST_LEAVING: usize = 4;
 #[derive(Debug)]
 pub(super) struct InjectedTrace {
     options: Options,
-    protection: Option<Report>,
+    protection: Option<ReportPolicy>,
     /// Around one program people read the reports, not event lines.
     teller: Option<PreventionLog>,
     runs: BTreeMap<String, ServiceWatch>,
@@ -62,7 +62,7 @@ impl InjectedTrace {
             other => Err(format!("{:#}", anyhow::Error::new(other))),
         };
         if let Some(name) = command.first() {
-            match Program::find(name).map(|program| blindness(&program)) {
+            match TracedProgram::find(name).map(|program| blindness(&program)) {
                 Ok(Some(why)) => return Err(why.to_owned()),
                 Ok(None) => {}
                 Err(error) => return told(error),
@@ -109,7 +109,11 @@ impl InjectedTrace {
     }
 
     /// Waits for the last answer of a run that is over. Gives it back when there is none yet.
-    fn leave(&mut self, mut watched: ServiceWatch, until: Instant) -> (Vec<LogEvent>, Option<ServiceWatch>) {
+    fn leave(
+        &mut self,
+        mut watched: ServiceWatch,
+        until: Instant,
+    ) -> (Vec<LogEvent>, Option<ServiceWatch>) {
         let events = self.take(&mut watched, until);
         if !watched.is_over {
             return (events, Some(watched));
@@ -139,7 +143,7 @@ impl InjectedTrace {
 }
 
 /// Why nobody sees into a program.
-pub(super) fn blindness(program: &Program) -> Option<&'static str> {
+pub(super) fn blindness(program: &TracedProgram) -> Option<&'static str> {
     match program.blind {
         Some(blind) => Some(blind.why()),
         // A Go program with a C part has a loader, and makes its calls past the library all the same.
@@ -180,7 +184,9 @@ impl Injector for InjectedTrace {
                     Some(_) => ("unprotected", "running without protection"),
                     None => ("untraced", "cannot trace the lines that open descriptors"),
                 };
-                events.push(LogEvent::new(name, service).with("text", format!("{what}: {why}")));
+                events.push(
+                    LogEvent::for_service(name, service).with("text", format!("{what}: {why}")),
+                );
             }
             Err(_) => {}
         }

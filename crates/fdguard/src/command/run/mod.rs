@@ -7,12 +7,12 @@ use fdguard_probe::Probe;
 use fdguard_process::listen::activation;
 use fdguard_process::parent::{self, Parent};
 use fdguard_process::reserve;
-use fdguard_supervise::config::{ConfigMistake, Overrides, ServiceConfig, RunSettings, explain};
+use fdguard_supervise::config::{ConfigMistake, Overrides, RunSettings, ServiceConfig, explain};
 use fdguard_supervise::evidence;
 use fdguard_supervise::inject::Injector;
 use fdguard_supervise::input_file;
-use fdguard_supervise::supervisor::{self, SupervisorLaunch, StartRefusal};
-use fdguard_trace::Program;
+use fdguard_supervise::supervisor::{self, StartRefusal, SupervisorLaunch};
+use fdguard_trace::TracedProgram;
 
 use crate::cli::RunArgs;
 use crate::exit::{self, HintedError};
@@ -63,7 +63,7 @@ pub(super) fn run(args: &RunArgs) -> anyhow::Result<u8> {
         settings,
         said,
         parent,
-        activation,
+        inherited,
         stderr: stderr.map(reserve::raise),
         injector,
     };
@@ -79,12 +79,16 @@ fn injector(args: &RunArgs, settings: &RunSettings) -> anyhow::Result<Option<Box
         }
     }
     let is_wanted = args.trace || protection.is_some();
-    Ok(is_wanted.then(|| -> Box<dyn Injector> { Box::new(InjectedTrace::new(protection, args.once)) }))
+    Ok(is_wanted
+        .then(|| -> Box<dyn Injector> { Box::new(InjectedTrace::new(protection, args.once)) }))
 }
 
 fn refuse_blind(service: &ServiceConfig) -> anyhow::Result<()> {
     // What cannot be run is told by its start.
-    let program = service.command.first().map(|name| Program::find(name));
+    let program = service
+        .command
+        .first()
+        .map(|name| TracedProgram::find(name));
     let Some(Ok(program)) = program else {
         return Ok(());
     };

@@ -5,10 +5,10 @@ use std::time::{Duration, Instant};
 
 use fdguard_core::hazard::{Hazard, Party};
 use fdguard_supervise::event::LogEvent;
-use fdguard_trace::Became;
+use fdguard_trace::UntracedProgram;
 
 use super::prevention::{News, PreventionEvent};
-use super::worker::{Counts, WorkerFindings, WorkerGone, Reply, Worker};
+use super::worker::{Counts, Reply, Worker, WorkerFindings, WorkerGone};
 use crate::report::trace::name;
 
 /// Whether something was prevented is asked this often; that costs next to nothing.
@@ -142,7 +142,7 @@ pub(super) fn prevented_event(service: &str, news: &News<'_>) -> LogEvent {
     } else {
         "misuse"
     };
-    LogEvent::new(name, service)
+    LogEvent::for_service(name, service)
         .with("rule", hazard.rule.as_str())
         .with("fd", hazard.fd)
         .with("pid", hazard.pid)
@@ -151,9 +151,9 @@ pub(super) fn prevented_event(service: &str, news: &News<'_>) -> LogEvent {
 }
 
 /// A child without the library.
-pub(super) fn unprotected_event(service: &str, pid: u32, became: &Became) -> LogEvent {
+pub(super) fn unprotected_event(service: &str, pid: u32, became: &UntracedProgram) -> LogEvent {
     let text = format!("running without protection: {}", became.blind.why());
-    LogEvent::new("unprotected", service)
+    LogEvent::for_service("unprotected", service)
         .with("pid", pid)
         .with("program", became.comm.as_str())
         .with("text", text)

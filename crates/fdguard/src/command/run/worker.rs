@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 use fdguard_core::Gap;
 use fdguard_core::hazard::Hazard;
 use fdguard_supervise::trim;
-use fdguard_trace::{Became, Injection, Symbols};
+use fdguard_trace::{Injection, Symbols, UntracedProgram};
 
 use crate::report::trace::name;
 
@@ -40,7 +40,7 @@ pub(super) struct WorkerFindings {
     /// Since the run began.
     pub(super) counts: Counts,
     /// Processes that are another program by now, without the library.
-    pub(super) became: BTreeMap<u32, Became>,
+    pub(super) became: BTreeMap<u32, UntracedProgram>,
     /// All of them, where there may be new ones.
     pub(super) hazards: Vec<Hazard>,
     pub(super) gaps: Vec<Gap>,

@@ -12,7 +12,7 @@ use crate::exit::{self, HintedError};
 use crate::input::{self, InputError};
 use crate::output;
 use crate::report::style;
-use crate::unit::lint::{Finding, lint};
+use crate::unit::lint::{UnitFinding, lint};
 use crate::unit::{UnitTarget, read};
 
 #[derive(Serialize)]
@@ -20,7 +20,7 @@ struct Document<'a> {
     schema: &'static str,
     file: Text,
     target: &'static str,
-    findings: &'a [Finding],
+    findings: &'a [UnitFinding],
 }
 
 pub(super) fn run(args: &UnitArgs, file: &Path) -> anyhow::Result<u8> {
@@ -71,7 +71,12 @@ fn contents(file: &Path) -> anyhow::Result<String> {
     })
 }
 
-fn write(args: &UnitArgs, file: &Path, target: UnitTarget, findings: &[Finding]) -> anyhow::Result<()> {
+fn write(
+    args: &UnitArgs,
+    file: &Path,
+    target: UnitTarget,
+    findings: &[UnitFinding],
+) -> anyhow::Result<()> {
     let place = args.output.as_deref();
     if !args.json {
         return output::emit_styled(place, |out| lines(out, file, target, findings));
@@ -92,10 +97,10 @@ fn lines(
     out: &mut dyn Write,
     file: &Path,
     target: UnitTarget,
-    findings: &[Finding],
+    findings: &[UnitFinding],
 ) -> anyhow::Result<()> {
     for finding in findings {
-        let Finding {
+        let UnitFinding {
             rule,
             severity,
             line,

@@ -49,7 +49,8 @@ struct Document<'a> {
 }
 
 fn spec(args: &UnitArgs, target: UnitTarget) -> anyhow::Result<UnitSpec> {
-    let command: Result<Vec<String>, HintedError> = args.command.iter().map(|it| text(it)).collect();
+    let command: Result<Vec<String>, HintedError> =
+        args.command.iter().map(|it| text(it)).collect();
     let mut command = command?;
     let program = command.first().cloned().unwrap_or_default();
     let inside = target == UnitTarget::Compose;
@@ -92,7 +93,10 @@ fn spec(args: &UnitArgs, target: UnitTarget) -> anyhow::Result<UnitSpec> {
 
 fn text(word: &OsStr) -> Result<String, HintedError> {
     word.to_str().map(str::to_owned).ok_or_else(|| {
-        let why = format!("{}: not valid UTF-8, which unit files require", word.display());
+        let why = format!(
+            "{}: not valid UTF-8, which unit files require",
+            word.display()
+        );
         HintedError::usage(why, "put the command in a script and use the script here")
     })
 }

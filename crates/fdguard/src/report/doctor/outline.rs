@@ -1,4 +1,4 @@
-//! What the report says, apart from how it is shown: text and web page have the same.
+//! The content of the report, independent of its form: text and web page have the same.
 //!
 //! Every string here is safe to show: names that others chose went through [`crate::terminal::sanitize`].
 
@@ -22,11 +22,11 @@ use crate::terminal::{sanitize, sanitize_str};
 /// The report.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Outline {
-    /// Of whom.
+    /// The process.
     pub title: String,
     /// The sentence that comes first.
     pub headline: DoctorHeadline,
-    /// How it was looked at.
+    /// How the data was collected.
     pub about: String,
     /// What was found: before everything else.
     pub findings: Vec<Section>,
@@ -39,7 +39,7 @@ pub struct Outline {
 pub struct Section {
     /// Its heading.
     pub title: String,
-    /// What stands under it.
+    /// Its content.
     pub blocks: Vec<Block>,
 }
 
@@ -85,7 +85,7 @@ impl Outline {
         let diagnosis = &evidence.diagnosis;
         let many = evidence.material.visits.len() > 1;
         let mut findings: Vec<Section> = found(&diagnosis.findings, many).into_iter().collect();
-        findings.extend(one::lints(evidence, "looks wrong", true));
+        findings.extend(one::lints(evidence, "problems", true));
         let mut sections = Vec::new();
         let patients: Vec<_> = evidence.patients().collect();
         for group in groups(evidence) {
@@ -99,7 +99,7 @@ impl Outline {
                 _ => sections.push(fold::section(evidence, &group)),
             }
         }
-        sections.extend(one::lints(evidence, "worth knowing", false));
+        sections.extend(one::lints(evidence, "notes", false));
         sections.extend(around::family(
             &evidence.material.relatives,
             evidence.material.relatives_more,
@@ -144,14 +144,14 @@ fn about(evidence: &Evidence) -> String {
         ""
     };
     format!(
-        "watched for {} with {} from {}{redacted}",
+        "watched for {}, {}, from {}{redacted}",
         wording::duration(watched),
-        counted(diagnosis.samples, "look", "looks"),
+        counted(diagnosis.samples, "sample", "samples"),
         at_second(diagnosis.started_at),
     )
 }
 
-/// A moment to the second: nobody reads the rest.
+/// A time, rounded to the second.
 pub(super) fn at_second(at: jiff::Timestamp) -> String {
     at.strftime("%Y-%m-%d %H:%M:%S UTC").to_string()
 }
@@ -181,10 +181,10 @@ fn found(findings: &[Finding], many: bool) -> Option<Section> {
             more,
         })
     });
-    section("found", notes.collect())
+    section("findings", notes.collect())
 }
 
-/// The advice of the playbook has its parts in one text: who makes it, how to make sure, what to change, what names the line.
+/// Splits the advice of the playbook into its parts: source, confirmation, fix and line.
 fn steps(next_step: &str) -> Vec<(&'static str, String)> {
     let (next_step, line) = next_step.split_once("Line: ").unwrap_or((next_step, ""));
     let (lead, rest) = next_step

@@ -12,7 +12,7 @@ use crate::report::table::{columns, cut};
 use crate::report::wrap;
 use crate::terminal::sanitize_bytes;
 
-/// A last column narrower than this tells nothing.
+/// A narrower last column is useless.
 const LEAST_COLUMN: usize = 16;
 
 /// How to show it.
@@ -22,7 +22,7 @@ pub struct Options<'a> {
     pub width: Option<usize>,
     /// Where the bundle is.
     pub bundle: Option<&'a Path>,
-    /// Whether to say how a bundle is made where there is none.
+    /// Whether to print how to create a bundle if there is none.
     pub hint: bool,
 }
 
@@ -76,16 +76,16 @@ fn write_end(
             writeln!(out, "{}", paint(HEADING, "evidence"))?;
             writeln!(out, "  {shown}")?;
             let advice = if evidence.redacted {
-                "names are redacted: read report.txt once, then attach it to the issue"
+                "names are redacted; read report.txt, then attach the bundle to the issue"
             } else {
-                "it names files, peers and arguments: read it before you attach it to an issue, or make it with --redact"
+                "the bundle contains files, peers and arguments; read it before you attach it to an issue, or use --redact"
             };
             page.sentence(out, advice, 2)
         }
         None if options.hint => {
             let pid = evidence.diagnosis.process.pid;
             let hint = format!(
-                "to keep this for an issue: fdguard doctor {pid} -o evidence.tar.zst --redact"
+                "to attach this to an issue, run: fdguard doctor {pid} -o evidence.tar.zst --redact"
             );
             for line in page.wrapped(&hint, 0, 2) {
                 writeln!(out, "{}", paint(DIM, line))?;

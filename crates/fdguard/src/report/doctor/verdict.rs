@@ -37,15 +37,15 @@ pub fn headline(evidence: &Evidence) -> DoctorHeadline {
     let text = match diagnosis.verdict {
         Verdict::Leaking => risen(evidence, &rising("leak")),
         Verdict::Growing => format!(
-            "{}; whether that ends cannot be told yet: watch longer with --for 5min",
+            "{}; too early to tell whether this is a leak: watch longer with --for 5min",
             risen(evidence, &rising("growth"))
         ),
         Verdict::Bounded => {
-            let range = range(evidence).unwrap_or_else(|| "the count moved".to_owned());
-            format!("{range} and does not keep rising")
+            let range = range(evidence).unwrap_or_else(|| "the count varied".to_owned());
+            format!("{range} but does not keep rising")
         }
         Verdict::Stable => held(evidence),
-        Verdict::Unknown => "not enough could be seen to say anything".to_owned(),
+        Verdict::Unknown => "not enough data for a verdict".to_owned(),
     };
     let lints: Vec<Severity> = suspects(evidence)
         .iter()
@@ -56,10 +56,7 @@ pub fn headline(evidence: &Evidence) -> DoctorHeadline {
     let hits = lints.len() as u64;
     let beside = match hits {
         0 => String::new(),
-        _ => format!(
-            "; {}",
-            counted(hits, "thing looks wrong", "things look wrong")
-        ),
+        _ => format!("; {}", counted(hits, "problem", "problems")),
     };
     DoctorHeadline {
         severity: lints
@@ -85,8 +82,10 @@ fn risen(evidence: &Evidence, findings: &[&Finding]) -> String {
     let mut text = match first.rate_per_min {
         Some(rate) => {
             let rate = wording::rate(rate / 60.0);
-            let (number, unit) = rate.split_once(' ').unwrap_or((&rate, ""));
-            format!("{number} {class}descriptors {unit}")
+            match rate.split_once(' ') {
+                Some((number, unit)) => format!("{number} {class}descriptors {unit}"),
+                None => format!("{class}descriptors at {rate}"),
+            }
         }
         None => format!("{class}descriptors"),
     };
@@ -105,7 +104,7 @@ fn risen(evidence: &Evidence, findings: &[&Finding]) -> String {
     }
     let others = findings.len().saturating_sub(1) as u64;
     if others > 0 {
-        text.push_str(&format!(", and {} more below", thousands(others)));
+        text.push_str(&format!(", and {} more (see below)", thousands(others)));
     }
     if let Some(wall) = first.walls.first() {
         text.push_str(&format!("; {}", reached(evidence, first, wall)));
@@ -136,7 +135,7 @@ fn reached(evidence: &Evidence, finding: &Finding, wall: &WallEta) -> String {
 /// `the soft limit of 1,024`
 fn wall_name(wall: &Forecast) -> String {
     match wall.name.as_str() {
-        "select-1024" => "number 1024, the end of select(),".to_owned(),
+        "select-1024" => "fd 1024, the limit of select(),".to_owned(),
         name => format!("the {} of {}", name.replace('-', " "), thousands(wall.at)),
     }
 }
@@ -146,7 +145,7 @@ fn range(evidence: &Evidence) -> Option<String> {
     let least = curves.total.points.iter().map(|point| point.min).min()?;
     let most = curves.total.highest();
     Some(format!(
-        "the count moved between {} and {}",
+        "the count varied between {} and {}",
         thousands(least.into()),
         thousands(most.into())
     ))
@@ -177,13 +176,13 @@ fn held(evidence: &Evidence) -> String {
                 format!(", {percent} % of the soft limit of {}", thousands(soft))
             });
             let descriptors = counted(last, "descriptor", "descriptors");
-            format!("{descriptors} before and after {watched}{near}")
+            format!("{descriptors}, no change in {watched}{near}")
         }
         (Some(first), Some(last)) => format!(
             "{} descriptors, {} after {watched}",
             thousands(first),
             thousands(last)
         ),
-        _ => format!("nothing rose in {watched}"),
+        _ => format!("no growth in {watched}"),
     }
 }

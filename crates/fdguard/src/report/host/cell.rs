@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use fdguard_core::growth::{ProcessGrowth, Growth};
+use fdguard_core::growth::{Growth, ProcessGrowth};
 use fdguard_core::host::{HostRow, NearestWall};
 use unicode_width::{UnicodeWidthChar as _, UnicodeWidthStr as _};
 
@@ -109,7 +109,7 @@ pub fn wall_in_full(wall: Option<NearestWall>) -> String {
     )
 }
 
-/// The time left to the nearest wall; `-` for who is not on the way, `?` where nobody can tell.
+/// The time left to the nearest limit; `-` if it is not approached, `?` if unknown.
 #[must_use]
 pub fn time_left(row: &HostRow, growth: &Growth) -> String {
     match (growth.time_left(row), growth.of_row(row)) {

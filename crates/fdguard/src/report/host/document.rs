@@ -10,7 +10,7 @@ use serde::{Serialize, Serializer};
 
 use super::by_wall;
 
-/// Schema name of a look at the whole host.
+/// Schema name of a sample of the whole machine.
 pub const HOST_SCHEMA: &str = "fdguard.host/1";
 
 /// The document of one look, the process nearest to its wall first. Without `growth`, or before

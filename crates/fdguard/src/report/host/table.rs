@@ -39,7 +39,7 @@ const fn left(heading: &'static str, text: fn(&HostRow, &Growth) -> String) -> C
     }
 }
 
-/// The columns, in order. GROWN and LEFT are there only for who watched.
+/// The columns, in order. GROWN and ETA exist only after a watch.
 const COLUMNS: &[Column] = &[
     left("", |row, _| mark(severity(wall_share(row))).to_owned()),
     number("PID", |row, _| row.pid.to_string()),
@@ -51,8 +51,8 @@ const COLUMNS: &[Column] = &[
     number("GROWN", |row, growth| {
         cell::grown_in_full(growth.of_row(row))
     }),
-    number("WALL", |row, _| cell::wall_in_full(row.nearest_wall())),
-    number("LEFT", cell::time_left),
+    number("HEADROOM", |row, _| cell::wall_in_full(row.nearest_wall())),
+    number("ETA", cell::time_left),
     left("COMMAND", |row, _| cell::command(row)),
 ];
 
@@ -62,7 +62,7 @@ pub fn table(view: &HostView, growth: Option<&Growth>, options: TableOptions) ->
     let never = Growth::new();
     let columns: Vec<&Column> = COLUMNS
         .iter()
-        .filter(|column| growth.is_some() || !matches!(column.heading, "GROWN" | "LEFT"))
+        .filter(|column| growth.is_some() || !matches!(column.heading, "GROWN" | "ETA"))
         .collect();
     let growth = growth.unwrap_or(&never);
     let mut rows = by_wall(&view.rows);
@@ -107,7 +107,7 @@ mod tests {
     fn a_single_look_has_no_column_for_growth() {
         let text = table(&fixture::view(), None, TableOptions::default());
         let heading = text.lines().next().unwrap();
-        assert!(!heading.contains("GROWN") && !heading.contains("LEFT"));
+        assert!(!heading.contains("GROWN") && !heading.contains("ETA"));
     }
 
     #[test]

@@ -10,7 +10,7 @@ use std::fmt::Write as _;
 use fdguard_core::evidence::{Evidence, ExaminedProcess, ProcessVisit};
 use fdguard_core::lint::Severity;
 
-use super::doctor::{Block, Note, Outline, Section, OutlineTable, groups};
+use super::doctor::{Block, Note, Outline, OutlineTable, Section, groups};
 use super::table::Side;
 use crate::terminal::sanitize;
 
@@ -75,7 +75,7 @@ pub fn page(evidence: &Evidence) -> String {
         style: STYLE,
         body,
         footer: format!(
-            "Made by fdguard {}. This file is complete: it has no scripts and fetches nothing.",
+            "Made by fdguard {}. This file is self-contained and has no scripts.",
             escape(&evidence.material.machine.fdguard)
         ),
         script: String::new(),
@@ -83,7 +83,7 @@ pub fn page(evidence: &Evidence) -> String {
     .text()
 }
 
-/// What every page has around what it says. All of it is markup already.
+/// The frame of every page. All of its parts are markup already.
 struct Document<'a> {
     title: String,
     /// What may run, beside nothing.

@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use fdguard_core::evidence::{Curve, Curves, CurvePoint};
+use fdguard_core::evidence::{Curve, CurvePoint, Curves};
 use fdguard_core::forecast::Forecast;
 use fdguard_core::rule::wording;
 use fdguard_core::{Class, TcpState};
@@ -76,7 +76,7 @@ impl Frame {
         text
     }
 
-    /// Seconds since the watch began; the last mark that fits says the unit.
+    /// Seconds since the watch began; the last mark that fits shows the unit.
     fn time_axis(&self) -> String {
         let mut text = String::new();
         let span = self.until - self.from;
@@ -96,7 +96,7 @@ impl Frame {
         text
     }
 
-    /// The area under a curve and the curve itself: a count holds until the next look.
+    /// The area under a curve and the curve itself: a count is valid until the next sample.
     fn curve(&self, curve: &Curve) -> String {
         let Some(first) = curve.points.first() else {
             return String::new();
@@ -239,7 +239,7 @@ pub(super) fn total(curves: &Curves, limit: Option<&Forecast>) -> String {
             svg,
             "<line x1=\"{x:.1}\" y1=\"{top:.1}\" x2=\"{x:.1}\" y2=\"{base:.1}\" class=\"now\"/>"
         );
-        svg.push_str(&frame.text((x + 5.0, top - 6.0), "label", "if nothing changes"));
+        svg.push_str(&frame.text((x + 5.0, top - 6.0), "label", "at the current rate"));
     }
     svg.push_str(&frame.curve(curve));
     svg.push_str(&limit_line(&frame, limit_at, shows_limit));
@@ -258,7 +258,7 @@ fn limit_line(frame: &Frame, at: Option<f64>, is_shown: bool) -> String {
         return frame.text(
             place,
             "label limit-name",
-            &format!("↑ {name}, beyond this picture"),
+            &format!("↑ {name}, above this chart"),
         );
     }
     let place = (frame.left + 6.0, frame.y(at) - 5.0);
@@ -267,10 +267,10 @@ fn limit_line(frame: &Frame, at: Option<f64>, is_shown: bool) -> String {
 
 fn description(curve: &Curve, limit: Option<&Forecast>) -> String {
     let (Some(first), Some(last)) = (curve.points.first(), curve.points.last()) else {
-        return "nothing was seen".to_owned();
+        return "no samples".to_owned();
     };
     let mut text = format!(
-        "{} descriptors at the first look, {} after {}",
+        "{} descriptors in the first sample, {} after {}",
         thousands(first.max.into()),
         thousands(last.max.into()),
         wording::duration(last.at - first.at),
@@ -280,7 +280,7 @@ fn description(curve: &Curve, limit: Option<&Forecast>) -> String {
     if let Some(eta) = limit.eta_seconds {
         let _infallible = write!(text, " and is reached in {}", wording::duration(eta));
         if let Some(range) = within(limit.soonest_seconds, limit.latest_seconds) {
-            let _infallible = write!(text, " ({range}: the shaded band)");
+            let _infallible = write!(text, " ({range}: the shaded area)");
         }
     }
     text

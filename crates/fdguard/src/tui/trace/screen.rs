@@ -1,4 +1,4 @@
-//! The terminal of somebody whose standard output is a file: borrowed by its name, given back whatever happens.
+//! The controlling terminal, opened by name if standard output is a file, and always restored.
 
 use std::fs::{File, OpenOptions};
 use std::{io, panic, thread};
@@ -16,7 +16,7 @@ pub(super) struct TtyScreen {
     pub(super) terminal: Terminal<CrosstermBackend<File>>,
 }
 
-/// The terminal that we belong to.
+/// The controlling terminal.
 pub(super) fn controlling() -> io::Result<File> {
     OpenOptions::new().read(true).write(true).open("/dev/tty")
 }
@@ -47,7 +47,7 @@ impl Drop for TtyScreen {
     }
 }
 
-/// Nobody is left to tell when this fails: the terminal itself is gone.
+/// A failure here cannot be reported: the terminal itself is gone.
 fn give_back() {
     drop(disable_raw_mode());
     if let Ok(mut tty) = controlling() {

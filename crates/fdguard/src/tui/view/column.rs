@@ -103,13 +103,13 @@ impl Column {
             Self::Pid => "PID",
             Self::Uid => "UID",
             Self::Count => "COUNT",
-            Self::Family => "FAMILY",
+            Self::Family => "TREE",
             Self::Soft => "SOFT",
             Self::Percent => "%SOFT",
             Self::Peak => "PEAK",
             Self::Grown | Self::GrownInFull => "GROWN",
-            Self::Wall | Self::WallInFull => "WALL",
-            Self::Left => "LEFT",
+            Self::Wall | Self::WallInFull => "HEADROOM",
+            Self::Left => "ETA",
             Self::Command => "COMMAND",
         }
     }

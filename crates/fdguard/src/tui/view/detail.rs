@@ -1,4 +1,4 @@
-//! The pane below the list: what one process holds.
+//! The pane below the list: what one process has open.
 
 use fdguard_core::snapshot::{Snapshot, Tier};
 use fdguard_core::wall::Wall;
@@ -75,10 +75,12 @@ fn command_line(snapshot: &Snapshot) -> String {
 
 fn lines(app: &App, width: usize, theme: &Theme) -> Vec<Line<'static>> {
     match app.pane.as_ref().and_then(|pane| pane.result.as_ref()) {
-        None => vec![Line::styled("looking…", theme.quiet())],
-        Some(Err(why)) => styled(&format!("could not look: {why}"), width, |line| {
-            Line::styled(line, theme.gap())
-        }),
+        None => vec![Line::styled("reading…", theme.quiet())],
+        Some(Err(why)) => styled(
+            &format!("could not read the process: {why}"),
+            width,
+            |line| Line::styled(line, theme.gap()),
+        ),
         Some(Ok(holdings)) => content(holdings, width, theme),
     }
 }
@@ -108,30 +110,30 @@ fn content(holdings: &Holdings, width: usize, theme: &Theme) -> Vec<Line<'static
     lines
 }
 
-/// What says more about this process.
+/// Commands that show more about this process.
 fn next_step(snapshot: &Snapshot) -> String {
     let process = &snapshot.process;
     let line = command_line::trace_command(process)
-        .map_or_else(String::new, |command| format!("; which line: {command}"));
-    format!("next: does it leak: fdguard doctor {}{line}", process.pid)
+        .map_or_else(String::new, |command| format!("; find the line: {command}"));
+    format!(
+        "next: check for a leak: fdguard doctor {}{line}",
+        process.pid
+    )
 }
 
 fn totals(snapshot: &Snapshot, summary: &Summary) -> String {
     let numbers = match (summary.lowest, summary.highest) {
-        (Some(lowest), Some(highest)) => format!(", numbers {lowest}–{highest}"),
+        (Some(lowest), Some(highest)) => format!(", fds {lowest}–{highest}"),
         _ => String::new(),
     };
     let crossed = match summary.crossed_1024 {
-        Some(true) => ", 1024 was crossed",
+        Some(true) => ", fd 1024 exceeded",
         _ => "",
     };
     let family = match (snapshot.process.children, snapshot.process.zombies) {
         (Some(children), Some(0)) => format!(", children {children}"),
         (Some(children), zombies) => {
-            format!(
-                ", children {children}, of them zombies {}",
-                cell::exact(zombies)
-            )
+            format!(", children {children}, zombies {}", cell::exact(zombies))
         }
         _ => String::new(),
     };
@@ -144,9 +146,9 @@ fn totals(snapshot: &Snapshot, summary: &Summary) -> String {
     )
 }
 
-/// The walls whose distance is known, each with its mark, on as many lines as they need.
+/// The limits with known headroom, each with its mark, on as many lines as they need.
 fn walls(walls: &[Wall], width: usize, theme: &Theme) -> Vec<Line<'static>> {
-    let mut lines = vec![Line::from(Span::styled("left:", theme.title()))];
+    let mut lines = vec![Line::from(Span::styled("headroom:", theme.title()))];
     for wall in walls.iter().filter(|wall| wall.left.is_some()) {
         let level = severity(wall.percent());
         let words = [mark(level), &wall.name, &cell::compact(wall.left)].join(" ");

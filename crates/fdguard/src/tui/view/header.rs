@@ -39,7 +39,7 @@ fn totals(app: &App, theme: &Theme) -> Line<'static> {
         .zip(files.at)
         .and_then(|(used, at)| wall::percent(used, at));
     let ceiling = match files.at {
-        Some(NO_CEILING..) => "no ceiling".to_owned(),
+        Some(NO_CEILING..) => "no limit".to_owned(),
         at => format!("of {} ({} %)", cell::exact(at), cell::percent(share)),
     };
     let level = severity(share);
@@ -59,7 +59,7 @@ fn totals(app: &App, theme: &Theme) -> Line<'static> {
     line
 }
 
-/// How the hosts' processes stand, and what the list shows of them.
+/// Summary of all processes, and what the list shows of them.
 fn state(app: &App, theme: &Theme) -> Line<'static> {
     let rows = &app.view.rows;
     let of = |wanted| {
@@ -86,7 +86,7 @@ fn state(app: &App, theme: &Theme) -> Line<'static> {
         "{} unknown · {zombies} zombie · by {}{}",
         unknown.count(),
         app.sort.name(),
-        if app.reversed { ", turned over" } else { "" },
+        if app.reversed { ", reversed" } else { "" },
     )));
     if app.tree {
         line.push_span(Span::raw(" · tree"));
@@ -106,7 +106,7 @@ fn gap(app: &App, theme: &Theme) -> Option<Line<'static>> {
     let first = app.view.gaps.first()?;
     let others = match app.view.gaps.len() {
         1 => String::new(),
-        all => format!("{} more in ?; ", all - 1),
+        all => format!("{} more, press ?; ", all - 1),
     };
     let text = format!(
         "gap: {others}{}: {}; {}",
@@ -122,7 +122,7 @@ pub(super) fn draw_footer(buffer: &mut Buffer, area: Rect, app: &App, theme: &Th
             Span::styled("filter: ", theme.title()),
             Span::raw(sanitize_str(&app.filter).into_owned()),
             Span::styled(" ", theme.selected()),
-            Span::styled("  enter keeps, esc clears", theme.quiet()),
+            Span::styled("  enter applies, esc clears", theme.quiet()),
         ])
     } else {
         let keys = [

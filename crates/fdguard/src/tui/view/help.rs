@@ -12,14 +12,17 @@ use crate::terminal::sanitize_str;
 use crate::tui::app::App;
 use crate::tui::keys;
 
-/// What the columns mean, for who does not know the words.
+/// The meaning of the columns.
 const WORDS: &[(&str, &str)] = &[
-    ("!  !!", "above 70 %, from 90 % of the nearest wall"),
-    ("PEAK", "band of the highest number ever used"),
-    ("GROWN", "since this view was started"),
-    ("WALL", "what is left to the first wall: soft limit or 1024"),
-    ("LEFT", "time to that wall at the present rate"),
-    ("?  -", "not known; not growing"),
+    ("!  !!", "above 70 %, at least 90 % of the nearest limit"),
+    ("PEAK", "range of the highest fd ever used"),
+    ("GROWN", "change since this view started"),
+    (
+        "HEADROOM",
+        "fds left to the nearest limit: soft limit or 1024",
+    ),
+    ("ETA", "time to that limit at the current rate"),
+    ("?  -", "unknown; not growing"),
 ];
 
 /// The keys, the words, and every gap in full.
@@ -39,7 +42,7 @@ pub(super) fn draw(frame: &mut Frame<'_>, app: &App, theme: &Theme) {
         let text = wrap(&sanitize_str(&text), usize::from(width.saturating_sub(2)));
         lines.extend(text.into_iter().map(|line| Line::styled(line, theme.gap())));
     }
-    let block = Block::bordered().title(" help: any key closes it ");
+    let block = Block::bordered().title(" help: press any key to close ");
     let height = u16::try_from(lines.len() + 2).unwrap_or(u16::MAX);
     let area = centred(frame.area(), width, height);
     Clear.render(area, frame.buffer_mut());

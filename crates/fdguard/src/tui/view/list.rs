@@ -19,7 +19,7 @@ pub(super) fn draw(buffer: &mut Buffer, heading: Rect, area: Rect, app: &App, th
     headings(&columns, app, theme).render(heading, buffer);
     if app.entries.is_empty() {
         let text = if app.view.rows.is_empty() {
-            "no process could be seen"
+            "no process is visible"
         } else {
             "no process matches the filter"
         };

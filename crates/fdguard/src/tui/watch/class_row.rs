@@ -1,11 +1,11 @@
-//! What the screen tells of one family of classes.
+//! One row of the class table: a family of classes.
 
 use std::cmp::Reverse;
 
 use fdguard_core::diagnosis::ProcessDiagnosis;
 use fdguard_core::finding::Finding;
 use fdguard_core::judge::Verdict;
-use fdguard_core::timeline::{TrackGroup, Timeline};
+use fdguard_core::timeline::{Timeline, TrackGroup};
 use fdguard_core::{Class, TcpState};
 
 use super::sparkline::History;
@@ -21,7 +21,7 @@ pub(super) struct ClassRow {
     pub(super) count: u32,
     /// How many of them were opened during the watch.
     pub(super) opened: u64,
-    /// The gravest that is said of it: growing or leaking; absent where nothing is.
+    /// The worst verdict about it: growing or leaking; absent if there is none.
     pub(super) verdict: Option<Verdict>,
     /// Whether it rises and that is known to be harmless.
     pub(super) is_cleared: bool,
@@ -49,7 +49,12 @@ pub(super) fn class_rows(timeline: &Timeline, opinion: &ProcessDiagnosis) -> Vec
     rows
 }
 
-fn row(timeline: &Timeline, opinion: &ProcessDiagnosis, index: usize, family: &TrackGroup) -> ClassRow {
+fn row(
+    timeline: &Timeline,
+    opinion: &ProcessDiagnosis,
+    index: usize,
+    family: &TrackGroup,
+) -> ClassRow {
     let mut classes: Vec<&Class> = Vec::new();
     let mut opened = 0;
     for (_, held) in timeline.members(index) {
@@ -88,7 +93,7 @@ fn row(timeline: &Timeline, opinion: &ProcessDiagnosis, index: usize, family: &T
     }
 }
 
-/// What a finding says of the count; what was cleared does not count.
+/// The verdict of a finding; cleared findings do not count.
 fn rises(finding: &Finding) -> Option<Verdict> {
     match (finding.rule.as_str(), &finding.cleared) {
         ("leak", None) => Some(Verdict::Leaking),
@@ -115,7 +120,7 @@ fn family_name(family: &Class) -> String {
     }
 }
 
-/// `+48 tcp:CLOSE_WAIT 10.0.0.5:443`; nothing where the row itself says as much.
+/// `+48 tcp:CLOSE_WAIT 10.0.0.5:443`; nothing if the row itself shows it.
 fn target(finding: &Finding, row: &str) -> Option<String> {
     let class = finding.class.as_ref().map(class_name);
     let class = class.filter(|class| class != row);

@@ -1,4 +1,4 @@
-//! The terminal view of `watch`: is it leaking, what, and when does it run into which wall.
+//! The terminal view of `watch`: verdict, classes, limits and findings.
 //!
 //! [`State`] is what the user chose and what was judged last; [`draw`] shows it, [`run`] is the loop
 //! around both. Who looks, and when, is the caller's business, behind [`WatchSource`].
@@ -16,5 +16,5 @@ mod fixture;
 mod tests;
 
 pub use draw::draw;
-pub use run::{WatchViewEnd, WatchOptions, WatchSource, run};
+pub use run::{WatchOptions, WatchSource, WatchViewEnd, run};
 pub use state::WatchViewState;

@@ -38,7 +38,7 @@ pub(super) fn countdown(eta: f64, soonest: Option<f64>, latest: Option<f64>) -> 
     let (length, unit) = unit(eta);
     let amount = |seconds: f64| amount(seconds / length);
     let range = match (soonest.map(amount), latest.map(amount)) {
-        // A range of one value tells nothing.
+        // Omit a range of one value.
         (Some(soonest), Some(latest)) if soonest == latest => String::new(),
         (Some(soonest), Some(latest)) => format!(" ({soonest}–{latest})"),
         (Some(soonest), None) => format!(" ({soonest} or later)"),
@@ -47,7 +47,7 @@ pub(super) fn countdown(eta: f64, soonest: Option<f64>, latest: Option<f64>) -> 
     format!("in {} {unit}{range}", amount(eta))
 }
 
-/// The unit in which a time is told, and its length in seconds.
+/// The unit in which a time is shown, and its length in seconds.
 fn unit(seconds: f64) -> (f64, &'static str) {
     match seconds {
         s if s < 120.0 => (1.0, "s"),

@@ -3,7 +3,7 @@
 use std::io;
 use std::time::{Duration, Instant};
 
-use fdguard_core::rule::Settings;
+use fdguard_core::rule::RuleSettings;
 use fdguard_core::watch::Watch;
 use ratatui::Terminal;
 use ratatui::backend::Backend;
@@ -15,7 +15,7 @@ use crate::tui::input::{self, Input};
 use crate::tui::terminal::Screen;
 use crate::watching::WatchProgress;
 
-/// Who looks, and remembers what was seen.
+/// The source of samples; it keeps the watch.
 pub trait WatchSource {
     /// Looks if it is time to, and takes in what was seen. Blocks at most until `deadline`, so that
     /// keys are answered; returns earlier when something happened.
@@ -31,7 +31,7 @@ pub struct WatchOptions {
     /// Whether to use colour.
     pub colour: bool,
     /// By what to judge.
-    pub settings: Settings,
+    pub settings: RuleSettings,
     /// After how many seconds the watch ends by itself, if it does.
     pub ends_after: Option<f64>,
     /// What is watched, as the user named it.
@@ -43,7 +43,7 @@ pub struct WatchOptions {
 pub enum WatchViewEnd {
     /// The watch is over.
     Ended,
-    /// The user left, or a signal asked us to.
+    /// The user left, or a termination signal arrived.
     Quit,
 }
 
@@ -61,7 +61,7 @@ const JUDGING: Duration = Duration::from_millis(30);
 const BURST: usize = 64;
 
 /// Shows the watch until it ends or the user leaves. The terminal is restored in any case. After that a
-/// signal to end has no effect of its own: the caller says what was found, and returns.
+/// termination signal only ends the view: the caller reports what was found, and returns.
 pub fn run(source: &mut dyn WatchSource, options: &WatchOptions) -> anyhow::Result<WatchViewEnd> {
     let ended = EndSignal::listen()?;
     let mut screen = Screen::enter()?;
@@ -102,7 +102,9 @@ pub(super) fn show<B: Backend>(
         }
         match source.advance(Instant::now() + STEP)? {
             WatchProgress::Waiting => {}
-            WatchProgress::Looked | WatchProgress::Signalled => (is_new, is_unjudged) = (true, true),
+            WatchProgress::Looked | WatchProgress::Signalled => {
+                (is_new, is_unjudged) = (true, true)
+            }
             WatchProgress::Ended => return Ok(WatchViewEnd::Ended),
         }
         for _ in 0..BURST {

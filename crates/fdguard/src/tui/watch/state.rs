@@ -7,8 +7,8 @@ use fdguard_core::config::Levels;
 use fdguard_core::diagnosis::ProcessDiagnosis;
 use fdguard_core::finding::Finding;
 use fdguard_core::judge::Verdict;
-use fdguard_core::rule::Settings;
-use fdguard_core::watch::{WatchedProcess, Watch};
+use fdguard_core::rule::RuleSettings;
+use fdguard_core::watch::{Watch, WatchedProcess};
 use fdguard_core::{Class, Text, command_line};
 
 use super::class_row::{ClassRow, class_rows};
@@ -28,7 +28,7 @@ pub struct WatchViewState {
     pub(super) judged: Vec<JudgedProcess>,
     pub(super) pane: Option<Pane>,
     pub(super) scroll: usize,
-    /// The process that the user chose. Absent while nobody did: then it is the worst one.
+    /// The process that the user selected; by default the worst one.
     chosen: Option<u32>,
     /// The finding that the user chose, and where it stood; it may come and go.
     selected: Option<Identity>,
@@ -46,7 +46,7 @@ pub(super) enum Pane {
     Gaps,
 }
 
-/// What was said of one process when it was last judged.
+/// The latest verdict about one process.
 #[derive(Clone, Debug)]
 pub(super) struct JudgedProcess {
     pub(super) id: u32,
@@ -96,7 +96,7 @@ impl WatchViewState {
     pub fn judge(
         &mut self,
         watch: &Watch,
-        settings: &Settings,
+        settings: &RuleSettings,
         mut has_time: impl FnMut() -> bool,
     ) -> bool {
         self.turns += 1;
@@ -125,7 +125,7 @@ impl WatchViewState {
         is_complete
     }
 
-    fn judge_one(&mut self, subject: &WatchedProcess, settings: &Settings) {
+    fn judge_one(&mut self, subject: &WatchedProcess, settings: &RuleSettings) {
         let timeline = &subject.timeline;
         let mut opinion = subject.opinion(settings);
         command_line::add_trace(&mut opinion.findings, &subject.process);
@@ -142,7 +142,7 @@ impl WatchViewState {
         }
     }
 
-    /// Takes in what the user did; tells whether to leave.
+    /// Handles an input; returns whether to leave.
     pub(in crate::tui) fn update(&mut self, input: Input, watch: &Watch) -> bool {
         match input {
             Input::Resize { width, height } => self.size = (width, height),
@@ -262,7 +262,7 @@ impl WatchViewState {
         chosen.or_else(|| self.order(watch).first().copied())
     }
 
-    /// What was said of a process; absent before it was judged.
+    /// The latest verdict about a process; absent before the first one.
     pub(super) fn judged(&self, id: u32) -> Option<&JudgedProcess> {
         self.judged.iter().find(|judged| judged.id == id)
     }

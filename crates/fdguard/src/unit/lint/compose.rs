@@ -2,39 +2,64 @@
 
 use fdguard_core::lint::Severity;
 
-use super::{Hit, Rule, Unit, daemonises, rule};
+use super::{Check, Hit, RuleTable, Unit, daemonises, trap};
 use crate::unit::read::UnitNode;
 use crate::unit::supervisord::split;
 use crate::unit::words::span;
 
-pub(super) const RULES: &[Rule] = &[
-    rule("compose-no-init", "set init: true", no_init),
-    rule(
-        "compose-no-file-limit",
-        "set ulimits: nofile: with soft and hard",
+pub(super) const RULES: RuleTable<Check> = &[
+    (
+        trap(
+            "compose-no-init",
+            Severity::Warning,
+            "no init process: nothing reaps orphaned processes in the container",
+            "set init: true",
+        ),
+        no_init,
+    ),
+    (
+        trap(
+            "compose-no-file-limit",
+            Severity::Info,
+            "no nofile limit: the limit depends on the Docker daemon of the host",
+            "set ulimits: nofile: with soft and hard",
+        ),
         no_limit,
-    )
-    .with(Severity::Info),
-    rule(
-        "compose-restart-blind",
-        "add a healthcheck:, and set restart: on-failure",
+    ),
+    (
+        trap(
+            "compose-restart-blind",
+            Severity::Warning,
+            "restart: without a healthcheck:, which misses processes that hang",
+            "add a healthcheck:, and set restart: on-failure",
+        ),
         blind,
     ),
-    rule(
-        "compose-daemonises",
-        "use the program's foreground option, and `exec` in shell scripts",
+    (
+        trap(
+            "compose-daemonises",
+            Severity::Critical,
+            "a command that leaves a process in the background",
+            "use the program's foreground option, and `exec` in shell scripts",
+        ),
         daemonises,
-    )
-    .with(Severity::Critical),
-    rule(
-        "compose-stop-too-soon",
-        "set stop_grace_period: at least 15 s above `fdguard run --stop-grace`",
+    ),
+    (
+        trap(
+            "compose-stop-too-soon",
+            Severity::Warning,
+            "a stop timeout that is shorter than the grace period of `fdguard run`",
+            "set stop_grace_period: at least 15 s above `fdguard run --stop-grace`",
+        ),
         too_soon,
     ),
 ];
 
 pub(super) fn units(file: &UnitNode) -> Vec<Unit<'_>> {
-    let services = file.get("services").map(UnitNode::pairs).unwrap_or_default();
+    let services = file
+        .get("services")
+        .map(UnitNode::pairs)
+        .unwrap_or_default();
     services
         .iter()
         .map(|(_, service)| unit(file, service))

@@ -2,56 +2,90 @@
 
 use fdguard_core::lint::Severity;
 
-use super::{Hit, Rule, Unit, daemonises, rule};
+use super::{Check, Hit, RuleTable, Unit, daemonises, trap};
 use crate::unit::read::UnitNode;
 use crate::unit::words::{self, is_bootstrap};
 
-pub(super) const RULES: &[Rule] = &[
-    rule(
-        "launchd-keepalive-crashed",
-        "set KeepAlive with SuccessfulExit=false",
+pub(super) const RULES: RuleTable<Check> = &[
+    (
+        trap(
+            "launchd-keepalive-crashed",
+            Severity::Critical,
+            "KeepAlive with Crashed=false, which restarts after a clean exit and not after a crash",
+            "set KeepAlive with SuccessfulExit=false",
+        ),
         crashed,
-    )
-    .with(Severity::Critical),
-    rule(
-        "launchd-keepalive-success",
-        "set KeepAlive with SuccessfulExit=false",
+    ),
+    (
+        trap(
+            "launchd-keepalive-success",
+            Severity::Warning,
+            "KeepAlive with SuccessfulExit=true, which restarts after success and not after a failure",
+            "set KeepAlive with SuccessfulExit=false",
+        ),
         success,
     ),
-    rule(
-        "launchd-keepalive-always",
-        "set KeepAlive with SuccessfulExit=false, and run the program in the foreground",
+    (
+        trap(
+            "launchd-keepalive-always",
+            Severity::Warning,
+            "KeepAlive=true, which restarts the job even when it exits on purpose",
+            "set KeepAlive with SuccessfulExit=false, and run the program in the foreground",
+        ),
         always,
     ),
-    rule(
-        "launchd-daemonises",
-        "use the program's foreground option, and `exec` in shell scripts",
+    (
+        trap(
+            "launchd-daemonises",
+            Severity::Critical,
+            "a command that leaves a process in the background",
+            "use the program's foreground option, and `exec` in shell scripts",
+        ),
         daemonises,
-    )
-    .with(Severity::Critical),
-    rule(
-        "launchd-relative-program",
-        "use the absolute path of the program",
+    ),
+    (
+        trap(
+            "launchd-relative-program",
+            Severity::Warning,
+            "a program without an absolute path",
+            "use the absolute path of the program",
+        ),
         relative,
     ),
-    rule(
-        "launchd-no-file-limit",
-        "set NumberOfFiles in SoftResourceLimits and HardResourceLimits",
+    (
+        trap(
+            "launchd-no-file-limit",
+            Severity::Warning,
+            "no NumberOfFiles limit: the soft limit is 256 descriptors",
+            "set NumberOfFiles in SoftResourceLimits and HardResourceLimits",
+        ),
         no_limit,
     ),
-    rule(
-        "launchd-abandon-group",
-        "set AbandonProcessGroup=false, or remove it",
+    (
+        trap(
+            "launchd-abandon-group",
+            Severity::Warning,
+            "AbandonProcessGroup=true, which leaves child processes running after a stop",
+            "set AbandonProcessGroup=false, or remove it",
+        ),
         abandon,
     ),
-    rule(
-        "launchd-stop-too-soon",
-        "set ExitTimeOut at least 15 s above `fdguard run --stop-grace`",
+    (
+        trap(
+            "launchd-stop-too-soon",
+            Severity::Warning,
+            "a stop timeout that is shorter than the grace period of `fdguard run`",
+            "set ExitTimeOut at least 15 s above `fdguard run --stop-grace`",
+        ),
         too_soon,
     ),
-    rule(
-        "launchd-no-throttle",
-        "set ThrottleInterval to 10, or remove it",
+    (
+        trap(
+            "launchd-no-throttle",
+            Severity::Warning,
+            "ThrottleInterval=0: restarts without a delay",
+            "set ThrottleInterval to 10, or remove it",
+        ),
         no_throttle,
     ),
 ];
@@ -95,8 +129,7 @@ fn crashed(unit: &Unit<'_>) -> Vec<Hit> {
 }
 
 fn success(unit: &Unit<'_>) -> Vec<Hit> {
-    let why =
-        "SuccessfulExit=true restarts the job only after a successful exit: it stays down after a failure";
+    let why = "SuccessfulExit=true restarts the job only after a successful exit: it stays down after a failure";
     reason(unit, "SuccessfulExit", UnitNode::is_yes, why)
 }
 

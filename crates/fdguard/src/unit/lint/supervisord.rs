@@ -2,37 +2,63 @@
 
 use fdguard_core::lint::Severity;
 
-use super::{Hit, Rule, Unit, daemonises, rule};
+use super::{Check, Hit, RuleTable, Unit, daemonises, trap};
 use crate::unit::read::UnitNode;
 use crate::unit::supervisord::split;
 
-pub(super) const RULES: &[Rule] = &[
-    rule(
-        "supervisord-daemonises",
-        "use the program's foreground option, and `exec` in shell scripts",
+pub(super) const RULES: RuleTable<Check> = &[
+    (
+        trap(
+            "supervisord-daemonises",
+            Severity::Critical,
+            "a command that leaves a process in the background",
+            "use the program's foreground option, and `exec` in shell scripts",
+        ),
         daemonises,
-    )
-    .with(Severity::Critical),
-    rule(
-        "supervisord-no-group",
-        "set stopasgroup=true and killasgroup=true",
+    ),
+    (
+        trap(
+            "supervisord-no-group",
+            Severity::Warning,
+            "neither stopasgroup nor killasgroup: child processes survive a stop",
+            "set stopasgroup=true and killasgroup=true",
+        ),
         no_group,
     ),
-    rule(
-        "supervisord-no-minfds",
-        "set minfds=4096 in [supervisord]",
+    (
+        trap(
+            "supervisord-no-minfds",
+            Severity::Info,
+            "no minfds: programs inherit a limit of 1024 descriptors",
+            "set minfds=4096 in [supervisord]",
+        ),
         no_minfds,
-    )
-    .with(Severity::Info),
-    rule("supervisord-no-startsecs", "set startsecs=3", no_startsecs),
-    rule(
-        "supervisord-restart-of-no-use",
-        "set autorestart=unexpected and exitcodes=0,2,64,78",
+    ),
+    (
+        trap(
+            "supervisord-no-startsecs",
+            Severity::Warning,
+            "startsecs=0, which counts every start as a success",
+            "set startsecs=3",
+        ),
+        no_startsecs,
+    ),
+    (
+        trap(
+            "supervisord-restart-of-no-use",
+            Severity::Warning,
+            "autorestart=true around `fdguard run`, which restarts it after exit codes that a restart cannot fix",
+            "set autorestart=unexpected and exitcodes=0,2,64,78",
+        ),
         of_no_use,
     ),
-    rule(
-        "supervisord-stop-too-soon",
-        "set stopwaitsecs= at least 15 s above `fdguard run --stop-grace`",
+    (
+        trap(
+            "supervisord-stop-too-soon",
+            Severity::Warning,
+            "a stop timeout that is shorter than the grace period of `fdguard run`",
+            "set stopwaitsecs= at least 15 s above `fdguard run --stop-grace`",
+        ),
         too_soon,
     ),
 ];
@@ -71,8 +97,7 @@ fn no_minfds(unit: &Unit<'_>) -> Vec<Hit> {
     let Some(daemon) = unit.file.get("supervisord") else {
         return Vec::new();
     };
-    let why =
-        "programs inherit supervisord's descriptor limit, which is 1024 without minfds";
+    let why = "programs inherit supervisord's descriptor limit, which is 1024 without minfds";
     let hit = daemon
         .get("minfds")
         .is_none()

@@ -2,60 +2,118 @@
 
 use fdguard_core::lint::Severity;
 
-use super::{Hit, Rule, Unit, daemonises, rule};
+use super::{Check, Hit, RuleTable, Unit, daemonises, trap};
 use crate::unit::read::UnitNode;
 use crate::unit::systemd::split;
 use crate::unit::words::span;
 
-pub(super) const RULES: &[Rule] = &[
-    rule(
-        "systemd-forking",
-        "use Type=notify with `fdguard run`, or Type=exec with a program that stays in the foreground",
+pub(super) const RULES: RuleTable<Check> = &[
+    (
+        trap(
+            "systemd-forking",
+            Severity::Warning,
+            "Type=forking, which makes systemd guess the main process",
+            "use Type=notify with `fdguard run`, or Type=exec with a program that stays in the foreground",
+        ),
         forking,
     ),
-    rule(
-        "systemd-pidfile",
-        "remove PIDFile=: systemd tracks the process it started",
+    (
+        trap(
+            "systemd-pidfile",
+            Severity::Warning,
+            "a PIDFile=, which can name a process that has ended",
+            "remove PIDFile=: systemd tracks the process it started",
+        ),
         pidfile,
     ),
-    rule(
-        "systemd-daemonises",
-        "use the program's foreground option, and `exec` in shell scripts",
+    (
+        trap(
+            "systemd-daemonises",
+            Severity::Critical,
+            "a command that leaves a process in the background",
+            "use the program's foreground option, and `exec` in shell scripts",
+        ),
         daemonises,
-    )
-    .with(Severity::Critical),
-    rule(
-        "systemd-relative-program",
-        "use the absolute path of the program",
+    ),
+    (
+        trap(
+            "systemd-relative-program",
+            Severity::Critical,
+            "a program in ExecStart= without an absolute path",
+            "use the absolute path of the program",
+        ),
         relative,
-    )
-    .with(Severity::Critical),
-    rule("systemd-no-file-limit", "set LimitNOFILE=4096:524288", no_limit).with(Severity::Info),
-    rule(
-        "systemd-kill-mode",
-        "set KillMode=mixed, or remove KillMode=",
+    ),
+    (
+        trap(
+            "systemd-no-file-limit",
+            Severity::Info,
+            "no LimitNOFILE=: the soft limit is 1024 descriptors",
+            "set LimitNOFILE=4096:524288",
+        ),
+        no_limit,
+    ),
+    (
+        trap(
+            "systemd-kill-mode",
+            Severity::Warning,
+            "KillMode=process or none, which leaves processes running after a stop",
+            "set KillMode=mixed, or remove KillMode=",
+        ),
         kill_mode,
     ),
-    rule(
-        "systemd-endless-restart",
-        "set StartLimitIntervalSec=300 and StartLimitBurst=5",
+    (
+        trap(
+            "systemd-endless-restart",
+            Severity::Warning,
+            "restarts without a start limit",
+            "set StartLimitIntervalSec=300 and StartLimitBurst=5",
+        ),
         endless,
     ),
-    rule("systemd-restart-at-once", "set RestartSec=2", at_once),
-    rule(
-        "systemd-restart-of-no-use",
-        "set RestartPreventExitStatus=78 64 2",
+    (
+        trap(
+            "systemd-restart-at-once",
+            Severity::Warning,
+            "restarts without a delay (RestartSec=0)",
+            "set RestartSec=2",
+        ),
+        at_once,
+    ),
+    (
+        trap(
+            "systemd-restart-of-no-use",
+            Severity::Warning,
+            "restarts of `fdguard run` after exit codes that a restart cannot fix",
+            "set RestartPreventExitStatus=78 64 2",
+        ),
         of_no_use,
     ),
-    rule(
-        "systemd-stop-too-soon",
-        "set TimeoutStopSec= at least 15 s above `fdguard run --stop-grace`",
+    (
+        trap(
+            "systemd-stop-too-soon",
+            Severity::Warning,
+            "a stop timeout that is shorter than the grace period of `fdguard run`",
+            "set TimeoutStopSec= at least 15 s above `fdguard run --stop-grace`",
+        ),
         too_soon,
     ),
-    rule("systemd-no-delegate", "set Delegate=yes", no_delegate).with(Severity::Info),
-    rule(
-        "systemd-not-notified",
-        "set Type=notify with NotifyAccess=main",
+    (
+        trap(
+            "systemd-no-delegate",
+            Severity::Info,
+            "`fdguard run` without Delegate=: it cannot create a cgroup for the service",
+            "set Delegate=yes",
+        ),
+        no_delegate,
+    ),
+    (
+        trap(
+            "systemd-not-notified",
+            Severity::Warning,
+            "`fdguard run` without Type=notify: systemd receives no readiness and no watchdog messages",
+            "set Type=notify with NotifyAccess=main",
+        ),
         not_notified,
     ),
 ];
@@ -162,7 +220,8 @@ fn endless(unit: &Unit<'_>) -> Vec<Hit> {
 
 fn at_once(unit: &Unit<'_>) -> Vec<Hit> {
     let zero = |node: &UnitNode| node.text().and_then(span).is_some_and(|it| it.is_zero());
-    let why = "restarts without a delay: five starts are used up at once, and the service stays down";
+    let why =
+        "restarts without a delay: five starts are used up at once, and the service stays down";
     unit.when("RestartSec", |node| {
         (restarts(unit) && zero(node)).then(|| why.to_owned())
     })

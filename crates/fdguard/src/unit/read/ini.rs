@@ -1,6 +1,6 @@
 //! INI files of systemd and supervisord, which continue lines in different ways.
 
-use super::{UnitNode, UnreadableUnit, UnitValue};
+use super::{UnitNode, UnitValue, UnreadableUnit};
 
 /// Whose rules.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -39,7 +39,8 @@ pub(super) fn read(text: &str, style: Style) -> Result<UnitNode, UnreadableUnit>
                 Style::Systemd => name.strip_suffix(']'),
                 Style::Supervisord => name.split_once(']').map(|it| it.0),
             };
-            let name = name.ok_or_else(|| UnreadableUnit::at(number, "section header without ]"))?;
+            let name =
+                name.ok_or_else(|| UnreadableUnit::at(number, "section header without ]"))?;
             open(&mut sections, name, number);
             continue;
         }

@@ -2,7 +2,7 @@
 
 use roxmltree::{Document, Node as Element, ParsingOptions};
 
-use super::{UnitNode, UnreadableUnit, UnitValue};
+use super::{UnitNode, UnitValue, UnreadableUnit};
 
 /// As deep as a property list of a service goes, and much deeper.
 const DEEPEST: usize = 64;
@@ -26,7 +26,9 @@ pub(super) fn read(text: &str) -> Result<UnitNode, UnreadableUnit> {
     let first = root.children().find(Element::is_element);
     let wrong = |why: &str| UnreadableUnit::at(line_of(root), why);
     if root.tag_name().name() != "plist" {
-        return Err(wrong("not a property list: the root element is not <plist>"));
+        return Err(wrong(
+            "not a property list: the root element is not <plist>",
+        ));
     }
     node(first.ok_or_else(|| wrong("empty property list"))?, 0)
 }

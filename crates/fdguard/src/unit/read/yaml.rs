@@ -4,7 +4,7 @@ use std::collections::HashMap;
 
 use saphyr_parser::{Event, Parser, ScanError, Span, StrInput};
 
-use super::{UnitNode, UnreadableUnit, UnitValue};
+use super::{UnitNode, UnitValue, UnreadableUnit};
 
 const DEEPEST: usize = 64;
 /// Anchors that name each other could grow without end.
@@ -48,7 +48,12 @@ impl<'a> Reader<'a> {
         Ok((event, span.start.line()))
     }
 
-    fn node(&mut self, event: Event<'a>, line: usize, depth: usize) -> Result<UnitNode, UnreadableUnit> {
+    fn node(
+        &mut self,
+        event: Event<'a>,
+        line: usize,
+        depth: usize,
+    ) -> Result<UnitNode, UnreadableUnit> {
         self.left = self.left.saturating_sub(1);
         if self.left == 0 || depth > DEEPEST {
             return Err(UnreadableUnit::at(line, "too large or nested too deeply"));
@@ -59,7 +64,8 @@ impl<'a> Reader<'a> {
             Event::MappingStart(anchor, _) => (anchor, UnitValue::Map(self.map(depth)?)),
             Event::Alias(id) => {
                 let known = self.anchors.get(&id).cloned();
-                let known = known.ok_or_else(|| UnreadableUnit::at(line, "alias without an anchor"))?;
+                let known =
+                    known.ok_or_else(|| UnreadableUnit::at(line, "alias without an anchor"))?;
                 self.left = self.left.saturating_sub(size(&known));
                 return Ok(UnitNode { line, ..known });
             }

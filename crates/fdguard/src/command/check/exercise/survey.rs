@@ -144,6 +144,9 @@ impl<'p> Survey<'p> {
 
     /// What could not be seen.
     pub(super) fn gaps(&self) -> Vec<Gap> {
-        self.watchers.values().flat_map(ProcessWatcher::gaps).collect()
+        self.watchers
+            .values()
+            .flat_map(ProcessWatcher::gaps)
+            .collect()
     }
 }

@@ -1,4 +1,4 @@
-//! The server's output: passed on untouched, watched for a line, and its end remembered.
+//! The server's output: passed on unchanged, searched for a line, with its last part kept.
 
 use std::collections::VecDeque;
 use std::io::{self, Read, Write};

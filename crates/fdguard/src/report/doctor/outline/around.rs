@@ -1,10 +1,10 @@
-//! What is around the processes: family, logs, what was not seen, versions.
+//! The context of the processes: process tree, logs, gaps, versions.
 
 use fdguard_core::Gap;
 use fdguard_core::evidence::{Evidence, LogSymptom, Machine, Relation, Relative};
 use fdguard_core::rule::wording;
 
-use super::{Block, Note, Section, OutlineTable, seconds_of, section};
+use super::{Block, Note, OutlineTable, Section, seconds_of, section};
 use crate::report::table::{Side, counted, thousands};
 use crate::terminal::{sanitize, sanitize_str};
 
@@ -34,7 +34,7 @@ pub(super) fn family(relatives: &[Relative], more: u64) -> Option<Section> {
     let mut blocks = vec![Block::Table(OutlineTable {
         columns: vec![
             ("pid", Side::Right),
-            ("holds", Side::Right),
+            ("open", Side::Right),
             ("command", Side::Left),
         ],
         rows: rows.collect(),
@@ -42,12 +42,14 @@ pub(super) fn family(relatives: &[Relative], more: u64) -> Option<Section> {
     })];
     if zombies > 0 {
         let text = format!(
-            "{} not waited for",
-            counted(zombies, "child that ended is", "children that ended are")
+            "{} (the parent does not wait for its children)",
+            counted(zombies, "zombie", "zombies")
         );
         blocks.push(Block::Sentence(text));
     }
-    (total > 0).then(|| section("family", blocks)).flatten()
+    (total > 0)
+        .then(|| section("process tree", blocks))
+        .flatten()
 }
 
 pub(super) fn logs(evidence: &Evidence) -> Option<Section> {
@@ -56,7 +58,7 @@ pub(super) fn logs(evidence: &Evidence) -> Option<Section> {
         let path = sanitize(&log.path);
         let lines = counted(log.lines, "line", "lines");
         let head = match log.symptoms.is_empty() {
-            true => format!("{path}: {lines}, none speaks of descriptors"),
+            true => format!("{path}: {lines}, none about descriptors"),
             false => format!("{path}: {lines}"),
         };
         let notes = log.symptoms.iter().map(symptom);
@@ -109,7 +111,7 @@ pub(super) fn versions(evidence: &Evidence) -> Section {
     ];
     if let Some(uptime) = machine.uptime_seconds {
         rows.push(vec![
-            "host up for".to_owned(),
+            "uptime".to_owned(),
             wording::duration(seconds_of(uptime)),
         ]);
     }
@@ -134,7 +136,7 @@ pub(super) fn versions(evidence: &Evidence) -> Section {
         rows.push(vec![
             match others {
                 0 => format!("pid {}", process.pid),
-                others => format!("pid {} and {others} like it", process.pid),
+                others => format!("pid {} and {others} similar", process.pid),
             },
             format!("{exe}{runtime}"),
         ]);
@@ -164,7 +166,7 @@ fn or_unknown(text: Option<&String>) -> String {
     text.cloned().unwrap_or_else(|| "?".to_owned())
 }
 
-/// A recording does not say where it was made.
+/// A recording does not contain the machine.
 fn kernel(machine: &Machine) -> String {
     match machine.arch.as_str() {
         "" => or_unknown(machine.kernel.as_ref()),

@@ -1,4 +1,4 @@
-//! Processes that are alike take one line: four workers of one server that are all well are no news four times.
+//! Folds similar processes into one line: four healthy workers of one server are not four reports.
 
 use fdguard_core::Pid;
 use fdguard_core::evidence::{Evidence, ExaminedProcess, ProcessVisit};
@@ -16,7 +16,7 @@ const PIDS: usize = 12;
 /// Processes that are shown as one; most groups have one member.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(in crate::report) struct Group {
-    /// Their places among the visits, the one that stands for all first.
+    /// Their indexes among the visits, the representative first.
     pub(in crate::report) members: Vec<usize>,
     verdict: Verdict,
 }
@@ -50,7 +50,7 @@ fn is_alike(evidence: &Evidence, a: Patient<'_>, b: Patient<'_>) -> bool {
     one.comm == other.comm && one.ppid == other.ppid && is_calm(evidence, a) && is_calm(evidence, b)
 }
 
-/// Whether nothing was found that somebody should look at.
+/// Whether nothing was found that needs attention.
 fn is_calm(evidence: &Evidence, (visit, examined): Patient<'_>) -> bool {
     let pid = visit.begin.process.pid;
     let mut findings = evidence.diagnosis.findings.iter();

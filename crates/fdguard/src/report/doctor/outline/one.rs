@@ -1,4 +1,4 @@
-//! One process: what it holds, its walls, what looks wrong, its databases.
+//! One process: its descriptors, limits, problems and databases.
 
 use std::cmp::Ordering;
 
@@ -8,7 +8,7 @@ use fdguard_core::lint::{LintHit, Severity};
 use fdguard_core::rule::wording;
 use fdguard_core::{Pid, Text, Tier};
 
-use super::{Block, Note, Section, OutlineTable, seconds_of, section};
+use super::{Block, Note, OutlineTable, Section, seconds_of, section};
 use crate::report::table::{Side, class_name, counted, thousands};
 use crate::terminal::{sanitize, sanitize_str};
 
@@ -35,9 +35,9 @@ pub(super) fn of_one(
         .find(|one| one.pid == process.pid);
     let walls = opinion.map_or(&[][..], |opinion| &opinion.walls);
     [
-        section(format!("holdings{of}"), holdings(visit, examined)),
+        section(format!("open descriptors{of}"), holdings(visit, examined)),
         section(format!("targets{of}"), targets(examined)),
-        section(format!("walls{of}"), walls_table(walls)),
+        section(format!("limits{of}"), walls_table(walls)),
         section(
             format!("SQLite databases{of}"),
             examined.databases.iter().map(database).collect(),
@@ -54,21 +54,16 @@ fn holdings(visit: &ProcessVisit, examined: &ExaminedProcess) -> Vec<Block> {
     let share = examined.latest.percent_of_soft;
     let share = share.map_or_else(String::new, |percent| format!(" ({percent} %)"));
     let since = examined.uptime_seconds.map_or_else(String::new, |seconds| {
-        format!(
-            "; it has been running for {}",
-            wording::duration(seconds_of(seconds))
-        )
+        format!("; running for {}", wording::duration(seconds_of(seconds)))
     });
     let mut blocks = vec![Block::Sentence(format!(
-        "{} of {} descriptors{share}, highest number {}{since}",
+        "{} of {} descriptors{share}, highest fd {}{since}",
         known(latest.count),
         known(latest.limits.soft),
         known(examined.latest.highest),
     ))];
     if latest.tier == Tier::Radar {
-        blocks.push(Block::Sentence(
-            "what they are could not be seen".to_owned(),
-        ));
+        blocks.push(Block::Sentence("fdguard could not list them".to_owned()));
     }
     blocks.extend(classes(examined).map(Block::Table));
     let patterns = examined.latest.patterns.iter();
@@ -157,7 +152,7 @@ fn walls_table(walls: &[Forecast]) -> Vec<Block> {
     }
     vec![Block::Table(OutlineTable {
         columns: vec![
-            ("wall", Side::Left),
+            ("limit", Side::Left),
             ("used", Side::Right),
             ("of", Side::Right),
             ("share", Side::Right),
@@ -168,7 +163,7 @@ fn walls_table(walls: &[Forecast]) -> Vec<Block> {
     })]
 }
 
-/// When a wall is reached at this rate, with the range that the rate allows.
+/// When a limit is reached at this rate, with the range that the rate allows.
 fn forecast(wall: &Forecast) -> String {
     let condition = wall
         .only_if
@@ -182,18 +177,18 @@ fn forecast(wall: &Forecast) -> String {
         (Some(eta), Some(range)) => format!("{} ({range})", wording::duration(eta)),
         (Some(eta), None) => wording::duration(eta),
         (None, _) if wall.used.is_none() => return "?".to_owned(),
-        (None, _) => "not on the way there".to_owned(),
+        (None, _) => "not approaching".to_owned(),
     };
     format!("{when}{condition}")
 }
 
-/// The range of a forecast; absent where it says no more than the forecast.
+/// The range of a forecast; absent if it adds nothing to the forecast.
 pub(in crate::report) fn within(soonest: Option<f64>, latest: Option<f64>) -> Option<String> {
     let soonest = wording::duration(soonest?);
     match latest.map(wording::duration) {
         Some(latest) if latest == soonest => None,
         Some(latest) => Some(format!("{soonest} to {latest}")),
-        None => Some(format!("{soonest} at the soonest")),
+        None => Some(format!("{soonest} or later")),
     }
 }
 
@@ -223,7 +218,7 @@ pub(in crate::report::doctor) fn suspects(evidence: &Evidence) -> Vec<Suspects<'
     found
 }
 
-/// What looks wrong, or is worth knowing and no more.
+/// Problems, or mere notes.
 pub(super) fn lints(evidence: &Evidence, title: &str, is_wrong: bool) -> Option<Section> {
     let many = evidence.material.visits.len() > 1;
     let found = suspects(evidence).into_iter();
@@ -272,7 +267,7 @@ fn database(database: &Database) -> Block {
     let is_broken = database.deleted > 0;
     if is_broken {
         text.push_str(&format!(
-            "; {} deleted: what is written there is lost",
+            "; {} deleted: data written there is lost",
             counted(database.deleted, "of them is", "of them are")
         ));
     }
@@ -296,7 +291,7 @@ fn database(database: &Database) -> Block {
         .collect();
     let unlisted = database.holders.len().saturating_sub(HOLDERS) as u64 + database.holders_more;
     let held = match (holders.is_empty(), unlisted) {
-        (true, 0) => "by no other process that could be seen".to_owned(),
+        (true, 0) => "no other visible process".to_owned(),
         (_, 0) => holders.join(", "),
         (_, more) => format!("{} and {} more", holders.join(", "), thousands(more)),
     };
@@ -304,6 +299,6 @@ fn database(database: &Database) -> Block {
         severity: is_broken.then_some(Severity::Critical),
         text,
         rule: None,
-        more: vec![("also held", held)],
+        more: vec![("also open in", held)],
     })
 }

@@ -32,7 +32,7 @@ fn made() -> Made {
         why: format!("75 more {EVIL}"),
         next_step: "close them".to_owned(),
         origin: Some(Origin {
-            telling: None,
+            leaking_caller: None,
             through: Vec::new(),
             partly: false,
             culprit: Some(Culprit::from(&inner)),
@@ -53,7 +53,7 @@ fn made() -> Made {
 
 #[test]
 fn the_page_has_everything_in_its_order() {
-    let html = page(&made().seen(), "word");
+    let html = page(&made().report(), "word");
     let at = |part: &str| html.find(part).unwrap_or_else(|| panic!("{part}: {html}"));
     let order = [
         at("<p class=\"verdict critical\"><strong>leaking</strong>"),
@@ -61,9 +61,9 @@ fn the_page_has_everything_in_its_order() {
         at("<b>closed by</b> run.py:51 interrupt (thread 123) <em>at fault</em>"),
         at("<h2>findings</h2>"),
         at("<b>opened by</b> main.c:3 arm: 75 live of 150"),
-        at("<h2>where what is still open was opened</h2>"),
+        at("<h2>call sites of open descriptors</h2>"),
         at("<tr><td data-v=\"main.c:3 arm\">"),
-        at("<h2>flame graph of what is still open</h2>"),
+        at("<h2>flame graph of open descriptors</h2>"),
         at("<svg class=\"flame\""),
         at("<h2>descriptors over time</h2>"),
         at("<h2>not seen</h2>"),
@@ -80,7 +80,7 @@ fn the_page_has_everything_in_its_order() {
 
 #[test]
 fn foreign_names_are_text_and_nothing_is_fetched() {
-    let html = page(&made().seen(), "word");
+    let html = page(&made().report(), "word");
     assert_eq!(html.matches("<script").count(), 1, "only our own");
     assert!(html.contains("<script nonce=\"word\">") && html.contains("script-src 'nonce-word'"));
     assert!(
@@ -105,9 +105,9 @@ fn foreign_names_are_text_and_nothing_is_fetched() {
 
 #[test]
 fn a_trace_that_found_nothing_says_so() {
-    let html = page(&Made::default().seen(), "word");
+    let html = page(&Made::default().report(), "word");
     assert!(
-        html.contains("Nothing that the tracer saw being opened is still open."),
+        html.contains("No traced descriptor is still open."),
         "{html}"
     );
     for absent in [
@@ -123,12 +123,12 @@ fn a_trace_that_found_nothing_says_so() {
 
 #[test]
 fn the_process_is_told_where_there_are_several() {
-    let one = page(&made().seen(), "word");
+    let one = page(&made().report(), "word");
     assert!(
         !one.contains(">process</th>") && one.contains(">target</th></tr>"),
         "{one}"
     );
-    let several = page(&made().site("other", &[], 3).seen(), "word");
+    let several = page(&made().site("other", &[], 3).report(), "word");
     assert!(several.contains(">process</th></tr>"), "{several}");
     assert!(several.contains("<td>other (101)</td></tr>"), "{several}");
 }

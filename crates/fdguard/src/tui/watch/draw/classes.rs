@@ -1,4 +1,4 @@
-//! What is held, by class: how many, how fast, and since when.
+//! Open descriptors by class: count, rate and history.
 
 use fdguard_core::judge::Verdict;
 use fdguard_core::watch::WatchedProcess;
@@ -56,8 +56,8 @@ pub(super) fn section(
             .collect(),
         None if subject.timeline.looks() == 0 => Vec::new(),
         None => [
-            "the descriptors could not be listed:",
-            "only their number is watched",
+            "the descriptors could not be listed;",
+            "only their count is watched",
         ]
         .map(|line| Line::styled(format!(" {line}"), theme.gap()))
         .to_vec(),

@@ -23,7 +23,7 @@ struct Most {
 }
 
 impl Most {
-    /// Where there is room, or nobody else to show, everything; else no finding may hide the others.
+    /// Shows everything if there is room or only one finding; otherwise no finding may hide the others.
     fn of(is_tall: bool, findings: usize, is_selected: bool) -> Self {
         let (why, next) = match is_selected {
             _ if is_tall || findings == 1 => (usize::MAX, usize::MAX),
@@ -54,7 +54,7 @@ pub(super) fn section(
         }
     }
     if lines.is_empty() {
-        lines.push(Line::styled(" nothing so far", theme.quiet()));
+        lines.push(Line::styled(" none so far", theme.quiet()));
     }
     let title = format!("FINDINGS {}", findings.len());
     Section {

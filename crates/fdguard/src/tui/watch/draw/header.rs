@@ -1,8 +1,8 @@
-//! Who is watched, what is said of it, and how many descriptors there are.
+//! The watched process, its verdict, and its number of descriptors.
 
 use fdguard_core::count::{as_f64, difference};
 use fdguard_core::wall;
-use fdguard_core::watch::{WatchedProcess, Watch};
+use fdguard_core::watch::{Watch, WatchedProcess};
 use ratatui::text::{Line, Span};
 
 use crate::report::host::cell;
@@ -12,8 +12,13 @@ use crate::tui::theme::Theme;
 use crate::tui::watch::phrase;
 use crate::tui::watch::state::WatchViewState;
 
-/// Name, number, verdict, and how long and how often it was looked at: as much as there is room for.
-pub(super) fn title(state: &WatchViewState, watch: &Watch, theme: &Theme, width: usize) -> Line<'static> {
+/// Name, pid, verdict, time watched and number of samples, as far as there is room.
+pub(super) fn title(
+    state: &WatchViewState,
+    watch: &Watch,
+    theme: &Theme,
+    width: usize,
+) -> Line<'static> {
     let Some(subject) = state.current(watch) else {
         let text = format!("waiting for {}", state.name);
         return Line::styled(text, theme.quiet());
@@ -32,8 +37,8 @@ pub(super) fn title(state: &WatchViewState, watch: &Watch, theme: &Theme, width:
     };
     let gone = subject
         .gone
-        .map(|at| format!("ended at {}", phrase::clock(at)));
-    let looks = counted(subject.timeline.looks(), "look", "looks");
+        .map(|at| format!("exited at {}", phrase::clock(at)));
+    let looks = counted(subject.timeline.looks(), "sample", "samples");
     let every = phrase::every(watch.header().every);
     let facts = [gone, Some(watched), Some(looks), Some(every)];
     push_facts(&mut line, facts.into_iter().flatten(), width, "  ");
@@ -96,7 +101,7 @@ pub(super) fn counts(
         .baseline()
         .zip(count)
         .map(|(before, now)| match difference(before, now) {
-            0 => "as many as at the start".to_owned(),
+            0 => "no change since the start".to_owned(),
             grown => format!("{grown:+} since the start"),
         });
     let facts = [highest, grown].into_iter().flatten();

@@ -69,7 +69,13 @@ pub fn draw(frame: &mut Frame<'_>, state: &WatchViewState, watch: &Watch) {
 }
 
 /// The lines that are always there, and the processes where there are several; gives what is left.
-fn top(buffer: &mut Buffer, area: Rect, state: &WatchViewState, watch: &Watch, theme: &Theme) -> Rect {
+fn top(
+    buffer: &mut Buffer,
+    area: Rect,
+    state: &WatchViewState,
+    watch: &Watch,
+    theme: &Theme,
+) -> Rect {
     let width = usize::from(area.width);
     let history = match area.height {
         ..6 => 0,
@@ -92,7 +98,12 @@ fn top(buffer: &mut Buffer, area: Rect, state: &WatchViewState, watch: &Watch, t
 }
 
 /// The keys, as many as there is room for.
-fn footer_line(state: &WatchViewState, watch: &Watch, theme: &Theme, width: usize) -> Line<'static> {
+fn footer_line(
+    state: &WatchViewState,
+    watch: &Watch,
+    theme: &Theme,
+    width: usize,
+) -> Line<'static> {
     let is_open = state.pane.is_some();
     let several = watch.subjects().count() > 1;
     let keys = [
@@ -120,7 +131,7 @@ fn footer_line(state: &WatchViewState, watch: &Watch, theme: &Theme, width: usiz
 /// Draws the sections below each other. Each gets what it needs at least, then one row after the
 /// other as long as there are any.
 fn stack(buffer: &mut Buffer, area: Rect, sections: &[Section]) {
-    // Where there is little room, what is said is worth more than what it is about.
+    // If there is little room, lines matter more than headings.
     let heading = usize::from(area.height > SPARSE);
     let wants: Vec<(usize, usize)> = sections
         .iter()
@@ -164,7 +175,7 @@ impl Section {
         }
     }
 
-    /// The heading, with how much is not on the screen where there is room to say it.
+    /// The heading, with the number of hidden lines if there is room.
     fn title(&self, room: usize, width: usize) -> Line<'static> {
         let mut title = self.heading.clone();
         let hidden = self.lines.len().saturating_sub(room);

@@ -57,7 +57,7 @@ fn text_width(width: u16) -> usize {
 
 fn title(pane: Pane, state: &WatchViewState, watch: &Watch) -> String {
     match (pane, state.finding(watch)) {
-        (Pane::Gaps, _) => " what could not be seen ".to_owned(),
+        (Pane::Gaps, _) => " gaps ".to_owned(),
         (Pane::Finding, None) => String::new(),
         (Pane::Finding, Some(finding)) => format!(
             " {} {} · {} of {} ",
@@ -92,12 +92,12 @@ fn lines(
     }
 }
 
-/// A wall that is reached after this many seconds is not ahead of anybody.
+/// A limit that is reached after this many seconds does not matter.
 const LIFETIME: f64 = 100.0 * 365.0 * 86_400.0;
 
-/// Every field that has something to say.
+/// Every field that is not empty.
 fn in_full(finding: &Finding, width: usize, theme: &Theme) -> Vec<Line<'static>> {
-    let grown = finding.grown.map(|grown| format!("{grown:+} to stay"));
+    let grown = finding.grown.map(|grown| format!("{grown:+} not closed"));
     let count = finding.count.map(|count| count.to_string());
     let count = [count, grown, finding.rate_per_min.map(phrase::rate)];
     let count: Vec<String> = count.into_iter().flatten().collect();

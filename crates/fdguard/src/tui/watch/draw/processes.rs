@@ -1,7 +1,7 @@
 //! The processes of a tree, each with its verdict.
 
 use fdguard_core::judge::Verdict;
-use fdguard_core::watch::{WatchedProcess, Watch};
+use fdguard_core::watch::{Watch, WatchedProcess};
 use ratatui::text::{Line, Span};
 
 use crate::report::host::cell;
@@ -62,7 +62,7 @@ fn row(
     let mark = if is_shown { "▸ " } else { "  " };
     let timeline = &subject.timeline;
     let ended = match subject.gone {
-        Some(at) => format!("  ended at {}", phrase::clock(at)),
+        Some(at) => format!("  exited at {}", phrase::clock(at)),
         None => String::new(),
     };
     let numbers = format!(

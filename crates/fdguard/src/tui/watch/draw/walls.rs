@@ -1,4 +1,4 @@
-//! The walls: how much of each is used, and when it is reached.
+//! The limits: how much of each is used, and when it is reached.
 
 use fdguard_core::forecast::Forecast;
 use fdguard_core::lint::Severity;
@@ -16,7 +16,7 @@ use crate::tui::watch::state::{JudgedProcess, WatchViewState};
 /// A ceiling as large as this is the kernel's way of saying that there is none.
 const NO_CEILING: u64 = i64::MAX as u64;
 
-/// A wall nearer than this, in seconds, is an emergency.
+/// A limit nearer than this, in seconds, is an emergency.
 const SOON: f64 = 3600.0;
 
 pub(super) fn section(
@@ -43,7 +43,7 @@ pub(super) fn section(
         .iter()
         .map(|wall| row(state, subject, wall, names, width, theme));
     Section {
-        heading: Line::from(Span::styled("WALLS", theme.heading())),
+        heading: Line::from(Span::styled("LIMITS", theme.heading())),
         lines: lines.collect(),
         focus: 0..0,
         least: near.clamp(1, 3),
@@ -62,7 +62,7 @@ fn row(
     width: usize,
     theme: &Theme,
 ) -> Line<'static> {
-    // Who has ended approaches nothing.
+    // A process that exited approaches no limit.
     let (style, when) = match subject.gone {
         Some(_) => (theme.quiet(), String::new()),
         None => (style(state, wall, theme), when(wall)),
@@ -110,12 +110,12 @@ fn when(wall: &Forecast) -> String {
             let countdown = phrase::countdown(eta, wall.soonest_seconds, wall.latest_seconds);
             format!("{countdown}{condition}")
         }
-        None if wall.used.is_none() => "how much is used is not known".to_owned(),
+        None if wall.used.is_none() => "use unknown".to_owned(),
         None => "not approaching".to_owned(),
     }
 }
 
-/// Red for what is near in time or in number, dim for what nobody is on the way to.
+/// Red for a limit that is near in time or number, dim for one that is not approached.
 fn style(state: &WatchViewState, wall: &Forecast, theme: &Theme) -> Style {
     let by_share = state.levels.judge(wall.percent, None);
     let by_time = wall.eta_seconds.map(|eta| match &wall.only_if {
