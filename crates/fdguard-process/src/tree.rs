@@ -207,7 +207,7 @@ impl Tree {
     pub fn told(&mut self) -> Option<TreeEvent> {
         while !self.is_over {
             match receive(&self.control, RecvFlags::DONTWAIT) {
-                Ok(KeeperMessage::Said(said, _)) => {
+                Ok(KeeperMessage::Message(said, _)) => {
                     if let Some(told) = self.hear(said) {
                         return Some(told);
                     }

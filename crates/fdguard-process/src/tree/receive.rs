@@ -11,7 +11,7 @@ use crate::keeper::message::{FromKeeper, LENGTH};
 
 /// What came through the pair.
 pub(super) enum KeeperMessage {
-    Said(FromKeeper, Option<OwnedFd>),
+    Message(FromKeeper, Option<OwnedFd>),
     End,
 }
 
@@ -32,5 +32,7 @@ pub(super) fn receive(control: &OwnedFd, flags: RecvFlags) -> Result<KeeperMessa
         _ => None,
     });
     let said = bytes.get(..heard.bytes).and_then(FromKeeper::decode);
-    Ok(said.map_or(KeeperMessage::End, |said| KeeperMessage::Said(said, pidfd)))
+    Ok(said.map_or(KeeperMessage::End, |said| {
+        KeeperMessage::Message(said, pidfd)
+    }))
 }

@@ -158,7 +158,7 @@ pub(super) fn introduced(
         return match receive(control, flags) {
             Err(Errno::INTR) => continue,
             Err(errno) => Err(errno),
-            Ok(KeeperMessage::Said(
+            Ok(KeeperMessage::Message(
                 FromKeeper::Started {
                     main,
                     at,
@@ -183,10 +183,10 @@ pub(super) fn introduced(
                     keeper_at,
                 }))
             }
-            Ok(KeeperMessage::Said(FromKeeper::Failed { step, errno }, _)) => {
+            Ok(KeeperMessage::Message(FromKeeper::Failed { step, errno }, _)) => {
                 Ok(KeeperGreeting::Failed { step, errno })
             }
-            Ok(KeeperMessage::Said(..) | KeeperMessage::End) => Err(Errno::PIPE),
+            Ok(KeeperMessage::Message(..) | KeeperMessage::End) => Err(Errno::PIPE),
         };
     }
 }

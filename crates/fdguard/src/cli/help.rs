@@ -98,11 +98,7 @@ fn with_short_help(command: Command, name: &str) -> Command {
         ))
 }
 
-fn list_commands<'a>(
-    root: &Command,
-    groups: impl Iterator<Item = &'a Group>,
-    between: &str,
-) -> String {
+fn list_commands(root: &Command, groups: impl Iterator<Item = &Group>, between: &str) -> String {
     let header = *root.get_styles().get_header();
     let literal = *root.get_styles().get_literal();
     let mut blocks = Vec::new();

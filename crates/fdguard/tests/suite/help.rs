@@ -1,6 +1,6 @@
 //! Help, version, completions.
 
-use super::{Said, fdguard, run};
+use super::{CommandOutput, fdguard, run};
 
 /// Every command, in the order and the groups of the top-level help.
 const GROUPS: &[(&str, &[&str])] = &[
@@ -22,7 +22,7 @@ fn commands() -> impl Iterator<Item = &'static str> {
 /// Help as a terminal of 80 columns shows it.
 fn help(args: &[&str]) -> String {
     let output = fdguard().args(args).env("COLUMNS", "80").output().unwrap();
-    let said = Said::of(output);
+    let said = CommandOutput::of(output);
     assert_eq!((said.code, &*said.stderr), (0, ""), "{args:?}");
     said.text().to_owned()
 }
