@@ -55,7 +55,10 @@ const SHORT: &[(&str, &[&str])] = &[
     ("run", &["config", "restart", "listen", "ready", "budget"]),
     ("unit", &["lint", "name", "listen", "user", "output"]),
     ("drill", &["ready", "listen", "within", "json", "output"]),
-    ("host", &["listen", "state", "mcp", "max_sessions", "token_file"]),
+    (
+        "host",
+        &["listen", "state", "mcp", "max_sessions", "token_file"],
+    ),
     ("archive", &["to", "wait", "follow", "json", "output"]),
 ];
 
@@ -95,9 +98,9 @@ fn with_short_help(command: Command, name: &str) -> Command {
         ))
 }
 
-fn list_commands<'a>(
+fn list_commands(
     root: &Command,
-    groups: impl Iterator<Item = &'a Group>,
+    groups: impl Iterator<Item = &'static Group>,
     between: &str,
 ) -> String {
     let header = *root.get_styles().get_header();
@@ -146,7 +149,10 @@ mod tests {
             .chain([&OTHER])
             .flat_map(|group| group.commands.iter().copied())
             .collect();
-        let mut defined: Vec<&str> = root.get_subcommands().map(clap::Command::get_name).collect();
+        let mut defined: Vec<&str> = root
+            .get_subcommands()
+            .map(clap::Command::get_name)
+            .collect();
         listed.sort_unstable();
         defined.sort_unstable();
         assert_eq!(listed, defined);

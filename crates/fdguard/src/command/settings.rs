@@ -51,7 +51,9 @@ fn levels_problem(warning: f64, critical: f64) -> String {
     if warning > critical {
         format!("--warn-at ({warning}) must not exceed --critical-at ({critical})")
     } else {
-        format!("--warn-at ({warning}) and --critical-at ({critical}) must be above 0 and at most 100")
+        format!(
+            "--warn-at ({warning}) and --critical-at ({critical}) must be above 0 and at most 100"
+        )
     }
 }
 

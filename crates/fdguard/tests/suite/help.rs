@@ -14,7 +14,9 @@ const GROUPS: &[(&str, &[&str])] = &[
 ];
 
 fn commands() -> impl Iterator<Item = &'static str> {
-    GROUPS.iter().flat_map(|(_, commands)| commands.iter().copied())
+    GROUPS
+        .iter()
+        .flat_map(|(_, commands)| commands.iter().copied())
 }
 
 /// Help as a terminal of 80 columns shows it.
@@ -56,7 +58,9 @@ fn short_help_fits_a_screen_and_points_to_the_rest() {
         let long = help(&[command, "--help"]);
         assert!(options(&long).len() >= options(&text).len(), "{long}");
         for option in options(&text) {
-            let flag = option.split_whitespace().find(|word| word.starts_with("--"));
+            let flag = option
+                .split_whitespace()
+                .find(|word| word.starts_with("--"));
             assert!(long.contains(flag.unwrap()), "{option} is only in -h");
         }
     }

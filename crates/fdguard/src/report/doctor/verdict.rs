@@ -56,10 +56,7 @@ pub fn headline(evidence: &Evidence) -> Headline {
     let hits = lints.len() as u64;
     let beside = match hits {
         0 => String::new(),
-        _ => format!(
-            "; {}",
-            counted(hits, "problem", "problems")
-        ),
+        _ => format!("; {}", counted(hits, "problem", "problems")),
     };
     Headline {
         severity: lints
