@@ -130,11 +130,15 @@ fn list_options(root: &Command) -> String {
     text
 }
 
+/// `-V, --version`, or `    --color <WHEN>`. An argument's own text needs a built command.
 fn flags(arg: &Arg) -> String {
-    match arg.get_short() {
-        Some(short) => format!("-{short}, {arg}"),
-        None => format!("    {arg}"),
-    }
+    let short = arg.get_short();
+    let short = short.map_or_else(|| "    ".to_owned(), |short| format!("-{short}, "));
+    let long = arg.get_long().unwrap_or_default();
+    let value = arg.get_value_names().and_then(<[_]>::first);
+    let value = value.filter(|_| arg.get_action().takes_values());
+    let value = value.map_or_else(String::new, |value| format!(" <{value}>"));
+    format!("{short}--{long}{value}")
 }
 
 #[cfg(test)]
