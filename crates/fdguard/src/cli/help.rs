@@ -98,20 +98,19 @@ fn with_short_help(command: Command, name: &str) -> Command {
         ))
 }
 
+/// Without colours: clap counts them as text when it breaks lines.
 fn list_commands(
     root: &Command,
     groups: impl Iterator<Item = &'static Group>,
     between: &str,
 ) -> String {
-    let header = *root.get_styles().get_header();
-    let literal = *root.get_styles().get_literal();
     let mut blocks = Vec::new();
     for group in groups {
-        let mut block = format!("{header}{}:{header:#}", group.heading);
+        let mut block = format!("{}:", group.heading);
         for name in group.commands {
             let about = root.find_subcommand(name).and_then(Command::get_about);
             let about = about.map(ToString::to_string).unwrap_or_default();
-            let _ = write!(block, "\n  {literal}{name:<12}{literal:#}{about}");
+            let _ = write!(block, "\n  {name:<8} {about}");
         }
         blocks.push(block);
     }
@@ -119,13 +118,11 @@ fn list_commands(
 }
 
 fn list_options(root: &Command) -> String {
-    let header = *root.get_styles().get_header();
-    let literal = *root.get_styles().get_literal();
-    let mut text = format!("{header}{GLOBAL}:{header:#}");
+    let mut text = format!("{GLOBAL}:");
     for arg in root.get_arguments() {
         let help = arg.get_help().map(ToString::to_string).unwrap_or_default();
         let flags = flags(arg);
-        let _ = write!(text, "\n  {literal}{flags:<20}{literal:#}{help}");
+        let _ = write!(text, "\n  {flags:<20}{help}");
     }
     text
 }
