@@ -1,41 +1,45 @@
-# The few commands that people type; CI runs .ci/run, which needs no just.
+# Short names for common commands. CI runs .ci/run, which does not need just.
 
-# list the verbs
+# list the commands
 default:
     @just --list --unsorted
 
-# form, lints, borders, fresh pages
+# check formatting, lints, borders and generated pages
 check:
     cargo fmt --all --check
     cargo clippy --workspace --all-targets -- -D warnings
     cargo run -q -p xtask -- borders
     cargo run -q -p xtask -- gen --check
 
-# every test; arguments go to the runner
+# run every test; --no-install installs nothing, other arguments go to the test runner
 test *args:
     ./test {{args}}
 
-# the wheels in a fresh environment, and the tests of the pytest plugin
+# build the wheels and test the pytest plugin in a fresh environment
 test-python *args:
     python/test {{args}}
 
-# write the man pages and the index of rules
+# generate the man pages and the index of rules
 gen:
     cargo run -q -p xtask -- gen
 
-# the figures of docs/performance.md
+# measure the figures of docs/performance.md
 bench *args:
     bench/run {{args}}
 
-# every fuzz target for some seconds, on stable; needs a C++ compiler
+# run every fuzz target for some seconds, on stable; needs a C++ compiler
 fuzz-smoke *args:
     fuzz/run {{args}}
 
-# licences, advisories and bans; needs cargo-deny
+# make the pictures of the README; needs tmux
+pictures:
+    docs/pictures/make
+
+# check licences, advisories and bans; needs cargo-deny
 deny:
     cargo deny check
 
-# an archive with the program, its man pages and its completions under target/dist
+# build an archive with the program, man pages and completions in target/dist
 dist:
     #!/usr/bin/env bash
     set -euo pipefail

@@ -1,8 +1,9 @@
-"""Times fdguard beside its peers, in turns, and says which goals are met. Run through bench/run."""
+"""Times fdguard and other tools in turns and reports which goals are met. Run by bench/run."""
 import contextlib, os, shutil, statistics, subprocess, sys, tempfile, time
 
 OUT = "target/bench"
-FDGUARD = "target/release/fdguard"
+FDGUARD = os.environ.get("FDGUARD", "target/release/fdguard")
+PYTHON = os.environ.get("PSUTIL_PYTHON", "python3")  # one that has psutil
 TICK = "target/release/examples/tick"
 ROUNDS = int(os.environ.get("ROUNDS", "11"))
 missed = []
@@ -41,6 +42,12 @@ def race(title, commands):
     return medians
 
 
+def psutil(word):
+    """A row for psutil, where it is installed."""
+    command = f"{PYTHON} bench/psutil_look.py {word}"
+    return {"psutil": command} if once(command.split())[2] == 0 else {}
+
+
 def goal(text, value, limit, at_least=False):
     met = value >= limit if at_least else value <= limit
     if not met:
@@ -77,6 +84,7 @@ def one():
             "fdguard snap --json": f"{FDGUARD} snap --json {pid}",
             "lsof -nP -F -p": f"lsof -nP -F -p {pid}",
             "lsfd -J -p": f"lsfd -J -p {pid}",
+            **psutil(pid),
         })
         ours = t["fdguard snap --json"]
         goal("fdguard / C floor", ours / t["C floor + sock_diag"], 0.8)
@@ -96,6 +104,7 @@ def host():
             "lsof -nP": "lsof -nP",
             "lsof -nP -F": "lsof -nP -F",
             "lsfd -J": "lsfd -J",
+            **psutil("all"),
         })
         radar, every = t["fdguard top --once --json"], t["fdguard snap --all --json"]
         goal("top / C counting loop", radar / t["C counting loop"], 2)

@@ -3,16 +3,16 @@
 
 use std::sync::LazyLock;
 
-use fdguard_core::explain::Scanner;
+use fdguard_core::explain::LogScanner;
 use fdguard_core::playbook::Playbook;
 
 static PLAYBOOK: LazyLock<Playbook> = LazyLock::new(Playbook::embedded);
 
 libfuzzer_sys::fuzz_target!(|bytes: &[u8]| {
-    let mut whole = Scanner::new(&PLAYBOOK).expect("our own patterns can be looked for");
+    let mut whole = LogScanner::new(&PLAYBOOK).expect("our own patterns can be looked for");
     whole.feed(bytes);
     let whole = whole.finish(&[]);
-    let mut pieces = Scanner::new(&PLAYBOOK).expect("our own patterns can be looked for");
+    let mut pieces = LogScanner::new(&PLAYBOOK).expect("our own patterns can be looked for");
     for piece in bytes.chunks(7) {
         pieces.feed(piece);
     }

@@ -1,7 +1,7 @@
 #![no_main]
 //! Playbooks of users: any text gives a playbook, or an error in one line.
 
-use fdguard_core::explain::Scanner;
+use fdguard_core::explain::LogScanner;
 use fdguard_core::playbook::Playbook;
 
 libfuzzer_sys::fuzz_target!(|bytes: &[u8]| {
@@ -10,7 +10,7 @@ libfuzzer_sys::fuzz_target!(|bytes: &[u8]| {
     };
     match Playbook::parse(text) {
         Ok(playbook) => {
-            let mut scanner = Scanner::new(&playbook).expect("few patterns can be looked for");
+            let mut scanner = LogScanner::new(&playbook).expect("few patterns can be looked for");
             scanner.feed(bytes);
             let _explanation = scanner.finish(&[]);
         }

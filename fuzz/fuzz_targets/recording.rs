@@ -3,15 +3,15 @@
 
 use std::sync::LazyLock;
 
-use fdguard_core::config::{Ledger, Levels};
+use fdguard_core::config::{Suppressions, Levels};
 use fdguard_core::playbook::Playbook;
-use fdguard_core::rule::Settings;
+use fdguard_core::rule::RuleSettings;
 
 // Once: reading the playbook takes longer than most recordings.
-static SETTINGS: LazyLock<Settings> = LazyLock::new(|| Settings {
+static SETTINGS: LazyLock<RuleSettings> = LazyLock::new(|| RuleSettings {
     levels: Levels::default(),
     expectations: Vec::new(),
-    ledger: Ledger::default(),
+    suppressions: Suppressions::default(),
     playbook: Playbook::embedded(),
     today: jiff::civil::date(2026, 1, 1),
 });

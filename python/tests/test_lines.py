@@ -61,7 +61,7 @@ def test_the_line_that_opened_it_is_told(pytester, traced):
             f"    opened at {path.name}:{listener} test_listener (socket)",
             "*teardown of test_thread*",
             f"    opened at {path.name}:{thread} work (open*)",
-            "  uncertain: fd [0-9]*: opened by another thread than the test's; 1 more thread runs *",
+            "  uncertain: fd [0-9]*: opened by another thread, not the test's; 1 more thread is running *",
         ],
         consecutive=False,
     )
@@ -98,7 +98,7 @@ def test_workers_of_xdist_are_traced(pytester, traced):
     result.stdout.fnmatch_lines(
         [
             f"fdguard: 1 descriptor left behind, opened at {place}",
-            "*fdguard: left open by fixtures of wider scope*",
+            "*fdguard: left open by fixtures (class, module or session scope)*",
             "forgetful (session): 1 descriptor",
         ]
     )

@@ -110,7 +110,7 @@ def test_without_the_program_one_line_says_so(pytester, no_program):
     result = pytester.runpytest_subprocess("--fdguard", "-q", timeout=PATIENCE)
     result.assert_outcomes(passed=1, errors=1)
     said = [line for line in result.outlines if "no opening lines" in line]
-    assert said == ["fdguard: no opening lines: there is no fdguard program (pip install fdguard)"]
+    assert said == ["fdguard: no opening lines: fdguard program not found (pip install fdguard)"]
     result.stdout.fnmatch_lines(["fdguard: 1 descriptor left behind", "  fd *  regular  /etc/hosts"])
 
 
@@ -139,7 +139,7 @@ def test_a_program_that_calls_pytest_is_not_started_again(pytester, program):
     result = pytester.run(sys.executable, str(script), timeout=PATIENCE)
     assert result.ret == 0
     assert result.outlines.count("began") == 1
-    result.stdout.fnmatch_lines(["fdguard: no opening lines: pytest was not started by its command: *"])
+    result.stdout.fnmatch_lines(["fdguard: no opening lines: pytest was not started from its own command: *"])
 
 
 def test_the_tracers_own_report_can_be_kept(pytester, traced):

@@ -56,7 +56,7 @@ def test_only_what_a_test_and_its_own_fixtures_left_is_blamed(pytester, untraced
             "*teardown of test_blamed*",
             "fdguard: 1 descriptor left behind",
             "  fd *  regular  /etc/passwd",
-            "*fdguard: left open by fixtures of wider scope*",
+            "*fdguard: left open by fixtures (class, module or session scope)*",
             "forgetful (module): 1 descriptor",
             "  fd *  regular  /etc/hostname",
         ]
@@ -161,5 +161,5 @@ def test_other_threads_make_it_uncertain_and_it_is_told(pytester, untraced):
     result = untraced("-o", "fdguard_settle=0")
     result.assert_outcomes(passed=2, errors=1)
     result.stdout.fnmatch_lines(
-        ["  fd *  regular  /etc/hosts", "  uncertain: 1 more thread runs than before the test, and may have opened them"]
+        ["  fd *  regular  /etc/hosts", "  uncertain: 1 more thread is running than before the test and may have opened them"]
     )

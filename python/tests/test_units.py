@@ -88,7 +88,7 @@ def test_lines_of_another_process_or_an_old_program_are_not_taken():
     answer = lines.read({"sites": [{**known, "pid": 11}, known]}, 10)
     assert answer.opened == {4: Opened("/srv/app.py:7 serve", ["/srv/app.py:7 serve"], "open", 3, 10)}
     assert "too old" in lines.read({"sites": [site]}, 10).why_not
-    assert lines.read({"sites": [{**known, "culprit": None, "stack": []}]}, 10).opened[4].line == "an unknown line"
+    assert lines.read({"sites": [{**known, "culprit": None, "stack": []}]}, 10).opened[4].line == "unknown line"
 
 
 def test_the_machinery_of_pytest_is_not_shown():
@@ -105,9 +105,9 @@ def test_a_tracer_that_fails_is_told(tmp_path):
     broken.write_text("#!/bin/sh\necho 'fdguard: process is not traced' >&2\nexit 3\n")
     broken.chmod(0o755)
     assert lines.ask(str(broken)) == ({}, "fdguard: process is not traced")
-    assert "could not be asked" in lines.ask(str(tmp_path / "gone")).why_not
+    assert "cannot run the tracer" in lines.ask(str(tmp_path / "gone")).why_not
     broken.write_text("#!/bin/sh\nwhile [ \"$1\" != -o ]; do shift; done\necho '{' > \"$2\"\n")
-    assert "cannot be read" in lines.ask(str(broken)).why_not
+    assert "invalid report" in lines.ask(str(broken)).why_not
 
 
 def test_what_the_tracer_saw_this_thread_open_is_certain():

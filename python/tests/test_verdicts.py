@@ -144,10 +144,10 @@ def test_a_wrong_marker_or_setting_is_one_clear_line(pytester, untraced):
     )
     result = untraced()
     assert result.ret == pytest.ExitCode.USAGE_ERROR
-    result.stderr.fnmatch_lines([f"ERROR: {path.name}::test_it: fdguard_allow has no 'klass': it takes count, *"])
+    result.stderr.fnmatch_lines([f"ERROR: {path.name}::test_it: fdguard_allow has no argument 'klass': use count, *"])
     result = untraced("-o", "fdguard_settle=soon")
     assert result.ret == pytest.ExitCode.USAGE_ERROR
-    result.stderr.fnmatch_lines(["ERROR: fdguard_settle = soon: a number of seconds is expected"])
+    result.stderr.fnmatch_lines(["ERROR: fdguard_settle = soon: must be a number of seconds"])
 
 
 CYCLE = """
@@ -223,7 +223,7 @@ def test_a_zombie_fails(pytester, untraced):
     )
     result = untraced()
     outcomes(result, passed=2, errors=1)
-    result.stdout.fnmatch_lines(["  process *  true (ended, and nobody waited for it)"])
+    result.stdout.fnmatch_lines(["  process *  true (zombie: ended but not waited for)"])
 
 
 def test_the_helpers_of_multiprocessing_are_not_blamed(pytester):
@@ -251,7 +251,7 @@ def test_a_failed_test_is_not_failed_again(pytester, untraced):
     )
     result = untraced()
     outcomes(result, failed=1)
-    result.stdout.fnmatch_lines(["*Captured fdguard teardown*", "  fd *  regular  /etc/hosts", "*traceback may hold*"])
+    result.stdout.fnmatch_lines(["*Captured fdguard teardown*", "  fd *  regular  /etc/hosts", "*traceback may keep*"])
 
 
 def test_a_failed_teardown_keeps_its_own_error(pytester, untraced):

@@ -143,7 +143,7 @@ async def much_output_is_cut_and_said(client):
     stdout = much.structured_content["stdout"]
     assert stdout["bytes"] > 3_000_000 and stdout["dropped"]["bytes"] > 2_900_000, stdout["dropped"]
     assert len(text(much)) < 100_000 and text(much).startswith("begin"), len(text(much))
-    assert "bytes are left out of the middle]" in text(much).splitlines()[-1]
+    assert "bytes omitted from the middle]" in text(much).splitlines()[-1]
     assert "end" in text(much)[-300:]
 
 

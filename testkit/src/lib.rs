@@ -27,6 +27,6 @@ pub use holding::VictimHolding;
 pub use launch::{NOBODY, run_as};
 pub use locate::{c_variant, c_victim, compiled, victim_path};
 pub use report::{VictimReport, next_line, number, text};
-pub use requirement::{TestRuntime, have, is_root, runtimes, skip, software};
+pub use requirement::{TestRuntime, have, is_root, may_install, runtimes, skip, software};
 pub use script::ScriptedProcess;
-pub use victim::{VictimLaunch, Namespace, Victim, listed};
+pub use victim::{Namespace, Victim, VictimLaunch, listed};

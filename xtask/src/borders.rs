@@ -8,13 +8,14 @@ use std::process::Command;
 use anyhow::{Context as _, ensure};
 use serde::Deserialize;
 
-use crate::source;
+use crate::names::{self, NAMES};
+use crate::{architecture, source, width};
 
 /// Everything that is checked. A change here is a design change: give its reason in
 /// ARCHITECTURE.md first.
 const RULES: Rules = Rules {
     arrows: &[
-        ("fdguard-core", &[]),
+        ("fdguard-core", &["fdguard-wire"]),
         ("fdguard-probe", &["fdguard-core"]),
         ("fdguard-wire", &[]),
         ("fdguard-preload", &["fdguard-wire"]),
@@ -91,22 +92,25 @@ const RULES: Rules = Rules {
         "crates/fdguard-core/src/lib.rs",
         "crates/fdguard-wire/src/lib.rs",
     ],
+    names_exist_once: false,
+    no_participles: false,
+    lines_are_narrow: false,
     may_be_unsafe: &[
         "crates/fdguard-files/src/sys.rs",
-        "crates/fdguard-host/src/watched.rs",
+        "crates/fdguard-host/src/watched_tree.rs",
         "crates/fdguard-host/src/http/signal.rs",
         "crates/fdguard-host/tests/suite/call/wrong_closer.rs",
-        "crates/fdguard-preload/src/alone.rs",
+        "crates/fdguard-preload/src/no_std_support.rs",
         "crates/fdguard-preload/src/creator/patch.rs",
         "crates/fdguard-preload/src/errno.rs",
-        "crates/fdguard-preload/src/farewell.rs",
+        "crates/fdguard-preload/src/exit_report.rs",
         "crates/fdguard-preload/src/hand_over.rs",
         "crates/fdguard-preload/src/hook/answer.rs",
         "crates/fdguard-preload/src/hook/ask.rs",
         "crates/fdguard-preload/src/hook/close.rs",
         "crates/fdguard-preload/src/hook/control.rs",
         "crates/fdguard-preload/src/hook/descriptor.rs",
-        "crates/fdguard-preload/src/hook/each.rs",
+        "crates/fdguard-preload/src/hook/shape.rs",
         "crates/fdguard-preload/src/hook/end.rs",
         "crates/fdguard-preload/src/hook/exec.rs",
         "crates/fdguard-preload/src/hook/file.rs",
@@ -132,10 +136,10 @@ const RULES: Rules = Rules {
         "crates/fdguard-preload/src/memory.rs",
         "crates/fdguard-preload/src/modules.rs",
         "crates/fdguard-preload/src/node.rs",
-        "crates/fdguard-preload/src/protect/band.rs",
+        "crates/fdguard-preload/src/protect/reserved_range.rs",
         "crates/fdguard-preload/src/protect/kernel.rs",
         "crates/fdguard-preload/src/real.rs",
-        "crates/fdguard-preload/src/seat.rs",
+        "crates/fdguard-preload/src/inflight.rs",
         "crates/fdguard-preload/src/start.rs",
         "crates/fdguard-preload/src/symbols.rs",
         "crates/fdguard-preload/src/sys.rs",
@@ -151,7 +155,7 @@ const RULES: Rules = Rules {
         "crates/fdguard-probe/src/linux/rlimit.rs",
         "crates/fdguard-probe/src/linux/socket_query.rs",
         "crates/fdguard-process/src/signals.rs",
-        "crates/fdguard-process/src/listen/inherited.rs",
+        "crates/fdguard-process/src/listen/activation.rs",
         "crates/fdguard-process/src/notify/same.rs",
         "crates/fdguard-process/src/keeper/mod.rs",
         "crates/fdguard-process/src/pty.rs",
@@ -177,8 +181,25 @@ struct Rules {
     impure: &'static [&'static str],
     /// Files that must forbid unsafe code for their crate.
     forbid_unsafe: &'static [&'static str],
+    /// Whether a public type name may exist only once: `names.rs` has the exceptions.
+    names_exist_once: bool,
+    /// Whether a bare participle is refused as the name of a type or a module.
+    no_participles: bool,
+    /// Whether comments and Markdown must keep to the width of `width.rs`.
+    lines_are_narrow: bool,
     /// The only files with unsafe blocks; CONTRIBUTING.md lists them.
     may_be_unsafe: &'static [&'static str],
+}
+
+impl Rules {
+    /// The part of the table that ARCHITECTURE.md shows.
+    fn design(&self) -> architecture::Design {
+        architecture::Design {
+            arrows: self.arrows,
+            only_in: self.only_in,
+            may_be_unsafe: self.may_be_unsafe,
+        }
+    }
 }
 
 /// What is wrong, and where.
@@ -190,7 +211,7 @@ pub(crate) struct Complaint {
 }
 
 impl Complaint {
-    fn new(file: &Path, line: usize, text: impl Into<String>) -> Self {
+    pub(crate) fn new(file: &Path, line: usize, text: impl Into<String>) -> Self {
         Self {
             file: file.to_owned(),
             line,
@@ -217,6 +238,9 @@ pub(crate) fn check(root: &Path) -> anyhow::Result<Vec<String>> {
     let tests = test_files(&sources);
     for (file, code) in &sources {
         complaints.extend(unsafe_blocks(file, code));
+        if RULES.no_participles {
+            complaints.extend(names::participles(&NAMES, file, code));
+        }
         let is_pure = RULES.pure.iter().any(|folder| file.starts_with(folder));
         if is_pure && !tests.contains(file) {
             complaints.extend(impurities(file, code));
@@ -228,6 +252,13 @@ pub(crate) fn check(root: &Path) -> anyhow::Result<Vec<String>> {
         if must_forbid && !code.contains("#![forbid(unsafe_code)]") {
             complaints.push(Complaint::new(file, 1, "lacks #![forbid(unsafe_code)]"));
         }
+    }
+    complaints.extend(architecture::check(root, &sources, &RULES.design())?);
+    if RULES.names_exist_once {
+        complaints.extend(names::duplicates(&NAMES, &sources, &tests));
+    }
+    if RULES.lines_are_narrow {
+        complaints.extend(width::check(root)?);
     }
     Ok(complaints.iter().map(Complaint::to_string).collect())
 }
@@ -422,7 +453,7 @@ mod tests {
         assert_eq!(
             found,
             [
-                "Cargo.toml:1: fdguard-core may not use fdguard-probe: it uses no other crate of ours"
+                "Cargo.toml:1: fdguard-core may not use fdguard-probe: of ours it uses fdguard-wire only"
             ]
         );
     }

@@ -128,6 +128,9 @@ fn every_link_of_a_page_leads_somewhere() {
     let root = crate::root().unwrap();
     let mut linked = pages();
     linked.extend(["ARCHITECTURE.md", "CHANGELOG.md"].map(|page| root.join(page)));
+    let design = std::fs::read_dir(root.join("docs/design")).unwrap();
+    let design = design.map(|entry| entry.unwrap().path());
+    linked.extend(design.filter(|path| path.is_file()));
     for page in linked {
         let text = std::fs::read_to_string(&page).unwrap();
         for link in links(&text) {

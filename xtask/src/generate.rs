@@ -1,5 +1,5 @@
 //! Pages that are made from the code: man pages from the command line, the index of rules from
-//! the table of lints. The same code gives the same bytes: no dates, no machine names.
+//! the tables of rules. The same code gives the same bytes: no dates, no machine names.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -7,8 +7,8 @@ use std::path::{Path, PathBuf};
 use anyhow::Context as _;
 use clap::{Command, CommandFactory as _};
 use fdguard::cli::Cli;
-use fdguard_core::catalog::{self, Check};
-use fdguard_core::lint::Severity;
+use fdguard::report::rules;
+use fdguard_core::rule::{Rule, RuleKind, Severity};
 
 /// Where all of it goes; nothing else may lie there.
 const FOLDER: &str = "docs/generated";
@@ -102,38 +102,70 @@ fn add_man_pages(command: &Command, files: &mut Files) -> anyhow::Result<()> {
 }
 
 fn rules() -> String {
-    let lints = "Every lint that `fdguard snap` runs over a snapshot";
-    let rules = "Every rule over what a process held in the course of time";
-    let hazards = "Every hazard that the events of a trace can prove";
-    let proofs = "What `fdguard check` adds: what a program left behind";
-    format!(
-        "# Rules\n\n{lints}, from the table in `fdguard-core`.\n\n{}\n{rules}.\n\n{}\n{hazards}.\n\n{}\n{proofs}.\n\n{}",
-        table(&catalog::lints()),
-        table(&catalog::rules()),
-        table(&catalog::hazards()),
-        table(&catalog::proofs())
-    )
+    let all = rules::all();
+    let mut text = String::from("# Rules\n\nEvery rule of fdguard, by kind.\n");
+    for kind in RuleKind::ALL {
+        let of_kind: Vec<&Rule> = all.iter().copied().filter(|it| it.kind == kind).collect();
+        let (title, about) = section(kind);
+        text.push_str(&format!("\n## {title}\n\n{about}\n\n{}", table(&of_kind)));
+    }
+    text
 }
 
-fn table(checks: &[Check]) -> String {
+/// The heading of a kind, and what its rules look at.
+fn section(kind: RuleKind) -> (&'static str, &'static str) {
+    match kind {
+        RuleKind::Lint => ("Lints", "`fdguard snap` runs them over one snapshot."),
+        RuleKind::Growth => (
+            "Growth rules",
+            "`fdguard watch` runs them over the descriptors of a process in the course of time.",
+        ),
+        RuleKind::Hazard => (
+            "Hazards",
+            "`fdguard trace` and `fdguard check` prove them by the events of a trace.",
+        ),
+        RuleKind::Proof => (
+            "Proofs",
+            "`fdguard check` adds these: descriptors and processes that a program left behind.",
+        ),
+        RuleKind::Unit => (
+            "Unit rules",
+            "`fdguard unit --lint` looks for them in a service definition. The page\n\
+             [unit](../guide/unit.md) explains them.",
+        ),
+        RuleKind::Symptom => (
+            "Symptoms",
+            "`fdguard explain` looks for them in logs. The severity is critical where a line of the\n\
+             log is certain, warning where it is likely, info where it is only possible or hits no\n\
+             limit of the kernel. The page [explain](../guide/explain.md) explains them.",
+        ),
+    }
+}
+
+fn table(rules: &[&Rule]) -> String {
     let mut text = String::from(
         "| rule | severity | looks for | weakness | requirement |\n\
          | --- | --- | --- | --- | --- |\n",
     );
-    for check in checks {
-        let id = check.id;
-        let severity = match check.severity {
+    for rule in rules {
+        let id = rule.id;
+        let name = if rule.kind.has_pages() {
+            format!("[{id}](../guide/rules/{id}.md)")
+        } else {
+            id.to_owned()
+        };
+        let severity = match rule.severity {
             Severity::Info => "info",
             Severity::Warning => "warning",
             Severity::Critical => "critical",
         };
-        let cwe = check
+        let cwe = rule
             .cwe
             .map_or_else(|| "–".to_owned(), |cwe| format!("CWE-{cwe}"));
-        let summary = check.summary.replace('|', "\\|");
-        let requirement = check.requirement;
+        let summary = rule.summary.replace('|', "\\|");
+        let requirement = rule.requirement;
         text.push_str(&format!(
-            "| [{id}](../guide/rules/{id}.md) | {severity} | {summary} | {cwe} | {requirement} |\n"
+            "| {name} | {severity} | {summary} | {cwe} | {requirement} |\n"
         ));
     }
     text
@@ -168,6 +200,25 @@ mod tests {
     #[test]
     fn the_same_code_gives_the_same_bytes() {
         assert_eq!(files().unwrap(), files().unwrap());
+    }
+
+    #[test]
+    fn the_index_lists_every_kind_of_rule() {
+        let index = super::rules();
+        for id in [
+            "close-wait-pile",
+            "leak",
+            "double-close",
+            "leftover-process",
+        ] {
+            assert!(
+                index.contains(&format!("| [{id}](../guide/rules/{id}.md) |")),
+                "{id}"
+            );
+        }
+        for id in ["systemd-forking", "inotify-watches"] {
+            assert!(index.contains(&format!("| {id} | ")), "{id}");
+        }
     }
 
     #[test]

@@ -7,11 +7,16 @@ use std::process::ExitCode;
 use anyhow::Context as _;
 use clap::Parser;
 
+mod architecture;
 mod borders;
 #[cfg(test)]
 mod examples;
 mod generate;
+mod glossary;
+mod markdown;
+mod names;
 mod source;
+mod width;
 
 /// Chores of the project.
 #[derive(Debug, Parser)]

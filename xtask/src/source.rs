@@ -20,6 +20,19 @@ pub(crate) fn code_only(source: &str) -> String {
     code
 }
 
+/// Where the line comments begin.
+pub(crate) fn line_comments(source: &str) -> Vec<usize> {
+    let mut at = 0;
+    let mut found = Vec::new();
+    while let Some(first) = source[at..].chars().next() {
+        if source[at..].starts_with("//") {
+            found.push(at);
+        }
+        at += token(&source[at..], first).0;
+    }
+    found
+}
+
 /// The length of the next token, and whether it is code.
 fn token(rest: &str, first: char) -> (usize, bool) {
     if rest.starts_with("//") {
@@ -166,7 +179,7 @@ fn starts_word(code: &str, at: usize) -> bool {
     !code[..at].ends_with(in_word)
 }
 
-fn in_word(c: char) -> bool {
+pub(crate) fn in_word(c: char) -> bool {
     c.is_alphanumeric() || c == '_'
 }
 
@@ -218,6 +231,14 @@ mod tests {
     fn a_lifetime_does_not_open_a_character() {
         let code = code_only("fn f<'a>(x: &'a str) -> &'a str { unsafe { x } }");
         assert!(code.contains("unsafe"));
+    }
+
+    #[test]
+    fn line_comments_are_told_from_strings() {
+        let source = "a(\"// b\"); // c\n/* // d */ // e\n'/'; /// f";
+        let comments = super::line_comments(source);
+        let texts: Vec<&str> = comments.iter().map(|at| &source[*at..*at + 4]).collect();
+        assert_eq!(texts, ["// c", "// e", "/// "]);
     }
 
     #[test]

@@ -1,4 +1,4 @@
-//! The word that opens a server's pages: `Authorization: Bearer TOKEN`.
+//! The bearer token of a server: `Authorization: Bearer TOKEN`.
 
 use std::fmt;
 
@@ -17,10 +17,13 @@ impl BearerToken {
     pub fn new(text: &[u8]) -> Result<Self, String> {
         let text = text.trim_ascii();
         if text.len() < 16 {
-            return Err("the token is shorter than 16 characters".to_owned());
+            return Err("the token is too short: it needs at least 16 characters".to_owned());
         }
         if text.len() > 1024 || !text.iter().all(u8::is_ascii_graphic) {
-            return Err("the token is no word of ASCII".to_owned());
+            return Err(
+                "the token must be at most 1024 printable ASCII characters without spaces"
+                    .to_owned(),
+            );
         }
         Ok(Self(text.into()))
     }

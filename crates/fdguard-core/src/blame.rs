@@ -81,7 +81,7 @@ fn is_spoken(frame: &Frame) -> bool {
 /// When one line both leaks and is used correctly: the innermost own frame that is in leaking stacks and
 /// in no healthy one. Absent where the stacks do not differ in our own code.
 #[must_use]
-pub fn telling_frame<'a>(leaking: &'a [Stack], healthy: &[Stack]) -> Option<&'a Frame> {
+pub fn leaking_caller_frame<'a>(leaking: &'a [Stack], healthy: &[Stack]) -> Option<&'a Frame> {
     let is_healthy = |frame: &Frame| healthy.iter().any(|stack| stack.contains(frame));
     // Each leaking stack proposes its innermost such frame; the one that most of them share tells most.
     let candidates = leaking.iter().flat_map(|stack| {

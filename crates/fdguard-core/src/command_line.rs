@@ -73,7 +73,7 @@ pub fn add_trace(findings: &mut [Finding], process: &Process) {
         let line = match trace_command(process) {
             Some(command) => format!("`{command}` names the line that opens them"),
             None => format!(
-                "start {} as `fdguard trace -- COMMAND`: that names the line that opens them",
+                "start {} with `fdguard trace -- COMMAND` to find the line that opens them",
                 process.comm.to_lossy()
             ),
         };
@@ -167,7 +167,7 @@ mod tests {
     fn a_watch_names_the_command_once_for_each_leak() {
         let mut watch = Watch::new(header());
         for entry in leak(&Class::Pipe, "pipe:[7]", 80).entries(0, None) {
-            watch.take(&entry);
+            watch.record(&entry);
         }
         let mut diagnosis = watch.diagnosis(&settings()).unwrap();
         watch.name_traces(&mut diagnosis);

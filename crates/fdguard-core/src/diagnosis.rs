@@ -3,13 +3,14 @@
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
-use crate::culprit::{self, Culprit};
 use crate::finding::Finding;
 use crate::forecast::{self, Forecast};
 use crate::hazard::Hazard;
 use crate::judge::{self, Verdict};
 use crate::lifetimes::report::SiteReport;
-use crate::rule::{Case, Settings};
+use crate::rising_group::{self, RisingGroup};
+use crate::rule::RuleSettings;
+use crate::rule::growth::Case;
 use crate::select_use::SelectUse;
 use crate::snapshot::{Limits, Process};
 use crate::timeline::Timeline;
@@ -67,16 +68,16 @@ impl ProcessDiagnosis {
         process: &Process,
         timeline: &Timeline,
         select: Option<&SelectUse>,
-        settings: &Settings,
+        settings: &RuleSettings,
     ) -> Self {
         let judgements = judge::judge(timeline);
-        let leaking = culprit::culprits(timeline, &judgements, Verdict::Leaking);
-        let growing = culprit::culprits(timeline, &judgements, Verdict::Growing);
-        let growing: Vec<Culprit> = growing
+        let leaking = rising_group::rising_groups(timeline, &judgements, Verdict::Leaking);
+        let growing = rising_group::rising_groups(timeline, &judgements, Verdict::Growing);
+        let growing: Vec<RisingGroup> = growing
             .into_iter()
             .filter(|one| !leaking.iter().any(|other| other.class == one.class))
             .collect();
-        let rising: Vec<Culprit> = leaking.iter().chain(&growing).cloned().collect();
+        let rising: Vec<RisingGroup> = leaking.iter().chain(&growing).cloned().collect();
         let walls = forecast::forecasts(timeline, &rising, select);
         let case = Case {
             process,
@@ -314,11 +315,11 @@ mod tests {
     fn a_document_has_the_fields_of_the_contract_and_comes_back() {
         let mut watch = Watch::new(header());
         for entry in leak(&Class::Pipe, "pipe:[7]", 80).entries(0, None) {
-            watch.take(&entry);
+            watch.record(&entry);
         }
         let ended_at = watch.wall_time();
         let ended = WatchEnd::TimeUp;
-        watch.take(&RecordingEntry::End { ended, ended_at });
+        watch.record(&RecordingEntry::End { ended, ended_at });
         let diagnosis = watch.diagnosis(&settings()).unwrap();
         let json = serde_json::to_value(&diagnosis).unwrap();
         assert_eq!(json["schema"], "fdguard.diagnosis/1");

@@ -1,19 +1,21 @@
-//! What a tracer tells: one [`Event`] for each thing that happened to a descriptor.
+//! The events of a tracer: one [`TraceEvent`] for each thing that happened to a descriptor.
 //!
-//! A tracer says beforehand what it [collects](Collected). Births, deaths, forks, execs and exits are
-//! always told; the rest only when asked for. What was not collected is not known: a hazard that
-//! needs it is not raised, and a gap says so. Events may be late, doubled or missing.
+//! A tracer declares what it [collects](Collected). Opens, closes, forks, execs and exits are always
+//! reported; the rest only on request. A hazard that needs an event which was not collected is not
+//! raised, and a gap reports that. Events may be late, doubled or missing.
 //!
-//! An event stands for a call that took some time. Births, uses and locks are told after their call; a
-//! death is told before it and [`What::Closed`] after it; [`What::Locking`] comes before a change of
-//! locks. Calls of two threads whose times overlap may have happened in either order, and no hazard may
+//! An event represents a call that took some time. Opens, uses and locks are reported after their
+//! call; a close is reported before its call and [`What::CloseReturned`] after it; [`What::Locking`]
+//! precedes a change of locks. Calls of two threads whose times overlap may have happened in either order, and no hazard may
 //! depend on which.
 
-mod collected;
+mod call_name;
+mod collected_events;
 
 use std::fmt;
 
-pub use collected::Collected;
+pub use collected_events::CollectedEvents;
+pub use fdguard_wire::{CloseCall, FdCall, OpenCall};
 use serde::{Deserialize, Serialize};
 
 use crate::{Class, Fd, FileId, ProcKey};
@@ -28,13 +30,13 @@ pub struct StackId(pub u32);
 
 /// One thing that happened in a process.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Event {
+pub struct TraceEvent {
     /// In which process.
     pub process: ProcKey,
     /// In which of its threads.
     pub thread: Tid,
-    /// Nanoseconds of the monotonic clock. A death carries the time before its call and a birth the
-    /// time after, so that a number that changes hands at once is told in the right order.
+    /// Nanoseconds of the monotonic clock. A close carries the time before its call and an open the
+    /// time after it, so that a number that is reused at once is reported in the right order.
     pub at: u64,
     /// Where in the code; absent where no stack was taken.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -49,13 +51,15 @@ pub struct Event {
 #[serde(tag = "what", rename_all = "kebab-case")]
 #[non_exhaustive]
 pub enum What {
-    /// A number was given out.
-    Birth {
+    /// A descriptor was opened.
+    #[serde(rename = "birth")]
+    Open {
         /// The number.
         fd: Fd,
-        /// By which call.
-        how: BirthHow,
-        /// What it is, as far as the call tells.
+        /// The call that opened it.
+        #[serde(rename = "how", with = "call_name")]
+        call: OpenCall,
+        /// Its class, as far as the call determines it.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         class: Option<Class>,
         /// Which file, where the tracer looked.
@@ -65,19 +69,22 @@ pub enum What {
         #[serde(default)]
         cloexec: bool,
     },
-    /// A number was given back, or a close failed.
-    Death {
+    /// A descriptor was closed, or a close failed.
+    #[serde(rename = "death")]
+    Close {
         /// The number.
         fd: Fd,
-        /// By which call.
-        how: DeathHow,
+        /// The call that closed it.
+        #[serde(rename = "how", with = "call_name")]
+        call: CloseCall,
         /// Why it failed. Linux releases the number whatever `close` says, except for `EBADF`.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         errno: Option<Errno>,
     },
-    /// The thread's close of this number has returned: it happened between its [`What::Death`] and this.
+    /// The thread's close of this number has returned: it happened between its [`What::Close`] and this.
     /// Any other event of the thread means the same.
-    Closed {
+    #[serde(rename = "closed")]
+    CloseReturned {
         /// The number.
         fd: Fd,
     },
@@ -98,22 +105,24 @@ pub enum What {
         /// Whether exec closes it now.
         on: bool,
     },
-    /// A call that may block begins ([`Collected::calls`]). `poll` sends one for each number.
+    /// A call that may block begins ([`CollectedEvents::calls`]). `poll` sends one for each number.
     Enter {
         /// The number.
         fd: Fd,
         /// The call.
-        call: Call,
+        #[serde(with = "call_name")]
+        call: FdCall,
     },
     /// The thread is out of its call again. Any other event of the thread means the same.
     Leave,
-    /// A call on a number is over ([`Collected::uses`]). Told before its [`What::Leave`]: the call belongs to the
+    /// A call on a number is over ([`CollectedEvents::uses`]). Reported before its [`What::Leave`]: the call belongs to the
     /// descriptor that it was entered on, whatever has the number by now.
     Use {
         /// The number.
         fd: Fd,
         /// The call.
-        call: Call,
+        #[serde(with = "call_name")]
+        call: FdCall,
         /// The first bytes that were written, 16 at most.
         #[serde(default, skip_serializing_if = "Vec::is_empty")]
         bytes: Vec<u8>,
@@ -126,12 +135,12 @@ pub enum What {
         /// The number.
         fd: Fd,
     },
-    /// A POSIX lock was taken or given back ([`Collected::locks`]). `flock` and open-file-description
-    /// locks do not vanish with another descriptor and are not told.
+    /// A POSIX lock was taken or given back ([`CollectedEvents::locks`]). `flock` and open-file-description
+    /// locks do not vanish with another descriptor and are not reported.
     Lock {
         /// The number it went through.
         fd: Fd,
-        /// The file; absent: that of the birth.
+        /// The file; absent: the file of its open.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         file: Option<FileId>,
         /// First byte and the one after the last; absent: all of it.
@@ -140,7 +149,7 @@ pub enum What {
         /// Taken, or given back.
         taken: bool,
     },
-    /// A call begins that takes or gives back a POSIX lock ([`Collected::locks`]). What it did happens between
+    /// A call begins that takes or gives back a POSIX lock ([`CollectedEvents::locks`]). What it did happens between
     /// this and the thread's next event, which is its [`What::Lock`] if it succeeds.
     Locking {
         /// The number it goes through.
@@ -153,8 +162,10 @@ pub enum What {
         /// The file.
         file: FileId,
     },
-    /// The tracer learned who asked for what has this number: the stack of this event stands for that of its birth.
-    Retold {
+    /// The tracer learned which code asked for this descriptor: the stack of this event replaces the
+    /// stack of its open.
+    #[serde(rename = "retold")]
+    Reassigned {
         /// The number.
         fd: Fd,
     },
@@ -177,135 +188,28 @@ pub enum What {
     /// A call that should have given out a number failed.
     Refused {
         /// The call.
-        call: BirthHow,
+        #[serde(with = "call_name")]
+        call: OpenCall,
         /// Why.
         errno: Errno,
     },
-    /// `select` was called ([`Collected::selects`]).
+    /// `select` was called ([`CollectedEvents::selects`]).
     Select {
         /// Its first argument: the highest number and one.
         nfds: u32,
     },
-    /// The process began as a copy of another one: what happened to its numbers before is not told.
+    /// The process began as a copy of another one: earlier events of its numbers are not reported.
     Forked,
     /// The process has, or had, more than this one thread.
     Threaded,
-    /// An event of this process is missing here. It may be told later ([`crate::hazard::Lookout::take_late`]).
+    /// An event of this process is missing here. It may be reported later
+    /// ([`crate::hazard::HazardDetector::observe_late`]).
     Missing,
-    /// Events of this process that nobody will ever see.
+    /// Events of this process that are lost for good.
     Lost {
         /// How many.
         count: u64,
     },
-}
-
-/// What gave out a number.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-#[non_exhaustive]
-pub enum BirthHow {
-    /// `open`, `openat`, `creat`, `fopen`, …
-    Open,
-    /// `opendir`.
-    Opendir,
-    /// `socket`.
-    Socket,
-    /// `socketpair`.
-    Socketpair,
-    /// `accept`, `accept4`.
-    Accept,
-    /// `pipe`, `pipe2`, `popen`.
-    Pipe,
-    /// `dup`, `F_DUPFD`: the lowest free number.
-    Dup,
-    /// `dup2`, `dup3`: the number that the caller chose.
-    Dup2,
-    /// Received over a unix socket.
-    Received,
-    /// `epoll_create`, `eventfd`, `timerfd_create`, `memfd_create`, `pidfd_open`, …
-    Anonymous,
-    /// Nobody saw it: before tracing began, or inside a library.
-    Unseen,
-}
-
-/// What took a number back.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-#[non_exhaustive]
-pub enum DeathHow {
-    /// `close`, `fclose`, `closedir`, …
-    Close,
-    /// `dup2` put something else in its place: who knew the number knows the new thing.
-    Dup2,
-    /// `close_range`.
-    CloseRange,
-    /// `FD_CLOEXEC`.
-    Exec,
-    /// The end of the process.
-    Exit,
-    /// Nobody saw it: inside a library, or the event is missing.
-    Unseen,
-}
-
-/// A call on a descriptor.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-#[non_exhaustive]
-pub enum Call {
-    /// `read`, `pread`, `readv`.
-    Read,
-    /// `write`, `pwrite`, `writev`.
-    Write,
-    /// `recv`, `recvfrom`, `recvmsg`.
-    Recv,
-    /// `send`, `sendto`, `sendmsg`.
-    Send,
-    /// `poll`, `ppoll`, `select` with this number in its set.
-    Poll,
-    /// `epoll_wait` on this instance.
-    EpollWait,
-    /// `connect`.
-    Connect,
-    /// `accept`.
-    Accept,
-    /// `fsync`, `fdatasync`.
-    Fsync,
-    /// `ftruncate`.
-    Truncate,
-    /// Anything that asks more than it does (`fstat`, `fcntl`, `epoll_ctl`, …): programs probe with it.
-    Other,
-}
-
-impl Call {
-    /// Whether it puts bytes into the descriptor.
-    #[must_use]
-    pub fn writes(self) -> bool {
-        matches!(self, Self::Write | Self::Send)
-    }
-
-    /// Whether only sockets have it.
-    #[must_use]
-    pub fn wants_socket(self) -> bool {
-        matches!(self, Self::Recv | Self::Send | Self::Connect | Self::Accept)
-    }
-
-    /// The name of the plainest call of its kind.
-    #[must_use]
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Read => "read",
-            Self::Write => "write",
-            Self::Recv => "recv",
-            Self::Send => "send",
-            Self::Poll => "poll",
-            Self::EpollWait => "epoll_wait",
-            Self::Connect => "connect",
-            Self::Accept => "accept",
-            Self::Fsync => "fsync",
-            Self::Truncate => "ftruncate",
-            Self::Other => "call",
-        }
-    }
 }
 
 /// Why a call failed, as far as it matters here.
@@ -356,12 +260,12 @@ impl fmt::Display for Errno {
 
 #[cfg(test)]
 mod tests {
-    use super::{BirthHow, Errno, Event, StackId, What};
+    use super::{Errno, OpenCall, StackId, TraceEvent, What};
     use crate::{Class, ProcKey};
 
     #[test]
     fn an_event_is_short_in_json_and_comes_back() {
-        let event = Event {
+        let event = TraceEvent {
             process: ProcKey {
                 pid: 7,
                 start_ticks: 70,
@@ -369,9 +273,9 @@ mod tests {
             thread: 8,
             at: 9,
             stack: Some(StackId(3)),
-            what: What::Birth {
+            what: What::Open {
                 fd: 5,
-                how: BirthHow::Open,
+                call: OpenCall::Open,
                 class: Some(Class::Regular),
                 file: None,
                 cloexec: true,
@@ -380,7 +284,7 @@ mod tests {
         let json = serde_json::to_string(&event).unwrap();
         let expected = r#"{"process":{"pid":7,"start_ticks":70},"thread":8,"at":9,"stack":3,"what":"birth","fd":5,"how":"open","class":"regular","cloexec":true}"#;
         assert_eq!(json, expected);
-        assert_eq!(serde_json::from_str::<Event>(&json).unwrap(), event);
+        assert_eq!(serde_json::from_str::<TraceEvent>(&json).unwrap(), event);
     }
 
     #[test]

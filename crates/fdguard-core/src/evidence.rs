@@ -8,7 +8,7 @@ use serde::Serialize;
 use crate::diagnosis::Diagnosis;
 use crate::lint::Severity;
 use crate::recording::{RecordingEntry, RecordingHeader};
-use crate::rule::Settings;
+use crate::rule::RuleSettings;
 use crate::select_use::SelectUse;
 use crate::watch::Watch;
 use crate::{Gap, Pid, Snapshot, Summary, Text, Tier, command_line};
@@ -18,7 +18,7 @@ mod database;
 mod harmless;
 mod redacted;
 
-pub use curve::{Curve, Curves, ClassCurve, CurvePoint};
+pub use curve::{ClassCurve, Curve, CurvePoint, Curves};
 pub use database::{Database, DatabaseHolder};
 
 /// Everything that was gathered.
@@ -187,7 +187,7 @@ impl ProcessVisit {
 impl Evidence {
     /// Concludes everything; `None` when no process came into view.
     #[must_use]
-    pub fn of(material: EvidenceInput, settings: &Settings) -> Option<Self> {
+    pub fn of(material: EvidenceInput, settings: &RuleSettings) -> Option<Self> {
         let mut evidence = Self::conclude(material, settings)?;
         evidence.name_traces();
         Some(evidence)
@@ -204,10 +204,10 @@ impl Evidence {
         }
     }
 
-    fn conclude(material: EvidenceInput, settings: &Settings) -> Option<Self> {
+    fn conclude(material: EvidenceInput, settings: &RuleSettings) -> Option<Self> {
         let mut watch = Watch::new(material.header.clone());
         for entry in &material.entries {
-            watch.take(entry);
+            watch.record(entry);
         }
         let diagnosis = watch.diagnosis(settings)?;
         let examined = material.visits.iter().map(|visit| {
@@ -216,10 +216,10 @@ impl Evidence {
                 .find(|subject| subject.process.pid == visit.begin.process.pid)
                 .map(|subject| &subject.timeline);
             let latest = visit.latest();
-            let mut summary = Summary::of(latest);
-            harmless::settle(&mut summary.lints, visit, &material.relatives);
+            let mut summary = Summary::summarize(latest);
+            harmless::downgrade(&mut summary.lints, visit, &material.relatives);
             ExaminedProcess {
-                begin: Summary::of(&visit.begin),
+                begin: Summary::summarize(&visit.begin),
                 latest: summary,
                 curves: timeline.map(Curves::of),
                 databases: database::databases(latest, &material.relatives),

@@ -3,8 +3,8 @@
 use serde::{Deserialize, Serialize};
 
 use crate::count::as_f64;
-use crate::culprit::Culprit;
 use crate::finding::WallEta;
+use crate::rising_group::RisingGroup;
 use crate::select_use::SelectUse;
 use crate::slope::Slope;
 use crate::snapshot::Ceiling;
@@ -58,14 +58,18 @@ impl Forecast {
 #[must_use]
 pub fn forecasts(
     timeline: &Timeline,
-    culprits: &[Culprit],
+    rising_groups: &[RisingGroup],
     select: Option<&SelectUse>,
 ) -> Vec<Forecast> {
     let limits = timeline.limits();
     let host = timeline.host();
     let count = timeline.count();
-    let all = rate(culprits, |_| true);
-    let of = |class: Class| rate(culprits, |culprit| culprit.class.as_ref() == Some(&class));
+    let all = rate(rising_groups, |_| true);
+    let of = |class: Class| {
+        rate(rising_groups, |culprit| {
+            culprit.class.as_ref() == Some(&class)
+        })
+    };
     let ceiling = |name, ceiling: Ceiling, rate| make(name, ceiling.at, ceiling.used, rate);
     [
         make("soft-limit", limits.soft, count, all),
@@ -121,8 +125,8 @@ fn select_wall(
 }
 
 /// How fast all of these rise together.
-fn rate(culprits: &[Culprit], wanted: impl Fn(&Culprit) -> bool) -> Option<Slope> {
-    let slopes = culprits.iter().filter(|one| wanted(one));
+fn rate(rising_groups: &[RisingGroup], wanted: impl Fn(&RisingGroup) -> bool) -> Option<Slope> {
+    let slopes = rising_groups.iter().filter(|one| wanted(one));
     slopes
         .filter_map(|culprit| culprit.slope)
         .reduce(|a, b| Slope {
@@ -186,8 +190,8 @@ fn make(name: &str, at: Option<u64>, used: Option<u64>, rate: Option<Slope>) -> 
 mod tests {
     use super::{Forecast, forecasts, make};
     use crate::Class;
-    use crate::culprit::culprits;
     use crate::judge::{Verdict, judge};
+    use crate::rising_group::rising_groups;
     use crate::select_use::SelectUse;
     use crate::slope::Slope;
     use crate::testing::watched::{Watched, ceiling, selects, settings, watched};
@@ -334,7 +338,7 @@ mod tests {
             }
         });
         let timeline = told.timeline();
-        let found = culprits(&timeline, &judge(&timeline), Verdict::Leaking);
+        let found = rising_groups(&timeline, &judge(&timeline), Verdict::Leaking);
         let soft = &forecasts(&timeline, &found, None)[0];
         assert_eq!(soft.rate_per_min, Some(240.0));
     }

@@ -94,14 +94,14 @@ impl Growth {
     /// How much a process has grown; absent after a single look, or where the latest look could
     /// not read the count.
     #[must_use]
-    pub fn of(&self, key: &ProcKey) -> Option<ProcessGrowth> {
+    pub fn get(&self, key: &ProcKey) -> Option<ProcessGrowth> {
         self.series.get(key)?.grown()
     }
 
     /// The growth of the process in this row.
     #[must_use]
     pub fn of_row(&self, row: &HostRow) -> Option<ProcessGrowth> {
-        self.of(&row.key()?)
+        self.get(&row.key()?)
     }
 
     /// How long until the process reaches its nearest wall if it goes on like this. Absent when
@@ -163,7 +163,7 @@ impl Series {
 mod tests {
     use std::time::Duration;
 
-    use super::{ProcessGrowth, Growth};
+    use super::{Growth, ProcessGrowth};
     use crate::host::{HostRow, HostView};
     use crate::snapshot::Limits;
 

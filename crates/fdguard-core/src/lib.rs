@@ -2,7 +2,7 @@
 //!
 //! Everything here is a plain value or a pure function: nothing opens a file, asks the clock or
 //! prints. A [`Snapshot`] is what was seen of one process; a [`Summary`] is what it means; a
-//! [`Lint`](lint::Lint) is one rule over a snapshot; a [`Delta`] is what changed between two; a
+//! [`Rule`](rule::Rule) is one check of it; a [`Delta`] is what changed between two; a
 //! [`Playbook`](playbook::Playbook) knows who usually makes what; an
 //! [`Explanation`](explain::Explanation) says which lines of a log mean that a wall was hit.
 //! What could not be seen is a [`Gap`], never a zero.
@@ -11,19 +11,20 @@
 
 pub mod bearer;
 pub mod blame;
-pub mod catalog;
 pub mod children;
 pub mod class;
+mod class_of_call;
 pub mod class_pattern;
 pub mod collapse;
 pub mod command_line;
 pub mod config;
 pub mod count;
-pub mod culprit;
 pub mod delta;
+pub mod dependency_path;
 pub mod detail;
 pub mod diagnosis;
 pub mod document;
+pub mod duration;
 pub mod entry;
 pub mod event;
 pub mod evidence;
@@ -50,6 +51,7 @@ pub mod playbook;
 pub mod proof;
 pub mod recording;
 pub mod redact;
+pub mod rising_group;
 pub mod rule;
 pub mod select_use;
 pub mod slope;
@@ -58,11 +60,9 @@ pub mod summary;
 #[cfg(test)]
 mod testing;
 pub mod text;
-pub mod dependency_path;
 pub mod timeline;
 pub mod wall;
 pub mod watch;
-pub mod duration;
 
 pub use class::{Class, TcpState};
 pub use delta::Delta;

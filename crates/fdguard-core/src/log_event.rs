@@ -44,7 +44,7 @@ impl LogEvent {
 
     /// One that concerns a service.
     #[must_use]
-    pub fn of(name: &'static str, service: &str) -> Self {
+    pub fn for_service(name: &'static str, service: &str) -> Self {
         Self {
             service: Some(service.to_owned()),
             ..Self::new(name)
@@ -211,7 +211,7 @@ mod tests {
     use super::{LogEvent, LogValue};
 
     fn restart() -> LogEvent {
-        LogEvent::of("restart", "web")
+        LogEvent::for_service("restart", "web")
             .with("reason", "fd_budget")
             .with("count", 912_u64)
             .with("class", LogValue::from(None::<&str>))

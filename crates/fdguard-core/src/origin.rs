@@ -72,7 +72,7 @@ pub struct Culprit {
 impl Culprit {
     /// The culprit of a stack: the innermost frame of the application's own code.
     #[must_use]
-    pub fn of(stack: &[Frame]) -> Option<Self> {
+    pub fn from_stack(stack: &[Frame]) -> Option<Self> {
         blamed(stack)
     }
 }
@@ -93,9 +93,9 @@ impl From<&Frame> for Culprit {
 pub struct Origin {
     /// The line of the application.
     pub culprit: Option<Culprit>,
-    /// Where that line is also used well: the innermost caller that tells these from the others.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub telling: Option<Culprit>,
+    /// The innermost caller that alone leaks, where other callers of the line close what it opens.
+    #[serde(default, rename = "telling", skip_serializing_if = "Option::is_none")]
+    pub leaking_caller: Option<Culprit>,
     /// The packages that the line went through to open them, its own dependency first.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub through: Vec<String>,
@@ -132,7 +132,7 @@ mod tests {
         };
         let origin = Origin {
             culprit: Some(Culprit::from(&frame)),
-            telling: None,
+            leaking_caller: None,
             through: Vec::new(),
             partly: false,
             stack: vec![frame],

@@ -1,10 +1,10 @@
-//! What the numbers say together: pairs and multiples that betray their source.
+//! Patterns in the numbers: pairs and multiples that reveal their source.
 
 use std::collections::{BTreeMap, HashMap};
 
 use crate::{Class, Detail, FdEntry, Pid, Snapshot, Text};
 
-/// Sentences about the shape of what is held, most telling first.
+/// Sentences about the patterns in what is open, the most useful first.
 #[must_use]
 pub fn patterns(snapshot: &Snapshot) -> Vec<String> {
     let Some(fds) = snapshot.fds.as_deref() else {
@@ -92,7 +92,7 @@ fn database_sentence(name: &str, database: &Database) -> String {
     let Database { db, wal } = *database;
     if wal == 0 {
         return format!(
-            "{db} open handles on {name}, no -wal: {db} SQLite connections in rollback mode, or idle ones"
+            "{db} open handles on {name}, no -wal: {db} SQLite connections, in rollback mode or idle"
         );
     }
     let live = counted(wal, "live SQLite connection");
@@ -139,9 +139,9 @@ fn children_with_pipes(snapshot: &Snapshot, fds: &[FdEntry]) -> Option<String> {
     if let Some(left) = process.children.filter(|left| *left < units / 2) {
         let left = match left {
             0 => "none is left: they".to_owned(),
-            left => format!("only {left} of them can be left: the rest"),
+            left => format!("at most {left} of them are left: the rest"),
         };
-        sentence.push_str(&format!("; {left} ended without being released"));
+        sentence.push_str(&format!("; {left} exited without being released"));
     }
     Some(sentence)
 }
@@ -208,7 +208,7 @@ fn reactors(fds: &[FdEntry]) -> Option<String> {
         .count();
     let idle = match watching_nothing_more {
         0 => String::new(),
-        idle => format!(", {idle} of them watch nothing or only their own wake-up"),
+        idle => format!(", {idle} of them watch nothing but their own wake-up"),
     };
     Some(format!("{epolls} event loops (epoll instances){idle}"))
 }
@@ -304,7 +304,7 @@ mod tests {
         assert_eq!(
             patterns(&family(687, 241, Some(5))),
             [
-                "229 children × 3 pipes + pidfd (12 more pidfds); only 5 of them can be left: the rest ended without being released"
+                "229 children × 3 pipes + pidfd (12 more pidfds); at most 5 of them are left: the rest exited without being released"
             ]
         );
     }
@@ -371,7 +371,7 @@ mod tests {
             patterns(&snapshot(fds)),
             [
                 "3 pseudo-terminal masters: one per terminal session that was not closed",
-                "4 event loops (epoll instances), 3 of them watch nothing or only their own wake-up"
+                "4 event loops (epoll instances), 3 of them watch nothing but their own wake-up"
             ]
         );
     }

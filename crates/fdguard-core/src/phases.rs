@@ -74,7 +74,7 @@ pub enum NoPhases {
 
 impl Phases {
     /// Compares snapshots, given in their order.
-    pub fn of(snapshots: &[&Snapshot]) -> Result<Self, NoPhases> {
+    pub fn compare(snapshots: &[&Snapshot]) -> Result<Self, NoPhases> {
         let ([first, .., last], false) = (snapshots, snapshots.len() < 2) else {
             return Err(NoPhases::TooFew);
         };
@@ -162,7 +162,7 @@ mod tests {
     }
 
     fn phases(snapshots: &[Snapshot]) -> Phases {
-        Phases::of(&snapshots.iter().collect::<Vec<_>>()).unwrap()
+        Phases::compare(&snapshots.iter().collect::<Vec<_>>()).unwrap()
     }
 
     #[test]
@@ -222,13 +222,13 @@ mod tests {
     fn r14_what_cannot_be_compared_is_named() {
         let whole = || with(vec![]);
         let (one, two) = (whole(), whole());
-        assert_eq!(Phases::of(&[]), Err(NoPhases::TooFew));
-        assert_eq!(Phases::of(&[&one]), Err(NoPhases::TooFew));
+        assert_eq!(Phases::compare(&[]), Err(NoPhases::TooFew));
+        assert_eq!(Phases::compare(&[&one]), Err(NoPhases::TooFew));
         let blind = radar(3);
-        assert_eq!(Phases::of(&[&one, &blind]), Err(NoPhases::Unlisted(1)));
+        assert_eq!(Phases::compare(&[&one, &blind]), Err(NoPhases::Unlisted(1)));
         let mut other = whole();
         other.process.pid += 1;
-        let found = Phases::of(&[&one, &two, &other]);
+        let found = Phases::compare(&[&one, &two, &other]);
         assert_eq!(found, Err(NoPhases::OtherProcess(2)));
     }
 }

@@ -60,7 +60,7 @@ pub struct Summary {
 impl Summary {
     /// Concludes everything there is to conclude.
     #[must_use]
-    pub fn of(snapshot: &Snapshot) -> Self {
+    pub fn summarize(snapshot: &Snapshot) -> Self {
         let fds = snapshot.fds.as_deref();
         let own = |entry: &&FdEntry| !entry.class.is_of_fdguard();
         let number = |entry: &FdEntry| u64::from(entry.fd);

@@ -6,12 +6,12 @@ pub(crate) mod watched;
 use jiff::Timestamp;
 
 use crate::detail::{
-    Eventfd, Eventpoll, OtherDetail, FileDetail, InetDetail, IoUring, FileLock, Memfd, Pidfd, PipeDetail, PipeEnd, PtyDetail,
-    Signalfd, SocketDetail, UnixDetail, WatcherDetail,
+    Eventfd, Eventpoll, FileDetail, FileLock, InetDetail, IoUring, Memfd, OtherDetail, Pidfd,
+    PipeDetail, PipeEnd, PtyDetail, Signalfd, SocketDetail, UnixDetail, WatcherDetail,
 };
 use crate::snapshot::{Ceilings, Limits, Process, Via};
 use crate::{
-    Class, Detail, Fd, FdEntry, FileId, FdHolder, Mode, Pid, Snapshot, TcpState, Text, Tier,
+    Class, Detail, Fd, FdEntry, FdHolder, FileId, Mode, Pid, Snapshot, TcpState, Text, Tier,
 };
 
 /// The process that every test snapshot is of.

@@ -2,11 +2,11 @@
 
 use jiff::{SignedDuration, Timestamp};
 
-use crate::diagnosis::{Coverage, DIAGNOSIS_SCHEMA, Diagnosis, WatchEnd, ProcessDiagnosis};
+use crate::diagnosis::{Coverage, DIAGNOSIS_SCHEMA, Diagnosis, ProcessDiagnosis, WatchEnd};
 use crate::finding::Finding;
 use crate::judge::Verdict;
 use crate::recording::{Appearance, RecordingEntry, RecordingHeader};
-use crate::rule::Settings;
+use crate::rule::RuleSettings;
 use crate::select_use::SelectUse;
 use crate::snapshot::Process;
 use crate::timeline::Timeline;
@@ -61,7 +61,7 @@ impl WatchedProcess {
 
     /// What is said of it.
     #[must_use]
-    pub fn opinion(&self, settings: &Settings) -> ProcessDiagnosis {
+    pub fn opinion(&self, settings: &RuleSettings) -> ProcessDiagnosis {
         ProcessDiagnosis::of(
             &self.process,
             &self.timeline,
@@ -86,7 +86,7 @@ impl Watch {
     }
 
     /// Takes in one entry.
-    pub fn take(&mut self, entry: &RecordingEntry) {
+    pub fn record(&mut self, entry: &RecordingEntry) {
         match entry {
             RecordingEntry::Process(appearance) => self.appear(appearance),
             RecordingEntry::Look { id, look } => {
@@ -158,8 +158,8 @@ impl Watch {
         if self.forgotten > 0 {
             gaps.push(Gap::new(
                 format!("{} processes that ended during the watch", self.forgotten),
-                format!("of those that ended, {ENDED_KEPT} are kept: the ones seen longest"),
-                "name the processes that matter in place of their ancestor",
+                format!("only {ENDED_KEPT} ended processes are kept: those observed longest"),
+                "name the processes that matter instead of their ancestor",
             ));
         }
         gaps
@@ -200,7 +200,7 @@ impl Watch {
 
     /// What it came to; absent before any process came into view.
     #[must_use]
-    pub fn diagnosis(&self, settings: &Settings) -> Option<Diagnosis> {
+    pub fn diagnosis(&self, settings: &RuleSettings) -> Option<Diagnosis> {
         let first = self.subjects().next()?;
         let opinions = |replaced: bool| -> Vec<ProcessDiagnosis> {
             let chosen = self.subjects.iter();
@@ -286,7 +286,7 @@ mod tests {
     fn taken(entries: impl IntoIterator<Item = Vec<RecordingEntry>>) -> Watch {
         let mut watch = Watch::new(header());
         for entry in entries.into_iter().flatten() {
-            watch.take(&entry);
+            watch.record(&entry);
         }
         watch
     }
@@ -335,7 +335,8 @@ mod tests {
     #[test]
     fn a_gap_is_not_repeated() {
         let gap = || RecordingEntry::Gap(Gap::new("the links", "permission denied", "run as root"));
-        let other = RecordingEntry::Gap(Gap::new("the children", "permission denied", "run as root"));
+        let other =
+            RecordingEntry::Gap(Gap::new("the children", "permission denied", "run as root"));
         let watch = taken([quiet().entries(0, None), vec![gap(), other, gap()]]);
         assert_eq!(watch.gaps().len(), 2);
         assert_eq!(diagnosis(&watch).gaps, watch.gaps());
@@ -356,7 +357,7 @@ mod tests {
         let cut = diagnosis(&watch);
         assert_eq!(cut.ended, WatchEnd::RecordingCut);
         assert_eq!(cut.ended_at.as_second(), 79);
-        watch.take(&RecordingEntry::Gone { id: 0, at: 90.5 });
+        watch.record(&RecordingEntry::Gone { id: 0, at: 90.5 });
         assert_eq!(watch.subjects().next().unwrap().gone, Some(90.5));
         assert_eq!(watch.wall_time().as_second(), 90);
     }
@@ -364,14 +365,14 @@ mod tests {
     #[test]
     fn nobody_in_view_is_no_diagnosis() {
         let mut watch = Watch::new(header());
-        watch.take(&RecordingEntry::Gone { id: 7, at: 1.0 });
+        watch.record(&RecordingEntry::Gone { id: 7, at: 1.0 });
         assert!(watch.diagnosis(&settings()).is_none());
     }
 
     fn come(watch: &mut Watch, id: u32, successor_of: Option<u32>, looks: u32) {
         let mut process = snapshot(Vec::new()).process;
         process.pid = Pid::from(1000 + id);
-        watch.take(&RecordingEntry::Process(Box::new(Appearance {
+        watch.record(&RecordingEntry::Process(Box::new(Appearance {
             id,
             at: f64::from(id),
             process,
@@ -386,13 +387,13 @@ mod tests {
                 ..Look::default()
             };
             let look = Box::new(look);
-            watch.take(&RecordingEntry::Look { id, look });
+            watch.record(&RecordingEntry::Look { id, look });
         }
     }
 
     fn go(watch: &mut Watch, id: u32) {
         let at = f64::from(id) + 0.9;
-        watch.take(&RecordingEntry::Gone { id, at });
+        watch.record(&RecordingEntry::Gone { id, at });
     }
 
     #[test]

@@ -19,7 +19,7 @@ mod source;
 mod table;
 
 use fdguard_core::judge::{self, Verdict};
-use fdguard_core::timeline::{LookChange, Look, Sighting};
+use fdguard_core::timeline::{Look, LookChange, Sighting};
 use fdguard_core::{Class, TcpState, Timeline};
 use proptest::prelude::{
     Just, ProptestConfig, Strategy, any, prop_assert, prop_assert_eq, prop_oneof,

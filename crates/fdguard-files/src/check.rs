@@ -1,4 +1,5 @@
-//! SQLite's own check, never on a file that others may be writing: on the file itself, as one that nobody changes, or on a copy.
+//! Runs SQLite's integrity check, never on a file that may be written: either on the file itself as
+//! immutable, or on a copy.
 
 use std::fs::File;
 use std::io;
@@ -18,18 +19,18 @@ use crate::{Error, lease};
 
 /// How often a copy of a database that is being written is tried.
 const ATTEMPTS: usize = 5;
-/// As many complaints as SQLite is asked for.
+/// Maximum number of problems that SQLite reports.
 const MOST: u32 = 20;
 /// A check of an empty file may take this long, and so much longer for each MiB. An ordinary one takes
 /// some milliseconds a MiB: what takes longer was made to.
 const TIME: Duration = Duration::from_secs(5);
 const TIME_PER_MIB: Duration = Duration::from_secs(1);
-/// How many steps of its virtual machine SQLite makes between two looks at the clock.
+/// Virtual machine steps between two checks of the clock.
 const STEPS: i32 = 10_000;
 /// No value is much longer than the file that it is in; what an index makes of a short one may be.
 const ROOM: u64 = 1 << 16;
 
-/// A comparison with a pattern looks at no clock, and takes as long as both are together.
+/// Pattern matching does not check the clock and takes time proportional to both lengths.
 const LONGEST_PATTERN: i32 = 4096;
 
 /// How much to check.
@@ -53,7 +54,7 @@ impl CheckDepth {
     }
 }
 
-/// What SQLite said.
+/// Result of SQLite's check.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct CheckResult {
     /// How much was checked.
@@ -69,11 +70,11 @@ pub struct CheckResult {
 /// A check, or why there is none.
 pub type CheckOutcome = Result<CheckResult, Gap>;
 
-/// Checks a database. `is_alone` says that it has no log or journal to be looked at with it.
+/// Checks a database. `is_alone` means that it has no WAL or journal to be read with it.
 pub fn check(database: &Path, depth: CheckDepth, is_alone: bool) -> Result<CheckOutcome, Error> {
     let file = open(database)?;
     if is_alone && lease::ask(&file) == lease::LeaseAnswer::NoWriter {
-        let before = Stamp::of(&file).ok();
+        let before = Stamp::read(&file).ok();
         let outcome = ask(&unchanging(database), depth, false);
         if before.is_some() && before == Stamp::at(database) {
             return Ok(outcome);
@@ -86,9 +87,9 @@ pub fn check(database: &Path, depth: CheckDepth, is_alone: bool) -> Result<Check
     let copy = folder.path().join("database");
     match settled_copy(database, &copy) {
         Ok(true) => Ok(ask(&Target::Copy(&copy), depth, true)),
-        Ok(false) => Ok(Err(no_copy("it is written to without a pause"))),
+        Ok(false) => Ok(Err(no_copy("the database is being written continuously"))),
         Err(Error::Io { source, .. }) if source.kind() == io::ErrorKind::StorageFull => {
-            Ok(Err(no_copy("there is no room for it")))
+            Ok(Err(no_copy("no space left")))
         }
         Err(error) => Err(error),
     }
@@ -96,9 +97,9 @@ pub fn check(database: &Path, depth: CheckDepth, is_alone: bool) -> Result<Check
 
 fn no_copy(why: &str) -> Gap {
     Gap::new(
-        "SQLite's own check",
-        format!("no copy could be taken: {why}"),
-        "try again at a quieter moment, or set TMPDIR to a place with room",
+        "SQLite's integrity check",
+        format!("cannot copy the database: {why}"),
+        "try again when it is less busy, or set TMPDIR to a directory with enough space",
     )
 }
 
@@ -121,7 +122,7 @@ impl Target<'_> {
     }
 }
 
-/// The file as one that nobody changes: no lock is taken and no side file is looked at.
+/// The file opened as immutable: no lock is taken and no side file is read.
 fn unchanging(database: &Path) -> Target<'_> {
     let mut uri = "file:".to_owned();
     for byte in database.as_os_str().as_encoded_bytes() {
@@ -161,23 +162,21 @@ fn ask(target: &Target<'_>, depth: CheckDepth, copied: bool) -> CheckOutcome {
         Err(error) if error.sqlite_error_code() == Some(ErrorCode::OperationInterrupted) => {
             let limit = time_limit(size).as_secs();
             Err(Gap::new(
-                "SQLite's own check",
-                format!(
-                    "it was not done after {limit} s, which is far too long for a database of this size"
-                ),
+                "SQLite's integrity check",
+                format!("not finished after {limit} s, far too long for a database of this size"),
                 "if you trust the file, run `PRAGMA integrity_check` in the sqlite3 shell",
             ))
         }
         Err(error) => Err(Gap::new(
-            "SQLite's own check",
-            format!("SQLite could not do it: {error}"),
-            "run `PRAGMA integrity_check` in the program that knows this database",
+            "SQLite's integrity check",
+            format!("SQLite cannot run it: {error}"),
+            "run `PRAGMA integrity_check` in the program that owns this database",
         )),
     }
 }
 
-/// Takes from a schema that a stranger may have written what it could do harm with: functions that are
-/// not harmless, values without bounds, time without end.
+/// Restricts what an untrusted schema can do: no unsafe functions, no unbounded values, no endless
+/// queries.
 pub(crate) fn restrict(connection: &Connection, size: u64) -> rusqlite::Result<()> {
     connection.set_db_config(DbConfig::SQLITE_DBCONFIG_TRUSTED_SCHEMA, false)?;
     connection.set_db_config(DbConfig::SQLITE_DBCONFIG_DEFENSIVE, true)?;
@@ -205,7 +204,10 @@ fn time_limit(size: u64) -> Duration {
 }
 
 /// What SQLite complains about; nothing when all is well.
-pub(crate) fn complaints(connection: &Connection, depth: CheckDepth) -> rusqlite::Result<Vec<String>> {
+pub(crate) fn complaints(
+    connection: &Connection,
+    depth: CheckDepth,
+) -> rusqlite::Result<Vec<String>> {
     let pragma = depth.pragma();
     let mut statement = connection.prepare(&format!("PRAGMA {pragma}({MOST})"))?;
     let rows = statement.query_map([], |row| row.get::<_, String>(0))?;
@@ -229,9 +231,11 @@ pub(crate) fn is_damage(error: &rusqlite::Error) -> bool {
         || error.to_string().starts_with("malformed database schema")
 }
 
-/// Copies a database with its log and journal so that they belong together; `false` when its writers left no moment for it.
+/// Copies a database with its WAL and journal in a consistent state; `false` if its writers left no
+/// time for it.
 ///
-/// The database goes first. As long as the log is not begun again, it has every page that a checkpoint moves meanwhile.
+/// The database goes first. Until the WAL restarts, it has every page that a checkpoint moves
+/// meanwhile.
 pub fn settled_copy(database: &Path, copy: &Path) -> Result<bool, Error> {
     for _ in 0..ATTEMPTS {
         let before = State::of(database);
@@ -255,11 +259,11 @@ fn copy_one(database: &Path, copy: &Path, role: HolderRole) -> Result<(), Error>
             drop(std::fs::remove_file(&to));
             Ok(())
         }
-        Err(error) => Err(Error::io(&from, "cannot be copied", error)),
+        Err(error) => Err(Error::io(&from, "cannot copy", error)),
     }
 }
 
-/// Copies bytes alone; the copy is ours, whatever the mode of the original.
+/// Copies only the bytes; the copy is owned by this process, whatever the mode of the original.
 pub(crate) fn copy_file(from: &Path, to: &Path) -> io::Result<()> {
     let mut source = File::open(from)?;
     let mut target = File::create(to)?;

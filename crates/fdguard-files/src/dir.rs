@@ -1,7 +1,8 @@
-//! A directory that is held open: whatever happens to its path meanwhile, the files are the ones in it.
+//! A directory that is held open: changes to its path do not affect which files are accessed.
 //!
-//! What is below it is opened by the kernel (`openat2` with `RESOLVE_BENEATH`, without links), so that a directory which somebody
-//! replaces by a link between two steps leads nowhere. A check of names before the use would be a race.
+//! The kernel opens everything below it (`openat2` with `RESOLVE_BENEATH`, without links). If a
+//! directory is replaced by a link between two steps, the open fails. Checking names before using
+//! them would be a race.
 
 use std::ffi::OsStr;
 use std::fs::File;
@@ -26,7 +27,7 @@ pub struct Dir {
 pub(crate) struct Entry {
     /// Device and inode.
     pub(crate) id: (u64, u64),
-    /// What it is; a link is told as a link.
+    /// File type; links are not followed.
     pub(crate) kind: FileType,
     /// Bytes.
     pub(crate) size: u64,
@@ -68,7 +69,8 @@ impl Dir {
         Ok(made)
     }
 
-    /// Opens a directory below this one. No part of the path may be a link: [`is_way_out`] says so of the error.
+    /// Opens a directory below this one. No component of the path may be a link; see [`is_way_out`]
+    /// for the error.
     pub fn open_below(&self, inner: &Path) -> io::Result<Self> {
         let at = if inner.as_os_str().is_empty() {
             Path::new(".")
@@ -135,7 +137,7 @@ impl Dir {
     }
 
     /// What is at a name; nothing when nothing is there.
-    pub(crate) fn look(&self, name: &OsStr) -> io::Result<Option<Entry>> {
+    pub(crate) fn stat_entry(&self, name: &OsStr) -> io::Result<Option<Entry>> {
         match rustix::fs::statat(&self.fd, name, AtFlags::SYMLINK_NOFOLLOW) {
             Ok(stat) => Ok(Some(Entry {
                 id: (stat.st_dev, stat.st_ino),
@@ -175,7 +177,8 @@ impl Dir {
         let renamed =
             rustix::fs::renameat_with(&self.fd, from, &to.fd, name, RenameFlags::NOREPLACE);
         match renamed {
-            // Some file systems do not know the flag. A link is refused as well where something is; an end in between leaves both names.
+            // Some file systems do not support the flag. A link fails as well if the target exists;
+            // a crash in between leaves both names.
             Err(Errno::INVAL | Errno::NOSYS) => {
                 rustix::fs::linkat(&self.fd, from, &to.fd, name, AtFlags::empty())?;
                 rustix::fs::unlinkat(&self.fd, from, AtFlags::empty())
@@ -205,7 +208,8 @@ impl AsFd for Dir {
     }
 }
 
-/// Whether an error of [`Dir::open_below`] says that the path leads out of the directory, or through a link.
+/// Whether an error of [`Dir::open_below`] means that the path leaves the directory or passes
+/// through a link.
 #[must_use]
 pub fn is_way_out(error: &io::Error) -> bool {
     let errno = Errno::from_io_error(error);

@@ -1,9 +1,9 @@
-//! One thing that is wrong, or worth knowing, about a file.
+//! A finding about a file.
 
 use fdguard_core::lint::Severity;
 use serde::Serialize;
 
-/// A finding, with where it lies.
+/// A finding and its position in the file.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct FileFinding {
     /// A fixed word.
@@ -19,7 +19,7 @@ pub struct FileFinding {
     /// Processes that it is about.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub pids: Vec<u32>,
-    /// What tells it from another one of its rule without a place in the file.
+    /// Distinguishes it from another finding of the same rule without a position.
     #[serde(skip)]
     pub(crate) mark: (u64, u64),
 }
@@ -58,7 +58,7 @@ impl FileFinding {
         Self { length, ..self }
     }
 
-    /// With what tells it from another one.
+    /// Sets the distinguishing mark.
     #[must_use]
     pub(crate) fn marked(self, mark: (u64, u64)) -> Self {
         Self { mark, ..self }

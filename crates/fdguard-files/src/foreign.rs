@@ -1,4 +1,4 @@
-//! Bytes that belong to something else, recognised by how they begin.
+//! Recognizes foreign data by its first bytes.
 
 use std::fmt;
 
@@ -32,7 +32,7 @@ pub enum Foreign {
     Zeros,
 }
 
-/// As much as must be text before bytes are called so: counters that look like letters are shorter.
+/// Minimum length of text: counters that look like letters are shorter.
 const TEXT: usize = 24;
 
 const METHODS: [&[u8]; 8] = [
@@ -47,7 +47,7 @@ const METHODS: [&[u8]; 8] = [
 ];
 
 impl Foreign {
-    /// What begins here, if it is anything that we know.
+    /// Recognizes known data at the start of these bytes.
     #[must_use]
     pub fn parse(bytes: &[u8]) -> Option<Self> {
         if let Some(record) = TlsRecord::parse(bytes) {
@@ -78,7 +78,7 @@ impl Foreign {
         is_text(bytes, TEXT).then_some(Self::Text)
     }
 
-    /// How many bytes it takes, where it says so itself.
+    /// Length in bytes, if the data states it.
     #[must_use]
     pub fn length(&self) -> Option<u64> {
         match self {
@@ -93,19 +93,19 @@ impl fmt::Display for Foreign {
         match self {
             Self::Tls(record) => record.fmt(f),
             Self::HttpRequest => f.write_str("an HTTP request"),
-            Self::HttpResponse => f.write_str("an HTTP answer"),
-            Self::Http2 => f.write_str("the preface of HTTP/2"),
-            Self::Elf => f.write_str("the head of a program (ELF)"),
+            Self::HttpResponse => f.write_str("an HTTP response"),
+            Self::Http2 => f.write_str("an HTTP/2 preface"),
+            Self::Elf => f.write_str("an ELF header"),
             Self::Gzip => f.write_str("compressed data (gzip)"),
             Self::Zstd => f.write_str("compressed data (zstd)"),
             Self::Json => f.write_str("a line of JSON"),
-            Self::Text => f.write_str("plain text, as a log has"),
-            Self::Zeros => f.write_str("nothing but zeros"),
+            Self::Text => f.write_str("plain text, such as log lines"),
+            Self::Zeros => f.write_str("zeros"),
         }
     }
 }
 
-/// Whether it begins with so much printable text.
+/// Whether it starts with at least this much printable text.
 fn is_text(bytes: &[u8], least: usize) -> bool {
     bytes.get(..least).is_some_and(|head| {
         head.iter()

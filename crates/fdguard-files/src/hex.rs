@@ -1,4 +1,4 @@
-//! Bytes as digits.
+//! Bytes as hexadecimal digits.
 
 /// Two digits for each byte.
 pub(crate) fn hex(bytes: &[u8]) -> String {

@@ -1,4 +1,4 @@
-//! One inspection of one file: read, judged, and put into words.
+//! One inspection of one file: read, judge, summarize.
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -8,7 +8,7 @@ use fdguard_core::{Gap, Text};
 use fdguard_probe::Probe;
 use serde::Serialize;
 
-use crate::check::{self, CheckResult, CheckDepth};
+use crate::check::{self, CheckDepth, CheckResult};
 use crate::finding::FileFinding;
 use crate::holding::{self, Holding};
 use crate::lease::{self, LeaseAnswer};
@@ -16,14 +16,14 @@ use crate::sqlite::judge::{self, DatabaseImage};
 use crate::sqlite::{DatabaseHeader, Journal, Shm, Wal};
 use crate::{Error, plain, read};
 
-/// Of a file that is being written, what is wrong must be so this often, this far apart: a look in the middle of a write sees
-/// things that never were.
+/// If the file is being written, a problem must be seen this often, this far apart: a read in the
+/// middle of a write sees states that never existed.
 const LOOKS: usize = 3;
 const APART: Duration = Duration::from_millis(30);
-/// The largest database that is checked in full without being asked to: indexes against tables take
-/// several times as long as the structure.
+/// The largest database that is fully checked by default: comparing indexes with tables takes
+/// several times as long as checking the structure.
 const CHECKED_FULLY: u64 = 64 << 20;
-/// The largest database that is checked at all without being asked to.
+/// The largest database that is checked at all by default.
 const CHECKED: u64 = 512 << 20;
 
 /// What to do.
@@ -58,7 +58,7 @@ pub enum FileVerdict {
     Endangered,
     /// Something is odd, and may be damage.
     Suspicious,
-    /// Nobody can tell without the key.
+    /// Damage cannot be detected without the key.
     Encrypted,
 }
 
@@ -96,9 +96,9 @@ pub struct Inspection {
     pub findings: Vec<FileFinding>,
     /// The database's own fields; absent for other files.
     pub sqlite: Option<SqliteReport>,
-    /// Who can write it.
+    /// Writers.
     pub writers: Writers,
-    /// Who holds it.
+    /// Holders.
     pub holders: Holding,
     /// What to do next.
     pub next: Vec<String>,
@@ -125,30 +125,30 @@ pub struct SqliteReport {
     pub check: Option<CheckResult>,
 }
 
-/// Who can write a file, by two ways of asking.
+/// Writers of a file, found in two ways.
 #[derive(Clone, Debug, Serialize)]
 pub struct Writers {
     /// By a lease: the kernel's own count.
     pub lease: LeaseAnswer,
-    /// By a look at all tables: as many processes.
+    /// Number of writers found in the descriptor tables.
     pub seen: usize,
     /// Where both disagree, what that means.
     pub note: Option<String>,
 }
 
-/// Inspects one file. Errors are failures to look and never damage.
+/// Inspects one file. Errors mean that it could not be examined, never damage.
 pub fn inspect(probe: &Probe, path: &Path, options: Options) -> Result<Inspection, Error> {
     let file = read::open(path)?;
     let real = path
         .canonicalize()
-        .map_err(|error| Error::io(path, "cannot be found", error))?;
+        .map_err(|error| Error::io(path, "cannot find", error))?;
     let first =
-        read::piece(&file, 0, 65_536).map_err(|error| Error::io(path, "cannot be read", error))?;
+        read::piece(&file, 0, 65_536).map_err(|error| Error::io(path, "cannot read", error))?;
     let beside = [holding::HolderRole::Wal, holding::HolderRole::Shm];
     let has_side_files = beside.iter().any(|role| role.path(&real).exists());
     let name = path.file_name().unwrap_or_default().as_encoded_bytes();
     let lease = lease::ask(&file);
-    let holders = Holding::look(probe, &real, lease != LeaseAnswer::NoWriter)?;
+    let holders = Holding::find_holders(probe, &real, lease != LeaseAnswer::NoWriter)?;
     let writers = Writers::of(lease, &holders);
     let mut inspection = Inspection {
         path: Text::from(path.as_os_str().as_encoded_bytes()),
@@ -156,7 +156,7 @@ pub fn inspect(probe: &Probe, path: &Path, options: Options) -> Result<Inspectio
         kind: Kind::Other,
         verdict: FileVerdict::Clean,
         summary: String::new(),
-        size: read::Stamp::of(&file).map_or(0, |stamp| stamp.size),
+        size: read::Stamp::read(&file).map_or(0, |stamp| stamp.size),
         findings: Vec::new(),
         sqlite: None,
         gaps: holders.gaps.clone(),
@@ -181,24 +181,24 @@ impl Writers {
             .iter()
             .any(|process| !process.main.rings.is_empty());
         let note = match (lease, seen) {
-            (LeaseAnswer::Writer, 0) if rings => {
-                Some("a writer exists that no table shows: the file is registered in an io_uring")
-            }
+            (LeaseAnswer::Writer, 0) if rings => Some(
+                "a writer exists that is in no descriptor table: the file is registered in an io_uring",
+            ),
             (LeaseAnswer::Writer, 0) if holders.is_complete => Some(
-                "a writer exists that no table shows: a descriptor on its way through a socket, registered in an io_uring, or in a thread with a table of its own",
+                "a writer exists that is in no descriptor table: a descriptor in transit through a socket, registered in an io_uring, or in a thread with a private table",
             ),
-            (LeaseAnswer::Writer, 0) => {
-                Some("a writer exists, in a process that may not be read or in no table at all")
-            }
+            (LeaseAnswer::Writer, 0) => Some(
+                "a writer exists in a process that cannot be examined, or in no descriptor table",
+            ),
             (LeaseAnswer::NoWriter, 1..) => Some(
-                "a writer was there a moment ago, or it goes through another file system (the upper folder of an overlay)",
+                "the writer has just closed the file, or writes through another file system (the upper directory of an overlay)",
             ),
-            (LeaseAnswer::Denied, _) => Some(
-                "the kernel tells only the file's owner and root whether somebody can write it",
-            ),
-            (LeaseAnswer::Unsupported, _) => {
-                Some("this file system gives no leases: only the tables were looked at")
+            (LeaseAnswer::Denied, _) => {
+                Some("only the file's owner and root can ask the kernel whether it has writers")
             }
+            (LeaseAnswer::Unsupported, _) => Some(
+                "this file system does not support leases: only the descriptor tables were searched",
+            ),
             _ => None,
         };
         Self {
@@ -224,11 +224,11 @@ impl Inspection {
         let mut image = read::image(&self.real, file)?;
         let mut found = self.judged(&image);
         let mut looks = 1;
-        // Also where there was no writer: one may have come since that was asked.
+        // Also if there was no writer: one may have appeared since.
         while looks < LOOKS && found.iter().any(matters) {
             std::thread::sleep(APART);
             image = read::image(&self.real, &read::open(&self.real)?)?;
-            self.holders = Holding::look(probe, &self.real, true)?;
+            self.holders = Holding::find_holders(probe, &self.real, true)?;
             let again = self.judged(&image);
             found = confirmed(&found, again);
             looks += 1;
@@ -240,7 +240,7 @@ impl Inspection {
                 .problems
                 .first()
                 .map_or("no reason given", String::as_str);
-            let text = format!("SQLite's own check fails: {first}");
+            let text = format!("SQLite's integrity check failed: {first}");
             found.push(FileFinding::critical("integrity", None, text));
         }
         if image.size == 0 {
@@ -271,26 +271,30 @@ impl Inspection {
         found
     }
 
-    fn checked(&mut self, image: &DatabaseImage, options: Options) -> Result<Option<CheckResult>, Error> {
+    fn checked(
+        &mut self,
+        image: &DatabaseImage,
+        options: Options,
+    ) -> Result<Option<CheckResult>, Error> {
         let Some(depth) = options.check.filter(|_| image.size > 0) else {
             return Ok(None);
         };
         if image.is_encrypted {
             self.gaps.push(Gap::new(
-                "the content of the database",
-                "it is encrypted",
-                "check it with the program that has the key: `PRAGMA cipher_integrity_check`, `PRAGMA integrity_check`",
+                "database content",
+                "encrypted",
+                "check it in the program that has the key: `PRAGMA cipher_integrity_check`, `PRAGMA integrity_check`",
             ));
             return Ok(None);
         }
         if image.size > CHECKED && !options.however_large {
             self.gaps.push(Gap::new(
-                "SQLite's own check",
+                "SQLite's integrity check",
                 format!(
-                    "the database has {} MiB, and a copy may be needed",
+                    "the database has {} MiB, and the check may need a copy",
                     image.size >> 20
                 ),
-                "ask for it: --check quick, or --check full",
+                "request it with --check quick or --check full",
             ));
             return Ok(None);
         }
@@ -302,7 +306,7 @@ impl Inspection {
         let is_alone = image.wal.as_ref().is_none_or(|wal| wal.size == 0)
             && image.journal.as_ref().is_none_or(|journal| !journal.is_hot);
         let mut outcome = check::check(&self.real, depth, is_alone)?;
-        // A copy of what is being written may have caught it between two writes: twice is no accident.
+        // A copy may have been taken between two writes; a second failure is not a coincidence.
         if self.writers.may_exist() && matches!(&outcome, Ok(checked) if !checked.ok) {
             outcome = check::check(&self.real, depth, is_alone)?;
         }
@@ -316,7 +320,7 @@ impl Inspection {
     }
 
     fn other(&mut self, file: &std::fs::File, first: &[u8]) -> Result<(), Error> {
-        let failed = |error| Error::io(&self.real, "cannot be read", error);
+        let failed = |error| Error::io(&self.real, "cannot read", error);
         if first.is_empty() {
             self.kind = Kind::Empty;
         } else if plain::is_text(first) {
@@ -340,10 +344,10 @@ impl Inspection {
         self.next = crate::words::next(self);
     }
 
-    /// Whether its content could not be judged, though somebody asked.
+    /// Whether its content could not be checked although a check was requested.
     #[must_use]
     pub fn is_unread(&self) -> bool {
-        let of_content = |gap: &Gap| gap.what == "the content of the database";
+        let of_content = |gap: &Gap| gap.what == "database content";
         self.verdict == FileVerdict::Encrypted && self.gaps.iter().any(of_content)
     }
 
@@ -354,19 +358,20 @@ impl Inspection {
     }
 }
 
-/// Whether it belongs to a database, with which it has to be looked at.
+/// Whether it is a side file of a database and must be inspected with it.
 fn side_file(path: &Path) -> Option<FileFinding> {
     let name = path.to_str()?;
     let roles = [
-        (holding::HolderRole::Wal, "log"),
-        (holding::HolderRole::Shm, "index"),
+        (holding::HolderRole::Wal, "WAL"),
+        (holding::HolderRole::Shm, "WAL index"),
         (holding::HolderRole::Journal, "journal"),
     ];
     let (database, what) = roles
         .iter()
         .find_map(|(role, what)| Some((name.strip_suffix(role.suffix())?, *what)))?;
     Path::new(database).is_file().then(|| {
-        let text = format!("this is the {what} of {database}: inspect that, and this with it");
+        let text =
+            format!("this is the {what} of {database}: inspect the database, which includes it");
         FileFinding::info("side-file", None, text)
     })
 }
@@ -375,7 +380,7 @@ pub(crate) fn matters(finding: &FileFinding) -> bool {
     finding.severity >= Severity::Warning
 }
 
-/// What both looks found; what is only worth knowing is as it was last.
+/// Findings confirmed by both reads; informational ones are taken from the last.
 fn confirmed(before: &[FileFinding], again: Vec<FileFinding>) -> Vec<FileFinding> {
     let same = |one: &FileFinding| {
         before.iter().any(|other| {

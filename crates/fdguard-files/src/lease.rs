@@ -1,7 +1,8 @@
-//! Whether anybody can write a file: the kernel grants a read lease only when nobody can.
+//! Asks the kernel whether a file has writers: it grants a read lease only if there are none.
 //!
-//! That counts descriptors of all processes, mappings, descriptors on their way through a socket, files that are registered in an
-//! io_uring, hard links. It does not count a writer who goes through the upper folder of an overlay.
+//! This covers descriptors of all processes, mappings, descriptors in transit through a socket,
+//! files registered in an io_uring, and hard links. It does not cover a writer that uses the upper
+//! directory of an overlay.
 
 use std::fs::File;
 use std::os::fd::AsFd;
@@ -11,7 +12,7 @@ use serde::Serialize;
 
 use crate::sys;
 
-/// What the kernel said.
+/// The kernel's answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum LeaseAnswer {
@@ -19,13 +20,14 @@ pub enum LeaseAnswer {
     NoWriter,
     /// Somebody can.
     Writer,
-    /// The file is another user's: the owner or `CAP_LEASE` may ask.
+    /// The file belongs to another user: only the owner or `CAP_LEASE` may ask.
     Denied,
     /// This file system gives no leases.
     Unsupported,
 }
 
-/// Asks. The lease is given back at once; who opens the file for writing in that instant waits for it.
+/// Asks the kernel. The lease is released immediately; a process that opens the file for writing in
+/// that instant waits for it.
 #[must_use]
 pub fn ask(file: impl AsFd) -> LeaseAnswer {
     match sys::lease(&file) {
@@ -46,22 +48,23 @@ fn answer(error: Errno) -> LeaseAnswer {
     }
 }
 
-/// A lease that is kept: newcomers who want to write wait until it is dropped, for at most the kernel's lease-break-time.
+/// A lease that is kept: new writers wait until it is dropped, at most for the kernel's
+/// lease-break-time.
 #[derive(Debug)]
 pub struct HeldLease {
     file: File,
 }
 
 impl HeldLease {
-    /// Takes it, if nobody can write.
-    pub fn take(file: File) -> Result<Self, LeaseAnswer> {
+    /// Takes the lease if there is no writer.
+    pub fn acquire(file: File) -> Result<Self, LeaseAnswer> {
         match sys::lease(&file) {
             Ok(()) => Ok(Self { file }),
             Err(error) => Err(answer(error)),
         }
     }
 
-    /// Whether nobody has tried to write since.
+    /// Whether no process has tried to write since.
     #[must_use]
     pub fn is_whole(&self) -> bool {
         sys::has_lease(&self.file)
@@ -79,7 +82,7 @@ impl Drop for HeldLease {
 mod tests {
     use std::fs::{File, OpenOptions};
 
-    use super::{LeaseAnswer, HeldLease, ask};
+    use super::{HeldLease, LeaseAnswer, ask};
 
     #[test]
     fn a_writer_is_seen_and_its_end_too() {
@@ -99,7 +102,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("f");
         std::fs::write(&path, "x").unwrap();
-        let kept = HeldLease::take(File::open(&path).unwrap()).unwrap();
+        let kept = HeldLease::acquire(File::open(&path).unwrap()).unwrap();
         assert!(kept.is_whole());
         let waiting =
             std::thread::spawn(move || OpenOptions::new().append(true).open(path).unwrap());

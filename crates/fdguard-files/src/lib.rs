@@ -1,9 +1,11 @@
-//! Files that must not be lost: what damaged a database, who holds it, and how it is healed.
+//! Files that must not be lost: find what damaged a database and which process holds it, heal it,
+//! and archive logs.
 //!
-//! [`inspect`] looks at a file from outside: it is opened for reading, no lock is taken, and nothing is changed. What the bytes mean
-//! is judged by the pure parts ([`sqlite`], [`tls`], [`foreign`], [`plain`]), who holds it by [`holding`] and [`lease`].
-//! [`heal()`] works on a copy, and swaps it in when SQLite finds nothing wrong with it. [`Watch`] tells when a database goes bad.
-//! [`Archive`] moves logs without losing a line, below a [`Dir`] where that is wanted.
+//! [`inspect`] examines a file from outside: it opens the file read-only, takes no lock and changes
+//! nothing. The pure modules ([`sqlite`], [`tls`], [`foreign`], [`plain`]) interpret the bytes;
+//! [`holding`] and [`lease`] find the holders. [`heal()`] works on a copy and swaps it in once
+//! SQLite's integrity check passes. [`Watch`] reports when a database is damaged. [`Archive`] moves
+//! logs without losing a line, optionally only below a [`Dir`].
 
 pub mod archive;
 pub mod check;
@@ -33,7 +35,7 @@ pub use dir::Dir;
 pub use error::Error;
 pub use finding::FileFinding;
 pub use heal::{HealResult, heal};
-pub use inspection::{Inspection, Kind, Options, SqliteReport, FileVerdict, Writers, inspect};
+pub use inspection::{FileVerdict, Inspection, Kind, Options, SqliteReport, Writers, inspect};
 pub use jsonl::JsonlWriter;
 pub use lock::LockFile;
 pub use registry::Registry;

@@ -1,7 +1,8 @@
-//! A lock with a deadline that names who holds it.
+//! A lock with a deadline whose error names the holder.
 //!
-//! The lock belongs to the open file and not to the process: two threads exclude each other, and closing another descriptor of the
-//! file does not lose it. The lock file is removed when the lock is given back; who waited for the removed one begins again.
+//! The lock belongs to the open file description, not to the process: two threads exclude each
+//! other, and closing another descriptor of the file does not drop it. The lock file is removed
+//! when the lock is released; a waiter on the removed file starts over.
 
 use std::ffi::{OsStr, OsString};
 use std::fs::{File, OpenOptions};
@@ -24,7 +25,7 @@ const LONGEST_PAUSE: Duration = Duration::from_millis(50);
 #[derive(Debug)]
 pub struct LockFile {
     file: File,
-    /// Absent: the file that has the name is not ours.
+    /// Absent: the file with this name belongs to another process.
     place: Option<Place>,
 }
 
@@ -32,7 +33,7 @@ pub struct LockFile {
 #[derive(Debug)]
 enum Place {
     Path(PathBuf),
-    /// In a directory that is held open: whatever has its path now.
+    /// In a directory that is held open, whatever its path is now.
     In(Dir, OsString),
 }
 
@@ -55,7 +56,7 @@ impl Place {
     /// Device and inode of what is there.
     fn id(&self) -> Option<(u64, u64)> {
         match self {
-            Self::In(dir, name) => dir.look(name).ok().flatten().map(|entry| entry.id),
+            Self::In(dir, name) => dir.stat_entry(name).ok().flatten().map(|entry| entry.id),
             Self::Path(path) => std::fs::symlink_metadata(path).ok().map(|meta| id(&meta)),
         }
     }
@@ -81,12 +82,13 @@ fn id(meta: &std::fs::Metadata) -> (u64, u64) {
 }
 
 impl LockFile {
-    /// Takes the lock of this lock file, which is made where it is missing. Fails at the deadline, and says who has it.
-    pub fn take(path: &Path, patience: Duration) -> Result<Self, Error> {
+    /// Takes the lock of this lock file, creating the file if missing. Fails at the deadline and
+    /// names the holder.
+    pub fn acquire(path: &Path, patience: Duration) -> Result<Self, Error> {
         patiently(path, patience, || Self::attempt(path))
     }
 
-    /// Takes it if nobody has it.
+    /// Takes the lock if it is free.
     pub(crate) fn attempt(path: &Path) -> Result<Option<Self>, Error> {
         Self::attempt_at(Place::Path(path.to_owned()))
     }
@@ -100,13 +102,13 @@ impl LockFile {
         let failed = |what, error| Error::io(&place.path(), what, error);
         let file = place
             .open()
-            .map_err(|error| failed("the lock file", error))?;
+            .map_err(|error| failed("cannot open the lock file", error))?;
         match sys::lock(&file) {
             Ok(()) => {}
             Err(Errno::AGAIN | Errno::ACCESS) => return Ok(None),
             Err(error) => return Err(failed("locking", error.into())),
         }
-        // Whoever had it before may have removed the file that we have locked.
+        // The previous holder may have removed the file that was just locked.
         let is_there = is_at(&place, &file);
         let lock = Self {
             file,
@@ -133,7 +135,7 @@ impl Drop for LockFile {
     }
 }
 
-/// Tries until it works or the time is up; then it says who holds the lock of this file.
+/// Retries until it succeeds or the time is up; then it names the holder of the lock.
 pub(crate) fn patiently<T>(
     path: &Path,
     patience: Duration,
@@ -157,9 +159,10 @@ pub(crate) fn patiently<T>(
     }
 }
 
-/// Who holds the lock of a file, in words. A lock of an open file names no process: it is found by its descriptor.
+/// The holder of a file's lock, for people. A lock of an open file description names no process: it
+/// is found by its descriptor.
 pub(crate) fn holder(path: &Path) -> String {
-    let unknown = "a process that may not be seen".to_owned();
+    let unknown = "a process that cannot be examined".to_owned();
     let (Ok(probe), Ok(meta), Ok(whole)) = (Probe::new(), path.metadata(), path.canonicalize())
     else {
         return unknown;
@@ -189,7 +192,7 @@ pub(crate) fn holder(path: &Path) -> String {
                 .any(|lock| lock.ino == meta.ino() && lock.kind == "OFDLCK")
         });
         if is_ours {
-            "another thread of this process, or one that may not be read".to_owned()
+            "another thread of this process, or a process that cannot be examined".to_owned()
         } else {
             unknown
         }

@@ -1,7 +1,8 @@
-//! Files that are no database: what has landed in the middle of text, and at the start of anything else.
+//! Files that are not databases: finds foreign data inside text, and at the start of other files.
 //!
-//! The scanner is pure and takes the file piece by piece. In text the first bytes of a TLS record are control characters that
-//! nobody writes, so each counts; in other files every pattern comes by chance, so only what stale numbers leave counts.
+//! The scanner is pure and takes the file in pieces. In text the first bytes of a TLS record are
+//! control characters that do not occur otherwise, so every match counts. In other files any
+//! pattern occurs by chance, so only the traces of a stale descriptor at the start count.
 
 use std::fs::File;
 use std::io::{self, Read};
@@ -9,9 +10,9 @@ use std::io::{self, Read};
 use crate::finding::FileFinding;
 use crate::tls::{self, HEAD, TlsRecord};
 
-/// As many findings as are told of one file.
+/// Maximum number of findings per file.
 const MOST: usize = 64;
-/// So many zeros in a row are no text.
+/// A run of this many zeros is not text.
 const ZEROS: u64 = 16;
 /// A piece of the file.
 const PIECE: usize = 1 << 16;
@@ -33,7 +34,7 @@ pub fn is_text(first: &[u8]) -> bool {
     in_runs * 2 >= first.len() && zeros * 3 <= first.len()
 }
 
-/// What stale numbers leave at the start of a file that is no text: an alert, or records one behind the other.
+/// Traces of a stale descriptor at the start of a non-text file: an alert, or consecutive records.
 #[must_use]
 pub fn at_start(first: &[u8]) -> Vec<FileFinding> {
     let records = tls::at_start(first);
@@ -42,7 +43,7 @@ pub fn at_start(first: &[u8]) -> Vec<FileFinding> {
     let told = records.into_iter().filter(|_| is_chain).take(MOST);
     told.map(|(at, record)| {
         let text = format!(
-            "{record} lies over bytes {at}..{}: {}",
+            "{record} at bytes {at}..{}: {}",
             at + record.total() - 1,
             record.operation(Some(at))
         );
@@ -58,14 +59,14 @@ pub struct PlainTextScanner {
     at: u64,
     /// The line that the next byte belongs to, from 1.
     line: u64,
-    /// The last bytes of the piece before, in which a record may begin.
+    /// The last bytes of the previous piece, in which a record may start.
     tail: Vec<u8>,
     /// Until where the last record goes.
     until: u64,
     /// How many zeros came last.
     zeros: u64,
     found: Vec<FileFinding>,
-    /// How many more there are than are told.
+    /// Number of findings beyond the maximum.
     more: u64,
     last: Option<u8>,
 }
@@ -81,7 +82,7 @@ impl PlainTextScanner {
     }
 
     /// Takes the next piece.
-    pub fn take(&mut self, piece: &[u8]) {
+    pub fn push_bytes(&mut self, piece: &[u8]) {
         let mut bytes = std::mem::take(&mut self.tail);
         bytes.extend_from_slice(piece);
         // The last four bytes may be the beginning of a record.
@@ -97,12 +98,12 @@ impl PlainTextScanner {
         self.scan(&rest, rest.len());
         self.end_zeros();
         if self.more > 0 {
-            let text = format!("{} more of the same are not told", self.more);
+            let text = format!("{} more findings of this kind omitted", self.more);
             self.found.push(FileFinding::info("more", None, text));
         }
         if self.last.is_some_and(|byte| byte != b'\n') {
             let text = format!(
-                "the last line ({}) has no end: it is being written, or was cut off",
+                "the last line ({}) has no newline: it is being written or was truncated",
                 self.line
             );
             self.found
@@ -139,19 +140,21 @@ impl PlainTextScanner {
             "in the middle of"
         };
         let text = format!(
-            "{record} lies {place} line {}: {}; who reads line by line fails there, the lines around it are whole",
+            "{record} {place} line {}: {}. Readers fail at this line; the lines around it are intact",
             self.line,
             record.operation(None)
         );
-        self.tell(FileFinding::critical("tls-record", Some(self.at), text).long(Some(record.total())));
+        self.tell(
+            FileFinding::critical("tls-record", Some(self.at), text).long(Some(record.total())),
+        );
     }
 
     fn end_zeros(&mut self) {
         let zeros = std::mem::take(&mut self.zeros);
-        // Those of a record's own bytes are told with it.
+        // Zeros inside a record are part of its finding.
         if zeros >= ZEROS && self.at >= self.until {
             let text = format!(
-                "{zeros} zeros lie in line {}: a write that never reached the disk, or a file that was cut off under its writer",
+                "{zeros} zero bytes in line {}: a write that never reached the disk, or a file that was truncated while it was being written",
                 self.line
             );
             self.tell(FileFinding::warning("zeros", Some(self.at - zeros), text).long(Some(zeros)));
@@ -174,7 +177,7 @@ pub fn scan(mut file: &File) -> io::Result<Vec<FileFinding>> {
     loop {
         match file.read(&mut piece) {
             Ok(0) => return Ok(scanner.finish()),
-            Ok(length) => scanner.take(&piece[..length]),
+            Ok(length) => scanner.push_bytes(&piece[..length]),
             Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
             Err(error) => return Err(error),
         }
@@ -201,7 +204,8 @@ mod tests {
         // However the pieces are cut.
         for size in [1, 2, 3, 7, 1000] {
             let mut scanner = PlainTextScanner::new();
-            text.chunks(size).for_each(|piece| scanner.take(piece));
+            text.chunks(size)
+                .for_each(|piece| scanner.push_bytes(piece));
             let found = scanner.finish();
             assert_eq!(found.len(), 1, "{found:?}");
             assert_eq!((found[0].offset, found[0].length), (Some(at), Some(24)));
@@ -217,7 +221,7 @@ mod tests {
     fn text_without_anything_foreign_is_clean() {
         let text = "größe: 3 \u{1b}[1mbold\u{1b}[0m\tx\n".repeat(500);
         let mut scanner = PlainTextScanner::new();
-        scanner.take(text.as_bytes());
+        scanner.push_bytes(text.as_bytes());
         assert!(scanner.finish().is_empty());
         assert!(is_text(text.as_bytes()));
     }
@@ -241,7 +245,7 @@ mod tests {
         text.extend([0; 100]);
         text.extend(b"\nanother\n");
         let mut scanner = PlainTextScanner::new();
-        scanner.take(&text);
+        scanner.push_bytes(&text);
         let found = scanner.finish();
         assert_eq!(
             (found.len(), found[0].rule, found[0].length),

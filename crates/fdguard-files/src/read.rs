@@ -1,4 +1,4 @@
-//! Reading files without a lock and without a trace: opened for reading alone, never more than a piece in memory.
+//! Reads files without locks or side effects: read-only, and one piece in memory at a time.
 
 use std::fs::File;
 use std::io;
@@ -12,17 +12,18 @@ use crate::foreign::Foreign;
 use crate::holding::HolderRole;
 use crate::sqlite::header::{self, DatabaseHeader};
 use crate::sqlite::judge::{DatabaseImage, strange};
-use crate::sqlite::wal::{self, WalScan, Wal, WalHeader};
+use crate::sqlite::wal::{self, Wal, WalHeader, WalScan};
 use crate::sqlite::{Journal, Shm, encryption};
 
-/// As much of a file's start as is looked at closely: the largest page.
+/// How much of a file's start is examined closely: the largest page.
 const FIRST: u64 = 65_536;
-/// As many strange pages as are told.
+/// Maximum number of strange pages reported.
 const MOST_STRANGE: usize = 64;
-/// Bytes of a page's start that are looked at.
+/// Number of bytes examined at the start of a page.
 const START: usize = 32;
 
-/// A file's identity and state: equal ones were not written in between, as far as the clock of the file system tells.
+/// Identity and state of a file: if equal, the file was not written in between, as far as the file
+/// system's clock can tell.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Stamp {
     /// Device and inode.
@@ -35,7 +36,7 @@ pub struct Stamp {
 
 impl Stamp {
     /// Of an open file.
-    pub fn of(file: &File) -> io::Result<Self> {
+    pub fn read(file: &File) -> io::Result<Self> {
         Ok(Self::from(&file.metadata()?))
     }
 
@@ -60,12 +61,12 @@ impl From<&std::fs::Metadata> for Stamp {
 pub fn open(path: &Path) -> Result<File, Error> {
     let meta = path
         .metadata()
-        .map_err(|error| Error::io(path, "cannot be read", error))?;
+        .map_err(|error| Error::io(path, "cannot read", error))?;
     if !meta.is_file() {
         let what = if meta.is_dir() {
             "a directory"
         } else {
-            "no regular file"
+            "not a regular file"
         };
         return Err(Error::NotAFile {
             path: path.to_owned(),
@@ -74,7 +75,7 @@ pub fn open(path: &Path) -> Result<File, Error> {
     }
     let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NONBLOCK | OFlags::NOCTTY;
     let file = rustix::fs::open(path, flags, Mode::empty())
-        .map_err(|error| Error::io(path, "cannot be opened", error))?;
+        .map_err(|error| Error::io(path, "cannot open", error))?;
     Ok(file.into())
 }
 
@@ -90,7 +91,7 @@ fn open_beside(database: &Path, role: HolderRole) -> Result<Option<(File, PathBu
 
 /// All of a database that can be judged.
 pub fn image(database: &Path, file: &File) -> Result<DatabaseImage, Error> {
-    let failed = |error| Error::io(database, "cannot be read", error);
+    let failed = |error| Error::io(database, "cannot read", error);
     let size = file.metadata().map_err(failed)?.len();
     let first = piece(file, 0, size.min(FIRST)).map_err(failed)?;
     let mut image = DatabaseImage {
@@ -98,16 +99,17 @@ pub fn image(database: &Path, file: &File) -> Result<DatabaseImage, Error> {
         first,
         ..DatabaseImage::default()
     };
-    // The index goes first: the log grows while we read, and must have at least what the index counts.
+    // The WAL index is read first: the WAL grows meanwhile and must have at least what the index
+    // counts.
     if let Some((file, path)) = open_beside(database, HolderRole::Shm)? {
-        let failed = |error| Error::io(&path, "cannot be read", error);
+        let failed = |error| Error::io(&path, "cannot read", error);
         let size = file.metadata().map_err(failed)?.len();
         let bytes = piece(&file, 0, size.min(136)).map_err(failed)?;
         image.shm = Shm::read(&bytes, size);
     }
     read_log(database, &mut image)?;
     if let Some((file, path)) = open_beside(database, HolderRole::Journal)? {
-        let failed = |error| Error::io(&path, "cannot be read", error);
+        let failed = |error| Error::io(&path, "cannot read", error);
         let size = file.metadata().map_err(failed)?.len();
         let bytes = piece(&file, 0, size.min(28)).map_err(failed)?;
         image.journal = Some(Journal::read(&bytes, size));
@@ -124,7 +126,7 @@ pub fn image(database: &Path, file: &File) -> Result<DatabaseImage, Error> {
     Ok(image)
 }
 
-/// Bytes of a page: what the header says; where that is damaged, what the log says, else the one that fits most databases.
+/// Page size: from the header; if that is damaged, from the WAL, else the most common one.
 fn page_size(image: &DatabaseImage) -> Option<u64> {
     let header = DatabaseHeader::read(&image.first)?;
     let told = header.page_size.filter(|_| header.magic).map(u64::from);
@@ -137,7 +139,7 @@ fn read_log(database: &Path, image: &mut DatabaseImage) -> Result<(), Error> {
     let Some((file, path)) = open_beside(database, HolderRole::Wal)? else {
         return Ok(());
     };
-    let failed = |error| Error::io(&path, "cannot be read", error);
+    let failed = |error| Error::io(&path, "cannot read", error);
     let size = file.metadata().map_err(failed)?.len();
     image.wal_first = piece(&file, 0, size.min(64)).map_err(failed)?;
     let Some(head) = WalHeader::read(&image.wal_first) else {
@@ -149,7 +151,7 @@ fn read_log(database: &Path, image: &mut DatabaseImage) -> Result<(), Error> {
     let mut at = wal::HEAD as u64;
     while at + frame.len() as u64 <= size {
         match file.read_exact_at(&mut frame, at) {
-            Ok(()) => scan.take(&frame),
+            Ok(()) => scan.push_frame(&frame),
             // It was cut off meanwhile.
             Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => break,
             Err(error) => return Err(failed(error)),
@@ -180,7 +182,7 @@ fn strange_pages(file: &File, page: u64, size: u64) -> io::Result<Vec<(u64, Fore
     Ok(found)
 }
 
-/// So many bytes from an offset; fewer where the file ends.
+/// This many bytes from an offset; fewer at the end of the file.
 pub fn piece(file: &File, at: u64, length: u64) -> io::Result<Vec<u8>> {
     let mut bytes = vec![0; usize::try_from(length).unwrap_or(usize::MAX)];
     let mut read = 0;

@@ -1,4 +1,5 @@
-//! Leases and locks of open files, and a thread's own table of descriptors: the calls that rustix does not have.
+//! System calls that rustix lacks: leases, locks of open file descriptions, and a private
+//! descriptor table for a thread.
 #![expect(
     unsafe_code,
     reason = "no safe wrapper takes leases or locks of open files, or leaves a table of descriptors"
@@ -8,7 +9,8 @@ use std::os::fd::{AsFd, AsRawFd as _};
 
 use rustix::io::Errno;
 
-/// Which signal tells of a broken lease; `libc` does not have it. From the kernel's asm-generic/fcntl.h.
+/// Selects the signal for a broken lease; `libc` does not define it. From the kernel's
+/// asm-generic/fcntl.h.
 const F_SETSIG: libc::c_int = 10;
 
 fn outcome(code: libc::c_int) -> Result<libc::c_int, Errno> {
@@ -19,8 +21,8 @@ fn outcome(code: libc::c_int) -> Result<libc::c_int, Errno> {
     Ok(code)
 }
 
-/// Takes a read lease: refused while anybody can write. When a writer comes later we are told by SIGURG, which does nothing
-/// where nobody waits for it; the default, SIGIO, would end us.
+/// Takes a read lease: refused while the file has a writer. When a writer appears later, the kernel
+/// sends SIGURG, which is ignored by default; the default signal, SIGIO, would end the process.
 pub(crate) fn lease(file: impl AsFd) -> Result<(), Errno> {
     let fd = file.as_fd().as_raw_fd();
     // SAFETY: the descriptor is borrowed for the call; the argument is a number.
@@ -38,14 +40,14 @@ pub(crate) fn release(file: impl AsFd) -> Result<(), Errno> {
     Ok(())
 }
 
-/// Whether the lease is still whole: not when a writer waits for us to let go.
+/// Whether the lease is still intact: not if a writer waits for its release.
 pub(crate) fn has_lease(file: impl AsFd) -> bool {
     let fd = file.as_fd().as_raw_fd();
     // SAFETY: the descriptor is borrowed for the call, which has no argument.
     outcome(unsafe { libc::fcntl(fd, libc::F_GETLEASE) }).is_ok_and(|kind| kind == libc::F_RDLCK)
 }
 
-/// Takes the write lock of an open file, or says at once that another has it.
+/// Takes the write lock of an open file description, or fails immediately if another holds it.
 pub(crate) fn lock(file: impl AsFd) -> Result<(), Errno> {
     set_lock(file, libc::F_WRLCK)
 }
@@ -78,12 +80,13 @@ fn all_bytes(kind: libc::c_int) -> libc::flock {
         l_whence: 0,
         l_start: 0,
         l_len: 0,
-        // The kernel asks for 0 where the lock belongs to the open file.
+        // The kernel requires 0 for a lock of an open file description.
         l_pid: 0,
     }
 }
 
-/// Signals that the processor raises where a thread went wrong. Blocked they would end the process without a word.
+/// Signals that the processor raises for a faulty thread. If blocked, they would end the process
+/// silently.
 const OF_THE_THREAD_ITSELF: [libc::c_int; 6] = [
     libc::SIGSEGV,
     libc::SIGBUS,

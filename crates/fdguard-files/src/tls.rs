@@ -1,4 +1,4 @@
-//! TLS records, recognised by their first five bytes.
+//! TLS records, recognized by their first five bytes.
 
 use std::fmt;
 
@@ -11,7 +11,7 @@ const LONGEST: u16 = 18_432;
 /// An encrypted alert of TLS 1.3: two bytes, one for the true type, sixteen for the seal.
 const ALERT_13: u16 = 19;
 
-/// What a record says it holds.
+/// Content type of a record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Kind {
@@ -28,7 +28,7 @@ pub enum Kind {
 /// A record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct TlsRecord {
-    /// What it says it holds.
+    /// Content type.
     pub kind: Kind,
     /// Minor version byte: 1 is TLS 1.0, 3 is TLS 1.2 and 1.3.
     pub minor: u8,
@@ -37,7 +37,7 @@ pub struct TlsRecord {
 }
 
 impl TlsRecord {
-    /// The record that begins here, if it looks like one.
+    /// Parses the record that starts here, if it looks like one.
     #[must_use]
     pub fn parse(bytes: &[u8]) -> Option<Self> {
         let [kind, 3, minor @ 0..=4, high, low, ..] = *bytes else {
@@ -74,7 +74,7 @@ impl TlsRecord {
         self.kind == Kind::Data && self.minor == 3 && self.length == ALERT_13
     }
 
-    /// Which version, as far as the record tells.
+    /// The version, as far as the record shows it.
     #[must_use]
     pub fn version(&self) -> &'static str {
         match (self.kind, self.minor) {
@@ -88,23 +88,25 @@ impl TlsRecord {
         }
     }
 
-    /// What the program was doing when this landed in a file. Where a stale number was used from the file's start on, the offset
-    /// tells more: give it then alone.
+    /// What the program was doing when this record landed in a file. Pass the offset only if a
+    /// stale descriptor was used from the start of the file; it allows a more precise answer.
     #[must_use]
     pub fn operation(&self, from_start: Option<u64>) -> &'static str {
         match (self.is_alert(), from_start) {
             (true, Some(0)) => {
-                "the TLS library said goodbye (close_notify) on a number that had become this file"
+                "the TLS library sent close_notify on a descriptor number that had been reused for this file"
             }
             (true, Some(at)) if at % 29 == 5 => {
-                "the TLS library read five bytes of this file as if they had come from its connection, found no record in them and answered with an alert"
+                "the TLS library read five bytes of this file as if they came from its connection, found no TLS record and sent an alert"
             }
-            (true, _) => "the TLS library sent an alert through a number that had become this file",
+            (true, _) => {
+                "the TLS library sent an alert on a descriptor number that had been reused for this file"
+            }
             (false, _) if self.kind == Kind::Data => {
-                "the program sent data over a connection whose number had become this file"
+                "the program sent data on a connection whose descriptor number had been reused for this file"
             }
             (false, _) => {
-                "the TLS library was in a handshake on a number that had become this file"
+                "the TLS library was in a handshake on a descriptor number that had been reused for this file"
             }
         }
     }
@@ -116,12 +118,9 @@ impl fmt::Display for TlsRecord {
         let total = self.total();
         match self.kind {
             _ if self.is_alert() => write!(f, "a {version} alert ({total} bytes)"),
-            Kind::Data => write!(f, "a {version} record with data ({total} bytes)"),
+            Kind::Data => write!(f, "a {version} data record ({total} bytes)"),
             Kind::Handshake => write!(f, "a {version} handshake record ({total} bytes)"),
-            Kind::ChangeCipher => write!(
-                f,
-                "a {version} record of kind change-cipher ({total} bytes)"
-            ),
+            Kind::ChangeCipher => write!(f, "a {version} change-cipher record ({total} bytes)"),
             Kind::Alert => write!(f, "a {version} alert ({total} bytes)"),
         }
     }
@@ -161,7 +160,7 @@ mod tests {
         assert!(!data.is_alert());
         assert_eq!(
             data.to_string(),
-            "a TLS 1.2 or 1.3 record with data (1046 bytes)"
+            "a TLS 1.2 or 1.3 data record (1046 bytes)"
         );
         assert_eq!(
             TlsRecord::parse(&[0x16, 3, 1, 2, 0]).unwrap().kind,

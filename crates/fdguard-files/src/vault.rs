@@ -1,13 +1,18 @@
-//! A thread with a table of descriptors of its own: no stale number of the process can reach what is opened in it.
+//! A thread with a private descriptor table: no stale descriptor number of the process can reach
+//! what it opens.
 //!
-//! A number that a program closed and uses on names whatever got the number next. A database that is opened in a vault has no number in
-//! the process's table at all: a stale write, a second close or a `close_range` of other code passes it by. Children that other threads
-//! start do not inherit it, and POSIX locks, which belong to the table, are not lost when other code opens and closes the same file.
+//! After a program closes a descriptor and keeps using the number, the number refers to whatever
+//! got it next. A database opened in a vault has no number in the process's table: a stale write, a
+//! double close or a `close_range` by other code cannot hit it. Children started by other threads
+//! do not inherit it. POSIX locks belong to the table, so they are not dropped when other code
+//! opens and closes the same file.
 //!
-//! What the vault opens lives and dies in its thread, as its state. Work is sent to the state, and plain data comes back.
+//! Everything the vault opens stays in its thread, as its state. Work is sent to the state; plain
+//! data comes back.
 //!
-//! **No descriptor may cross the border**: neither in the work nor in its result. A `File` of the process means another file in the
-//! vault, and the compiler cannot see that. The state is made in the vault and cannot leave it.
+//! **No descriptor may cross the boundary**, neither in the work nor in its result. A `File` of the
+//! process refers to another file inside the vault, and the compiler cannot detect that. The state
+//! is created in the vault and cannot leave it.
 
 use std::any::Any;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -22,20 +27,20 @@ use crate::sys;
 /// Work that was sent to a vault.
 type Work<S> = Box<dyn FnOnce(&mut S) + Send>;
 
-/// Why a vault did not do what it was asked for.
+/// Errors of a vault.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
     /// The system gives no thread, or the thread no table of its own.
     #[error(
-        "no thread with a table of its own can be made (Linux 5.9 and close_range are needed): {0}"
+        "cannot create a thread with a private descriptor table (requires Linux 5.9 and close_range): {0}"
     )]
     Start(String),
-    /// The work panicked. The vault took nothing more, and let go of all it had.
-    #[error("the work in the vault panicked: {0}")]
+    /// A task panicked. The vault accepts nothing more and has released everything.
+    #[error("a task in the descriptor vault panicked: {0}")]
     Panicked(String),
     /// An earlier work panicked.
-    #[error("the vault is gone")]
+    #[error("the descriptor vault has ended")]
     Gone,
 }
 
@@ -56,7 +61,7 @@ impl<S: 'static> Vault<S> {
         let (work, inbox) = channel::<Work<S>>();
         let (tell, told) = channel::<Result<Result<(), E>, Error>>();
         let body = move || {
-            let mut state = match begin(make) {
+            let mut state = match start(make) {
                 Ok(Ok(state)) => {
                     drop(tell.send(Ok(Ok(()))));
                     state
@@ -88,7 +93,7 @@ impl<S: 'static> Vault<S> {
         }
     }
 
-    /// Does this in the vault, and waits for it. Whoever comes at the same time waits its turn.
+    /// Runs this in the vault and waits for it. Concurrent callers wait their turn.
     pub fn run<T: Send + 'static>(
         &self,
         work: impl FnOnce(&mut S) -> T + Send + 'static,
@@ -116,7 +121,7 @@ impl<S: 'static> Vault<S> {
 }
 
 impl<S> Vault<S> {
-    /// Waits for the thread, and says how it ended.
+    /// Waits for the thread and returns how it ended.
     fn end(&mut self) -> Error {
         drop(self.work.take());
         match self.thread.take().map(JoinHandle::join) {
@@ -133,7 +138,7 @@ impl<S> Drop for Vault<S> {
 }
 
 /// Leaves the table, then makes the state.
-fn begin<S, E>(make: impl FnOnce() -> Result<S, E>) -> Result<Result<S, E>, Error> {
+fn start<S, E>(make: impl FnOnce() -> Result<S, E>) -> Result<Result<S, E>, Error> {
     leave().map_err(|error| Error::Start(error.to_string()))?;
     Ok(make())
 }
@@ -157,9 +162,9 @@ fn keep(fd: std::os::fd::OwnedFd) {
     let _number = fd.into_raw_fd();
 }
 
-/// What a panic said.
+/// The message of a panic.
 fn words(panic: &(dyn Any + Send)) -> String {
     let text = panic.downcast_ref::<&str>().map(ToString::to_string);
     text.or_else(|| panic.downcast_ref::<String>().cloned())
-        .unwrap_or_else(|| "without words".to_owned())
+        .unwrap_or_else(|| "no message".to_owned())
 }

@@ -1,7 +1,8 @@
-//! Watches databases and tells the first moment at which one goes bad.
+//! Watches databases and reports the moment at which one is damaged.
 //!
-//! The kernel tells which file of a folder was written (inotify); then the header is read, not oftener than a bound. One descriptor
-//! is held, however many databases there are; each look opens the file for reading, reads the first page and closes it.
+//! inotify reports which file of a directory was written. The header is then read, at a bounded
+//! rate. One descriptor is held, no matter how many databases there are; each check opens the file
+//! read-only, reads the first page and closes it.
 
 use std::collections::BTreeMap;
 use std::ffi::OsStr;
@@ -22,16 +23,16 @@ use crate::read::{self, Stamp};
 use crate::sqlite::judge::is_database as is_database_by;
 use crate::sqlite::wal::{HEAD, WalHeader};
 
-/// A database is looked at this often at most.
+/// Minimum time between two checks of a database.
 const SELDOM: Duration = Duration::from_millis(5);
-/// What is wrong must be so this often in a row: a look may fall into the middle of a write.
+/// A problem must be seen this often in a row: a read may fall into the middle of a write.
 const LOOKS: usize = 3;
 const APART: Duration = Duration::from_millis(2);
 
 /// What happened to a database.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum FileChange {
-    /// It went bad, or was bad when the watch began.
+    /// It was damaged, now or when the watch started.
     Bad(Vec<FileFinding>),
     /// It is sound again.
     Sound,
@@ -78,10 +79,11 @@ struct Folder {
 }
 
 impl FileWatch {
-    /// Begins to watch these files, and all databases of these folders. What is bad already is told by the first look.
-    pub fn begin(paths: &[PathBuf]) -> Result<Self, Error> {
+    /// Starts watching these files, and all databases in these directories. Existing damage is
+    /// reported by the first check.
+    pub fn start(paths: &[PathBuf]) -> Result<Self, Error> {
         let inotify = inotify::init(CreateFlags::CLOEXEC | CreateFlags::NONBLOCK)
-            .map_err(|error| Error::io(Path::new("inotify"), "no watch can be made", error))?;
+            .map_err(|error| Error::io(Path::new("inotify"), "cannot create", error))?;
         let mut watch = Self {
             inotify,
             folders: BTreeMap::new(),
@@ -91,7 +93,7 @@ impl FileWatch {
         for path in paths {
             let real = path
                 .canonicalize()
-                .map_err(|error| Error::io(path, "cannot be watched", error))?;
+                .map_err(|error| Error::io(path, "cannot watch", error))?;
             if real.is_dir() {
                 watch.add_folder(&real, true)?;
                 watch.add_databases(&real)?;
@@ -110,13 +112,13 @@ impl FileWatch {
         self.known.len()
     }
 
-    /// How often one was looked at.
+    /// Number of checks.
     #[must_use]
     pub fn looks(&self) -> u64 {
         self.looks
     }
 
-    /// When there is something to look at without another event; none when there is nothing.
+    /// When the next check is due without another event; none if nothing is due.
     #[must_use]
     pub fn due(&self) -> Option<Instant> {
         let due = self.known.values().filter(|known| known.is_due);
@@ -132,7 +134,7 @@ impl FileWatch {
             | WatchFlags::DELETE
             | WatchFlags::ONLYDIR;
         let number = inotify::add_watch(&self.inotify, path, flags)
-            .map_err(|error| Error::io(path, "cannot be watched", error))?;
+            .map_err(|error| Error::io(path, "cannot watch", error))?;
         let folder = self.folders.entry(number).or_insert(Folder {
             path: path.to_owned(),
             whole,
@@ -142,7 +144,7 @@ impl FileWatch {
     }
 
     fn add_databases(&mut self, folder: &Path) -> Result<(), Error> {
-        let failed = |error| Error::io(folder, "cannot be listed", error);
+        let failed = |error| Error::io(folder, "cannot list", error);
         for entry in folder.read_dir().map_err(failed)? {
             let path = entry.map_err(failed)?.path();
             if is_database(&path) {
@@ -166,9 +168,9 @@ impl FileWatch {
         );
     }
 
-    /// Takes what the kernel has told, looks at what is due, and gives what changed.
-    pub fn look(&mut self) -> Result<Vec<FileEvent>, Error> {
-        let mut events = self.take()?;
+    /// Processes the kernel's events, checks what is due, and returns what changed.
+    pub fn poll(&mut self) -> Result<Vec<FileEvent>, Error> {
+        let mut events = self.read_events()?;
         let now = Instant::now();
         let due: Vec<PathBuf> = self
             .known
@@ -182,7 +184,7 @@ impl FileWatch {
         Ok(events)
     }
 
-    fn take(&mut self) -> Result<Vec<FileEvent>, Error> {
+    fn read_events(&mut self) -> Result<Vec<FileEvent>, Error> {
         let mut buffer = [MaybeUninit::uninit(); 4096];
         let mut told = Vec::new();
         let mut is_overrun = false;
@@ -202,7 +204,7 @@ impl FileWatch {
                 }
                 Err(Errno::AGAIN) => break,
                 Err(Errno::INTR) => {}
-                Err(error) => return Err(Error::io(Path::new("inotify"), "cannot be read", error)),
+                Err(error) => return Err(Error::io(Path::new("inotify"), "cannot read", error)),
             }
         }
         if is_overrun {
@@ -283,10 +285,10 @@ fn is_database(path: &Path) -> bool {
         .is_some_and(|first| read::has_magic(&first))
 }
 
-/// Refuses what is no database, and was none: everything about it would look bad.
+/// Rejects a file that is not and was not a database: everything about it would look damaged.
 fn check_database(path: &Path) -> Result<(), Error> {
     let first = read::piece(&read::open(path)?, 0, 4096)
-        .map_err(|error| Error::io(path, "cannot be read", error))?;
+        .map_err(|error| Error::io(path, "cannot read", error))?;
     let name = path.file_name().unwrap_or_default().as_encoded_bytes();
     let has_log = HolderRole::Wal.path(path).exists();
     if first.is_empty() || is_database_by(&first, name, has_log) {
@@ -294,7 +296,7 @@ fn check_database(path: &Path) -> Result<(), Error> {
     }
     Err(Error::NotAFile {
         path: path.to_owned(),
-        what: "no SQLite database: only those can be watched",
+        what: "not a SQLite database: only databases can be watched",
     })
 }
 
@@ -311,12 +313,14 @@ fn database_of(path: &Path) -> PathBuf {
     )
 }
 
-/// What is wrong with the header, or with that of the log, in several looks.
+/// Problems of the header, or of the WAL header, confirmed by several reads.
 fn wrong(path: &Path) -> Vec<FileFinding> {
     let mut found = glance(path);
-    // No writer of a database ever passes through a TLS record, and who repairs it at once would hide it.
-    let is_certain =
-        |found: &[FileFinding]| found.is_empty() || found.iter().any(|one| one.rule == "tls-record");
+    // No database writer ever produces a TLS record, and a program that repairs it at once would
+    // hide it.
+    let is_certain = |found: &[FileFinding]| {
+        found.is_empty() || found.iter().any(|one| one.rule == "tls-record")
+    };
     for _ in 1..LOOKS {
         if is_certain(&found) {
             return found;
@@ -335,7 +339,7 @@ fn glance(path: &Path) -> Vec<FileFinding> {
     else {
         return Vec::new();
     };
-    // One that nobody has written to yet.
+    // A database that has not been written yet.
     if first.is_empty() {
         return Vec::new();
     }
@@ -364,7 +368,7 @@ fn glance(path: &Path) -> Vec<FileFinding> {
         found.push(FileFinding::critical(
             "wal-header",
             None,
-            "the log has no sound header",
+            "the WAL has no valid header",
         ));
     }
     found

@@ -1,10 +1,10 @@
-//! The verdict in one word, in one sentence, and what to do next. Pure.
+//! Verdict, one-sentence summary and next steps of an inspection. Pure.
 
 use fdguard_core::lint::Severity;
 
 use crate::check::CheckDepth;
 use crate::finding::FileFinding;
-use crate::inspection::{Inspection, Kind, FileVerdict};
+use crate::inspection::{FileVerdict, Inspection, Kind};
 
 /// Rules that are about processes and not about the file.
 const OF_HOLDERS: [&str; 2] = ["deleted-file", "lost-locks"];
@@ -44,7 +44,7 @@ pub(crate) fn summary(inspection: &Inspection) -> String {
     };
     match (inspection.verdict, first) {
         (FileVerdict::Damaged, Some(one)) if one.rule == "magic" => {
-            "damaged: the header is not SQLite's: it was overwritten by something unknown, or this is no database".to_owned()
+            "damaged: the SQLite header is missing: it was overwritten by unknown data, or this is not a database".to_owned()
         }
         (FileVerdict::Damaged, Some(one)) => format!("damaged: {}", one.message),
         (FileVerdict::Endangered, Some(one)) => format!("in danger: {}", one.message),
@@ -63,15 +63,15 @@ fn fine(inspection: &Inspection) -> String {
         (Kind::Sqlite, Some(checked)) => {
             let limit = match checked.depth {
                 CheckDepth::Full => "",
-                CheckDepth::Quick => ", which does not compare indexes with their tables (`--check full` does)",
+                CheckDepth::Quick => " (it does not compare indexes with tables; `--check full` does)",
             };
             let name = checked.depth.pragma();
-            format!("healthy: header, pages and side files are sound, and SQLite's {name} says ok{limit}")
+            format!("healthy: header, pages and side files are intact, and SQLite's {name} reports ok{limit}")
         }
-        (Kind::Sqlite, None) => "healthy as far as looked: header, page starts and side files are sound; SQLite's own check was not done".to_owned(),
-        (Kind::Empty, _) => "empty: nothing is in it".to_owned(),
-        (Kind::Text, _) => "clean: text, with nothing foreign in it".to_owned(),
-        (Kind::Other, _) => "clean as far as can be told: no database and no text, and nothing foreign at its start".to_owned(),
+        (Kind::Sqlite, None) => "healthy as far as checked: header, page starts and side files are intact; SQLite's integrity check was not run".to_owned(),
+        (Kind::Empty, _) => "empty: the file has no content".to_owned(),
+        (Kind::Text, _) => "clean: text without foreign data".to_owned(),
+        (Kind::Other, _) => "clean as far as checked: neither a database nor text, and no foreign data at its start".to_owned(),
     }
 }
 
@@ -81,13 +81,13 @@ pub(crate) fn next(inspection: &Inspection) -> Vec<String> {
     let has = |rule: &str| inspection.findings.iter().find(|one| one.rule == rule);
     if let Some(one) = has("deleted-file") {
         steps.push(format!(
-            "stop {} now, before it writes more; what it wrote since is in files without a name",
+            "stop {} now, before it writes more; what it wrote since then is in deleted files",
             pids(one)
         ));
     }
     if let Some(one) = has("lost-locks") {
         steps.push(format!(
-            "let nobody else open and close the database; restart {}; `fdguard trace` shows the line that drops the locks (rule lock-drop)",
+            "keep other processes from closing the database; restart {}; run `fdguard trace` to find the line that drops the locks (rule lock-drop)",
             pids(one)
         ));
     }
@@ -104,17 +104,20 @@ pub(crate) fn next(inspection: &Inspection) -> Vec<String> {
                 .as_ref()
                 .is_some_and(|sqlite| sqlite.heals_by_checkpoint)
             {
-                let text = "page 1 is sound in the log: a checkpoint by who holds it (`PRAGMA wal_checkpoint(TRUNCATE)`), or its proper end, heals the header";
+                let text = "run a checkpoint (`PRAGMA wal_checkpoint(TRUNCATE)`) in the process that holds it, or shut that process down cleanly: page 1 is intact in the WAL, and this heals the header";
                 steps.push(text.to_owned());
             }
-            steps.push(format!("stop who holds it: {}", holders.join(", ")));
+            steps.push(format!(
+                "stop the processes that hold it: {}",
+                holders.join(", ")
+            ));
         }
         steps.push(format!(
-            "`fdguard inspect --heal {name}` makes a backup and tries to heal a copy"
+            "run `fdguard inspect --heal {name}`: it makes a backup and tries to heal a copy"
         ));
     }
     if has("tls-record").is_some() {
-        steps.push("keep it from happening again: `fdguard run --protect -- CMD…`; `fdguard trace -- CMD…` names the lines (rule recycled-write)".to_owned());
+        steps.push("prevent a recurrence with `fdguard run --protect -- CMD…`; find the lines with `fdguard trace -- CMD…` (rule recycled-write)".to_owned());
     }
     steps
 }

@@ -1,4 +1,4 @@
-//! Documents, as every answer of the host is one.
+//! JSON documents with a schema name; every response of the host is one.
 
 use serde::Serialize;
 

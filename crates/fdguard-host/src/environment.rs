@@ -1,4 +1,4 @@
-//! What programs inherit of the host's environment.
+//! Environment variables that programs inherit from the host.
 
 use std::ffi::OsString;
 
@@ -9,12 +9,13 @@ pub const TOKEN: &str = "FDGUARD_HOST_TOKEN";
 /// The number of a descriptor that the token can be read from, once.
 pub const TOKEN_FD: &str = "FDGUARD_HOST_TOKEN_FD";
 
-/// The variables that sessions begin with: not what is meant for the host alone. Who has the token could ask for everything.
+/// The initial variables of sessions, without those meant only for the host: with the token, a
+/// session could control everything.
 pub(crate) fn inherited() -> Vec<(OsString, OsString)> {
     handed_on(std::env::vars_os())
 }
 
-/// Whether this can be a variable: the kernel ends a value with a zero byte, and a name with `=`.
+/// Whether this can be a variable: a name must not contain `=`, and neither may contain a NUL byte.
 pub(crate) fn is_fit(name: &str, value: &str) -> bool {
     !name.is_empty() && !name.contains(['=', '\0']) && !value.contains('\0')
 }

@@ -1,17 +1,17 @@
-//! Why the host could not do what it was asked to.
+//! Errors of the host.
 
 use std::time::Duration;
 
-/// What a caller can be told in one line. Each has a code that stays the same: [`Error::code`].
+/// An error in one line. Each has a stable code: [`Error::code`].
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
     /// No such session, scope, client or call.
-    #[error("no {what} {id}")]
+    #[error("no such {what}: {id}")]
     Unknown {
         /// `session`, `scope`, `client` or `call`.
         what: &'static str,
-        /// As it was asked for.
+        /// The requested id.
         id: String,
     },
     /// A command runs in it already.
@@ -23,7 +23,7 @@ pub enum Error {
         for_ms: u64,
     },
     /// There are as many as there may be.
-    #[error("{count} {what} are open, which is the cap")]
+    #[error("too many {what}: {count} are open, which is the limit")]
     Full {
         /// `sessions`, `calls`.
         what: &'static str,
@@ -31,7 +31,7 @@ pub enum Error {
         count: usize,
     },
     /// The host's own descriptors are nearly used up.
-    #[error("the host uses {used} of {limit} descriptors: nothing new is opened from 90 % on")]
+    #[error("the host uses {used} of {limit} descriptors: it opens nothing new above 90 %")]
     NoRoom {
         /// How many it holds.
         used: u64,
@@ -50,17 +50,17 @@ pub enum Error {
         why: String,
     },
     /// Its program could not be started; nothing of it is left.
-    #[error("the program cannot be started: {0}")]
+    #[error("cannot start the program: {0}")]
     Start(#[from] fdguard_process::tree::StartError),
     /// Its program started and did not get ready in time; nothing of it is left.
-    #[error("the program was not ready within {} ms; it said: {said:?}", after.as_millis())]
+    #[error("the program was not ready within {} ms; its output: {said:?}", after.as_millis())]
     NotReady {
         /// The limit.
         after: Duration,
         /// Its last output.
         said: String,
     },
-    /// What was asked for makes no sense.
+    /// The request is invalid.
     #[error("{0}")]
     Bad(String),
     /// The system refused.

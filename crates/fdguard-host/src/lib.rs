@@ -1,8 +1,10 @@
-//! Agent sessions, clean-up and interruptible calls that cannot leak, over HTTP and MCP.
+//! Agent sessions, cleanup and abortable HTTP calls without leaks, over HTTP and MCP.
 //!
-//! A [`Session`](session::Session) is one interpreter on a terminal or pipes with the keeper of its tree. The [`Host`](host::Host) owns all sessions of all
-//! clients, keeps caps and leases, and ends each with a [`Receipt`](receipt::Receipt). A [`Scope`](scope::Scope) is everything that one agent
-//! holds. A [`Call`](call::Call) is a request that any thread can abort. [`http`] and [`mcp`] are thin: they translate.
+//! A [`Session`](session::Session) is one interpreter on a terminal or pipes, with the keeper of
+//! its process tree. The [`Host`](host::Host) owns all sessions of all clients, enforces limits and
+//! leases, and closes each session with a [`Receipt`](receipt::Receipt). A [`Scope`](scope::Scope)
+//! holds the resources of one agent. A [`Call`](call::Call) is an HTTP request that any thread can
+//! abort. [`http`] and [`mcp`] are thin protocol layers.
 
 pub mod call;
 mod document;

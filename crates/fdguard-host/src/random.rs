@@ -1,4 +1,4 @@
-//! Names and secrets that nobody guesses.
+//! Unguessable names and secrets.
 
 use rustix::io::Errno;
 use rustix::rand::{GetRandomFlags, getrandom};
@@ -22,7 +22,7 @@ fn bytes<const COUNT: usize>() -> Result<[u8; COUNT], Error> {
             // The kernel gives so few whole or not at all.
             Ok(_all) => return Ok(bytes),
             Err(Errno::INTR) => {}
-            Err(errno) => return Err(Error::io("random bits")(errno.into())),
+            Err(errno) => return Err(Error::io("cannot read random bytes")(errno.into())),
         }
     }
 }

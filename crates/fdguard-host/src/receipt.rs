@@ -1,45 +1,45 @@
-//! What a close proves.
+//! The receipt of a closed session.
 
 use schemars::JsonSchema;
 use serde::Serialize;
 
-/// The end of a session: what was left is counted, not assumed.
+/// Receipt for a closed session. What is left is counted, not assumed.
 #[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 pub struct Receipt {
-    /// Which session.
+    /// Session id.
     pub session: String,
-    /// Why it ended.
+    /// Why the session ended.
     pub reason: SessionEndReason,
-    /// Nothing of it is left: the keeper reaped its last process, and our descriptors are as before it began.
+    /// Nothing is left: the keeper reaped the last process, and the host released all descriptors.
     pub clean: bool,
-    /// Processes that live on; `null` when the keeper was lost and nobody can say.
+    /// Processes still running; `null` if the keeper was lost and the number is unknown.
     pub survivors: Option<u32>,
-    /// Zombies that are left; `null` when unknown.
+    /// Zombies left; `null` if unknown.
     pub zombies: Option<u32>,
-    /// Processes that were reaped besides the program.
+    /// Processes reaped in addition to the program itself.
     pub reaped: Option<u32>,
-    /// Processes that did not end when they were asked to and were killed.
+    /// Processes that ignored the request to terminate and were killed.
     pub killed: Option<u32>,
-    /// Descriptors that the host held for it while it lived.
+    /// Descriptors the host held for the session while it was open.
     pub descriptors_held: u32,
-    /// Descriptors that the host still holds for it.
+    /// Descriptors the host still holds for the session.
     pub descriptors_left: u32,
-    /// How the program ended: `exit 0`, `signal 9`; `null` when unknown.
+    /// How the program ended: `exit 0`, `signal 9`; `null` if unknown.
     pub exit: Option<String>,
-    /// Bytes of output that nobody got.
+    /// Bytes of output that were not delivered to any client.
     pub dropped_bytes: u64,
-    /// Milliseconds of each step, in order.
+    /// Duration of each step in milliseconds, in order.
     pub steps: Vec<StepTime>,
-    /// Of all steps together.
+    /// Total duration of all steps in milliseconds.
     pub total_ms: f64,
-    /// What it used too much of, when it was ended for that.
+    /// The limit it exceeded, if it was closed for that.
     pub overuse: Option<Overuse>,
-    /// What went wrong on the way.
+    /// Errors during the close.
     pub errors: Vec<String>,
 }
 
 impl Receipt {
-    /// Of an end that nobody saw: everything is unknown, and why is told.
+    /// The receipt of an end that was not observed: everything is unknown, with the reason.
     #[must_use]
     pub fn unknown(session: &str, reason: SessionEndReason, error: impl Into<String>) -> Self {
         Self {
@@ -62,14 +62,14 @@ impl Receipt {
     }
 }
 
-/// A limit that was passed.
+/// A limit that was exceeded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct Overuse {
     /// Which limit.
     pub limit: SessionLimit,
-    /// How much was allowed.
+    /// Allowed amount.
     pub allowed: u64,
-    /// How much was seen.
+    /// Measured amount.
     pub used: u64,
 }
 
@@ -78,18 +78,18 @@ pub struct Overuse {
 #[serde(rename_all = "kebab-case")]
 #[non_exhaustive]
 pub enum SessionLimit {
-    /// Bytes of memory of all its processes.
+    /// Bytes of memory, all processes together.
     Memory,
-    /// Processes at a time.
+    /// Number of processes.
     Processes,
 }
 
-/// One step of a close.
+/// One step of closing a session.
 #[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 pub struct StepTime {
     /// `ask`, `kill`, `drain`, `release`, …
     pub step: String,
-    /// How long it took.
+    /// Duration in milliseconds.
     pub ms: f64,
 }
 
@@ -98,22 +98,22 @@ pub struct StepTime {
 #[serde(rename_all = "kebab-case")]
 #[non_exhaustive]
 pub enum SessionEndReason {
-    /// Its client asked.
+    /// A client requested it.
     Asked,
-    /// A reset: the session lives on with a new program.
+    /// Reset: the session continues with a new program.
     Reset,
-    /// Its program ended by itself.
+    /// The program exited.
     ProgramEnded,
-    /// Nobody used it for too long.
+    /// The session was idle for too long.
     Idle,
-    /// Its client's lease ran out, or its connection ended.
+    /// The client's lease expired or its connection closed.
     ClientGone,
-    /// It gave way to another at the cap.
+    /// Evicted to make room for another session.
     Evicted,
-    /// It used more than it may.
+    /// It exceeded a resource limit.
     Limit,
-    /// The host shuts down.
+    /// The host is shutting down.
     Shutdown,
-    /// It could not be started.
+    /// It failed to start.
     StartFailed,
 }

@@ -1,5 +1,5 @@
-//! The directories below which the host may touch files of agents. They are opened once, when the host starts, and everything below them is
-//! opened from there: a path is checked by using it.
+//! The directories below which the host may access files of agents. They are opened once, at
+//! startup, and everything below them is opened from there: using a path also checks it.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -16,13 +16,13 @@ pub struct Roots(Vec<Dir>);
 #[non_exhaustive]
 pub enum OutsideRoots {
     /// There are none.
-    #[error("no folder may be touched: the host was started without --root")]
+    #[error("file access is disabled: the host was started without --root")]
     NoRoots,
     /// It is relative, has `..` in it, or a link that leads nowhere.
-    #[error("{} is no whole path without `..`", .0.display())]
+    #[error("{} must be an absolute path without `..`", .0.display())]
     NotWhole(PathBuf),
     /// It is elsewhere.
-    #[error("{} is below none of the host's roots", .0.display())]
+    #[error("{} is not below any root of the host", .0.display())]
     Elsewhere(PathBuf),
 }
 
@@ -50,7 +50,8 @@ impl Roots {
         self.0.is_empty()
     }
 
-    /// Where a path is, as its links lead now. Only a name: whoever opens it follows none.
+    /// Resolves a path with its current links. The result is only a name: opening it follows no
+    /// links.
     pub(crate) fn find(&self, path: &Path) -> Result<Below, OutsideRoots> {
         if self.is_empty() {
             return Err(OutsideRoots::NoRoots);

@@ -9,7 +9,7 @@ use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd};
 use std::time::Instant;
 
-use fdguard_process::tree::{StopPlan, TreeEvent, Tree};
+use fdguard_process::tree::{StopPlan, Tree, TreeEvent};
 use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
 use tokio::time::timeout_at;
@@ -39,7 +39,7 @@ fn borrowed(fd: BorrowedFd<'_>, interest: Interest) -> io::Result<AsyncFd<Borrow
     watched.map_err(io::Error::from)
 }
 
-/// A tree on the runtime that its owner asks itself: it tells when the keeper says something.
+/// A tree on the runtime that its owner polls: it becomes ready when the keeper reports something.
 #[derive(Debug)]
 pub(crate) struct Control(AsyncFd<Number>);
 
@@ -62,7 +62,8 @@ impl Control {
         Ok(Self(watched.map_err(io::Error::from)?))
     }
 
-    /// Waits until something was said, or until the tree is to be looked at, and asks what; `None` was a false alarm.
+    /// Waits until something was reported or the tree must be checked, and polls it; `None` is a
+    /// false alarm.
     pub(crate) async fn hear<T>(
         &self,
         look: Option<Instant>,
@@ -97,7 +98,8 @@ impl WatchedTree {
     /// On the runtime that calls.
     pub(crate) fn new(tree: Tree) -> io::Result<Self> {
         // SAFETY: a tree has one control socket from its start to its drop, and it is private here: nobody takes or replaces it.
-        let watched = unsafe { AsyncFd::register_with_interest(HeldPidfd(tree), Interest::READABLE) };
+        let watched =
+            unsafe { AsyncFd::register_with_interest(HeldPidfd(tree), Interest::READABLE) };
         Ok(Self(watched?))
     }
 
@@ -111,7 +113,7 @@ impl WatchedTree {
         self.0.get_ref().0.orphans_left()
     }
 
-    /// The next that its keeper tells. May be dropped while it waits: nothing is lost.
+    /// The next report of its keeper. Cancel-safe: nothing is lost.
     pub(crate) async fn told(&mut self) -> io::Result<TreeEvent> {
         loop {
             let look = self.0.get_ref().0.deadline();

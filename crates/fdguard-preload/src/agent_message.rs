@@ -1,11 +1,16 @@
-//! What a runtime's agent tells about descriptors: the stack of the code that asked for them.
+//! Messages of a runtime's agent about descriptors: the stack of the code that requested them.
 //!
-//! The agent asks whether a file exists whose name begins with [`CALL`]; no such file does, and the name is the message:
-//! who is meant, then one line a frame, innermost first, as `file TAB line TAB function`. Who is meant:
-//! a number; `closing` and a number for who asks to close it; `starting` for the child that the calling thread starts next; `inotify` and `opendir` for what has no number in the runtime: the oldest such descriptor that
-//! nothing was told about; `thread` for all that the calling thread opened and nothing was told about.
+//! The agent asks whether a file exists whose name begins with [`CALL`]. No such file exists; the
+//! name is the message: the target, then one line per frame, innermost first, as `file TAB line TAB
+//! function`. Targets are a number; `closing` and a number for the code that closes it; `starting`
+//! for the child that the calling thread starts next; `inotify` and `opendir` for descriptors
+//! without a number in the runtime: the oldest one without a message; `thread` for everything that
+//! the calling thread opened without a message.
 
-use fdguard_wire::{Area, Birth, EventRecord, Frame, Frames, How, Kind, Mapping, Tongue};
+use fdguard_wire::{
+    Area, EventKind, EventRecord, FrameRecord, Frames, OpenCall, OpenRecord, RuntimeLanguage,
+    TableMapping,
+};
 
 use crate::language::{SEED, hash_of};
 use crate::{children, close_sweep, real, thread};
@@ -14,7 +19,7 @@ use crate::{children, close_sweep, real, thread};
 pub(crate) const CALL: &[u8] = b"/\x01fdguard/node/";
 
 /// Takes a message, without [`CALL`].
-pub(crate) fn take(mapping: &Mapping, area: &impl Area, message: &[u8]) {
+pub(crate) fn handle(mapping: &TableMapping, area: &impl Area, message: &[u8]) {
     let mut lines = message.splitn(2, |byte| *byte == b'\n');
     let (Some(whom), Some(frames)) = (lines.next(), lines.next()) else {
         return;
@@ -37,14 +42,14 @@ pub(crate) fn take(mapping: &Mapping, area: &impl Area, message: &[u8]) {
         return;
     }
     let tid = thread::tid();
-    let untold = |fd: &u32, is_meant: fn(&Birth, u32) -> bool| {
-        mapping.birth_of(area, *fd).is_some_and(|birth| {
+    let untold = |fd: &u32, is_meant: fn(&OpenRecord, u32) -> bool| {
+        mapping.open_record(area, *fd).is_some_and(|birth| {
             birth.forks == 0 && is_meant(&birth, tid) && !mapping.is_language(birth.stack)
         })
     };
     let age = |fd: &u32| {
         mapping
-            .birth_of(area, *fd)
+            .open_record(area, *fd)
             .map_or(u64::MAX, |birth| birth.ns)
     };
     let mut all = 0..mapping.numbers();
@@ -56,13 +61,14 @@ pub(crate) fn take(mapping: &Mapping, area: &impl Area, message: &[u8]) {
             }
         }
         b"inotify" => {
-            let is_meant = |birth: &Birth, tid| birth.how == How::Inotify && birth.tid == tid;
+            let is_meant =
+                |birth: &OpenRecord, tid| birth.call == OpenCall::Inotify && birth.tid == tid;
             if let Some(fd) = all.find(|fd| untold(fd, is_meant)) {
                 restack(mapping, area, fd, stack());
             }
         }
         b"opendir" => {
-            let meant = all.filter(|fd| untold(fd, |birth, _| birth.how == How::Opendir));
+            let meant = all.filter(|fd| untold(fd, |birth, _| birth.call == OpenCall::Opendir));
             if let Some(fd) = meant.min_by_key(age) {
                 restack(mapping, area, fd, stack());
             }
@@ -71,7 +77,7 @@ pub(crate) fn take(mapping: &Mapping, area: &impl Area, message: &[u8]) {
     }
 }
 
-fn write(mapping: &Mapping, area: &impl Area, frames: &[u8], list: &mut Frames<'_>) {
+fn write(mapping: &TableMapping, area: &impl Area, frames: &[u8], list: &mut Frames<'_>) {
     for frame in frames.split(|byte| *byte == b'\n') {
         let mut parts = frame.splitn(3, |byte| *byte == b'\t');
         let (Some(file), Some(line), Some(function)) = (parts.next(), parts.next(), parts.next())
@@ -80,8 +86,8 @@ fn write(mapping: &Mapping, area: &impl Area, frames: &[u8], list: &mut Frames<'
         };
         let hash = hash_of(hash_of(SEED, file), function);
         if let Some(text) = mapping.text(area, hash, || (file, function)) {
-            list.push(Frame::Language {
-                tongue: Tongue::Node,
+            list.push(FrameRecord::Language {
+                tongue: RuntimeLanguage::Node,
                 text,
                 line: number(line).unwrap_or(0),
             });
@@ -89,12 +95,12 @@ fn write(mapping: &Mapping, area: &impl Area, frames: &[u8], list: &mut Frames<'
     }
 }
 
-fn restack(mapping: &Mapping, area: &impl Area, fd: u32, stack: u32) {
+fn restack(mapping: &TableMapping, area: &impl Area, fd: u32, stack: u32) {
     if !mapping.restack(area, fd, stack) {
         return;
     }
     let event = EventRecord {
-        kind: Kind::Retold,
+        kind: EventKind::Reassigned,
         code: 0,
         errno: 0,
         tid: thread::tid(),
@@ -103,7 +109,7 @@ fn restack(mapping: &Mapping, area: &impl Area, fd: u32, stack: u32) {
         stack,
         more: [0; 2],
     };
-    mapping.tell(area, mapping.ticket(), &event);
+    mapping.write_event(area, mapping.ticket(), &event);
 }
 
 fn number(digits: &[u8]) -> Option<u32> {
@@ -117,9 +123,9 @@ fn number(digits: &[u8]) -> Option<u32> {
 
 #[cfg(test)]
 mod tests {
-    use fdguard_wire::{Area, Birth, How, Mapping};
+    use fdguard_wire::{Area, OpenCall, OpenRecord, TableMapping};
 
-    use super::{number, take};
+    use super::{handle, number};
     use crate::thread;
 
     struct Everywhere;
@@ -130,40 +136,40 @@ mod tests {
         }
     }
 
-    fn open(mapping: &Mapping, fd: u32, how: How, ns: u64) {
-        let birth = Birth {
+    fn open(mapping: &TableMapping, fd: u32, how: OpenCall, ns: u64) {
+        let birth = OpenRecord {
             stack: 0,
             tid: thread::tid(),
             ns,
-            how,
+            call: how,
             forks: 0,
         };
         mapping.open(&Everywhere, fd, &birth);
     }
 
-    fn told(mapping: &Mapping) -> Vec<u32> {
+    fn told(mapping: &TableMapping) -> Vec<u32> {
         let is_told =
-            |fd: &u32| mapping.is_language(mapping.birth_of(&Everywhere, *fd).unwrap().stack);
+            |fd: &u32| mapping.is_language(mapping.open_record(&Everywhere, *fd).unwrap().stack);
         (3..mapping.numbers()).filter(is_told).collect()
     }
 
     #[test]
     fn whom_a_message_means() {
-        static MAPPING: Mapping = Mapping::new();
+        static MAPPING: TableMapping = TableMapping::new();
         let say = |whom: &str| {
             let message = format!("{whom}\n/app/a.js\t3\tserve\n/app/b.js\t9\tmain");
-            take(&MAPPING, &Everywhere, message.as_bytes());
+            handle(&MAPPING, &Everywhere, message.as_bytes());
         };
         MAPPING.begin(1, 1, 1);
-        open(&MAPPING, 3, How::Open, 10);
-        open(&MAPPING, 4, How::Opendir, 30);
-        open(&MAPPING, 5, How::Opendir, 20);
-        open(&MAPPING, 6, How::Inotify, 20);
-        open(&MAPPING, 7, How::Epoll, 20);
+        open(&MAPPING, 3, OpenCall::Open, 10);
+        open(&MAPPING, 4, OpenCall::Opendir, 30);
+        open(&MAPPING, 5, OpenCall::Opendir, 20);
+        open(&MAPPING, 6, OpenCall::Inotify, 20);
+        open(&MAPPING, 7, OpenCall::Epoll, 20);
         for nobody in ["", "9", "-1", "99999999999", "somebody"] {
             say(nobody);
         }
-        take(&MAPPING, &Everywhere, b"3");
+        handle(&MAPPING, &Everywhere, b"3");
         assert_eq!(told(&MAPPING), []);
         say("3");
         assert_eq!(told(&MAPPING), [3]);
@@ -174,7 +180,7 @@ mod tests {
         assert_eq!(told(&MAPPING), [3, 4, 5, 6]);
         say("thread");
         assert_eq!(told(&MAPPING), [3, 4, 5, 6, 7]);
-        let stack = |fd| MAPPING.birth_of(&Everywhere, fd).unwrap().stack;
+        let stack = |fd| MAPPING.open_record(&Everywhere, fd).unwrap().stack;
         assert_eq!(stack(3), stack(7));
     }
 

@@ -1,15 +1,15 @@
-//! Which parts of the mapping have memory behind them.
+//! Which parts of the mapping are backed by memory.
 
 use core::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
-use fdguard_wire::{Area, Mapping};
+use fdguard_wire::{Area, TableMapping};
 
 use crate::sys;
 
 /// Memory is asked for in pieces of this size.
 const PIECE: usize = 1 << 12;
 const BITS: usize = 64;
-const WORDS: usize = Mapping::size().div_ceil(PIECE * BITS);
+const WORDS: usize = TableMapping::size().div_ceil(PIECE * BITS);
 
 /// The pieces that are known to be there.
 #[derive(Debug)]
@@ -43,7 +43,7 @@ impl Backing {
             return true;
         }
         let from = piece * PIECE;
-        let bytes = PIECE.min(Mapping::size().saturating_sub(from));
+        let bytes = PIECE.min(TableMapping::size().saturating_sub(from));
         let result = sys::populate(self.start.load(Ordering::Acquire) + from, bytes);
         // An older kernel gave all of it at the beginning.
         let is_there = result == 0 || sys::is_unknown_advice(result);

@@ -1,15 +1,16 @@
-//! Calls on descriptors: who uses what. Most of them cost a few loads and tell nothing.
+//! Calls on descriptors. Most of them cost a few loads and record nothing.
 //!
-//! Told is what somebody could argue from: the first use of a descriptor by a thread of a program with several, a use that fails because there is
-//! no such descriptor or no socket, a call whose number was closed meanwhile, and what looks like a TLS record but goes into no socket.
+//! Recorded are calls that can be evidence: the first use of a descriptor by a thread of a
+//! multi-threaded program, a use that fails with EBADF or ENOTSOCK, a call whose number was closed
+//! meanwhile, and data that looks like a TLS record but goes to something other than a socket.
 
 use core::ffi::c_int;
 
-use fdguard_wire::{EventRecord, How, Kind, Mapping, Touch};
+use fdguard_wire::{EventKind, EventRecord, FdCall, OpenCall, TableMapping};
 
-use crate::protect::{answer, stranger};
-use crate::record::{self, Prevented};
 use crate::inflight::{self, InflightCall};
+use crate::protect::{answer, stranger};
+use crate::record::{self, PreventedHarm};
 use crate::{errno, protect, real, stack, start, sys, thread};
 
 const EBADF: c_int = 9;
@@ -21,7 +22,7 @@ const TOLD: usize = 16;
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Call {
     fd: c_int,
-    touch: Touch,
+    touch: FdCall,
     entered: Option<InflightCall>,
     /// The turn that the number was at, where the call was entered.
     turn: u32,
@@ -29,7 +30,7 @@ pub(crate) struct Call {
 
 /// A call begins.
 #[inline]
-pub(crate) fn begin(fd: c_int, touch: Touch) -> Call {
+pub(crate) fn enter(fd: c_int, touch: FdCall) -> Call {
     answer::settle_suspect(None);
     let mut call = Call {
         fd,
@@ -82,7 +83,8 @@ impl Call {
             return;
         }
         mapping.note_use(&start::GROUND, fd);
-        let is_new = self.entered.is_some() && !inflight::claim(fd, mapping.turn(&start::GROUND, fd));
+        let is_new =
+            self.entered.is_some() && !inflight::claim(fd, mapping.turn(&start::GROUND, fd));
         if is_new || is_torn || is_misplaced(mapping, fd, bytes) {
             self.tell(fd, 0, is_torn, bytes);
         }
@@ -90,7 +92,7 @@ impl Call {
 
     /// Whether the number was closed since the call began, though nobody saw this thread inside: which of the
     /// descriptors it worked on is not certain, and nothing is argued from it.
-    fn has_changed_hands(&self, mapping: &Mapping, fd: u32) -> bool {
+    fn has_changed_hands(&self, mapping: &TableMapping, fd: u32) -> bool {
         self.entered.is_some() && mapping.turn(&start::GROUND, fd) != self.turn
     }
 
@@ -114,11 +116,11 @@ impl Call {
             }
             return;
         }
-        let is_probe = self.touch == Touch::Other;
+        let is_probe = self.touch == FdCall::Other;
         if let Some(mapping) = start::current().filter(|_| !is_probe) {
-            mapping.prevented(Prevented::Use);
+            mapping.prevented(PreventedHarm::Use);
         }
-        self.tell_as(Prevented::BIT, fd, error, is_torn, &[]);
+        self.tell_as(PreventedHarm::BIT, fd, error, is_torn, &[]);
         if !is_probe {
             answer::prevented();
         }
@@ -132,9 +134,9 @@ impl Call {
     #[inline(never)]
     fn tell_as(self, bits: u8, fd: u32, error: c_int, is_torn: bool, bytes: &[u8]) {
         record::with(|mapping| {
-            let torn = if is_torn { Touch::TORN } else { 0 };
+            let torn = if is_torn { FdCall::TORN } else { 0 };
             let event = EventRecord {
-                kind: Kind::Use,
+                kind: EventKind::Use,
                 code: self.touch as u8 | torn | bits,
                 errno: u16::try_from(error).unwrap_or(0),
                 tid: thread::tid(),
@@ -157,7 +159,7 @@ pub(crate) struct Wait {
 /// A wait for these numbers begins.
 pub(crate) fn wait(fds: impl Iterator<Item = u32>) -> Wait {
     let is_seen = inflight::is_threaded() && start::is_on();
-    let entered = is_seen.then(|| inflight::enter_several(fds, Touch::Poll));
+    let entered = is_seen.then(|| inflight::enter_several(fds, FdCall::Poll));
     Wait {
         entered: entered.flatten(),
     }
@@ -175,7 +177,7 @@ impl Wait {
         if let Some(fd) = torn {
             let call = Call {
                 fd: c_int::try_from(fd).unwrap_or(-1),
-                touch: Touch::Poll,
+                touch: FdCall::Poll,
                 entered: None,
                 turn: 0,
             };
@@ -185,12 +187,17 @@ impl Wait {
 }
 
 /// Whether bytes have the beginning of a TLS record and go into something that is no socket.
-fn is_misplaced(mapping: &Mapping, fd: u32, bytes: &[u8]) -> bool {
+fn is_misplaced(mapping: &TableMapping, fd: u32, bytes: &[u8]) -> bool {
     let [20..=23, 3, 0..=4, _, _, ..] = bytes else {
         return false;
     };
-    let how = mapping.birth_of(&start::GROUND, fd).map(|birth| birth.how);
-    let is_socket = matches!(how, Some(How::Socket | How::Socketpair | How::Accept));
+    let how = mapping
+        .open_record(&start::GROUND, fd)
+        .map(|birth| birth.call);
+    let is_socket = matches!(
+        how,
+        Some(OpenCall::Socket | OpenCall::Socketpair | OpenCall::Accept)
+    );
     how.is_some() && !is_socket
 }
 

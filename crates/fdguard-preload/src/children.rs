@@ -1,9 +1,9 @@
-//! Child processes: where they are started, and that they were waited for.
+//! Child processes: where they are started, and whether the program waited for them.
 
 use core::ffi::c_int;
 use core::sync::atomic::{AtomicU64, Ordering};
 
-use fdguard_wire::{EventRecord, Kind};
+use fdguard_wire::{EventKind, EventRecord};
 
 use crate::record::{tell, with};
 use crate::{real, stack, thread};
@@ -49,7 +49,7 @@ pub(crate) fn started_within(since: u64) {
 
 fn start(more: [u64; 2]) {
     with(|mapping| {
-        let mut event = event(Kind::Started, more);
+        let mut event = event(EventKind::Started, more);
         event.stack = take_expected().unwrap_or_else(|| stack::here(mapping));
         tell(mapping, &event);
     });
@@ -60,11 +60,11 @@ pub(crate) fn reaped(pid: c_int) {
     if let Ok(number) = u64::try_from(pid)
         && number > 0
     {
-        with(|mapping| tell(mapping, &event(Kind::Reaped, [number, 0])));
+        with(|mapping| tell(mapping, &event(EventKind::Reaped, [number, 0])));
     }
 }
 
-fn event(kind: Kind, more: [u64; 2]) -> EventRecord {
+fn event(kind: EventKind, more: [u64; 2]) -> EventRecord {
     EventRecord {
         kind,
         code: 0,

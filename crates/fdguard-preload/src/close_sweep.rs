@@ -1,5 +1,5 @@
-//! Closes that a runtime's agent announced: the stack of who asked for them stands for that of the close, which the runtime makes
-//! later or on another thread.
+//! Closes that a runtime's agent announced. The stack of the code that requested the close replaces
+//! the stack of the close itself, which the runtime makes later or on another thread.
 
 use core::sync::atomic::{AtomicU64, Ordering};
 
@@ -19,7 +19,7 @@ pub(crate) fn expect(fd: u32, stack: u32) {
 
 /// It came: who asked for it, when somebody said so.
 #[inline]
-pub(crate) fn take(fd: u32) -> Option<u32> {
+pub(crate) fn next_fd(fd: u32) -> Option<u32> {
     let place = EXPECTED.get(fd as usize % PLACES)?;
     let word = place.load(Ordering::Acquire);
     if word >> 32 != u64::from(fd).wrapping_add(1) {
@@ -38,20 +38,20 @@ pub(crate) fn forget() {
 
 #[cfg(test)]
 mod tests {
-    use super::{PLACES, expect, forget, take};
+    use super::{PLACES, expect, forget, next_fd};
 
     #[test]
     fn an_announcement_is_for_one_close_of_its_number() {
         let other = 5 + u32::try_from(PLACES).unwrap();
         expect(5, 9);
-        assert_eq!(take(other), None);
-        assert_eq!(take(5), Some(9));
-        assert_eq!(take(5), None);
+        assert_eq!(next_fd(other), None);
+        assert_eq!(next_fd(5), Some(9));
+        assert_eq!(next_fd(5), None);
         expect(5, 9);
         expect(other, 8);
-        assert_eq!((take(5), take(other)), (None, Some(8)));
+        assert_eq!((next_fd(5), next_fd(other)), (None, Some(8)));
         expect(5, 9);
         forget();
-        assert_eq!(take(5), None);
+        assert_eq!(next_fd(5), None);
     }
 }

@@ -1,4 +1,4 @@
-//! The program's `errno`, kept over everything that we do.
+//! Saves and restores the program's `errno`.
 
 #![expect(unsafe_code, reason = "errno is a C variable of the thread")]
 

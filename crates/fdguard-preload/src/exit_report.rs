@@ -2,17 +2,17 @@
 //!
 //! Nobody can look into a process that is gone, and a short one is gone before anybody looked. So, where a check asks for it
 //! (`FDGUARD_FAREWELL`), its end is told in a file beside the mapping, `PID-BEGAN.left`: for each descriptor its number, a blank, what its link in
-//! `/proc/self/fd` says, and a zero; or that it does not tell ([`UNTOLD`]). A process without that file did not end by itself.
+//! `/proc/self/fd` says, and a zero; or that it does not tell ([`INCOMPLETE_EXIT_REPORT`]). A process without that file did not end by itself.
 
 #![expect(unsafe_code, reason = "asks for a variable of the environment")]
 
 use core::ffi::{CStr, c_char};
 use core::sync::atomic::{AtomicU32, Ordering};
 
-use fdguard_wire::UNTOLD;
+use fdguard_wire::INCOMPLETE_EXIT_REPORT;
 
 use crate::start::{self, Text};
-use crate::{errno, real, room, inflight, sys};
+use crate::{errno, inflight, real, room, sys};
 
 const ASKED: &CStr = c"FDGUARD_FAREWELL";
 /// A program that leaves more has told enough.
@@ -63,10 +63,10 @@ fn write(pid: u32) -> Option<()> {
     // long enough was looked at from outside, and its descriptors have their names from there.
     let is_known = real::now().saturating_sub(began) > LONG;
     if is_known && inflight::is_threaded() {
-        sys::write(file, UNTOLD);
+        sys::write(file, INCOMPLETE_EXIT_REPORT);
     } else {
         let open =
-            (0..mapping.numbers()).filter(|fd| mapping.birth_of(&start::GROUND, *fd).is_some());
+            (0..mapping.numbers()).filter(|fd| mapping.open_record(&start::GROUND, *fd).is_some());
         for fd in open.take(MOST) {
             if line(file, fd).is_none() {
                 break;

@@ -1,5 +1,6 @@
-//! Which system calls a seccomp filter leaves us. A program that locks itself up is ended by the kernel for a call that it
-//! did not allow, and does not know of ours: so its filter is run here, before it counts, with the calls that we make.
+//! Which system calls a seccomp filter permits. The kernel kills a program for a call that its
+//! filter does not allow, and the filter does not know the library's calls. So the library
+//! evaluates the filter with its own calls before it is installed.
 
 /// An instruction of the kernel's packet filter: `struct sock_filter`.
 #[derive(Clone, Copy, Debug)]

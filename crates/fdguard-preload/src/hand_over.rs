@@ -1,7 +1,8 @@
-//! The environment that is handed to a program: with the library, or without it where its loader
-//! could not take it.
+//! The environment passed to a new program: with the library, or without it if its loader cannot
+//! load it.
 //!
-//! Everything is on the stack of the caller, who may be a child of `vfork` in the parent's memory.
+//! Everything is on the caller's stack, because the caller may be a `vfork` child in its parent's
+//! memory.
 
 #![expect(
     unsafe_code,
@@ -10,7 +11,7 @@
 
 use core::ffi::{CStr, c_char, c_int};
 
-use fdguard_wire::{Bytes, Loading, Omission, interpreter, loading};
+use fdguard_wire::{Bytes, LoaderOutcome, Omission, interpreter, loading};
 
 use crate::{start, sys};
 
@@ -275,11 +276,11 @@ unsafe fn omission(program: Program, library: &[u8]) -> Option<Omission> {
     let mut line = [0; 256];
     for _ in 0..SCRIPTS {
         let length = match loading(&found, &mut line) {
-            Loading::Harmless => return None,
-            Loading::OtherLoader => return Some(Omission::OtherLoader),
-            Loading::OtherMachine => return Some(Omission::OtherMachine),
-            Loading::Sanitizer => return Some(Omission::Sanitizer),
-            Loading::Script(length) => length,
+            LoaderOutcome::Harmless => return None,
+            LoaderOutcome::OtherLoader => return Some(Omission::OtherLoader),
+            LoaderOutcome::OtherMachine => return Some(Omission::OtherMachine),
+            LoaderOutcome::Sanitizer => return Some(Omission::Sanitizer),
+            LoaderOutcome::Script(length) => length,
         };
         let name = interpreter(line.get(..length).unwrap_or_default());
         let name = terminated(name, &mut path)?;

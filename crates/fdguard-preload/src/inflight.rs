@@ -1,8 +1,9 @@
-//! Who is inside a call on which number, for those who close.
+//! Which thread is in a call on which number, for threads that close it.
 //!
-//! A thread of a program with several has a seat. Entering a call is two or three stores, and nobody waits: a closer reads the
-//! seats of the others, and what it misses by a hair it misses. A handler that leaves a call with `longjmp` leaves its mark
-//! in the seat until the thread's next call.
+//! Each thread of a multi-threaded program has an entry. Entering a call takes two or three stores
+//! and never waits. A closing thread reads the entries of the others and may miss a call that
+//! starts at the same moment. A handler that leaves a call with `longjmp` leaves its mark until the
+//! thread's next call.
 
 #![expect(
     unsafe_code,
@@ -13,7 +14,7 @@ use core::arch::{asm, global_asm};
 use core::ffi::{c_char, c_int, c_uint, c_void};
 use core::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering};
 
-use fdguard_wire::Touch;
+use fdguard_wire::FdCall;
 
 use crate::real::Real;
 use crate::thread;
@@ -162,14 +163,14 @@ pub(crate) fn forget() {
 /// This thread's seat; taken when it has none yet.
 fn seat() -> Option<usize> {
     match own().seat.load(Ordering::Relaxed) {
-        0 => take(),
+        0 => claim_slot(),
         SEATLESS => None,
         known => Some(known - 1),
     }
 }
 
 #[cold]
-fn take() -> Option<usize> {
+fn claim_slot() -> Option<usize> {
     let tid = thread::tid();
     let free = |seat: &Seat| {
         seat.tid
@@ -198,14 +199,14 @@ pub(crate) struct InflightCall {
 }
 
 /// Enters a call on a number, of which this is the turn.
-pub(crate) fn enter(fd: u32, touch: Touch, turn: u32) -> Option<InflightCall> {
+pub(crate) fn enter(fd: u32, touch: FdCall, turn: u32) -> Option<InflightCall> {
     let seat = seat()?;
     ROOM.get(seat)?.turn.store(turn, Ordering::Relaxed);
     sit(seat, fd, touch)
 }
 
 /// Enters a call on several; those that find no place are not noted.
-pub(crate) fn enter_several(fds: impl Iterator<Item = u32>, touch: Touch) -> Option<InflightCall> {
+pub(crate) fn enter_several(fds: impl Iterator<Item = u32>, touch: FdCall) -> Option<InflightCall> {
     let seat = seat()?;
     let mut places = ROOM.get(seat)?.noted.iter();
     for fd in fds {
@@ -220,7 +221,7 @@ pub(crate) fn enter_several(fds: impl Iterator<Item = u32>, touch: Touch) -> Opt
     sit(seat, SEVERAL, touch)
 }
 
-fn sit(seat: usize, fd: u32, touch: Touch) -> Option<InflightCall> {
+fn sit(seat: usize, fd: u32, touch: FdCall) -> Option<InflightCall> {
     let call = CALLS.get(seat)?;
     let before = call.load(Ordering::Relaxed);
     ROOM.get(seat)?.torn.store(0, Ordering::Relaxed);
@@ -326,7 +327,7 @@ pub(crate) fn claim(fd: u32, turn: u32) -> bool {
 #[cfg(test)]
 mod tests {
     use super::{claim, enter, enter_several, forget, is_row, leave, tear};
-    use fdguard_wire::Touch;
+    use fdguard_wire::FdCall;
     use std::sync::mpsc::channel;
     use std::thread;
 
@@ -335,7 +336,7 @@ mod tests {
         let (entered, is_in) = channel();
         let (closed, is_closed) = channel();
         let worker = thread::spawn(move || {
-            let call = enter(11, Touch::Recv, 5).unwrap();
+            let call = enter(11, FdCall::Recv, 5).unwrap();
             entered.send(()).unwrap();
             is_closed.recv().unwrap();
             leave(call)
@@ -347,7 +348,7 @@ mod tests {
         assert!(found.is_empty(), "another generation, another number");
         tear(11, 3, |_, code| found.push(code));
         closed.send(()).unwrap();
-        assert_eq!(found, [Touch::Recv as u8]);
+        assert_eq!(found, [FdCall::Recv as u8]);
         assert_eq!(worker.join().unwrap(), Some(11));
         tear(11, 3, |_, code| found.push(code));
         assert_eq!(found.len(), 1, "it left");
@@ -356,15 +357,15 @@ mod tests {
     #[test]
     fn nobody_is_its_own_stranger_and_a_handler_restores_the_call_it_came_into() {
         forget();
-        let outer = enter_several([3, 4].into_iter(), Touch::Poll).unwrap();
-        let inner = enter(7, Touch::Write, 1).unwrap();
+        let outer = enter_several([3, 4].into_iter(), FdCall::Poll).unwrap();
+        let inner = enter(7, FdCall::Write, 1).unwrap();
         assert_eq!(leave(inner), None);
         let worker = thread::spawn(|| {
             let mut found = Vec::new();
             tear(4, 9, |_, code| found.push(code));
             found
         });
-        assert_eq!(worker.join().unwrap(), [Touch::Poll as u8]);
+        assert_eq!(worker.join().unwrap(), [FdCall::Poll as u8]);
         tear(3, 1, |_, _| panic!("our own call"));
         assert_eq!(leave(outer), Some(4));
     }

@@ -1,4 +1,4 @@
-//! Frames of languages with a runtime of their own, put behind the native ones of a stack.
+//! Frames of languages with a runtime, appended to the native frames of a stack.
 
 #![expect(
     unsafe_code,
@@ -10,12 +10,12 @@ use core::ffi::{CStr, c_char, c_void};
 use core::mem::MaybeUninit;
 use core::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
 
-use fdguard_wire::{Frame, Mapping, Tongue};
+use fdguard_wire::{FrameRecord, RuntimeLanguage, TableMapping};
 
 use crate::creator::{Api, Junction, Search};
 use crate::java;
 use crate::modules::{self, Module};
-use crate::python::{RawFrame, Refusal, Runtime, PythonWalk};
+use crate::python::{PythonWalk, RawFrame, Refusal, Runtime};
 use crate::start::GROUND;
 use crate::unwind::{self, Extent, Native, Trace};
 use crate::walkers::{self, Walk};
@@ -62,7 +62,7 @@ static PYTHON: KnownRuntimes = KnownRuntimes {
 
 /// Looks for an interpreter among what is loaded. Not from a hook: the loader may lock.
 pub(crate) fn find() {
-    take(|name| {
+    find_runtimes(|name| {
         // SAFETY: RTLD_DEFAULT and a text that ends.
         unsafe { dlsym(core::ptr::null_mut(), name.as_ptr()) }.cast_const()
     });
@@ -88,7 +88,7 @@ pub(crate) fn meet(module: &Module) {
         && !symbols.find(c"Py_GetVersion").is_null()
     {
         BROUGHT.store(module.start, Ordering::Relaxed);
-        take(|name| symbols.find(name));
+        find_runtimes(|name| symbols.find(name));
     }
 }
 
@@ -119,7 +119,7 @@ pub(crate) fn unloaded(is_hidden: bool) {
 }
 
 /// Takes the interpreter whose symbols `search` finds, unless there is one or somebody else is at it.
-fn take(search: impl Fn(&CStr) -> *const c_void) {
+fn find_runtimes(search: impl Fn(&CStr) -> *const c_void) {
     let claim =
         PYTHON
             .state
@@ -209,10 +209,15 @@ impl Languages<'_> {
     }
 
     /// Writes the frames. Their text is read now, while the frames live.
-    pub(crate) fn push(self, mapping: &Mapping, mut push: impl FnMut(Frame)) {
+    pub(crate) fn push(self, mapping: &TableMapping, mut push: impl FnMut(FrameRecord)) {
         if let Some(java) = self.java {
             java::render(&java.frames, &java.walked, |file, function, line| {
-                push_text(mapping, Tongue::Java, (file, function, line), &mut push);
+                push_text(
+                    mapping,
+                    RuntimeLanguage::Java,
+                    (file, function, line),
+                    &mut push,
+                );
             });
         }
         if let Some(python) = self.python {
@@ -235,7 +240,7 @@ impl InPython {
         // A frame is whole when the interpreter calls out; a signal may come at any time.
         let trace = &native.trace;
         let is_whole = is_at_loop && trace.is_generated_sure && trace.generated.is_none();
-        let walk = Walk::begin();
+        let walk = Walk::start();
         let mut search = Search::new();
         let walked = runtime.glance(DEPTH, is_whole, |place| search.pass(runtime, place));
         drop(walk);
@@ -271,9 +276,9 @@ impl InPython {
     }
 
     #[inline(never)]
-    fn push(&self, mapping: &Mapping, push: &mut impl FnMut(Frame)) {
+    fn push(&self, mapping: &TableMapping, push: &mut impl FnMut(FrameRecord)) {
         let mut frames = [RawFrame::default(); DEPTH];
-        let walk = Walk::begin();
+        let walk = Walk::start();
         let Some(walked) = self.runtime.walk(&mut frames) else {
             return;
         };
@@ -286,13 +291,13 @@ impl InPython {
             && left > 0
         {
             let text = (frame.file, frame.function, frame.line);
-            push_text(mapping, Tongue::Python, text, push);
+            push_text(mapping, RuntimeLanguage::Python, text, push);
             rest = after;
             left -= 1;
         }
         if let Some(Junction { creator, .. }) = self.junction {
             mapping.each_frame(creator.stack, |frame| {
-                if matches!(frame, Frame::Language { .. }) {
+                if matches!(frame, FrameRecord::Language { .. }) {
                     push(frame);
                 }
             });
@@ -311,14 +316,14 @@ impl InJava {
 }
 
 fn push_text(
-    mapping: &Mapping,
-    tongue: Tongue,
+    mapping: &TableMapping,
+    tongue: RuntimeLanguage,
     (file, function, line): (&[u8], &[u8], u32),
-    push: &mut impl FnMut(Frame),
+    push: &mut impl FnMut(FrameRecord),
 ) {
     let hash = hash_of(hash_of(SEED, file), function);
     if let Some(text) = mapping.text(&GROUND, hash, || (file, function)) {
-        push(Frame::Language { tongue, text, line });
+        push(FrameRecord::Language { tongue, text, line });
     }
 }
 

@@ -22,8 +22,8 @@
 #[cfg(not(all(target_os = "linux", target_arch = "x86_64")))]
 compile_error!("the injected library knows Linux on x86_64 only");
 
-#[cfg(fdguard_injected)]
-mod alone;
+mod agent_message;
+mod backing;
 mod call;
 mod children;
 mod close_sweep;
@@ -31,15 +31,17 @@ mod creator;
 mod errno;
 mod exit_report;
 mod filter;
-mod backing;
 mod hand_over;
 mod hook;
+mod inflight;
 mod java;
 mod language;
 mod list;
 mod lock;
 mod memory;
 mod modules;
+#[cfg(fdguard_injected)]
+mod no_std_support;
 mod node;
 mod owner;
 mod protect;
@@ -47,12 +49,10 @@ mod python;
 mod real;
 mod record;
 mod room;
-mod inflight;
 mod stack;
 mod start;
 mod symbols;
 mod sys;
 mod thread;
-mod agent_message;
 mod unwind;
 mod walkers;

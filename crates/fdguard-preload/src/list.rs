@@ -1,4 +1,4 @@
-//! A list of fixed room on the stack: clearing the room costs more than what is put into it.
+//! A fixed-size list on the stack. It is not cleared, because clearing costs more than filling it.
 
 #![expect(unsafe_code, reason = "room that nobody has written to yet")]
 

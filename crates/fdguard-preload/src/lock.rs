@@ -1,8 +1,9 @@
-//! POSIX locks: they belong to the process and the file, and go when any descriptor of that file is closed.
+//! POSIX locks: they belong to the process and the file, and are released when any descriptor of
+//! that file is closed.
 
 use core::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 
-use fdguard_wire::{EventRecord, Kind, LOCK_BEGINS, Mapping};
+use fdguard_wire::{EventKind, EventRecord, LOCK_BEGINS, TableMapping};
 
 use crate::{real, record, stack, start, sys, thread};
 
@@ -60,7 +61,7 @@ pub(crate) fn changing(fd: u32) -> Option<Change> {
     let mapping = start::mapping()?;
     let turn = mapping.turn(&start::GROUND, fd);
     let place = known(fd, turn).or_else(|| remember(mapping, fd, turn));
-    let mut begins = event(fd, Kind::Lock);
+    let mut begins = event(fd, EventKind::Lock);
     begins.code = LOCK_BEGINS;
     record::tell(mapping, &begins);
     Some(Change { fd, place })
@@ -73,12 +74,14 @@ pub(crate) fn changed(change: Change, outcome: Outcome) {
     };
     match outcome {
         Outcome::Failed => {}
-        Outcome::Unlocked(range) => record::tell(mapping, &told(change.fd, Kind::Unlock, range)),
+        Outcome::Unlocked(range) => {
+            record::tell(mapping, &told(change.fd, EventKind::Unlock, range))
+        }
         Outcome::Locked(range) => {
             let Some(place) = change.place.and_then(|place| ALL.get(place)) else {
                 return;
             };
-            let lock = told(change.fd, Kind::Lock, range);
+            let lock = told(change.fd, EventKind::Lock, range);
             // Once for each descriptor: databases lock and unlock at every statement.
             if place.has_stack.swap(true, Ordering::Relaxed) {
                 record::tell(mapping, &lock);
@@ -92,7 +95,7 @@ pub(crate) fn changed(change: Change, outcome: Outcome) {
     }
 }
 
-fn told(fd: u32, kind: Kind, range: Option<[u64; 2]>) -> EventRecord {
+fn told(fd: u32, kind: EventKind, range: Option<[u64; 2]>) -> EventRecord {
     EventRecord {
         more: range.unwrap_or([0, u64::MAX]),
         ..event(fd, kind)
@@ -100,7 +103,7 @@ fn told(fd: u32, kind: Kind, range: Option<[u64; 2]>) -> EventRecord {
 }
 
 /// Before a close: if the file is locked through another number, says which file this is.
-pub(crate) fn closing(mapping: &Mapping, fd: u32) {
+pub(crate) fn closing(mapping: &TableMapping, fd: u32) {
     let used = USED.load(Ordering::Relaxed).min(LOCKED);
     if used == 0 {
         return;
@@ -141,7 +144,7 @@ fn which(fd: u32, turn: u32) -> u64 {
 }
 
 /// Gives a descriptor a place and tells which file it is; told without a place where there is none left.
-fn remember(mapping: &Mapping, fd: u32, turn: u32) -> Option<usize> {
+fn remember(mapping: &TableMapping, fd: u32, turn: u32) -> Option<usize> {
     let (device, inode) = sys::file(fd)?;
     tell_file(mapping, fd, device, inode);
     // Of a number that was closed since, nothing is locked any more.
@@ -168,13 +171,13 @@ fn remember(mapping: &Mapping, fd: u32, turn: u32) -> Option<usize> {
     None
 }
 
-fn tell_file(mapping: &Mapping, fd: u32, device: u64, inode: u64) {
-    let mut event = event(fd, Kind::File);
+fn tell_file(mapping: &TableMapping, fd: u32, device: u64, inode: u64) {
+    let mut event = event(fd, EventKind::File);
     event.more = [device, inode];
     record::tell(mapping, &event);
 }
 
-fn event(fd: u32, kind: Kind) -> EventRecord {
+fn event(fd: u32, kind: EventKind) -> EventRecord {
     EventRecord {
         kind,
         code: 0,

@@ -1,4 +1,4 @@
-//! Reading the stack of the calling thread without ever faulting, whatever a wrong unwind rule says.
+//! Reads the calling thread's stack without ever faulting, even if an unwind rule is wrong.
 
 #![expect(unsafe_code, reason = "reads memory by address")]
 

@@ -1,11 +1,12 @@
-//! The files whose code is mapped, by address: for the unwinder its tables, for the reader its path.
+//! The files whose code is mapped, by address: unwind tables for the unwinder, paths for the
+//! reader.
 
 #![expect(unsafe_code, reason = "reads what the loader answers")]
 
 use core::ffi::{CStr, c_char, c_int, c_void};
 use core::sync::atomic::{AtomicUsize, Ordering};
 
-use fdguard_wire::{Area, Mapping};
+use fdguard_wire::{Area, TableMapping};
 
 use crate::real::Real;
 use crate::symbols::Symbols;
@@ -110,7 +111,11 @@ pub(crate) fn is_own(address: usize) -> bool {
 }
 
 /// The number of the module of an address in the mapping, and its load bias. Written down when it is new.
-pub(crate) fn number(mapping: &Mapping, area: &impl Area, address: usize) -> Option<(u16, usize)> {
+pub(crate) fn number(
+    mapping: &TableMapping,
+    area: &impl Area,
+    address: usize,
+) -> Option<(u16, usize)> {
     let module = find(address)?;
     let range = (module.start as u64, module.end as u64, module.bias as u64);
     let mut buffer = [0; 4096];

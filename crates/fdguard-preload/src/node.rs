@@ -1,5 +1,6 @@
-//! A Node that may read little would not start with our agent, which it cannot read. The variable that names the agent is
-//! inherited, so a child is seen only here, before its first instruction: it loses the agent and keeps its own options.
+//! Node under `--permission` would not start with the agent, because it may not read it. The
+//! variable that names the agent is inherited, so the library removes it from a child's options
+//! here, before the child's first instruction.
 
 #![expect(unsafe_code, reason = "reads the arguments and changes a variable")]
 

@@ -1,9 +1,11 @@
-//! Whether the calling code belongs to the process that the mapping is of, mostly without asking the kernel.
+//! Whether the calling code runs in the process that owns the mapping, usually without a system
+//! call.
 //!
-//! A process with our code but not our table comes about in two ways. It may have a *copy* of our memory (a fork past the C
-//! library): a page that the kernel wipes in such a child tells it. Or it may run in our *own* memory (`vfork`,
-//! `clone` with `CLONE_VM`): nothing in memory can tell it, so each way to make one is noticed beforehand by
-//! `hook/fork.rs`. Where either leaves a doubt the kernel is asked, at every call.
+//! There are two ways to run this code without owning the table. A process may have a *copy* of the
+//! memory (a fork without the C library): a page that the kernel wipes in such a child reveals it.
+//! Or it may share the *same* memory (`vfork`, `clone` with `CLONE_VM`): nothing in memory reveals
+//! it, so `hook/fork.rs` notes each of these calls beforehand. In case of doubt the kernel is asked
+//! at every call.
 
 use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
@@ -23,7 +25,7 @@ pub(crate) static ALONE: Page = Page([const { AtomicU64::new(0) }; PAGE / 8]);
 static PROCESS: AtomicU32 = AtomicU32::new(0);
 
 /// This process is the owner from here on. Called before the program runs, and in a forked child, which has one thread.
-pub(crate) fn settle(pid: u32) {
+pub(crate) fn adopt(pid: u32) {
     PROCESS.store(pid, Ordering::Relaxed);
     let page = &raw const ALONE as usize;
     // Before Linux 4.14 a copy cannot be told: the kernel is asked each time.
@@ -56,15 +58,15 @@ mod tests {
 
     #[test]
     fn in_doubt_the_kernel_decides() {
-        settle(sys::process());
+        adopt(sys::process());
         assert!(is_here());
         assert_eq!(word().load(Ordering::Relaxed), 1, "without asking");
         doubt();
         assert!(is_here());
-        settle(sys::process() + 1);
+        adopt(sys::process() + 1);
         assert_eq!(word().load(Ordering::Relaxed), 0, "a doubt stays");
         assert!(!is_here());
-        settle(sys::process());
+        adopt(sys::process());
         assert!(is_here());
     }
 }

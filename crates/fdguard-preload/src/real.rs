@@ -1,4 +1,4 @@
-//! The functions that the program meant: the next ones of their name after ours.
+//! The real functions: the next definitions of their names after the interposed ones.
 
 #![expect(unsafe_code, reason = "asks the loader for functions and calls them")]
 

@@ -1,24 +1,26 @@
-//! Births and ends of descriptors into the mapping.
+//! Records opens and closes of descriptors in the mapping.
 
 use core::ffi::c_int;
 
-pub(crate) use fdguard_wire::Prevented;
-use fdguard_wire::{Birth, Death, End, EventRecord, How, Kind, Mapping};
+pub(crate) use fdguard_wire::PreventedHarm;
+use fdguard_wire::{
+    CloseCall, CloseRecord, EventKind, EventRecord, OpenCall, OpenRecord, TableMapping,
+};
 
 use crate::start::{self, GROUND};
-use crate::{close_sweep, errno, lock, protect, real, inflight, stack, thread, agent_message};
+use crate::{agent_message, close_sweep, errno, inflight, lock, protect, real, stack, thread};
 
 const EBADF: c_int = 9;
 const ENFILE: c_int = 23;
 const EMFILE: c_int = 24;
 
 /// A descriptor came into being; gives its number on, so that a hook can end with it.
-pub(crate) fn born(fd: c_int, how: How) -> c_int {
+pub(crate) fn born(fd: c_int, how: OpenCall) -> c_int {
     born_of(fd, how, 0)
 }
 
-/// The same, with what else the call tells about it: see [`Kind::Birth`].
-pub(crate) fn born_of(fd: c_int, how: How, more: u64) -> c_int {
+/// The same, with what else the call tells about it: see [`EventKind::Open`].
+pub(crate) fn born_of(fd: c_int, how: OpenCall, more: u64) -> c_int {
     protect::arrived(fd);
     match u32::try_from(fd) {
         Ok(number) => with(|mapping| open(mapping, number, (how, more), None)),
@@ -28,26 +30,26 @@ pub(crate) fn born_of(fd: c_int, how: How, more: u64) -> c_int {
 }
 
 /// A socket came into being.
-pub(crate) fn socket_born(fd: c_int, how: How, domain: c_int, kind: c_int) -> c_int {
+pub(crate) fn socket_born(fd: c_int, how: OpenCall, domain: c_int, kind: c_int) -> c_int {
     let more = u64::from(domain.cast_unsigned()) << 32 | u64::from(kind.cast_unsigned());
     born_of(fd, how, more)
 }
 
 /// One came into being out of another number.
-pub(crate) fn born_from(fd: c_int, how: How, from: c_int) -> c_int {
+pub(crate) fn born_from(fd: c_int, how: OpenCall, from: c_int) -> c_int {
     born_of(fd, how, u64::from(from.cast_unsigned()).wrapping_add(1))
 }
 
 /// A descriptor came into being in the place of another one, which ended with that.
-pub(crate) fn reborn(fd: c_int, how: How, from: c_int) {
+pub(crate) fn reborn(fd: c_int, how: OpenCall, from: c_int) {
     if fd >= 0 {
-        end(fd, ending(fd), 0, End::Dup2 as u8);
+        end(fd, ending(fd), 0, CloseCall::Dup2 as u8);
         born_from(fd, how, from);
     }
 }
 
 /// The same for a call that may itself have opened it through another hook, which then knew more.
-pub(crate) fn born_within(fd: c_int, how: How, since: u64) {
+pub(crate) fn born_within(fd: c_int, how: OpenCall, since: u64) {
     protect::arrived(fd);
     match u32::try_from(fd) {
         Ok(number) => with(|mapping| open(mapping, number, (how, 0), Some(since))),
@@ -56,13 +58,13 @@ pub(crate) fn born_within(fd: c_int, how: How, since: u64) {
 }
 
 /// A call that gives out numbers gave none; told where a table is full.
-fn refused(how: How) {
+fn refused(how: OpenCall) {
     let error = errno::load();
     if error != EMFILE && error != ENFILE {
         return;
     }
     with(|mapping| {
-        let mut event = event(Kind::Refused, 0, how as u8);
+        let mut event = event(EventKind::Refused, 0, how as u8);
         event.errno = u16::try_from(error).unwrap_or(0);
         event.stack = stack::here(mapping);
         tell(mapping, &event);
@@ -72,13 +74,13 @@ fn refused(how: How) {
 /// `select` was called up to a number that its set has no bit for.
 pub(crate) fn selected(numbers: u32) {
     with(|mapping| {
-        let mut event = event(Kind::Select, numbers, 0);
+        let mut event = event(EventKind::Select, numbers, 0);
         event.stack = stack::here(mapping);
         tell(mapping, &event);
     });
 }
 
-fn event(kind: Kind, fd: u32, code: u8) -> EventRecord {
+fn event(kind: EventKind, fd: u32, code: u8) -> EventRecord {
     EventRecord {
         kind,
         code,
@@ -92,8 +94,8 @@ fn event(kind: Kind, fd: u32, code: u8) -> EventRecord {
 }
 
 /// Puts an event into the ring.
-pub(crate) fn tell(mapping: &Mapping, event: &EventRecord) {
-    mapping.tell(&GROUND, mapping.ticket(), event);
+pub(crate) fn tell(mapping: &TableMapping, event: &EventRecord) {
+    mapping.write_event(&GROUND, mapping.ticket(), event);
 }
 
 /// When a call began that may end in [`born_within`].
@@ -103,13 +105,13 @@ pub(crate) fn now() -> u64 {
 
 /// A runtime's agent told who asked for a descriptor.
 pub(crate) fn told(message: &[u8]) {
-    with(|mapping| agent_message::take(mapping, &GROUND, message));
+    with(|mapping| agent_message::handle(mapping, &GROUND, message));
 }
 
 /// What a close was told before it happened.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Ending {
-    death: Option<Death>,
+    death: Option<CloseRecord>,
     /// Its place in the order of events; absent where the mapping is not this process's own.
     ticket: Option<u64>,
     ns: u64,
@@ -148,7 +150,7 @@ pub(crate) fn ending(fd: c_int) -> Ending {
         let ns = ending.ns;
         inflight::tear(number, generation, |tid, code| {
             *is_any = true;
-            let mut inside = event(Kind::Inside, number, code);
+            let mut inside = event(EventKind::Inside, number, code);
             inside.tid = tid;
             inside.ns = ns;
             tell(mapping, &inside);
@@ -164,7 +166,7 @@ pub(crate) fn ended(fd: c_int, ending: Ending, result: c_int) {
         never_open(fd);
         return;
     }
-    end(fd, ending, result, End::Close as u8);
+    end(fd, ending, result, CloseCall::Close as u8);
 }
 
 /// A close of a number that cannot be one.
@@ -172,7 +174,7 @@ pub(crate) fn ended(fd: c_int, ending: Ending, result: c_int) {
 #[inline(never)]
 fn never_open(fd: c_int) {
     with(|mapping| {
-        let mut event = event(Kind::End, fd.cast_unsigned(), End::Close as u8);
+        let mut event = event(EventKind::Close, fd.cast_unsigned(), CloseCall::Close as u8);
         event.errno = u16::try_from(EBADF).unwrap_or(0);
         event.stack = stack::here(mapping);
         tell(mapping, &event);
@@ -180,10 +182,10 @@ fn never_open(fd: c_int) {
 }
 
 /// The same, and what harm was prevented by it.
-pub(crate) fn ended_by(fd: c_int, ending: Ending, result: c_int, prevented: Option<Prevented>) {
-    let mut code = End::Close as u8;
+pub(crate) fn ended_by(fd: c_int, ending: Ending, result: c_int, prevented: Option<PreventedHarm>) {
+    let mut code = CloseCall::Close as u8;
     if let Some(prevented) = prevented {
-        code |= Prevented::BIT;
+        code |= PreventedHarm::BIT;
         if let Some(mapping) = start::current() {
             mapping.prevented(prevented);
         }
@@ -203,7 +205,7 @@ fn end(fd: c_int, ending: Ending, result: c_int, code: u8) {
     // The close happened before whatever takes its place in the order of events from now on.
     let until = mapping.tickets();
     let told = |stack: u32| EventRecord {
-        kind: Kind::End,
+        kind: EventKind::Close,
         code,
         errno: u16::try_from(error).unwrap_or(0),
         tid: thread::tid(),
@@ -213,20 +215,20 @@ fn end(fd: c_int, ending: Ending, result: c_int, code: u8) {
         more: [until, u64::from(inflight::has_threads())],
     };
     let is_recorded = record(mapping, |mapping| {
-        let stack = close_sweep::take(number).unwrap_or_else(|| stack::here(mapping));
-        mapping.tell(&GROUND, ticket, &told(stack));
+        let stack = close_sweep::next_fd(number).unwrap_or_else(|| stack::here(mapping));
+        mapping.write_event(&GROUND, ticket, &told(stack));
     });
     if !is_recorded {
         // A signal handler in the middle of a record: its place in the order of events was taken before, and
         // an empty one would put all that is known in doubt.
-        mapping.tell(&GROUND, ticket, &told(0));
+        mapping.write_event(&GROUND, ticket, &told(0));
     }
 }
 
 /// All numbers of a range are about to be closed.
 pub(crate) fn range_ending(first: u32, last: u32) {
     with(|mapping| {
-        let mut event = event(Kind::EndRange, first, 0);
+        let mut event = event(EventKind::CloseRange, first, 0);
         event.more = [u64::from(last), 0];
         event.stack = stack::here(mapping);
         tell(mapping, &event);
@@ -243,7 +245,7 @@ pub(crate) fn range_ending(first: u32, last: u32) {
 /// Runs `work` with the mapping, if this process has one and this thread is not in the recorder already; `errno`
 /// is as before afterwards.
 #[inline]
-pub(crate) fn with(work: impl FnOnce(&'static Mapping)) {
+pub(crate) fn with(work: impl FnOnce(&'static TableMapping)) {
     if let Some(mapping) = start::mapping()
         && !record(mapping, work)
     {
@@ -254,7 +256,7 @@ pub(crate) fn with(work: impl FnOnce(&'static Mapping)) {
 
 /// Whether it was done: not in the middle of another record of this thread.
 #[inline(never)]
-fn record(mapping: &'static Mapping, work: impl FnOnce(&'static Mapping)) -> bool {
+fn record(mapping: &'static TableMapping, work: impl FnOnce(&'static TableMapping)) -> bool {
     let place = 0_u8;
     if !thread::enter(&raw const place as usize) {
         return false;
@@ -267,24 +269,24 @@ fn record(mapping: &'static Mapping, work: impl FnOnce(&'static Mapping)) -> boo
 }
 
 #[inline(always)]
-fn open(mapping: &Mapping, fd: u32, (how, more): (How, u64), since: Option<u64>) {
+fn open(mapping: &TableMapping, fd: u32, (how, more): (OpenCall, u64), since: Option<u64>) {
     let tid = thread::tid();
-    if let (Some(since), Some(known)) = (since, mapping.birth_of(&GROUND, fd))
+    if let (Some(since), Some(known)) = (since, mapping.open_record(&GROUND, fd))
         && known.tid == tid
         && known.ns >= since
     {
         return;
     }
-    let birth = Birth {
+    let birth = OpenRecord {
         stack: stack::here(mapping),
         tid,
         ns: real::now(),
-        how,
+        call: how,
         forks: 0,
     };
     mapping.open(&GROUND, fd, &birth);
     let event = EventRecord {
-        kind: Kind::Birth,
+        kind: EventKind::Open,
         code: how as u8,
         errno: 0,
         tid,

@@ -1,7 +1,7 @@
-//! Whether there is room on the stack to look at it.
+//! Whether there is enough stack to unwind.
 //!
-//! A signal handler may run on a stack of a few kilobytes, which lies where the program put it: what goes beyond its end is written into
-//! somebody's memory.
+//! A signal handler may run on a stack of a few kilobytes, anywhere in memory. Writing past its end
+//! would overwrite other data.
 
 use crate::{sys, thread};
 

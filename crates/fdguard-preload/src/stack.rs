@@ -1,6 +1,6 @@
-//! The number of the stack that leads to a hook: the native frames, then those of languages.
+//! The id of the stack that leads to a hook: native frames, then frames of languages.
 
-use fdguard_wire::{Frame, Mapping};
+use fdguard_wire::{FrameRecord, TableMapping};
 
 use crate::creator::Creator;
 use crate::language::{InJava, InPython, Languages};
@@ -10,7 +10,7 @@ use crate::{modules, room};
 
 /// The number of the stack that led here; 0 where there is too little of it to look at it.
 #[inline]
-pub(crate) fn here(mapping: &Mapping) -> u32 {
+pub(crate) fn here(mapping: &TableMapping) -> u32 {
     if !room::is_enough() {
         mapping.cut_stack();
         return 0;
@@ -19,7 +19,7 @@ pub(crate) fn here(mapping: &Mapping) -> u32 {
 }
 
 /// The stack that led here, as the creator of something; `None` where no Python runs.
-pub(crate) fn creator(mapping: &Mapping) -> Option<Creator> {
+pub(crate) fn creator(mapping: &TableMapping) -> Option<Creator> {
     if !room::is_enough() {
         return None;
     }
@@ -27,7 +27,7 @@ pub(crate) fn creator(mapping: &Mapping) -> Option<Creator> {
 }
 
 #[inline(never)]
-fn creator_here(mapping: &Mapping) -> Option<Creator> {
+fn creator_here(mapping: &TableMapping) -> Option<Creator> {
     let mut native = Native::new();
     native.begin_here();
     let mut python = InPython::look(&mut native)?;
@@ -42,14 +42,14 @@ fn creator_here(mapping: &Mapping) -> Option<Creator> {
 
 /// Not part of its caller: all the room is on the stack from here on.
 #[inline(never)]
-fn taken(mapping: &Mapping) -> u32 {
+fn taken(mapping: &TableMapping) -> u32 {
     let mut native = Native::new();
     native.begin_here();
     number(mapping, &mut native)
 }
 
 #[inline(never)]
-fn number(mapping: &Mapping, native: &mut Native) -> u32 {
+fn number(mapping: &TableMapping, native: &mut Native) -> u32 {
     let python = InPython::look(native);
     if native.trace.generated.is_some() {
         return with_java(mapping, &mut native.trace, python.as_ref());
@@ -60,14 +60,14 @@ fn number(mapping: &Mapping, native: &mut Native) -> u32 {
 
 /// Room for Java's frames is needed only where code was made at run time.
 #[inline(never)]
-fn with_java(mapping: &Mapping, trace: &mut Trace, python: Option<&InPython>) -> u32 {
+fn with_java(mapping: &TableMapping, trace: &mut Trace, python: Option<&InPython>) -> u32 {
     let java = InJava::here(trace);
     let java = java.as_ref();
     intern(mapping, trace, Languages { python, java })
 }
 
 #[inline]
-fn intern(mapping: &Mapping, trace: &Trace, languages: Languages<'_>) -> u32 {
+fn intern(mapping: &TableMapping, trace: &Trace, languages: Languages<'_>) -> u32 {
     let hash = trace.hash() ^ languages.hash();
     mapping.stack(&GROUND, hash ^ hash >> 31, |frames| {
         if !trace.is_whole {
@@ -76,11 +76,11 @@ fn intern(mapping: &Mapping, trace: &Trace, languages: Languages<'_>) -> u32 {
         for address in trace.addresses() {
             let module = modules::number(mapping, &GROUND, *address);
             frames.push(match module {
-                Some((module, bias)) => Frame::Native {
+                Some((module, bias)) => FrameRecord::Native {
                     module,
                     offset: address.wrapping_sub(bias) as u64,
                 },
-                None => Frame::Address(*address as u64),
+                None => FrameRecord::Address(*address as u64),
             });
         }
         languages.push(mapping, |frame| frames.push(frame));

@@ -1,4 +1,4 @@
-//! The life of a mapping: made before the program's first instruction and in each forked child.
+//! The life of a mapping: created before the program's first instruction and in each forked child.
 
 #![expect(
     unsafe_code,
@@ -8,13 +8,13 @@
 use core::ffi::{CStr, c_char, c_int, c_void};
 use core::sync::atomic::{AtomicPtr, AtomicU32, Ordering};
 
-use fdguard_wire::Mapping;
+use fdguard_wire::TableMapping;
 
 use crate::backing::Backing;
 use crate::real::Real;
 use crate::{
-    children, close_sweep, creator, errno, java, language, lock, modules, owner, protect, real, inflight,
-    sys, thread, walkers,
+    children, close_sweep, creator, errno, inflight, java, language, lock, modules, owner, protect,
+    real, sys, thread, walkers,
 };
 
 /// The folder for the mappings; nothing is recorded without it.
@@ -23,7 +23,7 @@ const FOLDER: &CStr = c"FDGUARD_TRACE_DIR";
 /// Which parts of the mapping may be written to.
 pub(crate) static GROUND: Backing = Backing::new();
 
-static MAPPING: AtomicPtr<Mapping> = AtomicPtr::new(core::ptr::null_mut());
+static MAPPING: AtomicPtr<TableMapping> = AtomicPtr::new(core::ptr::null_mut());
 /// Whether somebody has begun to make the first one.
 static BEGUN: AtomicU32 = AtomicU32::new(0);
 
@@ -39,7 +39,7 @@ static AT_FORK: Real<unsafe extern "C" fn(Handler, Handler, Handler, *mut c_void
 /// The mapping, when the caller belongs to its process. A child of `vfork` runs in our memory, and a child that was
 /// made past the C library has a copy of it: what they do happens to another table.
 #[inline]
-pub(crate) fn mapping() -> Option<&'static Mapping> {
+pub(crate) fn mapping() -> Option<&'static TableMapping> {
     let mapping = current().or_else(first)?;
     if !owner::is_here() {
         mapping.foreign_call();
@@ -51,7 +51,7 @@ pub(crate) fn mapping() -> Option<&'static Mapping> {
 /// There is none, or not yet.
 #[cold]
 #[inline(never)]
-fn first() -> Option<&'static Mapping> {
+fn first() -> Option<&'static TableMapping> {
     if BEGUN.load(Ordering::Relaxed) == 0 {
         start();
     }
@@ -64,7 +64,7 @@ fn first() -> Option<&'static Mapping> {
 
 /// The mapping, whoever asks.
 #[inline]
-pub(crate) fn current() -> Option<&'static Mapping> {
+pub(crate) fn current() -> Option<&'static TableMapping> {
     let mapping = MAPPING.load(Ordering::Acquire);
     // SAFETY: null or a mapping of this size, page-aligned, all atomics, zeroed by the kernel. It is unmapped only in a forked
     // child, which has one thread, after this pointer was replaced.
@@ -72,7 +72,7 @@ pub(crate) fn current() -> Option<&'static Mapping> {
 }
 
 /// The mapping of a program whose seccomp filter leaves us nothing: only losses are counted in it.
-static SILENT: AtomicPtr<Mapping> = AtomicPtr::new(core::ptr::null_mut());
+static SILENT: AtomicPtr<TableMapping> = AtomicPtr::new(core::ptr::null_mut());
 /// Whether a forked child may not have a mapping of its own, for the same reason.
 static IS_BARREN: AtomicU32 = AtomicU32::new(0);
 
@@ -163,14 +163,14 @@ pub(crate) fn look_around() {
 }
 
 /// A new mapping for this process, in place of the one before.
-fn create() -> Option<&'static Mapping> {
+fn create() -> Option<&'static TableMapping> {
     let pid = sys::process();
     let (monotonic, wall) = (sys::clock(1), sys::clock(0));
     let mut buffer = [0; 4096];
     let path = path(&mut buffer, pid, monotonic, b".fdguard\0")?;
     let mapping = sys::new_mapping(path)?;
     GROUND.reset(mapping as usize);
-    owner::settle(pid);
+    owner::adopt(pid);
     MAPPING.store(mapping, Ordering::Release);
     let mapping = current()?;
     mapping.name(real::program_name());

@@ -1,5 +1,5 @@
-//! The symbols of one loaded module, read from its own tables: the loader would lock to answer, and does not tell of
-//! modules that were loaded privately.
+//! The symbols of one loaded module, read from its own tables. The loader would take a lock, and
+//! does not list modules that were loaded privately.
 
 #![expect(unsafe_code, reason = "reads the tables of a loaded module")]
 

@@ -1,12 +1,12 @@
-//! System calls of our own, past the C library: they set no `errno`, are no cancellation points, and never
-//! come back to us through an interposed name.
+//! System calls made without the C library. They do not set `errno`, are not cancellation points,
+//! and never return here through an interposed function.
 
 #![expect(unsafe_code, reason = "the system call instruction")]
 
 use core::arch::asm;
 use core::ffi::{CStr, c_int};
 
-use fdguard_wire::Mapping;
+use fdguard_wire::TableMapping;
 
 const WRITE: usize = 1;
 const OPEN: usize = 2;
@@ -124,9 +124,9 @@ pub(crate) fn is_readable(address: usize) -> bool {
     result == EINVAL
 }
 
-/// A new file mapped for a [`Mapping`], or nothing. Its descriptor is closed again at once.
-pub(crate) fn new_mapping(path: &CStr) -> Option<*mut Mapping> {
-    let size = Mapping::size();
+/// A new file mapped for a [`TableMapping`], or nothing. Its descriptor is closed again at once.
+pub(crate) fn new_mapping(path: &CStr) -> Option<*mut TableMapping> {
+    let size = TableMapping::size();
     // The kernel answers a file that grows beyond this limit with a signal.
     if limit(RLIMIT_FSIZE) < size as u64 {
         return None;
@@ -141,7 +141,7 @@ pub(crate) fn new_mapping(path: &CStr) -> Option<*mut Mapping> {
     mapped
 }
 
-fn map(fd: usize, size: usize) -> Option<*mut Mapping> {
+fn map(fd: usize, size: usize) -> Option<*mut TableMapping> {
     // SAFETY: changes the size of our own file.
     let grown = unsafe { call(FTRUNCATE, [fd, size, 0, 0, 0, 0]) };
     if grown != 0 {
@@ -156,16 +156,16 @@ fn map(fd: usize, size: usize) -> Option<*mut Mapping> {
         // SAFETY: our own file.
         let allocated = unsafe { call(FALLOCATE, [fd, 0, 0, size, 0, 0]) };
         if allocated != 0 {
-            unmap(start as *mut Mapping);
+            unmap(start as *mut TableMapping);
             return None;
         }
     } else if populated != 0 {
-        unmap(start as *mut Mapping);
+        unmap(start as *mut TableMapping);
         return None;
     }
     // SAFETY: concerns core dumps of our own mapping only.
     let _ = unsafe { call(MADVISE, [start, size, MADV_DONTDUMP, 0, 0, 0]) };
-    Some(start as *mut Mapping)
+    Some(start as *mut TableMapping)
 }
 
 /// Gives memory to a stretch of our mapping; an error where a write would have ended the program.
@@ -188,9 +188,9 @@ pub(crate) fn is_unknown_advice(result: isize) -> bool {
 }
 
 /// Gives a mapping back.
-pub(crate) fn unmap(mapping: *mut Mapping) {
+pub(crate) fn unmap(mapping: *mut TableMapping) {
     // SAFETY: callers pass a mapping of ours that nobody uses any more.
-    let _ = unsafe { call(MUNMAP, [mapping as usize, Mapping::size(), 0, 0, 0, 0]) };
+    let _ = unsafe { call(MUNMAP, [mapping as usize, TableMapping::size(), 0, 0, 0, 0]) };
 }
 
 fn limit(which: usize) -> u64 {

@@ -1,8 +1,8 @@
-//! What belongs to the calling thread: a few words of thread-local memory.
+//! A few words of thread-local memory.
 //!
-//! Rust's own thread-local variables need the standard library, and the general way to reach one calls a function of
-//! the loader that may allocate. These words are declared in assembly with the initial-exec model, which an object
-//! that is loaded with the program may use: one offset, no call.
+//! Rust's thread-local variables need the standard library, and the general access model calls a
+//! function of the loader that may allocate. These words are declared in assembly with the
+//! initial-exec model, which an object loaded with the program may use: one offset, no call.
 
 #![expect(
     unsafe_code,

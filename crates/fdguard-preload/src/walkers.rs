@@ -1,9 +1,10 @@
-//! Threads that read the interpreter's frames just now, and the thread that takes the memory away under them.
+//! Threads that are reading the interpreter's frames, and the thread that frees that memory.
 //!
-//! An interpreter that shuts down frees the frames of the threads that it did not wait for (Python's daemon threads), while one of them may be in
-//! a hook of ours, in the middle of a walk that began before. Frames are in memory that is given back to the kernel: the walk would end
-//! the program. So whoever walks is counted, and the one that shuts down waits for them before it gives memory back; who comes later sees
-//! that it shuts down, and does not begin. A walk takes microseconds and waits for nobody.
+//! An interpreter that shuts down frees the frames of threads it did not wait for (Python's daemon
+//! threads), while one of them may be in a hook, in the middle of a walk. The frames' memory is
+//! returned to the kernel, so the walk would crash the program. So walks are counted: the thread
+//! that shuts down waits for them before it frees memory, and later walks do not start. A walk
+//! takes microseconds and waits for nothing.
 
 use core::sync::atomic::{AtomicU32, Ordering, fence};
 
@@ -23,7 +24,7 @@ pub(crate) struct Walk(());
 impl Walk {
     /// Begins one.
     #[inline]
-    pub(crate) fn begin() -> Self {
+    pub(crate) fn start() -> Self {
         WALKERS.fetch_add(1, Ordering::SeqCst);
         // What is asked next is asked after we can be seen.
         fence(Ordering::SeqCst);
@@ -73,7 +74,7 @@ mod tests {
         static IS_OVER: AtomicBool = AtomicBool::new(false);
         let (begun, has_begun) = mpsc::channel();
         let walker = std::thread::spawn(move || {
-            let walk = Walk::begin();
+            let walk = Walk::start();
             begun.send(()).unwrap();
             for _ in 0..1000 {
                 std::hint::black_box(std::thread::current().id());
@@ -88,7 +89,7 @@ mod tests {
         assert!(IS_OVER.load(Ordering::SeqCst) || is_vain);
         walker.join().unwrap();
         // One that never ends is waited for once, and a child knows nothing of it.
-        let _never_over = std::mem::ManuallyDrop::new(Walk::begin());
+        let _never_over = std::mem::ManuallyDrop::new(Walk::start());
         wait();
         assert_eq!(IS_VAIN.load(Ordering::SeqCst), 1);
         wait();

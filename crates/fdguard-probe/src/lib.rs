@@ -15,4 +15,4 @@ pub use error::Error;
 pub use linux::Probe;
 pub use linux::radar::Radar;
 pub use linux::snapshot::{Depth, Options};
-pub use linux::watcher::{WatcherTick, ProcessWatcher};
+pub use linux::watcher::{ProcessWatcher, WatcherTick};

@@ -10,7 +10,7 @@
 use std::process::Command;
 use std::time::{Duration, Instant};
 
-use fdguard_process::plan::{SessionKind, Plan};
+use fdguard_process::plan::{Plan, SessionKind};
 use fdguard_process::tree::Tree;
 
 fn main() {

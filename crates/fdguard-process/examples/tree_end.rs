@@ -12,8 +12,8 @@ use std::io::Read as _;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use fdguard_process::plan::{SessionKind, Plan};
-use fdguard_process::tree::{Mechanism, StopPlan, TreeEvent, Tree};
+use fdguard_process::plan::{Plan, SessionKind};
+use fdguard_process::tree::{Mechanism, StopPlan, Tree, TreeEvent};
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::pipe::{PipeFlags, pipe_with};
 

@@ -1,5 +1,5 @@
-//! The last net, for a supervisor that starts all of its children itself: when a keeper is killed, its orphans become the supervisor's own
-//! children, and are exact again.
+//! The last resort, for a supervisor that starts all of its children itself: when a keeper is
+//! killed, its orphans become the supervisor's children and are known exactly again.
 
 use std::collections::BTreeSet;
 use std::io;
@@ -22,7 +22,7 @@ pub fn adopt_orphans() -> io::Result<()> {
 /// The longest that the orphans of a killed keeper are waited for. KILL takes milliseconds.
 const LONGEST: Duration = Duration::from_secs(2);
 
-/// Children of this process that are nobody's orphans.
+/// Children of this process that are not orphans.
 static OWN: Mutex<Own> = Mutex::new(Own {
     children: BTreeSet::new(),
     adopts: false,
@@ -100,7 +100,7 @@ pub fn end_adopted(known: &[u32], longest: Duration) -> SweepResult {
             return swept;
         };
         for pid in &adopted_now {
-            // Our own unreaped child: its number is its own.
+            // An unreaped child: its pid cannot be reused.
             let _gone = sys::signal_child(*pid, libc::SIGKILL);
         }
         await_end(&first, deadline);

@@ -1,7 +1,8 @@
-//! A cgroup of version 2 for one tree, where we may make one below our own.
+//! A cgroup (version 2) for one tree, where fdguard may create one below its own.
 //!
-//! The keeper makes it and removes it, and stays outside. The program is born into it (`CLONE_INTO_CGROUP`, Linux 5.7), so there is no moment
-//! in which a descendant could be elsewhere; `cgroup.kill` (5.14) ends all of it in one step.
+//! The keeper creates and removes it, and stays outside. The program starts inside it
+//! (`CLONE_INTO_CGROUP`, Linux 5.7), so no descendant can ever be elsewhere; `cgroup.kill` (5.14)
+//! ends all of it in one step.
 
 mod aside;
 
@@ -18,7 +19,7 @@ use rustix::fs::{AtFlags, CWD, Mode, OFlags, getxattr, mkdirat, openat, unlinkat
 use rustix::io::{Errno, pread, write};
 use rustix::time::{ClockId, clock_gettime};
 
-/// How often and how long we wait for a leaf to become empty before it is removed.
+/// How often and how long to wait for a leaf to become empty before it is removed.
 const TRIES: usize = 20;
 const PAUSE: Timespec = Timespec {
     tv_sec: 0,
@@ -37,7 +38,7 @@ pub(crate) struct Leaf<'s> {
 }
 
 impl<'s> Leaf<'s> {
-    /// Makes it; `None` where we may not, or where the kernel cannot kill it.
+    /// Creates it; `None` if not permitted, or if the kernel cannot kill it.
     pub(crate) fn make(path: &'s CStr) -> Option<Self> {
         mkdirat(CWD, path, Mode::from_raw_mode(0o755)).ok()?;
         let leaf = Self::open(path);
@@ -76,7 +77,7 @@ impl<'s> Leaf<'s> {
         [self.folder.as_fd(), self.events.as_fd(), self.kill.as_fd()]
     }
 
-    /// Whether a process is in it. One that was removed by somebody is empty.
+    /// Whether a process is in it. A removed one is empty.
     pub(crate) fn is_populated(&self) -> bool {
         let mut bytes = [0; 256];
         let length = pread(&self.events, &mut bytes, 0).unwrap_or(0);
@@ -163,7 +164,7 @@ fn give_controllers(own: &Path) {
     }
 }
 
-/// What `memory.events` says of kills.
+/// The kill count in `memory.events`.
 fn kills(events: &[u8]) -> Option<u32> {
     let mut lines = events.split(|byte| *byte == b'\n');
     let count = lines.find_map(|line| line.strip_prefix(b"oom_kill "))?;
@@ -180,14 +181,14 @@ fn sweep(own: &Path) {
     }
 }
 
-/// Whose leaf has this name: that of a tree, or the one that its owner stepped aside into.
+/// The owner of a leaf with this name: a leaf of a tree, or the owner's own.
 fn owner(name: &str) -> Option<u32> {
     let name = name.strip_prefix(PREFIX)?;
     let number = name.strip_prefix(aside::NAME).unwrap_or(name);
     number.split('-').next()?.parse().ok()
 }
 
-/// The folder of our own cgroup, from the mounts and from `/proc/self/cgroup`.
+/// The directory of fdguard's own cgroup, from the mounts and `/proc/self/cgroup`.
 fn own_folder(mounts: &str, cgroups: &str) -> Option<PathBuf> {
     let own = cgroups.lines().find_map(|line| line.strip_prefix("0::"))?;
     let (root, mount) = mounts.lines().find_map(|line| {
@@ -201,7 +202,7 @@ fn own_folder(mounts: &str, cgroups: &str) -> Option<PathBuf> {
     is_plain.then(|| Path::new(mount).join(below))
 }
 
-/// Whether systemd made it: then it alone divides it, unless it says otherwise.
+/// Whether systemd created it: then only systemd divides it, unless it is delegated.
 fn is_managed(own: &Path) -> bool {
     let units = ["service", "scope", "slice"];
     own.extension()

@@ -1,11 +1,11 @@
-//! What of our own environment the program gets.
+//! Builds the program's environment from fdguard's.
 //!
-//! Our own is never changed: other threads may read it. The program's is built from a copy.
+//! fdguard's own environment is never changed, because other threads may read it. The program's is built from a copy.
 
 use std::collections::BTreeSet;
 use std::ffi::OsString;
 
-/// What our parent meant for us alone. The program would take our sockets for its own, or speak to our parent past us.
+/// Variables meant for fdguard alone. With them the program would use fdguard's sockets or notify fdguard's parent.
 const OURS: [&str; 7] = [
     "LISTEN_PID",
     "LISTEN_PIDFDID",
@@ -16,7 +16,7 @@ const OURS: [&str; 7] = [
     "WATCHDOG_PID",
 ];
 
-/// The environment without what was meant for us alone. Signs of who supervises us stay, so that the program's own guards work.
+/// The environment without variables meant for fdguard. Signs of the supervisor stay, so that the program can detect it.
 #[must_use]
 pub fn for_program(
     environment: impl IntoIterator<Item = (OsString, OsString)>,

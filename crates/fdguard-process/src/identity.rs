@@ -1,7 +1,7 @@
 //! Which process a number means: the boot, the number, the start time, and the inode of its pidfd where the kernel gives each its own.
 //!
-//! A number alone is reused. Whoever signals a process that is not its unreaped child compares its identity first, with a pidfd open, so
-//! that the process that was compared is the one that is signalled.
+//! Pids are reused. Before a process signals another that is not its unreaped child, it compares
+//! the identity with a pidfd open, so that the process it compared is the one it signals.
 
 use std::fmt;
 use std::fs;
@@ -29,7 +29,7 @@ pub struct ProcessId {
 
 impl ProcessId {
     /// Of the process that has this number now.
-    pub fn of(pid: u32) -> io::Result<Self> {
+    pub fn read(pid: u32) -> io::Result<Self> {
         Self::opened(pid).map(|(identity, _)| identity)
     }
 
@@ -58,7 +58,7 @@ impl ProcessId {
     /// Whether it still has its number: not ended and reaped. A zombie matches.
     #[must_use]
     pub fn matches(&self) -> bool {
-        Self::of(self.pid).is_ok_and(|now| self.is(&now))
+        Self::read(self.pid).is_ok_and(|now| self.is(&now))
     }
 
     fn is(&self, now: &Self) -> bool {
@@ -92,7 +92,7 @@ impl ProcessId {
     }
 }
 
-/// Sends a signal to exactly this process; an error of kind `NotFound` when it is gone, whoever has its number now.
+/// Sends a signal to exactly this process; an error of kind `NotFound` if it is gone, even if its pid was reused.
 pub fn signal_checked(identity: &ProcessId, signal: i32) -> io::Result<()> {
     let gone = |error: io::Error| match error.raw_os_error() {
         Some(libc::ESRCH) => io::ErrorKind::NotFound.into(),
@@ -131,9 +131,9 @@ impl fmt::Display for ProcessId {
     }
 }
 
-/// A text that is no identity.
+/// The text is not an identity.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("not an identity of a process (BOOT:PID:START:INODE)")]
+#[error("not a process identity: expected BOOT:PID:START:INODE")]
 pub struct BadProcessId;
 
 impl FromStr for ProcessId {
@@ -220,7 +220,7 @@ mod tests {
 
     #[test]
     fn we_are_who_we_are() {
-        let identity = ProcessId::of(std::process::id()).unwrap();
+        let identity = ProcessId::read(std::process::id()).unwrap();
         assert!(identity.matches());
         let again: ProcessId = identity.to_string().parse().unwrap();
         assert_eq!(again, identity);
@@ -236,7 +236,7 @@ mod tests {
     #[test]
     fn another_process_with_the_same_number_is_not_signalled() {
         let mut child = Command::new("cat").stdin(Stdio::piped()).spawn().unwrap();
-        let identity = ProcessId::of(child.id()).unwrap();
+        let identity = ProcessId::read(child.id()).unwrap();
         let mut stranger = identity.clone();
         stranger.started += 1;
         let error = signal_checked(&stranger, libc::SIGKILL).unwrap_err();

@@ -1,7 +1,9 @@
-//! Owning processes: a clean start, a keeper for each tree that ends only when nothing of it is left, and what supervisors hand to each other.
+//! Process ownership: a clean start, a keeper for each tree that ends only when nothing of it is
+//! left, and the protocols between supervisors.
 //!
-//! A [`Plan`](plan::Plan) says how a program is started. [`Tree::start`](tree::Tree::start) forks a keeper, the keeper starts the program, and the
-//! [`Tree`](tree::Tree) is the owner's end: it hears what happens and asks for the end. When the owner is gone, the keeper ends the tree.
+//! A [`Plan`](plan::Plan) describes a start. [`Tree::start`](tree::Tree::start) forks a keeper, the
+//! keeper starts the program, and the [`Tree`](tree::Tree) is the owner's end: it receives events
+//! and requests the end. When the owner is gone, the keeper ends the tree.
 
 pub mod adopt;
 mod cgroup;
@@ -10,7 +12,6 @@ pub mod identity;
 mod keeper;
 mod limits;
 pub mod listen;
-mod strays;
 pub mod mark;
 mod members;
 pub mod notify;
@@ -22,6 +23,7 @@ pub mod reserve;
 pub mod run_id;
 pub mod signals;
 mod spawn;
+mod strays;
 pub mod sweep;
 mod sys;
 pub mod tree;

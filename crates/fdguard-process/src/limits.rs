@@ -1,8 +1,11 @@
-//! What a tree may use, and who sees to it: its cgroup where that can, the kernel's limit of each process, or nobody.
+//! The limits of a tree and how they are enforced: by its cgroup, by the kernel's limit of each
+//! process, or not at all.
 //!
-//! Memory of one process is limited by its data segment (`RLIMIT_DATA`), not by its addresses: programs that reserve addresses and never
-//! use them (Node, Java, Go) run under the first and cannot start under the second. There is no kernel's limit for the processes of one
-//! tree: `RLIMIT_NPROC` counts all of a user, in every session, and root's not at all. Nothing here but [`Wanted::new`] allocates.
+//! The memory of a process is limited by its data segment (`RLIMIT_DATA`), not by its address
+//! space: programs that reserve addresses and never use them (Node, Java, Go) run under the first
+//! and cannot start under the second. The kernel has no process limit for a tree: `RLIMIT_NPROC`
+//! counts all processes of a user, in every session, and does not apply to root. Nothing here but
+//! [`Wanted::new`] allocates.
 
 use std::time::Duration;
 
@@ -12,19 +15,19 @@ use rustix::process::{Pid, Resource, Rlimit, getrlimit, prlimit};
 use crate::cgroup::Leaf;
 use crate::plan::TreeLimits;
 
-/// Who sees to a limit.
+/// How a limit is enforced.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum LimitMechanism {
     /// The cgroup of the tree: for all of its processes together.
     Cgroup,
     /// The kernel, for each process alone.
     Rlimit,
-    /// It was not asked for, or nobody here can: who wants it must watch.
+    /// Not requested, or not enforced: the caller must watch.
     #[default]
     Nobody,
 }
 
-/// Who sees to each limit of a tree.
+/// How each limit of a tree is enforced.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct EnforcedLimits {
     /// Bytes of memory.
@@ -59,7 +62,11 @@ impl EnforcedLimits {
     /// Of limits that the kernel sees to for each process.
     pub(crate) fn by_rlimits(limits: &TreeLimits) -> Self {
         let by = |is_wanted: bool| {
-            if is_wanted { LimitMechanism::Rlimit } else { LimitMechanism::Nobody }
+            if is_wanted {
+                LimitMechanism::Rlimit
+            } else {
+                LimitMechanism::Nobody
+            }
         };
         Self {
             memory: by(limits.memory.is_some()),
@@ -135,7 +142,7 @@ fn put(limits: &TreeLimits, on: Option<Pid>, enforced: EnforcedLimits) -> Result
     }
     if let Some(time) = limits.cpu {
         let seconds = whole_seconds(time);
-        // XCPU first, then KILL for who goes on.
+        // XCPU first, then KILL if it continues.
         cap(on, Resource::Cpu, seconds, seconds.saturating_add(1))?;
     }
     if let Some(count) = limits.descriptors {
@@ -150,7 +157,7 @@ fn whole_seconds(time: Duration) -> u64 {
     time.as_secs().saturating_add(more).max(1)
 }
 
-/// Never more than we may ourselves.
+/// Never above fdguard's own limit.
 fn cap(on: Option<Pid>, resource: Resource, soft: u64, hard: u64) -> Result<(), Errno> {
     let ours = getrlimit(resource).maximum;
     let at_most = |wanted: u64| Some(ours.map_or(wanted, |ours| ours.min(wanted)));

@@ -1,6 +1,8 @@
-//! Sockets that we bind for the program, so that they outlive its restarts; and those that our own parent handed to us ([`inherited`]).
+//! Sockets that fdguard binds for the program, so that they survive its restarts, and those
+//! inherited from its parent ([`inherited`]).
 //!
-//! `SO_REUSEADDR` is set and `SO_REUSEPORT` never: it would hide that somebody else has the port. The sockets block, as systemd's do.
+//! `SO_REUSEADDR` is set, `SO_REUSEPORT` never: it would hide that another process has the port.
+//! The sockets are blocking, as systemd's are.
 
 use std::fmt;
 use std::io;
@@ -59,22 +61,22 @@ pub struct BadAddress {
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum BindError {
-    /// Somebody has it.
+    /// It is in use.
     #[error("{at} is in use")]
     Held {
-        /// What we wanted.
+        /// The requested address.
         at: ListenAddress,
     },
-    /// There is a file at the path, and it is no socket: it is left alone.
-    #[error("{path}: a file that is no socket is in the way", path = .path.display())]
+    /// The file at the path is not a socket: it is left alone.
+    #[error("cannot bind {path}: the file exists and is not a socket", path = .path.display())]
     NoSocket {
         /// Which.
         path: PathBuf,
     },
     /// The machine refused something else.
-    #[error("{at}: {step}: {source}")]
+    #[error("cannot listen on {at}: {step}: {source}")]
     Refused {
-        /// What we wanted.
+        /// The requested address.
         at: ListenAddress,
         /// What was tried.
         step: &'static str,
@@ -83,7 +85,7 @@ pub enum BindError {
     },
 }
 
-/// A socket that listens. Dropped, it is closed, and the file of a unix socket is removed if it is still ours.
+/// A listening socket. On drop it is closed, and the file of a unix socket is removed if it is unchanged.
 #[derive(Debug)]
 pub struct BoundSocket {
     /// The socket, close-on-exec.
@@ -174,7 +176,9 @@ impl FromStr for Listen {
             _ => (None, text),
         };
         if name.is_some_and(|name| name.is_empty() || !is_name(name)) {
-            return Err(wrong("a name is 1 to 255 printable ASCII characters"));
+            return Err(wrong(
+                "the name must be 1 to 255 printable ASCII characters",
+            ));
         }
         let name = name.map(str::to_owned);
         if let Some(path) = rest.strip_prefix("unix:") {
@@ -183,7 +187,7 @@ impl FromStr for Listen {
             return Ok(Self { name, at, mode });
         }
         let Some(address) = rest.strip_prefix("tcp:") else {
-            return Err(wrong("write tcp:PORT, tcp:HOST:PORT or unix:PATH"));
+            return Err(wrong("use tcp:PORT, tcp:HOST:PORT or unix:PATH"));
         };
         let at = tcp_words(address).map_err(wrong)?;
         let mode = None;
@@ -197,17 +201,24 @@ fn unix_words(text: &str) -> Result<(&str, Option<u32>), &'static str> {
         Some((path, mode)) => {
             let mode = u32::from_str_radix(mode, 8).ok();
             let mode = mode.filter(|mode| *mode <= 0o777);
-            (path, Some(mode.ok_or("a mode is octal, as in mode=0660")?))
+            (
+                path,
+                Some(mode.ok_or("the mode must be octal, such as mode=0660")?),
+            )
         }
     };
     if path.is_empty() || path.contains('\0') {
-        return Err("a path is missing");
+        return Err("the path is missing");
     }
     Ok((path, mode))
 }
 
 fn tcp_words(text: &str) -> Result<ListenAddress, &'static str> {
-    let port = |text: &str| text.parse::<u16>().ok().ok_or("a port is 0 to 65535");
+    let port = |text: &str| {
+        text.parse::<u16>()
+            .ok()
+            .ok_or("the port must be 0 to 65535")
+    };
     let Some((host, number)) = text.rsplit_once(':') else {
         let address = SocketAddr::new(Ipv4Addr::LOCALHOST.into(), port(text)?);
         return Ok(ListenAddress::Tcp(address));
@@ -222,7 +233,7 @@ fn tcp_words(text: &str) -> Result<ListenAddress, &'static str> {
                 Some(six) => six.parse::<Ipv6Addr>().ok().map(IpAddr::V6),
                 None => host.parse::<Ipv4Addr>().ok().map(IpAddr::V4),
             };
-            parsed.ok_or("a host is an IPv4 address, an [IPv6] address, localhost or *")?
+            parsed.ok_or("the host must be an IPv4 address, an [IPv6] address, localhost or *")?
         }
     };
     Ok(ListenAddress::Tcp(SocketAddr::new(host, number)))

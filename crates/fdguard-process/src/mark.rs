@@ -53,7 +53,7 @@ pub(crate) fn find(beginning: &str) -> Vec<ProcessId> {
     pids.filter(|pid| *pid != own && carries(*pid, beginning))
         .filter_map(|pid| {
             // The number may mean another process since: the identity first, then the mark once more.
-            let identity = ProcessId::of(pid).ok()?;
+            let identity = ProcessId::read(pid).ok()?;
             carries(pid, beginning).then_some(identity)
         })
         .collect()

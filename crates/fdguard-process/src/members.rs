@@ -31,7 +31,7 @@ impl Member {
 /// The living descendants of a process, those nearest to it first.
 pub(crate) fn below(root: u32) -> Vec<Member> {
     let mut found = Vec::new();
-    // A process that moves while we look may be met twice.
+    // A process that moves during the look may be met twice.
     let mut met = BTreeSet::new();
     let mut open: VecDeque<u32> = children(root).into();
     while let Some(pid) = open.pop_front() {

@@ -1,14 +1,14 @@
-//! Our own soft limit of descriptors: raised for room to work, which is no cure for a leak.
+//! fdguard's own soft limit of descriptors: raised for room to work.
 
 use std::io;
 
 use fdguard_core::snapshot::Limits;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
-/// What most programs that are no databases never need.
+/// More than most programs other than databases need.
 pub const ENOUGH: u64 = 4096;
 
-/// The limits that we have, and that a program inherits.
+/// fdguard's limits, which a program inherits.
 #[must_use]
 pub fn read() -> Limits {
     let limit = getrlimit(Resource::Nofile);
@@ -25,7 +25,7 @@ pub fn raised(wanted: u64, before: Limits) -> Option<u64> {
     before.soft.filter(|soft| wanted > *soft).map(|_| wanted)
 }
 
-/// Raises our own, and tells the new one; absent when it stays.
+/// Raises fdguard's own soft limit and returns the new one; absent if unchanged.
 pub fn raise_own(wanted: u64) -> io::Result<Option<u64>> {
     let before = read();
     let Some(soft) = raised(wanted, before) else {

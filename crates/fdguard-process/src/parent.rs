@@ -1,7 +1,8 @@
-//! Who supervises us.
+//! Detects the supervisor above fdguard.
 //!
-//! [`judge`] is pure; [`Facts::read`] gathers what it needs. The order matters: the first sign that fits wins, and signs that are inherited by
-//! everything below a supervisor (`INVOCATION_ID` in the terminal of a desktop) need another beside them.
+//! [`judge`] is pure; [`Facts::read`] collects its input. The order matters: the first match wins,
+//! and signs that every process below a supervisor inherits (`INVOCATION_ID` in a desktop terminal)
+//! need a second one.
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
@@ -10,7 +11,7 @@ use std::str::FromStr;
 
 use crate::run_id::{self, RunId};
 
-/// Who.
+/// The kind.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Kind {
@@ -36,7 +37,7 @@ pub enum Kind {
     Container,
     /// Another `fdguard run`.
     Fdguard,
-    /// Nobody: a shell, a terminal, cron.
+    /// None: a shell, a terminal, cron.
     Nobody,
 }
 
@@ -67,29 +68,29 @@ impl fmt::Display for Kind {
 impl FromStr for Kind {
     type Err = String;
 
-    /// For a user who knows better.
+    /// Parses the name of a supervisor, to override the detection.
     fn from_str(text: &str) -> Result<Self, String> {
         let found = Self::NAMES.iter().find(|(_, name)| *name == text);
         found.map(|it| it.0).ok_or_else(|| {
             let names: Vec<_> = Self::NAMES.iter().map(|it| it.1).collect();
-            format!("{text:?} is none of {}", names.join(", "))
+            format!("{text:?} is not one of {}", names.join(", "))
         })
     }
 }
 
-/// Who supervises us, and how we know.
+/// The detected supervisor and the evidence for it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Parent {
-    /// Who.
+    /// The kind.
     pub kind: Kind,
-    /// How we know: one sentence.
+    /// The evidence, in one sentence.
     pub reason: String,
-    /// The run that we are inside of, whoever else is between.
+    /// The enclosing run, even if there are processes in between.
     pub within: Option<RunId>,
 }
 
 impl Parent {
-    /// Whether anybody restarts us.
+    /// Whether a supervisor restarts fdguard.
     #[must_use]
     pub fn is_supervisor(&self) -> bool {
         self.kind != Kind::Nobody
@@ -99,25 +100,25 @@ impl Parent {
 /// What the judgement is made from.
 #[derive(Clone, Debug, Default)]
 pub struct Facts {
-    /// Our own number.
+    /// fdguard's pid.
     pub pid: u32,
-    /// Our parent's.
+    /// The parent's pid.
     pub parent_pid: u32,
-    /// Our parent's name, as the kernel has it; absent where it cannot be read.
+    /// The parent's name, from the kernel; absent if unreadable.
     pub parent_name: Option<String>,
     /// The variables that [`VARIABLES`] names, as far as they are set and not empty.
     pub variables: BTreeMap<&'static str, OsString>,
-    /// Device and inode of our standard error.
+    /// Device and inode of standard error.
     pub stderr: Option<(u64, u64)>,
     /// Whether this is macOS.
     pub macos: bool,
     /// A file that only containers have, if there is one.
     pub container_file: Option<&'static str>,
-    /// Whether our standard input is a terminal.
+    /// Whether standard input is a terminal.
     pub terminal: bool,
 }
 
-/// Every variable that tells something.
+/// All relevant variables.
 pub const VARIABLES: [&str; 13] = [
     run_id::VARIABLE,
     "SYSTEMD_EXEC_PID",
@@ -189,7 +190,7 @@ const TESTS: [(Kind, Test); 12] = [
     (Kind::Container, container),
 ];
 
-/// Who supervises us.
+/// Detects the supervisor above fdguard.
 #[must_use]
 pub fn judge(facts: &Facts) -> Parent {
     let mut fits = TESTS
@@ -202,7 +203,7 @@ pub fn judge(facts: &Facts) -> Parent {
         } else {
             ""
         };
-        let reason = format!("no sign of a supervisor; the parent is {name}{place}");
+        let reason = format!("no supervisor detected; the parent is {name}{place}");
         (Kind::Nobody, reason)
     });
     Parent {
@@ -214,7 +215,7 @@ pub fn judge(facts: &Facts) -> Parent {
 
 fn started_by_systemd(facts: &Facts) -> Option<String> {
     let told = facts.text("SYSTEMD_EXEC_PID")?.parse() == Ok(facts.pid);
-    told.then(|| "SYSTEMD_EXEC_PID is our own process".to_owned())
+    told.then(|| "SYSTEMD_EXEC_PID is the pid of fdguard".to_owned())
 }
 
 fn fdguard(facts: &Facts) -> Option<String> {
@@ -238,7 +239,7 @@ fn systemd(facts: &Facts) -> Option<String> {
     let (device, inode) = stream.split_once(':')?;
     let stream = (device.parse().ok()?, inode.parse().ok()?);
     let confirmed = facts.stderr == Some(stream);
-    confirmed.then(|| "INVOCATION_ID is set and JOURNAL_STREAM is our standard error".to_owned())
+    confirmed.then(|| "INVOCATION_ID is set and JOURNAL_STREAM matches standard error".to_owned())
 }
 
 fn launchd(facts: &Facts) -> Option<String> {
@@ -276,14 +277,14 @@ fn open_rc(facts: &Facts) -> Option<String> {
 
 fn container(facts: &Facts) -> Option<String> {
     if facts.pid == 1 {
-        return Some("we are process 1".to_owned());
+        return Some("fdguard is process 1".to_owned());
     }
     for name in ["container", "KUBERNETES_SERVICE_HOST"] {
         if facts.has(name) {
             return Some(format!("{name} is set"));
         }
     }
-    facts.container_file.map(|path| format!("{path} is there"))
+    facts.container_file.map(|path| format!("{path} exists"))
 }
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! How a program is to be started.
+//! The plan of a start.
 
 use std::ffi::OsString;
 use std::os::fd::OwnedFd;
@@ -16,15 +16,15 @@ pub struct Plan {
     pub command: Vec<OsString>,
     /// Its whole environment. `LISTEN_PID`, `LISTEN_FDS` and `LISTEN_FDNAMES` are ours: they are set when a named descriptor is handed, else absent.
     pub environment: Vec<(OsString, OsString)>,
-    /// Where it starts; where we are when absent. A relative program is looked for from there.
+    /// Its working directory; the owner's if absent. A relative program is resolved from there.
     pub folder: Option<PathBuf>,
-    /// What it gets as 0, 1 and 2; ours when absent.
+    /// Its descriptors 0, 1 and 2; the owner's if absent.
     pub stdio: [Option<Arc<OwnedFd>>; 3],
     /// What it gets from number 3 on: those with a name in this order, then those without; everything else is closed.
     pub handed: Vec<InheritedFd>,
     /// The soft limit of descriptors that it starts with, at most the hard limit.
     pub soft_limit: Option<u64>,
-    /// Whose members it shares signals of the terminal with.
+    /// The group it belongs to for terminal signals.
     pub group: SessionKind,
     /// Try a delegated cgroup.
     pub cgroup: bool,
@@ -35,7 +35,7 @@ pub struct Plan {
 }
 
 impl Plan {
-    /// This command in a session of its own, where we are, with our streams and without limits.
+    /// This command in a new session, in the current directory, with the owner's streams and without limits.
     #[must_use]
     pub fn new(command: Vec<OsString>, environment: Vec<(OsString, OsString)>) -> Self {
         Self {
@@ -88,7 +88,7 @@ pub struct TreeLimits {
 /// A descriptor that the program is given.
 #[derive(Clone, Debug)]
 pub struct InheritedFd {
-    /// Ours.
+    /// The owner's.
     pub fd: Arc<OwnedFd>,
     /// Its name in `LISTEN_FDNAMES`; one that is absent is not counted in `LISTEN_FDS` and stands behind those that are.
     pub name: Option<String>,
@@ -99,9 +99,9 @@ pub struct InheritedFd {
 pub enum SessionKind {
     /// A session of its own: it has no terminal.
     Session,
-    /// A group of its own in our session.
+    /// A new group in the owner's session.
     Own,
-    /// Ours.
+    /// The owner's.
     Same,
 }
 

@@ -17,12 +17,12 @@ use rustix::termios::{
 /// `_IOW('T', 0x36, int)`; the kernel takes the number itself and not a pointer to it.
 const TIOCSIG: Opcode = opcode::write::<c_int>(b'T', 0x36);
 
-/// A terminal: our end and the program's.
+/// A terminal: fdguard's end and the program's.
 #[derive(Debug)]
 pub struct Pty {
-    /// Ours; never waits.
+    /// fdguard's end; nonblocking.
     pub master: OwnedFd,
-    /// The program's. Drop it when the program runs: the master then tells when the last holder is gone.
+    /// The program's. Drop it when the program runs: the master then reports when the last holder is gone.
     pub slave: OwnedFd,
 }
 

@@ -1,4 +1,4 @@
-//! The owner's own descriptors: few, closed by an exec, at high numbers, and some held back for the moment when its table is full.
+//! The owner's own descriptors: few, close-on-exec, at high numbers, with a reserve for a full table.
 
 use std::io;
 use std::os::fd::OwnedFd;
@@ -7,7 +7,7 @@ use rustix::fs::{Mode, OFlags, open};
 use rustix::io::fcntl_dupfd_cloexec;
 use rustix::process::{Resource, getrlimit};
 
-/// Our numbers begin this far below the soft limit.
+/// fdguard's descriptors start this far below the soft limit.
 const BAND: u64 = 64;
 /// Higher numbers are not sought: they would cost memory, and `select` cannot name them.
 const CEILING: u64 = 1024;
@@ -64,7 +64,7 @@ impl Reserve {
         self.held.clear();
     }
 
-    /// Takes them back, as far as there is room; tells whether all are held.
+    /// Takes them back, as far as there is room; returns whether all are held.
     pub fn take_back(&mut self) -> bool {
         self.fill().is_ok()
     }

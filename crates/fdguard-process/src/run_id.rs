@@ -19,9 +19,9 @@ pub struct RunId {
     pub service: String,
 }
 
-/// The text is no [`RunId`].
+/// The text is not a [`RunId`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("no run id: PID.START:NAME")]
+#[error("not a run id: expected PID.START:NAME")]
 pub struct NoRunId;
 
 impl RunId {
@@ -36,14 +36,14 @@ impl RunId {
         })
     }
 
-    /// Whether its supervisor lives. Only for runs of our own pid namespace: in another the number means somebody else.
+    /// Whether its supervisor is alive. Only for runs of the same PID namespace: elsewhere the pid means another process.
     #[must_use]
     pub fn is_running(&self) -> bool {
         alive_since(self.pid) == Some(self.start_ticks)
     }
 }
 
-/// When a process started, if it is there and is no zombie.
+/// When a process started, if it exists and is not a zombie.
 fn alive_since(pid: u32) -> Option<u64> {
     since(&std::fs::read(format!("/proc/{pid}/stat")).ok()?)
 }

@@ -1,7 +1,8 @@
-//! Signals as something that can be read: nothing ever runs in a handler.
+//! Signals as a readable descriptor: nothing runs in a handler.
 //!
-//! The signals are blocked in this thread, so a program with more than one takes them before it starts the others. What is started by a
-//! [`Plan`](crate::plan::Plan) begins with nothing blocked, whatever is blocked here.
+//! The signals are blocked in this thread, so a program with several threads must take them before
+//! it starts the others. A program started by a [`Plan`](crate::plan::Plan) begins with no signal
+//! blocked.
 
 #![expect(
     unsafe_code,
@@ -17,7 +18,7 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd as _, OwnedFd};
 pub struct SignalSet {
     /// Which.
     pub signal: i32,
-    /// Who sent it; 0 for the kernel and for processes that we cannot see.
+    /// The sender's pid; 0 for the kernel and invisible processes.
     pub sender: u32,
 }
 
@@ -37,8 +38,8 @@ impl std::fmt::Debug for Mask {
 }
 
 impl Signals {
-    /// Takes these signals; numbers that are no signal, KILL and STOP are left out by the kernel.
-    pub fn take(signals: impl IntoIterator<Item = i32>) -> io::Result<Self> {
+    /// Takes these signals; the kernel ignores invalid numbers, KILL and STOP.
+    pub fn block(signals: impl IntoIterator<Item = i32>) -> io::Result<Self> {
         let set = set_of(signals);
         let mut before = MaybeUninit::<libc::sigset_t>::uninit();
         // SAFETY: both point to sets of this frame; the kernel writes the second.
@@ -97,7 +98,7 @@ impl AsRawFd for Signals {
 
 impl Drop for Signals {
     fn drop(&mut self) {
-        // What waits is for us and was seen: else it would act the moment it is let through.
+        // Discard pending signals: otherwise they would act when unblocked.
         while self.next().is_some() {}
         restore(&self.before);
     }
@@ -200,7 +201,7 @@ mod tests {
 
     #[test]
     fn a_signal_is_read_with_its_sender() {
-        let signals = Signals::take([libc::SIGUSR1, libc::SIGTERM]).unwrap();
+        let signals = Signals::block([libc::SIGUSR1, libc::SIGTERM]).unwrap();
         assert_eq!(signals.next(), None);
         let signal = libc::SIGTERM;
         // SAFETY: a number; to this thread, which blocks it.

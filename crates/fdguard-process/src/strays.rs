@@ -1,7 +1,8 @@
 //! The end of a tree whose keeper was killed.
 //!
-//! Its orphans went to the next subreaper or to init, and nobody can name all of them any more, unless they are in a cgroup. What is known is
-//! killed, each by its identity: the program, those below it, those that were seen before, and those with the mark of the tree.
+//! Its orphans went to the next subreaper or to init, and cannot all be identified unless they are
+//! in a cgroup. Known processes are killed, each by its identity: the program, its descendants,
+//! those seen before, and those with the mark of the tree.
 
 use std::ffi::CStr;
 use std::time::{Duration, Instant};
@@ -14,7 +15,7 @@ use crate::identity::{ProcessId, signal_checked};
 use crate::members::{self, Member};
 use crate::sweep;
 
-/// The longest that we wait for a cgroup to become empty.
+/// The longest wait for a cgroup to become empty.
 const LONGEST: Duration = Duration::from_secs(2);
 
 /// A tree below whose program other trees are kept: when one of their keepers is killed, its orphans become children of this tree's keeper.

@@ -1,7 +1,8 @@
-//! The end of a tree from outside, past a keeper that does nothing: it is stopped, or traced.
+//! Ends a tree from outside if its keeper is stopped or traced.
 //!
-//! Such a keeper is still the parent of every orphan below it, so what is below it is exactly the tree. Each process is signalled
-//! only after its way up to the keeper was read twice, with its pidfd open.
+//! Such a keeper is still the parent of every orphan below it, so its descendants are exactly the
+//! tree. Each process is signalled only after its ancestry up to the keeper was read twice, with
+//! its pidfd open.
 
 use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
@@ -14,7 +15,7 @@ use crate::members::{self, Member};
 use crate::sys;
 use crate::tree::KeeperProcess;
 
-/// What became of processes that nobody kept.
+/// The result of ending processes without a keeper.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SweepCount {
     /// They were killed.
@@ -23,7 +24,7 @@ pub struct SweepCount {
     pub left: usize,
 }
 
-/// Kills everything below a keeper, once. Gives who lived.
+/// Kills everything below a keeper, once. Returns the processes that were alive.
 pub(crate) fn kill_below(keeper: KeeperProcess) -> Vec<Member> {
     let living = members::below(keeper.pid);
     for member in &living {
@@ -90,7 +91,7 @@ pub(crate) fn end_marked(mark: &str, longest: Duration) -> SweepCount {
     })
 }
 
-/// Kills again and again until nobody is found, or the time is over.
+/// Kills repeatedly until no process is found, or the time is up.
 fn repeat(longest: Duration, mut kill: impl FnMut() -> Vec<ProcessId>) -> SweepCount {
     let deadline = Instant::now() + longest;
     let mut killed = Vec::new();
@@ -121,7 +122,7 @@ fn repeat(longest: Duration, mut kill: impl FnMut() -> Vec<ProcessId>) -> SweepC
 fn keepers_above(processes: &[ProcessId]) -> BTreeSet<ProcessId> {
     let nearest = |process: &ProcessId| {
         let keeper = members::ancestors(process.pid()).find(|pid| members::is_keeper(*pid))?;
-        ProcessId::of(keeper).ok()
+        ProcessId::read(keeper).ok()
     };
     processes.iter().filter_map(nearest).collect()
 }

@@ -1,9 +1,9 @@
 //! The owner's end of a process tree.
 
-mod receive;
 mod keeper_process;
 mod offer;
 mod oversight;
+mod receive;
 mod start;
 mod types;
 
@@ -15,22 +15,22 @@ use std::time::{Duration, Instant};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::net::{RecvFlags, SendFlags, send};
 
-use receive::{KeeperMessage, receive};
 pub(crate) use keeper_process::KeeperProcess;
 pub use offer::{Attach, Offer};
 use oversight::{Oversight, Step};
+use receive::{KeeperMessage, receive};
 use start::StartResult;
 pub use types::{Exit, Mechanism, Options, StartError, StopPlan, TreeEvent, Usage};
 
 use crate::adopt;
 pub use crate::keeper::keep_here;
 use crate::keeper::message::{FromKeeper, ToKeeper};
-pub use crate::limits::{LimitMechanism, EnforcedLimits};
-use crate::strays;
-pub use crate::strays::Strays;
+pub use crate::limits::{EnforcedLimits, LimitMechanism};
 use crate::members::{self, Member};
 use crate::plan::Plan;
 use crate::reserve;
+use crate::strays;
+pub use crate::strays::Strays;
 use crate::sweep;
 use crate::sys;
 
@@ -58,9 +58,9 @@ pub struct Tree {
     leaf: Option<CString>,
     /// What its processes carry in their environment; absent where another forked the program.
     mark: Option<String>,
-    /// `Empty` or `Lost` was told.
+    /// `Empty` or `Lost` was reported.
     is_over: bool,
-    /// What the keeper said last. It is told when the keeper itself has ended.
+    /// The keeper's last message. It is reported when the keeper itself has ended.
     empty: Option<TreeEvent>,
     /// The keeper's end of the pair is closed: it ended.
     keeper_ended: bool,
@@ -69,14 +69,14 @@ pub struct Tree {
     oversight: Box<Oversight>,
     /// The keeper reported the end of the program.
     main_reported: bool,
-    /// Who was seen last, for the case that the keeper is killed.
+    /// The members seen last, in case the keeper is killed.
     seen: Mutex<Vec<Member>>,
     /// Processes that outlived a killed keeper and could not be ended, where that is known.
     orphans_left: Option<u32>,
 }
 
 impl Tree {
-    fn of(
+    fn new(
         keeper: KeeperProcess,
         control: OwnedFd,
         started: StartResult,
@@ -117,7 +117,7 @@ impl Tree {
 
     /// The same, with choices.
     pub fn start_with(plan: &Plan, options: Options<'_>) -> Result<Self, StartError> {
-        let begin = || start::begin(plan, options.orphan_grace, options.keep_pidfd);
+        let begin = || start::start(plan, options.orphan_grace, options.keep_pidfd);
         match options.reserve {
             Some(reserve) => reserve.lend(begin),
             None => begin(),
@@ -150,7 +150,7 @@ impl Tree {
         self.oversight.next_look().filter(|_| !self.is_over)
     }
 
-    /// The keeper's process: ours, not one of the tree.
+    /// The keeper's process, which is not part of the tree.
     #[must_use]
     pub fn keeper(&self) -> u32 {
         self.keeper.pid
@@ -162,13 +162,13 @@ impl Tree {
         self.mechanism
     }
 
-    /// Who sees to the plan's limits.
+    /// How the plan's limits are enforced.
     #[must_use]
     pub fn enforced(&self) -> EnforcedLimits {
         self.enforced
     }
 
-    /// What the program itself used; known since `MainEnded` was told.
+    /// Resources that the program used; known after `MainEnded`.
     #[must_use]
     pub fn usage(&self) -> Option<Usage> {
         self.usage
@@ -191,19 +191,19 @@ impl Tree {
         pids
     }
 
-    /// Whether `Empty` or `Lost` was told: nothing of it is left to wait for, and a drop only reaps.
+    /// Whether `Empty` or `Lost` was reported: there is nothing left to wait for, and a drop only reaps.
     #[must_use]
     pub fn is_over(&self) -> bool {
         self.is_over
     }
 
-    /// Readable when something was told. Stays so after `Empty` and `Lost`: nothing follows them, drop the tree.
+    /// Readable when there are events. Stays readable after `Empty` and `Lost`: drop the tree then.
     #[must_use]
     pub fn fd(&self) -> BorrowedFd<'_> {
         self.control.as_fd()
     }
 
-    /// What was told since; never waits. `MainEnded` comes once, then `Empty`; or `Lost` instead of what is missing.
+    /// Events since the last call; never blocks. `MainEnded` comes once, then `Empty`; or `Lost` instead of the rest.
     pub fn told(&mut self) -> Option<TreeEvent> {
         while !self.is_over {
             match receive(&self.control, RecvFlags::DONTWAIT) {
@@ -220,14 +220,14 @@ impl Tree {
                     }
                     return Some(self.empty.unwrap_or(TreeEvent::Lost));
                 }
-                Err(_nothing_yet) => return self.look(Instant::now()),
+                Err(_nothing_yet) => return self.check_keeper(Instant::now()),
             }
         }
         None
     }
 
-    /// Looks after a keeper that says nothing, if it is time to.
-    fn look(&mut self, now: Instant) -> Option<TreeEvent> {
+    /// Checks a silent keeper, if it is time to.
+    fn check_keeper(&mut self, now: Instant) -> Option<TreeEvent> {
         if self.program_end().is_some_and(is_readable) {
             self.oversight.main_ended(now);
         }

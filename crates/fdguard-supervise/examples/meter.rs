@@ -10,10 +10,10 @@
 use std::time::{Duration, Instant};
 
 use fdguard_probe::Probe;
-use fdguard_supervise::budget::{self, BudgetSetting, BudgetHistory, judge};
+use fdguard_supervise::budget::{self, BudgetHistory, BudgetSetting, judge};
 use fdguard_supervise::meter::Meter;
-use fdguard_supervise::trim;
 use fdguard_supervise::poll::Interest;
+use fdguard_supervise::trim;
 use rustix::time::{ClockId, clock_gettime};
 
 /// Processor time of ours so far.
@@ -37,7 +37,7 @@ fn main() {
     let before = used();
     while start.elapsed() < length {
         let now = Instant::now();
-        if let Some(reading) = meter.turn(now, &[pid]) {
+        if let Some(reading) = meter.poll(now, &[pid]) {
             looks += 1;
             for news in judge(&budgets, &reading, &mut memory) {
                 println!("{:.1} s: {news:?}", start.elapsed().as_secs_f64());

@@ -1,7 +1,8 @@
-//! A helper program that may take only so long, and leaves nothing behind: what writes evidence, drains a service or probes it.
+//! A helper program with a deadline that leaves nothing behind: it writes evidence, drains or probes a service.
 //!
-//! It is a tree with a keeper of its own, so that nothing it starts escapes, whatever signals are blocked or ignored here. The turn
-//! never waits. A helper that is dropped before it is gone is killed, and that drop may wait a little: see [`Tree`].
+//! It is a tree with its own keeper, so that nothing it starts escapes, whatever signals are
+//! blocked or ignored here. Polling it never blocks. A helper that is dropped before it is gone is
+//! killed, and that drop may block briefly: see [`Tree`].
 
 use std::ffi::OsString;
 use std::io;
@@ -11,20 +12,20 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use fdguard_process::environment::{for_program, last_of_each};
-use fdguard_process::plan::{SessionKind, Plan};
-use fdguard_process::tree::{Exit, StartError, StopPlan, TreeEvent, Tree};
+use fdguard_process::plan::{Plan, SessionKind};
+use fdguard_process::tree::{Exit, StartError, StopPlan, Tree, TreeEvent};
 use rustix::io::Errno;
 use rustix::pipe::PipeFlags;
 
-use crate::poll::{Readiness, Interest};
+use crate::poll::{Interest, Readiness};
 use crate::unit;
 
 #[cfg(test)]
 pub(crate) mod tests;
 
-/// Of what it says, the end is kept.
+/// How much of its output is kept, from the end.
 const KEPT: usize = 4096;
-/// Of its last line, the beginning is told.
+/// How much of its last line is reported, from the start.
 const LONGEST_WORDS: usize = 200;
 /// One that never stops talking is read again at the next turn. A full pipe is read in half of these.
 const READS: usize = 32;
@@ -39,9 +40,9 @@ const AT_ONCE: StopPlan = StopPlan {
 pub(crate) struct Helper {
     /// The program and its words.
     pub(crate) command: Vec<OsString>,
-    /// The last one of a name holds. What our parent meant for us alone is left out.
+    /// The last value of a name wins. Variables meant for fdguard alone are omitted.
     pub(crate) environment: Vec<(OsString, OsString)>,
-    /// Where it runs; where we are when absent.
+    /// Its working directory; fdguard's if absent.
     pub(crate) folder: Option<PathBuf>,
     /// What is kept of its output; the rest goes nowhere.
     pub(crate) heard: HelperMessage,
@@ -65,7 +66,7 @@ pub(crate) enum HelperEnd {
     Signal(i32),
     /// It was ended: the time was up.
     TimeUp,
-    /// Somebody killed its keeper.
+    /// Its keeper was killed.
     Lost,
 }
 
@@ -85,7 +86,7 @@ pub(crate) struct Bounded {
 }
 
 impl Helper {
-    /// With our environment, where we are; its complaints are heard.
+    /// With fdguard's environment and directory; its stderr is read.
     pub(crate) fn new(command: Vec<OsString>) -> Self {
         Self {
             command,
@@ -137,7 +138,7 @@ impl Bounded {
             ours
         });
         let tree = match Tree::start(&plan) {
-            // Room for the pipe or for the tree: then nobody hears what it says.
+            // There is room for the pipe or for the tree, not both: start it without reading its output.
             Err(StartError::Refused { source, .. }) if output.is_some() && is_full(&source) => {
                 output = None;
                 plan.stdio = nowhere(&null);
@@ -178,7 +179,7 @@ impl Bounded {
     }
 
     /// Its end, once: when nothing of it is left, or at the deadline, when what is left is being killed.
-    pub(crate) fn turn(&mut self, now: Instant, ready: &Readiness) -> Option<HelperEnd> {
+    pub(crate) fn poll(&mut self, now: Instant, ready: &Readiness) -> Option<HelperEnd> {
         if self.output.as_ref().is_some_and(|output| ready.has(output)) {
             self.listen();
         }
@@ -213,13 +214,13 @@ impl Bounded {
         self.is_gone
     }
 
-    /// How it ended and its last words, to be put behind its name.
+    /// How it ended and its last line of output.
     pub(crate) fn account(&self, ended: HelperEnd) -> String {
         let how = match ended {
-            HelperEnd::Code(code) => format!("ended with status {code}"),
-            HelperEnd::Signal(signal) => format!("ended by signal {signal}"),
-            HelperEnd::TimeUp => format!("did not end within {}", unit::shown(self.within)),
-            HelperEnd::Lost => "was lost: somebody killed its keeper".to_owned(),
+            HelperEnd::Code(code) => format!("exited with status {code}"),
+            HelperEnd::Signal(signal) => format!("was killed by signal {signal}"),
+            HelperEnd::TimeUp => format!("did not finish within {}", unit::shown(self.within)),
+            HelperEnd::Lost => "was lost: its keeper process was killed".to_owned(),
         };
         match self.last_words() {
             Some(words) => format!("{how}: {words}"),
@@ -227,7 +228,7 @@ impl Bounded {
         }
     }
 
-    /// The last line that it said, made safe to print.
+    /// Its last line of output, sanitized.
     fn last_words(&self) -> Option<String> {
         let text = String::from_utf8_lossy(&self.said);
         let mut lines = text.lines().rev().map(str::trim);
@@ -244,7 +245,7 @@ impl Bounded {
         }
     }
 
-    /// Reads what was said, so that it cannot stand still at a full pipe.
+    /// Reads its output, so that it cannot block on a full pipe.
     fn listen(&mut self) {
         let Some(output) = &self.output else { return };
         let mut buffer = [0; 4096];
@@ -299,7 +300,7 @@ fn nowhere(null: &Arc<OwnedFd>) -> [Option<Arc<OwnedFd>>; 3] {
     std::array::from_fn(|_| Some(Arc::clone(null)))
 }
 
-/// Ours and theirs. Only ours does not wait: they are two open files.
+/// fdguard's end and the helper's. Only fdguard's is nonblocking: they are two open files.
 fn pipe() -> rustix::io::Result<(OwnedFd, OwnedFd)> {
     let (ours, theirs) = rustix::pipe::pipe_with(PipeFlags::CLOEXEC)?;
     rustix::io::ioctl_fionbio(&ours, true)?;

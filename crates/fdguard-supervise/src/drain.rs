@@ -1,8 +1,10 @@
-//! Lets a service finish what it has begun before it is ended.
+//! Drain: lets a service finish its work before it is ended.
 //!
-//! With `--listen` the listener is ours: when the program stops to accept, new connections wait in its backlog and the successor takes
-//! them, so that nobody is refused. What the program itself is to do is said by a [`Spec`]: a signal, a request or a command tells it.
-//! The drain ends when its connections are gone, when the hook says so, when the program ends by itself, or when the time is up.
+//! With `--listen` the listener belongs to fdguard: when the program stops accepting, new
+//! connections wait in its backlog for the next process, so that none is refused. A [`Spec`]
+//! defines how to ask the program to drain: a signal, a request or a command. The drain ends when
+//! the connections are gone, when the hook reports it, when the program ends, or when the time is
+//! up.
 
 mod hook;
 mod spec;
@@ -10,9 +12,9 @@ mod spec;
 use std::os::fd::OwnedFd;
 use std::time::{Duration, Instant};
 
-use crate::child::{Bounded, HelperEnd, Helper};
+use crate::child::{Bounded, Helper, HelperEnd};
+use crate::poll::{Interest, Readiness};
 use crate::remedy::DrainResult;
-use crate::poll::{Readiness, Interest};
 use hook::{Answer, Hook};
 
 pub use spec::{BadDrain, DrainSpec, DrainTarget};
@@ -26,7 +28,7 @@ pub struct Drain {
     doing: Doing,
     deadline: Instant,
     next: Instant,
-    /// Whether it serves connections: who never had one does not prove by having none that its work is done.
+    /// Whether it serves connections: for a program that never had one, zero connections do not prove that its work is done.
     serves: bool,
 }
 
@@ -57,13 +59,17 @@ pub fn null() -> std::io::Result<OwnedFd> {
 }
 
 impl Drain {
-    /// Begins. A signal is sent by the caller, who owns the tree: [`Spec::signal`].
-    pub fn begin(spec: &DrainSpec, given: &DrainContext<'_>, now: Instant) -> Result<Self, DrainResult> {
+    /// Begins. The caller, which owns the tree, sends the signal: [`Spec::signal`].
+    pub fn start(
+        spec: &DrainSpec,
+        given: &DrainContext<'_>,
+        now: Instant,
+    ) -> Result<Self, DrainResult> {
         let failed = |error: std::io::Error| DrainResult::HookFailed(error.to_string());
         let doing = match spec {
             DrainSpec::None => return Err(DrainResult::None),
             DrainSpec::Signal(_) => Doing::Waiting,
-            DrainSpec::Http(target) => Doing::Asking(Hook::begin(target).map_err(failed)?),
+            DrainSpec::Http(target) => Doing::Asking(Hook::start(target).map_err(failed)?),
             DrainSpec::Exec(line) => {
                 let mut helper = Helper::shell(line);
                 let pid = given.pid.to_string().into();
@@ -93,7 +99,7 @@ impl Drain {
     }
 
     /// Its end, once. `connections` counts those of the service, where they can be seen; it is asked twice a second at most.
-    pub fn turn(
+    pub fn poll(
         &mut self,
         now: Instant,
         ready: &Readiness,
@@ -101,7 +107,7 @@ impl Drain {
     ) -> Option<DrainResult> {
         match &mut self.doing {
             // It has the same deadline, and knows whether it ended before.
-            Doing::Running(bounded) => match bounded.turn(now, ready)? {
+            Doing::Running(bounded) => match bounded.poll(now, ready)? {
                 HelperEnd::Code(0) => Some(DrainResult::HookDone),
                 HelperEnd::TimeUp => Some(DrainResult::TimeUp),
                 ended => {
@@ -111,7 +117,7 @@ impl Drain {
             },
             _ if now >= self.deadline => Some(DrainResult::TimeUp),
             Doing::Waiting => self.count(now, connections),
-            Doing::Asking(hook) => match hook.turn() {
+            Doing::Asking(hook) => match hook.poll() {
                 None => None,
                 Some(Answer::Done) => Some(DrainResult::HookDone),
                 Some(Answer::Accepted) => {
@@ -145,12 +151,17 @@ mod tests {
     use std::time::{Duration, Instant};
 
     use super::{Drain, DrainContext, DrainSpec, null};
+    use crate::poll::{Interest, Readiness};
     use crate::remedy::DrainResult;
-    use crate::poll::{Readiness, Interest};
 
     const LONG: Duration = Duration::from_secs(60);
 
-    fn begin(spec: &str, listens: bool, within: Duration, now: Instant) -> Result<Drain, DrainResult> {
+    fn begin(
+        spec: &str,
+        listens: bool,
+        within: Duration,
+        now: Instant,
+    ) -> Result<Drain, DrainResult> {
         let null = null().unwrap();
         let given = DrainContext {
             pid: 4711,
@@ -158,7 +169,7 @@ mod tests {
             listens,
             null: &null,
         };
-        Drain::begin(&spec.parse().unwrap(), &given, now)
+        Drain::start(&spec.parse().unwrap(), &given, now)
     }
 
     /// Runs to its end; the connections are counted down.
@@ -176,7 +187,7 @@ mod tests {
                 left -= 1;
                 Some(left)
             };
-            if let Some(drained) = drain.turn(Instant::now(), &ready, count) {
+            if let Some(drained) = drain.poll(Instant::now(), &ready, count) {
                 return drained;
             }
         }
@@ -194,14 +205,14 @@ mod tests {
         let mut drain = begin("TERM", false, LONG, start).unwrap();
         let mut turn = |seconds| {
             let now = start + Duration::from_secs(seconds);
-            drain.turn(now, &Readiness::default(), || Some(0))
+            drain.poll(now, &Readiness::default(), || Some(0))
         };
         assert_eq!(
             [turn(0), turn(30), turn(60)],
             [None, None, Some(DrainResult::TimeUp)]
         );
         let mut listening = begin("TERM", true, LONG, start).unwrap();
-        let gone = listening.turn(start, &Readiness::default(), || Some(0));
+        let gone = listening.poll(start, &Readiness::default(), || Some(0));
         assert_eq!(gone, Some(DrainResult::ConnectionsGone));
     }
 
@@ -209,7 +220,7 @@ mod tests {
     fn what_cannot_be_counted_is_not_gone() {
         let start = Instant::now();
         let mut drain = begin("TERM", true, LONG, start).unwrap();
-        assert_eq!(drain.turn(start, &Readiness::default(), || None), None);
+        assert_eq!(drain.poll(start, &Readiness::default(), || None), None);
     }
 
     #[test]
@@ -221,7 +232,7 @@ mod tests {
         let failed = run("exec:echo the pool is stuck >&2; exit 4", LONG);
         assert_eq!(
             failed,
-            DrainResult::HookFailed("it ended with status 4: the pool is stuck".into())
+            DrainResult::HookFailed("it exited with status 4: the pool is stuck".into())
         );
         assert_eq!(
             run("exec:sleep 600", Duration::from_millis(100)),
@@ -270,17 +281,21 @@ mod tests {
         );
         assert!(asked.contains("\r\nContent-Length: 0\r\n"), "{asked}");
         let (url, served) = server("HTTP/1.1 202 Accepted\r\n\r\n");
-        assert_eq!(run(&url, LONG), DrainResult::ConnectionsGone, "it only began");
+        assert_eq!(
+            run(&url, LONG),
+            DrainResult::ConnectionsGone,
+            "it only began"
+        );
         served.join().unwrap();
         let (url, served) = server("HTTP/1.1 503 Busy\r\n\r\n");
         assert_eq!(
             run(&url, LONG),
-            DrainResult::HookFailed("it answered 503".into())
+            DrainResult::HookFailed("it returned HTTP status 503".into())
         );
         served.join().unwrap();
         let (url, served) = server("SSH-2.0-OpenSSH\r\n");
         assert!(
-            matches!(run(&url, LONG), DrainResult::HookFailed(why) if why.contains("no HTTP answer"))
+            matches!(run(&url, LONG), DrainResult::HookFailed(why) if why.contains("not return an HTTP response"))
         );
         served.join().unwrap();
     }
@@ -289,7 +304,10 @@ mod tests {
     fn nobody_there_is_told_at_once_and_silence_is_bounded() {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let silent = format!("http://{}/", listener.local_addr().unwrap());
-        assert_eq!(run(&silent, Duration::from_millis(200)), DrainResult::TimeUp);
+        assert_eq!(
+            run(&silent, Duration::from_millis(200)),
+            DrainResult::TimeUp
+        );
         drop(listener);
         assert!(matches!(run(&silent, LONG), DrainResult::HookFailed(_)));
         assert!("http://example.org/".parse::<DrainSpec>().is_err());

@@ -1,6 +1,7 @@
 //! The evidence of a breach: what `fdguard doctor` says about the process, in a bundle for the issue.
 //!
-//! Our own executable is run for it, as a child with a bound: the supervisor stays small, and nothing that goes wrong there holds up a restart.
+//! fdguard runs its own executable for it, as a child with a deadline: the supervisor stays small,
+//! and a failure there does not delay a restart.
 
 use std::ffi::OsString;
 use std::fs::{self, DirBuilder};
@@ -12,24 +13,24 @@ use std::time::{Duration, Instant};
 use jiff::Timestamp;
 use rustix::process::geteuid;
 
-use crate::child::{Bounded, HelperEnd, Helper};
-use crate::poll::{Readiness, Interest};
+use crate::child::{Bounded, Helper, HelperEnd};
+use crate::poll::{Interest, Readiness};
 
 /// Bundles that are kept, those before are removed.
 pub const KEPT: usize = 10;
-/// No watch takes longer: `doctor` itself takes this long when nobody says otherwise.
+/// The longest watch: the default of `doctor`.
 const LONGEST_WATCH: Duration = Duration::from_secs(15);
 /// Of the time that there is, the other part is for reading everything and writing it down.
 const WATCHED: f64 = 0.5;
 const PREFIX: &str = "evidence-";
 const SUFFIX: &str = ".tar.zst";
 
-/// Where evidence goes and who writes it.
+/// Where evidence goes and which program writes it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct EvidenceSettings {
-    /// The folder of the bundles.
+    /// The directory of the bundles.
     pub folder: PathBuf,
-    /// Our own executable.
+    /// fdguard's own executable.
     pub program: PathBuf,
     /// How many are kept.
     pub kept: usize,
@@ -66,7 +67,7 @@ pub fn default_folder(variable: impl Fn(&str) -> Option<OsString>) -> (&'static 
     (name, temporary.join(own))
 }
 
-/// In a folder where everybody may make files, somebody else may have made ours, or a link in its place.
+/// In a world-writable directory, another user may have created the directory, or a link in its place.
 fn refuse_strangers(folder: &Path) -> std::io::Result<()> {
     const SHARED: u32 = 0o1002;
     let mode = |path: &Path| fs::metadata(path).map(|found| found.mode());
@@ -75,7 +76,9 @@ fn refuse_strangers(folder: &Path) -> std::io::Result<()> {
         .is_some_and(|parent| mode(parent).is_ok_and(|mode| mode & SHARED == SHARED));
     let found = fs::symlink_metadata(folder)?;
     if is_shared && !(found.is_dir() && found.uid() == geteuid().as_raw()) {
-        return Err(std::io::Error::other("it is somebody else's"));
+        return Err(std::io::Error::other(
+            "the directory belongs to another user",
+        ));
     }
     Ok(())
 }
@@ -91,7 +94,7 @@ pub struct EvidenceJob {
 
 impl EvidenceJob {
     /// Begins to write a bundle about this process. `null` is held by the caller: see [`crate::drain::null`].
-    pub fn begin(
+    pub fn start(
         settings: &EvidenceSettings,
         (service, pid): (&str, u32),
         null: &OwnedFd,
@@ -100,7 +103,7 @@ impl EvidenceJob {
     ) -> Result<Self, String> {
         let folder = &settings.folder;
         let said = |error: std::io::Error| format!("{}: {error}", folder.display());
-        // What a process holds is nobody else's business.
+        // Other users must not see what a process holds.
         DirBuilder::new()
             .recursive(true)
             .mode(0o700)
@@ -127,10 +130,10 @@ impl EvidenceJob {
     }
 
     /// Where the bundle is, or why there is none; once.
-    pub fn turn(&mut self, now: Instant, ready: &Readiness) -> Option<Result<String, String>> {
+    pub fn poll(&mut self, now: Instant, ready: &Readiness) -> Option<Result<String, String>> {
         let writer = self.writer.as_mut()?;
-        let ended = writer.turn(now, ready)?;
-        // 1 says that there are findings, which is no wonder.
+        let ended = writer.poll(now, ready)?;
+        // 1 means findings, which are expected here.
         self.is_whole = matches!(ended, HelperEnd::Code(0 | 1)) && self.place.exists();
         Some(if self.is_whole {
             Ok(self.place.display().to_string())
@@ -142,7 +145,7 @@ impl EvidenceJob {
 
 impl Drop for EvidenceJob {
     fn drop(&mut self) {
-        // Who writes it ends first, else it may come back.
+        // End the writer first, else the file may come back.
         self.writer = None;
         if !self.is_whole {
             // Half a bundle proves nothing; there may be none.
@@ -167,7 +170,7 @@ fn command(program: &Path, pid: u32, place: &Path, within: Duration) -> Vec<OsSt
     ]
 }
 
-/// Names sort by time. What a service is called is no path.
+/// Names sort by time. A service name must not act as a path.
 fn name(service: &str, pid: u32, at: Timestamp) -> String {
     let safe = |letter: char| {
         if letter.is_ascii_alphanumeric() || letter == '-' {
@@ -207,7 +210,7 @@ mod tests {
 
     use jiff::Timestamp;
 
-    use super::{EvidenceJob, KEPT, EvidenceSettings, default_folder, name, prune};
+    use super::{EvidenceJob, EvidenceSettings, KEPT, default_folder, name, prune};
     use crate::drain::null;
     use crate::poll::Interest;
 
@@ -252,7 +255,10 @@ mod tests {
         std::os::unix::fs::symlink(&target, shared.join("evidence")).unwrap();
         let settings = EvidenceSettings::new(shared.join("evidence"));
         let said = run(&settings, 1, LONG).unwrap_err();
-        assert!(said.ends_with("it is somebody else's"), "{said}");
+        assert!(
+            said.ends_with("the directory belongs to another user"),
+            "{said}"
+        );
         assert_eq!(fs::read_dir(&target).unwrap().count(), 0);
     }
 
@@ -316,12 +322,13 @@ mod tests {
 
     fn run(settings: &EvidenceSettings, pid: u32, within: Duration) -> Result<String, String> {
         let null = null().unwrap();
-        let mut evidence = EvidenceJob::begin(settings, ("web", pid), &null, Instant::now(), within)?;
+        let mut evidence =
+            EvidenceJob::start(settings, ("web", pid), &null, Instant::now(), within)?;
         loop {
             let mut wants = Interest::default();
             evidence.wants(&mut wants);
             let ready = wants.wait().unwrap();
-            if let Some(outcome) = evidence.turn(Instant::now(), &ready) {
+            if let Some(outcome) = evidence.poll(Instant::now(), &ready) {
                 return outcome;
             }
         }
@@ -343,13 +350,13 @@ mod tests {
         let (outcome, folder, _held) =
             written("echo half > $6; echo no such process >&2; exit 3", LONG);
         let said = outcome.unwrap_err();
-        assert_eq!(said, "fdguard doctor ended with status 3: no such process");
+        assert_eq!(said, "fdguard doctor exited with status 3: no such process");
         assert_eq!(fs::read_dir(folder).unwrap().count(), 0);
         let (outcome, folder, _held) =
             written("echo half > $6; sleep 600", Duration::from_millis(600));
         assert_eq!(
             outcome.unwrap_err(),
-            "fdguard doctor did not end within 600ms"
+            "fdguard doctor did not finish within 600ms"
         );
         assert_eq!(fs::read_dir(folder).unwrap().count(), 0);
         let (outcome, _, _held) = written("exit 0", LONG);
@@ -369,13 +376,13 @@ mod tests {
         };
         let null = null().unwrap();
         let of = ("web", std::process::id());
-        let mut evidence = EvidenceJob::begin(&settings, of, &null, Instant::now(), LONG).unwrap();
+        let mut evidence = EvidenceJob::start(&settings, of, &null, Instant::now(), LONG).unwrap();
         let bundles = || fs::read_dir(&settings.folder).unwrap().count();
         while bundles() == 0 {
             let mut wants = Interest::default();
             evidence.wants(&mut wants);
             let ready = wants.wait().unwrap();
-            assert_eq!(evidence.turn(Instant::now(), &ready), None);
+            assert_eq!(evidence.poll(Instant::now(), &ready), None);
         }
         drop(evidence);
         assert_eq!(bundles(), 0);

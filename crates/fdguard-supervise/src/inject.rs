@@ -1,4 +1,4 @@
-//! What may be put into a service from outside: a tracer, a protector.
+//! The interface for injecting a tracer or protection into a service.
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
@@ -8,8 +8,8 @@ use crate::event::LogEvent;
 
 /// Puts something into programs by their environment, and knows what came of it. It never holds the loop up for longer than a moment.
 pub trait Injector: std::fmt::Debug {
-    /// A service is about to be started: changes the environment that its program gets. Gives what is to be told.
-    fn begin(
+    /// A service is about to start: changes the environment of its program. Returns events to log.
+    fn start(
         &mut self,
         service: &str,
         command: &[OsString],
@@ -20,16 +20,16 @@ pub trait Injector: std::fmt::Debug {
     /// nothing; asked again, it gives what was found since.
     fn line(&mut self, service: &str, pid: u32) -> Option<String>;
 
-    /// Nothing of the service is left. Gives what is to be told.
+    /// No process of the service is left. Returns events to log.
     fn ended(&mut self, service: &str) -> Vec<LogEvent>;
 
     /// When it wants a turn at the latest.
     fn deadline(&self) -> Option<Instant>;
 
-    /// Goes on. Gives what is to be told.
-    fn turn(&mut self, now: Instant) -> Vec<LogEvent>;
+    /// Continues. Returns events to log.
+    fn poll(&mut self, now: Instant) -> Vec<LogEvent>;
 
-    /// Everything is down. Gives what is still to be told.
+    /// Every service is down. Returns the remaining events.
     fn finish(&mut self) -> Vec<LogEvent>;
 
     /// What was prevented until now, by rule.

@@ -1,6 +1,6 @@
-//! Files that somebody names on a command line or in a configuration: read whole, but never without a bound.
+//! Reads files named on a command line or in a configuration, with a size limit.
 //!
-//! A device has no end, and a wrong name may be a disk image: both are refused before they take the memory of the machine.
+//! A device has no end, and a wrong name may be a disk image: both are refused before they exhaust memory.
 
 use std::fs::File;
 use std::io::{self, IsTerminal as _, Read as _};
@@ -9,7 +9,7 @@ use std::path::Path;
 
 /// What people write: configurations, playbooks, scenarios, baselines.
 pub const WRITTEN: u64 = 4 << 20;
-/// What we write: snapshots of everything that runs.
+/// Files that fdguard writes: snapshots of whole hosts.
 pub const SAVED: u64 = 512 << 20;
 /// A token.
 pub const TOKEN: u64 = 64 << 10;
@@ -20,10 +20,10 @@ pub enum InputError {
     /// The system refused it.
     #[error("{0}")]
     Io(#[from] io::Error),
-    /// It is a folder.
+    /// It is a directory.
     #[error("is a directory, not a file")]
     Directory,
-    /// It may have no end.
+    /// It is a device.
     #[error("is a device, not a file")]
     Device,
     /// It is larger than what is expected there.
@@ -41,7 +41,7 @@ impl InputError {
         matches!(self, Self::Device | Self::TooLarge(_))
     }
 
-    /// Whether there is no such file.
+    /// Whether the file does not exist.
     #[must_use]
     pub fn is_absent(&self) -> bool {
         matches!(self, Self::Io(error) if error.kind() == io::ErrorKind::NotFound)
@@ -80,7 +80,7 @@ pub fn read_text(path: &Path, most: u64) -> Result<String, InputError> {
 
 /// All that an open file still has.
 pub fn read_from(file: File, most: u64) -> Result<Vec<u8>, InputError> {
-    // A size says at once what reading would find out at the bound.
+    // A known size is refused before reading.
     if file.metadata().is_ok_and(|found| found.len() > most) {
         return Err(InputError::TooLarge(most));
     }

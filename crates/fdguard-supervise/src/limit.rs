@@ -1,4 +1,4 @@
-//! `--raise-limit`: a soft limit with room to work, which is no cure for a leak.
+//! `--raise-limit`: raises the soft limit. It does not fix a leak.
 
 use std::fmt;
 use std::str::FromStr;
@@ -12,7 +12,7 @@ pub use fdguard_process::own_limit::read;
 
 /// What is asked for.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
-#[serde(try_from = "Written")]
+#[serde(try_from = "LimitText")]
 pub enum LimitRequest {
     /// To 4096, or as far as the hard limit allows.
     #[default]
@@ -56,13 +56,15 @@ impl FromStr for LimitRequest {
             "max" => Ok(Self::Most),
             _ => match text.parse() {
                 Ok(number) if number > 0 => Ok(Self::To(number)),
-                _ => Err(format!("{text:?} is no limit: a number, max, on or off")),
+                _ => Err(format!(
+                    "{text:?} is not a limit: use a number, max, on or off"
+                )),
             },
         }
     }
 }
 
-/// What comes of it.
+/// The decision.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LimitDecision {
     /// The limits that the program would have otherwise.
@@ -100,23 +102,20 @@ impl fmt::Display for LimitDecision {
         let was = number(soft);
         let Some(now) = self.soft else {
             return match self.asked {
-                LimitRequest::Off => write!(f, "the soft limit of descriptors is left at {was}"),
+                LimitRequest::Off => write!(f, "soft descriptor limit left at {was}"),
                 LimitRequest::To(wanted) if hard.is_some_and(|hard| wanted > hard) => {
                     write!(
                         f,
-                        "the soft limit of descriptors stays at {was}: the hard limit allows no more"
+                        "soft descriptor limit stays at {was}: the hard limit allows no more"
                     )
                 }
                 _ => write!(
                     f,
-                    "the soft limit of descriptors stays at {was}: it is never lowered"
+                    "soft descriptor limit stays at {was}: fdguard never lowers it"
                 ),
             };
         };
-        write!(
-            f,
-            "the soft limit of descriptors is raised from {was} to {now}"
-        )?;
+        write!(f, "soft descriptor limit raised from {was} to {now}")?;
         let wanted = match self.asked {
             LimitRequest::To(wanted) => wanted,
             _ => ENOUGH,
@@ -124,9 +123,9 @@ impl fmt::Display for LimitDecision {
         if now < wanted {
             f.write_str(" (the hard limit allows no more)")?;
         }
-        f.write_str("; that gives a leak more time and mends none")?;
+        f.write_str("; this delays a leak but does not fix it")?;
         if now > FD_SETSIZE && soft.is_some_and(|soft| soft <= FD_SETSIZE) {
-            f.write_str(", and select() still fails from number 1024 on")?;
+            f.write_str(", and select() still fails on descriptors from 1024 up")?;
         }
         Ok(())
     }
@@ -151,8 +150,14 @@ mod tests {
             decide(LimitRequest::Enough, limits(1024, 524_288)).soft,
             Some(4096)
         );
-        assert_eq!(decide(LimitRequest::Enough, limits(256, 1024)).soft, Some(1024));
-        assert_eq!(decide(LimitRequest::Most, limits(256, 10_240)).soft, Some(10_240));
+        assert_eq!(
+            decide(LimitRequest::Enough, limits(256, 1024)).soft,
+            Some(1024)
+        );
+        assert_eq!(
+            decide(LimitRequest::Most, limits(256, 10_240)).soft,
+            Some(10_240)
+        );
         assert_eq!(
             decide(LimitRequest::To(2000), limits(256, 10_240)).soft,
             Some(2000)
@@ -165,7 +170,10 @@ mod tests {
 
     #[test]
     fn r28_it_is_never_lowered_and_can_be_left_alone() {
-        assert_eq!(decide(LimitRequest::Enough, limits(65_536, 524_288)).soft, None);
+        assert_eq!(
+            decide(LimitRequest::Enough, limits(65_536, 524_288)).soft,
+            None
+        );
         assert_eq!(decide(LimitRequest::To(100), limits(1024, 4096)).soft, None);
         assert_eq!(decide(LimitRequest::Off, limits(256, 4096)).soft, None);
         let unlimited = Limits::default();
@@ -178,18 +186,20 @@ mod tests {
         let said = |asked, limits| decide(asked, limits).to_string();
         assert_eq!(
             said(LimitRequest::Enough, limits(1024, 524_288)),
-            "the soft limit of descriptors is raised from 1024 to 4096; that gives a leak more time and mends none, and select() still fails from number 1024 on"
+            "soft descriptor limit raised from 1024 to 4096; this delays a leak but does not fix it, and select() still fails on descriptors from 1024 up"
         );
         assert_eq!(
             said(LimitRequest::Enough, limits(256, 512)),
-            "the soft limit of descriptors is raised from 256 to 512 (the hard limit allows no more); that gives a leak more time and mends none"
+            "soft descriptor limit raised from 256 to 512 (the hard limit allows no more); this delays a leak but does not fix it"
         );
-        assert!(said(LimitRequest::Off, limits(256, 512)).ends_with("is left at 256"));
+        assert!(said(LimitRequest::Off, limits(256, 512)).ends_with("left at 256"));
         assert!(
-            said(LimitRequest::Enough, limits(9999, 9999)).ends_with("stays at 9999: it is never lowered")
+            said(LimitRequest::Enough, limits(9999, 9999))
+                .ends_with("stays at 9999: fdguard never lowers it")
         );
         assert!(
-            said(LimitRequest::To(9), limits(5, 5)).ends_with("stays at 5: the hard limit allows no more")
+            said(LimitRequest::To(9), limits(5, 5))
+                .ends_with("stays at 5: the hard limit allows no more")
         );
         assert!(said(LimitRequest::Most, Limits::default()).contains("unlimited"));
     }
@@ -206,7 +216,9 @@ mod tests {
         }
         for text in ["", "0", "-1", "4k", "most"] {
             assert!(
-                text.parse::<LimitRequest>().unwrap_err().contains("is no limit"),
+                text.parse::<LimitRequest>()
+                    .unwrap_err()
+                    .contains("is not a limit"),
                 "{text}"
             );
         }
@@ -219,7 +231,11 @@ mod tests {
         assert_eq!(raise("8192"), Ok(LimitRequest::To(8192)));
         assert_eq!(
             [raise("false"), raise("true"), raise("\"max\"")],
-            [Ok(LimitRequest::Off), Ok(LimitRequest::Enough), Ok(LimitRequest::Most)]
+            [
+                Ok(LimitRequest::Off),
+                Ok(LimitRequest::Enough),
+                Ok(LimitRequest::Most)
+            ]
         );
         assert!(raise("0").is_err() && raise("-4").is_err());
     }

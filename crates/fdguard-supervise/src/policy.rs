@@ -1,8 +1,9 @@
-//! When a service that ended is started again. Pure: moments and chance are arguments.
+//! The restart policy. Pure: times and random values are arguments.
 //!
-//! The first restart comes at once. Then starts are spaced: at least 100 ms from start to start, doubling with every run that was over within
-//! `min_uptime`, and with every fourth that was over within `reset_after`; a longer run forgets all of that. So a service that is killed now and
-//! then is back at once, and one that cannot run costs little. More than `crash_loop` quick ends in a while are no accident: it stays down.
+//! The first restart is immediate. After that, starts are at least 100 ms apart, doubling with
+//! every run shorter than `min_uptime` and with every fourth run shorter than `reset_after`; a
+//! longer run resets that. So a service that is killed occasionally is back at once, and one that
+//! cannot run costs little. After more than `crash_loop` short runs the service stays down.
 
 use std::collections::VecDeque;
 use std::fmt;
@@ -32,7 +33,7 @@ impl FromStr for RestartWhen {
             "always" => Ok(Self::Always),
             "on-failure" => Ok(Self::OnFailure),
             "never" => Ok(Self::Never),
-            _ => Err(format!("{text:?} is none of always, on-failure, never")),
+            _ => Err(format!("{text:?} is not one of always, on-failure, never")),
         }
     }
 }
@@ -59,7 +60,9 @@ impl FromStr for Spacing {
         let (base, most) = text.split_once("..").unwrap_or((text, text));
         let (base, most) = (unit::duration(base)?, unit::duration(most)?);
         if most < base {
-            return Err(format!("{text:?} ends before it begins: 100ms..30s"));
+            return Err(format!(
+                "{text:?} is not an ascending range: use MIN..MAX, such as 100ms..30s"
+            ));
         }
         Ok(Self { base, most })
     }
@@ -78,7 +81,7 @@ impl FromStr for CrashLoop {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        let wrong = || format!("{text:?} is no count and time: 5/60s, or off");
+        let wrong = || format!("{text:?} is not COUNT/DURATION: use 5/60s, or off");
         let (restarts, within) = text.split_once('/').ok_or_else(wrong)?;
         let restarts = restarts.parse().ok().ok_or_else(wrong)?;
         let within = unit::duration(within)?;
@@ -94,13 +97,13 @@ impl FromStr for CrashLoop {
 pub struct RestartPolicy {
     /// After which ends.
     pub restart: RestartWhen,
-    /// Statuses after which it stays down, whatever `restart` says.
+    /// Statuses after which it stays down, whatever `restart` is.
     pub stop_on: Vec<u8>,
     /// How far starts are apart.
     pub spacing: Spacing,
-    /// A shorter run is a quick end.
+    /// Runs shorter than this count as crashes.
     pub min_uptime: Duration,
-    /// A run of this length forgets the ends before it.
+    /// Reset the back-off after the service has run this long.
     pub reset_after: Duration,
     /// When it is given up; never when absent.
     pub crash_loop: Option<CrashLoop>,
@@ -113,7 +116,7 @@ pub enum EndCause {
     Itself,
     /// It was ended: not ready in time, or no longer healthy.
     Sick,
-    /// It was ended for a reason that says nothing about its next run: a budget, a reload.
+    /// It was ended for a reason that does not affect its next run: a budget, a reload.
     Asked,
 }
 
@@ -225,7 +228,7 @@ impl RestartHistory {
         self.quarters >= QUICK
     }
 
-    /// Forgets the ends so far: somebody asked for a fresh start.
+    /// Clears the history: a fresh start was requested.
     pub fn forget(&mut self) {
         self.quarters = 0;
         self.quick.clear();

@@ -1,4 +1,4 @@
-//! How a part takes part in the loop.
+//! How a component takes part in the event loop.
 
 use std::ffi::c_int;
 use std::os::fd::{AsFd, AsRawFd as _, BorrowedFd};
@@ -54,7 +54,7 @@ impl<'f> Interest<'f> {
 #[derive(Debug, Default)]
 pub struct Readiness(Vec<Number>);
 
-/// The number of a descriptor of ours, to be compared and for nothing else.
+/// The number of a descriptor, for comparison only.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Number(c_int);
 

@@ -4,8 +4,8 @@
 //! it always comes to an end. One service at a time is relieved ([`Flight`]). And it never loops: a budget that is breached again at
 //! once is one that a restart cannot help, and is left alone with an explanation.
 
-mod lock;
 mod event;
+mod lock;
 mod settings;
 #[cfg(test)]
 mod tests;
@@ -14,12 +14,14 @@ use std::time::{Duration, Instant};
 
 use lock::Ticket;
 
+pub use event::{
+    Again, Breach, DrainResult, Instance, RemedyAction, RemedyEvent, RemedyNotice, RestartProof,
+};
 pub use lock::RemedyLock;
-pub use event::{RemedyAction, Again, Breach, DrainResult, RemedyEvent, Instance, RestartProof, RemedyNotice};
 pub use settings::{RemedySettings, RepeatPolicy};
 
 /// Why there is no evidence of a breach that could not wait for it.
-const URGENT: &str = "the budget is well exceeded: nothing was waited for";
+const URGENT: &str = "skipped because the budget is far exceeded";
 
 /// The relief of one service.
 #[derive(Debug)]
@@ -83,7 +85,7 @@ impl Remedy {
         }
     }
 
-    /// Whether it has the service in hand: then nobody else starts or ends it.
+    /// Whether it controls the service: then nothing else starts or ends it.
     #[must_use]
     pub fn is_busy(&self) -> bool {
         matches!(self.state, State::In(..))
@@ -131,7 +133,7 @@ impl Remedy {
         matches!(self.state, State::Waiting(_)) && !self.flight.is_taken()
     }
 
-    /// Acts again although it had stopped to: the user said so, or changed the budgets.
+    /// Acts again after it had stopped: the user asked for it, or changed the budgets.
     pub fn resume(&mut self) {
         if self.is_resting() {
             self.state = State::Idle;
@@ -139,7 +141,7 @@ impl Remedy {
         }
     }
 
-    /// Takes in what happened and says what is to be done.
+    /// Handles an event and returns the actions to perform.
     pub fn handle(&mut self, now: Instant, event: RemedyEvent) -> Vec<RemedyAction> {
         if let RemedyEvent::Started(instance) = event {
             self.running = Some((instance, now));
@@ -162,12 +164,17 @@ impl Remedy {
     fn breached(&mut self, now: Instant, breach: Breach) -> Vec<RemedyAction> {
         match self.again(now, &breach) {
             Some(again) => self.give_in(now, again),
-            None => self.begin(now, breach),
+            None => self.start_remedy(now, breach),
         }
     }
 
     /// After a long quiet time it is another story.
-    fn breached_again(&mut self, now: Instant, quiet: Instant, breach: Breach) -> Vec<RemedyAction> {
+    fn breached_again(
+        &mut self,
+        now: Instant,
+        quiet: Instant,
+        breach: Breach,
+    ) -> Vec<RemedyAction> {
         let calm = self.within() * settings::CALM;
         if now.saturating_duration_since(quiet) >= calm {
             return self.breached(now, breach);
@@ -217,8 +224,8 @@ impl Remedy {
         }
     }
 
-    fn begin(&mut self, now: Instant, breach: Breach) -> Vec<RemedyAction> {
-        let Some(ticket) = self.flight.take() else {
+    fn start_remedy(&mut self, now: Instant, breach: Breach) -> Vec<RemedyAction> {
+        let Some(ticket) = self.flight.acquire() else {
             let tell = RemedyAction::Tell(RemedyNotice::Waits(breach.clone()));
             self.state = State::Waiting(breach);
             return vec![tell];
@@ -244,7 +251,9 @@ impl Remedy {
         if bound.is_zero() {
             let mut actions = vec![tell];
             if is_urgent && !self.rules.evidence.is_zero() {
-                actions.push(RemedyAction::Tell(RemedyNotice::Evidence(Err(URGENT.to_owned()))));
+                actions.push(RemedyAction::Tell(RemedyNotice::Evidence(Err(
+                    URGENT.to_owned()
+                ))));
             }
             actions.extend(self.drain(now, run));
             return actions;
@@ -267,7 +276,7 @@ impl Remedy {
             self.state = State::Waiting(breach);
             return Vec::new();
         }
-        self.begin(now, breach)
+        self.start_remedy(now, breach)
     }
 
     fn step(
@@ -280,7 +289,9 @@ impl Remedy {
     ) -> Vec<RemedyAction> {
         let late = now >= until;
         match (step, event) {
-            (Step::Evidence, RemedyEvent::Evidence(outcome)) => self.evidence(now, run, outcome, false),
+            (Step::Evidence, RemedyEvent::Evidence(outcome)) => {
+                self.evidence(now, run, outcome, false)
+            }
             (Step::Evidence, RemedyEvent::Ended) => {
                 let mut actions = vec![RemedyAction::StopEvidence];
                 actions.extend(self.start(now, run));
@@ -290,7 +301,7 @@ impl Remedy {
                 self.evidence(now, run, Err(URGENT.to_owned()), true)
             }
             (Step::Evidence, _) if late => {
-                let why = "it was not written in time".to_owned();
+                let why = "not written in time".to_owned();
                 self.evidence(now, run, Err(why), true)
             }
             (Step::Draining, RemedyEvent::Drained(how)) => self.drained(now, run, how),
@@ -306,7 +317,7 @@ impl Remedy {
             }
             (Step::Starting, RemedyEvent::StartFailed(why)) => self.unproven(now, run, why),
             (Step::Starting, _) if late => {
-                self.unproven(now, run, "it was not started in time".to_owned())
+                self.unproven(now, run, "the new process did not start in time".to_owned())
             }
             (Step::Proving, RemedyEvent::Answered(instance)) if is_newer(instance, run.before) => {
                 self.proven(now, run, instance)
@@ -314,11 +325,11 @@ impl Remedy {
             (Step::Proving, RemedyEvent::Ended) => self.unproven(
                 now,
                 run,
-                "the new process ended before it answered".to_owned(),
+                "the new process ended before it was ready".to_owned(),
             ),
             (Step::Proving, _) if late => {
                 let why = format!(
-                    "no newer process answered within {} s",
+                    "no new process was ready within {} s",
                     self.rules.prove.as_secs()
                 );
                 self.unproven(now, run, why)
@@ -358,7 +369,10 @@ impl Remedy {
     fn drained(&mut self, now: Instant, run: Run, how: DrainResult) -> Vec<RemedyAction> {
         let ended = how == DrainResult::Ended;
         let took = now.saturating_duration_since(run.down);
-        let mut actions = vec![RemedyAction::StopDrain, RemedyAction::Tell(RemedyNotice::Drained(how, took))];
+        let mut actions = vec![
+            RemedyAction::StopDrain,
+            RemedyAction::Tell(RemedyNotice::Drained(how, took)),
+        ];
         actions.extend(if ended {
             self.start(now, run)
         } else {

@@ -1,4 +1,4 @@
-//! What people read about a breach: what leaked, from which line, what was done, and what to do now.
+//! The report of a breach: what leaked, from which line, what was done, and what to do now.
 
 use std::fmt::Write as _;
 use std::time::Duration;
@@ -7,7 +7,7 @@ use fdguard_core::rule::wording;
 
 use crate::budget::{Excess, Measure};
 use crate::meter::Leak;
-use crate::remedy::{Again, Breach, RestartProof, RepeatPolicy};
+use crate::remedy::{Again, Breach, RepeatPolicy, RestartProof};
 
 /// A level that is reached to this part at the start is too low for the program, however little it leaks.
 const AT_REST: f64 = 0.7;
@@ -37,12 +37,12 @@ impl RemedyReport<'_> {
     #[must_use]
     pub fn proven(&self, proof: &RestartProof) -> String {
         let mut text = self.opening();
-        let before = proof
-            .before
-            .map_or_else(String::new, |before| format!(" in place of {}", before.pid));
+        let before = proof.before.map_or_else(String::new, |before| {
+            format!(" replaced {} and", before.pid)
+        });
         let _infallible = write!(
             text,
-            " It was restarted: process {}{before} answered after {} (away for {}).",
+            " Restarted: process {}{before} was ready after {} (down for {}).",
             proof.now.pid,
             short(proof.took),
             short(proof.down),
@@ -55,7 +55,7 @@ impl RemedyReport<'_> {
     #[must_use]
     pub fn unproven(&self, why: &str) -> String {
         let mut text = self.opening();
-        let _infallible = write!(text, " The restart is not proven: {why}.");
+        let _infallible = write!(text, " The restart is not verified: {why}.");
         text.push_str(&self.closing());
         text
     }
@@ -68,10 +68,12 @@ impl RemedyReport<'_> {
             Some(after) => format!("{} after a restart for the same reason", short(after)),
             None => format!("{} after its start", short(again.after_start)),
         };
-        let _infallible = write!(text, " That is {when}: {}.", cause(&again.breach));
+        let _infallible = write!(text, " This happened {when}: {}.", cause(&again.breach));
         text.push_str(match again.then {
-            RepeatPolicy::Keep => " It is left running and not restarted for its budget any more.",
-            RepeatPolicy::Stop => " It is ended for good, as --when-again stop asks.",
+            RepeatPolicy::Keep => {
+                " It keeps running; fdguard will not restart it for its budget again."
+            }
+            RepeatPolicy::Stop => " It is stopped for good (--when-again stop).",
         });
         text.push_str(&self.closing());
         text
@@ -84,7 +86,7 @@ impl RemedyReport<'_> {
             let _infallible = write!(text, " {}.", leaking(leak));
         }
         if let Some(line) = self.line {
-            let _infallible = write!(text, " They are opened at {line}.");
+            let _infallible = write!(text, " Opened at {line}.");
         }
         text
     }
@@ -93,10 +95,7 @@ impl RemedyReport<'_> {
         let mut text = " A restart is not a fix: ".to_owned();
         match self.line {
             Some(line) => {
-                let _infallible = write!(
-                    text,
-                    "look at {line} for what is opened there and not closed."
-                );
+                let _infallible = write!(text, "look for a missing close at {line}.");
             }
             None => {
                 let _infallible = write!(
@@ -178,43 +177,43 @@ pub fn passed(what: &Measure, passed: &Excess) -> String {
                 .wall
                 .map_or_else(String::new, |wall| format!(" of {}", plain(wall)));
             format!(
-                "{}{wall} descriptors are open{of} (the level is {})",
+                "{}{wall} descriptors open{of} (level {})",
                 plain(value),
                 plain(level)
             )
         }
         Measure::Highest => format!(
-            "descriptor {} is in use{of} (the level is {}, select() fails from 1024 on)",
+            "descriptor {} is open{of} (level {}; select() fails from 1024 up)",
             plain(value),
             plain(level)
         ),
         Measure::Class(class) => format!(
-            "{} descriptors are {class}{of} (the level is {})",
+            "{} {class} descriptors open{of} (level {})",
             plain(value),
             plain(level)
         ),
         Measure::Growth => format!(
-            "{} more descriptors leak every minute (the level is {})",
+            "descriptors leak at {} per minute (level {})",
             plain(value),
             plain(level)
         ),
         Measure::Wall => format!(
-            "the nearest wall is reached in {} (the level is {})",
+            "time to the nearest limit: {} (level {})",
             seconds(value),
             seconds(level)
         ),
         Measure::Zombies => format!(
-            "{} zombies are not waited for (the level is {})",
+            "{} zombies not reaped (level {})",
             plain(value),
             plain(level)
         ),
         Measure::Memory => format!(
-            "{} of memory are in use (the level is {})",
+            "{} of memory in use (level {})",
             mebibytes(value),
             mebibytes(level)
         ),
         Measure::Children => format!(
-            "{} processes run beside the program (the level is {})",
+            "{} processes running besides the program (level {})",
             plain(value),
             plain(level)
         ),
@@ -227,27 +226,27 @@ fn breached(breach: &Breach) -> String {
 
 fn leaking(leak: &Leak) -> String {
     let class = leak.class.as_ref().map_or_else(
-        || "of a class that could not be seen".to_owned(),
-        ToString::to_string,
+        || "descriptors of unknown class".to_owned(),
+        |class| format!("{class} descriptors"),
     );
     let target = leak
         .target
         .as_ref()
         .map_or_else(String::new, |target| format!(" on {}", target.to_lossy()));
     let rate = leak.per_minute.map_or_else(String::new, |rate| {
-        format!(", {} more", wording::rate(rate / 60.0))
+        format!(", growing by {}", wording::rate(rate / 60.0))
     });
     if leak.proven {
-        format!("{class}{target} leaks: {} are open{rate}", leak.count)
+        format!("Leak: {} {class}{target} open{rate}", leak.count)
     } else {
         format!(
-            "{} {class}{target} were opened lately and are still open{rate}: whether they leak is not proven yet",
+            "Suspected leak: {} {class}{target} opened recently and still open{rate}",
             leak.count
         )
     }
 }
 
-/// Why a restart cannot help: the figures say which.
+/// Why a restart cannot help, derived from the figures.
 fn cause(breach: &Breach) -> String {
     let Excess {
         value,
@@ -261,18 +260,18 @@ fn cause(breach: &Breach) -> String {
     let is_falling = breach.what == Measure::Wall;
     if !is_falling && *rest >= level * AT_REST {
         return format!(
-            "it has {} from the start, so the level of {} is below what it needs at rest; raise the level",
+            "it already has {} at start, so the level of {} is too low; raise it",
             plain(*rest),
             plain(*level)
         );
     }
     let elapsed = passed.as_secs_f64();
     if is_falling || elapsed <= 0.0 {
-        return "it leaks faster than restarts can help".to_owned();
+        return "it leaks too fast for restarts to help".to_owned();
     }
     let rate = wording::rate((value - rest) / elapsed);
     format!(
-        "it went from {} to {} in {} ({rate}), which is faster than restarts can help",
+        "it went from {} to {} in {} ({rate}), too fast for restarts to help",
         plain(*rest),
         plain(*value),
         short(*passed)
@@ -290,7 +289,7 @@ fn seconds(value: f64) -> String {
     if value.is_finite() {
         wording::duration(value)
     } else {
-        "no time".to_owned()
+        "unlimited".to_owned()
     }
 }
 

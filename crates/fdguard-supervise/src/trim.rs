@@ -1,7 +1,8 @@
-//! Gives memory back after the start: most of the program was needed to read the command line and never again.
+//! Releases memory after the start: most of the program is needed only to read the command line.
 //!
-//! What the kernel maps from the executable and the libraries counts as ours while it is mapped in, although it is in its page cache
-//! anyway. Told that we do not need it, the kernel takes it out of our tables, and maps in what runs again, 64 KiB at a time.
+//! Mapped pages of the executable and the libraries count as fdguard's memory, although they are in
+//! the page cache anyway. On request the kernel unmaps them, and maps what runs again, 64 KiB at a
+//! time.
 
 #![expect(
     unsafe_code,
@@ -42,7 +43,7 @@ pub fn give_back() -> TrimResult {
     }
 }
 
-/// Our resident memory.
+/// fdguard's resident memory.
 #[must_use]
 pub fn resident() -> Option<u64> {
     let status = fs::read_to_string("/proc/self/status").ok()?;
@@ -58,7 +59,7 @@ fn forget(range: Range) {
     // SAFETY: `untouched` gives only private mappings of files that cannot be written to and of which no page differs from the file (none is
     // anonymous, none is swapped): what is dropped here is read again from the same file at the next access, byte for byte.
     let advised = unsafe { madvise(address, range.end - range.start, Advice::LinuxDontNeed) };
-    // Then it stays, which is no harm.
+    // Then it stays mapped, which is harmless.
     let _refused = advised;
 }
 
@@ -94,7 +95,7 @@ fn untouched(smaps: &str) -> Vec<Range> {
     all
 }
 
-/// What is ours of a mapping, in KiB; absent until it is told.
+/// The private part of a mapping, in KiB; absent until it is read.
 #[derive(Clone, Copy, Debug, Default)]
 struct OwnedPages {
     anonymous: Option<u64>,

@@ -44,10 +44,10 @@ pub fn size(text: &str) -> Result<u64, String> {
         "" => Some(1),
         unit => find(&SIZES, unit),
     };
-    let scale = scale.ok_or_else(|| format!("{text:?} is no size: write 64KiB, 10MiB or 1GiB"))?;
+    let scale = scale.ok_or_else(|| format!("{text:?} is not a size: use 64KiB, 10MiB or 1GiB"))?;
     let number = number
         .parse::<u64>()
-        .map_err(|_why| format!("{text:?} is no size: it begins with no whole number"))?;
+        .map_err(|_why| format!("{text:?} is not a size: it must start with a whole number"))?;
     number
         .checked_mul(scale)
         .ok_or_else(|| format!("{text:?} is too large"))

@@ -13,7 +13,9 @@ use std::time::{Duration, Instant};
 
 use fdguard_core::Class;
 use fdguard_probe::Probe;
-use fdguard_supervise::budget::{BudgetSetting, Kind, BudgetHistory, BudgetVerdict, effective, judge};
+use fdguard_supervise::budget::{
+    BudgetHistory, BudgetSetting, BudgetVerdict, Kind, effective, judge,
+};
 use fdguard_supervise::meter::{Leak, Meter};
 use fdguard_supervise::poll::Interest;
 use testkit::skip;
@@ -66,7 +68,7 @@ impl Program {
         let (mut memory, mut told) = (BudgetHistory::default(), Vec::new());
         let pid = self.child.id();
         while self.child.try_wait().unwrap().is_none() {
-            let reading = meter.turn(Instant::now(), &[pid]);
+            let reading = meter.poll(Instant::now(), &[pid]);
             if let Some(reading) = reading.filter(|reading| reading.of_main().is_some()) {
                 told.extend(judge(&budgets, &reading, &mut memory));
             }

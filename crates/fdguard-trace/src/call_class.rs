@@ -1,9 +1,9 @@
-//! What a descriptor is, as far as the call that opened it says.
+//! The class of a descriptor, as far as the call that opened it determines it.
 
 use std::collections::HashMap;
 
 use fdguard_core::{Class, Fd, TcpState};
-use fdguard_wire::{EventRecord, How};
+use fdguard_wire::{EventRecord, OpenCall};
 
 const AF_UNIX: u64 = 1;
 const AF_INET: u64 = 2;
@@ -25,7 +25,7 @@ pub(crate) struct CallClasses {
 impl CallClasses {
     /// A number was given out.
     pub(crate) fn open(&mut self, event: &EventRecord) -> Option<Class> {
-        let class = self.class(How::of(event.code), event.more[0]);
+        let class = self.class(OpenCall::from_code(event.code), event.more[0]);
         match &class {
             Some(class) => self.open.insert(event.fd, class.clone()),
             None => self.open.remove(&event.fd),
@@ -43,37 +43,26 @@ impl CallClasses {
         self.open.retain(|fd, _| !(first..=last).contains(fd));
     }
 
-    fn class(&self, how: How, more: u64) -> Option<Class> {
+    fn class(&self, call: OpenCall, more: u64) -> Option<Class> {
         let source = || {
             let from = u32::try_from(more.checked_sub(1)?).ok()?;
             self.open.get(&from).cloned()
         };
-        Some(match how {
-            How::Socket | How::Socketpair => return socket(more >> 32, more & SOCK_TYPE),
-            How::Accept => match source()? {
+        Some(match call {
+            OpenCall::Socket | OpenCall::Socketpair => return socket(more >> 32, more & SOCK_TYPE),
+            OpenCall::Accept => match source()? {
                 Class::Tcp(_) => Class::Tcp(TcpState::Established),
                 other => other,
             },
-            How::Dup | How::Dup2 | How::Fcntl => return source(),
-            How::Open
-            | How::Creat
-            | How::Fopen
-            | How::Freopen
-            | How::Mkstemp
-            | How::Tmpfile
-            | How::ShmOpen => Class::Regular,
-            How::Opendir => Class::Directory,
-            How::Pipe | How::Popen => Class::Pipe,
-            How::Eventfd => Class::Eventfd,
-            How::Epoll => Class::Eventpoll,
-            How::Timerfd => Class::Timerfd,
-            How::Signalfd => Class::Signalfd,
-            How::Inotify => Class::Inotify,
-            How::Fanotify => Class::Fanotify,
-            How::Memfd => Class::Memfd,
-            How::Pidfd => Class::Pidfd,
-            How::Openpt | How::Openpty => Class::PtyMaster,
-            How::Unknown | How::MqOpen | How::Received | How::Syscall => return None,
+            OpenCall::Dup | OpenCall::Dup2 | OpenCall::Fcntl => return source(),
+            OpenCall::Open
+            | OpenCall::Creat
+            | OpenCall::Fopen
+            | OpenCall::Freopen
+            | OpenCall::Tmpfile
+            | OpenCall::ShmOpen => Class::Regular,
+            OpenCall::Openpty => Class::PtyMaster,
+            _ => return Class::from_call(call),
         })
     }
 }

@@ -1,19 +1,20 @@
-//! The children of traced processes: their starts and waits from the rings, what became of them from `/proc`.
+//! The children of traced processes: starts and waits from the rings, their current state from
+//! `/proc`.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::path::{Path, PathBuf};
 
 use fdguard_core::children::finding::{ChildPile, is_same_line};
 use fdguard_core::children::{ChildSite, ChildStart, ChildState, Children, arrival};
+use fdguard_core::dependency_path::through;
 use fdguard_core::event::{StackId, Tid};
 use fdguard_core::origin::{Origin, Stack};
 use fdguard_core::proof::own;
-use fdguard_core::dependency_path::through;
 use fdguard_core::{ProcKey, Text};
-use fdguard_wire::{EventRecord, Kind};
+use fdguard_wire::{EventKind, EventRecord};
 
-use crate::Blind;
-use crate::observe::{Became, is_alive};
+use crate::BlindReason;
+use crate::observed_trace::{UntracedProgram, is_alive};
 
 /// How often to look what became of children, in nanoseconds.
 const EVERY: u64 = 250_000_000;
@@ -35,7 +36,7 @@ pub(crate) struct ChildWatch {
     /// Files whose programs load the library.
     programs: HashSet<PathBuf>,
     /// Children that became a program without the library.
-    became: BTreeMap<u32, Became>,
+    became: BTreeMap<u32, UntracedProgram>,
     looked: u64,
     /// How long until the next look.
     pause: u64,
@@ -43,7 +44,7 @@ pub(crate) struct ChildWatch {
 
 impl ChildWatch {
     /// Takes the events of a process that are about children, and the time of the others.
-    pub(crate) fn take(
+    pub(crate) fn apply_events(
         &mut self,
         process: ProcKey,
         (began, is_forked): (u64, bool),
@@ -66,23 +67,23 @@ impl ChildWatch {
                 stack: (event.stack != 0).then(|| number(event.stack)),
             };
             match (event.kind, u32::try_from(pid)) {
-                (Kind::Started, Ok(0)) => self.children.add_start_within(since, start),
-                (Kind::Started, Ok(pid)) => self.children.add_start(pid, start),
-                (Kind::Reaped, Ok(pid)) => self.children.add_wait(process, pid, event.ns),
+                (EventKind::Started, Ok(0)) => self.children.add_start_within(since, start),
+                (EventKind::Started, Ok(pid)) => self.children.add_start(pid, start),
+                (EventKind::Reaped, Ok(pid)) => self.children.add_wait(process, pid, event.ns),
                 _ => self.children.note_activity(process, event.ns),
             }
         }
     }
 
     /// Looks what became of the children that nobody waited for, if it is time.
-    pub(crate) fn look(&mut self, now: u64) {
+    pub(crate) fn poll(&mut self, now: u64) {
         if now.saturating_sub(self.looked) >= self.pause {
-            self.look_now(now);
+            self.poll_now(now);
         }
     }
 
     /// The same at once.
-    pub(crate) fn look_now(&mut self, now: u64) {
+    pub(crate) fn poll_now(&mut self, now: u64) {
         self.looked = now;
         let unwaited = self.children.unwaited();
         let many: usize = unwaited.iter().map(|(_, pids)| pids.len()).sum();
@@ -108,7 +109,7 @@ impl ChildWatch {
     }
 
     /// Children that became a program without the library, as far as they ran when somebody looked.
-    pub(crate) fn became(&self) -> &BTreeMap<u32, Became> {
+    pub(crate) fn became(&self) -> &BTreeMap<u32, UntracedProgram> {
         &self.became
     }
 
@@ -122,12 +123,12 @@ impl ChildWatch {
         if self.programs.contains(&exe) || is_full || self.became.contains_key(&pid) {
             return;
         }
-        let became = Became::of(pid);
+        let became = UntracedProgram::from_pid(pid);
         // Of one that ended meanwhile nothing was read.
         if exe_of(pid).as_ref() != Some(&exe) {
             return;
         }
-        if became.blind != Blind::NotLoaded {
+        if became.blind != BlindReason::NotLoaded {
             self.became.insert(pid, became);
         } else if self.programs.len() < MOST {
             self.programs.insert(exe);
@@ -271,7 +272,7 @@ fn origin(stack: Stack, counts: (Option<Tid>, u64, u64, u64), age: Option<f64>) 
     let (thread, live, opened, closed) = counts;
     Origin {
         culprit: own::culprit(&stack),
-        telling: None,
+        leaking_caller: None,
         through: through(&stack),
         partly: false,
         stack,

@@ -1,4 +1,4 @@
-//! What can go wrong, by what the caller can do about it.
+//! Errors, divided by what the caller can do about them.
 
 use std::io;
 use std::path::PathBuf;
@@ -22,8 +22,8 @@ pub enum Error {
         source: io::Error,
     },
     /// No folder for what the program writes.
-    #[error("no private folder for the trace")]
-    Folder {
+    #[error("cannot create a private directory for the trace")]
+    Dir {
         /// Why.
         source: io::Error,
     },
@@ -41,7 +41,7 @@ pub enum Error {
         /// Which.
         pid: u32,
     },
-    /// The process is somebody else's.
+    /// The process belongs to another user.
     #[error("process {pid}: permission denied")]
     Denied {
         /// Which.
@@ -53,6 +53,6 @@ pub enum Error {
         /// Which.
         pid: u32,
         /// Why launching it so would not help either.
-        blind: Option<crate::Blind>,
+        blind: Option<crate::BlindReason>,
     },
 }

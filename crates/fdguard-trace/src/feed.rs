@@ -1,25 +1,27 @@
-//! Records of the ring into core's events: pure, so that it can be tested without a program.
+//! Converts records of the ring to core's events: pure, so that it can be tested without a program.
 
 use std::collections::VecDeque;
 
-use fdguard_core::event::{BirthHow, Call, DeathHow, Errno, Event, StackId, What};
+use fdguard_core::event::{Errno, StackId, TraceEvent, What};
 use fdguard_core::{FileId, ProcKey};
-use fdguard_wire::{End, EventRecord, How, Kind, LOCK_BEGINS, Prevented, Touch};
+use fdguard_wire::{
+    CloseCall, EventKind, EventRecord, FdCall, LOCK_BEGINS, OpenCall, PreventedHarm,
+};
 
 use crate::call_class::CallClasses;
-use crate::ring::Drained;
+use crate::ring::DrainedEvents;
 
-/// Who was inside a call when its number was closed tells where it was when it comes out; so many nanoseconds are
-/// waited for that.
+/// A thread that was inside a call when its number was closed reports its stack when it comes out; that
+/// is waited for this many nanoseconds.
 const PATIENCE: u64 = 5_000_000_000;
-/// So many events are held back for it at most.
+/// The most events that are held back for it.
 const MOST_HELD: usize = 1 << 16;
 
 /// The events of one process on their way.
 #[derive(Debug)]
 pub(crate) struct Feed {
     process: ProcKey,
-    held: VecDeque<Ticketed>,
+    held: VecDeque<TicketedRecord>,
     /// All tickets before this one were taken, or will come late.
     read: u64,
     /// The ticket after the last one that was given.
@@ -27,13 +29,13 @@ pub(crate) struct Feed {
     /// Closes that were given and may not be over: until which ticket, and which.
     closing: Vec<(u64, EventRecord)>,
     classes: CallClasses,
-    manner: Manner,
+    delivery: Delivery,
     threads: Threads,
 }
 
 /// A record and its place in the order of events.
 #[derive(Clone, Copy, Debug)]
-struct Ticketed {
+struct TicketedRecord {
     ticket: u64,
     record: EventRecord,
 }
@@ -43,15 +45,15 @@ struct Ticketed {
 enum Threads {
     /// One so far.
     One,
-    /// Several, and that was told.
+    /// Several, and that was reported.
     Several,
     /// A forked child begins with one, and the C library's word is still its parent's.
     Forked,
 }
 
-/// How an event is to be taken.
+/// How an event is delivered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Manner {
+pub(crate) enum Delivery {
     /// In its order.
     InOrder,
     /// The same, and protection kept it from doing harm.
@@ -69,14 +71,14 @@ impl Feed {
             next: 0,
             closing: Vec::new(),
             classes: CallClasses::default(),
-            manner: Manner::InOrder,
+            delivery: Delivery::InOrder,
             threads: Threads::One,
         }
     }
 
-    /// How the last event that was given is to be taken.
-    pub(crate) fn manner(&self) -> Manner {
-        self.manner
+    /// How the last event is delivered.
+    pub(crate) fn delivery(&self) -> Delivery {
+        self.delivery
     }
 
     pub(crate) fn process(&self) -> ProcKey {
@@ -84,14 +86,14 @@ impl Feed {
     }
 
     /// Whether this is the first that is read of the process.
-    pub(crate) fn is_first(&self, drained: &Drained) -> bool {
+    pub(crate) fn is_first(&self, drained: &DrainedEvents) -> bool {
         self.read == 0 && drained.next > 0
     }
 
     /// Takes what was read.
-    pub(crate) fn take(&mut self, drained: Drained) {
+    pub(crate) fn push(&mut self, drained: DrainedEvents) {
         if drained.lost > 0 {
-            // What was lost is told as that, and no ticket of it is missed.
+            // Lost events are reported as lost, and their tickets are not missed.
             self.next = drained.tickets.first().copied().unwrap_or(drained.next);
             self.closing.clear();
         }
@@ -101,24 +103,24 @@ impl Feed {
         self.read = drained.next;
         let tickets = drained.tickets.into_iter().zip(drained.events);
         self.held
-            .extend(tickets.map(|(ticket, record)| Ticketed { ticket, record }));
+            .extend(tickets.map(|(ticket, record)| TicketedRecord { ticket, record }));
     }
 
-    /// The next event that can be told, with stacks numbered by `number`. At the end nothing is held back.
+    /// The next event that can be reported, with stacks numbered by `number`. At the end nothing is held back.
     pub(crate) fn next(
         &mut self,
         now: u64,
         is_end: bool,
         number: &mut dyn FnMut(u32) -> StackId,
-    ) -> Option<Event> {
-        self.manner = Manner::InOrder;
+    ) -> Option<TraceEvent> {
+        self.delivery = Delivery::InOrder;
         loop {
             let front = self.held.front().copied();
             let reached = front.map_or(self.read, |front| front.ticket);
             if let Some(event) = self.closed(reached) {
                 return Some(event);
             }
-            let Ticketed { ticket, mut record } = front?;
+            let TicketedRecord { ticket, mut record } = front?;
             if ticket > self.next {
                 self.next = ticket;
                 return Some(self.event(&record, None, What::Missing));
@@ -127,10 +129,10 @@ impl Feed {
                 self.threads = Threads::Several;
                 return Some(self.event(&record, None, What::Threaded));
             }
-            if record.kind == Kind::Inside && ticket >= self.next {
+            if record.kind == EventKind::Inside && ticket >= self.next {
                 match self.inside(&record, now, is_end) {
                     Inside::Unknown => return None,
-                    Inside::Not => record.kind = Kind::Unknown,
+                    Inside::Not => record.kind = EventKind::Unknown,
                     Inside::At(stack) => record.stack = stack,
                 }
             }
@@ -140,15 +142,15 @@ impl Feed {
             let Some(what) = self.what(&record) else {
                 continue;
             };
-            let may_be = matches!(record.kind, Kind::End | Kind::Use);
-            self.manner = if is_late {
-                Manner::Late
-            } else if may_be && record.code & Prevented::BIT != 0 {
-                Manner::Prevented
+            let may_be = matches!(record.kind, EventKind::Close | EventKind::Use);
+            self.delivery = if is_late {
+                Delivery::Late
+            } else if may_be && record.code & PreventedHarm::BIT != 0 {
+                Delivery::Prevented
             } else {
-                Manner::InOrder
+                Delivery::InOrder
             };
-            if record.kind == Kind::End && !is_late {
+            if record.kind == EventKind::Close && !is_late {
                 self.closing.push((record.more[0], record));
             }
             let stack = (record.stack != 0).then(|| number(record.stack));
@@ -156,8 +158,8 @@ impl Feed {
         }
     }
 
-    fn event(&self, record: &EventRecord, stack: Option<StackId>, what: What) -> Event {
-        Event {
+    fn event(&self, record: &EventRecord, stack: Option<StackId>, what: What) -> TraceEvent {
+        TraceEvent {
             process: self.process,
             thread: record.tid,
             at: record.ns,
@@ -166,18 +168,18 @@ impl Feed {
         }
     }
 
-    /// Whether this is the first that is heard of a second thread.
+    /// Whether this is the first sign of a second thread.
     fn is_second_thread(&self, record: &EventRecord) -> bool {
-        let has_several = record.kind == Kind::End && record.more[1] != 0;
+        let has_several = record.kind == EventKind::Close && record.more[1] != 0;
         has_several && self.threads == Threads::One
     }
 
     /// A close that was over before this ticket was given out.
-    fn closed(&mut self, reached: u64) -> Option<Event> {
+    fn closed(&mut self, reached: u64) -> Option<TraceEvent> {
         let is_over = |(until, _): &(u64, EventRecord)| *until <= reached;
         let over = self.closing.iter().position(is_over)?;
         let (_, close) = self.closing.swap_remove(over);
-        Some(self.event(&close, None, What::Closed { fd: close.fd }))
+        Some(self.event(&close, None, What::CloseReturned { fd: close.fd }))
     }
 
     /// Whether a thread was inside a call when its number was closed. One that came out with success before the close
@@ -193,7 +195,7 @@ impl Feed {
         let came_out = out.filter(|out| out.record.errno == 0);
         let is_first = came_out
             .zip(close)
-            .filter(|(_, close)| close.record.code & Prevented::BIT == 0)
+            .filter(|(_, close)| close.record.code & PreventedHarm::BIT == 0)
             .is_some_and(|(out, close)| out.ticket < close.record.more[0]);
         if is_first || is_done(inside, out.map(|out| out.record)) && !is_late {
             return Inside::Not;
@@ -202,20 +204,20 @@ impl Feed {
     }
 
     /// What the thread that is inside says when it comes out.
-    fn out_of(&self, inside: &EventRecord) -> Option<Ticketed> {
-        let is_it = |event: &&Ticketed| {
+    fn out_of(&self, inside: &EventRecord) -> Option<TicketedRecord> {
+        let is_it = |event: &&TicketedRecord| {
             let event = event.record;
-            let is_torn = event.kind == Kind::Use && event.code & Touch::TORN != 0;
+            let is_torn = event.kind == EventKind::Use && event.code & FdCall::TORN != 0;
             is_torn && event.tid == inside.tid && event.fd == inside.fd
         };
         self.held.iter().find(is_it).copied()
     }
 
     /// The close that found it inside: it has the same time.
-    fn close_of(&self, inside: &EventRecord) -> Option<Ticketed> {
-        let is_it = |event: &&Ticketed| {
+    fn close_of(&self, inside: &EventRecord) -> Option<TicketedRecord> {
+        let is_it = |event: &&TicketedRecord| {
             let event = event.record;
-            event.kind == Kind::End && event.fd == inside.fd && event.ns == inside.ns
+            event.kind == EventKind::Close && event.fd == inside.fd && event.ns == inside.ns
         };
         self.held.iter().find(is_it).copied()
     }
@@ -224,20 +226,15 @@ impl Feed {
         let fd = record.fd;
         let errno = (record.errno != 0).then(|| Errno::from_linux(i32::from(record.errno)));
         Some(match record.kind {
-            Kind::Birth => self.birth(record),
-            Kind::End => {
+            EventKind::Open => self.open(record),
+            EventKind::Close => {
                 if errno != Some(Errno::Ebadf) {
                     self.classes.close(fd);
                 }
-                let is_replaced = record.code & !Prevented::BIT == End::Dup2 as u8;
-                let how = if is_replaced {
-                    DeathHow::Dup2
-                } else {
-                    DeathHow::Close
-                };
-                What::Death { fd, how, errno }
+                let call = CloseCall::from_code(record.code);
+                What::Close { fd, call, errno }
             }
-            Kind::EndRange => {
+            EventKind::CloseRange => {
                 let last = u32::try_from(record.more[0]).unwrap_or(u32::MAX);
                 self.classes.close_range(fd, last);
                 What::CloseRange {
@@ -246,48 +243,46 @@ impl Feed {
                     at_exec: false,
                 }
             }
-            Kind::Inside => What::Enter {
+            EventKind::Inside => What::Enter {
                 fd,
-                call: call(record.code),
+                call: FdCall::from_code(record.code),
             },
-            Kind::Use => What::Use {
+            EventKind::Use => What::Use {
                 fd,
-                call: call(record.code),
+                call: FdCall::from_code(record.code),
                 bytes: bytes(record),
                 errno,
             },
-            Kind::Lock if record.code == LOCK_BEGINS => What::Locking { fd },
-            Kind::Lock | Kind::Unlock => What::Lock {
+            EventKind::Lock if record.code == LOCK_BEGINS => What::Locking { fd },
+            EventKind::Lock | EventKind::Unlock => What::Lock {
                 fd,
                 file: None,
                 range: Some((record.more[0], record.more[1])),
-                taken: record.kind == Kind::Lock,
+                taken: record.kind == EventKind::Lock,
             },
-            Kind::File => What::File {
+            EventKind::File => What::File {
                 fd,
                 file: FileId {
                     mnt: record.more[0],
                     ino: record.more[1],
                 },
             },
-            Kind::Refused => What::Refused {
-                call: birth_how(How::of(record.code)),
+            EventKind::Refused => What::Refused {
+                call: OpenCall::from_code(record.code),
                 errno: errno?,
             },
-            Kind::Select => What::Select { nfds: fd },
-            Kind::Retold => What::Retold { fd },
+            EventKind::Select => What::Select { nfds: fd },
+            EventKind::Reassigned => What::Reassigned { fd },
             // Children are followed elsewhere.
-            Kind::Started | Kind::Reaped | Kind::Unknown => return None,
+            EventKind::Started | EventKind::Reaped | EventKind::Unknown => return None,
         })
     }
 
-    fn birth(&mut self, record: &EventRecord) -> What {
-        let how = How::of(record.code);
-        let class = self.classes.open(record);
-        What::Birth {
+    fn open(&mut self, record: &EventRecord) -> What {
+        What::Open {
             fd: record.fd,
-            how: birth_how(how),
-            class,
+            call: OpenCall::from_code(record.code),
+            class: self.classes.open(record),
             file: None,
             cloexec: false,
         }
@@ -300,55 +295,13 @@ enum Inside {
     Unknown,
     /// Perhaps not inside a call.
     Not,
-    /// Inside a call, with this stack; 0 where it never told.
+    /// Inside a call, with this stack; 0 where it never reported.
     At(u32),
 }
 
 /// Whether the call was over but for its return: what it wrote is often the very message on which the other thread closes.
 fn is_done(inside: &EventRecord, out: Option<EventRecord>) -> bool {
-    let writes = matches!(Touch::of(inside.code), Touch::Write | Touch::Send);
-    writes && out.is_none_or(|out| out.errno == 0)
-}
-
-fn birth_how(how: How) -> BirthHow {
-    match how {
-        How::Open
-        | How::Creat
-        | How::Fopen
-        | How::Freopen
-        | How::Mkstemp
-        | How::Tmpfile
-        | How::ShmOpen
-        | How::MqOpen
-        | How::Openpt
-        | How::Openpty => BirthHow::Open,
-        How::Opendir => BirthHow::Opendir,
-        How::Socket => BirthHow::Socket,
-        How::Socketpair => BirthHow::Socketpair,
-        How::Accept => BirthHow::Accept,
-        How::Dup | How::Fcntl => BirthHow::Dup,
-        How::Dup2 => BirthHow::Dup2,
-        How::Pipe | How::Popen => BirthHow::Pipe,
-        How::Received => BirthHow::Received,
-        How::Unknown => BirthHow::Unseen,
-        _ => BirthHow::Anonymous,
-    }
-}
-
-fn call(code: u8) -> Call {
-    match Touch::of(code) {
-        Touch::Other => Call::Other,
-        Touch::Read => Call::Read,
-        Touch::Write => Call::Write,
-        Touch::Recv => Call::Recv,
-        Touch::Send => Call::Send,
-        Touch::Poll => Call::Poll,
-        Touch::EpollWait => Call::EpollWait,
-        Touch::Connect => Call::Connect,
-        Touch::Accept => Call::Accept,
-        Touch::Fsync => Call::Fsync,
-        Touch::Truncate => Call::Truncate,
-    }
+    FdCall::from_code(inside.code).writes() && out.is_none_or(|out| out.errno == 0)
 }
 
 /// The first bytes of what was written. Zeros at the end are not told apart from none: a record has its length in front.

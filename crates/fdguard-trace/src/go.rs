@@ -1,4 +1,5 @@
-//! Whether a program is written in Go: its runtime makes system calls without the C library, also where it has one.
+//! Whether a program is written in Go. Its runtime makes system calls without the C library, even
+//! if it is linked.
 
 use std::fs::File;
 use std::path::Path;

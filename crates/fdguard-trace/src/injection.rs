@@ -1,5 +1,5 @@
 //! What a program is started with so that the library is in it, and what is learned of it then. Whoever starts programs by other means
-//! than [`crate::Traced`] uses this.
+//! than [`crate::TracedCommand`] uses this.
 
 use std::collections::BTreeMap;
 use std::ffi::{OsStr, OsString};
@@ -12,14 +12,14 @@ use fdguard_core::children::finding::ChildPile;
 use fdguard_core::hazard::Hazard;
 use fdguard_core::origin::Origin;
 
-use crate::folder::Folder;
 use crate::launch::Options;
-use crate::lifetimes::{Detail, TracedProcess};
+use crate::lifetimes::{SiteDetail, TracedProcess};
 use crate::listener::Listener;
-use crate::observe::{self, Became, is_alive, outlived};
-use crate::protect::Protection;
-use crate::table::Tables;
-use crate::{Blind, Error, Program, Site, Symbols};
+use crate::observed_trace::{self, UntracedProgram, is_alive, outlived};
+use crate::protection::Protection;
+use crate::table::ProcessTables;
+use crate::trace_dir::TraceDir;
+use crate::{BlindReason, Error, Site, Symbols, TracedProgram};
 
 /// The library and its folder, made ready for one program. It listens to every process that is started with its
 /// environment, one after the other as well as at the same time, until it is dropped.
@@ -27,8 +27,8 @@ use crate::{Blind, Error, Program, Site, Symbols};
 pub struct Injection {
     /// Ends before its folder goes.
     listener: Option<Listener>,
-    folder: Option<Folder>,
-    blind: Option<Blind>,
+    dir: Option<TraceDir>,
+    blind: Option<BlindReason>,
     /// The program's arguments, without its name.
     arguments: Vec<OsString>,
     options: Options,
@@ -43,18 +43,18 @@ impl Injection {
                 program: String::new(),
             });
         };
-        let program = Program::find(name)?;
-        let folder = match program.blind {
-            None => Some(Folder::create().map_err(|source| Error::Folder { source })?),
+        let program = TracedProgram::find(name)?;
+        let dir = match program.blind {
+            None => Some(TraceDir::create().map_err(|source| Error::Dir { source })?),
             Some(_) => None,
         };
-        let listener = folder.as_ref().map(|folder| Listener::begin(folder.path()));
+        let listener = dir.as_ref().map(|dir| Listener::start(dir.path()));
         let listener = listener
             .transpose()
-            .map_err(|source| Error::Folder { source })?;
+            .map_err(|source| Error::Dir { source })?;
         Ok(Self {
             listener,
-            folder,
+            dir,
             blind: program.blind,
             arguments: arguments.to_vec(),
             options,
@@ -63,13 +63,13 @@ impl Injection {
 
     /// Why the library does not see into it.
     #[must_use]
-    pub fn blind(&self) -> Option<Blind> {
+    pub fn blind(&self) -> Option<BlindReason> {
         self.blind
     }
 
     /// Changes the environment that the program would have into the one that it is to be started with.
     pub fn environment(&self, variables: &mut Vec<(OsString, OsString)>) {
-        let Some(folder) = &self.folder else {
+        let Some(dir) = &self.dir else {
             return;
         };
         let before = |variables: &[(OsString, OsString)], name: &str| {
@@ -77,13 +77,9 @@ impl Injection {
             let found = all.find(|(known, _)| known == name);
             found.map(|(_, value)| value.clone()).unwrap_or_default()
         };
-        set(variables, observe::VARIABLE, folder.path().into());
+        set(variables, observed_trace::VARIABLE, dir.path().into());
         let others = before(variables, "LD_PRELOAD");
-        set(
-            variables,
-            "LD_PRELOAD",
-            preloads(&folder.library(), &others),
-        );
+        set(variables, "LD_PRELOAD", preloads(&dir.library(), &others));
         set(variables, "FDGUARD_FAREWELL", "1".into());
         if let Some(protection) = &self.options.protect {
             for (name, value) in protection.variables() {
@@ -91,7 +87,7 @@ impl Injection {
             }
         }
         let options = before(variables, "NODE_OPTIONS");
-        if let Some(options) = node_options(&options, &self.arguments, &folder.node_agent()) {
+        if let Some(options) = node_options(&options, &self.arguments, &dir.node_agent()) {
             set(variables, "NODE_OPTIONS", options);
         }
     }
@@ -100,7 +96,7 @@ impl Injection {
     #[must_use]
     pub fn protection(&self) -> Option<&Protection> {
         let protection = self.options.protect.as_ref();
-        protection.filter(|_| self.folder.is_some())
+        protection.filter(|_| self.dir.is_some())
     }
 
     /// Misuse of descriptors that was found until now, and what could not be looked for. With `is_end` nobody is expected
@@ -114,7 +110,11 @@ impl Injection {
 
     /// What every process opened and closed until now, by line; also of those that are gone. With
     /// `is_end` nobody is expected to write any more.
-    pub fn processes(&self, symbols: &mut Symbols, wanted: (bool, Detail)) -> Vec<TracedProcess> {
+    pub fn processes(
+        &self,
+        symbols: &mut Symbols,
+        wanted: (bool, SiteDetail),
+    ) -> Vec<TracedProcess> {
         let listener = self.listener.as_ref();
         listener
             .map(|listener| listener.processes(symbols, wanted))
@@ -138,7 +138,7 @@ impl Injection {
     /// Reads what the processes did, before files of those that are gone go.
     pub(crate) fn listen(&self) {
         if let Some(listener) = &self.listener {
-            listener.look();
+            listener.poll();
         }
     }
 
@@ -167,7 +167,7 @@ impl Injection {
     }
 
     /// Children that became a program without the library, as far as they ran when the listener looked.
-    pub(crate) fn became(&self) -> BTreeMap<u32, Became> {
+    pub(crate) fn became(&self) -> BTreeMap<u32, UntracedProgram> {
         let listener = self.listener.as_ref();
         listener.map(Listener::became).unwrap_or_default()
     }
@@ -179,20 +179,22 @@ impl Injection {
     }
 
     /// What the processes wrote down until now.
-    pub fn tables(&self) -> Result<Tables, Error> {
-        match &self.folder {
-            Some(folder) => Tables::read(folder.path()),
-            None => Ok(Tables::default()),
+    pub fn tables(&self) -> Result<ProcessTables, Error> {
+        match &self.dir {
+            Some(dir) => ProcessTables::read(dir.path()),
+            None => Ok(ProcessTables::default()),
         }
     }
 
     /// The same, and which of the processes are another program by now, without the library. Forgets those that are gone: their files take
     /// memory. Who came and went since the last time is heard before.
-    pub fn sweep(&self) -> Result<(Tables, BTreeMap<u32, Became>), Error> {
+    pub fn sweep(&self) -> Result<(ProcessTables, BTreeMap<u32, UntracedProgram>), Error> {
         self.listen();
         let whole = self.tables()?;
         let gone = outlived(&whole);
-        let became = gone.iter().map(|(pid, _)| (*pid, Became::of(*pid)));
+        let became = gone
+            .iter()
+            .map(|(pid, _)| (*pid, UntracedProgram::from_pid(*pid)));
         let became = became.collect();
         whole
             .clone()
@@ -210,7 +212,7 @@ impl Injection {
     /// Which lines opened what a process holds, the one with the most first; empty for a process that wrote nothing down.
     pub fn sites(&self, pid: u32, symbols: &mut Symbols) -> Result<Vec<Site>, Error> {
         let tables = self.tables()?;
-        let Some(table) = tables.of(pid) else {
+        let Some(table) = tables.table_of(pid) else {
             return Ok(Vec::new());
         };
         let open: Vec<u32> = table.open.keys().copied().collect();
@@ -225,14 +227,14 @@ impl Injection {
 impl Drop for Injection {
     fn drop(&mut self) {
         self.listener = None;
-        let Some(folder) = self.folder.take() else {
+        let Some(dir) = self.dir.take() else {
             return;
         };
         // Who lives on would say at each exec that its library is gone.
-        let is_used = Tables::read(folder.path())
+        let is_used = ProcessTables::read(dir.path())
             .is_ok_and(|tables| tables.iter().any(|table| is_alive(table.pid)));
         if is_used {
-            drop(folder.keep());
+            drop(dir.keep());
         }
     }
 }

@@ -1,4 +1,4 @@
-//! Starting the program.
+//! Starts the program.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsString;
@@ -14,11 +14,11 @@ use fdguard_core::hazard::Hazard;
 use fdguard_core::origin::Origin;
 
 use crate::injection::Injection;
-use crate::lifetimes::{Detail, TracedProcess};
-use crate::observe::{Became, is_alive, outlived};
-use crate::protect::Protection;
-use crate::table::Tables;
-use crate::{Blind, Error, Symbols};
+use crate::lifetimes::{SiteDetail, TracedProcess};
+use crate::observed_trace::{UntracedProgram, is_alive, outlived};
+use crate::protection::Protection;
+use crate::table::ProcessTables;
+use crate::{BlindReason, Error, Symbols};
 
 /// How to trace.
 #[derive(Clone, Debug, Default)]
@@ -26,7 +26,7 @@ use crate::{Blind, Error, Symbols};
 pub struct Options {
     /// Keep the tables of processes that ended with something of their own open.
     pub keep_ended: bool,
-    /// Give the program a group of its own, no input, and pipes for its output: see [`Traced::take_output`].
+    /// Give the program a group of its own, no input, and pipes for its output: see [`TracedCommand::take_output`].
     pub as_server: bool,
     /// Keep stale descriptors from reaching other files.
     pub protect: Option<Protection>,
@@ -62,20 +62,20 @@ impl Options {
 
 /// A program that was launched under the tracer.
 #[derive(Debug)]
-pub struct Traced {
+pub struct TracedCommand {
     child: Child,
     injection: Injection,
     /// What its processes became that have no table for it.
-    became: BTreeMap<u32, Became>,
+    became: BTreeMap<u32, UntracedProgram>,
     /// Tables of programs that became others.
     outlived: BTreeSet<(u32, u64)>,
     /// Processes whose table was read, also those that were forgotten since.
-    told: BTreeSet<u32>,
+    with_table: BTreeSet<u32>,
     /// Which program each process without a table was when it was looked at.
-    untold: BTreeMap<u32, PathBuf>,
+    without_table: BTreeMap<u32, PathBuf>,
 }
 
-impl Traced {
+impl TracedCommand {
     /// Starts the program, the first word of `command`. Its input, output and terminal are ours.
     pub fn launch(command: &[OsString], options: Options) -> Result<Self, Error> {
         let injection = Injection::prepare(command, options)?;
@@ -105,8 +105,8 @@ impl Traced {
             injection,
             became: BTreeMap::new(),
             outlived: BTreeSet::new(),
-            told: BTreeSet::new(),
-            untold: BTreeMap::new(),
+            with_table: BTreeSet::new(),
+            without_table: BTreeMap::new(),
         })
     }
 
@@ -118,7 +118,7 @@ impl Traced {
 
     /// Why the library does not see into it.
     #[must_use]
-    pub fn blind(&self) -> Option<Blind> {
+    pub fn blind(&self) -> Option<BlindReason> {
         self.injection.blind()
     }
 
@@ -130,30 +130,30 @@ impl Traced {
 
     /// What its processes became, as far as somebody looked; counts only for those without a table.
     #[must_use]
-    pub fn became(&self) -> BTreeMap<u32, Became> {
+    pub fn became(&self) -> BTreeMap<u32, UntracedProgram> {
         let mut became = self.injection.became();
         became.extend(self.became.clone());
         became
     }
 
     /// What its processes wrote down until now.
-    pub fn tables(&self) -> Result<Tables, Error> {
+    pub fn tables(&self) -> Result<ProcessTables, Error> {
         let mut tables = self.injection.tables()?;
         tables.outlive(&self.outlived);
         Ok(tables)
     }
 
     /// The same, and forgets processes that are gone: their files take memory.
-    pub fn tables_of_living(&mut self) -> Result<Tables, Error> {
+    pub fn tables_of_living(&mut self) -> Result<ProcessTables, Error> {
         self.injection.listen();
         let mut tables = self.tables()?;
         let own = self.pid();
         let pids = tables.iter().map(|table| table.pid);
-        let told: Vec<u32> = pids.filter(|pid| tables.of(*pid).is_some()).collect();
-        self.told.extend(told);
+        let with_table: Vec<u32> = pids.filter(|pid| tables.table_of(*pid).is_some()).collect();
+        self.with_table.extend(with_table);
         for (pid, began) in outlived(&tables) {
             if self.outlived.insert((pid, began)) {
-                self.became.insert(pid, Became::of(pid));
+                self.became.insert(pid, UntracedProgram::from_pid(pid));
             }
         }
         tables.outlive(&self.outlived);
@@ -177,7 +177,7 @@ impl Traced {
     pub fn processes(
         &self,
         symbols: &mut Symbols,
-        (is_end, detail): (bool, Detail),
+        (is_end, detail): (bool, SiteDetail),
     ) -> Vec<TracedProcess> {
         let mut processes = self.injection.processes(symbols, (is_end, detail));
         // What has become a program that the library does not see into is not what it was.
@@ -212,20 +212,20 @@ impl Traced {
     }
 
     /// Looks at processes that have no table: a shell may be another program by the next look, and nobody can ask it after its end.
-    pub fn look_at_untold(&mut self, pids: impl IntoIterator<Item = u32>) {
+    pub fn note_programs_without_table(&mut self, pids: impl IntoIterator<Item = u32>) {
         for pid in pids {
             let exe = std::fs::read_link(format!("/proc/{pid}/exe")).ok();
-            if exe.is_some() && self.untold.get(&pid) != exe.as_ref() {
-                self.became.insert(pid, Became::of(pid));
-                self.untold.extend(exe.map(|exe| (pid, exe)));
+            if exe.is_some() && self.without_table.get(&pid) != exe.as_ref() {
+                self.became.insert(pid, UntracedProgram::from_pid(pid));
+                self.without_table.extend(exe.map(|exe| (pid, exe)));
             }
         }
     }
 
-    /// The processes that ever wrote a table which was read by [`Traced::tables_of_living`].
+    /// The processes that ever wrote a table which was read by [`TracedCommand::tables_of_living`].
     #[must_use]
-    pub fn told(&self) -> &BTreeSet<u32> {
-        &self.told
+    pub fn pids_with_table(&self) -> &BTreeSet<u32> {
+        &self.with_table
     }
 
     /// Its standard output and standard error, where it was started as a server; once.

@@ -1,5 +1,5 @@
-//! The events of every traced process as lifetimes of descriptors. They stay when a process is gone,
-//! however it ended.
+//! The events of every traced process as lifetimes of descriptors. They are kept when a process
+//! ends, however it ended.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::os::unix::ffi::OsStrExt as _;
@@ -7,16 +7,16 @@ use std::path::Path;
 
 use fdguard_core::event::StackId;
 use fdguard_core::lifetimes::{
-    History, LEAST, PathNumber, Peak, ProcessLifetimes, Site, TracedPath, sites,
+    JudgedSite, LEAST, NamedPath, PathHistory, PathNumber, Peak, ProcessLifetimes, sites,
 };
 use fdguard_core::origin::Stack;
 use fdguard_core::{Class, Fd, Text};
-use fdguard_wire::{EventRecord, How, Kind};
+use fdguard_wire::{EventKind, EventRecord, OpenCall};
 
 use crate::call_class::CallClasses;
 use crate::runtime;
 use crate::symbol::Symbols;
-use crate::table::{Spot, Table};
+use crate::table::{ProcessTable, RawFrame};
 
 /// A process by number and the time its table was made.
 type Key = (u32, u64);
@@ -42,7 +42,7 @@ pub struct TracedProcess {
     /// The process that it was forked from, if it runs the same program.
     pub parent: Option<Key>,
     /// Every line that opened something, those that leak first.
-    pub sites: Vec<Site>,
+    pub sites: Vec<JudgedSite>,
     /// What descriptors are as far as the calls say, by number and time of opening.
     pub classes: HashMap<(Fd, u64), Class>,
     /// What links in `/proc` said of descriptors, by number and time of opening.
@@ -93,7 +93,7 @@ struct State {
 }
 
 /// What is in a stack.
-pub(crate) struct Codes<'a> {
+pub(crate) struct TraitsOfStacks<'a> {
     /// Frames of Python.
     pub(crate) is_python: &'a dyn Fn(StackId) -> bool,
     /// A frame of the outermost level of a Python program or module.
@@ -101,21 +101,21 @@ pub(crate) struct Codes<'a> {
 }
 
 /// A process with its stacks not yet named.
-pub(crate) struct Unnamed {
+pub(crate) struct UnnamedProcess {
     process: TracedProcess,
-    paths: Vec<(Vec<Spot>, History)>,
+    paths: Vec<(Vec<RawFrame>, PathHistory)>,
 }
 
 impl Lifetimes {
     /// Takes in the events of one process, in order. `number` gives each stack of the process its number in the
-    /// trace, `codes` says what is in a stack.
-    pub(crate) fn take(
+    /// trace, `traits` says what is in a stack.
+    pub(crate) fn apply_events(
         &mut self,
         key: Key,
         path: &Path,
         events: &[EventRecord],
         number: &dyn Fn(u32) -> StackId,
-        codes: &Codes<'_>,
+        traits: &TraitsOfStacks<'_>,
     ) {
         if events.is_empty() {
             return;
@@ -125,7 +125,7 @@ impl Lifetimes {
         };
         state.check_links();
         for event in events {
-            state.take(event, number, codes);
+            state.apply_event(event, number, traits);
         }
         state.read_links(key.0, events);
     }
@@ -140,7 +140,7 @@ impl Lifetimes {
     ) {
         if let Some(state) = self.state(key, path) {
             state.lifetimes.lose(count);
-            if let Ok(Some(table)) = Table::read(path) {
+            if let Ok(Some(table)) = ProcessTable::read(path) {
                 state.reconcile(&table, number);
             }
         }
@@ -150,7 +150,7 @@ impl Lifetimes {
     pub(crate) fn finish(
         &mut self,
         key: Key,
-        table: &Table,
+        table: &ProcessTable,
         now: u64,
         number: &dyn Fn(u32) -> StackId,
     ) {
@@ -196,15 +196,15 @@ impl Lifetimes {
         &mut self,
         now: u64,
         file_of: &dyn Fn(Key) -> Option<std::path::PathBuf>,
-        spots: &dyn Fn(StackId) -> Vec<Spot>,
-    ) -> Vec<Unnamed> {
+        raw_frames: &dyn Fn(StackId) -> Vec<RawFrame>,
+    ) -> Vec<UnnamedProcess> {
         let processes = self.processes.iter_mut().map(|(key, state)| {
             let file = file_of(*key).filter(|_| !state.lifetimes.is_gone());
-            if let Some(table) = file.and_then(|path| Table::read(&path).ok().flatten()) {
+            if let Some(table) = file.and_then(|path| ProcessTable::read(&path).ok().flatten()) {
                 state.note_uses(&table);
                 state.comm = comm(key.0).unwrap_or_else(|| state.comm.clone());
             }
-            state.unnamed(*key, now, spots)
+            state.unnamed(*key, now, raw_frames)
         });
         processes.collect()
     }
@@ -212,7 +212,7 @@ impl Lifetimes {
     /// The state of a process; none before its table can be read.
     fn state(&mut self, key: Key, path: &Path) -> Option<&mut State> {
         if !self.processes.contains_key(&key) {
-            let table = Table::read(path).ok().flatten()?;
+            let table = ProcessTable::read(path).ok().flatten()?;
             let mut state = State::new(key, &table);
             if let Some(ending) = self.ending.filter(|ending| key.1 < *ending) {
                 state.lifetimes.end_begins(ending);
@@ -225,48 +225,51 @@ impl Lifetimes {
 
 /// Which sites are asked for: naming a stack takes longer than most programs take to start.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Detail {
+pub enum SiteDetail {
     /// Those that hold something; all where one leaks, for others may use its line well.
     Held,
     /// Every one.
     Every,
 }
 
-impl Unnamed {
+impl UnnamedProcess {
     /// With lines in place of addresses.
-    pub(crate) fn name(mut self, symbols: &mut Symbols, detail: Detail) -> TracedProcess {
-        if detail == Detail::Held {
-            let holds = |history: &History| !history.live.is_empty() || history.recent.len() > 1;
+    pub(crate) fn name(mut self, symbols: &mut Symbols, detail: SiteDetail) -> TracedProcess {
+        if detail == SiteDetail::Held {
+            let holds =
+                |history: &PathHistory| !history.live.is_empty() || history.recent.len() > 1;
             let held = self.paths.iter().filter(|(_, history)| holds(history));
-            let found = named(held.cloned(), |spots, history: &History| {
+            let found = named(held.cloned(), |raw_frames, history: &PathHistory| {
                 // What cannot leak yet and is the runtime's own needs no names.
                 let is_few = history.live.len() + history.recent.len() < LEAST;
-                let outline = is_few.then(|| runtime::outline(spots)).flatten();
-                outline.unwrap_or_else(|| symbols.name(spots))
+                let outline = is_few.then(|| runtime::outline(raw_frames)).flatten();
+                outline.unwrap_or_else(|| symbols.name(raw_frames))
             });
-            if !found.iter().any(Site::is_leaking) {
+            if !found.iter().any(JudgedSite::is_leaking) {
                 self.process.sites = found;
                 return self.process;
             }
         }
-        self.process.sites = named(self.paths.into_iter(), |spots, _| symbols.name(spots));
+        self.process.sites = named(self.paths.into_iter(), |raw_frames, _| {
+            symbols.name(raw_frames)
+        });
         self.process
     }
 }
 
 fn named(
-    paths: impl Iterator<Item = (Vec<Spot>, History)>,
-    mut name: impl FnMut(&[Spot], &History) -> Stack,
-) -> Vec<Site> {
-    let paths = paths.map(|(spots, history)| TracedPath {
-        stack: name(&spots, &history),
+    paths: impl Iterator<Item = (Vec<RawFrame>, PathHistory)>,
+    mut name: impl FnMut(&[RawFrame], &PathHistory) -> Stack,
+) -> Vec<JudgedSite> {
+    let paths = paths.map(|(raw_frames, history)| NamedPath {
+        stack: name(&raw_frames, &history),
         history,
     });
     sites(paths.collect())
 }
 
 impl State {
-    fn new((pid, began): Key, table: &Table) -> Self {
+    fn new((pid, began): Key, table: &ProcessTable) -> Self {
         let forked = table.open.iter().filter(|(_, one)| one.forks > 0);
         let inherited = table.inherited.iter().chain(forked.map(|(fd, _)| fd));
         Self {
@@ -281,13 +284,18 @@ impl State {
         }
     }
 
-    fn take(&mut self, event: &EventRecord, number: &dyn Fn(u32) -> StackId, codes: &Codes<'_>) {
+    fn apply_event(
+        &mut self,
+        event: &EventRecord,
+        number: &dyn Fn(u32) -> StackId,
+        traits: &TraitsOfStacks<'_>,
+    ) {
         let (fd, at) = (event.fd, event.ns);
         match event.kind {
-            Kind::Birth => {
-                let how = How::of(event.code);
+            EventKind::Open => {
+                let call = OpenCall::from_code(event.code);
                 let path = path_number(number(event.stack));
-                self.lifetimes.open(fd, path, at, how.name(), event.tid);
+                self.lifetimes.open(fd, path, at, call, event.tid);
                 if let Some(class) = self.calls.open(event) {
                     self.classes.insert((fd, at), class);
                 }
@@ -298,22 +306,22 @@ impl State {
                     self.links.retain(|one, _| is_open(one));
                 }
             }
-            Kind::End if event.errno != EBADF => {
+            EventKind::Close if event.errno != EBADF => {
                 let opener = self.lifetimes.path_of(fd).map(StackId);
                 // An interpreter that cleans up has left the program's outermost line behind.
-                let is_finalized = opener.is_some_and(&codes.is_python)
+                let is_finalized = opener.is_some_and(&traits.is_python)
                     && event.tid == self.pid
-                    && !(codes.is_in_module)(number(event.stack));
+                    && !(traits.is_in_module)(number(event.stack));
                 self.forget_name(fd, at);
                 self.lifetimes.close(fd, at, is_finalized);
                 self.calls.close(fd);
             }
-            Kind::EndRange => {
+            EventKind::CloseRange => {
                 let last = u32::try_from(event.more[0]).unwrap_or(u32::MAX);
                 self.lifetimes.close_range(fd, last, at);
                 self.calls.close_range(fd, last);
             }
-            Kind::Retold => {
+            EventKind::Reassigned => {
                 let path = path_number(number(event.stack));
                 self.lifetimes.assign(fd, path);
             }
@@ -332,11 +340,11 @@ impl State {
         }
     }
 
-    fn reconcile(&mut self, table: &Table, number: &dyn Fn(u32) -> StackId) {
+    fn reconcile(&mut self, table: &ProcessTable, number: &dyn Fn(u32) -> StackId) {
         let own = table.open.iter().filter(|(_, one)| one.forks == 0);
         let open = own.map(|(fd, one)| {
             let path = path_number(number(one.stack));
-            (*fd, (path, one.ns, one.how.name(), one.tid))
+            (*fd, (path, one.ns, one.call, one.tid))
         });
         let counts = table.accounts.iter().map(|(stack, account)| {
             let path = path_number(number(*stack));
@@ -347,8 +355,8 @@ impl State {
     }
 
     /// What the process said in the end of what it left open.
-    fn read_exit_report(&mut self, table: &Table) {
-        let Some(report) = table.farewell() else {
+    fn read_exit_report(&mut self, table: &ProcessTable) {
+        let Some(report) = table.exit_report() else {
             return;
         };
         for (fd, link) in report.names {
@@ -358,7 +366,7 @@ impl State {
         }
     }
 
-    fn note_uses(&mut self, table: &Table) {
+    fn note_uses(&mut self, table: &ProcessTable) {
         let uses = table.open.iter().filter(|(_, one)| one.used > 0);
         self.lifetimes
             .note_uses(uses.map(|(fd, one)| (*fd, one.used)));
@@ -366,7 +374,7 @@ impl State {
 
     /// Reads what some of the new descriptors are called: the first, second, fourth, eighth … of each path.
     fn read_links(&mut self, pid: u32, events: &[EventRecord]) {
-        for event in events.iter().filter(|event| event.kind == Kind::Birth) {
+        for event in events.iter().filter(|event| event.kind == EventKind::Open) {
             let (fd, at) = (event.fd, event.ns);
             let is_open = self.lifetimes.opened_at(fd) == Some(at);
             let opened = self.lifetimes.opened_by_path_of(fd);
@@ -392,14 +400,14 @@ impl State {
         &self,
         (pid, began): Key,
         now: u64,
-        spots: &dyn Fn(StackId) -> Vec<Spot>,
-    ) -> Unnamed {
+        raw_frames: &dyn Fn(StackId) -> Vec<RawFrame>,
+    ) -> UnnamedProcess {
         let histories = self.lifetimes.histories(now);
         let paths = histories.into_iter().filter(|(_, one)| one.opened > 0);
         let fresh = self.fresh.iter().cloned();
         let mut links = self.links.clone();
         links.extend(fresh.map(|(fd, at, link)| ((fd, at), link)));
-        Unnamed {
+        UnnamedProcess {
             process: TracedProcess {
                 pid,
                 began,
@@ -417,7 +425,7 @@ impl State {
                 known: self.lifetimes.known().collect(),
             },
             paths: paths
-                .map(|(path, history)| (spots(StackId(path)), history))
+                .map(|(path, history)| (raw_frames(StackId(path)), history))
                 .collect(),
         }
     }

@@ -1,6 +1,7 @@
-//! Reads the events of every traced process while they happen, and looks out for hazards.
+//! Reads the events of every traced process as they happen, and detects hazards.
 //!
-//! One thread, which wakes up more often the more there is to read: a ring holds some tens of milliseconds of the fastest program.
+//! One thread, which wakes more often the more there is to read: a ring holds some tens of
+//! milliseconds of events of the fastest program.
 
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
@@ -12,8 +13,8 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use fdguard_core::children::finding::ChildPile;
-use fdguard_core::event::{Collected, Event, StackId, What};
-use fdguard_core::hazard::{Hazard, Lookout};
+use fdguard_core::event::{CollectedEvents, StackId, TraceEvent, What};
+use fdguard_core::hazard::{Hazard, HazardDetector};
 use fdguard_core::origin::{Origin, Stack};
 use fdguard_core::{Gap, ProcKey};
 use fdguard_wire::{EVENTS, Omission};
@@ -21,26 +22,26 @@ use jiff::{SignedDuration, Timestamp};
 use rustix::time::{ClockId, clock_gettime};
 
 use crate::children::ChildWatch;
-use crate::feed::{Feed, Manner};
-use crate::lifetimes::{Codes, Detail, LOST_STACK, Lifetimes, TracedProcess};
-use crate::observe::{Became, is_alive};
+use crate::feed::{Delivery, Feed};
+use crate::lifetimes::{LOST_STACK, Lifetimes, SiteDetail, TracedProcess, TraitsOfStacks};
+use crate::observed_trace::{UntracedProgram, is_alive};
 use crate::omission;
-use crate::ring::{Drained, Ring};
+use crate::ring::{DrainedEvents, Ring};
 use crate::symbol::Symbols;
-use crate::table::{Spot, Table};
+use crate::table::{ProcessTable, RawFrame};
 
 /// How often at least and at most the rings are read.
 const LONGEST: Duration = Duration::from_millis(32);
 const SHORTEST: Duration = Duration::from_millis(1);
 /// With so much of a ring in use it is read twice as often.
 const BUSY: u64 = EVENTS as u64 / 16;
-/// So many processes are listened to at the same time: each costs us a descriptor.
+/// The most processes whose events are read at the same time: each costs fdguard a descriptor.
 const MOST_RINGS: usize = 256;
 
 /// Listens until it is dropped.
 #[derive(Debug)]
 pub(crate) struct Listener {
-    heard: Arc<Mutex<Heard>>,
+    pump: Arc<Mutex<EventPump>>,
     /// Beside the lock, which is held while stacks are named.
     prevented: Arc<AtomicU64>,
     stop: Option<Sender<()>>,
@@ -49,24 +50,24 @@ pub(crate) struct Listener {
 
 impl Listener {
     /// Begins to listen to all that is written to this folder.
-    pub(crate) fn begin(folder: &Path) -> std::io::Result<Self> {
-        let heard = Heard::new(folder);
-        let prevented = Arc::clone(&heard.prevented);
-        let heard = Arc::new(Mutex::new(heard));
+    pub(crate) fn start(dir: &Path) -> std::io::Result<Self> {
+        let pump = EventPump::new(dir);
+        let prevented = Arc::clone(&pump.prevented);
+        let pump = Arc::new(Mutex::new(pump));
         let (stop, stopped) = mpsc::channel::<()>();
-        let shared = Arc::clone(&heard);
+        let shared = Arc::clone(&pump);
         let thread = std::thread::Builder::new()
             .name("fdguard-listen".to_owned())
             .spawn(move || {
                 let mut pause = SHORTEST;
                 while stopped.recv_timeout(pause) == Err(RecvTimeoutError::Timeout) {
-                    let behind = lock(&shared).look(false);
+                    let behind = lock(&shared).poll(false);
                     pause = if behind > BUSY { pause / 2 } else { pause * 2 };
                     pause = pause.clamp(SHORTEST, LONGEST);
                 }
             })?;
         Ok(Self {
-            heard,
+            pump,
             prevented,
             stop: Some(stop),
             thread: Some(thread),
@@ -74,20 +75,20 @@ impl Listener {
     }
 
     /// Reads all that is new.
-    pub(crate) fn look(&self) {
-        lock(&self.heard).look(false);
+    pub(crate) fn poll(&self) {
+        lock(&self.pump).poll(false);
     }
 
     /// The end of the program begins now: what is closed from now on is not its habit.
     pub(crate) fn end_begins(&self) {
-        let mut heard = lock(&self.heard);
-        heard.look(false);
-        heard.lifetimes.end_begins(monotonic());
+        let mut pump = lock(&self.pump);
+        pump.poll(false);
+        pump.lifetimes.end_begins(monotonic());
     }
 
     /// The end did not come after all.
     pub(crate) fn end_is_off(&self) {
-        lock(&self.heard).lifetimes.end_is_off();
+        lock(&self.pump).lifetimes.end_is_off();
     }
 
     /// What every process opened and closed until now, by line. With `is_end` nothing more is
@@ -95,12 +96,12 @@ impl Listener {
     pub(crate) fn processes(
         &self,
         symbols: &mut Symbols,
-        (is_end, detail): (bool, Detail),
+        (is_end, detail): (bool, SiteDetail),
     ) -> Vec<TracedProcess> {
         let unnamed = {
-            let mut heard = lock(&self.heard);
-            heard.look(is_end);
-            heard.unnamed()
+            let mut pump = lock(&self.pump);
+            pump.poll(is_end);
+            pump.unnamed()
         };
         let named = unnamed
             .into_iter()
@@ -110,7 +111,7 @@ impl Listener {
 
     /// Whether all events of this table were read: then its file is not needed any more.
     pub(crate) fn is_done_with(&self, key: (u32, u64)) -> bool {
-        lock(&self.heard).is_done_with(key)
+        lock(&self.pump).is_done_with(key)
     }
 
     /// How many events were prevented from doing harm: to be asked at any time.
@@ -120,38 +121,38 @@ impl Listener {
 
     /// What was found until now. With `is_end` nothing more is expected of anybody.
     pub(crate) fn hazards(&self, symbols: &mut Symbols, is_end: bool) -> (Vec<Hazard>, Vec<Gap>) {
-        let mut heard = lock(&self.heard);
-        heard.look(is_end);
-        heard.hazards(symbols)
+        let mut pump = lock(&self.pump);
+        pump.poll(is_end);
+        pump.hazards(symbols)
     }
 
     /// The lines that start children again and again and do not wait for them.
     pub(crate) fn child_piles(&self, symbols: &mut Symbols, is_end: bool) -> Vec<ChildPile> {
-        let mut heard = lock(&self.heard);
-        heard.look(is_end);
-        heard.child_piles(symbols)
+        let mut pump = lock(&self.pump);
+        pump.poll(is_end);
+        pump.child_piles(symbols)
     }
 
-    /// Every line that started children, with the starts of those that nobody waited for until now.
+    /// Every line that started children, with the starts of those that were not waited for until now.
     pub(crate) fn child_lines(&self, symbols: &mut Symbols) -> Vec<(ChildPile, Vec<u64>)> {
-        let mut heard = lock(&self.heard);
-        heard.look(false);
+        let mut pump = lock(&self.pump);
+        pump.poll(false);
         let now = monotonic();
-        heard.children.look_now(now);
-        let name = |stack| symbols.name(heard.stacks.spots_of(stack));
-        heard.children.lines(now, name)
+        pump.children.poll_now(now);
+        let name = |stack| symbols.name(pump.stacks.raw_frames_of(stack));
+        pump.children.lines(now, name)
     }
 
     /// Children that became a program without the library.
-    pub(crate) fn became(&self) -> BTreeMap<u32, Became> {
-        lock(&self.heard).children.became().clone()
+    pub(crate) fn became(&self) -> BTreeMap<u32, UntracedProgram> {
+        lock(&self.pump).children.became().clone()
     }
 
     /// The line that started a process.
     pub(crate) fn child_origin(&self, pid: u32, symbols: &mut Symbols) -> Option<Origin> {
-        let mut heard = lock(&self.heard);
-        heard.look(false);
-        heard.child_origin(pid, symbols)
+        let mut pump = lock(&self.pump);
+        pump.poll(false);
+        pump.child_origin(pid, symbols)
     }
 }
 
@@ -166,31 +167,31 @@ impl Drop for Listener {
 }
 
 /// What the rings of this folder prove right now, read once from their oldest event on.
-pub(crate) fn recent(folder: &Path, symbols: &mut Symbols) -> (Vec<Hazard>, Vec<Gap>) {
-    let mut heard = Heard::new(folder);
-    heard.look(true);
-    heard.hazards(symbols)
+pub(crate) fn recent(dir: &Path, symbols: &mut Symbols) -> (Vec<Hazard>, Vec<Gap>) {
+    let mut pump = EventPump::new(dir);
+    pump.poll(true);
+    pump.hazards(symbols)
 }
 
-fn lock(heard: &Mutex<Heard>) -> MutexGuard<'_, Heard> {
-    heard.lock().unwrap_or_else(PoisonError::into_inner)
+fn lock(pump: &Mutex<EventPump>) -> MutexGuard<'_, EventPump> {
+    pump.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// What was heard.
+/// Pumps events from the rings to the hazard detector, the lifetimes and the children.
 #[derive(Debug)]
-struct Heard {
-    folder: PathBuf,
+struct EventPump {
+    dir: PathBuf,
     rings: BTreeMap<(u32, u64), Source>,
     /// Tables that are over, or could not be opened.
     over: BTreeSet<PathBuf>,
-    lookout: Lookout,
+    detector: HazardDetector,
     lifetimes: Lifetimes,
     children: ChildWatch,
     stacks: Stacks,
     prevented: Arc<AtomicU64>,
     /// Programs that processes which are gone started without the library.
     omissions: [u64; Omission::KINDS],
-    unheard: u64,
+    unread_processes: u64,
 }
 
 #[derive(Debug)]
@@ -201,38 +202,38 @@ struct Source {
     omissions: [u64; Omission::KINDS],
 }
 
-impl Heard {
-    fn new(folder: &Path) -> Self {
+impl EventPump {
+    fn new(dir: &Path) -> Self {
         Self {
-            folder: folder.to_owned(),
+            dir: dir.to_owned(),
             rings: BTreeMap::new(),
             over: BTreeSet::new(),
-            lookout: Lookout::new(Collected::ALL),
+            detector: HazardDetector::new(CollectedEvents::ALL),
             lifetimes: Lifetimes::default(),
             children: ChildWatch::default(),
             stacks: Stacks::default(),
             prevented: Arc::default(),
             omissions: [0; Omission::KINDS],
-            unheard: 0,
+            unread_processes: 0,
         }
     }
 
     /// Reads all that is new; gives how much of the fullest ring was in use.
-    fn look(&mut self, is_end: bool) -> u64 {
+    fn poll(&mut self, is_end: bool) -> u64 {
         self.find();
         let now = monotonic();
         let mut most = 0;
         let latest: HashMap<u32, u64> = self.rings.keys().copied().collect();
         for (key, mut source) in std::mem::take(&mut self.rings) {
-            // Asked before reading: who is gone now writes nothing after.
+            // Checked before reading: a process that is gone now writes nothing after.
             let is_over = latest.get(&key.0) != Some(&key.1) || !is_alive(key.0);
-            // A file that cannot be read any more is nobody's.
+            // A file that cannot be read any more belongs to no process.
             let Ok(drained) = source.ring.drain(now, is_end || is_over) else {
                 self.close(key, source);
                 continue;
             };
             most = most.max(drained.behind);
-            self.take(key, &mut source, drained, (now, is_end || is_over));
+            self.process_events(key, &mut source, drained, (now, is_end || is_over));
             if is_over {
                 self.finish(key, &source, now);
                 self.close(key, source);
@@ -240,16 +241,16 @@ impl Heard {
                 self.rings.insert(key, source);
             }
         }
-        self.children.look(now);
+        self.children.poll(now);
         most
     }
 
     /// Takes in what one process did.
-    fn take(
+    fn process_events(
         &mut self,
         key: (u32, u64),
         source: &mut Source,
-        drained: Drained,
+        drained: DrainedEvents,
         (now, is_end): (u64, bool),
     ) {
         self.stacks.learn(key, &source.path, &drained.events);
@@ -258,35 +259,36 @@ impl Heard {
         if drained.lost > 0 {
             let count = drained.lost;
             let lost = aside(&source.feed, now, What::Lost { count });
-            self.lookout.take(&lost);
+            self.detector.observe(&lost);
             self.lifetimes.lose(key, &source.path, count, &number);
         }
-        let codes = Codes {
+        let traits = TraitsOfStacks {
             is_python: &|stack| stacks.has(stack, |code| code.is_python),
             is_in_module: &|stack| stacks.has(stack, |code| code.is_in_module),
         };
         let path = &source.path;
         self.lifetimes
-            .take(key, path, &drained.events, &number, &codes);
+            .apply_events(key, path, &drained.events, &number, &traits);
         let process = source.feed.process();
         self.children
-            .take(process, (key.1, drained.is_forked), &drained.events, number);
+            .apply_events(process, (key.1, drained.is_forked), &drained.events, number);
         for (known, count) in source.omissions.iter_mut().zip(drained.omissions) {
             // Of a head that could not be read there is nothing.
             *known = count.max(*known);
         }
         if source.feed.is_first(&drained) && drained.is_forked {
-            self.lookout.take(&aside(&source.feed, now, What::Forked));
+            self.detector
+                .observe(&aside(&source.feed, now, What::Forked));
         }
-        source.feed.take(drained);
+        source.feed.push(drained);
         let mut number = |stack| self.stacks.number(key, stack);
         while let Some(event) = source.feed.next(now, is_end, &mut number) {
-            match source.feed.manner() {
-                Manner::InOrder => self.lookout.take(&event),
-                Manner::Late => self.lookout.take_late(&event),
-                Manner::Prevented => {
+            match source.feed.delivery() {
+                Delivery::InOrder => self.detector.observe(&event),
+                Delivery::Late => self.detector.observe_late(&event),
+                Delivery::Prevented => {
                     self.prevented.fetch_add(1, Ordering::Relaxed);
-                    self.lookout.take_prevented(&event);
+                    self.detector.observe_prevented(&event);
                 }
             }
         }
@@ -294,14 +296,14 @@ impl Heard {
 
     /// A process is gone: what it wrote down itself is read once more.
     fn finish(&mut self, key: (u32, u64), source: &Source, now: u64) {
-        if let Ok(Some(table)) = Table::read(&source.path) {
+        if let Ok(Some(table)) = ProcessTable::read(&source.path) {
             let stacks: BTreeSet<u32> = table.accounts.keys().copied().collect();
             self.stacks.learn_from(key, Some(&table), stacks);
             let stacks = &self.stacks;
             let number = |stack| stacks.number(key, stack);
             self.lifetimes.finish(key, &table, now, &number);
         }
-        self.lookout.take(&aside(&source.feed, now, What::Exit));
+        self.detector.observe(&aside(&source.feed, now, What::Exit));
         self.children.end(source.feed.process(), now);
     }
 
@@ -313,12 +315,12 @@ impl Heard {
         self.over.insert(source.path);
     }
 
-    fn unnamed(&mut self) -> Vec<crate::lifetimes::Unnamed> {
+    fn unnamed(&mut self) -> Vec<crate::lifetimes::UnnamedProcess> {
         let rings = &self.rings;
         let file_of = |key| rings.get(&key).map(|source| source.path.clone());
         let stacks = &self.stacks;
-        let spots = |stack| stacks.spots_of(stack).to_vec();
-        self.lifetimes.unnamed(monotonic(), &file_of, &spots)
+        let raw_frames = |stack| stacks.raw_frames_of(stack).to_vec();
+        self.lifetimes.unnamed(monotonic(), &file_of, &raw_frames)
     }
 
     /// Not while its ring is read, and not before it was found.
@@ -328,7 +330,7 @@ impl Heard {
 
     /// Looks for processes that are new.
     fn find(&mut self) {
-        let Ok(entries) = std::fs::read_dir(&self.folder) else {
+        let Ok(entries) = std::fs::read_dir(&self.dir) else {
             return;
         };
         let paths: BTreeSet<PathBuf> = entries.flatten().map(|entry| entry.path()).collect();
@@ -342,7 +344,7 @@ impl Heard {
                 continue;
             }
             if self.rings.len() >= MOST_RINGS {
-                self.unheard += 1;
+                self.unread_processes += 1;
                 self.over.insert(path);
                 continue;
             }
@@ -365,12 +367,12 @@ impl Heard {
     }
 
     fn child_piles(&self, symbols: &mut Symbols) -> Vec<ChildPile> {
-        let name = |stack| symbols.name(self.stacks.spots_of(stack));
+        let name = |stack| symbols.name(self.stacks.raw_frames_of(stack));
         self.children.piles(name)
     }
 
     fn child_origin(&self, pid: u32, symbols: &mut Symbols) -> Option<Origin> {
-        let name = |stack| symbols.name(self.stacks.spots_of(stack));
+        let name = |stack| symbols.name(self.stacks.raw_frames_of(stack));
         self.children.origin(pid, name)
     }
 
@@ -387,8 +389,8 @@ impl Heard {
     fn hazards(&self, symbols: &mut Symbols) -> (Vec<Hazard>, Vec<Gap>) {
         let symbols = RefCell::new(symbols);
         let resolve = |stack: StackId| -> Stack {
-            let spots = self.stacks.spots_of(stack);
-            symbols.borrow_mut().name(spots)
+            let raw_frames = self.stacks.raw_frames_of(stack);
+            symbols.borrow_mut().name(raw_frames)
         };
         let (wall, now) = (Timestamp::now(), monotonic());
         let clock = |at: u64| {
@@ -396,23 +398,23 @@ impl Heard {
             let ago = SignedDuration::try_from(ago).unwrap_or(SignedDuration::ZERO);
             wall.checked_sub(ago).unwrap_or(wall)
         };
-        let mut hazards = self.lookout.hazards(&resolve, &clock);
+        let mut hazards = self.detector.hazards(&resolve, &clock);
         hazards.retain(|hazard| !hazard.is_of_others());
-        let mut gaps = self.lookout.gaps();
+        let mut gaps = self.detector.gaps();
         gaps.extend(omission::gaps(&self.all_omissions()));
-        if self.unheard > 0 {
+        if self.unread_processes > 0 {
             gaps.push(Gap::new(
-                format!("hazards of {} processes", self.unheard),
-                format!("more than {MOST_RINGS} run at the same time"),
-                "trace fewer of them at once",
+                format!("hazards in {} processes", self.unread_processes),
+                format!("more than {MOST_RINGS} traced processes run at the same time"),
+                "trace fewer processes at once",
             ));
         }
         (hazards, gaps)
     }
 }
 
-fn aside(feed: &Feed, now: u64, what: What) -> Event {
-    Event {
+fn aside(feed: &Feed, now: u64, what: What) -> TraceEvent {
+    TraceEvent {
         process: feed.process(),
         thread: 0,
         at: now,
@@ -433,9 +435,9 @@ fn key_of(path: &Path) -> Option<(u32, u64)> {
 struct Stacks {
     numbers: HashMap<(u32, u64), HashMap<u32, StackId>>,
     /// Those of thousands of processes of one program are the same few.
-    same: HashMap<Vec<Spot>, StackId>,
-    spots: Vec<Vec<Spot>>,
-    codes: Vec<Code>,
+    same: HashMap<Vec<RawFrame>, StackId>,
+    raw_frames: Vec<Vec<RawFrame>>,
+    traits: Vec<StackTraits>,
 }
 
 impl Stacks {
@@ -457,34 +459,39 @@ impl Stacks {
             return;
         }
         // One whose table is gone has no frames.
-        let table = Table::read(path).ok().flatten();
+        let table = ProcessTable::read(path).ok().flatten();
         self.learn_from((pid, began), table.as_ref(), new);
     }
 
-    fn learn_from(&mut self, key: (u32, u64), table: Option<&Table>, stacks: BTreeSet<u32>) {
+    fn learn_from(&mut self, key: (u32, u64), table: Option<&ProcessTable>, stacks: BTreeSet<u32>) {
         let known = self.numbers.entry(key).or_default();
         for stack in stacks {
             if known.contains_key(&stack) {
                 continue;
             }
-            let spots = table.map(|table| table.spots(stack)).unwrap_or_default();
-            if spots.is_empty() && table.is_some() {
+            let raw_frames = table
+                .map(|table| table.raw_frames(stack))
+                .unwrap_or_default();
+            if raw_frames.is_empty() && table.is_some() {
                 // Another thread is writing it just now: the next event that names it asks again.
                 continue;
             }
-            let next = StackId(u32::try_from(self.spots.len()).unwrap_or(u32::MAX));
-            let number = *self.same.entry(spots).or_insert_with_key(|spots| {
-                self.codes.push(Code::of(spots));
-                self.spots.push(spots.clone());
-                next
-            });
+            let next = StackId(u32::try_from(self.raw_frames.len()).unwrap_or(u32::MAX));
+            let number = *self
+                .same
+                .entry(raw_frames)
+                .or_insert_with_key(|raw_frames| {
+                    self.traits.push(StackTraits::from_raw_frames(raw_frames));
+                    self.raw_frames.push(raw_frames.clone());
+                    next
+                });
             known.insert(stack, number);
         }
     }
 
-    fn has(&self, number: StackId, what: impl Fn(&Code) -> bool) -> bool {
+    fn has(&self, number: StackId, what: impl Fn(&StackTraits) -> bool) -> bool {
         let index = usize::try_from(number.0).unwrap_or(usize::MAX);
-        self.codes.get(index).is_some_and(what)
+        self.traits.get(index).is_some_and(what)
     }
 
     /// Its events were all taken; what they name stays.
@@ -498,31 +505,31 @@ impl Stacks {
         known.copied().unwrap_or(LOST_STACK)
     }
 
-    fn spots_of(&self, number: StackId) -> &[Spot] {
+    fn raw_frames_of(&self, number: StackId) -> &[RawFrame] {
         let known = usize::try_from(number.0)
             .ok()
-            .and_then(|index| self.spots.get(index));
+            .and_then(|index| self.raw_frames.get(index));
         known.map(Vec::as_slice).unwrap_or_default()
     }
 }
 
 /// What kind of code is in a stack.
 #[derive(Clone, Copy, Debug, Default)]
-struct Code {
+struct StackTraits {
     is_python: bool,
     /// The outermost level of a Python program or module.
     is_in_module: bool,
 }
 
-impl Code {
-    fn of(spots: &[Spot]) -> Self {
+impl StackTraits {
+    fn from_raw_frames(raw_frames: &[RawFrame]) -> Self {
         let mut code = Self::default();
-        for spot in spots {
-            if let Spot::Language {
-                tongue: fdguard_wire::Tongue::Python,
+        for raw_frame in raw_frames {
+            if let RawFrame::Language {
+                tongue: fdguard_wire::RuntimeLanguage::Python,
                 function,
                 ..
-            } = spot
+            } = raw_frame
             {
                 code.is_python = true;
                 code.is_in_module |= function == "<module>";

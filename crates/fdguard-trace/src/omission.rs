@@ -1,17 +1,17 @@
-//! Programs that were started without the library, as gaps.
+//! Gaps for programs that ran without the library.
 
 use fdguard_core::Gap;
 use fdguard_wire::Omission;
 
-use crate::Blind;
+use crate::BlindReason;
 
 /// Each reason by its place in what the library counts.
-const REASONS: [(Omission, Blind); Omission::KINDS] = [
-    (Omission::OtherLoader, Blind::OtherLoader),
-    (Omission::OtherMachine, Blind::OtherMachine),
-    (Omission::Sanitizer, Blind::Sanitizer),
-    (Omission::Unreachable, Blind::Unreachable),
-    (Omission::Privileged, Blind::Privileged),
+const REASONS: [(Omission, BlindReason); Omission::KINDS] = [
+    (Omission::OtherLoader, BlindReason::OtherLoader),
+    (Omission::OtherMachine, BlindReason::OtherMachine),
+    (Omission::Sanitizer, BlindReason::Sanitizer),
+    (Omission::Unreachable, BlindReason::Unreachable),
+    (Omission::Privileged, BlindReason::Privileged),
 ];
 
 /// A gap for each reason that there was.
@@ -19,7 +19,8 @@ pub(crate) fn gaps(counts: &[u64; Omission::KINDS]) -> Vec<Gap> {
     let told = REASONS.iter().filter_map(|(why, blind)| {
         let count = counts.get(*why as usize).filter(|count| **count > 0)?;
         let programs = if *count == 1 { "program" } else { "programs" };
-        let what = format!("the descriptors of {count} {programs} started without the library");
+        let what =
+            format!("the descriptors of {count} {programs} that ran without fdguard's library");
         Some(Gap::new(what, blind.why(), blind.remedy()))
     });
     told.collect()
@@ -35,8 +36,8 @@ mod tests {
         let told = gaps(&[2, 0, 1, 0, 0]);
         let whats: Vec<&str> = told.iter().map(|gap| gap.what.as_str()).collect();
         let expected = [
-            "the descriptors of 2 programs started without the library",
-            "the descriptors of 1 program started without the library",
+            "the descriptors of 2 programs that ran without fdguard's library",
+            "the descriptors of 1 program that ran without fdguard's library",
         ];
         assert_eq!(whats, expected);
         let places = REASONS.iter().map(|(why, _)| *why as usize);

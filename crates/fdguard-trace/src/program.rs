@@ -1,5 +1,5 @@
-//! Whether the injected library can see into a program: asked before it is started, because the loaders of some programs
-//! would refuse to start with it.
+//! Whether a program can load the injected library. This is checked before the start, because some
+//! loaders would refuse to start with it.
 
 use std::ffi::{OsStr, OsString};
 use std::fs::File;
@@ -8,7 +8,7 @@ use std::os::unix::ffi::{OsStrExt as _, OsStringExt as _};
 use std::os::unix::fs::{FileExt as _, MetadataExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
 
-use fdguard_wire::{Bytes, Loading, loading};
+use fdguard_wire::{Bytes, LoaderOutcome, loading};
 use object::Endianness;
 use object::elf::{EM_X86_64, ET_DYN, ET_EXEC, FileHeader64, PT_INTERP};
 use object::read::elf::{FileHeader as _, ProgramHeader as _};
@@ -21,18 +21,18 @@ const MOST_SCRIPTS: usize = 4;
 
 /// A program that was found.
 #[derive(Clone, Debug)]
-pub struct Program {
+pub struct TracedProgram {
     /// The file that will run: of a script its interpreter.
     pub path: PathBuf,
     /// Why the library would not see into it.
-    pub blind: Option<Blind>,
+    pub blind: Option<BlindReason>,
     /// Whether it is written in Go: then only its C part can be seen, if it has one.
     pub is_go: bool,
 }
 
 /// Why launch tracing cannot see into a program.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Blind {
+pub enum BlindReason {
     /// It has no loader: statically linked.
     Static,
     /// The same, and written in Go.
@@ -54,33 +54,34 @@ pub enum Blind {
 }
 
 /// Why the descriptors of a Go program have no line.
-pub const GO: &str =
-    "a Go program makes system calls without the C library: launch tracing cannot see them";
+pub const GO: &str = "Go programs make system calls without libc, which tracing interposes";
 
-impl Blind {
+impl BlindReason {
     /// Why, in words.
     #[must_use]
     pub fn why(self) -> &'static str {
         match self {
-            Self::Static => "it is statically linked: there is no loader to inject a library",
+            Self::Static => {
+                "it is statically linked: there is no loader that could load fdguard's library"
+            }
             Self::Go => GO,
-            Self::OtherLoader => "its loader is not glibc's (musl?), and would refuse our library",
+            Self::OtherLoader => {
+                "its loader is not glibc's (musl?) and cannot load fdguard's library"
+            }
             Self::Sanitizer => {
-                "a sanitizer (ASan, TSan) in it refuses to start behind another library"
+                "its sanitizer (ASan, TSan) must be the first library and refuses to start after another"
             }
             Self::Unreachable => {
-                "it cannot read the injected library: it runs as another user, or has another root or other mounts"
+                "it cannot read the injected library: it runs as another user, or with another root or other mounts"
             }
             Self::Privileged => {
-                "it runs with rights of its own (set-uid, set-gid or file capabilities): the loader ignores injected libraries"
+                "it is privileged (set-uid, set-gid or file capabilities): the loader ignores injected libraries"
             }
-            Self::OtherMachine => "it is built for another kind of machine",
+            Self::OtherMachine => "it is built for another architecture",
             Self::NotLoaded => {
-                "it became another program that did not load the injected library: its environment was cleaned?"
+                "it executed another program that did not load the injected library (LD_PRELOAD removed from the environment?)"
             }
-            Self::NoLibrary => {
-                "this build of fdguard has no library to inject on this kind of machine"
-            }
+            Self::NoLibrary => "this build of fdguard has no library for this architecture",
         }
     }
 
@@ -88,26 +89,20 @@ impl Blind {
     #[must_use]
     pub fn remedy(self) -> &'static str {
         match self {
-            Self::Sanitizer => {
-                "trace a build without the sanitizer, or watch it from outside: fdguard watch PID"
-            }
-            Self::Privileged => {
-                "start it as the user whose rights it takes, or watch it from outside: fdguard watch PID"
-            }
-            _ => {
-                "watch it from outside: fdguard watch PID tells class, target and rate, not the line"
-            }
+            Self::Sanitizer => "trace a build without the sanitizer, or run fdguard watch PID",
+            Self::Privileged => "start it as the user it would switch to, or run fdguard watch PID",
+            _ => "run fdguard watch PID for class, target and rate (without the line)",
         }
     }
 }
 
-impl Program {
+impl TracedProgram {
     /// Finds the program as `execvp` would, and looks at what would be loaded.
     pub fn find(name: &OsStr) -> Result<Self, Error> {
         let mut path = locate(name)?;
         let mut blind = None;
-        if !crate::folder::has_library() {
-            blind = Some(Blind::NoLibrary);
+        if !crate::trace_dir::has_library() {
+            blind = Some(BlindReason::NoLibrary);
         }
         for _ in 0..MOST_SCRIPTS {
             let head = head(&path).map_err(|source| Error::NotRunnable {
@@ -123,8 +118,8 @@ impl Program {
             path = interpreter;
         }
         let is_go = is_go(&path);
-        if is_go && blind == Some(Blind::Static) {
-            blind = Some(Blind::Go);
+        if is_go && blind == Some(BlindReason::Static) {
+            blind = Some(BlindReason::Go);
         }
         Ok(Self { path, blind, is_go })
     }
@@ -148,7 +143,7 @@ fn locate(name: &OsStr) -> Result<PathBuf, Error> {
         };
     }
     let folders = std::env::var_os("PATH").unwrap_or_else(|| OsString::from("/usr/bin:/bin"));
-    let mut candidates = std::env::split_paths(&folders).map(|folder| folder.join(name));
+    let mut candidates = std::env::split_paths(&folders).map(|dir| dir.join(name));
     candidates
         .find(|path| is_runnable(path))
         .ok_or_else(not_found)
@@ -187,7 +182,7 @@ fn interpreter_of_script(head: &[u8]) -> Option<PathBuf> {
     Some(path)
 }
 
-fn privileged(path: &Path) -> Option<Blind> {
+fn privileged(path: &Path) -> Option<BlindReason> {
     const CAPABILITIES: &str = "security.capability";
     let meta = path.metadata().ok()?;
     let is_us = meta.uid() == rustix::process::geteuid().as_raw();
@@ -198,19 +193,19 @@ fn privileged(path: &Path) -> Option<Blind> {
     let has_capabilities =
         rustix::fs::getxattr(path, CAPABILITIES, &mut value).is_ok_and(|size| size > 0);
     let is_root = rustix::process::geteuid().is_root();
-    (takes_user || takes_group || (has_capabilities && !is_root)).then_some(Blind::Privileged)
+    (takes_user || takes_group || (has_capabilities && !is_root)).then_some(BlindReason::Privileged)
 }
 
 /// What the ELF header says; nothing when all is well, or when it is no ELF file, which then will not run anyway.
-fn of_elf(path: &Path) -> Option<Blind> {
+fn of_elf(path: &Path) -> Option<BlindReason> {
     let file = File::open(path).ok()?;
     let cache = object::ReadCache::new(file);
     let Ok(header) = FileHeader64::<Endianness>::parse(&cache) else {
-        return Some(Blind::OtherMachine);
+        return Some(BlindReason::OtherMachine);
     };
     let endian = header.endian().ok()?;
     if header.e_machine.get(endian) != EM_X86_64 {
-        return Some(Blind::OtherMachine);
+        return Some(BlindReason::OtherMachine);
     }
     if !matches!(header.e_type.get(endian), ET_EXEC | ET_DYN) {
         return None;
@@ -220,15 +215,15 @@ fn of_elf(path: &Path) -> Option<Blind> {
         .iter()
         .filter(|one| one.p_type(endian) == PT_INTERP);
     let Some(loader) = loaders.next() else {
-        return Some(Blind::Static);
+        return Some(BlindReason::Static);
     };
     let name = loader.data(endian, &cache).unwrap_or_default();
     let name = name.strip_suffix(b"\0").unwrap_or(name);
     let last = name.rsplit(|byte| *byte == b'/').next().unwrap_or(name);
     if !last.starts_with(b"ld-linux") {
-        return Some(Blind::OtherLoader);
+        return Some(BlindReason::OtherLoader);
     }
-    has_sanitizer(path).then_some(Blind::Sanitizer)
+    has_sanitizer(path).then_some(BlindReason::Sanitizer)
 }
 
 /// Whether a sanitizer in it would refuse to start; asked as the library asks before it hands
@@ -241,7 +236,7 @@ fn has_sanitizer(path: &Path) -> bool {
         }
     }
     let file = File::open(path).map(Whole);
-    file.is_ok_and(|file| loading(&file, &mut [0; 256]) == Loading::Sanitizer)
+    file.is_ok_and(|file| loading(&file, &mut [0; 256]) == LoaderOutcome::Sanitizer)
 }
 
 #[cfg(test)]
@@ -249,7 +244,7 @@ mod tests {
     use std::ffi::OsStr;
     use std::path::Path;
 
-    use super::{Program, interpreter_of_script};
+    use super::{TracedProgram, interpreter_of_script};
     use crate::Error;
 
     #[test]
@@ -264,8 +259,8 @@ mod tests {
 
     #[test]
     fn an_ordinary_program_can_be_seen_into_and_an_absent_one_is_not_found() {
-        assert_eq!(Program::find(OsStr::new("sh")).unwrap().blind, None);
-        let absent = Program::find(OsStr::new("fdguard-no-such-program"));
+        assert_eq!(TracedProgram::find(OsStr::new("sh")).unwrap().blind, None);
+        let absent = TracedProgram::find(OsStr::new("fdguard-no-such-program"));
         assert!(matches!(absent, Err(Error::NotFound { .. })));
     }
 }

@@ -5,16 +5,16 @@ use std::io;
 use std::os::unix::fs::FileExt as _;
 use std::path::Path;
 
-use fdguard_wire::{EVENTS, EventRecord, Image, Omission};
+use fdguard_wire::{EVENTS, EventRecord, Omission, TableImage};
 
-/// A ticket that is not filled after so many nanoseconds is passed over; it is told late, if ever. What comes after it is
+/// A ticket that is not filled after so many nanoseconds is passed over; it is reported late, if ever. What comes after it is
 /// doubtful then, so a thread that is not run for a while on a busy machine is waited for.
 const PATIENCE: u64 = 1_000_000_000;
 /// The same when the ring fills up meanwhile.
 const LITTLE_PATIENCE: u64 = 20_000_000;
 /// With so much of the ring in use there is little patience.
 const FULL: u64 = EVENTS as u64 / 4;
-/// So many tickets that were passed over are looked at again.
+/// The most passed-over tickets that are read again.
 const MOST_HOLES: usize = 1024;
 /// When the reader fell behind: so much of the ring is left to the writers.
 const MARGIN: u64 = EVENTS as u64 / 8;
@@ -31,7 +31,7 @@ pub(crate) struct Ring {
 
 /// What came since the last time.
 #[derive(Debug, Default)]
-pub(crate) struct Drained {
+pub(crate) struct DrainedEvents {
     /// Events in order, and some that were late.
     pub(crate) events: Vec<EventRecord>,
     /// The ticket of each.
@@ -48,7 +48,7 @@ pub(crate) struct Drained {
     pub(crate) omissions: [u64; Omission::KINDS],
 }
 
-impl Drained {
+impl DrainedEvents {
     fn push(&mut self, ticket: u64, event: EventRecord) {
         self.tickets.push(ticket);
         self.events.push(event);
@@ -66,25 +66,25 @@ impl Ring {
         })
     }
 
-    /// Reads what is new. At the end nobody fills a ticket any more.
-    pub(crate) fn drain(&mut self, now: u64, is_end: bool) -> io::Result<Drained> {
-        let mut head = [0; Image::HEAD];
+    /// Reads what is new. At the end no ticket is filled any more.
+    pub(crate) fn drain(&mut self, now: u64, is_end: bool) -> io::Result<DrainedEvents> {
+        let mut head = [0; TableImage::HEAD];
         match self.file.read_exact_at(&mut head, 0) {
             // It was found before its process gave it its length.
             Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => {
-                return Ok(Drained::default());
+                return Ok(DrainedEvents::default());
             }
             result => result?,
         }
-        let Some(image) = Image::new(&head) else {
-            return Ok(Drained::default());
+        let Some(image) = TableImage::new(&head) else {
+            return Ok(DrainedEvents::default());
         };
         let written = image.tickets();
-        let mut drained = Drained {
+        let mut drained = DrainedEvents {
             behind: written.saturating_sub(self.next),
             is_forked: image.parent().is_some(),
             omissions: image.omissions(),
-            ..Drained::default()
+            ..DrainedEvents::default()
         };
         if drained.behind > EVENTS as u64 {
             let first = written.saturating_sub(EVENTS as u64 - MARGIN);
@@ -102,7 +102,7 @@ impl Ring {
         &mut self,
         written: u64,
         (now, is_end): (u64, bool),
-        drained: &mut Drained,
+        drained: &mut DrainedEvents,
     ) -> io::Result<()> {
         let patience = if written - self.next > FULL {
             LITTLE_PATIENCE
@@ -113,11 +113,11 @@ impl Ring {
             // As far as it goes without a turn.
             let until_turn = EVENTS as u64 - self.next % EVENTS as u64;
             let count = (written - self.next).min(until_turn);
-            let mut bytes = vec![0; usize::try_from(count).unwrap_or(0) * Image::EVENT];
-            let at = Image::event_at(self.next) as u64;
+            let mut bytes = vec![0; usize::try_from(count).unwrap_or(0) * TableImage::EVENT];
+            let at = TableImage::event_at(self.next) as u64;
             self.file.read_exact_at(&mut bytes, at)?;
-            for bytes in bytes.chunks_exact(Image::EVENT) {
-                match Image::event(bytes, self.next) {
+            for bytes in bytes.chunks_exact(TableImage::EVENT) {
+                match TableImage::event(bytes, self.next) {
                     Some(event) => drained.push(self.next, event),
                     None if is_end => {}
                     None => {
@@ -137,14 +137,14 @@ impl Ring {
         Ok(())
     }
 
-    fn look_again(&mut self, written: u64, drained: &mut Drained) -> io::Result<()> {
+    fn look_again(&mut self, written: u64, drained: &mut DrainedEvents) -> io::Result<()> {
         self.holes.retain(|ticket| ticket + EVENTS as u64 > written);
         let mut left = Vec::new();
         for ticket in std::mem::take(&mut self.holes) {
-            let mut bytes = [0; Image::EVENT];
+            let mut bytes = [0; TableImage::EVENT];
             self.file
-                .read_exact_at(&mut bytes, Image::event_at(ticket) as u64)?;
-            match Image::event(&bytes, ticket) {
+                .read_exact_at(&mut bytes, TableImage::event_at(ticket) as u64)?;
+            match TableImage::event(&bytes, ticket) {
                 Some(event) => drained.push(ticket, event),
                 None => left.push(ticket),
             }

@@ -1,11 +1,11 @@
-//! Modules that are a runtime's own: in them there is no line for anybody to look at.
+//! Modules that belong to a runtime: they contain no line of the user's code.
 
 use std::path::Path;
 
 use fdguard_core::Text;
 use fdguard_core::origin::{Frame, Language, Stack};
 
-use crate::table::Spot;
+use crate::table::RawFrame;
 
 /// Whose code a module is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -43,7 +43,7 @@ const SYSTEM: &[&str] = &["libc.so", "libc-2", "libpthread", "ld-linux", "ld-2"]
 
 impl Module {
     /// By the name of its file.
-    pub(crate) fn of(path: &Path) -> Self {
+    pub(crate) fn from_path(path: &Path) -> Self {
         let Some(name) = path.file_name().and_then(|name| name.to_str()) else {
             return Self::Other;
         };
@@ -73,13 +73,13 @@ impl Module {
 
 /// The stack of something that a runtime opened on its own account: the runtime's file, and no names.
 /// `None` where anybody else had a part in it.
-pub(crate) fn outline(stack: &[Spot]) -> Option<Stack> {
+pub(crate) fn outline(stack: &[RawFrame]) -> Option<Stack> {
     let mut runtime = None;
-    for spot in stack {
-        let Spot::Native { module, .. } = spot else {
+    for raw_frame in stack {
+        let RawFrame::Native { module, .. } = raw_frame else {
             return None;
         };
-        match Module::of(module) {
+        match Module::from_path(module) {
             Module::Runtime(language) => runtime = Some((module, language)),
             Module::System => {}
             Module::Other => return None,
@@ -102,10 +102,10 @@ mod tests {
     use fdguard_core::origin::Language;
 
     use super::{Module, outline};
-    use crate::table::Spot;
+    use crate::table::RawFrame;
 
-    fn native(module: &str) -> Spot {
-        Spot::Native {
+    fn native(module: &str) -> RawFrame {
+        RawFrame::Native {
             module: module.into(),
             offset: 0x1000,
         }
@@ -129,7 +129,7 @@ mod tests {
             ("/usr/lib/libcurl.so.4", Module::Other),
             ("/", Module::Other),
         ] {
-            assert_eq!(Module::of(Path::new(path)), module, "{path}");
+            assert_eq!(Module::from_path(Path::new(path)), module, "{path}");
         }
     }
 
@@ -144,7 +144,7 @@ mod tests {
         assert_eq!(frames[0].function, None);
         assert_eq!(outline(&[libc.clone(), addon, node.clone()]), None);
         assert_eq!(outline(&[libc]), None);
-        assert_eq!(outline(&[Spot::Unknown(4096), node]), None);
+        assert_eq!(outline(&[RawFrame::Unknown(4096), node]), None);
         assert_eq!(outline(&[]), None);
     }
 }

@@ -1,17 +1,17 @@
-//! Descriptors of one origin, put together.
+//! Descriptors grouped by the place that opened them.
 
 use std::collections::{BTreeMap, HashMap};
 use std::time::Duration;
 
-use fdguard_core::blame::telling_frame;
-use fdguard_core::lifetimes::{self, CallPath, Lifetime};
-use fdguard_core::origin::{Culprit, Origin, Stack};
+use fdguard_core::blame::leaking_caller_frame;
 use fdguard_core::dependency_path::through;
+use fdguard_core::lifetimes::{JudgedPath, JudgedSite, Lifetime};
+use fdguard_core::origin::{Culprit, Origin, Stack};
 
-use fdguard_wire::{Account, How};
+use fdguard_wire::Account;
 
 use crate::symbol::Symbols;
-use crate::table::{Descriptor, Table, Tables};
+use crate::table::{Descriptor, ProcessTable, ProcessTables};
 
 /// A place that opened what is still open.
 #[derive(Clone, Debug)]
@@ -20,23 +20,21 @@ pub struct Site {
     pub stack: Stack,
     /// The place to blame.
     pub culprit: Option<Culprit>,
-    /// Where that line is also used well: the caller that leaks. Asked for by [`Site::tell_apart`].
-    pub telling: Option<Culprit>,
+    /// Where that line is also used well: the caller that leaks. Asked for by [`Site::find_leaking_caller`].
+    pub leaking_caller: Option<Culprit>,
     /// What is open.
-    pub open: Vec<Open>,
+    pub open: Vec<OpenFd>,
     /// How many the stacks of these ever opened.
     pub opened: u64,
     /// How many of those ended.
     pub closed: u64,
-    /// The same account, with the times of what ended.
-    pub account: Account,
     /// The stacks that came together here, the one with the most first.
-    pub strands: Vec<Strand>,
+    pub paths: Vec<CallPath>,
 }
 
 /// One way to a site.
 #[derive(Clone, Debug)]
-pub struct Strand {
+pub struct CallPath {
     /// Innermost first.
     pub stack: Stack,
     /// The numbers that it opened and that are open.
@@ -49,14 +47,14 @@ pub struct Strand {
 
 /// An open descriptor of a site.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Open {
+pub struct OpenFd {
     /// Its number.
     pub fd: u32,
     /// What is known of it.
     pub descriptor: Descriptor,
 }
 
-impl Open {
+impl OpenFd {
     /// Seconds that it has been open, to the millisecond; `now` is by the same clock as its time.
     #[must_use]
     pub fn age(&self, now: u64) -> f64 {
@@ -65,8 +63,8 @@ impl Open {
     }
 }
 
-impl From<&CallPath> for Strand {
-    fn from(path: &CallPath) -> Self {
+impl From<&JudgedPath> for CallPath {
+    fn from(path: &JudgedPath) -> Self {
         Self {
             stack: path.stack.clone(),
             fds: path.open_at_end().iter().map(|one| one.fd).collect(),
@@ -76,7 +74,7 @@ impl From<&CallPath> for Strand {
     }
 }
 
-impl From<&Lifetime> for Open {
+impl From<&Lifetime> for OpenFd {
     fn from(one: &Lifetime) -> Self {
         Self {
             fd: one.fd,
@@ -85,7 +83,7 @@ impl From<&Lifetime> for Open {
                 stack: 0,
                 tid: one.thread,
                 ns: one.at,
-                how: How::named(one.call),
+                call: one.call,
                 forks: 0,
                 used: 0,
             },
@@ -97,47 +95,46 @@ impl Site {
     /// A site as its lifetimes have it, when the end began: the paths that held something then. None
     /// where none did.
     #[must_use]
-    pub fn of_lifetimes(site: &lifetimes::Site) -> Option<Self> {
-        let strands: Vec<Strand> = site
+    pub fn of_lifetimes(site: &JudgedSite) -> Option<Self> {
+        let paths: Vec<CallPath> = site
             .paths
             .iter()
-            .map(Strand::from)
-            .filter(|strand| !strand.fds.is_empty())
+            .map(CallPath::from)
+            .filter(|path| !path.fds.is_empty())
             .collect();
-        let open: Vec<Open> = site
+        let open: Vec<OpenFd> = site
             .paths
             .iter()
-            .flat_map(CallPath::open_at_end)
-            .map(Open::from)
+            .flat_map(JudgedPath::open_at_end)
+            .map(OpenFd::from)
             .collect();
         Some(Self {
-            stack: strands.first()?.stack.clone(),
+            stack: paths.first()?.stack.clone(),
             culprit: site.culprit.clone(),
-            telling: site.leaking_caller.clone(),
+            leaking_caller: site.leaking_caller.clone(),
             open,
-            opened: strands.iter().map(|strand| strand.opened).sum(),
-            closed: strands.iter().map(|strand| strand.closed).sum(),
-            account: Account::default(),
-            strands,
+            opened: paths.iter().map(|path| path.opened).sum(),
+            closed: paths.iter().map(|path| path.closed).sum(),
+            paths,
         })
     }
 
     /// The sites of these descriptors of a process, the one with the most first. Descriptors that it does not know are left out.
     #[must_use]
     pub fn rank(
-        tables: &Tables,
-        table: &Table,
+        tables: &ProcessTables,
+        table: &ProcessTable,
         fds: impl IntoIterator<Item = u32>,
         symbols: &mut Symbols,
     ) -> Vec<Self> {
-        let mut by_stack: HashMap<(u8, u32), Vec<Open>> = HashMap::new();
+        let mut by_stack: HashMap<(u8, u32), Vec<OpenFd>> = HashMap::new();
         for fd in fds {
             if let Some(descriptor) = table.open.get(&fd).copied() {
                 let key = (descriptor.forks, descriptor.stack);
                 by_stack
                     .entry(key)
                     .or_default()
-                    .push(Open { fd, descriptor });
+                    .push(OpenFd { fd, descriptor });
             }
         }
         let mut stacks: Vec<Self> = by_stack
@@ -145,7 +142,7 @@ impl Site {
             .filter_map(|open| Self::of_stack(tables, table, open, symbols))
             .collect();
         // Ties are broken by age, so that the same program gives the same order.
-        stacks.sort_by_key(|site| (std::cmp::Reverse(site.open.len()), site.oldest()));
+        stacks.sort_by_key(|site| (std::cmp::Reverse(site.open.len()), site.oldest_at()));
         let mut sites: Vec<Self> = Vec::new();
         for stack in stacks {
             let same = sites
@@ -156,14 +153,14 @@ impl Site {
                 None => sites.push(stack),
             }
         }
-        sites.sort_by_key(|site| (std::cmp::Reverse(site.open.len()), site.oldest()));
+        sites.sort_by_key(|site| (std::cmp::Reverse(site.open.len()), site.oldest_at()));
         sites
     }
 
     fn of_stack(
-        tables: &Tables,
-        table: &Table,
-        open: Vec<Open>,
+        tables: &ProcessTables,
+        table: &ProcessTable,
+        open: Vec<OpenFd>,
         symbols: &mut Symbols,
     ) -> Option<Self> {
         let first = open.first()?.descriptor;
@@ -174,21 +171,20 @@ impl Site {
             ..Account::default()
         });
         let (opened, closed) = (account.opened, account.closed);
-        let strand = Strand {
+        let path = CallPath {
             stack: stack.clone(),
             fds: open.iter().map(|open| open.fd).collect(),
             opened,
             closed,
         };
         Some(Self {
-            culprit: Culprit::of(&stack),
-            telling: None,
+            culprit: Culprit::from_stack(&stack),
+            leaking_caller: None,
             stack,
             open,
             opened,
             closed,
-            account,
-            strands: vec![strand],
+            paths: vec![path],
         })
     }
 
@@ -196,13 +192,17 @@ impl Site {
         self.open.extend(other.open);
         self.opened += other.opened;
         self.closed += other.closed;
-        self.account = self.account.and(other.account);
-        self.strands.extend(other.strands);
+        self.paths.extend(other.paths);
     }
 
     /// Finds the caller that leaks, where others use the same line and close what it opens. Names every stack of the
     /// process: for reports, not for each look.
-    pub fn tell_apart(&mut self, tables: &Tables, table: &Table, symbols: &mut Symbols) {
+    pub fn find_leaking_caller(
+        &mut self,
+        tables: &ProcessTables,
+        table: &ProcessTable,
+        symbols: &mut Symbols,
+    ) {
         let own = self.open.iter().filter(|open| open.descriptor.forks == 0);
         let mut open: BTreeMap<u32, Descriptor> = BTreeMap::new();
         for one in own {
@@ -216,23 +216,23 @@ impl Site {
             .collect();
         let healthy = table.accounts.keys().filter(|stack| is_healthy(stack));
         let healthy: Vec<Stack> = healthy
-            .map(|stack| symbols.name(&table.spots(*stack)))
-            .filter(|stack| Culprit::of(stack) == self.culprit)
+            .map(|stack| symbols.name(&table.raw_frames(*stack)))
+            .filter(|stack| Culprit::from_stack(stack) == self.culprit)
             .collect();
         if !healthy.is_empty() {
-            self.telling = telling_frame(&leaking, &healthy).map(Culprit::from);
+            self.leaking_caller = leaking_caller_frame(&leaking, &healthy).map(Culprit::from);
         }
     }
 
     /// As the contract shows it; `now` is by the same clock as the descriptors' times.
     #[must_use]
     pub fn origin(&self, now: u64) -> Origin {
-        let oldest = self.open.iter().min_by_key(|open| open.descriptor.ns);
+        let oldest = self.oldest();
         Origin {
             culprit: self.culprit.clone(),
-            telling: self.telling.clone(),
+            leaking_caller: self.leaking_caller.clone(),
             through: through(&self.stack),
-            partly: self.strands.first().is_some_and(is_partly_closed),
+            partly: self.paths.first().is_some_and(is_partly_closed),
             stack: self.stack.clone(),
             thread: oldest.map(|open| open.descriptor.tid),
             live: self.open.len() as u64,
@@ -245,21 +245,37 @@ impl Site {
     /// Seconds that the oldest has been open, to the millisecond.
     #[must_use]
     pub fn oldest_age(&self, now: u64) -> Option<f64> {
-        let oldest = self.open.iter().min_by_key(|open| open.descriptor.ns);
-        oldest.map(|open| open.age(now))
+        self.oldest().map(|open| open.age(now))
+    }
+
+    /// The descriptor that has been open for the longest time.
+    #[must_use]
+    pub fn oldest(&self) -> Option<&OpenFd> {
+        self.open.iter().min_by_key(|open| open.descriptor.ns)
     }
 
     /// When the oldest was opened, by the monotonic clock.
+    fn oldest_at(&self) -> Option<u64> {
+        self.oldest().map(|open| open.descriptor.ns)
+    }
+
+    /// How many more became open each second; absent where there are too few to calculate it.
     #[must_use]
-    pub fn oldest(&self) -> Option<u64> {
-        self.open.iter().map(|open| open.descriptor.ns).min()
+    pub fn per_second(&self) -> Option<f64> {
+        const ENOUGH: u32 = 4;
+        let count = u32::try_from(self.open.len()).unwrap_or(u32::MAX);
+        let last = self.open.iter().map(|open| open.descriptor.ns).max()?;
+        let span = last.saturating_sub(self.oldest_at()?);
+        let seconds = Duration::from_nanos(span).as_secs_f64();
+        let is_enough = count >= ENOUGH && seconds >= 1.0;
+        is_enough.then(|| f64::from(count - 1) / seconds)
     }
 }
 
 /// Whether a stack that left something open closed a good part of what it opened.
-fn is_partly_closed(strand: &Strand) -> bool {
+fn is_partly_closed(path: &CallPath) -> bool {
     const PART: u64 = 10;
-    !strand.fds.is_empty() && strand.closed > 0 && strand.closed * PART >= strand.opened
+    !path.fds.is_empty() && path.closed > 0 && path.closed * PART >= path.opened
 }
 
 /// Whether a stack closes what it opens: but for a few that may be in use just now.
@@ -273,19 +289,19 @@ fn is_used_well(account: &Account) -> bool {
 mod tests {
     use fdguard_wire::Account;
 
-    use super::{Strand, is_partly_closed, is_used_well};
+    use super::{CallPath, is_partly_closed, is_used_well};
 
     #[test]
     fn r20_a_stack_that_closes_some_and_leaves_some_has_a_path_that_forgets() {
-        let strand = |live: u32, opened, closed| Strand {
+        let path = |live: u32, opened, closed| CallPath {
             stack: Vec::new(),
             fds: (0..live).collect(),
             opened,
             closed,
         };
-        assert!(is_partly_closed(&strand(30, 100, 70)) && is_partly_closed(&strand(90, 100, 10)));
-        assert!(!is_partly_closed(&strand(30, 30, 0)) && !is_partly_closed(&strand(0, 100, 100)));
-        assert!(!is_partly_closed(&strand(99, 100, 1)), "a stray one");
+        assert!(is_partly_closed(&path(30, 100, 70)) && is_partly_closed(&path(90, 100, 10)));
+        assert!(!is_partly_closed(&path(30, 30, 0)) && !is_partly_closed(&path(0, 100, 100)));
+        assert!(!is_partly_closed(&path(99, 100, 1)), "a stray one");
     }
 
     #[test]

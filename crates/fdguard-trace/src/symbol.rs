@@ -1,4 +1,4 @@
-//! Addresses in modules to lines, from the files on disk.
+//! Resolves addresses in modules to lines, from the files on disk.
 
 use std::collections::HashMap;
 use std::os::unix::ffi::OsStringExt as _;
@@ -8,10 +8,10 @@ use blazesym::symbolize::source::{Elf, Source};
 use blazesym::symbolize::{CodeInfo, Input, Sym, Symbolized, Symbolizer};
 use fdguard_core::Text;
 use fdguard_core::origin::{Frame, Language, Stack};
-use fdguard_wire::Tongue;
+use fdguard_wire::RuntimeLanguage;
 
 use crate::runtime::Module;
-use crate::table::Spot;
+use crate::table::RawFrame;
 
 /// Names addresses, and remembers what it named.
 #[derive(Debug, Default)]
@@ -29,25 +29,25 @@ impl Symbols {
 
     /// A stack with names, innermost first; a frame may stand for several inlined ones. Where a language with a
     /// runtime of its own runs, its frames stand in place of the runtime's.
-    pub(crate) fn name(&mut self, stack: &[Spot]) -> Stack {
+    pub(crate) fn name(&mut self, stack: &[RawFrame]) -> Stack {
         let languages: Stack = stack.iter().filter_map(language_frame).collect();
         // Below the runtime there is nothing but the runtime.
-        let is_runtime = |spot: &&Spot| matches!(spot, Spot::Native { module, .. } if Module::of(module).language().is_some());
+        let is_runtime = |raw_frame: &&RawFrame| matches!(raw_frame, RawFrame::Native { module, .. } if Module::from_path(module).language().is_some());
         let native = stack
             .iter()
-            .take_while(|spot| languages.is_empty() || !is_runtime(spot));
+            .take_while(|raw_frame| languages.is_empty() || !is_runtime(raw_frame));
         let mut frames = Vec::new();
-        for spot in native {
-            match spot {
-                Spot::Native { module, offset } => frames.extend(self.native(module, *offset)),
-                Spot::Unknown(address) => frames.push(Frame {
+        for raw_frame in native {
+            match raw_frame {
+                RawFrame::Native { module, offset } => frames.extend(self.native(module, *offset)),
+                RawFrame::Unknown(address) => frames.push(Frame {
                     file: None,
                     function: Some(format!("{address:#x}")),
                     line: None,
                     module: None,
                     language: Language::Native,
                 }),
-                Spot::Language { .. } => {}
+                RawFrame::Language { .. } => {}
             }
         }
         frames.extend(languages);
@@ -68,7 +68,7 @@ impl Symbols {
         let name = module.display().to_string();
         let mut elf = Elf::new(module);
         // Lines of these are nobody's to look at, and reading them takes longer than most programs take to start.
-        elf.debug_syms = Module::of(module) == Module::Other;
+        elf.debug_syms = Module::from_path(module) == Module::Other;
         let source = Source::Elf(elf);
         let found = self
             .symbolizer
@@ -86,14 +86,14 @@ impl Symbols {
     }
 }
 
-/// A frame that a language with a runtime of its own told.
-fn language_frame(spot: &Spot) -> Option<Frame> {
-    let Spot::Language {
+/// A frame of a language with a runtime of its own.
+fn language_frame(raw_frame: &RawFrame) -> Option<Frame> {
+    let RawFrame::Language {
         tongue,
         file,
         function,
         line,
-    } = spot
+    } = raw_frame
     else {
         return None;
     };
@@ -103,9 +103,9 @@ fn language_frame(spot: &Spot) -> Option<Frame> {
         line: (*line > 0).then_some(*line),
         module: None,
         language: match tongue {
-            Tongue::Python => Language::Python,
-            Tongue::Java => Language::Java,
-            Tongue::Node => Language::Node,
+            RuntimeLanguage::Python => Language::Python,
+            RuntimeLanguage::Java => Language::Java,
+            RuntimeLanguage::Node => Language::Node,
         },
     })
 }

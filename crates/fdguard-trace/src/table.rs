@@ -1,4 +1,4 @@
-//! What the traced processes wrote down, as values.
+//! The tables that the traced processes wrote, as values.
 
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
@@ -11,21 +11,24 @@ use std::path::{Path, PathBuf};
 use rustix::fs::SeekFrom;
 use rustix::io::Errno;
 
-use fdguard_wire::{Account, Frame, How, Image, Prevented, Tongue, UNTOLD};
+use fdguard_wire::{
+    Account, FrameRecord, INCOMPLETE_EXIT_REPORT, OpenCall, PreventedHarm, RuntimeLanguage,
+    TableImage,
+};
 
 use crate::Error;
 
 /// The tables of every process of a trace, by process and time.
 #[derive(Clone, Debug, Default)]
-pub struct Tables {
-    tables: BTreeMap<(u32, u64), Table>,
+pub struct ProcessTables {
+    tables: BTreeMap<(u32, u64), ProcessTable>,
     /// Those whose process is another program by now.
     outlived: BTreeSet<(u32, u64)>,
 }
 
 /// What one process wrote down since it began, or since its last exec.
 #[derive(Clone, Debug)]
-pub struct Table {
+pub struct ProcessTable {
     /// The process.
     pub pid: u32,
     /// When it began, by the monotonic clock, in nanoseconds.
@@ -37,26 +40,26 @@ pub struct Table {
     /// What is open, by number.
     pub open: BTreeMap<u32, Descriptor>,
     /// The numbers that were open once and are not now.
-    pub ended: BTreeSet<u32>,
+    pub closed: BTreeSet<u32>,
     /// What each stack opened, and what became of it.
     pub accounts: HashMap<u32, Account>,
     /// Numbers below 1024 that were open before its first instruction.
     pub inherited: Vec<u32>,
-    /// Births and ends that found no place.
+    /// Opens and closes that were not recorded.
     pub lost_events: u64,
     /// Stacks that found no place.
     pub lost_stacks: u64,
-    /// Descriptors whose end nobody saw.
-    pub unseen_ends: u64,
+    /// Descriptors whose close was not seen.
+    pub unseen_closes: u64,
     /// Whether it is protected.
     pub is_protected: bool,
     /// Descriptors that protection holds in it now, which the program does not know of.
-    pub graves: u64,
+    pub quarantined: u64,
     /// What that prevented, by the id of its hazard.
     pub prevented: BTreeMap<&'static str, u64>,
-    /// When it told of something last, by the monotonic clock; absent before it did.
+    /// The time of its last event, by the monotonic clock; absent before the first.
     pub last: Option<u64>,
-    stacks: HashMap<u32, Vec<Frame>>,
+    stacks: HashMap<u32, Vec<FrameRecord>>,
     modules: HashMap<u16, PathBuf>,
     texts: HashMap<u32, (String, String)>,
     file: PathBuf,
@@ -65,7 +68,7 @@ pub struct Table {
 /// An open descriptor.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Descriptor {
-    /// The how-manieth of its number.
+    /// Generation: how many times this descriptor number has been used.
     pub generation: u32,
     /// The stack that opened it; 0 where it is not known.
     pub stack: u32,
@@ -74,7 +77,7 @@ pub struct Descriptor {
     /// When, by the monotonic clock, in nanoseconds.
     pub ns: u64,
     /// The call.
-    pub how: How,
+    pub call: OpenCall,
     /// How many forks ago: the stack is one of an ancestor.
     pub forks: u8,
     /// After which event it was used last, by the time of that event; 0 when it was not.
@@ -90,20 +93,20 @@ thread_local! {
     static BUFFER: RefCell<Vec<u8>> = const { RefCell::new(Vec::new()) };
 }
 
-/// The last word of a process.
+/// What a process left open when it exited.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Farewell {
-    /// What its open descriptors are called, as far as it told.
+pub struct ExitReport {
+    /// The names of its open descriptors, as far as it listed them.
     pub names: BTreeMap<u32, Vec<u8>>,
-    /// Whether it told of all that were open: one without a name is closed.
+    /// Whether it lists all open descriptors: one without a name is closed.
     pub is_whole: bool,
 }
 
-impl Farewell {
-    /// As many as are told.
+impl ExitReport {
+    /// The most descriptors that it lists.
     const MOST: usize = 4096;
 
-    fn of(bytes: &[u8]) -> Self {
+    fn parse(bytes: &[u8]) -> Self {
         let lines = bytes.split(|byte| *byte == 0);
         let parsed = lines.filter_map(|line| {
             let blank = line.iter().position(|byte| *byte == b' ')?;
@@ -111,47 +114,47 @@ impl Farewell {
             Some((fd, line[blank + 1..].to_vec()))
         });
         let names: BTreeMap<u32, Vec<u8>> = parsed.collect();
-        let is_whole = names.len() < Self::MOST && bytes != UNTOLD;
+        let is_whole = names.len() < Self::MOST && bytes != INCOMPLETE_EXIT_REPORT;
         Self { names, is_whole }
     }
 }
 
 /// A frame with what is needed to name it.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub(crate) enum Spot {
+pub(crate) enum RawFrame {
     Native {
         module: PathBuf,
         offset: u64,
     },
     Unknown(u64),
     Language {
-        tongue: Tongue,
+        tongue: RuntimeLanguage,
         file: String,
         function: String,
         line: u32,
     },
 }
 
-impl Tables {
+impl ProcessTables {
     /// What the processes of a trace wrote to its folder, for one of them that wants to know about itself.
-    pub fn of_folder(folder: &Path) -> Result<Self, Error> {
-        Self::read(folder)
+    pub fn from_dir(dir: &Path) -> Result<Self, Error> {
+        Self::read(dir)
     }
 
     /// Reads every table of the folder. A file that is not whole yet is left for the next time.
-    pub(crate) fn read(folder: &Path) -> Result<Self, Error> {
+    pub(crate) fn read(dir: &Path) -> Result<Self, Error> {
         let failed = |source| Error::Read {
-            path: folder.to_owned(),
+            path: dir.to_owned(),
             source,
         };
         let mut tables = BTreeMap::new();
-        for entry in std::fs::read_dir(folder).map_err(failed)? {
+        for entry in std::fs::read_dir(dir).map_err(failed)? {
             let entry = entry.map_err(failed)?;
             let path = entry.path();
             // Whoever reads somebody else's folder must not wait for a pipe in it.
             if entry.file_type().is_ok_and(|kind| kind.is_file())
                 && path.extension().is_some_and(|end| end == "fdguard")
-                && let Ok(Some(table)) = Table::read(&path)
+                && let Ok(Some(table)) = ProcessTable::read(&path)
             {
                 tables.insert((table.pid, table.began), table);
             }
@@ -163,22 +166,22 @@ impl Tables {
     }
 
     /// The latest table of each process that is not another program by now.
-    pub fn latest(&self) -> impl Iterator<Item = &Table> {
+    pub fn latest(&self) -> impl Iterator<Item = &ProcessTable> {
         let mut pids: Vec<u32> = self.tables.keys().map(|key| key.0).collect();
         pids.dedup();
-        pids.into_iter().filter_map(|pid| self.of(pid))
+        pids.into_iter().filter_map(|pid| self.table_of(pid))
     }
 
     /// The latest table of a process: since its last exec. None when what it is now did not write one.
     #[must_use]
-    pub fn of(&self, pid: u32) -> Option<&Table> {
+    pub fn table_of(&self, pid: u32) -> Option<&ProcessTable> {
         let mut range = self.tables.range((pid, 0)..=(pid, u64::MAX));
         let (key, table) = range.next_back()?;
         (!self.outlived.contains(key)).then_some(table)
     }
 
     /// All of them.
-    pub fn iter(&self) -> impl Iterator<Item = &Table> {
+    pub fn iter(&self) -> impl Iterator<Item = &ProcessTable> {
         self.tables.values()
     }
 
@@ -189,7 +192,7 @@ impl Tables {
     }
 
     /// The stack of a descriptor, innermost first, from the mapping that has it.
-    pub(crate) fn stack(&self, table: &Table, descriptor: &Descriptor) -> Vec<Spot> {
+    pub(crate) fn stack(&self, table: &ProcessTable, descriptor: &Descriptor) -> Vec<RawFrame> {
         let mut owner = table;
         for _ in 0..descriptor.forks {
             let parent = owner.parent.and_then(|key| self.tables.get(&key));
@@ -198,7 +201,7 @@ impl Tables {
             };
             owner = parent;
         }
-        owner.spots(descriptor.stack)
+        owner.raw_frames(descriptor.stack)
     }
 
     /// Marks the tables whose process is another program by now.
@@ -208,7 +211,7 @@ impl Tables {
 
     /// Removes the files of tables that are older than the latest of a process, or that `keep` does
     /// not want.
-    pub(crate) fn tidy(&mut self, keep: impl Fn(&Table) -> bool) {
+    pub(crate) fn tidy(&mut self, keep: impl Fn(&ProcessTable) -> bool) {
         let latest: HashMap<u32, u64> = self.tables.keys().copied().collect();
         let parents: Vec<(u32, u64)> = self.iter().filter_map(|table| table.parent).collect();
         self.tables.retain(|key, table| {
@@ -224,12 +227,12 @@ impl Tables {
     }
 }
 
-impl Table {
+impl ProcessTable {
     /// Its last word, if it ended by itself and was asked for one; see `fdguard-preload`'s farewell.
     #[must_use]
-    pub fn farewell(&self) -> Option<Farewell> {
+    pub fn exit_report(&self) -> Option<ExitReport> {
         let bytes = std::fs::read(self.file.with_extension("left")).ok()?;
-        Some(Farewell::of(&bytes))
+        Some(ExitReport::parse(&bytes))
     }
 
     /// Its name in the folder.
@@ -239,11 +242,11 @@ impl Table {
 
     pub(crate) fn read(path: &Path) -> io::Result<Option<Self>> {
         let file = File::open(path)?;
-        let mut head = vec![0; Image::HEAD];
+        let mut head = vec![0; TableImage::HEAD];
         if file.read_exact_at(&mut head, 0).is_err() {
             return Ok(None);
         }
-        let Some(image) = Image::new(&head) else {
+        let Some(image) = TableImage::new(&head) else {
             return Ok(None);
         };
         let (hole, words) = image.hole();
@@ -258,23 +261,23 @@ impl Table {
             let bytes = buffer.get_mut(..needed).unwrap_or_default();
             fill(&file, bytes, 0, hole)?;
             fill(&file, bytes, words, needed)?;
-            Ok(Image::new(bytes).map(|image| Self {
+            Ok(TableImage::new(bytes).map(|image| Self {
                 last,
-                ..Self::of(&image, path)
+                ..Self::from_image(&image, path)
             }))
         })
     }
 
-    fn of(image: &Image<'_>, path: &Path) -> Self {
+    fn from_image(image: &TableImage<'_>, path: &Path) -> Self {
         let open = image.open().filter_map(|(fd, record)| {
-            let birth = record.birth?;
+            let open = record.open?;
             let descriptor = Descriptor {
                 generation: record.generation,
-                stack: birth.stack,
-                tid: birth.tid,
-                ns: birth.ns,
-                how: birth.how,
-                forks: birth.forks,
+                stack: open.stack,
+                tid: open.tid,
+                ns: open.ns,
+                call: open.call,
+                forks: open.forks,
                 used: record.used,
             };
             Some((fd, descriptor))
@@ -286,14 +289,14 @@ impl Table {
             comm: comm(&image.comm()),
             parent: image.parent(),
             open: open.collect(),
-            ended: image.ended().collect(),
+            closed: image.closed().collect(),
             accounts: accounts.collect(),
             inherited: (0..1024).filter(|fd| image.is_inherited(*fd)).collect(),
             lost_events: image.lost_events(),
             lost_stacks: image.lost_stacks(),
-            unseen_ends: image.unseen_ends(),
+            unseen_closes: image.unseen_closes(),
             is_protected: image.is_protected(),
-            graves: image.graves(),
+            quarantined: image.quarantined(),
             prevented: prevented(image),
             last: None,
             stacks: HashMap::new(),
@@ -307,44 +310,44 @@ impl Table {
         table
     }
 
-    fn take_stack(&mut self, image: &Image<'_>, stack: u32) {
-        let frames: Vec<Frame> = image.frames(stack).collect();
+    fn take_stack(&mut self, image: &TableImage<'_>, stack: u32) {
+        let frames: Vec<FrameRecord> = image.frames(stack).collect();
         for frame in &frames {
             match frame {
-                Frame::Native { module, .. } => {
+                FrameRecord::Native { module, .. } => {
                     self.modules.entry(*module).or_insert_with(|| {
                         let path = image.module(*module).map_or(&b""[..], |found| found.path);
                         PathBuf::from(bytes_to_os(path))
                     });
                 }
-                Frame::Language { text, .. } => {
+                FrameRecord::Language { text, .. } => {
                     self.texts.entry(*text).or_insert_with(|| {
                         let (file, function) = image.text(*text).unwrap_or_default();
                         let text = |bytes| String::from_utf8_lossy(bytes).into_owned();
                         (text(file), text(function))
                     });
                 }
-                Frame::Address(_) => {}
+                FrameRecord::Address(_) => {}
             }
         }
         self.stacks.insert(stack, frames);
     }
 
-    pub(crate) fn spots(&self, stack: u32) -> Vec<Spot> {
+    pub(crate) fn raw_frames(&self, stack: u32) -> Vec<RawFrame> {
         let frames = self
             .stacks
             .get(&stack)
             .map(Vec::as_slice)
             .unwrap_or_default();
-        let spot = |frame: &Frame| match frame {
-            Frame::Native { module, offset } => Spot::Native {
+        let raw_frame = |frame: &FrameRecord| match frame {
+            FrameRecord::Native { module, offset } => RawFrame::Native {
                 module: self.modules.get(module).cloned().unwrap_or_default(),
                 offset: *offset,
             },
-            Frame::Address(address) => Spot::Unknown(*address),
-            Frame::Language { tongue, text, line } => {
+            FrameRecord::Address(address) => RawFrame::Unknown(*address),
+            FrameRecord::Language { tongue, text, line } => {
                 let (file, function) = self.texts.get(text).cloned().unwrap_or_default();
-                Spot::Language {
+                RawFrame::Language {
                     tongue: *tongue,
                     file,
                     function,
@@ -352,16 +355,16 @@ impl Table {
                 }
             }
         };
-        frames.iter().map(spot).collect()
+        frames.iter().map(raw_frame).collect()
     }
 }
 
 /// What protection prevented; nothing that did not happen.
-fn prevented(image: &Image<'_>) -> BTreeMap<&'static str, u64> {
+fn prevented(image: &TableImage<'_>) -> BTreeMap<&'static str, u64> {
     let kinds = [
-        ("use-after-close", Prevented::Use),
-        ("double-close", Prevented::DoubleClose),
-        ("stranger-close", Prevented::Stranger),
+        ("use-after-close", PreventedHarm::Use),
+        ("double-close", PreventedHarm::DoubleClose),
+        ("stranger-close", PreventedHarm::Stranger),
     ];
     let counted = kinds.map(|(rule, kind)| (rule, image.prevented(kind)));
     counted
@@ -376,10 +379,10 @@ fn last_event(file: &File, tickets: u64) -> Option<u64> {
     (tickets.saturating_sub(TRIES)..tickets)
         .rev()
         .find_map(|ticket| {
-            let mut bytes = [0; Image::EVENT];
-            let at = Image::event_at(ticket) as u64;
+            let mut bytes = [0; TableImage::EVENT];
+            let at = TableImage::event_at(ticket) as u64;
             file.read_exact_at(&mut bytes, at).ok()?;
-            Image::event(&bytes, ticket).map(|event| event.ns)
+            TableImage::event(&bytes, ticket).map(|event| event.ns)
         })
 }
 
@@ -424,20 +427,20 @@ fn fill(file: &File, bytes: &mut [u8], from: usize, to: usize) -> io::Result<()>
 
 #[cfg(test)]
 mod tests {
-    use super::Farewell;
+    use super::ExitReport;
 
     #[test]
     fn a_threaded_program_that_had_no_time_to_tell_has_not_told_that_all_is_closed() {
-        let untold = Farewell::of(fdguard_wire::UNTOLD);
+        let untold = ExitReport::parse(fdguard_wire::INCOMPLETE_EXIT_REPORT);
         assert!(untold.names.is_empty() && !untold.is_whole);
-        let none = Farewell::of(b"");
+        let none = ExitReport::parse(b"");
         assert!(none.names.is_empty() && none.is_whole);
-        let one = Farewell::of(b"7 /srv/a log\0");
+        let one = ExitReport::parse(b"7 /srv/a log\0");
         assert_eq!(one.names[&7], b"/srv/a log");
         assert!(one.is_whole);
         let most: Vec<u8> = (0..4096)
             .flat_map(|fd| format!("{fd} /x\0").into_bytes())
             .collect();
-        assert!(!Farewell::of(&most).is_whole);
+        assert!(!ExitReport::parse(&most).is_whole);
     }
 }

@@ -1,8 +1,9 @@
-//! What happened, in order: the ring that hazards are found in.
+//! The ring of events, in order: hazards are detected in it.
 //!
-//! A writer takes a ticket first and fills its place later. The end of a descriptor takes its ticket before the call and a
-//! birth after it, so tickets tell the order even where a number changes hands at once. A ticket that is never filled
-//! (its thread died) is a hole. The reader has to keep up: what is overwritten is lost, and it can tell how many.
+//! A writer takes a ticket first and fills its place later. A close takes its ticket before the call
+//! and an open after it, so tickets give the order even where a number is reused at once. A ticket
+//! that is never filled (its thread was killed) is a hole. The reader must keep up: overwritten events
+//! are lost, and the reader knows how many.
 
 use core::sync::atomic::{AtomicU64, Ordering};
 
@@ -12,7 +13,7 @@ use crate::mapping::low;
 /// One place of the ring.
 #[derive(Debug)]
 #[repr(C)]
-pub struct Event {
+pub struct RingEvent {
     ns: AtomicU64,
     /// Thread in the lower half, then kind, code, and error.
     by: AtomicU64,
@@ -27,8 +28,9 @@ pub struct Event {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct EventRecord {
     /// What happened.
-    pub kind: Kind,
-    /// By which call: a [`crate::How`] of a birth or a refusal, a [`Touch`] of a use, an [`End`] of an end.
+    pub kind: EventKind,
+    /// The call: an [`OpenCall`](crate::OpenCall) of an open or a refusal, an [`FdCall`](crate::FdCall) of a use, a
+    /// [`CloseCall`](crate::CloseCall) of a close.
     pub code: u8,
     /// The error that it gave; 0 for none.
     pub errno: u16,
@@ -47,21 +49,21 @@ pub struct EventRecord {
 /// The kinds of events.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
-pub enum Kind {
+pub enum EventKind {
     /// Of a later version.
     Unknown = 0,
-    /// A number was given out. More: for a socket its domain and type, for what comes from another number that number
+    /// A descriptor was opened. More: for a socket its domain and type, for what comes from another number that number
     /// and one.
-    Birth,
-    /// A number was given back, or a close failed. More: how many tickets were given out when the
+    Open,
+    /// A descriptor was closed, or a close failed. More: how many tickets were given out when the
     /// call was over, so that it happened between its own ticket and that one; 0 when that is not
     /// known. Then 1 if the process had a second thread by then.
-    End,
+    Close,
     /// All numbers from `fd` to the first of `more`.
-    EndRange,
+    CloseRange,
     /// A thread was found inside a call when another one closes its number.
     Inside,
-    /// A call on a number is over. More: the first bytes that were written; with `code` [`Touch::TORN`] set, its number was closed
+    /// A call on a number is over. More: the first bytes that were written; with `code` [`FdCall::TORN`](crate::FdCall::TORN) set, its number was closed
     /// meanwhile.
     Use,
     /// A POSIX lock was taken. More: first byte, and the one after the last. With `code` [`LOCK_BEGINS`], a call begins
@@ -75,8 +77,9 @@ pub enum Kind {
     Refused,
     /// `select` up to this number and one.
     Select,
-    /// Somebody else is known to have asked for what was opened at this number.
-    Retold,
+    /// Other code is known to have requested this descriptor: the stack of this event replaces the stack
+    /// of its open.
+    Reassigned,
     /// A child process was started. More: its number; 0 where the call does not tell it, with the time at
     /// which the call began, for a call that started and waited for it.
     Started,
@@ -84,30 +87,30 @@ pub enum Kind {
     Reaped,
 }
 
-const KINDS: &[Kind] = &[
-    Kind::Unknown,
-    Kind::Birth,
-    Kind::End,
-    Kind::EndRange,
-    Kind::Inside,
-    Kind::Use,
-    Kind::Lock,
-    Kind::Unlock,
-    Kind::File,
-    Kind::Refused,
-    Kind::Select,
-    Kind::Retold,
-    Kind::Started,
-    Kind::Reaped,
+const KINDS: &[EventKind] = &[
+    EventKind::Unknown,
+    EventKind::Open,
+    EventKind::Close,
+    EventKind::CloseRange,
+    EventKind::Inside,
+    EventKind::Use,
+    EventKind::Lock,
+    EventKind::Unlock,
+    EventKind::File,
+    EventKind::Refused,
+    EventKind::Select,
+    EventKind::Reassigned,
+    EventKind::Started,
+    EventKind::Reaped,
 ];
 
 /// The code of a lock that is being taken or given back.
 pub const LOCK_BEGINS: u8 = 1;
 
-/// Harm that protection kept from happening; the bit [`Prevented::BIT`] of the code of an end or a use says so.
+/// Harm that protection kept from happening; the bit [`PreventedHarm::BIT`] of the code of an end or a use says so.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
-pub enum Prevented {
+pub enum PreventedHarm {
     /// A use of a number that was closed.
     Use = 0,
     /// A second close.
@@ -116,75 +119,11 @@ pub enum Prevented {
     Stranger,
 }
 
-impl Prevented {
+impl PreventedHarm {
     /// How many kinds there are.
     pub const KINDS: usize = 3;
     /// The bit of a code.
     pub const BIT: u8 = 0x40;
-}
-
-/// What ended a descriptor.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[repr(u8)]
-pub enum End {
-    /// `close` and its kin.
-    Close = 0,
-    /// `dup2` put another one in its place.
-    Dup2,
-}
-
-/// A call on a descriptor.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[repr(u8)]
-pub enum Touch {
-    /// Anything else.
-    Other = 0,
-    /// `read` and its kin.
-    Read,
-    /// `write` and its kin.
-    Write,
-    /// `recv` and its kin.
-    Recv,
-    /// `send` and its kin.
-    Send,
-    /// `poll`, `select`.
-    Poll,
-    /// `epoll_wait`.
-    EpollWait,
-    /// `connect`.
-    Connect,
-    /// `accept`.
-    Accept,
-    /// `fsync`, `fdatasync`.
-    Fsync,
-    /// `ftruncate`.
-    Truncate,
-}
-
-const TOUCHES: &[Touch] = &[
-    Touch::Other,
-    Touch::Read,
-    Touch::Write,
-    Touch::Recv,
-    Touch::Send,
-    Touch::Poll,
-    Touch::EpollWait,
-    Touch::Connect,
-    Touch::Accept,
-    Touch::Fsync,
-    Touch::Truncate,
-];
-
-impl Touch {
-    /// The bit of a code that says that the number was closed during the call.
-    pub const TORN: u8 = 0x80;
-
-    /// The one of this code.
-    #[must_use]
-    pub fn of(code: u8) -> Self {
-        let known = TOUCHES.get(usize::from(code & !(Self::TORN | Prevented::BIT)));
-        known.copied().unwrap_or(Self::Other)
-    }
 }
 
 fn mixed(words: [u64; 5], ticket: u64) -> u64 {
@@ -193,7 +132,7 @@ fn mixed(words: [u64; 5], ticket: u64) -> u64 {
     words ^ ticket.wrapping_add(1).wrapping_mul(0x9e37_79b9_7f4a_7c15)
 }
 
-impl Event {
+impl RingEvent {
     /// An empty place.
     #[must_use]
     pub const fn new() -> Self {
@@ -223,13 +162,13 @@ impl Event {
     }
 }
 
-impl Default for Event {
+impl Default for RingEvent {
     fn default() -> Self {
         Self::new()
     }
 }
 
-pub(crate) const SIZE: usize = size_of::<Event>();
+pub(crate) const SIZE: usize = size_of::<RingEvent>();
 
 /// The event of a ticket from its bytes; `None` when the place holds another one, none, or one that is being written.
 pub(crate) fn read(words: Words<'_>, ticket: u64) -> Option<EventRecord> {
@@ -246,7 +185,7 @@ pub(crate) fn read(words: Words<'_>, ticket: u64) -> Option<EventRecord> {
     let [ns, by, which, first, second] = all;
     let kind = KINDS.get(usize::from((by >> 32 & 0xff) as u8));
     Some(EventRecord {
-        kind: kind.copied().unwrap_or(Kind::Unknown),
+        kind: kind.copied().unwrap_or(EventKind::Unknown),
         code: (by >> 40 & 0xff) as u8,
         errno: (by >> 48) as u16,
         tid: low(by),
@@ -262,10 +201,11 @@ mod tests {
     use core::sync::atomic::Ordering;
     use std::vec::Vec;
 
-    use super::{Event, EventRecord, KINDS, Kind, TOUCHES, Touch};
+    use super::{EventKind, EventRecord, KINDS, RingEvent};
+    use crate::FdCall;
     use crate::image::Words;
 
-    fn bytes(event: &Event) -> Vec<u8> {
+    fn bytes(event: &RingEvent) -> Vec<u8> {
         let [a, b] = &event.more;
         let words = [&event.ns, &event.by, &event.which, a, b, &event.check];
         let words = words.iter().map(|word| word.load(Ordering::Relaxed));
@@ -274,8 +214,8 @@ mod tests {
 
     fn record() -> EventRecord {
         EventRecord {
-            kind: Kind::Use,
-            code: Touch::Write as u8 | Touch::TORN,
+            kind: EventKind::Use,
+            code: FdCall::Write as u8 | FdCall::TORN,
             errno: 9,
             tid: 77,
             ns: 123_456_789,
@@ -287,18 +227,18 @@ mod tests {
 
     #[test]
     fn an_event_comes_back_by_its_own_ticket_alone() {
-        let event = Event::new();
+        let event = RingEvent::new();
         assert_eq!(super::read(Words::of(&bytes(&event)), 0), None);
         event.write(7, &record());
         let bytes = bytes(&event);
         assert_eq!(super::read(Words::of(&bytes), 7), Some(record()));
         assert_eq!(super::read(Words::of(&bytes), 6), None);
-        assert_eq!(Touch::of(record().code), Touch::Write);
+        assert_eq!(FdCall::from_code(record().code), FdCall::Write);
     }
 
     #[test]
     fn an_event_of_which_a_part_is_another_ones_is_nobodys() {
-        let event = Event::new();
+        let event = RingEvent::new();
         event.write(7, &record());
         event.ns.store(1, Ordering::Relaxed);
         assert_eq!(super::read(Words::of(&bytes(&event)), 7), None);
@@ -311,12 +251,6 @@ mod tests {
                 .iter()
                 .enumerate()
                 .all(|(at, kind)| *kind as usize == at)
-        );
-        assert!(
-            TOUCHES
-                .iter()
-                .enumerate()
-                .all(|(at, touch)| *touch as usize == at)
         );
     }
 }

@@ -8,7 +8,7 @@ const OFFSET: u32 = 44;
 /// A language with a runtime of its own; the number is the kind of its frames.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[repr(u8)]
-pub enum Tongue {
+pub enum RuntimeLanguage {
     /// Python.
     Python = 3,
     /// Java and what else runs on its machine.
@@ -19,7 +19,7 @@ pub enum Tongue {
 
 /// One frame of a stack.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Frame {
+pub enum FrameRecord {
     /// A place in a module's file, by its own addresses. A return address, unless `exact`.
     Native {
         /// Which module.
@@ -32,7 +32,7 @@ pub enum Frame {
     /// A frame of a language with a runtime of its own.
     Language {
         /// Which one.
-        tongue: Tongue,
+        tongue: RuntimeLanguage,
         /// Which text: file and function.
         text: u32,
         /// Line, 0 where it is not known.
@@ -40,7 +40,7 @@ pub enum Frame {
     },
 }
 
-impl Frame {
+impl FrameRecord {
     /// As a word.
     #[must_use]
     pub const fn pack(self) -> u64 {
@@ -65,14 +65,14 @@ impl Frame {
                 offset: word & ((1 << OFFSET) - 1),
             }),
             2 => Some(Self::Address(word & ((1 << 60) - 1))),
-            3 => Some(Self::language(Tongue::Python, word)),
-            4 => Some(Self::language(Tongue::Java, word)),
-            5 => Some(Self::language(Tongue::Node, word)),
+            3 => Some(Self::language(RuntimeLanguage::Python, word)),
+            4 => Some(Self::language(RuntimeLanguage::Java, word)),
+            5 => Some(Self::language(RuntimeLanguage::Node, word)),
             _ => None,
         }
     }
 
-    const fn language(tongue: Tongue, word: u64) -> Self {
+    const fn language(tongue: RuntimeLanguage, word: u64) -> Self {
         Self::Language {
             tongue,
             text: low(word),
@@ -83,31 +83,31 @@ impl Frame {
 
 #[cfg(test)]
 mod tests {
-    use super::{Frame, Tongue};
+    use super::{FrameRecord, RuntimeLanguage};
 
     #[test]
     fn every_kind_comes_back() {
         let frames = [
-            Frame::Native {
+            FrameRecord::Native {
                 module: 65_535,
                 offset: 0xfff_ffff_ffff,
             },
-            Frame::Address(0x7fff_1234_5678),
-            Frame::Language {
-                tongue: Tongue::Python,
+            FrameRecord::Address(0x7fff_1234_5678),
+            FrameRecord::Language {
+                tongue: RuntimeLanguage::Python,
                 text: u32::MAX,
                 line: 123_456_789,
             },
-            Frame::Language {
-                tongue: Tongue::Node,
+            FrameRecord::Language {
+                tongue: RuntimeLanguage::Node,
                 text: 7,
                 line: 0,
             },
         ];
         for frame in frames {
-            assert_eq!(Frame::unpack(frame.pack()), Some(frame));
+            assert_eq!(FrameRecord::unpack(frame.pack()), Some(frame));
         }
-        assert_eq!(Frame::unpack(0), None);
-        assert_eq!(Frame::unpack(u64::MAX), None);
+        assert_eq!(FrameRecord::unpack(0), None);
+        assert_eq!(FrameRecord::unpack(u64::MAX), None);
     }
 }

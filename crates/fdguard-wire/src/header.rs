@@ -2,7 +2,7 @@
 
 use core::sync::atomic::{AtomicU32, AtomicU64};
 
-use crate::event::Prevented;
+use crate::event::PreventedHarm;
 use crate::loader::Omission;
 
 /// The first word of a mapping, written last: `fdguard1`.
@@ -13,7 +13,7 @@ pub const VERSION: u32 = 5;
 /// The header. Counters only rise.
 #[derive(Debug)]
 #[repr(C)]
-pub struct Header {
+pub struct TableHeader {
     /// [`MAGIC`].
     pub magic: AtomicU64,
     /// [`VERSION`].
@@ -42,13 +42,14 @@ pub struct Header {
     pub latest: AtomicU64,
     /// Stacks in use.
     pub stacks: AtomicU64,
-    /// Births and ends that found no place: numbers too high, no memory.
+    /// Opens and closes that were not recorded: numbers too high, no memory.
     pub lost_events: AtomicU64,
-    /// Births whose stack found no place: counted, with stack 0.
+    /// Opens whose stack did not fit: counted under stack 0.
     pub lost_stacks: AtomicU64,
-    /// Descriptors whose end nobody saw: closed inside the C library or by a system call of its own.
-    pub unseen_ends: AtomicU64,
-    /// Calls by a child that borrows our memory (vfork) or that no handler told us of: not recorded.
+    /// Descriptors whose close was not seen: closed inside libc or by a raw system call.
+    pub unseen_closes: AtomicU64,
+    /// Calls by a child that shares the parent's memory (vfork) or whose fork was not seen: not
+    /// recorded.
     pub foreign_calls: AtomicU64,
     /// Stacks that stopped before the outermost frame.
     pub cut_stacks: AtomicU64,
@@ -59,14 +60,14 @@ pub struct Header {
     /// 1 when the process is protected.
     pub protected: AtomicU64,
     /// How many numbers that keeps now: the process has so many descriptors more than it knows of.
-    pub graves: AtomicU64,
-    /// What that prevented, by [`Prevented`].
-    pub prevented: [AtomicU64; Prevented::KINDS],
+    pub quarantined: AtomicU64,
+    /// What that prevented, by [`PreventedHarm`].
+    pub prevented: [AtomicU64; PreventedHarm::KINDS],
     /// Programs that were started without the library, by [`Omission`].
     pub omissions: [AtomicU64; Omission::KINDS],
 }
 
-impl Header {
+impl TableHeader {
     /// All zeros.
     #[must_use]
     pub const fn new() -> Self {
@@ -87,20 +88,20 @@ impl Header {
             stacks: AtomicU64::new(0),
             lost_events: AtomicU64::new(0),
             lost_stacks: AtomicU64::new(0),
-            unseen_ends: AtomicU64::new(0),
+            unseen_closes: AtomicU64::new(0),
             foreign_calls: AtomicU64::new(0),
             cut_stacks: AtomicU64::new(0),
             inherited: [const { AtomicU64::new(0) }; 16],
             comm: [const { AtomicU64::new(0) }; 2],
             protected: AtomicU64::new(0),
-            graves: AtomicU64::new(0),
-            prevented: [const { AtomicU64::new(0) }; Prevented::KINDS],
+            quarantined: AtomicU64::new(0),
+            prevented: [const { AtomicU64::new(0) }; PreventedHarm::KINDS],
             omissions: [const { AtomicU64::new(0) }; Omission::KINDS],
         }
     }
 }
 
-impl Default for Header {
+impl Default for TableHeader {
     fn default() -> Self {
         Self::new()
     }

@@ -1,9 +1,9 @@
 //! The record layout that the injected library writes and the tracer reads.
 //!
 //! One file a process, mapped shared by the library and read from outside while the process lives and after its
-//! end. [`Mapping`] is that file as a value: every field is an atomic, and all zeros is the empty state, so a
+//! end. [`TableMapping`] is that file as a value: every field is an atomic, and all zeros is the empty state, so a
 //! sparse file is a valid mapping. Writers never wait: they may be many threads, signal handlers, or a thread
-//! that dies in the middle of a step. [`Image`] reads the same bytes and believes only records that are whole.
+//! that dies in the middle of a step. [`TableImage`] reads the same bytes and believes only records that are whole.
 //!
 //! A stack is known by the place of its entry, so a writer that meets an entry which another one is still
 //! filling can use its number at once. Nothing is ever moved or freed.
@@ -14,10 +14,10 @@
 #[cfg(test)]
 extern crate std;
 
+mod calls;
 mod event;
 mod frame;
 mod header;
-mod how;
 mod image;
 mod loader;
 mod mapping;
@@ -26,21 +26,21 @@ mod slot;
 mod stack;
 mod text;
 
-pub use event::{End, Event, EventRecord, Kind, LOCK_BEGINS, Prevented, Touch};
-pub use frame::{Frame, Tongue};
-pub use header::{Header, MAGIC, VERSION};
-pub use how::How;
-pub use image::{Image, SiteRecord};
-pub use loader::{Bytes, Loading, Omission, interpreter, loading};
-pub use mapping::{Area, Frames, Mapping};
+pub use calls::{CloseCall, FdCall, OpenCall};
+pub use event::{EventKind, EventRecord, LOCK_BEGINS, PreventedHarm, RingEvent};
+pub use frame::{FrameRecord, RuntimeLanguage};
+pub use header::{MAGIC, TableHeader, VERSION};
+pub use image::{SiteRecord, TableImage};
+pub use loader::{Bytes, LoaderOutcome, Omission, interpreter, loading};
+pub use mapping::{Area, Frames, TableMapping};
 pub use module::{Module, ModuleRecord};
-pub use slot::{Birth, Death, Slot, SlotRecord};
-pub use stack::{Account, Stack};
-pub use text::Text;
+pub use slot::{CloseRecord, OpenRecord, Slot, SlotRecord};
+pub use stack::{Account, StackRecord};
+pub use text::TextRecord;
 
-/// All of the farewell of a process that ended by itself, and could not take the time to tell what it leaves.
-pub const UNTOLD: &[u8] = b"untold\0";
-/// Descriptor numbers that have a slot; births beyond are counted as lost.
+/// The exit report of a process that exited without time to list what it left open.
+pub const INCOMPLETE_EXIT_REPORT: &[u8] = b"untold\0";
+/// Descriptor numbers that have a slot; opens beyond are counted as lost.
 pub const NUMBERS: usize = 1 << 18;
 /// Places for different stacks.
 pub const STACKS: usize = 1 << 14;

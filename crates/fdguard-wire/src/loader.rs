@@ -10,7 +10,7 @@ pub trait Bytes {
 
 /// What would become of the library.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Loading {
+pub enum LoaderOutcome {
     /// It is loaded, or ignored, or nobody can say.
     Harmless,
     /// A script: what comes after `#!`, so many bytes of the buffer that was given.
@@ -70,29 +70,29 @@ const DT_STRTAB: u64 = 5;
 const X86_64: u64 = 62;
 
 /// What would become of it in this program. `script` is room for the line of a script.
-pub fn loading(file: &impl Bytes, script: &mut [u8]) -> Loading {
+pub fn loading(file: &impl Bytes, script: &mut [u8]) -> LoaderOutcome {
     let mut head = [0; HEAD];
     let read = file.read(0, &mut head);
     if head.starts_with(b"#!") {
-        return Loading::Script(file.read(2, script));
+        return LoaderOutcome::Script(file.read(2, script));
     }
     if read < HEAD || !head.starts_with(b"\x7fELF") {
-        return Loading::Harmless;
+        return LoaderOutcome::Harmless;
     }
     let is_64_bit = head.get(4..6) == Some(&[2, 1]);
     if !is_64_bit || number(&head, 18, 2) != X86_64 {
-        return Loading::OtherMachine;
+        return LoaderOutcome::OtherMachine;
     }
     let segments = Segments::of(file, &head);
     let Some(interpreter) = segments.first(PT_INTERP) else {
-        return Loading::Harmless;
+        return LoaderOutcome::Harmless;
     };
     if !is_glibc(file, &interpreter) {
-        return Loading::OtherLoader;
+        return LoaderOutcome::OtherLoader;
     }
     match segments.first(PT_DYNAMIC) {
-        Some(dynamic) if has_sanitizer(file, &segments, &dynamic) => Loading::Sanitizer,
-        _ => Loading::Harmless,
+        Some(dynamic) if has_sanitizer(file, &segments, &dynamic) => LoaderOutcome::Sanitizer,
+        _ => LoaderOutcome::Harmless,
     }
 }
 
@@ -221,7 +221,7 @@ fn has_sanitizer<F: Bytes>(file: &F, segments: &Segments<'_, F>, dynamic: &Segme
 mod tests {
     use std::vec::Vec;
 
-    use super::{Bytes, Loading, interpreter, loading};
+    use super::{Bytes, LoaderOutcome, interpreter, loading};
 
     impl Bytes for Vec<u8> {
         fn read(&self, at: u64, into: &mut [u8]) -> usize {
@@ -280,33 +280,33 @@ mod tests {
         file
     }
 
-    fn of(file: &Vec<u8>) -> Loading {
+    fn of(file: &Vec<u8>) -> LoaderOutcome {
         loading(file, &mut [0; 256])
     }
 
     #[test]
     fn what_a_loader_makes_of_the_library() {
         const GLIBC: &str = "/lib64/ld-linux-x86-64.so.2";
-        assert_eq!(of(&program(GLIBC, &["libc.so.6"])), Loading::Harmless);
+        assert_eq!(of(&program(GLIBC, &["libc.so.6"])), LoaderOutcome::Harmless);
         let musl = program("/lib/ld-musl-x86_64.so.1", &["libc.so"]);
-        assert_eq!(of(&musl), Loading::OtherLoader);
+        assert_eq!(of(&musl), LoaderOutcome::OtherLoader);
         for sanitizer in ["libasan.so.8", "libclang_rt.asan-x86_64.so", "libtsan.so.2"] {
             let file = program(GLIBC, &["libm.so.6", sanitizer, "libc.so.6"]);
-            assert_eq!(of(&file), Loading::Sanitizer, "{sanitizer}");
+            assert_eq!(of(&file), LoaderOutcome::Sanitizer, "{sanitizer}");
         }
         let mut other = program(GLIBC, &[]);
         other[18] = 183;
-        assert_eq!(of(&other), Loading::OtherMachine);
+        assert_eq!(of(&other), LoaderOutcome::OtherMachine);
         let mut narrow = program(GLIBC, &[]);
         narrow[4] = 1;
-        assert_eq!(of(&narrow), Loading::OtherMachine);
+        assert_eq!(of(&narrow), LoaderOutcome::OtherMachine);
     }
 
     #[test]
     fn a_script_says_what_runs_it() {
         let mut line = [0; 64];
         let file = b"#! /bin/sh -e\nexit\n".to_vec();
-        let Loading::Script(length) = loading(&file, &mut line) else {
+        let LoaderOutcome::Script(length) = loading(&file, &mut line) else {
             panic!("a script");
         };
         assert_eq!(interpreter(&line[..length]), b"/bin/sh");
@@ -321,6 +321,6 @@ mod tests {
             let broken: Vec<u8> = file.iter().map(|byte| byte.wrapping_mul(251)).collect();
             let _ = of(&broken);
         }
-        assert_eq!(of(&Vec::new()), Loading::Harmless);
+        assert_eq!(of(&Vec::new()), LoaderOutcome::Harmless);
     }
 }

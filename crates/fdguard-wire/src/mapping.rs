@@ -3,14 +3,14 @@
 use core::mem::offset_of;
 use core::sync::atomic::{AtomicU64, Ordering};
 
-use crate::event::{Event, EventRecord, Prevented};
-use crate::frame::Frame;
-use crate::header::{Header, MAGIC, VERSION};
+use crate::event::{EventRecord, PreventedHarm, RingEvent};
+use crate::frame::FrameRecord;
+use crate::header::{MAGIC, TableHeader, VERSION};
 use crate::loader::Omission;
 use crate::module::Module;
-use crate::slot::{Birth, Death, Slot};
-use crate::stack::Stack;
-use crate::text::Text;
+use crate::slot::{CloseRecord, OpenRecord, Slot};
+use crate::stack::StackRecord;
+use crate::text::TextRecord;
 use crate::{EVENTS, MODULES, NUMBERS, STACKS, TEXTS, WORDS};
 
 /// Places of the tables that are tried for a hash before it counts as lost.
@@ -19,14 +19,14 @@ const TRIES: usize = 64;
 /// The mapping.
 #[derive(Debug)]
 #[repr(C, align(4096))]
-pub struct Mapping {
+pub struct TableMapping {
     /// Whose it is, and the counters.
-    pub header: Header,
+    pub header: TableHeader,
     modules: [Module; MODULES],
-    stacks: [Stack; STACKS],
-    texts: [Text; TEXTS],
+    stacks: [StackRecord; STACKS],
+    texts: [TextRecord; TEXTS],
     slots: [Slot; NUMBERS],
-    events: [Event; EVENTS],
+    events: [RingEvent; EVENTS],
     words: [AtomicU64; WORDS],
 }
 
@@ -44,16 +44,16 @@ pub trait Area {
     }
 }
 
-impl Mapping {
+impl TableMapping {
     /// All zeros.
     #[must_use]
     pub const fn new() -> Self {
         Self {
-            header: Header::new(),
+            header: TableHeader::new(),
             modules: [const { Module::new() }; MODULES],
-            events: [const { Event::new() }; EVENTS],
-            stacks: [const { Stack::new() }; STACKS],
-            texts: [const { Text::new() }; TEXTS],
+            events: [const { RingEvent::new() }; EVENTS],
+            stacks: [const { StackRecord::new() }; STACKS],
+            texts: [const { TextRecord::new() }; TEXTS],
             slots: [const { Slot::new() }; NUMBERS],
             words: [const { AtomicU64::new(0) }; WORDS],
         }
@@ -99,20 +99,20 @@ impl Mapping {
         }
     }
 
-    /// Writes the birth of a descriptor down.
-    pub fn open(&self, area: &impl Area, fd: u32, birth: &Birth) {
+    /// Records the opening of a descriptor.
+    pub fn open(&self, area: &impl Area, fd: u32, open: &OpenRecord) {
         let slot = self.slots.get(fd as usize);
         let Some(slot) = slot.filter(|_| area.is_backed(slot_at(fd), size_of::<Slot>())) else {
             count(&self.header.lost_events);
             return;
         };
-        if let Some(missed) = slot.open(birth) {
-            count(&self.header.unseen_ends);
-            self.count_end(area, &missed, birth.ns);
+        if let Some(missed) = slot.open(open) {
+            count(&self.header.unseen_closes);
+            self.count_close(area, &missed, open.ns);
         }
-        self.header.latest.store(birth.ns, Ordering::Relaxed);
-        if birth.forks == 0
-            && let Some(stack) = self.account(area, birth.stack)
+        self.header.latest.store(open.ns, Ordering::Relaxed);
+        if open.forks == 0
+            && let Some(stack) = self.account(area, open.stack)
         {
             count(&stack.opened);
         }
@@ -122,12 +122,13 @@ impl Mapping {
         }
     }
 
-    /// Writes the end of a descriptor down, now by the monotonic clock; gives what ended, when it was known.
-    pub fn close(&self, area: &impl Area, fd: u32, now: u64) -> Option<Death> {
-        let death = self.slot(area, fd)?.close()?;
+    /// Records the closing of a descriptor at `now` by the monotonic clock. Returns the closed
+    /// descriptor if it was known.
+    pub fn close(&self, area: &impl Area, fd: u32, now: u64) -> Option<CloseRecord> {
+        let closed = self.slot(area, fd)?.close()?;
         self.header.latest.store(now, Ordering::Relaxed);
-        self.count_end(area, &death, now);
-        Some(death)
+        self.count_close(area, &closed, now);
+        Some(closed)
     }
 
     /// A call on a number succeeded. Costs a few loads where nothing was opened or closed since its
@@ -142,8 +143,8 @@ impl Mapping {
     /// Puts another stack in place of the one that opened what has this number now. One of a parent stays.
     /// Whether it was put there.
     pub fn restack(&self, area: &impl Area, fd: u32, stack: u32) -> bool {
-        let birth = self.birth_of(area, fd);
-        let is_ours = birth.is_some_and(|birth| birth.forks == 0);
+        let open = self.open_record(area, fd);
+        let is_ours = open.is_some_and(|open| open.forks == 0);
         let slot = self.slot(area, fd).filter(|_| is_ours);
         let Some(before) = slot.and_then(|slot| slot.restack(stack)) else {
             return false;
@@ -160,21 +161,21 @@ impl Mapping {
     /// Whether the innermost frame of a stack is one of a language.
     #[must_use]
     pub fn is_language(&self, stack: u32) -> bool {
-        let first = self.whole_stack(stack).map(Stack::first);
+        let first = self.whole_stack(stack).map(StackRecord::first);
         let first = first.filter(|first| *first != 0);
         let word = first.and_then(|first| self.words.get(first as usize));
-        let frame = word.and_then(|word| Frame::unpack(word.load(Ordering::Relaxed)));
-        matches!(frame, Some(Frame::Language { .. }))
+        let frame = word.and_then(|word| FrameRecord::unpack(word.load(Ordering::Relaxed)));
+        matches!(frame, Some(FrameRecord::Language { .. }))
     }
 
     /// Gives the frames of a stack, innermost first; none when it was lost or is being written.
-    pub fn each_frame(&self, stack: u32, mut give: impl FnMut(Frame)) {
-        let Some((first, frames)) = self.whole_stack(stack).map(Stack::place) else {
+    pub fn each_frame(&self, stack: u32, mut give: impl FnMut(FrameRecord)) {
+        let Some((first, frames)) = self.whole_stack(stack).map(StackRecord::place) else {
             return;
         };
         let words = self.words.iter().skip(first as usize);
         for word in words.take((frames as usize).min(crate::FRAMES)) {
-            if let Some(frame) = Frame::unpack(word.load(Ordering::Relaxed)) {
+            if let Some(frame) = FrameRecord::unpack(word.load(Ordering::Relaxed)) {
                 give(frame);
             }
         }
@@ -193,25 +194,26 @@ impl Mapping {
 
     /// Where descriptors of this stack are counted. Those that were given out have memory; 0 stands
     /// for all that found no place.
-    fn account(&self, area: &impl Area, stack: u32) -> Option<&Stack> {
-        let at = offset_of!(Self, stacks) + stack as usize * size_of::<Stack>();
+    fn account(&self, area: &impl Area, stack: u32) -> Option<&StackRecord> {
+        let at = offset_of!(Self, stacks) + stack as usize * size_of::<StackRecord>();
         let entry = self.stacks.get(stack as usize)?;
-        area.is_backed(at, size_of::<Stack>()).then_some(entry)
+        area.is_backed(at, size_of::<StackRecord>())
+            .then_some(entry)
     }
 
     /// A stack that was given out.
-    fn whole_stack(&self, stack: u32) -> Option<&Stack> {
+    fn whole_stack(&self, stack: u32) -> Option<&StackRecord> {
         let number = (stack as usize).checked_sub(1)?;
         self.stacks.get(number + 1)
     }
 
-    fn count_end(&self, area: &impl Area, death: &Death, now: u64) {
-        if death.forks == 0
-            && let Some(stack) = self.account(area, death.stack)
+    fn count_close(&self, area: &impl Area, closed: &CloseRecord, now: u64) {
+        if closed.forks == 0
+            && let Some(stack) = self.account(area, closed.stack)
         {
             let began = self.header.began.load(Ordering::Relaxed);
-            let born = death.born.saturating_sub(began);
-            stack.end(born, now.saturating_sub(death.born));
+            let opened_at = closed.opened_at.saturating_sub(began);
+            stack.close(opened_at, now.saturating_sub(closed.opened_at));
         }
     }
 
@@ -232,14 +234,14 @@ impl Mapping {
     }
 
     /// Protection keeps so many numbers now.
-    pub fn graves(&self, count: u32) {
+    pub fn quarantined(&self, count: u32) {
         self.header
-            .graves
+            .quarantined
             .store(u64::from(count), Ordering::Relaxed);
     }
 
     /// Protection kept this from happening.
-    pub fn prevented(&self, what: Prevented) {
+    pub fn prevented(&self, what: PreventedHarm) {
         if let Some(counter) = self.header.prevented.get(what as usize) {
             count(counter);
         }
@@ -273,9 +275,9 @@ impl Mapping {
             word.store(parents.load(Ordering::Relaxed), Ordering::Relaxed);
         }
         for fd in 0..parent.numbers() {
-            if let Some(birth) = parent.birth_of(of_parent, fd) {
-                let forks = birth.forks.saturating_add(1);
-                self.open(area, fd, &Birth { forks, ..birth });
+            if let Some(open) = parent.open_record(of_parent, fd) {
+                let forks = open.forks.saturating_add(1);
+                self.open(area, fd, &OpenRecord { forks, ..open });
             }
         }
     }
@@ -288,11 +290,11 @@ impl Mapping {
 
     /// What is written of this number, when it is open.
     #[must_use]
-    pub fn birth_of(&self, area: &impl Area, fd: u32) -> Option<Birth> {
-        self.slot(area, fd)?.record()?.birth
+    pub fn open_record(&self, area: &impl Area, fd: u32) -> Option<OpenRecord> {
+        self.slot(area, fd)?.record()?.open
     }
 
-    /// The next place of the ring, to be filled with [`Mapping::tell`] as soon as all is known.
+    /// The next place of the ring, to be filled with [`TableMapping::write_event`] as soon as all is known.
     pub fn ticket(&self) -> u64 {
         self.header.events.fetch_add(1, Ordering::AcqRel)
     }
@@ -304,11 +306,11 @@ impl Mapping {
     }
 
     /// Fills the place of a ticket.
-    pub fn tell(&self, area: &impl Area, ticket: u64, record: &EventRecord) {
+    pub fn write_event(&self, area: &impl Area, ticket: u64, record: &EventRecord) {
         let index = place(ticket, EVENTS);
-        let at = offset_of!(Self, events) + index * size_of::<Event>();
+        let at = offset_of!(Self, events) + index * size_of::<RingEvent>();
         if let Some(event) = self.events.get(index)
-            && area.is_backed(at, size_of::<Event>())
+            && area.is_backed(at, size_of::<RingEvent>())
         {
             event.write(ticket, record);
         } else {
@@ -325,11 +327,11 @@ impl Mapping {
             if index == 0 {
                 index = 1;
             }
-            let at = offset_of!(Self, stacks) + index * size_of::<Stack>();
+            let at = offset_of!(Self, stacks) + index * size_of::<StackRecord>();
             let Some(stack) = self.stacks.get(index) else {
                 break;
             };
-            if !area.is_backed(at, size_of::<Stack>()) {
+            if !area.is_backed(at, size_of::<StackRecord>()) {
                 break;
             }
             let number = low(index as u64);
@@ -352,7 +354,7 @@ impl Mapping {
         0
     }
 
-    fn fill(&self, area: &impl Area, stack: &Stack, frames: impl FnOnce(&mut Frames<'_>)) {
+    fn fill(&self, area: &impl Area, stack: &StackRecord, frames: impl FnOnce(&mut Frames<'_>)) {
         let mut words = [0; crate::FRAMES];
         let mut list = Frames {
             words: &mut words,
@@ -377,9 +379,9 @@ impl Mapping {
         let hash = hash.max(1);
         let mut index = place(hash, TEXTS);
         for _ in 0..TRIES {
-            let at = offset_of!(Self, texts) + index * size_of::<Text>();
+            let at = offset_of!(Self, texts) + index * size_of::<TextRecord>();
             let entry = self.texts.get(index)?;
-            if !area.is_backed(at, size_of::<Text>()) {
+            if !area.is_backed(at, size_of::<TextRecord>()) {
                 return None;
             }
             let number = low(index as u64);
@@ -407,7 +409,7 @@ impl Mapping {
         None
     }
 
-    fn fill_text(&self, area: &impl Area, entry: &Text, file: &[u8], function: &[u8]) {
+    fn fill_text(&self, area: &impl Area, entry: &TextRecord, file: &[u8], function: &[u8]) {
         const MOST: usize = 4096;
         // The end of a path tells more than its beginning.
         let file = file.get(file.len().saturating_sub(MOST)..).unwrap_or(file);
@@ -518,7 +520,7 @@ impl Mapping {
     }
 }
 
-impl Default for Mapping {
+impl Default for TableMapping {
     fn default() -> Self {
         Self::new()
     }
@@ -545,7 +547,7 @@ pub struct Frames<'a> {
 
 impl Frames<'_> {
     /// Appends one; what is too much is left out.
-    pub fn push(&mut self, frame: Frame) {
+    pub fn push(&mut self, frame: FrameRecord) {
         if let Some(place) = self.words.get_mut(self.used) {
             *place = frame.pack();
             self.used += 1;
@@ -555,7 +557,7 @@ impl Frames<'_> {
 
 /// Where the slot of a number begins.
 fn slot_at(fd: u32) -> usize {
-    offset_of!(Mapping, slots) + fd as usize * size_of::<Slot>()
+    offset_of!(TableMapping, slots) + fd as usize * size_of::<Slot>()
 }
 
 /// Which of so many places a number falls on.

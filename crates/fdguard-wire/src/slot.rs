@@ -1,8 +1,8 @@
-//! One number of the descriptor table: who opened it, when, and for the how-manieth time.
+//! One number of the descriptor table: which stack opened it, when, and how often it was reused.
 
 use core::sync::atomic::{AtomicU64, Ordering};
 
-use crate::How;
+use crate::OpenCall;
 use crate::image::Words;
 use crate::mapping::low;
 
@@ -22,41 +22,41 @@ pub struct Slot {
     used: AtomicU64,
 }
 
-/// What is known when a descriptor comes into being.
+/// What is known of a descriptor when it is opened.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Birth {
-    /// Its opening stack; 0 where it is not known.
+pub struct OpenRecord {
+    /// The stack that opened it; 0 if unknown.
     pub stack: u32,
     /// The thread.
     pub tid: u32,
     /// When, by the monotonic clock.
     pub ns: u64,
-    /// By which call.
-    pub how: How,
+    /// The call that opened it.
+    pub call: OpenCall,
     /// Forks since: the stack is one of an ancestor's mapping.
     pub forks: u8,
 }
 
-/// What ended: the generation and the stack that opened it.
+/// A closed descriptor.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Death {
-    /// The how-manieth descriptor of this number it was.
+pub struct CloseRecord {
+    /// Generation: how many times this descriptor number had been used.
     pub generation: u32,
     /// Its opening stack.
     pub stack: u32,
     /// Forks since it was opened.
     pub forks: u8,
     /// When it was opened, by the monotonic clock.
-    pub born: u64,
+    pub opened_at: u64,
 }
 
 /// A slot as read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SlotRecord {
-    /// The how-manieth descriptor of this number.
+    /// Generation: how many times this descriptor number has been used.
     pub generation: u32,
     /// What is known of it; absent where the record is not whole.
-    pub birth: Option<Birth>,
+    pub open: Option<OpenRecord>,
     /// After which event it was used last, by the time of that event; 0 when it was not.
     pub used: u64,
 }
@@ -94,44 +94,44 @@ impl Slot {
         }
     }
 
-    /// Writes a birth down. Gives the one before when nobody saw its end.
-    pub fn open(&self, birth: &Birth) -> Option<Death> {
+    /// Records an open. Returns the previous descriptor if its close was not seen.
+    pub fn open(&self, open: &OpenRecord) -> Option<CloseRecord> {
         let before = self.state.load(Ordering::Relaxed);
-        let (forks, born) = (self.forks(), self.ns.load(Ordering::Relaxed));
+        let (forks, opened_at) = (self.forks(), self.ns.load(Ordering::Relaxed));
         let next = turn(before).wrapping_add(if is_open(before) { 2 } else { 1 });
-        let state = packed(next, birth.stack);
+        let state = packed(next, open.stack);
         let by =
-            u64::from(birth.tid) | u64::from(birth.how as u8) << 32 | u64::from(birth.forks) << 40;
+            u64::from(open.tid) | u64::from(open.call as u8) << 32 | u64::from(open.forks) << 40;
         self.used.store(0, Ordering::Relaxed);
-        self.ns.store(birth.ns, Ordering::Relaxed);
+        self.ns.store(open.ns, Ordering::Relaxed);
         self.by.store(by, Ordering::Relaxed);
         self.check
-            .store(mixed(state, birth.ns, by), Ordering::Relaxed);
+            .store(mixed(state, open.ns, by), Ordering::Relaxed);
         let before = self.state.swap(state, Ordering::AcqRel);
-        is_open(before).then(|| Death {
+        is_open(before).then(|| CloseRecord {
             generation: turn(before).div_ceil(2),
             stack: low(before),
             forks,
-            born,
+            opened_at,
         })
     }
 
-    /// Writes its end down; nothing when it was not open.
-    pub fn close(&self) -> Option<Death> {
+    /// Records a close. Returns nothing if it was not open.
+    pub fn close(&self) -> Option<CloseRecord> {
         let mut state = self.state.load(Ordering::Acquire);
         while is_open(state) {
-            let (forks, born) = (self.forks(), self.ns.load(Ordering::Relaxed));
+            let (forks, opened_at) = (self.forks(), self.ns.load(Ordering::Relaxed));
             let next = packed(turn(state).wrapping_add(1), low(state));
             match self
                 .state
                 .compare_exchange_weak(state, next, Ordering::AcqRel, Ordering::Acquire)
             {
                 Ok(_) => {
-                    return Some(Death {
+                    return Some(CloseRecord {
                         generation: turn(state).div_ceil(2),
                         stack: low(state),
                         forks,
-                        born,
+                        opened_at,
                     });
                 }
                 Err(now) => state = now,
@@ -140,8 +140,8 @@ impl Slot {
         None
     }
 
-    /// Puts another stack in place of the one that opened it, while it is the same descriptor; gives the one before.
-    pub fn restack(&self, stack: u32) -> Option<Death> {
+    /// Replaces the stack that opened it, while it is the same descriptor. Returns the previous one.
+    pub fn restack(&self, stack: u32) -> Option<CloseRecord> {
         let word = |atomic: &AtomicU64| atomic.load(Ordering::Acquire);
         let (state, ns, by) = (word(&self.state), word(&self.ns), word(&self.by));
         let check = word(&self.check);
@@ -157,11 +157,11 @@ impl Slot {
         let _ = self
             .check
             .compare_exchange(check, new, Ordering::AcqRel, Ordering::Relaxed);
-        Some(Death {
+        Some(CloseRecord {
             generation: turn(state).div_ceil(2),
             stack: low(state),
             forks: byte(by >> 40),
-            born: ns,
+            opened_at: ns,
         })
     }
 
@@ -211,7 +211,7 @@ pub(crate) fn read(words: Words<'_>) -> Option<SlotRecord> {
 }
 
 /// Whether a number was open once and is not now, from its bytes.
-pub(crate) fn has_ended(words: Words<'_>) -> bool {
+pub(crate) fn is_closed(words: Words<'_>) -> bool {
     words
         .at(0)
         .is_some_and(|state| turn(state) > 0 && !is_open(state))
@@ -221,31 +221,31 @@ fn record([state, ns, by, check, used]: [u64; 5]) -> Option<SlotRecord> {
     if !is_open(state) {
         return None;
     }
-    let birth = Birth {
+    let open = OpenRecord {
         stack: low(state),
         tid: low(by),
         ns,
-        how: How::of(byte(by >> 32)),
+        call: OpenCall::from_code(byte(by >> 32)),
         forks: byte(by >> 40),
     };
     Some(SlotRecord {
         generation: turn(state).div_ceil(2),
-        birth: (check == mixed(state, ns, by)).then_some(birth),
+        open: (check == mixed(state, ns, by)).then_some(open),
         used,
     })
 }
 
 #[cfg(test)]
 mod tests {
-    use super::{Birth, Slot};
-    use crate::How;
+    use super::{OpenRecord, Slot};
+    use crate::OpenCall;
 
-    fn birth(stack: u32) -> Birth {
-        Birth {
+    fn open(stack: u32) -> OpenRecord {
+        OpenRecord {
             stack,
             tid: 77,
             ns: 123_456,
-            how: How::Pipe,
+            call: OpenCall::Pipe,
             forks: 0,
         }
     }
@@ -254,23 +254,23 @@ mod tests {
     fn a_closed_and_reopened_number_is_a_new_generation() {
         let slot = Slot::new();
         assert_eq!(slot.close(), None);
-        assert_eq!(slot.open(&birth(5)), None);
+        assert_eq!(slot.open(&open(5)), None);
         let record = slot.record().unwrap();
-        assert_eq!((record.generation, record.birth), (1, Some(birth(5))));
-        let ended = slot.close().unwrap();
-        assert_eq!((ended.generation, ended.stack), (1, 5));
-        assert_eq!(ended.born, 123_456);
+        assert_eq!((record.generation, record.open), (1, Some(open(5))));
+        let closed = slot.close().unwrap();
+        assert_eq!((closed.generation, closed.stack), (1, 5));
+        assert_eq!(closed.opened_at, 123_456);
         assert_eq!(slot.record(), None);
-        slot.open(&birth(6));
+        slot.open(&open(6));
         assert_eq!(slot.record().unwrap().generation, 2);
     }
 
     #[test]
-    fn an_end_that_nobody_saw_is_told_at_the_next_birth() {
+    fn an_unseen_close_is_reported_by_the_next_open() {
         let slot = Slot::new();
-        slot.open(&birth(5));
-        let ended = slot.open(&birth(6)).unwrap();
-        assert_eq!((ended.generation, ended.stack), (1, 5));
+        slot.open(&open(5));
+        let closed = slot.open(&open(6)).unwrap();
+        assert_eq!((closed.generation, closed.stack), (1, 5));
         assert_eq!(slot.record().unwrap().generation, 2);
     }
 
@@ -278,10 +278,10 @@ mod tests {
     fn another_stack_leaves_the_rest_as_it_is() {
         let slot = Slot::new();
         assert_eq!(slot.restack(9), None);
-        slot.open(&birth(5));
+        slot.open(&open(5));
         assert_eq!(slot.restack(9).unwrap().stack, 5);
         let record = slot.record().unwrap();
-        assert_eq!((record.generation, record.birth), (1, Some(birth(9))));
+        assert_eq!((record.generation, record.open), (1, Some(open(9))));
         assert_eq!(slot.close().unwrap().stack, 9);
         assert_eq!(slot.restack(5), None);
         assert_eq!(slot.record(), None);
@@ -290,9 +290,9 @@ mod tests {
     #[test]
     fn a_record_that_is_half_of_another_is_not_believed() {
         let slot = Slot::new();
-        slot.open(&birth(5));
+        slot.open(&open(5));
         slot.ns.store(1, core::sync::atomic::Ordering::Relaxed);
         let record = slot.record().unwrap();
-        assert_eq!((record.generation, record.birth), (1, None));
+        assert_eq!((record.generation, record.open), (1, None));
     }
 }

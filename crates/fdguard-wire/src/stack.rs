@@ -8,7 +8,7 @@ use crate::mapping::low;
 /// An entry of the open-addressed table.
 #[derive(Debug)]
 #[repr(C)]
-pub struct Stack {
+pub struct StackRecord {
     /// 0: free.
     hash: AtomicU64,
     /// First word in the lower half, frames in the upper; 0 until they are written.
@@ -17,8 +17,8 @@ pub struct Stack {
     pub(crate) opened: AtomicU64,
     /// Those of them that ended.
     pub(crate) closed: AtomicU64,
-    /// When those that ended had been opened, summed up: in [`BORN_SHIFT`] of a nanosecond since the process began.
-    born: AtomicU64,
+    /// When those that ended had been opened, summed up: in [`OPENED_AT_SHIFT`] of a nanosecond since the process began.
+    opened_at: AtomicU64,
     /// For how long they had been open, summed up: in [`LIVED_SHIFT`] of a nanosecond.
     lived: AtomicU64,
     /// The longest of them, in nanoseconds.
@@ -28,7 +28,7 @@ pub struct Stack {
 }
 
 /// Of times since the beginning the sum has room for a thousand million of them in a week, at 66 microseconds.
-const BORN_SHIFT: u32 = 16;
+const OPENED_AT_SHIFT: u32 = 16;
 /// Of lives, which are mostly short, at a microsecond.
 const LIVED_SHIFT: u32 = 10;
 
@@ -40,7 +40,7 @@ pub struct Account {
     /// Those of them that ended.
     pub closed: u64,
     /// When those that ended had been opened, on the average: since the process began. 0 when none ended.
-    pub closed_born: u64,
+    pub closed_opened_at: u64,
     /// For how long they had been open, on the average.
     pub closed_lived: u64,
     /// The longest of them.
@@ -62,7 +62,7 @@ impl Account {
         Self {
             opened: self.opened.saturating_add(other.opened),
             closed: self.closed.saturating_add(other.closed),
-            closed_born: mean(self.closed_born, other.closed_born),
+            closed_opened_at: mean(self.closed_opened_at, other.closed_opened_at),
             closed_lived: mean(self.closed_lived, other.closed_lived),
             closed_longest: self.closed_longest.max(other.closed_longest),
             closed_youngest: self.closed_youngest.max(other.closed_youngest),
@@ -70,7 +70,7 @@ impl Account {
     }
 }
 
-impl Stack {
+impl StackRecord {
     /// A free place.
     #[must_use]
     pub const fn new() -> Self {
@@ -79,7 +79,7 @@ impl Stack {
             place: AtomicU64::new(0),
             opened: AtomicU64::new(0),
             closed: AtomicU64::new(0),
-            born: AtomicU64::new(0),
+            opened_at: AtomicU64::new(0),
             lived: AtomicU64::new(0),
             longest: AtomicU64::new(0),
             youngest: AtomicU64::new(0),
@@ -87,11 +87,12 @@ impl Stack {
     }
 
     /// One of its descriptors ended, so long after the beginning of the process it was opened, and so long it lived.
-    pub(crate) fn end(&self, born: u64, lived: u64) {
-        self.born.fetch_add(born >> BORN_SHIFT, Ordering::Relaxed);
+    pub(crate) fn close(&self, opened_at: u64, lived: u64) {
+        self.opened_at
+            .fetch_add(opened_at >> OPENED_AT_SHIFT, Ordering::Relaxed);
         self.lived
             .fetch_add(lived >> LIVED_SHIFT, Ordering::Relaxed);
-        self.youngest.fetch_max(born, Ordering::Relaxed);
+        self.youngest.fetch_max(opened_at, Ordering::Relaxed);
         // It is read far more often than it rises.
         if self.longest.load(Ordering::Relaxed) < lived {
             self.longest.fetch_max(lived, Ordering::Relaxed);
@@ -127,13 +128,13 @@ impl Stack {
     }
 }
 
-impl Default for Stack {
+impl Default for StackRecord {
     fn default() -> Self {
         Self::new()
     }
 }
 
-pub(crate) const SIZE: usize = size_of::<Stack>();
+pub(crate) const SIZE: usize = size_of::<StackRecord>();
 
 /// First word, frames, account; `None` for a free place.
 pub(crate) fn read(words: Words<'_>) -> Option<(u32, u32, Account)> {
@@ -153,7 +154,7 @@ pub(crate) fn read(words: Words<'_>) -> Option<(u32, u32, Account)> {
     let account = Account {
         opened: words.at(2)?,
         closed,
-        closed_born: mean(words.at(4)?, BORN_SHIFT),
+        closed_opened_at: mean(words.at(4)?, OPENED_AT_SHIFT),
         closed_lived: mean(words.at(5)?, LIVED_SHIFT),
         closed_longest: words.at(6)?,
         closed_youngest: words.at(7)?,
@@ -166,16 +167,16 @@ mod tests {
     use core::sync::atomic::{AtomicU64, Ordering};
     use std::vec::Vec;
 
-    use super::{Account, Stack, read};
+    use super::{Account, StackRecord, read};
     use crate::image::Words;
 
-    fn account(stack: &Stack) -> Account {
+    fn account(stack: &StackRecord) -> Account {
         let words: [&AtomicU64; 8] = [
             &stack.hash,
             &stack.place,
             &stack.opened,
             &stack.closed,
-            &stack.born,
+            &stack.opened_at,
             &stack.lived,
             &stack.longest,
             &stack.youngest,
@@ -188,20 +189,20 @@ mod tests {
     #[test]
     fn a_stack_knows_when_what_ended_was_opened_and_how_long_it_lived() {
         const SECOND: u64 = 1_000_000_000;
-        let stack = Stack::new();
+        let stack = StackRecord::new();
         stack.claim(7).unwrap();
         assert_eq!(account(&stack), Account::default());
-        stack.end(SECOND, 2 * SECOND);
-        stack.end(3 * SECOND, SECOND / 2);
+        stack.close(SECOND, 2 * SECOND);
+        stack.close(3 * SECOND, SECOND / 2);
         let account = account(&stack);
         assert_eq!((account.closed, account.closed_longest), (2, 2 * SECOND));
         assert_eq!(account.closed_youngest, 3 * SECOND);
-        assert!(account.closed_born.abs_diff(2 * SECOND) < 1 << 16);
+        assert!(account.closed_opened_at.abs_diff(2 * SECOND) < 1 << 16);
         assert!(account.closed_lived.abs_diff(SECOND + SECOND / 4) < 1 << 10);
         let more = Account {
             opened: 6,
             closed: 6,
-            closed_born: 6 * SECOND,
+            closed_opened_at: 6 * SECOND,
             closed_lived: SECOND,
             closed_longest: 3 * SECOND,
             closed_youngest: 2 * SECOND,
@@ -210,7 +211,7 @@ mod tests {
         assert_eq!((both.opened, both.closed), (6, 8));
         assert_eq!(both.closed_longest, 3 * SECOND);
         assert_eq!(both.closed_youngest, 3 * SECOND);
-        assert!(both.closed_born.abs_diff(5 * SECOND) < 1 << 16);
+        assert!(both.closed_opened_at.abs_diff(5 * SECOND) < 1 << 16);
         assert_eq!(Account::default().and(more), more);
     }
 }

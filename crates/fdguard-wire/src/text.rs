@@ -5,14 +5,14 @@ use core::sync::atomic::AtomicU64;
 /// An entry of the open-addressed table of texts.
 #[derive(Debug)]
 #[repr(C)]
-pub struct Text {
+pub struct TextRecord {
     /// 0: free.
     pub(crate) hash: AtomicU64,
     /// First word in the lower half; bytes of the file and bytes of the function in 16 bits each. 0 until written.
     pub(crate) place: AtomicU64,
 }
 
-impl Text {
+impl TextRecord {
     /// A free place.
     #[must_use]
     pub const fn new() -> Self {
@@ -23,10 +23,10 @@ impl Text {
     }
 }
 
-impl Default for Text {
+impl Default for TextRecord {
     fn default() -> Self {
         Self::new()
     }
 }
 
-pub(crate) const SIZE: usize = size_of::<Text>();
+pub(crate) const SIZE: usize = size_of::<TextRecord>();

@@ -7,7 +7,7 @@ use std::io::{BufWriter, Write as _};
 
 use fdguard_core::recording::{Appearance, RecordingEntry, RecordingHeader};
 use fdguard_core::snapshot::{Limits, Process};
-use fdguard_core::timeline::{LookChange, Look, Sighting};
+use fdguard_core::timeline::{Look, LookChange, Sighting};
 use fdguard_core::{Class, Fd, Tier};
 use jiff::Timestamp;
 

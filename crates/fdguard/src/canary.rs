@@ -17,7 +17,7 @@ use std::path::PathBuf;
 
 use fdguard_core::{Class, Fd, FdEntry, Gap, Text};
 use fdguard_probe::{Options, Probe};
-use fdguard_trace::{Site, Symbols, Tables};
+use fdguard_trace::{ProcessTables, Site, Symbols};
 
 /// What this process held at one moment.
 #[derive(Debug)]
@@ -178,10 +178,10 @@ fn lines(new: &[(Fd, Identity)]) -> BTreeMap<Fd, String> {
     let Some(folder) = std::env::var_os("FDGUARD_TRACE_DIR").map(PathBuf::from) else {
         return lines;
     };
-    let Ok(tables) = Tables::of_folder(&folder) else {
+    let Ok(tables) = ProcessTables::from_dir(&folder) else {
         return lines;
     };
-    let Some(table) = tables.of(std::process::id()) else {
+    let Some(table) = tables.table_of(std::process::id()) else {
         return lines;
     };
     let mut symbols = Symbols::new();

@@ -3,7 +3,7 @@
 use std::io::{ErrorKind, Read};
 
 use anyhow::Context as _;
-use fdguard_core::explain::Scanner;
+use fdguard_core::explain::LogScanner;
 
 use crate::exit::HintedError;
 
@@ -29,7 +29,7 @@ const PACKED: [(&[u8], &str, &str); 5] = [
 
 /// Hands a log to the scanner, piece by piece.
 pub(crate) fn scan(
-    scanner: &mut Scanner<'_>,
+    scanner: &mut LogScanner<'_>,
     mut log: impl Read,
     name: &str,
 ) -> anyhow::Result<()> {

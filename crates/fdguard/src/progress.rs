@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use fdguard_core::judge::Verdict;
-use fdguard_core::rule::{Settings, wording};
+use fdguard_core::rule::{RuleSettings, wording};
 use fdguard_core::watch::Watch;
 use unicode_width::UnicodeWidthChar as _;
 
@@ -149,7 +149,7 @@ impl<W: Write> Write for Around<W> {
 
 /// `watching python3 (pid 42): 7 s of 15 s, 59 descriptors (+47), leaking so far`.
 #[must_use]
-pub fn of_watch(watch: &Watch, settings: &Settings, length: Option<Duration>) -> String {
+pub fn of_watch(watch: &Watch, settings: &RuleSettings, length: Option<Duration>) -> String {
     let Some(first) = watch.subjects().next() else {
         return "watching: no process found".to_owned();
     };

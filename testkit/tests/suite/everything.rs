@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::os::unix::fs::MetadataExt as _;
 
-use testkit::{VictimHolding, Victim, is_root, skip};
+use testkit::{Victim, VictimHolding, is_root, skip};
 
 use super::harness::assert_complete;
 

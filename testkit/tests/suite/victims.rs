@@ -3,7 +3,7 @@
 use std::fs;
 
 use serde_json::Value;
-use testkit::{VictimHolding, Victim, is_root, listed, skip};
+use testkit::{Victim, VictimHolding, is_root, listed, skip};
 
 use super::harness::assert_complete;
 

@@ -1,7 +1,7 @@
 //! A made-up process, and the looks that a watch would take at it.
 
 use fdguard_core::Class;
-use fdguard_core::timeline::{LookChange, Look, Sighting};
+use fdguard_core::timeline::{Look, LookChange, Sighting};
 
 use super::random::Random;
 use super::source::{Running, Source, Table, number};

@@ -3,8 +3,9 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
+use fdguard_core::event::OpenCall;
 use fdguard_core::lifetimes::course::judge;
-use fdguard_core::lifetimes::{Course, ProcessLifetimes};
+use fdguard_core::lifetimes::{PathCourse, ProcessLifetimes};
 
 use crate::random::Random;
 
@@ -85,17 +86,17 @@ fn is_leaking(life: &Life) -> bool {
     events.sort_by(|a, b| a.0.total_cmp(&b.0));
     for (at, fd, what) in events {
         match what {
-            0 => process.open(fd, PATH, ns(at), "open", 1),
+            0 => process.open(fd, PATH, ns(at), OpenCall::Open, 1),
             1 => process.close(fd, ns(at), life.finalized.is_some_and(|from| at >= from)),
             _ => {
-                process.open(fd, WORK, ns(at), "open", 1);
+                process.open(fd, WORK, ns(at), OpenCall::Open, 1);
                 process.close(fd, ns(at + 0.001), false);
             }
         }
     }
     let mut histories = process.histories(ns(life.until));
     let history = histories.remove(&PATH).unwrap_or_default();
-    judge(&history).course == Course::Arrives
+    judge(&history).course == PathCourse::Arrives
 }
 
 /// By the clock or by chance, with stalls of a busy machine after which it catches up.

@@ -1,4 +1,4 @@
-use super::{blamed as place, culprit, is_programs, telling_frame, unread_language};
+use super::{blamed as place, culprit, is_programs, leaking_caller_frame, unread_language};
 use crate::origin::{Frame, Language, Stack};
 
 /// `file|function|line|module`, each may be empty.
@@ -197,10 +197,14 @@ fn r19_a_line_that_is_also_used_well_is_told_by_its_caller() {
         (C, "main.c|main|90|/srv/app"),
     ]);
     let (bad, good) = ([bad], [good]);
-    let found = telling_frame(&bad, &good).unwrap();
+    let found = leaking_caller_frame(&bad, &good).unwrap();
     assert_eq!(found.function.as_deref(), Some("on_error"));
-    assert_eq!(telling_frame(&bad, &bad), None, "nothing tells them apart");
-    let first = telling_frame(&bad, &[]).unwrap();
+    assert_eq!(
+        leaking_caller_frame(&bad, &bad),
+        None,
+        "nothing tells them apart"
+    );
+    let first = leaking_caller_frame(&bad, &[]).unwrap();
     assert_eq!(first.function.as_deref(), Some("open_log"));
 }
 
@@ -217,7 +221,7 @@ fn r19_the_frame_that_tells_is_the_one_that_most_leaks_share() {
     };
     let leaking = [of("retry", "job"), of("retry", "timer"), of("once", "job")];
     let healthy = [of("serve", "loop")];
-    let found = telling_frame(&leaking, &healthy).unwrap();
+    let found = leaking_caller_frame(&leaking, &healthy).unwrap();
     assert_eq!(found.function.as_deref(), Some("retry"));
 }
 

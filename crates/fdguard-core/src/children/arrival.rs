@@ -52,7 +52,7 @@ impl EndedLives {
 
 /// What is known of the children of one call path.
 #[derive(Clone, Copy, Debug)]
-pub struct Course<'a> {
+pub struct ChildHistory<'a> {
     /// When the process was last seen at work.
     pub until: f64,
     /// When those were started that are left, the oldest first.
@@ -64,7 +64,7 @@ pub struct Course<'a> {
 /// Whether a call path starts children again and again and nobody waits for them. `half` is the highest number that there
 /// was of them in the first half of the time, `left` how many there are.
 #[must_use]
-pub fn piles_up(course: &Course<'_>, half: u64, left: u64) -> bool {
+pub fn piles_up(course: &ChildHistory<'_>, half: u64, left: u64) -> bool {
     let old = course.until - course.ended.in_use();
     let known = course.births.partition_point(|birth| *birth <= old);
     let births = &course.births[..known];

@@ -1,20 +1,22 @@
-//! How children that pile up are reported.
+//! The finding for children that pile up.
 
 use crate::finding::Finding;
 use crate::lint::Severity;
 use crate::origin::{Culprit, Origin};
 use crate::proof::cycles::{Rate, per_request};
-use crate::proof::{ProofRule, place};
+use crate::proof::place;
+use crate::rule::{Rule, RuleKind};
 use crate::{Class, Pid, Text};
 
-/// Children that are started again and again and not waited for.
-pub const RULE: ProofRule = ProofRule {
+/// Children that are started repeatedly and not waited for.
+pub const RULE: Rule = Rule {
     id: "unwaited-child",
+    kind: RuleKind::Proof,
     severity: Severity::Warning,
-    summary: "a line starts child processes again and again and nobody waits for them",
+    summary: "a line keeps starting child processes that are never waited for",
     cwe: Some(404),
     requirement: "R38",
-    fix: "wait for each child, and end those that are no longer used first",
+    fix: Some("wait for each child, and first terminate those that are no longer needed"),
 };
 
 /// Rules about descriptors that stay open.
@@ -50,7 +52,7 @@ impl ChildPile {
         self.running + self.zombies
     }
 
-    /// `24 child processes (sleep) started at aio.py:11 handle, none waited for: 20 still run, 4 have ended (zombies)`; of an
+    /// `24 child processes (sleep) started at aio.py:11 handle, none waited for: 20 still running, 4 exited (zombies)`; of an
     /// exercise `one child process (sleep) per request, started at …`.
     #[must_use]
     pub fn sentence(&self) -> String {
@@ -73,14 +75,14 @@ impl ChildPile {
             None => "started at an unknown line".to_owned(),
         };
         let state = match (self.running, self.zombies) {
-            (_, 0) => "all still run".to_owned(),
-            (0, _) => "all have ended and stay as zombies".to_owned(),
-            (running, zombies) => format!("{running} still run, {zombies} have ended (zombies)"),
+            (_, 0) => "all still running".to_owned(),
+            (0, _) => "all exited and remain as zombies".to_owned(),
+            (running, zombies) => format!("{running} still running, {zombies} exited (zombies)"),
         };
         match self.waited {
             0 => format!("{count} {line}, none waited for: {state}"),
             waited => format!(
-                "{count} {line} and not waited for: {state}; {waited} others of this line were waited for"
+                "{count} {line} and not waited for: {state}; {waited} others from this line were waited for"
             ),
         }
     }
@@ -92,7 +94,7 @@ impl ChildPile {
             _ => "--allow FILE:LINE".to_owned(),
         };
         format!(
-            "Wait for each child on every path (`wait()`), and terminate it first if it is no longer used: its pipes are closed with it. If they are meant to stay: {allow}."
+            "Wait for each child on every path (`wait()`), and terminate it first if it is no longer needed: its pipes are closed with it. If the children should stay, use {allow}."
         )
     }
 
@@ -128,7 +130,7 @@ impl ChildPile {
     }
 }
 
-/// Adds the finding of a pile. Where its line also leaves descriptors open that come with children, one finding says both: the
+/// Adds the finding of a pile. Where its line also leaves descriptors open that come with children, one finding reports both: the
 /// one with the most descriptors stays, and the others of the line become information.
 pub fn add(findings: &mut Vec<Finding>, pile: &ChildPile, comm: Text) {
     let mut related: Vec<usize> = (0..findings.len())
@@ -145,7 +147,10 @@ pub fn add(findings: &mut Vec<Finding>, pile: &ChildPile, comm: Text) {
         .collect();
     let held = match held.is_empty() {
         true => String::new(),
-        false => format!(" Each child holds {} of its parent.", held.join(" and ")),
+        false => format!(
+            " Each child keeps {} open in its parent.",
+            held.join(" and ")
+        ),
     };
     let finding = &mut findings[*main];
     if finding
@@ -160,9 +165,9 @@ pub fn add(findings: &mut Vec<Finding>, pile: &ChildPile, comm: Text) {
     for index in others {
         let finding = &mut findings[*index];
         finding.severity = Severity::Info;
-        finding
-            .why
-            .push_str("; they belong to the children of this line that nobody waits for");
+        let why = finding.why.trim_end_matches('.');
+        finding.why =
+            format!("{why}; they belong to the children of this line that are never waited for");
     }
 }
 
@@ -227,7 +232,7 @@ mod tests {
                     line: Some(line),
                     language: Language::Python,
                 }),
-                telling: None,
+                leaking_caller: None,
                 through: Vec::new(),
                 partly: false,
                 stack: Vec::new(),
@@ -264,7 +269,7 @@ mod tests {
         );
         assert_eq!(
             found.why,
-            "24 child processes (`sleep`) started at aio.py:11 handle, none waited for: 20 still run, 4 have ended (zombies)"
+            "24 child processes (`sleep`) started at aio.py:11 handle, none waited for: 20 still running, 4 exited (zombies)"
         );
         assert_eq!(found.rate_per_min, Some(120.0));
     }
@@ -304,7 +309,7 @@ mod tests {
         };
         assert_eq!(
             pile.sentence(),
-            "one child process (`sleep`) per request, started at aio.py:11 handle, none waited for: all still run"
+            "one child process (`sleep`) per request, started at aio.py:11 handle, none waited for: all still running"
         );
     }
 
@@ -325,7 +330,7 @@ mod tests {
             findings[1].why.contains("none waited for")
                 && findings[1]
                     .why
-                    .contains("Each child holds 2 pipe descriptors and a unix descriptor"),
+                    .contains("Each child keeps 2 pipe descriptors and a unix descriptor open"),
             "{}",
             findings[1].why
         );

@@ -407,7 +407,7 @@ impl Parent {
         let Some(path) = self.paths.get(&site.stack) else {
             return false;
         };
-        let course = arrival::Course {
+        let course = arrival::ChildHistory {
             // Idle is not evidence: only the time counts in which the process did something.
             until: arrival::seconds(self.active.saturating_sub(self.began)),
             births: &site.births,

@@ -1,4 +1,4 @@
-//! The user's `fdguard.toml`: levels, expectations, and the ledger of cleared suspects.
+//! The user's `fdguard.toml`: levels, expectations and suppressions.
 //!
 //! The text becomes a [`Config`] here; where the file lies, and what a flag of the same name overrides, is
 //! the command's. A file with a mistake is refused as a whole, with one line that says where.
@@ -6,18 +6,18 @@
 use serde::Deserialize;
 use toml::Spanned;
 
-mod cleared;
 mod error;
 mod expectation;
 mod levels;
+mod suppression;
 #[cfg(test)]
 mod tests;
 
 pub use crate::class_pattern::{BadClassPattern, ClassPattern};
-pub use cleared::{ClearanceQuery, Cleared, Ledger};
 pub use error::ConfigError;
 pub use expectation::{BadExpectation, Expectation};
 pub use levels::Levels;
+pub use suppression::{Suppression, SuppressionQuery, Suppressions};
 
 use error::Place;
 
@@ -29,7 +29,7 @@ pub struct Config {
     /// What the program is known to need.
     pub expectations: Vec<Expectation>,
     /// What was suspected and found to be in order.
-    pub ledger: Ledger,
+    pub suppressions: Suppressions,
     /// A playbook of the user's own, as written: the command finds and reads it.
     pub playbook: Option<String>,
 }
@@ -53,7 +53,7 @@ impl Config {
         Ok(Self {
             levels,
             expectations: expectation::read(file.expect, place)?,
-            ledger: cleared::read(file.cleared, place)?,
+            suppressions: suppression::read(file.cleared, place)?,
             playbook,
         })
     }
@@ -67,6 +67,6 @@ struct File {
     #[serde(default)]
     expect: Vec<expectation::Table>,
     #[serde(default)]
-    cleared: Vec<cleared::Table>,
+    cleared: Vec<suppression::Table>,
     playbook: Option<Spanned<String>>,
 }

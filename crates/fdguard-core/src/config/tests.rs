@@ -14,7 +14,7 @@ fn said(text: &str) -> String {
     Config::parse(text).unwrap_err().to_string()
 }
 
-/// A complete entry of the ledger with these lines more.
+/// A complete suppression with these additional lines.
 fn cleared(lines: &str) -> String {
     format!("[[cleared]]\nreason = \"a pool\"\ndate = 2026-03-01\n{lines}")
 }
@@ -47,7 +47,7 @@ fn the_example_is_read_as_it_says() {
     assert!(!sessions.counts(&Class::SqliteWal, b"/home/alice.db-wal"));
     assert!(!sessions.counts(&Class::Regular, b"/srv/app/alice.db-wal"));
     assert!(config.expectations[1].breached_by(61));
-    assert_eq!(config.ledger.entries().len(), 4);
+    assert_eq!(config.suppressions.entries().len(), 4);
 }
 
 #[test]
@@ -62,7 +62,7 @@ fn a_rule_and_a_line_must_be_there_and_well_formed() {
         assert_eq!(said(&entry(&format!("line = {bad:?}"))), form);
     }
     let both = parse(&entry("rule = \"lock-drop\"\nline = \"cache.py:31\""));
-    let entry = &both.ledger.entries()[0];
+    let entry = &both.suppressions.entries()[0];
     assert_eq!(entry.rule.as_deref(), Some("lock-drop"));
     assert_eq!(entry.line.as_ref().unwrap().to_string(), "cache.py:31");
 }
@@ -164,7 +164,10 @@ fn r15_an_entry_of_the_ledger_needs_a_reason_a_date_and_something_to_clear() {
         assert_eq!(said(&text), format!("line 5: cleared.until: {day}"));
     }
     let before = cleared("class = \"pipe\"\nuntil = 2026-02-01");
-    assert_eq!(said(&before), "line 5: cleared.until: must not be before date");
+    assert_eq!(
+        said(&before),
+        "line 5: cleared.until: must not be before date"
+    );
     assert_eq!(
         said(&cleared("target = \"\"")),
         "line 4: cleared.target: must not be empty"
@@ -176,9 +179,9 @@ const TODAY: Date = date(2026, 4, 1);
 #[test]
 fn r15_a_cleared_suspect_is_found_with_its_reason() {
     let text = cleared("class = \"sqlite-*\"\ntarget = \"/srv/*\"\nowner = \"web*\"");
-    let ledger = parse(&text).ledger;
+    let suppressions = parse(&text).suppressions;
     let find = |class: &Class, target: Option<&[u8]>, owner: &[u8]| {
-        ledger
+        suppressions
             .find(class, target, owner, 9, TODAY)
             .map(|one| one.reason.as_str())
     };
@@ -192,20 +195,28 @@ fn r15_a_cleared_suspect_is_found_with_its_reason() {
 
 #[test]
 fn r15_more_than_was_cleared_is_a_new_suspicion() {
-    let ledger = parse(&cleared("class = \"tcp:*\"\nup_to = 20")).ledger;
+    let suppressions = parse(&cleared("class = \"tcp:*\"\nup_to = 20")).suppressions;
     let class = Class::Tcp(TcpState::CloseWait);
-    assert!(ledger.find(&class, None, b"", 20, TODAY).is_some());
-    assert!(ledger.find(&class, None, b"", 21, TODAY).is_none());
+    assert!(suppressions.find(&class, None, b"", 20, TODAY).is_some());
+    assert!(suppressions.find(&class, None, b"", 21, TODAY).is_none());
 }
 
 #[test]
 fn r15_an_entry_holds_through_its_last_day_and_is_told_as_expired_after_it() {
-    let ledger = parse(&cleared("class = \"pipe\"\nuntil = \"2026-04-01\"")).ledger;
+    let suppressions = parse(&cleared("class = \"pipe\"\nuntil = \"2026-04-01\"")).suppressions;
     let tomorrow = date(2026, 4, 2);
-    assert!(ledger.find(&Class::Pipe, None, b"", 1, TODAY).is_some());
-    assert_eq!(ledger.expired(TODAY).count(), 0);
-    assert!(ledger.find(&Class::Pipe, None, b"", 1, tomorrow).is_none());
-    assert_eq!(ledger.expired(tomorrow).count(), 1);
+    assert!(
+        suppressions
+            .find(&Class::Pipe, None, b"", 1, TODAY)
+            .is_some()
+    );
+    assert_eq!(suppressions.expired(TODAY).count(), 0);
+    assert!(
+        suppressions
+            .find(&Class::Pipe, None, b"", 1, tomorrow)
+            .is_none()
+    );
+    assert_eq!(suppressions.expired(tomorrow).count(), 1);
 }
 
 proptest! {

@@ -7,17 +7,18 @@ use proptest::prelude::*;
 use super::{SnapshotDocument, read};
 use crate::class::NAMES;
 use crate::detail::{
-    Direction, Eventfd, Eventpoll, OtherDetail, FileDetail, InetDetail, InetPeer, IoUring, FileLock, Memfd, Pidfd, PipeDetail,
-    PipeEnd, PtyDetail, Signalfd, SocketDetail, Timerfd, UnixDetail, UnixPeer, WatchedInode, WatcherDetail,
+    Direction, Eventfd, Eventpoll, FileDetail, FileLock, InetDetail, InetPeer, IoUring, Memfd,
+    OtherDetail, Pidfd, PipeDetail, PipeEnd, PtyDetail, Signalfd, SocketDetail, Timerfd,
+    UnixDetail, UnixPeer, WatchedInode, WatcherDetail,
 };
 use crate::snapshot::{Ceiling, Cohort, Via};
 use crate::testing::{entry, holder, radar, snapshot};
 use crate::{
-    Class, Detail, FdEntry, Gap, FdHolder, Mode, OpenFlags, Snapshot, Summary, TcpState, Text,
+    Class, Detail, FdEntry, FdHolder, Gap, Mode, OpenFlags, Snapshot, Summary, TcpState, Text,
 };
 
 fn write(snapshot: &Snapshot) -> Vec<u8> {
-    let summary = Summary::of(snapshot);
+    let summary = Summary::summarize(snapshot);
     serde_json::to_vec(&SnapshotDocument::new(snapshot, &summary)).unwrap()
 }
 

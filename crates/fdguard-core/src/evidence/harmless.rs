@@ -1,13 +1,13 @@
 //! What a lint cannot know from one snapshot, and a visit can: who the other holders are, what was there before, and
 //! whether `select()` is called at all. What turns out to be harmless is told, and does not count.
 
-use super::{Relative, ProcessVisit};
+use super::{ProcessVisit, Relative};
 use crate::lint::{LintHit, Severity};
 use crate::select_use::SelectUse;
 use crate::{Fd, Pid, Snapshot};
 
 /// Makes those that are harmless here worth knowing and no more.
-pub(super) fn settle(lints: &mut [LintHit], visit: &ProcessVisit, relatives: &[Relative]) {
+pub(super) fn downgrade(lints: &mut [LintHit], visit: &ProcessVisit, relatives: &[Relative]) {
     for hit in lints.iter_mut() {
         let is_harmless = match hit.rule {
             "inherited-listener" => is_of_workers(hit, visit, relatives),
@@ -65,10 +65,10 @@ fn was_there_before(hit: &LintHit, visit: &ProcessVisit) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use super::settle;
+    use super::downgrade;
     use crate::TcpState::Listen;
     use crate::detail::PipeEnd::Read;
-    use crate::evidence::{Relation, Relative, ProcessVisit};
+    use crate::evidence::{ProcessVisit, Relation, Relative};
     use crate::lint::{Severity, check};
     use crate::select_use::SelectUse;
     use crate::testing::{PID, entry, holder, pipe, snapshot, stdio, tcp};
@@ -102,7 +102,7 @@ mod tests {
 
     fn severity(visit: &ProcessVisit, relatives: &[Relative], rule: &str) -> Severity {
         let mut lints = check(visit.latest());
-        settle(&mut lints, visit, relatives);
+        downgrade(&mut lints, visit, relatives);
         lints.iter().find(|hit| hit.rule == rule).unwrap().severity
     }
 

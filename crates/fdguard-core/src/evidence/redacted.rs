@@ -1,21 +1,21 @@
 //! Evidence without names.
 //!
 //! Redacted material is judged anew by rules without anything that the user wrote: no sentence can hold a
-//! name. But a ledger, an expectation and the playbook know things by name, so how the original was judged is
+//! name. But a suppression, an expectation and the playbook know things by name, so how the original was judged is
 //! taken over, finding by finding.
 
 use super::{Evidence, EvidenceInput};
-use crate::config::Ledger;
+use crate::config::Suppressions;
 use crate::diagnosis::Diagnosis;
 use crate::finding::{ClearedNote, Finding};
 use crate::playbook::{Advice, Playbook};
 use crate::redact::Redactor;
-use crate::rule::Settings;
+use crate::rule::RuleSettings;
 
 impl Evidence {
-    /// Concludes everything, and tells it without names.
+    /// Concludes everything and removes names.
     #[must_use]
-    pub fn redacted(material: EvidenceInput, settings: &Settings) -> Option<Self> {
+    pub fn redacted(material: EvidenceInput, settings: &RuleSettings) -> Option<Self> {
         let mut redactor = Redactor::new();
         let redacted = redactor.material(&material);
         let original = Self::conclude(material, settings)?.diagnosis;
@@ -32,14 +32,14 @@ impl Evidence {
     }
 }
 
-fn without_words_of_the_user(settings: &Settings, redactor: &mut Redactor) -> Settings {
+fn without_words_of_the_user(settings: &RuleSettings, redactor: &mut Redactor) -> RuleSettings {
     let mut expectations = settings.expectations.clone();
     for expectation in &mut expectations {
         expectation.name = redactor.word(expectation.name.as_bytes());
     }
-    Settings {
+    RuleSettings {
         expectations,
-        ledger: Ledger::default(),
+        suppressions: Suppressions::default(),
         playbook: Playbook::embedded(),
         ..settings.clone()
     }
@@ -52,7 +52,7 @@ struct Trusted<'a> {
 }
 
 impl<'a> Trusted<'a> {
-    fn of(settings: &'a Settings, plain: &'a Settings) -> Self {
+    fn of(settings: &'a RuleSettings, plain: &'a RuleSettings) -> Self {
         Self {
             used: settings.playbook.advice(),
             ours: plain.playbook.advice(),
@@ -85,7 +85,7 @@ fn take_over(shown: &mut Diagnosis, original: &Diagnosis, trusted: &Trusted<'_>)
         };
         finding.severity = before.severity;
         finding.cleared = before.cleared.as_ref().map(|note| ClearedNote {
-            reason: "cleared in the ledger of the user".to_owned(),
+            reason: "cleared by the user's configuration".to_owned(),
             date: note.date.clone(),
         });
         if before.advice.as_deref().is_some_and(|id| trusted.has(id)) {
@@ -96,13 +96,13 @@ fn take_over(shown: &mut Diagnosis, original: &Diagnosis, trusted: &Trusted<'_>)
     }
 }
 
-/// What was found by a name that is not there any more.
+/// A finding that matched a name which is now redacted.
 fn nameless(before: &Finding, shown: &Diagnosis) -> Finding {
     let comm = shown.processes.iter().find(|one| one.pid == before.pid);
     Finding {
         comm: comm.map_or_else(|| "~".into(), |one| one.comm.clone()),
         target: None,
-        why: "found by a name that was redacted".to_owned(),
+        why: "matched a name that was redacted".to_owned(),
         next_step: String::new(),
         advice: None,
         ..before.clone()

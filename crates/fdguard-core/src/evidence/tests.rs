@@ -1,22 +1,22 @@
 use jiff::Timestamp;
 use jiff::civil::date;
 
-use super::{Evidence, Machine, EvidenceInput, ProcessVisit};
+use super::{Evidence, EvidenceInput, Machine, ProcessVisit};
 use crate::config::Config;
 use crate::judge::Verdict;
 use crate::playbook::Playbook;
 use crate::recording::{Appearance, RecordingEntry, RecordingHeader};
-use crate::rule::Settings;
+use crate::rule::RuleSettings;
 use crate::testing::{file, snapshot, stdio};
-use crate::timeline::{LookChange, Look, Sighting};
+use crate::timeline::{Look, LookChange, Sighting};
 use crate::{Class, Gap, Snapshot, Tier};
 
-fn settings(config: &str) -> Settings {
+fn settings(config: &str) -> RuleSettings {
     let config = Config::parse(config).unwrap();
-    Settings {
+    RuleSettings {
         levels: config.levels,
         expectations: config.expectations,
-        ledger: config.ledger,
+        suppressions: config.suppressions,
         playbook: Playbook::embedded(),
         today: date(2026, 11, 15),
     }
@@ -114,7 +114,7 @@ fn a_look_that_only_counted_is_not_complete() {
     assert!(!Evidence::of(material, &settings("")).unwrap().is_complete());
 }
 
-fn redacted(settings: &Settings) -> (Evidence, Evidence) {
+fn redacted(settings: &RuleSettings) -> (Evidence, Evidence) {
     let original = Evidence::of(leak(), settings).unwrap();
     (original, Evidence::redacted(leak(), settings).unwrap())
 }
@@ -143,14 +143,14 @@ fn r10_redacted_evidence_says_the_same_without_the_names() {
 
 #[test]
 fn r15_what_the_ledger_cleared_by_name_stays_cleared_without_it() {
-    let ledger = r#"
+    let suppressions = r#"
         [[cleared]]
         class = "regular"
         target = "/srv/zqacme/*"
         reason = "zq: one log for each plugin"
         date = "2026-11-01"
     "#;
-    let (original, shown) = redacted(&settings(ledger));
+    let (original, shown) = redacted(&settings(suppressions));
     assert!(original.diagnosis.findings[0].cleared.is_some());
     let cleared = shown.diagnosis.findings[0].cleared.as_ref().unwrap();
     assert!(!cleared.reason.contains("zq"), "{}", cleared.reason);

@@ -16,8 +16,8 @@ mod tally;
 #[cfg(test)]
 mod tests;
 
-pub use pattern::Pattern;
-pub use scan::{LONGEST_LINE, Scanner};
+pub use pattern::LinePattern;
+pub use scan::{LONGEST_LINE, LogScanner};
 pub use symptom::{Certainty, Symptom, WallName};
 pub use tally::NEAR;
 use tally::Tally;
@@ -31,17 +31,17 @@ pub struct Explanation {
     /// How many lines there were.
     pub lines_read: u64,
     /// In one word.
-    pub verdict: Verdict,
+    pub verdict: LogVerdict,
     /// What counts, the surest and most frequent first.
-    pub symptoms: Vec<Found>,
+    pub symptoms: Vec<SymptomMatch>,
     /// What was seen and does not count, with the reason.
-    pub not_counted: Vec<NotCounted>,
+    pub not_counted: Vec<UncountedSymptom>,
 }
 
 /// What a log says, in one word.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum Verdict {
+pub enum LogVerdict {
     /// Descriptors ran out, or a number was too high for `select()`.
     Descriptors,
     /// Something else did: watchers, terminals, processes.
@@ -54,7 +54,7 @@ pub enum Verdict {
 
 /// A symptom and its lines.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct Found {
+pub struct SymptomMatch {
     /// The symptom.
     pub id: String,
     /// Which wall was hit.
@@ -77,15 +77,15 @@ pub struct Found {
 
 /// A symptom whose lines do not count.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct NotCounted {
+pub struct UncountedSymptom {
     /// The symptom and its lines.
     #[serde(flatten)]
-    pub found: Found,
+    pub found: SymptomMatch,
     /// Why not.
     pub why: String,
 }
 
-/// Explains lines. [`Scanner`] does the same for what comes in pieces.
+/// Explains lines. [`LogScanner`] does the same for what comes in pieces.
 ///
 /// # Errors
 ///
@@ -95,7 +95,7 @@ pub fn explain(
     lines: impl IntoIterator<Item: AsRef<[u8]>>,
     near: &[WallName],
 ) -> Result<Explanation, PlaybookError> {
-    let mut scanner = Scanner::new(playbook)?;
+    let mut scanner = LogScanner::new(playbook)?;
     for line in lines {
         scanner.line(line.as_ref());
     }
@@ -132,14 +132,14 @@ impl Explanation {
     ) -> Self {
         let found = |tallies: Vec<Option<Tally>>| {
             let rows = symptoms.iter().zip(tallies);
-            rows.filter_map(|(symptom, tally)| Some((symptom, Found::new(symptom, tally?))))
+            rows.filter_map(|(symptom, tally)| Some((symptom, SymptomMatch::new(symptom, tally?))))
         };
-        let mut counted: Vec<Found> = found(counted).map(|(_, found)| found).collect();
+        let mut counted: Vec<SymptomMatch> = found(counted).map(|(_, found)| found).collect();
         counted.sort_by(|a, b| {
             let by_certainty = b.certainty.cmp(&a.certainty);
             by_certainty.then(b.count.cmp(&a.count))
         });
-        let not_counted = found(doubtful).map(|(symptom, found)| NotCounted {
+        let not_counted = found(doubtful).map(|(symptom, found)| UncountedSymptom {
             why: why_not(symptom, &found),
             found,
         });
@@ -152,7 +152,7 @@ impl Explanation {
     }
 }
 
-impl Found {
+impl SymptomMatch {
     fn new(symptom: &Symptom, tally: Tally) -> Self {
         Self {
             id: symptom.id.clone(),
@@ -168,19 +168,19 @@ impl Found {
     }
 }
 
-fn verdict(lines: u64, found: &[Found]) -> Verdict {
+fn verdict(lines: u64, found: &[SymptomMatch]) -> LogVerdict {
     if lines == 0 {
-        Verdict::Empty
+        LogVerdict::Empty
     } else if found.is_empty() {
-        Verdict::Nothing
+        LogVerdict::Nothing
     } else if found.iter().any(|found| found.wall.is_of_descriptors()) {
-        Verdict::Descriptors
+        LogVerdict::Descriptors
     } else {
-        Verdict::OtherWall
+        LogVerdict::OtherWall
     }
 }
 
-fn why_not(symptom: &Symptom, found: &Found) -> String {
+fn why_not(symptom: &Symptom, found: &SymptomMatch) -> String {
     if symptom.wall == WallName::None {
         "not a kernel limit".to_owned()
     } else if found.count < symptom.at_least {

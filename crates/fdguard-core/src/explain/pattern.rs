@@ -10,7 +10,7 @@ const SHORTEST: usize = 4;
 /// word must begin or end there in the line as well, unless a `*` stands beside it: `errno 24` is not in
 /// `errno 245`, and `ENFILE` is not in `OPENFILE`; `inotify*limit` is in `inotify_init: limit`.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Pattern {
+pub struct LinePattern {
     text: String,
     parts: Vec<Part>,
 }
@@ -25,7 +25,7 @@ struct Part {
     ends: bool,
 }
 
-impl Pattern {
+impl LinePattern {
     /// Reads one.
     ///
     /// # Errors
@@ -87,7 +87,7 @@ impl Pattern {
     }
 }
 
-impl Serialize for Pattern {
+impl Serialize for LinePattern {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         serializer.serialize_str(&self.text)
     }
@@ -145,10 +145,10 @@ fn is_word(byte: u8) -> bool {
 mod tests {
     use proptest::prelude::*;
 
-    use super::Pattern;
+    use super::LinePattern;
 
     fn find(pattern: &str, line: &str) -> Option<usize> {
-        Pattern::parse(pattern).unwrap().find(line.as_bytes())
+        LinePattern::parse(pattern).unwrap().find(line.as_bytes())
     }
 
     #[test]
@@ -215,14 +215,14 @@ mod tests {
     #[test]
     fn what_is_too_short_to_look_for_is_a_mistake() {
         for wrong in ["", "*", "abc", "ab*cd*ef", "two\nlines"] {
-            assert!(Pattern::parse(wrong).is_err(), "{wrong:?}");
+            assert!(LinePattern::parse(wrong).is_err(), "{wrong:?}");
         }
     }
 
     proptest! {
         #[test]
         fn any_bytes_may_come(line: Vec<u8>, pattern in "[a-c*]{4,12}") {
-            if let Ok(pattern) = Pattern::parse(&pattern) {
+            if let Ok(pattern) = LinePattern::parse(&pattern) {
                 let at = pattern.find(&line);
                 prop_assert!(at.is_none_or(|at| at < line.len()));
             }

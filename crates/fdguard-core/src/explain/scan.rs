@@ -4,7 +4,7 @@ use aho_corasick::{AhoCorasick, AhoCorasickKind};
 use bstr::ByteSlice as _;
 
 use super::tally::Tallies;
-use super::{Explanation, Pattern, WallName};
+use super::{Explanation, LinePattern, WallName};
 use crate::Text;
 use crate::playbook::{Playbook, PlaybookError};
 
@@ -15,12 +15,12 @@ const EXAMPLE: usize = 300;
 
 /// Reads a log piece by piece.
 #[derive(Debug)]
-pub struct Scanner<'a> {
+pub struct LogScanner<'a> {
     playbook: &'a Playbook,
     /// Finds the longest part of every pattern at once.
     anchors: AhoCorasick,
     /// The pattern that each anchor belongs to, with the index of its symptom; in the order of the table.
-    patterns: Vec<(usize, &'a Pattern)>,
+    patterns: Vec<(usize, &'a LinePattern)>,
     /// Which patterns the present line may have.
     suspected: Suspected,
     /// The present line in small letters.
@@ -32,7 +32,7 @@ pub struct Scanner<'a> {
     is_open: bool,
 }
 
-impl<'a> Scanner<'a> {
+impl<'a> LogScanner<'a> {
     /// One that knows these symptoms.
     ///
     /// # Errors
@@ -40,7 +40,7 @@ impl<'a> Scanner<'a> {
     /// When there are more patterns than can be looked for.
     pub fn new(playbook: &'a Playbook) -> Result<Self, PlaybookError> {
         let symptoms = playbook.symptoms();
-        let patterns: Vec<(usize, &Pattern)> = symptoms
+        let patterns: Vec<(usize, &LinePattern)> = symptoms
             .iter()
             .enumerate()
             .flat_map(|(index, symptom)| symptom.patterns.iter().map(move |one| (index, one)))
@@ -188,7 +188,7 @@ impl Suspected {
     }
 }
 
-fn has(patterns: &[Pattern], lower: &[u8]) -> bool {
+fn has(patterns: &[LinePattern], lower: &[u8]) -> bool {
     let mut patterns = patterns.iter();
     patterns.any(|pattern| pattern.find_in_lower(lower).is_some())
 }

@@ -2,7 +2,8 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::Pattern;
+use super::LinePattern;
+use crate::rule::{Rule, RuleKind, Severity};
 
 /// A disguise in which a full table, or another wall, appears in logs.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
@@ -10,9 +11,9 @@ pub struct Symptom {
     /// Its name, in kebab-case.
     pub id: String,
     /// A line with one of these is this symptom,
-    pub patterns: Vec<Pattern>,
+    pub patterns: Vec<LinePattern>,
     /// unless it has one of these.
-    pub unless: Vec<Pattern>,
+    pub unless: Vec<LinePattern>,
     /// Which wall was hit.
     pub wall: WallName,
     /// How far the line alone can be trusted.
@@ -23,6 +24,31 @@ pub struct Symptom {
     pub meaning: String,
     /// What to do next.
     pub next: String,
+}
+
+impl Symptom {
+    /// Its description beside the other rules.
+    pub(crate) fn rule(&'static self) -> Rule {
+        Rule {
+            id: &self.id,
+            severity: self.severity(),
+            summary: &self.meaning,
+            cwe: None,
+            requirement: "R17",
+            fix: Some(&self.next),
+            kind: RuleKind::Symptom,
+        }
+    }
+
+    /// A line that is certain about a limit of the kernel means trouble now.
+    fn severity(&self) -> Severity {
+        match self.certainty {
+            _ if self.wall == WallName::None => Severity::Info,
+            Certainty::Possible => Severity::Info,
+            Certainty::Likely => Severity::Warning,
+            Certainty::Certain => Severity::Critical,
+        }
+    }
 }
 
 /// A wall by its name; `none` is for lines that look like one and are not.

@@ -1,58 +1,58 @@
-//! A close that is tried again after a signal interrupted it.
+//! A close that is retried after a signal interrupted it.
 //!
 //! Evidence: `close` gave `EINTR`, and the next thing that the same thread does with that number is to
 //! close it again. Linux had released the number at the first try.
 
+use super::context::{EventContext, called, is_stream};
 use super::incident::Incident;
-use super::scene::{Scene, called, is_stream};
-use super::{Fault, HazardRule};
-use crate::event::{DeathHow, Errno, What};
-use crate::ledger::Lifetime;
+use super::{Fault, Rule, RuleKind};
+use crate::event::{CloseCall, Errno, What};
+use crate::ledger::FdLifetime;
 use crate::lint::Severity;
 
-pub(super) const RULE: HazardRule = HazardRule {
+pub(super) const RULE: Rule = Rule {
     id: "close-retry",
+    kind: RuleKind::Hazard,
     severity: Severity::Warning,
-    summary: "close is tried again after EINTR, when the number may belong to somebody else",
+    summary: "close is retried after EINTR, when the number may already belong to another descriptor",
     cwe: Some(675),
     requirement: "R21",
-    fix: "never repeat close on Linux: the number is released, whatever it returns",
-    check,
+    fix: Some("never retry close on Linux: it releases the descriptor whatever it returns"),
 };
 
-fn check(scene: &Scene<'_>) -> Vec<Incident> {
-    retried(scene).into_iter().collect()
+pub(super) fn check(context: &EventContext<'_>) -> Vec<Incident> {
+    retried(context).into_iter().collect()
 }
 
-fn retried(scene: &Scene<'_>) -> Option<Incident> {
-    let What::Death {
+fn retried(context: &EventContext<'_>) -> Option<Incident> {
+    let What::Close {
         fd,
-        how: DeathHow::Close,
+        call: CloseCall::Close,
         errno,
-    } = scene.event.what
+    } = context.event.what
     else {
         return None;
     };
-    let (process, thread) = (scene.event.process, scene.event.thread);
-    let first = scene.memory.interrupted(process, thread, fd)?;
-    let hit = scene.current(fd).filter(|_| errno != Some(Errno::Ebadf));
+    let (process, thread) = (context.event.process, context.event.thread);
+    let first = context.memory.interrupted(process, thread, fd)?;
+    let hit = context.current(fd).filter(|_| errno != Some(Errno::Ebadf));
     let outcome = match hit {
         Some(hit) => format!(
-            "hit a {} that was opened there since",
+            " and hit a {} opened there since",
             called(hit.class.as_ref())
         ),
-        None => "the number was free by then".to_owned(),
+        None => "; the number was free by then".to_owned(),
     };
-    let message = format!("thread {thread} closed {fd} again after EINTR: {outcome}");
+    let message = format!("thread {thread} closed fd {fd} again after EINTR{outcome}");
     let life = first.life.as_ref();
     let found = Incident {
         class: life.and_then(|life| life.class.clone()),
         opener: life.and_then(|life| life.opener),
         closer: Some(first.actor),
-        user: Some(scene.actor()),
-        victim: hit.and_then(|hit: &Lifetime| hit.opener),
+        user: Some(context.actor()),
+        victim: hit.and_then(|hit: &FdLifetime| hit.opener),
         fault: Some(Fault::User),
-        ..scene.incident(fd, message)
+        ..context.incident(fd, message)
     };
     (!is_stream(fd)).then_some(found)
 }

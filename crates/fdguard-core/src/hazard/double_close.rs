@@ -9,38 +9,38 @@
 //! A second close that fails harms nobody by itself. It is graded by what it could have hit:
 //! nothing in a process with one thread, which had nothing else at the number.
 
+use super::context::{EventContext, called, is_deliberate, is_stream};
 use super::incident::Incident;
-use super::scene::{Scene, called, is_deliberate, is_stream};
 use super::stale::{self, WrongClose};
-use super::{Fault, HazardRule};
+use super::{Fault, Rule, RuleKind};
 use crate::Fd;
-use crate::event::{Call, DeathHow, Errno, What};
-use crate::ledger::{Actor, Past};
+use crate::event::{CloseCall, Errno, FdCall, What};
+use crate::ledger::{Actor, ClosedFd};
 use crate::lint::Severity;
 
-pub(super) const RULE: HazardRule = HazardRule {
+pub(super) const RULE: Rule = Rule {
     id: "double-close",
+    kind: RuleKind::Hazard,
     severity: Severity::Critical,
-    summary: "a descriptor is closed twice; the second close may hit somebody else's",
+    summary: "a descriptor is closed twice; the second close may hit another descriptor",
     cwe: Some(1341),
     requirement: "R40",
-    fix: "let one owner close, and make it forget the number in the same step",
-    check,
+    fix: Some("let one owner close it and forget the number in the same step"),
 };
 
-fn check(scene: &Scene<'_>) -> Vec<Incident> {
-    let found = match scene.event.what {
-        What::Death {
+pub(super) fn check(context: &EventContext<'_>) -> Vec<Incident> {
+    let found = match context.event.what {
+        What::Close {
             fd,
-            how: DeathHow::Close,
+            call: CloseCall::Close,
             errno: Some(Errno::Ebadf),
-        } => failed(scene, fd),
-        What::Death {
+        } => failed(context, fd),
+        What::Close {
             fd,
-            how: DeathHow::Close,
+            call: CloseCall::Close,
             ..
-        } => struck(scene, fd),
-        What::Use { .. } => noticed(scene),
+        } => struck(context, fd),
+        What::Use { .. } => noticed(context),
         _ => None,
     };
     found.map(with_fault_first).into_iter().collect()
@@ -60,26 +60,26 @@ fn with_fault_first(incident: Incident) -> Incident {
 }
 
 /// The second close failed.
-fn failed(scene: &Scene<'_>, fd: Fd) -> Option<Incident> {
-    let (process, thread) = (scene.event.process, scene.event.thread);
-    let is_retry = scene.memory.interrupted(process, thread, fd).is_some();
+fn failed(context: &EventContext<'_>, fd: Fd) -> Option<Incident> {
+    let (process, thread) = (context.event.process, context.event.thread);
+    let is_retry = context.memory.interrupted(process, thread, fd).is_some();
     if is_stream(fd) || is_retry {
         return None;
     }
-    let last = scene.closed_before(fd)?;
-    if let Some(wrong) = taken_from(scene, fd, last) {
+    let last = context.closed_before(fd)?;
+    if let Some(wrong) = taken_from(context, fd, last) {
         return Some(Incident {
             may_be_sweep: true,
-            ..wrongly(scene, fd, wrong)
+            ..wrongly(context, fd, wrong)
         });
     }
-    let own = stale::meant(scene.slot(fd)?, last, thread);
-    let first = own.or_else(|| likeliest(scene, fd)).unwrap_or(last);
+    let own = stale::meant(context.slot(fd)?, last, thread);
+    let first = own.or_else(|| likeliest(context, fd)).unwrap_or(last);
     let closer = first.named_closer()?;
     let is_latest = first.life.generation == last.life.generation;
-    let line = scene.event.stack.filter(|_| is_latest);
+    let line = context.event.stack.filter(|_| is_latest);
     let message = format!(
-        "thread {thread} closed {fd} (EBADF): thread {} had closed that {} before",
+        "thread {thread} closed fd {fd} again (EBADF): thread {} had already closed that {}",
         closer.thread,
         called(first.life.class.as_ref())
     );
@@ -87,21 +87,21 @@ fn failed(scene: &Scene<'_>, fd: Fd) -> Option<Incident> {
         class: first.life.class.clone(),
         opener: first.life.opener,
         closer: Some(closer),
-        user: Some(scene.actor()),
+        user: Some(context.actor()),
         fault: Some(stale::fault(first, thread)),
-        severity: Some(danger(scene, closer, !is_latest)),
+        severity: Some(danger(context, closer, !is_latest)),
         may_be_sweep: true,
         teaches: line.map(|line| (line, Box::new(first.life.clone()))),
-        ..scene.incident(fd, message)
+        ..context.incident(fd, message)
     })
 }
 
 /// How much a second close matters that failed: whether the number could have been somebody else's
 /// by then.
-fn danger(scene: &Scene<'_>, first: Actor, is_reused: bool) -> Severity {
-    let (process, thread) = (scene.event.process, scene.event.thread);
-    let is_threaded = scene.memory.is_threaded(scene.event);
-    let has_opened = scene.ledger.has_opened_since(process, first.at);
+fn danger(context: &EventContext<'_>, first: Actor, is_reused: bool) -> Severity {
+    let (process, thread) = (context.event.process, context.event.thread);
+    let is_threaded = context.memory.is_threaded(context.event);
+    let has_opened = context.ledger.has_opened_since(process, first.at);
     match (is_threaded, is_reused) {
         (false, false) => Severity::Info,
         (false, true) => Severity::Warning,
@@ -112,69 +112,75 @@ fn danger(scene: &Scene<'_>, first: Actor, is_reused: bool) -> Severity {
 }
 
 /// The second close succeeds while the victim is inside a call: it will notice.
-pub(super) fn struck(scene: &Scene<'_>, fd: Fd) -> Option<Incident> {
-    let slot = scene.slot(fd)?;
-    let life = slot.current().filter(|life| !scene.is_late(life))?;
-    let mut others = scene.memory.others_inside(scene.event, scene.ledger, fd);
+pub(super) fn struck(context: &EventContext<'_>, fd: Fd) -> Option<Incident> {
+    let slot = context.slot(fd)?;
+    let life = slot.current().filter(|life| !context.is_late(life))?;
+    let mut others = context
+        .memory
+        .others_inside(context.event, context.ledger, fd);
     let owner = others.find(|inside| stale::orphaned(slot, inside.actor.thread).is_none());
     if is_stream(fd) || owner.is_none() {
         return None;
     }
-    let hit = Past {
+    let hit = ClosedFd {
         life: life.clone(),
-        closer: Some(scene.actor()),
-        how: DeathHow::Close,
+        closer: Some(context.actor()),
+        call: CloseCall::Close,
         torn: Vec::new(),
         root: None,
     };
-    let wrong = stale::wrong_close(scene.memory, slot, &hit)?;
-    Some(wrongly(scene, fd, wrong))
+    let wrong = stale::wrong_close(context.memory, slot, &hit)?;
+    Some(wrongly(context, fd, wrong))
 }
 
 /// Of the descriptors that were at this number, one that went from thread to thread (only such a number can
 /// be in several hands); of these the one whose kind this line closes most often; of equals the latest.
-fn likeliest<'a>(scene: &Scene<'a>, fd: Fd) -> Option<&'a Past> {
-    let line = scene.event.stack;
-    let past = scene.slot(fd)?.past();
+fn likeliest<'a>(context: &EventContext<'a>, fd: Fd) -> Option<&'a ClosedFd> {
+    let line = context.event.stack;
+    let past = context.slot(fd)?.past();
     let own = past.filter(|past| is_deliberate(past) && !past.life.inherited);
     // The last of equals wins, so the latest must come last.
     own.rev().max_by_key(|past| {
         let closer = past.closer.map(|closer| closer.thread);
         let is_shared = past.life.opener.map(|opener| opener.thread) != closer;
-        (is_shared, scene.memory.closes(line, past.life.stack()))
+        (is_shared, context.memory.closes(line, past.life.stack()))
     })
 }
 
 /// Somebody notices that what it has in hand was closed by one who meant something else.
-pub(super) fn noticed(scene: &Scene<'_>) -> Option<Incident> {
+pub(super) fn noticed(context: &EventContext<'_>) -> Option<Incident> {
     let What::Use {
         fd, call, errno, ..
-    } = scene.event.what
+    } = context.event.what
     else {
         return None;
     };
-    if is_stream(fd) || call == Call::Other {
+    if is_stream(fd) || call == FdCall::Other {
         return None;
     }
     let lost = match errno {
-        Some(Errno::Ebadf) => scene.last_closed(fd)?,
-        _ => stale::stale_use(scene)?.meant,
+        Some(Errno::Ebadf) => context.last_closed(fd)?,
+        _ => stale::stale_use(context)?.meant,
     };
-    let wrong = taken_from(scene, fd, lost)?;
-    Some(wrongly(scene, fd, wrong))
+    let wrong = taken_from(context, fd, lost)?;
+    Some(wrongly(context, fd, wrong))
 }
 
 /// The wrong close that took `lost` from the thread that acts now.
-fn taken_from<'a>(scene: &Scene<'a>, fd: Fd, lost: &'a Past) -> Option<WrongClose<'a>> {
-    let thread = scene.event.thread;
+fn taken_from<'a>(
+    context: &EventContext<'a>,
+    fd: Fd,
+    lost: &'a ClosedFd,
+) -> Option<WrongClose<'a>> {
+    let thread = context.event.thread;
     let is_other = lost.closer.is_some_and(|closer| closer.thread != thread);
     if !is_other || !stale::has_claim(lost, thread) {
         return None;
     }
-    stale::wrong_close(scene.memory, scene.slot(fd)?, lost)
+    stale::wrong_close(context.memory, context.slot(fd)?, lost)
 }
 
-fn wrongly(scene: &Scene<'_>, fd: Fd, wrong: WrongClose<'_>) -> Incident {
+fn wrongly(context: &EventContext<'_>, fd: Fd, wrong: WrongClose<'_>) -> Incident {
     let WrongClose { meant, hit } = wrong;
     // One that closes what it opened and what was taken from it is a victim itself.
     let is_victim = hit
@@ -187,8 +193,8 @@ fn wrongly(scene: &Scene<'_>, fd: Fd, wrong: WrongClose<'_>) -> Incident {
     };
     let thread = |actor: Option<Actor>| actor.map_or(0, |actor| actor.thread);
     let message = format!(
-        "thread {} closed {fd} for a {} that thread {} had closed before, and hit the {} that thread {} \
-         had opened at that number",
+        "thread {} closed fd {fd} for a {} that thread {} had already closed, and hit the {} that \
+         thread {} had opened at that number",
         thread(hit.closer),
         called(meant.life.class.as_ref()),
         thread(meant.named_closer()),
@@ -196,7 +202,7 @@ fn wrongly(scene: &Scene<'_>, fd: Fd, wrong: WrongClose<'_>) -> Incident {
         thread(hit.life.opener),
     );
     Incident {
-        at: hit.closer.map_or(scene.event.at, |closer| closer.at),
+        at: hit.closer.map_or(context.event.at, |closer| closer.at),
         class: meant.life.class.clone(),
         opener: meant.life.opener,
         closer: meant.named_closer(),
@@ -204,6 +210,6 @@ fn wrongly(scene: &Scene<'_>, fd: Fd, wrong: WrongClose<'_>) -> Incident {
         victim: hit.life.opener,
         fault: Some(fault),
         once: Some(hit.life.generation),
-        ..scene.incident(fd, message)
+        ..context.incident(fd, message)
     }
 }

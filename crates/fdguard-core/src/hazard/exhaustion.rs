@@ -1,55 +1,56 @@
-//! A call that got no descriptor because a table is full, and who held the table in that moment.
+//! A call that got no descriptor because a table is full, and the sites that held the table then.
 //!
 //! Evidence: the call failed with `EMFILE` or `ENFILE`. The holders are what the ledger knows to be open,
-//! by the place that opened it: this is the flight recorder's last page.
+//! by the place that opened it.
 
-use super::HazardRule;
+use super::context::EventContext;
 use super::incident::Incident;
-use super::scene::Scene;
+
+use super::{Rule, RuleKind};
 use crate::event::{Errno, What};
 use crate::ledger::{Actor, Tally};
 use crate::lint::Severity;
 
-/// So many holders are told.
+/// The most holders that are reported.
 const MOST_HOLDERS: usize = 5;
 
-pub(super) const RULE: HazardRule = HazardRule {
+pub(super) const RULE: Rule = Rule {
     id: "exhaustion",
+    kind: RuleKind::Hazard,
     severity: Severity::Critical,
-    summary: "a call gets no descriptor because the table is full, and who holds it",
+    summary: "a call fails because the descriptor table is full; lists what holds it",
     cwe: Some(774),
     requirement: "R19",
-    fix: "close what the largest holder opens; raise the limit only if all of it is in use",
-    check,
+    fix: Some("close what the largest holder opens; raise the limit only if everything is in use"),
 };
 
-fn check(scene: &Scene<'_>) -> Vec<Incident> {
-    let errno = match scene.event.what {
+pub(super) fn check(context: &EventContext<'_>) -> Vec<Incident> {
+    let errno = match context.event.what {
         What::Refused { errno, .. } => errno,
         _ => return Vec::new(),
     };
     let whose = match errno {
-        Errno::Emfile => "the process's table is full",
-        Errno::Enfile => "the host's table is full",
+        Errno::Emfile => "the descriptor table of the process is full",
+        Errno::Enfile => "the file table of the host is full",
         _ => return Vec::new(),
     };
-    let mut holders = scene.ledger.origins(scene.event.process);
+    let mut holders = context.ledger.origins(context.event.process);
     holders.retain(|holder| holder.live > 0);
     let known: u64 = holders.iter().map(|holder| holder.live).sum();
     holders.truncate(MOST_HOLDERS);
     let most = holders.iter().find(|holder| holder.stack.is_some());
     let share = most.map_or_else(String::new, |most| {
-        format!(", {} of them by one line", most.live)
+        format!(", {} of them opened by one line", most.live)
     });
     let message = format!(
-        "thread {} got {errno}: {whose}; {known} descriptors are known to be open{share}",
-        scene.event.thread
+        "thread {} got {errno}: {whose}; {known} descriptors known to be open{share}",
+        context.event.thread
     );
     vec![Incident {
         opener: most.and_then(opener),
-        user: Some(scene.actor()),
+        user: Some(context.actor()),
         holders,
-        ..Incident::new(scene.event.process, scene.event.at, message)
+        ..Incident::new(context.event.process, context.event.at, message)
     }]
 }
 

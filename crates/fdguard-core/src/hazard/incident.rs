@@ -3,9 +3,9 @@
 use jiff::Timestamp;
 
 use super::overlap::Doubt;
-use super::{Fault, Hazard, HazardRule, Party};
+use super::{Fault, Hazard, Party, Rule};
 use crate::event::StackId;
-use crate::ledger::{Actor, Generation, Lifetime, Tally};
+use crate::ledger::{Actor, FdLifetime, Generation, Tally};
 use crate::lint::Severity;
 use crate::origin::{Culprit, Stack};
 use crate::{Class, Fd, ProcKey};
@@ -26,7 +26,7 @@ pub(super) struct Incident {
     pub(super) message: String,
     /// How much it matters, where that depends on what happened; else as much as its rule says.
     pub(super) severity: Option<Severity>,
-    /// It is about the end of this descriptor and to be told once, however often its owner notices.
+    /// It is about the close of this descriptor and is reported once, however often its owner notices.
     pub(super) once: Option<Generation>,
     /// Protection kept it from doing harm.
     pub(super) prevented: bool,
@@ -35,7 +35,7 @@ pub(super) struct Incident {
     /// It counts only if the locks were still held when the close happened.
     pub(super) doubt: Option<Doubt>,
     /// This line works on descriptors from where this one came from.
-    pub(super) teaches: Option<(StackId, Box<Lifetime>)>,
+    pub(super) teaches: Option<(StackId, Box<FdLifetime>)>,
 }
 
 /// What makes two incidents the same hazard.
@@ -71,7 +71,7 @@ impl Incident {
         }
     }
 
-    pub(super) fn key(&self, rule: &HazardRule) -> Key {
+    pub(super) fn key(&self, rule: &Rule) -> Key {
         let stack = |actor: Option<Actor>| actor.and_then(|actor| actor.stack);
         Key {
             process: self.process,
@@ -83,13 +83,13 @@ impl Incident {
     }
 
     /// How much it matters.
-    pub(super) fn severity(&self, rule: &HazardRule) -> Severity {
+    pub(super) fn severity(&self, rule: &Rule) -> Severity {
         self.severity.unwrap_or(rule.severity)
     }
 
     pub(super) fn hazard(
         &self,
-        rule: &HazardRule,
+        rule: &Rule,
         count: u64,
         resolve: &dyn Fn(StackId) -> Stack,
         clock: &dyn Fn(u64) -> Timestamp,
@@ -121,7 +121,7 @@ fn party(actor: Actor, resolve: &dyn Fn(StackId) -> Stack) -> Party {
     let stack = actor.stack.map(resolve).unwrap_or_default();
     Party {
         thread: Some(actor.thread),
-        culprit: Culprit::of(&stack),
+        culprit: Culprit::from_stack(&stack),
         stack,
     }
 }

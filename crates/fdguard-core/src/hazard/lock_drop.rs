@@ -5,64 +5,69 @@
 //! while the close was under way. SQLite closes its own descriptors only when it holds no lock, and
 //! what happens between its look and its close is not the program's to repair (decision 054).
 
+use super::context::EventContext;
 use super::incident::Incident;
 use super::overlap::Doubt;
-use super::scene::Scene;
-use super::{Fault, Hazard, HazardRule, Party};
-use crate::event::{DeathHow, What};
-use crate::ledger::{Lifetime, Slot};
+use super::{Fault, Hazard, Party, Rule, RuleKind};
+use crate::event::{CloseCall, What};
+use crate::ledger::{FdLifetime, FdSlot};
 use crate::lint::Severity;
 
-pub(super) const RULE: HazardRule = HazardRule {
+pub(super) const RULE: Rule = Rule {
     id: "lock-drop",
+    kind: RuleKind::Hazard,
     severity: Severity::Critical,
     summary: "closing one descriptor of a file drops the locks that the process holds through another",
     cwe: Some(667),
     requirement: "R43",
-    fix: "do not open a file that is locked in the same process: ask through SQL, or look from a child process",
-    check,
+    fix: Some(
+        "do not open a file again that the same process has locked: query through SQL, or read it from a child process",
+    ),
 };
 
-fn check(scene: &Scene<'_>) -> Vec<Incident> {
-    dropped(scene).into_iter().collect()
+pub(super) fn check(context: &EventContext<'_>) -> Vec<Incident> {
+    dropped(context).into_iter().collect()
 }
 
-fn dropped(scene: &Scene<'_>) -> Option<Incident> {
-    let What::Death { how, .. } = scene.event.what else {
+fn dropped(context: &EventContext<'_>) -> Option<Incident> {
+    let What::Close { call, .. } = context.event.what else {
         return None;
     };
-    let fd = scene.closes()?;
-    let life = scene.current(fd).filter(|life| !scene.is_late(life))?;
-    let process = scene.event.process;
+    let fd = context.closes()?;
+    let life = context.current(fd).filter(|life| !context.is_late(life))?;
+    let process = context.event.process;
     let file = life.file?;
-    let locks = scene.memory.locks(process, file)?;
-    let holder = scene.ledger.slot(process, locks.fd).and_then(Slot::current);
-    let is_held = holder.is_some_and(|holder: &Lifetime| holder.generation == locks.generation);
-    let is_ordered = match how {
-        DeathHow::Close => true,
-        // It is told after the call: a lock of another thread may have come since.
-        DeathHow::Dup2 => !locks.is_shared && locks.actor.thread == scene.event.thread,
+    let locks = context.memory.locks(process, file)?;
+    let holder = context
+        .ledger
+        .slot(process, locks.fd)
+        .and_then(FdSlot::current);
+    let is_held = holder.is_some_and(|holder: &FdLifetime| holder.generation == locks.generation);
+    let is_ordered = match call {
+        CloseCall::Close => true,
+        // It is reported after the call: another thread may have taken a lock since.
+        CloseCall::Dup2 => !locks.is_shared && locks.actor.thread == context.event.thread,
         _ => false,
     };
     if locks.fd == fd || !is_held || !is_ordered {
         return None;
     }
     let message = format!(
-        "thread {} closed {fd} and so dropped the locks that the process holds on the same file through {}",
-        scene.event.thread, locks.fd
+        "thread {} closed fd {fd} and dropped the locks that the process holds on the same file through fd {}",
+        context.event.thread, locks.fd
     );
     Some(Incident {
         class: life.class.clone(),
         opener: life.opener,
-        closer: Some(scene.actor()),
+        closer: Some(context.actor()),
         user: Some(locks.actor),
         fault: Some(Fault::Closer),
         doubt: Some(Doubt {
             file,
             holder: locks.fd,
-            changing: scene.memory.others_locking(scene.event, file),
+            changing: context.memory.others_locking(context.event, file),
         }),
-        ..scene.incident(fd, message)
+        ..context.incident(fd, message)
     })
 }
 

@@ -5,17 +5,17 @@
 use std::collections::BTreeMap;
 
 use super::overlap::{Busy, BusyThreads};
-use crate::event::{Call, Errno, Event, StackId, Tid, What};
-use crate::ledger::{Actor, Generation, Ledger, Lifetime, Slot};
+use crate::event::{Errno, FdCall, StackId, Tid, TraceEvent, What};
+use crate::ledger::{Actor, FdLifetime, FdSlot, Generation, Ledger};
 use crate::{Fd, FileId, ProcKey};
 
-/// So many threads, pairs of places and files are remembered each; then all are forgotten.
+/// The most threads, pairs of places and files that are remembered each; then all are dropped.
 const MOST: usize = 16_384;
 
-/// So many numbers of one `poll` are remembered.
+/// The most numbers of one `poll` that are remembered.
 const MOST_POLLED: usize = 256;
 
-/// So many locked ranges of one file are remembered.
+/// The most locked ranges of one file that are remembered.
 const MOST_RANGES: usize = 256;
 
 /// A call that a thread is in.
@@ -23,7 +23,7 @@ const MOST_RANGES: usize = 256;
 pub(super) struct Inside {
     pub(super) fd: Fd,
     pub(super) generation: Option<Generation>,
-    pub(super) call: Call,
+    pub(super) call: FdCall,
     pub(super) actor: Actor,
 }
 
@@ -32,7 +32,7 @@ pub(super) struct Inside {
 pub(super) struct Interrupted {
     pub(super) fd: Fd,
     pub(super) actor: Actor,
-    pub(super) life: Option<Lifetime>,
+    pub(super) life: Option<FdLifetime>,
 }
 
 /// The POSIX locks of one process on one file.
@@ -78,12 +78,12 @@ impl Memory {
     /// Calls of other threads on this descriptor that are under way.
     pub(super) fn others_inside<'a>(
         &'a self,
-        event: &'a Event,
+        event: &'a TraceEvent,
         ledger: &'a Ledger,
         fd: Fd,
     ) -> impl Iterator<Item = &'a Inside> {
         let process = event.process;
-        let current = ledger.slot(process, fd).and_then(Slot::current);
+        let current = ledger.slot(process, fd).and_then(FdSlot::current);
         let same = move |inside: &&Inside| {
             let is_before = inside.actor.at <= event.at;
             let generation = current.map(|life| life.generation);
@@ -97,7 +97,7 @@ impl Memory {
     }
 
     /// The call on this number that the event's thread is in.
-    pub(super) fn entered(&self, event: &Event, fd: Fd) -> Option<&Inside> {
+    pub(super) fn entered(&self, event: &TraceEvent, fd: Fd) -> Option<&Inside> {
         let calls = self.inside.get(&(event.process, event.thread))?;
         calls.iter().find(|inside| inside.fd == fd)
     }
@@ -118,7 +118,7 @@ impl Memory {
     }
 
     /// The other threads that are in the middle of changing a lock of this file.
-    pub(super) fn others_locking(&self, event: &Event, file: FileId) -> Vec<Tid> {
+    pub(super) fn others_locking(&self, event: &TraceEvent, file: FileId) -> Vec<Tid> {
         let is_locking =
             |busy: &Busy| matches!(busy, Busy::Locking { file: of, .. } if *of == file);
         self.others_busy(event, is_locking).collect()
@@ -126,7 +126,7 @@ impl Memory {
 
     fn others_busy(
         &self,
-        event: &Event,
+        event: &TraceEvent,
         is_it: impl Fn(&Busy) -> bool,
     ) -> impl Iterator<Item = Tid> {
         let (process, thread) = (event.process, event.thread);
@@ -136,7 +136,7 @@ impl Memory {
     }
 
     /// Whether the process of this event had another thread so far.
-    pub(super) fn is_threaded(&self, event: &Event) -> bool {
+    pub(super) fn is_threaded(&self, event: &TraceEvent) -> bool {
         let known = self.threads.get(&event.process);
         known.is_some_and(|(first, has_others)| *has_others || *first != event.thread)
     }
@@ -152,14 +152,14 @@ impl Memory {
     }
 
     /// A close of something that was closed before: this line works on descriptors from there.
-    pub(super) fn note_close(&mut self, closer: Option<StackId>, life: &Lifetime) {
+    pub(super) fn note_close(&mut self, closer: Option<StackId>, life: &FdLifetime) {
         note(&mut self.closes, closer, life);
     }
 
     /// Takes an event, with the ledger as it was before.
-    pub(super) fn take(&mut self, event: &Event, ledger: &Ledger, is_stale: bool) {
+    pub(super) fn apply(&mut self, event: &TraceEvent, ledger: &Ledger, is_stale: bool) {
         let by = (event.process, event.thread);
-        let current = |fd: Fd| ledger.slot(event.process, fd).and_then(Slot::current);
+        let current = |fd: Fd| ledger.slot(event.process, fd).and_then(FdSlot::current);
         self.note_thread(event);
         let mut was_busy = None;
         if !matches!(event.what, What::Enter { .. }) {
@@ -171,14 +171,14 @@ impl Memory {
         }
         match &event.what {
             What::Enter { fd, call } => self.enter(event, current(*fd), *fd, *call),
-            What::Birth { fd, .. } => self.settle(by, *fd),
+            What::Open { fd, .. } => self.forget_interrupted(by, *fd),
             What::Use { fd, errno, .. } => {
-                self.settle(by, *fd);
+                self.forget_interrupted(by, *fd);
                 if let Some(life) = current(*fd).filter(|_| errno.is_none() && !is_stale) {
                     note(&mut self.uses, event.stack, life);
                 }
             }
-            What::Death { fd, errno, .. } => self.close(event, current(*fd), *fd, *errno),
+            What::Close { fd, errno, .. } => self.close(event, current(*fd), *fd, *errno),
             What::CloseRange {
                 first,
                 last,
@@ -217,7 +217,7 @@ impl Memory {
         }
     }
 
-    fn note_thread(&mut self, event: &Event) {
+    fn note_thread(&mut self, event: &TraceEvent) {
         match event.what {
             What::Exit => {
                 self.threads.remove(&event.process);
@@ -244,7 +244,7 @@ impl Memory {
         }
     }
 
-    fn enter(&mut self, event: &Event, life: Option<&Lifetime>, fd: Fd, call: Call) {
+    fn enter(&mut self, event: &TraceEvent, life: Option<&FdLifetime>, fd: Fd, call: FdCall) {
         make_room(&mut self.inside);
         let calls = self
             .inside
@@ -253,7 +253,7 @@ impl Memory {
         // Several at once are the numbers of one poll; anything else means that a Leave is missing.
         if calls
             .last()
-            .is_some_and(|last| last.call != Call::Poll || call != Call::Poll)
+            .is_some_and(|last| last.call != FdCall::Poll || call != FdCall::Poll)
         {
             calls.clear();
         }
@@ -267,7 +267,13 @@ impl Memory {
         }
     }
 
-    fn close(&mut self, event: &Event, life: Option<&Lifetime>, fd: Fd, errno: Option<Errno>) {
+    fn close(
+        &mut self,
+        event: &TraceEvent,
+        life: Option<&FdLifetime>,
+        fd: Fd,
+        errno: Option<Errno>,
+    ) {
         let by = (event.process, event.thread);
         self.interrupted.remove(&by);
         if errno == Some(Errno::Eintr) {
@@ -293,13 +299,13 @@ impl Memory {
     }
 
     /// The thread has to do with a new descriptor at this number.
-    fn settle(&mut self, by: (ProcKey, Tid), fd: Fd) {
+    fn forget_interrupted(&mut self, by: (ProcKey, Tid), fd: Fd) {
         if self.interrupted.get(&by).is_some_and(|one| one.fd == fd) {
             self.interrupted.remove(&by);
         }
     }
 
-    fn lock(&mut self, event: &Event, ledger: &Ledger, was_busy: Option<Busy>) {
+    fn lock(&mut self, event: &TraceEvent, ledger: &Ledger, was_busy: Option<Busy>) {
         let What::Lock {
             fd,
             file,
@@ -309,7 +315,7 @@ impl Memory {
         else {
             return;
         };
-        let life = ledger.slot(event.process, *fd).and_then(Slot::current);
+        let life = ledger.slot(event.process, *fd).and_then(FdSlot::current);
         let Some((life, file)) = life.and_then(|life| Some((life, (*file).or(life.file)?))) else {
             return;
         };
@@ -367,7 +373,7 @@ impl Memory {
 
     /// Whether a lock that was just taken may be gone already: another thread's close of the file is not over, or
     /// another thread closed one or gave back a lock while this one was taken.
-    fn is_doubtful(&self, event: &Event, file: FileId, was_busy: Option<Busy>) -> bool {
+    fn is_doubtful(&self, event: &TraceEvent, file: FileId, was_busy: Option<Busy>) -> bool {
         let is_closing = |busy: &Busy| *busy == Busy::Closing(file);
         let began = match was_busy {
             Some(Busy::Locking { releases, .. }) => releases,
@@ -396,7 +402,7 @@ impl Locks {
     }
 }
 
-fn actor(event: &Event) -> Actor {
+fn actor(event: &TraceEvent) -> Actor {
     Actor {
         thread: event.thread,
         stack: event.stack,
@@ -409,7 +415,7 @@ fn count(habits: &Habits, line: Option<StackId>, opener: Option<StackId>) -> u32
     habit.map_or(0, |habit| habit.count)
 }
 
-fn note(habits: &mut Habits, line: Option<StackId>, life: &Lifetime) {
+fn note(habits: &mut Habits, line: Option<StackId>, life: &FdLifetime) {
     let Some(pair) = line.zip(life.stack()) else {
         return;
     };

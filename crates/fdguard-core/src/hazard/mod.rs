@@ -1,21 +1,21 @@
 //! Hazards: misuse of descriptors that events prove, each kind in its own file.
 //!
-//! To add one: a file beside this one with a `RULE` constant, one line in [`HAZARDS`], one page under
-//! `docs/guide/rules/`. A check sees the `Scene` just before the event changes the
+//! To add one: a file beside this one with a `RULE` constant and a `check` function, one line in
+//! `HAZARDS`, one page under `docs/guide/rules/`. A check sees the `EventContext` just before the event changes the
 //! ledger. It must stay quiet without evidence: a descriptor that is handed from thread to thread is
 //! the normal case, not the suspicious one.
 
 mod close_retry;
+mod context;
+mod detector;
 mod double_close;
 mod exhaustion;
 mod incident;
 mod lock_drop;
-mod lookout;
 mod memory;
 mod never_open;
 mod overlap;
 mod recycled_write;
-mod scene;
 mod select_past_1024;
 mod stale;
 mod stranger_close;
@@ -34,42 +34,32 @@ use crate::event::Tid;
 use crate::finding::ClearedNote;
 use crate::lint::Severity;
 use crate::origin::{Culprit, Origin, Stack};
+use crate::rule::{self, Rule, RuleKind, RuleTable};
 use crate::{Class, Fd, Pid};
+use context::EventContext;
+pub use detector::HazardDetector;
 use incident::Incident;
-pub use lookout::Lookout;
-use scene::Scene;
 
-/// One kind of hazard.
-#[derive(Debug)]
-pub struct HazardRule {
-    /// Name in JSON and of its page in the guide.
-    pub id: &'static str,
-    /// How much it matters.
-    pub severity: Severity,
-    /// One line: what it looks for.
-    pub summary: &'static str,
-    /// Weakness class, where one fits.
-    pub cwe: Option<u16>,
-    /// The requirement it answers.
-    pub requirement: &'static str,
-    /// What to do about it.
-    pub fix: &'static str,
-    /// Finds it in the moment it happens.
-    check: fn(&Scene<'_>) -> Vec<Incident>,
-}
+/// Finds it in the moment it happens.
+type Check = fn(&EventContext<'_>) -> Vec<Incident>;
 
-/// Every hazard: the one table that the guide reads.
-pub const HAZARDS: &[HazardRule] = &[
-    close_retry::RULE,
-    double_close::RULE,
-    exhaustion::RULE,
-    lock_drop::RULE,
-    never_open::RULE,
-    recycled_write::RULE,
-    select_past_1024::RULE,
-    stranger_close::RULE,
-    use_after_close::RULE,
+/// Every hazard rule.
+const HAZARDS: RuleTable<Check> = &[
+    (close_retry::RULE, close_retry::check),
+    (double_close::RULE, double_close::check),
+    (exhaustion::RULE, exhaustion::check),
+    (lock_drop::RULE, lock_drop::check),
+    (never_open::RULE, never_open::check),
+    (recycled_write::RULE, recycled_write::check),
+    (select_past_1024::RULE, select_past_1024::check),
+    (stranger_close::RULE, stranger_close::check),
+    (use_after_close::RULE, use_after_close::check),
 ];
+
+/// The descriptions of the hazard rules.
+pub(crate) fn rules() -> Vec<&'static Rule> {
+    rule::descriptions(HAZARDS)
+}
 
 /// A hazard, as the contract shows it.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -91,19 +81,19 @@ pub struct Hazard {
     /// Whether protection kept it from doing harm.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub prevented: bool,
-    /// Who opened what was closed.
+    /// The code that opened what was closed.
     pub opener: Option<Party>,
-    /// Who closed it; of two closes the one at fault.
+    /// The code that closed it; of two closes the one at fault.
     pub closer: Option<Party>,
-    /// Who used it; of two closes the other one.
+    /// The code that used it; of two closes the other one.
     pub user: Option<Party>,
-    /// Who had opened what was hit instead.
+    /// The code that had opened what was hit instead.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub victim: Option<Party>,
     /// Whose line is to be changed, where that is clear.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub fault: Option<Fault>,
-    /// Who holds the table, the largest first.
+    /// The sites that hold the table, the largest first.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub holders: Vec<Origin>,
     /// What happened, in words.
@@ -137,7 +127,7 @@ impl Hazard {
     }
 }
 
-/// One who took part.
+/// Code that took part in a hazard.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Party {
     /// The thread.

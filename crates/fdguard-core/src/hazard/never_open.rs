@@ -1,4 +1,4 @@
-//! A call on a number that nothing was ever opened at.
+//! A call on a descriptor number that was never open.
 //!
 //! Evidence: the call fails with `EBADF`, and the number was not open since the program began: a
 //! negative one never is. It harms nobody by itself, so it is worth knowing and no more: mostly the
@@ -6,28 +6,30 @@
 //! the standard streams are not judged, nor is anything in a process that was forked and may mean
 //! what its parent had closed.
 
+use super::context::{EventContext, is_stream};
 use super::incident::Incident;
-use super::scene::{Scene, is_stream};
-use super::{Fault, HazardRule};
+use super::{Fault, Rule, RuleKind};
 use crate::Fd;
-use crate::event::{Call, DeathHow, Errno, What};
+use crate::event::{CloseCall, Errno, FdCall, What};
 use crate::lint::Severity;
 
-pub(super) const RULE: HazardRule = HazardRule {
+pub(super) const RULE: Rule = Rule {
     id: "never-open",
+    kind: RuleKind::Hazard,
     severity: Severity::Info,
-    summary: "a call names a number that was never open",
+    summary: "a call uses a descriptor number that was never open",
     cwe: None,
     requirement: "R40",
-    fix: "look at the result of the call that should have given the number before using it",
-    check,
+    fix: Some(
+        "check the result of the call that should have returned the descriptor before using it",
+    ),
 };
 
-fn check(scene: &Scene<'_>) -> Vec<Incident> {
-    let (fd, call) = match scene.event.what {
-        What::Death {
+pub(super) fn check(context: &EventContext<'_>) -> Vec<Incident> {
+    let (fd, call) = match context.event.what {
+        What::Close {
             fd,
-            how: DeathHow::Close,
+            call: CloseCall::Close,
             errno: Some(Errno::Ebadf),
         } => (fd, None),
         What::Use {
@@ -35,18 +37,18 @@ fn check(scene: &Scene<'_>) -> Vec<Incident> {
             call,
             errno: Some(Errno::Ebadf),
             ..
-        } if call != Call::Other => (fd, Some(call)),
+        } if call != FdCall::Other => (fd, Some(call)),
         _ => return Vec::new(),
     };
-    if is_stream(fd) || !was_never_open(scene, fd) {
+    if is_stream(fd) || !was_never_open(context, fd) {
         return Vec::new();
     }
-    vec![found(scene, fd, call)]
+    vec![found(context, fd, call)]
 }
 
-fn was_never_open(scene: &Scene<'_>, fd: Fd) -> bool {
-    let process = scene.event.process;
-    negative(fd).is_some() || scene.ledger.was_never_open(process, fd)
+fn was_never_open(context: &EventContext<'_>, fd: Fd) -> bool {
+    let process = context.event.process;
+    negative(fd).is_some() || context.ledger.was_never_open(process, fd)
 }
 
 /// The number as the program wrote it, where it is below 0.
@@ -55,15 +57,15 @@ fn negative(fd: Fd) -> Option<i32> {
     (number < 0).then_some(number)
 }
 
-fn found(scene: &Scene<'_>, fd: Fd, call: Option<Call>) -> Incident {
-    let thread = scene.event.thread;
+fn found(context: &EventContext<'_>, fd: Fd, call: Option<FdCall>) -> Incident {
+    let thread = context.event.thread;
     let number = negative(fd).map_or_else(|| fd.to_string(), |number| number.to_string());
     let did = match call {
-        Some(call) => format!("called {}() on {number}", call.name()),
-        None => format!("closed {number}"),
+        Some(call) => format!("called {}() on fd {number}", call.name()),
+        None => format!("closed fd {number}"),
     };
-    let message = format!("thread {thread} {did} (EBADF): that number was never open");
-    let actor = Some(scene.actor());
+    let message = format!("thread {thread} {did} (EBADF): the number was never open");
+    let actor = Some(context.actor());
     let (closer, user, fault) = match call {
         Some(_) => (None, actor, Fault::User),
         None => (actor, None, Fault::Closer),
@@ -75,6 +77,6 @@ fn found(scene: &Scene<'_>, fd: Fd, call: Option<Call>) -> Incident {
         fault: Some(fault),
         // A row of numbers is closed by one who does not care which are open.
         may_be_sweep: call.is_none(),
-        ..scene.incident(fd, message)
+        ..context.incident(fd, message)
     }
 }

@@ -1,17 +1,17 @@
 //! Incidents that another thread's unlock, if it came first, would make untrue.
 //!
 //! A close drops locks only if they are still held when it happens, and it happens somewhere between its
-//! [`What::Death`] and its [`What::Closed`]. So the incident waits until the close and every change of
+//! [`What::Close`] and its [`What::CloseReturned`]. So the incident waits until the close and every change of
 //! locks that was under way meanwhile are over. If one of them gave back a lock of the file, or another
-//! close dropped it, the order of the two is not known, and nothing is told.
+//! close dropped it, the order of the two is not known, and nothing is reported.
 
-use super::HazardRule;
+use super::Rule;
 use super::incident::Incident;
-use crate::event::{Errno, Event, Tid, What};
-use crate::ledger::{Ledger, Slot};
+use crate::event::{Errno, Tid, TraceEvent, What};
+use crate::ledger::{FdSlot, Ledger};
 use crate::{Fd, FileId, ProcKey};
 
-/// So many incidents wait at the same time; more are dropped.
+/// The most incidents that wait at the same time; further ones are dropped.
 const MOST: usize = 256;
 
 /// What an incident waits for.
@@ -27,7 +27,7 @@ pub(super) struct Doubt {
 
 #[derive(Clone, Debug)]
 struct Waiting {
-    rule: &'static HazardRule,
+    rule: &'static Rule,
     incident: Incident,
     doubt: Doubt,
     closer: Tid,
@@ -48,8 +48,8 @@ impl Overlaps {
     /// Waits with what this event, a close, may have done.
     pub(super) fn add(
         &mut self,
-        event: &Event,
-        rule: &'static HazardRule,
+        event: &TraceEvent,
+        rule: &'static Rule,
         incident: Incident,
         doubt: Doubt,
     ) {
@@ -65,11 +65,11 @@ impl Overlaps {
     }
 
     /// Takes the next event, with the ledger as it was before; gives what has become certain.
-    pub(super) fn take(
+    pub(super) fn advance(
         &mut self,
-        event: &Event,
+        event: &TraceEvent,
         ledger: &Ledger,
-    ) -> Vec<(&'static HazardRule, Incident)> {
+    ) -> Vec<(&'static Rule, Incident)> {
         if self.0.is_empty() {
             return Vec::new();
         }
@@ -83,14 +83,14 @@ impl Overlaps {
 }
 
 /// Goes on waiting; false if the event makes the incident doubtful.
-fn is_still_possible(one: &mut Waiting, event: &Event, ledger: &Ledger) -> bool {
+fn is_still_possible(one: &mut Waiting, event: &TraceEvent, ledger: &Ledger) -> bool {
     let thread = event.thread;
     if thread == one.closer {
         one.is_closed = true;
     }
     one.doubt.changing.retain(|other| *other != thread);
     let file_of = |fd: Fd| {
-        let life = ledger.slot(event.process, fd).and_then(Slot::current);
+        let life = ledger.slot(event.process, fd).and_then(FdSlot::current);
         life.and_then(|life| life.file)
     };
     match &event.what {
@@ -107,7 +107,7 @@ fn is_still_possible(one: &mut Waiting, event: &Event, ledger: &Ledger) -> bool 
             true
         }
         // Of two closes that overlap one dropped the locks, and nobody knows which.
-        What::Death { fd, errno, .. } => {
+        What::Close { fd, errno, .. } => {
             let is_of_file = *fd == one.doubt.holder || file_of(*fd) == Some(one.doubt.file);
             one.is_closed || !is_of_file || *errno == Some(Errno::Ebadf)
         }

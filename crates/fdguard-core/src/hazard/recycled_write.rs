@@ -1,40 +1,42 @@
-//! Bytes that land in another descriptor, because the number was closed and given out again.
+//! Data that is written to another descriptor, because the number was closed and reused.
 //!
 //! Evidence: [`stale::stale_use`] by a call that writes and succeeds. This is how a TLS record gets into a database.
 
-use super::HazardRule;
+use super::context::{EventContext, called};
 use super::incident::Incident;
-use super::scene::{Scene, called};
 use super::stale::{self, StaleUse};
+use super::{Rule, RuleKind};
 use crate::lint::Severity;
 
-pub(super) const RULE: HazardRule = HazardRule {
+pub(super) const RULE: Rule = Rule {
     id: "recycled-write",
+    kind: RuleKind::Hazard,
     severity: Severity::Critical,
-    summary: "bytes meant for a closed descriptor are written into another one that got its number",
+    summary: "data meant for a closed descriptor is written to another one that reused its number",
     cwe: Some(672),
     requirement: "R40",
-    fix: "only the owner closes; a stranger calls shutdown(). Check what was hit: its content is damaged",
-    check,
+    fix: Some(
+        "let only the owner close; other threads call shutdown(). Check what was hit: its content is damaged",
+    ),
 };
 
-fn check(scene: &Scene<'_>) -> Vec<Incident> {
-    let stale = stale::stale_use(scene).filter(|stale| stale.call.writes() && !stale.has_failed);
+pub(super) fn check(context: &EventContext<'_>) -> Vec<Incident> {
+    let stale = stale::stale_use(context).filter(|stale| stale.call.writes() && !stale.has_failed);
     stale
-        .map(|stale| incident(scene, &stale))
+        .map(|stale| incident(context, &stale))
         .into_iter()
         .collect()
 }
 
-fn incident(scene: &Scene<'_>, stale: &StaleUse<'_>) -> Incident {
+fn incident(context: &EventContext<'_>, stale: &StaleUse<'_>) -> Incident {
     let StaleUse { fd, meant, hit, .. } = stale;
-    let thread = scene.event.thread;
+    let thread = context.event.thread;
     let what = stale
         .record
         .as_deref()
-        .map_or_else(|| "bytes".to_owned(), |record| format!("a {record}"));
+        .map_or_else(|| "data".to_owned(), |record| format!("a {record}"));
     let message = format!(
-        "thread {thread} wrote {what} for a {} that was closed into {fd}, now a {} that was opened there since",
+        "thread {thread} wrote {what} meant for a closed {} to fd {fd}, which is now a {}",
         called(meant.life.class.as_ref()),
         called(hit.class.as_ref())
     );
@@ -42,9 +44,9 @@ fn incident(scene: &Scene<'_>, stale: &StaleUse<'_>) -> Incident {
         class: hit.class.clone(),
         opener: meant.life.opener,
         closer: meant.named_closer(),
-        user: Some(scene.actor()),
+        user: Some(context.actor()),
         victim: hit.opener,
         fault: Some(stale::fault(meant, thread)),
-        ..scene.incident(*fd, message)
+        ..context.incident(*fd, message)
     }
 }

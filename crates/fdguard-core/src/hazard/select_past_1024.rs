@@ -1,49 +1,49 @@
-//! `select()` with a number that its set has no bit for.
+//! `select()` with a number that has no bit in its set.
 //!
 //! Evidence: the first argument goes beyond 1024 and a descriptor with such a number is open. (The old
 //! habit to pass the size of the table is harmless while all numbers are small: the kernel cuts it.)
 
+use super::context::EventContext;
 use super::incident::Incident;
-use super::scene::Scene;
-use super::{Fault, HazardRule};
+use super::{Fault, Rule, RuleKind};
 use crate::event::What;
 use crate::lint::Severity;
 
 /// Bits in an `fd_set`.
 const BITS: u32 = 1024;
 
-pub(super) const RULE: HazardRule = HazardRule {
+pub(super) const RULE: Rule = Rule {
     id: "select-past-1024",
+    kind: RuleKind::Hazard,
     severity: Severity::Critical,
-    summary: "select() is called with a number of 1024 or more",
+    summary: "select() is called with a descriptor number of 1024 or more",
     cwe: Some(787),
     requirement: "R7",
-    fix: "use poll or epoll, and find what holds the low numbers",
-    check,
+    fix: Some("use poll or epoll, and find what holds the low numbers"),
 };
 
-fn check(scene: &Scene<'_>) -> Vec<Incident> {
-    let What::Select { nfds } = scene.event.what else {
+pub(super) fn check(context: &EventContext<'_>) -> Vec<Incident> {
+    let What::Select { nfds } = context.event.what else {
         return Vec::new();
     };
     if nfds <= BITS {
         return Vec::new();
     }
-    let live = scene.ledger.live(scene.event.process);
+    let live = context.ledger.live(context.event.process);
     let high = live.filter(|(fd, _)| (BITS..nfds).contains(fd)).last();
-    let incident = |(fd, life): (u32, &crate::ledger::Lifetime)| {
+    let incident = |(fd, life): (u32, &crate::ledger::FdLifetime)| {
         let message = format!(
-            "thread {} called select() up to number {}; its set ends at {}",
-            scene.event.thread,
+            "thread {} called select() with numbers up to {}; an fd_set ends at {}",
+            context.event.thread,
             nfds - 1,
             BITS - 1
         );
         Incident {
             class: life.class.clone(),
             opener: life.opener,
-            user: Some(scene.actor()),
+            user: Some(context.actor()),
             fault: Some(Fault::User),
-            ..scene.incident(fd, message)
+            ..context.incident(fd, message)
         }
     };
     high.map(incident).into_iter().collect()

@@ -3,12 +3,12 @@
 //! Threads hand descriptors to each other, and nobody sees it. So that a thread used an earlier
 //! descriptor of a number proves nothing by itself; the functions here ask for more.
 
+use super::context::{EventContext, differ, is_deliberate, is_socket, is_stream};
 use super::memory::Memory;
-use super::scene::{Scene, differ, is_deliberate, is_socket, is_stream};
 use super::{Fault, tls};
 use crate::Fd;
-use crate::event::{BirthHow, Call, DeathHow, Errno, Tid, What};
-use crate::ledger::{Lifetime, Past, Slot};
+use crate::event::{CloseCall, Errno, FdCall, OpenCall, Tid, What};
+use crate::ledger::{ClosedFd, FdLifetime, FdSlot};
 
 /// A line must have worked on so many descriptors of one origin before that is its habit.
 const HABIT: u32 = 2;
@@ -17,11 +17,11 @@ const HABIT: u32 = 2;
 #[derive(Debug)]
 pub(super) struct StaleUse<'a> {
     pub(super) fd: Fd,
-    pub(super) call: Call,
+    pub(super) call: FdCall,
     /// What was meant.
-    pub(super) meant: &'a Past,
+    pub(super) meant: &'a ClosedFd,
     /// What was hit.
-    pub(super) hit: &'a Lifetime,
+    pub(super) hit: &'a FdLifetime,
     /// The record that was written, if it has the shape of one.
     pub(super) record: Option<String>,
     pub(super) has_failed: bool,
@@ -29,14 +29,14 @@ pub(super) struct StaleUse<'a> {
 
 /// The latest descriptor before the present one that this thread opened, used or waited for. What `dup2`
 /// put in place of another is meant for everybody who knows the number.
-pub(super) fn claim(slot: &Slot, thread: Tid) -> Option<&Past> {
+pub(super) fn claim(slot: &FdSlot, thread: Tid) -> Option<&ClosedFd> {
     if slot
         .current()
-        .is_some_and(|life| life.how == BirthHow::Dup2)
+        .is_some_and(|life| life.call == OpenCall::Dup2)
     {
         return None;
     }
-    let placed = |past: &&Past| past.how != DeathHow::Dup2;
+    let placed = |past: &&ClosedFd| past.call != CloseCall::Dup2;
     let known = slot.past().take_while(placed);
     let mut mine = known.filter(|past| has_claim(past, thread));
     mine.next()
@@ -44,18 +44,18 @@ pub(super) fn claim(slot: &Slot, thread: Tid) -> Option<&Past> {
 
 /// What a thread meant that acts on a number where nothing is open: the latest if it had that in hand, else
 /// the latest that it had; absent where it had none.
-pub(super) fn meant<'a>(slot: &'a Slot, last: &'a Past, thread: Tid) -> Option<&'a Past> {
+pub(super) fn meant<'a>(slot: &'a FdSlot, last: &'a ClosedFd, thread: Tid) -> Option<&'a ClosedFd> {
     if has_claim(last, thread) {
         return Some(last);
     }
-    let own = |past: &&Past| is_deliberate(past) && !past.life.inherited;
+    let own = |past: &&ClosedFd| is_deliberate(past) && !past.life.inherited;
     claim(slot, thread).filter(own)
 }
 
 /// What was taken from this thread, if it acts as if it still had what it opened at this number while somebody
 /// closed that who had nothing to do with it. Not enough to accuse anybody, but the thread is no owner of what
 /// is there now.
-pub(super) fn orphaned(slot: &Slot, thread: Tid) -> Option<&Past> {
+pub(super) fn orphaned(slot: &FdSlot, thread: Tid) -> Option<&ClosedFd> {
     let is_foreign = slot.current().is_none_or(|life| life.is_strange_to(thread));
     let lost = claim(slot, thread).filter(|_| is_foreign);
     let lost = lost.filter(|past| is_deliberate(past) && past.life.is_opened_by(thread));
@@ -63,19 +63,19 @@ pub(super) fn orphaned(slot: &Slot, thread: Tid) -> Option<&Past> {
 }
 
 /// Whether it was closed by one that had nothing to do with it.
-pub(super) fn is_taken(past: &Past) -> bool {
+pub(super) fn is_taken(past: &ClosedFd) -> bool {
     past.closer
         .is_some_and(|closer| past.life.is_strange_to(closer.thread))
 }
 
 /// Whether this thread had it in hand.
-pub(super) fn has_claim(past: &Past, thread: Tid) -> bool {
+pub(super) fn has_claim(past: &ClosedFd, thread: Tid) -> bool {
     past.life.is_opened_by(thread) || past.life.is_used_by(thread) || past.torn.contains(&thread)
 }
 
 /// Whose fault it is that `user` still acts on what was closed: the closer's, if it took from `user` what
 /// `user` had in hand; else the user's, who goes on after a proper close.
-pub(super) fn fault(past: &Past, user: Tid) -> Fault {
+pub(super) fn fault(past: &ClosedFd, user: Tid) -> Fault {
     let Some(closer) = past.closer.filter(|closer| closer.thread != user) else {
         return Fault::User;
     };
@@ -95,35 +95,36 @@ pub(super) fn fault(past: &Past, user: Tid) -> Fault {
 ///   another kind, and the thread has not touched it before;
 /// - the thread opened the earlier one, another thread closed it, this one is of another kind, and the
 ///   line has so far worked on what the earlier one's opener opens and never on what this one's does.
-pub(super) fn stale_use<'a>(scene: &Scene<'a>) -> Option<StaleUse<'a>> {
+pub(super) fn stale_use<'a>(context: &EventContext<'a>) -> Option<StaleUse<'a>> {
     let What::Use {
         fd,
         call,
         bytes,
         errno,
-    } = &scene.event.what
+    } = &context.event.what
     else {
         return None;
     };
-    let (slot, thread) = (scene.slot(*fd)?, scene.event.thread);
+    let (slot, thread) = (context.slot(*fd)?, context.event.thread);
     let hit = slot.current()?;
     let is_foreign = hit.opener.is_some() && !hit.inherited && !hit.is_opened_by(thread);
-    if is_stream(*fd) || !is_foreign || scene.is_late(hit) || scene.is_about_earlier(*fd) {
+    if is_stream(*fd) || !is_foreign || context.is_late(hit) || context.is_about_earlier(*fd) {
         return None;
     }
     let meant = claim(slot, thread).filter(|past| is_deliberate(past))?;
-    let class = |life: &'a Lifetime| life.class.as_ref();
+    let class = |life: &'a FdLifetime| life.class.as_ref();
     let was_socket = class(&meant.life).is_some_and(is_socket);
     let is_other = class(hit).is_some_and(|class| !is_socket(class));
     let record = (call.writes() && errno.is_none())
         .then(|| tls::record(bytes))
         .flatten();
-    let misses_socket = call.wants_socket() && *errno == Some(Errno::Enotsock);
+    let misses_socket = call.needs_socket() && *errno == Some(Errno::Enotsock);
     let by_shape = was_socket && is_other && (record.is_some() || misses_socket);
-    let is_new = hit.is_strange_to(thread) && *errno != Some(Errno::Ebadf) && *call != Call::Other;
+    let is_new =
+        hit.is_strange_to(thread) && *errno != Some(Errno::Ebadf) && *call != FdCall::Other;
     let by_past = is_new
         && differ(class(&meant.life), class(hit))
-        && (meant.torn.contains(&thread) || breaks_habit(scene, meant, hit));
+        && (meant.torn.contains(&thread) || breaks_habit(context, meant, hit));
     (by_shape || by_past).then_some(StaleUse {
         fd: *fd,
         call: *call,
@@ -134,30 +135,30 @@ pub(super) fn stale_use<'a>(scene: &Scene<'a>) -> Option<StaleUse<'a>> {
     })
 }
 
-fn breaks_habit(scene: &Scene<'_>, meant: &Past, hit: &Lifetime) -> bool {
-    let (line, thread) = (scene.event.stack, scene.event.thread);
+fn breaks_habit(context: &EventContext<'_>, meant: &ClosedFd, hit: &FdLifetime) -> bool {
+    let (line, thread) = (context.event.stack, context.event.thread);
     let is_closed_by_other = meant.closer.is_some_and(|closer| closer.thread != thread);
     meant.life.is_opened_by(thread)
         && is_closed_by_other
-        && scene.memory.uses(line, meant.life.stack()) >= HABIT
-        && scene.memory.uses(line, hit.stack()) == 0
+        && context.memory.uses(line, meant.life.stack()) >= HABIT
+        && context.memory.uses(line, hit.stack()) == 0
 }
 
 /// A close that hit the wrong descriptor: what its closer meant, and what it hit.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct WrongClose<'a> {
     /// Had been closed before.
-    pub(super) meant: &'a Past,
+    pub(super) meant: &'a ClosedFd,
     /// Was closed instead.
-    pub(super) hit: &'a Past,
+    pub(super) hit: &'a ClosedFd,
 }
 
 /// Whether `hit`, which its owner still had in hand, was closed by somebody who meant an earlier
 /// descriptor of the number; and where that one had been lost to a wrong close itself, the first of them.
 pub(super) fn wrong_close<'a>(
     memory: &Memory,
-    slot: &'a Slot,
-    hit: &'a Past,
+    slot: &'a FdSlot,
+    hit: &'a ClosedFd,
 ) -> Option<WrongClose<'a>> {
     let mut found = None;
     let mut at = hit;
@@ -172,16 +173,16 @@ pub(super) fn wrong_close<'a>(
 /// and of an earlier descriptor of the number one of these is true:
 /// - the closer opened it, and a third that had nothing to do with it closed it;
 /// - the line is known to close what that one's opener opens, and never what the opener of `hit` opens.
-fn meant_by_closer<'a>(memory: &Memory, slot: &'a Slot, hit: &Past) -> Option<&'a Past> {
+fn meant_by_closer<'a>(memory: &Memory, slot: &'a FdSlot, hit: &ClosedFd) -> Option<&'a ClosedFd> {
     let closer = hit.closer.filter(|_| is_deliberate(hit))?;
-    if !hit.life.is_strange_to(closer.thread) || hit.life.how == BirthHow::Dup2 {
+    if !hit.life.is_strange_to(closer.thread) || hit.life.call == OpenCall::Dup2 {
         return None;
     }
-    let is_habit = |past: &Past| {
+    let is_habit = |past: &ClosedFd| {
         memory.closes(closer.stack, past.life.stack()) > 0
             && memory.closes(closer.stack, hit.life.stack()) == 0
     };
-    let is_meant = |past: &&Past| {
+    let is_meant = |past: &&ClosedFd| {
         let Some(first) = past.closer.filter(|_| is_deliberate(past)) else {
             return false;
         };
@@ -191,6 +192,6 @@ fn meant_by_closer<'a>(memory: &Memory, slot: &'a Slot, hit: &Past) -> Option<&'
     let older = slot
         .past()
         .filter(|past| past.life.generation < hit.life.generation);
-    let mut older = older.take_while(|past| past.how != DeathHow::Dup2);
+    let mut older = older.take_while(|past| past.call != CloseCall::Dup2);
     older.find(is_meant)
 }

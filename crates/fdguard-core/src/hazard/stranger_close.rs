@@ -1,67 +1,71 @@
 //! A close while another thread is inside a call on the same descriptor.
 //!
 //! Evidence: an `Enter` of the other thread without its `Leave`, on the very generation that is closed.
-//! Nothing need have gone wrong yet: the number is free while somebody goes on using it. `dup2` over a
+//! Nothing has to be damaged yet: the number is free while the other thread goes on using it. `dup2` over a
 //! number that is in use is a redirection and no hazard; nor is `shutdown`.
 
+use super::context::{EventContext, called, is_stream};
 use super::incident::Incident;
 use super::memory::Inside;
-use super::scene::{Scene, called, is_stream};
-use super::{Fault, HazardRule, double_close, stale};
+use super::{Fault, Rule, RuleKind, double_close, stale};
 use crate::Fd;
-use crate::event::{DeathHow, What};
+use crate::event::{CloseCall, What};
 use crate::lint::Severity;
 
-pub(super) const RULE: HazardRule = HazardRule {
+pub(super) const RULE: Rule = Rule {
     id: "stranger-close",
+    kind: RuleKind::Hazard,
     severity: Severity::Critical,
-    summary: "a thread closes a descriptor while another is inside a call on it",
+    summary: "a thread closes a descriptor while another thread is in a call on it",
     cwe: Some(362),
     requirement: "R40",
-    fix: "only the owner closes: a stranger calls shutdown(), which wakes the owner and releases no number",
-    check,
+    fix: Some(
+        "let only the owner close; other threads call shutdown(), which wakes the owner and frees no number",
+    ),
 };
 
-fn check(scene: &Scene<'_>) -> Vec<Incident> {
-    let event = scene.event;
+pub(super) fn check(context: &EventContext<'_>) -> Vec<Incident> {
+    let event = context.event;
     let numbers: Vec<Fd> = match event.what {
-        What::Death {
-            how: DeathHow::Close,
+        What::Close {
+            call: CloseCall::Close,
             ..
-        } => scene.closes().into_iter().collect(),
+        } => context.closes().into_iter().collect(),
         What::CloseRange {
             first,
             last,
             at_exec: false,
         } => {
-            let live = scene.ledger.live(event.process).map(|(fd, _)| fd);
+            let live = context.ledger.live(event.process).map(|(fd, _)| fd);
             live.filter(|fd| (first..=last).contains(fd)).collect()
         }
         _ => return Vec::new(),
     };
     let numbers = numbers.into_iter().filter(|fd| !is_stream(*fd));
-    numbers.filter_map(|fd| torn(scene, fd)).collect()
+    numbers.filter_map(|fd| torn(context, fd)).collect()
 }
 
-fn torn(scene: &Scene<'_>, fd: Fd) -> Option<Incident> {
-    let life = scene.current(fd);
-    if life.is_some_and(|life| scene.is_late(life)) {
+fn torn(context: &EventContext<'_>, fd: Fd) -> Option<Incident> {
+    let life = context.current(fd);
+    if life.is_some_and(|life| context.is_late(life)) {
         return None;
     }
-    // Whoever is inside by a stale number is no owner, and a wrong close is told as such.
+    // A thread that is inside by a stale number is not an owner, and a wrong close is reported as such.
     let is_owner = |inside: &&Inside| {
-        let slot = scene.slot(fd);
+        let slot = context.slot(fd);
         slot.is_none_or(|slot| stale::orphaned(slot, inside.actor.thread).is_none())
     };
-    let mut others = scene.memory.others_inside(scene.event, scene.ledger, fd);
+    let mut others = context
+        .memory
+        .others_inside(context.event, context.ledger, fd);
     let Inside { call, actor, .. } = *others.find(is_owner)?;
-    if double_close::struck(scene, fd).is_some() {
+    if double_close::struck(context, fd).is_some() {
         return None;
     }
     let class = life.and_then(|life| life.class.as_ref());
     let message = format!(
-        "thread {} closed the {} {fd} while thread {} was inside {}() on it",
-        scene.event.thread,
+        "thread {} closed fd {fd} ({}) while thread {} was in {}() on it",
+        context.event.thread,
         called(class),
         actor.thread,
         call.name()
@@ -69,9 +73,9 @@ fn torn(scene: &Scene<'_>, fd: Fd) -> Option<Incident> {
     Some(Incident {
         class: class.cloned(),
         opener: life.and_then(|life| life.opener),
-        closer: Some(scene.actor()),
+        closer: Some(context.actor()),
         user: Some(actor),
         fault: Some(Fault::Closer),
-        ..scene.incident(fd, message)
+        ..context.incident(fd, message)
     })
 }

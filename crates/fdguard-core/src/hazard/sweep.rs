@@ -2,9 +2,9 @@
 
 use std::collections::BTreeMap;
 
-use super::HazardRule;
+use super::Rule;
 use super::incident::Incident;
-use crate::event::{Event, StackId, Tid, What};
+use crate::event::{StackId, Tid, TraceEvent, What};
 use crate::{Fd, ProcKey};
 
 /// So many neighbouring numbers closed by one line are a row. Two are often a pipe, three the standard
@@ -14,7 +14,7 @@ const ROW: u32 = 4;
 /// A row goes on at once; after so many nanoseconds nobody waits for the next number.
 const PATIENCE: u64 = 20_000_000;
 
-/// So many threads are waited for.
+/// The most threads that are waited for.
 const MOST: usize = 4096;
 
 /// What one thread closes, one number after the other.
@@ -26,7 +26,7 @@ struct Run {
     length: u32,
     /// It tried a number that was never open: nobody has such a number in hand.
     is_blind: bool,
-    waiting: Vec<(&'static HazardRule, Incident)>,
+    waiting: Vec<(&'static Rule, Incident)>,
 }
 
 impl Run {
@@ -34,7 +34,7 @@ impl Run {
         self.length >= ROW || (self.is_blind && self.length > 1)
     }
 
-    fn verdict(self) -> Vec<(&'static HazardRule, Incident)> {
+    fn verdict(self) -> Vec<(&'static Rule, Incident)> {
         if self.is_sweep() {
             Vec::new()
         } else {
@@ -53,16 +53,16 @@ pub(super) struct Sweeps {
 impl Sweeps {
     /// Takes an event with the incidents that wait for what this thread closes next; gives those whose
     /// wait is over. `is_blind`: the event closes a number of which nothing is known.
-    pub(super) fn take(
+    pub(super) fn advance(
         &mut self,
-        event: &Event,
+        event: &TraceEvent,
         is_blind: bool,
-        mut found: Vec<(&'static HazardRule, Incident)>,
-    ) -> Vec<(&'static HazardRule, Incident)> {
+        mut found: Vec<(&'static Rule, Incident)>,
+    ) -> Vec<(&'static Rule, Incident)> {
         let by = (event.process, event.thread);
         let mut over = self.lose_patience(event.at);
         let fd = match event.what {
-            What::Death { fd, .. } => fd,
+            What::Close { fd, .. } => fd,
             What::Exit => {
                 over.extend(self.end(|(process, _), _| *process == event.process));
                 return over;
@@ -102,13 +102,13 @@ impl Sweeps {
     }
 
     /// What still waits, if nothing more comes.
-    pub(super) fn waiting(&self) -> impl Iterator<Item = &(&'static HazardRule, Incident)> {
+    pub(super) fn waiting(&self) -> impl Iterator<Item = &(&'static Rule, Incident)> {
         let open = self.runs.values().filter(|run| !run.is_sweep());
         open.flat_map(|run| &run.waiting)
     }
 
     /// Rows that have not gone on for a while. Most of the time nothing waits and nothing is searched.
-    fn lose_patience(&mut self, now: u64) -> Vec<(&'static HazardRule, Incident)> {
+    fn lose_patience(&mut self, now: u64) -> Vec<(&'static Rule, Incident)> {
         if now < self.next_look {
             return Vec::new();
         }
@@ -119,7 +119,7 @@ impl Sweeps {
     fn end(
         &mut self,
         is_over: impl Fn(&(ProcKey, Tid), &Run) -> bool,
-    ) -> Vec<(&'static HazardRule, Incident)> {
+    ) -> Vec<(&'static Rule, Incident)> {
         let over = self.runs.iter().filter(|(by, run)| is_over(by, run));
         let over: Vec<_> = over.map(|(by, _)| *by).collect();
         let runs = over.into_iter().filter_map(|by| self.runs.remove(&by));

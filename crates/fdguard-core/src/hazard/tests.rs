@@ -7,21 +7,21 @@ mod programs;
 
 use jiff::Timestamp;
 
-use super::{Fault, Hazard, Lookout};
+use super::{Fault, Hazard, HazardDetector};
 use crate::Class;
-use crate::event::{BirthHow, Call, Collected, DeathHow, Errno, What};
-use crate::testing::traced::{Traced, traced};
+use crate::event::{CloseCall, CollectedEvents, Errno, FdCall, OpenCall, What};
+use crate::testing::traced::{TraceScript, traced};
 
-fn hazards(told: &Traced) -> Vec<Hazard> {
-    let mut lookout = Lookout::new(Collected::ALL);
+fn hazards(told: &TraceScript) -> Vec<Hazard> {
+    let mut detector = HazardDetector::new(CollectedEvents::ALL);
     for event in &told.events {
-        lookout.take(event);
+        detector.observe(event);
     }
-    lookout.hazards(&|stack| told.resolve(stack), &|_| Timestamp::UNIX_EPOCH)
+    detector.hazards(&|stack| told.resolve(stack), &|_| Timestamp::UNIX_EPOCH)
 }
 
 /// Rule, then opener, closer, user and victim by the names of their places.
-fn told(told: &Traced) -> Vec<(String, [String; 4])> {
+fn told(told: &TraceScript) -> Vec<(String, [String; 4])> {
     let name = |party: &Option<super::Party>| {
         let culprit = party.as_ref().and_then(|party| party.culprit.as_ref());
         let function = culprit.and_then(|culprit| culprit.function.clone());
@@ -44,7 +44,7 @@ const RECORD: &[u8] = b"\x17\x03\x03\x00\x13abcdefghijk";
 fn r40_a_second_close_that_fails_is_told_with_all_three_stacks() {
     let trace = traced(|t| {
         t.socket(1, "connect", 7);
-        t.call(2, "serve", 7, Call::Recv);
+        t.call(2, "serve", 7, FdCall::Recv);
         t.close(2, "serve", 7);
         t.bad_close(3, "reap", 7);
     });
@@ -54,7 +54,7 @@ fn r40_a_second_close_that_fails_is_told_with_all_three_stacks() {
     );
     let hazard = &hazards(&trace)[0];
     assert_eq!((hazard.fd, hazard.fault), (Some(7), Some(Fault::Closer)));
-    let message = "thread 3 closed 7 (EBADF): thread 2 had closed that tcp socket before";
+    let message = "thread 3 closed fd 7 again (EBADF): thread 2 had already closed that tcp socket";
     assert_eq!(hazard.message, message);
 }
 
@@ -85,7 +85,7 @@ fn r40_a_second_close_that_fails_is_told_though_a_strangers_was_there_when_it_be
 fn r40_the_owner_that_finds_its_descriptor_closed_is_not_at_fault() {
     let trace = traced(|t| {
         t.file(1, "open", 7);
-        t.call(1, "log", 7, Call::Write);
+        t.call(1, "log", 7, FdCall::Write);
         t.close(2, "janitor", 7);
         t.bad_close(1, "finish", 7);
     });
@@ -102,10 +102,10 @@ fn r40_a_second_close_that_succeeds_is_found_when_its_victim_notices() {
         t.socket(1, "connect", 7);
         t.close(1, "finish", 7);
         t.file(2, "journal", 7);
-        t.call(2, "append", 7, Call::Write);
+        t.call(2, "append", 7, FdCall::Write);
         t.close(1, "finish", 7);
-        t.fail(2, "append", 7, Call::Write, Some(Errno::Ebadf));
-        t.fail(2, "append", 7, Call::Write, Some(Errno::Ebadf));
+        t.fail(2, "append", 7, FdCall::Write, Some(Errno::Ebadf));
+        t.fail(2, "append", 7, FdCall::Write, Some(Errno::Ebadf));
         t.bad_close(2, "journal", 7);
     });
     assert_eq!(
@@ -117,7 +117,7 @@ fn r40_a_second_close_that_succeeds_is_found_when_its_victim_notices() {
     );
     let hazard = &hazards(&trace)[0];
     assert_eq!((hazard.count, hazard.fault), (1, Some(Fault::Closer)));
-    let message = "thread 1 closed 7 for a tcp socket that thread 1 had closed before, \
+    let message = "thread 1 closed fd 7 for a tcp socket that thread 1 had already closed, \
                    and hit the regular file that thread 2 had opened at that number";
     assert_eq!(hazard.message, message);
 }
@@ -130,10 +130,10 @@ fn r40_the_first_of_a_chain_of_wrong_closes_is_blamed() {
         t.file(2, "journal", 7);
         t.close(1, "finish", 7);
         t.socket(3, "accept", 7);
-        t.call(3, "serve", 7, Call::Recv);
+        t.call(3, "serve", 7, FdCall::Recv);
         // The journal closes what it believes to be its own.
         t.close(2, "rotate", 7);
-        t.fail(3, "serve", 7, Call::Recv, Some(Errno::Ebadf));
+        t.fail(3, "serve", 7, FdCall::Recv, Some(Errno::Ebadf));
     });
     assert_eq!(
         told(&trace),
@@ -148,9 +148,9 @@ fn r40_the_first_of_a_chain_of_wrong_closes_is_blamed() {
 fn r40_a_use_that_fails_names_who_closed() {
     let trace = traced(|t| {
         t.socket(1, "connect", 7);
-        t.call(1, "poll", 7, Call::Poll);
+        t.call(1, "poll", 7, FdCall::Poll);
         t.close(2, "interrupt", 7);
-        t.fail(1, "flush", 7, Call::Write, Some(Errno::Ebadf));
+        t.fail(1, "flush", 7, FdCall::Write, Some(Errno::Ebadf));
     });
     assert_eq!(
         told(&trace),
@@ -163,7 +163,7 @@ fn r40_a_use_that_fails_names_who_closed() {
     let own = traced(|t| {
         t.file(1, "open", 7);
         t.close(1, "finish", 7);
-        t.fail(1, "flush", 7, Call::Write, Some(Errno::Ebadf));
+        t.fail(1, "flush", 7, FdCall::Write, Some(Errno::Ebadf));
     });
     assert_eq!(hazards(&own)[0].fault, Some(Fault::User));
 }
@@ -172,11 +172,11 @@ fn r40_a_use_that_fails_names_who_closed() {
 fn r40_a_number_that_was_somebody_elses_in_between_does_not_hide_who_closed() {
     let trace = traced(|t| {
         t.socket(1, "connect", 7);
-        t.call(1, "poll", 7, Call::Poll);
+        t.call(1, "poll", 7, FdCall::Poll);
         t.close(2, "interrupt", 7);
         t.file(3, "database", 7);
         t.close(3, "database", 7);
-        t.fail(1, "flush", 7, Call::Write, Some(Errno::Ebadf));
+        t.fail(1, "flush", 7, FdCall::Write, Some(Errno::Ebadf));
     });
     let expected = [row(
         "use-after-close",
@@ -190,16 +190,16 @@ fn r40_a_number_that_was_somebody_elses_in_between_does_not_hide_who_closed() {
 fn r40_a_close_while_another_thread_is_inside_a_call_is_told_at_once() {
     let trace = traced(|t| {
         t.socket(1, "connect", 7);
-        t.enter(1, "wait", 8, Call::Poll);
-        t.enter(1, "wait", 7, Call::Poll);
-        t.tell(2, "interrupt", What::Shutdown { fd: 7 });
+        t.enter(1, "wait", 8, FdCall::Poll);
+        t.enter(1, "wait", 7, FdCall::Poll);
+        t.add(2, "interrupt", What::Shutdown { fd: 7 });
         t.close(2, "interrupt", 7);
     });
     assert_eq!(
         told(&trace),
         [row("stranger-close", ["connect", "interrupt", "wait", "-"])]
     );
-    let message = "thread 2 closed the tcp socket 7 while thread 1 was inside poll() on it";
+    let message = "thread 2 closed fd 7 (tcp socket) while thread 1 was in poll() on it";
     assert_eq!(hazards(&trace)[0].message, message);
 }
 
@@ -207,9 +207,9 @@ fn r40_a_close_while_another_thread_is_inside_a_call_is_told_at_once() {
 fn r40_close_range_under_a_waiting_thread_is_a_strangers_close_too() {
     let trace = traced(|t| {
         t.socket(1, "connect", 7);
-        t.enter(1, "wait", 7, Call::Recv);
+        t.enter(1, "wait", 7, FdCall::Recv);
         let (first, last, at_exec) = (3, u32::MAX, false);
-        t.tell(
+        t.add(
             2,
             "clean",
             What::CloseRange {
@@ -229,7 +229,7 @@ fn r40_close_range_under_a_waiting_thread_is_a_strangers_close_too() {
 fn r40_a_tls_record_in_a_file_is_told_with_its_shape() {
     let trace = traced(|t| {
         t.socket(1, "connect", 7);
-        t.call(1, "wait", 7, Call::Poll);
+        t.call(1, "wait", 7, FdCall::Poll);
         t.close(2, "interrupt", 7);
         t.file(3, "database", 7);
         t.write(1, "flush", 7, RECORD);
@@ -244,8 +244,8 @@ fn r40_a_tls_record_in_a_file_is_told_with_its_shape() {
         (hazard.class.as_ref(), hazard.fault),
         (Some(&Class::Regular), Some(Fault::Closer))
     );
-    let message = "thread 1 wrote a TLS record (application data, 19 bytes) for a tcp socket that was closed \
-                   into 7, now a regular file that was opened there since";
+    let message = "thread 1 wrote a TLS record (application data, 19 bytes) meant for a closed tcp socket \
+                   to fd 7, which is now a regular file";
     assert_eq!(hazard.message, message);
 }
 
@@ -253,11 +253,11 @@ fn r40_a_tls_record_in_a_file_is_told_with_its_shape() {
 fn r40_a_thread_that_was_inside_a_call_goes_on_with_the_wrong_descriptor() {
     let trace = traced(|t| {
         t.socket(1, "connect", 7);
-        t.enter(1, "wait", 7, Call::Poll);
+        t.enter(1, "wait", 7, FdCall::Poll);
         t.close(2, "interrupt", 7);
         t.file(3, "database", 7);
         t.leave(1, "wait");
-        t.call(1, "header", 7, Call::Read);
+        t.call(1, "header", 7, FdCall::Read);
         t.write(1, "flush", 7, b"plain");
     });
     let expected = [
@@ -278,10 +278,10 @@ fn r40_a_thread_that_was_inside_a_call_goes_on_with_the_wrong_descriptor() {
 fn r40_a_call_that_was_entered_before_the_close_did_not_reach_what_came_after() {
     let trace = traced(|t| {
         t.socket(1, "connect", 7);
-        t.enter(1, "wait", 7, Call::Poll);
+        t.enter(1, "wait", 7, FdCall::Poll);
         t.close(2, "interrupt", 7);
         t.file(3, "database", 7);
-        t.call(1, "wait", 7, Call::Poll);
+        t.call(1, "wait", 7, FdCall::Poll);
     });
     let expected = [row("stranger-close", ["connect", "interrupt", "wait", "-"])];
     assert_eq!(told(&trace), expected);
@@ -313,7 +313,7 @@ fn r40_a_call_for_sockets_that_meets_a_file_is_a_use_after_close() {
         t.socket(1, "connect", 7);
         t.close(1, "finish", 7);
         t.file(3, "database", 7);
-        t.fail(1, "flush", 7, Call::Send, Some(Errno::Enotsock));
+        t.fail(1, "flush", 7, FdCall::Send, Some(Errno::Enotsock));
     });
     let expected = [row(
         "use-after-close",
@@ -403,7 +403,7 @@ fn r43_after_lost_events_nobody_knows_what_is_locked() {
             t.inode(1, "sqlite", 7, 99);
             t.lock(1, "sqlite", 7, None, true);
             t.inode(2, "checksum", 8, 99);
-            t.tell(0, "", what.clone());
+            t.add(0, "", what.clone());
             t.close(2, "checksum", 8);
             t.closed(2, "checksum", 8);
         });
@@ -447,7 +447,7 @@ fn r21_a_close_repeated_after_a_signal_is_told_with_what_it_hit() {
 fn r7_select_with_a_number_past_its_set_is_told_with_who_opened_it() {
     let trace = traced(|t| {
         t.socket(1, "accept", 1030);
-        t.tell(2, "wait", What::Select { nfds: 1031 });
+        t.add(2, "wait", What::Select { nfds: 1031 });
     });
     assert_eq!(
         told(&trace),
@@ -462,9 +462,9 @@ fn r19_a_full_table_is_told_with_who_holds_it() {
         for fd in 4..1024 {
             t.socket(2, "connect", fd);
         }
-        let (call, errno) = (BirthHow::Open, Errno::Emfile);
-        t.tell(3, "report", What::Refused { call, errno });
-        t.tell(3, "report", What::Refused { call, errno });
+        let (call, errno) = (OpenCall::Open, Errno::Emfile);
+        t.add(3, "report", What::Refused { call, errno });
+        t.add(3, "report", What::Refused { call, errno });
     });
     assert_eq!(
         told(&trace),
@@ -473,8 +473,8 @@ fn r19_a_full_table_is_told_with_who_holds_it() {
     let hazard = &hazards(&trace)[0];
     let held: Vec<u64> = hazard.holders.iter().map(|holder| holder.live).collect();
     assert_eq!((held, hazard.count), (vec![1020, 1], 2));
-    let message = "thread 3 got EMFILE: the process's table is full; 1021 descriptors are known to be open, \
-                   1020 of them by one line";
+    let message = "thread 3 got EMFILE: the descriptor table of the process is full; 1021 descriptors known to be open, \
+                   1020 of them opened by one line";
     assert_eq!(hazard.message, message);
 }
 
@@ -503,15 +503,15 @@ fn r40_what_was_lost_is_not_argued_from() {
     let trace = traced(|t| {
         t.file(1, "open", 7);
         t.close(1, "finish", 7);
-        t.tell(1, "finish", What::Lost { count: 1 });
+        t.add(1, "finish", What::Lost { count: 1 });
         t.bad_close(2, "reap", 7);
-        t.fail(2, "reap", 7, Call::Read, Some(Errno::Ebadf));
+        t.fail(2, "reap", 7, FdCall::Read, Some(Errno::Ebadf));
     });
     assert_eq!(told(&trace), []);
     let unseen = traced(|t| {
         t.file(1, "open", 7);
-        let (fd, how, errno) = (7, DeathHow::Unseen, None);
-        t.tell(1, "open", What::Death { fd, how, errno });
+        let (fd, call, errno) = (7, CloseCall::Unknown, None);
+        t.add(1, "open", What::Close { fd, call, errno });
         t.bad_close(1, "finish", 7);
     });
     assert_eq!(told(&unseen), []);
@@ -525,13 +525,13 @@ fn r41_what_was_prevented_is_told_apart_from_what_was_not() {
         t.bad_close(3, "reap", 7);
         t.bad_close(3, "reap", 7);
     });
-    let mut lookout = Lookout::new(Collected::ALL);
+    let mut detector = HazardDetector::new(CollectedEvents::ALL);
     let (last, before) = trace.events.split_last().unwrap();
     for event in before {
-        lookout.take(event);
+        detector.observe(event);
     }
-    lookout.take_prevented(last);
-    let found = lookout.hazards(&|stack| trace.resolve(stack), &|_| Timestamp::UNIX_EPOCH);
+    detector.observe_prevented(last);
+    let found = detector.hazards(&|stack| trace.resolve(stack), &|_| Timestamp::UNIX_EPOCH);
     let told: Vec<_> = found.iter().map(|one| (one.prevented, one.count)).collect();
     assert!(
         told.contains(&(true, 1)) && told.contains(&(false, 1)),

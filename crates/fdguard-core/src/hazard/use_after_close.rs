@@ -1,55 +1,55 @@
-//! A use of a number after its descriptor was closed.
+//! A use of a descriptor number after it was closed.
 //!
 //! Evidence: the call fails with `EBADF`, nothing was opened at the number since a known close. Or it
 //! reaches another descriptor and is proven to be meant for an earlier one ([`stale::stale_use`]); where
 //! that puts bytes into the other one, it is a `recycled-write`. Calls that programs probe with are not judged.
 
+use super::context::{EventContext, called, is_stream};
 use super::incident::Incident;
-use super::scene::{Scene, called, is_stream};
 use super::stale::{self, StaleUse};
-use super::{Fault, HazardRule, double_close};
-use crate::event::{Call, Errno, What};
+use super::{Fault, Rule, RuleKind, double_close};
+use crate::event::{Errno, FdCall, What};
 use crate::lint::Severity;
 
-pub(super) const RULE: HazardRule = HazardRule {
+pub(super) const RULE: Rule = Rule {
     id: "use-after-close",
+    kind: RuleKind::Hazard,
     severity: Severity::Critical,
-    summary: "a number is used after its descriptor was closed",
+    summary: "a descriptor number is used after it was closed",
     cwe: Some(910),
     requirement: "R40",
-    fix: "close only when every user is done, and keep the object instead of its number",
-    check,
+    fix: Some("close only when every user is done, and keep the object instead of its number"),
 };
 
-fn check(scene: &Scene<'_>) -> Vec<Incident> {
+pub(super) fn check(context: &EventContext<'_>) -> Vec<Incident> {
     // Where the close itself is proven wrong, that is the hazard and this its consequence.
-    if double_close::noticed(scene).is_some() {
+    if double_close::noticed(context).is_some() {
         return Vec::new();
     }
-    let stale = stale::stale_use(scene).filter(|stale| stale.has_failed || !stale.call.writes());
-    let found = stale.map(|stale| hits(scene, &stale));
-    found.or_else(|| fails(scene)).into_iter().collect()
+    let stale = stale::stale_use(context).filter(|stale| stale.has_failed || !stale.call.writes());
+    let found = stale.map(|stale| hits(context, &stale));
+    found.or_else(|| fails(context)).into_iter().collect()
 }
 
-fn fails(scene: &Scene<'_>) -> Option<Incident> {
+fn fails(context: &EventContext<'_>) -> Option<Incident> {
     let What::Use {
         fd,
         call,
         errno: Some(Errno::Ebadf),
         ..
-    } = scene.event.what
+    } = context.event.what
     else {
         return None;
     };
-    if is_stream(fd) || call == Call::Other {
+    if is_stream(fd) || call == FdCall::Other {
         return None;
     }
-    let thread = scene.event.thread;
-    let last = scene.last_closed(fd)?;
-    let last = stale::meant(scene.slot(fd)?, last, thread).unwrap_or(last);
+    let thread = context.event.thread;
+    let last = context.last_closed(fd)?;
+    let last = stale::meant(context.slot(fd)?, last, thread).unwrap_or(last);
     let closer = last.named_closer()?;
     let message = format!(
-        "thread {thread} called {}() on {fd} (EBADF) after thread {} had closed that {}",
+        "thread {thread} called {}() on fd {fd} (EBADF) after thread {} had closed that {}",
         call.name(),
         closer.thread,
         called(last.life.class.as_ref())
@@ -64,13 +64,13 @@ fn fails(scene: &Scene<'_>) -> Option<Incident> {
         class: last.life.class.clone(),
         opener: last.life.opener,
         closer: Some(closer),
-        user: Some(scene.actor()),
+        user: Some(context.actor()),
         fault: Some(fault),
-        ..scene.incident(fd, message)
+        ..context.incident(fd, message)
     })
 }
 
-fn hits(scene: &Scene<'_>, stale: &StaleUse<'_>) -> Incident {
+fn hits(context: &EventContext<'_>, stale: &StaleUse<'_>) -> Incident {
     let StaleUse {
         fd,
         call,
@@ -78,9 +78,9 @@ fn hits(scene: &Scene<'_>, stale: &StaleUse<'_>) -> Incident {
         hit,
         ..
     } = stale;
-    let thread = scene.event.thread;
+    let thread = context.event.thread;
     let message = format!(
-        "thread {thread} called {}() on {fd} for a {} that was closed, and reached a {} that was opened there since",
+        "thread {thread} called {}() on fd {fd} for a closed {} and reached a {} opened there since",
         call.name(),
         called(meant.life.class.as_ref()),
         called(hit.class.as_ref())
@@ -89,9 +89,9 @@ fn hits(scene: &Scene<'_>, stale: &StaleUse<'_>) -> Incident {
         class: meant.life.class.clone(),
         opener: meant.life.opener,
         closer: meant.named_closer(),
-        user: Some(scene.actor()),
+        user: Some(context.actor()),
         victim: hit.opener,
         fault: Some(stale::fault(meant, thread)),
-        ..scene.incident(*fd, message)
+        ..context.incident(*fd, message)
     }
 }

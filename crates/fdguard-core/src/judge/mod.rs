@@ -11,7 +11,7 @@ pub use shape::Shape;
 use assess::{Assessment, Window};
 
 use crate::slope::{self, Slope};
-use crate::timeline::{BUCKETS, PastBuckets, RINGS, BucketSeries, Timeline, Track};
+use crate::timeline::{BUCKETS, BucketSeries, PastBuckets, RINGS, Timeline, Track};
 
 /// What is said of one track.
 #[derive(Clone, Debug, PartialEq)]

@@ -1,4 +1,4 @@
-//! What a series that does not leak looks like, in words.
+//! The shape of a series that does not leak, in words.
 
 use serde::{Deserialize, Serialize};
 
@@ -12,7 +12,7 @@ use crate::timeline::Bucket;
 pub enum Shape {
     /// Too little was seen.
     Unseen,
-    /// As it was.
+    /// Unchanged.
     Flat,
     /// Rose and has been level since: a pool, a cache at its cap, a warm-up.
     Plateau,
@@ -24,13 +24,13 @@ pub enum Shape {
     Burst,
     /// Rises and falls, again and again.
     SawTooth,
-    /// Goes up and down around a level.
+    /// Fluctuates around a level.
     Churn,
     /// Went down.
     Fall,
-    /// Rises, for how long nobody knows.
+    /// Rises; too early to tell whether it stops.
     Rise,
-    /// Rises steadily by what is never closed.
+    /// Rises steadily because descriptors are never closed.
     Drip,
 }
 
@@ -64,19 +64,17 @@ impl Shape {
     #[must_use]
     pub fn phrase(self) -> &'static str {
         match self {
-            Self::Unseen => "too few looks to tell",
-            Self::Flat => "level",
-            Self::Plateau => {
-                "rose and has been level since, as a pool or a cache does that is full"
-            }
-            Self::Fading => "rises less and less, as a warm-up does",
+            Self::Unseen => "too few samples to tell",
+            Self::Flat => "steady",
+            Self::Plateau => "rose and has been level since, like a pool or cache that is full",
+            Self::Fading => "rises more and more slowly, like a warm-up",
             Self::Step => "rose in one step and has been level since",
-            Self::Burst => "rose and came back, as a burst of work does",
-            Self::SawTooth => "rises and falls again and again, as with a garbage collector",
-            Self::Churn => "goes up and down around a level",
-            Self::Fall => "went down",
-            Self::Rise => "rises; too early to say whether it ends",
-            Self::Drip => "rises steadily by descriptors that are never closed",
+            Self::Burst => "rose and fell back, like a burst of work",
+            Self::SawTooth => "rises and falls repeatedly, like a garbage-collected program",
+            Self::Churn => "fluctuates around a level",
+            Self::Fall => "fell",
+            Self::Rise => "rises; too early to tell whether it stops",
+            Self::Drip => "rises steadily because descriptors are never closed",
         }
     }
 }

@@ -1,7 +1,7 @@
 //! What is said of the plainest processes, of too few looks, of blind counts and of odd clocks.
 
 use super::{Judgement, Shape, Verdict, judge};
-use crate::timeline::{LookChange, Look, Sighting, Timeline};
+use crate::timeline::{Look, LookChange, Sighting, Timeline};
 use crate::{Class, Fd};
 
 fn sighting(fd: Fd, target: &str) -> Sighting {

@@ -1,18 +1,19 @@
-//! One descriptor from birth to death.
+//! One descriptor from open to close.
 
 use std::sync::Arc;
 
-use crate::event::{BirthHow, DeathHow, StackId, Tid};
+use crate::event::{CloseCall, OpenCall, StackId, Tid};
 use crate::{Class, FileId};
 
-/// Which use of a number: rises with every birth in a table, so a number that was given out again
-/// is another descriptor.
+/// Which use of a number: rises with every open in a table, so a number that is reused is another
+/// descriptor.
 pub type Generation = u64;
 
-/// So many threads that used a descriptor are told apart; with more, everybody counts as a user.
+/// The threads that used a descriptor are distinguished up to this many; with more, every thread
+/// counts as a user.
 const MOST_USERS: usize = 6;
 
-/// Who did something, where and when.
+/// The thread that acted, with its stack and the time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Actor {
     /// The thread.
@@ -25,14 +26,14 @@ pub struct Actor {
 
 /// A descriptor while it is open, and what is remembered of it afterwards.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Lifetime {
+pub struct FdLifetime {
     /// Which use of the number.
     pub generation: Generation,
-    /// Who opened it; absent where nobody saw it.
+    /// The thread that opened it; absent if the open was not seen.
     pub opener: Option<Actor>,
     /// By which call.
-    pub how: BirthHow,
-    /// What it is, as far as the call told.
+    pub call: OpenCall,
+    /// Its class, as far as the call determined it.
     pub class: Option<Class>,
     /// Which file it is.
     pub file: Option<FileId>,
@@ -73,7 +74,7 @@ impl Users {
     }
 }
 
-impl Lifetime {
+impl FdLifetime {
     /// Events are missing: anybody may have used it, and the number may have become another file.
     pub(super) fn doubt(&mut self) {
         self.users.is_crowded = true;
@@ -111,21 +112,21 @@ impl Lifetime {
 
 /// A descriptor that is closed.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Past {
+pub struct ClosedFd {
     /// What it was.
-    pub life: Lifetime,
-    /// Who closed it; absent where nobody saw it.
+    pub life: FdLifetime,
+    /// The thread that closed it; absent if the close was not seen.
     pub closer: Option<Actor>,
     /// By which call.
-    pub how: DeathHow,
+    pub call: CloseCall,
     /// Threads that were inside a call on it in that moment.
     pub torn: Vec<Tid>,
     /// Whose close began it, if the closer acted on a number whose own descriptor had been taken from it.
     pub root: Option<Actor>,
 }
 
-impl Past {
-    /// Who is to be named for the close.
+impl ClosedFd {
+    /// The thread to name for the close.
     #[must_use]
     pub fn named_closer(&self) -> Option<Actor> {
         self.root.or(self.closer)

@@ -1,9 +1,9 @@
 //! The ledger: events become lifetimes, one table for each process.
 //!
-//! It answers what is open and who opened it, who closed what was at a number before, and which places
-//! in the code hold most. It never fails: a death without a birth was opened before tracing or inside a
-//! library, a birth at a taken number means that its predecessor went unseen, and after lost events the
-//! past is forgotten, because nothing can be argued from it any more.
+//! It knows what is open and which thread opened it, which thread closed the earlier descriptors of a
+//! number, and which places in the code hold most. It never fails: a close without an open was opened
+//! before tracing or inside a library, an open at a used number means that a close was missed, and
+//! after lost events the past is dropped because nothing can be concluded from it.
 
 mod lifetime;
 mod reconcile;
@@ -18,14 +18,14 @@ mod tests;
 
 use std::collections::{BTreeMap, VecDeque};
 
-pub use lifetime::{Actor, Generation, Lifetime, Past};
-pub use reconcile::{Reconciled, Seen, Standing};
-pub use slot::Slot;
-pub(crate) use table::Aside;
+pub use lifetime::{Actor, ClosedFd, FdLifetime, Generation};
+pub use reconcile::{FdProvenance, ObservedFd, Reconciliation};
+pub use slot::FdSlot;
+pub(crate) use table::EventNotes;
 use table::Table;
 pub use tally::Tally;
 
-use crate::event::{BirthHow, DeathHow, Errno, Event, What};
+use crate::event::{CloseCall, Errno, OpenCall, TraceEvent, What};
 use crate::{Fd, ProcKey};
 
 /// So many processes that ended are remembered with what they had open.
@@ -43,7 +43,7 @@ pub struct Ledger {
     next_table: u64,
     ended: VecDeque<(ProcKey, Vec<Tally>)>,
     lost: u64,
-    unseen_births: u64,
+    unseen_opens: u64,
 }
 
 impl Ledger {
@@ -53,17 +53,17 @@ impl Ledger {
         Self::default()
     }
 
-    /// Takes the next event.
-    pub fn take(&mut self, event: &Event) {
-        self.take_with(event, Aside::default());
+    /// Applies the next event.
+    pub fn apply(&mut self, event: &TraceEvent) {
+        self.apply_with_notes(event, EventNotes::default());
     }
 
-    /// The same, with what somebody else concluded about it.
-    pub(crate) fn take_with(&mut self, event: &Event, aside: Aside) {
+    /// Applies the next event, with what the hazard detector concluded about it.
+    pub(crate) fn apply_with_notes(&mut self, event: &TraceEvent, notes: EventNotes) {
         let process = event.process;
         match &event.what {
-            What::Birth { .. } => self.bear(event),
-            What::Death { fd, how, errno } => self.die(event, *fd, *how, *errno, aside),
+            What::Open { .. } => self.open(event),
+            What::Close { fd, call, errno } => self.close(event, *fd, *call, *errno, notes),
             What::CloseRange {
                 first,
                 last,
@@ -74,8 +74,8 @@ impl Ledger {
                     life.cloexec = *on;
                 }
             }
-            What::Use { .. } if aside.is_stale => {}
-            What::Use { fd, errno, .. } => self.touch(event, *fd, *errno),
+            What::Use { .. } if notes.is_stale => {}
+            What::Use { fd, errno, .. } => self.note_use(event, *fd, *errno),
             What::Lock { fd, .. } => {
                 if let Some(life) = self.table_mut(process).current_mut(*fd) {
                     life.users.add(event.thread);
@@ -86,7 +86,7 @@ impl Ledger {
                     life.file = Some(*file);
                 }
             }
-            What::Retold { fd } => self.table_mut(process).retell(*fd, event.stack),
+            What::Reassigned { fd } => self.table_mut(process).reassign(*fd, event.stack),
             What::Fork {
                 child,
                 shares_table,
@@ -101,7 +101,7 @@ impl Ledger {
             // To enter a call proves nothing yet: the number may be a stale one.
             What::Enter { .. }
             | What::Leave
-            | What::Closed { .. }
+            | What::CloseReturned { .. }
             | What::Locking { .. }
             | What::Shutdown { .. }
             | What::Refused { .. }
@@ -110,43 +110,43 @@ impl Ledger {
         }
     }
 
-    /// Takes an event that is told after later ones. Only a birth and a death are of use then, and only as
-    /// far as nothing newer is known of their number.
-    pub(crate) fn take_late(&mut self, event: &Event) {
-        let (What::Birth { fd, .. } | What::Death { fd, .. }) = event.what else {
+    /// Applies an event that is reported after later ones. Only opens and closes are used then, and only
+    /// if nothing newer is known of their number.
+    pub(crate) fn apply_late(&mut self, event: &TraceEvent) {
+        let (What::Open { fd, .. } | What::Close { fd, .. }) = event.what else {
             return;
         };
         let slot = self.slot(event.process, fd);
-        let opened = slot.and_then(Slot::current).and_then(|life| life.opener);
+        let opened = slot.and_then(FdSlot::current).and_then(|life| life.opener);
         let closed = slot
             .and_then(|slot| slot.past().next())
             .and_then(|past| past.closer);
         let is_newer = |actor: Option<Actor>| actor.is_some_and(|actor| actor.at >= event.at);
         let is_known = match event.what {
-            What::Birth { .. } => is_newer(opened) || is_newer(closed),
+            What::Open { .. } => is_newer(opened) || is_newer(closed),
             // It fills a gap in the past of the number, if there is one.
             _ => is_newer(closed),
         };
         if !is_known {
-            self.take(event);
+            self.apply(event);
             self.table_mut(event.process).doubt_number(fd);
         }
     }
 
     /// What a process has open, by number.
-    pub fn live(&self, process: ProcKey) -> impl Iterator<Item = (Fd, &Lifetime)> {
+    pub fn live(&self, process: ProcKey) -> impl Iterator<Item = (Fd, &FdLifetime)> {
         self.table(process).into_iter().flat_map(Table::live)
     }
 
     /// A number of a process.
     #[must_use]
-    pub fn slot(&self, process: ProcKey, fd: Fd) -> Option<&Slot> {
+    pub fn slot(&self, process: ProcKey, fd: Fd) -> Option<&FdSlot> {
         self.table(process)?.slot(fd)
     }
 
-    /// Who closed what was at this number, the latest first.
-    pub fn closes_of(&self, process: ProcKey, fd: Fd) -> impl Iterator<Item = &Past> {
-        self.slot(process, fd).into_iter().flat_map(Slot::past)
+    /// The closed descriptors of this number, the latest first.
+    pub fn closes_of(&self, process: ProcKey, fd: Fd) -> impl Iterator<Item = &ClosedFd> {
+        self.slot(process, fd).into_iter().flat_map(FdSlot::past)
     }
 
     /// The places in the code, those with most open first. For a process that ended: as it was just before.
@@ -184,7 +184,7 @@ impl Ledger {
     /// there.
     #[must_use]
     pub fn was_never_open(&self, process: ProcKey, fd: Fd) -> bool {
-        // One that has told of nothing yet has no table.
+        // A process without events has no table.
         self.table(process)
             .is_none_or(|table| table.was_never_open(fd))
     }
@@ -195,10 +195,10 @@ impl Ledger {
         self.lost
     }
 
-    /// How many closes there were of descriptors that nobody saw opening.
+    /// How many descriptors were closed whose open was not seen.
     #[must_use]
-    pub fn unseen_births(&self) -> u64 {
-        self.unseen_births
+    pub fn unseen_opens(&self) -> u64 {
+        self.unseen_opens
     }
 
     fn table(&self, process: ProcKey) -> Option<&Table> {
@@ -238,10 +238,10 @@ impl Ledger {
         self.tables.remove(&id)
     }
 
-    fn bear(&mut self, event: &Event) {
-        let What::Birth {
+    fn open(&mut self, event: &TraceEvent) {
+        let What::Open {
             fd,
-            how,
+            call,
             class,
             file,
             cloexec,
@@ -249,41 +249,48 @@ impl Ledger {
         else {
             return;
         };
-        let life = Lifetime {
+        let life = FdLifetime {
             opener: Some(actor(event)),
-            how: *how,
+            call: *call,
             class: class.clone(),
             file: *file,
             cloexec: *cloexec,
             ..unseen()
         };
-        self.table_mut(event.process).bear(*fd, life);
+        self.table_mut(event.process).open(*fd, life);
     }
 
-    fn die(&mut self, event: &Event, fd: Fd, how: DeathHow, errno: Option<Errno>, aside: Aside) {
+    fn close(
+        &mut self,
+        event: &TraceEvent,
+        fd: Fd,
+        call: CloseCall,
+        errno: Option<Errno>,
+        notes: EventNotes,
+    ) {
         let closer = actor(event);
         let table = self.table_mut(event.process);
-        let current = table.slot(fd).and_then(Slot::current);
+        let current = table.slot(fd).and_then(FdSlot::current);
         if errno == Some(Errno::Ebadf) {
             // The kernel knows: if the ledger still has it open, it was closed unseen.
-            table.die(fd, None, DeathHow::Unseen, Aside::default());
+            table.close(fd, None, CloseCall::Unknown, EventNotes::default());
             return;
         }
         match current {
             Some(life) if life.opener.is_some_and(|opener| event.at < opener.at) => {
-                table.close_late(fd, closer, how);
+                table.close_late(fd, closer, call);
             }
             Some(_) => {
-                table.die(fd, Some(closer), how, aside);
+                table.close(fd, Some(closer), call, notes);
             }
             None => {
-                table.bury_unknown(fd, unseen(), closer, how);
-                self.unseen_births = self.unseen_births.saturating_add(1);
+                table.close_unknown(fd, unseen(), closer, call);
+                self.unseen_opens = self.unseen_opens.saturating_add(1);
             }
         }
     }
 
-    fn close_range(&mut self, event: &Event, (first, last): (Fd, Fd), at_exec: bool) {
+    fn close_range(&mut self, event: &TraceEvent, (first, last): (Fd, Fd), at_exec: bool) {
         let closer = actor(event);
         let table = self.table_mut(event.process);
         if !at_exec {
@@ -291,7 +298,12 @@ impl Ledger {
         }
         for fd in table.live_within(first..=last) {
             if !at_exec {
-                table.die(fd, Some(closer), DeathHow::CloseRange, Aside::default());
+                table.close(
+                    fd,
+                    Some(closer),
+                    CloseCall::CloseRange,
+                    EventNotes::default(),
+                );
             } else if let Some(life) = table.current_mut(fd) {
                 life.cloexec = true;
             }
@@ -300,7 +312,7 @@ impl Ledger {
 
     /// A use makes its thread a user. One that succeeds where nothing is known to be open proves that an
     /// opening was missed, and that what is remembered of the number is not the latest.
-    fn touch(&mut self, event: &Event, fd: Fd, errno: Option<Errno>) {
+    fn note_use(&mut self, event: &TraceEvent, fd: Fd, errno: Option<Errno>) {
         let table = self.table_mut(event.process);
         match table.current_mut(fd) {
             Some(_) if errno == Some(Errno::Ebadf) => {}
@@ -349,7 +361,7 @@ impl Ledger {
     }
 }
 
-fn actor(event: &Event) -> Actor {
+fn actor(event: &TraceEvent) -> Actor {
     Actor {
         thread: event.thread,
         stack: event.stack,
@@ -358,11 +370,11 @@ fn actor(event: &Event) -> Actor {
 }
 
 /// A descriptor of which nothing is known.
-fn unseen() -> Lifetime {
-    Lifetime {
+fn unseen() -> FdLifetime {
+    FdLifetime {
         generation: 0,
         opener: None,
-        how: BirthHow::Unseen,
+        call: OpenCall::Unknown,
         class: None,
         file: None,
         cloexec: false,

@@ -1,7 +1,7 @@
 //! The same bookkeeping as simply as can be: every descriptor that ever was, in one list.
 
 use super::{Actor, Generation, Ledger};
-use crate::event::{DeathHow, Errno, Event, StackId, What};
+use crate::event::{CloseCall, Errno, StackId, TraceEvent, What};
 use crate::{Fd, ProcKey};
 
 #[derive(Clone, Debug)]
@@ -12,8 +12,8 @@ struct Entry {
     inherited: bool,
     /// Whether it was ever seen open.
     was_open: bool,
-    /// Its place in the order of deaths, who closed it, and how.
-    death: Option<(u64, Option<Actor>, DeathHow)>,
+    /// Its place in the order of closes, the closer, and the call.
+    close: Option<(u64, Option<Actor>, CloseCall)>,
     is_forgotten: bool,
 }
 
@@ -22,11 +22,11 @@ struct Entry {
 pub(super) struct Model {
     tables: Vec<Vec<Entry>>,
     processes: Vec<(ProcKey, usize)>,
-    deaths: u64,
+    closes: u64,
 }
 
 type Open = (Fd, Option<Actor>, bool, bool);
-type Closed = (Option<Actor>, Option<Actor>, DeathHow);
+type Closed = (Option<Actor>, Option<Actor>, CloseCall);
 type Place = (Option<StackId>, u64, u64, Option<u64>);
 
 impl Model {
@@ -44,20 +44,26 @@ impl Model {
         self.tables.len() - 1
     }
 
-    fn kill(&mut self, table: usize, fd: Fd, closer: Option<Actor>, how: DeathHow) -> bool {
-        self.deaths += 1;
+    fn close_entry(
+        &mut self,
+        table: usize,
+        fd: Fd,
+        closer: Option<Actor>,
+        call: CloseCall,
+    ) -> bool {
+        self.closes += 1;
         let mut open = self.tables[table]
             .iter_mut()
-            .filter(|entry| entry.death.is_none());
+            .filter(|entry| entry.close.is_none());
         let found = open.find(|entry| entry.fd == fd);
         let is_found = found.is_some();
         if let Some(entry) = found {
-            entry.death = Some((self.deaths, closer, how));
+            entry.close = Some((self.closes, closer, call));
         }
         is_found
     }
 
-    pub(super) fn take(&mut self, event: &Event) {
+    pub(super) fn apply(&mut self, event: &TraceEvent) {
         let actor = Actor {
             thread: event.thread,
             stack: event.stack,
@@ -68,7 +74,7 @@ impl Model {
             What::Exit
                 | What::Leave
                 | What::Enter { .. }
-                | What::Closed { .. }
+                | What::CloseReturned { .. }
                 | What::Locking { .. }
                 | What::Shutdown { .. }
                 | What::Refused { .. }
@@ -83,11 +89,11 @@ impl Model {
         }
         let table = self.table(event.process);
         match &event.what {
-            What::Birth { fd, cloexec, .. } => {
-                self.kill(table, *fd, None, DeathHow::Unseen);
+            What::Open { fd, cloexec, .. } => {
+                self.close_entry(table, *fd, None, CloseCall::Unknown);
                 self.tables[table].push(entry(*fd, Some(actor), *cloexec));
             }
-            What::Death { fd, how, errno } => self.die(table, *fd, actor, *how, *errno),
+            What::Close { fd, call, errno } => self.close(table, *fd, actor, *call, *errno),
             What::CloseRange {
                 first,
                 last,
@@ -95,7 +101,7 @@ impl Model {
             } => {
                 for fd in *first..=*last {
                     if !*at_exec {
-                        self.kill(table, fd, Some(actor), DeathHow::CloseRange);
+                        self.close_entry(table, fd, Some(actor), CloseCall::CloseRange);
                     }
                     self.mark(table, fd, true);
                 }
@@ -103,7 +109,7 @@ impl Model {
             What::Cloexec { fd, on } => self.mark(table, *fd, *on),
             What::Use {
                 fd, errno: None, ..
-            } => self.touch(table, *fd),
+            } => self.note_use(table, *fd),
             What::Fork {
                 child,
                 shares_table,
@@ -114,36 +120,36 @@ impl Model {
         }
     }
 
-    fn die(&mut self, table: usize, fd: Fd, actor: Actor, how: DeathHow, errno: Option<Errno>) {
+    fn close(&mut self, table: usize, fd: Fd, actor: Actor, call: CloseCall, errno: Option<Errno>) {
         if errno == Some(Errno::Ebadf) {
-            self.kill(table, fd, None, DeathHow::Unseen);
+            self.close_entry(table, fd, None, CloseCall::Unknown);
             return;
         }
         let entries = &mut self.tables[table];
         let open = entries
             .iter()
-            .find(|entry| entry.fd == fd && entry.death.is_none());
+            .find(|entry| entry.fd == fd && entry.close.is_none());
         let is_late =
             open.is_some_and(|entry| entry.opener.is_some_and(|opener| actor.at < opener.at));
         if is_late {
-            let dead = entries
+            let closed = entries
                 .iter_mut()
                 .filter(|entry| entry.fd == fd && !entry.is_forgotten);
-            let last = dead
-                .filter(|entry| entry.death.is_some())
-                .max_by_key(|entry| entry.death.unwrap().0);
+            let last = closed
+                .filter(|entry| entry.close.is_some())
+                .max_by_key(|entry| entry.close.unwrap().0);
             if let Some(Entry {
-                death: Some((_, closer @ None, known)),
+                close: Some((_, closer @ None, known)),
                 ..
             }) = last
             {
-                (*closer, *known) = (Some(actor), how);
+                (*closer, *known) = (Some(actor), call);
             }
-        } else if !self.kill(table, fd, Some(actor), how) {
-            let death = Some((self.deaths, Some(actor), how));
+        } else if !self.close_entry(table, fd, Some(actor), call) {
+            let close = Some((self.closes, Some(actor), call));
             let was_open = false;
             self.tables[table].push(Entry {
-                death,
+                close,
                 was_open,
                 ..entry(fd, None, false)
             });
@@ -152,15 +158,15 @@ impl Model {
 
     fn mark(&mut self, table: usize, fd: Fd, on: bool) {
         for entry in &mut self.tables[table] {
-            if entry.fd == fd && entry.death.is_none() {
+            if entry.fd == fd && entry.close.is_none() {
                 entry.cloexec = on;
             }
         }
     }
 
-    fn touch(&mut self, table: usize, fd: Fd) {
+    fn note_use(&mut self, table: usize, fd: Fd) {
         let of_number = || self.tables[table].iter().filter(|entry| entry.fd == fd);
-        if of_number().all(|entry| entry.death.is_some()) {
+        if of_number().all(|entry| entry.close.is_some()) {
             for entry in self.tables[table].iter_mut().filter(|entry| entry.fd == fd) {
                 entry.is_forgotten = true;
             }
@@ -169,7 +175,7 @@ impl Model {
 
     fn forget(&mut self, table: usize) {
         for entry in &mut self.tables[table] {
-            entry.is_forgotten |= entry.death.is_some();
+            entry.is_forgotten |= entry.close.is_some();
         }
     }
 
@@ -180,7 +186,7 @@ impl Model {
             return;
         }
         let mut copy = self.tables[table].clone();
-        copy.retain(|entry| entry.death.is_none());
+        copy.retain(|entry| entry.close.is_none());
         for entry in &mut copy {
             entry.inherited = true;
         }
@@ -198,10 +204,10 @@ impl Model {
         {
             let open = self.tables[table]
                 .iter()
-                .find(|entry| entry.fd == fd && entry.death.is_none());
+                .find(|entry| entry.fd == fd && entry.close.is_none());
             let Some(open) = open else { continue };
             if kept.map_or(open.cloexec, |kept| !kept.contains(&fd)) {
-                self.kill(table, fd, None, DeathHow::Exec);
+                self.close_entry(table, fd, None, CloseCall::Exec);
             }
         }
         self.forget(table);
@@ -218,7 +224,7 @@ impl Model {
     }
 
     fn open(&self, process: ProcKey) -> Vec<Open> {
-        let open = self.entries(process).filter(|entry| entry.death.is_none());
+        let open = self.entries(process).filter(|entry| entry.close.is_none());
         let mut open: Vec<Open> = open
             .map(|entry| (entry.fd, entry.opener, entry.cloexec, entry.inherited))
             .collect();
@@ -230,15 +236,16 @@ impl Model {
         let of_number = self
             .entries(process)
             .filter(|entry| entry.fd == fd && !entry.is_forgotten);
-        let mut dead: Vec<(u64, Closed)> = of_number
+        let mut closed: Vec<(u64, Closed)> = of_number
             .filter_map(|entry| {
                 entry
-                    .death
-                    .map(|(order, closer, how)| (order, (entry.opener, closer, how)))
+                    .close
+                    .map(|(order, closer, call)| (order, (entry.opener, closer, call)))
             })
             .collect();
-        dead.sort_by_key(|one| std::cmp::Reverse(one.0));
-        dead.into_iter()
+        closed.sort_by_key(|one| std::cmp::Reverse(one.0));
+        closed
+            .into_iter()
             .map(|(_, one)| one)
             .take(super::slot::MOST_PAST)
             .collect()
@@ -252,7 +259,7 @@ impl Model {
         stacks.dedup();
         let place = |stack| {
             let here = || counted().filter(|entry| stack_of(entry) == stack);
-            let open = || here().filter(|entry| entry.death.is_none());
+            let open = || here().filter(|entry| entry.close.is_none());
             let oldest = open().filter_map(|entry| Some(entry.opener?.at)).min();
             (stack, here().count() as u64, open().count() as u64, oldest)
         };
@@ -269,7 +276,7 @@ impl Model {
         for fd in numbers {
             let closed = ledger.closes_of(process, fd);
             let closed: Vec<Closed> = closed
-                .map(|past| (past.life.opener, past.closer, past.how))
+                .map(|past| (past.life.opener, past.closer, past.call))
                 .collect();
             assert_eq!(
                 closed,
@@ -303,7 +310,7 @@ fn entry(fd: Fd, opener: Option<Actor>, cloexec: bool) -> Entry {
         cloexec,
         inherited: false,
         was_open: true,
-        death: None,
+        close: None,
         is_forgotten: false,
     }
 }

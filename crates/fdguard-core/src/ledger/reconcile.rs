@@ -1,15 +1,15 @@
-//! What the events say against what `/proc` shows.
+//! Reconciles the events with what `/proc` shows.
 
 use std::collections::BTreeMap;
 
-use super::lifetime::Lifetime;
-use super::{Aside, Ledger, unseen};
-use crate::event::{DeathHow, StackId};
+use super::lifetime::FdLifetime;
+use super::{EventNotes, Ledger, unseen};
+use crate::event::{CloseCall, StackId};
 use crate::{Class, Fd, FileId, ProcKey};
 
-/// A descriptor as somebody saw it from outside.
+/// A descriptor as it was observed from outside.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Seen {
+pub struct ObservedFd {
     /// Its number.
     pub fd: Fd,
     /// Which file; absent: not looked at.
@@ -20,31 +20,31 @@ pub struct Seen {
 
 /// What is known about where a descriptor comes from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Standing {
-    /// It was seen to be opened, here.
-    Traced(Option<StackId>),
+pub enum FdProvenance {
+    /// Its open was seen, with this stack.
+    TraceScript(Option<StackId>),
     /// It came from the parent, or from the program before an exec.
     Inherited,
     /// It was opened before tracing began, or inside a library.
     Unknown,
 }
 
-/// The outcome.
+/// The result of a reconciliation.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Reconciled {
+pub struct Reconciliation {
     /// Every descriptor that is open, by number.
-    pub live: BTreeMap<Fd, Standing>,
-    /// Numbers whose entry was wrong: closed, or replaced, where nobody saw it.
+    pub live: BTreeMap<Fd, FdProvenance>,
+    /// Numbers whose entry was wrong: their close or replacement was not seen.
     pub corrected: Vec<Fd>,
 }
 
-impl Reconciled {
+impl Reconciliation {
     /// How many have a known opening line.
     #[must_use]
     pub fn attributed(&self) -> u64 {
         let traced = self.live.values();
         traced
-            .filter(|one| matches!(one, Standing::Traced(Some(_))))
+            .filter(|one| matches!(one, FdProvenance::TraceScript(Some(_))))
             .count() as u64
     }
 }
@@ -52,11 +52,11 @@ impl Reconciled {
 impl Ledger {
     /// Corrects the table of a process by a list of all that it had open at the time `at`. What was
     /// opened since then is left alone.
-    pub fn reconcile(&mut self, process: ProcKey, at: u64, seen: &[Seen]) -> Reconciled {
+    pub fn reconcile(&mut self, process: ProcKey, at: u64, seen: &[ObservedFd]) -> Reconciliation {
         let table = self.table_mut(process);
-        let mut outcome = Reconciled::default();
-        let shown: BTreeMap<Fd, &Seen> = seen.iter().map(|one| (one.fd, one)).collect();
-        let is_newer = |life: &Lifetime| life.opener.is_some_and(|opener| opener.at >= at);
+        let mut outcome = Reconciliation::default();
+        let shown: BTreeMap<Fd, &ObservedFd> = seen.iter().map(|one| (one.fd, one)).collect();
+        let is_newer = |life: &FdLifetime| life.opener.is_some_and(|opener| opener.at >= at);
         let wrong: Vec<Fd> = table
             .live()
             .filter(|(_, life)| !is_newer(life))
@@ -64,7 +64,7 @@ impl Ledger {
             .map(|(fd, _)| fd)
             .collect();
         for fd in wrong {
-            table.die(fd, None, DeathHow::Unseen, Aside::default());
+            table.close(fd, None, CloseCall::Unknown, EventNotes::default());
             outcome.corrected.push(fd);
         }
         for one in seen {
@@ -74,12 +74,12 @@ impl Ledger {
                     life.class = one.class.clone().or(life.class.take());
                 }
             } else {
-                let life = Lifetime {
+                let life = FdLifetime {
                     file: one.file,
                     class: one.class.clone(),
                     ..unseen()
                 };
-                table.bear(one.fd, life);
+                table.open(one.fd, life);
             }
         }
         let live = table.live().map(|(fd, life)| (fd, standing(life)));
@@ -88,13 +88,13 @@ impl Ledger {
     }
 }
 
-fn standing(life: &Lifetime) -> Standing {
+fn standing(life: &FdLifetime) -> FdProvenance {
     if life.inherited {
-        Standing::Inherited
+        FdProvenance::Inherited
     } else if life.opener.is_some() {
-        Standing::Traced(life.stack())
+        FdProvenance::TraceScript(life.stack())
     } else {
-        Standing::Unknown
+        FdProvenance::Unknown
     }
 }
 

@@ -1,8 +1,8 @@
-//! One number of a table: what is there now and who closed what was there before.
+//! One number of a table: the open descriptor and the closed ones before it.
 
 use std::collections::VecDeque;
 
-use super::lifetime::{Lifetime, Past};
+use super::lifetime::{ClosedFd, FdLifetime};
 
 /// So many closed descriptors of one number are remembered. A low number changes hands often: while a thread
 /// slept for 6 ms after it lost its socket, a busy database beside it used the number ten times.
@@ -10,24 +10,24 @@ pub(super) const MOST_PAST: usize = 16;
 
 /// A number.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Slot {
+pub struct FdSlot {
     /// What is open there.
-    pub(super) current: Option<Lifetime>,
+    pub(super) current: Option<FdLifetime>,
     /// What was, the latest last.
-    pub(super) past: VecDeque<Past>,
+    pub(super) past: VecDeque<ClosedFd>,
     /// Something was there of which nothing more is known.
     pub(super) was_open: bool,
 }
 
-impl Slot {
+impl FdSlot {
     /// What is open at this number.
     #[must_use]
-    pub fn current(&self) -> Option<&Lifetime> {
+    pub fn current(&self) -> Option<&FdLifetime> {
         self.current.as_ref()
     }
 
     /// What was there before, the latest first.
-    pub fn past(&self) -> impl DoubleEndedIterator<Item = &Past> {
+    pub fn past(&self) -> impl DoubleEndedIterator<Item = &ClosedFd> {
         self.past.iter().rev()
     }
 
@@ -36,7 +36,7 @@ impl Slot {
         self.was_open || self.current.is_some() || !self.past.is_empty()
     }
 
-    pub(super) fn bury(&mut self, past: Past) {
+    pub(super) fn remember(&mut self, past: ClosedFd) {
         if self.past.len() == MOST_PAST {
             self.past.pop_front();
         }

@@ -3,11 +3,11 @@
 use std::collections::BTreeMap;
 use std::ops::RangeInclusive;
 
-use super::lifetime::{Actor, Generation, Lifetime, Past};
-use super::slot::Slot;
+use super::lifetime::{Actor, ClosedFd, FdLifetime, Generation};
+use super::slot::FdSlot;
 use super::tally::{Counts, Tally};
 use crate::Fd;
-use crate::event::{DeathHow, StackId, Tid};
+use crate::event::{CloseCall, StackId, Tid};
 
 /// So many numbers are kept. Linux gives out up to 2^20 by default; what nonsense names beyond is not kept.
 const MOST_SLOTS: usize = 1 << 20;
@@ -15,9 +15,9 @@ const MOST_SLOTS: usize = 1 << 20;
 /// So many numbers may be kept for their past alone.
 const MOST_FREE: usize = 1 << 14;
 
-/// What others concluded about an event.
+/// What the hazard detector concluded about an event.
 #[derive(Debug, Default)]
-pub(crate) struct Aside {
+pub(crate) struct EventNotes {
     /// The threads that are inside a call on the number that is closed.
     pub(crate) torn: Vec<Tid>,
     /// Whose close made the closer act on a stale number.
@@ -29,7 +29,7 @@ pub(crate) struct Aside {
 /// A table.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Table {
-    slots: BTreeMap<Fd, Slot>,
+    slots: BTreeMap<Fd, FdSlot>,
     counts: Counts,
     live: usize,
     latest: Generation,
@@ -57,7 +57,7 @@ impl Table {
         let is_swept = self
             .swept
             .is_some_and(|(first, last)| (first..=last).contains(&fd));
-        !self.is_doubtful && !is_swept && !self.slot(fd).is_some_and(Slot::was_open)
+        !self.is_doubtful && !is_swept && !self.slot(fd).is_some_and(FdSlot::was_open)
     }
 
     /// All numbers of a range are closed, whatever is there.
@@ -66,25 +66,25 @@ impl Table {
         self.swept = Some((from.min(first), to.max(last)));
     }
 
-    pub(super) fn slot(&self, fd: Fd) -> Option<&Slot> {
+    pub(super) fn slot(&self, fd: Fd) -> Option<&FdSlot> {
         self.slots.get(&fd)
     }
 
-    pub(super) fn current_mut(&mut self, fd: Fd) -> Option<&mut Lifetime> {
+    pub(super) fn current_mut(&mut self, fd: Fd) -> Option<&mut FdLifetime> {
         self.slots.get_mut(&fd)?.current.as_mut()
     }
 
-    pub(super) fn live(&self) -> impl Iterator<Item = (Fd, &Lifetime)> {
-        let current = |(fd, slot): (&Fd, _)| Some((*fd, Slot::current(slot)?));
+    pub(super) fn live(&self) -> impl Iterator<Item = (Fd, &FdLifetime)> {
+        let current = |(fd, slot): (&Fd, _)| Some((*fd, FdSlot::current(slot)?));
         self.slots.iter().filter_map(current)
     }
 
-    /// A descriptor appears. What was at its number before must have gone unseen.
-    pub(super) fn bear(&mut self, fd: Fd, mut life: Lifetime) {
+    /// A descriptor is opened. If the number is still open here, its close was missed.
+    pub(super) fn open(&mut self, fd: Fd, mut life: FdLifetime) {
         if self.slots.len() >= MOST_SLOTS && !self.slots.contains_key(&fd) {
             return;
         }
-        self.die(fd, None, DeathHow::Unseen, Aside::default());
+        self.close(fd, None, CloseCall::Unknown, EventNotes::default());
         self.latest += 1;
         life.generation = self.latest;
         let opened_at = life.opener.map_or(0, |opener| opener.at);
@@ -94,13 +94,13 @@ impl Table {
         self.live += 1;
     }
 
-    /// A descriptor goes; false if none was known at this number.
-    pub(super) fn die(
+    /// A descriptor is closed; false if none was known at this number.
+    pub(super) fn close(
         &mut self,
         fd: Fd,
         closer: Option<Actor>,
-        how: DeathHow,
-        aside: Aside,
+        call: CloseCall,
+        notes: EventNotes,
     ) -> bool {
         let Some(slot) = self.slots.get_mut(&fd) else {
             return false;
@@ -110,55 +110,61 @@ impl Table {
         };
         self.counts.close(life.stack());
         self.live -= 1;
-        slot.bury(Past {
+        slot.remember(ClosedFd {
             life,
             closer,
-            how,
-            torn: aside.torn,
-            root: aside.root,
+            call,
+            torn: notes.torn,
+            root: notes.root,
         });
         self.forget_the_oldest();
         true
     }
 
-    /// Another stack stands for the one that opened what has this number.
-    pub(super) fn retell(&mut self, fd: Fd, stack: Option<StackId>) {
+    /// Replaces the stack that opened the current descriptor of this number.
+    pub(super) fn reassign(&mut self, fd: Fd, stack: Option<StackId>) {
         let life = self
             .slots
             .get_mut(&fd)
             .and_then(|slot| slot.current.as_mut());
         if let Some(opener) = life.and_then(|life| life.opener.as_mut()) {
-            self.counts.retell(opener.stack, stack);
+            self.counts.reassign(opener.stack, stack);
             opener.stack = stack;
         }
     }
 
-    /// Something was closed that nobody saw opening.
-    pub(super) fn bury_unknown(&mut self, fd: Fd, life: Lifetime, closer: Actor, how: DeathHow) {
+    /// A descriptor was closed whose open was not seen.
+    pub(super) fn close_unknown(
+        &mut self,
+        fd: Fd,
+        life: FdLifetime,
+        closer: Actor,
+        call: CloseCall,
+    ) {
         if self.slots.len() >= MOST_SLOTS && !self.slots.contains_key(&fd) {
             return;
         }
         self.latest += 1;
         let generation = self.latest;
-        self.slots.entry(fd).or_default().bury(Past {
-            life: Lifetime { generation, ..life },
+        self.slots.entry(fd).or_default().remember(ClosedFd {
+            life: FdLifetime { generation, ..life },
             closer: Some(closer),
-            how,
+            call,
             torn: Vec::new(),
             root: None,
         });
         self.forget_the_oldest();
     }
 
-    /// A close that is told late, after its number was given out again: it belongs to what was there before.
-    pub(super) fn close_late(&mut self, fd: Fd, closer: Actor, how: DeathHow) {
+    /// A close that is reported after its number was reused: it belongs to the previous descriptor.
+    pub(super) fn close_late(&mut self, fd: Fd, closer: Actor, call: CloseCall) {
         let last = self
             .slots
             .get_mut(&fd)
             .and_then(|slot| slot.past.back_mut());
         if let Some(past) = last.filter(|past| past.closer.is_none()) {
             past.closer = Some(closer);
-            past.how = how;
+            past.call = call;
         }
     }
 
@@ -217,7 +223,7 @@ impl Table {
         if self.slots.len() - self.live < MOST_FREE {
             return;
         }
-        let last = |slot: &Slot| slot.past.back().map_or(0, |past| past.life.generation);
+        let last = |slot: &FdSlot| slot.past.back().map_or(0, |past| past.life.generation);
         let free = self.slots.values().filter(|slot| slot.current.is_none());
         let mut ages: Vec<Generation> = free.map(last).collect();
         let middle = ages.len() / 2;
@@ -237,14 +243,14 @@ impl Table {
             ..Self::default()
         };
         for (fd, life) in self.live() {
-            let life = Lifetime {
+            let life = FdLifetime {
                 inherited: true,
                 ..life.clone()
             };
             child.counts.open(life.stack());
-            let slot = Slot {
+            let slot = FdSlot {
                 current: Some(life),
-                ..Slot::default()
+                ..FdSlot::default()
             };
             child.slots.insert(fd, slot);
             child.live += 1;
@@ -254,7 +260,7 @@ impl Table {
 
     /// After exec: what is left is inherited, and the code that closed the rest is gone.
     pub(super) fn exec(&mut self, kept: Option<&[Fd]>) {
-        let stays = |fd: Fd, life: &Lifetime| match kept {
+        let stays = |fd: Fd, life: &FdLifetime| match kept {
             Some(kept) => kept.contains(&fd),
             None => !life.cloexec,
         };
@@ -264,7 +270,7 @@ impl Table {
             .map(|(fd, _)| fd)
             .collect();
         for fd in going {
-            self.die(fd, None, DeathHow::Exec, Aside::default());
+            self.close(fd, None, CloseCall::Exec, EventNotes::default());
         }
         self.forget_past();
         for slot in self.slots.values_mut() {

@@ -2,11 +2,11 @@
 
 use std::collections::BTreeMap;
 
+use crate::dependency_path::through;
 use crate::event::{StackId, Tid};
 use crate::origin::{Culprit, Origin, Stack};
-use crate::dependency_path::through;
 
-/// So many places are told apart in one table. Those with nothing open are forgotten first.
+/// The most stacks that one table counts. Those with nothing open are dropped first.
 const MOST_PLACES: usize = 65_536;
 
 const NANOS: f64 = 1e9;
@@ -43,7 +43,7 @@ impl Counts {
     }
 
     /// One that was counted here belongs there.
-    pub(super) fn retell(&mut self, from: Option<StackId>, to: Option<StackId>) {
+    pub(super) fn reassign(&mut self, from: Option<StackId>, to: Option<StackId>) {
         self.open(to);
         if let Some(count) = self.places.get_mut(&from) {
             count.opened = count.opened.saturating_sub(1);
@@ -78,8 +78,8 @@ impl Tally {
     pub fn origin(&self, now: u64, resolve: &dyn Fn(StackId) -> Stack) -> Origin {
         let stack = self.stack.map(resolve).unwrap_or_default();
         Origin {
-            culprit: Culprit::of(&stack),
-            telling: None,
+            culprit: Culprit::from_stack(&stack),
+            leaking_caller: None,
             through: through(&stack),
             partly: false,
             stack,

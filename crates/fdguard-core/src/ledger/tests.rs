@@ -1,17 +1,17 @@
 use proptest::prelude::*;
 
 use super::model::Model;
-use super::{Ledger, Seen, Standing};
-use crate::event::{BirthHow, Call, DeathHow, Errno, Event, StackId, What};
-use crate::testing::traced::{MAIN, Traced, process, traced};
+use super::{FdProvenance, Ledger, ObservedFd};
+use crate::event::{CloseCall, Errno, FdCall, OpenCall, StackId, TraceEvent, What};
+use crate::testing::traced::{MAIN, TraceScript, process, traced};
 use crate::{Class, Fd, FileId, ProcKey};
 
 const CHILD: ProcKey = process(1001);
 
-fn ledger(told: &Traced) -> Ledger {
+fn ledger(told: &TraceScript) -> Ledger {
     let mut ledger = Ledger::new();
     for event in &told.events {
-        ledger.take(event);
+        ledger.apply(event);
     }
     ledger
 }
@@ -20,12 +20,12 @@ fn open(ledger: &Ledger, process: ProcKey) -> Vec<Fd> {
     ledger.live(process).map(|(fd, _)| fd).collect()
 }
 
-fn fork(t: &mut Traced, child: ProcKey, shares_table: bool) {
+fn fork(t: &mut TraceScript, child: ProcKey, shares_table: bool) {
     let fork = What::Fork {
         child,
         shares_table,
     };
-    t.tell(1, "spawn", fork);
+    t.add(1, "spawn", fork);
 }
 
 #[test]
@@ -67,7 +67,7 @@ fn r21_who_closed_a_number_is_remembered_with_thread_and_place() {
     let closes: Vec<_> = ledger.closes_of(MAIN, 5).collect();
     assert_eq!(closes.len(), 1);
     let closer = closes[0].closer.unwrap();
-    assert_eq!((closer.thread, closes[0].how), (2, DeathHow::Close));
+    assert_eq!((closer.thread, closes[0].call), (2, CloseCall::Close));
     assert!(closes[0].life.is_opened_by(1));
     let now = ledger.slot(MAIN, 5).unwrap().current().unwrap();
     assert!(now.generation > closes[0].life.generation);
@@ -99,19 +99,19 @@ fn a_shared_table_is_one_table_until_exec() {
         fork(t, CHILD, true);
         t.switch(CHILD);
         t.file(9, "child", 5);
-        t.tell(9, "child", What::Cloexec { fd: 4, on: false });
+        t.add(9, "child", What::Cloexec { fd: 4, on: false });
     });
     let mut ledger = ledger(&told);
     assert!(ledger.share_table(MAIN, CHILD));
     assert_eq!(open(&ledger, MAIN), [4, 5]);
-    let exec = Event {
+    let exec = TraceEvent {
         process: CHILD,
         thread: 9,
         at: 1 << 20,
         stack: None,
         what: What::Exec { kept: None },
     };
-    ledger.take(&exec);
+    ledger.apply(&exec);
     assert!(!ledger.share_table(MAIN, CHILD));
     assert_eq!(
         (open(&ledger, MAIN), open(&ledger, CHILD)),
@@ -123,7 +123,7 @@ fn a_shared_table_is_one_table_until_exec() {
 fn r19_what_was_open_at_the_end_can_still_be_asked() {
     let told = traced(|t| {
         t.file(1, "leak", 4);
-        t.tell(1, "main", What::Exit);
+        t.add(1, "main", What::Exit);
     });
     let ledger = ledger(&told);
     assert!(open(&ledger, MAIN).is_empty());
@@ -149,9 +149,12 @@ fn a_close_that_is_told_late_belongs_to_the_one_before() {
 #[test]
 fn r20_a_close_without_a_birth_was_opened_unseen() {
     let ledger = ledger(&traced(|t| t.close(1, "main", 5)));
-    assert_eq!(ledger.unseen_births(), 1);
+    assert_eq!(ledger.unseen_opens(), 1);
     let past = ledger.closes_of(MAIN, 5).next().unwrap();
-    assert_eq!((past.life.opener, past.life.how), (None, BirthHow::Unseen));
+    assert_eq!(
+        (past.life.opener, past.life.call),
+        (None, OpenCall::Unknown)
+    );
 }
 
 #[test]
@@ -163,7 +166,7 @@ fn proc_corrects_what_was_closed_inside_libc_and_adds_what_nobody_saw() {
         t.file(1, "late", 9);
     });
     let mut ledger = ledger(&told);
-    let seen = |fd, ino| Seen {
+    let seen = |fd, ino| ObservedFd {
         fd,
         file: Some(FileId { mnt: 1, ino }),
         class: Some(Class::SqliteDb),
@@ -173,9 +176,12 @@ fn proc_corrects_what_was_closed_inside_libc_and_adds_what_nobody_saw() {
     assert_eq!(outcome.corrected, [4, 5], "9 was opened after the look");
     let standings: Vec<Fd> = outcome.live.keys().copied().collect();
     assert_eq!(standings, [0, 5, 6, 9]);
-    assert_eq!(outcome.live[&0], Standing::Unknown);
-    assert_eq!(outcome.live[&5], Standing::Unknown);
-    assert!(matches!(outcome.live[&6], Standing::Traced(Some(_))));
+    assert_eq!(outcome.live[&0], FdProvenance::Unknown);
+    assert_eq!(outcome.live[&5], FdProvenance::Unknown);
+    assert!(matches!(
+        outcome.live[&6],
+        FdProvenance::TraceScript(Some(_))
+    ));
     assert_eq!(outcome.attributed(), 2);
     let six = ledger.slot(MAIN, 6).unwrap().current().unwrap();
     assert_eq!(
@@ -191,26 +197,26 @@ fn a_million_events_of_ever_new_numbers_processes_and_places_stay_small() {
     let mut ledger = Ledger::new();
     for step in 0..1_000_000_u32 {
         let what = match step % 3 {
-            0 => What::Birth {
+            0 => What::Open {
                 fd: step,
-                how: BirthHow::Open,
+                call: OpenCall::Open,
                 class: None,
                 file: None,
                 cloexec: false,
             },
-            1 => What::Death {
+            1 => What::Close {
                 fd: step - 1,
-                how: DeathHow::Close,
+                call: CloseCall::Close,
                 errno: None,
             },
-            _ => What::Death {
+            _ => What::Close {
                 fd: step,
-                how: DeathHow::Close,
+                call: CloseCall::Close,
                 errno: None,
             },
         };
         let pid = if step % 200 == 0 { step } else { 7 };
-        ledger.take(&Event {
+        ledger.apply(&TraceEvent {
             process: process(pid),
             thread: step,
             at: u64::from(step),
@@ -237,19 +243,22 @@ fn what() -> impl Strategy<Value = What> {
         1 => Just(Some(Errno::Ebadf)),
         1 => Just(Some(Errno::Eintr)),
     ];
-    let how = prop_oneof![Just(DeathHow::Close), Just(DeathHow::Dup2)];
-    let birth = (NUMBERS, cloexec).prop_map(|(fd, cloexec)| What::Birth {
+    let call = prop_oneof![Just(CloseCall::Close), Just(CloseCall::Dup2)];
+    let open = (NUMBERS, cloexec).prop_map(|(fd, cloexec)| What::Open {
         fd,
-        how: BirthHow::Open,
+        call: OpenCall::Open,
         class: None,
         file: None,
         cloexec,
     });
-    let death =
-        (NUMBERS, how, errno.clone()).prop_map(|(fd, how, errno)| What::Death { fd, how, errno });
+    let close = (NUMBERS, call, errno.clone()).prop_map(|(fd, call, errno)| What::Close {
+        fd,
+        call,
+        errno,
+    });
     let used = (NUMBERS, errno).prop_map(|(fd, errno)| What::Use {
         fd,
-        call: Call::Read,
+        call: FdCall::Read,
         bytes: Vec::new(),
         errno,
     });
@@ -266,8 +275,8 @@ fn what() -> impl Strategy<Value = What> {
     });
     let kept = prop::option::of(prop::collection::vec(NUMBERS, 0..4));
     prop_oneof![
-        10 => birth,
-        8 => death,
+        10 => open,
+        8 => close,
         3 => used,
         1 => range,
         2 => marked,
@@ -279,7 +288,7 @@ fn what() -> impl Strategy<Value = What> {
     ]
 }
 
-fn events() -> impl Strategy<Value = Vec<Event>> {
+fn events() -> impl Strategy<Value = Vec<TraceEvent>> {
     let event = (
         processes(),
         1_u32..4,
@@ -288,7 +297,7 @@ fn events() -> impl Strategy<Value = Vec<Event>> {
         what(),
     );
     prop::collection::vec(event, 0..120).prop_map(|told| {
-        let event = |(step, (process, thread, stack, late, what)): (usize, _)| Event {
+        let event = |(step, (process, thread, stack, late, what)): (usize, _)| TraceEvent {
             process,
             thread,
             // Now and then a time before that of the event told just before.
@@ -305,8 +314,8 @@ proptest! {
     fn r19_the_ledger_says_what_the_simple_model_says(events in events()) {
         let (mut ledger, mut model) = (Ledger::new(), Model::default());
         for event in &events {
-            ledger.take(event);
-            model.take(event);
+            ledger.apply(event);
+            model.apply(event);
             for pid in 1..4 {
                 model.compare(&ledger, process(pid), NUMBERS);
             }

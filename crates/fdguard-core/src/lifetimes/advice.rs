@@ -1,11 +1,11 @@
-//! What to change at a line that leaks: by its language, the call, and the library it goes through.
+//! What to change at a line that leaks, by its language, the call and the library it goes through.
 
 use crate::Class;
 use crate::origin::{Culprit, Language};
 
 /// What is known of a site that leaks.
 #[derive(Clone, Copy, Debug)]
-pub struct Suspicion<'a> {
+pub struct LeakSuspicion<'a> {
     /// The line.
     pub culprit: Option<&'a Culprit>,
     /// The packages between the line and the call, the application's direct one first.
@@ -46,13 +46,13 @@ const ENTRIES: &[Entry] = &[
         PYTHON,
         Some("pexpect"),
         None,
-        "call `close()` on the pexpect child: `terminate()` ends the process and keeps the terminal open",
+        "call `close()` on the pexpect child: `terminate()` ends the process but leaves the terminal open",
     ),
     entry(
         PYTHON,
         Some("ptyprocess"),
         None,
-        "call `close()` on the child: `terminate()` ends the process and keeps the terminal open",
+        "call `close()` on the child: `terminate()` ends the process but leaves the terminal open",
     ),
     entry(
         PYTHON,
@@ -70,13 +70,13 @@ const ENTRIES: &[Entry] = &[
         PYTHON,
         Some("httpx"),
         None,
-        "use one client for the whole program, or `with httpx.Client()` (`async with httpx.AsyncClient()`)",
+        "share one client in the whole program, or use `with httpx.Client()` (`async with httpx.AsyncClient()`)",
     ),
     entry(
         PYTHON,
         Some("aiohttp"),
         None,
-        "use one `ClientSession` for the whole program, or `async with`",
+        "share one `ClientSession` in the whole program, or use `async with`",
     ),
     entry(
         PYTHON,
@@ -88,7 +88,7 @@ const ENTRIES: &[Entry] = &[
         PYTHON,
         Some("urllib3"),
         None,
-        "read or close each response, so that its connection goes back to the pool",
+        "read or close each response so that its connection returns to the pool",
     ),
     entry(
         PYTHON,
@@ -106,13 +106,13 @@ const ENTRIES: &[Entry] = &[
         PYTHON,
         Some("asyncio"),
         Some(Class::Eventpoll),
-        "call `loop.close()`, or use `asyncio.run()`, which does",
+        "call `loop.close()`, or use `asyncio.run()`, which closes the loop",
     ),
     entry(
         PYTHON,
         Some("asyncio"),
         Some(Class::Unix),
-        "these belong to an event loop: call `loop.close()`, or use `asyncio.run()`, which does",
+        "these belong to an event loop: call `loop.close()`, or use `asyncio.run()`, which closes the loop",
     ),
     entry(
         PYTHON,
@@ -124,7 +124,7 @@ const ENTRIES: &[Entry] = &[
         PYTHON,
         Some("logging"),
         None,
-        "add the handler once, at start-up; `removeHandler()` and `close()` each one that is replaced",
+        "add the handler once, at start-up; call `removeHandler()` and `close()` on each one you replace",
     ),
     entry(
         PYTHON,
@@ -143,7 +143,7 @@ const ENTRIES: &[Entry] = &[
         NODE,
         None,
         Some(Class::Regular),
-        "close it in `finally` (`fs.closeSync(fd)`, `await handle.close()`), also when the code in between throws",
+        "close it in `finally` (`fs.closeSync(fd)`, `await handle.close()`), so that an exception closes it too",
     ),
     entry(
         NODE,
@@ -155,31 +155,31 @@ const ENTRIES: &[Entry] = &[
         NODE,
         None,
         None,
-        "`destroy()` or `close()` it on every path, also when the code in between throws",
+        "call `destroy()` or `close()` on every path, including exceptions",
     ),
     entry(
         JAVA,
         None,
         None,
-        "use try-with-resources: streams of `Files` and channels are closed by nobody else",
+        "use try-with-resources: nothing else closes `Files` streams and channels",
     ),
     entry(
         Some(Language::Rust),
         None,
         None,
-        "let it be dropped: look for `mem::forget`, `into_raw_fd`, `Box::leak` and cycles of `Rc` on the way",
+        "make sure it is dropped: look for `mem::forget`, `into_raw_fd`, `Box::leak` and `Rc` cycles",
     ),
     entry(
         Some(Language::Go),
         None,
         None,
-        "`defer` its `Close()` right after the error check; a response body is closed also when it is not read",
+        "`defer` its `Close()` right after the error check; close response bodies even if you do not read them",
     ),
 ];
 
 /// What to change.
 #[must_use]
-pub fn advice(suspicion: &Suspicion<'_>) -> &'static str {
+pub fn advice(suspicion: &LeakSuspicion<'_>) -> &'static str {
     let language = suspicion.culprit.map(|culprit| culprit.language);
     let class = suspicion.class.map(Class::family);
     let fits = |entry: &&Entry| {
@@ -190,13 +190,13 @@ pub fn advice(suspicion: &Suspicion<'_>) -> &'static str {
             && entry.class.as_ref().is_none_or(is_class)
     };
     let found = ENTRIES.iter().find(fits);
-    let native = "close it on every path out of the function that owns it, the failing ones too";
+    let native = "close it on every path out of the function that owns it, including error paths";
     found.map_or(native, |entry| entry.text)
 }
 
 #[cfg(test)]
 mod tests {
-    use super::{Suspicion, advice};
+    use super::{LeakSuspicion, advice};
     use crate::Class;
     use crate::origin::{Culprit, Language};
 
@@ -208,7 +208,7 @@ mod tests {
             language,
         };
         let through: Vec<String> = through.iter().map(|name| (*name).to_owned()).collect();
-        advice(&Suspicion {
+        advice(&LeakSuspicion {
             culprit: Some(&culprit),
             through: &through,
             class: Some(class),

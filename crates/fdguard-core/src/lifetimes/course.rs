@@ -3,12 +3,12 @@
 //! Shares of time are shares of active time, so that an idle minute changes nothing. Times are in
 //! seconds since the process began. Decisions 038 and 051.
 
-use super::history::{History, Lifetime, Moment};
+use super::history::{Lifetime, Moment, PathHistory};
 use crate::count::as_f64;
 
 /// What became of the descriptors that a path closed.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub struct Closed {
+pub struct ClosedStats {
     /// How many.
     pub count: u64,
     /// When they had been opened, on the average.
@@ -21,7 +21,7 @@ pub struct Closed {
     pub longest: f64,
 }
 
-impl Closed {
+impl ClosedStats {
     /// One more was closed.
     pub fn count(&mut self, one: &Lifetime) {
         let closed = one.closed.map_or(one.opened.real, |closed| closed.real);
@@ -34,7 +34,7 @@ impl Closed {
         });
     }
 
-    /// So many were opened and closed before this moment; nobody saw when.
+    /// This many were opened and closed before this moment, at unknown times.
     pub(super) fn count_many(&mut self, count: u64, before: Moment) {
         self.add(&Self {
             count,
@@ -61,7 +61,7 @@ impl Closed {
 
 /// The way it went.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Course {
+pub enum PathCourse {
     /// What nobody closes any more came all the time, up to the end: a leak.
     Arrives,
     /// The oldest are closed as new ones come: a cache.
@@ -70,15 +70,15 @@ pub enum Course {
     Stopped,
     /// Many came at once, and none before or after.
     Burst,
-    /// The times do not tell.
+    /// The times do not decide it.
     Unclear,
 }
 
 /// What is thought of one history.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Judgement {
+pub struct PathJudgement {
     /// The way it went.
-    pub course: Course,
+    pub course: PathCourse,
     /// What was open when the path opened its last one, or when the end began; the oldest first.
     /// Those that were released in the end have the time of their close.
     pub survivors: Vec<Lifetime>,
@@ -133,7 +133,7 @@ const AFTERWARDS_SECONDS: f64 = 1.0;
 
 /// Judges a history.
 #[must_use]
-pub fn judge(history: &History) -> Judgement {
+pub fn judge(history: &PathHistory) -> PathJudgement {
     let sweep = final_sweep(history);
     let is_released = sweep != Sweep::None;
     let mut closed = history.past;
@@ -148,7 +148,7 @@ pub fn judge(history: &History) -> Judgement {
     }
     let births: Vec<Moment> = survivors.iter().map(|one| one.opened).collect();
     let course = course(history, &births, &closed, sweep);
-    Judgement {
+    PathJudgement {
         course,
         survivors,
         is_released,
@@ -168,7 +168,7 @@ enum Sweep {
 
 /// Whether what was closed since the last open was closed because the end came: most of what was
 /// open, in far less time than it took to open it, and with little to follow.
-fn final_sweep(history: &History) -> Sweep {
+fn final_sweep(history: &PathHistory) -> Sweep {
     let swept = history.recent.len();
     if swept < 2 || swept < history.live.len() {
         return Sweep::None;
@@ -196,13 +196,18 @@ fn final_sweep(history: &History) -> Sweep {
     }
 }
 
-fn course(history: &History, births: &[Moment], closed: &Closed, sweep: Sweep) -> Course {
+fn course(
+    history: &PathHistory,
+    births: &[Moment],
+    closed: &ClosedStats,
+    sweep: Sweep,
+) -> PathCourse {
     if rolls(births, closed) {
-        return Course::Rolls;
+        return PathCourse::Rolls;
     }
     let is_released = sweep != Sweep::None;
     if has_stopped(history, births, is_released) {
-        return Course::Stopped;
+        return PathCourse::Stopped;
     }
     // What is released is judged as it was when the path opened its last one.
     let (until, old) = if is_released {
@@ -219,17 +224,17 @@ fn course(history: &History, births: &[Moment], closed: &Closed, sweep: Sweep) -
         BURST
     };
     if arrives(until, &births[..old], least) {
-        Course::Arrives
+        PathCourse::Arrives
     } else if is_burst(births) {
-        Course::Burst
+        PathCourse::Burst
     } else {
-        Course::Unclear
+        PathCourse::Unclear
     }
 }
 
 /// How old those are that may be in use: as those became that were closed, if it was while others
 /// came and not all in the end.
-fn in_use(births: &[Moment], closed: &Closed) -> f64 {
+fn in_use(births: &[Moment], closed: &ClosedStats) -> f64 {
     let last = births.last().map_or(0.0, |birth| birth.real);
     let last = last.max(closed.youngest);
     let is_habit = closed.count >= HABIT && closed.born + closed.lived < last;
@@ -242,7 +247,7 @@ fn in_use(births: &[Moment], closed: &Closed) -> f64 {
 
 /// Whether those that are left are the youngest, and the others were closed while these came, at an
 /// age which none of these has reached.
-fn rolls(births: &[Moment], closed: &Closed) -> bool {
+fn rolls(births: &[Moment], closed: &ClosedStats) -> bool {
     let (all, many) = (births.len(), LEAST);
     let has_habit = closed.count >= HABIT || (closed.count >= FEW_CLOSED && all >= many);
     let Some(last) = births.last().filter(|_| has_habit) else {
@@ -290,14 +295,14 @@ fn parts(births: &[Moment]) -> usize {
         .iter()
         .map(|birth| ((birth.active - first.active) / part).floor())
         .collect();
-    // In order already, because the births are.
+    // In order already, because the opens are.
     parts.dedup();
     parts.len()
 }
 
 /// Whether none came for nearly as long as they had been coming, while the process did other things or
 /// went on using these.
-fn has_stopped(history: &History, births: &[Moment], is_released: bool) -> bool {
+fn has_stopped(history: &PathHistory, births: &[Moment], is_released: bool) -> bool {
     let (Some(first), Some(last)) = (births.first(), births.last()) else {
         return false;
     };

@@ -1,20 +1,23 @@
 use proptest::prelude::*;
 
 use super::super::testing::{Story, cache, every, held, swept};
-use super::{Course, judge};
+use super::{PathCourse, judge};
 
-fn course(story: &Story, until: f64) -> Course {
+fn course(story: &Story, until: f64) -> PathCourse {
     judge(&story.history(until)).course
 }
 
 #[test]
 fn a_file_every_quarter_of_a_second_leaks_however_the_program_ends() {
     let births = every(0.25, 1.0, 56);
-    assert_eq!(course(&Story::of(&held(&births)), 15.2), Course::Arrives);
+    assert_eq!(
+        course(&Story::of(&held(&births)), 15.2),
+        PathCourse::Arrives
+    );
     // A tidy shutdown.
     let tidy = Story::of(&swept(&births, 15.0));
     let judgement = judge(&tidy.history(15.8));
-    assert_eq!(judgement.course, Course::Arrives);
+    assert_eq!(judgement.course, PathCourse::Arrives);
     assert!(judgement.is_released);
     assert_eq!(judgement.survivors.len(), 56);
     // The interpreter cleans up.
@@ -22,13 +25,13 @@ fn a_file_every_quarter_of_a_second_leaks_however_the_program_ends() {
         finalized: Some(15.0),
         ..Story::of(&swept(&births, 15.0))
     };
-    assert_eq!(course(&finalized, 15.8), Course::Arrives);
+    assert_eq!(course(&finalized, 15.8), PathCourse::Arrives);
     // It was told to end, and closes slowly.
     let told = Story {
         ending: Some(15.0),
         ..Story::of(&swept(&births, 15.5))
     };
-    assert_eq!(course(&told, 30.0), Course::Arrives);
+    assert_eq!(course(&told, 30.0), PathCourse::Arrives);
 }
 
 #[test]
@@ -36,14 +39,18 @@ fn idle_time_after_a_leak_changes_nothing() {
     let births = every(0.1, 1.0, 40);
     for idle in [1.5, 4.0, 10.0, 60.0, 3600.0] {
         let story = Story::of(&held(&births));
-        assert_eq!(course(&story, 4.9 + idle), Course::Arrives, "{idle} s idle");
+        assert_eq!(
+            course(&story, 4.9 + idle),
+            PathCourse::Arrives,
+            "{idle} s idle"
+        );
     }
     // A directory for each job, four seconds long, and a pause of a second and a half.
     let jobs = Story::of(&held(&every(0.2, 0.1, 20)));
-    assert_eq!(course(&jobs, 5.6), Course::Arrives);
+    assert_eq!(course(&jobs, 5.6), PathCourse::Arrives);
     // A heartbeat while nobody asks for anything.
     let alive = Story::of(&held(&births)).busy(0.0, 60.0, 10.0);
-    assert_eq!(course(&alive, 60.0), Course::Arrives);
+    assert_eq!(course(&alive, 60.0), PathCourse::Arrives);
 }
 
 #[test]
@@ -51,13 +58,17 @@ fn a_program_that_runs_for_a_few_seconds_is_judged_by_its_births() {
     for (seconds, count) in [(1.5, 12), (3.0, 12), (5.0, 40)] {
         let births = every(seconds / f64::from(count), 0.1, count);
         let story = Story::of(&held(&births));
-        assert_eq!(course(&story, seconds + 0.2), Course::Arrives, "{seconds}");
+        assert_eq!(
+            course(&story, seconds + 0.2),
+            PathCourse::Arrives,
+            "{seconds}"
+        );
         // Also when the interpreter closes all.
         let finalized = Story {
             finalized: Some(seconds + 0.1),
             ..Story::of(&swept(&births, seconds + 0.1))
         };
-        assert_eq!(course(&finalized, seconds + 0.9), Course::Arrives);
+        assert_eq!(course(&finalized, seconds + 0.9), PathCourse::Arrives);
     }
 }
 
@@ -67,9 +78,13 @@ fn a_pool_made_at_the_start_is_not_a_leak_whether_it_is_used_or_not() {
         let births = every(spent / 20.0, 0.3, 20);
         let story = Story::of(&held(&births));
         for until in [2.5, 10.0, 60.0] {
-            assert_ne!(course(&story, until), Course::Arrives, "{spent} {until}");
+            assert_ne!(
+                course(&story, until),
+                PathCourse::Arrives,
+                "{spent} {until}"
+            );
             let busy = story.clone().busy(0.0, until, 0.1);
-            assert_ne!(course(&busy, until), Course::Arrives, "{spent} {until}");
+            assert_ne!(course(&busy, until), PathCourse::Arrives, "{spent} {until}");
         }
     }
 }
@@ -78,7 +93,11 @@ fn a_pool_made_at_the_start_is_not_a_leak_whether_it_is_used_or_not() {
 fn a_pool_that_fills_and_is_full_has_stopped() {
     for fills in [4.0, 6.0, 9.0, 12.0] {
         let story = Story::of(&held(&every(fills / 50.0, 1.5, 50))).busy(0.0, 22.5, 0.01);
-        assert_eq!(course(&story, 22.5), Course::Stopped, "{fills} s to fill");
+        assert_eq!(
+            course(&story, 22.5),
+            PathCourse::Stopped,
+            "{fills} s to fill"
+        );
     }
 }
 
@@ -87,9 +106,13 @@ fn what_is_still_used_after_it_filled_is_a_cache_although_nothing_is_opened_any_
     let births = every(0.05, 0.5, 50);
     let story = Story::of(&held(&births));
     let mut history = story.history(9.0);
-    assert_eq!(judge(&history).course, Course::Arrives, "nobody can tell");
+    assert_eq!(
+        judge(&history).course,
+        PathCourse::Arrives,
+        "nobody can tell"
+    );
     history.used_late = 30;
-    assert_eq!(judge(&history).course, Course::Stopped);
+    assert_eq!(judge(&history).course, PathCourse::Stopped);
 }
 
 #[test]
@@ -97,26 +120,34 @@ fn a_cache_that_replaces_its_oldest_rolls() {
     for replaced in [2, 3, 10, 34, 49, 110, 220] {
         let births = every(20.0 / f64::from(200 + replaced), 1.0, 200 + replaced);
         let story = Story::of(&cache(&births, 200));
-        assert_eq!(course(&story, 22.5), Course::Rolls, "{replaced} replaced");
+        assert_eq!(
+            course(&story, 22.5),
+            PathCourse::Rolls,
+            "{replaced} replaced"
+        );
         // It is emptied in the end.
         let mut lives = cache(&births, 200);
         for (_, end) in &mut lives {
             end.get_or_insert(22.0);
         }
         let emptied = Story::of(&lives);
-        assert_eq!(course(&emptied, 22.5), Course::Rolls, "{replaced} replaced");
+        assert_eq!(
+            course(&emptied, 22.5),
+            PathCourse::Rolls,
+            "{replaced} replaced"
+        );
     }
 }
 
 #[test]
 fn one_job_that_opens_many_and_closes_them_is_not_a_leak() {
     let merge = Story::of(&swept(&every(0.005, 0.2, 200), 1.3));
-    assert_ne!(course(&merge, 3.4), Course::Arrives);
+    assert_ne!(course(&merge, 3.4), PathCourse::Arrives);
     // In the middle of a longer run.
     let batch = Story::of(&swept(&every(0.05, 2.0, 120), 8.5)).busy(0.0, 30.0, 0.05);
-    assert_ne!(course(&batch, 30.0), Course::Arrives);
+    assert_ne!(course(&batch, 30.0), PathCourse::Arrives);
     let burst = Story::of(&held(&every(0.002, 5.0, 200))).busy(0.0, 12.0, 0.05);
-    assert_ne!(course(&burst, 12.0), Course::Arrives);
+    assert_ne!(course(&burst, 12.0), PathCourse::Arrives);
 }
 
 #[test]
@@ -128,7 +159,7 @@ fn a_saw_tooth_is_not_a_leak_wherever_it_is_cut_off() {
     }
     let story = Story::of(&lives);
     for until in [6.5, 7.0, 8.7, 9.5, 11.0, 11.8, 12.5] {
-        assert_ne!(course(&story, until), Course::Arrives, "{until}");
+        assert_ne!(course(&story, until), PathCourse::Arrives, "{until}");
     }
 }
 
@@ -137,10 +168,10 @@ fn a_leak_among_many_that_are_closed_is_one() {
     let mut lives = held(&every(0.2, 1.0, 100));
     let brief = every(0.02, 0.5, 1000);
     lives.extend(brief.iter().map(|born| (*born, Some(born + 0.01))));
-    assert_eq!(course(&Story::of(&lives), 22.0), Course::Arrives);
+    assert_eq!(course(&Story::of(&lives), 22.0), PathCourse::Arrives);
     // One that was open from the first line to the last is not a habit.
     lives.push((0.1, Some(21.9)));
-    assert_eq!(course(&Story::of(&lives), 22.0), Course::Arrives);
+    assert_eq!(course(&Story::of(&lives), 22.0), PathCourse::Arrives);
 }
 
 #[test]
@@ -152,7 +183,7 @@ fn requests_that_are_served_as_the_end_comes_are_in_use() {
         .collect();
     let story = Story::of(&lives);
     for until in [3.0, 8.03, 15.47, 15.6, 16.0] {
-        assert_ne!(course(&story, until), Course::Arrives, "{until}");
+        assert_ne!(course(&story, until), PathCourse::Arrives, "{until}");
     }
 }
 
@@ -166,7 +197,7 @@ fn connections_that_are_replaced_after_a_while_are_not_a_leak() {
         (*born, (end < 22.0).then_some(end))
     });
     let story = Story::of(&lives.collect::<Vec<_>>());
-    assert_ne!(course(&story, 22.0), Course::Arrives);
+    assert_ne!(course(&story, 22.0), PathCourse::Arrives);
 }
 
 proptest! {
@@ -187,11 +218,11 @@ proptest! {
         births.sort_by(f64::total_cmp);
         let last = births.last().copied().unwrap_or(0.0);
         let leak = Story::of(&held(&births));
-        prop_assert_eq!(course(&leak, last + idle), Course::Arrives);
+        prop_assert_eq!(course(&leak, last + idle), PathCourse::Arrives);
         let tidy = Story::of(&swept(&births, last + 0.2));
-        prop_assert_eq!(course(&tidy, last + 1.0), Course::Arrives);
+        prop_assert_eq!(course(&tidy, last + 1.0), PathCourse::Arrives);
         let closed: Vec<_> = births.iter().map(|born| (*born, Some(born + 0.05))).collect();
-        prop_assert_ne!(course(&Story::of(&closed), last + idle), Course::Arrives);
+        prop_assert_ne!(course(&Story::of(&closed), last + idle), PathCourse::Arrives);
     }
 
     /// No history panics.

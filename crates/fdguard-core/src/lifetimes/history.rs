@@ -1,7 +1,8 @@
 //! What one call path did: which of its descriptors are open, and what became of the others.
 
-use super::course::Closed;
+use super::course::ClosedStats;
 use crate::Fd;
+use crate::event::OpenCall;
 
 /// A point in time, in seconds since the process began.
 #[derive(Clone, Copy, Debug, Default, PartialEq, PartialOrd)]
@@ -27,16 +28,16 @@ pub struct Lifetime {
     /// its objects when it ends.
     pub is_finalized: bool,
     /// The call that opened it.
-    pub call: &'static str,
+    pub call: OpenCall,
     /// The thread that opened it.
     pub thread: u32,
 }
 
 /// The history of a call path, or of several, until the end of the program began or until now.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct History {
+pub struct PathHistory {
     /// The call that opened them: one line may make an event loop and accept connections.
-    pub call: &'static str,
+    pub call: OpenCall,
     /// Descriptors that it ever opened.
     pub opened: u64,
     /// Those of them that were closed.
@@ -46,7 +47,7 @@ pub struct History {
     /// What was closed since the path opened something for the last time, the oldest first.
     pub recent: Vec<Lifetime>,
     /// What was closed before that.
-    pub past: Closed,
+    pub past: ClosedStats,
     /// When it opened something for the last time.
     pub last_open: Moment,
     /// How many of the live ones were used after that, other than the youngest.
@@ -57,7 +58,7 @@ pub struct History {
     pub is_ending: bool,
 }
 
-impl History {
+impl PathHistory {
     /// Puts another path of the same process to it.
     pub fn merge(&mut self, other: &Self) {
         let last = if other.last_open.real > self.last_open.real {

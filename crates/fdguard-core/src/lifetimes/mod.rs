@@ -5,7 +5,7 @@
 //! a call path is judged as it was when it last opened something, or when the end began. Idle time is
 //! cut out: a program that does nothing proves nothing.
 //!
-//! [`ProcessLifetimes`] takes events in and gives a [`History`] per call path, [`course`] judges
+//! [`ProcessLifetimes`] takes events in and gives a [`PathHistory`] per call path, [`course`] judges
 //! one history, and [`site`] puts the paths of one line together. Decision 051 says why it is so.
 
 pub mod activity;
@@ -21,7 +21,7 @@ mod process_tests;
 #[cfg(test)]
 pub(crate) mod testing;
 
-pub use course::{Closed, Course, LEAST};
-pub use history::{History, Lifetime, Moment};
+pub use course::{ClosedStats, LEAST, PathCourse};
+pub use history::{Lifetime, Moment, PathHistory};
 pub use process::{PathNumber, Peak, ProcessLifetimes};
-pub use site::{CallPath, Site, TracedPath, sites};
+pub use site::{JudgedPath, JudgedSite, NamedPath, sites};

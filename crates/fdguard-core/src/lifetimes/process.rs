@@ -3,9 +3,10 @@
 use std::collections::{BTreeSet, HashMap};
 
 use super::activity::ActivityClock;
-use super::course::Closed;
-use super::history::{History, Lifetime, Moment};
+use super::course::ClosedStats;
+use super::history::{Lifetime, Moment, PathHistory};
 use crate::Fd;
+use crate::event::OpenCall;
 
 /// A call path of one process, by the number that the tracer gave its stack.
 pub type PathNumber = u32;
@@ -39,17 +40,17 @@ pub struct ProcessLifetimes {
     /// After this time the latest use of a number was; only where the tracer asked.
     uses: HashMap<Fd, u64>,
     peak: Peak,
-    /// Events that nobody will ever see.
+    /// Events that are lost for good.
     lost: u64,
 }
 
 /// One path, while events come.
 #[derive(Clone, Debug, Default)]
 struct PathState {
-    call: &'static str,
+    call: OpenCall,
     opened: u64,
     closed: u64,
-    past: Closed,
+    past: ClosedStats,
     recent: Vec<Lifetime>,
     last_open: Moment,
     last_open_at: u64,
@@ -67,7 +68,7 @@ impl PathState {
         }
     }
 
-    /// Opened and closed where nobody saw when: it counts, and its life was short.
+    /// Opened and closed at unknown times: they count, and their lives were short.
     fn add_unseen(&mut self, count: u64, moment: Moment) {
         self.opened += count;
         self.closed += count;
@@ -100,7 +101,7 @@ impl ProcessLifetimes {
     }
 
     /// A number was given out.
-    pub fn open(&mut self, fd: Fd, path: PathNumber, at: u64, call: &'static str, thread: u32) {
+    pub fn open(&mut self, fd: Fd, path: PathNumber, at: u64, call: OpenCall, thread: u32) {
         let opened = self.advance(at);
         let lifetime = Lifetime {
             fd,
@@ -208,17 +209,17 @@ impl ProcessLifetimes {
         self.gone.get_or_insert(at);
     }
 
-    /// Events were lost. What is open now, with its path and the time of its birth, puts it right
+    /// Events were lost. What is open now, with its path and the time of its open, corrects it
     /// as far as that is possible: see [`ProcessLifetimes::reconcile`].
     pub fn lose(&mut self, count: u64) {
         self.lost += count;
     }
 
     /// What the process itself wrote down of what is open and of what its paths opened and closed
-    /// puts right what the events did not tell.
+    /// corrects what the events did not report.
     pub fn reconcile(
         &mut self,
-        open: &HashMap<Fd, (PathNumber, u64, &'static str, u32)>,
+        open: &HashMap<Fd, (PathNumber, u64, OpenCall, u32)>,
         counts: impl IntoIterator<Item = (PathNumber, u64, u64)>,
         now: u64,
     ) {
@@ -238,7 +239,7 @@ impl ProcessLifetimes {
         missing.sort_by_key(|(_, (_, at, _, _))| *at);
         for (fd, (path, at, call, thread)) in missing {
             self.closed.remove(fd);
-            self.open(*fd, *path, *at, call, *thread);
+            self.open(*fd, *path, *at, *call, *thread);
         }
         let moment = self.moment(now);
         for (path, opened, _) in counts {
@@ -257,9 +258,9 @@ impl ProcessLifetimes {
 
     /// The history of every path until the end of the program began, or until now.
     #[must_use]
-    pub fn histories(&self, now: u64) -> HashMap<PathNumber, History> {
+    pub fn histories(&self, now: u64) -> HashMap<PathNumber, PathHistory> {
         let until = self.until(now);
-        let mut histories: HashMap<PathNumber, History> = self
+        let mut histories: HashMap<PathNumber, PathHistory> = self
             .paths
             .iter()
             .map(|(path, state)| (*path, self.history(state, until)))
@@ -281,8 +282,8 @@ impl ProcessLifetimes {
         histories
     }
 
-    fn history(&self, state: &PathState, until: u64) -> History {
-        History {
+    fn history(&self, state: &PathState, until: u64) -> PathHistory {
+        PathHistory {
             call: state.call,
             opened: state.opened,
             closed: state.closed,

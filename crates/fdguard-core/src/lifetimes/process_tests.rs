@@ -2,6 +2,7 @@ use std::collections::{BTreeSet, HashMap};
 
 use super::testing::{PATH, ns};
 use super::{Peak, ProcessLifetimes};
+use crate::event::OpenCall;
 
 fn process() -> ProcessLifetimes {
     ProcessLifetimes::new(0, BTreeSet::from([0, 1, 2]))
@@ -10,11 +11,11 @@ fn process() -> ProcessLifetimes {
 #[test]
 fn the_peak_counts_what_was_there_before() {
     let mut process = process();
-    process.open(3, PATH, 10, "open", 1);
-    process.open(4, PATH, 20, "open", 1);
+    process.open(3, PATH, 10, OpenCall::Open, 1);
+    process.open(4, PATH, 20, OpenCall::Open, 1);
     process.close(3, 30, false);
     process.close(2, 35, false);
-    process.open(3, PATH, 40, "open", 1);
+    process.open(3, PATH, 40, OpenCall::Open, 1);
     assert_eq!(process.peak(), Peak { count: 5, at: 20 });
     assert_eq!(process.count(), 4);
 }
@@ -23,12 +24,12 @@ fn the_peak_counts_what_was_there_before() {
 fn an_open_that_is_reported_after_its_close_is_not_open_for_ever() {
     let mut process = process();
     process.close(3, 20, false);
-    process.open(3, PATH, 10, "open", 1);
+    process.open(3, PATH, 10, OpenCall::Open, 1);
     let history = &process.histories(30)[&PATH];
     assert!(history.live.is_empty());
     assert_eq!((history.opened, history.closed), (1, 1));
     // A close that is older than what has the number now was of the one before.
-    process.open(3, PATH, 40, "open", 1);
+    process.open(3, PATH, 40, OpenCall::Open, 1);
     process.close(3, 35, false);
     assert_eq!(process.histories(50)[&PATH].live.len(), 1);
 }
@@ -36,10 +37,13 @@ fn an_open_that_is_reported_after_its_close_is_not_open_for_ever() {
 #[test]
 fn what_the_process_wrote_down_puts_lost_events_right() {
     let mut process = process();
-    process.open(3, PATH, 10, "open", 1);
-    process.open(4, PATH, 20, "open", 1);
+    process.open(3, PATH, 10, OpenCall::Open, 1);
+    process.open(4, PATH, 20, OpenCall::Open, 1);
     process.lose(100);
-    let open = HashMap::from([(4, (PATH, 20, "open", 1)), (7, (PATH, 50, "socket", 1))]);
+    let open = HashMap::from([
+        (4, (PATH, 20, OpenCall::Open, 1)),
+        (7, (PATH, 50, OpenCall::Socket, 1)),
+    ]);
     process.reconcile(&open, [(PATH, 53, 51)], 60);
     let history = &process.histories(70)[&PATH];
     let fds: Vec<u32> = history.live.iter().map(|one| one.fd).collect();
@@ -52,10 +56,10 @@ fn what_the_process_wrote_down_puts_lost_events_right() {
 fn the_moment_the_end_begins_freezes_what_is_open() {
     let mut process = process();
     for nth in 0..10 {
-        process.open(3 + nth, PATH, ns(f64::from(nth)), "open", 1);
+        process.open(3 + nth, PATH, ns(f64::from(nth)), OpenCall::Open, 1);
     }
     process.end_begins(ns(9.5));
-    process.open(40, PATH, ns(9.6), "open", 1);
+    process.open(40, PATH, ns(9.6), OpenCall::Open, 1);
     for nth in 0..10 {
         process.close(3 + nth, ns(10.0), false);
     }
@@ -68,8 +72,8 @@ fn the_moment_the_end_begins_freezes_what_is_open() {
 #[test]
 fn close_range_ends_all_that_it_covers() {
     let mut process = process();
-    process.open(3, PATH, 10, "open", 1);
-    process.open(9, PATH, 11, "open", 1);
+    process.open(3, PATH, 10, OpenCall::Open, 1);
+    process.open(9, PATH, 11, OpenCall::Open, 1);
     process.close_range(0, 5, 20);
     assert_eq!(process.count(), 1);
     let known: BTreeSet<u32> = process.known().collect();
@@ -83,7 +87,7 @@ fn close_range_ends_all_that_it_covers() {
 #[test]
 fn another_path_takes_over_what_it_asked_for() {
     let mut process = process();
-    process.open(3, PATH, 10, "open", 1);
+    process.open(3, PATH, 10, OpenCall::Open, 1);
     process.assign(3, 9);
     let histories = process.histories(20);
     assert_eq!((histories[&PATH].opened, histories[&9].opened), (0, 1));

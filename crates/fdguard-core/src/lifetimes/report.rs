@@ -1,49 +1,50 @@
-//! What the lifetimes of one process come to: a verdict, its findings, and every site.
+//! The conclusion from the lifetimes of one process: a verdict, its findings and every site.
 
 use std::collections::{BTreeMap, HashMap};
 
 use serde::{Deserialize, Serialize};
 
-use super::advice::{Suspicion, advice};
+use super::advice::{LeakSuspicion, advice};
 use super::history::Lifetime;
-use super::site::{CallPath, Site};
+use super::site::{JudgedPath, JudgedSite};
 use crate::blame::own_frames;
 use crate::collapse;
 use crate::count::as_f64;
+use crate::dependency_path::through;
+use crate::event::OpenCall;
 use crate::finding::{ClearedNote, Finding, WallEta};
 use crate::judge::Verdict;
 use crate::lint::Severity;
 use crate::origin::{Culprit, Origin, Stack};
-use crate::rule::{Settings, wording};
-use crate::dependency_path::through;
+use crate::rule::{RuleSettings, wording};
 use crate::{Class, Pid, TcpState, Text};
 
-/// What a descriptor is and points at, as far as somebody knows.
-pub type Name = (Option<Class>, Option<Text>);
+/// The class and target of a descriptor, as far as they are known.
+pub type FdName = (Option<Class>, Option<Text>);
 
-/// A wall nearer than this is an emergency.
+/// A limit closer than this is an emergency.
 const SOON: f64 = 3600.0;
 /// Sites that opened much and hold nothing are listed up to this many.
 const MOST_SPENT: usize = 200;
 
 /// A process whose lifetimes are known.
-pub struct Subject<'a> {
+pub struct TracedSubject<'a> {
     /// Its number.
     pub pid: Pid,
     /// Its command.
     pub comm: Text,
     /// Its lines.
-    pub sites: &'a [Site],
+    pub sites: &'a [JudgedSite],
     /// What each descriptor is.
-    pub name: &'a dyn Fn(&Lifetime) -> Name,
-    /// Its soft limit; absent where nobody knows.
+    pub name: &'a dyn Fn(&Lifetime) -> FdName,
+    /// Its soft limit; absent if unknown.
     pub limit: Option<u64>,
     /// How many it holds.
     pub count: u64,
     /// Seconds from its beginning until the judgement.
     pub until: f64,
     /// What the user set.
-    pub settings: &'a Settings,
+    pub settings: &'a RuleSettings,
 }
 
 /// A site, as the contract shows it.
@@ -69,7 +70,7 @@ pub struct SiteReport {
     pub live: u64,
     /// How long the oldest of them had been open.
     pub oldest_age_seconds: Option<f64>,
-    /// What is thought of it.
+    /// Its verdict.
     pub verdict: Verdict,
     /// Which object keeps it open: only `why` knows.
     pub why: Option<serde_json::Value>,
@@ -97,7 +98,7 @@ pub struct Release {
     pub at: f64,
 }
 
-/// What it comes to.
+/// The verdict of a process, with its findings and sites.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Conclusion {
     /// The verdict.
@@ -110,7 +111,7 @@ pub struct Conclusion {
     pub release: Option<Release>,
 }
 
-impl Subject<'_> {
+impl TracedSubject<'_> {
     /// Draws the conclusion.
     #[must_use]
     pub fn conclude(&self) -> Conclusion {
@@ -145,8 +146,8 @@ impl Subject<'_> {
     }
 
     /// One finding for each kind of descriptor that a site leaves open.
-    fn findings(&self, site: &Site) -> Vec<Finding> {
-        let mut kinds: BTreeMap<Option<Class>, Vec<(Lifetime, Name)>> = BTreeMap::new();
+    fn findings(&self, site: &JudgedSite) -> Vec<Finding> {
+        let mut kinds: BTreeMap<Option<Class>, Vec<(Lifetime, FdName)>> = BTreeMap::new();
         for one in site.survivors() {
             let name = (self.name)(&one);
             let family = name.0.as_ref().map(Class::family);
@@ -163,7 +164,7 @@ impl Subject<'_> {
         kinds.map(|members| self.finding(site, &members)).collect()
     }
 
-    fn finding(&self, site: &Site, members: &[(Lifetime, Name)]) -> Finding {
+    fn finding(&self, site: &JudgedSite, members: &[(Lifetime, FdName)]) -> Finding {
         let (class, target) = common(members.iter().map(|(_, name)| name));
         let count = members.len() as u64;
         let origin = self.origin(site, count);
@@ -176,13 +177,13 @@ impl Subject<'_> {
             (false, true) => Severity::Critical,
             (false, false) => Severity::Warning,
         };
-        let suspicion = Suspicion {
+        let suspicion = LeakSuspicion {
             culprit: origin.culprit.as_ref(),
             through: &origin.through,
             class: class.as_ref(),
         };
         let next_step = if is_clients {
-            "Nothing, while these clients are wanted. A limit on connections keeps the rest of the program running.".to_owned()
+            "No action needed while these clients are expected. A limit on connections keeps the rest of the program running.".to_owned()
         } else {
             sentence(advice(&suspicion))
         };
@@ -209,7 +210,7 @@ impl Subject<'_> {
         finding
     }
 
-    fn origin(&self, site: &Site, live: u64) -> Origin {
+    fn origin(&self, site: &JudgedSite, live: u64) -> Origin {
         let first = site.leaking().next().or(site.paths.first());
         let stack = first.map(|path| path.stack.clone()).unwrap_or_default();
         let (opened, closed) = site.leaking().fold((0, 0), |(opened, closed), path| {
@@ -219,7 +220,7 @@ impl Subject<'_> {
         let oldest = survivors.first();
         Origin {
             culprit: site.culprit.clone(),
-            telling: site.leaking_caller.clone(),
+            leaking_caller: site.leaking_caller.clone(),
             through: through(&stack),
             partly: closed > 0 && closed * 10 >= opened,
             stack,
@@ -247,13 +248,13 @@ impl Subject<'_> {
 
     /// What the user has judged harmless is shown, and does not count.
     fn clear(&self, finding: &mut Finding) {
-        let (ledger, today) = (&self.settings.ledger, self.settings.today);
+        let (suppressions, today) = (&self.settings.suppressions, self.settings.today);
         let Some(class) = &finding.class else {
             return;
         };
         let target = finding.target.as_ref().map(Text::as_bytes);
         let count = finding.count.unwrap_or(u64::MAX);
-        let entry = ledger.find(class, target, self.comm.as_bytes(), count, today);
+        let entry = suppressions.find(class, target, self.comm.as_bytes(), count, today);
         if let Some(entry) = entry {
             finding.severity = Severity::Info;
             finding.cleared = Some(ClearedNote {
@@ -265,7 +266,7 @@ impl Subject<'_> {
 
     fn reports(&self, findings: &[Finding]) -> Vec<SiteReport> {
         let mut spent = 0;
-        let is_listed = |site: &&Site| {
+        let is_listed = |site: &&JudgedSite| {
             let holds = site.live() > 0 || site.is_leaking();
             spent += usize::from(!holds);
             holds || spent <= MOST_SPENT
@@ -283,13 +284,13 @@ impl Subject<'_> {
         reports
     }
 
-    fn report(&self, site: &Site, findings: &[Finding]) -> SiteReport {
+    fn report(&self, site: &JudgedSite, findings: &[Finding]) -> SiteReport {
         let shown: Vec<Lifetime> = site
             .paths
             .iter()
             .flat_map(|path| path.open_at_end().iter().copied())
             .collect();
-        let names: Vec<Name> = shown.iter().map(self.name).collect();
+        let names: Vec<FdName> = shown.iter().map(self.name).collect();
         let (class, target) = common(names.iter());
         let mut of_site = findings.iter().filter(|one| {
             let culprit = one
@@ -324,7 +325,7 @@ impl Subject<'_> {
     fn release(&self) -> Option<Release> {
         let leaking = self.sites.iter().filter(|site| site.is_leaking());
         let closed: Vec<f64> = leaking
-            .flat_map(Site::survivors)
+            .flat_map(JudgedSite::survivors)
             .filter_map(|one| one.closed.map(|closed| closed.real))
             .collect();
         let at = closed.iter().copied().reduce(f64::max)?;
@@ -336,7 +337,7 @@ impl Subject<'_> {
 }
 
 /// What was closed before the end began.
-fn closed_before(path: &CallPath) -> u64 {
+fn closed_before(path: &JudgedPath) -> u64 {
     let released = match path.judgement.is_released {
         true => path.history.recent.len() as u64,
         false => 0,
@@ -344,7 +345,7 @@ fn closed_before(path: &CallPath) -> u64 {
     path.history.closed.saturating_sub(released)
 }
 
-fn path_report(path: &CallPath) -> PathReport {
+fn path_report(path: &JudgedPath) -> PathReport {
     PathReport {
         stack: path.stack.clone(),
         opened: path.history.opened,
@@ -354,9 +355,9 @@ fn path_report(path: &CallPath) -> PathReport {
 }
 
 /// What most of them are, and what these point at if it is the same.
-fn common<'a, I>(names: I) -> Name
+fn common<'a, I>(names: I) -> FdName
 where
-    I: Iterator<Item = &'a Name> + Clone,
+    I: Iterator<Item = &'a FdName> + Clone,
 {
     let mut classes: HashMap<&Class, usize> = HashMap::new();
     for class in names.clone().filter_map(|name| name.0.as_ref()) {
@@ -378,28 +379,28 @@ where
 }
 
 /// Accepted connections whose peers are there: users, not a leak.
-fn is_clients(members: &[(Lifetime, Name)]) -> bool {
+fn is_clients(members: &[(Lifetime, FdName)]) -> bool {
     let accepted = members
         .iter()
-        .filter(|(one, _)| one.call == "accept")
+        .filter(|(one, _)| one.call == OpenCall::Accept)
         .count();
     let is_alive =
-        |(_, (class, _)): &&(Lifetime, Name)| *class == Some(Class::Tcp(TcpState::Established));
+        |(_, (class, _)): &&(Lifetime, FdName)| *class == Some(Class::Tcp(TcpState::Established));
     let alive = members.iter().filter(is_alive).count();
     accepted * 4 >= members.len() * 3 && alive * 4 >= members.len() * 3
 }
 
 /// How many more a second, from the first to the last.
-fn rate(members: &[(Lifetime, Name)]) -> Option<f64> {
+fn rate(members: &[(Lifetime, FdName)]) -> Option<f64> {
     let (first, last) = (members.first()?, members.last()?);
     let seconds = last.0.opened.real - first.0.opened.real;
     (seconds > 0.0).then(|| as_f64(members.len() as u64 - 1) / seconds)
 }
 
-/// `60 files opened from 2 s to 15 s (4.0 a second), none closed`.
+/// `60 files opened from 2 s to 15 s (4.0/s), none closed`.
 fn why(
-    site: &Site,
-    members: &[(Lifetime, Name)],
+    site: &JudgedSite,
+    members: &[(Lifetime, FdName)],
     class: Option<&Class>,
     target: Option<&Text>,
     is_clients: bool,
@@ -409,14 +410,16 @@ fn why(
         return String::new();
     };
     let (from, to) = (first.opened.real, last.opened.real);
-    let speed = rate(members).map_or(String::new(), |rate| format!(" ({})", wording::rate(rate)));
+    let speed = rate(members).map_or(String::new(), |rate| {
+        format!(" ({})", wording::short_rate(rate))
+    });
     let on = target
         .filter(|target| target.as_bytes().first() == Some(&b'/'))
         .map_or(String::new(), |target| format!(" on {}", target.to_lossy()));
     let what = things(class, count);
     let mut text = format!("{count} {what}{on} opened from {from:.1} s to {to:.1} s{speed}");
     if is_clients {
-        text.push_str("; they are connections of clients that are still there");
+        text.push_str("; they belong to clients that are still connected");
         return text;
     }
     let opened: u64 = site.leaking().map(|path| path.history.opened).sum();
@@ -424,9 +427,9 @@ fn why(
     text.push_str(&match closed {
         0 => ", none closed".to_owned(),
         closed if closed * 10 >= opened => format!(
-            " and never closed, while {closed} of {opened} from the same call path were: they stay open on some path only, as after a failed start, an exception or a timeout"
+            " and never closed, although {closed} of {opened} from the same call path were: they stay open only on some paths, such as after a failed start, an exception or a timeout"
         ),
-        closed => format!(" and never closed, while {closed} of {opened} from the same call path were"),
+        closed => format!(" and never closed, although {closed} of {opened} from the same call path were"),
     });
     let closed = members.iter().filter_map(|(one, _)| one.closed);
     let Some(at) = closed.map(|at| at.real).reduce(f64::max) else {
@@ -441,9 +444,9 @@ fn why(
     };
     let is_finalized = members.iter().any(|(one, _)| one.is_finalized);
     text.push_str(&if is_finalized {
-        " while it ran; the interpreter closed them when it ended".to_owned()
+        " while it ran; the interpreter closed them at exit".to_owned()
     } else {
-        format!(" while it ran; {count} open at most, {how_many} closed at shutdown, at {at:.1} s")
+        format!(" while it ran; at most {count} open, {how_many} closed at shutdown, at {at:.1} s")
     });
     text
 }
@@ -491,7 +494,7 @@ fn milliseconds(seconds: f64) -> f64 {
     (seconds.max(0.0) * 1e3).round() / 1e3
 }
 
-impl std::fmt::Debug for Subject<'_> {
+impl std::fmt::Debug for TracedSubject<'_> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Subject")
             .field("pid", &self.pid)

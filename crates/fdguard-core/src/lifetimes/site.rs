@@ -6,34 +6,35 @@
 
 use std::collections::HashMap;
 
-use super::course::{Course, Judgement, judge};
-use super::history::{History, Lifetime};
-use crate::blame::{blamed, own_frames, telling_frame};
+use super::course::{PathCourse, PathJudgement, judge};
+use super::history::{Lifetime, PathHistory};
+use crate::blame::{blamed, leaking_caller_frame, own_frames};
+use crate::event::OpenCall;
 use crate::origin::{Culprit, Frame, Stack};
 
 /// A stack of a process and what it did.
 #[derive(Clone, Debug, PartialEq)]
-pub struct TracedPath {
+pub struct NamedPath {
     /// The frames, innermost first.
     pub stack: Stack,
     /// What it opened and closed.
-    pub history: History,
+    pub history: PathHistory,
 }
 
 /// One way to a site: the stacks that go through the same lines of the application.
 #[derive(Clone, Debug, PartialEq)]
-pub struct CallPath {
+pub struct JudgedPath {
     /// The stack that opened most of it, innermost first.
     pub stack: Stack,
     /// What it opened and closed.
-    pub history: History,
+    pub history: PathHistory,
     /// What is thought of that.
-    pub judgement: Judgement,
+    pub judgement: PathJudgement,
     /// Whether it is one of those that leak.
     pub is_leaking: bool,
 }
 
-impl CallPath {
+impl JudgedPath {
     /// What was open when the end began, or is now.
     #[must_use]
     pub fn open_at_end(&self) -> &[Lifetime] {
@@ -46,16 +47,16 @@ impl CallPath {
 
 /// A line that opens descriptors.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Site {
+pub struct JudgedSite {
     /// The line; absent where the stacks were lost.
     pub culprit: Option<Culprit>,
     /// The caller that alone leaks, where others use the line well.
     pub leaking_caller: Option<Culprit>,
     /// Its call paths, those that leak first, then those with the most open.
-    pub paths: Vec<CallPath>,
+    pub paths: Vec<JudgedPath>,
 }
 
-impl Site {
+impl JudgedSite {
     /// How many all paths opened.
     #[must_use]
     pub fn opened(&self) -> u64 {
@@ -76,7 +77,7 @@ impl Site {
     }
 
     /// The paths that leak.
-    pub fn leaking(&self) -> impl Iterator<Item = &CallPath> {
+    pub fn leaking(&self) -> impl Iterator<Item = &JudgedPath> {
         self.paths.iter().filter(|path| path.is_leaking)
     }
 
@@ -100,8 +101,8 @@ impl Site {
 
 /// The sites of a process: those that leak first, then those with the most open.
 #[must_use]
-pub fn sites(paths: Vec<TracedPath>) -> Vec<Site> {
-    let mut by_lines: HashMap<PathKey, TracedPath> = HashMap::new();
+pub fn sites(paths: Vec<NamedPath>) -> Vec<JudgedSite> {
+    let mut by_lines: HashMap<PathKey, NamedPath> = HashMap::new();
     let mut most: HashMap<PathKey, u64> = HashMap::new();
     for path in paths {
         let culprit = blamed(&path.stack);
@@ -122,31 +123,31 @@ pub fn sites(paths: Vec<TracedPath>) -> Vec<Site> {
             }
         }
     }
-    let mut by_culprit: HashMap<Option<Culprit>, Vec<TracedPath>> = HashMap::new();
+    let mut by_culprit: HashMap<Option<Culprit>, Vec<NamedPath>> = HashMap::new();
     for ((culprit, _, _), path) in by_lines {
         by_culprit.entry(culprit).or_default().push(path);
     }
-    let mut sites: Vec<Site> = by_culprit
+    let mut sites: Vec<JudgedSite> = by_culprit
         .into_iter()
         .map(|(culprit, paths)| site(culprit, paths))
         .collect();
     sites.sort_by(|a, b| {
-        let key = |site: &Site| (site.is_leaking(), site.live(), site.opened());
+        let key = |site: &JudgedSite| (site.is_leaking(), site.live(), site.opened());
         // Ties are broken by name, so that the same program gives the same order.
-        let name = |site: &Site| format!("{:?}", site.culprit);
+        let name = |site: &JudgedSite| format!("{:?}", site.culprit);
         key(b).cmp(&key(a)).then_with(|| name(a).cmp(&name(b)))
     });
     sites
 }
 
-fn site(culprit: Option<Culprit>, paths: Vec<TracedPath>) -> Site {
-    let mut paths: Vec<CallPath> = paths
+fn site(culprit: Option<Culprit>, paths: Vec<NamedPath>) -> JudgedSite {
+    let mut paths: Vec<JudgedPath> = paths
         .into_iter()
         .map(|path| {
             let judgement = judge(&path.history);
-            CallPath {
+            JudgedPath {
                 stack: path.stack,
-                is_leaking: judgement.course == Course::Arrives,
+                is_leaking: judgement.course == PathCourse::Arrives,
                 history: path.history,
                 judgement,
             }
@@ -163,7 +164,7 @@ fn site(culprit: Option<Culprit>, paths: Vec<TracedPath>) -> Site {
         )
     });
     let leaking_caller = leaking_caller(&paths);
-    Site {
+    JudgedSite {
         culprit,
         leaking_caller,
         paths,
@@ -171,12 +172,12 @@ fn site(culprit: Option<Culprit>, paths: Vec<TracedPath>) -> Site {
 }
 
 /// A line that many callers use may leak a few for each: together they show it.
-fn blame_together(paths: &mut [CallPath]) {
-    let is_undecided = |path: &CallPath| {
+fn blame_together(paths: &mut [JudgedPath]) {
+    let is_undecided = |path: &JudgedPath| {
         let has_some = !path.judgement.survivors.is_empty();
-        has_some && path.judgement.course == Course::Unclear && !path.history.is_used_well()
+        has_some && path.judgement.course == PathCourse::Unclear && !path.history.is_used_well()
     };
-    let mut together: HashMap<&'static str, History> = HashMap::new();
+    let mut together: HashMap<OpenCall, PathHistory> = HashMap::new();
     for path in paths.iter().filter(|path| is_undecided(path)) {
         let history = &path.history;
         let known = together.entry(history.call);
@@ -184,14 +185,14 @@ fn blame_together(paths: &mut [CallPath]) {
             .and_modify(|all| all.merge(history))
             .or_insert_with(|| history.clone());
     }
-    together.retain(|_, all| judge(all).course == Course::Arrives);
+    together.retain(|_, all| judge(all).course == PathCourse::Arrives);
     for path in paths.iter_mut() {
-        path.is_leaking = is_undecided(path) && together.contains_key(path.history.call);
+        path.is_leaking = is_undecided(path) && together.contains_key(&path.history.call);
     }
 }
 
-fn leaking_caller(paths: &[CallPath]) -> Option<Culprit> {
-    let stacks = |wanted: &dyn Fn(&CallPath) -> bool| -> Vec<Stack> {
+fn leaking_caller(paths: &[JudgedPath]) -> Option<Culprit> {
+    let stacks = |wanted: &dyn Fn(&JudgedPath) -> bool| -> Vec<Stack> {
         let of = paths.iter().filter(|path| wanted(path));
         of.map(|path| path.stack.clone()).collect()
     };
@@ -200,11 +201,11 @@ fn leaking_caller(paths: &[CallPath]) -> Option<Culprit> {
     if healthy.is_empty() {
         return None;
     }
-    telling_frame(&leaking, &healthy).map(Culprit::from)
+    leaking_caller_frame(&leaking, &healthy).map(Culprit::from)
 }
 
 /// What makes two stacks one call path: the line, the call, and the lines that lead there.
-type PathKey = (Option<Culprit>, &'static str, Vec<OwnLine>);
+type PathKey = (Option<Culprit>, OpenCall, Vec<OwnLine>);
 
 type OwnLine = (Option<crate::Text>, Option<String>, Option<u32>);
 

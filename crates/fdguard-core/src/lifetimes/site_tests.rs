@@ -1,5 +1,5 @@
 use super::super::testing::{Story, every, held};
-use super::{TracedPath, sites};
+use super::{NamedPath, sites};
 use crate::origin::{Frame, Language, Stack};
 
 fn frame(file: &str, line: u32) -> Frame {
@@ -12,12 +12,12 @@ fn frame(file: &str, line: u32) -> Frame {
     }
 }
 
-fn path(lines: &[u32], story: &Story) -> TracedPath {
+fn path(lines: &[u32], story: &Story) -> NamedPath {
     let stack: Stack = lines
         .iter()
         .map(|line| frame("/srv/app.py", *line))
         .collect();
-    TracedPath {
+    NamedPath {
         stack,
         history: story.history(20.0),
     }

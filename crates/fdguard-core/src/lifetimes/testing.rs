@@ -1,9 +1,10 @@
-//! Histories for tests, told in seconds.
+//! Histories for tests, in seconds.
 
 use std::collections::BTreeSet;
 
-use super::history::History;
+use super::history::PathHistory;
 use super::process::ProcessLifetimes;
+use crate::event::OpenCall;
 
 /// Nanoseconds.
 pub(crate) fn ns(seconds: f64) -> u64 {
@@ -59,13 +60,13 @@ impl Story {
         }
         for (at, fd, what) in events {
             match what {
-                Some(true) => process.open(fd, PATH, ns(at), "open", 1),
+                Some(true) => process.open(fd, PATH, ns(at), OpenCall::Open, 1),
                 Some(false) => {
                     let is_finalized = self.finalized.is_some_and(|from| at >= from);
                     process.close(fd, ns(at), is_finalized);
                 }
                 None => {
-                    process.open(fd, WORK, ns(at), "open", 1);
+                    process.open(fd, WORK, ns(at), OpenCall::Open, 1);
                     process.close(fd, ns(at + 0.001), false);
                 }
             }
@@ -73,7 +74,7 @@ impl Story {
         process
     }
 
-    pub(crate) fn history(&self, until: f64) -> History {
+    pub(crate) fn history(&self, until: f64) -> PathHistory {
         let process = self.process(until);
         process
             .histories(ns(until))

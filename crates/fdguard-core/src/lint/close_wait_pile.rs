@@ -1,23 +1,25 @@
-//! Sockets whose peer hung up and that nobody closed.
+//! Sockets whose peer closed the connection and that are still open here.
 
 use super::wording::{groups, most_common};
-use super::{Lint, Severity, Suspicion, entries, fds_of};
+use super::{LintMatch, Rule, RuleKind, Severity, entries, fds_of};
 use crate::{Class, Detail, FdEntry, Snapshot, TcpState};
 
 /// Fewer may just be on their way to being closed.
 const PILE: usize = 5;
 
-pub(super) const LINT: Lint = Lint {
+pub(super) const RULE: Rule = Rule {
     id: "close-wait-pile",
+    kind: RuleKind::Lint,
     severity: Severity::Warning,
-    summary: "connections that the peer closed and this process still holds",
+    summary: "connections that the peer closed and this process did not",
     cwe: Some(775),
     requirement: "R33",
-    fix: "close the connection when a read returns 0: in an HTTP client, close or drain the response body on every path",
-    check,
+    fix: Some(
+        "close the connection when a read returns 0; in an HTTP client, close or drain the response body on every path",
+    ),
 };
 
-fn check(snapshot: &Snapshot) -> Vec<Suspicion> {
+pub(super) fn check(snapshot: &Snapshot) -> Vec<LintMatch> {
     let held: Vec<_> = entries(snapshot)
         .filter(|entry| entry.class == Class::Tcp(TcpState::CloseWait))
         .collect();
@@ -25,7 +27,7 @@ fn check(snapshot: &Snapshot) -> Vec<Suspicion> {
         return Vec::new();
     }
     let mut message = format!(
-        "{} connections were closed by the peer and are still held",
+        "{} connections were closed by the peer and are still open here",
         held.len()
     );
     let peers = peers(&held);
@@ -33,11 +35,11 @@ fn check(snapshot: &Snapshot) -> Vec<Suspicion> {
         message.push_str(": ");
         message.push_str(&groups(&peers, "with "));
     }
-    vec![Suspicion::new(message, fds_of(&held))]
+    vec![LintMatch::new(message, fds_of(&held))]
 }
 
-/// The remote addresses, most common first. A server's clients each come from a port of their
-/// own: where no address repeats, the host without the port says more.
+/// The remote addresses, most common first. Each client of a server uses a port of its own, so
+/// where no address repeats, the host without the port is more useful.
 fn peers(held: &[&FdEntry]) -> Vec<(String, usize)> {
     let remotes = || held.iter().filter_map(|entry| remote(entry));
     let by_address = most_common(remotes().map(str::to_owned));
@@ -72,7 +74,7 @@ mod tests {
         let found = check(&snapshot(fds));
         assert_eq!(
             found[0].message,
-            "5 connections were closed by the peer and are still held: \
+            "5 connections were closed by the peer and are still open here: \
              4 with 10.0.0.7:443, 1 with 10.0.0.8:443"
         );
         assert_eq!(found[0].fds, [10, 11, 12, 13, 20]);
@@ -100,7 +102,7 @@ mod tests {
     fn r33_unknown_addresses_are_left_out_of_the_sentence() {
         let fds = (0..5).map(|n| tcp(10 + n, CloseWait, None)).collect();
         let found = check(&snapshot(fds));
-        assert!(found[0].message.ends_with("still held"), "{found:?}");
+        assert!(found[0].message.ends_with("still open here"), "{found:?}");
     }
 
     #[test]

@@ -1,22 +1,22 @@
-//! Handles of processes that have ended.
+//! Handles of processes that have exited.
 
 use super::wording::{counted, groups, most_common, numbers};
-use super::{Lint, Severity, Suspicion, entries, fds_of};
+use super::{LintMatch, Rule, RuleKind, Severity, entries, fds_of};
 use crate::detail::Pidfd;
 use crate::{Detail, FdEntry, Snapshot};
 
-pub(super) const LINT: Lint = Lint {
+pub(super) const RULE: Rule = Rule {
     id: "dead-pidfd",
+    kind: RuleKind::Lint,
     severity: Severity::Warning,
-    summary: "process handles whose process has ended",
+    summary: "process handles (pidfds) whose process has exited",
     cwe: Some(775),
     requirement: "R4",
-    fix: "close the pidfd as soon as the exit status was collected, on the error path too",
-    check,
+    fix: Some("close the pidfd as soon as the exit status is collected, on the error path too"),
 };
 
-fn check(snapshot: &Snapshot) -> Vec<Suspicion> {
-    // One is enough: a pidfd turns readable when its process ends, so whoever waits on it knows.
+pub(super) fn check(snapshot: &Snapshot) -> Vec<LintMatch> {
+    // One is enough: a pidfd becomes readable when its process exits, so the waiter knows.
     let dead: Vec<_> = entries(snapshot)
         .filter(|entry| handle(entry).is_some_and(|pidfd| pidfd.alive == Some(false)))
         .collect();
@@ -30,7 +30,7 @@ fn check(snapshot: &Snapshot) -> Vec<Suspicion> {
         "their processes"
     };
     let mut message = format!(
-        "{} ({}) still held after {whose} ended",
+        "{} ({}) still open after {whose} exited",
         counted(dead.len(), "pidfd"),
         numbers(&fds)
     );
@@ -42,7 +42,7 @@ fn check(snapshot: &Snapshot) -> Vec<Suspicion> {
         message.push_str(": ");
         message.push_str(&groups(&commands, "× "));
     }
-    vec![Suspicion::new(message, fds)]
+    vec![LintMatch::new(message, fds)]
 }
 
 fn handle(entry: &FdEntry) -> Option<&Pidfd> {
@@ -67,7 +67,7 @@ mod tests {
         let found = check(&snapshot(fds));
         assert_eq!(
             found[0].message,
-            "2 pidfds (7-8) still held after their processes ended: 1 × npm"
+            "2 pidfds (7-8) still open after their processes exited: 1 × npm"
         );
         assert_eq!(found[0].fds, [7, 8]);
     }
@@ -77,7 +77,7 @@ mod tests {
         let found = check(&snapshot(vec![pidfd(7, Some(false), None)]));
         assert_eq!(
             found[0].message,
-            "1 pidfd (7) still held after its process ended"
+            "1 pidfd (7) still open after its process exited"
         );
     }
 

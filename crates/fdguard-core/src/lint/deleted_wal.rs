@@ -1,22 +1,24 @@
-//! SQLite files that were deleted under a process that uses them.
+//! SQLite files that were deleted while a process uses them.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::wording::numbers;
-use super::{Lint, Severity, Suspicion, entries, fds_of};
+use super::{LintMatch, Rule, RuleKind, Severity, entries, fds_of};
 use crate::{Class, FdEntry, Mode, Snapshot, Text};
 
-pub(super) const LINT: Lint = Lint {
+pub(super) const RULE: Rule = Rule {
     id: "deleted-wal",
+    kind: RuleKind::Lint,
     severity: Severity::Critical,
     summary: "SQLite database, -wal or -shm files deleted while still in use",
     cwe: Some(672),
     requirement: "R44",
-    fix: "do not restart yet: copy the deleted files from /proc/PID/fd first; then stop every user of the database and find who deletes its -wal",
-    check,
+    fix: Some(
+        "do not restart yet: copy the deleted files from /proc/PID/fd first; then stop every user of the database and find what deletes its -wal",
+    ),
 };
 
-fn check(snapshot: &Snapshot) -> Vec<Suspicion> {
+pub(super) fn check(snapshot: &Snapshot) -> Vec<LintMatch> {
     let mut databases: BTreeMap<Text, Vec<(&'static str, &FdEntry)>> = BTreeMap::new();
     for entry in entries(snapshot).filter(|entry| entry.deleted) {
         if let Some((base, part)) = part(entry) {
@@ -29,33 +31,32 @@ fn check(snapshot: &Snapshot) -> Vec<Suspicion> {
         .collect()
 }
 
-fn suspicion(base: &Text, parts: &[(&'static str, &FdEntry)]) -> Suspicion {
+fn suspicion(base: &Text, parts: &[(&'static str, &FdEntry)]) -> LintMatch {
     let names: BTreeSet<&str> = parts.iter().map(|(name, _)| *name).collect();
     let names: Vec<&str> = names.into_iter().collect();
     let held: Vec<&FdEntry> = parts.iter().map(|(_, entry)| *entry).collect();
     let fds = fds_of(&held);
     let subject = format!(
-        "{}: its {} in use here ({})",
+        "{}: {} in use (fd {})",
         base.to_lossy(),
         fate(&names),
         numbers(&fds)
     );
-    // A reader of a database that was replaced sees old data; only a writer loses any.
+    // A reader of a replaced database sees old data; only a writer loses data.
     if held.iter().all(|entry| entry.mode == Some(Mode::Read)) {
-        let message = format!("{subject}: reads come from a file that nobody else sees");
-        return Suspicion::new(message, fds).at(Severity::Warning);
+        let message = format!("{subject}: reads come from a file that no other process sees");
+        return LintMatch::new(message, fds).at(Severity::Warning);
     }
-    let message = format!(
-        "{subject}: writes are going nowhere, they report success and vanish when the last descriptor closes"
-    );
-    Suspicion::new(message, fds)
+    let message =
+        format!("{subject}: writes report success but are lost when the last descriptor closes");
+    LintMatch::new(message, fds)
 }
 
 fn fate(names: &[&str]) -> String {
     let fate = if names.len() == 1 {
-        "was deleted and is still"
+        "was deleted while"
     } else {
-        "were deleted and are still"
+        "were deleted while"
     };
     format!("{} {fate}", names.join(" and "))
 }
@@ -100,8 +101,8 @@ mod tests {
         assert_eq!(found.len(), 1);
         assert!(
             found[0].message.starts_with(
-                "/srv/state.db: its -shm and -wal were deleted and are still in use here (4-5, 7): \
-                 writes are going nowhere"
+                "/srv/state.db: -shm and -wal were deleted while in use (fd 4-5, 7): \
+                 writes report success but are lost"
             ),
             "{found:?}"
         );

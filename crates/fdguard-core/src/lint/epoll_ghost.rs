@@ -1,25 +1,27 @@
-//! Files that an epoll instance still watches although their number was closed.
+//! Files that an epoll instance still watches although their descriptor was closed.
 
 use super::wording::{counted, numbers};
-use super::{Lint, Severity, Suspicion, entries};
+use super::{LintMatch, Rule, RuleKind, Severity, entries};
 use crate::detail::Eventpoll;
 use crate::{Detail, Fd, Snapshot};
 
-pub(super) const LINT: Lint = Lint {
+pub(super) const RULE: Rule = Rule {
     id: "epoll-ghost",
+    kind: RuleKind::Lint,
     severity: Severity::Warning,
-    summary: "epoll registrations whose file is no longer at the number it was registered by",
+    summary: "epoll registrations that no longer match the file at their descriptor number",
     cwe: Some(910),
     requirement: "R40",
-    fix: "EPOLL_CTL_DEL before close; and find the duplicate (dup, fork, a passed descriptor) that keeps the file open",
-    check,
+    fix: Some(
+        "call EPOLL_CTL_DEL before close, and find the duplicate (dup, fork, a passed descriptor) that keeps the file open",
+    ),
 };
 
-fn check(snapshot: &Snapshot) -> Vec<Suspicion> {
+pub(super) fn check(snapshot: &Snapshot) -> Vec<LintMatch> {
     entries(snapshot)
         .filter_map(|entry| match &entry.detail {
             Detail::Eventpoll(epoll) if epoll.ghosts.is_some_and(|ghosts| ghosts > 0) => {
-                Some(Suspicion::new(sentence(entry.fd, epoll), vec![entry.fd]))
+                Some(LintMatch::new(sentence(entry.fd, epoll), vec![entry.fd]))
             }
             _ => None,
         })
@@ -27,7 +29,7 @@ fn check(snapshot: &Snapshot) -> Vec<Suspicion> {
 }
 
 fn sentence(fd: Fd, epoll: &Eventpoll) -> String {
-    // A reader may know how many there are without knowing which.
+    // The count may be known without the numbers.
     let which = if epoll.ghost_fds.is_empty() {
         String::new()
     } else {
@@ -35,8 +37,8 @@ fn sentence(fd: Fd, epoll: &Eventpoll) -> String {
     };
     let count = usize::try_from(epoll.ghosts.unwrap_or(0)).unwrap_or(usize::MAX);
     format!(
-        "epoll {fd} still watches {}{which}: closed here, kept open by a duplicate, \
-         and its events arrive under a number that is free or means something else",
+        "epoll {fd} still watches {}{which}: closed here but kept open by a duplicate; \
+         events arrive for a number that is free or reused",
         counted(count, "ghost"),
     )
 }

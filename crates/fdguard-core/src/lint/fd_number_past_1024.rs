@@ -1,23 +1,25 @@
-//! Descriptor numbers that `select()` cannot name.
+//! Descriptor numbers that `select()` cannot handle.
 
 use super::wording::counted;
-use super::{Lint, Severity, Suspicion, entries};
+use super::{LintMatch, Rule, RuleKind, Severity, entries};
 use crate::wall::FD_SETSIZE;
 use crate::{Fd, Snapshot};
 
-pub(super) const LINT: Lint = Lint {
+pub(super) const RULE: Rule = Rule {
     id: "fd-number-past-1024",
+    kind: RuleKind::Lint,
     severity: Severity::Warning,
-    summary: "descriptor numbers of 1024 and more, which select() cannot handle",
+    summary: "descriptor numbers of 1024 and above, which select() cannot handle",
     cwe: Some(787),
     requirement: "R7",
-    fix: "use poll or epoll (Python: selectors, not select.select); raising the limit makes this worse, not better",
-    check,
+    fix: Some(
+        "use poll or epoll (Python: selectors, not select.select); raising the limit makes this worse",
+    ),
 };
 
-/// Looks at numbers that are open now. A wide table only says that one was open once: that is
-/// history, and the summary tells it as `crossed_1024`.
-fn check(snapshot: &Snapshot) -> Vec<Suspicion> {
+/// Looks at numbers that are open now. A large table only shows that one was open once; the
+/// summary reports that as `crossed_1024`.
+pub(super) fn check(snapshot: &Snapshot) -> Vec<LintMatch> {
     let past: Vec<Fd> = entries(snapshot)
         .filter(|entry| !entry.class.is_of_fdguard())
         .map(|entry| entry.fd)
@@ -27,12 +29,12 @@ fn check(snapshot: &Snapshot) -> Vec<Suspicion> {
         return Vec::new();
     };
     let message = format!(
-        "{} past {}, the highest is {highest}: select() on one fails, \
-         or writes outside its set, whatever the limit is",
+        "{} above {}, highest {highest}: select() with such a number fails \
+         or corrupts memory, whatever the limit is",
         counted(past.len(), "descriptor number"),
         FD_SETSIZE - 1,
     );
-    vec![Suspicion::new(message, past)]
+    vec![LintMatch::new(message, past)]
 }
 
 #[cfg(test)]
@@ -48,8 +50,8 @@ mod tests {
         assert_eq!(found[0].fds, [1024]);
         assert_eq!(
             found[0].message,
-            "1 descriptor number past 1023, the highest is 1024: select() on one fails, \
-             or writes outside its set, whatever the limit is"
+            "1 descriptor number above 1023, highest 1024: select() with such a number fails \
+             or corrupts memory, whatever the limit is"
         );
     }
 
@@ -58,7 +60,7 @@ mod tests {
         let fds = vec![entry(3, Class::Regular), entry(1024, Class::of_fdguard())];
         let snapshot = snapshot(fds);
         assert!(check(&snapshot).is_empty());
-        let summary = crate::Summary::of(&Snapshot {
+        let summary = crate::Summary::summarize(&Snapshot {
             table_size: Some(2048),
             ..snapshot
         });

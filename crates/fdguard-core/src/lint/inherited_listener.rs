@@ -1,29 +1,31 @@
-//! Listening sockets that another process holds too.
+//! Listening sockets that another process has open as well.
 
 use std::collections::BTreeSet;
 
 use super::wording::numbers;
-use super::{Lint, Severity, Suspicion, entries, is_listener};
+use super::{LintMatch, Rule, RuleKind, Severity, entries, is_listener};
 use crate::{FdEntry, Pid, Snapshot};
 
-pub(super) const LINT: Lint = Lint {
+pub(super) const RULE: Rule = Rule {
     id: "inherited-listener",
+    kind: RuleKind::Lint,
     severity: Severity::Warning,
-    summary: "listening sockets that another process holds too",
+    summary: "listening sockets that another process has open as well",
     cwe: Some(403),
     requirement: "R23",
-    fix: "open listeners with SOCK_CLOEXEC; pass them on purpose only (socket activation, pre-fork workers)",
-    check,
+    fix: Some(
+        "open listeners with SOCK_CLOEXEC; pass them on only on purpose (socket activation, pre-fork workers)",
+    ),
 };
 
-fn check(snapshot: &Snapshot) -> Vec<Suspicion> {
+pub(super) fn check(snapshot: &Snapshot) -> Vec<LintMatch> {
     entries(snapshot)
         .filter(|entry| is_listener(entry))
         .filter_map(|entry| suspicion(entry, snapshot.process.pid))
         .collect()
 }
 
-fn suspicion(entry: &FdEntry, own: Pid) -> Option<Suspicion> {
+fn suspicion(entry: &FdEntry, own: Pid) -> Option<LintMatch> {
     let pids: BTreeSet<Pid> = entry
         .shared_with
         .iter()
@@ -35,13 +37,13 @@ fn suspicion(entry: &FdEntry, own: Pid) -> Option<Suspicion> {
     }
     let pids: Vec<Pid> = pids.into_iter().collect();
     let message = format!(
-        "listener {} ({}) is also held by pid {}: the port stays taken until every holder closes it; \
-         right for pre-fork workers, wrong for a program that was merely started from here",
+        "listener {} ({}) is also open in pid {}: the port stays in use until every holder closes it; \
+         expected for pre-fork workers, a mistake in any other child",
         entry.fd,
         entry.target.to_lossy(),
         numbers(&pids)
     );
-    let found = Suspicion::new(message, vec![entry.fd]);
+    let found = LintMatch::new(message, vec![entry.fd]);
     // With close-on-exec a started program cannot have got it by accident: what is left is fork
     // without exec or a deliberate hand-over. Worth knowing, no more.
     Some(if entry.cloexec == Some(false) {
@@ -68,7 +70,7 @@ mod tests {
         assert!(
             found[0]
                 .message
-                .starts_with("listener 5 (tcp:LISTEN) is also held by pid 76-77: "),
+                .starts_with("listener 5 (tcp:LISTEN) is also open in pid 76-77: "),
             "{found:?}"
         );
         assert_eq!((found[0].severity, &found[0].fds[..]), (None, &[5][..]));

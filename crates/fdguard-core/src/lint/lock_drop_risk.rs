@@ -1,4 +1,4 @@
-//! SQLite databases whose locks a stray close would drop, or has dropped.
+//! SQLite databases whose locks another close would drop, or has dropped.
 //!
 //! POSIX locks belong to process and inode: closing *any* descriptor of the inode drops all of
 //! them. SQLite knows this and parks its own descriptors; code beside it that opens the database
@@ -9,27 +9,29 @@
 use std::collections::BTreeMap;
 
 use super::wording::numbers;
-use super::{Lint, Severity, Suspicion, entries, fds_of};
+use super::{LintMatch, Rule, RuleKind, Severity, entries, fds_of};
 use crate::{Class, Detail, FdEntry, FileId, Snapshot, Text};
 
-pub(super) const LINT: Lint = Lint {
+pub(super) const RULE: Rule = Rule {
     id: "lock-drop-risk",
+    kind: RuleKind::Lint,
     severity: Severity::Warning,
-    summary: "a descriptor beside SQLite's own whose close drops, or a close that has dropped, the database's locks",
+    summary: "a database descriptor outside SQLite whose close drops, or has dropped, SQLite's locks",
     cwe: Some(667),
     requirement: "R43",
-    fix: "never open a database file in a process that has it open through SQLite: ask through SQL, or look from a child process",
-    check,
+    fix: Some(
+        "never open a database file directly in a process that has it open through SQLite: query through SQL, or read it from a child process",
+    ),
 };
 
-fn check(snapshot: &Snapshot) -> Vec<Suspicion> {
+pub(super) fn check(snapshot: &Snapshot) -> Vec<LintMatch> {
     let mut found = at_risk(snapshot);
     found.extend(dropped(snapshot));
     found
 }
 
 /// Locked databases that something else than SQLite has open as well.
-fn at_risk(snapshot: &Snapshot) -> Vec<Suspicion> {
+fn at_risk(snapshot: &Snapshot) -> Vec<LintMatch> {
     let mut files: BTreeMap<FileId, Vec<&FdEntry>> = BTreeMap::new();
     for entry in entries(snapshot).filter(|entry| entry.class == Class::SqliteDb) {
         if let Some(id) = entry.id {
@@ -39,7 +41,7 @@ fn at_risk(snapshot: &Snapshot) -> Vec<Suspicion> {
     files.values().filter_map(|handles| risk(handles)).collect()
 }
 
-fn risk(handles: &[&FdEntry]) -> Option<Suspicion> {
+fn risk(handles: &[&FdEntry]) -> Option<LintMatch> {
     // The kernel shows a lock under the descriptor that took it. If that one does not look like
     // SQLite's, this build of SQLite works otherwise (or it is no SQLite) and nothing follows.
     let owner = handles.iter().find(|entry| has_posix_lock(entry))?;
@@ -56,12 +58,12 @@ fn risk(handles: &[&FdEntry]) -> Option<Suspicion> {
     }
     let fds = fds_of(&foreign);
     let message = format!(
-        "{} is open beside SQLite ({}): closing that drops the locks that SQLite holds through {}",
+        "{} is also open outside SQLite (fd {}): any close drops the locks that SQLite holds through fd {}",
         owner.target.to_lossy(),
         numbers(&fds),
         owner.fd
     );
-    Some(Suspicion::new(message, fds))
+    Some(LintMatch::new(message, fds))
 }
 
 /// Something that SQLite's own descriptors never are: inheritable, or moved by plain reads.
@@ -91,7 +93,7 @@ struct Database<'a> {
 /// database and one on `-shm`. The second without the first is what a stray close leaves behind;
 /// the second also proves that locks on this file system can be seen at all, and that this is
 /// not a forked child, which inherits neither.
-fn dropped(snapshot: &Snapshot) -> Vec<Suspicion> {
+fn dropped(snapshot: &Snapshot) -> Vec<LintMatch> {
     let mut databases: BTreeMap<Text, Database<'_>> = BTreeMap::new();
     for entry in entries(snapshot) {
         let Some(path) = entry.path().map(Text::as_bytes) else {
@@ -110,12 +112,12 @@ fn dropped(snapshot: &Snapshot) -> Vec<Suspicion> {
         .filter(|(_, database)| database.has_lost_locks())
         .map(|(path, database)| {
             let message = format!(
-                "{} is in use without its lock: a close beside SQLite dropped it, and another process \
-                 may now delete {}-wal under this one",
+                "{} is in use without its lock: a close outside SQLite dropped it, and another process \
+                 may now delete {}-wal while it is in use",
                 path.to_lossy(),
                 path.base_name()
             );
-            Suspicion::new(message, fds_of(&database.db)).at(Severity::Critical)
+            LintMatch::new(message, fds_of(&database.db)).at(Severity::Critical)
         })
         .collect()
 }
@@ -175,8 +177,8 @@ mod tests {
         assert_eq!(found[0].fds, [11, 12]);
         assert_eq!(
             found[0].message,
-            "/srv/state.db is open beside SQLite (11-12): \
-             closing that drops the locks that SQLite holds through 3"
+            "/srv/state.db is also open outside SQLite (fd 11-12): \
+             any close drops the locks that SQLite holds through fd 3"
         );
     }
 

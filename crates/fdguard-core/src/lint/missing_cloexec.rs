@@ -1,20 +1,22 @@
-//! Descriptors that every started program inherits and none should.
+//! Descriptors that every child program inherits and none should.
 
 use super::wording::{counted, groups, most_common};
-use super::{Lint, Severity, Suspicion, entries, fds_of, is_listener};
+use super::{LintMatch, Rule, RuleKind, Severity, entries, fds_of, is_listener};
 use crate::{Class, Detail, FdEntry, Snapshot, TcpState};
 
-pub(super) const LINT: Lint = Lint {
+pub(super) const RULE: Rule = Rule {
     id: "missing-cloexec",
+    kind: RuleKind::Lint,
     severity: Severity::Info,
-    summary: "databases, sockets, locks and terminals that started programs will inherit",
+    summary: "databases, sockets, locks and terminals that child programs inherit",
     cwe: Some(403),
     requirement: "R37",
-    fix: "open with O_CLOEXEC, SOCK_CLOEXEC, EPOLL_CLOEXEC; hand descriptors to children explicitly",
-    check,
+    fix: Some(
+        "open with O_CLOEXEC, SOCK_CLOEXEC or EPOLL_CLOEXEC; pass descriptors to children explicitly",
+    ),
 };
 
-fn check(snapshot: &Snapshot) -> Vec<Suspicion> {
+pub(super) fn check(snapshot: &Snapshot) -> Vec<LintMatch> {
     let open: Vec<_> = entries(snapshot)
         .filter(|entry| entry.fd > 2 && entry.cloexec == Some(false) && is_sensitive(entry))
         .collect();
@@ -23,11 +25,11 @@ fn check(snapshot: &Snapshot) -> Vec<Suspicion> {
     }
     let classes = most_common(open.iter().map(|entry| entry.class.to_string()));
     let message = format!(
-        "{} would be inherited by any program started from here: {}",
+        "{} would be inherited by any program that this process starts: {}",
         counted(open.len(), "descriptor"),
         groups(&classes, "")
     );
-    vec![Suspicion::new(message, fds_of(&open))]
+    vec![LintMatch::new(message, fds_of(&open))]
 }
 
 /// What does harm in a stranger's hands: data, ports, peers that wait for a hang-up, terminals
@@ -85,7 +87,7 @@ mod tests {
         assert_eq!(found[0].fds, [3, 4, 5, 6, 7, 8, 9]);
         assert_eq!(
             found[0].message,
-            "7 descriptors would be inherited by any program started from here: \
+            "7 descriptors would be inherited by any program that this process starts: \
              2 tcp:ESTABLISHED, 1 pty-master, 1 regular, 3 other"
         );
     }

@@ -1,10 +1,11 @@
 //! Lints: what looks wrong in a single snapshot, without watching or tracing.
 //!
-//! To add one: a file beside this one with a `LINT` constant, one line in [`LINTS`], one page
-//! under `docs/guide/rules/`.
+//! To add one: a file beside this one with a `RULE` constant and a `check` function, one line in
+//! `LINTS`, one page under `docs/guide/rules/`.
 
-use serde::{Deserialize, Serialize};
+use serde::Serialize;
 
+use crate::rule::{self, Rule, RuleKind, RuleTable};
 use crate::{Class, Detail, Fd, FdEntry, Snapshot, TcpState};
 
 mod close_wait_pile;
@@ -22,40 +23,14 @@ mod unbound_socket_pile;
 mod widowed_pipe;
 mod wording;
 
-/// How much a lint matters.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum Severity {
-    /// Worth knowing.
-    Info,
-    /// Will hurt some day.
-    Warning,
-    /// Hurts now.
-    Critical,
-}
+pub use crate::rule::Severity;
 
-/// One rule over a snapshot.
-#[derive(Debug)]
-pub struct Lint {
-    /// Name in JSON, on the command line and of its page in the guide.
-    pub id: &'static str,
-    /// How much it matters, unless a single suspicion says otherwise.
-    pub severity: Severity,
-    /// One line: what it looks for.
-    pub summary: &'static str,
-    /// Weakness class, where one fits.
-    pub cwe: Option<u16>,
-    /// The requirement it answers.
-    pub requirement: &'static str,
-    /// What to do about it.
-    pub fix: &'static str,
-    /// Finds the descriptors, each group with its sentence. Silence where evidence is missing.
-    pub check: fn(&Snapshot) -> Vec<Suspicion>,
-}
+/// Finds the descriptors, each group with its sentence. Silence where evidence is missing.
+type Check = fn(&Snapshot) -> Vec<LintMatch>;
 
-/// What a check found: a full sentence and the descriptors it speaks of.
+/// What a check found: a full sentence and the descriptors it is about.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Suspicion {
+pub struct LintMatch {
     /// The sentence.
     pub message: String,
     /// The descriptors.
@@ -64,7 +39,7 @@ pub struct Suspicion {
     pub severity: Option<Severity>,
 }
 
-impl Suspicion {
+impl LintMatch {
     /// A suspicion that matters as much as its lint does.
     #[must_use]
     pub fn new(message: String, fds: Vec<Fd>) -> Self {
@@ -100,35 +75,40 @@ pub struct LintHit {
     pub fix: &'static str,
 }
 
-/// Every lint: the one table that `--list-rules`, JSON and the guide read.
-pub const LINTS: &[Lint] = &[
-    close_wait_pile::LINT,
-    dead_pidfd::LINT,
-    deleted_wal::LINT,
-    epoll_ghost::LINT,
-    fd_number_past_1024::LINT,
-    inherited_listener::LINT,
-    lock_drop_risk::LINT,
-    missing_cloexec::LINT,
-    near_soft_limit::LINT,
-    several_writers::LINT,
-    stdio_slot::LINT,
-    unbound_socket_pile::LINT,
-    widowed_pipe::LINT,
+/// Every lint.
+const LINTS: RuleTable<Check> = &[
+    (close_wait_pile::RULE, close_wait_pile::check),
+    (dead_pidfd::RULE, dead_pidfd::check),
+    (deleted_wal::RULE, deleted_wal::check),
+    (epoll_ghost::RULE, epoll_ghost::check),
+    (fd_number_past_1024::RULE, fd_number_past_1024::check),
+    (inherited_listener::RULE, inherited_listener::check),
+    (lock_drop_risk::RULE, lock_drop_risk::check),
+    (missing_cloexec::RULE, missing_cloexec::check),
+    (near_soft_limit::RULE, near_soft_limit::check),
+    (several_writers::RULE, several_writers::check),
+    (stdio_slot::RULE, stdio_slot::check),
+    (unbound_socket_pile::RULE, unbound_socket_pile::check),
+    (widowed_pipe::RULE, widowed_pipe::check),
 ];
+
+/// The descriptions of the lints.
+pub(crate) fn rules() -> Vec<&'static Rule> {
+    rule::descriptions(LINTS)
+}
 
 /// Runs every lint, the gravest first. Without a list of descriptors only the count can be judged.
 #[must_use]
 pub fn check(snapshot: &Snapshot) -> Vec<LintHit> {
     let mut hits: Vec<LintHit> = LINTS
         .iter()
-        .flat_map(|lint| {
-            (lint.check)(snapshot).into_iter().map(|found| LintHit {
-                rule: lint.id,
-                severity: found.severity.unwrap_or(lint.severity),
+        .flat_map(|(rule, check)| {
+            check(snapshot).into_iter().map(|found| LintHit {
+                rule: rule.id,
+                severity: found.severity.unwrap_or(rule.severity),
                 message: found.message,
                 fds: found.fds,
-                fix: lint.fix,
+                fix: rule.fix.unwrap_or_default(),
             })
         })
         .collect();

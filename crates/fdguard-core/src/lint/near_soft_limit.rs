@@ -1,20 +1,22 @@
 //! Little room left below the soft limit.
 
-use super::{Lint, Severity, Suspicion};
+use super::{LintMatch, Rule, RuleKind, Severity};
 use crate::{Snapshot, wall};
 
-pub(super) const LINT: Lint = Lint {
+pub(super) const RULE: Rule = Rule {
     id: "near-soft-limit",
+    kind: RuleKind::Lint,
     severity: Severity::Warning,
-    summary: "more than 70 % of the soft limit on open files is used",
+    summary: "more than 70 % of the soft limit on open files is in use",
     cwe: Some(774),
     requirement: "R12",
-    fix: "find what holds them (classes and targets above), and watch whether it grows; raising the limit only buys time",
-    check,
+    fix: Some(
+        "find what holds them (classes and targets above) and watch whether the number grows; raising the limit only buys time",
+    ),
 };
 
-/// Needs the count only, so it speaks in the radar tier too.
-fn check(snapshot: &Snapshot) -> Vec<Suspicion> {
+/// Needs only the count, so it works in the radar tier too.
+pub(super) fn check(snapshot: &Snapshot) -> Vec<LintMatch> {
     let Some((count, soft)) = snapshot.count.zip(snapshot.limits.soft) else {
         return Vec::new();
     };
@@ -26,10 +28,10 @@ fn check(snapshot: &Snapshot) -> Vec<Suspicion> {
     let left = soft.saturating_sub(count);
     let used = format!("{count} of {soft} descriptors are open ({share} %), {left} left");
     vec![if share >= wall::CRITICAL_FROM {
-        let message = format!("{used}: critical, refuse new work");
-        Suspicion::new(message, Vec::new()).at(Severity::Critical)
+        let message = format!("{used}: refuse new work");
+        LintMatch::new(message, Vec::new()).at(Severity::Critical)
     } else {
-        Suspicion::new(used, Vec::new())
+        LintMatch::new(used, Vec::new())
     }]
 }
 
@@ -63,7 +65,7 @@ mod tests {
         let found = check(&with(Some(998), Some(1024)));
         assert_eq!(
             found[0].message,
-            "998 of 1024 descriptors are open (97.5 %), 26 left: critical, refuse new work"
+            "998 of 1024 descriptors are open (97.5 %), 26 left: refuse new work"
         );
         assert_eq!(found[0].severity, Some(Severity::Critical));
         let exactly = check(&with(Some(900), Some(1000)));

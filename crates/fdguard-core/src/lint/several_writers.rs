@@ -3,20 +3,22 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::wording::numbers;
-use super::{Lint, Severity, Suspicion, entries};
+use super::{LintMatch, Rule, RuleKind, Severity, entries};
 use crate::{Class, Fd, Mode, Pid, Snapshot, Text};
 
 // Info, not a warning: SQLite arbitrates between processes by design, and a web server with
 // workers looks just like this. It turns bad where it was not meant (two instances of a service)
 // or where locks do not work (network file systems), and neither can be seen from here.
-pub(super) const LINT: Lint = Lint {
+pub(super) const RULE: Rule = Rule {
     id: "several-writers",
+    kind: RuleKind::Lint,
     severity: Severity::Info,
-    summary: "SQLite databases that other processes have open for writing too",
+    summary: "SQLite databases that other processes also have open for writing",
     cwe: None,
     requirement: "R44",
-    fix: "make sure that each of them is meant to write: stop a second instance, never carry a connection across fork",
-    check,
+    fix: Some(
+        "check that each of them is meant to write: stop a second instance, and never carry a connection across fork",
+    ),
 };
 
 #[derive(Default)]
@@ -25,7 +27,7 @@ struct Writers {
     others: BTreeSet<Pid>,
 }
 
-fn check(snapshot: &Snapshot) -> Vec<Suspicion> {
+pub(super) fn check(snapshot: &Snapshot) -> Vec<LintMatch> {
     let own = snapshot.process.pid;
     let mut databases: BTreeMap<&Text, Writers> = BTreeMap::new();
     for entry in entries(snapshot).filter(|entry| entry.class == Class::SqliteDb) {
@@ -51,15 +53,15 @@ fn check(snapshot: &Snapshot) -> Vec<Suspicion> {
         .collect()
 }
 
-fn sentence(path: &Text, writers: Writers, own: Pid) -> Suspicion {
+fn sentence(path: &Text, writers: Writers, own: Pid) -> LintMatch {
     let others: Vec<Pid> = writers.others.into_iter().collect();
     let message = format!(
-        "{} processes have {} open for writing: this one ({own}) and pid {}; make sure that is meant",
+        "{} processes have {} open for writing: this one ({own}) and pid {}; check that this is intended",
         others.len() + 1,
         path.to_lossy(),
         numbers(&others)
     );
-    Suspicion::new(message, writers.fds)
+    LintMatch::new(message, writers.fds)
 }
 
 #[cfg(test)]
@@ -85,7 +87,7 @@ mod tests {
         assert_eq!(
             found[0].message,
             "3 processes have /srv/state.db open for writing: this one (4242) and pid 70, 80; \
-             make sure that is meant"
+             check that this is intended"
         );
         assert_eq!(found[0].fds, [3, 6]);
     }

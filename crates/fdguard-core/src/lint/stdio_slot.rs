@@ -1,21 +1,23 @@
-//! Descriptors 0, 1 and 2 that are closed, or that hold something that is no stdio.
+//! Descriptors 0, 1 and 2 that are closed or are not standard streams.
 
-use super::{Lint, Severity, Suspicion, entries};
+use super::{LintMatch, Rule, RuleKind, Severity, entries};
 use crate::{Class, Fd, FdEntry, Mode, Snapshot};
 
-pub(super) const LINT: Lint = Lint {
+pub(super) const RULE: Rule = Rule {
     id: "stdio-slot",
+    kind: RuleKind::Lint,
     severity: Severity::Warning,
-    summary: "descriptors 0, 1 or 2 closed, or holding something that is no stdio",
+    summary: "descriptor 0, 1 or 2 is closed or is not a standard stream",
     cwe: None,
     requirement: "R41",
-    fix: "open /dev/null on 0, 1 and 2 instead of closing them, before anything else is opened",
-    check,
+    fix: Some(
+        "open /dev/null on 0, 1 and 2 instead of closing them, before anything else is opened",
+    ),
 };
 
 const SLOTS: [(Fd, &str); 3] = [(0, "stdin"), (1, "stdout"), (2, "stderr")];
 
-fn check(snapshot: &Snapshot) -> Vec<Suspicion> {
+pub(super) fn check(snapshot: &Snapshot) -> Vec<LintMatch> {
     // Kernel threads and dying processes hold nothing at all: nobody closed their stdio.
     if entries(snapshot).next().is_none() {
         return Vec::new();
@@ -32,17 +34,18 @@ fn check(snapshot: &Snapshot) -> Vec<Suspicion> {
         .collect()
 }
 
-fn closed(fd: Fd, name: &str) -> Suspicion {
+fn closed(fd: Fd, name: &str) -> LintMatch {
     let harm = if fd == 0 {
-        "what reads stdin reads from it"
+        "is read as stdin"
     } else {
-        "what prints there writes into it"
+        "receives everything printed there"
     };
-    let message = format!("{name} ({fd}) is closed: the next open lands there and {harm}");
-    Suspicion::new(message, Vec::new())
+    let message =
+        format!("{name} ({fd}) is closed: the next file opened takes its place and {harm}");
+    LintMatch::new(message, Vec::new())
 }
 
-fn judge(entry: &FdEntry, name: &str) -> Option<Suspicion> {
+fn judge(entry: &FdEntry, name: &str) -> Option<LintMatch> {
     let severity = match &entry.class {
         class if class.is_sqlite() => database(entry.mode)?,
         Class::Tcp(_) => Severity::Critical,
@@ -50,12 +53,12 @@ fn judge(entry: &FdEntry, name: &str) -> Option<Suspicion> {
         _ => Severity::Warning,
     };
     let message = format!(
-        "{name} ({}) holds {} {}: it was opened while {name} was closed, and whatever uses {name} uses it",
+        "{name} ({}) is {} {}: it was opened while {name} was closed, so code that uses {name} uses it",
         entry.fd,
         entry.class,
         entry.target.to_lossy()
     );
-    Some(Suspicion::new(message, vec![entry.fd]).at(severity))
+    Some(LintMatch::new(message, vec![entry.fd]).at(severity))
 }
 
 /// A shell redirection opens for one direction only (`cat < app.db`, `dd of=copy.db`); a database
@@ -120,11 +123,11 @@ mod tests {
         let found = check(&snapshot(fds));
         assert_eq!(
             found[0].message,
-            "stdin (0) is closed: the next open lands there and what reads stdin reads from it"
+            "stdin (0) is closed: the next file opened takes its place and is read as stdin"
         );
         assert_eq!(
             found[1].message,
-            "stderr (2) is closed: the next open lands there and what prints there writes into it"
+            "stderr (2) is closed: the next file opened takes its place and receives everything printed there"
         );
         assert_eq!(found[0].severity, None);
     }
@@ -137,7 +140,7 @@ mod tests {
         assert!(
             found[0]
                 .message
-                .starts_with("stderr (2) holds sqlite-db /srv/app.db: "),
+                .starts_with("stderr (2) is sqlite-db /srv/app.db: "),
             "{found:?}"
         );
         let found = check(&snapshot(with(tcp(1, Established, Some("10.0.0.7:443")))));

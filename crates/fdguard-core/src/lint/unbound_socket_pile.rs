@@ -1,23 +1,25 @@
-//! TCP sockets that the kernel's tables no longer, or never, list.
+//! TCP sockets that the kernel's tables do not list, or no longer list.
 
 use super::wording::numbers;
-use super::{Lint, Severity, Suspicion, entries, fds_of};
+use super::{LintMatch, Rule, RuleKind, Severity, entries, fds_of};
 use crate::{Class, Snapshot, TcpState};
 
-/// A connection attempt or a hand-over may hold a few for a moment.
+/// A connection attempt or a handover may hold a few for a moment.
 const PILE: usize = 5;
 
-pub(super) const LINT: Lint = Lint {
+pub(super) const RULE: Rule = Rule {
     id: "unbound-socket-pile",
+    kind: RuleKind::Lint,
     severity: Severity::Warning,
-    summary: "TCP sockets that are not, or no longer, connected and that nobody closed",
+    summary: "TCP sockets that are not (or no longer) connected and were not closed",
     cwe: Some(775),
     requirement: "R33",
-    fix: "close the socket when connect fails and after shutdown: shutdown ends the connection, only close gives the number back",
-    check,
+    fix: Some(
+        "close the socket when connect fails and after shutdown: shutdown ends the connection, only close frees the descriptor",
+    ),
 };
 
-fn check(snapshot: &Snapshot) -> Vec<Suspicion> {
+pub(super) fn check(snapshot: &Snapshot) -> Vec<LintMatch> {
     let held: Vec<_> = entries(snapshot)
         .filter(|entry| matches!(entry.class, Class::Tcp(TcpState::Unbound | TcpState::Close)))
         .collect();
@@ -26,11 +28,11 @@ fn check(snapshot: &Snapshot) -> Vec<Suspicion> {
     }
     let fds = fds_of(&held);
     let message = format!(
-        "{} TCP sockets were never connected, or ended on both sides and were never closed here ({})",
+        "{} TCP sockets were never connected, or were disconnected on both sides and not closed here ({})",
         fds.len(),
         numbers(&fds)
     );
-    vec![Suspicion::new(message, fds)]
+    vec![LintMatch::new(message, fds)]
 }
 
 #[cfg(test)]

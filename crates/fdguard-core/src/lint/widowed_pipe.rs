@@ -1,21 +1,23 @@
-//! Pipes whose other end nobody holds.
+//! Pipes whose other end no process holds.
 
 use super::wording::{counted, numbers};
-use super::{Lint, Severity, Suspicion, entries};
+use super::{LintMatch, Rule, RuleKind, Severity, entries};
 use crate::detail::PipeEnd;
 use crate::{Class, Detail, Fd, FdEntry, Snapshot};
 
-pub(super) const LINT: Lint = Lint {
+pub(super) const RULE: Rule = Rule {
     id: "widowed-pipe",
+    kind: RuleKind::Lint,
     severity: Severity::Warning,
-    summary: "pipe ends whose other end nobody holds any more",
+    summary: "pipe ends whose other end no process holds any more",
     cwe: Some(775),
     requirement: "R48",
-    fix: "close this end when the child ends or the read returns 0: killing a child does not close the parent's side",
-    check,
+    fix: Some(
+        "close this end when the child exits or a read returns 0: killing a child does not close the parent's end",
+    ),
 };
 
-fn check(snapshot: &Snapshot) -> Vec<Suspicion> {
+pub(super) fn check(snapshot: &Snapshot) -> Vec<LintMatch> {
     let widows = |end| {
         entries(snapshot)
             .filter(|entry| is_widow(entry, end))
@@ -25,12 +27,12 @@ fn check(snapshot: &Snapshot) -> Vec<Suspicion> {
     let groups = [
         (
             widows(PipeEnd::Read),
-            "read end",
-            "only end of file will ever come",
+            "pipe read end",
+            "reads only return end of file",
         ),
         (
             widows(PipeEnd::Write),
-            "write end",
+            "pipe write end",
             "the next write raises SIGPIPE or fails with EPIPE",
         ),
     ];
@@ -39,11 +41,11 @@ fn check(snapshot: &Snapshot) -> Vec<Suspicion> {
         .filter(|(fds, _, _)| !fds.is_empty())
         .map(|(fds, noun, meaning)| {
             let message = format!(
-                "{} of a pipe with nobody at the other end ({}): {meaning}",
+                "{} ({}) with no process at the other end: {meaning}",
                 counted(fds.len(), noun),
                 numbers(&fds)
             );
-            Suspicion::new(message, fds)
+            LintMatch::new(message, fds)
         })
         .collect()
 }
@@ -78,11 +80,11 @@ mod tests {
         let found = check(&snapshot(fds));
         assert_eq!(
             found[0].message,
-            "2 read ends of a pipe with nobody at the other end (7-8): only end of file will ever come"
+            "2 pipe read ends (7-8) with no process at the other end: reads only return end of file"
         );
         assert_eq!(
             found[1].message,
-            "1 write end of a pipe with nobody at the other end (9): \
+            "1 pipe write end (9) with no process at the other end: \
              the next write raises SIGPIPE or fails with EPIPE"
         );
         assert_eq!(found[1].fds, [9]);

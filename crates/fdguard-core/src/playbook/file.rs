@@ -10,7 +10,7 @@ use toml::Spanned;
 
 use super::{Advice, Playbook};
 use crate::class_pattern::ClassPattern;
-use crate::explain::{Certainty, Pattern, Symptom, WallName};
+use crate::explain::{Certainty, LinePattern, Symptom, WallName};
 use crate::glob::Glob;
 
 /// What is wrong with a playbook, and where.
@@ -151,7 +151,7 @@ pub(super) fn read(text: &str) -> Result<Playbook, PlaybookError> {
 
 fn to_advice(entry: AdviceEntry) -> Result<Advice, String> {
     if entry.class.0.is_empty() && entry.topic.0.is_empty() {
-        return Err("has neither class nor topic, so nothing would ever find it".to_owned());
+        return Err("needs class or topic, otherwise nothing selects it".to_owned());
     }
     not_empty("source", &entry.source)?;
     not_empty("confirm", &entry.confirm)?;
@@ -177,7 +177,7 @@ fn to_symptom(entry: SymptomEntry) -> Result<Symptom, String> {
     not_empty("meaning", &entry.meaning)?;
     not_empty("next", &entry.next)?;
     if entry.patterns.0.is_empty() {
-        return Err("has no patterns".to_owned());
+        return Err("needs at least one pattern".to_owned());
     }
     Ok(Symptom {
         id: entry.id.into_inner(),
@@ -193,13 +193,17 @@ fn to_symptom(entry: SymptomEntry) -> Result<Symptom, String> {
 
 fn not_empty(name: &str, sentence: &str) -> Result<(), String> {
     if sentence.trim().is_empty() {
-        return Err(format!("{name} is empty"));
+        return Err(format!("{name} must not be empty"));
     }
     Ok(())
 }
 
-fn patterns(texts: &Several) -> Result<Vec<Pattern>, String> {
-    texts.0.iter().map(|text| Pattern::parse(text)).collect()
+fn patterns(texts: &Several) -> Result<Vec<LinePattern>, String> {
+    texts
+        .0
+        .iter()
+        .map(|text| LinePattern::parse(text))
+        .collect()
 }
 
 fn classes(names: &Several) -> Result<Vec<ClassPattern>, String> {
@@ -225,11 +229,11 @@ impl Place<'_> {
         seen: &mut HashSet<String>,
     ) -> Result<(), PlaybookError> {
         if !is_kebab_case(id.get_ref()) {
-            let message = "an id is small letters, digits and single hyphens";
+            let message = "id must consist of lower-case letters, digits and single hyphens";
             return Err(self.complain(id, message.to_owned()));
         }
         if !seen.insert(id.get_ref().clone()) {
-            return Err(self.complain(id, "another entry has the same id".to_owned()));
+            return Err(self.complain(id, "duplicate id".to_owned()));
         }
         Ok(())
     }

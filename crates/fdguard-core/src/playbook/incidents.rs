@@ -4,7 +4,7 @@ use super::{Playbook, Suspect};
 use crate::Class;
 
 /// How an incident shows itself.
-enum Shown {
+enum IncidentSign {
     /// As a class, at a target, in a command, with other classes beside it.
     As(
         &'static str,
@@ -16,10 +16,10 @@ enum Shown {
     Topic(&'static str),
 }
 
-use Shown::{As, Topic};
+use IncidentSign::{As, Topic};
 
 /// Number in the table of incidents, how it shows itself, the entry that must answer.
-const INCIDENTS: &[(u8, Shown, &str)] = &[
+const INCIDENTS: &[(u8, IncidentSign, &str)] = &[
     (
         1,
         As("pipe", "pipe:[*]", "codex", &["pidfd", "regular"]),

@@ -1,15 +1,17 @@
-//! The playbook: from a class of descriptors to who usually leaves them open, how to make sure, and
-//! what to change; and from a line of a log to the wall that it speaks of. Both are data (`data/*.toml`), and
-//! a user may put a file of the same form before them.
+//! The playbook: for a class of descriptors the usual cause, how to confirm it and what to change;
+//! for a log line the limit that it is about. Both are data (`data/*.toml`), and a file of the user
+//! in the same format takes precedence.
 
 use std::cmp::Reverse;
+use std::sync::LazyLock;
 
 use serde::Serialize;
 
 use crate::Class;
 use crate::class_pattern::ClassPattern;
-use crate::explain::{Pattern, Symptom};
+use crate::explain::{LinePattern, Symptom};
 use crate::glob::Glob;
+use crate::rule::Rule;
 use crate::summary::ClassCount;
 
 mod file;
@@ -31,40 +33,40 @@ const SYMPTOMS: &str = include_str!("../../data/symptoms.toml");
 pub struct Playbook {
     advice: Vec<Advice>,
     symptoms: Vec<Symptom>,
-    ignore: Vec<Pattern>,
+    ignore: Vec<LinePattern>,
 }
 
-/// One entry: under which conditions it speaks, and what it says.
+/// One entry: the conditions under which it applies, and its advice.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Advice {
     /// Its name, in kebab-case.
     pub id: String,
-    /// The classes it is about; empty where the trouble is none of a class.
+    /// The classes it is about; empty where the problem has no class.
     pub class: Vec<ClassPattern>,
-    /// Speaks only if the target is one of these.
+    /// Applies only if the target is one of these.
     pub target: Vec<Glob>,
-    /// Speaks only if all of these classes are there in numbers, the suspect's own among them.
+    /// Applies only if all of these classes are numerous, the suspect's own among them.
     pub with: Vec<ClassPattern>,
-    /// Speaks only of these commands; an executable from `exe` will do as well.
+    /// Applies only to these commands; a match in `exe` is enough.
     pub comm: Vec<Glob>,
-    /// Speaks only of these executables; a command from `comm` will do as well.
+    /// Applies only to these executables; a match in `comm` is enough.
     pub exe: Vec<Glob>,
-    /// Words by which it is found apart from classes: lint rules, kinds of trouble.
+    /// Words that find it apart from classes: lint rules, kinds of problems.
     pub topic: Vec<String>,
-    /// Who usually makes this.
+    /// The usual cause.
     pub source: String,
-    /// How to make sure.
+    /// How to confirm it.
     pub confirm: String,
     /// What to change.
     pub fix: String,
-    /// Where it happened, publicly.
+    /// Public incidents.
     pub incidents: Vec<String>,
-    /// 0 for our own, more for those that were put before them.
+    /// 0 for built-in entries, higher for those that take precedence.
     #[serde(skip)]
     layer: u32,
 }
 
-/// What is held in numbers that need an explanation.
+/// What is open in large numbers and needs an explanation.
 #[derive(Clone, Copy, Debug)]
 pub struct Suspect<'a> {
     /// Its class.
@@ -79,11 +81,19 @@ pub struct Suspect<'a> {
     pub beside: &'a [Class],
 }
 
-/// How well an entry fits; the greatest wins. In the order of weight.
+/// The built-in symptoms as rules.
+pub(crate) fn symptom_rules() -> &'static [Rule] {
+    static BUILT_IN: LazyLock<Playbook> = LazyLock::new(Playbook::embedded);
+    static RULES: LazyLock<Vec<Rule>> =
+        LazyLock::new(|| BUILT_IN.symptoms.iter().map(Symptom::rule).collect());
+    &RULES
+}
+
+/// How well an entry matches; the greatest wins. In the order of weight.
 type Fit = (u32, bool, bool, bool, usize);
 
 impl Playbook {
-    /// The one that comes with fdguard.
+    /// The built-in playbook.
     ///
     /// # Panics
     ///
@@ -91,8 +101,8 @@ impl Playbook {
     #[must_use]
     #[expect(clippy::expect_used, reason = "a test reads the same texts")]
     pub fn embedded() -> Self {
-        let advice = Self::parse(ADVICE).expect("our own advice can be read");
-        let symptoms = Self::parse(SYMPTOMS).expect("our own symptoms can be read");
+        let advice = Self::parse(ADVICE).expect("the built-in advice is valid");
+        let symptoms = Self::parse(SYMPTOMS).expect("the built-in symptoms are valid");
         Self {
             advice: advice.advice,
             ..symptoms
@@ -103,12 +113,12 @@ impl Playbook {
     ///
     /// # Errors
     ///
-    /// When it is no playbook; the error is one line and names the place.
+    /// When it is not a playbook; the error is one line and names the place.
     pub fn parse(text: &str) -> Result<Self, PlaybookError> {
         file::read(text)
     }
 
-    /// Puts another one before this: its entries are tried first, and one of the same id replaces ours.
+    /// Puts another one before this: its entries are tried first and replace built-in ones of the same id.
     #[must_use]
     pub fn extended_by(self, user: Self) -> Self {
         let above = 1 + self
@@ -139,8 +149,8 @@ impl Playbook {
         }
     }
 
-    /// The entry that fits best: a user's before ours; then one that names the target, what else is
-    /// there, the command, the class more exactly. Of equals the one that was written first.
+    /// The entry that matches best: a user's before a built-in one; then one that names the target,
+    /// the other classes, the command, the class more exactly. Of equals the first one.
     #[must_use]
     pub fn advise(&self, suspect: &Suspect<'_>) -> Option<&Advice> {
         // From behind, since `max_by_key` keeps the last of equals.
@@ -165,12 +175,11 @@ impl Playbook {
 
     /// Lines that are never a symptom.
     #[must_use]
-    pub fn ignore(&self) -> &[Pattern] {
+    pub fn ignore(&self) -> &[LinePattern] {
         &self.ignore
     }
 
-    /// Every entry that may speak about a class: first what holds when nothing more is known, then
-    /// what holds under conditions.
+    /// Every entry that may apply to a class: first the general one, then those with conditions.
     #[must_use]
     pub fn about(&self, class: &Class) -> Vec<&Advice> {
         let name = class.to_string();
@@ -190,13 +199,13 @@ impl Playbook {
         found.into_iter().map(|(_, advice)| advice).collect()
     }
 
-    /// Every entry under a topic: the id of a lint, or a kind of trouble that is no class.
+    /// Every entry under a topic: the id of a lint, or a kind of problem without a class.
     pub fn on_topic<'a>(&'a self, topic: &'a str) -> impl Iterator<Item = &'a Advice> {
         let mut all = self.advice.iter();
         std::iter::from_fn(move || all.find(|advice| advice.topic.iter().any(|word| word == topic)))
     }
 
-    /// Every entry that has this word somewhere, in capitals or not.
+    /// Every entry that contains this word, ignoring case.
     #[must_use]
     pub fn search(&self, word: &str) -> Vec<&Advice> {
         let word = word.to_lowercase();
@@ -209,7 +218,7 @@ impl Playbook {
 }
 
 impl Advice {
-    /// Whether it asks for more than a class.
+    /// Whether it has conditions besides a class.
     #[must_use]
     pub fn is_conditional(&self) -> bool {
         !(self.target.is_empty()
@@ -261,8 +270,8 @@ impl Advice {
     }
 }
 
-/// What is there in numbers beside a class: at least a tenth as many. A single one of something is in
-/// every process and says nothing.
+/// The classes that are numerous next to a class: at least a tenth as many. Every process has a single
+/// one of something, which means nothing.
 #[must_use]
 pub fn beside(classes: &[ClassCount], class: &Class) -> Vec<Class> {
     let of = classes.iter().find(|row| row.class == *class);

@@ -5,7 +5,7 @@ use proptest::prelude::*;
 use super::{Playbook, Suspect, beside};
 use crate::Class;
 use crate::class::NAMES;
-use crate::lint::LINTS;
+use crate::rule::{self, RuleKind};
 use crate::summary::ClassCount;
 
 fn suspect<'a>(class: &'a Class, target: &'a str, comm: &'a str) -> Suspect<'a> {
@@ -85,9 +85,9 @@ fn r5_every_row_of_the_lookup_table_is_there() {
 #[test]
 fn every_lint_finds_its_entry_by_topic() {
     let playbook = Playbook::embedded();
-    let without: Vec<&str> = LINTS
+    let without: Vec<&str> = rule::of_kind(RuleKind::Lint)
         .iter()
-        .map(|lint| lint.id)
+        .map(|rule| rule.id)
         .filter(|id| playbook.on_topic(id).next().is_none())
         .collect();
     assert_eq!(without, ["stdio-slot", "widowed-pipe"]);
@@ -209,8 +209,8 @@ fn r5_a_mistake_in_a_file_is_one_line_with_its_place() {
             "unknown descriptor class \"pipes\"",
         ),
         (entry("Bad Id", "class = 'pipe'"), 2, "Bad Id", "hyphens"),
-        (entry("bad", ""), 2, "bad", "neither class nor topic"),
-        (format!("{good}{good}"), 8, "good", "same id"),
+        (entry("bad", ""), 2, "bad", "needs class or topic"),
+        (format!("{good}{good}"), 8, "good", "duplicate id"),
         (
             entry("bad", "class = 7").replace('\'', "\""),
             3,
@@ -221,7 +221,7 @@ fn r5_a_mistake_in_a_file_is_one_line_with_its_place() {
             entry("bad", "class = 'pipe'").replace("'f'", "' '"),
             2,
             "bad",
-            "fix is empty",
+            "fix must not be empty",
         ),
     ] {
         let error = Playbook::parse(&text).unwrap_err();

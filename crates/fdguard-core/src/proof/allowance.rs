@@ -1,4 +1,4 @@
-//! `--allow`: what may stay open, said by the user for this one check.
+//! `--allow`: what the user lets stay open for this one check.
 
 use std::fmt;
 use std::str::FromStr;
@@ -6,7 +6,7 @@ use std::str::FromStr;
 use crate::class_pattern::{BadClassPattern, ClassPattern};
 use crate::glob::Glob;
 use crate::origin::{Frame, Origin};
-use crate::{Class, Text, catalog};
+use crate::{Class, Text, rule};
 
 /// What may stay: a class, a path, all that a line did, or all that a rule finds.
 ///
@@ -90,7 +90,7 @@ impl fmt::Display for BadAllowance {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(
             f,
-            "neither a class, nor a path (with a / or a *), nor FILE:LINE, nor a rule: {}",
+            "not a class, a path (with / or *), FILE:LINE or a rule: {}",
             self.0
         )
     }
@@ -107,7 +107,7 @@ impl FromStr for Allowance {
         }
         match text.parse() {
             Ok(class) => Ok(Self::Class(class)),
-            Err(_) if catalog::is_rule(text) => Ok(Self::Rule(text.to_owned())),
+            Err(_) if rule::is_suppressible(text) => Ok(Self::Rule(text.to_owned())),
             Err(_) if text.contains(['/', '*']) => Ok(Self::Target(Glob::from(text))),
             Err(bad) => Err(BadAllowance(bad)),
         }
@@ -189,7 +189,10 @@ mod tests {
     #[test]
     fn a_slip_is_told() {
         let error = "pip".parse::<Allowance>().unwrap_err().to_string();
-        assert!(error.contains("unknown descriptor class \"pip\""), "{error}");
+        assert!(
+            error.contains("unknown descriptor class \"pip\""),
+            "{error}"
+        );
     }
 
     #[test]

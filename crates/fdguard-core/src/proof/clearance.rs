@@ -4,27 +4,27 @@ use jiff::civil::Date;
 
 use super::{Allowance, Remains};
 use crate::Text;
-use crate::config::{ClearanceQuery, Cleared, Ledger};
+use crate::config::{Suppression, SuppressionQuery, Suppressions};
 use crate::finding::{ClearedNote, Finding};
 use crate::hazard::{Fault, Hazard, Party};
 use crate::origin::Frame;
-use crate::rule::Settings;
+use crate::rule::RuleSettings;
 
 /// Everything that was accepted beforehand.
 #[derive(Clone, Copy, Debug)]
 pub struct Clearance<'a> {
     allow: &'a [Allowance],
-    ledger: &'a Ledger,
+    suppressions: &'a Suppressions,
     today: Date,
 }
 
 impl<'a> Clearance<'a> {
     /// By the command line and the user's file.
     #[must_use]
-    pub fn new(allow: &'a [Allowance], settings: &'a Settings) -> Self {
+    pub fn new(allow: &'a [Allowance], settings: &'a RuleSettings) -> Self {
         Self {
             allow,
-            ledger: &settings.ledger,
+            suppressions: &settings.suppressions,
             today: settings.today,
         }
     }
@@ -36,7 +36,7 @@ impl<'a> Clearance<'a> {
         let origin = finding.origin.as_ref();
         let covers =
             |one: &&Allowance| one.covers_rule(&finding.rule) || one.covers(class, target, origin);
-        let query = ClearanceQuery {
+        let query = SuppressionQuery {
             rule: &finding.rule,
             class,
             target: target.map(Text::as_bytes),
@@ -48,7 +48,7 @@ impl<'a> Clearance<'a> {
         };
         let by_flag = self.allow.iter().find(covers);
         by_flag.map(|one| self.by_flag(one)).or_else(|| {
-            let entry = self.ledger.find_entry(&query, self.today);
+            let entry = self.suppressions.find_entry(&query, self.today);
             entry.map(by_entry)
         })
     }
@@ -62,7 +62,7 @@ impl<'a> Clearance<'a> {
         if let Some(one) = self.allow.iter().find(covers) {
             return Some(format!("--allow {one}"));
         }
-        let query = ClearanceQuery {
+        let query = SuppressionQuery {
             rule,
             class,
             target: target.map(Text::as_bytes),
@@ -73,15 +73,16 @@ impl<'a> Clearance<'a> {
                 .unwrap_or_default(),
         };
         let by_group = class.and_then(|class| {
-            let ClearanceQuery {
+            let SuppressionQuery {
                 target,
                 owner,
                 count,
                 ..
             } = query;
-            self.ledger.find(class, target, owner, count, self.today)
+            self.suppressions
+                .find(class, target, owner, count, self.today)
         });
-        let entry = by_group.or_else(|| self.ledger.find_entry(&query, self.today));
+        let entry = by_group.or_else(|| self.suppressions.find_entry(&query, self.today));
         entry.map(|entry| format!("{} ({})", entry.reason, entry.date))
     }
 
@@ -98,7 +99,7 @@ impl<'a> Clearance<'a> {
         if let Some(one) = self.allow.iter().find(covers) {
             return Some(self.by_flag(one));
         }
-        let query = |stack| ClearanceQuery {
+        let query = |stack| SuppressionQuery {
             rule: &hazard.rule,
             class: hazard.class.as_ref(),
             target: None,
@@ -108,7 +109,7 @@ impl<'a> Clearance<'a> {
         };
         let none: &[Frame] = &[];
         let mut asked = stacks.into_iter().chain([none]);
-        let entry = asked.find_map(|stack| self.ledger.find_entry(&query(stack), self.today));
+        let entry = asked.find_map(|stack| self.suppressions.find_entry(&query(stack), self.today));
         entry.map(by_entry)
     }
 
@@ -117,7 +118,7 @@ impl<'a> Clearance<'a> {
     pub fn unused(&self, reasons: &[&str]) -> Vec<String> {
         let flags = self.allow.iter().map(|one| format!("--allow {one}"));
         let flags = flags.filter(|flag| !reasons.contains(&flag.as_str()));
-        let entries = self.ledger.entries().iter().filter(|entry| {
+        let entries = self.suppressions.entries().iter().filter(|entry| {
             let dated = format!("{} ({})", entry.reason, entry.date);
             let is_used = |reason: &&str| **reason == entry.reason || **reason == dated;
             !entry.is_expired(self.today) && !reasons.iter().any(is_used)
@@ -134,7 +135,7 @@ impl<'a> Clearance<'a> {
     }
 }
 
-fn by_entry(entry: &Cleared) -> ClearedNote {
+fn by_entry(entry: &Suppression) -> ClearedNote {
     ClearedNote {
         reason: entry.reason.clone(),
         date: entry.date.to_string(),

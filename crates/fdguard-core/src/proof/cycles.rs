@@ -6,19 +6,20 @@
 
 use serde::Serialize;
 
-use super::ProofRule;
 use super::wording::descriptors;
+use super::{Rule, RuleKind};
 use crate::count::as_f64;
 use crate::lint::Severity;
 
 /// Descriptors that each request leaves.
-pub const RULE: ProofRule = ProofRule {
+pub const RULE: Rule = Rule {
     id: "leak-per-request",
+    kind: RuleKind::Proof,
     severity: Severity::Critical,
     summary: "each cycle of the exercise leaves descriptors open in the server",
     cwe: Some(775),
     requirement: "R34",
-    fix: "close what a request opened before it is answered, on every path, the failing ones too",
+    fix: Some("close what a request opens before answering it, on every path including errors"),
 };
 
 /// Cycles that leave something, of all that count: fewer prove nothing.
@@ -51,7 +52,7 @@ pub struct Rate {
 
 /// What is thought of one origin.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub enum Outcome {
+pub enum CycleOutcome {
     /// Nothing that is no longer young is left.
     Clean,
     /// It leaves something all the time.
@@ -64,12 +65,12 @@ pub enum Outcome {
 
 /// Judges one origin by what each cycle opened and left: the number of survivors, first cycle first.
 #[must_use]
-pub fn judge(survivors: &[u64]) -> Outcome {
+pub fn judge(survivors: &[u64]) -> CycleOutcome {
     let young = (survivors.len() / YOUNG_SHARE).max(1);
     let counted = &survivors[..survivors.len().saturating_sub(young)];
     let rate = rate(counted);
     if rate.hits == 0 {
-        return Outcome::Clean;
+        return CycleOutcome::Clean;
     }
     let (first, second) = counted.split_at(counted.len() / 2);
     let (early, late) = (hits(first), hits(second));
@@ -79,9 +80,9 @@ pub fn judge(survivors: &[u64]) -> Outcome {
         let silent = (1.0 - share).max(0.0).powf(as_f64(second.len() as u64));
         let has_stopped = rate.hits >= 3 && is_silent(counted.iter().rev().copied());
         return if silent < MISSED || has_stopped {
-            Outcome::Bounded(rate)
+            CycleOutcome::Bounded(rate)
         } else {
-            Outcome::Undecided(rate)
+            CycleOutcome::Undecided(rate)
         };
     }
     let share = as_f64(second.len() as u64) / as_f64(counted.len() as u64);
@@ -90,9 +91,9 @@ pub fn judge(survivors: &[u64]) -> Outcome {
     // What is only young was replaced each time before it could grow old.
     let is_replaced = early == 0 || is_silent(counted.iter().copied());
     if is_replaced || fades || rate.hits < LEAST_HITS || rate.low <= 0.0 {
-        return Outcome::Undecided(rate);
+        return CycleOutcome::Undecided(rate);
     }
-    Outcome::Leaks(rate)
+    CycleOutcome::Leaks(rate)
 }
 
 /// Whether the cycles at this end left nothing for longer than chance has it, by how often the others did.
@@ -143,7 +144,7 @@ fn at_most(hits: u64, all: u64, share: f64) -> f64 {
     sum
 }
 
-/// `one descriptor per request`, `3 descriptors per request`, `1 descriptor in 3 requests`.
+/// `one descriptor per request`, `3 descriptors per request`, `1 descriptor every 3 requests`.
 #[must_use]
 pub fn sentence(rate: &Rate, requests_per_cycle: u64) -> String {
     per_request(rate, requests_per_cycle, ("descriptor", "descriptors"))
@@ -163,14 +164,14 @@ pub fn per_request(rate: &Rate, requests_per_cycle: u64, (one, many): (&str, &st
             (false, _) => format!("{each:.1} {many} per request"),
         };
     }
-    format!("1 {one} in {:.0} requests", (1.0 / each).round())
+    format!("1 {one} every {:.0} requests", (1.0 / each).round())
 }
 
 /// The evidence in words.
 #[must_use]
 pub fn evidence(rate: &Rate) -> String {
     format!(
-        "{} of {} cycles left {} that are still open: {} a cycle (95 %: {} to {})",
+        "{} of {} cycles left {} still open: {} per cycle (95 % interval: {} to {})",
         rate.hits,
         rate.cycles,
         descriptors(rate.survivors),
@@ -182,11 +183,11 @@ pub fn evidence(rate: &Rate) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::{Outcome, judge, sentence};
+    use super::{CycleOutcome, judge, sentence};
 
     fn leaks(survivors: &[u64]) -> Option<String> {
         match judge(survivors) {
-            Outcome::Leaks(rate) => Some(sentence(&rate, 1)),
+            CycleOutcome::Leaks(rate) => Some(sentence(&rate, 1)),
             _ => None,
         }
     }
@@ -199,8 +200,11 @@ mod tests {
     fn r34_one_for_each_request_is_a_leak_and_the_sentence_says_so() {
         assert_eq!(leaks(&[1; 30]).unwrap(), "one descriptor per request");
         assert_eq!(leaks(&[3; 30]).unwrap(), "3 descriptors per request");
-        assert_eq!(leaks(&every(3, 30)).unwrap(), "1 descriptor in 3 requests");
-        let Outcome::Leaks(rate) = judge(&[6; 30]) else {
+        assert_eq!(
+            leaks(&every(3, 30)).unwrap(),
+            "1 descriptor every 3 requests"
+        );
+        let CycleOutcome::Leaks(rate) = judge(&[6; 30]) else {
             panic!()
         };
         assert_eq!(sentence(&rate, 6), "one descriptor per request");
@@ -212,7 +216,7 @@ mod tests {
         let mut pool = vec![1; 10];
         pool.extend([0; 20]);
         assert!(
-            matches!(judge(&pool), Outcome::Bounded(_)),
+            matches!(judge(&pool), CycleOutcome::Bounded(_)),
             "{:?}",
             judge(&pool)
         );
@@ -221,8 +225,8 @@ mod tests {
     #[test]
     fn a_cache_that_was_full_after_three_cycles_is_bounded_and_one_leak_of_a_rare_kind_is_not() {
         let first = |hits: usize| (0..30).map(|at| u64::from(at < hits)).collect::<Vec<u64>>();
-        assert!(matches!(judge(&first(3)), Outcome::Bounded(_)));
-        assert!(matches!(judge(&first(1)), Outcome::Undecided(_)));
+        assert!(matches!(judge(&first(3)), CycleOutcome::Bounded(_)));
+        assert!(matches!(judge(&first(1)), CycleOutcome::Undecided(_)));
     }
 
     #[test]
@@ -230,13 +234,13 @@ mod tests {
         let mut pool = vec![1; 20];
         pool.extend([0; 10]);
         assert!(
-            matches!(judge(&pool), Outcome::Undecided(_)),
+            matches!(judge(&pool), CycleOutcome::Undecided(_)),
             "{:?}",
             judge(&pool)
         );
         pool.extend([0; 30]);
         assert!(
-            matches!(judge(&pool), Outcome::Bounded(_)),
+            matches!(judge(&pool), CycleOutcome::Bounded(_)),
             "{:?}",
             judge(&pool)
         );
@@ -246,28 +250,28 @@ mod tests {
     fn what_is_only_young_is_clean_or_not_decided() {
         let mut kept_alive = vec![0; 29];
         kept_alive.push(4);
-        assert_eq!(judge(&kept_alive), Outcome::Clean);
+        assert_eq!(judge(&kept_alive), CycleOutcome::Clean);
         // The last ten of a cache that replaces its oldest.
         let mut replaced = vec![0; 20];
         replaced.extend([1; 10]);
-        assert!(matches!(judge(&replaced), Outcome::Undecided(_)));
+        assert!(matches!(judge(&replaced), CycleOutcome::Undecided(_)));
     }
 
     #[test]
     fn a_rare_leak_needs_more_cycles_and_is_found_with_them() {
         assert_eq!(leaks(&every(20, 30)), None);
-        assert!(matches!(judge(&every(20, 30)), Outcome::Undecided(_)));
+        assert!(matches!(judge(&every(20, 30)), CycleOutcome::Undecided(_)));
         // Six of the 108 that count.
         assert_eq!(
             leaks(&every(20, 120)).unwrap(),
-            "1 descriptor in 18 requests"
+            "1 descriptor every 18 requests"
         );
     }
 
     #[test]
     fn nothing_left_is_clean_however_few_the_cycles() {
         for cycles in 0..40 {
-            assert_eq!(judge(&vec![0; cycles]), Outcome::Clean);
+            assert_eq!(judge(&vec![0; cycles]), CycleOutcome::Clean);
         }
     }
 }

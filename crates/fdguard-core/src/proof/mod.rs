@@ -1,13 +1,13 @@
 //! The judgement of a check: what a program left behind, and whether it can have meant to.
 //!
-//! Values in, verdict out. [`ended`] judges what was open when a process ended by the course of its call path, [`cycles`] what the
+//! Values in, verdict out. [`at_exit`] judges what was open when a process ended by the course of its call path, [`cycles`] what the
 //! cycles of an exercise left in a server that still runs, [`process`] the processes that outlived the
 //! program. [`Allowance`] is what the user cleared on the command line. Decision 023 says why it is so.
 
 pub mod allowance;
+pub mod at_exit;
 pub mod clearance;
 pub mod cycles;
-pub mod ended;
 pub mod own;
 pub mod process;
 pub mod scenario;
@@ -21,30 +21,13 @@ pub use clearance::Clearance;
 
 use serde::Serialize;
 
-use crate::lint::Severity;
 use crate::origin::Origin;
+use crate::rule::{Rule, RuleKind};
 use crate::{Class, Fd, Pid, Text};
 
-/// One kind of what a check finds.
-#[derive(Debug)]
-pub struct ProofRule {
-    /// Name in JSON and of its page in the guide.
-    pub id: &'static str,
-    /// How much it matters.
-    pub severity: Severity,
-    /// One line: what it looks for.
-    pub summary: &'static str,
-    /// Weakness class, where one fits.
-    pub cwe: Option<u16>,
-    /// The requirement it answers.
-    pub requirement: &'static str,
-    /// What to do about it.
-    pub fix: &'static str,
-}
-
-/// Every kind: the one table that the guide and the reports read.
-pub const PROOFS: &[ProofRule] = &[
-    ended::RULE,
+/// Every proof rule. A check of `fdguard check` applies them one by one.
+pub(crate) const PROOFS: &[Rule] = &[
+    at_exit::RULE,
     cycles::RULE,
     process::RULE,
     crate::children::finding::RULE,
@@ -53,7 +36,7 @@ pub const PROOFS: &[ProofRule] = &[
 /// What is thought of descriptors that are left.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum Judged {
+pub enum RemainsVerdict {
     /// They became more and more while the program ran.
     Grew,
     /// Each cycle of the exercise leaves some.
@@ -76,7 +59,7 @@ pub enum Judged {
     Runtime,
 }
 
-impl Judged {
+impl RemainsVerdict {
     /// Whether a program that could not have meant this fails the check.
     #[must_use]
     pub fn fails(self) -> bool {
@@ -102,7 +85,7 @@ pub struct Remains {
     /// Their numbers.
     pub fds: Vec<Fd>,
     /// What is thought of them.
-    pub judged: Judged,
+    pub judged: RemainsVerdict,
     /// Why, in words.
     pub why: String,
     /// The line that opened them.

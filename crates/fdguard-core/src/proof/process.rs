@@ -2,28 +2,31 @@
 
 use serde::Serialize;
 
-use super::ProofRule;
+use super::{Rule, RuleKind};
 use crate::lint::Severity;
 use crate::origin::Origin;
 use crate::{Pid, Text};
 
 /// A process that was left behind.
-pub const RULE: ProofRule = ProofRule {
+pub const RULE: Rule = Rule {
     id: "leftover-process",
+    kind: RuleKind::Proof,
     severity: Severity::Critical,
-    summary: "a process that the program started outlived it, or was never waited for",
+    summary: "a process that the program started outlived it or was never waited for",
     cwe: None,
     requirement: "R38",
-    fix: "end and wait for every child before the program ends; a process of its own session is not ended with its parent",
+    fix: Some(
+        "terminate and wait for every child before the program exits; a child in its own session does not end with its parent",
+    ),
 };
 
 /// What became of it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Fate {
-    /// It still ran.
+    /// It was still running.
     Running,
-    /// It had ended, and nobody waited for it.
+    /// It exited and was not waited for.
     Zombie,
 }
 
@@ -45,7 +48,7 @@ pub enum Ending {
 
 /// A process that was left behind.
 #[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct Leftover {
+pub struct LeftoverProcess {
     /// Its number.
     pub pid: Pid,
     /// Its command.
@@ -68,7 +71,7 @@ pub struct Leftover {
     pub allowed_by: Option<String>,
 }
 
-impl Leftover {
+impl LeftoverProcess {
     /// What it is, in words.
     #[must_use]
     pub fn why(&self) -> String {
@@ -83,14 +86,14 @@ impl Leftover {
             None => String::new(),
         };
         let session = match self.own_session {
-            Some(true) => " in a session of its own",
+            Some(true) => " in its own session",
             _ => "",
         };
         match self.fate {
             Fate::Running => {
-                format!("`{line}` still ran{session} when the program had ended{parent}")
+                format!("`{line}` was still running{session} after the program exited{parent}")
             }
-            Fate::Zombie => format!("`{line}` had ended and was never waited for{parent}"),
+            Fate::Zombie => format!("`{line}` exited and was never waited for{parent}"),
         }
     }
 
@@ -98,25 +101,25 @@ impl Leftover {
     #[must_use]
     pub fn next_step(&self) -> String {
         let how = match self.ending {
-            Ending::Kept => "It was left running, as asked",
-            Ending::Asked => "The check ended it (SIGTERM)",
-            Ending::Killed => "The check had to kill it (SIGKILL)",
-            Ending::Ended => "The check waited for it",
-            Ending::Failed => "The check could not end it",
+            Ending::Kept => "It was left running, as requested",
+            Ending::Asked => "fdguard terminated it (SIGTERM)",
+            Ending::Killed => "fdguard had to kill it (SIGKILL)",
+            Ending::Ended => "fdguard reaped it",
+            Ending::Failed => "fdguard could not end it",
         };
         format!(
-            "{how}. End and wait for every child before the program ends: terminate, then wait; and the whole group or session where children have children."
+            "{how}. Terminate and wait for every child before the program exits. If children start children, end the whole process group or session."
         )
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::{Ending, Fate, Leftover};
+    use super::{Ending, Fate, LeftoverProcess};
 
     #[test]
     fn r38_a_leftover_is_told_with_what_it_ran_and_who_started_it() {
-        let orphan = Leftover {
+        let orphan = LeftoverProcess {
             pid: 12,
             comm: "python3".into(),
             cmdline: vec!["python3".into(), "server.py".into()],
@@ -129,14 +132,14 @@ mod tests {
         };
         assert_eq!(
             orphan.why(),
-            "`python3 server.py` still ran in a session of its own when the program had ended, started by bootstrap (pid 7)"
+            "`python3 server.py` was still running in its own session after the program exited, started by bootstrap (pid 7)"
         );
-        let zombie = Leftover {
+        let zombie = LeftoverProcess {
             cmdline: Vec::new(),
             fate: Fate::Zombie,
             parent: None,
             ..orphan
         };
-        assert_eq!(zombie.why(), "`python3` had ended and was never waited for");
+        assert_eq!(zombie.why(), "`python3` exited and was never waited for");
     }
 }

@@ -17,9 +17,9 @@ use crate::glob::Glob;
 pub struct Scenario {
     /// The server and its arguments; empty where the command line names it.
     pub server: Vec<String>,
-    /// How one knows that it is ready, as `--ready` has it, and where that stands.
-    pub ready: Option<(String, Place)>,
-    /// A command that makes the server let go.
+    /// The readiness check, in the form of `--ready`, and its place in the file.
+    pub ready: Option<(String, ScenarioPosition)>,
+    /// A command that makes the server release its descriptors.
     pub settle: Option<String>,
     /// Soft limit of descriptors of the server.
     pub limit: Option<u64>,
@@ -78,14 +78,14 @@ pub enum Work {
 
 /// A place in the file, both from 1.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Place {
+pub struct ScenarioPosition {
     /// The line.
     pub line: usize,
     /// The column, in characters.
     pub column: usize,
 }
 
-impl fmt::Display for Place {
+impl fmt::Display for ScenarioPosition {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "line {}, column {}", self.line, self.column)
     }
@@ -95,7 +95,7 @@ impl fmt::Display for Place {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct BadScenario {
     /// Where.
-    pub place: Place,
+    pub place: ScenarioPosition,
     /// What is wrong.
     pub message: String,
 }
@@ -159,7 +159,7 @@ impl Scenario {
             Ok((parsed, *most))
         });
         if file.exercise.is_empty() {
-            return Err(bad(text, &(0..0), "there is no [[exercise]]"));
+            return Err(bad(text, &(0..0), "no [[exercise]] found"));
         }
         Ok(Self {
             server: file.server,
@@ -183,7 +183,7 @@ fn exercises(text: &str, tables: &[Spanned<Table>]) -> Result<Vec<Exercise>, Bad
         let one = exercise(text, table)?;
         if exercises.iter().any(|other| other.name == one.name) {
             let span = table.get_ref().name.span();
-            return Err(bad(text, &span, "another exercise has this name"));
+            return Err(bad(text, &span, "duplicate exercise name"));
         }
         exercises.push(one);
     }
@@ -217,24 +217,30 @@ fn work(text: &str, table: &Spanned<Table>) -> Result<Work, BadScenario> {
         Some(must) => match must.get_ref().as_str() {
             "succeed" => false,
             "fail" => true,
-            _ => return Err(bad(text, &must.span(), "must is \"succeed\" or \"fail\"")),
+            _ => {
+                return Err(bad(
+                    text,
+                    &must.span(),
+                    "`must` has to be \"succeed\" or \"fail\"",
+                ));
+            }
         },
     };
     let Some(kind) = &one.kind else {
         let run = one.run.clone();
-        let run = run.ok_or_else(|| wrong("an exercise has a command (run) or a kind"))?;
+        let run = run.ok_or_else(|| wrong("an exercise needs `run` or `kind`"))?;
         return Ok(Work::Command { run, must_fail });
     };
     if one.run.is_some() || one.must.is_some() {
         return Err(bad(
             text,
             &kind.span(),
-            "run and must are for commands: leave out kind",
+            "`kind` cannot be combined with `run` or `must`",
         ));
     }
     let address = one.address.clone().filter(|text| is_address(text));
     let address =
-        address.ok_or_else(|| wrong("this kind needs an address, such as 127.0.0.1:8080"))?;
+        address.ok_or_else(|| wrong("this kind needs an address, for example 127.0.0.1:8080"))?;
     match kind.get_ref().as_str() {
         "tcp-disconnect" => Ok(Work::TcpDisconnect {
             address,
@@ -248,7 +254,7 @@ fn work(text: &str, table: &Spanned<Table>) -> Result<Work, BadScenario> {
         _ => Err(bad(
             text,
             &kind.span(),
-            "kind is \"tcp-disconnect\" or \"http-timeout\"; anything else is a command: run",
+            "`kind` must be \"tcp-disconnect\" or \"http-timeout\"; use `run` for a command",
         )),
     }
 }
@@ -266,10 +272,10 @@ fn bad(text: &str, span: &Range<usize>, message: impl fmt::Display) -> BadScenar
     }
 }
 
-fn place(text: &str, span: &Range<usize>) -> Place {
+fn place(text: &str, span: &Range<usize>) -> ScenarioPosition {
     let before = text.get(..span.start).unwrap_or(text);
     let last = before.rsplit('\n').next().unwrap_or_default();
-    Place {
+    ScenarioPosition {
         line: 1 + before.matches('\n').count(),
         column: 1 + last.chars().count(),
     }
@@ -356,10 +362,13 @@ send = \"GET / HTTP/1.1\\r\\n\"
         let few = said(&format!("{one}cycles = 3\n"));
         assert_eq!(few, "line 4, column 10: cycles must be from 10 to 100000");
         let twice = said(&format!("{one}{one}"));
-        assert_eq!(twice, "line 5, column 8: another exercise has this name");
-        assert!(said("").ends_with("there is no [[exercise]]"));
+        assert_eq!(twice, "line 5, column 8: duplicate exercise name");
+        assert!(said("").ends_with("no [[exercise]] found"));
         let kind = said("[[exercise]]\nname = \"a\"\nkind = \"dance\"\naddress = \"h:1\"\n");
-        assert!(kind.starts_with("line 3, column 8: kind is"), "{kind}");
+        assert!(
+            kind.starts_with("line 3, column 8: `kind` must be"),
+            "{kind}"
+        );
         let syntax = said("exercise = [\n");
         assert!(syntax.starts_with("line "), "{syntax}");
     }

@@ -16,10 +16,10 @@ pub(super) fn frame(file: &str, function: &str, line: u32) -> Frame {
 /// Where something was opened.
 pub(super) fn origin(stack: Vec<Frame>) -> Origin {
     Origin {
-        telling: None,
+        leaking_caller: None,
         through: Vec::new(),
         partly: false,
-        culprit: Culprit::of(&stack),
+        culprit: Culprit::from_stack(&stack),
         stack,
         thread: Some(1),
         live: 1,

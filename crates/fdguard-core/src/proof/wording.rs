@@ -1,4 +1,4 @@
-//! How remains are told.
+//! The wording for descriptors that are left open.
 
 use super::Remains;
 use crate::Text;
@@ -54,7 +54,7 @@ pub fn next_step(remains: &Remains) -> String {
         },
     };
     format!(
-        "Close it on every path out of the function that owns it, the failing ones too. If it is meant to stay open: {allow}."
+        "Close it on every path out of the function that owns it, including error paths. If it should stay open, use {allow}."
     )
 }
 
@@ -71,7 +71,7 @@ mod tests {
     use super::next_step;
     use crate::Class;
     use crate::proof::testing::{frame, origin};
-    use crate::proof::{Judged, Remains};
+    use crate::proof::{Remains, RemainsVerdict};
 
     #[test]
     fn an_entry_point_is_never_offered_to_be_allowed() {
@@ -88,7 +88,7 @@ mod tests {
             call: "pipe".to_owned(),
             count: 1,
             fds: vec![3],
-            judged: Judged::Left,
+            judged: RemainsVerdict::Left,
             why: String::new(),
             origin: Some(origin(launched.clone())),
             exercise: None,

@@ -2,11 +2,11 @@
 
 use super::Redactor;
 use crate::detail::InetDetail;
-use crate::evidence::{LogFile, EvidenceInput, Relative, ProcessVisit};
+use crate::evidence::{EvidenceInput, LogFile, ProcessVisit, Relative};
 use crate::recording::RecordingEntry;
 use crate::select_use::SelectUse;
 use crate::snapshot::{Cohort, Process};
-use crate::timeline::{LookChange, Look, Sighting};
+use crate::timeline::{Look, LookChange, Sighting};
 use crate::{Class, Detail, FdEntry, Gap, Snapshot, Text};
 
 impl Redactor {

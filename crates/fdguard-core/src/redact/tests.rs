@@ -105,7 +105,7 @@ fn r10_what_a_redacted_snapshot_means_is_the_same_without_the_names() {
     fds.extend((20..40).map(|fd| file(fd, Class::Regular, &format!("/tmp/alice-{fd}/x.jsonl"))));
     let plain = snapshot(fds);
     let shown = Redactor::new().snapshot(&plain);
-    let (before, after) = (Summary::of(&plain), Summary::of(&shown));
+    let (before, after) = (Summary::summarize(&plain), Summary::summarize(&shown));
     assert_eq!(before.classes, after.classes);
     let counts = |summary: &Summary| -> Vec<(Class, u64)> {
         let rows = summary.targets.iter().flatten();

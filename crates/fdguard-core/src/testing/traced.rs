@@ -1,6 +1,6 @@
 //! Traces told step by step, with places in the code by name.
 
-use crate::event::{BirthHow, Call, DeathHow, Errno, Event, StackId, Tid, What};
+use crate::event::{CloseCall, Errno, FdCall, OpenCall, StackId, Tid, TraceEvent, What};
 use crate::origin::{Frame, Language, Stack};
 use crate::{Class, Fd, FileId, ProcKey};
 
@@ -16,30 +16,30 @@ pub(crate) const fn process(pid: u32) -> ProcKey {
 
 /// A trace.
 #[derive(Debug, Default)]
-pub(crate) struct Traced {
-    pub(crate) events: Vec<Event>,
+pub(crate) struct TraceScript {
+    pub(crate) events: Vec<TraceEvent>,
     places: Vec<String>,
     process: Option<ProcKey>,
     at: u64,
 }
 
 /// Tells a trace.
-pub(crate) fn traced(tell: impl FnOnce(&mut Traced)) -> Traced {
-    let mut traced = Traced::default();
+pub(crate) fn traced(tell: impl FnOnce(&mut TraceScript)) -> TraceScript {
+    let mut traced = TraceScript::default();
     tell(&mut traced);
     traced
 }
 
-impl Traced {
+impl TraceScript {
     /// One event by a thread at a place, a microsecond after the last.
-    pub(crate) fn tell(&mut self, thread: Tid, place: &str, what: What) {
+    pub(crate) fn add(&mut self, thread: Tid, place: &str, what: What) {
         self.at += 1000;
         let known = self.places.iter().position(|known| known == place);
         let stack = known.unwrap_or_else(|| {
             self.places.push(place.to_owned());
             self.places.len() - 1
         });
-        self.events.push(Event {
+        self.events.push(TraceEvent {
             process: self.process.unwrap_or(MAIN),
             thread,
             at: self.at,
@@ -53,36 +53,36 @@ impl Traced {
         self.process = Some(to);
     }
 
-    pub(crate) fn birth(&mut self, thread: Tid, place: &str, fd: Fd, how: BirthHow, class: Class) {
-        let birth = What::Birth {
+    pub(crate) fn open(&mut self, thread: Tid, place: &str, fd: Fd, call: OpenCall, class: Class) {
+        let open = What::Open {
             fd,
-            how,
+            call,
             class: Some(class),
             file: None,
             cloexec: true,
         };
-        self.tell(thread, place, birth);
+        self.add(thread, place, open);
     }
 
     pub(crate) fn socket(&mut self, thread: Tid, place: &str, fd: Fd) {
         let class = "tcp:UNBOUND".parse().unwrap();
-        self.birth(thread, place, fd, BirthHow::Socket, class);
+        self.open(thread, place, fd, OpenCall::Socket, class);
     }
 
     pub(crate) fn file(&mut self, thread: Tid, place: &str, fd: Fd) {
-        self.birth(thread, place, fd, BirthHow::Open, Class::Regular);
+        self.open(thread, place, fd, OpenCall::Open, Class::Regular);
     }
 
     /// A file with an inode number.
     pub(crate) fn inode(&mut self, thread: Tid, place: &str, fd: Fd, ino: u64) {
-        let birth = What::Birth {
+        let open = What::Open {
             fd,
-            how: BirthHow::Open,
+            call: OpenCall::Open,
             class: Some(Class::Regular),
             file: Some(FileId { mnt: 1, ino }),
             cloexec: true,
         };
-        self.tell(thread, place, birth);
+        self.add(thread, place, open);
     }
 
     pub(crate) fn close(&mut self, thread: Tid, place: &str, fd: Fd) {
@@ -91,7 +91,7 @@ impl Traced {
 
     /// Its close has returned.
     pub(crate) fn closed(&mut self, thread: Tid, place: &str, fd: Fd) {
-        self.tell(thread, place, What::Closed { fd });
+        self.add(thread, place, What::CloseReturned { fd });
     }
 
     pub(crate) fn bad_close(&mut self, thread: Tid, place: &str, fd: Fd) {
@@ -99,26 +99,26 @@ impl Traced {
     }
 
     pub(crate) fn fail_close(&mut self, thread: Tid, place: &str, fd: Fd, errno: Option<Errno>) {
-        let how = DeathHow::Close;
-        self.tell(thread, place, What::Death { fd, how, errno });
+        let call = CloseCall::Close;
+        self.add(thread, place, What::Close { fd, call, errno });
     }
 
     /// `dup2` onto this number.
     pub(crate) fn dup2(&mut self, thread: Tid, place: &str, fd: Fd, class: Class) {
-        let (how, errno) = (DeathHow::Dup2, None);
-        self.tell(thread, place, What::Death { fd, how, errno });
-        self.birth(thread, place, fd, BirthHow::Dup2, class);
+        let (call, errno) = (CloseCall::Dup2, None);
+        self.add(thread, place, What::Close { fd, call, errno });
+        self.open(thread, place, fd, OpenCall::Dup2, class);
     }
 
-    pub(crate) fn enter(&mut self, thread: Tid, place: &str, fd: Fd, call: Call) {
-        self.tell(thread, place, What::Enter { fd, call });
+    pub(crate) fn enter(&mut self, thread: Tid, place: &str, fd: Fd, call: FdCall) {
+        self.add(thread, place, What::Enter { fd, call });
     }
 
     pub(crate) fn leave(&mut self, thread: Tid, place: &str) {
-        self.tell(thread, place, What::Leave);
+        self.add(thread, place, What::Leave);
     }
 
-    pub(crate) fn call(&mut self, thread: Tid, place: &str, fd: Fd, call: Call) {
+    pub(crate) fn call(&mut self, thread: Tid, place: &str, fd: Fd, call: FdCall) {
         self.fail(thread, place, fd, call, None);
     }
 
@@ -127,7 +127,7 @@ impl Traced {
         thread: Tid,
         place: &str,
         fd: Fd,
-        call: Call,
+        call: FdCall,
         errno: Option<Errno>,
     ) {
         let bytes = Vec::new();
@@ -137,17 +137,17 @@ impl Traced {
             bytes,
             errno,
         };
-        self.tell(thread, place, what);
+        self.add(thread, place, what);
     }
 
     pub(crate) fn write(&mut self, thread: Tid, place: &str, fd: Fd, bytes: &[u8]) {
         let what = What::Use {
             fd,
-            call: Call::Write,
+            call: FdCall::Write,
             bytes: bytes.to_vec(),
             errno: None,
         };
-        self.tell(thread, place, what);
+        self.add(thread, place, what);
     }
 
     pub(crate) fn lock(
@@ -165,12 +165,12 @@ impl Traced {
             range,
             taken,
         };
-        self.tell(thread, place, what);
+        self.add(thread, place, what);
     }
 
     /// A call begins that changes a lock.
     pub(crate) fn locking(&mut self, thread: Tid, place: &str, fd: Fd) {
-        self.tell(thread, place, What::Locking { fd });
+        self.add(thread, place, What::Locking { fd });
     }
 
     /// The stack of an id: one frame with the name of the place.

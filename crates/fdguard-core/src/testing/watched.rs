@@ -6,15 +6,15 @@ use jiff::Timestamp;
 use jiff::civil::date;
 
 use super::PID;
-use crate::config::{Ledger, Levels};
+use crate::config::{Levels, Suppressions};
 use crate::diagnosis::ProcessDiagnosis;
 use crate::finding::Finding;
 use crate::playbook::Playbook;
 use crate::recording::{Appearance, RecordingEntry, RecordingHeader};
-use crate::rule::Settings;
+use crate::rule::RuleSettings;
 use crate::select_use::SelectUse;
 use crate::snapshot::{Ceiling, Ceilings, Limits, Process};
-use crate::timeline::{LookChange, ChildCount, Look, Sighting};
+use crate::timeline::{ChildCount, Look, LookChange, Sighting};
 use crate::{Class, Fd, Pid, Text, Tier, Timeline, collapse};
 
 /// What was seen of one process.
@@ -46,23 +46,23 @@ pub(crate) fn leak(class: &Class, target: &str, looks: usize) -> Watched {
 }
 
 /// Nothing set by the user.
-pub(crate) fn settings() -> Settings {
-    Settings {
+pub(crate) fn settings() -> RuleSettings {
+    RuleSettings {
         levels: Levels::default(),
         expectations: Vec::new(),
-        ledger: Ledger::default(),
+        suppressions: Suppressions::default(),
         playbook: Playbook::embedded(),
         today: date(2026, 6, 15),
     }
 }
 
 /// The same with a file of the user's.
-pub(crate) fn configured(toml: &str) -> Settings {
+pub(crate) fn configured(toml: &str) -> RuleSettings {
     let config = crate::config::Config::parse(toml).unwrap();
-    Settings {
+    RuleSettings {
         levels: config.levels,
         expectations: config.expectations,
-        ledger: config.ledger,
+        suppressions: config.suppressions,
         ..settings()
     }
 }
@@ -148,13 +148,13 @@ impl Watched {
         timeline
     }
 
-    pub(crate) fn opinion(&self, settings: &Settings) -> ProcessDiagnosis {
+    pub(crate) fn opinion(&self, settings: &RuleSettings) -> ProcessDiagnosis {
         let process = process(PID);
         ProcessDiagnosis::of(&process, &self.timeline(), self.select.as_ref(), settings)
     }
 
     /// What this rule found.
-    pub(crate) fn found(&self, rule: &str, settings: &Settings) -> Vec<Finding> {
+    pub(crate) fn found(&self, rule: &str, settings: &RuleSettings) -> Vec<Finding> {
         let mut findings = self.opinion(settings).findings;
         findings.retain(|finding| finding.rule == rule);
         findings

@@ -11,10 +11,10 @@ mod look;
 mod track;
 
 pub use grid::{BUCKETS, Grid, OLD, RINGS, YOUNG};
-pub use groups::{TrackGroup, GroupKey};
+pub use groups::{GroupKey, TrackGroup};
 pub use live::{LiveFd, LiveFds};
-pub use look::{LookChange, ChildCount, Look, Sighting};
-pub use track::{Bucket, PastBuckets, Ring, BucketSeries, Track};
+pub use look::{ChildCount, Look, LookChange, Sighting};
+pub use track::{Bucket, BucketSeries, PastBuckets, Ring, Track};
 
 use groups::Groups;
 use live::Place;

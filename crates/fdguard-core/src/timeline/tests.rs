@@ -1,6 +1,6 @@
 //! Identities and their cohorts, ages, groups, and what stays bounded.
 
-use super::{BUCKETS, LookChange, TrackGroup, Look, OLD, RINGS, Sighting, Timeline, YOUNG};
+use super::{BUCKETS, Look, LookChange, OLD, RINGS, Sighting, Timeline, TrackGroup, YOUNG};
 use crate::{Class, Fd, TcpState};
 
 const ESTABLISHED: Class = Class::Tcp(TcpState::Established);

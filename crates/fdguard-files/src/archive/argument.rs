@@ -1,4 +1,4 @@
-//! Which file is meant by a path, and whether it may be archived at all.
+//! Resolves a path argument to a file and checks whether it may be archived.
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
@@ -15,11 +15,11 @@ use crate::dir::{self, Dir};
 /// A file that is to be archived.
 #[derive(Clone, Debug)]
 pub(super) struct NamedFile {
-    /// The folder that it is in.
+    /// The directory that contains the file.
     pub(super) folder: Rc<Dir>,
     /// Its own name, without what an archive adds.
     pub(super) name: OsString,
-    /// Whether something was there when the archive began.
+    /// Whether the file existed when the archive started.
     pub(super) was_there: bool,
 }
 
@@ -34,7 +34,7 @@ pub(super) fn text(path: &Path) -> Text {
     Text::from(path.as_os_str().as_encoded_bytes())
 }
 
-/// Finds files, with each folder opened once.
+/// Resolves files, opening each directory once.
 #[derive(Debug)]
 pub(super) struct Finder<'a> {
     archive: &'a Dir,
@@ -58,7 +58,7 @@ impl<'a> Finder<'a> {
         let found = self.split(given)?;
         let entry = found
             .folder
-            .look(&found.name)
+            .stat_entry(&found.name)
             .map_err(|error| unreadable(&error))?;
         let Some(entry) = entry else {
             let name = names::original(&found.name).to_owned();
@@ -91,8 +91,8 @@ impl<'a> Finder<'a> {
         if folder.id() == self.archive.id() {
             return Err(ArchiveProblem::new(
                 ArchiveTrouble::InArchive,
-                "it is in the archive",
-                "name a file that is not there yet",
+                "already in the archive",
+                "name a file outside the archive",
             ));
         }
         Ok(NamedFile {
@@ -116,13 +116,14 @@ impl<'a> Finder<'a> {
     }
 }
 
-/// A folder below another one. Its path is freed from links first, and opened without any: one that comes in between is refused.
+/// Opens a directory below another one. Links in the path are resolved first, and the result is
+/// opened without following any: a link that appears in between is rejected.
 fn open_within(within: &Dir, path: &Path) -> Result<Dir, ArchiveProblem> {
     let outside = || {
         ArchiveProblem::new(
             ArchiveTrouble::Outside,
-            format!("it is outside of {}", within.path().display()),
-            "name a file in that folder",
+            format!("outside {}", within.path().display()),
+            "name a file in that directory",
         )
     };
     let real = path.canonicalize().map_err(|error| unreadable(&error))?;
@@ -137,35 +138,35 @@ fn open_within(within: &Dir, path: &Path) -> Result<Dir, ArchiveProblem> {
     })
 }
 
-/// The file could not even be looked at.
+/// The file could not be opened.
 pub(super) fn unreadable(error: &std::io::Error) -> ArchiveProblem {
     let kind = match error.kind() {
         std::io::ErrorKind::NotFound => ArchiveTrouble::NotFound,
         _ => ArchiveTrouble::Unreadable,
     };
     let remedy = match kind {
-        ArchiveTrouble::NotFound => "name a file that is there",
-        _ => "run as the owner of the file, or with sudo",
+        ArchiveTrouble::NotFound => "name an existing file",
+        _ => "run as the owner of the file or with sudo",
     };
-    ArchiveProblem::new(kind, format!("it cannot be looked at: {error}"), remedy)
+    ArchiveProblem::new(kind, format!("cannot open: {error}"), remedy)
 }
 
-/// What is no regular file is not archived.
+/// Only regular files are archived.
 pub(super) fn refused(kind: FileType) -> ArchiveProblem {
     match kind {
         FileType::Directory => ArchiveProblem::new(
             ArchiveTrouble::IsDirectory,
-            "it is a directory",
+            "is a directory",
             "name the files in it",
         ),
         FileType::Symlink => ArchiveProblem::new(
             ArchiveTrouble::IsLink,
-            "it is a symbolic link",
-            "name the file that it leads to, or use --follow",
+            "is a symbolic link",
+            "name the target of the link, or use --follow",
         ),
         _ => ArchiveProblem::new(
             ArchiveTrouble::NotAFile,
-            "it is no regular file",
+            "not a regular file",
             "name a regular file",
         ),
     }

@@ -1,4 +1,5 @@
-//! A copy for another file system: made beside its place, compared with the original from the disk, dressed like it.
+//! Copies a file to another file system: the copy is written next to its final place, read back,
+//! compared with the original, and given its metadata.
 
 use std::ffi::{OsStr, OsString};
 use std::fs::File;
@@ -17,8 +18,9 @@ use crate::lease::{self, LeaseAnswer};
 /// As many names as are tried.
 const MOST_NAMES: u32 = 1000;
 
-/// Makes the empty copy. What an archive that was ended left there is removed: it is the beginning of the original. Another file is left alone.
-pub(super) fn begin(to: &Dir, name: &OsStr, original: &File) -> io::Result<(OsString, File)> {
+/// Creates the empty copy. A partial copy left by a killed archive is removed: it is the beginning
+/// of the original. Any other file is left alone.
+pub(super) fn create(to: &Dir, name: &OsStr, original: &File) -> io::Result<(OsString, File)> {
     for number in 0..MOST_NAMES {
         let part = names::numbered(&names::unfinished(name), number);
         match to.create(&part) {
@@ -51,11 +53,11 @@ pub(super) fn fill(
     has_json_lines: bool,
     notes: &mut Vec<String>,
 ) -> Result<Contents, ArchiveProblem> {
-    let failed = |error: io::Error| ArchiveProblem::io("it cannot be copied", error);
+    let failed = |error: io::Error| ArchiveProblem::io("cannot copy the file", error);
     let mut scanner = Scanner::default();
     let mut writer = copy;
     digest::pieces(original, |piece| {
-        scanner.take(piece);
+        scanner.push_bytes(piece);
         writer.write_all(piece)?;
         Ok(true)
     })
@@ -65,12 +67,12 @@ pub(super) fn fill(
     copy.sync_all().map_err(failed)?;
     // So that it is read from the disk. Where that is not possible it comes from memory.
     let _ = rustix::fs::fadvise(copy, 0, None, Advice::DontNeed);
-    let compared = digest::of(copy, has_json_lines).map_err(failed)?;
+    let compared = digest::read_contents(copy, has_json_lines).map_err(failed)?;
     if compared != contents {
         return Err(ArchiveProblem::new(
             ArchiveTrouble::Differs,
-            "the copy is not the same as the original",
-            "see what the kernel says (dmesg): the disk of the archive may fail",
+            "the copy differs from the original",
+            "check the kernel log (dmesg): the archive's disk may be failing",
         ));
     }
     Ok(contents)
@@ -84,12 +86,14 @@ fn dress(original: &File, copy: &File, notes: &mut Vec<String>) -> io::Result<()
         let owner = Some(Uid::from_raw(meta.uid()));
         let group = Some(Gid::from_raw(meta.gid()));
         if let Err(error) = rustix::fs::fchown(copy, owner, group) {
-            notes.push(format!("its owner could not be kept: {error}"));
+            notes.push(format!("the owner could not be preserved: {error}"));
         }
     }
     copy.set_permissions(std::fs::Permissions::from_mode(meta.mode() & 0o7777))?;
     if let Err(error) = attributes(original, copy) {
-        notes.push(format!("not all of its attributes could be kept: {error}"));
+        notes.push(format!(
+            "some extended attributes could not be preserved: {error}"
+        ));
     }
     let time = |seconds, nanoseconds| Timespec {
         tv_sec: seconds,

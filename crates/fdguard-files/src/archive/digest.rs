@@ -1,4 +1,4 @@
-//! What is in a file: bytes, lines, hash, and how it ends. Read once, a piece at a time.
+//! Content of a file in one pass: bytes, lines, hash, and how it ends.
 
 use std::fs::File;
 use std::io;
@@ -12,15 +12,16 @@ use crate::read::piece;
 
 /// As much as is in memory at once.
 const PIECE: usize = 1 << 18;
-/// A last line that is longer is not looked into.
+/// A longer last line is not parsed.
 const LONGEST_LINE: u64 = 16 << 20;
 
 /// How a file ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct Tail {
-    /// Bytes after the last end of a line: a line that its writer did not finish. 0 when there are none.
+    /// Bytes after the last newline: an unfinished line. 0 if there are none.
     pub torn_bytes: u64,
-    /// Whether the last line is JSON; absent where the name promises none, the file is empty, or the line is too long to be looked into.
+    /// Whether the last line is JSON; absent if the name does not promise JSON, the file is empty,
+    /// or the line is too long to parse.
     pub last_line_is_json: Option<bool>,
 }
 
@@ -39,14 +40,14 @@ pub(super) struct Scanner {
     hash: Sha256,
     lines: u64,
     bytes: u64,
-    /// Where the line begins that has no end yet.
+    /// Offset of the line that has no newline yet.
     open: u64,
-    /// Where the last line with an end begins.
+    /// Offset of the last complete line.
     last: u64,
 }
 
 impl Scanner {
-    pub(super) fn take(&mut self, piece: &[u8]) {
+    pub(super) fn push_bytes(&mut self, piece: &[u8]) {
         let ends = piece.iter().filter(|byte| **byte == b'\n').count();
         self.lines += ends as u64;
         if let Some(end) = piece.iter().rposition(|byte| *byte == b'\n') {
@@ -93,7 +94,7 @@ fn is_json(line: &[u8]) -> bool {
     serde_json::from_slice::<serde::de::IgnoredAny>(line).is_ok()
 }
 
-/// Gives each piece of a file to `each`, until its end or until `each` has seen enough.
+/// Passes each piece of a file to `each`, until the end or until `each` returns false.
 pub(super) fn pieces(
     file: &File,
     mut each: impl FnMut(&[u8]) -> io::Result<bool>,
@@ -116,10 +117,10 @@ pub(super) fn pieces(
 }
 
 /// Reads a whole file.
-pub(super) fn of(file: &File, has_json_lines: bool) -> io::Result<Contents> {
+pub(super) fn read_contents(file: &File, has_json_lines: bool) -> io::Result<Contents> {
     let mut scanner = Scanner::default();
     pieces(file, |piece| {
-        scanner.take(piece);
+        scanner.push_bytes(piece);
         Ok(true)
     })?;
     scanner.finish(file, has_json_lines)
@@ -143,7 +144,7 @@ mod tests {
 
     use proptest::prelude::*;
 
-    use super::{Contents, Scanner, is_beginning_of, of};
+    use super::{Contents, Scanner, is_beginning_of, read_contents};
 
     fn file(bytes: &[u8]) -> (tempfile::TempDir, File) {
         let folder = tempfile::tempdir().unwrap();
@@ -154,7 +155,7 @@ mod tests {
     }
 
     fn contents(bytes: &[u8]) -> Contents {
-        of(&file(bytes).1, true).unwrap()
+        read_contents(&file(bytes).1, true).unwrap()
     }
 
     #[test]
@@ -200,8 +201,8 @@ mod tests {
             let bytes = text.as_bytes();
             let cut = cut.min(bytes.len());
             let mut scanner = Scanner::default();
-            scanner.take(&bytes[..cut]);
-            scanner.take(&bytes[cut..]);
+            scanner.push_bytes(&bytes[..cut]);
+            scanner.push_bytes(&bytes[cut..]);
             let (start, end) = scanner.last_line();
             let wanted = text.split_inclusive('\n').next_back().unwrap_or("");
             prop_assert_eq!(&text[usize::try_from(start).unwrap()..usize::try_from(end).unwrap()], wanted);

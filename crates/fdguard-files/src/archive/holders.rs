@@ -1,4 +1,5 @@
-//! Who has a file, by name: for people. Whether anybody can write is for the kernel to say.
+//! Names the processes that hold a file, for people. Whether the file has writers is decided by a
+//! lease.
 
 use std::fs::File;
 use std::os::unix::fs::MetadataExt as _;
@@ -6,23 +7,23 @@ use std::path::{Path, PathBuf};
 
 use fdguard_core::{Gap, Text};
 use fdguard_probe::Probe;
-use fdguard_probe::linux::holders::{HoldKind, FileHold, SoughtFile};
+use fdguard_probe::linux::holders::{FileHold, HoldKind, SoughtFile};
 use fdguard_probe::parse::fdinfo::Fdinfo;
 
 use super::receipt::{FileHolder, HolderSource};
 
-/// Who was found.
+/// Holders of a file.
 #[derive(Debug, Default)]
 pub(super) struct FoundHolders {
-    /// Who can write, or who may be able to.
+    /// Processes that can write, or may be able to.
     pub(super) writers: Vec<FileHolder>,
-    /// Who has a lock.
+    /// Processes that hold a lock.
     pub(super) lockers: Vec<FileHolder>,
-    /// What could not be seen; nothing: every process was looked at.
+    /// What could not be examined; empty if every process was.
     pub(super) gaps: Vec<Gap>,
 }
 
-/// A file to look for, and where it is now.
+/// A file to search for, and its current path.
 pub(super) type HolderSearch<'a> = (PathBuf, &'a File);
 
 /// Walks over all processes for one file.
@@ -55,7 +56,7 @@ pub(super) fn find_all(files: &[HolderSearch<'_>]) -> Vec<FoundHolders> {
         }
         Err(error) => {
             let gap = Gap::new(
-                "who has the file",
+                "processes that hold the file",
                 error.to_string(),
                 "mount /proc (mount -t proc proc /proc)",
             );
@@ -130,7 +131,7 @@ fn own(sought: &[SoughtFile], all: &mut [FoundHolders]) {
     }
 }
 
-/// Adds who is there at the deadline: who was there at the begin is marked.
+/// Adds the holders at the deadline; those that were there at the start are marked.
 pub(super) fn at_deadline(before: &mut Vec<FileHolder>, now: Vec<FileHolder>) {
     for mut holder in now {
         holder.at_deadline = true;

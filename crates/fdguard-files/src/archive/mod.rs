@@ -1,10 +1,12 @@
 //! Moves logs into an archive without losing a line.
 //!
-//! The order is what makes it safe. A file gets another name in its folder first (`name.closing`), so that who opens it by its own
-//! name begins a new one. Then the kernel must give a lease, which it does when nobody can write: no descriptor, no mapping, none on
-//! its way through a socket. Only then it goes into the archive: by a new name, or by a copy that is compared before the original is
-//! removed. An end at any moment leaves names that the next archive knows, and it goes on from there. Buffers of a program are
-//! flushed by that program alone: end it with time to do so before the wait is over.
+//! The order of the steps makes it safe. First the file is renamed in its directory
+//! (`name.closing`), so that a program that opens the original name creates a new file. Then the
+//! kernel must grant a lease, which it does only if the file has no writer: no descriptor, no
+//! mapping, no descriptor in transit through a socket. Only then is the file moved into the
+//! archive, by a rename or by a copy that is compared before the original is removed. If the
+//! archive is killed at any point, it leaves names that the next archive recognizes and continues
+//! from. Only a program can flush its own buffers: stop it early enough before the wait ends.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::path::{Path, PathBuf};
@@ -34,7 +36,8 @@ use crate::dir::{self, Dir};
 
 pub use digest::Tail;
 pub use receipt::{
-    FileHolder, HolderSource, ArchiveMethod, ArchiveOutcome, ArchiveProblem, UnusedProof, ArchiveReceipt, ArchiveReport, Steps, ArchiveTrouble,
+    ArchiveMethod, ArchiveOutcome, ArchiveProblem, ArchiveReceipt, ArchiveReport, ArchiveTrouble,
+    FileHolder, HolderSource, Steps, UnusedProof,
 };
 pub use step::{ArchiveObserver, ArchiveStep};
 
@@ -48,23 +51,23 @@ const LONGEST: Duration = Duration::from_secs(365 * 24 * 3600);
 pub struct Archive {
     /// Where files go; made where it is missing.
     pub to: PathBuf,
-    /// How long to wait for writers and locks, for all files together. Nothing asks once.
+    /// How long to wait for writers and locks, for all files together. Zero checks once.
     pub wait: Duration,
-    /// Refuse whatever is not in this folder.
+    /// Reject files outside this directory.
     pub within: Option<PathBuf>,
     /// Archive what a symbolic link leads to, which is refused otherwise.
     pub follow: bool,
     /// Refuse a file whose name is taken in the archive, instead of calling it `name.1`.
     pub no_rename: bool,
-    /// Where the kernel gives no lease: be content with the processes that may be looked at.
+    /// If the kernel grants no lease: accept a search of the processes that can be examined.
     pub trust_scan: bool,
-    /// Is told of each step. For tests.
+    /// Notified of each step. For tests.
     #[doc(hidden)]
     pub observer: Option<Arc<dyn ArchiveObserver>>,
 }
 
 impl Archive {
-    /// Into this folder, with a wait of ten seconds.
+    /// An archive in this directory, with a wait of ten seconds.
     #[must_use]
     pub fn new(to: impl Into<PathBuf>) -> Self {
         Self {
@@ -87,7 +90,12 @@ impl Archive {
     /// The same for files below `within` alone, into a directory that is open already: whatever their paths become meanwhile, nothing
     /// leaves the two.
     #[must_use]
-    pub fn run_below(&self, within: &Dir, to: std::io::Result<Dir>, files: &[PathBuf]) -> ArchiveReport {
+    pub fn run_below(
+        &self,
+        within: &Dir,
+        to: std::io::Result<Dir>,
+        files: &[PathBuf],
+    ) -> ArchiveReport {
         self.run_with(files, || {
             let to = to.map_err(|error| unusable(&error))?;
             Ok((to, Some(within.clone())))
@@ -129,7 +137,7 @@ impl Archive {
         let within = self.within.as_ref().map(|path| Dir::open(path));
         let within = within.transpose().map_err(|error| ArchiveProblem {
             kind: ArchiveTrouble::Outside,
-            ..ArchiveProblem::io("the folder that files must be in", error)
+            ..ArchiveProblem::io("cannot open the --within directory", error)
         })?;
         let to = Dir::make(&self.to).map_err(|error| unusable(&error))?;
         Ok((to, within))
@@ -178,7 +186,7 @@ impl Archive {
     }
 }
 
-/// Names who can write the files that are new, in one walk for all; whether there were any.
+/// Names the writers of new files, in one walk for all; returns whether there were any.
 fn name_writers(active: &mut [(usize, Job<'_>)]) -> bool {
     let asking: Vec<(usize, HolderSearch<'_>)> = active
         .iter()
@@ -203,7 +211,7 @@ fn milliseconds(since: Instant) -> f64 {
     (since.elapsed().as_secs_f64() * 1e6).round() / 1000.0
 }
 
-/// The archive is no folder, or none that may be used.
+/// The archive directory cannot be used.
 fn unusable(error: &std::io::Error) -> ArchiveProblem {
     let kind = match error.kind() {
         _ if dir::is_way_out(error) => ArchiveTrouble::Outside,
@@ -212,13 +220,13 @@ fn unusable(error: &std::io::Error) -> ArchiveProblem {
         _ => ArchiveTrouble::Io,
     };
     let why = match kind {
-        ArchiveTrouble::Outside => "a part of its path is a link".to_owned(),
+        ArchiveTrouble::Outside => "part of its path is a symbolic link".to_owned(),
         _ => error.to_string(),
     };
     ArchiveProblem {
         kind,
-        message: format!("the archive cannot be used: {why}"),
-        remedy: "name a folder that may be written, or one that can be made".to_owned(),
+        message: format!("cannot use the archive directory: {why}"),
+        remedy: "name a directory that is writable or can be created".to_owned(),
     }
 }
 
@@ -264,8 +272,8 @@ impl Work {
             Some(named) => {
                 let problem = ArchiveProblem {
                     kind: ArchiveTrouble::EarlierPart,
-                    message: "an earlier part of it waits to be archived first".to_owned(),
-                    remedy: "see what keeps that part".to_owned(),
+                    message: "an earlier part of it must be archived first".to_owned(),
+                    remedy: "resolve the problem with the earlier part".to_owned(),
                 };
                 self.refuse(index, &named.path(), problem);
             }

@@ -1,4 +1,4 @@
-//! The names that a file has on its way into the archive. Pure.
+//! Names that a file has on its way into the archive. Pure.
 
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::{OsStrExt as _, OsStringExt as _};
@@ -21,7 +21,7 @@ pub(super) fn closing(name: &OsStr) -> OsString {
     with(name, CLOSING)
 }
 
-/// The name that a file had before an archive began; its own where none did.
+/// The name before an archive started; the same name if none did.
 pub(super) fn original(name: &OsStr) -> &OsStr {
     let stem = name.as_bytes().strip_suffix(CLOSING);
     stem.filter(|stem| !stem.is_empty())

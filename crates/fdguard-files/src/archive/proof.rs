@@ -1,4 +1,4 @@
-//! Whether anybody can write a file, or has a lock on it.
+//! Checks whether a file has writers or is locked.
 
 use std::fs::File;
 use std::io;
@@ -10,15 +10,15 @@ use rustix::fs::FlockOperation;
 use rustix::io::Errno;
 
 use super::holders;
-use super::receipt::{UnusedProof, ArchiveReceipt};
-use crate::lease::{LeaseAnswer, HeldLease};
+use super::receipt::{ArchiveReceipt, UnusedProof};
+use crate::lease::{HeldLease, LeaseAnswer};
 use crate::read::Stamp;
 use crate::sys;
 
-/// A walk over all processes costs milliseconds: it is not done at each look.
+/// A walk over all processes costs milliseconds, so it is not repeated for every check.
 const BETWEEN_WALKS: Duration = Duration::from_millis(200);
 
-/// It is known that nobody writes, as long as this holds.
+/// Proof that the file has no writer, as long as it holds.
 #[derive(Debug)]
 pub(super) enum Free {
     /// The kernel has given a lease.
@@ -28,11 +28,11 @@ pub(super) enum Free {
 }
 
 impl Free {
-    /// Whether nobody has come since.
+    /// Whether no writer has appeared since.
     pub(super) fn holds(&self, file: &File) -> bool {
         match self {
             Self::Leased(kept) => kept.is_whole(),
-            Self::Walked(stamp) => Stamp::of(file).is_ok_and(|now| now == *stamp),
+            Self::Walked(stamp) => Stamp::read(file).is_ok_and(|now| now == *stamp),
         }
     }
 
@@ -51,11 +51,11 @@ pub(super) enum LeaseRequest {
     Free(Free),
     /// Somebody can, or it is too early to say.
     NotYet,
-    /// Not all processes may be looked at, and the kernel does not say.
+    /// Some processes cannot be examined, and the kernel grants no lease.
     Unproven,
 }
 
-/// What is asked about.
+/// The file in question.
 #[derive(Debug)]
 pub(super) struct Question<'a> {
     pub(super) file: &'a File,
@@ -63,7 +63,7 @@ pub(super) struct Question<'a> {
     pub(super) path: &'a Path,
     /// Whether a walk that could not see every process is enough.
     pub(super) trust_scan: bool,
-    /// Whether nobody will ask again.
+    /// Whether this is the last attempt.
     pub(super) is_last: bool,
 }
 
@@ -81,7 +81,7 @@ impl Asking {
         receipt: &mut ArchiveReceipt,
     ) -> io::Result<LeaseRequest> {
         let file = question.file;
-        match HeldLease::take(file.try_clone()?) {
+        match HeldLease::acquire(file.try_clone()?) {
             Ok(kept) => Ok(LeaseRequest::Free(Free::Leased(kept))),
             Err(LeaseAnswer::Writer) => Ok(LeaseRequest::NotYet),
             Err(answer) => self.walk(question, answer, receipt),
@@ -98,10 +98,10 @@ impl Asking {
         if self.walked.is_some_and(recently) && !question.is_last {
             return Ok(LeaseRequest::NotYet);
         }
-        let before = Stamp::of(question.file)?;
+        let before = Stamp::read(question.file)?;
         let found = holders::find(question.path, question.file);
         self.walked = Some(Instant::now());
-        if !found.writers.is_empty() || Stamp::of(question.file)? != before {
+        if !found.writers.is_empty() || Stamp::read(question.file)? != before {
             return Ok(LeaseRequest::NotYet);
         }
         let is_complete = found.gaps.is_empty();
@@ -116,24 +116,25 @@ impl Asking {
 }
 
 fn no_lease(answer: LeaseAnswer) -> Gap {
-    let what = "writers that no table shows: a descriptor on its way through a socket, a file in an io_uring, a process outside of this container, another machine";
+    let what = "writers that are in no descriptor table: a descriptor in transit through a socket, an io_uring, a process outside this container, another machine";
     match answer {
         LeaseAnswer::Denied => Gap::new(
             what,
-            "the file is another user's, and the kernel gives leases to its owner and root alone",
-            "run as the owner of the file, or with CAP_LEASE",
+            "the file belongs to another user, and the kernel grants leases only to the owner and root",
+            "run as the owner of the file or with CAP_LEASE",
         ),
         _ => Gap::new(
             what,
-            "this file system gives no leases",
+            "this file system does not support leases",
             "keep logs on a local file system (ext4, xfs, btrfs, tmpfs)",
         ),
     }
 }
 
-/// Whether anybody has a lock of any kind on a file.
+/// Whether any process holds a lock of any kind on a file.
 ///
-/// Locks of ranges are asked for without being taken. A lock of the whole file (`flock`) cannot be: it is taken for an instant.
+/// Range locks are tested without taking them. A whole-file lock (`flock`) cannot be tested: it is
+/// taken for an instant.
 pub(super) fn is_locked(file: &File) -> bool {
     if sys::is_locked(file) {
         return true;

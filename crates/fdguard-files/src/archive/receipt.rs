@@ -1,4 +1,4 @@
-//! What became of each file: the receipt.
+//! The receipt: the result for each file.
 
 use fdguard_core::{Gap, Text};
 use jiff::Timestamp;
@@ -12,7 +12,7 @@ use super::step::ArchiveStep;
 pub struct ArchiveReport {
     /// `fdguard.archive/1`.
     pub schema: &'static str,
-    /// When it began.
+    /// Start time.
     pub taken_at: Timestamp,
     /// The archive.
     pub to: Text,
@@ -29,7 +29,7 @@ pub struct ArchiveReport {
 pub struct ArchiveReceipt {
     /// The file, under its own name.
     pub source: Text,
-    /// How it ended.
+    /// Result for the file.
     pub outcome: ArchiveOutcome,
     /// Where it is in the archive; absent when it is not there, or when another one has put it somewhere.
     pub archived_to: Option<Text>,
@@ -37,7 +37,7 @@ pub struct ArchiveReceipt {
     pub kept_at: Option<Text>,
     /// How it came into the archive.
     pub method: Option<ArchiveMethod>,
-    /// Lines that end as lines do.
+    /// Complete lines.
     pub lines: Option<u64>,
     /// All bytes.
     pub bytes: Option<u64>,
@@ -47,15 +47,15 @@ pub struct ArchiveReceipt {
     pub tail: Option<Tail>,
     /// Its names in the file system; more than one: hard links.
     pub links: Option<u64>,
-    /// How it is known that nobody writes.
+    /// How it was proven that there is no writer.
     pub proof: Option<UnusedProof>,
-    /// Since when nobody can write; absent while somebody can.
+    /// Since when there has been no writer; absent while there is one.
     pub free_since: Option<Timestamp>,
-    /// Who could write when the archive began, and at its deadline.
+    /// Writers at the start and at the deadline.
     pub writers: Vec<FileHolder>,
-    /// Who had a lock on it at the deadline.
+    /// Lock holders at the deadline.
     pub locks: Vec<FileHolder>,
-    /// Whether an earlier archive was ended in the middle, and this one went on.
+    /// Whether this archive resumed an interrupted one.
     pub recovered: bool,
     /// How long each step took, in milliseconds, in their order.
     pub steps_ms: Steps,
@@ -111,7 +111,7 @@ impl ArchiveReceipt {
     }
 }
 
-/// How it ended.
+/// Result for a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum ArchiveOutcome {
@@ -121,7 +121,7 @@ pub enum ArchiveOutcome {
     AlreadyArchived,
     /// It is where it was.
     Kept,
-    /// It could not be looked at.
+    /// It could not be examined.
     NotSeen,
 }
 
@@ -137,11 +137,11 @@ pub enum ArchiveMethod {
     Found,
 }
 
-/// How it is known that nobody writes.
+/// How it was proven that there is no writer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum UnusedProof {
-    /// The kernel gave a lease, which it does when nobody can write.
+    /// The kernel granted a lease, which it does only if there is no writer.
     Lease,
     /// No table of any process that may be read has it open for writing.
     Scan,
@@ -198,36 +198,35 @@ impl ArchiveProblem {
         }
     }
 
-    /// What the system said.
+    /// A problem from a system error.
     pub(super) fn io(what: &str, error: impl Into<std::io::Error>) -> Self {
         let error = error.into();
         let (kind, remedy) = match error.kind() {
             std::io::ErrorKind::NotFound => (
                 ArchiveTrouble::Io,
-                "a folder or a file went away meanwhile: try again",
+                "try again: a file or directory disappeared meanwhile",
             ),
             std::io::ErrorKind::PermissionDenied | std::io::ErrorKind::ReadOnlyFilesystem => (
                 ArchiveTrouble::Permission,
-                "run as the owner of the file and of both folders, or with sudo",
+                "run as the owner of the file and both directories, or with sudo",
             ),
             std::io::ErrorKind::StorageFull | std::io::ErrorKind::QuotaExceeded => (
                 ArchiveTrouble::NoRoom,
-                "make room in the archive, or name another one",
+                "free space in the archive, or name another one",
             ),
-            std::io::ErrorKind::InvalidFilename => {
-                (ArchiveTrouble::Io, "its name is too long: give it a shorter one")
-            }
-            _ => (ArchiveTrouble::Io, "see what the kernel says (dmesg)"),
+            std::io::ErrorKind::InvalidFilename => (ArchiveTrouble::Io, "shorten the file name"),
+            _ => (ArchiveTrouble::Io, "check the kernel log (dmesg)"),
         };
         Self::new(kind, format!("{what}: {error}"), remedy)
     }
 
-    /// Whether the file was left as it was, or could not even be looked at.
+    /// Whether the file was left as it was or could not be examined.
     pub(super) fn outcome(&self) -> ArchiveOutcome {
         match self.kind {
-            ArchiveTrouble::NotFound | ArchiveTrouble::IsDirectory | ArchiveTrouble::NotAFile | ArchiveTrouble::Unreadable => {
-                ArchiveOutcome::NotSeen
-            }
+            ArchiveTrouble::NotFound
+            | ArchiveTrouble::IsDirectory
+            | ArchiveTrouble::NotAFile
+            | ArchiveTrouble::Unreadable => ArchiveOutcome::NotSeen,
             _ => ArchiveOutcome::Kept,
         }
     }
@@ -243,11 +242,11 @@ pub enum ArchiveTrouble {
     Locked,
     /// Another archive has it.
     BeingArchived,
-    /// It could not be shown that nobody writes.
+    /// It could not be proven that there is no writer.
     Unproven,
     /// A file of this name is in the archive, and no other name was allowed.
     Collision,
-    /// There is no room in the archive.
+    /// No space in the archive.
     NoRoom,
     /// Not allowed.
     Permission,
@@ -255,21 +254,21 @@ pub enum ArchiveTrouble {
     Unreadable,
     /// It is a symbolic link.
     IsLink,
-    /// It is outside of the folder that was named.
+    /// It is outside the given directory.
     Outside,
     /// It is in the archive.
     InArchive,
     /// It is a directory.
     IsDirectory,
-    /// It is no regular file.
+    /// It is not a regular file.
     NotAFile,
     /// It is not there.
     NotFound,
     /// An earlier part of it waits to be archived first.
     EarlierPart,
-    /// The copy is not the same: the disk fails, or somebody writes in a way that cannot be seen.
+    /// The copy differs: the disk is failing, or an undetected writer exists.
     Differs,
-    /// The system said no.
+    /// System error.
     Io,
 }
 
@@ -280,7 +279,7 @@ pub struct Steps(pub Vec<(ArchiveStep, f64)>);
 impl Steps {
     /// How long a step took, in milliseconds; absent when it was not done.
     #[must_use]
-    pub fn of(&self, step: ArchiveStep) -> Option<f64> {
+    pub fn seconds(&self, step: ArchiveStep) -> Option<f64> {
         let found = self.0.iter().find(|(one, _)| *one == step);
         found.map(|(_, ms)| *ms)
     }

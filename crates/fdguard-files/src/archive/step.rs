@@ -1,4 +1,4 @@
-//! The steps of an archive, and who may look on between them.
+//! The steps of an archive, and the observer that is notified between them.
 
 use std::fmt;
 use std::path::Path;
@@ -11,7 +11,8 @@ use serde::Serialize;
 pub enum ArchiveStep {
     /// No other archive works on the file.
     Claimed,
-    /// It has its name for the time of the archive: who opens it by its own name begins a new one.
+    /// Renamed for the duration of the archive: a program that opens its own name creates a new
+    /// file.
     Closing,
     /// Nobody can write it any more.
     Proven,
@@ -29,7 +30,7 @@ pub enum ArchiveStep {
     Recorded,
     /// The original of a copy is gone.
     Removed,
-    /// The folder that it came from is on the disk.
+    /// The source directory was synced.
     Settled,
 }
 
@@ -68,7 +69,7 @@ impl ArchiveStep {
     }
 }
 
-/// Is told of each step of each file. Made for tests, which end the process at every one of them.
+/// Notified of each step of each file. For tests, which kill the process at every step.
 pub trait ArchiveObserver: fmt::Debug + Send + Sync {
     /// A step of the archive of this file is done.
     fn passed(&self, step: ArchiveStep, source: &Path);

@@ -1,4 +1,5 @@
-//! Brings a file that nobody writes into the archive: by a new name, or by a copy that is compared before the original goes.
+//! Moves a file without writers into the archive: by a rename, or by a copy that is compared before
+//! the original is removed.
 
 use std::ffi::{OsStr, OsString};
 use std::fs::File;
@@ -32,15 +33,15 @@ pub(super) struct Transfer<'a> {
     pub(super) file: &'a File,
     /// Device and inode.
     pub(super) id: (u64, u64),
-    /// That nobody writes.
+    /// Proof that there is no writer.
     pub(super) free: &'a Free,
     /// The archive.
     pub(super) to: &'a Dir,
     /// Whether another name may be given where its own is taken.
     pub(super) may_number: bool,
-    /// Whether an earlier archive has begun with it.
+    /// Whether this continues an interrupted archive.
     pub(super) recovered: bool,
-    /// Is told of each step.
+    /// Called after each step.
     pub(super) passed: &'a mut dyn FnMut(ArchiveStep),
 }
 
@@ -49,7 +50,7 @@ pub(super) struct Transfer<'a> {
 pub(super) enum TransferResult {
     /// It is in the archive.
     Done(PlacedCopy),
-    /// Somebody came to write: everything is as it was.
+    /// A writer appeared: everything was restored.
     Disturbed,
     /// Another archive brings a file of this name to the same place.
     Busy,
@@ -72,7 +73,11 @@ impl Transfer<'_> {
         {
             return Ok(moved);
         }
-        let is_taken = || self.to.look(self.name).is_ok_and(|entry| entry.is_some());
+        let is_taken = || {
+            self.to
+                .stat_entry(self.name)
+                .is_ok_and(|entry| entry.is_some())
+        };
         if !self.may_number && is_taken() {
             return Err(collision());
         }
@@ -85,8 +90,8 @@ impl Transfer<'_> {
     }
 
     fn read(&self) -> Result<Contents, ArchiveProblem> {
-        digest::of(self.file, names::has_json_lines(self.name))
-            .map_err(|error| ArchiveProblem::io("it cannot be read", error))
+        digest::read_contents(self.file, names::has_json_lines(self.name))
+            .map_err(|error| ArchiveProblem::io("cannot read the file", error))
     }
 
     /// By a new name; nothing when the archive is on another file system.
@@ -94,7 +99,7 @@ impl Transfer<'_> {
         let contents = self.read()?;
         (self.passed)(ArchiveStep::Read);
         rustix::fs::fdatasync(self.file)
-            .map_err(|error| ArchiveProblem::io("it cannot be brought to the disk", error))?;
+            .map_err(|error| ArchiveProblem::io("cannot sync the file", error))?;
         (self.passed)(ArchiveStep::Synced);
         if !self.free.holds(self.file) {
             return Ok(Some(TransferResult::Disturbed));
@@ -106,15 +111,19 @@ impl Transfer<'_> {
         let is_ours = self.is_ours(self.to, &name);
         if !(is_ours && self.free.holds(self.file)) {
             let undone = self.to.rename(&name, self.from, self.closing);
-            undone
-                .map_err(|error| ArchiveProblem::io("somebody came to write it in the archive", error))?;
+            undone.map_err(|error| {
+                ArchiveProblem::io(
+                    "a writer opened it in the archive, and moving it back failed",
+                    error,
+                )
+            })?;
             return Ok(Some(TransferResult::Disturbed));
         }
         sync(self.to)?;
         (self.passed)(ArchiveStep::Recorded);
         sync(self.from)?;
         (self.passed)(ArchiveStep::Settled);
-        Ok(Some(TransferResuPlacedCopyne(Placed {
+        Ok(Some(TransferResult::Done(PlacedCopy {
             name,
             contents,
             method: ArchiveMethod::Rename,
@@ -131,14 +140,16 @@ impl Transfer<'_> {
                 Err(Errno::EXIST) if self.may_number => {}
                 Err(Errno::EXIST) => break,
                 Err(Errno::XDEV) => return Ok(None),
-                Err(error) => return Err(ArchiveProblem::io("it cannot be put into the archive", error)),
+                Err(error) => {
+                    return Err(ArchiveProblem::io("cannot move it into the archive", error));
+                }
             }
         }
         Err(collision())
     }
 
     fn is_ours(&self, folder: &Dir, name: &OsStr) -> bool {
-        let entry = folder.look(name).ok().flatten();
+        let entry = folder.stat_entry(name).ok().flatten();
         entry.is_some_and(|entry| entry.id == self.id)
     }
 
@@ -149,8 +160,8 @@ impl Transfer<'_> {
         let Some(_lock) = lock else {
             return Ok(TransferResult::Busy);
         };
-        let (part, copy) = copy::begin(self.to, self.name, self.file)
-            .map_err(|error| ArchiveProblem::io("no copy can be made in the archive", error))?;
+        let (part, copy) = copy::create(self.to, self.name, self.file)
+            .map_err(|error| ArchiveProblem::io("cannot create a copy in the archive", error))?;
         (self.passed)(ArchiveStep::Begun);
         let moved = self.fill_and_place(&part, &copy);
         if !matches!(moved, Ok(TransferResult::Done(_))) {
@@ -160,7 +171,11 @@ impl Transfer<'_> {
         moved
     }
 
-    fn fill_and_place(&mut self, part: &OsStr, copy: &File) -> Result<TransferResult, ArchiveProblem> {
+    fn fill_and_place(
+        &mut self,
+        part: &OsStr,
+        copy: &File,
+    ) -> Result<TransferResult, ArchiveProblem> {
         let mut notes = Vec::new();
         let contents = copy::fill(
             self.file,
@@ -173,7 +188,10 @@ impl Transfer<'_> {
             return Ok(TransferResult::Disturbed);
         }
         let Some(name) = self.place(self.to, part)? else {
-            return Err(ArchiveProblem::io("the archive has two file systems", Errno::XDEV));
+            return Err(ArchiveProblem::io(
+                "the archive spans two file systems",
+                Errno::XDEV,
+            ));
         };
         (self.passed)(ArchiveStep::Moved);
         let removed = sync(self.to).and_then(|()| {
@@ -183,11 +201,11 @@ impl Transfer<'_> {
         match removed {
             Ok(true) => {
                 if !self.free.holds(self.file) {
-                    notes.push("somebody opened it for writing in the instant of its removal: what that one writes is in a file without a name".to_owned());
+                    notes.push("a process opened it for writing at the moment it was removed: what that process writes goes to a deleted file".to_owned());
                 }
                 sync(self.from)?;
                 (self.passed)(ArchiveStep::Settled);
-                Ok(TransferResuPlacedCopyne(Placed {
+                Ok(TransferResult::Done(PlacedCopy {
                     name,
                     contents,
                     method: ArchiveMethod::Copy,
@@ -202,29 +220,29 @@ impl Transfer<'_> {
         }
     }
 
-    /// Removes the original, if nobody has come to write; otherwise it stays.
+    /// Removes the original if no writer has appeared; otherwise it stays.
     fn remove_original(&mut self) -> Result<bool, ArchiveProblem> {
         if !(self.free.holds(self.file) && self.is_ours(self.from, self.closing)) {
             return Ok(false);
         }
         self.from
             .remove(self.closing)
-            .map_err(|error| ArchiveProblem::io("the original cannot be removed", error))?;
+            .map_err(|error| ArchiveProblem::io("cannot remove the original", error))?;
         (self.passed)(ArchiveStep::Removed);
         Ok(true)
     }
 
     /// Ends what an earlier archive has left: its copy is whole, but the original is still there.
     fn finish_earlier(&mut self) -> Result<Option<TransferResult>, ArchiveProblem> {
-        let failed = |error: io::Error| ArchiveProblem::io("the archive cannot be looked at", error);
-        let own = self.from.look(self.closing).map_err(failed)?;
+        let failed = |error: io::Error| ArchiveProblem::io("cannot read the archive", error);
+        let own = self.from.stat_entry(self.closing).map_err(failed)?;
         let Some(own) = own else {
             return Ok(None);
         };
         let mut contents = None;
         for number in 0..MOST_NAMES {
             let name = names::numbered(self.name, number);
-            let Some(entry) = self.to.look(&name).map_err(failed)? else {
+            let Some(entry) = self.to.stat_entry(&name).map_err(failed)? else {
                 break;
             };
             let is_like = entry.kind == own.kind
@@ -238,8 +256,9 @@ impl Transfer<'_> {
                 None => self.read()?,
             };
             let theirs = self.to.read(&name).map_err(failed)?;
-            let is_same =
-                digest::of(&theirs, names::has_json_lines(self.name)).map_err(failed)? == ours;
+            let is_same = digest::read_contents(&theirs, names::has_json_lines(self.name))
+                .map_err(failed)?
+                == ours;
             if is_same {
                 theirs.sync_all().map_err(failed)?;
                 return self.adopt(name, ours).map(Some);
@@ -249,7 +268,11 @@ impl Transfer<'_> {
         Ok(None)
     }
 
-    fn adopt(&mut self, name: OsString, contents: Contents) -> Result<TransferResult, ArchiveProblem> {
+    fn adopt(
+        &mut self,
+        name: OsString,
+        contents: Contents,
+    ) -> Result<TransferResult, ArchiveProblem> {
         sync(self.to)?;
         (self.passed)(ArchiveStep::Recorded);
         if !self.remove_original()? {
@@ -257,12 +280,12 @@ impl Transfer<'_> {
         }
         sync(self.from)?;
         (self.passed)(ArchiveStep::Settled);
-        Ok(TransferResuPlacedCopyne(Placed {
+        Ok(TransferResult::Done(PlacedCopy {
             name,
             contents,
             method: ArchiveMethod::Found,
             notes: vec![
-                "an earlier archive had copied it and was ended before the original was removed"
+                "an earlier archive copied it but was killed before it removed the original"
                     .to_owned(),
             ],
         }))
@@ -272,21 +295,21 @@ impl Transfer<'_> {
 fn collision() -> ArchiveProblem {
     ArchiveProblem::new(
         ArchiveTrouble::Collision,
-        "the archive has a file of this name",
-        "leave out --no-rename, or name another archive",
+        "the archive already has a file with this name",
+        "omit --no-rename, or name another archive",
     )
 }
 
 fn sync(folder: &Dir) -> Result<(), ArchiveProblem> {
     folder
         .sync()
-        .map_err(|error| ArchiveProblem::io("a folder cannot be brought to the disk", error))
+        .map_err(|error| ArchiveProblem::io("cannot sync the directory", error))
 }
 
 fn archive_error(error: &crate::Error) -> ArchiveProblem {
     match error {
         crate::Error::Io { source, .. } => ArchiveProblem::io(
-            "the archive cannot be written",
+            "cannot write to the archive",
             io::Error::new(source.kind(), source.to_string()),
         ),
         other => ArchiveProblem::new(ArchiveTrouble::Io, other.to_string(), ""),

@@ -1,4 +1,4 @@
-//! Waits until a writer closes one of the files. That it was the last one is for the lease to say.
+//! Waits until a writer closes one of the files. The lease decides whether it was the last writer.
 
 use std::cell::{Cell, OnceCell};
 use std::ffi::OsStr;
@@ -14,11 +14,11 @@ use crate::dir::Dir;
 
 /// Mappings, rings and locks end without an event.
 const PAUSE: Duration = Duration::from_millis(20);
-/// The kernel tells of a close before it counts the writer out.
+/// The kernel reports a close before it decrements its writer count.
 const AFTER_EVENT: Duration = Duration::from_millis(1);
 
-/// Wakes us; where the kernel has no more watches to give, by the clock alone. Made when the first one waits: to end it takes the
-/// kernel many milliseconds.
+/// Wakes the archive; if the kernel has no more watches to give, by timer alone. Created when the
+/// first job waits, because removing it takes the kernel many milliseconds.
 #[derive(Debug)]
 pub(super) struct Waker {
     inotify: OnceCell<Option<OwnedFd>>,

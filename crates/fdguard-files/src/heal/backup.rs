@@ -1,4 +1,5 @@
-//! Backups by content: what is there already is not written again, ten are kept, and each is read back before it counts.
+//! Content-addressed backups: existing content is not written again, ten backups are kept, and each
+//! one is read back before it counts.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read, Write as _};
@@ -33,9 +34,9 @@ struct Content {
     sha256: String,
 }
 
-/// Backs a database up with its side files, and gives the folder.
+/// Backs up a database with its side files and returns the directory.
 pub fn make(database: &Path, backups: &Path) -> Result<PathBuf, Error> {
-    let failed = |error: io::Error| Error::io(backups, "no backup could be made", error);
+    let failed = |error: io::Error| Error::io(backups, "cannot create a backup in", error);
     let files = contents(database).map_err(failed)?;
     private_folder(backups).map_err(failed)?;
     let folder = backups.join(name_of(&files));
@@ -44,7 +45,7 @@ pub fn make(database: &Path, backups: &Path) -> Result<PathBuf, Error> {
     }
     let part = backups.join(format!(".part-{}", std::process::id()));
     let written = fill(database, &part, &files).and_then(|()| {
-        // One that is not whole is of no use to anybody.
+        // An incomplete backup is useless.
         if folder.exists() {
             fs::remove_dir_all(&folder)?;
         }
@@ -70,7 +71,12 @@ fn name_of(files: &[Content]) -> String {
 
 fn contents(database: &Path) -> io::Result<Vec<Content>> {
     let mut files = Vec::new();
-    for role in [HolderRole::Main, HolderRole::Wal, HolderRole::Shm, HolderRole::Journal] {
+    for role in [
+        HolderRole::Main,
+        HolderRole::Wal,
+        HolderRole::Shm,
+        HolderRole::Journal,
+    ] {
         match digest(&role.path(database)) {
             Ok((size, sha256)) => files.push(Content {
                 name: format!("database{}", role.suffix()),
@@ -124,7 +130,7 @@ fn fill(database: &Path, part: &Path, files: &[Content]) -> io::Result<()> {
         io::copy(&mut File::open(PathBuf::from(from))?, &mut target)?;
         target.sync_all()?;
         if digest(&to)? != (file.size, file.sha256.clone()) {
-            let text = "the copy differs from the original: it was written to meanwhile, or the disk fails";
+            let text = "the copy differs from the original: it was modified meanwhile, or the disk is failing";
             return Err(io::Error::other(text));
         }
     }
@@ -160,7 +166,7 @@ pub(super) fn sync_folder(folder: &Path) -> io::Result<()> {
     File::open(folder)?.sync_all()
 }
 
-/// Removes the oldest beyond those that are kept: only folders that hold a list of ours.
+/// Removes the oldest surplus backups: only directories with a contents list written by fdguard.
 fn keep_few(backups: &Path, newest: &Path) -> io::Result<()> {
     let mut found = Vec::new();
     for entry in fs::read_dir(backups)? {

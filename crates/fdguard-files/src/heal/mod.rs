@@ -1,5 +1,5 @@
-//! Healing a database: backup, work on a copy, SQLite's own check, swap. Whatever is not certain is refused, and then nothing was
-//! changed.
+//! Heals a database: backup, repair of a copy, SQLite's integrity check, swap. Anything uncertain
+//! is refused without changes.
 
 use std::fs::File;
 use std::path::{Path, PathBuf};
@@ -9,9 +9,9 @@ use fdguard_core::Text;
 use fdguard_probe::Probe;
 use serde::Serialize;
 
-use crate::holding::{Holding, HolderRole};
-use crate::inspection::{Inspection, Kind, Options, FileVerdict, inspect};
-use crate::lease::{LeaseAnswer, HeldLease};
+use crate::holding::{HolderRole, Holding};
+use crate::inspection::{FileVerdict, Inspection, Kind, Options, inspect};
+use crate::lease::{HeldLease, LeaseAnswer};
 use crate::{Error, LockFile, read};
 
 pub mod backup;
@@ -27,7 +27,7 @@ const PATIENCE: Duration = Duration::from_secs(10);
 pub struct HealPlan {
     /// Try it on a copy and say what would be done.
     pub dry_run: bool,
-    /// Where backups go; beside the database, in `NAME.fdguard-backups`, where nothing is said.
+    /// Backup directory; default: `NAME.fdguard-backups` next to the database.
     pub backup_dir: Option<PathBuf>,
 }
 
@@ -43,7 +43,7 @@ pub enum HealOutcome {
     NothingToDo,
     /// It cannot be healed, or not now. Nothing was changed.
     Refused,
-    /// It could not be made sure that nobody holds it. Nothing was changed.
+    /// Could not verify that no process holds it. Nothing was changed.
     Unsure,
 }
 
@@ -77,12 +77,12 @@ impl HealResult {
     }
 }
 
-/// Heals a database, or says why not.
+/// Heals a database, or returns the reason why not.
 pub fn heal(probe: &Probe, path: &Path, plan: &HealPlan) -> Result<HealResult, Error> {
     let real = path
         .canonicalize()
-        .map_err(|error| Error::io(path, "cannot be found", error))?;
-    let _lock = LockFile::take(&beside(&real, ".fdguard-lock"), PATIENCE)?;
+        .map_err(|error| Error::io(path, "cannot find", error))?;
+    let _lock = LockFile::acquire(&beside(&real, ".fdguard-lock"), PATIENCE)?;
     let seen = inspect(probe, &real, Options::default())?;
     if let Some(said) = not_for_us(&seen, &real)? {
         return Ok(said);
@@ -98,7 +98,7 @@ pub fn heal(probe: &Probe, path: &Path, plan: &HealPlan) -> Result<HealResult, E
     };
     if plan.dry_run {
         let message = format!(
-            "a copy was healed {}, and SQLite finds nothing wrong with it",
+            "a copy was healed {}, and SQLite's integrity_check reports ok",
             healed.by
         );
         return Ok(HealResult {
@@ -117,7 +117,7 @@ pub fn heal(probe: &Probe, path: &Path, plan: &HealPlan) -> Result<HealResult, E
         message,
         backup: Some(backup.clone()),
     };
-    // The second look, with leases that are kept: from here on who comes to write has to wait.
+    // The second check, with leases that are kept: from here on a new writer has to wait.
     let leases = match free(probe, &real)? {
         Ok(leases) => leases,
         Err(refused) => return Ok(said(refused.outcome, refused.message)),
@@ -125,7 +125,7 @@ pub fn heal(probe: &Probe, path: &Path, plan: &HealPlan) -> Result<HealResult, E
     if stamps != self::stamps(&real) {
         return Ok(said(
             HealOutcome::Refused,
-            "it was written to meanwhile".to_owned(),
+            "the database was modified meanwhile".to_owned(),
         ));
     }
     match swap::swap(&real, &healed.path, folder.path(), &leases)? {
@@ -135,7 +135,7 @@ pub fn heal(probe: &Probe, path: &Path, plan: &HealPlan) -> Result<HealResult, E
     drop(leases);
     Ok(said(
         HealOutcome::Healed,
-        format!("healed {}; SQLite's integrity_check says ok", healed.by),
+        format!("healed {}; SQLite's integrity_check reports ok", healed.by),
     ))
 }
 
@@ -145,21 +145,21 @@ fn beside(database: &Path, suffix: &str) -> PathBuf {
     path.into()
 }
 
-/// What is no damaged database, or damaged in a way that healing would make worse.
+/// Rejects files that are not damaged databases, or where healing would make the damage worse.
 fn not_for_us(seen: &Inspection, real: &Path) -> Result<Option<HealResult>, Error> {
     use std::os::unix::fs::MetadataExt as _;
     if seen.kind == Kind::Empty {
         return Ok(Some(HealResult::refused(
-            "it is empty: a new database in its place would only hide what was lost",
+            "the file is empty: replacing it with a new database would only hide the loss",
         )));
     }
     if seen.kind != Kind::Sqlite {
-        return Ok(Some(HealResult::refused("it is no SQLite database")));
+        return Ok(Some(HealResult::refused("not a SQLite database")));
     }
     if seen.verdict == FileVerdict::Encrypted {
         return Ok(Some(HealResult {
             outcome: HealOutcome::Unsure,
-            message: "it is encrypted: without the key nobody can tell whether it is damaged"
+            message: "the database is encrypted: damage cannot be detected without the key"
                 .to_owned(),
             backup: None,
         }));
@@ -179,28 +179,36 @@ fn not_for_us(seen: &Inspection, real: &Path) -> Result<Option<HealResult>, Erro
     });
     if let Some(finding) = log {
         let why = format!(
-            "{}: healing would throw these transactions away",
+            "{}: healing would discard these transactions",
             finding.message
         );
         return Ok(Some(HealResult::refused(why)));
     }
     let names = real
         .metadata()
-        .map_err(|error| Error::io(real, "cannot be read", error))?
+        .map_err(|error| Error::io(real, "cannot read", error))?
         .nlink();
     if names > 1 {
         return Ok(Some(HealResult::refused(format!(
-            "it has {names} names, and the others would keep the damage"
+            "the file has {names} hard links, and the others would stay damaged"
         ))));
     }
     Ok(None)
 }
 
-/// Leases on all of its files when nobody holds any of them; else who does.
-fn free(probe: &Probe, real: &Path) -> Result<Result<Vec<(HolderRole, HeldLease)>, HealResult>, Error> {
+/// Takes leases on all files if no process holds them; otherwise returns the holders.
+fn free(
+    probe: &Probe,
+    real: &Path,
+) -> Result<Result<Vec<(HolderRole, HeldLease)>, HealResult>, Error> {
     let mut leases = Vec::new();
     let mut is_unsure = None;
-    for role in [HolderRole::Main, HolderRole::Wal, HolderRole::Shm, HolderRole::Journal] {
+    for role in [
+        HolderRole::Main,
+        HolderRole::Wal,
+        HolderRole::Shm,
+        HolderRole::Journal,
+    ] {
         let path = role.path(real);
         let file: File = match read::open(&path) {
             Ok(file) => file,
@@ -211,20 +219,22 @@ fn free(probe: &Probe, real: &Path) -> Result<Result<Vec<(HolderRole, HeldLease)
             }
             Err(error) => return Err(error),
         };
-        match HeldLease::take(file) {
+        match HeldLease::acquire(file) {
             Ok(kept) => leases.push((role, kept)),
             Err(LeaseAnswer::Writer) => {
-                is_unsure = is_unsure.or(Some("somebody can write it, but no table shows who"))
+                is_unsure = is_unsure.or(Some(
+                    "a process can write it, but is in no descriptor table",
+                ))
             }
             Err(LeaseAnswer::Denied) => {
                 is_unsure = is_unsure.or(Some(
-                    "only its owner and root may ask the kernel whether somebody can write it",
+                    "only its owner and root can ask the kernel whether it has writers",
                 ))
             }
             Err(_) => {}
         }
     }
-    let holding = Holding::look(
+    let holding = Holding::find_holders(
         probe,
         real,
         !leases.iter().any(|(role, _)| *role == HolderRole::Main),
@@ -235,12 +245,15 @@ fn free(probe: &Probe, real: &Path) -> Result<Result<Vec<(HolderRole, HeldLease)
         .map(super::holding::HoldingProcess::name)
         .collect();
     if !holders.is_empty() {
-        let why = format!("it is held by {}: stop them first", holders.join(", "));
+        let why = format!(
+            "the database is open in {}: stop them first",
+            holders.join(", ")
+        );
         return Ok(Err(HealResult::refused(why)));
     }
     let has_all = leases.iter().any(|(role, _)| *role == HolderRole::Main);
     let unsure = is_unsure.or((!has_all && !holding.is_complete)
-        .then_some("neither the kernel nor the tables could be asked who holds it"));
+        .then_some("neither the kernel nor the descriptor tables show who holds it"));
     Ok(match unsure {
         Some(why) => Err(HealResult {
             outcome: HealOutcome::Unsure,

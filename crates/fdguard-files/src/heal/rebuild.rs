@@ -1,5 +1,5 @@
-//! Headers that a damaged database may have had: constants, and what the rest of the file tells. Pure; SQLite's own check decides
-//! which one it was.
+//! Candidate headers for a damaged database, from constants and the rest of the file. Pure;
+//! SQLite's integrity check decides which one is right.
 
 use crate::sqlite::header::{self, DatabaseHeader, LENGTH, MAGIC, be};
 use crate::sqlite::judge::DatabaseImage;
@@ -52,16 +52,17 @@ pub fn candidates(
 ) -> Result<Vec<Candidate>, String> {
     let first = &image.first;
     let Some(header) = DatabaseHeader::read(first).filter(|_| first.len() > LENGTH) else {
-        return Err("the file ends within the header".to_owned());
+        return Err("the file ends inside the header".to_owned());
     };
     let lost = overwritten(first);
     let is_lost = |at: usize| lost[at..at + 4].contains(&true);
     if is_lost(60) || is_lost(68) {
-        return Err("the application's own numbers in the header (user_version, application_id) are overwritten, and nothing tells what they were".to_owned());
+        return Err("the application's header fields (user_version, application_id) are overwritten and cannot be reconstructed".to_owned());
     }
     if !matches!(header.first_page, Some(5 | 13)) {
         return Err(
-            "the damage goes beyond the header: page 1, with the schema, is overwritten".to_owned(),
+            "the damage extends beyond the header: page 1, which holds the schema, is overwritten"
+                .to_owned(),
         );
     }
     let mut found = Vec::new();
@@ -95,7 +96,12 @@ struct Choice {
     encoding: u32,
 }
 
-fn made(image: &DatabaseImage, header: &DatabaseHeader, lost: &[bool; LENGTH], choice: &Choice) -> Candidate {
+fn made(
+    image: &DatabaseImage,
+    header: &DatabaseHeader,
+    lost: &[bool; LENGTH],
+    choice: &Choice,
+) -> Candidate {
     let mut bytes = [0; LENGTH];
     bytes.copy_from_slice(&image.first[..LENGTH]);
     let mut put = |at: usize, new: &[u8]| bytes[at..at + new.len()].copy_from_slice(new);
@@ -225,7 +231,7 @@ fn freelists(
     found
 }
 
-/// Lists of free pages that begin somewhere: each trunk names the next, and its leaves.
+/// Possible freelists: each trunk page names the next trunk and its leaves.
 fn chains(
     size: u32,
     pages: u32,

@@ -1,8 +1,9 @@
-//! Puts a healed copy in the place of the damaged database.
+//! Replaces the damaged database with the healed copy.
 //!
-//! Leases are held on the old files meanwhile. Who comes to write one of them waits for us, and the broken lease tells: then
-//! everything is put back before the newcomer goes on. Old and new change places in one step, so that there is a database at the
-//! path at every moment, and a crash leaves either of them.
+//! Leases on the old files are held meanwhile. A process that opens one of them for writing has to
+//! wait, and the broken lease reveals it; everything is then restored before that process
+//! continues. Old and new file are exchanged atomically, so a database exists at the path at every
+//! moment, and a crash leaves one of the two.
 
 use std::fs::{self, File};
 use std::io;
@@ -23,17 +24,16 @@ pub(super) fn swap(
     folder: &Path,
     leases: &[(HolderRole, HeldLease)],
 ) -> Result<Result<(), String>, Error> {
-    let failed =
-        |error: io::Error| Error::io(database, "the healed copy could not be put in place", error);
+    let failed = |error: io::Error| Error::io(database, "cannot install the healed copy as", error);
     if let Err(error) = dress(database, healed) {
         return Ok(Err(format!(
-            "owner, mode or attributes could not be kept: {error}"
+            "cannot preserve owner, mode or attributes: {error}"
         )));
     }
     exchange(healed, database).map_err(failed)?;
     if leases.iter().any(|(_, kept)| !kept.is_whole()) {
         exchange(healed, database).map_err(failed)?;
-        return Ok(Err("somebody came to write it meanwhile".to_owned()));
+        return Ok(Err("a writer opened the database meanwhile".to_owned()));
     }
     for (role, kept) in leases.iter().filter(|(role, _)| *role != HolderRole::Main) {
         set_aside(&role.path(database), &role.path(&folder.join("old")), kept).map_err(failed)?;
@@ -59,7 +59,8 @@ fn set_aside(from: &Path, to: &Path, kept: &HeldLease) -> io::Result<()> {
     }
     fs::rename(from, to)?;
     if !kept.is_whole() {
-        // Somebody has opened it in between and waits for us: it must be at its place when they go on.
+        // A process opened it in between and waits for the lease: it must be in place when that
+        // process continues.
         fs::rename(to, from)?;
     }
     Ok(())
@@ -111,7 +112,7 @@ mod tests {
         let [database, healed] = ["state.db", "healed"].map(|name| folder.path().join(name));
         fs::write(&database, "old").unwrap();
         fs::write(&healed, "new").unwrap();
-        let kept = HeldLease::take(File::open(&database).unwrap()).unwrap();
+        let kept = HeldLease::acquire(File::open(&database).unwrap()).unwrap();
         let path = database.clone();
         let newcomer = std::thread::spawn(move || {
             let mut file = OpenOptions::new().append(true).open(path).unwrap();
@@ -122,7 +123,10 @@ mod tests {
         }
         let leases = [(HolderRole::Main, kept)];
         let said = swap(&database, &healed, folder.path(), &leases).unwrap();
-        assert_eq!(said, Err("somebody came to write it meanwhile".to_owned()));
+        assert_eq!(
+            said,
+            Err("a writer opened the database meanwhile".to_owned())
+        );
         drop(leases);
         newcomer.join().unwrap();
         assert_eq!(fs::read_to_string(&database).unwrap(), "old and more");
@@ -143,7 +147,7 @@ mod tests {
             .map(|role| {
                 (
                     role,
-                    HeldLease::take(File::open(role.path(&database)).unwrap()).unwrap(),
+                    HeldLease::acquire(File::open(role.path(&database)).unwrap()).unwrap(),
                 )
             })
             .collect();

@@ -1,4 +1,4 @@
-//! Tries on copies, until SQLite finds nothing wrong with one.
+//! Tries repairs on copies until one passes SQLite's integrity check.
 
 use std::fs::{File, OpenOptions};
 use std::os::unix::fs::FileExt as _;
@@ -18,20 +18,20 @@ use crate::{Error, read};
 pub(super) struct Sound {
     /// Where it is.
     pub(super) path: PathBuf,
-    /// How it came to be, in words.
+    /// How it was healed, for people.
     pub(super) by: &'static str,
 }
 
-/// A folder beside the database, so that a copy in it can be swapped in.
+/// A directory next to the database, so that a copy in it can be swapped in.
 pub(super) fn folder(database: &Path) -> Result<TempDir, Error> {
     let parent = database.parent().unwrap_or(Path::new("/"));
     let made = tempfile::Builder::new()
         .prefix(".fdguard-heal-")
         .tempdir_in(parent);
-    made.map_err(|error| Error::io(parent, "no copy can be made there", error))
+    made.map_err(|error| Error::io(parent, "cannot create a copy in", error))
 }
 
-/// Heals a copy in this folder; else why it cannot be.
+/// Heals a copy in this directory, or returns the reason why not.
 pub(super) fn heal_copy(database: &Path, folder: &Path) -> Result<Result<Sound, String>, Error> {
     let file = read::open(database)?;
     let image = read::image(database, &file)?;
@@ -39,7 +39,7 @@ pub(super) fn heal_copy(database: &Path, folder: &Path) -> Result<Result<Sound, 
     let mut why = match attempt(database, &copy, None)? {
         Ok(()) => {
             let by = if image.has_log() {
-                "by a checkpoint: page 1 was in the log"
+                "by a checkpoint (page 1 was in the WAL)"
             } else {
                 "by SQLite's own recovery"
             };
@@ -60,14 +60,14 @@ pub(super) fn heal_copy(database: &Path, folder: &Path) -> Result<Result<Sound, 
     for candidate in &candidates {
         match attempt(database, &copy, Some(candidate))? {
             Ok(()) => {
-                let by = "by a rebuilt header";
+                let by = "by rebuilding the header";
                 return Ok(Ok(Sound { path: copy, by }));
             }
             Err(reason) => why = reason,
         }
     }
     Ok(Err(format!(
-        "no header makes it whole: the damage goes beyond it ({why})"
+        "no rebuilt header repairs it: the damage extends beyond the header ({why})"
     )))
 }
 
@@ -77,14 +77,19 @@ fn attempt(
     copy: &Path,
     header: Option<&Candidate>,
 ) -> Result<Result<(), String>, Error> {
-    for role in [HolderRole::Main, HolderRole::Wal, HolderRole::Shm, HolderRole::Journal] {
+    for role in [
+        HolderRole::Main,
+        HolderRole::Wal,
+        HolderRole::Shm,
+        HolderRole::Journal,
+    ] {
         // What an earlier attempt left.
         drop(std::fs::remove_file(role.path(copy)));
     }
     if !settled_copy(database, copy)? {
-        return Ok(Err("it is written to without a pause".to_owned()));
+        return Ok(Err("the database is being written continuously".to_owned()));
     }
-    let failed = |error| Error::io(copy, "the copy cannot be written", error);
+    let failed = |error| Error::io(copy, "cannot write the copy", error);
     if let Some(candidate) = header {
         let file = OpenOptions::new().write(true).open(copy).map_err(failed)?;
         file.write_all_at(&candidate.bytes, 0).map_err(failed)?;
@@ -129,12 +134,12 @@ fn sound(copy: &Path) -> Result<(), String> {
         .query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |row| row.get(0))
         .map_err(said)?;
     if busy != 0 {
-        return Err("the log could not be brought in".to_owned());
+        return Err("the WAL could not be checkpointed".to_owned());
     }
     connection.close().map_err(|(_, error)| error.to_string())?;
     let log = HolderRole::Wal.path(copy);
     if log.metadata().is_ok_and(|meta| meta.len() > 0) {
-        return Err("the log could not be brought in".to_owned());
+        return Err("the WAL could not be checkpointed".to_owned());
     }
     Ok(())
 }

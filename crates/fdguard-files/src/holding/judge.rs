@@ -1,14 +1,14 @@
-//! What is wrong with how a database is held. Pure.
+//! Judges how a database is held by processes. Pure.
 
 use fdguard_core::lint::Severity;
 
-use super::{Holding, HoldingProcess, HolderRole};
+use super::{HolderRole, Holding, HoldingProcess};
 use crate::finding::FileFinding;
 use crate::sqlite::Shm;
 
 /// The bytes of a database that every connection with a write-ahead log keeps locked for reading.
 pub const SHARED: (u64, u64) = (1_073_741_826, 1_073_742_335);
-/// With so many frames a log that cannot begin again is a problem: SQLite would move it at a thousand.
+/// Frames above which a WAL that cannot restart is a problem: SQLite checkpoints at a thousand.
 const LONG_LOG: u32 = 4000;
 
 /// Everything that is wrong. `shm` is the index as it was read, for what readers hold back.
@@ -36,8 +36,8 @@ pub fn judge(holding: &Holding, shm: Option<&Shm>) -> Vec<FileFinding> {
 fn gone(process: &HoldingProcess) -> Option<FileFinding> {
     let roles = [
         (HolderRole::Main, "database"),
-        (HolderRole::Wal, "log"),
-        (HolderRole::Shm, "index"),
+        (HolderRole::Wal, "WAL"),
+        (HolderRole::Shm, "WAL index"),
     ];
     let lost: Vec<&str> = roles
         .iter()
@@ -49,7 +49,7 @@ fn gone(process: &HoldingProcess) -> Option<FileFinding> {
     }
     let files = lost.join(" and ");
     let text = format!(
-        "{} goes on with a {files} that was deleted or replaced: what it writes is going nowhere; stop it now",
+        "{} still uses a {files} that was deleted or replaced: everything it writes is lost; stop it now",
         process.name()
     );
     Some(FileFinding::critical("deleted-file", None, text).about(vec![process.pid]))
@@ -65,21 +65,23 @@ fn parent_of<'a>(process: &HoldingProcess, holding: &'a Holding) -> Option<&'a H
         let (ours, theirs) = (&process.grip(role).fds, &parent.grip(role).fds);
         ours.iter().all(|fd| theirs.contains(fd))
     };
-    let is_all = has_same(HolderRole::Main) && has_same(HolderRole::Wal) && has_same(HolderRole::Shm);
+    let is_all =
+        has_same(HolderRole::Main) && has_same(HolderRole::Wal) && has_same(HolderRole::Shm);
     (is_all && !process.locks.any && !process.locks.everybody && !process.wal.fds.is_empty())
         .then_some(parent)
 }
 
 fn inherited(process: &HoldingProcess, parent: &HoldingProcess) -> FileFinding {
     let text = format!(
-        "{} was forked by {} and has its connections without its locks: harmless until it uses one of them",
+        "{} was forked by {} and inherited its connections without the locks: harmless until it uses one of them",
         process.name(),
         parent.name()
     );
     FileFinding::info("inherited", None, text).about(vec![process.pid])
 }
 
-/// A live connection whose locks are gone: somebody in that process opened and closed the file besides SQLite.
+/// A live connection whose locks are gone: code in that process opened and closed the file outside
+/// SQLite.
 fn lost_locks(process: &HoldingProcess) -> Option<FileFinding> {
     let is_live = !process.wal.fds.is_empty() && !process.main.fds.is_empty();
     let no_shared = is_live && !process.locks.shared;
@@ -88,13 +90,13 @@ fn lost_locks(process: &HoldingProcess) -> Option<FileFinding> {
         return None;
     }
     let which = match (no_shared, no_everybody) {
-        (true, true) => "its locks on the database and its index",
+        (true, true) => "its locks on the database and the WAL index",
         (true, false) => "its lock on the database",
-        _ => "its lock on the index",
+        _ => "its lock on the WAL index",
     };
     let text = format!(
-        "{} has a live connection but has lost {which}: something in it opened and closed the file beside SQLite; the next one who closes the database \
-         removes its log, and what it writes then is lost",
+        "{} has a live connection but lost {which}: code in the process opened and closed the file outside SQLite. When another process closes the database, \
+         SQLite removes the WAL, and later writes are lost",
         process.name()
     );
     Some(FileFinding::critical("lost-locks", None, text).about(vec![process.pid]))
@@ -116,7 +118,7 @@ fn pins(process: &HoldingProcess, shm: &Shm) -> Option<FileFinding> {
         Severity::Info
     };
     let text = format!(
-        "{} reads the database as of frame {oldest} of {} in the log: until its transaction ends the log cannot begin again and grows",
+        "{} reads a snapshot at WAL frame {oldest} of {}: the WAL cannot restart and grows until this transaction ends",
         process.name(),
         shm.frames
     );
@@ -130,9 +132,13 @@ fn pins(process: &HoldingProcess, shm: &Shm) -> Option<FileFinding> {
 fn parked(process: &HoldingProcess) -> Option<FileFinding> {
     let parked = process.parked;
     (parked > 0).then(|| {
-        let what = if parked == 1 { "1 descriptor".to_owned() } else { format!("{parked} descriptors") };
+        let what = if parked == 1 {
+            "1 descriptor".to_owned()
+        } else {
+            format!("{parked} descriptors")
+        };
         let text = format!(
-            "{} keeps {what} of the database without a connection: SQLite parks them, they are no leak",
+            "{} keeps {what} of the database without a connection: parked by SQLite, not a leak",
             process.name()
         );
         FileFinding::info("parked", None, text).about(vec![process.pid])
@@ -148,7 +154,7 @@ fn several_writers(holding: &Holding) -> Option<FileFinding> {
             .map(|process| process.name())
             .collect();
         let text = format!(
-            "{} processes can write it: {}",
+            "{} processes have it open for writing: {}",
             writers.len(),
             names.join(", ")
         );

@@ -1,11 +1,12 @@
-//! Who holds a file and, of a database, its side files: read from the running system, judged by `judge`.
+//! Finds the processes that hold a file and, for a database, its side files. `judge` evaluates the
+//! result.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
 use fdguard_core::{Gap, Text};
 use fdguard_probe::Probe;
-use fdguard_probe::linux::holders::{HoldKind, FileHold, FileHolders, SoughtFile};
+use fdguard_probe::linux::holders::{FileHold, FileHolders, HoldKind, SoughtFile};
 use fdguard_probe::parse::locks::HeldLock;
 use serde::Serialize;
 
@@ -20,7 +21,7 @@ const SUFFIXES: [&str; 4] = ["", "-wal", "-shm", "-journal"];
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum HolderRole {
-    /// The database, or the file that was asked for.
+    /// The database or the requested file.
     Main,
     /// The write-ahead log.
     Wal,
@@ -52,7 +53,7 @@ impl HolderRole {
     }
 }
 
-/// Who holds a file.
+/// The processes that hold a file.
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct Holding {
     /// Each process once, ascending.
@@ -135,7 +136,7 @@ pub struct HolderLocks {
     pub shared: bool,
     /// Whether it holds any lock on the database.
     pub any: bool,
-    /// Whether it holds the byte that everybody with the index open holds.
+    /// Whether it holds the byte that every process with the WAL index open holds.
     pub everybody: bool,
     /// Whether it writes just now.
     pub writing: bool,
@@ -172,9 +173,9 @@ impl HoldingProcess {
 }
 
 impl Holding {
-    /// Looks who holds a file and what lies beside it. `database` is the whole path, without links. With `mappings` also who can
-    /// write by memory alone.
-    pub fn look(probe: &Probe, database: &Path, mappings: bool) -> Result<Self, Error> {
+    /// Finds the holders of a file and its side files. `database` is the absolute path without
+    /// links. With `mappings` it also finds processes that can write only through a mapping.
+    pub fn find_holders(probe: &Probe, database: &Path, mappings: bool) -> Result<Self, Error> {
         let sought: Vec<SoughtFile> = HolderRole::ALL
             .iter()
             .map(|role| sought(&role.path(database)))
@@ -185,9 +186,9 @@ impl Holding {
         let mut gaps = found.gaps.clone();
         if locks.is_err() {
             gaps.push(Gap::new(
-                "who holds which lock",
-                "/proc/locks could not be read",
-                "run where /proc is whole: outside of the container, or as root",
+                "lock holders",
+                "cannot read /proc/locks",
+                "run outside the container or as root, where all of /proc is visible",
             ));
         }
         let mut holding = Self {
@@ -205,11 +206,13 @@ impl Holding {
         Ok(holding)
     }
 
-    /// Everybody may read who has locks, also those whose tables may not be read.
+    /// Lock holders are readable by everyone, even those whose descriptor tables are not.
     fn add_lockers(&mut self, probe: &Probe, sought: &[SoughtFile], locks: &[HeldLock]) {
         let own = std::process::id();
         // Nobody locks a journal: a lock on its number is one on another file that has it now.
-        let lasting = sought.get(..HolderRole::Journal as usize).unwrap_or_default();
+        let lasting = sought
+            .get(..HolderRole::Journal as usize)
+            .unwrap_or_default();
         for lock in locks
             .iter()
             .filter(|lock| !lock.waits && is_on(lock, lasting))
@@ -225,7 +228,7 @@ impl Holding {
         self.processes.sort_by_key(|process| process.pid);
     }
 
-    /// Whether anybody holds any of the files, those that are gone apart.
+    /// The processes that hold any of the files, except deleted ones.
     pub fn holders(&self) -> impl Iterator<Item = &HoldingProcess> {
         let holds = |process: &&HoldingProcess| {
             HolderRole::ALL.iter().any(|role| {
@@ -236,7 +239,7 @@ impl Holding {
         self.processes.iter().filter(holds)
     }
 
-    /// Who can write the file itself.
+    /// The processes that can write the file itself.
     pub fn writers(&self) -> impl Iterator<Item = &HoldingProcess> {
         self.processes
             .iter()
@@ -253,8 +256,9 @@ fn sought(path: &Path) -> SoughtFile {
     }
 }
 
-/// A journal lives for a moment, and the next file that anybody makes has its number. Who was found by the number alone is believed when it
-/// holds the database, too: nobody writes a journal without.
+/// A journal is short-lived, and the next new file can get its inode number. A process that was
+/// found only by the number counts if it also holds the database: no process writes a journal
+/// without it.
 fn forget_recycled(held: &mut Vec<FileHold>) {
     let role = |held: &FileHold| HolderRole::of(held.which);
     let owners: BTreeSet<u32> = held
@@ -262,7 +266,9 @@ fn forget_recycled(held: &mut Vec<FileHold>) {
         .filter(|held| role(held) == HolderRole::Main)
         .map(|held| held.pid)
         .collect();
-    held.retain(|held| role(held) != HolderRole::Journal || held.named || owners.contains(&held.pid));
+    held.retain(|held| {
+        role(held) != HolderRole::Journal || held.named || owners.contains(&held.pid)
+    });
 }
 
 fn processes(found: &FileHolders) -> Vec<HoldingProcess> {

@@ -1,4 +1,4 @@
-//! Mending the end of a log: what is torn is written elsewhere and synced before anything is taken out.
+//! Repairs the end of a log: torn data is saved elsewhere and synced before the log is truncated.
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, Write as _};
@@ -13,10 +13,10 @@ use crate::read::piece;
 
 /// Read at once.
 const BLOCK: u64 = 64 << 10;
-/// The longest last line that is looked at; a longer one is moved as a whole.
+/// The longest last line that is examined; a longer one is moved as a whole.
 const LONGEST: u64 = 16 << 20;
 
-/// What was done to the end of a log.
+/// The repair of a log's end.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Repair {
     /// What was wrong.
@@ -29,9 +29,9 @@ pub struct Repair {
     pub kept_at: Option<PathBuf>,
 }
 
-/// Mends the end of a log that we alone write, if it has to be.
+/// Repairs the end of a log that only this process writes, if needed.
 pub(super) fn mend(file: &File, path: &Path) -> Result<Option<Repair>, Error> {
-    let failed = |error| Error::io(path, "cannot be mended", error);
+    let failed = |error| Error::io(path, "cannot repair", error);
     let size = file.metadata().map_err(failed)?.len();
     let start = last_line(file, size).map_err(failed)?;
     let length = size - start;
@@ -62,7 +62,7 @@ pub(super) fn mend(file: &File, path: &Path) -> Result<Option<Repair>, Error> {
     }))
 }
 
-/// Where the last line begins: behind the last newline that is not the end.
+/// Offset of the last line: after the last newline that is not the end.
 fn last_line(file: &File, size: u64) -> io::Result<u64> {
     let mut end = size.saturating_sub(1);
     while end > 0 {
@@ -90,11 +90,11 @@ fn keep(file: &File, path: &Path, start: u64, size: u64) -> Result<PathBuf, Erro
         match new {
             Ok(new) => break (beside, new),
             Err(error) if error.kind() == io::ErrorKind::AlreadyExists => before = Some(beside),
-            Err(error) => return Err(Error::io(&beside, "cannot keep a torn line", error)),
+            Err(error) => return Err(Error::io(&beside, "cannot save the torn line in", error)),
         }
         number += 1;
     };
-    let failed = |error| Error::io(&beside, "cannot keep a torn line", error);
+    let failed = |error| Error::io(&beside, "cannot save the torn line in", error);
     if let Some(before) = before.filter(|before| is_same(file, start, size, before)) {
         std::fs::remove_file(&beside).map_err(failed)?;
         return Ok(before);
@@ -152,7 +152,7 @@ fn is_same(file: &File, start: u64, size: u64, kept: &Path) -> bool {
     true
 }
 
-/// A name is on the disk when its folder is.
+/// A new name is on disk once its directory is synced.
 pub(super) fn sync_folder(path: &Path) -> io::Result<()> {
     let folder = path
         .parent()

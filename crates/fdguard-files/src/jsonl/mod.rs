@@ -1,10 +1,12 @@
-//! A log of JSON lines with one writer: a line is in it as a whole or not at all.
+//! A JSON Lines log with one writer: each line is written completely or not at all.
 //!
-//! The lock is on the log itself and belongs to the open file. It costs no second descriptor, leaves no lock file behind, and goes along
-//! when the log is renamed: the successor has its own. Only writers that ask are kept out; what others write is noticed by the size.
+//! The lock is on the log itself and belongs to the open file description. It needs no second
+//! descriptor, leaves no lock file behind, and follows the log when it is renamed; the successor
+//! has its own lock. The lock excludes only writers that ask for it; writes by others are detected
+//! by the file size.
 //!
-//! Opening mends the last line; what is torn is moved to `NAME.torn-N` beside the log, never dropped. Earlier lines are not looked at.
-//! Everything here blocks.
+//! Opening repairs the last line: a torn line is moved to `NAME.torn-N` next to the log, never
+//! dropped. Earlier lines are not checked. All functions block.
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, Write as _};
@@ -63,7 +65,7 @@ pub enum Error {
     #[error(transparent)]
     File(#[from] crate::Error),
     /// The value is nothing that JSON can say.
-    #[error("{}: the value is no JSON: {source}", path.display())]
+    #[error("cannot write to {}: value cannot be encoded as JSON: {source}", path.display())]
     Encode {
         /// The log.
         path: PathBuf,
@@ -71,25 +73,26 @@ pub enum Error {
         source: serde_json::Error,
     },
     /// The value was written by hand, with a newline in it.
-    #[error("{}: a value with a newline in it cannot be a line", path.display())]
+    #[error("cannot write to {}: value contains a newline", path.display())]
     Newline {
         /// The log.
         path: PathBuf,
     },
     /// Nobody would ever see the line.
-    #[error("{} was deleted while it was open: the line would be lost, so it was not written", path.display())]
+    #[error("cannot write to {}: the file was deleted while it was open", path.display())]
     Deleted {
         /// The log.
         path: PathBuf,
     },
-    /// Lines are in the file and may not be on the disk. After that the kernel does not tell again, so neither do we.
-    #[error("{}: {unsynced} lines could not be brought to the disk: {why}", path.display())]
+    /// Lines are in the file but may not be on disk. The kernel reports this only once, so later
+    /// errors repeat the first.
+    #[error("cannot sync {}: {unsynced} lines may not be on disk: {why}", path.display())]
     Unsynced {
         /// The log.
         path: PathBuf,
         /// So many.
         unsynced: u64,
-        /// What the system said, the first time.
+        /// The first system error.
         why: String,
     },
 }
@@ -118,9 +121,9 @@ pub struct JsonlWriter {
     file: File,
     path: PathBuf,
     sync: Syncing,
-    /// Where the last whole line ends.
+    /// End of the last complete line.
     end: u64,
-    /// Where the half of a line ends that could not be taken back.
+    /// End of a partial line that could not be removed.
     spoiled: Option<u64>,
     is_named: bool,
     written: u64,
@@ -132,11 +135,12 @@ pub struct JsonlWriter {
 }
 
 impl JsonlWriter {
-    /// Opens a log, which is made where there is none, and mends its end. Fails when another writer has it for too long, and names it.
+    /// Opens a log, creating it if missing, and repairs its end. Fails if another writer holds it
+    /// for too long, and names that writer.
     pub fn open(path: &Path, options: Options) -> Result<Self, Error> {
         let file = lock::patiently(path, options.patience, || attempt(path))?;
         let repair = mend::mend(&file, path)?;
-        let failed = |error| crate::Error::io(path, "cannot be read", error);
+        let failed = |error| crate::Error::io(path, "cannot read", error);
         Ok(Self {
             end: file.metadata().map_err(failed)?.len(),
             file,
@@ -159,7 +163,8 @@ impl JsonlWriter {
         &self.path
     }
 
-    /// Writes one line. On an error the log ends with the line before, except where it says [`Error::Unsynced`].
+    /// Writes one line. On an error the log ends with the previous line, except for
+    /// [`Error::Unsynced`].
     pub fn append<T: Serialize + ?Sized>(&mut self, value: &T) -> Result<(), Error> {
         let mut line = serde_json::to_vec(value).map_err(|source| Error::Encode {
             path: self.path.clone(),
@@ -171,9 +176,9 @@ impl JsonlWriter {
             });
         }
         line.push(b'\n');
-        self.settle()?;
+        self.finish_write()?;
         self.write(&line)
-            .map_err(|error| crate::Error::io(&self.path, "cannot be written", error))?;
+            .map_err(|error| crate::Error::io(&self.path, "cannot write", error))?;
         self.end += line.len() as u64;
         self.written += 1;
         self.unsynced_since.get_or_insert_with(Instant::now);
@@ -185,7 +190,8 @@ impl JsonlWriter {
         }
     }
 
-    /// When the lines so far should be on the disk, for a caller that has a clock: nobody syncs between two lines.
+    /// When the lines so far should be synced, for a caller with a timer: nothing syncs between two
+    /// lines.
     #[must_use]
     pub fn due(&self) -> Option<Instant> {
         match self.sync {
@@ -232,7 +238,7 @@ impl JsonlWriter {
         &self.repairs
     }
 
-    /// How often somebody else changed the log under us.
+    /// How often another writer changed the log.
     #[must_use]
     pub fn disturbed(&self) -> u64 {
         self.disturbed
@@ -266,9 +272,9 @@ impl JsonlWriter {
         Ok(())
     }
 
-    /// Makes sure that the next line begins a line.
-    fn settle(&mut self) -> Result<(), Error> {
-        let failed = |error| crate::Error::io(&self.path, "cannot be read", error);
+    /// Ensures that the next line starts on a new line.
+    fn finish_write(&mut self) -> Result<(), Error> {
+        let failed = |error| crate::Error::io(&self.path, "cannot read", error);
         let meta = self.file.metadata().map_err(failed)?;
         if meta.nlink() == 0 {
             return Err(Error::Deleted {
@@ -276,7 +282,7 @@ impl JsonlWriter {
             });
         }
         if self.spoiled == Some(meta.len()) {
-            let failed = |error| crate::Error::io(&self.path, "cannot be cut", error);
+            let failed = |error| crate::Error::io(&self.path, "cannot truncate", error);
             self.file.set_len(self.end).map_err(failed)?;
         } else if meta.len() != self.end {
             self.disturbed += 1;
@@ -303,7 +309,7 @@ impl JsonlWriter {
         };
         if done > 0 {
             let half = self.end + done as u64;
-            // Whatever another writer has added meanwhile is not ours to cut.
+            // Data added by another writer must not be truncated.
             let is_ours = self.file.metadata().is_ok_and(|meta| meta.len() == half);
             if !is_ours || self.file.set_len(self.end).is_err() {
                 self.spoiled = Some(half);
@@ -330,19 +336,19 @@ fn attempt(path: &Path) -> Result<Option<File>, crate::Error> {
         .mode(0o600)
         .custom_flags(libc::O_NONBLOCK | libc::O_NOCTTY)
         .open(path)
-        .map_err(|error| crate::Error::io(path, "cannot be opened", error))?;
+        .map_err(|error| crate::Error::io(path, "cannot open", error))?;
     let meta = file.metadata();
-    let meta = meta.map_err(|error| crate::Error::io(path, "cannot be read", error))?;
+    let meta = meta.map_err(|error| crate::Error::io(path, "cannot read", error))?;
     if !meta.is_file() {
         return Err(crate::Error::NotAFile {
             path: path.to_owned(),
-            what: "no regular file",
+            what: "not a regular file",
         });
     }
     match sys::lock(&file) {
         Ok(()) => {}
         Err(Errno::AGAIN | Errno::ACCESS) => return Ok(None),
-        Err(error) => return Err(crate::Error::io(path, "locking", error)),
+        Err(error) => return Err(crate::Error::io(path, "cannot lock", error)),
     }
     let here = path.metadata().map(|meta| (meta.dev(), meta.ino()));
     if here.is_ok_and(|here| here == (meta.dev(), meta.ino())) {
@@ -359,7 +365,8 @@ fn raised(file: File) -> File {
     fcntl_dupfd_cloexec(&fd, floor(soft)).unwrap_or(fd).into()
 }
 
-/// Where high numbers begin for this soft limit: below it, and below what `select` can name.
+/// First high descriptor number for this soft limit: below the limit, and below what `select`
+/// supports.
 fn floor(soft: Option<u64>) -> i32 {
     let limit = soft.map_or(1024, |soft| soft.min(1024));
     let floor = if limit >= 128 { limit - 64 } else { limit / 2 };

@@ -1,4 +1,5 @@
-//! The last line of a log that a crash, a full disk or another writer may have spoiled: what of it is whole, and what is not. Pure.
+//! Finds out which part of the last line is intact after a crash, a full disk or a write by another
+//! process. Pure.
 
 use serde::Serialize;
 use serde::de::IgnoredAny;
@@ -8,7 +9,7 @@ use serde::de::IgnoredAny;
 #[serde(rename_all = "kebab-case")]
 #[non_exhaustive]
 pub enum Tear {
-    /// It had no end.
+    /// It had no newline.
     NoNewline,
     /// It had NUL bytes: room that was never written to.
     Nuls,
@@ -16,7 +17,7 @@ pub enum Tear {
     Fused,
     /// It was no record.
     NotJson,
-    /// It was too long to be looked at.
+    /// It was too long to examine.
     TooLong,
 }
 
@@ -33,7 +34,7 @@ pub(super) struct Mend {
 }
 
 impl Mend {
-    /// For a line that nobody looks at.
+    /// For a line that is not examined.
     pub(super) fn too_long() -> Self {
         Self {
             stays: 0,
@@ -84,7 +85,8 @@ pub(super) fn judge(line: &[u8]) -> Option<Mend> {
     Some(rewritten(body, &records.whole, tears))
 }
 
-/// The records in lines of their own. The first stays where it is when it begins the line: that much is safe whatever happens.
+/// Writes the records on their own lines. The first stays in place if it starts the line: that much
+/// is safe in any case.
 fn rewritten(body: &[u8], whole: &[(usize, usize)], tears: Vec<Tear>) -> Mend {
     let stays = whole.first().filter(|(start, _)| *start == 0);
     let stays = stays.map_or(0, |(_, end)| *end);
@@ -104,7 +106,7 @@ fn rewritten(body: &[u8], whole: &[(usize, usize)], tears: Vec<Tear>) -> Mend {
     }
 }
 
-/// Whether it is one value. A number without an end may be the first half of one.
+/// Whether it is one value. A number without a terminator may be the first half of a longer one.
 fn is_one_value(body: &[u8], has_end: bool) -> bool {
     let text = body.trim_ascii();
     let may_go_on = text
@@ -122,8 +124,8 @@ struct Records {
     rest_is_blank: bool,
 }
 
-/// Only objects and arrays: of a number or a word nobody knows whether it is a part of something. Behind NUL bytes a piece counts
-/// when it is whole to its end, because its start may be the middle of a record.
+/// Only objects and arrays count: a number or a word may be part of something else. After NUL bytes
+/// a piece counts if it is complete to its end, because its start may be the middle of a record.
 fn records(body: &[u8]) -> Records {
     let mut found = Records {
         whole: Vec::new(),
@@ -152,9 +154,9 @@ fn records(body: &[u8]) -> Records {
     found
 }
 
-/// Where each whole value ends, one behind the other, and whether nothing else follows.
+/// The end of each complete value, and whether nothing else follows.
 fn values(bytes: &[u8]) -> (Vec<usize>, bool) {
-    // The parser that skips a value does not look at its text.
+    // The parser that skips a value does not validate its text.
     if std::str::from_utf8(bytes).is_err() {
         return (Vec::new(), bytes.is_empty());
     }

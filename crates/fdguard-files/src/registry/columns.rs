@@ -1,10 +1,10 @@
-//! Entries as columns: written and read.
+//! Converts entries to and from columns.
 
 use jiff::Timestamp;
 use rusqlite::Row as Found;
 use rusqlite::types::Value;
 
-use super::row::{RowFilter, Kind, RegistryRow};
+use super::row::{Kind, RegistryRow, RowFilter};
 use super::state::{Owner, RowState};
 
 /// The columns, in the order of [`read`].
@@ -23,9 +23,9 @@ pub(super) fn read(found: &Found<'_>) -> rusqlite::Result<RegistryRow> {
         .transpose();
     Ok(RegistryRow {
         id: found.get(0)?,
-        kind: word(found, 1, Kind::of)?,
+        kind: word(found, 1, Kind::parse)?,
         client: found.get(2)?,
-        state: word(found, 3, RowState::of)?,
+        state: word(found, 3, RowState::parse)?,
         owner,
         reason: found.get(6)?,
         version: found.get::<_, i64>(7)?.cast_unsigned(),

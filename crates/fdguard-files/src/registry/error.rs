@@ -4,21 +4,21 @@ use std::path::{Path, PathBuf};
 
 use rusqlite::ErrorCode;
 
-use super::state::{Owner, TransitionRefusal, RowState};
+use super::state::{Owner, RowState, TransitionRefusal};
 use crate::{check, vault};
 
-/// Why not. None of these changed anything, except where it says so.
+/// Errors of a registry. None of them changed anything, unless stated.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// The file could not be looked at.
+    /// The file could not be examined.
     #[error(transparent)]
     File(#[from] crate::Error),
     /// The thread that keeps it.
     #[error(transparent)]
     Vault(#[from] vault::Error),
-    /// The file is damaged. It is never made anew.
-    #[error("{} is damaged ({what}); it was left as it is: run `fdguard inspect {}`", path.display(), path.display())]
+    /// The file is damaged. It is never recreated.
+    #[error("registry {} is damaged and was not changed: {what}; run `fdguard inspect {}`", path.display(), path.display())]
     Damaged {
         /// The registry.
         path: PathBuf,
@@ -26,7 +26,7 @@ pub enum Error {
         what: String,
     },
     /// It is another program's.
-    #[error("{} is no registry of fdguard: {what}", path.display())]
+    #[error("{} is not an fdguard registry: {what}", path.display())]
     NotARegistry {
         /// The file.
         path: PathBuf,
@@ -34,17 +34,17 @@ pub enum Error {
         what: String,
     },
     /// A later fdguard wrote it.
-    #[error("{} has version {found}, and this fdguard knows versions up to {known}: use a newer fdguard", path.display())]
+    #[error("registry {} has version {found}, but this fdguard supports versions up to {known}: use a newer fdguard", path.display())]
     Newer {
         /// The registry.
         path: PathBuf,
         /// Its version.
         found: i64,
-        /// Ours.
+        /// The version this fdguard supports.
         known: i64,
     },
     /// The file that is open is not the one at the path any more.
-    #[error("{} was {what} while it was open: what is written now would be lost, so nothing is", path.display())]
+    #[error("cannot write to the registry: {} was {what} while it was open", path.display())]
     Replaced {
         /// The file: the registry or one of its side files.
         path: PathBuf,
@@ -52,29 +52,29 @@ pub enum Error {
         what: &'static str,
     },
     /// Others wrote all the time.
-    #[error("{} was busy for {seconds} s: {holder}", path.display())]
+    #[error("registry {} was locked for {seconds} s: {holder}", path.display())]
     Busy {
         /// The registry.
         path: PathBuf,
-        /// How long we waited.
+        /// How long the caller waited.
         seconds: u64,
-        /// Who has its lock.
+        /// The holder of the lock.
         holder: String,
     },
     /// There is one of this name.
-    #[error("there is an entry {id} already")]
+    #[error("entry {id} already exists")]
     Exists {
         /// The name.
         id: String,
     },
     /// There is none of this name.
-    #[error("there is no entry {id}")]
+    #[error("no such entry: {id}")]
     Missing {
         /// The name.
         id: String,
     },
     /// Somebody changed it since it was read.
-    #[error("entry {id} was changed meanwhile: version {given} was expected, it has {now}")]
+    #[error("entry {id} was changed meanwhile: expected version {given}, found {now}")]
     Stale {
         /// Which.
         id: String,
@@ -91,8 +91,8 @@ pub enum Error {
         /// By whom.
         owner: Owner,
     },
-    /// It has ended, and stays so.
-    #[error("entry {id} has ended ({}): that is never changed", state.as_str())]
+    /// It has ended and cannot change.
+    #[error("cannot change entry {id}: it has ended ({})", state.as_str())]
     Ended {
         /// Which.
         id: String,
@@ -100,13 +100,13 @@ pub enum Error {
         state: RowState,
     },
     /// It is running, and was to be finished.
-    #[error("entry {id} is not being closed")]
+    #[error("cannot finish entry {id}: it is not closing")]
     NotClosing {
         /// Which.
         id: String,
     },
-    /// What SQLite said: the disk, the rights. No damage.
-    #[error("{}: {source}", path.display())]
+    /// An SQLite error: disk or permissions, not damage.
+    #[error("cannot use the registry {}: {source}", path.display())]
     Sqlite {
         /// The registry.
         path: PathBuf,
@@ -116,7 +116,7 @@ pub enum Error {
 }
 
 impl Error {
-    /// What SQLite says, by what it means.
+    /// Classifies an SQLite error.
     pub(super) fn sqlite(path: &Path, source: rusqlite::Error) -> Self {
         let path = path.to_owned();
         if check::is_damage(&source) {
@@ -136,7 +136,12 @@ impl Error {
     }
 
     /// Why the rules refused.
-    pub(super) fn refused(id: &str, refusal: TransitionRefusal, given: Option<u64>, now: u64) -> Self {
+    pub(super) fn refused(
+        id: &str,
+        refusal: TransitionRefusal,
+        given: Option<u64>,
+        now: u64,
+    ) -> Self {
         let id = id.to_owned();
         match refusal {
             TransitionRefusal::Ended(state) => Self::Ended { id, state },

@@ -1,4 +1,5 @@
-//! Whether the files that are open are still those at their paths. Only `stat` is used, which costs no lock.
+//! Checks whether the open files are still those at their paths. It uses only `stat`, which cannot
+//! drop a lock.
 
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
@@ -15,7 +16,8 @@ pub(super) fn id_at(path: &Path) -> Option<Id> {
     Some((meta.dev(), meta.ino()))
 }
 
-/// What was opened: the database, its log and the log's index. As long as we are connected nobody replaces any of them rightly.
+/// The opened files: the database, its WAL and the WAL index. While a connection exists, none of
+/// them may legitimately be replaced.
 #[derive(Debug)]
 pub(super) struct Guard {
     opened: Vec<(PathBuf, Id)>,
@@ -23,8 +25,9 @@ pub(super) struct Guard {
 
 impl Guard {
     /// The files as they are now, with a connection that has read.
-    pub(super) fn of(database: &Path) -> Result<Self, Error> {
-        let files = [HolderRole::Main, HolderRole::Wal, HolderRole::Shm].map(|role| role.path(database));
+    pub(super) fn open(database: &Path) -> Result<Self, Error> {
+        let files =
+            [HolderRole::Main, HolderRole::Wal, HolderRole::Shm].map(|role| role.path(database));
         let opened = files.into_iter().map(|path| match id_at(&path) {
             Some(id) => Ok((path, id)),
             None => Err(Error::Replaced {

@@ -1,6 +1,7 @@
-//! Which process an entry belongs to: the boot, the number and the start, as plain data.
+//! Process identity of an entry: boot id, pid and start time, as plain data.
 //!
-//! Numbers are of the pid namespace that wrote them: a registry is not shared between containers.
+//! Pids belong to the pid namespace of the writer: a registry must not be shared between
+//! containers.
 
 use std::fmt;
 use std::io;
@@ -27,20 +28,20 @@ pub struct OwnerId {
 pub enum Liveness {
     /// It is.
     Alive,
-    /// It has ended, or was of another boot.
+    /// It has ended, or belonged to another boot.
     Gone,
-    /// It could not be looked at.
+    /// It could not be examined.
     Unknown,
 }
 
 impl OwnerId {
     /// Of the process that calls.
     pub fn own() -> io::Result<Self> {
-        Self::of(std::process::id())
+        Self::read(std::process::id())
     }
 
     /// Of the process that has this number now.
-    pub fn of(pid: u32) -> io::Result<Self> {
+    pub fn read(pid: u32) -> io::Result<Self> {
         let bytes = std::fs::read(format!("/proc/{pid}/stat"))?;
         let stat = ProcStat::parse(&bytes).ok_or(io::ErrorKind::InvalidData)?;
         Ok(Self {
@@ -50,7 +51,7 @@ impl OwnerId {
         })
     }
 
-    /// Whether it lives now. One that has ended and was not reaped is gone.
+    /// Whether it is running. A zombie counts as gone.
     #[must_use]
     pub fn alive(&self) -> Liveness {
         match boot() {
@@ -59,14 +60,16 @@ impl OwnerId {
             Err(_unreadable) => return Liveness::Unknown,
         }
         match std::fs::read(format!("/proc/{}/stat", self.pid)) {
-            Ok(bytes) => ProcStat::parse(&bytes).map_or(Liveness::Unknown, |stat| self.judge(&stat)),
+            Ok(bytes) => {
+                ProcStat::parse(&bytes).map_or(Liveness::Unknown, |stat| self.judge(&stat))
+            }
             Err(error) if is_absent(&error) => Liveness::Gone,
             Err(_unreadable) => Liveness::Unknown,
         }
     }
 
     fn judge(&self, stat: &ProcStat<'_>) -> Liveness {
-        // The first thread of a process may end before the others do: that is no zombie yet.
+        // The first thread of a process may end before the others: that is not a zombie yet.
         let has_ended = stat.is_zombie() && stat.threads <= 1;
         if stat.start_ticks == self.started && !has_ended {
             Liveness::Alive
@@ -97,9 +100,9 @@ impl fmt::Display for OwnerId {
     }
 }
 
-/// A text that is no identity.
+/// The text is not a process identity.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("not an identity of a process (BOOT:PID:START)")]
+#[error("not a process identity (BOOT:PID:START)")]
 pub struct BadOwnerId;
 
 impl FromStr for OwnerId {
@@ -146,7 +149,7 @@ mod tests {
         elsewhere.boot = "another".to_owned();
         assert_eq!(elsewhere.alive(), Liveness::Gone);
         let mut child = Command::new("cat").stdin(Stdio::piped()).spawn().unwrap();
-        let identity = OwnerId::of(child.id()).unwrap();
+        let identity = OwnerId::read(child.id()).unwrap();
         assert_eq!(identity.alive(), Liveness::Alive);
         child.kill().unwrap();
         child.wait().unwrap();

@@ -1,10 +1,11 @@
-//! What a host has: sessions, scopes, calls and hosts, in a file that outlives it.
+//! Registry of a host: its sessions, scopes, calls and hosts, in a file that outlives it.
 //!
-//! SQLite in a [vault](crate::vault): no stale number of the process reaches it. Several processes may have it open. Every change names the
-//! version that it is based on, one of many closers wins, and what has ended never changes. Counts are asked for and never kept.
-//! Everything here blocks: an async host calls it from a thread that may.
+//! SQLite runs in a [vault](crate::vault), where no stale descriptor of the process can reach it.
+//! Several processes may open the registry. Every change names the version it is based on, exactly
+//! one closer wins, and an entry that has ended never changes. Counts are queried, never cached.
+//! All functions block: an async host calls them from a blocking thread.
 //!
-//! Nobody else may open the file with SQLite in the same process: see [`Registry::open`].
+//! No other code in the same process may open the file with SQLite: see [`Registry::open`].
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
@@ -25,10 +26,10 @@ pub mod state;
 mod store;
 
 pub use error::Error;
-pub use identity::{Liveness, OwnerId, BadOwnerId};
+pub use identity::{BadOwnerId, Liveness, OwnerId};
 pub use reconcile::{ChangedRow, LeftoverRow, ReconcileReport};
-pub use row::{RowChange, Claim, RowCount, RowFilter, Kind, NewRow, RegistryRow};
-pub use state::{RowEnd, Owner, RowState};
+pub use row::{Claim, Kind, NewRow, RegistryRow, RowChange, RowCount, RowFilter};
+pub use state::{Owner, RowEnd, RowState};
 
 use crate::holding::HolderRole;
 use open::OpenedDatabase;
@@ -42,10 +43,11 @@ const PATIENCE: Duration = Duration::from_secs(10);
 pub struct Registry(Arc<OpenedDatabase>);
 
 impl Registry {
-    /// Opens the registry, which is made where there is none. A damaged file is refused, and never made anew.
+    /// Opens the registry, creating it if missing. A damaged file is rejected and never recreated.
     ///
-    /// Opened twice in a process it is one: SQLite shares what it knows of a file between all connections of a process, numbers of
-    /// descriptors too, and those mean something in the vault's table alone. For the same reason nothing else in this process may open
+    /// Opening it twice in a process returns the same registry: SQLite shares its state of a file,
+    /// including descriptor numbers, between all connections of a process, and those numbers are
+    /// valid only in the vault's table. For the same reason no other code in this process may open
     /// this file with SQLite meanwhile.
     pub fn open(path: &Path) -> Result<Self, Error> {
         OpenedDatabase::get(path).map(Self)
@@ -80,25 +82,27 @@ impl Registry {
         self.run(move |store| store.counts(&filter))
     }
 
-    /// Changes a running entry. The version is that of the row that was read; when somebody was faster it is stale.
+    /// Changes a running entry. The version is that of the row that was read; it is stale if
+    /// another change came first.
     pub fn update(&self, id: &str, version: u64, change: RowChange) -> Result<RegistryRow, Error> {
         let id = id.to_owned();
         self.run(move |store| store.update(&id, version, change))
     }
 
-    /// Takes the right to close an entry. One of many gets it; the others are told who, until that one's process is gone.
+    /// Acquires the right to close an entry. One of many callers gets it; the others are told the
+    /// owner, until its process is gone.
     pub fn begin_closing(&self, id: &str, owner: &Owner) -> Result<Claim, Error> {
         self.begin_closing_with(id, owner, &OwnerId::alive)
     }
 
-    /// The same, with another way to ask whether a process lives.
+    /// The same, with another way to check whether a process is running.
     pub fn begin_closing_with(
         &self,
         id: &str,
         owner: &Owner,
         alive: &dyn Fn(&OwnerId) -> Liveness,
     ) -> Result<Claim, Error> {
-        // Asked in our own thread: a look at a process has no business in the vault.
+        // Runs in the caller's thread: examining a process does not belong in the vault.
         let present = self.get(id)?.and_then(|row| row.owner);
         let present = present.map(|present| {
             let lives = alive(&present.process);
@@ -132,7 +136,8 @@ impl Registry {
         self.run(move |store| store.finish(&claim, ending))
     }
 
-    /// Compares the entries with the processes that are there, and ends those whose processes are gone. A dry run changes nothing.
+    /// Compares the entries with the running processes and ends those whose processes are gone. A
+    /// dry run changes nothing.
     pub fn reconcile(
         &self,
         now: Timestamp,
@@ -164,7 +169,7 @@ impl Registry {
         Ok(report)
     }
 
-    /// Removes entries that ended before this time; tells how many.
+    /// Removes entries that ended before this time and returns their number.
     pub fn forget(&self, older_than: Timestamp) -> Result<usize, Error> {
         self.run(move |store| store.forget(older_than))
     }
@@ -189,9 +194,9 @@ impl Registry {
     }
 }
 
-/// Who has the lock of a registry, in words. Who writes holds one in the index of the log.
+/// The holder of a registry's lock, for people. A writer holds a lock in the WAL index.
 fn holder(path: &Path) -> String {
-    let unknown = || "nobody who could be seen has its lock now".to_owned();
+    let unknown = || "no visible process holds the lock now".to_owned();
     let Some((_, ino)) = guard::id_at(&HolderRole::Shm.path(path)) else {
         return unknown();
     };
@@ -207,7 +212,7 @@ fn holder(path: &Path) -> String {
     };
     let named = probe.name_of(pid);
     named.map_or_else(
-        || format!("pid {pid} has its lock"),
-        |(comm, _)| format!("{} (pid {pid}) has its lock", comm.to_lossy()),
+        || format!("pid {pid} holds the lock"),
+        |(comm, _)| format!("{} (pid {pid}) holds the lock", comm.to_lossy()),
     )
 }

@@ -1,4 +1,5 @@
-//! Opening: looked at from outside first, made whole and then named, and once in a process.
+//! Opens a registry: inspected from outside first, created completely before it gets its name, and
+//! opened once per process.
 
 use std::fs::File;
 use std::io;
@@ -14,7 +15,7 @@ use super::guard::{Guard, Id, id_at};
 use super::store::Store;
 use crate::check::{CheckDepth, complaints};
 use crate::holding::HolderRole;
-use crate::{Options, Vault, FileVerdict, inspect};
+use crate::{FileVerdict, Options, Vault, inspect};
 
 /// Says that a database is a registry: `fdgr`.
 const APPLICATION: i64 = 0x6664_6772;
@@ -47,8 +48,9 @@ CREATE TRIGGER what_has_ended_stays BEFORE UPDATE ON entries WHEN OLD.state IN (
 BEGIN SELECT RAISE(ABORT, 'an entry that has ended is never changed'); END;
 ";
 
-/// An open registry of this process. SQLite keeps one account of locks and one log index for a file in a process, with numbers of
-/// descriptors in them: two vaults with one file would use each other's numbers. So there is one, and whoever comes gets it.
+/// An open registry of this process. SQLite keeps one lock table and one WAL index per file and
+/// process, with descriptor numbers in them: two vaults with the same file would use each other's
+/// numbers. So there is only one, and every caller shares it.
 #[derive(Debug)]
 pub(super) struct OpenedDatabase {
     /// `None` only while it is dropped.
@@ -101,7 +103,7 @@ impl Drop for OpenedDatabase {
 
 /// The path without links, of a file that may be missing.
 fn whole(path: &Path) -> Result<PathBuf, Error> {
-    let failed = |error| crate::Error::io(path, "cannot be found", error);
+    let failed = |error| crate::Error::io(path, "cannot find", error);
     match path.canonicalize() {
         Err(error) if error.kind() == io::ErrorKind::NotFound => {}
         other => return Ok(other.map_err(failed)?),
@@ -124,24 +126,25 @@ impl Store {
         if id_at(path).is_none() {
             make(path)?;
         }
-        look(path)?;
+        check_file(path)?;
         let before = id_at(path);
         // Never made here: a file that vanished in this moment is an error, and not a new and empty registry.
         let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
         let sql = |error| Error::sqlite(path, error);
         let connection = Connection::open_with_flags(path, flags).map_err(sql)?;
         connection.busy_timeout(PATIENCE).map_err(sql)?;
-        // SQLite opens for reading alone what it may not write, and says so at the first change only.
+        // SQLite opens a file that it may not write read-only and reports that only at the first
+        // change.
         if connection.is_readonly("main").map_err(sql)? {
             let denied = io::ErrorKind::PermissionDenied;
-            return Err(crate::Error::io(path, "cannot be written", denied).into());
+            return Err(crate::Error::io(path, "cannot write", denied).into());
         }
         is_ours(path, &connection)?;
         let mode: String = connection
             .pragma_update_and_check(None, "journal_mode", "wal", |row| row.get(0))
             .map_err(sql)?;
         if mode != "wal" {
-            let what = format!("its journal is {mode} and cannot be a log");
+            let what = format!("its journal mode is {mode} and cannot be changed to WAL");
             let path = path.to_owned();
             return Err(Error::NotARegistry { path, what });
         }
@@ -153,7 +156,7 @@ impl Store {
         if let Some(problem) = problems.first() {
             return Err(damaged(path, problem));
         }
-        let guard = Guard::of(path)?;
+        let guard = Guard::open(path)?;
         if guard.id() != before {
             return Err(Error::Replaced {
                 path: path.to_owned(),
@@ -176,7 +179,7 @@ fn damaged(path: &Path, what: &str) -> Error {
 }
 
 /// From outside, before SQLite touches it: with a damaged file it may do more harm.
-fn look(path: &Path) -> Result<(), Error> {
+fn check_file(path: &Path) -> Result<(), Error> {
     let probe = Probe::new().map_err(crate::Error::from)?;
     let options = Options {
         check: None,
@@ -184,8 +187,8 @@ fn look(path: &Path) -> Result<(), Error> {
     };
     let found = inspect(&probe, path, options)?;
     match (found.size, found.verdict) {
-        // Ours has tables before it has a name.
-        (0, _) => Err(damaged(path, "it is empty")),
+        // A registry has tables before it gets its name.
+        (0, _) => Err(damaged(path, "the file is empty")),
         (_, FileVerdict::Damaged | FileVerdict::Encrypted) => Err(damaged(path, &found.summary)),
         _ => Ok(()),
     }
@@ -200,7 +203,7 @@ fn is_ours(path: &Path, connection: &Connection) -> Result<(), Error> {
     if number("application_id")? != APPLICATION {
         return Err(Error::NotARegistry {
             path: path.to_owned(),
-            what: "a database of another program".to_owned(),
+            what: "it belongs to another program".to_owned(),
         });
     }
     match number("user_version")? {
@@ -211,14 +214,11 @@ fn is_ours(path: &Path, connection: &Connection) -> Result<(), Error> {
             found,
             known: VERSION,
         }),
-        found => Err(damaged(
-            path,
-            &format!("it has version {found}, which never was"),
-        )),
+        found => Err(damaged(path, &format!("version {found} does not exist"))),
     }
 }
 
-/// Brings a registry of version 1 to ours. Another may be faster: then there is nothing to do.
+/// Upgrades a registry of version 1. If another process was faster, there is nothing to do.
 fn upgrade(path: &Path, connection: &Connection) -> Result<(), Error> {
     let Err(error) = connection.execute_batch(FROM_1) else {
         return Ok(());
@@ -233,11 +233,12 @@ fn upgrade(path: &Path, connection: &Connection) -> Result<(), Error> {
     }
 }
 
-/// Makes a registry beside its place and names it when it is whole: nobody ever sees half of one.
+/// Creates a registry under a temporary name and renames it when it is complete, so that no process
+/// sees a partial one.
 fn make(path: &Path) -> Result<(), Error> {
     let log = HolderRole::Wal.path(path);
     if log.exists() {
-        return Err(damaged(path, "it is missing, and its log is there"));
+        return Err(damaged(path, "the database is missing, but its WAL exists"));
     }
     let io = |what| move |error: io::Error| crate::Error::io(path, what, error);
     let sql = |error| Error::sqlite(path, error);
@@ -245,7 +246,7 @@ fn make(path: &Path) -> Result<(), Error> {
     let new = tempfile::Builder::new()
         .prefix(".fdguard-registry-")
         .tempfile_in(folder)
-        .map_err(io("cannot be made"))?
+        .map_err(io("cannot create"))?
         .into_temp_path();
     let connection = Connection::open(&new).map_err(sql)?;
     let numbers =
@@ -257,13 +258,13 @@ fn make(path: &Path) -> Result<(), Error> {
         .map_err(sql)?;
     connection.close().map_err(|(_, error)| sql(error))?;
     let synced = File::open(&new).and_then(|file| file.sync_all());
-    synced.map_err(io("cannot be synced"))?;
+    synced.map_err(io("cannot sync"))?;
     match new.persist_noclobber(path) {
         Ok(()) => {}
         // Another was faster: theirs is as good.
         Err(error) if error.error.kind() == io::ErrorKind::AlreadyExists => return Ok(()),
-        Err(error) => return Err(io("cannot be made")(error.error).into()),
+        Err(error) => return Err(io("cannot create")(error.error).into()),
     }
     let synced = File::open(folder).and_then(|folder| folder.sync_all());
-    Ok(synced.map_err(io("cannot be synced"))?)
+    Ok(synced.map_err(io("cannot sync"))?)
 }

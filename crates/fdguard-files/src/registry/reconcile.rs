@@ -1,4 +1,4 @@
-//! Comparing the entries with the processes that are really there. Judging is pure; nothing is signalled.
+//! Compares the entries with the running processes. The judgement is pure; no process is signalled.
 
 use jiff::Timestamp;
 use serde::Serialize;
@@ -14,19 +14,19 @@ pub struct ReconcileReport {
     pub at: Timestamp,
     /// Whether nothing was to be changed.
     pub dry_run: bool,
-    /// Entries that ended by it, or would.
+    /// Entries that were ended by the comparison, or would be.
     pub changed: Vec<ChangedRow>,
-    /// Entries that somebody has to see to, left as they are.
+    /// Entries that need attention and were left as they are.
     pub left: Vec<LeftoverRow>,
-    /// Entries whose processes could not be looked at.
+    /// Entries whose processes could not be examined.
     pub unknown: Vec<LeftoverRow>,
     /// Entries that are as they should be.
     pub unchanged: usize,
-    /// Entries that somebody else changed in the same moment.
+    /// Entries that another process changed at the same moment.
     pub changed_meanwhile: usize,
 }
 
-/// An entry that ended by a comparison.
+/// An entry that the comparison ended.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct ChangedRow {
     /// Which.
@@ -46,7 +46,7 @@ pub struct LeftoverRow {
     pub id: String,
     /// What it is.
     pub kind: Kind,
-    /// Where it stands.
+    /// State of the entry.
     pub state: RowState,
     /// `orphaned`, `abandoned`, `not_seen` or `nothing_to_judge_by`.
     pub reason: &'static str,
@@ -61,11 +61,12 @@ pub(super) enum Verdict {
     Unknown(&'static str),
 }
 
-/// Judges one that has not ended.
+/// Judges an entry that has not ended.
 pub(super) fn judge(row: &RegistryRow, alive: &dyn Fn(&OwnerId) -> Liveness) -> Verdict {
     let mut process = row.process.as_ref().map(alive);
     let host = row.host.as_ref().map(alive);
-    // A keeper that outlives its host is held by somebody: what it keeps is there as long as it is.
+    // A keeper that outlives its host has been stopped by a program: its processes exist as long as
+    // it does.
     if host == Some(Liveness::Gone) && row.keeper.as_ref().map(alive) == Some(Liveness::Alive) {
         process = Some(Liveness::Alive);
     }
@@ -79,11 +80,13 @@ fn running(kind: Kind, process: Option<Liveness>, host: Option<Liveness>) -> Ver
     match (process, host) {
         (Some(Liveness::Gone), _) if kind == Kind::Host => Verdict::End("host_gone"),
         (Some(Liveness::Gone), _) => Verdict::End("process_gone"),
-        // It lives and nobody keeps it: whoever cleans up has to end it, and then to say so.
+        // It is running without a keeper: the cleanup has to end it and then record that.
         (Some(Liveness::Alive), Some(Liveness::Gone)) => Verdict::Leave("orphaned"),
         (Some(Liveness::Alive), _) | (None, Some(Liveness::Alive)) => Verdict::Keep,
         (None, Some(Liveness::Gone)) => Verdict::End("host_gone"),
-        (Some(Liveness::Unknown), _) | (None, Some(Liveness::Unknown)) => Verdict::Unknown("not_seen"),
+        (Some(Liveness::Unknown), _) | (None, Some(Liveness::Unknown)) => {
+            Verdict::Unknown("not_seen")
+        }
         (None, None) => Verdict::Unknown("nothing_to_judge_by"),
     }
 }
@@ -92,10 +95,9 @@ fn closing(owner: Liveness, process: Option<Liveness>, host: Option<Liveness>) -
     match (owner, process, host) {
         (Liveness::Alive, ..) => Verdict::Keep,
         (Liveness::Unknown, ..) => Verdict::Unknown("not_seen"),
-        (Liveness::Gone, Some(Liveness::Gone), _) | (Liveness::Gone, None, None | Some(Liveness::Gone)) => {
-            Verdict::End("closing_owner_gone")
-        }
-        // Something of it is left: the next who closes it takes it over.
+        (Liveness::Gone, Some(Liveness::Gone), _)
+        | (Liveness::Gone, None, None | Some(Liveness::Gone)) => Verdict::End("closing_owner_gone"),
+        // Something is left: the next closer takes over.
         (Liveness::Gone, ..) => Verdict::Leave("abandoned"),
     }
 }

@@ -1,11 +1,11 @@
-//! One entry, and what is asked for and said about entries.
+//! One entry, and the types of queries and changes.
 
 use fdguard_core::Text;
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
 use super::identity::OwnerId;
-use super::state::{Owner, RowStatus, RowState};
+use super::state::{Owner, RowState, RowStatus};
 
 /// What an entry is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
@@ -38,7 +38,7 @@ impl Kind {
 
     /// By its word.
     #[must_use]
-    pub fn of(word: &str) -> Option<Self> {
+    pub fn parse(word: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|kind| kind.as_str() == word)
     }
 }
@@ -54,18 +54,18 @@ pub struct NewRow {
     pub client: Option<String>,
     /// Its process, where it has one.
     pub process: Option<OwnerId>,
-    /// The process that keeps it: when that is gone nobody does.
+    /// The host process that keeps it; without it, nothing does.
     pub host: Option<OwnerId>,
-    /// The keeper of its processes. It ends them when the host is gone, unless somebody holds it.
+    /// The keeper of its processes. It ends them when the host is gone, unless it has been stopped.
     pub keeper: Option<OwnerId>,
     /// Files that are its own.
     pub files: Vec<Text>,
-    /// When it began.
+    /// Start time.
     pub started_at: Timestamp,
 }
 
 impl NewRow {
-    /// One that begins now, and of which nothing else is known.
+    /// An entry that starts now, without further data.
     #[must_use]
     pub fn now(id: impl Into<String>, kind: Kind) -> Self {
         Self {
@@ -90,9 +90,9 @@ pub struct RegistryRow {
     pub kind: Kind,
     /// Whose it is.
     pub client: Option<String>,
-    /// Where it stands.
+    /// State of the entry.
     pub state: RowState,
-    /// Who closes or closed it.
+    /// The process that closes or closed it.
     pub owner: Option<Owner>,
     /// Why it ended, as a code.
     pub reason: Option<String>,
@@ -104,13 +104,13 @@ pub struct RegistryRow {
     pub host: Option<OwnerId>,
     /// The keeper of its processes.
     pub keeper: Option<OwnerId>,
-    /// When it began.
+    /// Start time.
     pub started_at: Timestamp,
-    /// When it ended.
+    /// End time.
     pub ended_at: Option<Timestamp>,
     /// Files that are its own.
     pub files: Vec<Text>,
-    /// What its end proved.
+    /// The receipt of its close.
     pub receipt: Option<serde_json::Value>,
 }
 
@@ -141,7 +141,7 @@ pub struct RowChange {
     pub files: Option<Vec<Text>>,
 }
 
-/// Which entries; what is empty asks for nothing.
+/// Filter for entries; an empty field matches everything.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct RowFilter {
     /// Of this kind.
@@ -153,7 +153,7 @@ pub struct RowFilter {
 }
 
 impl RowFilter {
-    /// All that have not ended.
+    /// All entries that have not ended.
     #[must_use]
     pub fn open() -> Self {
         Self {
@@ -170,9 +170,9 @@ pub struct Claim {
     pub id: String,
     /// Its version since.
     pub version: u64,
-    /// Who closes.
+    /// The process that closes it.
     pub owner: Owner,
-    /// Who began to close it before and is gone.
+    /// The previous closer, which is gone.
     pub took_over_from: Option<Owner>,
 }
 

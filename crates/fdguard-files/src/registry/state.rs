@@ -1,12 +1,13 @@
-//! The life of an entry: which step may follow which. Pure; the store asks here before it writes anything.
+//! State machine of an entry. Pure; the store consults it before every write.
 //!
-//! `running → closing(owner) → closed | failed`, and `running → failed` for what ended by itself. What has ended never changes again.
+//! `running → closing(owner) → closed | failed`, and `running → failed` for entries that ended by
+//! themselves. An entry that has ended never changes.
 
 use serde::{Deserialize, Serialize};
 
 use super::identity::{Liveness, OwnerId};
 
-/// Where an entry stands.
+/// State of an entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum RowState {
@@ -37,7 +38,7 @@ impl RowState {
 
     /// By its word.
     #[must_use]
-    pub fn of(word: &str) -> Option<Self> {
+    pub fn parse(word: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|state| state.as_str() == word)
     }
 
@@ -48,7 +49,7 @@ impl RowState {
     }
 }
 
-/// Who closes an entry.
+/// The process that closes an entry.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Owner {
     /// In words: `host`, `reaper`, `cleanup-daemon`.
@@ -60,9 +61,9 @@ pub struct Owner {
 /// What the rules need to know of an entry.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RowStatus {
-    /// Where it stands.
+    /// State of the entry.
     pub state: RowState,
-    /// Who closes it, while it is being closed.
+    /// The process that closes it, while it is closing.
     pub owner: Option<Owner>,
     /// Counts its changes, from 1.
     pub version: u64,
@@ -78,7 +79,7 @@ pub enum RowEnd {
     Failed,
 }
 
-/// What somebody wants to do with an entry.
+/// A requested state change.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum RowTransition {
     /// Changes what is known of it.
@@ -88,7 +89,7 @@ pub enum RowTransition {
     },
     /// Begins to close it.
     BeginClosing {
-        /// Who.
+        /// The closer.
         owner: Owner,
         /// Whether the one that closes it already lives.
         present: Liveness,
@@ -97,7 +98,7 @@ pub enum RowTransition {
     TakeOver {
         /// The version that was seen.
         version: u64,
-        /// Who.
+        /// The closer.
         owner: Owner,
     },
     /// Ends a close.
@@ -140,7 +141,7 @@ impl RowStatus {
 
     /// After a step, or why it may not be.
     pub fn after(&self, step: &RowTransition) -> Result<Self, TransitionRefusal> {
-        // What has ended is told before anything else: no version helps.
+        // An ended entry is checked first: no version helps.
         if self.state.is_final() {
             return Err(TransitionRefusal::Ended(self.state));
         }

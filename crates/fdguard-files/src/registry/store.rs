@@ -1,4 +1,5 @@
-//! The database of a registry, as it lives in the vault. The rules are not here: every change asks `state` first.
+//! The database of a registry, inside the vault. The rules are in `state`, which every change
+//! consults first.
 
 use std::path::PathBuf;
 
@@ -10,8 +11,8 @@ use super::columns::{COLUMNS, clause, json, read, rounded, text, word};
 use super::error::Error;
 use super::guard::Guard;
 use super::identity::Liveness;
-use super::row::{RowChange, Claim, RowCount, RowFilter, Kind, NewRow, RegistryRow};
-use super::state::{RowEnd, Owner, RowStatus, RowState, RowTransition};
+use super::row::{Claim, Kind, NewRow, RegistryRow, RowChange, RowCount, RowFilter};
+use super::state::{Owner, RowEnd, RowState, RowStatus, RowTransition};
 
 /// An open registry.
 #[derive(Debug)]
@@ -21,7 +22,7 @@ pub(super) struct Store {
     pub(super) guard: Guard,
 }
 
-/// An end, with what is noted about it.
+/// An end, with its notes.
 pub(super) struct Ending {
     pub(super) end: RowEnd,
     pub(super) reason: String,
@@ -36,7 +37,8 @@ impl Store {
         work(&self.connection).map_err(|error| Error::sqlite(&self.path, error))
     }
 
-    /// Changes, as a whole or not at all. The file is looked at before and after: a change that went into a removed file is no success.
+    /// Runs a change as one transaction. The file is checked before and after: a change to a
+    /// removed file is not a success.
     fn change<T>(
         &mut self,
         work: impl FnOnce(&Transaction<'_>) -> Result<T, Failure>,
@@ -118,8 +120,8 @@ impl Store {
             let mut statement = connection.prepare_cached(&sql)?;
             let counts = statement.query_map(rusqlite::params_from_iter(values), |found| {
                 Ok(RowCount {
-                    kind: word(found, 0, Kind::of)?,
-                    state: word(found, 1, RowState::of)?,
+                    kind: word(found, 0, Kind::parse)?,
+                    state: word(found, 1, RowState::parse)?,
                     count: found.get::<_, i64>(2)?.cast_unsigned(),
                 })
             })?;
@@ -127,9 +129,19 @@ impl Store {
         })
     }
 
-    pub(super) fn update(&mut self, id: &str, version: u64, change: RowChange) -> Result<RegistryRow, Error> {
+    pub(super) fn update(
+        &mut self,
+        id: &str,
+        version: u64,
+        change: RowChange,
+    ) -> Result<RegistryRow, Error> {
         self.change(|transaction| {
-            let mut row = stepped(transaction, id, &RowTransition::Update { version }, Some(version))?;
+            let mut row = stepped(
+                transaction,
+                id,
+                &RowTransition::Update { version },
+                Some(version),
+            )?;
             row.client = change.client.or(row.client);
             row.process = change.process.or(row.process);
             row.host = change.host.or(row.host);
@@ -139,7 +151,8 @@ impl Store {
         })
     }
 
-    /// `present` is whoever closes it now and whether that one lives; what was asked outside of the transaction is compared in it.
+    /// `present` is the current closer and whether it is running; that check was made outside the
+    /// transaction, so it is verified inside.
     pub(super) fn begin_closing(
         &mut self,
         id: &str,
@@ -198,7 +211,7 @@ impl Store {
         })
     }
 
-    /// Notes what is gone; those that somebody changed meanwhile are left out.
+    /// Records entries that are gone, except those changed meanwhile.
     pub(super) fn lose(
         &mut self,
         lost: &[(String, u64, &'static str)],
@@ -236,7 +249,8 @@ impl Store {
 
 impl Drop for Store {
     fn drop(&mut self) {
-        // The last to close removes the log by its name. When the file is not ours any more, neither is the log.
+        // The last connection to close removes the WAL by name. If the file was replaced, the WAL
+        // belongs to the new one.
         if self.guard.check().is_err() {
             let no_checkpoint = DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE;
             drop(self.connection.set_db_config(no_checkpoint, true));
@@ -268,7 +282,7 @@ fn one(connection: &Connection, id: &str) -> rusqlite::Result<Option<RegistryRow
     statement.query_row([id], read).optional()
 }
 
-/// The entry as it stands after a step, not written yet.
+/// The entry after a step, not yet written.
 fn stepped(
     transaction: &Transaction<'_>,
     id: &str,

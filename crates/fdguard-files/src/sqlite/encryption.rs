@@ -1,7 +1,8 @@
-//! Whether a database is encrypted: SQLCipher and its kin write pages that nothing tells from random bytes.
+//! Detects encrypted databases: pages written by SQLCipher and similar tools are indistinguishable
+//! from random bytes.
 //!
-//! A damaged database is never like that: where its header is overwritten, the rest of its first page is
-//! still schema, numbers and zeros.
+//! A damaged database never looks like that: even if its header is overwritten, the rest of the
+//! first page still has schema text, numbers and zeros.
 
 use super::header::{DatabaseHeader, MAGIC};
 
@@ -14,7 +15,7 @@ pub const PART: u64 = 4096;
 /// For random bytes, chi-square over 256 values is 255 with a deviation of 23: seven of them to both sides.
 const RANDOM: std::ops::Range<f64> = 95.0..415.0;
 
-/// Where the other parts begin that are to be judged with the first.
+/// Offsets of the other parts that are examined together with the first.
 #[must_use]
 pub fn places(size: u64) -> Vec<u64> {
     if size < 2 * PART {

@@ -1,6 +1,6 @@
 //! The first hundred bytes of a database, and the b-tree page that follows them.
 //!
-//! <https://www.sqlite.org/fileformat2.html> says what each byte means. Everything here is pure.
+//! <https://www.sqlite.org/fileformat2.html> documents each byte. Everything here is pure.
 
 use serde::Serialize;
 
@@ -9,23 +9,23 @@ use crate::tls::{self, TlsRecord};
 
 /// Length of the header.
 pub const LENGTH: usize = 100;
-/// What a database begins with.
+/// The first bytes of a database.
 pub const MAGIC: &[u8; 16] = b"SQLite format 3\0";
-/// Where the page with SQLite's lock bytes begins: it holds nothing.
+/// Offset of the page with SQLite's lock bytes: it holds no data.
 pub const LOCK_BYTE: u64 = 0x4000_0000;
 
-/// The header's fields as they stand, right or wrong.
+/// The header's raw fields, right or wrong.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct DatabaseHeader {
     /// Whether the magic is right.
     pub magic: bool,
-    /// Bytes of a page; absent when what stands there is none.
+    /// Page size in bytes; absent if the value is invalid.
     pub page_size: Option<u32>,
     /// 1 is a rollback journal, 2 a write-ahead log.
     pub write_version: u8,
     /// The same for readers.
     pub read_version: u8,
-    /// Bytes at the end of each page that are not SQLite's.
+    /// Bytes at the end of each page that SQLite does not use.
     pub reserved: u8,
     /// Bytes 21 to 23, which are always 64, 32, 32.
     pub fractions: [u8; 3],
@@ -105,7 +105,7 @@ impl DatabaseHeader {
     }
 }
 
-/// A page size as the header has it; 1 stands for 65536.
+/// Decodes the page size of the header; 1 means 65536.
 #[must_use]
 pub fn page_size(raw: u16) -> Option<u32> {
     match raw {
@@ -124,8 +124,8 @@ pub(crate) fn be(bytes: &[u8], at: usize) -> u32 {
     u32::from_be_bytes(four)
 }
 
-/// TLS records over the header. Where a stale number is used they lie at 0, at 5 and every 29 bytes behind; elsewhere what
-/// looks like one counts only where fields that it covers are wrong.
+/// TLS records over the header. A stale descriptor leaves them at 0, at 5 and every 29 bytes after
+/// that; elsewhere a match counts only if the fields it covers are wrong.
 #[must_use]
 pub fn records(first: &[u8]) -> Vec<(u64, TlsRecord)> {
     let mut found = tls::at_start(first);
@@ -136,7 +136,7 @@ pub fn records(first: &[u8]) -> Vec<(u64, TlsRecord)> {
             continue;
         };
         let is_known = found.iter().any(|(known, _)| *known == at as u64) || (at as u64) < last;
-        // The constants end at byte 23: a record that begins before has overwritten some of them.
+        // The constants end at byte 23: a record that starts before has overwritten some of them.
         if !is_known && (at < 20 || !fields(first, None).is_empty()) {
             found.push((at as u64, record));
         }
@@ -160,7 +160,7 @@ pub fn fields(first: &[u8], extent: Option<Extent>) -> Vec<FileFinding> {
         return vec![FileFinding::critical(
             "short-header",
             Some(0),
-            "the file ends within the header: fewer than 100 bytes",
+            "the file ends inside the header: it has fewer than 100 bytes",
         )];
     };
     let mut found = constants(&header);
@@ -189,7 +189,7 @@ fn constants(header: &DatabaseHeader) -> Vec<FileFinding> {
         header.page_size.is_none(),
         "page-size",
         16,
-        "bytes 16 and 17 are no page size".to_owned(),
+        "bytes 16 and 17 are not a valid page size".to_owned(),
     );
     let (write, read) = (header.write_version, header.read_version);
     let is_version = matches!(write, 1 | 2) && write == read;
@@ -205,7 +205,7 @@ fn constants(header: &DatabaseHeader) -> Vec<FileFinding> {
         "reserved",
         20,
         format!(
-            "{} reserved bytes leave too little of a page",
+            "{} reserved bytes per page leave too little usable space",
             header.reserved
         ),
     );
@@ -221,13 +221,13 @@ fn constants(header: &DatabaseHeader) -> Vec<FileFinding> {
         header.schema_format > 4 || (header.schema_format == 0 && !is_empty),
         "schema-format",
         44,
-        format!("schema format {} is none", header.schema_format),
+        format!("invalid schema format {}", header.schema_format),
     );
     wrong(
         header.encoding > 3 || (header.encoding == 0 && !is_empty),
         "encoding",
         56,
-        format!("text encoding {} is none", header.encoding),
+        format!("invalid text encoding {}", header.encoding),
     );
     found
 }
@@ -250,14 +250,14 @@ fn counters(header: &DatabaseHeader) -> Vec<FileFinding> {
     }
     if (header.freelist == 0) != (header.free_pages == 0) {
         let text = format!(
-            "the list of free pages begins at page {} and has {} pages",
+            "the freelist starts at page {} but has {} pages",
             header.freelist, header.free_pages
         );
         found.push(FileFinding::critical("freelist", Some(32), text));
     }
     if header.change_counter != header.version_valid_for {
         let text = format!(
-            "the change counter is {}, but the page count is for {}: written by SQLite before 3.7, or damaged",
+            "the change counter is {}, but the page count is valid for {}: written by SQLite before 3.7, or damaged",
             header.change_counter, header.version_valid_for
         );
         found.push(FileFinding::warning("change-counter", Some(24), text));
@@ -267,7 +267,7 @@ fn counters(header: &DatabaseHeader) -> Vec<FileFinding> {
         found.push(FileFinding::warning(
             "sqlite-version",
             Some(96),
-            format!("{version} is no version of SQLite"),
+            format!("{version} is not a SQLite version number"),
         ));
     }
     found
@@ -278,7 +278,7 @@ fn first_page(first: &[u8], header: &DatabaseHeader) -> Option<FileFinding> {
     let at = Some(LENGTH as u64);
     let kind = header.first_page?;
     if !matches!(kind, 5 | 13) {
-        let text = format!("page 1 is of type {kind}, not 5 or 13: the root of the schema is gone");
+        let text = format!("page 1 has type {kind}, not 5 or 13: the schema root is lost");
         return Some(FileFinding::critical("first-page", at, text));
     }
     let usable = header.usable()?;
@@ -293,7 +293,7 @@ fn first_page(first: &[u8], header: &DatabaseHeader) -> Option<FileFinding> {
     let is_sound = pointers + 2 * cells <= content && content <= usable;
     (!is_sound).then(|| {
         let text = format!(
-            "page 1 has {cells} cells and content from byte {content} of {usable}: that cannot be"
+            "page 1 has {cells} cells and content from byte {content} of {usable}, which is impossible"
         );
         FileFinding::critical("first-page", at, text)
     })
@@ -306,7 +306,9 @@ fn pages_and_size(header: &DatabaseHeader, extent: Extent) -> Vec<FileFinding> {
     let (whole, rest) = (extent.size / page, extent.size % page);
     let mut found = Vec::new();
     if extent.is_settled && rest != 0 {
-        let text = format!("the file ends {rest} bytes into a page of {page}: its tail is torn");
+        let text = format!(
+            "the file ends {rest} bytes into a page of {page} bytes: the last page is torn"
+        );
         found.push(FileFinding::critical("torn-tail", Some(whole * page), text));
     }
     let pages = u64::from(header.pages);
@@ -317,7 +319,7 @@ fn pages_and_size(header: &DatabaseHeader, extent: Extent) -> Vec<FileFinding> {
     let free = u64::from(header.freelist.max(header.free_pages));
     if pages > whole {
         let text = format!(
-            "the header counts {pages} pages, the file has {whole}: {} are missing",
+            "the header counts {pages} pages, but the file has {whole}: {} are missing",
             pages - whole
         );
         found.push(FileFinding::critical("page-count", Some(28), text));
@@ -325,23 +327,22 @@ fn pages_and_size(header: &DatabaseHeader, extent: Extent) -> Vec<FileFinding> {
         found.push(FileFinding::warning(
             "page-count",
             Some(28),
-            "the header counts no pages",
+            "the header counts 0 pages",
         ));
     } else if pages < whole {
         let text = format!(
-            "the header counts {pages} pages, the file has {whole}: what lies behind is not used"
+            "the header counts {pages} pages, but the file has {whole}: the rest is unused"
         );
         found.push(FileFinding::warning("page-count", Some(28), text));
     }
     if free > whole {
-        let text = format!(
-            "the list of free pages speaks of page or count {free}, the file has {whole} pages"
-        );
+        let text =
+            format!("the freelist refers to page or count {free}, but the file has {whole} pages");
         found.push(FileFinding::critical("freelist", Some(32), text));
     }
     if u64::from(header.largest_root) > whole {
         let text = format!(
-            "the largest root page is {}, the file has {whole} pages",
+            "the largest root page is {}, but the file has {whole} pages",
             header.largest_root
         );
         found.push(FileFinding::critical("vacuum", Some(52), text));

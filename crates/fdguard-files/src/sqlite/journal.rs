@@ -1,20 +1,20 @@
-//! The rollback journal: whether it would be played back into the database.
+//! The rollback journal: whether SQLite would roll it back into the database.
 
 use serde::Serialize;
 
 use super::header::be;
 
-/// What a journal begins with.
+/// The first bytes of a journal.
 const MAGIC: [u8; 8] = [0xd9, 0xd5, 0x05, 0xf9, 0x20, 0xa1, 0x63, 0xd7];
 
-/// What the journal says.
+/// Content of a journal.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Journal {
     /// Bytes of the file.
     pub size: u64,
     /// Whether it holds pages that the next one to open the database puts back, unless its writer still lives.
     pub is_hot: bool,
-    /// Pages in its first part; absent where the writer has not said so yet.
+    /// Pages in its first part; absent if the writer has not recorded it yet.
     pub pages: Option<u32>,
     /// Pages of the database before the transaction.
     pub pages_before: Option<u32>,

@@ -1,8 +1,8 @@
-//! What is wrong with a database, from all that was read of it.
+//! Judges a database from everything that was read of it.
 
 use fdguard_core::lint::Severity;
 
-use super::header::{self, Extent, DatabaseHeader, LOCK_BYTE};
+use super::header::{self, DatabaseHeader, Extent, LOCK_BYTE};
 use super::{FileFinding, Journal, Shm, Wal};
 use crate::foreign::Foreign;
 
@@ -13,11 +13,11 @@ pub struct DatabaseImage {
     pub size: u64,
     /// Its first bytes: the first page, or 64 KiB.
     pub first: Vec<u8>,
-    /// What lies at the start of pages and does not belong there: offset and what.
+    /// Foreign data at the start of pages: offset and kind.
     pub strange_pages: Vec<(u64, Foreign)>,
     /// The write-ahead log, where there is one.
     pub wal: Option<Wal>,
-    /// How the log begins.
+    /// The first bytes of the WAL.
     pub wal_first: Vec<u8>,
     /// The first page as the log has it.
     pub wal_page: Option<Vec<u8>>,
@@ -25,7 +25,7 @@ pub struct DatabaseImage {
     pub shm: Option<Shm>,
     /// The rollback journal.
     pub journal: Option<Journal>,
-    /// Whether the database looks like one that is encrypted.
+    /// Whether the database looks encrypted.
     pub is_encrypted: bool,
 }
 
@@ -53,7 +53,7 @@ impl DatabaseImage {
     pub fn judge(&self) -> Vec<FileFinding> {
         let mut found = self.nothing();
         if self.is_encrypted {
-            let text = "no header of SQLite's, and every page is as random as only ciphertext is, SQLCipher's for one; a file that was overwritten with random bytes from end to end looks the same";
+            let text = "no SQLite header, and every page looks like ciphertext (SQLCipher, for example); a file completely overwritten with random bytes looks the same";
             found.push(FileFinding::info("encrypted", None, text));
             found.extend(self.log());
         } else if found.is_empty() {
@@ -87,12 +87,12 @@ impl DatabaseImage {
             (0, true) => vec![FileFinding::critical(
                 "truncated",
                 Some(0),
-                "the database is empty, but its log holds transactions: it was cut off",
+                "the database is empty, but its WAL holds transactions: it was truncated",
             )],
             (0, false) => vec![FileFinding::info(
                 "empty",
                 None,
-                "the file is empty: nobody has written to it yet, or it was cut off",
+                "the file is empty: never written, or truncated",
             )],
             _ => Vec::new(),
         }
@@ -120,7 +120,7 @@ impl DatabaseImage {
                 vec![FileFinding::critical("foreign-bytes", Some(0), text).long(Some(zeros as u64))]
             }
             Some(foreign) if !is_magic => {
-                let text = format!("{foreign} lies over the header, from byte 0");
+                let text = format!("{foreign} overwrites the header from byte 0");
                 vec![FileFinding::critical("foreign-bytes", Some(0), text).long(foreign.length())]
             }
             _ => Vec::new(),
@@ -136,9 +136,9 @@ impl DatabaseImage {
             let is_zero = self.wal_first.iter().all(|byte| *byte == 0);
             if wal.size >= super::wal::HEAD as u64 && !is_zero {
                 let what = Foreign::parse(&self.wal_first)
-                    .map_or_else(String::new, |foreign| format!(": {foreign} lies there"));
+                    .map_or_else(String::new, |foreign| format!(": it holds {foreign}"));
                 let text = format!(
-                    "the log has no sound header{what}; SQLite takes it for empty, and its transactions are lost from view"
+                    "the WAL has no valid header{what}; SQLite treats it as empty and ignores its transactions"
                 );
                 found.push(FileFinding::critical("wal-header", None, text));
             }
@@ -148,17 +148,18 @@ impl DatabaseImage {
         let of_database = header.and_then(|header| header.page_size.filter(|_| header.magic));
         if let Some(size) = of_database.filter(|size| *size != head.page_size) {
             let text = format!(
-                "the log has pages of {} bytes, the database of {size}: it belongs to another one",
+                "the WAL has pages of {} bytes, the database of {size}: the WAL belongs to another database",
                 head.page_size
             );
             found.push(FileFinding::critical("wal-page-size", None, text));
         }
         if let Some(frame) = wal.broken_at {
             let text = format!(
-                "the log is damaged at frame {frame}: {} frames behind it are of this log and lost from view",
+                "the WAL is damaged at frame {frame}: SQLite ignores the {} valid frames after it",
                 wal.behind_break
             );
-            // A log that is written while we read is broken somewhere else each time, or is another one by then.
+            // A WAL that is written during the read breaks at a different frame each time, or has
+            // been restarted.
             let mark = (frame, whole(head.salts));
             found.push(FileFinding::critical("wal-chain", None, text).marked(mark));
         }
@@ -173,8 +174,9 @@ impl DatabaseImage {
             .filter(|shm| shm.is_settled && shm.salts == salts)?;
         let (told, read) = (u64::from(shm.frames), wal.committed_frames);
         (told > read).then(|| {
-            let text = format!("the index counts {told} frames of the log, {read} of them can be read: transactions are lost");
-            // A log that is begun anew while we read seems short, and has other salts at the next look.
+            let text = format!("the WAL index counts {told} frames, but only {read} can be read: transactions are lost");
+            // A WAL that is restarted during the read seems short and has other salts at the next
+            // read.
             FileFinding::critical("wal-short", None, text).marked((0, whole(salts)))
         })
     }
@@ -185,7 +187,7 @@ impl DatabaseImage {
             .filter(|header| header.magic && header.read_version == 1)?;
         let is_odd = self.has_log() && self.wal_page.is_none() && header.write_version == 1;
         is_odd.then(|| {
-            let text = "the header speaks of a rollback journal, but a log with transactions lies beside it";
+            let text = "the header says rollback journal, but there is a WAL with transactions";
             FileFinding::warning("mode", Some(18), text)
         })
     }
@@ -196,7 +198,7 @@ impl DatabaseImage {
             .pages
             .map_or_else(String::new, |pages| format!(" of {pages} pages"));
         let text = format!(
-            "a journal{pages} is there: a transaction runs, or broke off and is rolled back by the next one to open the database"
+            "a rollback journal{pages} exists: a transaction is running, or was interrupted and will be rolled back when the database is next opened"
         );
         Some(FileFinding::info("hot-journal", None, text))
     }
@@ -212,10 +214,10 @@ fn over(at: u64, record: &crate::tls::TlsRecord) -> FileFinding {
     let place = if last < header::LENGTH as u64 {
         "of the header"
     } else {
-        "of the file, the header among them"
+        "of the file, including the header"
     };
     let text = format!(
-        "{record} lies over bytes {at}..{last} {place}: {}",
+        "{record} overwrites bytes {at}..{last} {place}: {}",
         record.operation(Some(at))
     );
     FileFinding::critical("tls-record", Some(at), text).long(Some(record.total()))
@@ -227,12 +229,13 @@ fn strange_page((at, foreign): &(u64, Foreign)) -> FileFinding {
     } else {
         "foreign-bytes"
     };
-    let text = format!("{foreign} lies at byte {at}, where a page begins");
+    let text = format!("{foreign} at byte {at}, where a page starts");
     FileFinding::critical(rule, Some(*at), text).long(foreign.length())
 }
 
-/// What lies at the start of a page other than the first, if it cannot be SQLite's. B-tree pages begin with 2, 5, 10 or 13,
-/// pointer maps with 1 to 5, all others with the number of a page: what reads as a page far behind the last is none.
+/// Data at the start of a page other than the first, if it cannot be SQLite's. B-tree pages start
+/// with 2, 5, 10 or 13, pointer maps with 1 to 5, all others with a page number: a number far
+/// beyond the last page is foreign.
 #[must_use]
 pub fn strange(start: &[u8], offset: u64, pages: u64) -> Option<Foreign> {
     let first = *start.first()?;
@@ -244,7 +247,7 @@ pub fn strange(start: &[u8], offset: u64, pages: u64) -> Option<Foreign> {
     Foreign::parse(start)
 }
 
-/// Whether a file is, or was, a database: by its first bytes, or by what lies beside it and what it is called.
+/// Whether a file is or was a database: by its first bytes, its side files, or its name.
 #[must_use]
 pub fn is_database(first: &[u8], name: &[u8], has_side_files: bool) -> bool {
     if first.starts_with(header::MAGIC) || first.starts_with(b"SQLit") || has_side_files {
@@ -254,7 +257,7 @@ pub fn is_database(first: &[u8], name: &[u8], has_side_files: bool) -> bool {
     if named.iter().any(|end| name.ends_with(end.as_bytes())) {
         return true;
     }
-    // Overwritten from the start: what is behind still looks like one.
+    // Overwritten from the start: the rest still looks like a database.
     let Some(header) = DatabaseHeader::read(first) else {
         return false;
     };

@@ -1,4 +1,4 @@
-//! What the bytes of a SQLite database and its side files say. Pure: bytes and sizes in, values out.
+//! Parsers for a SQLite database and its side files. Pure: bytes and sizes in, values out.
 
 pub mod encryption;
 pub mod header;

@@ -1,22 +1,22 @@
-//! The index of the write-ahead log, which all processes share: how far the log goes, and which readers hold it.
+//! The WAL index, which all processes share: the end of the WAL, and the readers that pin it.
 
 use serde::Serialize;
 
-/// Where the shared-memory file keeps its locks: byte 120 is the writer's, 121 the checkpointer's, 122 of recovery, 123 to 127
-/// the readers', 128 that of everybody who has it open.
+/// Lock bytes of the shared-memory file: 120 is the writer's, 121 the checkpointer's, 122 for
+/// recovery, 123 to 127 the readers', 128 held by every process that has it open.
 pub const READERS: std::ops::RangeInclusive<u64> = 123..=127;
 /// Held for reading by every process that has the index open.
 pub const EVERYBODY: u64 = 128;
-/// Held by who writes.
+/// Held by the writer.
 pub const WRITER: u64 = 120;
 
-/// What the index says.
+/// Content of the WAL index.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Shm {
     /// Bytes of the file.
     pub size: u64,
-    /// Whether it is filled in, and both of its headers agree. Otherwise somebody writes just now, or nobody has opened the
-    /// database since the file was made.
+    /// Whether it is initialized and both of its headers agree. Otherwise it is being written, or
+    /// the database has not been opened since the file was created.
     pub is_settled: bool,
     /// The last frame of the log that counts.
     pub frames: u32,
@@ -26,7 +26,7 @@ pub struct Shm {
     pub salts: (u32, u32),
     /// Frames that are in the database already.
     pub moved: u32,
-    /// Up to which frame each of five kinds of readers looks; absent where the place is not in use.
+    /// The last frame visible to each of the five reader slots; absent if the slot is not in use.
     pub marks: [Option<u32>; 5],
 }
 

@@ -1,4 +1,4 @@
-//! The write-ahead log: which of its frames count, and whether the first page is among them.
+//! The write-ahead log: which frames are valid, and whether the first page is among them.
 
 use serde::Serialize;
 
@@ -37,7 +37,7 @@ pub struct Wal {
 pub struct WalHeader {
     /// Bytes of a page.
     pub page_size: u32,
-    /// How often the log was begun again.
+    /// How often the WAL was restarted.
     pub sequence: u32,
     /// What frames of this log carry.
     pub salts: (u32, u32),
@@ -114,7 +114,7 @@ impl WalScan {
     }
 
     /// Takes the next frame, head and page.
-    pub fn take(&mut self, frame: &[u8]) {
+    pub fn push_frame(&mut self, frame: &[u8]) {
         self.seen += 1;
         if frame.len() != self.header.frame_size() {
             return;
@@ -150,7 +150,7 @@ impl WalScan {
     /// What the log holds, and the first page as it has it.
     #[must_use]
     pub fn finish(mut self) -> (Wal, Option<Vec<u8>>) {
-        // Old frames of an earlier round follow every log that was begun again: that is no break.
+        // Old frames of an earlier round follow in every restarted WAL: that is not damage.
         if self.wal.behind_break == 0 {
             self.wal.broken_at = None;
         }
@@ -160,7 +160,7 @@ impl WalScan {
 }
 
 impl Wal {
-    /// A log of this size whose header says nothing.
+    /// A WAL of this size with an unreadable header.
     #[must_use]
     pub fn unreadable(size: u64) -> Self {
         Self {
@@ -184,7 +184,7 @@ impl Wal {
         };
         let mut scan = WalScan::new(header, size);
         for frame in bytes[HEAD..].chunks_exact(header.frame_size()) {
-            scan.take(frame);
+            scan.push_frame(frame);
         }
         scan.finish()
     }

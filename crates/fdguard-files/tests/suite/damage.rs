@@ -4,7 +4,7 @@ use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
 
 use fdguard_core::lint::Severity;
-use fdguard_files::{Error, Kind, Options, FileVerdict, inspect};
+use fdguard_files::{Error, FileVerdict, Kind, Options, inspect};
 use fdguard_probe::Probe;
 use rusqlite::Connection;
 
@@ -66,7 +66,7 @@ fn r42_the_alert_of_the_real_incident_is_named() {
         let found = made.inspect();
         assert_eq!(found.verdict, FileVerdict::Damaged);
         assert!(
-            found.summary.starts_with("damaged: a TLS 1.3 alert (24 bytes) lies over bytes 5..28 of the header: the TLS library read five bytes"),
+            found.summary.starts_with("damaged: a TLS 1.3 alert (24 bytes) overwrites bytes 5..28 of the header: the TLS library read five bytes"),
             "{}",
             found.summary
         );
@@ -91,22 +91,22 @@ fn r42_records_of_every_kind_and_at_every_place_are_found() {
         (
             0,
             [0x17, 3, 3, 0, 19],
-            "a TLS 1.3 alert (24 bytes) lies over bytes 0..23",
+            "a TLS 1.3 alert (24 bytes) overwrites bytes 0..23",
         ),
         (
             0,
             [0x15, 3, 3, 0, 26],
-            "a TLS 1.2 alert (31 bytes) lies over bytes 0..30",
+            "a TLS 1.2 alert (31 bytes) overwrites bytes 0..30",
         ),
         (
             5,
             [0x15, 3, 3, 0, 26],
-            "a TLS 1.2 alert (31 bytes) lies over bytes 5..35",
+            "a TLS 1.2 alert (31 bytes) overwrites bytes 5..35",
         ),
         (
             0,
             [0x17, 3, 3, 1, 44],
-            "a TLS 1.2 or 1.3 record with data (305 bytes)",
+            "a TLS 1.2 or 1.3 data record (305 bytes)",
         ),
         (0, [0x16, 3, 1, 0, 80], "a TLS 1.0 handshake record"),
         (10, [0x14, 3, 3, 0, 1], "change-cipher"),
@@ -179,7 +179,10 @@ fn r42_other_foreign_bytes_are_named() {
             b"GET /v1/messages HTTP/1.1\r\nHost: api\r\n",
             "an HTTP request",
         ),
-        (b"HTTP/1.1 200 OK\r\nContent-Type: x\r\n", "an HTTP answer"),
+        (
+            b"HTTP/1.1 200 OK\r\nContent-Type: x\r\n",
+            "an HTTP response",
+        ),
         (
             b"{\"type\":\"user\",\"message\":\"hello\"}\n",
             "a line of JSON",
@@ -236,7 +239,10 @@ fn r45_an_empty_file_is_not_called_healthy_and_one_with_a_log_is_damaged() {
     assert_eq!(rules(&made), ["truncated"]);
     fs::remove_file(made.beside("-wal")).unwrap();
     let found = made.inspect();
-    assert_eq!((found.kind, found.verdict), (Kind::Empty, FileVerdict::Clean));
+    assert_eq!(
+        (found.kind, found.verdict),
+        (Kind::Empty, FileVerdict::Clean)
+    );
 }
 
 #[test]
@@ -252,7 +258,7 @@ fn r42_a_damaged_log_is_told_and_old_frames_behind_it_are_not_taken_for_damage()
     assert!(
         found
             .summary
-            .contains("a TLS 1.3 alert (24 bytes) lies there"),
+            .contains("it holds a TLS 1.3 alert (24 bytes)"),
         "{}",
         found.summary
     );
@@ -355,7 +361,7 @@ fn an_index_that_lacks_a_row_is_found_by_sqlite_s_own_check() {
     let unchecked = inspect(&Probe::new().unwrap(), &made.path, options).unwrap();
     assert_eq!(unchecked.verdict, FileVerdict::Healthy);
     assert!(
-        unchecked.summary.contains("was not done"),
+        unchecked.summary.contains("was not run"),
         "{}",
         unchecked.summary
     );

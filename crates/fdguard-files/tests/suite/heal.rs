@@ -4,7 +4,7 @@ use std::fs;
 use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
 use std::path::Path;
 
-use fdguard_files::heal::{HealResult, HealOutcome, HealPlan};
+use fdguard_files::heal::{HealOutcome, HealPlan, HealResult};
 use fdguard_files::{FileVerdict, heal};
 use fdguard_probe::Probe;
 use rusqlite::Connection;
@@ -43,7 +43,7 @@ fn r45_the_alert_is_healed_byte_by_byte() {
 
 #[test]
 fn r45_a_log_with_page_1_heals_by_a_checkpoint_and_keeps_its_transactions() {
-    for (has_first_page, by) in [(true, "checkpoint"), (false, "rebuilt header")] {
+    for (has_first_page, by) in [(true, "checkpoint"), (false, "rebuilding the header")] {
         let made = MadeDatabase::with_log(has_first_page);
         made.write(5, &alert());
         let log = fs::read(made.beside("-wal")).unwrap();
@@ -96,17 +96,13 @@ fn r45_the_longer_alert_takes_the_list_of_free_pages_and_it_is_found_again() {
 #[test]
 fn r45_what_cannot_be_healed_is_refused_and_untouched() {
     let cases: [(u64, Vec<u8>, &str); 4] = [
-        (
-            0,
-            record(&[0x17, 3, 3, 4, 0]),
-            "nothing tells what they were",
-        ),
+        (0, record(&[0x17, 3, 3, 4, 0]), "cannot be reconstructed"),
         (90, vec![0; 200], "page 1"),
-        (4096, record(&[0x17, 3, 3, 2, 0]), "goes beyond"),
+        (4096, record(&[0x17, 3, 3, 2, 0]), "extends beyond"),
         (
             5,
             [alert(), vec![0; 5], alert(), vec![0; 5], alert()].concat(),
-            "nothing tells what they were",
+            "cannot be reconstructed",
         ),
     ];
     for (at, bytes, why) in cases {
@@ -123,7 +119,7 @@ fn r45_what_cannot_be_healed_is_refused_and_untouched() {
     let said = healed(&made.path);
     assert_eq!(said.outcome, HealOutcome::Refused);
     assert!(
-        said.message.contains("throw these transactions away"),
+        said.message.contains("discard these transactions"),
         "{}",
         said.message
     );
@@ -221,7 +217,7 @@ fn r45_a_name_that_others_share_is_refused() {
     made.write(5, &alert());
     let said = healed(&made.path);
     assert_eq!(said.outcome, HealOutcome::Refused);
-    assert!(said.message.contains("2 names"), "{}", said.message);
+    assert!(said.message.contains("2 hard links"), "{}", said.message);
 }
 
 #[test]

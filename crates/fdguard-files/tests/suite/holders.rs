@@ -3,7 +3,7 @@
 use std::fs;
 
 use fdguard_core::lint::Severity;
-use fdguard_files::{Inspection, FileVerdict};
+use fdguard_files::{FileVerdict, Inspection};
 use rusqlite::Connection;
 
 use super::{MadeDatabase, alert, holder};
@@ -82,7 +82,7 @@ fn r43_a_process_that_lost_its_locks_is_told_from_outside() {
     let found = made.inspect();
     let finding = has(&found, "deleted-file").unwrap();
     assert!(
-        finding.message.contains("going nowhere"),
+        finding.message.contains("everything it writes is lost"),
         "{}",
         finding.message
     );

@@ -9,15 +9,15 @@ use testkit::ScriptedProcess;
 fn r46_two_of_us_exclude_each_other_and_the_file_goes_with_the_lock() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("lock");
-    let lock = LockFile::take(&path, Duration::ZERO).unwrap();
-    let second = LockFile::take(&path, Duration::from_millis(20));
+    let lock = LockFile::acquire(&path, Duration::ZERO).unwrap();
+    let second = LockFile::acquire(&path, Duration::from_millis(20));
     assert!(
         matches!(&second, Err(Error::Locked { holder, .. }) if holder.contains("this process")),
         "{second:?}"
     );
     drop(lock);
     assert!(!path.exists());
-    drop(LockFile::take(&path, Duration::ZERO).unwrap());
+    drop(LockFile::acquire(&path, Duration::ZERO).unwrap());
 }
 
 #[test]
@@ -26,7 +26,7 @@ fn r46_the_holder_is_named() {
     let path = folder.path().join("lock");
     let script = "import fcntl,struct,sys\nf=open(sys.argv[1],'w+')\nfcntl.fcntl(f,37,struct.pack('hhqqi4x',1,0,0,0,0))\nprint('ready',flush=True)\nsys.stdin.read()";
     let child = ScriptedProcess::python(script, &path);
-    let refused = LockFile::take(&path, Duration::from_millis(20))
+    let refused = LockFile::acquire(&path, Duration::from_millis(20))
         .unwrap_err()
         .to_string();
     assert!(
@@ -34,7 +34,8 @@ fn r46_the_holder_is_named() {
         "{refused}"
     );
     // It is ours as soon as the other lets go, without another try of the caller.
-    let waiting = std::thread::spawn(move || LockFile::take(&path, Duration::from_secs(60)).is_ok());
+    let waiting =
+        std::thread::spawn(move || LockFile::acquire(&path, Duration::from_secs(60)).is_ok());
     drop(child);
     assert!(waiting.join().unwrap());
 }
@@ -49,7 +50,7 @@ fn r46_many_threads_take_turns_and_none_is_lost() {
         for _ in 0..4 {
             scope.spawn(|| {
                 for _ in 0..25 {
-                    let _lock = LockFile::take(&path, Duration::from_secs(60)).unwrap();
+                    let _lock = LockFile::acquire(&path, Duration::from_secs(60)).unwrap();
                     let n: u32 = std::fs::read_to_string(&counter).unwrap().parse().unwrap();
                     std::fs::write(&counter, (n + 1).to_string()).unwrap();
                 }

@@ -9,7 +9,7 @@ use fdguard_files::{Inspection, Options, inspect};
 use fdguard_probe::Probe;
 use rusqlite::Connection;
 use tempfile::TempDir;
-use testkit::{VictimLaunch, Victim};
+use testkit::{Victim, VictimLaunch};
 
 mod archive;
 mod damage;

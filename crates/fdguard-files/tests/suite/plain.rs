@@ -5,7 +5,7 @@ use std::io::{BufRead as _, BufReader};
 use std::process::{Command, Stdio};
 
 use fdguard_files::lease::LeaseAnswer;
-use fdguard_files::{Kind, FileVerdict};
+use fdguard_files::{FileVerdict, Kind};
 use testkit::ScriptedProcess;
 
 use super::{alert, look};
@@ -20,7 +20,10 @@ fn r42_a_record_in_a_transcript_has_its_line_and_offset() {
     bytes.extend(b"{\"type\":\"user\",\"n\":2}\n".repeat(5000));
     fs::write(&path, &bytes).unwrap();
     let found = look(&path);
-    assert_eq!((found.kind, found.verdict), (Kind::Text, FileVerdict::Damaged));
+    assert_eq!(
+        (found.kind, found.verdict),
+        (Kind::Text, FileVerdict::Damaged)
+    );
     assert_eq!(found.findings[0].offset, Some(at));
     assert!(
         found.summary.contains("at the start of line 5001"),

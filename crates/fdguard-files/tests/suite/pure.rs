@@ -46,7 +46,7 @@ fn promises(bytes: &[u8]) -> Result<(), TestCaseError> {
         strange(bytes, 4096, 10),
     );
     let mut scanner = PlainTextScanner::new();
-    scanner.take(bytes);
+    scanner.push_bytes(bytes);
     prop_assert!(
         scanner
             .finish()

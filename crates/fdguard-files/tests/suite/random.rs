@@ -6,7 +6,7 @@ use std::path::Path;
 use fdguard_core::lint::Severity;
 use fdguard_files::check::{CheckDepth, check};
 use fdguard_files::heal::{HealOutcome, HealPlan};
-use fdguard_files::{Options, FileVerdict, heal, inspect, read};
+use fdguard_files::{FileVerdict, Options, heal, inspect, read};
 use fdguard_probe::Probe;
 use rusqlite::{Connection, OpenFlags};
 
@@ -105,7 +105,10 @@ fn survives(seed: u64) {
         // Who holds it is asked of one in a hundred: that costs the most, and does not depend on the bytes.
         let is_fine = if round % 100 == 0 {
             let verdict = inspect(&probe, &path, Options::default()).unwrap().verdict;
-            assert!(!is_noticed || verdict != FileVerdict::Healthy, "round {round}");
+            assert!(
+                !is_noticed || verdict != FileVerdict::Healthy,
+                "round {round}"
+            );
             matches!(verdict, FileVerdict::Healthy | FileVerdict::Clean)
         } else {
             !is_noticed

@@ -63,31 +63,31 @@ const CASES: [(&str, &str, &str, bool); 5] = [
     (
         "TLSv1_3",
         "recv",
-        "a TLS 1.3 alert (24 bytes) lies over bytes 5..28 of the header",
+        "a TLS 1.3 alert (24 bytes) overwrites bytes 5..28 of the header",
         true,
     ),
     (
         "TLSv1_3",
         "close",
-        "a TLS 1.3 alert (24 bytes) lies over bytes 0..23 of the header",
+        "a TLS 1.3 alert (24 bytes) overwrites bytes 0..23 of the header",
         true,
     ),
     (
         "TLSv1_3",
         "send",
-        "a TLS 1.2 or 1.3 record with data (322 bytes) lies over bytes 0..321",
+        "a TLS 1.2 or 1.3 data record (322 bytes) overwrites bytes 0..321",
         false,
     ),
     (
         "TLSv1_2",
         "recv",
-        "a TLS 1.2 alert (31 bytes) lies over bytes 5..35 of the header",
+        "a TLS 1.2 alert (31 bytes) overwrites bytes 5..35 of the header",
         true,
     ),
     (
         "TLSv1_2",
         "close",
-        "a TLS 1.2 alert (31 bytes) lies over bytes 0..30 of the header",
+        "a TLS 1.2 alert (31 bytes) overwrites bytes 0..30 of the header",
         true,
     ),
 ];

@@ -16,7 +16,7 @@ fn until(watch: &mut FileWatch, wanted: impl Fn(&FileChange) -> bool) -> Vec<Fil
     let mut seen = Vec::new();
     let deadline = Instant::now() + Duration::from_secs(60);
     while Instant::now() < deadline {
-        seen.extend(watch.look().unwrap());
+        seen.extend(watch.poll().unwrap());
         if seen.iter().any(|event| wanted(&event.change)) {
             return seen;
         }
@@ -43,9 +43,9 @@ fn descriptors() -> usize {
 fn r42_the_moment_is_told_once_and_so_is_its_end() {
     let made = MadeDatabase::new("wal");
     let whole = made.bytes();
-    let mut watch = FileWatch::begin(&[made.folder.path().to_owned()]).unwrap();
+    let mut watch = FileWatch::start(&[made.folder.path().to_owned()]).unwrap();
     assert_eq!(watch.databases(), 1);
-    assert!(watch.look().unwrap().is_empty());
+    assert!(watch.poll().unwrap().is_empty());
     made.write(5, &alert());
     let seen = until(&mut watch, |change| matches!(change, FileChange::Bad(_)));
     let [
@@ -70,7 +70,7 @@ fn r42_the_moment_is_told_once_and_so_is_its_end() {
 #[test]
 fn r42_a_database_that_comes_later_is_watched_when_its_folder_is() {
     let folder = tempfile::tempdir().unwrap();
-    let mut watch = FileWatch::begin(&[folder.path().to_owned()]).unwrap();
+    let mut watch = FileWatch::start(&[folder.path().to_owned()]).unwrap();
     let made = MadeDatabase::new("delete");
     let path = folder.path().join("new.db");
     fs::copy(&made.path, &path).unwrap();
@@ -94,14 +94,14 @@ fn a_thousand_writes_cost_no_descriptor_and_raise_no_alarm() {
     connection
         .execute("UPDATE t SET b = 'x' WHERE a = 1", [])
         .unwrap();
-    let mut watch = FileWatch::begin(std::slice::from_ref(&made.path)).unwrap();
-    watch.look().unwrap();
+    let mut watch = FileWatch::start(std::slice::from_ref(&made.path)).unwrap();
+    watch.poll().unwrap();
     let before = descriptors();
     for n in 0..1000 {
         connection
             .execute("UPDATE t SET b = ?1 WHERE a = ?2", (n.to_string(), n % 200))
             .unwrap();
-        let seen = watch.look().unwrap();
+        let seen = watch.poll().unwrap();
         assert!(seen.is_empty(), "write {n}: {seen:?}");
     }
     assert_eq!(descriptors(), before);
@@ -117,6 +117,9 @@ fn what_is_no_database_is_not_watched() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("session.jsonl");
     fs::write(&path, "{}\n").unwrap();
-    let refused = FileWatch::begin(&[path]).unwrap_err().to_string();
-    assert!(refused.contains("only those can be watched"), "{refused}");
+    let refused = FileWatch::start(&[path]).unwrap_err().to_string();
+    assert!(
+        refused.contains("only databases can be watched"),
+        "{refused}"
+    );
 }

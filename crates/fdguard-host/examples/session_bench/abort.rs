@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use fdguard_host::call::{Caller, Options, CallPhase, CallRequest};
+use fdguard_host::call::{CallPhase, CallRequest, Caller, Options};
 use tokio::net::TcpListener;
 
 use crate::{Fails, figures};
@@ -16,7 +16,7 @@ pub(crate) async fn wakes() -> Fails {
     let caller = Caller::new(Options::default())?;
     let mut times = Vec::new();
     for _ in 0..ROUNDS {
-        let mut call = caller.begin(CallRequest::get(&url))?;
+        let mut call = caller.start(CallRequest::get(&url))?;
         let handle = call.handle();
         let owner = tokio::spawn(async move {
             let failed = call.response().await.is_err();

@@ -14,7 +14,11 @@ const ROUNDS: usize = 25;
 /// So long the archive has been waiting for the writer when it closes.
 const HELD: Duration = Duration::from_millis(30);
 /// What these steps take is the disk's.
-const OF_THE_DISK: [ArchiveStep; 3] = [ArchiveStep::Synced, ArchiveStep::Recorded, ArchiveStep::Settled];
+const OF_THE_DISK: [ArchiveStep; 3] = [
+    ArchiveStep::Synced,
+    ArchiveStep::Recorded,
+    ArchiveStep::Settled,
+];
 
 /// A file with a writer, whom the archive waits for.
 pub(crate) async fn after_the_last_writer() -> Fails {

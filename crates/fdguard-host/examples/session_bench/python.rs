@@ -6,7 +6,7 @@ use std::time::Instant;
 
 use fdguard_host::Error;
 use fdguard_host::receipt::SessionEndReason;
-use fdguard_host::session::{Exec, Hub, PYTHON_DRIVER, SessionProgram, Session, SessionSpec};
+use fdguard_host::session::{Exec, Hub, PYTHON_DRIVER, Session, SessionProgram, SessionSpec};
 use fdguard_host::warm::{WarmPool, find};
 
 use crate::figures;

@@ -5,7 +5,7 @@ use std::time::Instant;
 
 use fdguard_host::Error;
 use fdguard_host::receipt::SessionEndReason;
-use fdguard_host::session::{Exec, Hub, SessionProgram, Session, SessionSpec};
+use fdguard_host::session::{Exec, Hub, Session, SessionProgram, SessionSpec};
 
 use crate::figures;
 

@@ -1,4 +1,5 @@
-//! The stranger's end of a call: it can say stop and shut the socket down. It cannot close anything that the owner uses.
+//! The abort handle of a call: it can cancel the call and shut down its socket, but cannot close
+//! anything that the owner uses.
 
 use std::fmt;
 use std::os::fd::AsFd as _;
@@ -9,37 +10,38 @@ use rustix::net::{Shutdown, shutdown};
 use schemars::JsonSchema;
 use serde::Serialize;
 
-use super::event::{CallEvent, EventLevel, CallEventKind, ThreadLabel};
+use super::event::{CallEvent, CallEventKind, EventLevel, ThreadLabel};
 use super::failure::CallFailure;
 use super::state::{CallInfo, CallPhase, Slot, State};
 
-/// Aborts a call, from any thread, as often as one likes. Kept after the call's end it holds no descriptor.
+/// Aborts a call, from any thread and any number of times. After the end of the call it holds no
+/// descriptor.
 #[derive(Clone, Debug)]
 pub struct AbortHandle {
     pub(super) state: Arc<State>,
 }
 
-/// What an abort did.
+/// Result of an abort.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct AbortResult {
-    /// Sockets that were shut down: 1, or 0 where there was none (yet, or any more).
+    /// Sockets that were shut down: 1, or 0 if the call has no socket yet or no longer has one.
     pub sockets: u32,
-    /// What the call was doing. `over` means that there was nothing to abort.
+    /// The call's phase at the time of the abort. `over`: there was nothing to abort.
     pub phase: CallPhase,
-    /// An earlier abort did it already.
+    /// The call had already been aborted.
     pub repeated: bool,
 }
 
-/// On whose wish a call is aborted.
+/// Why a call was aborted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 #[non_exhaustive]
 pub enum AbortReason {
-    /// Somebody asked.
+    /// A client requested it.
     Asked,
-    /// No byte for too long.
+    /// No byte was transferred for too long.
     Stale,
-    /// The host shuts down.
+    /// The host is shutting down.
     Shutdown,
 }
 
@@ -54,7 +56,8 @@ impl fmt::Display for AbortReason {
 }
 
 impl AbortHandle {
-    /// Aborts the call: the owner's wait returns [`Failure::Aborted`], the peer sees the end of the connection, and no number is freed.
+    /// Aborts the call: the owner's wait returns [`Failure::Aborted`], the peer sees the end of the
+    /// connection, and no descriptor number is freed.
     pub fn abort(&self) -> AbortResult {
         self.abort_for(AbortReason::Asked)
     }
@@ -64,7 +67,7 @@ impl AbortHandle {
         self.state.abort(reason)
     }
 
-    /// How it stands.
+    /// Current state of the call.
     #[must_use]
     pub fn info(&self) -> CallInfo {
         self.state.info()
@@ -98,12 +101,17 @@ impl Abort {
 impl State {
     fn abort(&self, reason: AbortReason) -> AbortResult {
         let (done, note) = mark_and_shut(&mut self.slot(), reason);
-        // The flag is set and the lock is free: whoever wakes finds both.
+        // The flag is set and the lock is released: a waking owner finds both.
         self.token.cancel();
         let is_news = !done.repeated && done.phase != CallPhase::Over;
         if is_news && let Some(sink) = &self.sink {
             let ms = self.age().as_secs_f64() * 1e3;
-            let mut event = CallEvent::new(CallEventKind::Aborted, Some(self.id.clone()), done.phase, ms);
+            let mut event = CallEvent::new(
+                CallEventKind::Aborted,
+                Some(self.id.clone()),
+                done.phase,
+                ms,
+            );
             event.level = if done.sockets == 0 {
                 EventLevel::Warning
             } else {
@@ -136,18 +144,19 @@ fn mark_and_shut(slot: &mut Slot, reason: AbortReason) -> (AbortResult, Option<&
         .as_ref()
         .map(|spare| shutdown(spare.as_fd(), Shutdown::Both));
     let (sockets, note) = match shut {
-        // Not connected: the connect has not begun or the peer has reset it. The owner sees the flag before it goes on.
+        // Not connected: the connect has not started, or the peer has reset it. The owner sees the
+        // flag before it continues.
         Some(Ok(()) | Err(Errno::NOTCONN)) => (1, None),
         Some(Err(_)) => (
             0,
             Some(
-                "the socket could not be shut down: the in-flight request may keep running until its owner looks",
+                "cannot shut down the socket: the request may keep running until its owner polls it",
             ),
         ),
         None if phase == CallPhase::Resolve => (
             0,
             Some(
-                "no socket yet: nothing was sent; the lookup of the name ends by itself and is not used",
+                "no socket yet: nothing was sent, and the result of the name lookup will be discarded",
             ),
         ),
         None => (0, Some("no socket yet: nothing was sent")),

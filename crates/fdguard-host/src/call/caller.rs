@@ -1,4 +1,4 @@
-//! Begins calls, keeps idle connections for them, and knows which are running.
+//! Starts calls, pools idle connections, and tracks running calls.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -11,13 +11,13 @@ use rustls::pki_types::pem::PemObject as _;
 use tokio::sync::Semaphore;
 use tokio_rustls::TlsConnector;
 
-use super::abort::{AbortHandle, AbortResult, AbortReason};
+use super::abort::{AbortHandle, AbortReason, AbortResult};
 use super::connect::Connector;
-use super::event::{CallEvent, CallSink, CallEventKind};
+use super::event::{CallEvent, CallEventKind, CallSink};
 use super::failure::CallFailure;
 use super::owner::Call;
 use super::pool::{Bounds, Pool};
-use super::request::{Ready, CallRequest, shown};
+use super::request::{CallRequest, Ready, shown};
 use super::state::{CallInfo, CallPhase, State};
 
 /// Finds the addresses of a name. It may block: it runs in a thread of its own.
@@ -26,13 +26,14 @@ pub type Lookup = Arc<dyn Fn(&str, u16) -> std::io::Result<Vec<SocketAddr>> + Se
 /// Choices for a caller.
 #[derive(Clone)]
 pub struct Options {
-    /// Certificates to trust besides the system's, PEM.
+    /// Certificates to trust in addition to the system's, PEM.
     pub extra_roots: Vec<u8>,
     /// Trust the system's certificates.
     pub system_roots: bool,
     /// Where events go.
     pub sink: Option<CallSink>,
-    /// A call without a byte for so long is stale. Five minutes: more than the usual limits of time, so it finds calls whose owner does not look.
+    /// A call without a byte for this long is stale. Five minutes is longer than the usual time
+    /// limits, so it finds calls that their owner does not poll.
     pub stale_after: Duration,
     /// A connection without a call is closed after so long.
     pub idle_timeout: Duration,
@@ -40,7 +41,7 @@ pub struct Options {
     pub idle_per_origin: usize,
     /// So many wait in all.
     pub idle_connections: usize,
-    /// So many names are looked up at once; a lookup cannot be ended.
+    /// Maximum number of concurrent name lookups; a lookup cannot be cancelled.
     pub lookups: usize,
     /// Finds addresses; the system does by default.
     pub lookup: Lookup,
@@ -116,14 +117,18 @@ impl Caller {
     }
 
     /// Begins a call. Nothing is sent before its owner waits for the answer.
-    pub fn begin(&self, request: CallRequest) -> Result<Call, CallFailure> {
+    pub fn start(&self, request: CallRequest) -> Result<Call, CallFailure> {
         self.begin_within(request, usize::MAX)
     }
 
     /// The same, if fewer than `cap` are running.
-    pub(super) fn begin_within(&self, request: CallRequest, cap: usize) -> Result<Call, CallFailure> {
+    pub(super) fn begin_within(
+        &self,
+        request: CallRequest,
+        cap: usize,
+    ) -> Result<Call, CallFailure> {
         let url = shown(&request.url);
-        let ready = Ready::of(request)?;
+        let ready = Ready::try_from_request(request)?;
         let mut book = self.inner.book();
         if book.closing.is_some() {
             return Err(CallFailure::Closing);
@@ -196,7 +201,8 @@ impl Caller {
         self.inner.pool.idle()
     }
 
-    /// No call begins any more, and what waits is closed. Calls in flight go on; the last of them finishes the close.
+    /// Rejects new calls and closes idle connections. Running calls continue; the last of them
+    /// completes the close.
     pub fn close(&self) -> CallerClose {
         let in_flight = {
             let mut book = self.inner.book();
@@ -209,7 +215,8 @@ impl Caller {
         } else {
             CallEventKind::CloseParked
         };
-        self.inner.tell(&CallEvent::new(what, None, CallPhase::Over, 0.0));
+        self.inner
+            .tell(&CallEvent::new(what, None, CallPhase::Over, 0.0));
         CallerClose { idle, in_flight }
     }
 }
@@ -247,7 +254,7 @@ impl Inner {
         self.book().running.values().map(Arc::clone).collect()
     }
 
-    /// The call has ended. The last one of a closing caller says so.
+    /// The call has ended. The last call of a closing caller reports it.
     pub(super) fn strike(&self, number: u64, id: &str) {
         let since = {
             let mut book = self.book();
@@ -273,11 +280,11 @@ impl Inner {
 }
 
 fn extra_roots(pem: &[u8]) -> Result<Vec<CertificateDer<'static>>, CallFailure> {
-    let bad = |why: String| CallFailure::Bad(format!("the extra certificates are not PEM: {why}"));
+    let bad = |why: String| CallFailure::Bad(format!("invalid extra certificates: not PEM: {why}"));
     let found: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(pem).collect();
     let found = found.map_err(|error| bad(error.to_string()))?;
     if found.is_empty() && !pem.is_empty() {
-        return Err(bad("no certificate is in them".to_owned()));
+        return Err(bad("no certificate found".to_owned()));
     }
     Ok(found)
 }
@@ -289,11 +296,13 @@ fn tls(extra: Vec<CertificateDer<'static>>, with_system: bool) -> Result<TlsConn
         roots.add(certificate).map_err(|error| error.to_string())?;
     }
     if with_system {
-        // One of the system's certificates that cannot be read is no reason to refuse the others.
+        // An unreadable system certificate is not a reason to reject the others.
         roots.add_parsable_certificates(rustls_native_certs::load_native_certs().certs);
     }
     if roots.is_empty() {
-        return Err("no certificate to trust: the system has none, and none was given".to_owned());
+        return Err(
+            "no trusted certificates: the system has none, and none were configured".to_owned(),
+        );
     }
     let provider = Arc::new(rustls::crypto::ring::default_provider());
     let builder = rustls::ClientConfig::builder_with_provider(provider);

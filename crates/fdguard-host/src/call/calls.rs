@@ -1,6 +1,6 @@
-//! The running calls of a host: so many at most, each with an id by which it can be aborted.
+//! The running calls of a host: a limited number, each with an id for aborting it.
 
-use super::abort::{AbortResult, AbortReason};
+use super::abort::{AbortReason, AbortResult};
 use super::caller::Caller;
 use super::failure::CallFailure;
 use super::owner::Call;
@@ -31,8 +31,8 @@ impl Calls {
         Self { caller, cap }
     }
 
-    /// Begins a call, which is in the list until it ends or its owner is dropped.
-    pub fn begin(&self, request: CallRequest) -> Result<Call, Error> {
+    /// Starts a call. It stays in the list until it ends or its owner is dropped.
+    pub fn start(&self, request: CallRequest) -> Result<Call, Error> {
         self.caller
             .begin_within(request, self.cap)
             .map_err(|failure| match failure {

@@ -1,4 +1,5 @@
-//! From a name to a connection: resolve, connect, TLS. Each step can be left at any moment, and nothing of it stays.
+//! From a host name to a connection: resolve, connect, TLS. Every step can be cancelled without
+//! leaving anything behind.
 
 use std::net::{IpAddr, SocketAddr};
 use std::os::fd::AsFd as _;
@@ -20,9 +21,9 @@ use super::wire::{Meter, Stream, Wire};
 /// What a connection is made with.
 pub(super) struct Connector {
     pub(super) lookup: Lookup,
-    /// Lookups cannot be ended, so there may only be so many of them.
+    /// Lookups cannot be cancelled, so their number is limited.
     pub(super) lookups: Arc<Semaphore>,
-    /// Why there is no TLS, where there is none.
+    /// The TLS client, or why there is none.
     pub(super) tls: Result<TlsConnector, String>,
 }
 
@@ -46,7 +47,11 @@ impl Connector {
         Conn::new(Wire::new(stream, Arc::clone(&meter)), meter, seat).await
     }
 
-    async fn addresses(&self, origin: &Origin, state: &State) -> Result<Vec<SocketAddr>, CallFailure> {
+    async fn addresses(
+        &self,
+        origin: &Origin,
+        state: &State,
+    ) -> Result<Vec<SocketAddr>, CallFailure> {
         if let Ok(address) = origin.host.parse::<IpAddr>() {
             return Ok(vec![SocketAddr::new(address, origin.port)]);
         }
@@ -74,10 +79,10 @@ impl Connector {
             .map_err(|error| fail(error.to_string()))?;
         let answer = told
             .await
-            .map_err(|_gone| fail("the lookup failed".to_owned()))?;
+            .map_err(|_gone| fail("lookup failed".to_owned()))?;
         let addresses = answer.map_err(|error| fail(error.to_string()))?;
         if addresses.is_empty() {
-            return Err(fail("it has no address".to_owned()));
+            return Err(fail("the name has no address".to_owned()));
         }
         Ok(addresses)
     }
@@ -133,16 +138,16 @@ async fn connect_any(
 }
 
 fn late(share: Duration) -> String {
-    format!("no answer within {} ms", share.as_millis())
+    format!("no response within {} ms", share.as_millis())
 }
 
-/// The outer error ends the call, the inner one leads to the next address.
+/// The outer error ends the call; the inner one leads to the next address.
 async fn connect(
     address: SocketAddr,
     state: &Arc<State>,
     meter: &Arc<Meter>,
 ) -> Result<Result<(TcpStream, Seat), CallFailure>, CallFailure> {
-    let io = |error: std::io::Error| CallFailure::Io(format!("socket: {error}"));
+    let io = |error: std::io::Error| CallFailure::Io(format!("cannot create socket: {error}"));
     let socket = if address.is_ipv4() {
         TcpSocket::new_v4()
     } else {
@@ -150,7 +155,7 @@ async fn connect(
     };
     let socket = socket.map_err(io)?;
     socket.set_nodelay(true).map_err(io)?;
-    // Before the connect, so that an abort reaches a connection that nobody answers.
+    // Before the connect, so that an abort reaches a connection that gets no response.
     let spare = socket.as_fd().try_clone_to_owned().map_err(io)?;
     let seat = state.seat(spare, Arc::clone(meter), CallPhase::Connect)?;
     match socket.connect(address).await {

@@ -1,4 +1,4 @@
-//! What is written down about a call: one line for each end, and one for each abort.
+//! Events of calls: one for each end, and one for each abort.
 
 use std::fmt;
 use std::sync::Arc;
@@ -8,7 +8,7 @@ use serde::Serialize;
 use super::abort::AbortReason;
 use super::state::CallPhase;
 
-/// Where events go. It is called by the thread that did it, with no lock held, and should not block.
+/// Receives events. It is called by the acting thread without a lock held, and should not block.
 pub type CallSink = Arc<dyn Fn(&CallEvent) + Send + Sync>;
 
 /// One thing that happened. [`Display`](fmt::Display) is the log line, its field names stay the same.
@@ -16,19 +16,20 @@ pub type CallSink = Arc<dyn Fn(&CallEvent) + Send + Sync>;
 pub struct CallEvent {
     /// What happened.
     pub event: CallEventKind,
-    /// Whether somebody should look at it.
+    /// Severity.
     pub level: EventLevel,
     /// Which call; `null` where the caller itself is meant.
     pub call: Option<String>,
-    /// What the call was doing: at an abort when it came, at an end before it.
+    /// The call's phase: for an abort, at that moment; for an end, before it.
     pub phase: CallPhase,
     /// Sockets that an abort shut down; `null` where there was none.
     pub tcp_force_closed: Option<u32>,
-    /// `stranger_thread` or `stranger_task`: somebody else aborted, and the owner closed afterwards.
+    /// `stranger_thread` or `stranger_task`: another thread or task aborted, and the owner closed
+    /// afterwards.
     pub deferred_close: Option<&'static str>,
-    /// The thread that did what this event tells.
+    /// The acting thread.
     pub by: ThreadLabel,
-    /// The thread that aborted, at an end.
+    /// The thread that aborted, for an end.
     pub aborted_by: Option<ThreadLabel>,
     /// Why it was aborted.
     pub reason: Option<AbortReason>,
@@ -36,14 +37,19 @@ pub struct CallEvent {
     pub failure: Option<&'static str>,
     /// `kept` for another call, `closed`, or `null` where there was none.
     pub connection: Option<&'static str>,
-    /// Since the call began, or since the caller's close was asked for.
+    /// Milliseconds since the call started, or since the close of the caller was requested.
     pub ms: f64,
     /// What a human should know.
     pub note: Option<&'static str>,
 }
 
 impl CallEvent {
-    pub(super) fn new(event: CallEventKind, call: Option<String>, phase: CallPhase, ms: f64) -> Self {
+    pub(super) fn new(
+        event: CallEventKind,
+        call: Option<String>,
+        phase: CallPhase,
+        ms: f64,
+    ) -> Self {
         Self {
             event,
             level: EventLevel::Info,
@@ -121,7 +127,7 @@ impl CallEventKind {
     }
 }
 
-/// Whether somebody should look at it.
+/// Severity of an event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum EventLevel {
@@ -150,7 +156,7 @@ pub struct ThreadLabel {
 }
 
 impl ThreadLabel {
-    /// The thread that asks.
+    /// The calling thread.
     #[must_use]
     pub fn here() -> Self {
         Self {

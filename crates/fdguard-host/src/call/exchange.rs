@@ -1,4 +1,5 @@
-//! A connection and the one request on it. Its owner polls it: there is no task in the background that could hold the socket longer than the owner does.
+//! A connection and its one request. The owner polls it: no background task can hold the socket
+//! longer than the owner does.
 
 use std::fmt;
 use std::future::Future;
@@ -17,7 +18,7 @@ use rustix::io::Errno;
 use rustix::net::{RecvFlags, recv};
 
 use super::failure::CallFailure;
-use super::request::{Ready, CallResponse};
+use super::request::{CallResponse, Ready};
 use super::state::{CallPhase, Seat, State};
 use super::wire::{Meter, Outgoing, Wire};
 
@@ -47,11 +48,16 @@ impl fmt::Debug for Conn {
 }
 
 impl Conn {
-    pub(super) async fn new(wire: Wire, meter: Arc<Meter>, seat: Seat) -> Result<Self, CallFailure> {
+    pub(super) async fn new(
+        wire: Wire,
+        meter: Arc<Meter>,
+        seat: Seat,
+    ) -> Result<Self, CallFailure> {
         let mut builder = http1::Builder::new();
         builder.max_buf_size(LARGEST_HEAD).max_headers(MOST_HEADERS);
         let made = builder.handshake(TokioIo::new(wire)).await;
-        let (sender, driver) = made.map_err(|error| CallFailure::of_http(&error, CallPhase::Send))?;
+        let (sender, driver) =
+            made.map_err(|error| CallFailure::of_http(&error, CallPhase::Send))?;
         Ok(Self {
             seat,
             sender,
@@ -88,7 +94,7 @@ impl Conn {
             }
         });
         let (head, body) = answered.await?.into_parts();
-        Ok((CallResponse::of(head.status, &head.headers), body))
+        Ok((CallResponse::from_parts(head.status, &head.headers), body))
     }
 
     /// The next piece of the body, `None` at its end. Trailers are skipped.
@@ -114,7 +120,7 @@ impl Conn {
     }
 
     fn drive(&mut self, cx: &mut Context<'_>) {
-        // Its error, if it has one, is told by the answer or the body as well.
+        // Its error, if any, is also reported by the response or the body.
         if let Some(driver) = &mut self.driver
             && Pin::new(driver).poll(cx).is_ready()
         {
@@ -122,8 +128,8 @@ impl Conn {
         }
     }
 
-    /// After a whole answer: the connection waits for another request. It does not where the peer said `Connection: close`, has closed, or has not taken the
-    /// whole request.
+    /// Whether the connection can serve another request after a complete response. It cannot if the
+    /// peer sent `Connection: close`, has closed, or has not received the whole request.
     pub(super) fn is_reusable(&mut self) -> bool {
         self.drive(&mut Context::from_waker(Waker::noop()));
         self.driver.is_some() && self.sender.is_ready()
@@ -150,9 +156,10 @@ pub(super) struct ParkedConnection {
 }
 
 impl ParkedConnection {
-    /// The peer has not ended it, and has said nothing that nobody asked for.
+    /// Whether the peer has not closed it and has sent nothing unexpected.
     pub(super) fn is_alive(&mut self) -> bool {
-        // The kernel knows of an end earlier than the runtime, which hears of it at its next turn.
+        // The kernel knows of a close earlier than the runtime, which learns of it on its next
+        // poll.
         let mut byte = [0_u8];
         let peeked = recv(
             &self.spare,
@@ -164,7 +171,7 @@ impl ParkedConnection {
             Ok((count, _)) => count > 0,
         };
         let mut cx = Context::from_waker(Waker::noop());
-        // What came may belong to TLS itself (tickets). HTTP that nobody asked for ends the driver.
+        // Received bytes may belong to TLS itself (tickets). Unsolicited HTTP ends the driver.
         is_open && Pin::new(&mut self.driver).poll(&mut cx).is_pending() && self.sender.is_ready()
     }
 

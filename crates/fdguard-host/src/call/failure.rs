@@ -1,4 +1,4 @@
-//! Why a call gave no answer, or not all of it.
+//! Why a call returned no response, or only part of it.
 
 use std::fmt;
 use std::time::Duration;
@@ -14,7 +14,7 @@ pub enum CallFailure {
     #[error("{0}")]
     Bad(String),
     /// The name has no address.
-    #[error("{host} cannot be resolved: {why}")]
+    #[error("cannot resolve {host}: {why}")]
     Resolve {
         /// The name.
         host: String,
@@ -29,8 +29,8 @@ pub enum CallFailure {
         /// Why not.
         why: String,
     },
-    /// The peer is not who it says, or does not speak TLS.
-    #[error("no TLS with {host}: {why}")]
+    /// The peer's identity is wrong, or it does not support TLS.
+    #[error("TLS handshake with {host} failed: {why}")]
     Tls {
         /// The name.
         host: String,
@@ -38,7 +38,7 @@ pub enum CallFailure {
         why: String,
     },
     /// A limit of time was reached.
-    #[error("{limit}: nothing for {} ms", after.as_millis())]
+    #[error("{limit} of {} ms exceeded", after.as_millis())]
     Timeout {
         /// Which one.
         limit: TimeLimit,
@@ -46,15 +46,15 @@ pub enum CallFailure {
         after: Duration,
     },
     /// Somebody aborted it.
-    #[error("aborted ({reason}) in phase {phase}")]
+    #[error("call aborted ({reason}) in phase {phase}")]
     Aborted {
         /// On whose wish.
         reason: AbortReason,
         /// What it was doing then.
         phase: CallPhase,
     },
-    /// The peer ended the connection before the answer was whole.
-    #[error("the peer ended the connection in phase {phase}: {why}")]
+    /// The peer closed the connection before the response was complete.
+    #[error("peer closed the connection in phase {phase}: {why}")]
     ClosedEarly {
         /// What it was doing then.
         phase: CallPhase,
@@ -62,10 +62,10 @@ pub enum CallFailure {
         why: String,
     },
     /// What came is not HTTP, or its head is too large.
-    #[error("the answer is not usable HTTP: {0}")]
+    #[error("invalid HTTP response: {0}")]
     Garbled(String),
-    /// More came than was asked for at most.
-    #[error("the body is larger than {max} bytes")]
+    /// The body is larger than the limit.
+    #[error("response body exceeds {max} bytes")]
     TooLarge {
         /// The limit.
         max: usize,
@@ -74,10 +74,10 @@ pub enum CallFailure {
     #[error("{0}")]
     Io(String),
     /// The caller was closed.
-    #[error("the caller is closed")]
+    #[error("the HTTP client is closed")]
     Closing,
     /// As many calls as there may be are running.
-    #[error("{0} calls are running, which is the cap")]
+    #[error("too many calls: {0} are running, which is the limit")]
     Full(usize),
 }
 
@@ -101,7 +101,7 @@ impl CallFailure {
         }
     }
 
-    /// What hyper says, by what the user can do about it.
+    /// Classifies an error of hyper by what the user can do about it.
     pub(super) fn of_http(error: &hyper::Error, phase: CallPhase) -> Self {
         let why = with_causes(error);
         if error.is_parse() {

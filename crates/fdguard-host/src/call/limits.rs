@@ -1,4 +1,4 @@
-//! The limits of time of a call, and the wait that ends with the first of them or with an abort.
+//! Time limits of a call, and a wait that ends with the first limit or an abort.
 
 use std::future::Future;
 use std::pin::pin;
@@ -10,7 +10,7 @@ use super::request::Ready;
 use super::state::State;
 use super::wire::Meter;
 
-/// Which moment ends a wait.
+/// The deadlines of a wait.
 pub(super) struct Limits {
     started: Instant,
     connect: Option<Duration>,

@@ -1,17 +1,23 @@
-//! A request that any thread can abort, and that only its owner closes.
+//! An HTTP request that any thread can abort but only its owner closes.
 //!
-//! A [`Caller`] keeps idle connections and begins a [`Call`]. The call is the owner of its socket: it drives the connection itself, no task in the
-//! background does, so dropping it closes the socket, exactly once. Everybody else has an [`AbortHandle`]: it can say "cancelled" and call `shutdown(2)` on a
-//! *duplicate* of the socket, which has a number of its own. No number is ever freed by a stranger, so none can be recycled under the owner.
+//! A [`Caller`] pools idle connections and starts a [`Call`]. The call owns its socket and drives
+//! the connection itself, without a background task, so dropping it closes the socket exactly once.
+//! All others hold an [`AbortHandle`]: it can cancel the call and call `shutdown(2)` on a
+//! *duplicate* of the socket, which has its own number. Only the owner frees descriptor numbers, so
+//! none can be reused while the owner still uses it.
 //!
-//! Why that wakes the owner: `shutdown` acts on the connection, not on a number. The kernel marks both directions as ended and reports `EPOLLHUP` and
-//! `EPOLLRDHUP` to everybody who watches the connection, also to the registration that tokio made with the owner's number. A connect that waits for an answer
-//! fails with `ECONNRESET` in the same way. The peer is told at once, even while the owner is busy elsewhere. Besides this a token is
-//! cancelled: it wakes an owner that has no socket yet (it resolves a name) or that is between `socket` and `connect`, where `shutdown` has nothing to end.
-//! The owner's close is safe with the duplicate still there: tokio takes its registration back before it closes, and the call drops the duplicate first.
+//! This wakes the owner because `shutdown` acts on the connection, not on a descriptor number. The
+//! kernel marks both directions as ended and reports `EPOLLHUP` and `EPOLLRDHUP` to every watcher
+//! of the connection, including tokio's registration of the owner's descriptor. A pending connect
+//! fails with `ECONNRESET` in the same way. The peer notices immediately, even while the owner is
+//! busy. In addition a token is cancelled: it wakes an owner that has no socket yet (during name
+//! resolution) or is between `socket` and `connect`, where `shutdown` has no effect. The owner can
+//! close safely while the duplicate exists: tokio removes its registration before it closes, and
+//! the call drops the duplicate first.
 //!
-//! What it does not do, on purpose: proxy variables (`http_proxy`, …) are ignored, redirects are given to the caller and not followed, bodies are not
-//! decompressed, HTTP/2 is not offered. An open connection costs two descriptors: the socket and its duplicate.
+//! Intentionally not supported: proxy variables (`http_proxy`, …) are ignored, redirects are
+//! returned and not followed, bodies are not decompressed, and HTTP/2 is not offered. An open
+//! connection costs two descriptors: the socket and its duplicate.
 
 mod abort;
 mod caller;
@@ -28,10 +34,10 @@ pub mod sse;
 mod state;
 mod wire;
 
-pub use abort::{AbortHandle, AbortResult, AbortReason};
+pub use abort::{AbortHandle, AbortReason, AbortResult};
 pub use caller::{Caller, CallerClose, Lookup, Options};
 pub use calls::Calls;
-pub use event::{CallEvent, EventLevel, CallSink, CallEventKind, ThreadLabel};
+pub use event::{CallEvent, CallEventKind, CallSink, EventLevel, ThreadLabel};
 pub use failure::{CallFailure, TimeLimit};
 pub use owner::{Call, CallEnd};
 pub use request::{CallRequest, CallResponse, Timeouts};

@@ -1,4 +1,4 @@
-//! The owner of a call: it alone drives the connection, and it alone closes it.
+//! The owner of a call: only it drives and closes the connection.
 
 use std::collections::VecDeque;
 use std::future::Future;
@@ -14,7 +14,7 @@ use super::event::{CallEvent, CallEventKind, ThreadLabel};
 use super::exchange::{Conn, is_whole};
 use super::failure::CallFailure;
 use super::limits::{Limits, watch};
-use super::request::{Ready, CallResponse};
+use super::request::{CallResponse, Ready};
 use super::sse;
 use super::state::{CallInfo, CallPhase, State};
 
@@ -33,7 +33,7 @@ pub struct Call {
     failure: Option<CallFailure>,
     ended: Option<CallEnd>,
     is_reused: bool,
-    /// The end of the body was seen.
+    /// The end of the body was reached.
     is_whole: bool,
     events: sse::SseReader,
     read: VecDeque<sse::SseMessage>,
@@ -59,7 +59,7 @@ pub struct CallEnd {
     pub bytes_in: u64,
     /// Of HTTP, without what TLS adds.
     pub bytes_out: u64,
-    /// Since it began.
+    /// Time since its start.
     pub took: Duration,
 }
 
@@ -89,7 +89,7 @@ impl Call {
         }
     }
 
-    /// For everybody who may abort it.
+    /// For everyone who may abort it.
     #[must_use]
     pub fn handle(&self) -> AbortHandle {
         AbortHandle {
@@ -97,7 +97,7 @@ impl Call {
         }
     }
 
-    /// How it stands.
+    /// Current state of the call.
     #[must_use]
     pub fn info(&self) -> CallInfo {
         self.state.info()
@@ -126,7 +126,8 @@ impl Call {
         }
     }
 
-    /// The next piece of the body; `None` at its end, when the connection has already gone back or is closed.
+    /// The next piece of the body; `None` at its end, when the connection has been returned to the
+    /// pool or closed.
     pub async fn chunk(&mut self) -> Result<Option<Vec<u8>>, CallFailure> {
         if self.head.is_none() {
             self.response().await?;
@@ -139,9 +140,12 @@ impl Call {
         };
         let limits = Limits::new(&self.request, &self.state, Some(conn.meter()));
         let piece = watch(&self.state, &limits, conn.piece(body)).await;
-        match piece.and_then(|piece| piece.map_err(|error| CallFailure::of_http(&error, CallPhase::Body))) {
+        match piece
+            .and_then(|piece| piece.map_err(|error| CallFailure::of_http(&error, CallPhase::Body)))
+        {
             Ok(Some(bytes)) => {
-                // The end is known with the last piece often: then nobody must ask once more to give the connection back.
+                // The end is often known with the last piece: then no further call is needed to
+                // return the connection.
                 if is_whole(body) {
                     self.is_whole = true;
                     self.end(None);
@@ -157,7 +161,7 @@ impl Call {
         }
     }
 
-    /// The whole body, if it is not larger than `max`; a larger one ends the call.
+    /// The whole body, up to `max` bytes; a larger one ends the call.
     pub async fn collect(&mut self, max: usize) -> Result<Vec<u8>, CallFailure> {
         let mut all = Vec::new();
         while let Some(piece) = self.chunk().await? {
@@ -213,7 +217,8 @@ impl Call {
         };
         let limits = Limits::new(&self.request, &self.state, Some(conn.meter()));
         let result = watch(&self.state, &limits, conn.head(answer)).await?;
-        let (head, body) = result.map_err(|error| CallFailure::of_http(&error, self.state.phase()))?;
+        let (head, body) =
+            result.map_err(|error| CallFailure::of_http(&error, self.state.phase()))?;
         self.state.enter(CallPhase::Body);
         if let Stage::Asked(conn, _) = std::mem::replace(&mut self.stage, Stage::Over) {
             self.is_whole = is_whole(&body);
@@ -231,7 +236,7 @@ impl Call {
         if let Some(failure) = self.state.aborted() {
             return Err(failure);
         }
-        if let Some(parked) = self.caller.pool.take(&self.request.origin) {
+        if let Some(parked) = self.caller.pool.checkout(&self.request.origin) {
             self.is_reused = true;
             return parked.serve(&self.state);
         }
@@ -263,7 +268,7 @@ impl Call {
         failure
     }
 
-    /// The one place where a call ends. The owner closes its socket here, or gives it to the pool.
+    /// The one place where a call ends. The owner closes its socket here or returns it to the pool.
     fn end(&mut self, failure: Option<&CallFailure>) {
         if self.ended.is_some() {
             return;

@@ -1,4 +1,4 @@
-//! Connections that wait for another request: few, for a short time.
+//! Idle connections kept for another request: few, and for a short time.
 
 use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
@@ -64,7 +64,7 @@ impl Pool {
     }
 
     /// The one that was used last and lives; dead ones are closed on the way.
-    pub(super) fn take(&self, origin: &Origin) -> Option<ParkedConnection> {
+    pub(super) fn checkout(&self, origin: &Origin) -> Option<ParkedConnection> {
         loop {
             let mut found = {
                 let mut shelf = self.shelf();
@@ -78,9 +78,9 @@ impl Pool {
         }
     }
 
-    /// Keeps a connection; says whether it did.
+    /// Keeps a connection; returns whether it did.
     pub(super) fn put(self: &Arc<Self>, origin: Origin, connection: ParkedConnection) -> bool {
-        // Without a runtime nobody would sweep.
+        // Without a runtime nothing would remove it later.
         let Ok(runtime) = Handle::try_current() else {
             return false;
         };
@@ -137,7 +137,7 @@ impl Pool {
             .collect();
         let next = shelf.idle.first().map(|idle| idle.since + limit);
         if next.is_none() {
-            // Under the lock: whoever puts the next one starts another sweeper.
+            // Under the lock: the next `put` starts another sweeper.
             shelf.sweeper = None;
         }
         drop(shelf);

@@ -1,4 +1,4 @@
-//! What is asked for and what comes back, in plain types; where a URL leads, and how it is shown without its secrets.
+//! Requests and responses as plain types, and how to parse a URL and print it without secrets.
 
 use std::time::Duration;
 
@@ -55,7 +55,7 @@ pub struct Timeouts {
     pub first_byte: Option<Duration>,
     /// Between two bytes of the answer.
     pub idle: Option<Duration>,
-    /// Since the call began, until its last byte.
+    /// From the start of the call to its last byte.
     pub total: Option<Duration>,
 }
 
@@ -88,7 +88,7 @@ impl CallResponse {
         found.map(|(_, value)| value.as_str())
     }
 
-    pub(super) fn of(status: http::StatusCode, headers: &HeaderMap) -> Self {
+    pub(super) fn from_parts(status: http::StatusCode, headers: &HeaderMap) -> Self {
         let text = |value: &HeaderValue| String::from_utf8_lossy(value.as_bytes()).into_owned();
         Self {
             status: status.as_u16(),
@@ -100,7 +100,7 @@ impl CallResponse {
     }
 }
 
-/// Who is talked to. Connections are shared by calls with the same origin.
+/// Scheme, host and port. Calls with the same origin share connections.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Origin {
     pub(super) is_tls: bool,
@@ -109,7 +109,7 @@ pub(super) struct Origin {
     pub(super) port: u16,
 }
 
-/// A request that was looked at: it can be sent, and again if the first connection was dead already.
+/// A validated request: it can be sent, and sent again if the first connection was already dead.
 #[derive(Clone, Debug)]
 pub(super) struct Ready {
     pub(super) origin: Origin,
@@ -132,9 +132,9 @@ const OURS: [&str; 7] = [
 ];
 
 impl Ready {
-    pub(super) fn of(request: CallRequest) -> Result<Self, CallFailure> {
+    pub(super) fn try_from_request(request: CallRequest) -> Result<Self, CallFailure> {
         let uri: Uri = request.url.parse().map_err(|error| {
-            CallFailure::Bad(format!("{}: not a URL: {error}", shown(&request.url)))
+            CallFailure::Bad(format!("invalid URL {}: {error}", shown(&request.url)))
         })?;
         let origin = origin(&uri, &request.url)?;
         let mut headers = headers(&request.headers)?;
@@ -162,31 +162,33 @@ fn method(word: &str) -> Result<Method, CallFailure> {
         return Ok(Method::GET);
     }
     let method = Method::from_bytes(word.as_bytes())
-        .map_err(|_invalid| CallFailure::Bad(format!("{word:?} is not a method")))?;
+        .map_err(|_invalid| CallFailure::Bad(format!("invalid HTTP method {word:?}")))?;
     if method == Method::CONNECT {
-        return Err(CallFailure::Bad("CONNECT is not supported".to_owned()));
+        return Err(CallFailure::Bad(
+            "unsupported HTTP method CONNECT".to_owned(),
+        ));
     }
     Ok(method)
 }
 
 fn origin(uri: &Uri, url: &str) -> Result<Origin, CallFailure> {
-    let bad = |why: &str| CallFailure::Bad(format!("{}: {why}", shown(url)));
+    let bad = |why: &str| CallFailure::Bad(format!("invalid URL {}: {why}", shown(url)));
     let is_tls = match uri.scheme_str() {
         Some("https") => true,
         Some("http") => false,
-        _ => return Err(bad("the URL must begin with http:// or https://")),
+        _ => return Err(bad("it must start with http:// or https://")),
     };
-    let authority = uri.authority().ok_or_else(|| bad("the URL has no host"))?;
+    let authority = uri.authority().ok_or_else(|| bad("it has no host"))?;
     if authority.as_str().contains('@') {
         return Err(bad(
-            "user and password do not belong into a URL: send an authorization header",
+            "it must not contain a user name or password; send an authorization header",
         ));
     }
     let host = authority.host();
     let bare = host.strip_prefix('[').and_then(|h| h.strip_suffix(']'));
     let host = bare.unwrap_or(host).to_ascii_lowercase();
     if host.is_empty() {
-        return Err(bad("the URL has no host"));
+        return Err(bad("it has no host"));
     }
     let port = match authority.port() {
         Some(port) => port.as_u16(),
@@ -200,7 +202,7 @@ fn origin(uri: &Uri, url: &str) -> Result<Origin, CallFailure> {
                 80
             }
         }
-        None => return Err(bad("the port is not a number up to 65535")),
+        None => return Err(bad("the port must be a number from 0 to 65535")),
     };
     Ok(Origin { is_tls, host, port })
 }
@@ -219,30 +221,30 @@ fn path(uri: &Uri) -> Result<Uri, CallFailure> {
         format!("/{text}")
     };
     text.parse()
-        .map_err(|error| CallFailure::Bad(format!("not a path: {error}")))
+        .map_err(|error| CallFailure::Bad(format!("invalid path: {error}")))
 }
 
 fn host_header(uri: &Uri, origin: &Origin) -> Result<HeaderValue, CallFailure> {
     let text = uri
         .authority()
         .map_or(origin.host.as_str(), |authority| authority.as_str());
-    HeaderValue::from_str(text).map_err(|error| CallFailure::Bad(format!("not a host: {error}")))
+    HeaderValue::from_str(text).map_err(|error| CallFailure::Bad(format!("invalid host: {error}")))
 }
 
 fn headers(given: &[(String, String)]) -> Result<HeaderMap, CallFailure> {
     let mut headers = HeaderMap::with_capacity(given.len() + 1);
     for (name, value) in given {
         let known = HeaderName::from_bytes(name.as_bytes())
-            .map_err(|_invalid| CallFailure::Bad(format!("{name:?} is not the name of a header")))?;
+            .map_err(|_invalid| CallFailure::Bad(format!("invalid header name {name:?}")))?;
         if OURS.contains(&known.as_str()) {
             return Err(CallFailure::Bad(format!(
-                "header {known} is set by the client itself"
+                "cannot set header {known}: the host sets it"
             )));
         }
         // The value is not repeated: it may be a key.
         let value = HeaderValue::from_str(value).map_err(|_invalid| {
             CallFailure::Bad(format!(
-                "the value of header {known} has characters that cannot be sent"
+                "invalid value for header {known}: it contains characters that HTTP does not allow"
             ))
         })?;
         headers.append(known, value);
@@ -250,7 +252,8 @@ fn headers(given: &[(String, String)]) -> Result<HeaderMap, CallFailure> {
     Ok(headers)
 }
 
-/// A URL as it may stand in a log: without user and password, and with every value of its query hidden. Which of them is a key nobody can tell.
+/// A URL that is safe to log: without user name and password, and with all query values hidden,
+/// because any of them may be a key.
 pub(super) fn shown(url: &str) -> String {
     let url = url.split('#').next().unwrap_or_default();
     let (before, query) = match url.split_once('?') {
@@ -289,10 +292,10 @@ fn hide(pair: &str) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::{Ready, CallRequest, shown};
+    use super::{CallRequest, Ready, shown};
 
     fn ready(url: &str) -> Result<Ready, String> {
-        Ready::of(CallRequest::get(url)).map_err(|failure| failure.to_string())
+        Ready::try_from_request(CallRequest::get(url)).map_err(|failure| failure.to_string())
     }
 
     #[test]
@@ -332,27 +335,35 @@ mod tests {
         for (url, expected) in [
             (
                 "ftp://a/",
-                "ftp://a/: the URL must begin with http:// or https://",
+                "invalid URL ftp://a/: it must start with http:// or https://",
             ),
-            ("/x", "/x: the URL must begin with http:// or https://"),
+            (
+                "/x",
+                "invalid URL /x: it must start with http:// or https://",
+            ),
             (
                 "https://u:SECRET@a/",
-                "https://a/: user and password do not belong into a URL: send an authorization header",
+                "invalid URL https://a/: it must not contain a user name or password; send an authorization header",
             ),
         ] {
             assert_eq!(ready(url).unwrap_err(), expected);
         }
         assert!(ready("http://a:99999/").unwrap_err().contains("a:99999"));
-        assert!(ready("http://a b/").unwrap_err().contains("not a URL"));
+        assert!(ready("http://a b/").unwrap_err().contains("invalid URL"));
         let mut request = CallRequest::get("http://a/");
         request.headers = vec![("x".to_owned(), "SECRET\n".to_owned())];
-        let line = Ready::of(request.clone()).unwrap_err().to_string();
+        let line = Ready::try_from_request(request.clone())
+            .unwrap_err()
+            .to_string();
         assert_eq!(
             line,
-            "the value of header x has characters that cannot be sent"
+            "invalid value for header x: it contains characters that HTTP does not allow"
         );
         request.headers = vec![("Transfer-Encoding".to_owned(), "chunked".to_owned())];
-        let line = Ready::of(request).unwrap_err().to_string();
-        assert_eq!(line, "header transfer-encoding is set by the client itself");
+        let line = Ready::try_from_request(request).unwrap_err().to_string();
+        assert_eq!(
+            line,
+            "cannot set header transfer-encoding: the host sets it"
+        );
     }
 }

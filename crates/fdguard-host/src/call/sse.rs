@@ -1,6 +1,7 @@
-//! Server-sent events out of bytes, whatever pieces they come in. Pure: no clock, no socket.
+//! Parses server-sent events from arbitrary pieces of bytes. Pure: no clock, no socket.
 //!
-//! As the HTML standard says: lines end with CR, LF or CRLF; an empty line ends an event; an event without data is none; what the stream ends within is dropped.
+//! As in the HTML standard: lines end with CR, LF or CRLF; an empty line ends an event; an event
+//! without data is ignored; an incomplete event at the end of the stream is dropped.
 
 /// One event of a stream.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -11,13 +12,13 @@ pub struct SseMessage {
     pub data: String,
     /// The last id that the server gave, also with an earlier event.
     pub id: Option<String>,
-    /// Milliseconds after which a client should come again, if this event said so.
+    /// Milliseconds after which a client should reconnect, if the event sets it.
     pub retry: Option<u64>,
 }
 
 /// An event, or a line of it, is longer than the reader takes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("an event of the stream is longer than {0} bytes")]
+#[error("stream event exceeds {0} bytes")]
 pub struct TooLong(pub usize);
 
 /// The longest event by default.
@@ -27,7 +28,7 @@ pub const LONGEST: usize = 8 * 1024 * 1024;
 #[derive(Clone, Debug)]
 pub struct SseReader {
     longest: usize,
-    /// Of the line that has not ended.
+    /// The unfinished line.
     line: Vec<u8>,
     /// A CR was last: a LF that follows belongs to it.
     after_cr: bool,
@@ -61,7 +62,7 @@ impl SseReader {
         }
     }
 
-    /// The events that end within these bytes. After an error the reader is of no use any more.
+    /// The events that end within these bytes. After an error the reader cannot be used.
     pub fn feed(&mut self, mut bytes: &[u8]) -> Result<Vec<SseMessage>, TooLong> {
         let mut found = Vec::new();
         while let Some(&first) = bytes.first() {
@@ -122,7 +123,7 @@ impl SseReader {
             "retry" if value.bytes().all(|byte| byte.is_ascii_digit()) => {
                 self.retry = value.parse().ok()
             }
-            // A comment has an empty name; fields that nobody knows are ignored.
+            // A comment has an empty name; unknown fields are ignored.
             _ => {}
         }
     }

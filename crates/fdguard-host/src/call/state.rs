@@ -1,4 +1,5 @@
-//! What owner and strangers share: the flag, the duplicate of the socket, the phase and the counts.
+//! State shared by the owner and abort handles: the abort flag, the duplicate of the socket, the
+//! phase and the counters.
 
 use std::fmt;
 use std::os::fd::OwnedFd;
@@ -14,26 +15,26 @@ use super::event::CallSink;
 use super::failure::CallFailure;
 use super::wire::Meter;
 
-/// What a call is doing.
+/// Phase of a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 #[non_exhaustive]
 pub enum CallPhase {
-    /// Nothing yet: its owner has not waited for it.
+    /// Not started: its owner has not polled it yet.
     New,
-    /// It waits for the address of a name.
+    /// Resolving the host name.
     Resolve,
-    /// It waits for the connection.
+    /// Connecting.
     Connect,
-    /// It waits for the peer's part of the handshake.
+    /// In the TLS handshake.
     Tls,
-    /// It sends the request.
+    /// Sending the request.
     Send,
-    /// The request is out; it waits for the answer's head.
+    /// The request was sent; waiting for the response headers.
     Wait,
-    /// It reads the answer's body.
+    /// Reading the response body.
     Body,
-    /// It has ended.
+    /// Finished.
     Over,
 }
 
@@ -52,26 +53,26 @@ impl fmt::Display for CallPhase {
     }
 }
 
-/// A running call as others see it.
+/// A running call.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct CallInfo {
-    /// By which it can be aborted.
+    /// Id for aborting it.
     pub id: String,
-    /// Without user and password, and without the values of its query.
+    /// URL without user name, password and query values.
     pub url: String,
-    /// `GET`, …
+    /// HTTP method, for example `GET`.
     pub method: String,
-    /// What it is doing.
+    /// Current phase.
     pub phase: CallPhase,
-    /// Since it began.
+    /// Milliseconds since the call started.
     pub age_ms: u64,
-    /// Since the last byte in either direction, or since it began.
+    /// Milliseconds since the last byte in either direction, or since the start.
     pub idle_ms: u64,
-    /// Of HTTP, without what TLS adds.
+    /// HTTP bytes received, excluding TLS overhead.
     pub bytes_in: u64,
-    /// Of HTTP, without what TLS adds.
+    /// HTTP bytes sent, excluding TLS overhead.
     pub bytes_out: u64,
-    /// Idle for longer than a call should be.
+    /// Idle for longer than the limit for stale calls.
     pub stale: bool,
 }
 
@@ -88,7 +89,8 @@ pub(super) struct State {
     slot: Mutex<Slot>,
 }
 
-/// Behind the lock. An abort shuts the duplicate down with the lock held: so the owner cannot close it meanwhile.
+/// State behind the lock. An abort shuts down the duplicate while it holds the lock, so the owner
+/// cannot close it meanwhile.
 pub(super) struct Slot {
     phase: CallPhase,
     pub(super) spare: Option<OwnedFd>,
@@ -157,13 +159,14 @@ impl State {
         self.slot().phase = phase;
     }
 
-    /// The failure of a call that somebody aborted.
+    /// The failure of an aborted call.
     pub(super) fn aborted(&self) -> Option<CallFailure> {
         let slot = self.slot();
         slot.abort.as_ref().map(Abort::failure)
     }
 
-    /// Puts the duplicate where an abort finds it, and goes on to that phase. From here on an abort reaches the socket; one that came before is told now.
+    /// Stores the duplicate for aborts and enters this phase. From here on an abort reaches the
+    /// socket; an earlier abort is reported now.
     pub(super) fn seat(
         self: &Arc<Self>,
         spare: OwnedFd,
@@ -188,7 +191,8 @@ impl State {
         slot.spare.take()
     }
 
-    /// The end, once. Gives the duplicate if the connection may serve again: an abort that came before has poisoned it, one that comes later finds nothing.
+    /// Ends the call, once. Returns the duplicate if the connection can be reused: an earlier abort
+    /// has shut it down, a later one finds nothing.
     pub(super) fn conclude(&self, keep: bool) -> Conclusion {
         let mut slot = self.slot();
         let phase = slot.phase();
@@ -234,7 +238,7 @@ impl State {
     }
 }
 
-/// What was there at the end.
+/// State at the end.
 pub(super) struct Conclusion {
     pub(super) spare: Option<OwnedFd>,
     pub(super) abort: Option<Abort>,

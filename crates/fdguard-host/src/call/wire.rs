@@ -1,4 +1,4 @@
-//! The connection as hyper sees it: plain or TLS, with its bytes counted; and the request's body.
+//! The connection as hyper sees it: plain or TLS, with byte counters, and the request body.
 
 use std::io;
 use std::pin::Pin;
@@ -16,7 +16,8 @@ use tokio_rustls::client::TlsStream;
 /// As much of a body goes to the connection at once.
 const PIECE: usize = 64 * 1024;
 
-/// Counts of the request that the connection serves now. The owner writes, anybody reads.
+/// Byte counters of the request that the connection serves now. The owner writes them; others read
+/// them.
 #[derive(Debug)]
 pub(super) struct Meter {
     epoch: Instant,
@@ -42,7 +43,7 @@ impl Meter {
         }
     }
 
-    /// Another request begins on the same connection.
+    /// Another request starts on the same connection.
     pub(super) fn reset(&self) {
         self.bytes_in.store(0, Relaxed);
         self.bytes_out.store(0, Relaxed);

@@ -1,4 +1,4 @@
-//! Clients and their leases: what a client opened ends with it.
+//! Clients and their leases: everything a client opened ends with it.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -11,7 +11,7 @@ use serde::Serialize;
 use super::entry::{Entry, word};
 use super::table::Place;
 use super::{Host, Inner};
-use crate::receipt::{SessionEndReason, Receipt};
+use crate::receipt::{Receipt, SessionEndReason};
 use crate::{Error, random};
 
 /// A client.
@@ -32,24 +32,25 @@ impl Client {
     }
 }
 
-/// What a list shows of a client.
+/// A client.
 #[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 pub struct ClientInfo {
-    /// Its id.
+    /// Client id.
     pub id: String,
-    /// As it called itself.
+    /// Name the client gave itself.
     pub name: Option<String>,
-    /// How long its lease is; `null` when it lasts until it is ended.
+    /// Length of the lease; `null` if it does not expire.
     pub lease_ms: Option<u64>,
-    /// What is left of it; `null` when it does not run out by itself, or not while a call of its runs.
+    /// Time left on the lease; `null` if it does not expire, or while one of its calls is running.
     pub left_ms: Option<u64>,
-    /// Its sessions.
+    /// Number of open sessions.
     pub sessions: usize,
 }
 
 impl Host {
-    /// A lease for a client: all sessions that it opens end when the lease runs out without a renewal or is ended. With no time it lasts until it is ended.
-    /// Every call for one of its sessions renews it, and it does not run out while one runs.
+    /// Registers a client with a lease: all its sessions end when the lease expires or is ended.
+    /// Without a duration it does not expire. Every call for one of its sessions renews the lease,
+    /// and it does not expire while a call runs.
     pub fn client(&self, name: Option<&str>, lease: Option<Duration>) -> Result<String, Error> {
         let id = random::id()?;
         let client = Client {
@@ -79,7 +80,7 @@ impl Host {
         Ok(self.guard(id))
     }
 
-    /// The same for a client that is there already: when what is returned is dropped, the client ends.
+    /// The same for an existing client: when the returned guard is dropped, the client ends.
     pub fn attach_client(&self, client: &str) -> Result<ClientGuard, Error> {
         self.renew(client)?;
         Ok(self.guard(client.to_owned()))
@@ -90,17 +91,21 @@ impl Host {
         ClientGuard { id, host }
     }
 
-    /// Begins a client's lease anew.
+    /// Renews a client's lease.
     pub fn renew(&self, client: &str) -> Result<(), Error> {
         let mut table = self.inner.table();
         let found = table.clients.get_mut(client);
         found.ok_or_else(|| unknown(client))?.renewed = Instant::now();
-        // Who waits for its end wakes at the old one and looks again.
+        // A waiter wakes at the old deadline and checks again.
         Ok(())
     }
 
     /// Ends a client's lease: its sessions are closed.
-    pub async fn end_client(&self, client: &str, reason: SessionEndReason) -> Result<Vec<Receipt>, Error> {
+    pub async fn end_client(
+        &self,
+        client: &str,
+        reason: SessionEndReason,
+    ) -> Result<Vec<Receipt>, Error> {
         self.inner.end_client(client, reason).await
     }
 
@@ -134,7 +139,7 @@ pub(super) fn unknown(client: &str) -> Error {
 }
 
 impl Inner {
-    /// A call for a client: its lease begins anew, now and when the call has come back.
+    /// A call for a client: its lease is renewed now and when the call returns.
     pub(super) fn call_for(
         self: &Arc<Self>,
         client: Option<&str>,
@@ -172,7 +177,7 @@ impl Inner {
         let event = LogEvent::new("client_gone").with("client", client);
         let event = event.with("reason", word(reason));
         self.tell(event.with("sessions", entries.len()));
-        // Whoever asked may go away: the ends go on.
+        // The caller may disconnect: closing continues.
         for entry in &entries {
             self.begin_end(entry, reason);
         }
@@ -207,13 +212,15 @@ impl Inner {
             for client in self.remove_run_out(Instant::now()) {
                 let inner = Arc::clone(&self);
                 self.tasks.spawn(async move {
-                    inner.client_gone(&client, SessionEndReason::ClientGone).await;
+                    inner
+                        .client_gone(&client, SessionEndReason::ClientGone)
+                        .await;
                 });
             }
         }
     }
 
-    /// In one step, so that no renewal comes between the look and the end.
+    /// In one step, so that no renewal comes between the check and the removal.
     fn remove_run_out(&self, now: Instant) -> Vec<String> {
         let is_over = |client: &Client| client.runs_out().is_some_and(|end| end <= now);
         let mut table = self.table();
@@ -237,12 +244,12 @@ impl Drop for ClientCall {
             client.calls -= 1;
             client.renewed = Instant::now();
         }
-        // The lease runs again: its end is to be waited for.
+        // The lease runs again: its expiry must be awaited.
         self.inner.lease_begun.notify_one();
     }
 }
 
-/// A client that ends, with all its sessions, when this is dropped: for a connection.
+/// Ends a client with all its sessions when it is dropped: for a connection.
 #[derive(Debug)]
 pub struct ClientGuard {
     id: String,
@@ -264,7 +271,7 @@ impl Drop for ClientGuard {
         // Not `tokio::spawn`: the drop may happen outside of the runtime.
         tasks.spawn_on(
             async move {
-                // Somebody else may have ended it before.
+                // It may already have ended.
                 let _ended = inner.end_client(&id, SessionEndReason::ClientGone).await;
             },
             &self.host.inner.runtime,

@@ -1,4 +1,5 @@
-//! The end of a session: begun once by whoever comes first, carried through although nobody waits, told to all who do.
+//! Closes a session: started once by the first caller, completed even if no caller waits, and
+//! reported to all callers.
 
 use std::sync::Arc;
 
@@ -7,10 +8,11 @@ use fdguard_core::log_event::{LogEvent, LogValue};
 use super::entry::{Entry, ended, word};
 use super::{Host, Inner, limits};
 use crate::Error;
-use crate::receipt::{SessionEndReason, Receipt};
+use crate::receipt::{Receipt, SessionEndReason};
 
 impl Host {
-    /// Ends a session. Of many who ask, one does it and all get its receipt; so does who asks again later, as long as it is kept.
+    /// Closes a session. Of many callers one does the work and all get its receipt, even later, as
+    /// long as the receipt is kept.
     pub async fn close(&self, id: &str, reason: SessionEndReason) -> Result<Receipt, Error> {
         let entry = {
             let table = self.inner.table();
@@ -23,7 +25,7 @@ impl Host {
         Ok(self.inner.end(&entry, reason).await)
     }
 
-    /// The receipts of the sessions that ended last, the oldest first.
+    /// The receipts of the latest closed sessions, oldest first.
     #[must_use]
     pub fn receipts(&self) -> Vec<Receipt> {
         self.inner.table().receipts().cloned().collect()
@@ -49,21 +51,31 @@ impl Inner {
     }
 
     /// Ends it, and waits for that.
-    pub(super) async fn end(self: &Arc<Self>, entry: &Arc<Entry>, reason: SessionEndReason) -> Receipt {
+    pub(super) async fn end(
+        self: &Arc<Self>,
+        entry: &Arc<Entry>,
+        reason: SessionEndReason,
+    ) -> Receipt {
         self.begin_end(entry, reason);
         let told = entry.told_end().await;
-        told.unwrap_or_else(|| Receipt::unknown(&entry.id, reason, "its end was not told"))
+        told.unwrap_or_else(|| {
+            Receipt::unknown(&entry.id, reason, "the session's close was not reported")
+        })
     }
 
-    /// Begins its end, if nobody has yet.
+    /// Starts closing the session, unless that has happened.
     pub(super) fn begin_end(self: &Arc<Self>, entry: &Arc<Entry>, reason: SessionEndReason) {
         if entry.begin_end(reason, false) {
             self.spawn_end(entry, reason);
         }
     }
 
-    /// The same, unless a call is inside. Tells whether it ends now.
-    pub(super) fn begin_end_unused(self: &Arc<Self>, entry: &Arc<Entry>, reason: SessionEndReason) -> bool {
+    /// The same, unless a call is using the session. Returns whether it closes now.
+    pub(super) fn begin_end_unused(
+        self: &Arc<Self>,
+        entry: &Arc<Entry>,
+        reason: SessionEndReason,
+    ) -> bool {
         let begins = entry.begin_end(reason, true);
         if begins {
             self.spawn_end(entry, reason);
@@ -85,7 +97,7 @@ impl Inner {
         };
         let closing = {
             let entry = Arc::clone(&entry);
-            // A task of its own: a limit on our patience is no reason to drop a close in the middle.
+            // In its own task: the time limit of the caller must not cancel a close halfway.
             let close = async move { entry.session.close(reason).await };
             self.tasks.spawn_on(close, &self.runtime)
         };
@@ -94,7 +106,8 @@ impl Inner {
             Ok(closed) => closed,
             Err(_elapsed) => {
                 let within = self.options.close_within.as_millis();
-                let late = format!("it did not end within {within} ms; its end goes on");
+                let late =
+                    format!("the session did not close within {within} ms; closing continues");
                 let receipt = Receipt::unknown(&entry.id, reason, late);
                 self.tell_closed("session_close_late", &entry, &receipt);
                 entry.tell_end(receipt);
@@ -102,7 +115,11 @@ impl Inner {
             }
         };
         let mut receipt = closed.unwrap_or_else(|error| {
-            Receipt::unknown(&entry.id, reason, format!("its end failed: {error}"))
+            Receipt::unknown(
+                &entry.id,
+                reason,
+                format!("closing the session failed: {error}"),
+            )
         });
         receipt.overuse = limits::overuse(&entry);
         if receipt.overuse.is_some() && receipt.reason == SessionEndReason::ProgramEnded {
@@ -112,11 +129,11 @@ impl Inner {
         if let (Some(record), Some(claim)) = (record, claim) {
             record.finish(claim, &receipt).await;
         }
-        self.settle(&entry, receipt);
+        self.record_close(&entry, receipt);
     }
 
-    /// The place is free, the receipt is kept and told.
-    fn settle(&self, entry: &Entry, receipt: Receipt) {
+    /// Frees the slot, stores the receipt and reports it.
+    fn record_close(&self, entry: &Entry, receipt: Receipt) {
         self.table().close(receipt.clone());
         self.changed.send_modify(|()| {});
         self.tell_closed("session_close", entry, &receipt);

@@ -1,4 +1,4 @@
-//! One session in the host: its gate, through which every use goes, and its end, which happens once.
+//! One session in the host: the gate that every use passes, and its close, which happens once.
 
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
@@ -6,12 +6,13 @@ use std::time::Duration;
 use jiff::Timestamp;
 use tokio::sync::watch;
 
-use super::{SessionInfo, LimitKeepers};
+use super::{LimitKeepers, SessionInfo};
 use crate::Error;
-use crate::receipt::{Overuse, SessionEndReason, Receipt};
-use crate::session::{SessionLimits, SessionProgram, Session};
+use crate::receipt::{Overuse, Receipt, SessionEndReason};
+use crate::session::{Session, SessionLimits, SessionProgram};
 
-/// Who is inside, and whether it ends. One lock for both, so that no command begins in a session that was found idle a moment ago.
+/// Calls in progress, and whether the session is closing. One lock for both, so that no command
+/// starts in a session that was just found idle.
 #[derive(Debug, Default)]
 struct Gate {
     calls: usize,
@@ -28,7 +29,7 @@ pub(super) struct Entry {
     pub(super) limits: SessionLimits,
     pub(super) started_at: Timestamp,
     pub(super) session: Session,
-    /// Why it is ended, when it used more than it may.
+    /// The limit it exceeded, if it is closed for that.
     pub(super) overuse: OnceLock<Overuse>,
     gate: watch::Sender<Gate>,
 }
@@ -52,7 +53,7 @@ impl Entry {
         }
     }
 
-    /// Lets a call in, unless the session ends.
+    /// Admits a call, unless the session is closing.
     pub(super) fn enter(self: &Arc<Self>) -> Result<Inside, Error> {
         let mut ending = None;
         self.gate.send_if_modified(|gate| {
@@ -66,7 +67,8 @@ impl Entry {
         }
     }
 
-    /// Whether it was this call that began the end. With `only_unused` it does not begin while a call is inside.
+    /// Whether this call started the close. With `only_unused` it does not start while a call is in
+    /// progress.
     pub(super) fn begin_end(&self, reason: SessionEndReason, only_unused: bool) -> bool {
         self.gate.send_if_modified(|gate| {
             let begins = gate.ending.is_none() && (gate.calls == 0 || !only_unused);
@@ -77,15 +79,15 @@ impl Entry {
         })
     }
 
-    /// Its end has begun.
+    /// Whether it is closing.
     pub(super) fn is_ending(&self) -> bool {
         self.gate.borrow().ending.is_some()
     }
 
-    /// Waits until its end has begun.
+    /// Waits until closing starts.
     pub(super) async fn end_begins(&self) {
         let mut gate = self.gate.subscribe();
-        // The sender is ours and lives.
+        // The sender is owned by this entry and alive.
         let _always = gate.wait_for(|gate| gate.ending.is_some()).await;
     }
 
@@ -95,12 +97,12 @@ impl Entry {
         let _always = gate.wait_for(|gate| gate.calls == 0).await;
     }
 
-    /// Tells all who wait for the end. A later receipt takes the place of an earlier one.
+    /// Reports the end to all waiters. A later receipt replaces an earlier one.
     pub(super) fn tell_end(&self, receipt: Receipt) {
         self.gate.send_modify(|gate| gate.receipt = Some(receipt));
     }
 
-    /// Waits for the end to be told.
+    /// Waits until the end is reported.
     pub(super) async fn told_end(&self) -> Option<Receipt> {
         let mut gate = self.gate.subscribe();
         let told = gate.wait_for(|gate| gate.receipt.is_some()).await;
@@ -129,7 +131,7 @@ impl Entry {
             busy_ms: self.session.busy_for().map(ms),
             idle_ms: self.idle_for().map_or(0, ms),
             started_at: self.started_at.to_string(),
-            limits_kept_by: LimitKeepers::of(self.limits, self.session.enforced()),
+            limits_kept_by: LimitKeepers::new(self.limits, self.session.enforced()),
         }
     }
 }
@@ -157,12 +159,12 @@ fn why(reason: SessionEndReason) -> &'static str {
         SessionEndReason::Asked => "it was closed",
         SessionEndReason::Reset => "it was reset",
         SessionEndReason::ProgramEnded => "its program ended",
-        SessionEndReason::Idle => "nobody used it",
-        SessionEndReason::ClientGone => "its client is gone",
-        SessionEndReason::Evicted => "it gave way to another",
-        SessionEndReason::Limit => "it used more than it may",
-        SessionEndReason::Shutdown => "the host shuts down",
-        SessionEndReason::StartFailed => "it could not be started",
+        SessionEndReason::Idle => "it was idle",
+        SessionEndReason::ClientGone => "its client disconnected or its lease expired",
+        SessionEndReason::Evicted => "it was evicted to make room for another session",
+        SessionEndReason::Limit => "it exceeded a resource limit",
+        SessionEndReason::Shutdown => "the host is shutting down",
+        SessionEndReason::StartFailed => "it failed to start",
     }
 }
 

@@ -1,4 +1,4 @@
-//! Who hears what happens.
+//! Subscribers to host events.
 
 use std::fmt;
 use std::sync::Arc;
@@ -7,7 +7,8 @@ use fdguard_core::log_event::LogEvent;
 
 type Hear = dyn Fn(&LogEvent) + Send + Sync;
 
-/// Whom events are told; by default nobody. Whoever hears them must not wait: it is called by the threads that serve all sessions.
+/// The subscriber of events; none by default. It must not block: it is called by the threads that
+/// serve all sessions.
 #[derive(Clone, Default)]
 pub struct Events(Option<Arc<Hear>>);
 

@@ -1,4 +1,4 @@
-//! How the host is: its own numbers against their limits.
+//! Health of the host: its resource usage compared with the limits.
 
 use std::sync::Arc;
 
@@ -16,67 +16,67 @@ const WARNING_PERCENT: f64 = 70.0;
 /// From here on it takes nothing new.
 const CRITICAL_PERCENT: f64 = 90.0;
 
-/// How the host is. Counts only: no paths, no peers (R10, R59).
+/// Health of the host. Counts only: no paths, no peers (R10, R59).
 #[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 pub struct HostHealth {
     /// `fdguard.health/1`.
     pub schema: &'static str,
-    /// How it is, all in all.
+    /// Overall status.
     pub status: HostStatus,
-    /// Descriptors that it holds; `null` when they cannot be counted.
+    /// Descriptors the host holds; `null` if they cannot be counted.
     pub fd_count: Option<u64>,
-    /// Its soft limit; `null` when there is none.
+    /// Soft limit of the host; `null` if unlimited.
     pub fd_soft_limit: Option<u64>,
-    /// Its hard limit; `null` when there is none.
+    /// Hard limit of the host; `null` if unlimited.
     pub fd_hard_limit: Option<u64>,
-    /// Of the soft limit.
+    /// Descriptors as a percentage of the soft limit.
     pub fd_usage_percent: Option<f64>,
-    /// The highest number among them, which is what `select` cares for.
+    /// Highest open descriptor number, which matters for `select`.
     pub fd_highest: Option<u64>,
-    /// Its threads.
+    /// Threads of the host.
     pub thread_count: Option<u64>,
-    /// Its children; each session has one, its keeper.
+    /// Child processes of the host; each session has one, its keeper.
     pub children: Option<u64>,
-    /// Those that have ended and wait to be reaped.
+    /// Child processes that have ended and are not reaped yet.
     pub zombies: Option<u64>,
-    /// Its sessions.
+    /// Session counts.
     pub sessions: SessionCounts,
     /// Clients with a lease.
     pub clients: usize,
-    /// Messages of commands' ends that nobody waited for: late ones, and strangers'.
+    /// End-of-command messages that no command was waiting for: late or from unknown senders.
     pub strays: u64,
-    /// Since its start.
+    /// Seconds since the host started.
     pub uptime_seconds: f64,
-    /// Of sessions that nobody uses.
+    /// Reaper of idle sessions.
     pub reaper: ReaperHealth,
-    /// Of its warm interpreter; `null` when none is wanted.
+    /// Warm interpreter; `null` if it is disabled.
     pub warm: Option<WarmHealth>,
-    /// Of its registry; `null` when it has none.
+    /// Registry; `null` if the host has none.
     pub registry: Option<RegistryHealth>,
-    /// It shuts down.
+    /// The host is shutting down.
     pub closing: bool,
 }
 
-/// How it is.
+/// Overall status, by share of the soft descriptor limit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum HostStatus {
-    /// Below 70 % of its descriptors.
+    /// Below 70 %.
     Ok,
-    /// From 70 % on.
+    /// 70 % or more.
     Warning,
-    /// From 90 % on: nothing new is opened.
+    /// 90 % or more: the host opens nothing new.
     Critical,
 }
 
-/// How many sessions.
+/// Session counts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct SessionCounts {
-    /// With those that are being opened or closed.
+    /// Open sessions, including those being opened or closed.
     pub open: usize,
-    /// With a command that runs.
+    /// Sessions that are running a command.
     pub busy: usize,
-    /// At most.
+    /// Maximum number of sessions.
     pub cap: usize,
 }
 

@@ -1,10 +1,11 @@
-//! Limits of sessions that the kernel does not keep: the host looks at them, and ends who is over.
+//! Session limits that the kernel does not enforce: the host checks them and ends sessions that
+//! exceed them.
 
 use std::fs;
 use std::sync::Arc;
 
 use fdguard_core::log_event::LogEvent;
-use fdguard_process::tree::{LimitMechanism, EnforcedLimits};
+use fdguard_process::tree::{EnforcedLimits, LimitMechanism};
 use schemars::JsonSchema;
 use serde::Serialize;
 use tokio::time::{MissedTickBehavior, interval};
@@ -12,38 +13,38 @@ use tokio::time::{MissedTickBehavior, interval};
 use super::Inner;
 use super::entry::Entry;
 use crate::Error;
-use crate::receipt::{SessionLimit, Overuse, SessionEndReason};
-use crate::session::{ExecResult, SessionLimits, ExecOutcome};
+use crate::receipt::{Overuse, SessionEndReason, SessionLimit};
+use crate::session::{ExecOutcome, ExecResult, SessionLimits};
 
-/// Who keeps a session to a limit.
+/// What enforces a limit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum LimitKeeper {
-    /// The kernel, for all processes together.
+    /// The kernel, for all processes of the session together.
     Cgroup,
-    /// The kernel, for each process alone.
+    /// The kernel, for each process separately.
     Rlimit,
-    /// The host: it looks once a second.
+    /// The host, which checks once a second.
     Host,
-    /// The kernel for each process, the host for all together.
+    /// The kernel for each process, and the host for all of them together.
     RlimitAndHost,
 }
 
-/// Who keeps a session to its limits; `null` where there is none.
+/// What enforces each limit of a session; `null` where no limit is set.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct LimitKeepers {
-    /// Bytes of memory.
+    /// Memory in bytes.
     pub memory: Option<LimitKeeper>,
-    /// Time on a core.
+    /// CPU time.
     pub cpu: Option<LimitKeeper>,
-    /// Processes at a time.
+    /// Number of processes.
     pub processes: Option<LimitKeeper>,
     /// Descriptors.
     pub descriptors: Option<LimitKeeper>,
 }
 
 impl LimitKeepers {
-    pub(super) fn of(limits: SessionLimits, enforced: Option<EnforcedLimits>) -> Option<Self> {
+    pub(super) fn new(limits: SessionLimits, enforced: Option<EnforcedLimits>) -> Option<Self> {
         let enforced = enforced.filter(|_| limits != SessionLimits::default())?;
         // A limit for all processes that the kernel keeps for each alone is half kept.
         let all = |is_asked: bool, by| is_asked.then(|| for_all(by));
@@ -69,7 +70,7 @@ fn for_all(by: LimitMechanism) -> LimitKeeper {
     }
 }
 
-/// What is left for the host to look at.
+/// The limits that the host has to check itself.
 fn watched(limits: SessionLimits, enforced: EnforcedLimits) -> SessionLimits {
     let is_ours = |by| by != LimitMechanism::Cgroup;
     SessionLimits {
@@ -79,7 +80,7 @@ fn watched(limits: SessionLimits, enforced: EnforcedLimits) -> SessionLimits {
     }
 }
 
-/// What the processes of a session use; absent where nobody can say.
+/// Resource usage of a session; absent if unknown.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Usage {
     memory: Option<u64>,
@@ -101,8 +102,9 @@ fn judge(limits: SessionLimits, usage: Usage) -> Option<Overuse> {
         .or_else(|| over(SessionLimit::Processes, processes, Some(usage.processes)))
 }
 
-/// Memory of all of them together. What they share is counted once, where the kernel says so; that look is dear, so it is taken only when the
-/// cheap sum, which counts it for each, is over.
+/// Memory of all processes together. Shared memory is counted once if the kernel reports it; that
+/// is expensive, so it is done only if the cheap sum, which counts it for each process, is over the
+/// limit.
 fn memory(members: &[u32], allowed: u64) -> Option<u64> {
     let sum = |of: fn(u32) -> Option<u64>| -> Option<u64> {
         let known: Vec<u64> = members.iter().filter_map(|pid| of(*pid)).collect();
@@ -132,7 +134,7 @@ fn parse_share(rollup: &str) -> Option<u64> {
     Some(kib * 1024)
 }
 
-fn look(entry: &Entry) -> Option<Overuse> {
+fn find_overuse(entry: &Entry) -> Option<Overuse> {
     let limits = watched(entry.limits, entry.session.enforced()?);
     if limits == SessionLimits::default() {
         return None;
@@ -166,7 +168,7 @@ impl Inner {
             }
             // Reading about processes may take milliseconds.
             let looks = self.runtime.spawn_blocking(move || {
-                let look = |entry: Arc<Entry>| look(&entry).map(|over| (entry, over));
+                let look = |entry: Arc<Entry>| find_overuse(&entry).map(|over| (entry, over));
                 watched.into_iter().filter_map(look).collect::<Vec<_>>()
             });
             for (entry, overuse) in looks.await.unwrap_or_default() {
@@ -195,7 +197,8 @@ pub(super) fn word(limit: SessionLimit) -> &'static str {
     }
 }
 
-/// The limit that ended a session: one that the host saw passed, or the memory of its cgroup, which never lets it be passed.
+/// The limit that ended a session: one that the host saw exceeded, or the memory limit of its
+/// cgroup, which cannot be exceeded.
 pub(super) fn overuse(entry: &Entry) -> Option<Overuse> {
     let starved = || {
         let allowed = entry.limits.memory_bytes?;
@@ -208,8 +211,11 @@ pub(super) fn overuse(entry: &Entry) -> Option<Overuse> {
     entry.overuse.get().copied().or_else(starved)
 }
 
-/// The answer of a command that was ended because of a limit says so.
-pub(super) fn answer(entry: &Entry, answer: Result<ExecResult, Error>) -> Result<ExecResult, Error> {
+/// Sets the outcome of a command that was ended because of a limit.
+pub(super) fn answer(
+    entry: &Entry,
+    answer: Result<ExecResult, Error>,
+) -> Result<ExecResult, Error> {
     let mut done = answer?;
     let by_itself = matches!(done.outcome, ExecOutcome::Exited { .. });
     if overuse(entry).is_some() && !by_itself {
@@ -244,7 +250,10 @@ mod tests {
             used: 4,
         };
         assert_eq!(judge(limits, usage(None, 4)), Some(processes));
-        assert_eq!(judge(SessionLimits::default(), usage(Some(u64::MAX), 9999)), None);
+        assert_eq!(
+            judge(SessionLimits::default(), usage(Some(u64::MAX), 9999)),
+            None
+        );
     }
 
     #[test]
@@ -261,14 +270,23 @@ mod tests {
             cpu: LimitMechanism::Rlimit,
             ..EnforcedLimits::default()
         };
-        let ours = watched(limits, enforced(LimitMechanism::Rlimit, LimitMechanism::Nobody));
+        let ours = watched(
+            limits,
+            enforced(LimitMechanism::Rlimit, LimitMechanism::Nobody),
+        );
         assert_eq!(
             (ours.memory_bytes, ours.processes, ours.cpu_seconds),
             (Some(1), Some(1), None)
         );
-        let theirs = watched(limits, enforced(LimitMechanism::Cgroup, LimitMechanism::Cgroup));
+        let theirs = watched(
+            limits,
+            enforced(LimitMechanism::Cgroup, LimitMechanism::Cgroup),
+        );
         assert_eq!(theirs, SessionLimits::default());
-        let kept = LimitKeepers::of(limits, Some(enforced(LimitMechanism::Rlimit, LimitMechanism::Cgroup)));
+        let kept = LimitKeepers::new(
+            limits,
+            Some(enforced(LimitMechanism::Rlimit, LimitMechanism::Cgroup)),
+        );
         let expected = LimitKeepers {
             memory: Some(LimitKeeper::RlimitAndHost),
             cpu: Some(LimitKeeper::Rlimit),
@@ -277,10 +295,10 @@ mod tests {
         };
         assert_eq!(kept, Some(expected));
         assert_eq!(
-            LimitKeepers::of(SessionLimits::default(), Some(EnforcedLimits::default())),
+            LimitKeepers::new(SessionLimits::default(), Some(EnforcedLimits::default())),
             None
         );
-        assert_eq!(LimitKeepers::of(limits, None), None);
+        assert_eq!(LimitKeepers::new(limits, None), None);
     }
 
     #[test]

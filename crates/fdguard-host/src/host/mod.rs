@@ -1,4 +1,5 @@
-//! All sessions of all clients: caps, leases, the reaper of idle ones, and an end that closes everything.
+//! All sessions of all clients: limits, leases, the idle reaper, and a shutdown that closes
+//! everything.
 
 mod client;
 mod close;
@@ -32,17 +33,17 @@ use tokio_util::task::TaskTracker;
 
 pub use client::{ClientGuard, ClientInfo};
 pub use events::Events;
-pub use health::{HostHealth, SessionCounts, HostStatus};
+pub use health::{HostHealth, HostStatus, SessionCounts};
 pub use limits::{LimitKeeper, LimitKeepers};
 pub use options::Options;
 pub use reaper::ReaperHealth;
-pub use reconcile::{RegistryFinding, ReconcileOutcome, reconcile};
+pub use reconcile::{ReconcileOutcome, RegistryFinding, reconcile};
 pub use record::RegistryHealth;
 pub use warm::WarmHealth;
 
 use crate::Error;
 use crate::receipt::Receipt;
-use crate::session::{Chunk, ExecResult, Exec, Hub};
+use crate::session::{Chunk, Exec, ExecResult, Hub};
 use entry::Entry;
 use record::Record;
 use room::Room;
@@ -63,14 +64,14 @@ struct Inner {
     table: Mutex<Table>,
     /// Touched whenever a place was taken or given back.
     changed: watch::Sender<()>,
-    /// Touched whenever a lease began to run.
+    /// Notified whenever a lease starts to run.
     lease_begun: Notify,
     room: Room,
-    /// Absent without a folder for the state, and after the end.
+    /// Absent without a state directory, and after shutdown.
     record: Mutex<Option<Arc<Record>>>,
     reaper: watch::Sender<ReaperHealth>,
     warm: Warm,
-    /// What the end of the host waits for.
+    /// Tasks that the shutdown waits for.
     tasks: TaskTracker,
     stopped: CancellationToken,
     shut: watch::Sender<Option<Vec<Receipt>>>,
@@ -78,24 +79,24 @@ struct Inner {
     runtime: Handle,
 }
 
-/// What a list shows of a session.
+/// A session.
 #[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 pub struct SessionInfo {
-    /// Its id.
+    /// Session id.
     pub id: String,
-    /// Whose it is.
+    /// Id of the client that owns it.
     pub client: Option<String>,
     /// `bash`, `python`, or the program's name.
     pub program: String,
-    /// Its process.
+    /// Process id of the program.
     pub pid: Option<u32>,
-    /// Milliseconds that its command has been running for.
+    /// Milliseconds since the running command started; `null` when none is running.
     pub busy_ms: Option<u64>,
     /// Milliseconds since its last command.
     pub idle_ms: u64,
-    /// RFC 3339.
+    /// Start time, RFC 3339.
     pub started_at: String,
-    /// Who keeps it to its limits; `null` when it has none, or its program has ended.
+    /// What enforces each limit; `null` if the session has no limits or its program has ended.
     pub limits_kept_by: Option<LimitKeepers>,
 }
 
@@ -130,7 +131,7 @@ impl Host {
         let event = LogEvent::new("host_start").with("pid", std::process::id());
         inner.tell(event.with("max_sessions", inner.options.max_sessions));
         if !inner.hub.is_private() {
-            let why = "no directory for it can be written to: other users may send to it";
+            let why = "no writable directory for the side channel: other users can send to it";
             inner.tell(LogEvent::new("side_channel_open").with("why", why));
         }
         if let Some(reconciled) = reconciled {
@@ -139,13 +140,14 @@ impl Host {
         Ok(Self { inner })
     }
 
-    /// Whether there is room in our table of descriptors for what is not a session: from 90 % of the limit on there is none.
+    /// Whether the host's descriptor table has room for anything but a session: not above 90 % of
+    /// the limit.
     #[must_use]
     pub(crate) fn has_room(&self) -> bool {
         self.inner.room.allows_one_more(0).is_ok()
     }
 
-    /// Whom it tells what happens.
+    /// The event subscriber.
     #[must_use]
     pub fn events(&self) -> &Events {
         &self.inner.options.events
@@ -157,7 +159,7 @@ impl Host {
         self.inner.options.state.as_deref()
     }
 
-    /// Its registry, for what it holds besides sessions.
+    /// Its registry, for resources other than sessions.
     #[must_use]
     pub fn registry(&self) -> Option<Registry> {
         Some(self.inner.record()?.registry())

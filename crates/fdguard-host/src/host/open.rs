@@ -1,4 +1,5 @@
-//! Opening a session: a place under the cap first, then the program. What fails, or is not wanted any more, gives its place back.
+//! Opens a session: reserves a slot first, then starts the program. A failed or cancelled open
+//! releases the slot.
 
 use std::sync::Arc;
 
@@ -14,7 +15,8 @@ use crate::session::{Session, SessionSpec};
 use crate::{Error, random};
 
 impl Host {
-    /// Opens a session, and gives its id. At the cap the dead and then the idle beyond their time give way; nobody else does.
+    /// Opens a session and returns its id. At the limit, dead sessions and then sessions past their
+    /// idle time are evicted; no others.
     pub async fn open(&self, client: Option<&str>, spec: SessionSpec) -> Result<String, Error> {
         let inner = Arc::clone(&self.inner);
         let client = client.map(str::to_owned);
@@ -27,7 +29,7 @@ impl Host {
     }
 }
 
-/// A session that somebody waits for. When they do not wait any more, nobody knows its id: it is closed.
+/// A session that a caller waits for. If the caller disconnects, its id is lost: it is closed.
 struct SessionRequest {
     opening: Option<JoinHandle<Result<String, Error>>>,
     inner: Arc<Inner>,
@@ -40,7 +42,7 @@ impl SessionRequest {
         };
         let opened = opening.await;
         self.opening = None;
-        opened.unwrap_or_else(|error| Err(Error::io("open a session")(error.into())))
+        opened.unwrap_or_else(|error| Err(Error::io("cannot open a session")(error.into())))
     }
 }
 
@@ -61,7 +63,11 @@ impl Drop for SessionRequest {
 }
 
 impl Inner {
-    async fn open(self: Arc<Self>, client: Option<String>, spec: SessionSpec) -> Result<String, Error> {
+    async fn open(
+        self: Arc<Self>,
+        client: Option<String>,
+        spec: SessionSpec,
+    ) -> Result<String, Error> {
         let call = self.call_for(client.as_deref())?;
         let place = self.take_place(client.clone()).await?;
         let about = (name(&spec.program), spec.limits);
@@ -86,7 +92,8 @@ impl Inner {
         self.settle_in(place, entry).await
     }
 
-    /// The session gets the place that was kept for it, unless host or client ended meanwhile: then it is closed.
+    /// The session takes its reserved slot, unless host or client ended meanwhile: then it is
+    /// closed.
     async fn settle_in(
         self: &Arc<Self>,
         mut place: KeptPlace,
@@ -120,19 +127,19 @@ impl Inner {
         Ok(entry.id.clone())
     }
 
-    /// Releases a session whose program ended by itself at once.
+    /// Releases a session as soon as its program has ended.
     async fn watch_end(self: Arc<Self>, entry: Arc<Entry>) {
         tokio::select! {
             () = entry.session.ended() => {}
             () = entry.end_begins() => return,
         }
-        // The command in which it ended still gets its answer.
+        // The command during which it ended still gets its answer.
         let answered = tokio::time::timeout(self.options.close_within, entry.unused());
         let _or_not = answered.await;
         self.begin_end(&entry, SessionEndReason::ProgramEnded);
     }
 
-    /// A place under the cap, in one step with the look whether there is one.
+    /// Reserves a slot in one step with the check whether one is free.
     async fn take_place(self: &Arc<Self>, client: Option<String>) -> Result<KeptPlace, Error> {
         let id = random::id()?;
         loop {
@@ -166,7 +173,8 @@ impl Inner {
         }
     }
 
-    /// Ends who gives way, unless a call came in between; then the next look finds somebody else, or nobody. False when its end takes too long.
+    /// Evicts a session, unless a call came in between; the next attempt then finds another one, or
+    /// none. False if closing takes too long.
     async fn make_way(self: &Arc<Self>, entry: &Arc<Entry>) -> bool {
         let reason = if entry.is_dead() {
             SessionEndReason::ProgramEnded

@@ -1,4 +1,4 @@
-//! What a host may and does.
+//! Options of a host.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -11,9 +11,9 @@ use super::Events;
 pub struct Options {
     /// Sessions at a time.
     pub max_sessions: usize,
-    /// A session that nobody used for so long is closed.
+    /// A session that was idle for this long is closed.
     pub idle_after: Duration,
-    /// How often that is looked at.
+    /// How often idle sessions are searched for.
     pub reap_every: Duration,
     /// Where the registry and the logs are; absent: no registry.
     pub state: Option<PathBuf>,
@@ -21,13 +21,14 @@ pub struct Options {
     pub warm_python: bool,
     /// The `fdguard` command, which sessions from a warm interpreter are kept by (`fdguard __keeper`); absent: Python starts cold.
     pub keeper_program: Option<PathBuf>,
-    /// How often sessions with limits that the kernel does not keep are looked at.
+    /// How often sessions with limits that the kernel does not enforce are checked.
     pub watch_every: Duration,
-    /// A close that takes longer is told as unfinished; it goes on. The session itself kills after 200 ms, and gives a process that the kernel does not end five seconds.
+    /// A close that takes longer is reported as unfinished and continues. The session itself kills
+    /// after 200 ms, and waits five seconds for a process that the kernel does not end.
     pub close_within: Duration,
     /// The soft limit of descriptors is raised to this at the start, as far as the hard one allows; absent: it is left.
     pub raise_limit: Option<u64>,
-    /// Who hears what happens.
+    /// The event subscriber.
     pub events: Events,
 }
 

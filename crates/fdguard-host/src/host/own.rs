@@ -1,8 +1,9 @@
-//! What the host itself holds: the numbers of its own canary.
+//! Resource usage of the host process itself.
 
 use std::fs;
 
-/// Our descriptors. Costs no descriptor itself, so that it works at a full table; before Linux 6.2 they are listed.
+/// Open descriptors of the host. Counting needs no descriptor, so it works with a full table;
+/// before Linux 6.2 they are listed.
 pub(super) fn count() -> Option<u64> {
     match fs::metadata("/proc/self/fd").ok()?.len() {
         0 => listed().map(|(count, _)| count),
@@ -33,7 +34,7 @@ fn listed() -> Option<(u64, Option<u64>)> {
     Some((count, numbers.into_iter().max()))
 }
 
-/// Our threads.
+/// Threads of the host.
 pub(super) fn threads() -> Option<u64> {
     let status = fs::read_to_string("/proc/self/status").ok()?;
     let line = status
@@ -42,7 +43,7 @@ pub(super) fn threads() -> Option<u64> {
     line?.trim().parse().ok()
 }
 
-/// Our children, and how many of them have ended and wait to be reaped.
+/// Children of the host, and how many of them are zombies.
 pub(super) fn children() -> Option<(u64, u64)> {
     let mut children = 0;
     let mut zombies = 0;

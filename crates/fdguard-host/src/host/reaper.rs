@@ -1,4 +1,4 @@
-//! Sessions that nobody used for too long are closed, the dead ones too, should somebody have missed their end.
+//! Closes idle sessions, and dead ones whose end was missed.
 
 use std::sync::Arc;
 
@@ -12,14 +12,14 @@ use super::Inner;
 use super::entry::Entry;
 use crate::receipt::SessionEndReason;
 
-/// What the reaper did.
+/// Activity of the idle-session reaper.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct ReaperHealth {
-    /// RFC 3339; `null` before its first look.
+    /// Time of the last run, RFC 3339; `null` before the first run.
     pub last_run_at: Option<String>,
-    /// Its looks.
+    /// Number of runs.
     pub runs: u64,
-    /// Sessions that it closed.
+    /// Number of sessions it closed.
     pub closed: u64,
 }
 

@@ -1,12 +1,15 @@
-//! After a host was killed: what it had is compared with what is there. Its keepers end their trees by themselves, unless one of a tree
-//! holds its keeper. What lives on although its host is gone is ended here, by its identity and never by its number alone: what is below
-//! a keeper of the registry, the program of a session, and whatever carries the mark of a tree of that host.
+//! After a host was killed: compares what it had with what is running. Keepers end their own trees,
+//! unless a program of the tree stops its keeper. Anything that outlives its host is killed here,
+//! by process identity and never by pid alone: descendants of a keeper in the registry, the program
+//! of a session, and every process with the mark of one of that host's trees.
 
 use std::collections::HashSet;
 use std::path::Path;
 use std::time::Duration;
 
-use fdguard_files::registry::{Liveness, ChangedRow, RowFilter, OwnerId, Kind, LeftoverRow, Registry, RegistryRow};
+use fdguard_files::registry::{
+    ChangedRow, Kind, LeftoverRow, Liveness, OwnerId, Registry, RegistryRow, RowFilter,
+};
 use fdguard_process::identity;
 use fdguard_process::sweep::{count_trees_of, end_kept_by, end_trees_of};
 use jiff::Timestamp;
@@ -17,31 +20,31 @@ use super::record::{FILE, is_kept};
 use super::{Host, Inner};
 use crate::Error;
 
-/// The longest that the end of one tree is waited for. KILL takes milliseconds.
+/// Maximum wait for the end of one tree. KILL takes milliseconds.
 const LONGEST: Duration = Duration::from_secs(2);
 
-/// What a comparison of the registry with the processes found and did.
+/// Result of comparing the registry with the running processes.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct ReconcileOutcome {
     /// `fdguard.reconcile/1`.
     pub schema: &'static str,
-    /// RFC 3339.
+    /// Time of the comparison, RFC 3339.
     pub at: String,
-    /// Nothing was changed.
+    /// Nothing was changed (dry run).
     pub dry_run: bool,
-    /// Entries that ended by it, or would.
+    /// Entries that were marked as ended, or would be.
     pub changed: Vec<RegistryFinding>,
-    /// Entries whose programs live on although nobody keeps them; these were killed, or would be.
+    /// Entries whose programs were still running without a keeper. They were killed, or would be.
     pub killed: Vec<RegistryFinding>,
-    /// Entries that somebody else has to see to.
+    /// Entries that another process must handle.
     pub left: Vec<RegistryFinding>,
-    /// Entries whose processes could not be looked at.
+    /// Entries whose processes could not be examined.
     pub unknown: Vec<RegistryFinding>,
-    /// Entries that are as they should be.
+    /// Number of entries that were already correct.
     pub unchanged: usize,
-    /// Processes of hosts that are gone; these were killed, or would be.
+    /// Processes of dead hosts that were killed, or would be.
     pub processes_killed: usize,
-    /// Of these, such as could not be ended.
+    /// Of these, the processes that could not be killed.
     pub processes_left: usize,
 }
 
@@ -54,14 +57,14 @@ impl ReconcileOutcome {
     }
 }
 
-/// An entry and what is wrong with it.
+/// A registry entry and what is wrong with it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct RegistryFinding {
-    /// Which.
+    /// Entry id.
     pub id: String,
     /// `session`, `host`, `scope` or `call`.
     pub kind: &'static str,
-    /// A code: `process_gone`, `host_gone`, `closing_owner_gone`, `orphaned`, `abandoned`, …
+    /// Reason code: `process_gone`, `host_gone`, `closing_owner_gone`, `orphaned`, `abandoned`, …
     pub reason: &'static str,
 }
 
@@ -85,7 +88,8 @@ impl From<&LeftoverRow> for RegistryFinding {
     }
 }
 
-/// Compares the registry in a state folder with the processes that are there, without a host. Where there is none, none is made.
+/// Compares the registry in a state directory with the running processes, without a host. A missing
+/// registry is not created.
 pub fn reconcile(state: &Path, dry_run: bool) -> Result<ReconcileOutcome, Error> {
     let path = state.join(FILE);
     if !path.exists() {
@@ -98,8 +102,12 @@ pub fn reconcile(state: &Path, dry_run: bool) -> Result<ReconcileOutcome, Error>
     run(&Registry::open(&path)?, Timestamp::now(), dry_run)
 }
 
-/// Compares, and ends what nobody keeps. What was killed is found gone by the next comparison.
-pub(super) fn run(registry: &Registry, now: Timestamp, dry_run: bool) -> Result<ReconcileOutcome, Error> {
+/// Compares, and kills what has no keeper. The next comparison finds the killed processes gone.
+pub(super) fn run(
+    registry: &Registry,
+    now: Timestamp,
+    dry_run: bool,
+) -> Result<ReconcileOutcome, Error> {
     let gone = gone_hosts(&registry.list(&RowFilter::open())?);
     let report = registry.reconcile(now, &|identity| identity.alive(), dry_run)?;
     let (mut killed, mut left) = (Vec::new(), Vec::new());
@@ -126,7 +134,8 @@ pub(super) fn run(registry: &Registry, now: Timestamp, dry_run: bool) -> Result<
     })
 }
 
-/// The hosts of open entries that are gone, of this boot: a number and a start of another mean nobody.
+/// The hosts of open entries that are gone, of this boot: a pid and start time of another boot
+/// identify no process.
 fn gone_hosts(rows: &[RegistryRow]) -> HashSet<OwnerId> {
     let Ok(own) = OwnerId::own() else {
         return HashSet::new();
@@ -141,7 +150,7 @@ fn gone_hosts(rows: &[RegistryRow]) -> HashSet<OwnerId> {
     hosts.into_iter().filter(is_gone).collect()
 }
 
-/// What became of processes that nobody keeps.
+/// What happened to processes without a keeper.
 #[derive(Clone, Copy, Debug, Default)]
 struct Processes {
     killed: usize,
@@ -160,7 +169,7 @@ impl Processes {
     }
 }
 
-/// Kills the processes of an entry whose host is gone; tells whether it did, or would.
+/// Kills the processes of an entry whose host is gone; returns whether it did, or would.
 fn kill_unkept(
     registry: &Registry,
     id: &str,
@@ -174,7 +183,9 @@ fn kill_unkept(
         return Ok(false);
     }
     let process = row.process.as_ref().and_then(pinned);
-    let keeper = row.keeper.filter(|keeper| keeper.alive() == Liveness::Alive);
+    let keeper = row
+        .keeper
+        .filter(|keeper| keeper.alive() == Liveness::Alive);
     let keeper = keeper.as_ref().and_then(pinned);
     if dry_run {
         return Ok(process.is_some() || keeper.is_some());
@@ -197,12 +208,12 @@ fn pinned(process: &OwnerId) -> Option<identity::ProcessId> {
 }
 
 impl Host {
-    /// Compares the registry with the processes that are there. With `dry_run` nothing is changed and nobody is ended.
+    /// Compares the registry with the running processes. With `dry_run` nothing is changed or
+    /// killed.
     pub async fn reconcile(&self, dry_run: bool) -> Result<ReconcileOutcome, Error> {
         let Some(record) = self.inner.record() else {
             return Err(Error::Bad(
-                "the host has no registry: it was started without a folder for its state"
-                    .to_owned(),
+                "the host has no registry: it was started without --state".to_owned(),
             ));
         };
         record.reconcile(dry_run).await
@@ -210,7 +221,7 @@ impl Host {
 }
 
 impl Inner {
-    /// As often as idle sessions are looked for.
+    /// Runs with every scan for idle sessions.
     pub(super) async fn reconcile_now(&self) {
         let Some(record) = self.record() else { return };
         // A failure is kept for the health.

@@ -1,13 +1,16 @@
-//! The registry's part of a host: an entry for the host and for each session, so that the next host knows what this one had.
+//! Registry entries of a host: one for the host and one per session, so that the next host knows
+//! what this one had.
 //!
-//! Everything of it blocks, and goes to a thread that may. A registry that fails stops no session: the keepers end them anyway. The failure is told
-//! and kept for the health.
+//! All registry access blocks and runs on a blocking thread. A failing registry stops no session,
+//! because the keepers end them anyway. The failure is logged and shown in the health document.
 
 use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use fdguard_core::log_event::LogEvent;
-use fdguard_files::registry::{Liveness, RowChange, Claim, RowEnd, OwnerId, Kind, NewRow, Owner, Registry};
+use fdguard_files::registry::{
+    Claim, Kind, Liveness, NewRow, Owner, OwnerId, Registry, RowChange, RowEnd,
+};
 use jiff::{SignedDuration, Timestamp};
 use schemars::JsonSchema;
 use serde::Serialize;
@@ -15,50 +18,51 @@ use serde::Serialize;
 use super::Events;
 use super::entry::{Entry, word};
 use super::reconcile::{self, ReconcileOutcome};
-use crate::receipt::{SessionEndReason, Receipt};
+use crate::receipt::{Receipt, SessionEndReason};
 use crate::{Error, random};
 
-/// Entries that ended longer ago are removed.
+/// Older ended entries are removed.
 const KEPT: SignedDuration = SignedDuration::from_hours(30 * 24);
-/// The file in the folder of the host's state.
+/// The registry file in the state directory.
 pub(super) const FILE: &str = "registry.db";
 
-/// What the registry did.
+/// State of the registry.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct RegistryHealth {
-    /// Changes that could not be written.
+    /// Number of changes that could not be written.
     pub errors: u64,
-    /// The last of them.
+    /// The most recent write error.
     pub last_error: Option<String>,
-    /// RFC 3339; when its entries were last compared with the processes.
+    /// When the entries were last compared with the running processes, RFC 3339.
     pub reconciled_at: Option<String>,
 }
 
-/// An open registry with our own entry.
+/// An open registry with the host's own entry.
 #[derive(Debug)]
 pub(super) struct Record {
     registry: Registry,
-    /// Us, as an owner of closes.
+    /// This host, as an owner of closes.
     owner: Owner,
     events: Events,
     health: Mutex<RegistryHealth>,
 }
 
 impl Record {
-    /// The same registry, for what the host holds besides sessions.
+    /// The same registry, for resources other than sessions.
     pub(super) fn registry(&self) -> Registry {
         self.registry.clone()
     }
 
-    /// Opens it, compares what is in it with the processes that are there, and adds us.
+    /// Opens the registry, compares it with the running processes, and adds the host's own entry.
     pub(super) async fn open(
         folder: &Path,
         events: &Events,
     ) -> Result<(Arc<Self>, ReconcileOutcome), Error> {
         let (folder, events) = (folder.to_owned(), events.clone());
         let opened = tokio::task::spawn_blocking(move || {
-            std::fs::create_dir_all(&folder).map_err(Error::io("make the folder for the state"))?;
-            let own = OwnerId::own().map_err(Error::io("look at our own process"))?;
+            std::fs::create_dir_all(&folder)
+                .map_err(Error::io("cannot create the state directory"))?;
+            let own = OwnerId::own().map_err(Error::io("cannot read the host's own process"))?;
             let name = format!("host-{}", random::id()?);
             let registry = Registry::open(&folder.join(FILE))?;
             let mut new = NewRow::now(name.as_str(), Kind::Host);
@@ -125,12 +129,17 @@ impl Record {
             .await;
     }
 
-    /// We have ended. The file is closed with the last handle.
+    /// The host has ended. The file is closed with the last handle.
     pub(super) async fn close(self: Arc<Self>) {
         let owner = self.owner.clone();
         self.note(move |registry| {
             let claim = registry.begin_closing(&owner.name, &owner)?;
-            registry.finish(&claim, RowEnd::Closed, word(SessionEndReason::Shutdown), None)
+            registry.finish(
+                &claim,
+                RowEnd::Closed,
+                word(SessionEndReason::Shutdown),
+                None,
+            )
         })
         .await;
         // The last handle waits for the thread that keeps the file.
@@ -138,8 +147,11 @@ impl Record {
         let _or_late = dropped.await;
     }
 
-    /// Compares the entries with the processes, and ends what a host that is gone left behind.
-    pub(super) async fn reconcile(self: &Arc<Self>, dry_run: bool) -> Result<ReconcileOutcome, Error> {
+    /// Compares the entries with the processes, and kills what a dead host left behind.
+    pub(super) async fn reconcile(
+        self: &Arc<Self>,
+        dry_run: bool,
+    ) -> Result<ReconcileOutcome, Error> {
         let this = Arc::clone(self);
         let work = tokio::task::spawn_blocking(move || {
             let now = Timestamp::now();
@@ -191,15 +203,15 @@ impl Record {
     }
 }
 
-/// Which process a session names; absent when it ended in this moment: its number may be another's already.
+/// The process of a session; absent if it is just ending, because its pid may already be reused.
 fn identity_of(pid: impl Fn() -> Option<u32>) -> Option<OwnerId> {
     let named = pid()?;
-    let identity = OwnerId::of(named).ok()?;
+    let identity = OwnerId::read(named).ok()?;
     (pid() == Some(named)).then_some(identity)
 }
 
 fn failed(error: tokio::task::JoinError) -> Error {
-    Error::io("use the registry")(error.into())
+    Error::io("cannot use the registry")(error.into())
 }
 
 /// Whether a host still keeps it.

@@ -1,4 +1,5 @@
-//! Room in our own table of descriptors: nothing new from 90 % on, and some held back so that closing works at a full table.
+//! Room in the host's own descriptor table: nothing new is opened above 90 %, and some descriptors
+//! are reserved so that closing works with a full table.
 
 use std::sync::{Mutex, PoisonError};
 
@@ -13,7 +14,7 @@ use crate::Error;
 const REFUSE_PERCENT: u64 = 90;
 /// What a start of a session needs at one moment; it keeps two of them.
 const FOR_A_START: u64 = 8;
-/// What the end of a session may need at one moment, to look at processes.
+/// Descriptors that closing a session may need at one moment, to examine processes.
 const HELD_BACK: usize = 4;
 
 /// The room.
@@ -28,7 +29,8 @@ struct LentRoom {
 }
 
 impl Room {
-    /// Raises our limit and holds some descriptors back. A failure of both is told and is no reason not to run.
+    /// Raises the host's limit and reserves some descriptors. If both fail, the host reports it and
+    /// runs anyway.
     pub(super) fn make(raise_limit: Option<u64>, events: &Events) -> Self {
         let before = own_limit::read();
         if let Some(wanted) = raise_limit {
@@ -50,7 +52,7 @@ impl Room {
         }))
     }
 
-    /// Whether one more session may be started while so many others are.
+    /// Whether one more session may be started while this many are starting.
     pub(super) fn allows_one_more(&self, opening: usize) -> Result<(), Error> {
         let (Some(used), Some(limit)) = (own::count(), own_limit::read().soft) else {
             // What cannot be counted is not refused: the start itself fails cleanly at the wall.
@@ -62,7 +64,7 @@ impl Room {
         Ok(())
     }
 
-    /// The held-back descriptors are free until what is returned is dropped.
+    /// Frees the reserved descriptors until the returned value is dropped.
     pub(super) fn lend(&self) -> Loan<'_> {
         let mut lent = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         lent.borrowers += 1;
@@ -73,7 +75,7 @@ impl Room {
     }
 }
 
-/// A use of the held-back descriptors.
+/// A use of the reserved descriptors.
 #[derive(Debug)]
 pub(super) struct Loan<'r>(&'r Room);
 

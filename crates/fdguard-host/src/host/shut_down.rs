@@ -1,4 +1,5 @@
-//! The end of the host: nothing new, every session closed with a receipt, then the host's own tasks.
+//! Shutdown of the host: reject new work, close every session with a receipt, then stop the host's
+//! tasks.
 
 use std::sync::{Arc, PoisonError};
 
@@ -6,10 +7,11 @@ use fdguard_core::log_event::LogEvent;
 use futures_util::future::join_all;
 
 use super::{Host, Inner};
-use crate::receipt::{SessionEndReason, Receipt};
+use crate::receipt::{Receipt, SessionEndReason};
 
 impl Host {
-    /// Takes nothing new and ends everything. Whoever asks again waits for the same end and gets the same receipts.
+    /// Rejects new work and ends everything. Later callers wait for the same end and get the same
+    /// receipts.
     pub async fn shut_down(&self) -> Vec<Receipt> {
         self.inner.begin_shut_down();
         let mut end = self.inner.shut.subscribe();
@@ -25,7 +27,7 @@ impl Inner {
             !std::mem::replace(&mut table.is_closing, true)
         };
         if is_first {
-            // Not among the tasks that it waits for itself; and it goes on although nobody waits.
+            // Not among the tasks that it waits for; it continues even if no caller waits.
             let _detached = self.runtime.spawn(Arc::clone(self).end_all());
         }
     }
@@ -34,7 +36,7 @@ impl Inner {
         let entries: Vec<_> = self.table().entries().cloned().collect();
         self.tell(LogEvent::new("shutdown_begin").with("sessions", entries.len()));
         for entry in &entries {
-            // The commands give back what they said so far; the close does not wait for them.
+            // The commands return their output so far; the close does not wait for them.
             if entry.session.busy_for().is_some() {
                 let entry = Arc::clone(entry);
                 let interrupt = async move {

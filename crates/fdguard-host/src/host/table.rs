@@ -1,4 +1,5 @@
-//! Who has a place: sessions that open, live or end, the clients, and the receipts of the last ones that ended. Nothing here waits.
+//! Slots of the host: sessions that are opening, open or closing, the clients, and the latest
+//! receipts. Nothing here blocks.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
@@ -19,7 +20,7 @@ pub(super) enum Place {
         /// For whom.
         client: Option<String>,
     },
-    /// It is there, or it ends.
+    /// It is open or closing.
     Taken(Arc<Entry>),
 }
 
@@ -57,7 +58,7 @@ impl Table {
         }
     }
 
-    /// Of a session that has ended; the last `KEPT` are known.
+    /// The receipt of a closed session; the last `KEPT` are kept.
     pub(super) fn receipt(&self, id: &str) -> Option<&Receipt> {
         self.closed.iter().rev().find(|closed| closed.session == id)
     }
@@ -85,15 +86,18 @@ impl Table {
         self.places.values().filter(is_opening).count()
     }
 
-    /// Who gives way at the cap.
+    /// The session to evict at the limit.
     pub(super) fn gives_way(&self, idle_after: Duration) -> Option<Arc<Entry>> {
-        let seen: Vec<SessionSighting> = self.entries().map(|entry| SessionSighting::of(entry)).collect();
+        let seen: Vec<SessionSighting> = self
+            .entries()
+            .map(|entry| SessionSighting::of(entry))
+            .collect();
         let which = gives_way(&seen, idle_after)?;
         self.entries().nth(which).cloned()
     }
 }
 
-/// What decides who gives way.
+/// What decides which session is evicted.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct SessionSighting {
     is_ending: bool,
@@ -114,7 +118,8 @@ impl SessionSighting {
     }
 }
 
-/// Those that end already, then the dead, then of those idle beyond their time the one that was idle longest; nobody else (R54).
+/// First closing sessions, then dead ones, then the longest idle of those past their idle time; no
+/// others (R54).
 fn gives_way(seen: &[SessionSighting], idle_after: Duration) -> Option<usize> {
     let first = |wanted: fn(&SessionSighting) -> bool| seen.iter().position(wanted);
     let longest_idle = || {

@@ -1,4 +1,5 @@
-//! The host's warm interpreter: started beside everything else, so that the host itself is ready at once. Until it is warm, sessions start cold.
+//! The host's warm interpreter, started in the background so that the host is ready immediately.
+//! Until it is warm, sessions start cold.
 
 use std::path::Path;
 use std::sync::{Arc, OnceLock};
@@ -12,12 +13,12 @@ use crate::Error;
 use crate::session::PYTHON_DRIVER;
 use crate::warm::{WarmPool, find};
 
-/// How the warm interpreter is.
+/// State of the warm interpreter.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct WarmHealth {
-    /// Python sessions come from it.
+    /// New Python sessions are forked from it.
     pub ready: bool,
-    /// Why they are started cold, if they are and it is known.
+    /// Why Python sessions start cold; `null` when they do not or the reason is unknown.
     pub trouble: Option<String>,
 }
 
@@ -40,7 +41,7 @@ impl Inner {
     pub(super) fn warm_health(&self) -> Option<WarmHealth> {
         self.warm_keeper()?;
         let trouble = match self.warm.get() {
-            None => Some("it is being started".to_owned()),
+            None => Some("starting".to_owned()),
             Some(Ok(pool)) => pool.trouble(),
             Some(Err(error)) => Some(error.clone()),
         };
@@ -58,7 +59,7 @@ impl Inner {
         let path = std::env::var_os("PATH").unwrap_or_default();
         let started = match find("python3", &path) {
             Some(python) => WarmPool::start(&python, keeper, PYTHON_DRIVER).await,
-            None => Err(Error::Bad("there is no python3 in PATH".to_owned())),
+            None => Err(Error::Bad("python3 not found in PATH".to_owned())),
         };
         let event = match &started {
             Ok(_) => LogEvent::new("warm_ready"),

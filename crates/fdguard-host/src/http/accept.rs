@@ -1,4 +1,4 @@
-//! Which of the forms that a route can give a caller wants.
+//! Content negotiation: selects the media type that a caller accepts.
 
 use http::{HeaderMap, StatusCode, header};
 
@@ -9,7 +9,8 @@ pub(super) const JSON: &str = "application/json";
 /// A stream of events.
 pub(super) const EVENTS: &str = "text/event-stream";
 
-/// The form to give: the one with the highest weight, the first of equals. All are taken when nothing is asked for.
+/// The media type to return: the one with the highest weight, the first of equals. Without an
+/// Accept header every type is accepted.
 pub(super) fn negotiate(
     headers: &HeaderMap,
     offers: &[&'static str],
@@ -32,7 +33,10 @@ pub(super) fn negotiate(
         }
     }
     best.map(|(offer, _)| offer).ok_or_else(|| {
-        let detail = format!("Accept does not take {}", offers.join(" or "));
+        let detail = format!(
+            "not acceptable: this endpoint returns {}",
+            offers.join(" or ")
+        );
         Problem::new(StatusCode::NOT_ACCEPTABLE, "not-acceptable", detail)
     })
 }

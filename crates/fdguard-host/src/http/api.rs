@@ -1,4 +1,4 @@
-//! What all requests share: the host, who may ask, and how much at a time.
+//! State shared by all requests: the host, access settings and request limits.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -14,20 +14,21 @@ use super::problem::Problem;
 use super::scope_events;
 use crate::Error;
 use crate::Roots;
-use crate::call::{Caller, Calls, CallFailure, Options, AbortReason};
+use crate::call::{AbortReason, CallFailure, Caller, Calls, Options};
 use crate::host::Host;
 use crate::mcp;
-use crate::scope::{CloseLimits, ScopeContext, ScopePhase, Scopes, Journals};
+use crate::scope::{CloseLimits, Journals, ScopeContext, ScopePhase, Scopes};
 
-/// Who may ask, for what, and how much at a time.
+/// Access rules and limits of the server.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct ApiSettings {
     /// The word that opens everything but the health page; absent: no word is needed.
     pub token: Option<BearerToken>,
-    /// Names in the Host header besides the address itself and those of the local machine.
+    /// Accepted names in the Host header, in addition to the address itself and the names of the
+    /// local machine.
     pub hosts: Vec<String>,
-    /// Web pages that may ask, as `https://example.org`; all others are refused.
+    /// Accepted origins of web pages, as `https://example.org`; all others are rejected.
     pub origins: Vec<String>,
     /// Bytes of a request's body.
     pub max_body: usize,
@@ -35,13 +36,13 @@ pub struct ApiSettings {
     pub max_connections: usize,
     /// Requests at a time; the pages for health and metrics are answered beyond it.
     pub max_requests: usize,
-    /// From the first byte of a request to the end of its head.
+    /// From the first byte of a request to the end of its headers.
     pub head_within: Duration,
     /// A connection without a request is closed after so long.
     pub idle_within: Duration,
     /// A caller that takes no byte of its answer for so long is gone.
     pub read_within: Duration,
-    /// Files below these folders may be archived; none may when there is none.
+    /// Files below these directories may be archived; none if it is empty.
     pub roots: Roots,
     /// The lease of a client that does not say one.
     pub lease: Duration,
@@ -81,7 +82,7 @@ pub(super) struct Api {
     pub(super) mcp: Arc<mcp::Web>,
     /// Why there are none, where they could not be set up.
     calls: Result<Calls, CallFailure>,
-    /// Cancelled when the server closes: streams end then.
+    /// Cancelled when the server closes: streams then end.
     pub(super) closing: CancellationToken,
     requests: Arc<Semaphore>,
 }
@@ -116,7 +117,7 @@ impl Api {
         calls.map_err(|failure| Problem::from(Error::Call(failure.clone())))
     }
 
-    /// Ends what is no session: calls and scopes.
+    /// Ends calls and scopes.
     pub(super) async fn release(&self) {
         if let Ok(calls) = &self.calls {
             calls.abort_all(AbortReason::Shutdown);
@@ -144,7 +145,10 @@ impl Api {
             let known = self.host.clients();
             owners.retain(|owner| !known.iter().any(|client| client.id == *owner));
             for owner in owners {
-                let _told = self.scopes.close_client(&owner, CloseLimits::default()).await;
+                let _told = self
+                    .scopes
+                    .close_client(&owner, CloseLimits::default())
+                    .await;
             }
         }
     }
@@ -154,7 +158,7 @@ impl Api {
         let place = Arc::clone(&self.requests).try_acquire_owned();
         place.map_err(|_full| {
             let most = self.settings.max_requests;
-            let detail = format!("{most} requests are being answered, which is the cap");
+            let detail = format!("too many requests: {most} are in progress, which is the limit");
             Problem::new(StatusCode::TOO_MANY_REQUESTS, "full", detail)
         })
     }

@@ -1,4 +1,4 @@
-//! The body of a request: small enough, in time, JSON, and exactly what was asked for.
+//! Reads a request body: bounded in size and time, JSON, and of the expected shape.
 
 use std::time::Duration;
 
@@ -12,7 +12,7 @@ use serde_json::Value;
 use super::json_error;
 use super::problem::Problem;
 
-/// From the end of the head to the end of the body.
+/// Time limit from the end of the headers to the end of the body.
 const WITHIN: Duration = Duration::from_secs(30);
 /// Where bodies have lists.
 const LISTS: [&str; 3] = ["files", "program.command", "program.repl.command"];
@@ -23,13 +23,14 @@ const DISCARDED_WITHIN: Duration = Duration::from_secs(2);
 /// Reads all of it.
 pub(crate) async fn read(headers: &HeaderMap, body: Body, most: usize) -> Result<Bytes, Problem> {
     let too_large = || {
-        let detail = format!("a body has {most} bytes at most");
+        let detail = format!("request body exceeds {most} bytes");
         Problem::new(StatusCode::PAYLOAD_TOO_LARGE, "too-large", detail)
     };
     let announced = headers.get(header::CONTENT_LENGTH);
     let announced = announced.and_then(|value| value.to_str().ok()?.parse::<usize>().ok());
     if announced.is_some_and(|length| length > most) {
-        // Who asks before it sends is told at once; who sends anyway hears us only when it has sent.
+        // A client that sends `Expect` gets the answer at once; any other client reads it only
+        // after it has sent the body.
         if !headers.contains_key(header::EXPECT) {
             discard(body).await;
         }
@@ -39,11 +40,11 @@ pub(crate) async fn read(headers: &HeaderMap, body: Body, most: usize) -> Result
         Ok(Ok(Some(whole))) => Ok(whole),
         Ok(Ok(None)) => Err(too_large()),
         Ok(Err(error)) => {
-            let detail = format!("the body cannot be read: {error}");
+            let detail = format!("cannot read the request body: {error}");
             Err(Problem::new(StatusCode::BAD_REQUEST, "bad-body", detail))
         }
         Err(_) => {
-            let detail = format!("the body did not arrive within {} s", WITHIN.as_secs());
+            let detail = format!("request body not received within {} s", WITHIN.as_secs());
             let status = StatusCode::REQUEST_TIMEOUT;
             Err(Problem::new(status, "too-slow", detail))
         }
@@ -89,8 +90,10 @@ pub(super) fn decode<T: DeserializeOwned>(headers: &HeaderMap, body: &[u8]) -> R
     let given = headers.get(header::CONTENT_TYPE);
     let given = given.map(|value| value.to_str().unwrap_or("?"));
     if !given.is_some_and(is_json) {
-        let given = given.unwrap_or("nothing");
-        let detail = format!("Content-Type says {given:?}; a body is application/json");
+        let detail = match given {
+            Some(given) => format!("unsupported Content-Type {given:?}: send application/json"),
+            None => "missing Content-Type: send application/json".to_owned(),
+        };
         let status = StatusCode::UNSUPPORTED_MEDIA_TYPE;
         return Err(Problem::new(status, "not-json", detail));
     }
@@ -102,7 +105,7 @@ fn is_json(media_type: &str) -> bool {
     essence.eq_ignore_ascii_case("application/json")
 }
 
-/// Reads a value: what is no JSON is 400, what is JSON and makes no sense is 422 and says where.
+/// Parses a value: invalid JSON is 400; valid JSON of the wrong shape is 422, with its position.
 pub(super) fn parse<T: DeserializeOwned>(body: &[u8]) -> Result<T, Problem> {
     let mut reader = serde_json::Deserializer::from_slice(body);
     let value: T = serde_path_to_error::deserialize(&mut reader).map_err(|error| {
@@ -112,13 +115,12 @@ pub(super) fn parse<T: DeserializeOwned>(body: &[u8]) -> Result<T, Problem> {
     reader.end().map_err(|error| refused(&error, body))?;
     match misplaced_list(&serde_json::from_slice(body).unwrap_or_default(), "") {
         None => Ok(value),
+        Some(path) if path.is_empty() => Err(Problem::senseless(
+            "request body must be a JSON object, not an array",
+        )),
         Some(path) => {
-            let problem = Problem::senseless("the body: a list where an object is due");
-            Err(problem.at(if path.is_empty() {
-                ".".to_owned()
-            } else {
-                path
-            }))
+            let detail = format!("{path} must be a JSON object, not an array");
+            Err(Problem::senseless(detail).at(path))
         }
     }
 }
@@ -139,7 +141,7 @@ fn misplaced_list(value: &Value, path: &str) -> Option<String> {
 }
 
 fn refused(error: &serde_json::Error, body: &[u8]) -> Problem {
-    let detail = format!("the body: {}", json_error::message(error));
+    let detail = format!("invalid request body: {}", json_error::message(error));
     // The reader calls a number where a word is due a mistake of form, too.
     if error.is_data() || serde_json::from_slice::<IgnoredAny>(body).is_ok() {
         return Problem::senseless(detail);

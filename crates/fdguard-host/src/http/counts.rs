@@ -1,4 +1,4 @@
-//! What the server did so far, for the metrics page.
+//! Counters of the server for the metrics page.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -18,7 +18,7 @@ pub(super) struct Counts {
     pub(super) unread: Count,
     /// Connections that took too long for a head.
     pub(super) too_slow: Count,
-    /// Commands that were interrupted because nobody waited for them any more.
+    /// Commands interrupted because the client disconnected.
     pub(super) abandoned: Count,
 }
 

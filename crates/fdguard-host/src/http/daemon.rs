@@ -1,4 +1,4 @@
-//! The whole program: the runtime, the sockets, the signals, and an end that closes everything.
+//! The whole program: runtime, sockets, signals, and a shutdown that closes everything.
 
 use std::net::SocketAddr;
 use std::os::fd::OwnedFd;
@@ -23,7 +23,7 @@ const WORKERS: usize = 2;
 /// Threads for what blocks, and how long they stay without work.
 const BLOCKING: usize = 16;
 const KEEP: Duration = Duration::from_secs(1);
-/// After the last session has ended: time for the last answers.
+/// Time for the last responses after the last session has ended.
 const LAST_WORDS: Duration = Duration::from_secs(2);
 
 /// What is to run.
@@ -37,21 +37,23 @@ pub struct HttpLaunch {
     pub sockets: Vec<OwnedFd>,
 }
 
-/// Runs until TERM or INT, and says when requests are answered, and at which addresses (none for sockets with a path). A second INT does not wait for sessions: their keepers end them.
+/// Runs until TERM or INT. Calls `ready` with the addresses (none for sockets with a path) once
+/// requests are answered. A second INT does not wait for sessions: their keepers end them.
 pub fn run(launch: HttpLaunch, ready: impl FnOnce(&[SocketAddr])) -> Result<(), Error> {
     with_runtime(|signals| live(launch, signals, ready))
 }
 
-/// Runs a program of ours on its runtime, with the signals that end it.
+/// Runs a program on its runtime, with the signals that end it.
 pub(crate) fn with_runtime<F>(live: impl FnOnce(SignalWait) -> F) -> Result<(), Error>
 where
     F: Future<Output = Result<(), Error>>,
 {
     // Before any thread starts: a signal must find none that does not block it.
     let ends = [Signal::TERM, Signal::INT].map(Signal::as_raw);
-    let signals = Signals::take(ends).map_err(Error::io("signals"))?;
-    // Sessions may kill their keepers. All of our children are keepers, so whoever else becomes our child is an orphan of such a session.
-    adopt_orphans_of_trees().map_err(Error::io("orphans"))?;
+    let signals = Signals::block(ends).map_err(Error::io("cannot set up signal handling"))?;
+    // Sessions may kill their keepers. All children of the host are keepers, so any other child is
+    // an orphan of such a session.
+    adopt_orphans_of_trees().map_err(Error::io("cannot become a child subreaper"))?;
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .worker_threads(WORKERS)
         .max_blocking_threads(BLOCKING)
@@ -59,12 +61,13 @@ where
         .thread_name("fdguard-host")
         .enable_all()
         .build()
-        .map_err(Error::io("the runtime"))?;
+        .map_err(Error::io("cannot start the runtime"))?;
     let ended = runtime.block_on(async {
-        let signals = SignalWait::new(signals).map_err(Error::io("signals"))?;
+        let signals =
+            SignalWait::new(signals).map_err(Error::io("cannot set up signal handling"))?;
         live(signals).await
     });
-    // Whoever still blocks in it is not waited for.
+    // Threads that still block are not waited for.
     runtime.shutdown_background();
     ended
 }
@@ -74,16 +77,22 @@ async fn live(
     signals: SignalWait,
     ready: impl FnOnce(&[SocketAddr]),
 ) -> Result<(), Error> {
-    let listening: Result<Vec<ListeningSocket>, _> =
-        launch.sockets.into_iter().map(ListeningSocket::from_fd).collect();
-    let listening = listening.map_err(Error::io("a socket"))?;
-    let addresses: Vec<SocketAddr> = listening.iter().filter_map(ListeningSocket::address).collect();
+    let listening: Result<Vec<ListeningSocket>, _> = launch
+        .sockets
+        .into_iter()
+        .map(ListeningSocket::from_fd)
+        .collect();
+    let listening = listening.map_err(Error::io("cannot use the listening socket"))?;
+    let addresses: Vec<SocketAddr> = listening
+        .iter()
+        .filter_map(ListeningSocket::address)
+        .collect();
     let events = launch.host.events.clone();
     let host = Host::start(launch.host).await?;
     let server = HttpServer::start(host.clone(), listening, launch.settings);
     let cleaner = cleaner(&host, &server).await?;
     if cleaner.is_some() {
-        // Their ends are told as events.
+        // Their ends are reported as events.
         let _inherited = server.inherit().await;
     }
     let mut parent = Parent::find(&events);
@@ -105,7 +114,7 @@ async fn live(
             cleaner.stop().await;
         }
         server.release().await;
-        // Each has been told as an event.
+        // Each receipt has been reported as an event.
         let _receipts = host.shut_down().await;
         server.ended(LAST_WORDS).await
     };
@@ -117,7 +126,8 @@ async fn live(
     Ok(())
 }
 
-/// The daemon that cleans up after agents. It works by the state folder: a second host there is told who has it.
+/// The cleanup daemon. It is tied to the state directory: a second host there gets an error that
+/// names the first.
 async fn cleaner(host: &Host, server: &HttpServer) -> Result<Option<Daemon>, Error> {
     let Some(state) = host.state() else {
         return Ok(None);
@@ -126,7 +136,7 @@ async fn cleaner(host: &Host, server: &HttpServer) -> Result<Option<Daemon>, Err
     Daemon::start(server.scopes(), options).await.map(Some)
 }
 
-/// The one who started us, if it wants to hear of us.
+/// The parent process, if it wants notifications.
 struct Parent(Option<NotifyClient>);
 
 impl Parent {
@@ -143,7 +153,7 @@ impl Parent {
 
     fn tell(&mut self, message: &NotifyMessage) {
         if let Some(client) = &mut self.0 {
-            // A parent that does not listen is no reason to stop.
+            // A parent that does not listen is not a reason to stop.
             drop(client.tell(message, Instant::now()));
         }
     }

@@ -1,7 +1,8 @@
-//! Who may ask: the name in the Host header, the page in Origin, and the token.
+//! Access control: the name in the Host header, the page in Origin, and the token.
 //!
-//! A web page that somebody opens on this machine can send requests to local addresses. It cannot lie in Host and Origin: a name that was
-//! bent to 127.0.0.1 is still in Host, and a page of elsewhere is in Origin.
+//! A web page that is open on this machine can send requests to local addresses. It cannot forge
+//! Host and Origin: a name that was rebound to 127.0.0.1 is still in Host, and a foreign page is in
+//! Origin.
 
 use std::net::{IpAddr, SocketAddr};
 
@@ -13,11 +14,11 @@ use super::problem::Problem;
 /// Where a connection came in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Door {
-    /// From this address, at this one of ours.
+    /// From this peer, at this local address.
     Tcp { local: SocketAddr, peer: SocketAddr },
-    /// At a socket with a file, whose permissions say who may come in. No web page can.
+    /// At a socket file, whose permissions control access. No web page can connect to it.
     Unix {
-        /// Who it was, if the kernel says it.
+        /// The peer's pid, if the kernel reports it.
         pid: Option<u32>,
     },
 }
@@ -45,7 +46,7 @@ fn check_host(
 ) -> Result<(), Problem> {
     let mut given = request.headers.get_all(header::HOST).iter();
     let (Some(first), None) = (given.next(), given.next()) else {
-        let detail = "a request has one Host header";
+        let detail = "a request must have exactly one Host header";
         return Err(Problem::new(StatusCode::BAD_REQUEST, "bad-host", detail));
     };
     let in_target = request.uri.authority().map(|it| it.as_str().as_bytes());
@@ -57,7 +58,8 @@ fn check_host(
         None => Ok(()),
         Some(name) => {
             let name = String::from_utf8_lossy(name);
-            let detail = format!("Host {name:?} is not this server; --allow-host adds a name");
+            let detail =
+                format!("unknown Host {name:?}: start the host with --allow-host to accept it");
             let status = StatusCode::MISDIRECTED_REQUEST;
             Err(Problem::new(status, "wrong-host", detail))
         }
@@ -66,7 +68,7 @@ fn check_host(
 
 /// Whether a Host header means this server.
 fn is_ours(given: &str, address: SocketAddr, more: &[String]) -> bool {
-    // As numbers are written: `+80` and `080` are not what a client sends that means us.
+    // Only the canonical form: a client that means this server does not send `+80` or `080`.
     let is_port = |text: &str| text == address.port().to_string();
     let name = if given.ends_with(']') {
         given
@@ -89,7 +91,7 @@ fn is_ours(given: &str, address: SocketAddr, more: &[String]) -> bool {
 /// Whether a page comes from this server itself: its own address, with its port.
 fn is_own_origin(origin: &str, address: SocketAddr) -> bool {
     let name = origin.strip_prefix("http://").unwrap_or_default();
-    // Without a port it would be port 80, whoever listens there.
+    // Without a port it would be port 80, on which another server may listen.
     let has_port = name
         .rsplit_once(':')
         .is_some_and(|(_, port)| !port.ends_with(']'));
@@ -118,7 +120,9 @@ fn check_origin(
         None => Ok(()),
         Some(origin) => {
             let origin = String::from_utf8_lossy(origin.as_bytes());
-            let detail = format!("pages of {origin:?} may not ask; --allow-origin lets them");
+            let detail = format!(
+                "origin {origin:?} not allowed: start the host with --allow-origin to accept it"
+            );
             Err(Problem::new(StatusCode::FORBIDDEN, "wrong-origin", detail))
         }
     }
@@ -129,21 +133,21 @@ pub(super) fn has_token(settings: &ApiSettings, headers: &HeaderMap) -> bool {
     check_token(settings, headers).is_ok()
 }
 
-/// Refuses who does not have the token.
+/// Rejects a request without the token.
 pub(super) fn check_token(settings: &ApiSettings, headers: &HeaderMap) -> Result<(), Problem> {
     let Some(token) = &settings.token else {
         return Ok(());
     };
     let mut all = headers.get_all(header::AUTHORIZATION).iter();
     let (given, more) = (all.next().map(HeaderValue::as_bytes), all.next());
-    // Of two, a proxy before us may have looked at the other.
+    // Of two headers, a proxy in front may have checked the other.
     if more.is_none() && token.allows(given) {
         return Ok(());
     }
     let detail = match (given, more) {
-        (None, _) => "the header `Authorization: Bearer TOKEN` is missing",
-        (_, Some(_)) => "a request has one Authorization header",
-        (Some(_), None) => "the token is wrong",
+        (None, _) => "missing header `Authorization: Bearer TOKEN`",
+        (_, Some(_)) => "a request must have exactly one Authorization header",
+        (Some(_), None) => "invalid token",
     };
     let challenge = HeaderValue::from_static("Bearer realm=\"fdguard\"");
     let problem = Problem::new(StatusCode::UNAUTHORIZED, "no-token", detail);

@@ -1,4 +1,5 @@
-//! What the reader of JSON says, without what it read: a body may hold secrets, and refusals end in logs.
+//! Messages of JSON errors without the values: a body may contain secrets, and error details end up
+//! in logs.
 
 /// The message of an error, without values of the body.
 pub(crate) fn message(error: &serde_json::Error) -> String {
@@ -10,7 +11,8 @@ pub(crate) fn message(error: &serde_json::Error) -> String {
     }
 }
 
-/// Mistakes of form are told in fixed words. Of the others, what was found is cut out, and what was expected stays.
+/// Syntax errors have fixed messages. In all others, what was found is removed, and what was
+/// expected stays.
 fn bare(what: &str, is_data: bool) -> String {
     if !is_data {
         return what.to_owned();
@@ -19,7 +21,7 @@ fn bare(what: &str, is_data: bool) -> String {
     if fixed.iter().any(|start| what.starts_with(start)) {
         return what.to_owned();
     }
-    // The value may hold these words as well: ours come last.
+    // The value may contain these words as well: the parser's own come last.
     let expected = what
         .rsplit_once(", expected ")
         .map(|(_, expected)| expected);
@@ -35,7 +37,7 @@ fn bare(what: &str, is_data: bool) -> String {
             return format!("{start}{expected}");
         }
     }
-    "the value is not valid".to_owned()
+    "invalid value".to_owned()
 }
 
 #[cfg(test)]

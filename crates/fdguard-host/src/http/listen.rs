@@ -1,4 +1,4 @@
-//! Sockets that somebody bound for us, on the reactor.
+//! Listening sockets bound by someone else, on the reactor.
 
 use std::io;
 use std::net::SocketAddr;
@@ -30,7 +30,7 @@ impl ListeningSocket {
     /// Takes a socket that listens already, on the runtime that calls.
     pub fn from_fd(fd: OwnedFd) -> io::Result<Self> {
         if !sockopt::socket_acceptconn(&fd)? {
-            let why = "the socket does not listen";
+            let why = "the socket is not listening";
             return Err(io::Error::new(io::ErrorKind::InvalidInput, why));
         }
         rustix::io::ioctl_fionbio(&fd, true)?;
@@ -40,7 +40,7 @@ impl ListeningSocket {
                 TcpListener::from_std(fd.into()).map(Self::Tcp)
             }
             family => {
-                let why = format!("a socket of family {}", family.as_raw());
+                let why = format!("unsupported socket family {}", family.as_raw());
                 Err(io::Error::new(io::ErrorKind::Unsupported, why))
             }
         }

@@ -1,7 +1,8 @@
-//! The host over HTTP: a versioned JSON interface with an OpenAPI document, and a server that cannot be held up.
+//! The host over HTTP: a versioned JSON API with an OpenAPI document, and a server that clients
+//! cannot block.
 //!
-//! One table of routes makes both the router and the document. [`Server`] takes connections, [`run`] is the whole program: the runtime, the
-//! signals, the end.
+//! One table of routes defines both the router and the document. [`Server`] accepts connections;
+//! [`run`] is the whole program: runtime, signals, shutdown.
 
 mod accept;
 mod api;
@@ -9,7 +10,6 @@ mod body;
 mod counts;
 mod daemon;
 mod guard;
-mod registry_count;
 mod json_error;
 mod listen;
 mod openapi;
@@ -18,6 +18,7 @@ mod pace;
 mod places;
 mod problem;
 mod refuse;
+mod registry_count;
 mod route;
 mod routes;
 mod scope_events;

@@ -1,4 +1,4 @@
-//! The OpenAPI 3.1 document, made of the table of routes: what it says is what the router does.
+//! The OpenAPI 3.1 document, generated from the same table of routes as the router.
 
 use schemars::generate::SchemaSettings;
 use schemars::{JsonSchema as _, Schema, SchemaGenerator};
@@ -11,9 +11,10 @@ use super::route::{BodyOf, Route};
 use super::table;
 use crate::scope::AcceptedClose;
 
-/// Where a host listens when nobody says it.
+/// The default address of a host.
 const ADDRESS: &str = "127.0.0.1:7878";
-/// Statuses that every route may give: a senseless path, names that are not ours, forms that are not there, too many requests, the end.
+/// Statuses that every route may return: an invalid path, an unknown host, an unavailable media
+/// type, too many requests, shutdown.
 const EVERYWHERE: [u16; 7] = [400, 403, 406, 421, 429, 500, 503];
 
 /// The document.
@@ -34,12 +35,12 @@ pub fn document() -> Value {
         "info": {
             "title": "fdguard host",
             "version": "1",
-            "summary": "Agent sessions, clean-up, archives and interruptible calls that cannot leak",
+            "summary": "Agent sessions, cleanup, log archiving and abortable HTTP calls, without leaked descriptors or processes",
             "license": {"name": "MIT OR Apache-2.0", "identifier": "MIT OR Apache-2.0"},
         },
         "servers": [{
             "url": "http://{address}",
-            "description": "Where `fdguard host` listens: `--listen`.",
+            "description": "Address of `fdguard host` (`--listen`).",
             "variables": {"address": {"default": ADDRESS}},
         }],
         "security": [{"token": []}],
@@ -47,7 +48,7 @@ pub fn document() -> Value {
         "components": {
             "securitySchemes": {"token": {"type": "http", "scheme": "bearer"}},
             "responses": {"Refusal": {
-                "description": "Why not: RFC 9457, with a stable `code`.",
+                "description": "The request failed (RFC 9457). `code` is stable.",
                 "content": {problem::MEDIA_TYPE: {"schema": refusal}},
             }},
             "schemas": makers.definitions(),
@@ -55,7 +56,8 @@ pub fn document() -> Value {
     })
 }
 
-/// A type can look different when it is read and when it is written: fields with a default need not be sent, and are always answered.
+/// A type can differ between input and output: fields with a default need not be sent but are
+/// always returned.
 struct Makers {
     bodies: SchemaGenerator,
     answers: SchemaGenerator,
@@ -163,7 +165,7 @@ fn responses(route: &Route, makers: &mut Makers) -> Value {
             AcceptedClose::json_schema(&mut makers.answers),
             "fdguard.accepted/1",
         );
-        let given = json!({"description": "It will be done in a moment", "content": {JSON: {"schema": schema}}});
+        let given = json!({"description": "Accepted. The scope will be closed shortly; poll the ticket for the result.", "content": {JSON: {"schema": schema}}});
         responses.insert("202".to_owned(), given);
     }
     for status in refusals(route) {

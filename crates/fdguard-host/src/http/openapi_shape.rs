@@ -1,14 +1,14 @@
-//! The document in a shape that generators of clients take: they know less of JSON Schema than
-//! OpenAPI 3.1 allows. What it means stays the same. Pure.
+//! Reshapes the document for client generators, which support less of JSON Schema than OpenAPI 3.1
+//! allows. The meaning stays the same. Pure.
 
 use serde_json::{Map, Value, json};
 
 /// Where a definition is in the document.
 const PLACE: &str = "#/components/schemas/";
 
-/// Gives the objects among the forms of a definition names of their own. A generator names what has
-/// no name after its place, comes to the same place twice, and leaves out what it has already
-/// named.
+/// Gives the objects among the variants of a definition their own names. A generator names an
+/// unnamed object after its position, reaches the same position twice, and omits what it has
+/// already named.
 pub(super) fn with_names(definitions: Map<String, Value>) -> Map<String, Value> {
     let mut all = Map::new();
     for (name, mut schema) in definitions {
@@ -46,7 +46,7 @@ fn hoist(form: &mut Value, parent: &str, all: &mut Map<String, Value>) {
     move_away(form, name, all);
 }
 
-/// The word that tells a form from the others: the value of its tag, else its first required field.
+/// The word that distinguishes a variant: the value of its tag, else its first required field.
 fn own_word(form: &Value) -> String {
     let properties = form["properties"].as_object().into_iter().flatten();
     let mut tags = properties.filter_map(|(_, property)| property["const"].as_str());

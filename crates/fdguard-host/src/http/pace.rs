@@ -1,8 +1,9 @@
-//! How long a connection may take: for a head, without a request, and without reading its answer.
+//! Time limits of a connection: for request headers, while idle, and while the client does not
+//! read.
 //!
-//! A caller that sends a head byte by byte holds a connection for as long as it likes, unless somebody looks at the clock. hyper has one clock
-//! for both; a connection that is kept for the next request deserves more time than a head that has begun. A caller that stops to read would
-//! hold its answer, and its place among the requests, for ever.
+//! A client that sends headers byte by byte could hold a connection forever. hyper has one timer
+//! for headers and idle time, but an idle connection deserves more time than a request that has
+//! started. A client that stops reading would hold its response and its request slot forever.
 
 use std::io;
 use std::pin::Pin;
@@ -14,7 +15,7 @@ use tokio::time::Instant;
 
 use super::api::ApiSettings;
 
-/// Where a connection is, shared by the one who reads and the one who answers.
+/// State of a connection, shared by its reader and its responder.
 #[derive(Clone, Debug)]
 pub(super) struct Pace(Arc<Mutex<Course>>);
 
@@ -40,7 +41,7 @@ pub(super) enum Late {
 enum State {
     /// No byte of a request has come since then.
     Idle(Instant),
-    /// A head began to come then.
+    /// Headers started to arrive at this time.
     Head(Instant),
     /// A request is being answered.
     Busy,
@@ -64,7 +65,7 @@ impl Pace {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The head is whole; what is given back ends the answer when it is dropped.
+    /// The headers are complete; dropping the returned value ends the response.
     pub(super) fn busy(&self) -> Answering {
         self.set(|_| State::Busy);
         Answering(self.clone())
@@ -110,7 +111,7 @@ impl Drop for Answering {
     }
 }
 
-/// A connection that tells its pace what it hears.
+/// A connection that reports its reads and writes to its pace.
 #[derive(Debug)]
 pub(super) struct PacedStream<S> {
     pub(super) stream: S,

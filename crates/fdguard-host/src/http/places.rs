@@ -1,7 +1,8 @@
-//! Places for connections. Who has shown the token keeps its place; among the others, the newest comes in and the oldest goes.
+//! Connection slots. An authenticated connection keeps its slot; among the others, the newest
+//! replaces the oldest.
 //!
-//! A place costs nothing to take: somebody without the token could hold all of them, and renew them in time. A caller who has the token
-//! needs only as long as its first request takes.
+//! A slot costs nothing to take: a client without the token could hold and renew all of them. A
+//! client with the token needs its slot only until its first request has arrived.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -46,7 +47,7 @@ impl Places {
 
     /// Takes one; the oldest of those that have shown nothing give way where there is none. `most` may be lowered: fewer where
     /// descriptors are scarce.
-    pub(super) fn take(self: &Arc<Self>, most: usize) -> Result<Place, AllTaken> {
+    pub(super) fn acquire(self: &Arc<Self>, most: usize) -> Result<Place, AllTaken> {
         let mut state = self.lock();
         while state.known + state.anonymous.len() >= most.min(self.most) {
             let (_, oldest) = state.anonymous.pop_first().ok_or(AllTaken)?;
@@ -107,7 +108,7 @@ mod tests {
     #[test]
     fn the_oldest_that_has_shown_nothing_gives_way() {
         let places = Places::new(3);
-        let take = || places.take(usize::MAX).unwrap();
+        let take = || places.acquire(usize::MAX).unwrap();
         let (first, second, third) = (take(), take(), take());
         first.know();
         let fourth = take();
@@ -117,7 +118,7 @@ mod tests {
         assert_eq!(places.taken(), 3);
         third.know();
         fourth.know();
-        assert_eq!(places.take(usize::MAX).unwrap_err(), AllTaken);
+        assert_eq!(places.acquire(usize::MAX).unwrap_err(), AllTaken);
         drop(first);
         assert_eq!(places.taken(), 2);
         let last = take();
@@ -128,8 +129,8 @@ mod tests {
     #[test]
     fn one_that_was_told_to_go_is_not_known_later() {
         let places = Places::new(1);
-        let first = places.take(usize::MAX).unwrap();
-        let second = places.take(usize::MAX).unwrap();
+        let first = places.acquire(usize::MAX).unwrap();
+        let second = places.acquire(usize::MAX).unwrap();
         first.know();
         drop(first);
         assert_eq!(places.taken(), 1);
@@ -140,14 +141,14 @@ mod tests {
     #[test]
     fn where_descriptors_are_scarce_there_are_fewer() {
         let places = Places::new(10);
-        let _one = places.take(2).unwrap();
-        let two = places.take(2).unwrap();
-        let three = places.take(2).unwrap();
+        let _one = places.acquire(2).unwrap();
+        let two = places.acquire(2).unwrap();
+        let three = places.acquire(2).unwrap();
         assert_eq!(places.taken(), 2);
-        let four = places.take(1).unwrap();
+        let four = places.acquire(1).unwrap();
         assert!(two.evicted.is_cancelled() && three.evicted.is_cancelled());
         four.know();
-        assert_eq!(places.take(1).unwrap_err(), AllTaken);
+        assert_eq!(places.acquire(1).unwrap_err(), AllTaken);
         assert_eq!(places.taken(), 1);
     }
 }

@@ -1,4 +1,4 @@
-//! What a caller is told when it does not get what it asked for: RFC 9457, with a code that stays the same.
+//! Error responses: RFC 9457 problem documents with a stable code.
 
 use axum::response::{IntoResponse, Response};
 use fdguard_process::tree::StartError;
@@ -10,35 +10,36 @@ use serde::Serialize;
 use crate::Error;
 use crate::call::CallFailure;
 
-/// Characters that are told of a place in a body.
+/// Maximum length of `path` in characters.
 const LONGEST_PATH: usize = 200;
 
-/// The media type of a refusal.
+/// The media type of an error response.
 pub(super) const MEDIA_TYPE: &str = "application/problem+json";
 
-/// A refusal, in one line.
+/// An error response.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(transparent)]
 pub struct Problem(Box<Words>);
 
-/// What a refusal says.
+/// An error response.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 #[schemars(rename = "Refusal")]
 struct Words {
     /// `fdguard.problem/1`.
     schema: &'static str,
-    /// The code as a name for the whole world: `urn:fdguard:problem:busy`.
+    /// The code as a URN: `urn:fdguard:problem:busy`.
     #[serde(rename = "type")]
     kind: String,
-    /// What the status means.
+    /// Meaning of the HTTP status.
     title: &'static str,
-    /// The status once more.
+    /// HTTP status.
     status: u16,
-    /// A stable word for programs.
+    /// Stable error code for programs.
     code: &'static str,
-    /// One line for people.
+    /// One-line description for people.
     detail: String,
-    /// Where in the body, as `limits.processes`; `null` when it is not about one place.
+    /// Field of the request body, for example `limits.processes`; `null` if the problem is not
+    /// about one field.
     path: Option<String>,
     #[serde(skip)]
     headers: Vec<(HeaderName, HeaderValue)>,
@@ -104,7 +105,7 @@ impl Problem {
         StatusCode::from_u16(self.0.status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR)
     }
 
-    /// What was asked for makes no sense.
+    /// The request is well-formed but invalid.
     #[must_use]
     pub fn senseless(detail: impl Into<String>) -> Self {
         Self::new(StatusCode::UNPROCESSABLE_ENTITY, "bad-request", detail)
@@ -117,7 +118,7 @@ impl From<Error> for Problem {
     }
 }
 
-/// The status for what the host says. What the caller can change is 4xx, what only the machine can is 5xx.
+/// The status of an error: 4xx if the caller can change it, 5xx if only the machine can.
 fn status_of(error: &Error) -> StatusCode {
     match error {
         Error::Unknown { .. } => StatusCode::NOT_FOUND,
@@ -134,7 +135,8 @@ fn status_of(error: &Error) -> StatusCode {
     }
 }
 
-/// Whether the machine lacks something that a start needs. All else (a folder with too long a name) is what was asked for.
+/// Whether the machine lacks something that a start needs. Anything else (for example a directory
+/// name that is too long) is the caller's fault.
 fn is_machines(error: &StartError) -> bool {
     let StartError::Refused { source, .. } = error else {
         return false;
@@ -151,7 +153,7 @@ fn is_machines(error: &StartError) -> bool {
     errno.is_some_and(|errno| lacking.contains(&errno))
 }
 
-/// The status for a call that gave no answer: the other side's fault, but for what its caller asked for.
+/// The status of a failed call: the peer's fault, unless the request was wrong.
 fn status_of_call(failure: &CallFailure) -> StatusCode {
     match failure {
         CallFailure::Bad(_) => StatusCode::UNPROCESSABLE_ENTITY,
@@ -163,7 +165,7 @@ fn status_of_call(failure: &CallFailure) -> StatusCode {
     }
 }
 
-/// Errors quote what programs said: line ends in it would make two lines of one.
+/// Errors quote program output: newlines in it would break the one-line rule.
 fn one_line(text: &str) -> String {
     text.split(['\n', '\r'])
         .map(str::trim)

@@ -1,11 +1,12 @@
-//! A refusal without a request: for connections beyond the cap, and heads that took too long.
+//! Error responses without a request: for connections above the limit, and for request headers that
+//! took too long.
 
 use http::StatusCode;
 
 use super::listen::Link;
 use super::problem::{MEDIA_TYPE, Problem};
 
-/// A whole response, after which the connection ends.
+/// A complete response, after which the connection is closed.
 pub(super) fn text(problem: &Problem) -> Vec<u8> {
     // Text and numbers always can be written.
     let body = serde_json::to_vec(problem).unwrap_or_default();
@@ -22,7 +23,8 @@ pub(super) fn now(link: Link, detail: &str) {
     let problem = Problem::new(StatusCode::SERVICE_UNAVAILABLE, "full", detail);
     let text = text(&problem);
     let mut ignored = [0; 4096];
-    // What was sent already is taken: else the kernel would answer with a reset, which takes our words away from the caller.
+    // Received data is read first: otherwise the kernel sends a reset, and the client loses the
+    // response.
     match link {
         Link::Tcp(stream) => {
             drop(stream.try_read(&mut ignored));

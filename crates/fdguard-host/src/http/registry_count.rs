@@ -1,4 +1,4 @@
-//! Something that is kept until the last byte of a response is on its way, or nobody wants it any more.
+//! Keeps a value alive until the last byte of a response was sent or the response was dropped.
 
 use std::pin::Pin;
 use std::task::{Context, Poll};

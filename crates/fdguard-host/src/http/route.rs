@@ -1,4 +1,5 @@
-//! One route: what it is called, what it takes, what it gives, and who answers. The router and the OpenAPI document are both made of these.
+//! One route: its name, input, output and handler. The router and the OpenAPI document are both
+//! built from routes.
 
 use std::sync::Arc;
 
@@ -20,8 +21,9 @@ use crate::document::Document;
 
 /// Makes the schema of a type.
 pub(super) type SchemaOf = fn(&mut SchemaGenerator) -> Schema;
-type Handler =
-    Arc<dyn Fn(ApiRequest, bytes::Bytes) -> BoxFuture<'static, Result<Response, Problem>> + Send + Sync>;
+type Handler = Arc<
+    dyn Fn(ApiRequest, bytes::Bytes) -> BoxFuture<'static, Result<Response, Problem>> + Send + Sync,
+>;
 
 /// One route.
 #[derive(Clone)]
@@ -33,7 +35,7 @@ pub(super) struct Route {
     pub(super) summary: &'static str,
     pub(super) body: Option<BodyOf>,
     pub(super) answer: Answer,
-    /// The statuses of its own refusals, besides those that every route has.
+    /// Error statuses of this route, in addition to those of every route.
     pub(super) refusals: &'static [u16],
     /// Whether it is answered without a token, and beyond the cap of requests.
     pub(super) is_open: bool,
@@ -61,7 +63,7 @@ pub(super) struct Answer {
     pub(super) status: StatusCode,
     /// The name in the document's `schema`, with the schema of the rest; absent where it gives no JSON.
     pub(super) document: Option<(&'static str, SchemaOf)>,
-    /// A media type besides JSON, and what is in it.
+    /// A media type other than JSON, and its description.
     pub(super) other: Option<(&'static str, &'static str)>,
     /// Whether it may be 202 with a ticket.
     pub(super) may_be_later: bool,
@@ -77,7 +79,7 @@ pub(super) struct ApiRequest {
 }
 
 impl ApiRequest {
-    /// What stands in the path for this word.
+    /// The id in the path.
     pub(super) fn id(&self) -> &str {
         self.ids.first().map_or("", |(_, value)| value.as_str())
     }
@@ -116,7 +118,7 @@ pub(super) fn document<T: Serialize>(
 /// JSON as it is.
 pub(super) fn json(status: StatusCode, value: &impl Serialize) -> Result<Response, Problem> {
     let body = serde_json::to_vec(value).map_err(|error| {
-        let detail = format!("the answer cannot be written: {error}");
+        let detail = format!("cannot serialize the response: {error}");
         Problem::new(StatusCode::INTERNAL_SERVER_ERROR, "io", detail)
     })?;
     let media_type = [(header::CONTENT_TYPE, HeaderValue::from_static(JSON))];
@@ -242,7 +244,7 @@ impl Route {
         self
     }
 
-    /// A body as somebody would send it.
+    /// An example body.
     pub(super) fn example(mut self, example: Value) -> Self {
         if let Some(body) = &mut self.body {
             body.example = example;
@@ -257,7 +259,7 @@ impl Route {
         json.into_iter().chain(other).collect()
     }
 
-    /// Answers a request that came to it.
+    /// Answers a request.
     pub(super) async fn answer(&self, api: Arc<Api>, request: Request) -> Response {
         let answered = self.try_answer(api, request).await;
         answered.unwrap_or_else(IntoResponse::into_response)
@@ -268,7 +270,7 @@ impl Route {
         if !self.is_open {
             guard::check_token(&api.settings, &parts.headers)?;
         }
-        // To ask for the head of a stream would begin it and end it.
+        // HEAD on a stream would start and end it.
         if parts.method == Method::HEAD && self.offers().contains(&EVENTS) {
             return Err(not_allowed(&self.method));
         }
@@ -298,7 +300,7 @@ impl Route {
             ids,
         };
         let response = (self.handler)(asked, bytes).await?;
-        // A stream is being answered until its end.
+        // The slot is held until the end of a stream.
         Ok(super::registry_count::until_sent(response, place))
     }
 }
@@ -316,7 +318,7 @@ fn finish<T: Serialize>(
 /// For a method that a path does not have; `allowed` goes into the header.
 pub(super) fn not_allowed(allowed: impl std::fmt::Display) -> Problem {
     let allowed = allowed.to_string();
-    let detail = format!("here one can {allowed}");
+    let detail = format!("method not allowed: this endpoint accepts {allowed}");
     let problem = Problem::new(StatusCode::METHOD_NOT_ALLOWED, "wrong-method", detail);
     match HeaderValue::from_str(&allowed) {
         Ok(value) => problem.with(header::ALLOW, value),

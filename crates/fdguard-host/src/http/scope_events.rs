@@ -1,4 +1,4 @@
-//! What happens to scopes, as the host's lines of events.
+//! Translates scope events into the host's event lines.
 
 use fdguard_core::log_event::LogEvent;
 
@@ -16,7 +16,7 @@ pub(super) fn observer(events: &Events) -> ScopeObserver {
     })
 }
 
-/// A scan that found nothing is not told: there is one every 30 seconds.
+/// A scan that found nothing is not reported: there is one every 30 seconds.
 fn told(what: &scope::ScopeEvent) -> Option<LogEvent> {
     match what {
         scope::ScopeEvent::Closed(clean_up) => Some(closed(clean_up)),

@@ -1,4 +1,5 @@
-//! The server: connections are taken, each for a bounded time, a bounded number of them, and all of them end when it does.
+//! The server: accepts a bounded number of connections, each for a bounded time, and ends all of
+//! them on shutdown.
 
 use std::convert::Infallible;
 use std::io;
@@ -25,7 +26,7 @@ use super::listen::{Link, ListeningSocket};
 use super::pace::{Answering, Late, Pace, PacedStream};
 use super::places::{Place, Places};
 use super::problem::Problem;
-use super::{registry_count, refuse, table};
+use super::{refuse, registry_count, table};
 use crate::host::Host;
 use crate::scope::{Scope, Scopes};
 
@@ -33,7 +34,8 @@ use crate::scope::{Scope, Scopes};
 const HEAD: usize = 32 << 10;
 /// After a failure to take a connection: the table is full, and nothing gets better by asking again at once.
 const PAUSE: Duration = Duration::from_millis(100);
-/// Connections that are taken when our table of descriptors is as full as it may be: enough to ask how we are.
+/// Connections accepted when the host's descriptor table is almost full: enough to query its
+/// health.
 const FEW: usize = 8;
 
 type Router = TowerToHyperService<axum::Router>;
@@ -63,7 +65,7 @@ impl HttpServer {
         drop(tasks.spawn(Arc::clone(&api).follow_clients()));
         drop(tasks.spawn(Arc::clone(&api.mcp).reap(closing.clone())));
         for listening in listening {
-            // Its end is the tracker's business.
+            // The tracker waits for its end.
             drop(tasks.spawn(Arc::clone(&door).keep(listening)));
         }
         Self {
@@ -85,7 +87,7 @@ impl HttpServer {
         self.api.scopes.clone()
     }
 
-    /// Begins to end what agents held of a host that was killed, below today's roots.
+    /// Starts to clean up the scopes of a killed host, below the current roots.
     pub async fn inherit(&self) -> Vec<Arc<Scope>> {
         let roots = &self.api.settings.roots;
         let scopes = &self.api.scopes;
@@ -97,7 +99,7 @@ impl HttpServer {
         self.api.release().await;
     }
 
-    /// Waits until every connection has ended; false when that takes longer than it may.
+    /// Waits until every connection has ended; false on timeout.
     pub async fn ended(&self, within: Duration) -> bool {
         timeout(within, self.tasks.wait()).await.is_ok()
     }
@@ -119,7 +121,7 @@ impl Doorkeeper {
                 () = closing.cancelled() => return,
             };
             match taken {
-                Ok((link, door)) => self.take(link, door),
+                Ok((link, door)) => self.accept_link(link, door),
                 // The caller went away while it waited.
                 Err(error) if error.kind() == io::ErrorKind::ConnectionAborted => {}
                 Err(_) => tokio::time::sleep(PAUSE).await,
@@ -127,30 +129,30 @@ impl Doorkeeper {
         }
     }
 
-    fn take(self: &Arc<Self>, link: Link, door: Door) {
+    fn accept_link(self: &Arc<Self>, link: Link, door: Door) {
         self.api.counts.connections.add();
         let has_room = self.api.host.has_room();
-        let place = self.places.take(if has_room { usize::MAX } else { FEW });
+        let place = self.places.acquire(if has_room { usize::MAX } else { FEW });
         let Ok(place) = place else {
             self.api.counts.refused.add();
             let most = self.api.settings.max_connections;
             let why = if has_room {
-                format!("{most} connections are open, which is the cap")
+                format!("too many connections: {most} are open, which is the limit")
             } else {
-                "the host has nearly as many descriptors open as it may have".to_owned()
+                "the host is close to its descriptor limit".to_owned()
             };
             refuse::now(link, &why);
             return;
         };
         let keeper = Arc::clone(self);
-        // Its end is the tracker's business.
+        // The tracker waits for its end.
         drop(match link {
             Link::Tcp(stream) => self.tasks.spawn(keeper.serve(stream, door, place)),
             Link::Unix(stream) => self.tasks.spawn(keeper.serve(stream, door, place)),
         });
     }
 
-    /// One connection, to its end.
+    /// Serves one connection to its end.
     async fn serve<S: AsyncRead + AsyncWrite + Unpin + Send + 'static>(
         self: Arc<Self>,
         stream: S,
@@ -194,10 +196,10 @@ impl Doorkeeper {
             self.api.counts.too_slow.add();
             let mut stream = connection.into_parts().io.into_inner().stream;
             let within = self.api.settings.head_within.as_secs_f64();
-            let detail = format!("the head did not arrive within {within} s");
+            let detail = format!("request headers not received within {within} s");
             let problem = Problem::new(StatusCode::REQUEST_TIMEOUT, "too-slow", detail);
             let text = refuse::text(&problem);
-            // Who sends slowly may not read either: nobody waits for it.
+            // A client that sends slowly may not read either: it is not waited for.
             drop(timeout(PAUSE, stream.write_all(&text)).await);
         }
     }
@@ -230,7 +232,8 @@ impl Doorkeeper {
     }
 }
 
-/// Drives a connection to its end, or to that of its time: then it says of which. When the server closes, it ends after the request that is being answered.
+/// Drives a connection to its end or to a timeout, and returns which timeout. When the server
+/// closes, it ends after the current request.
 async fn in_time<S, B>(
     connection: &mut http1::Connection<TokioIo<PacedStream<S>>, B>,
     pace: &Pace,

@@ -1,4 +1,4 @@
-//! All routes, and the router that is made of them.
+//! All routes, and the router built from them.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -11,8 +11,8 @@ use http::{Method, StatusCode};
 
 use super::api::Api;
 use super::guard;
-use super::registry_count;
 use super::problem::Problem;
+use super::registry_count;
 use super::route::{Route, not_allowed};
 use super::routes;
 
@@ -79,7 +79,7 @@ fn filter(method: &Method) -> MethodFilter {
     MethodFilter::try_from(method.clone()).unwrap_or(MethodFilter::GET)
 }
 
-/// Not a route of the table: what is said there is another protocol's business. Who may come in is ours.
+/// Not a route of the table: MCP is another protocol. Access control is the same.
 async fn answer_mcp(api: Arc<Api>, request: Request) -> Response {
     let known = guard::check_token(&api.settings, request.headers());
     if let Err(problem) = known {
@@ -95,7 +95,7 @@ async fn answer_mcp(api: Arc<Api>, request: Request) -> Response {
     };
     let (parts, body) = request.into_parts();
     if api.mcp.is_full_for(&parts.method, &parts.headers).await {
-        let detail = "there are as many MCP sessions as there may be";
+        let detail = "too many MCP sessions: the limit is reached";
         let problem = Problem::new(StatusCode::TOO_MANY_REQUESTS, "full", detail);
         return problem.into_response();
     }
@@ -103,11 +103,11 @@ async fn answer_mcp(api: Arc<Api>, request: Request) -> Response {
     registry_count::until_sent(response, place)
 }
 
-/// Who has no token is not told what there is.
+/// A caller without the token does not learn which paths exist.
 fn unknown(api: &Api, request: &Request) -> Response {
     let known = guard::check_token(&api.settings, request.headers());
     let problem = known.err().unwrap_or_else(|| {
-        let detail = format!("there is no {}", request.uri().path());
+        let detail = format!("no such endpoint: {}", request.uri().path());
         Problem::new(StatusCode::NOT_FOUND, "unknown", detail)
     });
     problem.into_response()

@@ -1,4 +1,5 @@
-//! A document in a few lines: the verdict, the line of code, the next step. The document itself is in `structuredContent`.
+//! Short text form of a document: the verdict, the line of code, the next step. The document itself
+//! is in `structuredContent`.
 
 use serde_json::Value;
 
@@ -52,12 +53,12 @@ fn headline(document: &Value) -> String {
         process["pid"]
     );
     if let (Some(first), Some(last)) = (document["baseline"].as_u64(), document["final"].as_u64()) {
-        line.push_str(&format!(", {first} descriptors at first, {last} at last"));
+        line.push_str(&format!(", descriptors {first} at start, {last} at end"));
     }
     let check = &document["check"];
     match (check["passed"].as_bool(), check["blind"].as_bool()) {
         (Some(false), _) => format!("check failed; {line}"),
-        (Some(true), Some(true)) => format!("check could not judge; {line}"),
+        (Some(true), Some(true)) => format!("check inconclusive; {line}"),
         (Some(true), _) => format!("check passed; {line}"),
         (None, _) => line,
     }
@@ -162,7 +163,7 @@ fn add(
     }
 }
 
-/// What somebody should look at.
+/// Whether it deserves attention.
 fn counts(one: &Value) -> bool {
     text(&one["severity"]) != "info" && one["cleared"].is_null()
 }
@@ -228,7 +229,7 @@ mod tests {
                          "closer": {"culprit": {"file": "a.c", "line": 9, "function": "main"}}}],
             "gaps": [{"what": "children", "why": "no permission"}],
         });
-        let expected = "leaking: python3 (pid 7), 4 descriptors at first, 64 at last\n\
+        let expected = "leaking: python3 (pid 7), descriptors 4 at start, 64 at end\n\
             critical leak: 60 more regular descriptors\n  line: simple.py:4 in work\n  next: close it\n\
             hazard double-close: closed twice\n  closed at: a.c:9 in main\n\
             not seen: children: no permission";

@@ -1,4 +1,4 @@
-//! What each tool takes. The doc comments are what a model reads.
+//! Arguments of each tool. Models read the doc comments as parameter descriptions.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -17,38 +17,38 @@ const LONGEST: u64 = 86_400_000;
 /// A watch that takes longer is better started in a shell.
 const LONGEST_WATCH: u64 = 600;
 
-/// Code for Python.
+/// Python code to run.
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Python {
-    /// Python code, any number of lines. The value of the last expression is not shown: print it.
+    /// Python code; may have several lines. The value of a last expression is shown.
     pub(super) code: String,
-    /// Milliseconds until it is interrupted; 60000 when absent.
+    /// Milliseconds until the code is interrupted; default 60000.
     #[schemars(range(min = 1, max = 86_400_000))]
     pub(super) timeout_ms: Option<u64>,
 }
 
-/// Commands for bash.
+/// Bash commands to run.
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Bash {
-    /// Shell commands, any number of lines.
+    /// Bash commands; may have several lines.
     #[serde(alias = "code")]
     pub(super) command: String,
-    /// Milliseconds until it is interrupted; 60000 when absent.
+    /// Milliseconds until the command is interrupted; default 60000.
     #[schemars(range(min = 1, max = 86_400_000))]
     pub(super) timeout_ms: Option<u64>,
 }
 
-/// Which of the two sessions.
+/// Which of your two sessions.
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Which {
-    /// The session that is meant.
+    /// Session to act on.
     pub(super) tool: Kind,
 }
 
-/// One of a client's two sessions.
+/// One of your two sessions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub(super) enum Kind {
@@ -58,87 +58,91 @@ pub(super) enum Kind {
     Bash,
 }
 
-/// Files for an archive.
+/// Files to archive.
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Archive {
-    /// Whole paths of files below one of the host's roots.
+    /// Absolute paths of files below one of the host's roots.
     #[schemars(length(min = 1, max = 10_000))]
     pub(super) files: Vec<PathBuf>,
-    /// The folder that they go to, below the same root; made where it is missing.
+    /// Archive directory, below the same root. Created if missing.
     pub(super) to: PathBuf,
-    /// Milliseconds to wait for writers and locks, for all files together; 10000 when absent.
+    /// Milliseconds to wait for writers and locks, for all files together; default 10000.
     #[schemars(range(max = 600_000))]
     pub(super) wait_ms: Option<u64>,
 }
 
-/// A process to look at.
+/// The process to examine.
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Snap {
-    /// Its number; the host itself when absent.
+    /// Process id; default: the host itself.
     #[schemars(range(min = 1))]
     pub(super) pid: Option<u32>,
 }
 
-/// A process to look at for a while.
+/// The process to observe.
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Watch {
-    /// Its number; the host itself when absent.
+    /// Process id; default: the host itself.
     #[schemars(range(min = 1))]
     pub(super) pid: Option<u32>,
-    /// How long to watch; 10 when absent.
+    /// Seconds to observe; default 10.
     #[schemars(range(min = 1, max = 600))]
     pub(super) seconds: Option<u64>,
 }
 
-/// A program to be traced.
+/// The program to trace.
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Trace {
-    /// The program and its arguments, one word each. No shell is involved.
+    /// Program and arguments, one list item each. There is no shell: no pipes, globs or variables.
     #[schemars(length(min = 1, max = 1000))]
     pub(super) command: Vec<String>,
-    /// The directory it starts in, an absolute path; the host's own when absent.
+    /// Absolute path of the working directory; default: the host's.
     pub(super) cwd: Option<PathBuf>,
-    /// Variables that are added to the host's environment.
+    /// Environment variables to add to the host's environment.
     #[serde(default)]
     pub(super) env: BTreeMap<String, String>,
-    /// Seconds until the program is asked to end (SIGTERM); 60 when absent.
+    /// Seconds until the program receives SIGTERM; default 60.
     #[schemars(range(min = 1, max = 600))]
     pub(super) seconds: Option<u64>,
 }
 
-/// A program, or a server and its exercise, to be checked.
+/// The program or server to check.
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Check {
-    /// The program and its arguments, one word each. No shell is involved.
+    /// Program and arguments, one list item each. There is no shell: no pipes, globs or variables.
     #[schemars(length(min = 1, max = 1000))]
     pub(super) command: Vec<String>,
-    /// The directory it starts in, an absolute path; the host's own when absent.
+    /// Absolute path of the working directory; default: the host's.
     pub(super) cwd: Option<PathBuf>,
-    /// Variables that are added to the host's environment.
+    /// Environment variables to add to the host's environment.
     #[serde(default)]
     pub(super) env: BTreeMap<String, String>,
-    /// Seconds until the program is asked to end (SIGTERM), or that an exercise may take in all; 60 when absent.
+    /// Seconds until the program receives SIGTERM; with `exercise`, the limit for the whole check;
+    /// default 60.
     #[schemars(range(min = 1, max = 600))]
     pub(super) seconds: Option<u64>,
-    /// For a server: a shell command that uses it once. It is run again and again, and what each run leaves open is counted.
+    /// For a server: shell command that uses it once. It is run repeatedly, and descriptors left
+    /// open after each run are counted.
     pub(super) exercise: Option<String>,
-    /// When the server is ready: `tcp:PORT`, `http:URL`, or `line:REGEX` in its output.
+    /// For a server: when it is ready. `tcp:PORT`, `http:URL`, or `line:REGEX` matched in its
+    /// output.
     pub(super) ready: Option<String>,
-    /// How many runs of the exercise count; 30 when absent.
+    /// Number of exercise runs to count; default 30.
     #[schemars(range(min = 10, max = 100_000))]
     pub(super) cycles: Option<u32>,
-    /// What may stay open: a class, a path, or FILE:LINE.
+    /// Accepted leftovers: each item is a class, a path or FILE:LINE.
     #[serde(default)]
     pub(super) allow: Vec<String>,
 }
 
 impl Check {
-    /// The options of `fdguard check`. An option and its value are one word: a value that begins with a dash is no option.
+    /// The options of `fdguard check`. An option and its value are one word, so that a value that
+    /// starts with a dash is not parsed as an option.
     pub(super) fn words(&self, seconds: u64) -> Vec<String> {
         let mut words = vec!["check".to_owned()];
         match &self.exercise {
@@ -156,7 +160,7 @@ impl Check {
     }
 }
 
-/// The arguments of a call, or one line that says what is wrong with them.
+/// Parses the arguments of a call, or returns one line with the error.
 pub(super) fn read<T: DeserializeOwned>(given: Option<JsonObject>) -> Result<T, Error> {
     let given = Value::Object(given.unwrap_or_default());
     let read = serde_path_to_error::deserialize(given);
@@ -164,8 +168,8 @@ pub(super) fn read<T: DeserializeOwned>(given: Option<JsonObject>) -> Result<T, 
         let at = error.path().to_string();
         let why = error.into_inner();
         Error::Bad(match at.as_str() {
-            "." => format!("arguments: {why}"),
-            at => format!("arguments: {at}: {why}"),
+            "." => format!("invalid arguments: {why}"),
+            at => format!("invalid arguments: {at}: {why}"),
         })
     })
 }
@@ -183,7 +187,7 @@ pub(super) fn seconds(given: Option<u64>) -> Result<Option<u64>, Error> {
 fn within(given: Option<u64>, most: u64, name: &str) -> Result<Option<u64>, Error> {
     match given {
         Some(number) if !(1..=most).contains(&number) => {
-            let why = format!("arguments: {name}: {number} is not from 1 to {most}");
+            let why = format!("invalid arguments: {name} must be from 1 to {most}, not {number}");
             Err(Error::Bad(why))
         }
         given => Ok(given),
@@ -209,18 +213,21 @@ mod tests {
         let given = json!({"tool": "perl"}).as_object().cloned();
         let error = read::<Which>(given).unwrap_err().to_string();
         assert!(
-            error.starts_with("arguments: tool: unknown variant `perl`"),
+            error.starts_with("invalid arguments: tool: unknown variant `perl`"),
             "{error}"
         );
         let error = read::<Which>(None).unwrap_err().to_string();
-        assert_eq!(error, "arguments: missing field `tool`");
+        assert_eq!(error, "invalid arguments: missing field `tool`");
         let given = json!({"tool": "bash"}).as_object().cloned();
         assert_eq!(read::<Which>(given).unwrap().tool, Kind::Bash);
         assert!(timeout(Some(0)).is_err());
         assert!(timeout(Some(86_400_001)).is_err());
         assert_eq!(seconds(None).unwrap(), None);
         let error = seconds(Some(601)).unwrap_err().to_string();
-        assert_eq!(error, "arguments: seconds: 601 is not from 1 to 600");
+        assert_eq!(
+            error,
+            "invalid arguments: seconds must be from 1 to 600, not 601"
+        );
     }
 
     #[test]

@@ -1,4 +1,4 @@
-//! Batches of a client on standard streams: their answers leave together, as one list. Pure.
+//! Batches of a client on standard streams: their answers are sent together, as one list. Pure.
 
 use serde_json::Value;
 
@@ -8,7 +8,7 @@ pub(super) struct Batches(Vec<Batch>);
 
 #[derive(Debug)]
 struct Batch {
-    /// Requests that nobody has answered yet.
+    /// Requests without an answer.
     waiting: Vec<Value>,
     answers: Vec<Value>,
 }
@@ -17,7 +17,7 @@ impl Batches {
     /// Begins one, with the ids of its requests and the answers that it has already. Gives the
     /// whole answer where nothing is to be waited for; nothing at all answers a batch of
     /// notifications.
-    pub(super) fn begin(&mut self, waiting: Vec<Value>, answers: Vec<Value>) -> Option<Value> {
+    pub(super) fn start(&mut self, waiting: Vec<Value>, answers: Vec<Value>) -> Option<Value> {
         if !waiting.is_empty() {
             self.0.push(Batch { waiting, answers });
             return None;
@@ -32,7 +32,7 @@ impl Batches {
     }
 
     /// Takes such an answer. Gives the whole answer with the last one of a batch.
-    pub(super) fn take(&mut self, message: Value) -> Option<Value> {
+    pub(super) fn push(&mut self, message: Value) -> Option<Value> {
         let (index, at) = self.place(&message)?;
         let batch = self.0.get_mut(index)?;
         batch.waiting.remove(at);
@@ -43,7 +43,7 @@ impl Batches {
         Some(Value::Array(self.0.remove(index).answers))
     }
 
-    /// No answer will come to this request, for the client cancelled it.
+    /// This request gets no answer, because the client cancelled it.
     pub(super) fn forget(&mut self, id: &Value) -> Option<Value> {
         let index = self.0.iter().position(|batch| batch.waiting.contains(id))?;
         let batch = self.0.get_mut(index)?;
@@ -75,10 +75,10 @@ mod tests {
     #[test]
     fn answers_of_a_batch_leave_together() {
         let mut batches = Batches::default();
-        assert_eq!(batches.begin(vec![], vec![]), None);
-        assert_eq!(batches.begin(vec![], vec![json!(1)]), Some(json!([1])));
+        assert_eq!(batches.start(vec![], vec![]), None);
+        assert_eq!(batches.start(vec![], vec![json!(1)]), Some(json!([1])));
         assert_eq!(
-            batches.begin(vec![json!(1), json!("b")], vec![json!("no")]),
+            batches.start(vec![json!(1), json!("b")], vec![json!("no")]),
             None
         );
         let other = json!({"id": 9, "result": {}});
@@ -86,10 +86,10 @@ mod tests {
         assert!(!batches.is_waiting_for(&other) && !batches.is_waiting_for(&request));
         let second = json!({"id": "b", "result": {}});
         assert!(batches.is_waiting_for(&second));
-        assert_eq!(batches.take(second.clone()), None);
+        assert_eq!(batches.push(second.clone()), None);
         let first = json!({"id": 1, "result": {}});
         assert_eq!(
-            batches.take(first.clone()),
+            batches.push(first.clone()),
             Some(json!(["no", second, first]))
         );
         assert!(!batches.is_waiting_for(&first));
@@ -98,11 +98,11 @@ mod tests {
     #[test]
     fn a_request_that_was_cancelled_holds_nobody_up() {
         let mut batches = Batches::default();
-        assert_eq!(batches.begin(vec![json!(1), json!(2)], vec![]), None);
+        assert_eq!(batches.start(vec![json!(1), json!(2)], vec![]), None);
         assert_eq!(batches.forget(&json!(1)), None);
         let second = json!({"id": 2, "result": {}});
-        assert_eq!(batches.take(second.clone()), Some(json!([second])));
-        assert_eq!(batches.begin(vec![json!(1)], vec![]), None);
+        assert_eq!(batches.push(second.clone()), Some(json!([second])));
+        assert_eq!(batches.start(vec![json!(1)], vec![]), None);
         assert_eq!(batches.forget(&json!(1)), None);
         assert_eq!(batches.forget(&json!(1)), None);
     }

@@ -1,4 +1,4 @@
-//! One MCP client: its two sessions, opened when they are first used, and ended with it.
+//! One MCP client: its two sessions, opened on first use and closed with it.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
@@ -9,7 +9,7 @@ use tokio_util::sync::CancellationToken;
 use super::arguments::Kind;
 use crate::Error;
 use crate::host::{ClientGuard, Host};
-use crate::receipt::{SessionEndReason, Receipt};
+use crate::receipt::{Receipt, SessionEndReason};
 use crate::session::{Channel, SessionProgram, SessionSpec};
 
 /// Wide enough that lines which people write are not broken.
@@ -30,7 +30,7 @@ pub(super) struct Client {
     /// Held while a `trace` or `check` runs.
     trial: AsyncMutex<()>,
     usage: Mutex<Usage>,
-    /// Cancelled when nobody waits for answers any more: commands that run are interrupted.
+    /// Cancelled when the client is gone: running commands are interrupted.
     pub(super) gone: CancellationToken,
 }
 
@@ -72,7 +72,7 @@ impl Client {
         &self.host
     }
 
-    /// A call of its begins; it ends when what is given back is dropped.
+    /// Starts a call of this client; it ends when the returned value is dropped.
     pub(super) fn call(&self) -> InCall<'_> {
         self.usage().calls += 1;
         InCall(self)
@@ -80,11 +80,12 @@ impl Client {
 
     /// A turn to run a program under the tracer: one at a time, as in a session.
     pub(super) fn trial(&self) -> Result<AsyncMutexGuard<'_, ()>, Error> {
-        let busy = |_| Error::Bad("busy: a trace or check of this client runs".to_owned());
+        let busy =
+            |_| Error::Bad("busy: a trace or check of this client is still running".to_owned());
         self.trial.try_lock().map_err(busy)
     }
 
-    /// For how long nobody has called; absent while a call runs.
+    /// Idle time; absent while a call runs.
     pub(super) fn idle_for(&self) -> Option<Duration> {
         let usage = self.usage();
         (usage.calls == 0).then(|| usage.last.elapsed())
@@ -99,7 +100,7 @@ impl Client {
         self.slot(kind).lock().await.clone()
     }
 
-    /// Its session of this kind, opened where there is none or it has ended.
+    /// Its session of this kind, opened if there is none or it has ended.
     pub(super) async fn open(&self, kind: Kind, name: Option<&str>) -> Result<Place, Error> {
         let mut slot = self.slot(kind).lock().await;
         let mut renewed = None;
@@ -140,8 +141,11 @@ impl Client {
         let Some(guard) = guard else {
             return Vec::new();
         };
-        let ended = self.host.end_client(guard.id(), SessionEndReason::ClientGone).await;
-        // Somebody else ended it: the host at its own end.
+        let ended = self
+            .host
+            .end_client(guard.id(), SessionEndReason::ClientGone)
+            .await;
+        // It was already ended, by the host's shutdown.
         ended.unwrap_or_default()
     }
 
@@ -152,7 +156,7 @@ impl Client {
         }
     }
 
-    /// Who it is for the host.
+    /// Its client id in the host.
     fn id(&self, name: Option<&str>) -> Result<String, Error> {
         let mut guard = self.guard();
         if self.gone.is_cancelled() {

@@ -1,4 +1,4 @@
-//! Answers a client: which tools there are, and what each does.
+//! Handles MCP requests: lists the tools and runs them.
 
 use std::borrow::Cow;
 use std::path::Path;
@@ -28,13 +28,13 @@ use super::{Options, look, progress, tools};
 use crate::Error;
 use crate::document::Document;
 use crate::http::{NewArchive, archive};
-use crate::session::{ExecResult, Exec};
+use crate::session::{Exec, ExecResult};
 
-/// Pieces of output that wait to be told before the program has to wait.
+/// Pieces of output queued for progress notifications before the program has to wait.
 const WAITING: usize = 64;
-/// How long to watch when nobody says it.
+/// Default observation time.
 const SECONDS: u64 = 10;
-/// How long a program may run under the tracer when nobody says it.
+/// Default time limit of a program under the tracer.
 const TRIAL_SECONDS: u64 = 60;
 
 /// The methods that there are.
@@ -98,7 +98,7 @@ impl Handler {
             "archive" => self.archive(arguments::read(given)?).await,
             "snap" => {
                 let Snap { pid } = arguments::read(given)?;
-                self.look("snap", pid, None, context).await
+                self.run_look("snap", pid, None, context).await
             }
             "trace" => {
                 let asked: Trace = arguments::read(given)?;
@@ -130,7 +130,7 @@ impl Handler {
             verb => {
                 let Watch { pid, seconds } = arguments::read(given)?;
                 let seconds = arguments::seconds(seconds)?.unwrap_or(SECONDS);
-                self.look(verb, pid, Some(seconds), context).await
+                self.run_look(verb, pid, Some(seconds), context).await
             }
         }
     }
@@ -150,7 +150,8 @@ impl Handler {
         let place = self.client.open(kind, name.as_deref()).await?;
         let done = self.exec(&place.id, command.clone(), context).await;
         let (place, done) = match done {
-            // It ended between two calls, as after `exit`: that is no reason to refuse this one.
+            // It ended between two calls, for example after `exit`: that is not a reason to reject
+            // this one.
             Err(error @ (Error::Ended { .. } | Error::Unknown { .. })) => {
                 self.client.forget(kind, &place.id).await;
                 let mut next = self.client.open(kind, name.as_deref()).await?;
@@ -168,7 +169,8 @@ impl Handler {
         }))
     }
 
-    /// Runs it to its end. Whoever cancels the call or goes away interrupts it, and its end is awaited all the same: the session is free then.
+    /// Runs it to its end. Cancelling the call or disconnecting interrupts it, and its end is still
+    /// awaited, so that the session is free afterwards.
     async fn exec(
         &self,
         id: &str,
@@ -194,7 +196,7 @@ impl Handler {
             }
         };
         if let Some(told) = told {
-            // No notice comes after the answer. How the telling went is no news.
+            // No notification comes after the answer. The result of sending does not matter.
             drop(told.await);
         }
         done
@@ -218,9 +220,9 @@ impl Handler {
             None => false,
         };
         let text = match (was_running, &id) {
-            (true, _) => "interrupted: the call that waits for it returns",
-            (false, Some(_)) => "nothing runs there",
-            (false, None) => "there is no such session yet",
+            (true, _) => "interrupted: the waiting call returns with its output so far",
+            (false, Some(_)) => "no command is running",
+            (false, None) => "no session yet: nothing to interrupt",
         };
         let document = Document::new("fdguard.interrupted/1", InterruptedExec { id, was_running });
         Ok(say::result(text.to_owned(), &document, false))
@@ -228,7 +230,7 @@ impl Handler {
 
     async fn reset(&self, which: Which) -> Result<CallToolResult, Error> {
         let none = || {
-            let text = "there is no such session now: the next call starts one";
+            let text = "no session to reset: the next call starts one";
             let document = json!({"schema": "fdguard.reset/1", "was_open": false});
             Ok(say::result(text.to_owned(), &document, false))
         };
@@ -244,7 +246,7 @@ impl Handler {
         };
         let count = |number: Option<u32>| number.map_or("unknown".to_owned(), |it| it.to_string());
         let text = format!(
-            "a new interpreter runs, variables are gone; of the old one {} processes are left, {} had to be killed",
+            "interpreter restarted, variables are lost; processes still running: {}, killed: {}",
             count(receipt.survivors),
             count(receipt.killed)
         );
@@ -264,7 +266,7 @@ impl Handler {
         Ok(say::seen(&document, !report.success))
     }
 
-    async fn look(
+    async fn run_look(
         &self,
         verb: &str,
         pid: Option<u32>,
@@ -278,13 +280,13 @@ impl Handler {
             words.extend(["--for".to_owned(), format!("{seconds}s")]);
         }
         let seen = tokio::select! {
-            seen = look::look(program, &words) => seen?,
+            seen = look::run_look(program, &words) => seen?,
             () = self.unwanted(&context.ct) => return Err(Error::Bad("cancelled".to_owned())),
         };
         Ok(say::seen(&seen, false))
     }
 
-    /// Runs a command under the tracer. Whoever cancels the call or goes away ends all of it.
+    /// Runs a command under the tracer. Cancelling the call or disconnecting ends all of it.
     async fn try_out(
         &self,
         trial: Trial,
@@ -346,7 +348,7 @@ impl ServerHandler for Handler {
     ) -> Result<CallToolResponse, ErrorData> {
         let name = request.name.as_ref();
         if self.get_tool(name).is_none() {
-            let why = format!("there is no tool {name:?}");
+            let why = format!("unknown tool {name:?}");
             return Err(ErrorData::invalid_params(why, None));
         }
         if let Some(known) = &self.known {
@@ -392,8 +394,8 @@ impl ServerHandler for Handler {
         Err(ErrorData::method_not_found::<CompleteRequestMethod>())
     }
 
-    /// A request that the library could not read comes here, too: a method of ours with parameters
-    /// that do not fit it.
+    /// Requests that the library could not parse also arrive here: a known method with invalid
+    /// parameters.
     async fn on_custom_request(
         &self,
         request: CustomRequest,
@@ -401,7 +403,7 @@ impl ServerHandler for Handler {
     ) -> Result<CustomResult, ErrorData> {
         let method = request.method.as_str();
         if !METHODS.contains(&method) {
-            let why = format!("there is no method {method:?}");
+            let why = format!("unknown method {method:?}");
             return Err(ErrorData::new(ErrorCode::METHOD_NOT_FOUND, why, None));
         }
         let why = wrong_parameters(method, request.params.unwrap_or_else(|| json!({})));
@@ -420,6 +422,6 @@ fn wrong_parameters(method: &str, given: Value) -> String {
             .map(|error| error.to_string()),
         _ => None,
     };
-    let why = why.unwrap_or_else(|| "they do not fit the method".to_owned());
-    format!("parameters of {method}: {why}")
+    let why = why.unwrap_or_else(|| "they do not match the method".to_owned());
+    format!("invalid parameters for {method}: {why}")
 }

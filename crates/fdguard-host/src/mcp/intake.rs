@@ -1,13 +1,12 @@
-//! What a client sent, before the protocol's library reads it: a message, a batch of them, or
-//! neither. The library drops or answers without an id what it cannot read; a client waits for its
-//! id. Pure.
+//! Checks client input before the protocol library reads it: a message, a batch, or neither. The
+//! library drops what it cannot read or answers without an id, but a client waits for its id. Pure.
 
 use rmcp::model::ErrorCode;
 use serde_json::{Value, json};
 
 /// The versions whose clients may send several messages as a list. 2025-06-18 took that away.
 const WITH_BATCHES: [&str; 2] = ["2024-11-05", "2025-03-26"];
-/// UTF-8 text may begin with this mark (RFC 8259, section 8.1).
+/// UTF-8 text may start with this mark (RFC 8259, section 8.1).
 const BYTE_ORDER_MARK: &[u8] = b"\xEF\xBB\xBF";
 
 /// What came.
@@ -54,14 +53,18 @@ pub(super) fn read(bytes: &[u8]) -> Result<Intake, Refusal> {
     let bytes = bytes.strip_prefix(BYTE_ORDER_MARK).unwrap_or(bytes);
     match serde_json::from_slice(bytes) {
         Ok(Value::Array(list)) if list.is_empty() => {
-            Err(Refusal::invalid(Value::Null, "an empty batch"))
+            Err(Refusal::invalid(Value::Null, "empty batch"))
         }
         Ok(Value::Array(list)) => Ok(Intake::Batch(list)),
         Ok(value) => Ok(Intake::One(value)),
         Err(error) => Err(Refusal {
             id: Value::Null,
             code: ErrorCode::PARSE_ERROR,
-            message: format!("not JSON: line {}, column {}", error.line(), error.column()),
+            message: format!(
+                "invalid JSON at line {}, column {}",
+                error.line(),
+                error.column()
+            ),
         }),
     }
 }
@@ -69,7 +72,7 @@ pub(super) fn read(bytes: &[u8]) -> Result<Intake, Refusal> {
 /// Whether a value has the form of a request, a notification or an answer.
 pub(super) fn check(message: &Value) -> Result<(), Refusal> {
     let Some(fields) = message.as_object() else {
-        return Err(Refusal::invalid(Value::Null, "a message is an object"));
+        return Err(Refusal::invalid(Value::Null, "message must be an object"));
     };
     let id = request_id(message);
     let refuse = |why: &str| {
@@ -100,12 +103,12 @@ pub(super) fn request_id(message: &Value) -> Option<&Value> {
     (id.is_string() || id.is_i64() || id.is_u64()).then_some(id)
 }
 
-/// Whether somebody waits for an answer to it.
+/// Whether the client waits for an answer to it.
 pub(super) fn is_request(message: &Value) -> bool {
     message.get("method").is_some() && message.get("id").is_some()
 }
 
-/// The version that a client asks for, in its first request.
+/// The version that a client requests in its first message.
 pub(super) fn version(message: &Value) -> Option<&str> {
     let is_first = message.get("method") == Some(&json!("initialize"));
     message["params"]["protocolVersion"]

@@ -1,5 +1,5 @@
-//! Messages as lines on two streams. In place of the library's own transport: every request is
-//! answered with its id, whatever is wrong with it, and batches are taken where the version has
+//! Messages as lines on two streams. Replaces the library's transport: every request is answered
+//! with its id, even if it is invalid, and batches are accepted if the protocol version allows
 //! them.
 
 use std::collections::VecDeque;
@@ -22,7 +22,7 @@ const LONGEST: usize = 64 << 20;
 /// The two streams of a client.
 pub(super) struct Lines<R, W> {
     input: BufReader<R>,
-    /// The begin of a line: `receive` may be dropped at any time and goes on with it.
+    /// The start of a line: `receive` may be dropped at any time and continues with it.
     line: Vec<u8>,
     /// The rest of a line that was too long is passed over.
     is_too_long: bool,
@@ -48,7 +48,7 @@ impl<R: AsyncRead + Unpin, W: AsyncWrite + Unpin + Send + 'static> Lines<R, W> {
         }
     }
 
-    /// The next whole line; nothing at the end of the input.
+    /// The next whole line; none at the end of the input.
     async fn next_line(&mut self) -> Option<Vec<u8>> {
         loop {
             // What is here is taken at once after it came: nothing is lost when this is dropped.
@@ -72,17 +72,16 @@ impl<R: AsyncRead + Unpin, W: AsyncWrite + Unpin + Send + 'static> Lines<R, W> {
         }
     }
 
-    /// Takes what a line holds: messages for the library, or an answer that is ours.
+    /// Processes a line: messages for the library, or an error answered here.
     fn take(&mut self, line: &[u8]) {
         match intake::read(line) {
-            // As the library has it: an answer to what is no JSON could be answered in turn, for
-            // ever.
+            // As in the library: an answer to invalid JSON could be answered in turn, forever.
             Err(refusal) if refusal.is_unreadable() => {}
             Err(refusal) => self.write(refusal.to_json()),
             Ok(Intake::One(message)) => self.take_one(message),
             Ok(Intake::Batch(messages)) if self.has_batches => self.take_batch(messages),
             Ok(Intake::Batch(_)) => {
-                let why = "batches belong to protocol version 2025-03-26 alone";
+                let why = "batches are supported only in protocol version 2025-03-26";
                 self.write(Refusal::invalid(Value::Null, why).to_json());
             }
         }
@@ -114,13 +113,13 @@ impl<R: AsyncRead + Unpin, W: AsyncWrite + Unpin + Send + 'static> Lines<R, W> {
                 Err(answer) => answers.extend(answer),
             }
         }
-        let whole = self.output.batches().begin(waiting, answers);
+        let whole = self.output.batches().start(waiting, answers);
         if let Some(answer) = whole {
             self.write(answer);
         }
     }
 
-    /// For the library. What it cannot read is answered here, if somebody waits for an answer.
+    /// Passes a message to the library. What it cannot parse is answered here, if it is a request.
     fn hand_over(&mut self, message: Value) -> Result<(), Option<Value>> {
         if message.get("method") == Some(&json!("notifications/cancelled")) {
             let whole = self
@@ -139,13 +138,14 @@ impl<R: AsyncRead + Unpin, W: AsyncWrite + Unpin + Send + 'static> Lines<R, W> {
                 Ok(())
             }
             Err(error) => {
-                Err(id.map(|id| Refusal::invalid(id, format!("not a message: {error}")).to_json()))
+                Err(id
+                    .map(|id| Refusal::invalid(id, format!("invalid message: {error}")).to_json()))
             }
         }
     }
 
-    /// Writes an answer of ours. In a task: `receive` may be dropped at any time, a line must be
-    /// whole.
+    /// Writes an answer, in a task: `receive` may be dropped at any time, but a line must be
+    /// complete.
     fn write(&self, answer: Value) {
         let output = Arc::clone(&self.output);
         // A client that does not read any more is seen elsewhere.
@@ -204,7 +204,7 @@ impl<W: AsyncWrite + Unpin> Outbox<W> {
     fn due(&self, message: Value) -> Option<Value> {
         let mut batches = self.batches();
         match batches.is_waiting_for(&message) {
-            true => batches.take(message),
+            true => batches.push(message),
             false => Some(message),
         }
     }

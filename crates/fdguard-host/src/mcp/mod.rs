@@ -1,8 +1,10 @@
-//! The host over MCP: the official SDK speaks the protocol, on standard streams or at `/mcp` of the HTTP server, and each client gets a Python and a
-//! shell of its own that keep their state and end with it.
+//! The host over MCP: the official SDK implements the protocol, on standard streams or at `/mcp` of
+//! the HTTP server. Each client gets its own Python and shell, which keep their state and end with
+//! the client.
 //!
-//! [`run`] is the whole program on standard streams. What a client opened hangs on one [`ClientGuard`](crate::host::ClientGuard): a connection that
-//! ends, an MCP session that is deleted or forgotten, and the end of the host all close the same sessions with receipts.
+//! [`run`] is the whole program on standard streams. Everything a client opened belongs to one
+//! [`ClientGuard`](crate::host::ClientGuard): a closed connection, a deleted or expired MCP
+//! session, and the host's shutdown all close the same sessions with receipts.
 
 mod answer;
 mod arguments;
@@ -33,13 +35,14 @@ pub(crate) use web::Web;
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct Options {
-    /// The `fdguard` command, which looks at processes; without it there are no tools to look.
+    /// The `fdguard` command, which examines processes; without it those tools are not offered.
     pub program: Option<PathBuf>,
-    /// Files below these folders may be archived; none may when there is none.
+    /// Files below these directories may be archived; none if it is empty.
     pub roots: Roots,
-    /// An MCP session over HTTP that nobody used for so long is ended.
+    /// An MCP session over HTTP that was idle for this long is ended.
     pub idle: Duration,
-    /// Bytes of output that a result keeps, half from its begin and half from its end: a model reads all of it.
+    /// Bytes of output in a result, half from the start and half from the end: a model reads all of
+    /// it.
     pub output_cap: usize,
 }
 

@@ -1,5 +1,5 @@
-//! What the tools answer in `structuredContent`, as JSON schemas: the fields that a client may rely
-//! on. Every result that is not an error fits the schema of its tool; there may be more in it.
+//! JSON schemas of `structuredContent`: the fields that a client may rely on. Every result that is
+//! not an error matches the schema of its tool; it may have more fields.
 
 use std::sync::Arc;
 
@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 
 use super::say::{InterruptedExec, Ran};
 
-/// What a command came to: `fdguard.exec/1`.
+/// Result of a command: `fdguard.exec/1`.
 pub(super) fn exec() -> Arc<JsonObject> {
     named::<Ran>("fdguard.exec/1")
 }
@@ -20,16 +20,16 @@ pub(super) fn interrupted() -> Arc<JsonObject> {
     named::<InterruptedExec>("fdguard.interrupted/1")
 }
 
-/// The receipt of what ended, `fdguard.receipt/1`, or `fdguard.reset/1` where there was no session.
+/// The receipt `fdguard.receipt/1`, or `fdguard.reset/1` if there was no session.
 pub(super) fn reset() -> Arc<JsonObject> {
     object(json!({
         "type": "object",
         "properties": {
             "schema": {"enum": ["fdguard.receipt/1", "fdguard.reset/1"]},
-            "was_open": {"type": "boolean", "description": "Of fdguard.reset/1: false, there was no session."},
-            "clean": {"type": "boolean", "description": "Nothing of what ended is left."},
-            "survivors": {"type": ["integer", "null"], "description": "Processes that live on; null when unknown."},
-            "killed": {"type": ["integer", "null"], "description": "Processes that had to be killed; null when unknown."},
+            "was_open": {"type": "boolean", "description": "Only in fdguard.reset/1: false, because there was no session."},
+            "clean": {"type": "boolean", "description": "Nothing of the old session is left."},
+            "survivors": {"type": ["integer", "null"], "description": "Processes still running; null if unknown."},
+            "killed": {"type": ["integer", "null"], "description": "Processes that had to be killed; null if unknown."},
         },
         "required": ["schema"],
     }))
@@ -41,8 +41,8 @@ pub(super) fn archive() -> Arc<JsonObject> {
         "type": "object",
         "properties": {
             "schema": {"const": "fdguard.archive/1"},
-            "success": {"type": "boolean", "description": "Whether every file is in the archive now."},
-            "files": {"type": "array", "items": {"type": "object"}, "description": "A receipt for each file."},
+            "success": {"type": "boolean", "description": "Every file is now in the archive."},
+            "files": {"type": "array", "items": {"type": "object"}, "description": "One receipt per file."},
             "took_ms": {"type": "number"},
         },
         "required": ["schema", "success", "files"],
@@ -59,7 +59,7 @@ pub(super) fn diagnosis() -> Arc<JsonObject> {
             "pid": {"type": "integer"},
             "why": {"type": "string"},
             "next_step": {"type": "string"},
-            "origin": {"type": ["object", "null"], "description": "The line of code: culprit {file, line, function}, and its stack."},
+            "origin": {"type": ["object", "null"], "description": "The code that opened it: culprit {file, line, function} and its stack."},
         },
         "required": ["rule", "severity", "why"],
     });
@@ -71,9 +71,9 @@ pub(super) fn diagnosis() -> Arc<JsonObject> {
             "process": {"type": "object"},
             "findings": {"type": "array", "items": finding},
             "hazards": {"type": "array", "items": {"type": "object"}},
-            "gaps": {"type": "array", "items": {"type": "object"}, "description": "What could not be seen: what, why, remedy."},
-            "check": {"type": "object", "description": "Of check: passed, and what was left."},
-            "run": {"type": "object", "description": "Of trace and check: status, ms, stdout and stderr of the program."},
+            "gaps": {"type": "array", "items": {"type": "object"}, "description": "What could not be examined: what, why, remedy."},
+            "check": {"type": "object", "description": "Only from check: passed, and what was left open."},
+            "run": {"type": "object", "description": "Only from trace and check: status, ms, stdout and stderr of the program."},
         },
         "required": ["schema", "verdict", "findings"],
     }))

@@ -1,4 +1,5 @@
-//! Output while a command runs, for clients that asked for it: a few notices each second, with the newest lines.
+//! Output while a command runs, for clients that requested it: a few notifications per second with
+//! the newest lines.
 
 use std::time::Duration;
 
@@ -62,7 +63,7 @@ impl Tail {
         drop(self.bytes.drain(..surplus));
     }
 
-    /// The text of it. The begin of a character whose rest has not come waits for the next time.
+    /// Its text. The start of an incomplete character waits for the next time.
     fn take(&mut self) -> (f64, String) {
         let mut bytes = std::mem::take(&mut self.bytes);
         if let Err(error) = std::str::from_utf8(&bytes)

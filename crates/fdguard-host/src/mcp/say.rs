@@ -1,4 +1,4 @@
-//! What a model reads: the output, then one line about how it ended.
+//! Text of tool results: the output, then one line about how the command ended.
 
 use rmcp::model::{CallToolResult, ContentBlock};
 use schemars::JsonSchema;
@@ -8,32 +8,32 @@ use serde_json::{Value, json};
 use super::answer::answer;
 use super::trial::TrialEnd;
 use crate::document::Document;
-use crate::session::{ExecResult, ExecOutcome, ExecOutput};
+use crate::session::{ExecOutcome, ExecOutput, ExecResult};
 
-/// Lines of what a program said last that an answer shows where it failed.
+/// Last lines of a failed program's stderr that a result shows.
 const LAST_LINES: usize = 15;
 
-/// The result of a command. `renewed` says why the session is a new one.
+/// Result of a command.
 #[derive(Serialize, JsonSchema)]
 pub(super) struct Ran {
-    /// The session that it ran in.
+    /// Id of the session that ran the command.
     pub(super) session: String,
-    /// Why this session is another one than that of the call before; `null` when it is the same.
+    /// Why this is a new session; `null` if it is the same session as in the previous call.
     pub(super) renewed: Option<String>,
     #[serde(flatten)]
     pub(super) done: ExecResult,
 }
 
-/// Whether there was something to interrupt.
+/// Result of an interrupt.
 #[derive(Serialize, JsonSchema)]
 pub(super) struct InterruptedExec {
-    /// The session; `null` when there is none.
+    /// Session id; `null` if there is no session.
     pub(super) id: Option<String>,
-    /// Whether a command ran in it.
+    /// A command was running.
     pub(super) was_running: bool,
 }
 
-/// What a command came to.
+/// Result of a command.
 pub(super) fn ran(ran: Ran) -> CallToolResult {
     let text = text(&ran.done, ran.renewed.as_deref());
     let failed = failed(ran.done.outcome);
@@ -45,7 +45,8 @@ pub(super) fn seen(document: &Value, failed: bool) -> CallToolResult {
     result(answer(document), document, failed)
 }
 
-/// What `trace` or `check` came to: the answer, then how it ended. The document has one member more, `run`.
+/// Result of `trace` or `check`: the text, then how it ended. The document has one more member,
+/// `run`.
 pub(super) fn tried(ended: TrialEnd) -> CallToolResult {
     let failed = ended.status.is_none_or(|status| status > 1);
     let mut text = match &ended.document {
@@ -94,7 +95,8 @@ pub(super) fn refused(error: impl std::fmt::Display) -> CallToolResult {
     CallToolResult::error(vec![ContentBlock::text(parts.join("; "))])
 }
 
-/// Whether it did not end by itself. A status other than 0 is an answer: `grep` gives it, too.
+/// Whether it did not finish by itself. A nonzero status is a normal result: `grep` returns it,
+/// too.
 fn failed(outcome: ExecOutcome) -> bool {
     !matches!(
         outcome,
@@ -106,12 +108,16 @@ fn text(done: &ExecResult, renewed: Option<&str>) -> String {
     let mut text = String::new();
     if let Some(why) = renewed {
         text.push_str(&format!(
-            "[this is a new session, variables are gone: {why}]\n"
+            "[new session, earlier variables are lost: {why}]\n"
         ));
     }
     if let Some(earlier) = done.earlier.as_ref().filter(|it| !it.text.is_empty()) {
-        add(&mut text, "[processes of earlier commands said]\n", earlier);
-        text.push_str("[this command said]\n");
+        add(
+            &mut text,
+            "[output of background processes from earlier commands]\n",
+            earlier,
+        );
+        text.push_str("[output of this command]\n");
     }
     add(&mut text, "", &done.stdout);
     if let Some(stderr) = done.stderr.as_ref().filter(|it| !it.text.is_empty()) {
@@ -129,7 +135,7 @@ fn add(text: &mut String, head: &str, output: &ExecOutput) {
     }
 }
 
-/// How it ended, what is missing, and whether variables are gone.
+/// How it ended, how much output is missing, and whether variables are lost.
 fn last_line(done: &ExecResult) -> String {
     let ms = done.ms.round();
     let end = match done.outcome {
@@ -138,10 +144,10 @@ fn last_line(done: &ExecResult) -> String {
         ExecOutcome::TimedOut => format!("timed out: interrupted after {ms} ms"),
         ExecOutcome::ProgramEnded { status } => {
             let status = status.map_or("unknown".to_owned(), |status| status.to_string());
-            format!("the interpreter ended with status {status}; the next call starts a new one")
+            format!("the interpreter exited with status {status}; the next call starts a new one")
         }
         ExecOutcome::LimitReached => {
-            "the session used more than it may and was ended; the next call starts a new one"
+            "the session exceeded a resource limit and was closed; the next call starts a new one"
                 .to_owned()
         }
     };
@@ -153,10 +159,10 @@ fn last_line(done: &ExecResult) -> String {
     let lost: u64 = lost.map(|dropped| dropped.bytes).sum();
     let lost = match lost {
         0 => String::new(),
-        bytes => format!("; {bytes} bytes are left out of the middle"),
+        bytes => format!("; {bytes} bytes omitted from the middle"),
     };
     let reset = if done.was_reset {
-        "; it did not come back and was replaced: variables are gone"
+        "; the interpreter did not respond and was restarted: variables are lost"
     } else {
         ""
     };
@@ -169,7 +175,7 @@ mod tests {
 
     use super::{Ran, ran, refused, tried};
     use crate::mcp::trial::TrialEnd;
-    use crate::session::{ExecResult, DroppedOutput, ExecOutcome, ExecOutput};
+    use crate::session::{DroppedOutput, ExecOutcome, ExecOutput, ExecResult};
 
     fn done(outcome: ExecOutcome, text: &str) -> ExecResult {
         ExecResult {
@@ -212,11 +218,10 @@ mod tests {
             lines: 2,
             sha256: String::new(),
         });
-        let text = "a\n[timed out: interrupted after 12 ms; 77 bytes are left out of the middle; \
-                    it did not come back and was replaced: variables are gone]";
+        let text = "a\n[timed out: interrupted after 12 ms; 77 bytes omitted from the middle; \
+                    the interpreter did not respond and was restarted: variables are lost]";
         assert_eq!(said(lossy, None), (json!(text), true));
-        let text =
-            "[this is a new session, variables are gone: idle]\nhello\n[exit status 3, 12 ms]";
+        let text = "[new session, earlier variables are lost: idle]\nhello\n[exit status 3, 12 ms]";
         assert_eq!(said(plain, Some("idle")), (json!(text), false));
     }
 
@@ -231,7 +236,7 @@ mod tests {
             text: "old".to_owned(),
             ..ExecOutput::default()
         });
-        let text = "[processes of earlier commands said]\nold\n[this command said]\nout\n[stderr]\nerr\n\
+        let text = "[output of background processes from earlier commands]\nold\n[output of this command]\nout\n[stderr]\nerr\n\
                     [interrupted after 12 ms]";
         assert_eq!(said(both, None), (json!(text), true));
     }

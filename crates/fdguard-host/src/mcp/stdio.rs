@@ -1,4 +1,4 @@
-//! The whole program on standard streams: one client, and an end when it is gone.
+//! The whole program on standard streams: one client, and an exit when it disconnects.
 
 use std::os::fd::AsFd as _;
 use std::pin::Pin;
@@ -24,13 +24,13 @@ use crate::Error;
 use crate::host::{self, Events, Host};
 use crate::http::{SignalWait, with_runtime};
 
-/// After the end of its input a client that still reads gets the answers of what comes to an end within this time.
+/// Time for the last answers after the end of input, if the client still reads.
 const LAST_ANSWERS: Duration = Duration::from_secs(1);
 /// After that, one that has not taken them in so long does not read.
 const UNREAD: Duration = Duration::from_secs(3);
-/// Between two looks whether it still reads.
+/// Pause between two checks whether the client still reads.
 const LOOK_AGAIN: Duration = Duration::from_millis(20);
-/// What is told of a line that is no message.
+/// Characters logged of a line that is not a message.
 const BEGIN: usize = 40;
 
 /// What is to run.
@@ -42,7 +42,7 @@ pub struct StdioLaunch {
     pub mcp: Options,
 }
 
-/// Runs until standard input ends, TERM or INT. Standard output carries nothing but the protocol.
+/// Runs until standard input ends, TERM or INT. Standard output carries only the protocol.
 pub fn run(launch: StdioLaunch) -> Result<(), Error> {
     with_runtime(|signals| live(launch, signals))
 }
@@ -62,7 +62,7 @@ async fn live(launch: StdioLaunch, signals: SignalWait) -> Result<(), Error> {
     };
     events.tell(&LogEvent::new("host_stopping").with("why", why));
     let end = async {
-        // Each has been told as an event.
+        // Each receipt has been reported as an event.
         let _receipts = client.end().await;
         let _receipts = host.shut_down().await;
     };
@@ -74,7 +74,7 @@ async fn live(launch: StdioLaunch, signals: SignalWait) -> Result<(), Error> {
     Ok(())
 }
 
-/// Serves the one client until it is gone, and says why it ended.
+/// Serves the one client until it is gone, and returns the reason.
 async fn serve(
     handler: Handler,
     client: &Arc<Client>,
@@ -93,20 +93,21 @@ async fn serve(
         match handler.serve(transport).await {
             Ok(running) => quit(running).await,
             Err(ServerInitializeError::ConnectionClosed(_)) => "end of input".to_owned(),
-            Err(error) => format!("no handshake: {error}"),
+            Err(error) => format!("handshake failed: {error}"),
         }
     };
     let leaving = async {
         ended.cancelled().await;
         let until = Instant::now() + LAST_ANSWERS;
-        // Whoever is killed loses one end after the other.
+        // A killed client loses one stream after the other.
         while has_reader() && Instant::now() < until {
             tokio::time::sleep(LOOK_AGAIN).await;
         }
         client.gone.cancel();
-        // What its commands gave is on its way. A full pipe that nobody reads would hold us for ever.
+        // The results of its commands are on their way. A full pipe without a reader would block
+        // forever.
         tokio::time::sleep(UNREAD).await;
-        "end of input, and its client does not read".to_owned()
+        "end of input, and the client does not read".to_owned()
     };
     tokio::select! {
         why = serving => why,
@@ -122,7 +123,7 @@ async fn quit(running: RunningService<RoleServer, Handler>) -> String {
     }
 }
 
-/// Whether somebody can still read our answers: a client that was killed has closed both ends.
+/// Whether the client can still read answers: a killed client has closed both streams.
 fn has_reader() -> bool {
     let stdout = std::io::stdout();
     let stdout = stdout.as_fd();
@@ -136,7 +137,7 @@ fn has_reader() -> bool {
     looked.is_err() || !asked[0].revents().intersects(gone)
 }
 
-/// An input that tells when it has ended, and what in it is no message.
+/// An input that signals its end and reports lines that are not messages.
 struct MessageTap<R> {
     input: R,
     ended: CancellationToken,
@@ -149,7 +150,7 @@ impl<R> MessageTap<R> {
         for line in self.strangers.seen(bytes) {
             let begin = line.get(..line.len().min(BEGIN)).unwrap_or_default();
             let begin = String::from_utf8_lossy(begin).into_owned();
-            let event = LogEvent::new("mcp_line_ignored").with("why", "no JSON message");
+            let event = LogEvent::new("mcp_line_ignored").with("why", "not a JSON message");
             self.events.tell(&event.with("begins", begin));
         }
     }

@@ -1,9 +1,10 @@
-//! Lines of a client that can be no message. The protocol's library passes over them in silence, as it should; the host's events say so. Pure.
+//! Client lines that cannot be messages. The protocol library ignores them silently, as it should;
+//! the host logs them as events. Pure.
 
-/// Told of at most, of one client: what writes its log to us would fill ours.
+/// Maximum number of reports per client: a client that writes its log here would fill the host's.
 const MOST: u32 = 10;
 
-/// Sees where lines begin, however the bytes come.
+/// Finds the start of lines, however the bytes arrive.
 #[derive(Debug, Default)]
 pub(super) struct Strangers {
     is_inside: bool,
@@ -11,7 +12,7 @@ pub(super) struct Strangers {
 }
 
 impl Strangers {
-    /// How the lines begin here that can be no message: a message is an object, or a list of them.
+    /// The starts of lines that cannot be messages: a message is an object or a list of objects.
     pub(super) fn seen<'b>(&mut self, bytes: &'b [u8]) -> Vec<&'b [u8]> {
         let mut found = Vec::new();
         let mut rest = bytes;
@@ -23,7 +24,7 @@ impl Strangers {
                 self.told += 1;
                 found.push(line);
             }
-            // Blanks before a line's first word are no beginning.
+            // Leading blanks are not the start of a line.
             let is_begun = self.is_inside || !line.iter().all(u8::is_ascii_whitespace);
             self.is_inside = end.is_none() && is_begun;
             rest = end.and_then(|end| rest.get(end + 1..)).unwrap_or_default();

@@ -9,13 +9,17 @@ use schemars::JsonSchema;
 use super::arguments::{Archive, Bash, Check, Python, Snap, Trace, Watch, Which};
 use super::output_schema;
 
-/// Said to a model before it uses any of them.
-pub(super) const INSTRUCTIONS: &str = "A Python and a bash session that keep their state between calls, on the machine of this host. One command runs at \
-    a time in each; both can run at once. A command that takes too long is interrupted and the session lives on; `interrupt` ends one early, `reset` starts \
-    the interpreter anew. Background processes end with the session. `snap`, `watch` and `doctor` show what a process holds open, by default this host itself. \
-    `trace` and `check` run a program and name the line of code that leaves descriptors open: use `check` to prove that a fix works.";
+/// Server instructions: a model reads them before it uses any tool.
+pub(super) const INSTRUCTIONS: &str = "You have a Python session and a bash session on the host's machine. Both keep their state \
+     between calls. Each runs one command at a time; the two can run in parallel. A command that \
+     exceeds its timeout is interrupted, and the session continues. `interrupt` stops a command \
+     early; `reset` restarts the interpreter. Background processes end with the session. `snap`, \
+     `watch` and `doctor` show which file descriptors a process holds; the default is this host. \
+     `trace` and `check` run a program and name the line of code that leaves descriptors open. Use \
+     `check` to prove that a fix works.";
 
-/// All tools. Those that look at processes need the command that does it, `archive` needs folders in which it may.
+/// All tools. Those that examine processes need the `fdguard` command; `archive` needs root
+/// directories.
 pub(super) fn all(can_look: bool, can_archive: bool) -> Vec<Tool> {
     let mut tools = vec![python(), bash(), interrupt(), reset()];
     if can_archive {
@@ -58,7 +62,7 @@ fn inside(destructive: bool, idempotent: bool) -> ToolAnnotations {
         .open_world(false)
 }
 
-/// Only looks.
+/// Read-only.
 fn looking() -> ToolAnnotations {
     ToolAnnotations::new()
         .read_only(true)
@@ -71,8 +75,11 @@ fn python() -> Tool {
     tool::<Python>(
         "python",
         "Run Python",
-        "Run Python code in your own session and get what it printed. Variables, imports and the folder stay for the next call. Exceptions are shown with \
-         their traceback and status 1. The last line of the result says how it ended. Very long output is cut in the middle, and that is said.",
+        "Run Python code in your own persistent session. Use it for calculations, data processing \
+         and scripts. Variables, imports and the current directory persist between calls. Returns \
+         what the code printed and the value of the last expression, as in an interactive session. \
+         An exception is returned as its traceback with exit status 1. The last line of the result \
+         states how the code ended. Long output is truncated in the middle and marked.",
         anything(),
     )
     .with_raw_output_schema(output_schema::exec())
@@ -82,8 +89,10 @@ fn bash() -> Tool {
     tool::<Bash>(
         "bash",
         "Run shell commands",
-        "Run bash commands in your own session and get what they printed, standard error included, and the exit status. Variables, functions and the folder \
-         stay for the next call. There is nobody to type answers: use options such as -y. Very long output is cut in the middle, and that is said.",
+        "Run bash commands in your own persistent session. Variables, functions and the current \
+         directory persist between calls. Returns stdout and stderr together; the last line of the \
+         result states the exit status. Nothing can answer prompts, so use non-interactive options \
+         such as -y. Long output is truncated in the middle and marked.",
         anything(),
     )
     .with_raw_output_schema(output_schema::exec())
@@ -93,7 +102,9 @@ fn interrupt() -> Tool {
     tool::<Which>(
         "interrupt",
         "Interrupt a running command",
-        "Interrupt the command that runs in your python or bash session, as Ctrl-C does. That call returns with what it printed so far; variables stay.",
+        "Interrupt the command that is running in your python or bash session, like Ctrl-C. Use it \
+         when a command hangs or is no longer needed. The waiting call returns with its output so \
+         far. Variables are kept.",
         inside(false, true),
     )
     .with_raw_output_schema(output_schema::interrupted())
@@ -102,9 +113,11 @@ fn interrupt() -> Tool {
 fn reset() -> Tool {
     tool::<Which>(
         "reset",
-        "Start an interpreter anew",
-        "End everything in your python or bash session, background processes included, and start its interpreter anew in the same folder. Variables are gone. \
-         The receipt counts what was ended and what is left.",
+        "Restart an interpreter",
+        "Stop everything in your python or bash session, including background processes, and start \
+         a new interpreter in the same directory. Use it when the session is broken or stuck. All \
+         variables are lost. Returns a receipt that counts processes killed and processes still \
+         running.",
         inside(true, true),
     )
     .with_raw_output_schema(output_schema::reset())
@@ -114,8 +127,10 @@ fn archive() -> Tool {
     tool::<Archive>(
         "archive",
         "Archive log files",
-        "Move log files into an archive folder without losing a line, also while somebody writes to them. Each file gets a receipt with its size and checksum. \
-         Only below the folders that the host allows.",
+        "Move log files into an archive directory without losing a line, even if a process is \
+         still writing to them. Paths must be absolute and below a directory that the host allows. \
+         Returns a receipt per file with its size and checksum. A file that is still being written \
+         or locked after `wait_ms` stays where it is.",
         inside(true, false),
     )
     .with_raw_output_schema(output_schema::archive())
@@ -124,8 +139,10 @@ fn archive() -> Tool {
 fn snap() -> Tool {
     tool::<Snap>(
         "snap",
-        "What a process holds open",
-        "Show the file descriptors of a process right now: how many of which limit, by class, with warnings. Default: this host itself.",
+        "Show open file descriptors",
+        "Show which file descriptors a process has open right now: the count and the limit, the \
+         number per class, and warnings. Use it for a first look at one process. Read-only. \
+         Default process: this host.",
         looking(),
     )
     .with_raw_output_schema(output_schema::snapshot())
@@ -134,8 +151,10 @@ fn snap() -> Tool {
 fn watch() -> Tool {
     tool::<Watch>(
         "watch",
-        "Is a process leaking?",
-        "Watch a process for some seconds and judge whether its file descriptors leak, which class, how fast, and when they hit a limit. Default: this host, 10 seconds.",
+        "Detect a descriptor leak",
+        "Observe a process for some seconds and report whether it leaks file descriptors: which \
+         class, how fast, and when it will reach its limit. Use it when a running process is \
+         suspected to leak. Read-only. Default: this host, 10 seconds.",
         looking(),
     )
     .with_raw_output_schema(output_schema::diagnosis())
@@ -144,8 +163,10 @@ fn watch() -> Tool {
 fn doctor() -> Tool {
     tool::<Watch>(
         "doctor",
-        "Examine a process",
-        "Examine a process in depth for some seconds: descriptors, limits, leaks, what is wrong and what to do about it. Default: this host, 10 seconds.",
+        "Diagnose a process",
+        "Diagnose a process in depth for some seconds: descriptors, limits, leaks, what is wrong \
+         and how to fix it. Use it when it is unclear what is wrong. Read-only. Default: this \
+         host, 10 seconds.",
         looking(),
     )
     .with_raw_output_schema(output_schema::diagnosis())
@@ -154,8 +175,11 @@ fn doctor() -> Tool {
 fn trace() -> Tool {
     tool::<Trace>(
         "trace",
-        "Which line leaves descriptors open?",
-        "Run a program and name the lines of code that opened what is still open, and misuse such as double close. It runs until it ends, or for `seconds`.",
+        "Find the line that leaks descriptors",
+        "Run a program and report the lines of code that opened descriptors which are still open, \
+         and misuse such as a double close. Use it to find the cause of a leak in a program that \
+         you can start. The program runs until it exits or until `seconds` have passed. Returns \
+         the diagnosis and the program's output.",
         anything(),
     )
     .with_raw_output_schema(output_schema::diagnosis())
@@ -164,9 +188,10 @@ fn trace() -> Tool {
 fn check() -> Tool {
     tool::<Check>(
         "check",
-        "Prove that a program leaks nothing",
-        "Run a program, or a server with an exercise, and judge whether it returns to its baseline: passed or failed, with the line of code that leaks. Run it \
-         before and after a fix.",
+        "Prove that a program does not leak",
+        "Run a program, or a server with an `exercise`, and test whether its descriptors return to \
+         the baseline. Returns passed or failed, with the line of code that leaks. Run it before a \
+         fix to confirm the leak and after the fix to prove that it is gone.",
         anything(),
     )
     .with_raw_output_schema(output_schema::diagnosis())

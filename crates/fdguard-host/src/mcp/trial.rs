@@ -1,5 +1,5 @@
-//! `trace` and `check` for a client: `fdguard` itself runs the command, in a tree that ends with the call. So the host needs no tracer, and a
-//! program that misbehaves is not the host's child.
+//! `trace` and `check` for a client: `fdguard` itself runs the command, in a process tree that ends
+//! with the call. The host needs no tracer, and a misbehaving program is not its child.
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
@@ -21,7 +21,8 @@ use crate::Error;
 use crate::scope::Program;
 use crate::session::{Collector, ExecOutput};
 
-/// What `fdguard` may take beyond the time of the program: a program that does not end by TERM, names of symbols, leftovers.
+/// Extra time for `fdguard` after the program's time: a program that ignores TERM, symbol names,
+/// leftovers.
 const SPARE: Duration = Duration::from_secs(60);
 
 /// A command to be run under the tracer.
@@ -50,7 +51,7 @@ pub(super) struct TrialEnd {
     pub(super) status: Option<i32>,
     /// What the program printed.
     pub(super) stdout: ExecOutput,
-    /// What program and `fdguard` said there.
+    /// Stderr of the program and of `fdguard`.
     pub(super) stderr: ExecOutput,
     /// How long it took.
     pub(super) took: Duration,
@@ -61,13 +62,17 @@ impl Trial {
     pub(super) async fn run(self, program: &Path) -> Result<TrialEnd, Error> {
         self.check()?;
         let began = Instant::now();
-        let (plan, report, [out, err]) = self.plan(program).map_err(Error::io("a trial"))?;
-        let receiver = |fd| Receiver::from_owned_fd(fd).map_err(Error::io("a pipe"));
+        let (plan, report, [out, err]) = self
+            .plan(program)
+            .map_err(Error::io("cannot start the program"))?;
+        let receiver = |fd| {
+            Receiver::from_owned_fd(fd).map_err(Error::io("cannot use the pipe to the program"))
+        };
         let (report_read, out, err) = (receiver(report.ours)?, receiver(out)?, receiver(err)?);
         let running = Program::start(plan).await?;
         let ended = async {
             let exit = running.finish().await;
-            // Nobody writes any more: its own end of the pipe was the last one.
+            // The last write end of the pipe was this one.
             drop(report.theirs);
             exit
         };
@@ -85,7 +90,7 @@ impl Trial {
         else {
             let limit = (self.limit + SPARE).as_secs();
             return Err(Error::Bad(format!(
-                "not done after {limit} s: everything was ended"
+                "not finished after {limit} s: the program and its children were killed"
             )));
         };
         Ok(TrialEnd {
@@ -99,10 +104,10 @@ impl Trial {
 
     /// What no process can be started with is refused in one line.
     fn check(&self) -> Result<(), Error> {
-        let bad = |why: &str| Err(Error::Bad(format!("arguments: {why}")));
+        let bad = |why: &str| Err(Error::Bad(format!("invalid arguments: {why}")));
         let has_nul = |text: &str| text.contains('\0');
         if self.command.first().is_none_or(String::is_empty) {
-            return bad("command: the program is missing");
+            return bad("command: no program given");
         }
         if self
             .words
@@ -110,7 +115,7 @@ impl Trial {
             .chain(&self.command)
             .any(|word| has_nul(word))
         {
-            return bad("command: a word contains a NUL byte");
+            return bad("command: an argument contains a NUL byte");
         }
         let is_name = |name: &str| !name.is_empty() && !name.contains(['=', '\0']);
         if !self
@@ -159,7 +164,8 @@ impl Trial {
     }
 }
 
-/// The pipe of the document. `fdguard` opens it by its place in our table: a descriptor that were handed down would reach the program, too.
+/// The pipe of the document. `fdguard` opens it through the host's descriptor table: an inherited
+/// descriptor would also reach the program.
 struct Report {
     ours: OwnedFd,
     theirs: OwnedFd,
@@ -183,13 +189,13 @@ fn status(exit: Exit) -> i32 {
     }
 }
 
-/// All of a stream, its begin and its end kept.
+/// Collects a stream, keeping its start and its end.
 async fn collect(mut pipe: Receiver, cap: usize) -> Result<ExecOutput, Error> {
     let mut kept = Collector::new(cap);
     let mut piece = vec![0; 16 << 10];
     loop {
         let count = pipe.read(&mut piece).await;
-        match count.map_err(Error::io("reading the output of a program"))? {
+        match count.map_err(Error::io("cannot read the output of the program"))? {
             0 => return Ok(kept.finish()),
             count => kept.push(piece.get(..count).unwrap_or_default()),
         }
@@ -253,12 +259,12 @@ mod tests {
                 .to_string()
         };
         let said = refused(|it| it.command.clear()).await;
-        assert_eq!(said, "arguments: command: the program is missing");
+        assert_eq!(said, "invalid arguments: command: no program given");
         let said = refused(|it| it.folder = Some("tmp".into())).await;
-        assert_eq!(said, "arguments: cwd: not an absolute path");
+        assert_eq!(said, "invalid arguments: cwd: not an absolute path");
         let said = refused(|it| it.folder = Some("/nonexistent".into())).await;
-        assert_eq!(said, "arguments: cwd: no such directory");
+        assert_eq!(said, "invalid arguments: cwd: no such directory");
         let named = |it: &mut Trial| drop(it.environment.insert("A=B".to_owned(), String::new()));
-        assert!(refused(named).await.starts_with("arguments: env: "));
+        assert!(refused(named).await.starts_with("invalid arguments: env: "));
     }
 }

@@ -1,4 +1,5 @@
-//! MCP at a path of the HTTP server: the SDK keeps the MCP sessions, we end those that nobody uses any more, and what they opened.
+//! MCP at a path of the HTTP server: the SDK manages the MCP sessions; the host ends idle ones and
+//! everything they opened.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
@@ -29,7 +30,7 @@ use crate::http::{Problem, read_body};
 const SESSION: &str = "mcp-session-id";
 /// The header that names the version of the protocol, from 2025-06-18 on.
 const VERSION: &str = "mcp-protocol-version";
-/// Between two looks for those that nobody uses, at most.
+/// Maximum time between two scans for idle sessions.
 const LOOK_EVERY: Duration = Duration::from_secs(30);
 
 /// MCP sessions at a time; each costs memory alone until it uses a tool.
@@ -48,7 +49,8 @@ pub(crate) struct Web {
 }
 
 impl Web {
-    /// Who may ask has been found out before a request comes here: the names in Host and Origin and the token are the HTTP server's business.
+    /// Access was checked before a request arrives here: Host, Origin and token are the HTTP
+    /// server's job.
     pub(crate) fn new(
         host: Host,
         options: Options,
@@ -56,7 +58,7 @@ impl Web {
         closing: CancellationToken,
     ) -> Arc<Self> {
         let mut manager = LocalSessionManager::default();
-        // Its clock runs while a command does, which may take a day: ours does not.
+        // The SDK's timer runs during a command, which may take a day; the host's own does not.
         manager.session_config.keep_alive = None;
         let sessions = Arc::new(manager);
         let known = Arc::new(KnownClient::default());
@@ -81,7 +83,7 @@ impl Web {
         })
     }
 
-    /// Whether this would begin one MCP session too many.
+    /// Whether this request would exceed the limit of MCP sessions.
     pub(crate) async fn is_full_for(&self, method: &Method, headers: &HeaderMap) -> bool {
         let is_new = method == Method::POST && session_of(headers).is_none();
         is_new && self.sessions.sessions.read().await.len() >= MOST
@@ -104,7 +106,7 @@ impl Web {
     async fn answer_delete(&self, request: Request) -> Response {
         if let Some(id) = session_of(request.headers()) {
             if !self.sessions.sessions.read().await.contains_key(id) {
-                let detail = "there is no such MCP session";
+                let detail = "no such MCP session";
                 return Problem::new(StatusCode::NOT_FOUND, "unknown", detail).into_response();
             }
             // What runs for it is interrupted now; the SDK would wait for it.
@@ -112,7 +114,7 @@ impl Web {
         }
         let mut response = self.ask_library(request).await;
         if response.status() == StatusCode::ACCEPTED {
-            // It is done, not begun: clients take "accepted" for a failure.
+            // It is done, not pending: clients treat "accepted" as a failure.
             *response.status_mut() = StatusCode::NO_CONTENT;
         }
         response
@@ -146,7 +148,7 @@ impl Web {
         let version = head.headers.get(VERSION);
         let version = version.map(|version| version.to_str().unwrap_or_default());
         if version.is_some_and(|version| !intake::has_batches(version)) {
-            let why = "batches belong to protocol version 2025-03-26 alone";
+            let why = "batches are supported only in protocol version 2025-03-26";
             return refused(&Refusal::invalid(Value::Null, why));
         }
         let answers = messages
@@ -156,7 +158,7 @@ impl Web {
         for answer in join_all(answers).await {
             match answer {
                 Ok(answer) => list.extend(answer),
-                // There is no such MCP session, for example: so it is for all of them.
+                // For example an unknown MCP session: the answer is the same for all members.
                 Err(response) => return *response,
             }
         }
@@ -185,12 +187,12 @@ impl Web {
         if !intake::is_request(&message) {
             return Ok(None);
         }
-        // Output is bounded, so an answer is; who goes away drops this.
+        // Output is bounded, so the response is, too; a disconnect drops this.
         let body = axum::body::to_bytes(response.into_body(), usize::MAX).await;
         Ok(answer_in(&body.unwrap_or_default(), &message["id"]))
     }
 
-    /// Ends MCP sessions that nobody uses, until the server closes; then all of them.
+    /// Ends idle MCP sessions until the server closes; then all of them.
     pub(crate) async fn reap(self: Arc<Self>, closing: CancellationToken) {
         let every = (self.idle / 4).clamp(Duration::from_millis(10), LOOK_EVERY);
         let mut strangers = HashMap::new();
@@ -210,7 +212,7 @@ impl Web {
         }
     }
 
-    /// Those that never said more than hello, for too long.
+    /// Sessions that sent nothing after the handshake for too long.
     async fn strange(&self, strangers: &mut HashMap<String, Instant>) -> Vec<String> {
         let all = self.sessions.sessions.read().await;
         let all: Vec<String> = all.keys().map(ToString::to_string).collect();
@@ -240,7 +242,7 @@ impl std::fmt::Debug for Web {
     }
 }
 
-/// The MCP sessions that were heard of, with their clients.
+/// Known MCP sessions and their clients.
 #[derive(Debug, Default)]
 pub(super) struct KnownClient(Mutex<HashMap<String, Weak<Client>>>);
 

@@ -1,4 +1,5 @@
-//! Giving things to a scope. A scope that is being closed takes nothing any more, and what it could not take is ended.
+//! Adds resources to a scope. A closing scope accepts nothing, and a resource that it rejects is
+//! ended.
 
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
@@ -9,11 +10,11 @@ use fdguard_process::identity::ProcessId;
 use fdguard_process::plan::Plan;
 
 use super::Scope;
+use super::journal::{self, Line};
 use super::leftover::VARIABLE;
 use super::program::Program;
 use super::resource::{Entry, FileEnd, Ownership, Resource, ResourceRole};
 use super::root::PathRefusal;
-use super::journal::{self, Line};
 use crate::receipt::SessionEndReason;
 use crate::session::SessionSpec;
 use crate::{Error, random};
@@ -32,9 +33,13 @@ pub struct AcquiredResource {
 
 impl Scope {
     /// Opens a session for the scope, whose processes carry its mark. Gives the session's id.
-    pub async fn open_session(&self, mut spec: SessionSpec, role: ResourceRole) -> Result<String, Error> {
+    pub async fn open_session(
+        &self,
+        mut spec: SessionSpec,
+        role: ResourceRole,
+    ) -> Result<String, Error> {
         let host = self.means.host.as_ref();
-        let host = host.ok_or_else(|| Error::Bad("there is no host of sessions".into()))?;
+        let host = host.ok_or_else(|| Error::Bad("sessions are not available".into()))?;
         self.is_open()?;
         spec.environment.extend(self.environment());
         let id = host.open(self.client(), spec).await?;
@@ -47,13 +52,22 @@ impl Scope {
     }
 
     /// Takes a session that is open already.
-    pub fn take_session(&self, id: &str, whose: Ownership, role: ResourceRole) -> Result<u64, Error> {
+    pub fn take_session(
+        &self,
+        id: &str,
+        whose: Ownership,
+        role: ResourceRole,
+    ) -> Result<u64, Error> {
         let id = id.to_owned();
         self.hold(Resource::Session { id }, whose, role)
     }
 
     /// Starts a program with a keeper of its own. Its environment gets the scope's mark.
-    pub async fn start(&self, mut plan: Plan, role: ResourceRole) -> Result<AcquiredResource, Error> {
+    pub async fn start(
+        &self,
+        mut plan: Plan,
+        role: ResourceRole,
+    ) -> Result<AcquiredResource, Error> {
         self.is_open()?;
         plan.environment.retain(|(name, _)| name != VARIABLE);
         let mark = self.environment().into_iter();
@@ -68,7 +82,8 @@ impl Scope {
         Ok(AcquiredResource { number, pid })
     }
 
-    /// Takes a process that somebody else started. It gets a signal only while it is that very process.
+    /// Adds a process that was started elsewhere. It is signalled only while it is that very
+    /// process.
     pub fn take_process(
         &self,
         identity: ProcessId,
@@ -77,7 +92,7 @@ impl Scope {
     ) -> Result<u64, Error> {
         let pid = identity.pid();
         if pid == std::process::id() || pid == 1 {
-            let text = format!("process {pid} is not one that a scope may end");
+            let text = format!("cannot add process {pid}: a scope must not end it");
             return Err(Error::Bad(text));
         }
         self.hold(Resource::Process { identity }, whose, role)
@@ -86,20 +101,24 @@ impl Scope {
     /// Takes a file below the root, which need not be there yet.
     pub fn take_file(&self, path: &Path, end: FileEnd) -> Result<u64, Error> {
         let path = self.root.relative(path).map_err(refused)?;
-        self.hold(Resource::File { path, end }, Ownership::Owned, ResourceRole::Helper)
+        self.hold(
+            Resource::File { path, end },
+            Ownership::Owned,
+            ResourceRole::Helper,
+        )
     }
 
-    /// Takes a log: it is archived at the end, and its growth says that the agent is alive.
+    /// Adds a log: it is archived at the end, and its growth shows that the agent is alive.
     pub fn take_log(&self, path: &Path) -> Result<u64, Error> {
         self.take_file(path, FileEnd::Archive)
     }
 
-    /// Takes a file with a prompt: it is deleted at the end.
+    /// Adds a prompt file: it is deleted at the end.
     pub fn take_prompt(&self, path: &Path) -> Result<u64, Error> {
         self.take_file(path, FileEnd::Delete)
     }
 
-    /// Makes a folder below the root that only we may enter, and that is removed at the end. Gives its path.
+    /// Creates a private directory below the root that is removed at the end. Returns its path.
     pub fn make_directory(&self, name: &str) -> Result<PathBuf, Error> {
         self.is_open()?;
         let inner = format!("{name}-{}", random::id()?);
@@ -108,14 +127,14 @@ impl Scope {
         let path = inner.clone();
         let resource = Resource::Directory { path, id };
         if let Err(error) = self.hold(resource, Ownership::Owned, ResourceRole::Helper) {
-            // It is empty, and nobody has it.
+            // It is empty and unused.
             drop(self.root.remove_empty(&inner));
             return Err(error);
         }
         Ok(self.root.path().join(inner))
     }
 
-    /// Takes a socket of ours: both directions are shut down at the end, then it is closed.
+    /// Adds a socket of the host: both directions are shut down at the end, then it is closed.
     pub fn take_socket(&self, name: &str, fd: OwnedFd) -> Result<u64, Error> {
         let name = name.to_owned();
         self.hold(
@@ -125,7 +144,7 @@ impl Scope {
         )
     }
 
-    /// Takes any other descriptor of ours.
+    /// Adds any other descriptor of the host.
     pub fn take_descriptor(&self, name: &str, fd: OwnedFd) -> Result<u64, Error> {
         let name = name.to_owned();
         self.hold(
@@ -154,12 +173,17 @@ impl Scope {
     fn ended(&self) -> Error {
         Error::Ended {
             id: self.id.clone(),
-            why: "the scope is closed or being closed".to_owned(),
+            why: "the scope is closed or closing".to_owned(),
         }
     }
 
-    /// What cannot be taken is dropped, and with it ended; after the lock is given back.
-    fn hold(&self, resource: Resource, ownership: Ownership, role: ResourceRole) -> Result<u64, Error> {
+    /// A rejected resource is dropped, and thereby ended, after the lock is released.
+    fn hold(
+        &self,
+        resource: Resource,
+        ownership: Ownership,
+        role: ResourceRole,
+    ) -> Result<u64, Error> {
         let mut state = self.state();
         let number = state.next_number;
         let Some(entries) = &mut state.entries else {
@@ -171,7 +195,7 @@ impl Scope {
             entries.retain(|entry| entry.role == ResourceRole::Main || !entry.resource.is_over());
         }
         if entries.len() >= MOST {
-            let (what, count) = ("resources of the scope", entries.len());
+            let (what, count) = ("resources in the scope", entries.len());
             return Err(Error::Full { what, count });
         }
         let entry = Entry {
@@ -189,8 +213,8 @@ impl Scope {
         Ok(number)
     }
 
-    /// Lets go of something without ending it: from now on it is somebody else's. A descriptor is closed. A program cannot be let go of: it
-    /// would be killed.
+    /// Releases a resource without ending it. A descriptor is closed. A program cannot be released:
+    /// it would be killed.
     pub fn release(&self, number: u64) -> Result<(), Error> {
         let unknown = || Error::Unknown {
             what: "resource",
@@ -202,7 +226,7 @@ impl Scope {
         let at = at.ok_or_else(unknown)?;
         let is_program = |entry: &Entry| matches!(entry.resource, Resource::Program { .. });
         if entries.get(at).is_some_and(is_program) {
-            let text = "a program that the scope started cannot be let go of".to_owned();
+            let text = "cannot release a program that the scope started".to_owned();
             return Err(Error::Bad(text));
         }
         let released = entries.remove(at);

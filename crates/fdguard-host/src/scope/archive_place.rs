@@ -1,4 +1,5 @@
-//! Where a scope archives: found when the scope is opened, opened when it is used, and never through a link that came in between.
+//! The archive directory of a scope: resolved when the scope is opened, opened when it is used, and
+//! never through a link that appeared in between.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -8,7 +9,7 @@ use fdguard_files::Dir;
 use super::root::ScopeRoot;
 use crate::roots::{Below, OutsideRoots, Roots};
 
-/// In the scope's root, when nobody says where.
+/// Default archive directory, in the scope's root.
 const DEFAULT: &str = "archive";
 
 /// The place.

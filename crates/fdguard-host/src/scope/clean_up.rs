@@ -1,4 +1,4 @@
-//! What a clean-up came to: one result for each thing that the scope held, and whether all of it is proven to be gone.
+//! Result of a cleanup: one result per resource, and whether all of it is proven to be gone.
 
 use schemars::JsonSchema;
 use serde::Serialize;
@@ -8,35 +8,35 @@ use crate::receipt::Receipt;
 /// The name and version of the document.
 pub const SCHEMA: &str = "fdguard.cleanup/1";
 
-/// When a clean-up is a success; every document says it.
-pub const SUCCESS_RULE: &str = "Every process that the scope owned is gone, none of its processes is found by their environment, and every file, folder and descriptor that had to be handled was handled. What was absent counts as handled; what was only lent is not looked at.";
+/// Definition of `success`; part of every document.
+pub const SUCCESS_RULE: &str = "Every process that the scope owned is gone, no process with the scope's mark in its environment is left, and every file, directory and descriptor was handled. Absent resources count as handled. Lent resources are not examined.";
 
-/// The end of a scope.
+/// Result of closing a scope.
 #[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 pub struct CleanUp {
     /// `fdguard.cleanup/1`.
     pub schema: &'static str,
-    /// Which scope.
+    /// Scope id.
     pub scope: String,
-    /// Its name.
+    /// Scope name.
     pub name: String,
     /// Why it was closed.
     pub reason: CloseReason,
-    /// By the rule that is written beside it.
+    /// The scope was cleaned up, as defined by `success_rule`.
     pub success: bool,
     /// What `success` means.
     pub success_rule: &'static str,
-    /// RFC 3339.
+    /// Start time, RFC 3339.
     pub started_at: String,
-    /// RFC 3339.
+    /// End time, RFC 3339.
     pub ended_at: String,
-    /// From the first step to the last.
+    /// Total duration in milliseconds.
     pub total_ms: f64,
-    /// One for each thing that it held, in the order in which the scope got them.
+    /// One result per resource, in the order in which they were added.
     pub resources: Vec<ResourceOutcome>,
-    /// The look for processes that nobody keeps any more; `null` when it could not be made.
+    /// Search for processes of the scope without a keeper; `null` if it could not be done.
     pub look: Option<EnvironmentScan>,
-    /// What went wrong besides single resources.
+    /// Errors that do not belong to one resource.
     pub errors: Vec<String>,
 }
 
@@ -54,23 +54,23 @@ impl CleanUp {
 #[serde(rename_all = "kebab-case")]
 #[non_exhaustive]
 pub enum CloseReason {
-    /// Somebody outside asked.
+    /// A caller outside the scope requested it.
     Asked,
-    /// A process of the scope asked.
+    /// A process of the scope requested it.
     AskedFromInside,
-    /// Its owner let go of it: dropped, panicked, or forgot it.
+    /// Its owner dropped it or panicked.
     OwnerGone,
-    /// Its client's lease or connection ended.
+    /// The client's lease expired or its connection closed.
     ClientGone,
-    /// Something that it needs could not be started.
+    /// A resource it needs could not be started.
     StartFailed,
-    /// Its agent had ended, and things of it still lived.
+    /// Its agent had ended while resources were still alive.
     Ended,
-    /// Nothing happened in it for too long.
+    /// It was idle for too long.
     Idle,
-    /// The host shuts down.
+    /// The host is shutting down.
     Shutdown,
-    /// The host that had it was killed; this is its successor's work.
+    /// The host that owned it was killed; the next host closed it.
     HostGone,
 }
 
@@ -92,28 +92,28 @@ impl CloseReason {
     }
 }
 
-/// What became of one thing.
+/// Result for one resource.
 #[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 pub struct ResourceOutcome {
-    /// Its number in the scope.
+    /// Number of the resource in the scope.
     pub number: u64,
     /// What it is.
     pub kind: Kind,
     /// Its id, command, path or name.
     pub name: String,
-    /// It is gone, or where it had to go.
+    /// The process is gone, or the file is where it should be.
     pub ok: bool,
     /// What was done.
     pub did: CleanUpAction,
-    /// What went wrong first. With `ok` the second try mended it.
+    /// First error. If `ok` is true, the second attempt succeeded.
     pub error: Option<String>,
-    /// How long it took.
+    /// Duration in milliseconds.
     pub ms: f64,
-    /// What is known besides.
+    /// Further details.
     pub details: ResourceDetails,
 }
 
-/// What a scope can hold.
+/// Kind of resource.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 #[non_exhaustive]
@@ -122,77 +122,77 @@ pub enum Kind {
     Session,
     /// A program that the scope started, with everything below it.
     Program,
-    /// A process that somebody else started.
+    /// A process that was started elsewhere.
     Process,
-    /// A process that nobody kept any more, found by its environment.
+    /// A process without a keeper, found by its environment.
     Leftover,
-    /// A socket of the host.
+    /// A socket held by the host.
     Socket,
-    /// Any other descriptor of the host.
+    /// Any other descriptor held by the host.
     Descriptor,
     /// A file.
     File,
-    /// A folder that the scope made for a while.
+    /// A temporary directory made by the scope.
     Directory,
 }
 
-/// What was done with it.
+/// What was done with the resource.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 #[non_exhaustive]
 pub enum CleanUpAction {
-    /// It ran, and was ended.
+    /// It was running and was ended.
     Ended,
-    /// It was open, and was closed.
+    /// It was open and was closed.
     Closed,
-    /// It was there, and was deleted.
+    /// It existed and was deleted.
     Deleted,
-    /// It is whole in the archive.
+    /// It is complete in the archive.
     Archived,
-    /// It was gone already.
+    /// It was already gone.
     Absent,
-    /// It was left as it is: it was lent, was to be kept, or could not be handled.
+    /// It was left alone: it was lent, marked to be kept, or could not be handled.
     Kept,
 }
 
-/// What is known about an end besides; `null` for kinds that do not have it.
+/// Further details; fields that do not apply to the kind of resource are `null`.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, JsonSchema)]
 pub struct ResourceDetails {
-    /// Processes of it that live on; `null` when nobody can say, or where it has none.
+    /// Process ids still running; `null` if unknown or not applicable.
     pub survivors: Option<Vec<u32>>,
-    /// Processes that did not end when they were asked to.
+    /// Number of processes that did not terminate when asked and were killed.
     pub killed: Option<u32>,
-    /// Processes that were reaped besides the program.
+    /// Number of processes reaped in addition to the program itself.
     pub reaped: Option<u32>,
-    /// `exit 0`, `signal 15`.
+    /// How it ended: `exit 0`, `signal 15`.
     pub exit: Option<String>,
-    /// Of a session.
+    /// Receipt of the session.
     pub session: Option<Receipt>,
-    /// Of a file that was archived, or could not be.
+    /// Receipt of the archive attempt.
     pub archive: Option<serde_json::Value>,
-    /// It was tried twice.
+    /// It was attempted twice.
     pub tried_twice: bool,
-    /// What went wrong later than the first error.
+    /// Errors after the first one.
     pub more_errors: Vec<String>,
 }
 
-/// What a look at the environment of all processes found, after everything had been ended.
+/// Search of all process environments after everything was ended.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, JsonSchema)]
 pub struct EnvironmentScan {
-    /// Processes that were looked at.
+    /// Number of processes examined.
     pub seen: u32,
-    /// Processes whose environment may not be read: they could belong to it.
+    /// Number of processes whose environment could not be read; they may belong to the scope.
     pub unreadable: u32,
-    /// Processes of the scope that live.
+    /// Processes of the scope that are still running.
     pub leftovers: Vec<ScopeLeftover>,
 }
 
-/// A process of a scope that nobody keeps.
+/// A process of the scope without a keeper.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct ScopeLeftover {
-    /// Its number.
+    /// Process id.
     pub pid: u32,
-    /// Its name.
+    /// Process name.
     pub comm: String,
 }
 

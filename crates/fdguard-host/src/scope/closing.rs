@@ -1,5 +1,5 @@
-//! The clean-up itself: everything that runs is ended and waited for, then a look for what nobody keeps, then descriptors and files, and
-//! folders last. One failure stops nothing.
+//! The cleanup: ends everything that runs and waits for it, searches for processes without a
+//! keeper, then handles descriptors and files, and directories last. A failure stops nothing.
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -11,19 +11,22 @@ use tokio::task::JoinError;
 use tokio::time::error::Elapsed;
 use tokio::time::timeout;
 
-use super::clean_up::{CleanUp, CleanUpAction, Kind, EnvironmentScan, ResourceOutcome, SCHEMA, SUCCESS_RULE, CloseReason};
+use super::clean_up::{
+    CleanUp, CleanUpAction, CloseReason, EnvironmentScan, Kind, ResourceOutcome, SCHEMA,
+    SUCCESS_RULE,
+};
+use super::context::ScopeEvent;
 use super::end::{
     Around, ScopeEnd, delete_directory, end_file, end_process, end_program, end_session, too_long,
 };
 use super::leftover;
-use super::context::ScopeEvent;
 use super::record::Record;
 use super::resource::{Entry, Ownership, Resource};
 
 /// Files that are handled at a time: each takes a thread that may block.
 const FILES_AT_A_TIME: usize = 4;
 
-/// Who is cleaned up.
+/// The scope to clean up.
 #[derive(Clone, Debug)]
 pub(super) struct Subject {
     pub(super) scope: String,
@@ -44,11 +47,11 @@ pub(super) async fn close(
     let mut note = |result: Result<Result<_, String>, Elapsed>| match result {
         Ok(Ok(done)) => Some(done),
         Ok(Err(error)) => {
-            errors.push(format!("the registry: {error}"));
+            errors.push(format!("cannot update the registry: {error}"));
             None
         }
         Err(_elapsed) => {
-            errors.push(format!("the registry: {}", too_long(limit)));
+            errors.push(format!("cannot update the registry: {}", too_long(limit)));
             None
         }
     };
@@ -58,18 +61,22 @@ pub(super) async fn close(
     };
     let broken = BrokenClose::new(&subject, around.why);
     let (means, scope) = (Arc::clone(&around.means), subject.scope.clone());
-    // In a task of its own: should it panic, whoever waits gets an answer.
+    // In its own task: if it panics, the waiting callers still get an answer.
     let work = tokio::spawn(clean_up(subject, entries, around));
     let mut clean_up = work.await.unwrap_or_else(|error| broken.told(&error));
     clean_up.errors.extend(errors);
     if let Some(claimed) = claimed {
         let finished = timeout(limit, claimed.finish(&clean_up)).await;
         let finished = finished.unwrap_or_else(|_elapsed| Err(too_long(limit)));
-        let failed = finished.err().map(|error| format!("the registry: {error}"));
+        let failed = finished
+            .err()
+            .map(|error| format!("cannot update the registry: {error}"));
         clean_up.errors.extend(failed);
     }
     if let Some(Err(error)) = means.wills.as_ref().map(|wills| wills.forget(&scope)) {
-        clean_up.errors.push(format!("its will: {error}"));
+        clean_up
+            .errors
+            .push(format!("cannot remove the scope's journal: {error}"));
     }
     clean_up
 }
@@ -115,7 +122,7 @@ async fn clean_up(subject: Subject, entries: Vec<Entry>, around: Around) -> Clea
     }
 }
 
-/// What is told when the clean-up itself broke.
+/// The result when the cleanup itself failed.
 #[derive(Debug)]
 struct BrokenClose(CleanUp);
 
@@ -139,7 +146,7 @@ impl BrokenClose {
     }
 
     fn told(mut self, error: &JoinError) -> CleanUp {
-        let text = format!("the clean-up broke, what it held was dropped: {error}");
+        let text = format!("cleanup failed, and the remaining resources were dropped: {error}");
         self.0.errors.push(text);
         self.0
     }
@@ -150,7 +157,7 @@ fn split(entries: Vec<Entry>, is_first: impl Fn(&Resource) -> bool) -> (Vec<Entr
     entries.into_iter().partition(first)
 }
 
-/// Ends these side by side, so many at a time. Each has a task of its own: one that panics is one error.
+/// Ends these in parallel, a limited number at a time. Each has its own task: a panic is one error.
 async fn at_once(
     subject: &Subject,
     entries: Vec<Entry>,
@@ -198,7 +205,8 @@ fn end(resource: Resource, around: Around) -> BoxFuture<'static, ScopeEnd> {
                 ScopeEnd::fine(CleanUpAction::Closed)
             }
             Resource::Socket { fd, .. } => {
-                // Whoever has a copy of it must see its end as well. One that is not connected says no, and is closed.
+                // Holders of a duplicate must see its end as well. A socket that is not connected
+                // returns an error and is closed.
                 let _not_connected = shutdown(&fd, Shutdown::Both);
                 drop(fd);
                 ScopeEnd::fine(CleanUpAction::Closed)
@@ -209,7 +217,7 @@ fn end(resource: Resource, around: Around) -> BoxFuture<'static, ScopeEnd> {
     })
 }
 
-/// Looks for what nobody keeps, ends it where that is wanted, and looks again.
+/// Searches for processes without a keeper, ends them if requested, and searches again.
 async fn leftovers(
     subject: &Subject,
     first_number: u64,
@@ -217,14 +225,14 @@ async fn leftovers(
     errors: &mut Vec<String>,
 ) -> (Option<EnvironmentScan>, Vec<ResourceOutcome>) {
     let Some(mark) = subject.mark.clone() else {
-        errors.push("its processes could not be marked: /proc is not readable".to_owned());
+        errors.push("cannot mark the scope's processes: /proc is not readable".to_owned());
         return (None, Vec::new());
     };
     let mark = Arc::new(mark);
-    let found = match look(&mark).await {
+    let found = match find_leftovers(&mark).await {
         Ok(found) => found,
         Err(error) => {
-            errors.push(format!("looking for its processes: {error}"));
+            errors.push(format!("cannot search for the scope's processes: {error}"));
             return (None, Vec::new());
         }
     };
@@ -243,17 +251,19 @@ async fn leftovers(
         end.outcome(number, Kind::Leftover, name, begin)
     });
     let outcomes = join_all(ends).await;
-    match look(&mark).await {
+    match find_leftovers(&mark).await {
         Ok(again) => (Some(again.look), outcomes),
         Err(error) => {
-            errors.push(format!("looking for its processes again: {error}"));
+            errors.push(format!(
+                "cannot repeat the search for the scope's processes: {error}"
+            ));
             (Some(found.look), outcomes)
         }
     }
 }
 
-async fn look(mark: &Arc<String>) -> std::io::Result<leftover::FoundLeftovers> {
+async fn find_leftovers(mark: &Arc<String>) -> std::io::Result<leftover::FoundLeftovers> {
     let mark = Arc::clone(mark);
-    let found = tokio::task::spawn_blocking(move || leftover::look(&mark)).await;
+    let found = tokio::task::spawn_blocking(move || leftover::find_leftovers(&mark)).await;
     found.unwrap_or_else(|error| Err(std::io::Error::other(error)))
 }

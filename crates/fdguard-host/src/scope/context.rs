@@ -1,4 +1,4 @@
-//! What scopes use of the host: its sessions, its registry, and somebody who hears what happens.
+//! What scopes use of the host: its sessions, its registry, and an event observer.
 
 use std::fmt;
 use std::sync::Arc;
@@ -11,7 +11,7 @@ use super::daemon::ScopeScan;
 use crate::host::Host;
 use crate::roots::Roots;
 
-/// Something that happened without anybody having asked.
+/// An event that no caller requested.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub enum ScopeEvent {
@@ -33,11 +33,11 @@ pub enum ScopeEvent {
         /// Why.
         error: String,
     },
-    /// The daemon looked.
+    /// The daemon completed a scan.
     Scanned(Arc<ScopeScan>),
 }
 
-/// Who hears what happens. Called from many tasks: it must not wait.
+/// The event observer. It is called from many tasks and must not block.
 #[derive(Clone)]
 pub struct ScopeObserver(Arc<dyn Fn(&ScopeEvent) + Send + Sync>);
 
@@ -73,7 +73,7 @@ pub struct ScopeContext {
     pub registry: Option<Registry>,
     /// Where what scopes hold is written down for the next host; absent: it is not.
     pub wills: Option<Journals>,
-    /// Hears of every end.
+    /// Receives every end.
     pub observer: ScopeObserver,
     /// Roots and archives of scopes are below these; absent: anywhere.
     pub roots: Option<Roots>,

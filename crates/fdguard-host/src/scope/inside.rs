@@ -1,4 +1,5 @@
-//! Whether a caller is a process of a scope: such a caller dies with the scope, and must have its answer before.
+//! Determines whether a caller is a process of a scope. Such a caller dies with the scope and must
+//! get its answer before.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -6,7 +7,7 @@ use std::net::SocketAddr;
 use std::os::fd::AsFd;
 
 use fdguard_probe::Probe;
-use fdguard_probe::parse::net::{InetKind, SocketRow, SocketRecord};
+use fdguard_probe::parse::net::{InetKind, SocketRecord, SocketRow};
 use rustix::net::sockopt::socket_peercred;
 
 use super::Scope;
@@ -52,15 +53,15 @@ impl Scope {
     }
 }
 
-/// The process that is at the other end of a unix socket, as the kernel wrote it down when it connected.
+/// The process at the other end of a unix socket, as recorded by the kernel when it connected.
 #[must_use]
 pub fn unix_caller(socket: impl AsFd) -> Option<u32> {
     let peer = socket_peercred(socket).ok()?;
     u32::try_from(peer.pid.as_raw_pid()).ok()
 }
 
-/// The processes that hold the other end of a connection over loopback: `peer` is their address, `local` is ours. It blocks for some
-/// milliseconds.
+/// The processes that hold the other end of a loopback connection: `peer` is their address, `local`
+/// the host's. It blocks for some milliseconds.
 #[must_use]
 pub fn tcp_callers(local: SocketAddr, peer: SocketAddr) -> Vec<u32> {
     let find = || {
@@ -73,8 +74,8 @@ pub fn tcp_callers(local: SocketAddr, peer: SocketAddr) -> Vec<u32> {
     find().unwrap_or_default()
 }
 
-/// Whether a row of the kernel's table is the end with this address, of a connection to that one. A socket for both families writes an
-/// IPv4 address its own way.
+/// Whether a row of the kernel's table is the end with this address of a connection to that one. A
+/// dual-stack socket writes an IPv4 address in its own form.
 fn is_end((_, record): &SocketRow, local: SocketAddr, remote: SocketAddr) -> bool {
     let same = |a: SocketAddr, b: SocketAddr| {
         (a.ip().to_canonical(), a.port()) == (b.ip().to_canonical(), b.port())

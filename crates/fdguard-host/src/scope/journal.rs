@@ -1,7 +1,8 @@
-//! What a scope would have ended itself, written down when the scope gets it: when its host is killed, the next one does it.
+//! The journal of a scope: the resources that the next host must clean up if this host is killed.
 //!
-//! A file of lines for each open scope, in a folder of the host's state. Sessions, programs and descriptors are not in it: they end with the
-//! host. It is not synced: it is for the death of a process, and after that of the machine there are only files left, which stay where they are.
+//! One file of lines per open scope, in a directory of the host's state. Sessions, programs and
+//! descriptors are not in it: they end with the host. It is not synced: it covers the death of a
+//! process. After a crash of the machine only files are left, and they stay where they are.
 
 use std::ffi::OsStr;
 use std::fs::{self, OpenOptions};
@@ -37,11 +38,11 @@ pub(super) struct Head {
     pub(super) client: Option<String>,
     /// What its processes carry in their environment.
     pub(super) mark: Option<String>,
-    /// The process that would have ended it.
+    /// The host process that owned the scope.
     pub(super) host: String,
 }
 
-/// One thing that is to be ended, or that is not any more.
+/// A resource to clean up, or one that was released.
 #[derive(Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub(super) enum Line {
@@ -71,16 +72,16 @@ pub(super) struct Journal {
     pub(super) entries: Vec<Entry>,
 }
 
-/// A will of a host that is gone, for people.
+/// Journal of a scope whose host is gone.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, schemars::JsonSchema)]
 pub struct UnfinishedJournal {
-    /// Which scope.
+    /// Scope id.
     pub scope: String,
-    /// Its name.
+    /// Scope name.
     pub name: String,
-    /// The folder of its files.
+    /// Directory of its files.
     pub root: String,
-    /// Files, folders and processes that are still to be ended.
+    /// Number of files, directories and processes that must still be cleaned up.
     pub resources: usize,
 }
 
@@ -92,7 +93,7 @@ pub(super) struct UnreadableJournal {
 }
 
 impl Journals {
-    /// In a host's folder; it is made where it is missing.
+    /// Opens the journals in a state directory, creating their directory if missing.
     pub fn make(state: &Path) -> io::Result<Self> {
         let folder = state.join(FOLDER);
         let mut builder = fs::DirBuilder::new();
@@ -100,7 +101,7 @@ impl Journals {
         Ok(Self { folder })
     }
 
-    /// The wills of hosts that are gone, in a state folder; nothing is made or changed.
+    /// The journals of dead hosts in a state directory; nothing is created or changed.
     #[must_use]
     pub fn unfinished(state: &Path) -> Vec<UnfinishedJournal> {
         let folder = state.join(FOLDER);
@@ -115,13 +116,13 @@ impl Journals {
     }
 
     /// Begins one.
-    pub(super) fn begin(&self, head: &Head) -> io::Result<()> {
+    pub(super) fn create(&self, head: &Head) -> io::Result<()> {
         let mut options = OpenOptions::new();
         options.write(true).create_new(true).mode(0o600);
         put(options.open(self.path(&head.scope))?, head)
     }
 
-    /// Adds a line. A will that is over is not begun again.
+    /// Adds a line. A journal that was removed is not started again.
     pub(super) fn add(&self, scope: &str, line: &Line) -> io::Result<()> {
         let file = OpenOptions::new().append(true).open(self.path(scope));
         match file {
@@ -139,7 +140,7 @@ impl Journals {
         }
     }
 
-    /// Those whose hosts are gone, and those that nobody can read.
+    /// The journals whose hosts are gone, and those that cannot be read.
     pub(super) fn left(&self) -> (Vec<Journal>, Vec<UnreadableJournal>) {
         let (mut wills, mut unreadable) = (Vec::new(), Vec::new());
         for entry in fs::read_dir(&self.folder).into_iter().flatten().flatten() {
@@ -180,7 +181,7 @@ impl Head {
             archive_to: spec.archive_to.as_deref().map(text),
             client: spec.client.clone(),
             mark: mark.map(str::to_owned),
-            host: ProcessId::of(std::process::id())?.to_string(),
+            host: ProcessId::read(std::process::id())?.to_string(),
         })
     }
 
@@ -194,7 +195,7 @@ impl Head {
     }
 }
 
-/// Whether the host lives. One that is not known is gone: nobody else writes wills.
+/// Whether the host is running. An unknown one is gone: only hosts write journals.
 fn is_kept(host: &str) -> bool {
     host.parse::<ProcessId>().is_ok_and(|host| host.matches())
 }
@@ -206,7 +207,7 @@ fn put(mut file: fs::File, line: &impl Serialize) -> io::Result<()> {
     file.write_all(&bytes)
 }
 
-/// What is written of a thing; nothing of what ends with the host, and of what stays.
+/// The journal line of a resource; none for resources that end with the host or stay.
 pub(super) fn line(entry: &Entry) -> Option<Line> {
     let number = entry.number;
     let is_owned = entry.ownership == Ownership::Owned;
@@ -229,7 +230,7 @@ pub(super) fn line(entry: &Entry) -> Option<Line> {
     }
 }
 
-/// Reads one. A last line that was not written to its end is none.
+/// Parses a journal. An incomplete last line is ignored.
 fn parse(bytes: &[u8]) -> Result<Journal, String> {
     let end = bytes.iter().rposition(|byte| *byte == b'\n');
     let whole = bytes.get(..end.unwrap_or(0)).unwrap_or_default();
@@ -237,7 +238,7 @@ fn parse(bytes: &[u8]) -> Result<Journal, String> {
     let words = |error: serde_json::Error| error.to_string();
     let head: Head = serde_json::from_slice(lines.next().unwrap_or_default()).map_err(words)?;
     if head.schema != SCHEMA {
-        return Err(format!("{} is not {SCHEMA}", head.schema));
+        return Err(format!("schema is {}, not {SCHEMA}", head.schema));
     }
     let mut entries: Vec<Entry> = Vec::new();
     for line in lines {
@@ -263,7 +264,7 @@ fn entry(line: Line) -> Result<Result<Entry, u64>, String> {
         }
         Line::Process { number, identity } => {
             let identity = identity.parse();
-            let identity = identity.map_err(|_none| "no identity of a process".to_owned())?;
+            let identity = identity.map_err(|_none| "invalid process identity".to_owned())?;
             (number, Resource::Process { identity })
         }
     };

@@ -1,4 +1,4 @@
-//! A program that somebody asks a scope to start, by words alone.
+//! Request to start a program in a scope.
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
@@ -10,25 +10,26 @@ use fdguard_process::plan::Plan;
 use rustix::fs::{Mode, OFlags, open};
 
 use super::acquire::refused;
-use super::{ResourceRole, Scope, AcquiredResource};
+use super::{AcquiredResource, ResourceRole, Scope};
 use crate::Error;
 use crate::environment::{inherited, is_fit};
 
 /// What is to be started.
 #[derive(Clone, Debug)]
 pub struct ProgramLaunch {
-    /// The program and its words; it is looked for as a shell does.
+    /// The program and its arguments; it is looked up in `PATH`, as a shell does.
     pub command: Vec<String>,
     /// Besides the host's own.
     pub environment: BTreeMap<String, String>,
-    /// Below the root: what it prints is added there, and archived at the end. Absent: nobody hears it.
+    /// File below the root that its output is appended to, archived at the end. Absent: output is
+    /// discarded.
     pub log: Option<PathBuf>,
-    /// What its end means.
+    /// What its end means for the agent.
     pub role: ResourceRole,
 }
 
 impl Scope {
-    /// Starts a program in the scope's folder, in a session of its own, without input.
+    /// Starts a program in the scope's directory, in its own session, without input.
     pub async fn launch(&self, launch: ProgramLaunch) -> Result<AcquiredResource, Error> {
         let has_no_name = launch.command.first().is_none_or(String::is_empty);
         let mut variables = launch.environment.iter();
@@ -36,8 +37,7 @@ impl Scope {
             || launch.command.iter().any(|word| word.contains('\0'))
             || variables.any(|(name, value)| !is_fit(name, value))
         {
-            let text =
-                "a program needs a name, and neither words nor variables may hold a zero byte";
+            let text = "invalid program: it needs a name, and arguments and environment must not contain NUL bytes";
             return Err(Error::Bad(text.to_owned()));
         }
         let null = open(c"/dev/null", OFlags::RDWR | OFlags::CLOEXEC, Mode::empty());
@@ -50,7 +50,7 @@ impl Scope {
         let more = launch.environment.into_iter();
         environment.extend(more.map(|(name, value)| (name.into(), value.into())));
         let command = launch.command.into_iter().map(OsString::from).collect();
-        // Another folder may have its name by now.
+        // Another directory may have replaced it by now.
         drop(self.root().dir().map_err(refused)?);
         let plan = Plan {
             folder: Some(self.root().path().to_owned()),

@@ -1,5 +1,5 @@
-//! Processes of a scope that nobody keeps any more: every process that a scope starts has a variable in its environment, and so have
-//! their descendants, unless they wipe it.
+//! Finds processes of a scope that have no keeper. Every process that a scope starts has a variable
+//! in its environment, and so have its descendants, unless they clear it.
 
 use std::fs;
 use std::time::Duration;
@@ -7,9 +7,9 @@ use std::time::Duration;
 use fdguard_process::identity::ProcessId;
 use fdguard_process::run_id::RunId;
 
-use super::clean_up::{ScopeLeftover, EnvironmentScan};
+use super::clean_up::{EnvironmentScan, ScopeLeftover};
 
-/// The variable. It is not the one of `fdguard run`, which says to whom the whole host belongs.
+/// The variable. It differs from that of `fdguard run`, which names the owner of the whole host.
 pub const VARIABLE: &str = "FDGUARD_SCOPE";
 
 /// While a process becomes another program its environment is empty for a moment: so often it is read again.
@@ -28,7 +28,7 @@ pub(super) struct FoundLeftovers {
 }
 
 /// Looks at every process. It blocks for a few milliseconds.
-pub(super) fn look(mark: &str) -> std::io::Result<FoundLeftovers> {
+pub(super) fn find_leftovers(mark: &str) -> std::io::Result<FoundLeftovers> {
     let mut found = FoundLeftovers::default();
     let own = std::process::id();
     for entry in fs::read_dir("/proc")?.flatten() {
@@ -48,7 +48,7 @@ pub(super) fn look(mark: &str) -> std::io::Result<FoundLeftovers> {
             }
         }
         // The number may mean another process since: the identity first, then the mark once more.
-        let identity = ProcessId::of(pid);
+        let identity = ProcessId::read(pid);
         if let (Ok(identity), Ok(true)) = (identity, carries(pid, mark)) {
             let comm = fs::read_to_string(format!("/proc/{pid}/comm")).unwrap_or_default();
             let comm = comm.trim_end().to_owned();
@@ -59,14 +59,14 @@ pub(super) fn look(mark: &str) -> std::io::Result<FoundLeftovers> {
     Ok(found)
 }
 
-/// Whether a process has the mark in its environment. One that has ended has no environment.
+/// Whether a process has the mark in its environment. An ended process has no environment.
 pub(super) fn carries(pid: u32, mark: &str) -> std::io::Result<bool> {
     for _ in 0..TRIES {
         let environment = fs::read(format!("/proc/{pid}/environ"))?;
         if !environment.is_empty() {
             return Ok(is_marked(&environment, mark));
         }
-        // Threads of the kernel and what has ended have no program either.
+        // Kernel threads and ended processes have no program either.
         if fs::read_link(format!("/proc/{pid}/exe")).is_err() {
             return Ok(false);
         }

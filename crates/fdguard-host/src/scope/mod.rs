@@ -1,25 +1,28 @@
-//! Everything that one agent holds, and its end.
+//! Everything that belongs to one agent, and its cleanup.
 //!
-//! A [`Scope`] owns sessions, programs, processes, files, folders and descriptors. It is closed on every path: by [`Scope::close`], by
-//! its drop, when one of its things cannot be started, when its client or the host goes. The first closer does it, in a task of its own,
-//! so that a caller that goes away leaves nothing half done; everybody else gets the same [`CleanUp`]. [`Scopes`] are all of a host, and
-//! the [`daemon`] looks after those that nobody closes.
+//! A [`Scope`] owns sessions, programs, processes, files, directories and descriptors. Every path
+//! closes it: [`Scope::close`], its drop, a resource that cannot be started, the end of its client
+//! or host. The first closer does the work, in its own task, so that a caller that disconnects
+//! leaves nothing half done; all others get the same [`CleanUp`]. [`Scopes`] are all scopes of a
+//! host, and the [`daemon`] closes those that nobody closes.
 //!
-//! People who come from a clean-up by tmux and JSON find their words here: `tmux_session_killed` is `ok` of the resource with kind
-//! `session` or `program`; `prompt_file_deleted` is `did: deleted` of its file; `log_files_archived` and `archived_files` are
-//! `did: archived` with the receipt in `details.archive`; `escalated_to_sigkill` is `details.killed` above 0; `verified_no_zombies` and
+//! Migration from a cleanup script with tmux and JSON: `tmux_session_killed` is `ok` of the
+//! resource with kind `session` or `program`; `prompt_file_deleted` is `did: deleted` of its file;
+//! `log_files_archived` and `archived_files` are `did: archived` with the receipt in
+//! `details.archive`; `escalated_to_sigkill` is `details.killed` above 0; `verified_no_zombies` and
 //! `zombie_process_details` are `look.leftovers`; `errors` are the `error` of each resource.
 
+mod acquire;
 mod archive_place;
 mod clean_up;
 mod closing;
+mod context;
 pub mod daemon;
 mod end;
-mod acquire;
 mod inside;
+mod journal;
 mod launch;
 mod leftover;
-mod context;
 mod program;
 mod record;
 mod resource;
@@ -27,7 +30,6 @@ pub mod root;
 mod scopes;
 mod start;
 mod ticket;
-mod journal;
 
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -39,41 +41,42 @@ use serde::Serialize;
 use tokio::runtime::Handle;
 use tokio::sync::watch;
 
-pub use clean_up::{
-    CleanUp, ResourceDetails, CleanUpAction, Kind, ScopeLeftover, EnvironmentScan, ResourceOutcome, SCHEMA, SUCCESS_RULE, CloseReason,
-};
-pub use end::CloseLimits;
 pub use acquire::AcquiredResource;
+pub use clean_up::{
+    CleanUp, CleanUpAction, CloseReason, EnvironmentScan, Kind, ResourceDetails, ResourceOutcome,
+    SCHEMA, SUCCESS_RULE, ScopeLeftover,
+};
+pub use context::{ScopeContext, ScopeEvent, ScopeObserver};
+pub use end::CloseLimits;
 pub use inside::{tcp_callers, unix_caller};
+pub use journal::{Journals, UnfinishedJournal};
 pub use launch::ProgramLaunch;
 pub use leftover::VARIABLE;
-pub use context::{ScopeEvent, ScopeContext, ScopeObserver};
 pub(crate) use program::Program;
-pub use resource::{FileEnd, Ownership, ResourceView, ResourceRole};
+pub use resource::{FileEnd, Ownership, ResourceRole, ResourceView};
 pub use scopes::{CloseAnswer, ScopeGuard, Scopes};
 pub use start::{StartFailed, StartResource};
 pub use ticket::{AcceptedClose, CloseTicket};
-pub use journal::{UnfinishedJournal, Journals};
 
 use crate::{Error, random};
+use acquire::refused;
 use archive_place::ArchivePlace;
 use closing::Subject;
 use daemon::AgentStatus;
 use end::Around;
-use acquire::refused;
+use journal::{Head, Journal, Line};
 use record::Record;
 use resource::Entry;
 use root::ScopeRoot;
-use journal::{Head, Line, Journal};
 
 /// What a scope is made of.
 #[derive(Clone, Debug)]
 pub struct ScopeSpec {
     /// For people.
     pub name: String,
-    /// All its files are below this folder.
+    /// All its files are below this directory.
     pub root: PathBuf,
-    /// Whose it is: it ends with the client's lease.
+    /// Id of the client that owns it. It ends with the client's lease.
     pub client: Option<String>,
     /// Where files are archived; `archive` in the root when absent.
     pub archive_to: Option<PathBuf>,
@@ -88,7 +91,7 @@ pub struct Scope {
     archive: ArchivePlace,
     mark: Option<String>,
     started_at: Timestamp,
-    /// The same by a clock that nobody sets.
+    /// The same by the monotonic clock.
     born: Instant,
     means: Arc<ScopeContext>,
     runtime: Handle,
@@ -98,7 +101,7 @@ pub struct Scope {
 
 #[derive(Debug)]
 struct State {
-    /// `None` when somebody has begun to close it.
+    /// `None` once closing has started.
     entries: Option<Vec<Entry>>,
     next_number: u64,
     status: AgentStatus,
@@ -109,42 +112,42 @@ struct State {
     record: Option<Record>,
 }
 
-/// What a list shows of a scope.
+/// A scope.
 #[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 pub struct ScopeView {
-    /// Its id.
+    /// Scope id.
     pub id: String,
-    /// For people.
+    /// Name for people.
     pub name: String,
-    /// Its folder.
+    /// Directory of the scope.
     pub root: String,
-    /// Whose it is.
+    /// Id of the client that owns it.
     pub client: Option<String>,
-    /// How its agent is.
+    /// Status of its agent.
     pub status: AgentStatus,
-    /// Why it is so, where the daemon found it.
+    /// Reasons for the status, if the daemon set it.
     pub reasons: Vec<daemon::ReasonCode>,
     /// `open`, `closing` or `closed`.
     pub phase: ScopePhase,
-    /// RFC 3339.
+    /// Start time, RFC 3339.
     pub started_at: String,
-    /// Milliseconds since something was done with it.
+    /// Milliseconds since it was last used.
     pub idle_ms: u64,
-    /// What it holds; nothing once it is being closed.
+    /// Its resources; empty once it is closing.
     pub resources: Vec<ResourceView>,
-    /// A close that is to come.
+    /// A scheduled close.
     pub closes: Option<AcceptedClose>,
 }
 
-/// How far the life of a scope is.
+/// Phase of a scope.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum ScopePhase {
-    /// It takes things.
+    /// It accepts resources.
     Open,
-    /// It is being cleaned up.
+    /// Its cleanup is running.
     Closing,
-    /// Its clean-up is done.
+    /// Its cleanup is done.
     Closed,
 }
 
@@ -155,16 +158,17 @@ impl Scope {
         let mark = leftover::mark(&id);
         let scope = Self::made(id, spec, mark, means)?;
         let registry = scope.means.registry.as_ref();
-        let record = registry.map(|it| Record::begin(it, &scope.id, scope.client()));
+        let record = registry.map(|it| Record::create(it, &scope.id, scope.client()));
         scope.state().record = record;
         scope.write_down(|wills| {
             let head = Head::new(&scope.id, &scope.spec, scope.mark.as_deref())?;
-            wills.begin(&head)
+            wills.create(&head)
         });
         Ok(scope)
     }
 
-    /// One that a host left which is gone: it holds what its will says. Its entry in the registry is that host's.
+    /// A scope left by a dead host: it holds what its journal lists. Its registry entry belongs to
+    /// that host.
     fn inherited(will: Journal, means: Arc<ScopeContext>) -> Result<Self, Error> {
         let (spec, head) = (will.head.spec(), will.head);
         let scope = Self::made(head.scope, spec, head.mark, means)?;
@@ -213,7 +217,7 @@ impl Scope {
         })
     }
 
-    /// Writes to its will, where there are any. What goes wrong is told, and stops nothing.
+    /// Writes to its journal, if there is one. Errors are reported and stop nothing.
     fn write_down(&self, write: impl FnOnce(&Journals) -> std::io::Result<()>) {
         if let Some(wills) = &self.means.wills
             && let Err(error) = write(wills)
@@ -244,7 +248,7 @@ impl Scope {
         self.spec.client.as_deref()
     }
 
-    /// The folder of all its files.
+    /// The directory of all its files.
     #[must_use]
     pub fn root(&self) -> &ScopeRoot {
         &self.root
@@ -255,7 +259,8 @@ impl Scope {
         self.state().touched = Instant::now();
     }
 
-    /// Says how its agent is. The first end stays: an agent that has completed does not fail later. False when it was not taken.
+    /// Sets the status of its agent. The first final status stays: an agent that has completed does
+    /// not fail later. False if the status was not accepted.
     pub fn set_status(&self, status: AgentStatus) -> bool {
         self.judge(status, Vec::new())
     }
@@ -276,27 +281,28 @@ impl Scope {
         is_taken
     }
 
-    /// Closes it, and gives what that came to. Whoever comes second gets the same. When the caller goes away it is closed all the same.
+    /// Closes it and returns the result. Later callers get the same result. If the caller
+    /// disconnects, closing continues.
     pub async fn close(&self, why: CloseReason, how: CloseLimits) -> Arc<CleanUp> {
         self.begin_close(why, how);
         self.closed().await
     }
 
-    /// Waits for the end of a close, whoever asks for it.
+    /// Waits for the end of a close.
     pub async fn closed(&self) -> Arc<CleanUp> {
         let mut result = self.result.subscribe();
         loop {
             if let Some(clean_up) = result.borrow_and_update().clone() {
                 return clean_up;
             }
-            // The sender is ours: it lives as long as we do.
+            // The sender belongs to this scope and lives as long.
             if result.changed().await.is_err() {
                 std::future::pending::<()>().await;
             }
         }
     }
 
-    /// Begins to close it, if nobody has. False when somebody has.
+    /// Starts to close it. False if closing has already started.
     pub fn begin_close(&self, why: CloseReason, how: CloseLimits) -> bool {
         let (entries, record) = {
             let mut state = self.state();
@@ -318,7 +324,8 @@ impl Scope {
             archive: self.archive.clone(),
         };
         let (result, means) = (self.result.clone(), Arc::clone(&self.means));
-        // Not awaited: it must end whoever waits for it. On a runtime that has ended it is dropped, and everything in it with it.
+        // Not awaited: it must finish even if nobody waits. When the runtime ends it is dropped,
+        // with everything in it.
         drop(self.runtime.spawn(async move {
             let work = closing::close(subject, entries, around, record);
             let clean_up = Arc::new(work.await);
@@ -340,7 +347,7 @@ impl Scope {
         }
     }
 
-    /// What the close came to, if it is done.
+    /// The result of the close, if it is done.
     #[must_use]
     pub fn result(&self) -> Option<Arc<CleanUp>> {
         self.result.borrow().clone()

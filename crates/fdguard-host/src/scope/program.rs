@@ -1,10 +1,10 @@
-//! A program that a scope started, in a task of its own: its descriptors are given back the moment its last process is gone, whoever
-//! looks at it or does not.
+//! A program that a scope started, in its own task: its descriptors are released as soon as its
+//! last process is gone.
 
 use std::time::Duration;
 
 use fdguard_process::plan::Plan;
-use fdguard_process::tree::{Exit, Options, StartError, StopPlan, TreeEvent, Tree};
+use fdguard_process::tree::{Exit, Options, StartError, StopPlan, Tree, TreeEvent};
 use tokio::sync::{mpsc, watch};
 
 use crate::Error;
@@ -25,7 +25,7 @@ pub(crate) struct Program {
     told: watch::Receiver<State>,
 }
 
-/// What was told about it so far.
+/// What is known about it so far.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct State {
     /// How the program itself ended.
@@ -39,17 +39,17 @@ pub(super) struct State {
 pub(crate) enum Over {
     /// Proven: the keeper reaped the last one.
     Empty { killed: u32, reaped: u32 },
-    /// Its keeper was killed or held. So many live on, if somebody can say.
+    /// Its keeper was killed or stopped. This many processes are still running, if known.
     Lost { left: Option<u32> },
 }
 
 impl Program {
-    /// Starts it. Nothing is left when it fails, or when nobody waits for it any more.
+    /// Starts it. Nothing is left if it fails or is cancelled.
     pub(crate) async fn start(plan: Plan) -> Result<Self, Error> {
         let started = tokio::task::spawn_blocking(move || start(&plan)).await;
         let tree = started.map_err(|error| Error::Bad(error.to_string()))??;
         let (pid, keeper) = (tree.main(), tree.keeper());
-        let tree = WatchedTree::new(tree).map_err(Error::io("waiting for a program"))?;
+        let tree = WatchedTree::new(tree).map_err(Error::io("cannot wait for the program"))?;
         let (asks, asked) = mpsc::unbounded_channel();
         let (tell, told) = watch::channel(State::default());
         // Not awaited: it ends with the tree, and the tree ends when `asks` is dropped.
@@ -77,16 +77,17 @@ impl Program {
         *self.told.borrow()
     }
 
-    /// Asks all of it to end.
+    /// Asks the whole tree to end.
     pub(super) fn ask(&self, stop: StopPlan) {
-        // Nobody hears it when it is over.
+        // Ignored if the tree has already ended.
         let _unheard = self.asks.send(stop);
     }
 
-    /// Waits for the end of the program itself, kills what it left, and waits until nothing is there.
+    /// Waits for the end of the program itself, kills what it left, and waits until nothing is
+    /// left.
     pub(crate) async fn finish(&self) -> Option<Exit> {
         let mut told = self.told.clone();
-        // An error is a task that is gone: `over` says the same.
+        // An error means that the task is gone: `over` reports the same.
         let ended = told.wait_for(|state| state.main.is_some() || state.over.is_some());
         let _known = ended.await.is_ok();
         self.ask(AT_ONCE);
@@ -102,13 +103,13 @@ impl Program {
                 main,
                 over: Some(over),
             }) => (*main, *over),
-            // The task is gone without a word: the runtime ended, and the tree was killed by its drop.
+            // The task ended without a result: the runtime ended, and dropping the tree killed it.
             _ => (None, Over::Lost { left: None }),
         }
     }
 }
 
-/// With one descriptor: the end of the program is told by its keeper.
+/// Costs one descriptor: the keeper reports the end of the program.
 fn start(plan: &Plan) -> Result<Tree, StartError> {
     let options = Options {
         keep_pidfd: false,
@@ -140,7 +141,8 @@ async fn keep(
             tell.send_replace(state);
         }
     }
-    // The drop waits for the keeper's own end, a moment. Only then is it told: who hears it finds nothing left.
+    // The drop waits briefly for the keeper's own end. The end is reported only afterwards, when
+    // nothing is left.
     let released = tokio::task::spawn_blocking(move || drop(tree));
     drop(released.await);
     tell.send_replace(state);

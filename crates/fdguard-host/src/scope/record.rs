@@ -1,11 +1,12 @@
-//! The scope's entry in the host's registry: it outlives the host, says who closes it, and keeps what the close came to.
+//! The scope's entry in the host's registry: it outlives the host, names the closer, and keeps the
+//! result of the close.
 //!
-//! Within a host the scope's own lock decides who closes it. The entry is for other hosts and for whoever looks later: what goes wrong
-//! with it is told, and stops nothing.
+//! Within a host the scope's own lock decides who closes it. The entry is for other hosts and for
+//! later queries: errors with it are reported and stop nothing.
 
 use fdguard_core::Text;
 use fdguard_files::Registry;
-use fdguard_files::registry::{RowChange, Claim, RowEnd, OwnerId, Kind, NewRow, Owner};
+use fdguard_files::registry::{Claim, Kind, NewRow, Owner, OwnerId, RowChange, RowEnd};
 use tokio::task::{JoinHandle, spawn_blocking};
 
 use super::CleanUp;
@@ -20,7 +21,7 @@ pub(super) struct Record {
 
 impl Record {
     /// Begins to make it.
-    pub(super) fn begin(registry: &Registry, id: &str, client: Option<&str>) -> Self {
+    pub(super) fn create(registry: &Registry, id: &str, client: Option<&str>) -> Self {
         let mut new = NewRow::now(id, Kind::Scope);
         new.client = client.map(str::to_owned);
         new.host = OwnerId::own().ok();
@@ -33,7 +34,8 @@ impl Record {
         }
     }
 
-    /// Says who closes the scope, and which files it had. The claim is needed to say how that ended.
+    /// Records who closes the scope, and which files it had. The claim is needed to record the
+    /// result.
     pub(super) async fn claim(self, files: Vec<String>) -> Result<ClaimResult, String> {
         self.added.await.map_err(|error| error.to_string())??;
         let (registry, id) = (self.registry.clone(), self.id);
@@ -65,7 +67,7 @@ fn claim(registry: &Registry, id: &str, files: Vec<String>) -> Result<Claim, Str
     registry.begin_closing(id, &owner).map_err(words)
 }
 
-/// The right to say how the close ended.
+/// The right to record the result of the close.
 #[derive(Debug)]
 pub(super) struct ClaimResult {
     registry: Registry,

@@ -1,4 +1,4 @@
-//! What a scope holds.
+//! Resources of a scope.
 
 use std::os::fd::OwnedFd;
 use std::path::PathBuf;
@@ -11,25 +11,25 @@ use serde::{Deserialize, Serialize};
 use super::Kind;
 use super::program::Program;
 
-/// What happens to a file at the end.
+/// What happens to a file when the scope closes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum FileEnd {
-    /// It stays.
+    /// The file is kept.
     Keep,
-    /// It is deleted: prompts, scratch.
+    /// The file is deleted, for example a prompt or scratch file.
     Delete,
-    /// It is moved into the archive, whole. When that fails it stays: it is never deleted instead.
+    /// The file is moved into the archive. If that fails it is kept, never deleted.
     Archive,
 }
 
-/// Whose something is.
+/// Who owns a resource.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum Ownership {
-    /// The scope's: it is ended with it.
+    /// The scope owns it and ends it.
     Owned,
-    /// Somebody else's: it is listed, and left alone.
+    /// Someone else owns it: it is listed and left alone.
     Lent,
 }
 
@@ -37,13 +37,13 @@ pub enum Ownership {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum ResourceRole {
-    /// It is the agent: without it there is none.
+    /// It is the agent: when it ends, the agent has ended.
     Main,
-    /// It helps, and may come and go.
+    /// It helps the agent and may come and go.
     Helper,
 }
 
-/// One thing that is held.
+/// A resource.
 #[derive(Debug)]
 pub(super) enum Resource {
     Session { id: String },
@@ -94,22 +94,22 @@ pub(super) struct Entry {
     pub(super) role: ResourceRole,
 }
 
-/// What a list shows of one thing.
+/// A resource of a scope.
 #[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 pub struct ResourceView {
-    /// Its number in the scope.
+    /// Number of the resource in the scope.
     pub number: u64,
     /// What it is.
     pub kind: Kind,
     /// Its id, command, path or name.
     pub name: String,
-    /// Whose it is.
+    /// Who owns it.
     pub ownership: Ownership,
-    /// What its end means.
+    /// What its end means for the agent.
     pub role: ResourceRole,
-    /// Its process, where it is one that lives.
+    /// Process id, if it is running.
     pub pid: Option<u32>,
-    /// What happens to it at the end, where it is a file.
+    /// What happens to it when the scope closes, if it is a file.
     pub end: Option<FileEnd>,
 }
 

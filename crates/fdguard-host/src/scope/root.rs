@@ -1,7 +1,9 @@
-//! A folder that nothing of a scope may lead out of: not by `..`, not by a link, not by a folder that is replaced meanwhile.
+//! A directory that no path of a scope may leave: not by `..`, not by a link, not by a directory
+//! that is replaced meanwhile.
 //!
-//! A path is resolved by the kernel below the folder (`openat2` with `RESOLVE_BENEATH`) at the moment when it is used, and what is done
-//! is done relative to the parent that was found. A check of names before the use would be a race.
+//! The kernel resolves a path below the directory (`openat2` with `RESOLVE_BENEATH`) when it is
+//! used, and every operation is relative to the parent that was found. Checking names before using
+//! them would be a race.
 
 use std::ffi::{OsStr, OsString};
 use std::io;
@@ -15,23 +17,23 @@ use rustix::io::Errno;
 
 use crate::roots::{Below, Roots};
 
-/// How often a path is followed anew that others rename meanwhile.
+/// How often a path that others rename meanwhile is resolved again.
 const RENAMED: usize = 16;
 
 /// Why a path was not used.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum PathRefusal {
-    /// It is not below the folder.
-    #[error("{}: it leads out of {}", path.display(), root.display())]
+    /// It is not below the directory.
+    #[error("{} is outside {}", path.display(), root.display())]
     Outside {
         /// As it was given.
         path: PathBuf,
-        /// The folder.
+        /// The directory.
         root: PathBuf,
     },
-    /// Another folder has its name now.
-    #[error("{}: another folder has its name now", .0.display())]
+    /// Another directory has replaced it.
+    #[error("{}: another directory has replaced it", .0.display())]
     Replaced(PathBuf),
     /// The system refused.
     #[error("{}: {source}", path.display())]
@@ -43,7 +45,7 @@ pub enum PathRefusal {
     },
 }
 
-/// The folder.
+/// The directory.
 #[derive(Clone, Debug)]
 pub struct ScopeRoot {
     path: PathBuf,
@@ -52,10 +54,10 @@ pub struct ScopeRoot {
     below: Option<Below>,
 }
 
-/// What has a name below the folder.
+/// An entry below the directory.
 #[derive(Debug)]
 pub(super) struct Place {
-    /// The folder that it is in.
+    /// The directory that contains it.
     pub(super) parent: OwnedFd,
     /// Its name there.
     pub(super) name: OsString,
@@ -66,7 +68,7 @@ pub(super) struct Place {
 }
 
 impl ScopeRoot {
-    /// Remembers the folder, not only its name.
+    /// Remembers the identity of the directory, not only its name.
     pub fn new(path: &Path) -> Result<Self, PathRefusal> {
         let failed = |source| PathRefusal::Io {
             path: path.to_owned(),
@@ -85,7 +87,7 @@ impl ScopeRoot {
         })
     }
 
-    /// The same for a folder that must be below one of these.
+    /// The same for a directory that must be below one of these roots.
     pub(super) fn in_roots(path: &Path, roots: &Roots) -> Result<Self, PathRefusal> {
         let io = |source| PathRefusal::Io {
             path: path.to_owned(),
@@ -108,7 +110,7 @@ impl ScopeRoot {
         &self.path
     }
 
-    /// A path from the folder on: of one that is given from the folder on, or whole. It need not exist.
+    /// The path relative to the directory, from a relative or absolute path. It need not exist.
     pub fn relative(&self, path: &Path) -> Result<PathBuf, PathRefusal> {
         let outside = || PathRefusal::Outside {
             path: path.to_owned(),
@@ -119,7 +121,7 @@ impl ScopeRoot {
         } else if let Ok(inner) = path.strip_prefix(&self.path) {
             inner.to_owned()
         } else {
-            // The folder may have been named by another way that leads to it.
+            // The directory may have been named by another path that leads to it.
             let parent = path.parent().and_then(|parent| parent.canonicalize().ok());
             let name = path.file_name().ok_or_else(outside)?;
             let whole = parent.ok_or_else(outside)?.join(name);
@@ -159,7 +161,7 @@ impl ScopeRoot {
         }))
     }
 
-    /// The folder of a path, and the name in it; `None` when there is no such folder.
+    /// The parent directory of a path and the name in it; `None` if there is no such directory.
     pub(super) fn parent(&self, inner: &Path) -> Result<Option<(OwnedFd, OsString)>, PathRefusal> {
         let name = inner.file_name().unwrap_or(OsStr::new("")).to_owned();
         let folder = match inner.parent() {
@@ -174,7 +176,7 @@ impl ScopeRoot {
         }
     }
 
-    /// Opens what is at a path for reading, without waiting for whoever writes into a pipe.
+    /// Opens a path for reading, without blocking on a pipe.
     pub(super) fn open(&self, inner: &Path) -> Result<OwnedFd, PathRefusal> {
         let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
         let opened = self.open_beneath(inner, flags, Mode::empty());
@@ -195,7 +197,7 @@ impl ScopeRoot {
         opened.map_err(|errno| self.why(inner, errno))
     }
 
-    /// Makes a folder that only we may enter; gives its device and inode.
+    /// Creates a private directory; returns its device and inode.
     pub(super) fn make(&self, name: &Path) -> Result<(u64, u64), PathRefusal> {
         let made = self.folder().and_then(|root| {
             rustix::fs::mkdirat(&root, name, Mode::RWXU)?;
@@ -205,7 +207,7 @@ impl ScopeRoot {
         made.map_err(|errno| self.why(name, errno))
     }
 
-    /// Removes a folder that is empty.
+    /// Removes an empty directory.
     pub(super) fn remove_empty(&self, name: &Path) -> Result<(), PathRefusal> {
         let removed = self
             .folder()
@@ -218,7 +220,7 @@ impl ScopeRoot {
         self.open_beneath(inner, flags, Mode::empty())
     }
 
-    /// Links that stay in the folder are followed.
+    /// Links that stay inside the directory are followed.
     fn open_beneath(&self, inner: &Path, flags: OFlags, mode: Mode) -> Result<OwnedFd, Errno> {
         let folder = self.folder()?;
         for _ in 0..RENAMED {
@@ -231,13 +233,13 @@ impl ScopeRoot {
         Err(Errno::AGAIN)
     }
 
-    /// The folder itself, held open: for what goes on for longer than one step.
+    /// The directory itself, held open: for operations of several steps.
     pub(super) fn dir(&self) -> Result<Dir, PathRefusal> {
         self.folder()
             .map_err(|errno| self.why(Path::new(""), errno))
     }
 
-    /// The folder itself; `STALE` when it is another one.
+    /// The directory itself; `STALE` if it was replaced.
     fn folder(&self) -> Result<Dir, Errno> {
         let opened = match &self.below {
             Some(below) => below.open(),
@@ -303,7 +305,10 @@ mod tests {
         let root = ScopeRoot::new(folder.path()).unwrap();
         for bad in ["way-out/secret", "leaf-out"] {
             let found = root.find(Path::new(bad));
-            assert!(matches!(found, Err(PathRefusal::Outside { .. })), "{found:?}");
+            assert!(
+                matches!(found, Err(PathRefusal::Outside { .. })),
+                "{found:?}"
+            );
             assert!(root.open(Path::new(bad)).is_err());
         }
         let found = root.find(Path::new("inside/log")).unwrap().unwrap();

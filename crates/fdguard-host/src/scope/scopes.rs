@@ -1,4 +1,4 @@
-//! All scopes of a host, by id. A scope that is closed can be asked for its result for a while.
+//! All scopes of a host, by id. The result of a closed scope stays available for a while.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -10,8 +10,8 @@ use schemars::JsonSchema;
 use serde::Serialize;
 
 use super::{
-    AcceptedClose, CleanUp, ScopeEvent, CloseLimits, ScopeContext, Scope, ScopeSpec, ScopeView, StartFailed, CloseTicket, StartResource,
-    CloseReason,
+    AcceptedClose, CleanUp, CloseLimits, CloseReason, CloseTicket, Scope, ScopeContext, ScopeEvent,
+    ScopeSpec, ScopeView, StartFailed, StartResource,
 };
 use crate::Error;
 
@@ -56,13 +56,13 @@ impl Table {
     }
 }
 
-/// What a close was answered with.
+/// Response to a close request.
 #[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 #[serde(rename_all = "kebab-case", untagged)]
 pub enum CloseAnswer {
-    /// It is closed.
+    /// The scope is closed.
     Done(Arc<CleanUp>),
-    /// The caller is one of its processes: it will be closed in a moment.
+    /// The caller is a process of the scope: it will be closed shortly.
     Soon(AcceptedClose),
 }
 
@@ -96,7 +96,8 @@ impl Scopes {
         Ok(scope)
     }
 
-    /// Begins to close what hosts left that are gone, where its root is `allowed`. Gives those scopes; what cannot be taken over is told.
+    /// Starts to close the scopes of dead hosts whose root is `allowed`. Returns those scopes; what
+    /// cannot be taken over is reported.
     pub async fn inherit(&self, allowed: impl Fn(&Path) -> bool) -> Vec<Arc<Scope>> {
         let means = self.means();
         let Some(wills) = &means.wills else {
@@ -114,7 +115,10 @@ impl Scopes {
             let (id, root) = (will.head.scope.clone(), will.head.spec().root);
             if !allowed(&root) {
                 let root = root.display();
-                tell(id, format!("{root} is below none of the host's roots now"));
+                tell(
+                    id,
+                    format!("{root} is no longer below any root of the host"),
+                );
                 continue;
             }
             match Scope::inherited(will, Arc::clone(means)) {
@@ -124,7 +128,7 @@ impl Scopes {
                     inherited.push(scope);
                 }
                 Err(error) => {
-                    // Without its folder there is nothing left to be done, today and later.
+                    // Without its directory there is nothing to do, now or later.
                     let forgotten = if root.exists() {
                         Ok(())
                     } else {
@@ -151,7 +155,7 @@ impl Scopes {
         how: CloseLimits,
     ) -> Result<Result<Arc<Scope>, StartFailed>, Error> {
         let scope = self.create(spec)?;
-        // Whoever waits for the start may go away in the middle of it.
+        // The caller may disconnect during the start.
         let guard = self.guard(&scope);
         let taken = scope.take_all(wants, how).await;
         guard.keep();
@@ -198,15 +202,17 @@ impl Scopes {
         }
         let (asked, callers) = (Arc::clone(&scope), callers.to_owned());
         let look = move || callers.iter().any(|pid| asked.is_inside(*pid));
-        // Should the look break, the careful answer is the late one.
+        // If the check fails, the delayed answer is the safe one.
         let is_inside = tokio::task::spawn_blocking(look).await.unwrap_or(true);
         if is_inside {
             return scope.close_soon(soon, how).map(CloseAnswer::Soon);
         }
-        Ok(CloseAnswer::Done(scope.close(CloseReason::Asked, how).await))
+        Ok(CloseAnswer::Done(
+            scope.close(CloseReason::Asked, how).await,
+        ))
     }
 
-    /// What a ticket says.
+    /// State of a ticket.
     pub fn ticket(&self, ticket: &str) -> Result<CloseTicket, Error> {
         self.forget_old();
         let has_it = |scope: &Arc<Scope>| {
@@ -233,7 +239,7 @@ impl Scopes {
         self.close_those(|_| true, CloseReason::Shutdown, how).await
     }
 
-    /// The ends of those that were not closed before; their order is that of their ids.
+    /// Closes those that were still open, in the order of their ids.
     async fn close_those(
         &self,
         which: impl Fn(&Arc<Scope>) -> bool,
@@ -273,7 +279,8 @@ impl Scopes {
         let is_old = |since: Instant| now.duration_since(since) >= self.shared.kept_for;
         let old = closed.into_iter().enumerate();
         let old = old.filter(|(at, (since, _))| *at < too_many || is_old(*since));
-        let gone: Vec<Option<KeptCleanUps>> = old.map(|(_, (_, id))| table.scopes.remove(&id)).collect();
+        let gone: Vec<Option<KeptCleanUps>> =
+            old.map(|(_, (_, id))| table.scopes.remove(&id)).collect();
         drop(table);
         drop(gone);
     }

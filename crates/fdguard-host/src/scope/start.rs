@@ -1,4 +1,5 @@
-//! A scope with everything that it needs, or nothing: when one of its things cannot be had, all that came before it are released.
+//! Starts a scope with all its resources or none: if one cannot be started, those before it are
+//! released.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -6,7 +7,7 @@ use std::sync::Arc;
 use fdguard_process::identity::ProcessId;
 use fdguard_process::plan::Plan;
 
-use super::{CleanUp, FileEnd, CloseLimits, Ownership, ResourceRole, Scope, CloseReason};
+use super::{CleanUp, CloseLimits, CloseReason, FileEnd, Ownership, ResourceRole, Scope};
 use crate::Error;
 use crate::session::SessionSpec;
 
@@ -20,21 +21,21 @@ pub enum StartResource {
     OpenSession(String, Ownership, ResourceRole),
     /// A program that is started.
     Program(Box<Plan>, ResourceRole),
-    /// A process that somebody else started.
+    /// A process that was started elsewhere.
     Process(ProcessId, Ownership, ResourceRole),
     /// A file.
     File(PathBuf, FileEnd),
-    /// A folder that is made.
+    /// A directory to create.
     Directory(String),
-    /// A socket of ours.
+    /// A socket of the host.
     Socket(String, std::os::fd::OwnedFd),
-    /// Any other descriptor of ours.
+    /// Any other descriptor of the host.
     Descriptor(String, std::os::fd::OwnedFd),
 }
 
 /// A start that failed. Everything that came before is released.
 #[derive(Debug, thiserror::Error)]
-#[error("resource {at} of the scope: {error}")]
+#[error("cannot start resource {at} of the scope: {error}")]
 pub struct StartFailed {
     /// Which one, from 1.
     pub at: usize,
@@ -47,7 +48,11 @@ pub struct StartFailed {
 
 impl Scope {
     /// Takes all of these in their order, or closes the scope.
-    pub async fn take_all(&self, wants: Vec<StartResource>, how: CloseLimits) -> Result<(), StartFailed> {
+    pub async fn take_all(
+        &self,
+        wants: Vec<StartResource>,
+        how: CloseLimits,
+    ) -> Result<(), StartFailed> {
         for (at, want) in (1..).zip(wants) {
             if let Err(error) = self.want(want).await {
                 let clean_up = self.close(CloseReason::StartFailed, how).await;
@@ -64,7 +69,9 @@ impl Scope {
     async fn want(&self, want: StartResource) -> Result<(), Error> {
         match want {
             StartResource::Session(spec, role) => self.open_session(spec, role).await.map(drop),
-            StartResource::OpenSession(id, whose, role) => self.take_session(&id, whose, role).map(drop),
+            StartResource::OpenSession(id, whose, role) => {
+                self.take_session(&id, whose, role).map(drop)
+            }
             StartResource::Program(plan, role) => self.start(*plan, role).await.map(drop),
             StartResource::Process(identity, whose, role) => {
                 self.take_process(identity, whose, role).map(drop)

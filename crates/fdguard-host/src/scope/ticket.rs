@@ -1,4 +1,5 @@
-//! A close that somebody inside of the scope asked for: it gets its answer first, and everybody can read the result later.
+//! A close requested from inside the scope: the caller gets a ticket first, and the result can be
+//! read later.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -7,36 +8,40 @@ use jiff::Timestamp;
 use schemars::JsonSchema;
 use serde::Serialize;
 
-use super::{CleanUp, CloseLimits, Scope, CloseReason};
+use super::{CleanUp, CloseLimits, CloseReason, Scope};
 use crate::{Error, random};
 
-/// The answer to who asks for its own end.
+/// Answer to a process that closes its own scope.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct AcceptedClose {
-    /// Which scope will be closed.
+    /// Scope id.
     pub scope: String,
-    /// When that begins, RFC 3339.
+    /// When the close starts, RFC 3339.
     pub ends_at: String,
-    /// What the result is read by later.
+    /// Ticket for reading the result later.
     pub ticket: String,
 }
 
-/// What a ticket says.
+/// State of a ticket.
 #[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 #[serde(rename_all = "kebab-case", tag = "state")]
 pub enum CloseTicket {
-    /// Not done yet.
+    /// The close has not finished.
     Pending(AcceptedClose),
-    /// Done.
+    /// The close has finished.
     Done {
-        /// What it came to.
+        /// Result of the close.
         result: Arc<CleanUp>,
     },
 }
 
 impl Scope {
     /// Says when it will be closed, and closes it then, in a task of its own. A second call gives the first answer again.
-    pub fn close_soon(self: &Arc<Self>, after: Duration, how: CloseLimits) -> Result<AcceptedClose, Error> {
+    pub fn close_soon(
+        self: &Arc<Self>,
+        after: Duration,
+        how: CloseLimits,
+    ) -> Result<AcceptedClose, Error> {
         let accepted = {
             let mut state = self.state();
             if let Some(accepted) = &state.ticket {
@@ -59,7 +64,7 @@ impl Scope {
         Ok(accepted)
     }
 
-    /// What its ticket says.
+    /// State of its ticket.
     #[must_use]
     pub fn ticket(&self) -> Option<CloseTicket> {
         let accepted = self.state().ticket.clone()?;

@@ -1,4 +1,4 @@
-//! The task of a session: it owns the program, and everybody else sends it requests.
+//! The task of a session: it owns the program, and all others send it requests.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -11,11 +11,11 @@ use super::end;
 use super::keeper::words;
 use super::running::{ROOM, Recipe, Running};
 use super::shared::{Shared, Wishes};
-use super::types::{Chunk, ExecResult, Exec};
+use super::types::{Chunk, Exec, ExecResult};
 use crate::Error;
-use crate::receipt::{SessionEndReason, Receipt};
+use crate::receipt::{Receipt, SessionEndReason};
 
-/// What a session is asked for.
+/// A request to a session.
 #[derive(Debug)]
 pub(super) enum Request {
     Exec(Box<Job>),
@@ -29,7 +29,7 @@ pub(super) struct Job {
     pub(super) command: Exec,
     pub(super) live: Option<mpsc::Sender<Chunk>>,
     pub(super) reply: oneshot::Sender<Result<ExecResult, Error>>,
-    /// Wishes since the command was asked for.
+    /// Control requests since the command was submitted.
     pub(super) wishes: watch::Receiver<Wishes>,
     pub(super) before: Wishes,
     /// One command at a time.
@@ -43,11 +43,11 @@ pub(super) struct Actor {
     pub(super) shared: Arc<Shared>,
     /// Absent when it could not be started again.
     pub(super) running: Option<Running>,
-    /// Where the program said that it is.
+    /// The current directory reported by the program.
     pub(super) folder: Option<PathBuf>,
     /// Commands so far.
     pub(super) number: u64,
-    /// What was said while no command ran.
+    /// Output received while no command ran.
     pub(super) earlier: Collector,
     pub(super) room: Vec<u8>,
 }
@@ -71,7 +71,7 @@ impl Actor {
         }
     }
 
-    /// Its life, until it is closed or nobody holds the session any more.
+    /// Runs until it is closed or the last handle is dropped.
     pub(super) async fn live(mut self, mut requests: mpsc::UnboundedReceiver<Request>) {
         loop {
             match self.next(&mut requests).await {
@@ -93,7 +93,8 @@ impl Actor {
         }
     }
 
-    /// The next request. Meanwhile what the program's processes say is kept as earlier output, so that nobody who writes is held up, and its end is noticed.
+    /// Waits for the next request. Meanwhile output is stored as earlier output, so that no writer
+    /// blocks, and the end of the program is detected.
     async fn next(&mut self, requests: &mut mpsc::UnboundedReceiver<Request>) -> Option<Request> {
         loop {
             let Some(Running {
@@ -112,7 +113,7 @@ impl Actor {
         }
     }
 
-    /// Tells everybody when the program has ended.
+    /// Notifies all waiters when the program has ended.
     pub(super) fn notice_end(&self) {
         let Some(keeper) = self.running.as_ref().map(|running| &running.keeper) else {
             return;
@@ -126,7 +127,7 @@ impl Actor {
         }
     }
 
-    /// Why there is no program that could take a command.
+    /// Why there is no program to take a command.
     pub(super) fn ended(&self) -> Error {
         Error::Ended {
             id: self.recipe.id.clone(),
@@ -135,7 +136,11 @@ impl Actor {
     }
 
     /// Ends the program and starts it again where it last was.
-    pub(super) async fn restart(&mut self, reason: SessionEndReason, how: StopPlan) -> Result<Receipt, Error> {
+    pub(super) async fn restart(
+        &mut self,
+        reason: SessionEndReason,
+        how: StopPlan,
+    ) -> Result<Receipt, Error> {
         let Some(running) = self.running.take() else {
             return Err(self.ended());
         };
@@ -151,7 +156,7 @@ impl Actor {
                 Ok(receipt)
             }
             Err(error) => {
-                let why = format!("it could not be started again: {error}");
+                let why = format!("restart failed: {error}");
                 self.shared.note_end(&why);
                 Err(error)
             }
@@ -161,7 +166,7 @@ impl Actor {
     async fn end(&self, running: Running, how: StopPlan) -> end::SessionEnd {
         let mut ended = end::end(running, how).await;
         if let Some(pool) = self.recipe.pool.as_ref().filter(|_| ended.is_unsure()) {
-            ended.settle(pool.end_strays().await);
+            ended.finish(pool.end_strays().await);
         }
         ended
     }

@@ -1,4 +1,5 @@
-//! Output in bounded memory: its begin and its end are kept, and what is dropped between them is counted and hashed.
+//! Output in bounded memory: the beginning and the end are kept; what is dropped between them is
+//! counted and hashed.
 
 use std::collections::VecDeque;
 
@@ -20,7 +21,7 @@ pub(crate) struct Collector {
 }
 
 impl Collector {
-    /// Keeps this many bytes, half of them from the begin.
+    /// Keeps this many bytes, half of them from the start.
     pub(crate) fn new(cap: usize) -> Self {
         Self {
             head_room: cap / 2,
@@ -105,14 +106,14 @@ impl Collector {
     }
 }
 
-/// The line that stands in the place of what is missing.
+/// The line that replaces what was dropped.
 fn marker(dropped: &DroppedOutput) -> String {
     let DroppedOutput {
         bytes,
         lines,
         sha256,
     } = dropped;
-    format!("[fdguard: {bytes} bytes with {lines} line ends dropped here, sha256 {sha256}]\n")
+    format!("[fdguard: {bytes} bytes ({lines} newlines) dropped here, sha256 {sha256}]\n")
 }
 
 /// Text without a copy where all of it is text.
@@ -160,7 +161,7 @@ mod tests {
         let output = collected(4, &[b"ab\nc\nde".to_vec()]);
         let dropped = output.dropped.unwrap();
         assert_eq!((dropped.bytes, dropped.lines), (3, 2));
-        let begin = "ab\n[fdguard: 3 bytes with 2 line ends dropped here, sha256 ";
+        let begin = "ab\n[fdguard: 3 bytes (2 newlines) dropped here, sha256 ";
         assert!(output.text.starts_with(begin), "{}", output.text);
         assert!(output.text.ends_with("]\nde"), "{}", output.text);
     }

@@ -1,4 +1,4 @@
-//! One command from its begin to its end, its timeout or an interrupt.
+//! One command, from its start to its end, timeout or interrupt.
 
 use std::path::{Path, PathBuf};
 use std::pin::Pin;
@@ -18,7 +18,7 @@ use super::message::End;
 use super::program;
 use super::running::{Recipe, Running};
 use super::text_file::TextFile;
-use super::types::{Channel, ExecResult, ExecOutcome, ExecOutput, SessionProgram};
+use super::types::{Channel, ExecOutcome, ExecOutput, ExecResult, SessionProgram};
 use crate::Error;
 use crate::receipt::SessionEndReason;
 
@@ -27,13 +27,13 @@ const LAST_WORDS: Duration = Duration::from_secs(5);
 /// The same, when the whole session is closed or reset.
 const LAST_WORDS_AT_CLOSE: Duration = Duration::from_millis(300);
 
-/// How often it is looked whether an interrupt met the group that it was meant for.
+/// How often to check whether an interrupt reached the intended process group.
 const LOOK_AGAIN: Duration = Duration::from_millis(20);
 
-/// How the wait for a command's end went.
+/// Result of waiting for a command's end.
 #[derive(Debug)]
 enum Verdict {
-    /// Its end was told.
+    /// Its end was reported.
     Told(End),
     /// It did not end: the program must be replaced.
     Stuck,
@@ -47,7 +47,7 @@ enum Verdict {
 struct Wait<'w> {
     recipe: &'w Recipe,
     flow: Flow,
-    /// Why it shall end, and since when.
+    /// Why it must end, and since when.
     ending: Option<(ExecOutcome, Instant, Escalation)>,
     timer: Pin<Box<Sleep>>,
     /// The group that got the last interrupt.
@@ -67,7 +67,7 @@ impl Actor {
     async fn run(&mut self, job: &mut Job) -> Result<ExecResult, Error> {
         let begin = Instant::now();
         if job.command.code.contains('\0') {
-            return Err(Error::Bad("a zero byte in the command".to_owned()));
+            return Err(Error::Bad("the command contains a NUL byte".to_owned()));
         }
         if self.shared.has_ended() {
             return Err(self.ended());
@@ -75,7 +75,7 @@ impl Actor {
         let mut was_reset = self.replace_dirty().await?;
         self.number += 1;
         let earlier = self.take_earlier();
-        // A text that finds no place says nothing of the program, which is left as it is.
+        // A failure to store the text does not concern the program, which stays as it is.
         let file = self.text_file(&job.command.code)?;
         let expected = self.give_or_replace(job, file.as_ref(), &mut was_reset);
         let expected = expected.await?;
@@ -93,7 +93,7 @@ impl Actor {
         };
         let verdict = wait.until_end(running, expected, job, &mut self.room).await;
         let longest = match verdict {
-            // Somebody waits for the end of the session: not for long because of one who does not listen.
+            // A caller waits for the close: a command that does not react delays it only briefly.
             Verdict::GivenUp => LAST_WORDS_AT_CLOSE,
             _ => LAST_WORDS,
         };
@@ -138,7 +138,8 @@ impl Actor {
             Verdict::ProgramEnded => self.notice_end(),
             Verdict::Stuck => {
                 *was_reset = true;
-                // If it cannot be started again, the session has ended, and the next command says why.
+                // If it cannot be restarted, the session has ended, and the next command returns
+                // the reason.
                 let _noted = self.restart(SessionEndReason::Reset, end::AT_ONCE).await;
             }
             Verdict::GivenUp => {
@@ -162,7 +163,7 @@ impl Actor {
         }
     }
 
-    /// All that was said before the command begins.
+    /// All output before the command starts.
     fn take_earlier(&mut self) -> Option<ExecOutput> {
         if let Some(running) = &self.running {
             let mut backlog = running.streams.backlog();
@@ -196,7 +197,8 @@ impl Actor {
         }
     }
 
-    /// The file of a text that does not go through the channel; it must live until the command's end.
+    /// A file for a command that is too long for the channel; it must exist until the command's
+    /// end.
     fn text_file(&self, code: &str) -> Result<Option<TextFile>, Error> {
         match &self.running {
             Some(running) if !running.takes_inline(code) => {
@@ -216,7 +218,7 @@ impl Actor {
         match tokio::time::timeout(job.command.timeout, sent).await {
             Ok(sent) => sent.map(|()| expected),
             Err(_late) => Err(Error::Io {
-                what: "giving the command",
+                what: "cannot send the command",
                 source: std::io::ErrorKind::TimedOut.into(),
             }),
         }
@@ -228,7 +230,8 @@ fn foreground(running: &Running) -> Option<u32> {
     running.streams.master().and_then(pty::foreground)
 }
 
-/// Whether another group than the one that was interrupted runs now, and not the program itself: that has heard it, or has just told the end.
+/// Whether a group other than the interrupted one runs now, and it is not the program itself: that
+/// one has received the interrupt, or has just reported the end.
 fn missed(now: Option<u32>, interrupted: Option<u32>, program: Option<u32>) -> bool {
     now.is_some() && now != interrupted && now != program
 }
@@ -256,7 +259,7 @@ impl Wait<'_> {
                     }
                 }
                 (stream, length) = streams.read(room), if !self.flow.is_held_up() => {
-                    self.flow.take(stream, room.get(..length).unwrap_or_default());
+                    self.flow.push_bytes(stream, room.get(..length).unwrap_or_default());
                 }
                 () = self.flow.deliver(), if self.flow.is_held_up() => {}
                 () = &mut self.timer => {
@@ -282,7 +285,7 @@ impl Wait<'_> {
         }
     }
 
-    /// It shall end now.
+    /// Starts to end it.
     fn begin_end(&mut self, outcome: ExecOutcome) {
         if self.ending.is_none() {
             let now = Instant::now();
@@ -324,7 +327,8 @@ impl Wait<'_> {
         self.recipe.interrupt(running, Key::Interrupt);
     }
 
-    /// An interpreter that drops its whole line at an interrupt would never tell the end: it is asked to once more. False where there is nothing to ask.
+    /// An interpreter that drops its whole line on an interrupt would never report the end: it is
+    /// asked again. False if there is nothing to ask.
     async fn ask_again(&self, running: &Running, nonce: &str) -> bool {
         let SessionProgram::Repl(repl) = &self.recipe.spec.program else {
             return false;

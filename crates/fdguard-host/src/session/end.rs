@@ -1,4 +1,4 @@
-//! The end of a program, with proof.
+//! Ends a program and proves it.
 
 use std::time::Duration;
 
@@ -7,9 +7,10 @@ use tokio::time::{Instant, timeout_at};
 
 use super::keeper::words;
 use super::running::{ROOM, Running};
-use crate::receipt::{SessionEndReason, Receipt, StepTime};
+use crate::receipt::{Receipt, SessionEndReason, StepTime};
 
-/// HUP is what a terminal that goes away means: an idle bash, which ignores TERM, runs its EXIT trap and is gone within a millisecond, and our Python driver unwinds. Whoever is busy or ignores it
+/// HUP is what a closing terminal sends: an idle bash, which ignores TERM, runs its EXIT trap and
+/// exits within a millisecond, and the Python driver unwinds. A program that is busy or ignores it
 /// has this long.
 pub(super) const GENTLY: StopPlan = StopPlan {
     signal: 1,
@@ -22,12 +23,12 @@ pub(super) const AT_ONCE: StopPlan = StopPlan {
     grace: Duration::ZERO,
 };
 
-/// The tree itself gives up before, on what the kernel cannot end.
+/// The tree gives up earlier on processes that the kernel cannot end.
 const LONGEST: Duration = Duration::from_secs(8);
 /// What the terminal still holds is read for so long.
 const LONGEST_DRAIN: Duration = Duration::from_millis(50);
 
-/// What is known of an end; the rest of a receipt is the session's.
+/// What is known of an end; the session adds the rest of the receipt.
 #[derive(Debug, Default)]
 pub(super) struct SessionEnd {
     over: Option<TreeEvent>,
@@ -39,7 +40,8 @@ pub(super) struct SessionEnd {
     errors: Vec<String>,
 }
 
-/// Ends the tree first, then reads what is left, then closes: a survivor may hold the terminal, so its end of file is not waited for.
+/// Ends the tree first, then reads the remaining output, then closes: a survivor may hold the
+/// terminal, so end of file is not awaited.
 pub(super) async fn end(mut running: Running, how: StopPlan) -> SessionEnd {
     let mut clock = Clock::new();
     let mut ended = SessionEnd {
@@ -64,7 +66,7 @@ pub(super) async fn end(mut running: Running, how: StopPlan) -> SessionEnd {
         ended.survivors = running.keeper.orphans_left();
     }
     if ended.over.is_none() {
-        let why = format!("after {} s processes are left", LONGEST.as_secs());
+        let why = format!("processes are still running after {} s", LONGEST.as_secs());
         ended.errors.push(why);
         ended.survivors = running.keeper.members();
     }
@@ -98,17 +100,17 @@ fn drain(running: &mut Running) -> u64 {
 }
 
 impl SessionEnd {
-    /// Its keeper was killed, and nobody knows yet what is left.
+    /// Its keeper was killed, and it is not known yet what is left.
     pub(super) fn is_unsure(&self) -> bool {
         matches!(self.over, Some(TreeEvent::Lost)) && self.survivors.is_none()
     }
 
-    /// Somebody looked.
-    pub(super) fn settle(&mut self, survivors: Option<u32>) {
+    /// Sets the number of survivors.
+    pub(super) fn finish(&mut self, survivors: Option<u32>) {
         self.survivors = survivors;
     }
 
-    /// The receipt of a session. `unheard` is output that was read and that nobody got.
+    /// The receipt of a session. `unheard` is output that was read but not delivered.
     pub(super) fn receipt(self, session: &str, reason: SessionEndReason, unheard: u64) -> Receipt {
         let mut errors = self.errors;
         let (survivors, exit, killed, reaped) = match self.over {
@@ -120,16 +122,17 @@ impl SessionEnd {
             Some(_) => {
                 errors.push(match self.survivors {
                     Some(0) => {
-                        "the keeper was killed or held: the host ended its processes".to_owned()
+                        "the keeper was killed or stopped: the host killed its processes".to_owned()
                     }
-                    Some(left) => format!("{left} of its processes could not be ended"),
-                    None => "the keeper was killed: nobody can say what is left".to_owned(),
+                    Some(left) => format!("{left} of its processes could not be killed"),
+                    None => "the keeper was killed: the number of remaining processes is unknown"
+                        .to_owned(),
                 });
                 (self.survivors, None, None, None)
             }
             None => (self.survivors, None, None, None),
         };
-        // The keeper tells the end when there is no child left to wait for, zombies included.
+        // The keeper reports the end only when it has no child left to reap, zombies included.
         let zombies = survivors.filter(|survivors| *survivors == 0);
         Receipt {
             session: session.to_owned(),
@@ -151,7 +154,7 @@ impl SessionEnd {
     }
 }
 
-/// The end of what had ended before: a program that could not be started again.
+/// The end of a session whose program could not be restarted.
 pub(super) fn nothing() -> SessionEnd {
     SessionEnd {
         survivors: Some(0),
@@ -159,13 +162,13 @@ pub(super) fn nothing() -> SessionEnd {
     }
 }
 
-/// A receipt when the task of a session was lost and nobody can say.
+/// The receipt if the session's task was lost: everything is unknown.
 pub(super) fn unknown(session: &str, reason: SessionEndReason) -> Receipt {
     let mut receipt = SessionEnd::default().receipt(session, reason, 0);
     receipt.clean = false;
     receipt
         .errors
-        .push("the session's task was lost".to_owned());
+        .push("the session's task panicked or was cancelled".to_owned());
     receipt
 }
 

@@ -1,4 +1,4 @@
-//! What is done to a command that shall end, and when. Pure.
+//! Escalation plan for a command that must end: what to send, and when. Pure.
 
 use std::time::Duration;
 
@@ -15,7 +15,8 @@ pub(super) enum Step {
     Reset,
 }
 
-/// A second for those who clean up after an INT, then harder from step to step. The second INT is for those who were not listening yet when the first came.
+/// One second to clean up after an INT, then harder signals step by step. The second INT is for
+/// programs that had no handler yet when the first arrived.
 const STEPS: [(Duration, Step); 5] = [
     (Duration::ZERO, Step::Interrupt),
     (Duration::from_millis(500), Step::Interrupt),

@@ -1,9 +1,9 @@
-//! The descriptors that the host holds for a session, counted by their owners.
+//! Counts the descriptors that the host holds for a session.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-/// How many are held. A clone counts the same ones.
+/// Number of held descriptors. Clones share the count.
 #[derive(Clone, Debug, Default)]
 pub(super) struct FdCount(Arc<AtomicU32>);
 

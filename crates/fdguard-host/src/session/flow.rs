@@ -1,4 +1,4 @@
-//! The output of one command on its way: into bounded memory, and to whoever listens.
+//! Routes the output of one command into bounded memory and to listeners.
 
 use tokio::sync::mpsc;
 use tokio::time::{Instant, timeout_at};
@@ -28,7 +28,7 @@ impl Flow {
     }
 
     /// Takes what was read.
-    pub(super) fn take(&mut self, stream: ExecStream, bytes: &[u8]) {
+    pub(super) fn push_bytes(&mut self, stream: ExecStream, bytes: &[u8]) {
         match (stream, &mut self.stderr) {
             (ExecStream::Stderr, Some(stderr)) => stderr.push(bytes),
             _ => self.stdout.push(bytes),
@@ -74,14 +74,14 @@ impl Flow {
             }
             match running.streams.read_backlog(&mut backlog, room) {
                 Some((stream, length)) => {
-                    self.take(stream, room.get(..length).unwrap_or_default());
+                    self.push_bytes(stream, room.get(..length).unwrap_or_default());
                 }
                 None => return,
             }
         }
     }
 
-    /// What was said.
+    /// The collected output.
     pub(super) fn finish(self) -> (ExecOutput, Option<ExecOutput>) {
         (self.stdout.finish(), self.stderr.map(Collector::finish))
     }

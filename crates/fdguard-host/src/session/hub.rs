@@ -1,9 +1,11 @@
-//! The one socket of a host on which all its sessions tell the ends of their commands, and through which they get commands.
+//! The hub: the one socket of a host through which all sessions receive commands and report their
+//! ends.
 //!
-//! A session's program holds a datagram socket that is connected to the hub's: the kernel lets nobody but the hub send to it. The hub's own address is
-//! known to nobody but the hub ([`HubAddress`]): another user could fill its queue. Programs of sessions can send what they like, so an end counts only
-//! with its nonce: 128 random bits that are new for each command, and only from the address of the session that was told them. Anything else is counted
-//! and not answered.
+//! A session's program holds a datagram socket connected to the hub's: the kernel accepts datagrams
+//! to it only from the hub. The hub's own address is secret ([`HubAddress`]), because another user
+//! could fill its queue. Programs in sessions can send anything, so an end counts only with its
+//! nonce, 128 random bits that are new for each command, and only from the address of the session
+//! that received it. Anything else is counted and ignored.
 
 use std::collections::HashMap;
 use std::os::fd::OwnedFd;
@@ -24,7 +26,7 @@ use super::hub_address::HubAddress;
 use super::message::{self, End};
 use crate::{Error, random, watched_tree};
 
-/// What all sessions of a host share: the one socket on which ends of commands arrive.
+/// Shared by all sessions of a host: the one socket on which ends of commands arrive.
 #[derive(Debug)]
 pub struct Hub {
     inner: Arc<Inner>,
@@ -45,14 +47,14 @@ struct Waiting {
     tell: oneshot::Sender<End>,
 }
 
-/// A session's end of the side channel, to be handed to its program.
+/// A session's end of the side channel, to be passed to its program.
 #[derive(Debug)]
 pub(super) struct Side {
     pub(super) fd: OwnedFd,
     pub(super) address: SocketAddrUnix,
 }
 
-/// An end that is waited for; dropped, it is not any more.
+/// An end that is waited for; dropping it stops the wait.
 #[derive(Debug)]
 pub(super) struct Expected {
     pub(super) nonce: String,
@@ -61,12 +63,12 @@ pub(super) struct Expected {
 }
 
 impl Hub {
-    /// Opens the socket and begins to listen, on the runtime that calls.
+    /// Opens the socket and starts to listen, on the calling runtime.
     pub fn open() -> Result<Arc<Self>, Error> {
         let (fd, address) = HubAddress::bind()?;
         let socket = watched_tree::owned(fd, Interest::READABLE);
         let inner = Arc::new(Inner {
-            socket: socket.map_err(Error::io("watching the sessions' socket"))?,
+            socket: socket.map_err(Error::io("cannot watch the side-channel socket"))?,
             address,
             waiting: Mutex::default(),
             strangers: AtomicU64::new(0),
@@ -81,7 +83,7 @@ impl Hub {
         self.inner.strangers.load(Ordering::Relaxed)
     }
 
-    /// Whether nobody but the host can find its socket; false where no directory for it could be made.
+    /// Whether only the host can find its socket; false if no directory for it could be created.
     #[must_use]
     pub fn is_private(&self) -> bool {
         self.inner.address.is_private()
@@ -91,12 +93,13 @@ impl Hub {
     pub(super) fn side(&self) -> Result<Side, Error> {
         let (fd, address) = bound(SocketFlags::empty())?;
         let hub = self.inner.address.get();
-        hub.and_then(|hub| connect(&fd, &hub))
-            .map_err(|errno| Error::io("connecting a session's socket")(errno.into()))?;
+        hub.and_then(|hub| connect(&fd, &hub)).map_err(|errno| {
+            Error::io("cannot connect the session's side channel")(errno.into())
+        })?;
         Ok(Side { fd, address })
     }
 
-    /// A new nonce, and the end that comes with it from this address.
+    /// A new nonce, and the end that arrives with it from this address.
     pub(super) fn expect(&self, from: &SocketAddrUnix) -> Result<Expected, Error> {
         let nonce = random::nonce()?;
         let (tell, end) = oneshot::channel();
@@ -143,7 +146,7 @@ impl Inner {
                 .zip(Some(end))
         });
         match heard {
-            // Who waited may have given up at this moment: then nobody needs it.
+            // The waiter may have given up at this moment.
             Some((one, end)) => drop(one.tell.send(end)),
             None => {
                 self.strangers.fetch_add(1, Ordering::Relaxed);
@@ -184,5 +187,5 @@ pub(super) fn bound(flags: SocketFlags) -> Result<(OwnedFd, SocketAddrUnix), Err
         let address = SocketAddrUnix::try_from(getsockname(&fd)?)?;
         Ok((fd, address))
     };
-    attempt().map_err(|errno: Errno| Error::io("a socket for sessions")(errno.into()))
+    attempt().map_err(|errno: Errno| Error::io("cannot create a side-channel socket")(errno.into()))
 }

@@ -1,7 +1,9 @@
-//! The address of the hub's socket, which only the host can reach: a name in the file system that is removed as soon as it is bound.
+//! The address of the hub's socket, which only the host can reach: a name in the file system that
+//! is removed as soon as it is bound.
 //!
-//! Names that the kernel chooses are in a table that everybody may read, and everybody may send to them. A socket that has had a name in
-//! a directory of its own can still be reached by whoever holds a descriptor of that name, and by nobody else.
+//! Names chosen by the kernel are in a world-readable table, and every user can send to them. A
+//! socket that was bound in a private directory can still be reached through a descriptor of that
+//! name, and in no other way.
 
 use std::os::fd::{AsRawFd as _, OwnedFd};
 use std::os::unix::fs::DirBuilderExt as _;

@@ -1,15 +1,15 @@
-//! The tree of a session, watched on the runtime.
+//! The process tree of a session, watched on the runtime.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use fdguard_process::tree::{Exit, StopPlan, TreeEvent, Tree};
+use fdguard_process::tree::{Exit, StopPlan, Tree, TreeEvent};
 
 use super::fd_count::{FdCount, Token};
 use crate::Error;
 use crate::watched_tree::Control;
 
-/// Where a session's tree is while it lives, for everybody who asks about it.
+/// Shared access to a session's tree while it runs.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Place {
     tree: Arc<Mutex<Option<(Tree, Token)>>>,
@@ -21,7 +21,7 @@ impl Place {
         self.tree.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Whether the kernel ended the last program because its memory was used up.
+    /// Whether the kernel killed the last program because its memory was exhausted.
     pub(super) fn is_starved(&self) -> bool {
         self.is_starved.load(Ordering::Relaxed)
     }
@@ -32,7 +32,7 @@ impl Place {
     }
 }
 
-/// What the keeper said so far, and what it says next.
+/// What the keeper has reported, and its next report.
 #[derive(Debug)]
 pub(super) struct Keeper {
     /// In front of the tree: what is watched must be open until it is not watched any more.
@@ -45,10 +45,10 @@ pub(super) struct Keeper {
 }
 
 impl Keeper {
-    /// Watches a tree, which is put where everybody can ask for it.
+    /// Watches a tree and publishes it for queries.
     pub(super) fn watch(tree: Tree, place: &Place, held: &FdCount) -> Result<Self, Error> {
         let token = held.token();
-        let control = Control::of(&tree).map_err(Error::io("watching a session's keeper"))?;
+        let control = Control::of(&tree).map_err(Error::io("cannot watch the session's keeper"))?;
         *place.lock() = Some((tree, token));
         place.is_starved.store(false, Ordering::Relaxed);
         Ok(Self {
@@ -59,7 +59,7 @@ impl Keeper {
         })
     }
 
-    /// The next that it says; waits for ever when there is nothing more to come.
+    /// The next report; waits forever if there is none to come.
     pub(super) async fn told(&mut self) -> TreeEvent {
         loop {
             let Some(control) = self.control.as_ref().filter(|_| self.over.is_none()) else {
@@ -114,7 +114,7 @@ impl Keeper {
         self.place.with(|tree| tree.orphans_left()).flatten()
     }
 
-    /// A signal to all members, the program left out where asked.
+    /// Sends a signal to all members, optionally except the program.
     pub(super) fn signal_all(&self, signal: i32, except_main: bool) {
         self.place.with(|tree| tree.signal_all(signal, except_main));
     }
@@ -123,7 +123,7 @@ impl Keeper {
     pub(super) async fn release(mut self) {
         self.control = None;
         let tree = self.place.lock().take();
-        // Fails only when the runtime ends; the tree is dropped by then too.
+        // Fails only when the runtime ends; then the tree is dropped, too.
         let _ended = tokio::task::spawn_blocking(move || drop(tree)).await;
     }
 }

@@ -1,8 +1,9 @@
-//! What goes through the side channel, as bytes.
+//! Wire format of the side channel.
 //!
-//! To the program: 40 bytes `NONCE KIND LENGTH`, then as many bytes as LENGTH says in a datagram of their own. To the host: `NONCE STATUS FOLDER\n`.
+//! To the program: 40 bytes `NONCE KIND LENGTH`, then LENGTH bytes in a separate datagram. To the
+//! host: `NONCE STATUS FOLDER\n`.
 
-/// The longest message of an end: a folder's name, and the rest.
+/// The longest end message: a directory name and the rest.
 pub(super) const LONGEST: usize = 8192;
 
 /// The length of a nonce in hex.
@@ -12,7 +13,7 @@ const NONCE: usize = 32;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct End {
     pub(super) status: i32,
-    /// Where the program is now, if it says so.
+    /// The current directory of the program, if it reports it.
     pub(super) folder: Option<String>,
 }
 
@@ -37,7 +38,7 @@ pub(super) fn head(nonce: &str, kind: Kind, length: usize) -> String {
     format!("{nonce}{kind}{length:07}")
 }
 
-/// The nonce and the end that a program tells.
+/// Parses the nonce and the end that a program reports.
 pub(super) fn parse(bytes: &[u8]) -> Option<(&str, End)> {
     let bytes = bytes.strip_suffix(b"\n").unwrap_or(bytes);
     let (nonce, rest) = bytes.split_at_checked(NONCE)?;

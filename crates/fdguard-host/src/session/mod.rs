@@ -1,15 +1,17 @@
-//! One interpreter on a terminal or pipes, with the keeper of its tree: commands, their exact ends, interrupts, resets, and a close that is proven.
+//! One interpreter on a terminal or pipes, with the keeper of its process tree: commands with exact
+//! ends, interrupts, resets, and a close with proof.
 //!
-//! Each session is one task that owns its program. On a terminal it costs the host two descriptors: the terminal's master and the control socket of its
-//! keeper. On pipes it costs three (both outputs and the control socket), and four where the interpreter takes its commands from its input.
+//! Each session is one task that owns its program. On a terminal it costs the host two descriptors:
+//! the terminal's master and the control socket of its keeper. On pipes it costs three (both
+//! outputs and the control socket), or four if the interpreter reads commands from its input.
 
 mod actor;
 mod collect;
 mod command;
 mod end;
 mod escalate;
-mod flow;
 mod fd_count;
+mod flow;
 mod hub;
 mod hub_address;
 mod keeper;
@@ -37,11 +39,12 @@ pub use program::PYTHON_DRIVER;
 use running::Recipe;
 use shared::Shared;
 pub use types::{
-    Channel, Chunk, ExecResult, DroppedOutput, Exec, SessionLimits, ExecOutcome, ExecOutput, SessionProgram, Repl, SessionSpec, ExecStream,
+    Channel, Chunk, DroppedOutput, Exec, ExecOutcome, ExecOutput, ExecResult, ExecStream, Repl,
+    SessionLimits, SessionProgram, SessionSpec,
 };
 
 use crate::Error;
-use crate::receipt::{SessionEndReason, Receipt};
+use crate::receipt::{Receipt, SessionEndReason};
 use crate::warm::WarmPool;
 
 /// A session. All methods take `&self`; one command runs at a time. Dropped without a close, it is closed in the background.
@@ -92,8 +95,10 @@ impl Session {
         &self.id
     }
 
-    /// Runs a command to its end, its timeout or an interrupt. Output goes to `live` too as it comes, where one is given: who does not take it holds the
-    /// program up, who drops the receiver does not. When this future is dropped, the command is interrupted, and the next one waits for its end.
+    /// Runs a command to its end, timeout or interrupt. If `live` is given, output is also sent
+    /// there as it arrives: a receiver that does not read blocks the program, a dropped receiver
+    /// does not. If this future is dropped, the command is interrupted, and the next one waits for
+    /// its end.
     pub async fn exec(
         &self,
         command: Exec,
@@ -116,7 +121,7 @@ impl Session {
         };
         let mut wishes = self.shared.wishes.subscribe();
         let before = *wishes.borrow_and_update();
-        self.shared.begin();
+        self.shared.start();
         let (reply, answer) = oneshot::channel();
         let job = Job {
             command,
@@ -140,8 +145,9 @@ impl Session {
         })
     }
 
-    /// Interrupts the command that runs: the foreground group gets INT, and harder signals where that does not help. The `exec` that waits for it returns with
-    /// [`Outcome::Interrupted`] and what was said so far. False when nothing runs.
+    /// Interrupts the running command: the foreground group receives INT, then harder signals. The
+    /// waiting `exec` returns with [`Outcome::Interrupted`] and its output so far. False if no
+    /// command runs.
     pub async fn interrupt(&self) -> Result<bool, Error> {
         if self.shared.busy_for().is_some() {
             self.shared
@@ -155,7 +161,7 @@ impl Session {
         Ok(false)
     }
 
-    /// Ends the program and starts it again: same id, same folder. A command that runs is given up.
+    /// Ends the program and restarts it: same id, same directory. A running command is abandoned.
     pub async fn reset(&self) -> Result<Receipt, Error> {
         let (reply, answer) = oneshot::channel();
         let sent = self.requests.send(Request::Reset(reply));
@@ -167,7 +173,7 @@ impl Session {
     /// Ends the tree and releases everything. A second call gives the same receipt again.
     pub async fn close(&self, reason: SessionEndReason) -> Receipt {
         let (reply, answer) = oneshot::channel();
-        // Refused when it is closed already: then its receipt is there, and the dropped reply says so.
+        // Fails if it is already closed: then its receipt exists, and the dropped reply shows it.
         drop(self.requests.send(Request::Close(reason, reply)));
         self.shared
             .wishes
@@ -181,13 +187,13 @@ impl Session {
         }
     }
 
-    /// Whether the kernel ended its program because the memory of its cgroup was used up.
+    /// Whether the kernel killed its program because the memory of its cgroup was exhausted.
     #[must_use]
     pub fn is_starved(&self) -> bool {
         self.shared.place.is_starved()
     }
 
-    /// The program's process; absent when it has ended.
+    /// Pid of the program; absent if it has ended.
     #[must_use]
     pub fn pid(&self) -> Option<u32> {
         if self.shared.has_ended() {
@@ -208,13 +214,14 @@ impl Session {
         self.shared.busy_for()
     }
 
-    /// Since the last command ended, or since the start.
+    /// Time since the last command ended, or since the start.
     #[must_use]
     pub fn idle_for(&self) -> Duration {
         self.shared.idle_for()
     }
 
-    /// Resolves when the program has ended by itself (`exit`, a crash), and at the latest when the session is closed.
+    /// Resolves when the program has ended by itself (`exit`, a crash), or at the latest when the
+    /// session is closed.
     pub async fn ended(&self) {
         self.shared.wait_for_end().await;
     }
@@ -228,7 +235,7 @@ impl Session {
             .unwrap_or_default()
     }
 
-    /// Who sees to its limits; absent when its program has ended.
+    /// What enforces its limits; absent if its program has ended.
     #[must_use]
     pub fn enforced(&self) -> Option<EnforcedLimits> {
         self.shared.place.with(|tree| tree.enforced())
@@ -242,7 +249,7 @@ impl Session {
     }
 }
 
-/// Says that nobody waits for a command any more.
+/// Signals that nobody waits for a command any more.
 struct Abandoning<'s>(Option<&'s Arc<Shared>>);
 
 impl Drop for Abandoning<'_> {

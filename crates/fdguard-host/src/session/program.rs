@@ -1,4 +1,4 @@
-//! How each interpreter is started and given a command.
+//! How each interpreter is started and receives commands.
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
@@ -7,24 +7,26 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use fdguard_process::plan::{self, SessionKind, InheritedFd, Plan};
+use fdguard_process::plan::{self, InheritedFd, Plan, SessionKind};
 use fdguard_process::pty::{Pty, Size};
 use rustix::fs::{Mode, OFlags, fcntl_getfl, fcntl_setfl, open};
 use rustix::pipe::{PipeFlags, pipe_with};
 
 use super::fd_count::FdCount;
 use super::streams::Streams;
-use super::types::{Channel, SessionLimits, SessionProgram, Repl, SessionSpec};
+use super::types::{Channel, Repl, SessionLimits, SessionProgram, SessionSpec};
 use crate::Error;
 use crate::environment::{inherited, is_fit};
 
 const BASH_START: &str = include_str!("driver/bash.sh");
 const BASH_LOOP: &str = include_str!("driver/bash_loop.sh");
 
-/// What a Python session runs: it defines `_fdguard_drive(channel, ready)`, which takes the number of the side channel and the nonce (bytes) to tell when it is ready.
+/// The driver of a Python session: it defines `_fdguard_drive(channel, ready)`, which takes the
+/// descriptor of the side channel and the nonce (bytes) to send when it is ready.
 pub const PYTHON_DRIVER: &str = include_str!("driver/python.py");
 
-/// Our interpreters do not start with fewer descriptors: bash has its channel at number 19.
+/// The built-in interpreters do not start with fewer descriptors: bash has its channel at number
+/// 19.
 const FEWEST: u64 = 24;
 /// The number of the side channel in the program.
 const SIDE: u32 = plan::FIRST_HANDED;
@@ -40,7 +42,8 @@ pub(super) struct Ends {
 pub(super) fn ends(spec: &SessionSpec, held: &FdCount) -> Result<Ends, Error> {
     match spec.channel {
         Channel::Pty { columns, rows } => {
-            let pty = Pty::open(Size { columns, rows }).map_err(Error::io("opening a terminal"))?;
+            let pty =
+                Pty::open(Size { columns, rows }).map_err(Error::io("cannot open a terminal"))?;
             let slave = Arc::new(pty.slave);
             Ok(Ends {
                 ours: Streams::terminal(pty.master, held)?,
@@ -49,7 +52,7 @@ pub(super) fn ends(spec: &SessionSpec, held: &FdCount) -> Result<Ends, Error> {
             })
         }
         Channel::Pipes => pipes(matches!(spec.program, SessionProgram::Repl(_)), held)
-            .map_err(Error::io("opening pipes"))?,
+            .map_err(Error::io("cannot open pipes"))?,
     }
 }
 
@@ -77,7 +80,8 @@ fn pipes(with_input: bool, held: &FdCount) -> std::io::Result<Result<Ends, Error
     }))
 }
 
-/// How the program is started: in a session of its own, with the side channel at number 3 and nothing else of ours.
+/// The start plan: its own session, with the side channel at number 3 and no other descriptor of
+/// the host.
 pub(super) fn plan(
     spec: &SessionSpec,
     folder: Option<PathBuf>,
@@ -115,7 +119,8 @@ fn command(program: &SessionProgram, ready: &str) -> Vec<OsString> {
     }
 }
 
-/// The host's environment, what suits a terminal without a person, and what was asked for, in this order.
+/// The host's environment, then settings for a terminal without a person, then the requested
+/// variables.
 fn environment(spec: &SessionSpec, is_terminal: bool, ready: &str) -> Vec<(OsString, OsString)> {
     let mut variables: BTreeMap<OsString, OsString> = inherited().into_iter().collect();
     let mut set = |name: &str, value: &str| variables.insert(name.into(), value.into());
@@ -145,7 +150,8 @@ fn limits(asked: SessionLimits) -> plan::TreeLimits {
     }
 }
 
-/// The longest text that goes through the channel; `version` is what the program said of itself when it was ready.
+/// The longest text that fits the channel; `version` is what the program reported when it was
+/// ready.
 pub(super) fn inline_limit(program: &SessionProgram, version: i32) -> usize {
     match program {
         // The room of bash's reads: a longer datagram would be cut.
@@ -174,11 +180,15 @@ pub(super) fn filled(repl: &Repl, file: &Path, nonce: &str) -> String {
 pub(super) fn check(spec: &SessionSpec) -> Result<(), Error> {
     if let SessionProgram::Repl(repl) = &spec.program {
         if repl.command.is_empty() {
-            return Err(Error::Bad("the interpreter's command is empty".to_owned()));
+            return Err(Error::Bad(
+                "program.repl.command must not be empty".to_owned(),
+            ));
         }
         for part in ["{file}", "{fd}", "{nonce}"] {
             if !repl.template.contains(part) {
-                return Err(Error::Bad(format!("the template has no {part}")));
+                return Err(Error::Bad(format!(
+                    "program.repl.template must contain {part}"
+                )));
             }
         }
     }
@@ -188,14 +198,13 @@ pub(super) fn check(spec: &SessionSpec) -> Result<(), Error> {
         .descriptors
         .filter(|most| is_ours && *most < FEWEST);
     if let Some(few) = few {
-        let text = format!(
-            "limits.descriptors: {few} are too few for an interpreter, which needs {FEWEST}"
-        );
+        let text =
+            format!("limits.descriptors is {few}, but the interpreter needs at least {FEWEST}");
         return Err(Error::Bad(text));
     }
     let variables = &mut spec.environment.iter();
     if let Some((name, _)) = variables.find(|(name, value)| !is_fit(name, value)) {
-        return Err(Error::Bad(format!("{name:?} cannot be a variable")));
+        return Err(Error::Bad(format!("invalid environment variable {name:?}")));
     }
     Ok(())
 }

@@ -1,4 +1,4 @@
-//! A program that runs and takes commands: its start, and the way of a command to it.
+//! A running program: its start, and how it receives commands.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -29,7 +29,7 @@ const SAID: usize = 2048;
 /// The keeper of a host that is gone gives its sessions this long.
 const ORPHAN_GRACE: Duration = Duration::from_millis(500);
 
-/// A program, and our ends of everything that leads to it.
+/// A program, and the host's ends of its streams and channels.
 #[derive(Debug)]
 pub(super) struct Running {
     pub(super) streams: Streams,
@@ -62,7 +62,7 @@ impl Recipe {
         {
             return Ok(started);
         }
-        // All ends are new: one that a fork failed with may have made the terminal its own.
+        // All ends are new: a failed fork may have taken over the terminal.
         let started = self.attempt(folder, None).await?;
         started.ok_or(Error::Closing)
     }
@@ -81,7 +81,7 @@ impl Recipe {
         let ends = program::ends(&self.spec, &held)?;
         let plan = program::plan(&self.spec, folder, &ends, side.fd, &expected.nonce);
         let streams = ends.ours;
-        // Their ends are in the plan alone, which goes with the start.
+        // The other ends are only in the plan, which ends with the start.
         drop(ends.theirs);
         let tree = match pool {
             None => start_cold(plan).await?,
@@ -112,7 +112,7 @@ impl Recipe {
         }
     }
 
-    /// Waits for the first message. What the program says before it is shown only when it never comes.
+    /// Waits for the first message. Earlier output is shown only if the message never comes.
     async fn ready(
         &self,
         running: &mut Running,
@@ -125,7 +125,7 @@ impl Recipe {
             let written = timeout_at(deadline, written).await;
             written
                 .unwrap_or(Ok(()))
-                .map_err(Error::io("writing to the program"))?;
+                .map_err(Error::io("cannot write to the program"))?;
         }
         let mut said = Collector::new(SAID);
         let mut room = vec![0; ROOM];
@@ -141,7 +141,7 @@ impl Recipe {
             }
         };
         if let Some(end) = ended {
-            // What it said on its way belongs to no command.
+            // Startup output belongs to no command.
             let mut backlog = running.streams.backlog();
             while running
                 .streams
@@ -158,7 +158,7 @@ impl Recipe {
         match running.keeper.exit {
             Some(exit) => Err(Error::Ended {
                 id: self.id.clone(),
-                why: format!("{} before it was ready; it said: {said:?}", words(exit)),
+                why: format!("{} before it was ready; its output: {said:?}", words(exit)),
             }),
             None => Err(Error::NotReady {
                 after: self.spec.ready_within,
@@ -175,7 +175,7 @@ impl Recipe {
         code: &str,
         file: Option<&TextFile>,
     ) -> Result<(), Error> {
-        let refused = |errno: rustix::io::Errno| Error::io("giving the command")(errno.into());
+        let refused = |errno: rustix::io::Errno| Error::io("cannot send the command")(errno.into());
         let Some(file) = file else {
             let kind = if code.is_ascii() {
                 Kind::Plain
@@ -190,7 +190,7 @@ impl Recipe {
         if let SessionProgram::Repl(repl) = &self.spec.program {
             let text = program::filled(repl, file.path(), nonce);
             let written = running.streams.write(text.as_bytes()).await;
-            written.map_err(Error::io("giving the command"))?;
+            written.map_err(Error::io("cannot send the command"))?;
         } else {
             let path = file.path().as_os_str().as_encoded_bytes();
             let head = message::head(nonce, Kind::File, path.len());
@@ -201,11 +201,11 @@ impl Recipe {
         Ok(())
     }
 
-    /// Asks the group in the foreground, or all processes where there is no terminal, for the end of the command.
+    /// Sends the interrupt to the foreground group, or to all processes if there is no terminal.
     pub(super) fn interrupt(&self, running: &Running, key: fdguard_process::pty::Key) {
         use fdguard_process::pty::{Key, press};
         if let Some(master) = running.streams.master() {
-            // A terminal that nobody holds any more has no group to interrupt.
+            // A terminal without a holder has no group to interrupt.
             let _nobody = press(master, key);
             return;
         }
@@ -214,13 +214,13 @@ impl Recipe {
             Key::Quit => 3,
             Key::Suspend => 20,
         };
-        // Our drivers know what to do with it; another interpreter would die of it.
+        // The drivers handle it; another interpreter would die of it.
         let except_main = matches!(self.spec.program, SessionProgram::Repl(_));
         running.keeper.signal_all(signal, except_main);
     }
 }
 
-/// Starts the program as its plan says.
+/// Starts the program according to its plan.
 async fn start_cold(plan: Plan) -> Result<Tree, Error> {
     let start = move || {
         let options = Options {
@@ -245,7 +245,7 @@ impl Running {
         self.keeper.signal_all(9, true);
     }
 
-    /// Asks for the end of the whole tree.
+    /// Ends the whole tree.
     pub(super) fn stop(&self, how: StopPlan) {
         self.keeper.stop(how);
     }

@@ -1,4 +1,4 @@
-//! Directories for small files that live for a moment. The one for temporary files may be missing or full, which is no reason to fail.
+//! Directories for short-lived small files. A missing or full temporary directory is not a failure.
 
 use std::path::PathBuf;
 

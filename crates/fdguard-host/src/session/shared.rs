@@ -1,4 +1,4 @@
-//! What is known of a session outside of its task.
+//! State of a session that is visible outside its task.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
@@ -8,7 +8,7 @@ use tokio::sync::{Semaphore, watch};
 use super::keeper::Place;
 use crate::receipt::Receipt;
 
-/// What somebody wants of the command that runs.
+/// Control requests for the running command.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Wishes {
     pub(super) interrupts: u64,
@@ -57,7 +57,7 @@ impl Shared {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    pub(super) fn begin(&self) {
+    pub(super) fn start(&self) {
         let mut state = self.lock();
         state.busy_since = Some(Instant::now());
         state.is_abandoned = false;
@@ -114,11 +114,11 @@ impl Shared {
 
     pub(super) fn why_ended(&self) -> String {
         let why = self.lock().why_ended.clone();
-        why.unwrap_or_else(|| "its task was lost".to_owned())
+        why.unwrap_or_else(|| "its task panicked or was cancelled".to_owned())
     }
 
     pub(super) async fn wait_for_end(&self) {
-        // Fails only when the sender is gone, and it is ours.
+        // Fails only if the sender is gone, and it belongs to this struct.
         let mut end = self.has_ended.subscribe();
         let _never = end.wait_for(|ended| *ended).await.is_err();
     }

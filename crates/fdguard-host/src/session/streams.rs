@@ -1,4 +1,4 @@
-//! What a program says, from its terminal or its pipes, without ever waiting in a read.
+//! Output of a program, from its terminal or pipes, read without blocking.
 
 use std::os::fd::OwnedFd;
 use std::task::{Context, Poll};
@@ -18,14 +18,14 @@ const MOST_HELD: usize = 1 << 20;
 #[derive(Debug)]
 pub(super) struct Backlog(Vec<usize>);
 
-/// Our ends of a program's streams.
+/// The host's ends of a program's streams.
 #[derive(Debug)]
 pub(super) struct Streams {
     sources: Vec<Source>,
-    /// Where its input is written; absent where it has none of ours.
+    /// Where its input is written; absent if the host does not feed it.
     input: Option<Source>,
     is_terminal: bool,
-    /// Which source is asked first.
+    /// Which source is polled first.
     turn: usize,
 }
 
@@ -33,17 +33,22 @@ pub(super) struct Streams {
 struct Source {
     fd: AsyncFd<OwnedFd>,
     stream: ExecStream,
-    /// Nobody was left at the other end. A terminal may be opened again, so reads that do not wait still try.
+    /// The other end was closed. A terminal may be opened again, so non-blocking reads still try.
     has_ended: bool,
     _token: Token,
 }
 
 impl Source {
-    fn new(fd: OwnedFd, stream: ExecStream, interest: Interest, held: &FdCount) -> Result<Self, Error> {
+    fn new(
+        fd: OwnedFd,
+        stream: ExecStream,
+        interest: Interest,
+        held: &FdCount,
+    ) -> Result<Self, Error> {
         let token = held.token();
         let fd = watched_tree::owned(fd, interest);
         Ok(Self {
-            fd: fd.map_err(Error::io("watching a session's output"))?,
+            fd: fd.map_err(Error::io("cannot watch the session's output"))?,
             stream,
             has_ended: false,
             _token: token,
@@ -63,7 +68,7 @@ impl Source {
                 Ok(length) if length > 0 => return Poll::Ready(length),
                 Err(Errno::AGAIN) => ready.clear_ready(),
                 Err(Errno::INTR) => {}
-                // The end of a pipe; a terminal says EIO when its last holder is gone.
+                // The end of a pipe; a terminal returns EIO when its last holder is gone.
                 _ => self.has_ended = true,
             }
         }
@@ -93,7 +98,7 @@ impl Streams {
         })
     }
 
-    /// The reading ends of two pipes, and the writing end of another where the program has an input.
+    /// The read ends of two pipes, and the write end of another if the program has an input.
     pub(super) fn pipes(
         out: OwnedFd,
         err: OwnedFd,
@@ -101,7 +106,8 @@ impl Streams {
         held: &FdCount,
     ) -> Result<Self, Error> {
         let readable = Interest::READABLE;
-        let input = input.map(|input| Source::new(input, ExecStream::Stdout, Interest::WRITABLE, held));
+        let input =
+            input.map(|input| Source::new(input, ExecStream::Stdout, Interest::WRITABLE, held));
         Ok(Self {
             sources: vec![
                 Source::new(out, ExecStream::Stdout, readable, held)?,
@@ -148,7 +154,8 @@ impl Streams {
         Backlog(vec![MOST_HELD; self.sources.len()])
     }
 
-    /// The next piece of it; none when all has been read that was there when the backlog was made. Somebody who never stops writing does not make it longer.
+    /// The next piece of it; none when everything that was there when the backlog was made has been
+    /// read. A continuous writer does not extend it.
     pub(super) fn read_backlog(
         &self,
         backlog: &mut Backlog,

@@ -1,4 +1,5 @@
-//! A command's text in a file of its own, for texts that are too long for a datagram and for interpreters that read files.
+//! A command in a file, for commands that are too long for a datagram and for interpreters that
+//! read files.
 
 use std::fs::OpenOptions;
 use std::io::{self, Write as _};
@@ -8,7 +9,7 @@ use std::path::{Path, PathBuf};
 use super::scratch;
 use crate::Error;
 
-/// A file that only we may read, removed when it is dropped.
+/// A private file, removed when it is dropped.
 #[derive(Debug)]
 pub(super) struct TextFile(PathBuf);
 
@@ -36,7 +37,7 @@ fn write_in(dirs: &[PathBuf], name: &str, text: &str) -> Result<TextFile, Error>
     }
     let all = failures.join("; ");
     let source = io::Error::new(io::ErrorKind::StorageFull, all);
-    Err(Error::io("a file for the command's text")(source))
+    Err(Error::io("cannot write the command to a file")(source))
 }
 
 fn write_one(dir: &Path, name: &str, text: &str) -> io::Result<TextFile> {
@@ -63,7 +64,7 @@ fn write_one(dir: &Path, name: &str, text: &str) -> io::Result<TextFile> {
 
 impl Drop for TextFile {
     fn drop(&mut self) {
-        // Somebody else removed it, or the folder is gone: it is not there, as it should be.
+        // It was removed by someone else, or the directory is gone: fine either way.
         let _gone = std::fs::remove_file(&self.0);
     }
 }

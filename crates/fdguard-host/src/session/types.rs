@@ -1,4 +1,4 @@
-//! What a session is asked for, and what it answers.
+//! Requests to a session and their results.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -11,15 +11,15 @@ use serde::{Deserialize, Serialize};
 pub struct SessionSpec {
     /// The interpreter.
     pub program: SessionProgram,
-    /// Where it starts; the host's folder when absent.
+    /// Working directory; default: the host's.
     pub folder: Option<PathBuf>,
-    /// Variables besides the host's own environment.
+    /// Environment variables to add to the host's environment.
     pub environment: Vec<(String, String)>,
     /// How it is spoken to.
     pub channel: Channel,
     /// What it may use.
     pub limits: SessionLimits,
-    /// Bytes of output that a command's result keeps of each stream, half from its begin and half from its end.
+    /// Bytes of output kept per command and stream, half from the start and half from the end.
     pub output_cap: usize,
     /// From its start to the first command that it can take.
     pub ready_within: Duration,
@@ -51,49 +51,50 @@ impl SessionSpec {
 pub enum SessionProgram {
     /// `bash`, without the user's start files.
     Bash,
-    /// `python3`: from the warm pool where the host has one, else started anew.
+    /// `python3`: forked from the warm interpreter if the host has one, else started cold.
     Python,
-    /// Any other, by configuration.
+    /// Any other interpreter.
     Repl(Repl),
 }
 
-/// An interpreter that can run a line which tells us that a command has ended.
+/// An interpreter that can run a line which reports the end of a command.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Repl {
-    /// The program and its words.
+    /// The program and its arguments.
     pub command: Vec<String>,
-    /// What is written for each command. `{file}` is a file with the command's text, `{fd}` the number of the side channel, `{nonce}` what must be written to
-    /// it, followed by a space, a status and a line's end.
+    /// Text written for each command. `{file}` is a file with the code, `{fd}` the descriptor of
+    /// the side channel. The interpreter must write `{nonce}`, a space, the status and a newline to
+    /// it.
     pub template: String,
 }
 
-/// How a program is spoken to.
+/// Streams of the interpreter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields)]
 pub enum Channel {
-    /// A terminal: both streams are one, as people see them.
+    /// A terminal: both streams are merged.
     Pty {
-        /// Its width.
+        /// Width in columns.
         columns: u16,
-        /// Its height.
+        /// Height in rows.
         rows: u16,
     },
-    /// Pipes: both streams apart.
+    /// Pipes: stdout and stderr are separate.
     Pipes,
 }
 
-/// What a session may use; absent is as the host may.
+/// Resource limits; a missing field means no limit beyond the host's.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct SessionLimits {
-    /// Bytes of memory of all its processes together.
+    /// Bytes of memory, all processes together.
     pub memory_bytes: Option<u64>,
-    /// Seconds on a core, of each process.
+    /// Seconds of CPU time, per process.
     pub cpu_seconds: Option<u64>,
-    /// Processes at a time.
+    /// Number of processes.
     pub processes: Option<u32>,
-    /// Descriptors of each process.
+    /// Descriptors per process.
     pub descriptors: Option<u64>,
 }
 
@@ -102,7 +103,7 @@ pub struct SessionLimits {
 pub struct Exec {
     /// Its text, any number of lines.
     pub code: String,
-    /// From its begin to the interrupt.
+    /// Time limit after which the command is interrupted.
     pub timeout: Duration,
 }
 
@@ -126,34 +127,35 @@ pub struct Chunk {
     pub bytes: bytes::Bytes,
 }
 
-/// A stream of output.
+/// An output stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum ExecStream {
     /// Standard output, or the terminal.
     Stdout,
-    /// Standard error, where it is apart.
+    /// Standard error, if it is separate.
     Stderr,
 }
 
-/// What a command came to.
+/// Result of a command.
 #[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 pub struct ExecResult {
-    /// Counts the commands of a session, from 1.
+    /// Number of the command in the session, from 1.
     pub number: u64,
-    /// How it ended.
+    /// How the command ended.
     pub outcome: ExecOutcome,
-    /// What it said, or all that the terminal showed.
+    /// Standard output, or all terminal output.
     pub stdout: ExecOutput,
-    /// What it said on standard error, where that is apart.
+    /// Standard error, if it is separate.
     pub stderr: Option<ExecOutput>,
-    /// What processes of earlier commands said before this one began; never part of `stdout`.
+    /// Output that processes of earlier commands wrote before this command started; never part of
+    /// `stdout`.
     pub earlier: Option<ExecOutput>,
-    /// Where the session is now, if it says so.
+    /// Current directory of the session, if the interpreter reports it.
     pub folder: Option<String>,
-    /// From begin to end.
+    /// Duration in milliseconds.
     pub ms: f64,
-    /// The program did not come back and was replaced by a new one: variables are gone.
+    /// The interpreter did not respond and was restarted: variables are lost.
     pub was_reset: bool,
 }
 
@@ -162,42 +164,43 @@ pub struct ExecResult {
 #[serde(rename_all = "kebab-case", tag = "how")]
 #[non_exhaustive]
 pub enum ExecOutcome {
-    /// By itself, with this status. Python: 0, 1 after an exception, the status of `sys.exit`.
+    /// It finished. For Python: 0, 1 after an exception, or the status of `sys.exit`.
     Exited {
-        /// As a shell shows it: 128 and the signal's number after a signal.
+        /// Exit status as in a shell: 128 plus the signal number after a signal.
         status: i32,
     },
-    /// Somebody asked for its end.
+    /// It was interrupted on request.
     Interrupted,
-    /// It took longer than it may.
+    /// It reached its time limit and was interrupted.
     TimedOut,
-    /// The program itself ended meanwhile (`exit`, a crash), with this status.
+    /// The interpreter exited (`exit`, a crash).
     ProgramEnded {
-        /// As above; `null` when unknown.
+        /// As above; `null` if unknown.
         status: Option<i32>,
     },
-    /// It used more than the session may, and the session was ended for it.
+    /// The session exceeded a resource limit and was closed.
     LimitReached,
 }
 
-/// What was said, with an honest gap.
+/// Captured output.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct ExecOutput {
-    /// What is kept; bytes that are no text are replaced. Where something is missing, a line in the middle says so.
+    /// Output that was kept. Invalid UTF-8 is replaced. A marker line shows where output was
+    /// dropped.
     pub text: String,
-    /// All bytes that were said.
+    /// Total number of bytes written.
     pub bytes: u64,
-    /// What is missing from the middle.
+    /// What was dropped from the middle.
     pub dropped: Option<DroppedOutput>,
 }
 
-/// What is missing.
+/// Dropped output.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct DroppedOutput {
-    /// How many bytes.
+    /// Number of bytes.
     pub bytes: u64,
-    /// How many line ends among them.
+    /// Number of newlines among them.
     pub lines: u64,
-    /// SHA-256 of them, in hex.
+    /// SHA-256 of the dropped bytes, in hex.
     pub sha256: String,
 }

@@ -1,7 +1,9 @@
-//! Python sessions that are forked from one warm interpreter: it has started and imported what sessions often use, and runs nothing itself.
+//! Python sessions forked from one warm interpreter, which has imported common modules and runs
+//! nothing itself.
 //!
-//! Each session gets a keeper of its own, which comes by an exec (`fdguard __keeper`), and is a tree like any other. The interpreter is a tree too;
-//! when it dies, sessions that were forked from it live on, and the next request starts a new one.
+//! Each session gets its own keeper, started by an exec (`fdguard __keeper`), and is a process tree
+//! like any other. The interpreter is a process tree, too; if it dies, its sessions continue, and
+//! the next request starts a new one.
 
 mod request;
 mod zygote;
@@ -18,7 +20,7 @@ use tokio::time::timeout;
 use crate::Error;
 use crate::watched_tree::readable;
 use request::Request;
-use zygote::{ZygoteMessage, Zygote};
+use zygote::{Zygote, ZygoteMessage};
 
 /// From the host's end to the first KILL in a session.
 const ORPHAN_GRACE: Duration = Duration::from_millis(500);
@@ -50,7 +52,8 @@ struct State {
 }
 
 impl WarmPool {
-    /// Starts the interpreter and waits until it is warm. `keeper` is our own program, `driver` the text that defines `_fdguard_drive(channel, ready)`.
+    /// Starts the interpreter and waits until it is warm. `keeper` is the fdguard program, `driver`
+    /// the text that defines `_fdguard_drive(channel, ready)`.
     pub async fn start(python: &Path, keeper: &Path, driver: &str) -> Result<Self, Error> {
         let pool = Self {
             python: python.to_owned(),
@@ -63,8 +66,9 @@ impl WarmPool {
         Ok(pool)
     }
 
-    /// Forks a session as the plan says, its command aside; `ready` is what the driver says first. The end of the side channel is the plan's only handed
-    /// descriptor. When this fails, nothing is left, and a cold start may do.
+    /// Forks a session according to the plan, except for its command; `ready` is the driver's first
+    /// message. The side channel is the plan's only passed descriptor. If this fails, nothing is
+    /// left, and a cold start may work.
     pub async fn fork(&self, plan: &Plan, ready: &str) -> Result<Tree, Error> {
         self.serves(plan)?;
         let mut offer = Offer::new(plan.limits, plan.cgroup, ORPHAN_GRACE)?;
@@ -76,11 +80,11 @@ impl WarmPool {
                 return Err(Error::Closing);
             };
             if let Err(error) = zygote.send(&request, plan, &offer).await {
-                // Too long a request says nothing about the interpreter.
+                // A request that is too long is not a problem of the interpreter.
                 if error.kind() == std::io::ErrorKind::BrokenPipe {
-                    self.retire(&mut state, "it ended".to_owned());
+                    self.retire(&mut state, "it exited".to_owned());
                 }
-                return Err(Error::io("asking the warm interpreter")(error));
+                return Err(Error::io("cannot reach the warm interpreter")(error));
             }
         }
         offer.sent();
@@ -93,8 +97,8 @@ impl WarmPool {
         })
     }
 
-    /// Whether a session that this plan asks for would be the same if it were forked: another interpreter, another language or
-    /// other settings of Python are read by an interpreter only when it starts.
+    /// Whether a forked session would equal a cold one: an interpreter reads its path, locale and
+    /// Python settings only at startup.
     pub fn serves(&self, plan: &Plan) -> Result<(), Error> {
         let ours = |name: &str| std::env::var_os(name);
         let theirs = |name: &str| {
@@ -116,17 +120,17 @@ impl WarmPool {
             .find(|name| ours(name) != theirs(name));
         if let Some(name) = other {
             return Err(Error::Bad(format!(
-                "{name} is another than the warm interpreter's"
+                "{name} differs from the warm interpreter's"
             )));
         }
         let path = theirs("PATH").unwrap_or_default();
         if find("python3", &path).as_deref() != Some(&*self.python) {
-            return Err(Error::Bad("another python3 is asked for".to_owned()));
+            return Err(Error::Bad("PATH selects a different python3".to_owned()));
         }
         Ok(())
     }
 
-    /// Why sessions are started cold, if they are: what the interpreter said when it could not start, or why it ended.
+    /// Why sessions start cold, if they do: the interpreter's startup error, or why it ended.
     #[must_use]
     pub fn trouble(&self) -> Option<String> {
         let trouble = self.trouble.lock();
@@ -182,7 +186,7 @@ impl WarmPool {
             .is_some_and(|at| at.elapsed() < pause(state.failures))
         {
             let why = self.trouble().unwrap_or_default();
-            return Err(Error::Bad(format!("no warm interpreter: {why}")));
+            return Err(Error::Bad(format!("warm interpreter not available: {why}")));
         }
         match Zygote::start(&self.python, &self.keeper, &self.driver).await {
             Ok(zygote) => {
@@ -204,7 +208,7 @@ impl WarmPool {
         if let Some(zygote) = state.zygote.take() {
             state.retired.push(zygote.tree);
         }
-        self.note(Some(format!("the warm interpreter is gone: {why}")));
+        self.note(Some(format!("warm interpreter ended: {why}")));
     }
 
     fn note(&self, trouble: Option<String>) {
@@ -235,7 +239,7 @@ async fn attached(mut offer: Offer) -> Result<Tree, Error> {
     loop {
         readable(offer.fd())
             .await
-            .map_err(Error::io("hearing from a keeper"))?;
+            .map_err(Error::io("cannot read from the keeper"))?;
         match offer.attach() {
             Ok(Attach::Done(tree)) => return Ok(tree),
             Ok(Attach::NotYet(again)) => offer = again,

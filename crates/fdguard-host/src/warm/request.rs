@@ -1,4 +1,4 @@
-//! What the warm interpreter is asked for, as one message. Pure.
+//! A request to the warm interpreter, as one message. Pure.
 
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStrExt as _;
@@ -25,7 +25,9 @@ impl Request {
     pub(super) fn new(plan: &Plan, ready: &str, offer: &Offer) -> Result<Self, Error> {
         let folder = match &plan.folder {
             Some(folder) => folder.clone(),
-            None => std::env::current_dir().map_err(Error::io("our own folder"))?,
+            None => {
+                std::env::current_dir().map_err(Error::io("cannot read the current directory"))?
+            }
         };
         let variables = plan.environment.iter();
         Ok(Self {
@@ -39,7 +41,7 @@ impl Request {
         })
     }
 
-    /// The keeper's words, each ended by a zero byte, one more of these, and the session's part.
+    /// The keeper's arguments, each followed by a NUL byte, one more NUL, and the session's part.
     pub(super) fn bytes(&self) -> Vec<u8> {
         let words = self.words.iter().flat_map(|word| [word.as_bytes(), b"\0"]);
         // It has no maps with other keys and no numbers: this cannot fail.

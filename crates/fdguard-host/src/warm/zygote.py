@@ -1,8 +1,8 @@
-"""The warm interpreter: imports what sessions often use, then forks a session for each request. It never runs a command and has one thread."""
+"""The warm interpreter: imports common modules, then forks a session for each request. It never runs a command and has one thread."""
 
 import sys
 
-_path, sys.path = sys.path, [entry for entry in sys.path if entry]  # Not from the folder that the host happens to be in.
+_path, sys.path = sys.path, [entry for entry in sys.path if entry]  # Not from the host's current directory.
 _USED = (
     "__future__ _ast array ast base64 bisect builtins code codecs collections contextlib copy csv dataclasses datetime decimal enum errno fcntl "
     "fnmatch functools gc glob hashlib heapq inspect io itertools json linecache locale math operator os pathlib pprint random re shlex shutil signal "
@@ -12,7 +12,7 @@ for _name in _USED:
     try:
         __import__(_name)
     except ImportError:
-        pass  # An interpreter that lacks it: sessions miss it too.
+        pass  # The interpreter lacks it, so sessions lack it, too.
 sys.path = _path
 
 import array
@@ -31,7 +31,7 @@ import threading
 import time
 import weakref
 
-# Never a file of the session's folder: what the driver and the interpreter themselves stand on.
+# Modules that the driver and the interpreter need: never replaced by a file in the session's directory.
 _NEEDED = {"builtins", "codecs", "io", "os", "sys", "_ast", "__future__", "signal", "fcntl", "linecache", "types"}
 _CONTROL, _PROGRAM = 3, 4
 _HIGH = 64
@@ -40,12 +40,12 @@ _KEEPER = os.fsencode(sys.argv[2])
 
 
 def _raised(fd):
-    """A copy out of the way of the numbers that are given out."""
+    """A duplicate above the descriptor numbers that are handed out."""
     return fcntl.fcntl(fd, fcntl.F_DUPFD_CLOEXEC, _HIGH)
 
 
 def _received(link):
-    """The request, none when the other side is gone, and the descriptors that came with it."""
+    """The request (None if the other side is gone) and its descriptors."""
     text, ancillary, _, _ = link.recvmsg(1 << 20, socket.CMSG_SPACE(_FDS * array.array("i").itemsize), socket.MSG_CMSG_CLOEXEC)
     fds = array.array("i")
     for _, _, data in ancillary:
@@ -54,7 +54,7 @@ def _received(link):
 
 
 def _become_keeper(link, program, main):
-    """By an exec, before it is asked for: it waits for its part of a request itself."""
+    """Started by an exec in advance: it waits for its part of a request."""
     link, program = _raised(link), _raised(program)
     os.dup2(link, _CONTROL)
     os.dup2(program, _PROGRAM)
@@ -68,7 +68,7 @@ def _stream(fd, mode, old, name, **more):
 
 
 def _streams():
-    """As an interpreter makes them when it starts: a terminal is written line by line."""
+    """Recreates the standard streams as at interpreter startup: a terminal is line-buffered."""
     sys.stdin = sys.__stdin__ = _stream(0, "r", sys.__stdin__, "<stdin>", errors=sys.__stdin__.errors)
     sys.stdout = sys.__stdout__ = _stream(1, "w", sys.__stdout__, "<stdout>", errors=sys.__stdout__.errors)
     sys.stderr = sys.__stderr__ = _stream(2, "w", sys.__stderr__, "<stderr>", errors="backslashreplace")
@@ -83,14 +83,14 @@ def _environment(variables):
 
 
 def _forget_shadowed():
-    """A module that was imported here, and that a session in this folder would find there, is not imported yet."""
+    """Forgets imported modules that a session in this directory would find there."""
     for name in _USED:
         if name not in _NEEDED and (os.path.exists(name + ".py") or os.path.isdir(name)):
             sys.modules.pop(name, None)
 
 
 def _become_session(link, program):
-    """Everything that an exec of a new interpreter would have done. Says what failed, as `STEP ERRNO`."""
+    """Does everything that an exec of a new interpreter would do. Returns what failed, as `STEP ERRNO`."""
     step = "group"
     try:
         os.setsid()
@@ -121,7 +121,7 @@ def _become_session(link, program):
         os.write(program, b"%s %d\n" % (step.encode(), error.errno or 0))
         os._exit(1)
     os.write(program, b"ready\n")
-    # No descendant is born before the keeper is the parent of all orphans.
+    # No descendant starts before the keeper is the reaper of all orphans.
     if os.read(program, 1) != b"g":
         os._exit(1)
     os.close(program)
@@ -139,7 +139,7 @@ def _forked_ahead(listener):
         sessions.close()
         return [ours for ours, _ in pairs], None
     try:
-        # What only the interpreter may hold: whoever waits hears of its end.
+        # Only the interpreter may hold these, so that waiters notice its end.
         for ours in [listener, *(ours for ours, _ in pairs)]:
             ours.close()
         signal.signal(signal.SIGCHLD, signal.SIG_DFL)
@@ -153,12 +153,12 @@ def _forked_ahead(listener):
         theirs.close()
         _become_keeper(keepers.detach(), ours.detach(), main)
     except BaseException:
-        # Whatever went wrong: neither of both may go on and take requests.
+        # On any error: neither of the two may continue and take requests.
         os._exit(127)
 
 
 def _waits(link):
-    """Whether the fork at the other end lives."""
+    """Whether the fork at the other end is running."""
     try:
         return link.recv(1, socket.MSG_PEEK | socket.MSG_DONTWAIT) != b""
     except BlockingIOError:
@@ -181,7 +181,7 @@ def _hand_over(text, fds, waiting):
 
 
 def _awaited(listener, starts):
-    """The next request and its descriptors; nothing when the session that starts has begun, or never will."""
+    """The next request and its descriptors; None once the starting session has begun or has failed."""
     poll = select.poll()
     poll.register(listener, select.POLLIN)
     if starts:
@@ -195,7 +195,7 @@ def _awaited(listener, starts):
 
 
 def _serve(listener):
-    """Takes requests; returns in a session what it says when it is ready."""
+    """Handles requests. In a session it returns the ready message."""
     # Keepers are not waited for.
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)
     text, fds, waiting, starts = None, (), None, None
@@ -205,12 +205,12 @@ def _serve(listener):
             for link in waiting:
                 link.close()
             waiting = None
-        # Both are forked before they are asked for, but not in the way of a session that starts just now.
+        # Both are forked in advance, but not while a session is starting.
         if not waiting and (fds or not starts):
             try:
                 waiting, ready = _forked_ahead(listener)
             except OSError:
-                ready = None  # No process or memory just now: who asked hears that its keeper is gone, and who asks next tries again.
+                ready = None  # No process or memory available: the caller sees that its keeper is gone, and the next caller tries again.
             if ready is not None:
                 return ready
         if fds and waiting:
@@ -229,7 +229,7 @@ def _take_apart(shared):
         del sys.modules[name]
     vars(builtins).pop("_", None)
     gc.collect()
-    # Those that somebody refers to still: a package that is shared, or a function that is kept.
+    # Modules that are still referenced: a shared package, or a stored function.
     for _, module in own:
         if module() is not None:
             vars(module()).clear()

@@ -1,4 +1,4 @@
-//! The warm interpreter as a process: its start, what it is sent, and its end.
+//! The process of the warm interpreter: start, requests, end.
 
 use std::ffi::OsString;
 use std::io::{self, IoSlice, Read as _};
@@ -28,7 +28,7 @@ use crate::watched_tree::{readable, until, writable};
 const PROGRAM: &str = include_str!("zygote.py");
 /// Cold machines and slow disks; usually 100 ms.
 const LONGEST_START: Duration = Duration::from_secs(20);
-/// An end by KILL takes milliseconds. One that the kernel cannot end is left to its keeper.
+/// KILL takes milliseconds. A process that the kernel cannot end is left to its keeper.
 const LONGEST_END: Duration = Duration::from_secs(7);
 /// What is read of its last words.
 const LAST_WORDS: u64 = 4096;
@@ -48,10 +48,13 @@ pub(super) enum ZygoteMessage {
 
 impl Zygote {
     pub(super) async fn start(python: &Path, keeper: &Path, driver: &str) -> Result<Self, Error> {
-        let (requests, theirs) =
-            pair().map_err(|errno| Error::io("a socket for the warm interpreter")(errno.into()))?;
-        let (words, their_words) = pipe_with(PipeFlags::CLOEXEC | PipeFlags::NONBLOCK)
-            .map_err(|errno| Error::io("a pipe for its last words")(errno.into()))?;
+        let (requests, theirs) = pair().map_err(|errno| {
+            Error::io("cannot create a socket for the warm interpreter")(errno.into())
+        })?;
+        let (words, their_words) =
+            pipe_with(PipeFlags::CLOEXEC | PipeFlags::NONBLOCK).map_err(|errno| {
+                Error::io("cannot create a pipe for the warm interpreter's output")(errno.into())
+            })?;
         let null = open(c"/dev/null", OFlags::RDWR | OFlags::CLOEXEC, Mode::empty());
         let null = null.map_err(|errno| Error::io("/dev/null")(errno.into()))?;
         let command = vec![
@@ -128,7 +131,7 @@ fn plan(command: Vec<OsString>, null: OwnedFd, words: OwnedFd, requests: OwnedFd
     }
 }
 
-/// Waits for its first word; false when it ended instead.
+/// Waits for its first message; false if it ended instead.
 async fn ready(requests: &OwnedFd) -> io::Result<bool> {
     loop {
         readable(requests.as_fd()).await?;

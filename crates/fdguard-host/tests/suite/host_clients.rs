@@ -76,7 +76,8 @@ async fn a_guard_that_is_dropped_ends_the_client_with_its_running_command() {
     std::thread::spawn(move || drop(guard)).join().unwrap();
     eventually("it ended", || host.sessions().is_empty()).await;
     let ended = running.await.unwrap();
-    let by_itself = matches!(&ended, Ok(done) if matches!(done.outcome, ExecOutcome::Exited { .. }));
+    let by_itself =
+        matches!(&ended, Ok(done) if matches!(done.outcome, ExecOutcome::Exited { .. }));
     assert!(!by_itself, "{ended:?}");
     assert!(members.iter().all(|pid| !lives(*pid)));
     assert_clean(&host.close(&id, SessionEndReason::Asked).await.unwrap());
@@ -94,7 +95,10 @@ async fn an_ended_client_gives_all_its_receipts_once() {
         ids.push(host.open(Some(&client), bash()).await.unwrap());
     }
     assert_eq!(host.clients()[0].sessions, 3);
-    let mut receipts = host.end_client(&client, SessionEndReason::Asked).await.unwrap();
+    let mut receipts = host
+        .end_client(&client, SessionEndReason::Asked)
+        .await
+        .unwrap();
     receipts.iter().for_each(assert_clean);
     receipts.sort_by(|a, b| a.session.cmp(&b.session));
     ids.sort();
@@ -102,7 +106,10 @@ async fn an_ended_client_gives_all_its_receipts_once() {
         ids.iter()
             .eq(receipts.iter().map(|receipt| &receipt.session))
     );
-    let again = host.end_client(&client, SessionEndReason::Asked).await.unwrap_err();
+    let again = host
+        .end_client(&client, SessionEndReason::Asked)
+        .await
+        .unwrap_err();
     assert_eq!(again.code(), "unknown");
     host.shut_down().await;
 }

@@ -34,7 +34,7 @@ async fn r56_of_twenty_closes_one_does_it_and_all_get_its_receipt() {
     assert_eq!(lines.of("session_close").len(), 1);
     assert_eq!(host.receipts(), [later]);
     let unknown = host.close("0", SessionEndReason::Asked).await.unwrap_err();
-    assert_eq!(unknown.to_string(), "no session 0");
+    assert_eq!(unknown.to_string(), "no such session: 0");
     host.shut_down().await;
 }
 
@@ -112,7 +112,7 @@ async fn r56_a_close_that_takes_too_long_is_told_as_unfinished_and_goes_on() {
     assert_eq!((early.clean, early.survivors), (false, None));
     assert_eq!(
         early.errors,
-        ["it did not end within 0 ms; its end goes on"]
+        ["the session did not close within 0 ms; closing continues"]
     );
     eventually("it ended", || host.sessions().is_empty()).await;
     let last = host.close(&id, SessionEndReason::Asked).await.unwrap();

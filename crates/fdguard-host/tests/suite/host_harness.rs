@@ -6,9 +6,9 @@ use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-use fdguard_host::host::{Events, HostHealth, Host, Options};
+use fdguard_host::host::{Events, Host, HostHealth, Options};
 use fdguard_host::receipt::Receipt;
-use fdguard_host::session::{Channel, ExecResult, Exec, ExecOutcome, SessionProgram, SessionSpec};
+use fdguard_host::session::{Channel, Exec, ExecOutcome, ExecResult, SessionProgram, SessionSpec};
 
 /// Longer than anything takes on a loaded machine.
 pub(super) const LONG: Duration = Duration::from_secs(20);

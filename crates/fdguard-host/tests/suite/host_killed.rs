@@ -6,7 +6,7 @@ use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-use fdguard_files::registry::{RowFilter, OwnerId, Kind, Registry, RowState};
+use fdguard_files::registry::{Kind, OwnerId, Registry, RowFilter, RowState};
 use fdguard_host::receipt::SessionEndReason;
 use fdguard_host::session::Exec;
 

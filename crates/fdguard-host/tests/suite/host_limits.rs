@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use fdguard_host::host::{Host, LimitKeeper, LimitKeepers};
-use fdguard_host::receipt::{SessionLimit, SessionEndReason};
+use fdguard_host::receipt::{SessionEndReason, SessionLimit};
 use fdguard_host::session::{Exec, ExecOutcome};
 
 use super::host_harness::{
@@ -39,7 +39,10 @@ async fn too_many_processes_end_the_session_and_the_receipt_says_which_limit() {
     assert_eq!(receipt.reason, SessionEndReason::Limit);
     assert_clean(&receipt);
     let overuse = receipt.overuse.unwrap();
-    assert_eq!((overuse.limit, overuse.allowed), (SessionLimit::Processes, 5));
+    assert_eq!(
+        (overuse.limit, overuse.allowed),
+        (SessionLimit::Processes, 5)
+    );
     assert!(overuse.used > 5);
     let line = &lines.of("limit_reached")[0];
     assert!(line.contains("limit=processes allowed=5 used="), "{line}");
@@ -65,7 +68,10 @@ async fn too_much_memory_ends_the_session_although_nothing_runs_in_it() {
     let receipt = host.close(&id, SessionEndReason::Asked).await.unwrap();
     assert_eq!(receipt.reason, SessionEndReason::Limit, "{answer:?}");
     let overuse = receipt.overuse.unwrap();
-    assert_eq!((overuse.limit, overuse.allowed), (SessionLimit::Memory, 64 << 20));
+    assert_eq!(
+        (overuse.limit, overuse.allowed),
+        (SessionLimit::Memory, 64 << 20)
+    );
     // A cgroup lets nobody pass it.
     assert_eq!(overuse.used > 64 << 20, !is_kept_exactly, "{overuse:?}");
     assert_clean(&receipt);

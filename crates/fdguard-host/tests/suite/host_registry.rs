@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 
-use fdguard_files::registry::{RowFilter, OwnerId, Kind, NewRow, Registry, RegistryRow, RowState};
+use fdguard_files::registry::{Kind, NewRow, OwnerId, Registry, RegistryRow, RowFilter, RowState};
 use fdguard_host::host::Host;
 use fdguard_host::receipt::SessionEndReason;
 
@@ -45,7 +45,10 @@ async fn r51_each_session_has_an_entry_that_follows_it_to_its_receipt() {
     let id = host.open(Some(&client), bash()).await.unwrap();
     let first = row(&registry, &id);
     let pid = host.session(&id).unwrap().pid;
-    assert_eq!((first.state, first.kind), (RowState::Running, Kind::Session));
+    assert_eq!(
+        (first.state, first.kind),
+        (RowState::Running, Kind::Session)
+    );
     assert_eq!(first.client.as_ref(), Some(&client));
     assert_eq!(first.process.map(|process| process.pid), pid);
     assert_eq!(first.host, OwnerId::own().ok());
@@ -94,13 +97,13 @@ async fn r51_what_a_dead_host_left_is_found_and_a_dry_run_changes_nothing() {
         registry.add(new).unwrap();
     };
     add("gone", nobody(), nobody());
-    add("orphan", OwnerId::of(orphan.id()).unwrap(), nobody());
+    add("orphan", OwnerId::read(orphan.id()).unwrap(), nobody());
     add(
         "kept",
-        OwnerId::of(stranger.id()).unwrap(),
+        OwnerId::read(stranger.id()).unwrap(),
         OwnerId::own().unwrap(),
     );
-    let mut reused = OwnerId::of(stranger.id()).unwrap();
+    let mut reused = OwnerId::read(stranger.id()).unwrap();
     reused.started -= 1;
     add("reused", reused, nobody());
     let ids = |list: &[fdguard_host::host::RegistryFinding]| -> Vec<String> {

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use fdguard_core::bearer::BearerToken;
 use fdguard_host::host::{Host, Options};
-use fdguard_host::http::{ListeningSocket, HttpServer, ApiSettings};
+use fdguard_host::http::{ApiSettings, HttpServer, ListeningSocket};
 use serde_json::Value;
 use tokio::runtime::Runtime;
 

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use fdguard_host::Roots;
-use fdguard_host::scope::{ScopeEvent, Scopes, Journals};
+use fdguard_host::scope::{Journals, ScopeEvent, Scopes};
 use rustix::fs::inotify::{self, CreateFlags, Reader, WatchFlags};
 use rustix::fs::{CWD, RenameFlags, renameat_with};
 use serde_json::json;
@@ -183,7 +183,7 @@ fn a_target_that_became_a_link_after_the_scope_was_opened_gets_nothing() {
         let closed = served.send("DELETE", &scope, "").json();
         assert_eq!(closed["success"], false, "{closed}");
         let error = closed["resources"][0]["error"].as_str().unwrap();
-        assert!(error.contains("is a link"), "{error}");
+        assert!(error.contains("is a symbolic link"), "{error}");
         assert!(agent.join("log").exists(), "it stays where it was");
         assert_eq!(site.touched(), [""; 0]);
     }
@@ -248,7 +248,9 @@ async fn what_a_killed_host_wrote_down_is_ended_below_todays_roots_alone() {
     let inherited = scopes.inherit(|_| true).await;
     assert!(inherited.is_empty(), "both are outside now: {inherited:?}");
     let told = ground.events.lock().unwrap();
-    let count = told.iter().filter(|it| matches!(it, ScopeEvent::Will { .. }));
+    let count = told
+        .iter()
+        .filter(|it| matches!(it, ScopeEvent::Will { .. }));
     assert_eq!(count.count(), 2, "{told:?}");
     assert!(agent.join("log").exists());
     assert_eq!(site.touched(), [""; 0]);

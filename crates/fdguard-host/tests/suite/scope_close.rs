@@ -4,7 +4,9 @@ use std::fs;
 use std::io::Read as _;
 use std::time::{Duration, Instant};
 
-use fdguard_host::scope::{CleanUpAction, FileEnd, CloseLimits, Kind, Ownership, ResourceRole, CloseReason};
+use fdguard_host::scope::{
+    CleanUpAction, CloseLimits, CloseReason, FileEnd, Kind, Ownership, ResourceRole,
+};
 use fdguard_process::identity::ProcessId;
 
 use super::host_harness::bash;
@@ -16,13 +18,16 @@ use super::scope_harness::{
 async fn r47_everything_that_an_agent_holds_is_released() {
     let (ground, host) = Ground::with_host(32).await;
     let scope = ground.scope();
-    scope.open_session(bash(), ResourceRole::Main).await.unwrap();
+    scope
+        .open_session(bash(), ResourceRole::Main)
+        .await
+        .unwrap();
     let script = "sleep 1000 & echo ready; exec sleep 1000";
     let (program, out) = heard(shell(script));
     let program = scope.start(program, ResourceRole::Main).await.unwrap();
     assert_eq!(line(&out).await, "ready");
     let mut other = stranger(&[]);
-    let identity = ProcessId::of(other.id()).unwrap();
+    let identity = ProcessId::read(other.id()).unwrap();
     scope
         .take_process(identity, Ownership::Owned, ResourceRole::Helper)
         .unwrap();
@@ -39,7 +44,9 @@ async fn r47_everything_that_an_agent_holds_is_released() {
     let (end, writer) = rustix::pipe::pipe_with(rustix::pipe::PipeFlags::CLOEXEC).unwrap();
     scope.take_descriptor("pipe", writer).unwrap();
 
-    let clean_up = scope.close(CloseReason::Asked, CloseLimits::default()).await;
+    let clean_up = scope
+        .close(CloseReason::Asked, CloseLimits::default())
+        .await;
     assert!(clean_up.success, "{clean_up:#?}");
     assert_eq!(only(&clean_up, Kind::Session).did, CleanUpAction::Ended);
     let ended = only(&clean_up, Kind::Program);
@@ -73,7 +80,10 @@ async fn r47_everything_that_an_agent_holds_is_released() {
 async fn r49_what_is_absent_counts_as_done() {
     let (ground, host) = Ground::with_host(32).await;
     let scope = ground.scope();
-    let id = scope.open_session(bash(), ResourceRole::Main).await.unwrap();
+    let id = scope
+        .open_session(bash(), ResourceRole::Main)
+        .await
+        .unwrap();
     leave(&host, &id).await;
     scope
         .take_log(&ground.folder.path().join("never-written"))
@@ -82,20 +92,28 @@ async fn r49_what_is_absent_counts_as_done() {
     let folder = scope.make_directory("scratch").unwrap();
     fs::remove_dir(folder).unwrap();
     let mut gone = stranger(&[]);
-    let identity = ProcessId::of(gone.id()).unwrap();
+    let identity = ProcessId::read(gone.id()).unwrap();
     gone.kill().unwrap();
     gone.wait().unwrap();
     scope
         .take_process(identity, Ownership::Owned, ResourceRole::Helper)
         .unwrap();
-    let program = scope.start(plan(&["true"]), ResourceRole::Helper).await.unwrap();
+    let program = scope
+        .start(plan(&["true"]), ResourceRole::Helper)
+        .await
+        .unwrap();
     super::scope_harness::until("its end", || !lives(program.pid.unwrap())).await;
 
-    let clean_up = scope.close(CloseReason::Asked, CloseLimits::default()).await;
+    let clean_up = scope
+        .close(CloseReason::Asked, CloseLimits::default())
+        .await;
     assert!(clean_up.success, "{clean_up:#?}");
     for outcome in &clean_up.resources {
         let may_be_ended = outcome.kind == Kind::Program;
-        assert!(outcome.did == CleanUpAction::Absent || may_be_ended, "{outcome:?}");
+        assert!(
+            outcome.did == CleanUpAction::Absent || may_be_ended,
+            "{outcome:?}"
+        );
     }
 }
 
@@ -106,7 +124,9 @@ async fn r49_a_whole_folder_that_is_gone_is_no_failure() {
     scope.take_log(&ground.file("log", "x\n")).unwrap();
     scope.make_directory("scratch").unwrap();
     fs::remove_dir_all(ground.folder.path()).unwrap();
-    let clean_up = scope.close(CloseReason::Asked, CloseLimits::default()).await;
+    let clean_up = scope
+        .close(CloseReason::Asked, CloseLimits::default())
+        .await;
     assert!(clean_up.success, "{clean_up:#?}");
 }
 
@@ -129,7 +149,9 @@ async fn r49_three_that_do_not_want_to_end_are_gone_within_five_seconds() {
     }
     scope.take_prompt(&ground.file("prompt", "p")).unwrap();
     let begin = Instant::now();
-    let clean_up = scope.close(CloseReason::Asked, CloseLimits::default()).await;
+    let clean_up = scope
+        .close(CloseReason::Asked, CloseLimits::default())
+        .await;
     let took = begin.elapsed();
     assert!(clean_up.success, "{clean_up:#?}");
     assert!(took < Duration::from_secs(5), "{took:?}");
@@ -149,7 +171,9 @@ async fn r49_an_archive_that_cannot_be_made_keeps_the_file_and_stops_nothing() {
     let log = ground.file("log.jsonl", "evidence\n");
     scope.take_log(&log).unwrap();
     scope.take_prompt(&ground.file("prompt", "p")).unwrap();
-    let clean_up = scope.close(CloseReason::Asked, CloseLimits::default()).await;
+    let clean_up = scope
+        .close(CloseReason::Asked, CloseLimits::default())
+        .await;
     assert!(!clean_up.success);
     let failed = of_file(&clean_up, "log.jsonl");
     assert_eq!((failed.ok, failed.did), (false, CleanUpAction::Kept));
@@ -169,7 +193,9 @@ async fn r50_what_an_archive_left_in_the_middle_is_archived() {
     scope.take_log(&ground.folder.path().join("log")).unwrap();
     // So a host that was killed leaves it.
     ground.file("log.closing", "line\n");
-    let clean_up = scope.close(CloseReason::Asked, CloseLimits::default()).await;
+    let clean_up = scope
+        .close(CloseReason::Asked, CloseLimits::default())
+        .await;
     assert!(clean_up.success, "{clean_up:#?}");
     let archived = ground.folder.path().join("archive/log");
     assert_eq!(fs::read_to_string(archived).unwrap(), "line\n");
@@ -190,7 +216,10 @@ async fn r50_a_file_under_a_lock_is_an_error_and_the_others_go_on() {
     let clean_up = scope.close(CloseReason::Asked, how).await;
     assert!(!clean_up.success);
     assert!(of_file(&clean_up, "locked.jsonl").error.is_some());
-    assert_eq!(of_file(&clean_up, "free.jsonl").did, CleanUpAction::Archived);
+    assert_eq!(
+        of_file(&clean_up, "free.jsonl").did,
+        CleanUpAction::Archived
+    );
     assert_eq!(of_file(&clean_up, "prompt").did, CleanUpAction::Deleted);
     assert!(locked.exists());
 }
@@ -209,7 +238,9 @@ async fn r50_files_come_after_the_last_process_that_writes_them() {
     scope.start(program, ResourceRole::Main).await.unwrap();
     assert_eq!(line(&out).await, "ready");
     scope.take_log(&log).unwrap();
-    let clean_up = scope.close(CloseReason::Asked, CloseLimits::default()).await;
+    let clean_up = scope
+        .close(CloseReason::Asked, CloseLimits::default())
+        .await;
     assert!(clean_up.success, "{clean_up:#?}");
     let archived = ground.folder.path().join("archive/log");
     assert_eq!(fs::read_to_string(archived).unwrap(), "last\n");

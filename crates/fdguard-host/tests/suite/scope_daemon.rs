@@ -5,9 +5,11 @@ use std::time::{Duration, SystemTime};
 
 use fdguard_host::Error;
 use fdguard_host::scope::daemon::{
-    Daemon, HEARTBEAT, LOCK, Options, ReasonCode, ScopeScan, ScanKind, AgentStatus, heartbeat,
+    AgentStatus, Daemon, HEARTBEAT, LOCK, Options, ReasonCode, ScanKind, ScopeScan, heartbeat,
 };
-use fdguard_host::scope::{ScopeEvent, FileEnd, CloseLimits, ScopePhase, ResourceRole, Scopes, CloseReason};
+use fdguard_host::scope::{
+    CloseLimits, CloseReason, FileEnd, ResourceRole, ScopeEvent, ScopePhase, Scopes,
+};
 
 use super::host_harness::bash;
 use super::scope_harness::{Ground, LONG, leave, plan, shell, until};
@@ -148,7 +150,10 @@ async fn r53_what_the_log_says_last_comes_before_the_verdict() {
         let scope = scopes.create(ground.spec()).unwrap();
         let path = ground.file(name, log);
         scope.take_file(&path, FileEnd::Keep).unwrap();
-        scope.start(shell(script), ResourceRole::Main).await.unwrap();
+        scope
+            .start(shell(script), ResourceRole::Main)
+            .await
+            .unwrap();
         scope
     };
     let result = "{\"type\":\"result\",\"is_error\":false}\n";
@@ -205,7 +210,10 @@ async fn r53_completed_is_never_overwritten() {
     let scope = scopes.create(ground.spec()).unwrap();
     assert!(scope.set_status(AgentStatus::Completed));
     assert!(!scope.set_status(AgentStatus::Failed));
-    scope.start(shell("exit 1"), ResourceRole::Main).await.unwrap();
+    scope
+        .start(shell("exit 1"), ResourceRole::Main)
+        .await
+        .unwrap();
     let daemon = Daemon::start(scopes.clone(), only_health(&ground))
         .await
         .unwrap();
@@ -229,7 +237,10 @@ async fn r52_what_lives_on_after_the_end_of_an_agent_is_cleaned_up() {
     ended.set_status(AgentStatus::Completed);
     let daemon = Daemon::start(scopes.clone(), quick(&ground)).await.unwrap();
     let clean_up = tokio::time::timeout(LONG, ended.closed()).await.unwrap();
-    assert_eq!((clean_up.reason, clean_up.success), (CloseReason::Ended, true));
+    assert_eq!(
+        (clean_up.reason, clean_up.success),
+        (CloseReason::Ended, true)
+    );
     next(&ground, ScanKind::CleanUp).await;
     assert_eq!(runs.phase(), ScopePhase::Open);
     daemon.stop().await;
@@ -259,7 +270,10 @@ async fn r52_a_scope_that_nobody_uses_is_ended() {
         })
     };
     let clean_up = tokio::time::timeout(LONG, idle.closed()).await.unwrap();
-    assert_eq!((clean_up.reason, clean_up.success), (CloseReason::Idle, true));
+    assert_eq!(
+        (clean_up.reason, clean_up.success),
+        (CloseReason::Idle, true)
+    );
     assert_eq!(used.phase(), ScopePhase::Open);
     touching.abort();
     daemon.stop().await;
@@ -271,8 +285,14 @@ async fn r53_a_session_that_is_gone_is_told_of() {
     let (ground, host) = Ground::with_host(32).await;
     let scopes = Scopes::new(ground.means());
     let scope = scopes.create(ground.spec()).unwrap();
-    let main = scope.open_session(bash(), ResourceRole::Main).await.unwrap();
-    let helper = scope.open_session(bash(), ResourceRole::Helper).await.unwrap();
+    let main = scope
+        .open_session(bash(), ResourceRole::Main)
+        .await
+        .unwrap();
+    let helper = scope
+        .open_session(bash(), ResourceRole::Helper)
+        .await
+        .unwrap();
     let daemon = Daemon::start(scopes.clone(), only_health(&ground))
         .await
         .unwrap();

@@ -9,7 +9,9 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use fdguard_host::host::Host;
-use fdguard_host::scope::{CleanUp, ScopeEvent, Kind, ScopeContext, ScopeObserver, ResourceOutcome, Scope, ScopeSpec};
+use fdguard_host::scope::{
+    CleanUp, Kind, ResourceOutcome, Scope, ScopeContext, ScopeEvent, ScopeObserver, ScopeSpec,
+};
 use fdguard_host::session::Exec;
 use fdguard_process::plan::Plan;
 use rustix::pipe::{PipeFlags, pipe_with};

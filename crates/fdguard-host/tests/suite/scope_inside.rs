@@ -3,7 +3,10 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use fdguard_host::scope::{CloseAnswer, CloseLimits, ResourceRole, Scopes, CloseTicket, CloseReason, tcp_callers, unix_caller};
+use fdguard_host::scope::{
+    CloseAnswer, CloseLimits, CloseReason, CloseTicket, ResourceRole, Scopes, tcp_callers,
+    unix_caller,
+};
 use fdguard_host::session::{Exec, ExecOutcome};
 use fdguard_process::identity::ProcessId;
 use tokio::io::{AsyncBufReadExt as _, AsyncWriteExt as _, BufReader};
@@ -94,7 +97,9 @@ async fn r57_who_calls_over_a_unix_socket_is_known() {
     assert_eq!(unix_caller(&stream), Some(std::process::id()));
     assert!(!scope.is_inside(std::process::id()));
     drop(ours);
-    scope.close(CloseReason::Asked, CloseLimits::default()).await;
+    scope
+        .close(CloseReason::Asked, CloseLimits::default())
+        .await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -113,20 +118,32 @@ async fn r57_inside_is_who_is_below_a_program_a_session_or_carries_the_mark() {
         );
         assert!(!other.is_inside(pid));
     }
-    let id = scope.open_session(bash(), ResourceRole::Main).await.unwrap();
+    let id = scope
+        .open_session(bash(), ResourceRole::Main)
+        .await
+        .unwrap();
     let session = host.session(&id).unwrap().pid.unwrap();
     assert!(scope.is_inside(session) && !other.is_inside(session));
     let mut marked = stranger(&scope.environment());
     assert!(scope.is_inside(marked.id()) && !other.is_inside(marked.id()));
     let mut unmarked = stranger(&[]);
     assert!(!scope.is_inside(unmarked.id()));
-    let identity = ProcessId::of(unmarked.id()).unwrap();
+    let identity = ProcessId::read(unmarked.id()).unwrap();
     other
-        .take_process(identity, fdguard_host::scope::Ownership::Owned, ResourceRole::Main)
+        .take_process(
+            identity,
+            fdguard_host::scope::Ownership::Owned,
+            ResourceRole::Main,
+        )
         .unwrap();
     assert!(other.is_inside(unmarked.id()));
     for scope in [scope, other] {
-        assert!(scope.close(CloseReason::Asked, CloseLimits::default()).await.success);
+        assert!(
+            scope
+                .close(CloseReason::Asked, CloseLimits::default())
+                .await
+                .success
+        );
     }
     marked.wait().unwrap();
     unmarked.wait().unwrap();
@@ -140,7 +157,9 @@ async fn a_second_wish_gets_the_first_answer_and_results_are_forgotten() {
     let first = scope
         .close_soon(Duration::from_millis(1), CloseLimits::default())
         .unwrap();
-    let second = scope.close_soon(Duration::ZERO, CloseLimits::default()).unwrap();
+    let second = scope
+        .close_soon(Duration::ZERO, CloseLimits::default())
+        .unwrap();
     assert_eq!(first, second);
     scope.closed().await;
     let unknown = |ticket: &str| {
@@ -186,7 +205,10 @@ async fn r57_a_command_in_a_session_closes_the_scope_of_its_session_and_says_so(
     let (ground, host) = Ground::with_host(32).await;
     let scopes = Scopes::new(ground.means());
     let scope = scopes.create(ground.spec()).unwrap();
-    let id = scope.open_session(bash(), ResourceRole::Main).await.unwrap();
+    let id = scope
+        .open_session(bash(), ResourceRole::Main)
+        .await
+        .unwrap();
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let port = listener.local_addr().unwrap().port();
     let server = {
@@ -211,5 +233,8 @@ async fn r57_a_command_in_a_session_closes_the_scope_of_its_session_and_says_so(
     let clean_up = scope.closed().await;
     assert!(clean_up.success, "{clean_up:#?}");
     assert!(host.sessions().is_empty());
-    assert!(matches!(scopes.ticket(&ticket), Ok(CloseTicket::Done { .. })));
+    assert!(matches!(
+        scopes.ticket(&ticket),
+        Ok(CloseTicket::Done { .. })
+    ));
 }

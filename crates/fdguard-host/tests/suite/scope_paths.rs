@@ -4,10 +4,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use fdguard_files::Registry;
-use fdguard_files::registry::{RowFilter, OwnerId, Owner, RowState};
+use fdguard_files::registry::{Owner, OwnerId, RowFilter, RowState};
 use fdguard_host::Error;
 use fdguard_host::scope::{
-    CleanUpAction, FileEnd, CloseLimits, Kind, Ownership, ScopePhase, ResourceRole, ScopeSpec, Scopes, StartResource, CloseReason,
+    CleanUpAction, CloseLimits, CloseReason, FileEnd, Kind, Ownership, ResourceRole, ScopePhase,
+    ScopeSpec, Scopes, StartResource,
 };
 
 use super::host_harness::bash;
@@ -19,14 +20,21 @@ use super::scope_harness::{
 async fn r56_many_closers_one_clean_up() {
     let (ground, host) = Ground::with_host(32).await;
     let scope = Arc::new(ground.scope());
-    scope.open_session(bash(), ResourceRole::Main).await.unwrap();
+    scope
+        .open_session(bash(), ResourceRole::Main)
+        .await
+        .unwrap();
     scope
         .start(plan(&["sleep", "1000"]), ResourceRole::Main)
         .await
         .unwrap();
     let closers = (0..5).map(|_| {
         let scope = Arc::clone(&scope);
-        tokio::spawn(async move { scope.close(CloseReason::Asked, CloseLimits::default()).await })
+        tokio::spawn(async move {
+            scope
+                .close(CloseReason::Asked, CloseLimits::default())
+                .await
+        })
     });
     let results = futures_util::future::join_all(closers).await;
     let first = results[0].as_ref().unwrap();
@@ -34,14 +42,19 @@ async fn r56_many_closers_one_clean_up() {
     for result in &results {
         assert!(Arc::ptr_eq(result.as_ref().unwrap(), first));
     }
-    let again = scope.close(CloseReason::Shutdown, CloseLimits::default()).await;
+    let again = scope
+        .close(CloseReason::Shutdown, CloseLimits::default())
+        .await;
     assert!(Arc::ptr_eq(&again, first), "also later");
     assert_eq!(host.receipts().len(), 1);
     until("the event", || ground.closed_events().len() == 1).await;
     assert_eq!(scope.phase(), ScopePhase::Closed);
     let refused = scope.take_prompt("x".as_ref()).unwrap_err();
     assert_eq!(refused.code(), "ended");
-    let refused = scope.start(plan(&["true"]), ResourceRole::Main).await.unwrap_err();
+    let refused = scope
+        .start(plan(&["true"]), ResourceRole::Main)
+        .await
+        .unwrap_err();
     assert_eq!(refused.code(), "ended");
 }
 
@@ -106,7 +119,10 @@ async fn r47_an_owner_that_panics_leaves_nothing() {
     });
     assert!(owner.await.unwrap_err().is_panic());
     let clean_up = scope.closed().await;
-    assert_eq!((clean_up.reason, clean_up.success), (CloseReason::OwnerGone, true));
+    assert_eq!(
+        (clean_up.reason, clean_up.success),
+        (CloseReason::OwnerGone, true)
+    );
     assert!(!lives(taken.pid.unwrap()));
 }
 
@@ -141,7 +157,10 @@ async fn r47_when_the_third_cannot_start_the_first_two_are_released() {
         StartResource::Program(Box::new(plan(&["sleep", "1000"])), ResourceRole::Main),
         StartResource::Socket("control".to_owned(), socket),
         StartResource::File(ground.file("prompt", "p"), FileEnd::Delete),
-        StartResource::Program(Box::new(plan(&["no-such-program-anywhere"])), ResourceRole::Main),
+        StartResource::Program(
+            Box::new(plan(&["no-such-program-anywhere"])),
+            ResourceRole::Main,
+        ),
         StartResource::Directory("never".to_owned()),
     ];
     let started = scopes
@@ -156,7 +175,14 @@ async fn r47_when_the_third_cannot_start_the_first_two_are_released() {
     assert!(failed.clean_up.success, "{failed:#?}");
     assert_eq!(failed.clean_up.reason, CloseReason::StartFailed);
     let did: Vec<CleanUpAction> = failed.clean_up.resources.iter().map(|it| it.did).collect();
-    assert_eq!(did, [CleanUpAction::Ended, CleanUpAction::Closed, CleanUpAction::Deleted]);
+    assert_eq!(
+        did,
+        [
+            CleanUpAction::Ended,
+            CleanUpAction::Closed,
+            CleanUpAction::Deleted
+        ]
+    );
     use std::io::Read as _;
     assert_eq!(peer.read(&mut [0]).unwrap(), 0);
     assert_eq!(children(), 0);
@@ -224,7 +250,9 @@ async fn r51_the_registry_knows_who_closes_a_scope_and_what_it_came_to() {
         .unwrap();
     std::fs::create_dir(ground.folder.path().join("archive")).unwrap();
     for scope in [&fine, &failed] {
-        let clean_up = scope.close(CloseReason::Asked, CloseLimits::default()).await;
+        let clean_up = scope
+            .close(CloseReason::Asked, CloseLimits::default())
+            .await;
         assert!(clean_up.errors.is_empty(), "{clean_up:#?}");
         let row = registry.get(scope.id()).unwrap().unwrap();
         let expected = if clean_up.success {
@@ -252,14 +280,20 @@ async fn r51_the_registry_knows_who_closes_a_scope_and_what_it_came_to() {
     .await;
     let owner = Owner {
         name: "another".to_owned(),
-        process: OwnerId::of(1).unwrap(),
+        process: OwnerId::read(1).unwrap(),
     };
     registry.begin_closing(claimed.id(), &owner).unwrap();
-    let clean_up = claimed.close(CloseReason::Asked, CloseLimits::default()).await;
+    let clean_up = claimed
+        .close(CloseReason::Asked, CloseLimits::default())
+        .await;
     assert!(clean_up.success && !lives(taken.pid.unwrap()));
     assert_eq!(clean_up.errors.len(), 1, "{clean_up:#?}");
     let row = registry.get(claimed.id()).unwrap().unwrap();
-    assert_eq!(row.state, RowState::Closing, "that is the other one's to say");
+    assert_eq!(
+        row.state,
+        RowState::Closing,
+        "that is the other one's to say"
+    );
 }
 
 #[test]
@@ -303,7 +337,9 @@ async fn r48_a_program_that_ends_by_itself_gives_its_descriptors_back_at_once() 
     let with_one = |pid| scope.view().resources.iter().all(|it| it.pid != pid);
     until("its end is seen", || with_one(taken.pid)).await;
     until("one tree is left", || children() == 1).await;
-    let clean_up = scope.close(CloseReason::Asked, CloseLimits::default()).await;
+    let clean_up = scope
+        .close(CloseReason::Asked, CloseLimits::default())
+        .await;
     assert!(clean_up.success);
     until("all are given back", || descriptors() == before).await;
 }
@@ -336,24 +372,37 @@ fn r47_after_a_hundred_scopes_everything_is_as_before() {
 /// One of five ways of an end in turn.
 async fn round(ground: &Ground, scopes: &Scopes, number: usize) {
     let scope = scopes.create(ground.spec()).unwrap();
-    scope.open_session(bash(), ResourceRole::Main).await.unwrap();
+    scope
+        .open_session(bash(), ResourceRole::Main)
+        .await
+        .unwrap();
     let script = if number.is_multiple_of(2) {
         "exec sleep 1000"
     } else {
         "sleep 1000 & exit 3"
     };
-    scope.start(shell(script), ResourceRole::Main).await.unwrap();
+    scope
+        .start(shell(script), ResourceRole::Main)
+        .await
+        .unwrap();
     scope
         .take_prompt(&ground.file(&format!("prompt-{number}"), "p"))
         .unwrap();
     scope.make_directory("scratch").unwrap();
     scope.take_socket("s", pair().0).unwrap();
     match number % 5 {
-        0 => drop(scope.close(CloseReason::Asked, CloseLimits::default()).await),
+        0 => drop(
+            scope
+                .close(CloseReason::Asked, CloseLimits::default())
+                .await,
+        ),
         1 => drop(scopes.guard(&scope)),
         2 => {
             let bad = StartResource::Program(Box::new(plan(&["/no/such"])), ResourceRole::Main);
-            scope.take_all(vec![bad], CloseLimits::default()).await.unwrap_err();
+            scope
+                .take_all(vec![bad], CloseLimits::default())
+                .await
+                .unwrap_err();
         }
         3 => drop(
             scope

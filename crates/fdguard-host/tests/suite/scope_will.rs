@@ -3,7 +3,9 @@
 use std::fs;
 use std::sync::Arc;
 
-use fdguard_host::scope::{FileEnd, CloseLimits, ProgramLaunch, ResourceRole, Scopes, CloseReason, Journals};
+use fdguard_host::scope::{
+    CloseLimits, CloseReason, FileEnd, Journals, ProgramLaunch, ResourceRole, Scopes,
+};
 
 use super::scope_harness::{Ground, until};
 
@@ -24,7 +26,9 @@ async fn a_will_is_there_while_its_scope_is_and_a_living_host_leaves_none() {
     // It is ours, and we live.
     assert!(scopes.inherit(|_| true).await.is_empty());
     assert_eq!(Journals::unfinished(state.path()), []);
-    let clean_up = scope.close(CloseReason::Asked, CloseLimits::default()).await;
+    let clean_up = scope
+        .close(CloseReason::Asked, CloseLimits::default())
+        .await;
     assert!(clean_up.success, "{clean_up:#?}");
     assert_eq!(fs::read_dir(&folder).unwrap().count(), 0);
     drop(scopes);
@@ -45,7 +49,9 @@ async fn a_will_that_cannot_be_written_is_told_and_stops_nothing() {
         "{told}"
     );
     scope.take_log(&ground.file("log", "x\n")).unwrap();
-    let clean_up = scope.close(CloseReason::Asked, CloseLimits::default()).await;
+    let clean_up = scope
+        .close(CloseReason::Asked, CloseLimits::default())
+        .await;
     assert!(clean_up.success, "{clean_up:#?}");
 }
 
@@ -89,7 +95,9 @@ async fn a_program_that_is_asked_for_by_words_prints_into_a_log_of_the_scope() {
         .launch(launch(&["true"], Some("pipe")))
         .await
         .unwrap_err();
-    let clean_up = scope.close(CloseReason::Asked, CloseLimits::default()).await;
+    let clean_up = scope
+        .close(CloseReason::Asked, CloseLimits::default())
+        .await;
     assert!(clean_up.success, "{clean_up:#?}");
     assert!(!folder.join("log").exists());
     let archived = fs::read_to_string(folder.join("archive/log")).unwrap();
@@ -108,6 +116,8 @@ async fn a_program_that_stops_its_keeper_again_and_again_is_ended_with_its_scope
         role: ResourceRole::Main,
     };
     scope.launch(launch).await.unwrap();
-    let clean_up = scope.close(CloseReason::Asked, CloseLimits::default()).await;
+    let clean_up = scope
+        .close(CloseReason::Asked, CloseLimits::default())
+        .await;
     assert!(clean_up.success, "{clean_up:#?}");
 }

@@ -29,7 +29,11 @@ fn a_session_runs_commands_and_its_close_leaves_nothing() {
         assert_eq!((receipt.descriptors_held, receipt.descriptors_left), (2, 0));
         assert_eq!(descriptors(), before);
         assert_eq!(descendants(), Vec::<u32>::new());
-        assert_eq!(session.close(SessionEndReason::Idle).await, receipt, "the same again");
+        assert_eq!(
+            session.close(SessionEndReason::Idle).await,
+            receipt,
+            "the same again"
+        );
     });
 }
 

@@ -203,8 +203,14 @@ fn a_reset_keeps_id_and_folder_and_ends_everything_else() {
             session.reset().await.unwrap()
         };
         let (done, receipt) = tokio::join!(exec, reset);
-        assert_eq!((done.outcome, done.was_reset), (ExecOutcome::Interrupted, true));
-        assert_eq!((receipt.reason, receipt.clean), (SessionEndReason::Reset, true));
+        assert_eq!(
+            (done.outcome, done.was_reset),
+            (ExecOutcome::Interrupted, true)
+        );
+        assert_eq!(
+            (receipt.reason, receipt.clean),
+            (SessionEndReason::Reset, true)
+        );
         assert!(!lives(away));
         assert_eq!(said(&session, "pwd; echo \"[$x]\"").await.1, "/usr\n[]\n");
         session.close(SessionEndReason::Asked).await;

@@ -6,7 +6,9 @@ use std::time::Duration;
 
 use fdguard_host::Error;
 use fdguard_host::receipt::SessionEndReason;
-use fdguard_host::session::{Channel, Exec, Hub, ExecOutcome, SessionProgram, Repl, Session, SessionSpec};
+use fdguard_host::session::{
+    Channel, Exec, ExecOutcome, Hub, Repl, Session, SessionProgram, SessionSpec,
+};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
 use super::session_support::{
@@ -102,7 +104,10 @@ fn a_close_ends_a_command_that_runs() {
         };
         let (done, receipt) = tokio::join!(exec, close);
         assert_eq!(done.unwrap().outcome, ExecOutcome::Interrupted);
-        assert_eq!((receipt.reason, receipt.clean), (SessionEndReason::Shutdown, true));
+        assert_eq!(
+            (receipt.reason, receipt.clean),
+            (SessionEndReason::Shutdown, true)
+        );
         let error = session.exec(Exec::new("true"), None).await.unwrap_err();
         assert_eq!(error.to_string(), "session test has ended: it was closed");
         assert_eq!(session.members(), Vec::<u32>::new());
@@ -138,10 +143,10 @@ fn a_start_that_fails_leaves_nothing() {
             (
                 ending,
                 "ended",
-                "exit 3 before it was ready; it said: \"broken",
+                "exit 3 before it was ready; its output: \"broken",
             ),
             (nowhere, "start-failed", "No such file or directory"),
-            (bad, "bad-request", "\"A=B\" cannot be a variable"),
+            (bad, "bad-request", "invalid environment variable \"A=B\""),
         ] {
             let error = Session::start("failing", spec, &hub).await.unwrap_err();
             assert_eq!(error.code(), code, "{error}");
@@ -220,7 +225,10 @@ fn numbers_above_1023_and_a_table_that_is_nearly_full_work() {
         assert_eq!(said(&python, "1 + 1").await.1, "2\n");
         let done =
             super::session_support::run_for(&bash, "sleep 100", Duration::from_millis(50)).await;
-        assert_eq!((done.outcome, done.was_reset), (ExecOutcome::TimedOut, false));
+        assert_eq!(
+            (done.outcome, done.was_reset),
+            (ExecOutcome::TimedOut, false)
+        );
         assert!(bash.close(SessionEndReason::Asked).await.clean);
         assert!(python.close(SessionEndReason::Asked).await.clean);
         drop(filler);
@@ -259,7 +267,10 @@ fn any_interpreter_works_by_configuration() {
                     Duration::from_millis(50),
                 )
                 .await;
-                assert_eq!((done.outcome, done.was_reset), (ExecOutcome::TimedOut, false));
+                assert_eq!(
+                    (done.outcome, done.was_reset),
+                    (ExecOutcome::TimedOut, false)
+                );
                 assert_eq!(said(&session, "echo $x").await.1.trim(), "1");
             }
             assert!(session.close(SessionEndReason::Asked).await.clean);
@@ -309,9 +320,13 @@ fn many_sessions_work_side_by_side() {
         let open = |number: usize| {
             let hub = Arc::clone(&hub);
             tokio::spawn(async move {
-                Session::start(&format!("s{number}"), SessionSpec::new(SessionProgram::Bash), &hub)
-                    .await
-                    .unwrap()
+                Session::start(
+                    &format!("s{number}"),
+                    SessionSpec::new(SessionProgram::Bash),
+                    &hub,
+                )
+                .await
+                .unwrap()
             })
         };
         let starting: Vec<_> = (0..30).map(open).collect();

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use fdguard_host::receipt::SessionEndReason;
-use fdguard_host::session::{Exec, ExecOutcome, SessionProgram, SessionSpec, ExecStream};
+use fdguard_host::session::{Exec, ExecOutcome, ExecStream, SessionProgram, SessionSpec};
 use sha2::{Digest as _, Sha256};
 
 use super::session_support::{on_host_runtime, open, open_on_pipes, run, said, start};
@@ -102,10 +102,13 @@ fn output_that_looks_like_an_end_is_output() {
 fn one_session_cannot_end_anothers_command() {
     on_host_runtime(async {
         let (first, hub) = open(SessionProgram::Python).await;
-        let second =
-            fdguard_host::session::Session::start("second", SessionSpec::new(SessionProgram::Python), &hub)
-                .await
-                .unwrap();
+        let second = fdguard_host::session::Session::start(
+            "second",
+            SessionSpec::new(SessionProgram::Python),
+            &hub,
+        )
+        .await
+        .unwrap();
         // The first finds its own nonce, as hostile code can, and hands it to the second, which sends it from its own address.
         let folder = tempfile::tempdir().unwrap();
         let file = folder.path().join("nonce");
@@ -119,7 +122,11 @@ fn one_session_cannot_end_anothers_command() {
         );
         let (found, sent) = tokio::join!(run(&first, &find), run(&second, &send));
         assert_eq!(sent.outcome, ExecOutcome::Exited { status: 0 }, "{sent:?}");
-        assert_eq!(found.outcome, ExecOutcome::Exited { status: 0 }, "{found:?}");
+        assert_eq!(
+            found.outcome,
+            ExecOutcome::Exited { status: 0 },
+            "{found:?}"
+        );
         assert_eq!(found.stdout.text, "ended by itself\n");
         assert_eq!(hub.unexpected(), 1);
         first.close(SessionEndReason::Asked).await;

@@ -6,7 +6,9 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use fdguard_host::session::{Channel, ExecResult, Exec, Hub, ExecOutcome, SessionProgram, Session, SessionSpec};
+use fdguard_host::session::{
+    Channel, Exec, ExecOutcome, ExecResult, Hub, Session, SessionProgram, SessionSpec,
+};
 
 /// Runs a test on the runtime that the host has: two workers.
 pub(crate) fn on_host_runtime<T>(work: impl Future<Output = T>) -> T {

@@ -4,7 +4,9 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use fdguard_host::receipt::SessionEndReason;
-use fdguard_host::session::{Channel, Exec, Hub, ExecOutcome, PYTHON_DRIVER, SessionProgram, Session, SessionSpec};
+use fdguard_host::session::{
+    Channel, Exec, ExecOutcome, Hub, PYTHON_DRIVER, Session, SessionProgram, SessionSpec,
+};
 use fdguard_host::warm::{WarmPool, find};
 
 use super::session_support::{descendants, descriptors, on_host_runtime, run, said, until};
@@ -18,7 +20,11 @@ async fn pool() -> Arc<WarmPool> {
         .unwrap()
         .join("examples/session_keeper");
     assert!(keeper.is_file(), "{} is not built", keeper.display());
-    Arc::new(WarmPool::start(&python, &keeper, PYTHON_DRIVER).await.unwrap())
+    Arc::new(
+        WarmPool::start(&python, &keeper, PYTHON_DRIVER)
+            .await
+            .unwrap(),
+    )
 }
 
 async fn is_interrupted(session: &Session) {

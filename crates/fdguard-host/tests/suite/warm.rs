@@ -10,7 +10,7 @@ use fdguard_process::plan::TreeLimits;
 use fdguard_process::tree::LimitMechanism;
 
 use super::warm_harness::{
-    ForkRequest, DRIVER, LONG, NONCE, Session, ahead, ask, empty, gone, held, keeper, number, pool,
+    DRIVER, ForkRequest, LONG, NONCE, Session, ahead, ask, empty, gone, held, keeper, number, pool,
     python,
 };
 
@@ -199,7 +199,10 @@ async fn a_folder_that_is_missing_is_told_and_nothing_is_left() {
     let mut asked = ask();
     asked.plan.folder = Some("/no/such/folder".into());
     let error = pool.fork(&asked.plan, NONCE).await.unwrap_err();
-    assert!(error.to_string().contains("going to its folder"), "{error}");
+    assert!(
+        error.to_string().contains("cannot change to its directory"),
+        "{error}"
+    );
     ahead(main).await;
     pool.close().await;
 }
@@ -230,7 +233,7 @@ async fn an_interpreter_that_cannot_start_says_why_and_another_is_not_served() {
         .environment
         .push(("PATH".into(), "/no/such".into()));
     let error = pool.fork(&asked.plan, NONCE).await.unwrap_err();
-    assert!(error.to_string().contains("another python3"), "{error}");
+    assert!(error.to_string().contains("different python3"), "{error}");
     pool.close().await;
     assert!(pool.fork(&ask().plan, NONCE).await.is_err());
 }

@@ -1,20 +1,20 @@
-//! Who created the task, the work item or the thread that runs now.
+//! The code that created the current task, work item or thread.
 //!
-//! A library may open a descriptor in a task of its own (a task group, `gather`), on a worker of an
-//! executor or on a thread. The stack then ends in the event loop or in the thread's bootstrap, and
-//! the line that asked for it is nowhere on it. So the stack of the creator is remembered when the
-//! task, the item or the thread is created, and its Python frames are appended to every stack that
-//! is taken inside. See decision 052.
+//! A library may open a descriptor in its own task (a task group, `gather`), on a worker of an
+//! executor or on a thread. The stack then ends in the event loop or in the thread's bootstrap,
+//! without the line that requested it. So the library remembers the creator's stack when the task,
+//! item or thread is created, and appends its Python frames to every stack taken inside. See
+//! decision 052.
 //!
-//! What runs is recognised by addresses: a task by the frame of its outermost coroutine, a work item
-//! by the `self` of the method that runs it, a thread by its control block.
+//! The current task is recognised by the frame of its outermost coroutine, a work item by the
+//! `self` of the method that runs it, and a thread by its control block.
 
 mod patch;
 mod table;
 
 use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
-use crate::python::{Place, Runtime, PythonWalk};
+use crate::python::{Place, PythonWalk, Runtime};
 use crate::{language, record, stack, thread};
 pub(crate) use patch::Api;
 use table::Table;

@@ -1,11 +1,11 @@
-//! Where Python tells us that a task or a work item is created: a slot of its type.
+//! Hooks that notice when Python creates a task or a work item: slots of their types.
 //!
 //! `_asyncio.Task` is initialised by the function in its slot `tp_init`, and `_WorkItem` of
-//! `concurrent.futures` gets its memory from `tp_alloc`. Ours notes the creator and calls theirs, so
-//! nothing changes for Python code: no wrapper is on a traceback, no name is bound anew. The types
-//! are looked up in `sys.modules` with the interpreter's lock held: at once where the calling thread
-//! holds it, else by a pending call, which the main thread makes between two instructions. Nobody
-//! waits for the lock.
+//! `concurrent.futures` gets its memory from `tp_alloc`. The replacement records the creator and
+//! calls the original, so nothing changes for Python code: no wrapper appears in a traceback and no
+//! name is rebound. The types are looked up in `sys.modules` while holding the GIL: at once if the
+//! calling thread holds it, otherwise in a pending call that the main thread makes between two
+//! instructions. No thread waits for the GIL.
 
 #![expect(
     unsafe_code,

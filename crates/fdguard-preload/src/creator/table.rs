@@ -1,4 +1,4 @@
-//! Creators by the address of what they created: fixed room, no lock, and the oldest are forgotten.
+//! Creators by the address of what they created: fixed size, lock-free, the oldest are overwritten.
 
 use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 

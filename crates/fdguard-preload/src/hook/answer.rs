@@ -1,4 +1,4 @@
-//! Questions about a descriptor that a tombstone would answer, and the other ways by which a stale number could come to life.
+//! Calls that would succeed on a placeholder, and other ways to revive a stale number.
 
 #![expect(unsafe_code, reason = "stands in for functions of the C library")]
 

@@ -1,4 +1,4 @@
-//! Questions about files, by which agents speak to us.
+//! Existence checks of files, which runtime agents use to send messages to the library.
 
 #![expect(unsafe_code, reason = "stands in for functions of the C library")]
 
@@ -6,7 +6,7 @@ use core::ffi::{CStr, c_char, c_int};
 
 use super::missing;
 use crate::real::Real;
-use crate::{errno, record, agent_message};
+use crate::{agent_message, errno, record};
 
 const ENOENT: c_int = 2;
 const ENAMETOOLONG: c_int = 36;

@@ -48,7 +48,7 @@ macro_rules! closes {
                 return missing();
             };
             let fd = $number(stream);
-            let buried = bury::stream(fd);
+            let buried = close::stream(fd);
             let ending = ending(fd);
             // SAFETY: the caller's own stream, which it is about to close.
             let child = unsafe { $child(stream) };
@@ -59,7 +59,7 @@ macro_rules! closes {
             }
             buried.over();
             if buried.was_closed() {
-                return bury::closed_before(fd, ending);
+                return close::closed_before(fd, ending);
             }
             ended(fd, ending, result);
             result

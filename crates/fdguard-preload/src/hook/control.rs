@@ -1,10 +1,10 @@
-//! `fcntl` and `lockf`: copies of descriptors, and locks.
+//! `fcntl` and `lockf`: duplicated descriptors, and locks.
 
 #![expect(unsafe_code, reason = "stands in for functions of the C library")]
 
 use core::ffi::c_int;
 
-use fdguard_wire::How;
+use fdguard_wire::OpenCall;
 
 use super::{again, missing};
 use crate::lock::{self, Change, Outcome};
@@ -90,7 +90,7 @@ unsafe fn controlled(
     result: c_int,
 ) {
     if matches!(command, F_DUPFD | F_DUPFD_CLOEXEC) {
-        born_from(result, How::Fcntl, fd);
+        born_from(result, OpenCall::Fcntl, fd);
     }
     let Some(change) = change else {
         return;

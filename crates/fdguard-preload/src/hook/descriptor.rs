@@ -1,10 +1,10 @@
-//! Descriptors that have no name: sockets, pipes, copies, events.
+//! Descriptors without a name: sockets, pipes, duplicates, events.
 
 #![expect(unsafe_code, reason = "stands in for functions of the C library")]
 
 use core::ffi::{c_int, c_uint, c_void};
 
-use fdguard_wire::How;
+use fdguard_wire::OpenCall;
 
 use super::{again, missing};
 use crate::creator;
@@ -24,7 +24,7 @@ unsafe extern "C" fn socket(domain: c_int, kind: c_int, protocol: c_int) -> c_in
     };
     // SAFETY: the caller's own arguments.
     let fd = again(|| unsafe { real(domain, kind, protocol) });
-    socket_born(fd, How::Socket, domain, kind)
+    socket_born(fd, OpenCall::Socket, domain, kind)
 }
 
 // SAFETY: the type of its manual page.
@@ -41,7 +41,7 @@ unsafe extern "C" fn dup(fd: c_int) -> c_int {
     }
     // SAFETY: the caller's own arguments.
     let result = again(|| unsafe { real(fd) });
-    born_from(result, How::Dup, fd)
+    born_from(result, OpenCall::Dup, fd)
 }
 
 // SAFETY: the type of its manual page.
@@ -56,7 +56,7 @@ unsafe extern "C" fn eventfd(value: c_uint, flags: c_int) -> c_int {
     };
     // SAFETY: the caller's own arguments.
     let fd = again(|| unsafe { real(value, flags) });
-    born(fd, How::Eventfd)
+    born(fd, OpenCall::Eventfd)
 }
 
 // SAFETY: the type of its manual page.
@@ -71,7 +71,7 @@ unsafe extern "C" fn epoll_create(size: c_int) -> c_int {
     };
     // SAFETY: the caller's own arguments.
     let fd = again(|| unsafe { real(size) });
-    born(fd, How::Epoll)
+    born(fd, OpenCall::Epoll)
 }
 
 // SAFETY: the type of its manual page.
@@ -87,7 +87,7 @@ unsafe extern "C" fn epoll_create1(flags: c_int) -> c_int {
     // SAFETY: the caller's own arguments.
     let fd = again(|| unsafe { real(flags) });
     creator::loop_created();
-    born(fd, How::Epoll)
+    born(fd, OpenCall::Epoll)
 }
 
 // SAFETY: the type of its manual page.
@@ -102,7 +102,7 @@ unsafe extern "C" fn timerfd_create(clock: c_int, flags: c_int) -> c_int {
     };
     // SAFETY: the caller's own arguments.
     let fd = again(|| unsafe { real(clock, flags) });
-    born(fd, How::Timerfd)
+    born(fd, OpenCall::Timerfd)
 }
 
 // SAFETY: the type of its manual page.
@@ -116,7 +116,7 @@ unsafe extern "C" fn inotify_init() -> c_int {
     };
     // SAFETY: the caller's own arguments.
     let fd = again(|| unsafe { real() });
-    born(fd, How::Inotify)
+    born(fd, OpenCall::Inotify)
 }
 
 // SAFETY: the type of its manual page.
@@ -131,7 +131,7 @@ unsafe extern "C" fn inotify_init1(flags: c_int) -> c_int {
     };
     // SAFETY: the caller's own arguments.
     let fd = again(|| unsafe { real(flags) });
-    born(fd, How::Inotify)
+    born(fd, OpenCall::Inotify)
 }
 
 // SAFETY: the type of its manual page.
@@ -146,7 +146,7 @@ unsafe extern "C" fn fanotify_init(flags: c_uint, events: c_uint) -> c_int {
     };
     // SAFETY: the caller's own arguments.
     let fd = again(|| unsafe { real(flags, events) });
-    born(fd, How::Fanotify)
+    born(fd, OpenCall::Fanotify)
 }
 
 // SAFETY: the type of its manual page.
@@ -161,7 +161,7 @@ unsafe extern "C" fn pidfd_open(pid: c_int, flags: c_uint) -> c_int {
     };
     // SAFETY: the caller's own arguments.
     let fd = again(|| unsafe { real(pid, flags) });
-    born(fd, How::Pidfd)
+    born(fd, OpenCall::Pidfd)
 }
 
 // SAFETY: the type of its manual page.
@@ -178,7 +178,7 @@ unsafe extern "C" fn signalfd(fd: c_int, mask: *const c_void, flags: c_int) -> c
     let result = again(|| unsafe { real(fd, mask, flags) });
     // With a number it changes that one, and opens none.
     if fd == -1 {
-        born(result, How::Signalfd);
+        born(result, OpenCall::Signalfd);
     }
     result
 }
@@ -196,13 +196,13 @@ unsafe extern "C" fn dup2(fd: c_int, to: c_int) -> c_int {
         return answer::refuse();
     }
     // On itself nothing happens.
-    let taken = (fd != to).then(|| protect::take(to));
+    let taken = (fd != to).then(|| protect::claim(to));
     // SAFETY: the caller's own arguments.
     let result = unsafe { real(fd, to) };
     if let Some(taken) = taken {
         taken.over(result < 0);
         // What the number was before ends with this birth.
-        reborn(result, How::Dup2, fd);
+        reborn(result, OpenCall::Dup2, fd);
     }
     result
 }
@@ -221,13 +221,13 @@ unsafe extern "C" fn dup3(fd: c_int, to: c_int, flags: c_int) -> c_int {
         return answer::refuse();
     }
     // On itself nothing happens.
-    let taken = (fd != to).then(|| protect::take(to));
+    let taken = (fd != to).then(|| protect::claim(to));
     // SAFETY: the caller's own arguments.
     let result = unsafe { real(fd, to, flags) };
     if let Some(taken) = taken {
         taken.over(result < 0);
         // What the number was before ends with this birth.
-        reborn(result, How::Dup2, fd);
+        reborn(result, OpenCall::Dup2, fd);
     }
     result
 }
@@ -244,7 +244,7 @@ unsafe extern "C" fn pipe(fds: *mut [c_int; 2]) -> c_int {
     // SAFETY: the caller's own arguments.
     let result = again(|| unsafe { real(fds) });
     // SAFETY: the kernel wrote two numbers there if it said so.
-    unsafe { two_born(result, fds, How::Pipe, 0) };
+    unsafe { two_born(result, fds, OpenCall::Pipe, 0) };
     result
 }
 
@@ -261,7 +261,7 @@ unsafe extern "C" fn pipe2(fds: *mut [c_int; 2], flags: c_int) -> c_int {
     // SAFETY: the caller's own arguments.
     let result = again(|| unsafe { real(fds, flags) });
     // SAFETY: the kernel wrote two numbers there if it said so.
-    unsafe { two_born(result, fds, How::Pipe, 0) };
+    unsafe { two_born(result, fds, OpenCall::Pipe, 0) };
     result
 }
 
@@ -284,7 +284,7 @@ unsafe extern "C" fn socketpair(
     let result = again(|| unsafe { real(domain, kind, protocol, fds) });
     let more = u64::from(domain.cast_unsigned()) << 32 | u64::from(kind.cast_unsigned());
     // SAFETY: the kernel wrote two numbers there if it said so.
-    unsafe { two_born(result, fds, How::Socketpair, more) };
+    unsafe { two_born(result, fds, OpenCall::Socketpair, more) };
     result
 }
 
@@ -292,7 +292,7 @@ unsafe extern "C" fn socketpair(
 ///
 /// # Safety
 /// After a result of 0 there must be two numbers.
-unsafe fn two_born(result: c_int, fds: *mut [c_int; 2], how: How, more: u64) {
+unsafe fn two_born(result: c_int, fds: *mut [c_int; 2], how: OpenCall, more: u64) {
     let fds = if result == 0 {
         // SAFETY: by the caller's word.
         unsafe { fds.read() }

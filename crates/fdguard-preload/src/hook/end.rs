@@ -1,4 +1,4 @@
-//! Ending without the handlers that `exit` runs.
+//! Exits that skip the handlers of `exit`.
 
 #![expect(unsafe_code, reason = "stands in for functions of the C library")]
 

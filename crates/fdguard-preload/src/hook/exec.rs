@@ -1,5 +1,4 @@
-//! Becoming another program: without the library where its loader could not take it, or where it
-//! could not read it.
+//! `exec`: without the library if the new program's loader cannot load or read it.
 
 #![expect(unsafe_code, reason = "stands in for functions of the C library")]
 

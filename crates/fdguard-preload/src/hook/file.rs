@@ -1,10 +1,10 @@
-//! Files and what is named like one.
+//! Calls that open files and other named objects.
 
 #![expect(unsafe_code, reason = "stands in for functions of the C library")]
 
 use core::ffi::{CStr, c_char, c_int, c_uint};
 
-use fdguard_wire::How;
+use fdguard_wire::OpenCall;
 
 use super::{again, missing};
 use crate::creator;
@@ -44,7 +44,7 @@ unsafe extern "C" fn open(path: *const c_char, flags: c_int, mode: c_uint) -> c_
     let fd = place(AT_FDCWD, path, flags, || again(open));
     // SAFETY: the kernel has read the path.
     unsafe { opened(fd, path) };
-    born(fd, How::Open)
+    born(fd, OpenCall::Open)
 }
 
 // SAFETY: the type of its manual page.
@@ -62,7 +62,7 @@ unsafe extern "C" fn open64(path: *const c_char, flags: c_int, mode: c_uint) -> 
     let fd = place(AT_FDCWD, path, flags, || again(open));
     // SAFETY: the kernel has read the path.
     unsafe { opened(fd, path) };
-    born(fd, How::Open)
+    born(fd, OpenCall::Open)
 }
 
 // SAFETY: the type of its manual page.
@@ -86,7 +86,7 @@ unsafe extern "C" fn openat(
     // SAFETY: the caller's own arguments.
     let open = || unsafe { real(folder, path, flags, mode) };
     let fd = place(folder, path, flags, || again(open));
-    born(fd, How::Open)
+    born(fd, OpenCall::Open)
 }
 
 // SAFETY: the type of its manual page.
@@ -110,7 +110,7 @@ unsafe extern "C" fn openat64(
     // SAFETY: the caller's own arguments.
     let open = || unsafe { real(folder, path, flags, mode) };
     let fd = place(folder, path, flags, || again(open));
-    born(fd, How::Open)
+    born(fd, OpenCall::Open)
 }
 
 // SAFETY: the type of its manual page.
@@ -126,7 +126,7 @@ unsafe extern "C" fn __open_2(path: *const c_char, flags: c_int) -> c_int {
     // SAFETY: the caller's own arguments.
     let open = || unsafe { real(path, flags) };
     let fd = place(AT_FDCWD, path, flags, || again(open));
-    born(fd, How::Open)
+    born(fd, OpenCall::Open)
 }
 
 // SAFETY: the type of its manual page.
@@ -142,7 +142,7 @@ unsafe extern "C" fn __open64_2(path: *const c_char, flags: c_int) -> c_int {
     // SAFETY: the caller's own arguments.
     let open = || unsafe { real(path, flags) };
     let fd = place(AT_FDCWD, path, flags, || again(open));
-    born(fd, How::Open)
+    born(fd, OpenCall::Open)
 }
 
 // SAFETY: the type of its manual page.
@@ -161,7 +161,7 @@ unsafe extern "C" fn __openat_2(folder: c_int, path: *const c_char, flags: c_int
     // SAFETY: the caller's own arguments.
     let open = || unsafe { real(folder, path, flags) };
     let fd = place(folder, path, flags, || again(open));
-    born(fd, How::Open)
+    born(fd, OpenCall::Open)
 }
 
 // SAFETY: the type of its manual page.
@@ -180,7 +180,7 @@ unsafe extern "C" fn __openat64_2(folder: c_int, path: *const c_char, flags: c_i
     // SAFETY: the caller's own arguments.
     let open = || unsafe { real(folder, path, flags) };
     let fd = place(folder, path, flags, || again(open));
-    born(fd, How::Open)
+    born(fd, OpenCall::Open)
 }
 
 // SAFETY: the type of its manual page.
@@ -196,7 +196,7 @@ unsafe extern "C" fn creat(path: *const c_char, mode: c_uint) -> c_int {
     // SAFETY: the caller's own arguments.
     let open = || unsafe { real(path, mode) };
     let fd = place(AT_FDCWD, path, O_WRONLY, || again(open));
-    born(fd, How::Creat)
+    born(fd, OpenCall::Creat)
 }
 
 // SAFETY: the type of its manual page.
@@ -212,7 +212,7 @@ unsafe extern "C" fn creat64(path: *const c_char, mode: c_uint) -> c_int {
     // SAFETY: the caller's own arguments.
     let open = || unsafe { real(path, mode) };
     let fd = place(AT_FDCWD, path, O_WRONLY, || again(open));
-    born(fd, How::Creat)
+    born(fd, OpenCall::Creat)
 }
 
 // SAFETY: the type of its manual page.
@@ -227,7 +227,7 @@ unsafe extern "C" fn shm_open(name: *const c_char, flags: c_int, mode: c_uint) -
     };
     // SAFETY: the caller's own arguments.
     let fd = again(|| unsafe { real(name, flags, mode) });
-    born(fd, How::ShmOpen)
+    born(fd, OpenCall::ShmOpen)
 }
 
 // SAFETY: the type of its manual page.
@@ -247,7 +247,7 @@ unsafe extern "C" fn mq_open(
     };
     // SAFETY: the caller's own arguments.
     let fd = again(|| unsafe { real(name, flags, mode, attributes) });
-    born(fd, How::MqOpen)
+    born(fd, OpenCall::MqOpen)
 }
 
 // SAFETY: the type of its manual page.
@@ -262,7 +262,7 @@ unsafe extern "C" fn __mq_open_2(name: *const c_char, flags: c_int) -> c_int {
     };
     // SAFETY: the caller's own arguments.
     let fd = again(|| unsafe { real(name, flags) });
-    born(fd, How::MqOpen)
+    born(fd, OpenCall::MqOpen)
 }
 
 // SAFETY: the type of its manual page.
@@ -277,5 +277,5 @@ unsafe extern "C" fn memfd_create(name: *const c_char, flags: c_uint) -> c_int {
     };
     // SAFETY: the caller's own arguments.
     let fd = again(|| unsafe { real(name, flags) });
-    born(fd, How::Memfd)
+    born(fd, OpenCall::Memfd)
 }

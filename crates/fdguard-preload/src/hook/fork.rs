@@ -1,5 +1,6 @@
-//! Making processes that run in our memory: `vfork`, and `clone` with `CLONE_VM`. They are noticed before they exist, because
-//! nothing in the memory that they share can tell them from us afterwards.
+//! Processes that share memory with their parent: `vfork`, and `clone` with `CLONE_VM`. The library
+//! notes them before they exist, because nothing in the shared memory can distinguish them
+//! afterwards.
 
 #![expect(unsafe_code, reason = "stands in for functions of the C library")]
 

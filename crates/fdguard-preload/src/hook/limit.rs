@@ -1,4 +1,4 @@
-//! Limits of the process: protection keeps to them.
+//! Changes of resource limits, which protection must respect.
 
 #![expect(unsafe_code, reason = "stands in for functions of the C library")]
 

@@ -1,14 +1,14 @@
-//! The entry points: each calls the function that the program meant and tells the recorder what came of it.
+//! The entry points. Each calls the real function and reports the result to the recorder.
 //!
-//! Between the two nothing is held: a signal handler may leave with `longjmp`, and a thread may be cancelled inside of the
-//! call (but a mark in the thread's seat). Functions with a variable number of arguments have the largest fixed number here, which x86-64 passes alike.
+//! Nothing is held between the two: a signal handler may leave with `longjmp`, and a thread may be
+//! cancelled inside the call. The only exception is the mark of the call in progress. Variadic
+//! functions take the largest fixed number of arguments here, which x86-64 passes in the same way.
 
 mod answer;
 mod ask;
 mod close;
 mod control;
 mod descriptor;
-mod shape;
 mod end;
 mod exec;
 mod file;
@@ -18,6 +18,7 @@ mod module;
 mod reap;
 mod receive;
 mod restrain;
+mod shape;
 mod spawn;
 mod stream;
 mod syscall;

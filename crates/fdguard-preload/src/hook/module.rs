@@ -1,4 +1,4 @@
-//! Unloading: what was known of the module's addresses is not true any more.
+//! Unloading of modules, which invalidates what is known about their addresses.
 
 #![expect(unsafe_code, reason = "stands in for functions of the C library")]
 

@@ -1,4 +1,4 @@
-//! Waiting for children: each one that ended and was collected is told.
+//! Waiting for children: each child that was reaped is reported.
 
 #![expect(unsafe_code, reason = "stands in for functions of the C library")]
 
@@ -91,7 +91,12 @@ static WAITID: Real<unsafe extern "C" fn(c_int, c_uint, *mut EndedChild, c_int) 
 
 // SAFETY: the name is interposed on purpose, with the type of its manual page.
 #[cfg_attr(fdguard_injected, unsafe(no_mangle))]
-unsafe extern "C" fn waitid(kind: c_int, id: c_uint, found: *mut EndedChild, options: c_int) -> c_int {
+unsafe extern "C" fn waitid(
+    kind: c_int,
+    id: c_uint,
+    found: *mut EndedChild,
+    options: c_int,
+) -> c_int {
     let Some(real) = WAITID.get() else {
         return missing();
     };

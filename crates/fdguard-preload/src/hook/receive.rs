@@ -1,10 +1,10 @@
-//! Descriptors that come in a message.
+//! Descriptors received in messages.
 
 #![expect(unsafe_code, reason = "stands in for functions of the C library")]
 
 use core::ffi::{c_int, c_uint, c_void};
 
-use fdguard_wire::{How, Touch};
+use fdguard_wire::{FdCall, OpenCall};
 
 use super::missing;
 use crate::call;
@@ -48,7 +48,7 @@ unsafe extern "C" fn recvmsg(fd: c_int, message: *mut Message, flags: c_int) -> 
     let Some(real) = RECVMSG.get() else {
         return missing() as isize;
     };
-    let call = call::begin(fd, Touch::Recv);
+    let call = call::enter(fd, FdCall::Recv);
     if answer::is_put_off(fd) {
         call.refuse();
         return -1;
@@ -82,7 +82,7 @@ fn received(control: *mut u8, length: usize) {
             for index in 0..numbers {
                 // SAFETY: as above; `numbers` fit in this entry.
                 let fd = unsafe { first.wrapping_add(index).read_unaligned() };
-                born(fd, How::Received);
+                born(fd, OpenCall::Received);
             }
         }
         at = end.next_multiple_of(size_of::<usize>());

@@ -1,4 +1,5 @@
-//! `prctl` and what else installs a seccomp filter: recording stops where our own calls would end the program.
+//! `prctl` and other calls that install a seccomp filter. Recording stops if the filter would kill
+//! the program for the library's own calls.
 
 #![expect(
     unsafe_code,

@@ -1,4 +1,4 @@
-//! The one shape of every function that works on a descriptor and neither opens nor closes one.
+//! The common shape of all functions that use a descriptor without opening or closing one.
 
 use core::ffi::{c_int, c_void};
 
@@ -131,11 +131,11 @@ macro_rules! asks {
         #[cfg_attr(fdguard_injected, unsafe(no_mangle))]
         unsafe extern "C" fn $function($($argument: $type),*) -> $result {
             let Some(real) = $real.get() else {
-                return $crate::hook::each::Outcome::missing();
+                return $crate::hook::shape::Outcome::missing();
             };
             if $is_gone {
                 $crate::protect::answer::refuse();
-                return $crate::hook::each::Refused::refused();
+                return $crate::hook::shape::Refusal::refused();
             }
             // SAFETY: the caller's own arguments.
             unsafe { real($($argument),*) }
@@ -157,16 +157,16 @@ macro_rules! on_descriptor {
         #[cfg_attr(fdguard_injected, unsafe(no_mangle))]
         unsafe extern "C" fn $function($fd: c_int $(, $argument: $type)*) -> $result {
             let Some(real) = $real.get() else {
-                return $crate::hook::each::Outcome::missing();
+                return $crate::hook::shape::Outcome::missing();
             };
-            let call = $crate::call::begin($fd, $touch);
+            let call = $crate::call::enter($fd, $touch);
             if $crate::protect::answer::is_put_off($fd) {
                 call.refuse();
-                return $crate::hook::each::Refused::refused();
+                return $crate::hook::shape::Refusal::refused();
             }
             // SAFETY: the caller's own arguments.
             let result = unsafe { real($fd $(, $argument)*) };
-            let has_failed = $crate::hook::each::Outcome::has_failed(result);
+            let has_failed = $crate::hook::shape::Outcome::has_failed(result);
             call.end_written(has_failed, on_descriptor!(@bytes result $(, |$outcome| $bytes)?));
             result
         }

@@ -1,4 +1,5 @@
-//! Starting children by functions that return once, or on a copy of the stack. `fork.rs` has the others.
+//! Functions that start a child and return once, or run it on a copy of the stack. See `fork.rs`
+//! for the others.
 
 #![expect(unsafe_code, reason = "stands in for functions of the C library")]
 

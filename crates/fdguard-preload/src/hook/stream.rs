@@ -1,10 +1,11 @@
-//! Streams and folders: the C library opens and closes these without passing by our names.
+//! Streams and directory streams, which the C library opens and closes without calling the
+//! interposed functions.
 
 #![expect(unsafe_code, reason = "stands in for functions of the C library")]
 
 use core::ffi::{c_char, c_int, c_void};
 
-use fdguard_wire::How;
+use fdguard_wire::OpenCall;
 
 use super::spawn::child_of_stream;
 use super::{again, missing};
@@ -54,7 +55,7 @@ unsafe extern "C" fn fopen(path: *const c_char, mode: *const c_char) -> *mut c_v
     let since = now();
     // SAFETY: the caller's own arguments.
     let stream = again(|| unsafe { real(path, mode) });
-    born_within(number_of_stream(stream), How::Fopen, since);
+    born_within(number_of_stream(stream), OpenCall::Fopen, since);
     stream
 }
 
@@ -72,7 +73,7 @@ unsafe extern "C" fn fopen64(path: *const c_char, mode: *const c_char) -> *mut c
     let since = now();
     // SAFETY: the caller's own arguments.
     let stream = again(|| unsafe { real(path, mode) });
-    born_within(number_of_stream(stream), How::Fopen, since);
+    born_within(number_of_stream(stream), OpenCall::Fopen, since);
     stream
 }
 
@@ -105,7 +106,7 @@ unsafe extern "C" fn freopen(
     } else {
         buried.over();
     }
-    born_within(number_of_stream(result), How::Freopen, since);
+    born_within(number_of_stream(result), OpenCall::Freopen, since);
     result
 }
 
@@ -138,7 +139,7 @@ unsafe extern "C" fn freopen64(
     } else {
         buried.over();
     }
-    born_within(number_of_stream(result), How::Freopen, since);
+    born_within(number_of_stream(result), OpenCall::Freopen, since);
     result
 }
 
@@ -155,7 +156,7 @@ unsafe extern "C" fn tmpfile() -> *mut c_void {
     let since = now();
     // SAFETY: the caller's own arguments.
     let stream = again(|| unsafe { real() });
-    born_within(number_of_stream(stream), How::Tmpfile, since);
+    born_within(number_of_stream(stream), OpenCall::Tmpfile, since);
     stream
 }
 
@@ -172,7 +173,7 @@ unsafe extern "C" fn tmpfile64() -> *mut c_void {
     let since = now();
     // SAFETY: the caller's own arguments.
     let stream = again(|| unsafe { real() });
-    born_within(number_of_stream(stream), How::Tmpfile, since);
+    born_within(number_of_stream(stream), OpenCall::Tmpfile, since);
     stream
 }
 
@@ -190,7 +191,7 @@ unsafe extern "C" fn popen(command: *const c_char, mode: *const c_char) -> *mut 
     let since = now();
     // SAFETY: the caller's own arguments.
     let stream = again(|| unsafe { real(command, mode) });
-    born_within(number_of_stream(stream), How::Popen, since);
+    born_within(number_of_stream(stream), OpenCall::Popen, since);
     // SAFETY: `popen` gave it just now.
     started(unsafe { child_of_stream(stream) });
     stream
@@ -210,7 +211,7 @@ unsafe extern "C" fn opendir(path: *const c_char) -> *mut c_void {
     let since = now();
     // SAFETY: the caller's own arguments.
     let stream = again(|| unsafe { real(path) });
-    born_within(number_of_directory(stream), How::Opendir, since);
+    born_within(number_of_directory(stream), OpenCall::Opendir, since);
     stream
 }
 
@@ -230,7 +231,7 @@ macro_rules! makes_temporary {
             let since = now();
             // SAFETY: the caller's own arguments.
             let fd = again(|| unsafe { real($($argument),*) });
-            born_within(fd, How::Mkstemp, since);
+            born_within(fd, OpenCall::Mkstemp, since);
             fd
         }
     };

@@ -1,5 +1,5 @@
-//! System calls by number, through the C library's `syscall`: what has no function of its own, or had none when the
-//! program was written.
+//! System calls by number through the C library's `syscall`, for calls without a wrapper or without
+//! one when the program was written.
 
 #![expect(unsafe_code, reason = "stands in for a function of the C library")]
 
@@ -7,7 +7,7 @@ use core::arch::naked_asm;
 use core::ffi::{c_int, c_long, c_void};
 use core::sync::atomic::{AtomicPtr, Ordering};
 
-use fdguard_wire::How;
+use fdguard_wire::OpenCall;
 
 use super::reap::{EndedChild, collected};
 use super::restrain::restrain;
@@ -43,33 +43,33 @@ const SECCOMP: u16 = 317;
 const ASKERS: [u16; 7] = [5, 32, DUP2, 72, 81, 138, DUP3];
 
 /// Calls that give a new descriptor, by number.
-const OPENERS: &[(u16, How)] = &[
-    (2, How::Open),
-    (32, How::Dup),
-    (41, How::Socket),
-    (43, How::Accept),
-    (85, How::Creat),
-    (213, How::Epoll),
-    (253, How::Inotify),
-    (257, How::Open),
-    (283, How::Timerfd),
-    (284, How::Eventfd),
-    (288, How::Accept),
-    (290, How::Eventfd),
-    (291, How::Epoll),
-    (294, How::Inotify),
-    (298, How::Syscall), // perf_event_open
-    (300, How::Fanotify),
-    (304, How::Open), // open_by_handle_at
-    (319, How::Memfd),
-    (323, How::Syscall), // userfaultfd
-    (425, How::Syscall), // io_uring_setup
-    (428, How::Syscall), // open_tree
-    (430, How::Syscall), // fsopen
-    (434, How::Pidfd),
-    (437, How::Open),    // openat2
-    (438, How::Syscall), // pidfd_getfd
-    (447, How::Memfd),   // memfd_secret
+const OPENERS: &[(u16, OpenCall)] = &[
+    (2, OpenCall::Open),
+    (32, OpenCall::Dup),
+    (41, OpenCall::Socket),
+    (43, OpenCall::Accept),
+    (85, OpenCall::Creat),
+    (213, OpenCall::Epoll),
+    (253, OpenCall::Inotify),
+    (257, OpenCall::Open),
+    (283, OpenCall::Timerfd),
+    (284, OpenCall::Eventfd),
+    (288, OpenCall::Accept),
+    (290, OpenCall::Eventfd),
+    (291, OpenCall::Epoll),
+    (294, OpenCall::Inotify),
+    (298, OpenCall::Syscall), // perf_event_open
+    (300, OpenCall::Fanotify),
+    (304, OpenCall::Open), // open_by_handle_at
+    (319, OpenCall::Memfd),
+    (323, OpenCall::Syscall), // userfaultfd
+    (425, OpenCall::Syscall), // io_uring_setup
+    (428, OpenCall::Syscall), // open_tree
+    (430, OpenCall::Syscall), // fsopen
+    (434, OpenCall::Pidfd),
+    (437, OpenCall::Open),    // openat2
+    (438, OpenCall::Syscall), // pidfd_getfd
+    (447, OpenCall::Memfd),   // memfd_secret
 ];
 
 const WORDS: usize = 8;
@@ -210,12 +210,12 @@ unsafe extern "C" fn watched(
         }
     }
     let is_replaced = (code == DUP2 || code == DUP3) && a != b;
-    let taken = is_replaced.then(|| protect::take(fd(b)));
+    let taken = is_replaced.then(|| protect::claim(fd(b)));
     // SAFETY: the caller's own arguments.
     let result = again(|| unsafe { real(number, a, b, c, d, e, f) });
     if let Some(taken) = taken {
         taken.over(result < 0);
-        reborn(fd(result), How::Dup2, fd(a));
+        reborn(fd(result), OpenCall::Dup2, fd(a));
     }
     if let Some((_, how)) = OPENERS.iter().find(|(known, _)| *known == code) {
         born(fd(result), *how);

@@ -1,10 +1,10 @@
-//! Pseudo terminals.
+//! Pseudo-terminals.
 
 #![expect(unsafe_code, reason = "stands in for functions of the C library")]
 
 use core::ffi::{c_char, c_int, c_void};
 
-use fdguard_wire::How;
+use fdguard_wire::OpenCall;
 
 use super::{again, missing};
 use crate::children::started;
@@ -24,7 +24,7 @@ unsafe extern "C" fn posix_openpt(flags: c_int) -> c_int {
     let since = now();
     // SAFETY: the caller's own arguments.
     let fd = again(|| unsafe { real(flags) });
-    born_within(fd, How::Openpt, since);
+    born_within(fd, OpenCall::Openpt, since);
     fd
 }
 
@@ -40,7 +40,7 @@ unsafe extern "C" fn getpt() -> c_int {
     let since = now();
     // SAFETY: the caller's own arguments.
     let fd = again(|| unsafe { real() });
-    born_within(fd, How::Openpt, since);
+    born_within(fd, OpenCall::Openpt, since);
     fd
 }
 
@@ -72,9 +72,9 @@ unsafe extern "C" fn openpty(
     let result = again(|| unsafe { real(master, slave, name, modes, size) });
     if result == 0 {
         // SAFETY: the call succeeded, so the number is there.
-        born_within(unsafe { master.read() }, How::Openpty, since);
+        born_within(unsafe { master.read() }, OpenCall::Openpty, since);
         // SAFETY: as above.
-        born_within(unsafe { slave.read() }, How::Openpty, since);
+        born_within(unsafe { slave.read() }, OpenCall::Openpty, since);
     }
     result
 }
@@ -101,7 +101,7 @@ unsafe extern "C" fn forkpty(
     // In the child it is closed already.
     if result > 0 {
         // SAFETY: the call succeeded, so the number is there.
-        born_within(unsafe { master.read() }, How::Openpty, since);
+        born_within(unsafe { master.read() }, OpenCall::Openpty, since);
     }
     started(result)
 }

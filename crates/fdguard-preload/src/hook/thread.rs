@@ -1,4 +1,4 @@
-//! Threads: who started them.
+//! Thread creation: which code started a thread.
 
 #![expect(unsafe_code, reason = "stands in for functions of the C library")]
 

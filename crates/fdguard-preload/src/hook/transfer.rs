@@ -1,10 +1,10 @@
-//! Reading and writing: who uses a descriptor.
+//! Reads and writes: which thread uses a descriptor.
 
 #![expect(unsafe_code, reason = "stands in for functions of the C library")]
 
 use core::ffi::{c_int, c_uint, c_void};
 
-use fdguard_wire::Touch;
+use fdguard_wire::FdCall;
 
 use super::on_descriptor;
 
@@ -17,8 +17,8 @@ pub(super) struct Part {
 }
 
 /// Nothing to read or to write: programs ask in this way whether a number is open.
-fn of(touch: Touch, length: usize) -> Touch {
-    if length == 0 { Touch::Other } else { touch }
+fn of(touch: FdCall, length: usize) -> FdCall {
+    if length == 0 { FdCall::Other } else { touch }
 }
 
 /// What the kernel took from here; nothing after a failure.
@@ -43,71 +43,71 @@ fn taken_in_parts<'a>(parts: *const Part, result: isize) -> &'a [u8] {
     taken(first.start.cast(), result.min(length))
 }
 
-on_descriptor! { READ, c"read", of(Touch::Read, length),
+on_descriptor! { READ, c"read", of(FdCall::Read, length),
 fn read(fd: c_int, buffer: *mut c_void, length: usize) -> isize }
-on_descriptor! { READ_CHK, c"__read_chk", Touch::Read,
+on_descriptor! { READ_CHK, c"__read_chk", FdCall::Read,
 fn __read_chk(fd: c_int, buffer: *mut c_void, length: usize, room: usize) -> isize }
-on_descriptor! { PREAD, c"pread", Touch::Read,
+on_descriptor! { PREAD, c"pread", FdCall::Read,
 fn pread(fd: c_int, buffer: *mut c_void, length: usize, at: i64) -> isize }
-on_descriptor! { PREAD64, c"pread64", Touch::Read,
+on_descriptor! { PREAD64, c"pread64", FdCall::Read,
 fn pread64(fd: c_int, buffer: *mut c_void, length: usize, at: i64) -> isize }
-on_descriptor! { PREAD_CHK, c"__pread_chk", Touch::Read,
+on_descriptor! { PREAD_CHK, c"__pread_chk", FdCall::Read,
 fn __pread_chk(fd: c_int, buffer: *mut c_void, length: usize, at: i64, room: usize) -> isize }
-on_descriptor! { PREAD64_CHK, c"__pread64_chk", Touch::Read,
+on_descriptor! { PREAD64_CHK, c"__pread64_chk", FdCall::Read,
 fn __pread64_chk(fd: c_int, buffer: *mut c_void, length: usize, at: i64, room: usize) -> isize }
-on_descriptor! { READV, c"readv", Touch::Read,
+on_descriptor! { READV, c"readv", FdCall::Read,
 fn readv(fd: c_int, parts: *const Part, count: c_int) -> isize }
-on_descriptor! { PREADV, c"preadv", Touch::Read,
+on_descriptor! { PREADV, c"preadv", FdCall::Read,
 fn preadv(fd: c_int, parts: *const Part, count: c_int, at: i64) -> isize }
-on_descriptor! { PREADV64, c"preadv64", Touch::Read,
+on_descriptor! { PREADV64, c"preadv64", FdCall::Read,
 fn preadv64(fd: c_int, parts: *const Part, count: c_int, at: i64) -> isize }
-on_descriptor! { WRITE, c"write", of(Touch::Write, length),
+on_descriptor! { WRITE, c"write", of(FdCall::Write, length),
 fn write(fd: c_int, buffer: *const c_void, length: usize) -> isize,
 wrote |result| taken(buffer, result) }
-on_descriptor! { PWRITE, c"pwrite", Touch::Write,
+on_descriptor! { PWRITE, c"pwrite", FdCall::Write,
 fn pwrite(fd: c_int, buffer: *const c_void, length: usize, at: i64) -> isize,
 wrote |result| taken(buffer, result) }
-on_descriptor! { PWRITE64, c"pwrite64", Touch::Write,
+on_descriptor! { PWRITE64, c"pwrite64", FdCall::Write,
 fn pwrite64(fd: c_int, buffer: *const c_void, length: usize, at: i64) -> isize,
 wrote |result| taken(buffer, result) }
-on_descriptor! { WRITEV, c"writev", Touch::Write,
+on_descriptor! { WRITEV, c"writev", FdCall::Write,
 fn writev(fd: c_int, parts: *const Part, count: c_int) -> isize,
 wrote |result| taken_in_parts(parts, result) }
-on_descriptor! { PWRITEV, c"pwritev", Touch::Write,
+on_descriptor! { PWRITEV, c"pwritev", FdCall::Write,
 fn pwritev(fd: c_int, parts: *const Part, count: c_int, at: i64) -> isize,
 wrote |result| taken_in_parts(parts, result) }
-on_descriptor! { PWRITEV64, c"pwritev64", Touch::Write,
+on_descriptor! { PWRITEV64, c"pwritev64", FdCall::Write,
 fn pwritev64(fd: c_int, parts: *const Part, count: c_int, at: i64) -> isize,
 wrote |result| taken_in_parts(parts, result) }
-on_descriptor! { SENDFILE, c"sendfile", Touch::Write,
+on_descriptor! { SENDFILE, c"sendfile", FdCall::Write,
 fn sendfile(fd: c_int, from: c_int, at: *mut i64, count: usize) -> isize }
-on_descriptor! { SENDFILE64, c"sendfile64", Touch::Write,
+on_descriptor! { SENDFILE64, c"sendfile64", FdCall::Write,
 fn sendfile64(fd: c_int, from: c_int, at: *mut i64, count: usize) -> isize }
-on_descriptor! { FSYNC, c"fsync", Touch::Fsync,
+on_descriptor! { FSYNC, c"fsync", FdCall::Fsync,
 fn fsync(fd: c_int) -> c_int }
-on_descriptor! { FDATASYNC, c"fdatasync", Touch::Fsync,
+on_descriptor! { FDATASYNC, c"fdatasync", FdCall::Fsync,
 fn fdatasync(fd: c_int) -> c_int }
-on_descriptor! { FTRUNCATE, c"ftruncate", Touch::Truncate,
+on_descriptor! { FTRUNCATE, c"ftruncate", FdCall::Truncate,
 fn ftruncate(fd: c_int, length: i64) -> c_int }
-on_descriptor! { FTRUNCATE64, c"ftruncate64", Touch::Truncate,
+on_descriptor! { FTRUNCATE64, c"ftruncate64", FdCall::Truncate,
 fn ftruncate64(fd: c_int, length: i64) -> c_int }
-on_descriptor! { RECV, c"recv", Touch::Recv,
+on_descriptor! { RECV, c"recv", FdCall::Recv,
 fn recv(fd: c_int, buffer: *mut c_void, length: usize, flags: c_int) -> isize }
-on_descriptor! { RECV_CHK, c"__recv_chk", Touch::Recv,
+on_descriptor! { RECV_CHK, c"__recv_chk", FdCall::Recv,
 fn __recv_chk(fd: c_int, buffer: *mut c_void, length: usize, room: usize, flags: c_int) -> isize }
-on_descriptor! { RECVFROM, c"recvfrom", Touch::Recv,
+on_descriptor! { RECVFROM, c"recvfrom", FdCall::Recv,
 fn recvfrom(fd: c_int, buffer: *mut c_void, length: usize, flags: c_int, address: *mut c_void, size: *mut c_uint) -> isize }
-on_descriptor! { RECVFROM_CHK, c"__recvfrom_chk", Touch::Recv,
+on_descriptor! { RECVFROM_CHK, c"__recvfrom_chk", FdCall::Recv,
 fn __recvfrom_chk(fd: c_int, buffer: *mut c_void, length: usize, room: usize, flags: c_int, address: *mut c_void, size: *mut c_uint) -> isize }
-on_descriptor! { SEND, c"send", Touch::Send,
+on_descriptor! { SEND, c"send", FdCall::Send,
 fn send(fd: c_int, buffer: *const c_void, length: usize, flags: c_int) -> isize,
 wrote |result| taken(buffer, result) }
-on_descriptor! { SENDTO, c"sendto", Touch::Send,
+on_descriptor! { SENDTO, c"sendto", FdCall::Send,
 fn sendto(fd: c_int, buffer: *const c_void, length: usize, flags: c_int, address: *const c_void, size: c_uint) -> isize,
 wrote |result| taken(buffer, result) }
-on_descriptor! { SENDMSG, c"sendmsg", Touch::Send,
+on_descriptor! { SENDMSG, c"sendmsg", FdCall::Send,
 fn sendmsg(fd: c_int, message: *const c_void, flags: c_int) -> isize }
-on_descriptor! { SENDMMSG, c"sendmmsg", Touch::Send,
+on_descriptor! { SENDMMSG, c"sendmmsg", FdCall::Send,
 fn sendmmsg(fd: c_int, messages: *mut c_void, count: c_uint, flags: c_int) -> c_int }
-on_descriptor! { CONNECT, c"connect", Touch::Connect,
+on_descriptor! { CONNECT, c"connect", FdCall::Connect,
 fn connect(fd: c_int, address: *const c_void, size: c_uint) -> c_int }

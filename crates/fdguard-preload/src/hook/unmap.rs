@@ -1,4 +1,4 @@
-//! Memory is given back: an interpreter that shuts down may take frames away that another thread's hook is reading.
+//! `munmap`: an interpreter that shuts down may free frames that another thread's hook is reading.
 
 #![expect(unsafe_code, reason = "stands in for a function of the C library")]
 

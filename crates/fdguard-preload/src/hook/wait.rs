@@ -1,17 +1,17 @@
-//! Waiting: for several numbers at once, for a connection, for events.
+//! Waiting for several descriptors, for a connection, or for events.
 
 #![expect(unsafe_code, reason = "stands in for functions of the C library")]
 
 use core::ffi::{c_int, c_long, c_uint, c_void};
 
-use fdguard_wire::{How, Touch};
+use fdguard_wire::{FdCall, OpenCall};
 
 use super::{again, missing, on_descriptor};
 use crate::call;
+use crate::inflight::NOTED;
 use crate::protect::{self, answer};
 use crate::real::Real;
 use crate::record::{born_from, selected};
-use crate::inflight::NOTED;
 use crate::{sys, thread};
 
 /// Bits in the set of `select`.
@@ -20,7 +20,7 @@ const BITS: c_int = 1024;
 /// `struct pollfd`.
 #[repr(C)]
 #[derive(Clone, Copy)]
-pub(super) struct PollResult {
+pub(super) struct PollEntry {
     fd: c_int,
     events: i16,
     answers: i16,
@@ -30,7 +30,7 @@ pub(super) struct PollResult {
 ///
 /// # Safety
 /// As many entries as it says, as `poll` asks for.
-unsafe fn polled(list: *const PollResult, count: u64) -> Numbers {
+unsafe fn polled(list: *const PollEntry, count: u64) -> Numbers {
     let mut numbers = Numbers::none();
     for index in 0..usize::try_from(count).unwrap_or(0).min(NOTED) {
         // SAFETY: by the caller's word.
@@ -80,18 +80,18 @@ impl Numbers {
 /// One that waits by a list.
 macro_rules! poll {
     ($real:ident, $name:literal, fn $function:ident($list:ident, $count:ident $(, $argument:ident: $type:ty)*)) => {
-        static $real: Real<unsafe extern "C" fn(*mut Polled, u64 $(, $type)*) -> c_int> =
+        static $real: Real<unsafe extern "C" fn(*mut PollEntry, u64 $(, $type)*) -> c_int> =
             // SAFETY: the type of its manual page.
             unsafe { Real::new($name) };
 
         // SAFETY: the name is interposed on purpose, with the type of its manual page.
         #[cfg_attr(fdguard_injected, unsafe(no_mangle))]
-        unsafe extern "C" fn $function($list: *mut Polled, $count: u64 $(, $argument: $type)*) -> c_int {
+        unsafe extern "C" fn $function($list: *mut PollEntry, $count: u64 $(, $argument: $type)*) -> c_int {
             let Some(real) = $real.get() else {
                 return missing();
             };
-            let bytes = usize::try_from($count).unwrap_or(0).min(NOTED) * size_of::<Polled>();
-            let numbers = if crate::seat::is_threaded() && is_there($list as usize, bytes) {
+            let bytes = usize::try_from($count).unwrap_or(0).min(NOTED) * size_of::<PollEntry>();
+            let numbers = if crate::inflight::is_threaded() && is_there($list as usize, bytes) {
                 // SAFETY: the caller's own list, which can be read.
                 unsafe { polled($list, $count) }
             } else {
@@ -183,7 +183,7 @@ macro_rules! select {
                     }
                 }
             }
-            if crate::seat::is_threaded() {
+            if crate::inflight::is_threaded() {
                 for set in [read, write, except] {
                     // SAFETY: the caller's own sets, which the kernel is about to read.
                     unsafe { chosen(&mut numbers, set, count) };
@@ -221,9 +221,9 @@ unsafe extern "C" fn __fdelt_chk(number: c_long) -> c_long {
 }
 
 /// A wait for at most so many events: some programs have room for as many numbers.
-fn waits(most: c_int) -> Touch {
+fn waits(most: c_int) -> FdCall {
     protect::has_places(most);
-    Touch::EpollWait
+    FdCall::EpollWait
 }
 
 on_descriptor! { EPOLL_WAIT, c"epoll_wait", waits(most),
@@ -243,7 +243,7 @@ unsafe extern "C" fn accept(fd: c_int, address: *mut c_void, length: *mut c_uint
     let Some(real) = ACCEPT.get() else {
         return missing();
     };
-    let call = call::begin(fd, Touch::Accept);
+    let call = call::enter(fd, FdCall::Accept);
     if answer::is_put_off(fd) {
         call.refuse();
         return -1;
@@ -251,7 +251,7 @@ unsafe extern "C" fn accept(fd: c_int, address: *mut c_void, length: *mut c_uint
     // SAFETY: the caller's own arguments.
     let result = again(|| unsafe { real(fd, address, length) });
     call.end(result < 0);
-    born_from(result, How::Accept, fd)
+    born_from(result, OpenCall::Accept, fd)
 }
 
 // SAFETY: the type of its manual page.
@@ -269,7 +269,7 @@ unsafe extern "C" fn accept4(
     let Some(real) = ACCEPT4.get() else {
         return missing();
     };
-    let call = call::begin(fd, Touch::Accept);
+    let call = call::enter(fd, FdCall::Accept);
     if answer::is_put_off(fd) {
         call.refuse();
         return -1;
@@ -277,5 +277,5 @@ unsafe extern "C" fn accept4(
     // SAFETY: the caller's own arguments.
     let result = again(|| unsafe { real(fd, address, length, flags) });
     call.end(result < 0);
-    born_from(result, How::Accept, fd)
+    born_from(result, OpenCall::Accept, fd)
 }

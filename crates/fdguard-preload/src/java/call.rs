@@ -1,4 +1,4 @@
-//! The functions of JNI and JVMTI that are used, by their places in the tables of the specification.
+//! The JNI and JVMTI functions in use, by their index in the specification's tables.
 
 #![expect(unsafe_code, reason = "calls the machine's functions by their places")]
 

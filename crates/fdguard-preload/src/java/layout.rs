@@ -1,4 +1,5 @@
-//! Where the machine keeps the state of a thread, by the list of fields that it exports for debuggers.
+//! Where the JVM keeps a thread's state, found through the list of fields that it exports for
+//! debuggers.
 
 #![expect(unsafe_code, reason = "reads the machine's list and a thread's state")]
 

@@ -1,4 +1,4 @@
-//! The machine of this process: found once, asked when it is safe.
+//! The JVM of this process: found once, called only when it is safe.
 
 #![expect(unsafe_code, reason = "asks the loader for the machine")]
 

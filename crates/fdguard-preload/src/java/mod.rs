@@ -1,9 +1,10 @@
-//! Which Java code is running in the calling thread, asked of the machine that runs it (HotSpot, by JVMTI).
+//! The Java code that runs in the calling thread, read through JVMTI (HotSpot).
 //!
-//! JVMTI allocates, locks and waits for collections, and may be called only by a thread that is attached and runs native code:
-//! called while the machine itself is at work it would corrupt the thread's state. So it is called only when
-//! the stack says that generated code called a native function that is not the machine's, no signal handler lies in between,
-//! and the machine's own word for the thread says that it is in native code. See decision 019.
+//! JVMTI allocates, locks and waits for garbage collections, and only an attached thread in native
+//! code may call it. Called while the JVM itself is running, it would corrupt the thread's state.
+//! So it is called only if the stack shows that generated code called a native function outside the
+//! JVM, no signal handler is in between, and the JVM's own state of the thread is "in native". See
+//! decision 019.
 
 mod call;
 mod layout;

@@ -1,10 +1,11 @@
-//! Calls that a tombstone would answer although the descriptor is closed: they fail as they would without it.
+//! Calls that would succeed on a placeholder although the descriptor is closed. They fail as they
+//! would without protection.
 
 use core::ffi::c_int;
 
 use super::number::{self, Phase};
 use super::{EBADF, kernel, placeholder};
-use crate::{errno, owner, inflight, sys};
+use crate::{errno, inflight, owner, sys};
 
 /// Whether a number is closed, in the eyes of the program, although the kernel has something there.
 #[inline]

@@ -1,4 +1,4 @@
-//! Graves that are freed together: that costs the kernel little more than one.
+//! Frees reserved numbers in batches, which costs little more than freeing one.
 
 use core::ffi::c_int;
 

@@ -1,9 +1,10 @@
-//! Calls that take numbers which the program chose: `dup2` and its kin, and ranges that are closed at once.
+//! Calls that use numbers chosen by the program: `dup2` and the like, and ranges that are closed at
+//! once.
 
 use core::ffi::c_int;
 
-use super::quarantine::{self, Loan};
 use super::number;
+use super::quarantine::{self, Loan};
 use super::{kernel, placeholder};
 use crate::owner;
 
@@ -15,7 +16,7 @@ pub(crate) struct Claim {
 }
 
 /// Makes way for a call that gives this number to something else.
-pub(crate) fn take(fd: c_int) -> Claim {
+pub(crate) fn claim(fd: c_int) -> Claim {
     let mut taken = Claim { fd, loan: None };
     if super::is_on() && owner::is_here() {
         if placeholder::is_it(fd) {

@@ -3,9 +3,9 @@
 use core::ffi::c_int;
 
 use super::number::{self, Age, Phase};
-use super::{EBADF, answer, quarantine, kernel, placeholder, stranger};
-use crate::record::{self, Ending, Prevented};
-use crate::{errno, owner, inflight};
+use super::{EBADF, answer, kernel, placeholder, quarantine, stranger};
+use crate::record::{self, Ending, PreventedHarm};
+use crate::{errno, inflight, owner};
 
 /// What a close came to.
 pub(crate) enum Outcome {
@@ -49,7 +49,7 @@ fn end(fd: c_int, age: Age, ending: Ending) -> c_int {
         number::step(fd, age, Phase::Closing, Phase::Free);
     }
     // Who is inside and could not be woken has a number that leads nowhere, too.
-    let prevented = ending.is_under_a_call().then_some(Prevented::Stranger);
+    let prevented = ending.is_under_a_call().then_some(PreventedHarm::Stranger);
     record::ended_by(fd, ending, 0, prevented);
     if is_put_off {
         stranger::look_again(fd);
@@ -62,7 +62,7 @@ fn end(fd: c_int, age: Age, ending: Ending) -> c_int {
 fn refuse(fd: c_int, is_row: bool) -> c_int {
     let ending = record::ending(fd);
     errno::store(EBADF);
-    let prevented = (!is_row).then_some(Prevented::DoubleClose);
+    let prevented = (!is_row).then_some(PreventedHarm::DoubleClose);
     record::ended_by(fd, ending, -1, prevented);
     if !is_row {
         answer::suspect(fd);
@@ -124,7 +124,7 @@ impl Stream {
 /// The number under a stream that was just closed had been closed before: what the C library closed was a tombstone.
 pub(crate) fn closed_before(fd: c_int, ending: Ending) -> c_int {
     errno::store(EBADF);
-    record::ended_by(fd, ending, -1, Some(Prevented::DoubleClose));
+    record::ended_by(fd, ending, -1, Some(PreventedHarm::DoubleClose));
     answer::prevented();
     errno::store(EBADF);
     -1

@@ -1,4 +1,4 @@
-//! Names by patterns: `*` is anything, `?` any one byte.
+//! File name patterns: `*` matches anything, `?` one byte.
 
 /// Whether all of a name is as the pattern says. Takes time in the product of both lengths at most.
 pub(super) fn matches(pattern: &[u8], name: &[u8]) -> bool {

@@ -1,4 +1,5 @@
-//! The system calls that protection makes, past the C library. Errors are negative, as the kernel gives them.
+//! System calls of protection, made without the C library. Errors are negative, as the kernel
+//! returns them.
 
 #![expect(unsafe_code, reason = "the system call instruction")]
 

@@ -1,27 +1,29 @@
-//! Protection: no stale number reaches another file. Only where the tracer asks for it (`FDGUARD_PROTECT`): it costs the program descriptors.
+//! Protection: no stale number reaches another file. It is active only on request
+//! (`FDGUARD_PROTECT`), because it costs the program descriptors.
 //!
-//! A closed number is kept by a tombstone for a while (`grave.rs`), a close under somebody's call waits for that one (`stranger.rs`),
-//! databases live where no socket's number comes (`band.rs`). Decisions 034 and 035.
+//! A placeholder keeps a closed number for a while (`quarantine.rs`), a close during another thread's
+//! call waits for that call (`stranger.rs`), and databases get a range of numbers without sockets
+//! (`reserved_range.rs`). See decisions 034 and 035.
 
 pub(crate) mod answer;
-pub(crate) mod reserved_range;
 mod batch;
+mod claim;
 pub(crate) mod close;
 mod glob;
-mod quarantine;
 mod kernel;
 mod number;
-mod room;
 mod placeholder;
+mod quarantine;
+pub(crate) mod reserved_range;
+mod room;
 pub(crate) mod stranger;
-mod claim;
 
 use core::ffi::{CStr, c_int};
 use core::sync::atomic::{AtomicU32, Ordering};
 
 use crate::{errno, owner, start};
 
-pub(crate) use claim::{cover, sweep, take};
+pub(crate) use claim::{claim, cover, sweep};
 
 const EBADF: c_int = 9;
 const EMFILE: c_int = 24;
@@ -49,7 +51,7 @@ fn is_fatal() -> bool {
 }
 
 /// Begins, before the program does, if it is asked for.
-pub(crate) fn begin() {
+pub(crate) fn start() {
     let mut room = [0; 32];
     let level = match kernel::variable(LEVEL_NAME, &mut room) {
         b"warn-once" | b"warn-always" => WARN,
@@ -66,7 +68,7 @@ pub(crate) fn begin() {
         quarantine::give_up_after(u64::from(age) * 1_000_000);
     }
     let error = errno::load();
-    reserved_range::begin();
+    reserved_range::reserve();
     room::ask_limit();
     if placeholder::erect() {
         LEVEL.store(level, Ordering::Release);
@@ -79,7 +81,7 @@ pub(crate) fn begin() {
 /// In a forked child, which has its parent's graves; the mapping is its own.
 pub(crate) fn forked() {
     if is_on() {
-        quarantine::settle();
+        quarantine::reconcile();
         reserved_range::forked();
         if let Some(mapping) = start::current() {
             mapping.protect();
@@ -127,11 +129,11 @@ pub(crate) fn makes_room() -> bool {
 #[inline]
 pub(crate) fn arrived(fd: c_int) {
     if fd >= 0 && is_on() {
-        settle(fd);
+        note_reuse(fd);
     }
 }
 
-fn settle(fd: c_int) {
+fn note_reuse(fd: c_int) {
     number::forget(fd);
     let graves = quarantine::count();
     room::note_living(fd, graves);

@@ -1,4 +1,4 @@
-//! What protection knows of each number: one word each, changed in single steps by whoever comes first.
+//! The state of each number under protection: one word each, changed atomically.
 
 use core::ffi::c_int;
 use core::sync::atomic::{AtomicU32, Ordering};

@@ -1,4 +1,5 @@
-//! The tombstone that all others are copies of: a descriptor that can neither be read nor written, at a number out of the way.
+//! The placeholder that all others are duplicates of: a descriptor that can be neither read nor
+//! written, at an unused high number.
 
 use core::ffi::c_int;
 use core::sync::atomic::{AtomicI32, AtomicU32, Ordering};
@@ -113,6 +114,6 @@ pub(super) fn give_up() -> bool {
 }
 
 /// In a forked child nobody else copies it.
-pub(super) fn settle() {
+pub(super) fn reconcile() {
     COPYING.store(0, Ordering::SeqCst);
 }

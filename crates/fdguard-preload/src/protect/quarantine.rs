@@ -1,14 +1,14 @@
-//! Tombstones: a closed number is kept for a while by a descriptor that can do nothing, so that nobody else gets it.
+//! Quarantine: a placeholder keeps a closed number for a while, so that it is not reused.
 //!
-//! A ring holds the last closes, oldest first; what falls out is really free. All steps are single atomic ones, and whoever comes
-//! second finds that there is nothing left to do.
+//! A ring holds the last closes, oldest first. A number that leaves the ring is free. Each step is
+//! a single atomic operation, so a second thread finds nothing left to do.
 
 use core::ffi::c_int;
 use core::sync::atomic::{AtomicU64, Ordering};
 
 use super::batch::{self, Batch};
 use super::number::{self, Age, Phase};
-use super::{kernel, room, placeholder};
+use super::{kernel, placeholder, room};
 use crate::{real, start};
 
 const PLACES: u64 = 1024;
@@ -98,7 +98,7 @@ pub(super) fn dig(fd: c_int, age: Age) {
 pub(super) fn tell_count() {
     if let Some(mapping) = start::current() {
         let stone = u32::from(placeholder::number() >= 0);
-        mapping.graves(count().saturating_add(stone));
+        mapping.quarantined(count().saturating_add(stone));
     }
 }
 
@@ -207,8 +207,8 @@ pub(super) fn take_back(fd: c_int, (age, phase): Loan) {
 }
 
 /// In a forked child: what other threads had begun is finished, they are not here.
-pub(super) fn settle() {
-    placeholder::settle();
+pub(super) fn reconcile() {
+    placeholder::reconcile();
     for fd in 3..number::used() {
         let (phase, age) = number::state(fd);
         match phase {

@@ -1,9 +1,11 @@
-//! Files that must not be hit have numbers of their own, far from those of sockets.
+//! A reserved range of numbers for files that must not be hit, away from those of sockets.
 //!
-//! The kernel gives the lowest free number, so such a file is copied to a high one and its low number closed again. But a close takes
-//! with it every POSIX lock that the process has on that file, so this is done only for the first descriptor of a file. For a further one
-//! all low numbers are taken for a moment, and the kernel itself gives a high one. Only one thread at a time does either: in between
-//! another one could take a lock. What is opened for reading alone stays where it is: nothing can be written to it by mistake.
+//! The kernel returns the lowest free number, so such a file is duplicated to a high number and the
+//! low one is closed. A close drops every POSIX lock that the process holds on the file, so this is
+//! done only for the first descriptor of a file. For further ones all low numbers are occupied for
+//! a moment, and the kernel itself returns a high one. Only one thread at a time does either,
+//! because another could take a lock in between. A file opened for reading stays where it is, since
+//! nothing can be written to it by mistake.
 
 #![expect(unsafe_code, reason = "reads a path of the program")]
 
@@ -11,7 +13,7 @@ use core::cell::UnsafeCell;
 use core::ffi::{CStr, c_char, c_int};
 use core::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering};
 
-use super::{glob, kernel, room, placeholder};
+use super::{glob, kernel, placeholder, room};
 use crate::{errno, lock, owner, start, sys};
 
 /// Patterns of names, with `:` between them.
@@ -72,7 +74,7 @@ struct Shields(UnsafeCell<[u8; ROOM]>);
 unsafe impl Sync for Shields {}
 
 /// Reads the patterns. Called before the program begins.
-pub(super) fn begin() {
+pub(super) fn reserve() {
     // SAFETY: nobody else runs yet.
     let room = unsafe { &mut *SHIELDS.0.get() };
     let length = kernel::variable(SHIELD_NAME, room).len();

@@ -1,8 +1,9 @@
-//! How many numbers the dead may have: never so many that the living run out, or are pushed behind a wall.
+//! How many closed numbers may be kept: never so many that the program runs out of numbers or
+//! crosses a limit.
 //!
-//! Programs size arrays by the numbers that they expect. Of these only hints are seen: the limit,
-//! how many events an event loop asks for, and how many descriptors there ever were at a time.
-//! Where a program has few, few are kept.
+//! Programs size arrays by the numbers they expect. Only hints of that are visible: the limit, how
+//! many events an event loop asks for, and the most descriptors ever open. If a program has few,
+//! few are kept.
 
 use core::ffi::c_int;
 use core::sync::atomic::{AtomicU32, Ordering};

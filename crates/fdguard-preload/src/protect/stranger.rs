@@ -1,13 +1,13 @@
-//! A close by one thread while another is inside a call on the same socket: the connection is ended now, which wakes the other, and
-//! the number is given up when that one comes out.
+//! A close while another thread is in a call on the same socket. The connection is shut down at
+//! once, which wakes the other thread, and the number is released when that thread leaves its call.
 
 use core::ffi::c_int;
 use core::sync::atomic::{Ordering, fence};
 
 use super::number::{self, Age, Phase};
-use super::{quarantine, kernel};
-use crate::record::Ending;
+use super::{kernel, quarantine};
 use crate::inflight;
+use crate::record::Ending;
 
 /// Puts the close off until who is inside comes out, if somebody is and can be woken.
 ///

@@ -1,7 +1,7 @@
-//! From an instruction to its line, by the three tables CPython has had: pure, a forward scan.
+//! From an instruction to its line, by CPython's three table formats. Pure code, a forward scan.
 //!
-//! This file is used by the hook, where the table is read piece by piece, and by the tracer, which
-//! fetches tables from other processes.
+//! The hook uses it to read the table piece by piece, and the tracer for tables fetched from other
+//! processes.
 
 /// How a code object says where its instructions come from.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -1,4 +1,4 @@
-//! Reading memory that may not be there, in this process: the only raw reads of the walk.
+//! Reads memory of this process that may not be mapped. These are the only raw reads of the walk.
 #![expect(unsafe_code, reason = "reads the interpreter's memory")]
 
 /// A page, or a part of one: what is readable at one end of it is so at the other.
@@ -222,7 +222,9 @@ mod tests {
     fn what_is_mapped_is_read_and_what_is_not_is_refused() {
         let bytes = 0x0123_4567_89ab_cdef_u64.to_le_bytes();
         let address = bytes.as_ptr().expose_provenance() as u64;
-        let span = ProbedMemory.span(address, 8).expect("own stack is readable");
+        let span = ProbedMemory
+            .span(address, 8)
+            .expect("own stack is readable");
         assert_eq!(span.word(0), Some(0x0123_4567_89ab_cdef));
         assert_eq!(span.int(4), Some(0x0123_4567));
         assert_eq!(span.byte(7), Some(1));

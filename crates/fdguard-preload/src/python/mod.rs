@@ -1,16 +1,15 @@
-//! Which Python code is running in the calling thread, read from the interpreter's memory.
+//! The Python code that runs in the calling thread, read from the interpreter's memory.
 //!
 //! [`Runtime::find`] recognises the interpreter once, [`Runtime::walk`] lists the frames of the
-//! calling thread, with the GIL or without, and [`Runtime::render`] writes their text while it is
-//! certain to be there. Nothing here allocates, locks, panics, sets `errno` or calls Python beyond
-//! reading which thread state is this thread's.
+//! calling thread, with or without the GIL, and [`Runtime::render`] writes their text while it is
+//! certain to exist. Nothing here allocates, locks, panics, sets `errno` or calls Python, except to
+//! read which thread state belongs to this thread.
 //!
-//! Why it may read at all: only the calling thread pushes and pops its own frames, it is inside
-//! our hook meanwhile, and its frames hold references to their code objects. So what is read is
-//! alive and still. It is never right to walk another thread.
+//! Reading is safe because only the calling thread pushes and pops its own frames, it is inside the
+//! hook meanwhile, and its frames hold references to their code objects. Never walk another thread.
 //!
-//! What is not known is refused, with a reason: a version that is not in the table, a layout that
-//! is not the table's. The caller then has native frames only, and a gap.
+//! Unknown versions and layouts are rejected with a reason. The caller then has only native frames,
+//! and a gap.
 
 mod linetable;
 mod memory;
@@ -26,4 +25,4 @@ mod walk;
 mod tests;
 
 pub(crate) use runtime::{Refusal, Runtime};
-pub(crate) use walk::{Place, RawFrame, PythonWalk};
+pub(crate) use walk::{Place, PythonWalk, RawFrame};

@@ -1,5 +1,5 @@
 //! Where an interpreter keeps what the walk reads: a row of the table, checked against what the
-//! running interpreter says of itself.
+//! running interpreter reports about itself.
 
 use super::memory::{Memory, Span};
 use super::table::{DEBUG_3_13, TABLE};

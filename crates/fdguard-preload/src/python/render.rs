@@ -1,4 +1,4 @@
-//! Frames written out: file, function and line, while their code objects are certain to be alive.
+//! Writes frames as file, function and line, while their code objects are certain to be alive.
 
 use super::linetable::Format;
 use super::memory::{Memory, Span};
@@ -7,7 +7,7 @@ use super::record::{
 };
 use super::runtime::Layout;
 use super::text::{self, TextTooLong};
-use super::walk::{RawFrame, PythonWalk};
+use super::walk::{PythonWalk, RawFrame};
 
 /// Bytes of a file name (`PATH_MAX`) and of a function's name that are kept.
 const FILE_LIMIT: u16 = 4096;

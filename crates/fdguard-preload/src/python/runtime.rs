@@ -1,5 +1,5 @@
 //! The interpreter of this process: found by its symbols, recognised by its version, and checked
-//! against the table before anything of it is believed.
+//! against the table before anything is trusted.
 #![expect(
     unsafe_code,
     reason = "calls the interpreter's functions by their addresses"
@@ -9,8 +9,8 @@ use core::ffi::{CStr, c_char, c_ulong, c_void};
 use core::sync::atomic::{AtomicU32, Ordering};
 
 use super::memory::{Direct, Memory, ProbedMemory};
-use super::offsets::{DEBUG_SPAN, Offsets, OffsetSource};
-use super::walk::{Place, RawFrame, PythonWalk};
+use super::offsets::{DEBUG_SPAN, OffsetSource, Offsets};
+use super::walk::{Place, PythonWalk, RawFrame};
 use super::{render, walk};
 
 /// As many walks and renderings read nothing that the kernel has not been asked about; then the
@@ -143,7 +143,13 @@ impl Runtime {
             // SAFETY: these are the calling thread's own frames, complete but for the innermost,
             // and the layout has been right so far.
             let direct = unsafe { Direct::trusting() };
-            return Some(walk::walk(ProbedMemory, direct, &self.layout, thread, frames));
+            return Some(walk::walk(
+                ProbedMemory,
+                direct,
+                &self.layout,
+                thread,
+                frames,
+            ));
         }
         let walked = walk::walk(ProbedMemory, ProbedMemory, &self.layout, thread, frames);
         self.count(&walked);
@@ -177,7 +183,14 @@ impl Runtime {
     #[cold]
     #[inline(never)]
     fn prove(&self, thread: u64, depth: usize, pass: impl FnMut(Place)) -> Option<PythonWalk> {
-        let walked = walk::glance(ProbedMemory, ProbedMemory, &self.layout, thread, depth, pass);
+        let walked = walk::glance(
+            ProbedMemory,
+            ProbedMemory,
+            &self.layout,
+            thread,
+            depth,
+            pass,
+        );
         self.count(&walked);
         Some(walked)
     }
@@ -193,7 +206,12 @@ impl Runtime {
 
     /// Writes the record of what [`Self::walk`] found in this same call of the hook, and answers
     /// its length; see [`super::record`] for the form.
-    pub(crate) fn render(&self, frames: &[RawFrame], walked: &PythonWalk, into: &mut [u8]) -> usize {
+    pub(crate) fn render(
+        &self,
+        frames: &[RawFrame],
+        walked: &PythonWalk,
+        into: &mut [u8],
+    ) -> usize {
         let frames = frames.get(..walked.frames).unwrap_or_default();
         let rendered = self.rendered.load(Ordering::Relaxed);
         if rendered >= PROVING {
@@ -202,7 +220,14 @@ impl Runtime {
             let direct = unsafe { Direct::trusting() };
             return render::render(ProbedMemory, direct, &self.layout, frames, walked, into).length;
         }
-        let done = render::render(ProbedMemory, ProbedMemory, &self.layout, frames, walked, into);
+        let done = render::render(
+            ProbedMemory,
+            ProbedMemory,
+            &self.layout,
+            frames,
+            walked,
+            into,
+        );
         if done.is_whole && walked.frames > 0 {
             self.rendered
                 .store(rendered.saturating_add(1), Ordering::Relaxed);

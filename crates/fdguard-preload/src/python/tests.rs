@@ -1,10 +1,10 @@
-//! The walk in memory that is not Python's: it ends, and it does not panic.
+//! The walk in memory that is not Python's: it terminates and does not panic.
 #![expect(unsafe_code, reason = "implements a trait of raw reads without any")]
 
 use std::collections::BTreeMap;
 
 use super::memory::{Memory, ProbedMemory};
-use super::offsets::{DEBUG_SPAN, Offsets, OffsetSource};
+use super::offsets::{DEBUG_SPAN, OffsetSource, Offsets};
 use super::record::{BROKEN, TRUNCATED};
 use super::runtime::Layout;
 use super::table::{DEBUG_3_13, TABLE};

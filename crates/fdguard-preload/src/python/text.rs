@@ -1,4 +1,4 @@
-//! Python's strings as UTF-8, a piece at a time.
+//! Python strings as UTF-8, one piece at a time.
 
 use super::memory::{Memory, Span};
 use super::record::Record;

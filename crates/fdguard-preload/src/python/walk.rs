@@ -1,4 +1,4 @@
-//! The frames of a thread, from the innermost on.
+//! The frames of a thread, innermost first.
 
 use super::memory::{Memory, Span};
 use super::record::{BROKEN, TRUNCATED};

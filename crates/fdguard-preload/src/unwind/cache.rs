@@ -1,7 +1,7 @@
-//! Rules by address, so that a frame seen before costs a few loads.
+//! Unwind rules by address, so that a known frame costs a few loads.
 //!
-//! All threads share it without a lock: the key is stored mixed with the rest of its entry, so that an entry of which
-//! two writers each wrote a part is nobody's.
+//! All threads share it without a lock. The key is stored mixed with the rest of its entry, so an
+//! entry that two writers wrote in part matches no key.
 
 use core::sync::atomic::{AtomicU64, Ordering};
 

@@ -1,5 +1,5 @@
-//! The native stack of the calling thread, by the unwind tables that every compiler writes (`.eh_frame`): right
-//! without frame pointers, without allocation, and without a lock. See decision 017.
+//! The native stack of the calling thread, by the unwind tables that compilers write (`.eh_frame`):
+//! correct without frame pointers, without allocation and without locks. See decision 017.
 
 #![expect(
     clippy::cast_possible_truncation,

@@ -1,7 +1,8 @@
 //! One descriptor from what the kernel says about it: pure.
 
 use fdguard_core::detail::{
-    Eventpoll, OtherDetail, FileDetail, Memfd, Pidfd, PipeDetail, PipeEnd, PtyDetail, Signalfd, SocketDetail, WatcherDetail,
+    Eventpoll, FileDetail, Memfd, OtherDetail, Pidfd, PipeDetail, PipeEnd, PtyDetail, Signalfd,
+    SocketDetail, WatcherDetail,
 };
 use fdguard_core::{Class, Detail, Fd, FdEntry, FileId, Mode, Text};
 

@@ -106,7 +106,7 @@ impl Probe {
             let Ok(base) = self.open_process(pid) else {
                 continue;
             };
-            found.look(pid, base.as_fd(), sought, mappings);
+            found.scan_process(pid, base.as_fd(), sought, mappings);
         }
         found.gaps.extend(unread_gap(&found.unread));
         found.gaps.extend(self.hides.then(gaps::hidden_gap));
@@ -129,7 +129,13 @@ impl Probe {
 }
 
 impl FileHolders {
-    fn look(&mut self, pid: Pid, base: BorrowedFd<'_>, sought: &[SoughtFile], mappings: bool) {
+    fn scan_process(
+        &mut self,
+        pid: Pid,
+        base: BorrowedFd<'_>,
+        sought: &[SoughtFile],
+        mappings: bool,
+    ) {
         let Ok(bytes) = files::read(base, c"stat") else {
             return;
         };

@@ -14,6 +14,7 @@ use crate::parse::mountinfo;
 
 mod borrow;
 mod bpf;
+mod cache;
 mod ceilings;
 mod classify;
 mod devices;
@@ -24,7 +25,6 @@ mod foreign_netns;
 mod gaps;
 pub mod holders;
 mod kernel;
-mod cache;
 mod mounts;
 mod netns;
 mod peers;
@@ -85,7 +85,7 @@ impl Probe {
         let mountinfo = mountinfo.unwrap_or_default();
         let hides = !rustix::process::geteuid().is_root()
             && mountinfo::hides_processes(&mountinfo, root.as_os_str().as_bytes());
-        let mounts = mounts::Mounts::of(&mountinfo);
+        let mounts = mounts::Mounts::parse(&mountinfo);
         let sizes = own.as_ref().is_some_and(|own| files::size_of(own) > 0);
         Ok(Self {
             proc,

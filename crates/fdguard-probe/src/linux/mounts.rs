@@ -30,7 +30,7 @@ pub(super) struct Mounts {
 
 impl Mounts {
     /// With the local mounts of fdguard's namespace, from its mountinfo.
-    pub(super) fn of(mountinfo: &[u8]) -> Self {
+    pub(super) fn parse(mountinfo: &[u8]) -> Self {
         Self {
             local: mountinfo::local_mounts(mountinfo).collect(),
             devices: mountinfo::devices(mountinfo).collect(),

@@ -110,7 +110,11 @@ impl Probe {
         (base, path): (BorrowedFd<'_>, impl Arg),
         buffer: &mut Vec<u8>,
     ) -> Result<Limits, Errno> {
-        let by_call = if self.real { rlimit::of(pid) } else { None };
+        let by_call = if self.real {
+            rlimit::read_limits(pid)
+        } else {
+            None
+        };
         match by_call {
             Some(limits) => Ok(limits),
             None => files::read_into(base, path, buffer).map(limits::open_files),

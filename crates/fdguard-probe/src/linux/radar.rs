@@ -73,7 +73,7 @@ impl Radar {
     }
 
     /// One look at every process.
-    pub fn look(&mut self, probe: &Probe) -> Result<HostView, Error> {
+    pub fn scan(&mut self, probe: &Probe) -> Result<HostView, Error> {
         if self.depth == Depth::Crowd && probe.processes() < CROWD {
             self.depth = Depth::Single;
         }

@@ -58,7 +58,7 @@ impl<'a> Reader<'a> {
     }
 
     /// Looks at one number, again while it changes hands.
-    pub(super) fn look(&mut self, fd: Fd) -> ReadState {
+    pub(super) fn read_entry(&mut self, fd: Fd) -> ReadState {
         for _ in 0..TRIES {
             match self.try_look(fd) {
                 Ok(Some(seen)) => return seen,
@@ -122,7 +122,12 @@ impl<'a> Reader<'a> {
 
     /// The cheap way for files on local file systems: the name in the link is looked up, and when it
     /// names the very inode that fdinfo speaks of, all of it belongs together. `None` when it does not.
-    fn by_name(&self, fd: Fd, info: &Fdinfo<'_>, buffer: &mut [u8]) -> Result<Option<ReadState>, Errno> {
+    fn by_name(
+        &self,
+        fd: Fd,
+        info: &Fdinfo<'_>,
+        buffer: &mut [u8],
+    ) -> Result<Option<ReadState>, Errno> {
         if self.dir.own.is_none() || !info.mnt.is_some_and(|mnt| self.dir.mounts.is_local(mnt)) {
             return Ok(None);
         }
@@ -143,7 +148,12 @@ impl<'a> Reader<'a> {
 
     /// The sure way: held for a moment, the file cannot change under us, and its name and its inode are
     /// one file's. `None` when it is not the one that fdinfo spoke of.
-    fn by_held(&self, fd: Fd, info: &Fdinfo<'_>, buffer: &mut [u8]) -> Result<Option<ReadState>, Errno> {
+    fn by_held(
+        &self,
+        fd: Fd,
+        info: &Fdinfo<'_>,
+        buffer: &mut [u8],
+    ) -> Result<Option<ReadState>, Errno> {
         let Some(own) = &self.dir.own else {
             let length = rustix::fs::readlinkat_raw(&self.dir.fd, DecInt::new(fd), &mut *buffer)?;
             return Ok(self.by_text(fd, info, &buffer[..length], None));

@@ -9,7 +9,7 @@ use fdguard_core::snapshot::Limits;
 
 /// The limits of a process of the same user, or of anybody for `CAP_SYS_RESOURCE`; `None` when refused.
 /// Ten times cheaper than the text in `/proc/PID/limits`, which any user may read.
-pub(super) fn of(pid: Pid) -> Option<Limits> {
+pub(super) fn read_limits(pid: Pid) -> Option<Limits> {
     let pid = libc::pid_t::try_from(pid).ok()?;
     let mut limit = libc::rlimit {
         rlim_cur: 0,
@@ -32,11 +32,11 @@ mod tests {
     fn our_own_limits_are_what_the_text_says() {
         let text = std::fs::read("/proc/self/limits").unwrap();
         let expected = crate::parse::limits::open_files(&text);
-        assert_eq!(super::of(std::process::id()), Some(expected));
+        assert_eq!(super::read_limits(std::process::id()), Some(expected));
     }
 
     #[test]
     fn a_process_that_is_not_there_has_none() {
-        assert_eq!(super::of(1 << 22), None);
+        assert_eq!(super::read_limits(1 << 22), None);
     }
 }

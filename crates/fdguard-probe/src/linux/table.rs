@@ -10,7 +10,7 @@ use rustix::io::Errno;
 use super::epoll::Registrations;
 use super::files::{self, Listing};
 use super::mounts::Mounts;
-use super::reader::{Reader, ReadState};
+use super::reader::{ReadState, Reader};
 use crate::workers;
 
 /// Below this a second thread costs more than it brings.
@@ -177,7 +177,7 @@ impl TableDir {
             }
             for number in numbers.iter().filter(|number| !self.mine.contains(number)) {
                 table.listed += 1;
-                table.add(reader.look(*number));
+                table.add(reader.read_entry(*number));
             }
         }
     }
@@ -188,7 +188,7 @@ impl TableDir {
         let mut table = Table::default();
         for number in numbers {
             table.listed += 1;
-            table.add(reader.look(*number));
+            table.add(reader.read_entry(*number));
         }
         table
     }

@@ -9,12 +9,12 @@ use fdguard_core::{Class, Fd, FdEntry, Gap, Pid, Text, Tier};
 use rustix::fs::AtFlags;
 use rustix::path::DecInt;
 
-use super::gaps::denied_gap;
 use super::cache::{CachedDetail, DetailCache};
+use super::gaps::denied_gap;
 use super::process::gone_or;
 use super::snapshot::Options;
 use super::table::{Table, TableDir};
-use super::{Probe, ceilings, files, cache};
+use super::{Probe, cache, ceilings, files};
 use crate::Error;
 use crate::parse::stat::ProcStat;
 use crate::sqlite;

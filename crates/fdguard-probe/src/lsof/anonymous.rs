@@ -1,7 +1,7 @@
 //! Anonymous inodes, by the name that lsof gives them: `[eventfd:12]`, `[eventpoll:4,5]`, `inotify`.
 
 use bstr::ByteSlice as _;
-use fdguard_core::detail::{Eventfd, Eventpoll, OtherDetail, IoUring, Pidfd, Timerfd};
+use fdguard_core::detail::{Eventfd, Eventpoll, IoUring, OtherDetail, Pidfd, Timerfd};
 use fdguard_core::{Class, Detail, Fd, Text};
 
 use super::classify::Thing;

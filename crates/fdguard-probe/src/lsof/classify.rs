@@ -1,7 +1,9 @@
 //! One descriptor from one file set: pure, and the same for every dialect of lsof.
 
 use bstr::ByteSlice as _;
-use fdguard_core::detail::{OtherDetail, FileDetail, FileLock, Memfd, PipeDetail, PipeEnd, PtyDetail};
+use fdguard_core::detail::{
+    FileDetail, FileLock, Memfd, OtherDetail, PipeDetail, PipeEnd, PtyDetail,
+};
 use fdguard_core::{Class, Detail, Fd, FdEntry, FileId, Mode, Text};
 
 use super::{anonymous, socket};
@@ -110,7 +112,13 @@ fn undeleted(name: &[u8], links: Option<u64>) -> (&[u8], bool) {
     }
 }
 
-fn regular(path: &[u8], deleted: bool, name: &[u8], set: &LsofSet<'_>, id: Option<FileId>) -> Thing {
+fn regular(
+    path: &[u8],
+    deleted: bool,
+    name: &[u8],
+    set: &LsofSet<'_>,
+    id: Option<FileId>,
+) -> Thing {
     let marked = name.ends_with(MARK);
     if let (true, true, Some(memory)) = (marked, deleted, path.strip_prefix(b"/memfd:")) {
         return Thing {

@@ -8,7 +8,7 @@ use fdguard_core::{Detail, Fd, FdEntry, Gap, Pid, Snapshot, Text, Tier};
 use jiff::Timestamp;
 
 use super::classify::{self, Setting};
-use crate::parse::lsof::{LsofColumn, ProcessSet, LsofSet};
+use crate::parse::lsof::{LsofColumn, LsofSet, ProcessSet};
 use crate::sqlite;
 
 const REMEDY: &str = "use --via proc";

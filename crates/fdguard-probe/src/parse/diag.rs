@@ -2,7 +2,7 @@
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
-use super::net::{InetKind, SocketRow, SocketRecord};
+use super::net::{InetKind, SocketRecord, SocketRow};
 
 const SOCK_DIAG_BY_FAMILY: u16 = 20;
 const NLM_F_REQUEST_DUMP: u16 = 0x301;

@@ -110,7 +110,11 @@ where
     let Some(section) = symbols else {
         // What is linked at run time must have symbols: without a list of sections we do not find them.
         let silent = has(PT_DYNAMIC) && !object.go;
-        return if silent { Err(UnreadableElf) } else { Ok(object) };
+        return if silent {
+            Err(UnreadableElf)
+        } else {
+            Ok(object)
+        };
     };
     let names = sections.section(section.link(endian))?.data(endian, data)?;
     for symbol in section.data_as_array::<Elf::Sym, _>(endian, data)? {

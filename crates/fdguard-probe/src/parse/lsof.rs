@@ -138,7 +138,9 @@ impl<'a> LsofSet<'a> {
         let value = self.get(b'f')?;
         let number = |digits| Fd::try_from(decimal(digits)?).ok();
         Some(match value.strip_prefix(b"*") {
-            Some(tail) if tail.len() == 3 => number(tail).map_or(LsofColumn::Word(value), LsofColumn::Tail),
+            Some(tail) if tail.len() == 3 => {
+                number(tail).map_or(LsofColumn::Word(value), LsofColumn::Tail)
+            }
             _ => number(value).map_or(LsofColumn::Word(value), LsofColumn::Number),
         })
     }
@@ -189,7 +191,7 @@ fn hex_pair(high: u8, low: u8) -> Option<u8> {
 mod tests {
     use proptest::prelude::*;
 
-    use super::{LsofColumn, LsofField, ProcessSet, LsofSet, parse, unescape};
+    use super::{LsofColumn, LsofField, LsofSet, ProcessSet, parse, unescape};
 
     const RECORDED: &[u8] = b"p812\0R1\0cserver\0u1000\0\n\
         fcwd\0a \0l \0tDIR\0D0xfe00\0i2\0k21\0n/\0\n\

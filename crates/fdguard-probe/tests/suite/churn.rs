@@ -6,7 +6,7 @@ use fdguard_core::detail::PipeEnd;
 use fdguard_core::{Class, Detail, FdEntry, Snapshot};
 use fdguard_probe::{Depth, Options, Probe, ProcessWatcher};
 use serde_json::Value;
-use testkit::{VictimLaunch, Namespace, Victim, have, is_root};
+use testkit::{Namespace, Victim, VictimLaunch, have, is_root};
 
 const LOOKS: usize = 320;
 /// Below are the standard streams and what is used in passing.

@@ -3,7 +3,7 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 
-use fdguard_probe::{Error, Options, Probe, Radar, ProcessWatcher};
+use fdguard_probe::{Error, Options, Probe, ProcessWatcher, Radar};
 use testkit::Victim;
 
 fn is_about_the_end(error: &Error) -> bool {
@@ -115,7 +115,7 @@ fn the_radar_survives_processes_that_come_and_go() {
             .map(|_| Victim::of("exiter").arg("20").start())
             .collect();
         let pids: Vec<u32> = victims.iter().map(Victim::pid).collect();
-        let view = radar.look(&probe).unwrap();
+        let view = radar.scan(&probe).unwrap();
         for pid in &pids {
             let row = view.rows.iter().find(|row| row.pid == *pid).unwrap();
             assert_eq!(row.count, Some(23));
@@ -124,11 +124,11 @@ fn the_radar_survives_processes_that_come_and_go() {
             victim.send("go");
         }
         // Whatever is seen in the middle of it: never more than was held.
-        for row in radar.look(&probe).unwrap().rows {
+        for row in radar.scan(&probe).unwrap().rows {
             assert!(!pids.contains(&row.pid) || row.count <= Some(23), "{row:?}");
         }
         assert!(victims.iter_mut().all(Victim::ended_well));
-        let after = radar.look(&probe).unwrap();
+        let after = radar.scan(&probe).unwrap();
         assert!(after.rows.iter().all(|row| !pids.contains(&row.pid)));
     }
 }

@@ -3,7 +3,7 @@
 use fdguard_core::Summary;
 use fdguard_probe::{Error, Options, Probe};
 use serde_json::{Value, json};
-use testkit::{FakeProc, VictimHolding, Victim, is_root, skip};
+use testkit::{FakeProc, Victim, VictimHolding, is_root, skip};
 
 use super::{assert_exact, assert_says_the_same, document, look, record};
 
@@ -162,7 +162,7 @@ fn r6_the_container_is_named_by_its_cgroup() {
     let probe = Probe::at(tree.root()).unwrap();
     let snapshot = probe.snapshot(4242, Options::default()).unwrap();
     assert_eq!(snapshot.process.container.as_deref(), Some(id));
-    assert_eq!(Summary::of(&snapshot).highest, Some(0));
+    assert_eq!(Summary::summarize(&snapshot).highest, Some(0));
 }
 
 fn lints(document: &Value) -> impl Iterator<Item = &Value> {

@@ -6,7 +6,7 @@ use std::process::{Child, Command, Stdio};
 use fdguard_core::Tier;
 use fdguard_probe::{Depth, Options, Probe};
 use serde_json::Value;
-use testkit::{VictimLaunch, NOBODY, Namespace, Victim, have, is_root, skip};
+use testkit::{NOBODY, Namespace, Victim, VictimLaunch, have, is_root, skip};
 
 use super::{assert_says_the_same, document};
 

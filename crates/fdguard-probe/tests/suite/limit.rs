@@ -2,7 +2,7 @@
 
 use std::fs::File;
 
-use fdguard_probe::{Error, Options, Probe, Radar, ProcessWatcher};
+use fdguard_probe::{Error, Options, Probe, ProcessWatcher, Radar};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use testkit::{FakeProc, Victim};
 
@@ -34,7 +34,7 @@ fn r6_sixteen_descriptors_are_enough_for_everything() {
         assert_says_the_same(&document(&snapshot), victim.holdings());
         let long = probe.snapshot(leaker.pid(), options).unwrap();
         assert_eq!(long.fds.unwrap().len(), 903);
-        let view = Radar::new().look(&probe).unwrap();
+        let view = Radar::new().scan(&probe).unwrap();
         let row = view.rows.iter().find(|row| row.pid == leaker.pid());
         assert_eq!(row.unwrap().count, Some(903));
     }
@@ -119,7 +119,7 @@ fn r6_the_radar_without_room_does_not_show_fewer_processes() {
     let mut fillers: Vec<File> = std::iter::from_fn(|| File::open("/dev/null").ok()).collect();
     for room in 0..8 {
         // One that could not look at all is an error; one that looked has every process.
-        if let Ok(view) = Radar::new().look(&probe) {
+        if let Ok(view) = Radar::new().scan(&probe) {
             let row = view.rows.iter().find(|row| row.pid == victim.pid());
             let row = row.unwrap_or_else(|| panic!("missing with room for {room}"));
             assert_eq!(row.count, Some(13), "with room for {room}");
@@ -142,7 +142,7 @@ fn r6_two_threads_of_the_radar_that_fight_for_room_lose_no_process() {
     let mut fillers: Vec<File> = std::iter::from_fn(|| File::open("/dev/null").ok()).collect();
     let (mut whole, mut refused) = (0, 0);
     for room in 0..8 {
-        match Radar::new().look(&probe) {
+        match Radar::new().scan(&probe) {
             Ok(view) => {
                 assert_eq!(view.rows.len(), 300, "with room for {room}");
                 whole += 1;

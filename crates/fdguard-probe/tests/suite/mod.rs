@@ -4,7 +4,7 @@ use fdguard_core::document::SnapshotDocument;
 use fdguard_core::{Snapshot, Summary};
 use fdguard_probe::{Options, Probe};
 use serde_json::Value;
-use testkit::{VictimHolding, Victim};
+use testkit::{Victim, VictimHolding};
 
 mod churn;
 mod everything;
@@ -31,7 +31,7 @@ pub(crate) fn look(pid: u32) -> Snapshot {
 
 /// The public document of a snapshot.
 pub(crate) fn document(snapshot: &Snapshot) -> Value {
-    let summary = Summary::of(snapshot);
+    let summary = Summary::summarize(snapshot);
     let text = serde_json::to_string(&SnapshotDocument::new(snapshot, &summary)).unwrap();
     serde_json::from_str(&text).unwrap()
 }

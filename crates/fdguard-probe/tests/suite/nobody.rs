@@ -7,10 +7,10 @@ use std::os::unix::fs::PermissionsExt as _;
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 
 use fdguard_core::{Snapshot, Tier};
-use fdguard_probe::{Error, Options, Probe, Radar, ProcessWatcher};
+use fdguard_probe::{Error, Options, Probe, ProcessWatcher, Radar};
 use serde_json::{Value, json};
 use tempfile::TempDir;
-use testkit::{FakeProc, VictimLaunch, NOBODY, Namespace, Victim, have, is_root, run_as, skip};
+use testkit::{FakeProc, NOBODY, Namespace, Victim, VictimLaunch, have, is_root, run_as, skip};
 
 use super::select_use::waiter;
 
@@ -126,7 +126,7 @@ fn r6_nobody_counts_what_root_holds() {
         let probe = Probe::new().unwrap();
         let mut radar = Radar::new();
         return answer_each_time(|| {
-            let view = radar.look(&probe).unwrap();
+            let view = radar.scan(&probe).unwrap();
             let row = view.rows.iter().find(|row| row.pid == pid_of(&pid));
             assert!(view.gaps.is_empty(), "{:?}", view.gaps);
             json!({"row": row, "processes": view.rows.len(), "crossed": row.unwrap().crossed_1024()})
@@ -146,7 +146,7 @@ fn r6_nobody_counts_what_root_holds() {
     assert_eq!(first["row"]["comm"], "leaker");
     assert_eq!(first["crossed"], false);
     let own = Radar::new()
-        .look(&Probe::new().unwrap())
+        .scan(&Probe::new().unwrap())
         .unwrap()
         .rows
         .len();
@@ -167,7 +167,7 @@ fn r6_nobody_counts_what_root_holds() {
 #[test]
 fn r6_a_process_that_holds_nothing_is_counted_as_nothing() {
     if let Some(pid) = asked() {
-        let view = Radar::new().look(&Probe::new().unwrap()).unwrap();
+        let view = Radar::new().scan(&Probe::new().unwrap()).unwrap();
         let row = view.rows.iter().find(|row| row.pid == pid_of(&pid));
         answer(&json!({"row": row, "gaps": view.gaps}));
         let probe = Probe::new().unwrap();

@@ -4,7 +4,7 @@ use std::fs::File;
 use std::net::TcpListener;
 use std::os::fd::OwnedFd;
 
-use fdguard_probe::{Options, Probe, Radar, ProcessWatcher};
+use fdguard_probe::{Options, Probe, ProcessWatcher, Radar};
 use testkit::{Victim, number};
 
 use super::{document, numbers, own_table, record};
@@ -76,7 +76,7 @@ fn r1_two_hundred_of_everything_leave_our_own_table_as_it_was() {
             };
             let looked = probe.snapshot(victim.pid(), options).unwrap();
             assert_eq!(looked.count, Some(victim.holdings().len() as u64));
-            radar.look(&probe).unwrap();
+            radar.scan(&probe).unwrap();
             leaker.tell(if round % 2 == 0 { "2 socket" } else { "-2" });
             watcher.tick().unwrap();
         }

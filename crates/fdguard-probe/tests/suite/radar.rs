@@ -8,7 +8,7 @@ use rustix::process::{Pid, WaitId, WaitIdOptions, waitid};
 use testkit::{FakeProc, Victim};
 
 fn row(radar: &mut Radar, probe: &Probe, pid: u32) -> Option<HostRow> {
-    let view = radar.look(probe).unwrap();
+    let view = radar.scan(probe).unwrap();
     view.rows.into_iter().find(|row| row.pid == pid)
 }
 
@@ -93,7 +93,7 @@ fn a_process_that_becomes_another_program_is_shown_under_its_new_name() {
 #[test]
 fn kernel_threads_are_no_rows_and_every_process_is_one() {
     let probe = Probe::new().unwrap();
-    let view = Radar::new().look(&probe).unwrap();
+    let view = Radar::new().scan(&probe).unwrap();
     assert!(view.rows.is_sorted_by_key(|row| row.pid));
     assert!(
         view.rows
@@ -116,7 +116,7 @@ fn a_made_up_tree_is_looked_at_without_sizes() {
     let probe = Probe::at(tree.root()).unwrap();
     let mut radar = Radar::new();
     for _ in 0..2 {
-        let view = radar.look(&probe).unwrap();
+        let view = radar.scan(&probe).unwrap();
         let ten = &view.rows[0];
         assert_eq!(
             (ten.pid, ten.count, ten.table_size),
@@ -145,7 +145,7 @@ fn a_single_look_at_a_crowd_says_what_it_left_out() {
     }
     drop(large);
     let probe = Probe::at(tree.root()).unwrap();
-    let view = Radar::single(false).look(&probe).unwrap();
+    let view = Radar::single(false).scan(&probe).unwrap();
     assert_eq!(view.rows.len(), 1001);
     let small = &view.rows[0];
     assert_eq!((small.comm.as_str(), small.count), (Some("small"), Some(1)));
@@ -164,7 +164,7 @@ fn a_single_look_at_a_crowd_says_what_it_left_out() {
         view.gaps[0].what
     );
 
-    let view = Radar::single(true).look(&probe).unwrap();
+    let view = Radar::single(true).scan(&probe).unwrap();
     assert!(
         view.rows
             .iter()

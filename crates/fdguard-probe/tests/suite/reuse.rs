@@ -2,7 +2,7 @@
 
 use std::fs;
 
-use fdguard_probe::{Error, Options, Probe, Radar, ProcessWatcher};
+use fdguard_probe::{Error, Options, Probe, ProcessWatcher, Radar};
 use testkit::{Victim, is_root, skip};
 
 const STEER: &str = "/proc/sys/kernel/ns_last_pid";
@@ -36,7 +36,7 @@ fn r25_a_reused_number_is_another_process_to_radar_and_watcher() {
     let first = Victim::of("exiter").arg("40").start();
     let pid = first.pid();
     let row = |radar: &mut Radar| {
-        let view = radar.look(&probe).unwrap();
+        let view = radar.scan(&probe).unwrap();
         view.rows.into_iter().find(|row| row.pid == pid)
     };
     let before = row(&mut radar).unwrap();

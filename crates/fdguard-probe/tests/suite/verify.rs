@@ -6,7 +6,7 @@ use std::net::{TcpListener, TcpStream};
 use std::os::fd::{AsFd, OwnedFd};
 
 use fdguard_core::{Class, Fd, FdEntry, TcpState};
-use fdguard_probe::{Error, Probe, WatcherTick, ProcessWatcher};
+use fdguard_probe::{Error, Probe, ProcessWatcher, WatcherTick};
 use rustix::event::{EventfdFlags, eventfd};
 use rustix::io::DupFlags;
 use rustix::net::{AddressFamily, SocketFlags, SocketType};

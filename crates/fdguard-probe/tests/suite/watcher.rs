@@ -1,6 +1,6 @@
 //! Watching: exactly what opened and closed, and nothing read when nothing changed.
 
-use fdguard_probe::{Error, Probe, WatcherTick, ProcessWatcher};
+use fdguard_probe::{Error, Probe, ProcessWatcher, WatcherTick};
 use testkit::Victim;
 
 fn numbers(tick: &WatcherTick) -> Vec<u32> {
@@ -94,7 +94,10 @@ fn what_opens_later_is_told_as_well_as_by_a_snapshot() {
 fn a_part_of_a_table_makes_no_ghosts() {
     let victim = Victim::start("everything");
     let probe = Probe::new().unwrap();
-    let tick = ProcessWatcher::new(&probe, victim.pid()).unwrap().tick().unwrap();
+    let tick = ProcessWatcher::new(&probe, victim.pid())
+        .unwrap()
+        .tick()
+        .unwrap();
     let holdings = victim.holdings().iter();
     for holding in holdings.filter(|held| held.class.as_deref() == Some("eventpoll")) {
         let seen = tick.opened.iter().find(|entry| entry.fd == holding.fd);

@@ -1,8 +1,10 @@
-//! A keeper that comes by an exec: for a program that somebody else forked, and that waits until its keeper lets it go.
+//! A keeper started by exec, for a program that another process forked and that waits until its
+//! keeper releases it.
 //!
-//! Whoever forks the program does it in a process of its own, tells nobody, and becomes this. Descriptor 3 is the keeper's end of the pair
-//! with the owner, or, with the word `ahead`, a socket by which that end will come. Descriptor 4 leads to the program: it says `ready`, or what
-//! it could not do and why (`folder 2`), and begins when it reads a byte. So it has no descendants before this process is the parent of all orphans.
+//! The process that forks the program becomes this keeper. Descriptor 3 is the keeper's end of the
+//! pair with the owner or, with the word `ahead`, a socket that will deliver it. Descriptor 4 leads
+//! to the program: it reports `ready`, or which step failed and why (`folder 2`), and starts when
+//! it reads a byte. So it has no descendants before this process is the parent of all orphans.
 
 use std::ffi::OsString;
 use std::os::fd::OwnedFd;
@@ -138,7 +140,9 @@ fn release<'s>(
         let wanted = RequestedLimits::new(told.limits);
         let enforced = wanted.give(leaf.as_ref());
         let pid = i32::try_from(main).ok().and_then(Pid::from_raw);
-        wanted.put(pid, enforced).map_err(SpawnFailure::at(Step::Limit))?;
+        wanted
+            .put(pid, enforced)
+            .map_err(SpawnFailure::at(Step::Limit))?;
         write(program, b"g").map_err(SpawnFailure::at(Step::Pipe))?;
         Ok(enforced)
     });

@@ -1,7 +1,8 @@
 //! The living descendants of the keeper, found through `/proc` in room of fixed size.
 //!
-//! Its own children are exact: their numbers stay taken until the keeper itself reaps them. Deeper ones are signalled through a pidfd, after
-//! two equal readings of the whole way up to the keeper: a process whose number changed hands has another parent the second time.
+//! Its own children are exact: their pids stay valid until the keeper itself reaps them. Deeper
+//! descendants are signalled through a pidfd, after two equal readings of the ancestry up to the
+//! keeper: a process whose pid was reused has another parent the second time.
 
 use std::mem::{self, MaybeUninit};
 use std::os::fd::OwnedFd;
@@ -24,7 +25,7 @@ const DEEPEST: usize = 64;
 pub(crate) struct Room {
     pids: Vec<u32>,
     bytes: Vec<u8>,
-    /// Who was asked already, sorted: a number and its start.
+    /// Processes that were already asked, sorted: pid and start.
     asked: Vec<(u32, u64)>,
     met: Vec<(u32, u64)>,
 }
@@ -64,7 +65,7 @@ pub(super) fn each(keeper: u32, room: &mut Room, act: &mut dyn FnMut(u32, bool))
     walk(keeper, &mut room.pids, &mut room.bytes, act);
 }
 
-/// Nobody was asked.
+/// No process was asked.
 pub(super) fn forget_asked(room: &mut Room) {
     room.asked.clear();
 }

@@ -55,7 +55,7 @@ impl Step {
         Self::ALL.get(index).copied().unwrap_or(Self::Unknown)
     }
 
-    /// What a program that waits for its keeper calls it.
+    /// Parses the name used by a program that waits for its keeper.
     pub(crate) fn from_word(word: &str) -> Self {
         match word {
             "group" => Self::Group,
@@ -66,28 +66,28 @@ impl Step {
         }
     }
 
-    /// What was tried, for people.
+    /// The step that failed, for error messages.
     pub(crate) fn text(self) -> &'static str {
         match self {
-            Self::Unknown => "starting the program",
-            Self::Keeper => "starting its keeper",
-            Self::Signals => "waiting for signals",
-            Self::Subreaper => "adopting its descendants",
-            Self::Pipe => "a pipe for errors",
-            Self::Fork => "making its process",
-            Self::Group => "its session or group",
-            Self::Descriptors => "handing it its descriptors",
-            Self::CloseRange => "closing all other descriptors",
-            Self::Limit => "its limits",
-            Self::Folder => "going to its folder",
-            Self::Exec => "running the program",
-            Self::Pidfd => "a descriptor of its process",
-            Self::Terminal => "its terminal",
+            Self::Unknown => "cannot start the program",
+            Self::Keeper => "cannot start its keeper process",
+            Self::Signals => "cannot wait for signals",
+            Self::Subreaper => "cannot adopt its descendants",
+            Self::Pipe => "cannot create the error pipe",
+            Self::Fork => "cannot create its process",
+            Self::Group => "cannot set its session or process group",
+            Self::Descriptors => "cannot pass its descriptors",
+            Self::CloseRange => "cannot close the other descriptors",
+            Self::Limit => "cannot set its limits",
+            Self::Folder => "cannot change to its directory",
+            Self::Exec => "cannot run the program",
+            Self::Pidfd => "cannot open its pidfd",
+            Self::Terminal => "cannot set up its terminal",
         }
     }
 }
 
-/// What a keeper says.
+/// Messages from a keeper.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum FromKeeper {
     /// The program runs since `at` (ticks since the boot); its pidfd comes along where the owner wants it.
@@ -112,7 +112,7 @@ pub(crate) enum FromKeeper {
     },
 }
 
-/// What an owner says.
+/// Messages from an owner.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ToKeeper {
     Stop(StopPlan),

@@ -1,5 +1,6 @@
-//! The keeper of one tree: forked from the owner without an exec, parent of the program, and by the kernel's rules parent of every orphan
-//! below it. It ends only when nothing is left. Nothing here allocates, locks or panics: the owner may have had other threads.
+//! The keeper of one tree: forked from the owner without exec, parent of the program, and as
+//! subreaper parent of every orphan below it. It ends only when nothing is left. Nothing here
+//! allocates, locks or panics, because the owner may have had other threads.
 
 #![expect(
     unsafe_code,
@@ -214,7 +215,7 @@ fn close_others(needed: &[c_int]) -> Result<(), Errno> {
     sys::close_range(first, u32::MAX, false)
 }
 
-/// Goes where no folder is kept busy.
+/// Changes to the root directory, so that no mount is kept busy.
 fn leave_folder() {
     let _stays = chdir(c"/");
 }

@@ -14,7 +14,7 @@ const AGAIN: Duration = Duration::from_millis(25);
 /// How far the end has come.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Phase {
-    /// Nobody asked for it.
+    /// Not requested.
     Running,
     /// The program was asked; the rest too, at `all` for the last time.
     Asked {

@@ -358,7 +358,7 @@ impl<'s> Keeper<'s> {
         self.act(due);
     }
 
-    /// The owner is gone: nobody else will ask for the end.
+    /// The owner is gone: end the tree.
     fn orphaned(&mut self) {
         if self.owner_lives {
             self.owner_lives = false;

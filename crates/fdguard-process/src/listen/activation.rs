@@ -1,4 +1,4 @@
-//! The sockets that our own parent handed to us: `LISTEN_FDS` and its kin.
+//! Sockets inherited from fdguard's parent: `LISTEN_FDS` and related variables.
 #![expect(unsafe_code, reason = "numbers that the parent left open become ours")]
 
 use std::ffi::{OsStr, OsString};
@@ -12,9 +12,9 @@ use crate::notify::message::is_name;
 
 /// The first number that is handed over.
 const FIRST: i32 = 3;
-/// Where ours go, out of the way of what programs count.
+/// The numbers that fdguard's copies are moved to.
 const HIGH: i32 = 100;
-/// More than anybody hands over; a slip of the parent must not make us touch the whole table.
+/// More than any parent passes; an invalid count must not make fdguard touch the whole table.
 const MOST: i32 = 4096;
 
 /// What the parent handed over.
@@ -44,11 +44,11 @@ pub fn promise(
 ) -> Result<Option<Promise>, Gap> {
     let number = |text: &OsStr| text.to_str().and_then(|text| text.parse::<u64>().ok());
     let wrong = |name: &str, text: &OsStr| {
-        let why = format!("{name}={} makes no sense", text.to_string_lossy());
+        let why = format!("invalid value {name}={}", text.to_string_lossy());
         Gap::new(
-            "sockets of the parent",
+            "sockets from the parent",
             why,
-            "let the parent set it, or unset it",
+            "fix it in the parent, or unset it",
         )
     };
     let (Some(pid), Some(count)) = (read("LISTEN_PID"), read("LISTEN_FDS")) else {
@@ -79,7 +79,7 @@ pub fn promise(
 
 /// Takes them, close-on-exec and moved to high numbers. Call it once, before anything else opens a descriptor: later calls get nothing.
 #[must_use]
-pub fn take() -> ActivatedSockets {
+pub fn from_environment() -> ActivatedSockets {
     static TAKEN: AtomicBool = AtomicBool::new(false);
     let mut inherited = ActivatedSockets::default();
     if TAKEN.swap(true, Ordering::SeqCst) {
@@ -115,9 +115,9 @@ pub fn take_numbered(variable: &str) -> Option<OwnedFd> {
 }
 
 fn missing(number: i32, name: &str) -> Gap {
-    let why = format!("LISTEN_FDS promises number {number} ({name}), and it is not open");
-    let remedy = "let the parent keep it open up to the start";
-    Gap::new("a socket of the parent", why, remedy)
+    let why = format!("LISTEN_FDS includes descriptor {number} ({name}), which is not open");
+    let remedy = "keep it open in the parent until fdguard starts";
+    Gap::new("a socket from the parent", why, remedy)
 }
 
 fn take_one(number: i32) -> Option<OwnedFd> {

@@ -3,7 +3,7 @@ use std::net::{TcpListener, TcpStream};
 use std::os::unix::fs::PermissionsExt as _;
 use std::os::unix::net::{UnixDatagram, UnixListener, UnixStream};
 
-use super::{ListenAddress, BindError, Listen};
+use super::{BindError, Listen, ListenAddress};
 
 fn listen(text: &str) -> Listen {
     text.parse().unwrap()

@@ -8,7 +8,7 @@ use rustix::fs::{FlockOperation, Mode, OFlags};
 use rustix::io::Errno;
 use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType};
 
-/// The file of a socket of ours. Dropped, it is removed if it is still ours.
+/// The file of a bound socket. On drop it is removed if it is unchanged.
 #[derive(Debug)]
 pub struct Path {
     path: PathBuf,
@@ -19,9 +19,9 @@ pub struct Path {
 /// Why not.
 #[derive(Debug)]
 pub(super) enum Failure {
-    /// Somebody listens there, or may.
+    /// A process listens there, or may.
     Held,
-    /// A file is there that is no socket.
+    /// The file exists and is not a socket.
     NoSocket,
     /// The machine refused this step.
     Refused(&'static str, Errno),
@@ -45,7 +45,7 @@ impl Drop for Path {
     }
 }
 
-/// Binds and listens at a path. A socket file that nobody listens at is replaced.
+/// Binds and listens at a path. A socket file without a listener is replaced.
 pub(super) fn bind(path: &FilePath, mode: Option<u32>) -> Result<(OwnedFd, Path), Failure> {
     let step = |step: &'static str| move |error: Errno| Failure::Refused(step, error);
     let address = SocketAddrUnix::new(path).map_err(step("path"))?;
@@ -60,7 +60,7 @@ pub(super) fn bind(path: &FilePath, mode: Option<u32>) -> Result<(OwnedFd, Path)
         path: path.to_owned(),
         id: meta.map(|meta| (meta.dev(), meta.ino())),
     };
-    // Nobody can connect before it listens, so nobody slips in under the wider mode.
+    // No process can connect before it listens, so the wider mode is never used.
     if let Some(mode) = mode {
         rustix::fs::chmod(path, Mode::from_raw_mode(mode)).map_err(step("chmod"))?;
     }
@@ -79,12 +79,13 @@ fn replace(socket: &OwnedFd, path: &FilePath, address: &SocketAddrUnix) -> Resul
     let parent = path.parent().filter(|it| !it.as_os_str().is_empty());
     let parent = parent.unwrap_or(FilePath::new("."));
     let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
-    let folder = rustix::fs::open(parent, flags, Mode::empty()).map_err(step("its folder"))?;
+    let folder =
+        rustix::fs::open(parent, flags, Mode::empty()).map_err(step("open its directory"))?;
     match rustix::fs::flock(&folder, FlockOperation::NonBlockingLockExclusive) {
         Ok(()) => {}
-        // Somebody replaces it at this moment.
+        // Another process is replacing it.
         Err(Errno::AGAIN) => return Err(Failure::Held),
-        Err(error) => return Err(Failure::Refused("lock of its folder", error)),
+        Err(error) => return Err(Failure::Refused("lock its directory", error)),
     }
     let meta = path.symlink_metadata();
     if meta.is_ok_and(|meta| !meta.file_type().is_socket()) {
@@ -94,7 +95,7 @@ fn replace(socket: &OwnedFd, path: &FilePath, address: &SocketAddrUnix) -> Resul
     match rustix::net::connect(&caller, address) {
         Err(Errno::CONNREFUSED) => rustix::fs::unlink(path).map_err(step("unlink"))?,
         Err(Errno::NOENT) => {}
-        // Answered, busy, of another type, or not ours to ask: somebody has it.
+        // Answered, busy, of another type, or not permitted: it is in use.
         Ok(()) | Err(_) => return Err(Failure::Held),
     }
     rustix::net::bind(socket, address).map_err(|error| match error {

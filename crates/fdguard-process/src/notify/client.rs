@@ -1,7 +1,8 @@
-//! What we tell our own parent through `NOTIFY_SOCKET`.
+//! Notifications to fdguard's parent through `NOTIFY_SOCKET`.
 //!
-//! A parent that does not listen must never stop or delay the service: every datagram is sent without waiting, the first loss is told once, and
-//! only what the parent must know (ready, reloading, stopping) is tried again for a while.
+//! A parent that does not listen must never stop or delay the service: every datagram is sent
+//! without blocking, the first loss is reported once, and only essential messages (ready,
+//! reloading, stopping) are retried for a while.
 
 use std::collections::VecDeque;
 use std::ffi::{OsStr, OsString};
@@ -21,7 +22,7 @@ const TRIES: u32 = 50;
 /// More than that is never owed: ready, reloading, stopping, and room.
 const MOST_OWED: usize = 8;
 
-/// Our end towards the parent.
+/// The connection to the parent.
 #[derive(Debug)]
 pub struct NotifyClient {
     socket: OwnedFd,
@@ -35,7 +36,7 @@ pub struct NotifyClient {
 }
 
 impl NotifyClient {
-    /// The client for the parent that our environment names; nothing without one. The gap says why the parent will not hear us.
+    /// The client for the parent named in the environment; `None` without one. The gap has the reason of a failure.
     pub fn from_environment() -> Result<Option<Self>, Gap> {
         let Some(address) = std::env::var_os("NOTIFY_SOCKET").filter(|it| !it.is_empty()) else {
             return Ok(None);
@@ -49,12 +50,20 @@ impl NotifyClient {
         let gap = |why: String, remedy: &str| Gap::new("notifications to the parent", why, remedy);
         let parsed = address_of(address).map_err(|why| {
             let why = format!("NOTIFY_SOCKET={shown}: {why}");
-            gap(why, "give a path or an @abstract name of a unix socket")
+            gap(
+                why,
+                "set it to a path or an @abstract name of a unix socket",
+            )
         })?;
         let kind = SocketType::DGRAM;
         let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
-        let socket = rustix::net::socket_with(AddressFamily::UNIX, kind, flags, None)
-            .map_err(|error| gap(format!("no socket: {error}"), "free some descriptors"))?;
+        let socket =
+            rustix::net::socket_with(AddressFamily::UNIX, kind, flags, None).map_err(|error| {
+                gap(
+                    format!("cannot create a socket: {error}"),
+                    "free some file descriptors",
+                )
+            })?;
         Ok(Self {
             socket,
             address: parsed,
@@ -66,7 +75,7 @@ impl NotifyClient {
         })
     }
 
-    /// Tells the parent, without waiting. The first message that is lost gives the gap; later ones are only counted.
+    /// Sends a message to the parent without blocking. The first loss returns a gap; later ones are only counted.
     pub fn tell(&mut self, message: &NotifyMessage, now: Instant) -> Option<Gap> {
         let bytes = message.format();
         let lasting = message.ready || message.reloading || message.stopping;
@@ -82,7 +91,7 @@ impl NotifyClient {
     }
 
     /// Tries again what is owed, if it is time.
-    pub fn turn(&mut self, now: Instant) -> Option<Gap> {
+    pub fn poll(&mut self, now: Instant) -> Option<Gap> {
         let (at, left) = self.again?;
         if now < at {
             return None;
@@ -142,8 +151,8 @@ impl NotifyClient {
         let first = !std::mem::replace(&mut self.warned, true);
         first.then(|| {
             let what = "notifications to the parent";
-            let why = format!("NOTIFY_SOCKET={} does not take them: {error}", self.shown);
-            let remedy = "unset NOTIFY_SOCKET if nobody listens there; the service runs on without";
+            let why = format!("cannot send to NOTIFY_SOCKET={}: {error}", self.shown);
+            let remedy = "unset NOTIFY_SOCKET if nothing listens on it; the service keeps running";
             Gap::new(what, why, remedy)
         })
     }
@@ -153,12 +162,14 @@ impl NotifyClient {
 fn address_of(address: &OsStr) -> Result<SocketAddrUnix, String> {
     let bytes = address.as_bytes();
     if bytes.starts_with(b"vsock") {
-        return Err("the parent is outside of this virtual machine (vsock)".to_owned());
+        return Err(
+            "vsock is not supported (the parent is outside this virtual machine)".to_owned(),
+        );
     }
     let parsed = match bytes {
         [b'@', name @ ..] if !name.is_empty() => SocketAddrUnix::new_abstract_name(name),
         [b'/', ..] => SocketAddrUnix::new(bytes),
-        _ => return Err("neither a path nor an @abstract name".to_owned()),
+        _ => return Err("not a path or an @abstract name".to_owned()),
     };
     parsed.map_err(|error| error.to_string())
 }
@@ -171,7 +182,7 @@ pub struct Heartbeat {
 }
 
 impl Heartbeat {
-    /// The heartbeat that our environment asks of us.
+    /// The heartbeat that the environment asks for.
     pub fn from_environment(now: Instant) -> Result<Option<Self>, Gap> {
         let read = |name: &str| std::env::var_os(name);
         let interval = watchdog_interval(read, std::process::id())?;
@@ -212,7 +223,7 @@ impl Heartbeat {
     }
 }
 
-/// How long the parent waits for a sign of life: `WATCHDOG_USEC`, if `WATCHDOG_PID` is absent or ours.
+/// The parent's watchdog interval: `WATCHDOG_USEC`, if `WATCHDOG_PID` is absent or fdguard's pid.
 pub fn watchdog_interval(
     read: impl Fn(&str) -> Option<OsString>,
     own: u32,
@@ -222,8 +233,8 @@ pub fn watchdog_interval(
     };
     let number = |text: &OsStr| text.to_str().and_then(|text| text.parse::<u64>().ok());
     let wrong = |name: &str, text: &OsStr| {
-        let why = format!("{name}={} is no number above 0", text.to_string_lossy());
-        let remedy = "let the parent set it, or unset it";
+        let why = format!("{name}={} is not a positive number", text.to_string_lossy());
+        let remedy = "fix it in the parent, or unset it";
         Gap::new("the parent's watchdog", why, remedy)
     };
     if let Some(pid) = read("WATCHDOG_PID") {

@@ -5,7 +5,7 @@ use std::time::Duration;
 /// The longest name of a descriptor.
 const LONGEST_NAME: usize = 255;
 
-/// What one datagram says. What is absent was not said.
+/// The content of one datagram. Absent fields were not sent.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NotifyMessage {
     /// The start is done, or the reload.
@@ -36,7 +36,7 @@ pub struct NotifyMessage {
     pub extend_timeout: Option<Duration>,
     /// Begin to count restarts anew.
     pub restart_reset: bool,
-    /// Who may speak from now on.
+    /// Which processes may send from now on.
     pub access: Option<Access>,
     /// Keep the descriptors that come with this.
     pub store: bool,
@@ -44,11 +44,11 @@ pub struct NotifyMessage {
     pub store_remove: bool,
     /// The name of the descriptors.
     pub name: Option<String>,
-    /// Forget them when they hang up; true unless it says otherwise.
+    /// Drop them when they hang up; true by default.
     pub poll: bool,
     /// Close the one descriptor that came with this, when all before it is dealt with.
     pub barrier: bool,
-    /// Keys that we do not know: ignored, as the protocol wants it.
+    /// Unknown keys: ignored, as the protocol requires.
     pub unknown: u32,
     /// Lines without a key, and values that make no sense: ignored.
     pub invalid: u32,
@@ -63,10 +63,10 @@ pub enum Watchdog {
     Trigger,
 }
 
-/// Who of a service may speak.
+/// Which processes of a service may send notifications.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Access {
-    /// Nobody.
+    /// None.
     None,
     /// The main process.
     Main,
@@ -139,7 +139,7 @@ impl NotifyMessage {
         // One zero at the end is a slip of programs in C.
         let bytes = bytes.strip_suffix(b"\0").unwrap_or(bytes);
         for line in bytes.split(|byte| *byte == b'\n') {
-            if !line.is_empty() && message.take(line).is_none() {
+            if !line.is_empty() && message.parse_line(line).is_none() {
                 message.invalid = message.invalid.saturating_add(1);
             }
         }
@@ -147,7 +147,7 @@ impl NotifyMessage {
     }
 
     /// Takes one line; nothing when it makes no sense.
-    fn take(&mut self, line: &[u8]) -> Option<()> {
+    fn parse_line(&mut self, line: &[u8]) -> Option<()> {
         let at = line.iter().position(|byte| *byte == b'=')?;
         let key = &line[..at];
         let value = std::str::from_utf8(&line[at + 1..]).ok();
@@ -184,7 +184,7 @@ impl NotifyMessage {
         Some(())
     }
 
-    /// Writes the datagram. A line break in a text becomes a space: a text cannot say anything else.
+    /// Writes the datagram. A line break in a text becomes a space, so that a text cannot add fields.
     #[must_use]
     pub fn format(&self) -> Vec<u8> {
         let mut lines = Vec::new();

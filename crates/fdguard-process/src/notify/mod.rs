@@ -1,4 +1,5 @@
-//! The sd_notify protocol, both ways: [`client`] tells our own parent, [`server`] hears the program, [`store`] keeps what it gives us over restarts.
+//! The sd_notify protocol, both ways: [`client`] notifies fdguard's parent, [`server`] receives
+//! from the program, [`store`] keeps its descriptors across restarts.
 //!
 //! No library of systemd is used: the datagrams are the interface. [`message`] reads and writes them and does no I/O.
 
@@ -8,7 +9,7 @@ mod same;
 pub mod server;
 pub mod store;
 
-pub use client::{NotifyClient, Heartbeat};
+pub use client::{Heartbeat, NotifyClient};
 pub use message::{Access, NotifyMessage, Watchdog};
-pub use server::{ReceivedMessage, NotifyServer};
-pub use store::{StoreChange, FdStore};
+pub use server::{NotifyServer, ReceivedMessage};
+pub use store::{FdStore, StoreChange};

@@ -1,4 +1,4 @@
-//! Whether two of our descriptors are one open file.
+//! Whether two descriptors refer to the same open file.
 #![expect(unsafe_code, reason = "rustix has neither kcmp nor F_DUPFD_QUERY")]
 
 use std::os::fd::{AsRawFd as _, BorrowedFd};

@@ -1,7 +1,9 @@
-//! The notification socket that we offer to the program.
+//! The notification socket that fdguard offers to the program.
 //!
-//! It is a path in a folder of our own, and not an abstract name: a folder keeps other users out, and an abstract name is anybody's in the same
-//! network namespace and nobody's in another. Who speaks is known from the kernel's credentials, never from the message. See decision 027.
+//! It is a path in a private directory, not an abstract name: a directory keeps other users out,
+//! while an abstract name is open to every process in the same network namespace and to none in
+//! another. The sender is identified by the kernel's credentials, never by the message. See
+//! decision 027.
 
 use std::io::{self, IoSliceMut};
 use std::mem::MaybeUninit;
@@ -20,13 +22,13 @@ use super::message::NotifyMessage;
 /// What systemd takes of a message, and as many descriptors as the kernel lets through at once.
 const LONGEST: usize = 4096;
 const MOST_FDS: usize = 253;
-/// As many messages as one turn takes: a program that never stops talking must not have us for itself.
+/// The most messages per poll: a program that sends constantly must not starve the loop.
 const MOST_AT_ONCE: usize = 64;
-/// How our folders are called, and the socket inside.
+/// The name of the directories, and of the socket inside.
 const FOLDER: &str = "fdguard-notify.";
 const SOCKET: &str = "socket";
 
-/// Our end towards the program. Dropped, its socket and its folder are removed.
+/// fdguard's end of the notification socket. On drop its socket and directory are removed.
 #[derive(Debug)]
 pub struct NotifyServer {
     socket: OwnedFd,
@@ -36,12 +38,12 @@ pub struct NotifyServer {
     truncated: u64,
 }
 
-/// One message, from whom, with what.
+/// One message with its sender and descriptors.
 #[derive(Debug)]
 pub struct ReceivedMessage {
-    /// The process that sent it; the kernel says so.
+    /// The sender, as reported by the kernel.
     pub pid: u32,
-    /// What it said.
+    /// The message.
     pub message: NotifyMessage,
     /// Descriptors that came along, close-on-exec. Dropped, they are closed.
     pub fds: Vec<OwnedFd>,
@@ -51,7 +53,7 @@ pub struct ReceivedMessage {
 }
 
 impl NotifyServer {
-    /// Opens one below `XDG_RUNTIME_DIR`, or else the folder for temporary files.
+    /// Opens one below `XDG_RUNTIME_DIR`, or else the directory for temporary files.
     pub fn open() -> io::Result<Self> {
         let runtime = std::env::var_os("XDG_RUNTIME_DIR").map(PathBuf::from);
         let runtime = runtime.filter(|path| path.is_absolute());
@@ -66,7 +68,7 @@ impl NotifyServer {
         Err(last)
     }
 
-    /// Opens one below this folder.
+    /// Opens one below this directory.
     pub fn open_in(base: &Path) -> io::Result<Self> {
         sweep(base);
         let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
@@ -76,7 +78,7 @@ impl NotifyServer {
         rustix::net::sockopt::set_socket_passcred(&socket, true)?;
         let folder = new_folder(base)?;
         let path = folder.join(SOCKET);
-        // From here on a failure takes the folder away again.
+        // From here on a failure removes the directory.
         let server = Self {
             socket,
             folder,
@@ -95,14 +97,14 @@ impl NotifyServer {
         &self.path
     }
 
-    /// Readable when something was said.
+    /// Readable when a message has arrived.
     #[must_use]
     pub fn fd(&self) -> BorrowedFd<'_> {
         self.socket.as_fd()
     }
 
-    /// What was said since, by those that may speak; never waits. Deal with it in its order and drop each: a barrier is one of them.
-    pub fn turn(&mut self, may_speak: impl Fn(u32) -> bool) -> Vec<ReceivedMessage> {
+    /// Messages from permitted senders since the last call; never blocks. Process them in order and drop each: a barrier may be among them.
+    pub fn poll(&mut self, may_speak: impl Fn(u32) -> bool) -> Vec<ReceivedMessage> {
         let mut all = Vec::new();
         for _ in 0..MOST_AT_ONCE {
             match self.receive() {
@@ -177,7 +179,7 @@ impl Drop for NotifyServer {
     }
 }
 
-/// A folder that only we can enter. One that is there already is never used: somebody else may have made it.
+/// Creates a private directory. An existing one is never used: another user may have created it.
 fn new_folder(base: &Path) -> io::Result<PathBuf> {
     let mut last = io::Error::from(io::ErrorKind::AlreadyExists);
     for number in 0..1000 {
@@ -225,7 +227,7 @@ fn is_deserted(path: &Path) -> bool {
     let Ok(address) = SocketAddrUnix::new(path) else {
         return false;
     };
-    // A folder without a socket may be one that is just being made.
+    // A directory without a socket may be in the process of being created.
     rustix::net::connect(&probe, &address) == Err(Errno::CONNREFUSED)
 }
 

@@ -1,4 +1,4 @@
-//! The descriptors that the program gave us to keep over its restarts.
+//! Descriptors that the program stores with fdguard across restarts.
 
 use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
 use std::sync::Arc;
@@ -9,7 +9,7 @@ use super::message::NotifyMessage;
 use super::same::is_same_file;
 use crate::plan::InheritedFd;
 
-/// As many as are kept unless somebody says otherwise.
+/// The default number of stored descriptors.
 pub const MOST: usize = 128;
 /// What those without a name are called.
 const UNNAMED: &str = "stored";
@@ -37,7 +37,7 @@ pub enum StoreChange {
         /// Its name.
         name: String,
     },
-    /// We had it already, under this name.
+    /// It was already stored, under this name.
     Merged {
         /// Its name.
         name: String,
@@ -47,7 +47,7 @@ pub enum StoreChange {
         /// Its name.
         name: String,
     },
-    /// The program asked us to forget those of this name.
+    /// The program asked to remove those with this name.
     Removed {
         /// Their name.
         name: String,
@@ -122,14 +122,14 @@ impl FdStore {
         Some(StoreChange::Removed { name, count })
     }
 
-    /// Those whose hanging up matters; wait for nothing else on them.
+    /// Descriptors to watch for hang-up; wait for nothing else on them.
     pub fn polled(&self) -> impl Iterator<Item = BorrowedFd<'_>> {
         let polled = self.entries.iter().filter(|entry| entry.polled);
         polled.map(|entry| entry.fd.as_fd())
     }
 
     /// Forgets what hung up; never waits.
-    pub fn turn(&mut self) -> Vec<StoreChange> {
+    pub fn poll(&mut self) -> Vec<StoreChange> {
         let polled: Vec<usize> = (0..self.entries.len())
             .filter(|at| self.entries[*at].polled)
             .collect();
@@ -159,7 +159,7 @@ impl FdStore {
         changes
     }
 
-    /// What the next start hands over, with names; we keep ours.
+    /// Descriptors for the next start, with names; the stored ones are kept.
     #[must_use]
     pub fn handed(&self) -> Vec<InheritedFd> {
         let hand = |entry: &Entry| InheritedFd {

@@ -1,4 +1,4 @@
-//! The child between its birth and its exec. Nothing here allocates, locks or panics.
+//! The child between fork and exec. Nothing here allocates, locks or panics.
 
 #![expect(unsafe_code, reason = "an exec takes lists of pointers")]
 
@@ -43,7 +43,7 @@ pub(crate) fn run(
         Err(failed) => failed,
     };
     let bytes = failed.encode();
-    // Nobody else can be told if this fails; the exit code is the last resort.
+    // If this fails there is no other channel; the exit code is the last resort.
     let _unheard = sys::write(errors, &bytes);
     sys::exit(127)
 }
@@ -80,8 +80,8 @@ fn attempt(
     }
     .map_err(SpawnFailure::at(Step::Group))?;
     if *errors < prepared.beyond {
-        *errors =
-            sys::copy_above(*errors, prepared.beyond).map_err(SpawnFailure::at(Step::Descriptors))?;
+        *errors = sys::copy_above(*errors, prepared.beyond)
+            .map_err(SpawnFailure::at(Step::Descriptors))?;
     }
     place(&mut prepared.slots, prepared.beyond).map_err(SpawnFailure::at(Step::Descriptors))?;
     if prepared.terminal {
@@ -115,7 +115,7 @@ fn place(slots: &mut [Slot], beyond: c_int) -> Result<(), Errno> {
             sys::copy_to(slot.source, slot.target)?;
         } else {
             match sys::keep_over_exec(slot.target) {
-                // A standard stream that we do not have either.
+                // A standard stream that is closed in fdguard too.
                 Err(Errno::BADF) if slot.target < FIRST => {}
                 result => result?,
             }
@@ -146,7 +146,7 @@ fn exec(prepared: &mut PreparedChild) -> Errno {
             errno = unsafe { sys::exec(SHELL, &prepared.shell_words, environment) };
         }
         match errno {
-            // There may be one further on that we may run.
+            // A later directory may have an executable one.
             Errno::ACCESS => result = Errno::ACCESS,
             Errno::NOENT | Errno::NOTDIR | Errno::STALE | Errno::NODEV | Errno::TIMEDOUT => {}
             other => return other,

@@ -54,7 +54,9 @@ impl Environment {
         if pid.is_some() {
             let bad = |c: char| c == ':' || c.is_control();
             if names.iter().any(|name| name.contains(bad)) {
-                return Err(BadPlan("a colon or control character in a descriptor's name"));
+                return Err(BadPlan(
+                    "a descriptor name contains a colon or a control character",
+                ));
             }
             strings.push(variable(b"LISTEN_FDS", names.len().to_string().as_bytes())?);
             strings.push(variable(b"LISTEN_FDNAMES", names.join(":").as_bytes())?);
@@ -112,7 +114,7 @@ fn write_number(room: &mut [u8], number: u32) {
 
 fn variable(name: &[u8], value: &[u8]) -> Result<CString, BadPlan> {
     CString::new([name, b"=", value].concat())
-        .map_err(|_zero| BadPlan("a zero byte inside a variable of the environment"))
+        .map_err(|_zero| BadPlan("an environment variable contains a NUL byte"))
 }
 
 #[cfg(test)]
@@ -121,7 +123,7 @@ mod tests {
     use std::sync::Arc;
 
     use super::*;
-    use crate::plan::{SessionKind, InheritedFd};
+    use crate::plan::{InheritedFd, SessionKind};
 
     fn plan(names: &[&str]) -> Plan {
         let null = Arc::new(OwnedFd::from(std::fs::File::open("/dev/null").unwrap()));

@@ -1,4 +1,4 @@
-//! A start, prepared: everything that would need memory is made before the fork, so that the child only makes system calls.
+//! Prepares a start: all memory is allocated before the fork, so that the child only makes system calls.
 
 pub(crate) mod child;
 mod environment;
@@ -13,7 +13,7 @@ use std::ptr;
 use environment::Environment;
 
 use crate::limits::RequestedLimits;
-use crate::plan::{FIRST_HANDED, SessionKind, Plan};
+use crate::plan::{FIRST_HANDED, Plan, SessionKind};
 
 /// What the plan asks for and cannot be.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -97,7 +97,7 @@ impl PreparedChild {
         })
     }
 
-    /// Numbers of ours that the child needs, smallest first.
+    /// Descriptors of the owner that the child needs, smallest first.
     pub(crate) fn sources(&self) -> Vec<c_int> {
         let mut sources: Vec<_> = self.slots.iter().map(|slot| slot.source).collect();
         sources.sort_unstable();
@@ -125,7 +125,8 @@ impl PreparedChild {
 }
 
 fn string(text: &OsStr) -> Result<CString, BadPlan> {
-    CString::new(text.as_bytes()).map_err(|_zero| BadPlan("a zero byte inside a word"))
+    CString::new(text.as_bytes())
+        .map_err(|_zero| BadPlan("an argument or path contains a NUL byte"))
 }
 
 fn strings(texts: &[OsString]) -> Result<Vec<CString>, BadPlan> {
@@ -133,7 +134,9 @@ fn strings(texts: &[OsString]) -> Result<Vec<CString>, BadPlan> {
 }
 
 fn strings_of(texts: Vec<Vec<u8>>) -> Result<Vec<CString>, BadPlan> {
-    let string = |text| CString::new(text).map_err(|_zero| BadPlan("a zero byte inside a word"));
+    let string = |text| {
+        CString::new(text).map_err(|_zero| BadPlan("an argument or path contains a NUL byte"))
+    };
     texts.into_iter().map(string).collect()
 }
 

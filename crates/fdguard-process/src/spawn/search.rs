@@ -1,9 +1,9 @@
-//! Where a program is looked for, as `execvp` does it.
+//! Searches for a program as `execvp` does.
 
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt as _;
 
-/// Where the C library looks when there is no `PATH`.
+/// The C library's search path without `PATH`.
 const DEFAULT: &[u8] = b"/bin:/usr/bin";
 
 /// The places of a program in the order in which they are tried. A name with a slash is a place itself.
@@ -17,7 +17,7 @@ pub(super) fn candidates(program: &OsStr, path: Option<&OsStr>) -> Vec<Vec<u8>> 
     }
     let path = path.map_or(DEFAULT, OsStr::as_bytes);
     let place = |folder: &[u8]| match folder {
-        // An empty part is where we are.
+        // An empty part is the current directory.
         [] => program.to_vec(),
         _ => [folder, b"/", program].concat(),
     };

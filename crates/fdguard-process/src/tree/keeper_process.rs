@@ -4,16 +4,16 @@ use crate::identity::{ProcessId, signal_checked};
 use crate::members;
 use crate::sys;
 
-/// Who keeps a tree.
+/// The keeper of a tree.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct KeeperProcess {
     pub(crate) pid: u32,
-    /// Its start, where it is not our own child: then its number may be another's when it has ended.
+    /// Its start time, if it is not a child of this process: then its pid may be reused when it has ended.
     pub(crate) started: Option<u64>,
 }
 
 impl KeeperProcess {
-    /// Whether its number means it still. A child that nobody reaped keeps its number.
+    /// Whether its pid is still valid. An unreaped child keeps its pid.
     pub(crate) fn is_there(self) -> bool {
         self.started.is_none_or(|started| {
             ProcessId::known(self.pid, started).is_some_and(|keeper| keeper.matches())
@@ -28,7 +28,7 @@ impl KeeperProcess {
     /// Sends it a signal, unless it is gone.
     pub(crate) fn signal(self, signal: i32) {
         let _gone = match self.started {
-            // Our own child, which nobody but us reaps.
+            // A child of this process, which only this process reaps.
             None => sys::signal_child(self.pid, signal).is_ok(),
             Some(started) => ProcessId::known(self.pid, started)
                 .is_some_and(|keeper| signal_checked(&keeper, signal).is_ok()),

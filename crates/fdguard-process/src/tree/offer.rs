@@ -24,7 +24,11 @@ pub struct Offer {
 
 impl Offer {
     /// Makes the pair. `cgroup` tries a delegated one, as in a [`Plan`](crate::plan::Plan).
-    pub fn new(limits: TreeLimits, cgroup: bool, orphan_grace: Duration) -> Result<Self, StartError> {
+    pub fn new(
+        limits: TreeLimits,
+        cgroup: bool,
+        orphan_grace: Duration,
+    ) -> Result<Self, StartError> {
         let flags = SocketFlags::CLOEXEC;
         let pair = socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, flags, None);
         let (ours, theirs) = pair.map_err(StartError::refused(Step::Keeper))?;
@@ -83,7 +87,7 @@ impl Offer {
                     pid: started.keeper,
                     started: Some(started.keeper_at),
                 };
-                Ok(Tree::of(keeper, self.ours, started, self.words.leaf, None))
+                Ok(Tree::new(keeper, self.ours, started, self.words.leaf, None))
             }
             Ok(KeeperGreeting::Failed { step, errno }) => Err(StartError::refused(step)(errno)),
             Err(errno) => Err(StartError::refused(Step::Keeper)(errno)),
@@ -96,7 +100,7 @@ impl Offer {
 pub enum Attach {
     /// The program runs, and this is its tree.
     Done(Tree),
-    /// Nobody has said anything.
+    /// No message yet.
     NotYet(Offer),
 }
 

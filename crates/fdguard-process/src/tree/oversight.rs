@@ -1,5 +1,6 @@
-//! When the owner looks after a keeper itself. A keeper that is stopped or traced reports nothing and ends nobody: it is let go
-//! on, then its tree is ended from outside, and at last the keeper is. Pure.
+//! When the owner supervises a keeper. A keeper that is stopped or traced reports nothing and ends
+//! nothing: it is continued, then its tree is ended from outside, and finally the keeper itself.
+//! Pure.
 
 use std::time::{Duration, Instant};
 
@@ -25,7 +26,7 @@ pub(super) enum Step {
     Wake,
     /// Kill everything below the keeper, and let it go on.
     Sweep,
-    /// Nothing is left below the keeper, and it does not say so: end it.
+    /// Nothing is left below the keeper, and it does not report it: end it.
     KillKeeper,
     /// Wait no longer.
     GiveUp,
@@ -44,7 +45,7 @@ pub(super) struct Oversight {
     empty_since: Option<Instant>,
     keeper_killed: Option<Instant>,
     next: Option<Instant>,
-    /// Who was found below the keeper by sweeps, and killed.
+    /// Processes found below the keeper by sweeps, and killed.
     killed: Vec<Member>,
 }
 
@@ -99,7 +100,7 @@ impl Oversight {
                 Step::Wait
             };
         }
-        // Nobody keeps the rest of a tree whose program is gone and whose keeper is held.
+        // If the program is gone and the keeper is stopped, nothing controls the rest of the tree.
         if is_held && self.kill_at.is_none() && self.main_gone.is_some_and(|at| now >= at + HELD) {
             self.kill_at = Some(now);
         }

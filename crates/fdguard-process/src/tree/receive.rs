@@ -1,4 +1,4 @@
-//! Hearing what a keeper says.
+//! Receives messages from a keeper.
 
 use std::io::IoSliceMut;
 use std::mem::MaybeUninit;

@@ -16,12 +16,12 @@ use crate::keeper::message::{FromKeeper, Step, ToKeeper};
 use crate::keeper::{self, Room, Setup};
 use crate::limits::EnforcedLimits;
 use crate::mark;
-use crate::plan::{TreeLimits, Plan};
-use crate::spawn::{PreparedChild, BadPlan};
+use crate::plan::{Plan, TreeLimits};
+use crate::spawn::{BadPlan, PreparedChild};
 use crate::sweep;
 use crate::sys;
 
-/// A keeper that says nothing for this long is let go on.
+/// A keeper that is silent for this long gets SIGCONT.
 const WAKE_AFTER: Timespec = Timespec {
     tv_sec: 0,
     tv_nsec: 100_000_000,
@@ -31,13 +31,13 @@ const MOST_WAKES: u32 = 20;
 /// KILL takes milliseconds.
 const LONGEST_END: Duration = Duration::from_secs(2);
 
-pub(super) fn begin(
+pub(super) fn start(
     plan: &Plan,
     orphan_grace: Duration,
     keep_pidfd: bool,
 ) -> Result<Tree, StartError> {
     let unfit = |why: BadPlan| StartError::Refused {
-        step: "the plan",
+        step: "cannot start the program",
         source: io::Error::new(io::ErrorKind::InvalidInput, why.0),
     };
     let mark = mark::next();
@@ -74,7 +74,7 @@ pub(super) fn begin(
     match introduced(&ours, RecvFlags::empty(), keep_pidfd) {
         Ok(KeeperGreeting::Started(started)) => {
             let keeper = own_child(keeper);
-            Ok(Tree::of(keeper, ours, started, leaf, mark))
+            Ok(Tree::new(keeper, ours, started, leaf, mark))
         }
         Ok(KeeperGreeting::Failed { step, errno }) => {
             reap(keeper);
@@ -131,7 +131,7 @@ fn wake(keeper: u32) {
     let _gone = sys::signal_child(keeper, libc::SIGCONT);
 }
 
-/// What a keeper says first.
+/// The first message of a keeper.
 pub(super) enum KeeperGreeting {
     Started(StartResult),
     Failed { step: Step, errno: Errno },
@@ -230,7 +230,7 @@ fn failure(plan: &Plan, prepared: &PreparedChild, step: Step, errno: Errno) -> S
         }
         Errno::NOENT => StartError::NotRunnable {
             program,
-            source: io::Error::new(io::ErrorKind::NotFound, "its interpreter was not found"),
+            source: io::Error::new(io::ErrorKind::NotFound, "interpreter not found"),
         },
         other => StartError::NotRunnable {
             program,

@@ -1,4 +1,4 @@
-//! What an owner says and hears about a tree.
+//! Types that an owner uses to control and observe a tree.
 
 use std::io;
 use std::time::Duration;
@@ -19,7 +19,7 @@ pub enum StartError {
         program: String,
     },
     /// It is there and cannot be run.
-    #[error("{program}: cannot be run: {source}")]
+    #[error("cannot run {program}: {source}")]
     NotRunnable {
         /// Which.
         program: String,
@@ -64,7 +64,7 @@ pub enum Exit {
     Signal(i32),
 }
 
-/// What the keeper tells.
+/// Events from the keeper.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum TreeEvent {

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use fdguard_process::plan::{InheritedFd, TreeLimits};
-use fdguard_process::tree::{Attach, LimitMechanism, Exit, Offer, StartError, TreeEvent, Tree};
+use fdguard_process::tree::{Attach, Exit, LimitMechanism, Offer, StartError, Tree, TreeEvent};
 
 use super::harness::{AT_ONCE, alive, empty, line, pidfd, plan, token, told, wait_for};
 use super::harness::{LONG, heard};
@@ -125,7 +125,7 @@ fn what_a_waiting_program_could_not_do_is_told_and_nothing_is_left() {
     let error = Tree::attach(forked.offer).unwrap_err();
     assert_eq!(
         error.to_string(),
-        "going to its folder: No such file or directory (os error 2)"
+        "cannot change to its directory: No such file or directory (os error 2)"
     );
     let StartError::Refused { source, .. } = error else {
         panic!("{error}");
@@ -152,7 +152,7 @@ fn an_attached_program_that_loses_its_keeper_is_ended_by_what_is_known() {
     let forked = fork("ready", TreeLimits::default(), &["sleep", "1000"]);
     let mut tree = Tree::attach(forked.offer).unwrap();
     let main = pidfd(tree.main());
-    let keeper = fdguard_process::identity::ProcessId::of(tree.keeper()).unwrap();
+    let keeper = fdguard_process::identity::ProcessId::read(tree.keeper()).unwrap();
     fdguard_process::identity::signal_checked(&keeper, libc::SIGKILL).unwrap();
     assert_eq!(told(&mut tree), TreeEvent::Lost);
     wait_for(main.as_fd());

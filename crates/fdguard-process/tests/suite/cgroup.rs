@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::process::Command;
 
 use fdguard_process::identity::{ProcessId, signal_checked};
-use fdguard_process::tree::{Mechanism, TreeEvent, Tree};
+use fdguard_process::tree::{Mechanism, Tree, TreeEvent};
 
 use super::harness::{AT_ONCE, alive, empty, family, heard, line, plan, token, told};
 
@@ -62,7 +62,7 @@ fn a_lost_keeper_leaves_nothing_in_a_cgroup() {
         return;
     };
     let folder = folder(&tree);
-    let keeper = ProcessId::of(tree.keeper()).unwrap();
+    let keeper = ProcessId::read(tree.keeper()).unwrap();
     signal_checked(&keeper, libc::SIGKILL).unwrap();
     assert_eq!(told(&mut tree), TreeEvent::Lost);
     assert_eq!(

@@ -4,8 +4,8 @@ use std::fs;
 use std::path::PathBuf;
 use std::process::Command;
 
-use fdguard_process::plan::{TreeLimits, Plan};
-use fdguard_process::tree::{LimitMechanism, Exit, Mechanism, TreeEvent, Tree};
+use fdguard_process::plan::{Plan, TreeLimits};
+use fdguard_process::tree::{Exit, LimitMechanism, Mechanism, Tree, TreeEvent};
 
 use super::harness::{AT_ONCE, empty, heard, line, plan, told};
 
@@ -25,7 +25,9 @@ fn limited(command: &[&str]) -> Plan {
 /// Starts it, or says that there is no cgroup that keeps limits.
 fn start(plan: &Plan) -> Option<Tree> {
     let tree = Tree::start(plan).unwrap();
-    if tree.enforced().memory == LimitMechanism::Cgroup && tree.enforced().processes == LimitMechanism::Cgroup {
+    if tree.enforced().memory == LimitMechanism::Cgroup
+        && tree.enforced().processes == LimitMechanism::Cgroup
+    {
         assert_eq!(tree.mechanism(), Mechanism::KeeperAndCgroup);
         return Some(tree);
     }

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use fdguard_process::identity::ProcessId;
 use fdguard_process::plan::Plan;
 use fdguard_process::sweep::{count_trees_of, end_kept_by, end_trees_of};
-use fdguard_process::tree::{Exit, Options, StopPlan, TreeEvent, Tree};
+use fdguard_process::tree::{Exit, Options, StopPlan, Tree, TreeEvent};
 use rustix::pipe::{PipeFlags, pipe_with};
 
 use super::harness::{AT_ONCE, LONG, alive, heard, line, pidfd, plan, token, told, wait_for};
@@ -183,8 +183,8 @@ fn owner(how: &str, token: &str) -> (Child, ProcessId, ProcessId) {
         let line = line.unwrap();
         Some(line.split_once("owns ")?.1.parse::<u32>().unwrap())
     });
-    let keeper = ProcessId::of(keeper.unwrap()).unwrap();
-    let identity = ProcessId::of(owner.id()).unwrap();
+    let keeper = ProcessId::read(keeper.unwrap()).unwrap();
+    let identity = ProcessId::read(owner.id()).unwrap();
     (owner, identity, keeper)
 }
 

@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use fdguard_process::tree::{Exit, StopPlan, TreeEvent, Tree};
+use fdguard_process::tree::{Exit, StopPlan, Tree, TreeEvent};
 
 use super::harness::{AT_ONCE, LONG, empty, heard, line, plan, shell, told, wait_for};
 

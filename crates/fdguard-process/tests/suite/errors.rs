@@ -83,7 +83,7 @@ fn a_folder_that_is_missing_is_named_as_such() {
     let StartError::Refused { step, source } = &error else {
         panic!("{error}");
     };
-    assert_eq!(*step, "going to its folder");
+    assert_eq!(*step, "cannot change to its directory");
     assert_eq!(source.kind(), ErrorKind::NotFound);
     assert_eq!(error.code(), None);
 }
@@ -91,7 +91,10 @@ fn a_folder_that_is_missing_is_named_as_such() {
 #[test]
 fn a_command_without_words_is_refused() {
     let error = Tree::start(&plan(&[])).unwrap_err();
-    assert_eq!(error.to_string(), "the plan: the command is empty");
+    assert_eq!(
+        error.to_string(),
+        "cannot start the program: the command is empty"
+    );
     let error = Tree::start(&plan(&["a\0b"])).unwrap_err();
-    assert!(error.to_string().contains("zero byte"), "{error}");
+    assert!(error.to_string().contains("NUL byte"), "{error}");
 }

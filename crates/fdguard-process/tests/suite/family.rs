@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use fdguard_process::tree::{Exit, StopPlan, TreeEvent, Tree};
+use fdguard_process::tree::{Exit, StopPlan, Tree, TreeEvent};
 
 use super::harness::{AT_ONCE, alive, empty, family, heard, line, token, told};
 

@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
 use fdguard_process::plan::Plan;
-use fdguard_process::tree::{Exit, StopPlan, TreeEvent, Tree};
+use fdguard_process::tree::{Exit, StopPlan, Tree, TreeEvent};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::pipe::{PipeFlags, pipe_with};
 use rustix::process::{Pid, PidfdFlags, pidfd_open};

@@ -6,7 +6,7 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::fs::MetadataExt as _;
 use std::sync::Arc;
 
-use fdguard_process::plan::{SessionKind, InheritedFd, Plan};
+use fdguard_process::plan::{InheritedFd, Plan, SessionKind};
 use fdguard_process::tree::{Exit, Tree};
 
 use super::harness::{heard, output, plan};

@@ -16,7 +16,7 @@ fn a_keeper_survives_what_a_terminal_or_supervisor_sends_to_groups() {
         let mut plan = plan(&["sleep", "1000"]);
         plan.group = group;
         let mut tree = Tree::start(&plan).unwrap();
-        let keeper = ProcessId::of(tree.keeper()).unwrap();
+        let keeper = ProcessId::read(tree.keeper()).unwrap();
         let pid = Pid::from_raw(i32::try_from(tree.keeper()).unwrap());
         assert_ne!(getpgid(pid).unwrap(), getpgrp(), "not in our group");
         for signal in [

@@ -6,7 +6,7 @@ use std::os::fd::AsFd as _;
 use fdguard_process::identity::{ProcessId, signal_checked};
 use fdguard_process::plan::Plan;
 use fdguard_process::reserve::Reserve;
-use fdguard_process::tree::{Exit, Options, TreeEvent, Tree};
+use fdguard_process::tree::{Exit, Options, Tree, TreeEvent};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
@@ -107,7 +107,7 @@ fn a_lean_tree_that_lost_its_keeper_is_ended_by_what_is_known() {
     assert_eq!(line(&mut out), "up");
     let members: Vec<_> = tree.members().into_iter().map(pidfd).collect();
     assert_eq!(members.len(), 6);
-    let keeper = ProcessId::of(tree.keeper()).unwrap();
+    let keeper = ProcessId::read(tree.keeper()).unwrap();
     signal_checked(&keeper, libc::SIGKILL).unwrap();
     assert_eq!(told(&mut tree), TreeEvent::Lost);
     for member in &members {

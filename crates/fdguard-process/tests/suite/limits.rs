@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use fdguard_process::plan::{TreeLimits, Plan};
-use fdguard_process::tree::{LimitMechanism, EnforcedLimits, Exit, Mechanism, Tree};
+use fdguard_process::plan::{Plan, TreeLimits};
+use fdguard_process::tree::{EnforcedLimits, Exit, LimitMechanism, Mechanism, Tree};
 
 use super::harness::{AT_ONCE, empty, heard, output, plan, shell};
 

@@ -6,7 +6,7 @@ use std::os::fd::AsRawFd as _;
 use std::process::{Command, Output, Stdio};
 
 use fdguard_process::listen::{Listen, activation};
-use fdguard_process::notify::{NotifyServer, FdStore};
+use fdguard_process::notify::{FdStore, NotifyServer};
 
 const ROLE: &str = "FDGUARD_TEST_ROLE";
 
@@ -26,7 +26,7 @@ fn as_program(test: &str, settings: &str, listener: &TcpListener) -> Output {
 
 /// What the program found, for the test to read.
 fn report() {
-    let taken = activation::take();
+    let taken = activation::from_environment();
     for (fd, name) in &taken.fds {
         let cloexec = rustix::io::fcntl_getfd(fd).unwrap();
         let cloexec = cloexec.contains(rustix::io::FdFlags::CLOEXEC);
@@ -38,7 +38,10 @@ fn report() {
         println!("gap {}", gap.why);
     }
     let low = std::path::Path::new("/proc/self/fd/3").exists();
-    println!("again {} low {low}", activation::take().fds.len());
+    println!(
+        "again {} low {low}",
+        activation::from_environment().fds.len()
+    );
 }
 
 fn lines(output: &Output) -> Vec<String> {
@@ -71,7 +74,7 @@ fn sockets_of_the_parent_are_taken_once_close_on_exec_and_high() {
     );
 
     let promised = lines(&as_program(test, "LISTEN_PID=$$ LISTEN_FDS=3", &listener));
-    assert!(promised[2].starts_with("gap ") && promised[2].contains("number 5"));
+    assert!(promised[2].starts_with("gap ") && promised[2].contains("descriptor 5"));
 
     let others = lines(&as_program(test, "LISTEN_PID=1 LISTEN_FDS=2", &listener));
     assert_eq!(
@@ -129,7 +132,7 @@ fn a_stored_descriptor_outlives_its_program_and_reaches_the_next() {
         .spawn()
         .unwrap();
     assert!(first.wait().unwrap().success());
-    for heard in server.turn(|pid| pid == first.id()) {
+    for heard in server.poll(|pid| pid == first.id()) {
         store.hear(&heard.message, heard.fds);
     }
     let handed = store.handed();

@@ -2,12 +2,12 @@
 
 use fdguard_process::adopt::{adopt_orphans, adopt_orphans_of_trees, end_adopted};
 use fdguard_process::identity::{ProcessId, signal_checked};
-use fdguard_process::tree::{TreeEvent, Tree};
+use fdguard_process::tree::{Tree, TreeEvent};
 
 use super::harness::{LONG, alive, family, heard, line, pidfd, token, told, wait_for};
 
 fn kill_keeper(tree: &Tree) {
-    let keeper = ProcessId::of(tree.keeper()).unwrap();
+    let keeper = ProcessId::read(tree.keeper()).unwrap();
     signal_checked(&keeper, libc::SIGKILL).unwrap();
 }
 

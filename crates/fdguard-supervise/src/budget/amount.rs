@@ -1,4 +1,4 @@
-//! Levels as people write them.
+//! Parses and prints budget levels.
 
 use std::fmt;
 use std::time::Duration;
@@ -10,7 +10,7 @@ pub use fdguard_core::duration::duration;
 pub enum Amount {
     /// So many.
     Count(u64),
-    /// This share of the wall, in percent.
+    /// A percentage of the limit.
     Percent(f64),
     /// So many a minute.
     PerMinute(f64),
@@ -32,7 +32,7 @@ impl fmt::Display for Amount {
     }
 }
 
-/// Powers of ten and powers of two are told apart, as their names are.
+/// Powers of ten and powers of two have different names.
 const UNITS_OF_SIZE: &[(&str, f64)] = &[
     ("B", 1.0),
     ("kB", 1e3),
@@ -52,7 +52,7 @@ const LARGEST: f64 = 1e17;
 
 /// `512MiB`, `1GiB`, `64M`, `1.5G`, `500MB`; a number needs its unit.
 pub fn size(text: &str) -> Result<u64, String> {
-    let wrong = || format!("{text:?} is no size: 512MiB, 1GiB, 64M, 500MB");
+    let wrong = || format!("{text:?} is not a size: use 512MiB, 1GiB, 64M or 500MB");
     let (value, name, behind) = number_and_unit(text.trim()).ok_or_else(wrong)?;
     let unit = UNITS_OF_SIZE.iter().find(|(unit, _)| *unit == name);
     let bytes = (value * unit.ok_or_else(wrong)?.1).round();
@@ -69,7 +69,7 @@ pub fn size(text: &str) -> Result<u64, String> {
 
 /// `30/min`, `2/s`, `100/h`; a number alone is a minute's.
 pub(super) fn per_minute(text: &str) -> Result<f64, String> {
-    let wrong = || format!("{text:?} is no rate: 30/min, 2/s, 100/h");
+    let wrong = || format!("{text:?} is not a rate: use 30/min, 2/s or 100/h");
     let (number, minutes) = match text.trim().split_once('/') {
         None => (text.trim(), 1.0),
         Some((number, "s")) => (number, 1.0 / 60.0),
@@ -86,7 +86,7 @@ pub(super) fn per_minute(text: &str) -> Result<f64, String> {
     }
 }
 
-/// The number at the beginning, the letters behind it, and the rest. Signs, exponents and words are no numbers here.
+/// The leading number, the letters after it, and the rest. Signs, exponents and words are not numbers here.
 fn number_and_unit(text: &str) -> Option<(f64, &str, &str)> {
     let digits = text
         .find(|c: char| !c.is_ascii_digit() && c != '.')
@@ -173,11 +173,11 @@ mod tests {
             "999999999G",
             "1e3K",
         ] {
-            assert!(size(text).unwrap_err().contains("is no size"), "{text}");
+            assert!(size(text).unwrap_err().contains("is not a size"), "{text}");
         }
         for text in ["", "5/y", "x/s", "-1/s", "5s/s", "1/s/s"] {
             assert!(
-                per_minute(text).unwrap_err().contains("is no rate"),
+                per_minute(text).unwrap_err().contains("is not a rate"),
                 "{text}"
             );
         }

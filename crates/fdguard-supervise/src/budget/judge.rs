@@ -1,4 +1,4 @@
-//! Readings against budgets: what is said, once, and when it is time to act.
+//! Compares readings with budgets: when to warn, once, and when to act.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -8,12 +8,12 @@ use fdguard_core::count::as_f64;
 use fdguard_core::wall::FD_SETSIZE;
 use fdguard_core::{Gap, Pid};
 
-use super::reading::{HighestFd, ProcessReading, ServiceReading, Observation};
+use super::reading::{HighestFd, Observation, ProcessReading, ServiceReading};
 use super::{Amount, Budget, Measure};
 
-/// A warning that was told is told again only after the measure fell below this part of its level.
+/// A warning is repeated only after the value fell below this fraction of its level.
 const BACK_BELOW: f64 = 0.9;
-/// From this part of a wall on nobody waits for a second look.
+/// From this fraction of a limit on, one look is enough.
 const AT_THE_WALL: f64 = 0.98;
 /// From this many times its level to act at on, memory is not looked at a second time: what grows on takes the machine with it.
 const FAR_BEYOND: f64 = 1.5;
@@ -22,7 +22,7 @@ const LOOKS: u32 = 2;
 /// over at least this long: a burst of connections is no reason to restart.
 const HOLDS: Duration = Duration::from_secs(1);
 
-/// What is to be said about one budget.
+/// The verdict on one budget.
 #[derive(Clone, Debug, PartialEq)]
 pub struct BudgetVerdict {
     /// Which.
@@ -40,7 +40,7 @@ pub enum Kind {
     Act(Excess),
     /// It fell back.
     Cleared(Excess),
-    /// It cannot be measured. Told once.
+    /// It cannot be measured. Reported once.
     Unmeasured(Gap),
 }
 
@@ -53,7 +53,7 @@ pub struct Excess {
     pub value: f64,
     /// The level.
     pub level: f64,
-    /// Where the wall stands that the level is before.
+    /// The limit that the level belongs to.
     pub wall: Option<f64>,
     /// The first value since the start, and how long ago that was.
     pub first: Option<(f64, Duration)>,
@@ -67,7 +67,7 @@ impl Excess {
     }
 }
 
-/// What was seen and said before, for one run of a service.
+/// What was measured and reported before, for one run of a service.
 #[derive(Clone, Debug, Default)]
 pub struct BudgetHistory {
     states: BTreeMap<String, State>,
@@ -91,7 +91,7 @@ enum ReportedLevel {
 }
 
 impl BudgetHistory {
-    /// Another process took the place of the first one: everything may be told again, but not what cannot be measured.
+    /// A new process replaced the first: warnings may be repeated, but not reports of unmeasured values.
     pub fn restarted(&mut self) {
         for state in self.states.values_mut() {
             *state = State {
@@ -103,7 +103,11 @@ impl BudgetHistory {
 }
 
 /// What is new about these budgets after this reading.
-pub fn judge(budgets: &[Budget], reading: &ServiceReading, memory: &mut BudgetHistory) -> Vec<BudgetVerdict> {
+pub fn judge(
+    budgets: &[Budget],
+    reading: &ServiceReading,
+    memory: &mut BudgetHistory,
+) -> Vec<BudgetVerdict> {
     let mut news = Vec::new();
     for budget in budgets {
         let state = memory.states.entry(budget.what.to_string()).or_default();
@@ -223,7 +227,7 @@ impl State {
     }
 }
 
-/// The worst value that this budget is about, and what kept us from seeing another.
+/// The worst value of this budget, and why another could not be measured.
 fn measure(budget: &Budget, reading: &ServiceReading) -> (Option<Measured>, Option<Gap>) {
     let plain = |value: f64, falling| Measured {
         pid: None,
@@ -258,7 +262,7 @@ fn mapped<T, U>(sight: &Observation<T>, change: impl Fn(&T) -> U) -> Observation
     }
 }
 
-/// Who is on the way to no wall has all the time there is.
+/// A process that approaches no limit has unlimited time.
 fn time_left(wall: &Observation<Option<super::LimitAhead>>) -> Observation<f64> {
     mapped(wall, |ahead| {
         ahead
@@ -270,7 +274,10 @@ fn time_left(wall: &Observation<Option<super::LimitAhead>>) -> Observation<f64> 
 type OfOne = Result<Option<Measured>, Gap>;
 
 /// Each process has its own table and limit: the one that is furthest counts.
-fn worst(reading: &ServiceReading, of: impl Fn(&ProcessReading) -> OfOne) -> (Option<Measured>, Option<Gap>) {
+fn worst(
+    reading: &ServiceReading,
+    of: impl Fn(&ProcessReading) -> OfOne,
+) -> (Option<Measured>, Option<Gap>) {
     let (mut worst, mut gap) = (None::<Measured>, None);
     for process in &reading.processes {
         match of(process) {
@@ -296,19 +303,16 @@ fn of_count(budget: &Budget, process: &ProcessReading) -> OfOne {
     let soft = process.limits.soft.map(as_f64);
     if needs_limit && soft.is_none() {
         return Err(Gap::new(
-            format!(
-                "the share of its soft limit that process {} uses",
-                process.pid
-            ),
-            "it has no limit, or the limit could not be read",
-            "give the budget as a number: fds=3000:4000",
+            format!("soft limit usage of process {}", process.pid),
+            "the process has no soft limit, or it could not be read",
+            "set the budget as a number: fds=3000:4000",
         ));
     }
     Ok(Some(beside(budget, process, as_f64(count), soft)))
 }
 
 fn of_highest(budget: &Budget, process: &ProcessReading) -> OfOne {
-    // What cannot call it, or where nobody knows, is not held to a wall that nobody asked for.
+    // The default budget does not apply to programs that cannot call `select()` or where that is unknown.
     if budget.only_select && process.selects != Some(true) {
         return Ok(None);
     }
@@ -353,7 +357,7 @@ fn beside(budget: &Budget, process: &ProcessReading, value: f64, wall: Option<f6
     }
 }
 
-/// A level that needs no wall to be known.
+/// A level that does not depend on a limit.
 fn absolute(amount: Option<Amount>) -> Option<f64> {
     match amount? {
         Amount::Count(count) | Amount::Bytes(count) => Some(as_f64(count)),

@@ -4,8 +4,8 @@ use fdguard_core::snapshot::Limits;
 use fdguard_core::{Class, Gap, TcpState};
 
 use super::{
-    Budget, BudgetSetting, HighestFd, Kind, BudgetHistory, ProcessReading, ServiceReading, Observation, MemoryUse, BudgetVerdict, LimitAhead,
-    defaults, judge,
+    Budget, BudgetHistory, BudgetSetting, BudgetVerdict, HighestFd, Kind, LimitAhead, MemoryUse,
+    Observation, ProcessReading, ServiceReading, defaults, judge,
 };
 
 fn process(count: u64) -> ProcessReading {
@@ -222,7 +222,11 @@ fn r28_the_number_1024_matters_to_those_who_select_unless_somebody_asked() {
         reading(0, high)
     };
     let news = |selects, budgets: &[Budget]| {
-        words(&judge(budgets, &high(selects), &mut BudgetHistory::default()))
+        words(&judge(
+            budgets,
+            &high(selects),
+            &mut BudgetHistory::default(),
+        ))
     };
     assert_eq!(news(Some(true), &defaults()), "warn");
     assert_eq!(news(Some(false), &defaults()), "-");
@@ -243,7 +247,13 @@ fn r33_a_class_and_its_family_are_counted() {
         ..process(300)
     };
     let look = reading(0, holder);
-    let news = |text: &str| words(&judge(&[budget(text)], &look, &mut BudgetHistory::default()));
+    let news = |text: &str| {
+        words(&judge(
+            &[budget(text)],
+            &look,
+            &mut BudgetHistory::default(),
+        ))
+    };
     assert_eq!(news("class:tcp:CLOSE_WAIT=150:"), "warn");
     assert_eq!(news("class:tcp:CLOSE_WAIT=151:"), "-");
     assert_eq!(news("class:tcp=210:"), "warn");
@@ -295,7 +305,11 @@ fn what_is_of_all_together_is_measured_too() {
         "children=10:20",
     ] {
         assert_eq!(
-            words(&judge(&[budget(text)], &look, &mut BudgetHistory::default())),
+            words(&judge(
+                &[budget(text)],
+                &look,
+                &mut BudgetHistory::default()
+            )),
             "warn",
             "{text}"
         );

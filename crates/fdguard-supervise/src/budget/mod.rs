@@ -1,7 +1,8 @@
-//! What a service may use before somebody is told, and before it is restarted.
+//! Budgets: what a service may use before fdguard warns, and before it restarts the service.
 //!
-//! A [`Budget`] is one measure with a level to warn at and a level to act at. [`Reading`] is what a look saw, [`judge`] compares the
-//! two and remembers in a [`Memory`] what was said already. Nothing here looks at the system or asks for the time.
+//! A [`Budget`] is one measure with a level to warn at and a level to act at. [`Reading`] has the
+//! measurements of a look. [`judge`] compares the two and keeps a [`Memory`] of what was already
+//! reported. Nothing here reads the system or the clock.
 
 mod amount;
 mod judge;
@@ -17,8 +18,8 @@ mod tests;
 use fdguard_core::class_pattern::ClassPattern;
 
 pub use amount::{Amount, duration, size};
-pub use judge::{Kind, BudgetHistory, Excess, BudgetVerdict, judge};
-pub use reading::{HighestFd, ProcessReading, ServiceReading, Observation, MemoryUse, LimitAhead};
+pub use judge::{BudgetHistory, BudgetVerdict, Excess, Kind, judge};
+pub use reading::{HighestFd, LimitAhead, MemoryUse, Observation, ProcessReading, ServiceReading};
 pub use spec::BadBudget;
 pub use toml::Budgets;
 
@@ -29,13 +30,13 @@ pub enum Measure {
     Fds,
     /// The highest number in use, against the 1024 of `select()`.
     Highest,
-    /// Descriptors of a class, or of all classes whose names begin alike, in one process.
+    /// Descriptors of a class, or of a family of classes, in one process.
     Class(ClassPattern),
     /// How many more there are every minute of what the judgement calls leaking.
     Growth,
-    /// The time to the nearest wall at that rate. Less is worse.
+    /// The time to the nearest limit at that rate. Less is worse.
     Wall,
-    /// Processes that ended and that nobody waits for.
+    /// Processes that have exited and were not reaped.
     Zombies,
     /// Memory of all processes together.
     Memory,
@@ -48,11 +49,11 @@ pub enum Measure {
 pub struct Budget {
     /// What is measured.
     pub what: Measure,
-    /// From here on it is told.
+    /// The level to warn at.
     pub warn: Option<Amount>,
     /// From here on the service is restarted.
     pub act: Option<Amount>,
-    /// Only for programs that can call `select()`: so it is when nobody asked for the budget.
+    /// Only for programs that can call `select()`: set for the default budget.
     pub only_select: bool,
 }
 
@@ -83,7 +84,10 @@ pub fn defaults() -> Vec<Budget> {
         only_select: true,
         ..Budget::new(Measure::Highest, count(900), count(1000))
     };
-    let mut all = vec![Budget::new(Measure::Fds, percent(70.0), percent(90.0)), select];
+    let mut all = vec![
+        Budget::new(Measure::Fds, percent(70.0), percent(90.0)),
+        select,
+    ];
     if let Ok(class) = "tcp:CLOSE_WAIT".parse() {
         all.push(Budget::new(Measure::Class(class), count(100), None));
     }

@@ -1,4 +1,4 @@
-//! What one look at a service saw.
+//! The measurements of one look at a service.
 
 use std::time::Duration;
 
@@ -10,7 +10,7 @@ use fdguard_core::{Class, Gap, Pid};
 pub enum Observation<T> {
     /// It is this.
     Seen(T),
-    /// It is not looked at, or cannot be said yet: no answer, and no fault.
+    /// Not measured, or not known yet.
     NotYet,
     /// It cannot be seen.
     Hidden(Gap),
@@ -37,13 +37,13 @@ pub struct ServiceReading {
     pub processes: Vec<ProcessReading>,
     /// Processes beside the program itself.
     pub children: u64,
-    /// Processes that ended and that nobody waits for.
+    /// Processes that have exited and were not reaped.
     pub zombies: Observation<u64>,
     /// Memory of all together.
     pub memory: Observation<MemoryUse>,
     /// How many more there are every minute of what leaks, in the program itself: 0 where it was judged and nothing leaks.
     pub growth: Observation<f64>,
-    /// The wall that the program reaches first; `None` where it is on the way to none.
+    /// The limit that the program reaches first; `None` if it approaches none.
     pub wall: Observation<Option<LimitAhead>>,
 }
 
@@ -70,7 +70,7 @@ pub struct ProcessReading {
     pub limits: Limits,
     /// The highest number in use.
     pub highest: HighestFd,
-    /// Whether it can call `select()`; absent where that could not be told.
+    /// Whether it can call `select()`; absent if unknown.
     pub selects: Option<bool>,
     /// How many there are of each class.
     pub classes: Observation<Vec<(Class, u64)>>,
@@ -81,9 +81,9 @@ pub struct ProcessReading {
 pub enum HighestFd {
     /// This one.
     Is(u64),
-    /// Not above this one, and nobody needs to know more.
+    /// At most this one; the exact number is not needed.
     AtMost(u64),
-    /// Nobody asked.
+    /// Not needed.
     NotAsked,
     /// It cannot be seen.
     Hidden(Gap),
@@ -98,7 +98,7 @@ pub struct MemoryUse {
     pub exact: bool,
 }
 
-/// A wall that a process is on the way to.
+/// A limit that a process approaches.
 #[derive(Clone, Debug, PartialEq)]
 pub struct LimitAhead {
     /// Its name, as in a diagnosis.

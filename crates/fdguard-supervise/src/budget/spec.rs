@@ -84,9 +84,9 @@ fn unknown(name: &str) -> BadBudget {
         Some(near) => format!("did you mean {near:?}?"),
         // A class without its prefix is the likeliest slip.
         None if name.parse::<ClassPattern>().is_ok() => format!("did you mean \"class:{name}\"?"),
-        None => format!("there are {}", NAMES.join(", ")),
+        None => format!("use one of {}", NAMES.join(", ")),
     };
-    BadBudget(format!("no budget is called {name:?}: {hint}"))
+    BadBudget(format!("unknown budget {name:?}: {hint}"))
 }
 
 impl Budget {
@@ -99,7 +99,7 @@ impl Budget {
         let read = |text: Option<&str>| text.map(|text| level(&what, text)).transpose();
         let (warn, act) = (read(warn)?, read(act)?);
         if warn.is_none() && act.is_none() {
-            return Err(BadBudget(format!("{what}: no level is given")));
+            return Err(BadBudget(format!("{what}: level missing")));
         }
         if let (Some(first), Some(second)) = (warn, act) {
             in_order(&what, first, second)?;
@@ -120,25 +120,24 @@ impl FromStr for BudgetSetting {
 
     fn from_str(text: &str) -> Result<Self, BadBudget> {
         let Some((name, levels)) = text.split_once('=') else {
-            let form =
-                "a budget is NAME=WARN:ACT, NAME=ACT, NAME=WARN: or NAME=off, as in fds=80%:90%";
+            let form = "use NAME=WARN:ACT, NAME=ACT, NAME=WARN: or NAME=off, such as fds=80%:90%";
             return Err(BadBudget(format!("{text:?}: {form}")));
         };
         let what: Measure = name.trim().parse()?;
-        Self::of(what, levels.trim())
+        Self::parse_levels(what, levels.trim())
     }
 }
 
 impl BudgetSetting {
     /// What was written behind the name.
-    pub(super) fn of(what: Measure, levels: &str) -> Result<Self, BadBudget> {
+    pub(super) fn parse_levels(what: Measure, levels: &str) -> Result<Self, BadBudget> {
         if levels == "off" {
             return Ok(Self::Off(what));
         }
         let filled = |text: &'_ str| Some(text.trim().to_owned()).filter(|text| !text.is_empty());
         let budget = match levels.split_once(':') {
             None if levels.is_empty() => {
-                return Err(BadBudget(format!("{what}: no level is given")));
+                return Err(BadBudget(format!("{what}: level missing")));
             }
             None => Budget::from_one(what, levels)?,
             Some((warn, act)) => {
@@ -174,7 +173,7 @@ fn level(what: &Measure, text: &str) -> Result<Amount, BadBudget> {
         _ => text
             .parse()
             .map(Amount::Count)
-            .map_err(|_error| format!("{text:?} is no number: {}", example(what))),
+            .map_err(|_error| format!("{text:?} is not a number: use {}", example(what))),
     };
     let amount = amount.map_err(of)?;
     let nothing = match amount {
@@ -185,7 +184,7 @@ fn level(what: &Measure, text: &str) -> Result<Amount, BadBudget> {
     };
     if nothing {
         return Err(of(
-            "a level must be more than nothing; \"off\" switches the budget off".to_owned(),
+            "the level must be greater than 0; use \"off\" to disable the budget".to_owned(),
         ));
     }
     Ok(amount)
@@ -193,8 +192,8 @@ fn level(what: &Measure, text: &str) -> Result<Amount, BadBudget> {
 
 fn example(what: &Measure) -> &'static str {
     match what {
-        Measure::Fds => "900, or a share as 80%",
-        Measure::Highest => "900, or a share of 1024 as 90%",
+        Measure::Fds => "900, or a percentage such as 80%",
+        Measure::Highest => "900, or a percentage of 1024 such as 90%",
         _ => "200",
     }
 }
@@ -202,23 +201,19 @@ fn example(what: &Measure) -> &'static str {
 fn percent(what: &Measure, share: &str) -> Result<Amount, String> {
     if !matches!(what, Measure::Fds | Measure::Highest) {
         let takes = match what {
-            Measure::Growth => "a rate, as 30/min",
-            Measure::Wall => "a time, as 30m",
-            Measure::Memory => "a size, as 512MiB",
+            Measure::Growth => "a rate such as 30/min",
+            Measure::Wall => "a duration such as 30m",
+            Measure::Memory => "a size such as 512MiB",
             _ => "a number",
         };
-        return Err(format!(
-            "a percentage has no meaning here: it takes {takes}"
-        ));
+        return Err(format!("percentages are not supported: use {takes}"));
     }
     let digits = share.chars().all(|c| c.is_ascii_digit() || c == '.');
     let value: Option<f64> = share.parse().ok().filter(|_| digits);
     match value {
-        None => Err(format!("{share:?} is no percentage")),
-        Some(value) if value > 100.0 => {
-            Err(format!("{share}% is more than there is: 100% at most"))
-        }
-        Some(value) if value <= 0.0 => Err("0% is always reached".to_owned()),
+        None => Err(format!("{share:?} is not a percentage")),
+        Some(value) if value > 100.0 => Err(format!("{share}% is too high: use 100% at most")),
+        Some(value) if value <= 0.0 => Err("the level must be greater than 0%".to_owned()),
         Some(value) => Ok(Amount::Percent(value)),
     }
 }
@@ -246,7 +241,7 @@ fn in_order(what: &Measure, warn: Amount, act: Amount) -> Result<(), BadBudget> 
         "lower"
     };
     Err(BadBudget(format!(
-        "{what}: the level to act at ({act}) is {word} than the level to warn at ({warn}): it is WARN:ACT"
+        "{what}: the act level ({act}) must not be {word} than the warn level ({warn}): write WARN:ACT"
     )))
 }
 

@@ -1,4 +1,4 @@
-use super::{Amount, Budget, Budgets, BudgetSetting, Measure, defaults, effective};
+use super::{Amount, Budget, BudgetSetting, Budgets, Measure, defaults, effective};
 
 fn given(text: &str) -> BudgetSetting {
     text.parse().unwrap()
@@ -68,18 +68,18 @@ fn a_family_may_be_named_by_its_bare_name() {
 fn a_slip_is_told_with_what_was_likely_meant() {
     assert_eq!(
         refused("fsd=9"),
-        "no budget is called \"fsd\": did you mean \"fds\"?"
+        "unknown budget \"fsd\": did you mean \"fds\"?"
     );
     assert_eq!(
         refused("zombie=9"),
-        "no budget is called \"zombie\": did you mean \"zombies\"?"
+        "unknown budget \"zombie\": did you mean \"zombies\"?"
     );
     assert_eq!(
         refused("pipe=9"),
-        "no budget is called \"pipe\": did you mean \"class:pipe\"?"
+        "unknown budget \"pipe\": did you mean \"class:pipe\"?"
     );
     let all = refused("threads=9");
-    assert!(all.contains("there are fds, highest, class:NAME"), "{all}");
+    assert!(all.contains("use one of fds, highest, class:NAME"), "{all}");
     let class = refused("class:tcp:CLOSE_WAITS=9");
     assert!(
         class.ends_with("(did you mean \"class:tcp:CLOSE_WAIT\"?)"),
@@ -96,25 +96,25 @@ fn a_slip_is_told_with_what_was_likely_meant() {
 fn levels_that_cannot_be_meant_are_refused() {
     let order = refused("fds=90%:80%");
     assert!(
-        order.contains("lower than the level to warn at (90%)"),
+        order.contains("must not be lower than the warn level (90%)"),
         "{order}"
     );
-    assert!(refused("wall=5m:30m").contains("(30m) is shorter than the level to warn at (5m)"));
+    assert!(refused("wall=5m:30m").contains("(30m) must not be shorter than the warn level (5m)"));
     assert!(refused("fds=101%").contains("100% at most"));
     assert!(refused("fds=50%:200%").contains("100% at most"));
-    assert!(refused("memory=80%").contains("it takes a size"));
-    assert!(refused("zombies=10%").contains("has no meaning here"));
-    assert!(refused("class:pipe=10%:20%").contains("it takes a number"));
-    assert!(refused("fds=0").contains("more than nothing"));
-    assert!(refused("fds=0%").contains("always reached"));
-    assert!(refused("fds=").contains("no level is given"));
-    assert!(refused("fds=:").contains("no level is given"));
-    assert!(refused("fds=nan%").contains("no percentage"));
-    assert!(refused("fds=-3").contains("is no number"));
-    assert!(refused("fds=1e3").contains("is no number"));
-    assert!(refused("memory=512").contains("is no size"));
+    assert!(refused("memory=80%").contains("use a size"));
+    assert!(refused("zombies=10%").contains("percentages are not supported"));
+    assert!(refused("class:pipe=10%:20%").contains("use a number"));
+    assert!(refused("fds=0").contains("greater than 0"));
+    assert!(refused("fds=0%").contains("greater than 0%"));
+    assert!(refused("fds=").contains("level missing"));
+    assert!(refused("fds=:").contains("level missing"));
+    assert!(refused("fds=nan%").contains("is not a percentage"));
+    assert!(refused("fds=-3").contains("is not a number"));
+    assert!(refused("fds=1e3").contains("is not a number"));
+    assert!(refused("memory=512").contains("is not a size"));
     assert!(refused("fds").contains("NAME=WARN:ACT"));
-    assert!(refused("fds=1:2:3").contains("is no number"));
+    assert!(refused("fds=1:2:3").contains("is not a number"));
 }
 
 #[test]
@@ -161,11 +161,11 @@ fn a_table_says_the_same_as_flags() {
 fn a_wrong_table_is_an_error_with_its_place() {
     for (line, said) in [
         ("fsd = 9", "did you mean \"fds\"?"),
-        ("fds = { worn = 9 }", "a level, as 900"),
+        ("fds = { worn = 9 }", "a level such as 900"),
         ("fds = \"90%:80%\"", "WARN:ACT"),
-        ("fds = true", "a level, as 900"),
-        ("fds = -1", "a level, as 900"),
-        ("fds = {}", "no level is given"),
+        ("fds = true", "a level such as 900"),
+        ("fds = -1", "a level such as 900"),
+        ("fds = {}", "level missing"),
     ] {
         let error = toml::from_str::<File>(&format!("[budget]\n{line}\n")).unwrap_err();
         let error = error.to_string();

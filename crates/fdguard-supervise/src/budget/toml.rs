@@ -8,7 +8,7 @@ use serde::{Deserialize, Deserializer};
 use super::spec::BadBudget;
 use super::{Budget, BudgetSetting, Measure};
 
-/// What a table of budgets says.
+/// A parsed table of budgets.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Budgets(pub Vec<BudgetSetting>);
 
@@ -16,7 +16,7 @@ pub struct Budgets(pub Vec<BudgetSetting>);
 #[derive(Debug, Deserialize)]
 #[serde(
     untagged,
-    expecting = "a level, as 900 or \"80%:90%\", or a table with warn and act"
+    expecting = "a level such as 900 or \"80%:90%\", or a table with warn and act"
 )]
 enum TomlAmount {
     Whole(u64),
@@ -32,7 +32,7 @@ struct Levels {
 }
 
 #[derive(Debug, Deserialize)]
-#[serde(untagged, expecting = "a level, as 900 or \"80%\"")]
+#[serde(untagged, expecting = "a level such as 900 or \"80%\"")]
 enum Level {
     Whole(u64),
     Text(String),
@@ -48,10 +48,10 @@ impl fmt::Display for Level {
 }
 
 impl TomlAmount {
-    fn of(self, what: Measure) -> Result<BudgetSetting, BadBudget> {
+    fn into_setting(self, what: Measure) -> Result<BudgetSetting, BadBudget> {
         match self {
-            Self::Whole(count) => BudgetSetting::of(what, &count.to_string()),
-            Self::Text(text) => BudgetSetting::of(what, text.trim()),
+            Self::Whole(count) => BudgetSetting::parse_levels(what, &count.to_string()),
+            Self::Text(text) => BudgetSetting::parse_levels(what, text.trim()),
             Self::Table(levels) => {
                 let written = |level: Option<Level>| level.map(|level| level.to_string());
                 let (warn, act) = (written(levels.warn), written(levels.act));
@@ -76,7 +76,7 @@ impl<'de> DeserializeSeed<'de> for Of {
 
     fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<BudgetSetting, D::Error> {
         let written = TomlAmount::deserialize(deserializer)?;
-        written.of(self.0).map_err(D::Error::custom)
+        written.into_setting(self.0).map_err(D::Error::custom)
     }
 }
 
@@ -87,7 +87,7 @@ impl<'de> Deserialize<'de> for Budgets {
             type Value = Budgets;
 
             fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                f.write_str("a table of budgets, as fds = \"80%:90%\"")
+                f.write_str("a table of budgets such as fds = \"80%:90%\"")
             }
 
             fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Budgets, A::Error> {

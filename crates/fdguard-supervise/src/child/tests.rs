@@ -8,8 +8,8 @@ use fdguard_process::signals::{self, Signals};
 use rustix::process::{Pid, Resource, Rlimit, Signal, getrlimit, kill_process, setrlimit};
 use testkit::FdList;
 
-use super::{Bounded, HelperEnd, HelperMessage, Helper, KEPT, null};
-use crate::poll::{Readiness, Interest};
+use super::{Bounded, Helper, HelperEnd, HelperMessage, KEPT, null};
+use crate::poll::{Interest, Readiness};
 
 const LONG: Duration = Duration::from_secs(60);
 
@@ -27,7 +27,7 @@ fn wait(bounded: &Bounded) -> Readiness {
 fn run(mut bounded: Bounded) -> (HelperEnd, Bounded) {
     loop {
         let ready = wait(&bounded);
-        if let Some(ended) = bounded.turn(Instant::now(), &ready) {
+        if let Some(ended) = bounded.poll(Instant::now(), &ready) {
             return (ended, bounded);
         }
     }
@@ -36,7 +36,7 @@ fn run(mut bounded: Bounded) -> (HelperEnd, Bounded) {
 fn until_gone(bounded: &mut Bounded) {
     while !bounded.is_gone() {
         let ready = wait(bounded);
-        assert_eq!(bounded.turn(Instant::now(), &ready), None, "told once");
+        assert_eq!(bounded.poll(Instant::now(), &ready), None, "told once");
     }
 }
 
@@ -60,7 +60,7 @@ fn its_end_and_its_last_words_are_told() {
         (HelperEnd::Signal(15), Some("no room"))
     );
     let (ended, bounded) = run(start(Helper::shell("printf 'a\\033b' >&2; exit 4"), LONG));
-    assert_eq!(bounded.account(ended), "ended with status 4: a?b");
+    assert_eq!(bounded.account(ended), "exited with status 4: a?b");
 }
 
 #[test]
@@ -96,7 +96,7 @@ fn it_is_ended_with_its_children_when_the_time_is_up() {
         Duration::from_millis(200),
     ));
     assert_eq!(ended, HelperEnd::TimeUp);
-    assert_eq!(bounded.account(ended), "did not end within 200ms");
+    assert_eq!(bounded.account(ended), "did not finish within 200ms");
     until_gone(&mut bounded);
     assert!(started.elapsed() < LONG);
 }
@@ -126,7 +126,7 @@ fn signals_that_are_blocked_or_ignored_here_are_not_so_in_the_helper() {
         Some("SigIgn:\t0000000000000000"),
         "PIPE is ignored here"
     );
-    let _taken = Signals::take(signals::forwardable()).unwrap();
+    let _taken = Signals::block(signals::forwardable()).unwrap();
     let look = |name: &str| shell(&format!("grep {name}: /proc/self/status >&2"), LONG).1;
     for name in ["SigBlk", "SigIgn"] {
         let none = format!("{name}:?0000000000000000");
@@ -143,10 +143,13 @@ fn one_that_ignores_term_ends_at_its_deadline() {
     let mut bounded = start(Helper::shell(line), LONG);
     while bounded.last_words().is_none() {
         let ready = wait(&bounded);
-        assert_eq!(bounded.turn(Instant::now(), &ready), None);
+        assert_eq!(bounded.poll(Instant::now(), &ready), None);
     }
     let late = Instant::now() + LONG;
-    assert_eq!(bounded.turn(late, &Readiness::default()), Some(HelperEnd::TimeUp));
+    assert_eq!(
+        bounded.poll(late, &Readiness::default()),
+        Some(HelperEnd::TimeUp)
+    );
     until_gone(&mut bounded);
     assert!(began.elapsed() < LONG, "it did not wait for the sleep");
 }
@@ -156,8 +159,11 @@ fn the_turn_does_not_wait_for_what_cannot_be_ended() {
     let mut bounded = start(Helper::shell("exec sleep 600"), LONG);
     let stuck = FdList::new(bounded.tree.keeper());
     let late = Instant::now() + LONG;
-    assert_eq!(bounded.turn(late, &Readiness::default()), Some(HelperEnd::TimeUp));
-    assert_eq!(bounded.turn(late, &Readiness::default()), None);
+    assert_eq!(
+        bounded.poll(late, &Readiness::default()),
+        Some(HelperEnd::TimeUp)
+    );
+    assert_eq!(bounded.poll(late, &Readiness::default()), None);
     assert!(!bounded.is_gone());
     drop(stuck);
     until_gone(&mut bounded);
@@ -170,7 +176,7 @@ fn an_end_before_the_deadline_that_is_seen_late_is_an_end() {
     let mut wants = Interest::default();
     wants.read(bounded.tree.fd());
     let ready = wants.wait().unwrap();
-    assert_eq!(bounded.turn(late, &ready), Some(HelperEnd::Code(5)));
+    assert_eq!(bounded.poll(late, &ready), Some(HelperEnd::Code(5)));
 }
 
 #[test]
@@ -181,7 +187,7 @@ fn a_keeper_that_somebody_kills_is_told() {
     kill_process(keeper, Signal::KILL).unwrap();
     let ended = loop {
         let ready = wait(&bounded);
-        if let Some(ended) = bounded.turn(Instant::now(), &ready) {
+        if let Some(ended) = bounded.poll(Instant::now(), &ready) {
             break ended;
         }
     };
@@ -210,7 +216,7 @@ fn what_our_parent_meant_for_us_is_not_handed_on() {
     let given = variables.map(|(name, value)| (name.into(), value.into()));
     helper.environment.extend(given);
     let (ended, bounded) = run(start(helper, LONG));
-    assert_eq!(bounded.account(ended), "ended with status 0: 0");
+    assert_eq!(bounded.account(ended), "exited with status 0: 0");
 }
 
 /// Names of the descriptors of this process, and its children.
@@ -234,7 +240,7 @@ fn many_helpers_leave_no_descriptor_and_no_process() {
         if number % 3 < 2 {
             run(bounded);
         } else if number % 2 == 0 {
-            bounded.turn(now + LONG, &Readiness::default());
+            bounded.poll(now + LONG, &Readiness::default());
         }
         // The others are dropped in the middle of their run.
     }

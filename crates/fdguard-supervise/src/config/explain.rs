@@ -1,4 +1,4 @@
-//! `--explain`: every value that holds, and where it comes from.
+//! `--explain`: every effective value and its source.
 
 use std::fmt::Write as _;
 
@@ -22,7 +22,7 @@ pub fn explain(settings: &RunSettings) -> String {
 
 fn table(text: &mut String, keys: &[Key], values: &Values, file: Option<&str>) {
     for key in keys {
-        let (shown, source) = match values.of(key.name) {
+        let (shown, source) = match values.get(key.name) {
             Some(value) => (list(&value.texts), value.source),
             None => {
                 let texts: Vec<String> = key.default.iter().map(ToString::to_string).collect();

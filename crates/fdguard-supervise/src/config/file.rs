@@ -1,4 +1,4 @@
-//! The TOML file into values with their places. Keys and shapes are checked here, what the texts mean is not.
+//! Parses the TOML file into values with their positions. It checks keys and shapes, not the meaning of values.
 
 use serde::Deserialize as _;
 use toml::Spanned;
@@ -8,7 +8,7 @@ use super::key::{self, Key, Takes};
 use super::value::{ConfigMistake, FilePosition, ValueSource, Values};
 use crate::health::CheckSpec;
 
-/// What the file says.
+/// The parsed file.
 #[derive(Clone, Debug, Default)]
 pub(super) struct File {
     /// At its top.
@@ -21,7 +21,7 @@ impl File {
     /// Reads the text.
     pub(super) fn parse(text: &str) -> Result<Self, ConfigMistake> {
         let table = DeTable::parse(text).map_err(|error| {
-            let place = FilePosition::of(text, &error.span().unwrap_or(0..0));
+            let place = FilePosition::from_span(text, &error.span().unwrap_or(0..0));
             ConfigMistake::new(ValueSource::File(place), error.message())
         })?;
         let mut file = Self::default();
@@ -38,7 +38,11 @@ impl File {
                 continue;
             }
             let DeValue::Table(services) = value.get_ref() else {
-                return Err(wrong(text, value, "services are tables: [service.NAME]"));
+                return Err(wrong(
+                    text,
+                    value,
+                    "services must be tables: [service.NAME]",
+                ));
             };
             for (name, table) in services {
                 file.services.push(service(text, name, table)?);
@@ -48,7 +52,7 @@ impl File {
             let place = FilePosition { line: 1, column: 1 };
             return Err(ConfigMistake::new(
                 ValueSource::File(place),
-                "there is no [service.NAME]",
+                "no service defined: add a [service.NAME] table",
             ));
         }
         file.services
@@ -62,13 +66,17 @@ fn service(
     name: &Spanned<std::borrow::Cow<'_, str>>,
     table: &Spanned<DeValue<'_>>,
 ) -> Result<(String, FilePosition, Values), ConfigMistake> {
-    let place = FilePosition::of(text, &name.span());
+    let place = FilePosition::from_span(text, &name.span());
     if !is_name(name.get_ref()) {
-        let message = "a service's name has letters, digits and . _ - @ only";
+        let message = "a service name may contain only letters, digits and . _ - @";
         return Err(ConfigMistake::new(ValueSource::File(place), message));
     }
     let DeValue::Table(entries) = table.get_ref() else {
-        return Err(wrong(text, table, "a service is a table: [service.NAME]"));
+        return Err(wrong(
+            text,
+            table,
+            "a service must be a table: [service.NAME]",
+        ));
     };
     let mut values = Values::default();
     for (key, value) in entries {
@@ -81,10 +89,10 @@ fn service(
             &mut values,
         )?;
     }
-    if values.of("command").is_none() {
+    if values.get("command").is_none() {
         return Err(ConfigMistake::new(
             ValueSource::File(place),
-            "this service has no command",
+            "service has no command",
         ));
     }
     Ok((name.get_ref().to_string(), place, values))
@@ -104,9 +112,13 @@ fn set(
     value: &Spanned<DeValue<'_>>,
     values: &mut Values,
 ) -> Result<(), ConfigMistake> {
-    let key = key::find(table, name)
-        .map_err(|message| ConfigMistake::new(ValueSource::File(FilePosition::of(text, span)), message))?;
-    let source = ValueSource::File(FilePosition::of(text, &value.span()));
+    let key = key::find(table, name).map_err(|message| {
+        ConfigMistake::new(
+            ValueSource::File(FilePosition::from_span(text, span)),
+            message,
+        )
+    })?;
+    let source = ValueSource::File(FilePosition::from_span(text, &value.span()));
     if matches!(key.takes, Takes::Check | Takes::Checks) {
         let checks = match (key.takes, value.get_ref()) {
             (Takes::Checks, DeValue::Array(items)) => items
@@ -140,7 +152,7 @@ fn set(
 fn check(text: &str, key: &Key, value: &Spanned<DeValue<'_>>) -> Result<CheckSpec, ConfigMistake> {
     let read = CheckSpec::deserialize(ValueDeserializer::from(value.clone()));
     read.map_err(|error| {
-        let place = FilePosition::of(text, &error.span().unwrap_or(value.span()));
+        let place = FilePosition::from_span(text, &error.span().unwrap_or(value.span()));
         let message = format!("{}: {}", key.name, error.message());
         ConfigMistake::new(ValueSource::File(place), message)
     })
@@ -156,18 +168,21 @@ fn scalar(text: &str, key: &Key, value: &Spanned<DeValue<'_>>) -> Result<String,
         DeValue::Boolean(false) => Ok("off".to_owned()),
         _ => {
             let shape = match key.takes {
-                Takes::One => "one value",
-                Takes::Many => "a list of texts",
-                Takes::Pairs => "a table of texts",
+                Takes::One => "a single value",
+                Takes::Many => "a list of strings",
+                Takes::Pairs => "a table of strings",
                 Takes::Check | Takes::Checks => "a check",
             };
-            Err(wrong(text, value, &format!("{} takes {shape}", key.name)))
+            Err(wrong(text, value, &format!("{} must be {shape}", key.name)))
         }
     }
 }
 
 fn wrong(text: &str, value: &Spanned<DeValue<'_>>, message: &str) -> ConfigMistake {
-    ConfigMistake::new(ValueSource::File(FilePosition::of(text, &value.span())), message)
+    ConfigMistake::new(
+        ValueSource::File(FilePosition::from_span(text, &value.span())),
+        message,
+    )
 }
 
 #[cfg(test)]
@@ -194,13 +209,16 @@ raise_limit = false
         let file = File::parse(WHOLE).unwrap();
         let names: Vec<&str> = file.services.iter().map(|one| one.0.as_str()).collect();
         assert_eq!(names, ["web", "db"]);
-        assert_eq!(file.run.of("log_format").unwrap().texts, ["json"]);
+        assert_eq!(file.run.get("log_format").unwrap().texts, ["json"]);
         let web = &file.services[0].2;
-        assert_eq!(web.of("env").unwrap().texts, ["MODE=live", "N=3"]);
-        assert_eq!(web.of("stop_on").unwrap().texts, ["3", "4"]);
+        assert_eq!(web.get("env").unwrap().texts, ["MODE=live", "N=3"]);
+        assert_eq!(web.get("stop_on").unwrap().texts, ["3", "4"]);
         let place = FilePosition { line: 5, column: 9 };
-        assert_eq!(web.of("after").unwrap().source, ValueSource::File(place));
-        assert_eq!(file.services[1].2.of("raise_limit").unwrap().texts, ["off"]);
+        assert_eq!(web.get("after").unwrap().source, ValueSource::File(place));
+        assert_eq!(
+            file.services[1].2.get("raise_limit").unwrap().texts,
+            ["off"]
+        );
     }
 
     #[test]
@@ -214,18 +232,18 @@ raise_limit = false
         assert!(said("foramt = 1\n").starts_with("line 1, column 1: unknown key `foramt`"));
         assert_eq!(
             said(&format!("{one}restart = [1]\n")),
-            "line 3, column 11: restart takes one value"
+            "line 3, column 11: restart must be a single value"
         );
         assert_eq!(
             said("[service.a]\n"),
-            "line 1, column 10: this service has no command"
+            "line 1, column 10: service has no command"
         );
         assert_eq!(
             said("[service.\"a b\"]\ncommand = [\"true\"]\n"),
-            "line 1, column 10: a service's name has letters, digits and . _ - @ only"
+            "line 1, column 10: a service name may contain only letters, digits and . _ - @"
         );
-        assert!(said("").ends_with("there is no [service.NAME]"));
-        assert!(said("service = 3\n").starts_with("line 1, column 11: services are tables"));
+        assert!(said("").ends_with("no service defined: add a [service.NAME] table"));
+        assert!(said("service = 3\n").starts_with("line 1, column 11: services must be tables"));
         assert!(said("[service.a\n").starts_with("line 1, column "));
         assert!(said(&format!("{one}{one}")).starts_with("line 3, column "));
     }

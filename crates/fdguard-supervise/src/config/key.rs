@@ -1,11 +1,11 @@
-//! Every key of a service and of the whole run: one table for the file, the flags and the explanation.
+//! All keys of a service and of the run: one table for the file, the flags and `--explain`.
 
 /// One key.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Key {
     /// In the file; the flag is the same with dashes.
     pub(super) name: &'static str,
-    /// What it is when nobody says anything.
+    /// The default.
     pub(super) default: &'static [&'static str],
     /// How many values it takes.
     pub(super) takes: Takes,
@@ -116,7 +116,7 @@ pub(super) fn find(table: &'static [Key], name: &str) -> Result<&'static Key, St
         }
         _ => {
             let known: Vec<&str> = table.iter().map(|key| key.name).collect();
-            format!("unknown key `{name}`: there are {}", known.join(", "))
+            format!("unknown key `{name}`: known keys are {}", known.join(", "))
         }
     })
 }
@@ -146,7 +146,7 @@ mod tests {
         let said = find(SERVICE, "restrat").unwrap_err();
         assert_eq!(said, "unknown key `restrat`: did you mean `restart`?");
         let said = find(SERVICE, "colour_of_the_sky").unwrap_err();
-        assert!(said.contains("there are command, after"), "{said}");
+        assert!(said.contains("known keys are command, after"), "{said}");
     }
 
     #[test]

@@ -1,6 +1,6 @@
-//! What is to be run, and how: defaults, one TOML file, the environment, flags; later ones win. Every value knows who said it.
+//! Configuration: defaults, environment, one TOML file and flags; later ones win. Every value keeps its source.
 //!
-//! `key` is the table of keys, `file` reads TOML, `service` gives the texts their meaning. Nothing here opens a file.
+//! `key` is the table of keys, `file` parses TOML, `service` interprets the values. Nothing here opens a file.
 
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -21,11 +21,11 @@ mod value;
 
 pub use explain::explain;
 pub use service::{Background, ServiceConfig, SocketConfig};
-pub use value::{ConfigMistake, FilePosition, ValueSource, ConfigValue, Values};
+pub use value::{ConfigMistake, ConfigValue, FilePosition, ValueSource, Values};
 
 use reader::Reader;
 
-/// What was said outside of the file.
+/// Values from the command line and the environment.
 #[derive(Clone, Debug, Default)]
 pub struct Overrides {
     /// The program and its words; empty with a file.
@@ -51,7 +51,7 @@ pub struct RunSettings {
     pub form: EventFormat,
     /// Where metrics are served.
     pub metrics: Option<std::net::SocketAddr>,
-    /// Who may see more there than counts.
+    /// The token for callers that may see more than counts.
     pub metrics_token: Option<metrics::TokenSource>,
     /// Where evidence is written.
     pub evidence: Option<PathBuf>,
@@ -61,15 +61,15 @@ pub struct RunSettings {
     pub once: bool,
 }
 
-/// The keys that a flag of the same name stands for, with dashes.
+/// The keys that have a flag of the same name, with dashes.
 pub fn flags() -> impl Iterator<Item = &'static str> {
     let keys = key::RUN.iter().chain(key::SERVICE);
     keys.filter(|key| key.has_flag).map(|key| key.name)
 }
 
 impl RunSettings {
-    /// Puts together what was said. `file` is its name and its text.
-    pub fn of(said: &Overrides, file: Option<(&str, &str)>) -> Result<Self, ConfigMistake> {
+    /// Merges all sources. `file` is its name and its text.
+    pub fn resolve(said: &Overrides, file: Option<(&str, &str)>) -> Result<Self, ConfigMistake> {
         let named = |mut mistake: ConfigMistake| {
             if mistake.place.is_some() {
                 mistake.file = file.map(|(name, _)| name.to_owned());
@@ -88,10 +88,14 @@ impl RunSettings {
     fn single(said: &Overrides) -> Result<file::File, ConfigMistake> {
         let words = said.command.iter().map(|word| word.to_string_lossy());
         let mut values = Values::default();
-        values.set("command", words.map(Into::into).collect(), ValueSource::Flag);
+        values.set(
+            "command",
+            words.map(Into::into).collect(),
+            ValueSource::Flag,
+        );
         let name = match &said.name {
             Some(name) if !file::is_name(name) => {
-                let message = "a service's name has letters, digits and . _ - @ only";
+                let message = "a service name may contain only letters, digits and . _ - @";
                 return Err(reader::mistake("name", ValueSource::Flag, message));
             }
             Some(name) => name.clone(),
@@ -104,7 +108,11 @@ impl RunSettings {
         })
     }
 
-    fn compose(said: &Overrides, name: Option<&str>, read: file::File) -> Result<Self, ConfigMistake> {
+    fn compose(
+        said: &Overrides,
+        name: Option<&str>,
+        read: file::File,
+    ) -> Result<Self, ConfigMistake> {
         let (mut run, mut each) = (Values::default(), Values::default());
         for (key, variable, text) in &said.environment {
             layer(
@@ -117,7 +125,13 @@ impl RunSettings {
         }
         let mut over = (Values::default(), Values::default());
         for (key, texts) in &said.flags {
-            layer(&mut over.0, &mut over.1, key, texts.clone(), ValueSource::Flag);
+            layer(
+                &mut over.0,
+                &mut over.1,
+                key,
+                texts.clone(),
+                ValueSource::Flag,
+            );
         }
         // The environment is overridden by the file, and the file by flags.
         let values = run.under(&read.run).under(&over.0);
@@ -126,7 +140,7 @@ impl RunSettings {
             .into_iter()
             .map(|(name, _, values)| {
                 let values = each.clone().under(&values).under(&over.1);
-                ServiceConfig::of(name, values, said)
+                ServiceConfig::resolve(name, values, said)
             })
             .collect::<Result<Vec<_>, _>>()?;
         let reader = Reader {
@@ -167,7 +181,7 @@ fn in_order(services: Vec<ServiceConfig>) -> Result<Vec<ServiceConfig>, ConfigMi
             after: &service.after,
             source: service
                 .values
-                .of("after")
+                .get("after")
                 .map_or(ValueSource::Default, |value| value.source),
         })
         .collect();
@@ -180,7 +194,7 @@ fn in_order(services: Vec<ServiceConfig>) -> Result<Vec<ServiceConfig>, ConfigMi
         .collect())
 }
 
-/// A folder, or the usual one.
+/// Parses a directory, or `auto` for the default one.
 fn evidence(text: &str) -> Result<PathBuf, String> {
     Ok(match text {
         "auto" => evidence::default_folder(|name| std::env::var_os(name)).1,
@@ -194,8 +208,9 @@ fn address(text: &str) -> Result<std::net::SocketAddr, String> {
         Ok(port) => format!("127.0.0.1:{port}"),
         Err(_) => text.replacen("localhost:", "127.0.0.1:", 1),
     };
-    text.parse()
-        .map_err(|_error| format!("{text:?} is no address: 127.0.0.1:9464"))
+    text.parse().map_err(|_error| {
+        format!("{text:?} is not an address: use PORT or HOST:PORT, such as 127.0.0.1:9464")
+    })
 }
 
 /// The program's name, as far as it can be one of a service.

@@ -1,4 +1,4 @@
-//! Who is started after whom.
+//! The start order of services.
 
 use super::value::{ConfigMistake, ValueSource};
 
@@ -9,7 +9,7 @@ pub(super) struct Item<'s> {
     pub(super) name: &'s str,
     /// Those it waits for.
     pub(super) after: &'s [String],
-    /// Where that is said.
+    /// Where it is set.
     pub(super) source: ValueSource,
 }
 
@@ -19,7 +19,7 @@ pub(super) fn order(items: &[Item<'_>]) -> Result<Vec<usize>, ConfigMistake> {
     for item in items {
         for name in item.after {
             if number(name).is_none() {
-                let message = format!("after: there is no service `{name}`");
+                let message = format!("after: unknown service `{name}`");
                 return Err(ConfigMistake::new(item.source, message));
             }
         }
@@ -56,10 +56,7 @@ fn cycle(items: &[Item<'_>], sorted: &[usize]) -> ConfigMistake {
     let first = path.first().copied().unwrap_or_default();
     path.push(first);
     let names: Vec<&str> = path.iter().map(|at| items[*at].name).collect();
-    let message = format!(
-        "after: a circle, none can be first: {}",
-        names.join(" after ")
-    );
+    let message = format!("after: dependency cycle: {}", names.join(" after "));
     ConfigMistake::new(items[first].source, message)
 }
 
@@ -103,7 +100,7 @@ mod tests {
             [("x", &["a"]), ("a", &["b"]), ("b", &["c"]), ("c", &["a"])];
         assert_eq!(
             ordered(&list).unwrap_err(),
-            "line 1, column 1: after: a circle, none can be first: a after b after c after a"
+            "line 1, column 1: after: dependency cycle: a after b after c after a"
         );
         assert!(
             ordered(&[("a", &["a"])])
@@ -113,7 +110,7 @@ mod tests {
         assert!(
             ordered(&[("a", &["z"])])
                 .unwrap_err()
-                .ends_with("there is no service `z`")
+                .ends_with("unknown service `z`")
         );
     }
 }

@@ -1,4 +1,4 @@
-//! What the texts under the keys mean, one by one.
+//! Parses the text of each key.
 
 use std::fmt;
 use std::str::FromStr;
@@ -16,7 +16,7 @@ pub(super) struct Reader<'v> {
 impl Reader<'_> {
     /// The texts under a key.
     pub(super) fn texts(self, name: &'static str) -> (Vec<String>, ValueSource) {
-        match (self.values.of(name), key::find(self.keys, name)) {
+        match (self.values.get(name), key::find(self.keys, name)) {
             (Some(value), _) => (value.texts.clone(), value.source),
             (None, Ok(key)) => {
                 let texts = key.default.iter().map(ToString::to_string);
@@ -45,7 +45,7 @@ impl Reader<'_> {
         parse: impl Fn(&str) -> Result<T, E>,
     ) -> Result<T, ConfigMistake> {
         let last = self.all(name, parse)?.pop();
-        last.ok_or_else(|| mistake(name, self.texts(name).1, "needs a value"))
+        last.ok_or_else(|| mistake(name, self.texts(name).1, "requires a value"))
     }
 
     /// The one text.

@@ -37,7 +37,7 @@ pub struct ServiceConfig {
     pub after: Vec<String>,
     /// Where it is started.
     pub folder: Option<PathBuf>,
-    /// Variables besides ours.
+    /// Additional environment variables.
     pub environment: Vec<(OsString, OsString)>,
     /// When it is started again.
     pub policy: policy::RestartPolicy,
@@ -57,7 +57,7 @@ pub struct ServiceConfig {
     pub health: Vec<CheckSpec>,
     /// How long it may be silent.
     pub watchdog: Option<Duration>,
-    /// Whose notifications count.
+    /// Which processes may send notifications.
     pub access: Access,
     /// What it may use.
     pub budgets: Vec<Budget>,
@@ -65,13 +65,13 @@ pub struct ServiceConfig {
     pub relief: RemedySettings,
     /// The soft limit of descriptors that it has at least, as far as the hard limit goes.
     pub raise_limit: LimitRequest,
-    /// What tells it to finish what it has begun.
+    /// How to drain it.
     pub drain: drain::DrainSpec,
     /// Where its output goes.
     pub output: OutputSpec,
 }
 
-/// What becomes of a tree whose program ended with 0 while one of its descendants holds a listening socket.
+/// What to do if the program exits with 0 while a descendant holds a listening socket.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Background {
     /// It is the service from now on.
@@ -90,7 +90,7 @@ impl FromStr for Background {
             "adopt" => Ok(Self::Adopt),
             "end" => Ok(Self::End),
             "fail" => Ok(Self::Fail),
-            _ => Err(format!("{text:?} is none of adopt, end, fail")),
+            _ => Err(format!("{text:?} is not one of adopt, end, fail")),
         }
     }
 }
@@ -98,9 +98,9 @@ impl FromStr for Background {
 /// A socket that a service gets.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum SocketConfig {
-    /// One that we bind.
+    /// Bound by fdguard.
     Bind(Listen),
-    /// One that our parent handed to us, by its name.
+    /// Inherited from the parent, by its name.
     Inherited(String),
 }
 
@@ -119,18 +119,22 @@ impl FromStr for SocketConfig {
 
 impl ServiceConfig {
     /// Reads the values.
-    pub(super) fn of(name: String, values: Values, said: &Overrides) -> Result<Self, ConfigMistake> {
+    pub(super) fn resolve(
+        name: String,
+        values: Values,
+        said: &Overrides,
+    ) -> Result<Self, ConfigMistake> {
         let reader = Reader {
             keys: key::SERVICE,
             values: &values,
         };
         let words = reader.all("command", |text| Ok::<_, String>(OsString::from(text)))?;
         // Words of the command line need not be text.
-        let is_said = values.of("command").map(|value| value.source) == Some(ValueSource::Flag);
+        let is_said = values.get("command").map(|value| value.source) == Some(ValueSource::Flag);
         let command = if is_said { said.command.clone() } else { words };
         if command.iter().all(|word| word.is_empty()) {
             let source = reader.texts("command").1;
-            return Err(mistake("command", source, "names no program"));
+            return Err(mistake("command", source, "no program given"));
         }
         let mut policy = restarts(reader)?;
         if said.once {
@@ -173,7 +177,7 @@ fn restarts(reader: Reader<'_>) -> Result<policy::RestartPolicy, ConfigMistake> 
         restart: reader.one("restart")?,
         stop_on: reader.all("stop_on", |text| {
             text.parse()
-                .map_err(|_error| format!("{text:?} is no exit code: 0 to 255"))
+                .map_err(|_error| format!("{text:?} is not an exit code: use 0 to 255"))
         })?,
         spacing: reader.one("backoff")?,
         min_uptime: reader.by("min_uptime", unit::duration)?,
@@ -203,24 +207,25 @@ fn relief(reader: Reader<'_>) -> Result<RemedySettings, ConfigMistake> {
 fn pair(text: &str) -> Result<(OsString, OsString), String> {
     match text.split_once('=') {
         Some((name, value)) if !name.is_empty() => Ok((name.into(), value.into())),
-        _ => Err(format!("{text:?} is no KEY=VALUE")),
+        _ => Err(format!("{text:?} is not KEY=VALUE")),
     }
 }
 
 fn signal(text: &str) -> Result<i32, String> {
-    signals::by_name(text).ok_or_else(|| format!("{text:?} is no signal: TERM, INT, QUIT, …"))
+    signals::by_name(text)
+        .ok_or_else(|| format!("{text:?} is not a signal: use TERM, INT, QUIT, …"))
 }
 
 fn positive(text: &str) -> Result<Duration, String> {
     match unit::duration(text)? {
-        Duration::ZERO => Err("must be more than nothing".to_owned()),
+        Duration::ZERO => Err("must be greater than 0".to_owned()),
         length => Ok(length),
     }
 }
 
 /// The checks under a key, whichever way they were written.
 fn checks(reader: Reader<'_>, name: &'static str) -> Result<Vec<CheckSpec>, ConfigMistake> {
-    match reader.values.of(name) {
+    match reader.values.get(name) {
         Some(value) if !value.checks.is_empty() => Ok(value.checks.clone()),
         _ => reader.all(name, str::parse),
     }
@@ -231,7 +236,7 @@ fn lasting(reader: Reader<'_>) -> Result<Vec<CheckSpec>, ConfigMistake> {
     let all = checks(reader, "health")?;
     if let Some(once) = all.iter().find(|check| check.is_once()) {
         let message = format!(
-            "{} happens once: it tells when a service is ready",
+            "{} reports readiness once: use it for ready, not for health",
             once.kind
         );
         return Err(mistake("health", reader.texts("health").1, message));
@@ -245,6 +250,6 @@ fn access(text: &str) -> Result<Access, String> {
         "main" => Ok(Access::Main),
         "exec" => Ok(Access::Exec),
         "all" => Ok(Access::All),
-        _ => Err(format!("{text:?} is none of none, main, exec, all")),
+        _ => Err(format!("{text:?} is not one of none, main, exec, all")),
     }
 }

@@ -27,12 +27,12 @@ command = [\"./db\"]
 ";
 
 fn of_file(text: &str) -> Result<RunSettings, ConfigMistake> {
-    RunSettings::of(&Overrides::default(), Some(("services.toml", text)))
+    RunSettings::resolve(&Overrides::default(), Some(("services.toml", text)))
 }
 
 #[test]
 fn a_command_alone_is_enough() {
-    let settings = RunSettings::of(&said(&[]), None).unwrap();
+    let settings = RunSettings::resolve(&said(&[]), None).unwrap();
     let [web] = &settings.services[..] else {
         panic!()
     };
@@ -66,7 +66,7 @@ fn a_flag_wins_over_the_file_and_the_file_over_the_environment() {
         environment: vec![("log_format", "FDGUARD_LOG_FORMAT", "text".to_owned())],
         ..said(&[("restart", "never")])
     };
-    let settings = RunSettings::of(&over, Some(("services.toml", FILE))).unwrap();
+    let settings = RunSettings::resolve(&over, Some(("services.toml", FILE))).unwrap();
     assert!(
         settings
             .services
@@ -94,7 +94,7 @@ fn a_mistake_is_told_with_its_place_or_its_flag() {
     let text = of(&format!("{one}restart = \"sometimes\"\n"));
     assert_eq!(
         text,
-        "services.toml: line 3, column 11: restart: \"sometimes\" is none of always, on-failure, never"
+        "services.toml: line 3, column 11: restart: \"sometimes\" is not one of always, on-failure, never"
     );
     for wrong in [
         "stop_grace = \"soon\"",
@@ -124,7 +124,7 @@ fn a_mistake_is_told_with_its_place_or_its_flag() {
         );
         assert!(!text.contains('\n'), "{text}");
     }
-    let flag = RunSettings::of(&said(&[("stop_grace", "soon")]), None).unwrap_err();
+    let flag = RunSettings::resolve(&said(&[("stop_grace", "soon")]), None).unwrap_err();
     assert!(!flag.is_in_file());
     assert!(flag.to_string().starts_with("--stop-grace: "), "{flag}");
 }
@@ -134,7 +134,10 @@ fn a_circle_of_dependencies_is_a_mistake_of_the_file() {
     let text = FILE.replace("[\"./db\"]", "[\"./db\"]\nafter = [\"web\"]");
     let mistake = of_file(&text).unwrap_err();
     assert!(mistake.is_in_file());
-    assert!(mistake.to_string().contains("a circle"), "{mistake}");
+    assert!(
+        mistake.to_string().contains("dependency cycle"),
+        "{mistake}"
+    );
 }
 
 #[test]
@@ -142,8 +145,9 @@ fn where_a_value_stands_is_no_change() {
     let one = of_file(FILE).unwrap();
     let moved = of_file(&format!("\n\n{FILE}")).unwrap();
     let other = of_file(&FILE.replace("always", "never")).unwrap();
-    let says =
-        |a: &RunSettings, b: &RunSettings| a.services[1].values.says_the_same(&b.services[1].values);
+    let says = |a: &RunSettings, b: &RunSettings| {
+        a.services[1].values.says_the_same(&b.services[1].values)
+    };
     assert!(says(&one, &moved) && !says(&one, &other));
 }
 
@@ -153,7 +157,7 @@ fn once_is_never_restarted_and_keeps_nothing_in_the_background() {
         once: true,
         ..said(&[("restart", "always")])
     };
-    let settings = RunSettings::of(&once, None).unwrap();
+    let settings = RunSettings::resolve(&once, None).unwrap();
     assert_eq!(settings.services[0].policy.restart, RestartWhen::Never);
     assert_eq!(settings.services[0].background, super::Background::End);
 }

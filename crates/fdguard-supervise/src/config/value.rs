@@ -1,4 +1,4 @@
-//! A value with the place that it came from.
+//! A value and its source.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -10,13 +10,13 @@ use crate::unit;
 /// Where a value came from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ValueSource {
-    /// Nobody said anything.
+    /// The default applies.
     Default,
     /// The file.
     File(FilePosition),
     /// The command line.
     Flag,
-    /// This variable of our environment.
+    /// This environment variable.
     Environment(&'static str),
 }
 
@@ -31,7 +31,7 @@ pub struct FilePosition {
 
 impl FilePosition {
     /// Of these bytes of the text.
-    pub(super) fn of(text: &str, span: &Range<usize>) -> Self {
+    pub(super) fn from_span(text: &str, span: &Range<usize>) -> Self {
         let before = text.get(..span.start).unwrap_or(text);
         let last = before.rsplit('\n').next().unwrap_or_default();
         Self {
@@ -48,7 +48,7 @@ pub struct ConfigValue {
     pub texts: Vec<String>,
     /// The same, where checks were written as tables.
     pub checks: Vec<CheckSpec>,
-    /// By whom.
+    /// Its source.
     pub source: ValueSource,
 }
 
@@ -71,7 +71,12 @@ impl Values {
     }
 
     /// Sets checks that are read already.
-    pub(super) fn set_checks(&mut self, key: &'static str, checks: Vec<CheckSpec>, source: ValueSource) {
+    pub(super) fn set_checks(
+        &mut self,
+        key: &'static str,
+        checks: Vec<CheckSpec>,
+        source: ValueSource,
+    ) {
         let texts = checks.iter().map(shown).collect();
         self.0.insert(
             key,
@@ -85,7 +90,7 @@ impl Values {
 
     /// The value under this key.
     #[must_use]
-    pub fn of(&self, key: &str) -> Option<&ConfigValue> {
+    pub fn get(&self, key: &str) -> Option<&ConfigValue> {
         self.0.get(key)
     }
 
@@ -97,7 +102,7 @@ impl Values {
         self
     }
 
-    /// Whether the same is said, wherever it stands.
+    /// Whether the values are equal, wherever they come from.
     #[must_use]
     pub fn says_the_same(&self, other: &Self) -> bool {
         let texts = |values: &Self| -> Vec<(&'static str, Vec<String>)> {

@@ -1,4 +1,4 @@
-//! One POST request that nobody waits for.
+//! One nonblocking POST request.
 
 use std::io;
 use std::net::SocketAddr;
@@ -20,7 +20,7 @@ pub(super) enum Answer {
     Done,
     /// It has begun.
     Accepted,
-    /// It was not heard, or refused.
+    /// It was not received, or refused.
     Failed(String),
 }
 
@@ -36,7 +36,7 @@ pub(super) struct Hook {
 }
 
 impl Hook {
-    pub(super) fn begin(target: &DrainTarget) -> io::Result<Self> {
+    pub(super) fn start(target: &DrainTarget) -> io::Result<Self> {
         let mut others = target.addresses.clone();
         others.reverse();
         let socket = connect_next(&mut others)?;
@@ -62,11 +62,11 @@ impl Hook {
     }
 
     /// Goes as far as it can without waiting.
-    pub(super) fn turn(&mut self) -> Option<Answer> {
+    pub(super) fn poll(&mut self) -> Option<Answer> {
         match self.advance() {
             Ok(answer) => answer,
             Err(Errno::AGAIN | Errno::NOTCONN | Errno::INTR) => None,
-            // Nobody listens at this address: there may be another one.
+            // Nothing listens at this address: try the next one.
             Err(_) if self.written == 0 && !self.others.is_empty() => {
                 match connect_next(&mut self.others) {
                     Ok(socket) => {
@@ -110,8 +110,8 @@ fn judged(line: &str) -> Answer {
     match code.filter(|_| is_http) {
         Some(202) => Answer::Accepted,
         Some(200..=299) => Answer::Done,
-        Some(code) => Answer::Failed(format!("it answered {code}")),
-        None => Answer::Failed("it gave no HTTP answer".to_owned()),
+        Some(code) => Answer::Failed(format!("it returned HTTP status {code}")),
+        None => Answer::Failed("it did not return an HTTP response".to_owned()),
     }
 }
 

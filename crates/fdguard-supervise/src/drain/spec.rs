@@ -1,4 +1,4 @@
-//! How a drain is written: `HUP`, `http://127.0.0.1:8080/drain`, `exec:./drain.sh`, `none`.
+//! The syntax of a drain: `HUP`, `http://127.0.0.1:8080/drain`, `exec:./drain.sh`, `none`.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::str::FromStr;
@@ -6,7 +6,7 @@ use std::str::FromStr;
 use rustix::process::Signal;
 use serde::Deserialize;
 
-/// What tells a program to finish what it has begun.
+/// How to ask a program to finish its work.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(try_from = "String")]
 pub enum DrainSpec {
@@ -15,7 +15,7 @@ pub enum DrainSpec {
     None,
     /// This signal to the program itself.
     Signal(i32),
-    /// A POST request. 202 says that it began; any other 2xx that all is done.
+    /// A POST request. 202 means that the drain began; any other 2xx that it is done.
     Http(DrainTarget),
     /// A command for the shell; `FDGUARD_PID` is the program. Its end is the end of the drain.
     Exec(String),
@@ -37,7 +37,7 @@ pub struct DrainTarget {
 #[error("{0}")]
 pub struct BadDrain(String);
 
-/// Signals that a program can be told something with.
+/// Signals that can be sent to a program.
 const SIGNALS: &[(&str, Signal)] = &[
     ("HUP", Signal::HUP),
     ("INT", Signal::INT),
@@ -77,14 +77,13 @@ impl FromStr for DrainSpec {
         }
         if let Some(script) = text.strip_prefix("exec:") {
             let script = script.trim();
-            let none = || BadDrain("exec: stands before a command, as exec:./drain.sh".to_owned());
+            let none = || BadDrain("exec: requires a command, such as exec:./drain.sh".to_owned());
             return (!script.is_empty())
                 .then(|| Self::Exec(script.to_owned()))
                 .ok_or_else(none);
         }
         if text.starts_with("https:") {
-            let why =
-                "only http:// is spoken, to this machine: a command can do more, as exec:curl …";
+            let why = "https is not supported: use http:// to this machine, or a command such as exec:curl …";
             return Err(BadDrain(format!("{text:?}: {why}")));
         }
         if let Some(rest) = text.strip_prefix("http:") {
@@ -98,7 +97,7 @@ impl FromStr for DrainSpec {
         signal(name).map(Self::Signal).ok_or_else(|| {
             let names: Vec<&str> = SIGNALS.iter().map(|(name, _)| *name).collect();
             let signals = names.join(", ");
-            BadDrain(format!("{text:?} is no drain: a signal ({signals}), http://127.0.0.1:PORT/PATH, exec:COMMAND or none"))
+            BadDrain(format!("{text:?} is not a drain: use a signal ({signals}), http://127.0.0.1:PORT/PATH, exec:COMMAND or none"))
         })
     }
 }
@@ -113,15 +112,13 @@ fn signal(name: &str) -> Option<i32> {
 }
 
 fn target(url: &str) -> Result<DrainTarget, &'static str> {
-    let rest = url
-        .strip_prefix("//")
-        .ok_or("it is http://HOST:PORT/PATH")?;
+    let rest = url.strip_prefix("//").ok_or("use http://HOST:PORT/PATH")?;
     let (host, path) = match rest.find(['/', '?']) {
         Some(at) => rest.split_at(at),
         None => (rest, "/"),
     };
     if path.bytes().any(|byte| byte <= b' ' || byte == 0x7f) {
-        return Err("a path has no spaces");
+        return Err("the path must not contain spaces");
     }
     let path = if path.starts_with('?') {
         format!("/{path}")
@@ -129,8 +126,9 @@ fn target(url: &str) -> Result<DrainTarget, &'static str> {
         path.to_owned()
     };
     Ok(DrainTarget {
-        addresses: addresses(host)
-            .ok_or("the host is a number or localhost, as http://127.0.0.1:8080/drain")?,
+        addresses: addresses(host).ok_or(
+            "the host must be an IP address or localhost, such as http://127.0.0.1:8080/drain",
+        )?,
         host: host.to_owned(),
         path,
     })
@@ -193,15 +191,15 @@ mod tests {
     #[test]
     fn what_is_none_is_told_in_one_line() {
         for (text, said) in [
-            ("HOP", "is no drain: a signal (HUP,"),
-            ("KILL", "is no drain"),
-            ("", "is no drain"),
-            ("exec:", "stands before a command"),
-            ("https://127.0.0.1/", "only http://"),
-            ("http://example.org/drain", "a number or localhost"),
-            ("http://localhost:x/", "a number or localhost"),
-            ("http://127.0.0.1:99999/", "a number or localhost"),
-            ("http://127.0.0.1/a b", "no spaces"),
+            ("HOP", "is not a drain: use a signal (HUP,"),
+            ("KILL", "is not a drain"),
+            ("", "is not a drain"),
+            ("exec:", "requires a command"),
+            ("https://127.0.0.1/", "https is not supported"),
+            ("http://example.org/drain", "an IP address or localhost"),
+            ("http://localhost:x/", "an IP address or localhost"),
+            ("http://127.0.0.1:99999/", "an IP address or localhost"),
+            ("http://127.0.0.1/a b", "must not contain spaces"),
             ("http:127.0.0.1", "http://HOST:PORT/PATH"),
         ] {
             let error = text.parse::<DrainSpec>().unwrap_err().to_string();
@@ -224,7 +222,7 @@ mod tests {
             .unwrap_err()
             .to_string();
         assert!(
-            error.contains("is no drain") && error.contains("line 1"),
+            error.contains("is not a drain") && error.contains("line 1"),
             "{error}"
         );
     }

@@ -1,4 +1,4 @@
-//! What the loop has to tell, and where it goes.
+//! Log events and their sink.
 
 mod sink;
 

@@ -1,4 +1,4 @@
-//! Where event lines go: our standard error, which nobody may block us with.
+//! Writes event lines to standard error without blocking.
 
 use std::collections::VecDeque;
 use std::os::fd::{AsFd as _, OwnedFd};
@@ -9,7 +9,7 @@ use jiff::Timestamp;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 use super::LogEvent;
-use crate::poll::{Readiness, Interest};
+use crate::poll::{Interest, Readiness};
 
 /// How lines look.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -28,7 +28,7 @@ impl FromStr for EventFormat {
         match text {
             "text" => Ok(Self::Text),
             "json" => Ok(Self::Json),
-            _ => Err(format!("{text:?} is none of text, json")),
+            _ => Err(format!("{text:?} is not one of text, json")),
         }
     }
 }
@@ -40,7 +40,7 @@ const MOST: usize = 1_000;
 #[derive(Debug)]
 pub struct EventSink {
     form: EventFormat,
-    /// None when there is nobody to tell.
+    /// None if there is no reader.
     out: Option<OwnedFd>,
     waiting: VecDeque<Vec<u8>>,
     lost: u64,
@@ -63,7 +63,7 @@ impl EventSink {
         self.form = form;
     }
 
-    /// Tells.
+    /// Emits an event.
     pub fn emit(&mut self, event: &LogEvent) {
         let line = match self.form {
             EventFormat::Text => event.line(),
@@ -104,7 +104,7 @@ impl EventSink {
     }
 
     /// Writes what waits.
-    pub fn turn(&mut self, ready: &Readiness) {
+    pub fn poll(&mut self, ready: &Readiness) {
         if self.out.as_ref().is_some_and(|out| ready.has(out)) {
             self.flush();
         }
@@ -122,7 +122,7 @@ impl EventSink {
                 Ok(written) => drop(line.drain(..written)),
                 Err(rustix::io::Errno::INTR | rustix::io::Errno::AGAIN) => return,
                 Err(_) => {
-                    // Nobody is left to tell.
+                    // There is no reader left.
                     self.out = None;
                     self.waiting.clear();
                 }
@@ -146,7 +146,7 @@ fn is_writable(out: &OwnedFd, within: Duration) -> bool {
 mod tests {
     use std::io::Read as _;
 
-    use super::{EventFormat, MOST, EventSink};
+    use super::{EventFormat, EventSink, MOST};
     use crate::event::LogEvent;
 
     #[test]

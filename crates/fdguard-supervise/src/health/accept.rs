@@ -1,9 +1,10 @@
-//! Whether a service takes the connections that wait at its listening sockets.
+//! Whether a service accepts the connections that wait on its listening sockets.
 //!
-//! A server whose accept loop died still listens: the kernel completes connections, and they wait. No probe through the front
-//! door is needed to see that. A queue that is never empty proves nothing, a busy server has one. So the waiting connections are
-//! known by their far ends: they are taken in their order, and what waits now is what waited before and what came since, less what
-//! was taken. If nothing is missing from that sum, nothing was taken.
+//! A server whose accept loop died still listens: the kernel completes connections, and they wait.
+//! No probe is needed to see that. A queue that is never empty proves nothing, because a busy
+//! server has one. So waiting connections are identified by their remote addresses: they are
+//! accepted in order, and the queue now is the queue before plus new connections minus accepted
+//! ones. If nothing is missing from that sum, nothing was accepted.
 //!
 //! This is the judgement; [`queue`](super::queue) does the reading.
 
@@ -43,15 +44,15 @@ impl AcceptProgress {
         for (port, queue) in &now {
             let before = self.last.get(port);
             if !queue.listens {
-                answer = Err(format!("nothing listens at port {port} any more"));
+                answer = Err(format!("nothing listens on port {port} any more"));
             } else if before.is_some_and(|before| is_stuck(before, queue)) {
                 let plural = if queue.length == 1 {
-                    "connection waits"
+                    "connection is waiting"
                 } else {
-                    "connections wait"
+                    "connections are waiting"
                 };
                 answer = Err(format!(
-                    "accepts nothing: {} {plural} at port {port}",
+                    "accepts no connections: {} {plural} on port {port}",
                     queue.length
                 ));
             }
@@ -91,7 +92,8 @@ mod tests {
 
     fn run(looks: &[AcceptQueue]) -> Vec<bool> {
         let mut progress = AcceptProgress::default();
-        let look = |queue: &AcceptQueue| progress.seen(BTreeMap::from([(80, queue.clone())])).is_ok();
+        let look =
+            |queue: &AcceptQueue| progress.seen(BTreeMap::from([(80, queue.clone())])).is_ok();
         looks.iter().map(look).collect()
     }
 
@@ -135,7 +137,10 @@ mod tests {
         let look = || BTreeMap::from([(8080, queue(&[1, 2]))]);
         assert_eq!(progress.seen(look()), Ok(()));
         let why = progress.seen(look()).unwrap_err();
-        assert_eq!(why, "accepts nothing: 2 connections wait at port 8080");
+        assert_eq!(
+            why,
+            "accepts no connections: 2 connections are waiting on port 8080"
+        );
         let gone = AcceptQueue::default();
         let why = progress.seen(BTreeMap::from([(8080, gone)])).unwrap_err();
         assert!(why.contains("nothing listens"), "{why}");

@@ -8,21 +8,21 @@ use std::time::{Duration, Instant};
 
 use rustix::pipe::PipeFlags;
 
-use super::accept::{Listener, AcceptProgress};
+use super::accept::{AcceptProgress, Listener};
 use super::command::{self, Command, CommandContext};
 use super::dial::{Dial, Step};
-use super::get::{HttpQuestion, Get};
+use super::get::{Get, HttpQuestion};
 use super::queue;
-use super::series::{HealthChange, CheckSeries, HealthState, Timing};
-use super::spec::{Kind, BodyPattern, CheckSpec};
+use super::series::{CheckSeries, HealthChange, HealthState, Timing};
+use super::spec::{BodyPattern, CheckSpec, Kind};
 use crate::child::Bounded;
-use crate::poll::{Readiness, Interest};
+use crate::poll::{Interest, Readiness};
 use crate::unit;
 
 /// What others know of the service and a check needs.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct CheckInputs<'a> {
-    /// It said `READY=1` since it was started.
+    /// The service has sent `READY=1` since its start.
     pub notified: bool,
     /// Its listening sockets.
     pub listeners: &'a [Listener],
@@ -33,7 +33,7 @@ pub struct CheckInputs<'a> {
 pub struct HeartbeatPipe {
     /// The number under which it expects it.
     pub number: u32,
-    /// What it gets. Ours is to be closed after the start, else its end is never seen.
+    /// The program's end. Close fdguard's copy after the start, else the end of file is never seen.
     pub fd: OwnedFd,
 }
 
@@ -124,9 +124,9 @@ impl HealthCheck {
     }
 
     /// The service is about to be started: all that was known is forgotten. Gives the pipe that it must get, if any.
-    pub fn begin(&mut self, now: Instant) -> io::Result<Option<HeartbeatPipe>> {
+    pub fn start(&mut self, now: Instant) -> io::Result<Option<HeartbeatPipe>> {
         self.flight = None;
-        self.series = Some(CheckSeries::begin(self.timing, now));
+        self.series = Some(CheckSeries::start(self.timing, now));
         match &mut self.probe {
             Probe::Accept(progress) => *progress = AcceptProgress::default(),
             Probe::Once(Once::Line { seen, .. }) => *seen = false,
@@ -158,7 +158,9 @@ impl HealthCheck {
     /// What is known since the start.
     #[must_use]
     pub fn state(&self) -> HealthState {
-        self.series.as_ref().map_or(HealthState::Unknown, CheckSeries::state)
+        self.series
+            .as_ref()
+            .map_or(HealthState::Unknown, CheckSeries::state)
     }
 
     /// Why the last probe could not look at all, when it could not: something is missing on our side. It counts neither as a
@@ -192,11 +194,16 @@ impl HealthCheck {
         }
     }
 
-    /// Goes on, without waiting; tells when what is known changed.
-    pub fn turn(&mut self, now: Instant, ready: &Readiness, feeds: &CheckInputs<'_>) -> Option<HealthChange> {
+    /// Continues without blocking; returns a change of state.
+    pub fn poll(
+        &mut self,
+        now: Instant,
+        ready: &Readiness,
+        feeds: &CheckInputs<'_>,
+    ) -> Option<HealthChange> {
         let series = self.series.as_mut()?;
         if let Probe::Once(once) = &mut self.probe {
-            let is_new = series.state() == HealthState::Unknown && once.turn(now, ready, feeds);
+            let is_new = series.state() == HealthState::Unknown && once.poll(now, ready, feeds);
             return if is_new { series.reached() } else { None };
         }
         if self.flight.is_none() {
@@ -223,7 +230,7 @@ impl HealthCheck {
 
     fn fly(&mut self, now: Instant, ready: &Readiness) -> Option<HealthChange> {
         let flight = self.flight.as_mut()?;
-        let step = flight.turn(now, ready);
+        let step = flight.poll(now, ready);
         if flight.is_gone() {
             self.flight = None;
         }
@@ -262,10 +269,10 @@ impl Probe {
                 Err(why) => return Step::Blind(why.to_string()),
             },
             Self::Accept(_) if feeds.listeners.is_empty() => {
-                return Step::Blind("no listening socket of the service is known".to_owned());
+                return Step::Blind("the service has no known listening socket".to_owned());
             }
             Self::Accept(progress) => {
-                let seen = queue::look(feeds.listeners);
+                let seen = queue::read_queues(feeds.listeners);
                 return match seen.map(|seen| progress.seen(seen)) {
                     Ok(Ok(())) => Step::Done(None),
                     Ok(Err(why)) => Step::Failed(why),
@@ -295,14 +302,14 @@ impl Flight {
     }
 
     /// Its answer, once.
-    fn turn(&mut self, now: Instant, ready: &Readiness) -> Step<()> {
+    fn poll(&mut self, now: Instant, ready: &Readiness) -> Step<()> {
         let (step, doing) = match &mut self.way {
             Way::Tcp(dial) => {
-                let step = dial.turn(ready).and_then(|_connection| Step::Done(()));
+                let step = dial.poll(ready).and_then(|_connection| Step::Done(()));
                 (step, dial.doing())
             }
-            Way::Http(get) => (get.turn(ready), get.doing()),
-            Way::Exec(running) => (command::turn(running, now, ready), ""),
+            Way::Http(get) => (get.poll(ready), get.doing()),
+            Way::Exec(running) => (command::poll(running, now, ready), ""),
         };
         let is_late = now >= self.deadline && !matches!(self.way, Way::Exec(_));
         let step = match step {
@@ -340,7 +347,7 @@ impl Once {
     }
 
     /// Whether it has happened.
-    fn turn(&mut self, now: Instant, ready: &Readiness, feeds: &CheckInputs<'_>) -> bool {
+    fn poll(&mut self, now: Instant, ready: &Readiness, feeds: &CheckInputs<'_>) -> bool {
         match self {
             Self::Notify => feeds.notified,
             Self::Line { seen, .. } => *seen,

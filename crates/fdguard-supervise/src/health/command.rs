@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use fdguard_process::tree::StartError;
 
 use super::dial::Step;
-use crate::child::{self, Bounded, HelperEnd, HelperMessage, Helper};
+use crate::child::{self, Bounded, Helper, HelperEnd, HelperMessage};
 use crate::poll::Readiness;
 
 /// Where commands run.
@@ -17,7 +17,7 @@ use crate::poll::Readiness;
 pub struct CommandContext {
     /// Their whole environment: the service's.
     pub environment: Vec<(OsString, OsString)>,
-    /// Their folder; ours when absent.
+    /// Their working directory; fdguard's if absent.
     pub folder: Option<PathBuf>,
 }
 
@@ -51,8 +51,8 @@ impl Command {
 }
 
 /// Goes on with one that runs.
-pub(super) fn turn(running: &mut Bounded, now: Instant, ready: &Readiness) -> Step<()> {
-    match running.turn(now, ready) {
+pub(super) fn poll(running: &mut Bounded, now: Instant, ready: &Readiness) -> Step<()> {
+    match running.poll(now, ready) {
         None => Step::Waiting,
         Some(HelperEnd::Code(0)) => Step::Done(()),
         Some(ended) => Step::Failed(running.account(ended)),

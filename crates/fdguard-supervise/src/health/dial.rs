@@ -1,4 +1,4 @@
-//! A connection in the making: nonblocking, one address after the other.
+//! A nonblocking connect that tries one address after the other.
 
 use std::net::SocketAddr;
 use std::os::fd::{AsFd as _, OwnedFd};
@@ -7,7 +7,7 @@ use std::sync::Arc;
 use rustix::io::Errno;
 use rustix::net::{AddressFamily, SocketFlags, SocketType, ipproto, sockopt};
 
-use crate::poll::{Readiness, Interest};
+use crate::poll::{Interest, Readiness};
 
 /// How far a step came.
 #[derive(Debug)]
@@ -18,7 +18,7 @@ pub(super) enum Step<T> {
     Done(T),
     /// It failed, for this reason.
     Failed(String),
-    /// We could not even try, for this reason: it says nothing about the service.
+    /// The probe could not run, for this reason: it does not count for the service.
     Blind(String),
 }
 
@@ -65,7 +65,7 @@ impl Dial {
         "no connection"
     }
 
-    pub(super) fn turn(&mut self, ready: &Readiness) -> Step<OwnedFd> {
+    pub(super) fn poll(&mut self, ready: &Readiness) -> Step<OwnedFd> {
         if let Some(socket) = self.socket.take() {
             if !ready.has(&socket) {
                 self.socket = Some(socket);
@@ -99,7 +99,7 @@ impl Dial {
         Step::Failed(std::mem::take(&mut self.reason))
     }
 
-    /// The first address is the one that people mean: its reason is the one to tell.
+    /// The first address is the one users mean: report its reason.
     fn note(&mut self, reason: &str) {
         if self.next == 1 {
             let address = self.addresses.first().map(ToString::to_string);
@@ -141,7 +141,7 @@ fn finished(socket: &OwnedFd) -> Result<bool, String> {
     Ok(true)
 }
 
-/// Whether it is we who lack something. A service is not restarted because its supervisor has no descriptor left.
+/// Whether fdguard lacks a resource. A service is not restarted because its supervisor has no descriptor left.
 fn is_ours(why: Errno) -> bool {
     matches!(
         why,
@@ -154,7 +154,7 @@ pub(super) fn wording(why: Errno) -> String {
     match why {
         Errno::CONNREFUSED => "connection refused".to_owned(),
         Errno::CONNRESET => "connection reset".to_owned(),
-        Errno::MFILE => "fdguard itself has no descriptor left for a probe".to_owned(),
+        Errno::MFILE => "fdguard has no file descriptor left for a probe".to_owned(),
         why => {
             let text = std::io::Error::from(why).to_string();
             let text = text.split(" (os error").next().unwrap_or_default();
@@ -190,7 +190,7 @@ mod tests {
         let held: Vec<_> = std::iter::from_fn(|| std::fs::File::open("/dev/null").ok())
             .take(200_000)
             .collect();
-        let step = dial.turn(&Readiness::default());
+        let step = dial.poll(&Readiness::default());
         let is_full = std::fs::File::open("/dev/null").is_err();
         drop(held);
         if !is_full {

@@ -4,8 +4,8 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use super::tests::{descriptors, next, reason, step};
-use super::{HealthChange, HealthCheck, CheckInputs, CommandContext, CheckSpec};
-use crate::poll::{Readiness, Interest};
+use super::{CheckInputs, CheckSpec, CommandContext, HealthChange, HealthCheck};
+use crate::poll::{Interest, Readiness};
 use testkit::FdList;
 
 fn children() -> String {
@@ -22,7 +22,7 @@ fn exec(command: &str, timeout: Duration) -> HealthCheck {
         folder: None,
     };
     let mut check = HealthCheck::new(&spec, &Arc::new(scene)).unwrap();
-    check.begin(Instant::now()).unwrap();
+    check.start(Instant::now()).unwrap();
     check
 }
 
@@ -34,15 +34,15 @@ fn r30_commands_are_judged_by_their_end_and_bounded() {
         "echo first; echo no database >&2; exit 7",
         long,
     )));
-    assert_eq!(why, "ended with status 7: no database");
+    assert_eq!(why, "exited with status 7: no database");
     let flood = "yes | head -c 300000; echo enough; exit 1";
     let why = reason(next(&mut exec(flood, long)));
-    assert_eq!(why, "ended with status 1: enough");
+    assert_eq!(why, "exited with status 1: enough");
     let why = reason(next(&mut exec(
         "sleep 1000 & setsid sleep 1000; exit 0",
         Duration::from_millis(300),
     )));
-    assert_eq!(why, "did not end within 300ms");
+    assert_eq!(why, "did not finish within 300ms");
 }
 
 #[test]
@@ -89,12 +89,12 @@ fn a_command_that_cannot_be_ended_is_told_once_and_none_is_started_beside_it() {
     let mut told = Vec::new();
     for _ in 0..10 {
         now += Duration::from_secs(60);
-        told.extend(check.turn(now, &Readiness::default(), &CheckInputs::default()));
+        told.extend(check.poll(now, &Readiness::default(), &CheckInputs::default()));
         assert_eq!(children(), keeper, "no other one");
     }
     assert_eq!((told.len(), starts()), (1, 1));
     let why = reason(told.remove(0));
-    assert_eq!(why, "did not end within 60s: stuck");
+    assert_eq!(why, "did not finish within 60s: stuck");
     drop(stuck);
     // When nothing is left of it, the next one is started.
     while starts() == 1 {
@@ -105,6 +105,6 @@ fn a_command_that_cannot_be_ended_is_told_once_and_none_is_started_beside_it() {
         } else {
             wants.wait().unwrap()
         };
-        assert_eq!(check.turn(now, &ready, &CheckInputs::default()), None);
+        assert_eq!(check.poll(now, &ready, &CheckInputs::default()), None);
     }
 }

@@ -1,4 +1,4 @@
-//! One GET over one connection, in steps. There is no proxy, no redirection and no second request.
+//! One GET over one connection, as a state machine: no proxy, no redirect, no second request.
 
 use std::net::SocketAddr;
 use std::os::fd::{AsFd as _, OwnedFd};
@@ -10,7 +10,7 @@ use rustix::net::{RecvFlags, SendFlags};
 use super::dial::{Dial, Step, wording};
 use super::response::{self, Progress, Response};
 use super::spec::Page;
-use crate::poll::{Readiness, Interest};
+use crate::poll::{Interest, Readiness};
 
 /// A page, ready to be asked for.
 #[derive(Debug)]
@@ -50,7 +50,7 @@ impl HttpQuestion {
         }
         match &self.page.body {
             Some(pattern) if !pattern.0.is_match(&response.body) => Err(format!(
-                "status {}, but the body does not fit {:?}",
+                "status {}, but the body does not match {:?}",
                 response.status,
                 pattern.0.as_str()
             )),
@@ -102,17 +102,15 @@ impl Get {
     pub(super) fn doing(&self) -> &'static str {
         match &self.stage {
             Stage::Dialing(dial) => dial.doing(),
-            Stage::Talking(talk) if talk.sent < self.asked.request.len() => {
-                "the request was not taken"
-            }
-            Stage::Talking(talk) if talk.bytes.is_empty() => "connected, but no answer",
-            Stage::Talking(_) => "the answer did not end",
+            Stage::Talking(talk) if talk.sent < self.asked.request.len() => "request not accepted",
+            Stage::Talking(talk) if talk.bytes.is_empty() => "connected, but no response",
+            Stage::Talking(_) => "response not complete",
         }
     }
 
-    pub(super) fn turn(&mut self, ready: &Readiness) -> Step<()> {
+    pub(super) fn poll(&mut self, ready: &Readiness) -> Step<()> {
         if let Stage::Dialing(dial) = &mut self.stage {
-            let connected = dial.turn(ready).and_then(|socket| {
+            let connected = dial.poll(ready).and_then(|socket| {
                 let bytes = Vec::new();
                 Step::Done(Talk {
                     socket,
@@ -171,6 +169,6 @@ impl Talk {
                 Progress::Done(response) => return Step::Done(response),
             }
         }
-        Step::Failed("the answer is too long".to_owned())
+        Step::Failed("the response is too long".to_owned())
     }
 }

@@ -1,11 +1,13 @@
-//! Whether a service is ready, and whether it still works.
+//! Readiness and liveness checks.
 //!
-//! A [`Spec`] is a check as it is written, a [`Check`] is the same at work: it probes when it is time, gives each probe a deadline,
-//! counts answers in a row ([`series`]) and tells changes. What a change means is the loop's: a failing liveness check restarts, a
-//! failing readiness check does not.
+//! A [`Spec`] is a check as configured, a [`Check`] is the running check: it probes when due, gives
+//! each probe a deadline, counts results in a row ([`series`]) and returns changes. The loop
+//! decides what a change means: a failing liveness check restarts the service, a failing readiness
+//! check does not.
 //!
-//! Probes are steps of the one loop. No probe waits, none uses a proxy, each ends at its deadline, and dropping one at any moment
-//! leaves nothing behind: a connection is one descriptor, a command is a tree of processes that ends with all it started.
+//! Probes are steps of the one loop. No probe blocks or uses a proxy, each ends at its deadline,
+//! and dropping one at any moment leaves nothing behind: a connection is one descriptor, a command
+//! is a process tree that ends with everything it started.
 
 pub mod accept;
 mod check;
@@ -28,9 +30,9 @@ mod spec_tests;
 mod tests;
 
 pub use accept::Listener;
-pub use check::{HealthCheck, CheckInputs, HeartbeatPipe};
+pub use check::{CheckInputs, HealthCheck, HeartbeatPipe};
 pub use command::CommandContext;
 pub use series::{HealthChange, HealthState, Timing};
-pub use spec::{Kind, Page, BodyPattern, CheckSpec};
+pub use spec::{BodyPattern, CheckSpec, Kind, Page};
 pub use target::Endpoint;
 pub use url::Url;

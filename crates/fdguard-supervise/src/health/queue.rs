@@ -7,11 +7,11 @@ use std::time::Duration;
 use std::{fs, io};
 
 use fdguard_probe::parse::diag::{self, DiagEnd, DiagTable};
-use fdguard_probe::parse::net::{self, InetKind, SocketRow, SocketRecord};
+use fdguard_probe::parse::net::{self, InetKind, SocketRecord, SocketRow};
 use rustix::io::Errno;
 use rustix::net::{AddressFamily, RecvFlags, SendFlags, SocketFlags, SocketType, sockopt};
 
-use super::accept::{Listener, AcceptQueue};
+use super::accept::{AcceptQueue, Listener};
 
 const ESTABLISHED: u8 = 1;
 const CLOSE_WAIT: u8 = 8;
@@ -21,7 +21,7 @@ const LISTEN: u8 = 10;
 const LOWEST: usize = 1024;
 
 /// What waits at these sockets now, by port.
-pub fn look(listeners: &[Listener]) -> io::Result<BTreeMap<u16, AcceptQueue>> {
+pub fn read_queues(listeners: &[Listener]) -> io::Result<BTreeMap<u16, AcceptQueue>> {
     let ours: BTreeSet<u64> = listeners.iter().map(|one| one.ino).collect();
     let ports: BTreeSet<u16> = listeners.iter().map(|one| one.address.port()).collect();
     let mut looks = BTreeMap::new();
@@ -126,7 +126,7 @@ fn by_netlink(states: &[u8], port: u16, take: &mut impl FnMut(SocketRow)) -> Res
     )?;
     let states = states.iter().fold(0, |bits, state| bits | 1 << state);
     let mut buffer = vec![0; 32 << 10];
-    // All are read before any is given on: after an error nobody has seen one of them twice.
+    // Read all before passing any on, so that an error does not report one twice.
     let mut rows = Vec::new();
     for table in [DiagTable::Tcp4, DiagTable::Tcp6] {
         rustix::net::send(
@@ -171,8 +171,8 @@ mod tests {
     use std::net::{TcpListener, TcpStream};
     use std::os::fd::AsFd as _;
 
-    use super::{by_text, find, look};
-    use crate::health::accept::{Listener, AcceptProgress};
+    use super::{by_text, find, read_queues};
+    use crate::health::accept::{AcceptProgress, Listener};
 
     fn ours(listener: &TcpListener) -> Listener {
         Listener {
@@ -187,7 +187,7 @@ mod tests {
         let known = [ours(&server)];
         let port = known[0].address.port();
         let mut progress = AcceptProgress::default();
-        let mut judge = || progress.seen(look(&known).unwrap());
+        let mut judge = || progress.seen(read_queues(&known).unwrap());
         assert_eq!(judge(), Ok(()));
         let dial = || TcpStream::connect(known[0].address).unwrap();
         let clients = [dial(), dial()];
@@ -195,7 +195,7 @@ mod tests {
         let why = judge().unwrap_err();
         assert_eq!(
             why,
-            format!("accepts nothing: 2 connections wait at port {port}")
+            format!("accepts no connections: 2 connections are waiting on port {port}")
         );
         let _more = dial();
         assert!(judge().is_err(), "one more came, none was taken");
@@ -246,7 +246,7 @@ mod tests {
         let mut progress = AcceptProgress::default();
         assert!(
             progress
-                .seen(look(&known).unwrap())
+                .seen(read_queues(&known).unwrap())
                 .unwrap_err()
                 .contains("nothing listens")
         );

@@ -1,4 +1,4 @@
-//! Answers of HTTP servers, as far as a probe needs them. Pure.
+//! Parses the part of an HTTP response that a probe needs. Pure.
 
 /// The longest head that is read.
 pub(super) const HEAD: usize = 16 << 10;
@@ -11,7 +11,7 @@ pub(super) const WIRE: usize = HEAD + 4 * BODY;
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Response {
     pub(super) status: u16,
-    /// At most [`BODY`] bytes of it; empty where nobody asked.
+    /// At most [`BODY`] bytes of it; empty if not requested.
     pub(super) body: Vec<u8>,
 }
 
@@ -22,11 +22,11 @@ pub(super) enum Progress {
     More,
     /// All that is needed is there.
     Done(Response),
-    /// This is no answer, for this reason.
+    /// Not a valid response, for this reason.
     Bad(String),
 }
 
-/// Reads what came so far. `ended` says that no more comes; without `body` the head is enough.
+/// Parses the bytes so far. `ended` means that no more follow; without `body` the header is enough.
 pub(super) fn read(bytes: &[u8], ended: bool, body: bool) -> Progress {
     let mut rest = bytes;
     loop {
@@ -34,7 +34,7 @@ pub(super) fn read(bytes: &[u8], ended: bool, body: bool) -> Progress {
             return without_head(rest, ended);
         };
         let Some(status) = status(head) else {
-            return Progress::Bad("the answer is no HTTP".to_owned());
+            return Progress::Bad("the response is not HTTP".to_owned());
         };
         // Hints on the way; the answer follows. 101 is one itself.
         if (100..200).contains(&status) && status != 101 {
@@ -55,12 +55,14 @@ pub(super) fn read(bytes: &[u8], ended: bool, body: bool) -> Progress {
 
 fn without_head(rest: &[u8], ended: bool) -> Progress {
     if !rest.is_empty() && !b"HTTP/".starts_with(&rest[..rest.len().min(5)]) {
-        return Progress::Bad("the answer is no HTTP".to_owned());
+        return Progress::Bad("the response is not HTTP".to_owned());
     }
     match (rest.len() > HEAD, ended) {
-        (true, _) => Progress::Bad("the head of the answer is too long".to_owned()),
-        (_, true) if rest.is_empty() => Progress::Bad("closed without an answer".to_owned()),
-        (_, true) => Progress::Bad("closed within the head of the answer".to_owned()),
+        (true, _) => Progress::Bad("the response header is too long".to_owned()),
+        (_, true) if rest.is_empty() => {
+            Progress::Bad("connection closed without a response".to_owned())
+        }
+        (_, true) => Progress::Bad("connection closed in the response header".to_owned()),
         _ => Progress::More,
     }
 }
@@ -115,7 +117,7 @@ fn content(head: &[u8], after: &[u8], ended: bool) -> Option<Result<Vec<u8>, Str
             .and_then(|text| text.parse::<usize>().ok())
         {
             Some(length) => Some(length),
-            None => return Some(Err("the answer's length is no number".to_owned())),
+            None => return Some(Err("invalid Content-Length in the response".to_owned())),
         },
     };
     let enough = length.map_or(BODY, |length| length.min(BODY));
@@ -125,12 +127,12 @@ fn content(head: &[u8], after: &[u8], ended: bool) -> Option<Result<Vec<u8>, Str
     match (ended, length) {
         (false, _) => None,
         (true, None) => Some(Ok(after.to_vec())),
-        (true, Some(_)) => Some(Err("closed within the body of the answer".to_owned())),
+        (true, Some(_)) => Some(Err("connection closed in the response body".to_owned())),
     }
 }
 
 fn chunked(mut rest: &[u8], ended: bool) -> Option<Result<Vec<u8>, String>> {
-    let missing = || ended.then(|| Err("closed within the body of the answer".to_owned()));
+    let missing = || ended.then(|| Err("connection closed in the response body".to_owned()));
     let mut body = Vec::new();
     loop {
         let Some(at) = rest.iter().position(|byte| *byte == b'\n') else {
@@ -161,7 +163,7 @@ fn chunked(mut rest: &[u8], ended: bool) -> Option<Result<Vec<u8>, String>> {
     }
 }
 
-const BAD_CHUNK: &str = "the answer's chunks are wrong";
+const BAD_CHUNK: &str = "invalid chunked encoding in the response";
 
 /// `1a;extension`
 fn chunk_length(line: &[u8]) -> Option<usize> {
@@ -218,19 +220,19 @@ mod tests {
     #[test]
     fn what_is_no_answer_is_said() {
         for (bytes, ended, word) in [
-            (&b"SSH-2.0-OpenSSH"[..], false, "no HTTP"),
-            (b"HTTP/1.1 2000 OK\r\n\r\n", false, "no HTTP"),
-            (b"", true, "without an answer"),
-            (b"HTTP/1.1 200", true, "within the head"),
+            (&b"SSH-2.0-OpenSSH"[..], false, "not HTTP"),
+            (b"HTTP/1.1 2000 OK\r\n\r\n", false, "not HTTP"),
+            (b"", true, "without a response"),
+            (b"HTTP/1.1 200", true, "in the response header"),
             (
                 b"HTTP/1.1 200 OK\r\nContent-Length: x\r\n\r\n",
                 true,
-                "length",
+                "Content-Length",
             ),
             (
                 b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n+3\r\nabc",
                 false,
-                "chunks",
+                "chunked",
             ),
         ] {
             let Progress::Bad(why) = read(bytes, ended, true) else {

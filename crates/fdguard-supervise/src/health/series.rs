@@ -1,4 +1,4 @@
-//! When to probe, and what a row of answers means. Pure: moments are arguments.
+//! When to probe, and when a series of results changes the state. Pure: times are arguments.
 
 use std::time::{Duration, Instant};
 
@@ -33,7 +33,7 @@ impl Default for Timing {
 /// What is known of the service.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum HealthState {
-    /// Not enough was heard since the start.
+    /// Too few results since the start.
     #[default]
     Unknown,
     /// The check holds.
@@ -49,14 +49,14 @@ pub enum HealthChange {
     Healthy,
     /// It does not hold.
     Failing {
-        /// What the last probe said.
+        /// The reason of the last probe.
         reason: String,
         /// How many failed in a row.
         failures: u32,
     },
 }
 
-/// The first pause after a start. It doubles up to the period: who waits for readiness need not wait for a whole period.
+/// The first pause after a start. It doubles up to the period, so that readiness is detected early.
 const EAGER: Duration = Duration::from_millis(100);
 
 /// The answers of one check since the service was started.
@@ -77,7 +77,7 @@ pub struct CheckSeries {
 impl CheckSeries {
     /// The service was started at `now`.
     #[must_use]
-    pub fn begin(timing: Timing, now: Instant) -> Self {
+    pub fn start(timing: Timing, now: Instant) -> Self {
         let next = now + timing.initial_delay;
         Self {
             timing,
@@ -110,7 +110,7 @@ impl CheckSeries {
         now + self.timing.timeout
     }
 
-    /// What the probe said. From start to start is one period; a probe that took longer is followed at once.
+    /// Records a probe's result. Probes start one period apart; after a longer probe the next starts at once.
     pub fn heard(&mut self, now: Instant, answer: Result<(), String>) -> Option<HealthChange> {
         let pause = match answer {
             Ok(()) => self.timing.period,
@@ -123,7 +123,7 @@ impl CheckSeries {
         }
     }
 
-    /// The probe could not be made: it says nothing, and the next comes as after a failure.
+    /// The probe could not run: it does not count, and the next follows as after a failure.
     pub fn passed_over(&mut self, now: Instant) {
         self.next = now + self.pause();
     }
@@ -179,7 +179,7 @@ impl CheckSeries {
 mod tests {
     use std::time::{Duration, Instant};
 
-    use super::{HealthChange, CheckSeries, HealthState, Timing};
+    use super::{CheckSeries, HealthChange, HealthState, Timing};
 
     const SECOND: Duration = Duration::from_secs(1);
 
@@ -193,7 +193,7 @@ mod tests {
     /// Probes whenever one is due; gives the changes with their moments since the start.
     fn run(timing: Timing, answers: &[bool]) -> Vec<(Duration, HealthChange)> {
         let start = Instant::now();
-        let mut series = CheckSeries::begin(timing, start);
+        let mut series = CheckSeries::start(timing, start);
         let mut changes = Vec::new();
         for answer in answers {
             let now = series.due();
@@ -246,7 +246,7 @@ mod tests {
             ..timing()
         };
         let start = Instant::now();
-        let mut series = CheckSeries::begin(timing, start);
+        let mut series = CheckSeries::start(timing, start);
         let mut probes = 0;
         let change = loop {
             let now = series.due();
@@ -266,7 +266,7 @@ mod tests {
     #[test]
     fn a_probe_that_took_longer_than_the_period_is_followed_at_once() {
         let start = Instant::now();
-        let mut series = CheckSeries::begin(timing(), start);
+        let mut series = CheckSeries::start(timing(), start);
         assert_eq!(series.probing(start), start + SECOND);
         series.heard(start + 5 * SECOND, Ok(()));
         assert_eq!(series.due(), start + 5 * SECOND);

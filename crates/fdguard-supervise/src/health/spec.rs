@@ -1,4 +1,4 @@
-//! How a check is written: `tcp:8080` as a flag, or a table with Kubernetes' names in the configuration.
+//! The syntax of a check: `tcp:8080` as a flag, or a table with Kubernetes' names in the configuration.
 
 use std::fmt;
 use std::ops::RangeInclusive;
@@ -31,7 +31,7 @@ pub enum Kind {
     Http(Page),
     /// A command of the shell ends with 0.
     Exec(String),
-    /// The service said `READY=1`.
+    /// The service sent `READY=1`.
     Notify,
     /// The service wrote a newline to this descriptor, as s6 has it.
     Newline(u32),
@@ -75,12 +75,12 @@ impl FromStr for BodyPattern {
             .size_limit(1 << 20)
             .dfa_size_limit(256 << 10)
             .build();
-        // The message has several lines; the last says what is wrong.
+        // The message has several lines; the last has the reason.
         built.map(Self).map_err(|why| {
             let why = why.to_string();
             let last = why.lines().last().unwrap_or_default();
             format!(
-                "{text:?} is no regular expression: {}",
+                "{text:?} is not a valid regular expression: {}",
                 last.trim_start_matches("error: ")
             )
         })
@@ -108,7 +108,7 @@ impl From<Kind> for CheckSpec {
 }
 
 const FORMS: &str =
-    "tcp:PORT, tcp:HOST:PORT, http:URL, exec:CMD, notify, fd:N, line:REGEX, up:5s, accept";
+    "use tcp:PORT, tcp:HOST:PORT, http:URL, exec:CMD, notify, fd:N, line:REGEX, up:5s or accept";
 
 impl FromStr for CheckSpec {
     type Err = String;
@@ -120,7 +120,7 @@ impl FromStr for CheckSpec {
         match (kind, rest) {
             ("notify", "") => Ok(Kind::Notify.into()),
             ("accept", "") => Ok(Kind::Accept.into()),
-            (_, "") => Err(format!("{text:?} is no check: {FORMS}")),
+            (_, "") => Err(format!("{text:?} is not a check: {FORMS}")),
             ("tcp", rest) => tcp(rest),
             // `http://…` is an address already.
             ("http", rest) if rest.starts_with("//") => http(text),
@@ -130,7 +130,7 @@ impl FromStr for CheckSpec {
             ("fd", number) => newline(number).map(Self::from),
             ("line", pattern) => Ok(Kind::Line(pattern.parse()?).into()),
             ("up", time) => Ok(Kind::Up(unit::duration(time)?).into()),
-            _ => Err(format!("{text:?} is no check: {FORMS}")),
+            _ => Err(format!("{text:?} is not a check: {FORMS}")),
         }
     }
 }
@@ -181,7 +181,7 @@ fn newline(text: &str) -> Result<Kind, String> {
     let number = text.parse::<u32>().ok();
     let number = number.filter(|number| (3..1024).contains(number));
     let number =
-        number.ok_or_else(|| format!("{text:?} is no descriptor for readiness: 3 to 1023"))?;
+        number.ok_or_else(|| format!("{text:?} is not a readiness descriptor: use 3 to 1023"))?;
     Ok(Kind::Newline(number))
 }
 
@@ -200,7 +200,7 @@ pub(super) fn statuses(text: &str) -> Result<RangeInclusive<u16>, String> {
     match (number(first), number(last)) {
         (Some(first), Some(last)) if first <= last => Ok(first..=last),
         _ => Err(format!(
-            "{text:?} is no range of statuses: write 200 or 200-399"
+            "{text:?} is not a status range: use 200 or 200-399"
         )),
     }
 }
@@ -208,14 +208,14 @@ pub(super) fn statuses(text: &str) -> Result<RangeInclusive<u16>, String> {
 fn time(timing: &mut Timing, word: &str) -> Result<(), String> {
     let wrong = || {
         format!(
-            "{word:?}: after a check stand period=, timeout=, delay=, success=, failure=; for http also status= and body="
+            "{word:?} is not a check option: use period=, timeout=, delay=, success= or failure=; http also has status= and body="
         )
     };
     let (name, value) = word.split_once('=').ok_or_else(wrong)?;
     let count = || {
         value
             .parse::<u32>()
-            .map_err(|_why| format!("{value:?} is no number"))
+            .map_err(|_why| format!("{value:?} is not a number"))
     };
     match name {
         "period" => timing.period = unit::duration(value)?,
@@ -232,13 +232,13 @@ impl Timing {
     /// Whether one can work with it.
     pub(super) fn check(&self) -> Result<(), String> {
         if self.period < Duration::from_millis(10) {
-            return Err("the period is shorter than 10ms".to_owned());
+            return Err("the period must be at least 10ms".to_owned());
         }
         if self.timeout.is_zero() {
-            return Err("the timeout is nothing".to_owned());
+            return Err("the timeout must be greater than 0".to_owned());
         }
         if self.success_threshold == 0 || self.failure_threshold == 0 {
-            return Err("a threshold is 1 or more".to_owned());
+            return Err("thresholds must be at least 1".to_owned());
         }
         Ok(())
     }

@@ -5,7 +5,7 @@ use std::time::Duration;
 use proptest::prelude::*;
 use serde::Deserialize;
 
-use super::spec::{Kind, CheckSpec};
+use super::spec::{CheckSpec, Kind};
 
 #[derive(Debug, Deserialize)]
 struct File {
@@ -57,21 +57,21 @@ fn words_after_a_page_say_what_is_expected() {
 #[test]
 fn what_is_no_check_is_one_clear_line() {
     for (bad, word) in [
-        ("", "is no check"),
-        ("tcp", "is no check"),
-        ("tcp:", "is no check"),
-        ("tcp:0", "is no port"),
+        ("", "is not a check"),
+        ("tcp", "is not a check"),
+        ("tcp:", "is not a check"),
+        ("tcp:0", "is not a port"),
         ("tcp:80 perod=1s", "period="),
-        ("tcp:80 period=1ms", "shorter than"),
+        ("tcp:80 period=1ms", "at least 10ms"),
         ("tcp:80 failure=0", "threshold"),
-        ("http:80/ status=99", "statuses"),
+        ("http:80/ status=99", "status range"),
         ("http:80/ body=(", "regular expression"),
         ("https://x/", "exec:curl"),
         ("fd:2", "descriptor"),
         ("line:[", "regular expression"),
         ("up:soon", "is not a duration"),
-        ("ping:host", "is no check"),
-        ("notify:x", "is no check"),
+        ("ping:host", "is not a check"),
+        ("notify:x", "is not a check"),
     ] {
         let error = bad.parse::<CheckSpec>().unwrap_err();
         assert!(error.contains(word), "{bad}: {error}");
@@ -102,9 +102,9 @@ fn a_table_with_a_wrong_key_says_which_and_where() {
     );
     for (bad, word) in [
         ("period_seconds = 3", "one of"),
-        ("tcp = 80\nnotify = true", "not several"),
-        ("tcp = 80\nbody = \"x\"", "belong to http"),
-        ("tcp = 80\nperiod_seconds = -1", "no time"),
+        ("tcp = 80\nnotify = true", "only one of"),
+        ("tcp = 80\nbody = \"x\"", "apply only to http"),
+        ("tcp = 80\nperiod_seconds = -1", "not a duration"),
         ("tcp = 80\nsuccess_threshold = 0", "threshold"),
         ("fd = 1", "descriptor"),
     ] {

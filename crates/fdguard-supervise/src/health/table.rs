@@ -8,7 +8,7 @@ use serde::de::{Error, MapAccess, Visitor};
 use serde::{Deserialize, Deserializer};
 
 use super::series::Timing;
-use super::spec::{self, Kind, Page, CheckSpec};
+use super::spec::{self, CheckSpec, Kind, Page};
 use crate::unit;
 
 #[derive(Deserialize)]
@@ -78,7 +78,7 @@ impl Table {
     fn spec(self) -> Result<CheckSpec, String> {
         let timing = self.timing()?;
         if self.http.is_none() && (self.status.is_some() || self.body.is_some()) {
-            return Err("status and body belong to http".to_owned());
+            return Err("status and body apply only to http".to_owned());
         }
         let kinds = [
             self.tcp.map(|port| Ok(Kind::Tcp(port.text().parse()?))),
@@ -96,7 +96,7 @@ impl Table {
             .ok_or("a check needs one of tcp, http, exec, notify, fd, line, up, accept")??;
         if kinds.next().is_some() {
             return Err(
-                "a check has one of tcp, http, exec, notify, fd, line, up, accept, not several"
+                "a check must have only one of tcp, http, exec, notify, fd, line, up, accept"
                     .to_owned(),
             );
         }
@@ -107,9 +107,8 @@ impl Table {
         let usual = Timing::default();
         let time = |given: Option<f64>, usual: Duration| match given {
             None => Ok(usual),
-            Some(given) => {
-                unit::seconds_of(given).ok_or_else(|| format!("{given} is no time in seconds"))
-            }
+            Some(given) => unit::seconds_of(given)
+                .ok_or_else(|| format!("{given} is not a duration in seconds")),
         };
         let timing = Timing {
             initial_delay: time(self.initial_delay_seconds, usual.initial_delay)?,

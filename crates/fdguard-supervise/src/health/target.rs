@@ -1,4 +1,4 @@
-//! Where a probe goes: hosts and ports, and the addresses that they stand for.
+//! The target of a probe: host, port, and resolved addresses.
 
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, ToSocketAddrs as _};
@@ -29,11 +29,11 @@ impl Endpoint {
         }
         let asked = (self.host.as_str(), self.port).to_socket_addrs();
         let found: Vec<_> = asked
-            .map_err(|why| format!("{}: no address: {why}", self.host))?
+            .map_err(|why| format!("cannot resolve {}: {why}", self.host))?
             .take(8)
             .collect();
         if found.is_empty() {
-            return Err(format!("{}: no address", self.host));
+            return Err(format!("cannot resolve {}: no address found", self.host));
         }
         Ok(found)
     }
@@ -49,7 +49,7 @@ impl FromStr for Endpoint {
             None => ("localhost", text),
         };
         let number = port.parse::<u16>().ok().filter(|port| *port != 0);
-        let port = number.ok_or_else(|| format!("{port:?} is no port: 1 to 65535"))?;
+        let port = number.ok_or_else(|| format!("{port:?} is not a port: use 1 to 65535"))?;
         Ok(Self {
             host: host_of(host)?,
             port,
@@ -65,17 +65,17 @@ pub(super) fn host_of(text: &str) -> Result<String, String> {
     if let Some(bare) = bare {
         return match bare.parse::<Ipv6Addr>() {
             Ok(_) => Ok(bare.to_owned()),
-            Err(_) => Err(format!("{text:?} is no IPv6 address")),
+            Err(_) => Err(format!("{text:?} is not an IPv6 address")),
         };
     }
     if text.contains(':') {
         return Err(format!(
-            "{text:?}: an IPv6 address stands in brackets: [::1]:8080"
+            "{text:?}: put IPv6 addresses in brackets, such as [::1]:8080"
         ));
     }
     let plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | '-' | '_');
     if text.is_empty() || !text.chars().all(plain) {
-        return Err(format!("{text:?} is no host"));
+        return Err(format!("{text:?} is not a host name or IP address"));
     }
     Ok(text.to_owned())
 }

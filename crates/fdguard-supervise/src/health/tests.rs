@@ -6,8 +6,10 @@ use std::sync::Arc;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use super::{HealthChange, HealthCheck, CheckInputs, Listener, CommandContext, CheckSpec, HealthState};
-use crate::poll::{Readiness, Interest};
+use super::{
+    CheckInputs, CheckSpec, CommandContext, HealthChange, HealthCheck, HealthState, Listener,
+};
+use crate::poll::{Interest, Readiness};
 
 fn check(text: &str) -> HealthCheck {
     let spec: CheckSpec = text.parse().unwrap();
@@ -22,7 +24,7 @@ pub(super) fn step(check: &mut HealthCheck, feeds: &CheckInputs<'_>) -> Option<H
     let mut wants = Interest::default();
     check.wants(&mut wants);
     let ready = wants.wait().unwrap();
-    check.turn(Instant::now(), &ready, feeds)
+    check.poll(Instant::now(), &ready, feeds)
 }
 
 pub(super) fn next(check: &mut HealthCheck) -> HealthChange {
@@ -35,7 +37,7 @@ pub(super) fn next(check: &mut HealthCheck) -> HealthChange {
 
 fn first(text: &str) -> HealthChange {
     let mut check = check(text);
-    check.begin(Instant::now()).unwrap();
+    check.start(Instant::now()).unwrap();
     next(&mut check)
 }
 
@@ -102,7 +104,7 @@ fn a_service_that_fails_later_and_comes_back_is_told_twice() {
     let mut check = check(&format!(
         "tcp:127.0.0.1:{port} period=10ms timeout=20s failure=3"
     ));
-    check.begin(Instant::now()).unwrap();
+    check.start(Instant::now()).unwrap();
     assert_eq!(next(&mut check), HealthChange::Healthy);
     drop(listener);
     let HealthChange::Failing { failures, .. } = next(&mut check) else {
@@ -123,16 +125,19 @@ fn pages_are_judged_by_status_and_body() {
     assert_eq!(page(ok, ""), HealthChange::Healthy);
     assert_eq!(page(ok, "body=^all well$"), HealthChange::Healthy);
     let why = reason(page(ok, "body=degraded"));
-    assert_eq!(why, "status 200, but the body does not fit \"degraded\"");
+    assert_eq!(why, "status 200, but the body does not match \"degraded\"");
     let busy = answering("HTTP/1.1 503 Busy\r\nContent-Length: 0\r\n\r\n");
     assert_eq!(reason(page(busy, "")), "status 503");
     assert_eq!(page(busy, "status=500-599"), HealthChange::Healthy);
     let moved = answering("HTTP/1.1 302 Found\r\nLocation: http://127.0.0.1:1/\r\n\r\n");
     assert_eq!(page(moved, ""), HealthChange::Healthy);
     let other = answering("220 mail.example ESMTP\r\n");
-    assert_eq!(reason(page(other, "")), "the answer is no HTTP");
+    assert_eq!(reason(page(other, "")), "the response is not HTTP");
     let silent = answering("");
-    assert_eq!(reason(page(silent, "")), "closed without an answer");
+    assert_eq!(
+        reason(page(silent, "")),
+        "connection closed without a response"
+    );
 }
 
 #[test]
@@ -147,7 +152,7 @@ fn proxies_of_the_environment_are_not_used() {
         folder: None,
     };
     let mut check = HealthCheck::new(&spec, &Arc::new(scene)).unwrap();
-    check.begin(Instant::now()).unwrap();
+    check.start(Instant::now()).unwrap();
     assert_eq!(next(&mut check), HealthChange::Healthy);
 }
 
@@ -159,7 +164,7 @@ fn a_server_that_never_answers_is_given_up_at_the_deadline() {
     let why = reason(first(&format!(
         "http://127.0.0.1:{port}/ period=10ms timeout=200ms failure=1"
     )));
-    assert_eq!(why, "connected, but no answer within 200ms");
+    assert_eq!(why, "connected, but no response within 200ms");
     assert!(before.elapsed() >= Duration::from_millis(200));
     drop(held);
 }
@@ -176,8 +181,8 @@ fn a_server_that_drips_is_given_up_at_the_deadline() {
         "http://127.0.0.1:{port}/ period=10ms timeout=300ms failure=1"
     )));
     let expected = [
-        "the answer did not end within 300ms",
-        "the head of the answer is too long",
+        "response not complete within 300ms",
+        "the response header is too long",
     ];
     assert!(expected.contains(&why.as_str()), "{why}");
 }
@@ -202,16 +207,16 @@ fn r30_probes_leave_no_descriptor_whatever_their_outcome() {
     for text in checks {
         let before = descriptors();
         let mut check = check(&text);
-        check.begin(Instant::now()).unwrap();
+        check.start(Instant::now()).unwrap();
         let mut clock = Instant::now();
         let mut turns = 0;
-        // The clock is ours: no probe has to be waited for.
+        // The test controls the clock: no probe has to be waited for.
         while turns < 600 {
             let mut wants = Interest::default();
             check.wants(&mut wants);
             wants.until(Instant::now() + Duration::from_millis(1));
             let ready = wants.wait().unwrap();
-            check.turn(clock, &ready, &CheckInputs::default());
+            check.poll(clock, &ready, &CheckInputs::default());
             clock += Duration::from_millis(5);
             turns += 1;
         }
@@ -242,8 +247,12 @@ fn a_check_that_is_dropped_in_flight_leaves_nothing() {
         "fd:3".to_owned(),
     ] {
         let mut check = check(&text);
-        let pipe = check.begin(Instant::now()).unwrap();
-        check.turn(Instant::now(), &Readiness::default(), &CheckInputs::default());
+        let pipe = check.start(Instant::now()).unwrap();
+        check.poll(
+            Instant::now(),
+            &Readiness::default(),
+            &CheckInputs::default(),
+        );
         assert!(descriptors() > before, "{text}");
         drop((check, pipe));
         assert_eq!(descriptors(), before, "{text}");
@@ -253,7 +262,7 @@ fn a_check_that_is_dropped_in_flight_leaves_nothing() {
 #[test]
 fn a_newline_on_its_descriptor_makes_a_service_ready() {
     let mut check = check("fd:4");
-    let pipe = check.begin(Instant::now()).unwrap().unwrap();
+    let pipe = check.start(Instant::now()).unwrap().unwrap();
     assert_eq!(pipe.number, 4);
     let mut theirs = std::fs::File::from(pipe.fd);
     theirs.write_all(b"almost").unwrap();
@@ -261,7 +270,7 @@ fn a_newline_on_its_descriptor_makes_a_service_ready() {
     theirs.write_all(b"\n").unwrap();
     assert_eq!(next(&mut check), HealthChange::Healthy);
     // A second start is a second pipe.
-    let again = check.begin(Instant::now()).unwrap().unwrap();
+    let again = check.start(Instant::now()).unwrap().unwrap();
     assert_eq!(check.state(), HealthState::Unknown);
     drop(again);
     assert_eq!(
@@ -280,37 +289,37 @@ fn a_line_a_notification_and_time_make_a_service_ready_once() {
 
     let mut line = check("line:listening on .*:\\d+$");
     line.hear(b"listening on :1");
-    line.begin(now).unwrap();
+    line.start(now).unwrap();
     assert_eq!(
-        line.turn(now, &ready, &none),
+        line.poll(now, &ready, &none),
         None,
         "it was said before the start"
     );
     line.hear(b"starting \xff");
-    assert_eq!(line.turn(now, &ready, &none), None);
+    assert_eq!(line.poll(now, &ready, &none), None);
     line.hear(b"listening on 0.0.0.0:80");
-    assert_eq!(line.turn(now, &ready, &none), Some(HealthChange::Healthy));
-    assert_eq!(line.turn(now, &ready, &none), None);
-    line.begin(now).unwrap();
-    assert_eq!(line.turn(now, &ready, &none), None);
+    assert_eq!(line.poll(now, &ready, &none), Some(HealthChange::Healthy));
+    assert_eq!(line.poll(now, &ready, &none), None);
+    line.start(now).unwrap();
+    assert_eq!(line.poll(now, &ready, &none), None);
 
     let mut notify = check("notify");
-    notify.begin(now).unwrap();
+    notify.start(now).unwrap();
     let told = CheckInputs {
         notified: true,
         ..none
     };
-    assert_eq!(notify.turn(now, &ready, &none), None);
-    assert_eq!(notify.turn(now, &ready, &told), Some(HealthChange::Healthy));
+    assert_eq!(notify.poll(now, &ready, &none), None);
+    assert_eq!(notify.poll(now, &ready, &told), Some(HealthChange::Healthy));
 
     let mut up = check("up:5s");
-    up.begin(now).unwrap();
+    up.start(now).unwrap();
     assert_eq!(
-        up.turn(now + Duration::from_millis(4999), &ready, &none),
+        up.poll(now + Duration::from_millis(4999), &ready, &none),
         None
     );
     assert_eq!(
-        up.turn(now + Duration::from_secs(5), &ready, &none),
+        up.poll(now + Duration::from_secs(5), &ready, &none),
         Some(HealthChange::Healthy)
     );
 }
@@ -329,17 +338,17 @@ fn a_server_that_accepts_nothing_fails_its_accept_check() {
     };
     let mut check = check("accept");
     let mut now = Instant::now();
-    check.begin(now).unwrap();
+    check.start(now).unwrap();
     let mut look = || {
         now += Duration::from_secs(10);
-        check.turn(now, &Readiness::default(), &feeds)
+        check.poll(now, &Readiness::default(), &feeds)
     };
     assert_eq!(look(), Some(HealthChange::Healthy));
     let _client = TcpStream::connect(address).unwrap();
     assert_eq!((look(), look(), look()), (None, None, None));
     let why = reason(look().unwrap());
     assert!(
-        why.starts_with("accepts nothing: 1 connection waits"),
+        why.starts_with("accepts no connections: 1 connection is waiting"),
         "{why}"
     );
     let _taken = server.accept().unwrap();
@@ -350,14 +359,14 @@ fn a_server_that_accepts_nothing_fails_its_accept_check() {
 fn an_accept_check_without_a_socket_says_nothing() {
     let mut check = check("accept");
     let now = Instant::now();
-    check.begin(now).unwrap();
+    check.start(now).unwrap();
     for second in 0..60 {
         let now = now + Duration::from_secs(second);
-        let change = check.turn(now, &Readiness::default(), &CheckInputs::default());
+        let change = check.poll(now, &Readiness::default(), &CheckInputs::default());
         assert_eq!((change, check.state()), (None, HealthState::Unknown));
     }
     assert_eq!(
         check.blind(),
-        Some("no listening socket of the service is known")
+        Some("the service has no known listening socket")
     );
 }

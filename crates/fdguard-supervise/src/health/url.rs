@@ -24,7 +24,7 @@ impl FromStr for Url {
             .is_some_and(|start| start.eq_ignore_ascii_case("https://"))
         {
             return Err(format!(
-                "{text:?}: the probe speaks no https; use exec:curl -fsS {text}"
+                "{text:?}: https is not supported; use exec:curl -fsS {text}"
             ));
         }
         let is_full = text
@@ -35,7 +35,9 @@ impl FromStr for Url {
         let end = rest.find(['/', '?']).unwrap_or(rest.len());
         let (authority, path) = rest.split_at(end);
         if authority.contains('@') {
-            return Err(format!("{text:?}: no user and password in an address"));
+            return Err(format!(
+                "{text:?}: user names and passwords are not supported"
+            ));
         }
         let has_port = authority
             .rsplit_once(':')
@@ -51,7 +53,7 @@ impl FromStr for Url {
         // What goes into the request's first line: nothing that could end it.
         if !path.bytes().all(|byte| byte.is_ascii_graphic()) {
             return Err(format!(
-                "{text:?}: spaces and other than ASCII are written as %20"
+                "{text:?}: percent-encode spaces and non-ASCII characters, such as %20"
             ));
         }
         let slash = if path.starts_with('/') { "" } else { "/" };

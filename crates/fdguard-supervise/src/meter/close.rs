@@ -1,18 +1,18 @@
-//! A close watch over the few processes that hold most: what their descriptors are, and which of them stay.
+//! Lists the descriptors of the few processes that hold most: their classes, and which of them stay open.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
 
 use fdguard_core::count::as_f64;
 use fdguard_core::snapshot::Limits;
-use fdguard_core::timeline::{LookChange, Look, Sighting};
+use fdguard_core::timeline::{Look, LookChange, Sighting};
 use fdguard_core::{Class, FdEntry, Gap, Pid, Text, Tier, Timeline};
-use fdguard_probe::{Error, Probe, WatcherTick, ProcessWatcher};
+use fdguard_probe::{Error, Probe, ProcessWatcher, WatcherTick};
 
 use super::cost::Cost;
 use super::trend;
 
-/// Processes under close watch at most: each takes three descriptors of ours, and memory for each of its own.
+/// The most processes under close watch: each takes three descriptors of fdguard, and memory for each of its own.
 const MOST: usize = 4;
 /// More descriptors than this are counted and not listed: a first list takes about 12 µs each (9,500: 0.12 s of processor time), in which nothing else is done.
 pub const MOST_LISTED: u64 = 5_000;
@@ -20,7 +20,7 @@ pub const MOST_LISTED: u64 = 5_000;
 const LIST_SHARE: u32 = 200;
 /// Beside each list so many of the known ones are looked at again.
 const AGAIN: usize = 256;
-/// A connection becomes `CLOSE_WAIT` without a change in the count: so often they are looked at again, whatever the count says.
+/// A connection becomes `CLOSE_WAIT` without a change in the count: look again this often, whatever the count is.
 const AGAIN_EVERY: Duration = Duration::from_secs(5);
 /// A group of descriptors that is smaller is not named as a suspect.
 const LEAST_SUSPECT: u64 = 5;
@@ -32,7 +32,7 @@ const SUSPECTS: usize = 5;
 pub struct Leak {
     /// In which process.
     pub pid: Pid,
-    /// Of what class; absent where nobody could look.
+    /// Its class; absent if unknown.
     pub class: Option<Class>,
     /// What they point at, numbers collapsed.
     pub target: Option<Text>,
@@ -87,7 +87,7 @@ impl<'p> Closely<'p> {
     }
 
     /// Looks at these, those that hold most where they are too many; others are let go.
-    pub(super) fn look(&mut self, now: Duration, candidates: &[Candidate]) {
+    pub(super) fn read(&mut self, now: Duration, candidates: &[Candidate]) {
         let mut chosen = candidates.to_vec();
         chosen.sort_by_key(|one| std::cmp::Reverse(one.count));
         chosen.truncate(MOST);
@@ -100,7 +100,7 @@ impl<'p> Closely<'p> {
             .retain(|(pid, _)| chosen.iter().any(|other| other.pid == *pid));
         for candidate in &chosen {
             let known = self.watched.iter().position(|one| is(one, candidate));
-            let Some(at) = known.or_else(|| self.begin(candidate)) else {
+            let Some(at) = known.or_else(|| self.start(candidate)) else {
                 continue;
             };
             if let Err(error) = self.watched[at].look(now, candidate) {
@@ -111,21 +111,21 @@ impl<'p> Closely<'p> {
     }
 
     /// Its place among the watched, if it may be watched.
-    fn begin(&mut self, candidate: &Candidate) -> Option<usize> {
+    fn start(&mut self, candidate: &Candidate) -> Option<usize> {
         if self.hidden.iter().any(|(pid, _)| *pid == candidate.pid) {
             return None;
         }
         let pid = candidate.pid;
         if candidate.count > MOST_LISTED {
             let what = format!(
-                "the classes of the {} descriptors of process {pid}",
+                "classes of the {} descriptors of process {pid}",
                 candidate.count
             );
-            let why = format!(
-                "more than {MOST_LISTED} are counted and not listed while the service is supervised"
-            );
-            self.hidden
-                .push((pid, Gap::new(what, why, "fdguard snap PID lists them")));
+            let why = format!("above {MOST_LISTED} descriptors, fdguard run only counts them");
+            self.hidden.push((
+                pid,
+                Gap::new(what, why, "run fdguard snap PID to list them"),
+            ));
             return None;
         }
         match ProcessWatcher::new(self.probe, pid) {
@@ -157,9 +157,9 @@ impl<'p> Closely<'p> {
         ) {
             return;
         }
-        let what = format!("the classes of the descriptors of process {pid}");
+        let what = format!("descriptor classes of process {pid}");
         let remedy =
-            "fdguard snap PID says more; a full table of the host or of ours passes by itself";
+            "run fdguard snap PID for details; a full descriptor table is usually temporary";
         self.hidden
             .push((pid, Gap::new(what, error.to_string(), remedy)));
     }
@@ -204,7 +204,7 @@ impl<'p> Closely<'p> {
 
 impl Close<'_> {
     fn look(&mut self, now: Duration, candidate: &Candidate) -> Result<(), Error> {
-        let cost = Cost::begin();
+        let cost = Cost::start();
         let is_due = now >= self.again;
         let mut tick = if is_due {
             self.watcher.list()?
@@ -277,7 +277,7 @@ impl Close<'_> {
     }
 }
 
-/// Digits say which one of many it is: without them they are the same.
+/// Digits distinguish one of many: without them the names are the same.
 fn collapsed(class: &Class, target: &Text) -> Text {
     if class.is_tcp() {
         // Each has its own peer.

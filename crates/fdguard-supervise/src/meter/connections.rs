@@ -1,4 +1,4 @@
-//! What a drain waits for.
+//! Counts the connections that a drain waits for.
 
 use fdguard_core::{Detail, Pid};
 use fdguard_probe::{Depth, Options};

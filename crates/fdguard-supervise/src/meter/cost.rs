@@ -10,7 +10,7 @@ pub(super) struct Cost(Duration);
 
 impl Cost {
     /// Begins to count.
-    pub(super) fn begin() -> Self {
+    pub(super) fn start() -> Self {
         Self(used())
     }
 
@@ -35,7 +35,7 @@ mod tests {
 
     #[test]
     fn waiting_costs_nothing_and_work_does() {
-        let cost = Cost::begin();
+        let cost = Cost::start();
         std::thread::sleep(Duration::from_millis(50));
         assert!(cost.spent() < Duration::from_millis(25));
         while cost.spent() < Duration::from_millis(30) {

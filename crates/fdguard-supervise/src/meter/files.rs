@@ -1,4 +1,4 @@
-//! The few files of a process that a look reads, each with as few calls as can be.
+//! The files of a process that a look reads, with as few system calls as possible.
 
 use std::fs::File;
 use std::io::Read as _;
@@ -16,9 +16,9 @@ use rustix::io::Errno;
 pub(super) enum Refusal {
     /// The process has ended.
     Gone,
-    /// We may not.
+    /// Not permitted.
     Denied,
-    /// Our own table, or the host's, is full.
+    /// fdguard's table, or the host's, is full.
     Full,
     /// This.
     Other(Errno),
@@ -36,22 +36,21 @@ impl From<Errno> for Refusal {
 }
 
 impl Refusal {
-    /// The same for people.
+    /// The same as a gap.
     pub(super) fn gap(self, what: String) -> Gap {
         let (why, remedy) = match self {
-            Self::Gone => ("the process has ended".to_owned(), "nothing"),
+            Self::Gone => ("the process has ended".to_owned(), "none needed"),
             Self::Denied => (
                 "permission denied: the process belongs to another user or is protected".to_owned(),
-                "run fdguard as the user of the service or as root",
+                "run fdguard as the service's user or as root",
             ),
             Self::Full => (
-                "we have no descriptor left to look with: our table or the host's is full"
-                    .to_owned(),
-                "raise fs.file-max, or our own limit (ulimit -n)",
+                "no file descriptor left: fdguard's table or the host's is full".to_owned(),
+                "raise fs.file-max or fdguard's own limit (ulimit -n)",
             ),
             Self::Other(error) => (
                 std::io::Error::from(error).to_string(),
-                "see fdguard snap PID for what can be read of it",
+                "run fdguard snap PID to see what can be read",
             ),
         };
         Gap::new(what, why, remedy)
@@ -66,7 +65,7 @@ pub(super) struct Files {
     sizes: bool,
 }
 
-/// What the state file says.
+/// The parsed state file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct State {
     pub(super) start_ticks: u64,
@@ -183,7 +182,7 @@ fn open_folder(path: &str) -> Result<OwnedFd, Refusal> {
     Ok(rustix::fs::open(path, flags, Mode::empty())?)
 }
 
-/// The names in a folder that are numbers.
+/// The numeric names in a directory.
 fn numbers(folder: &OwnedFd) -> Result<Vec<u64>, Refusal> {
     let mut buffer = vec![MaybeUninit::uninit(); 1 << 13];
     let mut all = Vec::new();
@@ -249,7 +248,7 @@ pub(super) fn highest(pid: Pid, slots: u64) -> Result<u64, Refusal> {
 
 /// The first number in use from this one on.
 fn from(folder: &OwnedFd, number: u64) -> Result<Option<u64>, Refusal> {
-    // Before the numbers stand the names of the folder itself and of the one above.
+    // `.` and `..` come before the numbers.
     rustix::fs::seek(folder, SeekFrom::Start(number + 2))?;
     let mut buffer = [MaybeUninit::uninit(); 128];
     let mut entries = RawDir::new(folder, &mut buffer);
@@ -282,7 +281,9 @@ mod tests {
 
     #[test]
     fn a_process_is_counted_and_its_highest_number_found_without_a_list() {
-        let mut victim = VictimLaunch::program(&victim_path("leaker")).nofile(4096).start();
+        let mut victim = VictimLaunch::program(&victim_path("leaker"))
+            .nofile(4096)
+            .start();
         let mut files = Files::new();
         for more in [0, 1, 61, 200, 1500] {
             let said = victim.tell(&format!("{more}"));

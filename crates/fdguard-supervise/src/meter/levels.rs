@@ -4,7 +4,7 @@ use fdguard_core::count::as_f64;
 
 use crate::budget::{Amount, Budget};
 
-/// The levels of a budget of descriptors and the wall behind them, ascending.
+/// The levels of a descriptor budget and the limit above them, ascending.
 pub(super) fn levels_of(budget: &Budget, soft: Option<u64>) -> Vec<f64> {
     let both = [budget.warn, budget.act].into_iter().flatten();
     let mut levels: Vec<f64> = both.filter_map(|amount| resolved(amount, soft)).collect();

@@ -1,8 +1,9 @@
 //! Looks at the processes of a service, as cheaply as its budgets allow.
 //!
-//! A look at rest is one system call for each process: the size of its table. Names, limits and the highest number are read when the
-//! count moved or now and then; descriptors are listed only in processes that hold so many that a level could be near, and their
-//! states and leaks only there.
+//! A look at rest is one system call for each process: the size of its table. Names, limits and the
+//! highest number are read when the count changed or now and then. Descriptors are listed only in
+//! processes that hold so many that a level could be near, and their states and leaks are known
+//! only there.
 
 mod close;
 mod connections;
@@ -25,7 +26,7 @@ use fdguard_core::wall::FD_SETSIZE;
 use fdguard_core::{Pid, SelectUse};
 use fdguard_probe::Probe;
 
-use crate::budget::{Budget, HighestFd, ProcessReading, ServiceReading, Observation, Measure};
+use crate::budget::{Budget, HighestFd, Measure, Observation, ProcessReading, ServiceReading};
 use crate::poll::Interest;
 use close::{Candidate, Closely};
 use files::{Files, Refusal};
@@ -108,12 +109,12 @@ impl<'p> Meter<'p> {
     }
 
     /// Looks when it is time to. `pids` are the processes of the service, the program itself first.
-    pub fn turn(&mut self, now: Instant, pids: &[Pid]) -> Option<ServiceReading> {
-        self.is_due(now).then(|| self.look(now, pids))
+    pub fn poll(&mut self, now: Instant, pids: &[Pid]) -> Option<ServiceReading> {
+        self.is_due(now).then(|| self.read(now, pids))
     }
 
     /// Looks.
-    pub fn look(&mut self, now: Instant, pids: &[Pid]) -> ServiceReading {
+    pub fn read(&mut self, now: Instant, pids: &[Pid]) -> ServiceReading {
         let at = now.saturating_duration_since(self.began);
         let members: Vec<Member> = pids
             .iter()
@@ -123,7 +124,7 @@ impl<'p> Meter<'p> {
         let main = pids.first().copied().unwrap_or_default();
         self.follow(at, main);
         let candidates = self.candidates();
-        self.close.look(at, &candidates);
+        self.close.read(at, &candidates);
         self.note_trend(at, main);
         let processes: Vec<ProcessReading> = self
             .members
@@ -166,12 +167,15 @@ impl<'p> Meter<'p> {
             Some(known) => known,
             None => self.newcomer(pid, inode)?,
         };
-        // An empty table is that of one who is about to end, too.
+        // A process that is about to end also has an empty table.
         if count == Ok(0) && self.files.state(pid).map_or(true, |state| state.zombie) {
             return None;
         }
-        let what = || format!("the number of descriptors of process {pid}");
-        let count = count.map_or_else(|refusal| Observation::Hidden(refusal.gap(what())), Observation::Seen);
+        let what = || format!("descriptor count of process {pid}");
+        let count = count.map_or_else(
+            |refusal| Observation::Hidden(refusal.gap(what())),
+            Observation::Seen,
+        );
         let moved = count != member.count;
         member.count = count;
         let beyond = member.count.seen().copied() > member.limits.soft;
@@ -205,7 +209,7 @@ impl<'p> Meter<'p> {
         })
     }
 
-    /// The size of the table says enough until it is larger than a level.
+    /// The table size is precise enough until it exceeds a level.
     fn find_highest(&mut self, member: &mut Member) {
         let of = |budget: &&Budget| budget.what == Measure::Highest;
         let levels = self.budgets.iter().find(of);
@@ -214,12 +218,14 @@ impl<'p> Meter<'p> {
         };
         let hidden = |refusal: Refusal| match refusal {
             Refusal::Gone => HighestFd::NotAsked,
-            other => {
-                HighestFd::Hidden(other.gap(format!("the highest number of process {}", member.pid)))
-            }
+            other => HighestFd::Hidden(
+                other.gap(format!("highest descriptor of process {}", member.pid)),
+            ),
         };
         member.highest = match self.files.slots(member.pid) {
-            Ok(Some(slots)) if as_f64(slots) <= first * CLASSES_FROM => HighestFd::AtMost(slots - 1),
+            Ok(Some(slots)) if as_f64(slots) <= first * CLASSES_FROM => {
+                HighestFd::AtMost(slots - 1)
+            }
             Ok(slots) => {
                 if member.selects.is_none() {
                     member.selects = selects(self.probe, member.pid);
@@ -261,7 +267,7 @@ impl<'p> Meter<'p> {
         }
     }
 
-    /// Whoever holds so many that a level may be near.
+    /// Processes with so many descriptors that a level may be near.
     fn candidates(&self) -> Vec<Candidate> {
         let near = |member: &Member, count: u64| {
             self.budgets.iter().any(|budget| {
@@ -337,7 +343,10 @@ impl<'p> Meter<'p> {
             })
         };
         let points: Vec<Point> = reading.processes.iter().filter_map(count).collect();
-        let fds = self.budgets.iter().find(|budget| budget.what == Measure::Fds);
+        let fds = self
+            .budgets
+            .iter()
+            .find(|budget| budget.what == Measure::Fds);
         let levels = |pid: Pid| {
             let of = reading.processes.iter().find(|one| one.pid == pid);
             fds.zip(of)
@@ -350,7 +359,7 @@ impl<'p> Meter<'p> {
     }
 }
 
-/// Whether it can call `select()`; absent where that could not be told.
+/// Whether it can call `select()`; absent if unknown.
 fn selects(probe: &Probe, pid: Pid) -> Option<bool> {
     match probe.select_use(pid).ok()? {
         SelectUse::Imports { .. } => Some(true),

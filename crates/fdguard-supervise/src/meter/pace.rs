@@ -1,4 +1,4 @@
-//! When to look next: seldom while nothing happens, often near a level or when something rises fast.
+//! When to look next: rarely at rest, often near a level or while a value rises fast.
 
 use std::time::Duration;
 

@@ -6,7 +6,7 @@ use fdguard_core::Pid;
 use fdguard_core::count::as_f64;
 
 use super::files::{Files, Refusal};
-use crate::budget::{Observation, MemoryUse};
+use crate::budget::{MemoryUse, Observation};
 
 /// To count what is shared once, the kernel walks through all of the memory: not oftener than this.
 const EXACT_EVERY: Duration = Duration::from_secs(5);
@@ -42,7 +42,7 @@ impl Memory {
                 Ok(bytes) => resident = resident.saturating_add(bytes),
                 Err(Refusal::Gone) => {}
                 Err(refusal) => {
-                    return Observation::Hidden(refusal.gap(format!("the memory of process {pid}")));
+                    return Observation::Hidden(refusal.gap(format!("memory of process {pid}")));
                 }
             }
         }

@@ -4,10 +4,12 @@ use std::time::{Duration, Instant};
 
 use fdguard_core::Class;
 use fdguard_probe::Probe;
-use testkit::{VictimLaunch, Victim, victim_path};
+use testkit::{Victim, VictimLaunch, victim_path};
 
 use super::Meter;
-use crate::budget::{Budget, BudgetSetting, HighestFd, Kind, BudgetHistory, Observation, defaults, effective, judge};
+use crate::budget::{
+    Budget, BudgetHistory, BudgetSetting, HighestFd, Kind, Observation, defaults, effective, judge,
+};
 
 fn budgets(texts: &[&str]) -> Vec<Budget> {
     let given: Vec<BudgetSetting> = texts.iter().map(|text| text.parse().unwrap()).collect();
@@ -15,7 +17,9 @@ fn budgets(texts: &[&str]) -> Vec<Budget> {
 }
 
 fn leaker(soft: u64) -> Victim {
-    VictimLaunch::program(&victim_path("leaker")).nofile(soft).start()
+    VictimLaunch::program(&victim_path("leaker"))
+        .nofile(soft)
+        .start()
 }
 
 #[test]
@@ -24,13 +28,13 @@ fn a_victim_is_counted_against_its_own_limit() {
     let mut victim = leaker(300);
     let start = Instant::now();
     let mut meter = Meter::new(&probe, &defaults(), start);
-    let first = meter.look(start, &[victim.pid()]);
+    let first = meter.read(start, &[victim.pid()]);
     let seen = first.of_main().unwrap();
     assert_eq!(seen.limits.soft, Some(300));
     assert_eq!(seen.count.seen().copied(), victim.line()["count"].as_u64());
     assert_eq!(seen.classes, Observation::NotYet, "so few are not listed");
     let said = victim.tell("200");
-    let second = meter.look(start + Duration::from_secs(1), &[victim.pid()]);
+    let second = meter.read(start + Duration::from_secs(1), &[victim.pid()]);
     let seen = second.of_main().unwrap();
     assert_eq!(seen.count.seen().copied(), said["count"].as_u64());
     let Observation::Seen(classes) = &seen.classes else {
@@ -46,7 +50,7 @@ fn the_table_size_is_enough_until_a_level_could_be_reached() {
     let start = Instant::now();
     let mut meter = Meter::new(&probe, &budgets(&["highest=900:1000"]), start);
     let mut highest = |at: u64, victim: &Victim| {
-        let reading = meter.look(start + Duration::from_secs(at), &[victim.pid()]);
+        let reading = meter.read(start + Duration::from_secs(at), &[victim.pid()]);
         reading.of_main().unwrap().highest.clone()
     };
     assert!(matches!(highest(0, &victim), HighestFd::AtMost(slots) if slots < 900));
@@ -74,7 +78,7 @@ fn r29_a_leak_is_warned_of_and_acted_on_before_the_wall() {
             serde_json::Value::Null,
             "it ran into the wall first: {told:?}"
         );
-        let reading = meter.look(start + at, &[victim.pid()]);
+        let reading = meter.read(start + at, &[victim.pid()]);
         let news = judge(&budgets, &reading, &mut memory);
         told.extend(news.into_iter().map(|one| one.kind));
         if matches!(told.last(), Some(Kind::Act(_))) {
@@ -99,10 +103,10 @@ fn another_program_in_the_place_begins_anew() {
     let start = Instant::now();
     let mut meter = Meter::new(&probe, &budgets(&["wall=1h:1m"]), start);
     for second in 0..50 {
-        meter.look(start + Duration::from_secs(second), &[first.pid()]);
+        meter.read(start + Duration::from_secs(second), &[first.pid()]);
     }
     assert!(meter.trend.growth().seen().is_some());
-    let reading = meter.look(start + Duration::from_secs(51), &[second.pid()]);
+    let reading = meter.read(start + Duration::from_secs(51), &[second.pid()]);
     assert_eq!(reading.growth, Observation::NotYet);
 }
 
@@ -117,15 +121,18 @@ fn who_ended_is_not_among_them_and_zombies_are_counted() {
     let options = rustix::process::WaitIdOptions::EXITED | rustix::process::WaitIdOptions::NOWAIT;
     rustix::process::waitid(rustix::process::WaitId::Pid(pid), options).unwrap();
     let own = std::process::id();
-    let reading = meter.look(start, &[own, child.id()]);
+    let reading = meter.read(start, &[own, child.id()]);
     assert_eq!(reading.processes.len(), 1);
-    assert_eq!((reading.children, reading.zombies), (0, Observation::Seen(1)));
+    assert_eq!(
+        (reading.children, reading.zombies),
+        (0, Observation::Seen(1))
+    );
     let Observation::Seen(memory) = reading.memory else {
         panic!("memory")
     };
     assert!(memory.exact && memory.bytes > 100_000);
     child.wait().unwrap();
-    let later = meter.look(start + Duration::from_secs(10), &[own]);
+    let later = meter.read(start + Duration::from_secs(10), &[own]);
     assert_eq!(later.zombies, Observation::Seen(0));
 }
 
@@ -138,8 +145,8 @@ fn memory_that_is_shared_is_counted_once_when_it_matters() {
     let mut low = Meter::new(&probe, &budgets(&["memory=1KiB:2KiB"]), start);
     let mut high = Meter::new(&probe, &budgets(&["memory=1GiB:2GiB"]), start);
     let (exact, most) = (
-        low.look(start, &pids).memory,
-        high.look(start, &pids).memory,
+        low.read(start, &pids).memory,
+        high.read(start, &pids).memory,
     );
     let (Observation::Seen(exact), Observation::Seen(most)) = (exact, most) else {
         panic!("memory")
@@ -172,27 +179,27 @@ fn without_a_change_there_is_time_until_the_next_look() {
     let victim = leaker(1024);
     let start = Instant::now();
     let mut meter = Meter::new(&probe, &defaults(), start);
-    assert!(meter.turn(start, &[victim.pid()]).is_some());
+    assert!(meter.poll(start, &[victim.pid()]).is_some());
     assert!(
         meter
-            .turn(start + Duration::from_millis(200), &[victim.pid()])
+            .poll(start + Duration::from_millis(200), &[victim.pid()])
             .is_none(),
         "young: every 250 ms"
     );
     assert!(
         meter
-            .turn(start + Duration::from_secs(7), &[victim.pid()])
+            .poll(start + Duration::from_secs(7), &[victim.pid()])
             .is_some()
     );
     assert!(
         meter
-            .turn(start + Duration::from_millis(7900), &[victim.pid()])
+            .poll(start + Duration::from_millis(7900), &[victim.pid()])
             .is_none(),
         "at rest: every second"
     );
     assert!(
         meter
-            .turn(start + Duration::from_millis(8000), &[victim.pid()])
+            .poll(start + Duration::from_millis(8000), &[victim.pid()])
             .is_some()
     );
 }
@@ -216,7 +223,7 @@ fn r33_connections_that_the_peer_has_closed_are_warned_of() {
     let start = Instant::now();
     let mut meter = Meter::new(&probe, &budgets, start);
     let mut memory = BudgetHistory::default();
-    let reading = meter.look(start, &[std::process::id()]);
+    let reading = meter.read(start, &[std::process::id()]);
     let news = judge(&budgets, &reading, &mut memory);
     let [one] = news.as_slice() else {
         panic!("{news:?}")
@@ -227,7 +234,7 @@ fn r33_connections_that_the_peer_has_closed_are_warned_of() {
         "{one:?}"
     );
     served.truncate(50);
-    let later = meter.look(start + Duration::from_secs(10), &[std::process::id()]);
+    let later = meter.read(start + Duration::from_secs(10), &[std::process::id()]);
     let news = judge(&budgets, &later, &mut memory);
     assert!(
         matches!(&news[..], [one] if matches!(one.kind, Kind::Cleared(_))),

@@ -1,16 +1,16 @@
-//! Whether the program leaks, by the judgement of the core, and when it runs into which wall.
+//! Whether the program leaks, as judged by core, and when it reaches which limit.
 
 use std::time::Duration;
 
 use fdguard_core::Timeline;
-use fdguard_core::culprit::{Culprit, culprits};
 use fdguard_core::forecast::{Forecast, forecasts};
 use fdguard_core::judge::{LEAST_LOOKS, Verdict, judge};
+use fdguard_core::rising_group::{RisingGroup, rising_groups};
 use fdguard_core::snapshot::Limits;
 use fdguard_core::timeline::Look;
 
 use super::cost::Cost;
-use crate::budget::{Observation, LimitAhead};
+use crate::budget::{LimitAhead, Observation};
 
 /// A judgement may take this part of the time: one in two thousand,
 const SHARE: u32 = 2000;
@@ -25,7 +25,7 @@ pub(super) struct Trend {
     next: Duration,
 }
 
-/// What was said last.
+/// The last verdict.
 #[derive(Clone, Debug)]
 struct JudgedTrend {
     per_minute: f64,
@@ -49,10 +49,11 @@ impl Trend {
         if now < self.next || !enough(&&self.counts) {
             return;
         }
-        let cost = Cost::begin();
+        let cost = Cost::start();
         let timeline = listed.filter(enough).unwrap_or(&self.counts);
         let leaking = leaking(timeline);
-        let per_second = |one: &Culprit| one.slope.map_or(0.0, |slope| slope.per_second.max(0.0));
+        let per_second =
+            |one: &RisingGroup| one.slope.map_or(0.0, |slope| slope.per_second.max(0.0));
         self.judged = Some(JudgedTrend {
             per_minute: leaking.iter().map(per_second).sum::<f64>() * 60.0,
             wall: nearest(&forecasts(timeline, &leaking, None)),
@@ -63,10 +64,12 @@ impl Trend {
 
     pub(super) fn growth(&self) -> Observation<f64> {
         let judged = self.judged.as_ref();
-        judged.map_or(Observation::NotYet, |judged| Observation::Seen(judged.per_minute))
+        judged.map_or(Observation::NotYet, |judged| {
+            Observation::Seen(judged.per_minute)
+        })
     }
 
-    /// The wall comes nearer from one judgement to the next.
+    /// The limit gets closer from one judgement to the next.
     pub(super) fn wall(&self, now: Duration) -> Observation<Option<LimitAhead>> {
         let Some(judged) = &self.judged else {
             return Observation::NotYet;
@@ -81,8 +84,8 @@ impl Trend {
 }
 
 /// What leaks, by this timeline.
-pub(super) fn leaking(timeline: &Timeline) -> Vec<Culprit> {
-    culprits(timeline, &judge(timeline), Verdict::Leaking)
+pub(super) fn leaking(timeline: &Timeline) -> Vec<RisingGroup> {
+    rising_groups(timeline, &judge(timeline), Verdict::Leaking)
 }
 
 /// The hard limit is no wall behind the soft one; what is one only under a condition is left to its own budget.
@@ -123,7 +126,10 @@ mod tests {
 
     #[test]
     fn before_there_is_enough_to_judge_nothing_is_said() {
-        assert_eq!(watched(|second| 10 + second, 20).growth(), Observation::NotYet);
+        assert_eq!(
+            watched(|second| 10 + second, 20).growth(),
+            Observation::NotYet
+        );
     }
 
     #[test]
@@ -153,7 +159,10 @@ mod tests {
             watched(|second| 500 + second % 7, 120),
         ] {
             assert_eq!(trend.growth(), Observation::Seen(0.0));
-            assert_eq!(trend.wall(Duration::from_secs(119)), Observation::Seen(None));
+            assert_eq!(
+                trend.wall(Duration::from_secs(119)),
+                Observation::Seen(None)
+            );
         }
     }
 }

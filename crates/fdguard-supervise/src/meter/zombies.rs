@@ -1,4 +1,4 @@
-//! Processes that ended and that nobody waits for.
+//! Processes that have exited and were not reaped.
 
 use fdguard_core::{Gap, Pid};
 
@@ -22,10 +22,14 @@ pub(super) fn count(files: &mut Files, alive: &[Pid]) -> Observation<u64> {
 }
 
 fn zombie_gap(pid: Pid, refusal: Refusal) -> Gap {
-    let what = format!("the zombies among the children of process {pid}");
+    let what = format!("zombie children of process {pid}");
     if refusal == Refusal::Other(rustix::io::Errno::NOSYS) {
-        let why = "this kernel keeps no lists of children (CONFIG_PROC_CHILDREN)";
-        return Gap::new(what, why, "zombies=off, or another kernel");
+        let why = "this kernel does not list child processes (CONFIG_PROC_CHILDREN)";
+        return Gap::new(
+            what,
+            why,
+            "set zombies=off, or use a kernel with CONFIG_PROC_CHILDREN",
+        );
     }
     refusal.gap(what)
 }

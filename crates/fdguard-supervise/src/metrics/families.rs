@@ -1,14 +1,16 @@
-//! The metrics, under the names that others have given them. Labels are names and classes, never paths.
+//! The metric families, with established names. Labels are names and classes, never paths.
 
 use std::collections::BTreeMap;
 
 use fdguard_core::Class;
-use fdguard_core::exposition::{MetricSample, Exposition, MetricType};
+use fdguard_core::exposition::{Exposition, MetricSample, MetricType};
 use jiff::Timestamp;
 
-use super::state::{HostMetrics, SupervisorMetrics, ProcessMetrics, ServiceMetrics, MetricsState, number};
+use super::state::{
+    HostMetrics, MetricsState, ProcessMetrics, ServiceMetrics, SupervisorMetrics, number,
+};
 
-/// Processes of one service that have samples of their own: those with the most descriptors. Nobody's dashboard holds thousands.
+/// How many processes of a service get their own samples: those with the most descriptors.
 const PROCESSES: usize = 32;
 
 /// The whole page.
@@ -25,7 +27,7 @@ pub fn write(state: &MetricsState) -> String {
     text.family(
         "fdguard_prevented_total",
         MetricType::Counter,
-        "Misuse of descriptors that the guard prevented, by rule.",
+        "Descriptor misuse prevented by fdguard, by rule.",
         prevented.map(|(rule, count)| MetricSample::new(&[("rule", rule)], number(*count))),
     );
     text.finish()
@@ -99,37 +101,37 @@ type Value = fn(&ProcessMetrics) -> Option<f64>;
 const BY_PROCESS: [(&str, &str, Value); 7] = [
     (
         "fdguard_process_open_fds",
-        "Open file descriptors of a process of a service.",
+        "Open file descriptors, by process.",
         |one| one.open_fds.map(number),
     ),
     (
         "fdguard_process_max_fds",
-        "Soft limit of open file descriptors.",
+        "Soft limit on open file descriptors, by process.",
         |one| one.soft.map(number),
     ),
     (
         "fdguard_process_hard_max_fds",
-        "Hard limit of open file descriptors.",
+        "Hard limit on open file descriptors, by process.",
         |one| one.hard.map(number),
     ),
     (
         "fdguard_process_highest_fd",
-        "Highest descriptor number that is open.",
+        "Highest open descriptor number, by process.",
         |one| one.highest.map(number),
     ),
     (
         "fdguard_process_threads",
-        "Threads of a process of a service.",
+        "Number of threads, by process.",
         |one| one.threads.map(number),
     ),
     (
         "fdguard_process_resident_memory_bytes",
-        "Resident memory of a process of a service.",
+        "Resident memory size in bytes, by process.",
         |one| one.resident.map(number),
     ),
     (
         "fdguard_process_zombies",
-        "Children that ended and were not waited for.",
+        "Exited child processes that were not reaped, by process.",
         |one| one.zombies.map(number),
     ),
 ];
@@ -168,7 +170,7 @@ fn kinds(text: &mut Exposition, rows: &[Row<'_>]) {
             sample
         })
     });
-    let help = "Open file descriptors by class, when they were last listed.";
+    let help = "Open file descriptors by class, as of the last listing.";
     text.family(
         "fdguard_process_open_fds_by_kind",
         MetricType::Gauge,
@@ -177,7 +179,7 @@ fn kinds(text: &mut Exposition, rows: &[Row<'_>]) {
     );
 }
 
-/// The classes are a fixed list but for `other:NAME`, whose names are the kernel's: one kind for all of them.
+/// The classes are a fixed list except `other:NAME`, whose names come from the kernel: all of them are one kind.
 fn by_kind(classes: &[(Class, u64)]) -> BTreeMap<String, u64> {
     let mut kinds = BTreeMap::new();
     for (class, count) in classes {
@@ -195,7 +197,10 @@ fn groups(text: &mut Exposition, services: &[ServiceMetrics]) {
     let open = services.iter().filter_map(|service| {
         let known = service.processes.iter().filter_map(|one| one.open_fds);
         let total = known.reduce(u64::saturating_add)?;
-        Some(MetricSample::new(&[("groupname", &service.name)], number(total)))
+        Some(MetricSample::new(
+            &[("groupname", &service.name)],
+            number(total),
+        ))
     });
     let help = "number of open file descriptors for this group";
     text.family(
@@ -224,67 +229,67 @@ const BY_SERVICE: [(&str, MetricType, &str, OfService); 11] = [
     (
         "fdguard_service_up",
         MetricType::Gauge,
-        "Whether the service runs.",
+        "Whether the service is running.",
         |one| Some(truth(one.up_since.is_some())),
     ),
     (
         "fdguard_service_start_time_seconds",
         MetricType::Gauge,
-        "Since when it runs, since unix epoch in seconds.",
+        "Start time of the service since unix epoch in seconds.",
         |one| one.up_since.map(seconds),
     ),
     (
         "fdguard_service_ready",
         MetricType::Gauge,
-        "Whether its readiness check holds.",
+        "Whether the readiness check passed.",
         |one| one.ready.map(truth),
     ),
     (
         "fdguard_service_healthy",
         MetricType::Gauge,
-        "Whether its liveness check holds.",
+        "Whether the liveness checks pass.",
         |one| one.healthy.map(truth),
     ),
     (
         "fdguard_service_processes",
         MetricType::Gauge,
-        "Processes of the service.",
+        "Number of processes of the service.",
         |one| u64::try_from(one.processes.len()).ok().map(number),
     ),
     (
         "fdguard_fd_ratio",
         MetricType::Gauge,
-        "Open descriptors by soft limit of its process that is nearest to it.",
+        "Highest ratio of open descriptors to soft limit among the processes of the service.",
         |one| one.worst()?.ratio(),
     ),
     (
         "fdguard_exhaustion_seconds",
         MetricType::Gauge,
-        "At this rate so long until no descriptor is left; absent while nothing grows.",
+        "Seconds until descriptors run out at the current rate; absent while nothing grows.",
         |one| one.eta.map(|eta| eta.as_secs_f64()),
     ),
     (
         "fdguard_breaches_total",
         MetricType::Counter,
-        "Budgets that were exceeded.",
+        "Number of budget breaches.",
         |one| Some(number(one.breaches)),
     ),
     (
         "fdguard_last_breach_timestamp_seconds",
         MetricType::Gauge,
-        "When a budget was exceeded last, since unix epoch in seconds.",
+        "Time of the last budget breach since unix epoch in seconds.",
         |one| one.last_breach.map(seconds),
     ),
     (
         "fdguard_survivors_total",
         MetricType::Counter,
-        "Processes that did not end when they were asked to, and were killed.",
+        "Processes that did not exit when asked and were killed.",
         |one| Some(number(one.survivors)),
     ),
     (
         "fdguard_log_lines_dropped_total",
         MetricType::Counter,
-        "Lines of output that could not be kept.",
+        "Output lines that were dropped.",
         |one| Some(number(one.lines_dropped)),
     ),
 ];
@@ -311,7 +316,7 @@ fn restarts(text: &mut Exposition, services: &[ServiceMetrics]) {
     text.family(
         "fdguard_restarts_total",
         MetricType::Counter,
-        "Restarts of a service, by reason.",
+        "Service restarts, by reason.",
         all,
     );
 }

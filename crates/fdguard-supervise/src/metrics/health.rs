@@ -4,7 +4,7 @@ use fdguard_core::wall::{CRITICAL_FROM, WARNING_ABOVE};
 use jiff::Timestamp;
 use serde::Serialize;
 
-use super::state::{ServiceMetrics, MetricsState, TargetMetrics, number};
+use super::state::{MetricsState, ServiceMetrics, TargetMetrics, number};
 
 /// The page and whether all is well.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -116,7 +116,8 @@ pub fn write(state: &MetricsState, is_known: bool) -> HealthPage {
     let worst = known
         .max_by(|a, b| a.1.total_cmp(&b.1))
         .map(|(service, _)| service);
-    let count = |test: fn(&ServiceMetrics) -> bool| state.services.iter().filter(|one| test(one)).count();
+    let count =
+        |test: fn(&ServiceMetrics) -> bool| state.services.iter().filter(|one| test(one)).count();
     let page = Page {
         schema: "fdguard.health/1",
         status: status.name(),
@@ -128,7 +129,7 @@ pub fn write(state: &MetricsState, is_known: bool) -> HealthPage {
         services: is_known.then(|| state.services.iter().map(Details::of).collect()),
     };
     HealthPage {
-        // Only maps with keys that are no strings cannot be written.
+        // Only maps with non-string keys cannot be serialised.
         body: serde_json::to_string(&page).unwrap_or_default() + "\n",
         is_well: status <= Status::Warning,
     }

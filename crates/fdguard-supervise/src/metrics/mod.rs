@@ -1,7 +1,8 @@
-//! What others can see of a supervisor: `/metrics` for Prometheus and `/health` for load balancers.
+//! The supervisor's pages: `/metrics` for Prometheus and `/health` for load balancers.
 //!
-//! The loop fills a [`State`], [`families`] and [`health`] make text of it, purely, and [`Server`] hands it out. Nobody can hold the
-//! loop up: connections are few, heads are short, everything has a deadline, and all of it is nonblocking.
+//! The loop fills a [`State`], [`families`] and [`health`] format it, purely, and [`Server`] serves
+//! it. No client can block the loop: connections are few, headers are short, everything has a
+//! deadline and is nonblocking.
 
 pub mod families;
 pub mod health;
@@ -19,5 +20,7 @@ mod tests;
 
 pub use fdguard_core::bearer::BearerToken;
 pub use server::MetricsServer;
-pub use state::{HostMetrics, SupervisorMetrics, ProcessMetrics, ServiceMetrics, MetricsState, TargetMetrics};
+pub use state::{
+    HostMetrics, MetricsState, ProcessMetrics, ServiceMetrics, SupervisorMetrics, TargetMetrics,
+};
 pub use token::{TokenSource, read as read_token};

@@ -1,4 +1,4 @@
-//! What callers of the metrics page ask, and what they are answered. Pure.
+//! Requests to the metrics server and their responses. Pure.
 
 use std::net::{IpAddr, SocketAddr};
 
@@ -35,7 +35,7 @@ pub(super) enum Head<'h> {
     Long,
 }
 
-/// Reads a head. Bodies are nobody's business: neither GET nor HEAD has one.
+/// Parses a request header. Bodies are ignored: neither GET nor HEAD has one.
 pub(super) fn read(bytes: &[u8]) -> Head<'_> {
     let Some(end) = end(bytes) else {
         return if bytes.len() >= HEAD {
@@ -107,9 +107,9 @@ pub(super) fn is_for(request: &Request<'_>, address: SocketAddr) -> bool {
     ip.is_some_and(|ip: IpAddr| ip.is_loopback())
 }
 
-/// The answer to a request that means another server.
+/// The response to a request for another server.
 pub(super) fn misdirected() -> Vec<u8> {
-    let text = "Host is not this server: ask for localhost or 127.0.0.1\n";
+    let text = "wrong Host header: use localhost or 127.0.0.1\n";
     respond("421 Misdirected Request", PLAIN, text, true)
 }
 
@@ -126,11 +126,22 @@ fn end(bytes: &[u8]) -> Option<usize> {
 }
 
 /// The whole answer to it.
-pub(super) fn answer(request: &Request<'_>, state: &MetricsState, token: Option<&BearerToken>) -> Vec<u8> {
+pub(super) fn answer(
+    request: &Request<'_>,
+    state: &MetricsState,
+    token: Option<&BearerToken>,
+) -> Vec<u8> {
     let with_body = match request.method {
         b"GET" => true,
         b"HEAD" => false,
-        _ => return respond("405 Method Not Allowed", PLAIN, "only GET and HEAD\n", true),
+        _ => {
+            return respond(
+                "405 Method Not Allowed",
+                PLAIN,
+                "method not allowed: use GET or HEAD\n",
+                true,
+            );
+        }
     };
     let path = request.path.split(|byte| *byte == b'?').next();
     match path.unwrap_or_default() {
@@ -154,22 +165,22 @@ pub(super) fn answer(request: &Request<'_>, state: &MetricsState, token: Option<
         _ => respond(
             "404 Not Found",
             PLAIN,
-            "there are /metrics and /health\n",
+            "not found: use /metrics or /health\n",
             with_body,
         ),
     }
 }
 
-/// The answer to what is no request.
+/// The response to an invalid request.
 pub(super) fn refuse(head: &Head<'_>) -> Vec<u8> {
     match head {
         Head::Long => respond(
             "431 Request Header Fields Too Large",
             PLAIN,
-            "the head of the request is longer than 8 KiB\n",
+            "the request header exceeds 8 KiB\n",
             true,
         ),
-        _ => respond("400 Bad Request", PLAIN, "this is no HTTP request\n", true),
+        _ => respond("400 Bad Request", PLAIN, "not an HTTP request\n", true),
     }
 }
 

@@ -1,4 +1,4 @@
-//! The alert rules that we ship: they can be read, and ask only for what we tell.
+//! Tests of the shipped alert rules: they parse and use only exported metrics.
 
 use std::collections::BTreeSet;
 use std::path::PathBuf;

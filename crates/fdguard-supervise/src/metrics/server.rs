@@ -1,4 +1,4 @@
-//! The page's server: a few connections at a time, one request each, a deadline for all of it.
+//! The HTTP server: a few connections at a time, one request each, one deadline for the whole exchange.
 
 use std::io;
 use std::net::SocketAddr;
@@ -13,13 +13,13 @@ use rustix::net::{
 
 use super::request::{self, HEAD, Head};
 use super::state::MetricsState;
-use crate::poll::{Readiness, Interest};
+use crate::poll::{Interest, Readiness};
 
-/// Connections at a time. The oldest gives way to a new one: whoever says nothing cannot keep others out.
+/// Connections at a time. The oldest is closed for a new one, so that idle clients cannot block others.
 const CONNECTIONS: usize = 16;
 /// From the first moment of a connection to its last.
 const PATIENCE: Duration = Duration::from_secs(5);
-/// How long no connection is taken after the system refused us a descriptor: it would refuse at once again.
+/// How long to stop accepting after the system refused a descriptor.
 const PAUSE: Duration = Duration::from_secs(1);
 /// What is read of a caller that goes on talking after its request.
 const REST: usize = 64 << 10;
@@ -80,8 +80,13 @@ impl MetricsServer {
         }
     }
 
-    /// Goes on with all connections, without waiting. The state is asked for at most once, and only when somebody asks for it.
-    pub fn turn(&mut self, now: Instant, ready: &Readiness, state: &mut dyn FnMut() -> MetricsState) {
+    /// Continues all connections without blocking. The state is built at most once, and only if a request needs it.
+    pub fn poll(
+        &mut self,
+        now: Instant,
+        ready: &Readiness,
+        state: &mut dyn FnMut() -> MetricsState,
+    ) {
         let mut known = None;
         let (token, address) = (self.token.as_ref(), self.address);
         let mut answer = |request: &request::Request<'_>| {
@@ -92,7 +97,7 @@ impl MetricsServer {
             request::answer(request, state, token)
         };
         self.connections.retain_mut(|one| {
-            now < one.deadline && (!ready.has(&one.socket) || one.turn(&mut answer))
+            now < one.deadline && (!ready.has(&one.socket) || one.poll(&mut answer))
         });
         self.pause = self.pause.filter(|until| now < *until);
         if self.pause.is_none()
@@ -106,7 +111,7 @@ impl MetricsServer {
 
 type Answer<'a> = dyn FnMut(&request::Request<'_>) -> Vec<u8> + 'a;
 
-/// Takes those that wait, no more in one turn than have room; `false` when the system refuses us a descriptor.
+/// Accepts waiting connections, as many as fit; `false` if the system refuses a descriptor.
 fn accept(
     listener: &OwnedFd,
     connections: &mut Vec<Connection>,
@@ -125,8 +130,8 @@ fn accept(
             deadline: now + PATIENCE,
             stage: Stage::Reading(Vec::new()),
         };
-        // Most have said all already.
-        if !new.turn(answer) {
+        // Most requests are already complete.
+        if !new.poll(answer) {
             continue;
         }
         if connections.len() >= CONNECTIONS {
@@ -168,7 +173,7 @@ impl Connection {
     }
 
     /// Goes as far as it can; `false` when it is over.
-    fn turn(&mut self, answer: &mut Answer<'_>) -> bool {
+    fn poll(&mut self, answer: &mut Answer<'_>) -> bool {
         loop {
             let step = match &mut self.stage {
                 Stage::Reading(_) => self.read(answer),

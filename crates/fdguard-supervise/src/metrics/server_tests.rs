@@ -1,4 +1,4 @@
-//! The server among callers of every kind.
+//! Tests of the server with well-behaved and hostile callers.
 
 use std::io::{Read as _, Write as _};
 use std::net::{Shutdown, SocketAddr, TcpStream};
@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use proptest::prelude::*;
 
-use super::{MetricsServer, ServiceMetrics, MetricsState, BearerToken};
+use super::{BearerToken, MetricsServer, MetricsState, ServiceMetrics};
 use crate::poll::Interest;
 
 fn server() -> MetricsServer {
@@ -38,7 +38,7 @@ fn serve<T: Send + 'static>(
         server.wants(&mut wants);
         wants.until(Instant::now() + Duration::from_millis(2));
         let ready = wants.wait().unwrap();
-        server.turn(Instant::now() + ahead, &ready, &mut state);
+        server.poll(Instant::now() + ahead, &ready, &mut state);
     }
     task.join().unwrap()
 }
@@ -117,7 +117,7 @@ fn silent_callers_keep_nobody_out() {
         silent
     });
     assert!(server.connections_held() <= 16);
-    // After the deadline all of them are gone, though none has said a word.
+    // After the deadline all of them are closed, although none sent a byte.
     serve(&mut server, Duration::from_secs(6), |address| {
         ask(address, b"GET / HTTP/1.1\r\n\r\n");
     });

@@ -1,6 +1,6 @@
-//! What can be told about the supervisor and its services. The loop fills it; text and JSON are made from it alone.
+//! The reported state of the supervisor and its services. The loop fills it; text and JSON are derived from it alone.
 //!
-//! Unknown is `None` and is left out of the text: a gauge that is absent says "not seen", one that is 0 says "none".
+//! Unknown is `None` and omitted from the text: an absent gauge means "not measured", 0 means "none".
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -70,11 +70,11 @@ pub struct ServiceMetrics {
     pub survivors: u64,
     /// Lines of output that were dropped since the supervisor was started.
     pub lines_dropped: u64,
-    /// What its descriptors stand for, the most frequent first; only for callers with the token.
+    /// The targets of its descriptors, the most frequent first; only for callers with the token.
     pub targets: Vec<TargetMetrics>,
 }
 
-/// Descriptors that stand for the same.
+/// Descriptors with the same target.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TargetMetrics {
     /// What: a path or a peer, numbers collapsed.

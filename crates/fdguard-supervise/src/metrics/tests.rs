@@ -1,4 +1,4 @@
-//! The texts, by the rules of those who read them.
+//! Tests of the metrics text against the rules of its readers.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::process::{Command, Stdio};
@@ -9,7 +9,10 @@ use jiff::Timestamp;
 use proptest::prelude::*;
 use serde_json::Value;
 
-use super::{HostMetrics, SupervisorMetrics, ProcessMetrics, ServiceMetrics, MetricsState, TargetMetrics, families, health};
+use super::{
+    HostMetrics, MetricsState, ProcessMetrics, ServiceMetrics, SupervisorMetrics, TargetMetrics,
+    families, health,
+};
 
 fn moment(second: i64) -> Timestamp {
     Timestamp::from_second(second).unwrap()

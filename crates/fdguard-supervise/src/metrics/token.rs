@@ -1,4 +1,4 @@
-//! Where the word comes from that lets a caller see names.
+//! The source of the token that lets a caller see names.
 
 use std::env;
 use std::path::PathBuf;
@@ -28,7 +28,7 @@ impl FromStr for TokenSource {
             Some(("env", name)) if !name.is_empty() && !name.contains(['=', '\0']) => {
                 Ok(Self::Environment(name.to_owned()))
             }
-            _ => Err("a token comes from file:PATH or env:NAME".to_owned()),
+            _ => Err("use file:PATH or env:NAME".to_owned()),
         }
     }
 }
@@ -62,7 +62,10 @@ mod tests {
 
     #[test]
     fn sources_are_files_and_variables() {
-        assert_eq!("env:TOKEN".parse(), Ok(TokenSource::Environment("TOKEN".into())));
+        assert_eq!(
+            "env:TOKEN".parse(),
+            Ok(TokenSource::Environment("TOKEN".into()))
+        );
         assert_eq!("file:/a/b".parse(), Ok(TokenSource::File("/a/b".into())));
         for bad in ["", "secret", "env:", "file:", "env:a=b"] {
             assert!(bad.parse::<TokenSource>().is_err(), "{bad}");

@@ -1,4 +1,4 @@
-//! The last lines of a service, for the report of its end.
+//! The last output lines of a service, for the crash report.
 
 use std::collections::VecDeque;
 
@@ -18,7 +18,7 @@ impl LastLines {
     /// One more line; its newline does not count.
     pub fn push(&mut self, line: &[u8]) {
         let line = line.strip_suffix(b"\n").unwrap_or(line);
-        // Of a very long line the end tells more than the beginning.
+        // The end of a very long line is more useful than its beginning.
         let line = &line[line.len().saturating_sub(BYTES)..];
         self.bytes += line.len();
         self.lines.push_back(line.to_vec());

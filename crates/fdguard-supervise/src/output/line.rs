@@ -1,4 +1,4 @@
-//! Bytes into lines. Pure; bytes that are no text pass unchanged.
+//! Splits bytes into lines. Pure; bytes that are not text pass unchanged.
 
 /// A line that is longer is passed on in pieces of this size: nothing grows without bound.
 pub(super) const LONGEST: usize = 64 << 10;

@@ -1,7 +1,8 @@
-//! A log file that is rotated at the borders of lines.
+//! A log file that is rotated between lines.
 //!
-//! Lines are queued and written as far as the disk takes them. A disk that is full is no reason to stop a service: up to 1 MiB is
-//! kept in memory, what comes after that is counted and dropped, and the count is written into the log when there is room again.
+//! Lines are queued and written as far as the disk accepts them. A full disk must not stop a
+//! service: up to 1 MiB is kept in memory, further lines are counted and dropped, and the count is
+//! written to the log when there is room again.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write as _};
@@ -254,7 +255,7 @@ impl Log {
     /// without room or descriptors changes nothing.
     fn rotate(&mut self) -> io::Result<()> {
         let next = self.numbered("next");
-        // One that was left by a crash is empty. Nothing is ever opened that somebody else may have put there.
+        // A file left by a crash is empty. Never open a file that another program may have created.
         let _gone = fs::remove_file(&next);
         let new = options().append(true).create_new(true).open(&next)?;
         // Readers of the old one are to be able to read the new one.
@@ -270,7 +271,7 @@ impl Log {
         let old = std::mem::replace(&mut self.file, new);
         self.written = 0;
         self.is_within = false;
-        // A finished file is on the disk before anybody is told to archive it. What the disk cannot do now it does later.
+        // A finished file is on disk before it can be archived. A failed sync is ignored.
         let _synced = old.sync_data();
         Ok(())
     }
@@ -304,7 +305,7 @@ fn moved(from: &Path, to: &Path) -> io::Result<()> {
 
 fn options() -> OpenOptions {
     let mut options = OpenOptions::new();
-    // The standard library makes every descriptor close-on-exec. A pipe without a reader must not hold us up.
+    // The standard library makes every descriptor close-on-exec. A pipe without a reader must not block fdguard.
     let flags = rustix::fs::OFlags::NONBLOCK | rustix::fs::OFlags::NOCTTY;
     let flags = i32::try_from(flags.bits()).unwrap_or(0);
     options

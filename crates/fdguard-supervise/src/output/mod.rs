@@ -1,16 +1,17 @@
 //! What a service writes to its standard output and error: passed on, kept in files, and remembered for the report of its end.
 //!
-//! By default a service simply has our own output ([`Pass::Inherit`]). When somebody needs its lines, it gets pipes, and an [`Output`]
-//! reads them: whole lines go to our output, into a [log](form::Form::log) that is rotated at the borders of lines, to the checks, and into
-//! [`Last`]. No line is lost over a rotation, a restart or a reopening. A reader of ours that is slow makes the service wait, as
-//! it would without us; a disk that is full does not (see [`log`]).
+//! By default a service writes directly to fdguard's output ([`Pass::Inherit`]). If its lines are
+//! needed, it gets pipes, and an [`Output`] reads them: whole lines go to fdguard's output, into a
+//! [log](form::Form::log) that is rotated between lines, to the checks, and into [`Last`]. No line
+//! is lost over a rotation, a restart or a reopening. A slow reader of fdguard's output blocks the
+//! service, as it would without fdguard; a full disk does not (see [`log`]).
 
 mod forgery;
-pub mod spec;
 mod last_lines;
 mod line;
 pub mod log;
 mod outlet;
+pub mod spec;
 
 #[cfg(test)]
 mod disk_tests;
@@ -25,24 +26,24 @@ use std::time::Instant;
 use rustix::io::Errno;
 use rustix::pipe::PipeFlags;
 
-pub use spec::{OutputSpec, Forwarding};
 pub use last_lines::LastLines;
 pub use log::DroppedLines;
+pub use spec::{Forwarding, OutputSpec};
 
 use line::Splitter;
 use log::Log;
 use outlet::Outlet;
 
-use crate::poll::{Readiness, Interest};
+use crate::poll::{Interest, Readiness};
 
 /// What is read from one pipe in one turn: a service that writes without pause does not keep the loop to itself.
 const BITE: usize = 64 << 10;
 
-/// What the loop should tell.
+/// What the loop should log.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum OutputEvent {
-    /// The log cannot be written. Lines are kept in memory as long as there is room; told once.
+    /// The log cannot be written. Lines are kept in memory while there is room; reported once.
     LogFailing {
         /// Which.
         path: PathBuf,
@@ -56,7 +57,7 @@ pub enum OutputEvent {
         /// What was dropped meanwhile.
         dropped: DroppedLines,
     },
-    /// It cannot be rotated and grows; told once.
+    /// It cannot be rotated and grows; reported once.
     NotRotated {
         /// Which.
         path: PathBuf,
@@ -100,8 +101,8 @@ struct Source {
 }
 
 impl ServiceOutput {
-    /// Opens what the form asks for. The two descriptors are our own output and error.
-    pub fn open(form: &OutputSpec, name: &str, ours: [BorrowedFd<'_>; 2]) -> io::Result<Self> {
+    /// Opens the configured outputs. The two descriptors are fdguard's own output and error.
+    pub fn open(spec: &OutputSpec, name: &str, ours: [BorrowedFd<'_>; 2]) -> io::Result<Self> {
         let outlets = match spec.way() {
             Forwarding::Off => [None, None],
             _ => [Some(Outlet::new(ours[0])?), Some(Outlet::new(ours[1])?)],
@@ -123,7 +124,7 @@ impl ServiceOutput {
 
     /// The service is about to be started: its ends of two new pipes, for its standard output and error. Ours of them are to be
     /// closed after the start. Pipes of an earlier start are read to their end.
-    pub fn begin(&mut self) -> io::Result<[OwnedFd; 2]> {
+    pub fn start(&mut self) -> io::Result<[OwnedFd; 2]> {
         let (out, their_out) = rustix::pipe::pipe_with(PipeFlags::CLOEXEC)?;
         let (err, their_err) = rustix::pipe::pipe_with(PipeFlags::CLOEXEC)?;
         for (stream, fd) in [out, err].into_iter().enumerate() {
@@ -212,8 +213,8 @@ impl ServiceOutput {
             .is_none_or(Outlet::has_room)
     }
 
-    /// Goes on, without waiting. `heard` gets each line, without its newline.
-    pub fn turn(
+    /// Continues without blocking. `heard` gets each line, without its newline.
+    pub fn poll(
         &mut self,
         now: Instant,
         ready: &Readiness,
@@ -250,7 +251,9 @@ impl ServiceOutput {
                 Ok(count) => {
                     taken += count;
                     let mut splitter = std::mem::take(&mut source.splitter);
-                    splitter.feed(&buffer[..count], |piece| self.take(source, piece, heard));
+                    splitter.feed(&buffer[..count], |piece| {
+                        self.push_bytes(source, piece, heard)
+                    });
                     source.splitter = splitter;
                     false
                 }
@@ -260,7 +263,7 @@ impl ServiceOutput {
             };
             if stop {
                 let mut splitter = std::mem::take(&mut source.splitter);
-                splitter.finish(|piece| self.take(source, piece, heard));
+                splitter.finish(|piece| self.push_bytes(source, piece, heard));
                 return false;
             }
         }
@@ -268,7 +271,7 @@ impl ServiceOutput {
     }
 
     /// One line, or a piece of a very long one, to everybody.
-    fn take(&mut self, source: &mut Source, piece: &[u8], heard: &mut dyn FnMut(&[u8])) {
+    fn push_bytes(&mut self, source: &mut Source, piece: &[u8], heard: &mut dyn FnMut(&[u8])) {
         if let Some(outlet) = &mut self.outlets[source.stream] {
             // Our own events go to the same output: what looks like one is never passed on as it is. The rest of a long line may
             // follow one of them.

@@ -1,9 +1,10 @@
-//! The way to our own output, without ever waiting for whoever reads it.
+//! Writes to fdguard's own output without blocking on its reader.
 //!
-//! `O_NONBLOCK` belongs to the open file and not to a descriptor: set on our standard output, it would be set for the shell and for
-//! every other program that shares it. So a pipe or a terminal is opened once more through `/proc/self/fd`, which makes an open file of
-//! our own; a socket is written to with a flag for the one call; a regular file never waits for a reader. Where none of this is
-//! possible, only what `poll` has room for is written, a little at a time.
+//! `O_NONBLOCK` belongs to the open file, not to a descriptor: set on standard output, it would
+//! affect the shell and every other program that shares it. So a pipe or a terminal is reopened
+//! through `/proc/self/fd`, which creates a separate open file; a socket is written with a flag for
+//! the one call; a regular file never blocks on a reader. Where none of this is possible, only as
+//! much as `poll` has room for is written, a little at a time.
 
 use std::io;
 use std::os::fd::{AsFd as _, AsRawFd as _, BorrowedFd, OwnedFd};
@@ -12,14 +13,14 @@ use rustix::fs::{FileType, Mode, OFlags};
 use rustix::io::Errno;
 use rustix::net::SendFlags;
 
-use crate::poll::{Readiness, Interest};
+use crate::poll::{Interest, Readiness};
 
 /// From here on nothing more is read from the service until some of it is gone.
 const HIGH: usize = 64 << 10;
 /// What a pipe or terminal that `poll` calls writable takes without waiting.
 const LITTLE: usize = 512;
 
-/// One of our outputs.
+/// One of fdguard's outputs.
 #[derive(Debug)]
 pub(super) struct Outlet {
     fd: OwnedFd,
@@ -27,13 +28,13 @@ pub(super) struct Outlet {
     queue: Vec<u8>,
     sent: usize,
     is_gone: bool,
-    /// A disk is full behind it: told once.
+    /// The disk behind it is full: reported once.
     is_full: bool,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Way {
-    /// An open file of our own that never waits, or a regular one.
+    /// A separate nonblocking open file, or a regular file.
     Own,
     Socket,
     Shared,
@@ -138,7 +139,7 @@ impl Outlet {
     }
 }
 
-/// The same pipe or terminal as an open file of our own; nothing where we may not.
+/// Reopens the same pipe or terminal; `None` if not permitted.
 fn reopened(shared: BorrowedFd<'_>) -> Option<OwnedFd> {
     let path = format!("/proc/self/fd/{}", shared.as_raw_fd());
     let flags = OFlags::WRONLY | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
@@ -156,7 +157,7 @@ mod tests {
     use rustix::pipe::PipeFlags;
 
     use super::{Outlet, Way};
-    use crate::poll::{Readiness, Interest};
+    use crate::poll::{Interest, Readiness};
 
     fn is_nonblocking(fd: impl std::os::fd::AsFd) -> bool {
         rustix::fs::fcntl_getfl(fd)

@@ -12,7 +12,7 @@ use crate::unit;
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct OutputSpec {
-    /// Whether it goes to our own output too. Absent: it is inherited without a log, and off with one.
+    /// Whether it also goes to fdguard's output. Absent: inherited without a log, off with one.
     pub pass: Option<Forwarding>,
     /// A file that is rotated (`--log FILE`).
     pub log: Option<PathBuf>,
@@ -40,7 +40,7 @@ impl Default for OutputSpec {
 }
 
 impl OutputSpec {
-    /// Whether it has to go through us; `needs_lines` when somebody else wants to see it (a check, a report of the last lines).
+    /// Whether it has to pass through fdguard; `needs_lines` if a check or the crash report needs the lines.
     #[must_use]
     pub fn is_captured(&self, needs_lines: bool) -> bool {
         needs_lines || self.log.is_some() || self.way() != Forwarding::Inherit
@@ -59,10 +59,10 @@ impl OutputSpec {
     /// Whether one can work with it.
     pub fn check(&self) -> Result<(), String> {
         if self.log_size < SMALLEST {
-            return Err("a log is rotated at 4KiB at the earliest".to_owned());
+            return Err("size must be at least 4KiB".to_owned());
         }
         if self.log_keep > MOST {
-            return Err(format!("at most {MOST} finished logs are kept"));
+            return Err(format!("keep must be at most {MOST}"));
         }
         Ok(())
     }
@@ -82,7 +82,7 @@ impl FromStr for OutputSpec {
                 Some(("keep", value)) => {
                     let number = value.parse();
                     form.log_keep =
-                        number.map_err(|_why| format!("{value:?} is no number of logs"))?;
+                        number.map_err(|_why| format!("{value:?} is not a number of logs"))?;
                 }
                 Some(("pass", value)) => form.pass = Some(value.parse()?),
                 _ => break,
@@ -90,7 +90,7 @@ impl FromStr for OutputSpec {
             rest = before.trim_end();
         }
         if rest.is_empty() {
-            return Err("a log needs the name of a file, or off".to_owned());
+            return Err("file name missing: use FILE or off".to_owned());
         }
         form.log = (rest != "off").then(|| rest.into());
         form.check()?;
@@ -102,12 +102,12 @@ impl FromStr for OutputSpec {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Forwarding {
-    /// The service has our own output, and we have nothing to do with it. When it must go through us, the same as `Lines`.
+    /// The service writes directly to fdguard's output. If it must pass through fdguard, the same as `Lines`.
     #[default]
     Inherit,
-    /// Line by line to ours.
+    /// Line by line to fdguard's output.
     Lines,
-    /// Line by line to ours, each after the service's name.
+    /// Line by line to fdguard's output, prefixed with the service's name.
     Prefix,
     /// Nowhere.
     Off,
@@ -123,7 +123,7 @@ impl FromStr for Forwarding {
             "prefix" => Ok(Self::Prefix),
             "off" => Ok(Self::Off),
             _ => Err(format!(
-                "{text:?} is no way for output: inherit, lines, prefix, off"
+                "{text:?} is not one of inherit, lines, prefix, off"
             )),
         }
     }
@@ -145,7 +145,7 @@ fn size<'de, D: Deserializer<'de>>(deserializer: D) -> Result<u64, D::Error> {
 
 #[cfg(test)]
 mod tests {
-    use super::{OutputSpec, Forwarding};
+    use super::{Forwarding, OutputSpec};
 
     #[test]
     fn a_table_is_read_and_wrong_keys_are_errors() {
@@ -160,7 +160,9 @@ mod tests {
         };
         assert_eq!(form, expected);
         assert!(form.check().is_ok());
-        let error = toml::from_str::<OutputSpec>("logs = 3").unwrap_err().to_string();
+        let error = toml::from_str::<OutputSpec>("logs = 3")
+            .unwrap_err()
+            .to_string();
         assert!(error.contains("logs"), "{error}");
         assert!(toml::from_str::<OutputSpec>("log_size = \"some\"").is_err());
         assert!("loud".parse::<Forwarding>().is_err());

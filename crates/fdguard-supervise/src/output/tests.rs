@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use rustix::pipe::PipeFlags;
 
-use super::{DroppedLines, OutputSpec, OutputEvent, ServiceOutput, Forwarding};
+use super::{DroppedLines, Forwarding, OutputEvent, OutputSpec, ServiceOutput};
 use crate::poll::Interest;
 
 pub(super) fn null() -> File {
@@ -35,7 +35,7 @@ pub(super) fn turn(output: &mut ServiceOutput, heard: &mut dyn FnMut(&[u8])) -> 
     output.wants(&mut wants);
     wants.until(Instant::now() + Duration::from_millis(20));
     let ready = wants.wait().unwrap();
-    output.turn(Instant::now(), &ready, heard)
+    output.poll(Instant::now(), &ready, heard)
 }
 
 /// Until everything that was written is read and kept.
@@ -49,7 +49,7 @@ pub(super) fn settle(output: &mut ServiceOutput) -> Vec<OutputEvent> {
 }
 
 pub(super) fn started(output: &mut ServiceOutput) -> [File; 2] {
-    output.begin().unwrap().map(File::from)
+    output.start().unwrap().map(File::from)
 }
 
 fn pipe() -> (File, OwnedFd) {
@@ -353,7 +353,8 @@ fn a_pipe_that_a_stranger_holds_open_is_left() {
 fn a_log_that_cannot_be_opened_is_an_error_at_once() {
     let folder = tempfile::tempdir().unwrap();
     let null = null();
-    let open = |path: &Path| ServiceOutput::open(&logging(path), "web", [null.as_fd(), null.as_fd()]);
+    let open =
+        |path: &Path| ServiceOutput::open(&logging(path), "web", [null.as_fd(), null.as_fd()]);
     assert!(open(&folder.path().join("none/a.log")).is_err());
     assert!(open(folder.path()).is_err());
 }

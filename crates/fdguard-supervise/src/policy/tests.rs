@@ -2,7 +2,9 @@ use std::time::{Duration, Instant};
 
 use fdguard_process::tree::Exit;
 
-use super::{EndCause, CrashLoop, Halt, RestartHistory, NextStep, RestartPolicy, RestartWhen, Spacing};
+use super::{
+    CrashLoop, EndCause, Halt, NextStep, RestartHistory, RestartPolicy, RestartWhen, Spacing,
+};
 
 const KILLED: Exit = Exit::Signal(9);
 
@@ -123,12 +125,22 @@ fn what_follows_which_end() {
         ..policy()
     };
     let is_start = |next| matches!(next, NextStep::Start { .. });
-    assert_eq!(after(&on_failure, Exit::Code(0), EndCause::Itself), NextStep::Done);
-    assert!(is_start(after(&on_failure, Exit::Code(1), EndCause::Itself)));
+    assert_eq!(
+        after(&on_failure, Exit::Code(0), EndCause::Itself),
+        NextStep::Done
+    );
+    assert!(is_start(after(
+        &on_failure,
+        Exit::Code(1),
+        EndCause::Itself
+    )));
     assert!(is_start(after(&on_failure, Exit::Code(0), EndCause::Sick)));
     assert!(is_start(after(&always, Exit::Code(0), EndCause::Itself)));
     assert!(is_start(after(&never, Exit::Code(0), EndCause::Asked)));
-    assert_eq!(after(&never, Exit::Code(0), EndCause::Itself), NextStep::Done);
+    assert_eq!(
+        after(&never, Exit::Code(0), EndCause::Itself),
+        NextStep::Done
+    );
     assert_eq!(
         after(&never, KILLED, EndCause::Itself),
         NextStep::Halt(Halt::Never)

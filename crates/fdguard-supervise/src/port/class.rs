@@ -1,40 +1,44 @@
-//! Whose a process is that holds what we want.
+//! Classifies a process that holds the address.
 
 use fdguard_core::{Pid, ProcKey};
 use fdguard_probe::linux::socket_holders::IdentifiedProcess;
 use fdguard_process::run_id::RunId;
 
-/// Whose it is.
+/// How a process is related to this run.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum HolderClass {
-    /// Of this run: in the tree that we started, or we ourselves.
+    /// Part of this run: in the started tree, or fdguard itself.
     OursNow,
     /// Left behind by an earlier run of this service.
     OursBefore {
-        /// How we know.
+        /// The evidence.
         because: String,
     },
-    /// Somebody else's, or we cannot tell: it is never touched.
+    /// Unrelated, or unknown: never signalled.
     Stranger {
-        /// Why it is not ours.
+        /// Why it is unrelated.
         because: String,
     },
 }
 
-/// What is ours.
+/// What identifies this run.
 #[derive(Clone, Copy, Debug)]
 pub struct OwnProcesses<'a> {
     /// The processes that live in the tree of this run.
     pub members: &'a [Pid],
     /// The name of the service.
     pub service: &'a str,
-    /// Processes of earlier runs that somebody wrote down.
+    /// Registered processes of earlier runs.
     pub registered: &'a [ProcKey],
 }
 
-/// Says whose it is. `is_running` tells whether the supervisor of a run lives.
+/// Classifies a process. `is_running` reports whether the supervisor of a run is alive.
 #[must_use]
-pub fn classify(who: &IdentifiedProcess, ours: &OwnProcesses<'_>, is_running: impl Fn(&RunId) -> bool) -> HolderClass {
+pub fn classify(
+    who: &IdentifiedProcess,
+    ours: &OwnProcesses<'_>,
+    is_running: impl Fn(&RunId) -> bool,
+) -> HolderClass {
     let pid = who.process.pid;
     if ours.members.contains(&pid) || pid == std::process::id() {
         return HolderClass::OursNow;
@@ -58,22 +62,22 @@ pub fn classify(who: &IdentifiedProcess, ours: &OwnProcesses<'_>, is_running: im
         .as_deref()
         .and_then(|it| std::str::from_utf8(it).ok());
     let Some(run) = run.and_then(|text| text.parse::<RunId>().ok()) else {
-        return stranger("no run of fdguard started it");
+        return stranger("it was not started by fdguard");
     };
     if run.service != ours.service {
-        return stranger(&format!("it belongs to the service {}", run.service));
+        return stranger(&format!("it belongs to service {}", run.service));
     }
-    // In another namespace the supervisor's number means somebody else: its absence there proves nothing.
+    // In another namespace the supervisor's pid means another process: its absence there proves nothing.
     if who.same_pid_namespace != Some(true) {
-        return stranger("it lives in another pid namespace");
+        return stranger("it is in another PID namespace");
     }
     if is_running(&run) {
         return stranger(&format!(
-            "it belongs to another run, which goes on (pid {})",
+            "it belongs to another run that is still active (pid {})",
             run.pid
         ));
     }
-    let because = format!("the run that started it is over (pid {})", run.pid);
+    let because = format!("the run that started it (pid {}) has ended", run.pid);
     HolderClass::OursBefore { because }
 }
 

@@ -11,7 +11,7 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{Pid as RawPid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
 
 use super::class::OwnProcesses;
-use super::conflict::{Conflict, look};
+use super::conflict::{Conflict, find_conflict};
 use super::policy::PortPolicy;
 use crate::poll::Interest;
 
@@ -19,7 +19,7 @@ use crate::poll::Interest;
 const EVERY: Duration = Duration::from_millis(200);
 /// After KILL a process is gone at once, unless the kernel keeps it.
 const AFTER_KILL: Duration = Duration::from_secs(5);
-/// So often we end what earlier runs left; whoever comes back more often is restarted by somebody.
+/// How often to end what earlier runs left; if it comes back more often, something restarts it.
 const MOST_ROUNDS: u32 = 3;
 
 /// A policy at work for one address.
@@ -44,7 +44,7 @@ enum State {
     },
 }
 
-/// A process that we asked to end.
+/// A process that was asked to end.
 #[derive(Debug)]
 struct Ending {
     pidfd: OwnedFd,
@@ -53,11 +53,11 @@ struct Ending {
 /// How far it is.
 #[derive(Debug)]
 pub enum ClearingStep {
-    /// Nobody holds it: bind again.
+    /// The address is free: bind again.
     Free,
-    /// Not yet. The conflict when there is something new to tell.
+    /// Not yet. The conflict, if it changed.
     Pending(Option<Conflict>),
-    /// It will not be free: say so and go.
+    /// It stays in use: report it and exit.
     Refused(Conflict),
 }
 
@@ -90,12 +90,17 @@ impl Clearing {
     }
 
     /// One more step; never waits.
-    pub fn turn(&mut self, now: Instant, probe: &Probe, ours: &OwnProcesses<'_>) -> Result<ClearingStep, Error> {
+    pub fn poll(
+        &mut self,
+        now: Instant,
+        probe: &Probe,
+        ours: &OwnProcesses<'_>,
+    ) -> Result<ClearingStep, Error> {
         match &mut self.state {
             State::Look { at, .. } if now < *at => Ok(ClearingStep::Pending(None)),
             State::Look { until, .. } => {
                 let until = *until;
-                self.look(now, until, probe, ours)
+                self.find_conflict(now, until, probe, ours)
             }
             State::Ending {
                 left,
@@ -115,19 +120,19 @@ impl Clearing {
                     at: now,
                     until: None,
                 };
-                self.look(now, None, probe, ours)
+                self.find_conflict(now, None, probe, ours)
             }
         }
     }
 
-    fn look(
+    fn find_conflict(
         &mut self,
         now: Instant,
         until: Option<Instant>,
         probe: &Probe,
         ours: &OwnProcesses<'_>,
     ) -> Result<ClearingStep, Error> {
-        let Some(conflict) = look(probe, &self.at, ours)? else {
+        let Some(conflict) = find_conflict(probe, &self.at, ours)? else {
             return Ok(ClearingStep::Free);
         };
         match self.policy {
@@ -147,8 +152,17 @@ impl Clearing {
     }
 
     /// Asks the holders to end. Each is pinned first and then looked at again: only what is still the same, and still of that class, gets a signal.
-    fn end(&mut self, now: Instant, conflict: Conflict, probe: &Probe, ours: &OwnProcesses<'_>) -> ClearingStep {
-        let keys = conflict.holders.iter().filter_map(super::AddressHolder::key);
+    fn end(
+        &mut self,
+        now: Instant,
+        conflict: Conflict,
+        probe: &Probe,
+        ours: &OwnProcesses<'_>,
+    ) -> ClearingStep {
+        let keys = conflict
+            .holders
+            .iter()
+            .filter_map(super::AddressHolder::key);
         let left: Vec<Ending> = keys
             .filter_map(|key| pin(key, probe, ours))
             .map(|pidfd| Ending { pidfd })
@@ -180,7 +194,7 @@ fn pin(key: ProcKey, probe: &Probe, ours: &OwnProcesses<'_>) -> Option<OwnedFd> 
 }
 
 fn signal(pidfd: &OwnedFd, signal: Signal) {
-    // A failure means that it is over, which the next turn sees, or not ours to end, which the next look tells.
+    // A failure means that it has ended or that it may not be signalled; the next look shows which.
     let _ = pidfd_send_signal(pidfd, signal);
 }
 

@@ -1,4 +1,4 @@
-//! From an address to the processes that hold it.
+//! Finds the processes that hold an address.
 
 use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 use std::os::unix::ffi::OsStrExt as _;
@@ -17,20 +17,20 @@ use super::text;
 
 const LISTENS: u8 = 10;
 
-/// What stands between us and an address.
+/// Why an address cannot be bound.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Conflict {
-    /// What we want.
+    /// The address.
     pub at: ListenAddress,
-    /// Whether somebody listens there; else only a connection, or a socket that is bound, is in the way.
+    /// Whether a process listens there; otherwise a connection or a bound socket holds it.
     pub listens: bool,
     /// The processes that hold it; several may hold one socket.
     pub holders: Vec<AddressHolder>,
-    /// Sockets whose process was not found: another user's, or of another pid namespace.
+    /// Sockets without a visible process: of another user or PID namespace.
     pub unseen: Vec<HiddenSocket>,
 }
 
-/// A process that holds what we want.
+/// A process that holds the address.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct AddressHolder {
     /// Its number.
@@ -39,11 +39,11 @@ pub struct AddressHolder {
     pub start_ticks: Option<u64>,
     /// What it runs, on one line.
     pub command: String,
-    /// Whose it is: the user's name, or number.
+    /// The user's name, or number.
     pub user: Option<String>,
     /// Since when it runs.
     pub since: Option<Timestamp>,
-    /// Whether it is ours.
+    /// How it is related to this run.
     pub class: HolderClass,
 }
 
@@ -52,12 +52,12 @@ pub struct AddressHolder {
 pub struct HiddenSocket {
     /// Its inode.
     pub ino: u64,
-    /// The user who made it, where the tables tell.
+    /// The user that created it, if the tables show it.
     pub user: Option<String>,
 }
 
 impl AddressHolder {
-    /// Who it is, reuse of the number excluded.
+    /// Its identity, safe against pid reuse.
     #[must_use]
     pub fn key(&self) -> Option<ProcKey> {
         let (pid, start_ticks) = (self.pid, self.start_ticks?);
@@ -69,13 +69,18 @@ impl Conflict {
     /// Whether all of it was left behind by earlier runs, and so may be ended.
     #[must_use]
     pub fn is_all_ours_before(&self) -> bool {
-        let before = |holder: &AddressHolder| matches!(holder.class, HolderClass::OursBefore { .. });
+        let before =
+            |holder: &AddressHolder| matches!(holder.class, HolderClass::OursBefore { .. });
         self.unseen.is_empty() && !self.holders.is_empty() && self.holders.iter().all(before)
     }
 }
 
-/// Who holds this address; nothing when nobody does.
-pub fn look(probe: &Probe, at: &ListenAddress, ours: &OwnProcesses<'_>) -> Result<Option<Conflict>, Error> {
+/// Finds the holders of this address; `None` if it is free.
+pub fn find_conflict(
+    probe: &Probe,
+    at: &ListenAddress,
+    ours: &OwnProcesses<'_>,
+) -> Result<Option<Conflict>, Error> {
     let rows = probe.sockets()?;
     let rows: Vec<_> = rows
         .into_iter()
@@ -84,7 +89,7 @@ pub fn look(probe: &Probe, at: &ListenAddress, ours: &OwnProcesses<'_>) -> Resul
     let listens = rows.iter().any(|(_, listens, _)| *listens);
     // Connections of a listener do not matter beside it.
     let rows: Vec<_> = rows.into_iter().filter(|row| row.1 == listens).collect();
-    // Connections that nobody holds any more linger for a minute and stand in nobody's way.
+    // Connections without an owner linger for a minute and do not block a bind.
     let rows: Vec<_> = rows.into_iter().filter(|row| row.0 != 0).collect();
     if rows.is_empty() {
         return Ok(None);
@@ -99,7 +104,7 @@ pub fn look(probe: &Probe, at: &ListenAddress, ours: &OwnProcesses<'_>) -> Resul
     for pid in pids {
         match probe.who_is(pid, run_id::VARIABLE) {
             Ok(who) => holders.push(holder(&who, ours, &users)),
-            // It ended while we looked.
+            // It ended during the look.
             Err(Error::NoSuchProcess(_) | Error::Vanished(_) | Error::Zombie { .. }) => {}
             Err(error) => return Err(error),
         }
@@ -141,7 +146,7 @@ fn uid_of(record: &SocketRecord) -> Option<u32> {
     }
 }
 
-/// Whether a socket keeps us from an address, and whether it listens there.
+/// Whether a socket conflicts with an address, and whether it listens there.
 #[must_use]
 pub fn is_in_the_way(at: &ListenAddress, record: &SocketRecord) -> Option<bool> {
     match (at, record) {

@@ -1,7 +1,9 @@
-//! Who holds an address that we want, and what is done about it.
+//! Which process holds an address, and what to do about it.
 //!
-//! [`look`] finds the sockets at the address, their processes, and which [`Class`] each is of; [`Clearing`] follows a [`Policy`] without ever waiting.
-//! Only processes that an earlier run of the same service left behind are ever ended. A stranger is never signalled. See decision 028.
+//! [`look`] finds the sockets at the address, their processes, and the [`Class`] of each;
+//! [`Clearing`] follows a [`Policy`] without blocking. Only processes that an earlier run of the
+//! same service left behind are ever ended. Unrelated processes are never signalled. See decision
+//! 028.
 
 mod class;
 mod clearing;
@@ -11,8 +13,8 @@ mod text;
 
 pub use class::{HolderClass, OwnProcesses, classify};
 pub use clearing::{Clearing, ClearingStep};
-pub use conflict::{Conflict, AddressHolder, HiddenSocket, is_in_the_way, look};
-pub use policy::{PortPolicy, BadPortPolicy};
+pub use conflict::{AddressHolder, Conflict, HiddenSocket, find_conflict, is_in_the_way};
+pub use policy::{BadPortPolicy, PortPolicy};
 
 #[cfg(test)]
 mod tests;

@@ -1,4 +1,4 @@
-//! What is done about an address that is held.
+//! The policy for an address in use.
 
 use std::str::FromStr;
 use std::time::Duration;
@@ -9,7 +9,7 @@ use serde::Deserialize;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(try_from = "String")]
 pub enum PortPolicy {
-    /// Say who holds it, and go.
+    /// Name the holder and exit.
     #[default]
     Refuse,
     /// Wait that long for it to be free, then refuse.
@@ -18,9 +18,9 @@ pub enum PortPolicy {
     EndIfOurs,
 }
 
-/// The text is no [`Policy`].
+/// The text is not a [`Policy`].
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{0:?} is none of refuse, wait, wait:30s, end-if-ours")]
+#[error("{0:?} is not one of refuse, wait, wait:30s, end-if-ours")]
 pub struct BadPortPolicy(String);
 
 /// How long `wait` alone waits.

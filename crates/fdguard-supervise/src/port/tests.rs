@@ -10,7 +10,9 @@ use std::time::{Duration, Instant};
 use fdguard_probe::Probe;
 use fdguard_process::listen::ListenAddress;
 
-use super::{HolderClass, Clearing, Conflict, OwnProcesses, PortPolicy, ClearingStep, look};
+use super::{
+    Clearing, ClearingStep, Conflict, HolderClass, OwnProcesses, PortPolicy, find_conflict,
+};
 use crate::poll::Interest;
 
 const OURS: OwnProcesses<'_> = OwnProcesses {
@@ -66,7 +68,7 @@ fn tcp(address: &str) -> (TcpListener, ListenAddress) {
 }
 
 fn seen(at: &ListenAddress) -> Option<Conflict> {
-    look(&Probe::new().unwrap(), at, &OURS).unwrap()
+    find_conflict(&Probe::new().unwrap(), at, &OURS).unwrap()
 }
 
 fn pids(conflict: &Conflict) -> Vec<u32> {
@@ -77,7 +79,7 @@ fn pids(conflict: &Conflict) -> Vec<u32> {
 fn decide(clearing: &mut Clearing) -> ClearingStep {
     let probe = Probe::new().unwrap();
     loop {
-        match clearing.turn(Instant::now(), &probe, &OURS).unwrap() {
+        match clearing.poll(Instant::now(), &probe, &OURS).unwrap() {
             ClearingStep::Pending(_) => {}
             decided => return decided,
         }
@@ -102,7 +104,7 @@ fn r24_a_stranger_at_an_ipv4_port_is_named() {
     assert!(conflict.listens && conflict.unseen.is_empty());
     let line = conflict.to_string();
     let pid = format!("pid {}", keeper.pid());
-    for word in ["sleep 1000", &pid, "user ", "since 20", "not ours"] {
+    for word in ["sleep 1000", &pid, "user ", "since 20", "unrelated process"] {
         assert!(line.contains(word), "{word}: {line}");
     }
 }
@@ -127,7 +129,10 @@ fn what_holds_both_kinds_of_addresses_is_in_the_way_of_ipv4() {
         let conflict = seen(&ListenAddress::Tcp(wanted.parse().unwrap())).unwrap();
         assert_eq!(pids(&conflict), [keeper.pid()], "{wanted}");
     }
-    assert_eq!(pids(&seen(&ListenAddress::Any(port)).unwrap()), [keeper.pid()]);
+    assert_eq!(
+        pids(&seen(&ListenAddress::Any(port)).unwrap()),
+        [keeper.pid()]
+    );
 }
 
 #[test]
@@ -168,7 +173,7 @@ fn a_connection_that_has_the_port_is_told_apart_from_a_listener() {
     let client = std::net::TcpStream::connect(listener.local_addr().unwrap()).unwrap();
     let conflict = seen(&ListenAddress::Tcp(client.local_addr().unwrap())).unwrap();
     assert!(!conflict.listens);
-    assert!(conflict.to_string().contains("nobody listens"));
+    assert!(conflict.to_string().contains("without a listener"));
 }
 
 #[test]
@@ -183,7 +188,10 @@ fn a_stranger_is_never_signalled_whatever_the_policy() {
         PortPolicy::Wait(Duration::from_millis(300)),
     ] {
         let step = decide(&mut clearing(&at, policy, Duration::ZERO));
-        assert!(matches!(step, ClearingStep::Refused(_)), "{policy:?}: {step:?}");
+        assert!(
+            matches!(step, ClearingStep::Refused(_)),
+            "{policy:?}: {step:?}"
+        );
     }
     assert!(stranger.lives() && ours.lives());
 }
@@ -257,7 +265,7 @@ fn waiting_ends_when_the_holder_does() {
     let keeper = Keeper::of(listener, None);
     let probe = Probe::new().unwrap();
     let mut clearing = clearing(&at, PortPolicy::Wait(LONG), LONG);
-    let first = clearing.turn(Instant::now(), &probe, &OURS).unwrap();
+    let first = clearing.poll(Instant::now(), &probe, &OURS).unwrap();
     assert!(matches!(first, ClearingStep::Pending(Some(_))), "told once");
     drop(keeper);
     assert!(matches!(decide(&mut clearing), ClearingStep::Free));
@@ -296,8 +304,8 @@ fn as_looker() -> bool {
 
 fn assert_unseen(answer: &str) {
     assert!(answer.contains("saw 1 tcp:127.0.0.1:"), "{answer}");
-    assert!(answer.contains("that we cannot see"), "{answer}");
-    assert!(answer.contains("remedy look as root"), "{answer}");
+    assert!(answer.contains("that fdguard cannot see"), "{answer}");
+    assert!(answer.contains("remedy run fdguard as root"), "{answer}");
 }
 
 #[test]
@@ -371,7 +379,7 @@ fn what_lives_in_a_pid_namespace_of_its_own_is_a_stranger_even_with_our_name() {
     assert!(
         inside.class
             == HolderClass::Stranger {
-                because: "it lives in another pid namespace".into()
+                because: "it is in another PID namespace".into()
             }
     );
     let step = decide(&mut clearing(&at, PortPolicy::EndIfOurs, Duration::ZERO));

@@ -1,4 +1,4 @@
-//! How a conflict is told.
+//! The text of a conflict.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -6,7 +6,7 @@ use std::fmt;
 use fdguard_core::snapshot::Process;
 
 use super::class::HolderClass;
-use super::conflict::{Conflict, AddressHolder, HiddenSocket};
+use super::conflict::{AddressHolder, Conflict, HiddenSocket};
 
 /// As much of a command as one line bears.
 const LONGEST: usize = 120;
@@ -47,7 +47,7 @@ pub(super) fn command(process: &Process) -> String {
     } else {
         words.join(" ")
     };
-    // It goes to terminals and logs: it must not be able to say more than its name.
+    // It goes to terminals and logs: strip control characters.
     let text: String = text
         .chars()
         .map(|c| if c.is_control() { '?' } else { c })
@@ -68,11 +68,11 @@ impl fmt::Display for AddressHolder {
             write!(f, ", since {}", since.strftime("%Y-%m-%d %H:%M:%S UTC"))?;
         }
         match &self.class {
-            HolderClass::OursNow => write!(f, "): of this run"),
+            HolderClass::OursNow => write!(f, "): part of this run"),
             HolderClass::OursBefore { because } => {
                 write!(f, "): left behind by an earlier run: {because}")
             }
-            HolderClass::Stranger { because } => write!(f, "): not ours: {because}"),
+            HolderClass::Stranger { because } => write!(f, "): unrelated process: {because}"),
         }
     }
 }
@@ -82,19 +82,19 @@ impl fmt::Display for HiddenSocket {
         let user = self.user.as_deref().unwrap_or("unknown");
         write!(
             f,
-            "a process that we cannot see (socket {} of user {user})",
+            "a process that fdguard cannot see (socket {} of user {user})",
             self.ino
         )
     }
 }
 
 impl fmt::Display for Conflict {
-    /// One line: what is held, by whom.
+    /// One line: the address and its holders.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let how = if self.listens {
             "is held by"
         } else {
-            "is in use, though nobody listens there, by"
+            "is in use, without a listener, by"
         };
         let holders = self.holders.iter().map(ToString::to_string);
         let unseen = self.unseen.iter().map(ToString::to_string);
@@ -108,22 +108,21 @@ impl Conflict {
     #[must_use]
     pub fn remedy(&self) -> String {
         if self.is_all_ours_before() {
-            return "--on-conflict end-if-ours ends what an earlier run left behind".to_owned();
+            return "use --on-conflict end-if-ours to end what an earlier run left behind"
+                .to_owned();
         }
         let pids: Vec<String> = self.holders.iter().map(|it| it.pid.to_string()).collect();
         if pids.is_empty() {
-            return "look as root, or from the host of the container, who it is".to_owned();
+            return "run fdguard as root, or on the container's host, to identify the process"
+                .to_owned();
         }
-        format!(
-            "stop it yourself (pid {}), or choose another address",
-            pids.join(", ")
-        )
+        format!("stop it (pid {}), or use another address", pids.join(", "))
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::{HolderClass, Conflict, AddressHolder, HiddenSocket, Users};
+    use super::{AddressHolder, Conflict, HiddenSocket, HolderClass, Users};
 
     fn holder(class: HolderClass) -> AddressHolder {
         AddressHolder {
@@ -142,14 +141,14 @@ mod tests {
             at: fdguard_process::listen::ListenAddress::Any(8787),
             listens: true,
             holders: vec![holder(HolderClass::Stranger {
-                because: "no run of fdguard started it".to_owned(),
+                because: "it was not started by fdguard".to_owned(),
             })],
             unseen: vec![HiddenSocket { ino: 5, user: None }],
         };
         assert_eq!(
             conflict.to_string(),
-            "tcp:*:8787 is held by python3 server.py (pid 4711, user alice, since 2026-03-01 10:00:00 UTC): not ours: \
-             no run of fdguard started it; and by a process that we cannot see (socket 5 of user unknown)"
+            "tcp:*:8787 is held by python3 server.py (pid 4711, user alice, since 2026-03-01 10:00:00 UTC): unrelated process: \
+             it was not started by fdguard; and by a process that fdguard cannot see (socket 5 of user unknown)"
         );
         assert!(conflict.remedy().contains("4711"));
     }

@@ -30,7 +30,7 @@ pub struct Breach {
     pub what: Measure,
     /// By how much.
     pub passed: Excess,
-    /// How long until the wall, where that is known.
+    /// Time until the limit, if known.
     pub left: Option<Duration>,
 }
 
@@ -45,7 +45,7 @@ impl Breach {
 /// What happened.
 #[derive(Clone, Debug, PartialEq)]
 pub enum RemedyEvent {
-    /// The program runs, started by us or by the policy of restarts.
+    /// The program runs, started by the remedy or by the restart policy.
     Started(Instance),
     /// It could not be started.
     StartFailed(String),
@@ -72,7 +72,7 @@ pub enum RemedyEvent {
 pub enum DrainResult {
     /// No connection is left.
     ConnectionsGone,
-    /// The hook said that all is done.
+    /// The hook reported that the drain is done.
     HookDone,
     /// The hook failed: nothing is being drained.
     HookFailed(String),
@@ -99,11 +99,11 @@ pub enum RemedyAction {
     StopTree,
     /// Start the program anew.
     StartTree,
-    /// Say this.
+    /// Log this.
     Tell(RemedyNotice),
 }
 
-/// What is to be said.
+/// What to log.
 #[derive(Clone, Debug, PartialEq)]
 pub enum RemedyNotice {
     /// A relief begins.

@@ -8,7 +8,7 @@ use std::rc::Rc;
 pub struct RemedyLock(Rc<Cell<bool>>);
 
 impl RemedyLock {
-    pub(super) fn take(&self) -> Option<Ticket> {
+    pub(super) fn acquire(&self) -> Option<Ticket> {
         let free = !self.0.replace(true);
         free.then(|| Ticket(Rc::clone(&self.0)))
     }

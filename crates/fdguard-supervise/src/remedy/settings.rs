@@ -72,7 +72,7 @@ impl RemedySettings {
         rules.evidence + rules.drain + rules.stop + rules.start + rules.prove
     }
 
-    /// Half of what is left until the wall: a service that cannot work any more is no evidence.
+    /// Half of the time until the limit: a service that no longer works yields no evidence.
     pub(super) fn evidence_within(&self, left: Option<Duration>) -> Duration {
         let half = left.map_or(self.evidence, |left| left / 2);
         half.max(SHORTEST_EVIDENCE).min(self.evidence)
@@ -89,11 +89,11 @@ impl RemedySettings {
     }
 }
 
-/// What becomes of a service whose budget is breached again at once.
+/// What to do with a service whose budget is breached again at once.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum RepeatPolicy {
-    /// It runs on: a service that is near its wall answers more than one that is down.
+    /// It keeps running: a service near its limit answers more than one that is down.
     #[default]
     Keep,
     /// It is ended, and the supervisor with it.
@@ -107,7 +107,7 @@ impl FromStr for RepeatPolicy {
         match text {
             "keep" => Ok(Self::Keep),
             "stop" => Ok(Self::Stop),
-            _ => Err(format!("{text:?} is neither keep nor stop")),
+            _ => Err(format!("{text:?} is not one of keep, stop")),
         }
     }
 }

@@ -2,7 +2,10 @@ use std::time::{Duration, Instant};
 
 use proptest::prelude::*;
 
-use super::{RemedyAction, Breach, DrainResult, RemedyEvent, RemedyLock, Instance, Remedy, RemedySettings, RemedyNotice, RepeatPolicy};
+use super::{
+    Breach, DrainResult, Instance, Remedy, RemedyAction, RemedyEvent, RemedyLock, RemedyNotice,
+    RemedySettings, RepeatPolicy,
+};
 use crate::budget::{Excess, Measure};
 
 fn breach() -> Breach {
@@ -34,7 +37,10 @@ fn memory_that_is_well_exceeded_does_not_wait_for_evidence() {
     let actions = story.after(1, RemedyEvent::Breached(memory(150.0)));
     assert!(has(&actions, &RemedyAction::StopTree), "{actions:?}");
     assert!(
-        matches!(told(&actions)[..], [RemedyNotice::Begun(_), RemedyNotice::Evidence(Err(_))]),
+        matches!(
+            told(&actions)[..],
+            [RemedyNotice::Begun(_), RemedyNotice::Evidence(Err(_))]
+        ),
         "{actions:?}"
     );
     let mut story = Story::new(RemedySettings::default());
@@ -78,7 +84,11 @@ impl Story {
     fn sharing(rules: RemedySettings, flight: RemedyLock) -> Self {
         let now = Instant::now();
         let mut relief = Remedy::new(rules, flight);
-        assert!(relief.handle(now, RemedyEvent::Started(instance(1))).is_empty());
+        assert!(
+            relief
+                .handle(now, RemedyEvent::Started(instance(1)))
+                .is_empty()
+        );
         Self {
             relief,
             now: now + Duration::from_secs(3600),
@@ -128,7 +138,10 @@ fn r29_a_breach_goes_by_evidence_drain_stop_and_start_to_a_proof() {
     assert_eq!(drain[1], RemedyAction::BeginDrain(Duration::from_secs(10)));
     let stop = story.after(2, RemedyEvent::Drained(DrainResult::ConnectionsGone));
     assert!(has(&stop, &RemedyAction::StopDrain) && has(&stop, &RemedyAction::StopTree));
-    assert_eq!(story.after(1, RemedyEvent::Ended), [RemedyAction::StartTree]);
+    assert_eq!(
+        story.after(1, RemedyEvent::Ended),
+        [RemedyAction::StartTree]
+    );
     assert!(story.after(1, RemedyEvent::Started(instance(2))).is_empty());
     assert!(story.relief.is_busy(), "nothing is proven yet");
     let proven = story.after(1, RemedyEvent::Answered(instance(2)));
@@ -150,7 +163,11 @@ fn r29_an_answer_of_the_old_process_proves_nothing() {
     story.after(1, RemedyEvent::Evidence(Err("no room".into())));
     story.after(1, RemedyEvent::Ended);
     story.after(1, RemedyEvent::Started(instance(2)));
-    assert!(story.after(1, RemedyEvent::Answered(instance(1))).is_empty());
+    assert!(
+        story
+            .after(1, RemedyEvent::Answered(instance(1)))
+            .is_empty()
+    );
     let same_tick = Instance {
         pid: 900,
         ..instance(1)
@@ -168,7 +185,10 @@ fn a_failed_evidence_does_not_hold_up_the_restart() {
     let mut story = Story::new(RemedySettings::default());
     story.after(0, RemedyEvent::Breached(breach()));
     let actions = story.after(1, RemedyEvent::Evidence(Err("disk full".into())));
-    assert_eq!(told(&actions), [&RemedyNotice::Evidence(Err("disk full".into()))]);
+    assert_eq!(
+        told(&actions),
+        [&RemedyNotice::Evidence(Err("disk full".into()))]
+    );
     assert!(has(&actions, &RemedyAction::StopTree));
     let mut story = Story::new(RemedySettings::default());
     story.after(0, RemedyEvent::Breached(breach()));
@@ -210,7 +230,10 @@ fn a_program_that_ends_by_itself_is_not_stopped_but_started() {
     let mut story = Story::new(draining());
     story.after(0, RemedyEvent::Breached(breach()));
     let actions = story.after(1, RemedyEvent::Ended);
-    assert_eq!(actions, [RemedyAction::StopEvidence, RemedyAction::StartTree]);
+    assert_eq!(
+        actions,
+        [RemedyAction::StopEvidence, RemedyAction::StartTree]
+    );
 }
 
 #[test]
@@ -230,7 +253,10 @@ fn r29_one_service_at_a_time() {
     let mut other = Story::sharing(RemedySettings::default(), flight);
     one.after(0, RemedyEvent::Breached(breach()));
     let waits = other.after(0, RemedyEvent::Breached(breach()));
-    assert!(matches!(told(&waits)[..], [RemedyNotice::Waits(_)]), "{waits:?}");
+    assert!(
+        matches!(told(&waits)[..], [RemedyNotice::Waits(_)]),
+        "{waits:?}"
+    );
     assert!(!other.relief.can_begin() && other.after(1, RemedyEvent::Time).is_empty());
     one.after(1, RemedyEvent::Evidence(Ok("a".into())));
     one.after(1, RemedyEvent::Ended);
@@ -238,7 +264,10 @@ fn r29_one_service_at_a_time() {
     one.after(1, RemedyEvent::Answered(instance(2)));
     assert!(other.relief.can_begin());
     let begun = other.after(1, RemedyEvent::Time);
-    assert!(matches!(told(&begun)[..], [RemedyNotice::Begun(_)]), "{begun:?}");
+    assert!(
+        matches!(told(&begun)[..], [RemedyNotice::Begun(_)]),
+        "{begun:?}"
+    );
 }
 
 #[test]
@@ -248,8 +277,16 @@ fn who_waited_and_recovered_is_left_alone() {
     let mut other = Story::sharing(RemedySettings::default(), flight);
     one.after(0, RemedyEvent::Breached(breach()));
     other.after(0, RemedyEvent::Breached(breach()));
-    assert!(other.after(1, RemedyEvent::Cleared(Measure::Memory)).is_empty());
-    assert!(other.after(1, RemedyEvent::Cleared(Measure::Fds)).is_empty());
+    assert!(
+        other
+            .after(1, RemedyEvent::Cleared(Measure::Memory))
+            .is_empty()
+    );
+    assert!(
+        other
+            .after(1, RemedyEvent::Cleared(Measure::Fds))
+            .is_empty()
+    );
     drop(one);
     assert!(!other.relief.can_begin() && other.after(1, RemedyEvent::Time).is_empty());
 }
@@ -290,7 +327,10 @@ fn a_restart_that_took_long_must_last_longer() {
     let mut story = Story::new(draining());
     story.relieve(8, 2);
     let begun = story.after(160, RemedyEvent::Breached(breach()));
-    assert!(matches!(told(&begun)[..], [RemedyNotice::Begun(_)]), "{begun:?}");
+    assert!(
+        matches!(told(&begun)[..], [RemedyNotice::Begun(_)]),
+        "{begun:?}"
+    );
 }
 
 #[test]
@@ -328,7 +368,10 @@ fn who_resumes_acts_again() {
     story.after(1, RemedyEvent::Breached(breach()));
     story.relief.resume();
     let begun = story.after(30, RemedyEvent::Breached(breach()));
-    assert!(matches!(told(&begun)[..], [RemedyNotice::Begun(_)]), "{begun:?}");
+    assert!(
+        matches!(told(&begun)[..], [RemedyNotice::Begun(_)]),
+        "{begun:?}"
+    );
 }
 
 #[test]

@@ -5,7 +5,7 @@ use fdguard_core::{Class, Text};
 use super::{RemedyReport, passed, reason};
 use crate::budget::{Excess, Measure};
 use crate::meter::Leak;
-use crate::remedy::{Again, Breach, Instance, RestartProof, RepeatPolicy};
+use crate::remedy::{Again, Breach, Instance, RepeatPolicy, RestartProof};
 
 fn breach(value: f64, first: f64) -> Breach {
     Breach {
@@ -65,8 +65,8 @@ fn r29_the_report_says_what_leaked_what_was_done_and_that_it_is_no_fix() {
     let said = report(&breach, &leaks, None).proven(&proof(&breach));
     assert_eq!(
         said,
-        "web: 912 of 1000 descriptors are open in process 4711 (the level is 900). sqlite-db on /srv/agent-*.db leaks: 640 are open, 1.5 a second more. \
-         It was restarted: process 4800 in place of 4711 answered after 25 s (away for 1.5 s). A restart is not a fix: find the line with: \
+        "web: 912 of 1000 descriptors open in process 4711 (level 900). Leak: 640 sqlite-db descriptors on /srv/agent-*.db open, growing by 1.5 a second. \
+         Restarted: process 4800 replaced 4711 and was ready after 25 s (down for 1.5 s). A restart is not a fix: find the line with: \
          fdguard trace -- python3 server.py (evidence: /state/evidence-1.tar.zst)"
     );
 }
@@ -76,14 +76,11 @@ fn with_the_line_there_is_nothing_left_to_look_for() {
     let breach = breach(912.0, 20.0);
     let leaks = [leak(false)];
     let said = report(&breach, &leaks, Some("store.py:17"))
-        .unproven("no newer process answered within 120 s");
-    assert!(said.contains("They are opened at store.py:17."), "{said}");
+        .unproven("no new process was ready within 120 s");
+    assert!(said.contains("Opened at store.py:17."), "{said}");
+    assert!(said.contains("Suspected leak: 640 sqlite-db"), "{said}");
     assert!(
-        said.contains("whether they leak is not proven yet"),
-        "{said}"
-    );
-    assert!(
-        said.contains("A restart is not a fix: look at store.py:17"),
+        said.contains("A restart is not a fix: look for a missing close at store.py:17"),
         "{said}"
     );
     assert!(!said.contains("fdguard trace"), "{said}");
@@ -103,16 +100,16 @@ fn again(breach: &Breach, after_relief: Option<u64>, then: RepeatPolicy) -> Agai
 fn r29_a_level_below_what_the_program_needs_is_told_as_such() {
     let breach = breach(912.0, 880.0);
     let said = report(&breach, &[], None).again(&again(&breach, None, RepeatPolicy::Keep));
-    assert!(said.contains("That is 8.0 s after its start: it has 880 from the start, so the level of 900 is below what it needs at rest; raise the level."), "{said}");
-    assert!(said.contains("It is left running"), "{said}");
+    assert!(said.contains("This happened 8.0 s after its start: it already has 880 at start, so the level of 900 is too low; raise it."), "{said}");
+    assert!(said.contains("It keeps running"), "{said}");
 }
 
 #[test]
 fn r29_a_leak_that_is_too_fast_is_told_with_its_figures() {
     let breach = breach(920.0, 20.0);
     let said = report(&breach, &[], None).again(&again(&breach, Some(45), RepeatPolicy::Stop));
-    assert!(said.contains("That is 45 s after a restart for the same reason: it went from 20 to 920 in 40 s (22 a second), which is faster than restarts can help."), "{said}");
-    assert!(said.contains("ended for good"), "{said}");
+    assert!(said.contains("This happened 45 s after a restart for the same reason: it went from 20 to 920 in 40 s (22 a second), too fast for restarts to help."), "{said}");
+    assert!(said.contains("stopped for good"), "{said}");
 }
 
 #[test]
@@ -153,43 +150,38 @@ fn every_measure_has_its_sentence() {
             Measure::Highest,
             950.0,
             900.0,
-            "descriptor 950 is in use in process 4711 (the level is 900, select() fails from 1024 on)",
+            "descriptor 950 is open in process 4711 (level 900; select() fails from 1024 up)",
         ),
         (
             close_wait,
             150.0,
             100.0,
-            "150 descriptors are tcp:CLOSE_WAIT in process 4711 (the level is 100)",
+            "150 tcp:CLOSE_WAIT descriptors open in process 4711 (level 100)",
         ),
         (
             Measure::Growth,
             60.5,
             30.0,
-            "60.5 more descriptors leak every minute (the level is 30)",
+            "descriptors leak at 60.5 per minute (level 30)",
         ),
         (
             Measure::Wall,
             240.0,
             300.0,
-            "the nearest wall is reached in 4.0 min (the level is 5.0 min)",
+            "time to the nearest limit: 4.0 min (level 5.0 min)",
         ),
-        (
-            Measure::Zombies,
-            7.0,
-            5.0,
-            "7 zombies are not waited for (the level is 5)",
-        ),
+        (Measure::Zombies, 7.0, 5.0, "7 zombies not reaped (level 5)"),
         (
             Measure::Memory,
             629_145_600.0,
             536_870_912.0,
-            "600 MiB of memory are in use (the level is 512 MiB)",
+            "600 MiB of memory in use (level 512 MiB)",
         ),
         (
             Measure::Children,
             12.0,
             10.0,
-            "12 processes run beside the program (the level is 10)",
+            "12 processes running besides the program (level 10)",
         ),
     ] {
         let measured = Excess {

@@ -1,4 +1,4 @@
-//! What a service uses, and what is done when it is too much.
+//! Budgets of a service: measure, judge, and run the remedy.
 //!
 //! The meter looks, the judgement compares with the budgets, and the relief says which step is next; here the steps are done.
 
@@ -14,15 +14,15 @@ use super::end::seconds;
 use super::run::Ending;
 use super::wording::{class, drained, measured, shown, suspected};
 use super::{Context, Service};
-use crate::budget::{Budget, Kind, BudgetHistory, Excess, ServiceReading, BudgetVerdict, judge};
+use crate::budget::{Budget, BudgetHistory, BudgetVerdict, Excess, Kind, ServiceReading, judge};
 use crate::config;
 use crate::event::LogEvent;
 use crate::meter::{Leak, Meter};
 use crate::metrics::TargetMetrics;
 use crate::policy::RestartWhen;
-use crate::remedy::{self, RemedyAction, Breach, RemedyLock, Instance, Remedy};
+use crate::poll::{Interest, Readiness};
+use crate::remedy::{self, Breach, Instance, Remedy, RemedyAction, RemedyLock};
 use crate::report::{self, RemedyReport};
-use crate::poll::{Readiness, Interest};
 
 /// Meter, judgement and relief of one service.
 #[derive(Debug)]
@@ -46,7 +46,11 @@ pub(super) struct ServiceBudgets<'p> {
 }
 
 impl<'p> ServiceBudgets<'p> {
-    pub(super) fn new(probe: &'p Probe, settings: &config::ServiceConfig, flight: &RemedyLock) -> Self {
+    pub(super) fn new(
+        probe: &'p Probe,
+        settings: &config::ServiceConfig,
+        flight: &RemedyLock,
+    ) -> Self {
         let budgets = settings.budgets.clone();
         Self {
             meter: Meter::new(probe, &budgets, Instant::now()),
@@ -77,7 +81,7 @@ impl<'p> ServiceBudgets<'p> {
         named.collect()
     }
 
-    /// Whether a parent may be told that all is well.
+    /// Whether the parent may get a watchdog message.
     pub(super) fn holds(&self) -> bool {
         !self.is_broken
     }
@@ -110,7 +114,7 @@ impl<'p> ServiceBudgets<'p> {
     }
 }
 
-/// How long until the wall, if it goes on as since the start.
+/// Time until the limit at the rate since the start.
 fn at_this_rate(passed: &Excess) -> Option<Duration> {
     let (first, since) = passed.first?;
     let per_second = (passed.value - first) / since.as_secs_f64();
@@ -120,7 +124,7 @@ fn at_this_rate(passed: &Excess) -> Option<Duration> {
 
 /// Which process this number means now.
 fn instance(pid: u32) -> Option<Instance> {
-    let identity = ProcessId::of(pid).ok()?;
+    let identity = ProcessId::read(pid).ok()?;
     Some(Instance {
         pid,
         start_ticks: identity.started(),
@@ -176,7 +180,7 @@ impl Service<'_> {
             let others = members.iter().filter(|pid| **pid != run.main);
             pids.extend(main.chain(others).map(|pid| Pid::from(*pid)));
         }
-        let Some(reading) = self.thrift.meter.turn(cx.now, &pids) else {
+        let Some(reading) = self.thrift.meter.poll(cx.now, &pids) else {
             return;
         };
         let verdicts = judge(&self.thrift.budgets, &reading, &mut self.thrift.memory);
@@ -207,19 +211,20 @@ impl Service<'_> {
         let BudgetVerdict { what, kind } = verdict;
         match kind {
             Kind::Warn(passed) => {
-                let event = LogEvent::of("breach_warn", self.name());
+                let event = LogEvent::for_service("breach_warn", self.name());
                 let class = class(&what, self.thrift.meter.leaks().first());
                 cx.sink.emit(&measured(event, &what, &passed, class));
             }
             Kind::Cleared(passed) => {
-                let event = LogEvent::of("breach_cleared", self.name());
+                let event = LogEvent::for_service("breach_cleared", self.name());
                 cx.sink
                     .emit(&measured(event, &what, &passed, class(&what, None)));
                 self.thrift.is_broken = false;
                 self.relieve(remedy::RemedyEvent::Cleared(what), cx);
             }
             Kind::Unmeasured(gap) => {
-                let event = LogEvent::of("unmeasured", self.name()).with("budget", what.to_string());
+                let event = LogEvent::for_service("unmeasured", self.name())
+                    .with("budget", what.to_string());
                 let text = format!("{}: {} ({})", gap.what, gap.why, gap.remedy);
                 cx.sink.emit(&event.with("text", text));
             }
@@ -269,7 +274,7 @@ impl Service<'_> {
         let ending = if is_final {
             Ending::Down(1)
         } else if self.settings.policy.restart == RestartWhen::Never {
-            // A parent is asked for what we are not to do.
+            // With restarts disabled, ask the parent for a restart.
             Ending::Down(if cx.is_supervised { 75 } else { 1 })
         } else {
             Ending::Renew(self.reason())
@@ -299,10 +304,12 @@ impl Service<'_> {
                 .with("waits", "another service is being restarted"),
             remedy::RemedyNotice::Evidence(Ok(place)) => {
                 self.thrift.evidence = Some(place.clone());
-                LogEvent::of("evidence", &name).with("place", place)
+                LogEvent::for_service("evidence", &name).with("place", place)
             }
-            remedy::RemedyNotice::Evidence(Err(why)) => LogEvent::of("evidence", &name).with("failed", why),
-            remedy::RemedyNotice::Drained(how, took) => LogEvent::of("drained", &name)
+            remedy::RemedyNotice::Evidence(Err(why)) => {
+                LogEvent::for_service("evidence", &name).with("failed", why)
+            }
+            remedy::RemedyNotice::Drained(how, took) => LogEvent::for_service("drained", &name)
                 .with("how", drained(&how))
                 .with("took_s", seconds(took)),
             remedy::RemedyNotice::Proven(proof) => {
@@ -311,7 +318,7 @@ impl Service<'_> {
                 let text = self.reported(&proof.breach, &leaks.unwrap_or_default(), |report| {
                     report.proven(&proof)
                 });
-                LogEvent::of("proven", &name)
+                LogEvent::for_service("proven", &name)
                     .with("pid", proof.now.pid)
                     .with("before", proof.before.map(|before| before.pid))
                     .with("took_s", seconds(proof.took))
@@ -325,7 +332,7 @@ impl Service<'_> {
                 let text = self.reported(&breach, &leaks.unwrap_or_default(), |report| {
                     report.unproven(&why)
                 });
-                LogEvent::of("unproven", &name)
+                LogEvent::for_service("unproven", &name)
                     .with("leak_line", self.thrift.line.take())
                     .with("text", text)
             }
@@ -343,7 +350,8 @@ impl Service<'_> {
 
     fn breached(&self, breach: &Breach, leaks: &[Leak]) -> LogEvent {
         let class = class(&breach.what, leaks.first());
-        let event = LogEvent::of("breach", self.name()).with("reason", report::reason(&breach.what));
+        let event = LogEvent::for_service("breach", self.name())
+            .with("reason", report::reason(&breach.what));
         let event = measured(event, &breach.what, &breach.passed, class);
         suspected(event, leaks.first()).with("leak_line", self.thrift.line.clone())
     }

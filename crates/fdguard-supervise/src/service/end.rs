@@ -26,7 +26,7 @@ impl Service<'_> {
     fn end_run_within(&mut self, ending: Ending, grace: Duration) {
         let Some(run) = &mut self.run else { return };
         let first = run.ending.is_none();
-        // Whoever asks for the end for good is not overruled by who wants to begin anew.
+        // A request to stop overrides a request to restart.
         if first || ending == Ending::Stop {
             run.ending = Some(ending);
         }
@@ -47,7 +47,7 @@ impl Service<'_> {
         self.thrift.pause();
     }
 
-    /// Hears the keeper.
+    /// Reads events from the keeper.
     pub(super) fn hear_keeper(&mut self, cx: &mut Context<'_>, ready: &Readiness) {
         let heard = |run: &Run| {
             let is_due = run.tree.deadline().is_some_and(|at| at <= cx.now);
@@ -74,22 +74,24 @@ impl Service<'_> {
         }
     }
 
-    /// Its keeper was killed, or was stopped or traced until we killed it.
+    /// Its keeper was killed, or was stopped or traced until fdguard killed it.
     fn keeper_lost(&mut self, cx: &mut Context<'_>) {
         let left = self.run.as_ref().and_then(|run| run.tree.orphans_left());
         let left = Survivors(left.map(u64::from));
         self.survivors.add(left);
         let text = match left.0 {
-            Some(0) => "its keeper was killed or held; all of its processes were ended",
-            Some(_) => "its keeper was killed or held; some of its processes could not be ended",
-            None => "its keeper was killed; what was known of it was ended",
+            Some(0) => "its keeper process was killed or stopped; all of its processes were ended",
+            Some(_) => {
+                "its keeper process was killed or stopped; some of its processes could not be ended"
+            }
+            None => "its keeper process was killed; all known processes were ended",
         };
-        let event = LogEvent::of("keeper_lost", self.name()).with("survivors", left.0);
+        let event = LogEvent::for_service("keeper_lost", self.name()).with("survivors", left.0);
         cx.sink.emit(&event.with("text", text));
         self.over(None, 0, 0, cx);
     }
 
-    /// The program ended and left somebody.
+    /// The program ended and left processes behind.
     fn main_ended(&mut self, exit: Exit, cx: &mut Context<'_>) {
         let Some(run) = &mut self.run else { return };
         if run.ending.is_some() {
@@ -100,13 +102,13 @@ impl Service<'_> {
                 until: cx.now + SETTLE,
                 next: cx.now,
             });
-            return self.settle(cx);
+            return self.finish_run(cx);
         }
         self.end_the_left(Ending::Left, self.left_grace(), cx);
     }
 
     /// Finds out whether one of those that the program left is the service itself: the loop of a bootstrap under a supervisor begins here.
-    pub(super) fn settle(&mut self, cx: &mut Context<'_>) {
+    pub(super) fn finish_run(&mut self, cx: &mut Context<'_>) {
         let Some(run) = &mut self.run else { return };
         let Some(settle) = run.settle.filter(|settle| settle.next <= cx.now) else {
             return;
@@ -122,15 +124,15 @@ impl Service<'_> {
             return;
         }
         run.settle = None;
-        let explanation = "the program exited 0 and left a process that listens: it starts its server in the background, and a \
-                           supervisor that takes this for the end would start another one against a taken port; give the server \
-                           itself as the command, or its foreground option";
+        let explanation = "the program exited with status 0 and left a listening process behind: it starts its server in the background. \
+                           A supervisor that restarted it now would start a second server on a port in use. \
+                           Use the server itself as the command, or its foreground option";
         let action = match self.settings.background {
             Background::Adopt => "adopted",
             Background::End => "ended",
             Background::Fail => "failed",
         };
-        let event = LogEvent::of("background", self.name())
+        let event = LogEvent::for_service("background", self.name())
             .with("action", action)
             .with("listening", listening.join(","))
             .with("processes", named(&members));
@@ -148,7 +150,7 @@ impl Service<'_> {
         let Some(run) = &mut self.run else { return };
         run.is_adopted = true;
         run.main = members.first().copied().unwrap_or(run.main);
-        let event = LogEvent::of("adopted", &self.settings.name).with("pid", run.main);
+        let event = LogEvent::for_service("adopted", &self.settings.name).with("pid", run.main);
         cx.sink.emit(&event.with("count", members.len()));
         let main = run.main;
         self.begin_thrift(main, cx);
@@ -158,7 +160,7 @@ impl Service<'_> {
         let Some(run) = &self.run else { return };
         let members = run.tree.members();
         if !members.is_empty() {
-            let event = LogEvent::of("orphans", self.name())
+            let event = LogEvent::for_service("orphans", self.name())
                 .with("count", members.len())
                 .with("processes", named(&members))
                 .with("action", "ended");
@@ -186,7 +188,7 @@ impl Service<'_> {
         let exit = exit.filter(|_| !run.is_adopted);
         let up = cx.now.saturating_duration_since(run.started);
         if !cx.once {
-            let event = LogEvent::of("exit", self.name()).with("pid", run.tree.main());
+            let event = LogEvent::for_service("exit", self.name()).with("pid", run.tree.main());
             let event = told(event, exit)
                 .with("uptime_s", seconds(up))
                 .with("killed", killed)
@@ -231,14 +233,14 @@ impl Service<'_> {
             NextStep::Start { at } => {
                 self.restarts += 1;
                 *self.reasons.entry(reason.to_owned()).or_default() += 1;
-                let event = LogEvent::of("restart", self.name()).with("reason", reason);
+                let event = LogEvent::for_service("restart", self.name()).with("reason", reason);
                 let event = self.thrift.told_restart(told(event, Some(exit)));
                 cx.sink.emit(&event.with("restarts", self.restarts));
                 let delay = at.saturating_duration_since(cx.now);
                 if delay.is_zero() {
                     return self.start(cx);
                 }
-                let event = LogEvent::of("backoff", self.name());
+                let event = LogEvent::for_service("backoff", self.name());
                 cx.sink.emit(&event.with("delay_ms", millis(delay)));
                 self.state = State::BackingOff;
                 self.next_start = Some(at);
@@ -259,17 +261,17 @@ impl Service<'_> {
             return;
         }
         let event = match halt {
-            Halt::CrashLoop { ends, within } => LogEvent::of("crash_loop", self.name())
+            Halt::CrashLoop { ends, within } => LogEvent::for_service("crash_loop", self.name())
                 .with("ends", ends)
                 .with("within_s", seconds(within)),
-            _ => LogEvent::of("down", self.name()).with("reason", halt.to_string()),
+            _ => LogEvent::for_service("down", self.name()).with("reason", halt.to_string()),
         };
         let event = told(event, Some(exit));
         let text = match halt {
-            Halt::CrashLoop { .. } => "it ended too soon too often and stays down",
-            Halt::Never => "it failed and is not to be restarted",
-            Halt::StopOn => "it ended with a status of --stop-on",
-            Halt::NotRunnable => "a program that cannot be run is not tried again",
+            Halt::CrashLoop { .. } => "it crashed too often and stays down",
+            Halt::Never => "it failed and restarts are disabled",
+            Halt::StopOn => "it exited with a status listed in --stop-on",
+            Halt::NotRunnable => "the program cannot be run and is not retried",
         };
         let event = event.with("last_output", self.last_words());
         cx.sink.emit(&event.with("text", text));

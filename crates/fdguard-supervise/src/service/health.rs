@@ -1,30 +1,30 @@
-//! What the program says, and whether it works.
+//! Notifications from the program, and its health checks.
 
 use std::time::{Duration, Instant};
 
-use fdguard_process::notify::{Access, ReceivedMessage, NotifyMessage, Watchdog, store};
+use fdguard_process::notify::{Access, NotifyMessage, ReceivedMessage, Watchdog, store};
 
 use super::end::millis;
 use super::run::{Ending, Run};
 use super::{Context, Service, State};
 use crate::event::LogEvent;
-use crate::health::{HealthChange, HealthCheck, CheckInputs, queue};
+use crate::health::{CheckInputs, HealthChange, HealthCheck, queue};
 use crate::poll::Readiness;
 
 /// From look to look for the sockets that a service listens at.
 const LISTENERS: Duration = Duration::from_secs(5);
 
 impl Service<'_> {
-    /// Hears its notifications.
+    /// Reads the program's notifications.
     pub(super) fn hear_program(&mut self, cx: &mut Context<'_>, ready: &Readiness) {
-        for change in self.store.turn() {
+        for change in self.store.poll() {
             self.tell_store(&change, cx);
         }
         let Some(server) = self.notify.as_mut().filter(|one| ready.has(one.fd())) else {
             return;
         };
         let (access, run) = (self.settings.access, self.run.as_ref());
-        let heard = server.turn(|pid| run.is_some_and(|run| may_speak(access, run, pid)));
+        let heard = server.poll(|pid| run.is_some_and(|run| may_speak(access, run, pid)));
         for ReceivedMessage { message, fds, .. } in heard {
             self.hear(&message, cx);
             for change in self.store.hear(&message, fds) {
@@ -60,12 +60,12 @@ impl Service<'_> {
             }
         }
         if message.watchdog == Some(Watchdog::Trigger) {
-            self.bark("it sent WATCHDOG=trigger", cx);
+            self.bark("received WATCHDOG=trigger", cx);
         }
     }
 
     fn tell_store(&self, change: &store::StoreChange, cx: &mut Context<'_>) {
-        let event = LogEvent::of("fd_store", self.name()).with("count", self.store.len());
+        let event = LogEvent::for_service("fd_store", self.name()).with("count", self.store.len());
         let (what, name) = match change {
             store::StoreChange::Stored { name } => ("stored", name),
             store::StoreChange::Merged { .. } => return,
@@ -77,7 +77,7 @@ impl Service<'_> {
             .emit(&event.with("change", what).with("name", name.as_str()));
     }
 
-    /// Asks the checks, and the clock.
+    /// Runs the checks and checks the deadlines.
     pub(super) fn check(&mut self, cx: &mut Context<'_>, ready: &Readiness) {
         let is_going = |run: &Run| run.ending.is_some() || run.settle.is_some();
         if self.run.as_ref().is_none_or(is_going) {
@@ -86,20 +86,20 @@ impl Service<'_> {
         self.find_listeners(cx.now);
         if let Some(failing) = self.ask(cx, ready) {
             let (reason, failures) = failing;
-            let event = LogEvent::of("unhealthy", self.name()).with("failures", failures);
+            let event = LogEvent::for_service("unhealthy", self.name()).with("failures", failures);
             cx.sink.emit(&event.with("text", reason));
             return self.end_run(Ending::Sick("health"));
         }
         let Some(run) = &self.run else { return };
         if run.watchdog.is_some_and(|(_, until)| until <= cx.now) {
-            return self.bark("it sent no WATCHDOG=1 in time", cx);
+            return self.bark("no WATCHDOG=1 received in time", cx);
         }
         let is_late = run.ready_until.is_some_and(|until| until <= cx.now);
         if is_late && self.state == State::Starting {
             let up = cx.now.saturating_duration_since(run.started);
-            let event = LogEvent::of("not_ready", self.name()).with("after_ms", millis(up));
-            cx.sink
-                .emit(&event.with("text", "it was not ready in time"));
+            let event =
+                LogEvent::for_service("not_ready", self.name()).with("after_ms", millis(up));
+            cx.sink.emit(&event.with("text", "not ready in time"));
             self.end_run(Ending::Sick("not_ready"));
         }
     }
@@ -113,9 +113,9 @@ impl Service<'_> {
         };
         let mut is_ready = false;
         if let Some(check) = &mut self.ready {
-            is_ready = check.turn(cx.now, ready, &feeds) == Some(HealthChange::Healthy);
+            is_ready = check.poll(cx.now, ready, &feeds) == Some(HealthChange::Healthy);
         }
-        let turned = |check: &mut HealthCheck| check.turn(cx.now, ready, &feeds);
+        let turned = |check: &mut HealthCheck| check.poll(cx.now, ready, &feeds);
         let failing = self
             .checks
             .iter_mut()
@@ -130,7 +130,7 @@ impl Service<'_> {
         failing
     }
 
-    /// It does what it is for from now on.
+    /// The service is ready from now on.
     pub(super) fn is_ready(&mut self, cx: &mut Context<'_>) {
         let Some(run) = &mut self.run else { return };
         run.ready = true;
@@ -142,19 +142,20 @@ impl Service<'_> {
         self.state = State::Ready;
         if let Some(check) = &mut self.ready {
             let up = cx.now.saturating_duration_since(run.started);
-            let event = LogEvent::of("ready", &self.settings.name).with("after_ms", millis(up));
+            let event =
+                LogEvent::for_service("ready", &self.settings.name).with("after_ms", millis(up));
             cx.sink.emit(&event.with("pid", run.main));
             check.end();
         }
         for check in &mut self.checks {
             // Only checks of readiness have pipes.
-            drop(check.begin(cx.now));
+            drop(check.start(cx.now));
         }
         self.answered(cx);
     }
 
     fn bark(&mut self, text: &str, cx: &mut Context<'_>) {
-        let event = LogEvent::of("watchdog", self.name());
+        let event = LogEvent::for_service("watchdog", self.name());
         cx.sink.emit(&event.with("text", text));
         if let Some(run) = &mut self.run {
             // A core dump of what hangs, as systemd asks for it.
@@ -163,7 +164,7 @@ impl Service<'_> {
         self.end_run(Ending::Sick("watchdog"));
     }
 
-    /// Where it listens, for those checks that want to know.
+    /// Finds its listening sockets, for checks that need them.
     fn find_listeners(&mut self, now: Instant) {
         let wanted = self
             .settings

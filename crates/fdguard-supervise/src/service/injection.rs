@@ -1,4 +1,4 @@
-//! What was put into a service from outside: when it begins, what it knows, when it is over.
+//! The lifetime of an injected tracer or protection in a service.
 
 use std::ffi::OsString;
 
@@ -12,7 +12,7 @@ impl Service<'_> {
             return;
         };
         let (name, command) = (&self.settings.name, &self.settings.command);
-        let begin = || injector.begin(name, command, environment);
+        let begin = || injector.start(name, command, environment);
         for event in cx.reserve.lend(begin) {
             cx.sink.emit(&event);
         }
@@ -48,7 +48,9 @@ impl Service<'_> {
                 self.thrift.line = None;
                 again.breach.passed.pid
             }
-            RemedyNotice::Evidence(_) | RemedyNotice::Drained(..) if self.thrift.line.is_none() => known.flatten(),
+            RemedyNotice::Evidence(_) | RemedyNotice::Drained(..) if self.thrift.line.is_none() => {
+                known.flatten()
+            }
             _ => return,
         };
         // The process that goes: later there is another one.

@@ -1,4 +1,4 @@
-//! Whether somebody that a program left behind listens: then it is a server, and not a leftover.
+//! Whether a process that the program left behind listens: then it is a server, not a leftover.
 
 use std::collections::BTreeSet;
 use std::fs;

@@ -1,4 +1,4 @@
-//! A service as the metrics and the health page show it.
+//! The view of a service for metrics and health pages.
 
 use std::time::Instant;
 

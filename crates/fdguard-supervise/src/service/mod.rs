@@ -9,35 +9,35 @@ use std::time::Instant;
 
 use fdguard_probe::Probe;
 use fdguard_process::listen::ListenAddress;
-use fdguard_process::notify::{NotifyServer, FdStore};
+use fdguard_process::notify::{FdStore, NotifyServer};
 use fdguard_process::plan::{FIRST_HANDED, InheritedFd};
 use fdguard_process::tree::StopPlan;
 
 use crate::config;
 use crate::event::LogEvent;
-use crate::health::{HealthCheck, Kind, CommandContext};
+use crate::health::{CommandContext, HealthCheck, Kind};
 use crate::output::ServiceOutput;
 use crate::policy::RestartHistory;
+use crate::poll::{Interest, Readiness};
 use crate::remedy::RemedyLock;
-use crate::poll::{Readiness, Interest};
 
+mod budgets;
 mod end;
+mod health;
 mod injection;
 mod listening;
-mod run;
-mod health;
 mod metrics_view;
 mod output;
-mod start;
 mod remedy_steps;
-mod budgets;
+mod run;
+mod start;
 mod wording;
 
 pub(crate) use start::Context;
 
 use run::{Ending, Run};
 
-/// Where a service stands.
+/// The state of a service.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum State {
     /// Others must be ready first.
@@ -119,18 +119,18 @@ pub(crate) struct Service<'p> {
     pub(crate) restarts: u64,
     /// Of these by reason.
     reasons: BTreeMap<String, u64>,
-    /// Our exit status, once it stays down.
+    /// The exit status of fdguard, once the service stays down.
     pub(crate) outcome: Option<u8>,
-    /// Killed by us because they did not end when asked, in all runs.
+    /// Processes killed because they did not end when asked, in all runs.
     pub(crate) killed: u64,
     /// What could not be ended, in all runs.
     pub(crate) survivors: Survivors,
-    /// It is no longer in the file.
+    /// It was removed from the file.
     pub(crate) is_removed: bool,
 }
 
 impl<'p> Service<'p> {
-    /// A service that waits for its start. An error says why its checks cannot work.
+    /// Creates a service that waits for its start. The error is the reason why its checks cannot work.
     pub(crate) fn new(
         settings: config::ServiceConfig,
         sockets: Vec<InheritedFd>,
@@ -144,7 +144,7 @@ impl<'p> Service<'p> {
             && *number < free
         {
             return Err(format!(
-                "ready: number {number} is a socket's; fd:{free} is free"
+                "ready: descriptor {number} is used by a socket: use fd:{free}"
             ));
         }
         let check = |spec| HealthCheck::new(spec, scene);
@@ -200,7 +200,7 @@ impl<'p> Service<'p> {
             .map(|run| now.saturating_duration_since(run.started))
     }
 
-    /// What it said last about itself.
+    /// The last status that it reported.
     pub(crate) fn status(&self) -> Option<&str> {
         self.run.as_ref()?.status.as_deref()
     }
@@ -222,7 +222,7 @@ impl<'p> Service<'p> {
         }
     }
 
-    /// Ends it at once: nobody waits any longer.
+    /// Kills it at once.
     pub(crate) fn kill(&mut self) {
         if let Some(run) = &mut self.run {
             run.ending = Some(Ending::Stop);
@@ -257,16 +257,16 @@ impl<'p> Service<'p> {
     }
 
     /// Begins, if it has not.
-    pub(crate) fn begin(&mut self, cx: &mut Context<'_>) {
+    pub(crate) fn start_waiting(&mut self, cx: &mut Context<'_>) {
         if self.state == State::Waiting {
             self.start(cx);
         }
     }
 
-    /// It cannot begin: somebody it waits for is down.
+    /// It cannot start: a dependency is down.
     pub(crate) fn give_up_waiting(&mut self, on: &str, cx: &mut Context<'_>) {
         if self.state == State::Waiting {
-            let event = LogEvent::of("down", self.name());
+            let event = LogEvent::for_service("down", self.name());
             cx.sink
                 .emit(&event.with("reason", "dependency").with("dependency", on));
             self.state = State::Failed;
@@ -310,11 +310,11 @@ impl<'p> Service<'p> {
     }
 
     /// Goes on.
-    pub(crate) fn turn(&mut self, cx: &mut Context<'_>, ready: &Readiness) {
+    pub(crate) fn poll(&mut self, cx: &mut Context<'_>, ready: &Readiness) {
         self.hear_output(cx, ready);
         self.hear_program(cx, ready);
         self.hear_keeper(cx, ready);
-        self.settle(cx);
+        self.finish_run(cx);
         self.check(cx, ready);
         self.watch_budgets(cx, ready);
         if self.next_start.is_some_and(|at| at <= cx.now) {
@@ -324,17 +324,17 @@ impl<'p> Service<'p> {
 }
 
 impl Service<'_> {
-    /// Whether a parent may be told that all is well.
+    /// Whether the parent may get a watchdog message.
     pub(crate) fn holds(&self) -> bool {
         self.state != State::Failed && self.thrift.holds()
     }
 
-    /// Where it stands, as an event.
+    /// Its state as an event.
     pub(crate) fn told_state(&self, now: Instant) -> LogEvent {
         let reading = self.thrift.reading.as_ref();
         let main = reading.and_then(crate::budget::ServiceReading::of_main);
         let count = main.and_then(|main| main.count.seen().copied());
-        LogEvent::of("state", self.name())
+        LogEvent::for_service("state", self.name())
             .with("state", self.state.name())
             .with("pid", self.main())
             .with("uptime_s", self.uptime(now).map(|up| up.as_secs()))
@@ -353,7 +353,7 @@ impl Service<'_> {
     }
 }
 
-/// The ports that we bound for it.
+/// The ports that fdguard bound for it.
 fn ports(settings: &config::ServiceConfig) -> Vec<u16> {
     let port = |socket: &config::SocketConfig| match socket {
         config::SocketConfig::Bind(listen) => match listen.at {

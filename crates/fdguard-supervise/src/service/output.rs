@@ -1,4 +1,4 @@
-//! What the program writes: passed on, kept, and remembered for the report of a crash loop.
+//! Output of the program: passed on, logged, and kept for the crash report.
 
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
@@ -20,12 +20,12 @@ impl Service<'_> {
         if !self.settings.output.is_captured(is_wanted) {
             return [None, None, None];
         }
-        let begun = self.open_output(cx).and_then(ServiceOutput::begin);
+        let begun = self.open_output(cx).and_then(ServiceOutput::start);
         match begun {
             Ok([out, err]) => [None, Some(Arc::new(out)), Some(Arc::new(err))],
             Err(error) => {
-                let event = LogEvent::of("log_failed", self.name());
-                let text = format!("its output goes where ours goes: {error}");
+                let event = LogEvent::for_service("log_failed", self.name());
+                let text = format!("cannot capture output, passing it through: {error}");
                 cx.sink.emit(&event.with("text", text));
                 [None, None, None]
             }
@@ -38,7 +38,7 @@ impl Service<'_> {
             let form = &self.settings.output;
             let opened = ServiceOutput::open(form, &self.settings.name, ours);
             if let Err(error) = &opened {
-                let event = LogEvent::of("log_failed", &self.settings.name);
+                let event = LogEvent::for_service("log_failed", &self.settings.name);
                 cx.sink.emit(&event.with("text", error.to_string()));
             }
             self.output = Some(opened?);
@@ -48,7 +48,7 @@ impl Service<'_> {
             .ok_or_else(|| std::io::ErrorKind::NotFound.into())
     }
 
-    /// Reads what it wrote.
+    /// Reads its output.
     pub(super) fn hear_output(&mut self, cx: &mut Context<'_>, ready: &Readiness) {
         let Some(output) = &mut self.output else {
             return;
@@ -59,29 +59,34 @@ impl Service<'_> {
                 check.hear(line);
             }
         };
-        for happened in output.turn(cx.now, ready, &mut heard) {
+        for happened in output.poll(cx.now, ready, &mut heard) {
             self.tell_output(&happened, cx);
         }
     }
 
     fn tell_output(&self, happened: &OutputEvent, cx: &mut Context<'_>) {
-        let failed = LogEvent::of("log_failed", self.name());
+        let failed = LogEvent::for_service("log_failed", self.name());
         let event = match happened {
             OutputEvent::LogFailing { path, why } => {
                 failed.with("file", path.display().to_string()).with(
                     "text",
-                    format!("{why}; lines wait in memory as long as there is room"),
+                    format!("{why}; buffering lines in memory while there is room"),
                 )
             }
-            OutputEvent::LogBack { path, dropped } => LogEvent::of("log_back", self.name())
-                .with("file", path.display().to_string())
-                .with("dropped", dropped.lines),
-            OutputEvent::NotRotated { path, why } => failed
-                .with("file", path.display().to_string())
-                .with("text", format!("cannot be rotated and grows: {why}")),
+            OutputEvent::LogBack { path, dropped } => {
+                LogEvent::for_service("log_back", self.name())
+                    .with("file", path.display().to_string())
+                    .with("dropped", dropped.lines)
+            }
+            OutputEvent::NotRotated { path, why } => {
+                failed.with("file", path.display().to_string()).with(
+                    "text",
+                    format!("cannot rotate the log, it keeps growing: {why}"),
+                )
+            }
             OutputEvent::NobodyReads { stream, why } => failed
                 .with("stream", *stream)
-                .with("text", format!("nobody reads it any more: {why}")),
+                .with("text", format!("nothing reads this stream any more: {why}")),
         };
         cx.sink.emit(&event);
     }
@@ -95,7 +100,7 @@ impl Service<'_> {
         (!lines.is_empty()).then(|| lines.join("\n"))
     }
 
-    /// Whether everything that it wrote is where it belongs.
+    /// Whether all of its output has been written.
     pub(crate) fn is_written(&self) -> bool {
         self.output.as_ref().is_none_or(ServiceOutput::is_idle)
     }

@@ -8,8 +8,8 @@ use super::{Context, Service, State};
 use crate::drain::{self, Drain};
 use crate::event::LogEvent;
 use crate::evidence::{self, EvidenceJob};
-use crate::remedy::{self, RemedyAction, DrainResult};
-use crate::poll::{Readiness, Interest};
+use crate::poll::{Interest, Readiness};
+use crate::remedy::{self, DrainResult, RemedyAction};
 
 /// What is under way.
 #[derive(Debug, Default)]
@@ -31,11 +31,17 @@ impl Steps {
 
 impl Service<'_> {
     /// Begins or ends a step. Gives how it ended, when it did so at once.
-    pub(super) fn do_step(&mut self, step: &RemedyAction, cx: &mut Context<'_>) -> Option<remedy::RemedyEvent> {
+    pub(super) fn do_step(
+        &mut self,
+        step: &RemedyAction,
+        cx: &mut Context<'_>,
+    ) -> Option<remedy::RemedyEvent> {
         match step {
             RemedyAction::WriteEvidence(pid, within) => {
                 let begun = self.begin_evidence(*pid, *within, cx);
-                begun.err().map(|why| remedy::RemedyEvent::Evidence(Err(why)))
+                begun
+                    .err()
+                    .map(|why| remedy::RemedyEvent::Evidence(Err(why)))
             }
             RemedyAction::BeginDrain(within) => {
                 let begun = self.begin_drain(*within, cx);
@@ -59,13 +65,13 @@ impl Service<'_> {
         within: Duration,
         cx: &mut Context<'_>,
     ) -> Result<(), String> {
-        let folder = cx.evidence.ok_or("it is off (--evidence off)")?;
-        let pid = pid.or(self.main()).ok_or("there is no process any more")?;
+        let folder = cx.evidence.ok_or("disabled by --evidence off")?;
+        let pid = pid.or(self.main()).ok_or("the process has ended")?;
         let settings = evidence::EvidenceSettings::new(folder.to_owned());
         let of = (self.settings.name.as_str(), pid);
         let begun = cx
             .reserve
-            .lend(|| EvidenceJob::begin(&settings, of, cx.null, cx.now, within));
+            .lend(|| EvidenceJob::start(&settings, of, cx.null, cx.now, within));
         self.steps.evidence = Some(begun?);
         Ok(())
     }
@@ -81,13 +87,14 @@ impl Service<'_> {
             null: cx.null,
         };
         let spec = &self.settings.drain;
-        let begun = cx.reserve.lend(|| Drain::begin(spec, &given, cx.now));
+        let begun = cx.reserve.lend(|| Drain::start(spec, &given, cx.now));
         self.steps.drain = Some(begun?);
         if let Some(signal) = spec.signal() {
             run.tree.signal(signal);
         }
         self.state = State::Draining;
-        let event = LogEvent::of("drain", &self.settings.name).with("within_s", within.as_secs());
+        let event =
+            LogEvent::for_service("drain", &self.settings.name).with("within_s", within.as_secs());
         cx.sink.emit(&event);
         Ok(())
     }
@@ -95,7 +102,7 @@ impl Service<'_> {
     /// Goes on with what is under way.
     pub(super) fn turn_steps(&mut self, cx: &mut Context<'_>, ready: &Readiness) {
         if let Some(evidence) = &mut self.steps.evidence
-            && let Some(outcome) = evidence.turn(cx.now, ready)
+            && let Some(outcome) = evidence.poll(cx.now, ready)
         {
             self.steps.evidence = None;
             self.relieve(remedy::RemedyEvent::Evidence(outcome), cx);
@@ -114,6 +121,6 @@ impl Service<'_> {
             let pids: Vec<Pid> = run.tree.members();
             meter.connections(&pids, ports)
         };
-        drain.turn(now, ready, count)
+        drain.poll(now, ready, count)
     }
 }

@@ -1,4 +1,4 @@
-//! One run of a service: from the start of its program until nothing of it is left.
+//! One run of a service: from the start of its program until no process of it is left.
 
 use std::time::{Duration, Instant};
 
@@ -18,7 +18,7 @@ pub(super) struct Run {
     pub(super) started: Instant,
     /// The program's own process; another one after `MAINPID=`.
     pub(super) main: u32,
-    /// It said `READY=1`.
+    /// It sent `READY=1`.
     pub(super) notified: bool,
     pub(super) ready: bool,
     /// When it must be ready.
@@ -27,17 +27,17 @@ pub(super) struct Run {
     pub(super) watchdog: Option<(Duration, Instant)>,
     /// Why it is being ended.
     pub(super) ending: Option<Ending>,
-    /// The program itself ended with 0 and left somebody; who that is is being found out until then.
+    /// The program exited with 0 and left processes; they are examined until then.
     pub(super) settle: Option<Settle>,
-    /// Somebody it left is the service now.
+    /// A process that it left is now the service.
     pub(super) is_adopted: bool,
-    /// What it said last about itself.
+    /// The last status that it reported.
     pub(super) status: Option<String>,
     /// Where it listens, for the check of accepting, and when that was looked up.
     pub(super) listeners: (Vec<Listener>, Option<Instant>),
 }
 
-/// The time after the program ended and left somebody.
+/// The time after the program ended and left processes.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Settle {
     pub(super) until: Instant,
@@ -53,9 +53,9 @@ pub(super) enum Ending {
     Sick(&'static str),
     /// It is to begin anew.
     Renew(&'static str),
-    /// It is to stay down, with this as our exit status.
+    /// It stays down, with this as fdguard's exit status.
     Down(u8),
-    /// Somebody asked us to stop it.
+    /// A stop was requested.
     Stop,
 }
 

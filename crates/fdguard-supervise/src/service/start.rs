@@ -7,7 +7,7 @@ use std::time::Instant;
 
 use fdguard_core::snapshot::Limits;
 use fdguard_process::environment::last_of_each;
-use fdguard_process::plan::{FIRST_HANDED, SessionKind, InheritedFd, Plan};
+use fdguard_process::plan::{FIRST_HANDED, InheritedFd, Plan, SessionKind};
 use fdguard_process::reserve::Reserve;
 use fdguard_process::run_id::{self, RunId};
 use fdguard_process::tree::{Exit, Options, StartError, Tree};
@@ -15,7 +15,7 @@ use rustix::fs::{Mode, OFlags};
 
 use super::run::Run;
 use super::{Service, State};
-use crate::event::{LogEvent, EventSink};
+use crate::event::{EventSink, LogEvent};
 use crate::health::HeartbeatPipe;
 use crate::inject::Injector;
 use crate::limit;
@@ -24,25 +24,25 @@ use crate::policy::EndCause;
 /// What a service needs from the loop.
 #[derive(Debug)]
 pub(crate) struct Context<'c> {
-    /// Where it tells.
+    /// Where it logs.
     pub(crate) sink: &'c mut EventSink,
     /// This turn's moment.
     pub(crate) now: Instant,
-    /// What of our own environment a program gets.
+    /// The part of fdguard's environment that a program gets.
     pub(crate) environment: &'c [(OsString, OsString)],
     /// Whether the run ends with the program.
     pub(crate) once: bool,
-    /// Whether somebody restarts us.
+    /// Whether a supervisor restarts fdguard.
     pub(crate) is_supervised: bool,
     /// Where evidence goes.
     pub(crate) evidence: Option<&'c std::path::Path>,
-    /// Descriptors for a start when our table is full.
+    /// Reserved descriptors for a start when the table is full.
     pub(crate) reserve: &'c mut Reserve,
     /// Nothing to read from and nowhere to write to.
     pub(crate) null: &'c OwnedFd,
     /// What is put into programs.
     pub(crate) injector: Option<&'c mut (dyn Injector + 'static)>,
-    /// The limits that we were started with.
+    /// The limits at the start of fdguard.
     pub(crate) limits: Limits,
 }
 
@@ -64,22 +64,30 @@ impl Service<'_> {
 
     fn begin_checks(&mut self, cx: &Context<'_>) -> Result<Option<HeartbeatPipe>, StartError> {
         let refused = |source| StartError::Refused {
-            step: "readiness pipe",
+            step: "cannot create the readiness pipe",
             source,
         };
         match &mut self.ready {
-            Some(check) => check.begin(cx.now).map_err(refused),
+            Some(check) => check.start(cx.now).map_err(refused),
             None => Ok(None),
         }
     }
 
-    fn plan(&mut self, pipe: Option<HeartbeatPipe>, cx: &mut Context<'_>) -> Result<Plan, StartError> {
+    fn plan(
+        &mut self,
+        pipe: Option<HeartbeatPipe>,
+        cx: &mut Context<'_>,
+    ) -> Result<Plan, StartError> {
         let mut handed = self.sockets.clone();
         handed.extend(self.store.handed());
         if let Some(pipe) = pipe {
             hand_pipe(&mut handed, pipe)?;
         }
-        let group = if cx.once { SessionKind::Same } else { SessionKind::Session };
+        let group = if cx.once {
+            SessionKind::Same
+        } else {
+            SessionKind::Session
+        };
         Ok(Plan {
             command: self.settings.command.clone(),
             environment: self.environment(cx),
@@ -121,8 +129,8 @@ impl Service<'_> {
             match fdguard_process::notify::NotifyServer::open() {
                 Ok(server) => self.notify = Some(server),
                 Err(error) => {
-                    let event = LogEvent::of("notify_failed", self.name());
-                    let text = format!("no socket for its notifications: {error}");
+                    let event = LogEvent::for_service("notify_failed", self.name());
+                    let text = format!("cannot create the notification socket: {error}");
                     cx.sink.emit(&event.with("text", text));
                 }
             }
@@ -135,7 +143,7 @@ impl Service<'_> {
         self.history.started(cx.now);
         let mut run = Run::new(tree, cx.now);
         if !cx.once {
-            let event = LogEvent::of("start", self.name()).with("pid", run.main);
+            let event = LogEvent::for_service("start", self.name()).with("pid", run.main);
             let event = match self.restarts {
                 0 => event.with("command", shown(&self.settings.command)),
                 restarts => event.with("restarts", restarts),
@@ -158,7 +166,8 @@ impl Service<'_> {
     fn not_started(&mut self, error: &StartError, cx: &mut Context<'_>) {
         self.end_injected(cx);
         let code = error.code().unwrap_or(125);
-        let event = LogEvent::of("start_failed", self.name()).with("status", u32::from(code));
+        let event =
+            LogEvent::for_service("start_failed", self.name()).with("status", u32::from(code));
         cx.sink.emit(&event.with("text", error.to_string()));
         if let Some(check) = &mut self.ready {
             check.end();
@@ -168,17 +177,17 @@ impl Service<'_> {
     }
 }
 
-/// Puts the pipe at the number that the program expects it at: what has a name stands first, so numbers before it are filled.
+/// Puts the pipe at the number that the program expects: named descriptors come first, so numbers before it are filled.
 fn hand_pipe(handed: &mut Vec<InheritedFd>, pipe: HeartbeatPipe) -> Result<(), StartError> {
     let refused = |source: std::io::Error| StartError::Refused {
-        step: "readiness pipe",
+        step: "cannot create the readiness pipe",
         source,
     };
     let next = u32::try_from(handed.len()).unwrap_or(u32::MAX);
     let next = FIRST_HANDED.saturating_add(next);
     if pipe.number < next {
         let why = format!(
-            "number {} is taken by a socket: {next} is free",
+            "descriptor {} is used by a socket: use fd:{next}",
             pipe.number
         );
         return Err(refused(std::io::Error::other(why)));

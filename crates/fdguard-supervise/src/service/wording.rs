@@ -1,4 +1,4 @@
-//! Breaches in events.
+//! Event fields of a breach.
 
 use fdguard_core::Text;
 
@@ -46,7 +46,12 @@ pub(super) fn drained(how: &DrainResult) -> String {
 }
 
 /// A measure in an event; whole numbers as such.
-pub(super) fn measured(event: LogEvent, what: &Measure, passed: &Excess, class: LogValue) -> LogEvent {
+pub(super) fn measured(
+    event: LogEvent,
+    what: &Measure,
+    passed: &Excess,
+    class: LogValue,
+) -> LogEvent {
     event
         .with("budget", what.to_string())
         .with("count", whole(passed.value))

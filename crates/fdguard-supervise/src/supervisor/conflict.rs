@@ -1,30 +1,33 @@
-//! A socket that we are to bind and that somebody has.
+//! Address conflicts: a socket to bind that another process holds.
 
 use std::time::Instant;
 
 use fdguard_probe::Probe;
-use fdguard_process::listen::{ListenAddress, BindError, BoundSocket, Listen};
+use fdguard_process::listen::{BindError, BoundSocket, Listen, ListenAddress};
 use fdguard_process::signals::Signals;
 use rustix::process::Signal;
 
 use super::StartRefusal;
 use crate::config::{self, SocketConfig};
-use crate::event::{LogEvent, EventSink};
+use crate::event::{EventSink, LogEvent};
 use crate::health;
-use crate::port::{HolderClass, Clearing, Conflict, AddressHolder, OwnProcesses, PortPolicy, ClearingStep, look};
 use crate::poll::Interest;
+use crate::port::{
+    AddressHolder, Clearing, ClearingStep, Conflict, HolderClass, OwnProcesses, PortPolicy,
+    find_conflict,
+};
 
-/// What is needed to find out who holds a socket, and to wait for it.
+/// What is needed to find the holder of a socket and to wait for it.
 #[derive(Debug)]
 pub(super) struct Desk<'d> {
     pub(super) probe: &'d Probe,
     pub(super) sink: &'d mut EventSink,
-    /// A signal ends the waiting; absent where nobody may wait.
+    /// A signal ends the wait; absent where waiting is not allowed.
     pub(super) signals: Option<&'d Signals>,
 }
 
 impl Desk<'_> {
-    /// Binds it, or does what the service's policy says.
+    /// Binds the socket, or applies the service's policy.
     pub(super) fn bind(
         &mut self,
         service: &config::ServiceConfig,
@@ -37,7 +40,11 @@ impl Desk<'_> {
         }
     }
 
-    fn clear(&mut self, service: &config::ServiceConfig, listen: &Listen) -> Result<BoundSocket, StartRefusal> {
+    fn clear(
+        &mut self,
+        service: &config::ServiceConfig,
+        listen: &Listen,
+    ) -> Result<BoundSocket, StartRefusal> {
         let policy = match self.signals {
             Some(_) => service.on_conflict,
             None => PortPolicy::Refuse,
@@ -50,10 +57,10 @@ impl Desk<'_> {
             registered: &[],
         };
         loop {
-            let step = clearing.turn(Instant::now(), self.probe, &ours);
+            let step = clearing.poll(Instant::now(), self.probe, &ours);
             match step.map_err(|error| refused(&format!("{}: {error}", listen.at), 2))? {
                 ClearingStep::Free => match listen.bind() {
-                    // Somebody was faster.
+                    // Another process was faster.
                     Err(BindError::Held { .. }) => {
                         let now = Instant::now();
                         clearing = Clearing::new(listen.at.clone(), policy, grace, now);
@@ -67,7 +74,7 @@ impl Desk<'_> {
                 }
                 ClearingStep::Refused(conflict) => {
                     self.tell(&service.name, &conflict);
-                    let hint = "--on-conflict wait, or end-if-ours for what an earlier run left; a stranger is never ended";
+                    let hint = "use --on-conflict wait, or end-if-ours for processes of an earlier run; unrelated processes are never ended";
                     return Err(StartRefusal {
                         hint: hint.to_owned(),
                         ..refused(&conflict.to_string(), 2)
@@ -100,7 +107,7 @@ impl Desk<'_> {
                 service: &service.name,
                 registered: &[],
             };
-            let found = look(self.probe, &at, &ours).ok().flatten();
+            let found = find_conflict(self.probe, &at, &ours).ok().flatten();
             let is_foreign = |conflict: &Conflict| {
                 let foreign = |holder: &AddressHolder| holder.class != HolderClass::OursNow;
                 conflict.listens && conflict.holders.iter().any(foreign)
@@ -112,7 +119,7 @@ impl Desk<'_> {
     }
 
     fn tell(&mut self, service: &str, conflict: &Conflict) {
-        let event = LogEvent::of("port_conflict", service)
+        let event = LogEvent::for_service("port_conflict", service)
             .with("at", conflict.at.to_string())
             .with("pid", conflict.holders.first().map(|holder| holder.pid));
         self.sink.emit(&event.with("text", conflict.to_string()));
@@ -130,7 +137,7 @@ impl Desk<'_> {
         let ends = [Signal::TERM, Signal::INT].map(Signal::as_raw);
         match heard {
             Some(heard) if ends.contains(&heard.signal) => {
-                Err(refused("stopped while it waited for a socket", 0))
+                Err(refused("stopped while waiting for a socket", 0))
             }
             _ => Ok(()),
         }

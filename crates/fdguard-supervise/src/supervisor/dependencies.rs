@@ -1,8 +1,8 @@
-//! Who may be started, and who may be stopped: each after those it needs.
+//! Start and stop order: a service starts after its dependencies and stops before them.
 
 use crate::service::{Context, Service, State};
 
-/// How all services stand, for the decisions about one of them.
+/// The states of all services, for decisions about one of them.
 #[derive(Debug)]
 pub(super) struct Dependencies {
     services: Vec<(String, State, bool, Vec<String>)>,
@@ -10,7 +10,7 @@ pub(super) struct Dependencies {
 }
 
 impl Dependencies {
-    pub(super) fn of(services: &[Service<'_>], is_stopping: bool) -> Self {
+    pub(super) fn new(services: &[Service<'_>], is_stopping: bool) -> Self {
         let one = |service: &Service<'_>| {
             let after = service.settings.after.clone();
             (
@@ -26,7 +26,7 @@ impl Dependencies {
         }
     }
 
-    /// Starts it when all it waits for is ready; stops it when nobody needs it any more.
+    /// Starts the service when its dependencies are ready; stops it when no running service depends on it.
     pub(super) fn progress(&self, service: &mut Service<'_>, cx: &mut Context<'_>) {
         if self.is_stopping {
             let name = service.name();
@@ -52,7 +52,7 @@ impl Dependencies {
             }
         }
         if is_free {
-            service.begin(cx);
+            service.start_waiting(cx);
         }
     }
 }

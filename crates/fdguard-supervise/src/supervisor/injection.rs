@@ -1,4 +1,4 @@
-//! What is put into programs has turns of its own.
+//! The injector's part in the loop.
 
 use std::time::Instant;
 
@@ -7,13 +7,13 @@ use super::Supervisor;
 impl Supervisor<'_> {
     pub(super) fn turn_injector(&mut self) {
         if let Some(injector) = &mut self.injector {
-            for event in injector.turn(Instant::now()) {
+            for event in injector.poll(Instant::now()) {
                 self.sink.emit(&event);
             }
         }
     }
 
-    /// What it holds is given back before our own descriptors are counted.
+    /// Releases its descriptors before fdguard's own are counted.
     pub(super) fn end_injector(&mut self) {
         if let Some(mut injector) = self.injector.take() {
             for event in injector.finish() {

@@ -1,6 +1,6 @@
 //! The loop: one thread that waits for all of its services, its signals and its parent at once.
 //!
-//! [`Launch`] is what it is given, [`run`] goes on until everything is down and gives the exit status.
+//! [`Launch`] is its input. [`run`] loops until every service is down and returns the exit status.
 
 use std::ffi::OsString;
 use std::os::fd::OwnedFd;
@@ -13,33 +13,33 @@ use fdguard_process::adopt::adopt_orphans_of_trees;
 use fdguard_process::listen::activation::ActivatedSockets;
 use fdguard_process::parent::Parent;
 use fdguard_process::reserve::{self, Reserve};
-use fdguard_process::signals::{self, Signals};
+use fdguard_process::signals::{Signals, forwardable};
 
 use crate::config::{Overrides, RunSettings};
-use crate::event::{LogEvent, EventSink};
+use crate::event::{EventSink, LogEvent};
 use crate::health::CommandContext;
 use crate::inject::Injector;
 use crate::metrics::MetricsServer;
+use crate::poll::{Interest, Readiness};
 use crate::remedy::RemedyLock;
 use crate::service::{Context, Service, State, Survivors};
-use crate::poll::{Readiness, Interest};
 use crate::{limit, trim};
 
-mod parent_notify;
 mod conflict;
-mod signals;
-mod injection;
-mod self_check;
-mod pages;
-mod reload;
-mod sockets;
 mod dependencies;
+mod injection;
+mod pages;
+mod parent_notify;
+mod reload;
+mod self_check;
+mod signals;
+mod sockets;
 
-use parent_notify::ParentNotify;
 use conflict::Desk;
-pub(crate) use pages::ago;
-use sockets::Sockets;
 use dependencies::Dependencies;
+pub(crate) use pages::ago;
+use parent_notify::ParentNotify;
+use sockets::Sockets;
 
 /// What the loop is given.
 #[derive(Debug)]
@@ -48,11 +48,11 @@ pub struct SupervisorLaunch<'p> {
     pub probe: &'p Probe,
     /// What is to be run.
     pub settings: RunSettings,
-    /// What was said outside of the file, for a reload.
+    /// Values from outside the file, for a reload.
     pub said: Overrides,
-    /// Who supervises us.
+    /// Detects the supervisor above fdguard.
     pub parent: Parent,
-    /// What our parent handed to us.
+    /// Sockets inherited from the parent.
     pub inherited: ActivatedSockets,
     /// Where events go.
     pub stderr: Option<OwnedFd>,
@@ -67,7 +67,7 @@ pub struct StartRefusal {
     pub message: String,
     /// What would help.
     pub hint: String,
-    /// Our exit status.
+    /// The exit status of fdguard.
     pub code: u8,
 }
 
@@ -84,7 +84,7 @@ impl StartRefusal {
 /// So long the last lines of services may take to their files.
 const LAST_LINES: Duration = Duration::from_secs(1);
 
-/// Why we stop.
+/// Why the supervisor stops.
 #[derive(Clone, Debug)]
 struct Stopping {
     why: String,
@@ -104,7 +104,7 @@ struct Supervisor<'p> {
     reserve: Reserve,
     null: OwnedFd,
     injector: Option<Box<dyn Injector>>,
-    /// What we were started with.
+    /// The limits at the start of fdguard.
     limits: Limits,
     pages: Option<MetricsServer>,
     is_trimmed: bool,
@@ -116,7 +116,7 @@ struct Supervisor<'p> {
     /// Around one program: the first Ctrl-C is the program's, the second ends it.
     was_interrupted: bool,
     fds_at_start: Option<u64>,
-    /// Of services that are no longer there.
+    /// Totals of removed services.
     past: Past,
 }
 
@@ -138,18 +138,19 @@ pub fn run(launch: SupervisorLaunch<'_>) -> Result<u8, StartRefusal> {
 impl<'p> Supervisor<'p> {
     fn new(launch: SupervisorLaunch<'p>) -> Result<Self, StartRefusal> {
         let now = Instant::now();
-        let signals = Signals::take(signals::forwardable())
-            .map_err(|error| StartRefusal::machine("signals", &error))?;
+        let signals = Signals::block(forwardable())
+            .map_err(|error| StartRefusal::machine("cannot set up signal handling", &error))?;
         // A program may kill its keeper. All of our children are keepers, so whoever else becomes our child is an orphan of such a
         // program. Where the kernel refuses it, orphans are found by their mark.
         let _refused = adopt_orphans_of_trees();
         let sink = EventSink::new(launch.settings.form, launch.stderr);
         let reserve = Reserve::new(Reserve::FOR_A_START + 4)
-            .map_err(|error| StartRefusal::machine("a reserve of descriptors", &error))?;
-        let null = crate::drain::null().map_err(|error| StartRefusal::machine("/dev/null", &error))?;
+            .map_err(|error| StartRefusal::machine("cannot reserve descriptors", &error))?;
+        let null = crate::drain::null()
+            .map_err(|error| StartRefusal::machine("cannot open /dev/null", &error))?;
         let pages = pages::open(&launch.settings).map_err(|message| StartRefusal {
             message,
-            hint: "another port, or port 0 for any that is free".to_owned(),
+            hint: "use another port, or port 0 for any free port".to_owned(),
             code: 2,
         })?;
         let environment = fdguard_process::environment::for_program(std::env::vars_os());
@@ -190,7 +191,7 @@ impl<'p> Supervisor<'p> {
         Ok(supervisor)
     }
 
-    /// Says who is above us, when there is somebody.
+    /// Logs the supervisor above fdguard, if there is one.
     fn introduce(&mut self, parent: &Parent) {
         if self.settings.once {
             return;
@@ -213,7 +214,7 @@ impl<'p> Supervisor<'p> {
         for service in &self.settings.services {
             let decision = limit::decide(service.raise_limit, self.limits);
             if let Some(soft) = decision.soft {
-                let event = LogEvent::of("limit", &service.name)
+                let event = LogEvent::for_service("limit", &service.name)
                     .with("from", decision.before.soft)
                     .with("to", soft);
                 self.sink.emit(&event.with("text", decision.to_string()));
@@ -243,7 +244,7 @@ impl<'p> Supervisor<'p> {
             // Only at the beginning may a socket be waited for: later others would wait, too.
             signals: self.services.is_empty().then_some(&self.signals),
         };
-        let handed = self.sockets.of(&settings, is_single, &mut desk)?;
+        let handed = self.sockets.bind_all(&settings, is_single, &mut desk)?;
         if desk.signals.is_some() {
             desk.warn(&settings);
         }
@@ -254,10 +255,14 @@ impl<'p> Supervisor<'p> {
             folder: settings.folder.clone(),
         });
         let name = settings.name.clone();
-        Service::new(settings, handed, &scene, self.probe, &self.flight).map_err(|why| StartRefusal {
-            message: format!("{name}: {why}"),
-            hint: "fdguard run --help has the forms of checks; a host may be a number".to_owned(),
-            code: 2,
+        Service::new(settings, handed, &scene, self.probe, &self.flight).map_err(|why| {
+            StartRefusal {
+                message: format!("{name}: {why}"),
+                hint:
+                    "see fdguard run --help for the forms of checks; an IP address needs no lookup"
+                        .to_owned(),
+                code: 2,
+            }
         })
     }
 
@@ -271,8 +276,8 @@ impl<'p> Supervisor<'p> {
             self.trim();
             let ready = self.wait();
             self.hear_signals(&ready);
-            self.sink.turn(&ready);
-            self.each(|service, cx, _| service.turn(cx, &ready));
+            self.sink.poll(&ready);
+            self.each(|service, cx, _| service.poll(cx, &ready));
             self.turn_injector();
             self.turn_pages(&ready);
             self.forget_removed();
@@ -316,9 +321,9 @@ impl<'p> Supervisor<'p> {
         })
     }
 
-    /// Does something with each service, and what it needs from us.
+    /// Runs an action for each service with its context.
     fn each(&mut self, mut work: impl FnMut(&mut Service<'p>, &mut Context<'_>, &Dependencies)) {
-        let standing = Dependencies::of(&self.services, self.stopping.is_some());
+        let standing = Dependencies::new(&self.services, self.stopping.is_some());
         let mut cx = Context {
             sink: &mut self.sink,
             now: Instant::now(),
@@ -356,7 +361,7 @@ impl<'p> Supervisor<'p> {
         self.services.retain(|service| !gone(service));
     }
 
-    /// Everything is down, and what was written is where it belongs, or cannot get there: a full disk keeps nobody.
+    /// Every service is down and its output is written, or cannot be: a full disk does not delay the exit.
     fn is_over(&mut self) -> bool {
         let is_down = |one: &Service<'_>| one.state.is_final() && !one.is_alive();
         if !self.services.iter().all(is_down) {
@@ -367,7 +372,7 @@ impl<'p> Supervisor<'p> {
         self.services.iter().all(Service::is_written) || since.elapsed() >= LAST_LINES
     }
 
-    /// Tells how it all ended, and gives the exit status.
+    /// Logs the final event and returns the exit status.
     fn finish(mut self) -> u8 {
         let mut outcomes = self.services.iter().filter_map(|one| one.outcome);
         let failed = outcomes.find(|code| *code != 0);
@@ -377,7 +382,7 @@ impl<'p> Supervisor<'p> {
         for service in &self.services {
             survivors.add(service.survivors);
         }
-        // What we could not end is a failure, also of an end that somebody asked for.
+        // Processes that could not be ended are a failure, even if the stop was requested.
         let has_survivors = survivors.0.is_some_and(|count| count > 0);
         let code = if has_survivors { code.max(1) } else { code };
         let restarts = self.services.iter().map(|one| one.restarts).sum::<u64>();

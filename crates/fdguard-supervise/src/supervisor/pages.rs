@@ -1,15 +1,15 @@
-//! What the metrics and the health page show.
+//! The state shown by the metrics and health pages.
 
 use std::time::{Duration, Instant};
 
 use jiff::Timestamp;
 
 use super::{Supervisor, self_check};
-use crate::metrics::{HostMetrics, SupervisorMetrics, MetricsServer, MetricsState, read_token};
+use crate::metrics::{HostMetrics, MetricsServer, MetricsState, SupervisorMetrics, read_token};
 use crate::poll::Readiness;
 use crate::{config, limit, trim};
 
-/// Begins to listen where the settings say.
+/// Starts to listen at the configured address.
 pub(super) fn open(settings: &config::RunSettings) -> Result<Option<MetricsServer>, String> {
     let Some(address) = settings.metrics else {
         return Ok(None);
@@ -19,7 +19,7 @@ pub(super) fn open(settings: &config::RunSettings) -> Result<Option<MetricsServe
     let server = MetricsServer::bind(address, token);
     server
         .map(Some)
-        .map_err(|error| format!("--metrics {address}: {error}"))
+        .map_err(|error| format!("cannot serve --metrics on {address}: {error}"))
 }
 
 impl Supervisor<'_> {
@@ -27,7 +27,7 @@ impl Supervisor<'_> {
         let Some(mut pages) = self.pages.take() else {
             return;
         };
-        pages.turn(Instant::now(), ready, &mut || self.shown());
+        pages.poll(Instant::now(), ready, &mut || self.shown());
         self.pages = Some(pages);
     }
 

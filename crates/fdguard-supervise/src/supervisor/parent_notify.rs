@@ -1,21 +1,21 @@
-//! What our own parent is told, when it listens: ready, status, signs of life, stopping, and that it takes longer.
+//! Notifications to fdguard's own parent: ready, status, watchdog, stopping, and requests for more time.
 
 use std::time::{Duration, Instant};
 
 use fdguard_process::notify::client::monotonic_now;
-use fdguard_process::notify::{NotifyClient, Heartbeat, NotifyMessage};
+use fdguard_process::notify::{Heartbeat, NotifyClient, NotifyMessage};
 
 use super::Supervisor;
-use crate::event::{LogEvent, EventSink};
-use crate::service::State;
+use crate::event::{EventSink, LogEvent};
 use crate::poll::Interest;
+use crate::service::State;
 
 /// While something takes its time the parent is asked for so much more,
 const MORE: Duration = Duration::from_secs(20);
 /// this often.
 const ASK: Duration = Duration::from_secs(5);
 
-/// Our end towards the parent.
+/// The connection to the parent.
 #[derive(Debug, Default)]
 pub(super) struct ParentNotify {
     client: Option<NotifyClient>,
@@ -28,7 +28,7 @@ pub(super) struct ParentNotify {
 }
 
 impl ParentNotify {
-    /// As the environment says; around one program that runs to its end the parent hears nobody.
+    /// Reads the environment. With `--once` the parent gets no notifications.
     pub(super) fn new(once: bool, now: Instant) -> Self {
         if once {
             return Self::default();
@@ -92,7 +92,7 @@ impl ParentNotify {
 }
 
 impl Supervisor<'_> {
-    /// Tells the parent what is new.
+    /// Sends pending notifications to the parent.
     pub(super) fn above_turn(&mut self) {
         if self.above.client.is_none() {
             return;
@@ -102,7 +102,7 @@ impl Supervisor<'_> {
             .above
             .client
             .as_mut()
-            .and_then(|client| client.turn(now))
+            .and_then(|client| client.poll(now))
         {
             let text = format!("{}: {}", gap.what, gap.why);
             self.sink
@@ -115,7 +115,7 @@ impl Supervisor<'_> {
         let is_due = self.above.heartbeat.is_some_and(|beat| beat.due() <= now);
         if is_due && let Some(beat) = &mut self.above.heartbeat {
             beat.beat(now);
-            // A parent that hears nothing restarts us: so it is told nothing that is not true.
+            // A parent that receives no watchdog message restarts fdguard, so send one only while all services are healthy.
             if self.services.iter().all(super::Service::holds) {
                 self.above.tell(&Heartbeat::message(), &mut self.sink);
             }
@@ -149,7 +149,7 @@ impl Supervisor<'_> {
         self.above.status = status;
     }
 
-    /// What is bounded by us need not be cut short by the parent.
+    /// Asks the parent for more time while a step with its own deadline runs.
     fn ask_for_time(&mut self, now: Instant) {
         let takes_time = |state: State| {
             matches!(

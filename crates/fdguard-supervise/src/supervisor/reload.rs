@@ -1,4 +1,4 @@
-//! SIGHUP: the file is read again. What changed is restarted gently, what is new is started, what is gone is ended.
+//! SIGHUP: read the file again. Changed services are restarted, new ones started, removed ones ended.
 
 use std::mem;
 use std::path::Path;
@@ -25,13 +25,15 @@ impl<'p> Supervisor<'p> {
         }
         let Some(file) = self.settings.file.clone() else {
             // Without a file there is nothing to read: a gentle restart is what HUP means.
-            self.sink.emit(&LogEvent::new("reload").with("changed", "all"));
+            self.sink
+                .emit(&LogEvent::new("reload").with("changed", "all"));
             return self.renew_all();
         };
         let read = input_file::read_text(Path::new(&file), input_file::WRITTEN)
             .map_err(|error| format!("{file}: {error}"));
         let fresh = read.and_then(|text| {
-            RunSettings::of(&self.said, Some((&file, &text))).map_err(|mistake| mistake.to_string())
+            RunSettings::resolve(&self.said, Some((&file, &text)))
+                .map_err(|mistake| mistake.to_string())
         });
         match fresh {
             Ok(fresh) => self.take_over(fresh),
@@ -41,8 +43,7 @@ impl<'p> Supervisor<'p> {
 
     fn keep_the_old(&mut self, text: &str) {
         let event = LogEvent::new("reload").with("ok", false).with("text", text);
-        self.sink
-            .emit(&event.with("kept", "the values from before"));
+        self.sink.emit(&event.with("kept", "previous values"));
     }
 
     fn renew_all(&mut self) {
@@ -115,7 +116,7 @@ impl<'p> Supervisor<'p> {
         self.settings = fresh;
     }
 
-    /// Serves the pages where the new settings say; where that fails, as before.
+    /// Serves the pages at the new address; on failure at the old one.
     fn move_pages(&mut self, fresh: &RunSettings) -> Result<(), String> {
         let place = |settings: &RunSettings| (settings.metrics, settings.metrics_token.clone());
         if place(fresh) == place(&self.settings) {

@@ -1,6 +1,6 @@
-//! What we ourselves use.
+//! What fdguard itself uses.
 
-/// Our open descriptors. The folder's size is their number (Linux 6.2); older kernels are asked for the list.
+/// fdguard's open descriptors: the directory's size (Linux 6.2), or the length of the list on older kernels.
 pub(super) fn descriptors() -> Option<u64> {
     let size = std::fs::metadata("/proc/self/fd").ok()?.len();
     if size > 0 {

@@ -23,7 +23,7 @@ impl Supervisor<'_> {
         }
     }
 
-    /// Around one program that runs to its end everything is the program's. What the terminal sent it has already: it is in our group.
+    /// With `--once` all signals belong to the program. It has already received those of the terminal, because it is in the same group.
     fn pass_on(&mut self, heard: SignalSet) {
         let is_int = heard.signal == Signal::INT.as_raw();
         if is_int && std::mem::replace(&mut self.was_interrupted, is_int) {
@@ -57,7 +57,7 @@ impl Supervisor<'_> {
         self.above.stopping(&mut self.sink);
     }
 
-    /// A second Ctrl-C: nobody wants to wait.
+    /// A second Ctrl-C: kill at once.
     fn hurry(&mut self) {
         self.sink.emit(
             &LogEvent::new("stopping")
@@ -71,7 +71,7 @@ impl Supervisor<'_> {
         self.each(|service, _, _| service.reopen_logs());
     }
 
-    /// A line for us, and one for each service.
+    /// Logs one line for the supervisor and one for each service.
     fn tell_state(&mut self) {
         let now = Instant::now();
         let up = now.saturating_duration_since(self.began).as_secs();

@@ -1,4 +1,4 @@
-//! The sockets that services get: bound by us once, or handed to us by our own parent. They stay over restarts and reloads.
+//! Sockets for services: bound by fdguard once, or inherited from its parent. They survive restarts and reloads.
 
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
@@ -38,8 +38,8 @@ impl Sockets {
         }
     }
 
-    /// Those of a service. One that is alone gets all that our parent gave us.
-    pub(super) fn of(
+    /// The sockets of a service. A single service gets all sockets of the parent.
+    pub(super) fn bind_all(
         &mut self,
         service: &config::ServiceConfig,
         is_single: bool,
@@ -101,16 +101,17 @@ impl Sockets {
     pub(super) fn keep_only(&mut self, services: &[config::ServiceConfig]) {
         let sockets = || services.iter().flat_map(|service| &service.listen);
         self.bound.retain(|one| {
-            sockets()
-                .any(|socket| matches!(socket, SocketConfig::Bind(listen) if listen.at == one.listen.at))
+            sockets().any(
+                |socket| matches!(socket, SocketConfig::Bind(listen) if listen.at == one.listen.at),
+            )
         });
     }
 }
 
 fn missing(name: &str) -> StartRefusal {
     StartRefusal {
-        message: format!("listen: our parent handed over no socket called {name:?}"),
-        hint: "fd:NAME is a name of LISTEN_FDNAMES; tcp:PORT and unix:PATH are bound here"
+        message: format!("listen: the parent passed no socket named {name:?}"),
+        hint: "use fd:NAME with a name from LISTEN_FDNAMES, or bind tcp:PORT or unix:PATH"
             .to_owned(),
         code: 2,
     }

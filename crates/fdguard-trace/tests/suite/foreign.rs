@@ -6,7 +6,7 @@ use std::os::unix::process::ExitStatusExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
-use fdguard_trace::{Blind, Injection, Options, Program, Symbols};
+use fdguard_trace::{BlindReason, Injection, Options, Symbols, TracedProgram};
 
 const WAYS: &[&str] = &[
     "execl",
@@ -60,11 +60,11 @@ fn built(folder: &Path, compiler: &str, flags: &[&str]) -> Option<PathBuf> {
     runs.then_some(program)
 }
 
-fn starts_by_every_way(program: &Path, blind: Blind) {
+fn starts_by_every_way(program: &Path, blind: BlindReason) {
     let becomes = testkit::c_variant("becomes", "O1", &["-O1", "-g"]).unwrap();
     let becomes = becomes.to_str().unwrap();
     assert_eq!(
-        Program::find(program.as_os_str()).unwrap().blind,
+        TracedProgram::find(program.as_os_str()).unwrap().blind,
         Some(blind)
     );
     let program = program.to_str().unwrap();
@@ -90,7 +90,7 @@ fn programs_of_another_c_library_start() {
         testkit::skip("no musl-gcc");
         return;
     };
-    starts_by_every_way(&program, Blind::OtherLoader);
+    starts_by_every_way(&program, BlindReason::OtherLoader);
 }
 
 /// They did not start: the runtime wants to come first.
@@ -101,7 +101,7 @@ fn programs_with_a_sanitizer_start() {
         testkit::skip("no gcc with an address sanitizer");
         return;
     };
-    starts_by_every_way(&program, Blind::Sanitizer);
+    starts_by_every_way(&program, BlindReason::Sanitizer);
 }
 
 #[test]
@@ -137,7 +137,7 @@ fn a_program_of_another_user_says_nothing_of_the_library() {
         (text(&said.stdout).as_str(), text(&said.stderr).as_str()),
         ("ran\n", "")
     );
-    assert_eq!(gaps, [Blind::Unreachable.why()]);
+    assert_eq!(gaps, [BlindReason::Unreachable.why()]);
 }
 
 #[test]
@@ -163,5 +163,5 @@ fn a_program_with_other_mounts_says_nothing_of_the_library() {
         (text(&said.stdout).as_str(), text(&said.stderr).as_str()),
         ("ran\n", "")
     );
-    assert_eq!(gaps, [Blind::Unreachable.why()]);
+    assert_eq!(gaps, [BlindReason::Unreachable.why()]);
 }

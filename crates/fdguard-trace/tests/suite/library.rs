@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::path::Path;
 use std::process::Command;
 
-use fdguard_trace::{Blind, Program};
+use fdguard_trace::{BlindReason, TracedProgram};
 use object::{Object as _, ObjectSymbol as _};
 
 use super::run::victim;
@@ -287,11 +287,11 @@ fn a_static_program_is_said_to_be_out_of_sight() {
         return;
     };
     assert_eq!(
-        Program::find(program.as_os_str()).unwrap().blind,
-        Some(Blind::Static)
+        TracedProgram::find(program.as_os_str()).unwrap().blind,
+        Some(BlindReason::Static)
     );
     assert_eq!(
-        Program::find(Path::new("/bin/sh").as_os_str())
+        TracedProgram::find(Path::new("/bin/sh").as_os_str())
             .unwrap()
             .blind,
         None

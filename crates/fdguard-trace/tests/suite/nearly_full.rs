@@ -7,7 +7,7 @@ use std::os::unix::process::ExitStatusExt as _;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
-use fdguard_trace::{Injection, Options, Protection, Report, Symbols};
+use fdguard_trace::{Injection, Options, Protection, ReportPolicy, Symbols};
 use rustix::fs::{FallocateFlags, fallocate, statvfs};
 
 /// Set for the copy of a test that runs where `/dev/shm` is its own.
@@ -129,6 +129,6 @@ fn a_protected_program_runs_at_every_level_of_a_small_file_system() {
     if !is_outside(
         "suite::nearly_full::a_protected_program_runs_at_every_level_of_a_small_file_system",
     ) {
-        runs_at_every_level(Some(&Protection::new(Report::Once)));
+        runs_at_every_level(Some(&Protection::new(ReportPolicy::Once)));
     }
 }

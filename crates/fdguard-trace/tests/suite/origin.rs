@@ -49,7 +49,7 @@ fn r18_a_leak_is_named_by_its_line_and_counted_apart_from_correct_use() {
 fn r18_what_a_message_brought_is_named_by_the_line_that_received_it() {
     let run = traced("received", "> \"$1\"");
     assert_eq!(
-        at(&run.sites(), "received").open[0].descriptor.how.name(),
+        at(&run.sites(), "received").open[0].descriptor.call.name(),
         "recvmsg"
     );
 }
@@ -58,7 +58,7 @@ fn r18_what_a_message_brought_is_named_by_the_line_that_received_it() {
 fn r18_a_system_call_by_number_is_named_by_its_line() {
     let run = traced("syscall", "> \"$1\"");
     let site = at(&run.sites(), "syscall");
-    assert_eq!(site.open[0].descriptor.how.name(), "pidfd_open");
+    assert_eq!(site.open[0].descriptor.call.name(), "pidfd_open");
 }
 
 #[test]
@@ -79,5 +79,5 @@ fn r18_a_million_openings_by_eight_threads_lose_none() {
     assert_eq!(run.tables.lost_events(), 0);
     assert_eq!((opened, closed), (1_000_000, 1_000_000 - 800));
     assert_eq!(table.open.len(), 800);
-    assert_eq!((table.lost_stacks, table.unseen_ends), (0, 0));
+    assert_eq!((table.lost_stacks, table.unseen_closes), (0, 0));
 }

@@ -3,7 +3,7 @@
 use std::ffi::OsString;
 use std::path::PathBuf;
 
-use fdguard_trace::{Injection, Options, Protection, Report, Symbols, Traced};
+use fdguard_trace::{Injection, Options, Protection, ReportPolicy, Symbols, TracedCommand};
 
 use super::run::{alone, alone_of, alone_words, children, protected_of, protected_words, victim};
 
@@ -80,13 +80,13 @@ fn r41_what_was_prevented_is_counted_in_the_table() {
                   for call in (os.close, lambda fd: os.read(fd, 1), lambda fd: os.read(fd, 1)):\n\
                   \x20   try: call(r)\n    except OSError: pass\n";
     let words: Vec<OsString> = ["python3", "-c", script].map(OsString::from).to_vec();
-    let options = Options::default().protecting(Some(Protection::new(Report::Once)));
-    let mut traced = Traced::launch(&words, options).unwrap();
+    let options = Options::default().protecting(Some(Protection::new(ReportPolicy::Once)));
+    let mut traced = TracedCommand::launch(&words, options).unwrap();
     assert!(traced.wait().unwrap().success());
     let (hazards, _) = traced.hazards(&mut Symbols::new(), true);
     assert!(!hazards.is_empty() && hazards.iter().all(|one| one.prevented));
     let tables = traced.tables().unwrap();
-    let table = tables.of(traced.pid()).unwrap();
+    let table = tables.table_of(traced.pid()).unwrap();
     let counted: Vec<_> = table.prevented.clone().into_iter().collect();
     assert_eq!(counted, [("double-close", 1), ("use-after-close", 2)]);
 }
@@ -100,7 +100,7 @@ fn r41_a_program_that_somebody_else_starts_is_listened_to() {
     ]
     .map(OsString::from)
     .to_vec();
-    let options = Options::default().protecting(Some(Protection::new(Report::Once)));
+    let options = Options::default().protecting(Some(Protection::new(ReportPolicy::Once)));
     let injection = Injection::prepare(&words, options).unwrap();
     assert_eq!(injection.blind(), None);
     let mut variables = vec![
@@ -131,7 +131,7 @@ fn r41_a_program_that_somebody_else_starts_is_listened_to() {
 /// A protected program, and what it printed.
 fn printed(words: &[&str]) -> String {
     let words: Vec<OsString> = words.iter().map(OsString::from).collect();
-    let options = Options::default().protecting(Some(Protection::new(Report::Once)));
+    let options = Options::default().protecting(Some(Protection::new(ReportPolicy::Once)));
     let injection = Injection::prepare(&words, options).unwrap();
     let mut variables: Vec<_> = std::env::vars_os().collect();
     injection.environment(&mut variables);

@@ -4,7 +4,7 @@ use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
 use fdguard_core::origin::{Frame, Language};
-use fdguard_trace::{Options, Site, Symbols, Traced};
+use fdguard_trace::{Options, Site, Symbols, TracedCommand};
 
 /// It leaves a file and a socket open, the one through C code that calls back, and ends without tidying up.
 const SCRIPT: &str = "
@@ -61,10 +61,10 @@ fn leaks(minor: &str) -> Option<Vec<Site>> {
         return None;
     };
     let words: Vec<OsString> = vec![python.into(), "-c".into(), SCRIPT.into()];
-    let mut traced = Traced::launch(&words, Options::default()).unwrap();
+    let mut traced = TracedCommand::launch(&words, Options::default()).unwrap();
     assert!(traced.wait().unwrap().success());
     let tables = traced.tables().unwrap();
-    let table = tables.of(traced.pid()).expect("a table");
+    let table = tables.table_of(traced.pid()).expect("a table");
     let sites = Site::rank(
         &tables,
         table,
@@ -77,7 +77,7 @@ fn leaks(minor: &str) -> Option<Vec<Site>> {
 
 /// The native functions and Python's, of what was opened so.
 fn functions(sites: &[Site], how: &str) -> (Vec<String>, Vec<String>) {
-    let is_wanted = |site: &&Site| site.open[0].descriptor.how.name() == how;
+    let is_wanted = |site: &&Site| site.open[0].descriptor.call.name() == how;
     let site = sites.iter().find(is_wanted).expect("a site of the call");
     let name = |frame: &Frame| frame.function.clone().unwrap_or_default();
     let (python, native): (Vec<_>, Vec<_>) = site
@@ -121,7 +121,7 @@ fn r19_signal_handlers_in_c_that_close_at_any_moment_of_python() {
             continue;
         };
         let words: Vec<OsString> = vec![python.into(), "-c".into(), INTERRUPTED.into()];
-        let mut traced = Traced::launch(&words, Options::default()).unwrap();
+        let mut traced = TracedCommand::launch(&words, Options::default()).unwrap();
         let status = traced.wait().unwrap();
         assert!(status.success(), "{minor}: {status}");
         // Each of them is a second close of a number that the script had closed.

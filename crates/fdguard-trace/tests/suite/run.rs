@@ -4,7 +4,9 @@ use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitStatus};
 
-use fdguard_trace::{Options, Protection, Report, Site, Symbols, Table, Tables, Traced};
+use fdguard_trace::{
+    Options, ProcessTable, ProcessTables, Protection, ReportPolicy, Site, Symbols, TracedCommand,
+};
 
 /// The victim, optimised and without frame pointers, as programs are.
 pub(crate) fn victim() -> PathBuf {
@@ -35,13 +37,13 @@ pub(crate) struct Outcome {
 pub(crate) struct Run {
     pub(crate) outcome: Outcome,
     pub(crate) pid: u32,
-    pub(crate) tables: Tables,
+    pub(crate) tables: ProcessTables,
 }
 
 impl Run {
     /// The latest table of the program.
-    pub(crate) fn table(&self) -> &Table {
-        self.tables.of(self.pid).expect("a table")
+    pub(crate) fn table(&self) -> &ProcessTable {
+        self.tables.table_of(self.pid).expect("a table")
     }
 
     /// What it left open, by site.
@@ -119,7 +121,7 @@ pub(crate) fn protected_words(words: &[OsString]) -> Run {
 }
 
 fn protection() -> Options {
-    Options::default().protecting(Some(Protection::new(Report::Once)))
+    Options::default().protecting(Some(Protection::new(ReportPolicy::Once)))
 }
 
 pub(crate) fn traced_words(words: &[OsString]) -> Run {
@@ -129,7 +131,7 @@ pub(crate) fn traced_words(words: &[OsString]) -> Run {
 fn traced_in(options: Options, words: impl FnOnce(&Path) -> Vec<OsString>) -> Run {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("said");
-    let mut traced = Traced::launch(&words(&file), options).unwrap();
+    let mut traced = TracedCommand::launch(&words(&file), options).unwrap();
     assert_eq!(traced.blind(), None);
     let status = traced.wait().unwrap();
     Run {
@@ -159,7 +161,7 @@ pub(crate) fn both_ways(program: &Path) -> (Outcome, Outcome) {
         Command::new(&words[0]).args(&words[1..]).status().unwrap()
     });
     let traced = outcome("traced", &|words| {
-        let mut traced = Traced::launch(words, Options::default()).unwrap();
+        let mut traced = TracedCommand::launch(words, Options::default()).unwrap();
         traced.wait().unwrap()
     });
     (alone, traced)

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use fdguard_core::children::finding::ChildPile;
-use fdguard_trace::{Options, Symbols, Traced};
+use fdguard_trace::{Options, Symbols, TracedCommand};
 
 fn victim() -> PathBuf {
     let flags = ["-O2", "-g", "-fomit-frame-pointer"];
@@ -25,11 +25,11 @@ fn marks() -> BTreeMap<String, u32> {
 }
 
 /// Starts it with its output in a file.
-fn launch(mode: &str, file: &Path) -> Traced {
+fn launch(mode: &str, file: &Path) -> TracedCommand {
     let script = "exec \"$0\" \"$1\" > \"$2\" 2>&1";
     let mut words: Vec<OsString> = ["sh", "-c", script].map(OsString::from).to_vec();
     words.extend([victim().into(), mode.into(), file.into()]);
-    Traced::launch(&words, Options::default()).unwrap()
+    TracedCommand::launch(&words, Options::default()).unwrap()
 }
 
 #[track_caller]
@@ -42,7 +42,7 @@ fn wait_until(what: &str, mut is_so: impl FnMut() -> bool) {
 }
 
 /// Started, waited for, zombies: of each line, by its mark.
-fn accounts(traced: &Traced) -> BTreeMap<String, (u64, u64, u64)> {
+fn accounts(traced: &TracedCommand) -> BTreeMap<String, (u64, u64, u64)> {
     let lines = traced.child_lines(&mut Symbols::new());
     let line = |pile: &ChildPile| pile.origin.culprit.as_ref().and_then(|one| one.line);
     let mark = |wanted: u32| marks().into_iter().find(|(_, line)| *line == wanted);

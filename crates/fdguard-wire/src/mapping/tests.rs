@@ -4,8 +4,8 @@ use core::sync::atomic::Ordering;
 use std::thread;
 use std::vec::Vec;
 
-use super::{Area, Mapping};
-use crate::{Birth, Frame, How, NUMBERS, Tongue};
+use super::{Area, TableMapping};
+use crate::{FrameRecord, NUMBERS, OpenCall, OpenRecord, RuntimeLanguage};
 
 struct Everywhere;
 
@@ -23,28 +23,28 @@ impl Area for Nowhere {
     }
 }
 
-fn birth(stack: u32) -> Birth {
-    Birth {
+fn open(stack: u32) -> OpenRecord {
+    OpenRecord {
         stack,
         tid: 1,
         ns: 2,
-        how: How::Open,
+        call: OpenCall::Open,
         forks: 0,
     }
 }
 
 #[test]
 fn threads_that_meet_at_a_stack_share_its_number_and_lose_no_count() {
-    static MAPPING: Mapping = Mapping::new();
+    static MAPPING: TableMapping = TableMapping::new();
     const THREADS: u32 = 4;
     const EACH: u32 = 500;
     MAPPING.begin(7, 1, 1);
     let work = |first: u32| {
         let stacks = (0..EACH).map(|turn| {
-            let frame = Frame::Address(u64::from(turn % 50));
+            let frame = FrameRecord::Address(u64::from(turn % 50));
             let hash = u64::from(turn % 50) + 1;
             let stack = MAPPING.stack(&Everywhere, hash, |frames| frames.push(frame));
-            MAPPING.open(&Everywhere, first * EACH + turn, &birth(stack));
+            MAPPING.open(&Everywhere, first * EACH + turn, &open(stack));
             if turn % 2 == 0 {
                 MAPPING.close(&Everywhere, first * EACH + turn, 1).unwrap();
             }
@@ -63,7 +63,7 @@ fn threads_that_meet_at_a_stack_share_its_number_and_lose_no_count() {
     });
     assert!(all.iter().all(|stacks| *stacks == all[0]));
     assert_eq!(MAPPING.header.stacks.load(Ordering::Relaxed), 50);
-    let sum = |count: fn(&crate::Stack) -> u64| MAPPING.stacks.iter().map(count).sum::<u64>();
+    let sum = |count: fn(&crate::StackRecord) -> u64| MAPPING.stacks.iter().map(count).sum::<u64>();
     let opened = sum(|stack| stack.opened.load(Ordering::Relaxed));
     let closed = sum(|stack| stack.closed.load(Ordering::Relaxed));
     assert_eq!((opened, closed), (2000, 1000));
@@ -72,10 +72,10 @@ fn threads_that_meet_at_a_stack_share_its_number_and_lose_no_count() {
 
 #[test]
 fn what_finds_no_place_is_counted() {
-    static MAPPING: Mapping = Mapping::new();
+    static MAPPING: TableMapping = TableMapping::new();
     MAPPING.begin(7, 1, 1);
-    MAPPING.open(&Everywhere, u32::try_from(NUMBERS).unwrap(), &birth(0));
-    MAPPING.open(&Nowhere, 5, &birth(0));
+    MAPPING.open(&Everywhere, u32::try_from(NUMBERS).unwrap(), &open(0));
+    MAPPING.open(&Nowhere, 5, &open(0));
     assert_eq!(MAPPING.header.lost_events.load(Ordering::Relaxed), 2);
     assert_eq!(MAPPING.stack(&Nowhere, 9, |_| {}), 0);
     assert_eq!(MAPPING.header.lost_stacks.load(Ordering::Relaxed), 1);
@@ -83,40 +83,42 @@ fn what_finds_no_place_is_counted() {
 
 #[test]
 fn a_forked_child_begins_with_the_table_and_counts_none_of_it() {
-    static PARENT: Mapping = Mapping::new();
-    static CHILD: Mapping = Mapping::new();
+    static PARENT: TableMapping = TableMapping::new();
+    static CHILD: TableMapping = TableMapping::new();
     PARENT.begin(7, 100, 1);
-    PARENT.open(&Everywhere, 5, &birth(3));
+    PARENT.open(&Everywhere, 5, &open(3));
     CHILD.begin(8, 200, 1);
     CHILD.inherit(&Everywhere, (&PARENT, &Everywhere));
-    let known = CHILD.birth_of(&Everywhere, 5).unwrap();
+    let known = CHILD.open_record(&Everywhere, 5).unwrap();
     assert_eq!((known.stack, known.forks), (3, 1));
     assert_eq!(CHILD.close(&Everywhere, 5, 1).unwrap().forks, 1);
     assert_eq!(CHILD.stacks[3].closed.load(Ordering::Relaxed), 0);
-    assert!(PARENT.birth_of(&Everywhere, 5).is_some());
+    assert!(PARENT.open_record(&Everywhere, 5).is_some());
 }
 
 #[test]
 fn counts_follow_a_stack_that_is_put_in_place_of_another() {
-    static MAPPING: Mapping = Mapping::new();
-    static CHILD: Mapping = Mapping::new();
-    let language = Frame::Language {
-        tongue: Tongue::Node,
+    static MAPPING: TableMapping = TableMapping::new();
+    static CHILD: TableMapping = TableMapping::new();
+    let language = FrameRecord::Language {
+        tongue: RuntimeLanguage::Node,
         text: 1,
         line: 2,
     };
     MAPPING.begin(7, 1, 1);
-    let native = MAPPING.stack(&Everywhere, 5, |frames| frames.push(Frame::Address(1)));
+    let native = MAPPING.stack(&Everywhere, 5, |frames| {
+        frames.push(FrameRecord::Address(1))
+    });
     let asked = MAPPING.stack(&Everywhere, 6, |frames| frames.push(language));
     assert!(MAPPING.is_language(asked) && !MAPPING.is_language(native));
-    MAPPING.open(&Everywhere, 5, &birth(native));
-    MAPPING.open(&Everywhere, 6, &birth(native));
+    MAPPING.open(&Everywhere, 5, &open(native));
+    MAPPING.open(&Everywhere, 6, &open(native));
     MAPPING.restack(&Everywhere, 5, asked);
     MAPPING.restack(&Everywhere, 9, asked);
     CHILD.begin(8, 2, 1);
     CHILD.inherit(&Everywhere, (&MAPPING, &Everywhere));
     CHILD.restack(&Everywhere, 6, asked);
-    assert_eq!(CHILD.birth_of(&Everywhere, 6).unwrap().stack, native);
+    assert_eq!(CHILD.open_record(&Everywhere, 6).unwrap().stack, native);
     MAPPING.close(&Everywhere, 5, 1).unwrap();
     let counts = |stack: u32| {
         let stack = &MAPPING.stacks[stack as usize];
@@ -127,7 +129,7 @@ fn counts_follow_a_stack_that_is_put_in_place_of_another() {
 
 #[test]
 fn a_module_is_written_once_and_the_latest_at_an_address_counts() {
-    static MAPPING: Mapping = Mapping::new();
+    static MAPPING: TableMapping = TableMapping::new();
     MAPPING.begin(7, 1, 1);
     let first = MAPPING.add_module(&Everywhere, (0x1000, 0x2000, 0x1000), b"/a");
     assert_eq!(
@@ -155,22 +157,22 @@ impl Area for High {
 /// in, and slots were read, though there was no memory for them.
 #[test]
 fn where_there_is_no_memory_nothing_is_counted_and_nothing_is_read() {
-    static MAPPING: Mapping = Mapping::new();
-    static CHILD: Mapping = Mapping::new();
+    static MAPPING: TableMapping = TableMapping::new();
+    static CHILD: TableMapping = TableMapping::new();
     MAPPING.begin(7, 1, 1);
     // As if others had written there: nobody may look.
-    MAPPING.open(&Everywhere, 5, &birth(0));
-    MAPPING.open(&High, 1500, &birth(0));
+    MAPPING.open(&Everywhere, 5, &open(0));
+    MAPPING.open(&High, 1500, &open(0));
     assert_eq!(MAPPING.stacks[0].place(), (0, 0));
     assert_eq!(MAPPING.stacks[0].opened.load(Ordering::Relaxed), 1);
-    assert!(MAPPING.birth_of(&High, 1500).is_some());
-    assert_eq!(MAPPING.birth_of(&High, 5), None);
+    assert!(MAPPING.open_record(&High, 1500).is_some());
+    assert_eq!(MAPPING.open_record(&High, 5), None);
     assert_eq!(MAPPING.turn(&High, 5), 0);
     assert_eq!(MAPPING.close(&High, 5, 1), None);
     assert!(MAPPING.close(&High, 1500, 1).is_some());
     assert_eq!(MAPPING.stacks[0].closed.load(Ordering::Relaxed), 0);
     CHILD.inherit(&Everywhere, (&MAPPING, &High));
-    assert_eq!(CHILD.birth_of(&Everywhere, 5), None);
+    assert_eq!(CHILD.open_record(&Everywhere, 5), None);
     assert_eq!(MAPPING.add_module(&High, (1, 2, 3), b"/bin/it"), None);
     assert_eq!(MAPPING.header.modules.load(Ordering::Relaxed), 0);
 }

@@ -1,7 +1,7 @@
 //! Protection flags of `run`, `trace` and `check`.
 
 use clap::{Args, ValueEnum};
-use fdguard_trace::{Protection, Report};
+use fdguard_trace::{Protection, ReportPolicy};
 
 /// Protection of the program against its own stale descriptors.
 #[derive(Clone, Debug, Default, Args)]
@@ -21,9 +21,9 @@ impl ProtectArgs {
     pub fn protection(&self) -> Option<Protection> {
         let report = match self.protect? {
             ProtectLevel::Disabled => return None,
-            ProtectLevel::WarnOnce => Report::Once,
-            ProtectLevel::WarnAlways => Report::Always,
-            ProtectLevel::Fatal => Report::Fatal,
+            ProtectLevel::WarnOnce => ReportPolicy::Once,
+            ProtectLevel::WarnAlways => ReportPolicy::Always,
+            ProtectLevel::Fatal => ReportPolicy::Fatal,
         };
         Some(Protection::new(report).shielding(self.shield.clone()))
     }
@@ -46,7 +46,9 @@ pub enum ProtectLevel {
 fn parse_shield(text: &str) -> Result<String, String> {
     match text {
         "" => Err("pattern is empty".to_owned()),
-        _ if text.contains(':') => Err("pattern must not contain a colon: use ? to match one".to_owned()),
+        _ if text.contains(':') => {
+            Err("pattern must not contain a colon: use ? to match one".to_owned())
+        }
         _ => Ok(text.to_owned()),
     }
 }

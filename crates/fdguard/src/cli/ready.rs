@@ -32,9 +32,7 @@ impl FromStr for ReadyArg {
 
     fn from_str(text: &str) -> Result<Self, String> {
         let wrong = || {
-            format!(
-                "{text:?} is not tcp:PORT, tcp:HOST:PORT, http://HOST:PORT/PATH or line:REGEX"
-            )
+            format!("{text:?} is not tcp:PORT, tcp:HOST:PORT, http://HOST:PORT/PATH or line:REGEX")
         };
         let (kind, rest) = text.split_once(':').ok_or_else(wrong)?;
         match kind {

@@ -94,8 +94,7 @@ impl TraceArgs {
 }
 
 fn parse_pid(text: &str) -> Result<u32, String> {
-    let hint =
-        || format!("not a process id; put -- before a program: fdguard trace -- {text}");
+    let hint = || format!("not a process id; put -- before a program: fdguard trace -- {text}");
     text.parse().ok().ok_or_else(hint)
 }
 

@@ -1,10 +1,12 @@
-//! `fdguard archive`: move these logs without losing a line.
+//! `fdguard archive`: move logs without losing a line.
 
 use std::fmt::Write as _;
 use std::io::Write;
 
 use fdguard_files::Archive;
-use fdguard_files::archive::{ArchiveMethod, ArchiveOutcome, UnusedProof, ArchiveReceipt, ArchiveReport};
+use fdguard_files::archive::{
+    ArchiveMethod, ArchiveOutcome, ArchiveReceipt, ArchiveReport, UnusedProof,
+};
 
 use crate::cli::ArchiveArgs;
 use crate::exit::{self, HintedError};
@@ -30,8 +32,8 @@ pub(super) fn run(args: &ArchiveArgs) -> anyhow::Result<u8> {
         })?;
     } else {
         output::emit_styled(file, |out| write(out, &report))?;
-        for receipt in of(&report, ArchiveOutcome::NotSeen) {
-            // What could not be looked at is no result.
+        for receipt in with_outcome(&report, ArchiveOutcome::NotSeen) {
+            // A file that could not be examined is not a result.
             let (message, remedy) = said_of(receipt);
             exit::report(&HintedError::look(message, remedy).into());
         }
@@ -39,16 +41,22 @@ pub(super) fn run(args: &ArchiveArgs) -> anyhow::Result<u8> {
     Ok(exit_code(&report))
 }
 
-fn of(report: &ArchiveReport, outcome: ArchiveOutcome) -> impl Iterator<Item = &ArchiveReceipt> {
+fn with_outcome(
+    report: &ArchiveReport,
+    outcome: ArchiveOutcome,
+) -> impl Iterator<Item = &ArchiveReceipt> {
     report
         .files
         .iter()
         .filter(move |receipt| receipt.outcome == outcome)
 }
 
-/// "Could not look" wins, as everywhere.
+/// "Could not look" takes precedence, as everywhere.
 fn exit_code(report: &ArchiveReport) -> u8 {
-    if of(report, ArchiveOutcome::NotSeen).next().is_some() {
+    if with_outcome(report, ArchiveOutcome::NotSeen)
+        .next()
+        .is_some()
+    {
         exit::COULD_NOT_LOOK
     } else if report.success {
         exit::CLEAN
@@ -85,12 +93,12 @@ fn write(out: &mut dyn Write, report: &ArchiveReport) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// `archived a.jsonl → archive/a.jsonl: 900 lines, 12600 bytes, by a new name, 1 writer waited for`.
+/// `archived a.jsonl → archive/a.jsonl: 900 lines, 12600 bytes, renamed, waited for 1 writer`.
 fn line(receipt: &ArchiveReceipt) -> String {
     let source = receipt.source.to_lossy();
     let mut text = match receipt.outcome {
         ArchiveOutcome::Archived => format!("archived {source}"),
-        _ => format!("already archived by another: {source}"),
+        _ => format!("already archived by another process: {source}"),
     };
     if let Some(to) = &receipt.archived_to {
         let _ = write!(text, " → {}", to.to_lossy());
@@ -103,18 +111,18 @@ fn line(receipt: &ArchiveReceipt) -> String {
     parts.extend(tail(receipt));
     match receipt.method {
         Some(ArchiveMethod::Copy) => parts.push("copied and compared".to_owned()),
-        Some(ArchiveMethod::Rename) => parts.push("by a new name".to_owned()),
+        Some(ArchiveMethod::Rename) => parts.push("renamed".to_owned()),
         Some(ArchiveMethod::Found) | None => {}
     }
     if !receipt.writers.is_empty() {
         let writers = count(receipt.writers.len() as u64, "writer");
-        parts.push(format!("{writers} waited for"));
+        parts.push(format!("waited for {writers}"));
     }
     if receipt.proof == Some(UnusedProof::Scan) {
-        parts.push("no writer found in the tables (no lease)".to_owned());
+        parts.push("no writer found in the descriptor tables (no lease)".to_owned());
     }
     if receipt.recovered {
-        parts.push("left by an archive that was ended".to_owned());
+        parts.push("resumed after an interrupted archive".to_owned());
     }
     if !parts.is_empty() {
         let _ = write!(text, ": {}", parts.join(", "));
@@ -134,7 +142,7 @@ fn tail(receipt: &ArchiveReceipt) -> Option<String> {
         let torn = count(tail.torn_bytes, "byte");
         return Some(format!("the last line is torn ({torn})"));
     }
-    (tail.last_line_is_json == Some(false)).then(|| "the last line is no JSON".to_owned())
+    (tail.last_line_is_json == Some(false)).then(|| "the last line is not JSON".to_owned())
 }
 
 /// What went wrong with which file, and what would help.

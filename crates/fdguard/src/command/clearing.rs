@@ -37,7 +37,7 @@ pub(super) fn clear_findings(diagnosis: &mut Diagnosis, clearance: &Clearance<'_
 }
 
 /// What was accepted does not make a verdict: the opinion of each process follows its findings.
-pub(super) fn settle(diagnosis: &mut Diagnosis) {
+pub(super) fn apply_clearances(diagnosis: &mut Diagnosis) {
     const RISING: &[&str] = &["leak", "growth", "unwaited-child", "leak-per-request"];
     for opinion in &mut diagnosis.processes {
         let mine = diagnosis

@@ -25,7 +25,9 @@ pub(super) fn run(args: &DiffArgs) -> anyhow::Result<u8> {
 fn two(args: &DiffArgs, before: &Snapshot, after: &Snapshot) -> anyhow::Result<u8> {
     let Some(delta) = delta::delta(before, after) else {
         let hint = "take both snapshots as root or as the process's user: a radar snapshot has only counts";
-        return Err(HintedError::look("one of the two snapshots has no list of descriptors", hint).into());
+        return Err(
+            HintedError::look("one of the two snapshots has no list of descriptors", hint).into(),
+        );
     };
     let file = args.output.as_deref();
     if args.json {
@@ -40,7 +42,7 @@ fn two(args: &DiffArgs, before: &Snapshot, after: &Snapshot) -> anyhow::Result<u
 
 fn several(args: &DiffArgs, all: &[NamedPhase]) -> anyhow::Result<u8> {
     let snapshots: Vec<&Snapshot> = all.iter().map(|phase| &phase.snapshot).collect();
-    let found = Phases::of(&snapshots).map_err(|reason| refusal(reason, all))?;
+    let found = Phases::compare(&snapshots).map_err(|reason| refusal(reason, all))?;
     let file = args.output.as_deref();
     if args.json {
         output::emit(file, |out| phases::write_json(out, all, &found))?;
@@ -67,13 +69,19 @@ fn is_any(delta: &Delta) -> bool {
 fn refusal(reason: NoPhases, all: &[NamedPhase]) -> HintedError {
     let name = |index: usize| all.get(index).map_or("", |phase| phase.name.as_str());
     match reason {
-        NoPhases::TooFew => HintedError::usage("diff needs at least two phases", "see fdguard diff --help"),
+        NoPhases::TooFew => {
+            HintedError::usage("diff needs at least two phases", "see fdguard diff --help")
+        }
         NoPhases::Unlisted(index) => HintedError::look(
             format!("{} has no list of descriptors", name(index)),
             "take all snapshots as root or as the process's user: a radar snapshot has only counts",
         ),
         NoPhases::OtherProcess(index) => HintedError::look(
-            format!("{} and {} are snapshots of different processes", name(0), name(index)),
+            format!(
+                "{} and {} are snapshots of different processes",
+                name(0),
+                name(index)
+            ),
             "use snapshots of one running process, or compare two processes with fdguard diff A B",
         ),
     }
@@ -107,7 +115,10 @@ fn side(text: &str) -> anyhow::Result<Snapshot> {
         let mut snapshots = read_file(path)?;
         if snapshots.len() != 1 {
             let hint = "save one process at a time: fdguard snap PID --json -o FILE";
-            let message = format!("{text}: contains {} snapshots, expected one", snapshots.len());
+            let message = format!(
+                "{text}: contains {} snapshots, expected one",
+                snapshots.len()
+            );
             return Err(HintedError::look(message, hint).into());
         }
         return Ok(snapshots.remove(0));

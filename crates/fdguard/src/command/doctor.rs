@@ -27,7 +27,11 @@ pub(super) fn run(args: &DoctorArgs) -> anyhow::Result<u8> {
     let settings = settings::settings(&args.settings)?;
     let patient = patient(args)?;
     let logs = gather::open_logs(&args.log)?;
-    let place = args.output.as_deref().map(BundleTarget::take).transpose()?;
+    let place = args
+        .output
+        .as_deref()
+        .map(BundleTarget::create)
+        .transpose()?;
     args.html.as_deref().map(check_place).transpose()?;
     // What the user wrote about symptoms may hold names, too.
     let ours = Playbook::embedded();
@@ -57,7 +61,11 @@ pub(super) fn run(args: &DoctorArgs) -> anyhow::Result<u8> {
         Evidence::of(material, &settings)
     };
     let Some(evidence) = evidence else {
-        return Err(HintedError::look("no process could be watched", "run fdguard top --once to list the processes").into());
+        return Err(HintedError::look(
+            "no process could be watched",
+            "run fdguard top --once to list the processes",
+        )
+        .into());
     };
     drop(progress);
     if let Some(path) = args.html.as_deref() {

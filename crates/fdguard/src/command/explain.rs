@@ -3,7 +3,7 @@
 use std::io::{self, IsTerminal as _};
 use std::path::Path;
 
-use fdguard_core::explain::{self, Explanation, Scanner, Verdict, WallName};
+use fdguard_core::explain::{self, Explanation, LogScanner, LogVerdict, WallName};
 use fdguard_core::playbook::{self, Playbook, Suspect};
 use fdguard_core::summary::ClassCount;
 use fdguard_core::{Class, Pid, Snapshot, Summary, Text, Tier};
@@ -22,7 +22,7 @@ pub(super) fn run(args: &ExplainArgs) -> anyhow::Result<u8> {
         return Ok(exit::CLEAN);
     }
     // First of all: while a long log is read the process may end.
-    let seen = args.pid.map(look).transpose()?;
+    let seen = args.pid.map(read_snapshot).transpose()?;
     let near = seen
         .as_ref()
         .map(|(_, summary)| explain::near(&summary.walls))
@@ -89,13 +89,13 @@ fn read_playbook(file: Option<&Path>) -> anyhow::Result<Playbook> {
     Ok(ours.extended_by(user))
 }
 
-fn look(pid: Pid) -> anyhow::Result<(Snapshot, Summary)> {
+fn read_snapshot(pid: Pid) -> anyhow::Result<(Snapshot, Summary)> {
     let options = Options {
         peers: false,
         ..Options::default()
     };
     let snapshot = Probe::new()?.snapshot(pid, options)?;
-    let summary = Summary::of(&snapshot);
+    let summary = Summary::summarize(&snapshot);
     Ok((snapshot, summary))
 }
 
@@ -128,7 +128,7 @@ fn held_by(
 /// The largest class, unless the log mentions a limit that belongs to another class.
 fn suspect<'a>(explanation: &Explanation, classes: &'a [ClassCount]) -> Option<&'a Class> {
     let wall = match explanation.verdict {
-        Verdict::OtherWall => explanation.symptoms.first().map(|found| found.wall),
+        LogVerdict::OtherWall => explanation.symptoms.first().map(|found| found.wall),
         _ => None,
     };
     let of_wall = match wall {
@@ -150,7 +150,7 @@ fn read_log(
     playbook: &Playbook,
     near: &[WallName],
 ) -> anyhow::Result<Explanation> {
-    let mut scanner = Scanner::new(playbook)?;
+    let mut scanner = LogScanner::new(playbook)?;
     match args.log.as_deref() {
         Some(path) if !is_stdin(path) => {
             let file = input::open(path)?;
@@ -159,8 +159,7 @@ fn read_log(
         // A terminal is not a log. With --pid there is still something to report.
         None if io::stdin().is_terminal() && args.pid.is_some() => {}
         None if io::stdin().is_terminal() => {
-            let hint =
-                "run fdguard explain LOG, or pipe a log into fdguard explain; --list shows the playbook";
+            let hint = "run fdguard explain LOG, or pipe a log into fdguard explain; --list shows the playbook";
             return Err(HintedError::usage("no log given", hint).into());
         }
         _ => log::scan(&mut scanner, io::stdin().lock(), "standard input")?,

@@ -116,32 +116,11 @@ fn of_kind(kind: FileType) -> Class {
     }
 }
 
-/// By the call alone, where it leaves no choice.
-pub(in crate::command) fn of_call(call: &str) -> Option<Class> {
-    let class = match call {
-        "pipe" | "popen" => Class::Pipe,
-        "eventfd" => Class::Eventfd,
-        "epoll_create" => Class::Eventpoll,
-        "timerfd_create" => Class::Timerfd,
-        "signalfd" => Class::Signalfd,
-        "inotify_init" => Class::Inotify,
-        "fanotify_init" => Class::Fanotify,
-        "memfd_create" => Class::Memfd,
-        "pidfd_open" => Class::Pidfd,
-        "opendir" => Class::Directory,
-        "posix_openpt" => Class::PtyMaster,
-        "mkstemp" => Class::Regular,
-        "tmpfile" => Class::Deleted,
-        _ => return None,
-    };
-    Some(class)
-}
-
 #[cfg(test)]
 mod tests {
     use fdguard_core::{Class, TcpState};
 
-    use super::{of_call, of_link};
+    use super::of_link;
 
     #[test]
     fn a_link_tells_the_class_or_that_it_does_not() {
@@ -161,12 +140,5 @@ mod tests {
         assert_eq!(class("/dev/null"), Some(Class::Chardev));
         assert_eq!(class("/proc"), Some(Class::Directory));
         assert_eq!(class("/no/such/file"), None);
-    }
-
-    #[test]
-    fn a_call_tells_only_what_it_must() {
-        assert_eq!(of_call("timerfd_create"), Some(Class::Timerfd));
-        assert_eq!(of_call("open"), None);
-        assert_eq!(of_call("socket"), None);
     }
 }

@@ -4,7 +4,7 @@ use std::path::Path;
 
 use fdguard_core::config::Config;
 use fdguard_core::playbook::Playbook;
-use fdguard_core::rule::Settings;
+use fdguard_core::rule::RuleSettings;
 use jiff::Zoned;
 
 use crate::cli::SettingsArgs;
@@ -15,7 +15,7 @@ use crate::input;
 const DEFAULT_FILE: &str = "fdguard.toml";
 
 /// Settings from the file and the flags.
-pub(super) fn settings(args: &SettingsArgs) -> anyhow::Result<Settings> {
+pub(super) fn settings(args: &SettingsArgs) -> anyhow::Result<RuleSettings> {
     let config = config(args)?;
     let mut levels = config.levels;
     levels.warning = args.warn_at.unwrap_or(levels.warning);
@@ -38,10 +38,10 @@ pub(super) fn settings(args: &SettingsArgs) -> anyhow::Result<Settings> {
         None => name.into(),
     });
     let own = args.playbook.as_deref().or(configured.as_deref());
-    Ok(Settings {
+    Ok(RuleSettings {
         levels,
         expectations,
-        ledger: config.ledger,
+        suppressions: config.suppressions,
         playbook: playbook(own)?,
         today: Zoned::now().date(),
     })

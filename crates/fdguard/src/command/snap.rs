@@ -2,7 +2,8 @@
 
 use std::mem::ManuallyDrop;
 
-use fdguard_core::{Gap, Snapshot, Summary, Tier, catalog};
+use fdguard_core::rule::{self, RuleKind};
+use fdguard_core::{Gap, Snapshot, Summary, Tier};
 use fdguard_probe::{Error as ProbeError, Options, Probe, workers};
 
 use super::pick;
@@ -24,14 +25,14 @@ struct SnapResult {
 
 pub(super) fn run(args: &SnapArgs) -> anyhow::Result<u8> {
     if args.list_rules {
-        let lints = catalog::lints();
+        let lints = rule::of_kind(RuleKind::Lint);
         output::emit(args.output.as_deref(), |out| {
             rules::write(out, &lints, args.json)
         })?;
         return Ok(exit::CLEAN);
     }
     // What is about to end need not be taken apart: with many descriptors that takes a while.
-    let looked = ManuallyDrop::new(look(args)?);
+    let looked = ManuallyDrop::new(read_snapshots(args)?);
     write(args, &looked)?;
     Ok(exit_code(args, &looked))
 }
@@ -94,7 +95,7 @@ fn exit_code(args: &SnapArgs, looked: &SnapResult) -> u8 {
     if failing { exit::FINDINGS } else { exit::CLEAN }
 }
 
-fn look(args: &SnapArgs) -> anyhow::Result<SnapResult> {
+fn read_snapshots(args: &SnapArgs) -> anyhow::Result<SnapResult> {
     if let Some(path) = &args.from {
         let snapshots = super::diff::read_file(path)?;
         let many = snapshots.len() != 1;
@@ -157,7 +158,7 @@ fn lsof(pids: &[fdguard_core::Pid]) -> anyhow::Result<Vec<Result<Snapshot, Probe
 }
 
 fn summarized(snapshots: Vec<Snapshot>) -> Vec<(Snapshot, Summary)> {
-    let summaries = workers::map(&snapshots, 8, Summary::of);
+    let summaries = workers::map(&snapshots, 8, Summary::summarize);
     snapshots.into_iter().zip(summaries).collect()
 }
 

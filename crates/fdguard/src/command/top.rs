@@ -35,7 +35,7 @@ pub(super) fn run(args: &TopArgs) -> anyhow::Result<u8> {
 }
 
 fn look(probe: &Probe, args: &TopArgs) -> anyhow::Result<HostView> {
-    let mut view = Radar::single(args.peaks).look(probe)?;
+    let mut view = Radar::single(args.peaks).scan(probe)?;
     if let Some(filter) = args.filter.as_deref() {
         view.rows.retain(|row| {
             row.comm.to_lossy().contains(filter) || row.pid.to_string().contains(filter)
@@ -78,7 +78,7 @@ struct Host {
 impl HostSource for Host {
     fn look(&mut self) -> HostView {
         self.radar
-            .look(&self.probe)
+            .scan(&self.probe)
             .unwrap_or_else(|error| HostView {
                 gaps: vec![Gap::new(
                     "all processes",
@@ -99,7 +99,7 @@ impl HostSource for Host {
             .probe
             .snapshot(pid, options)
             .map_err(|error| error.to_string())?;
-        let summary = Summary::of(&snapshot);
+        let summary = Summary::summarize(&snapshot);
         Ok(Holdings { snapshot, summary })
     }
 }

@@ -44,13 +44,15 @@ pub struct BundleTarget {
 
 impl BundleTarget {
     /// Takes the place.
-    pub fn take(path: &Path) -> anyhow::Result<Self> {
+    pub fn create(path: &Path) -> anyhow::Result<Self> {
         let form = form(path);
         let Some(name) = path.file_name().filter(|_| !path.as_os_str().is_empty()) else {
             let hint = "give -o a new directory, or a file that ends in .tar.zst";
-            return Err(
-                HintedError::look(format!("{}: not a name for a bundle", path.display()), hint).into(),
-            );
+            return Err(HintedError::look(
+                format!("{}: not a name for a bundle", path.display()),
+                hint,
+            )
+            .into());
         };
         refuse_what_is_there(path, form)?;
         let mut part = std::ffi::OsString::from(".");

@@ -5,7 +5,7 @@ use std::time::Duration;
 use fdguard_core::evidence::{EvidenceInput, ProcessVisit};
 use fdguard_core::explain;
 use fdguard_core::playbook::Playbook;
-use fdguard_core::rule::Settings;
+use fdguard_core::rule::RuleSettings;
 use fdguard_core::{Class, Gap, Pid, Snapshot, Summary, TcpState};
 use fdguard_probe::{Error as ProbeError, Options, Probe, Radar};
 
@@ -26,7 +26,7 @@ pub struct DoctorPlan<'a> {
     /// Which lines of a log mean what.
     pub playbook: &'a Playbook,
     /// How what was seen so far is judged while it goes on.
-    pub settings: &'a Settings,
+    pub settings: &'a RuleSettings,
     /// Where that is shown.
     pub progress: &'a ProgressLine,
 }
@@ -42,8 +42,7 @@ pub fn gather(
     plan.progress.show(|| format!("reading {processes}"));
     let (mut visits, mut gaps) = first_look(probe, pids)?;
     let taken = watch::short_watch(probe, &visits, &plan)?;
-    plan.progress
-        .show(|| format!("reading {processes} again"));
+    plan.progress.show(|| format!("reading {processes} again"));
     let ends = second_look(probe, &visits);
     for (visit, end) in visits.iter_mut().zip(ends) {
         if end.is_none() {
@@ -60,7 +59,7 @@ pub fn gather(
     let (relatives, relatives_more) = related(probe, &visits, &mut gaps);
     let walls = visits
         .iter()
-        .flat_map(|visit| Summary::of(visit.latest()).walls);
+        .flat_map(|visit| Summary::summarize(visit.latest()).walls);
     let near = explain::near(&walls.collect::<Vec<_>>());
     let read = |log: OpenLog| logs::read(log, plan.playbook, &near);
     let logs = open_logs
@@ -113,7 +112,7 @@ fn snapshots(probe: &Probe, pids: &[Pid]) -> Vec<Result<Snapshot, ProbeError>> {
 fn visit(begin: Snapshot) -> ProcessVisit {
     let exe = begin.process.exe.as_ref();
     ProcessVisit {
-        runtime: exe.and_then(|exe| runtime::of(exe.as_bytes())),
+        runtime: exe.and_then(|exe| runtime::detect(exe.as_bytes())),
         select: None,
         begin,
         end: None,
@@ -137,7 +136,7 @@ fn related(
     gaps: &mut Vec<Gap>,
 ) -> (Vec<fdguard_core::evidence::Relative>, u64) {
     let named: Vec<Pid> = visits.iter().map(|visit| visit.begin.process.pid).collect();
-    match Radar::single(true).look(probe) {
+    match Radar::single(true).scan(probe) {
         Ok(view) => family::relatives(&view.rows, &named, &sharers(visits)),
         Err(error) => {
             let remedy = "check that /proc is mounted and readable";

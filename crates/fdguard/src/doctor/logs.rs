@@ -6,7 +6,7 @@ use std::path::PathBuf;
 
 use fdguard_core::Text;
 use fdguard_core::evidence::{LogFile, LogSymptom};
-use fdguard_core::explain::{Found, Scanner, WallName};
+use fdguard_core::explain::{LogScanner, SymptomMatch, WallName};
 use fdguard_core::playbook::Playbook;
 
 use crate::{input, log};
@@ -36,7 +36,7 @@ pub(super) fn read(
     playbook: &Playbook,
     near: &[WallName],
 ) -> anyhow::Result<LogFile> {
-    let mut scanner = Scanner::new(playbook)?;
+    let mut scanner = LogScanner::new(playbook)?;
     log::scan(&mut scanner, log.file, &log.path.display().to_string())?;
     let explanation = scanner.finish(near);
     Ok(LogFile {
@@ -46,7 +46,7 @@ pub(super) fn read(
     })
 }
 
-fn symptom(found: Found) -> LogSymptom {
+fn symptom(found: SymptomMatch) -> LogSymptom {
     LogSymptom {
         id: found.id,
         wall: found.wall.name().to_owned(),

@@ -29,11 +29,11 @@ const CONTENTS: &[(&str, &str)] = &[
         "snapshot-end.json",
         "every descriptor after the watch; compare with fdguard diff",
     ),
-    ("tree.json", "parents and descendants with their descriptor counts"),
     (
-        "limits.txt",
-        "limits and how much of each is used",
+        "tree.json",
+        "parents and descendants with their descriptor counts",
     ),
+    ("limits.txt", "limits and how much of each is used"),
     (
         "versions.json",
         "fdguard, kernel, system, executables, times",
@@ -42,10 +42,7 @@ const CONTENTS: &[(&str, &str)] = &[
         "recording.jsonl",
         "every sample of the watch: fdguard.recording/1",
     ),
-    (
-        "log-symptoms.json",
-        "log lines about descriptors",
-    ),
+    ("log-symptoms.json", "log lines about descriptors"),
 ];
 
 #[derive(Serialize)]
@@ -125,7 +122,7 @@ fn line(value: &impl Serialize) -> anyhow::Result<Vec<u8>> {
 }
 
 fn snapshots(list: &[&Snapshot]) -> anyhow::Result<Vec<u8>> {
-    let with_summary = |snapshot: &&Snapshot| ((*snapshot).clone(), Summary::of(snapshot));
+    let with_summary = |snapshot: &&Snapshot| ((*snapshot).clone(), Summary::summarize(snapshot));
     let list: Vec<(Snapshot, Summary)> = list.iter().map(with_summary).collect();
     let mut text = Vec::new();
     json::write(&mut text, &list, &[], list.len() != 1)?;

@@ -2,13 +2,13 @@
 
 use std::path::Path;
 
-use fdguard_core::detail::{OtherDetail, InetDetail};
-use fdguard_core::evidence::{Machine, EvidenceInput, ProcessVisit};
+use fdguard_core::detail::{InetDetail, OtherDetail};
+use fdguard_core::evidence::{EvidenceInput, Machine, ProcessVisit};
 use fdguard_core::playbook::Playbook;
 use fdguard_core::recording::{RecordingEntry, RecordingHeader};
 use fdguard_core::snapshot::{Snapshot, Via};
 use fdguard_core::timeline::Timeline;
-use fdguard_core::watch::{WatchedProcess, Watch};
+use fdguard_core::watch::{Watch, WatchedProcess};
 use fdguard_core::{Class, Detail, Fd, FdEntry, Gap, Text, Tier};
 
 use super::logs::OpenLog;
@@ -55,7 +55,7 @@ fn visits(header: &RecordingHeader, entries: &[RecordingEntry]) -> Vec<ProcessVi
     let mut watch = Watch::new(header.clone());
     let mut begins: Vec<(u32, Snapshot)> = Vec::new();
     for entry in entries {
-        watch.take(entry);
+        watch.record(entry);
         let RecordingEntry::Look { id, .. } = entry else {
             continue;
         };
@@ -71,7 +71,7 @@ fn visits(header: &RecordingHeader, entries: &[RecordingEntry]) -> Vec<ProcessVi
             let subject = ends(id)?;
             let exe = begin.process.exe.as_ref();
             Some(ProcessVisit {
-                runtime: exe.and_then(|exe| runtime::of(exe.as_bytes())),
+                runtime: exe.and_then(|exe| runtime::detect(exe.as_bytes())),
                 select: subject.select.clone(),
                 end: Some(snapshot(subject, &watch)),
                 begin,

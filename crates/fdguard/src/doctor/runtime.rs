@@ -19,7 +19,7 @@ const RUNTIMES: &[(&str, &str)] = &[
 ];
 
 /// The runtime behind an executable; absent for programs that run by themselves.
-pub(super) fn of(exe: &[u8]) -> Option<RuntimeInfo> {
+pub(super) fn detect(exe: &[u8]) -> Option<RuntimeInfo> {
     let exe = std::str::from_utf8(exe).ok()?;
     let exe = exe.strip_suffix(" (deleted)").unwrap_or(exe);
     let base = exe.rsplit('/').next()?;
@@ -56,7 +56,7 @@ fn version(part: &str) -> Option<String> {
 
 #[cfg(test)]
 mod tests {
-    use super::of;
+    use super::detect;
 
     #[test]
     fn the_path_of_an_interpreter_tells_its_version() {
@@ -76,7 +76,7 @@ mod tests {
             ("/opt/jdk-21.0.2+13/bin/java", "Java", Some("21.0.2+13")),
             ("/usr/bin/node (deleted)", "Node.js", None),
         ] {
-            let found = of(exe.as_bytes()).unwrap();
+            let found = detect(exe.as_bytes()).unwrap();
             assert_eq!(
                 (found.name.as_str(), found.version.as_deref()),
                 (name, version),
@@ -89,7 +89,7 @@ mod tests {
             "",
             "/usr/sbin/javac",
         ] {
-            assert_eq!(of(other.as_bytes()), None, "{other}");
+            assert_eq!(detect(other.as_bytes()), None, "{other}");
         }
     }
 }

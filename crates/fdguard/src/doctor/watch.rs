@@ -7,7 +7,7 @@ use fdguard_core::diagnosis::WatchEnd;
 use fdguard_core::evidence::ProcessVisit;
 use fdguard_core::recording::{Appearance, RecordingEntry, RecordingHeader};
 use fdguard_core::select_use::SelectUse;
-use fdguard_core::timeline::{LookChange, Look, Sighting};
+use fdguard_core::timeline::{Look, LookChange, Sighting};
 use fdguard_probe::{Error as ProbeError, Probe};
 use jiff::Timestamp;
 
@@ -39,7 +39,7 @@ pub(super) fn short_watch(
             length: Some(length),
             on_signal: OnSignal::End,
         };
-        match LiveWatch::begin(probe, watched) {
+        match LiveWatch::start(probe, watched) {
             Ok(live) => return watch_to_the_end(live, plan),
             Err(error) => match error.downcast_ref().and_then(ended) {
                 Some(pid) if pids.contains(&pid) => pids.retain(|other| *other != pid),
@@ -50,7 +50,10 @@ pub(super) fn short_watch(
     Ok(RecordedWatch::of_one_look(visits, every))
 }
 
-fn watch_to_the_end(mut live: LiveWatch<'_>, plan: &super::gather::DoctorPlan<'_>) -> anyhow::Result<RecordedWatch> {
+fn watch_to_the_end(
+    mut live: LiveWatch<'_>,
+    plan: &super::gather::DoctorPlan<'_>,
+) -> anyhow::Result<RecordedWatch> {
     // The watch ends by itself; nothing else has to be served meanwhile.
     while live.advance(Instant::now() + plan.length)? != WatchProgress::Ended {
         let length = Some(plan.length);

@@ -45,12 +45,12 @@ pub fn play_to(
 ) -> (Watch, Option<String>) {
     let mut watch = Watch::new(replay.header().clone());
     for entry in &mut replay {
-        watch.take(&entry);
+        watch.record(&entry);
         audience(&watch, &entry);
     }
     let cut = replay.cut();
     if let Some(why) = &cut {
-        watch.take(&RecordingEntry::Gap(Gap::new(
+        watch.record(&RecordingEntry::Gap(Gap::new(
             "the end of the recording",
             why.clone(),
             "none: data that is missing or damaged cannot be recovered",
@@ -61,7 +61,7 @@ pub fn play_to(
             Some(_) => WatchEnd::RecordingCut,
             None => WatchEnd::RecordingEnded,
         };
-        watch.take(&RecordingEntry::End {
+        watch.record(&RecordingEntry::End {
             ended,
             ended_at: watch.wall_time(),
         });

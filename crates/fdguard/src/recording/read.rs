@@ -7,7 +7,7 @@ use std::path::Path;
 
 use anyhow::Context as _;
 use fdguard_core::Gap;
-use fdguard_core::recording::{RecordingEntry, RecordingHeader, RECORDING_SCHEMA};
+use fdguard_core::recording::{RECORDING_SCHEMA, RecordingEntry, RecordingHeader};
 use serde::Deserialize;
 
 use super::frames::{Frames, is_zstd};
@@ -185,7 +185,10 @@ impl Replay {
         }
         if self.backwards > 0 {
             gaps.push(Gap::new(
-                format!("the timestamps of {} of the recording", counted(self.backwards)),
+                format!(
+                    "the timestamps of {} of the recording",
+                    counted(self.backwards)
+                ),
                 "the recording's clock went backwards",
                 "none: fdguard used the time of the preceding entry",
             ));
@@ -302,9 +305,7 @@ fn other(schema: &str) -> (String, &'static str) {
                 "fdguard.snapshot/1" | "fdguard.snapshots/1" => {
                     "show a snapshot with fdguard snap --from FILE"
                 }
-                "fdguard.diagnosis/1" => {
-                    "name the recording that the diagnosis was made from"
-                }
+                "fdguard.diagnosis/1" => "name the recording that the diagnosis was made from",
                 _ => HOW,
             };
             (format!("is not a recording: its schema is {shown:?}"), hint)

@@ -7,7 +7,7 @@ use fdguard_core::diagnosis::WatchEnd;
 use fdguard_core::recording::{Appearance, RecordingEntry, RecordingHeader};
 use fdguard_core::select_use::SelectUse;
 use fdguard_core::snapshot::Process;
-use fdguard_core::timeline::{LookChange, Look, Sighting};
+use fdguard_core::timeline::{Look, LookChange, Sighting};
 use fdguard_core::{Class, Gap, TcpState, Text, Tier};
 use jiff::Timestamp;
 
@@ -118,7 +118,9 @@ fn lines(lines: &[&str]) -> Vec<u8> {
 
 fn refusal(bytes: &[u8]) -> HintedError {
     let error = opened(bytes).unwrap_err();
-    error.downcast::<HintedError>().expect("an error with a hint")
+    error
+        .downcast::<HintedError>()
+        .expect("an error with a hint")
 }
 
 #[test]

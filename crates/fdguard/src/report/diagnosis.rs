@@ -4,7 +4,7 @@ use std::io::Write;
 
 use anstyle::Style;
 use fdguard_core::Gap;
-use fdguard_core::diagnosis::{Diagnosis, WatchEnd, ProcessDiagnosis};
+use fdguard_core::diagnosis::{Diagnosis, ProcessDiagnosis, WatchEnd};
 use fdguard_core::finding::Finding;
 use fdguard_core::forecast::Forecast;
 use fdguard_core::judge::Verdict;

@@ -2,7 +2,7 @@
 
 use std::io::Write;
 
-use fdguard_core::delta::{FdChange, Delta};
+use fdguard_core::delta::{Delta, FdChange};
 use fdguard_core::snapshot::Process;
 use fdguard_core::{FdEntry, Snapshot};
 use jiff::Timestamp;
@@ -81,7 +81,10 @@ pub fn write(
         paint(DIM, format!("{seconds} s apart"))
     )?;
     if delta.same_process == Some(false) {
-        writeln!(out, "  two different processes, compared by descriptor number")?;
+        writeln!(
+            out,
+            "  two different processes, compared by descriptor number"
+        )?;
     }
     let count =
         |value: Option<u64>| value.map_or_else(|| "?".to_owned(), |value| value.to_string());

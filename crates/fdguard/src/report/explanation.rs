@@ -4,7 +4,8 @@ use std::collections::BTreeMap;
 use std::io::Write;
 
 use fdguard_core::explain::{
-    Certainty, EXPLANATION_SCHEMA, Explanation, Found, NotCounted, Verdict, WallName,
+    Certainty, EXPLANATION_SCHEMA, Explanation, LogVerdict, SymptomMatch, UncountedSymptom,
+    WallName,
 };
 use fdguard_core::playbook::Advice;
 use fdguard_core::snapshot::{Limits, Process};
@@ -137,8 +138,8 @@ fn write_verdict(
 ) -> anyhow::Result<()> {
     let read = counted(explanation.lines_read, "line", "lines");
     match explanation.verdict {
-        Verdict::Empty => writeln!(out, "the log is empty")?,
-        Verdict::Nothing => {
+        LogVerdict::Empty => writeln!(out, "the log is empty")?,
+        LogVerdict::Nothing => {
             let seen: u64 = explanation
                 .not_counted
                 .iter()
@@ -153,7 +154,7 @@ fn write_verdict(
                 "no line reports descriptor exhaustion ({read} read{but})"
             )?;
         }
-        Verdict::Descriptors | Verdict::OtherWall => {
+        LogVerdict::Descriptors | LogVerdict::OtherWall => {
             for (wall, rows) in by_wall(&explanation.symptoms) {
                 let head = paint(CRITICAL, headline(wall, &rows));
                 writeln!(out, "{head}{}", first_of(&rows, width))?;
@@ -165,8 +166,8 @@ fn write_verdict(
 }
 
 /// Symptoms by limit, those of descriptors first.
-fn by_wall(symptoms: &[Found]) -> BTreeMap<WallName, Vec<&Found>> {
-    let mut walls: BTreeMap<WallName, Vec<&Found>> = BTreeMap::new();
+fn by_wall(symptoms: &[SymptomMatch]) -> BTreeMap<WallName, Vec<&SymptomMatch>> {
+    let mut walls: BTreeMap<WallName, Vec<&SymptomMatch>> = BTreeMap::new();
     for found in symptoms {
         walls.entry(found.wall).or_default().push(found);
     }
@@ -174,7 +175,7 @@ fn by_wall(symptoms: &[Found]) -> BTreeMap<WallName, Vec<&Found>> {
 }
 
 /// Counts the lines that report it and, separately, those that may mean it.
-fn headline(wall: WallName, rows: &[&Found]) -> String {
+fn headline(wall: WallName, rows: &[&SymptomMatch]) -> String {
     let total = |least: Certainty| -> u64 {
         let rows = rows.iter().filter(|found| found.certainty >= least);
         rows.map(|found| found.count).sum()
@@ -212,7 +213,7 @@ fn what_ran_out(wall: WallName) -> &'static str {
 }
 
 /// The earliest of the surest lines: a doubtful one proves nothing to the reader.
-fn first_of(rows: &[&Found], width: Option<usize>) -> String {
+fn first_of(rows: &[&SymptomMatch], width: Option<usize>) -> String {
     let surest = rows.iter().map(|found| found.certainty).max();
     let rows = rows.iter().filter(|found| Some(found.certainty) == surest);
     let Some(first) = rows.min_by_key(|found| found.first_line) else {
@@ -226,7 +227,11 @@ fn first_of(rows: &[&Found], width: Option<usize>) -> String {
     format!(", first at line {}: {example}", thousands(first.first_line))
 }
 
-fn write_table(out: &mut dyn Write, found: &[Found], width: Option<usize>) -> anyhow::Result<()> {
+fn write_table(
+    out: &mut dyn Write,
+    found: &[SymptomMatch],
+    width: Option<usize>,
+) -> anyhow::Result<()> {
     let head = ["COUNT", "LINES", "LIMIT", "CERTAINTY", "SYMPTOM"];
     let mut rows = vec![head.map(str::to_owned).to_vec()];
     rows.extend(found.iter().map(|found| {
@@ -242,7 +247,7 @@ fn write_table(out: &mut dyn Write, found: &[Found], width: Option<usize>) -> an
     write_rows(out, &rows, &[Side::Right, left, left, left, left], width)
 }
 
-fn lines(found: &Found) -> String {
+fn lines(found: &SymptomMatch) -> String {
     if found.first_line == found.last_line {
         return thousands(found.first_line);
     }
@@ -250,12 +255,12 @@ fn lines(found: &Found) -> String {
     format!("{first}–{last}")
 }
 
-fn write_not_counted(out: &mut dyn Write, rows: &[NotCounted]) -> anyhow::Result<()> {
+fn write_not_counted(out: &mut dyn Write, rows: &[UncountedSymptom]) -> anyhow::Result<()> {
     if rows.is_empty() {
         return Ok(());
     }
     write_section(out, "not counted")?;
-    for NotCounted { found, why } in rows {
+    for UncountedSymptom { found, why } in rows {
         let count = counted(found.count, "line", "lines");
         let id = sanitize_str(&found.id);
         let reason = paint(WARNING, why);

@@ -35,7 +35,10 @@ pub fn write(
             "{}",
             paint(
                 HEADING,
-                format!("{} processes have {total} descriptors open", snapshots.len())
+                format!(
+                    "{} processes have {total} descriptors open",
+                    snapshots.len()
+                )
             )
         )?;
     }

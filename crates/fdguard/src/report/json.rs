@@ -113,7 +113,7 @@ mod tests {
     fn a_list_written_in_pieces_is_the_same_text() {
         for count in [0, 1, LONG - 1, LONG, LONG + 1, 3 * LONG] {
             let snapshot = long(count);
-            let summary = Summary::of(&snapshot);
+            let summary = Summary::summarize(&snapshot);
             let whole = serde_json::to_vec(&SnapshotDocument::new(&snapshot, &summary)).unwrap();
             let text = encode(&snapshot, &summary).unwrap();
             assert!(text == whole, "{count} descriptors");

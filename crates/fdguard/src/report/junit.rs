@@ -4,6 +4,7 @@ use std::io::Write;
 
 use fdguard_core::lint::Severity;
 use fdguard_core::proof;
+use fdguard_core::rule::{self, RuleKind};
 
 use super::problem::{CheckProblem, ProblemReport};
 
@@ -17,7 +18,9 @@ const ALWAYS: &[&str] = &["leak", "double-close", "use-after-close"];
 
 /// Writes the document.
 pub fn write(out: &mut dyn Write, told: &ProblemReport) -> anyhow::Result<()> {
-    let of_proof = proof::PROOFS.iter().map(|rule| rule.id);
+    let of_proof = rule::of_kind(RuleKind::Proof)
+        .into_iter()
+        .map(|rule| rule.id);
     let asked = ALWAYS.iter().copied().chain(of_proof);
     let counts = |problem: &&CheckProblem| problem.cleared.is_none();
     let problems: Vec<&CheckProblem> = told.problems.iter().filter(is_case).collect();
@@ -47,7 +50,11 @@ pub fn write(out: &mut dyn Write, told: &ProblemReport) -> anyhow::Result<()> {
     Ok(())
 }
 
-fn write_problem(out: &mut dyn Write, told: &ProblemReport, problem: &CheckProblem) -> anyhow::Result<()> {
+fn write_problem(
+    out: &mut dyn Write,
+    told: &ProblemReport,
+    problem: &CheckProblem,
+) -> anyhow::Result<()> {
     let place = problem.place().unwrap_or_default();
     let class = problem.class.as_deref().unwrap_or_default();
     let name = format!("{} {place} {class}", problem.rule);

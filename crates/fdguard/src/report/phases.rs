@@ -4,7 +4,7 @@ use std::io::Write;
 
 use anstyle::Style;
 use fdguard_core::Snapshot;
-use fdguard_core::phases::{PhaseGroup, Phases, Return, PhaseStep};
+use fdguard_core::phases::{PhaseGroup, PhaseStep, Phases, Return};
 use fdguard_core::snapshot::Process;
 use jiff::Timestamp;
 use serde::Serialize;
@@ -42,7 +42,11 @@ struct Moment<'a> {
 }
 
 /// Writes one JSON document.
-pub fn write_json(out: &mut dyn Write, phases: &[NamedPhase], found: &Phases) -> anyhow::Result<()> {
+pub fn write_json(
+    out: &mut dyn Write,
+    phases: &[NamedPhase],
+    found: &Phases,
+) -> anyhow::Result<()> {
     let Some(last) = phases.last() else {
         return Ok(());
     };
@@ -92,10 +96,7 @@ fn write_verdict(
         let left = total(&found.leftover);
         let verb = if left == 1 { "is" } else { "are" };
         let (text, left) = (paint(WARNING, "not back to baseline"), words(left));
-        writeln!(
-            out,
-            "{text}: {left} opened since {first} {verb} still open"
-        )?;
+        writeln!(out, "{text}: {left} opened since {first} {verb} still open")?;
     }
     for group in &found.leftover {
         let since = group.since.and_then(|index| phases.get(index));
@@ -115,7 +116,12 @@ fn write_verdict(
     Ok(())
 }
 
-fn write_step(out: &mut dyn Write, from: &NamedPhase, to: &NamedPhase, step: &PhaseStep) -> anyhow::Result<()> {
+fn write_step(
+    out: &mut dyn Write,
+    from: &NamedPhase,
+    to: &NamedPhase,
+    step: &PhaseStep,
+) -> anyhow::Result<()> {
     let known = |phase: &NamedPhase| {
         let count = phase.snapshot.count;
         count.map_or_else(|| "?".to_owned(), |count| count.to_string())
@@ -163,11 +169,7 @@ fn numbers(group: &PhaseGroup) -> String {
     if group.fds.len() > NUMBERS {
         shown.push("…".to_owned());
     }
-    let word = if group.fds.len() == 1 {
-        "fd"
-    } else {
-        "fds"
-    };
+    let word = if group.fds.len() == 1 { "fd" } else { "fds" };
     format!("{word} {}", shown.join(", "))
 }
 

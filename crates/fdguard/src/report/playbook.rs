@@ -4,7 +4,7 @@ use std::io::Write;
 
 use fdguard_core::Class;
 use fdguard_core::class_pattern::ClassPattern;
-use fdguard_core::explain::{Pattern, Symptom};
+use fdguard_core::explain::{LinePattern, Symptom};
 use fdguard_core::glob::Glob;
 use fdguard_core::playbook::{Advice, PLAYBOOK_SCHEMA, Playbook};
 use serde::Serialize;
@@ -43,7 +43,7 @@ impl<'a> PlaybookSelection<'a> {
     pub fn with(playbook: &'a Playbook, word: &str) -> Self {
         let lower = word.to_lowercase();
         let has = |symptom: &&Symptom| {
-            let patterns = symptom.patterns.iter().map(Pattern::as_str);
+            let patterns = symptom.patterns.iter().map(LinePattern::as_str);
             let sentences = [&symptom.id, &symptom.meaning, &symptom.next];
             let mut texts = patterns.chain(sentences.map(String::as_str));
             texts.any(|text| text.to_lowercase().contains(&lower))
@@ -89,14 +89,18 @@ pub fn write(out: &mut dyn Write, listed: &PlaybookSelection<'_>) -> anyhow::Res
         }
     }
     for symptom in &listed.symptoms {
-        let about = format!("limit {}, {}", symptom.wall.name(), symptom.certainty.name());
+        let about = format!(
+            "limit {}, {}",
+            symptom.wall.name(),
+            symptom.certainty.name()
+        );
         writeln!(
             out,
             "{}  {}",
             paint(HEADING, &symptom.id),
             paint(DIM, about)
         )?;
-        let patterns: Vec<&str> = symptom.patterns.iter().map(Pattern::as_str).collect();
+        let patterns: Vec<&str> = symptom.patterns.iter().map(LinePattern::as_str).collect();
         writeln!(out, "  lines: {}", sanitize_str(&patterns.join(" | ")))?;
         writeln!(out, "  meaning: {}", sanitize_str(&symptom.meaning))?;
         writeln!(out, "  next: {}", sanitize_str(&symptom.next))?;

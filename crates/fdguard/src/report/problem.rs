@@ -3,13 +3,13 @@
 use std::path::{Component, Path, PathBuf};
 
 use fdguard_core::Text;
-use fdguard_core::catalog;
 use fdguard_core::diagnosis::Diagnosis;
 use fdguard_core::finding::Finding;
 use fdguard_core::hazard::{Fault, Hazard, Party};
 use fdguard_core::lint::Severity;
 use fdguard_core::origin::{Culprit, Frame};
 use fdguard_core::proof;
+use fdguard_core::rule;
 
 /// Where the guide is on the web.
 const GUIDE: &str = "https://github.com/fdguard/fdguard/blob/main/docs/guide/rules";
@@ -164,8 +164,7 @@ fn of_hazard(hazard: &Hazard) -> CheckProblem {
     };
     let anybody = [&hazard.user, &hazard.closer, &hazard.opener];
     let party = blamed.or_else(|| anybody.into_iter().flatten().next());
-    let rules = catalog::hazards();
-    let rule = rules.iter().find(|rule| rule.id == hazard.rule);
+    let rule = rule::find(&hazard.rule);
     CheckProblem {
         rule: hazard.rule.clone(),
         severity: hazard.severity,

@@ -2,9 +2,9 @@
 
 use std::io::Write;
 
-use fdguard_core::catalog::{self, Check};
 use fdguard_core::lint::Severity;
 use fdguard_core::origin::Frame;
+use fdguard_core::rule::{self, Rule, RuleKind};
 use serde_json::{Value, json};
 
 use super::problem::{CheckProblem, ProblemReport, page, relative};
@@ -20,11 +20,12 @@ pub fn write(out: &mut dyn Write, told: &ProblemReport) -> anyhow::Result<()> {
 }
 
 fn document(told: &ProblemReport) -> Value {
-    let checks = [catalog::rules(), catalog::hazards(), catalog::proofs()].concat();
+    let kinds = [RuleKind::Growth, RuleKind::Hazard, RuleKind::Proof];
+    let rules: Vec<&Rule> = kinds.into_iter().flat_map(rule::of_kind).collect();
     let results: Vec<Value> = told
         .problems
         .iter()
-        .map(|problem| result(told, problem, &checks))
+        .map(|problem| result(told, problem, &rules))
         .collect();
     json!({
         "$schema": SCHEMA,
@@ -34,7 +35,7 @@ fn document(told: &ProblemReport) -> Value {
                 "name": "fdguard",
                 "version": env!("CARGO_PKG_VERSION"),
                 "informationUri": env!("CARGO_PKG_REPOSITORY"),
-                "rules": checks.iter().map(rule).collect::<Vec<Value>>(),
+                "rules": rules.iter().map(described).collect::<Vec<Value>>(),
             }},
             "columnKind": "unicodeCodePoints",
             "originalUriBaseIds": {"%SRCROOT%": {"description": {"text": "the directory that fdguard was run in"}}},
@@ -44,31 +45,31 @@ fn document(told: &ProblemReport) -> Value {
     })
 }
 
-fn rule(check: &Check) -> Value {
-    let fix = check.fix.unwrap_or("see the guide");
+fn described(rule: &&Rule) -> Value {
+    let fix = rule.fix.unwrap_or("see the guide");
     let mut tags = vec!["file-descriptors".to_owned(), "reliability".to_owned()];
-    tags.extend(check.cwe.map(|cwe| format!("external/cwe/cwe-{cwe}")));
-    let help = format!("{}. {}.", sentence(check.summary), sentence(fix));
+    tags.extend(rule.cwe.map(|cwe| format!("external/cwe/cwe-{cwe}")));
+    let help = format!("{}. {}.", sentence(rule.summary), sentence(fix));
     json!({
-        "id": check.id,
-        "name": camel(check.id),
-        "shortDescription": {"text": sentence(check.summary)},
-        "fullDescription": {"text": sentence(check.summary)},
-        "help": {"text": help, "markdown": format!("{help}\n\n[The guide]({})", page(check.id))},
-        "helpUri": page(check.id),
-        "defaultConfiguration": {"level": level(check.severity)},
-        "properties": {"tags": tags, "precision": "high", "requirement": check.requirement},
+        "id": rule.id,
+        "name": camel(rule.id),
+        "shortDescription": {"text": sentence(rule.summary)},
+        "fullDescription": {"text": sentence(rule.summary)},
+        "help": {"text": help, "markdown": format!("{help}\n\n[The guide]({})", page(rule.id))},
+        "helpUri": page(rule.id),
+        "defaultConfiguration": {"level": level(rule.severity)},
+        "properties": {"tags": tags, "precision": "high", "requirement": rule.requirement},
     })
 }
 
-fn result(told: &ProblemReport, problem: &CheckProblem, checks: &[Check]) -> Value {
+fn result(told: &ProblemReport, problem: &CheckProblem, rules: &[&Rule]) -> Value {
     let mut result = json!({
         "ruleId": problem.rule,
         "level": level(problem.severity),
         "message": {"text": format!("{}. {}", sentence(&problem.message), problem.fix)},
         "partialFingerprints": {"fdguard/v1": fingerprint(told, problem)},
     });
-    if let Some(index) = checks.iter().position(|check| check.id == problem.rule) {
+    if let Some(index) = rules.iter().position(|rule| rule.id == problem.rule) {
         result["ruleIndex"] = json!(index);
     }
     let frame = problem.culprit.as_ref().map(|culprit| Frame {
@@ -126,8 +127,7 @@ fn with_file(told: &ProblemReport, place: Option<Value>) -> Option<Value> {
         "artifactLocation": artifact(told, &program),
         "region": {"startLine": 1},
     });
-    place["message"] =
-        json!({"text": "The line is unknown; this is the program under test."});
+    place["message"] = json!({"text": "The line is unknown; this is the program under test."});
     Some(place)
 }
 

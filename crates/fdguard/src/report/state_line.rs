@@ -90,7 +90,7 @@ mod tests {
     use fdguard_core::config::Config;
     use fdguard_core::playbook::Playbook;
     use fdguard_core::recording::{Appearance, RecordingEntry, RecordingHeader};
-    use fdguard_core::rule::Settings;
+    use fdguard_core::rule::RuleSettings;
     use fdguard_core::watch::Watch;
     use jiff::Timestamp;
 
@@ -100,7 +100,7 @@ mod tests {
     fn blind(form: LineForm, name: &str) -> String {
         let process = serde_json::json!({"pid": 7, "comm": name, "cmdline": [], "cohorts": []});
         let mut watch = Watch::new(RecordingHeader::new(Timestamp::UNIX_EPOCH, 1.0));
-        watch.take(&RecordingEntry::Process(Box::new(Appearance {
+        watch.record(&RecordingEntry::Process(Box::new(Appearance {
             id: 0,
             at: 0.0,
             process: serde_json::from_value(process).unwrap(),
@@ -109,10 +109,10 @@ mod tests {
             successor_of: None,
         })));
         let config = Config::default();
-        let settings = Settings {
+        let settings = RuleSettings {
             levels: config.levels,
             expectations: config.expectations,
-            ledger: config.ledger,
+            suppressions: config.suppressions,
             playbook: Playbook::embedded(),
             today: jiff::civil::date(2026, 1, 1),
         };

@@ -153,12 +153,12 @@ pub(crate) fn holdings() -> Holdings {
         fds: Some(fds),
         gaps: Vec::new(),
     };
-    let mut summary = Summary::of(&snapshot);
+    let mut summary = Summary::summarize(&snapshot);
     // The screen shows one lint and one pattern, whatever rules there are by now.
     summary.lints = vec![LintHit {
         rule: "close-wait-pile",
         severity: Severity::Warning,
-        message: "40 connections were closed by the peer and are still held".to_owned(),
+        message: "40 connections were closed by the peer and are still open here".to_owned(),
         fds: Vec::new(),
         fix: "close the connection when a read returns 0, and the response on every path",
     }];

@@ -41,7 +41,10 @@ pub(super) const HELP: &[(&str, &str)] = &[
     ("enter d", "show open classes, targets and lints"),
     ("/", "filter by command or pid; enter applies, esc clears"),
     ("s S", "next sort order; reverse it"),
-    ("w p c + l", "sort by headroom, %soft, count, growth, time left"),
+    (
+        "w p c + l",
+        "sort by headroom, %soft, count, growth, time left",
+    ),
     ("t", "tree: TREE sums a process and its descendants"),
     ("space r", "pause; refresh now"),
     ("? q esc", "this help; quit (ctrl-c anywhere)"),

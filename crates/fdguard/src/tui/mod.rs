@@ -24,6 +24,6 @@ pub mod watch;
 #[cfg(test)]
 mod tests;
 
-pub use app::{App, Effect, AppEvent, Holdings};
+pub use app::{App, AppEvent, Effect, Holdings};
 pub use order::Sort;
 pub use run::{HostSource, Options, run};

@@ -8,7 +8,7 @@ use fdguard_core::host::HostView;
 use ratatui::Terminal;
 use ratatui::backend::Backend;
 
-use super::app::{App, Effect, AppEvent, Holdings};
+use super::app::{App, AppEvent, Effect, Holdings};
 use super::end_signal::EndSignal;
 use super::input::{self, Input};
 use super::terminal::Screen;

@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use super::{UnitSpec, UnitError};
+use super::{UnitError, UnitSpec};
 
 /// Where `fdguard run` answers the health check when nobody says otherwise.
 const METRICS: &str = "127.0.0.1:9464";
@@ -36,10 +36,10 @@ services:
   {name}:
     {image}
     command: [{command}]
-{folder}    # Reaps what nobody waits for.
+{folder}    # Reaps orphaned processes.
     init: true
     restart: {restart}
-    # Longer than fdguard's own grace, else it is killed in the middle.
+    # Must exceed fdguard's grace period, or fdguard is killed while it stops the program.
     stop_grace_period: {patience}s
     ulimits:
       nofile:

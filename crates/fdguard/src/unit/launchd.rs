@@ -2,15 +2,15 @@
 
 use std::fmt::Write as _;
 
-use super::{UnitSpec, UnitError};
+use super::{UnitError, UnitSpec};
 
 pub(super) fn write(spec: &UnitSpec) -> Result<String, UnitError> {
     let name = &spec.name;
     // A comment of XML cannot hold every name.
     let place = if spec.user {
-        "~/Library/LaunchAgents; then `launchctl bootstrap gui/UID` with its path"
+        "~/Library/LaunchAgents and run `launchctl bootstrap gui/UID` with its path"
     } else {
-        "/Library/LaunchDaemons; then `launchctl bootstrap system` with its path"
+        "/Library/LaunchDaemons and run `launchctl bootstrap system` with its path"
     };
     let (soft, hard) = spec.files;
     let mut list = List::default();
@@ -25,14 +25,14 @@ pub(super) fn write(spec: &UnitSpec) -> Result<String, UnitError> {
     }
     list.key("RunAtLoad").line("<true/>");
     list.line(
-        "<!-- Start again when it failed. An exit with 0 is wanted: a bare true would loop. -->",
+        "<!-- Restart only after a failure. KeepAlive=true would also restart after exit status 0. -->",
     );
     list.key("KeepAlive").line("<dict>");
     list.key("SuccessfulExit").line("<false/>").line("</dict>");
     list.key("ThrottleInterval").integer(10);
-    list.line("<!-- Longer than fdguard's own grace, else it is killed in the middle. -->");
+    list.line("<!-- Must exceed fdguard's grace period, or fdguard is killed while it stops the program. -->");
     list.key("ExitTimeOut").integer(spec.patience());
-    list.line("<!-- What is left of the group goes with the job. -->");
+    list.line("<!-- End the rest of the process group with the job. -->");
     list.key("AbandonProcessGroup").line("<false/>");
     list.line("<!-- Without these the soft limit is 256. -->");
     for (key, files) in [("SoftResourceLimits", soft), ("HardResourceLimits", hard)] {
@@ -52,7 +52,7 @@ pub(super) fn write(spec: &UnitSpec) -> Result<String, UnitError> {
     Ok(format!(
         "<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n\
          <!DOCTYPE plist PUBLIC \"-//Apple//DTD PLIST 1.0//EN\" \"http://www.apple.com/DTDs/PropertyList-1.0.dtd\">\n\
-         <!-- Written by `fdguard unit launchd`. Call it like its label with .plist behind, and put it into {place}. -->\n\
+         <!-- Written by `fdguard unit launchd`. Save it as LABEL.plist in {place}. -->\n\
          <plist version=\"1.0\">\n<dict>\n{body}</dict>\n</plist>\n"
     ))
 }
@@ -106,7 +106,7 @@ fn escape(text: &str) -> Result<String, UnitError> {
                 let _ = write!(escaped, "&#{};", u32::from(c));
             }
             c if c.is_ascii_control() || matches!(c, '\u{fffe}' | '\u{ffff}') => {
-                let why = format!("{text:?} cannot stand in a property list");
+                let why = format!("{text:?} cannot be written to a property list");
                 return Err(UnitError(why));
             }
             c => escaped.push(c),

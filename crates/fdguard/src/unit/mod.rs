@@ -1,7 +1,7 @@
-//! Units for supervisors: writing them right, and finding what is wrong in them.
+//! Units for supervisors: generating and linting them.
 //!
-//! One file for each target writes it (`systemd.rs`, …); `read` makes a tree with lines of any of the formats; `lint` has a table of rules for each.
-//! Nothing here opens a file.
+//! One file per target writes it (`systemd.rs`, …); `read` parses each format into a tree with line
+//! numbers; `lint` has a table of rules for each. Nothing here opens a file.
 
 use std::time::Duration;
 

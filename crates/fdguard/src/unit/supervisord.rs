@@ -1,6 +1,6 @@
 //! A program section of supervisord.
 
-use super::{UnitSpec, UnitError};
+use super::{UnitError, UnitSpec};
 
 pub(super) fn write(spec: &UnitSpec) -> Result<String, UnitError> {
     let words: Result<Vec<String>, UnitError> = spec.words().iter().map(|it| quote(it)).collect();
@@ -12,21 +12,21 @@ pub(super) fn write(spec: &UnitSpec) -> Result<String, UnitError> {
         None => String::new(),
     };
     Ok(format!(
-        "; Written by `fdguard unit supervisord`. Put it into /etc/supervisor/conf.d/{name}.conf; then `supervisorctl update`.
-; supervisord sets no limits for its programs: they inherit its own. In its main file it needs
+        "; Written by `fdguard unit supervisord`. Save it as /etc/supervisor/conf.d/{name}.conf and run `supervisorctl update`.
+; Programs inherit the descriptor limit of supervisord. Set it in the main configuration file:
 ;   [supervisord]
 ;   minfds={soft}
 [program:{name}]
 command={command}
 {folder}autostart=true
-; fdguard restarts the program; this is for fdguard itself. What a restart cannot heal counts as expected:
-; a wrong configuration (78), wrong usage (64), a port that a stranger holds (2).
+; fdguard restarts the program; supervisord restarts fdguard, unless a restart cannot help:
+; invalid configuration (78), usage error (64), port in use (2).
 autorestart=unexpected
 exitcodes=0,2,64,78
 startsecs=3
 startretries=5
 stopsignal=TERM
-; Longer than fdguard's own grace, else it is killed in the middle.
+; Must exceed fdguard's grace period, or fdguard is killed while it stops the program.
 stopwaitsecs={patience}
 stopasgroup=true
 killasgroup=true
@@ -42,7 +42,7 @@ fn check(text: &str) -> Result<(), UnitError> {
         .chars()
         .any(|c| c.is_control() || "\u{2028}\u{2029}\u{1c}".contains(c))
     {
-        let why = format!("{text:?}: a line of supervisord cannot hold control characters");
+        let why = format!("{text:?}: supervisord files cannot contain control characters");
         return Err(UnitError(why));
     }
     Ok(())
@@ -52,7 +52,7 @@ fn check(text: &str) -> Result<(), UnitError> {
 fn value(text: &str) -> Result<String, UnitError> {
     check(text)?;
     if text.contains(" ;") || text.contains(" #") || text.trim() != text {
-        let why = format!("{text:?} cannot stand in a file of supervisord");
+        let why = format!("{text:?} cannot be written to a supervisord file");
         return Err(UnitError(why));
     }
     Ok(text.replace('%', "%%"))

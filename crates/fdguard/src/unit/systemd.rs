@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use super::{UnitSpec, UnitError};
+use super::{UnitError, UnitSpec};
 
 pub(super) fn write(spec: &UnitSpec) -> Result<String, UnitError> {
     let command: Vec<String> = spec.words().iter().map(|word| quote(word)).collect();
@@ -25,28 +25,29 @@ pub(super) fn write(spec: &UnitSpec) -> Result<String, UnitError> {
         )
     };
     Ok(format!(
-        "# Written by `fdguard unit systemd`. Put it into {place}/{name}.service; then `{tool} daemon-reload` and `{tool} enable --now {name}`.
+        "# Written by `fdguard unit systemd`. Save it as {place}/{name}.service, then run
+# `{tool} daemon-reload` and `{tool} enable --now {name}`.
 [Unit]
 Description={name}, kept alive by fdguard
-{network}# fdguard restarts the program; this is for fdguard itself: five times in five minutes, then it is left alone.
+{network}# fdguard restarts the program. systemd restarts fdguard, at most five times in five minutes.
 StartLimitIntervalSec=300
 StartLimitBurst=5
 
 [Service]
-# fdguard stays in the foreground and tells systemd when the program is ready.
+# fdguard stays in the foreground and notifies systemd when the program is ready.
 Type=notify
 NotifyAccess=main
 ExecStart={command}
 {folder}Restart=on-failure
 RestartSec=2
-# What a restart cannot heal: a wrong configuration, wrong usage, a port that a stranger holds.
+# A restart does not help here: invalid configuration, usage error, port in use.
 RestartPreventExitStatus=78 64 2
 TimeoutStartSec=120
-# Longer than fdguard's own grace ({grace}), else it is killed in the middle.
+# Must exceed fdguard's grace period ({grace}), or fdguard is killed while it stops the program.
 TimeoutStopSec={patience}
-# fdguard gives a sign of life only while budgets and health hold.
+# fdguard pings the watchdog only while budgets and health checks are met.
 WatchdogSec=60
-# TERM to fdguard alone; what is left at the end is killed.
+# Send SIGTERM to fdguard only, then SIGKILL to whatever remains.
 KillMode=mixed
 Delegate=yes
 FileDescriptorStoreMax=128
@@ -65,7 +66,7 @@ WantedBy={wanted}
 /// A path in a setting that knows specifiers but no quotes.
 fn specifiers(text: &str) -> Result<String, UnitError> {
     if text.chars().any(char::is_control) || text.ends_with('\\') {
-        let why = format!("{text:?} cannot stand in a unit of systemd");
+        let why = format!("{text:?} cannot be written to a systemd unit");
         return Err(UnitError(why));
     }
     Ok(text.replace('%', "%%"))

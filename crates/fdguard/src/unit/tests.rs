@@ -1,4 +1,4 @@
-//! Units that we write, read by the parsers of those who read them.
+//! Tests: generated units, parsed by the parsers of their supervisors.
 
 use std::io::Write as _;
 use std::process::Stdio;
@@ -66,7 +66,7 @@ fn every_command_that_we_write_is_one_that_run_takes() {
             flags: args.said(),
             ..Overrides::default()
         };
-        let settings = RunSettings::of(&said, None).unwrap_or_else(|error| panic!("{error}"));
+        let settings = RunSettings::resolve(&said, None).unwrap_or_else(|error| panic!("{error}"));
         let [service] = &settings.services[..] else {
             panic!("{words:?}");
         };

@@ -1,4 +1,4 @@
-//! What the words of a command tell about how it behaves.
+//! What the words of a command reveal about its behaviour.
 
 use std::time::Duration;
 
@@ -69,21 +69,21 @@ pub(super) fn daemonises(words: &[String]) -> Option<String> {
         return script(words.get(at + 1)?);
     }
     if DETACHERS.contains(&program) {
-        return Some(format!("{program} detaches"));
+        return Some(format!("{program} detaches the program"));
     }
     let is_start = words.get(1).is_some_and(|word| word == "start");
     if is_start && !FOREGROUND_START.contains(&program) {
-        return Some(format!("`{program} start` starts something and ends"));
+        return Some(format!("`{program} start` starts a daemon and exits"));
     }
     let background = words.iter().skip(1).find(|word| {
         // To sshd this says the opposite.
         BACKGROUND.contains(&word.as_str()) && !(program == "sshd" && *word == "-D")
     });
     if let Some(word) = background {
-        return Some(format!("{word} puts it into the background"));
+        return Some(format!("{word} puts the program in the background"));
     }
     let ends = words.iter().any(|word| word == "&");
-    ends.then(|| "& has no meaning outside of a shell, and stands for a background".to_owned())
+    ends.then(|| "& only works in a shell, and suggests a background process".to_owned())
 }
 
 /// A script for a shell.
@@ -91,10 +91,10 @@ fn script(text: &str) -> Option<String> {
     let words: Vec<&str> = text.split_whitespace().collect();
     let detacher = words.iter().find(|word| DETACHERS.contains(&base(word)));
     if let Some(word) = detacher {
-        return Some(format!("{word} detaches"));
+        return Some(format!("{word} detaches the program"));
     }
     if let Some(word) = words.iter().find(|word| BACKGROUND[..5].contains(word)) {
-        return Some(format!("{word} puts it into the background"));
+        return Some(format!("{word} puts the program in the background"));
     }
     let bytes = text.as_bytes();
     let is_alone = |at: usize| {
@@ -105,7 +105,7 @@ fn script(text: &str) -> Option<String> {
     // One that waits for them is in the foreground all the same.
     let waits = words.contains(&"wait");
     let found = (0..bytes.len()).any(is_alone) && !waits;
-    found.then(|| "& leaves it in the background, and the shell ends".to_owned())
+    found.then(|| "& puts the program in the background, and the shell exits".to_owned())
 }
 
 /// Whether it looks like something that prepares, starts and ends.

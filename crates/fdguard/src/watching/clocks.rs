@@ -51,7 +51,10 @@ impl Reading {
         (set.abs() > TOLERANCE).then(|| {
             let way = if set > 0.0 { "ahead" } else { "back" };
             Gap::new(
-                format!("the clock was set {way} by {:.0} s during the watch", set.abs()),
+                format!(
+                    "the clock was set {way} by {:.0} s during the watch",
+                    set.abs()
+                ),
                 "a user or a time service set the clock",
                 "none needed: rates use the monotonic clock; the start and end times do not match",
             )
@@ -82,7 +85,9 @@ mod tests {
         let before = at(10.0, 10.0, 1e9);
         let slept = at(11.0, 3611.0, 1e9 + 3601.0).gap_since(&before).unwrap();
         assert!(
-            slept.what.starts_with("3600 s while the machine was suspended"),
+            slept
+                .what
+                .starts_with("3600 s while the machine was suspended"),
             "{slept:?}"
         );
         let set = at(11.0, 11.0, 1e9 - 3599.0).gap_since(&before).unwrap();

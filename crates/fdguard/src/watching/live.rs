@@ -15,9 +15,9 @@ use jiff::Timestamp;
 use rustix::process::{Resource, getrlimit, setrlimit};
 
 use super::clocks::Reading;
+use super::target::WatchTarget;
 use super::trouble::{Trouble, trouble_of};
 use super::wait::{Signals, WakeReason, wait};
-use super::target::WatchTarget;
 
 /// A look for new processes may take one part in two hundred of the time.
 const SEARCH_SHARE: u32 = 200;
@@ -92,7 +92,7 @@ pub struct LiveWatch<'p> {
 impl<'p> LiveWatch<'p> {
     /// Begins to watch. Fails when a process that was named by number is not there, or when nobody has
     /// the name.
-    pub fn begin(probe: &'p Probe, plan: WatchPlan) -> anyhow::Result<Self> {
+    pub fn start(probe: &'p Probe, plan: WatchPlan) -> anyhow::Result<Self> {
         make_room();
         let header = RecordingHeader::new(Timestamp::now(), plan.every.as_secs_f64());
         let mut live = Self {
@@ -140,7 +140,7 @@ impl<'p> LiveWatch<'p> {
         match wait(&self.signals, &handles, due.min(deadline)) {
             WakeReason::Signal if self.plan.on_signal == OnSignal::Tell => {
                 self.signals.forget();
-                self.look()?;
+                self.read_all()?;
                 let progress = self.after_look()?;
                 let is_over = progress == WatchProgress::Ended;
                 return Ok(if is_over {
@@ -151,7 +151,7 @@ impl<'p> LiveWatch<'p> {
             }
             WakeReason::Signal => return self.end(WatchEnd::Interrupted),
             WakeReason::ProcessEnded => {
-                self.look()?;
+                self.read_all()?;
                 // A process that cannot be read for lack of descriptors would wake the loop forever.
                 for one in &mut self.watched {
                     one.handle.forget_if_ended();
@@ -167,7 +167,7 @@ impl<'p> LiveWatch<'p> {
         if now < due {
             return Ok(WatchProgress::Waiting);
         }
-        self.look()?;
+        self.read_all()?;
         self.plan_next();
         self.after_look()
     }
@@ -198,7 +198,7 @@ impl<'p> LiveWatch<'p> {
         }
     }
 
-    fn look(&mut self) -> anyhow::Result<()> {
+    fn read_all(&mut self) -> anyhow::Result<()> {
         let clocks = Reading::now();
         if let Some(gap) = clocks.gap_since(&self.clocks) {
             self.tell(RecordingEntry::Gap(gap));
@@ -221,7 +221,7 @@ impl<'p> LiveWatch<'p> {
             let look = if last {
                 one.last_look(now)
             } else {
-                one.look(now)
+                one.read(now)
             };
             match look {
                 Ok(look) => entries.push(RecordingEntry::Look {
@@ -300,7 +300,8 @@ impl<'p> LiveWatch<'p> {
         };
         if trouble_of(reason) == Trouble::Ours {
             let why = reason.source().map_or(String::new(), ToString::to_string);
-            let remedy = "raise fdguard's own limit (ulimit -n): it needs four descriptors per process";
+            let remedy =
+                "raise fdguard's own limit (ulimit -n): it needs four descriptors per process";
             self.tell(RecordingEntry::Gap(Gap::new("some processes", why, remedy)));
         }
         Ok(())
@@ -361,7 +362,7 @@ impl<'p> LiveWatch<'p> {
     }
 
     fn tell(&mut self, entry: RecordingEntry) {
-        self.watch.take(&entry);
+        self.watch.record(&entry);
         self.fresh.push(entry);
     }
 }

@@ -4,8 +4,8 @@
 mod budget;
 mod clocks;
 mod live;
+mod target;
 mod trouble;
 mod wait;
-mod target;
 
 pub use live::{LiveWatch, OnSignal, WatchPlan, WatchProgress};

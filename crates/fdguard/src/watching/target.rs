@@ -2,9 +2,9 @@
 
 use std::time::{Duration, Instant};
 
-use fdguard_core::timeline::{LookChange, Look, Sighting};
+use fdguard_core::timeline::{Look, LookChange, Sighting};
 use fdguard_core::{FdEntry, Pid};
-use fdguard_probe::{Error, Probe, WatcherTick, ProcessWatcher};
+use fdguard_probe::{Error, Probe, ProcessWatcher, WatcherTick};
 
 use super::budget::Budget;
 use super::wait::Handle;
@@ -28,13 +28,13 @@ impl<'p> WatchTarget<'p> {
         Ok(Self {
             id,
             watcher,
-            handle: Handle::of(pid),
+            handle: Handle::open(pid),
             budget: Budget::default(),
         })
     }
 
     /// Looks as closely as the budget allows.
-    pub(super) fn look(&mut self, now: Duration) -> Result<Look, Error> {
+    pub(super) fn read(&mut self, now: Duration) -> Result<Look, Error> {
         let started = Instant::now();
         let is_full = self.budget.is_full_due(now);
         let mut tick = if is_full {

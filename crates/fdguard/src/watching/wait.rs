@@ -61,7 +61,7 @@ impl Signals {
 pub(super) struct Handle(Option<OwnedFd>);
 
 impl Handle {
-    pub(super) fn of(pid: u32) -> Self {
+    pub(super) fn open(pid: u32) -> Self {
         let pid = i32::try_from(pid).ok().and_then(Pid::from_raw);
         Self(pid.and_then(|pid| pidfd_open(pid, PidfdFlags::empty()).ok()))
     }

@@ -186,7 +186,7 @@ fn a_check_of_a_go_program_says_why_there_is_no_line() {
     assert_eq!(said.code, 1, "{} {}", stdout(&said), said.stderr);
     let found: Value = document(&said);
     let gaps = found["gaps"].as_array().unwrap();
-    let is_go = |gap: &&Value| gap["why"].as_str().unwrap().starts_with("a Go program");
+    let is_go = |gap: &&Value| gap["why"].as_str().unwrap().starts_with("Go programs");
     let gap: Vec<&Value> = gaps.iter().filter(is_go).collect();
     assert_eq!(gap.len(), 1, "{gaps:#?}");
     assert!(

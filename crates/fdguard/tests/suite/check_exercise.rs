@@ -80,7 +80,7 @@ fn r34_one_descriptor_per_request_is_told_with_its_line() {
 fn r34_a_leak_now_and_then_is_told_as_such() {
     let said = exercise("third", &["--concurrency", "1"]);
     assert_eq!(said.code, 1, "{}", said.stderr);
-    let sentence = "1 descriptor in 3 requests from served.c:";
+    let sentence = "1 descriptor every 3 requests from served.c:";
     assert!(said.stderr.contains(sentence), "{}", said.stderr);
 }
 
@@ -216,7 +216,7 @@ fn a_server_that_runs_already_is_judged_without_lines_and_left_alone() {
         gap["remedy"]
             .as_str()
             .unwrap()
-            .contains("let fdguard start it"),
+            .contains("let fdguard start the server"),
         "{gap}"
     );
 }

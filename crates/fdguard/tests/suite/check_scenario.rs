@@ -146,29 +146,27 @@ fn a_mistake_in_the_file_is_told_with_its_place_and_nothing_runs() {
 
 #[test]
 fn r36_a_soak_keeps_at_it() {
+    // A machine under load may need more than the first times for the least number of cycles.
+    let soaks = ["2s", "8s", "30s"];
+    let goes_on = soaks.iter().any(|soak| cycles_of_a_soak(soak) > 12);
+    assert!(
+        goes_on,
+        "none of {soaks:?} went on after the cycles that count"
+    );
+}
+
+/// How many cycles a soak of this length makes of the ten that count at least.
+fn cycles_of_a_soak(soak: &str) -> u64 {
     let (port, victim) = (port().to_string(), victim());
     let ask = format!("{} ask {port}", victim.display());
     let mut command = fdguard();
-    command.args([
-        "check",
-        "--json",
-        "--soak",
-        "2s",
-        "--cycles",
-        "10",
-        "--exercise",
-        &ask,
-    ]);
-    command
-        .args(["--ready", &format!("tcp:{port}"), "--"])
-        .arg(victim)
-        .args(["clean", &port]);
+    command.args(["check", "--json", "--soak", soak, "--cycles", "10"]);
+    command.args(["--exercise", &ask, "--ready", &format!("tcp:{port}"), "--"]);
+    command.arg(victim).args(["clean", &port]);
     let said = CommandOutput::of(command.output().unwrap());
     assert_eq!(said.code, 0, "{}", said.stderr);
-    let cycles = document(&said)["check"]["exercises"][0]["cycles"]
-        .as_u64()
-        .unwrap();
-    assert!(cycles > 12, "{cycles}");
+    let cycles = &document(&said)["check"]["exercises"][0]["cycles"];
+    cycles.as_u64().unwrap()
 }
 
 #[test]
@@ -205,7 +203,7 @@ fn r36_more_than_in_the_last_run_that_passed_fails() {
         .find(|one| one["rule"] == "expected-budget");
     let why = finding.unwrap()["why"].as_str().unwrap();
     assert!(
-        why.contains("descriptors of class regular in the end, 0 in the run of"),
+        why.contains("descriptors of class regular at the end, up from 0 in the run of"),
         "{why}"
     );
     assert_eq!(

@@ -236,7 +236,8 @@ fn r8_the_family_is_shown_with_its_zombies() {
     let said = doctor(victim.pid(), &["--tree"]);
     assert!(said.text().contains("other processes"), "{}", said.text());
     assert!(
-        said.text().contains("1 zombie (the parent does not wait for its children)"),
+        said.text()
+            .contains("1 zombie (the parent does not wait for its children)"),
         "{}",
         said.text()
     );

@@ -36,8 +36,9 @@ fn r17_the_culprit_s_sentence_comes_first() {
     let said = explain(log.as_bytes(), &[]);
     assert_eq!((said.code, &*said.stderr), (1, ""));
     let first = said.text().lines().next().unwrap();
-    let expected =
-        format!("2 lines report that descriptors ran out, and 1 more may mean it, first at line 3: {SURE}");
+    let expected = format!(
+        "2 lines report that descriptors ran out, and 1 more may mean it, first at line 3: {SURE}"
+    );
     assert_eq!(first, expected);
     assert!(
         said.text().contains("too-many-open-files"),
@@ -108,10 +109,7 @@ fn a_log_without_symptoms_and_an_empty_one_are_told_apart() {
     );
     let empty = explain(b"", &[]);
     assert_eq!(empty.code, 0);
-    assert_eq!(
-        empty.text(),
-        "the log is empty\n"
-    );
+    assert_eq!(empty.text(), "the log is empty\n");
     assert_eq!(
         explain(b"", &["-", "--json"]).good_json()["verdict"],
         "empty"

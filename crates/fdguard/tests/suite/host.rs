@@ -155,20 +155,26 @@ fn nonsense_is_one_line_and_exit_2() {
     for (args, part) in [
         (
             &["--listen", "0.0.0.0:0", "--no-token"][..],
-            "can be reached by other machines",
+            "can be reached from other machines",
         ),
         (
             &["--listen", "0.0.0.0:0", "--allow-remote", "--no-token"],
-            "--no-token is only for local",
+            "--no-token is allowed only for local",
         ),
         (&["--listen", "nowhere"], "--listen"),
-        (&["--listen", "127.0.0.1:99999"], "a port is 0 to 65535"),
-        (&["--listen", "unix:"], "a path is missing"),
+        (
+            &["--listen", "127.0.0.1:99999"],
+            "the port must be 0 to 65535",
+        ),
+        (&["--listen", "unix:"], "the path is missing"),
         (
             &["--root", "/no/such/folder", "--no-token"],
             "--root /no/such/folder",
         ),
-        (&["--token-file", &open], "others may open it (mode 0644)"),
+        (
+            &["--token-file", &open],
+            "other users can open it (mode 0644)",
+        ),
         (&["--max-sessions", "0"], "--max-sessions"),
         (&["--idle", "0s"], "--idle"),
         (&["--max-body", "8MB"], "--max-body"),

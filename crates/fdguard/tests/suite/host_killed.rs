@@ -127,7 +127,8 @@ fn r51_what_a_killed_host_left_is_told_by_a_dry_run_that_changes_nothing() {
     let look = |words: &[&str]| {
         let mut command = super::fdguard();
         command.args(["host", "--reconcile", "--state"]);
-        let said = super::CommandOutput::of(command.arg(state.path()).args(words).output().unwrap());
+        let said =
+            super::CommandOutput::of(command.arg(state.path()).args(words).output().unwrap());
         let told: Value = serde_json::from_str(said.text()).unwrap();
         (said.code, told)
     };
@@ -154,6 +155,6 @@ fn a_folder_without_a_registry_is_told_and_stays_empty() {
     command.args(["host", "--reconcile", "--dry-run", "--state"]);
     let said = super::CommandOutput::of(command.arg(state.path()).output().unwrap());
     assert_eq!(said.code, 3, "{}", said.stderr);
-    assert!(said.stderr.contains("no registry"), "{}", said.stderr);
+    assert!(said.stderr.contains("no such registry"), "{}", said.stderr);
     assert_eq!(fs::read_dir(state.path()).unwrap().count(), 0);
 }

@@ -356,7 +356,7 @@ fn a_trace_gives_its_diagnosis_and_the_programs_output() {
     assert!(text(&missing).contains("/nonexistent/program"), "{missing}");
     assert!(text(&missing).contains("[exit status 127, "), "{missing}");
     let wrong = peer.call("trace", &json!({"command": []}));
-    assert_eq!(text(&wrong), "arguments: command: the program is missing");
+    assert_eq!(text(&wrong), "invalid arguments: command: no program given");
 }
 
 #[test]

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 
 use rustix::fs::{FlockOperation, flock};
-use testkit::skip;
+use testkit::{may_install, skip};
 
 use super::fdguard;
 use super::mcp_peer::eventually;
@@ -36,6 +36,9 @@ fn python() -> Option<PathBuf> {
     };
     if works(&python) {
         return Some(python);
+    }
+    if !may_install(PACKAGE) {
+        return None;
     }
     let run = |program: &Path, words: &[&str]| {
         let ended = Command::new(program).args(words).output();

@@ -58,7 +58,7 @@ fn a_socket_of_the_parent_that_others_can_reach_is_refused() {
     assert_eq!(output.status.code(), Some(2), "{said}");
     let first = said.lines().next().unwrap();
     assert!(
-        first.contains("of our parent") && first.contains("can be reached"),
+        first.contains("inherited socket") && first.contains("can be reached"),
         "{first}"
     );
 }

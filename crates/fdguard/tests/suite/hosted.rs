@@ -16,6 +16,8 @@ use super::{fdguard, snap};
 
 /// Longer than anything takes on a loaded machine.
 pub(crate) const LONG: Duration = Duration::from_secs(20);
+/// How long an answer may take on a machine under load.
+const PATIENCE: Duration = Duration::from_secs(90);
 
 /// As the last argument of a host: Python sessions come from a warm interpreter.
 pub(crate) const WARM: &str = "warm";
@@ -133,11 +135,11 @@ impl Hosted {
     fn try_connect(&self) -> io::Result<Box<dyn Stream>> {
         if let Some(path) = self.at.strip_prefix("unix:") {
             let stream = UnixStream::connect(path)?;
-            stream.set_read_timeout(Some(LONG))?;
+            stream.set_read_timeout(Some(PATIENCE))?;
             return Ok(Box::new(stream));
         }
         let stream = TcpStream::connect(self.at.strip_prefix("http://").unwrap())?;
-        stream.set_read_timeout(Some(LONG))?;
+        stream.set_read_timeout(Some(PATIENCE))?;
         Ok(Box::new(stream))
     }
 

@@ -58,7 +58,7 @@ fn r42_the_verdict_comes_first_and_the_next_step_last() {
     let said = inspect(&[], &path);
     assert_eq!((said.code, &*said.stderr), (1, ""));
     let first = said.text().lines().next().unwrap();
-    let wanted = "damaged: a TLS 1.3 alert (24 bytes) lies over bytes 5..28 of the header";
+    let wanted = "damaged: a TLS 1.3 alert (24 bytes) overwrites bytes 5..28 of the header";
     assert!(first.contains(wanted), "{first}");
     let next = said.text().split("\nnext\n").nth(1).unwrap();
     assert!(

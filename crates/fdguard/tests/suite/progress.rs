@@ -31,10 +31,7 @@ fn the_doctor_shows_how_far_it_is_and_erases_it() {
     assert!(shown.contains("stable so far"), "{shown}");
     let left = screen(&shown);
     let first = left.lines().next().unwrap();
-    assert!(
-        first.contains("7 descriptors, no change in 3 s"),
-        "{left}"
-    );
+    assert!(first.contains("7 descriptors, no change in 3 s"), "{left}");
     assert!(!left.contains("watching leaker"), "{left}");
     victim.finish();
 }

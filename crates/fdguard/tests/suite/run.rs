@@ -162,7 +162,7 @@ fn r22_it_does_not_nest_by_accident() {
     assert_eq!(running.line("once "), "0");
     assert_eq!(running.ended().0, 0);
     let said = running.seen.join("\n");
-    assert!(said.contains("already kept alive by fdguard run"), "{said}");
+    assert!(said.contains("already supervised by fdguard run"), "{said}");
 }
 
 #[test]

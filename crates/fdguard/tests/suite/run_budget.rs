@@ -51,7 +51,7 @@ fn r28_a_low_limit_is_raised_and_told() {
     let mut command = Command::new("sh");
     command.args(["-c", script, env!("CARGO_BIN_EXE_fdguard")]);
     let mut running = Running::of(command);
-    let told = running.event("limit", &["from=100", "mends none"]);
+    let told = running.event("limit", &["from=100", "does not fix it"]);
     let to = told.value("to").to_owned();
     assert_eq!(running.line(""), to);
     assert_eq!(running.ended().0, 0);

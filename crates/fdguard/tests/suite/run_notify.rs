@@ -99,7 +99,7 @@ fn a_parent_that_does_not_listen_is_told_of_once() {
     command.env("NOTIFY_SOCKET", folder.path().join("nobody"));
     let mut running = Running::of(command);
     running.line("stamp ");
-    running.event("notify_failed", &["does not take them"]);
+    running.event("notify_failed", &["cannot send to NOTIFY_SOCKET"]);
     assert_eq!(running.stop().0, 0);
     let failed = |line: &&String| line.contains("event=notify_failed");
     assert_eq!(
@@ -144,7 +144,8 @@ fn a_newline_at_its_number_says_ready() {
     let said = super::run(["run", "--listen", &listen, "--ready", "fd:3", "--", "true"]);
     assert_eq!(said.code, 2, "{}", said.stderr);
     assert!(
-        said.stderr.contains("number 3 is a socket's; fd:4 is free"),
+        said.stderr
+            .contains("descriptor 3 is used by a socket: use fd:4"),
         "{}",
         said.stderr
     );

@@ -137,7 +137,10 @@ fn r13_a_watch_names_the_command_and_leaves_its_verdict_on_the_terminal() {
         let (view, after) = shown.split_once(LEAVE_SCREEN).unwrap();
         assert!(view.contains(ENTER_SCREEN) && !view.contains("process (pid"));
         assert!(after.contains("43 descriptors"), "{after:?}");
-        assert!(after.contains("The verdict covers the time until then."), "{after:?}");
+        assert!(
+            after.contains("The verdict covers the time until then."),
+            "{after:?}"
+        );
         victim.finish();
     }
 }
@@ -153,6 +156,9 @@ fn r11_a_signal_to_a_live_watch_leaves_the_verdict_so_far() {
     let (status, shown) = live.end();
     assert!(status.code().is_some(), "by the verdict's code: {status}");
     let (_, after) = shown.split_once(LEAVE_SCREEN).unwrap();
-    assert!(after.contains("The verdict covers the time until then."), "{after:?}");
+    assert!(
+        after.contains("The verdict covers the time until then."),
+        "{after:?}"
+    );
     victim.finish();
 }

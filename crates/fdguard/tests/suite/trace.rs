@@ -188,7 +188,7 @@ fn r20_a_line_that_forgets_on_its_error_path_alone_is_told_so() {
     assert_eq!(finding["origin"]["partly"], true, "{finding:#}");
     let why = finding["why"].as_str().unwrap();
     assert!(
-        why.contains("on some path only, as after a failed start"),
+        why.contains("only on some paths, such as after a failed start"),
         "{why}"
     );
 }

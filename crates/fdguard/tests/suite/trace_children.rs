@@ -138,7 +138,7 @@ fn r38_children_that_ended_and_are_kept_are_counted_as_zombies() {
     is_at(finding, "kept");
     let why = finding["why"].as_str().unwrap();
     assert!(
-        why.contains("still run") && why.contains("have ended (zombies)"),
+        why.contains("still running") && why.contains("exited (zombies)"),
         "{why}"
     );
 }

@@ -112,7 +112,7 @@ fn r18_the_second_ctrl_c_leaves_with_the_report() {
     let (said, _) = tracing.end();
     assert!(
         said.stderr
-            .contains("still runs: left, this is the report so far")
+            .contains("is still running and was left alone; this is the report so far")
     );
     assert!(
         said.stderr.contains("still open in bash"),
@@ -132,7 +132,7 @@ fn a_program_that_does_not_end_is_told_of_and_waited_for() {
     let mut stderr = std::io::BufReader::new(tracing.tracer.stderr.take().unwrap());
     std::io::BufRead::read_line(&mut stderr, &mut said).unwrap();
     assert!(
-        said.contains("still runs, 10 s after it was asked to end: waiting"),
+        said.contains("is still running 10 s after SIGTERM; press Ctrl-C twice"),
         "{said}"
     );
     press(&tracing);

@@ -95,8 +95,7 @@ fn why(found: &Value) -> Vec<&str> {
     gaps.map(|gap| gap["why"].as_str().unwrap()).collect()
 }
 
-const REASON: &str =
-    "a Go program makes system calls without the C library: launch tracing cannot see them";
+const REASON: &str = "Go programs make system calls without libc, which tracing interposes";
 
 #[test]
 fn r40_a_go_program_is_a_gap_with_its_reason_and_no_wrong_line() {

@@ -33,7 +33,7 @@ fn r18_a_second_terminal_shows_the_sites_and_leaves_without_touching_the_program
         "{status}"
     );
     assert!(
-        shown.contains("Stopped: this is the verdict so far."),
+        shown.contains("Stopped early. The verdict covers the time until then."),
         "{shown}"
     );
     assert_eq!(
@@ -100,7 +100,7 @@ fn r18_where_the_terminal_is_the_programs_there_is_one_clear_line() {
     let (status, shown) = live.end();
     assert_eq!(status.code(), Some(2), "{shown}");
     assert!(
-        shown.contains("fdguard: the terminal is the program's"),
+        shown.contains("fdguard: cannot show the live view: the program uses this terminal"),
         "{shown}"
     );
     assert!(shown.contains("</dev/null >out.log 2>&1"), "{shown}");

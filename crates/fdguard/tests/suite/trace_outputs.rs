@@ -248,7 +248,7 @@ fn a_file_that_cannot_be_written_is_told_before_the_program_starts() {
     assert!(
         twice
             .stderr
-            .starts_with("fdguard: x: named for two outputs\n"),
+            .starts_with("fdguard: x: used for two outputs\n"),
         "{}",
         twice.stderr
     );

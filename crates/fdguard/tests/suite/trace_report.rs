@@ -166,7 +166,8 @@ fn who_is_not_traced_is_told_in_one_line_with_a_hint() {
     let bare = run(["trace", &pid]);
     assert_eq!(bare.code, 3);
     assert!(
-        bare.stderr.contains("comes with the kernel tier"),
+        bare.stderr
+            .contains("cannot attach to a running process yet"),
         "{}",
         bare.stderr
     );

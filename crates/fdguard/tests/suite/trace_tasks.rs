@@ -161,6 +161,9 @@ fn environment(name: &str, packages: &[&str]) -> Option<PathBuf> {
     if dir.join("bin/python").exists() {
         return dir.canonicalize().ok();
     }
+    if !testkit::may_install(&packages.join(", ")) {
+        return None;
+    }
     fs::create_dir_all(&parent).unwrap();
     let lock = fs::File::create(parent.join(format!("{name}.lock"))).unwrap();
     rustix::fs::flock(&lock, rustix::fs::FlockOperation::LockExclusive).unwrap();

@@ -67,7 +67,7 @@ fn a_language_that_is_not_read_is_a_gap_and_its_interpreter_is_not_blamed() {
         let words: Vec<&str> = [&[*program], *words].concat();
         let found = diagnosis(&words);
         let gaps = found["gaps"].as_array().unwrap();
-        let why = format!("{language} program: lines of {language} are not read yet");
+        let why = format!("fdguard does not read {language} stacks yet");
         assert!(gaps.iter().any(|gap| gap["why"] == *why), "{found:#}");
         let text = found.to_string();
         for origin in found["findings"].as_array().unwrap() {

@@ -44,7 +44,10 @@ fn our_own_field_output_reads_back_with_the_same_numbers_and_names() {
     let mut files = processes[0].files.iter();
     for entry in snapshot.fds.iter().flatten() {
         let file = files.next().expect("as many files as descriptors");
-        assert_eq!(file.column(), Some(parse::lsof::LsofColumn::Number(entry.fd)));
+        assert_eq!(
+            file.column(),
+            Some(parse::lsof::LsofColumn::Number(entry.fd))
+        );
         // Ours does not escape before NUL: the name is there as it is.
         let name = file.get(b'n').expect("a name");
         if let Some(path) = entry.path() {

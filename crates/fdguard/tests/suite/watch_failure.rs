@@ -60,7 +60,10 @@ fn wrong_words_are_wrong_usage() {
         (&["--every", "1s2"], "is not a duration"),
         (&["--expect", "sessions=25"], "sessions=25*3"),
         (&["--expect", "=25*3"], "needs a name"),
-        (&["--warn-at", "95", "--critical-at", "90"], "must not exceed"),
+        (
+            &["--warn-at", "95", "--critical-at", "90"],
+            "must not exceed",
+        ),
         (&["--warn-at", "NaN"], "must be above 0"),
         (&["--critical-at", "101"], "must be above 0"),
         (&["--max", "-3"], "--max"),

@@ -1,4 +1,4 @@
-"""What may stay open: by marker or by the `fdguard_allow` lines of the configuration."""
+"""Accepted leftovers, from the marker or the `fdguard_allow` lines of the configuration."""
 
 from fnmatch import fnmatchcase
 from typing import Iterable, List, Optional, Tuple
@@ -7,7 +7,7 @@ KEYS = ("count", "class_", "target", "reason")
 
 
 class Allowance:
-    """So many of a class with a target that matches. Processes have the class `process`, their target is the command."""
+    """A number of leftovers with a matching class and target. A process has the class `process` and its command as target."""
 
     def __init__(self, class_: str = "*", target: str = "*", count: Optional[int] = None):
         self.class_ = class_
@@ -15,7 +15,7 @@ class Allowance:
         self.left = count
 
     def takes(self, class_: str, target: str) -> bool:
-        """Whether it covers this one, which is counted then."""
+        """Whether it covers this leftover; if so, the leftover is counted."""
         if self.left == 0 or not fnmatchcase(class_, self.class_) or not fnmatchcase(target, self.target):
             return False
         if self.left is not None:
@@ -24,23 +24,23 @@ class Allowance:
 
 
 def of_marker(mark) -> Allowance:
-    """Of `fdguard_allow(count=…, class_=…, target=…)`; ValueError says what is wrong with it."""
+    """Parses `fdguard_allow(count=…, class_=…, target=…)`; raises ValueError if it is invalid."""
     if mark.args:
-        raise ValueError("fdguard_allow takes keywords only: count, class_, target, reason")
+        raise ValueError("fdguard_allow accepts only keyword arguments: count, class_, target, reason")
     for key in mark.kwargs:
         if key not in KEYS:
-            raise ValueError(f"fdguard_allow has no {key!r}: it takes count, class_, target, reason")
+            raise ValueError(f"fdguard_allow has no argument {key!r}: use count, class_, target, reason")
     count = mark.kwargs.get("count")
     if count is not None and (not isinstance(count, int) or count < 0):
-        raise ValueError(f"fdguard_allow(count={count!r}): a number of descriptors is expected")
+        raise ValueError(f"fdguard_allow(count={count!r}): count must be a non-negative integer")
     for key in ("class_", "target"):
         if not isinstance(mark.kwargs.get(key, ""), str):
-            raise ValueError(f"fdguard_allow({key}={mark.kwargs[key]!r}): a pattern is expected")
+            raise ValueError(f"fdguard_allow({key}={mark.kwargs[key]!r}): {key} must be a string pattern")
     return Allowance(mark.kwargs.get("class_", "*"), mark.kwargs.get("target", "*"), count)
 
 
 def of_lines(lines: Iterable[str]) -> List[Allowance]:
-    """Of lines `CLASS [TARGET]`."""
+    """Parses lines of the form `CLASS [TARGET]`."""
     allowances = []
     for line in lines:
         class_, _, target = line.strip().partition(" ")
@@ -50,7 +50,7 @@ def of_lines(lines: Iterable[str]) -> List[Allowance]:
 
 
 def sift(found: Iterable, allowances: List[Allowance]) -> Tuple[list, list]:
-    """What is not allowed, and what is. Those without a count are asked first, then the narrow ones: so a count lasts."""
+    """Splits leftovers into not allowed and allowed. Allowances without a count match first, then narrow ones, so that counts last."""
     order = sorted(allowances, key=lambda one: (one.left is not None, one.class_ == "*", one.target == "*"))
     rest, allowed = [], []
     for one in found:

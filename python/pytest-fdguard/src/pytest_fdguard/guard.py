@@ -1,4 +1,4 @@
-"""Looks around each test, and fails it for what it left."""
+"""Compares descriptors and children before and after each test and fails the test for leftovers."""
 
 import gc
 import threading
@@ -12,15 +12,15 @@ from . import allow, lines, owned, told
 from .look import Child, Descriptor, Look, State, look
 from .naming import name
 
-# How often to look again while others may let go.
+# Seconds between checks while others may still release descriptors.
 AGAIN = 0.01
 
 
 class Guard:
-    """One for each process that runs tests."""
+    """One per process that runs tests."""
 
     def __init__(self, config, program: Optional[str]):
-        # Where this process is traced: who is asked for lines.
+        # The fdguard program to ask for lines, if this process is traced.
         self.program = program
         self.is_strict = config.option.fdguard_strict or config.getini("fdguard_strict")
         self.allowed: List[str] = config.getini("fdguard_allow")
@@ -30,7 +30,7 @@ class Guard:
         self.fixtures = owned.Fixtures()
         self.left_by_fixtures: List[str] = []
 
-    # The looks. Outermost, so that what other plugins hold during a test is not seen.
+    # The comparison hooks are outermost, so that descriptors held by other plugins do not count.
 
     @pytest.hookimpl(wrapper=True, tryfirst=True)
     def pytest_runtest_setup(self, item):
@@ -52,7 +52,7 @@ class Guard:
         try:
             return (yield)
         finally:
-            # It outlives the test that asked for it first.
+            # It outlives the first test that uses it.
             new = look().since(before)
             self.fixtures.own(fixturedef, new)
             self.before.descriptors.update(new.descriptors)
@@ -74,7 +74,7 @@ class Guard:
         self.judge(item)
         return result
 
-    # The judgement.
+    # The verdict.
 
     def judge(self, item) -> None:
         before, self.before = self.before, None
@@ -88,7 +88,7 @@ class Guard:
         left = self.leftovers(before)
         if left.is_empty():
             return
-        # What fixtures returned goes with the test: pytest drops it in a moment, too.
+        # Values returned by fixtures end with the test: pytest drops them right afterwards, too.
         item.funcargs = {}
         left = self.leftovers(before).only(left)
         if not self.is_strict:
@@ -111,7 +111,7 @@ class Guard:
         return owned.without_runtime(look().since(before))
 
     def collected(self, before: Look, left: Look) -> Look:
-        """What of it stays when the garbage is collected; twice, for what a finalizer lets go."""
+        """What is left after a garbage collection. It runs twice because a finalizer can release more."""
         for _ in range(2):
             if not left.is_empty():
                 gc.collect()
@@ -119,7 +119,7 @@ class Guard:
         return left
 
     def settled(self, before: Look, left: Look) -> Look:
-        """What of it stays when other threads and children had time to let go."""
+        """What is left after other threads and children had time to release it."""
         deadline = time.monotonic() + self.settle
         while not left.is_empty() and left.may_change() and time.monotonic() < deadline:
             time.sleep(AGAIN)
@@ -130,19 +130,19 @@ class Guard:
         return allow.of_lines(self.allowed) + marked(item)
 
     def ask(self, found: List[told.Leftover]) -> Optional[lines.Answer]:
-        """Processes have no line, and asking takes its time."""
+        """Asks the tracer for opening lines. Processes have none, and asking takes time."""
         is_asked = self.program and not all(told.is_process(one) for one in found)
         return lines.ask(self.program) if is_asked else None
 
     def tell(self, item, found: List[told.Leftover], notes: List[str]) -> None:
-        """A test that failed is not failed again: its traceback may hold what is left."""
+        """Fails the test. A test that already failed gets a report section instead: its traceback may hold the leftovers."""
         if self.has_failed:
-            notes = [*notes, "the test failed, and its traceback may hold them"]
+            notes = [*notes, "the test failed, and its traceback may keep them open"]
             item.add_report_section("teardown", "fdguard", told.failure(found, notes))
         else:
             pytest.fail(told.failure(found, notes), pytrace=False)
 
-    # Fixtures that outlive a test, and do not close what they opened when they end.
+    # Fixtures that outlive a test and do not close what they opened.
 
     def note_fixtures(self) -> None:
         left = [(one.fixture, [descriptor(each) for each in one.descriptors]) for one in self.fixtures.left()]
@@ -161,7 +161,7 @@ class Guard:
 
     def pytest_terminal_summary(self, terminalreporter):
         if self.left_by_fixtures:
-            terminalreporter.section("fdguard: left open by fixtures of wider scope", yellow=True)
+            terminalreporter.section("fdguard: left open by fixtures (class, module or session scope)", yellow=True)
             for line in self.left_by_fixtures:
                 terminalreporter.line(line)
 
@@ -175,7 +175,7 @@ class Guard:
 
 @contextmanager
 def no_collection():
-    """No collection but those that are asked for: else one by chance closes what is being told."""
+    """Disables automatic garbage collection, which could close a leftover while it is being reported."""
     is_on = gc.isenabled()
     gc.disable()
     try:
@@ -199,7 +199,7 @@ def descriptor(one: Descriptor) -> told.Leftover:
 
 
 def process(child: Child, state: State) -> told.Leftover:
-    what = "still running" if state.is_running else "ended, and nobody waited for it"
+    what = "still running" if state.is_running else "zombie: ended but not waited for"
     return told.Leftover(child.pid, "process", state.command, what)
 
 
@@ -210,5 +210,5 @@ def seconds(text: str) -> float:
         found = -1.0
     # Not a number is not at least 0, either.
     if not 0 <= found < float("inf"):
-        raise pytest.UsageError(f"fdguard_settle = {text}: a number of seconds is expected")
+        raise pytest.UsageError(f"fdguard_settle = {text}: must be a number of seconds")
     return found

@@ -1,4 +1,4 @@
-"""The opening lines: the tracer is asked about this process, which it traces."""
+"""Opening lines, from the tracer of this process."""
 
 import json
 import os
@@ -8,7 +8,7 @@ from typing import Dict, List, NamedTuple, Optional
 
 from .look import room
 
-# A loaded machine may take its time over many descriptors.
+# Seconds. A loaded machine may need long for many descriptors.
 PATIENCE = 120
 # Whoever calls tests and what they await: what is outside of them is not the test's.
 MACHINERY = ("/_pytest/", "/pluggy/", "/pytest_asyncio/")
@@ -21,7 +21,7 @@ ANSWERED = (0, 1)
 
 
 class Opened(NamedTuple):
-    """Where a descriptor comes from."""
+    """Where a descriptor was opened."""
 
     line: str
     stack: List[str]
@@ -31,14 +31,14 @@ class Opened(NamedTuple):
 
 
 class Answer(NamedTuple):
-    """What the tracer said: by number; or why it said nothing."""
+    """Origins by descriptor number, or the reason why there are none."""
 
     opened: Dict[int, Opened]
     why_not: Optional[str]
 
 
 def untraced_environment() -> Dict[str, str]:
-    """For a child of ours that nobody needs to trace."""
+    """The environment for a child that must not be traced."""
     environment = dict(os.environ)
     folder = environment.pop("FDGUARD_TRACE_DIR", None)
     others = [part for part in environment.get("LD_PRELOAD", "").split(":") if not (folder and part.startswith(folder))]
@@ -49,16 +49,16 @@ def untraced_environment() -> Dict[str, str]:
 
 
 def ask(program: str) -> Answer:
-    """Asks once for everything that this process holds, also where a test has filled the table."""
+    """Asks the tracer once about everything this process holds, even if a test has filled the table."""
     with room(), tempfile.TemporaryDirectory(prefix="pytest-fdguard-") as folder:
         try:
             return _ask(program, os.path.join(folder, "report.json"))
         except subprocess.TimeoutExpired:
-            return Answer({}, f"the tracer did not answer in {PATIENCE} s")
+            return Answer({}, f"the tracer did not respond within {PATIENCE} s")
         except OSError as error:
-            return Answer({}, f"the tracer could not be asked: {error}")
+            return Answer({}, f"cannot run the tracer: {error}")
         except ValueError as error:
-            return Answer({}, f"the tracer's answer cannot be read: {error}")
+            return Answer({}, f"invalid report from the tracer: {error}")
 
 
 def _ask(program: str, path: str) -> Answer:
@@ -73,19 +73,19 @@ def _ask(program: str, path: str) -> Answer:
     )
     if ended.returncode not in ANSWERED:
         said = ended.stderr.decode(errors="replace").strip().partition("\n")[0]
-        return Answer({}, said or f"the tracer ended with code {ended.returncode}")
+        return Answer({}, said or f"the tracer exited with code {ended.returncode}")
     with open(path, encoding="utf-8") as file:
         return read(json.load(file), own)
 
 
 def read(document: dict, pid: int) -> Answer:
-    """The origins of one process in a report, by number."""
+    """The origins of one process in a report, by descriptor number."""
     opened: Dict[int, Opened] = {}
     for site in document.get("sites", []):
         if site.get("pid") != pid:
             continue
         if "fds" not in site:
-            return Answer({}, "this fdguard is too old to tell the line of each descriptor")
+            return Answer({}, "this fdguard is too old to report the line of each descriptor")
         frames = stack(site)
         line = frames[0] if frames else frame(site.get("culprit"))
         for one in site["fds"]:
@@ -94,12 +94,12 @@ def read(document: dict, pid: int) -> Answer:
 
 
 def text(value) -> str:
-    """Names that are no text come as base64."""
+    """A name; names that are not text arrive as base64 and become `?`."""
     return "?" if value is None or isinstance(value, dict) else str(value)
 
 
 def near(path: str) -> str:
-    """As seen from the current folder, where it lies in it."""
+    """The path relative to the current directory, if it is below it."""
     try:
         folder = os.path.join(os.getcwd(), "")
     except FileNotFoundError:
@@ -108,9 +108,9 @@ def near(path: str) -> str:
 
 
 def frame(one: Optional[dict]) -> str:
-    """`file:line function`, as an editor takes it."""
+    """`file:line function`, as editors accept it."""
     if not one:
-        return "an unknown line"
+        return "unknown line"
     place = near(text(one.get("file")))
     if one.get("line") is not None:
         place += f":{one['line']}"
@@ -118,15 +118,15 @@ def frame(one: Optional[dict]) -> str:
 
 
 def is_machinery(one: dict) -> bool:
-    """Whether a frame calls tests, or what they await."""
+    """Whether a frame belongs to the machinery that calls tests or what they await."""
     file, function = text(one.get("file")), text(one.get("function"))
     is_loop = file.endswith(LOOP_FILE) and function in LOOP_METHODS
     return is_loop or any(part in file for part in MACHINERY)
 
 
 def stack(site: dict) -> List[str]:
-    """The Python frames of the test, from the one to blame outwards. Where libraries alone took part, the tracer blames who
-    started pytest: then it is from the innermost."""
+    """The Python frames of the test, from the culprit outwards. If only libraries were involved, the tracer blames the caller
+    that started pytest; then the list starts at the innermost frame."""
     frames: List[str] = []
     for one in site.get("stack", []):
         if is_machinery(one):

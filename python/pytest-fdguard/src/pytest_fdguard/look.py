@@ -1,4 +1,4 @@
-"""What this process holds at one moment: descriptors, children, threads. Reads /proc and closes what it opens."""
+"""A snapshot of this process: descriptors, children and threads. Reads /proc and closes what it opens."""
 
 import errno
 import os
@@ -6,14 +6,14 @@ import resource
 from contextlib import contextmanager
 from typing import Dict, List, NamedTuple, Optional, Set, Tuple
 
-# Standard input, output and error: pytest's capturing moves them about.
+# Standard input, output and error: pytest's capturing replaces them.
 STDIO = (0, 1, 2)
-# What a look and a question to the tracer need.
+# Descriptors needed for a snapshot and a query to the tracer.
 ROOM = 64
 
 
 class Descriptor(NamedTuple):
-    """A descriptor by identity: the same number on something else is another one."""
+    """A descriptor by identity: the same number with another target is a different descriptor."""
 
     fd: int
     link: str
@@ -22,14 +22,14 @@ class Descriptor(NamedTuple):
 
 
 class Child(NamedTuple):
-    """A child by identity: a number that was used again is another one."""
+    """A child by identity: a reused process id is a different child."""
 
     pid: int
     started: int
 
 
 class State(NamedTuple):
-    """What a child was when it was looked at: it may be gone a moment later."""
+    """State of a child at the time of the snapshot."""
 
     command: str
     is_running: bool
@@ -41,7 +41,7 @@ class Look(NamedTuple):
     threads: int
 
     def since(self, before: "Look") -> "Look":
-        """What is new in this look."""
+        """What is new in this snapshot."""
         new = {child: state for child, state in self.children.items() if child not in before.children}
         return Look(self.descriptors - before.descriptors, new, self.threads)
 
@@ -51,7 +51,7 @@ class Look(NamedTuple):
         return Look(self.descriptors & other.descriptors, both, self.threads)
 
     def may_change(self) -> bool:
-        """Whether somebody else is at work who may let go."""
+        """Whether other threads or children are running and may still release descriptors."""
         return self.threads > 1 or any(state.is_running for state in self.children.values())
 
     def is_empty(self) -> bool:
@@ -64,14 +64,14 @@ def look() -> Look:
     except OSError as error:
         if error.errno != errno.EMFILE:
             raise
-    # The test filled the table: this is whom we are here for.
+    # The test filled the descriptor table, which is exactly what we look for.
     with room():
         return Look(descriptors(), children(), threads())
 
 
 @contextmanager
 def room():
-    """Some more descriptors than the soft limit grants, where the hard one does."""
+    """Raises the soft limit by a few descriptors, if the hard limit allows it."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if soft == resource.RLIM_INFINITY:
         yield
@@ -94,7 +94,7 @@ def descriptors() -> Set[Descriptor]:
             link = os.readlink(f"/proc/self/fd/{fd}")
             about = os.fstat(fd)
         except OSError:
-            # The listing's own, or another thread closed it meanwhile.
+            # It belongs to the listing itself, or another thread closed it meanwhile.
             continue
         found.add(Descriptor(fd, link, about.st_dev, about.st_ino))
     return found
@@ -114,7 +114,7 @@ def children() -> Dict[Child, State]:
 
 
 def _child_numbers() -> Set[int]:
-    """Those of every thread. A kernel without the list has every process asked for its parent."""
+    """Children of every thread. On kernels without the list, every process is asked for its parent."""
     found: Set[int] = set()
     for thread in os.listdir("/proc/self/task"):
         try:
@@ -129,7 +129,7 @@ def _child_numbers() -> Set[int]:
 
 
 def _stat(pid: int) -> Optional[List[str]]:
-    """Name, state, parent and so on: a name may have blanks and brackets in it."""
+    """Name, state, parent and so on. The name may contain blanks and parentheses."""
     try:
         with open(f"/proc/{pid}/stat", errors="replace") as file:
             text = file.read()

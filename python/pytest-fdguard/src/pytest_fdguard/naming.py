@@ -1,4 +1,4 @@
-"""Class and target of a descriptor, under the names that `fdguard snap` has for them."""
+"""Class and target of a descriptor, with the names that `fdguard snap` uses."""
 
 import os
 import re
@@ -11,7 +11,7 @@ from .look import Descriptor
 TCP_STATES = (
     "ESTABLISHED SYN_SENT SYN_RECV FIN_WAIT1 FIN_WAIT2 TIME_WAIT UNBOUND CLOSE_WAIT LAST_ACK LISTEN CLOSING".split()
 )
-# The kernel's name of an anonymous inode, where the class has another.
+# Kernel names of anonymous inodes that differ from the class name.
 ANONYMOUS = {"perf_event": "perf-event"}
 PLAIN = "eventpoll eventfd timerfd signalfd inotify fanotify pidfd io_uring bpf-map bpf-prog userfaultfd".split()
 SQLITE_ENDINGS = (("-wal", "sqlite-wal"), ("-shm", "sqlite-shm"), ("-journal", "sqlite-journal"))
@@ -78,7 +78,7 @@ def _socket(one: Descriptor) -> Tuple[str, str]:
     try:
         return _socket_class(borrowed), _ends(borrowed) or one.link
     finally:
-        # It stays who it is and open: it is not ours.
+        # The descriptor belongs to the test: keep it open.
         borrowed.detach()
 
 

@@ -1,4 +1,4 @@
-"""Who else owns what appeared during a test: the runtime, and fixtures that outlive it."""
+"""Other owners of what appears during a test: the runtime, and fixtures that outlive the test."""
 
 import sys
 from typing import Dict, List, NamedTuple, Set, Tuple
@@ -17,7 +17,7 @@ def without_runtime(found: Look) -> Look:
 
 
 def _multiprocessing() -> Tuple[Set[int], Set[int]]:
-    """Numbers and processes. The attributes are private: where one is missing, nothing is excused."""
+    """Descriptor numbers and pids of the helpers. The attributes are private: if one is missing, nothing is excluded."""
     numbers, processes = set(), set()
     keepers = (
         ("multiprocessing.resource_tracker", "_resource_tracker", ("_fd",), "_pid"),
@@ -31,14 +31,14 @@ def _multiprocessing() -> Tuple[Set[int], Set[int]]:
 
 
 class Ended(NamedTuple):
-    """What a fixture opened and did not close."""
+    """A fixture that has ended, and the descriptors it did not close."""
 
     fixture: str
     descriptors: List[Descriptor]
 
 
 class Fixtures:
-    """What fixtures of a wider scope opened while they were set up."""
+    """Descriptors that fixtures of class, module or session scope opened during setup."""
 
     def __init__(self) -> None:
         self._owned: Dict[int, Tuple[str, Set[Descriptor]]] = {}
@@ -55,13 +55,13 @@ class Fixtures:
             self._ended.append(owned)
 
     def left(self) -> List[Ended]:
-        """What is open of those that ended since the last time."""
+        """Descriptors still open of fixtures that ended since the last call."""
         ended, self._ended = self._ended, []
         if not ended:
             return []
         now = descriptors()
         left = [Ended(name, sorted(opened & now)) for name, opened in ended]
-        # One that set another up saw its descriptors, too.
+        # A fixture that set up another one has seen its descriptors, too.
         told: Set[Descriptor] = set()
         result = []
         for one in left:

@@ -1,4 +1,4 @@
-"""Starts this pytest once more, under the tracer: the same command line, terminal and process number."""
+"""Restarts this pytest under the tracer with the same command line, terminal and process id."""
 
 import os
 import shutil
@@ -7,18 +7,18 @@ import sys
 import sysconfig
 from typing import List, NamedTuple, Optional
 
-# Holds the process number of the tracer that this module became: whoever has it as parent was started again.
+# Holds the pid of the tracer that this process became: a child of that pid was restarted.
 VARIABLE = "FDGUARD_PYTEST"
 TRACED = "FDGUARD_TRACE_DIR"
-# Nobody reads the tracer's own looks from outside.
+# Nothing reads the tracer's periodic samples.
 SELDOM = "60s"
 
-# Whether this process has begun a pytest before: a test that runs pytest inside itself must not be replaced.
+# Whether this process has already started a pytest: a test that runs pytest in-process must not be replaced.
 _begun = False
 
 
 class Plan(NamedTuple):
-    """Where the program is, and why it is not used, where that needs saying."""
+    """The path of the program, or the reason why it is not used."""
 
     program: Optional[str]
     why_not: Optional[str]
@@ -29,17 +29,17 @@ def is_traced() -> bool:
 
 
 def find(named: Optional[str]) -> Plan:
-    """The program: as named, else that of the same installation as this Python, else that of the PATH."""
+    """Finds the program: as named, else in the installation of this Python, else in PATH."""
     if named:
         found = shutil.which(named)
-        return _tried(found) if found else Plan(None, f"{named} is no program")
+        return _tried(found) if found else Plan(None, f"{named} is not an executable program")
     beside = os.path.join(sysconfig.get_path("scripts"), "fdguard")
     found = beside if os.access(beside, os.X_OK) else shutil.which("fdguard")
-    return _tried(found) if found else Plan(None, "there is no fdguard program (pip install fdguard)")
+    return _tried(found) if found else Plan(None, "fdguard program not found (pip install fdguard)")
 
 
 def _tried(program: str) -> Plan:
-    """After the restart it is too late to find out that it does not run."""
+    """Checks that the program runs: after the restart it is too late."""
     try:
         ended = subprocess.run([program, "--version"], stdin=subprocess.DEVNULL, capture_output=True, timeout=60)
     except (OSError, subprocess.TimeoutExpired) as error:
@@ -68,14 +68,14 @@ def own_command() -> List[str]:
 
 
 def is_whole_process(arguments: List[str], command: List[str], name: str) -> bool:
-    """Whether the process is this pytest and nothing else, so that its command line says all. A program that calls
-    pytest.main() has done things before, and an xdist worker is told by its controller what to do."""
+    """Whether the process is only this pytest, so that its command line is enough to restart it. A program that calls
+    pytest.main() has done other work before, and an xdist worker gets its work from the controller."""
     is_pytest = os.path.basename(name) in ("pytest", "py.test") or name.endswith(os.path.join("pytest", "__main__.py"))
     return is_pytest and command[len(command) - len(arguments) :] == arguments
 
 
 def command_under(program: str, command: List[str], report: Optional[str]) -> List[str]:
-    """The exit code is pytest's alone: what the tracer finds in a whole test run is not a test's failure."""
+    """The exit code is pytest's: what the tracer finds in a whole test run does not fail a test."""
     tracer = [program, "trace", "--every", SELDOM, "--error-exitcode", "0", "-o", report or os.devnull, "--"]
     return [*tracer, sys.executable, *command[1:]]
 

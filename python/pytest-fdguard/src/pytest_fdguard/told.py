@@ -1,11 +1,11 @@
-"""The words of a failure."""
+"""Text of a failure report."""
 
 from itertools import groupby
 from typing import Dict, List, NamedTuple, Optional, Set
 
 from .lines import Answer, Opened
 
-# Of each line: more of the same say no more.
+# Leftovers listed per line.
 SHOWN = 10
 
 
@@ -15,13 +15,13 @@ class Leftover(NamedTuple):
     number: int
     class_: str
     target: str
-    # Of a process: what became of it.
+    # State of a process.
     state: str = ""
     opened: Optional[Opened] = None
 
 
 def attributed(found: List[Leftover], answer: Optional[Answer]) -> List[Leftover]:
-    """With the lines that the tracer knows."""
+    """Adds the lines that the tracer knows."""
     opened: Dict[int, Opened] = answer.opened if answer else {}
     return [one if is_process(one) else one._replace(opened=opened.get(one.number)) for one in found]
 
@@ -43,7 +43,7 @@ def counted(found: List[Leftover]) -> str:
 
 
 def failure(found: List[Leftover], notes: List[str]) -> str:
-    """The whole text: what is left, by line, and what is to be known about it."""
+    """The whole report: leftovers grouped by opening line, then notes."""
     lines = [f"fdguard: {counted(found)} left behind{culprits(found)}"]
     lines += listing(found)
     lines += [f"  {note}" for note in notes]
@@ -51,7 +51,7 @@ def failure(found: List[Leftover], notes: List[str]) -> str:
 
 
 def culprits(found: List[Leftover]) -> str:
-    """For the one line that a summary shows: the first of them."""
+    """The most frequent opening line, for the one-line summary."""
     known = [one.opened.line for one in found if one.opened]
     first = max(known, key=known.count) if known else None
     return f", opened at {first}" if first else ""
@@ -88,22 +88,22 @@ def origin(opened: Opened) -> List[str]:
 
 
 def doubts(found: List[Leftover], before: int, after: int, own: int) -> List[str]:
-    """Why the difference cannot be trusted: other threads open descriptors, too. What the tracer saw this thread open is certain."""
+    """Why the result is uncertain: other threads open descriptors, too. What the tracer saw this thread open is certain."""
     open_to_doubt = [one for one in found if not is_process(one) and not (one.opened and one.opened.thread == own)]
     if not open_to_doubt or max(before, after) <= 1:
         return []
     seen = sorted(one.number for one in open_to_doubt if one.opened)
-    others = f"fd {', '.join(map(str, seen))}: opened by another thread than the test's; " if seen else ""
+    others = f"fd {', '.join(map(str, seen))}: opened by another thread, not the test's; " if seen else ""
     if after > before:
-        return [f"uncertain: {others}{running(after - before, 'more')} than before the test, and may have opened them"]
-    return [f"uncertain: {others}{running(max(before, after) - 1, 'other')}, and may have opened them meanwhile"]
+        return [f"uncertain: {others}{running(after - before, 'more')} than before the test and may have opened them"]
+    return [f"uncertain: {others}{running(max(before, after) - 1, 'other')} and may have opened them meanwhile"]
 
 
 def running(count: int, which: str) -> str:
-    return f"1 {which} thread runs" if count == 1 else f"{count} {which} threads run"
+    return f"1 {which} thread is running" if count == 1 else f"{count} {which} threads are running"
 
 
 def collected(found: List[Leftover], numbers: Set[int]) -> List[str]:
-    """Of those that a collection closed: whether a program runs one in time is not in its hands."""
+    """Notes which leftovers only a garbage collection closed: programs cannot rely on its timing."""
     closed = [f"fd {one.number}" for one in found if not is_process(one) and one.number in numbers]
     return [f"closed only by the garbage collector: {', '.join(closed)}"] if closed else []

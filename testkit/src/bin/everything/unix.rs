@@ -82,7 +82,12 @@ fn peer(socket: impl AsFd, path: Value) -> io::Result<Value> {
     Ok(json!({"ino": ino, "path": path, "holders": [holder]}))
 }
 
-fn say<'h>(holding: &'h mut VictimHolding, kind: &str, state: &str, path: Value) -> &'h mut VictimHolding {
+fn say<'h>(
+    holding: &'h mut VictimHolding,
+    kind: &str,
+    state: &str,
+    path: Value,
+) -> &'h mut VictimHolding {
     holding
         .with("kind", kind)
         .with("state", state)

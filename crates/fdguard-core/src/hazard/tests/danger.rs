@@ -1,11 +1,11 @@
 //! How grave a second close is that failed: by what it could have hit.
 
 use super::hazards;
-use crate::event::{Call, What};
+use crate::event::{FdCall, What};
 use crate::lint::Severity;
-use crate::testing::traced::{Traced, traced};
+use crate::testing::traced::{TraceScript, traced};
 
-fn severity(tell: impl FnOnce(&mut Traced)) -> Vec<Severity> {
+fn severity(tell: impl FnOnce(&mut TraceScript)) -> Vec<Severity> {
     let found = hazards(&traced(tell));
     assert!(found.iter().all(|one| one.rule == "double-close"));
     found.iter().map(|one| one.severity).collect()
@@ -32,18 +32,18 @@ fn r40_with_one_thread_a_second_close_that_fails_is_harmless() {
 
 #[test]
 fn r40_with_threads_it_is_as_grave_as_the_chance_to_hit_somebody() {
-    let same_thread = |t: &mut Traced| {
+    let same_thread = |t: &mut TraceScript| {
         t.file(1, "open", 7);
         t.close(1, "first", 7);
         t.bad_close(1, "second", 7);
     };
     let alone = severity(|t| {
-        t.call(2, "worker", 5, Call::Write);
+        t.call(2, "worker", 5, FdCall::Write);
         same_thread(t);
     });
     assert_eq!(alone, [Severity::Warning], "nobody opened anything");
     let told = severity(|t| {
-        t.tell(1, "close", What::Threaded);
+        t.add(1, "close", What::Threaded);
         same_thread(t);
     });
     assert_eq!(told, [Severity::Warning], "threads that touch nothing");
@@ -82,8 +82,8 @@ fn r40_the_gravest_of_several_counts() {
 #[test]
 fn r40_a_program_that_follows_in_the_same_process_has_one_thread_again() {
     let after = severity(|t| {
-        t.call(2, "worker", 5, Call::Write);
-        t.tell(1, "exec", What::Exec { kept: None });
+        t.call(2, "worker", 5, FdCall::Write);
+        t.add(1, "exec", What::Exec { kept: None });
         t.file(1, "open", 7);
         t.close(1, "first", 7);
         t.bad_close(1, "second", 7);

@@ -1,19 +1,19 @@
 //! Programs that do nothing wrong, however strange they look.
 
 use super::told;
-use crate::event::{Call, Errno, What};
-use crate::testing::traced::{Traced, process, traced};
+use crate::event::{Errno, FdCall, What};
+use crate::testing::traced::{TraceScript, process, traced};
 use crate::{Class, ProcKey};
 
 const CHILD: ProcKey = process(1001);
 
-fn is_quiet(tell: impl FnOnce(&mut Traced)) {
+fn is_quiet(tell: impl FnOnce(&mut TraceScript)) {
     assert_eq!(told(&traced(tell)), []);
 }
 
-fn fork(t: &mut Traced) {
+fn fork(t: &mut TraceScript) {
     let (child, shares_table) = (CHILD, false);
-    t.tell(
+    t.add(
         1,
         "spawn",
         What::Fork {
@@ -30,14 +30,14 @@ fn r40_a_stranger_shuts_down_and_the_owner_closes() {
         for cycle in 0..20 {
             let owner = 10 + cycle;
             t.socket(owner, "connect", 7);
-            t.enter(owner, "wait", 7, Call::Poll);
-            t.tell(1, "interrupt", What::Shutdown { fd: 7 });
+            t.enter(owner, "wait", 7, FdCall::Poll);
+            t.add(1, "interrupt", What::Shutdown { fd: 7 });
             t.leave(owner, "wait");
-            t.call(owner, "wait", 7, Call::Poll);
-            t.fail(owner, "flush", 7, Call::Write, Some(Errno::Other(32)));
+            t.call(owner, "wait", 7, FdCall::Poll);
+            t.fail(owner, "flush", 7, FdCall::Write, Some(Errno::Other(32)));
             t.close(owner, "finish", 7);
             t.file(2, "database", 7);
-            t.call(2, "query", 7, Call::Read);
+            t.call(2, "query", 7, FdCall::Read);
             t.close(2, "database", 7);
         }
     });
@@ -49,14 +49,14 @@ fn r40_an_acceptor_hands_connections_to_workers() {
         for cycle in 0..50 {
             let worker = 10 + cycle % 3;
             t.socket(1, "accept", 7);
-            t.enter(worker, "serve", 7, Call::Recv);
+            t.enter(worker, "serve", 7, FdCall::Recv);
             t.leave(worker, "serve");
-            t.call(worker, "serve", 7, Call::Recv);
+            t.call(worker, "serve", 7, FdCall::Recv);
             t.write(worker, "serve", 7, b"\x17\x03\x03\x00\x13abc");
             t.close(worker, "serve", 7);
             // The same number is a file for a while, opened by one worker and written by the next.
             t.file(worker, "page", 7);
-            t.call(worker + 1, "send", 7, Call::Write);
+            t.call(worker + 1, "send", 7, FdCall::Write);
             t.close(worker + 2, "done", 7);
         }
     });
@@ -81,13 +81,13 @@ fn r40_threads_take_turns_on_the_sockets_of_a_pool() {
         for round in 0..5 {
             t.socket(1, "connect", 7);
             for thread in 1..9 {
-                t.enter(thread, "query", 7, Call::Send);
+                t.enter(thread, "query", 7, FdCall::Send);
                 t.leave(thread, "query");
-                t.call(thread, "query", 7, Call::Send);
+                t.call(thread, "query", 7, FdCall::Send);
             }
             t.close(2 + round, "expire", 7);
-            t.birth(3, "pipe", 7, crate::event::BirthHow::Pipe, Class::Pipe);
-            t.call(4, "notify", 7, Call::Write);
+            t.open(3, "pipe", 7, crate::event::OpenCall::Pipe, Class::Pipe);
+            t.call(4, "notify", 7, FdCall::Write);
             t.close(3, "pipe", 7);
         }
     });
@@ -99,13 +99,13 @@ fn r40_a_loop_opens_and_closes_what_executor_threads_read_and_write() {
         for round in 0..20 {
             let executor = 10 + round % 4;
             t.file(1, "open", 7);
-            t.call(executor, "job", 7, Call::Write);
+            t.call(executor, "job", 7, FdCall::Write);
             t.close(1, "close", 7);
             t.socket(1, "connect", 7);
-            t.call(executor, "job", 7, Call::Write);
+            t.call(executor, "job", 7, FdCall::Write);
             t.close(1, "close", 7);
             t.file(executor, "pool_open", 7);
-            t.call(1, "sync_read", 7, Call::Read);
+            t.call(1, "sync_read", 7, FdCall::Read);
             t.close(executor, "pool_close", 7);
         }
     });
@@ -116,11 +116,11 @@ fn r40_a_collector_thread_closes_what_others_forgot() {
     is_quiet(|t| {
         for _ in 0..10 {
             t.file(1, "open", 7);
-            t.call(1, "read", 7, Call::Read);
+            t.call(1, "read", 7, FdCall::Read);
             t.close(9, "finalize", 7);
             t.socket(2, "connect", 7);
-            t.call(2, "hello", 7, Call::Send);
-            t.call(1, "query", 7, Call::Write);
+            t.call(2, "hello", 7, FdCall::Send);
+            t.call(1, "query", 7, FdCall::Write);
             t.close(2, "expire", 7);
         }
     });
@@ -130,12 +130,12 @@ fn r40_a_collector_thread_closes_what_others_forgot() {
 fn r40_redirection_by_dup2_under_a_writer() {
     is_quiet(|t| {
         t.file(1, "log", 7);
-        t.call(2, "line", 7, Call::Write);
-        t.enter(2, "line", 7, Call::Write);
+        t.call(2, "line", 7, FdCall::Write);
+        t.enter(2, "line", 7, FdCall::Write);
         t.dup2(1, "rotate", 7, Class::Pipe);
         t.leave(2, "line");
         t.write(2, "line", 7, b"\x17\x03\x03\x00\x13abc");
-        t.call(2, "line", 7, Call::Write);
+        t.call(2, "line", 7, FdCall::Write);
         t.dup2(1, "rotate", 1, Class::Regular);
         t.close(1, "rotate", 7);
     });
@@ -146,10 +146,10 @@ fn r40_close_range_before_exec() {
     is_quiet(|t| {
         t.file(1, "log", 7);
         t.socket(2, "connect", 8);
-        t.enter(2, "wait", 8, Call::Recv);
+        t.enter(2, "wait", 8, FdCall::Recv);
         fork(t);
         let (first, last, at_exec) = (3, u32::MAX, false);
-        t.tell(
+        t.add(
             9,
             "child",
             What::CloseRange {
@@ -158,7 +158,7 @@ fn r40_close_range_before_exec() {
                 at_exec,
             },
         );
-        t.tell(9, "child", What::Exec { kept: None });
+        t.add(9, "child", What::Exec { kept: None });
         t.bad_close(9, "program", 7);
     });
 }
@@ -170,7 +170,7 @@ fn r40_a_forked_child_closes_everything() {
             t.file(1, "open", fd);
         }
         t.socket(2, "connect", 9);
-        t.enter(2, "wait", 9, Call::Recv);
+        t.enter(2, "wait", 9, FdCall::Recv);
         t.close(1, "close", 5);
         fork(t);
         for fd in 3..200 {
@@ -181,7 +181,7 @@ fn r40_a_forked_child_closes_everything() {
             }
         }
         t.bad_close(9, "library", 7);
-        t.fail(9, "library", 8, Call::Write, Some(Errno::Ebadf));
+        t.fail(9, "library", 8, FdCall::Write, Some(Errno::Ebadf));
     });
 }
 
@@ -207,8 +207,8 @@ fn r40_streams_are_closed_and_reopened() {
         t.file(1, "open", 1);
         t.close(1, "daemon", 1);
         t.bad_close(1, "exit", 1);
-        t.fail(2, "print", 1, Call::Write, Some(Errno::Ebadf));
-        t.enter(2, "read", 0, Call::Read);
+        t.fail(2, "print", 1, FdCall::Write, Some(Errno::Ebadf));
+        t.enter(2, "read", 0, FdCall::Read);
         t.close(1, "exit", 0);
     });
 }
@@ -218,10 +218,10 @@ fn r40_probing_a_number_is_not_using_it() {
     is_quiet(|t| {
         t.socket(1, "connect", 7);
         t.close(1, "finish", 7);
-        t.fail(1, "epoll_ctl", 7, Call::Other, Some(Errno::Ebadf));
+        t.fail(1, "epoll_ctl", 7, FdCall::Other, Some(Errno::Ebadf));
         // Not open for writing: the same error, and nothing closed.
         t.file(1, "open", 7);
-        t.fail(1, "probe", 7, Call::Write, Some(Errno::Ebadf));
+        t.fail(1, "probe", 7, FdCall::Write, Some(Errno::Ebadf));
     });
 }
 
@@ -261,15 +261,15 @@ fn r21_a_number_that_came_back_after_a_signal_is_closed_rightly() {
 fn r7_select_is_fine_below_its_wall() {
     is_quiet(|t| {
         t.socket(1, "connect", 1023);
-        t.tell(1, "wait", What::Select { nfds: 1024 });
-        t.tell(1, "old_habit", What::Select { nfds: 65_536 });
+        t.add(1, "wait", What::Select { nfds: 1024 });
+        t.add(1, "old_habit", What::Select { nfds: 65_536 });
     });
 }
 
 #[test]
 fn r19_another_refusal_is_not_exhaustion() {
     is_quiet(|t| {
-        let (call, errno) = (crate::event::BirthHow::Open, Errno::Other(2));
-        t.tell(1, "open", What::Refused { call, errno });
+        let (call, errno) = (crate::event::OpenCall::Open, Errno::Other(2));
+        t.add(1, "open", What::Refused { call, errno });
     });
 }

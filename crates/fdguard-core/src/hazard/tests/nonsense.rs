@@ -4,8 +4,10 @@ use jiff::Timestamp;
 use proptest::prelude::*;
 use proptest::sample::select;
 
-use crate::event::{BirthHow, Call, Collected, DeathHow, Errno, Event, StackId, What};
-use crate::hazard::Lookout;
+use crate::event::{
+    CloseCall, CollectedEvents, Errno, FdCall, OpenCall, StackId, TraceEvent, What,
+};
+use crate::hazard::HazardDetector;
 use crate::testing::traced::process;
 use crate::{Class, FileId};
 
@@ -22,28 +24,29 @@ fn file() -> impl Strategy<Value = Option<FileId>> {
     prop::option::of((0_u64..3).prop_map(|ino| FileId { mnt: 1, ino }))
 }
 
-fn birth() -> impl Strategy<Value = What> {
+fn open() -> impl Strategy<Value = What> {
     let class = [None, Some(Class::Regular), Some(Class::Unix)];
-    let how = [BirthHow::Open, BirthHow::Dup2, BirthHow::Socket];
-    let birth = (
+    let call = [OpenCall::Open, OpenCall::Dup2, OpenCall::Socket];
+    let open = (
         number(),
-        select(how.to_vec()),
+        select(call.to_vec()),
         select(class.to_vec()),
         file(),
         any::<bool>(),
     );
-    birth.prop_map(|(fd, how, class, file, cloexec)| What::Birth {
+    open.prop_map(|(fd, call, class, file, cloexec)| What::Open {
         fd,
-        how,
+        call,
         class,
         file,
         cloexec,
     })
 }
 
-fn death() -> impl Strategy<Value = What> {
-    let how = select(vec![DeathHow::Close, DeathHow::Dup2, DeathHow::Unseen]);
-    let one = (number(), how, errno()).prop_map(|(fd, how, errno)| What::Death { fd, how, errno });
+fn close() -> impl Strategy<Value = What> {
+    let call = select(vec![CloseCall::Close, CloseCall::Dup2, CloseCall::Unknown]);
+    let one =
+        (number(), call, errno()).prop_map(|(fd, call, errno)| What::Close { fd, call, errno });
     let range = (number(), number(), any::<bool>());
     let many = range.prop_map(|(first, last, at_exec)| What::CloseRange {
         first,
@@ -54,7 +57,14 @@ fn death() -> impl Strategy<Value = What> {
 }
 
 fn call() -> impl Strategy<Value = What> {
-    let call = || select(vec![Call::Read, Call::Write, Call::Poll, Call::Send]);
+    let call = || {
+        select(vec![
+            FdCall::Read,
+            FdCall::Write,
+            FdCall::Poll,
+            FdCall::Send,
+        ])
+    };
     let bytes = prop::collection::vec(any::<u8>(), 0..20);
     let used = (number(), call(), bytes, errno());
     let used = used.prop_map(|(fd, call, bytes, errno)| What::Use {
@@ -81,7 +91,7 @@ fn other() -> impl Strategy<Value = What> {
         shares_table,
     });
     let refused = errno().prop_map(|errno| What::Refused {
-        call: BirthHow::Open,
+        call: OpenCall::Open,
         errno: errno.unwrap_or(Errno::Emfile),
     });
     let kept = prop::option::of(prop::collection::vec(number(), 0..4));
@@ -98,7 +108,7 @@ fn other() -> impl Strategy<Value = What> {
 }
 
 fn what() -> impl Strategy<Value = What> {
-    prop_oneof![8 => birth(), 9 => death(), 12 => call(), 7 => other()]
+    prop_oneof![8 => open(), 9 => close(), 12 => call(), 7 => other()]
 }
 
 proptest! {
@@ -106,27 +116,27 @@ proptest! {
     fn r40_nonsense_never_panics_and_every_hazard_has_a_page(
         told in prop::collection::vec((1_u32..4, 1_u32..4, prop::option::of(0_u32..4), any::<u64>(), what()), 0..200)
     ) {
-        let mut lookout = Lookout::new(Collected::ALL);
+        let mut detector = HazardDetector::new(CollectedEvents::ALL);
         for (pid, thread, stack, at, what) in told {
-            lookout.take(&Event { process: process(pid), thread, at, stack: stack.map(StackId), what });
+            detector.observe(&TraceEvent { process: process(pid), thread, at, stack: stack.map(StackId), what });
         }
-        let found = lookout.hazards(&|_| Vec::new(), &|_| Timestamp::UNIX_EPOCH);
+        let found = detector.hazards(&|_| Vec::new(), &|_| Timestamp::UNIX_EPOCH);
         for hazard in found {
-            prop_assert!(crate::hazard::HAZARDS.iter().any(|rule| rule.id == hazard.rule));
+            prop_assert!(crate::hazard::HAZARDS.iter().any(|(rule, _)| rule.id == hazard.rule));
             prop_assert!(hazard.count > 0);
         }
-        prop_assert!(lookout.gaps().len() < 3);
+        prop_assert!(detector.gaps().len() < 3);
     }
 }
 
 #[test]
 fn r40_a_million_events_of_ever_new_threads_and_places_stay_small() {
-    let mut lookout = Lookout::new(Collected::ALL);
+    let mut detector = HazardDetector::new(CollectedEvents::ALL);
     for step in 0..200_000_u32 {
         let fd = 3 + step % 500;
-        let birth = What::Birth {
+        let open = What::Open {
             fd,
-            how: BirthHow::Open,
+            call: OpenCall::Open,
             class: Some(Class::Regular),
             file: Some(FileId {
                 mnt: 1,
@@ -134,8 +144,8 @@ fn r40_a_million_events_of_ever_new_threads_and_places_stay_small() {
             }),
             cloexec: true,
         };
-        let (call, range, taken) = (Call::Read, None, true);
-        let how = DeathHow::Close;
+        let (call, range, taken) = (FdCall::Read, None, true);
+        let close = CloseCall::Close;
         let enter = What::Enter { fd, call };
         let lock = What::Lock {
             fd,
@@ -143,9 +153,13 @@ fn r40_a_million_events_of_ever_new_threads_and_places_stay_small() {
             range,
             taken,
         };
-        let twice = |errno| What::Death { fd, how, errno };
-        for what in [birth, enter, twice(None), twice(Some(Errno::Ebadf)), lock] {
-            lookout.take(&Event {
+        let twice = |errno| What::Close {
+            fd,
+            call: close,
+            errno,
+        };
+        for what in [open, enter, twice(None), twice(Some(Errno::Ebadf)), lock] {
+            detector.observe(&TraceEvent {
                 process: process(1),
                 thread: step,
                 at: u64::from(step),
@@ -154,8 +168,8 @@ fn r40_a_million_events_of_ever_new_threads_and_places_stay_small() {
             });
         }
     }
-    let found = lookout.hazards(&|_| Vec::new(), &|_| Timestamp::UNIX_EPOCH);
+    let found = detector.hazards(&|_| Vec::new(), &|_| Timestamp::UNIX_EPOCH);
     assert!(found.len() <= 8192, "{}", found.len());
-    let gaps = lookout.gaps();
+    let gaps = detector.gaps();
     assert!(gaps[0].what.ends_with("more hazards"), "{gaps:?}");
 }

@@ -10,8 +10,8 @@ use std::collections::BTreeSet;
 use jiff::Timestamp;
 use proptest::prelude::*;
 
-use crate::event::{BirthHow, Collected, DeathHow, Event, StackId, What};
-use crate::hazard::Lookout;
+use crate::event::{CloseCall, CollectedEvents, OpenCall, StackId, TraceEvent, What};
+use crate::hazard::HazardDetector;
 use crate::testing::traced::MAIN;
 use crate::{Class, FileId};
 
@@ -85,27 +85,34 @@ fn told_of(call: &Call) -> Vec<(u64, What)> {
         range,
         taken,
     };
-    let birth = What::Birth {
+    let open = What::Open {
         fd,
-        how: BirthHow::Open,
+        call: OpenCall::Open,
         class: Some(Class::Regular),
         file: Some(FILE),
         cloexec: true,
     };
-    let how = DeathHow::Close;
+    let close = CloseCall::Close;
     match call.act {
-        Act::Open => vec![(over, birth)],
+        Act::Open => vec![(over, open)],
         Act::Lock => vec![(began, What::Locking { fd }), (over, lock(true))],
         Act::Unlock => vec![(began, What::Locking { fd }), (over, lock(false))],
         Act::Close => vec![
-            (began, What::Death { fd, how, errno }),
-            (over, What::Closed { fd }),
+            (
+                began,
+                What::Close {
+                    fd,
+                    call: close,
+                    errno,
+                },
+            ),
+            (over, What::CloseReturned { fd }),
         ],
     }
 }
 
 /// What the tracer tells, in its order, and the end of the process.
-fn events(calls: &[Call]) -> Vec<Event> {
+fn events(calls: &[Call]) -> Vec<TraceEvent> {
     let told = calls.iter().flat_map(|call| {
         let told = told_of(call).into_iter();
         told.map(|(at, what)| (at, call.thread, what))
@@ -113,12 +120,12 @@ fn events(calls: &[Call]) -> Vec<Event> {
     let mut told: Vec<(u64, u32, What)> = told.collect();
     told.sort_by_key(|(at, thread, _)| (*at, *thread));
     told.push((u64::MAX, 0, What::Exit));
-    let event = |(at, thread, what): (u64, u32, What)| Event {
+    let event = |(at, thread, what): (u64, u32, What)| TraceEvent {
         process: MAIN,
         thread,
         at,
         stack: Some(StackId(match what {
-            What::Birth { fd, .. } | What::Death { fd, .. } => fd,
+            What::Open { fd, .. } | What::Close { fd, .. } => fd,
             _ => 0,
         })),
         what,
@@ -161,12 +168,12 @@ fn dropping(calls: &[Call], moments: &[u64]) -> [BTreeSet<u32>; 2] {
     [any, last]
 }
 
-fn told(events: &[Event]) -> BTreeSet<u32> {
-    let mut lookout = Lookout::new(Collected::ALL);
+fn told(events: &[TraceEvent]) -> BTreeSet<u32> {
+    let mut detector = HazardDetector::new(CollectedEvents::ALL);
     for event in events {
-        lookout.take(event);
+        detector.observe(event);
     }
-    let found = lookout.hazards(&|_| Vec::new(), &|_| Timestamp::UNIX_EPOCH);
+    let found = detector.hazards(&|_| Vec::new(), &|_| Timestamp::UNIX_EPOCH);
     let dropped = found
         .iter()
         .inspect(|hazard| assert_eq!(hazard.rule, "lock-drop"));
@@ -211,22 +218,22 @@ proptest! {
         let calls = calls.into_iter().filter(|call| call.act != Act::Lock);
         let calls: Vec<Call> = calls.map(again).collect();
         let events = events(&calls);
-        let mut lookout = Lookout::new(Collected::ALL);
+        let mut detector = HazardDetector::new(CollectedEvents::ALL);
         let is_late = |at: usize| late.iter().find(|(one, _)| *one == at).map(|(_, by)| *by);
-        let mut waiting: Vec<(usize, &Event)> = Vec::new();
+        let mut waiting: Vec<(usize, &TraceEvent)> = Vec::new();
         for (at, event) in events.iter().enumerate() {
             for (_, event) in waiting.extract_if(.., |(due, _)| *due <= at) {
-                lookout.take_late(event);
+                detector.observe_late(event);
             }
             match is_late(at) {
                 Some(by) => {
-                    lookout.take(&Event { what: What::Missing, ..event.clone() });
+                    detector.observe(&TraceEvent { what: What::Missing, ..event.clone() });
                     waiting.push((at + by, event));
                 }
-                None => lookout.take(event),
+                None => detector.observe(event),
             }
         }
-        let found = lookout.hazards(&|_| Vec::new(), &|_| Timestamp::UNIX_EPOCH);
+        let found = detector.hazards(&|_| Vec::new(), &|_| Timestamp::UNIX_EPOCH);
         prop_assert!(found.is_empty(), "{found:?}");
     }
 }

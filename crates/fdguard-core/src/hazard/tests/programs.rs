@@ -2,29 +2,29 @@
 
 use super::{RECORD, hazards, told};
 use crate::Class;
-use crate::event::{BirthHow, Call, Errno, What};
+use crate::event::{Errno, FdCall, OpenCall, What};
 use crate::hazard::Fault;
-use crate::testing::traced::{Traced, traced};
+use crate::testing::traced::{TraceScript, traced};
 
 /// One connection of `c-double-close`, up to the handler's close.
-fn connection(t: &mut Traced, handler: u32) {
-    t.birth(1, "connection", 7, BirthHow::Socketpair, Class::Unix);
-    t.birth(1, "connection", 8, BirthHow::Socketpair, Class::Unix);
-    t.call(1, "connection", 8, Call::Write);
-    t.enter(handler, "handler", 7, Call::Read);
+fn connection(t: &mut TraceScript, handler: u32) {
+    t.open(1, "connection", 7, OpenCall::Socketpair, Class::Unix);
+    t.open(1, "connection", 8, OpenCall::Socketpair, Class::Unix);
+    t.call(1, "connection", 8, FdCall::Write);
+    t.enter(handler, "handler", 7, FdCall::Read);
     t.leave(handler, "handler");
-    t.call(handler, "handler", 7, Call::Read);
+    t.call(handler, "handler", 7, FdCall::Read);
     t.close(handler, "handler", 7);
 }
 
 /// A pause that is long for a row of closes.
-fn pause(t: &mut Traced) {
+fn pause(t: &mut TraceScript) {
     for _ in 0..50_000 {
-        t.tell(90, "idle", What::Leave);
+        t.add(90, "idle", What::Leave);
     }
 }
 
-fn double_close(t: &mut Traced) {
+fn double_close(t: &mut TraceScript) {
     for cycle in 0..4 {
         connection(t, 100 + cycle);
         t.bad_close(200 + cycle, "reaper", 7);
@@ -34,9 +34,9 @@ fn double_close(t: &mut Traced) {
     for cycle in 4..8 {
         connection(t, 100 + cycle);
         t.file(2, "journal", 7);
-        t.call(2, "entry", 7, Call::Write);
+        t.call(2, "entry", 7, FdCall::Write);
         t.close(200 + cycle, "reaper", 7);
-        t.fail(2, "entry", 7, Call::Write, Some(Errno::Ebadf));
+        t.fail(2, "entry", 7, FdCall::Write, Some(Errno::Ebadf));
         t.bad_close(2, "journal_end", 7);
         t.close(1, "connection_end", 8);
         pause(t);
@@ -66,9 +66,9 @@ fn r40_before_the_reaper_is_known_its_first_victim_is_told_as_what_it_sees() {
     let trace = traced(|t| {
         connection(t, 100);
         t.file(2, "journal", 7);
-        t.call(2, "entry", 7, Call::Write);
+        t.call(2, "entry", 7, FdCall::Write);
         t.close(200, "reaper", 7);
-        t.fail(2, "entry", 7, Call::Write, Some(Errno::Ebadf));
+        t.fail(2, "entry", 7, FdCall::Write, Some(Errno::Ebadf));
     });
     let found = hazards(&trace);
     assert_eq!(found.len(), 1);
@@ -88,12 +88,12 @@ fn r40_two_journals_that_close_each_others_files_are_both_victims_of_the_reaper(
         t.close(200, "reaper", 7);
         for _ in 0..30 {
             t.file(3, "journal", 7);
-            t.call(2, "entry", 7, Call::Write);
-            t.enter(3, "entry", 7, Call::Write);
+            t.call(2, "entry", 7, FdCall::Write);
+            t.enter(3, "entry", 7, FdCall::Write);
             t.close(2, "journal_end", 7);
             t.file(2, "journal", 7);
-            t.call(3, "entry", 7, Call::Write);
-            t.enter(2, "entry", 7, Call::Write);
+            t.call(3, "entry", 7, FdCall::Write);
+            t.enter(2, "entry", 7, FdCall::Write);
             t.close(3, "journal_end", 7);
         }
     });
@@ -107,9 +107,9 @@ fn r40_two_journals_that_close_each_others_files_are_both_victims_of_the_reaper(
 #[test]
 fn r40_a_connection_that_the_reaper_took_before_its_first_read_is_not_its_handlers_fault() {
     let trace = traced(|t| {
-        t.birth(1, "connection", 7, BirthHow::Socketpair, Class::Unix);
+        t.open(1, "connection", 7, OpenCall::Socketpair, Class::Unix);
         t.close(200, "reaper", 7);
-        t.fail(100, "handler", 7, Call::Read, Some(Errno::Ebadf));
+        t.fail(100, "handler", 7, FdCall::Read, Some(Errno::Ebadf));
     });
     let found = hazards(&trace);
     assert_eq!(
@@ -119,13 +119,13 @@ fn r40_a_connection_that_the_reaper_took_before_its_first_read_is_not_its_handle
 }
 
 /// One request of `py-tls-recycle`. `recycled`: the database gets the number in time.
-fn request(t: &mut Traced, owner: u32, is_torn: bool, is_recycled: bool) {
+fn request(t: &mut TraceScript, owner: u32, is_torn: bool, is_recycled: bool) {
     t.socket(owner, "api_call", 7);
-    t.enter(owner, "poll", 7, Call::Poll);
-    t.tell(1, "interrupt", What::Shutdown { fd: 7 });
+    t.enter(owner, "poll", 7, FdCall::Poll);
+    t.add(1, "interrupt", What::Shutdown { fd: 7 });
     if !is_torn {
         t.leave(owner, "poll");
-        t.call(owner, "poll", 7, Call::Poll);
+        t.call(owner, "poll", 7, FdCall::Poll);
     }
     t.close(1, "interrupt", 7);
     if is_torn {
@@ -133,12 +133,12 @@ fn request(t: &mut Traced, owner: u32, is_torn: bool, is_recycled: bool) {
     }
     if is_recycled {
         t.file(3, "dispatcher", 7);
-        t.call(3, "query", 7, Call::Read);
+        t.call(3, "query", 7, FdCall::Read);
         t.write(owner, "flush", 7, RECORD);
-        t.call(3, "query", 7, Call::Read);
+        t.call(3, "query", 7, FdCall::Read);
         t.close(3, "dispatcher", 7);
     } else {
-        t.fail(owner, "flush", 7, Call::Write, Some(Errno::Ebadf));
+        t.fail(owner, "flush", 7, FdCall::Write, Some(Errno::Ebadf));
     }
 }
 
@@ -147,7 +147,7 @@ fn r40_the_interrupt_of_py_tls_recycle_is_blamed_whatever_the_race_gives() {
     let trace = traced(|t| {
         // Startup: the interrupting thread had files of its own at the number.
         t.file(1, "startup", 7);
-        t.call(1, "startup", 7, Call::Write);
+        t.call(1, "startup", 7, FdCall::Write);
         t.close(1, "startup", 7);
         for cycle in 0..8 {
             request(t, 100 + cycle, cycle % 2 == 0, cycle % 4 < 2);
@@ -171,11 +171,11 @@ fn r40_the_damage_of_source_004_names_reader_and_record() {
     // OpenSSL reads the header from the database and answers with an alert.
     let trace = traced(|t| {
         t.socket(1, "connect", 11);
-        t.enter(1, "recv", 11, Call::Poll);
+        t.enter(1, "recv", 11, FdCall::Poll);
         t.close(2, "walk_pool", 11);
         t.file(2, "connect_db", 11);
         t.leave(1, "recv");
-        t.call(1, "recv", 11, Call::Read);
+        t.call(1, "recv", 11, FdCall::Read);
         t.write(1, "recv", 11, RECORD);
     });
     let rules: Vec<String> = told(&trace).into_iter().map(|(rule, _)| rule).collect();

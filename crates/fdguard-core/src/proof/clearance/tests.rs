@@ -43,10 +43,10 @@ fn cleared_by(allow: &str, file: &str, hazard: &Hazard) -> Option<String> {
         .split_whitespace()
         .map(|one| one.parse().unwrap())
         .collect();
-    let ledger = Config::parse(file).unwrap().ledger;
+    let suppressions = Config::parse(file).unwrap().suppressions;
     let clearance = Clearance {
         allow: &allow,
-        ledger: &ledger,
+        suppressions: &suppressions,
         today: date(2026, 1, 1),
     };
     let note = clearance.of_hazard(hazard, Some("srv"));
@@ -100,10 +100,10 @@ fn the_file_clears_by_rule_and_line_and_all_that_an_entry_names_must_fit() {
 fn what_cleared_nothing_is_named() {
     let allow = ["pipe", "lock-drop"].map(|one| one.parse().unwrap());
     let text = "[[cleared]]\nrule = \"leak\"\nreason = \"a cache\"\ndate = 2025-01-01\n";
-    let ledger = Config::parse(text).unwrap().ledger;
+    let suppressions = Config::parse(text).unwrap().suppressions;
     let clearance = Clearance {
         allow: &allow,
-        ledger: &ledger,
+        suppressions: &suppressions,
         today: date(2026, 1, 1),
     };
     let unused = clearance.unused(&["--allow pipe"]);

@@ -1,4 +1,5 @@
-//! How the work on a file ends: archived, archived by another, or left where it was, and then why.
+//! How the work on a file ends: archived, archived by another process, or left in place with a
+//! reason.
 
 use std::ffi::OsStr;
 
@@ -6,7 +7,9 @@ use rustix::io::Errno;
 
 use super::super::argument::text;
 use super::super::digest::{self, Contents};
-use super::super::receipt::{ArchiveMethod, ArchiveOutcome, ArchiveProblem, ArchiveReceipt, ArchiveTrouble};
+use super::super::receipt::{
+    ArchiveMethod, ArchiveOutcome, ArchiveProblem, ArchiveReceipt, ArchiveTrouble,
+};
 use super::super::transfer::PlacedCopy;
 use super::super::{holders, names};
 use super::{Job, Progress, Wait};
@@ -26,21 +29,21 @@ impl Job<'_> {
         }
     }
 
-    /// It is not there. Who was here first has brought it to the archive, or it is a mistake.
+    /// The file is missing: another archive has moved it, or the name is wrong.
     pub(super) fn gone(&mut self) -> Result<Progress, ArchiveProblem> {
         let to = self.common.to;
         let name = &self.named.name;
         let there = to.read(name).ok();
         if there.is_none() && !self.was_busy {
             let message = if self.named.was_there {
-                "it vanished before it could be archived"
+                "disappeared before it could be archived"
             } else {
-                "there is no such file"
+                "no such file"
             };
             return Err(ArchiveProblem::new(
                 ArchiveTrouble::NotFound,
                 message,
-                "name a file that is there",
+                "name an existing file",
             ));
         }
         if self.lock.is_none() {
@@ -52,11 +55,11 @@ impl Job<'_> {
         if let Some(file) = there {
             receipt.archived_to = Some(text(&to.path().join(name)));
             receipt.method = Some(ArchiveMethod::Found);
-            if let Ok(contents) = digest::of(&file, names::has_json_lines(name)) {
+            if let Ok(contents) = digest::read_contents(&file, names::has_json_lines(name)) {
                 contained(receipt, contents);
             }
         } else {
-            receipt.note("another archive took it to a folder that is not this one");
+            receipt.note("another archive moved it to a different directory");
         }
         Ok(Progress::Done)
     }
@@ -66,15 +69,15 @@ impl Job<'_> {
         if let Wait::Busy(path) = wait {
             return ArchiveProblem::new(
                 ArchiveTrouble::BeingArchived,
-                format!("it is being archived by {}", lock::holder(path)),
-                "wait for it, or try again",
+                format!("being archived by {}", lock::holder(path)),
+                "wait for it to finish, or try again",
             );
         }
         if matches!(wait, Wait::Replaced) {
             return ArchiveProblem::new(
                 ArchiveTrouble::Io,
-                "another file is put in its place again and again",
-                "see who renames it, and try again",
+                "repeatedly replaced by another file",
+                "find the process that renames it, then try again",
             );
         }
         let path = self.named.folder.path().join(&self.closing);
@@ -86,29 +89,29 @@ impl Job<'_> {
         self.receipt.gaps.extend(found.gaps);
         if matches!(wait, Wait::Locked) {
             let who = match &found.lockers[..] {
-                [] => "a process that may not be seen".to_owned(),
+                [] => "a process that cannot be examined".to_owned(),
                 lockers => holders::names(lockers),
             };
             holders::at_deadline(&mut self.receipt.locks, found.lockers);
             return ArchiveProblem::new(
                 ArchiveTrouble::Locked,
-                format!("it is locked by {who}"),
-                "end that process, or let it give the lock back",
+                format!("locked by {who}"),
+                "stop that process or have it release the lock",
             );
         }
         let who = match &found.writers[..] {
-            [] => "somebody that no table shows (a descriptor on its way through a socket, an io_uring, a thread with a table of its own)".to_owned(),
+            [] => "a writer that is in no descriptor table (a descriptor in transit through a socket, an io_uring, or a thread with a private table)".to_owned(),
             writers => holders::names(writers),
         };
         holders::at_deadline(&mut self.receipt.writers, found.writers);
         ArchiveProblem::new(
             ArchiveTrouble::StillWritten,
-            format!("it can still be written by {who}"),
-            "end the writers (TERM lets them flush), or wait longer with --wait",
+            format!("still open for writing by {who}"),
+            "stop the writers (SIGTERM lets them flush) or wait longer with --wait",
         )
     }
 
-    /// Gives the file its own name back and says why.
+    /// Restores the name of the file and records the reason.
     pub(super) fn fail(&mut self, problem: ArchiveProblem) {
         let folder = &self.named.folder;
         let mut name = &self.named.name;
@@ -116,22 +119,24 @@ impl Job<'_> {
         if is_closing && let Err(error) = folder.rename(&self.closing, folder, name) {
             name = &self.closing;
             self.receipt.note(match error {
-                Errno::EXIST => "its name was taken meanwhile: it waits under this one, and the next archive takes both".to_owned(),
-                other => format!("it could not be given its name back: {other}"),
+                Errno::EXIST => {
+                    "a new file took its name meanwhile: the next archive moves both".to_owned()
+                }
+                other => format!("cannot restore its name: {other}"),
             });
         }
         self.receipt.outcome = problem.outcome();
-        if folder.look(name).is_ok_and(|entry| entry.is_some()) {
+        if folder.stat_entry(name).is_ok_and(|entry| entry.is_some()) {
             self.receipt.kept_at = Some(text(&folder.path().join(name)));
         }
         self.receipt.error = Some(problem);
     }
 }
 
-/// Removes the lock file that an archive which was killed has left. One that is held stays.
+/// Removes the lock file left by a killed archive. A lock that is held stays.
 fn sweep(folder: &Dir, name: &OsStr) {
     let lock = names::lock(name);
-    if folder.look(&lock).is_ok_and(|entry| entry.is_some()) {
+    if folder.stat_entry(&lock).is_ok_and(|entry| entry.is_some()) {
         drop(LockFile::attempt_in(folder, &lock));
     }
 }

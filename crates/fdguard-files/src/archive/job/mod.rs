@@ -1,4 +1,5 @@
-//! One file, from its first look to its receipt: what can be done now is done, and what must be waited for is said.
+//! State machine for one file, from the first check to the receipt. Each step does what is possible
+//! now and returns what it waits for.
 
 use std::ffi::OsString;
 use std::fs::File;
@@ -12,10 +13,10 @@ use rustix::io::Errno;
 
 use super::argument::{NamedFile, refused, text, unreadable};
 use super::holders::HolderSearch;
-use super::proof::{LeaseRequest, Asking, Free, Question, is_locked};
-use super::receipt::{FileHolder, ArchiveProblem, ArchiveReceipt, ArchiveTrouble};
+use super::proof::{Asking, Free, LeaseRequest, Question, is_locked};
+use super::receipt::{ArchiveProblem, ArchiveReceipt, ArchiveTrouble, FileHolder};
 use super::step::ArchiveStep;
-use super::transfer::{TransferResult, Transfer};
+use super::transfer::{Transfer, TransferResult};
 use super::waker::Waker;
 use super::{Archive, milliseconds, names};
 use crate::LockFile;
@@ -24,7 +25,7 @@ use crate::lease::{self, LeaseAnswer};
 
 mod ending;
 
-/// How often a file that others replace is looked at anew at once.
+/// How often a file that others replace is examined again immediately.
 const REPLACED: usize = 3;
 
 /// What all files of an archive share.
@@ -42,11 +43,11 @@ pub(super) enum Wait {
     Busy(PathBuf),
     /// For a lock on the file.
     Locked,
-    /// For those who can write it.
+    /// For its writers.
     Written,
     /// For their names: before anything is changed.
     Names,
-    /// For nothing: another file was put in its place between two calls, and is looked at anew.
+    /// For nothing: another file took its place between two calls and must be examined.
     Replaced,
 }
 
@@ -56,7 +57,7 @@ enum Progress {
     Waits(Wait),
 }
 
-/// The file, once it is ours.
+/// The file, once it is claimed.
 #[derive(Debug)]
 struct HeldFile {
     file: File,
@@ -99,7 +100,8 @@ impl<'a> Job<'a> {
         }
     }
 
-    /// Goes on as far as possible; whether it is at its end. The last time it always is.
+    /// Advances as far as possible; returns whether the job is finished. With `is_last` it always
+    /// is.
     pub(super) fn advance(&mut self, is_last: bool) -> bool {
         let mut outcome = self.go_on(is_last);
         for _ in 0..REPLACED {
@@ -109,7 +111,7 @@ impl<'a> Job<'a> {
         }
         match outcome {
             Ok(Progress::Done) => {}
-            // Names are asked for in any case.
+            // Names of holders are needed in any case.
             Ok(Progress::Waits(wait)) if !is_last || matches!(wait, Wait::Names) => return false,
             Ok(Progress::Waits(wait)) => {
                 let problem = self.too_late(&wait);
@@ -135,7 +137,8 @@ impl<'a> Job<'a> {
                 return self.gone();
             }
             let (folder, name) = (&self.named.folder, names::lock(&self.named.name));
-            let taken = LockFile::attempt_in(folder, &name).map_err(|error| lock_problem(&error))?;
+            let taken =
+                LockFile::attempt_in(folder, &name).map_err(|error| lock_problem(&error))?;
             let Some(lock) = taken else {
                 let path = folder.path().join(name);
                 self.was_busy = true;
@@ -156,7 +159,8 @@ impl<'a> Job<'a> {
         self.prove_and_move(is_last)
     }
 
-    /// The file and where it is, when it is not known yet who can write it. Without a writer nobody needs to be named.
+    /// The file and its path, if its writers are not known yet. Without writers no names are
+    /// needed.
     pub(super) fn wants_names(&self) -> Option<HolderSearch<'_>> {
         let held = self.held.as_ref().filter(|_| !self.is_named)?;
         let name = if held.is_closing {
@@ -178,7 +182,7 @@ impl<'a> Job<'a> {
         let look = |name| {
             self.named
                 .folder
-                .look(name)
+                .stat_entry(name)
                 .map_err(|error| unreadable(&error))
         };
         Ok(look(&self.named.name)?.is_none() && look(&self.closing)?.is_none())
@@ -187,7 +191,7 @@ impl<'a> Job<'a> {
     /// Opens the file, or what an earlier archive has left of it; whether there was one.
     fn open(&mut self) -> Result<bool, ArchiveProblem> {
         let folder = &self.named.folder;
-        let look = |name| folder.look(name).map_err(|error| unreadable(&error));
+        let look = |name| folder.stat_entry(name).map_err(|error| unreadable(&error));
         let own = look(&self.named.name)?;
         let mut left = look(&self.closing)?.filter(|entry| entry.kind == FileType::RegularFile);
         if let (Some(own), Some(closing)) = (own, left)
@@ -196,7 +200,7 @@ impl<'a> Job<'a> {
             // Ended between the two halves of a rename.
             folder
                 .remove(&self.closing)
-                .map_err(|error| ArchiveProblem::io("a second name cannot be removed", error))?;
+                .map_err(|error| ArchiveProblem::io("cannot remove its second name", error))?;
             left = None;
         }
         let is_closing = left.is_some();
@@ -220,7 +224,7 @@ impl<'a> Job<'a> {
         self.receipt.links = Some(meta.nlink());
         if meta.nlink() > 1 {
             self.receipt.note(format!(
-                "it has {} names (hard links): what is written by the other ones later is not in a copy of it",
+                "it has {} hard links: data written later through another link is not in the copy",
                 meta.nlink()
             ));
         }
@@ -232,13 +236,13 @@ impl<'a> Job<'a> {
         Ok(true)
     }
 
-    /// Gives the file its name for the time of the archive, so that late openers begin a new one.
+    /// Renames the file for the duration of the archive, so that late openers create a new one.
     fn close_name(&mut self) -> Result<Option<Wait>, ArchiveProblem> {
         let Some(held) = self.held.as_mut().filter(|held| !held.is_closing) else {
             self.watch_if(self.is_named);
             return Ok(None);
         };
-        // Who holds a lock by this name relies on the name.
+        // A process that holds a lock by this name relies on the name.
         if is_locked(&held.file) {
             return Ok(Some(Wait::Locked));
         }
@@ -247,15 +251,21 @@ impl<'a> Job<'a> {
         match folder.rename(name, folder, closing) {
             Ok(()) => {}
             Err(Errno::NOENT) => {
-                // Whoever took it has not asked for our lock. What is there now, if anything, is looked at anew.
+                // The process that took it did not ask for the lock. Whatever is there now is
+                // examined again.
                 self.held = None;
                 return Ok(Some(Wait::Replaced));
             }
-            Err(error) => return Err(ArchiveProblem::io("it cannot be renamed in its folder", error)),
+            Err(error) => {
+                return Err(ArchiveProblem::io(
+                    "cannot rename it in its directory",
+                    error,
+                ));
+            }
         }
-        let entry = folder.look(closing).ok().flatten();
+        let entry = folder.stat_entry(closing).ok().flatten();
         if entry.is_none_or(|entry| entry.id != held.id) {
-            // Somebody has put another file there between our look and our rename.
+            // Another file was put there between the check and the rename.
             let _ = folder.rename(closing, folder, name);
             self.held = None;
             return Ok(Some(Wait::Replaced));
@@ -266,7 +276,7 @@ impl<'a> Job<'a> {
         Ok(None)
     }
 
-    /// Begins to watch, before the kernel is asked: nobody may close in between unseen.
+    /// Starts watching before the kernel is asked, so that no close in between is missed.
     fn watch_if(&mut self, is_written: bool) {
         if is_written && self.watch.is_none() {
             self.watch = self.common.waker.watch(&self.named.folder, &self.closing);
@@ -293,7 +303,7 @@ impl<'a> Job<'a> {
         let asked = self
             .asking
             .ask(&question, &mut self.receipt)
-            .map_err(|error| ArchiveProblem::io("it cannot be asked who writes", error))?;
+            .map_err(|error| ArchiveProblem::io("cannot determine its writers", error))?;
         let free = match asked {
             LeaseRequest::Free(free) => free,
             LeaseRequest::NotYet => {
@@ -360,15 +370,15 @@ impl<'a> Job<'a> {
 fn unproven() -> ArchiveProblem {
     ArchiveProblem::new(
         ArchiveTrouble::Unproven,
-        "it could not be shown that nobody writes: the kernel gives no lease, and not every process may be looked at",
-        "run as the owner of the file or as root; --trust-scan archives it all the same",
+        "cannot prove that it has no writers: the kernel grants no lease, and some processes cannot be examined",
+        "run as the owner of the file or as root, or archive it anyway with --trust-scan",
     )
 }
 
 fn lock_problem(error: &crate::Error) -> ArchiveProblem {
     match error {
         crate::Error::Io { source, .. } => ArchiveProblem::io(
-            "its folder cannot be written",
+            "cannot write to its directory",
             std::io::Error::new(source.kind(), source.to_string()),
         ),
         other => ArchiveProblem::new(ArchiveTrouble::Io, other.to_string(), ""),

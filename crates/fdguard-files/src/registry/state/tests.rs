@@ -25,7 +25,11 @@ fn step(drawn: Drawn, version: u64) -> RowTransition {
         0 => RowTransition::Update { version },
         1 => RowTransition::BeginClosing {
             owner: owner(who),
-            present: if lives { Liveness::Alive } else { Liveness::Gone },
+            present: if lives {
+                Liveness::Alive
+            } else {
+                Liveness::Gone
+            },
         },
         2 => RowTransition::TakeOver {
             version,
@@ -33,7 +37,11 @@ fn step(drawn: Drawn, version: u64) -> RowTransition {
         },
         3 => RowTransition::Finish {
             version,
-            end: if lives { RowEnd::Closed } else { RowEnd::Failed },
+            end: if lives {
+                RowEnd::Closed
+            } else {
+                RowEnd::Failed
+            },
         },
         _ => RowTransition::Lose { version },
     }
@@ -56,16 +64,22 @@ impl Model {
         let now = self.states.len() as u64 + 1;
         match (self.last(), step) {
             ("closed" | "failed", _) => None,
-            ("running", RowTransition::Update { version }) => (*version == now).then_some("running"),
+            ("running", RowTransition::Update { version }) => {
+                (*version == now).then_some("running")
+            }
             ("running", RowTransition::BeginClosing { .. }) => Some("closing"),
             ("closing", RowTransition::BeginClosing { present, .. }) => {
                 (*present == Liveness::Gone).then_some("closing")
             }
-            ("closing", RowTransition::TakeOver { version, .. }) => (*version == now).then_some("closing"),
-            ("closing", RowTransition::Finish { version, end }) => (*version == now).then_some(match end {
-                RowEnd::Closed => "closed",
-                RowEnd::Failed => "failed",
-            }),
+            ("closing", RowTransition::TakeOver { version, .. }) => {
+                (*version == now).then_some("closing")
+            }
+            ("closing", RowTransition::Finish { version, end }) => {
+                (*version == now).then_some(match end {
+                    RowEnd::Closed => "closed",
+                    RowEnd::Failed => "failed",
+                })
+            }
             (_, RowTransition::Lose { version }) => (*version == now).then_some("failed"),
             _ => None,
         }
@@ -73,7 +87,9 @@ impl Model {
 
     fn note(&mut self, word: &'static str, step: &RowTransition) {
         self.states.push(word);
-        if let RowTransition::BeginClosing { owner, .. } | RowTransition::TakeOver { owner, .. } = step {
+        if let RowTransition::BeginClosing { owner, .. } | RowTransition::TakeOver { owner, .. } =
+            step
+        {
             self.owner = Some(owner.clone());
         }
     }
@@ -115,7 +131,11 @@ fn r53_what_has_ended_is_refused_whatever_is_asked() {
         for what in 0..5 {
             for lives in [true, false] {
                 let step = step((what, 1, 0, lives), 4);
-                assert_eq!(ended.after(&step), Err(TransitionRefusal::Ended(state)), "{step:?}");
+                assert_eq!(
+                    ended.after(&step),
+                    Err(TransitionRefusal::Ended(state)),
+                    "{step:?}"
+                );
             }
         }
     }
@@ -125,9 +145,18 @@ fn r53_what_has_ended_is_refused_whatever_is_asked() {
 fn refusals_say_why() {
     let running = RowStatus::new();
     let refused = |standing: &RowStatus, drawn| standing.after(&step(drawn, standing.version));
-    assert_eq!(refused(&running, (0, 0, 1, true)), Err(TransitionRefusal::Stale));
-    assert_eq!(refused(&running, (3, 0, 0, true)), Err(TransitionRefusal::NotClosing));
-    assert_eq!(refused(&running, (2, 0, 0, true)), Err(TransitionRefusal::NotClosing));
+    assert_eq!(
+        refused(&running, (0, 0, 1, true)),
+        Err(TransitionRefusal::Stale)
+    );
+    assert_eq!(
+        refused(&running, (3, 0, 0, true)),
+        Err(TransitionRefusal::NotClosing)
+    );
+    assert_eq!(
+        refused(&running, (2, 0, 0, true)),
+        Err(TransitionRefusal::NotClosing)
+    );
     let closing = running.after(&step((1, 7, 0, true), 1)).unwrap();
     let taken = Err(TransitionRefusal::AlreadyClosing(owner(7)));
     assert_eq!(refused(&closing, (1, 8, 0, true)), taken);
@@ -135,7 +164,7 @@ fn refusals_say_why() {
     // The same owner does not win twice either: two of its threads may have asked.
     assert_eq!(refused(&closing, (1, 7, 0, true)), taken);
     for state in RowState::ALL {
-        assert_eq!(RowState::of(state.as_str()), Some(state));
+        assert_eq!(RowState::parse(state.as_str()), Some(state));
     }
-    assert_eq!(RowState::of("open"), None);
+    assert_eq!(RowState::parse("open"), None);
 }

@@ -190,7 +190,10 @@ fn r50_a_lock_of_one_who_only_reads_counts_as_well() {
     let path = place.file("a.log", "x\n");
     let script = "import fcntl,sys\nf=open(sys.argv[1])\nfcntl.flock(f, fcntl.LOCK_SH)\nprint('ready',flush=True)\nsys.stdin.read()";
     let holder = ScriptedProcess::python(script, &path);
-    assert_eq!(place.once(&path).error.unwrap().kind, ArchiveTrouble::Locked);
+    assert_eq!(
+        place.once(&path).error.unwrap().kind,
+        ArchiveTrouble::Locked
+    );
     drop(holder);
     assert_eq!(place.once(&path).outcome, ArchiveOutcome::Archived);
 }

@@ -112,7 +112,7 @@ fn r50_without_a_lease_a_walk_over_every_process_is_the_proof_and_the_receipt_sa
         "{done}"
     );
     let why = done["gaps"][0]["why"].as_str().unwrap();
-    assert!(why.contains("another user's"), "{done}");
+    assert!(why.contains("belongs to another user"), "{done}");
 }
 
 #[test]

@@ -60,7 +60,11 @@ fn disturbed(place: &Place, at: ArchiveStep, is_in_archive: bool) {
     let receipt = one(archive.run(std::slice::from_ref(&path)));
     let thread = newcomer.thread.lock().unwrap().take().unwrap();
     let came = thread.join().unwrap();
-    assert_eq!(receipt.outcome, ArchiveOutcome::Archived, "{at:?}: {receipt:?}");
+    assert_eq!(
+        receipt.outcome,
+        ArchiveOutcome::Archived,
+        "{at:?}: {receipt:?}"
+    );
     let text = place.archived("a.log");
     // Whoever came so late that the name was gone wrote nothing; nobody who wrote has lost it.
     let wanted = if came { "first\nnewcomer\n" } else { "first\n" };

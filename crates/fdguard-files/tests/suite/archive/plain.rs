@@ -6,7 +6,9 @@ use std::os::unix::ffi::OsStrExt as _;
 use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
 use std::time::Duration;
 
-use fdguard_files::archive::{ArchiveMethod, ArchiveOutcome, UnusedProof, ArchiveStep, ArchiveTrouble};
+use fdguard_files::archive::{
+    ArchiveMethod, ArchiveOutcome, ArchiveStep, ArchiveTrouble, UnusedProof,
+};
 
 use super::{Place, listed, one, open_descriptors};
 
@@ -21,13 +23,17 @@ fn r50_a_file_that_nobody_writes_goes_by_a_new_name_and_the_receipt_says_what_is
     assert_eq!(receipt.outcome, ArchiveOutcome::Archived);
     assert_eq!(
         (receipt.method, receipt.proof, receipt.links),
-        (Some(ArchiveMethod::Rename), Some(UnusedProof::Lease), Some(1))
+        (
+            Some(ArchiveMethod::Rename),
+            Some(UnusedProof::Lease),
+            Some(1)
+        )
     );
     assert_eq!((receipt.lines, receipt.bytes), (Some(2), Some(16)));
     let tail = receipt.tail.unwrap();
     assert_eq!((tail.torn_bytes, tail.last_line_is_json), (0, Some(true)));
     assert!(receipt.free_since.is_some() && receipt.writers.is_empty());
-    assert!(receipt.steps_ms.of(ArchiveStep::Settled).is_some());
+    assert!(receipt.steps_ms.seconds(ArchiveStep::Settled).is_some());
     let after = place.to.path().join("a.jsonl").metadata().unwrap();
     assert_eq!(before.ino(), after.ino());
     assert_eq!(listed(place.logs.path()), Vec::<String>::new());

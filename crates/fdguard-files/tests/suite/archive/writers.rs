@@ -7,7 +7,9 @@ use std::process::{Child, ChildStdout, Command, Stdio};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-use fdguard_files::archive::{HolderSource, ArchiveObserver, ArchiveOutcome, ArchiveReceipt, ArchiveStep, ArchiveTrouble};
+use fdguard_files::archive::{
+    ArchiveObserver, ArchiveOutcome, ArchiveReceipt, ArchiveStep, ArchiveTrouble, HolderSource,
+};
 use testkit::ScriptedProcess;
 
 use super::{PATIENCE, Place, closing, listed, one, open_descriptors, until};
@@ -167,7 +169,13 @@ fn r50_a_descriptor_on_its_way_through_a_socket_is_waited_for() {
     for place in Place::both() {
         let (refused, _) = held_by(&place, script);
         assert!(refused.writers.is_empty());
-        assert!(refused.error.unwrap().message.contains("no table shows"));
+        assert!(
+            refused
+                .error
+                .unwrap()
+                .message
+                .contains("in no descriptor table")
+        );
     }
 }
 
@@ -247,7 +255,10 @@ fn r50_at_the_deadline_a_taken_name_stays_taken_and_the_next_archive_takes_both(
             .collect();
         assert_eq!(
             kinds,
-            [Some(ArchiveTrouble::StillWritten), Some(ArchiveTrouble::EarlierPart)]
+            [
+                Some(ArchiveTrouble::StillWritten),
+                Some(ArchiveTrouble::EarlierPart)
+            ]
         );
         drop(writer);
         let both = place
@@ -298,10 +309,14 @@ fn the_archive_follows_the_last_writer_at_once() {
         });
         let archived = clock.0.lock().unwrap().unwrap();
         let all = archived.duration_since(closed).as_secs_f64() * 1000.0;
-        let disk = [ArchiveStep::Synced, ArchiveStep::Recorded, ArchiveStep::Settled];
+        let disk = [
+            ArchiveStep::Synced,
+            ArchiveStep::Recorded,
+            ArchiveStep::Settled,
+        ];
         let disk: f64 = disk
             .iter()
-            .filter_map(|step| receipt.steps_ms.of(*step))
+            .filter_map(|step| receipt.steps_ms.seconds(*step))
             .sum();
         spent.push(all - disk);
     }

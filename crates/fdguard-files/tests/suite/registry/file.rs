@@ -4,7 +4,7 @@ use std::fs;
 use std::path::Path;
 
 use fdguard_files::Registry;
-use fdguard_files::registry::{Error, RowFilter, OwnerId};
+use fdguard_files::registry::{Error, OwnerId, RowFilter};
 use rusqlite::Connection;
 
 use super::{Place, session};
@@ -81,7 +81,7 @@ fn r45_damage_is_refused_with_the_way_on_and_nothing_is_made_anew() {
         let refused = place.refused();
         assert!(
             refused.contains("fdguard inspect")
-                || name == "text" && refused.contains("no registry"),
+                || name == "text" && refused.contains("not an fdguard registry"),
             "{name}: {refused}"
         );
         assert_eq!(refused.lines().count(), 1, "{refused}");
@@ -89,7 +89,7 @@ fn r45_damage_is_refused_with_the_way_on_and_nothing_is_made_anew() {
     }
     let place = Place::new();
     fs::write(place.beside("-wal"), "of a registry that is gone").unwrap();
-    assert!(place.refused().contains("its log is there"));
+    assert!(place.refused().contains("its WAL exists"));
     assert!(!place.path.exists());
 }
 

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use fdguard_files::Registry;
-use fdguard_files::registry::{OwnerId, Kind, NewRow, Owner, RowState};
+use fdguard_files::registry::{Kind, NewRow, Owner, OwnerId, RowState};
 use tempfile::TempDir;
 
 mod file;

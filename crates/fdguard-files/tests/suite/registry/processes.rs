@@ -8,8 +8,10 @@ use std::sync::Barrier;
 use std::time::{Duration, Instant};
 
 use fdguard_core::Text;
-use fdguard_files::registry::{RowChange, Claim, RowEnd, Error, RowFilter, OwnerId, NewRow, RegistryRow, RowState};
-use fdguard_files::{Options, Registry, FileVerdict, inspect};
+use fdguard_files::registry::{
+    Claim, Error, NewRow, OwnerId, RegistryRow, RowChange, RowEnd, RowFilter, RowState,
+};
+use fdguard_files::{FileVerdict, Options, Registry, inspect};
 use fdguard_probe::Probe;
 use jiff::Timestamp;
 
@@ -47,7 +49,9 @@ fn r51_one_of_many_closers_wins_and_the_others_are_told_who() {
             matches!(result, Err(Error::AlreadyClosing { owner, .. }) if *owner == winner.owner)
         });
         assert_eq!(told.count(), 7);
-        registry.finish(winner, RowEnd::Closed, "asked", None).unwrap();
+        registry
+            .finish(winner, RowEnd::Closed, "asked", None)
+            .unwrap();
     }
 }
 
@@ -163,7 +167,9 @@ fn write_for_ever(registry: &Registry, pid: u32) {
         if number % 3 == 1 {
             let claim = registry.begin_closing(&id, &owner("helper")).unwrap();
             writeln!(out, "said {id} closing").unwrap();
-            registry.finish(&claim, RowEnd::Closed, "asked", None).unwrap();
+            registry
+                .finish(&claim, RowEnd::Closed, "asked", None)
+                .unwrap();
             writeln!(out, "said {id} closed").unwrap();
         } else if number % 3 == 2 {
             registry.begin_closing(&id, &owner("helper")).unwrap();
@@ -231,7 +237,7 @@ fn r45_killed_at_any_point_it_opens_and_what_is_gone_is_noted() {
             let (id, word) = line.split_once(' ').unwrap();
             let now = state(&registry, id);
             assert!(
-                now >= RowState::of(word).unwrap(),
+                now >= RowState::parse(word).unwrap(),
                 "round {round}: {line}, but {now:?}"
             );
         }

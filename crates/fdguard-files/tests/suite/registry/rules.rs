@@ -4,7 +4,7 @@ use fdguard_core::Text;
 use fdguard_files::Registry;
 use fdguard_files::registry::state::{RowStatus, RowTransition};
 use fdguard_files::registry::{
-    Liveness, RowChange, Claim, RowEnd, Error, RowFilter, OwnerId, Kind, NewRow, Owner, RowState,
+    Claim, Error, Kind, Liveness, NewRow, Owner, OwnerId, RowChange, RowEnd, RowFilter, RowState,
 };
 use jiff::Timestamp;
 use proptest::prelude::{ProptestConfig, any, prop, prop_assert_eq, proptest};
@@ -81,7 +81,9 @@ fn r53_what_has_ended_is_never_changed_not_even_by_other_programs() {
     let registry = place.open();
     registry.add(session("s")).unwrap();
     let claim = registry.begin_closing("s", &owner("test")).unwrap();
-    let ended = registry.finish(&claim, RowEnd::Closed, "asked", None).unwrap();
+    let ended = registry
+        .finish(&claim, RowEnd::Closed, "asked", None)
+        .unwrap();
     let is_ended = |result: Result<(), Error>| matches!(result, Err(Error::Ended { .. }));
     assert!(is_ended(
         registry
@@ -138,7 +140,9 @@ fn r51_the_claim_of_an_owner_that_is_gone_is_taken_over_once() {
         .unwrap();
     let stuck = registry.finish(&claim, RowEnd::Closed, "asked", None);
     assert!(matches!(stuck, Err(Error::Stale { .. })));
-    registry.finish(&other, RowEnd::Failed, "stuck", None).unwrap();
+    registry
+        .finish(&other, RowEnd::Failed, "stuck", None)
+        .unwrap();
     assert_eq!(state(&registry, "s"), RowState::Failed);
 }
 
@@ -243,7 +247,9 @@ fn r51_counts_are_asked_for_and_old_ends_are_forgotten() {
             .unwrap();
         if number < 4 {
             let claim = registry.begin_closing(&id, &owner("test")).unwrap();
-            registry.finish(&claim, RowEnd::Closed, "asked", None).unwrap();
+            registry
+                .finish(&claim, RowEnd::Closed, "asked", None)
+                .unwrap();
         }
     }
     registry.add(NewRow::now("h", Kind::Host)).unwrap();
@@ -281,17 +287,31 @@ fn r51_counts_are_asked_for_and_old_ends_are_forgotten() {
 }
 
 /// One of the steps that the registry knows, as the pure rules know it and as a call.
-fn both(registry: &Registry, standing: &RowStatus, what: u8, off: i64, lives: bool) -> (RowTransition, bool) {
+fn both(
+    registry: &Registry,
+    standing: &RowStatus,
+    what: u8,
+    off: i64,
+    lives: bool,
+) -> (RowTransition, bool) {
     let version = standing.version.saturating_add_signed(off);
     let owner = owner("somebody");
-    let present = if lives { Liveness::Alive } else { Liveness::Gone };
+    let present = if lives {
+        Liveness::Alive
+    } else {
+        Liveness::Gone
+    };
     let claim = Claim {
         id: "s".to_owned(),
         version,
         owner: owner.clone(),
         took_over_from: None,
     };
-    let end = if lives { RowEnd::Closed } else { RowEnd::Failed };
+    let end = if lives {
+        RowEnd::Closed
+    } else {
+        RowEnd::Failed
+    };
     match what {
         0 => {
             let done = registry.update("s", version, RowChange::default()).is_ok();
@@ -299,7 +319,10 @@ fn both(registry: &Registry, standing: &RowStatus, what: u8, off: i64, lives: bo
         }
         1 => {
             let claimed = registry.begin_closing_with("s", &owner, &|_| present);
-            (RowTransition::BeginClosing { owner, present }, claimed.is_ok())
+            (
+                RowTransition::BeginClosing { owner, present },
+                claimed.is_ok(),
+            )
         }
         2 => {
             let taken = registry.take_over("s", version, &owner).is_ok();

@@ -1,4 +1,4 @@
-//! Archives: logs are moved below the folders that the host was given, and nowhere else.
+//! Archives: moves logs, only below the root directories of the host.
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -19,44 +19,44 @@ use crate::http::route::{self, ApiRequest, Route};
 use crate::roots::{Below, OutsideRoots, Roots};
 
 const SCHEMA: &str = "fdguard.archive/1";
-/// Who waits longer asks again.
+/// A caller that needs more time asks again.
 const LONGEST_WAIT: u64 = 600_000;
 /// More are more than one request.
 const MOST_FILES: usize = 10_000;
 
-/// Files that are to be archived.
+/// Files to archive.
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct NewArchive {
-    /// Whole paths, below one of the host's roots.
+    /// Absolute paths below one of the host's roots.
     #[schemars(length(min = 1, max = 10_000))]
     pub(crate) files: Vec<PathBuf>,
-    /// The folder that they go to, below the same root; made where it is missing.
+    /// Archive directory, below the same root. Created if missing.
     pub(crate) to: PathBuf,
-    /// How long to wait for writers and locks, for all files together; 10000 when absent.
+    /// Milliseconds to wait for writers and locks, for all files together; default 10000.
     #[schemars(range(max = 600_000))]
     pub(crate) wait_ms: Option<u64>,
 }
 
-/// What an archive did, file by file; `fdguard archive --json` gives the same.
+/// Result for each file, as in `fdguard archive --json`.
 #[derive(Debug, Serialize, JsonSchema)]
 struct Reported {
-    /// When it began, RFC 3339.
+    /// Start time, RFC 3339.
     taken_at: String,
-    /// The archive.
+    /// Archive directory.
     to: Value,
-    /// Whether every file is in an archive now.
+    /// Every file is now in an archive.
     success: bool,
-    /// A receipt for each file.
+    /// One receipt per file.
     files: Vec<Value>,
-    /// How long all of it took, in milliseconds.
+    /// Total duration in milliseconds.
     took_ms: f64,
 }
 
 pub(in crate::http) fn routes() -> Vec<Route> {
     vec![
         Route::raw((Method::POST, "/v1/archive"), "archive", archive)
-            .summary("Move logs into an archive without losing a line; only below the host's roots")
+            .summary("Move log files below a host root into an archive without losing a line")
             .takes::<NewArchive>()
             .gives::<Reported>(StatusCode::OK, SCHEMA)
             .example(json!({"files": ["/srv/agents/a/log.jsonl"], "to": "/srv/agents/archive", "wait_ms": 2000})),
@@ -87,7 +87,7 @@ pub(crate) async fn run(roots: &Roots, asked: NewArchive) -> Result<ArchiveRepor
     Ok(report.map_err(|_ended| Error::Closing)?)
 }
 
-/// The root that a folder is below, as its links lead now.
+/// The root that a directory is below, with links resolved now.
 pub(in crate::http) fn find_root(roots: &Roots, folder: &Path) -> Result<Below, Problem> {
     roots.find(folder).map_err(|error| match &error {
         OutsideRoots::NotWhole(_) => Problem::senseless(error.to_string()),
@@ -95,12 +95,17 @@ pub(in crate::http) fn find_root(roots: &Roots, folder: &Path) -> Result<Below, 
     })
 }
 
-/// The archive itself looks again, by opening it below the root; this gives one clear refusal for all.
+/// The archive checks again by opening below the root; this check gives one clear error for all
+/// files.
 fn below(root: &Dir, file: &Path) -> Result<(), Problem> {
     let folder = file.parent().and_then(|folder| root.relative(folder));
     if folder.is_some() {
         return Ok(());
     }
-    let why = format!("{} is not below {}", file.display(), root.path().display());
+    let why = format!(
+        "{} is not below the root {}",
+        file.display(),
+        root.path().display()
+    );
     Err(Problem::new(StatusCode::FORBIDDEN, "outside-roots", why))
 }

@@ -1,4 +1,4 @@
-//! Calls: requests to elsewhere that anybody can abort. Who goes away aborts what it asked for.
+//! Calls: outgoing HTTP requests that any client can abort. Disconnecting aborts the call.
 
 use std::collections::BTreeMap;
 use std::convert::Infallible;
@@ -27,22 +27,22 @@ const LARGEST_ANSWER: usize = 64 << 20;
 const LONGEST: u64 = 86_400_000;
 const SILENCE: Duration = Duration::from_secs(15);
 
-/// A call that is to be made.
+/// An HTTP request to make.
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 struct NewCall {
     /// `http://…` or `https://…`.
     url: String,
-    /// `POST` where there is a body, else `GET`.
+    /// HTTP method; default `POST` with a body, `GET` without.
     method: Option<String>,
-    /// Its headers.
+    /// Request headers.
     #[serde(default)]
     headers: BTreeMap<String, String>,
-    /// Its body, as text.
+    /// Request body as text.
     body: Option<String>,
-    /// Its body, where it is no text.
+    /// Request body as base64, for binary data.
     body_base64: Option<String>,
-    /// From its begin to its last byte; without a limit when absent.
+    /// Total time limit in milliseconds; default: none.
     #[schemars(range(min = 1, max = 86_400_000))]
     timeout_ms: Option<u64>,
 }
@@ -51,7 +51,7 @@ impl NewCall {
     fn request(self) -> Result<CallRequest, Problem> {
         let sent = match (self.body, self.body_base64) {
             (Some(_), Some(_)) => {
-                let problem = Problem::senseless("a call has `body` or `body_base64`, not both");
+                let problem = Problem::senseless("`body` and `body_base64` are mutually exclusive");
                 return Err(problem.at("body_base64".to_owned()));
             }
             (text, None) => text.map(String::into_bytes),
@@ -79,22 +79,22 @@ impl NewCall {
     }
 }
 
-/// What a call came to.
+/// Response to a call.
 #[derive(Debug, Serialize, JsonSchema)]
 struct Answered {
-    /// By which it could be aborted.
+    /// Call id.
     id: String,
-    /// The status of the answer.
+    /// HTTP status of the response.
     status: u16,
-    /// Its headers, in the order of their coming.
+    /// Response headers in order of arrival.
     headers: Vec<(String, String)>,
-    /// Its body, where it is text.
+    /// Response body, if it is text.
     text: Option<String>,
-    /// Its body, where it is none.
+    /// Response body as base64, if it is not text.
     base64: Option<String>,
 }
 
-/// The calls that run.
+/// Running calls.
 #[derive(Debug, Serialize, JsonSchema)]
 struct Calls {
     /// Oldest first.
@@ -102,20 +102,20 @@ struct Calls {
 }
 
 pub(in crate::http) fn routes() -> Vec<Route> {
-    let events = "`call` with its id at once, `response` {status, headers}, `chunk` {text or base64} as they come, then `done`, or one `problem`";
+    let events = "First `call` with the id, then `response` {status, headers}, a `chunk` {text or base64} for each part of the body, and finally `done`, or `problem` on failure";
     let found = |schema| (StatusCode::OK, schema);
     vec![
         Route::raw((Method::POST, "/v1/calls"), "call", call)
-            .summary("Make a request that anybody can abort; who disconnects aborts it")
+            .summary("Make an HTTP request that can be aborted. Disconnecting aborts it.")
             .takes::<NewCall>()
             .gives::<Answered>(StatusCode::OK, SCHEMA)
             .gives_other(EVENTS, events)
             .example(json!({"url": "http://127.0.0.1:8080/v1/messages", "body": "{}", "headers": {"content-type": "application/json"}}))
             .refuses(&[409, 502, 504]),
         Route::ask((Method::GET, "/v1/calls"), "list_calls", found("fdguard.calls/1"), list)
-            .summary("All calls that run"),
+            .summary("List running calls"),
         Route::ask((Method::POST, "/v1/calls/{id}/abort"), "abort_call", found("fdguard.aborted/1"), abort)
-            .summary("Abort a call: its socket is shut down, and its owner closes it")
+            .summary("Abort a call by shutting down its socket")
             .refuses(&[404]),
     ]
 }
@@ -131,7 +131,7 @@ async fn abort(asked: ApiRequest) -> Result<Reply<AbortResult>, Problem> {
 
 async fn call(asked: ApiRequest, bytes: bytes::Bytes) -> Result<Response, Problem> {
     let body: NewCall = body::decode(&asked.headers, &bytes)?;
-    let mut call = asked.api.calls()?.begin(body.request()?)?;
+    let mut call = asked.api.calls()?.start(body.request()?)?;
     if accept::negotiate(&asked.headers, &[JSON, EVENTS])? == EVENTS {
         let keep = KeepAlive::new().interval(SILENCE);
         let events = stream::unfold(Some((call, Step::Begin)), next);

@@ -1,4 +1,4 @@
-//! Clients: a lease, its renewals and its end, or a connection that is the lease.
+//! Clients: a lease that is renewed and ends, or a connection that acts as the lease.
 
 use std::convert::Infallible;
 use std::time::Duration;
@@ -18,19 +18,19 @@ use crate::host::{ClientGuard, Host};
 use crate::http::accept::EVENTS;
 use crate::http::problem::Problem;
 use crate::http::route::{ApiRequest, Reply, Route};
-use crate::receipt::{SessionEndReason, Receipt};
+use crate::receipt::{Receipt, SessionEndReason};
 
-/// A day; who needs more renews.
+/// One day; a client that needs longer renews.
 const LONGEST_LEASE: u64 = 86_400;
 
-/// A client that is to be known.
+/// A client to register.
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 struct NewClient {
-    /// What people call it.
+    /// Name for people.
     #[schemars(length(max = 200))]
     name: Option<String>,
-    /// Its sessions end when it is not renewed for so long; 0: only when it is ended.
+    /// Sessions end when the lease is not renewed for this long. 0: the lease does not expire.
     #[schemars(range(max = 86_400))]
     lease_seconds: Option<u64>,
 }
@@ -38,23 +38,23 @@ struct NewClient {
 /// A client.
 #[derive(Debug, Serialize, JsonSchema)]
 struct Client {
-    /// Its id, for `client` of a session.
+    /// Client id, for `client` of a session.
     id: String,
-    /// `null`: until it is ended.
+    /// `null`: the lease does not expire.
     lease_seconds: Option<u64>,
 }
 
-/// A lease began anew.
+/// A renewed lease.
 #[derive(Debug, Serialize, JsonSchema)]
 struct Renewed {
-    /// Whose.
+    /// Client id.
     id: String,
 }
 
-/// What was closed.
+/// Sessions closed with the client.
 #[derive(Debug, Serialize, JsonSchema)]
 struct Receipts {
-    /// One for each session.
+    /// One receipt per session.
     receipts: Vec<Receipt>,
 }
 
@@ -63,7 +63,7 @@ pub(in crate::http) fn routes() -> Vec<Route> {
     let found = |schema| (StatusCode::OK, schema);
     vec![
         Route::tell((Method::POST, "/v1/clients"), "open_client", made, open)
-            .summary("Make a client: its sessions end with it")
+            .summary("Register a client. Its sessions end with it.")
             .example(json!({"name": "my agent", "lease_seconds": 60})),
         Route::ask(
             (Method::POST, "/v1/clients/{id}/renew"),
@@ -71,7 +71,7 @@ pub(in crate::http) fn routes() -> Vec<Route> {
             found("fdguard.renewed/1"),
             renew,
         )
-        .summary("Begin a client's lease anew")
+        .summary("Renew a client's lease")
         .refuses(&[404]),
         Route::ask(
             (Method::DELETE, "/v1/clients/{id}"),
@@ -79,15 +79,15 @@ pub(in crate::http) fn routes() -> Vec<Route> {
             found("fdguard.receipts/1"),
             end,
         )
-        .summary("End a client and all its sessions")
+        .summary("Remove a client and close all its sessions")
         .refuses(&[404]),
         Route::raw(
             (Method::GET, "/v1/clients/{id}/attach"),
             "attach_client",
             attach,
         )
-        .summary("Tie a client to this connection: its sessions end when the connection does")
-        .gives_other(EVENTS, "`attached` at once, then `alive` every few seconds")
+        .summary("Tie a client to this connection. Its sessions end when the connection closes.")
+        .gives_other(EVENTS, "First `attached`, then `alive` every few seconds")
         .refuses(&[404]),
     ]
 }
@@ -96,12 +96,12 @@ async fn open(asked: ApiRequest, body: NewClient) -> Result<Reply<Client>, Probl
     let settings = &asked.api.settings;
     let seconds = body.lease_seconds.unwrap_or(settings.lease.as_secs());
     if seconds > LONGEST_LEASE {
-        let detail = format!("a lease has {LONGEST_LEASE} seconds at most");
+        let detail = format!("lease_seconds must not exceed {LONGEST_LEASE}");
         return Err(Problem::senseless(detail).at("lease_seconds".to_owned()));
     }
     let name = body.name.as_deref();
     if name.is_some_and(|name| name.chars().count() > 200) {
-        let problem = Problem::senseless("a name has 200 characters at most");
+        let problem = Problem::senseless("name must not exceed 200 characters");
         return Err(problem.at("name".to_owned()));
     }
     let lease_seconds = Some(seconds).filter(|seconds| *seconds > 0);
@@ -120,7 +120,8 @@ async fn renew(asked: ApiRequest) -> Result<Reply<Renewed>, Problem> {
 async fn end(asked: ApiRequest) -> Result<Reply<Receipts>, Problem> {
     let receipts = whole(async move {
         let host = &asked.api.host;
-        host.end_client(asked.id(), SessionEndReason::ClientGone).await
+        host.end_client(asked.id(), SessionEndReason::ClientGone)
+            .await
     });
     let receipts = receipts.await?;
     Ok(Reply::new(Receipts { receipts }))

@@ -1,4 +1,5 @@
-//! Commands: their result as one document, or their output as it comes. Who goes away interrupts what it asked for.
+//! Commands: the result as one document, or the output as a stream. Disconnecting interrupts the
+//! command.
 
 use std::convert::Infallible;
 use std::sync::Arc;
@@ -23,34 +24,35 @@ use crate::http::api::Api;
 use crate::http::body;
 use crate::http::problem::Problem;
 use crate::http::route::{self, ApiRequest, Route};
-use crate::session::{Chunk, ExecResult, Exec};
+use crate::session::{Chunk, Exec, ExecResult};
 
 const SCHEMA: &str = "fdguard.exec/1";
 /// Pieces of output that wait for a slow receiver before the program has to.
 const WAITING: usize = 64;
 /// A day.
 const LONGEST: u64 = 86_400_000;
-/// A refusal comes within this time; a command that is silent for longer begins its stream without a word.
+/// Errors are returned within this time; a command that is silent for longer starts its stream
+/// without output.
 const REFUSED_WITHIN: Duration = Duration::from_millis(100);
 /// A sign of life while a command is silent.
 const SILENCE: Duration = Duration::from_secs(15);
 
-/// A command.
+/// A command to run.
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 struct NewExec {
-    /// Its text, any number of lines.
+    /// Code to run; may have several lines.
     code: String,
-    /// From its begin to the interrupt; 60000 when absent.
+    /// Milliseconds until the command is interrupted; default 60000.
     #[schemars(range(min = 1, max = 86_400_000))]
     timeout_ms: Option<u64>,
 }
 
 pub(in crate::http) fn routes() -> Vec<Route> {
-    let events = "`output` events {stream, text or base64} as they come, then one `done` with the document, or one `problem`";
+    let events = "An `output` event {stream, text or base64} for each piece of output, then `done` with the result, or `problem` on failure";
     vec![
         Route::raw((Method::POST, "/v1/sessions/{id}/exec"), "exec", exec)
-            .summary("Run a command to its end; who disconnects interrupts it")
+            .summary("Run a command and wait for it. Disconnecting interrupts it.")
             .takes::<NewExec>()
             .gives::<ExecResult>(StatusCode::OK, SCHEMA)
             .gives_other(EVENTS, events)
@@ -69,32 +71,33 @@ async fn exec(asked: ApiRequest, bytes: bytes::Bytes) -> Result<Response, Proble
     let is_live = accept::negotiate(&asked.headers, &[JSON, EVENTS])? == EVENTS;
     let id = asked.id().to_owned();
     if !is_live {
-        let done = Running::begin(&asked.api, id, command, None).done().await?;
+        let done = Running::start(&asked.api, id, command, None).done().await?;
         return route::document(StatusCode::OK, SCHEMA, done);
     }
     let (sender, chunks) = mpsc::channel(WAITING);
-    let running = Running::begin(&asked.api, id, command, Some(sender));
-    let live = Live::begin(running, chunks).await?;
+    let running = Running::start(&asked.api, id, command, Some(sender));
+    let live = Live::start(running, chunks).await?;
     let keep = KeepAlive::new().interval(SILENCE);
     Ok(Sse::new(events(live)).keep_alive(keep).into_response())
 }
 
-/// A command that runs on its own. Dropped, it is interrupted: nobody waits for it any more.
+/// A command running in its own task. Dropping it interrupts the command, since nobody waits for
+/// it.
 struct Running {
     done: oneshot::Receiver<Result<ExecResult, Error>>,
     _abandoned: DropGuard,
 }
 
 impl Running {
-    fn begin(api: &Arc<Api>, id: String, command: Exec, live: Option<mpsc::Sender<Chunk>>) -> Self {
+    fn start(api: &Arc<Api>, id: String, command: Exec, live: Option<mpsc::Sender<Chunk>>) -> Self {
         let (sender, done) = oneshot::channel();
         let abandoned = CancellationToken::new();
         let guard = abandoned.clone().drop_guard();
         let api = Arc::clone(api);
-        // Its end comes by the channel.
+        // Its result arrives through the channel.
         drop(tokio::spawn(async move {
             let ended = run(&api, &id, command, live, &abandoned).await;
-            // Nobody waits any more: then nobody is told.
+            // If nobody waits, the result is dropped.
             drop(sender.send(ended));
         }));
         Self {
@@ -104,12 +107,13 @@ impl Running {
     }
 
     async fn done(&mut self) -> Result<ExecResult, Error> {
-        // The task ends without a word only when the runtime does.
+        // The task ends without a result only when the runtime does.
         (&mut self.done).await.unwrap_or(Err(Error::Closing))
     }
 }
 
-/// Runs it; when it is abandoned before its end, it is interrupted, and its end is awaited all the same: the session is free then.
+/// Runs the command. If it is abandoned, it is interrupted, and its end is still awaited, so that
+/// the session is free afterwards.
 async fn run(
     api: &Api,
     id: &str,
@@ -139,7 +143,7 @@ struct Live {
 
 impl Live {
     /// Waits a moment for the first output or the end.
-    async fn begin(
+    async fn start(
         mut running: Running,
         mut chunks: mpsc::Receiver<Chunk>,
     ) -> Result<Self, Problem> {

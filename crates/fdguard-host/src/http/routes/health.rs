@@ -1,4 +1,4 @@
-//! How the host is, for load balancers, for Prometheus, and the description of this interface.
+//! Health for load balancers, metrics for Prometheus, and the OpenAPI document.
 
 use axum::response::{IntoResponse as _, Response};
 use http::{HeaderValue, Method, StatusCode, header};
@@ -13,12 +13,12 @@ use crate::http::route::{self, ApiRequest, Route};
 pub(in crate::http) fn routes() -> Vec<Route> {
     vec![
         Route::raw((Method::GET, "/v1/health"), "health", health)
-            .summary("How the host is: counts, and nobody's names; needs no token")
+            .summary("Host health as counts, without names. Requires no token.")
             .gives::<HostHealth>(StatusCode::OK, "fdguard.health/1")
             .open_to_all(),
         Route::raw((Method::GET, "/metrics"), "metrics", page)
-            .summary("Metrics for Prometheus")
-            .gives_other(METRICS, "The text format of Prometheus, version 0.0.4"),
+            .summary("Prometheus metrics")
+            .gives_other(METRICS, "Prometheus text format, version 0.0.4"),
         Route::raw((Method::GET, "/v1/openapi.json"), "openapi", description)
             .summary("This document")
             .gives_other(JSON, "OpenAPI 3.1"),

@@ -1,6 +1,7 @@
-//! The metrics page: the names that others have given to the same things, and our own. Labels are reasons and classes, never names.
+//! The metrics page: established metric names where they exist, and fdguard's own. Labels are
+//! reasons and classes, never names.
 
-use fdguard_core::exposition::{MetricSample, Exposition, MetricType};
+use fdguard_core::exposition::{Exposition, MetricSample, MetricType};
 
 use crate::host::HostHealth;
 use crate::http::api::Api;
@@ -89,7 +90,7 @@ impl State {
         ]
     }
 
-    /// What is ours alone.
+    /// Metrics that only fdguard has.
     fn own_gauges(&self) -> Vec<Gauge> {
         let health = &self.health;
         let sessions = &health.sessions;
@@ -98,37 +99,37 @@ impl State {
         vec![
             (
                 "fdguard_fd_ratio",
-                "Open descriptors by soft limit.",
+                "Open descriptors divided by the soft limit.",
                 health.fd_usage_percent.map(|it| it / 100.0),
             ),
             (
                 "fdguard_host_highest_fd",
-                "Highest descriptor number that is open.",
+                "Highest open descriptor number.",
                 known(health.fd_highest),
             ),
             (
                 "fdguard_host_children",
-                "Children; each session has one.",
+                "Child processes; each session has one.",
                 known(health.children),
             ),
             (
                 "fdguard_host_zombies",
-                "Children that ended and were not waited for.",
+                "Child processes that have ended and are not reaped yet.",
                 known(health.zombies),
             ),
             (
                 "fdguard_host_sessions",
-                "Sessions that are open.",
+                "Open sessions.",
                 whole(sessions.open),
             ),
             (
                 "fdguard_host_sessions_busy",
-                "Sessions in which a command runs.",
+                "Sessions that are running a command.",
                 whole(sessions.busy),
             ),
             (
                 "fdguard_host_sessions_max",
-                "Sessions that may be open at a time.",
+                "Maximum number of open sessions.",
                 whole(sessions.cap),
             ),
             (
@@ -143,42 +144,42 @@ impl State {
         [
             (
                 "fdguard_host_reaper_runs_total",
-                "Times that idle sessions were looked for.",
+                "Scans for idle sessions.",
                 self.health.reaper.runs,
             ),
             (
                 "fdguard_host_reaped_sessions_total",
-                "Sessions that were closed because nobody used them.",
+                "Sessions closed because they were idle.",
                 self.health.reaper.closed,
             ),
             (
                 "fdguard_host_http_connections_total",
-                "Connections that were taken.",
+                "Accepted connections.",
                 self.connections,
             ),
             (
                 "fdguard_host_http_connections_refused_total",
-                "Connections beyond the cap.",
+                "Connections refused because of the connection limit.",
                 self.refused,
             ),
             (
                 "fdguard_host_http_connections_evicted_total",
-                "Connections without a token that gave way to newer ones.",
+                "Unauthenticated connections closed to make room for newer ones.",
                 self.evicted,
             ),
             (
                 "fdguard_host_http_unread_answers_total",
-                "Connections that were ended because their caller did not read.",
+                "Connections closed because the client did not read the response.",
                 self.unread,
             ),
             (
                 "fdguard_host_http_slow_heads_total",
-                "Connections that took too long for a head.",
+                "Connections closed because the request headers arrived too slowly.",
                 self.too_slow,
             ),
             (
                 "fdguard_host_abandoned_commands_total",
-                "Commands that were interrupted because their caller went away.",
+                "Commands interrupted because the client disconnected.",
                 self.abandoned,
             ),
         ]
@@ -196,11 +197,16 @@ pub(super) fn write(state: &State) -> String {
     text.family(
         "fdguard_host_http_requests_total",
         MetricType::Counter,
-        "Requests that were answered, by class of status.",
+        "Completed requests by status class.",
         requests.map(|(class, count)| MetricSample::new(&[("code", class)], number(*count))),
     );
     for (name, help, value) in state.counters() {
-        text.family(name, MetricType::Counter, help, [MetricSample::new(&[], number(value))]);
+        text.family(
+            name,
+            MetricType::Counter,
+            help,
+            [MetricSample::new(&[], number(value))],
+        );
     }
     text.finish()
 }

@@ -1,4 +1,4 @@
-//! One file for each group of routes.
+//! One file per group of routes.
 
 pub(super) mod archive;
 pub(super) mod calls;

@@ -1,4 +1,4 @@
-//! Output as events: text where it is text, and never half a character.
+//! Output as events: text if it is text, and never half a character.
 
 use base64::Engine as _;
 use serde::Serialize;
@@ -15,7 +15,7 @@ pub(super) struct Piece {
     pub(super) base64: Option<String>,
 }
 
-/// The begin of a character whose rest has not come yet, of each stream.
+/// The start of an incomplete character, per stream.
 #[derive(Debug, Default)]
 pub(super) struct Pieces {
     stdout: Vec<u8>,
@@ -23,7 +23,7 @@ pub(super) struct Pieces {
 }
 
 impl Pieces {
-    /// What can be told of it now; nothing when it is half a character.
+    /// The part that can be sent now; nothing if it is half a character.
     pub(super) fn take(&mut self, chunk: &Chunk) -> Option<Piece> {
         let waiting = match chunk.stream {
             ExecStream::Stdout => &mut self.stdout,
@@ -89,7 +89,9 @@ mod tests {
     #[test]
     fn what_is_no_text_is_told_byte_by_byte() {
         let mut pieces = Pieces::default();
-        let piece = pieces.take(&chunk(ExecStream::Stdout, b"\xff\xfe")).unwrap();
+        let piece = pieces
+            .take(&chunk(ExecStream::Stdout, b"\xff\xfe"))
+            .unwrap();
         assert_eq!(piece.base64.as_deref(), Some("//4="));
         assert_eq!(pieces.take(&chunk(ExecStream::Stderr, b"\xc3")), None);
         let rest = pieces.rest().unwrap();

@@ -1,4 +1,4 @@
-//! Scopes: what one agent holds, and its clean-up with a result for each thing.
+//! Scopes: the resources of one agent, and their cleanup with a result per resource.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -17,72 +17,73 @@ use crate::http::guard::Door;
 use crate::http::problem::Problem;
 use crate::http::route::{self, ApiRequest, Reply, Route};
 use crate::scope::{
-    CleanUp, CloseAnswer, FileEnd, CloseLimits, ProgramLaunch, Ownership, ResourceRole, ScopeSpec, ScopeView, CloseTicket,
-    tcp_callers,
+    CleanUp, CloseAnswer, CloseLimits, CloseTicket, FileEnd, Ownership, ProgramLaunch,
+    ResourceRole, ScopeSpec, ScopeView, tcp_callers,
 };
 
-/// An agent that asks for its own end has this long to read the answer.
+/// Time for an agent that closes its own scope to read the answer.
 const SOON: Duration = Duration::from_secs(1);
 
-/// A scope that is to be made.
+/// A scope to create.
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 struct NewScope {
-    /// For people.
+    /// Name for people.
     name: String,
-    /// All its files are below this folder, which is below one of the host's roots.
+    /// Directory for all files of the scope, below one of the host's roots.
     root: PathBuf,
-    /// Whose it is: it ends with the client.
+    /// Id of the client that owns it. The scope ends with the client.
     client: Option<String>,
-    /// Where files are archived; `archive` in the root when absent.
+    /// Archive directory; default: `archive` in the root.
     archive_to: Option<PathBuf>,
 }
 
-/// Something that a scope shall hold.
+/// A resource to add to a scope.
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields)]
 enum NewResource {
-    /// A session that is open.
+    /// An open session.
     Session {
-        /// Which.
+        /// Session id.
         id: String,
-        /// `owned` when absent.
+        /// Default: `owned`.
         whose: Option<Ownership>,
-        /// `helper` when absent.
+        /// Default: `helper`.
         role: Option<ResourceRole>,
     },
-    /// A program that is started in the scope's folder, with everything below it.
+    /// A program to start in the scope's directory. All its descendants belong to the scope.
     Program {
-        /// The program and its words; it is looked for as a shell does.
+        /// The program and its arguments. The program is looked up in `PATH`, as a shell does.
         #[schemars(length(min = 1))]
         command: Vec<String>,
-        /// Besides the host's own.
+        /// Environment variables to add to the host's environment.
         #[serde(default)]
         environment: BTreeMap<String, String>,
-        /// A file below the scope's root: what the program prints is added there, and archived at the end. Absent: nobody hears it.
+        /// File below the scope's root that the program's output is appended to. It is archived at
+        /// the end. Without it, output is discarded.
         log: Option<PathBuf>,
-        /// `helper` when absent.
+        /// Default: `helper`.
         role: Option<ResourceRole>,
     },
-    /// A process that somebody else started.
+    /// A process that was started elsewhere.
     Process {
-        /// Which.
+        /// Process id.
         pid: u32,
-        /// `owned` when absent.
+        /// Default: `owned`.
         whose: Option<Ownership>,
-        /// `helper` when absent.
+        /// Default: `helper`.
         role: Option<ResourceRole>,
     },
-    /// A file below the scope's root, which need not be there yet.
+    /// A file below the scope's root. It need not exist yet.
     File {
-        /// From the root on, or whole.
+        /// Absolute, or relative to the root.
         path: PathBuf,
-        /// What happens to it at the end.
+        /// What happens to the file when the scope closes.
         end: FileEnd,
     },
-    /// A folder that is made below the root, and removed at the end.
+    /// A directory that is created below the root and removed when the scope closes.
     Directory {
-        /// Its name.
+        /// Directory name.
         name: String,
     },
 }
@@ -90,7 +91,7 @@ enum NewResource {
 /// All scopes.
 #[derive(Debug, Serialize, JsonSchema)]
 struct ScopeList {
-    /// With those that ended a short time ago.
+    /// Includes recently closed scopes.
     scopes: Vec<ScopeView>,
 }
 
@@ -100,13 +101,13 @@ pub(in crate::http) fn routes() -> Vec<Route> {
     let one = "/v1/scopes/{id}";
     vec![
         Route::tell((Method::POST, "/v1/scopes"), "open_scope", made("fdguard.scope/1"), open)
-            .summary("Make a scope: everything that it holds ends with it")
+            .summary("Create a scope. Everything it holds ends with it.")
             .example(json!({"name": "agent 7", "root": "/srv/agents/7"}))
             .refuses(&[404]),
         Route::ask((Method::GET, "/v1/scopes"), "list_scopes", found("fdguard.scopes/1"), list)
-            .summary("All scopes"),
+            .summary("List scopes"),
         Route::ask((Method::GET, one), "get_scope", found("fdguard.scope/1"), get)
-            .summary("One scope, and what it holds")
+            .summary("Get a scope and its resources")
             .refuses(&[404]),
         Route::tell(
             (Method::POST, "/v1/scopes/{id}/resources"),
@@ -114,23 +115,23 @@ pub(in crate::http) fn routes() -> Vec<Route> {
             made("fdguard.scope/1"),
             add,
         )
-        .summary("Give something to a scope")
+        .summary("Add a resource to a scope")
         .example(json!({"file": {"path": "log.jsonl", "end": "archive"}}))
         .refuses(&[404, 410]),
         Route::raw((Method::DELETE, one), "close_scope", close)
-            .summary("End a scope. A process of the scope is answered 202 with a ticket first, and ended then")
+            .summary("Close a scope. A caller that runs inside the scope receives 202 with a ticket before it is terminated.")
             .gives::<CleanUp>(StatusCode::OK, "fdguard.cleanup/1")
             .accepts_later()
             .refuses(&[404]),
         Route::ask((Method::GET, "/v1/tickets/{id}"), "get_ticket", found("fdguard.ticket/1"), ticket)
-            .summary("What became of a scope that a process of it ended")
+            .summary("Get the result of a close that was requested from inside the scope")
             .refuses(&[404]),
     ]
 }
 
 async fn open(asked: ApiRequest, body: NewScope) -> Result<Reply<ScopeView>, Problem> {
     let roots = &asked.api.settings.roots;
-    // The scope looks again, by opening them; this gives one clear refusal.
+    // The scope checks again by opening them; this check gives one clear error.
     find_root(roots, &body.root)?;
     if let Some(to) = &body.archive_to {
         find_root(roots, to)?;
@@ -181,8 +182,8 @@ async fn add(asked: ApiRequest, body: NewResource) -> Result<Reply<ScopeView>, P
             scope.launch(launch).await?;
         }
         NewResource::Process { pid, whose, role } => {
-            let identity = ProcessId::of(pid).map_err(|error| {
-                let problem = Problem::senseless(format!("process {pid}: {error}"));
+            let identity = ProcessId::read(pid).map_err(|error| {
+                let problem = Problem::senseless(format!("cannot add process {pid}: {error}"));
                 problem.at("process.pid".to_owned())
             })?;
             scope.take_process(identity, whose.unwrap_or(owned), role.unwrap_or(helper))?;

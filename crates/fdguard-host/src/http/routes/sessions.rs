@@ -1,4 +1,4 @@
-//! Sessions: opened, listed, interrupted, reset and closed.
+//! Sessions: open, list, interrupt, reset and close.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -15,35 +15,36 @@ use crate::environment::is_fit;
 use crate::host::{Host, SessionInfo};
 use crate::http::problem::Problem;
 use crate::http::route::{ApiRequest, Reply, Route};
-use crate::receipt::{SessionEndReason, Receipt};
+use crate::receipt::{Receipt, SessionEndReason};
 use crate::session::{Channel, SessionLimits, SessionProgram, SessionSpec};
 
 /// More output than this is streamed, not kept.
 const LARGEST_OUTPUT: usize = 64 << 20;
-/// Who needs longer to get ready never will.
+/// An interpreter that needs longer will never be ready.
 const LONGEST_START: u64 = 600_000;
 
-/// A session that is to be opened.
+/// A session to open.
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 struct NewSession {
     /// The interpreter: `bash`, `python`, or any other with `{"repl": …}`.
     program: SessionProgram,
-    /// Whose it is: it ends when the client does. Without one it ends when nobody used it for long.
+    /// Id of the client that owns it. The session ends with the client; without one it ends when
+    /// idle for too long.
     client: Option<String>,
-    /// Where it starts; the host's folder when absent.
+    /// Working directory; default: the host's.
     folder: Option<PathBuf>,
-    /// Variables besides the host's own environment.
+    /// Environment variables to add to the host's environment.
     #[serde(default)]
     environment: BTreeMap<String, String>,
-    /// How it is spoken to: `{"pty": {"columns": 80, "rows": 24}}`, which is the default, or `pipes`.
+    /// Streams: `{"pty": {"columns": 80, "rows": 24}}` (default) or `pipes`.
     channel: Option<Channel>,
-    /// What it may use.
+    /// Resource limits.
     limits: Option<SessionLimits>,
-    /// Bytes of output that a command's result keeps of each stream; 1 MiB when absent.
+    /// Bytes of output kept per command and stream; default 1 MiB.
     #[schemars(range(max = 67_108_864))]
     output_cap: Option<usize>,
-    /// Milliseconds from its start to the first command that it can take; 10 s when absent.
+    /// Milliseconds the interpreter may take to become ready; default 10000.
     #[schemars(range(min = 1, max = 600_000))]
     ready_within_ms: Option<u64>,
 }
@@ -53,7 +54,7 @@ impl NewSession {
         let mut spec = SessionSpec::new(self.program);
         let mut variables = self.environment.iter();
         if let Some((name, _)) = variables.find(|(name, value)| !is_fit(name, value)) {
-            let problem = Problem::senseless(format!("{name:?} is no variable"));
+            let problem = Problem::senseless(format!("invalid environment variable {name:?}"));
             return Err(problem.at("environment".to_owned()));
         }
         spec.environment = self.environment.into_iter().collect();
@@ -81,23 +82,23 @@ pub(super) fn within<T: PartialOrd + std::fmt::Display>(
     if number >= least && number <= most {
         return Ok(number);
     }
-    let detail = format!("{path} is {least} to {most}, and not {number}");
+    let detail = format!("{path} must be from {least} to {most}, not {number}");
     Err(Problem::senseless(detail).at(path.to_owned()))
 }
 
-/// All sessions.
+/// Open sessions.
 #[derive(Debug, Serialize, JsonSchema)]
 struct Sessions {
-    /// Those that are open.
+    /// Open sessions.
     sessions: Vec<SessionInfo>,
 }
 
-/// Whether something was interrupted.
+/// Result of an interrupt.
 #[derive(Debug, Serialize, JsonSchema)]
 struct InterruptAnswer {
-    /// Which session.
+    /// Session id.
     id: String,
-    /// False: nothing ran.
+    /// False if no command was running.
     was_running: bool,
 }
 
@@ -107,9 +108,9 @@ pub(in crate::http) fn routes() -> Vec<Route> {
     let one = "/v1/sessions/{id}";
     vec![
         Route::tell((Method::POST, "/v1/sessions"), "open_session", made, open)
-            .summary("Start an interpreter; 201 means that it can take a command")
+            .summary("Start an interpreter. 201 means that it is ready for commands.")
             .example(json!({"program": "bash", "folder": "/tmp", "channel": "pipes"}))
-            // One whose limits are too small for its program ends before it is ready.
+            // An interpreter whose limits are too small ends before it is ready.
             .refuses(&[404, 410]),
         Route::ask(
             (Method::GET, "/v1/sessions"),
@@ -117,14 +118,14 @@ pub(in crate::http) fn routes() -> Vec<Route> {
             found("fdguard.sessions/1"),
             list,
         )
-        .summary("All sessions that are open"),
+        .summary("List open sessions"),
         Route::ask(
             (Method::GET, one),
             "get_session",
             found("fdguard.session/1"),
             get,
         )
-        .summary("One session")
+        .summary("Get a session")
         .refuses(&[404, 410]),
         Route::ask(
             (Method::DELETE, one),
@@ -132,7 +133,7 @@ pub(in crate::http) fn routes() -> Vec<Route> {
             found("fdguard.receipt/1"),
             close,
         )
-        .summary("End a session: everything that it started is gone, and the receipt says so")
+        .summary("Close a session and everything it started. The receipt counts what is left.")
         .refuses(&[404, 410]),
         Route::ask(
             (Method::POST, "/v1/sessions/{id}/interrupt"),
@@ -140,7 +141,7 @@ pub(in crate::http) fn routes() -> Vec<Route> {
             found("fdguard.interrupted/1"),
             interrupt,
         )
-        .summary("Interrupt the command that runs; what it said so far is kept")
+        .summary("Interrupt the running command. Its output so far is kept.")
         .refuses(&[404, 410]),
         Route::ask(
             (Method::POST, "/v1/sessions/{id}/reset"),
@@ -148,7 +149,7 @@ pub(in crate::http) fn routes() -> Vec<Route> {
             found("fdguard.receipt/1"),
             reset,
         )
-        .summary("A new program in the same session and folder")
+        .summary("Replace the session's interpreter with a new one in the same directory")
         .refuses(&[404, 409, 410, 422]),
     ]
 }
@@ -161,10 +162,11 @@ async fn open(asked: ApiRequest, mut body: NewSession) -> Result<Reply<SessionIn
     Ok(Reply::new(info).at(&format!("/v1/sessions/{id}")))
 }
 
-/// Opens it in a task of its own: when its caller goes away meanwhile, nobody knows its id, and it is closed.
+/// Opens it in its own task: if the caller disconnects meanwhile, the id is lost, and the session
+/// is closed.
 async fn open_for(host: Host, client: Option<String>, spec: SessionSpec) -> Result<String, Error> {
     let (sender, opened) = oneshot::channel();
-    // Its end comes by the channel.
+    // Its result arrives through the channel.
     drop(tokio::spawn(async move {
         let outcome = host.open(client.as_deref(), spec).await;
         if let Err(Ok(id)) = sender.send(outcome) {
@@ -172,7 +174,7 @@ async fn open_for(host: Host, client: Option<String>, spec: SessionSpec) -> Resu
             let _closed = host.close(&id, SessionEndReason::ClientGone).await;
         }
     }));
-    // The task ends without a word only when the runtime does.
+    // The task ends without a result only when the runtime does.
     opened.await.unwrap_or(Err(Error::Closing))
 }
 
@@ -193,7 +195,13 @@ async fn get(asked: ApiRequest) -> Result<Reply<SessionInfo>, Problem> {
 }
 
 async fn close(asked: ApiRequest) -> Result<Reply<Receipt>, Problem> {
-    let receipt = whole(async move { asked.api.host.close(asked.id(), SessionEndReason::Asked).await });
+    let receipt = whole(async move {
+        asked
+            .api
+            .host
+            .close(asked.id(), SessionEndReason::Asked)
+            .await
+    });
     Ok(Reply::new(receipt.await?))
 }
 

@@ -1,4 +1,5 @@
-//! A file that says when the daemon was last seen alive: seconds since 1970, replaced as a whole each time.
+//! Heartbeat file: the time in seconds since 1970 at which the daemon was last alive, replaced
+//! atomically.
 
 use std::fs::{self, File};
 use std::io::{self, Write as _};
@@ -8,16 +9,16 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 /// A heartbeat that is older is of a daemon that hangs or is gone.
 pub const STALE_AFTER: Duration = Duration::from_secs(120);
 
-/// What a heartbeat says.
+/// State of a heartbeat.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Beat {
     /// It beats; so long ago.
     Fresh(Duration),
     /// It has stopped; so long ago.
     Stale(Duration),
-    /// There is none: no daemon runs, or it ended in order.
+    /// There is no file: no daemon runs, or it shut down cleanly.
     Absent,
-    /// There is something that is no heartbeat, or that may not be read.
+    /// The file is not a heartbeat or cannot be read.
     Unreadable,
 }
 
@@ -29,7 +30,7 @@ pub fn write(path: &Path, now: SystemTime) -> io::Result<()> {
     let new = path.with_file_name(name);
     let mut file = File::create(&new)?;
     writeln!(file, "{seconds}")?;
-    // Not synced: after a crash of the machine no daemon runs, whatever it says.
+    // Not synced: after a crash of the machine no daemon runs, whatever the file says.
     drop(file);
     fs::rename(&new, path)
 }

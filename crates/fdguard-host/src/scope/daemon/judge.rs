@@ -1,4 +1,4 @@
-//! What is judged about an agent from what was seen of it. Pure: no clock, no file.
+//! Judges the status of an agent from observations. Pure: no clock, no file.
 
 use std::time::Duration;
 
@@ -8,17 +8,17 @@ use serde::{Deserialize, Serialize};
 use super::super::CloseReason;
 use super::marker::LastEntry;
 
-/// How an agent is.
+/// Status of an agent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum AgentStatus {
-    /// It works, as far as anybody knows.
+    /// It is running, as far as known.
     Running,
-    /// It has done its work.
+    /// It has completed its work.
     Completed,
-    /// It ended before that.
+    /// It ended before completing its work.
     Failed,
-    /// Somebody ended it.
+    /// It was terminated on request.
     Terminated,
 }
 
@@ -30,26 +30,26 @@ impl AgentStatus {
     }
 }
 
-/// Why an agent is judged so. The words stay the same.
+/// Reason for a status. The values are stable.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum ReasonCode {
-    /// A session that it needs is gone.
+    /// A session it needs is gone.
     SessionDead,
-    /// A process that it needs is gone.
+    /// A process it needs is gone.
     ProcessDead,
-    /// Nothing that it writes has changed for too long.
+    /// None of its files has changed for too long.
     AgentStuck,
     /// Its log ends with a result.
     ResultFound,
-    /// Its log ends with a result that says that it failed.
+    /// Its log ends with a result that reports an error.
     ResultIsError,
-    /// Its program ended with status 0.
+    /// Its program exited with status 0.
     ExitedWithSuccess,
 }
 
-/// Something without which there is no agent.
+/// A resource without which there is no agent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum MainResource {
     /// A session, and whether it is there.
@@ -61,7 +61,7 @@ pub enum MainResource {
     Process {
         /// It lives.
         is_alive: bool,
-        /// It ended with status 0; unknown for a process that we did not start.
+        /// It exited with status 0; unknown for a process that the host did not start.
         has_succeeded: Option<bool>,
     },
 }
@@ -88,7 +88,7 @@ pub struct AgentRules {
     pub idle_after: Duration,
 }
 
-/// What is wrong, without having asked its log.
+/// Problems of an agent, without reading its log.
 #[must_use]
 pub fn unhealthy(seen: &AgentFacts, rules: AgentRules) -> Vec<ReasonCode> {
     if seen.status.is_terminal() {
@@ -109,7 +109,7 @@ pub fn unhealthy(seen: &AgentFacts, rules: AgentRules) -> Vec<ReasonCode> {
     reasons
 }
 
-/// What an agent with something wrong is: its log has the last word. `None` when nothing may be said yet.
+/// The verdict on an agent with problems: its log decides. `None` if it is too early.
 #[must_use]
 pub fn verdict(
     seen: &AgentFacts,
@@ -126,7 +126,9 @@ pub fn verdict(
         LastEntry::Result { is_error: false } => {
             Some((AgentStatus::Completed, vec![ReasonCode::ResultFound]))
         }
-        LastEntry::Result { is_error: true } => Some((AgentStatus::Failed, with(ReasonCode::ResultIsError))),
+        LastEntry::Result { is_error: true } => {
+            Some((AgentStatus::Failed, with(ReasonCode::ResultIsError)))
+        }
         LastEntry::Other if has_succeeded(seen, reasons) => {
             Some((AgentStatus::Completed, vec![ReasonCode::ExitedWithSuccess]))
         }
@@ -134,7 +136,7 @@ pub fn verdict(
     }
 }
 
-/// Only programs are gone, and each said that all is well.
+/// Only programs are gone, and each exited with status 0.
 fn has_succeeded(seen: &AgentFacts, reasons: &[ReasonCode]) -> bool {
     let fine = |main: &MainResource| match main {
         MainResource::Process {
@@ -185,7 +187,12 @@ mod tests {
         }
     }
 
-    fn seen(status: AgentStatus, mains: &[MainResource], unchanged: Option<u64>, idle: u64) -> AgentFacts {
+    fn seen(
+        status: AgentStatus,
+        mains: &[MainResource],
+        unchanged: Option<u64>,
+        idle: u64,
+    ) -> AgentFacts {
         AgentFacts {
             status,
             mains: mains.to_vec(),
@@ -210,7 +217,12 @@ mod tests {
         (&[ALIVE], None, LastEntry::Other, None),
         (&[ALIVE], Some(900), RESULT, completed(&[ResultFound])),
         (&[ALIVE], Some(900), LastEntry::Unreadable, None),
-        (&[CRASHED], Some(0), LastEntry::Other, failed(&[ProcessDead])),
+        (
+            &[CRASHED],
+            Some(0),
+            LastEntry::Other,
+            failed(&[ProcessDead]),
+        ),
         (&[CRASHED], Some(0), RESULT, completed(&[ResultFound])),
         (
             &[DONE],
@@ -218,9 +230,24 @@ mod tests {
             BAD_RESULT,
             failed(&[ProcessDead, ResultIsError]),
         ),
-        (&[DONE], None, LastEntry::Other, completed(&[ExitedWithSuccess])),
-        (&[DONE, CRASHED], None, LastEntry::Other, failed(&[ProcessDead])),
-        (&[STRANGER_GONE], None, LastEntry::Other, failed(&[ProcessDead])),
+        (
+            &[DONE],
+            None,
+            LastEntry::Other,
+            completed(&[ExitedWithSuccess]),
+        ),
+        (
+            &[DONE, CRASHED],
+            None,
+            LastEntry::Other,
+            failed(&[ProcessDead]),
+        ),
+        (
+            &[STRANGER_GONE],
+            None,
+            LastEntry::Other,
+            failed(&[ProcessDead]),
+        ),
         (&[SHUT], Some(0), LastEntry::Other, failed(&[SessionDead])),
         (&[SHUT], Some(0), RESULT, completed(&[ResultFound])),
         (
@@ -257,7 +284,11 @@ mod tests {
 
     #[test]
     fn r53_what_has_ended_is_never_judged_again() {
-        for status in [AgentStatus::Completed, AgentStatus::Failed, AgentStatus::Terminated] {
+        for status in [
+            AgentStatus::Completed,
+            AgentStatus::Failed,
+            AgentStatus::Terminated,
+        ] {
             let seen = seen(status, &[CRASHED, SHUT], Some(10_000), 0);
             assert_eq!(unhealthy(&seen, RULES), []);
             assert_eq!(verdict(&seen, &[ProcessDead], LastEntry::Other), None);

@@ -1,4 +1,4 @@
-//! What the daemon sees of a scope.
+//! Observations of a scope by the daemon.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -9,7 +9,7 @@ use fdguard_process::tree::Exit;
 use super::super::Scope;
 use super::super::resource::{Entry, FileEnd, Resource, ResourceRole};
 use super::super::root::ScopeRoot;
-use super::judge::{MainResource, AgentFacts, AgentStatus};
+use super::judge::{AgentFacts, AgentStatus, MainResource};
 
 /// A scope, and what was seen of it.
 #[derive(Debug)]
@@ -20,7 +20,8 @@ pub(super) struct ScanResult {
     pub(super) outputs: Vec<PathBuf>,
 }
 
-/// Looks at the processes and sessions of a scope; `None` when it is no longer open. It blocks for a few files of `/proc`.
+/// Examines the processes and sessions of a scope; `None` if it is no longer open. It blocks for a
+/// few reads of `/proc`.
 pub(super) fn processes(scope: &Arc<Scope>) -> Option<ScanResult> {
     let mut sessions = Vec::new();
     let mut mains = Vec::new();

@@ -1,11 +1,11 @@
-//! The last entry of a log of JSON lines: an agent that has finished says so there.
+//! Reads the last entry of a JSON Lines log, where an agent records that it has finished.
 
 use std::io::{Read as _, Seek as _, SeekFrom};
 use std::path::{Path, PathBuf};
 
 use super::super::root::ScopeRoot;
 
-/// How much of a log's end is read. A last line that is longer is not understood.
+/// How much of a log's end is read. A longer last line is not parsed.
 const TAIL: u64 = 1 << 20;
 
 /// What the last entry is.
@@ -35,11 +35,11 @@ impl LastEntry {
 
 /// The last entries of these logs, taken together. It blocks.
 pub(super) fn of_all(root: &ScopeRoot, logs: &[PathBuf]) -> LastEntry {
-    let each = logs.iter().map(|log| of(root, log));
+    let each = logs.iter().map(|log| read_last(root, log));
     each.fold(LastEntry::Other, LastEntry::and)
 }
 
-fn of(root: &ScopeRoot, log: &Path) -> LastEntry {
+fn read_last(root: &ScopeRoot, log: &Path) -> LastEntry {
     match root.find(log) {
         Ok(None) => LastEntry::Other,
         Ok(Some(_)) => tail(root, log).map_or(LastEntry::Unreadable, |bytes| parse(&bytes)),

@@ -1,8 +1,10 @@
-//! The daemon of a host: it judges how agents are, and cleans up after those that ended or that nobody uses.
+//! The cleanup daemon of a host: it judges the status of agents and cleans up after those that
+//! ended or are idle.
 //!
-//! One runs for each state folder: it holds a lock there that names it, and writes a heartbeat that anybody can check
-//! ([`heartbeat::is_stale`]). What it does with files is below the root of each scope. Each step has a limit, and one that takes longer
-//! gives 124; the daemon goes on.
+//! One daemon runs per state directory: it holds a lock there that names it, and writes a heartbeat
+//! that anyone can check ([`heartbeat::is_stale`]). It accesses files only below the root of each
+//! scope. Each step has a time limit; a step that exceeds it gets code 124, and the daemon
+//! continues.
 
 pub mod heartbeat;
 mod judge;
@@ -21,18 +23,20 @@ use tokio::task::JoinHandle;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
-pub use judge::{MainResource, ReasonCode, AgentRules, AgentFacts, AgentStatus, due, unhealthy, verdict};
+pub use judge::{
+    AgentFacts, AgentRules, AgentStatus, MainResource, ReasonCode, due, unhealthy, verdict,
+};
 pub use marker::{LastEntry, parse as last_entry};
-pub use scan::{CleanedScope, ScopeScan, ScanKind, AgentVerdict};
+pub use scan::{AgentVerdict, CleanedScope, ScanKind, ScopeScan};
 pub use step::{DaemonStep, TOO_LONG, limited};
 
-use super::{ScopeEvent, CloseLimits, Scopes};
+use super::{CloseLimits, ScopeEvent, Scopes};
 use crate::Error;
 use scan::Scanner;
 
-/// The heartbeat's file in the state folder.
+/// The heartbeat file in the state directory.
 pub const HEARTBEAT: &str = "cleanup-daemon.heartbeat";
-/// The lock's file in the state folder.
+/// The lock file in the state directory.
 pub const LOCK: &str = "cleanup-daemon.lock";
 
 /// When the daemon does what.
@@ -92,14 +96,14 @@ impl Options {
         let DaemonLimits { look, read, files } = self.limits;
         let times = [self.clean_every, self.health_every, look, read, files];
         if times.iter().any(Duration::is_zero) {
-            let text = "an interval or a limit of the clean-up daemon is no time at all";
+            let text = "intervals and limits of the cleanup daemon must be greater than 0";
             return Err(Error::Bad(text.to_owned()));
         }
         Ok(())
     }
 }
 
-/// The daemon. Dropped, it ends after its step.
+/// The daemon. When dropped, it ends after its current step.
 #[derive(Debug)]
 pub struct Daemon {
     end: CancellationToken,
@@ -112,10 +116,11 @@ impl Daemon {
     pub async fn start(scopes: Scopes, options: Options) -> Result<Self, Error> {
         options.check()?;
         let (path, wait) = (options.state.join(LOCK), options.lock_wait);
-        let lock = tokio::task::spawn_blocking(move || LockFile::take(&path, wait)).await;
+        let lock = tokio::task::spawn_blocking(move || LockFile::acquire(&path, wait)).await;
         let lock = lock.map_err(|error| Error::Bad(error.to_string()))??;
         let path = options.state.join(HEARTBEAT);
-        heartbeat::write(&path, SystemTime::now()).map_err(Error::io("the heartbeat"))?;
+        heartbeat::write(&path, SystemTime::now())
+            .map_err(Error::io("cannot write the heartbeat"))?;
         let end = CancellationToken::new();
         let (tell, last) = watch::channel(None);
         let work = Loop {
@@ -199,7 +204,8 @@ impl Loop {
         let beaten = tokio::task::spawn_blocking(beat).await;
         let failed = beaten.map_err(std::io::Error::other).and_then(|it| it);
         if let Err(error) = failed {
-            scan.errors.push(format!("the heartbeat: {error}"));
+            scan.errors
+                .push(format!("cannot write the heartbeat: {error}"));
         }
         let scan = Arc::new(scan);
         let observer = self.scanner.observer();

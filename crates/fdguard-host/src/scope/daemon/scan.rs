@@ -1,4 +1,4 @@
-//! One scan over all scopes: look, judge, then act.
+//! One scan over all scopes: observe, judge, act.
 
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
@@ -9,49 +9,49 @@ use schemars::JsonSchema;
 use serde::Serialize;
 use tokio::task::JoinError;
 
-use super::judge::{ReasonCode, AgentStatus, due, unhealthy, verdict};
+use super::judge::{AgentStatus, ReasonCode, due, unhealthy, verdict};
 use super::look::{self, ScanResult};
 use super::step::{Blocking, DaemonStep, limited};
 use super::{Options, marker};
-use crate::scope::{ScopeObserver, Scope, Scopes, CloseReason};
+use crate::scope::{CloseReason, Scope, ScopeObserver, Scopes};
 
-/// What a scan was for.
+/// Purpose of a scan.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum ScanKind {
-    /// How agents are.
+    /// Check the status of agents.
     Health,
-    /// What is left of those that ended.
+    /// Clean up after agents that have ended.
     CleanUp,
 }
 
-/// What a scan saw and did.
+/// Result of a scan.
 #[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 pub struct ScopeScan {
     /// `fdguard.scan/1`.
     pub schema: &'static str,
-    /// What it was for.
+    /// Purpose of the scan.
     pub kind: ScanKind,
-    /// When it ended, RFC 3339.
+    /// End time, RFC 3339.
     pub at: String,
-    /// Open scopes that were looked at.
+    /// Number of open scopes examined.
     pub scopes: usize,
-    /// Its steps in their order.
+    /// Steps in order.
     pub steps: Vec<DaemonStep>,
-    /// Agents that were judged anew.
+    /// Agents whose status changed.
     pub verdicts: Vec<AgentVerdict>,
     /// Scopes that were cleaned up.
     pub cleaned: Vec<CleanedScope>,
-    /// What went wrong besides.
+    /// Other errors.
     pub errors: Vec<String>,
 }
 
-/// An agent that was judged anew.
+/// An agent whose status changed.
 #[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 pub struct AgentVerdict {
-    /// Which scope.
+    /// Scope id.
     pub scope: String,
-    /// What it is now.
+    /// New status.
     pub status: AgentStatus,
     /// Why.
     pub reasons: Vec<ReasonCode>,
@@ -60,11 +60,11 @@ pub struct AgentVerdict {
 /// A scope that was cleaned up.
 #[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 pub struct CleanedScope {
-    /// Which.
+    /// Scope id.
     pub scope: String,
     /// Why.
     pub reason: CloseReason,
-    /// As its clean-up says.
+    /// `success` of its cleanup.
     pub success: bool,
 }
 
@@ -84,7 +84,7 @@ impl ScopeScan {
 
     pub(super) fn broken(kind: ScanKind, error: &JoinError) -> Self {
         let mut scan = Self::new(kind);
-        scan.errors.push(format!("the scan broke: {error}"));
+        scan.errors.push(format!("scan failed: {error}"));
         scan
     }
 }
@@ -134,7 +134,8 @@ impl Scanner {
     async fn looked(&self, scan: &mut ScopeScan) -> Vec<ScanResult> {
         let scopes = self.scopes.all();
         let limits = self.options.limits;
-        let look = move || -> Vec<ScanResult> { scopes.iter().filter_map(look::processes).collect() };
+        let look =
+            move || -> Vec<ScanResult> { scopes.iter().filter_map(look::processes).collect() };
         let (step, looked) = self.look.run("look", limits.look, look).await;
         scan.steps.push(step);
         let Some(mut looked) = looked else {
@@ -175,7 +176,7 @@ impl Scanner {
             let Some((status, reasons)) = verdict(&looked.seen, &reasons, last) else {
                 continue;
             };
-            // Its client may have said something meanwhile: that stays.
+            // Its client may have set a status meanwhile: that stays.
             if looked.scope.judge(status, reasons.clone()) {
                 scan.verdicts.push(AgentVerdict {
                     scope: looked.scope.id().to_owned(),
@@ -200,7 +201,7 @@ impl Scanner {
         }
         let ends = due.iter().map(|(_, scope)| scope.closed());
         let ends = async { Ok(join_all(ends).await) };
-        // What takes longer goes on; the next scan does not begin it again.
+        // A close that takes longer continues; the next scan does not start it again.
         let (step, _) = limited("close", self.options.limits.files, ends).await;
         scan.steps.push(step);
         let done = due.iter().filter_map(|(_, scope)| scope.result());

@@ -1,4 +1,4 @@
-//! One step of a scan with a limit, as `timeout` gives it: 124 when it took too long.
+//! One step of a scan with a time limit. Like `timeout`, it returns 124 if it took too long.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -10,20 +10,20 @@ use serde::Serialize;
 /// It took longer than it may.
 pub const TOO_LONG: u8 = 124;
 
-/// What a step came to.
+/// Result of a step.
 #[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 pub struct DaemonStep {
-    /// Which.
+    /// Name of the step.
     pub step: &'static str,
-    /// 0 done, 1 failed, 124 took too long.
+    /// 0 done, 1 failed, 124 timed out.
     pub code: u8,
-    /// How long it took.
+    /// Duration in milliseconds.
     pub ms: f64,
-    /// Why it failed.
+    /// Error message; `null` if it succeeded.
     pub error: Option<String>,
 }
 
-/// Runs a step to its end or its limit. No time at all is no limit but a mistake.
+/// Runs a step to its end or its time limit. A limit of zero is a mistake, not "no limit".
 pub async fn limited<T>(
     step: &'static str,
     limit: Duration,
@@ -31,7 +31,7 @@ pub async fn limited<T>(
 ) -> (DaemonStep, Option<T>) {
     let begin = Instant::now();
     let result = if limit.is_zero() {
-        Ok(Err("a limit of no time".to_owned()))
+        Ok(Err("the time limit is 0".to_owned()))
     } else {
         tokio::time::timeout(limit, work).await
     };
@@ -39,7 +39,7 @@ pub async fn limited<T>(
         Ok(Ok(value)) => (0, None, Some(value)),
         Ok(Err(error)) => (1, Some(error), None),
         Err(_elapsed) => {
-            let error = format!("it took longer than {} ms", limit.as_millis());
+            let error = format!("took longer than {} ms", limit.as_millis());
             (TOO_LONG, Some(error), None)
         }
     };
@@ -53,7 +53,7 @@ pub async fn limited<T>(
     (step, value)
 }
 
-/// A step that blocks. One that hangs is not begun again beside itself: threads would pile up.
+/// A blocking step. A hanging step is not started again in parallel: threads would pile up.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Blocking {
     runs: Arc<AtomicBool>,
@@ -71,7 +71,7 @@ impl Blocking {
                 step,
                 code: TOO_LONG,
                 ms: 0.0,
-                error: Some("the last one still runs".to_owned()),
+                error: Some("the previous run has not finished".to_owned()),
             };
             return (step, None);
         }

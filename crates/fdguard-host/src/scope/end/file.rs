@@ -1,4 +1,5 @@
-//! The end of a file or a folder. What cannot be archived stays where it is: evidence is never deleted instead.
+//! Handles a file or directory at the end of a scope. A file that cannot be archived stays where it
+//! is: evidence is never deleted instead.
 
 use std::io;
 use std::os::fd::{AsRawFd as _, OwnedFd};
@@ -11,7 +12,7 @@ use rustix::io::Errno;
 use tokio::task::{JoinError, spawn_blocking};
 use tokio::time::timeout;
 
-use super::super::clean_up::{ResourceDetails, CleanUpAction};
+use super::super::clean_up::{CleanUpAction, ResourceDetails};
 use super::super::resource::FileEnd;
 use super::super::root::PathRefusal;
 use super::{Around, ScopeEnd, too_long};
@@ -57,7 +58,7 @@ pub(in crate::scope) async fn end_file(path: PathBuf, end: FileEnd, around: Arou
     }
 }
 
-/// Removes a folder with everything in it, if it is the one that the scope made.
+/// Removes a directory with its content, if it is the one that the scope created.
 pub(in crate::scope) async fn delete_directory(
     path: PathBuf,
     id: (u64, u64),
@@ -72,7 +73,7 @@ fn delete(path: &Path, around: &Around) -> Result<ScopeEnd, Failure> {
     };
     if place.kind == FileType::Directory {
         return Err(Failure::never(format!(
-            "{}: it is a folder",
+            "cannot delete {}: it is a directory",
             path.display()
         )));
     }
@@ -89,7 +90,10 @@ fn archive(path: &Path, around: &Around) -> Result<ScopeEnd, Failure> {
         return Ok(ScopeEnd::fine(CleanUpAction::Absent));
     }
     if place.is_some_and(|place| place.kind != FileType::RegularFile) {
-        let text = format!("{}: it is no regular file", path.display());
+        let text = format!(
+            "cannot archive {}: it is not a regular file",
+            path.display()
+        );
         return Err(Failure::never(text));
     }
     let mut archive = Archive::new(around.archive.path(&around.root));
@@ -98,12 +102,12 @@ fn archive(path: &Path, around: &Around) -> Result<ScopeEnd, Failure> {
     let to = around.archive.make(&within);
     let report = archive.run_below(&within, to, &[around.root.path().join(path)]);
     let Some(receipt) = report.files.into_iter().next() else {
-        return Err(Failure::never("the archive gave no receipt"));
+        return Err(Failure::never("the archive returned no receipt"));
     };
     judge(path, &receipt)
 }
 
-/// The name of a file that an archive which was ended in the middle of it has left.
+/// The name that an interrupted archive leaves.
 fn half_archived(path: &Path) -> PathBuf {
     let mut name = path.as_os_str().to_owned();
     name.push(".closing");
@@ -117,11 +121,15 @@ fn judge(path: &Path, receipt: &ArchiveReceipt) -> Result<ScopeEnd, Failure> {
     };
     let problem = receipt.error.as_ref();
     match receipt.outcome {
-        ArchiveOutcome::Archived | ArchiveOutcome::AlreadyArchived => Ok(ScopeEnd::fine(CleanUpAction::Archived).with(details)),
-        // It went between our look and the archive's.
-        _ if problem.is_some_and(|it| it.kind == ArchiveTrouble::NotFound) => Ok(ScopeEnd::fine(CleanUpAction::Absent)),
+        ArchiveOutcome::Archived | ArchiveOutcome::AlreadyArchived => {
+            Ok(ScopeEnd::fine(CleanUpAction::Archived).with(details))
+        }
+        // It disappeared between this check and the archive's.
+        _ if problem.is_some_and(|it| it.kind == ArchiveTrouble::NotFound) => {
+            Ok(ScopeEnd::fine(CleanUpAction::Absent))
+        }
         _ => {
-            let why = problem.map_or("it is not in the archive", |it| it.message.as_str());
+            let why = problem.map_or("not archived", |it| it.message.as_str());
             let mut end = ScopeEnd::failed(format!("{}: {why}", path.display()));
             end.details = details;
             let is_final = problem.is_some_and(|it| !may_pass(it.kind));
@@ -148,28 +156,37 @@ fn remove(path: &Path, id: (u64, u64), around: &Around) -> Result<ScopeEnd, Fail
         return Ok(ScopeEnd::fine(CleanUpAction::Absent));
     };
     if place.id != id {
-        let text = format!("{}: another folder has its name now", path.display());
+        let text = format!(
+            "cannot delete {}: another directory has replaced it",
+            path.display()
+        );
         return Err(Failure::never(text));
     }
     match std::fs::remove_dir_all(through(&place.parent).join(&place.name)) {
         Ok(()) => Ok(ScopeEnd::fine(CleanUpAction::Deleted)),
-        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(ScopeEnd::fine(CleanUpAction::Absent)),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {
+            Ok(ScopeEnd::fine(CleanUpAction::Absent))
+        }
         Err(error) => Err(Failure::again(path, &error)),
     }
 }
 
-/// A folder that is open, as a path that means it and nothing else.
+/// An open directory as a path that refers to exactly that directory.
 fn through(folder: &OwnedFd) -> PathBuf {
     PathBuf::from(format!("/proc/self/fd/{}", folder.as_raw_fd()))
 }
 
 type ArchiveAttempt = Result<ScopeEnd, Failure>;
 
-/// Runs it on a thread that may block. What takes too long is not begun a second time beside itself: it is waited for once more.
-async fn twice(limit: Duration, work: impl Fn() -> ArchiveAttempt + Clone + Send + 'static) -> ScopeEnd {
+/// Runs it on a blocking thread. An attempt that takes too long is not started a second time in
+/// parallel: it is awaited once more.
+async fn twice(
+    limit: Duration,
+    work: impl Fn() -> ArchiveAttempt + Clone + Send + 'static,
+) -> ScopeEnd {
     let mut running = spawn_blocking(work.clone());
     let first = match timeout(limit, &mut running).await {
-        Ok(done) => match settle(done) {
+        Ok(done) => match finish(done) {
             Ok(end) => return end,
             Err(failure) if failure.is_final => return *failure.end,
             Err(failure) => {
@@ -180,13 +197,13 @@ async fn twice(limit: Duration, work: impl Fn() -> ArchiveAttempt + Clone + Send
         Err(_elapsed) => vec![too_long(limit)],
     };
     match timeout(limit, &mut running).await {
-        Ok(done) => settle(done)
+        Ok(done) => finish(done)
             .unwrap_or_else(|failure| *failure.end)
             .after(first),
-        Err(_elapsed) => ScopeEnd::failed("it still runs").after(first),
+        Err(_elapsed) => ScopeEnd::failed("the operation is still running").after(first),
     }
 }
 
-fn settle(done: Result<ArchiveAttempt, JoinError>) -> ArchiveAttempt {
+fn finish(done: Result<ArchiveAttempt, JoinError>) -> ArchiveAttempt {
     done.unwrap_or_else(|error| Err(Failure::never(error.to_string())))
 }

@@ -1,4 +1,5 @@
-//! The end of one thing, bounded: what takes too long or fails is tried once more, and the first error is the one that is told.
+//! Ends one resource within a time limit. A failure or timeout is retried once, and the first error
+//! is reported.
 
 mod file;
 mod process;
@@ -14,7 +15,7 @@ pub(super) use program::end_program;
 pub(super) use session::end_session;
 
 use super::archive_place::ArchivePlace;
-use super::clean_up::{ResourceDetails, CleanUpAction, Kind, ResourceOutcome, CloseReason};
+use super::clean_up::{CleanUpAction, CloseReason, Kind, ResourceDetails, ResourceOutcome};
 use super::context::ScopeContext;
 use super::root::ScopeRoot;
 
@@ -28,7 +29,8 @@ pub struct CloseLimits {
     pub limit: Duration,
     /// How long each try waits for the last writer of a file.
     pub archive_wait: Duration,
-    /// Processes that are found by their environment alone are ended, too; otherwise they are only told of.
+    /// Also end processes that are found only by their environment; otherwise they are only
+    /// reported.
     pub end_leftovers: bool,
 }
 
@@ -43,7 +45,7 @@ impl Default for CloseLimits {
     }
 }
 
-/// What all ends of one clean-up share.
+/// Context shared by all ends of one cleanup.
 #[derive(Clone, Debug)]
 pub(super) struct Around {
     pub(super) how: CloseLimits,
@@ -53,7 +55,7 @@ pub(super) struct Around {
     pub(super) archive: ArchivePlace,
 }
 
-/// What an end came to, before it has a number.
+/// Result of an end, before it has a number.
 #[derive(Debug)]
 pub(super) struct ScopeEnd {
     pub(super) did: CleanUpAction,
@@ -93,7 +95,13 @@ impl ScopeEnd {
         self
     }
 
-    pub(super) fn outcome(self, number: u64, kind: Kind, name: String, since: Instant) -> ResourceOutcome {
+    pub(super) fn outcome(
+        self,
+        number: u64,
+        kind: Kind,
+        name: String,
+        since: Instant,
+    ) -> ResourceOutcome {
         let mut errors = self.errors.into_iter();
         let error = errors.next();
         let details = ResourceDetails {
@@ -114,5 +122,5 @@ impl ScopeEnd {
 }
 
 pub(super) fn too_long(limit: Duration) -> String {
-    format!("it took longer than {} ms", limit.as_millis())
+    format!("took longer than {} ms", limit.as_millis())
 }

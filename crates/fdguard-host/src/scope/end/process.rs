@@ -1,4 +1,5 @@
-//! The end of a process that somebody else started. It gets a signal only while it is the very process that the scope was given.
+//! Ends a process that was started elsewhere. It is signalled only while it is the very process
+//! that was added to the scope.
 
 use std::os::fd::OwnedFd;
 
@@ -9,7 +10,7 @@ use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
 use tokio::time::timeout;
 
-use super::super::clean_up::{ResourceDetails, CleanUpAction};
+use super::super::clean_up::{CleanUpAction, ResourceDetails};
 use super::{Around, ScopeEnd, too_long};
 use crate::watched_tree;
 
@@ -19,14 +20,14 @@ pub(in crate::scope) async fn end_process(identity: &ProcessId, around: &Around)
     };
     let pidfd = match watched_tree::owned(pidfd, Interest::READABLE) {
         Ok(pidfd) => pidfd,
-        Err(error) => return ScopeEnd::failed(format!("waiting for it: {error}")),
+        Err(error) => return ScopeEnd::failed(format!("cannot wait for the process: {error}")),
     };
     let limit = around.how.limit;
     let grace = around.how.grace.min(limit);
     match send(&pidfd, Signal::TERM) {
         Ok(true) => {}
         Ok(false) => return ScopeEnd::fine(CleanUpAction::Absent).with(gone(0)),
-        Err(errno) => return ScopeEnd::failed(format!("it may not be ended: {errno}")),
+        Err(errno) => return ScopeEnd::failed(format!("cannot signal the process: {errno}")),
     }
     // One that is stopped acts on TERM only when it goes on.
     let _gone = send(&pidfd, Signal::CONT);
@@ -46,7 +47,7 @@ pub(in crate::scope) async fn end_process(identity: &ProcessId, around: &Around)
         }
         first.push(too_long(limit));
     }
-    ScopeEnd::failed("it cannot be ended")
+    ScopeEnd::failed("the process survives SIGKILL")
         .after(first)
         .with(ResourceDetails {
             survivors: Some(vec![identity.pid()]),

@@ -1,10 +1,10 @@
-//! The end of a program that the scope started: over when its keeper has reaped the last process.
+//! Ends a program that the scope started: done when its keeper has reaped the last process.
 
 use fdguard_probe::Probe;
 use fdguard_process::tree::StopPlan;
 use tokio::time::timeout;
 
-use super::super::clean_up::{ResourceDetails, CleanUpAction};
+use super::super::clean_up::{CleanUpAction, ResourceDetails};
 use super::super::program::{Over, Program, words};
 use super::{Around, ScopeEnd, too_long};
 
@@ -22,7 +22,7 @@ pub(in crate::scope) async fn end_program(program: &Program, around: &Around) ->
     if let Ok((exit, over)) = timeout(limit, program.over()).await {
         return ended(exit.map(words), over, was_over);
     }
-    // The second try asks for nothing any more.
+    // The second attempt kills without asking.
     program.ask(StopPlan {
         signal: KILL,
         grace: std::time::Duration::ZERO,
@@ -37,7 +37,11 @@ pub(in crate::scope) async fn end_program(program: &Program, around: &Around) ->
 fn ended(exit: Option<String>, over: Over, was_over: bool) -> ScopeEnd {
     match over {
         Over::Empty { killed, reaped } => {
-            let did = if was_over { CleanUpAction::Absent } else { CleanUpAction::Ended };
+            let did = if was_over {
+                CleanUpAction::Absent
+            } else {
+                CleanUpAction::Ended
+            };
             ScopeEnd::fine(did).with(ResourceDetails {
                 survivors: Some(Vec::new()),
                 killed: Some(killed),
@@ -46,17 +50,22 @@ fn ended(exit: Option<String>, over: Over, was_over: bool) -> ScopeEnd {
                 ..ResourceDetails::default()
             })
         }
-        // Whoever killed or held its keeper: the host ended what was below it, and found nothing more.
-        Over::Lost { left: Some(0) } => ScopeEnd::fine(CleanUpAction::Ended).with(ResourceDetails {
-            survivors: Some(Vec::new()),
-            exit,
-            ..ResourceDetails::default()
-        }),
+        // The keeper was killed or stopped: the host killed everything below it and found nothing
+        // more.
+        Over::Lost { left: Some(0) } => {
+            ScopeEnd::fine(CleanUpAction::Ended).with(ResourceDetails {
+                survivors: Some(Vec::new()),
+                exit,
+                ..ResourceDetails::default()
+            })
+        }
         Over::Lost { left } => {
             let mut end = match left {
-                Some(left) => ScopeEnd::failed(format!("{left} of its processes could not be ended")),
+                Some(left) => {
+                    ScopeEnd::failed(format!("{left} of its processes could not be killed"))
+                }
                 None => ScopeEnd::failed(
-                    "its keeper was killed: what was known of it was killed, but nobody can say whether that is all",
+                    "its keeper was killed: all known processes were killed, but others may be left",
                 ),
             };
             end.did = CleanUpAction::Ended;
@@ -68,14 +77,14 @@ fn ended(exit: Option<String>, over: Over, was_over: bool) -> ScopeEnd {
     }
 }
 
-/// Names who lives on below the keeper. The keeper stays with them.
+/// Names the processes still running below the keeper. The keeper stays with them.
 async fn survived(keeper: u32) -> ScopeEnd {
     let look = move || -> Option<Vec<u32>> {
         let below = Probe::new().ok()?.tree(keeper).ok()?;
         Some(below.into_iter().filter(|pid| *pid != keeper).collect())
     };
     let survivors = tokio::task::spawn_blocking(look).await.ok().flatten();
-    ScopeEnd::failed("some of its processes cannot be ended").with(ResourceDetails {
+    ScopeEnd::failed("some of its processes could not be killed").with(ResourceDetails {
         survivors,
         ..ResourceDetails::default()
     })

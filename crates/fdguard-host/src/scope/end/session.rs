@@ -1,11 +1,11 @@
-//! The end of a session, which the host does: the scope waits for its receipt.
+//! Ends a session through the host and waits for its receipt.
 
 use tokio::time::timeout;
 
-use super::super::clean_up::{ResourceDetails, CleanUpAction, CloseReason};
+use super::super::clean_up::{CleanUpAction, CloseReason, ResourceDetails};
 use super::{Around, ScopeEnd, too_long};
 use crate::Error;
-use crate::receipt::{SessionEndReason, Receipt};
+use crate::receipt::{Receipt, SessionEndReason};
 
 pub(in crate::scope) async fn end_session(id: &str, around: &Around) -> ScopeEnd {
     match once(id, around).await {
@@ -26,12 +26,14 @@ impl ScopeEnd {
 
 async fn once(id: &str, around: &Around) -> Result<ScopeEnd, String> {
     let host = around.means.host.as_ref();
-    let host = host.ok_or("there is no host of sessions")?;
+    let host = host.ok_or("sessions are not available")?;
     let limit = around.how.limit;
     match timeout(limit, host.close(id, reason(around.why))).await {
         Err(_elapsed) => Err(too_long(limit)),
         Ok(Ok(receipt)) => Ok(ended(receipt)),
-        Ok(Err(Error::Unknown { .. } | Error::Ended { .. })) => Ok(ScopeEnd::fine(CleanUpAction::Absent)),
+        Ok(Err(Error::Unknown { .. } | Error::Ended { .. })) => {
+            Ok(ScopeEnd::fine(CleanUpAction::Absent))
+        }
         Ok(Err(error)) => Err(error.to_string()),
     }
 }
@@ -39,14 +41,18 @@ async fn once(id: &str, around: &Around) -> Result<ScopeEnd, String> {
 /// A receipt that does not say how many live on proves nothing.
 fn ended(receipt: Receipt) -> ScopeEnd {
     let is_gone = receipt.survivors == Some(0);
-    // The host keeps the receipt of a session that ended before.
+    // The host keeps the receipt of a session that ended earlier.
     let was_gone = receipt.reason == SessionEndReason::ProgramEnded;
-    let mut end = ScopeEnd::fine(if was_gone { CleanUpAction::Absent } else { CleanUpAction::Ended });
+    let mut end = ScopeEnd::fine(if was_gone {
+        CleanUpAction::Absent
+    } else {
+        CleanUpAction::Ended
+    });
     end.ok = is_gone;
     if !is_gone {
         let why = receipt.survivors.map_or_else(
-            || "nobody can say whether processes of it live on".to_owned(),
-            |count| format!("{count} of its processes live on"),
+            || "unknown whether any of its processes are still running".to_owned(),
+            |count| format!("{count} of its processes are still running"),
         );
         end.errors.push(why);
         end.errors.extend(receipt.errors.iter().cloned());
@@ -67,6 +73,8 @@ fn reason(why: CloseReason) -> SessionEndReason {
         CloseReason::ClientGone | CloseReason::OwnerGone => SessionEndReason::ClientGone,
         CloseReason::Shutdown | CloseReason::HostGone => SessionEndReason::Shutdown,
         CloseReason::StartFailed => SessionEndReason::StartFailed,
-        CloseReason::Asked | CloseReason::AskedFromInside | CloseReason::Ended => SessionEndReason::Asked,
+        CloseReason::Asked | CloseReason::AskedFromInside | CloseReason::Ended => {
+            SessionEndReason::Asked
+        }
     }
 }

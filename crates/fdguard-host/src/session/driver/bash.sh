@@ -1,5 +1,5 @@
-# What an interactive bash is told once, before its first command. The loop itself is bash_loop.sh: bash runs it in the place of a prompt, so that it
-# is entered anew whenever bash drops what it was doing (an interrupt, an unset variable under `set -u`).
+# Setup of an interactive bash before its first command. The loop itself is bash_loop.sh: bash runs it in place of a prompt, so that it
+# is entered again whenever bash aborts a command (an interrupt, an unset variable under `set -u`).
 # Descriptor 3 is the side channel. While it is closed for a moment, bash keeps a copy at 10 that its children do not inherit, and a copy of that
 # copy is not inherited either: 19 is ours from here on.
 { \exec 19<&10; } 3<&-
@@ -10,13 +10,13 @@ __fdguard_loop=$PROMPT_COMMAND
 \builtin export -n PROMPT_COMMAND
 \builtin unset HISTFILE __fdguard_start
 \builtin set +o history +H
-# A mistyped `exec` ends the command and not the session.
+# A mistyped `exec` ends the command, not the session.
 \builtin shopt -s execfail
 PS1= PS2=
 
 __fdguard_return() { \builtin return "$1"; }
 
-# Tells the end of the last command and waits for the next.
+# Reports the end of the last command and waits for the next.
 __fdguard_next() {
   # An interrupt that comes late would end a read in the middle of a command. A trap of the user's for INT lasts for one command only because of this.
   \builtin trap '' INT

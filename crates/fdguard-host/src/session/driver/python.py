@@ -1,4 +1,4 @@
-"""What a Python session runs: takes commands from the side channel, runs them in one namespace, and tells their ends."""
+"""Driver of a Python session: takes commands from the side channel, runs them in one namespace, and reports their ends."""
 
 
 def _fdguard_drive(channel, ready):
@@ -40,7 +40,7 @@ def _fdguard_drive(channel, ready):
     number = 0
 
     def quiet(_signal, _frame):
-        """Between commands an interrupt has nothing to end."""
+        """Ignores an interrupt between commands."""
 
     def hang_up(_signal, _frame):
         raise SystemExit(129)
@@ -71,7 +71,7 @@ def _fdguard_drive(channel, ready):
         try:
             write(side, nonce + b" %d " % status + folder + b"\n")
         except OSError as error:
-            write(2, b"the session's channel was closed: %s\n" % str(error).encode())
+            write(2, b"the session channel was closed: %s\n" % str(error).encode())
             _exit(1)
 
     def receive():
@@ -79,7 +79,7 @@ def _fdguard_drive(channel, ready):
             head = read(side, 40)
             text = read(side, 1 << 18)
         except OSError as error:
-            write(2, b"the session's channel was closed: %s\n" % str(error).encode())
+            write(2, b"the session channel was closed: %s\n" % str(error).encode())
             _exit(1)
         if not head:
             _exit(1)
@@ -107,12 +107,12 @@ def _fdguard_drive(channel, ready):
         except Exception:
             # The command closed or replaced what shows it.
             try:
-                write(2, b"%s: the trace cannot be shown\n" % type(error).__name__.encode())
+                write(2, b"%s: the traceback cannot be shown\n" % type(error).__name__.encode())
             except OSError:
                 pass
 
     def parts(text, name):
-        """The command, and the expression at its end whose value is shown."""
+        """The statements, and the last expression, whose value is shown."""
         nonlocal flags
         tree = compile(text, name, "exec", _ast.PyCF_ONLY_AST | flags, True)
         last = None
@@ -125,7 +125,7 @@ def _fdguard_drive(channel, ready):
                 yield code
 
     def remember(name, source):
-        """Traces show the lines of commands."""
+        """Makes the source lines of commands available to tracebacks."""
         try:
             linecache.cache[name] = (len(source), None, source.splitlines(True), name)
         except Exception:
@@ -148,7 +148,7 @@ def _fdguard_drive(channel, ready):
         return 0
 
     def calm():
-        """From here on interrupts have nothing to end; the handler that commands have is kept for the next."""
+        """Ignores interrupts from here on; the commands' handler is kept for the next command."""
         nonlocal handler
         while True:
             try:
@@ -160,7 +160,7 @@ def _fdguard_drive(channel, ready):
             handler = previous
 
     def guarded(text):
-        """Runs a command with the handler that commands have; an interrupt at any moment ends it and nothing else."""
+        """Runs a command with the commands' interrupt handler; an interrupt at any moment ends only the command."""
         status = 1
         try:
             on_signal(SIGINT, handler)

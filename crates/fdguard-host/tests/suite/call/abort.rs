@@ -5,7 +5,9 @@ use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::sync::{Arc, Mutex, mpsc};
 use std::time::{Duration, Instant};
 
-use fdguard_host::call::{Caller, CallFailure, EventLevel, Options, CallPhase, AbortReason, CallRequest, CallEventKind};
+use fdguard_host::call::{
+    AbortReason, CallEventKind, CallFailure, CallPhase, CallRequest, Caller, EventLevel, Options,
+};
 
 use super::kit::{Log, abort_in, caller, descriptors, tls_caller, until, until_descriptors};
 use super::peer::{Identity, Peer, read_request, wait_for_end};
@@ -91,7 +93,9 @@ async fn r39_an_abort_while_a_name_is_looked_up_returns_at_once_and_warns() {
         ..Options::default()
     };
     let caller = Caller::new(options).unwrap();
-    let mut call = caller.begin(CallRequest::get("http://slow.invalid/")).unwrap();
+    let mut call = caller
+        .start(CallRequest::get("http://slow.invalid/"))
+        .unwrap();
     let watchdog = abort_in(call.handle(), CallPhase::Resolve);
     assert_eq!(call.response().await, Err(aborted(CallPhase::Resolve)));
     let done = watchdog.join().unwrap();
@@ -126,12 +130,16 @@ async fn r39_lookups_that_never_end_are_bounded_and_their_queue_can_be_aborted()
         ..Options::default()
     };
     let caller = Caller::new(options).unwrap();
-    let mut first = caller.begin(CallRequest::get("http://one.invalid/")).unwrap();
+    let mut first = caller
+        .start(CallRequest::get("http://one.invalid/"))
+        .unwrap();
     let first = tokio::spawn(async move { first.response().await });
     let seen = tokio::task::spawn_blocking(move || (entries.recv().unwrap(), entries));
     let (host, entries) = seen.await.unwrap();
     assert_eq!(host, "one.invalid");
-    let mut second = caller.begin(CallRequest::get("http://two.invalid/")).unwrap();
+    let mut second = caller
+        .start(CallRequest::get("http://two.invalid/"))
+        .unwrap();
     let watchdog = abort_in(second.handle(), CallPhase::Resolve);
     assert_eq!(second.response().await, Err(aborted(CallPhase::Resolve)));
     watchdog.join().unwrap();
@@ -140,7 +148,7 @@ async fn r39_lookups_that_never_end_are_bounded_and_their_queue_can_be_aborted()
     let failure = first.await.unwrap().unwrap_err();
     assert_eq!(
         failure.to_string(),
-        "one.invalid cannot be resolved: no such name"
+        "cannot resolve one.invalid: no such name"
     );
 }
 
@@ -151,7 +159,7 @@ async fn r39_an_abort_reaches_a_connect_that_nobody_answers() {
     let log = Log::default();
     let caller = caller(&log);
     let mut call = caller
-        .begin(CallRequest::get(&format!("http://{}/", silent.address)))
+        .start(CallRequest::get(&format!("http://{}/", silent.address)))
         .unwrap();
     let watchdog = abort_in(call.handle(), CallPhase::Connect);
     assert_eq!(call.response().await, Err(aborted(CallPhase::Connect)));
@@ -166,7 +174,9 @@ async fn r39_an_abort_reaches_a_handshake_with_a_server_that_says_nothing() {
     let peer = Peer::start(|mut stream| wait_for_end(&mut stream));
     let log = Log::default();
     let caller = tls_caller(&log, &identity.pem);
-    let mut call = caller.begin(CallRequest::get(&peer.secure_url("/"))).unwrap();
+    let mut call = caller
+        .start(CallRequest::get(&peer.secure_url("/")))
+        .unwrap();
     let watchdog = abort_in(call.handle(), CallPhase::Tls);
     assert_eq!(call.response().await, Err(aborted(CallPhase::Tls)));
     assert_eq!(watchdog.join().unwrap().sockets, 1);
@@ -184,7 +194,7 @@ async fn r39_an_abort_reaches_a_write_that_the_peer_does_not_read() {
     let log = Log::default();
     let caller = caller(&log);
     let request = CallRequest::post(&peer.url("/"), vec![b'x'; 64 << 20]);
-    let mut call = caller.begin(request).unwrap();
+    let mut call = caller.start(request).unwrap();
     let handle = call.handle();
     let watchdog = std::thread::Builder::new().name("watchdog".to_owned());
     let work = move || {
@@ -209,7 +219,7 @@ async fn r39_an_abort_reaches_a_wait_for_the_answer_plain_and_tls() {
     for url in [plain.url("/"), secure.secure_url("/")] {
         let log = Log::default();
         let caller = tls_caller(&log, &identity.pem);
-        let mut call = caller.begin(CallRequest::get(&url)).unwrap();
+        let mut call = caller.start(CallRequest::get(&url)).unwrap();
         let watchdog = abort_in(call.handle(), CallPhase::Wait);
         assert_eq!(call.response().await, Err(aborted(CallPhase::Wait)));
         assert_eq!(watchdog.join().unwrap().sockets, 1);
@@ -229,13 +239,17 @@ async fn r39_an_abort_reaches_a_body_that_streams() {
     });
     let log = Log::default();
     let caller = caller(&log);
-    let mut call = caller.begin(CallRequest::get(&peer.url("/"))).unwrap();
+    let mut call = caller.start(CallRequest::get(&peer.url("/"))).unwrap();
     assert_eq!(call.response().await.unwrap().status, 200);
     assert_eq!(call.chunk().await.unwrap().as_deref(), Some(&b"some"[..]));
     let watchdog = abort_in(call.handle(), CallPhase::Body);
     assert_eq!(call.chunk().await, Err(aborted(CallPhase::Body)));
     watchdog.join().unwrap();
-    assert_eq!(call.chunk().await, Err(aborted(CallPhase::Body)), "and again");
+    assert_eq!(
+        call.chunk().await,
+        Err(aborted(CallPhase::Body)),
+        "and again"
+    );
     assert_logged(&log, CallPhase::Body, 1);
     assert_eq!(caller.idle_connections(), 0);
 }
@@ -255,7 +269,7 @@ async fn r39_the_peer_sees_the_end_while_the_owner_is_busy_elsewhere_and_no_numb
     });
     let log = Log::default();
     let caller = caller(&log);
-    let mut call = caller.begin(CallRequest::get(&peer.url("/"))).unwrap();
+    let mut call = caller.start(CallRequest::get(&peer.url("/"))).unwrap();
     call.response().await.unwrap();
     until("both ends", || log.all().is_empty() && peer.accepted() == 1);
     let numbers = || {
@@ -279,7 +293,10 @@ async fn r39_the_peer_sees_the_end_while_the_owner_is_busy_elsewhere_and_no_numb
         .collect();
     // The server's own two may be closed by now; of ours none is.
     assert!(kept.len() >= before.len() - 2, "{before:?} {kept:?}");
-    assert!(log.of(CallEventKind::Ended).is_empty(), "the owner has not closed");
+    assert!(
+        log.of(CallEventKind::Ended).is_empty(),
+        "the owner has not closed"
+    );
     drop(call);
     let end = &log.of(CallEventKind::Ended)[0];
     assert_eq!(
@@ -295,7 +312,7 @@ async fn an_abort_before_the_first_wait_means_that_nothing_is_sent() {
     let peer = Peer::start(|mut stream| wait_for_end(&mut stream));
     let log = Log::default();
     let caller = caller(&log);
-    let mut call = caller.begin(CallRequest::get(&peer.url("/"))).unwrap();
+    let mut call = caller.start(CallRequest::get(&peer.url("/"))).unwrap();
     let done = call.handle().abort();
     assert_eq!((done.sockets, done.phase), (0, CallPhase::New));
     assert_eq!(call.response().await, Err(aborted(CallPhase::New)));
@@ -312,7 +329,7 @@ async fn a_second_abort_changes_nothing_and_one_after_the_end_is_no_event() {
     });
     let log = Log::default();
     let caller = caller(&log);
-    let mut call = caller.begin(CallRequest::get(&peer.url("/"))).unwrap();
+    let mut call = caller.start(CallRequest::get(&peer.url("/"))).unwrap();
     call.response().await.unwrap();
     let handle = call.handle();
     assert_eq!(handle.abort().sockets, 1);
@@ -322,7 +339,7 @@ async fn a_second_abort_changes_nothing_and_one_after_the_end_is_no_event() {
     assert_eq!(log.of(CallEventKind::Aborted).len(), 1);
     assert_eq!(log.of(CallEventKind::Ended).len(), 1);
 
-    let mut call = caller.begin(CallRequest::get(&peer.url("/"))).unwrap();
+    let mut call = caller.start(CallRequest::get(&peer.url("/"))).unwrap();
     let handle = call.handle();
     assert_eq!(call.collect(10).await.unwrap(), b"ok");
     let ended = call.finish();
@@ -347,7 +364,7 @@ async fn a_second_abort_changes_nothing_and_one_after_the_end_is_no_event() {
         1,
         "the late abort has not touched it"
     );
-    let mut call = caller.begin(CallRequest::get(&peer.url("/"))).unwrap();
+    let mut call = caller.start(CallRequest::get(&peer.url("/"))).unwrap();
     assert_eq!(call.collect(10).await.unwrap(), b"ok");
     assert!(call.finish().is_reused);
 }
@@ -365,7 +382,7 @@ async fn a_drop_of_the_owner_and_an_abort_at_once_close_exactly_once() {
     let caller = caller(&log);
     let baseline = descriptors();
     for _ in 0..200 {
-        let mut call = caller.begin(CallRequest::get(&peer.url("/"))).unwrap();
+        let mut call = caller.start(CallRequest::get(&peer.url("/"))).unwrap();
         call.response().await.unwrap();
         let handle = call.handle();
         let gate = Arc::new(std::sync::Barrier::new(2));

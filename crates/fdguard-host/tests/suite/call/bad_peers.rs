@@ -5,7 +5,9 @@ use std::net::TcpStream;
 use std::sync::{Mutex, mpsc};
 use std::time::{Duration, Instant};
 
-use fdguard_host::call::{Caller, CallFailure, TimeLimit, Options, CallPhase, CallRequest, Timeouts, CallEventKind};
+use fdguard_host::call::{
+    CallEventKind, CallFailure, CallPhase, CallRequest, Caller, Options, TimeLimit, Timeouts,
+};
 
 use super::abort::Silent;
 use super::kit::{Log, caller, descriptors, tls_caller, until_descriptors};
@@ -21,7 +23,7 @@ fn says(bytes: &'static [u8]) -> Peer {
 
 async fn whole(peer: &Peer) -> Result<Vec<u8>, CallFailure> {
     let caller = caller(&Log::default());
-    let mut call = caller.begin(CallRequest::get(&peer.url("/"))).unwrap();
+    let mut call = caller.start(CallRequest::get(&peer.url("/"))).unwrap();
     let result = call.collect(1 << 20).await;
     drop(call);
     assert_eq!(
@@ -119,7 +121,11 @@ async fn each_limit_of_time_has_its_own_word() {
         (mute.secure_url("/"), quick(50, 0, 0, 0), TimeLimit::Connect),
         (mute.url("/"), quick(5000, 50, 0, 0), TimeLimit::FirstByte),
         (half.url("/"), quick(5000, 5000, 50, 0), TimeLimit::Idle),
-        (drip.url("/"), quick(5000, 5000, 5000, 150), TimeLimit::Total),
+        (
+            drip.url("/"),
+            quick(5000, 5000, 5000, 150),
+            TimeLimit::Total,
+        ),
         (
             format!("http://{}/", silent.address),
             quick(5000, 0, 0, 50),
@@ -128,7 +134,7 @@ async fn each_limit_of_time_has_its_own_word() {
     ] {
         let caller = tls_caller(&Log::default(), &identity.pem);
         let mut call = caller
-            .begin(CallRequest {
+            .start(CallRequest {
                 timeouts,
                 ..CallRequest::get(&url)
             })
@@ -177,7 +183,7 @@ async fn a_byte_a_second_is_slow_but_not_silent() {
     let caller = caller(&Log::default());
     let timeouts = quick(2500, 2500, 2500, 0);
     let mut call = caller
-        .begin(CallRequest {
+        .start(CallRequest {
             timeouts,
             ..CallRequest::get(&peer.url("/"))
         })
@@ -208,7 +214,7 @@ async fn an_owner_that_was_busy_elsewhere_is_not_late() {
     let caller = caller(&Log::default());
     let timeouts = quick(5000, 5000, 400, 0);
     let mut call = caller
-        .begin(CallRequest {
+        .start(CallRequest {
             timeouts,
             ..CallRequest::get(&peer.url("/"))
         })
@@ -228,7 +234,7 @@ async fn a_refused_connection_an_unknown_certificate_and_no_roots_are_told_in_on
     });
     let log = Log::default();
     let ask = async |caller: Caller, url: String| {
-        let mut call = caller.begin(CallRequest::get(&url)).unwrap();
+        let mut call = caller.start(CallRequest::get(&url)).unwrap();
         call.response().await.unwrap_err()
     };
     let failure = ask(tls_caller(&log, &stranger.pem), peer.secure_url("/")).await;
@@ -236,7 +242,7 @@ async fn a_refused_connection_an_unknown_certificate_and_no_roots_are_told_in_on
     assert!(failure.to_string().contains("certificate"), "{failure}");
     let failure = ask(caller(&log), peer.secure_url("/")).await;
     assert!(
-        failure.to_string().contains("no certificate to trust"),
+        failure.to_string().contains("no trusted certificates"),
         "{failure}"
     );
     let nobody = std::net::TcpListener::bind(("127.0.0.1", 0))

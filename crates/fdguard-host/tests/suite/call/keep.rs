@@ -5,7 +5,7 @@ use std::net::{Shutdown, SocketAddr};
 use std::sync::{Arc, Mutex, mpsc};
 use std::time::{Duration, Instant};
 
-use fdguard_host::call::{Caller, Options, CallRequest, CallEventKind};
+use fdguard_host::call::{CallEventKind, CallRequest, Caller, Options};
 
 use super::kit::{Log, caller, descriptors, tls_caller, until, until_descriptors};
 use super::peer::{Identity, Peer, answer_all, read_request};
@@ -13,7 +13,7 @@ use super::peer::{Identity, Peer, answer_all, read_request};
 const OK: &[u8] = b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nok";
 
 async fn fetch(caller: &Caller, url: &str) -> Vec<u8> {
-    let mut call = caller.begin(CallRequest::get(url)).unwrap();
+    let mut call = caller.start(CallRequest::get(url)).unwrap();
     call.collect(1000).await.unwrap()
 }
 
@@ -83,7 +83,9 @@ async fn a_connection_that_the_peer_closes_or_wants_closed_is_not_used_again() {
     });
     let caller = caller(&Log::default());
     for count in 1..50 {
-        let mut call = caller.begin(CallRequest::post(&once.url("/"), "x")).unwrap();
+        let mut call = caller
+            .start(CallRequest::post(&once.url("/"), "x"))
+            .unwrap();
         assert_eq!(call.collect(10).await.unwrap(), b"ok");
         told.recv_timeout(Duration::from_secs(10)).unwrap();
         assert_eq!(once.accepted(), count);
@@ -103,7 +105,9 @@ async fn a_get_on_a_connection_that_dies_when_it_is_used_is_sent_again_and_a_pos
     assert_eq!(fetch(&caller, &peer.url("/")).await, b"ok");
     assert_eq!(fetch(&caller, &peer.url("/")).await, b"ok");
     assert_eq!(peer.accepted(), 2);
-    let mut call = caller.begin(CallRequest::post(&peer.url("/"), "x")).unwrap();
+    let mut call = caller
+        .start(CallRequest::post(&peer.url("/"), "x"))
+        .unwrap();
     assert_eq!(call.collect(10).await.unwrap_err().code(), "closed-early");
     assert_eq!(peer.accepted(), 2);
 }
@@ -117,7 +121,7 @@ async fn a_body_that_was_not_read_to_its_end_poisons_its_connection() {
         );
     });
     let caller = caller(&Log::default());
-    let mut call = caller.begin(CallRequest::get(&peer.url("/"))).unwrap();
+    let mut call = caller.start(CallRequest::get(&peer.url("/"))).unwrap();
     assert_eq!(call.chunk().await.unwrap().unwrap(), b"no");
     let ended = call.finish();
     assert!(!ended.is_whole && !ended.is_kept);
@@ -137,7 +141,7 @@ async fn idle_connections_are_few_and_end_after_their_time() {
     let baseline = descriptors();
     let url = peer.url("/");
     let five = (0..5).map(|_| {
-        let mut call = caller.begin(CallRequest::get(&url)).unwrap();
+        let mut call = caller.start(CallRequest::get(&url)).unwrap();
         async move {
             call.response().await.unwrap();
             call
@@ -166,9 +170,9 @@ async fn r39_a_close_with_a_call_in_flight_is_parked_and_done_by_that_call() {
     let log = Log::default();
     let caller = caller(&log);
     fetch(&caller, &peer.url("/")).await;
-    let mut call = caller.begin(CallRequest::get(&peer.url("/"))).unwrap();
+    let mut call = caller.start(CallRequest::get(&peer.url("/"))).unwrap();
     call.response().await.unwrap();
-    let mut other = caller.begin(CallRequest::get(&peer.url("/"))).unwrap();
+    let mut other = caller.start(CallRequest::get(&peer.url("/"))).unwrap();
     other.response().await.unwrap();
     assert_eq!(other.collect(9).await.unwrap(), b"ok");
     assert_eq!(caller.idle_connections(), 1);
@@ -178,7 +182,7 @@ async fn r39_a_close_with_a_call_in_flight_is_parked_and_done_by_that_call() {
     assert!(log.of(CallEventKind::CallerClosed).is_empty());
     assert_eq!(
         caller
-            .begin(CallRequest::get(&peer.url("/")))
+            .start(CallRequest::get(&peer.url("/")))
             .unwrap_err()
             .code(),
         "closing"
@@ -210,6 +214,6 @@ async fn a_name_with_a_dead_address_still_gets_an_answer() {
     .unwrap();
     let mut request = CallRequest::get("http://two.invalid/");
     request.timeouts.connect = Some(Duration::from_secs(2));
-    let mut call = caller.begin(request).unwrap();
+    let mut call = caller.start(request).unwrap();
     assert_eq!(call.collect(9).await.unwrap(), b"ok");
 }

@@ -3,7 +3,9 @@
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-use fdguard_host::call::{AbortHandle, Caller, CallEvent, Options, CallPhase, CallSink, CallEventKind};
+use fdguard_host::call::{
+    AbortHandle, CallEvent, CallEventKind, CallPhase, CallSink, Caller, Options,
+};
 
 /// Everything that the sink was told.
 #[derive(Clone, Default)]

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::SeqCst};
 use std::time::{Duration, Instant};
 
-use fdguard_host::call::{Caller, CallEvent, CallPhase, CallRequest, CallEventKind};
+use fdguard_host::call::{CallEvent, CallEventKind, CallPhase, CallRequest, Caller};
 use sha2::{Digest as _, Sha256};
 
 use super::kit::{Log, descriptors, tls_caller, until_descriptors};
@@ -58,13 +58,20 @@ fn serve(mut stream: rustls::StreamOwned<rustls::ServerConnection, std::net::Tcp
 /// One call that another thread aborts when it is blocked, or shortly before.
 async fn one(caller: &Caller, url: &str, round: usize) {
     // Every phase is hit: the connect, the handshake, the wait, the body.
-    let aim = [CallPhase::Connect, CallPhase::Tls, CallPhase::Wait, CallPhase::Body][round % 4];
+    let aim = [
+        CallPhase::Connect,
+        CallPhase::Tls,
+        CallPhase::Wait,
+        CallPhase::Body,
+    ][round % 4];
     let path = if aim == CallPhase::Body {
         "stream"
     } else {
         "silent"
     };
-    let mut call = caller.begin(CallRequest::get(&format!("{url}{path}"))).unwrap();
+    let mut call = caller
+        .start(CallRequest::get(&format!("{url}{path}")))
+        .unwrap();
     let handle = call.handle();
     let stranger = tokio::task::spawn_blocking(move || {
         let by = Instant::now() + Duration::from_millis(20);

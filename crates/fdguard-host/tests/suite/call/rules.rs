@@ -4,7 +4,9 @@ use std::io::Write as _;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use fdguard_host::call::{Caller, Calls, CallFailure, Options, CallPhase, AbortReason, CallRequest, CallEventKind};
+use fdguard_host::call::{
+    AbortReason, CallEventKind, CallFailure, CallPhase, CallRequest, Caller, Calls, Options,
+};
 
 use super::kit::{Log, caller, until};
 use super::peer::{Peer, answer_all, read_request, wait_for_end};
@@ -23,7 +25,7 @@ async fn a_request_goes_out_as_it_was_given_and_a_redirect_is_an_answer() {
     let caller = caller(&Log::default());
     let mut request = CallRequest::post(&peer.url("/a?b=c"), "hello");
     request.headers = vec![("X-Key".to_owned(), "secret".to_owned())];
-    let mut call = caller.begin(request).unwrap();
+    let mut call = caller.start(request).unwrap();
     let head = call.response().await.unwrap();
     assert_eq!(
         (head.status, head.header("location")),
@@ -64,7 +66,7 @@ async fn events_of_a_stream_come_one_by_one_and_the_rest_can_be_aborted() {
         wait_for_end(&mut stream);
     });
     let caller = caller(&Log::default());
-    let mut call = caller.begin(CallRequest::get(&peer.url("/"))).unwrap();
+    let mut call = caller.start(CallRequest::get(&peer.url("/"))).unwrap();
     let first = call.event().await.unwrap().unwrap();
     assert_eq!(
         (first.event.as_str(), first.data.as_str()),
@@ -72,7 +74,10 @@ async fn events_of_a_stream_come_one_by_one_and_the_rest_can_be_aborted() {
     );
     assert_eq!(call.event().await.unwrap().unwrap().data, "two");
     let watchdog = super::kit::abort_in(call.handle(), CallPhase::Body);
-    assert!(matches!(call.event().await, Err(CallFailure::Aborted { .. })));
+    assert!(matches!(
+        call.event().await,
+        Err(CallFailure::Aborted { .. })
+    ));
     watchdog.join().unwrap();
 }
 
@@ -86,7 +91,7 @@ async fn a_wait_that_was_left_can_be_taken_up_again() {
     });
     let caller = caller(&Log::default());
     let baseline = super::kit::descriptors();
-    let mut call = caller.begin(CallRequest::get(&peer.url("/"))).unwrap();
+    let mut call = caller.start(CallRequest::get(&peer.url("/"))).unwrap();
     let mut tries = 0;
     let head = loop {
         tries += 1;
@@ -109,11 +114,16 @@ async fn running_calls_are_listed_without_secrets_capped_and_aborted_by_id() {
     let peer = Peer::start(|mut stream| wait_for_end(&mut stream));
     let calls = Calls::with_cap(caller(&Log::default()), 2);
     let mut first = calls
-        .begin(CallRequest::get(&peer.url("/a?key=SECRET")))
+        .start(CallRequest::get(&peer.url("/a?key=SECRET")))
         .unwrap();
-    let second = calls.begin(CallRequest::post(&peer.url("/b"), "x")).unwrap();
-    let refused = calls.begin(CallRequest::get(&peer.url("/c"))).unwrap_err();
-    assert_eq!(refused.to_string(), "2 calls are open, which is the cap");
+    let second = calls
+        .start(CallRequest::post(&peer.url("/b"), "x"))
+        .unwrap();
+    let refused = calls.start(CallRequest::get(&peer.url("/c"))).unwrap_err();
+    assert_eq!(
+        refused.to_string(),
+        "too many calls: 2 are open, which is the limit"
+    );
     assert_eq!(refused.code(), "full");
     let id = first.id().to_owned();
     let owner = tokio::spawn(async move { first.response().await });
@@ -135,14 +145,17 @@ async fn running_calls_are_listed_without_secrets_capped_and_aborted_by_id() {
     let json = serde_json::to_value(&list[0]).unwrap();
     assert_eq!(json["phase"], "wait");
     assert_eq!(calls.abort(&id).unwrap().sockets, 1);
-    assert!(matches!(owner.await.unwrap(), Err(CallFailure::Aborted { .. })));
+    assert!(matches!(
+        owner.await.unwrap(),
+        Err(CallFailure::Aborted { .. })
+    ));
     assert_eq!(
         calls.abort(&id).unwrap_err().to_string(),
-        format!("no call {id}")
+        format!("no such call: {id}")
     );
     drop(second);
     assert!(calls.list().is_empty());
-    let bad = calls.begin(CallRequest::get("gopher://x/")).unwrap_err();
+    let bad = calls.start(CallRequest::get("gopher://x/")).unwrap_err();
     assert_eq!(bad.code(), "bad-request");
 }
 
@@ -157,13 +170,16 @@ async fn r39_a_call_without_a_byte_for_too_long_is_stale_and_can_be_aborted_for_
         ..Options::default()
     };
     let caller = Caller::new(options).unwrap();
-    let mut call = caller.begin(CallRequest::get(&peer.url("/"))).unwrap();
+    let mut call = caller.start(CallRequest::get(&peer.url("/"))).unwrap();
     assert!(caller.stale().is_empty() && caller.abort_stale().is_empty());
     let owner = tokio::spawn(async move { call.response().await });
     until("it is stale", || {
-        caller.stale().iter().any(|call| call.phase == CallPhase::Wait)
+        caller
+            .stale()
+            .iter()
+            .any(|call| call.phase == CallPhase::Wait)
     });
-    let fresh = caller.begin(CallRequest::get(&peer.url("/fresh"))).unwrap();
+    let fresh = caller.start(CallRequest::get(&peer.url("/fresh"))).unwrap();
     let ended = caller.abort_stale();
     assert_eq!(ended.len(), 1);
     assert_eq!(ended[0].1.sockets, 1);

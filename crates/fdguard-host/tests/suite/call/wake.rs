@@ -3,7 +3,7 @@
 use std::sync::mpsc;
 use std::time::{Duration, Instant};
 
-use fdguard_host::call::{AbortHandle, Caller, CallPhase, CallRequest};
+use fdguard_host::call::{AbortHandle, CallPhase, CallRequest, Caller};
 
 use super::abort::Silent;
 use super::kit::{Log, tls_caller, until, until_phase};
@@ -18,7 +18,7 @@ async fn median(
 ) -> Duration {
     let mut times = Vec::new();
     for _ in 0..rounds {
-        let mut call = caller.begin(request()).unwrap();
+        let mut call = caller.start(request()).unwrap();
         let handle = call.handle();
         let (tell, told) = mpsc::channel();
         let stranger = std::thread::spawn(move || {

@@ -58,7 +58,9 @@ async fn make_the_mistake(folder: &std::path::Path, is_wrong: bool) -> String {
     let identity = Identity::new();
     let peer = patient_peer(&identity, tell, gate);
     let caller = tls_caller(&Log::default(), &identity.pem);
-    let mut call = caller.begin(CallRequest::get(&peer.secure_url("/"))).unwrap();
+    let mut call = caller
+        .start(CallRequest::get(&peer.secure_url("/")))
+        .unwrap();
     let handle = call.handle();
     let owner = tokio::spawn(async move {
         let result = call.response().await;

@@ -23,20 +23,24 @@ const PLAIN: [u64; 10] = [
 ];
 
 /// The descriptor as `/proc` would show it; `None` where `/proc` says more, or may say something else.
-pub(super) fn of(record: &Record<'_>) -> Option<ReadState> {
+pub(super) fn read_entry(record: &Record<'_>) -> Option<ReadState> {
     let info = head(record);
     if !record.is_sure() {
         return None;
     }
     // What fdinfo adds for a socket is not used.
     if record.magic == u64::from(SOCKFS) {
-        return Some(ReadState::Socket(classify::socket(record.fd, &info, record.ino)));
+        return Some(ReadState::Socket(classify::socket(
+            record.fd, &info, record.ino,
+        )));
     }
     if record.has_more() {
         return None;
     }
     if record.magic == u64::from(PIPEFS) {
-        return Some(ReadState::Entry(classify::pipe(record.fd, &info, record.ino)));
+        return Some(ReadState::Entry(classify::pipe(
+            record.fd, &info, record.ino,
+        )));
     }
     let entry = match Link::parse(record.path) {
         Link::Path { path, marked } => {
@@ -119,7 +123,7 @@ mod tests {
     fn of(bytes: &[u8]) -> Option<FdEntry> {
         let (record, rest) = Record::take(bytes).unwrap();
         assert!(rest.is_empty());
-        match super::of(&record)? {
+        match super::read_entry(&record)? {
             ReadState::Entry(entry) | ReadState::Socket(entry) => Some(entry),
             _ => panic!("neither an entry nor a socket"),
         }

@@ -1,6 +1,6 @@
 //! Where the running kernel keeps what the program reads: pure, from its own description.
 
-use crate::parse::btf::{Btf, Kind, BtfMember};
+use crate::parse::btf::{Btf, BtfMember, Kind};
 
 /// A field of a structure of the kernel, at a distance that an instruction can hold.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -77,7 +77,7 @@ pub(super) struct Inode {
 
 impl Layout {
     /// `None` where something is missing or not of the width that the record has room for.
-    pub(super) fn of(btf: &Btf<'_>) -> Option<Self> {
+    pub(super) fn from_btf(btf: &Btf<'_>) -> Option<Self> {
         let [pid, tgid, start_boottime, thread_pid, files] = fields(
             btf,
             "task_struct",

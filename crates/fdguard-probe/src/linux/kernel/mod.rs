@@ -24,7 +24,7 @@ use crate::parse::btf::Btf;
 /// the privilege (`CAP_BPF` and `CAP_PERFMON`), and on kernels that lack any of what it needs.
 fn iterator() -> Option<OwnedFd> {
     let description = description()?;
-    let layout = Layout::of(&Btf::parse(&description)?)?;
+    let layout = Layout::from_btf(&Btf::parse(&description)?)?;
     let code = program::assemble(&layout)?;
     let program = call::load(&code, layout.target).ok()?;
     let link = call::link(program.as_fd()).ok()?;

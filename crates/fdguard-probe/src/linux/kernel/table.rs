@@ -53,7 +53,7 @@ fn sort_out(mut records: &[u8]) -> (Table, Vec<Fd>) {
     let mut unclear = Vec::new();
     while let Some((record, rest)) = Record::take(records) {
         records = rest;
-        match entry::of(&record) {
+        match entry::read_entry(&record) {
             Some(seen) => {
                 table.listed += 1;
                 table.add(seen);

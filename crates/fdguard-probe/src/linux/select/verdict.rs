@@ -83,9 +83,9 @@ pub(super) fn verdict(seen: &[SelectEvidence], unread: &[Unread]) -> SelectUse {
     match seen.iter().find(|one| one.program) {
         None => SelectUse::unknown("the program is not an ELF file"),
         // The runtime of Go waits by epoll and makes its system calls itself.
-        Some(program) if program.is_complete() && !program.object.go => {
-            SelectUse::unknown("the program is statically linked and does not list the functions it calls")
-        }
+        Some(program) if program.is_complete() && !program.object.go => SelectUse::unknown(
+            "the program is statically linked and does not list the functions it calls",
+        ),
         Some(_) => SelectUse::Absent,
     }
 }

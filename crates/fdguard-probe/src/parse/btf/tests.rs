@@ -2,7 +2,7 @@
 
 use proptest::prelude::*;
 
-use super::{Btf, Kind, BtfMember};
+use super::{Btf, BtfMember, Kind};
 
 /// A description in the making.
 #[derive(Default)]

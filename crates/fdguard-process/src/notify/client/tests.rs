@@ -3,7 +3,7 @@ use std::ffi::{OsStr, OsString};
 use std::os::unix::net::UnixDatagram;
 use std::time::{Duration, Instant};
 
-use super::{NotifyClient, Heartbeat, watchdog_interval};
+use super::{Heartbeat, NotifyClient, watchdog_interval};
 use crate::notify::{NotifyMessage, Watchdog};
 
 fn ready() -> NotifyMessage {
@@ -55,8 +55,8 @@ fn addresses_that_we_cannot_reach_are_a_gap_with_the_reason() {
     for (address, word) in [
         ("vsock:2:1234", "vsock"),
         ("vsock-stream:2:1234", "vsock"),
-        ("relative", "neither"),
-        ("@", "neither"),
+        ("relative", "not a path"),
+        ("@", "not a path"),
     ] {
         let gap = NotifyClient::at(OsStr::new(address)).unwrap_err();
         assert!(gap.why.contains(word), "{gap:?}");
@@ -96,15 +96,15 @@ fn a_parent_that_does_not_read_never_blocks_and_gets_ready_later() {
         sent += 1;
         assert!(sent < 100_000, "the queue of a socket is finite");
     };
-    assert!(gap.remedy.contains("runs on"), "{gap:?}");
+    assert!(gap.remedy.contains("keeps running"), "{gap:?}");
     assert_eq!(client.tell(&ready(), now), None);
     assert!(client.due().is_some(), "ready is owed");
     for _ in 0..sent {
         assert!(receive(&parent).status.is_some());
     }
-    assert_eq!(client.turn(now), None);
+    assert_eq!(client.poll(now), None);
     assert!(client.due().is_some(), "not before its time");
-    assert_eq!(client.turn(client.due().unwrap()), None);
+    assert_eq!(client.poll(client.due().unwrap()), None);
     assert!(receive(&parent).ready);
     assert_eq!(client.due(), None);
 }
@@ -121,7 +121,7 @@ fn what_is_owed_is_given_up_after_a_while() {
     client.tell(&ready(), now);
     let mut turns = 0;
     while let Some(at) = client.due() {
-        client.turn(at);
+        client.poll(at);
         turns += 1;
         assert!(turns <= 100, "it would try for ever");
     }

@@ -18,7 +18,8 @@ fn what_programs_really_send() {
     assert_eq!(reload.monotonic, Some(Duration::from_secs(8600)));
     assert!(reload.reloading);
 
-    let dying = NotifyMessage::parse(b"WATCHDOG=trigger\nERRNO=24\nEXIT_STATUS=75\nNOTIFYACCESS=all");
+    let dying =
+        NotifyMessage::parse(b"WATCHDOG=trigger\nERRNO=24\nEXIT_STATUS=75\nNOTIFYACCESS=all");
     assert_eq!(dying.watchdog, Some(Watchdog::Trigger));
     assert_eq!((dying.errno, dying.exit_status), (Some(24), Some(75)));
     assert_eq!(dying.access, Some(Access::All));
@@ -30,7 +31,8 @@ fn what_programs_really_send() {
 
 #[test]
 fn unknown_keys_are_ignored_and_counted_apart_from_nonsense() {
-    let message = NotifyMessage::parse(b"X_MINE=1\nMAINPIDFD=1\nREADY=1\nREADY\n=5\nERRNO=many\nREADY=2");
+    let message =
+        NotifyMessage::parse(b"X_MINE=1\nMAINPIDFD=1\nREADY=1\nREADY\n=5\nERRNO=many\nREADY=2");
     assert!(message.ready, "nonsense does not take back what was said");
     assert_eq!((message.unknown, message.invalid), (2, 4));
 }

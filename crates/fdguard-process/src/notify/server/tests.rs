@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
-use super::{FOLDER, ReceivedMessage, NotifyServer};
+use super::{FOLDER, NotifyServer, ReceivedMessage};
 
 fn server() -> (tempfile::TempDir, NotifyServer) {
     let folder = tempfile::tempdir().unwrap();
@@ -21,7 +21,7 @@ fn wait(server: &NotifyServer) {
 
 fn hear(server: &mut NotifyServer, allow: impl Fn(u32) -> bool) -> Vec<ReceivedMessage> {
     wait(server);
-    server.turn(allow)
+    server.poll(allow)
 }
 
 /// A program in Python that speaks the protocol by itself.
@@ -135,7 +135,7 @@ fn systemd_notify_itself_is_heard_and_its_barrier_answered() {
         // Woken by a message, or looked at again: the program may end without another word.
         let limit = Timespec::try_from(Duration::from_millis(50)).unwrap();
         poll(&mut [PollFd::new(&fd, PollFlags::IN)], Some(&limit)).unwrap();
-        for heard in server.turn(|_| true) {
+        for heard in server.poll(|_| true) {
             statuses.extend(heard.message.ready.then_some(heard.message.status));
         }
     }
@@ -171,7 +171,7 @@ fn the_folder_is_ours_alone_and_goes_with_the_server() {
 #[test]
 fn a_turn_without_words_gives_nothing_at_once() {
     let (_folder, mut server) = server();
-    assert!(server.turn(|_| true).is_empty());
+    assert!(server.poll(|_| true).is_empty());
 }
 
 #[test]

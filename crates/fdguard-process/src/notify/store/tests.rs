@@ -2,7 +2,7 @@ use std::fs::File;
 use std::os::fd::OwnedFd;
 use std::os::unix::net::{UnixListener, UnixStream};
 
-use super::{StoreChange, FdStore};
+use super::{FdStore, StoreChange};
 use crate::notify::NotifyMessage;
 
 fn store(name: Option<&str>) -> NotifyMessage {
@@ -39,7 +39,10 @@ fn what_is_given_is_handed_over_with_its_name_and_kept() {
 fn descriptors_of_other_messages_are_closed() {
     let mut kept = FdStore::default();
     let (ours, theirs) = UnixStream::pair().unwrap();
-    assert_eq!(kept.hear(&NotifyMessage::default(), vec![theirs.into()]), []);
+    assert_eq!(
+        kept.hear(&NotifyMessage::default(), vec![theirs.into()]),
+        []
+    );
     assert!(kept.is_empty());
     let mut buffer = [0; 1];
     let end = std::io::Read::read(&mut &ours, &mut buffer).unwrap();
@@ -115,10 +118,10 @@ fn what_hangs_up_is_forgotten_unless_it_is_not_polled() {
     kept.hear(&not_polled, vec![second.into()]);
     kept.hear(&store(Some("alive")), vec![third.into(), null()]);
     kept.hear(&store(Some("listener")), vec![listener.into()]);
-    assert_eq!(kept.turn(), []);
+    assert_eq!(kept.poll(), []);
     drop((first_far, second_far));
     let name = "polled".to_owned();
-    assert_eq!(kept.turn(), [StoreChange::HungUp { name }]);
+    assert_eq!(kept.poll(), [StoreChange::HungUp { name }]);
     assert_eq!(names(&kept), ["not polled", "alive", "alive", "listener"]);
     assert_eq!(kept.polled().count(), 3);
 }

@@ -1,4 +1,4 @@
-//! `--baseline FILE`: what was held at the end, compared with the last run that passed.
+//! `--baseline FILE`: compares the descriptors held at the end with the last run that passed.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -46,8 +46,11 @@ fn read(path: &Path) -> anyhow::Result<Option<Saved>> {
     match saved {
         Ok(saved) if saved.schema == SCHEMA => Ok(Some(saved)),
         _ => Err(HintedError::usage(
-            format!("{}: no baseline of a check", path.display()),
-            "name another file, or remove this one: it is written by a check that passes",
+            format!(
+                "{}: not a baseline written by fdguard check",
+                path.display()
+            ),
+            "name another file, or remove this one: the next check that passes writes it",
         )
         .into()),
     }
@@ -66,7 +69,7 @@ pub(super) fn apply(path: &Path, proof: &mut Proof) -> anyhow::Result<()> {
     if let Some(saved) = read(path)? {
         for (class, before, now) in more(&saved.classes, &held) {
             let why = format!(
-                "{now} descriptors of class {class} in the end, {before} in the run of {}",
+                "{now} descriptors of class {class} at the end, up from {before} in the run of {}",
                 saved.taken_at.strftime("%Y-%m-%d %H:%M UTC")
             );
             let finding = budget_finding(&proof.diagnosis.process, why, now);

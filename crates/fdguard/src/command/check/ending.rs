@@ -1,31 +1,31 @@
-//! A program that is run to its end: what it and its children held then.
+//! What a program and its children held when they ended.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
 
 use fdguard_core::blame::blamed;
+use fdguard_core::dependency_path::through;
 use fdguard_core::judge;
-use fdguard_core::lifetimes::{CallPath, Lifetime, Site};
+use fdguard_core::lifetimes::{JudgedPath, JudgedSite, Lifetime};
 use fdguard_core::origin::Origin;
 use fdguard_core::proof::Remains;
-use fdguard_core::proof::ended::{self, Left, Life, Place};
-use fdguard_core::dependency_path::through;
+use fdguard_core::proof::at_exit::{self, DescriptorAtExit, Life, SiteAtExit};
 use fdguard_core::watch::WatchedProcess;
 use fdguard_core::{Class, Pid, Text};
-use fdguard_trace::{Farewell, Tables, TracedProcess};
+use fdguard_trace::{ExitReport, ProcessTables, TracedProcess};
 
 use super::baseline::{self, HeldCounts};
 use crate::command::link;
-use crate::command::trace::names::Names;
+use crate::command::trace::names::FdNames;
 
 /// What is known when everything has ended.
 pub(super) struct Ending<'a> {
     /// What the library saw of every process.
     pub(super) traces: &'a [TracedProcess],
     /// What the processes wrote down.
-    pub(super) tables: &'a Tables,
+    pub(super) tables: &'a ProcessTables,
     /// What descriptors were at the looks from outside.
-    pub(super) names: &'a Names,
+    pub(super) names: &'a FdNames,
     /// The launched process, and whether a signal ended it.
     pub(super) root: (Pid, bool),
     /// Processes that did not end by themselves.
@@ -90,12 +90,17 @@ fn of_process(ending: &Ending<'_>, process: &TracedProcess) -> Vec<Remains> {
         paths.filter_map(|path| place(&names, &life, site, path))
     });
     places
-        .flat_map(|place| ended::judge(&life, &place, ending.strict))
+        .flat_map(|place| at_exit::judge(&life, &place, ending.strict))
         .collect()
 }
 
 /// What one call path left open; none where it left nothing.
-fn place(names: &EndNames<'_>, life: &Life, site: &Site, path: &CallPath) -> Option<Place> {
+fn place(
+    names: &EndNames<'_>,
+    life: &Life,
+    site: &JudgedSite,
+    path: &JudgedPath,
+) -> Option<SiteAtExit> {
     // Of a parent's it is the parent who is asked, and stdio is nobody's to close.
     let open = path.history.live.iter();
     let open: Vec<&Lifetime> = open
@@ -103,10 +108,10 @@ fn place(names: &EndNames<'_>, life: &Life, site: &Site, path: &CallPath) -> Opt
         .collect();
     let oldest = open.first()?;
     let age = |one: &Lifetime| (life.lived - one.opened.real).max(0.0);
-    Some(Place {
+    Some(SiteAtExit {
         origin: Origin {
             culprit: blamed(&path.stack),
-            telling: site.leaking_caller.clone().filter(|_| path.is_leaking),
+            leaking_caller: site.leaking_caller.clone().filter(|_| path.is_leaking),
             through: through(&path.stack),
             partly: false,
             stack: path.stack.clone(),
@@ -122,11 +127,11 @@ fn place(names: &EndNames<'_>, life: &Life, site: &Site, path: &CallPath) -> Opt
             .iter()
             .map(|one| {
                 let (class, target) = names.name(one);
-                Left {
+                DescriptorAtExit {
                     fd: one.fd,
                     class,
                     target,
-                    call: one.call.to_owned(),
+                    call: one.call.name().to_owned(),
                     age: age(one),
                     by_main: one.thread == life.pid,
                 }
@@ -146,16 +151,16 @@ fn seconds(from: u64, to: u64) -> f64 {
 
 /// What each number of a process was at its end.
 struct EndNames<'a> {
-    names: &'a Names,
+    names: &'a FdNames,
     process: &'a TracedProcess,
-    report: Option<Farewell>,
+    report: Option<ExitReport>,
     links: BTreeMap<u32, (Option<Class>, Text)>,
 }
 
 impl<'a> EndNames<'a> {
     fn of(ending: &Ending<'a>, process: &'a TracedProcess) -> Self {
-        let table = ending.tables.of(process.pid);
-        let report = table.and_then(fdguard_trace::Table::farewell);
+        let table = ending.tables.table_of(process.pid);
+        let report = table.and_then(fdguard_trace::ProcessTable::exit_report);
         let links = report.iter().flat_map(|report| &report.names);
         Self {
             names: ending.names,

@@ -1,7 +1,8 @@
-//! The processes that a program starts: who they are while it runs, and who is left when it ended.
+//! The processes that a program starts, and those that are left when it ends.
 //!
-//! For the time of a check we are a subreaper: whoever loses its parent becomes our child, and none can slip away by a second fork or a session
-//! of its own. Each check is a process of its own, so several at once do not see each other.
+//! During a check fdguard is a subreaper: a process that loses its parent becomes fdguard's child,
+//! so none can escape by a second fork or its own session. Each check is a separate process, so
+//! several at once do not see each other.
 
 use std::collections::BTreeMap;
 use std::os::fd::OwnedFd;
@@ -12,7 +13,7 @@ use std::time::{Duration, Instant};
 
 use fdguard_core::Text;
 use fdguard_core::glob::Glob;
-use fdguard_core::proof::process::{Ending, Fate, Leftover};
+use fdguard_core::proof::process::{Ending, Fate, LeftoverProcess};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{
     Pid, PidfdFlags, Signal, WaitOptions, pidfd_open, pidfd_send_signal, set_child_subreaper,
@@ -54,7 +55,7 @@ pub(super) struct Family {
 
 impl Family {
     /// Becomes the parent of orphans. Called before the program is started.
-    pub(super) fn begin() -> anyhow::Result<Self> {
+    pub(super) fn start() -> anyhow::Result<Self> {
         let own = std::process::id();
         let all = Stat::all();
         let before = descendants(&all, own, &[]);
@@ -81,7 +82,12 @@ impl Family {
 
     /// Who is left, now that the program has ended. They are given `grace` to end by themselves; then they are ended, unless
     /// `keep` says otherwise.
-    pub(super) fn left(&mut self, grace: Duration, keep: bool, allowed: &[Glob]) -> Vec<Leftover> {
+    pub(super) fn left(
+        &mut self,
+        grace: Duration,
+        keep: bool,
+        allowed: &[Glob],
+    ) -> Vec<LeftoverProcess> {
         let ended = Instant::now();
         self.stop();
         let mut left = self.zombies(ended);
@@ -121,7 +127,7 @@ impl Family {
     }
 
     /// Children that had ended well before the program did, and were never waited for.
-    fn zombies(&self, ended: Instant) -> Vec<Leftover> {
+    fn zombies(&self, ended: Instant) -> Vec<LeftoverProcess> {
         let all = Stat::all();
         let known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
         let is_old = |since: &Instant| ended.saturating_duration_since(*since) >= ZOMBIE;
@@ -136,7 +142,7 @@ impl Family {
         there.map(|one| self.leftover(one, Fate::Zombie)).collect()
     }
 
-    fn leftover(&self, stat: &Stat, fate: Fate) -> Leftover {
+    fn leftover(&self, stat: &Stat, fate: Fate) -> LeftoverProcess {
         let known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
         let member = known.get(&stat.key());
         let now = stat.cmdline();
@@ -144,7 +150,7 @@ impl Family {
             Some(member) if now.is_empty() => member.cmdline.clone(),
             _ => now,
         };
-        Leftover {
+        LeftoverProcess {
             pid: stat.pid,
             comm: stat.comm.clone(),
             cmdline,
@@ -257,7 +263,7 @@ fn pid(number: u32) -> Option<Pid> {
 fn handle(stat: &Stat) -> Option<OwnedFd> {
     let handle = pidfd_open(pid(stat.pid)?, PidfdFlags::empty()).ok()?;
     // The number may have been given to another one in between.
-    let is_same = Stat::of(stat.pid).is_some_and(|now| now.ticks == stat.ticks);
+    let is_same = Stat::read(stat.pid).is_some_and(|now| now.ticks == stat.ticks);
     is_same.then_some(handle)
 }
 
@@ -285,7 +291,7 @@ fn end(stat: &Stat) -> Ending {
             continue;
         }
         if wait_for_any(&handles, PATIENCE) {
-            if let Some(now) = Stat::of(stat.pid).filter(Stat::is_zombie) {
+            if let Some(now) = Stat::read(stat.pid).filter(Stat::is_zombie) {
                 reap(&now);
             }
             return ending;

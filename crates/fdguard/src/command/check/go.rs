@@ -1,10 +1,10 @@
-//! A Go program: what it opened has no line, and the reader is told why.
+//! Explains why descriptors of a Go program have no line.
 
 use std::path::PathBuf;
 
 use fdguard_core::diagnosis::Diagnosis;
 use fdguard_core::{Gap, Text};
-use fdguard_trace::{GO, Program};
+use fdguard_trace::{GO, TracedProgram};
 
 /// Names the gap, unless the tracer did. Without a finding that lacks its line there is nothing to explain.
 pub(super) fn explain(diagnosis: &mut Diagnosis) {
@@ -21,12 +21,12 @@ pub(super) fn explain(diagnosis: &mut Diagnosis) {
         "the lines that opened descriptors of {}",
         process.comm.to_lossy()
     );
-    let remedy = "fdguard watch PID tells class, target and rate; the profiler of Go (runtime/pprof) tells who calls os.Open";
+    let remedy = "run fdguard watch PID for class, target and rate; find callers of os.Open with Go's profiler (runtime/pprof)";
     diagnosis.gaps.push(Gap::new(what, GO, remedy));
 }
 
 fn is_go(process: &fdguard_core::snapshot::Process) -> bool {
     let paths = process.exe.iter().chain(process.cmdline.first());
     let mut paths = paths.filter_map(Text::as_str).map(PathBuf::from);
-    paths.any(|path| Program::is_go(&path))
+    paths.any(|path| TracedProgram::is_go(&path))
 }

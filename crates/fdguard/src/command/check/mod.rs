@@ -56,7 +56,7 @@ fn check(args: &CheckArgs) -> anyhow::Result<u8> {
         (None, None, Some(_)) => {
             return Err(HintedError::usage(
                 "--pid needs an exercise",
-                "say what a cycle is: --exercise 'CMD'",
+                "add --exercise 'CMD', the command to run in each cycle",
             )
             .into());
         }
@@ -88,7 +88,7 @@ fn must_exist(path: &Path, flag: &str) -> anyhow::Result<()> {
         Ok(_) => Ok(()),
         Err(error) => Err(HintedError::usage(
             format!("{flag} {}: {error}", path.display()),
-            "check the path: it is read from the current directory",
+            "check the path: it is relative to the current directory",
         )
         .into()),
     }

@@ -1,15 +1,15 @@
-//! What a check came to: the diagnosis, and what the check adds to it.
+//! The result of a check: the diagnosis, and what the check adds to it.
 
 use fdguard_core::children::finding::{self as children, ChildPile};
 use fdguard_core::diagnosis::Diagnosis;
 use fdguard_core::finding::{ClearedNote, Finding};
 use fdguard_core::judge::Verdict;
 use fdguard_core::lint::Severity;
-use fdguard_core::proof::process::{Fate, Leftover};
+use fdguard_core::proof::process::{Fate, LeftoverProcess};
 use fdguard_core::proof::{
-    Allowance, Clearance, Judged, Remains, cycles, ended, next_step, process,
+    Allowance, Clearance, Remains, RemainsVerdict, at_exit, cycles, next_step, process,
 };
-use fdguard_core::rule::Settings;
+use fdguard_core::rule::RuleSettings;
 use fdguard_core::snapshot::Process;
 use fdguard_core::{Class, Gap, Text};
 use serde::Serialize;
@@ -27,7 +27,7 @@ const FAILING: &[&str] = &[
     "growth",
     "absolute-level",
     "expected-budget",
-    ended::RULE.id,
+    at_exit::RULE.id,
     cycles::RULE.id,
     process::RULE.id,
     children::RULE.id,
@@ -54,7 +54,7 @@ pub(super) struct Check {
     /// All that was left open, the worst first, with what is thought of it.
     pub(super) leftovers: Vec<Remains>,
     /// Processes that outlived it, and zombies.
-    pub(super) processes: Vec<Leftover>,
+    pub(super) processes: Vec<LeftoverProcess>,
     /// How the server was exercised, each exercise in its order.
     pub(super) exercises: Vec<ExerciseResult>,
     /// How many of each class were held in the end; absent where nobody could look.
@@ -69,7 +69,7 @@ pub(super) struct Evidence {
     pub(super) remains: Vec<Remains>,
     /// Lines that start children and do not wait for them.
     pub(super) piles: Vec<ChildPile>,
-    pub(super) processes: Vec<Leftover>,
+    pub(super) processes: Vec<LeftoverProcess>,
     pub(super) status: Option<u8>,
     pub(super) exercises: Vec<ExerciseResult>,
     pub(super) held: Option<HeldCounts>,
@@ -78,7 +78,7 @@ pub(super) struct Evidence {
 
 impl Proof {
     /// Draws the conclusion.
-    pub(super) fn of(evidence: Evidence, allow: &[Allowance], settings: &Settings) -> Self {
+    pub(super) fn of(evidence: Evidence, allow: &[Allowance], settings: &RuleSettings) -> Self {
         let Evidence {
             mut diagnosis,
             mut remains,
@@ -102,7 +102,7 @@ impl Proof {
         };
         // What grew is mostly told by the watch already.
         let told = remains.iter().filter(|one| {
-            one.judged != Judged::Grew
+            one.judged != RemainsVerdict::Grew
                 || !diagnosis.findings.iter().any(|other| is_told(one, other))
         });
         let found = told.filter_map(|one| finding(one, requests(one)));
@@ -117,13 +117,14 @@ impl Proof {
         });
         diagnosis.findings = findings;
         clearing::clear_findings(&mut diagnosis, &clearance);
-        clearing::settle(&mut diagnosis);
+        clearing::apply_clearances(&mut diagnosis);
         let failing = diagnosis.findings.iter().any(fails) || clearing::has_hazard(&diagnosis);
         let unused = unused(&clearance, &diagnosis, &remains);
         go::explain(&mut diagnosis);
         let mut found = diagnosis.findings.iter();
         let piles_up = found.any(|one| is_pile(one) && fails(one));
-        if piles_up || remains.iter().any(|one| one.judged == Judged::PerCycle) {
+        let leaks = |one: &Remains| one.judged == RemainsVerdict::PerCycle;
+        if piles_up || remains.iter().any(leaks) {
             diagnosis.verdict = Verdict::Leaking;
         }
         Self {
@@ -165,10 +166,11 @@ fn is_told(remains: &Remains, finding: &Finding) -> bool {
 
 fn finding(remains: &Remains, requests: u64) -> Option<Finding> {
     let (rule, why) = match remains.judged {
-        Judged::PerCycle => (&cycles::RULE, per_cycle(remains, requests)),
-        Judged::Grew | Judged::Left | Judged::Strayed | Judged::Allowed => {
-            (&ended::RULE, remains.why.clone())
-        }
+        RemainsVerdict::PerCycle => (&cycles::RULE, per_cycle(remains, requests)),
+        RemainsVerdict::Grew
+        | RemainsVerdict::Left
+        | RemainsVerdict::Strayed
+        | RemainsVerdict::Allowed => (&at_exit::RULE, remains.why.clone()),
         _ => return None,
     };
     let cleared = remains.allowed_by.as_ref().map(|by| ClearedNote {
@@ -221,8 +223,8 @@ fn per_cycle(remains: &Remains, requests: u64) -> String {
 }
 
 /// A finding for each; those of one kind that one line started together, and zombies of one parent.
-fn of_processes(processes: &[Leftover]) -> Vec<Finding> {
-    let mut findings: Vec<(&Leftover, Finding)> = Vec::new();
+fn of_processes(processes: &[LeftoverProcess]) -> Vec<Finding> {
+    let mut findings: Vec<(&LeftoverProcess, Finding)> = Vec::new();
     for one in processes {
         let same = findings.iter_mut().find(|(other, _)| is_alike(one, other));
         match same {
@@ -241,9 +243,11 @@ fn of_processes(processes: &[Leftover]) -> Vec<Finding> {
     told.collect()
 }
 
-fn is_alike(one: &Leftover, other: &Leftover) -> bool {
-    let culprit = |of: &Leftover| of.origin.as_ref().and_then(|origin| origin.culprit.clone());
-    let kind = |of: &Leftover| (of.fate, of.comm.clone(), of.allowed_by.clone(), culprit(of));
+fn is_alike(one: &LeftoverProcess, other: &LeftoverProcess) -> bool {
+    let culprit =
+        |of: &LeftoverProcess| of.origin.as_ref().and_then(|origin| origin.culprit.clone());
+    let kind =
+        |of: &LeftoverProcess| (of.fate, of.comm.clone(), of.allowed_by.clone(), culprit(of));
     let is_one_line = culprit(one).is_some_and(|culprit| culprit.line.is_some());
     let is_one_parent = one.fate == Fate::Zombie && one.parent == other.parent;
     kind(one) == kind(other) && (is_one_line || is_one_parent)
@@ -274,7 +278,7 @@ fn is_pile(finding: &Finding) -> bool {
 }
 
 /// The user's word about the lines that started processes.
-fn allow_processes(processes: &mut [Leftover], allow: &[Allowance]) {
+fn allow_processes(processes: &mut [LeftoverProcess], allow: &[Allowance]) {
     for one in processes {
         let origin = one.origin.as_ref();
         let by = allow.iter().find(|by| by.covers(None, None, origin));
@@ -284,7 +288,7 @@ fn allow_processes(processes: &mut [Leftover], allow: &[Allowance]) {
     }
 }
 
-fn of_process(leftover: &Leftover) -> Finding {
+fn of_process(leftover: &LeftoverProcess) -> Finding {
     let cleared = leftover.allowed_by.as_ref().map(|by| ClearedNote {
         reason: by.clone(),
         date: jiff::Zoned::now().date().to_string(),
@@ -329,9 +333,8 @@ pub(super) fn budget_finding(process: &Process, why: String, count: u64) -> Find
         confidence: 1.0,
         walls: Vec::new(),
         why,
-        next_step:
-            "See what they are: `fdguard snap`; then close what is not needed, or allow more."
-                .to_owned(),
+        next_step: "List them with `fdguard snap`. Close what is not needed, or raise the budget."
+            .to_owned(),
         origin: None,
         shape: None,
         advice: None,
@@ -344,11 +347,11 @@ fn allow_remains(remains: &mut Remains, clearance: &Clearance<'_>) {
         return;
     }
     let rule = match remains.judged {
-        Judged::PerCycle => &cycles::RULE,
-        _ => &ended::RULE,
+        RemainsVerdict::PerCycle => &cycles::RULE,
+        _ => &at_exit::RULE,
     };
     if let Some(by) = clearance.of_remains(remains, rule.id) {
-        remains.judged = Judged::Allowed;
+        remains.judged = RemainsVerdict::Allowed;
         remains.allowed_by = Some(by);
     }
 }
@@ -357,8 +360,8 @@ fn allow_remains(remains: &mut Remains, clearance: &Clearance<'_>) {
 pub(super) fn too_short() -> Gap {
     Gap::new(
         "what it left open",
-        "the program cannot be traced, and it ended before it could be judged from outside",
-        "let it run for five seconds or longer, or link it dynamically",
+        "the program cannot be traced, and it ended before its descriptor counts showed a trend",
+        "let it run for at least five seconds, or link it dynamically",
     )
 }
 

@@ -1,9 +1,9 @@
-//! The lines that started the processes that are left.
+//! The lines that started the leftover processes.
 
 use fdguard_core::children::finding::ChildPile;
 use fdguard_core::glob::Glob;
-use fdguard_core::proof::process::{Fate, Leftover};
-use fdguard_trace::{Symbols, Traced};
+use fdguard_core::proof::process::{Fate, LeftoverProcess};
+use fdguard_trace::{Symbols, TracedCommand};
 
 use super::family::Family;
 use crate::cli::LeaveArgs;
@@ -18,8 +18,8 @@ pub(super) fn left(
     family: &mut Family,
     leave: &LeaveArgs,
     allowed: &[Glob],
-    traced: &Traced,
-) -> Vec<Leftover> {
+    traced: &TracedCommand,
+) -> Vec<LeftoverProcess> {
     let mut symbols = Symbols::new();
     let mut processes = family.left(leave.grace, leave.keep_leftovers, allowed);
     for one in &mut processes {
@@ -27,7 +27,7 @@ pub(super) fn left(
     }
     if processes.iter().any(|one| one.fate == Fate::Zombie) {
         let lines = traced.child_lines(&mut symbols);
-        let waits = |one: &Leftover| {
+        let waits = |one: &LeftoverProcess| {
             let mut lines = lines.iter().map(|(line, _)| line);
             lines.any(|line| is_habit(line) && is_of(one, line))
         };
@@ -42,7 +42,7 @@ fn is_habit(line: &ChildPile) -> bool {
     line.waited >= HABIT && line.started.saturating_sub(line.waited) <= LAST
 }
 
-fn is_of(one: &Leftover, line: &ChildPile) -> bool {
+fn is_of(one: &LeftoverProcess, line: &ChildPile) -> bool {
     let culprit = one
         .origin
         .as_ref()

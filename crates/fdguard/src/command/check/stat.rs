@@ -1,4 +1,4 @@
-//! Processes as `/proc` lists them, zombies too.
+//! Processes as listed in `/proc`, including zombies.
 
 use std::path::Path;
 
@@ -35,7 +35,7 @@ impl Stat {
     }
 
     /// The process of this number now.
-    pub(super) fn of(pid: u32) -> Option<Self> {
+    pub(super) fn read(pid: u32) -> Option<Self> {
         Self::parse(&std::fs::read(format!("/proc/{pid}/stat")).ok()?)
     }
 
@@ -46,7 +46,7 @@ impl Stat {
         };
         let names = listing.filter_map(|entry| entry.ok()?.file_name().into_string().ok());
         let pids = names.filter_map(|name| name.parse().ok());
-        pids.filter_map(Self::of).collect()
+        pids.filter_map(Self::read).collect()
     }
 
     pub(super) fn is_zombie(&self) -> bool {
@@ -140,7 +140,7 @@ mod tests {
 
     #[test]
     fn we_are_a_process_ourselves() {
-        let own = Stat::of(std::process::id()).unwrap();
+        let own = Stat::read(std::process::id()).unwrap();
         assert!(!own.is_zombie());
         assert!(!own.cmdline().is_empty());
         assert!(Stat::all().iter().any(|one| one.key() == own.key()));

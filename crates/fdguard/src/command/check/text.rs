@@ -1,4 +1,4 @@
-//! A check for people: the verdict, then what fails it with its stack, the culprit first.
+//! The text report of a check: the verdict, then each failure with its stack.
 
 use std::io::Write;
 
@@ -6,12 +6,12 @@ use fdguard_core::diagnosis::Diagnosis;
 use fdguard_core::finding::Finding;
 use fdguard_core::lint::Severity;
 use fdguard_core::origin::{Culprit, Frame};
-use fdguard_core::proof::{self, Judged, Remains};
+use fdguard_core::proof::{self, Remains, RemainsVerdict};
 
 use super::proof::{Proof, fails};
 use crate::command::clearing;
 use crate::report::style::{ADDED, CRITICAL, DIM, HEADING, WARNING, severity};
-use crate::report::trace::answer::{self, Shown};
+use crate::report::trace::answer::{self, DisplayOptions};
 use crate::report::trace::hazard;
 use crate::report::wrap;
 use crate::terminal::{sanitize, sanitize_str};
@@ -32,7 +32,7 @@ pub(super) fn write(
     write_head(out, proof)?;
     let (failing, told): (Vec<&Finding>, Vec<&Finding>) =
         proof.diagnosis.findings.iter().partition(|one| fails(one));
-    let shown = Shown::here(width);
+    let shown = DisplayOptions::here(width);
     for one in answer::answers(&proof.diagnosis) {
         one.write(out, &shown)?;
     }
@@ -97,8 +97,8 @@ fn write_head(out: &mut dyn Write, proof: &Proof) -> anyhow::Result<()> {
     let comm = sanitize(&process.comm);
     let count = proof.failures();
     let found = match count {
-        0 if check.blind => "could not be judged".to_owned(),
-        0 => "nothing was left behind".to_owned(),
+        0 if check.blind => "no verdict".to_owned(),
+        0 => "nothing left behind".to_owned(),
         1 => "1 finding".to_owned(),
         count => format!("{count} findings"),
     };
@@ -111,7 +111,11 @@ fn write_head(out: &mut dyn Write, proof: &Proof) -> anyhow::Result<()> {
     Ok(())
 }
 
-fn write_finding(out: &mut dyn Write, finding: &Finding, shown: &Shown) -> anyhow::Result<()> {
+fn write_finding(
+    out: &mut dyn Write,
+    finding: &Finding,
+    shown: &DisplayOptions,
+) -> anyhow::Result<()> {
     let width = shown.width;
     let (style, word) = severity(finding.severity);
     let origin = finding.origin.as_ref();
@@ -140,7 +144,7 @@ fn write_finding(out: &mut dyn Write, finding: &Finding, shown: &Shown) -> anyho
 }
 
 /// With its path from here: an editor opens it.
-fn full_place(culprit: &Culprit, shown: &Shown) -> String {
+fn full_place(culprit: &Culprit, shown: &DisplayOptions) -> String {
     match (&culprit.file, culprit.line) {
         (Some(file), Some(line)) => {
             let function = culprit.function.as_deref().unwrap_or("?");
@@ -164,12 +168,12 @@ fn named(frame: &Frame) -> String {
 
 /// What was open and passes: a line each, the runtime's in one.
 fn write_passed(out: &mut dyn Write, leftovers: &[Remains], width: usize) -> anyhow::Result<()> {
-    let of = |judged: Judged| leftovers.iter().filter(move |one| one.judged == judged);
+    let of = |judged: RemainsVerdict| leftovers.iter().filter(move |one| one.judged == judged);
     let kinds = [
-        Judged::Held,
-        Judged::Rolling,
-        Judged::InFlight,
-        Judged::CutOff,
+        RemainsVerdict::Held,
+        RemainsVerdict::Rolling,
+        RemainsVerdict::InFlight,
+        RemainsVerdict::CutOff,
     ];
     let told: Vec<&Remains> = kinds.into_iter().flat_map(of).collect();
     for one in told.iter().take(MOST_PASSED) {
@@ -180,7 +184,7 @@ fn write_passed(out: &mut dyn Write, leftovers: &[Remains], width: usize) -> any
     if more > 0 {
         writeln!(out, "  {DIM}and {more} more places{DIM:#}")?;
     }
-    let runtime: u64 = of(Judged::Runtime).map(|one| one.count).sum();
+    let runtime: u64 = of(RemainsVerdict::Runtime).map(|one| one.count).sum();
     if runtime > 0 {
         let text =
             format!("{runtime} open descriptors belong to the runtime or to installed programs");

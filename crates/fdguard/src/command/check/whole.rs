@@ -1,12 +1,12 @@
-//! A program that is run to its end under the tracer.
+//! Runs a program to its end under the tracer.
 
 use std::os::unix::process::ExitStatusExt as _;
 use std::process::ExitStatus;
 
-use fdguard_core::rule::Settings;
+use fdguard_core::rule::RuleSettings;
 use fdguard_core::watch::Watch;
 use fdguard_probe::Probe;
-use fdguard_trace::{Detail, Options, Symbols, Traced};
+use fdguard_trace::{Options, SiteDetail, Symbols, TracedCommand};
 use rustix::process::{Resource, Rlimit, Signal, getrlimit, setrlimit};
 
 use super::baseline;
@@ -15,19 +15,22 @@ use super::family::Family;
 use super::proof::{self, Evidence, Proof};
 use super::{code_of, start};
 use crate::cli::CheckArgs;
-use crate::command::trace::{self, Watched, joined::Joined};
+use crate::command::trace::{self, WatchOutcome};
+use crate::report::trace::TraceReport;
 use crate::watching::LiveWatch;
 
 /// Runs it and judges what it left.
-pub(super) fn run(args: &CheckArgs, settings: &Settings) -> anyhow::Result<Proof> {
+pub(super) fn run(args: &CheckArgs, settings: &RuleSettings) -> anyhow::Result<Proof> {
     let probe = Probe::new()?;
-    let mut family = Family::begin()?;
+    let mut family = Family::start()?;
     let protection = args.protect.protection();
     let is_protected = protection.is_some();
     let options = Options::default().keeping_ended().protecting(protection);
-    let mut traced = limited(args.limit, || Ok(Traced::launch(&args.command, options)?))?;
+    let mut traced = limited(args.limit, || {
+        Ok(TracedCommand::launch(&args.command, options)?)
+    })?;
     if let Some(blind) = traced.blind().filter(|_| is_protected) {
-        trace::say(&format!("not protected: {}", blind.why()));
+        trace::notify(&format!("not protected: {}", blind.why()));
     }
     family.follow(traced.pid())?;
     let pace = (args.every, args.length.or(args.soak));
@@ -46,24 +49,27 @@ pub(super) fn run(args: &CheckArgs, settings: &Settings) -> anyhow::Result<Proof
 /// Judges what is left of a program that has ended.
 fn conclude(
     args: &CheckArgs,
-    settings: &Settings,
-    (traced, status): (&Traced, ExitStatus),
-    watched: &Watched<'_>,
+    settings: &RuleSettings,
+    (traced, status): (&TracedCommand, ExitStatus),
+    watched: &WatchOutcome<'_>,
     family: &mut Family,
 ) -> anyhow::Result<Proof> {
     let leave = &args.leave;
     let processes = start::left(family, leave, &leave.allow_process, traced);
     let detail = if args.reports.json {
-        Detail::Every
+        SiteDetail::Every
     } else {
-        Detail::Held
+        SiteDetail::Held
     };
-    let joined = Joined::of(watched, (traced, detail), &args.command, settings)?;
-    let (mut diagnosis, watch) = (joined.diagnosis, watched.live.as_ref().map(LiveWatch::watch));
+    let report = TraceReport::of_launched(watched, (traced, detail), &args.command, settings)?;
+    let (mut diagnosis, watch) = (
+        report.diagnosis,
+        watched.live.as_ref().map(LiveWatch::watch),
+    );
     let cut_off: Vec<u32> = processes.iter().map(|one| one.pid).collect();
     let tables = traced.tables()?;
     let ending = Ending {
-        traces: &joined.traces,
+        traces: &report.traced,
         tables: &tables,
         names: &watched.names,
         root: (traced.pid(), status.signal().is_some() || watched.was_ended),
@@ -72,7 +78,7 @@ fn conclude(
     };
     let remains = ending::remains(&ending);
     let held = ending::held(&ending);
-    let is_untold = joined.traces.iter().all(|one| one.pid != traced.pid());
+    let is_untold = report.traced.iter().all(|one| one.pid != traced.pid());
     let blind = is_untold && !watch.is_some_and(|watch| has_history(watch, traced.pid()));
     if blind {
         diagnosis.gaps.push(proof::too_short());
@@ -102,7 +108,7 @@ fn conclude(
 }
 
 /// The program's own exit code; one that we ended when its time was up did not fail.
-fn own_code(watched: &Watched<'_>, status: ExitStatus) -> u8 {
+fn own_code(watched: &WatchOutcome<'_>, status: ExitStatus) -> u8 {
     if watched.was_ended {
         0
     } else {

@@ -1,4 +1,4 @@
-//! `fdguard drill`: does my service survive what will happen to it?
+//! `fdguard drill`: tests whether a service survives common failures.
 
 use std::net::TcpListener;
 use std::time::{Duration, Instant};
@@ -61,8 +61,10 @@ pub(super) fn run(args: &DrillArgs) -> anyhow::Result<u8> {
     let started_at = Timestamp::now();
     let mut cases = vec![case("start", begun(args))];
     if !cases[0].passed {
-        let message = format!("it could not be started: {}", cases[0].detail);
-        return Err(HintedError::look(message, "`fdguard run -- CMD` shows what it says").into());
+        let message = format!("cannot start the service: {}", cases[0].detail);
+        return Err(
+            HintedError::look(message, "run `fdguard run -- CMD` to see its output").into(),
+        );
     }
     cases.extend(CASES.iter().map(|(name, drill)| case(name, drill(args))));
     let words = args.command.iter().map(|word| word.to_string_lossy());
@@ -125,7 +127,7 @@ fn stop(mut subject: Subject, members: &[Member]) -> Result<Duration, String> {
     let began = Instant::now();
     subject.signal(Signal::TERM);
     let status = subject.ended(PATIENCE);
-    let status = status.ok_or("the supervisor did not end when it was asked to")?;
+    let status = status.ok_or("the supervisor did not stop on SIGTERM")?;
     if !status.success() {
         return Err(format!("the supervisor ended with {status}"));
     }
@@ -142,7 +144,7 @@ fn nothing_left(members: &[Member]) -> Result<(), String> {
         .collect();
     match named.is_empty() {
         true => Ok(()),
-        false => Err(format!("left behind: {}", named.join(" "))),
+        false => Err(format!("processes left behind: {}", named.join(" "))),
     }
 }
 
@@ -153,10 +155,7 @@ fn begun(args: &DrillArgs) -> Outcome {
     let took = began.elapsed();
     let members = below(subject.pid());
     stop(subject, &members)?;
-    Ok((
-        Some(took),
-        "it starts, and ends when it is asked to".to_owned(),
-    ))
+    Ok((Some(took), "started and stopped cleanly".to_owned()))
 }
 
 /// kill -9 of the service.
@@ -167,7 +166,7 @@ fn killed(args: &DrillArgs) -> Outcome {
     let next = subject.up(args, args.within)?;
     let took = began.elapsed();
     stop(subject, &[])?;
-    Ok((Some(took), format!("back as process {next}")))
+    Ok((Some(took), format!("restarted as process {next}")))
 }
 
 /// kill -9 of the supervisor.
@@ -178,17 +177,14 @@ fn orphaned(args: &DrillArgs) -> Outcome {
     subject.signal(Signal::KILL);
     subject
         .ended(PATIENCE)
-        .ok_or("the supervisor cannot be killed")?;
+        .ok_or("the supervisor could not be killed")?;
     let until = began + PATIENCE;
     while !left(&members).is_empty() && Instant::now() < until {
         std::thread::sleep(Duration::from_millis(2));
     }
     let took = began.elapsed();
     nothing_left(&members)?;
-    Ok((
-        Some(took),
-        format!("nothing is left of {} processes", members.len()),
-    ))
+    Ok((Some(took), format!("all {} processes ended", members.len())))
 }
 
 /// The service's limit is lowered to what it has.
@@ -214,19 +210,19 @@ fn starved(args: &DrillArgs) -> Outcome {
         };
         prlimit(raw, Resource::Nofile, lower)
     });
-    limits.map_err(|error| format!("its limit could not be lowered: {error}"))?;
+    limits.map_err(|error| format!("cannot lower its descriptor limit: {error}"))?;
     let acted = subject
         .event(&["restart"], PATIENCE)
-        .ok_or("no budget acted")?;
+        .ok_or("no budget triggered a restart")?;
     let reason = acted["reason"].as_str().unwrap_or_default().to_owned();
     let took = began.elapsed();
     if !reason.ends_with("_budget") {
-        return Err(format!("it was restarted for another reason: {reason}"));
+        return Err(format!("restarted for another reason: {reason}"));
     }
     stop(subject, &[])?;
     Ok((
         Some(took),
-        format!("with {soft} of {soft} descriptors in use: restarted ({reason})"),
+        format!("restarted with {soft} of {soft} descriptors in use ({reason})"),
     ))
 }
 
@@ -256,20 +252,22 @@ fn port_held(args: &DrillArgs) -> Outcome {
     let started = Subject::start(args, &["--listen", &listen], &[]);
     let mut subject = started.map_err(|error| error.to_string())?;
     let told = subject.event(&["port_conflict", "start"], PATIENCE);
-    let told = told.ok_or("nothing was told of it")?;
+    let told = told.ok_or("the conflict was not reported")?;
     if told["event"] != "port_conflict" {
-        return Err("it was started against a port that is taken".to_owned());
+        return Err("the service was started although the port is in use".to_owned());
     }
     if told["pid"] != std::process::id() {
-        return Err("the holder was not named".to_owned());
+        return Err("the process holding the port was not named".to_owned());
     }
-    let status = subject.ended(PATIENCE).ok_or("it went on")?;
+    let status = subject.ended(PATIENCE).ok_or("fdguard run kept running")?;
     match status.code() {
         Some(2) => Ok((
             Some(began.elapsed()),
-            "refused, and the holder named".to_owned(),
+            "start refused, holder named".to_owned(),
         )),
-        _ => Err(format!("it ended with {status} instead of 2")),
+        _ => Err(format!(
+            "fdguard run ended with {status} instead of exit status 2"
+        )),
     }
 }
 
@@ -279,10 +277,7 @@ fn escaped(args: &DrillArgs) -> Outcome {
     let (subject, _) = up(args, &[], &["sh", "-c", script, "sh"])?;
     let members = below(subject.pid());
     let took = stop(subject, &members)?;
-    Ok((
-        Some(took),
-        format!("all of {} processes were ended", members.len()),
-    ))
+    Ok((Some(took), format!("all {} processes ended", members.len())))
 }
 
 fn kill(pid: u32) -> Result<(), String> {

@@ -1,4 +1,4 @@
-//! The service below `fdguard run`, and what that tells.
+//! The service under `fdguard run`, and its events.
 
 use std::io::{BufRead as _, BufReader};
 use std::process::{Child, ChildStderr, Command, ExitStatus, Stdio};
@@ -87,15 +87,17 @@ impl Subject {
             "crash_loop",
         ];
         let event = self.event(&names, until.saturating_duration_since(Instant::now()));
-        let event = event.ok_or_else(|| format!("no event {wanted} within {within:?}"))?;
+        let event = event.ok_or_else(|| format!("no {wanted} event within {within:?}"))?;
         if event["event"] != wanted {
-            let text = event["text"].as_str().unwrap_or("it did not start");
+            let text = event["text"]
+                .as_str()
+                .unwrap_or("the service did not start");
             return Err(text.to_owned());
         }
         let pid = event["pid"]
             .as_u64()
             .and_then(|pid| u32::try_from(pid).ok());
-        pid.ok_or_else(|| "the event names no process".to_owned())
+        pid.ok_or_else(|| "the event has no pid".to_owned())
     }
 
     pub(super) fn signal(&self, signal: Signal) {

@@ -1,4 +1,4 @@
-//! `fdguard host`: sessions of agents over HTTP and MCP.
+//! `fdguard host`: agent sessions over HTTP and MCP.
 
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
@@ -7,12 +7,12 @@ use std::sync::{Arc, Mutex, PoisonError};
 use anyhow::Context as _;
 use fdguard_host::Roots;
 use fdguard_host::host::{Events, Options, ReconcileOutcome};
-use fdguard_host::http::{self, HttpLaunch, ApiSettings};
+use fdguard_host::http::{self, ApiSettings, HttpLaunch};
 use fdguard_host::mcp;
-use fdguard_host::scope::{UnfinishedJournal, Journals};
+use fdguard_host::scope::{Journals, UnfinishedJournal};
 use fdguard_process::listen::activation;
 use fdguard_process::reserve;
-use fdguard_supervise::event::{LogEvent, EventSink};
+use fdguard_supervise::event::{EventSink, LogEvent};
 use serde::Serialize;
 
 use crate::cli::HostArgs;
@@ -29,7 +29,7 @@ use sockets::Sockets;
 pub(super) fn run(args: &HostArgs) -> anyhow::Result<u8> {
     // Before anything else is opened: their numbers are promised.
     secrecy::leave_environment()?;
-    let inherited = activation::take();
+    let inherited = activation::from_environment();
     if args.openapi {
         let text = serde_json::to_string_pretty(&http::openapi())?;
         output::emit(None, |out| Ok(writeln!(out, "{text}")?))?;
@@ -45,9 +45,9 @@ pub(super) fn run(args: &HostArgs) -> anyhow::Result<u8> {
     if args.mcp {
         return serve_one(args, roots);
     }
-    let sockets = Sockets::plan(args, &activation)?;
+    let sockets = Sockets::plan(args, &inherited)?;
     let token = token::find(args)?;
-    let bound = sockets.bind(activation)?;
+    let bound = sockets.bind(inherited)?;
     let sink = sink(args)?;
     let mut settings = ApiSettings::default();
     settings.token = token.as_ref().map(|found| found.token.clone());
@@ -77,8 +77,8 @@ pub(super) fn run(args: &HostArgs) -> anyhow::Result<u8> {
     Ok(exit::CLEAN)
 }
 
-/// Whether there is a token in memory that sessions must not read. For one MCP client there is none, and the tools that look at the
-/// host itself see all of it.
+/// Whether there is a token in memory that sessions must not read. With one MCP client there is
+/// none, and the tools can examine the host completely.
 fn is_hidden(args: &HostArgs) -> bool {
     !(args.mcp || args.access.no_token || args.access.inspectable)
 }
@@ -112,7 +112,7 @@ fn tools(args: &HostArgs, roots: Roots) -> mcp::Options {
 struct Leftovers {
     #[serde(flatten)]
     found: ReconcileOutcome,
-    /// Files of agents: the next host with this state ends them.
+    /// Files of agents: the next host with this state cleans them up.
     scopes: Vec<UnfinishedJournal>,
 }
 
@@ -121,7 +121,7 @@ fn reconcile(state: &Path, dry_run: bool) -> anyhow::Result<u8> {
     let found = found.map_err(|error| {
         HintedError::look(
             error.to_string(),
-            "name the folder that a host was given by --state",
+            "name the directory that the host was started with (--state)",
         )
     })?;
     let scopes = Journals::unfinished(state);
@@ -147,11 +147,12 @@ fn options(args: &HostArgs, events: Events) -> Options {
     options
 }
 
-/// The folders whose files may be archived, open from here on: whatever has their names later is another folder.
+/// The directories whose files may be archived, held open: a directory that takes the name later is
+/// a different one.
 fn roots(given: &[PathBuf]) -> anyhow::Result<Roots> {
     Roots::open(given).map_err(|(root, error)| {
         let message = format!("--root {}: {error}", root.display());
-        HintedError::usage(message, "name a folder that is there").into()
+        HintedError::usage(message, "name an existing directory").into()
     })
 }
 
@@ -168,7 +169,7 @@ fn lock(sink: &Shared) -> std::sync::MutexGuard<'_, EventSink> {
     sink.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// The sink never waits for its reader, so it may be told from anywhere.
+/// The sink never blocks, so it may be called from anywhere.
 fn events(sink: &Shared) -> Events {
     let sink = Arc::clone(sink);
     Events::to(move |event| lock(&sink).emit(event))
@@ -179,11 +180,11 @@ fn announce(sink: &Shared, addresses: &[SocketAddr], paths: &[PathBuf], from: Op
     let tcp = addresses.iter().map(|address| format!("http://{address}"));
     let unix = paths.iter().map(|path| format!("unix:{}", path.display()));
     let all: Vec<String> = tcp.chain(unix).collect();
-    let token = from.unwrap_or_else(|| "none: who can connect may do everything".to_owned());
+    let token = from.unwrap_or_else(|| "none: anyone who can connect has full access".to_owned());
     let event = LogEvent::new("host_ready").with("at", all.join(","));
     lock(sink).emit(&event.with("token", token));
     let line = format!("fdguard host listens at {}\n", all.join(" "));
-    // A reader that went away is no reason to stop.
+    // A closed stdout is not a reason to stop.
     drop(output::emit(
         None,
         |out| Ok(out.write_all(line.as_bytes())?),

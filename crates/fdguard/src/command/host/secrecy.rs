@@ -1,7 +1,9 @@
-//! What a session must not read of its host: the environment that the host was started with, and its memory.
+//! Hides from sessions what they must not read: the environment the host was started with, and its
+//! memory.
 //!
-//! Sessions run as the user of the host. That user may read `/proc/PID/environ`, memory and descriptors of its processes, unless they say
-//! that they are not to be dumped. Keepers are forks of the host and inherit that; programs that are executed do not.
+//! Sessions run as the user of the host. That user may read `/proc/PID/environ`, memory and
+//! descriptors of its processes, unless they are marked as not dumpable. Keepers are forks of the
+//! host and inherit the mark; programs that are executed do not.
 
 use std::os::fd::IntoRawFd as _;
 use std::os::unix::process::CommandExt as _;
@@ -12,8 +14,8 @@ use anyhow::Context as _;
 use fdguard_host::environment::{TOKEN, TOKEN_FD};
 use rustix::process::{DumpableBehavior, set_dumpable_behavior};
 
-/// Executes this program anew without the token in its environment, which the kernel shows as it was at the start. The token goes
-/// through a pipe.
+/// Re-executes this program without the token in its environment, because the kernel shows the
+/// initial environment. The token is passed through a pipe.
 pub(super) fn leave_environment() -> anyhow::Result<()> {
     let Some(token) = std::env::var_os(TOKEN) else {
         return Ok(());
@@ -26,26 +28,27 @@ pub(super) fn leave_environment() -> anyhow::Result<()> {
     command.args(words).env_remove(TOKEN).env_remove(TOKEN_FD);
     // An empty one is none. A pipe has room for more than the longest token, and a longer one is refused later.
     if !token.is_empty() {
-        let (reader, writer) = rustix::pipe::pipe().context("a pipe for the token")?;
+        let (reader, writer) =
+            rustix::pipe::pipe().context("cannot pass the token through a pipe")?;
         let bytes = token.as_encoded_bytes();
         let bytes = bytes.get(..LONGEST).unwrap_or(bytes);
-        rustix::io::write(&writer, bytes).context("a pipe for the token")?;
+        rustix::io::write(&writer, bytes).context("cannot pass the token through a pipe")?;
         drop(writer);
         // It must be open in the new program.
         command.env(TOKEN_FD, reader.into_raw_fd().to_string());
     }
     let error = command.exec();
     Err(anyhow::Error::new(error)
-        .context("the host cannot be executed anew without its token in the environment"))
+        .context("cannot re-execute the host to remove the token from its environment"))
 }
 
 /// One byte more than a token may have: what is cut is still refused.
 const LONGEST: usize = 1025;
 
-/// From here on nobody but root reads memory and descriptors of this process and of its keepers.
+/// From here on only root can read memory and descriptors of this process and its keepers.
 pub(super) fn hide_memory() -> anyhow::Result<()> {
     set_dumpable_behavior(DumpableBehavior::NotDumpable)
-        .context("the host's memory cannot be hidden")
+        .context("cannot protect the host's memory from other processes")
 }
 
 /// The file that runs, for keepers of warm sessions. By this process's own link, whatever has its name later; an interpreter that may not

@@ -1,4 +1,5 @@
-//! Where the host listens: addresses that nobody else can reach unless it is asked for, or what our parent handed to us.
+//! Listening addresses of the host: local ones unless remote access is allowed, or sockets passed
+//! by the parent process.
 
 use std::net::{IpAddr, SocketAddr};
 use std::os::fd::OwnedFd;
@@ -6,13 +7,13 @@ use std::path::PathBuf;
 
 use fdguard_probe::Probe;
 use fdguard_process::listen::activation::ActivatedSockets;
-use fdguard_process::listen::{ListenAddress, BindError, BoundSocket, Listen};
+use fdguard_process::listen::{BindError, BoundSocket, Listen, ListenAddress};
 use fdguard_supervise::port::{self, OwnProcesses};
 
 use crate::cli::HostArgs;
 use crate::exit::{self, HintedError};
 
-/// Where, when nobody says it.
+/// The default address.
 const DEFAULT: &str = "127.0.0.1:7878";
 
 /// Where the host is to listen.
@@ -30,7 +31,7 @@ pub(super) struct ListenSpec {
 }
 
 impl Sockets {
-    /// What is asked for, if it may be.
+    /// Parses the requested addresses and checks that they are allowed.
     pub(super) fn plan(args: &HostArgs, inherited: &ActivatedSockets) -> anyhow::Result<Self> {
         if let Some(gap) = inherited.gaps.first() {
             return Err(HintedError::look(gap.why.clone(), gap.remedy.clone()).into());
@@ -39,7 +40,7 @@ impl Sockets {
         for (fd, name) in &inherited.fds {
             let address = rustix::net::getsockname(fd).ok();
             let address = address.and_then(|address| SocketAddr::try_from(address).ok());
-            refuse_remote(args, &format!("the socket {name} of our parent"), address)?;
+            refuse_remote(args, &format!("inherited socket {name}"), address)?;
         }
         if is_handed {
             return Ok(Self(Vec::new()));
@@ -63,7 +64,7 @@ impl Sockets {
         };
         for listen in self.0 {
             let bound = listen.bind().map_err(|error| refused(&listen, &error))?;
-            // The server owns the socket; the file is removed by the one who bound it.
+            // The server owns the socket; the binder removes the file.
             listening
                 .fds
                 .push(rustix::io::fcntl_dupfd_cloexec(&bound.fd, 0)?);
@@ -85,7 +86,7 @@ fn parse(args: &HostArgs, text: &str) -> anyhow::Result<Listen> {
         format!("tcp:{text}")
     };
     let mut listen: Listen = whole.parse().map_err(|error| {
-        let hint = "--listen takes 127.0.0.1:PORT, [::1]:PORT or unix:PATH";
+        let hint = "use 127.0.0.1:PORT, [::1]:PORT or unix:PATH";
         HintedError::usage(format!("--listen {error}"), hint)
     })?;
     let what = format!("--listen {text}");
@@ -100,19 +101,20 @@ fn parse(args: &HostArgs, text: &str) -> anyhow::Result<Listen> {
     Ok(listen)
 }
 
-/// Sessions run whatever they are told: nobody offers that to a network by accident.
+/// Sessions run arbitrary commands: they must not be exposed to a network by accident.
 fn refuse_remote(args: &HostArgs, what: &str, address: Option<SocketAddr>) -> anyhow::Result<()> {
     let Some(address) = address.filter(|address| !address.ip().is_loopback()) else {
         return Ok(());
     };
     if !args.access.allow_remote {
-        let message = format!("{what}: {address} can be reached by other machines");
-        let hint = "listen at 127.0.0.1 or a unix socket, or say --allow-remote";
+        let message = format!("{what}: {address} can be reached from other machines");
+        let hint = "listen on 127.0.0.1 or a unix socket, or add --allow-remote";
         return Err(HintedError::usage(message, hint).into());
     }
     if args.access.no_token {
-        let message = format!("{what}: --no-token is only for local addresses and unix sockets");
-        return Err(HintedError::usage(message, "leave out --no-token").into());
+        let message =
+            format!("{what}: --no-token is allowed only for local addresses and unix sockets");
+        return Err(HintedError::usage(message, "omit --no-token").into());
     }
     Ok(())
 }
@@ -131,7 +133,7 @@ fn refused(listen: &Listen, error: &BindError) -> anyhow::Error {
     anyhow::Error::new(hinted).context(format!("--listen {listen}"))
 }
 
-/// Who has it, if that can be found out.
+/// The process that holds the address, if it can be found.
 fn held_by(at: &ListenAddress) -> Option<HintedError> {
     let probe = Probe::new().ok()?;
     let ours = OwnProcesses {
@@ -139,6 +141,6 @@ fn held_by(at: &ListenAddress) -> Option<HintedError> {
         service: "host",
         registered: &[],
     };
-    let conflict = port::look(&probe, at, &ours).ok().flatten()?;
+    let conflict = port::find_conflict(&probe, at, &ours).ok().flatten()?;
     Some(HintedError::usage(conflict.to_string(), conflict.remedy()))
 }

@@ -1,4 +1,4 @@
-//! The word that opens the host: from the environment, from a file, or a new one in a file of the user's own.
+//! The access token: from the environment, from a file, or newly generated into a private file.
 
 use std::ffi::OsString;
 use std::fs::{self, DirBuilder, OpenOptions};
@@ -35,28 +35,33 @@ pub(super) fn find(args: &HostArgs) -> anyhow::Result<Option<TokenPlace>> {
     }
     let handed = handed();
     if let Some(text) = handed.filter(|_| args.access.token_file.is_none()) {
-        let token = BearerToken::new(&text)
-            .map_err(|why| HintedError::usage(format!("${VARIABLE}: {why}"), "16 characters or more"))?;
+        let token = BearerToken::new(&text).map_err(|why| {
+            HintedError::usage(
+                format!("${VARIABLE}: {why}"),
+                "use a token of at least 16 characters",
+            )
+        })?;
         let from = format!("${VARIABLE}");
         return Ok(Some(TokenPlace { token, from }));
     }
     let path = match &args.access.token_file {
         Some(path) => path.clone(),
         None => default_file(|name| std::env::var_os(name)).ok_or_else(|| {
-            let message = "there is no folder of yours for the token: no $HOME";
-            HintedError::usage(message, "say --token-file FILE")
+            let message = "cannot store the token: $HOME is not set";
+            HintedError::usage(message, "name a file with --token-file FILE")
         })?,
     };
     let token = read_or_make(&path).map_err(|error| {
         let message = format!("--token-file {}: {error}", path.display());
-        let hint = "a file of yours that nobody else can read (chmod 600)";
+        let hint = "name a file that you own and only you can read (chmod 600)";
         HintedError::usage(message, hint)
     })?;
     let from = path.display().to_string();
     Ok(Some(TokenPlace { token, from }))
 }
 
-/// Where run-time files are, else where state is. Relative values are not believed, as their specification asks.
+/// In the runtime directory, else in the state directory. Relative values are ignored, as the
+/// specification requires.
 fn default_file(variable: impl Fn(&str) -> Option<OsString>) -> Option<PathBuf> {
     let absolute = |name: &str| {
         let path = variable(name).map(PathBuf::from);
@@ -92,20 +97,18 @@ fn read_or_make(path: &Path) -> io::Result<BearerToken> {
     BearerToken::new(&text).map_err(io::Error::other)
 }
 
-/// Refuses a file that somebody else can read or has written.
+/// Rejects a file that another user can read or has written.
 fn check(found: &fs::Metadata, own: u32) -> Result<(), String> {
     let mode = found.mode() & 0o777;
     if !found.is_file() {
-        return Err("it is no regular file".to_owned());
+        return Err("not a regular file".to_owned());
     }
     if found.uid() != own {
         let owner = found.uid();
-        return Err(format!(
-            "it belongs to user {owner}, and the host runs as {own}"
-        ));
+        return Err(format!("owned by user {owner}, but the host runs as {own}"));
     }
     if mode & 0o077 != 0 {
-        return Err(format!("others may open it (mode {mode:04o})"));
+        return Err(format!("other users can open it (mode {mode:04o})"));
     }
     Ok(())
 }
@@ -118,7 +121,7 @@ fn make(path: &Path) -> io::Result<BearerToken> {
             .create(folder)?;
     }
     let text = random()?;
-    // A file that somebody else put there meanwhile, or a link, is not written to.
+    // A file that someone else put there meanwhile, or a link, is not written to.
     let mut options = OpenOptions::new();
     let mut file = options
         .write(true)
@@ -160,17 +163,17 @@ mod tests {
         assert!(again.allows(Some(format!("Bearer {}", text.trim()).as_bytes())));
         fs::set_permissions(&path, fs::Permissions::from_mode(0o640)).unwrap();
         let refused = read_or_make(&path).unwrap_err().to_string();
-        assert_eq!(refused, "others may open it (mode 0640)");
+        assert_eq!(refused, "other users can open it (mode 0640)");
         let meta = fs::metadata(&path).unwrap();
         let refused = check(&meta, meta.uid() + 1).unwrap_err();
-        assert!(refused.starts_with("it belongs to user"), "{refused}");
+        assert!(refused.starts_with("owned by user"), "{refused}");
         let refused = read_or_make(folder.path()).unwrap_err().to_string();
-        assert_eq!(refused, "it is no regular file");
+        assert_eq!(refused, "not a regular file");
         if rustix::process::geteuid().is_root() {
             fs::set_permissions(&path, fs::Permissions::from_mode(0o600)).unwrap();
             std::os::unix::fs::chown(&path, Some(65534), None).unwrap();
             let refused = read_or_make(&path).unwrap_err().to_string();
-            assert_eq!(refused, "it belongs to user 65534, and the host runs as 0");
+            assert_eq!(refused, "owned by user 65534, but the host runs as 0");
         }
     }
 

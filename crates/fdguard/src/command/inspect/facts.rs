@@ -1,8 +1,8 @@
-//! What a file is, in a few lines. Pure.
+//! Facts about a file, one per line. Pure.
 
 use fdguard_files::lease::LeaseAnswer;
 use fdguard_files::sqlite::{DatabaseHeader, Journal, Shm, Wal};
-use fdguard_files::{Inspection, Kind, SqliteReport, FileVerdict};
+use fdguard_files::{FileVerdict, Inspection, Kind, SqliteReport};
 
 /// The facts, a line each.
 pub(super) fn facts(seen: &Inspection) -> Vec<String> {
@@ -24,15 +24,15 @@ pub(super) fn facts(seen: &Inspection) -> Vec<String> {
 
 fn writers(seen: &Inspection) -> String {
     let tables = match seen.writers.seen {
-        0 => "none in the tables".to_owned(),
-        1 => "1 process in the tables".to_owned(),
-        n => format!("{n} processes in the tables"),
+        0 => "none in the descriptor tables".to_owned(),
+        1 => "1 process in the descriptor tables".to_owned(),
+        n => format!("{n} processes in the descriptor tables"),
     };
     let lease = match seen.writers.lease {
-        LeaseAnswer::NoWriter => "none by the kernel's count (lease)",
-        LeaseAnswer::Writer => "at least one by the kernel's count (lease)",
-        LeaseAnswer::Denied => "the kernel's count may not be asked",
-        LeaseAnswer::Unsupported => "the kernel's count cannot be asked here",
+        LeaseAnswer::NoWriter => "none according to the kernel (lease)",
+        LeaseAnswer::Writer => "at least one according to the kernel (lease)",
+        LeaseAnswer::Denied => "unknown to the kernel (lease not permitted)",
+        LeaseAnswer::Unsupported => "unknown to the kernel (no leases on this file system)",
     };
     format!("{lease}, {tables}")
 }
@@ -78,7 +78,7 @@ fn header_line(header: &DatabaseHeader, size: u64) -> String {
         1 => "UTF-8",
         2 => "UTF-16le",
         3 => "UTF-16be",
-        _ => "no text yet",
+        _ => "no text encoding yet",
     };
     let version = header.sqlite_version;
     let writer = format!(
@@ -97,20 +97,20 @@ fn header_line(header: &DatabaseHeader, size: u64) -> String {
 fn log_line(wal: &Wal) -> String {
     if wal.header.is_none() {
         return if wal.size == 0 {
-            "log: empty".to_owned()
+            "WAL: empty".to_owned()
         } else {
-            format!("log: {} bytes, without a sound header", wal.size)
+            format!("WAL: {} bytes, no valid header", wal.size)
         };
     }
     let page = if wal.has_first_page {
-        "page 1 among them"
+        "including page 1"
     } else {
-        "page 1 not among them"
+        "without page 1"
     };
     match wal.committed_frames {
-        0 => format!("log: {} bytes, no transactions in it", wal.size),
+        0 => format!("WAL: {} bytes, no transactions", wal.size),
         frames => format!(
-            "log: {} bytes, {} of finished transactions, {page}",
+            "WAL: {} bytes, {} of committed transactions, {page}",
             wal.size,
             frames_text(frames)
         ),
@@ -127,10 +127,10 @@ fn frames_text(count: u64) -> String {
 
 fn index_line(shm: &Shm) -> String {
     if !shm.is_settled {
-        return format!("index: {} bytes, not in use or being written", shm.size);
+        return format!("WAL index: {} bytes, not in use or being written", shm.size);
     }
     format!(
-        "index: {} in the log, {} of them moved into the database",
+        "WAL index: {} in the WAL, {} of them checkpointed",
         frames_text(u64::from(shm.frames)),
         shm.moved
     )

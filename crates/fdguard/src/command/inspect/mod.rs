@@ -1,17 +1,17 @@
-//! `fdguard inspect`: is this file damaged, by what, and who holds it?
+//! `fdguard inspect`: is this file damaged, by what, and which process holds it?
 
 use std::path::{Path, PathBuf};
 
 use anyhow::Context as _;
 use fdguard_core::{Gap, Text};
 use fdguard_files::check::CheckDepth;
-use fdguard_files::heal::{HealResult, HealOutcome, HealPlan};
+use fdguard_files::heal::{HealOutcome, HealPlan, HealResult};
 use fdguard_files::{Error, Inspection, Options};
 use fdguard_probe::Probe;
 use jiff::Timestamp;
 use serde::Serialize;
 
-use crate::cli::{InspectCheck, InspectArgs};
+use crate::cli::{InspectArgs, InspectCheck};
 use crate::exit::{self, HintedError};
 use crate::output;
 
@@ -56,7 +56,7 @@ struct Document {
     schema: &'static str,
     taken_at: Timestamp,
     files: Vec<Inspected>,
-    /// Files that could not be looked at.
+    /// Files that could not be examined.
     gaps: Vec<Gap>,
 }
 
@@ -73,11 +73,14 @@ impl Document {
         self.gaps.push(Gap::new(what, why, remedy));
     }
 
-    /// "Could not look" wins, as everywhere: the others are printed all the same.
+    /// "Could not look" takes precedence, as everywhere; the other files are still printed.
     fn exit_code(&self) -> u8 {
         let found = |file: &Inspected| match &file.healed {
             Some(healed) if healed.outcome != HealOutcome::NothingToDo => {
-                matches!(healed.outcome, HealOutcome::Refused | HealOutcome::WouldHeal)
+                matches!(
+                    healed.outcome,
+                    HealOutcome::Refused | HealOutcome::WouldHeal
+                )
             }
             _ => file.inspection.is_finding(),
         };
@@ -105,17 +108,17 @@ impl Document {
 fn remedy(error: &Error) -> &'static str {
     match error {
         Error::Io { source, .. } => match source.kind() {
-            std::io::ErrorKind::NotFound => "name a file that is there",
-            std::io::ErrorKind::PermissionDenied => "run as the file's owner, or with sudo",
-            _ => "see what the kernel says (dmesg); a failing disk is no damage by a program",
+            std::io::ErrorKind::NotFound => "name an existing file",
+            std::io::ErrorKind::PermissionDenied => "run as the file's owner or with sudo",
+            _ => "check the kernel log (dmesg): the disk may be failing",
         },
-        Error::NotAFile { .. } => "name a regular file, or a folder of databases",
-        Error::Locked { .. } => "wait until the other one is done",
+        Error::NotAFile { .. } => "name a regular file or a directory of databases",
+        Error::Locked { .. } => "wait until the other process is done",
         _ => "",
     }
 }
 
-/// The files that are meant: of a folder the databases in it.
+/// The files to inspect; a directory stands for the databases in it.
 fn named(args: &InspectArgs) -> anyhow::Result<Vec<PathBuf>> {
     let mut files = Vec::new();
     for path in &args.files {
@@ -124,15 +127,16 @@ fn named(args: &InspectArgs) -> anyhow::Result<Vec<PathBuf>> {
             continue;
         }
         if args.heal {
-            let hint = "name the databases that are to be healed, one by one";
-            return Err(HintedError::usage(format!("{} is a folder", path.display()), hint).into());
+            let hint = "name each database to heal";
+            return Err(
+                HintedError::usage(format!("{} is a directory", path.display()), hint).into(),
+            );
         }
         let found = databases(path).with_context(|| path.display().to_string())?;
         if found.is_empty() {
-            let message = format!("{}: no database is in this folder", path.display());
-            return Err(
-                HintedError::look(message, "folders below it are not searched: name them").into(),
-            );
+            let message = format!("no database in {}", path.display());
+            let hint = "name subdirectories explicitly: they are not searched";
+            return Err(HintedError::look(message, hint).into());
         }
         files.extend(found);
     }
@@ -203,7 +207,7 @@ fn write(args: &InspectArgs, document: &Document) -> anyhow::Result<()> {
         let width = file.map_or_else(crate::terminal::width, |_| None);
         output::emit_styled(file, |out| text::write(out, document, width))?;
     }
-    // What could not be looked at is no result.
+    // A file that could not be examined is not a result.
     for gap in &document.gaps {
         let message = format!("{}: {}", gap.what, gap.why);
         exit::report(&HintedError::look(message, gap.remedy.clone()).into());

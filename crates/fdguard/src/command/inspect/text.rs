@@ -1,11 +1,11 @@
-//! An inspection for people: the verdict first, then the facts, then what to do.
+//! Text output of an inspection: the verdict first, then the facts, then the next steps.
 
 use std::io::Write;
 
 use fdguard_core::lint::Severity;
-use fdguard_files::heal::{HealResult, HealOutcome};
+use fdguard_files::heal::{HealOutcome, HealResult};
 use fdguard_files::holding::{Grip, HoldingProcess};
-use fdguard_files::{FileFinding, Inspection, FileVerdict};
+use fdguard_files::{FileFinding, FileVerdict, Inspection};
 
 use super::{Document, Inspected, facts};
 use crate::report::style::{self, CRITICAL, DIM, HEADING, WARNING};
@@ -95,7 +95,7 @@ fn verdict(page: &mut Page<'_>, seen: &Inspection) -> anyhow::Result<()> {
 
 fn said(healed: &HealResult) -> String {
     let backup = healed.backup.as_ref().map_or_else(String::new, |path| {
-        format!("; the damaged one is kept in {}", path.display())
+        format!("; the damaged file is kept in {}", path.display())
     });
     let message = &healed.message;
     match healed.outcome {
@@ -111,20 +111,22 @@ fn said(healed: &HealResult) -> String {
 fn findings(page: &mut Page<'_>, seen: &Inspection) -> anyhow::Result<()> {
     let is_verdict = |one: &&FileFinding| seen.summary.ends_with(&one.message);
     let first = seen.findings.iter().find(is_verdict);
-    let follows =
-        |one: &FileFinding| first.is_some_and(|first| one.rule != first.rule && lies_in(one, first));
+    let follows = |one: &FileFinding| {
+        first.is_some_and(|first| one.rule != first.rule && lies_in(one, first))
+    };
     let others = seen
         .findings
         .iter()
         .filter(|one| first.is_none_or(|first| !std::ptr::eq(*one, first)));
-    let (follow, others): (Vec<&FileFinding>, Vec<&FileFinding>) = others.partition(|one| follows(one));
+    let (follow, others): (Vec<&FileFinding>, Vec<&FileFinding>) =
+        others.partition(|one| follows(one));
     if follow.is_empty() && others.is_empty() {
         return Ok(());
     }
     page.heading("findings")?;
     if !follow.is_empty() {
         let rules: Vec<&str> = follow.iter().map(|one| one.rule).collect();
-        page.line(&format!("  overwritten by it: {}", rules.join(", ")))?;
+        page.line(&format!("  fields overwritten by it: {}", rules.join(", ")))?;
     }
     for finding in others {
         let word = match finding.severity {
@@ -143,7 +145,7 @@ fn lies_in(field: &FileFinding, foreign: &FileFinding) -> bool {
     else {
         return false;
     };
-    // The magic begins before what has overwritten a part of it.
+    // The magic starts before the data that overwrote a part of it.
     field.rule == "magic" && from < 16 || (from..from + length).contains(&at)
 }
 
@@ -153,7 +155,7 @@ fn holders(page: &mut Page<'_>, seen: &Inspection) -> anyhow::Result<()> {
         let certain = if seen.holders.is_complete {
             "nobody"
         } else {
-            "nobody that may be seen"
+            "no visible process"
         };
         page.line(&format!("  {certain}"))?;
     }
@@ -166,7 +168,7 @@ fn holders(page: &mut Page<'_>, seen: &Inspection) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// `python3 (pid 12): 2 connections, 1 parked; database 3, 5; log 4; index 6`.
+/// `python3 (pid 12): 2 connections, 1 parked; database 3, 5; WAL 4; WAL index 6`.
 fn held(process: &HoldingProcess) -> String {
     let mut parts = Vec::new();
     if process.connections > 0 {
@@ -189,8 +191,8 @@ fn held(process: &HoldingProcess) -> String {
             },
             &process.main,
         ),
-        ("log", &process.wal),
-        ("index", &process.shm),
+        ("WAL", &process.wal),
+        ("WAL index", &process.shm),
         ("journal", &process.journal),
     ];
     parts.extend(
@@ -199,7 +201,7 @@ fn held(process: &HoldingProcess) -> String {
             .filter_map(|(name, grip)| grip_text(name, grip)),
     );
     if parts.is_empty() {
-        parts.push("locks; its descriptors may not be read".to_owned());
+        parts.push("locks; its descriptors cannot be read".to_owned());
     }
     format!("{}: {}", process.name(), parts.join("; "))
 }
@@ -207,7 +209,7 @@ fn held(process: &HoldingProcess) -> String {
 fn grip_text(name: &str, grip: &Grip) -> Option<String> {
     let mut parts = Vec::new();
     if !grip.fds.is_empty() {
-        let how = if grip.writable > 0 { "" } else { ", reading" };
+        let how = if grip.writable > 0 { "" } else { ", read-only" };
         parts.push(format!("fd {}{how}", numbers(&grip.fds)));
     }
     if grip.mapped {
@@ -217,7 +219,7 @@ fn grip_text(name: &str, grip: &Grip) -> Option<String> {
         parts.push(format!("in the io_uring fd {}", numbers(&grip.rings)));
     }
     if !grip.gone.is_empty() {
-        parts.push(format!("a deleted one as fd {}", numbers(&grip.gone)));
+        parts.push(format!("a deleted file as fd {}", numbers(&grip.gone)));
     }
     (!parts.is_empty()).then(|| format!("{name} {}", parts.join(", ")))
 }

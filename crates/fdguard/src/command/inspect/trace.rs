@@ -1,10 +1,11 @@
-//! Who wrote, where a holder of the database is traced by an fdguard: the hazards that its last events prove.
+//! Finds the code that wrote to the database, if a holder is traced by fdguard: the hazards proven
+//! by its last events.
 
 use fdguard_core::hazard::Hazard;
 use fdguard_files::holding::Holding;
-use fdguard_trace::{Observed, Symbols};
+use fdguard_trace::{ObservedTrace, Symbols};
 
-/// The rules that tell how foreign bytes come into a file.
+/// The rules that explain how foreign data gets into a file.
 const RULES: [&str; 4] = [
     "recycled-write",
     "stranger-close",
@@ -17,8 +18,8 @@ pub(super) fn hazards(holding: &Holding) -> Vec<Hazard> {
     let mut symbols = Symbols::new();
     let mut found: Vec<Hazard> = Vec::new();
     for process in &holding.processes {
-        // Most processes are not traced, and some may not be asked.
-        let Ok(observed) = Observed::find(process.pid) else {
+        // Most processes are not traced, and some cannot be queried.
+        let Ok(observed) = ObservedTrace::find(process.pid) else {
             continue;
         };
         let (hazards, _) = observed.hazards(&mut symbols);

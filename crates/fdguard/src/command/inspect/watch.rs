@@ -1,4 +1,4 @@
-//! `fdguard inspect --watch`: the first moment at which a database goes bad, and who held it then.
+//! `fdguard inspect --watch`: reports when a database is damaged, and which process held it.
 
 use std::io::Write;
 use std::os::fd::AsFd as _;
@@ -32,7 +32,7 @@ const LONG: Duration = Duration::from_secs(3600);
 pub(super) fn run(args: &InspectArgs) -> anyhow::Result<u8> {
     let probe = Probe::new()?;
     let stop = stop_signal()?;
-    let mut watch = FileWatch::begin(&args.files)?;
+    let mut watch = FileWatch::start(&args.files)?;
     let mut teller = Teller {
         out: OutputStream::open(args.output.as_deref())?,
         json: args.json,
@@ -43,7 +43,7 @@ pub(super) fn run(args: &InspectArgs) -> anyhow::Result<u8> {
     let began = Instant::now();
     let end = args.length.map(|length| began + length);
     loop {
-        for event in watch.look()? {
+        for event in watch.poll()? {
             teller.tell(&probe, &event)?;
         }
         let due = [watch.due(), end].into_iter().flatten().min();
@@ -62,7 +62,7 @@ pub(super) fn run(args: &InspectArgs) -> anyhow::Result<u8> {
     })
 }
 
-/// Readable once a signal to end has come; the second one ends us at once.
+/// Readable once a terminating signal has arrived; a second one ends the process immediately.
 fn stop_signal() -> std::io::Result<UnixStream> {
     let (came, tell) = UnixStream::pair()?;
     let again = Arc::new(AtomicBool::new(false));
@@ -74,7 +74,7 @@ fn stop_signal() -> std::io::Result<UnixStream> {
     Ok(came)
 }
 
-/// Waits for the kernel to tell something, for a signal, or for the time; whether it was a signal.
+/// Waits for a kernel event, a signal or the timeout; returns whether it was a signal.
 fn wait(watch: &FileWatch, stop: &UnixStream, longest: Duration) -> bool {
     let told = watch.as_fd();
     let mut fds = [
@@ -85,7 +85,7 @@ fn wait(watch: &FileWatch, stop: &UnixStream, longest: Duration) -> bool {
         tv_sec: 3600,
         tv_nsec: 0,
     });
-    // Interrupted by a signal it looks again at once.
+    // If interrupted by a signal, it checks again immediately.
     let _ = poll(&mut fds, Some(&timeout));
     !fds[1].revents().is_empty()
 }
@@ -106,7 +106,7 @@ struct Line<'a> {
     path: Text,
     findings: &'a [FileFinding],
     holders: &'a Holding,
-    /// From a trace of a holder: who wrote, by which line.
+    /// From a trace of a holder: the line that wrote.
     hazards: &'a [Hazard],
     gaps: &'a [Gap],
 }
@@ -131,7 +131,7 @@ struct Last {
     seconds: f64,
 }
 
-/// As many as are told to people.
+/// Maximum number of hazards shown to people.
 const MOST_HAZARDS: usize = 4;
 
 const SCHEMA: &str = "fdguard.inspection-event/1";
@@ -150,7 +150,7 @@ impl Teller {
         self.gone += u64::from(matches!(word, "deleted" | "replaced"));
         let asks = matches!(word, "bad" | "deleted" | "replaced");
         let holders = if asks {
-            Holding::look(probe, &event.path, true)?
+            Holding::find_holders(probe, &event.path, true)?
         } else {
             Holding::default()
         };
@@ -219,7 +219,7 @@ impl Teller {
         } else {
             writeln!(
                 self.out,
-                "watched {} for {:.0} s, {} looks: {} went bad, {} deleted or replaced",
+                "watched {} for {:.0} s, {} checks: {} went bad, {} deleted or replaced",
                 databases(last.databases),
                 last.seconds,
                 last.looks,
@@ -239,13 +239,19 @@ fn databases(count: usize) -> String {
     }
 }
 
-fn line(at: Timestamp, word: &str, path: &Path, findings: &[FileFinding], holders: &Holding) -> String {
+fn line(
+    at: Timestamp,
+    word: &str,
+    path: &Path,
+    findings: &[FileFinding],
+    holders: &Holding,
+) -> String {
     let name = sanitize(&text_of(path));
     let what = match (word, findings.first()) {
         ("bad", Some(first)) => format!("went bad: {}", first.message),
         ("deleted", _) => "was deleted".to_owned(),
         ("replaced", _) => "was replaced by another file".to_owned(),
-        ("sound", _) => "is sound again".to_owned(),
+        ("sound", _) => "is intact again".to_owned(),
         _ => "appeared".to_owned(),
     };
     let names: Vec<String> = holders
@@ -254,10 +260,10 @@ fn line(at: Timestamp, word: &str, path: &Path, findings: &[FileFinding], holder
         .map(fdguard_files::holding::HoldingProcess::name)
         .collect();
     let held = match (names.is_empty(), word) {
-        (true, "bad") => "; held by nobody that may be seen".to_owned(),
+        (true, "bad") => "; no visible process holds it".to_owned(),
         (true, _) => String::new(),
         (false, "bad") => format!("; held by {}", names.join(", ")),
-        (false, _) => format!("; {} goes on with the old one", names.join(", ")),
+        (false, _) => format!("; {} still uses the old file", names.join(", ")),
     };
     format!("{at:.3} {name} {what}{held}")
 }

@@ -1,4 +1,4 @@
-//! `run --exec`: the limit is raised, and we become the program. Nothing is watched, and the process is the one that our parent started.
+//! `run --exec`: raises the limit and executes the program in the same process. Nothing is supervised.
 
 use std::io::ErrorKind;
 use std::os::unix::process::CommandExt as _;
@@ -13,10 +13,10 @@ use crate::exit::{self, HintedError};
 /// Does not come back when it works.
 pub(super) fn run(settings: &RunSettings) -> anyhow::Result<u8> {
     let [service] = &settings.services[..] else {
-        return Err(HintedError::usage("--exec takes one program", "").into());
+        return Err(HintedError::usage("--exec requires exactly one program", "").into());
     };
     let [program, words @ ..] = &service.command[..] else {
-        return Err(HintedError::usage("--exec takes a program", "").into());
+        return Err(HintedError::usage("--exec requires a program", "").into());
     };
     raise(service.raise_limit);
     let mut command = Command::new(program);
@@ -30,7 +30,7 @@ pub(super) fn run(settings: &RunSettings) -> anyhow::Result<u8> {
     let shown = program.to_string_lossy();
     let (message, code) = match error.kind() {
         ErrorKind::NotFound => (format!("{shown}: command not found"), 127),
-        _ => (format!("{shown}: cannot be run: {error}"), 126),
+        _ => (format!("cannot run {shown}: {error}"), 126),
     };
     let hint = String::new();
     Err(HintedError {
@@ -51,7 +51,7 @@ fn raise(asked: limit::LimitRequest) {
     };
     if let Err(error) = setrlimit(Resource::Nofile, raised) {
         exit::warn(&anyhow::anyhow!(
-            "the soft limit of descriptors stays as it is: {error}"
+            "cannot raise the soft descriptor limit: {error}"
         ));
     }
 }

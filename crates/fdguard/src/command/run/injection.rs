@@ -1,6 +1,6 @@
-//! `run --trace` and `run --protect`: every start of a service has the library in it, and what it learns is told by the loop.
+//! `run --trace` and `run --protect`: injects the library at every start; the loop reports its results.
 //!
-//! Each start has an injection of its own, with its folder and its two threads, and all of it goes with the run: nothing grows over restarts.
+//! Each start has its own injection with a directory and two threads, which end with the run: nothing grows over restarts.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsString;
@@ -9,11 +9,11 @@ use std::time::{Duration, Instant};
 use fdguard_core::Gap;
 use fdguard_supervise::event::LogEvent;
 use fdguard_supervise::inject::Injector;
-use fdguard_trace::{Error, GO, Injection, Options, Program, Protection, Report};
+use fdguard_trace::{Error, GO, Injection, Options, Protection, ReportPolicy, TracedProgram};
 
 use super::prevention::PreventionLog;
 use super::service_watch::{ServiceWatch, prevented_event, unprotected_event};
-use super::worker::{Counts, WorkerFindings, Worker, add};
+use super::worker::{Counts, Worker, WorkerFindings, add};
 
 /// At the end of a run its report is waited for so long, to stand before the restart; later it comes behind.
 const SHORT: Duration = Duration::from_millis(300);
@@ -26,7 +26,7 @@ const MOST_LEAVING: usize = 4;
 #[derive(Debug)]
 pub(super) struct InjectedTrace {
     options: Options,
-    protection: Option<Report>,
+    protection: Option<ReportPolicy>,
     /// Around one program people read the reports, not event lines.
     teller: Option<PreventionLog>,
     runs: BTreeMap<String, ServiceWatch>,
@@ -62,7 +62,7 @@ impl InjectedTrace {
             other => Err(format!("{:#}", anyhow::Error::new(other))),
         };
         if let Some(name) = command.first() {
-            match Program::find(name).map(|program| blindness(&program)) {
+            match TracedProgram::find(name).map(|program| blindness(&program)) {
                 Ok(Some(why)) => return Err(why.to_owned()),
                 Ok(None) => {}
                 Err(error) => return told(error),
@@ -109,7 +109,11 @@ impl InjectedTrace {
     }
 
     /// Waits for the last answer of a run that is over. Gives it back when there is none yet.
-    fn leave(&mut self, mut watched: ServiceWatch, until: Instant) -> (Vec<LogEvent>, Option<ServiceWatch>) {
+    fn leave(
+        &mut self,
+        mut watched: ServiceWatch,
+        until: Instant,
+    ) -> (Vec<LogEvent>, Option<ServiceWatch>) {
         let events = self.take(&mut watched, until);
         if !watched.is_over {
             return (events, Some(watched));
@@ -139,7 +143,7 @@ impl InjectedTrace {
 }
 
 /// Why nobody sees into a program.
-pub(super) fn blindness(program: &Program) -> Option<&'static str> {
+pub(super) fn blindness(program: &TracedProgram) -> Option<&'static str> {
     match program.blind {
         Some(blind) => Some(blind.why()),
         // A Go program with a C part has a loader, and makes its calls past the library all the same.
@@ -148,7 +152,7 @@ pub(super) fn blindness(program: &Program) -> Option<&'static str> {
 }
 
 impl Injector for InjectedTrace {
-    fn begin(
+    fn start(
         &mut self,
         service: &str,
         command: &[OsString],
@@ -161,7 +165,7 @@ impl Injector for InjectedTrace {
             };
             let mut variables = environment.clone();
             injection.environment(&mut variables);
-            let worker = Worker::begin(injection).map_err(|error| error.to_string())?;
+            let worker = Worker::start(injection).map_err(|error| error.to_string())?;
             Ok(Some((variables, worker)))
         });
         match prepared {
@@ -177,10 +181,12 @@ impl Injector for InjectedTrace {
             // It is told once, and again when it had worked in between.
             Err(why) if self.blind.insert(service.to_owned()) => {
                 let (name, what) = match self.protection {
-                    Some(_) => ("unprotected", "it runs without protection"),
-                    None => ("untraced", "the lines of what it opens are not known"),
+                    Some(_) => ("unprotected", "running without protection"),
+                    None => ("untraced", "cannot trace the lines that open descriptors"),
                 };
-                events.push(LogEvent::of(name, service).with("text", format!("{what}: {why}")));
+                events.push(
+                    LogEvent::for_service(name, service).with("text", format!("{what}: {why}")),
+                );
             }
             Err(_) => {}
         }
@@ -215,7 +221,7 @@ impl Injector for InjectedTrace {
         all.map(|watched| watched.next).min()
     }
 
-    fn turn(&mut self, now: Instant) -> Vec<LogEvent> {
+    fn poll(&mut self, now: Instant) -> Vec<LogEvent> {
         if self.deadline().is_none_or(|at| at > now) {
             return Vec::new();
         }

@@ -7,12 +7,12 @@ use fdguard_probe::Probe;
 use fdguard_process::listen::activation;
 use fdguard_process::parent::{self, Parent};
 use fdguard_process::reserve;
-use fdguard_supervise::config::{ConfigMistake, Overrides, ServiceConfig, RunSettings, explain};
+use fdguard_supervise::config::{ConfigMistake, Overrides, RunSettings, ServiceConfig, explain};
 use fdguard_supervise::evidence;
 use fdguard_supervise::inject::Injector;
 use fdguard_supervise::input_file;
-use fdguard_supervise::supervisor::{self, SupervisorLaunch, StartRefusal};
-use fdguard_trace::Program;
+use fdguard_supervise::supervisor::{self, StartRefusal, SupervisorLaunch};
+use fdguard_trace::TracedProgram;
 
 use crate::cli::RunArgs;
 use crate::exit::{self, HintedError};
@@ -34,13 +34,13 @@ const VARIABLES: [(&str, &str); 1] = [("log_format", "FDGUARD_LOG_FORMAT")];
 /// Runs the verb.
 pub(super) fn run(args: &RunArgs) -> anyhow::Result<u8> {
     // Before anything else is opened: their numbers are promised.
-    let inherited = activation::take();
+    let inherited = activation::from_environment();
     let said = said(args);
     let file = args.config.as_deref().map(read).transpose()?;
     let file = file
         .as_ref()
         .map(|(name, text)| (name.as_str(), text.as_str()));
-    let settings = RunSettings::of(&said, file).map_err(|mistake| mistaken(&mistake))?;
+    let settings = RunSettings::resolve(&said, file).map_err(|mistake| mistaken(&mistake))?;
     if args.explain {
         output::emit(
             None,
@@ -63,7 +63,7 @@ pub(super) fn run(args: &RunArgs) -> anyhow::Result<u8> {
         settings,
         said,
         parent,
-        activation,
+        inherited,
         stderr: stderr.map(reserve::raise),
         injector,
     };
@@ -79,12 +79,16 @@ fn injector(args: &RunArgs, settings: &RunSettings) -> anyhow::Result<Option<Box
         }
     }
     let is_wanted = args.trace || protection.is_some();
-    Ok(is_wanted.then(|| -> Box<dyn Injector> { Box::new(InjectedTrace::new(protection, args.once)) }))
+    Ok(is_wanted
+        .then(|| -> Box<dyn Injector> { Box::new(InjectedTrace::new(protection, args.once)) }))
 }
 
 fn refuse_blind(service: &ServiceConfig) -> anyhow::Result<()> {
     // What cannot be run is told by its start.
-    let program = service.command.first().map(|name| Program::find(name));
+    let program = service
+        .command
+        .first()
+        .map(|name| TracedProgram::find(name));
     let Some(Ok(program)) = program else {
         return Ok(());
     };
@@ -92,8 +96,8 @@ fn refuse_blind(service: &ServiceConfig) -> anyhow::Result<()> {
         return Ok(());
     };
     let name = service.command[0].display();
-    let message = format!("{name} cannot be protected: {why}");
-    let hint = "it was not started; without --protect it runs as it is";
+    let message = format!("cannot protect {name}: {why}");
+    let hint = "run it without --protect; it was not started";
     Err(HintedError::look(message, hint).into())
 }
 
@@ -125,7 +129,7 @@ fn read(path: &Path) -> anyhow::Result<(String, String)> {
     let name = path.display().to_string();
     let text = input_file::read_text(path, input_file::WRITTEN).map_err(|error| HintedError {
         message: format!("{name}: {error}"),
-        hint: "--config takes a file with [service.NAME] in it".to_owned(),
+        hint: "pass --config a TOML file with [service.NAME] tables".to_owned(),
         code: CONFIGURATION,
     });
     Ok((name, text?))
@@ -137,7 +141,7 @@ fn mistaken(mistake: &ConfigMistake) -> anyhow::Error {
     } else {
         exit::USAGE
     };
-    let hint = "fdguard run --explain shows what holds; fdguard run --help what there is";
+    let hint = "run fdguard run --explain to see the effective values, or fdguard run --help for all options";
     anyhow::Error::new(HintedError {
         message: mistake.to_string(),
         hint: hint.to_owned(),
@@ -151,10 +155,10 @@ fn refuse_to_nest(parent: &Parent) -> anyhow::Result<()> {
         return Ok(());
     };
     let message = format!(
-        "this is already kept alive by fdguard run (pid {}, service {})",
+        "already supervised by fdguard run (pid {}, service {})",
         outer.pid, outer.service
     );
-    let hint = "leave out the inner one, use --once or --exec for it, or say --nest";
+    let hint = "remove the inner fdguard run, give it --once or --exec, or allow it with --nest";
     Err(HintedError::usage(message, hint)).context("run")
 }
 

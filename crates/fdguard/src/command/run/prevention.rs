@@ -1,11 +1,11 @@
-//! Tells what protection prevented, and what came too late for it: each place in the code once, or each time.
+//! Reports what protection prevented or detected too late: each place in the code once, or each time.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::Write as _;
 
 use fdguard_core::Gap;
 use fdguard_core::hazard::{Hazard, Party};
-use fdguard_trace::{Became, Report};
+use fdguard_trace::{ReportPolicy, UntracedProgram};
 
 use crate::report::diagnosis;
 use crate::report::trace::hazard;
@@ -27,7 +27,11 @@ pub(super) struct News<'h> {
 
 impl PreventionEvent {
     /// What is new at this level.
-    pub(super) fn news<'h>(&mut self, report: Report, hazards: &'h [Hazard]) -> Vec<News<'h>> {
+    pub(super) fn news<'h>(
+        &mut self,
+        report: ReportPolicy,
+        hazards: &'h [Hazard],
+    ) -> Vec<News<'h>> {
         let mut now: BTreeMap<Key, (&Hazard, u64)> = BTreeMap::new();
         let is_told = |one: &&Hazard| one.prevented || HARM.contains(&one.rule.as_str());
         for one in hazards.iter().filter(is_told) {
@@ -36,7 +40,7 @@ impl PreventionEvent {
         let mut news = Vec::new();
         for (key, (hazard, count)) in now {
             let before = self.0.insert(key, count).unwrap_or(0);
-            let is_more = report == Report::Always && count > before.max(1);
+            let is_more = report == ReportPolicy::Always && count > before.max(1);
             if before == 0 {
                 news.push(News {
                     hazard,
@@ -59,7 +63,7 @@ impl PreventionEvent {
 /// Tells people on stderr.
 #[derive(Debug)]
 pub(super) struct PreventionLog {
-    report: Report,
+    report: ReportPolicy,
     told: PreventionEvent,
     unprotected: BTreeSet<u32>,
 }
@@ -76,7 +80,7 @@ const HARM: [&str; 4] = [
 type Key = (bool, String, [String; 3]);
 
 impl PreventionLog {
-    pub(super) fn new(report: Report) -> Self {
+    pub(super) fn new(report: ReportPolicy) -> Self {
         Self {
             report,
             told: PreventionEvent::default(),
@@ -85,7 +89,7 @@ impl PreventionLog {
     }
 
     /// Tells of each process once that became a program without the library.
-    pub(super) fn tell_unprotected(&mut self, became: &BTreeMap<u32, Became>) {
+    pub(super) fn tell_unprotected(&mut self, became: &BTreeMap<u32, UntracedProgram>) {
         for (pid, one) in became {
             if self.unprotected.insert(*pid) {
                 let comm = terminal::sanitize_str(&one.comm);
@@ -151,7 +155,7 @@ impl PreventionLog {
             for gap in gaps.iter().filter(|gap| gap.what.contains("hazards")) {
                 drop(writeln!(
                     out,
-                    "fdguard: not told: {}: {}",
+                    "fdguard: not reported: {}: {}",
                     gap.what, gap.why
                 ));
             }
@@ -172,7 +176,7 @@ fn key(hazard: &Hazard) -> Key {
 #[cfg(test)]
 mod tests {
     use fdguard_core::hazard::Hazard;
-    use fdguard_trace::Report;
+    use fdguard_trace::ReportPolicy;
 
     use super::PreventionLog;
     use crate::report::trace::testing::hazard;
@@ -192,7 +196,7 @@ mod tests {
 
     #[test]
     fn what_came_too_late_to_be_prevented_is_told_as_it_is() {
-        let mut teller = PreventionLog::new(Report::Once);
+        let mut teller = PreventionLog::new(ReportPolicy::Once);
         let other = Hazard {
             rule: "exhaustion".to_owned(),
             ..hazard()
@@ -204,7 +208,7 @@ mod tests {
 
     #[test]
     fn once_is_once_a_place() {
-        let mut teller = PreventionLog::new(Report::Once);
+        let mut teller = PreventionLog::new(ReportPolicy::Once);
         let first = said(&mut teller, &[prevented(3)]);
         assert!(
             first.starts_with("critical double-close  prevented: fd 9"),
@@ -215,7 +219,7 @@ mod tests {
 
     #[test]
     fn always_counts_every_time() {
-        let mut teller = PreventionLog::new(Report::Always);
+        let mut teller = PreventionLog::new(ReportPolicy::Always);
         let first = said(&mut teller, &[prevented(1)]);
         assert!(!first.contains("more times"), "{first}");
         let more = said(&mut teller, &[prevented(4)]);

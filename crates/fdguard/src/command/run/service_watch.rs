@@ -1,14 +1,14 @@
-//! One run of a service with the library in it: when to look, what was told, and the events of it.
+//! One run of a service with the injected library: when to look, what was reported, and its events.
 
 use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
 
 use fdguard_core::hazard::{Hazard, Party};
 use fdguard_supervise::event::LogEvent;
-use fdguard_trace::Became;
+use fdguard_trace::UntracedProgram;
 
 use super::prevention::{News, PreventionEvent};
-use super::worker::{Counts, WorkerFindings, WorkerGone, Reply, Worker};
+use super::worker::{Counts, Reply, Worker, WorkerFindings, WorkerGone};
 use crate::report::trace::name;
 
 /// Whether something was prevented is asked this often; that costs next to nothing.
@@ -122,7 +122,7 @@ impl ServiceWatch {
         let is_due = now.saturating_duration_since(self.looked) >= every;
         if !self.is_looking && (is_due || prevented != self.seen) {
             (self.looked, self.seen, self.is_looking) = (now, prevented, true);
-            self.worker.look();
+            self.worker.wake();
         }
         self.next = now
             + match self.is_looking {
@@ -142,7 +142,7 @@ pub(super) fn prevented_event(service: &str, news: &News<'_>) -> LogEvent {
     } else {
         "misuse"
     };
-    LogEvent::of(name, service)
+    LogEvent::for_service(name, service)
         .with("rule", hazard.rule.as_str())
         .with("fd", hazard.fd)
         .with("pid", hazard.pid)
@@ -151,9 +151,9 @@ pub(super) fn prevented_event(service: &str, news: &News<'_>) -> LogEvent {
 }
 
 /// A child without the library.
-pub(super) fn unprotected_event(service: &str, pid: u32, became: &Became) -> LogEvent {
-    let text = format!("it runs without protection: {}", became.blind.why());
-    LogEvent::of("unprotected", service)
+pub(super) fn unprotected_event(service: &str, pid: u32, became: &UntracedProgram) -> LogEvent {
+    let text = format!("running without protection: {}", became.blind.why());
+    LogEvent::for_service("unprotected", service)
         .with("pid", pid)
         .with("program", became.comm.as_str())
         .with("text", text)

@@ -1,6 +1,6 @@
-//! The thread that looks into one run of a service: reading tables and naming lines takes its time, and the loop waits for nobody.
+//! The thread that inspects one run of a service: reading tables and naming lines is slow, and the loop must not block.
 //!
-//! It is started by the loop, so that it has the loop's mask of signals: none of them is for it.
+//! The loop starts it, so that it inherits the loop's signal mask and receives no signals.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 use fdguard_core::Gap;
 use fdguard_core::hazard::Hazard;
 use fdguard_supervise::trim;
-use fdguard_trace::{Became, Injection, Symbols};
+use fdguard_trace::{Injection, Symbols, UntracedProgram};
 
 use crate::report::trace::name;
 
@@ -40,7 +40,7 @@ pub(super) struct WorkerFindings {
     /// Since the run began.
     pub(super) counts: Counts,
     /// Processes that are another program by now, without the library.
-    pub(super) became: BTreeMap<u32, Became>,
+    pub(super) became: BTreeMap<u32, UntracedProgram>,
     /// All of them, where there may be new ones.
     pub(super) hazards: Vec<Hazard>,
     pub(super) gaps: Vec<Gap>,
@@ -58,7 +58,7 @@ pub(super) struct Worker {
 }
 
 impl Worker {
-    pub(super) fn begin(injection: Injection) -> std::io::Result<Self> {
+    pub(super) fn start(injection: Injection) -> std::io::Result<Self> {
         let prevented = injection.prevented();
         let (jobs, asked) = mpsc::channel();
         let (answer, replies) = mpsc::channel();
@@ -80,7 +80,7 @@ impl Worker {
     }
 
     // A thread that is gone answers nothing, and that is seen where answers are awaited.
-    pub(super) fn look(&self) {
+    pub(super) fn wake(&self) {
         drop(self.jobs.send(Job::Look));
     }
 

@@ -1,13 +1,13 @@
-//! Children that pile up, beside what the watch and the tables came to.
+//! Adds findings about children that pile up.
 
 use fdguard_core::children::finding;
 use fdguard_core::diagnosis::Diagnosis;
 use fdguard_core::judge::Verdict;
 use fdguard_core::{Pid, Text};
-use fdguard_trace::{Symbols, Traced};
+use fdguard_trace::{Symbols, TracedCommand};
 
 /// Adds the lines that start children and do not wait for them.
-pub(super) fn add(diagnosis: &mut Diagnosis, traced: &Traced) {
+pub(super) fn add(diagnosis: &mut Diagnosis, traced: &TracedCommand) {
     let piles = traced.child_piles(&mut Symbols::new(), true);
     for pile in &piles {
         let comm = comm(diagnosis, pile.pid);

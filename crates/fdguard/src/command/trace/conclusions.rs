@@ -1,5 +1,4 @@
-//! The verdict of every traced process, from its lifetimes, in place of the one that the looks from
-//! outside came to.
+//! The verdict of every traced process from its lifetimes, which replaces the one from sampling.
 
 use std::collections::HashMap;
 use std::time::Duration;
@@ -9,16 +8,17 @@ use fdguard_core::evidence::Curves;
 use fdguard_core::finding::Finding;
 use fdguard_core::judge::Verdict;
 use fdguard_core::lifetimes::Lifetime;
-use fdguard_core::lifetimes::report::{Conclusion, SiteReport, Subject as Judged};
-use fdguard_core::rule::Settings;
+use fdguard_core::lifetimes::report::{Conclusion, SiteReport, TracedSubject};
+use fdguard_core::rule::RuleSettings;
 use fdguard_core::snapshot::Limits;
-use fdguard_core::watch::{WatchedProcess, Watch};
+use fdguard_core::watch::{Watch, WatchedProcess};
 use fdguard_core::{Pid, Text};
 use fdguard_trace::{Site, TracedProcess, monotonic};
 use jiff::{SignedDuration, Timestamp};
 
-use super::joined::{Origins, is_go, members};
-use super::names::Names;
+use super::aggregate::{is_go, members};
+use super::names::FdNames;
+use crate::report::trace::ProcessSites;
 
 /// Rules about the course of counts: of a traced process its lifetimes say more.
 const BY_COUNT: &[&str] = &["leak", "growth", "plateau"];
@@ -27,17 +27,17 @@ const BY_COUNT: &[&str] = &["leak", "growth", "plateau"];
 pub(super) struct Material<'a> {
     pub(super) watch: Option<&'a Watch>,
     pub(super) processes: &'a [TracedProcess],
-    pub(super) names: &'a Names,
-    pub(super) settings: &'a Settings,
+    pub(super) names: &'a FdNames,
+    pub(super) settings: &'a RuleSettings,
 }
 
 impl Material<'_> {
     /// Puts what the lifetimes say into a diagnosis of the looks from outside; gives the sites of
     /// each process.
-    pub(super) fn conclude(&self, diagnosis: &mut Diagnosis) -> Vec<Origins> {
+    pub(super) fn conclude(&self, diagnosis: &mut Diagnosis) -> Vec<ProcessSites> {
         let root = diagnosis.process.pid;
         let mut sites = Vec::new();
-        let mut origins = Vec::new();
+        let mut shown_sites = Vec::new();
         let mut released: Option<(Pid, ReleasedAtEnd)> = None;
         for process in self.processes {
             let conclusion = self.conclusion(process);
@@ -55,7 +55,7 @@ impl Material<'_> {
             let is_shown = |one: &&SiteReport| is_latest || one.verdict == Verdict::Leaking;
             sites.extend(shown.filter(is_shown).cloned());
             if is_latest {
-                origins.push(self.origins(process));
+                shown_sites.push(self.process_sites(process));
             }
             self.overrule(diagnosis, process, conclusion);
         }
@@ -65,12 +65,12 @@ impl Material<'_> {
         diagnosis.released_at_end = released.map(|(_, released)| released);
         sites.sort_by_key(|site| std::cmp::Reverse(site.verdict));
         diagnosis.sites = Some(sites);
-        self.settle(diagnosis);
-        origins
+        self.set_verdict(diagnosis);
+        shown_sites
     }
 
     /// The verdict of all of it, and its findings, the gravest first.
-    fn settle(&self, diagnosis: &mut Diagnosis) {
+    fn set_verdict(&self, diagnosis: &mut Diagnosis) {
         let everybody = || diagnosis.processes.iter().chain(&diagnosis.predecessors);
         let findings = everybody().flat_map(|opinion| opinion.findings.clone());
         let mut findings: Vec<Finding> = findings.collect();
@@ -84,7 +84,7 @@ impl Material<'_> {
     pub(super) fn conclusion(&self, process: &TracedProcess) -> Conclusion {
         let subject = self.subject(process.pid);
         let limits = subject.map(|one| one.timeline.limits());
-        Judged {
+        TracedSubject {
             pid: process.pid,
             comm: Text::from(process.comm.as_str()),
             sites: &process.sites,
@@ -153,7 +153,7 @@ impl Material<'_> {
     }
 
     /// The sites of a process as they were when the end began, for the report and its pictures.
-    fn origins(&self, process: &TracedProcess) -> Origins {
+    fn process_sites(&self, process: &TracedProcess) -> ProcessSites {
         let subject = self.subject(process.pid);
         let sites: Vec<Site> = process
             .sites
@@ -164,10 +164,10 @@ impl Material<'_> {
             let shown = site.paths.iter();
             shown.flat_map(|path| path.judgement.survivors.iter().chain(&path.history.live))
         });
-        let mut held = HashMap::new();
+        let mut open = HashMap::new();
         for one in survivors {
             if let (Some(class), target) = self.names.name(process, one) {
-                held.insert(one.fd, (class, target.unwrap_or_else(|| Text::from(""))));
+                open.insert(one.fd, (class, target.unwrap_or_else(|| Text::from(""))));
             }
         }
         let listed = subject.map(|one| one.timeline.live().iter());
@@ -175,11 +175,11 @@ impl Material<'_> {
             let is_unknown = |fd: &u32| !process.knows(*fd) && !process.inherited.contains(fd);
             live.map(|(fd, _)| fd).filter(is_unknown).count()
         });
-        Origins {
+        ProcessSites {
             pid: process.pid,
             comm: process.comm.clone(),
             sites,
-            held,
+            open,
             now: process.until,
             inherited: process.inherited.len(),
             unknown: unknown.unwrap_or(0),

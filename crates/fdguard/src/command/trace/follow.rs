@@ -1,4 +1,4 @@
-//! `--follow`: a line for each new thing, when it happens. Keys and values as in the lines of `watch`.
+//! `--follow`: a line for each event as it happens. Keys and values as in the lines of `watch`.
 
 use std::collections::{BTreeSet, HashMap};
 use std::fs::File;
@@ -12,13 +12,13 @@ use fdguard_core::lint::Severity;
 use fdguard_core::origin::Culprit;
 use fdguard_core::proof::Clearance;
 use fdguard_core::recording::RecordingEntry;
-use fdguard_core::rule::Settings;
+use fdguard_core::rule::RuleSettings;
 use fdguard_core::watch::Watch;
 use fdguard_trace::Symbols;
 use jiff::Timestamp;
 
 use super::PATIENCE;
-use super::running::{Audience, Running};
+use super::run_loop::{RunningTrace, TraceObserver};
 use super::sites::{SiteNow, Sites};
 use crate::cli::TraceArgs;
 use crate::output::OutputStream;
@@ -33,7 +33,7 @@ const JUDGED: f64 = 1.0;
 /// Tells what happens, line by line.
 pub(super) struct Follower<'s> {
     out: Out,
-    settings: &'s Settings,
+    settings: &'s RuleSettings,
     clearance: Clearance<'s>,
     sites: Sites,
     verdicts: HashMap<u32, Verdict>,
@@ -51,7 +51,7 @@ enum Out {
 
 impl<'s> Follower<'s> {
     /// Lines go to the file of the report, but for one that is JSON.
-    pub(super) fn new(args: &'s TraceArgs, settings: &'s Settings) -> anyhow::Result<Self> {
+    pub(super) fn new(args: &'s TraceArgs, settings: &'s RuleSettings) -> anyhow::Result<Self> {
         let out = match args.output.as_deref().filter(|_| !args.json) {
             Some(path) => {
                 let file = File::create(path);
@@ -87,21 +87,21 @@ impl<'s> Follower<'s> {
             }
             let line = hazard_line(hazard);
             if self.hazards.insert(line.clone()) {
-                self.say("fd_hazard", &line);
+                self.emit("fd_hazard", &line);
             }
         }
     }
 
-    fn look(&mut self, running: &Running<'_, '_>, entries: &[RecordingEntry]) {
+    fn report_sample(&mut self, running: &RunningTrace<'_, '_>, entries: &[RecordingEntry]) {
         let watch = running.live().watch();
         for entry in entries {
             self.process(watch, entry);
         }
-        self.sites.look(watch, running.tables());
+        self.sites.update(watch, running.tables());
         let new = self.sites.now().iter().filter(|one| one.has_begun);
         let lines: Vec<String> = new.map(site_line).collect();
         for line in lines {
-            self.say("fd_site", &line);
+            self.emit("fd_site", &line);
         }
         if self.judged.is_none_or(|at| watch.at() - at >= JUDGED) {
             self.judged = Some(watch.at());
@@ -118,20 +118,20 @@ impl<'s> Follower<'s> {
         match entry {
             RecordingEntry::Process(one) => {
                 let comm = sanitize(&one.process.comm);
-                self.say("fd_process", &line(one.process.pid, &comm, "started"));
+                self.emit("fd_process", &line(one.process.pid, &comm, "started"));
             }
             RecordingEntry::Gone { id, .. } => {
                 let Some(subject) = watch.subjects().find(|subject| subject.id == *id) else {
                     return;
                 };
                 let comm = sanitize(&subject.process.comm);
-                self.say("fd_process", &line(subject.process.pid, &comm, "ended"));
+                self.emit("fd_process", &line(subject.process.pid, &comm, "ended"));
             }
             _ => {}
         }
     }
 
-    fn judge(&mut self, running: &Running<'_, '_>) {
+    fn judge(&mut self, running: &RunningTrace<'_, '_>) {
         let watch = running.live().watch();
         let traced = running.verdicts(&mut self.symbols, self.settings);
         for subject in watch.subjects().filter(|subject| subject.gone.is_none()) {
@@ -152,12 +152,12 @@ impl<'s> Follower<'s> {
                 diagnosis::word(opinion.verdict),
                 diagnosis::word(before),
             );
-            self.say("fd_verdict", &line);
+            self.emit("fd_verdict", &line);
         }
     }
 
     /// Nobody is left to tell when it fails, and the program goes on.
-    fn say(&mut self, what: &str, line: &str) {
+    fn emit(&mut self, what: &str, line: &str) {
         let line = format!("{what} time={:.3} {line}\n", Timestamp::now());
         drop(match &mut self.out {
             Out::Stderr => anstream::stderr().write_all(line.as_bytes()),
@@ -166,11 +166,11 @@ impl<'s> Follower<'s> {
     }
 }
 
-impl Audience for Follower<'_> {
-    fn attend(&mut self, running: &mut Running<'_, '_>) -> anyhow::Result<()> {
+impl TraceObserver for Follower<'_> {
+    fn observe(&mut self, running: &mut RunningTrace<'_, '_>) -> anyhow::Result<()> {
         loop {
             let (progress, entries) = running.step(Instant::now() + PATIENCE)?;
-            self.look(running, &entries);
+            self.report_sample(running, &entries);
             if progress == WatchProgress::Ended {
                 return Ok(());
             }
@@ -246,7 +246,7 @@ mod tests {
     use fdguard_core::config::Config;
     use fdguard_core::hazard::Hazard;
     use fdguard_core::playbook::Playbook;
-    use fdguard_core::rule::Settings;
+    use fdguard_core::rule::RuleSettings;
 
     use super::{Clearance, Follower, Out, Sites};
 
@@ -264,10 +264,10 @@ mod tests {
     #[test]
     fn a_hazard_is_told_once_unless_it_was_accepted_and_its_names_forge_nothing() {
         let config = Config::default();
-        let settings = Settings {
+        let settings = RuleSettings {
             levels: config.levels,
             expectations: config.expectations,
-            ledger: config.ledger,
+            suppressions: config.suppressions,
             playbook: Playbook::embedded(),
             today: jiff::civil::date(2026, 1, 1),
         };

@@ -1,20 +1,18 @@
 //! `fdguard trace`: which line of code opened what is still open?
 
-pub(super) mod asked;
+pub(super) mod aggregate;
 pub(super) mod children;
 mod conclusions;
-mod figures;
 mod follow;
-pub(super) mod joined;
 pub(super) mod names;
 mod notes;
 mod outputs;
 mod report;
-mod running;
-mod seen;
+mod run_loop;
+pub(super) mod signals;
 mod sites;
 mod text;
-mod unread;
+mod unread_languages;
 mod view;
 
 use std::io::Write as _;
@@ -26,24 +24,24 @@ use fdguard_core::diagnosis::Diagnosis;
 use fdguard_core::finding::Finding;
 use fdguard_core::lint::Severity;
 use fdguard_core::proof::Clearance;
-use fdguard_core::rule::Settings;
+use fdguard_core::rule::RuleSettings;
 use fdguard_probe::Probe;
-use fdguard_trace::{Detail, Error, Options, Traced};
+use fdguard_trace::{Error, Options, SiteDetail, TracedCommand};
 
 use super::{clearing, settings};
 use crate::cli::TraceArgs;
 use crate::exit;
 use crate::output::OutputStream;
+use crate::report::trace::TraceReport;
 use crate::terminal;
 use crate::watching::WatchProgress;
 
-use asked::Asked;
 use follow::Follower;
-use joined::Joined;
 use notes::Notes;
 use outputs::Outputs;
-use running::{Audience, Running};
-pub(super) use running::{Watched, say};
+use run_loop::{RunningTrace, TraceObserver};
+pub(super) use run_loop::{WatchOutcome, notify};
+use signals::SignalRequests;
 use view::Viewer;
 
 /// As `env` says it: we failed, it could not be run, it was not found.
@@ -96,59 +94,66 @@ fn trace(args: &TraceArgs) -> anyhow::Result<u8> {
         Some(follower) if !args.json => follower.stream()?,
         _ => open(args)?,
     };
-    let mut asked = Asked::listen()?;
+    let mut requests = SignalRequests::listen()?;
     let protection = args.protect.protection();
     let is_protected = protection.is_some();
     let options = Options::default().protecting(protection);
-    let mut traced = Traced::launch(&args.command, options)?;
+    let mut traced = TracedCommand::launch(&args.command, options)?;
     if let Some(blind) = traced.blind().filter(|_| is_protected) {
-        say(&format!("not protected: {}", blind.why()));
+        notify(&format!("not protected: {}", blind.why()));
     }
     let mut notes = Notes::new(&settings, args.length);
-    let audience: &mut dyn Audience = match &mut follower {
+    let observer: &mut dyn TraceObserver = match &mut follower {
         Some(follower) => follower,
         None if args.live => &mut Viewer,
         None => match &mut notes {
             Some(notes) => notes,
-            None => &mut Nobody,
+            None => &mut NoObserver,
         },
     };
     let pace = (args.every, args.length);
-    let watched = running::watch(pace, &probe, &mut traced, &mut asked, audience)?;
+    let watched = run_loop::watch(pace, &probe, &mut traced, &mut requests, observer)?;
     let is_whole = args.json || args.outputs.pprof.is_some();
     let detail = if is_whole {
-        Detail::Every
+        SiteDetail::Every
     } else {
-        Detail::Held
+        SiteDetail::Held
     };
-    let mut joined = Joined::of(&watched, (&traced, detail), &args.command, &settings)?;
-    children::add(&mut joined.diagnosis, &traced);
+    let mut report =
+        TraceReport::of_launched(&watched, (&traced, detail), &args.command, &settings)?;
+    children::add(&mut report.diagnosis, &traced);
     let clearance = Clearance::new(&args.allow, &settings);
-    clearing::clear(&mut joined.diagnosis, &clearance);
-    clearing::settle(&mut joined.diagnosis);
-    let unused = clearance.unused(&clearing::reasons(&joined.diagnosis));
-    let written = outputs.write(&joined);
+    clearing::clear(&mut report.diagnosis, &clearance);
+    clearing::apply_clearances(&mut report.diagnosis);
+    let unused = clearance.unused(&clearing::reasons(&report.diagnosis));
+    let written = outputs.write(&report);
     if let Some(follower) = &mut follower {
-        follower.hazards(&joined.diagnosis.hazards);
+        follower.hazards(&report.diagnosis.hazards);
     }
-    write(args, &joined, &unused, stream)?;
+    write(args, &report, &unused, stream)?;
     written?;
-    Ok(exit_code(args, &watched, &joined.diagnosis))
+    Ok(exit_code(args, &watched, &report.diagnosis))
 }
 
 /// Watches a program until it ends, or as long as the pace says: the time between two looks, and of all.
 pub(super) fn watch<'p>(
     pace: (Duration, Option<Duration>),
     probe: &'p Probe,
-    traced: &mut Traced,
-    settings: &Settings,
-) -> anyhow::Result<Watched<'p>> {
+    traced: &mut TracedCommand,
+    settings: &RuleSettings,
+) -> anyhow::Result<WatchOutcome<'p>> {
     let mut notes = Notes::new(settings, pace.1);
-    let audience: &mut dyn Audience = match &mut notes {
+    let observer: &mut dyn TraceObserver = match &mut notes {
         Some(notes) => notes,
-        None => &mut Nobody,
+        None => &mut NoObserver,
     };
-    running::watch(pace, probe, traced, &mut Asked::listen()?, audience)
+    run_loop::watch(
+        pace,
+        probe,
+        traced,
+        &mut SignalRequests::listen()?,
+        observer,
+    )
 }
 
 /// The file of the result, before the program runs for nothing.
@@ -158,10 +163,10 @@ fn open(args: &TraceArgs) -> anyhow::Result<Option<OutputStream>> {
 }
 
 /// Nobody looks on.
-struct Nobody;
+struct NoObserver;
 
-impl Audience for Nobody {
-    fn attend(&mut self, running: &mut Running<'_, '_>) -> anyhow::Result<()> {
+impl TraceObserver for NoObserver {
+    fn observe(&mut self, running: &mut RunningTrace<'_, '_>) -> anyhow::Result<()> {
         while running.step(Instant::now() + PATIENCE)?.0 != WatchProgress::Ended {}
         Ok(())
     }
@@ -169,16 +174,16 @@ impl Audience for Nobody {
 
 fn write(
     args: &TraceArgs,
-    joined: &Joined,
+    report: &TraceReport,
     unused: &[String],
     stream: Option<OutputStream>,
 ) -> anyhow::Result<()> {
     let mut bytes = Vec::new();
     if args.json {
-        serde_json::to_writer(&mut bytes, &joined.diagnosis)?;
+        serde_json::to_writer(&mut bytes, &report.diagnosis)?;
         bytes.push(b'\n');
     } else {
-        text::write(&mut bytes, joined, terminal::width())?;
+        text::write(&mut bytes, report, terminal::width())?;
         let columns = crate::report::diagnosis::columns(terminal::width());
         clearing::write_unused(&mut bytes, unused, columns)?;
     }
@@ -193,7 +198,7 @@ fn write(
 }
 
 /// The program's own failure counts most.
-fn exit_code(args: &TraceArgs, watched: &Watched<'_>, found: &Diagnosis) -> u8 {
+fn exit_code(args: &TraceArgs, watched: &WatchOutcome<'_>, found: &Diagnosis) -> u8 {
     let own = own_code(watched.status);
     let is_own_failure = own != 0 && !(watched.was_ended && watched.status.is_some());
     let counts =

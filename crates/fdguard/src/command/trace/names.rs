@@ -1,5 +1,5 @@
-//! What descriptors were at the looks from outside: remembered, because at the end nobody can look
-//! any more.
+//! The class and target of descriptors at each sample, kept because a process cannot be read after
+//! it ended.
 
 use std::collections::HashMap;
 
@@ -15,7 +15,7 @@ const MOST: usize = 4;
 
 /// What was seen of every process.
 #[derive(Debug, Default)]
-pub(in crate::command) struct Names {
+pub(in crate::command) struct FdNames {
     processes: HashMap<Pid, HashMap<Fd, Vec<Sighting>>>,
 }
 
@@ -28,9 +28,9 @@ struct Sighting {
     target: Text,
 }
 
-impl Names {
+impl FdNames {
     /// Takes in a look, which was over at this time of the monotonic clock.
-    pub(super) fn look(&mut self, watch: &Watch, now: u64) {
+    pub(super) fn note_sample(&mut self, watch: &Watch, now: u64) {
         for subject in watch.subjects().filter(|one| one.gone.is_none()) {
             let process = self.processes.entry(subject.process.pid).or_default();
             for (fd, held) in subject.timeline.live().iter() {
@@ -75,7 +75,7 @@ impl Names {
         // `open` says nothing about what the file is.
         let by_call = || {
             let class = process.classes.get(&key).cloned();
-            class.filter(|class| *class != Class::Regular || link::of_call(one.call).is_some())
+            class.filter(|class| *class != Class::Regular || Class::from_call(one.call).is_some())
         };
         match (seen, process.links.get(&key)) {
             (Some(seen), _) if !matches!(seen.class, Class::Other(_)) => {
@@ -85,7 +85,7 @@ impl Names {
                 let (class, target) = link::of_link(text.as_bytes());
                 (class.or_else(by_call), Some(target))
             }
-            _ => (by_call().or_else(|| link::of_call(one.call)), None),
+            _ => (by_call().or_else(|| Class::from_call(one.call)), None),
         }
     }
 }

@@ -1,12 +1,13 @@
-//! How far a run of a given length is. The terminal is the program's: whole lines, and few of them.
+//! Progress of a run of known length. The program uses the terminal, so only few, whole lines are
+//! printed.
 
 use std::io::IsTerminal as _;
 use std::time::{Duration, Instant};
 
-use fdguard_core::rule::Settings;
+use fdguard_core::rule::RuleSettings;
 
 use super::PATIENCE;
-use super::running::{Audience, Running, say};
+use super::run_loop::{RunningTrace, TraceObserver, notify};
 use crate::progress;
 use crate::watching::WatchProgress;
 
@@ -17,13 +18,13 @@ const EVERY: Duration = Duration::from_secs(10);
 /// Somebody at a terminal who waits for the end of a run.
 #[derive(Debug)]
 pub(super) struct Notes<'s> {
-    settings: &'s Settings,
+    settings: &'s RuleSettings,
     length: Duration,
 }
 
 impl<'s> Notes<'s> {
     /// For a run of this length; none where it is short or nobody reads.
-    pub(super) fn new(settings: &'s Settings, length: Option<Duration>) -> Option<Self> {
+    pub(super) fn new(settings: &'s RuleSettings, length: Option<Duration>) -> Option<Self> {
         let length = length.filter(|length| *length > FIRST)?;
         std::io::stderr()
             .is_terminal()
@@ -31,13 +32,13 @@ impl<'s> Notes<'s> {
     }
 }
 
-impl Audience for Notes<'_> {
-    fn attend(&mut self, running: &mut Running<'_, '_>) -> anyhow::Result<()> {
+impl TraceObserver for Notes<'_> {
+    fn observe(&mut self, running: &mut RunningTrace<'_, '_>) -> anyhow::Result<()> {
         let mut due = Instant::now() + FIRST;
         while running.step(due.min(Instant::now() + PATIENCE))?.0 != WatchProgress::Ended {
             if Instant::now() >= due {
                 let watch = running.live().watch();
-                say(&progress::of_watch(watch, self.settings, Some(self.length)));
+                notify(&progress::of_watch(watch, self.settings, Some(self.length)));
                 due = Instant::now() + EVERY;
             }
         }

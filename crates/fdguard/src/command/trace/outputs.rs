@@ -1,23 +1,18 @@
-//! The files beside the report: opened before the program starts, written when it has ended.
+//! The additional output files: opened before the program starts, written when it has ended.
 
 use std::io::Write as _;
 use std::path::Path;
-
-use fdguard_trace::Strand;
 
 use crate::cli::TraceArgs;
 use crate::exit::{self, HintedError};
 use crate::output::OutputStream;
 use crate::report::html;
-use crate::report::trace::{Seen, folded, pprof, svg};
-
-use super::joined::Joined;
-use super::seen::{add_spent, seen};
+use crate::report::trace::{TraceReport, folded, pprof, svg};
 
 /// The files that were asked for.
 pub(super) struct Outputs(Vec<(Format, OutputStream)>);
 
-#[derive(Clone, Copy, PartialEq, Eq)]
+#[derive(Clone, Copy)]
 enum Format {
     Folded,
     FlameGraph,
@@ -42,8 +37,8 @@ impl Outputs {
         let mut streams = Vec::new();
         for (format, path) in asked {
             if taken.contains(&path) && !is_special(path) {
-                let message = format!("{}: named for two outputs", path.display());
-                return Err(HintedError::usage(message, "give each a file of its own").into());
+                let message = format!("{}: used for two outputs", path.display());
+                return Err(HintedError::usage(message, "give each output its own file").into());
             }
             taken.push(path);
             streams.push((format, OutputStream::open(Some(path))?));
@@ -52,17 +47,11 @@ impl Outputs {
     }
 
     /// Writes them all: where one fails, the others are written none the less.
-    pub(super) fn write(self, joined: &Joined) -> anyhow::Result<()> {
-        let spent = match self.0.iter().any(|(format, _)| *format == Format::Pprof) {
-            true => spent(joined),
-            false => Vec::new(),
-        };
-        let mut seen = seen(joined);
-        add_spent(&mut seen, &spent);
+    pub(super) fn write(self, report: &TraceReport) -> anyhow::Result<()> {
         let mut failed = None;
         for (format, mut stream) in self.0 {
             let written = format
-                .bytes(&seen)
+                .bytes(report)
                 .and_then(|bytes| Ok(stream.write_all(&bytes)?))
                 .and_then(|()| stream.finish());
             if let Err(error) = written
@@ -85,26 +74,14 @@ impl Format {
         }
     }
 
-    fn bytes(self, seen: &Seen<'_>) -> anyhow::Result<Vec<u8>> {
+    fn bytes(self, report: &TraceReport) -> anyhow::Result<Vec<u8>> {
         Ok(match self {
-            Self::Folded => folded::text(seen).into_bytes(),
-            Self::FlameGraph => svg::file(seen).into_bytes(),
-            Self::Pprof => pprof::file(seen)?,
-            Self::Html => html::trace::page(seen, &nonce()).into_bytes(),
+            Self::Folded => folded::text(report).into_bytes(),
+            Self::FlameGraph => svg::file(report).into_bytes(),
+            Self::Pprof => pprof::file(report)?,
+            Self::Html => html::trace::page(report, &nonce()).into_bytes(),
         })
     }
-}
-
-/// The call paths of each process that left nothing open.
-fn spent(joined: &Joined) -> Vec<(u32, Vec<Strand>)> {
-    let of = |process: &fdguard_trace::TracedProcess| {
-        let paths = process.sites.iter().flat_map(|site| &site.paths);
-        let strands = paths
-            .map(Strand::from)
-            .filter(|strand| strand.fds.is_empty());
-        (process.pid, strands.collect())
-    };
-    joined.traces.iter().map(of).collect()
 }
 
 /// A pipe or a device can be written to twice.

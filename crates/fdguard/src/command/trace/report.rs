@@ -1,4 +1,4 @@
-//! `fdguard trace --report PID`: what a traced program holds right now, from another terminal.
+//! `fdguard trace --report PID`: what a traced program holds now, from another terminal.
 
 use std::collections::BTreeSet;
 use std::io::Write;
@@ -9,27 +9,28 @@ use fdguard_core::finding::Finding;
 use fdguard_core::lint::Severity;
 use fdguard_core::origin::Origin;
 use fdguard_core::proof::Clearance;
-use fdguard_core::rule::Settings;
-use fdguard_core::watch::{WatchedProcess, Watch};
+use fdguard_core::rule::RuleSettings;
+use fdguard_core::watch::{Watch, WatchedProcess};
 use fdguard_core::{Class, Pid, Text};
 use fdguard_probe::{Error as ProbeError, Probe};
-use fdguard_trace::{Error, Observed, Tables, monotonic};
+use fdguard_trace::{Error, ObservedTrace, ProcessTables, monotonic};
 use serde::Serialize;
 
-use super::joined::{About, Joined, Origins};
-use super::{PATIENCE, figures, text, view};
+use super::aggregate::TraceScope;
+use super::{PATIENCE, text, view};
 use crate::cli::TraceArgs;
 use crate::command::{clearing, settings};
 use crate::exit::{self, HintedError};
 use crate::output;
 use crate::report::diagnosis;
 use crate::report::style::HEADING;
+use crate::report::trace::{ProcessSites, TraceReport};
 use crate::terminal::{self, sanitize_str};
 use crate::watching::{LiveWatch, OnSignal, WatchPlan, WatchProgress};
 
 /// What to do with a process that nobody traces.
 const LAUNCH: &str =
-    "launch it with fdguard trace -- COMMAND, or fdguard watch PID: class, target and rate";
+    "launch it with fdguard trace -- COMMAND, or run fdguard watch PID for class, target and rate";
 
 /// What the sites of a process stand under.
 const OPEN_NOW: &str = "open now";
@@ -38,8 +39,8 @@ pub(super) fn run(args: &TraceArgs, pid: u32) -> anyhow::Result<u8> {
     let settings = settings::settings(&args.settings)?;
     let probe = Probe::new()?;
     let observed = find(args, pid)?;
-    let mut live = begin(args, &probe, &observed)?;
-    let looked = if args.live {
+    let mut live = start_watch(args, &probe, &observed)?;
+    let sampled = if args.live {
         view::show(&mut live, &observed)?
     } else {
         watch(args, &mut live, &observed)?
@@ -48,51 +49,55 @@ pub(super) fn run(args: &TraceArgs, pid: u32) -> anyhow::Result<u8> {
     if !is_seen {
         return Err(ProbeError::Vanished(observed.pid()).into());
     }
-    let mut joined = looked.joined(&observed, live.watch(), &settings)?;
+    let mut report = sampled.report(&observed, live.watch(), &settings)?;
     let clearance = Clearance::new(&args.allow, &settings);
-    clearing::clear(&mut joined.diagnosis, &clearance);
+    clearing::clear(&mut report.diagnosis, &clearance);
     if args.json {
         output::emit(args.output.as_deref(), |out| {
-            serde_json::to_writer(&mut *out, &Document::of(&joined, live.watch()))?;
+            serde_json::to_writer(&mut *out, &Document::of(&report, live.watch()))?;
             Ok(out.write_all(b"\n")?)
         })?;
     } else {
         output::emit_styled(args.output.as_deref(), |out| {
-            write(out, args, &joined, live.watch())
+            write(out, args, &report, live.watch())
         })?;
     }
-    Ok(exit_code(&joined.diagnosis))
+    Ok(exit_code(&report.diagnosis))
 }
 
 /// The trace of a process; else one clear line.
-pub(super) fn find(args: &TraceArgs, pid: u32) -> anyhow::Result<Observed> {
+pub(super) fn find(args: &TraceArgs, pid: u32) -> anyhow::Result<ObservedTrace> {
     let is_attach = args.report.is_none();
-    Observed::find(pid).map_err(|error| match error {
+    ObservedTrace::find(pid).map_err(|error| match error {
         Error::NoProcess { pid } => ProbeError::NoSuchProcess(pid).into(),
         Error::Denied { .. } => {
-            let hint = "it belongs to another user: run this as that user, or with sudo";
+            let hint = "run this as the process's owner, or with sudo";
             HintedError::look(error.to_string(), hint).into()
         }
         Error::Untraced { blind, .. } => {
             let mut message = error.to_string();
             if is_attach {
-                message.push_str(", and attaching to a running process comes with the kernel tier");
+                message.push_str(", and fdguard cannot attach to a running process yet");
             }
             if let Some(blind) = blind {
                 message.push_str(": ");
                 message.push_str(blind.why());
             }
-            HintedError::look(message, blind.map_or(LAUNCH, fdguard_trace::Blind::remedy)).into()
+            HintedError::look(
+                message,
+                blind.map_or(LAUNCH, fdguard_trace::BlindReason::remedy),
+            )
+            .into()
         }
         other => other.into(),
     })
 }
 
 /// The same watch as the launching fdguard's, from outside.
-pub(super) fn begin<'p>(
+pub(super) fn start_watch<'p>(
     args: &TraceArgs,
     probe: &'p Probe,
-    observed: &Observed,
+    observed: &ObservedTrace,
 ) -> anyhow::Result<LiveWatch<'p>> {
     let plan = |pids: Vec<u32>| WatchPlan {
         pids,
@@ -104,23 +109,23 @@ pub(super) fn begin<'p>(
         on_signal: OnSignal::End,
     };
     // A child may end just now; the process itself must be there.
-    LiveWatch::begin(probe, plan(observed.pids()?))
-        .or_else(|_| LiveWatch::begin(probe, plan(vec![observed.pid()])))
+    LiveWatch::start(probe, plan(observed.pids()?))
+        .or_else(|_| LiveWatch::start(probe, plan(vec![observed.pid()])))
 }
 
 /// The tables around the last look.
-pub(super) struct Looked {
-    before: Tables,
-    after: Tables,
+pub(super) struct SampledTables {
+    before: ProcessTables,
+    after: ProcessTables,
     /// What is older was seen by that look, if it was open.
     since: u64,
     /// When the tables were read last.
     read: u64,
 }
 
-impl Looked {
+impl SampledTables {
     /// Before the first look.
-    pub(super) fn at(observed: &Observed) -> anyhow::Result<Self> {
+    pub(super) fn at(observed: &ObservedTrace) -> anyhow::Result<Self> {
         let read = monotonic();
         let tables = observed.tables()?;
         Ok(Self {
@@ -132,7 +137,7 @@ impl Looked {
     }
 
     /// After another look. When the program has ended its tables may be gone: then the last ones count.
-    pub(super) fn again(&mut self, observed: &Observed) {
+    pub(super) fn again(&mut self, observed: &ObservedTrace) {
         let read = monotonic();
         if let Ok(tables) = observed.tables() {
             self.before = std::mem::replace(&mut self.after, tables);
@@ -141,46 +146,50 @@ impl Looked {
     }
 
     /// The tables after it.
-    pub(super) fn tables(&self) -> &Tables {
+    pub(super) fn tables(&self) -> &ProcessTables {
         &self.after
     }
 
-    fn joined(
+    fn report(
         &self,
-        observed: &Observed,
+        observed: &ObservedTrace,
         watch: &Watch,
-        settings: &Settings,
-    ) -> anyhow::Result<Joined> {
+        settings: &RuleSettings,
+    ) -> anyhow::Result<TraceReport> {
         let Some(diagnosis) = watch.diagnosis(settings) else {
             return Err(ProbeError::NoSuchProcess(observed.pid()).into());
         };
         let pids = running(watch).map(|subject| subject.process.pid);
-        let untold = pids.filter(|pid| self.after.of(*pid).is_none());
-        let about = About {
+        let untraced = pids.filter(|pid| self.after.table_of(*pid).is_none());
+        let scope = TraceScope {
             pid: observed.pid(),
             blind: None,
-            became: untold.map(|pid| (pid, observed.became(pid))).collect(),
-            told: BTreeSet::new(),
+            became: untraced.map(|pid| (pid, observed.became(pid))).collect(),
+            with_table: BTreeSet::new(),
         };
         let tables = (&self.before, &self.after);
-        Ok(Joined::watched(
-            tables, self.since, &about, watch, diagnosis,
+        Ok(TraceReport::of_observed(
+            tables, self.since, &scope, watch, diagnosis,
         ))
     }
 }
 
 /// One look, or as many as `--for` asks.
-fn watch(args: &TraceArgs, live: &mut LiveWatch<'_>, observed: &Observed) -> anyhow::Result<Looked> {
-    let mut looked = Looked::at(observed)?;
+fn watch(
+    args: &TraceArgs,
+    live: &mut LiveWatch<'_>,
+    observed: &ObservedTrace,
+) -> anyhow::Result<SampledTables> {
+    let mut sampled = SampledTables::at(observed)?;
     loop {
         let progress = live.advance(Instant::now() + PATIENCE)?;
         live.take_entries();
         if args.length.is_none() && progress == WatchProgress::Looked {
             live.stop(WatchEnd::TimeUp)?;
         }
-        looked.again(observed);
+        sampled.again(observed);
         if live.watch().ended().is_some() {
-            return Ok(looked);
+            return Ok(sampled);
         }
     }
 }
@@ -188,16 +197,16 @@ fn watch(args: &TraceArgs, live: &mut LiveWatch<'_>, observed: &Observed) -> any
 fn write(
     out: &mut dyn Write,
     args: &TraceArgs,
-    joined: &Joined,
+    report: &TraceReport,
     watch: &Watch,
 ) -> anyhow::Result<()> {
     // One look tells no verdict.
-    let mut told = joined.diagnosis.clone();
+    let mut told = report.diagnosis.clone();
     if args.length.is_none() && !args.live {
         told.processes.clear();
     }
     for subject in running(watch) {
-        let origins = joined.processes.iter().find(|one| is_of(one, subject));
+        let origins = report.processes.iter().find(|one| is_of(one, subject));
         let account = Account::of(subject, origins);
         let comm = account.comm.to_lossy();
         let head = format!("in {} (pid {}):", sanitize_str(&comm), account.pid);
@@ -217,7 +226,7 @@ fn running(watch: &Watch) -> impl Iterator<Item = &WatchedProcess> {
     watch.subjects().filter(|subject| subject.gone.is_none())
 }
 
-fn is_of(origins: &Origins, subject: &WatchedProcess) -> bool {
+fn is_of(origins: &ProcessSites, subject: &WatchedProcess) -> bool {
     origins.pid == subject.process.pid
 }
 
@@ -276,17 +285,17 @@ struct OpenNow {
 }
 
 impl<'a> Document<'a> {
-    fn of(joined: &'a Joined, watch: &'a Watch) -> Self {
+    fn of(report: &'a TraceReport, watch: &'a Watch) -> Self {
         let account = |subject| {
-            let mut processes = joined.processes.iter();
+            let mut processes = report.processes.iter();
             Account::of(subject, processes.find(|one| is_of(one, subject)))
         };
-        let sites = joined.processes.iter().flat_map(|process| {
+        let sites = report.processes.iter().flat_map(|process| {
             let now = |site| SiteNow::of(site, process);
             process.sites.iter().map(now)
         });
         Self {
-            diagnosis: &joined.diagnosis,
+            diagnosis: &report.diagnosis,
             accounts: running(watch).map(account).collect(),
             sites: sites.collect(),
         }
@@ -294,15 +303,18 @@ impl<'a> Document<'a> {
 }
 
 impl<'a> SiteNow<'a> {
-    fn of(site: &fdguard_trace::Site, process: &'a Origins) -> Self {
-        let what = figures::what(site, process);
+    fn of(site: &fdguard_trace::Site, process: &'a ProcessSites) -> Self {
+        let what = process.class_and_target(site);
         Self {
             pid: process.pid,
             comm: &process.comm,
             class: what.map(|(class, _)| class),
             target: what.and_then(|(_, target)| target),
-            how: figures::how(site),
-            rate_per_second: figures::rate(site).map(|rate| (rate * 1e3).round() / 1e3),
+            how: site
+                .open
+                .first()
+                .map_or("", |open| open.descriptor.call.name()),
+            rate_per_second: site.per_second().map(|rate| (rate * 1e3).round() / 1e3),
             fds: OpenNow::all(site, process.now),
             origin: site.origin(process.now),
         }
@@ -311,7 +323,7 @@ impl<'a> SiteNow<'a> {
 
 impl OpenNow {
     fn all(site: &fdguard_trace::Site, now: u64) -> Vec<Self> {
-        let of = |open: &fdguard_trace::Open| Self {
+        let of = |open: &fdguard_trace::OpenFd| Self {
             fd: open.fd,
             generation: open.descriptor.generation,
             thread: open.descriptor.tid,
@@ -324,7 +336,7 @@ impl OpenNow {
 }
 
 impl<'a> Account<'a> {
-    fn of(subject: &'a WatchedProcess, origins: Option<&Origins>) -> Self {
+    fn of(subject: &'a WatchedProcess, origins: Option<&ProcessSites>) -> Self {
         let timeline = &subject.timeline;
         let listed = timeline.is_listed().then(|| timeline.live().len() as u64);
         // What was opened or closed since the look is counted as the table has it.
@@ -344,16 +356,16 @@ impl<'a> Account<'a> {
         }
     }
 
-    /// `119 descriptors: 112 traced, 3 inherited, 4 opened unseen`.
+    /// `119 descriptors: 112 traced, 3 inherited, 4 opened untraced`.
     fn text(&self) -> String {
         let Some(live) = self.live else {
-            return "its descriptors may not be listed".to_owned();
+            return "no permission to list its descriptors".to_owned();
         };
         let traced = self.traced.unwrap_or(0);
         let inherited = self
             .inherited
             .map_or(String::new(), |n| format!(", {n} inherited"));
         let unseen = self.unseen.unwrap_or(0);
-        format!("{live} descriptors: {traced} traced{inherited}, {unseen} opened unseen")
+        format!("{live} descriptors: {traced} traced{inherited}, {unseen} opened untraced")
     }
 }

@@ -1,14 +1,13 @@
-//! The sites of a trace from look to look: how many each holds, and whether it grows now.
+//! The sites of a trace over time: how many descriptors each holds, and whether it is growing.
 
 use std::collections::{HashMap, VecDeque};
 
 use fdguard_core::origin::Culprit;
 use fdguard_core::watch::Watch;
 use fdguard_core::{Class, Text};
-use fdguard_trace::{Site, Symbols, Tables, monotonic};
+use fdguard_trace::{ProcessTables, Site, Symbols, monotonic};
 
-use super::figures;
-use super::joined::Origins;
+use crate::report::trace::ProcessSites;
 
 /// What is said to be the rate of now, in seconds.
 const NOW: f64 = 10.0;
@@ -50,7 +49,7 @@ pub(super) struct Sites {
 
 impl Sites {
     /// Takes in a look.
-    pub(super) fn look(&mut self, watch: &Watch, tables: &Tables) {
+    pub(super) fn update(&mut self, watch: &Watch, tables: &ProcessTables) {
         let (at, now) = (watch.at(), monotonic());
         let (last, looked) = self.last.unwrap_or((at, 0));
         self.last = Some((at, now));
@@ -60,12 +59,18 @@ impl Sites {
         }
         let running = watch.subjects().filter(|subject| subject.gone.is_none());
         for subject in running {
-            let Some(table) = tables.of(subject.process.pid) else {
+            let Some(table) = tables.table_of(subject.process.pid) else {
                 continue;
             };
-            let origins = Origins::of(tables, (table, table), subject, looked, &mut self.symbols);
-            for site in &origins.sites {
-                let key = (origins.pid, site.culprit.clone());
+            let process = ProcessSites::from_tables(
+                tables,
+                (table, table),
+                subject,
+                looked,
+                &mut self.symbols,
+            );
+            for site in &process.sites {
+                let key = (process.pid, site.culprit.clone());
                 let history = self.histories.entry(key).or_insert_with(|| {
                     let mut history = History::default();
                     if last < at {
@@ -74,7 +79,7 @@ impl Sites {
                     history
                 });
                 history.add(at, site.open.len());
-                self.now.push(SiteNow::of(site, &origins, history, now));
+                self.now.push(SiteNow::of(site, &process, history, now));
             }
         }
         self.histories.retain(|_, history| !history.is_empty());
@@ -91,12 +96,12 @@ impl Sites {
 }
 
 impl SiteNow {
-    fn of(site: &Site, origins: &Origins, history: &mut History, now: u64) -> Self {
-        let what = figures::what(site, origins);
+    fn of(site: &Site, process: &ProcessSites, history: &mut History, now: u64) -> Self {
+        let what = process.class_and_target(site);
         let is_growing = history.is_growing();
         Self {
-            pid: origins.pid,
-            comm: origins.comm.clone(),
+            pid: process.pid,
+            comm: process.comm.clone(),
             class: what.map(|(class, _)| class.clone()),
             target: what.and_then(|(_, target)| target.cloned()),
             rate: history.rate(),

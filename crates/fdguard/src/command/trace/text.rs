@@ -1,21 +1,20 @@
-//! A trace for people: the answer, the hazards, what is said of each process, then every site that
-//! holds something, the program's own first.
+//! The text report of a trace: the answer, the hazards, each process, then every site that holds
+//! something, the program's own first.
 
 use std::collections::BTreeMap;
 use std::io::Write;
 
 use fdguard_core::blame::own_frames;
-use fdguard_core::diagnosis::{Diagnosis, WatchEnd, ProcessDiagnosis};
-use fdguard_core::origin::Frame;
 use fdguard_core::dependency_path::through;
+use fdguard_core::diagnosis::{Diagnosis, ProcessDiagnosis, WatchEnd};
+use fdguard_core::origin::Frame;
+use fdguard_trace::Site;
 
-use super::joined::{Joined, Origins};
-use super::seen::{holder, seen};
 use crate::report::diagnosis;
 use crate::report::style::{DIM, HEADING};
 use crate::report::table::class_name;
-use crate::report::trace::answer::{self, Shown};
-use crate::report::trace::{Holder, Place, Seen, hazard, name};
+use crate::report::trace::answer::{self, DisplayOptions};
+use crate::report::trace::{ProcessSites, TraceReport, hazard, name};
 use crate::terminal::{sanitize, sanitize_str};
 
 /// Sites that are shown of one process, and frames of one stack.
@@ -26,16 +25,12 @@ const MOST_HAZARDS: usize = 20;
 
 pub(super) fn write(
     out: &mut dyn Write,
-    joined: &Joined,
+    report: &TraceReport,
     width: Option<usize>,
 ) -> anyhow::Result<()> {
-    write_seen(out, &seen(joined), width)
-}
-
-fn write_seen(out: &mut dyn Write, seen: &Seen<'_>, width: Option<usize>) -> anyhow::Result<()> {
-    let found = seen.diagnosis;
+    let found = &report.diagnosis;
     let columns = diagnosis::columns(width);
-    let shown = Shown::here(columns);
+    let shown = DisplayOptions::here(columns);
     for one in answer::answers(found) {
         one.write(out, &shown)?;
     }
@@ -52,8 +47,8 @@ fn write_seen(out: &mut dyn Write, seen: &Seen<'_>, width: Option<usize>) -> any
         writeln!(out, "{DIM}Stopped: this is the verdict so far.{DIM:#}")?;
     }
     diagnosis::write_gaps(out, &found.gaps, columns)?;
-    for holder in &seen.holders {
-        write_holder(out, found, holder)?;
+    for process in &report.processes {
+        write_process(out, found, process)?;
     }
     Ok(())
 }
@@ -80,7 +75,7 @@ fn write_processes(out: &mut dyn Write, found: &Diagnosis, width: usize) -> anyh
         .peak
         .filter(|peak| root.and_then(|one| one.last) != Some(*peak))
     {
-        writeln!(out, "  {peak} descriptors at most")?;
+        writeln!(out, "  peak: {peak} descriptors")?;
     }
     for ((comm, verdict), count) in others {
         writeln!(out, "{DIM}{count} × {comm}: {verdict}{DIM:#}")?;
@@ -97,30 +92,34 @@ fn is_worth_a_line(opinion: &ProcessDiagnosis) -> bool {
 
 /// What a process held in the end that is not part of an answer. Of children that ended it is
 /// mostly nobody's concern.
-fn write_holder(out: &mut dyn Write, found: &Diagnosis, holder: &Holder<'_>) -> anyhow::Result<()> {
-    let is_root = holder.pid == found.process.pid;
-    let is_told = |place: &&Place<'_>| is_root || is_leaking(found, holder, place);
-    let places: Vec<&Place<'_>> = holder.places.iter().filter(is_told).collect();
-    let (own, others): (Vec<&Place<'_>>, Vec<&Place<'_>>) =
-        places.into_iter().partition(|place| is_of_program(place));
+fn write_process(
+    out: &mut dyn Write,
+    found: &Diagnosis,
+    process: &ProcessSites,
+) -> anyhow::Result<()> {
+    let is_root = process.pid == found.process.pid;
+    let is_shown = |site: &&Site| is_root || is_leaking(found, process, site);
+    let sites: Vec<&Site> = process.sites.iter().filter(is_shown).collect();
+    let (own, others): (Vec<&Site>, Vec<&Site>) =
+        sites.into_iter().partition(|site| is_of_program(site));
     if own.is_empty() && others.is_empty() {
         return Ok(());
     }
-    let comm = sanitize_str(holder.comm);
+    let comm = sanitize_str(&process.comm);
     writeln!(
         out,
         "{HEADING}still open{HEADING:#} in {comm} (pid {}):",
-        holder.pid
+        process.pid
     )?;
     // Without a line of the program's own those of libraries are all there is.
     let (named, folded) = match own.is_empty() {
-        true => others.into_iter().partition(|place| !is_runtimes(place)),
+        true => others.into_iter().partition(|site| !is_runtimes(site)),
         false => (own, others),
     };
-    let is_answered = |place: &Place<'_>| is_leaking(found, holder, place);
-    write_places(out, &named, &is_answered)?;
+    let is_answered = |site: &Site| is_leaking(found, process, site);
+    write_some(out, process, &named, &is_answered)?;
     if !folded.is_empty() {
-        let count: u64 = folded.iter().map(|place| place.live).sum();
+        let count: usize = folded.iter().map(|site| site.open.len()).sum();
         let and = if named.is_empty() { "" } else { "and " };
         writeln!(
             out,
@@ -131,45 +130,45 @@ fn write_holder(out: &mut dyn Write, found: &Diagnosis, holder: &Holder<'_>) -> 
 }
 
 /// Whether an answer was given about it.
-fn is_leaking(found: &Diagnosis, holder: &Holder<'_>, place: &Place<'_>) -> bool {
+fn is_leaking(found: &Diagnosis, process: &ProcessSites, site: &Site) -> bool {
     found.findings.iter().any(|one| {
         let origin = one.origin.as_ref();
         let culprit = origin.and_then(|origin| origin.culprit.as_ref());
-        one.pid == holder.pid && answer::is_answered(one) && culprit == place.culprit
+        one.pid == process.pid && answer::is_answered(one) && culprit == site.culprit.as_ref()
     })
 }
 
-fn is_of_program(place: &Place<'_>) -> bool {
-    place.stack.is_empty() || own_frames(place.stack).next().is_some()
+fn is_of_program(site: &Site) -> bool {
+    site.stack.is_empty() || own_frames(&site.stack).next().is_some()
 }
 
 /// Whether a language's runtime opened it on its own account; see `fdguard-trace`'s outlines.
-fn is_runtimes(place: &Place<'_>) -> bool {
+fn is_runtimes(site: &Site) -> bool {
     let is_nameless = |frame: &Frame| frame.file.is_none() && frame.function.is_none();
-    !place.stack.is_empty()
-        && place
+    !site.stack.is_empty()
+        && site
             .stack
             .iter()
             .all(|frame| frame.language.has_runtime() && is_nameless(frame))
 }
 
 /// The sites of a process.
-pub(super) fn write_sites(out: &mut dyn Write, process: &Origins) -> anyhow::Result<()> {
-    let holder = holder(process);
-    let places: Vec<&Place<'_>> = holder.places.iter().collect();
-    write_places(out, &places, &|_| false)
+pub(super) fn write_sites(out: &mut dyn Write, process: &ProcessSites) -> anyhow::Result<()> {
+    let sites: Vec<&Site> = process.sites.iter().collect();
+    write_some(out, process, &sites, &|_| false)
 }
 
 /// What has its stack in an answer is not given it again.
-fn write_places(
+fn write_some(
     out: &mut dyn Write,
-    places: &[&Place<'_>],
-    is_answered: &dyn Fn(&Place<'_>) -> bool,
+    process: &ProcessSites,
+    sites: &[&Site],
+    is_answered: &dyn Fn(&Site) -> bool,
 ) -> anyhow::Result<()> {
-    for place in places.iter().take(MOST_SITES) {
-        write_place(out, place, is_answered(place))?;
+    for site in sites.iter().take(MOST_SITES) {
+        write_site(out, process, site, is_answered(site))?;
     }
-    let more = places.len().saturating_sub(MOST_SITES);
+    let more = sites.len().saturating_sub(MOST_SITES);
     if more > 0 {
         writeln!(out, "  {DIM}and {more} more sites{DIM:#}")?;
     }
@@ -177,11 +176,19 @@ fn write_places(
 }
 
 /// `+4.0/s, 312 live of 312, oldest 5.0 min: main.c:23 begin`, what they are, then the stack.
-fn write_place(out: &mut dyn Write, place: &Place<'_>, is_short: bool) -> anyhow::Result<()> {
-    let rate = place.per_second.map(|rate| format!("+{rate:.1}/s, "));
-    let oldest = place.oldest.map(diagnosis::duration);
+fn write_site(
+    out: &mut dyn Write,
+    process: &ProcessSites,
+    site: &Site,
+    is_short: bool,
+) -> anyhow::Result<()> {
+    let rate = site.per_second().map(|rate| format!("+{rate:.1}/s, "));
+    let oldest = site.oldest_age(process.now).map(diagnosis::duration);
     let oldest = oldest.map(|age| format!(", oldest {age}"));
-    let through = through(place.stack).join(" → ");
+    let call = site
+        .oldest()
+        .map_or("", |oldest| oldest.descriptor.call.name());
+    let through = through(&site.stack).join(" → ");
     let through = match through.is_empty() {
         true => String::new(),
         false => format!(" … {}", sanitize_str(&through)),
@@ -190,35 +197,35 @@ fn write_place(out: &mut dyn Write, place: &Place<'_>, is_short: bool) -> anyhow
         out,
         "  {}{HEADING}{} live{HEADING:#} of {}{}: {HEADING}{}{HEADING:#}{through} ({}{})",
         rate.unwrap_or_default(),
-        place.live,
-        place.opened,
+        site.open.len(),
+        site.opened,
         oldest.unwrap_or_default(),
-        name::site(place.culprit, place.stack),
-        place.how,
-        what(place),
+        name::site(site.culprit.as_ref(), &site.stack),
+        call,
+        what(process, site),
     )?;
     if is_short {
         return Ok(());
     }
-    if let Some(telling) = place.telling {
-        let caller = name::culprit(telling);
+    if let Some(caller) = &site.leaking_caller {
+        let caller = name::culprit(caller);
         writeln!(
             out,
-            "    called from {HEADING}{caller}{HEADING:#}: only there it leaks"
+            "    called from {HEADING}{caller}{HEADING:#}: the only caller that leaks"
         )?;
     }
-    for frame in place.stack.iter().take(MOST_FRAMES) {
+    for frame in site.stack.iter().take(MOST_FRAMES) {
         writeln!(out, "      {DIM}{}{DIM:#}", name::line(frame))?;
     }
     Ok(())
 }
 
 /// `, pipe`, and where they all point to the same, `, regular /srv/a.log`.
-fn what(place: &Place<'_>) -> String {
-    match (place.class, place.target) {
-        (Some(class), Some(target)) => format!(", {} {}", class_name(class), sanitize(target)),
-        (Some(class), None) => format!(", {}", class_name(class)),
-        (None, _) => String::new(),
+fn what(process: &ProcessSites, site: &Site) -> String {
+    match process.class_and_target(site) {
+        Some((class, Some(target))) => format!(", {} {}", class_name(class), sanitize(target)),
+        Some((class, None)) => format!(", {}", class_name(class)),
+        None => String::new(),
     }
 }
 
@@ -229,12 +236,12 @@ mod tests {
     use fdguard_core::origin::Language;
     use fdguard_core::snapshot::Limits;
 
-    use super::write_seen;
+    use super::write;
     use crate::report::trace::testing::{Made, frame, hazard};
 
     fn told(made: &Made) -> String {
         let mut out = Vec::new();
-        write_seen(&mut out, &made.seen(), Some(100)).unwrap();
+        write(&mut out, &made.report(), Some(100)).unwrap();
         String::from_utf8(anstream::adapter::strip_bytes(&out).into_vec()).unwrap()
     }
 
@@ -310,7 +317,7 @@ mod tests {
     fn a_stack_that_was_lost_is_said_so() {
         let text = told(&Made::default().site("srv", &[], 2));
         assert!(
-            text.contains("2 live of 4, oldest 5.0 min: a stack that was lost (open"),
+            text.contains("2 live of 4, oldest 5.0 min: unknown stack (open"),
             "{text}"
         );
     }

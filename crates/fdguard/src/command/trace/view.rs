@@ -1,21 +1,23 @@
-//! The live view: the sites that grow now, of a program that we launched or of one that another fdguard did.
+//! The live view: the growing sites of a program that this or another fdguard launched.
 
 use std::io::IsTerminal as _;
 use std::time::Instant;
 
 use fdguard_core::diagnosis::WatchEnd;
 use fdguard_core::watch::Watch;
-use fdguard_trace::{Observed, Tables};
+use fdguard_trace::{ObservedTrace, ProcessTables};
 use rustix::process::Signal;
 
-use super::Nobody;
-use super::report::Looked;
-use super::running::{Audience, Running};
+use super::NoObserver;
+use super::report::SampledTables;
+use super::run_loop::{RunningTrace, TraceObserver};
 use super::sites::{SiteNow, Sites};
 use crate::exit::HintedError;
 use crate::report::trace::name;
 use crate::terminal::{sanitize, sanitize_str};
-use crate::tui::trace::{Headline, Outcome, Place, Row, TraceSource, has_terminal, run};
+use crate::tui::trace::{
+    DrawTarget, SiteRow, TraceHeadline, TraceSource, TraceViewOutcome, has_terminal, run,
+};
 use crate::watching::{LiveWatch, WatchProgress};
 
 /// The terminal is the program's unless it has none of it.
@@ -27,32 +29,39 @@ pub(super) fn check_free() -> anyhow::Result<()> {
         return Ok(());
     }
     let message = if is_used {
-        "the terminal is the program's, and the live view would write over it"
+        "cannot show the live view: the program uses this terminal"
     } else {
-        "there is no terminal for the live view"
+        "cannot show the live view: there is no terminal"
     };
-    let hint = "fdguard trace --live -- COMMAND </dev/null >out.log 2>&1, or in a second terminal fdguard trace --report PID --live";
+    let hint = "redirect the program (fdguard trace --live -- COMMAND </dev/null >out.log 2>&1), or run fdguard trace --report PID --live in a second terminal";
     Err(HintedError::usage(message, hint).into())
 }
 
 /// Shows a running trace until the user leaves or the program ends.
-pub(super) fn show(live: &mut LiveWatch<'_>, observed: &Observed) -> anyhow::Result<Looked> {
+pub(super) fn show(
+    live: &mut LiveWatch<'_>,
+    observed: &ObservedTrace,
+) -> anyhow::Result<SampledTables> {
     if !(std::io::stdout().is_terminal() && std::io::stdin().is_terminal()) {
         let message = "the live view needs a terminal";
-        return Err(HintedError::usage(message, "without --live it is a report").into());
+        return Err(HintedError::usage(message, "leave out --live to print a report").into());
     }
-    let mut source = Observing {
-        looked: Looked::at(observed)?,
+    let mut source = ObservedView {
+        sampled: SampledTables::at(observed)?,
         live,
         observed,
-        shown: Shown::default(),
+        shown: SiteRows::default(),
     };
-    let outcome = run(&mut source, Place::Stdout, is_coloured(&std::io::stdout()))?;
-    let looked = source.looked;
-    if outcome != Outcome::Ended {
+    let outcome = run(
+        &mut source,
+        DrawTarget::Stdout,
+        is_coloured(&std::io::stdout()),
+    )?;
+    let sampled = source.sampled;
+    if outcome != TraceViewOutcome::Ended {
         live.stop(WatchEnd::Interrupted)?;
     }
-    Ok(looked)
+    Ok(sampled)
 }
 
 fn is_coloured(stream: &impl anstream::stream::RawStream) -> bool {
@@ -62,44 +71,44 @@ fn is_coloured(stream: &impl anstream::stream::RawStream) -> bool {
 /// A person at the terminal that the program does not use.
 pub(super) struct Viewer;
 
-impl Audience for Viewer {
-    fn attend(&mut self, running: &mut Running<'_, '_>) -> anyhow::Result<()> {
-        let mut source = Launched {
+impl TraceObserver for Viewer {
+    fn observe(&mut self, running: &mut RunningTrace<'_, '_>) -> anyhow::Result<()> {
+        let mut source = LaunchedView {
             running,
-            shown: Shown::default(),
+            shown: SiteRows::default(),
         };
         let is_coloured = std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty());
-        match run(&mut source, Place::Terminal, is_coloured)? {
-            Outcome::Ended => return Ok(()),
-            Outcome::Quit => {}
+        match run(&mut source, DrawTarget::Terminal, is_coloured)? {
+            TraceViewOutcome::Ended => return Ok(()),
+            TraceViewOutcome::Quit => {}
             // As the terminal would have done.
-            Outcome::Interrupted => {
+            TraceViewOutcome::Interrupted => {
                 rustix::process::kill_current_process_group(Signal::INT)?;
             }
         }
-        Nobody.attend(running)
+        NoObserver.observe(running)
     }
 }
 
 /// What is on the screen.
 #[derive(Default)]
-struct Shown {
+struct SiteRows {
     sites: Sites,
-    rows: Vec<Row>,
+    rows: Vec<SiteRow>,
 }
 
-impl Shown {
-    fn look(&mut self, watch: &Watch, tables: &Tables) {
-        self.sites.look(watch, tables);
+impl SiteRows {
+    fn update(&mut self, watch: &Watch, tables: &ProcessTables) {
+        self.sites.update(watch, tables);
         self.rows = self.sites.now().iter().map(row).collect();
     }
 }
 
-fn row(one: &SiteNow) -> Row {
+fn row(one: &SiteNow) -> SiteRow {
     let class = one.class.as_ref().map(ToString::to_string);
     let clean = |text: &str| sanitize_str(text).into_owned();
     let frames = one.site.stack.iter().map(|frame| clean(&name::line(frame)));
-    Row {
+    SiteRow {
         pid: one.pid,
         comm: clean(&one.comm),
         live: one.site.open.len(),
@@ -115,11 +124,11 @@ fn row(one: &SiteNow) -> Row {
     }
 }
 
-fn headline(watch: &Watch) -> Headline {
+fn headline(watch: &Watch) -> TraceHeadline {
     let running = || watch.subjects().filter(|subject| subject.gone.is_none());
     let counts = running().map(|subject| subject.timeline.count());
     let first = watch.subjects().next();
-    Headline {
+    TraceHeadline {
         name: first.map_or(String::new(), |one| sanitize(&one.process.comm)),
         pid: first.map_or(0, |one| one.process.pid),
         processes: running().count(),
@@ -127,53 +136,53 @@ fn headline(watch: &Watch) -> Headline {
     }
 }
 
-struct Launched<'r, 'a, 'p> {
-    running: &'r mut Running<'a, 'p>,
-    shown: Shown,
+struct LaunchedView<'r, 'a, 'p> {
+    running: &'r mut RunningTrace<'a, 'p>,
+    shown: SiteRows,
 }
 
-impl TraceSource for Launched<'_, '_, '_> {
+impl TraceSource for LaunchedView<'_, '_, '_> {
     fn advance(&mut self, deadline: Instant) -> anyhow::Result<WatchProgress> {
         let (progress, _) = self.running.step(deadline)?;
         if progress != WatchProgress::Waiting {
             let watch = self.running.live().watch();
-            self.shown.look(watch, self.running.tables());
+            self.shown.update(watch, self.running.tables());
         }
         Ok(progress)
     }
 
-    fn rows(&self) -> &[Row] {
+    fn rows(&self) -> &[SiteRow] {
         &self.shown.rows
     }
 
-    fn headline(&self) -> Headline {
+    fn headline(&self) -> TraceHeadline {
         headline(self.running.live().watch())
     }
 }
 
-struct Observing<'r, 'p> {
+struct ObservedView<'r, 'p> {
     live: &'r mut LiveWatch<'p>,
-    observed: &'r Observed,
-    looked: Looked,
-    shown: Shown,
+    observed: &'r ObservedTrace,
+    sampled: SampledTables,
+    shown: SiteRows,
 }
 
-impl TraceSource for Observing<'_, '_> {
+impl TraceSource for ObservedView<'_, '_> {
     fn advance(&mut self, deadline: Instant) -> anyhow::Result<WatchProgress> {
         let progress = self.live.advance(deadline)?;
         self.live.take_entries();
         if progress != WatchProgress::Waiting {
-            self.looked.again(self.observed);
-            self.shown.look(self.live.watch(), self.looked.tables());
+            self.sampled.again(self.observed);
+            self.shown.update(self.live.watch(), self.sampled.tables());
         }
         Ok(progress)
     }
 
-    fn rows(&self) -> &[Row] {
+    fn rows(&self) -> &[SiteRow] {
         &self.shown.rows
     }
 
-    fn headline(&self) -> Headline {
+    fn headline(&self) -> TraceHeadline {
         headline(self.live.watch())
     }
 }

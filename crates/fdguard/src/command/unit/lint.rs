@@ -1,4 +1,4 @@
-//! `fdguard unit --lint`: the traps in a unit.
+//! `fdguard unit --lint`: finds traps in a unit.
 
 use std::io::{Read as _, Write};
 use std::path::Path;
@@ -12,7 +12,7 @@ use crate::exit::{self, HintedError};
 use crate::input::{self, InputError};
 use crate::output;
 use crate::report::style;
-use crate::unit::lint::{Finding, lint};
+use crate::unit::lint::{UnitFinding, lint};
 use crate::unit::{UnitTarget, read};
 
 #[derive(Serialize)]
@@ -20,7 +20,7 @@ struct Document<'a> {
     schema: &'static str,
     file: Text,
     target: &'static str,
-    findings: &'a [Finding],
+    findings: &'a [UnitFinding],
 }
 
 pub(super) fn run(args: &UnitArgs, file: &Path) -> anyhow::Result<u8> {
@@ -28,8 +28,8 @@ pub(super) fn run(args: &UnitArgs, file: &Path) -> anyhow::Result<u8> {
     let text = contents(file)?;
     let target = args.target.or_else(|| read::guess(&shown, &text));
     let target = target.ok_or_else(|| {
-        let why = format!("{shown}: for which supervisor it is cannot be seen");
-        HintedError::look(why, "fdguard unit systemd --lint FILE says it")
+        let why = format!("{shown}: cannot determine the supervisor");
+        HintedError::look(why, "name it: fdguard unit systemd --lint FILE")
     })?;
     let unit = read::read(target, &text).map_err(|error| {
         let line = error
@@ -37,7 +37,7 @@ pub(super) fn run(args: &UnitArgs, file: &Path) -> anyhow::Result<u8> {
             .map(|line| format!(":{line}"))
             .unwrap_or_default();
         let why = format!("{shown}{line}: {}", error.why);
-        HintedError::look(why, format!("it was read as a file of {}", target.name()))
+        HintedError::look(why, format!("check that this is a {} file", target.name()))
     })?;
     let findings = lint(target, &unit);
     write(args, file, target, &findings)?;
@@ -66,12 +66,17 @@ fn contents(file: &Path) -> anyhow::Result<String> {
         return Ok("bplist".to_owned());
     }
     String::from_utf8(bytes).map_err(|_bytes| {
-        let why = format!("{}: it is no text", file.display());
-        HintedError::look(why, "name the file of the unit itself").into()
+        let why = format!("{}: not a text file", file.display());
+        HintedError::look(why, "pass the unit file itself").into()
     })
 }
 
-fn write(args: &UnitArgs, file: &Path, target: UnitTarget, findings: &[Finding]) -> anyhow::Result<()> {
+fn write(
+    args: &UnitArgs,
+    file: &Path,
+    target: UnitTarget,
+    findings: &[UnitFinding],
+) -> anyhow::Result<()> {
     let place = args.output.as_deref();
     if !args.json {
         return output::emit_styled(place, |out| lines(out, file, target, findings));
@@ -92,10 +97,10 @@ fn lines(
     out: &mut dyn Write,
     file: &Path,
     target: UnitTarget,
-    findings: &[Finding],
+    findings: &[UnitFinding],
 ) -> anyhow::Result<()> {
     for finding in findings {
-        let Finding {
+        let UnitFinding {
             rule,
             severity,
             line,
@@ -112,7 +117,7 @@ fn lines(
         let rules = crate::unit::lint::rules(target).len();
         writeln!(
             out,
-            "{}: none of the {rules} traps of {} that are known",
+            "{}: no problems found ({rules} {} rules checked)",
             file.display(),
             target.name()
         )?;

@@ -1,4 +1,4 @@
-//! `fdguard unit`: the unit for a supervisor, written or examined.
+//! `fdguard unit`: writes or lints the unit for a supervisor.
 
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
@@ -17,12 +17,12 @@ pub(super) fn run(args: &UnitArgs) -> anyhow::Result<u8> {
     if let Some(file) = &args.lint {
         return lint::run(args, file);
     }
-    let hint = "fdguard unit systemd -- python3 server.py";
+    let hint = "run, for example, fdguard unit systemd -- python3 server.py";
     let missing = |what: &str| HintedError::usage(format!("{what} is missing"), hint);
-    let target = args.target.ok_or_else(|| missing("the target"))?;
+    let target = args.target.ok_or_else(|| missing("target"))?;
     let spec = spec(args, target)?;
     let text = spec.write(target).map_err(|unit::UnitError(why)| {
-        HintedError::usage(why, "put it into a script, and name the script here")
+        HintedError::usage(why, "put the command in a script and use the script here")
     })?;
     output::emit(args.output.as_deref(), |out| {
         if !args.json {
@@ -49,7 +49,8 @@ struct Document<'a> {
 }
 
 fn spec(args: &UnitArgs, target: UnitTarget) -> anyhow::Result<UnitSpec> {
-    let command: Result<Vec<String>, HintedError> = args.command.iter().map(|it| text(it)).collect();
+    let command: Result<Vec<String>, HintedError> =
+        args.command.iter().map(|it| text(it)).collect();
     let mut command = command?;
     let program = command.first().cloned().unwrap_or_default();
     let inside = target == UnitTarget::Compose;
@@ -60,7 +61,7 @@ fn spec(args: &UnitArgs, target: UnitTarget) -> anyhow::Result<UnitSpec> {
     let fdguard = match (&args.fdguard, inside) {
         (Some(path), _) => path.clone(),
         (None, true) => PathBuf::from("fdguard"),
-        (None, false) => std::env::current_exe().context("where fdguard itself is")?,
+        (None, false) => std::env::current_exe().context("cannot locate the fdguard executable")?,
     };
     let folder = args.folder.as_ref();
     let folder = folder.map(|it| {
@@ -92,8 +93,11 @@ fn spec(args: &UnitArgs, target: UnitTarget) -> anyhow::Result<UnitSpec> {
 
 fn text(word: &OsStr) -> Result<String, HintedError> {
     word.to_str().map(str::to_owned).ok_or_else(|| {
-        let why = format!("{}: no text, and a unit is text", word.display());
-        HintedError::usage(why, "put it into a script, and name the script here")
+        let why = format!(
+            "{}: not valid UTF-8, which unit files require",
+            word.display()
+        );
+        HintedError::usage(why, "put the command in a script and use the script here")
     })
 }
 
@@ -103,10 +107,10 @@ fn name(args: &UnitArgs, program: &str) -> Result<String, HintedError> {
     if unit::is_name(name) {
         return Ok(name.to_owned());
     }
-    let why = format!("{name:?} is no name of a service");
+    let why = format!("{name:?} is not a service name");
     Err(HintedError::usage(
         why,
-        "--name with letters, digits and . _ - @",
+        "set --name to letters, digits and . _ - @",
     ))
 }
 
@@ -115,14 +119,14 @@ fn found(program: &Path) -> Result<PathBuf, HintedError> {
     if program.components().count() > 1 || program.is_absolute() {
         return std::path::absolute(program).map_err(|error| {
             let why = format!("{}: {error}", program.display());
-            HintedError::usage(why, "name the program by its absolute path")
+            HintedError::usage(why, "use the absolute path of the program")
         });
     }
     let path = std::env::var_os("PATH").unwrap_or_default();
     let mut all = std::env::split_paths(&path).map(|folder| folder.join(program));
     all.find(|file| file.is_absolute() && file.is_file())
         .ok_or_else(|| {
-            let why = format!("{}: no such program on the search path", program.display());
-            HintedError::usage(why, "name the program by its absolute path")
+            let why = format!("{}: program not found in PATH", program.display());
+            HintedError::usage(why, "use the absolute path of the program")
         })
 }

@@ -1,4 +1,4 @@
-//! The running watch with its recorder.
+//! The running watch and its recorder.
 
 use std::path::Path;
 use std::time::Instant;
@@ -19,7 +19,7 @@ pub(super) struct Engine<'p> {
 }
 
 impl<'p> Engine<'p> {
-    pub(super) fn begin(live: LiveWatch<'p>, record: Option<&Path>) -> anyhow::Result<Self> {
+    pub(super) fn start(live: LiveWatch<'p>, record: Option<&Path>) -> anyhow::Result<Self> {
         let recorder = record
             .map(|path| Recorder::create(path, live.watch().header()))
             .transpose()?;
@@ -27,7 +27,10 @@ impl<'p> Engine<'p> {
     }
 
     /// Waits for the next look, and gives its entries.
-    pub(super) fn step(&mut self, deadline: Instant) -> anyhow::Result<(WatchProgress, Vec<RecordingEntry>)> {
+    pub(super) fn step(
+        &mut self,
+        deadline: Instant,
+    ) -> anyhow::Result<(WatchProgress, Vec<RecordingEntry>)> {
         let progress = self.live.advance(deadline)?;
         let entries = self.live.take_entries();
         self.record(&entries);
@@ -52,14 +55,14 @@ impl<'p> Engine<'p> {
             written = recorder.flush_due(Instant::now());
         }
         if let Err(error) = written {
-            exit::warn(&error.context("the recording ends here"));
+            exit::warn(&error.context("recording stopped"));
         }
     }
 
     /// Writes the rest of the recording.
     pub(super) fn finish(self) {
         if let Some(Err(error)) = self.recorder.map(Recorder::finish) {
-            exit::warn(&error.context("the end of the recording"));
+            exit::warn(&error.context("cannot finish the recording"));
         }
     }
 }

@@ -1,4 +1,4 @@
-//! `fdguard watch`: is it leaking, which class, how fast, when does it hit which wall?
+//! `fdguard watch`: is it leaking, which class, how fast, and when does it reach which limit?
 
 mod engine;
 mod plan;
@@ -7,15 +7,15 @@ use std::io::{IsTerminal as _, Write as _};
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use fdguard_core::diagnosis::{Diagnosis, WatchEnd, ProcessDiagnosis};
+use fdguard_core::diagnosis::{Diagnosis, ProcessDiagnosis, WatchEnd};
 use fdguard_core::finding::Finding;
 use fdguard_core::judge::Verdict;
 use fdguard_core::lint::Severity;
 use fdguard_core::recording::RecordingEntry;
-use fdguard_core::rule::Settings;
+use fdguard_core::rule::{self, RuleKind, RuleSettings};
 use fdguard_core::timeline::Look;
-use fdguard_core::watch::{WatchedProcess, Watch};
-use fdguard_core::{Pid, Text, catalog};
+use fdguard_core::watch::{Watch, WatchedProcess};
+use fdguard_core::{Pid, Text};
 use fdguard_probe::Probe;
 use serde::Serialize;
 
@@ -26,7 +26,7 @@ use crate::cli::WatchArgs;
 use crate::exit::{self, HintedError};
 use crate::output::OutputStream;
 use crate::report::{diagnosis, rules, state_line};
-use crate::tui::watch::{WatchViewEnd, WatchOptions};
+use crate::tui::watch::{WatchOptions, WatchViewEnd};
 use crate::watching::{LiveWatch, WatchProgress};
 use crate::{output, progress, recording, terminal, tui};
 
@@ -36,7 +36,7 @@ const PATIENCE: Duration = Duration::from_secs(3600);
 pub(super) fn run(args: &WatchArgs) -> anyhow::Result<u8> {
     if args.list_rules {
         output::emit(args.output.as_deref(), |out| {
-            rules::write(out, &catalog::rules(), args.json)
+            rules::write(out, &rule::of_kind(RuleKind::Growth), args.json)
         })?;
         return Ok(exit::CLEAN);
     }
@@ -48,7 +48,7 @@ pub(super) fn run(args: &WatchArgs) -> anyhow::Result<u8> {
     let is_shown = is_shown(args);
     let plan = plan::plan(args, &probe, is_shown)?;
     let mut stream = OutputStream::open(args.output.as_deref())?;
-    let mut engine = Engine::begin(LiveWatch::begin(&probe, plan)?, args.record.as_deref())?;
+    let mut engine = Engine::start(LiveWatch::start(&probe, plan)?, args.record.as_deref())?;
     let watched = if is_shown {
         show(args, &mut engine, &settings)
     } else {
@@ -66,7 +66,7 @@ fn is_shown(args: &WatchArgs) -> bool {
     is_asked && std::io::stdout().is_terminal() && std::io::stdin().is_terminal()
 }
 
-fn show(args: &WatchArgs, engine: &mut Engine<'_>, settings: &Settings) -> anyhow::Result<()> {
+fn show(args: &WatchArgs, engine: &mut Engine<'_>, settings: &RuleSettings) -> anyhow::Result<()> {
     let first = engine.live.watch().subjects().next();
     let command = first.map(|subject| terminal::sanitize(&subject.process.comm));
     let name = args.select.name.clone().or(command);
@@ -87,7 +87,7 @@ fn show(args: &WatchArgs, engine: &mut Engine<'_>, settings: &Settings) -> anyho
 fn follow(
     args: &WatchArgs,
     engine: &mut Engine<'_>,
-    settings: &Settings,
+    settings: &RuleSettings,
     stream: &mut OutputStream,
 ) -> anyhow::Result<()> {
     let line = progress_line(args);
@@ -111,7 +111,7 @@ fn progress_line(args: &WatchArgs) -> progress::ProgressLine {
     progress::ProgressLine::on_stderr()
 }
 
-fn replay(args: &WatchArgs, path: &Path, settings: &Settings) -> anyhow::Result<u8> {
+fn replay(args: &WatchArgs, path: &Path, settings: &RuleSettings) -> anyhow::Result<u8> {
     let mut stream = OutputStream::open(args.output.as_deref())?;
     let mut told = Ok(());
     let (watch, _) = recording::play_to(recording::Replay::open(path)?, |watch, entry| {
@@ -128,7 +128,7 @@ fn tell(
     args: &WatchArgs,
     watch: &Watch,
     entry: &RecordingEntry,
-    settings: &Settings,
+    settings: &RuleSettings,
     stream: &mut OutputStream,
 ) -> anyhow::Result<()> {
     let RecordingEntry::Look { id, look } = entry else {
@@ -159,11 +159,13 @@ fn tell(
 fn finish(
     args: &WatchArgs,
     watch: &Watch,
-    settings: &Settings,
+    settings: &RuleSettings,
     mut stream: OutputStream,
 ) -> anyhow::Result<u8> {
     let Some(mut found) = watch.diagnosis(settings) else {
-        return Err(HintedError::look("no process was seen", "fdguard top lists them").into());
+        return Err(
+            HintedError::look("no process was found", "list processes with fdguard top").into(),
+        );
     };
     watch.name_traces(&mut found);
     if args.json {
@@ -189,7 +191,8 @@ fn is_coloured() -> bool {
 /// Who saw only the count of a process and found nothing has not looked.
 fn exit_code(found: &Diagnosis) -> u8 {
     let counts = |finding: &Finding| finding.severity >= Severity::Warning;
-    let only_counted = |opinion: &ProcessDiagnosis| opinion.samples > 0 && opinion.classes.is_none();
+    let only_counted =
+        |opinion: &ProcessDiagnosis| opinion.samples > 0 && opinion.classes.is_none();
     let is_blind = found.coverage.live_fds.is_none() || found.processes.iter().any(only_counted);
     if found.findings.iter().any(counts) {
         exit::FINDINGS

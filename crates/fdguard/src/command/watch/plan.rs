@@ -24,8 +24,8 @@ pub(super) fn plan(args: &WatchArgs, probe: &Probe, is_shown: bool) -> anyhow::R
     let (pids, name, tree) = match args.select.selection() {
         Some(Selection::Some { pids, name, tree }) => (pids, name, tree),
         Some(Selection::All) => {
-            let hint = "`fdguard top` watches every process on the host";
-            return Err(HintedError::usage("a watch is over some processes, not --all", hint).into());
+            let hint = "use `fdguard top` to watch every process on the host";
+            return Err(HintedError::usage("watch does not support --all", hint).into());
         }
         None => {
             let hint =

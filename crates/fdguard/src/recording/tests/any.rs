@@ -4,7 +4,7 @@ use fdguard_core::diagnosis::WatchEnd;
 use fdguard_core::recording::{Appearance, RecordingEntry};
 use fdguard_core::select_use::SelectUse;
 use fdguard_core::snapshot::{Ceilings, Limits, Process};
-use fdguard_core::timeline::{LookChange, ChildCount, Look, Sighting};
+use fdguard_core::timeline::{ChildCount, Look, LookChange, Sighting};
 use fdguard_core::{Class, Gap, TcpState, Text, Tier};
 use jiff::Timestamp;
 use proptest::prelude::*;
@@ -108,7 +108,8 @@ fn any_entry() -> impl Strategy<Value = RecordingEntry> {
             look: Box::new(look)
         }),
         (0.0..1e9_f64).prop_map(|at| RecordingEntry::Gone { id: 0, at }),
-        any::<(String, String, String)>().prop_map(|(a, b, c)| RecordingEntry::Gap(Gap::new(a, b, c))),
+        any::<(String, String, String)>()
+            .prop_map(|(a, b, c)| RecordingEntry::Gap(Gap::new(a, b, c))),
         Just(RecordingEntry::End {
             ended: WatchEnd::Interrupted,
             ended_at: Timestamp::UNIX_EPOCH

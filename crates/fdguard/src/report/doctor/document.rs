@@ -5,7 +5,8 @@ use std::path::Path;
 
 use fdguard_core::diagnosis::Diagnosis;
 use fdguard_core::evidence::{
-    Curves, Database, Evidence, ExaminedProcess, LogFile, Machine, Relative, RuntimeInfo, ProcessVisit,
+    Curves, Database, Evidence, ExaminedProcess, LogFile, Machine, ProcessVisit, Relative,
+    RuntimeInfo,
 };
 use fdguard_core::lint::{LintHit, Severity};
 use fdguard_core::select_use::SelectUse;
@@ -145,7 +146,10 @@ fn held<'a>(visit: &'a ProcessVisit, examined: &'a ExaminedProcess) -> HeldDocum
     }
 }
 
-fn lints<'a>(visit: &'a ProcessVisit, examined: &'a ExaminedProcess) -> impl Iterator<Item = Lint<'a>> {
+fn lints<'a>(
+    visit: &'a ProcessVisit,
+    examined: &'a ExaminedProcess,
+) -> impl Iterator<Item = Lint<'a>> {
     examined.latest.lints.iter().map(|hit: &LintHit| Lint {
         pid: visit.begin.process.pid,
         rule: hit.rule,

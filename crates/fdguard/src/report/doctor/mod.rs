@@ -6,7 +6,7 @@ mod text;
 mod verdict;
 
 pub use document::{bundled_document, write_document};
-pub use outline::{Block, Note, Outline, Section, OutlineTable};
+pub use outline::{Block, Note, Outline, OutlineTable, Section};
 pub(super) use outline::{groups, within};
 pub use text::{Options, write};
 pub use verdict::{DoctorHeadline, headline};

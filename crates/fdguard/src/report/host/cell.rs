@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use fdguard_core::growth::{ProcessGrowth, Growth};
+use fdguard_core::growth::{Growth, ProcessGrowth};
 use fdguard_core::host::{HostRow, NearestWall};
 use unicode_width::{UnicodeWidthChar as _, UnicodeWidthStr as _};
 

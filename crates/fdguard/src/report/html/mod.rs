@@ -10,7 +10,7 @@ use std::fmt::Write as _;
 use fdguard_core::evidence::{Evidence, ExaminedProcess, ProcessVisit};
 use fdguard_core::lint::Severity;
 
-use super::doctor::{Block, Note, Outline, Section, OutlineTable, groups};
+use super::doctor::{Block, Note, Outline, OutlineTable, Section, groups};
 use super::table::Side;
 use crate::terminal::sanitize;
 

@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use fdguard_core::evidence::{Curve, Curves, CurvePoint};
+use fdguard_core::evidence::{Curve, CurvePoint, Curves};
 use fdguard_core::forecast::Forecast;
 use fdguard_core::rule::wording;
 use fdguard_core::{Class, TcpState};

@@ -10,11 +10,12 @@ use fdguard_core::judge::Verdict;
 use fdguard_core::lint::Severity;
 use fdguard_core::origin::{Frame, Origin};
 use fdguard_core::rule::wording;
+use fdguard_trace::Site;
 
 use super::{Document, MOST_PLOTS, STYLE, escape, level, plot, word};
 use crate::report::diagnosis;
 use crate::report::table::{class_name, counted, thousands};
-use crate::report::trace::{Place, Seen, hazard, name, svg};
+use crate::report::trace::{ProcessSites, TraceReport, hazard, name, svg};
 use crate::terminal::{sanitize, sanitize_str};
 
 const OWN_STYLE: &str = include_str!("trace.css");
@@ -25,26 +26,26 @@ const MOST_HAZARDS: usize = 200;
 
 /// The page. Only scripts with the word `nonce` run in it.
 #[must_use]
-pub fn page(seen: &Seen<'_>, nonce: &str) -> String {
-    let found = seen.diagnosis;
+pub fn page(report: &TraceReport, nonce: &str) -> String {
+    let found = &report.diagnosis;
     let words = found.process.cmdline.iter().map(sanitize);
     let title = match words.collect::<Vec<_>>().join(" ") {
         line if line.is_empty() => sanitize(&found.process.comm),
         line => line,
     };
-    let mut body = header(seen, &title);
+    let mut body = header(report, &title);
     body.push_str("<main>\n");
-    for part in [hazards(found), findings(found), sites(seen)] {
+    for part in [hazards(found), findings(found), sites(report)] {
         body.push_str(&part);
     }
-    if seen.ways().next().is_some() {
+    if report.call_paths().next().is_some() {
         let _infallible = write!(
             body,
             "<section>\n<h2>flame graph of open descriptors</h2>\n{}</section>\n",
-            svg::figure(seen)
+            svg::figure(report)
         );
     }
-    body.push_str(&timelines(seen));
+    body.push_str(&timelines(report));
     body.push_str(&gaps(found));
     body.push_str("</main>\n");
     let nonce = escape(nonce);
@@ -69,8 +70,8 @@ pub fn page(seen: &Seen<'_>, nonce: &str) -> String {
     .text()
 }
 
-fn header(seen: &Seen<'_>, title: &str) -> String {
-    let found = seen.diagnosis;
+fn header(report: &TraceReport, title: &str) -> String {
+    let found = &report.diagnosis;
     let hazards = found.hazards.iter().filter(|one| one.cleared.is_none());
     let hazards = hazards.map(|one| one.severity);
     let counting = found.findings.iter().filter(|one| one.cleared.is_none());
@@ -86,7 +87,7 @@ fn header(seen: &Seen<'_>, title: &str) -> String {
         escape(title),
         level(worst),
         diagnosis::word(found.verdict),
-        escape(&sentence(seen)),
+        escape(&sentence(report)),
         counted(found.samples, "sample", "samples"),
         wording::duration(length.as_secs_f64()),
         found.started_at.strftime("%Y-%m-%d %H:%M:%S UTC"),
@@ -94,17 +95,13 @@ fn header(seen: &Seen<'_>, title: &str) -> String {
 }
 
 /// What matters most, in one line.
-fn sentence(seen: &Seen<'_>) -> String {
-    let found = seen.diagnosis;
+fn sentence(report: &TraceReport) -> String {
+    let found = &report.diagnosis;
     let mut parts = Vec::new();
     let hazards = found.hazards.iter().filter(|one| one.cleared.is_none());
     let hazards = hazards.map(|one| one.count).sum();
     if hazards > 0 {
-        parts.push(counted(
-            hazards,
-            "descriptor misuse",
-            "descriptor misuses",
-        ));
+        parts.push(counted(hazards, "descriptor misuse", "descriptor misuses"));
     }
     parts.push(match (found.baseline, found.last) {
         (Some(first), Some(last)) if first == last => counted(last, "descriptor", "descriptors"),
@@ -114,13 +111,13 @@ fn sentence(seen: &Seen<'_>) -> String {
         _ if found.verdict == Verdict::Unknown => "it exited before the first sample".to_owned(),
         _ => "an unknown number of descriptors".to_owned(),
     });
-    let places = seen.holders.iter().flat_map(|holder| &holder.places);
+    let sites = report.processes.iter().flat_map(|process| &process.sites);
     // Of equals the first.
-    if let Some(place) = places.min_by_key(|place| std::cmp::Reverse(place.live)) {
-        let live = thousands(place.live);
+    if let Some(site) = sites.min_by_key(|site| std::cmp::Reverse(site.open.len())) {
+        let live = thousands(site.open.len() as u64);
         parts.push(format!(
             "{live} still open from {}",
-            name::place(place.culprit)
+            name::place(site.culprit.as_ref())
         ));
     }
     parts.join("; ")
@@ -152,7 +149,7 @@ fn article(found: &Diagnosis, one: &Hazard) -> String {
     let blamed = hazard::blamed(one).map(|(title, party)| (title, std::ptr::from_ref(party)));
     for (what, party) in hazard::parties(one) {
         let fault = blamed.filter(|(_, blamed)| *blamed == std::ptr::from_ref(party));
-        let is_fault = fault.is_some_and(|(title, _)| title.starts_with("at fault"));
+        let is_fault = fault.is_some_and(|(title, _)| title.ends_with("at fault"));
         let mark = if is_fault { " <em>at fault</em>" } else { "" };
         let summary = format!("<b>{what}</b> {}{mark}", escape(&hazard::who(party)));
         text.push_str(&details(&summary, &party.stack, fault.is_some()));
@@ -251,7 +248,7 @@ fn left(all: usize, shown: usize, what: &str) -> String {
     }
 }
 
-fn sites(seen: &Seen<'_>) -> String {
+fn sites(report: &TraceReport) -> String {
     const COLUMNS: [(&str, bool); 9] = [
         ("line", false),
         ("live", true),
@@ -263,63 +260,62 @@ fn sites(seen: &Seen<'_>) -> String {
         ("target", false),
         ("process", false),
     ];
-    let holders = || seen.holders.iter().filter(|one| !one.places.is_empty());
+    let processes = || report.processes.iter().filter(|one| !one.sites.is_empty());
     let mut text = "<section>\n<h2>call sites of open descriptors</h2>\n".to_owned();
-    if holders().next().is_none() {
-        text.push_str(
-            "<p>No traced descriptor is still open.</p>\n</section>\n",
-        );
+    if processes().next().is_none() {
+        text.push_str("<p>No traced descriptor is still open.</p>\n</section>\n");
         return text;
     }
     text.push_str("<div class=\"wide\"><table class=\"sites\">\n<thead><tr>");
-    let is_several = holders().count() > 1;
+    let is_several = processes().count() > 1;
     let columns = COLUMNS.len() - usize::from(!is_several);
     for (name, is_number) in COLUMNS.into_iter().take(columns) {
         let class = if is_number { " class=\"n\"" } else { "" };
         let _infallible = write!(text, "<th scope=\"col\"{class}>{name}</th>");
     }
     text.push_str("</tr></thead>\n<tbody>\n");
-    for holder in holders() {
-        let process = format!("{} ({})", sanitize_str(holder.comm), holder.pid);
-        for place in holder.places.iter().take(MOST_SITES) {
-            text.push_str(&row(place, is_several.then_some(&process)));
+    for process in processes() {
+        let name = format!("{} ({})", sanitize_str(&process.comm), process.pid);
+        for site in process.sites.iter().take(MOST_SITES) {
+            text.push_str(&row(process, site, is_several.then_some(&name)));
         }
     }
     text.push_str("</tbody></table></div>\n");
-    for holder in holders() {
-        let what = format!("sites of {}", escape(&sanitize_str(holder.comm)));
-        text.push_str(&left(holder.places.len(), MOST_SITES, &what));
+    for process in processes() {
+        let what = format!("sites of {}", escape(&sanitize_str(&process.comm)));
+        text.push_str(&left(process.sites.len(), MOST_SITES, &what));
     }
     text.push_str("</section>\n");
     text
 }
 
-fn row(place: &Place<'_>, process: Option<&str>) -> String {
-    let line = escape(&name::place(place.culprit)).into_owned();
-    let thread = place.thread.map(|thread| format!(", thread {thread}"));
-    let how = escape(&format!("{}{}", place.how, thread.unwrap_or_default())).into_owned();
+fn row(process: &ProcessSites, site: &Site, process_name: Option<&str>) -> String {
+    let line = escape(&name::place(site.culprit.as_ref())).into_owned();
+    let call = site.oldest().map_or_else(String::new, |oldest| {
+        let (call, thread) = (oldest.descriptor.call, oldest.descriptor.tid);
+        format!("{}, thread {thread}", call.name())
+    });
+    let call = escape(&call).into_owned();
     let mut text = format!(
         "<tr><td data-v=\"{line}\">{}</td>",
         details(
-            &format!("<span title=\"{how}\">{line}</span>"),
-            place.stack,
+            &format!("<span title=\"{call}\">{line}</span>"),
+            &site.stack,
             false
         )
         .trim_end()
     );
-    for count in [place.live, place.opened, place.closed] {
+    for count in [site.open.len() as u64, site.opened, site.closed] {
         let _infallible = write!(
             text,
             "<td class=\"n\" data-v=\"{count}\">{}</td>",
             thousands(count)
         );
     }
+    let (rate, age) = (site.per_second(), site.oldest_age(process.now));
     let numbers = [
-        (
-            place.per_second,
-            place.per_second.map(|rate| format!("+{rate:.1}")),
-        ),
-        (place.oldest, place.oldest.map(wording::duration)),
+        (rate, rate.map(|rate| format!("+{rate:.1}"))),
+        (age, age.map(wording::duration)),
     ];
     for (number, shown) in numbers {
         // What is not known is sorted below everything.
@@ -330,34 +326,35 @@ fn row(place: &Place<'_>, process: Option<&str>) -> String {
             shown.unwrap_or_else(|| "–".to_owned())
         );
     }
-    let class = place.class.map_or_else(|| "–".to_owned(), class_name);
-    let target = place.target.map_or_else(|| "–".to_owned(), sanitize);
+    let (class, target) = process.class_and_target(site).unzip();
+    let class = class.map_or_else(|| "–".to_owned(), class_name);
+    let target = target.flatten().map_or_else(|| "–".to_owned(), sanitize);
     let _infallible = write!(
         text,
         "<td>{}</td><td class=\"wrap\">{}</td>",
         escape(&class),
         escape(&target)
     );
-    if let Some(process) = process {
+    if let Some(process) = process_name {
         let _infallible = write!(text, "<td>{}</td>", escape(process));
     }
     text.push_str("</tr>\n");
     text
 }
 
-fn timelines(seen: &Seen<'_>) -> String {
+fn timelines(report: &TraceReport) -> String {
     let mut text = String::new();
-    let with = seen
-        .holders
+    let with = report
+        .processes
         .iter()
-        .filter_map(|one| Some((one, one.curves?)));
-    for (holder, curves) in with.take(MOST_PLOTS) {
-        let opinions: &[ProcessDiagnosis] = &seen.diagnosis.processes;
-        let opinion = opinions.iter().find(|one| one.pid == holder.pid);
+        .filter_map(|one| Some((one, one.curves.as_ref()?)));
+    for (process, curves) in with.take(MOST_PLOTS) {
+        let opinions: &[ProcessDiagnosis] = &report.diagnosis.processes;
+        let opinion = opinions.iter().find(|one| one.pid == process.pid);
         let limit = opinion.and_then(|one| one.walls.iter().find(|wall| wall.name == "soft-limit"));
-        let of = match seen.holders.len() {
+        let of = match report.processes.len() {
             1 => String::new(),
-            _ => format!(" of {} (pid {})", sanitize_str(holder.comm), holder.pid),
+            _ => format!(" of {} (pid {})", sanitize_str(&process.comm), process.pid),
         };
         let _infallible = write!(
             text,

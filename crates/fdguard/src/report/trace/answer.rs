@@ -1,5 +1,5 @@
-//! The answer that a trace or a check opens with: which line leaks what, the line itself, then the
-//! evidence and what to change.
+//! The answer at the top of a trace or check report: which line leaks what, its source, the
+//! evidence and the fix.
 
 use std::io::Write;
 use std::path::{Path, PathBuf};
@@ -27,14 +27,14 @@ const CHILDREN: &str = "unwaited-child";
 
 /// How paths and source lines are shown.
 #[derive(Clone, Debug, Default)]
-pub struct Shown {
+pub struct DisplayOptions {
     /// Paths below this directory are written relative to it.
     pub directory: Option<PathBuf>,
     /// Columns.
     pub width: usize,
 }
 
-impl Shown {
+impl DisplayOptions {
     /// Relative to the current directory.
     #[must_use]
     pub fn here(width: usize) -> Self {
@@ -95,7 +95,7 @@ fn called(function: &str) -> String {
 
 /// The findings of one line, in one or several processes.
 #[derive(Debug)]
-pub struct Answer<'a> {
+pub struct LeakAnswer<'a> {
     findings: Vec<&'a Finding>,
     pids: Vec<Pid>,
 }
@@ -111,8 +111,8 @@ pub fn is_answered(finding: &Finding) -> bool {
 
 /// The answers of a diagnosis, the gravest first.
 #[must_use]
-pub fn answers(diagnosis: &Diagnosis) -> Vec<Answer<'_>> {
-    let mut answers: Vec<Answer<'_>> = Vec::new();
+pub fn answers(diagnosis: &Diagnosis) -> Vec<LeakAnswer<'_>> {
+    let mut answers: Vec<LeakAnswer<'_>> = Vec::new();
     for finding in diagnosis.findings.iter().filter(|one| is_answered(one)) {
         let key = |one: &Finding| {
             let culprit = culprit(one).cloned();
@@ -124,7 +124,7 @@ pub fn answers(diagnosis: &Diagnosis) -> Vec<Answer<'_>> {
             .find(|answer| answer.first().is_some_and(|one| key(one) == key(finding)));
         match same {
             Some(answer) => answer.add(finding),
-            None => answers.push(Answer {
+            None => answers.push(LeakAnswer {
                 findings: vec![finding],
                 pids: vec![finding.pid],
             }),
@@ -137,7 +137,7 @@ fn culprit(finding: &Finding) -> Option<&Culprit> {
     finding.origin.as_ref()?.culprit.as_ref()
 }
 
-impl<'a> Answer<'a> {
+impl<'a> LeakAnswer<'a> {
     fn first(&self) -> Option<&'a Finding> {
         self.findings.first().copied()
     }
@@ -150,7 +150,7 @@ impl<'a> Answer<'a> {
     }
 
     /// Writes it: the line, its source, why, the stack, and what to change.
-    pub fn write(&self, out: &mut dyn Write, shown: &Shown) -> anyhow::Result<()> {
+    pub fn write(&self, out: &mut dyn Write, shown: &DisplayOptions) -> anyhow::Result<()> {
         let Some(first) = self.first() else {
             return Ok(());
         };
@@ -187,7 +187,7 @@ impl<'a> Answer<'a> {
     }
 
     /// `simple.py:4 in work() opened 60 files, closed 0 (/etc/passwd)`.
-    fn line(&self, first: &Finding, shown: &Shown) -> String {
+    fn line(&self, first: &Finding, shown: &DisplayOptions) -> String {
         let origins = || self.findings.iter().filter_map(|one| one.origin.as_ref());
         let target = first
             .target
@@ -208,10 +208,10 @@ impl<'a> Answer<'a> {
         let place = shown.place(culprit);
         if first.rule == CHILDREN {
             let count = first.count.unwrap_or(0);
-            return format!("{place} started {count} child processes that nobody waits for");
+            return format!("{place} started {count} child processes and never waited for them");
         }
         if first.rule == "growth" {
-            return format!("{place} holds {what} of clients that are still there, in {who}");
+            return format!("{place} holds {what} of clients that are still connected, in {who}");
         }
         let mut closed: Vec<(Pid, u64)> = Vec::new();
         for (finding, origin) in self.findings.iter().zip(origins()) {
@@ -262,12 +262,12 @@ fn says_more(finding: &Finding, target: &Text) -> bool {
     !is_class && !bytes.is_empty() && !kernel.iter().any(|kind| bytes.starts_with(kind))
 }
 
-fn write_stack(out: &mut dyn Write, origin: &Origin, shown: &Shown) -> anyhow::Result<()> {
-    if let Some(caller) = &origin.telling {
+fn write_stack(out: &mut dyn Write, origin: &Origin, shown: &DisplayOptions) -> anyhow::Result<()> {
+    if let Some(caller) = &origin.leaking_caller {
         let caller = shown.place(caller);
         writeln!(
             out,
-            "  called from {HEADING}{caller}{HEADING:#}: only there it leaks"
+            "  called from {HEADING}{caller}{HEADING:#}: the only caller that leaks"
         )?;
     }
     let own: Vec<&Frame> = own_frames(&origin.stack).collect();
@@ -309,10 +309,10 @@ fn source_line(culprit: &Culprit) -> Option<String> {
 mod tests {
     use fdguard_core::origin::Language;
 
-    use super::{Shown, answers};
+    use super::{DisplayOptions, answers};
     use crate::report::trace::testing::{Made, frame, leak};
 
-    fn told(made: &Made, shown: &Shown) -> String {
+    fn told(made: &Made, shown: &DisplayOptions) -> String {
         let mut out = Vec::new();
         for answer in answers(&made.diagnosis) {
             answer.write(&mut out, shown).unwrap();
@@ -340,7 +340,7 @@ mod tests {
         ];
         let mut made = Made::default();
         made.diagnosis.findings = vec![leak(100, &stack, 60)];
-        let shown = Shown {
+        let shown = DisplayOptions {
             directory: Some(folder.path().to_owned()),
             width: 100,
         };
@@ -360,7 +360,7 @@ mod tests {
         let stack = [frame("index", Some(("/srv/app.py", 25)), Language::Python)];
         let mut made = Made::default();
         made.diagnosis.findings = [100, 101, 102].map(|pid| leak(pid, &stack, 10)).to_vec();
-        let text = told(&made, &Shown::default());
+        let text = told(&made, &DisplayOptions::default());
         let line = "leaking: /srv/app.py:25 in index() opened 30 files, closed 0 (/srv/a.log), in 3 workers of srv\n";
         assert!(text.starts_with(line), "{text}");
         assert_eq!(text.matches("leaking:").count(), 1);
@@ -370,7 +370,7 @@ mod tests {
     fn a_leak_without_a_line_says_so() {
         let mut made = Made::default();
         made.diagnosis.findings = vec![leak(100, &[], 9)];
-        let text = told(&made, &Shown::default());
+        let text = told(&made, &DisplayOptions::default());
         let line = "leaking: srv (pid 100) opened 9 files at an unknown line (/srv/a.log)\n";
         assert!(text.starts_with(line), "{text}");
     }

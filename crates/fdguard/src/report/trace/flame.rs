@@ -1,14 +1,15 @@
-//! The tree of a flame graph: stacks laid over each other from the outermost frame, with what is open along each.
+//! The tree of a flame graph: stacks merged from the outermost frame, with the number of open
+//! descriptors.
 
 use fdguard_core::origin::{Culprit, Frame, Language};
 
-use super::{Seen, name};
+use super::{TraceReport, name};
 use crate::report::table::counted;
 use crate::terminal::sanitize_str;
 
 /// A frame of the graph, with those that it called.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Node {
+pub struct FlameNode {
     /// Its name; safe to show.
     pub name: String,
     /// Its language; absent for processes and for the root of several.
@@ -21,21 +22,21 @@ pub struct Node {
     pub inner: Vec<Self>,
 }
 
-impl Node {
+impl FlameNode {
     /// The graph of what is still open: the process as root, or all of them.
     #[must_use]
-    pub fn of(seen: &Seen<'_>) -> Self {
+    pub fn from_report(report: &TraceReport) -> Self {
         let mut root = Self::new("all processes".to_owned(), None);
-        for (holder, place, way) in seen.ways() {
-            let count = way.count();
+        for (process, site, path) in report.call_paths() {
+            let count = path.fds.len() as u64;
             root.live += count;
-            let process = format!("{} (pid {})", sanitize_str(holder.comm), holder.pid);
+            let process = format!("{} (pid {})", sanitize_str(&process.comm), process.pid);
             let mut node = root.child(process, None, count);
-            if way.stack.is_empty() {
+            if path.stack.is_empty() {
                 node.child(format!("[{}]", name::LOST), None, count);
             }
-            let culprit = culprit_at(way.stack, place.culprit);
-            for (index, frame) in way.stack.iter().enumerate().rev() {
+            let culprit = culprit_at(&path.stack, site.culprit.as_ref());
+            for (index, frame) in path.stack.iter().enumerate().rev() {
                 node = node.child(name::call(frame), Some(frame.language), count);
                 node.is_culprit |= Some(index) == culprit;
             }
@@ -55,7 +56,7 @@ impl Node {
 
     /// `begin (main.c:23): 312 descriptors still open, 75.0 %`.
     #[must_use]
-    pub fn told(&self, whole: u64) -> String {
+    pub fn describe(&self, whole: u64) -> String {
         let share = 100.0 * share(self.live, whole);
         let count = counted(self.live, "descriptor", "descriptors");
         let language = self
@@ -116,7 +117,7 @@ fn culprit_at(stack: &[Frame], culprit: Option<&Culprit>) -> Option<usize> {
 mod tests {
     use fdguard_core::origin::Language;
 
-    use super::Node;
+    use super::FlameNode;
     use crate::report::trace::testing::{Made, frame};
 
     #[test]
@@ -125,7 +126,7 @@ mod tests {
         let one = vec![frame("arm", Some(("main.c", 3)), Language::C), main.clone()];
         let other = vec![frame("arm", Some(("main.c", 4)), Language::C), main];
         let made = Made::default().site("srv", &one, 5).site("srv", &other, 7);
-        let root = Node::of(&made.seen());
+        let root = FlameNode::from_report(&made.report());
         assert_eq!((root.name.as_str(), root.live), ("srv (pid 100)", 12));
         assert_eq!(root.depth(), 3);
         let main = &root.inner[0];
@@ -138,7 +139,7 @@ mod tests {
         assert_eq!(leaves, [("arm (main.c:4)", 7), ("arm (main.c:3)", 5)]);
         assert!(main.inner.iter().all(|node| node.is_culprit) && !main.is_culprit);
         assert_eq!(
-            main.inner[1].told(root.live),
+            main.inner[1].describe(root.live),
             "arm (main.c:3): 5 descriptors still open, 41.7 %, c"
         );
     }
@@ -146,15 +147,15 @@ mod tests {
     #[test]
     fn several_processes_stand_under_one_root() {
         let made = Made::default().site("a", &[], 1).site("b", &[], 2);
-        let root = Node::of(&made.seen());
+        let root = FlameNode::from_report(&made.report());
         assert_eq!((root.name.as_str(), root.live), ("all processes", 3));
         assert_eq!(root.inner[0].name, "b (pid 101)");
-        assert_eq!(root.inner[0].inner[0].name, "[a stack that was lost]");
+        assert_eq!(root.inner[0].inner[0].name, "[unknown stack]");
     }
 
     #[test]
     fn nothing_open_is_a_root_of_nothing() {
-        let root = Node::of(&Made::default().seen());
+        let root = FlameNode::from_report(&Made::default().report());
         assert_eq!((root.live, root.depth()), (0, 1));
     }
 }

@@ -1,25 +1,26 @@
-//! Folded stacks: a line for each stack, frames from the outermost to the innermost with `;` between, the count last.
+//! Folded stacks: one line per stack, frames from outermost to innermost separated by `;`, then the
+//! count.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
-use super::{Seen, name};
+use super::{TraceReport, name};
 use crate::terminal::sanitize_str;
 
 /// What is still open, a line for each stack, in the order of names.
 #[must_use]
-pub fn text(seen: &Seen<'_>) -> String {
+pub fn text(report: &TraceReport) -> String {
     let mut lines: BTreeMap<String, u64> = BTreeMap::new();
-    for (holder, _, way) in seen.ways() {
-        let mut line = escaped(&sanitize_str(holder.comm));
-        if way.stack.is_empty() {
+    for (process, _, path) in report.call_paths() {
+        let mut line = escaped(&sanitize_str(&process.comm));
+        if path.stack.is_empty() {
             let _infallible = write!(line, ";[{}]", name::LOST);
         }
-        for frame in way.stack.iter().rev() {
+        for frame in path.stack.iter().rev() {
             line.push(';');
             line.push_str(&escaped(&name::call(frame)));
         }
-        *lines.entry(line).or_default() += way.count();
+        *lines.entry(line).or_default() += path.fds.len() as u64;
     }
     let mut text = String::new();
     for (line, count) in lines.into_iter().filter(|(_, count)| *count > 0) {
@@ -51,8 +52,8 @@ mod tests {
             .site("srv", &one, 2)
             .site("srv", &[], 1);
         assert_eq!(
-            text(&made.seen()),
-            "srv;[a stack that was lost] 1\n\
+            text(&made.report()),
+            "srv;[unknown stack] 1\n\
              srv;main (main.c:9);arm (main.c:3) 7\n\
              srv;main (main.c:9);arm (main.c:4) 7\n"
         );
@@ -62,7 +63,7 @@ mod tests {
     fn names_cannot_forge_frames_or_lines() {
         let evil = vec![frame("a;b 9\nc;d", Some(("x;\r.js", 1)), Language::Node)];
         let made = Made::default().site("n;m\n", &evil, 3);
-        let text = text(&made.seen());
+        let text = text(&made.report());
         assert_eq!(
             text,
             "n\\u{3b}m\\n;a\\u{3b}b 9\\nc\\u{3b}d (x\\u{3b}\\r.js:1) 3\n"
@@ -72,6 +73,6 @@ mod tests {
 
     #[test]
     fn nothing_open_is_an_empty_file() {
-        assert_eq!(text(&Made::default().seen()), "");
+        assert_eq!(text(&Made::default().report()), "");
     }
 }

@@ -1,8 +1,9 @@
-//! A hazard in words: what happened, who took part, whose stack is to be looked at.
+//! The text of a hazard: what happened, the calls involved, and the stack at fault.
 
 use std::io::Write;
 
-use fdguard_core::hazard::{Fault, HAZARDS, Hazard, Party};
+use fdguard_core::hazard::{Fault, Hazard, Party};
+use fdguard_core::rule;
 
 use super::name;
 use crate::report::diagnosis::wrapped;
@@ -45,7 +46,7 @@ pub fn parties(hazard: &Hazard) -> Vec<(&'static str, &Party)> {
         ("opened by", &hazard.opener),
         ("closed by", &hazard.closer),
         (used, &hazard.user),
-        ("hit what was opened by", &hazard.victim),
+        ("victim opened by", &hazard.victim),
     ];
     all.into_iter()
         .filter_map(|(what, party)| Some((what, party.as_ref()?)))
@@ -66,15 +67,15 @@ pub fn who(party: &Party) -> String {
 #[must_use]
 pub fn blamed(hazard: &Hazard) -> Option<(&'static str, &Party)> {
     let at_fault = match hazard.fault {
-        Some(Fault::Closer) => ("at fault, who closed", &hazard.closer),
-        Some(Fault::User) => ("at fault, who went on", &hazard.user),
+        Some(Fault::Closer) => ("close at fault", &hazard.closer),
+        Some(Fault::User) => ("use at fault", &hazard.user),
         None => ("", &None),
     };
     let in_order = [
         at_fault,
-        ("who used it", &hazard.user),
-        ("who closed", &hazard.closer),
-        ("who opened", &hazard.opener),
+        ("use", &hazard.user),
+        ("close", &hazard.closer),
+        ("open", &hazard.opener),
     ];
     in_order
         .into_iter()
@@ -84,10 +85,7 @@ pub fn blamed(hazard: &Hazard) -> Option<(&'static str, &Party)> {
 /// What to do about its kind.
 #[must_use]
 pub fn fix(hazard: &Hazard) -> Option<&'static str> {
-    let mut kinds = HAZARDS.iter();
-    kinds
-        .find(|rule| rule.id == hazard.rule)
-        .map(|rule| rule.fix)
+    rule::find(&hazard.rule)?.fix
 }
 
 /// Writes it for people, lines of sentences no wider than `width`.
@@ -122,7 +120,7 @@ pub fn write(
         writeln!(out, "  {DIM}held{DIM:#}  {live} live of {opened}: {place}")?;
     }
     if let Some((title, party)) = blamed(hazard).filter(|(_, party)| !party.stack.is_empty()) {
-        writeln!(out, "  {DIM}stack of the one {title}:{DIM:#}")?;
+        writeln!(out, "  {DIM}stack of the {title}:{DIM:#}")?;
         for frame in party.stack.iter().take(MOST_FRAMES) {
             writeln!(out, "      {DIM}{}{DIM:#}", name::line(frame))?;
         }
@@ -176,14 +174,14 @@ mod tests {
             told(&hazard()),
             "critical double-close  fd 9 (pipe) in srv (pid 100), 3 times\n\
              \x20 9 was closed twice, and the second close hit <script>\\u{1b}[2J\n\
-             \x20 opened by               run.py:23 begin (thread 12)\n\
-             \x20 closed by               run.py:51 interrupt (thread 123)\n\
-             \x20 also closed by          run.py:60 finish (thread 12)\n\
-             \x20 hit what was opened by  run.py:70 connect (thread 14)\n\
-             \x20 stack of the one at fault, who closed:\n\
+             \x20 opened by         run.py:23 begin (thread 12)\n\
+             \x20 closed by         run.py:51 interrupt (thread 123)\n\
+             \x20 also closed by    run.py:60 finish (thread 12)\n\
+             \x20 victim opened by  run.py:70 connect (thread 14)\n\
+             \x20 stack of the close at fault:\n\
              \x20     run.py:51 interrupt\n\
              \x20     run.py:80 <module>\n\
-             \x20 fix: let one owner close, and make it forget the number in the same step\n"
+             \x20 fix: let one owner close it and forget the number in the same step\n"
         );
     }
 
@@ -194,7 +192,7 @@ mod tests {
         hazard.rule = "use-after-close".to_owned();
         let text = told(&hazard);
         assert!(
-            text.contains("stack of the one who used it:\n      run.py:60 finish\n"),
+            text.contains("stack of the use:\n      run.py:60 finish\n"),
             "{text}"
         );
         assert!(

@@ -1,5 +1,5 @@
-//! What a trace found, as values that every output is made from, and the outputs: folded stacks, a flame graph, a profile.
-//! The page is [`super::html::trace`].
+//! An aggregated trace and its outputs: text, folded stacks, a flame graph, a profile. The web page is
+//! [`super::html::trace`].
 
 pub mod answer;
 pub mod flame;
@@ -12,94 +12,102 @@ pub mod svg;
 #[cfg(test)]
 pub(crate) mod testing;
 
+use std::collections::{BTreeMap, HashMap};
+
 use fdguard_core::diagnosis::Diagnosis;
-use fdguard_core::event::Tid;
 use fdguard_core::evidence::Curves;
-use fdguard_core::origin::{Culprit, Stack};
-use fdguard_core::{Class, Text};
+use fdguard_core::{Class, Fd, Pid, Text};
+use fdguard_trace::{CallPath, Site, TracedProcess};
 
-/// A trace, ready to be shown.
+/// An aggregated trace: every output is made from it.
 #[derive(Clone, Debug)]
-pub struct Seen<'a> {
+pub struct TraceReport {
     /// The verdict, the findings and the hazards.
-    pub diagnosis: &'a Diagnosis,
-    /// Who holds what is still open.
-    pub holders: Vec<Holder<'a>>,
+    pub diagnosis: Diagnosis,
+    /// Each process with the sites of what it held at the end.
+    pub processes: Vec<ProcessSites>,
+    /// What the injected library recorded of each process; empty where another fdguard runs the
+    /// trace.
+    pub traced: Vec<TracedProcess>,
 }
 
-/// One process and where it opened what it holds.
+/// One process and the sites of its open descriptors.
 #[derive(Clone, Debug)]
-pub struct Holder<'a> {
-    /// Its number.
-    pub pid: u32,
-    /// Its command, as it calls itself.
-    pub comm: &'a str,
+pub struct ProcessSites {
+    /// Its pid.
+    pub pid: Pid,
+    /// Its command name.
+    pub comm: String,
     /// Its sites, the largest first.
-    pub places: Vec<Place<'a>>,
-    /// Stacks that left nothing open; only where they were asked for.
-    pub spent: Vec<Way<'a>>,
-    /// How many it held over time, where somebody looked.
-    pub curves: Option<&'a Curves>,
+    pub sites: Vec<Site>,
+    /// Class and target of each open number, as far as they are known.
+    pub open: HashMap<Fd, (Class, Text)>,
+    /// The current time, by the clock of the sites.
+    pub now: u64,
+    /// Descriptors that were open before its first instruction.
+    pub inherited: usize,
+    /// Descriptors whose opening was not seen.
+    pub unknown: usize,
+    /// The count of its descriptors over time; absent where it was never sampled.
+    pub curves: Option<Curves>,
+    /// Whether it is a Go program, which makes most system calls without libc.
+    pub is_go: bool,
 }
 
-/// One site.
-#[derive(Clone, Debug)]
-pub struct Place<'a> {
-    /// The line to be looked at; absent where the stack was lost.
-    pub culprit: Option<&'a Culprit>,
-    /// The caller that leaks, where others use the same line well.
-    pub telling: Option<&'a Culprit>,
-    /// The stack that most of them have, innermost first.
-    pub stack: &'a Stack,
-    /// The call that opened them.
-    pub how: &'static str,
-    /// The thread that opened the oldest.
-    pub thread: Option<Tid>,
-    /// How many are open.
-    pub live: u64,
-    /// How many the same stacks ever opened.
-    pub opened: u64,
-    /// How many of those ended.
-    pub closed: u64,
-    /// How fast they became more; absent where there are too few to tell.
-    pub per_second: Option<f64>,
-    /// Seconds that the oldest has been open.
-    pub oldest: Option<f64>,
-    /// What most of them are; absent where nobody looked.
-    pub class: Option<&'a Class>,
-    /// What all of that class point at; absent where they differ.
-    pub target: Option<&'a Text>,
-    /// Every stack that leads here.
-    pub ways: Vec<Way<'a>>,
-}
+impl TraceReport {
+    /// Every call path that left something open, with its process and its site.
+    pub fn call_paths(&self) -> impl Iterator<Item = (&ProcessSites, &Site, &CallPath)> {
+        self.processes.iter().flat_map(|process| {
+            let sites = process.sites.iter();
+            sites.flat_map(move |site| site.paths.iter().map(move |path| (process, site, path)))
+        })
+    }
 
-/// One stack of a site.
-#[derive(Clone, Debug)]
-pub struct Way<'a> {
-    /// Innermost first.
-    pub stack: &'a Stack,
-    /// How many are open of each class, in the order of classes; those of an unknown class come first.
-    pub live: Vec<(Option<&'a Class>, u64)>,
-    /// How many it ever opened.
-    pub opened: u64,
-    /// How many of those ended.
-    pub closed: u64,
-}
-
-impl Way<'_> {
-    /// How many are open.
+    /// The call paths of a process that left nothing open.
     #[must_use]
-    pub fn count(&self) -> u64 {
-        self.live.iter().map(|(_, count)| count).sum()
+    pub fn closed_paths(&self, pid: Pid) -> Vec<CallPath> {
+        let process = self.traced.iter().rev().find(|one| one.pid == pid);
+        let sites = process.into_iter().flat_map(|process| &process.sites);
+        let paths = sites.flat_map(|site| &site.paths).map(CallPath::from);
+        paths.filter(|path| path.fds.is_empty()).collect()
     }
 }
 
-impl<'a> Seen<'a> {
-    /// Every stack that left something open, with the process and the site that it belongs to.
-    pub fn ways(&self) -> impl Iterator<Item = (&Holder<'a>, &Place<'a>, &Way<'a>)> {
-        self.holders.iter().flat_map(|holder| {
-            let places = holder.places.iter();
-            places.flat_map(move |place| place.ways.iter().map(move |way| (holder, place, way)))
-        })
+impl ProcessSites {
+    /// The class of most descriptors of a site, and their target if all of that class have the same.
+    #[must_use]
+    pub fn class_and_target(&self, site: &Site) -> Option<(&Class, Option<&Text>)> {
+        let known = || site.open.iter().filter_map(|open| self.open.get(&open.fd));
+        let mut counts: HashMap<&Class, usize> = HashMap::new();
+        for (class, _) in known() {
+            *counts.entry(class).or_default() += 1;
+        }
+        let most = counts
+            .into_iter()
+            .max_by_key(|(class, count)| (*count, std::cmp::Reverse(*class)));
+        let (class, _) = most?;
+        let mut targets = known().filter(|one| one.0 == *class).map(|one| &one.1);
+        let first = targets.next();
+        let is_one = targets.all(|target| Some(target) == first);
+        Some((class, first.filter(|_| is_one)))
+    }
+
+    /// How many descriptors of each class a call path left open, in the order of classes; those of an
+    /// unknown class come first.
+    #[must_use]
+    pub fn classes(&self, path: &CallPath) -> Vec<(Option<&Class>, u64)> {
+        let mut counts: BTreeMap<Option<&Class>, u64> = BTreeMap::new();
+        for fd in &path.fds {
+            let class = self.open.get(fd).map(|(class, _)| class);
+            *counts.entry(class).or_default() += 1;
+        }
+        counts.into_iter().collect()
+    }
+
+    /// How many descriptors have a known opening line.
+    #[must_use]
+    pub fn attributed(&self) -> u64 {
+        let known = self.sites.iter().filter(|site| site.culprit.is_some());
+        known.map(|site| site.open.len() as u64).sum()
     }
 }

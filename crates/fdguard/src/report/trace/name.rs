@@ -1,4 +1,5 @@
-//! Names of frames. What the traced program chose is made safe here: nothing of it acts on a terminal.
+//! Names of frames. Text from the traced program is sanitised here, so that it cannot control a
+//! terminal.
 
 use std::borrow::Cow;
 
@@ -9,7 +10,7 @@ use fdguard_core::origin::{Culprit, Frame, Language};
 use crate::terminal::{sanitize, sanitize_bytes, sanitize_str};
 
 /// What stands for a stack that nobody knows.
-pub const LOST: &str = "a stack that was lost";
+pub const LOST: &str = "unknown stack";
 
 /// `main.c:23 begin`, or as much of it as is known.
 #[must_use]
@@ -41,7 +42,7 @@ pub fn culprit(culprit: &Culprit) -> String {
 #[must_use]
 pub fn site(found: Option<&Culprit>, stack: &[Frame]) -> String {
     match (found, unread_language(stack)) {
-        (None, Some(language)) => format!("a line of {language} (not read)"),
+        (None, Some(language)) => format!("a {language} line (not read)"),
         _ => place(found),
     }
 }

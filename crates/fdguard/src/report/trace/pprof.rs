@@ -1,18 +1,20 @@
-//! A profile as `pprof` and its kin read it: the message `perftools.profiles.Profile`, to be compressed with gzip.
+//! A profile for `pprof` and compatible tools: the message `perftools.profiles.Profile`, to be
+//! compressed with gzip.
 //!
-//! The class is known of what is open, not of what was closed. So a stack gives one sample for each class of what is open,
-//! and one without a class for the rest of what it opened.
+//! The class is known for open descriptors, not for closed ones. So a stack has one sample for each
+//! class that is open, and one without a class for everything else it opened.
 
 use std::collections::HashMap;
 use std::io::Write as _;
 
 use fdguard_core::Class;
 use fdguard_core::origin::Frame;
+use fdguard_trace::CallPath;
 use flate2::Compression;
 use flate2::write::GzEncoder;
 
 use super::protobuf::Message;
-use super::{Holder, Seen, Way, name};
+use super::{ProcessSites, TraceReport, name};
 use crate::report::table::class_name;
 use crate::terminal::{sanitize, sanitize_str};
 
@@ -37,21 +39,22 @@ const TYPES: [&str; 3] = ["open_descriptors", "opened", "closed"];
 const UNIT: &str = "count";
 
 /// The file.
-pub fn file(seen: &Seen<'_>) -> std::io::Result<Vec<u8>> {
+pub fn file(report: &TraceReport) -> std::io::Result<Vec<u8>> {
     let mut gzip = GzEncoder::new(Vec::new(), Compression::default());
-    gzip.write_all(&message(seen))?;
+    gzip.write_all(&message(report))?;
     gzip.finish()
 }
 
 /// The message.
 #[must_use]
-pub fn message(seen: &Seen<'_>) -> Vec<u8> {
+pub fn message(report: &TraceReport) -> Vec<u8> {
     let mut writer = Writer::new();
-    writer.describe(seen);
-    for holder in &seen.holders {
-        let live = holder.places.iter().flat_map(|place| &place.ways);
-        for way in live.chain(&holder.spent) {
-            writer.way(holder, way);
+    writer.describe(report);
+    for process in &report.processes {
+        let closed = report.closed_paths(process.pid);
+        let open = process.sites.iter().flat_map(|site| &site.paths);
+        for path in open.chain(&closed) {
+            writer.call_path(process, path);
         }
     }
     writer.finish()
@@ -95,7 +98,7 @@ impl Writer {
         writer
     }
 
-    fn describe(&mut self, seen: &Seen<'_>) {
+    fn describe(&mut self, report: &TraceReport) {
         let unit = self.text(UNIT);
         let types = TYPES.map(|name| self.text(name));
         let kind = |kind: u64| {
@@ -111,47 +114,50 @@ impl Writer {
         self.out.message(profile::PERIOD_TYPE, kind(open));
         self.out.number(profile::PERIOD, 1);
         self.out.number(profile::DEFAULT_SAMPLE_TYPE, open);
-        let (began, ended) = (seen.diagnosis.started_at, seen.diagnosis.ended_at);
+        let (began, ended) = (report.diagnosis.started_at, report.diagnosis.ended_at);
         let nanos = |nanos: i128| u64::try_from(nanos).unwrap_or(0);
         let length = ended.as_nanosecond() - began.as_nanosecond();
         let began = nanos(began.as_nanosecond());
         self.out.number(profile::TIME_NANOS, began);
         self.out.number(profile::DURATION_NANOS, nanos(length));
-        let words = seen.diagnosis.process.cmdline.iter().map(sanitize);
+        let words = report.diagnosis.process.cmdline.iter().map(sanitize);
         let words: Vec<String> = words.collect();
         // Readers take the first module for the program.
-        if let Some(exe) = &seen.diagnosis.process.exe {
+        if let Some(exe) = &report.diagnosis.process.exe {
             self.mapping(&sanitize(exe));
         }
         let comment = self.text(&format!("fdguard trace -- {}", words.join(" ")));
         self.out.numbers(profile::COMMENT, &[comment]);
     }
 
-    fn way(&mut self, holder: &Holder<'_>, way: &Way<'_>) {
-        let stack: Vec<u64> = match way.stack.as_slice() {
+    fn call_path(&mut self, process: &ProcessSites, path: &CallPath) {
+        let stack: Vec<u64> = match path.stack.as_slice() {
             [] => vec![self.lost()],
             frames => frames.iter().map(|frame| self.location(frame)).collect(),
         };
-        for (class, live) in &way.live {
-            let sample = self.labelled(holder, &stack, *class);
-            self.sample(sample, [*live, *live, 0]);
+        for (class, live) in process.classes(path) {
+            let sample = self.labelled(process, &stack, class);
+            self.sample(sample, [live, live, 0]);
         }
-        let ended = way.opened.saturating_sub(way.count());
-        if ended > 0 || way.closed > 0 {
-            let sample = self.labelled(holder, &stack, None);
-            self.sample(sample, [0, ended, way.closed]);
+        let gone = path.opened.saturating_sub(path.fds.len() as u64);
+        if gone > 0 || path.closed > 0 {
+            let sample = self.labelled(process, &stack, None);
+            self.sample(sample, [0, gone, path.closed]);
         }
     }
 
-    fn labelled(&mut self, holder: &Holder<'_>, stack: &[u64], class: Option<&Class>) -> Sample {
-        let mut texts = vec![(self.text("process"), self.text(&sanitize_str(holder.comm)))];
+    fn labelled(&mut self, process: &ProcessSites, stack: &[u64], class: Option<&Class>) -> Sample {
+        let mut texts = vec![(
+            self.text("process"),
+            self.text(&sanitize_str(&process.comm)),
+        )];
         if let Some(class) = class {
             texts.push((self.text("class"), self.text(&class_name(class))));
         }
         Sample {
             stack: stack.to_vec(),
             texts,
-            pid: (self.text("pid"), holder.pid),
+            pid: (self.text("pid"), process.pid),
         }
     }
 
@@ -281,13 +287,13 @@ mod tests {
     fn the_same_trace_is_the_same_file_and_it_is_compressed() {
         let stack = [frame("arm", Some(("main.c", 3)), Language::C)];
         let made = Made::default().site("srv", &stack, 5);
-        let bytes = file(&made.seen()).unwrap();
+        let bytes = file(&made.report()).unwrap();
         assert_eq!(bytes[..2], [0x1f, 0x8b]);
-        assert_eq!(bytes, file(&made.seen()).unwrap());
+        assert_eq!(bytes, file(&made.report()).unwrap());
         let mut plain = Vec::new();
         let mut reader = flate2::read::GzDecoder::new(bytes.as_slice());
         std::io::Read::read_to_end(&mut reader, &mut plain).unwrap();
-        assert_eq!(plain, message(&made.seen()));
+        assert_eq!(plain, message(&made.report()));
     }
 
     #[test]
@@ -297,7 +303,7 @@ mod tests {
         let made = Made::default()
             .site("srv", &stack, 5)
             .site("srv", &other, 6);
-        let bytes = message(&made.seen());
+        let bytes = message(&made.report());
         let count = |word: &[u8]| bytes.windows(word.len()).filter(|at| *at == word).count();
         assert_eq!(count(b"main.c"), 1);
         assert_eq!(count(b"open_descriptors"), 1);

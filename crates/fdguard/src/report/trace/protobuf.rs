@@ -1,4 +1,5 @@
-//! As much of the protocol-buffer encoding as a profile needs: numbers, texts and messages, each under its field's number.
+//! The part of the protocol-buffer encoding that a profile needs: numbers, strings and messages, by
+//! field number.
 
 /// A message that is being written.
 #[derive(Debug, Default)]

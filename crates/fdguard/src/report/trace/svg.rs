@@ -1,14 +1,16 @@
-//! A flame graph as SVG: the width of a frame is what is still open along it, its colour the language. The root is on top.
+//! A flame graph as SVG. A frame is as wide as the number of descriptors open below it; its colour
+//! is the language. The root is at the top.
 //!
-//! Frames are placed in percent and cut their own text, so the picture fits every width without a script. The script only zooms.
+//! Frames are placed in percent and clip their own text, so the picture fits every width without a
+//! script. The script only zooms.
 
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
 
 use fdguard_core::origin::Language;
 
-use super::flame::{Node, share};
-use super::{Seen, name};
+use super::flame::{FlameNode, share};
+use super::{TraceReport, name};
 use crate::report::html::escape;
 use crate::report::table::{counted, thousands};
 
@@ -27,10 +29,10 @@ const HEAD: usize = 66;
 
 /// A file of its own.
 #[must_use]
-pub fn file(seen: &Seen<'_>) -> String {
-    let root = Node::of(seen);
-    let comm = crate::terminal::sanitize(&seen.diagnosis.process.comm);
-    let title = format!("What {comm} still holds, by the line that opened it");
+pub fn file(report: &TraceReport) -> String {
+    let root = FlameNode::from_report(report);
+    let comm = crate::terminal::sanitize(&report.diagnosis.process.comm);
+    let title = format!("Descriptors that {comm} still holds, by the line that opened them");
     let (frames, left) = frames(&root, HEAD);
     let height = HEAD + ROW * root.depth() + 12;
     let mut head = format!(
@@ -59,8 +61,8 @@ pub fn file(seen: &Seen<'_>) -> String {
 
 /// A part of a page, which brings style and script, with its legend.
 #[must_use]
-pub fn figure(seen: &Seen<'_>) -> String {
-    let root = Node::of(seen);
+pub fn figure(report: &TraceReport) -> String {
+    let root = FlameNode::from_report(report);
     let (frames, left) = frames(&root, 0);
     let height = ROW * root.depth();
     let about = xml(&about(&root, left));
@@ -88,22 +90,18 @@ fn xml(text: &str) -> String {
         .replace('\u{ffff}', "\\u{ffff}")
 }
 
-fn about(root: &Node, left: u64) -> String {
+fn about(root: &FlameNode, left: u64) -> String {
     let count = counted(root.live, "descriptor is", "descriptors are");
     let mut text = format!(
-        "{count} still open. Wide is many; the outermost frame is on top; outlined is the line to be looked at."
+        "{count} still open. Width is the number of descriptors; the outermost frame is at the top; the outlined frame is the culprit."
     );
     if left > 0 {
-        let _infallible = write!(
-            text,
-            " {} frames are too narrow to be drawn.",
-            thousands(left)
-        );
+        let _infallible = write!(text, " {} frames are too narrow to draw.", thousands(left));
     }
     text
 }
 
-fn languages(root: &Node) -> BTreeSet<Language> {
+fn languages(root: &FlameNode) -> BTreeSet<Language> {
     let mut found: BTreeSet<Language> = root.inner.iter().flat_map(languages).collect();
     found.extend(root.language);
     found
@@ -124,7 +122,7 @@ fn class(language: Option<Language>) -> &'static str {
 }
 
 /// The frames, and how many were left out.
-fn frames(root: &Node, top: usize) -> (String, u64) {
+fn frames(root: &FlameNode, top: usize) -> (String, u64) {
     let mut drawing = Drawing {
         text: String::new(),
         left: 0,
@@ -141,7 +139,7 @@ struct Drawing {
 }
 
 impl Drawing {
-    fn draw(&mut self, node: &Node, from: f64, y: usize) {
+    fn draw(&mut self, node: &FlameNode, from: f64, y: usize) {
         let width = match self.whole {
             0 => 1.0,
             whole => share(node.live, whole),
@@ -159,7 +157,7 @@ impl Drawing {
             class(node.language),
             100.0 * from,
             100.0 * width,
-            xml(&node.told(self.whole)),
+            xml(&node.describe(self.whole)),
             ROW - 1,
             xml(&node.name),
         );
@@ -188,7 +186,7 @@ mod tests {
 
     #[test]
     fn a_frame_is_as_wide_as_what_is_open_along_it() {
-        let svg = file(&made().seen());
+        let svg = file(&made().report());
         assert!(
             svg.contains("<title>arm (main.c:3): 75 descriptors still open, 75.0 %, c</title>"),
             "{svg}"
@@ -205,7 +203,7 @@ mod tests {
 
     #[test]
     fn foreign_names_are_text_and_the_file_is_complete() {
-        let svg = file(&made().seen());
+        let svg = file(&made().report());
         assert_eq!(svg.matches("<script").count(), 1, "only our own");
         assert!(
             svg.contains("&lt;script&gt;alert(1)&lt;/script&gt;\\u{ffff}\\u{1b}&amp;&quot;"),
@@ -217,7 +215,7 @@ mod tests {
         ] {
             assert!(!rest.contains(never), "{never}");
         }
-        let figure = figure(&made().seen());
+        let figure = figure(&made().report());
         assert!(
             !figure.contains("<script") && figure.contains("class=\"key python\""),
             "{figure}"
@@ -235,14 +233,14 @@ mod tests {
                 2,
             );
         }
-        let svg = file(&made.seen());
-        assert!(svg.contains("3 frames are too narrow to be drawn"), "{svg}");
+        let svg = file(&made.report());
+        assert!(svg.contains("3 frames are too narrow to draw"), "{svg}");
         assert!(!svg.contains("thin0") && svg.contains(">wide<"), "{svg}");
     }
 
     #[test]
     fn nothing_open_is_still_a_picture() {
-        let svg = file(&Made::default().seen());
+        let svg = file(&Made::default().report());
         assert!(svg.contains("0 descriptors are still open"), "{svg}");
     }
 }

@@ -1,19 +1,25 @@
 //! Made-up traces.
 
+use std::collections::HashMap;
+
 use fdguard_core::Class;
 use fdguard_core::diagnosis::{Coverage, DIAGNOSIS_SCHEMA, Diagnosis, WatchEnd};
-use fdguard_core::evidence::{Curve, Curves, CurvePoint};
+use fdguard_core::event::OpenCall;
+use fdguard_core::evidence::{Curve, CurvePoint, Curves};
 use fdguard_core::finding::Finding;
 use fdguard_core::hazard::{Fault, Hazard, Party};
 use fdguard_core::judge::Verdict;
 use fdguard_core::lint::Severity;
 use fdguard_core::origin::{Culprit, Frame, Language, Origin, Stack};
 use fdguard_core::snapshot::Process;
+use fdguard_trace::{CallPath, Descriptor, OpenFd, Site};
 use jiff::Timestamp;
 
-use super::{Holder, Place, Seen, Way};
+use super::{ProcessSites, TraceReport};
 
-/// A trace that owns what [`Seen`] borrows.
+const SECOND: u64 = 1_000_000_000;
+
+/// A made-up trace.
 pub(crate) struct Made {
     pub(crate) diagnosis: Diagnosis,
     pub(crate) curves: Option<Curves>,
@@ -23,10 +29,7 @@ pub(crate) struct Made {
 struct MadeSite {
     comm: String,
     stack: Stack,
-    culprit: Option<Culprit>,
-    live: u64,
-    target: fdguard_core::Text,
-    class: Class,
+    live: u32,
 }
 
 impl Default for Made {
@@ -40,64 +43,81 @@ impl Default for Made {
 }
 
 impl Made {
-    /// One more site: each live descriptor was opened along with one that was closed.
-    pub(crate) fn site(mut self, comm: &str, stack: &[Frame], live: u64) -> Self {
+    /// One more site, with as many closed descriptors as live ones.
+    pub(crate) fn site(mut self, comm: &str, stack: &[Frame], live: u32) -> Self {
         self.sites.push(MadeSite {
             comm: comm.to_owned(),
             stack: stack.to_vec(),
-            culprit: Culprit::of(stack),
             live,
-            target: "/srv/<script>alert(1)</script>.log".into(),
-            class: Class::Regular,
         });
         self
     }
 
-    pub(crate) fn seen(&self) -> Seen<'_> {
-        let mut holders: Vec<Holder<'_>> = Vec::new();
+    pub(crate) fn report(&self) -> TraceReport {
+        let mut processes: Vec<ProcessSites> = Vec::new();
         for site in &self.sites {
-            let at = holders.iter().position(|one| one.comm == site.comm);
+            let at = processes.iter().position(|one| one.comm == site.comm);
             let at = at.unwrap_or_else(|| {
-                holders.push(Holder {
-                    pid: 100 + u32::try_from(holders.len()).unwrap(),
-                    comm: &site.comm,
-                    places: Vec::new(),
-                    spent: Vec::new(),
-                    curves: self.curves.as_ref(),
+                processes.push(ProcessSites {
+                    pid: 100 + u32::try_from(processes.len()).unwrap(),
+                    comm: site.comm.clone(),
+                    sites: Vec::new(),
+                    open: HashMap::new(),
+                    now: 300 * SECOND,
+                    inherited: 0,
+                    unknown: 0,
+                    curves: self.curves.clone(),
+                    is_go: false,
                 });
-                holders.len() - 1
+                processes.len() - 1
             });
-            holders[at].places.push(site.place());
+            site.add_to(&mut processes[at]);
         }
-        Seen {
-            diagnosis: &self.diagnosis,
-            holders,
+        TraceReport {
+            diagnosis: self.diagnosis.clone(),
+            processes,
+            traced: Vec::new(),
         }
     }
 }
 
 impl MadeSite {
-    fn place(&self) -> Place<'_> {
-        Place {
-            culprit: self.culprit.as_ref(),
-            telling: None,
-            stack: &self.stack,
-            how: "open",
-            thread: Some(7),
-            live: self.live,
-            opened: 2 * self.live,
-            closed: self.live,
-            per_second: Some(4.0),
-            oldest: Some(300.0),
-            class: Some(&self.class),
-            target: Some(&self.target),
-            ways: vec![Way {
-                stack: &self.stack,
-                live: vec![(None, 1), (Some(&self.class), self.live - 1)],
-                opened: 2 * self.live,
-                closed: self.live,
+    /// Four descriptors a second; the class of the first is not known.
+    fn add_to(&self, process: &mut ProcessSites) {
+        let used: usize = process.sites.iter().map(|site| site.open.len()).sum();
+        let first = 3 + u32::try_from(used).unwrap();
+        let fds: Vec<u32> = (first..first + self.live).collect();
+        let open = fds.iter().map(|fd| OpenFd {
+            fd: *fd,
+            descriptor: Descriptor {
+                generation: 1,
+                stack: 1,
+                tid: 7,
+                ns: u64::from(*fd - first) * SECOND / 4,
+                call: OpenCall::Open,
+                forks: 0,
+                used: 0,
+            },
+        });
+        let live = u64::from(self.live);
+        process.sites.push(Site {
+            stack: self.stack.clone(),
+            culprit: Culprit::from_stack(&self.stack),
+            leaking_caller: None,
+            open: open.collect(),
+            opened: 2 * live,
+            closed: live,
+            paths: vec![CallPath {
+                stack: self.stack.clone(),
+                fds: fds.clone(),
+                opened: 2 * live,
+                closed: live,
             }],
-        }
+        });
+        let target = fdguard_core::Text::from("/srv/<script>alert(1)</script>.log");
+        let known = fds.into_iter().skip(1);
+        let known = known.map(|fd| (fd, (Class::Regular, target.clone())));
+        process.open.extend(known);
     }
 }
 
@@ -129,8 +149,8 @@ pub(crate) fn leak(pid: u32, stack: &[Frame], count: u64) -> Finding {
         why: format!("{count} files opened, none closed"),
         next_step: "Close them.".to_owned(),
         origin: Some(Origin {
-            culprit: Culprit::of(stack),
-            telling: None,
+            culprit: Culprit::from_stack(stack),
+            leaking_caller: None,
             through: Vec::new(),
             partly: false,
             stack: stack.to_vec(),
@@ -150,7 +170,7 @@ pub(crate) fn leak(pid: u32, stack: &[Frame], count: u64) -> Finding {
 pub(crate) fn party(thread: u32, stack: &[Frame]) -> Party {
     Party {
         thread: Some(thread),
-        culprit: Culprit::of(stack),
+        culprit: Culprit::from_stack(stack),
         stack: stack.to_vec(),
     }
 }
@@ -184,11 +204,14 @@ pub(crate) fn hazard() -> Hazard {
 
 /// A count over time, a point a second.
 pub(crate) fn curves(counts: &[u32]) -> Curves {
-    let points = counts.iter().zip(0_u32..).map(|(count, second)| CurvePoint {
-        at: f64::from(second),
-        min: *count,
-        max: *count,
-    });
+    let points = counts
+        .iter()
+        .zip(0_u32..)
+        .map(|(count, second)| CurvePoint {
+            at: f64::from(second),
+            min: *count,
+            max: *count,
+        });
     Curves {
         total: Curve {
             points: points.collect(),

@@ -77,7 +77,10 @@ fn a_process_that_cannot_be_looked_at_says_why() {
         result: Err("permission denied: run as root".to_owned()),
     });
     let text = screen(&mut app, 80, 24).to_string();
-    assert!(text.contains("could not read the process: permission denied"), "{text}");
+    assert!(
+        text.contains("could not read the process: permission denied"),
+        "{text}"
+    );
 }
 
 #[test]

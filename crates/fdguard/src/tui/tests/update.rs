@@ -5,7 +5,7 @@ use std::time::Duration;
 use crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
 use fdguard_core::host::HostView;
 
-use crate::tui::{App, Effect, AppEvent, Sort, fixture};
+use crate::tui::{App, AppEvent, Effect, Sort, fixture};
 
 pub(super) fn app() -> App {
     let mut app = App::new(Duration::from_secs(2), true);

@@ -6,8 +6,8 @@ use ratatui::layout::Rect;
 use ratatui::text::{Line, Span};
 use ratatui::widgets::{Block, Clear, Paragraph, Widget as _};
 
-use super::state::State;
-use super::{Headline, Row};
+use super::state::TraceViewState;
+use super::{SiteRow, TraceHeadline};
 use crate::report::diagnosis::duration;
 use crate::report::host::cell;
 use crate::report::table::counted;
@@ -48,7 +48,12 @@ impl Widths {
 }
 
 /// Draws everything.
-pub fn draw(frame: &mut Frame<'_>, state: &State, headline: &Headline, rows: &[Row]) {
+pub fn draw(
+    frame: &mut Frame<'_>,
+    state: &TraceViewState,
+    headline: &TraceHeadline,
+    rows: &[SiteRow],
+) {
     let theme = Theme::new(state.colour);
     let area = frame.area();
     let buffer = frame.buffer_mut();
@@ -84,7 +89,7 @@ pub fn draw(frame: &mut Frame<'_>, state: &State, headline: &Headline, rows: &[R
 }
 
 /// `server (pid 123): 119 descriptors, 12 sites, 2 growing`, as much of it as there is room for.
-fn title(headline: &Headline, rows: &[Row], width: usize, theme: &Theme) -> Line<'static> {
+fn title(headline: &TraceHeadline, rows: &[SiteRow], width: usize, theme: &Theme) -> Line<'static> {
     let growing = rows.iter().filter(|row| row.is_growing).count();
     let mut parts = vec![format!("{growing} growing")];
     let sites = counted(rows.len() as u64, "site", "sites");
@@ -125,7 +130,7 @@ fn heading(widths: Widths) -> String {
 }
 
 fn site(
-    row: &Row,
+    row: &SiteRow,
     is_selected: bool,
     widths: Widths,
     width: usize,
@@ -167,7 +172,7 @@ fn rate(rate: Option<f64>) -> String {
     }
 }
 
-fn footer(state: &State, rows: &[Row], theme: &Theme, width: usize) -> Line<'static> {
+fn footer(state: &TraceViewState, rows: &[SiteRow], theme: &Theme, width: usize) -> Line<'static> {
     let (leave, enter) = if state.is_open {
         ("back", "close")
     } else {
@@ -186,7 +191,7 @@ fn footer(state: &State, rows: &[Row], theme: &Theme, width: usize) -> Line<'sta
 }
 
 /// All about one site.
-fn pane(buffer: &mut Buffer, area: Rect, state: &State, row: &Row, theme: &Theme) {
+fn pane(buffer: &mut Buffer, area: Rect, state: &TraceViewState, row: &SiteRow, theme: &Theme) {
     let area = Rect {
         y: area.y + 1,
         height: area.height.saturating_sub(2),

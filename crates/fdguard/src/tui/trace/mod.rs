@@ -1,6 +1,6 @@
 //! The terminal view of `trace`: the sites that grow now.
 //!
-//! [`State`] is what the user chose; [`draw`] shows it with the rows of the last look, [`run`] is the loop around both.
+//! [`TraceViewState`] is what the user chose; [`draw`] shows it with the rows of the last look, [`run`] is the loop around both.
 //! Who looks is the caller's business, behind [`TraceSource`].
 
 mod draw;
@@ -12,12 +12,12 @@ mod state;
 mod tests;
 
 pub use draw::draw;
-pub use run::{Outcome, Place, TraceSource, has_terminal, run};
-pub use state::State;
+pub use run::{DrawTarget, TraceSource, TraceViewOutcome, has_terminal, run};
+pub use state::TraceViewState;
 
 /// A site as it is shown; every text is fit for a terminal.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Row {
+pub struct SiteRow {
     /// The process.
     pub pid: u32,
     /// Its command.
@@ -44,7 +44,7 @@ pub struct Row {
     pub stack: Vec<String>,
 }
 
-impl Row {
+impl SiteRow {
     /// The same site from look to look.
     fn is_same(&self, (pid, line): &(u32, String)) -> bool {
         self.pid == *pid && self.line == *line
@@ -53,7 +53,7 @@ impl Row {
 
 /// The line above the rows.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Headline {
+pub struct TraceHeadline {
     /// The program, as it is called.
     pub name: String,
     /// Its number.

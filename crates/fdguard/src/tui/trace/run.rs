@@ -8,8 +8,8 @@ use ratatui::backend::Backend;
 
 use super::draw::draw;
 use super::screen::TtyScreen;
-use super::state::{Said, State};
-use super::{Headline, Row};
+use super::state::{KeyAction, TraceViewState};
+use super::{SiteRow, TraceHeadline};
 use crate::tui::end_signal::EndSignal;
 use crate::tui::input::{self, Input};
 use crate::tui::terminal::Screen;
@@ -21,15 +21,15 @@ pub trait TraceSource {
     fn advance(&mut self, deadline: Instant) -> anyhow::Result<WatchProgress>;
 
     /// The sites of the last look, those that grow most first.
-    fn rows(&self) -> &[Row];
+    fn rows(&self) -> &[SiteRow];
 
     /// What they belong to.
-    fn headline(&self) -> Headline;
+    fn headline(&self) -> TraceHeadline;
 }
 
 /// Why the view was left.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Outcome {
+pub enum TraceViewOutcome {
     /// The watch is over.
     Ended,
     /// The user left.
@@ -40,7 +40,7 @@ pub enum Outcome {
 
 /// Where it is drawn.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Place {
+pub enum DrawTarget {
     /// On standard output.
     Stdout,
     /// Use the controlling terminal: standard output belongs to the program.
@@ -61,9 +61,13 @@ pub fn has_terminal() -> bool {
 }
 
 /// Shows the sites until the watch ends or the user leaves. The terminal is restored in any case.
-pub fn run(source: &mut dyn TraceSource, place: Place, colour: bool) -> anyhow::Result<Outcome> {
+pub fn run(
+    source: &mut dyn TraceSource,
+    place: DrawTarget,
+    colour: bool,
+) -> anyhow::Result<TraceViewOutcome> {
     match place {
-        Place::Stdout => {
+        DrawTarget::Stdout => {
             let ended = EndSignal::listen()?;
             let mut screen = Screen::enter()?;
             show(&mut screen.terminal, source, colour, || {
@@ -71,7 +75,7 @@ pub fn run(source: &mut dyn TraceSource, place: Place, colour: bool) -> anyhow::
             })
         }
         // The source handles signals: they are for the program.
-        Place::Terminal => {
+        DrawTarget::Terminal => {
             let mut screen = TtyScreen::enter()?;
             show(&mut screen.terminal, source, colour, || {
                 input::next_alone(Duration::ZERO)
@@ -86,8 +90,8 @@ pub(super) fn show<B: Backend>(
     source: &mut dyn TraceSource,
     colour: bool,
     mut next: impl FnMut() -> io::Result<Option<Input>>,
-) -> anyhow::Result<Outcome> {
-    let mut state = State::new(colour);
+) -> anyhow::Result<TraceViewOutcome> {
+    let mut state = TraceViewState::new(colour);
     let mut drawn: Option<Instant> = None;
     let mut is_new = true;
     loop {
@@ -103,15 +107,15 @@ pub(super) fn show<B: Backend>(
         match source.advance(Instant::now() + STEP)? {
             WatchProgress::Waiting => {}
             WatchProgress::Looked | WatchProgress::Signalled => is_new = true,
-            WatchProgress::Ended => return Ok(Outcome::Ended),
+            WatchProgress::Ended => return Ok(TraceViewOutcome::Ended),
         }
         for _ in 0..BURST {
             let Some(input) = next()? else { break };
             is_new = true;
             match state.update(input, source.rows()) {
-                Said::Stay => {}
-                Said::Quit => return Ok(Outcome::Quit),
-                Said::Interrupt => return Ok(Outcome::Interrupted),
+                KeyAction::Stay => {}
+                KeyAction::Quit => return Ok(TraceViewOutcome::Quit),
+                KeyAction::Interrupt => return Ok(TraceViewOutcome::Interrupted),
             }
         }
     }

@@ -2,12 +2,12 @@
 
 use crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
 
-use super::Row;
+use super::SiteRow;
 use crate::tui::input::Input;
 
 /// Everything on the screen that is not in the rows.
 #[derive(Clone, Debug)]
-pub struct State {
+pub struct TraceViewState {
     pub(super) colour: bool,
     pub(super) cursor: usize,
     /// Whether the stack of the selected site is open.
@@ -19,13 +19,13 @@ pub struct State {
 
 /// What a key asks of the loop.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Said {
+pub(super) enum KeyAction {
     Stay,
     Quit,
     Interrupt,
 }
 
-impl State {
+impl TraceViewState {
     /// Nothing chosen.
     #[must_use]
     pub fn new(colour: bool) -> Self {
@@ -39,7 +39,7 @@ impl State {
     }
 
     /// The cursor goes where its site went. If that is gone the cursor stays where it was.
-    pub fn follow(&mut self, rows: &[Row]) {
+    pub fn follow(&mut self, rows: &[SiteRow]) {
         let chosen = self.chosen.as_ref();
         let found = chosen.and_then(|key| rows.iter().position(|row| row.is_same(key)));
         self.cursor = found.unwrap_or(if chosen.is_some() { self.cursor } else { 0 });
@@ -48,25 +48,25 @@ impl State {
     }
 
     /// Takes in what the user did.
-    pub(super) fn update(&mut self, input: Input, rows: &[Row]) -> Said {
+    pub(super) fn update(&mut self, input: Input, rows: &[SiteRow]) -> KeyAction {
         match input {
-            Input::Resize { .. } => Said::Stay,
+            Input::Resize { .. } => KeyAction::Stay,
             Input::Key(key) => self.press(key, rows),
         }
     }
 
-    fn press(&mut self, key: KeyEvent, rows: &[Row]) -> Said {
+    fn press(&mut self, key: KeyEvent, rows: &[SiteRow]) -> KeyAction {
         if key.modifiers.contains(KeyModifiers::CONTROL) {
             let is_interrupt = key.code == KeyCode::Char('c');
             return if is_interrupt {
-                Said::Interrupt
+                KeyAction::Interrupt
             } else {
-                Said::Stay
+                KeyAction::Stay
             };
         }
         match key.code {
             KeyCode::Char('q') | KeyCode::Esc if self.is_open => self.is_open = false,
-            KeyCode::Char('q') | KeyCode::Esc => return Said::Quit,
+            KeyCode::Char('q') | KeyCode::Esc => return KeyAction::Quit,
             KeyCode::Char('j') | KeyCode::Down => self.step(rows, 1),
             KeyCode::Char('k') | KeyCode::Up => self.step(rows, -1),
             KeyCode::PageDown => self.scroll = self.scroll.saturating_add(5),
@@ -79,10 +79,10 @@ impl State {
             }
             _ => {}
         }
-        Said::Stay
+        KeyAction::Stay
     }
 
-    fn step(&mut self, rows: &[Row], by: isize) {
+    fn step(&mut self, rows: &[SiteRow], by: isize) {
         let last = rows.len().saturating_sub(1);
         self.cursor = self.cursor.saturating_add_signed(by).min(last);
         self.scroll = 0;
@@ -92,7 +92,7 @@ impl State {
         }
     }
 
-    fn choose(&mut self, rows: &[Row]) {
+    fn choose(&mut self, rows: &[SiteRow]) {
         let row = rows.get(self.cursor);
         self.chosen = row.map(|row| (row.pid, row.line.clone()));
     }

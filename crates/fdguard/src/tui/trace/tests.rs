@@ -7,13 +7,13 @@ use ratatui::Terminal;
 use ratatui::backend::TestBackend;
 
 use super::run::show;
-use super::state::State;
-use super::{Headline, Outcome, Row, TraceSource, draw};
+use super::state::TraceViewState;
+use super::{SiteRow, TraceHeadline, TraceSource, TraceViewOutcome, draw};
 use crate::tui::input::Input;
 use crate::watching::WatchProgress;
 
-fn row(pid: u32, line: &str, live: usize, rate: Option<f64>) -> Row {
-    Row {
+fn row(pid: u32, line: &str, live: usize, rate: Option<f64>) -> SiteRow {
+    SiteRow {
         pid,
         comm: "server".to_owned(),
         live,
@@ -29,7 +29,7 @@ fn row(pid: u32, line: &str, live: usize, rate: Option<f64>) -> Row {
     }
 }
 
-fn rows() -> Vec<Row> {
+fn rows() -> Vec<SiteRow> {
     vec![
         row(7, "session.c:23 begin_session", 312, Some(4.0)),
         row(
@@ -42,8 +42,8 @@ fn rows() -> Vec<Row> {
     ]
 }
 
-fn headline(processes: usize) -> Headline {
-    Headline {
+fn headline(processes: usize) -> TraceHeadline {
+    TraceHeadline {
         name: "server".to_owned(),
         pid: 7,
         processes,
@@ -51,7 +51,7 @@ fn headline(processes: usize) -> Headline {
     }
 }
 
-fn screen(state: &State, rows: &[Row], width: u16, height: u16) -> String {
+fn screen(state: &TraceViewState, rows: &[SiteRow], width: u16, height: u16) -> String {
     let mut terminal = Terminal::new(TestBackend::new(width, height)).unwrap();
     let drawn = terminal.draw(|frame| draw(frame, state, &headline(2), rows));
     drawn.unwrap();
@@ -69,27 +69,27 @@ fn key(code: KeyCode) -> Input {
 
 #[test]
 fn the_sites_at_80_by_24() {
-    insta::assert_snapshot!(screen(&State::new(false), &rows(), 80, 24));
+    insta::assert_snapshot!(screen(&TraceViewState::new(false), &rows(), 80, 24));
 }
 
 #[test]
 fn the_sites_at_50_by_15() {
-    insta::assert_snapshot!(screen(&State::new(false), &rows(), 50, 15));
+    insta::assert_snapshot!(screen(&TraceViewState::new(false), &rows(), 50, 15));
 }
 
 #[test]
 fn the_stack_at_50_by_15() {
-    let mut state = State::new(false);
+    let mut state = TraceViewState::new(false);
     state.update(key(KeyCode::Enter), &rows());
     insta::assert_snapshot!(screen(&state, &rows(), 50, 15));
 }
 
 #[test]
 fn nothing_and_next_to_no_room_are_drawn_too() {
-    let text = screen(&State::new(false), &[], 80, 10);
+    let text = screen(&TraceViewState::new(false), &[], 80, 10);
     assert!(text.contains("no traced descriptor is open"), "{text}");
     for (width, height) in [(1, 1), (10, 3), (30, 2), (200, 4)] {
-        let mut state = State::new(true);
+        let mut state = TraceViewState::new(true);
         screen(&state, &rows(), width, height);
         state.update(key(KeyCode::Enter), &rows());
         screen(&state, &rows(), width, height);
@@ -98,7 +98,7 @@ fn nothing_and_next_to_no_room_are_drawn_too() {
 
 #[test]
 fn the_cursor_stays_on_its_site_however_the_rows_move() {
-    let mut state = State::new(false);
+    let mut state = TraceViewState::new(false);
     let mut rows = rows();
     state.update(key(KeyCode::Char('j')), &rows);
     assert_eq!(state.cursor, 1);
@@ -113,7 +113,7 @@ fn the_cursor_stays_on_its_site_however_the_rows_move() {
 }
 
 struct Played {
-    rows: Vec<Row>,
+    rows: Vec<SiteRow>,
     looks: u32,
 }
 
@@ -127,11 +127,11 @@ impl TraceSource for Played {
         })
     }
 
-    fn rows(&self) -> &[Row] {
+    fn rows(&self) -> &[SiteRow] {
         &self.rows
     }
 
-    fn headline(&self) -> Headline {
+    fn headline(&self) -> TraceHeadline {
         headline(1)
     }
 }
@@ -149,14 +149,17 @@ fn the_loop_ends_with_the_watch_by_a_key_or_by_ctrl_c() {
         show(&mut terminal, &mut source, false, next).unwrap()
     };
     let plain = |code| KeyEvent::new(code, KeyModifiers::NONE);
-    assert_eq!(shown(Vec::new()), Outcome::Ended);
-    assert_eq!(shown(vec![plain(KeyCode::Char('q'))]), Outcome::Quit);
+    assert_eq!(shown(Vec::new()), TraceViewOutcome::Ended);
+    assert_eq!(
+        shown(vec![plain(KeyCode::Char('q'))]),
+        TraceViewOutcome::Quit
+    );
     let (enter, leave) = (plain(KeyCode::Enter), plain(KeyCode::Esc));
     assert_eq!(
         shown(vec![enter, leave]),
-        Outcome::Ended,
+        TraceViewOutcome::Ended,
         "only the stack is closed"
     );
     let interrupt = KeyEvent::new(KeyCode::Char('c'), KeyModifiers::CONTROL);
-    assert_eq!(shown(vec![interrupt]), Outcome::Interrupted);
+    assert_eq!(shown(vec![interrupt]), TraceViewOutcome::Interrupted);
 }

@@ -76,9 +76,11 @@ fn command_line(snapshot: &Snapshot) -> String {
 fn lines(app: &App, width: usize, theme: &Theme) -> Vec<Line<'static>> {
     match app.pane.as_ref().and_then(|pane| pane.result.as_ref()) {
         None => vec![Line::styled("reading…", theme.quiet())],
-        Some(Err(why)) => styled(&format!("could not read the process: {why}"), width, |line| {
-            Line::styled(line, theme.gap())
-        }),
+        Some(Err(why)) => styled(
+            &format!("could not read the process: {why}"),
+            width,
+            |line| Line::styled(line, theme.gap()),
+        ),
         Some(Ok(holdings)) => content(holdings, width, theme),
     }
 }
@@ -113,7 +115,10 @@ fn next_step(snapshot: &Snapshot) -> String {
     let process = &snapshot.process;
     let line = command_line::trace_command(process)
         .map_or_else(String::new, |command| format!("; find the line: {command}"));
-    format!("next: check for a leak: fdguard doctor {}{line}", process.pid)
+    format!(
+        "next: check for a leak: fdguard doctor {}{line}",
+        process.pid
+    )
 }
 
 fn totals(snapshot: &Snapshot, summary: &Summary) -> String {
@@ -128,10 +133,7 @@ fn totals(snapshot: &Snapshot, summary: &Summary) -> String {
     let family = match (snapshot.process.children, snapshot.process.zombies) {
         (Some(children), Some(0)) => format!(", children {children}"),
         (Some(children), zombies) => {
-            format!(
-                ", children {children}, zombies {}",
-                cell::exact(zombies)
-            )
+            format!(", children {children}, zombies {}", cell::exact(zombies))
         }
         _ => String::new(),
     };

@@ -5,7 +5,7 @@ use std::cmp::Reverse;
 use fdguard_core::diagnosis::ProcessDiagnosis;
 use fdguard_core::finding::Finding;
 use fdguard_core::judge::Verdict;
-use fdguard_core::timeline::{TrackGroup, Timeline};
+use fdguard_core::timeline::{Timeline, TrackGroup};
 use fdguard_core::{Class, TcpState};
 
 use super::sparkline::History;
@@ -49,7 +49,12 @@ pub(super) fn class_rows(timeline: &Timeline, opinion: &ProcessDiagnosis) -> Vec
     rows
 }
 
-fn row(timeline: &Timeline, opinion: &ProcessDiagnosis, index: usize, family: &TrackGroup) -> ClassRow {
+fn row(
+    timeline: &Timeline,
+    opinion: &ProcessDiagnosis,
+    index: usize,
+    family: &TrackGroup,
+) -> ClassRow {
     let mut classes: Vec<&Class> = Vec::new();
     let mut opened = 0;
     for (_, held) in timeline.members(index) {

@@ -3,13 +3,13 @@
 use fdguard_core::config::Config;
 use fdguard_core::playbook::Playbook;
 use fdguard_core::recording::{Appearance, RecordingEntry, RecordingHeader};
-use fdguard_core::rule::Settings;
+use fdguard_core::rule::RuleSettings;
 use fdguard_core::snapshot::{Ceiling, Ceilings, Limits, Process};
-use fdguard_core::timeline::{LookChange, Look, Sighting};
+use fdguard_core::timeline::{Look, LookChange, Sighting};
 use fdguard_core::watch::Watch;
 use fdguard_core::{Class, Fd, Gap, Pid, TcpState, Text, Tier};
 
-use super::{WatchViewState, WatchOptions};
+use super::{WatchOptions, WatchViewState};
 
 /// How the descriptors of a made-up process change from look to look.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -187,7 +187,7 @@ pub(super) fn begun(actors: &[Actor]) -> Watch {
     let started = "2026-11-15T09:00:00Z".parse().unwrap();
     let mut watch = Watch::new(RecordingHeader::new(started, 1.0));
     for actor in actors {
-        watch.take(&actor.appearance());
+        watch.record(&actor.appearance());
     }
     watch
 }
@@ -198,11 +198,11 @@ pub(super) fn proceed(watch: &mut Watch, actors: &[Actor], second: u32) {
         let id = actor.id;
         match actor.ends {
             Some(end) if second > end => {}
-            Some(end) if second == end => watch.take(&RecordingEntry::Gone {
+            Some(end) if second == end => watch.record(&RecordingEntry::Gone {
                 id,
                 at: f64::from(second),
             }),
-            _ => watch.take(&RecordingEntry::Look {
+            _ => watch.record(&RecordingEntry::Look {
                 id,
                 look: Box::new(actor.look(second)),
             }),
@@ -212,7 +212,7 @@ pub(super) fn proceed(watch: &mut Watch, actors: &[Actor], second: u32) {
 
 /// Something that could not be seen.
 pub(super) fn gap(watch: &mut Watch, what: &str) {
-    watch.take(&RecordingEntry::Gap(Gap::new(
+    watch.record(&RecordingEntry::Gap(Gap::new(
         what,
         "permission denied",
         "run as root or with CAP_SYS_PTRACE",
@@ -242,13 +242,13 @@ pub(super) fn tree() -> Vec<Actor> {
 }
 
 /// What to judge by: log files were looked into and found harmless.
-pub(super) fn settings() -> Settings {
+pub(super) fn settings() -> RuleSettings {
     let config = Config::parse(
         "[[cleared]]\nclass = \"regular\"\ntarget = \"/var/log/*\"\n\
          reason = \"one log for each request, closed at night\"\ndate = 2026-10-01\n",
     );
-    Settings {
-        ledger: config.unwrap().ledger,
+    RuleSettings {
+        suppressions: config.unwrap().suppressions,
         levels: fdguard_core::config::Levels::default(),
         expectations: Vec::new(),
         playbook: Playbook::embedded(),

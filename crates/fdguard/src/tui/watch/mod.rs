@@ -16,5 +16,5 @@ mod fixture;
 mod tests;
 
 pub use draw::draw;
-pub use run::{WatchViewEnd, WatchOptions, WatchSource, run};
+pub use run::{WatchOptions, WatchSource, WatchViewEnd, run};
 pub use state::WatchViewState;

@@ -3,7 +3,7 @@
 use std::io;
 use std::time::{Duration, Instant};
 
-use fdguard_core::rule::Settings;
+use fdguard_core::rule::RuleSettings;
 use fdguard_core::watch::Watch;
 use ratatui::Terminal;
 use ratatui::backend::Backend;
@@ -31,7 +31,7 @@ pub struct WatchOptions {
     /// Whether to use colour.
     pub colour: bool,
     /// By what to judge.
-    pub settings: Settings,
+    pub settings: RuleSettings,
     /// After how many seconds the watch ends by itself, if it does.
     pub ends_after: Option<f64>,
     /// What is watched, as the user named it.
@@ -102,7 +102,9 @@ pub(super) fn show<B: Backend>(
         }
         match source.advance(Instant::now() + STEP)? {
             WatchProgress::Waiting => {}
-            WatchProgress::Looked | WatchProgress::Signalled => (is_new, is_unjudged) = (true, true),
+            WatchProgress::Looked | WatchProgress::Signalled => {
+                (is_new, is_unjudged) = (true, true)
+            }
             WatchProgress::Ended => return Ok(WatchViewEnd::Ended),
         }
         for _ in 0..BURST {

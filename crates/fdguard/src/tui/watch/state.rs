@@ -7,8 +7,8 @@ use fdguard_core::config::Levels;
 use fdguard_core::diagnosis::ProcessDiagnosis;
 use fdguard_core::finding::Finding;
 use fdguard_core::judge::Verdict;
-use fdguard_core::rule::Settings;
-use fdguard_core::watch::{WatchedProcess, Watch};
+use fdguard_core::rule::RuleSettings;
+use fdguard_core::watch::{Watch, WatchedProcess};
 use fdguard_core::{Class, Text, command_line};
 
 use super::class_row::{ClassRow, class_rows};
@@ -96,7 +96,7 @@ impl WatchViewState {
     pub fn judge(
         &mut self,
         watch: &Watch,
-        settings: &Settings,
+        settings: &RuleSettings,
         mut has_time: impl FnMut() -> bool,
     ) -> bool {
         self.turns += 1;
@@ -125,7 +125,7 @@ impl WatchViewState {
         is_complete
     }
 
-    fn judge_one(&mut self, subject: &WatchedProcess, settings: &Settings) {
+    fn judge_one(&mut self, subject: &WatchedProcess, settings: &RuleSettings) {
         let timeline = &subject.timeline;
         let mut opinion = subject.opinion(settings);
         command_line::add_trace(&mut opinion.findings, &subject.process);

@@ -10,7 +10,7 @@ use ratatui::backend::TestBackend;
 
 use super::fixture::{self, Actor, Life};
 use super::run::show;
-use super::{WatchViewEnd, WatchViewState, WatchSource, draw, run};
+use super::{WatchSource, WatchViewEnd, WatchViewState, draw, run};
 use crate::tui::input::Input;
 use crate::watching::WatchProgress;
 

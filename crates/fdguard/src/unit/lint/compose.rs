@@ -2,39 +2,64 @@
 
 use fdguard_core::lint::Severity;
 
-use super::{Hit, Rule, Unit, daemonises, rule};
+use super::{Check, Hit, RuleTable, Unit, daemonises, trap};
 use crate::unit::read::UnitNode;
 use crate::unit::supervisord::split;
 use crate::unit::words::span;
 
-pub(super) const RULES: &[Rule] = &[
-    rule("compose-no-init", "init: true", no_init),
-    rule(
-        "compose-no-file-limit",
-        "ulimits: with nofile: soft and hard",
+pub(super) const RULES: RuleTable<Check> = &[
+    (
+        trap(
+            "compose-no-init",
+            Severity::Warning,
+            "no init process: nothing reaps orphaned processes in the container",
+            "set init: true",
+        ),
+        no_init,
+    ),
+    (
+        trap(
+            "compose-no-file-limit",
+            Severity::Info,
+            "no nofile limit: the limit depends on the Docker daemon of the host",
+            "set ulimits: nofile: with soft and hard",
+        ),
         no_limit,
-    )
-    .with(Severity::Info),
-    rule(
-        "compose-restart-blind",
-        "a healthcheck:, and restart: on-failure",
+    ),
+    (
+        trap(
+            "compose-restart-blind",
+            Severity::Warning,
+            "restart: without a healthcheck:, which misses processes that hang",
+            "add a healthcheck:, and set restart: on-failure",
+        ),
         blind,
     ),
-    rule(
-        "compose-daemonises",
-        "the option that keeps the program in the foreground, and `exec` in shells",
+    (
+        trap(
+            "compose-daemonises",
+            Severity::Critical,
+            "a command that leaves a process in the background",
+            "use the program's foreground option, and `exec` in shell scripts",
+        ),
         daemonises,
-    )
-    .with(Severity::Critical),
-    rule(
-        "compose-stop-too-soon",
-        "stop_grace_period: at least 15 s above the grace of `fdguard run --stop-grace`",
+    ),
+    (
+        trap(
+            "compose-stop-too-soon",
+            Severity::Warning,
+            "a stop timeout that is shorter than the grace period of `fdguard run`",
+            "set stop_grace_period: at least 15 s above `fdguard run --stop-grace`",
+        ),
         too_soon,
     ),
 ];
 
 pub(super) fn units(file: &UnitNode) -> Vec<Unit<'_>> {
-    let services = file.get("services").map(UnitNode::pairs).unwrap_or_default();
+    let services = file
+        .get("services")
+        .map(UnitNode::pairs)
+        .unwrap_or_default();
     services
         .iter()
         .map(|(_, service)| unit(file, service))
@@ -74,14 +99,14 @@ fn no_init(unit: &Unit<'_>) -> Vec<Hit> {
     let has = unit.service.get("init").is_some_and(|node| !node.is_no());
     unit.missing(
         !has,
-        "nobody reaps orphans in the container: zombies pile up until there are no more processes",
+        "nothing reaps orphans in the container: zombies accumulate until no process can be started",
     )
 }
 
 fn no_limit(unit: &Unit<'_>) -> Vec<Hit> {
     let limits = unit.service.get("ulimits");
     let has = limits.is_some_and(|node| node.get("nofile").is_some());
-    unit.missing(!has, "the limit of descriptors is whatever the daemon of this host has: 1024 here, a million there")
+    unit.missing(!has, "the descriptor limit is that of the host's Docker daemon: 1024 on one host, a million on another")
 }
 
 fn blind(unit: &Unit<'_>) -> Vec<Hit> {
@@ -89,7 +114,7 @@ fn blind(unit: &Unit<'_>) -> Vec<Hit> {
     let is_checked = check.is_some_and(|node| !node.get("disable").is_some_and(UnitNode::is_yes));
     unit.when("restart", |node| {
         let restart = node.text().filter(|it| matches!(*it, "always" | "unless-stopped"))?;
-        let why = format!("restart: {restart} sees only processes that end; one that is full of descriptors answers nobody and lives on");
+        let why = format!("restart: {restart} acts only when the process exits; one that ran out of descriptors stops answering but keeps running");
         (!is_checked).then_some(why)
     })
 }
@@ -104,7 +129,7 @@ fn too_soon(unit: &Unit<'_>) -> Vec<Hit> {
     let line = node.map_or(unit.service.line, |node| node.line);
     let why = || {
         format!(
-            "the container is killed after {seconds} s, before fdguard's own grace of {} s is over",
+            "the container is killed after {seconds} s, before fdguard's grace period of {} s ends",
             grace.as_secs_f64()
         )
     };

@@ -2,56 +2,90 @@
 
 use fdguard_core::lint::Severity;
 
-use super::{Hit, Rule, Unit, daemonises, rule};
+use super::{Check, Hit, RuleTable, Unit, daemonises, trap};
 use crate::unit::read::UnitNode;
 use crate::unit::words::{self, is_bootstrap};
 
-pub(super) const RULES: &[Rule] = &[
-    rule(
-        "launchd-keepalive-crashed",
-        "KeepAlive with SuccessfulExit=false",
+pub(super) const RULES: RuleTable<Check> = &[
+    (
+        trap(
+            "launchd-keepalive-crashed",
+            Severity::Critical,
+            "KeepAlive with Crashed=false, which restarts after a clean exit and not after a crash",
+            "set KeepAlive with SuccessfulExit=false",
+        ),
         crashed,
-    )
-    .with(Severity::Critical),
-    rule(
-        "launchd-keepalive-success",
-        "KeepAlive with SuccessfulExit=false",
+    ),
+    (
+        trap(
+            "launchd-keepalive-success",
+            Severity::Warning,
+            "KeepAlive with SuccessfulExit=true, which restarts after success and not after a failure",
+            "set KeepAlive with SuccessfulExit=false",
+        ),
         success,
     ),
-    rule(
-        "launchd-keepalive-always",
-        "KeepAlive with SuccessfulExit=false, around a program that stays in the foreground",
+    (
+        trap(
+            "launchd-keepalive-always",
+            Severity::Warning,
+            "KeepAlive=true, which restarts the job even when it exits on purpose",
+            "set KeepAlive with SuccessfulExit=false, and run the program in the foreground",
+        ),
         always,
     ),
-    rule(
-        "launchd-daemonises",
-        "the option that keeps the program in the foreground, and `exec` in shells",
+    (
+        trap(
+            "launchd-daemonises",
+            Severity::Critical,
+            "a command that leaves a process in the background",
+            "use the program's foreground option, and `exec` in shell scripts",
+        ),
         daemonises,
-    )
-    .with(Severity::Critical),
-    rule(
-        "launchd-relative-program",
-        "the absolute path of the program",
+    ),
+    (
+        trap(
+            "launchd-relative-program",
+            Severity::Warning,
+            "a program without an absolute path",
+            "use the absolute path of the program",
+        ),
         relative,
     ),
-    rule(
-        "launchd-no-file-limit",
-        "SoftResourceLimits and HardResourceLimits with NumberOfFiles",
+    (
+        trap(
+            "launchd-no-file-limit",
+            Severity::Warning,
+            "no NumberOfFiles limit: the soft limit is 256 descriptors",
+            "set NumberOfFiles in SoftResourceLimits and HardResourceLimits",
+        ),
         no_limit,
     ),
-    rule(
-        "launchd-abandon-group",
-        "AbandonProcessGroup=false, or nothing",
+    (
+        trap(
+            "launchd-abandon-group",
+            Severity::Warning,
+            "AbandonProcessGroup=true, which leaves child processes running after a stop",
+            "set AbandonProcessGroup=false, or remove it",
+        ),
         abandon,
     ),
-    rule(
-        "launchd-stop-too-soon",
-        "ExitTimeOut at least 15 s above the grace of `fdguard run --stop-grace`",
+    (
+        trap(
+            "launchd-stop-too-soon",
+            Severity::Warning,
+            "a stop timeout that is shorter than the grace period of `fdguard run`",
+            "set ExitTimeOut at least 15 s above `fdguard run --stop-grace`",
+        ),
         too_soon,
     ),
-    rule(
-        "launchd-no-throttle",
-        "ThrottleInterval of 10, or nothing",
+    (
+        trap(
+            "launchd-no-throttle",
+            Severity::Warning,
+            "ThrottleInterval=0: restarts without a delay",
+            "set ThrottleInterval to 10, or remove it",
+        ),
         no_throttle,
     ),
 ];
@@ -90,13 +124,12 @@ fn reason(unit: &Unit<'_>, key: &str, wrong: fn(&UnitNode) -> bool, why: &str) -
 }
 
 fn crashed(unit: &Unit<'_>) -> Vec<Hit> {
-    let why = "Crashed=false means: start again when it did not crash. It comes back after every clean end, and stays down after a crash";
+    let why = "Crashed=false restarts the job only if it did not crash: it comes back after every clean exit and stays down after a crash";
     reason(unit, "Crashed", UnitNode::is_no, why)
 }
 
 fn success(unit: &Unit<'_>) -> Vec<Hit> {
-    let why =
-        "SuccessfulExit=true means: start again when it ended well. It stays down after a failure";
+    let why = "SuccessfulExit=true restarts the job only after a successful exit: it stays down after a failure";
     reason(unit, "SuccessfulExit", UnitNode::is_yes, why)
 }
 
@@ -105,8 +138,8 @@ fn always(unit: &Unit<'_>) -> Vec<Hit> {
     let ends = is_bootstrap(words) || words::daemonises(words).is_some();
     unit.when("KeepAlive", |node| {
         let why = match (node.is_yes(), ends, unit.is_fdguard()) {
-            (true, true, _) => "a bare true starts it again when it ends with 0, and this command seems to start something and end: a loop every ten seconds",
-            (true, false, true) => "a bare true starts fdguard again when a restart cannot help (configuration, a port that a stranger holds) and when it was done",
+            (true, true, _) => "KeepAlive=true also restarts after exit status 0, and this command seems to start a daemon and exit: a restart loop every ten seconds",
+            (true, false, true) => "KeepAlive=true also restarts fdguard when a restart cannot help (configuration, port in use) and when it has finished",
             _ => return None,
         };
         Some(why.to_owned())
@@ -119,7 +152,7 @@ fn relative(unit: &Unit<'_>) -> Vec<Hit> {
     let hit = wrong.map(|program| {
         (
             *line,
-            format!("{program} is no absolute path: launchd searches a short path of its own"),
+            format!("{program} is not an absolute path: launchd searches only its own short PATH"),
         )
     });
     hit.into_iter().collect()
@@ -128,7 +161,7 @@ fn relative(unit: &Unit<'_>) -> Vec<Hit> {
 fn no_limit(unit: &Unit<'_>) -> Vec<Hit> {
     let limits = unit.service.get("SoftResourceLimits");
     let files = limits.and_then(|node| node.get("NumberOfFiles"));
-    let why = "without NumberOfFiles the soft limit of descriptors is 256";
+    let why = "without NumberOfFiles the soft descriptor limit is 256";
     let line = limits.map_or(unit.service.line, |node| node.line);
     let hit = files.is_none().then(|| (line, why.to_owned()));
     hit.into_iter().collect()
@@ -136,7 +169,7 @@ fn no_limit(unit: &Unit<'_>) -> Vec<Hit> {
 
 fn abandon(unit: &Unit<'_>) -> Vec<Hit> {
     unit.when("AbandonProcessGroup", |node| {
-        let why = "what the job started lives on after it, and holds the port at the next start";
+        let why = "processes started by the job survive it and hold the port at the next start";
         node.is_yes().then(|| why.to_owned())
     })
 }
@@ -155,7 +188,7 @@ fn too_soon(unit: &Unit<'_>) -> Vec<Hit> {
     let line = node.map_or(unit.service.line, |node| node.line);
     let why = || {
         format!(
-            "launchd kills fdguard after {seconds} s, before its own grace of {} s is over",
+            "launchd kills fdguard after {seconds} s, before its grace period of {} s ends",
             grace.as_secs()
         )
     };
@@ -166,6 +199,6 @@ fn too_soon(unit: &Unit<'_>) -> Vec<Hit> {
 fn no_throttle(unit: &Unit<'_>) -> Vec<Hit> {
     unit.when("ThrottleInterval", |node| {
         let zero = node.text().and_then(|text| text.trim().parse::<u64>().ok()) == Some(0);
-        zero.then(|| "a job that fails at once is started again without a pause".to_owned())
+        zero.then(|| "a job that fails at once is restarted without a delay".to_owned())
     })
 }

@@ -1,6 +1,6 @@
-//! Known traps in units. A rule is a line of a table and a function.
+//! Known traps in units. To add one: an entry in the table of its supervisor, and a function.
 
-use fdguard_core::lint::Severity;
+use fdguard_core::rule::{self, Rule, RuleKind, RuleTable, Severity};
 use serde::Serialize;
 
 use super::UnitTarget;
@@ -11,42 +11,24 @@ mod launchd;
 mod supervisord;
 mod systemd;
 
-/// One trap.
-pub struct Rule {
-    /// Its name.
-    pub id: &'static str,
-    /// How much it matters.
-    pub severity: Severity,
-    /// What to write instead.
-    pub instead: &'static str,
-    /// Finds it.
-    check: Check,
-}
-
+/// Finds the trap in a unit.
 type Check = fn(&Unit<'_>) -> Vec<Hit>;
 
-/// A rule whose trap will hurt some day, as most do.
-const fn rule(id: &'static str, instead: &'static str, check: Check) -> Rule {
+/// The description of a unit rule; `instead` is what to write.
+const fn trap(
+    id: &'static str,
+    severity: Severity,
+    summary: &'static str,
+    instead: &'static str,
+) -> Rule {
     Rule {
         id,
-        severity: Severity::Warning,
-        instead,
-        check,
-    }
-}
-
-impl Rule {
-    /// The rule with another severity.
-    const fn with(self, severity: Severity) -> Self {
-        Self { severity, ..self }
-    }
-}
-
-impl std::fmt::Debug for Rule {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Rule")
-            .field("id", &self.id)
-            .finish_non_exhaustive()
+        severity,
+        summary,
+        cwe: None,
+        requirement: "R61",
+        fix: Some(instead),
+        kind: RuleKind::Unit,
     }
 }
 
@@ -94,15 +76,14 @@ impl Unit<'_> {
 fn daemonises(unit: &Unit<'_>) -> Vec<Hit> {
     let (line, words) = &unit.words;
     let why = super::words::daemonises(words);
-    let then =
-        "the supervisor sees the end of it, starts it again, and the first one holds the port";
+    let then = "the supervisor sees it exit and starts it again while the first instance still holds the port";
     let hit = why.map(|why| (*line, format!("{why}: {then}")));
     hit.into_iter().collect()
 }
 
 /// A trap that was found.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct Finding {
+pub struct UnitFinding {
     /// Which rule.
     pub rule: &'static str,
     /// How much it matters.
@@ -117,7 +98,22 @@ pub struct Finding {
 
 /// The rules for a target.
 #[must_use]
-pub fn rules(target: UnitTarget) -> &'static [Rule] {
+pub fn rules(target: UnitTarget) -> Vec<&'static Rule> {
+    rule::descriptions(table(target))
+}
+
+/// The rules for every target.
+pub fn every_rule() -> impl Iterator<Item = &'static Rule> {
+    let targets = [
+        UnitTarget::Systemd,
+        UnitTarget::Launchd,
+        UnitTarget::Supervisord,
+        UnitTarget::Compose,
+    ];
+    targets.into_iter().flat_map(rules)
+}
+
+fn table(target: UnitTarget) -> RuleTable<Check> {
     match target {
         UnitTarget::Systemd => systemd::RULES,
         UnitTarget::Launchd => launchd::RULES,
@@ -128,7 +124,7 @@ pub fn rules(target: UnitTarget) -> &'static [Rule] {
 
 /// Every trap in a file, in the order of its lines.
 #[must_use]
-pub fn lint(target: UnitTarget, file: &UnitNode) -> Vec<Finding> {
+pub fn lint(target: UnitTarget, file: &UnitNode) -> Vec<UnitFinding> {
     let units = match target {
         UnitTarget::Systemd => systemd::units(file),
         UnitTarget::Launchd => launchd::units(file),
@@ -136,19 +132,15 @@ pub fn lint(target: UnitTarget, file: &UnitNode) -> Vec<Finding> {
         UnitTarget::Compose => compose::units(file),
     };
     let mut findings = Vec::new();
-    for rule in rules(target) {
+    for (rule, check) in table(target) {
         for unit in &units {
-            findings.extend(
-                (rule.check)(unit)
-                    .into_iter()
-                    .map(|(line, reason)| Finding {
-                        rule: rule.id,
-                        severity: rule.severity,
-                        line,
-                        reason,
-                        instead: rule.instead,
-                    }),
-            );
+            findings.extend(check(unit).into_iter().map(|(line, reason)| UnitFinding {
+                rule: rule.id,
+                severity: rule.severity,
+                line,
+                reason,
+                instead: rule.fix.unwrap_or_default(),
+            }));
         }
     }
     findings.sort_by_key(|finding| finding.line);

@@ -2,37 +2,63 @@
 
 use fdguard_core::lint::Severity;
 
-use super::{Hit, Rule, Unit, daemonises, rule};
+use super::{Check, Hit, RuleTable, Unit, daemonises, trap};
 use crate::unit::read::UnitNode;
 use crate::unit::supervisord::split;
 
-pub(super) const RULES: &[Rule] = &[
-    rule(
-        "supervisord-daemonises",
-        "the option that keeps the program in the foreground, and `exec` in shells",
+pub(super) const RULES: RuleTable<Check> = &[
+    (
+        trap(
+            "supervisord-daemonises",
+            Severity::Critical,
+            "a command that leaves a process in the background",
+            "use the program's foreground option, and `exec` in shell scripts",
+        ),
         daemonises,
-    )
-    .with(Severity::Critical),
-    rule(
-        "supervisord-no-group",
-        "stopasgroup=true and killasgroup=true",
+    ),
+    (
+        trap(
+            "supervisord-no-group",
+            Severity::Warning,
+            "neither stopasgroup nor killasgroup: child processes survive a stop",
+            "set stopasgroup=true and killasgroup=true",
+        ),
         no_group,
     ),
-    rule(
-        "supervisord-no-minfds",
-        "minfds=4096 in [supervisord]",
+    (
+        trap(
+            "supervisord-no-minfds",
+            Severity::Info,
+            "no minfds: programs inherit a limit of 1024 descriptors",
+            "set minfds=4096 in [supervisord]",
+        ),
         no_minfds,
-    )
-    .with(Severity::Info),
-    rule("supervisord-no-startsecs", "startsecs=3", no_startsecs),
-    rule(
-        "supervisord-restart-of-no-use",
-        "autorestart=unexpected and exitcodes=0,2,64,78",
+    ),
+    (
+        trap(
+            "supervisord-no-startsecs",
+            Severity::Warning,
+            "startsecs=0, which counts every start as a success",
+            "set startsecs=3",
+        ),
+        no_startsecs,
+    ),
+    (
+        trap(
+            "supervisord-restart-of-no-use",
+            Severity::Warning,
+            "autorestart=true around `fdguard run`, which restarts it after exit codes that a restart cannot fix",
+            "set autorestart=unexpected and exitcodes=0,2,64,78",
+        ),
         of_no_use,
     ),
-    rule(
-        "supervisord-stop-too-soon",
-        "stopwaitsecs= at least 15 s above the grace of `fdguard run --stop-grace`",
+    (
+        trap(
+            "supervisord-stop-too-soon",
+            Severity::Warning,
+            "a stop timeout that is shorter than the grace period of `fdguard run`",
+            "set stopwaitsecs= at least 15 s above `fdguard run --stop-grace`",
+        ),
         too_soon,
     ),
 ];
@@ -61,7 +87,7 @@ pub(super) fn units(file: &UnitNode) -> Vec<Unit<'_>> {
 
 fn no_group(unit: &Unit<'_>) -> Vec<Hit> {
     let yes = |name: &str| unit.service.get(name).is_some_and(UnitNode::is_yes);
-    let why = "children of the program survive its stop and hold the port at the next start";
+    let why = "child processes survive a stop and hold the port at the next start";
     // The first implies the second.
     unit.missing(!yes("stopasgroup") && !yes("killasgroup"), why)
 }
@@ -71,8 +97,7 @@ fn no_minfds(unit: &Unit<'_>) -> Vec<Hit> {
     let Some(daemon) = unit.file.get("supervisord") else {
         return Vec::new();
     };
-    let why =
-        "programs inherit the limit of supervisord: 1024 descriptors unless minfds says otherwise";
+    let why = "programs inherit supervisord's descriptor limit, which is 1024 without minfds";
     let hit = daemon
         .get("minfds")
         .is_none()
@@ -82,14 +107,14 @@ fn no_minfds(unit: &Unit<'_>) -> Vec<Hit> {
 
 fn no_startsecs(unit: &Unit<'_>) -> Vec<Hit> {
     unit.when("startsecs", |node| {
-        let why = "startsecs=0 takes every start for a success: a program that dies at once is started for ever, startretries or not";
+        let why = "startsecs=0 counts every start as a success: a program that dies at once is restarted forever, whatever startretries is";
         (node.text() == Some("0")).then(|| why.to_owned())
     })
 }
 
 fn of_no_use(unit: &Unit<'_>) -> Vec<Hit> {
     unit.when("autorestart", |node| {
-        let why = "autorestart=true starts fdguard again when it was done, and when a restart cannot help (78, 64, 2)";
+        let why = "autorestart=true restarts fdguard when it has finished and when a restart cannot help (78, 64, 2)";
         (unit.is_fdguard() && node.is_yes()).then(|| why.to_owned())
     })
 }
@@ -106,7 +131,7 @@ fn too_soon(unit: &Unit<'_>) -> Vec<Hit> {
     let line = node.map_or(unit.service.line, |node| node.line);
     let why = || {
         format!(
-            "supervisord kills fdguard after {seconds} s, before its own grace of {} s is over",
+            "supervisord kills fdguard after {seconds} s, before its grace period of {} s ends",
             grace.as_secs()
         )
     };

@@ -2,60 +2,118 @@
 
 use fdguard_core::lint::Severity;
 
-use super::{Hit, Rule, Unit, daemonises, rule};
+use super::{Check, Hit, RuleTable, Unit, daemonises, trap};
 use crate::unit::read::UnitNode;
 use crate::unit::systemd::split;
 use crate::unit::words::span;
 
-pub(super) const RULES: &[Rule] = &[
-    rule(
-        "systemd-forking",
-        "Type=notify around `fdguard run`, or Type=exec, and a program that stays in the foreground",
+pub(super) const RULES: RuleTable<Check> = &[
+    (
+        trap(
+            "systemd-forking",
+            Severity::Warning,
+            "Type=forking, which makes systemd guess the main process",
+            "use Type=notify with `fdguard run`, or Type=exec with a program that stays in the foreground",
+        ),
         forking,
     ),
-    rule(
-        "systemd-pidfile",
-        "no PIDFile=: systemd knows the process that it started",
+    (
+        trap(
+            "systemd-pidfile",
+            Severity::Warning,
+            "a PIDFile=, which can name a process that has ended",
+            "remove PIDFile=: systemd tracks the process it started",
+        ),
         pidfile,
     ),
-    rule(
-        "systemd-daemonises",
-        "the option that keeps the program in the foreground, and `exec` in shells",
+    (
+        trap(
+            "systemd-daemonises",
+            Severity::Critical,
+            "a command that leaves a process in the background",
+            "use the program's foreground option, and `exec` in shell scripts",
+        ),
         daemonises,
-    )
-    .with(Severity::Critical),
-    rule(
-        "systemd-relative-program",
-        "the absolute path of the program",
+    ),
+    (
+        trap(
+            "systemd-relative-program",
+            Severity::Critical,
+            "a program in ExecStart= without an absolute path",
+            "use the absolute path of the program",
+        ),
         relative,
-    )
-    .with(Severity::Critical),
-    rule("systemd-no-file-limit", "LimitNOFILE=4096:524288", no_limit).with(Severity::Info),
-    rule(
-        "systemd-kill-mode",
-        "KillMode=mixed, or no KillMode= at all",
+    ),
+    (
+        trap(
+            "systemd-no-file-limit",
+            Severity::Info,
+            "no LimitNOFILE=: the soft limit is 1024 descriptors",
+            "set LimitNOFILE=4096:524288",
+        ),
+        no_limit,
+    ),
+    (
+        trap(
+            "systemd-kill-mode",
+            Severity::Warning,
+            "KillMode=process or none, which leaves processes running after a stop",
+            "set KillMode=mixed, or remove KillMode=",
+        ),
         kill_mode,
     ),
-    rule(
-        "systemd-endless-restart",
-        "StartLimitIntervalSec=300 and StartLimitBurst=5",
+    (
+        trap(
+            "systemd-endless-restart",
+            Severity::Warning,
+            "restarts without a start limit",
+            "set StartLimitIntervalSec=300 and StartLimitBurst=5",
+        ),
         endless,
     ),
-    rule("systemd-restart-at-once", "RestartSec=2", at_once),
-    rule(
-        "systemd-restart-of-no-use",
-        "RestartPreventExitStatus=78 64 2",
+    (
+        trap(
+            "systemd-restart-at-once",
+            Severity::Warning,
+            "restarts without a delay (RestartSec=0)",
+            "set RestartSec=2",
+        ),
+        at_once,
+    ),
+    (
+        trap(
+            "systemd-restart-of-no-use",
+            Severity::Warning,
+            "restarts of `fdguard run` after exit codes that a restart cannot fix",
+            "set RestartPreventExitStatus=78 64 2",
+        ),
         of_no_use,
     ),
-    rule(
-        "systemd-stop-too-soon",
-        "TimeoutStopSec= at least 15 s above the grace of `fdguard run --stop-grace`",
+    (
+        trap(
+            "systemd-stop-too-soon",
+            Severity::Warning,
+            "a stop timeout that is shorter than the grace period of `fdguard run`",
+            "set TimeoutStopSec= at least 15 s above `fdguard run --stop-grace`",
+        ),
         too_soon,
     ),
-    rule("systemd-no-delegate", "Delegate=yes", no_delegate).with(Severity::Info),
-    rule(
-        "systemd-not-notified",
-        "Type=notify with NotifyAccess=main",
+    (
+        trap(
+            "systemd-no-delegate",
+            Severity::Info,
+            "`fdguard run` without Delegate=: it cannot create a cgroup for the service",
+            "set Delegate=yes",
+        ),
+        no_delegate,
+    ),
+    (
+        trap(
+            "systemd-not-notified",
+            Severity::Warning,
+            "`fdguard run` without Type=notify: systemd receives no readiness and no watchdog messages",
+            "set Type=notify with NotifyAccess=main",
+        ),
         not_notified,
     ),
 ];
@@ -90,14 +148,14 @@ fn words(line: &str) -> Vec<String> {
 
 fn forking(unit: &Unit<'_>) -> Vec<Hit> {
     unit.when("Type", |node| {
-        let why = "systemd must guess which process is the service, and a second start finds the first one in its way";
+        let why = "systemd has to guess the main process, and a restart can collide with the previous instance";
         (node.text() == Some("forking")).then(|| why.to_owned())
     })
 }
 
 fn pidfile(unit: &Unit<'_>) -> Vec<Hit> {
     unit.when("PIDFile", |_| {
-        Some("a file outlives its process, and its number becomes another's".to_owned())
+        Some("a PID file can outlive its process, and the kernel reuses the pid".to_owned())
     })
 }
 
@@ -108,7 +166,7 @@ fn relative(unit: &Unit<'_>) -> Vec<Hit> {
     let hit = wrong.then(|| {
         (
             *line,
-            format!("{program} is no absolute path: the unit does not load"),
+            format!("{program} is not an absolute path: the unit does not load"),
         )
     });
     hit.into_iter().collect()
@@ -121,7 +179,7 @@ fn no_limit(unit: &Unit<'_>) -> Vec<Hit> {
     let is_missing = !has_limit && !is_short && !unit.words.1.is_empty();
     unit.missing(
         is_missing,
-        "without LimitNOFILE= the soft limit of descriptors is 1024",
+        "without LimitNOFILE= the soft descriptor limit is 1024",
     )
 }
 
@@ -131,7 +189,7 @@ fn kill_mode(unit: &Unit<'_>) -> Vec<Hit> {
             .text()
             .filter(|mode| matches!(*mode, "process" | "none"))?;
         Some(format!(
-            "KillMode={mode} leaves processes behind, which hold the port at the next start"
+            "KillMode={mode} leaves processes behind that hold the port at the next start"
         ))
     })
 }
@@ -153,7 +211,7 @@ fn endless(unit: &Unit<'_>) -> Vec<Hit> {
         .flatten()
         .flat_map(|section| names.map(|name| section.get(name)));
     let is_zero = |node: &&UnitNode| node.text().and_then(span).is_some_and(|it| it.is_zero());
-    let why = "no limit of starts: a service that cannot start is started for ever";
+    let why = "no start limit: a service that cannot start is restarted forever";
     all.flatten()
         .filter(is_zero)
         .map(|node| (node.line, why.to_owned()))
@@ -162,7 +220,8 @@ fn endless(unit: &Unit<'_>) -> Vec<Hit> {
 
 fn at_once(unit: &Unit<'_>) -> Vec<Hit> {
     let zero = |node: &UnitNode| node.text().and_then(span).is_some_and(|it| it.is_zero());
-    let why = "started again without a pause: five starts are used up in a moment, and then it stays down";
+    let why =
+        "restarts without a delay: five starts are used up at once, and the service stays down";
     unit.when("RestartSec", |node| {
         (restarts(unit) && zero(node)).then(|| why.to_owned())
     })
@@ -174,7 +233,7 @@ fn of_no_use(unit: &Unit<'_>) -> Vec<Hit> {
         .split_whitespace()
         .any(|it| it == "78" || it == "CONFIG");
     unit.when("Restart", |_| {
-        let why = "fdguard ends with 78, 64 or 2 when a restart cannot help (configuration, usage, a port that a stranger holds), and is started again";
+        let why = "fdguard exits with 78, 64 or 2 when a restart cannot help (configuration, usage, port in use), and systemd restarts it anyway";
         (restarts(unit) && unit.is_fdguard() && !has).then(|| why.to_owned())
     })
 }
@@ -188,7 +247,7 @@ fn too_soon(unit: &Unit<'_>) -> Vec<Hit> {
         let too_soon = given <= grace && !given.is_zero();
         too_soon.then(|| {
             format!(
-                "systemd kills fdguard after {} s, before its own grace of {} s is over",
+                "systemd kills fdguard after {} s, before its grace period of {} s ends",
                 given.as_secs_f64(),
                 grace.as_secs_f64()
             )
@@ -208,7 +267,7 @@ fn no_delegate(unit: &Unit<'_>) -> Vec<Hit> {
         .is_some_and(|node| !node.is_no());
     unit.missing(
         unit.is_fdguard() && !delegates,
-        "without Delegate= fdguard may make no cgroup of its own for the program",
+        "without Delegate= fdguard cannot create a cgroup for the program",
     )
 }
 
@@ -216,7 +275,7 @@ fn not_notified(unit: &Unit<'_>) -> Vec<Hit> {
     let kind = unit.setting("Type").unwrap_or("simple");
     let is_told = matches!(kind, "notify" | "notify-reload");
     let why = format!(
-        "Type={kind}: systemd takes it for ready at once and hears neither status nor signs of life"
+        "Type={kind}: systemd considers the service ready at once and receives no status or watchdog messages"
     );
     if !unit.is_fdguard() || is_told || kind == "forking" {
         return Vec::new();

@@ -1,8 +1,8 @@
-use super::{Finding, lint, rules};
+use super::{UnitFinding, lint, rules};
 use crate::unit::UnitTarget;
 use crate::unit::read::read;
 
-fn findings(target: UnitTarget, text: &str) -> Vec<Finding> {
+fn findings(target: UnitTarget, text: &str) -> Vec<UnitFinding> {
     lint(target, &read(target, text).unwrap())
 }
 
@@ -258,7 +258,7 @@ fn every_rule_has_its_case_and_a_name_of_its_target() {
         for rule in rules(target) {
             let tested = cases(target).iter().any(|case| case.0 == rule.id);
             assert!(tested, "{} has no case", rule.id);
-            assert!(rule.id.starts_with(target.name()) && !rule.instead.is_empty());
+            assert!(rule.id.starts_with(target.name()) && !rule.fix.unwrap_or_default().is_empty());
         }
     }
 }
@@ -279,12 +279,18 @@ fn the_bootstrap_of_source_001_is_found_under_launchd_and_systemd() {
     );
     assert!(has(UnitTarget::Launchd, &list, "launchd-keepalive-crashed").is_some());
     let unit = "[Service]\nType=simple\nExecStart=/opt/app/ctl.sh start\nRestart=always\n";
-    assert_eq!(has(UnitTarget::Systemd, unit, "systemd-daemonises"), Some(3));
+    assert_eq!(
+        has(UnitTarget::Systemd, unit, "systemd-daemonises"),
+        Some(3)
+    );
 }
 
 #[test]
 fn a_unit_without_a_service_has_no_findings() {
-    assert_eq!(findings(UnitTarget::Systemd, "[Timer]\nOnCalendar=daily\n"), []);
+    assert_eq!(
+        findings(UnitTarget::Systemd, "[Timer]\nOnCalendar=daily\n"),
+        []
+    );
     assert_eq!(findings(UnitTarget::Compose, "volumes: {}\n"), []);
 }
 

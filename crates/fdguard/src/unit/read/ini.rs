@@ -1,6 +1,6 @@
-//! Files of sections: systemd's and supervisord's, which continue lines in different ways.
+//! INI files of systemd and supervisord, which continue lines in different ways.
 
-use super::{UnitNode, UnreadableUnit, UnitValue};
+use super::{UnitNode, UnitValue, UnreadableUnit};
 
 /// Whose rules.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -39,7 +39,8 @@ pub(super) fn read(text: &str, style: Style) -> Result<UnitNode, UnreadableUnit>
                 Style::Systemd => name.strip_suffix(']'),
                 Style::Supervisord => name.split_once(']').map(|it| it.0),
             };
-            let name = name.ok_or_else(|| UnreadableUnit::at(number, "a section without its ]"))?;
+            let name =
+                name.ok_or_else(|| UnreadableUnit::at(number, "section header without ]"))?;
             open(&mut sections, name, number);
             continue;
         }
@@ -56,9 +57,9 @@ pub(super) fn read(text: &str, style: Style) -> Result<UnitNode, UnreadableUnit>
             }
         }
         let (key, value) = split(&whole, style)
-            .ok_or_else(|| UnreadableUnit::at(number, "neither a section nor KEY=VALUE"))?;
+            .ok_or_else(|| UnreadableUnit::at(number, "not a section header or KEY=VALUE"))?;
         let Some(pairs) = sections.last_mut().and_then(pairs) else {
-            return Err(UnreadableUnit::at(number, "a key before the first section"));
+            return Err(UnreadableUnit::at(number, "key before the first section"));
         };
         let (line, value) = (number, UnitValue::Text(value.to_owned()));
         pairs.push((key.to_owned(), UnitNode { line, value }));
@@ -66,7 +67,7 @@ pub(super) fn read(text: &str, style: Style) -> Result<UnitNode, UnreadableUnit>
     if sections.is_empty() {
         return Err(UnreadableUnit {
             line: None,
-            why: "no section in it".to_owned(),
+            why: "no section found".to_owned(),
         });
     }
     Ok(UnitNode {

@@ -1,4 +1,4 @@
-//! Units as trees, with the line of everything: one shape for all formats.
+//! Parses units into trees with line numbers: one shape for all formats.
 
 use super::UnitTarget;
 

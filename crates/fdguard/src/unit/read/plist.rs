@@ -2,14 +2,14 @@
 
 use roxmltree::{Document, Node as Element, ParsingOptions};
 
-use super::{UnitNode, UnreadableUnit, UnitValue};
+use super::{UnitNode, UnitValue, UnreadableUnit};
 
 /// As deep as a property list of a service goes, and much deeper.
 const DEEPEST: usize = 64;
 
 pub(super) fn read(text: &str) -> Result<UnitNode, UnreadableUnit> {
     if text.starts_with("bplist") {
-        let why = "a binary property list: `plutil -convert xml1` makes it readable";
+        let why = "binary property list: convert it with `plutil -convert xml1`";
         return Err(UnreadableUnit::at(1, why));
     }
     // Every property list names its document type; entities of its own are not resolved.
@@ -26,9 +26,11 @@ pub(super) fn read(text: &str) -> Result<UnitNode, UnreadableUnit> {
     let first = root.children().find(Element::is_element);
     let wrong = |why: &str| UnreadableUnit::at(line_of(root), why);
     if root.tag_name().name() != "plist" {
-        return Err(wrong("no property list: it begins with another tag"));
+        return Err(wrong(
+            "not a property list: the root element is not <plist>",
+        ));
     }
-    node(first.ok_or_else(|| wrong("an empty property list"))?, 0)
+    node(first.ok_or_else(|| wrong("empty property list"))?, 0)
 }
 
 fn line_of(element: Element<'_, '_>) -> usize {
@@ -39,7 +41,7 @@ fn line_of(element: Element<'_, '_>) -> usize {
 fn node(element: Element<'_, '_>, depth: usize) -> Result<UnitNode, UnreadableUnit> {
     let line = line_of(element);
     if depth > DEEPEST {
-        return Err(UnreadableUnit::at(line, "nested too deep"));
+        return Err(UnreadableUnit::at(line, "nested too deeply"));
     }
     let children = element.children().filter(Element::is_element);
     let value = match element.tag_name().name() {
@@ -52,7 +54,7 @@ fn node(element: Element<'_, '_>, depth: usize) -> Result<UnitNode, UnreadableUn
         "false" => UnitValue::Text("false".to_owned()),
         "string" | "integer" | "real" | "date" | "data" => UnitValue::Text(text_of(element)),
         other => {
-            let why = format!("<{other}> is no tag of a property list");
+            let why = format!("<{other}> is not a property list element");
             return Err(UnreadableUnit::at(line, why));
         }
     };
@@ -72,10 +74,10 @@ fn pairs<'a>(
     while let Some(key) = children.next() {
         let line = line_of(key);
         if key.tag_name().name() != "key" {
-            return Err(UnreadableUnit::at(line, "a value without its <key>"));
+            return Err(UnreadableUnit::at(line, "value without a <key>"));
         }
         let value = children.next();
-        let value = value.ok_or_else(|| UnreadableUnit::at(line, "a <key> without its value"))?;
+        let value = value.ok_or_else(|| UnreadableUnit::at(line, "<key> without a value"))?;
         let value = UnitNode {
             line,
             ..node(value, depth + 1)?

@@ -93,7 +93,7 @@ fn anchors_that_multiply_are_refused_and_not_followed() {
         text.push_str(&format!("a{level}: &a{level} [{before}]\n"));
     }
     let error = read(UnitTarget::Compose, &text).unwrap_err();
-    assert!(error.why.contains("too much"), "{error:?}");
+    assert!(error.why.contains("too large"), "{error:?}");
 }
 
 #[test]

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 
 use saphyr_parser::{Event, Parser, ScanError, Span, StrInput};
 
-use super::{UnitNode, UnreadableUnit, UnitValue};
+use super::{UnitNode, UnitValue, UnreadableUnit};
 
 const DEEPEST: usize = 64;
 /// Anchors that name each other could grow without end.
@@ -22,7 +22,7 @@ pub(super) fn read(text: &str) -> Result<UnitNode, UnreadableUnit> {
             (Event::StreamEnd | Event::DocumentEnd, _) => {
                 return Err(UnreadableUnit {
                     line: None,
-                    why: "nothing in it".to_owned(),
+                    why: "empty file".to_owned(),
                 });
             }
             (event, line) => return reader.node(event, line, 0),
@@ -41,17 +41,22 @@ impl<'a> Reader<'a> {
         let wrong = |error: ScanError| UnreadableUnit::at(error.marker().line(), error.info());
         let end = || UnreadableUnit {
             line: None,
-            why: "it ends too soon".to_owned(),
+            why: "unexpected end of file".to_owned(),
         };
         let (event, span): (Event<'a>, Span) =
             self.events.next().ok_or_else(end)?.map_err(wrong)?;
         Ok((event, span.start.line()))
     }
 
-    fn node(&mut self, event: Event<'a>, line: usize, depth: usize) -> Result<UnitNode, UnreadableUnit> {
+    fn node(
+        &mut self,
+        event: Event<'a>,
+        line: usize,
+        depth: usize,
+    ) -> Result<UnitNode, UnreadableUnit> {
         self.left = self.left.saturating_sub(1);
         if self.left == 0 || depth > DEEPEST {
-            return Err(UnreadableUnit::at(line, "too much, or nested too deep"));
+            return Err(UnreadableUnit::at(line, "too large or nested too deeply"));
         }
         let (anchor, value) = match event {
             Event::Scalar(text, _, anchor, _) => (anchor, UnitValue::Text(text.into_owned())),
@@ -59,11 +64,12 @@ impl<'a> Reader<'a> {
             Event::MappingStart(anchor, _) => (anchor, UnitValue::Map(self.map(depth)?)),
             Event::Alias(id) => {
                 let known = self.anchors.get(&id).cloned();
-                let known = known.ok_or_else(|| UnreadableUnit::at(line, "an alias of nothing"))?;
+                let known =
+                    known.ok_or_else(|| UnreadableUnit::at(line, "alias without an anchor"))?;
                 self.left = self.left.saturating_sub(size(&known));
                 return Ok(UnitNode { line, ..known });
             }
-            _ => return Err(UnreadableUnit::at(line, "a value is missing")),
+            _ => return Err(UnreadableUnit::at(line, "value missing")),
         };
         let node = UnitNode { line, value };
         if anchor > 0 {

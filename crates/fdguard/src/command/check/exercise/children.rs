@@ -1,7 +1,7 @@
-//! The children that the cycles leave behind.
+//! Children that the cycles leave behind.
 
 use fdguard_core::children::finding::ChildPile;
-use fdguard_core::proof::cycles::{self, Outcome};
+use fdguard_core::proof::cycles::{self, CycleOutcome};
 use fdguard_trace::Symbols;
 
 use super::server::Server;
@@ -30,7 +30,7 @@ fn judge(mut pile: ChildPile, starts: &[u64], begins: &[u64], requests: u64) -> 
         }
     }
     match cycles::judge(&series) {
-        Outcome::Leaks(rate) => {
+        CycleOutcome::Leaks(rate) => {
             pile.per_cycle = Some((rate, requests));
             // Those of the warm-up do not count, as descriptors of it do not.
             let left: u64 = series.iter().sum();

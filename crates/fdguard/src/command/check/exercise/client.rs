@@ -1,4 +1,4 @@
-//! Clients that behave badly: ready-made exercises of the paths on which servers forget.
+//! Clients that disconnect or give up: built-in exercises for the paths on which servers leak.
 
 use std::io::{self, Read as _, Write as _};
 use std::net::{SocketAddr, TcpStream, ToSocketAddrs as _};

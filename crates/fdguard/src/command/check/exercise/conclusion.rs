@@ -1,11 +1,11 @@
-//! The document of an exercise.
+//! The diagnosis of an exercise.
 
 use fdguard_core::Gap;
 use fdguard_core::diagnosis::{Coverage, DIAGNOSIS_SCHEMA, Diagnosis, WatchEnd};
-use fdguard_core::event::Collected;
+use fdguard_core::event::CollectedEvents;
 use fdguard_core::finding::Finding;
 use fdguard_core::judge::Verdict;
-use fdguard_core::proof::{Judged, Remains};
+use fdguard_core::proof::{Remains, RemainsVerdict};
 use fdguard_trace::Symbols;
 use jiff::Timestamp;
 
@@ -24,7 +24,7 @@ pub(super) fn over_budget(plan: &Plan, survey: &Survey<'_>, diagnosis: &Diagnosi
         let count = held.count() as u64;
         (count > *most).then(|| {
             let why = format!(
-                "{count} descriptors of class {class} in the end; the scenario allows {most}"
+                "{count} descriptors of class {class} at the end; the scenario allows {most}"
             );
             budget_finding(&diagnosis.process, why, count)
         })
@@ -35,8 +35,8 @@ pub(super) fn over_budget(plan: &Plan, survey: &Survey<'_>, diagnosis: &Diagnosi
 pub(super) fn verdict(remains: &[Remains]) -> Verdict {
     let worst = remains.iter().map(|one| one.judged).min();
     match worst {
-        Some(Judged::PerCycle) => Verdict::Leaking,
-        Some(Judged::Held) => Verdict::Bounded,
+        Some(RemainsVerdict::PerCycle) => Verdict::Leaking,
+        Some(RemainsVerdict::Held) => Verdict::Bounded,
         _ => Verdict::Stable,
     }
 }
@@ -53,13 +53,13 @@ fn lines_gap(server: &Server, has_table: bool) -> Option<Gap> {
     }
     let (why, remedy) = match server {
         Server::Attached(_) => (
-            "the server was running already",
-            "let fdguard start it: fdguard check --exercise CMD -- SERVER",
+            "the server was already running",
+            "let fdguard start the server: fdguard check --exercise CMD -- SERVER",
         ),
         Server::Launched(_) if has_table => return None,
         Server::Launched(_) => (
             "the program did not load the injected library",
-            "see `fdguard trace`",
+            "run `fdguard trace -- SERVER` to see why",
         ),
     };
     Some(Gap::new(what, why, remedy))
@@ -72,7 +72,7 @@ pub(super) fn diagnosis(
     began: Timestamp,
 ) -> anyhow::Result<Diagnosis> {
     let tables = server.tables()?;
-    let table = |pid| tables.as_ref().and_then(|tables| tables.of(pid));
+    let table = |pid| tables.as_ref().and_then(|tables| tables.table_of(pid));
     let attributed = survey
         .held()
         .filter(|(pid, fd, _)| table(*pid).is_some_and(|table| table.open.contains_key(fd)));
@@ -80,12 +80,12 @@ pub(super) fn diagnosis(
     gaps.extend(lines_gap(server, table(server.pid()).is_some()));
     let (hazards, unheard) = match server {
         Server::Launched(one) => one.traced.hazards(&mut Symbols::new(), false),
-        Server::Attached(_) => (Vec::new(), Collected::default().gaps()),
+        Server::Attached(_) => (Vec::new(), CollectedEvents::default().gaps()),
     };
     gaps.extend(unheard);
     let lost = tables
         .as_ref()
-        .map_or(0, fdguard_trace::Tables::lost_events);
+        .map_or(0, fdguard_trace::ProcessTables::lost_events);
     Ok(Diagnosis {
         schema: DIAGNOSIS_SCHEMA.to_owned(),
         started_at: began,

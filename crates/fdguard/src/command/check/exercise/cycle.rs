@@ -1,4 +1,4 @@
-//! One cycle: the exercise's commands, started together and waited for.
+//! One cycle: starts the commands of the exercise together and waits for them.
 
 use std::io::Read as _;
 use std::os::fd::OwnedFd;
@@ -48,7 +48,7 @@ pub(super) fn work(
             let done = run(command, count, cycle, within, stop)?;
             Ok(match (done, must_fail) {
                 (done, false) => done,
-                (Ok(()), true) => Err(failed("succeeded, and must fail".to_owned())),
+                (Ok(()), true) => Err(failed("succeeded, but must fail".to_owned())),
                 // A command that hangs does not fail in the way that was meant.
                 (Err(failure), true) if failure.is_late => Err(failure),
                 (Err(_), true) => Ok(()),
@@ -57,11 +57,7 @@ pub(super) fn work(
         Work::TcpDisconnect { address, send } => {
             let all = (0..count).map(|_| client::disconnect(address, send.as_bytes()));
             let done: std::io::Result<()> = all.collect();
-            Ok(
-                done.map_err(|error| {
-                    failed(format!("could not do its part at {address}: {error}"))
-                }),
-            )
+            Ok(done.map_err(|error| failed(format!("failed at {address}: {error}"))))
         }
         Work::HttpTimeout {
             address,
@@ -71,11 +67,7 @@ pub(super) fn work(
             let patience = Duration::from_millis(*after);
             let all = (0..count).map(|_| client::give_up(address, path, patience));
             let done: std::io::Result<()> = all.collect();
-            Ok(
-                done.map_err(|error| {
-                    failed(format!("could not do its part at {address}: {error}"))
-                }),
-            )
+            Ok(done.map_err(|error| failed(format!("failed at {address}: {error}"))))
         }
     }
 }
@@ -144,7 +136,7 @@ impl Running {
             stop.check()?;
             let left = deadline.saturating_duration_since(Instant::now());
             if left.is_zero() {
-                let how = "took too long (--cycle-timeout)".to_owned();
+                let how = "did not finish within --cycle-timeout".to_owned();
                 let output = self.said();
                 return Ok(Err(Failure {
                     how,

@@ -1,14 +1,14 @@
-//! What the cycles left, put together by origin and class.
+//! What the cycles left, grouped by origin and class.
 
 use std::collections::HashMap;
 
 use fdguard_core::origin::{Culprit, Origin};
-use fdguard_core::proof::cycles::{self, Outcome};
-use fdguard_core::proof::{Judged, Remains};
+use fdguard_core::proof::cycles::{self, CycleOutcome};
+use fdguard_core::proof::{Remains, RemainsVerdict};
 use fdguard_core::{Class, Fd, Pid, Text};
-use fdguard_trace::{Site, Symbols, Tables};
+use fdguard_trace::{ProcessTables, Site, Symbols};
 
-use super::survey::{SurveyLook, Survey};
+use super::survey::{Survey, SurveyLook};
 
 /// Survivors of one origin and one family of classes.
 #[derive(Debug)]
@@ -26,7 +26,7 @@ struct Group {
 /// clock of the tracer.
 pub(super) fn judge(
     survey: &Survey<'_>,
-    tables: Option<&Tables>,
+    tables: Option<&ProcessTables>,
     begins: &[u64],
     now: u64,
     symbols: &mut Symbols,
@@ -47,12 +47,26 @@ pub(super) fn judge(
             }
         }
         let (judged, rate, why) = match cycles::judge(&series) {
-            Outcome::Clean => (Judged::InFlight, None, "only the last cycles left some"),
-            Outcome::Leaks(rate) => (Judged::PerCycle, Some(rate), "left by each cycle"),
-            Outcome::Bounded(rate) => (Judged::Held, Some(rate), "left by the first cycles only"),
-            Outcome::Undecided(rate) => {
+            CycleOutcome::Clean => (
+                RemainsVerdict::InFlight,
+                None,
+                "left by the last cycles only",
+            ),
+            CycleOutcome::Leaks(rate) => {
+                (RemainsVerdict::PerCycle, Some(rate), "left by every cycle")
+            }
+            CycleOutcome::Bounded(rate) => (
+                RemainsVerdict::Held,
+                Some(rate),
+                "left by the first cycles only",
+            ),
+            CycleOutcome::Undecided(rate) => {
                 is_undecided = true;
-                (Judged::Held, Some(rate), "left now and then: not proven")
+                (
+                    RemainsVerdict::Held,
+                    Some(rate),
+                    "left by some cycles: not proven to be a leak",
+                )
             }
         };
         remains.push(group.remains(&comm, judged, rate, why));
@@ -65,7 +79,7 @@ impl Group {
     fn remains(
         self,
         comm: &Text,
-        judged: Judged,
+        judged: RemainsVerdict,
         rate: Option<cycles::Rate>,
         why: &str,
     ) -> Remains {
@@ -100,7 +114,7 @@ impl Group {
 /// Everything that was opened in a cycle and is still open.
 fn groups(
     survey: &Survey<'_>,
-    tables: Option<&Tables>,
+    tables: Option<&ProcessTables>,
     begins: &[u64],
     now: u64,
     symbols: &mut Symbols,
@@ -114,7 +128,7 @@ fn groups(
     pids.sort_unstable();
     for pid in pids {
         let mut held = by_pid.remove(&pid).unwrap_or_default();
-        let table = tables.and_then(|tables| Some((tables, tables.of(pid)?)));
+        let table = tables.and_then(|tables| Some((tables, tables.table_of(pid)?)));
         if let Some((tables, table)) = table {
             let fds: Vec<Fd> = held.keys().copied().collect();
             for site in Site::rank(tables, table, fds, symbols) {
@@ -163,7 +177,7 @@ fn take_site(
             continue;
         }
         let group = find(groups, site.culprit.as_ref(), &seen.class.family(), None);
-        group.call = open.descriptor.how.name().to_owned();
+        group.call = open.descriptor.call.name().to_owned();
         group.origin.get_or_insert_with(|| site.origin(now));
         let cycle = u32::try_from(cycle).unwrap_or(u32::MAX);
         group.members.push((
@@ -193,7 +207,7 @@ fn find<'g>(
             target: target.cloned(),
             origin: None,
             members: Vec::new(),
-            call: "a call that was not seen".to_owned(),
+            call: "an unknown call".to_owned(),
         });
         groups.len() - 1
     });

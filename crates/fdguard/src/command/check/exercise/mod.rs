@@ -1,4 +1,4 @@
-//! A server that is exercised: the same work again and again, and what each cycle of it leaves open.
+//! Exercises a server: repeats the same work and finds what each cycle leaves open.
 
 mod children;
 mod client;
@@ -18,7 +18,7 @@ use std::time::{Duration, Instant};
 
 use fdguard_core::children::finding::ChildPile;
 use fdguard_core::proof::Remains;
-use fdguard_core::rule::Settings;
+use fdguard_core::rule::RuleSettings;
 use fdguard_probe::Probe;
 use fdguard_trace::{Symbols, monotonic};
 use jiff::Timestamp;
@@ -94,7 +94,7 @@ impl Stop {
 }
 
 /// Runs the exercises and judges what they left.
-pub(super) fn run(args: &CheckArgs, plan: &Plan, settings: &Settings) -> anyhow::Result<Proof> {
+pub(super) fn run(args: &CheckArgs, plan: &Plan, settings: &RuleSettings) -> anyhow::Result<Proof> {
     let began = Timestamp::now();
     let probe = Probe::new()?;
     let stop = Stop::listen()?;
@@ -137,7 +137,7 @@ pub(super) fn run(args: &CheckArgs, plan: &Plan, settings: &Settings) -> anyhow:
     diagnosis.findings = over_budget(plan, &survey, &diagnosis);
     let held = baseline::count(survey.held().map(|(_, _, seen)| (seen.class.clone(), 1)));
     let mut processes = Vec::new();
-    progress.show(|| "ending the server".to_owned());
+    progress.show(|| "stopping the server".to_owned());
     if let Some(launched) = server.launched() {
         launched.end()?;
         processes = launched.left(&args.leave, &plan.allow_process);
@@ -182,7 +182,7 @@ impl Bench<'_> {
         for number in 1..=drill.warmup {
             let of = drill.warmup;
             self.progress
-                .show(|| format!("{}: warming up, {number} of {of}", drill.title()));
+                .show(|| format!("{}: warm-up {number} of {of}", drill.title()));
             self.cycle(server, drill, 0)?;
         }
         Ok(())
@@ -206,7 +206,7 @@ impl Bench<'_> {
             self.progress.show(|| {
                 let waited = began.elapsed().as_secs_f64();
                 format!(
-                    "waiting for the server to be ready: {}",
+                    "waiting for the server: {}",
                     of_time(waited, Some(patience))
                 )
             });
@@ -253,13 +253,19 @@ impl Bench<'_> {
         probe: &'p Probe,
         server: &mut Server,
     ) -> anyhow::Result<Option<Survey<'p>>> {
-        match Survey::begin(probe, server.pid()) {
+        match Survey::start(probe, server.pid()) {
             Ok(survey) if survey.is_full() => Ok(Some(survey)),
             Ok(survey) => {
                 let why = survey.gaps().first().map(|gap| gap.why.clone());
                 let why = why.unwrap_or_else(|| "permission denied".to_owned());
-                let message = format!("process {}: its descriptors: {why}", server.pid());
-                Err(HintedError::look(message, "run it as the server's user, or as root").into())
+                let message = format!(
+                    "process {}: cannot list its descriptors: {why}",
+                    server.pid()
+                );
+                Err(
+                    HintedError::look(message, "run fdguard as the server's user, or as root")
+                        .into(),
+                )
             }
             Err(error) => match server.launched() {
                 Some(launched) if launched.has_ended(Duration::ZERO) => {
@@ -283,7 +289,7 @@ impl Bench<'_> {
                 "the server was not ready within {} s",
                 patience.as_secs_f64()
             ),
-            "see --ready and --ready-timeout",
+            "set --ready to the right address or line, or raise --ready-timeout",
         )
         .into()
     }
@@ -299,7 +305,7 @@ impl Bench<'_> {
             && launched.has_ended(patience)
         {
             let when = match number {
-                0 => "while warming up".to_owned(),
+                0 => "during warm-up".to_owned(),
                 number => format!("in cycle {number} of the exercise"),
             };
             return Err(ended(launched, &when));
@@ -323,16 +329,16 @@ impl Bench<'_> {
         self.progress.clear();
         show(&format!("output of {who}"), &failure.output);
         let when = match number {
-            0 => "while warming up".to_owned(),
+            0 => "during warm-up".to_owned(),
             number => format!("in cycle {number}"),
         };
-        let message = format!("{who} failed {when}: it {}", failure.how);
-        let hint = "this says nothing about leaks: repair the exercise, or make it succeed on purpose (|| true)";
+        let message = format!("{who} failed {when}: {}", failure.how);
+        let hint = "fix the exercise, or append || true if it may fail: a failing exercise proves nothing about leaks";
         Err(HintedError::look(message, hint).into())
     }
 
     fn look(&self, survey: &mut Survey<'_>, server: &mut Server, cycle: u32) -> anyhow::Result<()> {
-        match (survey.look(cycle), server.launched()) {
+        match (survey.record(cycle), server.launched()) {
             (Ok(()), _) => Ok(()),
             (Err(_), Some(launched)) => Err(ended(launched, "during the exercise")),
             (Err(error), None) => Err(error.into()),
@@ -367,8 +373,8 @@ impl Bench<'_> {
                 self.look(survey, server, done)?;
             }
             self.progress
-                .show(|| format!("{}: letting the server settle", drill.title()));
-            self.settle(survey, server, done)?;
+                .show(|| format!("{}: waiting for the server to settle", drill.title()));
+            self.wait_until_idle(survey, server, done)?;
             let tables = server.tables()?;
             let (remains, is_undecided) = judgement::judge(
                 survey,
@@ -391,7 +397,7 @@ impl Bench<'_> {
     }
 
     /// Lets the server let go: by the user's command, then until nothing changes any more.
-    fn settle(
+    fn wait_until_idle(
         &self,
         survey: &mut Survey<'_>,
         server: &mut Server,
@@ -400,7 +406,7 @@ impl Bench<'_> {
         if let Some(command) = &self.plan.settle {
             let within = self.args.exercise.cycle_timeout;
             let done = cycle::run(command, 1, cycle, within, self.stop)?;
-            self.must_succeed("the command of --settle", cycle, done)?;
+            self.must_succeed("the --settle command", cycle, done)?;
         }
         let (mut alike, mut before) = (0, survey.count());
         for _ in 0..SETTLE_LOOKS {
@@ -450,7 +456,7 @@ fn ended(launched: &mut LaunchedServer, when: &str) -> anyhow::Error {
     let how = status.map_or_else(|error| error.to_string(), |status| status.to_string());
     HintedError::look(
         format!("the server ended {when}: {how}"),
-        "start it alone and see why",
+        "start the server alone to see why",
     )
     .into()
 }

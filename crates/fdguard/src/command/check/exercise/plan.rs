@@ -1,4 +1,4 @@
-//! What is exercised, and how: from the command line, or from a scenario.
+//! What to exercise and how, from the command line or a scenario.
 
 use std::ffi::OsString;
 use std::path::Path;
@@ -78,7 +78,7 @@ impl Plan {
     ) -> anyhow::Result<Self> {
         let text = input::read_text(path)?;
         let wrong = |what: String| {
-            let hint = "see the guide: docs/guide/check.md has every key";
+            let hint = "see docs/guide/check.md for all keys";
             HintedError::usage(format!("{}: {what}", path.display()), hint)
         };
         let scenario = Scenario::parse(&text).map_err(|error| wrong(error.to_string()))?;
@@ -96,10 +96,9 @@ impl Plan {
             args.command.clone()
         };
         if command.is_empty() && args.exercise.pid.is_none() {
-            return Err(wrong(
-                "no server: neither the file nor the command line names one".to_owned(),
-            )
-            .into());
+            return Err(
+                wrong("no server: name one in the file or on the command line".to_owned()).into(),
+            );
         }
         let both = |mut file: Vec<Allowance>| {
             file.extend(args.leave.allow.iter().cloned());

@@ -1,4 +1,4 @@
-//! Waiting until a server is ready.
+//! Waits until a server is ready.
 
 use std::io::{Read as _, Write as _};
 use std::net::{SocketAddr, TcpStream, ToSocketAddrs as _};

@@ -1,4 +1,4 @@
-//! The server that is exercised: launched under the tracer, or running already.
+//! The server under test: launched under the tracer, or already running.
 
 use std::ffi::OsString;
 use std::os::fd::OwnedFd;
@@ -7,8 +7,8 @@ use std::time::{Duration, Instant};
 
 use fdguard_core::Pid;
 use fdguard_core::glob::Glob;
-use fdguard_core::proof::process::Leftover;
-use fdguard_trace::{Options, Tables, Traced};
+use fdguard_core::proof::process::LeftoverProcess;
+use fdguard_trace::{Options, ProcessTables, TracedCommand};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{PidfdFlags, Signal, kill_process_group, pidfd_open};
 
@@ -34,7 +34,7 @@ pub(super) enum Server {
 /// A server that we started; it is ended when this is dropped.
 #[derive(Debug)]
 pub(super) struct LaunchedServer {
-    pub(super) traced: Traced,
+    pub(super) traced: TracedCommand,
     pub(super) tee: Tee,
     family: Family,
     handle: Option<OwnedFd>,
@@ -50,7 +50,7 @@ impl Server {
     }
 
     /// What its processes wrote down; absent where they do not.
-    pub(super) fn tables(&self) -> anyhow::Result<Option<Tables>> {
+    pub(super) fn tables(&self) -> anyhow::Result<Option<ProcessTables>> {
         match self {
             Self::Launched(one) => Ok(Some(one.traced.tables()?)),
             Self::Attached(_) => Ok(None),
@@ -72,9 +72,9 @@ impl LaunchedServer {
         ready: Option<&ReadyArg>,
         progress: &ProgressLine,
     ) -> anyhow::Result<Self> {
-        let mut family = Family::begin()?;
+        let mut family = Family::start()?;
         let options = Options::default().keeping_ended().as_server();
-        let mut traced = limited(limit, || Ok(Traced::launch(command, options)?))?;
+        let mut traced = limited(limit, || Ok(TracedCommand::launch(command, options)?))?;
         family.follow(traced.pid())?;
         let mut streams: Vec<(
             Box<dyn std::io::Read + Send>,
@@ -90,7 +90,7 @@ impl LaunchedServer {
         };
         let handle = raw(traced.pid()).and_then(|pid| pidfd_open(pid, PidfdFlags::empty()).ok());
         Ok(Self {
-            tee: Tee::begin(streams, line)?,
+            tee: Tee::start(streams, line)?,
             traced,
             family,
             handle,
@@ -131,7 +131,7 @@ impl LaunchedServer {
     }
 
     /// Who outlived it.
-    pub(super) fn left(&mut self, leave: &LeaveArgs, allowed: &[Glob]) -> Vec<Leftover> {
+    pub(super) fn left(&mut self, leave: &LeaveArgs, allowed: &[Glob]) -> Vec<LeftoverProcess> {
         start::left(&mut self.family, leave, allowed, &self.traced)
     }
 }

@@ -31,7 +31,7 @@ pub(super) struct Survey<'p> {
 
 impl<'p> Survey<'p> {
     /// Begins with a first look.
-    pub(super) fn begin(probe: &'p Probe, root: Pid) -> Result<Self, Error> {
+    pub(super) fn start(probe: &'p Probe, root: Pid) -> Result<Self, Error> {
         let watcher = ProcessWatcher::new(probe, root)?;
         let mut survey = Self {
             probe,
@@ -40,12 +40,12 @@ impl<'p> Survey<'p> {
             held: HashMap::new(),
             looks: 0,
         };
-        survey.look(0)?;
+        survey.record(0)?;
         Ok(survey)
     }
 
     /// Looks at everybody; what is new was opened in this cycle. An error when the server itself is gone.
-    pub(super) fn look(&mut self, cycle: u32) -> Result<(), Error> {
+    pub(super) fn record(&mut self, cycle: u32) -> Result<(), Error> {
         self.looks += 1;
         let mut new = HashSet::new();
         for pid in self.probe.tree(self.root)? {
@@ -144,6 +144,9 @@ impl<'p> Survey<'p> {
 
     /// What could not be seen.
     pub(super) fn gaps(&self) -> Vec<Gap> {
-        self.watchers.values().flat_map(ProcessWatcher::gaps).collect()
+        self.watchers
+            .values()
+            .flat_map(ProcessWatcher::gaps)
+            .collect()
     }
 }

@@ -1,4 +1,4 @@
-//! The server's output: passed on untouched, watched for a line, and its end remembered.
+//! The server's output: passed on unchanged, searched for a line, with its last part kept.
 
 use std::collections::VecDeque;
 use std::io::{self, Read, Write};
@@ -26,7 +26,7 @@ pub(super) struct Tee {
 
 impl Tee {
     /// Begins to pass on these streams to those.
-    pub(super) fn begin(
+    pub(super) fn start(
         streams: Vec<(Box<dyn Read + Send>, Box<dyn Write + Send>)>,
         line: Option<&Regex>,
     ) -> io::Result<Self> {
@@ -167,7 +167,7 @@ mod tests {
         let from: Box<dyn Read + Send> = Box::new(std::io::Cursor::new(input.to_vec()));
         let regex = Regex::new(wanted).unwrap();
         let streams: Vec<(_, Box<dyn Write + Send>)> = vec![(from, Box::new(sink.clone()))];
-        let mut tee = Tee::begin(streams, Some(&regex)).unwrap();
+        let mut tee = Tee::start(streams, Some(&regex)).unwrap();
         tee.finish();
         let matched = tee.has_matched(Duration::ZERO);
         (sink.0.lock().unwrap().clone(), matched, tee.last())

@@ -4,7 +4,7 @@ use fdguard_core::Gap;
 use fdguard_core::evidence::{Evidence, LogSymptom, Machine, Relation, Relative};
 use fdguard_core::rule::wording;
 
-use super::{Block, Note, Section, OutlineTable, seconds_of, section};
+use super::{Block, Note, OutlineTable, Section, seconds_of, section};
 use crate::report::table::{Side, counted, thousands};
 use crate::terminal::{sanitize, sanitize_str};
 
@@ -47,7 +47,9 @@ pub(super) fn family(relatives: &[Relative], more: u64) -> Option<Section> {
         );
         blocks.push(Block::Sentence(text));
     }
-    (total > 0).then(|| section("process tree", blocks)).flatten()
+    (total > 0)
+        .then(|| section("process tree", blocks))
+        .flatten()
 }
 
 pub(super) fn logs(evidence: &Evidence) -> Option<Section> {

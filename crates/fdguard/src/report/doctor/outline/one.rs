@@ -8,7 +8,7 @@ use fdguard_core::lint::{LintHit, Severity};
 use fdguard_core::rule::wording;
 use fdguard_core::{Pid, Text, Tier};
 
-use super::{Block, Note, Section, OutlineTable, seconds_of, section};
+use super::{Block, Note, OutlineTable, Section, seconds_of, section};
 use crate::report::table::{Side, class_name, counted, thousands};
 use crate::terminal::{sanitize, sanitize_str};
 
@@ -54,10 +54,7 @@ fn holdings(visit: &ProcessVisit, examined: &ExaminedProcess) -> Vec<Block> {
     let share = examined.latest.percent_of_soft;
     let share = share.map_or_else(String::new, |percent| format!(" ({percent} %)"));
     let since = examined.uptime_seconds.map_or_else(String::new, |seconds| {
-        format!(
-            "; running for {}",
-            wording::duration(seconds_of(seconds))
-        )
+        format!("; running for {}", wording::duration(seconds_of(seconds)))
     });
     let mut blocks = vec![Block::Sentence(format!(
         "{} of {} descriptors{share}, highest fd {}{since}",
@@ -66,9 +63,7 @@ fn holdings(visit: &ProcessVisit, examined: &ExaminedProcess) -> Vec<Block> {
         known(examined.latest.highest),
     ))];
     if latest.tier == Tier::Radar {
-        blocks.push(Block::Sentence(
-            "fdguard could not list them".to_owned(),
-        ));
+        blocks.push(Block::Sentence("fdguard could not list them".to_owned()));
     }
     blocks.extend(classes(examined).map(Block::Table));
     let patterns = examined.latest.patterns.iter();

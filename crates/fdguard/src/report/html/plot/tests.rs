@@ -1,5 +1,5 @@
 use fdguard_core::Class;
-use fdguard_core::evidence::{Curve, Curves, ClassCurve, CurvePoint};
+use fdguard_core::evidence::{ClassCurve, Curve, CurvePoint, Curves};
 use fdguard_core::forecast::Forecast;
 
 use super::{families, total};

@@ -32,7 +32,7 @@ fn made() -> Made {
         why: format!("75 more {EVIL}"),
         next_step: "close them".to_owned(),
         origin: Some(Origin {
-            telling: None,
+            leaking_caller: None,
             through: Vec::new(),
             partly: false,
             culprit: Some(Culprit::from(&inner)),
@@ -53,7 +53,7 @@ fn made() -> Made {
 
 #[test]
 fn the_page_has_everything_in_its_order() {
-    let html = page(&made().seen(), "word");
+    let html = page(&made().report(), "word");
     let at = |part: &str| html.find(part).unwrap_or_else(|| panic!("{part}: {html}"));
     let order = [
         at("<p class=\"verdict critical\"><strong>leaking</strong>"),
@@ -80,7 +80,7 @@ fn the_page_has_everything_in_its_order() {
 
 #[test]
 fn foreign_names_are_text_and_nothing_is_fetched() {
-    let html = page(&made().seen(), "word");
+    let html = page(&made().report(), "word");
     assert_eq!(html.matches("<script").count(), 1, "only our own");
     assert!(html.contains("<script nonce=\"word\">") && html.contains("script-src 'nonce-word'"));
     assert!(
@@ -105,7 +105,7 @@ fn foreign_names_are_text_and_nothing_is_fetched() {
 
 #[test]
 fn a_trace_that_found_nothing_says_so() {
-    let html = page(&Made::default().seen(), "word");
+    let html = page(&Made::default().report(), "word");
     assert!(
         html.contains("No traced descriptor is still open."),
         "{html}"
@@ -123,12 +123,12 @@ fn a_trace_that_found_nothing_says_so() {
 
 #[test]
 fn the_process_is_told_where_there_are_several() {
-    let one = page(&made().seen(), "word");
+    let one = page(&made().report(), "word");
     assert!(
         !one.contains(">process</th>") && one.contains(">target</th></tr>"),
         "{one}"
     );
-    let several = page(&made().site("other", &[], 3).seen(), "word");
+    let several = page(&made().site("other", &[], 3).report(), "word");
     assert!(several.contains(">process</th></tr>"), "{several}");
     assert!(several.contains("<td>other (101)</td></tr>"), "{several}");
 }

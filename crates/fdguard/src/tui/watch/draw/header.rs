@@ -2,7 +2,7 @@
 
 use fdguard_core::count::{as_f64, difference};
 use fdguard_core::wall;
-use fdguard_core::watch::{WatchedProcess, Watch};
+use fdguard_core::watch::{Watch, WatchedProcess};
 use ratatui::text::{Line, Span};
 
 use crate::report::host::cell;
@@ -13,7 +13,12 @@ use crate::tui::watch::phrase;
 use crate::tui::watch::state::WatchViewState;
 
 /// Name, pid, verdict, time watched and number of samples, as far as there is room.
-pub(super) fn title(state: &WatchViewState, watch: &Watch, theme: &Theme, width: usize) -> Line<'static> {
+pub(super) fn title(
+    state: &WatchViewState,
+    watch: &Watch,
+    theme: &Theme,
+    width: usize,
+) -> Line<'static> {
     let Some(subject) = state.current(watch) else {
         let text = format!("waiting for {}", state.name);
         return Line::styled(text, theme.quiet());

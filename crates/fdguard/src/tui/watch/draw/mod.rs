@@ -69,7 +69,13 @@ pub fn draw(frame: &mut Frame<'_>, state: &WatchViewState, watch: &Watch) {
 }
 
 /// The lines that are always there, and the processes where there are several; gives what is left.
-fn top(buffer: &mut Buffer, area: Rect, state: &WatchViewState, watch: &Watch, theme: &Theme) -> Rect {
+fn top(
+    buffer: &mut Buffer,
+    area: Rect,
+    state: &WatchViewState,
+    watch: &Watch,
+    theme: &Theme,
+) -> Rect {
     let width = usize::from(area.width);
     let history = match area.height {
         ..6 => 0,
@@ -92,7 +98,12 @@ fn top(buffer: &mut Buffer, area: Rect, state: &WatchViewState, watch: &Watch, t
 }
 
 /// The keys, as many as there is room for.
-fn footer_line(state: &WatchViewState, watch: &Watch, theme: &Theme, width: usize) -> Line<'static> {
+fn footer_line(
+    state: &WatchViewState,
+    watch: &Watch,
+    theme: &Theme,
+    width: usize,
+) -> Line<'static> {
     let is_open = state.pane.is_some();
     let several = watch.subjects().count() > 1;
     let keys = [

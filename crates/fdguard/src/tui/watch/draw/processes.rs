@@ -1,7 +1,7 @@
 //! The processes of a tree, each with its verdict.
 
 use fdguard_core::judge::Verdict;
-use fdguard_core::watch::{WatchedProcess, Watch};
+use fdguard_core::watch::{Watch, WatchedProcess};
 use ratatui::text::{Line, Span};
 
 use crate::report::host::cell;

@@ -1,0 +1,201 @@
+//! A running trace of another fdguard, found through one of its processes. Nothing is written.
+
+use std::collections::BTreeSet;
+use std::ffi::{OsStr, OsString};
+use std::io::{self, Read as _};
+use std::os::unix::ffi::{OsStrExt as _, OsStringExt as _};
+use std::path::{Path, PathBuf};
+
+use fdguard_core::Gap;
+use fdguard_core::hazard::Hazard;
+
+use crate::program::TracedProgram;
+use crate::symbol::Symbols;
+use crate::table::{ProcessTable, ProcessTables};
+use crate::{BlindReason, Error, listener, trace_dir};
+
+/// The variable with the directory that the library writes to.
+pub(crate) const VARIABLE: &str = "FDGUARD_TRACE_DIR";
+
+/// A trace that another fdguard runs.
+#[derive(Clone, Debug)]
+pub struct ObservedTrace {
+    dir: PathBuf,
+    pid: u32,
+    is_whole: bool,
+}
+
+impl ObservedTrace {
+    /// Finds the trace of a process: of a traced program, of a child of one, or of the tracer itself.
+    pub fn find(pid: u32) -> Result<Self, Error> {
+        if let Some(dir) = dir_of(pid)? {
+            let parent = parent_of(pid).and_then(|parent| dir_of(parent).ok().flatten());
+            let is_whole = parent.as_ref() != Some(&dir);
+            return Ok(Self { dir, pid, is_whole });
+        }
+        let children = children_of_tracer(pid);
+        let launched = children.iter().find_map(|child| {
+            let dir = dir_of(*child).ok().flatten()?;
+            Some(Self {
+                dir,
+                pid: *child,
+                is_whole: true,
+            })
+        });
+        // A tracer whose program it cannot see into has no folder.
+        let mut programs = std::iter::once(pid).chain(children);
+        launched.ok_or_else(|| Error::Untraced {
+            pid,
+            blind: programs.find_map(|pid| program_of(pid)?.blind),
+        })
+    }
+
+    /// The process that it is about: the one that was named, or the one that the named tracer launched.
+    #[must_use]
+    pub fn pid(&self) -> u32 {
+        self.pid
+    }
+
+    /// What a process of it is that has no table.
+    #[must_use]
+    pub fn became(&self, pid: u32) -> UntracedProgram {
+        UntracedProgram::from_pid(pid)
+    }
+
+    /// What its processes wrote down until now. Those that are another program by now have no table.
+    pub fn tables(&self) -> Result<ProcessTables, Error> {
+        let mut tables = ProcessTables::read(&self.dir)?;
+        tables.outlive(&outlived(&tables));
+        Ok(tables)
+    }
+
+    /// The hazards that its processes' last events prove: as many as their rings still hold. Whoever launched the trace has
+    /// heard all of them; this is for who comes later.
+    #[must_use]
+    pub fn hazards(&self, symbols: &mut Symbols) -> (Vec<Hazard>, Vec<Gap>) {
+        listener::recent(&self.dir, symbols)
+    }
+
+    /// The processes of the trace that run, the one that it is about first. Children that lost their parent are among
+    /// them, unless it is about a child.
+    pub fn pids(&self) -> Result<Vec<u32>, Error> {
+        let mut pids = vec![self.pid];
+        if self.is_whole {
+            let tables = ProcessTables::read(&self.dir)?;
+            let others: BTreeSet<u32> = tables.iter().map(|table| table.pid).collect();
+            let running = others.into_iter().filter(|pid| is_alive(*pid));
+            // A number may be somebody else's by now.
+            let ours = |pid: &u32| dir_of(*pid).ok().flatten().as_ref() == Some(&self.dir);
+            pids.extend(running.filter(|pid| *pid != self.pid).filter(ours));
+        }
+        Ok(pids)
+    }
+}
+
+/// The folder that a process writes to: where our files are mapped, else what its environment says.
+fn dir_of(pid: u32) -> Result<Option<PathBuf>, Error> {
+    let maps = read(pid, "maps")?;
+    let mapped = maps.split(|byte| *byte == b'\n').filter_map(|line| {
+        let at = line.iter().position(|byte| *byte == b'/')?;
+        Path::new(OsStr::from_bytes(line.get(at..)?)).parent()
+    });
+    let mapped = mapped.map(Path::to_owned);
+    let environ = read(pid, "environ")?;
+    let told = environ.split(|byte| *byte == 0).filter_map(|word| {
+        let value = word.strip_prefix(VARIABLE.as_bytes())?.strip_prefix(b"=")?;
+        Some(PathBuf::from(OsString::from_vec(value.to_vec())))
+    });
+    Ok(mapped.chain(told).find(|path| trace_dir::is_one(path)))
+}
+
+fn read(pid: u32, name: &str) -> Result<Vec<u8>, Error> {
+    let mut bytes = Vec::new();
+    let whole = std::fs::File::open(format!("/proc/{pid}/{name}"))
+        .and_then(|mut file| file.read_to_end(&mut bytes));
+    match whole {
+        Ok(_) => Ok(bytes),
+        Err(error) if error.kind() == io::ErrorKind::PermissionDenied => Err(Error::Denied { pid }),
+        Err(_) => Err(Error::NoProcess { pid }),
+    }
+}
+
+/// The children of a process whose command line has the word `trace`; nobody's otherwise: orphans of a trace may have any
+/// parent.
+fn children_of_tracer(pid: u32) -> Vec<u32> {
+    let words = read(pid, "cmdline").unwrap_or_default();
+    let mut words = words.split(|byte| *byte == 0).skip(1);
+    if !words.any(|word| word == b"trace") {
+        return Vec::new();
+    }
+    let tasks = std::fs::read_dir(format!("/proc/{pid}/task"));
+    let tasks = tasks.into_iter().flatten().flatten();
+    let lists = tasks.filter_map(|task| std::fs::read_to_string(task.path().join("children")).ok());
+    let numbers = |list: String| -> Vec<u32> {
+        let words = list.split_whitespace();
+        words.filter_map(|word| word.parse().ok()).collect()
+    };
+    lists.flat_map(numbers).collect()
+}
+
+fn parent_of(pid: u32) -> Option<u32> {
+    let parent = after_name(pid)?;
+    let parent = parent.split_whitespace().nth(1)?;
+    parent.parse().ok()
+}
+
+/// What `stat` says behind the command, which may hold anything.
+fn after_name(pid: u32) -> Option<String> {
+    let stat = std::fs::read(format!("/proc/{pid}/stat")).ok()?;
+    let at = stat.iter().rposition(|byte| *byte == b')')?;
+    Some(String::from_utf8_lossy(stat.get(at + 2..)?).into_owned())
+}
+
+/// Those whose process has become another program since: then our file is not mapped any more.
+pub(crate) fn outlived(tables: &ProcessTables) -> BTreeSet<(u32, u64)> {
+    let pids: BTreeSet<u32> = tables.iter().map(|table| table.pid).collect();
+    let latest = pids.into_iter().filter_map(|pid| tables.table_of(pid));
+    let gone = latest.filter(|table| is_another(table));
+    gone.map(|table| (table.pid, table.began)).collect()
+}
+
+fn is_another(table: &ProcessTable) -> bool {
+    let name = table.name().as_bytes();
+    let is_absent = || {
+        let maps = std::fs::read(format!("/proc/{}/maps", table.pid)).unwrap_or_default();
+        // Who ended has no maps, and whose maps may not be read has to be believed.
+        !maps.is_empty() && !maps.windows(name.len()).any(|part| part == name)
+    };
+    // Of one that ends while we read there is a part; the second time there is nothing.
+    is_absent() && is_absent()
+}
+
+/// A program that runs without the library.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct UntracedProgram {
+    /// What it is called now.
+    pub comm: String,
+    /// Why it did not load the library.
+    pub blind: BlindReason,
+}
+
+impl UntracedProgram {
+    /// As it runs now.
+    pub(crate) fn from_pid(pid: u32) -> Self {
+        let comm = std::fs::read(format!("/proc/{pid}/comm")).unwrap_or_default();
+        let blind = program_of(pid).and_then(|program| program.blind);
+        Self {
+            comm: String::from_utf8_lossy(&comm).trim_end().to_owned(),
+            blind: blind.unwrap_or(BlindReason::NotLoaded),
+        }
+    }
+}
+
+fn program_of(pid: u32) -> Option<TracedProgram> {
+    TracedProgram::find(OsStr::new(&format!("/proc/{pid}/exe"))).ok()
+}
+
+/// Whether it runs; a zombie does not.
+pub(crate) fn is_alive(pid: u32) -> bool {
+    let state = after_name(pid).and_then(|rest| rest.chars().next());
+    !matches!(state, None | Some('Z' | 'X'))
+}

@@ -1,0 +1,280 @@
+//! Samples the running program until it ends, its time is up, or the user stops fdguard.
+
+use std::collections::HashMap;
+use std::io::Write as _;
+use std::process::ExitStatus;
+use std::time::{Duration, Instant};
+
+use fdguard_core::diagnosis::WatchEnd;
+use fdguard_core::hazard::Hazard;
+use fdguard_core::judge::Verdict;
+use fdguard_core::recording::RecordingEntry;
+use fdguard_core::rule::RuleSettings;
+use fdguard_probe::{Error as ProbeError, Probe};
+use fdguard_trace::{ProcessTables, SiteDetail, Symbols, TracedCommand, monotonic};
+use jiff::Timestamp;
+use rustix::process::Signal;
+
+use super::conclusions::Material;
+use super::names::FdNames;
+use super::signals::{Request, SignalRequests, WaitOutcome};
+use crate::watching::{LiveWatch, OnSignal, WatchPlan, WatchProgress};
+
+/// How long a program may take to end by Ctrl-C before it is looked at again: it did not mean to end.
+const GRACE: Duration = Duration::from_secs(2);
+/// How long it has after the Ctrl-C by which we leave.
+const PARTING: Duration = Duration::from_millis(500);
+/// How long to wait before another look at a program that is just starting.
+const BECOMING: Duration = Duration::from_millis(5);
+/// After this long without an end people are told that we wait.
+const SLOW: Duration = Duration::from_secs(10);
+
+/// What was seen while the program ran.
+pub(in crate::command) struct WatchOutcome<'p> {
+    /// When the program was started.
+    pub(in crate::command) began: Timestamp,
+    pub(in crate::command) live: Option<LiveWatch<'p>>,
+    /// What descriptors were at the looks.
+    pub(in crate::command) names: FdNames,
+    /// Whether we ended the program.
+    pub(in crate::command) was_ended: bool,
+    /// How it ended; absent when we left before.
+    pub(in crate::command) status: Option<ExitStatus>,
+}
+
+/// A program under watch.
+pub(super) struct RunningTrace<'a, 'p> {
+    live: LiveWatch<'p>,
+    traced: &'a mut TracedCommand,
+    requests: &'a mut SignalRequests,
+    tables: ProcessTables,
+    names: FdNames,
+    /// Somebody wants it to end.
+    request: Option<Request>,
+}
+
+/// Who is shown what happens.
+pub(super) trait TraceObserver {
+    /// Lets the program run until its watch is over.
+    fn observe(&mut self, running: &mut RunningTrace<'_, '_>) -> anyhow::Result<()>;
+}
+
+/// Watches the program until its end, or until we are to leave.
+pub(super) fn watch<'p>(
+    (every, length): (Duration, Option<Duration>),
+    probe: &'p Probe,
+    traced: &mut TracedCommand,
+    requests: &mut SignalRequests,
+    observer: &mut dyn TraceObserver,
+) -> anyhow::Result<WatchOutcome<'p>> {
+    let plan = WatchPlan {
+        pids: vec![traced.pid()],
+        name: None,
+        tree: true,
+        every,
+        jitter: Duration::ZERO,
+        length,
+        on_signal: OnSignal::Tell,
+    };
+    let mut watched = WatchOutcome {
+        began: Timestamp::now(),
+        live: None,
+        names: FdNames::default(),
+        was_ended: false,
+        status: None,
+    };
+    let mut request = None;
+    // Without one it ended before anybody could look: what it wrote down is all there is.
+    if let Some(live) = start_watch(probe, &plan, traced)? {
+        let mut running = RunningTrace {
+            live,
+            traced: &mut *traced,
+            requests: &mut *requests,
+            tables: ProcessTables::default(),
+            names: FdNames::default(),
+            request: None,
+        };
+        observer.observe(&mut running)?;
+        request = running.request;
+        watched.names = running.names;
+        watched.live = Some(running.live);
+    }
+    let ended = watched.live.as_ref().and_then(|live| live.watch().ended());
+    watched.was_ended = ended == Some(WatchEnd::TimeUp);
+    let is_asked = watched.was_ended || request == Some(Request::End);
+    if is_asked {
+        traced.end_begins();
+        traced.signal(Signal::TERM)?;
+    }
+    watched.status = match request {
+        Some(Request::Leave) => part(traced, requests)?,
+        _ => wait(traced, requests, is_asked)?,
+    };
+    requests.obey();
+    Ok(watched)
+}
+
+/// The first look; none when the program ended before.
+fn start_watch<'p>(
+    probe: &'p Probe,
+    plan: &WatchPlan,
+    traced: &mut TracedCommand,
+) -> anyhow::Result<Option<LiveWatch<'p>>> {
+    loop {
+        match LiveWatch::start(probe, plan.clone()) {
+            Ok(live) => return Ok(Some(live)),
+            Err(error) if error.downcast_ref::<ProbeError>().is_none() => return Err(error),
+            Err(_) if traced.has_ended()? => return Ok(None),
+            // While it becomes another program it cannot be looked at for a moment.
+            Err(_) => std::thread::sleep(BECOMING),
+        }
+    }
+}
+
+impl<'p> RunningTrace<'_, 'p> {
+    /// Waits for the next look, until `deadline` at most.
+    pub(super) fn step(
+        &mut self,
+        deadline: Instant,
+    ) -> anyhow::Result<(WatchProgress, Vec<RecordingEntry>)> {
+        let progress = self.live.advance(deadline)?;
+        if progress == WatchProgress::Waiting {
+            return Ok((progress, Vec::new()));
+        }
+        let own = self.traced.pid();
+        let mut subjects = self.live.watch().subjects();
+        let is_gone = subjects.any(|one| one.process.pid == own && one.gone.is_some());
+        drop(subjects);
+        if !is_gone {
+            self.names.note_sample(self.live.watch(), monotonic());
+            self.tables = self.traced.tables_of_living()?;
+            let living = self
+                .live
+                .watch()
+                .subjects()
+                .filter(|one| one.gone.is_none());
+            let pids = living.map(|one| one.process.pid);
+            let untraced: Vec<u32> = pids
+                .filter(|pid| self.tables.table_of(*pid).is_none())
+                .collect();
+            self.traced.note_programs_without_table(untraced);
+        }
+        // What the program does after it was asked to end is no part of what it did.
+        let request = self.requests.next_request();
+        self.request = request.or(self.request);
+        if is_gone {
+            self.live.stop(WatchEnd::ProcessEnded)?;
+        } else if request == Some(Request::Interrupt) {
+            // The terminal has told the program already.
+            self.traced.end_begins();
+            let until = Instant::now() + GRACE;
+            match self.requests.wait(self.traced, until)? {
+                WaitOutcome::Ended(_) => self.live.stop(WatchEnd::Interrupted)?,
+                WaitOutcome::Requested(_) => {
+                    self.request = Some(Request::Leave);
+                    self.live.stop(WatchEnd::Interrupted)?;
+                }
+                WaitOutcome::Time => self.traced.end_is_off(),
+            }
+        } else if request.is_some() {
+            self.traced.end_begins();
+            self.live.stop(WatchEnd::Interrupted)?;
+        }
+        let is_over = self.live.watch().ended().is_some();
+        let progress = if is_over {
+            WatchProgress::Ended
+        } else {
+            progress
+        };
+        Ok((progress, self.live.take_entries()))
+    }
+
+    /// What was seen so far.
+    pub(super) fn live(&self) -> &LiveWatch<'p> {
+        &self.live
+    }
+
+    /// Misuse that was found so far.
+    pub(super) fn hazards(&self, symbols: &mut Symbols) -> Vec<Hazard> {
+        self.traced.hazards(symbols, false).0
+    }
+
+    /// What its lifetimes say of each process that the library sees into.
+    pub(super) fn verdicts(
+        &self,
+        symbols: &mut Symbols,
+        settings: &RuleSettings,
+    ) -> HashMap<u32, Verdict> {
+        let processes = self.traced.processes(symbols, (false, SiteDetail::Held));
+        let material = Material {
+            watch: Some(self.live.watch()),
+            processes: &processes,
+            names: &self.names,
+            settings,
+        };
+        let verdicts = processes
+            .iter()
+            .map(|process| (process.pid, material.conclusion(process).verdict));
+        verdicts.collect()
+    }
+
+    /// What its processes wrote down, at the last look.
+    pub(super) fn tables(&self) -> &ProcessTables {
+        &self.tables
+    }
+}
+
+/// Waits for the end of the program, however long that takes, unless we are to leave.
+fn wait(
+    traced: &mut TracedCommand,
+    requests: &mut SignalRequests,
+    was_asked: bool,
+) -> anyhow::Result<Option<ExitStatus>> {
+    let slow = Instant::now() + SLOW;
+    let mut is_quiet = !was_asked;
+    loop {
+        let until = if is_quiet {
+            Instant::now() + super::PATIENCE
+        } else {
+            slow
+        };
+        match requests.wait(traced, until)? {
+            WaitOutcome::Ended(status) => return Ok(Some(status)),
+            WaitOutcome::Requested(Request::Leave) => return part(traced, requests),
+            WaitOutcome::Requested(Request::End) => {
+                traced.end_begins();
+                traced.signal(Signal::TERM)?;
+            }
+            WaitOutcome::Requested(Request::Interrupt) => {}
+            WaitOutcome::Time if is_quiet => {}
+            WaitOutcome::Time => {
+                is_quiet = true;
+                let seconds = SLOW.as_secs();
+                notify(&format!(
+                    "process {} is still running {seconds} s after SIGTERM; press Ctrl-C twice to stop waiting and print the report",
+                    traced.pid()
+                ));
+            }
+        }
+    }
+}
+
+/// A last moment for the program, which may have been asked twice before it ends.
+fn part(
+    traced: &mut TracedCommand,
+    requests: &mut SignalRequests,
+) -> anyhow::Result<Option<ExitStatus>> {
+    if let WaitOutcome::Ended(status) = requests.wait(traced, Instant::now() + PARTING)? {
+        return Ok(Some(status));
+    }
+    notify(&format!(
+        "process {} is still running and was left alone; this is the report so far",
+        traced.pid()
+    ));
+    Ok(None)
+}
+
+pub(in crate::command) fn notify(text: &str) {
+    // Nobody is left to tell when stderr is gone.
+    drop(writeln!(anstream::stderr(), "fdguard: {text}"));
+}
