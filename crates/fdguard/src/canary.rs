@@ -205,7 +205,7 @@ mod tests {
         assert_eq!(doubt(Some(3), Some(2)), None);
         assert_eq!(doubt(None, Some(2)), None);
         let said = doubt(Some(2), Some(9)).unwrap();
-        assert!(said.contains("9 threads and had 2"), "{said}");
+        assert!(said.contains("9 threads but had 2"), "{said}");
         assert!(said.contains("cargo nextest run"), "{said}");
     }
 

@@ -8,7 +8,7 @@ use clap::Args;
 
 use super::duration::parse_positive;
 
-/// Test a service against kill -9, a full table, a taken port and an orphan.
+/// Test a service: kill -9, full table, taken port, orphan.
 #[derive(Clone, Debug, Args)]
 #[command(after_long_help = "\
 Examples:

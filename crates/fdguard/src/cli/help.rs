@@ -98,16 +98,19 @@ fn with_short_help(command: Command, name: &str) -> Command {
         ))
 }
 
-fn list_commands(root: &Command, groups: impl Iterator<Item = &Group>, between: &str) -> String {
-    let header = *root.get_styles().get_header();
-    let literal = *root.get_styles().get_literal();
+/// Without colours: clap counts them as text when it breaks lines.
+fn list_commands(
+    root: &Command,
+    groups: impl Iterator<Item = &'static Group>,
+    between: &str,
+) -> String {
     let mut blocks = Vec::new();
     for group in groups {
-        let mut block = format!("{header}{}:{header:#}", group.heading);
+        let mut block = format!("{}:", group.heading);
         for name in group.commands {
             let about = root.find_subcommand(name).and_then(Command::get_about);
             let about = about.map(ToString::to_string).unwrap_or_default();
-            let _ = write!(block, "\n  {literal}{name:<12}{literal:#}{about}");
+            let _ = write!(block, "\n  {name:<8} {about}");
         }
         blocks.push(block);
     }
@@ -115,22 +118,24 @@ fn list_commands(root: &Command, groups: impl Iterator<Item = &Group>, between: 
 }
 
 fn list_options(root: &Command) -> String {
-    let header = *root.get_styles().get_header();
-    let literal = *root.get_styles().get_literal();
-    let mut text = format!("{header}{GLOBAL}:{header:#}");
+    let mut text = format!("{GLOBAL}:");
     for arg in root.get_arguments() {
         let help = arg.get_help().map(ToString::to_string).unwrap_or_default();
         let flags = flags(arg);
-        let _ = write!(text, "\n  {literal}{flags:<20}{literal:#}{help}");
+        let _ = write!(text, "\n  {flags:<20}{help}");
     }
     text
 }
 
+/// `-V, --version`, or `    --color <WHEN>`. An argument's own text needs a built command.
 fn flags(arg: &Arg) -> String {
-    match arg.get_short() {
-        Some(short) => format!("-{short}, {arg}"),
-        None => format!("    {arg}"),
-    }
+    let short = arg.get_short();
+    let short = short.map_or_else(|| "    ".to_owned(), |short| format!("-{short}, "));
+    let long = arg.get_long().unwrap_or_default();
+    let value = arg.get_value_names().and_then(<[_]>::first);
+    let value = value.filter(|_| arg.get_action().takes_values());
+    let value = value.map_or_else(String::new, |value| format!(" <{value}>"));
+    format!("{short}--{long}{value}")
 }
 
 #[cfg(test)]

@@ -7,7 +7,7 @@ use clap::Args;
 
 use super::duration;
 
-/// Serve agent sessions, cleanup and interruptible calls over HTTP and MCP.
+/// Serve agent sessions, cleanup and interruptible calls (HTTP, MCP).
 #[derive(Debug, Args)]
 #[command(after_long_help = "\
 Examples:
@@ -52,7 +52,7 @@ pub struct HostArgs {
     #[command(flatten)]
     pub bounds: BoundArgs,
     /// Format of the event log on stderr.
-    #[arg(long, value_name = "FORMAT", value_parser = ["text", "json"], default_value = "text")]
+    #[arg(help_heading = "Output", long, value_name = "FORMAT", value_parser = ["text", "json"], default_value = "text")]
     pub log_format: String,
 }
 

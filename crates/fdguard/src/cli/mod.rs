@@ -100,7 +100,7 @@ pub enum Command {
     Check(Box<CheckArgs>),
     /// Supervise a service in the foreground, with descriptor budgets.
     Run(Box<RunArgs>),
-    /// Test a service against kill -9, a full table, a taken port and an orphan.
+    /// Test a service: kill -9, full table, taken port, orphan.
     Drill(DrillArgs),
     /// Check a SQLite database or log for damage and list its holders.
     Inspect(InspectArgs),
@@ -110,7 +110,7 @@ pub enum Command {
     Explain(ExplainArgs),
     /// Write or lint a unit for systemd, launchd, supervisord or compose.
     Unit(Box<UnitArgs>),
-    /// Serve agent sessions, cleanup and interruptible calls over HTTP and MCP.
+    /// Serve agent sessions, cleanup and interruptible calls (HTTP, MCP).
     Host(Box<HostArgs>),
     /// Print a shell completion script.
     Completions {

@@ -7,11 +7,11 @@ use fdguard_trace::{Protection, ReportPolicy};
 #[derive(Clone, Debug, Default, Args)]
 pub struct ProtectArgs {
     /// Prevent stale descriptors from reaching another file, and report each attempt.
-    #[arg(long, value_enum, value_name = "LEVEL", num_args = 0..=1, require_equals = true, default_missing_value = "warn-once")]
+    #[arg(help_heading = "Protection", long, value_enum, value_name = "LEVEL", num_args = 0..=1, require_equals = true, default_missing_value = "warn-once")]
     pub protect: Option<ProtectLevel>,
     /// Also protect matching files, besides databases, from reuse of socket descriptor numbers; may
     /// be repeated.
-    #[arg(long, value_name = "GLOB", requires = "protect", value_parser = parse_shield)]
+    #[arg(help_heading = "Protection", long, value_name = "GLOB", requires = "protect", value_parser = parse_shield)]
     pub shield: Vec<String>,
 }
 

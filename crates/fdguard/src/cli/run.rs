@@ -67,13 +67,13 @@ pub struct RunArgs {
     #[command(flatten)]
     pub output: RunOutputArgs,
     /// Trace the program, so that a budget breach names the leaking line.
-    #[arg(long, conflicts_with = "once")]
+    #[arg(long, conflicts_with = "once", help_heading = "Budgets")]
     pub trace: bool,
     /// Protection.
     #[command(flatten)]
     pub protect: ProtectArgs,
     /// Program to run, with its arguments.
-    #[arg(last = true, value_name = "CMD", required_unless_present = "config")]
+    #[arg(last = true, value_name = "CMD", required_unless_present = "config", help_heading = None::<&str>)]
     pub command: Vec<OsString>,
 }
 
@@ -116,9 +116,9 @@ pub struct RestartArgs {
 #[derive(Clone, Debug, Args)]
 #[command(next_help_heading = "Sockets")]
 pub struct SocketArgs {
-    /// Bind this socket once and pass it at every start (LISTEN_FDS).
+    /// Bind a socket once and pass it at every start.
     ///
-    /// Forms: `tcp:PORT`, `tcp:HOST:PORT`, `unix:PATH`; may be repeated.
+    /// The program gets it as in systemd (LISTEN_FDS). Forms: `tcp:PORT`, `tcp:HOST:PORT`, `unix:PATH`; may be repeated.
     #[arg(long, value_name = "SOCKET")]
     pub listen: Vec<String>,
     /// What to do if a socket is in use: `refuse` (exit with 2 and name the holder), `wait:30s`, or
@@ -131,7 +131,7 @@ pub struct SocketArgs {
 #[derive(Clone, Debug, Args)]
 #[command(next_help_heading = "Health")]
 pub struct HealthArgs {
-    /// Readiness check, such as `tcp:PORT`, `http:URL` or `notify`.
+    /// Readiness check, such as `tcp:PORT` or `http:URL`.
     ///
     /// Forms: `tcp:PORT`, `http:URL`, `exec:CMD`, `notify`, `fd:N`, `line:REGEX`, `up:5s`. Without a
     /// check the service is ready at once.
@@ -156,7 +156,9 @@ pub struct HealthArgs {
 #[derive(Clone, Debug, Args)]
 #[command(next_help_heading = "Budgets")]
 pub struct BudgetArgs {
-    /// Warn at one level and restart at the other: `fds=80%:90%`.
+    /// Warn and restart levels, as `fds=80%:90%`.
+    ///
+    /// fdguard warns at the first level and restarts the service at the second.
     ///
     /// Budgets: `fds=80%:90%`, `highest=900`, `class:tcp=200`, `growth=30/min`, `wall=30m` (time left
     /// to a limit), `zombies=50`, `memory=1GiB`, `children=64`; may be repeated.

@@ -16,7 +16,7 @@ Examples:
   fdguard snap 1234 --fds              every descriptor
   fdguard snap --name node --tree      a process and its descendants
   fdguard snap 1234 --json -o a.json   save it for fdguard diff
-  fdguard snap 1234 --counts --json    safe for a health endpoint: no paths, no peers")]
+  fdguard snap 1234 --counts --json    for a health endpoint: no paths or peers")]
 pub struct SnapArgs {
     /// Process selection.
     #[command(flatten)]

@@ -126,7 +126,7 @@ fn side(text: &str) -> anyhow::Result<Snapshot> {
     match text.parse::<u32>() {
         Ok(pid) if pid > 0 => Ok(Probe::new()?.snapshot(pid, Options::default())?),
         _ => Err(HintedError::look(
-            format!("{text}: neither a file nor a process id"),
+            format!("{text}: no such file, and not a process id"),
             "see fdguard diff --help",
         )
         .into()),

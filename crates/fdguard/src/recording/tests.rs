@@ -176,7 +176,7 @@ fn a_cut_says_where() {
     let (entries, cut) = read(&compressed[..compressed.len() - 9]);
     assert_eq!(entries.len(), 4);
     let cut = cut.unwrap();
-    let said = "after line 5: the compressed data stops or is damaged";
+    let said = "after line 5: compressed data is truncated or damaged";
     assert!(cut.starts_with(said), "{cut}");
 }
 

@@ -30,7 +30,8 @@ fn help(args: &[&str]) -> String {
 /// The lines that describe an option.
 fn options(text: &str) -> Vec<&str> {
     let lines = text.lines().map(str::trim_start);
-    lines.filter(|line| line.starts_with('-')).collect()
+    let is_option = |line: &&str| line.starts_with('-') && !line.starts_with("- ");
+    lines.filter(is_option).collect()
 }
 
 #[test]

@@ -106,7 +106,7 @@ fn r6_a_process_that_hides_during_the_watch_is_counted_from_then_on() {
     assert_eq!(document["processes"][0]["classes"], json!(null));
     assert!(document["predecessors"][0]["classes"].is_array());
     let gaps = document["gaps"].to_string();
-    assert!(gaps.contains("from some time on"), "{gaps}");
+    assert!(gaps.contains("from some point on"), "{gaps}");
     victim.finish();
 }
 

@@ -212,7 +212,7 @@ fn an_answer_about_another_process_is_not_shown() {
         result: Ok(Box::new(holdings)),
     });
     let result = app.pane.as_ref().unwrap().result.as_ref().unwrap();
-    assert!(result.as_ref().unwrap_err().contains("has ended"));
+    assert!(result.as_ref().unwrap_err().contains("exited"));
 }
 
 #[test]

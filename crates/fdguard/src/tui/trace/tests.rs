@@ -87,7 +87,7 @@ fn the_stack_at_50_by_15() {
 #[test]
 fn nothing_and_next_to_no_room_are_drawn_too() {
     let text = screen(&TraceViewState::new(false), &[], 80, 10);
-    assert!(text.contains("nothing is open"), "{text}");
+    assert!(text.contains("no traced descriptor is open"), "{text}");
     for (width, height) in [(1, 1), (10, 3), (30, 2), (200, 4)] {
         let mut state = TraceViewState::new(true);
         screen(&state, &rows(), width, height);

@@ -19,7 +19,7 @@ const WORDS: &[(&str, &str)] = &[
     ("GROWN", "change since this view started"),
     (
         "HEADROOM",
-        "fds left to the nearest limit: soft limit or 1024",
+        "descriptors left to the soft limit",
     ),
     ("ETA", "time to that limit at the current rate"),
     ("?  -", "unknown; not growing"),
