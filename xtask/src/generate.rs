@@ -115,29 +115,28 @@ fn rules() -> String {
 /// The heading of a kind, and what its rules look at.
 fn section(kind: RuleKind) -> (&'static str, &'static str) {
     match kind {
-        RuleKind::Lint => ("Lints", "`fdguard snap` runs them over one snapshot."),
+        RuleKind::Lint => ("Lints", "`fdguard snap` checks a single snapshot."),
         RuleKind::Growth => (
             "Growth rules",
-            "`fdguard watch` runs them over the descriptors of a process in the course of time.",
+            "`fdguard watch` checks the descriptors of a process over time.",
         ),
         RuleKind::Hazard => (
             "Hazards",
-            "`fdguard trace` and `fdguard check` prove them by the events of a trace.",
+            "`fdguard trace` and `fdguard check` prove misuse from the events of a trace.",
         ),
         RuleKind::Proof => (
             "Proofs",
-            "`fdguard check` adds these: descriptors and processes that a program left behind.",
+            "`fdguard check` reports descriptors and processes that a program left behind.",
         ),
         RuleKind::Unit => (
             "Unit rules",
-            "`fdguard unit --lint` looks for them in a service definition. The page\n\
-             [unit](../guide/unit.md) explains them.",
+            "`fdguard unit --lint` checks a service definition. See [unit](../guide/unit.md).",
         ),
         RuleKind::Symptom => (
             "Symptoms",
-            "`fdguard explain` looks for them in logs. The severity is critical where a line of the\n\
-             log is certain, warning where it is likely, info where it is only possible or hits no\n\
-             limit of the kernel. The page [explain](../guide/explain.md) explains them.",
+            "`fdguard explain` looks for these in logs. A certain line is critical, a likely one is a\n\
+             warning, and one that is only possible or not about a kernel limit is info. See\n\
+             [explain](../guide/explain.md).",
         ),
     }
 }

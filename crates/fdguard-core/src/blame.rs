@@ -1,7 +1,7 @@
-//! Whose line it was: which frame of a stack is the application's own.
+//! Which frame of a stack to blame: the application's own code.
 //!
-//! Libraries open descriptors because somebody asked them to. The frame to look at is the innermost one
-//! that the application's authors wrote; where nobody can be told from a library, the innermost of all.
+//! Libraries open descriptors on behalf of their callers. The frame to blame is the innermost one
+//! of the application's own code; where that cannot be told from a library, the innermost of all.
 
 mod interpreter;
 mod launcher;
@@ -12,7 +12,7 @@ pub use interpreter::{language_of_program, unread_language};
 use launcher::is_launcher;
 use own::{is_own, is_package, is_users};
 
-/// Java's loader of classes opens archives for whoever uses a class first, and keeps them.
+/// Java's class loader opens archives on the first use of a class and keeps them open.
 const LOADERS: &[&str] = &["jdk.internal.loader.", "jdk.internal.module."];
 
 /// The frames of the application's own code, innermost first. A console script is none of them.
@@ -21,10 +21,10 @@ pub fn own_frames(stack: &[Frame]) -> impl Iterator<Item = &Frame> {
     own.filter(|frame| !is_launcher(frame, stack))
 }
 
-/// The innermost frame of the application's own code. Without one, the innermost that says most: of an
-/// installed package, then of a language with a runtime of its own, for the runtime's machine code
-/// below it tells less; without that the innermost that has a name or a file. None where only the
-/// C functions of an interpreter are left, whose program is not read.
+/// The innermost frame of the application's own code. Without one, the innermost that is most
+/// useful: of an installed package, then of a language with a runtime of its own, because the
+/// runtime's machine code below it is less useful; without that the innermost that has a name or a
+/// file. None where only the C functions of an interpreter are left, whose program is not read.
 #[must_use]
 pub fn culprit(stack: &[Frame]) -> Option<&Frame> {
     let spoken = || stack.iter().filter(|frame| is_spoken(frame));
@@ -54,8 +54,8 @@ pub fn blamed(stack: &[Frame]) -> Option<Culprit> {
     program.or_else(|| culprit(stack).map(Culprit::from))
 }
 
-/// Whether the program's own code asked for what this stack opened. A runtime that loads code for itself
-/// did so on its own account, whoever stands further out.
+/// Whether the program's own code asked for what this stack opened. A runtime that loads code for
+/// itself did so on its own account, whatever the outer frames are.
 #[must_use]
 pub fn is_programs(stack: &[Frame]) -> bool {
     for frame in stack {
@@ -78,12 +78,12 @@ fn is_spoken(frame: &Frame) -> bool {
     frame.language.has_runtime() && is_named(frame)
 }
 
-/// When one line both leaks and is used correctly: the innermost own frame that is in leaking stacks and
-/// in no healthy one. Absent where the stacks do not differ in our own code.
+/// When one line both leaks and is used correctly: the innermost own frame that is in leaking
+/// stacks and in no healthy one. Absent where the stacks do not differ in the application's code.
 #[must_use]
 pub fn leaking_caller_frame<'a>(leaking: &'a [Stack], healthy: &[Stack]) -> Option<&'a Frame> {
     let is_healthy = |frame: &Frame| healthy.iter().any(|stack| stack.contains(frame));
-    // Each leaking stack proposes its innermost such frame; the one that most of them share tells most.
+    // Each leaking stack proposes its innermost such frame; the one that most of them share wins.
     let candidates = leaking.iter().flat_map(|stack| {
         let mut own = own_frames(stack).enumerate();
         own.find(|(_, frame)| !is_healthy(frame))

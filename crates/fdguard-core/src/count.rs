@@ -1,6 +1,6 @@
 //! Arithmetic on counts of descriptors.
 
-/// A count as a number to reckon with.
+/// A count as a floating-point number.
 #[expect(
     clippy::cast_precision_loss,
     reason = "counts of descriptors are far below 2^52"
@@ -10,7 +10,7 @@ pub fn as_f64(count: u64) -> f64 {
     count as f64
 }
 
-/// How much more there is after than before; negative for less.
+/// The increase from before to after; negative for a decrease.
 #[must_use]
 pub fn difference(before: u64, after: u64) -> i64 {
     let size = i64::try_from(after.abs_diff(before)).unwrap_or(i64::MAX);

@@ -1,4 +1,4 @@
-//! The `fdguard.diagnosis/1` document: what a watch came to.
+//! The `fdguard.diagnosis/1` document: the result of a watch.
 
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
@@ -19,7 +19,7 @@ use crate::{Class, Gap, Pid, Text};
 /// Schema name of a diagnosis.
 pub const DIAGNOSIS_SCHEMA: &str = "fdguard.diagnosis/1";
 
-/// What is said of one process.
+/// The verdict on one process.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct ProcessDiagnosis {
     /// Its number.
@@ -28,20 +28,20 @@ pub struct ProcessDiagnosis {
     pub comm: Text,
     /// The verdict.
     pub verdict: Verdict,
-    /// Looks taken.
+    /// Samples taken.
     pub samples: u64,
     /// Seconds watched.
     pub watched_seconds: f64,
-    /// Descriptors at the first look.
+    /// Descriptors at the first sample.
     pub baseline: Option<u64>,
-    /// Descriptors at the last look.
+    /// Descriptors at the last sample.
     #[serde(rename = "final")]
     pub last: Option<u64>,
     /// The highest number in use.
     pub highest: Option<u64>,
     /// Its limits.
     pub limits: Limits,
-    /// Its walls and the time to each.
+    /// Its limits and the time to each.
     pub walls: Vec<Forecast>,
     /// How many there are of each class, largest first; absent where they could not be listed.
     pub classes: Option<Vec<ClassTrend>>,
@@ -130,7 +130,7 @@ impl ProcessDiagnosis {
     }
 }
 
-/// The worst that was found and not cleared; else how everything together looks.
+/// The worst finding that was not accepted; otherwise the shape of the total.
 fn verdict(timeline: &Timeline, findings: &[Finding], whole: Option<Verdict>) -> Verdict {
     if timeline.count().is_none() && !timeline.is_listed() {
         return Verdict::Unknown;
@@ -145,7 +145,7 @@ fn verdict(timeline: &Timeline, findings: &[Finding], whole: Option<Verdict>) ->
     } else if counts("growth") {
         Verdict::Growing
     } else {
-        // What only the sum shows, or was cleared, is no more than bounded.
+        // What only the total shows, or was accepted, is at most bounded.
         whole.min(Verdict::Bounded)
     }
 }
@@ -178,30 +178,30 @@ pub struct Diagnosis {
     pub started_at: Timestamp,
     /// When it ended.
     pub ended_at: Timestamp,
-    /// The process that was named.
+    /// The process named by the user.
     pub process: Process,
-    /// Looks taken at it.
+    /// Samples taken of it.
     pub samples: u64,
-    /// Its descriptors at the first look.
+    /// Its descriptors at the first sample.
     pub baseline: Option<u64>,
-    /// Its descriptors at the last look.
+    /// Its descriptors at the last sample.
     #[serde(rename = "final")]
     pub last: Option<u64>,
     /// The worst verdict of all processes.
     pub verdict: Verdict,
     /// Why the watch ended.
     pub ended: WatchEnd,
-    /// What was found, the gravest first.
+    /// The findings, the most severe first.
     pub findings: Vec<Finding>,
-    /// Misuse: only a tracer sees it.
+    /// Misuse, detected only by a tracer.
     pub hazards: Vec<Hazard>,
-    /// The most descriptors that the process held; absent where nobody knows.
+    /// The most descriptors that the process held; absent where unknown.
     #[serde(default)]
     pub peak: Option<u64>,
     /// When that was.
     #[serde(default)]
     pub peak_at: Option<Timestamp>,
-    /// What was closed in the final sweep, or after the end began; absent where nothing was.
+    /// What was closed in the final sweep or during shutdown; absent where nothing was.
     #[serde(default)]
     pub released_at_end: Option<ReleasedAtEnd>,
     /// Every line that opened something in a traced process, those that leak first.
@@ -212,13 +212,13 @@ pub struct Diagnosis {
     /// Earlier processes of the same name.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub predecessors: Vec<ProcessDiagnosis>,
-    /// How it was looked at.
+    /// How it was observed.
     pub coverage: Coverage,
     /// What could not be seen.
     pub gaps: Vec<Gap>,
 }
 
-/// Descriptors that were closed because the end came.
+/// Descriptors that were closed because the program ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ReleasedAtEnd {
     /// How many.
@@ -243,7 +243,7 @@ pub enum WatchEnd {
     RecordingCut,
 }
 
-/// How descriptors were seen.
+/// How descriptors were observed.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Coverage {
     /// `probe`, `preload` or `ebpf`.

@@ -1,7 +1,8 @@
-//! What a doctor's visit gathers, and what it comes to.
+//! What `doctor` collects, and the conclusions from it.
 //!
-//! [`Material`] is what was seen, and only that; [`Evidence`] is concluded from it, so that redacted
-//! material gives redacted evidence. Every report and every file of a bundle is made from one [`Evidence`].
+//! [`Material`] holds only observations; [`Evidence`] holds the conclusions, so that redacted
+//! material gives redacted evidence. Every report and every file of a bundle is made from one
+//! [`Evidence`].
 
 use serde::Serialize;
 
@@ -21,14 +22,14 @@ mod redacted;
 pub use curve::{ClassCurve, Curve, CurvePoint, Curves};
 pub use database::{Database, DatabaseHolder};
 
-/// Everything that was gathered.
+/// Everything that was collected.
 #[derive(Clone, Debug, PartialEq)]
 pub struct EvidenceInput {
     /// The first line of the watch's recording.
     pub header: RecordingHeader,
     /// The others.
     pub entries: Vec<RecordingEntry>,
-    /// The processes that were named.
+    /// The processes named by the user.
     pub visits: Vec<ProcessVisit>,
     /// Their parents and descendants.
     pub relatives: Vec<Relative>,
@@ -47,11 +48,11 @@ pub struct EvidenceInput {
 pub struct ProcessVisit {
     /// Before.
     pub begin: Snapshot,
-    /// After; absent where it had ended.
+    /// After; absent where it had exited.
     pub end: Option<Snapshot>,
-    /// Whether it can call `select()`, where somebody looked.
+    /// Whether it can call `select()`; absent where that was not checked.
     pub select: Option<SelectUse>,
-    /// What runs it, where its executable tells.
+    /// Its runtime, where the executable reveals it.
     pub runtime: Option<RuntimeInfo>,
 }
 
@@ -60,11 +61,11 @@ pub struct ProcessVisit {
 pub struct RuntimeInfo {
     /// Its name.
     pub name: String,
-    /// Its version as far as its path says it.
+    /// Its version, if the path contains it.
     pub version: Option<String>,
 }
 
-/// How a process is related to those that were named.
+/// How a process is related to the named ones.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Relation {
@@ -78,7 +79,7 @@ pub enum Relation {
     Sharer,
 }
 
-/// A process of the family.
+/// A related process.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Relative {
     /// Its number.
@@ -87,7 +88,7 @@ pub struct Relative {
     pub ppid: Option<Pid>,
     /// How it is related.
     pub relation: Relation,
-    /// How deep below the topmost one it stands.
+    /// Its depth below the topmost process.
     pub depth: u32,
     /// Its command.
     pub comm: Text,
@@ -95,11 +96,11 @@ pub struct Relative {
     pub count: Option<u64>,
     /// Its soft limit.
     pub soft: Option<u64>,
-    /// Whether it ended and was not waited for.
+    /// Whether it exited and was not waited for.
     pub zombie: bool,
 }
 
-/// The host: what everybody asks for, and nothing that names it.
+/// The host: the usual facts, and nothing that identifies it.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Machine {
     /// Version of fdguard.
@@ -114,7 +115,7 @@ pub struct Machine {
     pub uptime_seconds: Option<u64>,
 }
 
-/// A log, and what in it speaks of descriptors.
+/// A log and its lines about descriptors.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct LogFile {
     /// Where it is.
@@ -125,12 +126,12 @@ pub struct LogFile {
     pub symptoms: Vec<LogSymptom>,
 }
 
-/// A kind of line that speaks of descriptors.
+/// A kind of log line about descriptors.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct LogSymptom {
     /// Its name.
     pub id: String,
-    /// Which wall was hit.
+    /// Which limit was reached.
     pub wall: String,
     /// What it means.
     pub meaning: String,
@@ -146,12 +147,12 @@ pub struct LogSymptom {
     pub example: Option<Text>,
 }
 
-/// What the material comes to.
+/// The conclusions from the material.
 #[derive(Clone, Debug)]
 pub struct Evidence {
-    /// What it was concluded from.
+    /// The observations.
     pub material: EvidenceInput,
-    /// What the watch came to.
+    /// The result of the watch.
     pub diagnosis: Diagnosis,
     /// Each process that was named.
     pub examined: Vec<ExaminedProcess>,
@@ -161,7 +162,7 @@ pub struct Evidence {
     pub redacted: bool,
 }
 
-/// What is said of one process.
+/// The verdict on one process.
 #[derive(Clone, Debug)]
 pub struct ExaminedProcess {
     /// Before the watch.
@@ -185,7 +186,7 @@ impl ProcessVisit {
 }
 
 impl Evidence {
-    /// Concludes everything; `None` when no process came into view.
+    /// Draws all conclusions; `None` if no process was observed.
     #[must_use]
     pub fn of(material: EvidenceInput, settings: &RuleSettings) -> Option<Self> {
         let mut evidence = Self::conclude(material, settings)?;
@@ -237,12 +238,12 @@ impl Evidence {
         })
     }
 
-    /// The processes that were named, with what is said of each.
+    /// The named processes, with the verdict on each.
     pub fn patients(&self) -> impl Iterator<Item = (&ProcessVisit, &ExaminedProcess)> {
         self.material.visits.iter().zip(&self.examined)
     }
 
-    /// Whether anything was found that somebody should look at.
+    /// Whether there are findings that need attention.
     #[must_use]
     pub fn has_findings(&self) -> bool {
         let findings = self.diagnosis.findings.iter();
@@ -254,7 +255,7 @@ impl Evidence {
                 .any(|hit| hit.severity >= Severity::Warning)
     }
 
-    /// Whether every process could be looked into, and not only counted.
+    /// Whether the descriptors of every process could be listed, not only counted.
     #[must_use]
     pub fn is_complete(&self) -> bool {
         let mut visits = self.material.visits.iter();
@@ -267,7 +268,7 @@ fn uptime(snapshot: &Snapshot) -> Option<u64> {
     u64::try_from(since).ok()
 }
 
-/// Each gap once, whoever noticed it.
+/// Each gap once, whichever source reported it.
 fn all_gaps(material: &EvidenceInput, diagnosis: &Diagnosis) -> Vec<Gap> {
     let visits = material.visits.iter();
     let of_snapshots = visits.flat_map(|visit| {

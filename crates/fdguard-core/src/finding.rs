@@ -1,4 +1,4 @@
-//! What the judgement has to say about one process: a finding, with its evidence and the next step.
+//! A finding about one process, with its evidence and the next step.
 
 use serde::{Deserialize, Serialize};
 
@@ -24,13 +24,13 @@ pub struct Finding {
     pub target: Option<Text>,
     /// How many there are now.
     pub count: Option<u64>,
-    /// How many more than before, and here to stay.
+    /// How many more than before that stay open.
     pub grown: Option<i64>,
-    /// How fast that goes; absent where nothing rises.
+    /// Its rate; absent where nothing grows.
     pub rate_per_min: Option<f64>,
     /// 0 to 1.
     pub confidence: f64,
-    /// The walls that it leads to, the nearest first.
+    /// The limits ahead, the nearest first.
     pub walls: Vec<WallEta>,
     /// The evidence in words.
     pub why: String,
@@ -44,25 +44,25 @@ pub struct Finding {
     /// The entry of the playbook that the next step comes from.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub advice: Option<String>,
-    /// Why it does not count: somebody looked into it before.
+    /// Why it does not count: the user accepted it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cleared: Option<ClearedNote>,
 }
 
-/// A wall, and when it is reached if nothing changes.
+/// A limit, and when it is reached if nothing changes.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct WallEta {
     /// Its name.
     pub name: String,
     /// Seconds until then.
     pub eta_seconds: f64,
-    /// The soonest, by the range of the rate.
+    /// The earliest, by the range of the rate.
     pub soonest_seconds: f64,
-    /// The latest; absent where the rate may as well be nothing.
+    /// The latest; absent where the rate may be zero.
     pub latest_seconds: Option<f64>,
 }
 
-/// An entry of the user's ledger that silences a finding.
+/// The user's suppression that covers a finding.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ClearedNote {
     /// Why it was judged harmless.

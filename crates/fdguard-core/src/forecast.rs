@@ -1,4 +1,4 @@
-//! When a process that goes on like this runs into which wall.
+//! When a process reaches which limit at its current rate.
 
 use serde::{Deserialize, Serialize};
 
@@ -12,15 +12,15 @@ use crate::timeline::Timeline;
 use crate::wall::FD_SETSIZE;
 use crate::{Class, wall};
 
-/// No process runs for longer than ten years: what it would reach later it does not reach.
+/// No process runs for longer than ten years, so a later time counts as never.
 const FURTHEST: f64 = 10.0 * 365.25 * 86_400.0;
 
-/// One wall: how far it is, and when it is reached.
+/// One limit: how close it is, and when it is reached.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Forecast {
     /// Its name.
     pub name: String,
-    /// Where it stands.
+    /// Its value.
     pub at: u64,
     /// How much of it is used.
     pub used: Option<u64>,
@@ -28,21 +28,21 @@ pub struct Forecast {
     pub left: Option<u64>,
     /// Share that is used, in percent.
     pub percent: Option<f64>,
-    /// How fast that grows; absent where it does not, or where nobody knows.
+    /// How fast that grows; absent where it does not grow or is unknown.
     pub rate_per_min: Option<f64>,
-    /// Seconds until it is reached at this rate; absent where it is not on the way there.
+    /// Seconds until it is reached at this rate; absent where usage does not grow.
     pub eta_seconds: Option<f64>,
-    /// The soonest, by the range of the rate.
+    /// The earliest, by the range of the rate.
     pub soonest_seconds: Option<f64>,
-    /// The latest; absent where the rate may as well be nothing.
+    /// The latest; absent where the rate may be zero.
     pub latest_seconds: Option<f64>,
-    /// Under which condition it is a wall at all.
+    /// The condition under which the limit applies.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub only_if: Option<String>,
 }
 
 impl Forecast {
-    /// The short form that a finding carries.
+    /// The short form for a finding.
     #[must_use]
     pub fn eta(&self) -> Option<WallEta> {
         Some(WallEta {
@@ -54,7 +54,7 @@ impl Forecast {
     }
 }
 
-/// Every wall of a process, with the time to it.
+/// Every limit of a process, with the time until it is reached.
 #[must_use]
 pub fn forecasts(
     timeline: &Timeline,
@@ -94,8 +94,8 @@ pub fn forecasts(
     .collect()
 }
 
-/// A number of 1024 or more is given out only when all below are taken: those that are free count, not
-/// the distance of the highest.
+/// The kernel assigns a number of 1024 or more only when all below are in use, so the free numbers
+/// count, not the highest one.
 fn select_wall(
     timeline: &Timeline,
     rate: Option<Slope>,
@@ -106,7 +106,7 @@ fn select_wall(
     }
     let soft = timeline.limits().soft;
     let highest = timeline.highest().map_or(0, u64::from);
-    // Behind a lower limit nobody gets there, unless it was lowered afterwards.
+    // With a lower limit no number gets there, unless the limit was lowered afterwards.
     let is_behind = soft.is_some_and(|soft| soft < FD_SETSIZE) && highest < FD_SETSIZE;
     if is_behind || !timeline.is_listed() {
         return None;
@@ -124,7 +124,7 @@ fn select_wall(
     make(wall::SELECT, Some(FD_SETSIZE), Some(used), rate)
 }
 
-/// How fast all of these rise together.
+/// The combined growth rate of all of these.
 fn rate(rising_groups: &[RisingGroup], wanted: impl Fn(&RisingGroup) -> bool) -> Option<Slope> {
     let slopes = rising_groups.iter().filter(|one| wanted(one));
     slopes
@@ -136,20 +136,20 @@ fn rate(rising_groups: &[RisingGroup], wanted: impl Fn(&RisingGroup) -> bool) ->
         })
 }
 
-/// Children that are not waited for are tasks, too. Two counts give no range.
+/// Children that are not waited for are tasks as well. Two counts give no range.
 fn children_rate(timeline: &Timeline) -> Option<Slope> {
     let (first, last) = timeline.families()?;
     let watched = timeline.watched();
     steady(last.children.checked_sub(first.children)?, watched)
 }
 
-/// Watches are no descriptors: of them only the sum is read, now and then.
+/// Watches are not descriptors: only their sum is read, from time to time.
 fn watches_rate(timeline: &Timeline) -> Option<Slope> {
     let ((began, first), (now, last)) = timeline.inotify_watches()?;
     steady(last.checked_sub(first)?, now - began)
 }
 
-/// So many more in so many seconds; a few more say nothing.
+/// The rate of an increase; a small increase is not a trend.
 fn steady(more: u64, seconds: f64) -> Option<Slope> {
     if more < 5 || seconds <= 0.0 {
         return None;

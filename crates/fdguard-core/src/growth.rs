@@ -1,5 +1,5 @@
 //! How much each process has grown since the watching began: two numbers and a time per process,
-//! not a history. For a verdict (drip, warm-up, saw-tooth) there is `watch`; this only says which
+//! not a history. For a verdict (drip, warm-up, saw-tooth) there is `watch`; this only shows which
 //! processes deserve one.
 
 use std::collections::{HashMap, HashSet};
@@ -104,8 +104,8 @@ impl Growth {
         self.get(&row.key()?)
     }
 
-    /// How long until the process reaches its nearest wall if it goes on like this. Absent when
-    /// it does not grow, stopped growing, or was watched too briefly to say.
+    /// How long until the process reaches its nearest limit at this rate. Absent when it does not
+    /// grow, stopped growing, or was watched too briefly.
     #[must_use]
     pub fn time_left(&self, row: &HostRow) -> Option<Duration> {
         let series = self.series.get(&row.key()?)?;

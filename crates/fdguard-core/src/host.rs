@@ -33,7 +33,7 @@ pub struct HostRow {
     pub comm: Text,
     /// Real user.
     pub uid: Option<u32>,
-    /// Whether it ended and was not waited for.
+    /// Whether it exited and was not waited for.
     pub zombie: bool,
     /// Number of open descriptors; unknown on kernels before 6.2 without the right to list.
     pub count: Option<u64>,
@@ -93,7 +93,7 @@ impl HostRow {
 pub struct NearestWall {
     /// Its name.
     pub name: &'static str,
-    /// Where it stands.
+    /// Its value.
     pub at: u64,
     /// What is left.
     pub left: u64,

@@ -31,7 +31,7 @@ pub enum Language {
 }
 
 impl Language {
-    /// Whether a runtime of its own runs it, whose machine code tells less than its lines.
+    /// Whether a runtime of its own runs it, whose machine code is less useful than its lines.
     #[must_use]
     pub fn has_runtime(self) -> bool {
         matches!(self, Self::Python | Self::Node | Self::Java)
@@ -99,8 +99,8 @@ pub struct Origin {
     /// The packages that the line went through to open them, its own dependency first.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub through: Vec<String>,
-    /// Whether this very stack also closed many of what it opened: they stay open on some path only, as after a failed start, an
-    /// exception or a timeout.
+    /// Whether this very stack also closed many of what it opened: they stay open only on some
+    /// paths, such as after a failed start, an exception or a timeout.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub partly: bool,
     /// All of the stack, the innermost frame first.

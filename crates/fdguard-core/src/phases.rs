@@ -1,8 +1,8 @@
 //! Several snapshots of one process in their order: what each step opened and closed, and whether the last
 //! one is back to the first.
 //!
-//! Compared by identity and not by count: a process that closed three old descriptors and holds three new
-//! ones has its count back and is not back to its baseline.
+//! Compared by identity, not by count: a process that closed three old descriptors and opened three
+//! new ones has the same count but is not back to its baseline.
 
 use std::collections::BTreeMap;
 
@@ -11,16 +11,17 @@ use serde::Serialize;
 use crate::delta::{Delta, delta, same_thing};
 use crate::{Class, Fd, FdEntry, Snapshot, Text, collapse};
 
-/// What became of a process over its phases.
+/// How a process changed over its phases.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Phases {
     /// From each phase to the next.
     pub steps: Vec<PhaseStep>,
     /// Whether the last is back to the first.
     pub verdict: Return,
-    /// What was opened since the first phase and is still there in the last, the most first.
+    /// What was opened since the first phase and is still open in the last, the largest group
+    /// first.
     pub leftover: Vec<PhaseGroup>,
-    /// What the first phase had and the last has no more, the most first.
+    /// What the first phase had and the last one does not, the largest group first.
     pub missing: Vec<PhaseGroup>,
 }
 
@@ -56,12 +57,12 @@ pub struct PhaseGroup {
     pub count: u64,
     /// Their numbers, ascending.
     pub fds: Vec<Fd>,
-    /// Of what is left over: the phase, counted from 0, that showed the oldest of them first.
+    /// For leftovers: the phase, counted from 0, in which the oldest of them first appeared.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub since: Option<usize>,
 }
 
-/// Why snapshots are no phases.
+/// Why snapshots cannot be compared as phases.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NoPhases {
     /// There are fewer than two.

@@ -83,7 +83,7 @@ pub struct Appearance {
     pub process: Process,
     /// How deep it can be looked into.
     pub tier: Tier,
-    /// Whether it can call `select()`, where somebody looked.
+    /// Whether it can call `select()`; absent where that was not checked.
     pub select: Option<SelectUse>,
     /// The one whose place it takes, after a restart.
     pub successor_of: Option<u32>,

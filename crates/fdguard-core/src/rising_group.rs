@@ -7,7 +7,7 @@ use crate::slope::Slope;
 use crate::timeline::{LiveFd, Timeline, TrackGroup};
 use crate::{Class, Text};
 
-/// Leaking targets of one family beyond this many are told as one.
+/// More leaking targets of one family than this are reported as one.
 const MOST_TARGETS: usize = 4;
 
 /// A group of descriptors that rises.
@@ -15,7 +15,7 @@ const MOST_TARGETS: usize = 4;
 pub struct RisingGroup {
     /// How it was judged.
     pub judgement: Judgement,
-    /// What most of them are now; absent where nobody could look.
+    /// The class of most of them; absent where they could not be listed.
     pub class: Option<Class>,
     /// What they point at, numbers collapsed; absent where they have nothing in common.
     pub target: Option<Text>,

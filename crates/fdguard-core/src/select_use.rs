@@ -10,15 +10,15 @@ use crate::Text;
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "select", rename_all = "kebab-case")]
 pub enum SelectUse {
-    /// It can: these of the programs and libraries in its memory import it. That they also do call it, and
-    /// with a high number, is not said.
+    /// It can: these of the programs and libraries in its memory import it. Whether they call it,
+    /// and with a high number, is unknown.
     Imports {
         /// Their file names.
         objects: Vec<Text>,
     },
     /// Nothing in its memory imports it.
     Absent,
-    /// That could not be told.
+    /// Unknown.
     Unknown {
         /// Why not.
         why: String,
@@ -32,7 +32,7 @@ impl SelectUse {
     }
 }
 
-/// The part of a sentence that says it, after "the process".
+/// The rest of a sentence that starts with "the process".
 impl fmt::Display for SelectUse {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {

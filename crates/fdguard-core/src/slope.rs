@@ -1,9 +1,10 @@
-//! Is there a trend, and how steep is it? By ranks and medians, so that one spike, one garbage
-//! collection or one missing sample does not decide: a fitted line follows its outliers, a median does not.
+//! Whether there is a trend, and how steep it is. Uses ranks and medians, so that one spike, one
+//! garbage collection or one missing sample does not decide: a fitted line follows its outliers, a
+//! median does not.
 //!
-//! [`theil_sen`] says how steep and how sure that is, [`mann_kendall`] whether the order of the values can
-//! be chance, [`mann_kendall_corrected`] the same where neighbours resemble each other, as the samples of
-//! one pool do.
+//! [`theil_sen`] gives the slope and its confidence interval, [`mann_kendall`] the probability that
+//! the order of the values is chance, [`mann_kendall_corrected`] the same where neighbours resemble
+//! each other, as the samples of one pool do.
 
 mod normal;
 mod ranks;
@@ -70,8 +71,8 @@ pub fn theil_sen(points: &[(f64, f64)]) -> Option<Slope> {
     })
 }
 
-/// The slopes between which the true one lies, from the sorted slopes of all pairs: so many ranks from
-/// either end that the statistic strays by `spread` at most.
+/// The interval that contains the true slope, from the sorted slopes of all pairs: so many ranks
+/// from either end that the statistic strays by `spread` at most.
 fn interval(slopes: &[f64], spread: f64) -> (f64, f64) {
     let pairs = as_f64(slopes.len() as u64);
     let below = ((pairs - spread) / 2.0).round_ties_even();
@@ -97,9 +98,9 @@ fn rank(slopes: &[f64], at: f64) -> Option<f64> {
 
 /// The test of Mann and Kendall, with the corrections for ties and for continuity.
 ///
-/// The normal distribution stands in for the exact one, which is fair from about ten values on. `None`
-/// for fewer than three values or where one is not a finite number. Every pair is looked at: callers
-/// thin out long series beforehand.
+/// The normal distribution approximates the exact one, which is good enough from about ten values
+/// on. `None` for fewer than three values or where one is not a finite number. Every pair is looked
+/// at: callers thin out long series beforehand.
 #[must_use]
 pub fn mann_kendall(values: &[f64]) -> Option<Trend> {
     trend(values, 1.0)

@@ -14,7 +14,7 @@ use serde::ser::{Serialize, SerializeMap as _, Serializer};
 pub struct Text(Box<[u8]>);
 
 impl Text {
-    /// The bytes as they came.
+    /// The raw bytes.
     #[must_use]
     pub fn as_bytes(&self) -> &[u8] {
         &self.0
@@ -36,13 +36,13 @@ impl Text {
         std::str::from_utf8(&self.0).ok()
     }
 
-    /// For people: what is not UTF-8 becomes the replacement character.
+    /// For display: bytes that are not UTF-8 become the replacement character.
     #[must_use]
     pub fn to_lossy(&self) -> std::borrow::Cow<'_, str> {
         self.0.to_str_lossy()
     }
 
-    /// Whether there are no bytes at all.
+    /// Whether it is empty.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()

@@ -1,4 +1,4 @@
-//! The walls a process can run into, and how far each one is.
+//! The limits that a process can reach, and how close each one is.
 
 use serde::{Deserialize, Serialize};
 
@@ -6,25 +6,25 @@ use crate::Snapshot;
 use crate::count::as_f64;
 use crate::snapshot::Ceiling;
 
-/// The number that `select()` cannot name.
+/// The first number that `select()` cannot handle.
 pub const FD_SETSIZE: u64 = 1024;
 
-/// The wall of numbers that `select()` cannot name.
+/// The limit of the numbers that `select()` can handle.
 pub const SELECT: &str = "select-1024";
 
-/// Above this share of a wall an operator should know, in percent.
+/// Warn above this percentage of a limit.
 pub const WARNING_ABOVE: f64 = 70.0;
-/// From this share on new work is likelier to fail half-way than to finish, in percent.
+/// From this percentage on, new work is more likely to fail half-way than to finish.
 pub const CRITICAL_FROM: f64 = 90.0;
 
-/// One wall.
+/// One limit.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Wall {
     /// Its name: `soft-limit`, `hard-limit`, `select-1024`, `system-files`, …
     pub name: String,
-    /// Where it stands.
+    /// Its value.
     pub at: u64,
-    /// How far the process, or the host, has come.
+    /// How much of it the process, or the host, uses.
     pub used: Option<u64>,
     /// What is left; 0 once it is reached.
     pub left: Option<u64>,
@@ -48,9 +48,10 @@ impl Wall {
     }
 }
 
-/// The condition under which a wall is one at all; absent where it stops every program. That a program could call
-/// `select()` is seen from outside, that it does is not: number 1024 is no limit of a process until it does. This is the
-/// one place that decides which limits count, for `top`, `watch`, `doctor` and `run`.
+/// The condition under which a limit applies; absent where it stops every program. From outside it
+/// is visible that a program could call `select()`, not that it does, and only then is number 1024
+/// a limit. This is the one place that decides which limits count, for `top`, `watch`, `doctor` and
+/// `run`.
 #[must_use]
 pub fn condition(name: &str) -> Option<&'static str> {
     (name == SELECT).then_some("if it calls select()")
@@ -66,7 +67,7 @@ pub fn percent(used: u64, at: u64) -> Option<f64> {
     Some((share * 1000.0).round() / 10.0)
 }
 
-/// Every wall that stands in this process's way. The two descriptor budgets stay apart: the count
+/// Every limit that applies to this process. The two descriptor budgets are separate: the count
 /// against the limits, the highest number against 1024.
 #[must_use]
 pub fn walls(snapshot: &Snapshot, highest: Option<u64>) -> Vec<Wall> {
@@ -87,8 +88,8 @@ pub fn walls(snapshot: &Snapshot, highest: Option<u64>) -> Vec<Wall> {
     .collect()
 }
 
-/// Whether a number of 1024 or more is open now, was ever open, or cannot be told. The table
-/// doubles and never shrinks, so a table of more than 1024 slots remembers.
+/// Whether a number of 1024 or more is open now, was ever open, or unknown. The table doubles and
+/// never shrinks, so a table of more than 1024 slots remembers.
 #[must_use]
 pub fn crossed_1024(highest: Option<u64>, table_size: Option<u64>) -> Option<bool> {
     match (highest, table_size) {

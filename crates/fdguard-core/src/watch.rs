@@ -40,7 +40,7 @@ pub struct WatchedProcess {
     pub timeline: Timeline,
     /// How deep it can be looked into.
     pub tier: Tier,
-    /// Whether it can call `select()`, where somebody looked.
+    /// Whether it can call `select()`; absent where that was not checked.
     pub select: Option<SelectUse>,
     /// When it ended, in seconds since the watch began.
     pub gone: Option<f64>,

@@ -1,4 +1,4 @@
-//! Interpreters whose programs are not read: their C functions are nobody's lines.
+//! Interpreters whose programs are not read: their C functions are not lines of the program.
 
 use crate::origin::Frame;
 

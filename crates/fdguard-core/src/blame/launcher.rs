@@ -1,5 +1,5 @@
-//! Scripts that only start what is installed: `uvicorn`, `pytest`, `python -m`. Nobody who uses a
-//! package wrote them, and every line of the program is below theirs.
+//! Scripts that only start what is installed: `uvicorn`, `pytest`, `python -m`. They are part of
+//! the package, and every line of the program is below theirs.
 
 use crate::origin::{Frame, Language};
 
@@ -8,8 +8,8 @@ const PREFIXES: &[&str] = &["", "/usr", "/usr/local"];
 /// What a file is called that runs an archive or a package.
 const ARCHIVES: &[&str] = &[".pex/__main__.py", ".pyz/__main__.py"];
 
-/// Whether a frame of this stack is a launcher's. A console script is told by what it starts: it is in
-/// the directory `bin` of an installation whose packages are on the stack too.
+/// Whether a frame of this stack is a launcher's. A console script is recognised by what it starts:
+/// it is in the directory `bin` of an installation whose packages are on the stack too.
 pub(super) fn is_launcher(frame: &Frame, stack: &[Frame]) -> bool {
     let file = frame.file.as_ref().map(|file| file.to_lossy());
     let Some(file) = file

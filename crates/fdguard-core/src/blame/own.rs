@@ -1,11 +1,11 @@
 //! What is the application's own code, by the names of files, functions and modules.
 //!
-//! This is the one rule: the blamed line, the paths to it and what a check fails for are made of it.
+//! The blamed line, the paths to it and the failures of a check all follow this one rule.
 
 use super::interpreter;
 use crate::origin::{Frame, Language};
 
-/// Folders of code that was installed and not written here, whatever the language.
+/// Directories of installed code, for all languages.
 const INSTALLED: &[&str] = &[
     "/site-packages/",
     "/dist-packages/",
@@ -46,8 +46,8 @@ const SYSTEM: &[&str] = &[
     "[vdso]",
 ];
 
-/// Where programs are that came with the system: what they hold is not for the user to repair, unless
-/// their source is at hand.
+/// Directories of programs that come with the system. Users cannot fix what these hold open, unless
+/// the source is available.
 const PROGRAM_DIRS: &[&str] = &[
     "/usr/bin/",
     "/usr/sbin/",
@@ -58,7 +58,7 @@ const PROGRAM_DIRS: &[&str] = &[
     "/snap/",
 ];
 
-/// Whether the application's authors wrote it, as far as names tell.
+/// Whether it is the application's own code, judged by names.
 pub(super) fn is_own(frame: &Frame) -> bool {
     let file = frame.file.as_ref().map(|file| file.to_lossy());
     let module = frame.module.as_ref().map(|module| module.to_lossy());

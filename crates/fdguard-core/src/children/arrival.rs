@@ -1,4 +1,4 @@
-//! Whether children pile up: judged by when those were started that nobody waited for.
+//! Whether children pile up: judged by the start times of those that were not waited for.
 //!
 //! The same questions as for descriptors, in a small function of its own. Times are in seconds since the process began.
 
@@ -18,7 +18,7 @@ const SILENCE: f64 = 1.0 / 3.0;
 const FADING: usize = 3;
 /// A program that waited for fewer has no habit of waiting.
 const HABIT: u64 = 2;
-/// A life that is so many times the usual one is that of an exception.
+/// A life this many times longer than usual is an exception.
 const USUAL: f64 = 10.0;
 /// So much more than in the first half is more; a worker more or less is not.
 const MORE: f64 = 1.25;
@@ -33,7 +33,7 @@ pub struct EndedLives {
 }
 
 impl EndedLives {
-    /// One that lived for so many nanoseconds.
+    /// One that lived for this many nanoseconds.
     pub fn add(&mut self, lived: u64) {
         let lived = seconds(lived);
         self.count += 1;
@@ -41,7 +41,7 @@ impl EndedLives {
         self.longest = self.longest.max(lived);
     }
 
-    /// How old a child may become that somebody will wait for.
+    /// The age up to which a child may still be waited for.
     fn in_use(&self) -> f64 {
         if self.count < HABIT {
             return 0.0;
@@ -61,8 +61,8 @@ pub struct ChildHistory<'a> {
     pub ended: EndedLives,
 }
 
-/// Whether a call path starts children again and again and nobody waits for them. `half` is the highest number that there
-/// was of them in the first half of the time, `left` how many there are.
+/// Whether a call path keeps starting children that are not waited for. `half` is the highest
+/// number that there was of them in the first half of the time, `left` how many there are.
 #[must_use]
 pub fn piles_up(course: &ChildHistory<'_>, half: u64, left: u64) -> bool {
     let old = course.until - course.ended.in_use();

@@ -27,7 +27,7 @@ const OPEN: &[&str] = &["leak", "growth", "leftover-descriptor", "leak-per-reque
 pub struct ChildPile {
     /// The process that starts them.
     pub pid: Pid,
-    /// What most of them are called; absent where nobody saw one.
+    /// The most common command; absent where unknown.
     pub name: Option<Text>,
     /// How many were started there.
     pub started: u64,
@@ -181,7 +181,7 @@ fn is_of_children(finding: &Finding, pile: &ChildPile) -> bool {
     let culprit = finding.origin.as_ref().and_then(|one| one.culprit.as_ref());
     let is_line = match (culprit, pile.origin.culprit.as_ref()) {
         (Some(one), Some(other)) => is_same_line(one, other),
-        // Nobody knows who opened them, and there are as many for each child.
+        // The opener is unknown, and there are as many for each child.
         (None, _) => each(finding, pile.left()).is_some(),
         (Some(_), None) => false,
     };

@@ -19,7 +19,8 @@ use levels::Levels;
 const FASTER: u64 = 1_000_000_000;
 /// So many starts are remembered; those of children that are gone are forgotten first.
 const MOST_STARTS: usize = 1 << 16;
-/// So many children that are gone are remembered until their wait is reported, and so many waits until their start is.
+/// This many children that are gone are remembered until their wait is reported, and this many
+/// waits until their start is.
 const MOST_GONE: usize = 1024;
 /// A pile that its process takes down when it ends was one all the same: judged so within the last seconds of it, or the last
 /// part of its life.
@@ -39,7 +40,7 @@ pub struct ChildStart {
     pub stack: Option<StackId>,
 }
 
-/// What was seen of a child that nobody waited for yet.
+/// What is known of a child that was not waited for yet.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ChildState {
     /// It runs, and is called this by now.
@@ -48,7 +49,7 @@ pub enum ChildState {
     Serving(Text),
     /// It has ended.
     Zombie,
-    /// There is no such child any more: the kernel collected it, or a wait that nobody reported.
+    /// There is no such child any more: the kernel collected it, or an unreported wait.
     Gone,
 }
 
@@ -302,7 +303,7 @@ impl Children {
                 }
             }
             parent.over = Some(now);
-            // Most processes of a build start nobody.
+            // Most processes of a build start no children.
             if parent.paths.is_empty() {
                 self.parents.remove(&process);
             }

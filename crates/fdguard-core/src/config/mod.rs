@@ -26,7 +26,7 @@ use error::Place;
 pub struct Config {
     /// From where on a share or a count is too much.
     pub levels: Levels,
-    /// What the program is known to need.
+    /// The expected number of descriptors.
     pub expectations: Vec<Expectation>,
     /// What was suspected and found to be in order.
     pub suppressions: Suppressions,

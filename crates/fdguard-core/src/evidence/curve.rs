@@ -49,7 +49,7 @@ impl Curve {
         self.points.iter().map(|point| point.max).max().unwrap_or(0)
     }
 
-    /// What it came to.
+    /// Its last value.
     #[must_use]
     pub fn last(&self) -> Option<u32> {
         self.points.last().map(|point| point.max)

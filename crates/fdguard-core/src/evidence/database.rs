@@ -1,4 +1,5 @@
-//! Who holds which SQLite database: several processes on one are what goes wrong first.
+//! Which processes hold which SQLite database: several processes on one are a frequent cause of
+//! trouble.
 
 use std::collections::BTreeMap;
 
@@ -7,7 +8,7 @@ use serde::Serialize;
 use super::Relative;
 use crate::{Class, FdEntry, Pid, Snapshot, Text};
 
-/// A database and everybody who has it open.
+/// A database and the processes that have it open.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Database {
     /// Its path, without the ending of a side file.
@@ -20,7 +21,7 @@ pub struct Database {
     pub shm: u64,
     /// On its rollback journal.
     pub journal: u64,
-    /// How many of all these have lost their name: what is written there is gone.
+    /// How many of all these were deleted: what is written there is lost.
     pub deleted: u64,
     /// The other processes that hold it, as far as they could be seen.
     pub holders: Vec<DatabaseHolder>,
@@ -37,7 +38,7 @@ pub struct DatabaseHolder {
     pub comm: Option<Text>,
     /// How many descriptors it has on it.
     pub descriptors: u64,
-    /// Whether it may write; absent where nobody asked.
+    /// Whether it may write; absent where unknown.
     pub writes: Option<bool>,
 }
 

@@ -1,12 +1,13 @@
-//! What a lint cannot know from one snapshot, and a visit can: who the other holders are, what was there before, and
-//! whether `select()` is called at all. What turns out to be harmless is told, and does not count.
+//! What a visit knows and a lint over one snapshot does not: the other holders, what was there
+//! before, and whether `select()` is called at all. What turns out to be harmless is reported but
+//! does not count.
 
 use super::{ProcessVisit, Relative};
 use crate::lint::{LintHit, Severity};
 use crate::select_use::SelectUse;
 use crate::{Fd, Pid, Snapshot};
 
-/// Makes those that are harmless here worth knowing and no more.
+/// Lowers those that are harmless here to info.
 pub(super) fn downgrade(lints: &mut [LintHit], visit: &ProcessVisit, relatives: &[Relative]) {
     for hit in lints.iter_mut() {
         let is_harmless = match hit.rule {
@@ -22,8 +23,8 @@ pub(super) fn downgrade(lints: &mut [LintHit], visit: &ProcessVisit, relatives: 
     lints.sort_by_key(|hit| std::cmp::Reverse(hit.severity));
 }
 
-/// Whether everybody who holds these listeners too is its parent, its child or its sibling, and runs the same command: a
-/// pre-forking server is made so. A child that runs another command got them by mistake.
+/// Whether every other holder of these listeners is its parent, child or sibling and runs the same
+/// command, as in a pre-fork server. A child that runs another command got them by mistake.
 fn is_of_workers(hit: &LintHit, visit: &ProcessVisit, relatives: &[Relative]) -> bool {
     let latest = visit.latest();
     let own = latest.process.pid;
@@ -41,7 +42,8 @@ fn is_of_workers(hit: &LintHit, visit: &ProcessVisit, relatives: &[Relative]) ->
     others.all(|pid| pid == own || is_worker(pid))
 }
 
-/// Whether the first look saw the same pipes at the same numbers with nobody at the other end.
+/// Whether the first snapshot had the same pipes at the same numbers with no process at the other
+/// end.
 fn was_there_before(hit: &LintHit, visit: &ProcessVisit) -> bool {
     if visit.end.is_none() {
         return false;

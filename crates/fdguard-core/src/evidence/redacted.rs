@@ -45,7 +45,8 @@ fn without_words_of_the_user(settings: &RuleSettings, redactor: &mut Redactor) -
     }
 }
 
-/// Entries of the playbook that are ours, word for word: the user may have put another under the same id.
+/// The built-in entries of the playbook, compared word for word, because the user may have replaced
+/// one under the same id.
 struct Trusted<'a> {
     used: &'a [Advice],
     ours: &'a [Advice],

@@ -57,7 +57,7 @@ pub enum LogVerdict {
 pub struct SymptomMatch {
     /// The symptom.
     pub id: String,
-    /// Which wall was hit.
+    /// Which limit was reached.
     pub wall: WallName,
     /// How far one such line can be trusted.
     pub certainty: Certainty,

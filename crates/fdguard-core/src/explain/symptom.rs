@@ -14,7 +14,7 @@ pub struct Symptom {
     pub patterns: Vec<LinePattern>,
     /// unless it has one of these.
     pub unless: Vec<LinePattern>,
-    /// Which wall was hit.
+    /// Which limit was reached.
     pub wall: WallName,
     /// How far the line alone can be trusted.
     pub certainty: Certainty,

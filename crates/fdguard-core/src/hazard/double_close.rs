@@ -6,8 +6,8 @@
 //! closed, a proven stale use, or a call that it is inside of), and the closer must be known to have meant an earlier descriptor of
 //! the number ([`stale::wrong_close`]).
 //!
-//! A second close that fails harms nobody by itself. It is graded by what it could have hit:
-//! nothing in a process with one thread, which had nothing else at the number.
+//! A second close that fails does no harm by itself. Its severity depends on what it could have
+//! hit: nothing in a process with one thread.
 
 use super::context::{EventContext, called, is_deliberate, is_stream};
 use super::incident::Incident;
@@ -96,8 +96,8 @@ fn failed(context: &EventContext<'_>, fd: Fd) -> Option<Incident> {
     })
 }
 
-/// How much a second close matters that failed: whether the number could have been somebody else's
-/// by then.
+/// The severity of a failed second close: whether the number could have belonged to other code by
+/// then.
 fn danger(context: &EventContext<'_>, first: Actor, is_reused: bool) -> Severity {
     let (process, thread) = (context.event.process, context.event.thread);
     let is_threaded = context.memory.is_threaded(context.event);
@@ -147,7 +147,7 @@ fn likeliest<'a>(context: &EventContext<'a>, fd: Fd) -> Option<&'a ClosedFd> {
     })
 }
 
-/// Somebody notices that what it has in hand was closed by one who meant something else.
+/// A thread notices that its descriptor was closed by another one that meant something else.
 pub(super) fn noticed(context: &EventContext<'_>) -> Option<Incident> {
     let What::Use {
         fd, call, errno, ..

@@ -24,7 +24,8 @@ pub(super) struct Incident {
     pub(super) fault: Option<Fault>,
     pub(super) holders: Vec<Tally>,
     pub(super) message: String,
-    /// How much it matters, where that depends on what happened; else as much as its rule says.
+    /// How much it matters, where that depends on what happened; otherwise the severity of its
+    /// rule.
     pub(super) severity: Option<Severity>,
     /// It is about the close of this descriptor and is reported once, however often its owner notices.
     pub(super) once: Option<Generation>,

@@ -1,6 +1,6 @@
-//! What the checks must remember beside the ledger: who is inside a call, which line works on whose
-//! descriptors, locks, and closes that a signal interrupted. All of it is bounded; what is forgotten
-//! makes a check quieter, never louder.
+//! What the checks must remember beside the ledger: which thread is in a call, which line works on
+//! whose descriptors, locks, and closes that a signal interrupted. All of it is bounded; what is
+//! forgotten makes a check quieter, never louder.
 
 use std::collections::BTreeMap;
 

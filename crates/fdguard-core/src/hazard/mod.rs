@@ -1,9 +1,9 @@
-//! Hazards: misuse of descriptors that events prove, each kind in its own file.
+//! Hazards: misuse of descriptors that events prove; each kind has its own file.
 //!
 //! To add one: a file beside this one with a `RULE` constant and a `check` function, one line in
-//! `HAZARDS`, one page under `docs/guide/rules/`. A check sees the `EventContext` just before the event changes the
-//! ledger. It must stay quiet without evidence: a descriptor that is handed from thread to thread is
-//! the normal case, not the suspicious one.
+//! `HAZARDS`, one page under `docs/guide/rules/`. A check sees the `EventContext` just before the
+//! event changes the ledger. It must report nothing without evidence: passing a descriptor from
+//! thread to thread is normal.
 
 mod close_retry;
 mod context;
@@ -40,7 +40,7 @@ use context::EventContext;
 pub use detector::HazardDetector;
 use incident::Incident;
 
-/// Finds it in the moment it happens.
+/// Detects it when it happens.
 type Check = fn(&EventContext<'_>) -> Vec<Incident>;
 
 /// Every hazard rule.
@@ -90,7 +90,7 @@ pub struct Hazard {
     /// The code that had opened what was hit instead.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub victim: Option<Party>,
-    /// Whose line is to be changed, where that is clear.
+    /// Which party must be changed, where that is clear.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub fault: Option<Fault>,
     /// The sites that hold the table, the largest first.
@@ -98,22 +98,20 @@ pub struct Hazard {
     pub holders: Vec<Origin>,
     /// What happened, in words.
     pub message: String,
-    /// Set when the user accepted it: it is shown, and does not count.
+    /// Set when the user accepted it: it is shown but does not count.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cleared: Option<ClearedNote>,
 }
 
 impl Hazard {
-    /// Whether it makes a trace or a check fail: somebody may come to harm by it, and nobody
-    /// accepted it.
+    /// Whether it makes a trace or a check fail: it can do harm, and the user did not accept it.
     #[must_use]
     pub fn counts(&self) -> bool {
         self.severity >= Severity::Warning && self.cleared.is_none()
     }
 
-    /// Whether it is a close or a use that failed and harmed nobody, by installed programs and
-    /// libraries alone (Java's helper for starting processes does it each time): nothing that the
-    /// user could repair.
+    /// Whether it is a harmless failed close or use by installed programs and libraries alone
+    /// (Java's helper for starting processes does it each time), which the user cannot fix.
     #[must_use]
     pub fn is_of_others(&self) -> bool {
         let parties = [&self.opener, &self.closer, &self.user];
@@ -138,12 +136,12 @@ pub struct Party {
     pub stack: Stack,
 }
 
-/// Which of them did what they should not have.
+/// Which party is at fault.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Fault {
-    /// The one that closed what others still had in hand.
+    /// The one that closed what others were still using.
     Closer,
-    /// The one that went on after a proper close.
+    /// The one that continued after a proper close.
     User,
 }

@@ -1,10 +1,10 @@
 //! A call on a descriptor number that was never open.
 //!
 //! Evidence: the call fails with `EBADF`, and the number was not open since the program began: a
-//! negative one never is. It harms nobody by itself, so it is worth knowing and no more: mostly the
-//! result of a failed call was not looked at. Rows of closes, calls that programs probe with and
-//! the standard streams are not judged, nor is anything in a process that was forked and may mean
-//! what its parent had closed.
+//! negative one never is. It does no harm by itself, so it is only info: usually the result of a
+//! failed call was not checked. Rows of closes, calls that programs probe with and the standard
+//! streams are not judged, nor is anything in a process that was forked and may mean what its
+//! parent had closed.
 
 use super::context::{EventContext, is_stream};
 use super::incident::Incident;
@@ -75,7 +75,7 @@ fn found(context: &EventContext<'_>, fd: Fd, call: Option<FdCall>) -> Incident {
         closer,
         user,
         fault: Some(fault),
-        // A row of numbers is closed by one who does not care which are open.
+        // Code that closes a series of numbers does not care which are open.
         may_be_sweep: call.is_none(),
         ..context.incident(fd, message)
     }

@@ -106,14 +106,14 @@ fn is_still_possible(one: &mut Waiting, event: &TraceEvent, ledger: &Ledger) -> 
             }
             true
         }
-        // Of two closes that overlap one dropped the locks, and nobody knows which.
+        // One of two overlapping closes dropped the locks, and it is unknown which.
         What::Close { fd, errno, .. } => {
             let is_of_file = *fd == one.doubt.holder || file_of(*fd) == Some(one.doubt.file);
             one.is_closed || !is_of_file || *errno == Some(Errno::Ebadf)
         }
         What::CloseRange { .. } => one.is_closed,
         What::Exit => {
-            // Its close had returned, or nobody would know its outcome.
+            // Its close had returned, or its outcome would be unknown.
             one.is_closed = true;
             one.doubt.changing.is_empty()
         }

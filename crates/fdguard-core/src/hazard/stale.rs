@@ -1,7 +1,7 @@
 //! Whose number was it: which descriptor somebody meant who acts on a number that changed hands.
 //!
-//! Threads hand descriptors to each other, and nobody sees it. So that a thread used an earlier
-//! descriptor of a number proves nothing by itself; the functions here ask for more.
+//! Threads pass descriptors to each other invisibly. So that a thread used an earlier descriptor of
+//! a number proves nothing by itself; the functions here ask for more.
 
 use super::context::{EventContext, differ, is_deliberate, is_socket, is_stream};
 use super::memory::Memory;
@@ -10,7 +10,7 @@ use crate::Fd;
 use crate::event::{CloseCall, Errno, FdCall, OpenCall, Tid, What};
 use crate::ledger::{ClosedFd, FdLifetime, FdSlot};
 
-/// A line must have worked on so many descriptors of one origin before that is its habit.
+/// A line has a habit after it worked on this many descriptors of one origin.
 const HABIT: u32 = 2;
 
 /// A use that was meant for an earlier descriptor of the number.
@@ -27,8 +27,8 @@ pub(super) struct StaleUse<'a> {
     pub(super) has_failed: bool,
 }
 
-/// The latest descriptor before the present one that this thread opened, used or waited for. What `dup2`
-/// put in place of another is meant for everybody who knows the number.
+/// The latest descriptor before the present one that this thread opened, used or waited for. What
+/// `dup2` put in place of another is meant for every user of the number.
 pub(super) fn claim(slot: &FdSlot, thread: Tid) -> Option<&ClosedFd> {
     if slot
         .current()

@@ -1,4 +1,4 @@
-//! Rows of closes: a daemon that closes every number there is closes nothing twice.
+//! Series of closes: a daemon that closes every number does not close anything twice.
 
 use std::collections::BTreeMap;
 
@@ -7,11 +7,11 @@ use super::incident::Incident;
 use crate::event::{StackId, Tid, TraceEvent, What};
 use crate::{Fd, ProcKey};
 
-/// So many neighbouring numbers closed by one line are a row. Two are often a pipe, three the standard
-/// streams of a child.
+/// This many neighbouring numbers closed by one line are a series. Two are often a pipe, three the
+/// standard streams of a child.
 const ROW: u32 = 4;
 
-/// A row goes on at once; after so many nanoseconds nobody waits for the next number.
+/// A series continues at once; after this many nanoseconds it is over.
 const PATIENCE: u64 = 20_000_000;
 
 /// The most threads that are waited for.
@@ -24,7 +24,7 @@ struct Run {
     last: Fd,
     since: u64,
     length: u32,
-    /// It tried a number that was never open: nobody has such a number in hand.
+    /// It tried a number that was never open, which no code can own.
     is_blind: bool,
     waiting: Vec<(&'static Rule, Incident)>,
 }

@@ -1,4 +1,5 @@
-//! When those that are still there were opened: what tells a leak from what fills, fades or turns over.
+//! When the descriptors that are still open were opened, which distinguishes a leak from growth
+//! that fills, fades or turns over.
 //!
 //! A leak leaves its descriptors evenly over the whole watch, until now. A pool leaves them at the
 //! beginning, a cache fewer and fewer, a tide only the last few. Counted are those past a young age, each in
@@ -23,16 +24,17 @@ const FEWER_LATE: f64 = -1.9;
 const BETTER: f64 = 1.0;
 /// The same where each quarter brought less than the one before.
 const MUCH_BETTER: f64 = 2.5;
-/// Of what comes slower than this, from quarter to quarter, nobody can tell that it will end: its time
-/// constant is more than half of the watch.
+/// A slower decline from quarter to quarter is no evidence that it ends: its time constant is more
+/// than half of the watch.
 const SLOWEST: f64 = 0.6;
-/// A silence in which this many should have come says that none come any more: e^-4.6 is one in a hundred.
+/// A silence in which this many were expected means that they have stopped: e^-4.6 is one in a
+/// hundred.
 const OVERDUE: f64 = 4.6;
 
 impl Arrivals {
     /// Of the births, ascending, in the buckets of this range; `times` are the ends of all buckets.
     pub(super) fn of(births: &[f64], times: &[f64], range: Range<usize>) -> Self {
-        // Of what was opened before the first bucket ended nobody knows when.
+        // When descriptors were opened before the end of the first bucket is unknown.
         let range = range.start.max(1)..range.end.max(1);
         let mut counts = vec![0_u32; range.len()];
         let begin = births.partition_point(|birth| *birth <= times[range.start - 1]);
@@ -42,7 +44,7 @@ impl Arrivals {
                 *count += 1;
             }
         }
-        // Of the later half: the end of a warm-up is no batch.
+        // Of the later half, because the end of a warm-up is not a batch.
         let batch = batch(&counts[counts.len() / 2..]);
         Self { counts, batch }
     }
@@ -56,7 +58,7 @@ impl Arrivals {
         self.parts()
     }
 
-    /// How many in each of so many equal parts of the time.
+    /// How many in each of the equal parts of the time.
     fn parts<const PARTS: usize>(&self) -> [u32; PARTS] {
         let mut parts = [0; PARTS];
         for (index, count) in self.counts.iter().enumerate() {

@@ -1,10 +1,10 @@
 //! The judgement of one track at one scale: does it leak, grow, or hold its level?
 //!
-//! A leak is what is opened again and again and stays. So the test is not on the count but on those that
-//! have grown old, and it asks: has their lower envelope risen by more than it ever fell, in many
-//! steps, and were those that are still there opened all over the time, until now? A pool that fills
-//! stops; a cache fades; a collector's saw-tooth falls as deep as it climbed; a tide never grows old.
-//! docs/accuracy.md says it in more words, and how often it is wrong.
+//! A leak is what is opened again and again and stays. So the test is not on the count but on those
+//! that have grown old, and it asks: has their lower envelope risen by more than it ever fell, in
+//! many steps, and were those that are still there opened all over the time, until now? A pool that
+//! fills stops; a cache fades; a collector's saw-tooth falls as deep as it climbed; a tide never
+//! grows old. docs/accuracy.md explains it in detail, and how often it is wrong.
 
 use serde::{Deserialize, Serialize};
 
@@ -13,7 +13,7 @@ use super::envelope::{Envelope, highest_rise};
 use super::shape::Shape;
 use crate::timeline::{Bucket, OLD, YOUNG};
 
-/// What is said of a process, a class or a target.
+/// The verdict on a process, a class or a target.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Verdict {
@@ -24,7 +24,7 @@ pub enum Verdict {
     Stable,
     /// It moves, but within bounds.
     Bounded,
-    /// It rises, and whether that ends cannot be told yet.
+    /// It grows, and it is too early to tell whether that stops.
     Growing,
     /// It rises, steadily, and what is opened stays.
     Leaking,
@@ -34,9 +34,9 @@ pub enum Verdict {
 const LEAST_RISE: u32 = 5;
 /// Fewer steps than this are a change, not a trend.
 const LEAST_STEPS: usize = 4;
-/// Looks below which nothing is said.
+/// The minimum number of samples.
 const LEAST_LOOKS: usize = 4;
-/// Without a list nobody knows what stayed: the count must say it more clearly.
+/// Without a list it is unknown what stayed open, so the count must be clearer.
 const LEAST_RISE_BLIND: u32 = 10;
 
 /// The tail of a warm-up can look like a leak of a few.
@@ -55,11 +55,12 @@ pub(super) struct Window<'a> {
     pub(super) all: Vec<Bucket>,
     pub(super) young: Vec<Bucket>,
     pub(super) old: Vec<Bucket>,
-    /// The height before the window began that is no news, of everybody, of the old and of the young.
+    /// The height before the window began, which is not new: of all, of the old and of the young.
     pub(super) past_all: Option<u32>,
     pub(super) past_old: Option<u32>,
     pub(super) past_young: Option<u32>,
-    /// Since when each descriptor that is open now is held, ascending; absent where nobody could list.
+    /// Since when each descriptor that is open now is held, ascending; absent where they could not
+    /// be listed.
     pub(super) births: Option<&'a [f64]>,
     /// Those past the young age of the next finer scale, with their times; absent at the finest.
     pub(super) finer: Option<(&'a [f64], Vec<Bucket>)>,
@@ -176,7 +177,7 @@ impl Window<'_> {
         let the_young = deciding(&self.young, begin(young), self.past_young);
         match length - from {
             long if long >= 4 * old => vec![the_old],
-            // Where the young turn over, the old may still tell.
+            // Where the young turn over, the old may still show a trend.
             short if short >= 2 * old && from == 0 => vec![the_young, the_old],
             _ => vec![the_young],
         }
@@ -201,7 +202,7 @@ impl Window<'_> {
         if highest_rise(&series[start.min(series.len())..]) < least {
             return None;
         }
-        // What was as high before is no news, whatever the climb looks like.
+        // A height that was reached before is not new, whatever the climb looks like.
         let before = series[..from].iter().map(|bucket| bucket.max).max();
         let past = past.max(before);
         let envelope = Envelope::of(self.times, series, start);
@@ -311,7 +312,8 @@ impl Window<'_> {
             && all.silence() <= patience
     }
 
-    /// Whether those that are no longer new have become more until now. In a short watch nobody is old.
+    /// Whether those that are no longer new have become more until now. In a short watch no
+    /// descriptor is old.
     fn young_rise(&self, from: usize) -> bool {
         let age = bucket_count(YOUNG);
         if self.births.is_none() || self.times.len() < from + 4 * age {
@@ -322,7 +324,7 @@ impl Window<'_> {
     }
 }
 
-/// An assessment that is no proof.
+/// An assessment without proof.
 fn quiet(all: &Envelope<'_>, verdict: Verdict, shape: Shape) -> Assessment {
     Assessment {
         verdict,
@@ -330,7 +332,7 @@ fn quiet(all: &Envelope<'_>, verdict: Verdict, shape: Shape) -> Assessment {
         rise: all.rise(),
         span: all.span(),
         confidence: 0.5,
-        // Only of what rises the slope is told.
+        // Only growth has a slope.
         points: if verdict == Verdict::Growing {
             all.points()
         } else {
@@ -341,8 +343,8 @@ fn quiet(all: &Envelope<'_>, verdict: Verdict, shape: Shape) -> Assessment {
     }
 }
 
-/// How long a silence says nothing yet: some of the usual gaps between two steps, or a pause such as
-/// there was before.
+/// How long a silence means nothing yet: some of the usual gaps between two steps, or a pause such
+/// as there was before.
 fn patience(envelope: &Envelope<'_>) -> f64 {
     let steps = envelope.steps();
     let span = envelope.span();

@@ -130,8 +130,7 @@ pub(super) fn highest_rise(buckets: &[Bucket]) -> u32 {
     end - low.unwrap_or(end)
 }
 
-/// The deepest fall from the height of an earlier bucket. Within one bucket nobody knows what came
-/// first.
+/// The deepest fall from the height of an earlier bucket. Within one bucket the order is unknown.
 fn deepest_fall(buckets: &[Bucket]) -> u32 {
     let mut height = 0_u32;
     let mut fall = 0;

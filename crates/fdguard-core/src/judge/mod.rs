@@ -13,7 +13,7 @@ use assess::{Assessment, Window};
 use crate::slope::{self, Slope};
 use crate::timeline::{BUCKETS, BucketSeries, PastBuckets, RINGS, Timeline, Track};
 
-/// What is said of one track.
+/// The judgement of one track.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Judgement {
     /// The group of the timeline that it is of; absent for all descriptors together.
@@ -75,9 +75,9 @@ fn births_by_group(timeline: &Timeline) -> Births {
     Births { all, groups }
 }
 
-/// The gravest judgement of all scales of time; among equals the finest scale.
+/// The worst judgement of all time scales; among equals the one of the finest scale.
 fn judge_track(times: &[Vec<f64>], track: &Track, births: Option<&[f64]>) -> Judgement {
-    // A coarser ring that holds no more than the finer one says nothing new.
+    // A coarser ring that holds no more than the finer one adds nothing.
     let rings = times.iter().skip(1);
     let rings = 1 + rings
         .take_while(|times| times.len() >= LEAST_BUCKETS)
@@ -101,8 +101,8 @@ fn judge_track(times: &[Vec<f64>], track: &Track, births: Option<&[f64]>) -> Jud
     judgement(worst)
 }
 
-/// Whether a scale that sees at least as much tells that this rise is the last of a fading one. The tail of a
-/// cache that fills looks like a drip to those who did not see its beginning.
+/// Whether a scale that covers at least as much time shows this rise as the end of a fading one.
+/// The tail of a cache that fills looks like a drip without its beginning.
 fn fades_beyond(windows: &[Window<'_>], ring: usize) -> bool {
     let before = ring
         .checked_sub(1)
@@ -117,7 +117,8 @@ fn fades_beyond(windows: &[Window<'_>], ring: usize) -> bool {
 pub const LEAST_LOOKS: usize = 40;
 /// A bucket of a coarser ring has eight of the finer one.
 const LEAST_BUCKETS: usize = 10;
-/// Up to this many buckets the young age is much of the window: the finer ring tells what happened lately.
+/// Up to this many buckets the young age is much of the window: the finer ring shows what happened
+/// lately.
 const SHORT: usize = 32;
 
 fn window<'a>(

@@ -105,7 +105,7 @@ fn falls(all: &[Bucket], range: u32) -> usize {
     falls
 }
 
-/// Whether the first and the last part are at one level, and the height lies between.
+/// Whether the first and the last part are at one level, with the peak in between.
 fn stays_within(all: &[Bucket], first: u32, range: u32) -> bool {
     let last = all.last().map_or(0, |bucket| bucket.min);
     last.abs_diff(first) * 4 <= range

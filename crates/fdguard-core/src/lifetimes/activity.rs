@@ -1,4 +1,4 @@
-//! The activity clock: it runs while a process opens and closes, and stands still while it is idle.
+//! The activity clock: it runs while a process opens and closes, and stops while it is idle.
 
 /// The longest pause between two events that counts as activity, in nanoseconds. A server that is
 /// asked for something every second is slowed down evenly, so that shares of time stay what they are.

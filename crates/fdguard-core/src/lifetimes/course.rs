@@ -59,25 +59,25 @@ impl ClosedStats {
     }
 }
 
-/// The way it went.
+/// Its course.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PathCourse {
-    /// What nobody closes any more came all the time, up to the end: a leak.
+    /// Descriptors that stay open arrive all the time, up to the end: a leak.
     Arrives,
     /// The oldest are closed as new ones come: a cache.
     Rolls,
-    /// They came early, and then for a long time none: a pool that is full.
+    /// They arrived early, and then none for a long time: a pool that is full.
     Stopped,
-    /// Many came at once, and none before or after.
+    /// Many arrived at once, and none before or after.
     Burst,
     /// The times do not decide it.
     Unclear,
 }
 
-/// What is thought of one history.
+/// The judgement of one history.
 #[derive(Clone, Debug, PartialEq)]
 pub struct PathJudgement {
-    /// The way it went.
+    /// Its course.
     pub course: PathCourse,
     /// What was open when the path opened its last one, or when the end began; the oldest first.
     /// Those that were released in the end have the time of their close.
@@ -86,9 +86,9 @@ pub struct PathJudgement {
     pub is_released: bool,
 }
 
-/// Fewer say nothing about when they came.
+/// Fewer show no pattern in time.
 pub const LEAST: usize = 8;
-/// Fewer do not show that they stopped.
+/// Fewer cannot show that they stopped.
 const LEAST_STOPPED: usize = 3;
 /// They must have come in some of the parts into which the time is cut: two bursts are not all the
 /// time.
@@ -120,7 +120,7 @@ const RELEASED: f64 = 4.0;
 /// a pool is full.
 const WINDING_UP: f64 = 1.0 / 3.0;
 const FULL: f64 = 2.0 / 3.0;
-/// Of the whole time: a silence that is shorter says nothing.
+/// Of the whole time: a shorter silence means nothing.
 const SILENCE: f64 = 0.2;
 /// So many times as many early as late: they become less and less.
 const FADING: usize = 3;
@@ -162,7 +162,8 @@ enum Sweep {
     None,
     /// The program closed it, shortly before its end.
     ByProgram,
-    /// The end itself did: an interpreter that cleans up, or what a program does when it was told to end.
+    /// The end itself did: an interpreter that cleans up, or a program's reaction to a termination
+    /// signal.
     ByEnd,
 }
 

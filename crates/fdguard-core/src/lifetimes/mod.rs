@@ -1,12 +1,12 @@
-//! Lifetimes: every open and close of a traced process, and what they say.
+//! Lifetimes: every open and close of a traced process, and the conclusions from them.
 //!
 //! A tracer knows when each descriptor was opened, by which call path, and when it was closed. So
-//! nothing here depends on how often somebody looked, and the end of a program is not evidence:
-//! a call path is judged as it was when it last opened something, or when the end began. Idle time is
+//! nothing here depends on how often fdguard sampled, and the end of a program is not evidence: a
+//! call path is judged as it was when it last opened something, or when the end began. Idle time is
 //! cut out: a program that does nothing proves nothing.
 //!
-//! [`ProcessLifetimes`] takes events in and gives a [`PathHistory`] per call path, [`course`] judges
-//! one history, and [`site`] puts the paths of one line together. Decision 051 says why it is so.
+//! [`ProcessLifetimes`] takes events in and gives a [`PathHistory`] per call path, [`course`]
+//! judges one history, and [`site`] puts the paths of one line together. See decision 051.
 
 pub mod activity;
 pub mod advice;

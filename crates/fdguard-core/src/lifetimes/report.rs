@@ -153,7 +153,7 @@ impl TracedSubject<'_> {
             let family = name.0.as_ref().map(Class::family);
             kinds.entry(family).or_default().push((one, name));
         }
-        // A few whose kind nobody saw are of the kind that the others are.
+        // A few of unknown kind count as the kind of the others.
         let named = kinds.len() > 1;
         if let Some(unknown) = kinds.remove(&None).filter(|_| named)
             && let Some(most) = kinds.values_mut().max_by_key(|members| members.len())
@@ -246,7 +246,7 @@ impl TracedSubject<'_> {
         eta.into_iter().collect()
     }
 
-    /// What the user has judged harmless is shown, and does not count.
+    /// A finding that the user accepted is shown but does not count.
     fn clear(&self, finding: &mut Finding) {
         let (suppressions, today) = (&self.settings.suppressions, self.settings.today);
         let Some(class) = &finding.class else {

@@ -25,7 +25,7 @@ mod wording;
 
 pub use crate::rule::Severity;
 
-/// Finds the descriptors, each group with its sentence. Silence where evidence is missing.
+/// Finds the descriptors, each group with its sentence. Reports nothing where evidence is missing.
 type Check = fn(&Snapshot) -> Vec<LintMatch>;
 
 /// What a check found: a full sentence and the descriptors it is about.

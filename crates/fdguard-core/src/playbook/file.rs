@@ -119,7 +119,7 @@ impl<'de> Visitor<'de> for SeveralVisitor {
     }
 }
 
-/// Reads a file and checks what its form alone does not tell.
+/// Reads a file and checks what the format alone does not guarantee.
 pub(super) fn read(text: &str) -> Result<Playbook, PlaybookError> {
     let file: File = toml::from_str(text).map_err(|error| from_toml(text, &error))?;
     let place = Place { text };
@@ -268,7 +268,7 @@ fn line_at(text: &str, at: usize) -> usize {
     1 + before.iter().filter(|byte| **byte == b'\n').count()
 }
 
-/// The id of the entry that a place lies in, as far as the text alone tells: it could not be read.
+/// The id of the entry around a position, taken from the raw text because it could not be parsed.
 fn id_around(text: &str, span: &Range<usize>) -> Option<String> {
     let line_end = text.get(span.start..)?.find('\n');
     let line_end = line_end.map_or(text.len(), |at| span.start + at);

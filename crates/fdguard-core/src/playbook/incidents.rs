@@ -12,7 +12,7 @@ enum IncidentSign {
         &'static str,
         &'static [&'static str],
     ),
-    /// As trouble that is no class: found by its topic.
+    /// As a problem without a class, found by its topic.
     Topic(&'static str),
 }
 

@@ -39,7 +39,7 @@ pub struct CodeLine {
     line: u32,
 }
 
-/// A text that is no `FILE:LINE`.
+/// A text that is not `FILE:LINE`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BadCodeLine;
 
@@ -126,7 +126,7 @@ impl fmt::Display for Allowance {
 }
 
 impl Allowance {
-    /// Whether it speaks of this. What nobody saw is not allowed by its class or its path.
+    /// Whether it covers this. A class or path that is unknown is not covered.
     #[must_use]
     pub fn covers(
         &self,
@@ -142,7 +142,7 @@ impl Allowance {
         }
     }
 
-    /// Whether it speaks of all that this rule finds.
+    /// Whether it covers all findings of this rule.
     #[must_use]
     pub fn covers_rule(&self, rule: &str) -> bool {
         matches!(self, Self::Rule(wanted) if wanted == rule)

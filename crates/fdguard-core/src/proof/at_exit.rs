@@ -1,7 +1,7 @@
 //! What was open when a process exited: left by mistake, or kept on purpose?
 //!
-//! A program need not close what the kernel closes for it, and nobody can read intentions. So each
-//! place in the code is judged by what it did with its descriptors: see decisions 023, 038 and 051.
+//! A program need not close what the kernel closes for it, and intent is not visible. So each place
+//! in the code is judged by what it did with its descriptors: see decisions 023, 038 and 051.
 
 use super::wording::{descriptors, place_of};
 use super::{Remains, RemainsVerdict, Rule, RuleKind};
@@ -12,7 +12,7 @@ use crate::lint::Severity;
 use crate::origin::Origin;
 use crate::{Class, Fd, Pid, TcpState, Text};
 
-/// Descriptors that a program forgot.
+/// Descriptors that a program left open by mistake.
 pub const RULE: Rule = Rule {
     id: "leftover-descriptor",
     kind: RuleKind::Proof,
@@ -30,9 +30,9 @@ const SLACK: f64 = 1.25;
 const UNEVEN: f64 = 0.05;
 /// A thread that waits for its turn on a busy machine, in seconds.
 const STALLED: f64 = 0.25;
-/// Whoever lived for so many seconds has a history: what did not grow in it is held on purpose.
+/// A process that lived for this many seconds has a history: what did not grow is kept on purpose.
 const LONG: f64 = 5.0;
-/// In a shorter life than this nothing can be told from a mistake.
+/// In a shorter life, keeping a descriptor cannot be told from a mistake.
 const SETTLED: f64 = 1.0;
 /// Descriptors that were opened together, and for how much of the life they were kept, to be a pool.
 const POOL: usize = 4;
@@ -72,9 +72,9 @@ pub struct SiteAtExit {
 pub struct DescriptorAtExit {
     /// Its number.
     pub fd: Fd,
-    /// What it is, where somebody saw it.
+    /// Its class, where known.
     pub class: Option<Class>,
-    /// What it points at, where somebody saw it.
+    /// Its target, where known.
     pub target: Option<Text>,
     /// The call that opened it.
     pub call: String,
@@ -134,13 +134,14 @@ fn is_held(life: &Life, place: &SiteAtExit, left: &[&DescriptorAtExit]) -> bool 
         && matches!(place.course, PathCourse::Stopped | PathCourse::Burst)
         && youngest >= KEPT * life.lived;
     let is_listening = |one: &&DescriptorAtExit| one.class == Some(Class::Tcp(TcpState::Listen));
-    // What a worker opens as it starts it keeps, and nobody closes it when the worker ends.
+    // A worker keeps what it opens at its start and does not close it at exit.
     let is_start = life.is_worker && youngest >= START * life.lived;
     let is_kept = is_pool || is_start || left.iter().all(is_listening);
     life.lived >= LONG || (life.lived >= SETTLED && is_kept)
 }
 
-/// Whether these are the ones that the place opened last: at an even pace, so many openings ago began the oldest.
+/// Whether these are the ones that the place opened last: at an even pace, the oldest is that many
+/// openings ago.
 fn is_youngest(life: &Life, place: &SiteAtExit, left: &[&DescriptorAtExit]) -> bool {
     let pace = as_f64(place.origin.opened) / life.lived.max(f64::EPSILON);
     let expected = SLACK * as_f64(left.len() as u64 + 1) + UNEVEN * as_f64(place.origin.closed);

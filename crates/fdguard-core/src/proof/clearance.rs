@@ -1,4 +1,5 @@
-//! What the user accepts: `--allow` and `[[cleared]]`, asked about all that a trace or a check found.
+//! What the user accepts, `--allow` and `[[cleared]]`, applied to all findings of a trace or a
+//! check.
 
 use jiff::civil::Date;
 
@@ -53,7 +54,7 @@ impl<'a> Clearance<'a> {
         })
     }
 
-    /// Why what was left open, which this rule would tell, does not count.
+    /// Why a leftover that this rule would report does not count.
     #[must_use]
     pub fn of_remains(&self, remains: &Remains, rule: &str) -> Option<String> {
         let (class, target) = (remains.class.as_ref(), remains.target.as_ref());
@@ -86,8 +87,8 @@ impl<'a> Clearance<'a> {
         entry.map(|entry| format!("{} ({})", entry.reason, entry.date))
     }
 
-    /// Why a hazard in a process of this command does not count: its rule was accepted, or a line of the one at fault,
-    /// or of anybody who took part where nobody is known to be at fault.
+    /// Why a hazard in a process of this command does not count: its rule was accepted, or a line
+    /// of the one at fault, or of any party where none is known to be at fault.
     #[must_use]
     pub fn of_hazard(&self, hazard: &Hazard, comm: Option<&str>) -> Option<ClearedNote> {
         let stacks = stacks_at_fault(hazard);

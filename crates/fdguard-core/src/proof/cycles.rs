@@ -24,13 +24,13 @@ pub const RULE: Rule = Rule {
 
 /// Cycles that leave something, of all that count: fewer prove nothing.
 const LEAST_HITS: u64 = 4;
-/// So rarely chance alone may make it look as if it faded.
+/// The probability that chance alone looks like fading.
 const FADING: f64 = 0.01;
-/// So rarely a leak may pass for a cache that is full.
+/// The probability that a leak passes for a full cache.
 const MISSED: f64 = 0.02;
 /// Two of them enclose 95 % of a normal distribution.
 const NORMAL_975: f64 = 1.959_963_984_540_054;
-/// Of so many cycles the last is too young to tell.
+/// One in this many cycles, at the end, is too recent to judge.
 const YOUNG_SHARE: usize = 10;
 
 /// How many descriptors a cycle leaves.
@@ -50,16 +50,16 @@ pub struct Rate {
     pub high: f64,
 }
 
-/// What is thought of one origin.
+/// The judgement of one origin.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum CycleOutcome {
-    /// Nothing that is no longer young is left.
+    /// Nothing older is left.
     Clean,
     /// It leaves something all the time.
     Leaks(Rate),
     /// It filled and stopped.
     Bounded(Rate),
-    /// More cycles would tell.
+    /// More cycles are needed.
     Undecided(Rate),
 }
 

@@ -1,8 +1,9 @@
 //! The judgement of a check: what a program left behind, and whether it can have meant to.
 //!
-//! Values in, verdict out. [`at_exit`] judges what was open when a process ended by the course of its call path, [`cycles`] what the
-//! cycles of an exercise left in a server that still runs, [`process`] the processes that outlived the
-//! program. [`Allowance`] is what the user cleared on the command line. Decision 023 says why it is so.
+//! Values in, verdict out. [`at_exit`] judges what was open when a process ended by the course of
+//! its call path, [`cycles`] what the cycles of an exercise left in a server that still runs,
+//! [`process`] the processes that outlived the program. [`Allowance`] is what the user cleared on
+//! the command line. See decision 023.
 
 pub mod allowance;
 pub mod at_exit;
@@ -33,7 +34,7 @@ pub(crate) const PROOFS: &[Rule] = &[
     crate::children::finding::RULE,
 ];
 
-/// What is thought of descriptors that are left.
+/// The judgement of descriptors that are left open.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum RemainsVerdict {
@@ -45,7 +46,7 @@ pub enum RemainsVerdict {
     Left,
     /// Others of this line were closed, these were not.
     Strayed,
-    /// The user says that they may stay.
+    /// The user accepts them.
     Allowed,
     /// There were no more of them in the end than long before.
     Held,
@@ -74,9 +75,9 @@ pub struct Remains {
     pub pid: Pid,
     /// Its command.
     pub comm: Text,
-    /// What they are; absent where nobody saw them.
+    /// Their class; absent where unknown.
     pub class: Option<Class>,
-    /// What they point at; absent where that differs, or nobody saw it.
+    /// Their target; absent where it differs or is unknown.
     pub target: Option<Text>,
     /// The call that opened them.
     pub call: String,
@@ -84,7 +85,7 @@ pub struct Remains {
     pub count: u64,
     /// Their numbers.
     pub fds: Vec<Fd>,
-    /// What is thought of them.
+    /// Their judgement.
     pub judged: RemainsVerdict,
     /// Why, in words.
     pub why: String,

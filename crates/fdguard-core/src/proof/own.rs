@@ -59,7 +59,7 @@ mod tests {
         )]));
         assert!(!is_programs(&[native("/usr/bin/dash", None, None)]));
         assert!(!is_programs(&[native("", Some("0x7f0012"), None)]));
-        // With its source at hand it is somebody's to repair.
+        // With its source available the user can fix it.
         let local = native("/usr/local/bin/mine", Some("main"), Some("/src/mine.c"));
         assert!(is_programs(&[local]));
     }

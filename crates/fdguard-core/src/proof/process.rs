@@ -59,7 +59,7 @@ pub struct LeftoverProcess {
     pub fate: Fate,
     /// Whether it has a session of its own (`setsid`).
     pub own_session: Option<bool>,
-    /// Who started it, as far as somebody saw: number and command.
+    /// The process that started it, where known: number and command.
     pub parent: Option<(Pid, Text)>,
     /// How it was ended.
     pub ending: Ending,

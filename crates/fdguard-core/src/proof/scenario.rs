@@ -12,7 +12,7 @@ use super::Allowance;
 use crate::class_pattern::ClassPattern;
 use crate::glob::Glob;
 
-/// Everything that the file says.
+/// The content of the file.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Scenario {
     /// The server and its arguments; empty where the command line names it.
@@ -40,11 +40,11 @@ pub struct Exercise {
     pub name: String,
     /// What a cycle does.
     pub work: Work,
-    /// Cycles that count; absent: as the command line says.
+    /// Cycles that count; absent: taken from the command line.
     pub cycles: Option<u32>,
-    /// Cycles before them; absent: as the command line says.
+    /// Cycles before them; absent: taken from the command line.
     pub warmup: Option<u32>,
-    /// At the same time; absent: as the command line says.
+    /// At the same time; absent: taken from the command line.
     pub concurrency: Option<u32>,
 }
 
@@ -356,7 +356,7 @@ send = \"GET / HTTP/1.1\\r\\n\"
         );
         let class = said(&format!("{one}[budget]\n\"tpc\" = 3\n"));
         assert!(
-            class.starts_with("line 5, column 1: no descriptor class"),
+            class.starts_with("line 5, column 1: unknown descriptor class"),
             "{class}"
         );
         let few = said(&format!("{one}cycles = 3\n"));

@@ -23,7 +23,7 @@ pub(super) fn place_of(origin: Option<&Origin>) -> String {
     culprit.map_or_else(|| "an unknown line".to_owned(), place)
 }
 
-/// `regular /srv/a.log`, or the call that opened it where nobody saw more.
+/// `regular /srv/a.log`, or the call that opened it where nothing more is known.
 #[must_use]
 pub fn what(remains: &Remains) -> String {
     match (&remains.class, &remains.target) {

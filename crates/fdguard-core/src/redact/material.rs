@@ -10,7 +10,7 @@ use crate::timeline::{Look, LookChange, Sighting};
 use crate::{Class, Detail, FdEntry, Gap, Snapshot, Text};
 
 impl Redactor {
-    /// Everything that was gathered.
+    /// Everything that was collected.
     pub fn material(&mut self, material: &EvidenceInput) -> EvidenceInput {
         EvidenceInput {
             header: material.header.clone(),

@@ -10,7 +10,7 @@ use crate::playbook::Playbook;
 pub struct RuleSettings {
     /// Thresholds of descriptors in use.
     pub levels: Levels,
-    /// What the program is known to need.
+    /// The expected number of descriptors.
     pub expectations: Vec<Expectation>,
     /// Findings that the user accepted.
     pub suppressions: Suppressions,

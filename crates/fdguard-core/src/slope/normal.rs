@@ -1,4 +1,4 @@
-//! How much of the normal distribution lies outside of an interval around zero.
+//! The share of the normal distribution outside an interval around zero.
 
 /// Below this the power series is quick and exact, above it the continued fraction.
 const BORDER: f64 = 2.0;

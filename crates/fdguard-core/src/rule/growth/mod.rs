@@ -26,10 +26,10 @@ use crate::snapshot::Process;
 use crate::timeline::Timeline;
 use crate::{Class, Text, command_line};
 
-/// A wall nearer than this is an emergency.
+/// A limit closer than this is an emergency.
 const SOON: f64 = 3600.0;
 
-/// Finds it. Silence where evidence is missing.
+/// Finds it. Reports nothing where evidence is missing.
 type Check = fn(&Case<'_>) -> Vec<Finding>;
 
 /// Every growth rule.
@@ -50,7 +50,7 @@ pub(super) fn rules() -> Vec<&'static Rule> {
     super::descriptions(RULES)
 }
 
-/// Everything that a rule may look at.
+/// Everything that a rule can use.
 #[derive(Debug)]
 pub struct Case<'a> {
     /// Whose.
@@ -61,18 +61,18 @@ pub struct Case<'a> {
     pub judgements: &'a [Judgement],
     /// What leaks.
     pub leaking: &'a [RisingGroup],
-    /// What rises and is not proven.
+    /// What grows and is not proven to leak.
     pub growing: &'a [RisingGroup],
-    /// Its walls.
+    /// Its limits.
     pub walls: &'a [Forecast],
-    /// Whether it can call `select()`, where somebody looked.
+    /// Whether it can call `select()`; absent where that was not checked.
     pub select: Option<&'a SelectUse>,
     /// What the user set.
     pub settings: &'a RuleSettings,
 }
 
 impl Case<'_> {
-    /// Runs every rule, the gravest finding first.
+    /// Runs every rule; the most severe finding comes first.
     #[must_use]
     pub fn findings(&self) -> Vec<Finding> {
         let mut found: Vec<Finding> = RULES.iter().flat_map(|(_, check)| check(self)).collect();
@@ -81,8 +81,8 @@ impl Case<'_> {
         found
     }
 
-    /// Beside a leak, what is about other classes is worth knowing and no more: whoever acts on the
-    /// gravest finding must end up at what leaks.
+    /// Next to a leak, findings about other classes become information, so that the most severe
+    /// finding is the leak.
     fn put_aside(&self, found: &mut [Finding]) {
         let leaking: Vec<Option<Class>> = self.leaks().map(|one| one.class.clone()).collect();
         if leaking.is_empty() {
@@ -105,7 +105,7 @@ impl Case<'_> {
         self.leaking.iter().filter(counts)
     }
 
-    /// A finding with what every finding of this case has.
+    /// A finding with the fields that all findings of this case share.
     fn finding(&self, rule: &Rule, severity: Severity) -> Finding {
         Finding {
             rule: rule.id.to_owned(),
@@ -147,7 +147,7 @@ impl Case<'_> {
         finding
     }
 
-    /// Says what to do, by the playbook.
+    /// Adds the advice of the playbook.
     fn advise(&self, finding: &mut Finding) {
         let Some(class) = &finding.class else {
             finding.next_step = format!(
@@ -178,7 +178,7 @@ impl Case<'_> {
         }
     }
 
-    /// The other classes that rise, too.
+    /// The other classes that grow as well.
     fn beside(&self, class: &Class) -> Vec<Class> {
         let rising = self.leaking.iter().chain(self.growing);
         let mut classes: Vec<Class> = rising.filter_map(|one| one.class.clone()).collect();
@@ -187,7 +187,7 @@ impl Case<'_> {
         classes
     }
 
-    /// What the user has judged harmless is told, and does not count.
+    /// A finding that the user accepted is reported but does not count.
     fn clear(&self, finding: &mut Finding) {
         let count = finding.count.unwrap_or(u64::MAX);
         let entry = self.cleared(finding.class.as_ref(), finding.target.as_ref(), count);
@@ -226,7 +226,7 @@ impl Case<'_> {
         suppressions.find(class?, target.map(Text::as_bytes), owner, n, today)
     }
 
-    /// The walls on the way, the nearest first; those that are walls only under a condition last.
+    /// The limits ahead, the nearest first; those that apply only under a condition come last.
     fn etas(&self) -> Vec<WallEta> {
         let mut ahead: Vec<(&Forecast, WallEta)> = self
             .walls
@@ -244,7 +244,7 @@ impl Case<'_> {
         self.walls.iter().find(|wall| wall.name == name)
     }
 
-    /// What leaks, else what there is most of: who is near a wall should begin there.
+    /// The leaking class, or else the largest one: the place to start when a limit is close.
     fn largest_class(&self) -> Option<Class> {
         let leaking = self.leaks().next().map(|one| one.class.clone());
         let live = self.timeline.live().iter().map(|(_, held)| held);
