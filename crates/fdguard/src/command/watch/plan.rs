@@ -29,7 +29,7 @@ pub(super) fn plan(args: &WatchArgs, probe: &Probe, is_shown: bool) -> anyhow::R
         }
         None => {
             let hint =
-                "fdguard watch PID, or --name NAME, --from FILE; `fdguard top` watches all of them";
+                "give a PID, --name NAME or --from FILE; use `fdguard top` to watch all processes";
             return Err(HintedError::usage("no process given", hint).into());
         }
     };
