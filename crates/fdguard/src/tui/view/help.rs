@@ -17,10 +17,7 @@ const WORDS: &[(&str, &str)] = &[
     ("!  !!", "above 70 %, at least 90 % of the nearest limit"),
     ("PEAK", "range of the highest fd ever used"),
     ("GROWN", "change since this view started"),
-    (
-        "HEADROOM",
-        "descriptors left to the soft limit",
-    ),
+    ("HEADROOM", "descriptors left to the soft limit"),
     ("ETA", "time to that limit at the current rate"),
     ("?  -", "unknown; not growing"),
 ];
