@@ -92,9 +92,9 @@ const RULES: Rules = Rules {
         "crates/fdguard-core/src/lib.rs",
         "crates/fdguard-wire/src/lib.rs",
     ],
-    names_exist_once: false,
-    no_participles: false,
-    lines_are_narrow: false,
+    names_exist_once: true,
+    no_participles: true,
+    lines_are_narrow: true,
     may_be_unsafe: &[
         "crates/fdguard-files/src/sys.rs",
         "crates/fdguard-host/src/watched_tree.rs",

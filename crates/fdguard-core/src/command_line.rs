@@ -102,7 +102,7 @@ mod tests {
 
     use super::{quoted, trace_command, with_pid};
     use crate::snapshot::Process;
-    use crate::testing::watched::{header, leak, settings};
+    use crate::testing::watch_script::{header, leak, settings};
     use crate::watch::Watch;
     use crate::{Class, Text};
 

@@ -262,7 +262,7 @@ mod tests {
     use crate::Class;
     use crate::judge::Verdict;
     use crate::recording::RecordingEntry;
-    use crate::testing::watched::{header, leak, settings, watched};
+    use crate::testing::watch_script::{header, leak, settings, watched};
     use crate::watch::Watch;
 
     #[test]

@@ -81,7 +81,7 @@ impl<'a> SnapshotDocument<'a> {
 /// What is read back from a stored document: only what was seen. Everything else is concluded
 /// again, by the version that reads it.
 #[derive(Deserialize)]
-struct Stored {
+struct StoredSnapshot {
     schema: String,
     taken_at: Timestamp,
     #[serde(default = "full")]
@@ -109,7 +109,7 @@ fn by_proc() -> Via {
 
 #[derive(Deserialize)]
 struct StoredMany {
-    snapshots: Vec<Stored>,
+    snapshots: Vec<StoredSnapshot>,
 }
 
 #[derive(Deserialize)]
@@ -148,21 +148,21 @@ pub fn read(json: &[u8]) -> Result<Vec<Snapshot>, ReadError> {
     let Schema { schema } = serde_json::from_slice(json).map_err(ReadError::Malformed)?;
     match schema.as_str() {
         SNAPSHOT_SCHEMA => {
-            let one: Stored = serde_json::from_slice(json).map_err(ReadError::Malformed)?;
+            let one: StoredSnapshot = serde_json::from_slice(json).map_err(ReadError::Malformed)?;
             Ok(vec![one.into_snapshot()?])
         }
         SNAPSHOTS_SCHEMA => {
             let many: StoredMany = serde_json::from_slice(json).map_err(ReadError::Malformed)?;
             many.snapshots
                 .into_iter()
-                .map(Stored::into_snapshot)
+                .map(StoredSnapshot::into_snapshot)
                 .collect()
         }
         _ => Err(ReadError::Schema(schema)),
     }
 }
 
-impl Stored {
+impl StoredSnapshot {
     fn into_snapshot(self) -> Result<Snapshot, ReadError> {
         if self.schema != SNAPSHOT_SCHEMA {
             return Err(ReadError::Schema(self.schema));

@@ -112,7 +112,7 @@ pub(crate) fn is_zero(count: &u64) -> bool {
 
 /// The stored shape: `detail` can only be read once the class is known.
 #[derive(Deserialize)]
-struct Stored {
+struct StoredEntry {
     fd: Fd,
     class: Class,
     target: Text,
@@ -132,7 +132,7 @@ struct Stored {
 
 impl<'de> Deserialize<'de> for FdEntry {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        let stored = Stored::deserialize(deserializer)?;
+        let stored = StoredEntry::deserialize(deserializer)?;
         let detail = Detail::from_json(&stored.class, stored.detail).map_err(|error| {
             D::Error::custom(format!("detail of descriptor {}: {error}", stored.fd))
         })?;

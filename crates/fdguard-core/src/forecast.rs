@@ -194,17 +194,17 @@ mod tests {
     use crate::rising_group::rising_groups;
     use crate::select_use::SelectUse;
     use crate::slope::Slope;
-    use crate::testing::watched::{Watched, ceiling, selects, settings, watched};
+    use crate::testing::watch_script::{WatchScript, ceiling, selects, settings, watched};
 
-    fn walls(told: &Watched) -> Vec<Forecast> {
+    fn walls(told: &WatchScript) -> Vec<Forecast> {
         told.opinion(&settings()).walls
     }
 
-    fn wall(told: &Watched, name: &str) -> Option<Forecast> {
+    fn wall(told: &WatchScript, name: &str) -> Option<Forecast> {
         walls(told).into_iter().find(|wall| wall.name == name)
     }
 
-    fn holding(count: usize, select: Option<SelectUse>) -> Watched {
+    fn holding(count: usize, select: Option<SelectUse>) -> WatchScript {
         let mut told = watched(|t| {
             t.open(Class::Regular, "/srv/a", count);
             t.looks(8);

@@ -159,15 +159,15 @@ fn common_target(held: &[&LiveFd]) -> Option<Text> {
 mod tests {
     use super::{RisingGroup, rising_groups};
     use crate::judge::{Verdict, judge};
-    use crate::testing::watched::{Watched, leak, watched};
+    use crate::testing::watch_script::{WatchScript, leak, watched};
     use crate::{Class, TcpState};
 
-    fn leaking(told: &Watched) -> Vec<RisingGroup> {
+    fn leaking(told: &WatchScript) -> Vec<RisingGroup> {
         let timeline = told.timeline();
         rising_groups(&timeline, &judge(&timeline), Verdict::Leaking)
     }
 
-    fn named(told: &Watched) -> Vec<(Option<Class>, Option<String>)> {
+    fn named(told: &WatchScript) -> Vec<(Option<Class>, Option<String>)> {
         let named = |one: RisingGroup| {
             let target = one.target.map(|target| target.to_lossy().into_owned());
             (one.class, target)

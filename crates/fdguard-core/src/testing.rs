@@ -1,7 +1,7 @@
 //! Small snapshots for tests: what a test does not name is ordinary and unsuspicious.
 
-pub(crate) mod traced;
-pub(crate) mod watched;
+pub(crate) mod trace_script;
+pub(crate) mod watch_script;
 
 use jiff::Timestamp;
 

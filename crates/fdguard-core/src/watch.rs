@@ -271,12 +271,12 @@ mod tests {
     use crate::judge::Verdict;
     use crate::recording::{Appearance, RecordingEntry, RecordingHeader};
     use crate::snapshot::Process;
-    use crate::testing::watched::{Watched, header, leak, settings, watched};
+    use crate::testing::watch_script::{WatchScript, header, leak, settings, watched};
     use crate::testing::{PID, snapshot};
     use crate::timeline::Look;
     use crate::{Class, Gap, Pid, Tier};
 
-    fn quiet() -> Watched {
+    fn quiet() -> WatchScript {
         watched(|t| {
             t.open(Class::Regular, "/srv/a", 10);
             t.looks(80);

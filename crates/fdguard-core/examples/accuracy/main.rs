@@ -14,7 +14,7 @@ mod scenarios;
 mod simulate;
 mod source;
 mod table;
-mod traced;
+mod traces;
 
 use std::io::{self, Write as _};
 
@@ -26,7 +26,7 @@ fn main() -> io::Result<()> {
         .nth(1)
         .is_some_and(|first| first == "traced")
     {
-        return io::stdout().write_all(traced::table(400, 1).as_bytes());
+        return io::stdout().write_all(traces::table(400, 1).as_bytes());
     }
     if std::env::args().nth(1).is_some_and(|first| first == "cost") {
         return io::stdout().write_all(cost::month().as_bytes());
@@ -56,7 +56,7 @@ fn main() -> io::Result<()> {
     if name.is_empty() {
         let text = detection::table(u64::from(each.min(50)), seed);
         io::stdout().write_all(format!("\n{text}").as_bytes())?;
-        let text = traced::table(each, seed);
+        let text = traces::table(each, seed);
         io::stdout().write_all(format!("\n{text}").as_bytes())?;
     }
     Ok(())

@@ -10,7 +10,7 @@ use jiff::Timestamp;
 use super::{Fault, Hazard, HazardDetector};
 use crate::Class;
 use crate::event::{CloseCall, CollectedEvents, Errno, FdCall, OpenCall, What};
-use crate::testing::traced::{TraceScript, traced};
+use crate::testing::trace_script::{TraceScript, traced};
 
 fn hazards(told: &TraceScript) -> Vec<Hazard> {
     let mut detector = HazardDetector::new(CollectedEvents::ALL);

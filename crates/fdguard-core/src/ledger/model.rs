@@ -26,7 +26,7 @@ pub(super) struct Model {
 }
 
 type Open = (Fd, Option<Actor>, bool, bool);
-type Closed = (Option<Actor>, Option<Actor>, CloseCall);
+type ClosedLifetime = (Option<Actor>, Option<Actor>, CloseCall);
 type Place = (Option<StackId>, u64, u64, Option<u64>);
 
 impl Model {
@@ -232,11 +232,11 @@ impl Model {
         open
     }
 
-    fn closed(&self, process: ProcKey, fd: Fd) -> Vec<Closed> {
+    fn closed(&self, process: ProcKey, fd: Fd) -> Vec<ClosedLifetime> {
         let of_number = self
             .entries(process)
             .filter(|entry| entry.fd == fd && !entry.is_forgotten);
-        let mut closed: Vec<(u64, Closed)> = of_number
+        let mut closed: Vec<(u64, ClosedLifetime)> = of_number
             .filter_map(|entry| {
                 entry
                     .close
@@ -275,7 +275,7 @@ impl Model {
         assert_eq!(open, self.open(process), "open in {process:?}");
         for fd in numbers {
             let closed = ledger.closes_of(process, fd);
-            let closed: Vec<Closed> = closed
+            let closed: Vec<ClosedLifetime> = closed
                 .map(|past| (past.life.opener, past.closer, past.call))
                 .collect();
             assert_eq!(

@@ -3,7 +3,7 @@ use proptest::prelude::*;
 use super::model::Model;
 use super::{FdProvenance, Ledger, ObservedFd};
 use crate::event::{CloseCall, Errno, FdCall, OpenCall, StackId, TraceEvent, What};
-use crate::testing::traced::{MAIN, TraceScript, process, traced};
+use crate::testing::trace_script::{MAIN, TraceScript, process, traced};
 use crate::{Class, Fd, FileId, ProcKey};
 
 const CHILD: ProcKey = process(1001);

@@ -1,10 +1,10 @@
 //! Who may ask, and what is refused in which words.
 
-use super::http_harness::{Served, TOKEN};
+use super::http_harness::{ServedHost, TOKEN};
 
 #[test]
 fn without_the_token_only_the_health_is_told() {
-    let served = Served::start();
+    let served = ServedHost::start();
     let host = served.address;
     let ask = |path: &str, more: &str| {
         served.raw(
@@ -49,7 +49,7 @@ fn without_the_token_only_the_health_is_told() {
 #[test]
 fn a_web_page_of_elsewhere_gets_nothing() {
     let served =
-        Served::with(|settings| settings.origins = vec!["https://ours.example".to_owned()]);
+        ServedHost::with(|settings| settings.origins = vec!["https://ours.example".to_owned()]);
     let port = served.address.port();
     let ask = |host: &str, more: &str| {
         let text = format!(
@@ -179,7 +179,7 @@ const DEEP: &str = "deep";
 
 #[test]
 fn every_refusal_has_its_status_and_its_word() {
-    let served = Served::start();
+    let served = ServedHost::start();
     let deep = format!("{}{}", "[".repeat(300), "]".repeat(300));
     for (method, path, body, more, status, code) in REFUSALS {
         let body = if *body == DEEP { &*deep } else { body };
@@ -209,7 +209,7 @@ fn every_refusal_has_its_status_and_its_word() {
 
 #[test]
 fn the_description_and_the_metrics_are_pages() {
-    let served = Served::start();
+    let served = ServedHost::start();
     let description = served.send("GET", "/v1/openapi.json", "");
     assert_eq!(description.json()["openapi"], "3.1.0");
     assert!(description.json()["paths"]["/v1/sessions/{id}/exec"]["post"].is_object());
@@ -232,7 +232,7 @@ fn the_description_and_the_metrics_are_pages() {
 
 #[test]
 fn a_refusal_says_nothing_of_what_the_body_held() {
-    let served = Served::start();
+    let served = ServedHost::start();
     for body in [
         r#"{"program":"hunter2"}"#,
         r#"{"program":"bash","limits":{"processes":"hunter2"}}"#,
@@ -248,7 +248,7 @@ fn a_refusal_says_nothing_of_what_the_body_held() {
 
 #[test]
 fn two_tokens_and_a_port_with_a_sign_are_refused() {
-    let served = Served::start();
+    let served = ServedHost::start();
     let more = "authorization: Bearer wrong-wrong-wrong-wrong\r\n";
     let answer = served.send_with("GET", "/v1/sessions", "", more);
     assert_eq!((answer.status, answer.code().as_str()), (401, "no-token"));

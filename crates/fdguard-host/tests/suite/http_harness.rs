@@ -15,7 +15,7 @@ pub(super) const TOKEN: &str = "0123456789abcdef0123456789abcdef";
 const LONG: Duration = Duration::from_secs(20);
 
 /// A server on a port of its own.
-pub(super) struct Served {
+pub(super) struct ServedHost {
     pub(super) host: Host,
     pub(super) address: SocketAddr,
     server: HttpServer,
@@ -47,7 +47,7 @@ impl Answer {
     }
 }
 
-impl Served {
+impl ServedHost {
     pub(super) fn start() -> Self {
         Self::with(|_| {})
     }

@@ -3,16 +3,16 @@
 use std::io::{Read as _, Write as _};
 use std::time::{Duration, Instant};
 
-use super::http_harness::{Served, TOKEN, read_answer};
+use super::http_harness::{ServedHost, TOKEN, read_answer};
 
-fn is_alive(served: &Served) {
+fn is_alive(served: &ServedHost) {
     let health = served.send("GET", "/v1/health", "");
     assert_eq!(health.status, 200, "{health:?}");
 }
 
 #[test]
 fn garbage_is_400_and_the_next_caller_is_served() {
-    let served = Served::start();
+    let served = ServedHost::start();
     for garbage in [
         &b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03"[..],
         b"\0\0\0\0\r\n\r\n",
@@ -32,7 +32,7 @@ fn garbage_is_400_and_the_next_caller_is_served() {
 
 #[test]
 fn a_thousand_headers_and_a_long_one_are_431() {
-    let served = Served::start();
+    let served = ServedHost::start();
     let many: String = (0..1000).map(|n| format!("x-{n}: 1\r\n")).collect();
     let long = format!("x: {}\r\n", "y".repeat(100_000));
     for more in [many, long] {
@@ -48,7 +48,7 @@ fn a_thousand_headers_and_a_long_one_are_431() {
 
 #[test]
 fn half_a_head_then_silence_is_408_in_time() {
-    let served = Served::with(|settings| settings.head_within = Duration::from_millis(300));
+    let served = ServedHost::with(|settings| settings.head_within = Duration::from_millis(300));
     let begun = Instant::now();
     let mut stream = served.connect();
     stream.write_all(b"GET /v1/health HTTP/1.1\r\nho").unwrap();
@@ -87,7 +87,7 @@ fn half_a_head_then_silence_is_408_in_time() {
 
 #[test]
 fn a_huge_body_is_413_before_it_is_read() {
-    let served = Served::with(|settings| settings.max_body = 1000);
+    let served = ServedHost::with(|settings| settings.max_body = 1000);
     let announced = format!(
         "POST /v1/clients HTTP/1.1\r\nhost: localhost\r\nauthorization: Bearer {TOKEN}\r\ncontent-type: application/json\r\ncontent-length: 100000000000\r\nconnection: close\r\n\r\n"
     );
@@ -107,7 +107,7 @@ fn a_huge_body_is_413_before_it_is_read() {
 
 #[test]
 fn requests_beyond_the_cap_are_refused_in_words() {
-    let served = Served::with(|settings| settings.max_requests = 1);
+    let served = ServedHost::with(|settings| settings.max_requests = 1);
     let id = served.send("POST", "/v1/clients", "{}").json()["id"]
         .as_str()
         .unwrap()

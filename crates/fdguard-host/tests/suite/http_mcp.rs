@@ -6,18 +6,18 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 
-use super::http_harness::{Answer, Served, TOKEN, descriptors, read_answer};
+use super::http_harness::{Answer, ServedHost, TOKEN, descriptors, read_answer};
 
 const ACCEPT: &str = "accept: application/json, text/event-stream\r\n";
 
 /// An MCP client that writes its own requests.
 struct Client<'s> {
-    served: &'s Served,
+    served: &'s ServedHost,
     session: String,
 }
 
 impl<'s> Client<'s> {
-    fn begin(served: &'s Served) -> Self {
+    fn begin(served: &'s ServedHost) -> Self {
         let answer = served.send_with("POST", "/mcp", &initialize(), ACCEPT);
         assert_eq!(answer.status, 200, "{answer:?}");
         let version = &message(&answer)["result"]["protocolVersion"];
@@ -102,7 +102,7 @@ fn text(result: &Value) -> &str {
 
 #[test]
 fn who_has_no_token_or_comes_from_a_web_page_does_not_get_in() {
-    let served = Served::start();
+    let served = ServedHost::start();
     let ask = |host: &str, more: &str| {
         let head = format!("GET /mcp HTTP/1.1\r\nhost: {host}\r\nconnection: close\r\n");
         served.raw(format!("{head}accept: text/event-stream\r\n{more}\r\n").as_bytes())
@@ -129,7 +129,7 @@ fn who_has_no_token_or_comes_from_a_web_page_does_not_get_in() {
 
 #[test]
 fn state_is_kept_and_each_client_has_its_own() {
-    let served = Served::start();
+    let served = ServedHost::start();
     let (one, other) = (Client::begin(&served), Client::begin(&served));
     let _set = one.call("bash", &json!({"command": "x=1; cd /usr"}));
     let same = one.call("bash", &json!({"command": "echo $x $PWD"}));
@@ -156,7 +156,7 @@ fn state_is_kept_and_each_client_has_its_own() {
 
 #[test]
 fn a_deleted_mcp_session_ends_what_it_opened_at_once() {
-    let served = Served::start();
+    let served = ServedHost::start();
     let before = descriptors();
     let client = Client::begin(&served);
     let _opened = client.call("bash", &json!({"command": "true"}));
@@ -189,7 +189,7 @@ fn a_deleted_mcp_session_ends_what_it_opened_at_once() {
 #[test]
 fn a_forgotten_mcp_session_ends_and_a_busy_one_does_not() {
     let idle = Duration::from_millis(400);
-    let served = Served::with(|settings| settings.mcp.idle = idle);
+    let served = ServedHost::with(|settings| settings.mcp.idle = idle);
     let hello = served.send_with("POST", "/mcp", &initialize(), ACCEPT);
     let lines = hello.head.lines();
     let stranger = lines
@@ -219,7 +219,7 @@ fn a_forgotten_mcp_session_ends_and_a_busy_one_does_not() {
 
 #[test]
 fn the_end_of_the_host_ends_a_call_that_runs() {
-    let served = Served::start();
+    let served = ServedHost::start();
     let client = Client::begin(&served);
     let _answer = client.begin_call("bash", &json!({"command": "sleep 1000"}));
     served.eventually("the command runs", |host| {
@@ -238,7 +238,7 @@ fn files_are_archived_below_the_roots_alone() {
     std::fs::write(&log, "one line\n").unwrap();
     let given = root.clone();
     let served =
-        Served::with(|settings| settings.roots = fdguard_host::Roots::open(&[given]).unwrap());
+        ServedHost::with(|settings| settings.roots = fdguard_host::Roots::open(&[given]).unwrap());
     let client = Client::begin(&served);
     let to = root.join("archive");
     let moved = client.call("archive", &json!({"files": [log], "to": to}));
@@ -253,7 +253,7 @@ fn files_are_archived_below_the_roots_alone() {
 
 #[test]
 fn what_is_no_message_is_answered_as_one() {
-    let served = Served::start();
+    let served = ServedHost::start();
     let client = Client::begin(&served);
     let send = |body: &str| {
         let answer = served.send_with("POST", "/mcp", body, &client.headers());
@@ -279,7 +279,7 @@ fn what_is_no_message_is_answered_as_one() {
 
 #[test]
 fn wrong_parameters_cursors_and_methods_that_are_not_there_are_errors_with_their_id() {
-    let served = Served::start();
+    let served = ServedHost::start();
     let client = Client::begin(&served);
     let ask = |method: &str, parameters: Value| {
         let request = json!({"jsonrpc": "2.0", "id": "x", "method": method, "params": parameters});
@@ -322,7 +322,7 @@ fn wrong_parameters_cursors_and_methods_that_are_not_there_are_errors_with_their
 
 #[test]
 fn a_session_that_is_not_there_cannot_be_deleted() {
-    let served = Served::start();
+    let served = ServedHost::start();
     let client = Client::begin(&served);
     assert_eq!(client.delete().status, 204);
     assert_eq!(client.delete().status, 404);
@@ -333,7 +333,7 @@ fn a_session_that_is_not_there_cannot_be_deleted() {
 
 #[test]
 fn a_page_of_the_servers_own_address_may_ask() {
-    let served = Served::start();
+    let served = ServedHost::start();
     let port = served.address.port();
     for (origin, status) in [
         (format!("http://127.0.0.1:{port}"), 200),
@@ -350,7 +350,7 @@ fn a_page_of_the_servers_own_address_may_ask() {
 
 #[test]
 fn a_batch_of_2025_03_26_is_answered_as_a_list() {
-    let served = Served::start();
+    let served = ServedHost::start();
     let hello = initialize().replace("2025-11-25", "2025-03-26");
     let answer = served.send_with("POST", "/mcp", &hello, ACCEPT);
     assert_eq!(message(&answer)["result"]["protocolVersion"], "2025-03-26");

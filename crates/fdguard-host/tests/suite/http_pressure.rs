@@ -7,10 +7,10 @@ use std::time::Duration;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use serde_json::json;
 
-use super::http_harness::{Served, TOKEN};
+use super::http_harness::{ServedHost, TOKEN};
 
 /// A client that stays attached: a connection that has shown the token.
-fn attach(served: &Served) -> TcpStream {
+fn attach(served: &ServedHost) -> TcpStream {
     let client = served.send("POST", "/v1/clients", "{\"lease_seconds\":600}");
     let id = client.json()["id"].as_str().unwrap().to_owned();
     let mut stream = served.connect();
@@ -38,7 +38,7 @@ fn is_open(stream: &TcpStream) -> bool {
 
 #[test]
 fn callers_without_a_token_shut_nobody_out() {
-    let served = Served::with(|settings| settings.max_connections = 8);
+    let served = ServedHost::with(|settings| settings.max_connections = 8);
     let attached = attach(&served);
     let mut held = Vec::new();
     for number in 0..64 {
@@ -63,7 +63,7 @@ fn callers_without_a_token_shut_nobody_out() {
 
 #[test]
 fn a_volley_of_pipelined_requests_without_a_token_holds_up_nobody() {
-    let served = Served::with(|settings| settings.max_connections = 4);
+    let served = ServedHost::with(|settings| settings.max_connections = 4);
     let volley = "GET /v1/sessions HTTP/1.1\r\nhost: localhost\r\n\r\n".repeat(5000);
     let held: Vec<TcpStream> = (0..8)
         .map(|_| {
@@ -82,7 +82,7 @@ fn a_volley_of_pipelined_requests_without_a_token_holds_up_nobody() {
 
 #[test]
 fn places_that_callers_with_the_token_hold_are_theirs() {
-    let served = Served::with(|settings| settings.max_connections = 3);
+    let served = ServedHost::with(|settings| settings.max_connections = 3);
     // One more for the requests that make the clients.
     let held: Vec<TcpStream> = (0..2).map(|_| attach(&served)).collect();
     let mut third = served.connect();
@@ -109,7 +109,7 @@ fn places_that_callers_with_the_token_hold_are_theirs() {
 
 #[test]
 fn an_event_stream_that_nobody_reads_gives_its_place_back() {
-    let served = Served::with(|settings| {
+    let served = ServedHost::with(|settings| {
         settings.max_requests = 1;
         settings.read_within = Duration::from_millis(300);
     });
@@ -137,7 +137,7 @@ fn an_event_stream_that_nobody_reads_gives_its_place_back() {
 
 #[test]
 fn connections_leave_the_last_tenth_of_the_table_alone() {
-    let served = Served::start();
+    let served = ServedHost::start();
     let used = served.host.health().fd_count.unwrap();
     let maximum = getrlimit(Resource::Nofile).maximum;
     let soft = (used + 60) * 100 / 90;

@@ -14,7 +14,7 @@ use rustix::fs::inotify::{self, CreateFlags, Reader, WatchFlags};
 use rustix::fs::{CWD, RenameFlags, renameat_with};
 use serde_json::json;
 
-use super::http_harness::Served;
+use super::http_harness::ServedHost;
 use super::scope_harness::Ground;
 
 /// A root, and a directory outside of it that must stay as it is.
@@ -43,8 +43,8 @@ impl Site {
         }
     }
 
-    fn served(&self) -> Served {
-        Served::with(|settings| settings.roots = Roots::open(&[&self.root]).unwrap())
+    fn served(&self) -> ServedHost {
+        ServedHost::with(|settings| settings.roots = Roots::open(&[&self.root]).unwrap())
     }
 
     /// Names that came to or went from the directory outside, even for an instant.

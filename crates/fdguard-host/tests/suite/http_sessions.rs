@@ -4,11 +4,11 @@ use std::io::{BufRead as _, BufReader, Write as _};
 
 use serde_json::json;
 
-use super::http_harness::{Served, descriptors, events};
+use super::http_harness::{ServedHost, descriptors, events};
 
 #[test]
 fn a_session_is_opened_used_reset_and_closed() {
-    let served = Served::start();
+    let served = ServedHost::start();
     let id = served.bash();
     let done = served.exec(&id, "cd /; X=7; echo out; echo err >&2; (exit 3)");
     assert_eq!(done["schema"], "fdguard.exec/1");
@@ -61,7 +61,7 @@ fn a_session_is_opened_used_reset_and_closed() {
 
 #[test]
 fn output_is_streamed_in_its_order_and_ends_with_done() {
-    let served = Served::start();
+    let served = ServedHost::start();
     let id = served.bash();
     let body = json!({"code": "for i in 1 2 3; do echo line $i; done; printf '\\377'; exit_code() { return 4; }; exit_code"});
     let path = format!("/v1/sessions/{id}/exec");
@@ -123,7 +123,7 @@ fn output_is_streamed_in_its_order_and_ends_with_done() {
 
 #[test]
 fn a_session_that_is_busy_says_so_also_to_who_wants_a_stream() {
-    let served = Served::start();
+    let served = ServedHost::start();
     let id = served.bash();
     let path = format!("/v1/sessions/{id}/exec");
     let mut first = served.connect();
@@ -150,7 +150,7 @@ fn a_session_that_is_busy_says_so_also_to_who_wants_a_stream() {
 
 #[test]
 fn who_disconnects_interrupts_its_command_and_the_session_lives() {
-    let served = Served::start();
+    let served = ServedHost::start();
     let id = served.bash();
     served.exec(&id, "X=kept");
     for more in ["", "accept: text/event-stream\r\n"] {
@@ -172,7 +172,7 @@ fn who_disconnects_interrupts_its_command_and_the_session_lives() {
 
 #[test]
 fn the_sessions_of_a_client_end_with_its_connection() {
-    let served = Served::start();
+    let served = ServedHost::start();
     let client = served
         .send("POST", "/v1/clients", "{\"name\":\"test\"}")
         .json();
@@ -194,7 +194,7 @@ fn the_sessions_of_a_client_end_with_its_connection() {
 
 #[test]
 fn five_hundred_requests_leave_no_descriptor() {
-    let served = Served::start();
+    let served = ServedHost::start();
     let id = served.bash();
     served.exec(&id, "true");
     served.eventually("at rest", |host| {
@@ -220,7 +220,7 @@ fn scopes_close_what_they_hold_and_say_how() {
     let folder = tempfile::tempdir().unwrap();
     let root = folder.path().canonicalize().unwrap();
     let served =
-        Served::with(|settings| settings.roots = fdguard_host::Roots::open(&[&root]).unwrap());
+        ServedHost::with(|settings| settings.roots = fdguard_host::Roots::open(&[&root]).unwrap());
     let log = root.join("log.jsonl");
     std::fs::write(&log, "{}\n").unwrap();
     let id = served.bash();
@@ -254,7 +254,7 @@ fn logs_below_a_root_are_archived_with_a_receipt() {
     let folder = tempfile::tempdir().unwrap();
     let root = folder.path().canonicalize().unwrap();
     let served =
-        Served::with(|settings| settings.roots = fdguard_host::Roots::open(&[&root]).unwrap());
+        ServedHost::with(|settings| settings.roots = fdguard_host::Roots::open(&[&root]).unwrap());
     let log = root.join("a.log");
     std::fs::write(&log, "one\ntwo\n").unwrap();
     let body = json!({"files": [log], "to": root.join("old"), "wait_ms": 0});
@@ -274,7 +274,7 @@ fn logs_below_a_root_are_archived_with_a_receipt() {
 
 #[test]
 fn a_call_is_answered_or_aborted() {
-    let served = Served::start();
+    let served = ServedHost::start();
     // The server calls itself: a peer that answers, and one that never does.
     let url = format!("http://{}/v1/health", served.address);
     let answer = served.send("POST", "/v1/calls", &json!({"url": url}).to_string());

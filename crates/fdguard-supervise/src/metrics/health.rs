@@ -56,12 +56,12 @@ struct Details<'s> {
     exhaustion_seconds: Option<f64>,
     last_breach: Option<Timestamp>,
     restarts: u64,
-    classes: Option<Vec<Counted>>,
-    targets: Vec<Counted>,
+    classes: Option<Vec<CountView>>,
+    targets: Vec<CountView>,
 }
 
 #[derive(Serialize)]
-struct Counted {
+struct CountView {
     name: String,
     count: u64,
 }
@@ -176,18 +176,18 @@ impl<'s> Details<'s> {
             last_breach: service.last_breach,
             restarts: restarts(service),
             classes: classes.map(|classes| {
-                let counted = classes.iter().map(|(class, count)| Counted {
+                let counted = classes.iter().map(|(class, count)| CountView {
                     name: class.to_string(),
                     count: *count,
                 });
                 counted.collect()
             }),
-            targets: service.targets.iter().map(Counted::of).collect(),
+            targets: service.targets.iter().map(CountView::of).collect(),
         }
     }
 }
 
-impl Counted {
+impl CountView {
     fn of(target: &TargetMetrics) -> Self {
         Self {
             name: target.name.clone(),

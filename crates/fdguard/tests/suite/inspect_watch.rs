@@ -8,7 +8,7 @@ use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 
 use super::inspect::{damage, made};
-use super::traced::Tracing;
+use super::tracing::Tracing;
 use super::{fdguard, run};
 
 struct Watching {

@@ -98,7 +98,7 @@ mod trace_tasks;
 mod trace_telling;
 mod trace_unread;
 mod trace_valgrind;
-mod traced;
+mod tracing;
 mod unit;
 mod via_lsof;
 mod watch;

@@ -7,7 +7,7 @@ use rustix::process::Signal;
 use testkit::{have, skip};
 
 use super::terminal::Live;
-use super::traced::Tracing;
+use super::tracing::Tracing;
 
 /// Says that it is ready; the trap says what it does when it is told.
 fn script(trap: &str) -> String {

@@ -3,7 +3,7 @@
 use std::io::{BufRead as _, BufReader, Read as _};
 use std::process::{ChildStderr, Stdio};
 
-use super::traced::{Tracing, line_of};
+use super::tracing::{Tracing, line_of};
 use super::{CommandOutput, fdguard};
 
 fn drip() -> String {

@@ -8,7 +8,7 @@ use serde_json::Value;
 use tempfile::TempDir;
 use testkit::{have, skip};
 
-use super::traced::Tracing;
+use super::tracing::Tracing;
 use super::{CommandOutput, fdguard, run};
 
 const OPENER: &str = r#"package main

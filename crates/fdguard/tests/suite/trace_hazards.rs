@@ -24,12 +24,12 @@ fn line(mark: &str) -> u64 {
     text.lines().position(|line| line.contains(&mark)).unwrap() as u64 + 1
 }
 
-struct Traced {
+struct TracedRun {
     said: CommandOutput,
     found: Value,
 }
 
-fn trace_with(mode: &str, prepare: impl FnOnce(&mut Command)) -> Traced {
+fn trace_with(mode: &str, prepare: impl FnOnce(&mut Command)) -> TracedRun {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("trace.json");
     let mut command = fdguard();
@@ -38,14 +38,14 @@ fn trace_with(mode: &str, prepare: impl FnOnce(&mut Command)) -> Traced {
     prepare(&mut command);
     let said = CommandOutput::of(command.output().unwrap());
     let found = serde_json::from_slice(&std::fs::read(&file).unwrap()).unwrap();
-    Traced { said, found }
+    TracedRun { said, found }
 }
 
-fn trace(mode: &str) -> Traced {
+fn trace(mode: &str) -> TracedRun {
     trace_with(mode, |_| {})
 }
 
-impl Traced {
+impl TracedRun {
     /// The one hazard of this rule; there are none of others.
     fn only(&self, rule: &str) -> &Value {
         let hazards = self.found["hazards"].as_array().unwrap();

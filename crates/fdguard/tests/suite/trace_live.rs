@@ -6,7 +6,7 @@ use testkit::{have, skip};
 
 use super::run;
 use super::terminal::Live;
-use super::traced::{Tracing, line_of};
+use super::tracing::{Tracing, line_of};
 
 fn drip() -> String {
     let program = testkit::c_variant("drip", "O2", &["-O2", "-g"]).unwrap();

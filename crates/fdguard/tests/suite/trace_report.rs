@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use serde_json::{Value, json};
 use testkit::{Victim, is_root, skip};
 
-use super::traced::{Tracing, line_of};
+use super::tracing::{Tracing, line_of};
 use super::{AsNobody, CommandOutput, run};
 
 /// The holder and its child under a tracer.

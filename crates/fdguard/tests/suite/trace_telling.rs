@@ -5,7 +5,7 @@ use std::fs;
 use serde_json::Value;
 use testkit::{have, skip};
 
-use super::traced::line_of;
+use super::tracing::line_of;
 use super::{CommandOutput, fdguard};
 
 fn finding(words: &[&str]) -> Value {

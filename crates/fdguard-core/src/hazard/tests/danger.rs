@@ -3,7 +3,7 @@
 use super::hazards;
 use crate::event::{FdCall, What};
 use crate::lint::Severity;
-use crate::testing::traced::{TraceScript, traced};
+use crate::testing::trace_script::{TraceScript, traced};
 
 fn severity(tell: impl FnOnce(&mut TraceScript)) -> Vec<Severity> {
     let found = hazards(&traced(tell));

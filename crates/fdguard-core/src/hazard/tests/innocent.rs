@@ -2,7 +2,7 @@
 
 use super::told;
 use crate::event::{Errno, FdCall, What};
-use crate::testing::traced::{TraceScript, process, traced};
+use crate::testing::trace_script::{TraceScript, process, traced};
 use crate::{Class, ProcKey};
 
 const CHILD: ProcKey = process(1001);

@@ -4,7 +4,7 @@ use super::hazards;
 use crate::Fd;
 use crate::event::{Errno, FdCall, What};
 use crate::lint::Severity;
-use crate::testing::traced::{TraceScript, traced};
+use crate::testing::trace_script::{TraceScript, traced};
 
 const MINUS_ONE: Fd = u32::MAX;
 

@@ -8,7 +8,7 @@ use crate::event::{
     CloseCall, CollectedEvents, Errno, FdCall, OpenCall, StackId, TraceEvent, What,
 };
 use crate::hazard::HazardDetector;
-use crate::testing::traced::process;
+use crate::testing::trace_script::process;
 use crate::{Class, FileId};
 
 fn number() -> impl Strategy<Value = u32> {

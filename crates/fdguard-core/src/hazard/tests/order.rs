@@ -12,7 +12,7 @@ use proptest::prelude::*;
 
 use crate::event::{CloseCall, CollectedEvents, OpenCall, StackId, TraceEvent, What};
 use crate::hazard::HazardDetector;
-use crate::testing::traced::MAIN;
+use crate::testing::trace_script::MAIN;
 use crate::{Class, FileId};
 
 const FILE: FileId = FileId { mnt: 1, ino: 9 };

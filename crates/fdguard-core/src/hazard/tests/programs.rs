@@ -4,7 +4,7 @@ use super::{RECORD, hazards, told};
 use crate::Class;
 use crate::event::{Errno, FdCall, OpenCall, What};
 use crate::hazard::Fault;
-use crate::testing::traced::{TraceScript, traced};
+use crate::testing::trace_script::{TraceScript, traced};
 
 /// One connection of `c-double-close`, up to the handler's close.
 fn connection(t: &mut TraceScript, handler: u32) {

@@ -37,7 +37,7 @@ pub(super) fn check(case: &Case<'_>) -> Vec<Finding> {
 mod tests {
     use crate::Class;
     use crate::lint::Severity;
-    use crate::testing::watched::{configured, settings, watched};
+    use crate::testing::watch_script::{configured, settings, watched};
 
     #[test]
     fn r12_above_the_absolute_level_is_a_warning_however_far_the_limit_is() {

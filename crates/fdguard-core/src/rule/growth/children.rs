@@ -54,7 +54,7 @@ pub(super) fn check(case: &Case<'_>) -> Vec<Finding> {
 mod tests {
     use crate::finding::Finding;
     use crate::lint::Severity;
-    use crate::testing::watched::{settings, watched};
+    use crate::testing::watch_script::{settings, watched};
 
     fn between(first: (u64, u64), last: (u64, u64)) -> Vec<Finding> {
         let told = watched(|t| {

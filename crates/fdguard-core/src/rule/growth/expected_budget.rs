@@ -67,7 +67,7 @@ mod tests {
     use crate::Class;
     use crate::finding::Finding;
     use crate::lint::Severity;
-    use crate::testing::watched::{settings, watched};
+    use crate::testing::watch_script::{settings, watched};
 
     /// So many pipes beside 500 files.
     fn expecting(text: &str, pipes: usize, blind: bool) -> Vec<Finding> {

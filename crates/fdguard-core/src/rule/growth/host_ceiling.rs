@@ -115,7 +115,7 @@ mod tests {
     use crate::finding::Finding;
     use crate::lint::Severity;
     use crate::snapshot::Ceilings;
-    use crate::testing::watched::{ceiling, settings, watched};
+    use crate::testing::watch_script::{ceiling, settings, watched};
 
     fn on_host(held: &Class, set: impl FnOnce(&mut Ceilings)) -> Vec<Finding> {
         let told = watched(|t| {

@@ -52,7 +52,7 @@ mod tests {
     use crate::Class;
     use crate::judge::Verdict;
     use crate::lint::Severity;
-    use crate::testing::watched::{leak, settings, watched};
+    use crate::testing::watch_script::{leak, settings, watched};
 
     #[test]
     fn r13_a_drip_is_a_leak_with_its_class_its_rate_and_its_walls() {

@@ -55,7 +55,7 @@ mod tests {
     use crate::Class;
     use crate::finding::Finding;
     use crate::lint::Severity;
-    use crate::testing::watched::{configured, settings, watched};
+    use crate::testing::watch_script::{configured, settings, watched};
 
     fn holding(count: usize) -> Vec<Finding> {
         let told = watched(|t| {

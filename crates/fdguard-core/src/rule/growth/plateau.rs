@@ -72,7 +72,7 @@ mod tests {
     use crate::Class;
     use crate::judge::{Shape, Verdict};
     use crate::lint::Severity;
-    use crate::testing::watched::{settings, watched};
+    use crate::testing::watch_script::{settings, watched};
 
     #[test]
     fn r13_a_pool_that_is_full_is_said_to_be_no_leak() {

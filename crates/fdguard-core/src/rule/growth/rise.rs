@@ -54,7 +54,7 @@ mod tests {
     use crate::Class;
     use crate::judge::Verdict;
     use crate::lint::Severity;
-    use crate::testing::watched::{settings, watched};
+    use crate::testing::watch_script::{settings, watched};
 
     #[test]
     fn r13_a_rise_too_short_to_be_a_leak_is_a_warning_to_watch_longer() {

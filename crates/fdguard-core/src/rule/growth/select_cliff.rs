@@ -59,14 +59,14 @@ mod tests {
     use crate::finding::Finding;
     use crate::lint::Severity;
     use crate::select_use::SelectUse;
-    use crate::testing::watched::{Watched, selects, settings, watched};
+    use crate::testing::watch_script::{WatchScript, selects, settings, watched};
 
-    fn found(mut told: Watched, select: Option<SelectUse>) -> Vec<Finding> {
+    fn found(mut told: WatchScript, select: Option<SelectUse>) -> Vec<Finding> {
         told.select = select;
         told.found("select-cliff", &settings())
     }
 
-    fn holding(count: usize) -> Watched {
+    fn holding(count: usize) -> WatchScript {
         watched(|t| {
             t.open(Class::Regular, "/srv/a", count);
             t.looks(8);

@@ -6,7 +6,7 @@ use crate::Class;
 use crate::judge::Verdict;
 use crate::lint::Severity;
 use crate::playbook::Playbook;
-use crate::testing::watched::{ceiling, configured, leak, selects, settings, watched};
+use crate::testing::watch_script::{ceiling, configured, leak, selects, settings, watched};
 
 #[test]
 fn a_process_that_does_nothing_has_no_findings() {

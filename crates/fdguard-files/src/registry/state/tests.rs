@@ -16,9 +16,9 @@ fn owner(number: u32) -> Owner {
 }
 
 /// A step in numbers: what, who, how far from the right version, whether the owner lives.
-type Drawn = (u8, u32, i64, bool);
+type DrawnStep = (u8, u32, i64, bool);
 
-fn step(drawn: Drawn, version: u64) -> RowTransition {
+fn step(drawn: DrawnStep, version: u64) -> RowTransition {
     let (what, who, off, lives) = drawn;
     let version = version.saturating_add_signed(off);
     match what {

@@ -75,7 +75,7 @@ pub fn page(evidence: &Evidence) -> String {
         style: STYLE,
         body,
         footer: format!(
-            "Made by fdguard {}. This file is self-contained and has no scripts.",
+            "MadeReport by fdguard {}. This file is self-contained and has no scripts.",
             escape(&evidence.material.machine.fdguard)
         ),
         script: String::new(),

@@ -59,7 +59,7 @@ pub fn page(report: &TraceReport, nonce: &str) -> String {
         style: &[STYLE, OWN_STYLE, svg::STYLE].concat(),
         body,
         footer: format!(
-            "Made by fdguard {}. This file is self-contained.",
+            "MadeReport by fdguard {}. This file is self-contained.",
             env!("CARGO_PKG_VERSION")
         ),
         script: format!(

@@ -310,9 +310,9 @@ mod tests {
     use fdguard_core::origin::Language;
 
     use super::{DisplayOptions, answers};
-    use crate::report::trace::testing::{Made, frame, leak};
+    use crate::report::trace::testing::{MadeReport, frame, leak};
 
-    fn told(made: &Made, shown: &DisplayOptions) -> String {
+    fn told(made: &MadeReport, shown: &DisplayOptions) -> String {
         let mut out = Vec::new();
         for answer in answers(&made.diagnosis) {
             answer.write(&mut out, shown).unwrap();
@@ -338,7 +338,7 @@ mod tests {
             ),
             frame("work", Some((name, 4)), Language::Python),
         ];
-        let mut made = Made::default();
+        let mut made = MadeReport::default();
         made.diagnosis.findings = vec![leak(100, &stack, 60)];
         let shown = DisplayOptions {
             directory: Some(folder.path().to_owned()),
@@ -358,7 +358,7 @@ mod tests {
     #[test]
     fn workers_of_one_program_are_one_answer() {
         let stack = [frame("index", Some(("/srv/app.py", 25)), Language::Python)];
-        let mut made = Made::default();
+        let mut made = MadeReport::default();
         made.diagnosis.findings = [100, 101, 102].map(|pid| leak(pid, &stack, 10)).to_vec();
         let text = told(&made, &DisplayOptions::default());
         let line = "leaking: /srv/app.py:25 in index() opened 30 files, closed 0 (/srv/a.log), in 3 workers of srv\n";
@@ -368,7 +368,7 @@ mod tests {
 
     #[test]
     fn a_leak_without_a_line_says_so() {
-        let mut made = Made::default();
+        let mut made = MadeReport::default();
         made.diagnosis.findings = vec![leak(100, &[], 9)];
         let text = told(&made, &DisplayOptions::default());
         let line = "leaking: srv (pid 100) opened 9 files at an unknown line (/srv/a.log)\n";

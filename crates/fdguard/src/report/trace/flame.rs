@@ -118,14 +118,14 @@ mod tests {
     use fdguard_core::origin::Language;
 
     use super::FlameNode;
-    use crate::report::trace::testing::{Made, frame};
+    use crate::report::trace::testing::{MadeReport, frame};
 
     #[test]
     fn stacks_share_what_they_have_in_common_from_the_outside() {
         let main = frame("main", Some(("main.c", 9)), Language::C);
         let one = vec![frame("arm", Some(("main.c", 3)), Language::C), main.clone()];
         let other = vec![frame("arm", Some(("main.c", 4)), Language::C), main];
-        let made = Made::default().site("srv", &one, 5).site("srv", &other, 7);
+        let made = MadeReport::default().site("srv", &one, 5).site("srv", &other, 7);
         let root = FlameNode::from_report(&made.report());
         assert_eq!((root.name.as_str(), root.live), ("srv (pid 100)", 12));
         assert_eq!(root.depth(), 3);
@@ -146,7 +146,7 @@ mod tests {
 
     #[test]
     fn several_processes_stand_under_one_root() {
-        let made = Made::default().site("a", &[], 1).site("b", &[], 2);
+        let made = MadeReport::default().site("a", &[], 1).site("b", &[], 2);
         let root = FlameNode::from_report(&made.report());
         assert_eq!((root.name.as_str(), root.live), ("all processes", 3));
         assert_eq!(root.inner[0].name, "b (pid 101)");
@@ -155,7 +155,7 @@ mod tests {
 
     #[test]
     fn nothing_open_is_a_root_of_nothing() {
-        let root = FlameNode::from_report(&Made::default().report());
+        let root = FlameNode::from_report(&MadeReport::default().report());
         assert_eq!((root.live, root.depth()), (0, 1));
     }
 }

@@ -39,14 +39,14 @@ mod tests {
     use fdguard_core::origin::Language;
 
     use super::text;
-    use crate::report::trace::testing::{Made, frame};
+    use crate::report::trace::testing::{MadeReport, frame};
 
     #[test]
     fn stacks_are_folded_from_the_outside_in_and_equal_ones_are_one() {
         let main = frame("main", Some(("main.c", 9)), Language::C);
         let one = vec![frame("arm", Some(("main.c", 3)), Language::C), main.clone()];
         let other = vec![frame("arm", Some(("main.c", 4)), Language::C), main];
-        let made = Made::default()
+        let made = MadeReport::default()
             .site("srv", &one, 5)
             .site("srv", &other, 7)
             .site("srv", &one, 2)
@@ -62,7 +62,7 @@ mod tests {
     #[test]
     fn names_cannot_forge_frames_or_lines() {
         let evil = vec![frame("a;b 9\nc;d", Some(("x;\r.js", 1)), Language::Node)];
-        let made = Made::default().site("n;m\n", &evil, 3);
+        let made = MadeReport::default().site("n;m\n", &evil, 3);
         let text = text(&made.report());
         assert_eq!(
             text,
@@ -73,6 +73,6 @@ mod tests {
 
     #[test]
     fn nothing_open_is_an_empty_file() {
-        assert_eq!(text(&Made::default().report()), "");
+        assert_eq!(text(&MadeReport::default().report()), "");
     }
 }

@@ -281,12 +281,12 @@ mod tests {
     use fdguard_core::origin::Language;
 
     use super::{file, message};
-    use crate::report::trace::testing::{Made, frame};
+    use crate::report::trace::testing::{MadeReport, frame};
 
     #[test]
     fn the_same_trace_is_the_same_file_and_it_is_compressed() {
         let stack = [frame("arm", Some(("main.c", 3)), Language::C)];
-        let made = Made::default().site("srv", &stack, 5);
+        let made = MadeReport::default().site("srv", &stack, 5);
         let bytes = file(&made.report()).unwrap();
         assert_eq!(bytes[..2], [0x1f, 0x8b]);
         assert_eq!(bytes, file(&made.report()).unwrap());
@@ -300,7 +300,7 @@ mod tests {
     fn texts_are_told_once_and_the_first_is_empty() {
         let stack = [frame("arm", Some(("main.c", 3)), Language::C)];
         let other = [frame("arm", Some(("main.c", 4)), Language::C)];
-        let made = Made::default()
+        let made = MadeReport::default()
             .site("srv", &stack, 5)
             .site("srv", &other, 6);
         let bytes = message(&made.report());

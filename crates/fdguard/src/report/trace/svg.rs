@@ -173,13 +173,13 @@ mod tests {
     use fdguard_core::origin::Language;
 
     use super::{figure, file};
-    use crate::report::trace::testing::{Made, frame};
+    use crate::report::trace::testing::{MadeReport, frame};
 
-    fn made() -> Made {
+    fn made() -> MadeReport {
         let evil = "<script>alert(1)</script>\u{ffff}\u{1b}&\"";
         let main = frame(evil, Some(("<b>.py", 9)), Language::Python);
         let one = vec![frame("arm", Some(("main.c", 3)), Language::C), main.clone()];
-        Made::default()
+        MadeReport::default()
             .site("srv", &one, 75)
             .site("srv", &[main], 25)
     }
@@ -225,7 +225,7 @@ mod tests {
     #[test]
     fn frames_that_no_eye_can_see_are_counted_and_left_out() {
         let wide = [frame("wide", None, Language::C)];
-        let mut made = Made::default().site("srv", &wide, 100_000);
+        let mut made = MadeReport::default().site("srv", &wide, 100_000);
         for index in 0..3 {
             made = made.site(
                 "srv",
@@ -240,7 +240,7 @@ mod tests {
 
     #[test]
     fn nothing_open_is_still_a_picture() {
-        let svg = file(&Made::default().report());
+        let svg = file(&MadeReport::default().report());
         assert!(svg.contains("0 descriptors are still open"), "{svg}");
     }
 }

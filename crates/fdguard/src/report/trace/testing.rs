@@ -1,4 +1,4 @@
-//! Made-up traces.
+//! MadeReport-up traces.
 
 use std::collections::HashMap;
 
@@ -20,7 +20,7 @@ use super::{ProcessSites, TraceReport};
 const SECOND: u64 = 1_000_000_000;
 
 /// A made-up trace.
-pub(crate) struct Made {
+pub(crate) struct MadeReport {
     pub(crate) diagnosis: Diagnosis,
     pub(crate) curves: Option<Curves>,
     sites: Vec<MadeSite>,
@@ -32,7 +32,7 @@ struct MadeSite {
     live: u32,
 }
 
-impl Default for Made {
+impl Default for MadeReport {
     fn default() -> Self {
         Self {
             diagnosis: diagnosis(),
@@ -42,7 +42,7 @@ impl Default for Made {
     }
 }
 
-impl Made {
+impl MadeReport {
     /// One more site, with as many closed descriptors as live ones.
     pub(crate) fn site(mut self, comm: &str, stack: &[Frame], live: u32) -> Self {
         self.sites.push(MadeSite {

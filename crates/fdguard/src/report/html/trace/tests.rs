@@ -4,15 +4,15 @@ use fdguard_core::lint::Severity;
 use fdguard_core::origin::{Culprit, Language, Origin};
 
 use super::page;
-use crate::report::trace::testing::{Made, curves, frame, hazard};
+use crate::report::trace::testing::{MadeReport, curves, frame, hazard};
 
 const EVIL: &str = "<script>alert(3)</script>";
 
-fn made() -> Made {
+fn made() -> MadeReport {
     let main = frame(EVIL, Some(("/srv/<img src=x>.py", 9)), Language::Python);
     let inner = frame("arm", Some(("/srv/main.c", 3)), Language::C);
     let stack = [inner.clone(), main.clone()];
-    let mut made = Made::default()
+    let mut made = MadeReport::default()
         .site("srv", &stack, 75)
         .site("srv", &[main], 25);
     made.curves = Some(curves(&[4, 40, 120]));
@@ -105,7 +105,7 @@ fn foreign_names_are_text_and_nothing_is_fetched() {
 
 #[test]
 fn a_trace_that_found_nothing_says_so() {
-    let html = page(&Made::default().report(), "word");
+    let html = page(&MadeReport::default().report(), "word");
     assert!(
         html.contains("No traced descriptor is still open."),
         "{html}"

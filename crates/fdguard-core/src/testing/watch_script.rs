@@ -19,7 +19,7 @@ use crate::{Class, Fd, Pid, Text, Tier, Timeline, collapse};
 
 /// What was seen of one process.
 #[derive(Debug, Default)]
-pub(crate) struct Watched {
+pub(crate) struct WatchScript {
     pub(crate) looks: Vec<Look>,
     pub(crate) select: Option<SelectUse>,
     open: BTreeMap<Fd, Class>,
@@ -29,8 +29,8 @@ pub(crate) struct Watched {
 }
 
 /// Tells a watch: `watched(|t| { t.open(Class::Pipe, "pipe:[1]", 3); t.looks(1); })`.
-pub(crate) fn watched(tell: impl FnOnce(&mut Watched)) -> Watched {
-    let mut watched = Watched::default();
+pub(crate) fn watched(tell: impl FnOnce(&mut WatchScript)) -> WatchScript {
+    let mut watched = WatchScript::default();
     watched.limits(65_536, 65_536);
     tell(&mut watched);
     watched
@@ -38,7 +38,7 @@ pub(crate) fn watched(tell: impl FnOnce(&mut Watched)) -> Watched {
 
 /// Ten files from the beginning on, then one more of `class` with every look: as plain a leak as
 /// there is.
-pub(crate) fn leak(class: &Class, target: &str, looks: usize) -> Watched {
+pub(crate) fn leak(class: &Class, target: &str, looks: usize) -> WatchScript {
     watched(|t| {
         t.open(Class::Regular, "/srv/app.log", 10);
         t.drip(class, target, looks);
@@ -67,7 +67,7 @@ pub(crate) fn configured(toml: &str) -> RuleSettings {
     }
 }
 
-impl Watched {
+impl WatchScript {
     pub(crate) fn limits(&mut self, soft: u64, hard: u64) {
         self.next.limits = Some(Limits {
             soft: Some(soft),
