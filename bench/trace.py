@@ -13,7 +13,8 @@ PROTECT = [BINARY, "run", "--once", "--protect", "--"]
 SAME = 1.05
 # The first is what the others are a multiple of.
 BASE = "alone"
-# For each tool: the words before the command, and by how much its rounds are shorter than those of the program alone.
+# For each tool: the words before the command, and by how much its rounds are shorter than those of
+# the program alone.
 TOOLS = {
     BASE: ([], 1),
     "fdguard trace": (FDGUARD, 1),
@@ -250,7 +251,8 @@ def main(sections):
         if "peers" in sections and (kernel := bpftrace("python3.11", command, 50_000)):
             row("bpftrace ustack", [kernel], [cost[BASE]])
         goal("Python loop", cost["fdguard trace"] / cost[BASE], 1.25)
-    # strace -k would need minutes for a request; valgrind's Python takes seconds to come up and is in the loops.
+    # strace -k would need minutes for a request; valgrind's Python takes seconds to come up and is
+    # in the loops.
     quick = [tool for tool in there if tool in fast or tool.startswith("strace") and not tool.endswith("-k")]
     if shutil.which("wrk") is None:
         print("SKIPPED: wrk is not installed", file=sys.stderr)

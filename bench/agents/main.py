@@ -84,7 +84,8 @@ def main():
     unknown = [name for name in asked if name not in peers.PEERS]
     if unknown:
         raise SystemExit(f"bench/agents: no peer is called {unknown[0]}: none, {', '.join(peers.PEERS)}")
-    # For all the same Python, and the interpreter itself: a script of a version manager in its place takes longer than it does.
+    # For all the same Python, and the interpreter itself: a script of a version manager in its
+    # place takes longer than it does.
     os.environ["PATH"] = os.path.dirname(os.path.realpath(sys.executable)) + os.pathsep + os.environ["PATH"]
     load = [os.getloadavg()[0]]
     run = {OURS: in_process()}

@@ -1,13 +1,16 @@
-//! Builds the injected library (`fdguard-preload`) as a shared object, to be embedded: one binary is all there is.
+//! Builds the injected library (`fdguard-preload`) as a shared object, to be embedded: one binary
+//! is all there is.
 //!
-//! It is the same source as the workspace's crate, built once more without the standard library and with its names exported. The
-//! build has a target folder of its own under `OUT_DIR`, so that it neither waits for the outer build's lock nor mixes with it.
+//! It is the same source as the workspace's crate, built once more without the standard library and
+//! with its names exported. The build has a target folder of its own under `OUT_DIR`, so that it
+//! neither waits for the outer build's lock nor mixes with it.
 
 use std::env;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// What makes an ordinary crate the injected library: no unwinding of its own, tables for others to unwind through it, names.
+/// What makes an ordinary crate the injected library: no unwinding of its own, tables for others to
+/// unwind through it, names.
 const FLAGS: [&str; 6] = [
     "-Cpanic=abort",
     "-Cforce-unwind-tables=yes",
@@ -72,7 +75,8 @@ fn build(package: &Path, out: &Path, target: &str) {
         .arg(package.join("Cargo.toml"))
         .arg("--target-dir")
         .arg(out.join("preload"));
-    // Nothing to download: both crates are ours and have no dependencies. The outer build's lock file is as it is.
+    // Nothing to download: both crates are ours and have no dependencies. The outer build's lock
+    // file is as it is.
     cargo.arg("--offline");
     // What the outer build was told about itself is not for this one.
     for name in [

@@ -1,6 +1,6 @@
 #![no_main]
-//! Databases, their logs, indexes and journals: judged without a panic, a header without its magic is never called sound, and
-//! every header that is proposed for a damaged one is sound itself.
+//! Databases, their logs, indexes and journals: judged without a panic, a header without its magic
+//! is never called sound, and every header that is proposed for a damaged one is sound itself.
 
 use fdguard_core::lint::Severity;
 use fdguard_files::heal::rebuild;

@@ -180,7 +180,8 @@ async def the_host_is_seen_and_stays_small(client):
     for number in range(25):
         await call(client, "python", {"code": f"print({number})"})
         await call(client, "bash", {"command": "ls / | wc -l"})
-    # A look itself holds up to eight for a moment, and a connection of ours may come or go; fifty calls that leak would be more.
+    # A look itself holds up to eight for a moment, and a connection of ours may come or go; fifty
+    # calls that leak would be more.
     after = await descriptors(client)
     assert after <= before + 9, (before, after)
     judged = await call(client, "watch", {"seconds": 1})

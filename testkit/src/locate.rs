@@ -35,8 +35,8 @@ pub fn c_victim(name: &str) -> PathBuf {
     c_variant(name, "c", &["-g"]).expect("a victim that compiles and links")
 }
 
-/// The same, compiled with these flags under a name that ends in `variant`. `None` where the compiler
-/// refuses, as it does for `-static` without a static C library; it says itself why.
+/// The same, compiled with these flags under a name that ends in `variant`. `None` where the
+/// compiler refuses, as it does for `-static` without a static C library; it says itself why.
 #[must_use]
 pub fn c_variant(name: &str, variant: &str, flags: &[&str]) -> Option<PathBuf> {
     let mut flags = flags.to_vec();
@@ -49,8 +49,8 @@ pub fn c_variant(name: &str, variant: &str, flags: &[&str]) -> Option<PathBuf> {
     )
 }
 
-/// The built victim from a source in this crate (`c/objects.cpp`, `rust/held.rs`), compiled when it is missing or stale.
-/// `None` where the compiler refuses; it says itself why.
+/// The built victim from a source in this crate (`c/objects.cpp`, `rust/held.rs`), compiled when it
+/// is missing or stale. `None` where the compiler refuses; it says itself why.
 #[must_use]
 pub fn compiled(compiler: &str, source: &str, name: &str, flags: &[&str]) -> Option<PathBuf> {
     let source = Path::new(env!("CARGO_MANIFEST_DIR")).join(source);

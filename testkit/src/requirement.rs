@@ -47,8 +47,8 @@ pub struct TestRuntime {
     pub path: PathBuf,
 }
 
-/// The wanted versions of a runtime (`node`, `java`): those that `testkit/runtimes` brought, and the one on the search path.
-/// Says aloud which are missing.
+/// The wanted versions of a runtime (`node`, `java`): those that `testkit/runtimes` brought, and
+/// the one on the search path. Says aloud which are missing.
 #[must_use]
 pub fn runtimes(name: &str, wanted: &[u32]) -> Vec<TestRuntime> {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../target/runtimes");

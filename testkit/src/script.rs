@@ -4,7 +4,8 @@ use std::ffi::OsStr;
 use std::io::{BufRead as _, BufReader};
 use std::process::{Child, Command, Stdio};
 
-/// A running script. It prints `ready` when it holds what it should and ends when its input does. Dropped, it is told to, and waited for.
+/// A running script. It prints `ready` when it holds what it should and ends when its input does.
+/// Dropped, it is told to, and waited for.
 #[derive(Debug)]
 pub struct ScriptedProcess(Child);
 

@@ -203,7 +203,8 @@ pub fn lock_range(file: impl AsFd, start: i64, length: i64, per_file: bool) -> i
     done(unsafe { libc::fcntl(file.as_fd().as_raw_fd(), command, &raw const lock) })
 }
 
-/// Writes to a number that the caller does not own, as a program does with a descriptor that was closed under it.
+/// Writes to a number that the caller does not own, as a program does with a descriptor that was
+/// closed under it.
 pub fn stale_write(number: u32, bytes: &[u8]) -> io::Result<usize> {
     let number = i32::try_from(number).map_err(io::Error::other)?;
     // SAFETY: the bytes live until the call returns. Whose file they go to is what the test asks.
@@ -274,7 +275,8 @@ fn done(result: libc::c_int) -> io::Result<()> {
     Ok(())
 }
 
-/// Stops a process so that no signal but KILL lets it go on, until the calling thread releases it or ends.
+/// Stops a process so that no signal but KILL lets it go on, until the calling thread releases it
+/// or ends.
 pub fn hold(pid: u32) -> io::Result<()> {
     let pid = pid.cast_signed();
     // SAFETY: takes numbers; no memory of the other process is touched.

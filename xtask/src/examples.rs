@@ -16,8 +16,8 @@ struct Example {
     words: Vec<String>,
 }
 
-/// The examples in the `console` blocks of a page; a `$ ` or `# ` prompt and `sudo` may stand in front. After a line with `$ ` what has none is
-/// what a command said.
+/// The examples in the `console` blocks of a page; a `$ ` or `# ` prompt and `sudo` may stand in
+/// front. After a line with `$ ` what has none is what a command said.
 fn examples(page: &str) -> Vec<Example> {
     let mut found = Vec::new();
     let (mut inside, mut has_prompt) = (false, false);

@@ -1,4 +1,5 @@
-//! The names of types and modules: a public type name exists once, and no name is a bare participle.
+//! The names of types and modules: a public type name exists once, and no name is a bare
+//! participle.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};

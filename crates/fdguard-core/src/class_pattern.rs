@@ -8,7 +8,8 @@ use serde::{Serialize, Serializer};
 use crate::Class;
 use crate::class::NAMES;
 
-/// What kind of descriptor is meant: `eventpoll`, or with a star at the end `sqlite-*`, `tcp:*`, `*`.
+/// What kind of descriptor is meant: `eventpoll`, or with a star at the end `sqlite-*`, `tcp:*`,
+/// `*`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ClassPattern(Box<str>);
 
@@ -19,7 +20,8 @@ impl ClassPattern {
         self.exactness(&class.to_string()).is_some()
     }
 
-    /// How exactly it names the class of this name: `None` if it does not, more for more of the name.
+    /// How exactly it names the class of this name: `None` if it does not, more for more of the
+    /// name.
     #[must_use]
     pub fn exactness(&self, class: &str) -> Option<usize> {
         match self.0.strip_suffix('*') {

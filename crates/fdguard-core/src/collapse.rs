@@ -9,8 +9,8 @@ use crate::{Detail, FdEntry};
 /// The lowest port that the kernel gives out by itself, by default.
 const EPHEMERAL: u16 = 32768;
 
-/// The collapsed target of a descriptor. Paths are collapsed by their names, connections by the port
-/// that was chosen at random: `*->10.0.0.7:443` for a client, `0.0.0.0:8080<-*` for a server.
+/// The collapsed target of a descriptor. Paths are collapsed by their names, connections by the
+/// port that was chosen at random: `*->10.0.0.7:443` for a client, `0.0.0.0:8080<-*` for a server.
 #[must_use]
 pub fn target(entry: &FdEntry) -> Cow<'_, [u8]> {
     match &entry.detail {
@@ -50,7 +50,8 @@ fn is_ephemeral(address: &str) -> bool {
 /// Collapses one target: `/tmp/agent-41/log.jsonl` becomes `/tmp/agent-*/log.jsonl`.
 ///
 /// Path components are judged one by one. Runs of digits, UUIDs, long hexadecimal strings and the
-/// random tails of temporary names become `*`; words stay. Bytes that are not text stay as they are.
+/// random tails of temporary names become `*`; words stay. Bytes that are not text stay as they
+/// are.
 #[must_use]
 pub fn collapse(target: &[u8]) -> Cow<'_, [u8]> {
     if !target.iter().any(u8::is_ascii_digit) && !target.contains_str("tmp") {
@@ -72,8 +73,8 @@ pub fn collapse(target: &[u8]) -> Cow<'_, [u8]> {
     }
 }
 
-/// The target with words of eight letters in temporary places collapsed, too; `None` where there are none.
-/// For telling whether a name that looks like a word is one of many random ones.
+/// The target with words of eight letters in temporary places collapsed, too; `None` where there
+/// are none. For telling whether a name that looks like a word is one of many random ones.
 #[must_use]
 pub fn with_words(target: &[u8]) -> Option<Vec<u8>> {
     let mut out = Vec::with_capacity(target.len());

@@ -1,4 +1,5 @@
-//! A process's own command line, ready to be pasted into a shell: advice names the command that gives the line of code.
+//! A process's own command line, ready to be pasted into a shell: advice names the command that
+//! gives the line of code.
 
 use crate::diagnosis::Diagnosis;
 use crate::finding::Finding;
@@ -7,7 +8,8 @@ use crate::snapshot::Process;
 use crate::watch::Watch;
 use crate::{Pid, Text};
 
-/// A longer command is cut after the word that reaches it: a class path of Java may have ten thousand bytes.
+/// A longer command is cut after the word that reaches it: a class path of Java may have ten
+/// thousand bytes.
 const LONGEST: usize = 300;
 /// The rules whose findings a line of code explains.
 const BY_A_LINE: &[&str] = &["leak", "growth", "soft-limit-level", "expected-budget"];
@@ -37,7 +39,8 @@ fn quoted_word(word: &str) -> String {
     format!("'{}'", word.replace('\'', r"'\''"))
 }
 
-/// `fdguard trace -- gunicorn -w 2 app:app`; absent where the command line is not known or was overwritten.
+/// `fdguard trace -- gunicorn -w 2 app:app`; absent where the command line is not known or was
+/// overwritten.
 #[must_use]
 pub fn trace_command(process: &Process) -> Option<String> {
     if process.cmdline.is_empty() || is_title(&process.cmdline) {
@@ -47,7 +50,8 @@ pub fn trace_command(process: &Process) -> Option<String> {
     Some(format!("fdguard trace -- {}", quoted(words)))
 }
 
-/// Whether a program wrote a title over its arguments: `nginx: worker process`, `postgres: checkpointer`.
+/// Whether a program wrote a title over its arguments: `nginx: worker process`,
+/// `postgres: checkpointer`.
 fn is_title(words: &[Text]) -> bool {
     let first = words.first().map_or(&b""[..], Text::as_bytes);
     let has = |part: &[u8]| first.windows(part.len()).any(|window| window == part);

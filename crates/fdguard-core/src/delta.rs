@@ -10,7 +10,8 @@ use crate::{Class, Detail, Fd, FdEntry, Snapshot};
 /// The difference of two snapshots.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Delta {
-    /// Whether both show the same process (pid and start time); absent when a start time is unknown.
+    /// Whether both show the same process (pid and start time); absent when a start time is
+    /// unknown.
     pub same_process: Option<bool>,
     /// Change of the count; absent when one of them is unknown.
     pub count: Option<i64>,

@@ -1,7 +1,8 @@
 //! Which dependencies a line went through: `pexpect → ptyprocess → pty`.
 //!
-//! Nobody searches for a leak of their own in a library that a library uses. Between the application's line and the call that opened
-//! stand the packages that it went through, told by where their files lie.
+//! Nobody searches for a leak of their own in a library that a library uses. Between the
+//! application's line and the call that opened stand the packages that it went through, told by
+//! where their files lie.
 
 use crate::blame::culprit;
 use crate::origin::{Frame, Language};
@@ -22,7 +23,8 @@ const GROUND: &[&str] = &[
     "linux-vdso",
 ];
 
-/// The packages between the culprit and the call that opened, the application's own direct one first.
+/// The packages between the culprit and the call that opened, the application's own direct one
+/// first.
 #[must_use]
 pub fn through(stack: &[Frame]) -> Vec<String> {
     let Some(own) = culprit(stack).and_then(|found| stack.iter().position(|frame| frame == found))

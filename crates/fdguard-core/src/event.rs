@@ -1,13 +1,13 @@
 //! The events of a tracer: one [`TraceEvent`] for each thing that happened to a descriptor.
 //!
-//! A tracer declares what it [collects](Collected). Opens, closes, forks, execs and exits are always
-//! reported; the rest only on request. A hazard that needs an event which was not collected is not
-//! raised, and a gap reports that. Events may be late, doubled or missing.
+//! A tracer declares what it [collects](Collected). Opens, closes, forks, execs and exits are
+//! always reported; the rest only on request. A hazard that needs an event which was not collected
+//! is not raised, and a gap reports that. Events may be late, doubled or missing.
 //!
 //! An event represents a call that took some time. Opens, uses and locks are reported after their
-//! call; a close is reported before its call and [`What::CloseReturned`] after it; [`What::Locking`]
-//! precedes a change of locks. Calls of two threads whose times overlap may have happened in either order, and no hazard may
-//! depend on which.
+//! call; a close is reported before its call and [`What::CloseReturned`] after it;
+//! [`What::Locking`] precedes a change of locks. Calls of two threads whose times overlap may have
+//! happened in either order, and no hazard may depend on which.
 
 mod call_name;
 mod collected_events;
@@ -81,8 +81,8 @@ pub enum What {
         #[serde(default, skip_serializing_if = "Option::is_none")]
         errno: Option<Errno>,
     },
-    /// The thread's close of this number has returned: it happened between its [`What::Close`] and this.
-    /// Any other event of the thread means the same.
+    /// The thread's close of this number has returned: it happened between its [`What::Close`] and
+    /// this. Any other event of the thread means the same.
     #[serde(rename = "closed")]
     CloseReturned {
         /// The number.
@@ -115,8 +115,8 @@ pub enum What {
     },
     /// The thread is out of its call again. Any other event of the thread means the same.
     Leave,
-    /// A call on a number is over ([`CollectedEvents::uses`]). Reported before its [`What::Leave`]: the call belongs to the
-    /// descriptor that it was entered on, whatever has the number by now.
+    /// A call on a number is over ([`CollectedEvents::uses`]). Reported before its [`What::Leave`]:
+    /// the call belongs to the descriptor that it was entered on, whatever has the number by now.
     Use {
         /// The number.
         fd: Fd,
@@ -135,8 +135,8 @@ pub enum What {
         /// The number.
         fd: Fd,
     },
-    /// A POSIX lock was taken or given back ([`CollectedEvents::locks`]). `flock` and open-file-description
-    /// locks do not vanish with another descriptor and are not reported.
+    /// A POSIX lock was taken or given back ([`CollectedEvents::locks`]). `flock` and
+    /// open-file-description locks do not vanish with another descriptor and are not reported.
     Lock {
         /// The number it went through.
         fd: Fd,
@@ -149,8 +149,9 @@ pub enum What {
         /// Taken, or given back.
         taken: bool,
     },
-    /// A call begins that takes or gives back a POSIX lock ([`CollectedEvents::locks`]). What it did happens between
-    /// this and the thread's next event, which is its [`What::Lock`] if it succeeds.
+    /// A call begins that takes or gives back a POSIX lock ([`CollectedEvents::locks`]). What it
+    /// did happens between this and the thread's next event, which is its [`What::Lock`] if it
+    /// succeeds.
     Locking {
         /// The number it goes through.
         fd: Fd,
@@ -162,8 +163,8 @@ pub enum What {
         /// The file.
         file: FileId,
     },
-    /// The tracer learned which code asked for this descriptor: the stack of this event replaces the
-    /// stack of its open.
+    /// The tracer learned which code asked for this descriptor: the stack of this event replaces
+    /// the stack of its open.
     #[serde(rename = "retold")]
     Reassigned {
         /// The number.

@@ -194,7 +194,8 @@ impl Evidence {
         Some(evidence)
     }
 
-    /// Adds the command that gives the line: from the material as it is, so redacted material gives a redacted one.
+    /// Adds the command that gives the line: from the material as it is, so redacted material gives
+    /// a redacted one.
     fn name_traces(&mut self) {
         for visit in &self.material.visits {
             let process = &visit.latest().process;

@@ -1,4 +1,5 @@
-//! The Prometheus text format, version 0.0.4, written by its rules: one family after the other, each with HELP and TYPE once.
+//! The Prometheus text format, version 0.0.4, written by its rules: one family after the other,
+//! each with HELP and TYPE once.
 
 use std::fmt::Write as _;
 

@@ -1,17 +1,19 @@
-//! Names with `*` in them: `/srv/*/state.db` stands for every name with something there, a slash too.
+//! Names with `*` in them: `/srv/*/state.db` stands for every name with something there, a slash
+//! too.
 
 use std::fmt;
 
 use bstr::ByteSlice as _;
 use serde::{Serialize, Serializer};
 
-/// A pattern over bytes in which `*` stands for any run of bytes, also none; every other byte for itself.
+/// A pattern over bytes in which `*` stands for any run of bytes, also none; every other byte for
+/// itself.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Glob(Box<str>);
 
 impl Glob {
-    /// Whether the pattern covers the whole of these bytes. Takes time in proportion to both: each piece
-    /// between two stars is looked for once, from where the one before it ended.
+    /// Whether the pattern covers the whole of these bytes. Takes time in proportion to both: each
+    /// piece between two stars is looked for once, from where the one before it ended.
     #[must_use]
     pub fn matches(&self, name: &[u8]) -> bool {
         let Some((head, rest)) = self.0.split_once('*') else {

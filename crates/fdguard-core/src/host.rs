@@ -78,8 +78,9 @@ impl HostRow {
         })
     }
 
-    /// The limit that counts, and how far it is: the same that `watch` and `doctor` name, see [`wall::condition`]. That a
-    /// number of 1024 or more was in use is told apart, by [`crossed_1024`](Self::crossed_1024).
+    /// The limit that counts, and how far it is: the same that `watch` and `doctor` name, see
+    /// [`wall::condition`]. That a number of 1024 or more was in use is told apart, by
+    /// [`crossed_1024`](Self::crossed_1024).
     #[must_use]
     pub fn nearest_wall(&self) -> Option<NearestWall> {
         let count = self.count?;

@@ -1,7 +1,8 @@
 //! What a long-running part has to tell: one line each, in a form that scripts can rely on.
 //!
-//! `fdguard_event event=restart service=web reason=fd_budget count=912`: the name first, then the service, then fields in a fixed order. Names
-//! and fields are public interface; new ones may come. What is not known is left out here and `null` in JSON.
+//! `fdguard_event event=restart service=web reason=fd_budget count=912`: the name first, then the
+//! service, then fields in a fixed order. Names and fields are public interface; new ones may come.
+//! What is not known is left out here and `null` in JSON.
 
 use std::fmt;
 

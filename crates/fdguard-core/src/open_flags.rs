@@ -3,13 +3,13 @@
 use serde::ser::SerializeSeq as _;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
-/// The flags that a descriptor's file has now, as bits with the values that most machines give them.
-/// In JSON a list of names.
+/// The flags that a descriptor's file has now, as bits with the values that most machines give
+/// them. In JSON a list of names.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct OpenFlags(u32);
 
-/// Every flag with its name in JSON. How a descriptor may be used, and whether it closes at exec, are
-/// told elsewhere.
+/// Every flag with its name in JSON. How a descriptor may be used, and whether it closes at exec,
+/// are told elsewhere.
 const NAMES: [(u32, &str); 11] = [
     (0o2000, "append"),
     (0o4000, "nonblock"),

@@ -27,7 +27,8 @@ struct Database {
 }
 
 /// In WAL mode every live connection holds the database and its log; SQLite parks database
-/// descriptors of closed connections while another connection lives. So live = wal, parked = db − wal.
+/// descriptors of closed connections while another connection lives. So live = wal, parked = db −
+/// wal.
 fn sqlite_connections(fds: &[FdEntry]) -> Vec<String> {
     let mut databases: BTreeMap<Text, Database> = BTreeMap::new();
     for entry in fds {

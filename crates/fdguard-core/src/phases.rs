@@ -1,5 +1,5 @@
-//! Several snapshots of one process in their order: what each step opened and closed, and whether the last
-//! one is back to the first.
+//! Several snapshots of one process in their order: what each step opened and closed, and whether
+//! the last one is back to the first.
 //!
 //! Compared by identity, not by count: a process that closed three old descriptors and opened three
 //! new ones has the same count but is not back to its baseline.

@@ -1,7 +1,7 @@
 //! A watch as it is written down: the lines of a `fdguard.recording/1` file, one JSON value each.
 //!
-//! A live watch makes these entries and judges them; a replay reads them and judges them. Nothing else
-//! is ever judged, so a recording tells what the watch would have told.
+//! A live watch makes these entries and judges them; a replay reads them and judges them. Nothing
+//! else is ever judged, so a recording tells what the watch would have told.
 
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};

@@ -45,9 +45,9 @@ pub struct Trend {
 
 /// The slope after Theil and Sen through points of (seconds, value), in any order.
 ///
-/// The interval is Sen's (1968), from the variance of Kendall's statistic with its ties. Of more than
-/// [`MOST_POINTS`] points every k-th is taken. `None` where no two points differ in time, or one is not a
-/// finite number.
+/// The interval is Sen's (1968), from the variance of Kendall's statistic with its ties. Of more
+/// than [`MOST_POINTS`] points every k-th is taken. `None` where no two points differ in time, or
+/// one is not a finite number.
 #[must_use]
 pub fn theil_sen(points: &[(f64, f64)]) -> Option<Slope> {
     let step = points.len().div_ceil(MOST_POINTS).max(1);
@@ -108,10 +108,11 @@ pub fn mann_kendall(values: &[f64]) -> Option<Trend> {
 
 /// The same for values that resemble their neighbours, after Hamed and Rao (1998).
 ///
-/// The variance grows by the ratio of the number of values to the number of independent ones, reckoned
-/// from the autocorrelation of the ranks of what is left after the slope is taken out; only lags that are
-/// significant at 5 % count. Where neighbours repel each other, as in a saw-tooth, the formula would make
-/// the test surer than independent values do: that we do not believe, the ratio is at least 1.
+/// The variance grows by the ratio of the number of values to the number of independent ones,
+/// reckoned from the autocorrelation of the ranks of what is left after the slope is taken out;
+/// only lags that are significant at 5 % count. Where neighbours repel each other, as in a
+/// saw-tooth, the formula would make the test surer than independent values do: that we do not
+/// believe, the ratio is at least 1.
 #[must_use]
 pub fn mann_kendall_corrected(values: &[f64]) -> Option<Trend> {
     let points: Vec<(f64, f64)> = (0u64..).map(as_f64).zip(values.iter().copied()).collect();
@@ -143,8 +144,8 @@ fn trend(values: &[f64], inflation: f64) -> Option<Trend> {
     let pairs = as_f64((values.len() * (values.len() - 1) / 2) as u64);
     let deviation = (ranks::variance(values.len(), &[values]) * inflation).sqrt();
     let size = as_f64(s.unsigned_abs());
-    // One step towards zero: the statistic moves in steps, the distribution does not. Values that are all
-    // equal have no deviation and no score.
+    // One step towards zero: the statistic moves in steps, the distribution does not. Values that
+    // are all equal have no deviation and no score.
     let z = if s == 0 {
         0.0
     } else {

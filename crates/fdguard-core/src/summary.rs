@@ -156,7 +156,8 @@ pub fn targets(fds: &[FdEntry]) -> Vec<TargetCount> {
     list
 }
 
-/// A random name of letters alone looks like a word. Where its siblings were collapsed, it is one of them.
+/// A random name of letters alone looks like a word. Where its siblings were collapsed, it is one
+/// of them.
 fn merge_words(groups: &mut HashMap<Group<'_>, Members<'_>>) {
     let words: Vec<_> = groups
         .keys()

@@ -12,8 +12,8 @@ use crate::snapshot::Process;
 use crate::timeline::Timeline;
 use crate::{Gap, Tier};
 
-/// Processes that ended and are remembered. A tree may start thousands of them in an hour, and most have
-/// nothing to tell.
+/// Processes that ended and are remembered. A tree may start thousands of them in an hour, and most
+/// have nothing to tell.
 const ENDED_KEPT: usize = 256;
 
 /// Everything seen so far.
@@ -114,7 +114,8 @@ impl Watch {
 
     fn appear(&mut self, appearance: &Appearance) {
         self.at = self.at.max(appearance.at);
-        // A number stands for one process: what a damaged recording says of it again is not believed.
+        // A number stands for one process: what a damaged recording says of it again is not
+        // believed.
         if self.subject_mut(appearance.id).is_some() {
             return;
         }
@@ -181,7 +182,8 @@ impl Watch {
         self.at
     }
 
-    /// The processes under watch, the named ones first; those that were replaced are not among them.
+    /// The processes under watch, the named ones first; those that were replaced are not among
+    /// them.
     pub fn subjects(&self) -> impl Iterator<Item = &WatchedProcess> {
         self.subjects.iter().filter(|subject| !subject.replaced)
     }

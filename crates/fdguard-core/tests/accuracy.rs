@@ -1,5 +1,6 @@
-//! How often the judgement is wrong, on the made-up processes of the accuracy example: a bounded number of
-//! them, with fixed seeds, and properties that hold for all of a kind. docs/accuracy.md has the large numbers.
+//! How often the judgement is wrong, on the made-up processes of the accuracy example: a bounded
+//! number of them, with fixed seeds, and properties that hold for all of a kind. docs/accuracy.md
+//! has the large numbers.
 
 #[path = "../examples/accuracy/clean.rs"]
 mod clean;
@@ -29,7 +30,8 @@ use random::Random;
 use scenarios::{Scenario, Truth, drip_under_a_dozen, of, watched_for};
 use source::Source;
 
-/// The same cases on every machine: a judgement by chance has exceptions, and a test shall not be one.
+/// The same cases on every machine: a judgement by chance has exceptions, and a test shall not be
+/// one.
 fn cases(cases: u32) -> ProptestConfig {
     ProptestConfig {
         cases,
@@ -52,7 +54,8 @@ fn few_leaks_are_missed_and_few_others_called_one() {
     let text = table::kinds(&outcomes);
     assert!(table::rate(&outcomes, true) <= 1.0, "{text}");
     assert!(table::rate(&outcomes, false) <= 0.5, "{text}");
-    // The smallest share that twelve can show is 8 %: one of a kind may be wrong by chance, two may not.
+    // The smallest share that twelve can show is 8 %: one of a kind may be wrong by chance, two may
+    // not.
     assert!(outcomes.iter().all(|it| it.wrong() <= 1), "{text}");
     assert!(outcomes.iter().any(|it| it.kind.truth == Truth::MayGrow));
 }
@@ -191,8 +194,8 @@ fn sighting() -> impl Strategy<Value = Sighting> {
     })
 }
 
-/// Any look at all: numbers closed that were never open, opened twice, changed before they were seen, a clock
-/// that goes backwards or leaps.
+/// Any look at all: numbers closed that were never open, opened twice, changed before they were
+/// seen, a clock that goes backwards or leaps.
 fn look() -> impl Strategy<Value = Look> {
     let few = || proptest::collection::vec(sighting(), 0..6);
     let closed = proptest::collection::vec(0..20_u32, 0..6);

@@ -21,8 +21,8 @@ use crate::{Error, lease};
 const ATTEMPTS: usize = 5;
 /// Maximum number of problems that SQLite reports.
 const MOST: u32 = 20;
-/// A check of an empty file may take this long, and so much longer for each MiB. An ordinary one takes
-/// some milliseconds a MiB: what takes longer was made to.
+/// A check of an empty file may take this long, and so much longer for each MiB. An ordinary one
+/// takes some milliseconds a MiB: what takes longer was made to.
 const TIME: Duration = Duration::from_secs(5);
 const TIME_PER_MIB: Duration = Duration::from_secs(1);
 /// Virtual machine steps between two checks of the clock.
@@ -216,7 +216,8 @@ pub(crate) fn complaints(
     Ok(said)
 }
 
-/// Whether SQLite speaks of the file's content, and not of the disk, of locks or of what it does not know.
+/// Whether SQLite speaks of the file's content, and not of the disk, of locks or of what it does
+/// not know.
 pub(crate) fn is_damage(error: &rusqlite::Error) -> bool {
     let is_content = matches!(
         error.sqlite_error_code(),

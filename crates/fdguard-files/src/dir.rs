@@ -36,7 +36,8 @@ pub(crate) struct Entry {
 }
 
 impl Dir {
-    /// Opens it. The path is freed from links first; one that is put into it meanwhile is not followed.
+    /// Opens it. The path is freed from links first; one that is put into it meanwhile is not
+    /// followed.
     pub fn open(path: &Path) -> io::Result<Self> {
         let path = path.canonicalize()?;
         let fd = readable(|flags| {
@@ -53,8 +54,8 @@ impl Dir {
         Self::from_fd(fd, path)
     }
 
-    /// Opens a directory, which is made where it is missing. What is new is brought to the disk: files in a directory that is not
-    /// there are lost.
+    /// Opens a directory, which is made where it is missing. What is new is brought to the disk:
+    /// files in a directory that is not there are lost.
     pub fn make(path: &Path) -> io::Result<Self> {
         if path.is_dir() {
             return Self::open(path);
@@ -82,7 +83,8 @@ impl Dir {
         Self::from_fd(fd, self.path.join(inner))
     }
 
-    /// The same, and what is missing of the path is made, step by step from one open directory to the next, and brought to the disk.
+    /// The same, and what is missing of the path is made, step by step from one open directory to
+    /// the next, and brought to the disk.
     pub fn make_below(&self, inner: &Path) -> io::Result<Self> {
         let mut dir = self.clone();
         for part in inner.components() {
@@ -107,8 +109,9 @@ impl Dir {
         Ok(dir)
     }
 
-    /// Where a path is, from this directory on: its links are resolved as far as it exists. None where it is elsewhere, or not whole.
-    /// Only a name: what it leads to is for [`Self::open_below`] to say.
+    /// Where a path is, from this directory on: its links are resolved as far as it exists. None
+    /// where it is elsewhere, or not whole. Only a name: what it leads to is for
+    /// [`Self::open_below`] to say.
     #[must_use]
     pub fn relative(&self, path: &Path) -> Option<PathBuf> {
         let real = real(path)?;
@@ -172,7 +175,8 @@ impl Dir {
         Ok(rustix::fs::openat(&self.fd, name, flags, mode)?.into())
     }
 
-    /// Gives a file another name, here or in another directory. What has that name is never replaced.
+    /// Gives a file another name, here or in another directory. What has that name is never
+    /// replaced.
     pub(crate) fn rename(&self, from: &OsStr, to: &Self, name: &OsStr) -> Result<(), Errno> {
         let renamed =
             rustix::fs::renameat_with(&self.fd, from, &to.fd, name, RenameFlags::NOREPLACE);
@@ -195,7 +199,8 @@ impl Dir {
     /// Brings the names to the disk.
     pub(crate) fn sync(&self) -> io::Result<()> {
         match rustix::fs::fsync(&self.fd) {
-            // A file system without a disk below, or a directory that may not be read (it was opened by its path alone).
+            // A file system without a disk below, or a directory that may not be read (it was
+            // opened by its path alone).
             Err(Errno::INVAL | Errno::ROFS | Errno::BADF) | Ok(()) => Ok(()),
             Err(error) => Err(error.into()),
         }
@@ -220,7 +225,8 @@ fn below() -> ResolveFlags {
     ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS | ResolveFlags::NO_MAGICLINKS
 }
 
-/// Opens for reading, so that names can be brought to the disk; where that is not allowed, to be passed through only.
+/// Opens for reading, so that names can be brought to the disk; where that is not allowed, to be
+/// passed through only.
 fn readable(open: impl Fn(OFlags) -> Result<OwnedFd, Errno>) -> Result<OwnedFd, Errno> {
     let flags = OFlags::DIRECTORY | OFlags::CLOEXEC;
     match open(flags | OFlags::RDONLY) {

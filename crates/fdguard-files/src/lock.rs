@@ -130,7 +130,8 @@ impl Drop for LockFile {
         {
             place.remove();
         }
-        // A child that another thread is about to start has this descriptor, too, until it becomes a program.
+        // A child that another thread is about to start has this descriptor, too, until it becomes
+        // a program.
         let _ = sys::unlock(&self.file);
     }
 }

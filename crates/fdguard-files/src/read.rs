@@ -57,7 +57,8 @@ impl From<&std::fs::Metadata> for Stamp {
     }
 }
 
-/// Opens a regular file for reading alone. Nothing else is opened: a pipe would wait, a device would act.
+/// Opens a regular file for reading alone. Nothing else is opened: a pipe would wait, a device
+/// would act.
 pub fn open(path: &Path) -> Result<File, Error> {
     let meta = path
         .metadata()

@@ -57,7 +57,8 @@ pub(crate) fn unlock(file: impl AsFd) -> Result<(), Errno> {
     set_lock(file, libc::F_UNLCK)
 }
 
-/// Whether a process or an open file other than this one has a lock on any byte. None is taken. Not known is not locked.
+/// Whether a process or an open file other than this one has a lock on any byte. None is taken. Not
+/// known is not locked.
 pub(crate) fn is_locked(file: impl AsFd) -> bool {
     let fd = file.as_fd().as_raw_fd();
     let mut whole = all_bytes(libc::F_WRLCK);
@@ -105,7 +106,8 @@ pub(crate) fn block_signals() -> Result<(), Errno> {
         // SAFETY: the set was filled above; the signals are numbers that exist.
         outcome(unsafe { libc::sigdelset(set.as_mut_ptr(), signal) })?;
     }
-    // SAFETY: the set is whole and outlives the call, which keeps no pointer; the old mask is not asked for.
+    // SAFETY: the set is whole and outlives the call, which keeps no pointer; the old mask is not
+    // asked for.
     let code =
         unsafe { libc::pthread_sigmask(libc::SIG_SETMASK, set.as_ptr(), std::ptr::null_mut()) };
     // This one returns its error instead of setting it.
@@ -118,12 +120,13 @@ pub(crate) fn block_signals() -> Result<(), Errno> {
 
 /// Gives the calling thread a table of descriptors of its own, with nothing in it.
 ///
-/// The caller guarantees that its thread is new and has no descriptor of the shared table in a value: its number would mean
-/// another file from here on.
+/// The caller guarantees that its thread is new and has no descriptor of the shared table in a
+/// value: its number would mean another file from here on.
 pub(crate) fn leave_table() -> Result<(), Errno> {
     let (first, last) = (0, libc::c_uint::MAX);
-    // SAFETY: the flag makes the table a private copy of this thread before anything in it is closed, so that no descriptor that
-    // another thread owns is touched. This thread owns none, by the contract above.
+    // SAFETY: the flag makes the table a private copy of this thread before anything in it is
+    // closed, so that no descriptor that another thread owns is touched. This thread owns none, by
+    // the contract above.
     let code = unsafe {
         libc::syscall(
             libc::SYS_close_range,

@@ -126,8 +126,8 @@ impl fmt::Display for TlsRecord {
     }
 }
 
-/// Where records lie in the first bytes of a file that a stale number was used on: at the start, or five bytes in for each
-/// read of a head, and again behind one another.
+/// Where records lie in the first bytes of a file that a stale number was used on: at the start, or
+/// five bytes in for each read of a head, and again behind one another.
 #[must_use]
 pub fn at_start(bytes: &[u8]) -> Vec<(u64, TlsRecord)> {
     let mut found = Vec::new();

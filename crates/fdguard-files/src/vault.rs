@@ -53,7 +53,8 @@ pub struct Vault<S> {
 }
 
 impl<S: 'static> Vault<S> {
-    /// Starts a thread of this name and makes its state there. The state's own failure is the inner result.
+    /// Starts a thread of this name and makes its state there. The state's own failure is the inner
+    /// result.
     pub fn start<E: Send + 'static>(
         name: &str,
         make: impl FnOnce() -> Result<S, E> + Send + 'static,
@@ -144,11 +145,12 @@ fn start<S, E>(make: impl FnOnce() -> Result<S, E>) -> Result<Result<S, E>, Erro
 }
 
 fn leave() -> Result<(), Errno> {
-    // A handler writes to a number that it knows, often that of a pipe. In this thread the number would be another file's.
+    // A handler writes to a number that it knows, often that of a pipe. In this thread the number
+    // would be another file's.
     sys::block_signals()?;
     sys::leave_table()?;
-    // Copies of the process's own three would keep a pipe or a rotated log open. The numbers are filled all the same: a message
-    // that is meant for standard error must not get into a file.
+    // Copies of the process's own three would keep a pipe or a rotated log open. The numbers are
+    // filled all the same: a message that is meant for standard error must not get into a file.
     for _ in 0..3 {
         let null = open(c"/dev/null", OFlags::RDWR | OFlags::CLOEXEC, Mode::empty())?;
         keep(null);

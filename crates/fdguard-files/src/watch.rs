@@ -348,7 +348,8 @@ fn glance(path: &Path) -> Vec<FileFinding> {
         size,
         is_encrypted: crate::sqlite::encryption::is_encrypted(&first, size, &[]),
         first,
-        // Whether size and count agree is known with the log alone, which is too long to be read at each write.
+        // Whether size and count agree is known with the log alone, which is too long to be read at
+        // each write.
         journal: Some(crate::sqlite::Journal {
             size: 0,
             is_hot: true,

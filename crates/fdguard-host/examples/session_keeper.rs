@@ -1,4 +1,5 @@
-//! Becomes the keeper of a session that this process forked before its exec, as the hidden `fdguard __keeper` does. Tests run it.
+//! Becomes the keeper of a session that this process forked before its exec, as the hidden
+//! `fdguard __keeper` does. Tests run it.
 
 fn main() {
     // The first word is the program, the second `__keeper`.

@@ -16,7 +16,8 @@ use tokio::time::timeout_at;
 
 /// Watches a descriptor and owns it.
 pub(crate) fn owned(fd: OwnedFd, interest: Interest) -> io::Result<AsyncFd<OwnedFd>> {
-    // SAFETY: an `OwnedFd` is open until it is dropped, always has the same number, and is dropped after it is not watched any more.
+    // SAFETY: an `OwnedFd` is open until it is dropped, always has the same number, and is dropped
+    // after it is not watched any more.
     let watched = unsafe { AsyncFd::register_with_interest(fd, interest) };
     watched.map_err(io::Error::from)
 }
@@ -34,7 +35,8 @@ pub(crate) async fn writable(fd: BorrowedFd<'_>) -> io::Result<()> {
 }
 
 fn borrowed(fd: BorrowedFd<'_>, interest: Interest) -> io::Result<AsyncFd<BorrowedFd<'_>>> {
-    // SAFETY: it is borrowed for as long as it is watched, so its owner cannot close it before, and its number is always the same.
+    // SAFETY: it is borrowed for as long as it is watched, so its owner cannot close it before, and
+    // its number is always the same.
     let watched = unsafe { AsyncFd::register_with_interest(fd, interest) };
     watched.map_err(io::Error::from)
 }
@@ -57,7 +59,8 @@ impl Control {
     /// Watches a tree, which its owner drops after this: the session's keeper does.
     pub(crate) fn of(tree: &Tree) -> io::Result<Self> {
         let number = Number(tree.fd().as_raw_fd());
-        // SAFETY: the tree holds its descriptor until it is dropped, and the session's keeper, which owns both, drops this first.
+        // SAFETY: the tree holds its descriptor until it is dropped, and the session's keeper,
+        // which owns both, drops this first.
         let watched = unsafe { AsyncFd::register_with_interest(number, Interest::READABLE) };
         Ok(Self(watched.map_err(io::Error::from)?))
     }
@@ -97,7 +100,8 @@ impl AsRawFd for HeldPidfd {
 impl WatchedTree {
     /// On the runtime that calls.
     pub(crate) fn new(tree: Tree) -> io::Result<Self> {
-        // SAFETY: a tree has one control socket from its start to its drop, and it is private here: nobody takes or replaces it.
+        // SAFETY: a tree has one control socket from its start to its drop, and it is private here:
+        // nobody takes or replaces it.
         let watched =
             unsafe { AsyncFd::register_with_interest(HeldPidfd(tree), Interest::READABLE) };
         Ok(Self(watched?))

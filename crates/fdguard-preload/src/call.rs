@@ -90,8 +90,8 @@ impl Call {
         }
     }
 
-    /// Whether the number was closed since the call began, though nobody saw this thread inside: which of the
-    /// descriptors it worked on is not certain, and nothing is argued from it.
+    /// Whether the number was closed since the call began, though nobody saw this thread inside:
+    /// which of the descriptors it worked on is not certain, and nothing is argued from it.
     fn has_changed_hands(&self, mapping: &TableMapping, fd: u32) -> bool {
         self.entered.is_some() && mapping.turn(&start::GROUND, fd) != self.turn
     }

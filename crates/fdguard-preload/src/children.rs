@@ -8,7 +8,8 @@ use fdguard_wire::{EventKind, EventRecord};
 use crate::record::{tell, with};
 use crate::{real, stack, thread};
 
-/// The stack of who asks for the next child, as an agent told it: thread in the upper half, stack in the lower; 0: none.
+/// The stack of who asks for the next child, as an agent told it: thread in the upper half, stack
+/// in the lower; 0: none.
 static EXPECTED: AtomicU64 = AtomicU64::new(0);
 
 /// The calling thread is about to start a child, and this is who asked for it.
@@ -32,7 +33,8 @@ pub(crate) fn forget() {
     EXPECTED.store(0, Ordering::Relaxed);
 }
 
-/// A call that starts a child gave this; gives it on, so that a hook can end with it. Only the parent's way back has a number.
+/// A call that starts a child gave this; gives it on, so that a hook can end with it. Only the
+/// parent's way back has a number.
 pub(crate) fn started(pid: c_int) -> c_int {
     if let Ok(number) = u64::try_from(pid)
         && number > 0

@@ -3,7 +3,8 @@
 
 use core::sync::atomic::{AtomicU64, Ordering};
 
-/// Announcements that wait for their close, each number at one place; of two at a place the later one stands.
+/// Announcements that wait for their close, each number at one place; of two at a place the later
+/// one stands.
 const PLACES: usize = 64;
 
 /// Number and one in the upper half, stack in the lower; 0: none.

@@ -10,7 +10,8 @@ unsafe extern "C" {
 
 /// The value now.
 pub(crate) fn load() -> c_int {
-    // SAFETY: the C library gives the address of the calling thread's own variable; it has no preconditions.
+    // SAFETY: the C library gives the address of the calling thread's own variable; it has no
+    // preconditions.
     let place = unsafe { __errno_location() };
     // SAFETY: that address is valid and written only by this thread.
     unsafe { place.read() }

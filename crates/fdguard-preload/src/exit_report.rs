@@ -1,8 +1,11 @@
-//! The last word of a process that ends by itself: what each descriptor that it leaves open is called.
+//! The last word of a process that ends by itself: what each descriptor that it leaves open is
+//! called.
 //!
-//! Nobody can look into a process that is gone, and a short one is gone before anybody looked. So, where a check asks for it
-//! (`FDGUARD_FAREWELL`), its end is told in a file beside the mapping, `PID-BEGAN.left`: for each descriptor its number, a blank, what its link in
-//! `/proc/self/fd` says, and a zero; or that it does not tell ([`INCOMPLETE_EXIT_REPORT`]). A process without that file did not end by itself.
+//! Nobody can look into a process that is gone, and a short one is gone before anybody looked. So,
+//! where a check asks for it (`FDGUARD_FAREWELL`), its end is told in a file beside the mapping,
+//! `PID-BEGAN.left`: for each descriptor its number, a blank, what its link in `/proc/self/fd`
+//! says, and a zero; or that it does not tell ([`INCOMPLETE_EXIT_REPORT`]). A process without that
+//! file did not end by itself.
 
 #![expect(unsafe_code, reason = "asks for a variable of the environment")]
 
@@ -44,7 +47,8 @@ pub(crate) extern "C" fn tell() {
 }
 
 fn is_asked() -> bool {
-    // SAFETY: the name is a C string; the environment of a process that ends is as the C library left it.
+    // SAFETY: the name is a C string; the environment of a process that ends is as the C library
+    // left it.
     let asked = unsafe { getenv(ASKED.as_ptr()) };
     !asked.is_null()
 }
@@ -59,8 +63,9 @@ fn write(pid: u32) -> Option<()> {
     let mut buffer = [0; 4096];
     let path = start::path(&mut buffer, pid, began, b".left\0")?;
     let file = sys::new_file(path)?;
-    // Threads of a program that ends go on meanwhile, in an interpreter that is gone: they must not be given time. Whoever lived
-    // long enough was looked at from outside, and its descriptors have their names from there.
+    // Threads of a program that ends go on meanwhile, in an interpreter that is gone: they must not
+    // be given time. Whoever lived long enough was looked at from outside, and its descriptors have
+    // their names from there.
     let is_known = real::now().saturating_sub(began) > LONG;
     if is_known && inflight::is_threaded() {
         sys::write(file, INCOMPLETE_EXIT_REPORT);
@@ -84,7 +89,8 @@ const IPPROTO_TCP: usize = 6;
 /// Its first byte is the state of the connection.
 const TCP_INFO: usize = 11;
 
-/// ` 2 1 10`: domain, type and, of TCP, the state. Nobody can ask for them once the process is gone.
+/// ` 2 1 10`: domain, type and, of TCP, the state. Nobody can ask for them once the process is
+/// gone.
 fn socket(text: &mut Text<'_>, fd: u32) -> Option<()> {
     let domain = sys::socket_option(fd, SOL_SOCKET, SO_DOMAIN);
     let kind = sys::socket_option(fd, SOL_SOCKET, SO_TYPE);

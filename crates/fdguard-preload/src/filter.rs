@@ -25,11 +25,12 @@ const ACTION: u32 = 0xffff_0000;
 /// The call is made, is made and noted down, or fails: nobody ends for it, nor hears of it.
 const HARMLESS: [u32; 3] = [0x7fff_0000, 0x7ffc_0000, 0x0005_0000];
 
-/// A call as a filter sees it: its number, and its first three arguments as far as they are always the same.
+/// A call as a filter sees it: its number, and its first three arguments as far as they are always
+/// the same.
 pub(crate) type Call = (u32, [u64; 3]);
 
-/// Made for records: `getpid`, `gettid`, `madvise` (to populate), `rt_sigprocmask`, `readlink`, `clock_gettime`, `fstat`,
-/// `sigaltstack`.
+/// Made for records: `getpid`, `gettid`, `madvise` (to populate), `rt_sigprocmask`, `readlink`,
+/// `clock_gettime`, `fstat`, `sigaltstack`.
 pub(crate) const RECORDING: [Call; 8] = [
     (39, [0; 3]),
     (186, [0; 3]),
@@ -40,7 +41,8 @@ pub(crate) const RECORDING: [Call; 8] = [
     (5, [0; 3]),
     (131, [0; 3]),
 ];
-/// Made in a forked child: `open`, `close`, `mmap`, `munmap`, `ftruncate`, `fallocate`, `prlimit64`, `madvise` (twice).
+/// Made in a forked child: `open`, `close`, `mmap`, `munmap`, `ftruncate`, `fallocate`,
+/// `prlimit64`, `madvise` (twice).
 pub(crate) const BEGINNING: [Call; 9] = [
     (2, [0, 0o2_400_302, 0o600]),
     (3, [0; 3]),
@@ -53,8 +55,8 @@ pub(crate) const BEGINNING: [Call; 9] = [
     (228, [0, 0, 0]),
 ];
 
-/// Made for protection: `dup3`, `fcntl` (four ways), `close`, `shutdown`, `openat`, `newfstatat`, `prlimit64`, `sched_yield`, `rt_sigaction`,
-/// `poll`, `close_range`.
+/// Made for protection: `dup3`, `fcntl` (four ways), `close`, `shutdown`, `openat`, `newfstatat`,
+/// `prlimit64`, `sched_yield`, `rt_sigaction`, `poll`, `close_range`.
 pub(crate) const PROTECTING: [Call; 15] = [
     (292, [0; 3]),
     (72, [0, 1, 0]),
@@ -170,7 +172,8 @@ impl State {
     }
 }
 
-/// A word of what the filter sees of the call: number, machine, address of the instruction, six arguments.
+/// A word of what the filter sees of the call: number, machine, address of the instruction, six
+/// arguments.
 fn seen(offset: u32, (number, arguments): Call) -> Option<u32> {
     if !offset.is_multiple_of(4) || offset >= SEEN {
         return None;

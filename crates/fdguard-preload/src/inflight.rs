@@ -87,7 +87,8 @@ const SEATLESS: usize = usize::MAX;
 
 fn own() -> &'static Own {
     let place: usize;
-    // SAFETY: reads the offset that the loader wrote, and the thread pointer; both are there once we run.
+    // SAFETY: reads the offset that the loader wrote, and the thread pointer; both are there once
+    // we run.
     unsafe {
         asm!(
             "mov {place}, qword ptr [rip + fdguard_seat@GOTTPOFF]",
@@ -96,12 +97,14 @@ fn own() -> &'static Own {
             options(pure, readonly, nostack),
         );
     }
-    // SAFETY: words of the calling thread, aligned, zero at first, and atomic because its signal handlers reach them, too. The
-    // reference does not outlive the call that asked for it, and so not the thread.
+    // SAFETY: words of the calling thread, aligned, zero at first, and atomic because its signal
+    // handlers reach them, too. The reference does not outlive the call that asked for it, and so
+    // not the thread.
     unsafe { &*(place as *const Own) }
 }
 
-// SAFETY: not a function: a variable of glibc 2.32 and later that is 0 once there was a second thread. Only its address is taken.
+// SAFETY: not a function: a variable of glibc 2.32 and later that is 0 once there was a second
+// thread. Only its address is taken.
 static SINGLE: Real<*const c_char> = unsafe { Real::new(c"__libc_single_threaded") };
 
 /// Whether there may be another thread than this.
@@ -276,7 +279,8 @@ fn is_noted(seat: &Seat, fd: u32) -> bool {
     noted.any(|noted| noted.load(Ordering::Relaxed) == fd)
 }
 
-/// The numbers that a call was entered on, if there were several; they stay until the thread's next wait.
+/// The numbers that a call was entered on, if there were several; they stay until the thread's next
+/// wait.
 pub(crate) fn noted(entered: InflightCall) -> impl Iterator<Item = u32> {
     let seat = ROOM.get(entered.seat);
     let noted = seat.into_iter().flat_map(|seat| &seat.noted);
@@ -285,7 +289,8 @@ pub(crate) fn noted(entered: InflightCall) -> impl Iterator<Item = u32> {
         .filter(|fd| *fd != SEVERAL)
 }
 
-/// Notes that this thread closes a number; whether it closes one after the other, upward or downward.
+/// Notes that this thread closes a number; whether it closes one after the other, upward or
+/// downward.
 pub(crate) fn is_row(fd: c_int) -> bool {
     let own = own();
     let number = usize::try_from(fd).unwrap_or(0);

@@ -22,8 +22,8 @@ use crate::walkers::{self, Walk};
 
 /// Frames of one stack; what called those is cut.
 const DEPTH: usize = 64;
-/// Bytes for the text of a stack that is seen for the first time. On the stack of the caller: threads with little of
-/// it are made for little work.
+/// Bytes for the text of a stack that is seen for the first time. On the stack of the caller:
+/// threads with little of it are made for little work.
 const ROOM: usize = 8 * 1024;
 /// Bytes before the frames of a record, and before the text of each.
 const STACK_HEAD: usize = 4;
@@ -52,7 +52,8 @@ struct KnownRuntimes {
     interpreter: UnsafeCell<MaybeUninit<Interpreter>>,
 }
 
-// SAFETY: the cell is written once, by who moved the state from UNKNOWN to SEARCHING, and read only after FOUND.
+// SAFETY: the cell is written once, by who moved the state from UNKNOWN to SEARCHING, and read only
+// after FOUND.
 unsafe impl Sync for KnownRuntimes {}
 
 static PYTHON: KnownRuntimes = KnownRuntimes {
@@ -73,8 +74,8 @@ static ASKED: [AtomicUsize; 64] = [const { AtomicUsize::new(0) }; 64];
 /// Where the module begins that brought the interpreter after the program's start; 0 when none did.
 static BROUGHT: AtomicUsize = AtomicUsize::new(0);
 
-/// A module is met in a stack, perhaps for the first time: a library may bring the interpreter long after the start, as
-/// programs do that embed one. It is asked for its own symbols: nothing locks.
+/// A module is met in a stack, perhaps for the first time: a library may bring the interpreter long
+/// after the start, as programs do that embed one. It is asked for its own symbols: nothing locks.
 pub(crate) fn meet(module: &Module) {
     if PYTHON.state.load(Ordering::Relaxed) != UNKNOWN {
         return;
@@ -92,7 +93,8 @@ pub(crate) fn meet(module: &Module) {
     }
 }
 
-/// A library is about to be unloaded, perhaps the one that brought the interpreter: until it is known, nobody asks that.
+/// A library is about to be unloaded, perhaps the one that brought the interpreter: until it is
+/// known, nobody asks that.
 pub(crate) fn unloading() -> bool {
     BROUGHT.load(Ordering::Relaxed) != 0
         && PYTHON
@@ -118,7 +120,8 @@ pub(crate) fn unloaded(is_hidden: bool) {
     }
 }
 
-/// Takes the interpreter whose symbols `search` finds, unless there is one or somebody else is at it.
+/// Takes the interpreter whose symbols `search` finds, unless there is one or somebody else is at
+/// it.
 fn find_runtimes(search: impl Fn(&CStr) -> *const c_void) {
     let claim =
         PYTHON
@@ -127,8 +130,8 @@ fn find_runtimes(search: impl Fn(&CStr) -> *const c_void) {
     if claim.is_err() {
         return;
     }
-    // SAFETY: `search` answers like dlsym; an interpreter of the program's own is not unloaded, and for one that was brought
-    // `unloading` is called before.
+    // SAFETY: `search` answers like dlsym; an interpreter of the program's own is not unloaded, and
+    // for one that was brought `unloading` is called before.
     let state = match unsafe { Runtime::find(&search) } {
         Ok(runtime) => {
             let eval = search(c"_PyEval_EvalFrameDefault") as usize;
@@ -172,8 +175,8 @@ pub(crate) fn with_python<T>(work: impl FnOnce(&'static Runtime, &'static Api) -
     Some(work(&interpreter.runtime, api))
 }
 
-/// The calling thread gives memory back. One that shuts the interpreter down may so take the frames of others, and they may be read
-/// just now.
+/// The calling thread gives memory back. One that shuts the interpreter down may so take the frames
+/// of others, and they may be read just now.
 pub(crate) fn unmapping() {
     if python().is_some_and(|interpreter| interpreter.runtime.is_ended_here()) {
         walkers::wait();
@@ -187,7 +190,8 @@ pub(crate) struct Languages<'a> {
     pub(crate) java: Option<&'a InJava>,
 }
 
-/// Python's frames are only hashed, and read again when their text is needed: until the hook returns they are the same.
+/// Python's frames are only hashed, and read again when their text is needed: until the hook
+/// returns they are the same.
 pub(crate) struct InPython {
     runtime: &'static Runtime,
     walked: PythonWalk,
@@ -227,8 +231,9 @@ impl Languages<'_> {
 }
 
 impl InPython {
-    /// Follows the native stack, and looks at Python's frames. The native one ends where the interpreter called out, when
-    /// Python's go on from there: what lies further out is the interpreter running what they say.
+    /// Follows the native stack, and looks at Python's frames. The native one ends where the
+    /// interpreter called out, when Python's go on from there: what lies further out is the
+    /// interpreter running what they say.
     #[inline]
     pub(crate) fn look(native: &mut Native) -> Option<Self> {
         let Some(interpreter) = python() else {

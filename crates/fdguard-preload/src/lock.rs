@@ -46,7 +46,8 @@ pub(crate) struct Change {
     place: Option<usize>,
 }
 
-/// What such a call did: to first byte and the one after the last, absent where the range is not known.
+/// What such a call did: to first byte and the one after the last, absent where the range is not
+/// known.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Outcome {
     Failed,
@@ -54,9 +55,9 @@ pub(crate) enum Outcome {
     Unlocked(Option<[u64; 2]>),
 }
 
-/// A lock is about to be taken or given back through a number. That is told: a close of another thread in the
-/// meantime may come before or after it. The file is told, too: SQLite gives back through one descriptor what
-/// it took through another.
+/// A lock is about to be taken or given back through a number. That is told: a close of another
+/// thread in the meantime may come before or after it. The file is told, too: SQLite gives back
+/// through one descriptor what it took through another.
 pub(crate) fn changing(fd: u32) -> Option<Change> {
     let mapping = start::mapping()?;
     let turn = mapping.turn(&start::GROUND, fd);
@@ -143,7 +144,8 @@ fn which(fd: u32, turn: u32) -> u64 {
     u64::from(fd) << 32 | u64::from(turn)
 }
 
-/// Gives a descriptor a place and tells which file it is; told without a place where there is none left.
+/// Gives a descriptor a place and tells which file it is; told without a place where there is none
+/// left.
 fn remember(mapping: &TableMapping, fd: u32, turn: u32) -> Option<usize> {
     let (device, inode) = sys::file(fd)?;
     tell_file(mapping, fd, device, inode);

@@ -43,8 +43,8 @@ impl Memory {
         if !is_known && !self.is_tried(address) {
             return None;
         }
-        // SAFETY: the word lies in a page that the kernel just read from, or in this thread's own stack above
-        // its stack pointer, which stays mapped while the thread runs this code.
+        // SAFETY: the word lies in a page that the kernel just read from, or in this thread's own
+        // stack above its stack pointer, which stays mapped while the thread runs this code.
         Some(unsafe { (address as *const usize).read_volatile() })
     }
 
@@ -81,8 +81,9 @@ fn find_stack(start: usize, low: usize, top: usize) -> (usize, usize) {
         thread::know_stack(start, top);
         return (start, top);
     }
-    // Of a thread the C library keeps its own record above the stack, with a guard page below: what can be read
-    // without a hole from here to there is this stack. The first thread's ends where the loader says.
+    // Of a thread the C library keeps its own record above the stack, with a guard page below: what
+    // can be read without a hole from here to there is this stack. The first thread's ends where
+    // the loader says.
     for top in [thread::pointer(), real::stack_end()] {
         let end = top & !7;
         if start < end && is_whole(start, end) {

@@ -57,7 +57,8 @@ pub(crate) struct Module {
 impl Module {
     /// Its own symbols. The module must be loaded still.
     pub(crate) fn symbols(&self) -> Option<Symbols> {
-        // SAFETY: the loader gave this section for this module, whose code is on the stack or which the caller keeps.
+        // SAFETY: the loader gave this section for this module, whose code is on the stack or which
+        // the caller keeps.
         unsafe { Symbols::of(self.dynamic, self.bias, (self.start, self.end)) }
     }
 }
@@ -73,7 +74,8 @@ pub(crate) fn find(address: usize) -> Option<Module> {
         eh_frame_header: core::ptr::null_mut(),
         reserved: [0; 7],
     };
-    // SAFETY: the loader writes one structure, and there is one; it reads nothing through the address.
+    // SAFETY: the loader writes one structure, and there is one; it reads nothing through the
+    // address.
     let missing = unsafe { find(address as *mut c_void, &raw mut found) };
     if missing != 0 || found.link_map.is_null() {
         return None;
@@ -110,7 +112,8 @@ pub(crate) fn is_own(address: usize) -> bool {
     start != 0 && (start..OWN_END.load(Ordering::Relaxed)).contains(&address)
 }
 
-/// The number of the module of an address in the mapping, and its load bias. Written down when it is new.
+/// The number of the module of an address in the mapping, and its load bias. Written down when it
+/// is new.
 pub(crate) fn number(
     mapping: &TableMapping,
     area: &impl Area,

@@ -7,20 +7,23 @@
 
 use core::ffi::{c_char, c_int};
 
-/// There is no path to a panic, and a test looks for one in the built object. Should the compiler ever leave one,
-/// the thread stops here instead of ending somebody else's program in a random state.
+/// There is no path to a panic, and a test looks for one in the built object. Should the compiler
+/// ever leave one, the thread stops here instead of ending somebody else's program in a random
+/// state.
 #[panic_handler]
 fn stop(_: &core::panic::PanicInfo<'_>) -> ! {
     crate::sys::abort()
 }
 
-/// Named by the unwind tables of the precompiled core library; never called, because nothing here catches.
+/// Named by the unwind tables of the precompiled core library; never called, because nothing here
+/// catches.
 // SAFETY: the name belongs to whoever links a program without the standard library, and that is us.
 #[unsafe(no_mangle)]
 extern "C" fn rust_eh_personality() {}
 
 /// The loader calls it before the program's first instruction.
-// SAFETY: an entry of this section is a function that glibc's loader calls with the arguments of `main`, which `start` takes.
+// SAFETY: an entry of this section is a function that glibc's loader calls with the arguments of
+// `main`, which `start` takes.
 #[used]
 #[unsafe(link_section = ".init_array")]
 static START: unsafe extern "C" fn(c_int, *const *const c_char) = start;

@@ -17,7 +17,8 @@ unsafe extern "C" {
 /// Takes the agent from the options when this program was told to read little.
 ///
 /// # Safety
-/// To be called by the loader, before the program's first instruction, with the program's arguments.
+/// To be called by the loader, before the program's first instruction, with the program's
+/// arguments.
 pub(crate) unsafe fn leave_locked(count: c_int, arguments: *const *const c_char) {
     // SAFETY: a name that ends; nobody else runs yet.
     let options = unsafe { getenv(c"NODE_OPTIONS".as_ptr()) }.cast_mut();

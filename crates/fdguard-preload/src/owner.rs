@@ -17,14 +17,16 @@ const PAGE: usize = 4096;
 #[repr(C, align(4096))]
 pub(crate) struct Page([AtomicU64; PAGE / 8]);
 
-/// Its first word is not 0 while only processes that were noticed can share our memory; 0 again in a copy of it. The hooks make the second
-/// one 1 and the first 0 when some process may run in our memory from then on, unnoticed; a copy has no such company.
+/// Its first word is not 0 while only processes that were noticed can share our memory; 0 again in
+/// a copy of it. The hooks make the second one 1 and the first 0 when some process may run in our
+/// memory from then on, unnoticed; a copy has no such company.
 pub(crate) static ALONE: Page = Page([const { AtomicU64::new(0) }; PAGE / 8]);
 
 /// The process that the memory belongs to.
 static PROCESS: AtomicU32 = AtomicU32::new(0);
 
-/// This process is the owner from here on. Called before the program runs, and in a forked child, which has one thread.
+/// This process is the owner from here on. Called before the program runs, and in a forked child,
+/// which has one thread.
 pub(crate) fn adopt(pid: u32) {
     PROCESS.store(pid, Ordering::Relaxed);
     let page = &raw const ALONE as usize;

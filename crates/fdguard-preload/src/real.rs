@@ -14,7 +14,8 @@ unsafe extern "C" {
     fn dlsym(handle: *mut c_void, name: *const c_char) -> *mut c_void;
 }
 
-/// A function of the C library, looked up when it is first needed. `F` is the type of a function pointer.
+/// A function of the C library, looked up when it is first needed. `F` is the type of a function
+/// pointer.
 #[derive(Debug)]
 pub(crate) struct Real<F> {
     name: &'static CStr,
@@ -41,7 +42,8 @@ impl<F: Copy> Real<F> {
     pub(crate) fn get(&self) -> Option<F> {
         let mut found = self.found.load(Ordering::Relaxed);
         if found.is_null() {
-            // SAFETY: the name is a C string; the loader may be asked at any time after it loaded us.
+            // SAFETY: the name is a C string; the loader may be asked at any time after it loaded
+            // us.
             found = unsafe { dlsym(RTLD_NEXT, self.name.as_ptr()) };
             if found.is_null() {
                 return None;
@@ -78,7 +80,8 @@ pub(crate) fn now() -> u64 {
 }
 
 static STACK_END: Real<*const *const c_void> =
-    // SAFETY: not a function: the loader's variable with the top of the first thread's stack. Only its address is taken.
+    // SAFETY: not a function: the loader's variable with the top of the first thread's stack. Only
+    // its address is taken.
     unsafe { Real::new(c"__libc_stack_end") };
 
 /// The top of the first thread's stack; 0 where the C library does not tell.
@@ -91,7 +94,8 @@ pub(crate) fn stack_end() -> usize {
 }
 
 static PROGRAM_NAME: Real<*const *const c_char> =
-    // SAFETY: not a function: the C library's variable with the program's name. Only its address is taken.
+    // SAFETY: not a function: the C library's variable with the program's name. Only its address is
+    // taken.
     unsafe { Real::new(c"program_invocation_short_name") };
 
 /// What the program is called, 15 bytes of it, without asking the kernel; zeros where the C library

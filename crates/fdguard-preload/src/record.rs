@@ -119,7 +119,8 @@ pub(crate) struct Ending {
 }
 
 impl Ending {
-    /// Whether it was seen to be opened, and not to be closed: of several closers this is so for one.
+    /// Whether it was seen to be opened, and not to be closed: of several closers this is so for
+    /// one.
     pub(crate) fn was_known(&self) -> bool {
         self.death.is_some()
     }
@@ -130,7 +131,8 @@ impl Ending {
     }
 }
 
-/// A descriptor is about to be closed. Written before the call: after it another thread may have the number.
+/// A descriptor is about to be closed. Written before the call: after it another thread may have
+/// the number.
 pub(crate) fn ending(fd: c_int) -> Ending {
     let mut ending = Ending {
         death: None,
@@ -219,8 +221,8 @@ fn end(fd: c_int, ending: Ending, result: c_int, code: u8) {
         mapping.write_event(&GROUND, ticket, &told(stack));
     });
     if !is_recorded {
-        // A signal handler in the middle of a record: its place in the order of events was taken before, and
-        // an empty one would put all that is known in doubt.
+        // A signal handler in the middle of a record: its place in the order of events was taken
+        // before, and an empty one would put all that is known in doubt.
         mapping.write_event(&GROUND, ticket, &told(0));
     }
 }
@@ -242,8 +244,8 @@ pub(crate) fn range_ending(first: u32, last: u32) {
     });
 }
 
-/// Runs `work` with the mapping, if this process has one and this thread is not in the recorder already; `errno`
-/// is as before afterwards.
+/// Runs `work` with the mapping, if this process has one and this thread is not in the recorder
+/// already; `errno` is as before afterwards.
 #[inline]
 pub(crate) fn with(work: impl FnOnce(&'static TableMapping)) {
     if let Some(mapping) = start::mapping()

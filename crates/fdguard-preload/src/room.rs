@@ -8,7 +8,8 @@ use crate::{sys, thread};
 /// So many bytes are enough for everything that we do on a stack.
 const ENOUGH: usize = 32 * 1024;
 
-/// Whether a stack may be taken here. Asks the kernel only off the part of the thread's own stack that is known.
+/// Whether a stack may be taken here. Asks the kernel only off the part of the thread's own stack
+/// that is known.
 pub(crate) fn is_enough() -> bool {
     let place = 0_u8;
     let here = &raw const place as usize;

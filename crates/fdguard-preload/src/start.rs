@@ -32,12 +32,14 @@ unsafe extern "C" {
 }
 
 type Handler = Option<unsafe extern "C" fn()>;
-// SAFETY: the type of the function that `pthread_atfork` of glibc calls; it is exported since 2.3.2.
+// SAFETY: the type of the function that `pthread_atfork` of glibc calls; it is exported since
+// 2.3.2.
 static AT_FORK: Real<unsafe extern "C" fn(Handler, Handler, Handler, *mut c_void) -> c_int> =
     unsafe { Real::new(c"__register_atfork") };
 
-/// The mapping, when the caller belongs to its process. A child of `vfork` runs in our memory, and a child that was
-/// made past the C library has a copy of it: what they do happens to another table.
+/// The mapping, when the caller belongs to its process. A child of `vfork` runs in our memory, and
+/// a child that was made past the C library has a copy of it: what they do happens to another
+/// table.
 #[inline]
 pub(crate) fn mapping() -> Option<&'static TableMapping> {
     let mapping = current().or_else(first)?;
@@ -66,8 +68,8 @@ fn first() -> Option<&'static TableMapping> {
 #[inline]
 pub(crate) fn current() -> Option<&'static TableMapping> {
     let mapping = MAPPING.load(Ordering::Acquire);
-    // SAFETY: null or a mapping of this size, page-aligned, all atomics, zeroed by the kernel. It is unmapped only in a forked
-    // child, which has one thread, after this pointer was replaced.
+    // SAFETY: null or a mapping of this size, page-aligned, all atomics, zeroed by the kernel. It
+    // is unmapped only in a forked child, which has one thread, after this pointer was replaced.
     unsafe { mapping.as_ref() }
 }
 
@@ -79,7 +81,8 @@ static IS_BARREN: AtomicU32 = AtomicU32::new(0);
 /// Whether the program locked itself up, in whatever way.
 static IS_FILTERED: AtomicU32 = AtomicU32::new(0);
 
-/// Whether the program has seccomp filters: a call that was not asked for when they came may end it.
+/// Whether the program has seccomp filters: a call that was not asked for when they came may end
+/// it.
 pub(crate) fn is_filtered() -> bool {
     IS_FILTERED.load(Ordering::Relaxed) != 0
 }
@@ -134,7 +137,8 @@ pub(crate) fn is_on() -> bool {
     !MAPPING.load(Ordering::Relaxed).is_null()
 }
 
-/// Makes the first mapping of this program. Called by the loader, or by a hook that is called even earlier.
+/// Makes the first mapping of this program. Called by the loader, or by a hook that is called even
+/// earlier.
 pub(crate) extern "C" fn start() {
     if BEGUN.swap(1, Ordering::AcqRel) != 0 {
         return;
@@ -146,15 +150,16 @@ pub(crate) extern "C" fn start() {
             word.store(sys::open_numbers(first), Ordering::Relaxed);
         }
         if let Some(register) = AT_FORK.get() {
-            // SAFETY: the handler stays as long as we are loaded, which is to the end: preloaded objects are not unloaded.
+            // SAFETY: the handler stays as long as we are loaded, which is to the end: preloaded
+            // objects are not unloaded.
             let _ = unsafe { register(None, None, Some(forked), core::ptr::null_mut()) };
         }
     }
     errno::store(error);
 }
 
-/// Looks for what may not be there. The loader allocates to say so: by the loader's own call alone, never in a hook, which an
-/// allocator may call while it begins.
+/// Looks for what may not be there. The loader allocates to say so: by the loader's own call alone,
+/// never in a hook, which an allocator may call while it begins.
 pub(crate) fn look_around() {
     let error = errno::load();
     language::find();
@@ -228,8 +233,9 @@ pub(crate) fn path<'b>(
     began: u64,
     ending: &[u8],
 ) -> Option<&'b CStr> {
-    // SAFETY: the name is a C string; nobody changes the environment while the loader runs us, and what a program
-    // with threads does to it later is the risk that the C library's own use of it takes.
+    // SAFETY: the name is a C string; nobody changes the environment while the loader runs us, and
+    // what a program with threads does to it later is the risk that the C library's own use of it
+    // takes.
     let folder = unsafe { getenv(FOLDER.as_ptr()) };
     if folder.is_null() {
         return None;

@@ -51,7 +51,8 @@ impl Symbols {
     /// The tables that a dynamic section names.
     ///
     /// # Safety
-    /// `dynamic` must be the dynamic section of the module that is loaded at `range`, or 0, and the module stay loaded.
+    /// `dynamic` must be the dynamic section of the module that is loaded at `range`, or 0, and the
+    /// module stay loaded.
     pub(crate) unsafe fn of(dynamic: usize, bias: usize, range: (usize, usize)) -> Option<Self> {
         let mut found = Self {
             bias,
@@ -87,7 +88,8 @@ impl Symbols {
         if place < self.range.0 || place.checked_add(size_of::<T>())? > self.range.1 {
             return None;
         }
-        // SAFETY: within a table of the module, which its maker wrote for the loader to follow in the same way.
+        // SAFETY: within a table of the module, which its maker wrote for the loader to follow in
+        // the same way.
         Some(unsafe { (place as *const T).read_unaligned() })
     }
 

@@ -96,7 +96,8 @@ struct Timespec {
     nanos: i64,
 }
 
-/// Nanoseconds of a clock: 0 the time of day, 1 the monotonic one. By the kernel; `real::now` is cheaper.
+/// Nanoseconds of a clock: 0 the time of day, 1 the monotonic one. By the kernel; `real::now` is
+/// cheaper.
 pub(crate) fn clock(id: usize) -> u64 {
     let mut time = Timespec {
         seconds: 0,
@@ -115,8 +116,9 @@ pub(crate) fn nanoseconds(seconds: i64, nanos: i64) -> u64 {
         .wrapping_add(nanos.unsigned_abs())
 }
 
-/// Whether a byte at this address can be read. The kernel reads a signal set from there, then finds that it knows
-/// no such action: nothing is changed. Allowed in every sandbox, since every C library needs the call.
+/// Whether a byte at this address can be read. The kernel reads a signal set from there, then finds
+/// that it knows no such action: nothing is changed. Allowed in every sandbox, since every C
+/// library needs the call.
 pub(crate) fn is_readable(address: usize) -> bool {
     let aligned = address & !7;
     // SAFETY: the kernel only reads, and checks the address itself.
@@ -174,9 +176,11 @@ pub(crate) fn populate(start: usize, bytes: usize) -> isize {
     unsafe { call(MADVISE, [start, bytes, MADV_POPULATE_WRITE, 0, 0, 0]) }
 }
 
-/// Has a stretch of our own private memory read as zeros in every copy of it; whether the kernel will.
+/// Has a stretch of our own private memory read as zeros in every copy of it; whether the kernel
+/// will.
 pub(crate) fn wipe_on_fork(start: usize, bytes: usize) -> bool {
-    // SAFETY: concerns children only, and callers pass pages of ours that hold nothing else; no such advice changes nothing.
+    // SAFETY: concerns children only, and callers pass pages of ours that hold nothing else; no
+    // such advice changes nothing.
     let advise = |advice| unsafe { call(MADVISE, [start, bytes, advice, 0, 0, 0]) };
     // Emulators that take no advice say yes to all of it.
     advise(MADV_WIPEONFORK) == 0 && advise(NO_SUCH_ADVICE) != 0
@@ -368,7 +372,8 @@ pub(crate) fn open_numbers(first: u32) -> u64 {
     bits
 }
 
-/// Where the stack ends that the calling signal handler was given; `None` when this is the thread's own.
+/// Where the stack ends that the calling signal handler was given; `None` when this is the thread's
+/// own.
 pub(crate) fn alternate_stack() -> Option<usize> {
     const SS_ONSTACK: usize = 1;
     // `stack_t`: start, flags in the lower half of a word, size.

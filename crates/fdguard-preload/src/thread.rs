@@ -45,7 +45,8 @@ pub(crate) const VFORKS: usize = core::mem::offset_of!(Thread, vforks);
 /// The address of the calling thread's words.
 fn words() -> *mut Thread {
     let place: usize;
-    // SAFETY: reads the offset that the loader wrote, and the thread pointer; both are there once we run.
+    // SAFETY: reads the offset that the loader wrote, and the thread pointer; both are there once
+    // we run.
     unsafe {
         asm!(
             "mov {place}, qword ptr [rip + fdguard_thread@GOTTPOFF]",
@@ -57,7 +58,8 @@ fn words() -> *mut Thread {
     place as *mut Thread
 }
 
-/// The address that the thread's registers point to: in a thread of the C library it lies above the stack.
+/// The address that the thread's registers point to: in a thread of the C library it lies above the
+/// stack.
 pub(crate) fn pointer() -> usize {
     let pointer: usize;
     // SAFETY: the first word at the thread pointer is its own address, by the x86-64 ABI.
@@ -69,7 +71,8 @@ pub(crate) fn pointer() -> usize {
 
 /// Reads one of the words.
 fn load(field: *mut usize) -> usize {
-    // SAFETY: a word of this thread, which signal handlers of the same thread may change in between: volatile.
+    // SAFETY: a word of this thread, which signal handlers of the same thread may change in
+    // between: volatile.
     unsafe { field.read_volatile() }
 }
 
@@ -109,11 +112,12 @@ pub(crate) fn vforks() -> usize {
     load(waiting())
 }
 
-/// Enters the recorder at this place of the stack; false when this thread is already in it, further out.
+/// Enters the recorder at this place of the stack; false when this thread is already in it, further
+/// out.
 ///
-/// A handler that left the recorder with `longjmp` left its mark too. It lies below us then, where no caller of ours can
-/// be, and does not count. (On another stack the comparison says nothing, and the worst that follows is a
-/// record inside a record, which the mapping bears.)
+/// A handler that left the recorder with `longjmp` left its mark too. It lies below us then, where
+/// no caller of ours can be, and does not count. (On another stack the comparison says nothing, and
+/// the worst that follows is a record inside a record, which the mapping bears.)
 pub(crate) fn enter(place: usize) -> bool {
     let field = busy();
     let by = load(field);

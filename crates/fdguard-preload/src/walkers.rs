@@ -12,12 +12,14 @@ use crate::real;
 
 /// How many walk now.
 static WALKERS: AtomicU32 = AtomicU32::new(0);
-/// Whether somebody was waited for in vain: a thread that was cancelled in its walk does not come back.
+/// Whether somebody was waited for in vain: a thread that was cancelled in its walk does not come
+/// back.
 static IS_VAIN: AtomicU32 = AtomicU32::new(0);
 /// So many nanoseconds are enough for a thread to get its turn on a busy machine.
 const PATIENCE: u64 = 200_000_000;
 
-/// A walk: from before it is asked whether the interpreter shuts down until nothing of it is read any more.
+/// A walk: from before it is asked whether the interpreter shuts down until nothing of it is read
+/// any more.
 #[derive(Debug)]
 pub(crate) struct Walk(());
 

@@ -1,7 +1,7 @@
 //! What watching one process costs: `tick PID TICKS SECONDS_BETWEEN`.
 //!
-//! Prints one line: ticks, how many of them listed the table, how many descriptors were looked at, and
-//! the processor time, all after the first tick, which sees everything for the first time.
+//! Prints one line: ticks, how many of them listed the table, how many descriptors were looked at,
+//! and the processor time, all after the first tick, which sees everything for the first time.
 #![expect(
     clippy::print_stdout,
     reason = "its one line is what this program is for"

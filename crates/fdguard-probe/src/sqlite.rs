@@ -1,8 +1,8 @@
 //! SQLite databases and their side files among the regular files of one process.
 //!
 //! A file is opened only when its name or its neighbours suggest a database, read-only, for sixteen
-//! bytes. That is safe for the target: POSIX locks belong to the process that took them, and this one
-//! holds no connection.
+//! bytes. That is safe for the target: POSIX locks belong to the process that took them, and this
+//! one holds no connection.
 
 use std::collections::{HashMap, HashSet};
 use std::os::fd::BorrowedFd;

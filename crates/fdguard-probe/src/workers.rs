@@ -73,8 +73,8 @@ pub fn run<T: Send>(threads: usize, work: impl Fn() -> T + Sync) -> Vec<T> {
     })
 }
 
-/// Does something beside the main work, where `aside` is wanted and a thread can be had; what it brought
-/// comes first.
+/// Does something beside the main work, where `aside` is wanted and a thread can be had; what it
+/// brought comes first.
 pub fn beside<A: Send, R>(
     aside: Option<impl FnOnce() -> A + Send>,
     work: impl FnOnce() -> R,

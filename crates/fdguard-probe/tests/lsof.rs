@@ -17,10 +17,11 @@ use testkit::Victim;
 /// Where `lsof` cannot say what `/proc` says: what the victim calls the descriptor, the class by
 /// `/proc`, the class by lsof 4.95. Each is explained in `docs/guide/via-lsof.md`.
 const DIFFERENCES: &[(&str, &str, &str)] = &[
-    // lsof looks sockets up in /proc/net/tcp, which lists neither bound nor unbound ones; all it has
-    // for both is the protocol's name.
+    // lsof looks sockets up in /proc/net/tcp, which lists neither bound nor unbound ones; all it
+    // has for both is the protocol's name.
     ("TCP, bound only", "tcp:BOUND", "tcp:UNBOUND"),
-    // The same for what both sides are done with: no table lists it, and lsof may not ask the socket.
+    // The same for what both sides are done with: no table lists it, and lsof may not ask the
+    // socket.
     (
         "TCP, closed by both, by us first",
         "tcp:CLOSE",

@@ -13,8 +13,8 @@ use rustix::process::{Pid, PidfdFlags, getpid, pidfd_open, set_child_subreaper};
 use crate::members;
 use crate::sys;
 
-/// Makes this process the parent of orphans below it, of those of a killed keeper too. They must be reaped: [`end_adopted`] does it.
-/// Not for a process whose libraries start children of their own.
+/// Makes this process the parent of orphans below it, of those of a killed keeper too. They must be
+/// reaped: [`end_adopted`] does it. Not for a process whose libraries start children of their own.
 pub fn adopt_orphans() -> io::Result<()> {
     Ok(set_child_subreaper(Some(getpid()))?)
 }
@@ -35,7 +35,8 @@ pub(crate) struct Own {
     adopts: bool,
 }
 
-/// Whoever forks a keeper or reaps one holds this meanwhile: a child that is not known yet, or whose number is another's already, would be taken for another.
+/// Whoever forks a keeper or reaps one holds this meanwhile: a child that is not known yet, or
+/// whose number is another's already, would be taken for another.
 pub(crate) fn own() -> MutexGuard<'static, Own> {
     OWN.lock().unwrap_or_else(PoisonError::into_inner)
 }
@@ -50,8 +51,9 @@ impl Own {
     }
 }
 
-/// As [`adopt_orphans`], for a process all of whose later children are keepers of trees: from now on a tree whose keeper was killed ends with all of its
-/// processes, those too that nobody saw. See [`Tree::orphans_left`](crate::tree::Tree::orphans_left).
+/// As [`adopt_orphans`], for a process all of whose later children are keepers of trees: from now
+/// on a tree whose keeper was killed ends with all of its processes, those too that nobody saw. See
+/// [`Tree::orphans_left`](crate::tree::Tree::orphans_left).
 pub fn adopt_orphans_of_trees() -> io::Result<()> {
     let mut own = own();
     // What ran here before an exec may have left children: they are not ours to end.
@@ -61,13 +63,15 @@ pub fn adopt_orphans_of_trees() -> io::Result<()> {
     Ok(())
 }
 
-/// Ends the orphans of a killed keeper, which is our child, and says how many are left; none when they are not adopted.
+/// Ends the orphans of a killed keeper, which is our child, and says how many are left; none when
+/// they are not adopted.
 pub(crate) fn end_orphans_of(keeper: u32) -> Option<u32> {
     let own = own();
     if !own.adopts {
         return None;
     }
-    // It closed its descriptors before its children became ours: those are ours when it is a zombie.
+    // It closed its descriptors before its children became ours: those are ours when it is a
+    // zombie.
     if let Some(pidfd) = open(keeper) {
         await_end(&pidfd, Instant::now() + LONGEST);
     }
@@ -84,8 +88,9 @@ pub struct SweepResult {
     pub left: u32,
 }
 
-/// Kills and reaps every child of this process that is not `known`, and those that become children by it, until none is left or the time
-/// is over. `known` are all children that the caller started itself, with the keepers of its trees. No other thread may wait for children.
+/// Kills and reaps every child of this process that is not `known`, and those that become children
+/// by it, until none is left or the time is over. `known` are all children that the caller started
+/// itself, with the keepers of its trees. No other thread may wait for children.
 #[must_use]
 pub fn end_adopted(known: &[u32], longest: Duration) -> SweepResult {
     let deadline = Instant::now() + longest;

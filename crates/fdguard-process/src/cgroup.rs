@@ -93,7 +93,8 @@ impl<'s> Leaf<'s> {
         file.is_ok_and(|file| write(&file, value) == Ok(value.len()))
     }
 
-    /// How many of its processes the kernel killed because its memory was used up; absent where memory is not counted.
+    /// How many of its processes the kernel killed because its memory was used up; absent where
+    /// memory is not counted.
     pub(crate) fn memory_kills(&self) -> Option<u32> {
         let flags = OFlags::RDONLY | OFlags::CLOEXEC;
         let file = openat(&self.folder, c"memory.events", flags, Mode::empty()).ok()?;
@@ -123,9 +124,10 @@ impl<'s> Leaf<'s> {
     }
 }
 
-/// Where a leaf for one more tree would be; `None` where our own cgroup is not known or not ours to divide. With `limits`, leaves are given
-/// the controllers of memory and processes where that is allowed. The kernel refuses it to a cgroup that has processes of its own, except the root:
-/// where all of them are ours we step aside into a leaf.
+/// Where a leaf for one more tree would be; `None` where our own cgroup is not known or not ours to
+/// divide. With `limits`, leaves are given the controllers of memory and processes where that is
+/// allowed. The kernel refuses it to a cgroup that has processes of its own, except the root: where
+/// all of them are ours we step aside into a leaf.
 pub(crate) fn next_path(limits: bool) -> Option<CString> {
     let own = own_folder(
         &fs::read_to_string("/proc/self/mountinfo").ok()?,
@@ -156,8 +158,8 @@ fn give_controllers(own: &Path) {
         .filter(|name| ["memory", "pids"].contains(name))
         .map(|name| format!("+{name}"))
         .collect();
-    // Only the root may have processes and leaves with controllers. Elsewhere the one of processes alone would be given, and no process could be
-    // put into a leaf from then on.
+    // Only the root may have processes and leaves with controllers. Elsewhere the one of processes
+    // alone would be given, and no process could be put into a leaf from then on.
     let is_root = !own.join("cgroup.type").exists();
     if !wanted.is_empty() && (is_root || aside::step(own)) {
         let _refused = fs::write(own.join("cgroup.subtree_control"), wanted.join(" "));
@@ -171,7 +173,8 @@ fn kills(events: &[u8]) -> Option<u32> {
     std::str::from_utf8(count).ok()?.parse().ok()
 }
 
-/// Removes leaves of owners that are gone and whose keepers were killed too. Only an empty one can be removed.
+/// Removes leaves of owners that are gone and whose keepers were killed too. Only an empty one can
+/// be removed.
 fn sweep(own: &Path) {
     for entry in fs::read_dir(own).into_iter().flatten().flatten() {
         let owner = entry.file_name().to_str().and_then(owner);

@@ -1,11 +1,13 @@
 //! Builds the program's environment from fdguard's.
 //!
-//! fdguard's own environment is never changed, because other threads may read it. The program's is built from a copy.
+//! fdguard's own environment is never changed, because other threads may read it. The program's is
+//! built from a copy.
 
 use std::collections::BTreeSet;
 use std::ffi::OsString;
 
-/// Variables meant for fdguard alone. With them the program would use fdguard's sockets or notify fdguard's parent.
+/// Variables meant for fdguard alone. With them the program would use fdguard's sockets or notify
+/// fdguard's parent.
 const OURS: [&str; 7] = [
     "LISTEN_PID",
     "LISTEN_PIDFDID",
@@ -16,7 +18,8 @@ const OURS: [&str; 7] = [
     "WATCHDOG_PID",
 ];
 
-/// The environment without variables meant for fdguard. Signs of the supervisor stay, so that the program can detect it.
+/// The environment without variables meant for fdguard. Signs of the supervisor stay, so that the
+/// program can detect it.
 #[must_use]
 pub fn for_program(
     environment: impl IntoIterator<Item = (OsString, OsString)>,
@@ -28,7 +31,8 @@ pub fn for_program(
         .collect()
 }
 
-/// Each name once, in the order of the last that were given: of variables with one name the last holds.
+/// Each name once, in the order of the last that were given: of variables with one name the last
+/// holds.
 #[must_use]
 pub fn last_of_each(mut environment: Vec<(OsString, OsString)>) -> Vec<(OsString, OsString)> {
     let mut seen = BTreeSet::new();

@@ -1,4 +1,5 @@
-//! Which process a number means: the boot, the number, the start time, and the inode of its pidfd where the kernel gives each its own.
+//! Which process a number means: the boot, the number, the start time, and the inode of its pidfd
+//! where the kernel gives each its own.
 //!
 //! Pids are reused. Before a process signals another that is not its unreaped child, it compares
 //! the identity with a pidfd open, so that the process it compared is the one it signals.
@@ -70,7 +71,8 @@ impl ProcessId {
         same_inode && (&self.boot, self.pid, self.started) == (&now.boot, now.pid, now.started)
     }
 
-    /// The identity, with a pidfd that was open before anything was read and whose process is still there.
+    /// The identity, with a pidfd that was open before anything was read and whose process is still
+    /// there.
     fn opened(pid: u32) -> io::Result<(Self, OwnedFd)> {
         let number = i32::try_from(pid).ok().and_then(Pid::from_raw);
         let number = number.ok_or(io::ErrorKind::NotFound)?;
@@ -92,7 +94,8 @@ impl ProcessId {
     }
 }
 
-/// Sends a signal to exactly this process; an error of kind `NotFound` if it is gone, even if its pid was reused.
+/// Sends a signal to exactly this process; an error of kind `NotFound` if it is gone, even if its
+/// pid was reused.
 pub fn signal_checked(identity: &ProcessId, signal: i32) -> io::Result<()> {
     let gone = |error: io::Error| match error.raw_os_error() {
         Some(libc::ESRCH) => io::ErrorKind::NotFound.into(),
@@ -168,7 +171,8 @@ pub(crate) struct Stat {
 }
 
 impl Stat {
-    /// The name of the program may hold spaces and parentheses: the numbers begin behind the last one.
+    /// The name of the program may hold spaces and parentheses: the numbers begin behind the last
+    /// one.
     pub(crate) fn parse(bytes: &[u8]) -> Option<Self> {
         let end = bytes.iter().rposition(|byte| *byte == b')')?;
         let text = std::str::from_utf8(bytes.get(end + 1..)?).ok()?;
@@ -186,7 +190,8 @@ impl Stat {
         })
     }
 
-    /// It is a zombie or nearly gone. The first thread of a process may end before the others do: then it lives.
+    /// It is a zombie or nearly gone. The first thread of a process may end before the others do:
+    /// then it lives.
     pub(crate) fn has_ended(&self) -> bool {
         matches!(self.state, b'Z' | b'X' | b'x') && self.threads <= 1
     }

@@ -118,7 +118,8 @@ impl RequestedLimits {
             && leaf.set(c"memory.max", bytes.as_bytes())
         {
             enforced.memory = LimitMechanism::Cgroup;
-            // Where there is no swap there is no such file; and one process less is not a tree less.
+            // Where there is no swap there is no such file; and one process less is not a tree
+            // less.
             let _no_swap = leaf.set(c"memory.swap.max", b"0");
             let _alone = leaf.set(c"memory.oom.group", b"1");
         }
@@ -130,7 +131,8 @@ impl RequestedLimits {
         enforced
     }
 
-    /// Puts the rest on a process and its descendants to come: this one, before its exec, or a child that waits.
+    /// Puts the rest on a process and its descendants to come: this one, before its exec, or a
+    /// child that waits.
     pub(crate) fn put(&self, on: Option<Pid>, enforced: EnforcedLimits) -> Result<(), Errno> {
         put(&self.limits, on, enforced)
     }

@@ -24,10 +24,11 @@ pub use unix::Path;
 /// The kernel cuts it down to `net.core.somaxconn`.
 const BACKLOG: i32 = 4096;
 
-/// What is to be bound: `tcp:PORT`, `tcp:HOST:PORT`, `tcp:*:PORT`, `unix:PATH`, `unix:PATH,mode=0660`, each with `NAME=` before it if it has a name.
+/// What is to be bound: `tcp:PORT`, `tcp:HOST:PORT`, `tcp:*:PORT`, `unix:PATH`,
+/// `unix:PATH,mode=0660`, each with `NAME=` before it if it has a name.
 ///
-/// `tcp:PORT` is 127.0.0.1: what was not asked for is not offered to the network. All interfaces are `tcp:*:PORT`, which is both kinds of
-/// addresses where the machine has IPv6.
+/// `tcp:PORT` is 127.0.0.1: what was not asked for is not offered to the network. All interfaces
+/// are `tcp:*:PORT`, which is both kinds of addresses where the machine has IPv6.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Listen {
     /// Its name in `LISTEN_FDNAMES`.
@@ -85,7 +86,8 @@ pub enum BindError {
     },
 }
 
-/// A listening socket. On drop it is closed, and the file of a unix socket is removed if it is unchanged.
+/// A listening socket. On drop it is closed, and the file of a unix socket is removed if it is
+/// unchanged.
 #[derive(Debug)]
 pub struct BoundSocket {
     /// The socket, close-on-exec.

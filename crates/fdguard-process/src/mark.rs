@@ -1,6 +1,8 @@
-//! Which tree a process was started in: `FDGUARD_TREE` in its environment, inherited by everything below unless it is wiped.
+//! Which tree a process was started in: `FDGUARD_TREE` in its environment, inherited by everything
+//! below unless it is wiped.
 //!
-//! The value lists the trees around a process, the innermost last: `OWNER.START-COUNT`, with commas between them.
+//! The value lists the trees around a process, the innermost last: `OWNER.START-COUNT`, with commas
+//! between them.
 
 use std::ffi::{OsStr, OsString};
 use std::fs;
@@ -17,7 +19,8 @@ pub const VARIABLE: &str = "FDGUARD_TREE";
 
 /// A list of more trees than these is not passed on.
 const LONGEST: usize = 1024;
-/// While a process becomes another program its environment is empty for a moment: so often it is read again.
+/// While a process becomes another program its environment is empty for a moment: so often it is
+/// read again.
 const TRIES: u32 = 5;
 
 /// How the marks of an owner's trees begin.
@@ -52,7 +55,8 @@ pub(crate) fn find(beginning: &str) -> Vec<ProcessId> {
     let pids = pids.filter_map(|entry| entry.file_name().to_str()?.parse::<u32>().ok());
     pids.filter(|pid| *pid != own && carries(*pid, beginning))
         .filter_map(|pid| {
-            // The number may mean another process since: the identity first, then the mark once more.
+            // The number may mean another process since: the identity first, then the mark once
+            // more.
             let identity = ProcessId::read(pid).ok()?;
             carries(pid, beginning).then_some(identity)
         })

@@ -18,7 +18,8 @@ pub fn read() -> Limits {
     }
 }
 
-/// The soft limit to set for this wish: never lower than it is, never above the hard limit; absent to leave it.
+/// The soft limit to set for this wish: never lower than it is, never above the hard limit; absent
+/// to leave it.
 #[must_use]
 pub fn raised(wanted: u64, before: Limits) -> Option<u64> {
     let wanted = wanted.min(before.hard.unwrap_or(u64::MAX));

@@ -173,8 +173,9 @@ impl Facts {
 
 type Test = fn(&Facts) -> Option<String>;
 
-/// In this order. Another fdguard stands before most: the program of a run gets our notification socket, and what is below it must not take
-/// that for systemd's. Only the number that systemd wrote for us alone is stronger.
+/// In this order. Another fdguard stands before most: the program of a run gets our notification
+/// socket, and what is below it must not take that for systemd's. Only the number that systemd
+/// wrote for us alone is stronger.
 const TESTS: [(Kind, Test); 12] = [
     (Kind::Systemd, started_by_systemd),
     (Kind::Fdguard, fdguard),

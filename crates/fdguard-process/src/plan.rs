@@ -14,13 +14,15 @@ pub const FIRST_HANDED: u32 = 3;
 pub struct Plan {
     /// The program and its words; the program is looked for as `execvp` does.
     pub command: Vec<OsString>,
-    /// Its whole environment. `LISTEN_PID`, `LISTEN_FDS` and `LISTEN_FDNAMES` are ours: they are set when a named descriptor is handed, else absent.
+    /// Its whole environment. `LISTEN_PID`, `LISTEN_FDS` and `LISTEN_FDNAMES` are ours: they are
+    /// set when a named descriptor is handed, else absent.
     pub environment: Vec<(OsString, OsString)>,
     /// Its working directory; the owner's if absent. A relative program is resolved from there.
     pub folder: Option<PathBuf>,
     /// Its descriptors 0, 1 and 2; the owner's if absent.
     pub stdio: [Option<Arc<OwnedFd>>; 3],
-    /// What it gets from number 3 on: those with a name in this order, then those without; everything else is closed.
+    /// What it gets from number 3 on: those with a name in this order, then those without;
+    /// everything else is closed.
     pub handed: Vec<InheritedFd>,
     /// The soft limit of descriptors that it starts with, at most the hard limit.
     pub soft_limit: Option<u64>,
@@ -28,14 +30,16 @@ pub struct Plan {
     pub group: SessionKind,
     /// Try a delegated cgroup.
     pub cgroup: bool,
-    /// Its standard input becomes the terminal that controls its session. Needs [`Group::Session`] and a terminal there.
+    /// Its standard input becomes the terminal that controls its session. Needs [`Group::Session`]
+    /// and a terminal there.
     pub terminal: bool,
     /// What it and its descendants may use.
     pub limits: TreeLimits,
 }
 
 impl Plan {
-    /// This command in a new session, in the current directory, with the owner's streams and without limits.
+    /// This command in a new session, in the current directory, with the owner's streams and
+    /// without limits.
     #[must_use]
     pub fn new(command: Vec<OsString>, environment: Vec<(OsString, OsString)>) -> Self {
         Self {
@@ -72,12 +76,14 @@ impl Plan {
     }
 }
 
-/// What a program and its descendants may use; absent is as we may. Who sees to each is told by [`Tree::enforced`](crate::tree::Tree::enforced).
+/// What a program and its descendants may use; absent is as we may. Who sees to each is told by
+/// [`Tree::enforced`](crate::tree::Tree::enforced).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct TreeLimits {
     /// Bytes of memory: of all together in a cgroup, else of each process' data.
     pub memory: Option<u64>,
-    /// Time on a core, of each process; whole seconds, rounded up. Who uses them gets XCPU, and KILL a second later.
+    /// Time on a core, of each process; whole seconds, rounded up. Who uses them gets XCPU, and
+    /// KILL a second later.
     pub cpu: Option<Duration>,
     /// Processes at a time.
     pub processes: Option<u32>,
@@ -90,7 +96,8 @@ pub struct TreeLimits {
 pub struct InheritedFd {
     /// The owner's.
     pub fd: Arc<OwnedFd>,
-    /// Its name in `LISTEN_FDNAMES`; one that is absent is not counted in `LISTEN_FDS` and stands behind those that are.
+    /// Its name in `LISTEN_FDNAMES`; one that is absent is not counted in `LISTEN_FDS` and stands
+    /// behind those that are.
     pub name: Option<String>,
 }
 

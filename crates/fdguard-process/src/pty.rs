@@ -1,4 +1,5 @@
-//! A pseudo-terminal without races: both ends are closed by an exec from their first moment, and the program's end is opened by its master, never by a path.
+//! A pseudo-terminal without races: both ends are closed by an exec from their first moment, and
+//! the program's end is opened by its master, never by a path.
 
 #![expect(unsafe_code, reason = "rustix has no TIOCSIG")]
 
@@ -22,7 +23,8 @@ const TIOCSIG: Opcode = opcode::write::<c_int>(b'T', 0x36);
 pub struct Pty {
     /// fdguard's end; nonblocking.
     pub master: OwnedFd,
-    /// The program's. Drop it when the program runs: the master then reports when the last holder is gone.
+    /// The program's. Drop it when the program runs: the master then reports when the last holder
+    /// is gone.
     pub slave: OwnedFd,
 }
 
@@ -47,7 +49,8 @@ pub enum Key {
 }
 
 impl Pty {
-    /// Opens a terminal that shows what programs write and nothing else: no echo of what is written to it, and no translation of line ends.
+    /// Opens a terminal that shows what programs write and nothing else: no echo of what is written
+    /// to it, and no translation of line ends.
     pub fn open(size: Size) -> io::Result<Self> {
         let flags = OFlags::RDWR | OFlags::NOCTTY | OFlags::CLOEXEC | OFlags::NONBLOCK;
         let master = open(c"/dev/ptmx", flags, Mode::empty())?;
@@ -80,7 +83,8 @@ pub fn foreground(master: impl AsFd) -> Option<u32> {
     u32::try_from(group.as_raw_nonzero().get()).ok()
 }
 
-/// Sends a signal to the group in the foreground, whatever modes the terminal is in. The kernel finds the group itself: no number of a process is involved that could change hands.
+/// Sends a signal to the group in the foreground, whatever modes the terminal is in. The kernel
+/// finds the group itself: no number of a process is involved that could change hands.
 pub fn press(master: impl AsFd, key: Key) -> io::Result<()> {
     let signal: usize = match key {
         Key::Interrupt => 2,

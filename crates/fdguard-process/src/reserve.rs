@@ -1,4 +1,5 @@
-//! The owner's own descriptors: few, close-on-exec, at high numbers, with a reserve for a full table.
+//! The owner's own descriptors: few, close-on-exec, at high numbers, with a reserve for a full
+//! table.
 
 use std::io;
 use std::os::fd::OwnedFd;
@@ -23,7 +24,8 @@ fn floor(soft: Option<u64>) -> i32 {
     i32::try_from(floor).unwrap_or(0)
 }
 
-/// Moves a descriptor up, out of the way of the numbers that programs count on. One that cannot be moved stays where it is.
+/// Moves a descriptor up, out of the way of the numbers that programs count on. One that cannot be
+/// moved stays where it is.
 #[must_use]
 pub fn raise(fd: OwnedFd) -> OwnedFd {
     let floor = floor(getrlimit(Resource::Nofile).current);
@@ -38,9 +40,11 @@ pub struct Reserve {
 }
 
 impl Reserve {
-    /// What [`Tree::start_with`](crate::tree::Tree::start_with) needs at most at one moment: the two that a tree holds, and one to move them up.
+    /// What [`Tree::start_with`](crate::tree::Tree::start_with) needs at most at one moment: the
+    /// two that a tree holds, and one to move them up.
     pub const FOR_A_START: usize = 3;
-    /// The same for a tree that holds one descriptor alone ([`Options::keep_pidfd`](crate::tree::Options::keep_pidfd)).
+    /// The same for a tree that holds one descriptor alone
+    /// ([`Options::keep_pidfd`](crate::tree::Options::keep_pidfd)).
     pub const FOR_A_START_WITHOUT_PIDFD: usize = 2;
 
     /// Holds back this many.

@@ -6,7 +6,8 @@ use std::str::FromStr;
 /// The variable that every process of a run inherits.
 pub const VARIABLE: &str = "FDGUARD_RUN";
 
-/// One run: the supervisor's process, by number and start, and the name of the service. Written `PID.START:NAME`.
+/// One run: the supervisor's process, by number and start, and the name of the service. Written
+/// `PID.START:NAME`.
 ///
 /// Whether the run still goes on can be seen from it alone; no registry is needed.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -36,7 +37,8 @@ impl RunId {
         })
     }
 
-    /// Whether its supervisor is alive. Only for runs of the same PID namespace: elsewhere the pid means another process.
+    /// Whether its supervisor is alive. Only for runs of the same PID namespace: elsewhere the pid
+    /// means another process.
     #[must_use]
     pub fn is_running(&self) -> bool {
         alive_since(self.pid) == Some(self.start_ticks)

@@ -171,7 +171,8 @@ pub fn name_of(signal: i32) -> String {
     }
 }
 
-/// Those that a program may be sent and that are neither the terminal's job control nor a fault of its own: what a wrapper passes on.
+/// Those that a program may be sent and that are neither the terminal's job control nor a fault of
+/// its own: what a wrapper passes on.
 #[must_use]
 pub fn forwardable() -> Vec<i32> {
     let plain = [

@@ -18,7 +18,8 @@ use crate::sweep;
 /// The longest wait for a cgroup to become empty.
 const LONGEST: Duration = Duration::from_secs(2);
 
-/// A tree below whose program other trees are kept: when one of their keepers is killed, its orphans become children of this tree's keeper.
+/// A tree below whose program other trees are kept: when one of their keepers is killed, its
+/// orphans become children of this tree's keeper.
 #[derive(Clone, Copy, Debug)]
 pub struct Strays {
     pub(crate) keeper: u32,
@@ -26,7 +27,8 @@ pub struct Strays {
 }
 
 impl Strays {
-    /// Ends such orphans, and says how many are left. Absent when the program has ended: then its own children are among them. May wait, two seconds at most.
+    /// Ends such orphans, and says how many are left. Absent when the program has ended: then its
+    /// own children are among them. May wait, two seconds at most.
     #[must_use]
     pub fn end(self) -> Option<u32> {
         let deadline = Instant::now() + LONGEST;
@@ -66,7 +68,8 @@ pub(crate) fn end(main: Member, seen: &[Member], leaf: Option<&CStr>, mark: Opti
     if let Some(leaf) = leaf.and_then(Leaf::open) {
         end_cgroup(&leaf);
     }
-    // Only while the program lives does its number mean it: asked again after those below were read.
+    // Only while the program lives does its number mean it: asked again after those below were
+    // read.
     let mut known = members::below(main.pid);
     let program = ProcessId::known(main.pid, main.started);
     if !program.is_some_and(|program| program.matches()) {

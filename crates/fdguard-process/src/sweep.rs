@@ -41,7 +41,8 @@ pub(crate) fn kill_below(keeper: KeeperProcess) -> Vec<Member> {
     }
 }
 
-/// Ends what a keeper keeps whose owner is gone, and then the keeper. Waits for it, no longer than this.
+/// Ends what a keeper keeps whose owner is gone, and then the keeper. Waits for it, no longer than
+/// this.
 #[must_use]
 pub fn end_kept_by(keeper: &ProcessId, longest: Duration) -> SweepCount {
     let process = KeeperProcess {
@@ -61,14 +62,16 @@ pub fn end_kept_by(keeper: &ProcessId, longest: Duration) -> SweepCount {
     ended
 }
 
-/// How many processes live of the trees that this owner started: its number, and its start in ticks since the boot.
+/// How many processes live of the trees that this owner started: its number, and its start in ticks
+/// since the boot.
 #[must_use]
 pub fn count_trees_of(owner: u32, started: u64) -> usize {
     mark::find(&mark::owner(owner, started)).len()
 }
 
-/// Ends the trees that an owner left behind that is gone: its number, and its start in ticks since the boot. They are known by the
-/// mark in their environment. Their keepers are let go on, and end what has wiped its environment.
+/// Ends the trees that an owner left behind that is gone: its number, and its start in ticks since
+/// the boot. They are known by the mark in their environment. Their keepers are let go on, and end
+/// what has wiped its environment.
 #[must_use]
 pub fn end_trees_of(owner: u32, started: u64, longest: Duration) -> SweepCount {
     end_marked(&mark::owner(owner, started), longest)

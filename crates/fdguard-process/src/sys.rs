@@ -1,4 +1,5 @@
-//! System calls that a forked process without an exec can make: directly, without the C library's locks, caches and handlers.
+//! System calls that a forked process without an exec can make: directly, without the C library's
+//! locks, caches and handlers.
 
 #![expect(
     unsafe_code,
@@ -27,7 +28,8 @@ pub(crate) const NO_SIGNALS: u64 = 0;
 /// What a forked process is born with.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct ForkResult<'fd> {
-    /// What its parent is sent at its end. With 0 it is invisible to waits that do not ask for such children.
+    /// What its parent is sent at its end. With 0 it is invisible to waits that do not ask for such
+    /// children.
     pub(crate) exit_signal: c_int,
     /// The cgroup that it is born into.
     pub(crate) cgroup: Option<BorrowedFd<'fd>>,
@@ -50,8 +52,8 @@ fn last_error() -> Errno {
 ///
 /// # Safety
 ///
-/// The child has one thread and the memory of a moment in which other threads may have held locks: until it execs or exits it may
-/// neither allocate nor lock nor unwind out of its entry.
+/// The child has one thread and the memory of a moment in which other threads may have held locks:
+/// until it execs or exits it may neither allocate nor lock nor unwind out of its entry.
 pub(crate) unsafe fn fork(birth: ForkResult<'_>) -> Result<Option<u32>, Errno> {
     let pid = match birth.cgroup {
         Some(cgroup) => {
@@ -61,12 +63,14 @@ pub(crate) unsafe fn fork(birth: ForkResult<'_>) -> Result<Option<u32>, Errno> {
             args.exit_signal = u64::from(birth.exit_signal.unsigned_abs());
             args.cgroup = u64::from(cgroup.as_raw_fd().unsigned_abs());
             let size = size_of_val(&args);
-            // SAFETY: without CLONE_VM the child runs on its own copy of this stack; the kernel reads `size` bytes of `args`.
+            // SAFETY: without CLONE_VM the child runs on its own copy of this stack; the kernel
+            // reads `size` bytes of `args`.
             unsafe { libc::syscall(libc::SYS_clone3, &raw const args, size) }
         }
         None => {
             let flags = c_long::from(birth.exit_signal);
-            // SAFETY: a clone that shares nothing is a fork; the child runs on its own copy of this stack.
+            // SAFETY: a clone that shares nothing is a fork; the child runs on its own copy of this
+            // stack.
             unsafe { libc::syscall(libc::SYS_clone, flags, 0_usize, 0_usize, 0_usize, 0_usize) }
         }
     };
@@ -74,7 +78,8 @@ pub(crate) unsafe fn fork(birth: ForkResult<'_>) -> Result<Option<u32>, Errno> {
     Ok(u32::try_from(pid).ok().filter(|pid| *pid != 0))
 }
 
-/// The group of this process; absent where its leader is outside of our pid namespace, for then it has no number here.
+/// The group of this process; absent where its leader is outside of our pid namespace, for then it
+/// has no number here.
 pub(crate) fn own_group() -> Option<Pid> {
     // SAFETY: takes nothing and cannot fail.
     Pid::from_raw(unsafe { libc::getpgrp() })
@@ -104,7 +109,8 @@ pub(crate) unsafe fn exec(
     last_error()
 }
 
-/// A descriptor that was open when this process began, marked to be closed by an exec; absent when it is not open.
+/// A descriptor that was open when this process began, marked to be closed by an exec; absent when
+/// it is not open.
 pub(crate) fn inherited(number: c_int) -> Option<OwnedFd> {
     // SAFETY: takes numbers; one that is not open is an error.
     let result = unsafe { libc::fcntl(number, libc::F_SETFD, libc::FD_CLOEXEC) };
@@ -119,7 +125,8 @@ pub(crate) fn close_range(first: u32, last: u32, at_exec: bool) -> Result<(), Er
     } else {
         0
     };
-    // SAFETY: takes three numbers. Whoever calls this owns all descriptors of a forked process and uses none of those again.
+    // SAFETY: takes three numbers. Whoever calls this owns all descriptors of a forked process and
+    // uses none of those again.
     let result = unsafe { libc::syscall(libc::SYS_close_range, first, last, flags) };
     checked(result).map(drop)
 }
@@ -137,7 +144,8 @@ pub(crate) fn copy_above(number: c_int, floor: c_int) -> Result<c_int, Errno> {
 
 /// Makes `target` a copy of `source` that an exec keeps, whatever it was before.
 pub(crate) fn copy_to(source: c_int, target: c_int) -> Result<(), Errno> {
-    // SAFETY: takes numbers. Only a child before its exec calls this, and no `OwnedFd` of it is used again.
+    // SAFETY: takes numbers. Only a child before its exec calls this, and no `OwnedFd` of it is
+    // used again.
     let result = unsafe { libc::syscall(libc::SYS_dup3, source, target, 0) };
     checked(result).map(drop)
 }
@@ -180,10 +188,12 @@ pub(crate) fn block_signals(signals: u64) -> u64 {
 
 /// Gives every signal its default meaning, those of the C library too.
 pub(crate) fn forget_handlers() {
-    // The kernel's structure has up to 32 bytes, and zeroes are the default meaning, no flags and an empty mask.
+    // The kernel's structure has up to 32 bytes, and zeroes are the default meaning, no flags and
+    // an empty mask.
     let default = [0_u64; 8];
     for signal in 1..=64_i32 {
-        // SAFETY: the kernel reads a structure that is no longer than `default`. KILL and STOP are refused, as they should be.
+        // SAFETY: the kernel reads a structure that is no longer than `default`. KILL and STOP are
+        // refused, as they should be.
         unsafe {
             libc::syscall(
                 libc::SYS_rt_sigaction,
@@ -244,8 +254,8 @@ pub(crate) struct ReapedChild {
     pub(crate) usage: Usage,
 }
 
-/// Reaps one child that has ended: this one, or any. `None` when none has ended yet; `ECHILD` when there is none at all. Children that
-/// were born without a signal are seen too.
+/// Reaps one child that has ended: this one, or any. `None` when none has ended yet; `ECHILD` when
+/// there is none at all. Children that were born without a signal are seen too.
 pub(crate) fn reap(pid: Option<u32>, wait: bool) -> Result<Option<ReapedChild>, Errno> {
     // SAFETY: structures of numbers and pointers that nobody follows; all zero is valid.
     let mut told: libc::siginfo_t = unsafe { mem::zeroed() };

@@ -34,21 +34,24 @@ pub use crate::strays::Strays;
 use crate::sweep;
 use crate::sys;
 
-/// The longest that the drop of a tree waits. Only a process that the kernel cannot end (it waits for a device) takes that long;
-/// a keeper that runs stays with it until it is gone.
+/// The longest that the drop of a tree waits. Only a process that the kernel cannot end (it waits
+/// for a device) takes that long; a keeper that runs stays with it until it is gone.
 const LONGEST_DROP: Duration = Duration::from_secs(7);
 
 /// A killed keeper closes its end a moment before it has ended.
 const LONGEST_LOST: Duration = Duration::from_secs(1);
 
-/// A tree of processes with its keeper. Dropped, it is killed, and the drop waits for its end, seven seconds at most.
+/// A tree of processes with its keeper. Dropped, it is killed, and the drop waits for its end,
+/// seven seconds at most.
 ///
-/// A keeper may be stopped or traced by those it keeps, and then reports nothing. The owner looks after it, in [`Tree::told`]: it
-/// waits for [`Tree::fd`] and [`Tree::program_end`], and calls that at [`Tree::deadline`] too.
+/// A keeper may be stopped or traced by those it keeps, and then reports nothing. The owner looks
+/// after it, in [`Tree::told`]: it waits for [`Tree::fd`] and [`Tree::program_end`], and calls that
+/// at [`Tree::deadline`] too.
 #[derive(Debug)]
 pub struct Tree {
     main: u32,
-    /// The program's start, in ticks since the boot: with its number it never means another process.
+    /// The program's start, in ticks since the boot: with its number it never means another
+    /// process.
     main_started: u64,
     pidfd: Option<OwnedFd>,
     keeper: KeeperProcess,
@@ -130,21 +133,23 @@ impl Tree {
         self.main
     }
 
-    /// A descriptor of the program's process; readable when it has ended. Absent where the start was asked to do without.
+    /// A descriptor of the program's process; readable when it has ended. Absent where the start
+    /// was asked to do without.
     #[must_use]
     pub fn pidfd(&self) -> Option<BorrowedFd<'_>> {
         self.pidfd.as_ref().map(OwnedFd::as_fd)
     }
 
-    /// Readable when the program has ended and its keeper did not report it yet: it may be stopped. Absent where the start was
-    /// asked to do without, and when that is known.
+    /// Readable when the program has ended and its keeper did not report it yet: it may be stopped.
+    /// Absent where the start was asked to do without, and when that is known.
     #[must_use]
     pub fn program_end(&self) -> Option<BorrowedFd<'_>> {
         let is_news = !self.is_over && !self.main_reported && !self.oversight.knows_main_ended();
         self.pidfd().filter(|_| is_news)
     }
 
-    /// When [`Tree::told`] is to be called although nothing can be read; absent when only an event matters.
+    /// When [`Tree::told`] is to be called although nothing can be read; absent when only an event
+    /// matters.
     #[must_use]
     pub fn deadline(&self) -> Option<Instant> {
         self.oversight.next_look().filter(|_| !self.is_over)
@@ -191,7 +196,8 @@ impl Tree {
         pids
     }
 
-    /// Whether `Empty` or `Lost` was reported: there is nothing left to wait for, and a drop only reaps.
+    /// Whether `Empty` or `Lost` was reported: there is nothing left to wait for, and a drop only
+    /// reaps.
     #[must_use]
     pub fn is_over(&self) -> bool {
         self.is_over
@@ -203,7 +209,8 @@ impl Tree {
         self.control.as_fd()
     }
 
-    /// Events since the last call; never blocks. `MainEnded` comes once, then `Empty`; or `Lost` instead of the rest.
+    /// Events since the last call; never blocks. `MainEnded` comes once, then `Empty`; or `Lost`
+    /// instead of the rest.
     pub fn told(&mut self) -> Option<TreeEvent> {
         while !self.is_over {
             match receive(&self.control, RecvFlags::DONTWAIT) {
@@ -270,7 +277,8 @@ impl Tree {
         }
     }
 
-    /// What of it can be told at once. The end of the tree is told with the end of its keeper, so that nobody waits for that later.
+    /// What of it can be told at once. The end of the tree is told with the end of its keeper, so
+    /// that nobody waits for that later.
     fn hear(&mut self, said: FromKeeper) -> Option<TreeEvent> {
         match said {
             FromKeeper::MainEnded { exit, left, usage } => {
@@ -303,7 +311,8 @@ impl Tree {
         self.oversight.asked(Instant::now(), how.grace);
     }
 
-    /// Lets a keeper go on that one of its own processes has stopped: it cannot defend itself against that.
+    /// Lets a keeper go on that one of its own processes has stopped: it cannot defend itself
+    /// against that.
     fn wake(&self) {
         if !self.keeper_ended {
             self.keeper.signal(libc::SIGCONT);
@@ -319,9 +328,10 @@ impl Tree {
         }
     }
 
-    /// After `Lost`: how many of its processes live on. Absent where nobody can say, because somebody else killed the keeper and
-    /// this process does not adopt orphans ([`adopt_orphans_of_trees`](crate::adopt::adopt_orphans_of_trees)), or the keeper was
-    /// not its child.
+    /// After `Lost`: how many of its processes live on. Absent where nobody can say, because
+    /// somebody else killed the keeper and this process does not adopt orphans
+    /// ([`adopt_orphans_of_trees`](crate::adopt::adopt_orphans_of_trees)), or the keeper was not
+    /// its child.
     #[must_use]
     pub fn orphans_left(&self) -> Option<u32> {
         self.orphans_left
@@ -338,7 +348,8 @@ impl Tree {
         }
     }
 
-    /// Sends a signal to every living member, the program left out where `except_main` says so. Whoever is born meanwhile may not get it.
+    /// Sends a signal to every living member, the program left out where `except_main` says so.
+    /// Whoever is born meanwhile may not get it.
     pub fn signal_all(&self, signal: i32, except_main: bool) {
         self.say(ToKeeper::SignalAll {
             signal,
@@ -366,7 +377,8 @@ impl Tree {
             // Its orphans are another's when it has ended, and not before.
             adopt::await_end(&pidfd, Instant::now() + LONGEST_LOST);
         }
-        // Either we killed the keeper, when nothing was left below it, or some are known to be left.
+        // Either we killed the keeper, when nothing was left below it, or some are known to be
+        // left.
         if self.orphans_left.is_none() && (self.oversight.is_empty() || marked > 0) {
             self.orphans_left = u32::try_from(marked).ok();
         }
@@ -390,8 +402,9 @@ impl Tree {
         }
     }
 
-    /// Reaps a keeper of our own. It closed its end as the last thing before it ended, or it lives on until its tree is gone, and knows
-    /// that we are. One that somebody traces is not ours to reap until that one lets go.
+    /// Reaps a keeper of our own. It closed its end as the last thing before it ended, or it lives
+    /// on until its tree is gone, and knows that we are. One that somebody traces is not ours to
+    /// reap until that one lets go.
     fn reap_keeper(&self) {
         let mut own = adopt::own();
         let reap = |wait| matches!(sys::reap(Some(self.keeper.pid), wait), Ok(Some(_)));

@@ -1,5 +1,6 @@
-//! What the meter costs: looks at a process for a while, as the supervisor does, and tells the share of a core, the memory, and the time
-//! of the slowest look. `cargo run --release -p fdguard-supervise --example meter -- PID SECONDS [BUDGET…]`
+//! What the meter costs: looks at a process for a while, as the supervisor does, and tells the
+//! share of a core, the memory, and the time of the slowest look. `cargo run --release -p
+//! fdguard-supervise --example meter -- PID SECONDS [BUDGET…]`
 
 #![expect(
     clippy::print_stdout,

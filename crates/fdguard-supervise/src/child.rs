@@ -1,4 +1,5 @@
-//! A helper program with a deadline that leaves nothing behind: it writes evidence, drains or probes a service.
+//! A helper program with a deadline that leaves nothing behind: it writes evidence, drains or
+//! probes a service.
 //!
 //! It is a tree with its own keeper, so that nothing it starts escapes, whatever signals are
 //! blocked or ignored here. Polling it never blocks. A helper that is dropped before it is gone is
@@ -27,7 +28,8 @@ pub(crate) mod tests;
 const KEPT: usize = 4096;
 /// How much of its last line is reported, from the start.
 const LONGEST_WORDS: usize = 200;
-/// One that never stops talking is read again at the next turn. A full pipe is read in half of these.
+/// One that never stops talking is read again at the next turn. A full pipe is read in half of
+/// these.
 const READS: usize = 32;
 const KILL: i32 = 9;
 const AT_ONCE: StopPlan = StopPlan {
@@ -119,8 +121,9 @@ impl Helper {
 }
 
 impl Bounded {
-    /// Starts it. `null` is held open for the time when the host's table is full: another number for an open file needs no place
-    /// there. For that time the caller also lends its reserve; a start needs seven numbers, four when nobody hears what it says.
+    /// Starts it. `null` is held open for the time when the host's table is full: another number
+    /// for an open file needs no place there. For that time the caller also lends its reserve; a
+    /// start needs seven numbers, four when nobody hears what it says.
     pub(crate) fn start(
         helper: Helper,
         null: &OwnedFd,
@@ -138,7 +141,8 @@ impl Bounded {
             ours
         });
         let tree = match Tree::start(&plan) {
-            // There is room for the pipe or for the tree, not both: start it without reading its output.
+            // There is room for the pipe or for the tree, not both: start it without reading its
+            // output.
             Err(StartError::Refused { source, .. }) if output.is_some() && is_full(&source) => {
                 output = None;
                 plan.stdio = nowhere(&null);
@@ -178,7 +182,8 @@ impl Bounded {
         }
     }
 
-    /// Its end, once: when nothing of it is left, or at the deadline, when what is left is being killed.
+    /// Its end, once: when nothing of it is left, or at the deadline, when what is left is being
+    /// killed.
     pub(crate) fn poll(&mut self, now: Instant, ready: &Readiness) -> Option<HelperEnd> {
         if self.output.as_ref().is_some_and(|output| ready.has(output)) {
             self.listen();

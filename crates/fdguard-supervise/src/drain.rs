@@ -28,7 +28,8 @@ pub struct Drain {
     doing: Doing,
     deadline: Instant,
     next: Instant,
-    /// Whether it serves connections: for a program that never had one, zero connections do not prove that its work is done.
+    /// Whether it serves connections: for a program that never had one, zero connections do not
+    /// prove that its work is done.
     serves: bool,
 }
 
@@ -98,7 +99,8 @@ impl Drain {
         }
     }
 
-    /// Its end, once. `connections` counts those of the service, where they can be seen; it is asked twice a second at most.
+    /// Its end, once. `connections` counts those of the service, where they can be seen; it is
+    /// asked twice a second at most.
     pub fn poll(
         &mut self,
         now: Instant,

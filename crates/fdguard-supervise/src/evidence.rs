@@ -1,4 +1,5 @@
-//! The evidence of a breach: what `fdguard doctor` says about the process, in a bundle for the issue.
+//! The evidence of a breach: what `fdguard doctor` says about the process, in a bundle for the
+//! issue.
 //!
 //! fdguard runs its own executable for it, as a child with a deadline: the supervisor stays small,
 //! and a failure there does not delay a restart.
@@ -48,8 +49,9 @@ impl EvidenceSettings {
     }
 }
 
-/// `$XDG_STATE_HOME/fdguard/evidence`, else `~/.local/state/fdguard/evidence`, else a folder of this user's own where temporary files go; with
-/// the variable that said so. Relative values of the variables are not believed, as their specification asks.
+/// `$XDG_STATE_HOME/fdguard/evidence`, else `~/.local/state/fdguard/evidence`, else a folder of
+/// this user's own where temporary files go; with the variable that said so. Relative values of the
+/// variables are not believed, as their specification asks.
 #[must_use]
 pub fn default_folder(variable: impl Fn(&str) -> Option<OsString>) -> (&'static str, PathBuf) {
     let absolute = |name: &'static str| {
@@ -67,7 +69,8 @@ pub fn default_folder(variable: impl Fn(&str) -> Option<OsString>) -> (&'static 
     (name, temporary.join(own))
 }
 
-/// In a world-writable directory, another user may have created the directory, or a link in its place.
+/// In a world-writable directory, another user may have created the directory, or a link in its
+/// place.
 fn refuse_strangers(folder: &Path) -> std::io::Result<()> {
     const SHARED: u32 = 0o1002;
     let mode = |path: &Path| fs::metadata(path).map(|found| found.mode());
@@ -93,7 +96,8 @@ pub struct EvidenceJob {
 }
 
 impl EvidenceJob {
-    /// Begins to write a bundle about this process. `null` is held by the caller: see [`crate::drain::null`].
+    /// Begins to write a bundle about this process. `null` is held by the caller: see
+    /// [`crate::drain::null`].
     pub fn start(
         settings: &EvidenceSettings,
         (service, pid): (&str, u32),

@@ -6,7 +6,8 @@ use std::time::Instant;
 
 use crate::event::LogEvent;
 
-/// Puts something into programs by their environment, and knows what came of it. It never holds the loop up for longer than a moment.
+/// Puts something into programs by their environment, and knows what came of it. It never holds the
+/// loop up for longer than a moment.
 pub trait Injector: std::fmt::Debug {
     /// A service is about to start: changes the environment of its program. Returns events to log.
     fn start(
@@ -16,8 +17,8 @@ pub trait Injector: std::fmt::Debug {
         environment: &mut Vec<(OsString, OsString)>,
     ) -> Vec<LogEvent>;
 
-    /// The place in the code that opened most of what this process of a service holds. Where that takes longer than a moment there is
-    /// nothing; asked again, it gives what was found since.
+    /// The place in the code that opened most of what this process of a service holds. Where that
+    /// takes longer than a moment there is nothing; asked again, it gives what was found since.
     fn line(&mut self, service: &str, pid: u32) -> Option<String>;
 
     /// No process of the service is left. Returns events to log.

@@ -1,6 +1,7 @@
 //! Reads files named on a command line or in a configuration, with a size limit.
 //!
-//! A device has no end, and a wrong name may be a disk image: both are refused before they exhaust memory.
+//! A device has no end, and a wrong name may be a disk image: both are refused before they exhaust
+//! memory.
 
 use std::fs::File;
 use std::io::{self, IsTerminal as _, Read as _};

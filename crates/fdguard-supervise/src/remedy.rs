@@ -1,8 +1,10 @@
-//! What is done about a breached budget, step by step: evidence, drain, stop, start, and the proof that a newer process answers.
+//! What is done about a breached budget, step by step: evidence, drain, stop, start, and the proof
+//! that a newer process answers.
 //!
-//! A state machine without I/O and without a clock: events go in with their moment, actions come out. Every step has a bound, so that
-//! it always comes to an end. One service at a time is relieved ([`Flight`]). And it never loops: a budget that is breached again at
-//! once is one that a restart cannot help, and is left alone with an explanation.
+//! A state machine without I/O and without a clock: events go in with their moment, actions come
+//! out. Every step has a bound, so that it always comes to an end. One service at a time is
+//! relieved ([`Flight`]). And it never loops: a budget that is breached again at once is one that a
+//! restart cannot help, and is left alone with an explanation.
 
 mod event;
 mod lock;
@@ -127,7 +129,8 @@ impl Remedy {
         }
     }
 
-    /// Whether another try to begin is worth it: it waited, and nobody else is being relieved any more.
+    /// Whether another try to begin is worth it: it waited, and nobody else is being relieved any
+    /// more.
     #[must_use]
     pub fn can_begin(&self) -> bool {
         matches!(self.state, State::Waiting(_)) && !self.flight.is_taken()

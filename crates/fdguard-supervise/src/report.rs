@@ -9,7 +9,8 @@ use crate::budget::{Excess, Measure};
 use crate::meter::Leak;
 use crate::remedy::{Again, Breach, RepeatPolicy, RestartProof};
 
-/// A level that is reached to this part at the start is too low for the program, however little it leaks.
+/// A level that is reached to this part at the start is too low for the program, however little it
+/// leaks.
 const AT_REST: f64 = 0.7;
 
 /// Everything that is known when a relief has come to its end.

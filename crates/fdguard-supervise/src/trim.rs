@@ -29,7 +29,8 @@ struct Range {
     end: usize,
 }
 
-/// Gives back what can be had again from the files it came from, and what the allocator keeps for later.
+/// Gives back what can be had again from the files it came from, and what the allocator keeps for
+/// later.
 pub fn give_back() -> TrimResult {
     let before = resident();
     return_free_memory();
@@ -56,8 +57,9 @@ pub fn resident() -> Option<u64> {
 
 fn forget(range: Range) {
     let address = std::ptr::with_exposed_provenance_mut(range.start);
-    // SAFETY: `untouched` gives only private mappings of files that cannot be written to and of which no page differs from the file (none is
-    // anonymous, none is swapped): what is dropped here is read again from the same file at the next access, byte for byte.
+    // SAFETY: `untouched` gives only private mappings of files that cannot be written to and of
+    // which no page differs from the file (none is anonymous, none is swapped): what is dropped
+    // here is read again from the same file at the next access, byte for byte.
     let advised = unsafe { madvise(address, range.end - range.start, Advice::LinuxDontNeed) };
     // Then it stays mapped, which is harmless.
     let _refused = advised;
@@ -77,9 +79,10 @@ pub fn return_free_memory() {
 #[cfg(not(target_env = "gnu"))]
 pub fn return_free_memory() {}
 
-/// The mappings that are as the file is. What the loader has written to and then locked (relocations) also looks like a read-only part of the
-/// file, but its pages are ours: `Anonymous` counts them, also `Swap`. `Private_Dirty` says less: a page of a file that was just installed is not on
-/// the disk yet, and is in the page cache all the same.
+/// The mappings that are as the file is. What the loader has written to and then locked
+/// (relocations) also looks like a read-only part of the file, but its pages are ours: `Anonymous`
+/// counts them, also `Swap`. `Private_Dirty` says less: a page of a file that was just installed is
+/// not on the disk yet, and is in the page cache all the same.
 fn untouched(smaps: &str) -> Vec<Range> {
     let mut all = Vec::new();
     let mut current: Option<(Range, OwnedPages)> = None;
@@ -124,7 +127,8 @@ fn as_the_file((range, owned): (Range, OwnedPages)) -> Option<Range> {
     (none(owned.anonymous) && none(owned.swapped)).then_some(range)
 }
 
-/// `None` for a line that begins no mapping; of one that does, the range if it is a private one of a file that may be read and not written.
+/// `None` for a line that begins no mapping; of one that does, the range if it is a private one of
+/// a file that may be read and not written.
 fn heading(line: &str) -> Option<Option<Range>> {
     let mut words = line.split_ascii_whitespace();
     let (start, end) = words.next()?.split_once('-')?;

@@ -113,7 +113,8 @@ impl ChildWatch {
         &self.became
     }
 
-    /// Notes what a child became. A short one may be gone before the watch looks for the first time.
+    /// Notes what a child became. A short one may be gone before the watch looks for the first
+    /// time.
     fn note_program(&mut self, pid: u32, parent: Option<&Path>) {
         let exe = exe_of(pid);
         let Some(exe) = exe.filter(|exe| Some(exe.as_path()) != parent) else {
@@ -141,7 +142,8 @@ impl ChildWatch {
         self.forked.remove(&process.pid);
     }
 
-    /// What a child is now, by `/proc`. One that has another parent is not there as a child any more.
+    /// What a child is now, by `/proc`. One that has another parent is not there as a child any
+    /// more.
     fn state_of(&self, pid: u32, parent: u32, exe: Option<&Path>) -> ChildState {
         let stat = std::fs::read(format!("/proc/{pid}/stat")).unwrap_or_default();
         match parse_stat(&stat, parent) {
@@ -164,7 +166,8 @@ impl ChildWatch {
             .collect()
     }
 
-    /// Every line that started children, with the times at which those were started that nobody waited for until now.
+    /// Every line that started children, with the times at which those were started that nobody
+    /// waited for until now.
     pub(crate) fn lines(
         &self,
         now: u64,
@@ -173,7 +176,8 @@ impl ChildWatch {
         by_line(self.children.sites(now), name)
     }
 
-    /// The line that started a process: that of its starter, or of the nearest ancestor that has a line of the program's own.
+    /// The line that started a process: that of its starter, or of the nearest ancestor that has a
+    /// line of the program's own.
     pub(crate) fn origin(
         &self,
         pid: u32,

@@ -11,8 +11,8 @@ use fdguard_wire::{
 use crate::call_class::CallClasses;
 use crate::ring::DrainedEvents;
 
-/// A thread that was inside a call when its number was closed reports its stack when it comes out; that
-/// is waited for this many nanoseconds.
+/// A thread that was inside a call when its number was closed reports its stack when it comes out;
+/// that is waited for this many nanoseconds.
 const PATIENCE: u64 = 5_000_000_000;
 /// The most events that are held back for it.
 const MOST_HELD: usize = 1 << 16;
@@ -106,7 +106,8 @@ impl Feed {
             .extend(tickets.map(|(ticket, record)| TicketedRecord { ticket, record }));
     }
 
-    /// The next event that can be reported, with stacks numbered by `number`. At the end nothing is held back.
+    /// The next event that can be reported, with stacks numbered by `number`. At the end nothing is
+    /// held back.
     pub(crate) fn next(
         &mut self,
         now: u64,
@@ -182,8 +183,9 @@ impl Feed {
         Some(self.event(&close, None, What::CloseReturned { fd: close.fd }))
     }
 
-    /// Whether a thread was inside a call when its number was closed. One that came out with success before the close
-    /// had returned may have been out when it happened; not where protection put the close off because of it.
+    /// Whether a thread was inside a call when its number was closed. One that came out with
+    /// success before the close had returned may have been out when it happened; not where
+    /// protection put the close off because of it.
     fn inside(&self, inside: &EventRecord, now: u64, is_end: bool) -> Inside {
         let is_late = now.saturating_sub(inside.ns) > PATIENCE;
         let is_over = is_end || is_late || self.held.len() > MOST_HELD;
@@ -299,12 +301,14 @@ enum Inside {
     At(u32),
 }
 
-/// Whether the call was over but for its return: what it wrote is often the very message on which the other thread closes.
+/// Whether the call was over but for its return: what it wrote is often the very message on which
+/// the other thread closes.
 fn is_done(inside: &EventRecord, out: Option<EventRecord>) -> bool {
     FdCall::from_code(inside.code).writes() && out.is_none_or(|out| out.errno == 0)
 }
 
-/// The first bytes of what was written. Zeros at the end are not told apart from none: a record has its length in front.
+/// The first bytes of what was written. Zeros at the end are not told apart from none: a record has
+/// its length in front.
 fn bytes(record: &EventRecord) -> Vec<u8> {
     let mut bytes: Vec<u8> = record
         .more

@@ -1,5 +1,5 @@
-//! What a program is started with so that the library is in it, and what is learned of it then. Whoever starts programs by other means
-//! than [`crate::TracedCommand`] uses this.
+//! What a program is started with so that the library is in it, and what is learned of it then.
+//! Whoever starts programs by other means than [`crate::TracedCommand`] uses this.
 
 use std::collections::BTreeMap;
 use std::ffi::{OsStr, OsString};
@@ -21,8 +21,9 @@ use crate::table::ProcessTables;
 use crate::trace_dir::TraceDir;
 use crate::{BlindReason, Error, Site, Symbols, TracedProgram};
 
-/// The library and its folder, made ready for one program. It listens to every process that is started with its
-/// environment, one after the other as well as at the same time, until it is dropped.
+/// The library and its folder, made ready for one program. It listens to every process that is
+/// started with its environment, one after the other as well as at the same time, until it is
+/// dropped.
 #[derive(Debug)]
 pub struct Injection {
     /// Ends before its folder goes.
@@ -35,8 +36,8 @@ pub struct Injection {
 }
 
 impl Injection {
-    /// Makes everything ready for the program that is the first word of `command`. One that the library cannot see into is told
-    /// by [`Injection::blind`], and starts as it would without us.
+    /// Makes everything ready for the program that is the first word of `command`. One that the
+    /// library cannot see into is told by [`Injection::blind`], and starts as it would without us.
     pub fn prepare(command: &[OsString], options: Options) -> Result<Self, Error> {
         let Some((name, arguments)) = command.split_first() else {
             return Err(Error::NotFound {
@@ -67,7 +68,8 @@ impl Injection {
         self.blind
     }
 
-    /// Changes the environment that the program would have into the one that it is to be started with.
+    /// Changes the environment that the program would have into the one that it is to be started
+    /// with.
     pub fn environment(&self, variables: &mut Vec<(OsString, OsString)>) {
         let Some(dir) = &self.dir else {
             return;
@@ -99,8 +101,8 @@ impl Injection {
         protection.filter(|_| self.dir.is_some())
     }
 
-    /// Misuse of descriptors that was found until now, and what could not be looked for. With `is_end` nobody is expected
-    /// to write any more.
+    /// Misuse of descriptors that was found until now, and what could not be looked for. With
+    /// `is_end` nobody is expected to write any more.
     pub fn hazards(&self, symbols: &mut Symbols, is_end: bool) -> (Vec<Hazard>, Vec<Gap>) {
         let listener = self.listener.as_ref();
         listener
@@ -148,8 +150,8 @@ impl Injection {
         listener.is_none_or(|listener| listener.is_done_with(key))
     }
 
-    /// The lines that start children again and again and do not wait for them. With `is_end` nobody is expected to start or wait
-    /// any more.
+    /// The lines that start children again and again and do not wait for them. With `is_end` nobody
+    /// is expected to start or wait any more.
     pub fn child_piles(&self, symbols: &mut Symbols, is_end: bool) -> Vec<ChildPile> {
         let listener = self.listener.as_ref();
         listener
@@ -157,8 +159,8 @@ impl Injection {
             .unwrap_or_default()
     }
 
-    /// Every line that started children, with the times by the monotonic clock at which those were started that nobody waited for
-    /// until now.
+    /// Every line that started children, with the times by the monotonic clock at which those were
+    /// started that nobody waited for until now.
     pub fn child_lines(&self, symbols: &mut Symbols) -> Vec<(ChildPile, Vec<u64>)> {
         let listener = self.listener.as_ref();
         listener
@@ -166,14 +168,16 @@ impl Injection {
             .unwrap_or_default()
     }
 
-    /// Children that became a program without the library, as far as they ran when the listener looked.
+    /// Children that became a program without the library, as far as they ran when the listener
+    /// looked.
     pub(crate) fn became(&self) -> BTreeMap<u32, UntracedProgram> {
         let listener = self.listener.as_ref();
         listener.map(Listener::became).unwrap_or_default()
     }
 
-    /// The line that started a process of it: that of its starter, or of the nearest ancestor that has a line of the program's
-    /// own. Absent for the first one, and for one whose start nobody saw.
+    /// The line that started a process of it: that of its starter, or of the nearest ancestor that
+    /// has a line of the program's own. Absent for the first one, and for one whose start nobody
+    /// saw.
     pub fn child_origin(&self, pid: u32, symbols: &mut Symbols) -> Option<Origin> {
         self.listener.as_ref()?.child_origin(pid, symbols)
     }
@@ -186,8 +190,9 @@ impl Injection {
         }
     }
 
-    /// The same, and which of the processes are another program by now, without the library. Forgets those that are gone: their files take
-    /// memory. Who came and went since the last time is heard before.
+    /// The same, and which of the processes are another program by now, without the library.
+    /// Forgets those that are gone: their files take memory. Who came and went since the last time
+    /// is heard before.
     pub fn sweep(&self) -> Result<(ProcessTables, BTreeMap<u32, UntracedProgram>), Error> {
         self.listen();
         let whole = self.tables()?;
@@ -202,14 +207,16 @@ impl Injection {
         Ok((whole, became))
     }
 
-    /// How many events of its processes were kept from doing harm, as far as they were heard: cheap, and right at any moment.
+    /// How many events of its processes were kept from doing harm, as far as they were heard:
+    /// cheap, and right at any moment.
     #[must_use]
     pub fn prevented(&self) -> Arc<AtomicU64> {
         let listener = self.listener.as_ref();
         listener.map(Listener::prevented).unwrap_or_default()
     }
 
-    /// Which lines opened what a process holds, the one with the most first; empty for a process that wrote nothing down.
+    /// Which lines opened what a process holds, the one with the most first; empty for a process
+    /// that wrote nothing down.
     pub fn sites(&self, pid: u32, symbols: &mut Symbols) -> Result<Vec<Site>, Error> {
         let tables = self.tables()?;
         let Some(table) = tables.table_of(pid) else {
@@ -256,7 +263,8 @@ fn preloads(library: &Path, before: &OsStr) -> OsString {
     list
 }
 
-/// Those that were set already, then ours. A Node that may not read our file would not start: none then.
+/// Those that were set already, then ours. A Node that may not read our file would not start: none
+/// then.
 fn node_options(before: &OsStr, arguments: &[OsString], agent: &Path) -> Option<OsString> {
     const LOCKED: [&str; 2] = ["--permission", "--experimental-permission"];
     let text = before.to_string_lossy();

@@ -26,7 +26,8 @@ use crate::{BlindReason, Error, Symbols};
 pub struct Options {
     /// Keep the tables of processes that ended with something of their own open.
     pub keep_ended: bool,
-    /// Give the program a group of its own, no input, and pipes for its output: see [`TracedCommand::take_output`].
+    /// Give the program a group of its own, no input, and pipes for its output: see
+    /// [`TracedCommand::take_output`].
     pub as_server: bool,
     /// Keep stale descriptors from reaching other files.
     pub protect: Option<Protection>,
@@ -166,8 +167,8 @@ impl TracedCommand {
         Ok(tables)
     }
 
-    /// Misuse of descriptors that was found until now, and what could not be looked for. With `is_end` nobody is expected
-    /// to write any more.
+    /// Misuse of descriptors that was found until now, and what could not be looked for. With
+    /// `is_end` nobody is expected to write any more.
     pub fn hazards(&self, symbols: &mut Symbols, is_end: bool) -> (Vec<Hazard>, Vec<Gap>) {
         self.injection.hazards(symbols, is_end)
     }
@@ -195,13 +196,14 @@ impl TracedCommand {
         self.injection.end_is_off();
     }
 
-    /// The lines that start children again and again and do not wait for them: see [`Injection::child_piles`].
+    /// The lines that start children again and again and do not wait for them: see
+    /// [`Injection::child_piles`].
     pub fn child_piles(&self, symbols: &mut Symbols, is_end: bool) -> Vec<ChildPile> {
         self.injection.child_piles(symbols, is_end)
     }
 
-    /// Every line that started children, with the times by the monotonic clock at which those were started that nobody waited for
-    /// until now.
+    /// Every line that started children, with the times by the monotonic clock at which those were
+    /// started that nobody waited for until now.
     pub fn child_lines(&self, symbols: &mut Symbols) -> Vec<(ChildPile, Vec<u64>)> {
         self.injection.child_lines(symbols)
     }
@@ -211,7 +213,8 @@ impl TracedCommand {
         self.injection.child_origin(pid, symbols)
     }
 
-    /// Looks at processes that have no table: a shell may be another program by the next look, and nobody can ask it after its end.
+    /// Looks at processes that have no table: a shell may be another program by the next look, and
+    /// nobody can ask it after its end.
     pub fn note_programs_without_table(&mut self, pids: impl IntoIterator<Item = u32>) {
         for pid in pids {
             let exe = std::fs::read_link(format!("/proc/{pid}/exe")).ok();

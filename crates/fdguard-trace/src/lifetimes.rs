@@ -107,8 +107,8 @@ pub(crate) struct UnnamedProcess {
 }
 
 impl Lifetimes {
-    /// Takes in the events of one process, in order. `number` gives each stack of the process its number in the
-    /// trace, `traits` says what is in a stack.
+    /// Takes in the events of one process, in order. `number` gives each stack of the process its
+    /// number in the trace, `traits` says what is in a stack.
     pub(crate) fn apply_events(
         &mut self,
         key: Key,
@@ -372,7 +372,8 @@ impl State {
             .note_uses(uses.map(|(fd, one)| (*fd, one.used)));
     }
 
-    /// Reads what some of the new descriptors are called: the first, second, fourth, eighth … of each path.
+    /// Reads what some of the new descriptors are called: the first, second, fourth, eighth … of
+    /// each path.
     fn read_links(&mut self, pid: u32, events: &[EventRecord]) {
         for event in events.iter().filter(|event| event.kind == EventKind::Open) {
             let (fd, at) = (event.fd, event.ns);

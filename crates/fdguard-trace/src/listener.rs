@@ -133,7 +133,8 @@ impl Listener {
         pump.child_piles(symbols)
     }
 
-    /// Every line that started children, with the starts of those that were not waited for until now.
+    /// Every line that started children, with the starts of those that were not waited for until
+    /// now.
     pub(crate) fn child_lines(&self, symbols: &mut Symbols) -> Vec<(ChildPile, Vec<u64>)> {
         let mut pump = lock(&self.pump);
         pump.poll(false);

@@ -26,7 +26,8 @@ pub struct ObservedTrace {
 }
 
 impl ObservedTrace {
-    /// Finds the trace of a process: of a traced program, of a child of one, or of the tracer itself.
+    /// Finds the trace of a process: of a traced program, of a child of one, or of the tracer
+    /// itself.
     pub fn find(pid: u32) -> Result<Self, Error> {
         if let Some(dir) = dir_of(pid)? {
             let parent = parent_of(pid).and_then(|parent| dir_of(parent).ok().flatten());
@@ -50,7 +51,8 @@ impl ObservedTrace {
         })
     }
 
-    /// The process that it is about: the one that was named, or the one that the named tracer launched.
+    /// The process that it is about: the one that was named, or the one that the named tracer
+    /// launched.
     #[must_use]
     pub fn pid(&self) -> u32 {
         self.pid
@@ -62,22 +64,23 @@ impl ObservedTrace {
         UntracedProgram::from_pid(pid)
     }
 
-    /// What its processes wrote down until now. Those that are another program by now have no table.
+    /// What its processes wrote down until now. Those that are another program by now have no
+    /// table.
     pub fn tables(&self) -> Result<ProcessTables, Error> {
         let mut tables = ProcessTables::read(&self.dir)?;
         tables.outlive(&outlived(&tables));
         Ok(tables)
     }
 
-    /// The hazards that its processes' last events prove: as many as their rings still hold. Whoever launched the trace has
-    /// heard all of them; this is for who comes later.
+    /// The hazards that its processes' last events prove: as many as their rings still hold.
+    /// Whoever launched the trace has heard all of them; this is for who comes later.
     #[must_use]
     pub fn hazards(&self, symbols: &mut Symbols) -> (Vec<Hazard>, Vec<Gap>) {
         listener::recent(&self.dir, symbols)
     }
 
-    /// The processes of the trace that run, the one that it is about first. Children that lost their parent are among
-    /// them, unless it is about a child.
+    /// The processes of the trace that run, the one that it is about first. Children that lost
+    /// their parent are among them, unless it is about a child.
     pub fn pids(&self) -> Result<Vec<u32>, Error> {
         let mut pids = vec![self.pid];
         if self.is_whole {
@@ -119,8 +122,8 @@ fn read(pid: u32, name: &str) -> Result<Vec<u8>, Error> {
     }
 }
 
-/// The children of a process whose command line has the word `trace`; nobody's otherwise: orphans of a trace may have any
-/// parent.
+/// The children of a process whose command line has the word `trace`; nobody's otherwise: orphans
+/// of a trace may have any parent.
 fn children_of_tracer(pid: u32) -> Vec<u32> {
     let words = read(pid, "cmdline").unwrap_or_default();
     let mut words = words.split(|byte| *byte == 0).skip(1);

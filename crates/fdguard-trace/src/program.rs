@@ -196,7 +196,8 @@ fn privileged(path: &Path) -> Option<BlindReason> {
     (takes_user || takes_group || (has_capabilities && !is_root)).then_some(BlindReason::Privileged)
 }
 
-/// What the ELF header says; nothing when all is well, or when it is no ELF file, which then will not run anyway.
+/// What the ELF header says; nothing when all is well, or when it is no ELF file, which then will
+/// not run anyway.
 fn of_elf(path: &Path) -> Option<BlindReason> {
     let file = File::open(path).ok()?;
     let cache = object::ReadCache::new(file);

@@ -9,7 +9,8 @@ use std::time::Duration;
 pub struct Protection {
     /// What happens when something was prevented.
     pub report: ReportPolicy,
-    /// Names of files that no socket's number may come near, besides databases; `*` and `?` are patterns.
+    /// Names of files that no socket's number may come near, besides databases; `*` and `?` are
+    /// patterns.
     pub shields: Vec<String>,
     /// How many closed numbers are kept; the library's own choice when absent.
     pub keep: Option<u32>,

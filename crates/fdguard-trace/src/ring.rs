@@ -7,8 +7,9 @@ use std::path::Path;
 
 use fdguard_wire::{EVENTS, EventRecord, Omission, TableImage};
 
-/// A ticket that is not filled after so many nanoseconds is passed over; it is reported late, if ever. What comes after it is
-/// doubtful then, so a thread that is not run for a while on a busy machine is waited for.
+/// A ticket that is not filled after so many nanoseconds is passed over; it is reported late, if
+/// ever. What comes after it is doubtful then, so a thread that is not run for a while on a busy
+/// machine is waited for.
 const PATIENCE: u64 = 1_000_000_000;
 /// The same when the ring fills up meanwhile.
 const LITTLE_PATIENCE: u64 = 20_000_000;
@@ -158,7 +159,8 @@ impl Ring {
 mod tests {
     use super::Ring;
 
-    /// It was taken for the file of nobody, and no hazard of its process was ever told: in 6 of 450 runs on a busy machine.
+    /// It was taken for the file of nobody, and no hazard of its process was ever told: in 6 of 450
+    /// runs on a busy machine.
     #[test]
     fn r40_a_file_that_is_found_before_it_has_its_length_is_looked_at_again() {
         let file = tempfile::NamedTempFile::new().unwrap();

@@ -71,8 +71,8 @@ impl Module {
     }
 }
 
-/// The stack of something that a runtime opened on its own account: the runtime's file, and no names.
-/// `None` where anybody else had a part in it.
+/// The stack of something that a runtime opened on its own account: the runtime's file, and no
+/// names. `None` where anybody else had a part in it.
 pub(crate) fn outline(stack: &[RawFrame]) -> Option<Stack> {
     let mut runtime = None;
     for raw_frame in stack {

@@ -20,7 +20,8 @@ pub struct Site {
     pub stack: Stack,
     /// The place to blame.
     pub culprit: Option<Culprit>,
-    /// Where that line is also used well: the caller that leaks. Asked for by [`Site::find_leaking_caller`].
+    /// Where that line is also used well: the caller that leaks. Asked for by
+    /// [`Site::find_leaking_caller`].
     pub leaking_caller: Option<Culprit>,
     /// What is open.
     pub open: Vec<OpenFd>,
@@ -92,8 +93,8 @@ impl From<&Lifetime> for OpenFd {
 }
 
 impl Site {
-    /// A site as its lifetimes have it, when the end began: the paths that held something then. None
-    /// where none did.
+    /// A site as its lifetimes have it, when the end began: the paths that held something then.
+    /// None where none did.
     #[must_use]
     pub fn of_lifetimes(site: &JudgedSite) -> Option<Self> {
         let paths: Vec<CallPath> = site
@@ -119,7 +120,8 @@ impl Site {
         })
     }
 
-    /// The sites of these descriptors of a process, the one with the most first. Descriptors that it does not know are left out.
+    /// The sites of these descriptors of a process, the one with the most first. Descriptors that
+    /// it does not know are left out.
     #[must_use]
     pub fn rank(
         tables: &ProcessTables,
@@ -195,8 +197,8 @@ impl Site {
         self.paths.extend(other.paths);
     }
 
-    /// Finds the caller that leaks, where others use the same line and close what it opens. Names every stack of the
-    /// process: for reports, not for each look.
+    /// Finds the caller that leaks, where others use the same line and close what it opens. Names
+    /// every stack of the process: for reports, not for each look.
     pub fn find_leaking_caller(
         &mut self,
         tables: &ProcessTables,

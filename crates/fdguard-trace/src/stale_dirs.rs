@@ -15,7 +15,8 @@ pub(crate) const PREFIX: &str = "fdguard-trace-";
 /// The file that says from where the processes of a folder can be seen.
 const NAMESPACE: &str = "namespace";
 
-/// Marks a new folder as used, for as long as the file is open. Written last, so that a folder without the mark is left alone.
+/// Marks a new folder as used, for as long as the file is open. Written last, so that a folder
+/// without the mark is left alone.
 pub(crate) fn claim(dir: &Path) -> io::Result<File> {
     let lock = open(dir)?;
     flock(&lock, FlockOperation::LockShared)?;
@@ -87,7 +88,8 @@ fn is_used(dir: &Path) -> io::Result<bool> {
     Ok(false)
 }
 
-/// Whether a process's file names the folder. One that may not be read might; one that is gone does not.
+/// Whether a process's file names the folder. One that may not be read might; one that is gone does
+/// not.
 fn may_name(file: &Path, dir: &Path) -> bool {
     match fs::read(file) {
         Ok(text) => has(&text, dir),

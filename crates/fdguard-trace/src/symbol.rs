@@ -27,8 +27,8 @@ impl Symbols {
         Self::default()
     }
 
-    /// A stack with names, innermost first; a frame may stand for several inlined ones. Where a language with a
-    /// runtime of its own runs, its frames stand in place of the runtime's.
+    /// A stack with names, innermost first; a frame may stand for several inlined ones. Where a
+    /// language with a runtime of its own runs, its frames stand in place of the runtime's.
     pub(crate) fn name(&mut self, stack: &[RawFrame]) -> Stack {
         let languages: Stack = stack.iter().filter_map(language_frame).collect();
         // Below the runtime there is nothing but the runtime.
@@ -67,7 +67,8 @@ impl Symbols {
     fn look_up(&self, module: &Path, offset: u64) -> Stack {
         let name = module.display().to_string();
         let mut elf = Elf::new(module);
-        // Lines of these are nobody's to look at, and reading them takes longer than most programs take to start.
+        // Lines of these are nobody's to look at, and reading them takes longer than most programs
+        // take to start.
         elf.debug_syms = Module::from_path(module) == Module::Other;
         let source = Source::Elf(elf);
         let found = self

@@ -88,8 +88,8 @@ pub struct Descriptor {
 const BUFFER_STEP: usize = 1 << 20;
 
 thread_local! {
-    /// Most of a table is a hole that is never read: a new buffer each time would be cleared for nothing,
-    /// which takes longer than to read the rest.
+    /// Most of a table is a hole that is never read: a new buffer each time would be cleared for
+    /// nothing, which takes longer than to read the rest.
     static BUFFER: RefCell<Vec<u8>> = const { RefCell::new(Vec::new()) };
 }
 
@@ -136,7 +136,8 @@ pub(crate) enum RawFrame {
 }
 
 impl ProcessTables {
-    /// What the processes of a trace wrote to its folder, for one of them that wants to know about itself.
+    /// What the processes of a trace wrote to its folder, for one of them that wants to know about
+    /// itself.
     pub fn from_dir(dir: &Path) -> Result<Self, Error> {
         Self::read(dir)
     }
@@ -172,7 +173,8 @@ impl ProcessTables {
         pids.into_iter().filter_map(|pid| self.table_of(pid))
     }
 
-    /// The latest table of a process: since its last exec. None when what it is now did not write one.
+    /// The latest table of a process: since its last exec. None when what it is now did not write
+    /// one.
     #[must_use]
     pub fn table_of(&self, pid: u32) -> Option<&ProcessTable> {
         let mut range = self.tables.range((pid, 0)..=(pid, u64::MAX));
@@ -228,7 +230,8 @@ impl ProcessTables {
 }
 
 impl ProcessTable {
-    /// Its last word, if it ended by itself and was asked for one; see `fdguard-preload`'s farewell.
+    /// Its last word, if it ended by itself and was asked for one; see `fdguard-preload`'s
+    /// farewell.
     #[must_use]
     pub fn exit_report(&self) -> Option<ExitReport> {
         let bytes = std::fs::read(self.file.with_extension("left")).ok()?;

@@ -44,7 +44,8 @@ pub(crate) fn is_one(path: &Path) -> bool {
 }
 
 impl TraceDir {
-    /// Makes it where files are kept in memory, if programs may be run from there, else where temporary files go.
+    /// Makes it where files are kept in memory, if programs may be run from there, else where
+    /// temporary files go.
     pub(crate) fn create() -> io::Result<Self> {
         let shared = PathBuf::from("/dev/shm");
         let mut last = io::Error::from(io::ErrorKind::NotFound);

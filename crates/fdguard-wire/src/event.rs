@@ -1,9 +1,9 @@
 //! The ring of events, in order: hazards are detected in it.
 //!
-//! A writer takes a ticket first and fills its place later. A close takes its ticket before the call
-//! and an open after it, so tickets give the order even where a number is reused at once. A ticket
-//! that is never filled (its thread was killed) is a hole. The reader must keep up: overwritten events
-//! are lost, and the reader knows how many.
+//! A writer takes a ticket first and fills its place later. A close takes its ticket before the
+//! call and an open after it, so tickets give the order even where a number is reused at once. A
+//! ticket that is never filled (its thread was killed) is a hole. The reader must keep up:
+//! overwritten events are lost, and the reader knows how many.
 
 use core::sync::atomic::{AtomicU64, Ordering};
 
@@ -29,8 +29,8 @@ pub struct RingEvent {
 pub struct EventRecord {
     /// What happened.
     pub kind: EventKind,
-    /// The call: an [`OpenCall`](crate::OpenCall) of an open or a refusal, an [`FdCall`](crate::FdCall) of a use, a
-    /// [`CloseCall`](crate::CloseCall) of a close.
+    /// The call: an [`OpenCall`](crate::OpenCall) of an open or a refusal, an
+    /// [`FdCall`](crate::FdCall) of a use, a [`CloseCall`](crate::CloseCall) of a close.
     pub code: u8,
     /// The error that it gave; 0 for none.
     pub errno: u16,
@@ -52,8 +52,8 @@ pub struct EventRecord {
 pub enum EventKind {
     /// Of a later version.
     Unknown = 0,
-    /// A descriptor was opened. More: for a socket its domain and type, for what comes from another number that number
-    /// and one.
+    /// A descriptor was opened. More: for a socket its domain and type, for what comes from another
+    /// number that number and one.
     Open,
     /// A descriptor was closed, or a close failed. More: how many tickets were given out when the
     /// call was over, so that it happened between its own ticket and that one; 0 when that is not
@@ -63,11 +63,11 @@ pub enum EventKind {
     CloseRange,
     /// A thread was found inside a call when another one closes its number.
     Inside,
-    /// A call on a number is over. More: the first bytes that were written; with `code` [`FdCall::TORN`](crate::FdCall::TORN) set, its number was closed
-    /// meanwhile.
+    /// A call on a number is over. More: the first bytes that were written; with `code`
+    /// [`FdCall::TORN`](crate::FdCall::TORN) set, its number was closed meanwhile.
     Use,
-    /// A POSIX lock was taken. More: first byte, and the one after the last. With `code` [`LOCK_BEGINS`], a call begins
-    /// that takes or gives back a lock.
+    /// A POSIX lock was taken. More: first byte, and the one after the last. With `code`
+    /// [`LOCK_BEGINS`], a call begins that takes or gives back a lock.
     Lock,
     /// A POSIX lock was given back. More: as above.
     Unlock,
@@ -77,11 +77,11 @@ pub enum EventKind {
     Refused,
     /// `select` up to this number and one.
     Select,
-    /// Other code is known to have requested this descriptor: the stack of this event replaces the stack
-    /// of its open.
+    /// Other code is known to have requested this descriptor: the stack of this event replaces the
+    /// stack of its open.
     Reassigned,
-    /// A child process was started. More: its number; 0 where the call does not tell it, with the time at
-    /// which the call began, for a call that started and waited for it.
+    /// A child process was started. More: its number; 0 where the call does not tell it, with the
+    /// time at which the call began, for a call that started and waited for it.
     Started,
     /// A child that ended was waited for. More: its number.
     Reaped,
@@ -107,7 +107,8 @@ const KINDS: &[EventKind] = &[
 /// The code of a lock that is being taken or given back.
 pub const LOCK_BEGINS: u8 = 1;
 
-/// Harm that protection kept from happening; the bit [`PreventedHarm::BIT`] of the code of an end or a use says so.
+/// Harm that protection kept from happening; the bit [`PreventedHarm::BIT`] of the code of an end
+/// or a use says so.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub enum PreventedHarm {
@@ -170,7 +171,8 @@ impl Default for RingEvent {
 
 pub(crate) const SIZE: usize = size_of::<RingEvent>();
 
-/// The event of a ticket from its bytes; `None` when the place holds another one, none, or one that is being written.
+/// The event of a ticket from its bytes; `None` when the place holds another one, none, or one that
+/// is being written.
 pub(crate) fn read(words: Words<'_>, ticket: u64) -> Option<EventRecord> {
     let all = [
         words.at(0)?,

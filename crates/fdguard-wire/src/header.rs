@@ -26,7 +26,8 @@ pub struct TableHeader {
     pub began: AtomicU64,
     /// The same by the time of day.
     pub began_wall: AtomicU64,
-    /// The process that this one was forked from, 0 when it began with exec; and when that one's mapping was made.
+    /// The process that this one was forked from, 0 when it began with exec; and when that one's
+    /// mapping was made.
     pub parent: AtomicU64,
     /// When the mapping of `parent` was made.
     pub parent_began: AtomicU64,

@@ -47,8 +47,8 @@ pub struct SiteRecord {
 }
 
 impl<'a> TableImage<'a> {
-    /// Takes the bytes of a file; `None` when they are no mapping of this version. A file that is cut short
-    /// is read as far as it goes.
+    /// Takes the bytes of a file; `None` when they are no mapping of this version. A file that is
+    /// cut short is read as far as it goes.
     #[must_use]
     pub fn new(bytes: &'a [u8]) -> Option<Self> {
         let image = Self { bytes };
@@ -57,8 +57,8 @@ impl<'a> TableImage<'a> {
         (is_ours && version == VERSION).then_some(image)
     }
 
-    /// How many bytes of the file are needed to read everything: the rest is not in use. Asked of the first
-    /// bytes, at least [`TableImage::HEAD`].
+    /// How many bytes of the file are needed to read everything: the rest is not in use. Asked of
+    /// the first bytes, at least [`TableImage::HEAD`].
     #[must_use]
     pub fn needed(&self) -> usize {
         TableMapping::parts().words + self.used_words() * 8
@@ -67,7 +67,8 @@ impl<'a> TableImage<'a> {
     /// Bytes of the header.
     pub const HEAD: usize = size_of::<TableHeader>();
 
-    /// Where the slots end that are in use, and where the words begin: what lies between is empty, or read by ticket.
+    /// Where the slots end that are in use, and where the words begin: what lies between is empty,
+    /// or read by ticket.
     #[must_use]
     pub fn hole(&self) -> (usize, usize) {
         let parts = TableMapping::parts();

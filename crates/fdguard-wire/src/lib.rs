@@ -1,12 +1,13 @@
 //! The record layout that the injected library writes and the tracer reads.
 //!
-//! One file a process, mapped shared by the library and read from outside while the process lives and after its
-//! end. [`TableMapping`] is that file as a value: every field is an atomic, and all zeros is the empty state, so a
-//! sparse file is a valid mapping. Writers never wait: they may be many threads, signal handlers, or a thread
-//! that dies in the middle of a step. [`TableImage`] reads the same bytes and believes only records that are whole.
+//! One file a process, mapped shared by the library and read from outside while the process lives
+//! and after its end. [`TableMapping`] is that file as a value: every field is an atomic, and all
+//! zeros is the empty state, so a sparse file is a valid mapping. Writers never wait: they may be
+//! many threads, signal handlers, or a thread that dies in the middle of a step. [`TableImage`]
+//! reads the same bytes and believes only records that are whole.
 //!
-//! A stack is known by the place of its entry, so a writer that meets an entry which another one is still
-//! filling can use its number at once. Nothing is ever moved or freed.
+//! A stack is known by the place of its entry, so a writer that meets an entry which another one is
+//! still filling can use its number at once. Nothing is ever moved or freed.
 
 #![no_std]
 #![forbid(unsafe_code)]

@@ -30,8 +30,8 @@ pub struct TableMapping {
     words: [AtomicU64; WORDS],
 }
 
-/// Who can say whether a stretch of the mapping may be written to. A sparse file on a full disk may not:
-/// the kernel would end the program for trying.
+/// Who can say whether a stretch of the mapping may be written to. A sparse file on a full disk may
+/// not: the kernel would end the program for trying.
 pub trait Area {
     /// Whether these bytes from the beginning of the mapping have memory behind them. Asks for it
     /// where there is none.
@@ -140,8 +140,8 @@ impl TableMapping {
         }
     }
 
-    /// Puts another stack in place of the one that opened what has this number now. One of a parent stays.
-    /// Whether it was put there.
+    /// Puts another stack in place of the one that opened what has this number now. One of a parent
+    /// stays. Whether it was put there.
     pub fn restack(&self, area: &impl Area, fd: u32, stack: u32) -> bool {
         let open = self.open_record(area, fd);
         let is_ours = open.is_some_and(|open| open.forks == 0);
@@ -264,7 +264,8 @@ impl TableMapping {
         count(&self.header.cut_stacks);
     }
 
-    /// Begins a forked child's table with what the parent's holds. The stacks stay in the parent's mapping.
+    /// Begins a forked child's table with what the parent's holds. The stacks stay in the parent's
+    /// mapping.
     pub fn inherit(&self, area: &impl Area, (parent, of_parent): (&Self, &impl Area)) {
         let (from, to) = (&parent.header, &self.header);
         let pid = u64::from(from.pid.load(Ordering::Relaxed));
@@ -294,12 +295,14 @@ impl TableMapping {
         self.slot(area, fd)?.record()?.open
     }
 
-    /// The next place of the ring, to be filled with [`TableMapping::write_event`] as soon as all is known.
+    /// The next place of the ring, to be filled with [`TableMapping::write_event`] as soon as all
+    /// is known.
     pub fn ticket(&self) -> u64 {
         self.header.events.fetch_add(1, Ordering::AcqRel)
     }
 
-    /// How many tickets were given out: who asks after a call knows that it was over before any later one.
+    /// How many tickets were given out: who asks after a call knows that it was over before any
+    /// later one.
     #[must_use]
     pub fn tickets(&self) -> u64 {
         self.header.events.load(Ordering::Acquire)
@@ -318,8 +321,9 @@ impl TableMapping {
         }
     }
 
-    /// The number of the stack with this hash. When it is new, `frames` gives its frames as words, innermost
-    /// first; they are asked for once, by the writer that came first. 0 when there is no place.
+    /// The number of the stack with this hash. When it is new, `frames` gives its frames as words,
+    /// innermost first; they are asked for once, by the writer that came first. 0 when there is no
+    /// place.
     pub fn stack(&self, area: &impl Area, hash: u64, frames: impl FnOnce(&mut Frames<'_>)) -> u32 {
         let hash = hash.max(1);
         let mut index = place(hash, STACKS);
@@ -368,8 +372,8 @@ impl TableMapping {
         }
     }
 
-    /// The number of the text with this hash. When it is new it is written from `text`, which gives the file
-    /// and the function. `None` when there is no place.
+    /// The number of the text with this hash. When it is new it is written from `text`, which gives
+    /// the file and the function. `None` when there is no place.
     pub fn text<'t>(
         &self,
         area: &impl Area,

@@ -12,7 +12,8 @@ pub struct Module {
     start: AtomicU64,
     end: AtomicU64,
     bias: AtomicU64,
-    /// First word of the path in the lower half, its bytes in the upper; 0 until everything is written.
+    /// First word of the path in the lower half, its bytes in the upper; 0 until everything is
+    /// written.
     path: AtomicU64,
 }
 

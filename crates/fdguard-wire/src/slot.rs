@@ -140,7 +140,8 @@ impl Slot {
         None
     }
 
-    /// Replaces the stack that opened it, while it is the same descriptor. Returns the previous one.
+    /// Replaces the stack that opened it, while it is the same descriptor. Returns the previous
+    /// one.
     pub fn restack(&self, stack: u32) -> Option<CloseRecord> {
         let word = |atomic: &AtomicU64| atomic.load(Ordering::Acquire);
         let (state, ns, by) = (word(&self.state), word(&self.ns), word(&self.by));

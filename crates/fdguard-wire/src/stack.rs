@@ -17,7 +17,8 @@ pub struct StackRecord {
     pub(crate) opened: AtomicU64,
     /// Those of them that ended.
     pub(crate) closed: AtomicU64,
-    /// When those that ended had been opened, summed up: in [`OPENED_AT_SHIFT`] of a nanosecond since the process began.
+    /// When those that ended had been opened, summed up: in [`OPENED_AT_SHIFT`] of a nanosecond
+    /// since the process began.
     opened_at: AtomicU64,
     /// For how long they had been open, summed up: in [`LIVED_SHIFT`] of a nanosecond.
     lived: AtomicU64,
@@ -27,7 +28,8 @@ pub struct StackRecord {
     youngest: AtomicU64,
 }
 
-/// Of times since the beginning the sum has room for a thousand million of them in a week, at 66 microseconds.
+/// Of times since the beginning the sum has room for a thousand million of them in a week, at 66
+/// microseconds.
 const OPENED_AT_SHIFT: u32 = 16;
 /// Of lives, which are mostly short, at a microsecond.
 const LIVED_SHIFT: u32 = 10;
@@ -39,7 +41,8 @@ pub struct Account {
     pub opened: u64,
     /// Those of them that ended.
     pub closed: u64,
-    /// When those that ended had been opened, on the average: since the process began. 0 when none ended.
+    /// When those that ended had been opened, on the average: since the process began. 0 when none
+    /// ended.
     pub closed_opened_at: u64,
     /// For how long they had been open, on the average.
     pub closed_lived: u64,
@@ -86,7 +89,8 @@ impl StackRecord {
         }
     }
 
-    /// One of its descriptors ended, so long after the beginning of the process it was opened, and so long it lived.
+    /// One of its descriptors ended, so long after the beginning of the process it was opened, and
+    /// so long it lived.
     pub(crate) fn close(&self, opened_at: u64, lived: u64) {
         self.opened_at
             .fetch_add(opened_at >> OPENED_AT_SHIFT, Ordering::Relaxed);

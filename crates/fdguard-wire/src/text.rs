@@ -8,7 +8,8 @@ use core::sync::atomic::AtomicU64;
 pub struct TextRecord {
     /// 0: free.
     pub(crate) hash: AtomicU64,
-    /// First word in the lower half; bytes of the file and bytes of the function in 16 bits each. 0 until written.
+    /// First word in the lower half; bytes of the file and bytes of the function in 16 bits each. 0
+    /// until written.
     pub(crate) place: AtomicU64,
 }
 

@@ -6,9 +6,10 @@
 //! baseline.assert_restored();
 //! ```
 //!
-//! Descriptors belong to the process, so a test must have one for itself: run tests with `cargo nextest run`. In a binary that runs
-//! several tests in threads, what another test opens meanwhile cannot be told from what this one left; the message says
-//! so when there are more threads than there were. Under `fdguard trace` or `fdguard check` the message has the lines that
+//! Descriptors belong to the process, so a test must have one for itself: run tests with
+//! `cargo nextest run`. In a binary that runs several tests in threads, what another test opens
+//! meanwhile cannot be told from what this one left; the message says so when there are more
+//! threads than there were. Under `fdguard trace` or `fdguard check` the message has the lines that
 //! opened what is left.
 
 use std::collections::BTreeMap;
@@ -102,7 +103,8 @@ impl Baseline {
     ///
     /// # Panics
     ///
-    /// With class, target and, under a tracer, opening line of everything that is left; and when it could not look.
+    /// With class, target and, under a tracer, opening line of everything that is left; and when it
+    /// could not look.
     #[track_caller]
     pub fn assert_restored(&self) {
         if let Err(why) = self.compare() {

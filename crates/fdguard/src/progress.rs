@@ -1,7 +1,9 @@
-//! One line on stderr while something takes its time: what is done, how far it is, what it looks like so far.
+//! One line on stderr while something takes its time: what is done, how far it is, what it looks
+//! like so far.
 //!
-//! It is shown on a terminal and nowhere else, begins after a moment, and is gone before the result is printed. Whoever
-//! passes on the output of another program does that through [`Progress::around`], so that neither spoils the other.
+//! It is shown on a terminal and nowhere else, begins after a moment, and is gone before the result
+//! is printed. Whoever passes on the output of another program does that through
+//! [`Progress::around`], so that neither spoils the other.
 
 use std::io::{self, IsTerminal as _, Write};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};

@@ -4,9 +4,9 @@ use std::borrow::Cow;
 
 use fdguard_core::Text;
 
-/// Makes foreign text safe to print: what would act on a terminal or deceive the eye instead of being
-/// seen becomes a visible escape, and bytes that are not UTF-8 become `\xNN`. A process may call
-/// itself anything, including an escape sequence that clears the screen.
+/// Makes foreign text safe to print: what would act on a terminal or deceive the eye instead of
+/// being seen becomes a visible escape, and bytes that are not UTF-8 become `\xNN`. A process may
+/// call itself anything, including an escape sequence that clears the screen.
 #[must_use]
 pub fn sanitize(text: &Text) -> String {
     sanitize_bytes(text.as_bytes())

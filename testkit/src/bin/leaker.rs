@@ -1,7 +1,7 @@
 //! Leaks on request. A line `N`, or `N KIND` with KIND one of `eventfd` (the default), `file`,
-//! `socket`, `pipe`, opens N more (a pipe is two descriptors); `-N` closes the last N; `1 secrecy` hides
-//! the process from other processes of its user, as ssh-agent does. The answer
-//! is `{"opened", "closed", "count", "highest", "error"}`; `count` includes the standard streams.
+//! `socket`, `pipe`, opens N more (a pipe is two descriptors); `-N` closes the last N; `1 secrecy`
+//! hides the process from other processes of its user, as ssh-agent does. The answer is
+//! `{"opened", "closed", "count", "highest", "error"}`; `count` includes the standard streams.
 
 use std::env;
 use std::fs::File;

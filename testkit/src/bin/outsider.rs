@@ -1,5 +1,5 @@
-//! Holds sockets of another network namespace than the one it lives in. With a user id as its argument,
-//! it becomes that user afterwards. Needs root.
+//! Holds sockets of another network namespace than the one it lives in. With a user id as its
+//! argument, it becomes that user afterwards. Needs root.
 
 use std::env;
 use std::fs::File;

@@ -64,8 +64,8 @@ fn child(report: &mut VictimReport, zombie: bool) -> io::Result<Child> {
         )?;
     }
     if let (Some(said), false) = (&mut child.stdout, zombie) {
-        // A spawn returns before the kernel has closed what is to be closed at exec, the other children's
-        // pipes among it: the child itself must say that it runs.
+        // A spawn returns before the kernel has closed what is to be closed at exec, the other
+        // children's pipes among it: the child itself must say that it runs.
         let mut line = Vec::new();
         while line.last() != Some(&b'\n') {
             line.push(0);

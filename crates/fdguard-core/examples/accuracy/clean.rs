@@ -91,7 +91,8 @@ pub(crate) const KINDS: &[Kind] = &[
         };
         watched(random, vec![of(cache, Class::Regular, SEGMENT)])
     }),
-    // Each key is asked for ten to a hundred times in the watch, on average; the last ones hardly ever.
+    // Each key is asked for ten to a hundred times in the watch, on average; the last ones hardly
+    // ever.
     bounded("cache of keys by popularity", |random| {
         let keys = random.whole(20, 220);
         let cache = Source::Popular {

@@ -10,7 +10,8 @@ const HELD: u32 = 10_000;
 const TARGETS: u32 = 128;
 const MONTH: u32 = 30 * 24 * 3600;
 
-/// Watches a month at one look a second: ten thousand descriptors, two of them replaced each second.
+/// Watches a month at one look a second: ten thousand descriptors, two of them replaced each
+/// second.
 pub(crate) fn month() -> String {
     let before = resident();
     let mut timeline = Timeline::new();

@@ -105,7 +105,8 @@ pub(crate) const KINDS: &[Kind] = &[
     }),
 ];
 
-/// Those that leak by the clock, 2 to 20 a second, in 80 looks of 250 ms: none of these may be missed.
+/// Those that leak by the clock, 2 to 20 a second, in 80 looks of 250 ms: none of these may be
+/// missed.
 pub(crate) const CLOCKWORK: Kind = leak("by the clock, 2 to 20 a second, 20 s", |random| {
     let rate = random.magnitude(2.0, 20.0);
     let beside = match random.whole(0, 3) {

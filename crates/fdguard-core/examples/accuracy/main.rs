@@ -1,8 +1,8 @@
 //! How often the judgement is wrong: made-up processes of every kind, watched and judged.
 //!
-//! `cargo run --release -p fdguard-core --example accuracy -- [PROCESSES A KIND [SEED [PART OF A NAME]]]`
-//! prints the tables of docs/accuracy.md; with `traced` only that of traced processes, with `cost` what a
-//! simulated month costs.
+//! `cargo run --release -p fdguard-core --example accuracy -- [PROCESSES A KIND [SEED [PART OF A
+//! NAME]]]` prints the tables of docs/accuracy.md; with `traced` only that of traced processes,
+//! with `cost` what a simulated month costs.
 
 mod clean;
 mod cost;

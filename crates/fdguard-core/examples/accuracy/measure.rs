@@ -19,7 +19,8 @@ pub(crate) struct Outcome {
     pub(crate) growing: u32,
     /// Said to be leaking at some time.
     pub(crate) ever: u32,
-    /// For each that was ever called leaking: when, as a share of the watch, and how many were lost.
+    /// For each that was ever called leaking: when, as a share of the watch, and how many were
+    /// lost.
     pub(crate) first: Vec<(f64, f64)>,
 }
 
@@ -34,7 +35,8 @@ impl Outcome {
     }
 }
 
-/// How many processes of a kind are watched, from which seed, and how often each is judged on its way.
+/// How many processes of a kind are watched, from which seed, and how often each is judged on its
+/// way.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Effort {
     pub(crate) each: u32,
@@ -107,8 +109,8 @@ pub(crate) fn worst(timeline: &Timeline) -> Verdict {
     verdicts.max().unwrap_or_default()
 }
 
-/// Seconds until a drip of `rate` a second is called a leak, under a tide of a dozen descriptors of the same
-/// class that live for half a second; none where it is not within the watch.
+/// Seconds until a drip of `rate` a second is called a leak, under a tide of a dozen descriptors of
+/// the same class that live for half a second; none where it is not within the watch.
 pub(crate) fn seconds_to_detection(rate: f64, every: f64, seed: u64) -> Option<f64> {
     let seconds = (30.0 / rate).max(60.0);
     let mut scenario = drip_under_a_dozen(rate, every, (seconds, 0.5), seed);

@@ -98,7 +98,8 @@ pub(crate) fn watched_for(
     }
 }
 
-/// A drip by the clock, of `rate` a second, under twelve of the same class with lives of `life` seconds.
+/// A drip by the clock, of `rate` a second, under twelve of the same class with lives of `life`
+/// seconds.
 pub(crate) fn drip_under_a_dozen(
     rate: f64,
     every: f64,

@@ -21,7 +21,8 @@ pub(crate) enum Pace {
 /// Something that opens descriptors, and closes them or does not.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Source {
-    /// Opens `batch` at a time, `rate` descriptors a unit, from `from` until `until`, and never closes.
+    /// Opens `batch` at a time, `rate` descriptors a unit, from `from` until `until`, and never
+    /// closes.
     Leak {
         rate: f64,
         batch: u32,

@@ -26,8 +26,8 @@ const NAMES: &[(&str, &str)] = &[
     ("beam", "Erlang"),
 ];
 
-/// The language that a program of this file name interprets and whose lines are not read: `Ruby` for
-/// `ruby3.1` and `libruby-3.1.so.3.1`.
+/// The language that a program of this file name interprets and whose lines are not read: `Ruby`
+/// for `ruby3.1` and `libruby-3.1.so.3.1`.
 #[must_use]
 pub fn language_of_program(name: &str) -> Option<&'static str> {
     let is_version = |rest: &str| {

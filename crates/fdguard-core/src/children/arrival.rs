@@ -1,6 +1,7 @@
 //! Whether children pile up: judged by the start times of those that were not waited for.
 //!
-//! The same questions as for descriptors, in a small function of its own. Times are in seconds since the process began.
+//! The same questions as for descriptors, in a small function of its own. Times are in seconds
+//! since the process began.
 
 use std::time::Duration;
 
@@ -8,11 +9,13 @@ use crate::count::as_f64;
 
 /// Fewer children prove nothing.
 pub const LEAST: usize = 8;
-/// They must have come in so many of the parts into which the time from the first to the last is cut.
+/// They must have come in so many of the parts into which the time from the first to the last is
+/// cut.
 const PARTS: f64 = 30.0;
 /// Of the whole time: they came for so much of it at least.
 const SPREAD: f64 = 0.25;
-/// Of the time in which they came: a program that worked on for longer without one more has all that it wants.
+/// Of the time in which they came: a program that worked on for longer without one more has all
+/// that it wants.
 const SILENCE: f64 = 1.0 / 3.0;
 /// So many times as many early as late: workers that are started at the beginning.
 const FADING: usize = 3;

@@ -52,8 +52,8 @@ impl ChildPile {
         self.running + self.zombies
     }
 
-    /// `24 child processes (sleep) started at aio.py:11 handle, none waited for: 20 still running, 4 exited (zombies)`; of an
-    /// exercise `one child process (sleep) per request, started at …`.
+    /// `24 child processes (sleep) started at aio.py:11 handle, none waited for: 20 still running,
+    /// 4 exited (zombies)`; of an exercise `one child process (sleep) per request, started at …`.
     #[must_use]
     pub fn sentence(&self) -> String {
         let name = match &self.name {
@@ -130,8 +130,9 @@ impl ChildPile {
     }
 }
 
-/// Adds the finding of a pile. Where its line also leaves descriptors open that come with children, one finding reports both: the
-/// one with the most descriptors stays, and the others of the line become information.
+/// Adds the finding of a pile. Where its line also leaves descriptors open that come with children,
+/// one finding reports both: the one with the most descriptors stays, and the others of the line
+/// become information.
 pub fn add(findings: &mut Vec<Finding>, pile: &ChildPile, comm: Text) {
     let mut related: Vec<usize> = (0..findings.len())
         .filter(|index| is_of_children(&findings[*index], pile))

@@ -4,7 +4,8 @@ use super::arrival::seconds;
 
 /// Stretches that are kept.
 const STRETCHES: usize = 64;
-/// How long each is at first, in nanoseconds; twice as long whenever the time does not fit any more.
+/// How long each is at first, in nanoseconds; twice as long whenever the time does not fit any
+/// more.
 const SHORTEST: u64 = 250_000_000;
 
 /// The highest level of each stretch of time.

@@ -1,8 +1,9 @@
 //! Child processes as a resource: where they are started, and whether anybody waits for them.
 //!
-//! A tracer reports starts and waits, and what it sees of the children meanwhile. [`Children`] keeps the account of each process
-//! and call path, [`arrival`] judges whether a path starts children again and again and does not wait for them, and
-//! [`finding`] words it. Times are nanoseconds of the monotonic clock. Decision 053.
+//! A tracer reports starts and waits, and what it sees of the children meanwhile. [`Children`]
+//! keeps the account of each process and call path, [`arrival`] judges whether a path starts
+//! children again and again and does not wait for them, and [`finding`] words it. Times are
+//! nanoseconds of the monotonic clock. Decision 053.
 
 pub mod arrival;
 pub mod finding;
@@ -22,8 +23,8 @@ const MOST_STARTS: usize = 1 << 16;
 /// This many children that are gone are remembered until their wait is reported, and this many
 /// waits until their start is.
 const MOST_GONE: usize = 1024;
-/// A pile that its process takes down when it ends was one all the same: judged so within the last seconds of it, or the last
-/// part of its life.
+/// A pile that its process takes down when it ends was one all the same: judged so within the last
+/// seconds of it, or the last part of its life.
 const LAST: u64 = 2_000_000_000;
 const LAST_PART: u64 = 10;
 
@@ -93,7 +94,8 @@ impl ChildSite {
 pub struct Children {
     parents: BTreeMap<ProcKey, Parent>,
     starts: HashMap<Pid, ChildStart>,
-    /// Calls that started a child and waited for it, and do not tell which: when each began, and the start.
+    /// Calls that started a child and waited for it, and do not tell which: when each began, and
+    /// the start.
     within: Vec<(u64, ChildStart)>,
 }
 
@@ -310,8 +312,9 @@ impl Children {
         }
     }
 
-    /// The call paths that start children again and again and do not wait for them. Those of a process that is over count as they
-    /// were when it ended, or shortly before: what it takes down then was a pile until then.
+    /// The call paths that start children again and again and do not wait for them. Those of a
+    /// process that is over count as they were when it ended, or shortly before: what it takes down
+    /// then was a pile until then.
     #[must_use]
     pub fn piles(&self) -> Vec<&ChildSite> {
         let of_parent = |parent: &'_ Parent| {
@@ -347,7 +350,8 @@ impl Children {
         self.starts.get(&pid)
     }
 
-    /// The call that was starting and waiting for a child at this time, where there was only one such.
+    /// The call that was starting and waiting for a child at this time, where there was only one
+    /// such.
     #[must_use]
     pub fn start_around(&self, at: u64) -> Option<&ChildStart> {
         let mut around = self

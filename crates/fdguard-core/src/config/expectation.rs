@@ -15,7 +15,8 @@ use crate::glob::Glob;
 /// How much more than expected is a breach, unless the user says otherwise.
 const FACTOR: f64 = 2.0;
 
-/// So many units at so many descriptors each. On the command line `NAME=UNITS*PER[@CLASS][:xFACTOR]`:
+/// So many units at so many descriptors each. On the command line
+/// `NAME=UNITS*PER[@CLASS][:xFACTOR]`:
 ///
 /// ```
 /// use fdguard_core::config::Expectation;

@@ -14,7 +14,8 @@ pub struct Levels {
     pub warning: f64,
     /// From this share of a wall on it is critical, in percent.
     pub critical: f64,
-    /// Above this many descriptors a warning is due however far the walls are; absent: no such level.
+    /// Above this many descriptors a warning is due however far the walls are; absent: no such
+    /// level.
     pub absolute: Option<u64>,
 }
 
@@ -29,8 +30,8 @@ impl Default for Levels {
 }
 
 impl Levels {
-    /// How grave this share of a wall, in percent, and this count are; `None` where neither is too much
-    /// as far as is known.
+    /// How grave this share of a wall, in percent, and this count are; `None` where neither is too
+    /// much as far as is known.
     #[must_use]
     pub fn judge(&self, percent: Option<f64>, count: Option<u64>) -> Option<Severity> {
         let many = count.zip(self.absolute);

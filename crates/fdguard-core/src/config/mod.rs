@@ -1,7 +1,8 @@
 //! The user's `fdguard.toml`: levels, expectations and suppressions.
 //!
-//! The text becomes a [`Config`] here; where the file lies, and what a flag of the same name overrides, is
-//! the command's. A file with a mistake is refused as a whole, with one line that says where.
+//! The text becomes a [`Config`] here; where the file lies, and what a flag of the same name
+//! overrides, is the command's. A file with a mistake is refused as a whole, with one line that
+//! says where.
 
 use serde::Deserialize;
 use toml::Spanned;

@@ -1,8 +1,8 @@
 //! `[[cleared]]`: suppressions, the findings that the user looked into and accepts.
 //!
-//! A suspicion that comes back every day is soon not read any more, and one that was silenced for good hides
-//! the leak that begins in the same place. So an entry has a reason and a date, and may have a number and
-//! a day up to which it holds.
+//! A suspicion that comes back every day is soon not read any more, and one that was silenced for
+//! good hides the leak that begins in the same place. So an entry has a reason and a date, and may
+//! have a number and a day up to which it holds.
 
 use jiff::civil::Date;
 use serde::Deserialize;
@@ -47,9 +47,9 @@ impl Suppression {
         self.until.is_some_and(|until| today > until)
     }
 
-    /// Whether it speaks of this; how many there are, and what day it is, is not asked. An entry that
-    /// names a target does not speak of one that is not known; one that names a rule or a line speaks of findings alone
-    /// ([`Suppression::covers_query`]).
+    /// Whether it speaks of this; how many there are, and what day it is, is not asked. An entry
+    /// that names a target does not speak of one that is not known; one that names a rule or a line
+    /// speaks of findings alone ([`Suppression::covers_query`]).
     #[must_use]
     pub fn covers(&self, class: &Class, target: Option<&[u8]>, owner: &[u8]) -> bool {
         self.rule.is_none() && self.line.is_none() && self.fits(Some(class), target, owner)

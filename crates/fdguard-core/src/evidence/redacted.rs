@@ -1,8 +1,8 @@
 //! Evidence without names.
 //!
-//! Redacted material is judged anew by rules without anything that the user wrote: no sentence can hold a
-//! name. But a suppression, an expectation and the playbook know things by name, so how the original was judged is
-//! taken over, finding by finding.
+//! Redacted material is judged anew by rules without anything that the user wrote: no sentence can
+//! hold a name. But a suppression, an expectation and the playbook know things by name, so how the
+//! original was judged is taken over, finding by finding.
 
 use super::{Evidence, EvidenceInput};
 use crate::config::Suppressions;

@@ -1,7 +1,7 @@
 //! Symptoms: which lines of a log mean that descriptors ran out, and which mean another limit.
 //!
-//! `EMFILE` is seldom reported as such. The disguises are data (`data/symptoms.toml`); this module finds
-//! them in a stream of any length, with memory that does not depend on it.
+//! `EMFILE` is seldom reported as such. The disguises are data (`data/symptoms.toml`); this module
+//! finds them in a stream of any length, with memory that does not depend on it.
 
 use serde::Serialize;
 

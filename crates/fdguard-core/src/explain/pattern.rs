@@ -6,9 +6,10 @@ use serde::{Serialize, Serializer};
 /// The shortest run of characters that a pattern may be found by. Fewer are in every other line.
 const SHORTEST: usize = 4;
 
-/// Literal parts with `*` between them. Where a part begins or ends with a letter, a digit or `_`, a
-/// word must begin or end there in the line as well, unless a `*` stands beside it: `errno 24` is not in
-/// `errno 245`, and `ENFILE` is not in `OPENFILE`; `inotify*limit` is in `inotify_init: limit`.
+/// Literal parts with `*` between them. Where a part begins or ends with a letter, a digit or `_`,
+/// a word must begin or end there in the line as well, unless a `*` stands beside it: `errno 24` is
+/// not in `errno 245`, and `ENFILE` is not in `OPENFILE`; `inotify*limit` is in
+/// `inotify_init: limit`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LinePattern {
     text: String,
@@ -121,8 +122,8 @@ impl Part {
     }
 }
 
-/// Whether a word can begin behind these bytes. In a coloured log a letter in front may be the end of an
-/// escape sequence (`ESC[31m`), in JSON that of an escaped line end (`\n`).
+/// Whether a word can begin behind these bytes. In a coloured log a letter in front may be the end
+/// of an escape sequence (`ESC[31m`), in JSON that of an escaped line end (`\n`).
 fn begins_word(before: &[u8]) -> bool {
     let Some((last, head)) = before.split_last() else {
         return true;

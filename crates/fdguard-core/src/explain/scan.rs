@@ -19,7 +19,8 @@ pub struct LogScanner<'a> {
     playbook: &'a Playbook,
     /// Finds the longest part of every pattern at once.
     anchors: AhoCorasick,
-    /// The pattern that each anchor belongs to, with the index of its symptom; in the order of the table.
+    /// The pattern that each anchor belongs to, with the index of its symptom; in the order of the
+    /// table.
     patterns: Vec<(usize, &'a LinePattern)>,
     /// Which patterns the present line may have.
     suspected: Suspected,

@@ -96,8 +96,8 @@ impl WallName {
         matches!(self, Self::SoftLimit | Self::SystemFiles | Self::Select1024)
     }
 
-    /// Whether a line about the other wall makes a doubtful line about this one credible. No program can
-    /// tell from a failed `open` whether the process or the host ran out.
+    /// Whether a line about the other wall makes a doubtful line about this one credible. No
+    /// program can tell from a failed `open` whether the process or the host ran out.
     pub(super) fn is_vouched_for_by(self, other: Self) -> bool {
         let full = |wall| matches!(wall, Self::SoftLimit | Self::SystemFiles);
         self == other || (full(self) && full(other))

@@ -1,4 +1,5 @@
-//! What counts and what does not: a doubtful line counts only beside a sure one, and that may come later.
+//! What counts and what does not: a doubtful line counts only beside a sure one, and that may come
+//! later.
 
 use std::collections::VecDeque;
 
@@ -81,7 +82,8 @@ impl<'a> Tallies<'a> {
         }
     }
 
-    /// The end: what counted and what did not. Walls that the process is known to be at vouch for all lines.
+    /// The end: what counted and what did not. Walls that the process is known to be at vouch for
+    /// all lines.
     pub(super) fn finish(mut self, near: &[WallName]) -> (ByIndex, ByIndex) {
         self.settle(u64::MAX);
         for (index, symptom) in self.symptoms.iter().enumerate() {

@@ -40,8 +40,9 @@ impl<'a> EventContext<'a> {
         self.last_past(fd).filter(|_| is_free)
     }
 
-    /// The same for a close that failed because nothing was open. A close takes its place in the order of events before it is made:
-    /// what a stranger had at the number then was closed by the stranger until it was made.
+    /// The same for a close that failed because nothing was open. A close takes its place in the
+    /// order of events before it is made: what a stranger had at the number then was closed by the
+    /// stranger until it was made.
     pub(super) fn closed_before(&self, fd: Fd) -> Option<&'a ClosedFd> {
         let thread = self.event.thread;
         let is_strangers = |life: &FdLifetime| life.is_strange_to(thread);
@@ -55,14 +56,15 @@ impl<'a> EventContext<'a> {
         (is_deliberate(last) && !last.life.inherited).then_some(last)
     }
 
-    /// Whether the event was reported after the number was reused: it concerns the earlier descriptor.
+    /// Whether the event was reported after the number was reused: it concerns the earlier
+    /// descriptor.
     pub(super) fn is_late(&self, life: &FdLifetime) -> bool {
         life.opener.is_some_and(|opener| self.event.at < opener.at)
     }
 
-    /// Whether the call that is over was entered on an earlier descriptor of the number: the kernel held on to
-    /// that one, and the current one was not touched. Where nothing was known to be open, the open was only
-    /// reported late.
+    /// Whether the call that is over was entered on an earlier descriptor of the number: the kernel
+    /// held on to that one, and the current one was not touched. Where nothing was known to be
+    /// open, the open was only reported late.
     pub(super) fn is_about_earlier(&self, fd: Fd) -> bool {
         let now = self.current(fd).map(|life| life.generation);
         let entered = self.memory.entered(self.event, fd);

@@ -193,7 +193,8 @@ impl HazardDetector {
     }
 }
 
-/// Whether the event uses a number whose descriptor was taken from its thread, before or during the call.
+/// Whether the event uses a number whose descriptor was taken from its thread, before or during the
+/// call.
 fn is_orphan(context: &EventContext<'_>) -> bool {
     let What::Use { fd, .. } = context.event.what else {
         return false;

@@ -1,10 +1,10 @@
 //! A number that is closed twice for one descriptor.
 //!
-//! Evidence: either the second close fails with `EBADF`, nothing was opened at the number since a known
-//! close, and it is not one of a row of numbers. Or the second close succeeds because the number was
-//! given out again: then its victim must have noticed (`EBADF` on what it opened or used and never
-//! closed, a proven stale use, or a call that it is inside of), and the closer must be known to have meant an earlier descriptor of
-//! the number ([`stale::wrong_close`]).
+//! Evidence: either the second close fails with `EBADF`, nothing was opened at the number since a
+//! known close, and it is not one of a row of numbers. Or the second close succeeds because the
+//! number was given out again: then its victim must have noticed (`EBADF` on what it opened or used
+//! and never closed, a proven stale use, or a call that it is inside of), and the closer must be
+//! known to have meant an earlier descriptor of the number ([`stale::wrong_close`]).
 //!
 //! A second close that fails does no harm by itself. Its severity depends on what it could have
 //! hit: nothing in a process with one thread.
@@ -133,8 +133,9 @@ pub(super) fn struck(context: &EventContext<'_>, fd: Fd) -> Option<Incident> {
     Some(wrongly(context, fd, wrong))
 }
 
-/// Of the descriptors that were at this number, one that went from thread to thread (only such a number can
-/// be in several hands); of these the one whose kind this line closes most often; of equals the latest.
+/// Of the descriptors that were at this number, one that went from thread to thread (only such a
+/// number can be in several hands); of these the one whose kind this line closes most often; of
+/// equals the latest.
 fn likeliest<'a>(context: &EventContext<'a>, fd: Fd) -> Option<&'a ClosedFd> {
     let line = context.event.stack;
     let past = context.slot(fd)?.past();

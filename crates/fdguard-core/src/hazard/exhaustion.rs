@@ -1,7 +1,7 @@
 //! A call that got no descriptor because a table is full, and the sites that held the table then.
 //!
-//! Evidence: the call failed with `EMFILE` or `ENFILE`. The holders are what the ledger knows to be open,
-//! by the place that opened it.
+//! Evidence: the call failed with `EMFILE` or `ENFILE`. The holders are what the ledger knows to be
+//! open, by the place that opened it.
 
 use super::context::EventContext;
 use super::incident::Incident;

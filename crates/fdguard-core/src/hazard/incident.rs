@@ -27,7 +27,8 @@ pub(super) struct Incident {
     /// How much it matters, where that depends on what happened; otherwise the severity of its
     /// rule.
     pub(super) severity: Option<Severity>,
-    /// It is about the close of this descriptor and is reported once, however often its owner notices.
+    /// It is about the close of this descriptor and is reported once, however often its owner
+    /// notices.
     pub(super) once: Option<Generation>,
     /// Protection kept it from doing harm.
     pub(super) prevented: bool,

@@ -1,9 +1,10 @@
 //! A close that drops the process's POSIX locks on a file.
 //!
 //! Evidence: the process holds a lock on the file through one descriptor, which is open, and closes
-//! another descriptor of the same file (same mount and inode), and no thread gave back a lock of the file
-//! while the close was under way. SQLite closes its own descriptors only when it holds no lock, and
-//! what happens between its look and its close is not the program's to repair (decision 054).
+//! another descriptor of the same file (same mount and inode), and no thread gave back a lock of
+//! the file while the close was under way. SQLite closes its own descriptors only when it holds no
+//! lock, and what happens between its look and its close is not the program's to repair (decision
+//! 054).
 
 use super::context::EventContext;
 use super::incident::Incident;

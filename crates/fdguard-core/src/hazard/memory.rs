@@ -330,7 +330,8 @@ impl Memory {
             if self.is_doubtful(event, file, was_busy) {
                 return;
             }
-            // A database locks at every statement, and the tracer takes the stack of the first one alone.
+            // A database locks at every statement, and the tracer takes the stack of the first one
+            // alone.
             let actor = Actor {
                 stack: event
                     .stack
@@ -371,8 +372,8 @@ impl Memory {
         self.last_release.insert(key, self.releases);
     }
 
-    /// Whether a lock that was just taken may be gone already: another thread's close of the file is not over, or
-    /// another thread closed one or gave back a lock while this one was taken.
+    /// Whether a lock that was just taken may be gone already: another thread's close of the file
+    /// is not over, or another thread closed one or gave back a lock while this one was taken.
     fn is_doubtful(&self, event: &TraceEvent, file: FileId, was_busy: Option<Busy>) -> bool {
         let is_closing = |busy: &Busy| *busy == Busy::Closing(file);
         let began = match was_busy {

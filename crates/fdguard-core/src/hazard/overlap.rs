@@ -1,9 +1,10 @@
 //! Incidents that another thread's unlock, if it came first, would make untrue.
 //!
-//! A close drops locks only if they are still held when it happens, and it happens somewhere between its
-//! [`What::Close`] and its [`What::CloseReturned`]. So the incident waits until the close and every change of
-//! locks that was under way meanwhile are over. If one of them gave back a lock of the file, or another
-//! close dropped it, the order of the two is not known, and nothing is reported.
+//! A close drops locks only if they are still held when it happens, and it happens somewhere
+//! between its [`What::Close`] and its [`What::CloseReturned`]. So the incident waits until the
+//! close and every change of locks that was under way meanwhile are over. If one of them gave back
+//! a lock of the file, or another close dropped it, the order of the two is not known, and nothing
+//! is reported.
 
 use super::Rule;
 use super::incident::Incident;

@@ -1,6 +1,7 @@
 //! Data that is written to another descriptor, because the number was closed and reused.
 //!
-//! Evidence: [`stale::stale_use`] by a call that writes and succeeds. This is how a TLS record gets into a database.
+//! Evidence: [`stale::stale_use`] by a call that writes and succeeds. This is how a TLS record gets
+//! into a database.
 
 use super::context::{EventContext, called};
 use super::incident::Incident;

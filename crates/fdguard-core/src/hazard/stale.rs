@@ -42,8 +42,8 @@ pub(super) fn claim(slot: &FdSlot, thread: Tid) -> Option<&ClosedFd> {
     mine.next()
 }
 
-/// What a thread meant that acts on a number where nothing is open: the latest if it had that in hand, else
-/// the latest that it had; absent where it had none.
+/// What a thread meant that acts on a number where nothing is open: the latest if it had that in
+/// hand, else the latest that it had; absent where it had none.
 pub(super) fn meant<'a>(slot: &'a FdSlot, last: &'a ClosedFd, thread: Tid) -> Option<&'a ClosedFd> {
     if has_claim(last, thread) {
         return Some(last);
@@ -52,9 +52,9 @@ pub(super) fn meant<'a>(slot: &'a FdSlot, last: &'a ClosedFd, thread: Tid) -> Op
     claim(slot, thread).filter(own)
 }
 
-/// What was taken from this thread, if it acts as if it still had what it opened at this number while somebody
-/// closed that who had nothing to do with it. Not enough to accuse anybody, but the thread is no owner of what
-/// is there now.
+/// What was taken from this thread, if it acts as if it still had what it opened at this number
+/// while somebody closed that who had nothing to do with it. Not enough to accuse anybody, but the
+/// thread is no owner of what is there now.
 pub(super) fn orphaned(slot: &FdSlot, thread: Tid) -> Option<&ClosedFd> {
     let is_foreign = slot.current().is_none_or(|life| life.is_strange_to(thread));
     let lost = claim(slot, thread).filter(|_| is_foreign);
@@ -73,8 +73,8 @@ pub(super) fn has_claim(past: &ClosedFd, thread: Tid) -> bool {
     past.life.is_opened_by(thread) || past.life.is_used_by(thread) || past.torn.contains(&thread)
 }
 
-/// Whose fault it is that `user` still acts on what was closed: the closer's, if it took from `user` what
-/// `user` had in hand; else the user's, who goes on after a proper close.
+/// Whose fault it is that `user` still acts on what was closed: the closer's, if it took from
+/// `user` what `user` had in hand; else the user's, who goes on after a proper close.
 pub(super) fn fault(past: &ClosedFd, user: Tid) -> Fault {
     let Some(closer) = past.closer.filter(|closer| closer.thread != user) else {
         return Fault::User;
@@ -89,12 +89,14 @@ pub(super) fn fault(past: &ClosedFd, user: Tid) -> Fault {
 }
 
 /// Whether the event uses a descriptor in place of an earlier one. One of these must show it:
-/// - a TLS record goes into something that is no socket, and the thread had a socket at this number;
+/// - a TLS record goes into something that is no socket, and the thread had a socket at this
+///   number;
 /// - a call for sockets fails with `ENOTSOCK`, and the thread had a socket at this number;
 /// - the thread was inside a call on the earlier one when another thread closed it, this one is of
 ///   another kind, and the thread has not touched it before;
-/// - the thread opened the earlier one, another thread closed it, this one is of another kind, and the
-///   line has so far worked on what the earlier one's opener opens and never on what this one's does.
+/// - the thread opened the earlier one, another thread closed it, this one is of another kind, and
+///   the line has so far worked on what the earlier one's opener opens and never on what this one's
+///   does.
 pub(super) fn stale_use<'a>(context: &EventContext<'a>) -> Option<StaleUse<'a>> {
     let What::Use {
         fd,
@@ -154,7 +156,8 @@ pub(super) struct WrongClose<'a> {
 }
 
 /// Whether `hit`, which its owner still had in hand, was closed by somebody who meant an earlier
-/// descriptor of the number; and where that one had been lost to a wrong close itself, the first of them.
+/// descriptor of the number; and where that one had been lost to a wrong close itself, the first of
+/// them.
 pub(super) fn wrong_close<'a>(
     memory: &Memory,
     slot: &'a FdSlot,
@@ -169,10 +172,11 @@ pub(super) fn wrong_close<'a>(
     found
 }
 
-/// What the closer of `hit` meant to close, if it was not that. The closer has nothing to do with `hit`,
-/// and of an earlier descriptor of the number one of these is true:
+/// What the closer of `hit` meant to close, if it was not that. The closer has nothing to do with
+/// `hit`, and of an earlier descriptor of the number one of these is true:
 /// - the closer opened it, and a third that had nothing to do with it closed it;
-/// - the line is known to close what that one's opener opens, and never what the opener of `hit` opens.
+/// - the line is known to close what that one's opener opens, and never what the opener of `hit`
+///   opens.
 fn meant_by_closer<'a>(memory: &Memory, slot: &'a FdSlot, hit: &ClosedFd) -> Option<&'a ClosedFd> {
     let closer = hit.closer.filter(|_| is_deliberate(hit))?;
     if !hit.life.is_strange_to(closer.thread) || hit.life.call == OpenCall::Dup2 {

@@ -51,8 +51,8 @@ pub(super) struct Sweeps {
 }
 
 impl Sweeps {
-    /// Takes an event with the incidents that wait for what this thread closes next; gives those whose
-    /// wait is over. `is_blind`: the event closes a number of which nothing is known.
+    /// Takes an event with the incidents that wait for what this thread closes next; gives those
+    /// whose wait is over. `is_blind`: the event closes a number of which nothing is known.
     pub(super) fn advance(
         &mut self,
         event: &TraceEvent,
@@ -107,7 +107,8 @@ impl Sweeps {
         open.flat_map(|run| &run.waiting)
     }
 
-    /// Rows that have not gone on for a while. Most of the time nothing waits and nothing is searched.
+    /// Rows that have not gone on for a while. Most of the time nothing waits and nothing is
+    /// searched.
     fn lose_patience(&mut self, now: u64) -> Vec<(&'static Rule, Incident)> {
         if now < self.next_look {
             return Vec::new();

@@ -58,7 +58,8 @@ fn r40_a_second_close_that_fails_is_told_with_all_three_stacks() {
     assert_eq!(hazard.message, message);
 }
 
-/// Missed in 7 of 450 runs of a double close in Node: a close takes its place in the order of events before it is made.
+/// Missed in 7 of 450 runs of a double close in Node: a close takes its place in the order of
+/// events before it is made.
 #[test]
 fn r40_a_second_close_that_fails_is_told_though_a_strangers_was_there_when_it_began() {
     let trace = traced(|t| {
@@ -362,7 +363,8 @@ fn r43_an_unlock_that_may_have_come_before_the_close_leaves_nothing_to_tell() {
     assert_eq!(overlap(true, true), 1, "it came after");
 }
 
-/// The tracer takes the stack of the first lock through a descriptor alone, and that one was given back.
+/// The tracer takes the stack of the first lock through a descriptor alone, and that one was given
+/// back.
 #[test]
 fn r43_who_took_the_lock_is_known_by_its_first_one() {
     let mut trace = traced(|t| {
@@ -411,7 +413,8 @@ fn r43_after_lost_events_nobody_knows_what_is_locked() {
     }
 }
 
-/// SQLite looks whether it holds a lock before it closes; what another of its threads locks in between is dropped.
+/// SQLite looks whether it holds a lock before it closes; what another of its threads locks in
+/// between is dropped.
 #[test]
 fn r43_what_sqlite_does_to_its_own_locks_is_not_told() {
     let trace = traced(|t| {

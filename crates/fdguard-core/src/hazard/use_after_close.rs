@@ -1,8 +1,9 @@
 //! A use of a descriptor number after it was closed.
 //!
-//! Evidence: the call fails with `EBADF`, nothing was opened at the number since a known close. Or it
-//! reaches another descriptor and is proven to be meant for an earlier one ([`stale::stale_use`]); where
-//! that puts bytes into the other one, it is a `recycled-write`. Calls that programs probe with are not judged.
+//! Evidence: the call fails with `EBADF`, nothing was opened at the number since a known close. Or
+//! it reaches another descriptor and is proven to be meant for an earlier one
+//! ([`stale::stale_use`]); where that puts bytes into the other one, it is a `recycled-write`.
+//! Calls that programs probe with are not judged.
 
 use super::context::{EventContext, called, is_stream};
 use super::incident::Incident;
@@ -54,7 +55,8 @@ fn fails(context: &EventContext<'_>) -> Option<Incident> {
         closer.thread,
         called(last.life.class.as_ref())
     );
-    // Who uses it for the first time has no claim yet, but a stranger had no right to close it either.
+    // Who uses it for the first time has no claim yet, but a stranger had no right to close it
+    // either.
     let fault = if stale::is_taken(last) && closer.thread != thread {
         Fault::Closer
     } else {

@@ -2,8 +2,9 @@
 //! that fills, fades or turns over.
 //!
 //! A leak leaves its descriptors evenly over the whole watch, until now. A pool leaves them at the
-//! beginning, a cache fewer and fewer, a tide only the last few. Counted are those past a young age, each in
-//! the bucket in which it was opened, so a long sleep between two looks is one gap like any other.
+//! beginning, a cache fewer and fewer, a tide only the last few. Counted are those past a young
+//! age, each in the bucket in which it was opened, so a long sleep between two looks is one gap
+//! like any other.
 
 use std::ops::Range;
 
@@ -15,12 +16,13 @@ pub(super) struct Arrivals {
     batch: f64,
 }
 
-/// The trend, in standard deviations, below which arrivals get fewer: one leak in a hundred by chance.
+/// The trend, in standard deviations, below which arrivals get fewer: one leak in a hundred by
+/// chance.
 const FEWER: f64 = -2.3;
 /// The same for the later half of a watch, where a few arrivals are all there is to go by.
 const FEWER_LATE: f64 = -1.9;
-/// How much better a warm-up before a steady drip must explain what was seen than a cache does (logarithm
-/// of the likelihoods' ratio).
+/// How much better a warm-up before a steady drip must explain what was seen than a cache does
+/// (logarithm of the likelihoods' ratio).
 const BETTER: f64 = 1.0;
 /// The same where each quarter brought less than the one before.
 const MUCH_BETTER: f64 = 2.5;
@@ -67,7 +69,8 @@ impl Arrivals {
         parts
     }
 
-    /// Whether they come more and more often or less and less, in standard deviations (the test of Laplace).
+    /// Whether they come more and more often or less and less, in standard deviations (the test of
+    /// Laplace).
     pub(super) fn trend(&self) -> f64 {
         let number = f64::from(self.number());
         let length = self.counts.len() as f64;
@@ -108,8 +111,8 @@ impl Arrivals {
         decline(sum / (f64::from(self.number()) * self.counts.len() as f64))
     }
 
-    /// How much better a warm-up in the first quarter with a steady drip ever after explains what was seen
-    /// than the exponential decline of a cache does.
+    /// How much better a warm-up in the first quarter with a steady drip ever after explains what
+    /// was seen than the exponential decline of a cache does.
     fn favours_a_warm_up(&self) -> f64 {
         let number = f64::from(self.number());
         let decline = self.decline().sqrt();
@@ -140,8 +143,8 @@ impl Arrivals {
         silence > (OVERDUE / often).max(pause).max(0.1 * length as f64) || self.have_dropped()
     }
 
-    /// Whether the last quarter brought so much less than those before that only something else still comes:
-    /// a pool is full, and a few of the tide around it are just old enough to count.
+    /// Whether the last quarter brought so much less than those before that only something else
+    /// still comes: a pool is full, and a few of the tide around it are just old enough to count.
     fn have_dropped(&self) -> bool {
         let mut before = self.quarters().map(f64::from);
         let fourth = before[3];
@@ -176,8 +179,8 @@ fn batch(counts: &[u32]) -> f64 {
     (jumps / (2.0 * f64::from(number.max(1)))).max(1.0)
 }
 
-/// By how much each quarter is smaller than the one before, in an exponential decline with this mean time (as
-/// a share of the whole).
+/// By how much each quarter is smaller than the one before, in an exponential decline with this
+/// mean time (as a share of the whole).
 fn decline(mean: f64) -> f64 {
     let (mut low, mut high) = (0.001_f64, 100.0_f64);
     // The mean of a truncated exponential falls as its rate rises: halving finds the rate.
@@ -193,8 +196,8 @@ fn decline(mean: f64) -> f64 {
     (-low / 4.0).exp()
 }
 
-/// Whether the rise gets smaller from quarter to quarter, as when a cache meets fewer and fewer new keys.
-/// A warm-up before a leak does not: there the later quarters are alike.
+/// Whether the rise gets smaller from quarter to quarter, as when a cache meets fewer and fewer new
+/// keys. A warm-up before a leak does not: there the later quarters are alike.
 pub(super) fn is_dying_away(quarters: [u32; 4]) -> bool {
     let [first, second, third, fourth] = quarters;
     10 * first >= 13 * second && third + fourth <= second && fourth <= third.max(1)

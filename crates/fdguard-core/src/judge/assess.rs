@@ -125,8 +125,9 @@ impl Window<'_> {
         Some(Arrivals::of(births, self.times, from.min(until)..until))
     }
 
-    /// How many of the last buckets hold what is too new to count. In the finest scale and in a long window
-    /// those of the young age, else those of the young age of the finer scale, which is half a bucket.
+    /// How many of the last buckets hold what is too new to count. In the finest scale and in a
+    /// long window those of the young age, else those of the young age of the finer scale, which is
+    /// half a bucket.
     fn newest(&self) -> usize {
         match self.finer {
             Some(_) => 1,
@@ -156,8 +157,8 @@ impl Window<'_> {
         quiet(&all, verdict, shape)
     }
 
-    /// The series to judge by, the surest first, each with the bucket where it begins to mean something: nothing
-    /// that was opened during the watch can be old before that.
+    /// The series to judge by, the surest first, each with the bucket where it begins to mean
+    /// something: nothing that was opened during the watch can be old before that.
     fn deciding(&self, from: usize) -> Vec<Deciding<'_>> {
         let length = self.times.len();
         let (old, young) = (bucket_count(OLD), bucket_count(YOUNG));
@@ -275,14 +276,15 @@ impl Window<'_> {
         young_goes_on && !arrivals.have_stopped()
     }
 
-    /// Whether each new one is paid for by one that is closed, as in a cache that is full: what it holds still grows older, and more
-    /// of it is old, but it holds no more.
+    /// Whether each new one is paid for by one that is closed, as in a cache that is full: what it
+    /// holds still grows older, and more of it is old, but it holds no more.
     fn is_full(&self, deciding: &Envelope<'_>, from: usize) -> bool {
         let total = Envelope::of(self.times, &self.all, from);
         2 * deciding.died > deciding.rise() && total.quarters()[3] == 0
     }
 
-    /// Whether the count itself goes up, clearly and until now, without proof that what is opened stays.
+    /// Whether the count itself goes up, clearly and until now, without proof that what is opened
+    /// stays.
     fn still_rises(&self, from: usize, all: &Envelope<'_>) -> bool {
         // The finer scale has seen the same time, and better.
         if self.finer.is_some() {

@@ -4,9 +4,9 @@ use crate::timeline::Bucket;
 
 /// A stretch of one series with what stayed of it.
 ///
-/// The envelope at a moment is the least that was seen from then on. What rose and fell again leaves no
-/// trace in it; what rose and stayed is a step. Of the height at the end as much is taken off as the
-/// series ever fell: it may fall so again.
+/// The envelope at a moment is the least that was seen from then on. What rose and fell again
+/// leaves no trace in it; what rose and stayed is a step. Of the height at the end as much is taken
+/// off as the series ever fell: it may fall so again.
 #[derive(Clone, Debug)]
 pub(super) struct Envelope<'a> {
     /// End of each bucket, in seconds.

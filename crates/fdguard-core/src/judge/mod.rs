@@ -185,7 +185,8 @@ fn judgement(found: Option<Assessment>) -> Judgement {
     }
 }
 
-/// Points that a slope is reckoned from: every pair is looked at, and a hundred groups may rise at once.
+/// Points that a slope is reckoned from: every pair is looked at, and a hundred groups may rise at
+/// once.
 const POINTS: usize = 48;
 
 fn slope_of(points: &[(f64, f64)]) -> Option<Slope> {

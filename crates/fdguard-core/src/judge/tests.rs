@@ -13,8 +13,8 @@ fn sighting(fd: Fd, target: &str) -> Sighting {
     }
 }
 
-/// A process whose table after each look is given: number and target of each descriptor. What is there twice
-/// in a row is the same.
+/// A process whose table after each look is given: number and target of each descriptor. What is
+/// there twice in a row is the same.
 #[derive(Default)]
 struct Watch {
     timeline: Timeline,

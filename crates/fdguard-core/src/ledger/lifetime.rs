@@ -93,8 +93,8 @@ impl FdLifetime {
         self.users.has(thread)
     }
 
-    /// Whether this thread has nothing to do with it: it neither opened nor used it, although somebody
-    /// was seen to open it. What came from a parent is everybody's.
+    /// Whether this thread has nothing to do with it: it neither opened nor used it, although
+    /// somebody was seen to open it. What came from a parent is everybody's.
     #[must_use]
     pub fn is_strange_to(&self, thread: Tid) -> bool {
         self.opener.is_some()
@@ -121,7 +121,8 @@ pub struct ClosedFd {
     pub call: CloseCall,
     /// Threads that were inside a call on it in that moment.
     pub torn: Vec<Tid>,
-    /// Whose close began it, if the closer acted on a number whose own descriptor had been taken from it.
+    /// Whose close began it, if the closer acted on a number whose own descriptor had been taken
+    /// from it.
     pub root: Option<Actor>,
 }
 

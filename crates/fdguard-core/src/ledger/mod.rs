@@ -1,9 +1,9 @@
 //! The ledger: events become lifetimes, one table for each process.
 //!
-//! It knows what is open and which thread opened it, which thread closed the earlier descriptors of a
-//! number, and which places in the code hold most. It never fails: a close without an open was opened
-//! before tracing or inside a library, an open at a used number means that a close was missed, and
-//! after lost events the past is dropped because nothing can be concluded from it.
+//! It knows what is open and which thread opened it, which thread closed the earlier descriptors of
+//! a number, and which places in the code hold most. It never fails: a close without an open was
+//! opened before tracing or inside a library, an open at a used number means that a close was
+//! missed, and after lost events the past is dropped because nothing can be concluded from it.
 
 mod lifetime;
 mod reconcile;
@@ -31,7 +31,8 @@ use crate::{Fd, ProcKey};
 /// So many processes that ended are remembered with what they had open.
 const MOST_ENDED: usize = 64;
 
-/// So many running processes are kept; of more, the one that began first is dropped, for its exit was missed.
+/// So many running processes are kept; of more, the one that began first is dropped, for its exit
+/// was missed.
 const MOST_PROCESSES: usize = 4096;
 
 /// The ledger of a trace.
@@ -110,8 +111,8 @@ impl Ledger {
         }
     }
 
-    /// Applies an event that is reported after later ones. Only opens and closes are used then, and only
-    /// if nothing newer is known of their number.
+    /// Applies an event that is reported after later ones. Only opens and closes are used then, and
+    /// only if nothing newer is known of their number.
     pub(crate) fn apply_late(&mut self, event: &TraceEvent) {
         let (What::Open { fd, .. } | What::Close { fd, .. }) = event.what else {
             return;
@@ -149,7 +150,8 @@ impl Ledger {
         self.slot(process, fd).into_iter().flat_map(FdSlot::past)
     }
 
-    /// The places in the code, those with most open first. For a process that ended: as it was just before.
+    /// The places in the code, those with most open first. For a process that ended: as it was just
+    /// before.
     #[must_use]
     pub fn origins(&self, process: ProcKey) -> Vec<Tally> {
         if let Some(table) = self.table(process) {
@@ -310,8 +312,8 @@ impl Ledger {
         }
     }
 
-    /// A use makes its thread a user. One that succeeds where nothing is known to be open proves that an
-    /// opening was missed, and that what is remembered of the number is not the latest.
+    /// A use makes its thread a user. One that succeeds where nothing is known to be open proves
+    /// that an opening was missed, and that what is remembered of the number is not the latest.
     fn note_use(&mut self, event: &TraceEvent, fd: Fd, errno: Option<Errno>) {
         let table = self.table_mut(event.process);
         match table.current_mut(fd) {

@@ -4,8 +4,9 @@ use std::collections::VecDeque;
 
 use super::lifetime::{ClosedFd, FdLifetime};
 
-/// So many closed descriptors of one number are remembered. A low number changes hands often: while a thread
-/// slept for 6 ms after it lost its socket, a busy database beside it used the number ten times.
+/// So many closed descriptors of one number are remembered. A low number changes hands often: while
+/// a thread slept for 6 ms after it lost its socket, a busy database beside it used the number ten
+/// times.
 pub(super) const MOST_PAST: usize = 16;
 
 /// A number.

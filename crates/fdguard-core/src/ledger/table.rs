@@ -9,7 +9,8 @@ use super::tally::{Counts, Tally};
 use crate::Fd;
 use crate::event::{CloseCall, StackId, Tid};
 
-/// So many numbers are kept. Linux gives out up to 2^20 by default; what nonsense names beyond is not kept.
+/// So many numbers are kept. Linux gives out up to 2^20 by default; what nonsense names beyond is
+/// not kept.
 const MOST_SLOTS: usize = 1 << 20;
 
 /// So many numbers may be kept for their past alone.
@@ -179,7 +180,8 @@ impl Table {
         open.map(|(fd, _)| *fd).collect()
     }
 
-    /// Events are missing: the past cannot be relied on any more, and of what is open nobody is a stranger.
+    /// Events are missing: the past cannot be relied on any more, and of what is open nobody is a
+    /// stranger.
     pub(super) fn doubt(&mut self) {
         self.forget_past();
         for life in self
@@ -234,7 +236,8 @@ impl Table {
             .retain(|_, slot| slot.current.is_some() || last(slot) > median);
     }
 
-    /// The table of a forked child: the same descriptors without their past, which was the parent's.
+    /// The table of a forked child: the same descriptors without their past, which was the
+    /// parent's.
     pub(super) fn fork(&self) -> Self {
         let mut child = Self {
             latest: self.latest,

@@ -1,7 +1,8 @@
 //! The activity clock: it runs while a process opens and closes, and stops while it is idle.
 
 /// The longest pause between two events that counts as activity, in nanoseconds. A server that is
-/// asked for something every second is slowed down evenly, so that shares of time stay what they are.
+/// asked for something every second is slowed down evenly, so that shares of time stay what they
+/// are.
 pub const LONGEST_PAUSE: u64 = 100_000_000;
 
 /// The clock of one process.

@@ -104,7 +104,8 @@ const STRAY: usize = 8;
 /// A life that is so many times the usual one is that of an exception, as of what is open from the
 /// first to the last line.
 const USUAL: f64 = 10.0;
-/// Clocks and the order of threads: what is closed for a new one is closed a moment before or after.
+/// Clocks and the order of threads: what is closed for a new one is closed a moment before or
+/// after.
 const MOMENT: f64 = 0.05;
 /// Of the active time: a leak was at work for so much of it at least.
 const SPREAD: f64 = 0.25;
@@ -116,8 +117,8 @@ const BURST: f64 = 1.0;
 /// Seconds: what is all released in the end must have become more for longer, for a job that opens
 /// all its files and then closes them is one piece of work.
 const RELEASED: f64 = 4.0;
-/// Of the time in which they came: the silence after a leak, while a program winds up, and that after
-/// a pool is full.
+/// Of the time in which they came: the silence after a leak, while a program winds up, and that
+/// after a pool is full.
 const WINDING_UP: f64 = 1.0 / 3.0;
 const FULL: f64 = 2.0 / 3.0;
 /// Of the whole time: a shorter silence means nothing.
@@ -259,8 +260,8 @@ fn rolls(births: &[Moment], closed: &ClosedStats) -> bool {
     // The latest of all that it opened, whatever became of it.
     let latest = last.real.max(closed.youngest);
     let too_old = count(&|birth| latest - birth > closed.longest + MOMENT.min(closed.longest));
-    // What is closed for a new one is closed when that one comes; what is closed in the end is closed
-    // after all of them.
+    // What is closed for a new one is closed when that one comes; what is closed in the end is
+    // closed after all of them.
     let since = count(&|birth| birth > closed.born + closed.lived);
     let replaced = usize::try_from(closed.count).unwrap_or(all).min(all);
     older * STRAY <= all && too_old * STRAY <= all && since >= (replaced / 4).max(1)
@@ -301,8 +302,8 @@ fn parts(births: &[Moment]) -> usize {
     parts.len()
 }
 
-/// Whether none came for nearly as long as they had been coming, while the process did other things or
-/// went on using these.
+/// Whether none came for nearly as long as they had been coming, while the process did other things
+/// or went on using these.
 fn has_stopped(history: &PathHistory, births: &[Moment], is_released: bool) -> bool {
     let (Some(first), Some(last)) = (births.first(), births.last()) else {
         return false;

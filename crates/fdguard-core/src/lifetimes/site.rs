@@ -1,8 +1,8 @@
 //! The call paths of one line, judged apart and put together.
 //!
 //! A helper that opens for two callers is one line: where one of them closes what it gets and the
-//! other does not, only the other leaks. Paths are told apart by the application's own lines, for the
-//! way through libraries and the loader differs from call to call.
+//! other does not, only the other leaks. Paths are told apart by the application's own lines, for
+//! the way through libraries and the loader differs from call to call.
 
 use std::collections::HashMap;
 

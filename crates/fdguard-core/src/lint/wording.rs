@@ -14,7 +14,8 @@ pub(super) fn counted(count: usize, noun: &str) -> String {
     format!("{count} {noun}{plural}")
 }
 
-/// Numbers as a person would list them: runs joined, a long tail only counted. `7, 9-12 and 40 more`.
+/// Numbers as a person would list them: runs joined, a long tail only counted.
+/// `7, 9-12 and 40 more`.
 pub(super) fn numbers(fds: &[Fd]) -> String {
     const RUNS: usize = 6;
     let mut sorted = fds.to_vec();

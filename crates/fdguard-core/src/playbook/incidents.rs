@@ -1,4 +1,5 @@
-//! The forty public incidents that fdguard must be able to explain, and the entry that explains each.
+//! The forty public incidents that fdguard must be able to explain, and the entry that explains
+//! each.
 
 use super::{Playbook, Suspect};
 use crate::Class;

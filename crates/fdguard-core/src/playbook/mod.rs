@@ -118,7 +118,8 @@ impl Playbook {
         file::read(text)
     }
 
-    /// Puts another one before this: its entries are tried first and replace built-in ones of the same id.
+    /// Puts another one before this: its entries are tried first and replace built-in ones of the
+    /// same id.
     #[must_use]
     pub fn extended_by(self, user: Self) -> Self {
         let above = 1 + self
@@ -270,8 +271,8 @@ impl Advice {
     }
 }
 
-/// The classes that are numerous next to a class: at least a tenth as many. Every process has a single
-/// one of something, which means nothing.
+/// The classes that are numerous next to a class: at least a tenth as many. Every process has a
+/// single one of something, which means nothing.
 #[must_use]
 pub fn beside(classes: &[ClassCount], class: &Class) -> Vec<Class> {
     let of = classes.iter().find(|row| row.class == *class);

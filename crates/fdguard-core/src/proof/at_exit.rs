@@ -23,9 +23,11 @@ pub const RULE: Rule = Rule {
     fix: Some("close it on every path out of the function that owns it, including error paths"),
 };
 
-/// So many must have been closed by a thread before one that it was caught with is one that it would have closed.
+/// So many must have been closed by a thread before one that it was caught with is one that it
+/// would have closed.
 const THREAD_HABIT: u64 = 3;
-/// By how much the oldest may be older than an even pace would have it: of their number, and of what was closed.
+/// By how much the oldest may be older than an even pace would have it: of their number, and of
+/// what was closed.
 const SLACK: f64 = 1.25;
 const UNEVEN: f64 = 0.05;
 /// A thread that waits for its turn on a busy machine, in seconds.
@@ -34,7 +36,8 @@ const STALLED: f64 = 0.25;
 const LONG: f64 = 5.0;
 /// In a shorter life, keeping a descriptor cannot be told from a mistake.
 const SETTLED: f64 = 1.0;
-/// Descriptors that were opened together, and for how much of the life they were kept, to be a pool.
+/// Descriptors that were opened together, and for how much of the life they were kept, to be a
+/// pool.
 const POOL: usize = 4;
 const KEPT: f64 = 0.4;
 const START: f64 = 0.8;
@@ -84,8 +87,8 @@ pub struct DescriptorAtExit {
     pub by_main: bool,
 }
 
-/// Judges what one place left, class by class. `strict` asks as valgrind does: whatever the program's own code
-/// left open counts, however long it ran.
+/// Judges what one place left, class by class. `strict` asks as valgrind does: whatever the
+/// program's own code left open counts, however long it ran.
 #[must_use]
 pub fn judge(life: &Life, place: &SiteAtExit, strict: bool) -> Vec<Remains> {
     let left: Vec<&DescriptorAtExit> = place.left.iter().collect();

@@ -30,7 +30,8 @@ impl<'a> Clearance<'a> {
         }
     }
 
-    /// Why a finding does not count. Entries of the file that name neither a rule nor a line were asked by the watch.
+    /// Why a finding does not count. Entries of the file that name neither a rule nor a line were
+    /// asked by the watch.
     #[must_use]
     pub fn of_finding(&self, finding: &Finding) -> Option<ClearedNote> {
         let (class, target) = (finding.class.as_ref(), finding.target.as_ref());
@@ -114,7 +115,8 @@ impl<'a> Clearance<'a> {
         entry.map(by_entry)
     }
 
-    /// Those flags and entries that cleared nothing, by the reasons that were given for what was cleared.
+    /// Those flags and entries that cleared nothing, by the reasons that were given for what was
+    /// cleared.
     #[must_use]
     pub fn unused(&self, reasons: &[&str]) -> Vec<String> {
         let flags = self.allow.iter().map(|one| format!("--allow {one}"));

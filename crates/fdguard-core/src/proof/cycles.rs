@@ -1,8 +1,9 @@
 //! What the cycles of an exercise leave in a server: one for each request, or a cache that fills?
 //!
-//! The signal is what was opened in a cycle and is still open in the end, by identity. A leak leaves
-//! something from the first cycles as from the last; a pool or a cache that fills stops leaving; one
-//! that replaces its oldest, or a connection that is kept alive, leaves only what is young.
+//! The signal is what was opened in a cycle and is still open in the end, by identity. A leak
+//! leaves something from the first cycles as from the last; a pool or a cache that fills stops
+//! leaving; one that replaces its oldest, or a connection that is kept alive, leaves only what is
+//! young.
 
 use serde::Serialize;
 
@@ -63,7 +64,8 @@ pub enum CycleOutcome {
     Undecided(Rate),
 }
 
-/// Judges one origin by what each cycle opened and left: the number of survivors, first cycle first.
+/// Judges one origin by what each cycle opened and left: the number of survivors, first cycle
+/// first.
 #[must_use]
 pub fn judge(survivors: &[u64]) -> CycleOutcome {
     let young = (survivors.len() / YOUNG_SHARE).max(1);
@@ -75,7 +77,8 @@ pub fn judge(survivors: &[u64]) -> CycleOutcome {
     let (first, second) = counted.split_at(counted.len() / 2);
     let (early, late) = (hits(first), hits(second));
     if late == 0 {
-        // A leak as frequent as in the first half would have to be silent for all of the second by chance.
+        // A leak as frequent as in the first half would have to be silent for all of the second by
+        // chance.
         let share = as_f64(early) / as_f64(first.len() as u64);
         let silent = (1.0 - share).max(0.0).powf(as_f64(second.len() as u64));
         let has_stopped = rate.hits >= 3 && is_silent(counted.iter().rev().copied());
@@ -96,7 +99,8 @@ pub fn judge(survivors: &[u64]) -> CycleOutcome {
     CycleOutcome::Leaks(rate)
 }
 
-/// Whether the cycles at this end left nothing for longer than chance has it, by how often the others did.
+/// Whether the cycles at this end left nothing for longer than chance has it, by how often the
+/// others did.
 fn is_silent(cycles: impl Iterator<Item = u64>) -> bool {
     let counts: Vec<u64> = cycles.collect();
     let all = counts.len();

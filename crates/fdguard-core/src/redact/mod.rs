@@ -1,12 +1,12 @@
 //! Names made unrecognisable, shapes kept: a bundle that may be shown to strangers.
 //!
-//! What users and programs chose (directories, files, addresses, arguments) becomes a short token; what
-//! the system chose (classes, well-known directories, libraries, kinds of files) stays. The same name has
-//! the same token wherever it occurs. Tokens are counted, not computed: nothing of a name is in its
-//! token, so there is nothing to guess, and two bundles have nothing in common.
+//! What users and programs chose (directories, files, addresses, arguments) becomes a short token;
+//! what the system chose (classes, well-known directories, libraries, kinds of files) stays. The
+//! same name has the same token wherever it occurs. Tokens are counted, not computed: nothing of a
+//! name is in its token, so there is nothing to guess, and two bundles have nothing in common.
 //!
-//! What was seen is redacted, and then everything is concluded again from that: no sentence can hold a
-//! name that was not there any more when it was made.
+//! What was seen is redacted, and then everything is concluded again from that: no sentence can
+//! hold a name that was not there any more when it was made.
 
 mod address;
 mod material;
@@ -48,8 +48,8 @@ impl Redactor {
         token.clone()
     }
 
-    /// The token of one of many names that differ in a number or a random part: those of one shape get
-    /// one word and a number each, so that they are still collapsed into one.
+    /// The token of one of many names that differ in a number or a random part: those of one shape
+    /// get one word and a number each, so that they are still collapsed into one.
     fn numbered(&mut self, shape: &[u8], name: &[u8]) -> String {
         let of_shape = self.numbers.entry(shape.to_vec()).or_default();
         let next = of_shape.len() + 1;
@@ -61,8 +61,8 @@ impl Redactor {
         }
     }
 
-    /// A command's name: it stays when it looks like the name of a program, since that is what it is by
-    /// default.
+    /// A command's name: it stays when it looks like the name of a program, since that is what it
+    /// is by default.
     pub fn command(&mut self, comm: &Text) -> Text {
         if words::is_program_name(comm.as_bytes()) {
             return comm.clone();

@@ -72,8 +72,8 @@ impl Redactor {
     }
 }
 
-/// The components with numbers and random parts collapsed, also those that look like words: that two
-/// temporary names belong together must be seen when their letters are gone.
+/// The components with numbers and random parts collapsed, also those that look like words: that
+/// two temporary names belong together must be seen when their letters are gone.
 fn collapsed(stems: &[&[u8]]) -> Vec<Vec<u8>> {
     let joined = stems.join(&b'/');
     let joined = collapse::with_words(&joined).unwrap_or(joined);

@@ -22,8 +22,8 @@ fn inner(x: f64) -> f64 {
     sum * std::f64::consts::FRAC_2_SQRT_PI * (-x * x).exp()
 }
 
-/// What the error function lacks to one, by its continued fraction, from the inside out: a difference
-/// from one would lose all digits where it matters.
+/// What the error function lacks to one, by its continued fraction, from the inside out: a
+/// difference from one would lose all digits where it matters.
 fn outer(x: f64) -> f64 {
     // At the border 60 levels are exact to the last digits; further out fewer would do.
     let fraction = (1..=60u32)

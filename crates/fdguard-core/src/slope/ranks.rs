@@ -13,7 +13,8 @@ pub(super) fn median(sorted: &[f64]) -> Option<f64> {
     Some(lower / 2.0 + upper / 2.0)
 }
 
-/// The variance of Kendall's statistic over `n` values, less what the ties in each series take from it.
+/// The variance of Kendall's statistic over `n` values, less what the ties in each series take from
+/// it.
 pub(super) fn variance(n: usize, series: &[&[f64]]) -> f64 {
     let ties = series.iter().flat_map(|values| groups(values));
     (term(n) - ties.map(term).sum::<f64>()) / 18.0
@@ -47,8 +48,8 @@ pub(super) fn ranks(values: &[f64]) -> Vec<f64> {
     ranks
 }
 
-/// The correlation of a series with itself one step later, two steps later, and so on; nothing where the
-/// series does not vary.
+/// The correlation of a series with itself one step later, two steps later, and so on; nothing
+/// where the series does not vary.
 pub(super) fn autocorrelations(values: &[f64]) -> impl Iterator<Item = f64> {
     let mean = values.iter().sum::<f64>() / as_f64(values.len() as u64);
     let apart: Vec<f64> = values.iter().map(|value| value - mean).collect();

@@ -1,4 +1,5 @@
-//! The descriptors of a process as they live: since when each one is held, and how old it has become.
+//! The descriptors of a process as they live: since when each one is held, and how old it has
+//! become.
 
 use std::collections::{BTreeMap, VecDeque};
 

@@ -1,8 +1,8 @@
 //! What a process held over time, bounded in memory for weeks of watching.
 //!
-//! A [`Timeline`] takes in one [`Look`] after the other and keeps, for everything, for each family of
-//! classes and for each target, how many descriptors there were and how many of them had grown old.
-//! What it means is said by [`judge`](crate::judge).
+//! A [`Timeline`] takes in one [`Look`] after the other and keeps, for everything, for each family
+//! of classes and for each target, how many descriptors there were and how many of them had grown
+//! old. What it means is said by [`judge`](crate::judge).
 
 mod grid;
 mod groups;
@@ -48,8 +48,8 @@ impl Timeline {
         Self::default()
     }
 
-    /// Takes in one look. One that saw neither the count nor the table is no tick: time in which nobody could
-    /// look is no time in which nothing happened.
+    /// Takes in one look. One that saw neither the count nor the table is no tick: time in which
+    /// nobody could look is no time in which nothing happened.
     pub fn observe(&mut self, look: &Look) {
         if look.count.is_none() && look.table.is_none() {
             return self.note_surroundings(look);
@@ -140,8 +140,9 @@ impl Timeline {
         }
     }
 
-    /// The same descriptor looks different now. It stays in its cohort, unless it is so young that it
-    /// may have been seen half-made: a socket before it was connected, a file before it was named.
+    /// The same descriptor looks different now. It stays in its cohort, unless it is so young that
+    /// it may have been seen half-made: a socket before it was connected, a file before it was
+    /// named.
     fn rename(&mut self, sighting: &Sighting) {
         let tick = self.grid.ticks();
         let Some(held) = self.live.get_mut(sighting.fd) else {

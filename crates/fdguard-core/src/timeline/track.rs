@@ -7,8 +7,8 @@ use super::grid::{AGES, BUCKETS, RINGS};
 /// Levels of age: everybody, then one for each age of the grid.
 pub(super) const LEVELS: usize = AGES + 1;
 
-/// A count above this is taken for this. No kernel allows so many, and it leaves room to reckon with small
-/// multiples.
+/// A count above this is taken for this. No kernel allows so many, and it leaves room to reckon
+/// with small multiples.
 const MOST: u32 = u32::MAX / 32;
 
 /// A stretch of time in one series.
@@ -54,8 +54,8 @@ impl PastBuckets {
         self.max = self.max.max(bucket.max);
     }
 
-    /// The height that is no news. Where it rose and fell again and again, the next time may be somewhat
-    /// higher than all before.
+    /// The height that is no news. Where it rose and fell again and again, the next time may be
+    /// somewhat higher than all before.
     #[must_use]
     pub fn usual_max(self) -> u32 {
         if self.falls >= 2 {

@@ -78,7 +78,8 @@ pub(super) fn fill(
     Ok(contents)
 }
 
-/// Owner, mode, attributes and times of the original. What cannot be kept is noted: the bytes matter more.
+/// Owner, mode, attributes and times of the original. What cannot be kept is noted: the bytes
+/// matter more.
 fn dress(original: &File, copy: &File, notes: &mut Vec<String>) -> io::Result<()> {
     let meta = original.metadata()?;
     let now = copy.metadata()?;

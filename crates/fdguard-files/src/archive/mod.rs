@@ -81,14 +81,15 @@ impl Archive {
         }
     }
 
-    /// Archives these files. Each has its own receipt, and what goes wrong with one leaves the others alone. Blocks for as long as it takes.
+    /// Archives these files. Each has its own receipt, and what goes wrong with one leaves the
+    /// others alone. Blocks for as long as it takes.
     #[must_use]
     pub fn run(&self, files: &[PathBuf]) -> ArchiveReport {
         self.run_with(files, || self.prepare())
     }
 
-    /// The same for files below `within` alone, into a directory that is open already: whatever their paths become meanwhile, nothing
-    /// leaves the two.
+    /// The same for files below `within` alone, into a directory that is open already: whatever
+    /// their paths become meanwhile, nothing leaves the two.
     #[must_use]
     pub fn run_below(
         &self,

@@ -31,7 +31,8 @@ pub struct ArchiveReceipt {
     pub source: Text,
     /// Result for the file.
     pub outcome: ArchiveOutcome,
-    /// Where it is in the archive; absent when it is not there, or when another one has put it somewhere.
+    /// Where it is in the archive; absent when it is not there, or when another one has put it
+    /// somewhere.
     pub archived_to: Option<Text>,
     /// Where it was left, when it is not archived; absent when there is nothing.
     pub kept_at: Option<Text>,

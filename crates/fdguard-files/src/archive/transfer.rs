@@ -131,7 +131,8 @@ impl Transfer<'_> {
         })))
     }
 
-    /// Gives a file the first name in the archive that is free; nothing when it is on another file system.
+    /// Gives a file the first name in the archive that is free; nothing when it is on another file
+    /// system.
     fn place(&self, folder: &Dir, from: &OsStr) -> Result<Option<OsString>, ArchiveProblem> {
         for number in 0..MOST_NAMES {
             let name = names::numbered(self.name, number);

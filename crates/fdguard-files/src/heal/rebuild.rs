@@ -45,7 +45,8 @@ pub fn overwritten(first: &[u8]) -> [bool; LENGTH] {
     marks
 }
 
-/// Why no header can be made; otherwise all that are worth a try, the likeliest first. `page` reads a page's bytes by number and size.
+/// Why no header can be made; otherwise all that are worth a try, the likeliest first. `page` reads
+/// a page's bytes by number and size.
 pub fn candidates(
     image: &DatabaseImage,
     page: &mut dyn FnMut(u32, u32) -> Option<Vec<u8>>,
@@ -202,7 +203,8 @@ fn encodings(header: &DatabaseHeader, is_lost: bool) -> Vec<u32> {
     }
 }
 
-/// First page and count of the list of free pages: as they are, or as lists that the pages themselves make.
+/// First page and count of the list of free pages: as they are, or as lists that the pages
+/// themselves make.
 fn freelists(
     image: &DatabaseImage,
     lost: &[bool; LENGTH],

@@ -55,7 +55,8 @@ fn gone(process: &HoldingProcess) -> Option<FileFinding> {
     Some(FileFinding::critical("deleted-file", None, text).about(vec![process.pid]))
 }
 
-/// The holder that a process has its descriptors from: forked, they have the same numbers. Locks are not handed down.
+/// The holder that a process has its descriptors from: forked, they have the same numbers. Locks
+/// are not handed down.
 fn parent_of<'a>(process: &HoldingProcess, holding: &'a Holding) -> Option<&'a HoldingProcess> {
     let parent = holding
         .processes

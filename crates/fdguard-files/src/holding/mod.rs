@@ -88,7 +88,8 @@ pub struct HoldingProcess {
     pub journal: Grip,
     /// Live connections with a write-ahead log.
     pub connections: usize,
-    /// Descriptors of the database that SQLite keeps for later, because closing them would lose its locks.
+    /// Descriptors of the database that SQLite keeps for later, because closing them would lose its
+    /// locks.
     pub parked: usize,
     /// Its locks.
     pub locks: HolderLocks,
@@ -132,7 +133,8 @@ impl Grip {
 /// Locks of a process on a database and its index; nothing where they could not be read.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct HolderLocks {
-    /// Whether it holds the range that every connection with a write-ahead log holds while it is open.
+    /// Whether it holds the range that every connection with a write-ahead log holds while it is
+    /// open.
     pub shared: bool,
     /// Whether it holds any lock on the database.
     pub any: bool,
@@ -314,7 +316,8 @@ impl HoldingProcess {
     }
 }
 
-/// Whether a lock is on one of these files: by device, too, for an inode number alone may be another file's.
+/// Whether a lock is on one of these files: by device, too, for an inode number alone may be
+/// another file's.
 fn is_on(lock: &HeldLock, sought: &[SoughtFile]) -> bool {
     let device = |dev: u64| (rustix::fs::major(dev), rustix::fs::minor(dev));
     let is_this = |(dev, ino): (u64, u64)| ino == lock.ino && device(dev) == lock.device;
@@ -322,7 +325,8 @@ fn is_on(lock: &HeldLock, sought: &[SoughtFile]) -> bool {
 }
 
 fn locks_of(pid: u32, sought: &[SoughtFile], locks: &[HeldLock]) -> HolderLocks {
-    // A file system may show `stat` another device than the list of locks has: the inode and the process are enough.
+    // A file system may show `stat` another device than the list of locks has: the inode and the
+    // process are enough.
     let on = |role: HolderRole| {
         let ino = sought
             .get(role as usize)

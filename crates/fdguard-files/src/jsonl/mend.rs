@@ -76,7 +76,8 @@ fn last_line(file: &File, size: u64) -> io::Result<u64> {
     Ok(0)
 }
 
-/// Writes the last line beside the log, under the next free name. After a crash in the middle it is there already.
+/// Writes the last line beside the log, under the next free name. After a crash in the middle it is
+/// there already.
 fn keep(file: &File, path: &Path, start: u64, size: u64) -> Result<PathBuf, Error> {
     let mut before = None;
     let mut number = 1;

@@ -115,7 +115,8 @@ pub fn failed_drops() -> u64 {
     FAILED_DROPS.load(Ordering::Relaxed)
 }
 
-/// The one writer of a log. Closed or dropped, it brings its lines to the disk and lets others write.
+/// The one writer of a log. Closed or dropped, it brings its lines to the disk and lets others
+/// write.
 #[derive(Debug)]
 pub struct JsonlWriter {
     file: File,
@@ -209,7 +210,8 @@ impl JsonlWriter {
                     self.unsynced_since = None;
                     return Ok(());
                 }
-                // The kernel has forgotten the pages that failed: a second try would succeed without them.
+                // The kernel has forgotten the pages that failed: a second try would succeed
+                // without them.
                 Err(error) => self.sync_failed = Some(error.to_string()),
             }
         }
@@ -258,7 +260,8 @@ impl JsonlWriter {
         let synced = if is_done { Ok(()) } else { self.sync() };
         // Told once: the drop after a close has nothing left to do.
         self.unsynced_since = None;
-        // A child that another thread is about to start has this descriptor, too, until it becomes a program.
+        // A child that another thread is about to start has this descriptor, too, until it becomes
+        // a program.
         let _ = sys::unlock(&self.file);
         synced
     }
@@ -358,7 +361,8 @@ fn attempt(path: &Path) -> Result<Option<File>, crate::Error> {
     Ok(None)
 }
 
-/// At a high number, where stale ones do not reach; where that is not possible it stays where it is.
+/// At a high number, where stale ones do not reach; where that is not possible it stays where it
+/// is.
 fn raised(file: File) -> File {
     let soft = getrlimit(Resource::Nofile).current;
     let fd = OwnedFd::from(file);

@@ -51,7 +51,8 @@ impl Mend {
     }
 }
 
-/// Judges the last line, with its newline where it has one; nothing is to be done with one that is whole.
+/// Judges the last line, with its newline where it has one; nothing is to be done with one that is
+/// whole.
 pub(super) fn judge(line: &[u8]) -> Option<Mend> {
     let body = line.strip_suffix(b"\n");
     let has_end = body.is_some();

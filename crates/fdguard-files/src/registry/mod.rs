@@ -112,7 +112,8 @@ impl Registry {
         self.run(move |store| store.begin_closing(&id, &owner, present.as_ref()))
     }
 
-    /// Takes the right to close from an owner that lives but does not go on. The caller knows that; the version is that of the row it saw.
+    /// Takes the right to close from an owner that lives but does not go on. The caller knows that;
+    /// the version is that of the row it saw.
     pub fn take_over(&self, id: &str, version: u64, owner: &Owner) -> Result<Claim, Error> {
         let (id, owner) = (id.to_owned(), owner.clone());
         self.run(move |store| store.take_over(&id, version, &owner))

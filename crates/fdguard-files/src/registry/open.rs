@@ -128,7 +128,8 @@ impl Store {
         }
         check_file(path)?;
         let before = id_at(path);
-        // Never made here: a file that vanished in this moment is an error, and not a new and empty registry.
+        // Never made here: a file that vanished in this moment is an error, and not a new and empty
+        // registry.
         let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
         let sql = |error| Error::sqlite(path, error);
         let connection = Connection::open_with_flags(path, flags).map_err(sql)?;
@@ -148,7 +149,8 @@ impl Store {
             let path = path.to_owned();
             return Err(Error::NotARegistry { path, what });
         }
-        // A crash of a process loses nothing. A crash of the machine may lose the last changes, and all processes with them.
+        // A crash of a process loses nothing. A crash of the machine may lose the last changes, and
+        // all processes with them.
         connection
             .pragma_update(None, "synchronous", "normal")
             .map_err(sql)?;

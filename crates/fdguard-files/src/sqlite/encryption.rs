@@ -12,7 +12,8 @@ const SMALLEST_PAGE: u64 = 512;
 const READABLE: usize = 32;
 /// Of how many bytes a part is judged: enough to be sure.
 pub const PART: u64 = 4096;
-/// For random bytes, chi-square over 256 values is 255 with a deviation of 23: seven of them to both sides.
+/// For random bytes, chi-square over 256 values is 255 with a deviation of 23: seven of them to
+/// both sides.
 const RANDOM: std::ops::Range<f64> = 95.0..415.0;
 
 /// Offsets of the other parts that are examined together with the first.
@@ -24,7 +25,8 @@ pub fn places(size: u64) -> Vec<u64> {
     vec![size / 2, size - PART]
 }
 
-/// Whether these are the first bytes, and parts from [`places`], of an encrypted database of this size.
+/// Whether these are the first bytes, and parts from [`places`], of an encrypted database of this
+/// size.
 #[must_use]
 pub fn is_encrypted(first: &[u8], size: u64, parts: &[Vec<u8>]) -> bool {
     if size == 0 || !size.is_multiple_of(SMALLEST_PAGE) || !is_hidden(first) {

@@ -149,7 +149,8 @@ pub fn records(first: &[u8]) -> Vec<(u64, TlsRecord)> {
 pub struct Extent {
     /// Bytes of the file.
     pub size: u64,
-    /// Whether size and page count are to be compared: not while a log holds pages that are not in the file yet.
+    /// Whether size and page count are to be compared: not while a log holds pages that are not in
+    /// the file yet.
     pub is_settled: bool,
 }
 
@@ -273,7 +274,8 @@ fn counters(header: &DatabaseHeader) -> Vec<FileFinding> {
     found
 }
 
-/// Page 1 is always the root of the schema's table: type 5 or 13, with all that it points at inside of the page.
+/// Page 1 is always the root of the schema's table: type 5 or 13, with all that it points at inside
+/// of the page.
 fn first_page(first: &[u8], header: &DatabaseHeader) -> Option<FileFinding> {
     let at = Some(LENGTH as u64);
     let kind = header.first_page?;

@@ -12,7 +12,8 @@ const MAGIC: [u8; 8] = [0xd9, 0xd5, 0x05, 0xf9, 0x20, 0xa1, 0x63, 0xd7];
 pub struct Journal {
     /// Bytes of the file.
     pub size: u64,
-    /// Whether it holds pages that the next one to open the database puts back, unless its writer still lives.
+    /// Whether it holds pages that the next one to open the database puts back, unless its writer
+    /// still lives.
     pub is_hot: bool,
     /// Pages in its first part; absent if the writer has not recorded it yet.
     pub pages: Option<u32>,

@@ -26,7 +26,8 @@ pub struct Wal {
     pub pages: Option<u32>,
     /// Whether the first page is among them.
     pub has_first_page: bool,
-    /// The frame at which the chain of checksums breaks although later ones are of this log: what follows is lost.
+    /// The frame at which the chain of checksums breaks although later ones are of this log: what
+    /// follows is lost.
     pub broken_at: Option<u64>,
     /// How many such later frames there are.
     pub behind_break: u64,

@@ -123,7 +123,8 @@ fn r44_several_writers_and_a_reader_that_pins_the_log_are_named() {
     let mut reader = holder(&made.path);
     let mut writer = holder(&made.path);
     reader.tell("c.execute('BEGIN'); r=c.execute('SELECT count(*) FROM t').fetchone()[0]");
-    // The first write after a checkpointed log begins it; the reader has looked at the database alone until then.
+    // The first write after a checkpointed log begins it; the reader has looked at the database
+    // alone until then.
     writer.tell("c.execute(\"UPDATE t SET b='y' WHERE a=1\")");
     reader.tell("c.execute('COMMIT'); c.execute('BEGIN'); r=c.execute('SELECT count(*) FROM t').fetchone()[0]");
     writer.tell("[c.execute(\"UPDATE t SET b='z' WHERE a=2\") for _ in range(5)]; r=0");

@@ -52,8 +52,8 @@ fn an_index_that_differs_from_its_table_is_found_by_default() {
     );
 }
 
-/// A small database with an index on something that is dear to compute: it is sound, and everything is
-/// computed to know that.
+/// A small database with an index on something that is dear to compute: it is sound, and everything
+/// is computed to know that.
 fn with_dear_index(dear: &str, rows: u32) -> MadeDatabase {
     let made = MadeDatabase::with("delete", 512, "");
     let connection = Connection::open(&made.path).unwrap();

@@ -78,8 +78,9 @@ fn oracle(bytes: &[u8], path: &Path) -> (bool, Option<Vec<(i64, String)>>) {
     (said.is_ok_and(|said| said == "ok"), rows(&connection))
 }
 
-/// The header must be noticed wherever its damage makes SQLite refuse, complain or read something else; only the change counter,
-/// the schema cookie, the cache size, the numbers of the application and the writer's version are free.
+/// The header must be noticed wherever its damage makes SQLite refuse, complain or read something
+/// else; only the change counter, the schema cookie, the cache size, the numbers of the application
+/// and the writer's version are free.
 fn survives(seed: u64) {
     let probe = Probe::new().unwrap();
     let bases = [
@@ -102,7 +103,8 @@ fn survives(seed: u64) {
         let is_noticed = found.iter().any(|one| one.severity >= Severity::Warning);
         damaged += usize::from(is_noticed);
         let is_in_header = bytes.len() < 100 || bytes[..100] != whole[base][..100];
-        // Who holds it is asked of one in a hundred: that costs the most, and does not depend on the bytes.
+        // Who holds it is asked of one in a hundred: that costs the most, and does not depend on
+        // the bytes.
         let is_fine = if round % 100 == 0 {
             let verdict = inspect(&probe, &path, Options::default()).unwrap().verdict;
             assert!(

@@ -9,7 +9,8 @@ use fdguard_probe::Probe;
 
 use super::{integrity, look};
 
-/// A connection whose number is closed by somebody else, and given to the database; then the owner goes on.
+/// A connection whose number is closed by somebody else, and given to the database; then the owner
+/// goes on.
 const STALE: &str = r#"
 import os, socket, sqlite3, ssl, sys, threading
 version, path, how = getattr(ssl.TLSVersion, sys.argv[1]), sys.argv[2], sys.argv[3]

@@ -48,7 +48,8 @@ fn numbers() -> BTreeSet<u32> {
     (0..1024).filter(is_open).collect()
 }
 
-/// A stale write to every low number but these, as of a TLS library whose socket was closed under it. How many hit something.
+/// A stale write to every low number but these, as of a TLS library whose socket was closed under
+/// it. How many hit something.
 fn stale_writes(but: &BTreeSet<u32>) -> usize {
     let numbers = (3..64).filter(|number| !but.contains(number));
     let record = super::alert();

@@ -1,4 +1,5 @@
-//! How long an archive takes from the moment when the last writer closes, without the time in which the disk is waited for.
+//! How long an archive takes from the moment when the last writer closes, without the time in which
+//! the disk is waited for.
 
 use std::fs::File;
 use std::io::Write as _;

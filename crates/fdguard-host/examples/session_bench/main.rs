@@ -1,5 +1,6 @@
-//! What the host costs, as lines of JSON: medians of repeated runs on the runtime that the host has. Its one word is the `fdguard` command, which keeps
-//! sessions from the warm interpreter; without it Python is measured cold alone.
+//! What the host costs, as lines of JSON: medians of repeated runs on the runtime that the host
+//! has. Its one word is the `fdguard` command, which keeps sessions from the warm interpreter;
+//! without it Python is measured cold alone.
 
 mod abort;
 mod archive;
@@ -23,7 +24,8 @@ fn main() -> Fails {
         .worker_threads(2)
         .enable_all()
         .build()?;
-    // What the host does, it does in tasks on its workers, and not on the thread that waits for them.
+    // What the host does, it does in tasks on its workers, and not on the thread that waits for
+    // them.
     runtime.block_on(async { tokio::spawn(measure(keeper)).await? })
 }
 

@@ -1,4 +1,5 @@
-//! A command that says ten megabytes: how fast they are taken, and what that costs the host in memory.
+//! A command that says ten megabytes: how fast they are taken, and what that costs the host in
+//! memory.
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -12,7 +13,8 @@ use crate::figures;
 const ROUNDS: usize = 10;
 const CODE: &str = "head -c 10000000 /dev/zero | tr '\\0' x";
 
-/// Ten times ten megabytes through a terminal. The growth is from before the first to the highest mark of all.
+/// Ten times ten megabytes through a terminal. The growth is from before the first to the highest
+/// mark of all.
 pub(crate) async fn rate(hub: &Arc<Hub>) -> Result<(), Error> {
     let io = || Error::io("/proc/self/status");
     let session = Session::start("bench", SessionSpec::new(SessionProgram::Bash), hub).await?;

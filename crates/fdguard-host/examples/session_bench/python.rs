@@ -66,7 +66,8 @@ async fn lives(
     Ok(())
 }
 
-/// A cold one has its driver in its command line; a warm one has that of the interpreter that it was forked from.
+/// A cold one has its driver in its command line; a warm one has that of the interpreter that it
+/// was forked from.
 fn was_started(session: &Session) -> Result<bool, Error> {
     let pid = session.pid().unwrap_or_default();
     let words = std::fs::read(format!("/proc/{pid}/cmdline")).map_err(Error::io("its words"))?;

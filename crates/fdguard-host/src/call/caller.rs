@@ -92,7 +92,8 @@ pub struct CallerClose {
 }
 
 impl Caller {
-    /// Reads the system's certificates, a few milliseconds; no connection is made. A system without certificates is an error at the first `https` call only.
+    /// Reads the system's certificates, a few milliseconds; no connection is made. A system without
+    /// certificates is an error at the first `https` call only.
     pub fn new(options: Options) -> Result<Self, CallFailure> {
         let extra = extra_roots(&options.extra_roots)?;
         let bounds = Bounds {

@@ -64,7 +64,8 @@ impl Connector {
         let permit = permit.map_err(|error| fail(error.to_string()))?;
         let (tell, told) = oneshot::channel();
         let (lookup, host, port) = (Arc::clone(&self.lookup), origin.host.clone(), origin.port);
-        // A thread of its own: one of the runtime's would keep the runtime from ending while a name server is silent.
+        // A thread of its own: one of the runtime's would keep the runtime from ending while a name
+        // server is silent.
         let work = move || {
             let answer = lookup(&host, port);
             drop(permit);

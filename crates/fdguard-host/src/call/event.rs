@@ -11,7 +11,8 @@ use super::state::CallPhase;
 /// Receives events. It is called by the acting thread without a lock held, and should not block.
 pub type CallSink = Arc<dyn Fn(&CallEvent) + Send + Sync>;
 
-/// One thing that happened. [`Display`](fmt::Display) is the log line, its field names stay the same.
+/// One thing that happened. [`Display`](fmt::Display) is the log line, its field names stay the
+/// same.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct CallEvent {
     /// What happened.

@@ -85,7 +85,8 @@ impl Conn {
         &mut self,
         answer: &mut Answer,
     ) -> hyper::Result<(CallResponse, Incoming)> {
-        // A new connection wants to be driven once before it takes a request; the first poll does that.
+        // A new connection wants to be driven once before it takes a request; the first poll does
+        // that.
         let answered = poll_fn(|cx| match answer.as_mut().poll(cx) {
             Poll::Ready(result) => Poll::Ready(result),
             Poll::Pending => {

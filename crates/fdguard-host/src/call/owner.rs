@@ -20,7 +20,8 @@ use super::state::{CallInfo, CallPhase, State};
 
 type Answer = Pin<Box<dyn Future<Output = hyper::Result<http::Response<Incoming>>> + Send>>;
 
-/// An interruptible request. Dropped, its connection is closed; after a whole answer it is kept for the next call.
+/// An interruptible request. Dropped, its connection is closed; after a whole answer it is kept for
+/// the next call.
 ///
 /// Its methods can be left at any moment (in a `select!`) and called again.
 pub struct Call {
@@ -109,7 +110,8 @@ impl Call {
         &self.state.id
     }
 
-    /// Sends the request and waits for the head of the answer. Redirects are answers like any other.
+    /// Sends the request and waits for the head of the answer. Redirects are answers like any
+    /// other.
     pub async fn response(&mut self) -> Result<CallResponse, CallFailure> {
         if let Some(head) = &self.head {
             return Ok(head.clone());
@@ -249,8 +251,8 @@ impl Call {
         watch(&self.state, &limits, open).await?
     }
 
-    /// A connection that had waited may have been closed by the peer in the very moment that it was taken. Where nothing came back, and
-    /// the request may be sent twice, it is sent again, once.
+    /// A connection that had waited may have been closed by the peer in the very moment that it was
+    /// taken. Where nothing came back, and the request may be sent twice, it is sent again, once.
     fn may_try_again(&self, failure: &CallFailure) -> bool {
         let nothing_came = match &self.stage {
             Stage::Asked(conn, _) => conn.meter().counts().0 == 0,

@@ -14,7 +14,8 @@ pub struct CallRequest {
     pub method: String,
     /// `http://…` or `https://…`, without user and password.
     pub url: String,
-    /// As they are sent. `Host` is added where it is missing; lengths and connection are the client's own.
+    /// As they are sent. `Host` is added where it is missing; lengths and connection are the
+    /// client's own.
     pub headers: Vec<(String, String)>,
     /// Sent with its length.
     pub body: Vec<u8>,
@@ -46,7 +47,8 @@ impl CallRequest {
 
 /// How long each step may take; `None` is for ever.
 ///
-/// They are watched while the owner waits. An owner that does something else is not late: that is what the detector of stale calls is for.
+/// They are watched while the owner waits. An owner that does something else is not late: that is
+/// what the detector of stale calls is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Timeouts {
     /// Name, connection and TLS together.
@@ -60,7 +62,8 @@ pub struct Timeouts {
 }
 
 impl Default for Timeouts {
-    /// Ten seconds to connect, two minutes of silence, no limit in total: a stream of a model may be long.
+    /// Ten seconds to connect, two minutes of silence, no limit in total: a stream of a model may
+    /// be long.
     fn default() -> Self {
         Self {
             connect: Some(Duration::from_secs(10)),

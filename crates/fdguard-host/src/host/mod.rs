@@ -216,7 +216,8 @@ impl Host {
         self.inner.entry(id).map(|entry| entry.info())
     }
 
-    /// The processes of a session that live at this moment, its program first. Reads files of the kernel.
+    /// The processes of a session that live at this moment, its program first. Reads files of the
+    /// kernel.
     pub fn members(&self, id: &str) -> Result<Vec<u32>, Error> {
         Ok(self.inner.entry(id)?.session.members())
     }

@@ -19,14 +19,16 @@ pub struct Options {
     pub state: Option<PathBuf>,
     /// Warm interpreters for Python, where there is a program for their keepers.
     pub warm_python: bool,
-    /// The `fdguard` command, which sessions from a warm interpreter are kept by (`fdguard __keeper`); absent: Python starts cold.
+    /// The `fdguard` command, which sessions from a warm interpreter are kept by
+    /// (`fdguard __keeper`); absent: Python starts cold.
     pub keeper_program: Option<PathBuf>,
     /// How often sessions with limits that the kernel does not enforce are checked.
     pub watch_every: Duration,
     /// A close that takes longer is reported as unfinished and continues. The session itself kills
     /// after 200 ms, and waits five seconds for a process that the kernel does not end.
     pub close_within: Duration,
-    /// The soft limit of descriptors is raised to this at the start, as far as the hard one allows; absent: it is left.
+    /// The soft limit of descriptors is raised to this at the start, as far as the hard one allows;
+    /// absent: it is left.
     pub raise_limit: Option<u64>,
     /// The event subscriber.
     pub events: Events,

@@ -109,7 +109,8 @@ impl Record {
         .await;
     }
 
-    /// The right to close a session. Absent when the registry does not give it: it is closed all the same.
+    /// The right to close a session. Absent when the registry does not give it: it is closed all
+    /// the same.
     pub(super) async fn claim(self: &Arc<Self>, id: &str) -> Option<Claim> {
         let (id, owner) = (id.to_owned(), self.owner.clone());
         self.note(move |registry| registry.begin_closing(&id, &owner))

@@ -67,7 +67,8 @@ async fn collect(mut body: Body, most: usize) -> Result<Option<Bytes>, axum::Err
     Ok(Some(whole.freeze()))
 }
 
-/// Takes what still comes, within bounds: a connection that is closed over unread bytes is reset, and the refusal is lost with it.
+/// Takes what still comes, within bounds: a connection that is closed over unread bytes is reset,
+/// and the refusal is lost with it.
 async fn discard(mut body: Body) {
     let taken = async {
         let mut count = 0;
@@ -125,7 +126,8 @@ pub(super) fn parse<T: DeserializeOwned>(body: &[u8]) -> Result<T, Problem> {
     }
 }
 
-/// The place of a list where none is meant. Derived readers take the values of an object as a list, too; the description does not say so.
+/// The place of a list where none is meant. Derived readers take the values of an object as a list,
+/// too; the description does not say so.
 fn misplaced_list(value: &Value, path: &str) -> Option<String> {
     match value {
         Value::Array(_) => (!LISTS.contains(&path)).then(|| path.to_owned()),

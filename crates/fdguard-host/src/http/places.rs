@@ -45,8 +45,8 @@ impl Places {
         })
     }
 
-    /// Takes one; the oldest of those that have shown nothing give way where there is none. `most` may be lowered: fewer where
-    /// descriptors are scarce.
+    /// Takes one; the oldest of those that have shown nothing give way where there is none. `most`
+    /// may be lowered: fewer where descriptors are scarce.
     pub(super) fn acquire(self: &Arc<Self>, most: usize) -> Result<Place, AllTaken> {
         let mut state = self.lock();
         while state.known + state.anonymous.len() >= most.min(self.most) {

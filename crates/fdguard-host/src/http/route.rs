@@ -61,7 +61,8 @@ pub(super) struct BodyOf {
 #[derive(Clone)]
 pub(super) struct Answer {
     pub(super) status: StatusCode,
-    /// The name in the document's `schema`, with the schema of the rest; absent where it gives no JSON.
+    /// The name in the document's `schema`, with the schema of the rest; absent where it gives no
+    /// JSON.
     pub(super) document: Option<(&'static str, SchemaOf)>,
     /// A media type other than JSON, and its description.
     pub(super) other: Option<(&'static str, &'static str)>,

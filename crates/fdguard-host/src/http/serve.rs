@@ -32,7 +32,8 @@ use crate::scope::{Scope, Scopes};
 
 /// The largest head of a request.
 const HEAD: usize = 32 << 10;
-/// After a failure to take a connection: the table is full, and nothing gets better by asking again at once.
+/// After a failure to take a connection: the table is full, and nothing gets better by asking again
+/// at once.
 const PAUSE: Duration = Duration::from_millis(100);
 /// Connections accepted when the host's descriptor table is almost full: enough to query its
 /// health.

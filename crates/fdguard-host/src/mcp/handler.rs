@@ -310,7 +310,8 @@ impl ServerHandler for Handler {
             .with_instructions(tools::INSTRUCTIONS)
     }
 
-    /// Over HTTP the newest version knows no sessions: each request would be a client of its own, and its Python gone with it.
+    /// Over HTTP the newest version knows no sessions: each request would be a client of its own,
+    /// and its Python gone with it.
     fn supported_protocol_versions(&self) -> Cow<'static, [ProtocolVersion]> {
         Cow::Borrowed(match self.known {
             Some(_) => ProtocolVersion::known_up_to(&ProtocolVersion::V_2025_11_25),

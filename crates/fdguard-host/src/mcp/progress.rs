@@ -15,7 +15,8 @@ const PACE: Duration = Duration::from_millis(100);
 /// Bytes of the newest output that a notice shows. The result has all that is kept.
 const TAIL: usize = 4096;
 
-/// Tells what comes until nothing more does. Never holds the program up for longer than one notice takes.
+/// Tells what comes until nothing more does. Never holds the program up for longer than one notice
+/// takes.
 pub(super) async fn tell(
     peer: Peer<RoleServer>,
     token: ProgressToken,

@@ -35,7 +35,8 @@ pub(super) struct Subject {
     pub(super) mark: Option<String>,
 }
 
-/// Ends everything, with the entry in the registry around it. Never fails: what went wrong is in the result.
+/// Ends everything, with the entry in the registry around it. Never fails: what went wrong is in
+/// the result.
 pub(super) async fn close(
     subject: Subject,
     entries: Vec<Entry>,

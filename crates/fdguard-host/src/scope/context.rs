@@ -26,7 +26,8 @@ pub enum ScopeEvent {
         /// Why.
         error: String,
     },
-    /// What a scope holds could not be written down, or what a host before left could not be taken over.
+    /// What a scope holds could not be written down, or what a host before left could not be taken
+    /// over.
     Will {
         /// Which scope.
         scope: String,

@@ -14,12 +14,13 @@ use super::Scope;
 use super::leftover::carries;
 use super::resource::Resource;
 
-/// More generations than any real tree has: parents are read one by one, and could be read in a circle.
+/// More generations than any real tree has: parents are read one by one, and could be read in a
+/// circle.
 const GENERATIONS: usize = 4096;
 
 impl Scope {
-    /// Whether a process belongs to it: it is below the keeper of one of its programs or below a session, or carries the scope's mark. Reads
-    /// a few files of `/proc`.
+    /// Whether a process belongs to it: it is below the keeper of one of its programs or below a
+    /// session, or carries the scope's mark. Reads a few files of `/proc`.
     #[must_use]
     pub fn is_inside(&self, pid: u32) -> bool {
         let heads = self.heads();

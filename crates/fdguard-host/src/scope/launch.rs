@@ -60,7 +60,8 @@ impl Scope {
         self.start(plan, launch.role).await
     }
 
-    /// Opens a log to be added to, and takes it. It is the scope's before anything can be written to it.
+    /// Opens a log to be added to, and takes it. It is the scope's before anything can be written
+    /// to it.
     fn log(&self, path: &std::path::Path) -> Result<Arc<OwnedFd>, Error> {
         let inner = self.root().relative(path).map_err(refused)?;
         let opened = self.root().append(&inner).map_err(refused)?;

@@ -12,7 +12,8 @@ use super::clean_up::{EnvironmentScan, ScopeLeftover};
 /// The variable. It differs from that of `fdguard run`, which names the owner of the whole host.
 pub const VARIABLE: &str = "FDGUARD_SCOPE";
 
-/// While a process becomes another program its environment is empty for a moment: so often it is read again.
+/// While a process becomes another program its environment is empty for a moment: so often it is
+/// read again.
 const TRIES: u32 = 5;
 
 /// The variable's value for a scope: this host, and the scope's id.

@@ -135,8 +135,8 @@ impl ScopeRoot {
         Ok(inner)
     }
 
-    /// What is at a path that [`Root::relative`] gave; `None` when it is absent. Not followed where it is a link itself, but refused where
-    /// such a link leads out.
+    /// What is at a path that [`Root::relative`] gave; `None` when it is absent. Not followed where
+    /// it is a link itself, but refused where such a link leads out.
     pub(super) fn find(&self, inner: &Path) -> Result<Option<Place>, PathRefusal> {
         let Some((parent, name)) = self.parent(inner)? else {
             return Ok(None);
@@ -183,7 +183,8 @@ impl ScopeRoot {
         opened.map_err(|errno| self.why(inner, errno))
     }
 
-    /// Opens a file for adding to it; it is made where it is missing. Not a pipe, a device or a link that leads out.
+    /// Opens a file for adding to it; it is made where it is missing. Not a pipe, a device or a
+    /// link that leads out.
     pub(super) fn append(&self, inner: &Path) -> Result<OwnedFd, PathRefusal> {
         let flags = OFlags::WRONLY | OFlags::APPEND | OFlags::CREATE;
         let flags = flags | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;

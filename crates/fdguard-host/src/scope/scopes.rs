@@ -147,7 +147,8 @@ impl Scopes {
         inherited
     }
 
-    /// A new scope that holds all of these, or none: then the error has the release of those that were there before.
+    /// A new scope that holds all of these, or none: then the error has the release of those that
+    /// were there before.
     pub async fn create_with(
         &self,
         spec: ScopeSpec,
@@ -162,7 +163,8 @@ impl Scopes {
         Ok(taken.map(|()| scope))
     }
 
-    /// Closes the scope when the guard is dropped: for an owner that may panic, be cancelled, or lose its connection.
+    /// Closes the scope when the guard is dropped: for an owner that may panic, be cancelled, or
+    /// lose its connection.
     #[must_use]
     pub fn guard(&self, scope: &Arc<Scope>) -> ScopeGuard {
         ScopeGuard {
@@ -188,7 +190,8 @@ impl Scopes {
         self.all().iter().map(|scope| scope.view()).collect()
     }
 
-    /// Closes one. A caller that is known and is a process of the scope gets its answer first, and the scope is closed `soon` after it.
+    /// Closes one. A caller that is known and is a process of the scope gets its answer first, and
+    /// the scope is closed `soon` after it.
     pub async fn close(
         &self,
         id: &str,

@@ -180,7 +180,8 @@ impl Actor {
         Some(std::mem::replace(&mut self.earlier, empty).finish())
     }
 
-    /// Gives the command to a program that listens: one that does not any more, because the last command replaced the interpreter, is replaced itself.
+    /// Gives the command to a program that listens: one that does not any more, because the last
+    /// command replaced the interpreter, is replaced itself.
     async fn give_or_replace(
         &mut self,
         job: &Job,
@@ -294,7 +295,8 @@ impl Wait<'_> {
         }
     }
 
-    /// The timer rang: the command's time is up, or the next step is due. True when nothing is left but to replace the program.
+    /// The timer rang: the command's time is up, or the next step is due. True when nothing is left
+    /// but to replace the program.
     async fn step(&mut self, running: &Running, nonce: &str) -> bool {
         self.begin_end(ExecOutcome::TimedOut);
         let Some((_, since, escalation)) = &mut self.ending else {
@@ -309,7 +311,8 @@ impl Wait<'_> {
             Some(Step::Quit) => self.recipe.interrupt(running, Key::Quit),
             Some(Step::KillOthers) => running.kill_others(),
             Some(Step::Reset) => return true,
-            // A shell that is about to start a process takes the interrupt itself and then waits for that process, which got none.
+            // A shell that is about to start a process takes the interrupt itself and then waits
+            // for that process, which got none.
             None if missed(foreground(running), self.interrupted, running.keeper.main()) => {
                 self.interrupt(running);
             }

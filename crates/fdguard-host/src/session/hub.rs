@@ -77,7 +77,8 @@ impl Hub {
         Ok(Arc::new(Self { inner, listener }))
     }
 
-    /// Messages that no command waited for: late ones of commands that are given up, and strangers'.
+    /// Messages that no command waited for: late ones of commands that are given up, and
+    /// strangers'.
     #[must_use]
     pub fn unexpected(&self) -> u64 {
         self.inner.strangers.load(Ordering::Relaxed)

@@ -52,7 +52,8 @@ impl HubAddress {
     }
 }
 
-/// A socket with a name in a directory of its own, and a descriptor of that name. Both names are gone when it returns.
+/// A socket with a name in a directory of its own, and a descriptor of that name. Both names are
+/// gone when it returns.
 fn bind_in(dir: &Path) -> Option<(OwnedFd, OwnedFd)> {
     let own = dir.join(format!("fdguard-{}", random::nonce().ok()?));
     std::fs::DirBuilder::new().mode(0o700).create(&own).ok()?;

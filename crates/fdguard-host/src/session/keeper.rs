@@ -119,7 +119,8 @@ impl Keeper {
         self.place.with(|tree| tree.signal_all(signal, except_main));
     }
 
-    /// Lets go of the tree. The drop may wait for the keeper's last moment, so it is done where waiting is allowed.
+    /// Lets go of the tree. The drop may wait for the keeper's last moment, so it is done where
+    /// waiting is allowed.
     pub(super) async fn release(mut self) {
         self.control = None;
         let tree = self.place.lock().take();

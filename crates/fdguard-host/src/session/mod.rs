@@ -47,7 +47,8 @@ use crate::Error;
 use crate::receipt::{Receipt, SessionEndReason};
 use crate::warm::WarmPool;
 
-/// A session. All methods take `&self`; one command runs at a time. Dropped without a close, it is closed in the background.
+/// A session. All methods take `&self`; one command runs at a time. Dropped without a close, it is
+/// closed in the background.
 #[derive(Debug)]
 pub struct Session {
     id: String,
@@ -56,7 +57,8 @@ pub struct Session {
 }
 
 impl Session {
-    /// Starts the program and waits until it is ready for a command. When it fails, nothing is left.
+    /// Starts the program and waits until it is ready for a command. When it fails, nothing is
+    /// left.
     pub async fn start(id: &str, spec: SessionSpec, hub: &Arc<Hub>) -> Result<Self, Error> {
         Self::start_warm(id, spec, hub, None).await
     }

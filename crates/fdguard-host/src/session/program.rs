@@ -56,7 +56,8 @@ pub(super) fn ends(spec: &SessionSpec, held: &FdCount) -> Result<Ends, Error> {
     }
 }
 
-/// Pipes for both outputs. Only a program that takes its commands from its input has one; for the others it is empty.
+/// Pipes for both outputs. Only a program that takes its commands from its input has one; for the
+/// others it is empty.
 fn pipes(with_input: bool, held: &FdCount) -> std::io::Result<Result<Ends, Error>> {
     let (out, their_out) = pipe_with(PipeFlags::CLOEXEC)?;
     let (err, their_err) = pipe_with(PipeFlags::CLOEXEC)?;

@@ -67,7 +67,8 @@ impl Recipe {
         started.ok_or(Error::Closing)
     }
 
-    /// From the pool, or without one. Absent when the pool could not, which keeps what is wrong: a cold start may do.
+    /// From the pool, or without one. Absent when the pool could not, which keeps what is wrong: a
+    /// cold start may do.
     async fn attempt(
         &self,
         folder: Option<PathBuf>,

@@ -143,7 +143,8 @@ impl Streams {
         .await
     }
 
-    /// A piece of output that is there already. On a terminal the kernel first brings here what was written to it before.
+    /// A piece of output that is there already. On a terminal the kernel first brings here what was
+    /// written to it before.
     pub(super) fn read_now(&self, room: &mut [u8]) -> Option<(ExecStream, usize)> {
         let mut now = |source: &Source| Some((source.stream, source.read_now(room)?));
         self.sources.iter().find_map(&mut now)

@@ -14,7 +14,8 @@ use crate::Error;
 pub(super) struct TextFile(PathBuf);
 
 impl TextFile {
-    /// Writes the text to a new file, in the first directory that has room for it. The nonce is a secret, so the name is another number.
+    /// Writes the text to a new file, in the first directory that has room for it. The nonce is a
+    /// secret, so the name is another number.
     pub(super) fn write(session: &str, number: u64, text: &str) -> Result<Self, Error> {
         let safe = |c: char| if c.is_ascii_alphanumeric() { c } else { '-' };
         let session: String = session.chars().map(safe).take(64).collect();

@@ -139,14 +139,16 @@ impl WarmPool {
             .clone()
     }
 
-    /// The processes of the pool itself: the interpreter and its keeper; absent while there is none.
+    /// The processes of the pool itself: the interpreter and its keeper; absent while there is
+    /// none.
     pub async fn processes(&self) -> Option<[u32; 2]> {
         let state = self.state.lock().await;
         let zygote = state.zygote.as_ref();
         zygote.map(|zygote| [zygote.tree.main(), zygote.tree.keeper()])
     }
 
-    /// Ends what sessions left whose keepers were killed: their processes are children of the interpreter's keeper then. Gives how many are left, if that is known.
+    /// Ends what sessions left whose keepers were killed: their processes are children of the
+    /// interpreter's keeper then. Gives how many are left, if that is known.
     pub async fn end_strays(&self) -> Option<u32> {
         let state = self.state.lock().await;
         let strays = state.zygote.as_ref()?.tree.strays();
@@ -220,7 +222,8 @@ impl WarmPool {
     }
 }
 
-/// Which program this name means with this `PATH`, links followed not at all: a virtual environment is a link.
+/// Which program this name means with this `PATH`, links followed not at all: a virtual environment
+/// is a link.
 #[must_use]
 pub fn find(program: &str, path: &OsStr) -> Option<PathBuf> {
     let mut places = std::env::split_paths(path).map(|folder| folder.join(program));

@@ -31,7 +31,8 @@ import threading
 import time
 import weakref
 
-# Modules that the driver and the interpreter need: never replaced by a file in the session's directory.
+# Modules that the driver and the interpreter need: never replaced by a file in the session's
+# directory.
 _NEEDED = {"builtins", "codecs", "io", "os", "sys", "_ast", "__future__", "signal", "fcntl", "linecache", "types"}
 _CONTROL, _PROGRAM = 3, 4
 _HIGH = 64
@@ -255,7 +256,8 @@ _driver = {"__name__": "__fdguard__"}
 exec(compile(sys.argv[1], "<session>", "exec"), _driver)
 gc.disable()
 gc.collect()
-# What is here now is never looked at again by a session's collector, and so stays one memory for all.
+# What is here now is never looked at again by a session's collector, and so stays one memory for
+# all.
 gc.freeze()
 _ready = _serve(socket.socket(fileno=_CONTROL))
 _shared = {id(module) for module in sys.modules.values()}

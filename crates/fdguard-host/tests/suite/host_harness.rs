@@ -99,7 +99,8 @@ impl Lines {
     }
 }
 
-/// What must be the same before and after: descriptors by what they are (those that are held back may change their numbers), children, zombies.
+/// What must be the same before and after: descriptors by what they are (those that are held back
+/// may change their numbers), children, zombies.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Baseline {
     descriptors: Vec<PathBuf>,

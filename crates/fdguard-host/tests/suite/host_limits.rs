@@ -60,7 +60,8 @@ async fn too_much_memory_ends_the_session_although_nothing_runs_in_it() {
     let id = host.open(None, spec).await.unwrap();
     assert_eq!(say(&host, &id, "echo little").await, "little");
     let is_kept_exactly = kept_by(&host, &id).memory == Some(LimitKeeper::Cgroup);
-    // Each of the four holds 40 MB, which is less than the limit of a process; the command itself ends before.
+    // Each of the four holds 40 MB, which is less than the limit of a process; the command itself
+    // ends before.
     let hold = "{ head -c 40000000 /dev/zero; sleep 100; } | tail -c 40000000 >/dev/null &";
     let grow = format!("{hold}\n{hold}\n{hold}\n{hold}\n");
     let answer = host.exec(&id, Exec::new(grow), None).await;
@@ -78,7 +79,8 @@ async fn too_much_memory_ends_the_session_although_nothing_runs_in_it() {
     host.shut_down().await;
 }
 
-/// Where a cgroup keeps the number of processes: one more is refused by the kernel, and the session is there yet.
+/// Where a cgroup keeps the number of processes: one more is refused by the kernel, and the session
+/// is there yet.
 async fn refused_to_fork(host: &Host, id: &str) {
     let mut many = Exec::new("for i in 1 2 3 4 5 6 7 8; do sleep 100 & done; echo no");
     many.timeout = LONG;

@@ -39,7 +39,8 @@ async fn python_sessions_come_from_the_warm_interpreter_and_leave_nothing() {
         let id = host.open(None, python()).await.unwrap();
         let said = say(&host, &id, &format!("x = {round}\nprint(x * 2)")).await;
         assert_eq!(said, (round * 2).to_string());
-        // Forked and not started: it has the command line of the interpreter that it was forked from.
+        // Forked and not started: it has the command line of the interpreter that it was forked
+        // from.
         let pid = host.session(&id).unwrap().pid.unwrap();
         let words = std::fs::read(format!("/proc/{pid}/cmdline")).unwrap();
         let has_driver = String::from_utf8_lossy(&words).contains("_fdguard_drive(3, b'");

@@ -1,4 +1,5 @@
-//! A real server in the test's own process, and a caller that writes bytes: what goes over the wire is what the test says.
+//! A real server in the test's own process, and a caller that writes bytes: what goes over the wire
+//! is what the test says.
 
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};

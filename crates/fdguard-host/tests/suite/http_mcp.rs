@@ -1,4 +1,5 @@
-//! MCP at `/mcp` of the HTTP server: who may come in, and that an MCP session's end ends everything that it opened.
+//! MCP at `/mcp` of the HTTP server: who may come in, and that an MCP session's end ends everything
+//! that it opened.
 
 use std::io::Write as _;
 use std::net::TcpStream;

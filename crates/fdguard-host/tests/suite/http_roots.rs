@@ -233,7 +233,8 @@ async fn what_a_killed_host_wrote_down_is_ended_below_todays_roots_alone() {
     let agent = site.root.join("agent");
     fs::create_dir(&agent).unwrap();
     fs::write(agent.join("log"), "line\n").unwrap();
-    // Of a host that does not live: one whose archive is elsewhere, and one whose archive became a link.
+    // Of a host that does not live: one whose archive is elsewhere, and one whose archive became a
+    // link.
     let will = |scope: &str, to: &Path| {
         let head = json!({"schema": "fdguard.will/1", "scope": scope, "name": "n", "root": agent,
             "archive_to": to, "client": null, "mark": null, "host": "b:1:1:-"});

@@ -15,7 +15,8 @@ use tokio::net::{TcpListener, UnixListener};
 use super::host_harness::bash;
 use super::scope_harness::{Ground, LONG, heard, line, lives, plan, shell, stranger, until};
 
-/// How long after the answer the end comes. Long enough that the answer is read before, on a busy machine too.
+/// How long after the answer the end comes. Long enough that the answer is read before, on a busy
+/// machine too.
 const SOON: Duration = Duration::from_secs(2);
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

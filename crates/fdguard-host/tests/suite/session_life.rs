@@ -167,7 +167,8 @@ fn a_full_table_at_any_step_of_a_start_leaves_nothing() {
         let mut filler: Vec<File> = Vec::new();
         let room = 40;
         set_soft_limit((before.last().unwrap() + 1 + room).into());
-        // From a full table on, one more free number each time: every step of the start meets it once.
+        // From a full table on, one more free number each time: every step of the start meets it
+        // once.
         while let Ok(file) = File::open("/dev/null") {
             filler.push(file);
         }

@@ -109,7 +109,8 @@ fn one_session_cannot_end_anothers_command() {
         )
         .await
         .unwrap();
-        // The first finds its own nonce, as hostile code can, and hands it to the second, which sends it from its own address.
+        // The first finds its own nonce, as hostile code can, and hands it to the second, which
+        // sends it from its own address.
         let folder = tempfile::tempdir().unwrap();
         let file = folder.path().join("nonce");
         let find = format!(

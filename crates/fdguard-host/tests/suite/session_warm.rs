@@ -94,7 +94,8 @@ fn a_warm_session_is_like_a_cold_one() {
             assert!(receipt.clean, "{receipt:?}");
             assert_eq!(receipt.exit.as_deref(), Some("exit 4"));
             assert_eq!(descriptors(), before);
-            // The interpreter and its keeper, and the two that were forked ahead; this session's keeper is reaped a moment later.
+            // The interpreter and its keeper, and the two that were forked ahead; this session's
+            // keeper is reaped a moment later.
             until("the end of the session's keeper", || {
                 descendants().len() == 4
             })
@@ -104,7 +105,8 @@ fn a_warm_session_is_like_a_cold_one() {
     });
 }
 
-/// Files that nobody closed are in variables and in a module's variables; a callback and a finalizer write too.
+/// Files that nobody closed are in variables and in a module's variables; a callback and a
+/// finalizer write too.
 const UNFINISHED: &str = r#"
 import atexit, os, sys
 one = open('variable', 'w'); _ = one.write('kept')

@@ -170,7 +170,8 @@ pub(crate) fn number(text: &str) -> u32 {
     text.parse().unwrap_or_else(|_| panic!("{text}"))
 }
 
-/// The keeper and the session that were forked ahead, as soon as they are the interpreter's only children and wait.
+/// The keeper and the session that were forked ahead, as soon as they are the interpreter's only
+/// children and wait.
 pub(crate) async fn ahead(interpreter: u32) -> [u32; 2] {
     let deadline = Instant::now() + LONG;
     loop {

@@ -43,7 +43,8 @@ pub(crate) extern "C" fn find() {
     let Some(real) = VFORK.get() else {
         return;
     };
-    // Before 2.25 the C library's changed what it knew of the process; another interposer's does what it likes.
+    // Before 2.25 the C library's changed what it knew of the process; another interposer's does
+    // what it likes.
     let is_plain = SINCE_2_35.get().is_some()
         && LIBRARY
             .get()
@@ -53,8 +54,8 @@ pub(crate) extern "C" fn find() {
 }
 
 /// `find` for code without a stack frame: keeps all registers that carry arguments.
-// SAFETY: a plain function in assembly. It is called first thing, with two return addresses on an aligned stack: after six more
-// words it is aligned again for the call; what it pushes it pops.
+// SAFETY: a plain function in assembly. It is called first thing, with two return addresses on an
+// aligned stack: after six more words it is aligned again for the call; what it pushes it pops.
 #[unsafe(naked)]
 unsafe extern "C" fn find_for_asm() {
     naked_asm!(
@@ -76,11 +77,13 @@ unsafe extern "C" fn find_for_asm() {
     );
 }
 
-/// The thread's count of children in its place is raised before the call and lowered when the call comes back to who made it,
-/// which is after the child has gone: so it is not 0 in the child, and in no handler of a signal in between is it lowered. That needs
-/// code after the call, and the child has overwritten the stack by then: as in the C library the way back is kept in a register,
-/// and the system call made here. Where that is not all that the real one does, it is called, and the kernel asked from then on; its child
-/// is not told. The parent leaves by a jump to what tells of the child: the stack is as it was when we were called.
+/// The thread's count of children in its place is raised before the call and lowered when the call
+/// comes back to who made it, which is after the child has gone: so it is not 0 in the child, and
+/// in no handler of a signal in between is it lowered. That needs code after the call, and the
+/// child has overwritten the stack by then: as in the C library the way back is kept in a register,
+/// and the system call made here. Where that is not all that the real one does, it is called, and
+/// the kernel asked from then on; its child is not told. The parent leaves by a jump to what tells
+/// of the child: the stack is as it was when we were called.
 // SAFETY: the name is interposed on purpose; registers are used as the C library's own does.
 #[cfg_attr(fdguard_injected, unsafe(no_mangle))]
 #[unsafe(naked)]
@@ -140,9 +143,11 @@ unsafe extern "C" fn __vfork() -> c_int {
     naked_asm!("jmp {vfork}", vfork = sym vfork)
 }
 
-/// A child in our memory that is not a thread of ours may outlive the call, on a stack of its own: the kernel is asked
-/// from then on. Threads leave by a jump; who makes a process comes back, the child on its own stack does not.
-// SAFETY: the name is interposed on purpose. The code changes rax alone, which carries no argument, and leaves by a jump.
+/// A child in our memory that is not a thread of ours may outlive the call, on a stack of its own:
+/// the kernel is asked from then on. Threads leave by a jump; who makes a process comes back, the
+/// child on its own stack does not.
+// SAFETY: the name is interposed on purpose. The code changes rax alone, which carries no argument,
+// and leaves by a jump.
 #[cfg_attr(fdguard_injected, unsafe(no_mangle))]
 #[unsafe(naked)]
 unsafe extern "C" fn clone() -> c_int {
@@ -178,8 +183,9 @@ unsafe extern "C" fn clone() -> c_int {
     );
 }
 
-/// Makes a process that begins in a function, on a stack that the caller gives. With all arguments that `clone` can have, which
-/// x86-64 passes alike: those that the caller did not give the real one does not read either.
+/// Makes a process that begins in a function, on a stack that the caller gives. With all arguments
+/// that `clone` can have, which x86-64 passes alike: those that the caller did not give the real
+/// one does not read either.
 unsafe extern "C" fn clone_process(
     function: usize,
     stack: usize,

@@ -63,7 +63,8 @@ impl Before {
     }
 }
 
-/// Looks at a system call that is about to be made; when it installs a filter, we keep to it from now on.
+/// Looks at a system call that is about to be made; when it installs a filter, we keep to it from
+/// now on.
 pub(super) fn restrain(number: c_long, [a, b, c]: [c_long; 3]) -> Before {
     let is_strict = matches!(
         (number, a, b),
@@ -116,6 +117,7 @@ fn read(address: usize) -> Option<&'static [Instruction]> {
         }
         page = (page | 4095).checked_add(1)?;
     }
-    // SAFETY: every page of it was just read by the kernel, and the caller keeps it for the call that we stand before.
+    // SAFETY: every page of it was just read by the kernel, and the caller keeps it for the call
+    // that we stand before.
     Some(unsafe { core::slice::from_raw_parts(program.start, length) })
 }

@@ -52,10 +52,12 @@ impl Outcome for isize {
     }
 }
 
-/// How often a call that found the table full is made again: protection gives up its graves first, then its tombstone.
+/// How often a call that found the table full is made again: protection gives up its graves first,
+/// then its tombstone.
 const TRIES: u32 = 3;
 
-/// A call that gives out numbers. When there are none because of protection, they are given up and it is made again.
+/// A call that gives out numbers. When there are none because of protection, they are given up and
+/// it is made again.
 #[inline]
 pub(super) fn again<T: Outcome>(call: impl Fn() -> T) -> T {
     if !protect::is_on() {
@@ -102,7 +104,8 @@ impl Refusal for *mut c_void {
     }
 }
 
-/// A function that only asks about the descriptor of its first argument, which a tombstone would answer.
+/// A function that only asks about the descriptor of its first argument, which a tombstone would
+/// answer.
 macro_rules! asks {
     ($real:ident, $name:literal,
      fn $function:ident($fd:ident: c_int $(, $argument:ident: $type:ty)*) -> $result:ty) => {
@@ -144,7 +147,8 @@ macro_rules! asks {
 }
 pub(super) use asks;
 
-/// A function that works on the descriptor of its first argument. `wrote` gives what the kernel took.
+/// A function that works on the descriptor of its first argument. `wrote` gives what the kernel
+/// took.
 macro_rules! on_descriptor {
     ($real:ident, $name:literal, $touch:expr,
      fn $function:ident($fd:ident: c_int $(, $argument:ident: $type:ty)*) -> $result:ty

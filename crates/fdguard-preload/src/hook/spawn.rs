@@ -23,7 +23,8 @@ macro_rules! forks {
             let Some(real) = $real.get() else {
                 return missing();
             };
-            // SAFETY: the caller's own call. The child comes back here, too, on a copy of this stack.
+            // SAFETY: the caller's own call. The child comes back here, too, on a copy of this
+            // stack.
             started(unsafe { real() })
         }
     };
@@ -46,7 +47,8 @@ unsafe extern "C" fn _Fork() -> c_int {
     started(unsafe { real() })
 }
 
-/// Looks up what must not be looked up when it is called: it may be called by a handler of a signal.
+/// Looks up what must not be looked up when it is called: it may be called by a handler of a
+/// signal.
 pub(super) fn find() {
     for real in [&FORK, &UNDERSCORED_FORK, &PLAIN_FORK] {
         let _ = real.get();
@@ -124,8 +126,9 @@ unsafe extern "C" fn system(command: *const c_char) -> c_int {
     result
 }
 
-/// Where the C library keeps the number of the child of a stream of `popen`: behind the stream itself. It has been so since
-/// version 2.1. A tracer believes the number only of a process whose parent is the caller.
+/// Where the C library keeps the number of the child of a stream of `popen`: behind the stream
+/// itself. It has been so since version 2.1. A tracer believes the number only of a process whose
+/// parent is the caller.
 const CHILD_OF_STREAM: usize = 224;
 /// `PID_MAX_LIMIT` of the kernel.
 const MOST: c_int = 1 << 22;

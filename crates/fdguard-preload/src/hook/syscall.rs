@@ -39,7 +39,8 @@ const WAITID: u16 = 247;
 const PRCTL: u16 = 157;
 const SECCOMP: u16 = 317;
 
-/// Calls that a tombstone would answer: `fstat`, `dup`, `dup2`, `fcntl`, `fchdir`, `fstatfs`, `dup3`.
+/// Calls that a tombstone would answer: `fstat`, `dup`, `dup2`, `fcntl`, `fchdir`, `fstatfs`,
+/// `dup3`.
 const ASKERS: [u16; 7] = [5, 32, DUP2, 72, 81, 138, DUP3];
 
 /// Calls that give a new descriptor, by number.
@@ -110,9 +111,10 @@ const fn seen() -> [u64; WORDS] {
     bits
 }
 
-/// Every other call goes straight to the real function, with the stack and all registers as they came: some of them
-/// return twice, or on another stack.
-// SAFETY: the name is interposed on purpose. The code changes rax alone, which carries no argument, and leaves by a jump.
+/// Every other call goes straight to the real function, with the stack and all registers as they
+/// came: some of them return twice, or on another stack.
+// SAFETY: the name is interposed on purpose. The code changes rax alone, which carries no argument,
+// and leaves by a jump.
 #[cfg_attr(fdguard_injected, unsafe(no_mangle))]
 #[unsafe(naked)]
 unsafe extern "C" fn syscall() {

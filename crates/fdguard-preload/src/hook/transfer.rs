@@ -28,7 +28,8 @@ pub(super) fn taken<'a>(start: *const c_void, result: isize) -> &'a [u8] {
     if bytes == 0 || start.is_null() {
         return &[];
     }
-    // SAFETY: the kernel has read as many bytes from there, in this call; the caller is still in it.
+    // SAFETY: the kernel has read as many bytes from there, in this call; the caller is still in
+    // it.
     unsafe { core::slice::from_raw_parts(start.cast(), bytes) }
 }
 

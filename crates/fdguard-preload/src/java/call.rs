@@ -92,7 +92,8 @@ impl Vm {
         self.environment(JNI_1_6).map(Jni)
     }
 
-    /// A new environment for asking, when the machine is in its live phase. The thread must be in native code.
+    /// A new environment for asking, when the machine is in its live phase. The thread must be in
+    /// native code.
     pub(super) fn new_jvmti(self) -> Option<Jvmti> {
         type AddCapabilities = unsafe extern "C" fn(Object, *const u32) -> c_int;
         let jvmti = Jvmti(self.environment(JVMTI_11)?);

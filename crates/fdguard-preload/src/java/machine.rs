@@ -59,8 +59,8 @@ pub(crate) struct JavaWalk {
     pub(crate) hash: u64,
 }
 
-/// What the calling thread runs in Java. Generated code in the trace is cut off when it is the machine's: it says nothing, and
-/// is another for the same method later.
+/// What the calling thread runs in Java. Generated code in the trace is cut off when it is the
+/// machine's: it says nothing, and is another for the same method later.
 pub(crate) fn walk(trace: &mut Trace, frames: &mut [RawFrame]) -> Option<JavaWalk> {
     let generated = trace.generated?;
     if IS_OFF.load(Ordering::Relaxed) != 0 {
@@ -111,11 +111,13 @@ fn ask(vm: Vm, frames: &mut [RawFrame]) -> Option<JavaWalk> {
 
 fn is_in_native(jni: Jni, within: usize) -> bool {
     let thread = jni.address().wrapping_sub(within);
-    // SAFETY: `within` was measured on this machine, where it is the same for all threads, and so was the offset.
+    // SAFETY: `within` was measured on this machine, where it is the same for all threads, and so
+    // was the offset.
     unsafe { layout::is_in_native(thread, STATE.load(Ordering::Relaxed)) }
 }
 
-/// A thread's object has the address of its record. A virtual thread has none: then another one will tell.
+/// A thread's object has the address of its record. A virtual thread has none: then another one
+/// will tell.
 fn within_record(jvmti: Jvmti, jni: Jni) -> Option<usize> {
     let thread = jvmti.thread(jni)?;
     let record = usize::try_from(jni.long(&thread, c"eetop")?).ok()?;
@@ -141,7 +143,8 @@ fn jvmti(vm: Vm) -> Option<Jvmti> {
     }
 }
 
-/// The loader is asked when generated code opened something, less and less often in a process that has no such machine.
+/// The loader is asked when generated code opened something, less and less often in a process that
+/// has no such machine.
 fn created() -> Option<*mut c_void> {
     let known = CREATED.load(Ordering::Acquire);
     if !known.is_null() {

@@ -37,7 +37,8 @@ impl Text {
     }
 }
 
-/// Gives file, function and line of each frame, innermost first. The thread must be where it was when it was walked.
+/// Gives file, function and line of each frame, innermost first. The thread must be where it was
+/// when it was walked.
 pub(crate) fn render(
     frames: &[RawFrame],
     walked: &JavaWalk,

@@ -29,7 +29,8 @@ pub(crate) fn is_put_off(fd: c_int) -> bool {
         && owner::is_here()
 }
 
-/// The same for the folder that a path begins at; of a path that begins at the root it does not matter.
+/// The same for the folder that a path begins at; of a path that begins at the root it does not
+/// matter.
 pub(crate) fn is_gone_at(folder: c_int, path: *const core::ffi::c_char) -> bool {
     is_gone(folder) && !begins_at_root(path as usize)
 }
@@ -51,7 +52,8 @@ pub(crate) fn prevented() {
     }
 }
 
-/// A second close was told. It may be the first of a row, which is no mistake: the thread's next call shows.
+/// A second close was told. It may be the first of a row, which is no mistake: the thread's next
+/// call shows.
 pub(super) fn suspect(fd: c_int) {
     if super::is_fatal() {
         inflight::suspect(fd);

@@ -42,7 +42,8 @@ impl Batch {
         }
     }
 
-    /// Closes them, neighbours together. Code that does without the C library may have closed one, and opened something else.
+    /// Closes them, neighbours together. Code that does without the C library may have closed one,
+    /// and opened something else.
     pub(super) fn free(&self) {
         let graves = self.graves.get(..self.used).unwrap_or(&[]);
         let dead = kernel::dead(graves.iter().map(|(fd, _)| *fd));

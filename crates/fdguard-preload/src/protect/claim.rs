@@ -55,7 +55,8 @@ pub(crate) fn sweep(first: u32, last: u32) {
     }
 }
 
-/// Closes a range for the program, but for the tombstone that all others are made of; nothing where that is not in it.
+/// Closes a range for the program, but for the tombstone that all others are made of; nothing where
+/// that is not in it.
 pub(crate) fn cover(first: u32, last: u32, flags: u32) -> Option<bool> {
     let stone = placeholder::number();
     let number = u32::try_from(stone).ok()?;

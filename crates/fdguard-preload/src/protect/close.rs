@@ -58,7 +58,8 @@ fn end(fd: c_int, age: Age, ending: Ending) -> c_int {
     0
 }
 
-/// It was closed before. Who closes one number after the other makes no mistake about one of them: that is not counted.
+/// It was closed before. Who closes one number after the other makes no mistake about one of them:
+/// that is not counted.
 fn refuse(fd: c_int, is_row: bool) -> c_int {
     let ending = record::ending(fd);
     errno::store(EBADF);
@@ -121,7 +122,8 @@ impl Stream {
     }
 }
 
-/// The number under a stream that was just closed had been closed before: what the C library closed was a tombstone.
+/// The number under a stream that was just closed had been closed before: what the C library closed
+/// was a tombstone.
 pub(crate) fn closed_before(fd: c_int, ending: Ending) -> c_int {
     errno::store(EBADF);
     record::ended_by(fd, ending, -1, Some(PreventedHarm::DoubleClose));

@@ -104,7 +104,8 @@ struct PollRequest {
     answers: i16,
 }
 
-/// Which of these numbers, 16 at most, are tombstones or nothing: nobody can wait for either. A bit each.
+/// Which of these numbers, 16 at most, are tombstones or nothing: nobody can wait for either. A bit
+/// each.
 pub(super) fn dead(fds: impl Iterator<Item = c_int>) -> u32 {
     const MOST: usize = 16;
     const POLLNVAL: i16 = 32;
@@ -141,15 +142,16 @@ pub(super) fn is_open(fd: c_int) -> bool {
     unsafe { call(FCNTL, [number(fd), F_GETFD, 0, 0, 0, 0]) >= 0 }
 }
 
-/// Whether what has this number can be neither read nor written: a tombstone, as far as anybody can tell.
+/// Whether what has this number can be neither read nor written: a tombstone, as far as anybody can
+/// tell.
 pub(super) fn is_stone(fd: c_int) -> bool {
     // SAFETY: only asks.
     let flags = unsafe { call(FCNTL, [number(fd), F_GETFL, 0, 0, 0, 0]) };
     flags >= 0 && flags.unsigned_abs() & O_PATH != 0
 }
 
-/// Ends a connection and wakes who waits for it; false when it is no socket. With `is_gentle` for reading alone: who writes to what is
-/// ended in both directions gets a signal.
+/// Ends a connection and wakes who waits for it; false when it is no socket. With `is_gentle` for
+/// reading alone: who writes to what is ended in both directions gets a signal.
 pub(super) fn shut(fd: c_int, is_gentle: bool) -> bool {
     let how = if is_gentle { SHUT_RD } else { SHUT_RDWR };
     // SAFETY: the program closes it.
@@ -179,7 +181,8 @@ pub(super) fn soft_limit() -> u32 {
     u32::try_from(soft).unwrap_or(u32::MAX)
 }
 
-/// Device and inode of what a path names; nothing when there is no such file. The kernel reads the path.
+/// Device and inode of what a path names; nothing when there is no such file. The kernel reads the
+/// path.
 pub(super) fn file_at(folder: c_int, path: usize) -> Option<(u64, u64)> {
     let mut stat = [0_u64; 18];
     let place = stat.as_mut_ptr() as usize;
@@ -219,7 +222,8 @@ pub(super) fn abort() -> ! {
     }
 }
 
-/// A variable of the environment, copied: the program may change it later. Empty when it is not set.
+/// A variable of the environment, copied: the program may change it later. Empty when it is not
+/// set.
 pub(super) fn variable<'b>(name: &CStr, room: &'b mut [u8]) -> &'b [u8] {
     let Some(getenv) = GETENV.get() else {
         return &[];

@@ -1,9 +1,9 @@
 //! Protection: no stale number reaches another file. It is active only on request
 //! (`FDGUARD_PROTECT`), because it costs the program descriptors.
 //!
-//! A placeholder keeps a closed number for a while (`quarantine.rs`), a close during another thread's
-//! call waits for that call (`stranger.rs`), and databases get a range of numbers without sockets
-//! (`reserved_range.rs`). See decisions 034 and 035.
+//! A placeholder keeps a closed number for a while (`quarantine.rs`), a close during another
+//! thread's call waits for that call (`stranger.rs`), and databases get a range of numbers without
+//! sockets (`reserved_range.rs`). See decisions 034 and 035.
 
 pub(crate) mod answer;
 mod batch;

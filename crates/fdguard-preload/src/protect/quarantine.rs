@@ -182,7 +182,8 @@ fn release(entry: u64) {
 /// What was lent, to be taken back.
 pub(super) type Loan = (Age, Phase);
 
-/// Lends a number that is not the kernel's to a call that gives it to something else. Nothing for one that is.
+/// Lends a number that is not the kernel's to a call that gives it to something else. Nothing for
+/// one that is.
 pub(super) fn lend(fd: c_int) -> Option<Loan> {
     for _ in 0..PATIENCE {
         let (phase, age) = number::state(fd);

@@ -236,7 +236,8 @@ fn is_held((device, inode): (u64, u64)) -> bool {
     ALL.iter().any(is_it) || lock::is_locked(device, inode)
 }
 
-/// Whether what was remembered is closed since. What is being born has a turn that is still to come.
+/// Whether what was remembered is closed since. What is being born has a turn that is still to
+/// come.
 fn is_over(which: u64) -> bool {
     let (fd, turn) = ((which >> 32) as u32, (which & 0xffff_ffff) as u32);
     let now = start::current().map_or(turn, |mapping| mapping.turn(&start::GROUND, fd));
@@ -302,7 +303,8 @@ fn read<'a>(start: usize) -> Option<&'a [u8]> {
             return None;
         }
         if first_byte(at) == 0 {
-            // SAFETY: all of it was read just now; the caller keeps it for the call that we stand before.
+            // SAFETY: all of it was read just now; the caller keeps it for the call that we stand
+            // before.
             return Some(unsafe { core::slice::from_raw_parts(start as *const u8, length) });
         }
     }

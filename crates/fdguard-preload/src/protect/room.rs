@@ -93,8 +93,8 @@ fn living(fd: c_int, graves: u32) -> u32 {
     fd.unsigned_abs().saturating_add(1).saturating_sub(graves)
 }
 
-/// How many graves there may be when the lowest free number was `fd` and there were `graves`: half of what the living leave, before the
-/// wall that they have not passed.
+/// How many graves there may be when the lowest free number was `fd` and there were `graves`: half
+/// of what the living leave, before the wall that they have not passed.
 pub(super) fn allowed(fd: c_int, graves: u32) -> u32 {
     let places = PLACES.load(Ordering::Relaxed);
     let walls = [places, wall(), soft()];

@@ -11,8 +11,8 @@ use crate::record::Ending;
 
 /// Puts the close off until who is inside comes out, if somebody is and can be woken.
 ///
-/// While the number is "being closed" it is ours: nobody frees it, so it is this connection that is ended, and who is woken and goes on is
-/// refused by us before the kernel sees an ended connection.
+/// While the number is "being closed" it is ours: nobody frees it, so it is this connection that is
+/// ended, and who is woken and goes on is refused by us before the kernel sees an ended connection.
 pub(super) fn put_off(fd: c_int, age: Age, ending: &Ending) -> bool {
     if !ending.is_under_a_call() || !kernel::shut(fd, kernel::is_pipe_signal_deadly()) {
         return false;

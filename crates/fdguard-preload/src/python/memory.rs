@@ -3,7 +3,8 @@
 
 /// A page, or a part of one: what is readable at one end of it is so at the other.
 const PAGE: u64 = 4096;
-/// Addresses below are never mapped (`vm.mmap_min_addr`, which root may lower: then still less than this).
+/// Addresses below are never mapped (`vm.mmap_min_addr`, which root may lower: then still less than
+/// this).
 const LOWEST: u64 = PAGE;
 /// Addresses from here on are not the program's.
 const HIGHEST: u64 = if cfg!(target_arch = "x86_64") {
@@ -21,7 +22,8 @@ pub(crate) trait Memory: Copy {
     ///
     /// # Safety
     ///
-    /// [`Self::is_readable`] has said yes to a range with these in it, and nothing was unmapped since.
+    /// [`Self::is_readable`] has said yes to a range with these in it, and nothing was unmapped
+    /// since.
     unsafe fn copy(self, address: u64, into: &mut [u8]);
 
     /// A range to read from, if it is readable.
@@ -160,8 +162,8 @@ unsafe fn copy(address: u64, into: &mut [u8]) {
 }
 
 /// Whether the kernel can read there: `rt_sigprocmask` copies the new mask in before it finds that
-/// there is no such operation as -1, so it answers EFAULT or EINVAL and changes nothing. Measured at
-/// a tenth of `process_vm_readv`, and it needs no pid and no permission.
+/// there is no such operation as -1, so it answers EFAULT or EINVAL and changes nothing. Measured
+/// at a tenth of `process_vm_readv`, and it needs no pid and no permission.
 fn is_page_readable(page: u64) -> bool {
     const EINVAL: i64 = 22;
     rt_sigprocmask_of_nothing(page) == -EINVAL

@@ -73,7 +73,8 @@ impl Runtime {
     ///
     /// # Safety
     ///
-    /// `dlsym` answers like dlsym(3), and what defines the symbols is not unloaded while this is used.
+    /// `dlsym` answers like dlsym(3), and what defines the symbols is not unloaded while this is
+    /// used.
     pub(crate) unsafe fn find(dlsym: impl Fn(&CStr) -> *const c_void) -> Result<Self, Refusal> {
         if !cfg!(all(target_pointer_width = "64", target_endian = "little")) {
             return Err(Refusal::Machine);
@@ -156,8 +157,9 @@ impl Runtime {
         Some(walked)
     }
 
-    /// The same without keeping the frames: how many there are, up to `depth`, and their hash. `is_whole` when the
-    /// innermost frame is known to be complete: no signal came in between. `pass` is given the place of each.
+    /// The same without keeping the frames: how many there are, up to `depth`, and their hash.
+    /// `is_whole` when the innermost frame is known to be complete: no signal came in between.
+    /// `pass` is given the place of each.
     #[inline]
     pub(crate) fn glance(
         &self,
@@ -241,8 +243,8 @@ impl Runtime {
         if self.walked.load(Ordering::Relaxed) < PROVING {
             return self.coroutine_in(ProbedMemory, arguments);
         }
-        // SAFETY: the interpreter calls with a tuple, which holds its items, and the layout has been
-        // right so far; a coroutine is followed further only after its type was compared.
+        // SAFETY: the interpreter calls with a tuple, which holds its items, and the layout has
+        // been right so far; a coroutine is followed further only after its type was compared.
         let direct = unsafe { Direct::trusting() };
         self.coroutine_in(direct, arguments)
     }

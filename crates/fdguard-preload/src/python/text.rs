@@ -87,7 +87,8 @@ fn whole<M>(
     (characters.width == 1 && length <= limit && piece.is_ascii()).then_some(length)
 }
 
-/// The characters of the string object, at most one more than `limit`: enough to see that it is cut.
+/// The characters of the string object, at most one more than `limit`: enough to see that it is
+/// cut.
 fn find<M: Memory>(memory: M, layout: &Layout, string: u64, limit: u16) -> Option<Characters<M>> {
     let at = &layout.offsets;
     let object = memory.span(string, u64::from(at.unicode_ascii))?;

@@ -37,7 +37,8 @@ impl Bytes {
         if self.left() < N {
             return None;
         }
-        // SAFETY: the bytes lie in a module that is loaded while its code is on the stack, and `new`'s caller gave its end.
+        // SAFETY: the bytes lie in a module that is loaded while its code is on the stack, and
+        // `new`'s caller gave its end.
         let bytes = unsafe { (self.at as *const [u8; N]).read_unaligned() };
         self.at += N;
         Some(bytes)
@@ -108,7 +109,8 @@ impl Bytes {
         }
     }
 
-    /// An address in one of the encodings of `.eh_frame`; `data` is what data-relative ones start from.
+    /// An address in one of the encodings of `.eh_frame`; `data` is what data-relative ones start
+    /// from.
     pub(crate) fn pointer(&mut self, encoding: u8, data: usize) -> Option<usize> {
         const OMITTED: u8 = 0xff;
         if encoding == OMITTED {

@@ -136,7 +136,8 @@ pub(crate) struct Native {
     pub(crate) trace: Trace,
     registers: Registers,
     memory: Memory,
-    /// Whether the program counter is where the code is, and not where a call returns to, behind the call.
+    /// Whether the program counter is where the code is, and not where a call returns to, behind
+    /// the call.
     is_exact: bool,
 }
 
@@ -158,8 +159,8 @@ impl Native {
         self.registers.take_here();
     }
 
-    /// Follows it outward, up to the first frame of the function `until`, if there is one; whether there was. Goes on from there
-    /// when it is called again. Frames of our own are left out.
+    /// Follows it outward, up to the first frame of the function `until`, if there is one; whether
+    /// there was. Goes on from there when it is called again. Frames of our own are left out.
     pub(crate) fn follow(&mut self, until: Extent) -> bool {
         self.memory = Memory::at(self.registers.sp());
         loop {

@@ -26,14 +26,15 @@ const LEFT: usize = 32;
 
 /// The registers of a frame.
 ///
-/// Most frames are left with nothing but the stack pointer. What else they kept for their callers is only noted, and read when a frame
-/// asks for it.
+/// Most frames are left with nothing but the stack pointer. What else they kept for their callers
+/// is only noted, and read when a frame asks for it.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Registers {
     values: [usize; COLUMNS],
     /// A bit for each that is known.
     known: u32,
-    /// The frames that were left since: where each began, and where from there it kept the registers, a byte each.
+    /// The frames that were left since: where each began, and where from there it kept the
+    /// registers, a byte each.
     left: List<(usize, u64), LEFT>,
 }
 
@@ -51,7 +52,8 @@ impl Registers {
     /// Those of the calling function, here and now.
     #[inline(always)]
     pub(crate) fn take_here(&mut self) {
-        // SAFETY: writes eight words into the array, at the places of the registers' numbers, and changes rax only.
+        // SAFETY: writes eight words into the array, at the places of the registers' numbers, and
+        // changes rax only.
         unsafe {
             asm!(
                 "lea rax, [rip]",
@@ -71,7 +73,8 @@ impl Registers {
         self.known = 1 << 3 | 1 << 6 | 1 << 7 | 1 << 12 | 1 << 13 | 1 << 14 | 1 << 15 | 1 << 16;
     }
 
-    /// Leaves a frame that began at `frame` and kept registers from there, to the place that its call returns to.
+    /// Leaves a frame that began at `frame` and kept registers from there, to the place that its
+    /// call returns to.
     #[inline]
     pub(crate) fn note(&mut self, memory: &mut Memory, frame: usize, kept: u64, pc: usize) {
         if !self.left.push((frame, kept)) {

@@ -1,7 +1,8 @@
 //! A descriptor of another process, borrowed for one question.
 //!
-//! `pidfd_getfd` gives a duplicate of the very open file; asking it and closing it leaves the target's
-//! own descriptor as it was. It needs the right to attach, so whatever it answers is an extra.
+//! `pidfd_getfd` gives a duplicate of the very open file; asking it and closing it leaves the
+//! target's own descriptor as it was. It needs the right to attach, so whatever it answers is an
+//! extra.
 
 use std::os::fd::{AsFd as _, OwnedFd};
 
@@ -37,7 +38,8 @@ impl Borrower {
         same.then_some(borrowed).ok_or(Errno::BADF)
     }
 
-    /// Whether the other end of this pipe is closed: a reader sees the end of file, a writer an error.
+    /// Whether the other end of this pipe is closed: a reader sees the end of file, a writer an
+    /// error.
     pub(super) fn is_widowed(&self, fd: Fd, ino: u64) -> Option<bool> {
         let pipe = self.borrow(fd, ino).ok()?;
         let mut asked = [PollFd::new(&pipe, PollFlags::empty())];

@@ -1,5 +1,5 @@
-//! What a watcher knows of the descriptors that it has looked at: enough to tell whether one is still
-//! the same, and little enough for ten thousand of them.
+//! What a watcher knows of the descriptors that it has looked at: enough to tell whether one is
+//! still the same, and little enough for ten thousand of them.
 
 use std::hash::{Hash as _, Hasher as _};
 

@@ -49,7 +49,8 @@ impl Draft {
 }
 
 impl Probe {
-    /// Reads several processes, on several cores, with what a walk of the kernel shows where there is one.
+    /// Reads several processes, on several cores, with what a walk of the kernel shows where there
+    /// is one.
     pub(super) fn drafts(
         &self,
         pids: &[Pid],

@@ -55,7 +55,8 @@ pub(super) fn read(base: impl AsFd, path: impl Arg) -> Result<Vec<u8>> {
     Ok(buffer)
 }
 
-/// Reads a text that the kernel gives in pieces, as it does those of many lines (`maps`, `locks`): only nothing is the end.
+/// Reads a text that the kernel gives in pieces, as it does those of many lines (`maps`, `locks`):
+/// only nothing is the end.
 pub(super) fn read_pieces(base: impl AsFd, path: impl Arg) -> Result<Vec<u8>> {
     let file = open_file_at(base, path)?;
     let mut bytes = Vec::new();
@@ -75,8 +76,8 @@ pub(super) fn read_link(base: impl AsFd, path: impl Arg) -> Result<Vec<u8>> {
     rustix::fs::readlinkat(base, path, Vec::new()).map(std::ffi::CString::into_bytes)
 }
 
-/// The numeric names of a directory, read piece by piece, so that work on the first can begin before
-/// the last is known.
+/// The numeric names of a directory, read piece by piece, so that work on the first can begin
+/// before the last is known.
 pub(super) struct Listing<'a> {
     entries: RawDir<'a, BorrowedFd<'a>>,
 }

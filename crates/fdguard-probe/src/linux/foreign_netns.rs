@@ -1,7 +1,7 @@
 //! Sockets that belong to another network namespace than the process that holds them.
 //!
-//! A socket stays in the namespace that it was made in: a daemon that enters a container, or is handed
-//! a socket from one, holds sockets that no table of its own namespace lists.
+//! A socket stays in the namespace that it was made in: a daemon that enters a container, or is
+//! handed a socket from one, holds sockets that no table of its own namespace lists.
 
 use std::collections::HashMap;
 use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};

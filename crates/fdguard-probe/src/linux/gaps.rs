@@ -58,8 +58,8 @@ pub(super) fn socket_gap(complete: bool) -> Gap {
     )
 }
 
-/// Of sockets that no table of the process's own namespace lists: `unasked` could not be borrowed, of
-/// `foreign` only what they say about themselves is known.
+/// Of sockets that no table of the process's own namespace lists: `unasked` could not be borrowed,
+/// of `foreign` only what they say about themselves is known.
 pub(super) fn unlisted_gaps(unasked: u64, foreign: u64) -> Vec<Gap> {
     let mut gaps = Vec::new();
     if unasked > 0 {

@@ -1,7 +1,8 @@
 //! Who holds certain files: one walk over the tables and mappings of all processes.
 //!
-//! A file is recognised by its inode, so that hard links, other mount namespaces and renamed files count; and by the path that it
-//! was opened by, so that files which were deleted or replaced there since are found, too.
+//! A file is recognised by its inode, so that hard links, other mount namespaces and renamed files
+//! count; and by the path that it was opened by, so that files which were deleted or replaced there
+//! since are found, too.
 
 use std::os::fd::{AsFd as _, BorrowedFd};
 
@@ -44,8 +45,9 @@ pub struct FileHold {
     pub by: HoldKind,
     /// Whether it is the file that is at the path now; otherwise it was deleted or replaced.
     pub current: bool,
-    /// Whether it was opened by the sought path. Else by a link, elsewhere in another mount namespace, or it is another file by now: that of a
-    /// file that lived for a moment has the number of the next one that is made.
+    /// Whether it was opened by the sought path. Else by a link, elsewhere in another mount
+    /// namespace, or it is another file by now: that of a file that lived for a moment has the
+    /// number of the next one that is made.
     pub named: bool,
     /// Device and inode of what is held, where that could be asked.
     pub id: Option<(u64, u64)>,
@@ -96,8 +98,9 @@ pub struct FileHolders {
 }
 
 impl Probe {
-    /// Who holds these files. Our own process is left out. Mappings are looked at when asked for: that is the costly part, and
-    /// the kernel's own count (a lease) may have shown already that there are no writers.
+    /// Who holds these files. Our own process is left out. Mappings are looked at when asked for:
+    /// that is the costly part, and the kernel's own count (a lease) may have shown already that
+    /// there are no writers.
     pub fn holders(&self, sought: &[SoughtFile], mappings: bool) -> Result<FileHolders, Error> {
         let own = std::process::id();
         let mut found = FileHolders::default();
@@ -197,7 +200,8 @@ impl One<'_> {
         };
         let info = files::read(self.base, format!("fdinfo/{fd}")).unwrap_or_default();
         let info = Fdinfo::parse(&info);
-        // The inode in fdinfo needs no file system, which may not respond. Kernels before 5.14 lack it.
+        // The inode in fdinfo needs no file system, which may not respond. Kernels before 5.14 lack
+        // it.
         let may_be = |sought: &SoughtFile| {
             sought.path == path
                 || sought.path == link

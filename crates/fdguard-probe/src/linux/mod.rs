@@ -50,7 +50,8 @@ pub struct Probe {
     path: PathBuf,
     /// Whether this is the kernel's own: only then do sizes count and links resolve.
     real: bool,
-    /// Whether the size of a descriptor directory is the number of descriptors (Linux 6.2 and later).
+    /// Whether the size of a descriptor directory is the number of descriptors (Linux 6.2 and
+    /// later).
     sizes: bool,
     /// Our own table, to ask about descriptors that we hold for a moment; absent on a made-up tree.
     own: Option<Arc<OwnedFd>>,

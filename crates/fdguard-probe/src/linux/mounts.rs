@@ -14,8 +14,8 @@ pub(super) enum Mount {
 }
 
 /// The mounts learned so far. The kernel mounts its pseudo file systems once and for good, so the
-/// first descriptor seen on one teaches what all others on it are: from then on the mount id in fdinfo
-/// tells the kind, the link need not be read, and one read makes the whole record.
+/// first descriptor seen on one teaches what all others on it are: from then on the mount id in
+/// fdinfo tells the kind, the link need not be read, and one read makes the whole record.
 #[derive(Debug, Default)]
 pub(super) struct Mounts {
     sockets: OnceLock<u64>,

@@ -19,7 +19,8 @@ use crate::parse::link::Link;
 use crate::parse::sockaddr::SocketName;
 use crate::workers;
 
-/// From this many descriptors on, asking for all sockets beside reading the table saves more than it costs.
+/// From this many descriptors on, asking for all sockets beside reading the table saves more than
+/// it costs.
 const LARGE: i64 = 4096;
 
 impl Probe {
@@ -61,8 +62,8 @@ impl Probe {
         });
     }
 
-    /// Whether a process is large enough that its sockets are worth asking for ahead, and shares our
-    /// network namespace.
+    /// Whether a process is large enough that its sockets are worth asking for ahead, and shares
+    /// our network namespace.
     pub(super) fn wants_sockets_ahead(&self, pid: Pid) -> bool {
         let large = || self.table_stat(pid).is_ok_and(|stat| stat.st_size >= LARGE);
         let netns = |who: String| files::read_link(&self.proc, format!("{who}/ns/net")).ok();
@@ -171,8 +172,8 @@ impl Probe {
         unlisted_gaps(unasked, unseen)
     }
 
-    /// The protocol name that the kernel keeps as an attribute of a socket's inode; nothing when the
-    /// number has changed hands.
+    /// The protocol name that the kernel keeps as an attribute of a socket's inode; nothing when
+    /// the number has changed hands.
     fn protocol_name(&self, pid: Pid, fd: u32, ino: u64) -> Option<String> {
         if !self.real {
             return None;

@@ -100,7 +100,8 @@ pub(super) struct Interest {
     eventfds: FxHashSet<u64>,
     /// Numbers of pseudo-terminals.
     ptys: FxHashSet<u32>,
-    /// Our own mount namespace: only in it the numbers of pseudo-terminals mean what they mean here.
+    /// Our own mount namespace: only in it the numbers of pseudo-terminals mean what they mean
+    /// here.
     pub(super) mounts: Option<Vec<u8>>,
     /// Whose inotify instances to count, when the ceiling matters.
     pub(super) inotify_of: Option<u32>,
@@ -384,8 +385,8 @@ impl Holdings {
     }
 }
 
-/// The holders, ascending, and how many are left out. Where there are too many, each process is named
-/// once before any is named twice: the holder matters more than the number of descriptors.
+/// The holders, ascending, and how many are left out. Where there are too many, each process is
+/// named once before any is named twice: the holder matters more than the number of descriptors.
 fn listed(holders: impl Iterator<Item = FdHolder>, total: usize) -> (Vec<FdHolder>, u64) {
     let list: Vec<FdHolder> = if total <= MOST_LISTED {
         holders.collect()

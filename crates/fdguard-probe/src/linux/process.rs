@@ -191,7 +191,8 @@ impl Probe {
         })
     }
 
-    /// Processes whose command name, or the base name of whose executable or first argument, is `name`.
+    /// Processes whose command name, or the base name of whose executable or first argument, is
+    /// `name`.
     pub fn named(&self, name: &str) -> Result<Vec<Pid>, Error> {
         let wanted = name.as_bytes();
         let own = std::process::id();

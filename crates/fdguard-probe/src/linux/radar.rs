@@ -62,8 +62,8 @@ impl Radar {
         Self::default()
     }
 
-    /// A radar for a single look: it leaves out the start times. With more than a thousand processes, and
-    /// unless all is asked for, it leaves out more, and says so.
+    /// A radar for a single look: it leaves out the start times. With more than a thousand
+    /// processes, and unless all is asked for, it leaves out more, and says so.
     #[must_use]
     pub fn single(all: bool) -> Self {
         Self {
@@ -131,8 +131,8 @@ impl Radar {
         Ok(all)
     }
 
-    /// Whether everything is to be read again: now and then, for a name that changed at exec, a parent
-    /// that ended, a limit that was raised; and when nothing is held, as at its end.
+    /// Whether everything is to be read again: now and then, for a name that changed at exec, a
+    /// parent that ended, a limit that was raised; and when nothing is held, as at its end.
     fn is_due(&self, pid: Pid, count: Option<u64>) -> bool {
         count.is_none_or(|count| count == 0)
             || (self.looks + u64::from(pid)).is_multiple_of(REREAD_EVERY)

@@ -120,8 +120,9 @@ impl<'a> Reader<'a> {
         seen
     }
 
-    /// The cheap way for files on local file systems: the name in the link is looked up, and when it
-    /// names the very inode that fdinfo speaks of, all of it belongs together. `None` when it does not.
+    /// The cheap way for files on local file systems: the name in the link is looked up, and when
+    /// it names the very inode that fdinfo speaks of, all of it belongs together. `None` when it
+    /// does not.
     fn by_name(
         &self,
         fd: Fd,
@@ -146,8 +147,8 @@ impl<'a> Reader<'a> {
         Ok(same.then(|| ReadState::Entry(classify::path(fd, info, path, false, Some(&stat)))))
     }
 
-    /// The sure way: held for a moment, the file cannot change under us, and its name and its inode are
-    /// one file's. `None` when it is not the one that fdinfo spoke of.
+    /// The sure way: held for a moment, the file cannot change under us, and its name and its inode
+    /// are one file's. `None` when it is not the one that fdinfo spoke of.
     fn by_held(
         &self,
         fd: Fd,
@@ -236,8 +237,8 @@ impl<'a> Reader<'a> {
             .is_ok_and(|stat| stat.st_ino == ino)
     }
 
-    /// Whether fdinfo speaks of the file that we hold. Some file systems (overlay, FUSE) show one inode
-    /// number in fdinfo and another in stat: there our own fdinfo of the same file decides.
+    /// Whether fdinfo speaks of the file that we hold. Some file systems (overlay, FUSE) show one
+    /// inode number in fdinfo and another in stat: there our own fdinfo of the same file decides.
     fn is_same_file(&self, info: &Fdinfo<'_>, held: &OwnedFd, stat: &FileStat) -> bool {
         if info.ino.is_none_or(|ino| ino == stat.ino)
             && info.mnt.is_none_or(|mnt| mnt == stat.mnt || stat.mnt == 0)
@@ -271,8 +272,8 @@ fn anonymous(fd: Fd, info: &Fdinfo<'_>, class: Class) -> ReadState {
     }
 }
 
-/// Whether this is a POSIX message queue: a regular file by its mode, on a mount of the kernel's own, so
-/// that its path is the bare name.
+/// Whether this is a POSIX message queue: a regular file by its mode, on a mount of the kernel's
+/// own, so that its path is the bare name.
 fn is_queue(path: &[u8], held: Option<&OwnedFd>) -> bool {
     let bare = path.iter().filter(|byte| **byte == b'/').count() == 1;
     bare && held.is_some_and(files::is_mqueue)

@@ -7,8 +7,8 @@
 use fdguard_core::Pid;
 use fdguard_core::snapshot::Limits;
 
-/// The limits of a process of the same user, or of anybody for `CAP_SYS_RESOURCE`; `None` when refused.
-/// Ten times cheaper than the text in `/proc/PID/limits`, which any user may read.
+/// The limits of a process of the same user, or of anybody for `CAP_SYS_RESOURCE`; `None` when
+/// refused. Ten times cheaper than the text in `/proc/PID/limits`, which any user may read.
 pub(super) fn read_limits(pid: Pid) -> Option<Limits> {
     let pid = libc::pid_t::try_from(pid).ok()?;
     let mut limit = libc::rlimit {

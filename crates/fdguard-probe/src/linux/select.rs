@@ -1,7 +1,8 @@
 //! Can this process call `select()`? By the programs and libraries that are in its memory.
 //!
-//! What is mapped is looked at as the process sees it: through its own `exe`, the kernel's list of mapped
-//! files where we may use it (`map_files`, which also has what was deleted), else by name under its root.
+//! What is mapped is looked at as the process sees it: through its own `exe`, the kernel's list of
+//! mapped files where we may use it (`map_files`, which also has what was deleted), else by name
+//! under its root.
 
 use std::fs::File;
 use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
@@ -25,14 +26,16 @@ use verdict::{SelectEvidence, Unread};
 
 /// The most objects that are looked at: a desktop program maps two hundred, a server rarely fifty.
 const MOST_OBJECTS: usize = 100;
-/// The most bytes of tables that are read for one process. The largest that we measured is Node.js, 7 MB.
+/// The most bytes of tables that are read for one process. The largest that we measured is Node.js,
+/// 7 MB.
 const MOST_BYTES: u64 = 128 << 20;
-/// The most of the list of mappings that is read: a program with a just-in-time compiler has thousands.
+/// The most of the list of mappings that is read: a program with a just-in-time compiler has
+/// thousands.
 const MOST_MAPS: usize = 8 << 20;
 
 impl Probe {
-    /// Whether this process can call `select()`, and through what. What we may not look at is no error but
-    /// an answer that says so.
+    /// Whether this process can call `select()`, and through what. What we may not look at is no
+    /// error but an answer that says so.
     pub fn select_use(&self, pid: Pid) -> Result<SelectUse, Error> {
         let base = self.open_process(pid)?;
         check_alive(pid, base.as_fd())?;
@@ -148,8 +151,8 @@ impl Look<'_> {
         found
     }
 
-    /// Opens a regular file for reading, if it is the wanted inode; `None` for what is no regular file. It is
-    /// pinned first: to open a device or a pipe for reading can have effects.
+    /// Opens a regular file for reading, if it is the wanted inode; `None` for what is no regular
+    /// file. It is pinned first: to open a device or a pipe for reading can have effects.
     fn open(&self, path: impl Arg + Clone, ino: Option<u64>) -> Result<Option<File>, String> {
         let said = |error: Errno| match error {
             Errno::ACCESS | Errno::PERM => denied("it"),

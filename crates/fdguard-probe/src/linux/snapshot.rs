@@ -98,14 +98,16 @@ impl Probe {
         Ok(draft.into_snapshot(host))
     }
 
-    /// What several processes hold. Each has its own outcome; those that ended meanwhile are errors.
+    /// What several processes hold. Each has its own outcome; those that ended meanwhile are
+    /// errors.
     pub fn snapshots(&self, pids: &[Pid], options: Options) -> Vec<Result<Snapshot, Error>> {
         // Ourselves first, while nothing is open but what this one look takes.
         let own = pids
             .iter()
             .position(|pid| self.real && *pid == std::process::id());
         let own = own.map(|at| (at, self.draft(pids[at], 1, None)));
-        // Of many processes some will have sockets: asked for beside the reading, they cost no time.
+        // Of many processes some will have sockets: asked for beside the reading, they cost no
+        // time.
         let ahead = (self.real && pids.len() >= MANY).then_some(all_sockets);
         let walk = (self.real && options.wants_walk(pids.len())).then(Walk::default);
         let (ahead, mut drafts) = workers::beside(ahead, || {
@@ -139,8 +141,8 @@ impl Probe {
             .collect()
     }
 
-    /// Gives every process its children: of most of the host from what was read of the others already, of
-    /// a few each by its own list.
+    /// Gives every process its children: of most of the host from what was read of the others
+    /// already, of a few each by its own list.
     fn adopt_all(&self, drafts: &mut [Draft], all: &[Pid]) {
         if drafts.len() * 2 < all.len() {
             return workers::for_each(drafts, 8, |draft| {
@@ -239,7 +241,8 @@ impl Probe {
         }
     }
 
-    /// Where a process that we may not read could hold the other end of a pipe, the pipe itself knows.
+    /// Where a process that we may not read could hold the other end of a pipe, the pipe itself
+    /// knows.
     fn settle_widowed(&self, pid: Pid, table: &mut Table) {
         let mut borrower = None;
         for entry in &mut table.entries {

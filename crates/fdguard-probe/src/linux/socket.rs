@@ -88,7 +88,8 @@ impl SocketTable {
         })
     }
 
-    /// Reads the text tables under a process's directory: slower, without peers, but without privilege.
+    /// Reads the text tables under a process's directory: slower, without peers, but without
+    /// privilege.
     pub(super) fn by_text(base: BorrowedFd<'_>, wanted: &FxHashSet<u64>) -> Self {
         let mut table = Self::default();
         table.add_inet_text(base, wanted);
@@ -183,8 +184,8 @@ impl SocketTable {
     }
 }
 
-/// The two addresses of a TCP connection whose ends are both on this host. One that goes out has the
-/// address of an interface at one end, and another at the other.
+/// The two addresses of a TCP connection whose ends are both on this host. One that goes out has
+/// the address of an interface at one end, and another at the other.
 fn local_connection(ino: u64, record: &SocketRecord) -> Option<((SocketAddr, SocketAddr), u64)> {
     let SocketRecord::Inet {
         kind: InetKind::Tcp,

@@ -87,8 +87,8 @@ pub(super) fn describe(
     }
 }
 
-/// Fills in one socket by what it says about itself; `false` when that adds nothing to its protocol:
-/// it has no address yet. `interface` is the name of the one that it is bound to.
+/// Fills in one socket by what it says about itself; `false` when that adds nothing to its
+/// protocol: it has no address yet. `interface` is the name of the one that it is bound to.
 pub(super) fn describe_by_answer(
     entry: &mut FdEntry,
     answer: &SocketAnswer,

@@ -28,7 +28,8 @@ pub struct SocketHolders {
 pub struct IdentifiedProcess {
     /// Who it is.
     pub process: Process,
-    /// The variable that was asked for, as its environment had it at its start; absent where it is not set.
+    /// The variable that was asked for, as its environment had it at its start; absent where it is
+    /// not set.
     pub variable: Option<Vec<u8>>,
     /// Whether its environment could be read.
     pub environment_read: bool,

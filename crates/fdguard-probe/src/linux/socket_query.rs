@@ -45,7 +45,8 @@ pub(super) fn number(socket: BorrowedFd<'_>, name: libc::c_int) -> Option<u32> {
 /// The address of this end, as the kernel lays it out.
 pub(super) fn local_name(socket: BorrowedFd<'_>) -> Option<Vec<u8>> {
     name(|address, length| {
-        // SAFETY: the kernel writes at most `length` bytes, the size of the buffer behind `address`.
+        // SAFETY: the kernel writes at most `length` bytes, the size of the buffer behind
+        // `address`.
         unsafe { libc::getsockname(socket.as_raw_fd(), address, length) }
     })
 }
@@ -53,7 +54,8 @@ pub(super) fn local_name(socket: BorrowedFd<'_>) -> Option<Vec<u8>> {
 /// The address of the other end, as the kernel lays it out; absent while there is none.
 pub(super) fn remote_name(socket: BorrowedFd<'_>) -> Option<Vec<u8>> {
     name(|address, length| {
-        // SAFETY: the kernel writes at most `length` bytes, the size of the buffer behind `address`.
+        // SAFETY: the kernel writes at most `length` bytes, the size of the buffer behind
+        // `address`.
         unsafe { libc::getpeername(socket.as_raw_fd(), address, length) }
     })
 }

@@ -91,8 +91,8 @@ pub(super) struct TableDir {
 }
 
 impl TableDir {
-    /// Opens the table of the process behind `base`. Fails with the errno of `fd/` itself. `mine` are
-    /// the probe's descriptors if the process is fdguard itself.
+    /// Opens the table of the process behind `base`. Fails with the errno of `fd/` itself. `mine`
+    /// are the probe's descriptors if the process is fdguard itself.
     pub(super) fn open(
         base: BorrowedFd<'_>,
         own: Option<Arc<OwnedFd>>,

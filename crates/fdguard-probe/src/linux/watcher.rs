@@ -34,8 +34,8 @@ pub struct WatcherTick {
     pub changed: Vec<FdEntry>,
 }
 
-/// Watches the table of one process. An equal count can hide a swap: callers that must know ask for a
-/// listing, and for another look at what is known, now and then.
+/// Watches the table of one process. An equal count can hide a swap: callers that must know ask for
+/// a listing, and for another look at what is known, now and then.
 #[derive(Debug)]
 pub struct ProcessWatcher<'p> {
     probe: &'p Probe,
@@ -126,8 +126,8 @@ impl<'p> ProcessWatcher<'p> {
         });
     }
 
-    /// What a user holds of inotify is known only after a walk over all processes: that is worth its time
-    /// where the process takes part in it.
+    /// What a user holds of inotify is known only after a walk over all processes: that is worth
+    /// its time where the process takes part in it.
     fn ceilings(&self) -> Ceilings {
         let whole = self.watches_files.then(|| {
             let snapshot = self.probe.snapshot(self.pid, Options::default());
@@ -215,8 +215,9 @@ impl<'p> ProcessWatcher<'p> {
         })
     }
 
-    /// Looks again at up to `most` of the descriptors that are known, those of the last listing first, then
-    /// the others in turn: whether the number changed hands, and what became of a socket or a file.
+    /// Looks again at up to `most` of the descriptors that are known, those of the last listing
+    /// first, then the others in turn: whether the number changed hands, and what became of a
+    /// socket or a file.
     pub fn verify(&mut self, most: usize) -> Result<WatcherTick, Error> {
         let Some(dir) = &self.dir else {
             return self.tick();
@@ -306,8 +307,8 @@ impl<'p> ProcessWatcher<'p> {
     }
 }
 
-/// Whether links of this process are refused, whatever its lists allow: the kernel asks the same for this
-/// link as for those of descriptors.
+/// Whether links of this process are refused, whatever its lists allow: the kernel asks the same
+/// for this link as for those of descriptors.
 fn may_not_look(base: &OwnedFd) -> bool {
     let link = rustix::fs::readlinkat_raw(base, c"exe", &mut [0; 1][..]);
     link.is_err_and(files::is_denied)

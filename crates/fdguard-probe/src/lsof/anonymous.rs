@@ -1,4 +1,5 @@
-//! Anonymous inodes, by the name that lsof gives them: `[eventfd:12]`, `[eventpoll:4,5]`, `inotify`.
+//! Anonymous inodes, by the name that lsof gives them: `[eventfd:12]`, `[eventpoll:4,5]`,
+//! `inotify`.
 
 use bstr::ByteSlice as _;
 use fdguard_core::detail::{Eventfd, Eventpoll, IoUring, OtherDetail, Pidfd, Timerfd};
@@ -71,7 +72,8 @@ pub(super) fn describe(name: &[u8]) -> Thing {
     }
 }
 
-/// The registered numbers. lsof stops after some of them with dots: a list that is not whole is none.
+/// The registered numbers. lsof stops after some of them with dots: a list that is not whole is
+/// none.
 fn eventpoll(told: Option<&[u8]>) -> Detail {
     let targets: Option<Vec<Fd>> = match told {
         None => Some(Vec::new()),

@@ -90,8 +90,8 @@ fn mode(set: &LsofSet<'_>) -> Option<Mode> {
     }
 }
 
-/// Device and inode. Sockets have an inode on Linux only, sometimes in the field for the device; the
-/// address of their kernel structure elsewhere. Either distinguishes them.
+/// Device and inode. Sockets have an inode on Linux only, sometimes in the field for the device;
+/// the address of their kernel structure elsewhere. Either distinguishes them.
 fn identity(set: &LsofSet<'_>, is_socket: bool) -> Option<FileId> {
     let ino = set.number(b'i').or_else(|| set.number(b'd'))?;
     let device = set.number(b'D').filter(|_| !is_socket);

@@ -21,15 +21,15 @@ use crate::parse::lsof::{ProcessSet, parse};
 
 const PROGRAM: &str = "lsof";
 
-/// The fields, ended by NUL. `f` must be asked for since lsof 4.94; `o` must not: it puts the position
-/// in the place of the size.
+/// The fields, ended by NUL. `f` must be asked for since lsof 4.94; `o` must not: it puts the
+/// position in the place of the size.
 const FIELDS: &str = "-FpgcRuftalGDdirskPTn0";
 
 /// How many processes are asked for at once: an argument must stay below 128 KiB on Linux.
 const AT_ONCE: usize = 4096;
 
-/// What several processes hold, in the order asked for. Each has its own outcome; the whole call fails
-/// when `lsof` cannot be run.
+/// What several processes hold, in the order asked for. Each has its own outcome; the whole call
+/// fails when `lsof` cannot be run.
 pub fn snapshots(pids: &[Pid]) -> Result<Vec<Result<Snapshot, Error>>, Error> {
     snapshots_by(PROGRAM.as_ref(), pids)
 }
@@ -65,8 +65,8 @@ fn ask(program: &OsStr, pids: &[Pid]) -> Result<Answer, Error> {
     let list: Vec<String> = pids.iter().map(Pid::to_string).collect();
     let mut command = Command::new(program);
     command
-        // No names of hosts and ports, and the flags by name, which is the same everywhere. Warnings
-        // stay on: without them the rows about refused tables are left out, too.
+        // No names of hosts and ports, and the flags by name, which is the same everywhere.
+        // Warnings stay on: without them the rows about refused tables are left out, too.
         .args(["-n", "-P", FIELDS, "+fg", "-p", &list.join(",")])
         .env_clear()
         .env("LC_ALL", "C")

@@ -21,8 +21,8 @@ const CUT_FROM: Fd = 10_000;
 pub(super) struct Circumstances<'a> {
     /// Whether the process lives in another network than lsof.
     pub(super) foreign_network: bool,
-    /// Whether lsof is known to put close-on-exec among the flags here, so that flags without it tell
-    /// that it is not set.
+    /// Whether lsof is known to put close-on-exec among the flags here, so that flags without it
+    /// tell that it is not set.
     pub(super) flags_are_whole: bool,
     /// fdguard's own descriptors, opened only to run lsof.
     pub(super) hidden: &'a [Fd],
@@ -139,7 +139,8 @@ fn is_unread(file: &LsofSet<'_>) -> bool {
         && file.get(b'n').is_some_and(|name| name.ends_with(b")"))
 }
 
-/// The lowest number above `last` that ends in these three digits: the rows come in ascending order.
+/// The lowest number above `last` that ends in these three digits: the rows come in ascending
+/// order.
 fn next_with_tail(last: Fd, tail: Fd) -> Fd {
     let candidate = last / 1000 * 1000 + tail % 1000;
     if candidate > last {
@@ -177,8 +178,8 @@ fn table(
     entries
 }
 
-/// Registrations whose number is not open any more. One whose number was used again since looks like
-/// any other here: lsof does not report which file was registered.
+/// Registrations whose number is not open any more. One whose number was used again since looks
+/// like any other here: lsof does not report which file was registered.
 fn mark_ghosts(entries: &mut [FdEntry], unread: &[Fd]) {
     let numbers = entries.iter().map(|entry| entry.fd);
     let open: HashSet<Fd> = numbers.chain(unread.iter().copied()).collect();

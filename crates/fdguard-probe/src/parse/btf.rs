@@ -1,5 +1,5 @@
-//! BTF, the kernel's description of its own types (`/sys/kernel/btf/vmlinux`), as far as finding fields
-//! needs it: where in a structure a member lies and how wide it is.
+//! BTF, the kernel's description of its own types (`/sys/kernel/btf/vmlinux`), as far as finding
+//! fields needs it: where in a structure a member lies and how wide it is.
 
 /// The magic number at the start, in the machine's own byte order.
 const MAGIC: u16 = 0xeb9f;
@@ -7,7 +7,8 @@ const MAGIC: u16 = 0xeb9f;
 const HEAD: usize = 12;
 /// Anonymous structures and chains of type names nest this deep at most.
 const DEPTH: usize = 16;
-/// As many members as are looked at in search of one: structures inside of each other may be a maze.
+/// As many members as are looked at in search of one: structures inside of each other may be a
+/// maze.
 const MEMBERS: usize = 1 << 16;
 const POINTER: u32 = 8;
 
@@ -77,7 +78,8 @@ impl<'a> Btf<'a> {
         })
     }
 
-    /// The numbers of all types of this kind and name: a kernel may have two structures of one name.
+    /// The numbers of all types of this kind and name: a kernel may have two structures of one
+    /// name.
     pub fn named(&self, kind: Kind, name: &str) -> impl Iterator<Item = u32> {
         let wanted = match kind {
             Kind::Struct => 4,

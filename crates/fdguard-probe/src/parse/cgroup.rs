@@ -3,8 +3,8 @@
 use bstr::ByteSlice as _;
 
 /// The container id: 64 hexadecimal digits anywhere in a cgroup path, bare or between a runtime's
-/// prefix and suffix (`docker-…​.scope`, `cri-containerd-…`, `crio-…`, `libpod-…`), or the name behind
-/// `lxc.payload.` or `/lxc/`.
+/// prefix and suffix (`docker-…​.scope`, `cri-containerd-…`, `crio-…`, `libpod-…`), or the name
+/// behind `lxc.payload.` or `/lxc/`.
 #[must_use]
 pub fn container_id(bytes: &[u8]) -> Option<String> {
     bytes

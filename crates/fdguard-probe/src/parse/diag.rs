@@ -50,8 +50,9 @@ impl DiagTable {
         self.request_for(HELD_STATES, 0)
     }
 
-    /// The request for sockets in these states (bit n for state n) at this local port; 0 is any. The kernel picks them: this is
-    /// cheap on a host with many connections. Unix-domain sockets have neither: all of them are asked for.
+    /// The request for sockets in these states (bit n for state n) at this local port; 0 is any.
+    /// The kernel picks them: this is cheap on a host with many connections. Unix-domain sockets
+    /// have neither: all of them are asked for.
     #[must_use]
     pub fn request_for(self, states: u32, local_port: u16) -> Vec<u8> {
         let inet = |family, protocol| inet_request(family, protocol, states, local_port);

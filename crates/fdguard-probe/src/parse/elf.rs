@@ -1,6 +1,6 @@
-//! What a program or library says about itself in its tables: does it import `select()`, does it bring a
-//! runtime along that is known to use it or not to. Reads only the headers, the dynamic symbols and their
-//! names; a file may be anything, also made to deceive.
+//! What a program or library says about itself in its tables: does it import `select()`, does it
+//! bring a runtime along that is known to use it or not to. Reads only the headers, the dynamic
+//! symbols and their names; a file may be anything, also made to deceive.
 
 use std::cell::Cell;
 use std::io::{Read, Seek};
@@ -44,8 +44,8 @@ impl From<object::read::Error> for UnreadableElf {
 }
 
 impl ElfObject {
-    /// Reads the tables of a file, and takes what was read off the budget of bytes. `None` for what is not
-    /// an ELF object at all.
+    /// Reads the tables of a file, and takes what was read off the budget of bytes. `None` for what
+    /// is not an ELF object at all.
     pub fn read(file: impl Read + Seek, budget: &mut u64) -> Result<Option<Self>, UnreadableElf> {
         let data = Limited {
             cache: ReadCache::new(file),
@@ -108,7 +108,8 @@ where
         .iter()
         .find(|section| section.sh_type(endian) == SHT_DYNSYM);
     let Some(section) = symbols else {
-        // What is linked at run time must have symbols: without a list of sections we do not find them.
+        // What is linked at run time must have symbols: without a list of sections we do not find
+        // them.
         let silent = has(PT_DYNAMIC) && !object.go;
         return if silent {
             Err(UnreadableElf)
@@ -134,8 +135,8 @@ fn section_index(number: u32) -> object::SectionIndex {
     object::SectionIndex(number as usize)
 }
 
-/// A file that is read in the ranges that are asked for, up to so many bytes: a header that claims a table
-/// of gigabytes costs nothing.
+/// A file that is read in the ranges that are asked for, up to so many bytes: a header that claims
+/// a table of gigabytes costs nothing.
 struct Limited<R: Read + Seek> {
     cache: ReadCache<R>,
     left: Cell<u64>,

@@ -287,7 +287,8 @@ fn common_bits(bits: u32) -> u32 {
     bits
 }
 
-/// `1 ino:9e7e sdev:800013 mask:800afce …`: the device as the kernel packs it, twenty bits of minor number.
+/// `1 ino:9e7e sdev:800013 mask:800afce …`: the device as the kernel packs it, twenty bits of minor
+/// number.
 fn parse_watched(rest: &[u8]) -> Option<detail::WatchedInode> {
     let value = |name: &[u8]| {
         let found = words(rest).find_map(|word| word.strip_prefix(name));

@@ -26,7 +26,8 @@ pub struct HeldLock {
 }
 
 impl HeldLock {
-    /// `1: POSIX  ADVISORY  READ 359 fe:00:11691 1073741826 1073742335`, with `->` before the kind for one that waits.
+    /// `1: POSIX  ADVISORY  READ 359 fe:00:11691 1073741826 1073742335`, with `->` before the kind
+    /// for one that waits.
     fn parse(line: &[u8]) -> Option<Self> {
         let mut words = words(line);
         let _ordinal = words.next()?;

@@ -1,6 +1,7 @@
 //! Bytes of the kernel (and of `lsof`) to values: pure, on any platform, never panicking.
 //!
-//! What a parser does not know it keeps or ignores; it never fails because a newer kernel says more.
+//! What a parser does not know it keeps or ignores; it never fails because a newer kernel says
+//! more.
 
 pub mod ascii;
 pub mod btf;

@@ -4,8 +4,8 @@ use bstr::ByteSlice as _;
 
 use super::ascii::{decimal, words};
 
-/// File systems that answer from memory or a local disk: looking a name up never waits for a network
-/// or another program, and fdinfo and stat agree on inode numbers.
+/// File systems that answer from memory or a local disk: looking a name up never waits for a
+/// network or another program, and fdinfo and stat agree on inode numbers.
 const LOCAL: [&[u8]; 16] = [
     b"ext2",
     b"ext3",

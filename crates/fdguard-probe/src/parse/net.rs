@@ -1,4 +1,5 @@
-//! Socket records, and the text tables `/proc/PID/net/*` that hold them when netlink cannot be asked.
+//! Socket records, and the text tables `/proc/PID/net/*` that hold them when netlink cannot be
+//! asked.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
@@ -109,7 +110,8 @@ fn inet_row(kind: InetKind, line: &[u8]) -> Option<SocketRow> {
     ))
 }
 
-/// `0100007F:1F90`: the address as 32-bit words in the byte order of the machine, the port as a number.
+/// `0100007F:1F90`: the address as 32-bit words in the byte order of the machine, the port as a
+/// number.
 fn address(text: &[u8]) -> Option<SocketAddr> {
     let (host, port) = split_at_byte(text, b':')?;
     let port = u16::try_from(hexadecimal(port)?).ok()?;

@@ -52,7 +52,8 @@ impl<'a> ProcStatus<'a> {
 }
 
 impl ProcStatus<'_> {
-    /// Kernel threads say so since Linux 6.7; before, they are the ones of `kthreadd` and it itself.
+    /// Kernel threads say so since Linux 6.7; before, they are the ones of `kthreadd` and it
+    /// itself.
     #[must_use]
     pub fn is_kernel_thread(&self) -> bool {
         self.kernel_thread.unwrap_or_else(|| {

@@ -55,8 +55,8 @@ impl Drop for Holder {
     }
 }
 
-/// Takes out what is of the moment and not of the process: when it was, what the host used, and how long a timer
-/// had left.
+/// Takes out what is of the moment and not of the process: when it was, what the host used, and how
+/// long a timer had left.
 fn without_the_moment(mut document: Value) -> Value {
     let map = document.as_object_mut().unwrap();
     for key in ["taken_at", "tier", "host", "walls"] {
@@ -94,7 +94,8 @@ fn assert_same(launch: VictimLaunch) {
         assert_eq!(in_full["tier"], "full");
         assert_says_the_same(&by_kernel, victim.holdings());
         let (by_kernel, in_full) = (without_the_moment(by_kernel), without_the_moment(in_full));
-        // Its standard error leads to whoever runs the tests, and is held for a moment by each process that they start.
+        // Its standard error leads to whoever runs the tests, and is held for a moment by each
+        // process that they start.
         if tries_left > 0 && by_kernel != in_full {
             continue;
         }
@@ -205,7 +206,8 @@ fn names_that_are_long_or_look_deleted_are_the_same_in_both_tiers() {
     assert_eq!(by_kernel["fds"][0]["target"], name.to_str().unwrap());
 }
 
-/// One thread shares the table, one has its own copy, in which it opened more: `/proc/PID` shows the first thread's.
+/// One thread shares the table, one has its own copy, in which it opened more: `/proc/PID` shows
+/// the first thread's.
 #[test]
 fn threads_add_nothing_to_the_table() {
     if !can_walk() || !have("python3") {

@@ -113,7 +113,8 @@ fn answer_each_time(mut look: impl FnMut() -> Value) {
     }
 }
 
-/// The size of a table in the kernel's own words: how much room it makes differs from kernel to kernel.
+/// The size of a table in the kernel's own words: how much room it makes differs from kernel to
+/// kernel.
 fn table_size(pid: u32) -> u64 {
     let status = fs::read_to_string(format!("/proc/{pid}/status")).unwrap();
     let line = status.lines().find_map(|line| line.strip_prefix("FDSize:"));

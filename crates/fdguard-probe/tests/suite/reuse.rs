@@ -44,7 +44,8 @@ fn r25_a_reused_number_is_another_process_to_radar_and_watcher() {
     watcher.tick().unwrap();
     let seen = probe.snapshot(pid, Options::default()).unwrap();
     first.finish();
-    // Two processes with one number and one start, in the kernel's ticks of 10 ms, cannot be told apart: the next tick must have begun.
+    // Two processes with one number and one start, in the kernel's ticks of 10 ms, cannot be told
+    // apart: the next tick must have begun.
     let began = before.key().unwrap().start_ticks;
     while ticks() <= began {
         std::thread::yield_now();

@@ -14,7 +14,8 @@ use testkit::{FakeProc, VictimLaunch, c_variant, have, skip};
 const SELECTS: (&str, &[&str]) = ("selects", &["-DWAIT=BY_SELECT"]);
 const POLLS: (&str, &[&str]) = ("polls", &["-DWAIT=BY_POLL"]);
 
-/// The program of testkit's `waiter.c` in one of its variants; `None`, said aloud, where it cannot be made.
+/// The program of testkit's `waiter.c` in one of its variants; `None`, said aloud, where it cannot
+/// be made.
 pub(super) fn waiter((variant, flags): (&str, &[&str])) -> Option<PathBuf> {
     let path = have("cc")
         .then(|| c_variant("waiter", variant, flags))

@@ -1,4 +1,5 @@
-//! Out of our own cgroup into a leaf of it, so that it may be divided: a service that is given its cgroup (`Delegate=yes`) is born in the middle of it.
+//! Out of our own cgroup into a leaf of it, so that it may be divided: a service that is given its
+//! cgroup (`Delegate=yes`) is born in the middle of it.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -26,7 +27,8 @@ pub(super) fn home(own: PathBuf) -> PathBuf {
     }
 }
 
-/// Moves us and everything below us into a leaf, if nobody else is in the cgroup. False when it has to stay as it is.
+/// Moves us and everything below us into a leaf, if nobody else is in the cgroup. False when it has
+/// to stay as it is.
 pub(super) fn step(own: &Path) -> bool {
     let me = std::process::id();
     let leaf = own.join(format!("{PREFIX}{NAME}{me}"));

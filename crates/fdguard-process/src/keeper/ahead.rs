@@ -1,4 +1,5 @@
-//! What a keeper that was started before it was asked for is told: one message with the owner's words and the end of its pair.
+//! What a keeper that was started before it was asked for is told: one message with the owner's
+//! words and the end of its pair.
 
 use std::ffi::OsString;
 use std::io::IoSliceMut;
@@ -12,7 +13,8 @@ use rustix::net::{RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, recvmsg}
 /// Some numbers and a path.
 const LONGEST: usize = 16 * 1024;
 
-/// Waits for it. None when it never comes: the other side is gone, or does not know what belongs into it.
+/// Waits for it. None when it never comes: the other side is gone, or does not know what belongs
+/// into it.
 pub(super) fn awaited(link: &OwnedFd) -> Option<(OwnedFd, Vec<OsString>)> {
     let mut bytes = vec![0; LONGEST];
     loop {

@@ -30,11 +30,13 @@ const PROGRAM: i32 = 4;
 /// The first word of a keeper whose owner is not known yet.
 const AHEAD: &str = "ahead";
 
-/// Keeps the tree of a program that was forked by this process before its exec. `words` are what the owner's
-/// [`Offer::words`](crate::tree::Offer::words) gave, and `main=PID`. Its descriptors 3 and 4 are taken: nobody else in this process may use them.
+/// Keeps the tree of a program that was forked by this process before its exec. `words` are what
+/// the owner's [`Offer::words`](crate::tree::Offer::words) gave, and `main=PID`. Its descriptors 3
+/// and 4 are taken: nobody else in this process may use them.
 ///
-/// With `ahead` as the first word, the owner's words and the end of its pair are awaited as one message at descriptor 3, each word ended by a
-/// zero byte; when that is closed instead, there is nothing to keep.
+/// With `ahead` as the first word, the owner's words and the end of its pair are awaited as one
+/// message at descriptor 3, each word ended by a zero byte; when that is closed instead, there is
+/// nothing to keep.
 pub fn keep_here(words: impl IntoIterator<Item = OsString>) -> ! {
     sys::block_signals(sys::ALL_SIGNALS);
     sys::forget_handlers();
@@ -73,7 +75,8 @@ fn settled() -> Result<OwnedFd, SpawnFailure> {
     set_child_subreaper(Some(getpid())).map_err(SpawnFailure::at(Step::Subreaper))?;
     let _nameless = set_name(NAME);
     wake_with_parent();
-    // Out of the group and session that the other's signals go to. One that leads a group already is out of it.
+    // Out of the group and session that the other's signals go to. One that leads a group already
+    // is out of it.
     let _leads = setsid();
     let signals = sys::signal_descriptor(sys::bit(libc::SIGCHLD));
     signals.map_err(SpawnFailure::at(Step::Signals))

@@ -60,7 +60,8 @@ impl List<'_> {
     }
 }
 
-/// Calls `act` for each descendant of `keeper`, its children first; `act` hears whether it is a child.
+/// Calls `act` for each descendant of `keeper`, its children first; `act` hears whether it is a
+/// child.
 pub(super) fn each(keeper: u32, room: &mut Room, act: &mut dyn FnMut(u32, bool)) {
     walk(keeper, &mut room.pids, &mut room.bytes, act);
 }
@@ -153,7 +154,8 @@ pub(crate) fn pin_descendant(keeper: u32, pid: u32) -> Result<OwnedFd, Errno> {
 /// Sends a signal and CONT to a descendant: one that is stopped does not act on the first alone.
 pub(super) fn signal(keeper: u32, pid: u32, is_child: bool, signal: i32) {
     let send = |signal| send(keeper, pid, is_child, signal);
-    // One that is gone needs no signal; one that we may not signal (another user's) is met again by KILL and seen in `Empty`'s absence.
+    // One that is gone needs no signal; one that we may not signal (another user's) is met again by
+    // KILL and seen in `Empty`'s absence.
     if send(signal).is_ok() && signal != libc::SIGCONT {
         let _gone = send(libc::SIGCONT);
     }

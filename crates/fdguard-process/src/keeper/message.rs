@@ -1,4 +1,5 @@
-//! What owner and keeper say to each other, as messages of fixed length. Pure; the keeper may call all of it.
+//! What owner and keeper say to each other, as messages of fixed length. Pure; the keeper may call
+//! all of it.
 
 use std::time::Duration;
 
@@ -90,7 +91,8 @@ impl Step {
 /// Messages from a keeper.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum FromKeeper {
-    /// The program runs since `at` (ticks since the boot); its pidfd comes along where the owner wants it.
+    /// The program runs since `at` (ticks since the boot); its pidfd comes along where the owner
+    /// wants it.
     Started {
         main: u32,
         at: u64,

@@ -60,7 +60,8 @@ pub(crate) struct Setup<'s> {
     pub(crate) keep_pidfd: bool,
 }
 
-/// Forks a keeper and gives its number. It is born without a signal: the owner's own waits for children do not see it.
+/// Forks a keeper and gives its number. It is born without a signal: the owner's own waits for
+/// children do not see it.
 pub(crate) fn fork(mut setup: Setup<'_>) -> Result<u32, Errno> {
     let (owner, group) = (getpid(), sys::own_group());
     // A handler of the owner must not run in the keeper.
@@ -69,7 +70,8 @@ pub(crate) fn fork(mut setup: Setup<'_>) -> Result<u32, Errno> {
         exit_signal: 0,
         cgroup: None,
     };
-    // SAFETY: `enter` and all that it calls neither allocate nor lock, and it does not return or unwind.
+    // SAFETY: `enter` and all that it calls neither allocate nor lock, and it does not return or
+    // unwind.
     let forked = unsafe { sys::fork(birth) };
     if let Ok(None) = forked {
         enter(&mut setup, owner, group);
@@ -78,7 +80,8 @@ pub(crate) fn fork(mut setup: Setup<'_>) -> Result<u32, Errno> {
     Ok(forked?.unwrap_or_default())
 }
 
-/// The keeper's life. The C convention makes a panic an abort: it must never unwind into the owner's frames.
+/// The keeper's life. The C convention makes a panic an abort: it must never unwind into the
+/// owner's frames.
 extern "C" fn enter(setup: &mut Setup<'_>, owner: Pid, group: Option<Pid>) -> ! {
     match start(setup, owner, group) {
         Ok(keeper) => keeper.keep(),
@@ -104,15 +107,18 @@ fn start<'s>(
     wake_with_parent();
     match setup.prepared.group() {
         SessionKind::Session => setsid().map(drop),
-        // A group that has no number here cannot be joined again: the program stays in it by birth. Signals for it are blocked in us.
+        // A group that has no number here cannot be joined again: the program stays in it by birth.
+        // Signals for it are blocked in us.
         SessionKind::Same if group.is_none() => Ok(()),
-        // Out of the group that a terminal or a supervisor signals, in the session that the program shall be in.
+        // Out of the group that a terminal or a supervisor signals, in the session that the program
+        // shall be in.
         SessionKind::Own | SessionKind::Same => setpgid(None, None),
     }
     .map_err(SpawnFailure::at(Step::Group))?;
     let signals = sys::signal_descriptor(sys::bit(libc::SIGCHLD));
     let signals = signals.map_err(SpawnFailure::at(Step::Signals))?;
-    // Besides the end of file on `control`: a copy of the owner that was forked without an exec could hold that open.
+    // Besides the end of file on `control`: a copy of the owner that was forked without an exec
+    // could hold that open.
     let owner_end = pidfd_open(owner, PidfdFlags::empty()).ok();
     if getppid() != Some(owner) {
         sys::exit(1);
@@ -152,8 +158,8 @@ struct Ends<'s> {
     signals: OwnedFd,
 }
 
-/// Makes the program's process and waits until it runs or cannot; tells who sees to its limits. A cgroup that it cannot be born into is
-/// given up.
+/// Makes the program's process and waits until it runs or cannot; tells who sees to its limits. A
+/// cgroup that it cannot be born into is given up.
 fn launch(
     prepared: &mut PreparedChild,
     group: Option<Pid>,
@@ -165,7 +171,8 @@ fn launch(
         cgroup: leaf.as_ref().map(Leaf::folder),
     };
     let mut enforced = prepared.wanted().give(leaf.as_ref());
-    // SAFETY: the keeper keeps the rules of a forked process itself, and its child goes straight to `run`, which does not return.
+    // SAFETY: the keeper keeps the rules of a forked process itself, and its child goes straight to
+    // `run`, which does not return.
     let mut forked = unsafe { sys::fork(birth) };
     if forked.is_err() && birth.cgroup.take().is_some() {
         enforced = prepared.wanted().give(None);
@@ -188,7 +195,8 @@ fn launch(
             result => break result.unwrap_or(0),
         }
     };
-    // The end of file comes from the exec, or from an end by a signal before it: that is told as the program's own.
+    // The end of file comes from the exec, or from an end by a signal before it: that is told as
+    // the program's own.
     if length != SpawnFailure::LENGTH {
         return Ok((main, enforced));
     }
@@ -197,8 +205,9 @@ fn launch(
     Err(SpawnFailure::decode(bytes))
 }
 
-/// One of the tree may have stopped us when the owner ends: then nobody else lets us go on. The kernel sends it too when only the
-/// thread ends that forked us, and one that is not stopped takes no notice.
+/// One of the tree may have stopped us when the owner ends: then nobody else lets us go on. The
+/// kernel sends it too when only the thread ends that forked us, and one that is not stopped takes
+/// no notice.
 fn wake_with_parent() {
     let _unheard = set_parent_process_death_signal(Some(Signal::CONT));
 }

@@ -1,4 +1,5 @@
-//! How far the end of a tree has come, and what is due next. Pure: moments are nanoseconds of the monotonic clock.
+//! How far the end of a tree has come, and what is due next. Pure: moments are nanoseconds of the
+//! monotonic clock.
 
 use std::time::Duration;
 
@@ -7,8 +8,8 @@ use crate::tree::StopPlan;
 
 /// How long the program itself has to end its descendants before they are asked too.
 const HEAD_START: Duration = Duration::from_millis(500);
-/// How often those are looked for that were born after the others were asked, when the program has ended. While it lives, what it starts
-/// has as long as its other descendants had.
+/// How often those are looked for that were born after the others were asked, when the program has
+/// ended. While it lives, what it starts has as long as its other descendants had.
 const AGAIN: Duration = Duration::from_millis(25);
 
 /// How far the end has come.
@@ -40,7 +41,8 @@ pub(super) enum Due {
 }
 
 impl Phase {
-    /// Somebody wants the end. No grace is KILL at once; a second wish can only hurry, and another signal is sent as well.
+    /// Somebody wants the end. No grace is KILL at once; a second wish can only hurry, and another
+    /// signal is sent as well.
     pub(super) fn ask(&mut self, stop: StopPlan, now: u64) -> Due {
         let wanted = now.saturating_add(nanos(stop.grace));
         let (kill_at, before) = match *self {

@@ -1,4 +1,5 @@
-//! The keeper's loop: it reaps, tells, and ends the tree when it is asked to or when its owner is gone.
+//! The keeper's loop: it reaps, tells, and ends the tree when it is asked to or when its owner is
+//! gone.
 
 use std::io::{IoSlice, IoSliceMut};
 use std::mem::MaybeUninit;
@@ -84,7 +85,8 @@ impl<'s> Keeper<'s> {
         }
     }
 
-    /// Lets go of everything that was the owner's or is the program's alone, and tells that it runs.
+    /// Lets go of everything that was the owner's or is the program's alone, and tells that it
+    /// runs.
     pub(super) fn settle(&self, keep_pidfd: bool) -> Result<(), SpawnFailure> {
         let mut keep = [-1; 6];
         let ours = [
@@ -257,7 +259,8 @@ impl<'s> Keeper<'s> {
                 if self.main_exit.is_none() {
                     let _gone = sys::signal_child(main, libc::SIGKILL);
                 }
-                // Each is our unreaped child, so its number is its own. Their children become ours and are met by the next sweep.
+                // Each is our unreaped child, so its number is its own. Their children become ours
+                // and are met by the next sweep.
                 kin::each_child(me, self.room, &mut |pid| {
                     let _gone = sys::signal_child(pid, libc::SIGKILL);
                 });
@@ -269,7 +272,8 @@ impl<'s> Keeper<'s> {
         let moment = now();
         let next = self.phase.next(self.main_exit.is_none());
         let mut pause = next.map(|at| at.saturating_sub(moment));
-        // A child's end is told by the signal; a process that becomes ours is not, so we look again.
+        // A child's end is told by the signal; a process that becomes ours is not, so we look
+        // again.
         if self.phase == Phase::Killing || left == RemainingKin::Cgroup {
             pause = Some(pause.map_or(self.pause, |pause| pause.min(self.pause)));
             self.pause = self.pause.saturating_mul(2).min(LONGEST_PAUSE);

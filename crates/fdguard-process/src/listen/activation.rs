@@ -35,8 +35,8 @@ pub struct Promise {
     pub names: Vec<String>,
 }
 
-/// What the environment promises to the process with this pid and this id of its pidfd (unknown on old kernels). Nothing when there is none, or when
-/// it is meant for somebody else.
+/// What the environment promises to the process with this pid and this id of its pidfd (unknown on
+/// old kernels). Nothing when there is none, or when it is meant for somebody else.
 pub fn promise(
     read: impl Fn(&str) -> Option<OsString>,
     own: u32,
@@ -77,7 +77,8 @@ pub fn promise(
     }))
 }
 
-/// Takes them, close-on-exec and moved to high numbers. Call it once, before anything else opens a descriptor: later calls get nothing.
+/// Takes them, close-on-exec and moved to high numbers. Call it once, before anything else opens a
+/// descriptor: later calls get nothing.
 #[must_use]
 pub fn from_environment() -> ActivatedSockets {
     static TAKEN: AtomicBool = AtomicBool::new(false);
@@ -102,7 +103,8 @@ pub fn from_environment() -> ActivatedSockets {
     inherited
 }
 
-/// Takes the one descriptor whose number is in this variable: for what a program hands to itself over an exec. Later calls get nothing.
+/// Takes the one descriptor whose number is in this variable: for what a program hands to itself
+/// over an exec. Later calls get nothing.
 #[must_use]
 pub fn take_numbered(variable: &str) -> Option<OwnedFd> {
     static TAKEN: AtomicBool = AtomicBool::new(false);
@@ -124,7 +126,8 @@ fn take_one(number: i32) -> Option<OwnedFd> {
     // SAFETY: the borrow ends with the call, which only asks whether the number is open.
     let probe = unsafe { std::os::fd::BorrowedFd::borrow_raw(number) };
     fcntl_getfd(probe).ok()?;
-    // SAFETY: it is open, and by the protocol it was left open for us alone; `take` hands each number out once.
+    // SAFETY: it is open, and by the protocol it was left open for us alone; `take` hands each
+    // number out once.
     let low = unsafe { OwnedFd::from_raw_fd(number) };
     match fcntl_dupfd_cloexec(&low, HIGH) {
         Ok(high) => Some(high),

@@ -72,8 +72,8 @@ fn stream(flags: SocketFlags) -> Result<OwnedFd, Errno> {
     rustix::net::socket_with(AddressFamily::UNIX, SocketType::STREAM, flags, None)
 }
 
-/// Takes a stale file away and binds. Two of us that start at once could both find it stale, and the slower would take away what the faster
-/// just bound: so it is done under a lock of the folder.
+/// Takes a stale file away and binds. Two of us that start at once could both find it stale, and
+/// the slower would take away what the faster just bound: so it is done under a lock of the folder.
 fn replace(socket: &OwnedFd, path: &FilePath, address: &SocketAddrUnix) -> Result<(), Failure> {
     let step = |step: &'static str| move |error: Errno| Failure::Refused(step, error);
     let parent = path.parent().filter(|it| !it.as_os_str().is_empty());

@@ -36,7 +36,8 @@ pub struct NotifyClient {
 }
 
 impl NotifyClient {
-    /// The client for the parent named in the environment; `None` without one. The gap has the reason of a failure.
+    /// The client for the parent named in the environment; `None` without one. The gap has the
+    /// reason of a failure.
     pub fn from_environment() -> Result<Option<Self>, Gap> {
         let Some(address) = std::env::var_os("NOTIFY_SOCKET").filter(|it| !it.is_empty()) else {
             return Ok(None);
@@ -75,7 +76,8 @@ impl NotifyClient {
         })
     }
 
-    /// Sends a message to the parent without blocking. The first loss returns a gap; later ones are only counted.
+    /// Sends a message to the parent without blocking. The first loss returns a gap; later ones are
+    /// only counted.
     pub fn tell(&mut self, message: &NotifyMessage, now: Instant) -> Option<Gap> {
         let bytes = message.format();
         let lasting = message.ready || message.reloading || message.stopping;

@@ -184,7 +184,8 @@ impl NotifyMessage {
         Some(())
     }
 
-    /// Writes the datagram. A line break in a text becomes a space, so that a text cannot add fields.
+    /// Writes the datagram. A line break in a text becomes a space, so that a text cannot add
+    /// fields.
     #[must_use]
     pub fn format(&self) -> Vec<u8> {
         let mut lines = Vec::new();

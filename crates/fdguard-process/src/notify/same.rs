@@ -7,8 +7,9 @@ use std::os::fd::{AsRawFd as _, BorrowedFd};
 const F_DUPFD_QUERY: libc::c_int = 1024 + 3;
 const KCMP_FILE: libc::c_int = 0;
 
-/// Whether both are the same open file (offset, locks and flags included), not only the same inode. Where the kernel does not tell, sockets are
-/// compared by inode and everything else is different: two that are kept cost one number, two that are wrongly merged lose a file.
+/// Whether both are the same open file (offset, locks and flags included), not only the same inode.
+/// Where the kernel does not tell, sockets are compared by inode and everything else is different:
+/// two that are kept cost one number, two that are wrongly merged lose a file.
 pub(super) fn is_same_file(one: BorrowedFd<'_>, other: BorrowedFd<'_>) -> bool {
     by_query(one, other)
         .or_else(|| by_kcmp(one, other))

@@ -47,7 +47,8 @@ pub struct ReceivedMessage {
     pub message: NotifyMessage,
     /// Descriptors that came along, close-on-exec. Dropped, they are closed.
     pub fds: Vec<OwnedFd>,
-    /// The sender of a barrier waits until this is closed: when the caller drops it, with all before it dealt with.
+    /// The sender of a barrier waits until this is closed: when the caller drops it, with all
+    /// before it dealt with.
     #[expect(dead_code, reason = "held only to be closed in its turn")]
     barrier: Option<OwnedFd>,
 }
@@ -103,7 +104,8 @@ impl NotifyServer {
         self.socket.as_fd()
     }
 
-    /// Messages from permitted senders since the last call; never blocks. Process them in order and drop each: a barrier may be among them.
+    /// Messages from permitted senders since the last call; never blocks. Process them in order and
+    /// drop each: a barrier may be among them.
     pub fn poll(&mut self, may_speak: impl Fn(u32) -> bool) -> Vec<ReceivedMessage> {
         let mut all = Vec::new();
         for _ in 0..MOST_AT_ONCE {
@@ -199,8 +201,8 @@ fn remove(folder: &Path) {
     drop(std::fs::remove_dir(folder));
 }
 
-/// Takes away what servers left that were killed: folders of ours whose socket nobody holds. The pid in the name proves nothing, because
-/// another pid namespace may share the folder.
+/// Takes away what servers left that were killed: folders of ours whose socket nobody holds. The
+/// pid in the name proves nothing, because another pid namespace may share the folder.
 fn sweep(base: &Path) {
     let own = rustix::process::geteuid().as_raw();
     let Ok(entries) = std::fs::read_dir(base) else {

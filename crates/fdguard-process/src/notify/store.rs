@@ -77,7 +77,8 @@ impl FdStore {
         }
     }
 
-    /// Does what a message asks. Descriptors that came with a message that does not ask to keep them are closed.
+    /// Does what a message asks. Descriptors that came with a message that does not ask to keep
+    /// them are closed.
     pub fn hear(&mut self, message: &NotifyMessage, fds: Vec<OwnedFd>) -> Vec<StoreChange> {
         // Both in one message makes no sense; systemd removes, too.
         if message.store_remove {

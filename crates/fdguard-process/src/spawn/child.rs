@@ -27,7 +27,8 @@ impl SpawnFailure {
     }
 }
 
-/// Becomes the program, or writes what failed to `errors` and ends. `owner_group` is the group of the owner, absent where that is outside of our pid namespace: then the child is in it.
+/// Becomes the program, or writes what failed to `errors` and ends. `owner_group` is the group of
+/// the owner, absent where that is outside of our pid namespace: then the child is in it.
 pub(crate) fn run(
     prepared: &mut PreparedChild,
     enforced: EnforcedLimits,
@@ -103,7 +104,8 @@ fn attempt(
     Ok(exec(prepared))
 }
 
-/// Moves every descriptor to its number. Sources that stand where another will stand are moved out of the way first.
+/// Moves every descriptor to its number. Sources that stand where another will stand are moved out
+/// of the way first.
 fn place(slots: &mut [Slot], beyond: c_int) -> Result<(), Errno> {
     for slot in slots.iter_mut() {
         if slot.source < beyond && slot.source != slot.target {
@@ -136,7 +138,8 @@ fn exec(prepared: &mut PreparedChild) -> Errno {
     let environment = prepared.environment.block(pid);
     let mut result = Errno::NOENT;
     for candidate in &prepared.candidates {
-        // SAFETY: `Prepared` made both lists from strings that it still owns, each with a null pointer at its end.
+        // SAFETY: `Prepared` made both lists from strings that it still owns, each with a null
+        // pointer at its end.
         let mut errno = unsafe { sys::exec(candidate, &prepared.words, environment) };
         if errno == Errno::NOEXEC
             && let Some(second) = prepared.shell_words.get_mut(1)

@@ -1,4 +1,5 @@
-//! The program's environment as the block that an exec takes, with the variables of handed descriptors.
+//! The program's environment as the block that an exec takes, with the variables of handed
+//! descriptors.
 
 use std::ffi::{CString, OsStr, c_char};
 use std::os::unix::ffi::OsStrExt as _;
@@ -8,7 +9,8 @@ use super::BadPlan;
 use crate::mark;
 use crate::plan::Plan;
 
-/// The variables that say what was handed to whom. They are true for one process, so a stranger's are never passed on.
+/// The variables that say what was handed to whom. They are true for one process, so a stranger's
+/// are never passed on.
 const OURS: [&str; 4] = [
     "LISTEN_PID",
     "LISTEN_FDS",
@@ -96,7 +98,8 @@ impl Environment {
     }
 }
 
-/// Writes a number at the start of zeroed room, without leading zeroes: some readers take those for octal.
+/// Writes a number at the start of zeroed room, without leading zeroes: some readers take those for
+/// octal.
 fn write_number(room: &mut [u8], number: u32) {
     let mut power = 1_000_000_000_u32;
     while power > 1 && number / power == 0 {

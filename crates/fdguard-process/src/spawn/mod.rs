@@ -1,4 +1,5 @@
-//! Prepares a start: all memory is allocated before the fork, so that the child only makes system calls.
+//! Prepares a start: all memory is allocated before the fork, so that the child only makes system
+//! calls.
 
 pub(crate) mod child;
 mod environment;
@@ -71,7 +72,8 @@ impl PreparedChild {
         };
         let mut slots = Vec::new();
         for (target, fd) in (0..).zip(&plan.stdio) {
-            // What the program inherits from us may be marked to be closed: it goes from its number to its number.
+            // What the program inherits from us may be marked to be closed: it goes from its number
+            // to its number.
             let source = fd.as_ref().map_or(target, AsRawFd::as_raw_fd);
             slots.push(Slot { source, target });
         }
@@ -115,7 +117,8 @@ impl PreparedChild {
         self.group
     }
 
-    /// Whether one of the places where the program may be holds a file, seen from where it would start.
+    /// Whether one of the places where the program may be holds a file, seen from where it would
+    /// start.
     pub(crate) fn is_somewhere(&self) -> bool {
         let bytes = |text: &CStr| OsString::from_vec(text.to_bytes().to_vec());
         let folder = self.folder.as_deref().map(bytes).unwrap_or_default();

@@ -6,7 +6,8 @@ use std::os::unix::ffi::OsStrExt as _;
 /// The C library's search path without `PATH`.
 const DEFAULT: &[u8] = b"/bin:/usr/bin";
 
-/// The places of a program in the order in which they are tried. A name with a slash is a place itself.
+/// The places of a program in the order in which they are tried. A name with a slash is a place
+/// itself.
 pub(super) fn candidates(program: &OsStr, path: Option<&OsStr>) -> Vec<Vec<u8>> {
     let program = program.as_bytes();
     if program.is_empty() {

@@ -1,4 +1,5 @@
-//! The keeper as its owner sees it: a process that may be stopped, traced, or killed by those it keeps.
+//! The keeper as its owner sees it: a process that may be stopped, traced, or killed by those it
+//! keeps.
 
 use crate::identity::{ProcessId, signal_checked};
 use crate::members;
@@ -8,7 +9,8 @@ use crate::sys;
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct KeeperProcess {
     pub(crate) pid: u32,
-    /// Its start time, if it is not a child of this process: then its pid may be reused when it has ended.
+    /// Its start time, if it is not a child of this process: then its pid may be reused when it has
+    /// ended.
     pub(crate) started: Option<u64>,
 }
 

@@ -1,4 +1,5 @@
-//! The owner's part where somebody else forks the program: it makes the pair, sends the other end away, and hears from the keeper.
+//! The owner's part where somebody else forks the program: it makes the pair, sends the other end
+//! away, and hears from the keeper.
 
 use std::ffi::OsString;
 use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
@@ -14,7 +15,8 @@ use crate::keeper::message::Step;
 use crate::keeper::words::Words;
 use crate::plan::TreeLimits;
 
-/// A tree that is not there yet. Dropped before it is attached, the other end is told by the end of the pair, and ends what it began.
+/// A tree that is not there yet. Dropped before it is attached, the other end is told by the end of
+/// the pair, and ends what it began.
 #[derive(Debug)]
 pub struct Offer {
     ours: OwnedFd,
@@ -60,7 +62,8 @@ impl Offer {
         self.theirs.as_ref().map(OwnedFd::as_fd)
     }
 
-    /// Closes our copy of the keeper's end. Only then can the end of a keeper be heard that never said a word.
+    /// Closes our copy of the keeper's end. Only then can the end of a keeper be heard that never
+    /// said a word.
     pub fn sent(&mut self) {
         self.theirs = None;
     }
@@ -105,8 +108,9 @@ pub enum Attach {
 }
 
 impl Tree {
-    /// Waits until a keeper that came by an exec says that the program runs, or that it does not: a few milliseconds. Async callers wait for
-    /// [`Offer::fd`] and ask [`Offer::attach`]. Such a tree holds one descriptor; its keeper is reaped by whoever forked it.
+    /// Waits until a keeper that came by an exec says that the program runs, or that it does not: a
+    /// few milliseconds. Async callers wait for [`Offer::fd`] and ask [`Offer::attach`]. Such a
+    /// tree holds one descriptor; its keeper is reaped by whoever forked it.
     pub fn attach(mut offer: Offer) -> Result<Self, StartError> {
         offer.sent();
         let introduced = introduced(&offer.ours, RecvFlags::empty(), false);

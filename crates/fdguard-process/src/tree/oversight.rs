@@ -14,7 +14,8 @@ const IDLE_LOOK: Duration = Duration::from_secs(2);
 const MARGIN: Duration = Duration::from_millis(500);
 /// A keeper that is held for so long, with something to report, will not report it.
 const HELD: Duration = Duration::from_millis(500);
-/// A keeper that runs gets this long on the busiest machine, and so does a process that the kernel cannot end.
+/// A keeper that runs gets this long on the busiest machine, and so does a process that the kernel
+/// cannot end.
 const LONGEST: Duration = Duration::from_secs(5);
 
 /// What an owner does at a look.
@@ -55,7 +56,8 @@ impl Oversight {
         self.next
     }
 
-    /// A tree has started. With a descriptor of the program its end is an event, without one it is looked for.
+    /// A tree has started. With a descriptor of the program its end is an event, without one it is
+    /// looked for.
     pub(super) fn started(&mut self, now: Instant, has_pidfd: bool) {
         self.next = (!has_pidfd).then(|| now + IDLE_LOOK);
     }
@@ -84,7 +86,8 @@ impl Oversight {
         self.main_gone.is_some()
     }
 
-    /// The keeper reported the end of the program: it lives, and there is nothing to wait for but its last word.
+    /// The keeper reported the end of the program: it lives, and there is nothing to wait for but
+    /// its last word.
     pub(super) fn main_reported(&mut self) {
         self.main_gone = None;
     }

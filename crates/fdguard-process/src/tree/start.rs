@@ -1,4 +1,5 @@
-//! The owner's part of a start: everything is prepared, the keeper is forked, and the first thing that it says decides.
+//! The owner's part of a start: everything is prepared, the keeper is forked, and the first thing
+//! that it says decides.
 
 use std::io;
 use std::os::fd::{AsRawFd as _, OwnedFd};
@@ -92,7 +93,8 @@ pub(super) fn start(
     }
 }
 
-/// Waits until our keeper says something. The program runs already by then, and may have stopped it. False when it is held.
+/// Waits until our keeper says something. The program runs already by then, and may have stopped
+/// it. False when it is held.
 fn await_word(control: &OwnedFd, keeper: u32) -> bool {
     let own = own_child(keeper);
     let mut wakes = 0;
@@ -110,7 +112,8 @@ fn await_word(control: &OwnedFd, keeper: u32) -> bool {
     false
 }
 
-/// Ends what is below a keeper that cannot report it, and the keeper. Its end of the pair is closed by that.
+/// Ends what is below a keeper that cannot report it, and the keeper. Its end of the pair is closed
+/// by that.
 fn end_held(keeper: u32) {
     let deadline = Instant::now() + LONGEST_END;
     while !sweep::kill_below(own_child(keeper)).is_empty() && Instant::now() < deadline {

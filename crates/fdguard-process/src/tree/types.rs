@@ -84,11 +84,13 @@ pub enum TreeEvent {
         /// Processes that were reaped besides the program itself.
         reaped: u32,
     },
-    /// The keeper is gone without a word (somebody killed it); what is known of the tree was killed, but it may not be all.
+    /// The keeper is gone without a word (somebody killed it); what is known of the tree was
+    /// killed, but it may not be all.
     Lost,
 }
 
-/// How a tree is asked to end: this signal (and CONT) to the program, a little later to all, then KILL until nothing is left.
+/// How a tree is asked to end: this signal (and CONT) to the program, a little later to all, then
+/// KILL until nothing is left.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct StopPlan {
     /// The first signal; TERM as a rule.
@@ -106,7 +108,8 @@ pub struct Usage {
     pub system: Duration,
     /// The largest resident memory of one process, in bytes.
     pub peak_memory: u64,
-    /// How many of its tree the kernel killed because the memory of its cgroup was used up; absent where no cgroup counts it.
+    /// How many of its tree the kernel killed because the memory of its cgroup was used up; absent
+    /// where no cgroup counts it.
     pub memory_kills: Option<u32>,
 }
 
@@ -122,11 +125,13 @@ pub enum Mechanism {
 /// What a start may be given besides the plan.
 #[derive(Debug)]
 pub struct Options<'r> {
-    /// From the owner's end (it was killed, or crashed) to the first KILL; the tree gets TERM at once.
+    /// From the owner's end (it was killed, or crashed) to the first KILL; the tree gets TERM at
+    /// once.
     pub orphan_grace: Duration,
     /// Descriptors that are given up for the start, so that it works although the table is full.
     pub reserve: Option<&'r mut Reserve>,
-    /// Hold a descriptor of the program's process too. Without it a tree costs its owner one descriptor, and signals go through the keeper.
+    /// Hold a descriptor of the program's process too. Without it a tree costs its owner one
+    /// descriptor, and signals go through the keeper.
     pub keep_pidfd: bool,
 }
 

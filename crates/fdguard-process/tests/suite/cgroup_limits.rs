@@ -1,4 +1,5 @@
-//! Limits that a cgroup keeps, where its controllers can be had: as root in the top cgroup, or in one that is ours alone.
+//! Limits that a cgroup keeps, where its controllers can be had: as root in the top cgroup, or in
+//! one that is ours alone.
 
 use std::fs;
 use std::path::PathBuf;

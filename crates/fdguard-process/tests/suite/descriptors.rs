@@ -42,7 +42,8 @@ fn holder(token: &str, how: &str, pid: u32) -> Holder {
     }
 }
 
-/// Starts a program that holds its own keeper, and waits until it does. `None` where nobody may trace.
+/// Starts a program that holds its own keeper, and waits until it does. `None` where nobody may
+/// trace.
 fn held(token: &str, how: &str, options: Options<'_>) -> Option<Tree> {
     let mut holder = holder(token, how, 0);
     let tree = Tree::start_with(&holder.plan, options).unwrap();

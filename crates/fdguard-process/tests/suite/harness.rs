@@ -79,7 +79,8 @@ pub(crate) fn told(tree: &mut Tree) -> TreeEvent {
     }
 }
 
-/// Waits as an owner does: for what the keeper says, for the end of the program, and until the next look.
+/// Waits as an owner does: for what the keeper says, for the end of the program, and until the next
+/// look.
 fn wait_for_tree(tree: &Tree) {
     let fds = [Some(tree.fd()), tree.program_end()];
     let mut fds: Vec<_> = fds

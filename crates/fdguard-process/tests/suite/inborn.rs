@@ -87,7 +87,8 @@ fn handed_descriptors_stand_in_their_order_whatever_their_numbers_were() {
 
 #[test]
 fn the_number_that_a_handed_descriptor_had_is_not_inherited_too() {
-    // High and without close-on-exec, as a careless library opens it: the keeper must keep it for the program.
+    // High and without close-on-exec, as a careless library opens it: the keeper must keep it for
+    // the program.
     let low: Vec<_> = (0..20)
         .map(|_| rustix::io::dup(rustix::stdio::stdin()).unwrap())
         .collect();
@@ -178,7 +179,8 @@ fn a_limit_above_the_hard_one_is_the_hard_one() {
 
 #[test]
 fn session_and_group_are_as_planned() {
-    // Not by rustix: in a pid namespace whose session began outside both numbers are 0, which it takes for impossible.
+    // Not by rustix: in a pid namespace whose session began outside both numbers are 0, which it
+    // takes for impossible.
     let stat = fs::read_to_string("/proc/self/stat").unwrap();
     let mut fields = stat.rsplit_once(')').unwrap().1.split_whitespace().skip(2);
     let (group, session) = (
@@ -202,8 +204,8 @@ fn session_and_group_are_as_planned() {
     }
 }
 
-/// Where a container shares the session of the host, the group and session of its first processes have no number in it. Found by
-/// running all tests so: the owner's group was taken for impossible.
+/// Where a container shares the session of the host, the group and session of its first processes
+/// have no number in it. Found by running all tests so: the owner's group was taken for impossible.
 #[test]
 fn an_owner_whose_group_is_outside_of_its_pid_namespace_starts_programs_too() {
     let test = "suite::inborn::session_and_group_are_as_planned";

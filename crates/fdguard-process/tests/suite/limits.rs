@@ -120,7 +120,8 @@ fn processes_are_limited_by_a_cgroup_or_it_is_said_that_nobody_does_it() {
     if enforced.processes == LimitMechanism::Cgroup {
         assert_eq!(tree.mechanism(), Mechanism::KeeperAndCgroup);
         assert_eq!(enforced.memory, LimitMechanism::Cgroup);
-        // The shell cannot fork any more, and says so by its end; those that it made hold its output.
+        // The shell cannot fork any more, and says so by its end; those that it made hold its
+        // output.
         let ended = super::harness::told(&mut tree);
         assert!(
             matches!(

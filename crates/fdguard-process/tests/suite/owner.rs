@@ -29,7 +29,8 @@ fn role() {
             };
             let tree = Tree::start_with(&plan, options).unwrap();
             assert_eq!(line(&mut out), "up");
-            // A child that holds our end of the pair, as a copy of us without an exec would. It ends with its input, the test's pipe.
+            // A child that holds our end of the pair, as a copy of us without an exec would. It
+            // ends with its input, the test's pipe.
             let copy = (role == "copied").then(|| rustix::io::dup(tree.fd()).unwrap());
             let holder = copy.map(|_held_by_the_child_too| Command::new("cat").spawn().unwrap());
             println!("owns {} {}", tree.main(), tree.keeper());

@@ -1,4 +1,5 @@
-//! Sockets and stored descriptors in the hands of real programs. A shell moves the test's own socket to number 3, as a service manager would.
+//! Sockets and stored descriptors in the hands of real programs. A shell moves the test's own
+//! socket to number 3, as a service manager would.
 
 use std::io::{BufRead as _, BufReader, Read as _};
 use std::net::{TcpListener, TcpStream};
@@ -10,7 +11,8 @@ use fdguard_process::notify::{FdStore, NotifyServer};
 
 const ROLE: &str = "FDGUARD_TEST_ROLE";
 
-/// Runs this very test again as the program, with `stdin` as numbers 3 and 4, and these settings before it.
+/// Runs this very test again as the program, with `stdin` as numbers 3 and 4, and these settings
+/// before it.
 fn as_program(test: &str, settings: &str, listener: &TcpListener) -> Output {
     let script = format!("{settings} exec \"$0\" --exact {test} --nocapture 3<&0 4<&0 </dev/null");
     Command::new("sh")

@@ -97,7 +97,8 @@ fn a_keeper_that_its_own_tree_has_stopped_ends_it_all_the_same() {
     assert!(killed >= 2, "{killed}");
 }
 
-/// Hung before: the keeper was stopped before it could say that the program runs. As jobs on one core the program comes first.
+/// Hung before: the keeper was stopped before it could say that the program runs. As jobs on one
+/// core the program comes first.
 #[test]
 fn a_program_that_stops_its_keeper_at_once_is_started_all_the_same() {
     const NAME: &str =

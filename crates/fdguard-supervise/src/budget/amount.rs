@@ -86,7 +86,8 @@ pub(super) fn per_minute(text: &str) -> Result<f64, String> {
     }
 }
 
-/// The leading number, the letters after it, and the rest. Signs, exponents and words are not numbers here.
+/// The leading number, the letters after it, and the rest. Signs, exponents and words are not
+/// numbers here.
 fn number_and_unit(text: &str) -> Option<(f64, &str, &str)> {
     let digits = text
         .find(|c: char| !c.is_ascii_digit() && c != '.')

@@ -15,7 +15,8 @@ use super::{Amount, Budget, Measure};
 const BACK_BELOW: f64 = 0.9;
 /// From this fraction of a limit on, one look is enough.
 const AT_THE_WALL: f64 = 0.98;
-/// From this many times its level to act at on, memory is not looked at a second time: what grows on takes the machine with it.
+/// From this many times its level to act at on, memory is not looked at a second time: what grows
+/// on takes the machine with it.
 const FAR_BEYOND: f64 = 1.5;
 /// To act, the level must be passed in this many looks in a row,
 const LOOKS: u32 = 2;
@@ -44,7 +45,8 @@ pub enum Kind {
     Unmeasured(Gap),
 }
 
-/// A measure beside its level. Units are those of the measure: descriptors, a minute's descriptors, seconds, bytes, processes.
+/// A measure beside its level. Units are those of the measure: descriptors, a minute's descriptors,
+/// seconds, bytes, processes.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Excess {
     /// In which process; absent for what is of all together.
@@ -91,7 +93,8 @@ enum ReportedLevel {
 }
 
 impl BudgetHistory {
-    /// A new process replaced the first: warnings may be repeated, but not reports of unmeasured values.
+    /// A new process replaced the first: warnings may be repeated, but not reports of unmeasured
+    /// values.
     pub fn restarted(&mut self) {
         for state in self.states.values_mut() {
             *state = State {
@@ -312,7 +315,8 @@ fn of_count(budget: &Budget, process: &ProcessReading) -> OfOne {
 }
 
 fn of_highest(budget: &Budget, process: &ProcessReading) -> OfOne {
-    // The default budget does not apply to programs that cannot call `select()` or where that is unknown.
+    // The default budget does not apply to programs that cannot call `select()` or where that is
+    // unknown.
     if budget.only_select && process.selects != Some(true) {
         return Ok(None);
     }
@@ -332,7 +336,8 @@ fn of_class(budget: &Budget, class: &ClassPattern, process: &ProcessReading) -> 
             let count: u64 = meant.map(|(_, count)| count).sum();
             Ok(Some(beside(budget, process, as_f64(count), None)))
         }
-        // Not looked at, since there are too few of all classes together: then there are too few of this one.
+        // Not looked at, since there are too few of all classes together: then there are too few of
+        // this one.
         Observation::NotYet => {
             let count = process.count.seen().copied().map(as_f64);
             let most = count.map(|count| beside(budget, process, count, None));

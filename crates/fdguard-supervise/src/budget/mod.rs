@@ -74,8 +74,9 @@ impl Budget {
     }
 }
 
-/// What holds when nothing is given: descriptors at 70 % and 90 % of the soft limit; numbers at 900 and 1000 for programs that can
-/// call `select()`; a warning at a hundred connections that the peer has closed and the program has not.
+/// What holds when nothing is given: descriptors at 70 % and 90 % of the soft limit; numbers at 900
+/// and 1000 for programs that can call `select()`; a warning at a hundred connections that the peer
+/// has closed and the program has not.
 #[must_use]
 pub fn defaults() -> Vec<Budget> {
     let percent = |share| Some(Amount::Percent(share));
@@ -94,7 +95,8 @@ pub fn defaults() -> Vec<Budget> {
     all
 }
 
-/// The defaults with what was given in their place: a measure that is given, or switched off, replaces the default of the same measure.
+/// The defaults with what was given in their place: a measure that is given, or switched off,
+/// replaces the default of the same measure.
 #[must_use]
 pub fn effective(given: &[BudgetSetting]) -> Vec<Budget> {
     let mut all = defaults();

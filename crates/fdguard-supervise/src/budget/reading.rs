@@ -41,7 +41,8 @@ pub struct ServiceReading {
     pub zombies: Observation<u64>,
     /// Memory of all together.
     pub memory: Observation<MemoryUse>,
-    /// How many more there are every minute of what leaks, in the program itself: 0 where it was judged and nothing leaks.
+    /// How many more there are every minute of what leaks, in the program itself: 0 where it was
+    /// judged and nothing leaks.
     pub growth: Observation<f64>,
     /// The limit that the program reaches first; `None` if it approaches none.
     pub wall: Observation<Option<LimitAhead>>,

@@ -218,7 +218,8 @@ fn percent(what: &Measure, share: &str) -> Result<Amount, String> {
     }
 }
 
-/// A warning comes first. A share and a number cannot be compared before the limit is known: then the order is the user's.
+/// A warning comes first. A share and a number cannot be compared before the limit is known: then
+/// the order is the user's.
 fn in_order(what: &Measure, warn: Amount, act: Amount) -> Result<(), BadBudget> {
     let (first, second) = match (warn, act) {
         (Amount::Count(a), Amount::Count(b)) | (Amount::Bytes(a), Amount::Bytes(b)) => (

@@ -1,4 +1,5 @@
-//! Budgets as a table of a configuration: `fds = "80%:90%"`, `zombies = 50`, `memory = { warn = "512MiB", act = "1GiB" }`.
+//! Budgets as a table of a configuration: `fds = "80%:90%"`, `zombies = 50`,
+//! `memory = { warn = "512MiB", act = "1GiB" }`.
 
 use std::fmt;
 

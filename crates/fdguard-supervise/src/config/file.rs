@@ -1,4 +1,5 @@
-//! Parses the TOML file into values with their positions. It checks keys and shapes, not the meaning of values.
+//! Parses the TOML file into values with their positions. It checks keys and shapes, not the
+//! meaning of values.
 
 use serde::Deserialize as _;
 use toml::Spanned;

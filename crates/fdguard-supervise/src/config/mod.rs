@@ -1,6 +1,8 @@
-//! Configuration: defaults, environment, one TOML file and flags; later ones win. Every value keeps its source.
+//! Configuration: defaults, environment, one TOML file and flags; later ones win. Every value keeps
+//! its source.
 //!
-//! `key` is the table of keys, `file` parses TOML, `service` interprets the values. Nothing here opens a file.
+//! `key` is the table of keys, `file` parses TOML, `service` interprets the values. Nothing here
+//! opens a file.
 
 use std::ffi::OsString;
 use std::path::PathBuf;

@@ -13,7 +13,8 @@ pub(super) struct Item<'s> {
     pub(super) source: ValueSource,
 }
 
-/// The services' numbers so that each comes after those it waits for; else in the order they are given.
+/// The services' numbers so that each comes after those it waits for; else in the order they are
+/// given.
 pub(super) fn order(items: &[Item<'_>]) -> Result<Vec<usize>, ConfigMistake> {
     let number = |name: &str| items.iter().position(|item| item.name == name);
     for item in items {

@@ -21,7 +21,8 @@ pub enum DrainSpec {
     Exec(String),
 }
 
-/// Where a request goes. Numbers and `localhost` only: to ask for a name could take long and go anywhere.
+/// Where a request goes. Numbers and `localhost` only: to ask for a name could take long and go
+/// anywhere.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DrainTarget {
     /// Tried in this order.

@@ -36,7 +36,8 @@ impl FromStr for EventFormat {
 /// Lines that wait for a reader; older ones are dropped, and counted.
 const MOST: usize = 1_000;
 
-/// Writes lines, and never waits for a reader that does not read: those lines wait, a bounded number of them.
+/// Writes lines, and never waits for a reader that does not read: those lines wait, a bounded
+/// number of them.
 #[derive(Debug)]
 pub struct EventSink {
     form: EventFormat,
@@ -112,7 +113,8 @@ impl EventSink {
 
     fn flush(&mut self) {
         while let (Some(out), Some(line)) = (&self.out, self.waiting.front_mut()) {
-            // A pipe that poll calls writable takes PIPE_BUF bytes without waiting; the rest goes the next time.
+            // A pipe that poll calls writable takes PIPE_BUF bytes without waiting; the rest goes
+            // the next time.
             if !is_writable(out, Duration::ZERO) {
                 return;
             }

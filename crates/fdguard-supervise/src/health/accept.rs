@@ -38,7 +38,8 @@ pub struct AcceptProgress {
 }
 
 impl AcceptProgress {
-    /// What this look means, by port. The first look at a queue shows no progress yet and is taken as well.
+    /// What this look means, by port. The first look at a queue shows no progress yet and is taken
+    /// as well.
     pub fn seen(&mut self, now: BTreeMap<u16, AcceptQueue>) -> Result<(), String> {
         let mut answer = Ok(());
         for (port, queue) in &now {
@@ -68,8 +69,9 @@ fn is_stuck(before: &AcceptQueue, now: &AcceptQueue) -> bool {
     }
     let came = now.waiting.difference(&before.waiting).count();
     let came = u32::try_from(came).unwrap_or(u32::MAX);
-    // One that came after the queue was read and before the connections were makes the sum too large: then it looks like
-    // progress once more, and the next look decides. It is never the other way round.
+    // One that came after the queue was read and before the connections were makes the sum too
+    // large: then it looks like progress once more, and the next look decides. It is never the
+    // other way round.
     now.length >= before.length.saturating_add(came)
 }
 

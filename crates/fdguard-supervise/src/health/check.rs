@@ -37,7 +37,8 @@ pub struct HeartbeatPipe {
     pub fd: OwnedFd,
 }
 
-/// A check of one service. It does nothing before [`begin`](Self::begin) and after [`end`](Self::end).
+/// A check of one service. It does nothing before [`begin`](Self::begin) and after
+/// [`end`](Self::end).
 #[derive(Debug)]
 pub struct HealthCheck {
     probe: Probe,
@@ -93,7 +94,8 @@ enum Way {
 }
 
 impl HealthCheck {
-    /// Prepares it. Names are resolved here, once (see [`Target::addresses`](super::Target::addresses)): this may wait for a name server.
+    /// Prepares it. Names are resolved here, once (see
+    /// [`Target::addresses`](super::Target::addresses)): this may wait for a name server.
     pub fn new(spec: &CheckSpec, scene: &Arc<CommandContext>) -> Result<Self, String> {
         let probe = match &spec.kind {
             Kind::Tcp(target) => Probe::Tcp(target.addresses()?.into()),
@@ -123,7 +125,8 @@ impl HealthCheck {
         })
     }
 
-    /// The service is about to be started: all that was known is forgotten. Gives the pipe that it must get, if any.
+    /// The service is about to be started: all that was known is forgotten. Gives the pipe that it
+    /// must get, if any.
     pub fn start(&mut self, now: Instant) -> io::Result<Option<HeartbeatPipe>> {
         self.flight = None;
         self.series = Some(CheckSeries::start(self.timing, now));
@@ -163,8 +166,8 @@ impl HealthCheck {
             .map_or(HealthState::Unknown, CheckSeries::state)
     }
 
-    /// Why the last probe could not look at all, when it could not: something is missing on our side. It counts neither as a
-    /// success nor as a failure.
+    /// Why the last probe could not look at all, when it could not: something is missing on our
+    /// side. It counts neither as a success nor as a failure.
     #[must_use]
     pub fn blind(&self) -> Option<&str> {
         self.blind.as_deref()
@@ -322,7 +325,8 @@ impl Flight {
         step
     }
 
-    /// What has children of its own stays until they are gone: the drop would wait for them, and no second one is to join them.
+    /// What has children of its own stays until they are gone: the drop would wait for them, and no
+    /// second one is to join them.
     fn is_gone(&self) -> bool {
         let is_empty = match &self.way {
             Way::Exec(running) => running.is_gone(),
@@ -357,8 +361,8 @@ impl Once {
     }
 }
 
-/// Reads the pipe: `true` after a newline. Whatever stands before it is passed over, as s6 does. The pipe is closed after it, and
-/// when the service closed it without one.
+/// Reads the pipe: `true` after a newline. Whatever stands before it is passed over, as s6 does.
+/// The pipe is closed after it, and when the service closed it without one.
 fn newline(pipe: &mut Option<OwnedFd>, ready: &Readiness) -> bool {
     let Some(open) = pipe.as_ref().filter(|pipe| ready.has(pipe)) else {
         return false;

@@ -1,4 +1,5 @@
-//! A command as a probe: a helper that ends with everything it started, at its deadline at the latest.
+//! A command as a probe: a helper that ends with everything it started, at its deadline at the
+//! latest.
 
 use std::ffi::OsString;
 use std::os::fd::OwnedFd;

@@ -122,8 +122,8 @@ fn open(address: SocketAddr) -> Result<OwnedFd, Errno> {
     }
 }
 
-/// Whether the connection is there. A port of ours that nobody listens at can be connected to itself: the kernel may choose
-/// it as the near end too, and the probe would be well with itself.
+/// Whether the connection is there. A port of ours that nobody listens at can be connected to
+/// itself: the kernel may choose it as the near end too, and the probe would be well with itself.
 fn finished(socket: &OwnedFd) -> Result<bool, String> {
     match sockopt::socket_error(socket) {
         Ok(Ok(())) => {}
@@ -141,7 +141,8 @@ fn finished(socket: &OwnedFd) -> Result<bool, String> {
     Ok(true)
 }
 
-/// Whether fdguard lacks a resource. A service is not restarted because its supervisor has no descriptor left.
+/// Whether fdguard lacks a resource. A service is not restarted because its supervisor has no
+/// descriptor left.
 fn is_ours(why: Errno) -> bool {
     matches!(
         why,

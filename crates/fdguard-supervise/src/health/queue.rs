@@ -17,7 +17,8 @@ const ESTABLISHED: u8 = 1;
 const CLOSE_WAIT: u8 = 8;
 const LISTEN: u8 = 10;
 
-/// Descriptors of one process that are looked at to find listeners: servers open them first, and a process that leaks has many.
+/// Descriptors of one process that are looked at to find listeners: servers open them first, and a
+/// process that leaks has many.
 const LOWEST: usize = 1024;
 
 /// What waits at these sockets now, by port.
@@ -63,7 +64,8 @@ pub fn find(pids: &[u32]) -> io::Result<Vec<Listener>> {
     Ok(found)
 }
 
-/// Inodes of the sockets among the lowest numbers of a process; none of one that is gone or may not be looked at.
+/// Inodes of the sockets among the lowest numbers of a process; none of one that is gone or may not
+/// be looked at.
 fn sockets(pid: u32) -> Vec<u64> {
     let folder = format!("/proc/{pid}/fd");
     let Ok(entries) = fs::read_dir(&folder) else {
@@ -87,7 +89,8 @@ fn sockets(pid: u32) -> Vec<u64> {
     numbers.iter().filter_map(inode).collect()
 }
 
-/// Gives inode, both addresses and the receive queue of each TCP socket in one of these states at this port (0: any).
+/// Gives inode, both addresses and the receive queue of each TCP socket in one of these states at
+/// this port (0: any).
 fn each(
     states: &[u8],
     port: u16,

@@ -110,7 +110,8 @@ impl CheckSeries {
         now + self.timing.timeout
     }
 
-    /// Records a probe's result. Probes start one period apart; after a longer probe the next starts at once.
+    /// Records a probe's result. Probes start one period apart; after a longer probe the next
+    /// starts at once.
     pub fn heard(&mut self, now: Instant, answer: Result<(), String>) -> Option<HealthChange> {
         let pause = match answer {
             Ok(()) => self.timing.period,
@@ -155,8 +156,9 @@ impl CheckSeries {
         Some(HealthChange::Healthy)
     }
 
-    /// Before the first success probes are more frequent than asked for, so that a start is seen early. Their failures count
-    /// as often as the period says, else a slow start would look like a failing service.
+    /// Before the first success probes are more frequent than asked for, so that a start is seen
+    /// early. Their failures count as often as the period says, else a slow start would look like a
+    /// failing service.
     fn failure(&mut self, now: Instant, reason: String) -> Option<HealthChange> {
         self.successes = 0;
         if !self.ever_well && now < self.counts_from {

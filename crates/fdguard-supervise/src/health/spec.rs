@@ -1,4 +1,5 @@
-//! The syntax of a check: `tcp:8080` as a flag, or a table with Kubernetes' names in the configuration.
+//! The syntax of a check: `tcp:8080` as a flag, or a table with Kubernetes' names in the
+//! configuration.
 
 use std::fmt;
 use std::ops::RangeInclusive;
@@ -88,7 +89,8 @@ impl FromStr for BodyPattern {
 }
 
 impl CheckSpec {
-    /// Whether it happens once after a start and holds from then on: good to know when a service is ready, not whether it still is.
+    /// Whether it happens once after a start and holds from then on: good to know when a service is
+    /// ready, not whether it still is.
     #[must_use]
     pub fn is_once(&self) -> bool {
         matches!(
@@ -113,8 +115,9 @@ const FORMS: &str =
 impl FromStr for CheckSpec {
     type Err = String;
 
-    /// `tcp:` and `http:` may be followed by words: `period=5s timeout=1s delay=2s success=1 failure=3`, and for pages
-    /// `status=200-299` and, as the last, `body=REGEX`.
+    /// `tcp:` and `http:` may be followed by words:
+    /// `period=5s timeout=1s delay=2s success=1 failure=3`, and for pages `status=200-299` and, as
+    /// the last, `body=REGEX`.
     fn from_str(text: &str) -> Result<Self, String> {
         let (kind, rest) = text.split_once(':').unwrap_or((text, ""));
         match (kind, rest) {

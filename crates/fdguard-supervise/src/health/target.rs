@@ -14,8 +14,9 @@ pub struct Endpoint {
 }
 
 impl Endpoint {
-    /// Its addresses, to be tried in this order. Numbers and `localhost` need nobody; any other name is asked for **now**, and
-    /// this may wait for a name server: it is for the time before the loop, and is done once. A name that moves later is not followed.
+    /// Its addresses, to be tried in this order. Numbers and `localhost` need nobody; any other
+    /// name is asked for **now**, and this may wait for a name server: it is for the time before
+    /// the loop, and is done once. A name that moves later is not followed.
     pub fn addresses(&self) -> Result<Vec<SocketAddr>, String> {
         if let Ok(ip) = self.host.parse::<IpAddr>() {
             return Ok(vec![SocketAddr::new(ip, self.port)]);

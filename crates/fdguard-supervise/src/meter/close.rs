@@ -1,4 +1,5 @@
-//! Lists the descriptors of the few processes that hold most: their classes, and which of them stay open.
+//! Lists the descriptors of the few processes that hold most: their classes, and which of them stay
+//! open.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -12,15 +13,18 @@ use fdguard_probe::{Error, Probe, ProcessWatcher, WatcherTick};
 use super::cost::Cost;
 use super::trend;
 
-/// The most processes under close watch: each takes three descriptors of fdguard, and memory for each of its own.
+/// The most processes under close watch: each takes three descriptors of fdguard, and memory for
+/// each of its own.
 const MOST: usize = 4;
-/// More descriptors than this are counted and not listed: a first list takes about 12 µs each (9,500: 0.12 s of processor time), in which nothing else is done.
+/// More descriptors than this are counted and not listed: a first list takes about 12 µs each
+/// (9,500: 0.12 s of processor time), in which nothing else is done.
 pub const MOST_LISTED: u64 = 5_000;
 /// A list may take this part of the time: one in two hundred.
 const LIST_SHARE: u32 = 200;
 /// Beside each list so many of the known ones are looked at again.
 const AGAIN: usize = 256;
-/// A connection becomes `CLOSE_WAIT` without a change in the count: look again this often, whatever the count is.
+/// A connection becomes `CLOSE_WAIT` without a change in the count: look again this often, whatever
+/// the count is.
 const AGAIN_EVERY: Duration = Duration::from_secs(5);
 /// A group of descriptors that is smaller is not named as a suspect.
 const LEAST_SUSPECT: u64 = 5;
@@ -40,7 +44,8 @@ pub struct Leak {
     pub count: u64,
     /// How many more every minute.
     pub per_minute: Option<f64>,
-    /// Whether the judgement calls it a leak: else it is what was opened since the close watch began and is still open.
+    /// Whether the judgement calls it a leak: else it is what was opened since the close watch
+    /// began and is still open.
     pub proven: bool,
 }
 
@@ -189,7 +194,8 @@ impl<'p> Closely<'p> {
         Some(counts.into_iter().collect())
     }
 
-    /// What leaks in all of them, the most first; where nothing is proven, what was opened and stays.
+    /// What leaks in all of them, the most first; where nothing is proven, what was opened and
+    /// stays.
     pub(super) fn leaks(&self) -> Vec<Leak> {
         let listed = self.watched.iter().filter(|one| one.timeline.is_listed());
         let mut proven: Vec<Leak> = listed.clone().flat_map(Close::proven).collect();

@@ -6,8 +6,9 @@ use fdguard_probe::{Depth, Options};
 use super::Meter;
 
 impl Meter<'_> {
-    /// How many connections the service's listeners have accepted and not closed: those of the processes whose own port one of them listens
-    /// at, or that is among `ports`. Absent where that cannot be seen. A list of everything: for the time of a drain.
+    /// How many connections the service's listeners have accepted and not closed: those of the
+    /// processes whose own port one of them listens at, or that is among `ports`. Absent where that
+    /// cannot be seen. A list of everything: for the time of a drain.
     #[must_use]
     pub fn connections(&self, pids: &[Pid], ports: &[u16]) -> Option<u64> {
         let options = Options {

@@ -92,7 +92,8 @@ impl Files {
         Ok(&self.buffer)
     }
 
-    /// The inode of the table, which is another one for another process, and the number of descriptors.
+    /// The inode of the table, which is another one for another process, and the number of
+    /// descriptors.
     pub(super) fn table(&mut self, pid: Pid) -> Result<(u64, Result<u64, Refusal>), Refusal> {
         let path = format!("/proc/{pid}/fd");
         let stat = rustix::fs::stat(path.as_str())?;
@@ -223,8 +224,9 @@ fn is_kept(pid: Pid, number: u64) -> bool {
     Fdinfo::parse(&info).is_kept() && target.is_ok_and(|target| target.as_os_str() == "/dev/null")
 }
 
-/// The highest number in use, without a list of all: the kernel's directory of a table can be entered at a number, so that a dozen
-/// questions "is there one from here on?" find the last. 10,000 descriptors cost as much as ten.
+/// The highest number in use, without a list of all: the kernel's directory of a table can be
+/// entered at a number, so that a dozen questions "is there one from here on?" find the last.
+/// 10,000 descriptors cost as much as ten.
 pub(super) fn highest(pid: Pid, slots: u64) -> Result<u64, Refusal> {
     let folder = open_folder(&format!("/proc/{pid}/fd"))?;
     let (mut found, mut above) = match from(&folder, 0)? {

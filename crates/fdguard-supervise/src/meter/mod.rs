@@ -40,7 +40,8 @@ pub use pace::AT_REST;
 
 /// Limits and names are read again this often.
 const AROUND_EVERY: Duration = Duration::from_secs(5);
-/// A close watch begins at this part of the way to the first level: so that something is known when the level is reached.
+/// A close watch begins at this part of the way to the first level: so that something is known when
+/// the level is reached.
 const CLOSE_FROM: f64 = 0.5;
 /// What is needed of classes is looked at from this part of their level on.
 const CLASSES_FROM: f64 = 0.9;

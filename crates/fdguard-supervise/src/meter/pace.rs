@@ -35,7 +35,8 @@ pub(super) struct Pace {
 }
 
 impl Pace {
-    /// How long to wait after this look. `levels` are those of each process, ascending; `since_start` is the age of the program as we know it.
+    /// How long to wait after this look. `levels` are those of each process, ascending;
+    /// `since_start` is the age of the program as we know it.
     pub(super) fn after(
         &mut self,
         now: Duration,
@@ -109,7 +110,8 @@ mod tests {
         assert_eq!(pause, NEAR);
     }
 
-    /// Looks taken between the level to act at and the wall, from any moment the looking may begin at.
+    /// Looks taken between the level to act at and the wall, from any moment the looking may begin
+    /// at.
     fn looks_in_time(rate: f64, limit: f64, young: bool, phase: f64) -> usize {
         let mut pace = Pace::default();
         let (mut now, mut seen) = (phase, 0);

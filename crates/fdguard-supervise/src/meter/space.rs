@@ -28,7 +28,8 @@ struct Exact {
 }
 
 impl Memory {
-    /// The sum of what is resident is the most it can be: only when that passes the level is it worth to count shared pages once.
+    /// The sum of what is resident is the most it can be: only when that passes the level is it
+    /// worth to count shared pages once.
     pub(super) fn measure(
         &mut self,
         files: &mut Files,

@@ -116,7 +116,8 @@ fn who_ended_is_not_among_them_and_zombies_are_counted() {
     let start = Instant::now();
     let mut meter = Meter::new(&probe, &budgets(&["zombies=1:9", "memory=1GiB"]), start);
     let mut child = Command::new("true").spawn().unwrap();
-    // It has ended when its output would be at its end; it is not waited for, so it is a zombie of ours.
+    // It has ended when its output would be at its end; it is not waited for, so it is a zombie of
+    // ours.
     let pid = rustix::process::Pid::from_child(&child);
     let options = rustix::process::WaitIdOptions::EXITED | rustix::process::WaitIdOptions::NOWAIT;
     rustix::process::waitid(rustix::process::WaitId::Pid(pid), options).unwrap();

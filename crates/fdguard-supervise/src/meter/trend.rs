@@ -17,7 +17,8 @@ const SHARE: u32 = 2000;
 /// and one oftener than this tells nothing new.
 const AT_MOST_EVERY: Duration = Duration::from_secs(1);
 
-/// The counts of one process over time. A list is not needed for that; its memory is that of a few thousand numbers, however long it goes on.
+/// The counts of one process over time. A list is not needed for that; its memory is that of a few
+/// thousand numbers, however long it goes on.
 #[derive(Debug, Default)]
 pub(super) struct Trend {
     counts: Timeline,
@@ -88,7 +89,8 @@ pub(super) fn leaking(timeline: &Timeline) -> Vec<RisingGroup> {
     rising_groups(timeline, &judge(timeline), Verdict::Leaking)
 }
 
-/// The hard limit is no wall behind the soft one; what is one only under a condition is left to its own budget.
+/// The hard limit is no wall behind the soft one; what is one only under a condition is left to its
+/// own budget.
 fn nearest(walls: &[Forecast]) -> Option<LimitAhead> {
     let ahead = walls.iter().filter(|wall| wall.only_if.is_none());
     let ahead = ahead.filter_map(|wall| Some((wall.eta_seconds?, wall)));

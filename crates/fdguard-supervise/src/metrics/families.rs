@@ -179,7 +179,8 @@ fn kinds(text: &mut Exposition, rows: &[Row<'_>]) {
     );
 }
 
-/// The classes are a fixed list except `other:NAME`, whose names come from the kernel: all of them are one kind.
+/// The classes are a fixed list except `other:NAME`, whose names come from the kernel: all of them
+/// are one kind.
 fn by_kind(classes: &[(Class, u64)]) -> BTreeMap<String, u64> {
     let mut kinds = BTreeMap::new();
     for (class, count) in classes {

@@ -1,4 +1,5 @@
-//! `/health`: the fields that health endpoints of others have, so that one page fits all. Callers without the token get counts only.
+//! `/health`: the fields that health endpoints of others have, so that one page fits all. Callers
+//! without the token get counts only.
 
 use fdguard_core::wall::{CRITICAL_FROM, WARNING_ABOVE};
 use jiff::Timestamp;
@@ -11,7 +12,8 @@ use super::state::{MetricsState, ServiceMetrics, TargetMetrics, number};
 pub struct HealthPage {
     /// JSON.
     pub body: String,
-    /// 200, or 503 when a service is down, not ready, failing its check, or has less than a tenth of its descriptors left.
+    /// 200, or 503 when a service is down, not ready, failing its check, or has less than a tenth
+    /// of its descriptors left.
     pub is_well: bool,
 }
 

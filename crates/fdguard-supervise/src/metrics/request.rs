@@ -81,8 +81,9 @@ pub(super) fn read(bytes: &[u8]) -> Head<'_> {
     })
 }
 
-/// Whether this request means the server at this address. A page of elsewhere that a browser here has open can ask a loopback address
-/// under a name of its own, and that name is in `Host`. Other addresses have names that nobody here knows.
+/// Whether this request means the server at this address. A page of elsewhere that a browser here
+/// has open can ask a loopback address under a name of its own, and that name is in `Host`. Other
+/// addresses have names that nobody here knows.
 pub(super) fn is_for(request: &Request<'_>, address: SocketAddr) -> bool {
     if !address.ip().is_loopback() {
         return true;

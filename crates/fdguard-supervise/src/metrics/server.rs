@@ -1,4 +1,5 @@
-//! The HTTP server: a few connections at a time, one request each, one deadline for the whole exchange.
+//! The HTTP server: a few connections at a time, one request each, one deadline for the whole
+//! exchange.
 
 use std::io;
 use std::net::SocketAddr;
@@ -15,7 +16,8 @@ use super::request::{self, HEAD, Head};
 use super::state::MetricsState;
 use crate::poll::{Interest, Readiness};
 
-/// Connections at a time. The oldest is closed for a new one, so that idle clients cannot block others.
+/// Connections at a time. The oldest is closed for a new one, so that idle clients cannot block
+/// others.
 const CONNECTIONS: usize = 16;
 /// From the first moment of a connection to its last.
 const PATIENCE: Duration = Duration::from_secs(5);
@@ -80,7 +82,8 @@ impl MetricsServer {
         }
     }
 
-    /// Continues all connections without blocking. The state is built at most once, and only if a request needs it.
+    /// Continues all connections without blocking. The state is built at most once, and only if a
+    /// request needs it.
     pub fn poll(
         &mut self,
         now: Instant,
@@ -157,7 +160,8 @@ enum Stage {
         answer: Vec<u8>,
         sent: usize,
     },
-    /// The answer is out. Closing now would take it back if the caller is still talking, so its end is waited for.
+    /// The answer is out. Closing now would take it back if the caller is still talking, so its end
+    /// is waited for.
     Leaving {
         left: usize,
     },

@@ -1,6 +1,8 @@
-//! The reported state of the supervisor and its services. The loop fills it; text and JSON are derived from it alone.
+//! The reported state of the supervisor and its services. The loop fills it; text and JSON are
+//! derived from it alone.
 //!
-//! Unknown is `None` and omitted from the text: an absent gauge means "not measured", 0 means "none".
+//! Unknown is `None` and omitted from the text: an absent gauge means "not measured", 0 means
+//! "none".
 
 use std::collections::BTreeMap;
 use std::time::Duration;

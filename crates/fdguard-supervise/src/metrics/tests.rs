@@ -255,7 +255,8 @@ fn promtool_accepts_the_text() {
     std::io::Write::write_all(&mut child.stdin.take().unwrap(), text.as_bytes()).unwrap();
     let output = child.wait_with_output().unwrap();
     let said = String::from_utf8_lossy(&output.stderr);
-    // It knows that these names are others' and complains of their style; they are wanted as they are.
+    // It knows that these names are others' and complains of their style; they are wanted as they
+    // are.
     let ours = said.lines().filter(|line| line.starts_with("fdguard_"));
     assert_eq!(ours.collect::<Vec<_>>(), Vec::<&str>::new());
     assert!(!said.contains("error while linting"), "{said}");

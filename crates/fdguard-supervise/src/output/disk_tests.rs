@@ -39,7 +39,8 @@ impl Drop for Small {
 
 const LINES: usize = 30_000;
 
-/// Writes more than memory keeps; the disk does not hold the service up. Gives what happened, and the service's end.
+/// Writes more than memory keeps; the disk does not hold the service up. Gives what happened, and
+/// the service's end.
 fn fill(output: &mut ServiceOutput) -> (Vec<OutputEvent>, File) {
     let [mut out, err] = started(output);
     drop(err);

@@ -118,7 +118,8 @@ impl Log {
         self.failing
     }
 
-    /// Another program moved the file away: go on in a new one, after the line that is being written.
+    /// Another program moved the file away: go on in a new one, after the line that is being
+    /// written.
     pub(super) fn reopen(&mut self) {
         self.wants_reopening = true;
     }
@@ -177,8 +178,9 @@ impl Log {
         Ok(())
     }
 
-    /// Takes the beginning of a line out of the file again, so that the file can be read and moved meanwhile: the line comes
-    /// whole later. Where that is not possible the rest follows when there is room.
+    /// Takes the beginning of a line out of the file again, so that the file can be read and moved
+    /// meanwhile: the line comes whole later. Where that is not possible the rest follows when
+    /// there is room.
     fn take_back(&mut self) {
         let sent = &self.queue[..self.sent];
         let border = sent
@@ -251,8 +253,8 @@ impl Log {
         }
     }
 
-    /// `FILE` becomes `FILE.1`, that becomes `FILE.2`, and so on. The new file is there before anything is moved, so that a machine
-    /// without room or descriptors changes nothing.
+    /// `FILE` becomes `FILE.1`, that becomes `FILE.2`, and so on. The new file is there before
+    /// anything is moved, so that a machine without room or descriptors changes nothing.
     fn rotate(&mut self) -> io::Result<()> {
         let next = self.numbered("next");
         // A file left by a crash is empty. Never open a file that another program may have created.
@@ -305,7 +307,8 @@ fn moved(from: &Path, to: &Path) -> io::Result<()> {
 
 fn options() -> OpenOptions {
     let mut options = OpenOptions::new();
-    // The standard library makes every descriptor close-on-exec. A pipe without a reader must not block fdguard.
+    // The standard library makes every descriptor close-on-exec. A pipe without a reader must not
+    // block fdguard.
     let flags = rustix::fs::OFlags::NONBLOCK | rustix::fs::OFlags::NOCTTY;
     let flags = i32::try_from(flags.bits()).unwrap_or(0);
     options

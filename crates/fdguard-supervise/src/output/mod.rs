@@ -1,4 +1,5 @@
-//! What a service writes to its standard output and error: passed on, kept in files, and remembered for the report of its end.
+//! What a service writes to its standard output and error: passed on, kept in files, and remembered
+//! for the report of its end.
 //!
 //! By default a service writes directly to fdguard's output ([`Pass::Inherit`]). If its lines are
 //! needed, it gets pipes, and an [`Output`] reads them: whole lines go to fdguard's output, into a
@@ -36,7 +37,8 @@ use outlet::Outlet;
 
 use crate::poll::{Interest, Readiness};
 
-/// What is read from one pipe in one turn: a service that writes without pause does not keep the loop to itself.
+/// What is read from one pipe in one turn: a service that writes without pause does not keep the
+/// loop to itself.
 const BITE: usize = 64 << 10;
 
 /// What the loop should log.
@@ -64,8 +66,8 @@ pub enum OutputEvent {
         /// Why.
         why: String,
     },
-    /// Our own output cannot be written: nobody reads it any more, and it is dropped from now on; or there is no room for it, and what
-    /// comes meanwhile is dropped. Told once.
+    /// Our own output cannot be written: nobody reads it any more, and it is dropped from now on;
+    /// or there is no room for it, and what comes meanwhile is dropped. Told once.
     NobodyReads {
         /// `stdout` or `stderr`.
         stream: &'static str,
@@ -122,8 +124,9 @@ impl ServiceOutput {
         })
     }
 
-    /// The service is about to be started: its ends of two new pipes, for its standard output and error. Ours of them are to be
-    /// closed after the start. Pipes of an earlier start are read to their end.
+    /// The service is about to be started: its ends of two new pipes, for its standard output and
+    /// error. Ours of them are to be closed after the start. Pipes of an earlier start are read to
+    /// their end.
     pub fn start(&mut self) -> io::Result<[OwnedFd; 2]> {
         let (out, their_out) = rustix::pipe::pipe_with(PipeFlags::CLOEXEC)?;
         let (err, their_err) = rustix::pipe::pipe_with(PipeFlags::CLOEXEC)?;
@@ -142,15 +145,16 @@ impl ServiceOutput {
         Ok([their_out, their_err])
     }
 
-    /// Nothing of the service is left: what is still in its pipes is read, and then they are closed, even if somebody else has
-    /// kept the other ends.
+    /// Nothing of the service is left: what is still in its pipes is read, and then they are
+    /// closed, even if somebody else has kept the other ends.
     pub fn ended(&mut self) {
         for source in &mut self.sources {
             source.is_ending = true;
         }
     }
 
-    /// Another program moved the log away (SIGUSR1): go on in a new file, after the line that is being written.
+    /// Another program moved the log away (SIGUSR1): go on in a new file, after the line that is
+    /// being written.
     pub fn reopen(&mut self) {
         if let Some(log) = &mut self.log {
             log.reopen();
@@ -273,8 +277,8 @@ impl ServiceOutput {
     /// One line, or a piece of a very long one, to everybody.
     fn push_bytes(&mut self, source: &mut Source, piece: &[u8], heard: &mut dyn FnMut(&[u8])) {
         if let Some(outlet) = &mut self.outlets[source.stream] {
-            // Our own events go to the same output: what looks like one is never passed on as it is. The rest of a long line may
-            // follow one of them.
+            // Our own events go to the same output: what looks like one is never passed on as it
+            // is. The rest of a long line may follow one of them.
             if (source.at_start && self.is_prefixed) || forgery::is_event(piece) {
                 outlet.push(&self.prefix);
             }

@@ -87,8 +87,8 @@ impl Outlet {
         }
     }
 
-    /// Writes what is taken. An error comes once. It means that nobody reads any more, and what follows is dropped; or that
-    /// there is no room for it, then what is there is dropped.
+    /// Writes what is taken. An error comes once. It means that nobody reads any more, and what
+    /// follows is dropped; or that there is no room for it, then what is there is dropped.
     pub(super) fn flush(&mut self, ready: &Readiness) -> Result<(), Errno> {
         if self.way == Way::Shared && !ready.has(&self.fd) {
             return Ok(());

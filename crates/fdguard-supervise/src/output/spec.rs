@@ -40,7 +40,8 @@ impl Default for OutputSpec {
 }
 
 impl OutputSpec {
-    /// Whether it has to pass through fdguard; `needs_lines` if a check or the crash report needs the lines.
+    /// Whether it has to pass through fdguard; `needs_lines` if a check or the crash report needs
+    /// the lines.
     #[must_use]
     pub fn is_captured(&self, needs_lines: bool) -> bool {
         needs_lines || self.log.is_some() || self.way() != Forwarding::Inherit
@@ -102,7 +103,8 @@ impl FromStr for OutputSpec {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Forwarding {
-    /// The service writes directly to fdguard's output. If it must pass through fdguard, the same as `Lines`.
+    /// The service writes directly to fdguard's output. If it must pass through fdguard, the same
+    /// as `Lines`.
     #[default]
     Inherit,
     /// Line by line to fdguard's output.

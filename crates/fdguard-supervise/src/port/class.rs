@@ -67,7 +67,8 @@ pub fn classify(
     if run.service != ours.service {
         return stranger(&format!("it belongs to service {}", run.service));
     }
-    // In another namespace the supervisor's pid means another process: its absence there proves nothing.
+    // In another namespace the supervisor's pid means another process: its absence there proves
+    // nothing.
     if who.same_pid_namespace != Some(true) {
         return stranger("it is in another PID namespace");
     }

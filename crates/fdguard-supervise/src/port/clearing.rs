@@ -151,7 +151,8 @@ impl Clearing {
         }
     }
 
-    /// Asks the holders to end. Each is pinned first and then looked at again: only what is still the same, and still of that class, gets a signal.
+    /// Asks the holders to end. Each is pinned first and then looked at again: only what is still
+    /// the same, and still of that class, gets a signal.
     fn end(
         &mut self,
         now: Instant,

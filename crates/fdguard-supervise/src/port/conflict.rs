@@ -184,8 +184,9 @@ fn absolute(path: &Path) -> std::path::PathBuf {
     std::path::absolute(path).unwrap_or_else(|_| path.to_owned())
 }
 
-/// Whether two sockets cannot both have these addresses. An IPv6 wildcard takes the IPv4 addresses, too, unless its owner said otherwise, which
-/// the tables do not tell: it is taken for the usual case.
+/// Whether two sockets cannot both have these addresses. An IPv6 wildcard takes the IPv4 addresses,
+/// too, unless its owner said otherwise, which the tables do not tell: it is taken for the usual
+/// case.
 fn overlap(wanted: SocketAddr, held: SocketAddr) -> bool {
     let (wanted_ip, held_ip) = (plain(wanted.ip()), plain(held.ip()));
     let all = IpAddr::V6(Ipv6Addr::UNSPECIFIED);

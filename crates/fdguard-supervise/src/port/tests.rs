@@ -1,4 +1,5 @@
-//! Real sockets in the hands of real processes: each gets the socket as its standard input, and the test lets go of it.
+//! Real sockets in the hands of real processes: each gets the socket as its standard input, and the
+//! test lets go of it.
 
 use std::net::TcpListener;
 use std::os::fd::OwnedFd;

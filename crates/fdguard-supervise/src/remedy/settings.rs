@@ -13,7 +13,8 @@ const LONGEST_EVIDENCE: Duration = Duration::from_secs(30);
 const SHORTEST_EVIDENCE: Duration = Duration::from_secs(2);
 /// A breach so soon after a relief is again at once, however short that relief was.
 const LEAST_AGAIN: Duration = Duration::from_secs(60);
-/// A service that is away for more than a part of its time (one in six) is not kept alive by restarts.
+/// A service that is away for more than a part of its time (one in six) is not kept alive by
+/// restarts.
 const TIMES_DOWN: u32 = 5;
 /// After so many times the same quiet, a breach is another story.
 pub(super) const CALM: u32 = 10;
@@ -31,8 +32,8 @@ pub struct RemedySettings {
     pub start: Duration,
     /// From the start to the answer.
     pub prove: Duration,
-    /// A breach this soon after the last relief is again at once. When absent: five times as long as that relief kept the service from
-    /// its work, and a minute at least.
+    /// A breach this soon after the last relief is again at once. When absent: five times as long
+    /// as that relief kept the service from its work, and a minute at least.
     pub again_within: Option<Duration>,
     /// A breach this soon after a start is one of a program at rest.
     pub at_start: Duration,

@@ -421,7 +421,8 @@ proptest! {
         let mut both = [Remedy::new(rules, flight.clone()), Remedy::new(rules, flight)];
         let mut now = Instant::now();
         let mut busy_since = [None; 2];
-        // When the latest relief of each ended, and whether a stop was asked for and not answered yet.
+        // When the latest relief of each ended, and whether a stop was asked for and not answered
+        // yet.
         let mut ended: [Option<Instant>; 2] = [None; 2];
         for (event, seconds, second) in events {
             now += Duration::from_secs(seconds);

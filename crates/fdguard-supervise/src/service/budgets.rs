@@ -1,6 +1,7 @@
 //! Budgets of a service: measure, judge, and run the remedy.
 //!
-//! The meter looks, the judgement compares with the budgets, and the relief says which step is next; here the steps are done.
+//! The meter looks, the judgement compares with the budgets, and the relief says which step is
+//! next; here the steps are done.
 
 use std::time::{Duration, Instant};
 
@@ -153,7 +154,8 @@ impl Service<'_> {
         }
     }
 
-    /// Nothing of it is left. Gives whether the relief wants another start, whatever the policy says.
+    /// Nothing of it is left. Gives whether the relief wants another start, whatever the policy
+    /// says.
     pub(super) fn end_thrift(&mut self, cx: &mut Context<'_>) -> bool {
         self.thrift.is_on = false;
         self.relieve(remedy::RemedyEvent::Ended, cx)

@@ -107,7 +107,8 @@ impl Service<'_> {
         self.end_the_left(Ending::Left, self.left_grace(), cx);
     }
 
-    /// Finds out whether one of those that the program left is the service itself: the loop of a bootstrap under a supervisor begins here.
+    /// Finds out whether one of those that the program left is the service itself: the loop of a
+    /// bootstrap under a supervisor begins here.
     pub(super) fn finish_run(&mut self, cx: &mut Context<'_>) {
         let Some(run) = &mut self.run else { return };
         let Some(settle) = run.settle.filter(|settle| settle.next <= cx.now) else {

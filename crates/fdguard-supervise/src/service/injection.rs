@@ -18,7 +18,8 @@ impl Service<'_> {
         }
     }
 
-    /// Nothing of a run is left, or there was none: what was put into it has nothing to do any more.
+    /// Nothing of a run is left, or there was none: what was put into it has nothing to do any
+    /// more.
     pub(super) fn end_injected(&self, cx: &mut Context<'_>) {
         if let Some(injector) = &mut cx.injector {
             for event in injector.ended(&self.settings.name) {
@@ -27,8 +28,9 @@ impl Service<'_> {
         }
     }
 
-    /// The place in the code that opened most, where something was put into the program that knows: looked up when a breach is told first, and
-    /// once more behind the steps that take their time, where a large program's lines took longer than a moment.
+    /// The place in the code that opened most, where something was put into the program that knows:
+    /// looked up when a breach is told first, and once more behind the steps that take their time,
+    /// where a large program's lines took longer than a moment.
     pub(super) fn find_line_of(&mut self, told: &RemedyNotice, cx: &mut Context<'_>) {
         let known = self
             .thrift

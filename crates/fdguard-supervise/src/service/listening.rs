@@ -24,7 +24,8 @@ pub(super) fn places(pids: &[u32]) -> Vec<String> {
     places
 }
 
-/// Inodes and paths of the unix sockets that accept: `Num RefCount Protocol Flags Type St Inode Path`.
+/// Inodes and paths of the unix sockets that accept:
+/// `Num RefCount Protocol Flags Type St Inode Path`.
 fn unix_listeners(table: &str) -> Vec<(u64, String)> {
     let row = |line: &str| {
         let mut words = line.split_ascii_whitespace();

@@ -1,7 +1,8 @@
 //! One service: its state, its current run, and what is kept over restarts.
 //!
-//! [`start`] begins a run, [`end`] hears how it ends and what follows, [`sense`] hears what the program says and asks whether it works,
-//! [`thrift`] watches what it uses. All of them are steps of the one loop and never wait.
+//! [`start`] begins a run, [`end`] hears how it ends and what follows, [`sense`] hears what the
+//! program says and asks whether it works, [`thrift`] watches what it uses. All of them are steps
+//! of the one loop and never wait.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -130,7 +131,8 @@ pub(crate) struct Service<'p> {
 }
 
 impl<'p> Service<'p> {
-    /// Creates a service that waits for its start. The error is the reason why its checks cannot work.
+    /// Creates a service that waits for its start. The error is the reason why its checks cannot
+    /// work.
     pub(crate) fn new(
         settings: config::ServiceConfig,
         sockets: Vec<InheritedFd>,
@@ -233,7 +235,8 @@ impl<'p> Service<'p> {
         }
     }
 
-    /// Ends the run gently and begins another, with these settings: sockets and stored descriptors stay.
+    /// Ends the run gently and begins another, with these settings: sockets and stored descriptors
+    /// stay.
     pub(crate) fn renew(&mut self, fresh: Self) {
         if self.settings.output != fresh.settings.output {
             self.output = None;

@@ -10,8 +10,9 @@ use crate::output::{OutputEvent, ServiceOutput};
 use crate::poll::Readiness;
 
 impl Service<'_> {
-    /// What the program gets as its standard output and error; ours when nobody needs to read along. After a quick end somebody does: the
-    /// last lines of a crash loop say more than its status.
+    /// What the program gets as its standard output and error; ours when nobody needs to read
+    /// along. After a quick end somebody does: the last lines of a crash loop say more than its
+    /// status.
     pub(super) fn streams(&mut self, cx: &mut Context<'_>) -> [Option<Arc<OwnedFd>>; 3] {
         let is_line = |spec: &health::CheckSpec| matches!(spec.kind, health::Kind::Line(_));
         let needs_lines = self.settings.ready.as_ref().is_some_and(is_line);

@@ -120,7 +120,8 @@ impl Service<'_> {
         all
     }
 
-    /// The socket for notifications, which stays over restarts. Without one the program runs as well, unless its readiness depends on it.
+    /// The socket for notifications, which stays over restarts. Without one the program runs as
+    /// well, unless its readiness depends on it.
     fn server(&mut self, cx: &mut Context<'_>) -> Option<OsString> {
         if cx.once {
             return None;
@@ -177,7 +178,8 @@ impl Service<'_> {
     }
 }
 
-/// Puts the pipe at the number that the program expects: named descriptors come first, so numbers before it are filled.
+/// Puts the pipe at the number that the program expects: named descriptors come first, so numbers
+/// before it are filled.
 fn hand_pipe(handed: &mut Vec<InheritedFd>, pipe: HeartbeatPipe) -> Result<(), StartError> {
     let refused = |source: std::io::Error| StartError::Refused {
         step: "cannot create the readiness pipe",

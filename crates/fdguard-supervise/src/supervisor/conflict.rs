@@ -85,8 +85,8 @@ impl Desk<'_> {
         }
     }
 
-    /// Warns when somebody listens already where this service's readiness is asked for: the answer would be theirs. It may be meant (a
-    /// proxy before the service), so it is only told.
+    /// Warns when somebody listens already where this service's readiness is asked for: the answer
+    /// would be theirs. It may be meant (a proxy before the service), so it is only told.
     pub(super) fn warn(&mut self, service: &config::ServiceConfig) {
         let target = match service.ready.as_ref().map(|check| &check.kind) {
             Some(health::Kind::Tcp(target)) => Some(target),

@@ -26,7 +26,8 @@ impl Dependencies {
         }
     }
 
-    /// Starts the service when its dependencies are ready; stops it when no running service depends on it.
+    /// Starts the service when its dependencies are ready; stops it when no running service depends
+    /// on it.
     pub(super) fn progress(&self, service: &mut Service<'_>, cx: &mut Context<'_>) {
         if self.is_stopping {
             let name = service.name();

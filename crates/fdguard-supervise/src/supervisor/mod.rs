@@ -140,8 +140,9 @@ impl<'p> Supervisor<'p> {
         let now = Instant::now();
         let signals = Signals::block(forwardable())
             .map_err(|error| StartRefusal::machine("cannot set up signal handling", &error))?;
-        // A program may kill its keeper. All of our children are keepers, so whoever else becomes our child is an orphan of such a
-        // program. Where the kernel refuses it, orphans are found by their mark.
+        // A program may kill its keeper. All of our children are keepers, so whoever else becomes
+        // our child is an orphan of such a program. Where the kernel refuses it, orphans are found
+        // by their mark.
         let _refused = adopt_orphans_of_trees();
         let sink = EventSink::new(launch.settings.form, launch.stderr);
         let reserve = Reserve::new(Reserve::FOR_A_START + 4)
@@ -284,7 +285,8 @@ impl<'p> Supervisor<'p> {
         }
     }
 
-    /// Starts and stops what can be, until nothing follows from it any more: what is ready at once frees others at once.
+    /// Starts and stops what can be, until nothing follows from it any more: what is ready at once
+    /// frees others at once.
     fn progress(&mut self) {
         loop {
             let states =
@@ -361,7 +363,8 @@ impl<'p> Supervisor<'p> {
         self.services.retain(|service| !gone(service));
     }
 
-    /// Every service is down and its output is written, or cannot be: a full disk does not delay the exit.
+    /// Every service is down and its output is written, or cannot be: a full disk does not delay
+    /// the exit.
     fn is_over(&mut self) -> bool {
         let is_down = |one: &Service<'_>| one.state.is_final() && !one.is_alive();
         if !self.services.iter().all(is_down) {

@@ -1,4 +1,5 @@
-//! Notifications to fdguard's own parent: ready, status, watchdog, stopping, and requests for more time.
+//! Notifications to fdguard's own parent: ready, status, watchdog, stopping, and requests for more
+//! time.
 
 use std::time::{Duration, Instant};
 
@@ -115,7 +116,8 @@ impl Supervisor<'_> {
         let is_due = self.above.heartbeat.is_some_and(|beat| beat.due() <= now);
         if is_due && let Some(beat) = &mut self.above.heartbeat {
             beat.beat(now);
-            // A parent that receives no watchdog message restarts fdguard, so send one only while all services are healthy.
+            // A parent that receives no watchdog message restarts fdguard, so send one only while
+            // all services are healthy.
             if self.services.iter().all(super::Service::holds) {
                 self.above.tell(&Heartbeat::message(), &mut self.sink);
             }

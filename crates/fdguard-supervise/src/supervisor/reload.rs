@@ -1,4 +1,5 @@
-//! SIGHUP: read the file again. Changed services are restarted, new ones started, removed ones ended.
+//! SIGHUP: read the file again. Changed services are restarted, new ones started, removed ones
+//! ended.
 
 use std::mem;
 use std::path::Path;

@@ -1,6 +1,7 @@
 //! What fdguard itself uses.
 
-/// fdguard's open descriptors: the directory's size (Linux 6.2), or the length of the list on older kernels.
+/// fdguard's open descriptors: the directory's size (Linux 6.2), or the length of the list on older
+/// kernels.
 pub(super) fn descriptors() -> Option<u64> {
     let size = std::fs::metadata("/proc/self/fd").ok()?.len();
     if size > 0 {

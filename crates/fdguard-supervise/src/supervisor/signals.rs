@@ -23,7 +23,8 @@ impl Supervisor<'_> {
         }
     }
 
-    /// With `--once` all signals belong to the program. It has already received those of the terminal, because it is in the same group.
+    /// With `--once` all signals belong to the program. It has already received those of the
+    /// terminal, because it is in the same group.
     fn pass_on(&mut self, heard: SignalSet) {
         let is_int = heard.signal == Signal::INT.as_raw();
         if is_int && std::mem::replace(&mut self.was_interrupted, is_int) {

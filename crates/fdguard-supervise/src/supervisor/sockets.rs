@@ -1,4 +1,5 @@
-//! Sockets for services: bound by fdguard once, or inherited from its parent. They survive restarts and reloads.
+//! Sockets for services: bound by fdguard once, or inherited from its parent. They survive restarts
+//! and reloads.
 
 use std::os::fd::OwnedFd;
 use std::sync::Arc;

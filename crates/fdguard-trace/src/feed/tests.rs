@@ -198,7 +198,8 @@ fn what_protection_kept_from_happening_is_the_same_event_with_a_bit_more() {
     assert!(!next().1);
 }
 
-/// A closer that is not run for a while between its look at who is inside and its close: the reader may have gone on since.
+/// A closer that is not run for a while between its look at who is inside and its close: the reader
+/// may have gone on since.
 #[test]
 fn who_came_out_with_success_before_the_close_returned_was_perhaps_not_inside() {
     let told = |until: u64, errno: u16| {

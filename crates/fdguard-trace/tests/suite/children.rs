@@ -1,8 +1,10 @@
-//! Processes that run the program's code with a table of their own: what they do is not the program's.
+//! Processes that run the program's code with a table of their own: what they do is not the
+//! program's.
 
 use super::run::{alone_of, children, traced_of};
 
-/// Runs the mode both ways: it says the same, and in its table is number 3 and nothing of its child's. Gives what it said.
+/// Runs the mode both ways: it says the same, and in its table is number 3 and nothing of its
+/// child's. Gives what it said.
 fn undisturbed(mode: &str) -> String {
     let redirection = "> \"$1\" 2>&1";
     let without = alone_of(children(), mode, redirection);

@@ -123,8 +123,9 @@ fn r40_every_call_on_a_descriptor_gives_what_it_gives_without_us() {
     }
 }
 
-/// The compiler brings an allocator of its own, which reads a file when it is first asked for memory: inside of us, when the loader
-/// wanted some to say that a name is not there, it waited for itself.
+/// The compiler brings an allocator of its own, which reads a file when it is first asked for
+/// memory: inside of us, when the loader wanted some to say that a name is not there, it waited for
+/// itself.
 #[test]
 fn r19_a_program_whose_allocator_begins_by_opening_a_file() {
     let found = Command::new("rustc").args(["--print", "sysroot"]).output();

@@ -1,4 +1,5 @@
-//! Whatever a program does, it does the same under protection, but for the numbers that it is given.
+//! Whatever a program does, it does the same under protection, but for the numbers that it is
+//! given.
 
 use std::ffi::OsString;
 use std::path::PathBuf;

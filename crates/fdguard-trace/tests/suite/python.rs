@@ -6,7 +6,8 @@ use std::path::{Path, PathBuf};
 use fdguard_core::origin::{Frame, Language};
 use fdguard_trace::{Options, Site, Symbols, TracedCommand};
 
-/// It leaves a file and a socket open, the one through C code that calls back, and ends without tidying up.
+/// It leaves a file and a socket open, the one through C code that calls back, and ends without
+/// tidying up.
 const SCRIPT: &str = "
 import os, socket
 kept = []
@@ -21,7 +22,8 @@ connect()
 os._exit(0)
 ";
 
-/// `close` itself handles a signal that comes every tenth of a millisecond, wherever Python is: half a frame may be there.
+/// `close` itself handles a signal that comes every tenth of a millisecond, wherever Python is:
+/// half a frame may be there.
 const INTERRUPTED: &str = "
 import ctypes, os, signal
 os.dup2(0, 14), os.close(14)

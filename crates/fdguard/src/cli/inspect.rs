@@ -25,8 +25,8 @@ pub struct InspectArgs {
     pub files: Vec<PathBuf>,
     /// Depth of SQLite's own check.
     ///
-    /// The check runs on a copy if a process may be writing. Default: full up to 64 MiB, quick up to
-    /// 512 MiB.
+    /// The check runs on a copy if a process may be writing. Default: full up to 64 MiB, quick up
+    /// to 512 MiB.
     #[arg(long, value_enum, value_name = "DEPTH")]
     pub check: Option<InspectCheck>,
     /// Repair a damaged database that no process has open.

@@ -118,7 +118,8 @@ pub struct RestartArgs {
 pub struct SocketArgs {
     /// Bind a socket once and pass it at every start.
     ///
-    /// The program gets it as in systemd (LISTEN_FDS). Forms: `tcp:PORT`, `tcp:HOST:PORT`, `unix:PATH`; may be repeated.
+    /// The program gets it as in systemd (LISTEN_FDS). Forms: `tcp:PORT`, `tcp:HOST:PORT`,
+    /// `unix:PATH`; may be repeated.
     #[arg(long, value_name = "SOCKET")]
     pub listen: Vec<String>,
     /// What to do if a socket is in use: `refuse` (exit with 2 and name the holder), `wait:30s`, or
@@ -133,8 +134,8 @@ pub struct SocketArgs {
 pub struct HealthArgs {
     /// Readiness check, such as `tcp:PORT` or `http:URL`.
     ///
-    /// Forms: `tcp:PORT`, `http:URL`, `exec:CMD`, `notify`, `fd:N`, `line:REGEX`, `up:5s`. Without a
-    /// check the service is ready at once.
+    /// Forms: `tcp:PORT`, `http:URL`, `exec:CMD`, `notify`, `fd:N`, `line:REGEX`, `up:5s`. Without
+    /// a check the service is ready at once.
     #[arg(long, value_name = "CHECK")]
     pub ready: Option<String>,
     /// Time limit for the service to become ready [default: 120s].
@@ -160,15 +161,15 @@ pub struct BudgetArgs {
     ///
     /// fdguard warns at the first level and restarts the service at the second.
     ///
-    /// Budgets: `fds=80%:90%`, `highest=900`, `class:tcp=200`, `growth=30/min`, `wall=30m` (time left
-    /// to a limit), `zombies=50`, `memory=1GiB`, `children=64`; may be repeated.
+    /// Budgets: `fds=80%:90%`, `highest=900`, `class:tcp=200`, `growth=30/min`, `wall=30m` (time
+    /// left to a limit), `zombies=50`, `memory=1GiB`, `children=64`; may be repeated.
     #[arg(long, value_name = "NAME=WARN:ACT")]
     pub budget: Vec<String>,
     /// Log a breach this soon after a start, but do not restart [default: 10s].
     #[arg(long, value_name = "TIME")]
     pub warmup: Option<String>,
-    /// Drain the service before a budget restart: a signal (`HUP`), `http:URL`, `exec:CMD` or `none`
-    /// [default: none].
+    /// Drain the service before a budget restart: a signal (`HUP`), `http:URL`, `exec:CMD` or
+    /// `none` [default: none].
     #[arg(long, value_name = "HOW")]
     pub drain: Option<String>,
     /// Time limit for draining, at most 300s [default: 30s].
@@ -198,8 +199,8 @@ pub struct RunOutputArgs {
     /// Format of the event log on stderr [default: text].
     #[arg(long, value_name = "FORMAT", value_parser = ["text", "json"])]
     pub log_format: Option<String>,
-    /// Write the program's output to this file, with rotation. Options may follow: `size=10MiB keep=5
-    /// pass=lines`.
+    /// Write the program's output to this file, with rotation. Options may follow:
+    /// `size=10MiB keep=5 pass=lines`.
     #[arg(long, value_name = "FILE")]
     pub log: Option<String>,
     /// Serve Prometheus metrics and /health on this address, such as `127.0.0.1:9464`.

@@ -162,8 +162,8 @@ fn summarized(snapshots: Vec<Snapshot>) -> Vec<(Snapshot, Summary)> {
     snapshots.into_iter().zip(summaries).collect()
 }
 
-/// Splits results into what was read and why the rest was not. Of everything, processes that have no
-/// descriptors or ended meanwhile are not missed; of named ones they are.
+/// Splits results into what was read and why the rest was not. Of everything, processes that have
+/// no descriptors or ended meanwhile are not missed; of named ones they are.
 fn sort_out(
     results: Vec<Result<Snapshot, ProbeError>>,
     all: bool,

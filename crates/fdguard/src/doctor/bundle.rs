@@ -32,8 +32,8 @@ enum Form {
     TarZst,
 }
 
-/// A place for a bundle, taken before there is anything to put there: a long watch must not end with "no
-/// such directory". What is not finished disappears with it.
+/// A place for a bundle, taken before there is anything to put there: a long watch must not end
+/// with "no such directory". What is not finished disappears with it.
 #[derive(Debug)]
 pub struct BundleTarget {
     path: PathBuf,

@@ -31,7 +31,8 @@ pub struct DoctorPlan<'a> {
     pub progress: &'a ProgressLine,
 }
 
-/// Looks, watches, looks again. What of the named ones could not be read is a gap, unless that is all of them.
+/// Looks, watches, looks again. What of the named ones could not be read is a gap, unless that is
+/// all of them.
 pub fn gather(
     probe: &Probe,
     pids: &[Pid],

@@ -1,7 +1,7 @@
 //! Gathering what a doctor's report is made of, and writing it into a bundle.
 //!
-//! Only reading and writing is here: what it means is concluded by [`fdguard_core::evidence`], and put
-//! into words by [`crate::report`].
+//! Only reading and writing is here: what it means is concluded by [`fdguard_core::evidence`], and
+//! put into words by [`crate::report`].
 
 pub mod bundle;
 mod family;

@@ -20,8 +20,8 @@ pub(super) struct RecordedWatch {
     pub(super) entries: Vec<RecordingEntry>,
 }
 
-/// Watches until the time is up, all processes have ended, or the user has seen enough. What ended before
-/// the watch could begin was still seen once: that is kept.
+/// Watches until the time is up, all processes have ended, or the user has seen enough. What ended
+/// before the watch could begin was still seen once: that is kept.
 pub(super) fn short_watch(
     probe: &Probe,
     visits: &[ProcessVisit],

@@ -22,8 +22,8 @@ const MOST_KINDS: usize = 4;
 
 const HOW: &str = "create a recording with fdguard watch --record FILE";
 
-/// The entries of a recording, as an iterator. Whatever stops it in the middle is no error: what came
-/// before is returned, and [`Replay::cut`] gives the reason.
+/// The entries of a recording, as an iterator. Whatever stops it in the middle is no error: what
+/// came before is returned, and [`Replay::cut`] gives the reason.
 pub struct Replay {
     source: Box<dyn BufRead>,
     header: RecordingHeader,
@@ -95,7 +95,8 @@ impl Replay {
         &self.header
     }
 
-    /// Where and why it stops in the middle; absent while nothing is wrong, so to be asked at the end.
+    /// Where and why it stops in the middle; absent while nothing is wrong, so to be asked at the
+    /// end.
     #[must_use]
     pub fn cut(&self) -> Option<String> {
         self.cut.clone()

@@ -14,22 +14,23 @@ use serde::Serialize;
 /// The most that a crash may cost: a verdict does not depend on the last second.
 const FLUSH_EVERY: Duration = Duration::from_secs(1);
 
-/// A host of many processes has this many in far less than a second. It bounds what waits in memory also
-/// if [`Recorder::flush_due`] is never called.
+/// A host of many processes has this many in far less than a second. It bounds what waits in memory
+/// also if [`Recorder::flush_due`] is never called.
 const FLUSH_ENTRIES: usize = 64;
 
 /// A recording that is being written: JSON Lines, or the same in zstd when its name ends in `.zst`.
 ///
 /// What waits is written when a second has passed ([`Recorder::flush_due`]) or 64 entries wait,
-/// whichever is first. So a process that is killed loses a second. The flush by time also waits until
-/// the disk has it, at most once a second, so a loss of power costs little more. In a compressed
-/// recording each flush is a zstd frame of its own, hence readable without what would have followed.
+/// whichever is first. So a process that is killed loses a second. The flush by time also waits
+/// until the disk has it, at most once a second, so a loss of power costs little more. In a
+/// compressed recording each flush is a zstd frame of its own, hence readable without what would
+/// have followed.
 ///
 /// # Errors
 ///
 /// The call that meets a full disk or a closed pipe returns the error, once. Later calls do nothing
-/// and succeed, so the caller can report the error and continue the watch. What was written before can
-/// be replayed.
+/// and succeed, so the caller can report the error and continue the watch. What was written before
+/// can be replayed.
 #[derive(Debug)]
 pub struct Recorder {
     pub(super) out: File,
@@ -44,8 +45,8 @@ pub struct Recorder {
 }
 
 impl Recorder {
-    /// Begins a recording. Its first line is written at once: whoever may not write here should know
-    /// before the watch begins.
+    /// Begins a recording. Its first line is written at once: whoever may not write here should
+    /// know before the watch begins.
     pub fn create(path: &Path, header: &RecordingHeader) -> anyhow::Result<Self> {
         let out = open(path).with_context(|| path.display().to_string())?;
         let durable = out.metadata().is_ok_and(|meta| meta.is_file());
@@ -136,8 +137,8 @@ impl Recorder {
     }
 }
 
-/// Standard output is taken as it is: opened by its name it would be cut to nothing, and a socket cannot
-/// be opened at all.
+/// Standard output is taken as it is: opened by its name it would be cut to nothing, and a socket
+/// cannot be opened at all.
 fn open(path: &Path) -> io::Result<File> {
     let stdout = ["-", "/dev/stdout", "/dev/fd/1", "/proc/self/fd/1"];
     if stdout.iter().any(|name| path == Path::new(name)) {

@@ -158,7 +158,8 @@ fn write_finding(out: &mut dyn Write, finding: &Finding, width: usize) -> anyhow
     Ok(())
 }
 
-/// Writes the next step, its confirmation and the fix, one per line. Does not repeat the same advice.
+/// Writes the next step, its confirmation and the fix, one per line. Does not repeat the same
+/// advice.
 fn write_next(out: &mut dyn Write, step: &str, told: &str, width: usize) -> anyhow::Result<()> {
     if step == told {
         return wrapped(out, "    ", "next: see above", width, DIM);

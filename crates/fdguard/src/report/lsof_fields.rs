@@ -22,7 +22,8 @@ pub fn parse_passwd(text: &str) -> LoginNames {
     names
 }
 
-/// Writes every process and descriptor; fields end in a newline, or in NUL with one newline per set.
+/// Writes every process and descriptor; fields end in a newline, or in NUL with one newline per
+/// set.
 pub fn write(
     out: &mut dyn Write,
     snapshots: &[(Snapshot, Summary)],

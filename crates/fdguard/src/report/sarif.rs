@@ -144,7 +144,8 @@ fn artifact(told: &ProblemReport, file: &str) -> Value {
     }
 }
 
-/// The same problem in the next version of the program, whatever was written above it: no line, no number.
+/// The same problem in the next version of the program, whatever was written above it: no line, no
+/// number.
 fn fingerprint(told: &ProblemReport, problem: &CheckProblem) -> String {
     let file = told.file(problem).unwrap_or_default();
     let culprit = problem.culprit.as_ref();

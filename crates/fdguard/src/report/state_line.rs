@@ -16,7 +16,8 @@ pub fn line(form: LineForm, subject: &WatchedProcess, opinion: &ProcessDiagnosis
     }
 }
 
-/// Unknown is `unknown`, nothing is `none`: never an empty value, never a zero that was not counted.
+/// Unknown is `unknown`, nothing is `none`: never an empty value, never a zero that was not
+/// counted.
 fn fdguard(opinion: &ProcessDiagnosis) -> String {
     let wall = |name: &str| opinion.walls.iter().find(|wall| wall.name == name);
     let percent = wall("soft-limit").and_then(|wall| wall.percent);

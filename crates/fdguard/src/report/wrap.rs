@@ -2,8 +2,8 @@
 
 use unicode_width::UnicodeWidthStr as _;
 
-/// The words of a text in lines of at most `width` columns: the first after `first` blanks, the others after
-/// `later`. A word that does not fit gets its own line and is clipped when drawn.
+/// The words of a text in lines of at most `width` columns: the first after `first` blanks, the
+/// others after `later`. A word that does not fit gets its own line and is clipped when drawn.
 pub(crate) fn lines(text: &str, width: usize, first: usize, later: usize) -> Vec<String> {
     let mut lines: Vec<String> = Vec::new();
     for word in text.split(' ') {

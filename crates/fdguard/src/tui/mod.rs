@@ -4,7 +4,8 @@
 //! terminal. `view` draws it, [`run`] is the loop around both. Where the processes come from is
 //! the caller's business, behind [`HostSource`].
 //!
-//! [`watch`] is the view of `watch`, on the same terminal and with the same colours, [`trace`] that of `trace`.
+//! [`watch`] is the view of `watch`, on the same terminal and with the same colours, [`trace`] that
+//! of `trace`.
 
 mod app;
 mod end_signal;

@@ -104,7 +104,8 @@ impl UnitSpec {
         words
     }
 
-    /// How long the supervisor waits before it kills us: long enough for our own grace, our KILL and our last words.
+    /// How long the supervisor waits before it kills us: long enough for our own grace, our KILL
+    /// and our last words.
     fn patience(&self) -> u64 {
         self.grace.as_secs() + u64::from(self.grace.subsec_nanos() > 0) + 15
     }

@@ -58,8 +58,9 @@ fn value(text: &str) -> Result<String, UnitError> {
     Ok(text.replace('%', "%%"))
 }
 
-/// A word of a command: `%` is doubled, and it is quoted as a shell does. The file is cut at a `;` or `#` after a space before quotes
-/// are looked at, so between them the quotes are closed and opened again.
+/// A word of a command: `%` is doubled, and it is quoted as a shell does. The file is cut at a `;`
+/// or `#` after a space before quotes are looked at, so between them the quotes are closed and
+/// opened again.
 fn quote(word: &str) -> Result<String, UnitError> {
     check(word)?;
     let plain = |c: char| c.is_ascii_alphanumeric() || "_@/.,:=+-".contains(c);

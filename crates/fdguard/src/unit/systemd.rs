@@ -72,7 +72,8 @@ fn specifiers(text: &str) -> Result<String, UnitError> {
     Ok(text.replace('%', "%%"))
 }
 
-/// A word of a command line: `%` and `$` are doubled, and quotes with C escapes go around what is not plain.
+/// A word of a command line: `%` and `$` are doubled, and quotes with C escapes go around what is
+/// not plain.
 fn quote(word: &str) -> String {
     let plain = |c: char| c.is_ascii_alphanumeric() || "_@/.,:=+-".contains(c);
     if !word.is_empty() && word.chars().all(plain) {

@@ -265,7 +265,8 @@ fn plistlib_reads_the_words_back() {
 
 #[test]
 fn supervisords_steps_give_the_words_back_with_and_without_comments_behind_values() {
-    // Versions differ in whether `;` and `#` after a space begin a comment; then `%` is expanded, then shlex takes it apart.
+    // Versions differ in whether `;` and `#` after a space begin a comment; then `%` is expanded,
+    // then shlex takes it apart.
     for prefixes in ["None", "(';',)", "(';', '#')"] {
         let code = format!(
             "import configparser, json, shlex, sys\n\

@@ -121,7 +121,8 @@ pub(super) fn is_bootstrap(words: &[String]) -> bool {
     words.iter().take(3).any(hint)
 }
 
-/// A length of time as systemd and Compose write it: `90`, `1min 30s`, `1m30s`, `500ms`; nothing for `infinity`.
+/// A length of time as systemd and Compose write it: `90`, `1min 30s`, `1m30s`, `500ms`; nothing
+/// for `infinity`.
 pub(super) fn span(text: &str) -> Option<Duration> {
     let mut rest = text.trim();
     let mut total = Duration::ZERO;

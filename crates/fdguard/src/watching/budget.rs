@@ -25,8 +25,8 @@ impl Budget {
         now >= self.list
     }
 
-    /// Whether it is time to list it and to look again at what is known although nothing seems to have
-    /// changed: an equal count can hide a swap.
+    /// Whether it is time to list it and to look again at what is known although nothing seems to
+    /// have changed: an equal count can hide a swap.
     pub(super) fn is_full_due(&self, now: Duration) -> bool {
         now >= self.full
     }

@@ -90,8 +90,8 @@ pub struct LiveWatch<'p> {
 }
 
 impl<'p> LiveWatch<'p> {
-    /// Begins to watch. Fails when a process that was named by number is not there, or when nobody has
-    /// the name.
+    /// Begins to watch. Fails when a process that was named by number is not there, or when nobody
+    /// has the name.
     pub fn start(probe: &'p Probe, plan: WatchPlan) -> anyhow::Result<Self> {
         make_room();
         let header = RecordingHeader::new(Timestamp::now(), plan.every.as_secs_f64());
@@ -152,7 +152,8 @@ impl<'p> LiveWatch<'p> {
             WakeReason::Signal => return self.end(WatchEnd::Interrupted),
             WakeReason::ProcessEnded => {
                 self.read_all()?;
-                // A process that cannot be read for lack of descriptors would wake the loop forever.
+                // A process that cannot be read for lack of descriptors would wake the loop
+                // forever.
                 for one in &mut self.watched {
                     one.handle.forget_if_ended();
                 }

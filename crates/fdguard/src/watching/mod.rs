@@ -1,5 +1,5 @@
-//! The thin shell around a watch: looks at running processes when it is time, and hands each entry to the
-//! judgement and to the recorder.
+//! The thin shell around a watch: looks at running processes when it is time, and hands each entry
+//! to the judgement and to the recorder.
 
 mod budget;
 mod clocks;

@@ -117,7 +117,8 @@ fn exercised(kind: &str) -> Option<(i32, Value)> {
     Some((said.code, serde_json::from_str(last).unwrap()))
 }
 
-/// Their own standard input and output were two criticals more, from an unknown line, and the processes were named nowhere.
+/// Their own standard input and output were two criticals more, from an unknown line, and the
+/// processes were named nowhere.
 #[test]
 fn r38_a_forgotten_child_for_each_request_is_one_finding_with_its_line() {
     let Some((code, found)) = exercised("forget") else {

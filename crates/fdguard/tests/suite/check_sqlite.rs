@@ -1,4 +1,5 @@
-//! `fdguard check` on programs with several SQLite connections: SQLite keeps its locks, and is not accused.
+//! `fdguard check` on programs with several SQLite connections: SQLite keeps its locks, and is not
+//! accused.
 
 use std::process::{Child, Command, Stdio};
 
@@ -141,7 +142,8 @@ fn has_python() -> bool {
     is_there
 }
 
-/// Failed each time: which file the second connection is was never told, and its unlock was ignored.
+/// Failed each time: which file the second connection is was never told, and its unlock was
+/// ignored.
 #[test]
 fn r43_a_lock_that_two_connections_share_is_not_dropped_by_the_second() {
     if !has_python() {

@@ -35,7 +35,8 @@ fn doctor(pid: u32, args: &[&str]) -> CommandOutput {
     run(quick.into_iter().chain(args.iter().copied()))
 }
 
-/// The same while the victim opens a file about every 20 ms: the end of the report is waited for in between.
+/// The same while the victim opens a file about every 20 ms: the end of the report is waited for in
+/// between.
 fn doctor_of_a_leak(victim: &mut Victim, args: &[&str]) -> CommandOutput {
     let mut command = fdguard();
     command.args([
@@ -298,7 +299,8 @@ fn r16_a_bundle_is_complete_in_every_form_and_only_its_user_may_read_it() {
     victim.finish();
 }
 
-/// A program with secrets in its paths, its arguments and its peers; it waits for the end of its input.
+/// A program with secrets in its paths, its arguments and its peers; it waits for the end of its
+/// input.
 struct Secretive {
     child: Child,
     folder: tempfile::TempDir,

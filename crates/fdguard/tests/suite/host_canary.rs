@@ -8,7 +8,8 @@ use serde_json::Value;
 
 use super::{CommandOutput, fdguard};
 
-/// One cycle: a session on a terminal and one on pipes are opened, used, timed out and closed, and one is left to its client's end.
+/// One cycle: a session on a terminal and one on pipes are opened, used, timed out and closed, and
+/// one is left to its client's end.
 const CYCLE: &str = r#"
 import http.client, json, sys
 port = int(sys.argv[1])

@@ -1,4 +1,5 @@
-//! Code that does what it likes: the host says what happened, the next session works, and nothing of it is left.
+//! Code that does what it likes: the host says what happened, the next session works, and nothing
+//! of it is left.
 
 use std::fs;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -110,7 +111,8 @@ fn assert_fate(hosted: &Hosted, spec: &Value, code: &str, how: &str, goes_on: bo
     fate
 }
 
-/// All of these, some at a time: most of them wait for a limit of time. Each has a session of its own.
+/// All of these, some at a time: most of them wait for a limit of time. Each has a session of its
+/// own.
 fn assert_fates(hosted: &Hosted, spec: &Value, cases: &[(&str, &str, bool)]) {
     let next = AtomicUsize::new(0);
     thread::scope(|scope| {

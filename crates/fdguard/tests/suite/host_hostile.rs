@@ -58,7 +58,8 @@ fn callers_that_go_away_after_any_number_of_bytes_leave_nothing() {
         let mut stream = tcp(&hosted);
         stream.write_all(live.as_bytes()).unwrap();
         let mut some = vec![0; read];
-        // One that came while the last was being interrupted is refused: then there is less to read.
+        // One that came while the last was being interrupted is refused: then there is less to
+        // read.
         let _less = stream.read_exact(&mut some);
     }
     let (status, done) = hosted.exec(session["id"].as_str().unwrap(), "true", LONG);

@@ -1,4 +1,5 @@
-//! A host that is killed at random points: no process of it is left, the next one knows what it had, and its log is whole.
+//! A host that is killed at random points: no process of it is left, the next one knows what it
+//! had, and its log is whole.
 
 use std::fs;
 use std::path::Path;

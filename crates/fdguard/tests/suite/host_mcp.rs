@@ -169,7 +169,8 @@ fn fifty_calls_leave_the_descriptors_as_they_were() {
     let document = &seen["structuredContent"];
     assert_eq!(document["schema"], "fdguard.snapshot/1");
     assert_eq!(document["process"]["pid"], pid, "{seen}");
-    // The look itself: both ends of two pipes, an empty input and the keeper of the one who looks, as far as they are given back by then.
+    // The look itself: both ends of two pipes, an empty input and the keeper of the one who looks,
+    // as far as they are given back by then.
     let count = document["count"].as_u64().unwrap();
     assert!(
         (before as u64..=before as u64 + 8).contains(&count),

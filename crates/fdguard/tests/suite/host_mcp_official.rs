@@ -1,4 +1,5 @@
-//! The official MCP client, as people run it, against the built command. It is installed once, where the build is.
+//! The official MCP client, as people run it, against the built command. It is installed once,
+//! where the build is.
 
 use std::fs::File;
 use std::io::{BufRead as _, BufReader};

@@ -13,7 +13,8 @@ use super::{AsNobody, fdguard};
 const TOKEN: &str = "a-token-that-nobody-else-has-0123";
 const ENOUGH: Duration = Duration::from_secs(20);
 
-/// A host whose token came in its environment. The file of the token is only for this test, which reads it for its requests.
+/// A host whose token came in its environment. The file of the token is only for this test, which
+/// reads it for its requests.
 fn with_token_in_environment(mut command: std::process::Command, is_warm: bool) -> Hosted {
     let folder = tempfile::tempdir().unwrap();
     fs::set_permissions(folder.path(), fs::Permissions::from_mode(0o755)).unwrap();

@@ -180,7 +180,8 @@ impl Hosted {
         receipt
     }
 
-    /// The warm interpreter starts in the background; its sessions have keepers that are not the host's children.
+    /// The warm interpreter starts in the background; its sessions have keepers that are not the
+    /// host's children.
     pub(crate) fn wait_until_warm(&self) {
         eventually("sessions are warm", LONG, || {
             let session = self.open(&json!({"program": "python"}));
@@ -188,7 +189,8 @@ impl Hosted {
             self.close(session["id"].as_str().unwrap());
             keeper.and_then(parent_of) != Some(self.pid())
         });
-        // The interpreter and its keeper, and the session that it forks ahead, whose own keeper has no environment and so no mark.
+        // The interpreter and its keeper, and the session that it forks ahead, whose own keeper has
+        // no environment and so no mark.
         eventually("the next session is forked", LONG, || {
             self.others().len() == 3
         });

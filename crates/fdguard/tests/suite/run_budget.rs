@@ -69,7 +69,8 @@ fn r29_evidence_is_written_before_the_restart_or_told_to_be_missing() {
     let told = running.event("evidence", &[]);
     running.event("restart", &["reason=fd_budget"]);
     running.event("proven", &[]);
-    // A machine that is busy may take longer than there is time: then the restart does not wait for it.
+    // A machine that is busy may take longer than there is time: then the restart does not wait for
+    // it.
     if let Some(place) = told.0.split(" place=").nth(1) {
         assert!(std::path::Path::new(place).is_file(), "{}", told.0);
     } else {

@@ -183,7 +183,8 @@ fn r33_the_tables_of_children_that_ended_do_not_stay() {
     let pid = running.event("start", &[]).number("pid");
     running.line("done");
     let folder = folder_of(pid);
-    // Each answer is a turn of the loop, and within some seconds it looks. A stuck test is ended by nextest.
+    // Each answer is a turn of the loop, and within some seconds it looks. A stuck test is ended by
+    // nextest.
     while files(&folder) > 10 {
         running.signal(Signal::QUIT);
         running.event("state", &[]);

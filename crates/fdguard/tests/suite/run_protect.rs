@@ -1,4 +1,5 @@
-//! `fdguard run --once --protect`: what is closed stays closed, and a program that does nothing wrong sees no difference.
+//! `fdguard run --once --protect`: what is closed stays closed, and a program that does nothing
+//! wrong sees no difference.
 
 use std::io::{BufRead as _, BufReader};
 use std::path::PathBuf;
@@ -171,7 +172,8 @@ fn r41_a_close_under_an_owner_wakes_it_and_is_done_once() {
     }
 }
 
-/// A thread that wrote between the end of the connection and the tombstone was once ended by SIGPIPE.
+/// A thread that wrote between the end of the connection and the tombstone was once ended by
+/// SIGPIPE.
 fn woken_and_closed(mode: &str) {
     let said = protected(mode);
     let expected = "\

@@ -1,4 +1,5 @@
-//! `fdguard run`: one test for each promise that other supervisors do not make and that no other file of tests shows.
+//! `fdguard run`: one test for each promise that other supervisors do not make and that no other
+//! file of tests shows.
 
 use rustix::process::Signal;
 
@@ -67,7 +68,8 @@ fn the_time_to_the_wall_has_a_budget() {
     assert_eq!(running.stop().0, 0);
 }
 
-/// Supervisor and keeper are killed at once: nobody is left to end the service, and the next run finds it on its port.
+/// Supervisor and keeper are killed at once: nobody is left to end the service, and the next run
+/// finds it on its port.
 #[test]
 fn r25_what_an_earlier_run_left_is_named_and_ended_where_asked() {
     let port = free_port();

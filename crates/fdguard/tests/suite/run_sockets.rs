@@ -11,14 +11,16 @@ use rustix::process::Signal;
 use super::run;
 use super::running::{Running, free_port, service, signal};
 
-/// Connects without pause until it is told to stop; tells of each that was served, and counts those that were refused.
+/// Connects without pause until it is told to stop; tells of each that was served, and counts those
+/// that were refused.
 fn load(port: u16, stop: &AtomicBool, served: &Sender<()>) -> u32 {
     let mut refused = 0;
     while !stop.load(Ordering::Relaxed) {
         match TcpStream::connect(("127.0.0.1", port)) {
             Ok(mut stream) => {
                 let mut answer = [0; 2];
-                // One that was being served when the service was killed is cut off; that is no refusal.
+                // One that was being served when the service was killed is cut off; that is no
+                // refusal.
                 if stream.read_exact(&mut answer).is_ok() && &answer == b"ok" {
                     served.send(()).unwrap();
                 }

@@ -136,7 +136,8 @@ impl Running {
         self.child.wait().unwrap()
     }
 
-    /// Its own descriptors once it has looked at its service: a start is over, and what was held back for it is held again.
+    /// Its own descriptors once it has looked at its service: a start is over, and what was held
+    /// back for it is held again.
     pub(crate) fn at_rest(&mut self) -> usize {
         loop {
             self.signal(Signal::QUIT);

@@ -1,7 +1,8 @@
-//! What the tests of situations share: a program of `testkit/situations` under `trace` or `check`, and the answer.
+//! What the tests of situations share: a program of `testkit/situations` under `trace` or `check`,
+//! and the answer.
 //!
-//! The victims pace themselves and print what they hold. A test waits for their lines and answers, and compares the
-//! document with what they printed.
+//! The victims pace themselves and print what they hold. A test waits for their lines and answers,
+//! and compares the document with what they printed.
 
 use std::ffi::{OsStr, OsString};
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};

@@ -1,4 +1,5 @@
-//! Situations 1 and 2: what a program does while it ends changes nothing about how it was judged before.
+//! Situations 1 and 2: what a program does while it ends changes nothing about how it was judged
+//! before.
 
 use std::ffi::OsString;
 use std::process::Command;

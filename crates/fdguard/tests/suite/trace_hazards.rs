@@ -1,4 +1,5 @@
-//! `fdguard trace` on misuse: the rule, the lines of all who took part, and nothing where nothing is wrong.
+//! `fdguard trace` on misuse: the rule, the lines of all who took part, and nothing where nothing
+//! is wrong.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;

@@ -1,5 +1,5 @@
-//! Java programs under `fdguard trace`: the lines that opened what is open, and nothing else changed. Over every version of
-//! Java that we speak of, as far as it is here.
+//! Java programs under `fdguard trace`: the lines that opened what is open, and nothing else
+//! changed. Over every version of Java that we speak of, as far as it is here.
 
 use std::fs;
 use std::path::Path;
@@ -12,7 +12,8 @@ use super::{CommandOutput, fdguard};
 
 const HOLDER: (&str, &str) = ("Holder", include_str!("../java/Holder.java"));
 const VIRTUAL: (&str, &str) = ("Virtual", include_str!("../java/Virtual.java"));
-/// Java's classes for channels and sockets open a pair of sockets of their own at first use, by whichever line is the first.
+/// Java's classes for channels and sockets open a pair of sockets of their own at first use, by
+/// whichever line is the first.
 const OWN: u32 = 3;
 
 /// Compiles for the oldest version.
@@ -54,8 +55,8 @@ fn live(report: &str, place: &str) -> u32 {
     counts.sum()
 }
 
-/// Runs the program and gives the report; each mark (`// OPENS what count`, or two counts where versions
-/// differ) must be the site of as many.
+/// Runs the program and gives the report; each mark (`// OPENS what count`, or two counts where
+/// versions differ) must be the site of as many.
 fn names_every_line(
     java: &TestRuntime,
     program: (&str, &str),

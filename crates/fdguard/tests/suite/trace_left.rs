@@ -1,4 +1,5 @@
-//! What a trace leaves behind when a child of the program outlives it, and that the next one takes it away.
+//! What a trace leaves behind when a child of the program outlives it, and that the next one takes
+//! it away.
 
 use std::io::{BufRead as _, BufReader, Read as _};
 use std::path::Path;

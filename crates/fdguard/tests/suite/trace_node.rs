@@ -1,5 +1,5 @@
-//! The lines of JavaScript that `fdguard trace` names: those that asked, whoever opened for them. Over every version of
-//! Node that we speak of, as far as it is here.
+//! The lines of JavaScript that `fdguard trace` names: those that asked, whoever opened for them.
+//! Over every version of Node that we speak of, as far as it is here.
 
 use std::fs;
 use std::path::Path;
@@ -13,7 +13,8 @@ fn nodes() -> Vec<TestRuntime> {
     runtimes("node", &[18, 20, 22])
 }
 
-/// Runs a program, which does not end by itself: Node would close some of it before. Gives what was still open, a line a site.
+/// Runs a program, which does not end by itself: Node would close some of it before. Gives what was
+/// still open, a line a site.
 fn still_open(node: &TestRuntime, folder: &Path, name: &str) -> String {
     let result = folder.join("result");
     let said = fdguard()

@@ -1,4 +1,5 @@
-//! Tasks, work items and threads of Python under `fdguard trace`: the line that created them is named.
+//! Tasks, work items and threads of Python under `fdguard trace`: the line that created them is
+//! named.
 
 use std::fs;
 use std::path::{Path, PathBuf};

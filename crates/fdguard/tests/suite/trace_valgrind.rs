@@ -11,7 +11,8 @@ use super::{CommandOutput, fdguard};
 /// How many descriptors each line opened that are open at the end: `file:line` of the victim.
 type Leaks = BTreeMap<String, usize>;
 
-/// The innermost frame of our own source in each block: `at 0x…: open (open64.c:41)`, `by 0x…: helper (traced.c:300)`.
+/// The innermost frame of our own source in each block: `at 0x…: open (open64.c:41)`,
+/// `by 0x…: helper (traced.c:300)`.
 fn by_valgrind(program: &Path, words: &[&str]) -> Leaks {
     let source = source(program);
     let output = Command::new("valgrind")

@@ -13,7 +13,8 @@ TRACED = "FDGUARD_TRACE_DIR"
 # Nothing reads the tracer's periodic samples.
 SELDOM = "60s"
 
-# Whether this process has already started a pytest: a test that runs pytest in-process must not be replaced.
+# Whether this process has already started a pytest: a test that runs pytest in-process must not be
+# replaced.
 _begun = False
 
 

@@ -1,9 +1,10 @@
 //! No hazard depends on the order in which two threads' events arrive.
 //!
-//! A made-up program of some threads that open, lock, unlock and close descriptors of one file. Each call takes
-//! some steps of a common clock and has its effect at one of them. The events are those that the tracer tells: a
-//! close before and after the call, a lock before and after it, a birth after it. What the call did when is drawn
-//! again for the same events: a hazard that is told must be true in every such order.
+//! A made-up program of some threads that open, lock, unlock and close descriptors of one file.
+//! Each call takes some steps of a common clock and has its effect at one of them. The events are
+//! those that the tracer tells: a close before and after the call, a lock before and after it, a
+//! birth after it. What the call did when is drawn again for the same events: a hazard that is told
+//! must be true in every such order.
 
 use std::collections::BTreeSet;
 
@@ -133,8 +134,9 @@ fn events(calls: &[Call]) -> Vec<TraceEvent> {
     told.into_iter().map(event).collect()
 }
 
-/// The numbers whose close dropped a lock that was taken through another one, with these moments for the effects of
-/// the calls; and those of them where that other one was the last to take one, which are found.
+/// The numbers whose close dropped a lock that was taken through another one, with these moments
+/// for the effects of the calls; and those of them where that other one was the last to take one,
+/// which are found.
 fn dropping(calls: &[Call], moments: &[u64]) -> [BTreeSet<u32>; 2] {
     let mut order: Vec<(u64, &Call)> = calls
         .iter()
@@ -206,8 +208,8 @@ proptest! {
         prop_assert_eq!(told(&events(&calls)), happened);
     }
 
-    /// Every descriptor is opened, used and closed by one thread after the other in a proper way: whatever is missing
-    /// or late, nobody is accused.
+    /// Every descriptor is opened, used and closed by one thread after the other in a proper way:
+    /// whatever is missing or late, nobody is accused.
     #[test]
     fn r40_what_is_missing_or_late_makes_no_hazard(
         calls in calls(),

@@ -92,7 +92,8 @@ fn records_around_nul_bytes_are_kept() {
 }
 
 proptest! {
-    /// Whatever is in a last line, afterwards there are only whole lines, and nothing goes that is not kept.
+    /// Whatever is in a last line, afterwards there are only whole lines, and nothing goes that is
+    /// not kept.
     #[test]
     fn a_mended_line_is_whole(line in "[\\x00{}\\[\\]\",:0-9a-c ]{0,40}\n?") {
         let (bytes, mend) = mended(line.as_bytes());

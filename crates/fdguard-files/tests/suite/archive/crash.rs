@@ -1,4 +1,5 @@
-//! An archive that is killed after each of its steps: the next one goes on, and every line is there once.
+//! An archive that is killed after each of its steps: the next one goes on, and every line is there
+//! once.
 
 use std::env;
 use std::fs;

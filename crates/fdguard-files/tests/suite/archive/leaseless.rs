@@ -1,4 +1,5 @@
-//! Where the kernel gives no lease: a walk over all processes, and honesty about what it cannot see.
+//! Where the kernel gives no lease: a walk over all processes, and honesty about what it cannot
+//! see.
 
 use std::env;
 use std::fs::{self, Permissions};

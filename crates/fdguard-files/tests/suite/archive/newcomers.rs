@@ -1,4 +1,5 @@
-//! Somebody comes to write in the middle: everything is undone, and what they write is archived with the rest.
+//! Somebody comes to write in the middle: everything is undone, and what they write is archived
+//! with the rest.
 
 use std::fs::OpenOptions;
 use std::io::Write as _;

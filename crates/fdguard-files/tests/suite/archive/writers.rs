@@ -109,7 +109,8 @@ fn r50_a_slow_writer_of_a_hundred_lines_is_archived_with_the_last_one() {
     }
 }
 
-/// Archives while `script` holds the file; it lets go when its input ends. What the first try says, and the second.
+/// Archives while `script` holds the file; it lets go when its input ends. What the first try says,
+/// and the second.
 fn held_by(place: &Place, script: &str) -> (ArchiveReceipt, ArchiveReceipt) {
     let path = place.file("held.log", "first\n");
     let holder = ScriptedProcess::python(script, &path);

@@ -81,7 +81,8 @@ pub(crate) async fn run(roots: &Roots, asked: NewArchive) -> Result<ArchiveRepor
     for file in &files {
         below(&to.root, file)?;
     }
-    // What was found above are names. From here on directories are opened below the root, and stay open.
+    // What was found above are names. From here on directories are opened below the root, and stay
+    // open.
     let work = move || archive.run_below(&to.root, to.make(), &files);
     let report = tokio::task::spawn_blocking(work).await;
     Ok(report.map_err(|_ended| Error::Closing)?)

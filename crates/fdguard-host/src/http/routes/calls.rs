@@ -171,7 +171,8 @@ enum Step {
 
 type Live = Option<(Call, Step)>;
 
-/// One event, and what is left; nothing is left after the last. Dropped, the call's socket is closed.
+/// One event, and what is left; nothing is left after the last. Dropped, the call's socket is
+/// closed.
 async fn next(live: Live) -> Option<(Result<Event, Infallible>, Live)> {
     let (mut call, step) = live?;
     let failed = |failure| {

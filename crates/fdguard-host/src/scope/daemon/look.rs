@@ -87,7 +87,8 @@ fn main(entry: &Entry) -> Option<MainResource> {
     }
 }
 
-/// Looks at when its outputs changed. An agent that has not written yet is measured from its start. It blocks.
+/// Looks at when its outputs changed. An agent that has not written yet is measured from its start.
+/// It blocks.
 pub(super) fn files(looked: &mut ScanResult, now: SystemTime) {
     let root = looked.scope.root();
     let newest = |path: &PathBuf| changed(root, path);

@@ -71,7 +71,8 @@ pub struct DaemonLimits {
 }
 
 impl Options {
-    /// Clean-up every 60 s, health every 30 s, stuck after 900 s, idle after 110 min, steps of 10, 30 and 60 s.
+    /// Clean-up every 60 s, health every 30 s, stuck after 900 s, idle after 110 min, steps of 10,
+    /// 30 and 60 s.
     #[must_use]
     pub fn new(state: PathBuf) -> Self {
         Self {

@@ -130,7 +130,8 @@ impl Scanner {
         scan
     }
 
-    /// What is seen of all open scopes; nothing when a step failed: what was not seen is not judged.
+    /// What is seen of all open scopes; nothing when a step failed: what was not seen is not
+    /// judged.
     async fn looked(&self, scan: &mut ScopeScan) -> Vec<ScanResult> {
         let scopes = self.scopes.all();
         let limits = self.options.limits;

@@ -56,8 +56,8 @@ pub(in crate::scope) async fn end_process(identity: &ProcessId, around: &Around)
         })
 }
 
-/// A descriptor of exactly this process, if it lives. Its number was open before it was compared: a process that matches afterwards has
-/// had the number all the time.
+/// A descriptor of exactly this process, if it lives. Its number was open before it was compared: a
+/// process that matches afterwards has had the number all the time.
 fn open(identity: &ProcessId) -> Option<OwnedFd> {
     let pid = i32::try_from(identity.pid()).ok().and_then(Pid::from_raw)?;
     let pidfd = pidfd_open(pid, PidfdFlags::empty()).ok()?;

@@ -18,7 +18,8 @@ def _fdguard_drive(channel, ready):
     from _signal import signal as on_signal
     from types import ModuleType
 
-    # High and not inherited: a program that closes or reuses number 3 does not cut us off. As high as the limit of descriptors allows.
+    # High and not inherited: a program that closes or reuses number 3 does not cut us off. As high
+    # as the limit of descriptors allows.
     side = channel
     os.set_inheritable(channel, False)
     for least in (64, 32, 16, 8):
@@ -180,7 +181,8 @@ def _fdguard_drive(channel, ready):
         finally:
             calm()
         if getpid() != me:
-            # A child that the command forked came back here: its command is over, and the loop is not its own.
+            # A child that the command forked came back here: its command is over, and the loop is
+            # not its own.
             flush()
             _exit(status)
         flush()

@@ -1,4 +1,5 @@
-//! The race of source 004: calls are aborted by other threads while databases are opened, read and closed beside them.
+//! The race of source 004: calls are aborted by other threads while databases are opened, read and
+//! closed beside them.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;

@@ -9,7 +9,8 @@ use super::abort::Silent;
 use super::kit::{Log, tls_caller, until, until_phase};
 use super::peer::{Identity, Peer, wait_for_end};
 
-/// The median over rounds. The owner says when its wait has returned; a thread that is not of the runtime aborts.
+/// The median over rounds. The owner says when its wait has returned; a thread that is not of the
+/// runtime aborts.
 async fn median(
     caller: &Caller,
     rounds: usize,

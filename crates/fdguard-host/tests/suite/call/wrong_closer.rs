@@ -1,4 +1,5 @@
-//! The same with a stranger that closes the number: it must be seen, or the test of the race proves nothing.
+//! The same with a stranger that closes the number: it must be seen, or the test of the race proves
+//! nothing.
 #![expect(
     unsafe_code,
     reason = "the mistake itself: a number that belongs to somebody else is closed"
@@ -18,7 +19,8 @@ use super::race::{database, digest, visit};
 
 const CHILD: &str = "FDGUARD_TEST_WRONG_CLOSER";
 
-/// The number of the socket whose own address is that one; the owner's is lower than its duplicate's.
+/// The number of the socket whose own address is that one; the owner's is lower than its
+/// duplicate's.
 fn number_of(local: SocketAddr) -> i32 {
     let is_it = |number: &i32| {
         // SAFETY: the number is only asked about. If it is not open the kernel says so.
@@ -49,7 +51,8 @@ fn patient_peer(identity: &Identity, tell: Sender<SocketAddr>, gate: Receiver<()
     })
 }
 
-/// The child: prints INTACT or what it saw. The standard library may end it: it checks numbers that it closes.
+/// The child: prints INTACT or what it saw. The standard library may end it: it checks numbers that
+/// it closes.
 async fn make_the_mistake(folder: &std::path::Path, is_wrong: bool) -> String {
     let board = database(folder, 0);
     let before = digest(&board);
@@ -71,7 +74,8 @@ async fn make_the_mistake(folder: &std::path::Path, is_wrong: bool) -> String {
         let local = told.recv().unwrap();
         until_phase(&handle, CallPhase::Wait);
         if is_wrong {
-            // SAFETY: none. It is the owner's number, and the owner uses it: the mistake under test.
+            // SAFETY: none. It is the owner's number, and the owner uses it: the mistake under
+            // test.
             unsafe { rustix::io::close(number_of(local)) };
         } else {
             handle.abort();
@@ -142,7 +146,8 @@ async fn r39_a_stranger_that_closes_the_number_is_seen() {
             .join(" ")
     );
     assert!(!text.contains("SAW INTACT"), "{text}");
-    // Not a socket, not open, a database that cannot be read or has other bytes, or the standard library's own check.
+    // Not a socket, not open, a database that cannot be read or has other bytes, or the standard
+    // library's own check.
     let signs = [
         "os error 88",
         "os error 9)",

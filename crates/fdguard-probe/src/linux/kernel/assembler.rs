@@ -1,7 +1,7 @@
 //! A very small assembler for BPF: as many instructions as one iterator needs.
 
-/// A register. `R0` is what a call gives, `R1` to `R5` its arguments, `R6` to `R9` outlive calls, `R10`
-/// is the end of the stack.
+/// A register. `R0` is what a call gives, `R1` to `R5` its arguments, `R6` to `R9` outlive calls,
+/// `R10` is the end of the stack.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub(super) enum Reg {

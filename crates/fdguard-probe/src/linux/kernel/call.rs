@@ -140,8 +140,8 @@ pub(in crate::linux) fn object_info(object: BorrowedFd<'_>) -> Result<[u8; 128],
 
 /// Only for the three commands above, all of which give a new descriptor that closes at exec.
 fn bpf<T>(command: libc::c_int, attributes: &T) -> Result<OwnedFd, Errno> {
-    // SAFETY: the kernel reads as many bytes as the structure has, which outlives the call, and follows the
-    // addresses in it to slices that the caller borrows until it returns.
+    // SAFETY: the kernel reads as many bytes as the structure has, which outlives the call, and
+    // follows the addresses in it to slices that the caller borrows until it returns.
     let result = unsafe {
         libc::syscall(
             libc::SYS_bpf,

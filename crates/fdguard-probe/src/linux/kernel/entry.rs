@@ -7,8 +7,8 @@ use super::record::Record;
 use crate::parse::fdinfo::Fdinfo;
 use crate::parse::link::Link;
 
-/// File systems whose inodes hold what `statx` would say: nothing lies above or behind them that answers for
-/// them, as with overlays and networks.
+/// File systems whose inodes hold what `statx` would say: nothing lies above or behind them that
+/// answers for them, as with overlays and networks.
 const PLAIN: [u64; 10] = [
     0xef53,      // ext2, ext3, ext4
     0x5846_5342, // xfs
@@ -22,7 +22,8 @@ const PLAIN: [u64; 10] = [
     0xe0f5_e1e2, // erofs
 ];
 
-/// The descriptor as `/proc` would show it; `None` where `/proc` says more, or may say something else.
+/// The descriptor as `/proc` would show it; `None` where `/proc` says more, or may say something
+/// else.
 pub(super) fn read_entry(record: &Record<'_>) -> Option<ReadState> {
     let info = head(record);
     if !record.is_sure() {

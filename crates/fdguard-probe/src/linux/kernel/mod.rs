@@ -1,8 +1,9 @@
 //! The kernel tier: all tables of the host in one walk inside the kernel, by a BPF iterator.
 //!
-//! Each record is made at one moment while the kernel holds the file, so that number, inode and path
-//! belong together. What the kernel tells only through fdinfo is still read there, of those descriptors
-//! alone. Where the program may not be loaded there is no walk, and `/proc` is read as ever.
+//! Each record is made at one moment while the kernel holds the file, so that number, inode and
+//! path belong together. What the kernel tells only through fdinfo is still read there, of those
+//! descriptors alone. Where the program may not be loaded there is no walk, and `/proc` is read as
+//! ever.
 
 mod assembler;
 pub(super) mod call;
@@ -20,8 +21,9 @@ use rustix::io::Errno;
 use self::layout::Layout;
 use crate::parse::btf::Btf;
 
-/// An iterator over every descriptor that can be seen from our pid namespace; reading it gives records. `None` without
-/// the privilege (`CAP_BPF` and `CAP_PERFMON`), and on kernels that lack any of what it needs.
+/// An iterator over every descriptor that can be seen from our pid namespace; reading it gives
+/// records. `None` without the privilege (`CAP_BPF` and `CAP_PERFMON`), and on kernels that lack
+/// any of what it needs.
 fn iterator() -> Option<OwnedFd> {
     let description = description()?;
     let layout = Layout::from_btf(&Btf::parse(&description)?)?;
@@ -33,7 +35,8 @@ fn iterator() -> Option<OwnedFd> {
 
 /// The kernel's own description of its types.
 fn description() -> Option<Vec<u8>> {
-    // The layouts below are those of 64 bits; without the right to load there is no need to read it.
+    // The layouts below are those of 64 bits; without the right to load there is no need to read
+    // it.
     let able = cfg!(target_pointer_width = "64") && may_load();
     able.then(|| std::fs::read("/sys/kernel/btf/vmlinux").ok())
         .flatten()
@@ -70,7 +73,8 @@ mod tests {
             testkit::skip("the kernel lets us load no iterator");
             return;
         };
-        // All anonymous inodes are one: a lock that one of them had once made every one look locked.
+        // All anonymous inodes are one: a lock that one of them had once made every one look
+        // locked.
         let counter = rustix::event::eventfd(0, rustix::event::EventfdFlags::CLOEXEC).unwrap();
         rustix::fs::flock(&counter, rustix::fs::FlockOperation::LockExclusive).unwrap();
         rustix::fs::flock(&counter, rustix::fs::FlockOperation::Unlock).unwrap();

@@ -44,8 +44,8 @@ struct Writer<'a> {
 }
 
 impl Writer<'_> {
-    /// Leaves at the end of the walk, and for threads with a table of their own: `/proc/PID` shows the
-    /// first thread's.
+    /// Leaves at the end of the walk, and for threads with a table of their own: `/proc/PID` shows
+    /// the first thread's.
     fn begin(&mut self, end: Label) {
         let task = &self.layout.task;
         let code = &mut self.code;
@@ -145,8 +145,9 @@ impl Writer<'_> {
         self.keep(8, at::MAGIC, R9);
     }
 
-    /// Whether somebody has a lock on it now. That somebody once had one says nothing: all anonymous inodes are one, and one lock on an
-    /// eventfd would make every one of them look locked until the next boot. `R8` is used up.
+    /// Whether somebody has a lock on it now. That somebody once had one says nothing: all
+    /// anonymous inodes are one, and one lock on an eventfd would make every one of them look
+    /// locked until the next boot. `R8` is used up.
     fn locks(&mut self) {
         let inode = &self.layout.inode;
         let none = self.code.label();
@@ -213,7 +214,8 @@ impl Writer<'_> {
         self.keep(field.size, to, R1);
     }
 
-    /// Reads where the verifier cannot follow us. The value is in `R1`; where it cannot be read it is 0, and marked.
+    /// Reads where the verifier cannot follow us. The value is in `R1`; where it cannot be read it
+    /// is 0, and marked.
     fn read(&mut self, (base, offset): (Reg, i32), size: i32) {
         let fine = self.code.label();
         let code = &mut self.code;

@@ -9,8 +9,8 @@ pub(super) const PATH: i16 = 384;
 
 /// fdinfo says more of this one than the record does.
 pub(super) const MARK_MORE: i32 = 1;
-/// The number went to another file while the record was made, the path is too long for it, or something could not be
-/// read.
+/// The number went to another file while the record was made, the path is too long for it, or
+/// something could not be read.
 pub(super) const MARK_UNSURE: i32 = 2;
 
 /// Offset of each field in the record.
@@ -56,7 +56,8 @@ pub(super) struct Record<'a> {
 }
 
 impl<'a> Record<'a> {
-    /// The first record, and what follows it; `None` at the end, and for anything that is no record.
+    /// The first record, and what follows it; `None` at the end, and for anything that is no
+    /// record.
     pub(super) fn take(bytes: &'a [u8]) -> Option<(Self, &'a [u8])> {
         let length = usize::try_from(u32::from_ne_bytes(field(bytes, at::LENGTH)?)).ok()?;
         let (bytes, rest) = bytes.split_at_checked(length)?;

@@ -1,5 +1,5 @@
-//! One walk of the kernel over all tables, shared by the threads that read processes: one of them makes it, the
-//! others take from it what is complete.
+//! One walk of the kernel over all tables, shared by the threads that read processes: one of them
+//! makes it, the others take from it what is complete.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
@@ -55,7 +55,8 @@ impl Walk {
         }
     }
 
-    /// The records of this process, once they are complete; `None` when it has none. Somebody must make the walk.
+    /// The records of this process, once they are complete; `None` when it has none. Somebody must
+    /// make the walk.
     pub(in super::super) fn take(&self, pid: Pid) -> Option<Records> {
         let mut state = self.lock();
         while !state.over && state.complete <= pid {
@@ -67,7 +68,8 @@ impl Walk {
         state.records.remove(&pid)
     }
 
-    /// `None` when it could not be begun, or broke off: what was not taken yet is read the other way.
+    /// `None` when it could not be begun, or broke off: what was not taken yet is read the other
+    /// way.
     fn read_all(&self) -> Option<()> {
         let iterator = super::iterator()?;
         let mut buffer = vec![0; CHUNK];

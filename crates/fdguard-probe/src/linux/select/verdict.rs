@@ -5,8 +5,8 @@ use fdguard_core::{SelectUse, Text};
 
 use crate::parse::elf::ElfObject;
 
-/// Libraries that import `select()` but never hand it a number that could be too high, by how their file
-/// names begin.
+/// Libraries that import `select()` but never hand it a number that could be too high, by how their
+/// file names begin.
 const HARMLESS: [&[u8]; 5] = [
     // Compares the number with 1024 first: what is too high it refuses.
     b"libcrypto.so",
@@ -39,8 +39,8 @@ impl SelectEvidence {
             // Waits by epoll; the import is of the OpenSSL inside of it.
             return false;
         }
-        // A fortified object that sets bits imports the check; one without it sleeps, or hands on a set
-        // that somebody else made.
+        // A fortified object that sets bits imports the check; one without it sleeps, or hands on a
+        // set that somebody else made.
         let sets_bits = object.imports_set_check || !object.fortified;
         let name = self.name.as_bytes();
         let harmless = HARMLESS.iter().any(|start| name.starts_with(start));
@@ -70,7 +70,8 @@ impl Unread {
     }
 }
 
-/// One import is enough for yes; for no, everything must have been read, and must be linked at run time.
+/// One import is enough for yes; for no, everything must have been read, and must be linked at run
+/// time.
 pub(super) fn verdict(seen: &[SelectEvidence], unread: &[Unread]) -> SelectUse {
     let importers = seen.iter().filter(|one| one.can_select());
     let objects: Vec<Text> = importers.map(|one| one.name.clone()).collect();

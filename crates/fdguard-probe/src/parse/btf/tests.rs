@@ -57,8 +57,8 @@ impl Builder {
     }
 }
 
-/// An integer (1), a pointer (2), a union of two names (3), a list (4), a structure with all of them (5), a
-/// function (6), and a structure of the same name as the first (7).
+/// An integer (1), a pointer (2), a union of two names (3), a list (4), a structure with all of
+/// them (5), a function (6), and a structure of the same name as the first (7).
 fn small() -> Vec<u8> {
     let mut builder = Builder::new();
     builder.add("unsigned int", 1 << 24, 4, &[32]);

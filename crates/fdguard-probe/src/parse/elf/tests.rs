@@ -4,7 +4,8 @@ use proptest::prelude::*;
 
 use super::{ElfObject, UnreadableElf};
 
-/// A small 64-bit object: sections 1 to 3 are the symbols, their names and the names of the sections.
+/// A small 64-bit object: sections 1 to 3 are the symbols, their names and the names of the
+/// sections.
 fn object(symbols: &[(&str, bool)], section_names: &str, segments: &[u32]) -> Vec<u8> {
     let mut names = vec![0];
     let mut table = vec![0; 24];

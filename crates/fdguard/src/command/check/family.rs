@@ -80,8 +80,8 @@ impl Family {
         Ok(())
     }
 
-    /// Who is left, now that the program has ended. They are given `grace` to end by themselves; then they are ended, unless
-    /// `keep` says otherwise.
+    /// Who is left, now that the program has ended. They are given `grace` to end by themselves;
+    /// then they are ended, unless `keep` says otherwise.
     pub(super) fn left(
         &mut self,
         grace: Duration,
@@ -205,7 +205,8 @@ impl Family {
 impl Drop for Family {
     fn drop(&mut self) {
         self.stop();
-        // Whoever calls us in one process with other work had no subreaper before; nothing can be done about a refusal.
+        // Whoever calls us in one process with other work had no subreaper before; nothing can be
+        // done about a refusal.
         let _ = set_child_subreaper(None);
     }
 }
@@ -235,7 +236,8 @@ fn note(known: &Mutex<KnownProcesses>, root: u32) {
             member.comm.clone_from(&one.comm);
         }
     }
-    // Orphans that came to us and ended: nobody else will wait for them. They are the program's for certain.
+    // Orphans that came to us and ended: nobody else will wait for them. They are the program's for
+    // certain.
     for one in orphans.into_iter().filter(|one| one.is_zombie()) {
         // A zombie that its parent left us is told first.
         let was_zombie = known

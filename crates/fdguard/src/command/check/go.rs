@@ -6,7 +6,8 @@ use fdguard_core::diagnosis::Diagnosis;
 use fdguard_core::{Gap, Text};
 use fdguard_trace::{GO, TracedProgram};
 
-/// Names the gap, unless the tracer did. Without a finding that lacks its line there is nothing to explain.
+/// Names the gap, unless the tracer did. Without a finding that lacks its line there is nothing to
+/// explain.
 pub(super) fn explain(diagnosis: &mut Diagnosis) {
     let lacks_line = |pid: u32| {
         let mut findings = diagnosis.findings.iter();

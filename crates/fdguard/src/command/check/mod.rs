@@ -82,7 +82,8 @@ fn check(args: &CheckArgs) -> anyhow::Result<u8> {
     Ok(exit_code(args, &proof))
 }
 
-/// A file that the command line names and nobody can read is wrong usage, not a program that could not be traced.
+/// A file that the command line names and nobody can read is wrong usage, not a program that could
+/// not be traced.
 fn must_exist(path: &Path, flag: &str) -> anyhow::Result<()> {
     match std::fs::metadata(path) {
         Ok(_) => Ok(()),

@@ -21,7 +21,8 @@ use crate::command::clearing;
 use crate::command::trace::children::comm;
 use crate::report::problem::ProblemReport;
 
-/// Rules of a watch whose findings fail a check. What is only about the host is not the program's fault.
+/// Rules of a watch whose findings fail a check. What is only about the host is not the program's
+/// fault.
 const FAILING: &[&str] = &[
     "leak",
     "growth",
@@ -253,7 +254,8 @@ fn is_alike(one: &LeftoverProcess, other: &LeftoverProcess) -> bool {
     kind(one) == kind(other) && (is_one_line || is_one_parent)
 }
 
-/// Children that pile up. Where those that are left of a line are reported as processes, that is the finding.
+/// Children that pile up. Where those that are left of a line are reported as processes, that is
+/// the finding.
 fn add_piles(findings: &mut Vec<Finding>, piles: &[ChildPile], comm: impl Fn(u32) -> Text) {
     for pile in piles {
         let culprit = |of: &Finding| of.origin.as_ref().and_then(|origin| origin.culprit.clone());

@@ -121,7 +121,8 @@ fn has_history(watch: &Watch, pid: u32) -> bool {
     subjects.any(|one| one.process.pid == pid && ending::has_history(one))
 }
 
-/// Does this with another soft limit of descriptors, which a program that is started meanwhile inherits.
+/// Does this with another soft limit of descriptors, which a program that is started meanwhile
+/// inherits.
 pub(super) fn limited<T>(
     limit: Option<u64>,
     work: impl FnOnce() -> anyhow::Result<T>,

@@ -226,7 +226,8 @@ fn starved(args: &DrillArgs) -> Outcome {
     ))
 }
 
-/// How many descriptors it has once that number stands still: while a program loads it opens and closes many.
+/// How many descriptors it has once that number stands still: while a program loads it opens and
+/// closes many.
 fn settled(pid: u32) -> std::io::Result<u64> {
     let count = || Ok::<_, std::io::Error>(std::fs::read_dir(format!("/proc/{pid}/fd"))?.count());
     let end = Instant::now() + SETTLES_WITHIN;

@@ -26,7 +26,8 @@ pub(super) fn leave_environment() -> anyhow::Result<()> {
         command.arg0(name);
     }
     command.args(words).env_remove(TOKEN).env_remove(TOKEN_FD);
-    // An empty one is none. A pipe has room for more than the longest token, and a longer one is refused later.
+    // An empty one is none. A pipe has room for more than the longest token, and a longer one is
+    // refused later.
     if !token.is_empty() {
         let (reader, writer) =
             rustix::pipe::pipe().context("cannot pass the token through a pipe")?;
@@ -51,8 +52,8 @@ pub(super) fn hide_memory() -> anyhow::Result<()> {
         .context("cannot protect the host's memory from other processes")
 }
 
-/// The file that runs, for keepers of warm sessions. By this process's own link, whatever has its name later; an interpreter that may not
-/// read that link starts it by its name.
+/// The file that runs, for keepers of warm sessions. By this process's own link, whatever has its
+/// name later; an interpreter that may not read that link starts it by its name.
 pub(super) fn keeper_program(is_hidden: bool) -> PathBuf {
     let link = format!("/proc/{}/exe", std::process::id()).into();
     if !is_hidden || rustix::process::geteuid().is_root() {

@@ -82,7 +82,8 @@ fn handed() -> Option<Vec<u8>> {
 }
 
 fn read_or_make(path: &Path) -> io::Result<BearerToken> {
-    // One open for the checks and the reading: what has the name later does not matter. A pipe is not waited for.
+    // One open for the checks and the reading: what has the name later does not matter. A pipe is
+    // not waited for.
     let flags = i32::try_from(OFlags::NONBLOCK.bits()).unwrap_or_default();
     let opened = OpenOptions::new().read(true).custom_flags(flags).open(path);
     let file = match opened {

@@ -107,7 +107,8 @@ fn said(healed: &HealResult) -> String {
     }
 }
 
-/// Each in a line, except for the one that is the verdict already, and for fields that it has overwritten.
+/// Each in a line, except for the one that is the verdict already, and for fields that it has
+/// overwritten.
 fn findings(page: &mut Page<'_>, seen: &Inspection) -> anyhow::Result<()> {
     let is_verdict = |one: &&FileFinding| seen.summary.ends_with(&one.message);
     let first = seen.findings.iter().find(is_verdict);

@@ -13,7 +13,8 @@ const RULES: [&str; 4] = [
     "lock-drop",
 ];
 
-/// The hazards in processes that hold the file, those that wrote into what they should not have first.
+/// The hazards in processes that hold the file, those that wrote into what they should not have
+/// first.
 pub(super) fn hazards(holding: &Holding) -> Vec<Hazard> {
     let mut symbols = Symbols::new();
     let mut found: Vec<Hazard> = Vec::new();

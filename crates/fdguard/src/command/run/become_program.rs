@@ -1,4 +1,5 @@
-//! `run --exec`: raises the limit and executes the program in the same process. Nothing is supervised.
+//! `run --exec`: raises the limit and executes the program in the same process. Nothing is
+//! supervised.
 
 use std::io::ErrorKind;
 use std::os::unix::process::CommandExt as _;
@@ -41,7 +42,8 @@ pub(super) fn run(settings: &RunSettings) -> anyhow::Result<u8> {
     .into())
 }
 
-/// Raises our own soft limit, which the program keeps; a failure is told and is no reason not to run it.
+/// Raises our own soft limit, which the program keeps; a failure is told and is no reason not to
+/// run it.
 fn raise(asked: limit::LimitRequest) {
     let decision = limit::decide(asked, limit::read());
     let Some(soft) = decision.soft else { return };

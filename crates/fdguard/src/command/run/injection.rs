@@ -1,6 +1,8 @@
-//! `run --trace` and `run --protect`: injects the library at every start; the loop reports its results.
+//! `run --trace` and `run --protect`: injects the library at every start; the loop reports its
+//! results.
 //!
-//! Each start has its own injection with a directory and two threads, which end with the run: nothing grows over restarts.
+//! Each start has its own injection with a directory and two threads, which end with the run:
+//! nothing grows over restarts.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsString;
@@ -15,7 +17,8 @@ use super::prevention::PreventionLog;
 use super::service_watch::{ServiceWatch, prevented_event, unprotected_event};
 use super::worker::{Counts, Worker, WorkerFindings, add};
 
-/// At the end of a run its report is waited for so long, to stand before the restart; later it comes behind.
+/// At the end of a run its report is waited for so long, to stand before the restart; later it
+/// comes behind.
 const SHORT: Duration = Duration::from_millis(300);
 /// At the very end.
 const LAST: Duration = Duration::from_secs(10);
@@ -55,7 +58,8 @@ impl InjectedTrace {
         }
     }
 
-    /// The library made ready for a start; nothing for a program that cannot be run at all, which the start itself tells.
+    /// The library made ready for a start; nothing for a program that cannot be run at all, which
+    /// the start itself tells.
     fn prepare(&self, command: &[OsString]) -> Result<Option<Injection>, String> {
         let told = |error: Error| match error {
             Error::NotFound { .. } | Error::NotRunnable { .. } => Ok(None),
@@ -146,7 +150,8 @@ impl InjectedTrace {
 pub(super) fn blindness(program: &TracedProgram) -> Option<&'static str> {
     match program.blind {
         Some(blind) => Some(blind.why()),
-        // A Go program with a C part has a loader, and makes its calls past the library all the same.
+        // A Go program with a C part has a loader, and makes its calls past the library all the
+        // same.
         None => program.is_go.then_some(GO),
     }
 }

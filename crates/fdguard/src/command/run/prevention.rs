@@ -1,4 +1,5 @@
-//! Reports what protection prevented or detected too late: each place in the code once, or each time.
+//! Reports what protection prevented or detected too late: each place in the code once, or each
+//! time.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::Write as _;

@@ -95,7 +95,8 @@ impl ServiceWatch {
         }
     }
 
-    /// The line of a process: waited for when it is asked for first, and only looked for when it is asked for again.
+    /// The line of a process: waited for when it is asked for first, and only looked for when it is
+    /// asked for again.
     pub(super) fn line(&mut self, pid: u32) -> Option<String> {
         let mut until = Instant::now();
         if self.line.as_ref().is_none_or(|(asked, _)| *asked != pid) {

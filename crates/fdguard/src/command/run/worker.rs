@@ -1,4 +1,5 @@
-//! The thread that inspects one run of a service: reading tables and naming lines is slow, and the loop must not block.
+//! The thread that inspects one run of a service: reading tables and naming lines is slow, and the
+//! loop must not block.
 //!
 //! The loop starts it, so that it inherits the loop's signal mask and receives no signals.
 
@@ -203,7 +204,8 @@ impl Looker {
         }
     }
 
-    /// The line that opened most of what a process holds. Names are given back at once: breaches are rare.
+    /// The line that opened most of what a process holds. Names are given back at once: breaches
+    /// are rare.
     fn line(&self, pid: u32) -> Option<String> {
         let sites = self.injection.sites(pid, &mut Symbols::new()).ok()?;
         sites

@@ -52,7 +52,8 @@ impl TraceScope {
 }
 
 impl TraceReport {
-    /// The report of a launched program: the samples from outside, overruled by what the library saw.
+    /// The report of a launched program: the samples from outside, overruled by what the library
+    /// saw.
     pub(in crate::command) fn of_launched(
         watched: &WatchOutcome<'_>,
         (traced, detail): (&TracedCommand, SiteDetail),
@@ -112,8 +113,8 @@ impl TraceReport {
         })
     }
 
-    /// The report of a program that another fdguard launched: the tables at the last sample and at the
-    /// end, with the diagnosis of a watch.
+    /// The report of a program that another fdguard launched: the tables at the last sample and at
+    /// the end, with the diagnosis of a watch.
     pub(super) fn of_observed(
         (tables, last): (&ProcessTables, &ProcessTables),
         looked: u64,
@@ -262,7 +263,8 @@ impl ProcessSites {
         let untraced = held.iter().copied().filter(|fd| !is_traced(fd));
         let (inherited, unknown): (Vec<u32>, Vec<u32>) =
             untraced.partition(|fd| table.inherited.contains(fd));
-        // What the last look did not see was opened since, or was closed where the library did not see it.
+        // What the last look did not see was opened since, or was closed where the library did not
+        // see it.
         let is_open = |(fd, one): &(&u32, &Descriptor)| held.contains(fd) || one.ns > looked;
         let open = table.open.iter().filter(is_open).map(|(fd, _)| *fd);
         Self {
@@ -279,7 +281,8 @@ impl ProcessSites {
     }
 }
 
-/// Where one stack leaves some open and closes others, the line alone is not the answer: which way through it is.
+/// Where one stack leaves some open and closes others, the line alone is not the answer: which way
+/// through it is.
 fn tell_path(finding: &mut Finding) {
     if let Some(origin) = finding.origin.as_ref().filter(|origin| origin.partly) {
         let why = finding.why.trim_end_matches('.');
@@ -290,8 +293,8 @@ fn tell_path(finding: &mut Finding) {
     }
 }
 
-/// The table at the end. What grew until the last look and went with the end of a program (an interpreter closes its
-/// objects when it ends) is what the report is about: it is shown as it was.
+/// The table at the end. What grew until the last look and went with the end of a program (an
+/// interpreter closes its objects when it ends) is what the report is about: it is shown as it was.
 fn at_exit(end: &ProcessTable, looked: &ProcessTable, grown: &BTreeSet<u32>) -> ProcessTable {
     let mut table = end.clone();
     for fd in grown {

@@ -135,7 +135,8 @@ fn trace(args: &TraceArgs) -> anyhow::Result<u8> {
     Ok(exit_code(args, &watched, &report.diagnosis))
 }
 
-/// Watches a program until it ends, or as long as the pace says: the time between two looks, and of all.
+/// Watches a program until it ends, or as long as the pace says: the time between two looks, and of
+/// all.
 pub(super) fn watch<'p>(
     pace: (Duration, Option<Duration>),
     probe: &'p Probe,

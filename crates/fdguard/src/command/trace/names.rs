@@ -54,7 +54,8 @@ impl FdNames {
         }
     }
 
-    /// What a descriptor is: as it was seen last, else by its link, else by the call that opened it.
+    /// What a descriptor is: as it was seen last, else by its link, else by the call that opened
+    /// it.
     pub(in crate::command) fn name(
         &self,
         process: &TracedProcess,

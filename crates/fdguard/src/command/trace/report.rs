@@ -136,7 +136,8 @@ impl SampledTables {
         })
     }
 
-    /// After another look. When the program has ended its tables may be gone: then the last ones count.
+    /// After another look. When the program has ended its tables may be gone: then the last ones
+    /// count.
     pub(super) fn again(&mut self, observed: &ObservedTrace) {
         let read = monotonic();
         if let Ok(tables) = observed.tables() {

@@ -20,7 +20,8 @@ use super::names::FdNames;
 use super::signals::{Request, SignalRequests, WaitOutcome};
 use crate::watching::{LiveWatch, OnSignal, WatchPlan, WatchProgress};
 
-/// How long a program may take to end by Ctrl-C before it is looked at again: it did not mean to end.
+/// How long a program may take to end by Ctrl-C before it is looked at again: it did not mean to
+/// end.
 const GRACE: Duration = Duration::from_secs(2);
 /// How long it has after the Ctrl-C by which we leave.
 const PARTING: Duration = Duration::from_millis(500);

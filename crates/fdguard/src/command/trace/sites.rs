@@ -141,8 +141,8 @@ impl History {
         (seconds >= 1.0).then(|| (live as f64 - before as f64) / seconds)
     }
 
-    /// Whether each third of what we remember held more than the one before: neither one burst nor a number that goes up
-    /// and down does that.
+    /// Whether each third of what we remember held more than the one before: neither one burst nor
+    /// a number that goes up and down does that.
     fn is_growing(&self) -> bool {
         let looks: Vec<usize> = self.looks.iter().map(|(_, live)| *live).collect();
         let span = match (self.looks.front(), self.looks.back()) {

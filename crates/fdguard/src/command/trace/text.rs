@@ -53,8 +53,8 @@ pub(super) fn write(
     Ok(())
 }
 
-/// The launched process and those with something to say, each; the others of one name and verdict in
-/// one line.
+/// The launched process and those with something to say, each; the others of one name and verdict
+/// in one line.
 fn write_processes(out: &mut dyn Write, found: &Diagnosis, width: usize) -> anyhow::Result<()> {
     let mut others: BTreeMap<(String, &'static str), usize> = BTreeMap::new();
     for opinion in found.processes.iter().chain(&found.predecessors) {

@@ -1,4 +1,5 @@
-//! The doctor's report: one outline, for people as text and as a web page; and the document for programs.
+//! The doctor's report: one outline, for people as text and as a web page; and the document for
+//! programs.
 
 mod document;
 mod outline;

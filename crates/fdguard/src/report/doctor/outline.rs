@@ -1,6 +1,7 @@
 //! The content of the report, independent of its form: text and web page have the same.
 //!
-//! Every string here is safe to show: names that others chose went through [`crate::terminal::sanitize`].
+//! Every string here is safe to show: names that others chose went through
+//! [`crate::terminal::sanitize`].
 
 mod around;
 mod fold;

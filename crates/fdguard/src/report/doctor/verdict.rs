@@ -69,7 +69,8 @@ pub fn headline(evidence: &Evidence) -> DoctorHeadline {
     }
 }
 
-/// `5.0 regular descriptors a second on /tmp/agent-*/log.jsonl; the soft limit of 1,024 is reached in 3.2 min`
+/// `5.0 regular descriptors a second on /tmp/agent-*/log.jsonl; the soft limit of 1,024 is reached
+/// in 3.2 min`
 fn risen(evidence: &Evidence, findings: &[&Finding]) -> String {
     let Some(first) = findings.first() else {
         return "the count rises".to_owned();

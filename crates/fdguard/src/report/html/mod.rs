@@ -1,4 +1,5 @@
-//! The doctor's report as a web page: one file, no scripts, nothing fetched from anywhere. That of a trace is in [`trace`].
+//! The doctor's report as a web page: one file, no scripts, nothing fetched from anywhere. That of
+//! a trace is in [`trace`].
 
 mod plot;
 mod scale;
@@ -18,7 +19,8 @@ const STYLE: &str = include_str!("style.css");
 /// Processes that are drawn; the others are in the tables.
 const MOST_PLOTS: usize = 8;
 
-/// Text that is safe between tags and in attributes. What would deceive the eye was made visible before.
+/// Text that is safe between tags and in attributes. What would deceive the eye was made visible
+/// before.
 #[must_use]
 pub fn escape(text: &str) -> Cow<'_, str> {
     if !text.contains(['&', '<', '>', '"', '\'', '`']) {

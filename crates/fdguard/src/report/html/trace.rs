@@ -1,5 +1,5 @@
-//! A trace as a web page: one file, nothing fetched from anywhere. Its script sorts the table and zooms the flame graph; without
-//! it everything is there all the same.
+//! A trace as a web page: one file, nothing fetched from anywhere. Its script sorts the table and
+//! zooms the flame graph; without it everything is there all the same.
 
 use std::fmt::Write as _;
 

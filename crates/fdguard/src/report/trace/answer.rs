@@ -230,8 +230,8 @@ impl<'a> LeakAnswer<'a> {
         )
     }
 
-    /// `60 files`, or `80 epoll instances and 160 unix sockets`. What was closed of the same line is
-    /// among what it opened.
+    /// `60 files`, or `80 epoll instances and 160 unix sockets`. What was closed of the same line
+    /// is among what it opened.
     fn what(&self) -> String {
         let mut kinds: Vec<(Option<&fdguard_core::Class>, u64)> = Vec::new();
         for finding in &self.findings {

@@ -1,5 +1,5 @@
-//! An aggregated trace and its outputs: text, folded stacks, a flame graph, a profile. The web page is
-//! [`super::html::trace`].
+//! An aggregated trace and its outputs: text, folded stacks, a flame graph, a profile. The web page
+//! is [`super::html::trace`].
 
 pub mod answer;
 pub mod flame;
@@ -74,7 +74,8 @@ impl TraceReport {
 }
 
 impl ProcessSites {
-    /// The class of most descriptors of a site, and their target if all of that class have the same.
+    /// The class of most descriptors of a site, and their target if all of that class have the
+    /// same.
     #[must_use]
     pub fn class_and_target(&self, site: &Site) -> Option<(&Class, Option<&Text>)> {
         let known = || site.open.iter().filter_map(|open| self.open.get(&open.fd));
@@ -92,8 +93,8 @@ impl ProcessSites {
         Some((class, first.filter(|_| is_one)))
     }
 
-    /// How many descriptors of each class a call path left open, in the order of classes; those of an
-    /// unknown class come first.
+    /// How many descriptors of each class a call path left open, in the order of classes; those of
+    /// an unknown class come first.
     #[must_use]
     pub fn classes(&self, path: &CallPath) -> Vec<(Option<&Class>, u64)> {
         let mut counts: BTreeMap<Option<&Class>, u64> = BTreeMap::new();

@@ -215,7 +215,8 @@ impl Writer {
         self.functions.insert(key, id);
         self.out.message(profile::FUNCTION, |function| {
             function.number(1, id);
-            // Without a system name a reader takes the name as it is, and does not strip `<module>` or `Vec<T>`.
+            // Without a system name a reader takes the name as it is, and does not strip `<module>`
+            // or `Vec<T>`.
             function.number(2, key.0);
             function.number(4, key.1);
         });

@@ -60,8 +60,8 @@ const JUDGING: Duration = Duration::from_millis(30);
 /// not hold the screen still.
 const BURST: usize = 64;
 
-/// Shows the watch until it ends or the user leaves. The terminal is restored in any case. After that a
-/// termination signal only ends the view: the caller reports what was found, and returns.
+/// Shows the watch until it ends or the user leaves. The terminal is restored in any case. After
+/// that a termination signal only ends the view: the caller reports what was found, and returns.
 pub fn run(source: &mut dyn WatchSource, options: &WatchOptions) -> anyhow::Result<WatchViewEnd> {
     let ended = EndSignal::listen()?;
     let mut screen = Screen::enter()?;

@@ -35,8 +35,8 @@ impl History {
         Some((self.least, *most))
     }
 
-    /// As a picture of so many columns and rows, the top row first. A few looks are not stretched: they
-    /// take one column each.
+    /// As a picture of so many columns and rows, the top row first. A few looks are not stretched:
+    /// they take one column each.
     pub(super) fn picture(&self, width: usize, height: usize) -> Vec<String> {
         let Some((least, most)) = self.range() else {
             return vec![String::new(); height];

@@ -91,8 +91,8 @@ impl WatchViewState {
         }
     }
 
-    /// Judges what changed since the last time: the process on the screen always, the others in turn
-    /// for as long as there is time. Tells whether there was enough for all.
+    /// Judges what changed since the last time: the process on the screen always, the others in
+    /// turn for as long as there is time. Tells whether there was enough for all.
     pub fn judge(
         &mut self,
         watch: &Watch,

@@ -317,7 +317,8 @@ fn a_terminal_that_went_away_ends_the_loop_with_its_error() {
     assert!(shown(50, "|!").0.is_err());
 }
 
-/// For the eye: `FDGUARD_SHOWN=tree cargo test -p fdguard --lib shown_on_this_terminal -- --ignored --nocapture`.
+/// For the eye: `FDGUARD_SHOWN=tree cargo test -p fdguard --lib shown_on_this_terminal -- --ignored
+/// --nocapture`.
 #[test]
 #[ignore = "takes the terminal until q is pressed"]
 fn shown_on_this_terminal() {

@@ -5,7 +5,8 @@ use super::{UnitNode, UnitValue, UnreadableUnit};
 /// Whose rules.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Style {
-    /// A backslash at the end continues; a section or key may come again; an empty value forgets what was before.
+    /// A backslash at the end continues; a section or key may come again; an empty value forgets
+    /// what was before.
     Systemd,
     /// An indented line continues; `;` and `#` after a space begin a comment.
     Supervisord,

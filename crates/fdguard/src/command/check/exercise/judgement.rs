@@ -22,8 +22,8 @@ struct Group {
     call: String,
 }
 
-/// Judges every group; whether more cycles would tell more. `begins` are the times at which the cycles began, by the
-/// clock of the tracer.
+/// Judges every group; whether more cycles would tell more. `begins` are the times at which the
+/// cycles began, by the clock of the tracer.
 pub(super) fn judge(
     survey: &Survey<'_>,
     tables: Option<&ProcessTables>,
@@ -135,7 +135,8 @@ fn groups(
                 take_site(&mut groups, pid, &site, &mut held, begins, now);
             }
         }
-        // What a child has from its parent, as its standard input, is not opened by it; the child is reported, if it stays.
+        // What a child has from its parent, as its standard input, is not opened by it; the child
+        // is reported, if it stays.
         let is_inborn = |fd: Fd, seen: &SurveyLook| match table {
             Some((_, table)) => seen.inborn && (fd <= 2 || table.inherited.contains(&fd)),
             None => seen.inborn,

@@ -40,7 +40,8 @@ use crate::terminal::sanitize_bytes;
 
 /// So many times the cycles that were asked for are run where fewer do not decide.
 const MOST: u32 = 4;
-/// While the server lets go of what it used it is looked at so often, so many times at most; so many looks alike are enough.
+/// While the server lets go of what it used it is looked at so often, so many times at most; so
+/// many looks alike are enough.
 const SETTLE_EVERY: Duration = Duration::from_millis(50);
 const SETTLE_LOOKS: u32 = 40;
 const SETTLED: u32 = 4;

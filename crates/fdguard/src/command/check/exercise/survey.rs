@@ -44,7 +44,8 @@ impl<'p> Survey<'p> {
         Ok(survey)
     }
 
-    /// Looks at everybody; what is new was opened in this cycle. An error when the server itself is gone.
+    /// Looks at everybody; what is new was opened in this cycle. An error when the server itself is
+    /// gone.
     pub(super) fn record(&mut self, cycle: u32) -> Result<(), Error> {
         self.looks += 1;
         let mut new = HashSet::new();

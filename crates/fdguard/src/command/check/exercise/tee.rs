@@ -62,7 +62,8 @@ impl Tee {
         self.matched.recv_timeout(within).is_ok()
     }
 
-    /// Waits a moment for the rest, after the server ended; whoever still holds a pipe is not waited for.
+    /// Waits a moment for the rest, after the server ended; whoever still holds a pipe is not
+    /// waited for.
     pub(super) fn finish(&mut self) {
         while self.open > 0 && self.ended.recv_timeout(PATIENCE).is_ok() {
             self.open -= 1;

@@ -21,7 +21,8 @@ pub(in crate::report) struct Group {
     verdict: Verdict,
 }
 
-/// Each process in its group: of one command and one parent, with one verdict, and nothing found in any of them.
+/// Each process in its group: of one command and one parent, with one verdict, and nothing found in
+/// any of them.
 pub(in crate::report) fn groups(evidence: &Evidence) -> Vec<Group> {
     let mut groups: Vec<Group> = Vec::new();
     for (index, (visit, examined)) in evidence.patients().enumerate() {

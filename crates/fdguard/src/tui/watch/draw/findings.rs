@@ -23,7 +23,8 @@ struct Most {
 }
 
 impl Most {
-    /// Shows everything if there is room or only one finding; otherwise no finding may hide the others.
+    /// Shows everything if there is room or only one finding; otherwise no finding may hide the
+    /// others.
     fn of(is_tall: bool, findings: usize, is_selected: bool) -> Self {
         let (why, next) = match is_selected {
             _ if is_tall || findings == 1 => (usize::MAX, usize::MAX),
