@@ -10,7 +10,7 @@ use testkit::{compiled, have, skip};
 use super::run::{Outcome, alone_words, traced_words};
 
 const CPP: &str = "c/objects.cpp";
-const RUST: &str = "rust/held.rs";
+const RUST: &str = "rust/keeps_files.rs";
 
 fn cpp(variant: &str, flags: &[&str]) -> Option<PathBuf> {
     if !have("c++") {

@@ -125,7 +125,9 @@ mod tests {
         let main = frame("main", Some(("main.c", 9)), Language::C);
         let one = vec![frame("arm", Some(("main.c", 3)), Language::C), main.clone()];
         let other = vec![frame("arm", Some(("main.c", 4)), Language::C), main];
-        let made = MadeReport::default().site("srv", &one, 5).site("srv", &other, 7);
+        let made = MadeReport::default()
+            .site("srv", &one, 5)
+            .site("srv", &other, 7);
         let root = FlameNode::from_report(&made.report());
         assert_eq!((root.name.as_str(), root.live), ("srv (pid 100)", 12));
         assert_eq!(root.depth(), 3);
