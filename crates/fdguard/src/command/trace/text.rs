@@ -237,9 +237,9 @@ mod tests {
     use fdguard_core::snapshot::Limits;
 
     use super::write;
-    use crate::report::trace::testing::{Made, frame, hazard};
+    use crate::report::trace::testing::{MadeReport, frame, hazard};
 
-    fn told(made: &Made) -> String {
+    fn told(made: &MadeReport) -> String {
         let mut out = Vec::new();
         write(&mut out, &made.report(), Some(100)).unwrap();
         String::from_utf8(anstream::adapter::strip_bytes(&out).into_vec()).unwrap()
@@ -248,7 +248,7 @@ mod tests {
     #[test]
     fn r40_hazards_come_before_the_sites() {
         let stack = [frame("arm\x1b[2J", Some(("/srv/main.c", 3)), Language::C)];
-        let mut made = Made::default().site("srv", &stack, 312);
+        let mut made = MadeReport::default().site("srv", &stack, 312);
         made.diagnosis.hazards = vec![hazard(); 22];
         let text = told(&made);
         assert!(
@@ -265,7 +265,7 @@ mod tests {
 
     #[test]
     fn children_with_nothing_to_say_take_one_line() {
-        let mut made = Made::default();
+        let mut made = MadeReport::default();
         let opinion = |pid: u32, comm: &str| ProcessDiagnosis {
             pid,
             comm: comm.into(),
@@ -296,7 +296,7 @@ mod tests {
     fn what_the_runtime_opened_for_itself_is_counted() {
         let mut node = frame("", None, Language::Node);
         (node.function, node.module) = (None, Some("/usr/bin/node".into()));
-        let made = Made::default().site("srv", std::slice::from_ref(&node), 3);
+        let made = MadeReport::default().site("srv", std::slice::from_ref(&node), 3);
         let text = told(&made);
         assert!(
             text.ends_with(
@@ -315,7 +315,7 @@ mod tests {
 
     #[test]
     fn a_stack_that_was_lost_is_said_so() {
-        let text = told(&Made::default().site("srv", &[], 2));
+        let text = told(&MadeReport::default().site("srv", &[], 2));
         assert!(
             text.contains("2 live of 4, oldest 5.0 min: unknown stack (open"),
             "{text}"

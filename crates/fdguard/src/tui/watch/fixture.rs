@@ -1,4 +1,4 @@
-//! Made-up watches: one look a second, and what a test does not name is ordinary.
+//! MadeReport-up watches: one look a second, and what a test does not name is ordinary.
 
 use fdguard_core::config::Config;
 use fdguard_core::playbook::Playbook;
