@@ -20,7 +20,7 @@ const done = await client.POST("/v1/sessions/{id}/exec", { params: { path }, bod
 // The same route also gives a stream of events, as text, to who asks for one.
 must(done.data !== undefined && typeof done.data !== "string", done);
 must(done.data.stdout.text === "hello\n", done);
-const outcome: components["schemas"]["Outcome"] = done.data.outcome;
+const outcome: components["schemas"]["ExecOutcome"] = done.data.outcome;
 must(outcome.how === "exited" && outcome.status === 0, outcome);
 const closed = await client.DELETE("/v1/sessions/{id}", { params: { path } });
 must(closed.data?.clean === true, closed);

@@ -53,7 +53,7 @@ fn more_threads_than_before_are_named_as_a_reason_not_to_trust_it() {
     });
     told.recv().unwrap();
     let why = baseline.compare().unwrap_err().to_string();
-    assert!(why.contains("not to be trusted"), "{why}");
+    assert!(why.contains("unreliable: this process has"), "{why}");
     drop(hold);
     other.join().unwrap();
     baseline.assert_restored();
