@@ -70,7 +70,10 @@ fn r29_a_breach_names_the_line_that_opened_what_leaks() {
     let breach = running.event("breach", &["reason=fd_budget", line]);
     assert_eq!(breach.number("pid"), first);
     // The line is the old process's, and the proof is the new one's.
-    let proven = running.event("proven", &[line, "look for a missing close at server.py:4 load"]);
+    let proven = running.event(
+        "proven",
+        &[line, "look for a missing close at server.py:4 load"],
+    );
     assert_eq!(proven.number("before"), first);
     running.event("breach", &["again=true", line]);
     let (code, last) = running.stop();

@@ -238,7 +238,7 @@ fn a_file_that_cannot_be_written_is_told_before_the_program_starts() {
         let said = trace(&[option, "-"], folder.path());
         assert_eq!((said.code, said.text()), (2, ""), "{}", said.stderr);
         assert!(
-            said.stderr.contains("stdout is the program's"),
+            said.stderr.contains("stdout belongs to the program"),
             "{}",
             said.stderr
         );
