@@ -2,7 +2,7 @@ mod attach;
 mod cgroup;
 mod cgroup_limits;
 mod cycles;
-mod descriptors;
+mod held_keeper;
 mod end;
 mod errors;
 mod family;

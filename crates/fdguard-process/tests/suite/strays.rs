@@ -102,7 +102,7 @@ fn a_keeper_that_its_own_tree_has_stopped_ends_it_all_the_same() {
 #[test]
 fn a_program_that_stops_its_keeper_at_once_is_started_all_the_same() {
     const NAME: &str =
-        "suite::lost::a_program_that_stops_its_keeper_at_once_is_started_all_the_same";
+        "suite::strays::a_program_that_stops_its_keeper_at_once_is_started_all_the_same";
     if std::env::var_os("FDGUARD_TEST_ROLE").is_none() {
         if !["chrt", "taskset"].into_iter().all(testkit::have) {
             return testkit::skip("needs chrt and taskset");

@@ -34,7 +34,7 @@ fn traced(words: &[&str]) -> (Output, Vec<String>) {
     let (_, gaps) = injection.hazards(&mut Symbols::new(), true);
     let omitted = gaps
         .into_iter()
-        .filter(|gap| gap.what.contains("without the library"));
+        .filter(|gap| gap.what.contains("without fdguard's library"));
     (output.unwrap(), omitted.map(|gap| gap.why).collect())
 }
 
