@@ -52,8 +52,8 @@ impl FakeProc {
     /// `fd` and `fdinfo`, all to be changed afterwards.
     pub fn process(&mut self, pid: u32) -> FakeProcess<'_> {
         let dir = self.root.path().join(pid.to_string());
-        for folder in ["fd", "fdinfo"] {
-            fs::create_dir_all(dir.join(folder)).expect("folder of the process");
+        for directory in ["fd", "fdinfo"] {
+            fs::create_dir_all(dir.join(directory)).expect("folder of the process");
         }
         let process = FakeProcess {
             tree: self,

@@ -51,12 +51,12 @@ pub struct TestRuntime {
 /// the one on the search path. Says aloud which are missing.
 #[must_use]
 pub fn runtimes(name: &str, wanted: &[u32]) -> Vec<TestRuntime> {
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../target/runtimes");
+    let directory = Path::new(env!("CARGO_MANIFEST_DIR")).join("../target/runtimes");
     let installed = PathBuf::from(name);
     let installed_version = version(&installed);
     let mut found = Vec::new();
     for &wanted in wanted {
-        let brought = folder.join(format!("{name}-{wanted}/bin/{name}"));
+        let brought = directory.join(format!("{name}-{wanted}/bin/{name}"));
         if installed_version == Some(wanted) {
             found.push(TestRuntime {
                 version: wanted,

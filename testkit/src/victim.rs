@@ -78,11 +78,11 @@ impl VictimLaunch {
     /// Starts it and waits for its line.
     #[must_use]
     pub fn start(self) -> Victim {
-        let folder = tempfile::tempdir().expect("folder for the victim");
-        let mut command = self.command(folder.path());
+        let dir = tempfile::tempdir().expect("folder for the victim");
+        let mut command = self.command(dir.path());
         command
             .args(&self.args)
-            .env("TMPDIR", folder.path())
+            .env("TMPDIR", dir.path())
             .stdin(Stdio::piped())
             .stdout(Stdio::piped());
         launch::start_clean(&mut command);
@@ -99,7 +99,7 @@ impl VictimLaunch {
             child,
             line: Value::Null,
             holdings: Vec::new(),
-            folder,
+            dir,
         };
         victim.line = victim.hear();
         victim.holdings =
@@ -111,17 +111,17 @@ impl VictimLaunch {
     }
 
     /// The command, with another user's access to program and folder taken care of.
-    fn command(&self, folder: &Path) -> Command {
+    fn command(&self, dir: &Path) -> Command {
         let Some(uid) = self.uid else {
             return self.wrapped(&self.program);
         };
         // The build may lie where that user cannot go. By `cp`, since a descriptor of ours that
         // is open for writing makes exec fail when another thread forks meanwhile.
-        let copy = folder.join("victim");
+        let copy = dir.join("victim");
         let copied = Command::new("cp").arg(&self.program).arg(&copy).status();
         assert!(copied.expect("cp").success(), "copying the victim");
         fs::set_permissions(&copy, Permissions::from_mode(0o755)).expect("permissions");
-        chown(folder, Some(uid), Some(uid)).expect("giving the folder away, which needs root");
+        chown(dir, Some(uid), Some(uid)).expect("giving the folder away, which needs root");
         if self.namespaces.is_empty() {
             launch::run_as(uid, Command::new(copy))
         } else {
@@ -159,7 +159,7 @@ pub struct Victim {
     stdout: BufReader<ChildStdout>,
     line: Value,
     holdings: Vec<VictimHolding>,
-    folder: TempDir,
+    dir: TempDir,
 }
 
 impl Victim {
@@ -207,8 +207,8 @@ impl Victim {
 
     /// The folder it makes its files in; removed with this value.
     #[must_use]
-    pub fn folder(&self) -> &Path {
-        self.folder.path()
+    pub fn dir(&self) -> &Path {
+        self.dir.path()
     }
 
     /// Sends it a line and waits for its answer.

@@ -241,7 +241,10 @@ pub(crate) fn check(root: &Path) -> anyhow::Result<Vec<String>> {
         if RULES.no_participles {
             complaints.extend(names::participles(&NAMES, file, code));
         }
-        let is_pure = RULES.pure.iter().any(|folder| file.starts_with(folder));
+        let is_pure = RULES
+            .pure
+            .iter()
+            .any(|directory| file.starts_with(directory));
         if is_pure && !tests.contains(file) {
             complaints.extend(impurities(file, code));
         }
@@ -350,16 +353,17 @@ fn line_of(manifest: &str, dependency: &str) -> usize {
 
 /// Every Rust source of the workspace by its path from the root, comments and strings blanked.
 fn sources(root: &Path) -> anyhow::Result<Vec<(PathBuf, String)>> {
-    let mut folders = ["crates", "testkit", "xtask"]
+    let mut dirs = ["crates", "testkit", "xtask"]
         .map(|dir| root.join(dir))
         .to_vec();
     let mut found = Vec::new();
-    while let Some(folder) = folders.pop() {
-        let listing = std::fs::read_dir(&folder).with_context(|| folder.display().to_string())?;
+    while let Some(directory) = dirs.pop() {
+        let listing =
+            std::fs::read_dir(&directory).with_context(|| directory.display().to_string())?;
         for entry in listing {
             let path = entry?.path();
             if path.is_dir() {
-                folders.push(path);
+                dirs.push(path);
             } else if path.extension().is_some_and(|extension| extension == "rs") {
                 let code = source::code_only(&std::fs::read_to_string(&path)?);
                 found.push((relative(root, &path), code));
@@ -379,14 +383,14 @@ fn test_files(sources: &[(PathBuf, String)]) -> BTreeSet<PathBuf> {
     let mut files = BTreeSet::new();
     for (file, code) in sources {
         let stem = file.file_stem().unwrap_or_default();
-        let folder = if stem == "lib" || stem == "main" || stem == "mod" {
+        let directory = if stem == "lib" || stem == "main" || stem == "mod" {
             file.with_file_name("")
         } else {
             file.with_extension("")
         };
         for module in source::test_only(code).modules {
-            files.insert(folder.join(format!("{module}.rs")));
-            files.insert(folder.join(module).join("mod.rs"));
+            files.insert(directory.join(format!("{module}.rs")));
+            files.insert(directory.join(module).join("mod.rs"));
         }
     }
     files

@@ -63,8 +63,8 @@ fn number_for_shell(word: &str) -> String {
 fn pages() -> Vec<PathBuf> {
     let root = crate::root().unwrap();
     let mut pages = vec![root.join("README.md"), root.join("CONTRIBUTING.md")];
-    for folder in ["docs/guide", "docs/guide/rules"] {
-        let listing = std::fs::read_dir(root.join(folder)).unwrap();
+    for dir in ["docs/guide", "docs/guide/rules"] {
+        let listing = std::fs::read_dir(root.join(dir)).unwrap();
         let paths = listing.map(|entry| entry.unwrap().path());
         pages.extend(paths.filter(|path| path.extension().is_some_and(|end| end == "md")));
     }
@@ -134,8 +134,8 @@ fn every_link_of_a_page_leads_somewhere() {
     for page in linked {
         let text = std::fs::read_to_string(&page).unwrap();
         for link in links(&text) {
-            let folder = page.parent().unwrap();
-            assert!(folder.join(link).exists(), "{}: {link}", page.display());
+            let dir = page.parent().unwrap();
+            assert!(dir.join(link).exists(), "{}: {link}", page.display());
         }
     }
 }

@@ -11,40 +11,40 @@ use fdguard::report::rules;
 use fdguard_core::rule::{Rule, RuleKind, Severity};
 
 /// Where all of it goes; nothing else may lie there.
-const FOLDER: &str = "docs/generated";
+const DIR: &str = "docs/generated";
 
 /// Files by their path below the folder.
 type Files = BTreeMap<PathBuf, Vec<u8>>;
 
 /// Writes every file, and removes those that are made no more.
 pub(crate) fn write(root: &Path) -> anyhow::Result<()> {
-    let folder = root.join(FOLDER);
+    let dir = root.join(DIR);
     let wanted = files()?;
     for (name, bytes) in &wanted {
-        let path = folder.join(name);
+        let path = dir.join(name);
         if let Some(parent) = path.parent() {
             std::fs::create_dir_all(parent)?;
         }
         std::fs::write(&path, bytes).with_context(|| path.display().to_string())?;
     }
-    for name in stored(&folder)?
+    for name in stored(&dir)?
         .keys()
         .filter(|name| !wanted.contains_key(*name))
     {
-        std::fs::remove_file(folder.join(name))?;
+        std::fs::remove_file(dir.join(name))?;
     }
     Ok(())
 }
 
 /// Says which files are not what they should be.
 pub(crate) fn check(root: &Path) -> anyhow::Result<Vec<String>> {
-    Ok(differences(&files()?, &stored(&root.join(FOLDER))?))
+    Ok(differences(&files()?, &stored(&root.join(DIR))?))
 }
 
 fn differences(wanted: &Files, stored: &Files) -> Vec<String> {
     let mut complaints = Vec::new();
     let mut complain = |name: &Path, problem: &str| {
-        let path = Path::new(FOLDER).join(name);
+        let path = Path::new(DIR).join(name);
         let remedy = "cargo run -p xtask -- gen";
         complaints.push(format!("{}: {problem}; run {remedy}", path.display()));
     };
@@ -61,19 +61,19 @@ fn differences(wanted: &Files, stored: &Files) -> Vec<String> {
     complaints
 }
 
-fn stored(folder: &Path) -> anyhow::Result<Files> {
+fn stored(dir: &Path) -> anyhow::Result<Files> {
     let mut files = Files::new();
-    let mut folders = vec![folder.to_owned()];
-    while let Some(at) = folders.pop() {
+    let mut dirs = vec![dir.to_owned()];
+    while let Some(at) = dirs.pop() {
         if !at.exists() {
             continue;
         }
         for entry in std::fs::read_dir(&at)? {
             let path = entry?.path();
             if path.is_dir() {
-                folders.push(path);
+                dirs.push(path);
             } else {
-                let name = path.strip_prefix(folder)?.to_owned();
+                let name = path.strip_prefix(dir)?.to_owned();
                 files.insert(name, std::fs::read(&path)?);
             }
         }

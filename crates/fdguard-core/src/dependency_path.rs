@@ -52,7 +52,7 @@ fn package(frame: &Frame) -> Option<String> {
 
 fn python(file: &str) -> Option<String> {
     let installed = ["/site-packages/", "/dist-packages/"];
-    let rest = installed.iter().find_map(|folder| file.rsplit_once(folder));
+    let rest = installed.iter().find_map(|dir| file.rsplit_once(dir));
     let rest = match rest {
         Some((_, rest)) => rest,
         None => file.rsplit_once("/lib/python")?.1.split_once('/')?.1,
@@ -86,8 +86,8 @@ fn rust(file: &str) -> Option<String> {
         return Some("std".to_owned());
     }
     let (_, rest) = file.rsplit_once("/registry/src/")?;
-    let folder = rest.split('/').nth(1)?;
-    let name = folder.rsplit_once('-').map_or(folder, |(name, _)| name);
+    let dir = rest.split('/').nth(1)?;
+    let name = dir.rsplit_once('-').map_or(dir, |(name, _)| name);
     Some(name.to_owned())
 }
 
@@ -141,7 +141,7 @@ mod tests {
     }
 
     #[test]
-    fn r20_other_languages_have_their_own_folders() {
+    fn r20_other_languages_have_their_own_dirs() {
         let node = [
             frame(Language::Node, "node:internal/fs", "open", ""),
             frame(Language::Node, "node:fs", "openSync", ""),

@@ -186,8 +186,8 @@ mod tests {
 
     #[test]
     fn every_rule_has_its_page_and_every_page_its_rule() {
-        let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/guide/rules");
-        let pages: BTreeSet<String> = std::fs::read_dir(&folder)
+        let dir = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/guide/rules");
+        let pages: BTreeSet<String> = std::fs::read_dir(&dir)
             .unwrap()
             .map(|page| page.unwrap().file_name().into_string().unwrap())
             .collect();
@@ -202,7 +202,7 @@ mod tests {
             ..
         } in with_page()
         {
-            let page = std::fs::read_to_string(folder.join(format!("{id}.md"))).unwrap();
+            let page = std::fs::read_to_string(dir.join(format!("{id}.md"))).unwrap();
             assert!(page.starts_with(&format!("# {id}\n")), "{id}");
             let question = page.lines().nth(2).unwrap();
             assert!(question.ends_with('?'), "{id} opens with {question:?}");

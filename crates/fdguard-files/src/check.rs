@@ -80,11 +80,11 @@ pub fn check(database: &Path, depth: CheckDepth, is_alone: bool) -> Result<Check
             return Ok(outcome);
         }
     }
-    let folder = match tempfile::Builder::new().prefix("fdguard-check-").tempdir() {
-        Ok(folder) => folder,
+    let dir = match tempfile::Builder::new().prefix("fdguard-check-").tempdir() {
+        Ok(dir) => dir,
         Err(error) => return Ok(Err(no_copy(&error.to_string()))),
     };
-    let copy = folder.path().join("database");
+    let copy = dir.path().join("database");
     match settled_copy(database, &copy) {
         Ok(true) => Ok(ask(&Target::Copy(&copy), depth, true)),
         Ok(false) => Ok(Err(no_copy("the database is being written continuously"))),

@@ -86,8 +86,8 @@ mod tests {
 
     #[test]
     fn a_writer_is_seen_and_its_end_too() {
-        let folder = tempfile::tempdir().unwrap();
-        let path = folder.path().join("f");
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("f");
         std::fs::write(&path, "x").unwrap();
         let reader = File::open(&path).unwrap();
         assert_eq!(ask(&reader), LeaseAnswer::NoWriter);
@@ -99,8 +99,8 @@ mod tests {
 
     #[test]
     fn a_newcomer_waits_for_a_lease_that_is_kept_and_breaks_it() {
-        let folder = tempfile::tempdir().unwrap();
-        let path = folder.path().join("f");
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("f");
         std::fs::write(&path, "x").unwrap();
         let kept = HeldLease::acquire(File::open(&path).unwrap()).unwrap();
         assert!(kept.is_whole());

@@ -66,13 +66,13 @@ struct KnownFile {
 #[derive(Debug)]
 pub struct FileWatch {
     inotify: OwnedFd,
-    folders: BTreeMap<i32, Folder>,
+    dirs: BTreeMap<i32, Dir>,
     known: BTreeMap<PathBuf, KnownFile>,
     looks: u64,
 }
 
 #[derive(Debug)]
-struct Folder {
+struct Dir {
     path: PathBuf,
     /// Whether databases that come later are watched, too.
     whole: bool,
@@ -86,7 +86,7 @@ impl FileWatch {
             .map_err(|error| Error::io(Path::new("inotify"), "cannot create", error))?;
         let mut watch = Self {
             inotify,
-            folders: BTreeMap::new(),
+            dirs: BTreeMap::new(),
             known: BTreeMap::new(),
             looks: 0,
         };
@@ -95,11 +95,11 @@ impl FileWatch {
                 .canonicalize()
                 .map_err(|error| Error::io(path, "cannot watch", error))?;
             if real.is_dir() {
-                watch.add_folder(&real, true)?;
+                watch.add_dir(&real, true)?;
                 watch.add_databases(&real)?;
             } else {
                 check_database(&real)?;
-                watch.add_folder(real.parent().unwrap_or(Path::new("/")), false)?;
+                watch.add_dir(real.parent().unwrap_or(Path::new("/")), false)?;
                 watch.add(&real);
             }
         }
@@ -125,7 +125,7 @@ impl FileWatch {
         due.map(|known| known.looked + SELDOM).min()
     }
 
-    fn add_folder(&mut self, path: &Path, whole: bool) -> Result<(), Error> {
+    fn add_dir(&mut self, path: &Path, whole: bool) -> Result<(), Error> {
         let flags = WatchFlags::MODIFY
             | WatchFlags::CLOSE_WRITE
             | WatchFlags::CREATE
@@ -135,17 +135,17 @@ impl FileWatch {
             | WatchFlags::ONLYDIR;
         let number = inotify::add_watch(&self.inotify, path, flags)
             .map_err(|error| Error::io(path, "cannot watch", error))?;
-        let folder = self.folders.entry(number).or_insert(Folder {
+        let dir = self.dirs.entry(number).or_insert(Dir {
             path: path.to_owned(),
             whole,
         });
-        folder.whole |= whole;
+        dir.whole |= whole;
         Ok(())
     }
 
-    fn add_databases(&mut self, folder: &Path) -> Result<(), Error> {
-        let failed = |error| Error::io(folder, "cannot list", error);
-        for entry in folder.read_dir().map_err(failed)? {
+    fn add_databases(&mut self, dir: &Path) -> Result<(), Error> {
+        let failed = |error| Error::io(dir, "cannot list", error);
+        for entry in dir.read_dir().map_err(failed)? {
             let path = entry.map_err(failed)?.path();
             if is_database(&path) {
                 self.add(&path);
@@ -193,13 +193,9 @@ impl FileWatch {
             match reader.next() {
                 Ok(event) => {
                     is_overrun |= event.events().contains(ReadFlags::QUEUE_OVERFLOW);
-                    if let (Some(name), Some(folder)) =
-                        (event.file_name(), self.folders.get(&event.wd()))
+                    if let (Some(name), Some(dir)) = (event.file_name(), self.dirs.get(&event.wd()))
                     {
-                        told.push((
-                            folder.path.join(OsStr::from_bytes(name.to_bytes())),
-                            folder.whole,
-                        ));
+                        told.push((dir.path.join(OsStr::from_bytes(name.to_bytes())), dir.whole));
                     }
                 }
                 Err(Errno::AGAIN) => break,

@@ -91,8 +91,8 @@ mod tests {
 
     #[test]
     fn what_leads_out_of_the_roots_is_refused() {
-        let folder = tempfile::tempdir().unwrap();
-        let base = folder.path().canonicalize().unwrap();
+        let directory = tempfile::tempdir().unwrap();
+        let base = directory.path().canonicalize().unwrap();
         let (inside, outside) = (base.join("in"), base.join("out"));
         std::fs::create_dir(&inside).unwrap();
         std::fs::create_dir(&outside).unwrap();

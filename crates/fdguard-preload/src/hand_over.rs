@@ -339,10 +339,10 @@ unsafe fn open(program: Program, path: &mut [u8; PATH]) -> Option<usize> {
     if !is_searched {
         return sys::open_to_read(name).ok();
     }
-    let folders = start::variable(c"PATH").unwrap_or(b"/bin:/usr/bin");
-    for folder in folders.split(|byte| *byte == b':') {
-        let folder = if folder.is_empty() { b"." } else { folder };
-        let all = [folder, b"/", name.to_bytes()];
+    let dirs = start::variable(c"PATH").unwrap_or(b"/bin:/usr/bin");
+    for dir in dirs.split(|byte| *byte == b':') {
+        let dir = if dir.is_empty() { b"." } else { dir };
+        let all = [dir, b"/", name.to_bytes()];
         if let Some(candidate) = joined(&all, path)
             && let Ok(file) = sys::open_to_read(candidate)
         {

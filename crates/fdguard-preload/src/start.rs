@@ -18,7 +18,7 @@ use crate::{
 };
 
 /// The folder for the mappings; nothing is recorded without it.
-const FOLDER: &CStr = c"FDGUARD_TRACE_DIR";
+const DIR: &CStr = c"FDGUARD_TRACE_DIR";
 
 /// Which parts of the mapping may be written to.
 pub(crate) static GROUND: Backing = Backing::new();
@@ -236,14 +236,14 @@ pub(crate) fn path<'b>(
     // SAFETY: the name is a C string; nobody changes the environment while the loader runs us, and
     // what a program with threads does to it later is the risk that the C library's own use of it
     // takes.
-    let folder = unsafe { getenv(FOLDER.as_ptr()) };
-    if folder.is_null() {
+    let dir = unsafe { getenv(DIR.as_ptr()) };
+    if dir.is_null() {
         return None;
     }
     // SAFETY: `getenv` gives a C string.
-    let folder = unsafe { CStr::from_ptr(folder) };
+    let dir = unsafe { CStr::from_ptr(dir) };
     let mut text = Text { buffer, used: 0 };
-    text.push(folder.to_bytes())?;
+    text.push(dir.to_bytes())?;
     text.push(b"/")?;
     text.number(u64::from(pid))?;
     text.push(b"-")?;

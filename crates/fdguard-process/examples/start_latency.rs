@@ -24,7 +24,7 @@ fn main() {
         let plan = Plan {
             command: vec!["/bin/sleep".into(), "1000".into()],
             environment: Vec::new(),
-            folder: None,
+            dir: None,
             stdio: [None, None, None],
             handed: Vec::new(),
             soft_limit: None,

@@ -42,7 +42,7 @@ fn one_life(cgroup: bool, hopper: bool) -> (Duration, Mechanism) {
     let plan = Plan {
         command,
         environment: Vec::new(),
-        folder: None,
+        dir: None,
         stdio: [None, Some(Arc::new(theirs)), None],
         handed: Vec::new(),
         soft_limit: None,

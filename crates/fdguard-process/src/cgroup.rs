@@ -32,7 +32,7 @@ const PREFIX: &str = "fdguard-";
 #[derive(Debug)]
 pub(crate) struct Leaf<'s> {
     path: &'s CStr,
-    folder: OwnedFd,
+    dir: OwnedFd,
     events: OwnedFd,
     kill: OwnedFd,
 }
@@ -51,21 +51,21 @@ impl<'s> Leaf<'s> {
     /// Opens one that was made.
     pub(crate) fn open(path: &'s CStr) -> Option<Self> {
         let flags = OFlags::DIRECTORY | OFlags::RDONLY | OFlags::CLOEXEC;
-        let folder = openat(CWD, path, flags, Mode::empty()).ok()?;
+        let dir = openat(CWD, path, flags, Mode::empty()).ok()?;
         let file =
-            |name: &CStr, flags| openat(&folder, name, flags | OFlags::CLOEXEC, Mode::empty()).ok();
+            |name: &CStr, flags| openat(&dir, name, flags | OFlags::CLOEXEC, Mode::empty()).ok();
         let events = file(c"cgroup.events", OFlags::RDONLY)?;
         let kill = file(c"cgroup.kill", OFlags::WRONLY)?;
         Some(Self {
             path,
-            folder,
+            dir,
             events,
             kill,
         })
     }
 
-    pub(crate) fn folder(&self) -> BorrowedFd<'_> {
-        self.folder.as_fd()
+    pub(crate) fn dir(&self) -> BorrowedFd<'_> {
+        self.dir.as_fd()
     }
 
     /// Shows an exceptional condition when it becomes empty.
@@ -74,7 +74,7 @@ impl<'s> Leaf<'s> {
     }
 
     pub(crate) fn descriptors(&self) -> [BorrowedFd<'_>; 3] {
-        [self.folder.as_fd(), self.events.as_fd(), self.kill.as_fd()]
+        [self.dir.as_fd(), self.events.as_fd(), self.kill.as_fd()]
     }
 
     /// Whether a process is in it. A removed one is empty.
@@ -89,7 +89,7 @@ impl<'s> Leaf<'s> {
     /// Writes to one of its files, of a controller that may not be there.
     pub(crate) fn set(&self, name: &CStr, value: &[u8]) -> bool {
         let flags = OFlags::WRONLY | OFlags::CLOEXEC;
-        let file = openat(&self.folder, name, flags, Mode::empty());
+        let file = openat(&self.dir, name, flags, Mode::empty());
         file.is_ok_and(|file| write(&file, value) == Ok(value.len()))
     }
 
@@ -97,7 +97,7 @@ impl<'s> Leaf<'s> {
     /// memory is not counted.
     pub(crate) fn memory_kills(&self) -> Option<u32> {
         let flags = OFlags::RDONLY | OFlags::CLOEXEC;
-        let file = openat(&self.folder, c"memory.events", flags, Mode::empty()).ok()?;
+        let file = openat(&self.dir, c"memory.events", flags, Mode::empty()).ok()?;
         let mut bytes = [0; 512];
         let length = pread(&file, &mut bytes, 0).ok()?;
         kills(bytes.get(..length)?)
@@ -129,7 +129,7 @@ impl<'s> Leaf<'s> {
 /// allowed. The kernel refuses it to a cgroup that has processes of its own, except the root: where
 /// all of them are ours we step aside into a leaf.
 pub(crate) fn next_path(limits: bool) -> Option<CString> {
-    let own = own_folder(
+    let own = own_dir(
         &fs::read_to_string("/proc/self/mountinfo").ok()?,
         &fs::read_to_string("/proc/self/cgroup").ok()?,
     )?;
@@ -192,7 +192,7 @@ fn owner(name: &str) -> Option<u32> {
 }
 
 /// The directory of fdguard's own cgroup, from the mounts and `/proc/self/cgroup`.
-fn own_folder(mounts: &str, cgroups: &str) -> Option<PathBuf> {
+fn own_dir(mounts: &str, cgroups: &str) -> Option<PathBuf> {
     let own = cgroups.lines().find_map(|line| line.strip_prefix("0::"))?;
     let (root, mount) = mounts.lines().find_map(|line| {
         let (before, after) = line.split_once(" - ")?;
@@ -227,12 +227,12 @@ mod tests {
         25 1 0:23 / /sys/fs/cgroup/unified rw,relatime shared:4 - cgroup2 cgroup2 rw\n";
 
     #[test]
-    fn our_folder_is_below_the_mount() {
-        let folder = own_folder(HYBRID, "4:memory:/x\n0::/\n").unwrap();
-        assert_eq!(folder, Path::new("/sys/fs/cgroup/unified"));
-        let folder = own_folder(HYBRID, "0::/system.slice/a.service\n").unwrap();
+    fn our_dir_is_below_the_mount() {
+        let dir = own_dir(HYBRID, "4:memory:/x\n0::/\n").unwrap();
+        assert_eq!(dir, Path::new("/sys/fs/cgroup/unified"));
+        let dir = own_dir(HYBRID, "0::/system.slice/a.service\n").unwrap();
         assert_eq!(
-            folder,
+            dir,
             Path::new("/sys/fs/cgroup/unified/system.slice/a.service")
         );
     }
@@ -240,19 +240,19 @@ mod tests {
     #[test]
     fn a_part_of_the_hierarchy_may_be_mounted() {
         let mounts = "30 1 0:23 /docker/abc /sys/fs/cgroup ro - cgroup2 cgroup rw\n";
-        let folder = own_folder(mounts, "0::/docker/abc/x\n").unwrap();
-        assert_eq!(folder, Path::new("/sys/fs/cgroup/x"));
-        assert_eq!(own_folder(mounts, "0::/elsewhere\n"), None);
-        assert_eq!(own_folder(mounts, "0::/../other\n"), None);
+        let dir = own_dir(mounts, "0::/docker/abc/x\n").unwrap();
+        assert_eq!(dir, Path::new("/sys/fs/cgroup/x"));
+        assert_eq!(own_dir(mounts, "0::/elsewhere\n"), None);
+        assert_eq!(own_dir(mounts, "0::/../other\n"), None);
     }
 
     #[test]
     fn without_version_2_there_is_none() {
         assert_eq!(
-            own_folder("24 1 0:22 / /c rw - cgroup cgroup rw\n", "0::/\n"),
+            own_dir("24 1 0:22 / /c rw - cgroup cgroup rw\n", "0::/\n"),
             None
         );
-        assert_eq!(own_folder(HYBRID, "4:memory:/x\n"), None);
+        assert_eq!(own_dir(HYBRID, "4:memory:/x\n"), None);
     }
 
     #[test]

@@ -18,7 +18,7 @@ pub struct Plan {
     /// set when a named descriptor is handed, else absent.
     pub environment: Vec<(OsString, OsString)>,
     /// Its working directory; the owner's if absent. A relative program is resolved from there.
-    pub folder: Option<PathBuf>,
+    pub dir: Option<PathBuf>,
     /// Its descriptors 0, 1 and 2; the owner's if absent.
     pub stdio: [Option<Arc<OwnedFd>>; 3],
     /// What it gets from number 3 on: those with a name in this order, then those without;
@@ -45,7 +45,7 @@ impl Plan {
         Self {
             command,
             environment,
-            folder: None,
+            dir: None,
             stdio: [None, None, None],
             handed: Vec::new(),
             soft_limit: None,

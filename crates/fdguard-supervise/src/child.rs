@@ -45,7 +45,7 @@ pub(crate) struct Helper {
     /// The last value of a name wins. Variables meant for fdguard alone are omitted.
     pub(crate) environment: Vec<(OsString, OsString)>,
     /// Its working directory; fdguard's if absent.
-    pub(crate) folder: Option<PathBuf>,
+    pub(crate) dir: Option<PathBuf>,
     /// What is kept of its output; the rest goes nowhere.
     pub(crate) heard: HelperMessage,
 }
@@ -93,7 +93,7 @@ impl Helper {
         Self {
             command,
             environment: std::env::vars_os().collect(),
-            folder: None,
+            dir: None,
             heard: HelperMessage::Errors,
         }
     }
@@ -108,7 +108,7 @@ impl Helper {
         Plan {
             command: self.command,
             environment: for_program(last_of_each(self.environment)),
-            folder: self.folder,
+            dir: self.dir,
             stdio: nowhere(null),
             handed: Vec::new(),
             soft_limit: None,

@@ -30,7 +30,7 @@ const SUFFIX: &str = ".tar.zst";
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct EvidenceSettings {
     /// The directory of the bundles.
-    pub folder: PathBuf,
+    pub dir: PathBuf,
     /// fdguard's own executable.
     pub program: PathBuf,
     /// How many are kept.
@@ -40,9 +40,9 @@ pub struct EvidenceSettings {
 impl EvidenceSettings {
     /// With `/proc/self/exe`, which is the file that runs, whatever has its name now.
     #[must_use]
-    pub fn new(folder: PathBuf) -> Self {
+    pub fn new(dir: PathBuf) -> Self {
         Self {
-            folder,
+            dir,
             program: PathBuf::from("/proc/self/exe"),
             kept: KEPT,
         }
@@ -53,7 +53,7 @@ impl EvidenceSettings {
 /// this user's own where temporary files go; with the variable that said so. Relative values of the
 /// variables are not believed, as their specification asks.
 #[must_use]
-pub fn default_folder(variable: impl Fn(&str) -> Option<OsString>) -> (&'static str, PathBuf) {
+pub fn default_dir(variable: impl Fn(&str) -> Option<OsString>) -> (&'static str, PathBuf) {
     let absolute = |name: &'static str| {
         let path = variable(name).map(PathBuf::from);
         Some((name, path.filter(|path| path.is_absolute())?))
@@ -71,13 +71,13 @@ pub fn default_folder(variable: impl Fn(&str) -> Option<OsString>) -> (&'static 
 
 /// In a world-writable directory, another user may have created the directory, or a link in its
 /// place.
-fn refuse_strangers(folder: &Path) -> std::io::Result<()> {
+fn refuse_strangers(dir: &Path) -> std::io::Result<()> {
     const SHARED: u32 = 0o1002;
     let mode = |path: &Path| fs::metadata(path).map(|found| found.mode());
-    let is_shared = folder
+    let is_shared = dir
         .parent()
         .is_some_and(|parent| mode(parent).is_ok_and(|mode| mode & SHARED == SHARED));
-    let found = fs::symlink_metadata(folder)?;
+    let found = fs::symlink_metadata(dir)?;
     if is_shared && !(found.is_dir() && found.uid() == geteuid().as_raw()) {
         return Err(std::io::Error::other(
             "the directory belongs to another user",
@@ -105,17 +105,17 @@ impl EvidenceJob {
         now: Instant,
         within: Duration,
     ) -> Result<Self, String> {
-        let folder = &settings.folder;
-        let said = |error: std::io::Error| format!("{}: {error}", folder.display());
+        let dir = &settings.dir;
+        let said = |error: std::io::Error| format!("{}: {error}", dir.display());
         // Other users must not see what a process holds.
         DirBuilder::new()
             .recursive(true)
             .mode(0o700)
-            .create(folder)
+            .create(dir)
             .map_err(said)?;
-        refuse_strangers(folder).map_err(said)?;
-        prune(folder, settings.kept.saturating_sub(1)).map_err(said)?;
-        let place = folder.join(name(service, pid, Timestamp::now()));
+        refuse_strangers(dir).map_err(said)?;
+        prune(dir, settings.kept.saturating_sub(1)).map_err(said)?;
+        let place = dir.join(name(service, pid, Timestamp::now()));
         let helper = Helper::new(command(&settings.program, pid, &place, within));
         let writer = Bounded::start(helper, null, now, within)
             .map_err(|error| format!("fdguard doctor: {error}"))?;
@@ -189,9 +189,9 @@ fn name(service: &str, pid: u32, at: Timestamp) -> String {
 }
 
 /// Removes the oldest bundles until this many are left. Other files are left alone.
-fn prune(folder: &Path, kept: usize) -> std::io::Result<()> {
+fn prune(dir: &Path, kept: usize) -> std::io::Result<()> {
     let mut bundles = Vec::new();
-    for entry in fs::read_dir(folder)? {
+    for entry in fs::read_dir(dir)? {
         let path = entry?.path();
         let name = path.file_name().and_then(|name| name.to_str());
         let ours = name.is_some_and(|name| name.starts_with(PREFIX) && name.ends_with(SUFFIX));
@@ -214,20 +214,20 @@ mod tests {
 
     use jiff::Timestamp;
 
-    use super::{EvidenceJob, EvidenceSettings, KEPT, default_folder, name, prune};
+    use super::{EvidenceJob, EvidenceSettings, KEPT, default_dir, name, prune};
     use crate::drain::null;
     use crate::poll::Interest;
 
     const LONG: Duration = Duration::from_secs(60);
 
     #[test]
-    fn the_folder_follows_the_users_settings() {
+    fn the_dir_follows_the_users_settings() {
         let given = |values: &[(&str, &str)]| {
             let values: Vec<(String, OsString)> = values
                 .iter()
                 .map(|(name, value)| ((*name).to_owned(), value.into()))
                 .collect();
-            default_folder(|name| {
+            default_dir(|name| {
                 let found = values.iter().find(|(one, _)| one == name);
                 found.map(|(_, value)| value.clone())
             })
@@ -250,8 +250,8 @@ mod tests {
 
     #[test]
     fn a_link_that_somebody_laid_where_everybody_may_is_not_followed() {
-        let folder = tempfile::tempdir().unwrap();
-        let (shared, target) = (folder.path().join("shared"), folder.path().join("target"));
+        let dir = tempfile::tempdir().unwrap();
+        let (shared, target) = (dir.path().join("shared"), dir.path().join("target"));
         for one in [&shared, &target] {
             fs::create_dir(one).unwrap();
         }
@@ -279,21 +279,19 @@ mod tests {
 
     #[test]
     fn the_oldest_go_first_and_other_files_stay() {
-        let folder = tempfile::tempdir().unwrap();
+        let dir = tempfile::tempdir().unwrap();
         for at in 0..13 {
             fs::write(
-                folder
-                    .path()
-                    .join(format!("evidence-2026{at:02}-a-1.tar.zst")),
+                dir.path().join(format!("evidence-2026{at:02}-a-1.tar.zst")),
                 "",
             )
             .unwrap();
         }
         for other in ["notes.txt", "evidence-mine.txt", "evidence.tar.zst"] {
-            fs::write(folder.path().join(other), "").unwrap();
+            fs::write(dir.path().join(other), "").unwrap();
         }
-        prune(folder.path(), KEPT - 1).unwrap();
-        let mut left: Vec<String> = fs::read_dir(folder.path())
+        prune(dir.path(), KEPT - 1).unwrap();
+        let mut left: Vec<String> = fs::read_dir(dir.path())
             .unwrap()
             .map(|entry| entry.unwrap().file_name().into_string().unwrap())
             .collect();
@@ -303,8 +301,8 @@ mod tests {
     }
 
     /// A program with this text.
-    fn script(folder: &Path, text: &str) -> PathBuf {
-        let program = folder.join("fdguard");
+    fn script(dir: &Path, text: &str) -> PathBuf {
+        let program = dir.join("fdguard");
         fs::write(&program, format!("#!/bin/sh\n{text}\n")).unwrap();
         fs::set_permissions(&program, fs::Permissions::from_mode(0o755)).unwrap();
         program
@@ -315,13 +313,13 @@ mod tests {
         script: &str,
         within: Duration,
     ) -> (Result<String, String>, PathBuf, tempfile::TempDir) {
-        let folder = tempfile::tempdir().unwrap();
+        let dir = tempfile::tempdir().unwrap();
         let settings = EvidenceSettings {
-            program: self::script(folder.path(), script),
-            ..EvidenceSettings::new(folder.path().join("a/b"))
+            program: self::script(dir.path(), script),
+            ..EvidenceSettings::new(dir.path().join("a/b"))
         };
         let outcome = run(&settings, std::process::id(), within);
-        (outcome, settings.folder, folder)
+        (outcome, settings.dir, dir)
     }
 
     fn run(settings: &EvidenceSettings, pid: u32, within: Duration) -> Result<String, String> {
@@ -339,49 +337,46 @@ mod tests {
     }
 
     #[test]
-    fn findings_are_evidence_and_the_folder_is_private() {
+    fn findings_are_evidence_and_the_dir_is_private() {
         let script = "test \"$1 $3 $4 $5\" = 'doctor --for 15000ms -o' && echo $2 > $6; exit 1";
-        let (outcome, folder, _held) = written(script, LONG);
+        let (outcome, dir, _held) = written(script, LONG);
         let place = outcome.unwrap();
         let pid = fs::read_to_string(&place).unwrap();
         assert_eq!(pid.trim(), std::process::id().to_string());
-        let mode = fs::metadata(folder).unwrap().permissions().mode();
+        let mode = fs::metadata(dir).unwrap().permissions().mode();
         assert_eq!(mode & 0o777, 0o700);
     }
 
     #[test]
     fn what_goes_wrong_is_told_and_leaves_no_half_bundle() {
-        let (outcome, folder, _held) =
+        let (outcome, dir, _held) =
             written("echo half > $6; echo no such process >&2; exit 3", LONG);
         let said = outcome.unwrap_err();
         assert_eq!(said, "fdguard doctor exited with status 3: no such process");
-        assert_eq!(fs::read_dir(folder).unwrap().count(), 0);
-        let (outcome, folder, _held) =
+        assert_eq!(fs::read_dir(dir).unwrap().count(), 0);
+        let (outcome, dir, _held) =
             written("echo half > $6; sleep 600", Duration::from_millis(600));
         assert_eq!(
             outcome.unwrap_err(),
             "fdguard doctor did not finish within 600ms"
         );
-        assert_eq!(fs::read_dir(folder).unwrap().count(), 0);
+        assert_eq!(fs::read_dir(dir).unwrap().count(), 0);
         let (outcome, _, _held) = written("exit 0", LONG);
         assert!(outcome.is_err(), "no bundle is no success");
     }
 
     #[test]
     fn evidence_that_is_given_up_leaves_no_half_bundle() {
-        let folder = tempfile::tempdir().unwrap();
-        let program = script(
-            folder.path(),
-            "echo half > $6; echo begun >&2; exec sleep 600",
-        );
+        let dir = tempfile::tempdir().unwrap();
+        let program = script(dir.path(), "echo half > $6; echo begun >&2; exec sleep 600");
         let settings = EvidenceSettings {
             program,
-            ..EvidenceSettings::new(folder.path().join("evidence"))
+            ..EvidenceSettings::new(dir.path().join("evidence"))
         };
         let null = null().unwrap();
         let of = ("web", std::process::id());
         let mut evidence = EvidenceJob::start(&settings, of, &null, Instant::now(), LONG).unwrap();
-        let bundles = || fs::read_dir(&settings.folder).unwrap().count();
+        let bundles = || fs::read_dir(&settings.dir).unwrap().count();
         while bundles() == 0 {
             let mut wants = Interest::default();
             evidence.wants(&mut wants);
@@ -393,18 +388,18 @@ mod tests {
     }
 
     #[test]
-    fn a_folder_that_cannot_be_made_and_a_program_that_is_not_there_are_told() {
-        let folder = tempfile::tempdir().unwrap();
-        fs::write(folder.path().join("file"), "").unwrap();
-        let blocked = EvidenceSettings::new(folder.path().join("file/evidence"));
+    fn a_dir_that_cannot_be_made_and_a_program_that_is_not_there_are_told() {
+        let dir = tempfile::tempdir().unwrap();
+        fs::write(dir.path().join("file"), "").unwrap();
+        let blocked = EvidenceSettings::new(dir.path().join("file/evidence"));
         assert!(
             run(&blocked, 1, LONG)
                 .unwrap_err()
                 .contains("file/evidence")
         );
         let absent = EvidenceSettings {
-            program: folder.path().join("absent"),
-            ..EvidenceSettings::new(folder.path().join("evidence"))
+            program: dir.path().join("absent"),
+            ..EvidenceSettings::new(dir.path().join("evidence"))
         };
         assert!(
             run(&absent, 1, LONG)

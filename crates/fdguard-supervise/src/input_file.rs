@@ -100,7 +100,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn devices_folders_and_large_files_are_refused() {
+    fn devices_dirs_and_large_files_are_refused() {
         let refused = |path: &str| read(Path::new(path), 10).unwrap_err().to_string();
         assert_eq!(refused("/dev/zero"), "is a device, not a file");
         assert_eq!(refused("/dev/urandom"), "is a device, not a file");

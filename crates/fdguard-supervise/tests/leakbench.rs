@@ -25,7 +25,7 @@ struct Program {
     child: Child,
     /// Held, so that it can go on to write.
     _stdout: BufReader<ChildStdout>,
-    _folder: tempfile::TempDir,
+    _dir: tempfile::TempDir,
 }
 
 impl Program {
@@ -37,14 +37,14 @@ impl Program {
             skip("needs LeakBench beside the project");
             return None;
         }
-        let folder = tempfile::tempdir().unwrap();
+        let dir = tempfile::tempdir().unwrap();
         let mut child = Command::new("/bin/sh")
             .args(["-c", "ulimit -Sn $1 && exec $0"])
             .arg(start)
             .arg(soft.to_string())
             .env("LB_SECONDS", seconds.to_string())
             .env("LB_RATE", rate.to_string())
-            .env("LB_WORK", folder.path())
+            .env("LB_WORK", dir.path())
             .stdout(Stdio::piped())
             .spawn()
             .unwrap();
@@ -55,7 +55,7 @@ impl Program {
         Some(Self {
             child,
             _stdout: stdout,
-            _folder: folder,
+            _dir: dir,
         })
     }
 

@@ -142,8 +142,8 @@ fn locate(name: &OsStr) -> Result<PathBuf, Error> {
             Err(_) => Err(not_found()),
         };
     }
-    let folders = std::env::var_os("PATH").unwrap_or_else(|| OsString::from("/usr/bin:/bin"));
-    let mut candidates = std::env::split_paths(&folders).map(|dir| dir.join(name));
+    let dirs = std::env::var_os("PATH").unwrap_or_else(|| OsString::from("/usr/bin:/bin"));
+    let mut candidates = std::env::split_paths(&dirs).map(|dir| dir.join(name));
     candidates
         .find(|path| is_runnable(path))
         .ok_or_else(not_found)

@@ -145,7 +145,7 @@ mod tests {
     }
 
     #[test]
-    fn a_process_that_would_load_the_library_keeps_the_folder() {
+    fn a_process_that_would_load_the_library_keeps_the_dir() {
         let parent = tempfile::tempdir().unwrap();
         let used = dir(&parent, "used");
         drop(claim(&used).unwrap());

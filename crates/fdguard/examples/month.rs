@@ -17,12 +17,9 @@ const HELD: Fd = 10_000;
 const TARGETS: u64 = 400;
 
 fn sighting(fd: Fd, number: u64) -> Sighting {
-    let folder = number % TARGETS;
+    let dir = number % TARGETS;
     let letter = |at: u64| char::from(b'a' + u8::try_from(at % 26).unwrap_or(0));
-    let name: String = [folder / 676, folder / 26, folder]
-        .map(letter)
-        .iter()
-        .collect();
+    let name: String = [dir / 676, dir / 26, dir].map(letter).iter().collect();
     Sighting {
         fd,
         class: Class::Regular,

@@ -177,10 +177,10 @@ fn doubt(before: Option<u64>, now: Option<u64>) -> Option<String> {
 /// The lines that opened these, by the table that a tracer's library writes for us.
 fn lines(new: &[(Fd, Identity)]) -> BTreeMap<Fd, String> {
     let mut lines = BTreeMap::new();
-    let Some(folder) = std::env::var_os("FDGUARD_TRACE_DIR").map(PathBuf::from) else {
+    let Some(dir) = std::env::var_os("FDGUARD_TRACE_DIR").map(PathBuf::from) else {
         return lines;
     };
-    let Ok(tables) = ProcessTables::from_dir(&folder) else {
+    let Ok(tables) = ProcessTables::from_dir(&dir) else {
         return lines;
     };
     let Some(table) = tables.table_of(std::process::id()) else {

@@ -33,9 +33,9 @@ fn main() -> io::Result<()> {
         .nth(1)
         .map_or(Ok(16), |arg| arg.parse())
         .map_err(io::Error::other)?;
-    let folder = env::temp_dir().canonicalize()?;
+    let dir = env::temp_dir().canonicalize()?;
     let files = (0..FILES)
-        .map(|index| make(&folder, index))
+        .map(|index| make(&dir, index))
         .collect::<io::Result<Vec<_>>>()?;
     let mut report = VictimReport::new()?;
     report
@@ -46,7 +46,7 @@ fn main() -> io::Result<()> {
         .with("scratch", json!([3, 4]))
         .with("files", files)
         .with("kinds", json!(["eventfd", "pipe", "udp", "unix"]));
-    let worker = thread::spawn(move || churn(&folder, slots));
+    let worker = thread::spawn(move || churn(&dir, slots));
     while LAPS.load(Ordering::Relaxed) == 0 && !worker.is_finished() {
         thread::yield_now();
     }
@@ -60,12 +60,12 @@ fn main() -> io::Result<()> {
         .map_err(|_panic| io::Error::other("the worker panicked"))?
 }
 
-fn path_of(folder: &Path, index: u64) -> PathBuf {
-    folder.join(format!("churn-{index:04}"))
+fn path_of(dir: &Path, index: u64) -> PathBuf {
+    dir.join(format!("churn-{index:04}"))
 }
 
-fn make(folder: &Path, index: u64) -> io::Result<Value> {
-    let path = path_of(folder, index);
+fn make(dir: &Path, index: u64) -> io::Result<Value> {
+    let path = path_of(dir, index);
     let file = File::create(&path)?;
     file.set_len(1000 + index)?;
     let ino = file.metadata()?.ino();
@@ -78,12 +78,12 @@ fn writes(index: u64) -> bool {
     index % 2 == 1
 }
 
-fn churn(folder: &Path, slots: i32) -> io::Result<()> {
+fn churn(dir: &Path, slots: i32) -> io::Result<()> {
     let mut held: Vec<Option<OwnedFd>> = (0..slots).map(|_| None).collect();
     let mut turn = 0;
     while !STOP.load(Ordering::Relaxed) {
         for (slot, at) in held.iter_mut().zip(FIRST_SLOT..) {
-            let fresh = open(folder, turn)?;
+            let fresh = open(dir, turn)?;
             // Every fifth time the number is free for a moment; else it changes in one step.
             if turn.is_multiple_of(5) {
                 *slot = None;
@@ -107,13 +107,13 @@ fn placed(fresh: &OwnedFd, at: i32) -> io::Result<OwnedFd> {
     Ok(fd)
 }
 
-fn open(folder: &Path, turn: u64) -> io::Result<OwnedFd> {
+fn open(dir: &Path, turn: u64) -> io::Result<OwnedFd> {
     let index = turn / 2 % FILES;
     if turn.is_multiple_of(2) {
         let mut file = OpenOptions::new()
             .read(true)
             .write(writes(index))
-            .open(path_of(folder, index))?;
+            .open(path_of(dir, index))?;
         file.seek(SeekFrom::Start(index))?;
         return Ok(file.into());
     }

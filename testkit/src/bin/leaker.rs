@@ -15,7 +15,7 @@ use serde_json::json;
 use testkit::{VictimReport, next_line};
 
 fn main() -> io::Result<()> {
-    let folder = env::temp_dir().canonicalize()?;
+    let dir = env::temp_dir().canonicalize()?;
     let mut report = VictimReport::new()?;
     let count = report.count();
     report.with("count", count).announce()?;
@@ -26,7 +26,7 @@ fn main() -> io::Result<()> {
         let (mut opened, mut closed, mut error) = (0, 0, None);
         for _ in 0..amount {
             made += 1;
-            match leak(&mut report, &folder, kind, made) {
+            match leak(&mut report, &dir, kind, made) {
                 Ok(()) => opened += 1,
                 Err(refused) => {
                     error = Some(refused.to_string());
@@ -45,14 +45,14 @@ fn main() -> io::Result<()> {
     Ok(())
 }
 
-fn leak(report: &mut VictimReport, folder: &Path, kind: &str, made: u64) -> io::Result<()> {
+fn leak(report: &mut VictimReport, dir: &Path, kind: &str, made: u64) -> io::Result<()> {
     match kind {
         "eventfd" => {
             let counter = eventfd(0, EventfdFlags::CLOEXEC)?;
             report.hold("leaked counter", "eventfd", counter)?;
         }
         "file" => {
-            let file = File::create(folder.join(format!("leaked-{made:06}.log")))?;
+            let file = File::create(dir.join(format!("leaked-{made:06}.log")))?;
             report.hold("leaked file", "regular", file)?;
         }
         "socket" => {

@@ -47,11 +47,11 @@ fn main() -> io::Result<()> {
 }
 
 fn inside() -> io::Result<()> {
-    let folder = env::temp_dir().canonicalize()?;
+    let dir = env::temp_dir().canonicalize()?;
     let private = MountPropagationFlags::PRIVATE | MountPropagationFlags::REC;
     rustix::mount::mount_change("/", private)?;
-    rustix::mount::mount("tmpfs", &folder, "tmpfs", MountFlags::empty(), None)?;
-    let path = folder.join("seen-inside-only.txt");
+    rustix::mount::mount("tmpfs", &dir, "tmpfs", MountFlags::empty(), None)?;
+    let path = dir.join("seen-inside-only.txt");
     let mut report = VictimReport::new()?;
     let file = File::create(&path)?;
     file.set_len(77)?;

@@ -51,7 +51,7 @@ fn stat_and_limits_have_as_many_columns_as_the_kernel_writes() {
 }
 
 #[test]
-fn a_denied_folder_cannot_be_listed_by_others() {
+fn a_denied_dir_cannot_be_listed_by_others() {
     if !is_root() {
         return skip("needs root to become somebody else");
     }

@@ -30,12 +30,12 @@ fn twenty_starts_in_a_row_hold_the_same() {
 }
 
 #[test]
-fn a_dropped_victim_is_gone_with_its_folder() {
+fn a_dropped_victim_is_gone_with_its_dir() {
     let victim = Victim::start("everything");
-    let (pid, folder) = (victim.pid(), victim.folder().to_owned());
-    assert!(folder.join("plain.txt").exists());
+    let (pid, dir) = (victim.pid(), victim.dir().to_owned());
+    assert!(dir.join("plain.txt").exists());
     drop(victim);
-    assert!(!folder.exists());
+    assert!(!dir.exists());
     assert!(!fs::exists(format!("/proc/{pid}")).unwrap());
 }
 

@@ -145,6 +145,6 @@ fn namespaced_is_seen_from_both_sides() {
         let its = fs::read_link(format!("/proc/{}/ns/{name}", inside["pid"])).unwrap();
         assert_ne!(its, fs::read_link(format!("/proc/self/ns/{name}")).unwrap());
     }
-    assert!(!victim.folder().join("seen-inside-only.txt").exists());
+    assert!(!victim.dir().join("seen-inside-only.txt").exists());
     victim.finish();
 }

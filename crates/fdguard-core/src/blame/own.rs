@@ -67,8 +67,8 @@ pub(super) fn is_own(frame: &Frame) -> bool {
         return false;
     }
     let is_foreign = |place: &str| {
-        INSTALLED.iter().any(|folder| place.contains(folder))
-            || SYSTEM.iter().any(|folder| place.starts_with(folder))
+        INSTALLED.iter().any(|directory| place.contains(directory))
+            || SYSTEM.iter().any(|directory| place.starts_with(directory))
     };
     if file.is_some_and(is_foreign) {
         return false;
@@ -114,7 +114,7 @@ pub(super) fn is_users(frame: &Frame) -> bool {
 /// Whether a frame is of an installed package, and not of a language's own library.
 pub(super) fn is_package(frame: &Frame) -> bool {
     let file = frame.file.as_ref().map(|file| file.to_lossy());
-    file.is_some_and(|file| INSTALLED.iter().any(|folder| file.contains(folder)))
+    file.is_some_and(|file| INSTALLED.iter().any(|directory| file.contains(directory)))
 }
 
 /// The standard library: `…/lib/python3.11/…`, frozen modules, and what is made at run time.
@@ -122,8 +122,8 @@ fn is_python_runtime(file: &str) -> bool {
     let is_library = |file: &str| {
         file.match_indices("/lib/python").any(|(at, name)| {
             let rest = &file[at + name.len()..];
-            let folder = rest.split('/').next().unwrap_or_default();
-            rest.contains('/') && folder.starts_with(|c: char| c.is_ascii_digit())
+            let directory = rest.split('/').next().unwrap_or_default();
+            rest.contains('/') && directory.starts_with(|c: char| c.is_ascii_digit())
         })
     };
     is_library(file) || (file.starts_with('<') && file != "<stdin>" && file != "<string>")
@@ -193,8 +193,8 @@ fn is_native_library(module: Option<&str>) -> bool {
         || interpreter::language_of_program(name).is_some()
         || PROGRAMS.contains(&name)
         || (PROGRAMS.contains(&program) && name != program)
-        || SYSTEM.iter().any(|folder| module.starts_with(folder))
-        || INSTALLED.iter().any(|folder| module.contains(folder))
+        || SYSTEM.iter().any(|directory| module.starts_with(directory))
+        || INSTALLED.iter().any(|directory| module.contains(directory))
         || module.contains("/lib-dynload/")
 }
 

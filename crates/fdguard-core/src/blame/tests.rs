@@ -61,7 +61,7 @@ fn r19_python_library_and_interpreter_frames_are_passed_over() {
 }
 
 #[test]
-fn r19_a_project_below_a_lib_folder_is_still_ones_own() {
+fn r19_a_project_below_a_lib_dir_is_still_ones_own() {
     let found = blamed(&[(Python, "/srv/lib/python_tools/run.py|go|3|")]);
     assert_eq!(found.as_deref(), Some("go"));
     let library = (
@@ -295,7 +295,7 @@ fn a_console_script_is_known_by_whatever_path_it_was_called() {
 }
 
 #[test]
-fn a_script_of_ones_own_in_a_bin_folder_is_ones_own() {
+fn a_script_of_ones_own_in_a_bin_dir_is_ones_own() {
     for own in [
         "/srv/app/bin/server|<module>|8|",
         "/srv/env/bin/serve.py|<module>|8|",

@@ -50,13 +50,13 @@ impl Redactor {
             .iter()
             .rposition(|byte| *byte == b'/')
             .map_or(0, |at| at + 1);
-        let (folder, name) = path.split_at(at);
+        let (dir, name) = path.split_at(at);
         let name = if words::is_program_name(name) {
             name.to_vec()
         } else {
             self.path(name)
         };
-        [self.path(folder), name].concat()
+        [self.path(dir), name].concat()
     }
 
     fn component(&mut self, part: &[u8], stem: &[u8], shape: &[u8]) -> Vec<u8> {

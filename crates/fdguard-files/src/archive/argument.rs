@@ -16,7 +16,7 @@ use crate::dir::{self, Dir};
 #[derive(Clone, Debug)]
 pub(super) struct NamedFile {
     /// The directory that contains the file.
-    pub(super) folder: Rc<Dir>,
+    pub(super) directory: Rc<Dir>,
     /// Its own name, without what an archive adds.
     pub(super) name: OsString,
     /// Whether the file existed when the archive started.
@@ -25,7 +25,7 @@ pub(super) struct NamedFile {
 
 impl NamedFile {
     pub(super) fn path(&self) -> PathBuf {
-        self.folder.path().join(&self.name)
+        self.directory.path().join(&self.name)
     }
 }
 
@@ -40,7 +40,7 @@ pub(super) struct Finder<'a> {
     archive: &'a Dir,
     follow: bool,
     within: Option<Dir>,
-    folders: BTreeMap<PathBuf, Rc<Dir>>,
+    dirs: BTreeMap<PathBuf, Rc<Dir>>,
 }
 
 impl<'a> Finder<'a> {
@@ -49,7 +49,7 @@ impl<'a> Finder<'a> {
             archive,
             follow,
             within,
-            folders: BTreeMap::new(),
+            dirs: BTreeMap::new(),
         }
     }
 
@@ -57,7 +57,7 @@ impl<'a> Finder<'a> {
     pub(super) fn find(&mut self, given: &Path) -> Result<NamedFile, ArchiveProblem> {
         let found = self.split(given)?;
         let entry = found
-            .folder
+            .directory
             .stat_entry(&found.name)
             .map_err(|error| unreadable(&error))?;
         let Some(entry) = entry else {
@@ -87,8 +87,8 @@ impl<'a> Finder<'a> {
             return Err(refused(FileType::Directory));
         };
         let parent = given.parent().filter(|path| !path.as_os_str().is_empty());
-        let folder = self.folder(parent.unwrap_or(Path::new(".")))?;
-        if folder.id() == self.archive.id() {
+        let directory = self.directory(parent.unwrap_or(Path::new(".")))?;
+        if directory.id() == self.archive.id() {
             return Err(ArchiveProblem::new(
                 ArchiveTrouble::InArchive,
                 "already in the archive",
@@ -96,23 +96,23 @@ impl<'a> Finder<'a> {
             ));
         }
         Ok(NamedFile {
-            folder,
+            directory,
             name: name.to_owned(),
             was_there: false,
         })
     }
 
-    fn folder(&mut self, path: &Path) -> Result<Rc<Dir>, ArchiveProblem> {
-        if let Some(folder) = self.folders.get(path) {
-            return Ok(Rc::clone(folder));
+    fn directory(&mut self, path: &Path) -> Result<Rc<Dir>, ArchiveProblem> {
+        if let Some(directory) = self.dirs.get(path) {
+            return Ok(Rc::clone(directory));
         }
         let opened = match &self.within {
             Some(within) => open_within(within, path)?,
             None => Dir::open(path).map_err(|error| unreadable(&error))?,
         };
-        let folder = Rc::new(opened);
-        self.folders.insert(path.to_owned(), Rc::clone(&folder));
-        Ok(folder)
+        let directory = Rc::new(opened);
+        self.dirs.insert(path.to_owned(), Rc::clone(&directory));
+        Ok(directory)
     }
 }
 

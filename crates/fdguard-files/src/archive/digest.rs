@@ -147,11 +147,11 @@ mod tests {
     use super::{Contents, Scanner, is_beginning_of, read_contents};
 
     fn file(bytes: &[u8]) -> (tempfile::TempDir, File) {
-        let folder = tempfile::tempdir().unwrap();
-        let path = folder.path().join("f");
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("f");
         std::fs::write(&path, bytes).unwrap();
         let file = File::open(path).unwrap();
-        (folder, file)
+        (dir, file)
     }
 
     fn contents(bytes: &[u8]) -> Contents {

@@ -248,7 +248,7 @@ impl Work {
             match finder.find(path) {
                 Ok(named) => {
                     // One that was named before, or by another path, is done once.
-                    let key = (named.folder.id(), named.name.clone());
+                    let key = (named.directory.id(), named.name.clone());
                     known.entry(key).or_insert_with(|| {
                         work.queue.push_back((index, named));
                     });

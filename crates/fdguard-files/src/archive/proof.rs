@@ -159,8 +159,8 @@ mod tests {
 
     #[test]
     fn locks_of_all_kinds_are_seen_and_left_alone() {
-        let folder = tempfile::tempdir().unwrap();
-        let path = folder.path().join("f");
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("f");
         std::fs::write(&path, "x").unwrap();
         let file = File::open(&path).unwrap();
         let other = OpenOptions::new()

@@ -133,10 +133,10 @@ impl Transfer<'_> {
 
     /// Gives a file the first name in the archive that is free; nothing when it is on another file
     /// system.
-    fn place(&self, folder: &Dir, from: &OsStr) -> Result<Option<OsString>, ArchiveProblem> {
+    fn place(&self, directory: &Dir, from: &OsStr) -> Result<Option<OsString>, ArchiveProblem> {
         for number in 0..MOST_NAMES {
             let name = names::numbered(self.name, number);
-            match folder.rename(from, self.to, &name) {
+            match directory.rename(from, self.to, &name) {
                 Ok(()) => return Ok(Some(name)),
                 Err(Errno::EXIST) if self.may_number => {}
                 Err(Errno::EXIST) => break,
@@ -149,8 +149,8 @@ impl Transfer<'_> {
         Err(collision())
     }
 
-    fn is_ours(&self, folder: &Dir, name: &OsStr) -> bool {
-        let entry = folder.stat_entry(name).ok().flatten();
+    fn is_ours(&self, directory: &Dir, name: &OsStr) -> bool {
+        let entry = directory.stat_entry(name).ok().flatten();
         entry.is_some_and(|entry| entry.id == self.id)
     }
 
@@ -301,8 +301,8 @@ fn collision() -> ArchiveProblem {
     )
 }
 
-fn sync(folder: &Dir) -> Result<(), ArchiveProblem> {
-    folder
+fn sync(directory: &Dir) -> Result<(), ArchiveProblem> {
+    directory
         .sync()
         .map_err(|error| ArchiveProblem::io("cannot sync the directory", error))
 }

@@ -38,26 +38,26 @@ struct Content {
 pub fn make(database: &Path, backups: &Path) -> Result<PathBuf, Error> {
     let failed = |error: io::Error| Error::io(backups, "cannot create a backup in", error);
     let files = contents(database).map_err(failed)?;
-    private_folder(backups).map_err(failed)?;
-    let folder = backups.join(name_of(&files));
-    if is_whole(&folder, &files) {
-        return Ok(folder);
+    private_dir(backups).map_err(failed)?;
+    let dir = backups.join(name_of(&files));
+    if is_whole(&dir, &files) {
+        return Ok(dir);
     }
     let part = backups.join(format!(".part-{}", std::process::id()));
     let written = fill(database, &part, &files).and_then(|()| {
         // An incomplete backup is useless.
-        if folder.exists() {
-            fs::remove_dir_all(&folder)?;
+        if dir.exists() {
+            fs::remove_dir_all(&dir)?;
         }
-        fs::rename(&part, &folder)?;
-        sync_folder(backups)
+        fs::rename(&part, &dir)?;
+        sync_dir(backups)
     });
     if let Err(error) = written {
         drop(fs::remove_dir_all(&part));
         return Err(failed(error));
     }
-    keep_few(backups, &folder).map_err(failed)?;
-    Ok(folder)
+    keep_few(backups, &dir).map_err(failed)?;
+    Ok(dir)
 }
 
 /// The name is made from all of the content.
@@ -105,7 +105,7 @@ fn digest(path: &Path) -> io::Result<(u64, String)> {
     }
 }
 
-fn private_folder(path: &Path) -> io::Result<()> {
+fn private_dir(path: &Path) -> io::Result<()> {
     fs::DirBuilder::new()
         .recursive(true)
         .mode(0o700)
@@ -116,7 +116,7 @@ fn fill(database: &Path, part: &Path, files: &[Content]) -> io::Result<()> {
     if part.exists() {
         fs::remove_dir_all(part)?;
     }
-    private_folder(part)?;
+    private_dir(part)?;
     for file in files {
         let suffix = file.name.strip_prefix("database").unwrap_or_default();
         let mut from = database.as_os_str().to_owned();
@@ -146,24 +146,24 @@ fn fill(database: &Path, part: &Path, files: &[Content]) -> io::Result<()> {
         .open(part.join(LIST))?;
     list.write_all(serde_json::to_string_pretty(&contents)?.as_bytes())?;
     list.sync_all()?;
-    sync_folder(part)
+    sync_dir(part)
 }
 
 /// Whether a backup with this content is there, byte by byte.
-fn is_whole(folder: &Path, files: &[Content]) -> bool {
-    read_list(folder).is_some_and(|contents| contents.files == files)
+fn is_whole(dir: &Path, files: &[Content]) -> bool {
+    read_list(dir).is_some_and(|contents| contents.files == files)
         && files.iter().all(|file| {
-            digest(&folder.join(&file.name))
+            digest(&dir.join(&file.name))
                 .is_ok_and(|found| found == (file.size, file.sha256.clone()))
         })
 }
 
-fn read_list(folder: &Path) -> Option<Contents> {
-    serde_json::from_slice(&fs::read(folder.join(LIST)).ok()?).ok()
+fn read_list(dir: &Path) -> Option<Contents> {
+    serde_json::from_slice(&fs::read(dir.join(LIST)).ok()?).ok()
 }
 
-pub(super) fn sync_folder(folder: &Path) -> io::Result<()> {
-    File::open(folder)?.sync_all()
+pub(super) fn sync_dir(dir: &Path) -> io::Result<()> {
+    File::open(dir)?.sync_all()
 }
 
 /// Removes the oldest surplus backups: only directories with a contents list written by fdguard.

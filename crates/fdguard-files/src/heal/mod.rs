@@ -91,8 +91,8 @@ pub fn heal(probe: &Probe, path: &Path, plan: &HealPlan) -> Result<HealResult, E
         return Ok(said);
     }
     let stamps = stamps(&real);
-    let folder = trial::folder(&real)?;
-    let healed = match trial::heal_copy(&real, folder.path())? {
+    let dir = trial::dir(&real)?;
+    let healed = match trial::heal_copy(&real, dir.path())? {
         Ok(healed) => healed,
         Err(why) => return Ok(HealResult::refused(why)),
     };
@@ -128,7 +128,7 @@ pub fn heal(probe: &Probe, path: &Path, plan: &HealPlan) -> Result<HealResult, E
             "the database was modified meanwhile".to_owned(),
         ));
     }
-    match swap::swap(&real, &healed.path, folder.path(), &leases)? {
+    match swap::swap(&real, &healed.path, dir.path(), &leases)? {
         Ok(()) => {}
         Err(why) => return Ok(said(HealOutcome::Refused, why)),
     }

@@ -12,7 +12,7 @@ use std::path::Path;
 
 use rustix::fs::{CWD, RenameFlags, XattrFlags, renameat_with};
 
-use super::backup::sync_folder;
+use super::backup::sync_dir;
 use crate::Error;
 use crate::holding::HolderRole;
 use crate::lease::HeldLease;
@@ -21,7 +21,7 @@ use crate::lease::HeldLease;
 pub(super) fn swap(
     database: &Path,
     healed: &Path,
-    folder: &Path,
+    dir: &Path,
     leases: &[(HolderRole, HeldLease)],
 ) -> Result<Result<(), String>, Error> {
     let failed = |error: io::Error| Error::io(database, "cannot install the healed copy as", error);
@@ -36,10 +36,10 @@ pub(super) fn swap(
         return Ok(Err("a writer opened the database meanwhile".to_owned()));
     }
     for (role, kept) in leases.iter().filter(|(role, _)| *role != HolderRole::Main) {
-        set_aside(&role.path(database), &role.path(&folder.join("old")), kept).map_err(failed)?;
+        set_aside(&role.path(database), &role.path(&dir.join("old")), kept).map_err(failed)?;
     }
     let parent = database.parent().unwrap_or(Path::new("/"));
-    sync_folder(parent).map_err(failed)?;
+    sync_dir(parent).map_err(failed)?;
     Ok(Ok(()))
 }
 
@@ -110,8 +110,8 @@ mod tests {
 
     #[test]
     fn who_comes_to_write_meanwhile_gets_the_file_that_is_at_the_path() {
-        let folder = tempfile::tempdir().unwrap();
-        let [database, healed] = ["state.db", "healed"].map(|name| folder.path().join(name));
+        let dir = tempfile::tempdir().unwrap();
+        let [database, healed] = ["state.db", "healed"].map(|name| dir.path().join(name));
         fs::write(&database, "old").unwrap();
         fs::write(&healed, "new").unwrap();
         let kept = HeldLease::acquire(File::open(&database).unwrap()).unwrap();
@@ -124,7 +124,7 @@ mod tests {
             std::thread::yield_now();
         }
         let leases = [(HolderRole::Main, kept)];
-        let said = swap(&database, &healed, folder.path(), &leases).unwrap();
+        let said = swap(&database, &healed, dir.path(), &leases).unwrap();
         assert_eq!(
             said,
             Err("a writer opened the database meanwhile".to_owned())
@@ -136,10 +136,10 @@ mod tests {
 
     #[test]
     fn old_side_files_go_with_the_old_database() {
-        let folder = tempfile::tempdir().unwrap();
-        let work = folder.path().join("work");
+        let dir = tempfile::tempdir().unwrap();
+        let work = dir.path().join("work");
         fs::create_dir(&work).unwrap();
-        let database = folder.path().join("state.db");
+        let database = dir.path().join("state.db");
         let healed = work.join("database");
         fs::write(&database, "old").unwrap();
         fs::write(&healed, "new").unwrap();

@@ -23,7 +23,7 @@ pub(super) struct Sound {
 }
 
 /// A directory next to the database, so that a copy in it can be swapped in.
-pub(super) fn folder(database: &Path) -> Result<TempDir, Error> {
+pub(super) fn dir(database: &Path) -> Result<TempDir, Error> {
     let parent = database.parent().unwrap_or(Path::new("/"));
     let made = tempfile::Builder::new()
         .prefix(".fdguard-heal-")
@@ -32,10 +32,10 @@ pub(super) fn folder(database: &Path) -> Result<TempDir, Error> {
 }
 
 /// Heals a copy in this directory, or returns the reason why not.
-pub(super) fn heal_copy(database: &Path, folder: &Path) -> Result<Result<Sound, String>, Error> {
+pub(super) fn heal_copy(database: &Path, dir: &Path) -> Result<Result<Sound, String>, Error> {
     let file = read::open(database)?;
     let image = read::image(database, &file)?;
-    let copy = folder.join("database");
+    let copy = dir.join("database");
     let mut why = match attempt(database, &copy, None)? {
         Ok(()) => {
             let by = if image.has_log() {

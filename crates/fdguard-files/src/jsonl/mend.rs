@@ -105,7 +105,7 @@ fn keep(file: &File, path: &Path, start: u64, size: u64) -> Result<PathBuf, Erro
         drop(std::fs::remove_file(&beside));
         return Err(failed(error));
     }
-    sync_folder(path).map_err(failed)?;
+    sync_dir(path).map_err(failed)?;
     Ok(beside)
 }
 
@@ -154,9 +154,7 @@ fn is_same(file: &File, start: u64, size: u64, kept: &Path) -> bool {
 }
 
 /// A new name is on disk once its directory is synced.
-pub(super) fn sync_folder(path: &Path) -> io::Result<()> {
-    let folder = path
-        .parent()
-        .filter(|folder| !folder.as_os_str().is_empty());
-    File::open(folder.unwrap_or(Path::new(".")))?.sync_all()
+pub(super) fn sync_dir(path: &Path) -> io::Result<()> {
+    let dir = path.parent().filter(|dir| !dir.as_os_str().is_empty());
+    File::open(dir.unwrap_or(Path::new(".")))?.sync_all()
 }

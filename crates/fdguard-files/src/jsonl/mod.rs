@@ -269,7 +269,7 @@ impl JsonlWriter {
     fn sync_now(&mut self) -> io::Result<()> {
         self.file.sync_data()?;
         if !self.is_named {
-            mend::sync_folder(&self.path)?;
+            mend::sync_dir(&self.path)?;
             self.is_named = true;
         }
         Ok(())

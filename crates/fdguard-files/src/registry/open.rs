@@ -108,16 +108,14 @@ fn whole(path: &Path) -> Result<PathBuf, Error> {
         Err(error) if error.kind() == io::ErrorKind::NotFound => {}
         other => return Ok(other.map_err(failed)?),
     }
-    let folder = path
-        .parent()
-        .filter(|folder| !folder.as_os_str().is_empty());
-    let folder = folder.unwrap_or(Path::new("."));
-    let folder = folder.canonicalize().map_err(failed)?;
+    let dir = path.parent().filter(|dir| !dir.as_os_str().is_empty());
+    let dir = dir.unwrap_or(Path::new("."));
+    let dir = dir.canonicalize().map_err(failed)?;
     let name = path.file_name().ok_or(crate::Error::NotAFile {
         path: path.to_owned(),
         what: "a directory",
     })?;
-    Ok(folder.join(name))
+    Ok(dir.join(name))
 }
 
 impl Store {
@@ -244,10 +242,10 @@ fn make(path: &Path) -> Result<(), Error> {
     }
     let io = |what| move |error: io::Error| crate::Error::io(path, what, error);
     let sql = |error| Error::sqlite(path, error);
-    let folder = path.parent().unwrap_or(Path::new("/"));
+    let dir = path.parent().unwrap_or(Path::new("/"));
     let new = tempfile::Builder::new()
         .prefix(".fdguard-registry-")
-        .tempfile_in(folder)
+        .tempfile_in(dir)
         .map_err(io("cannot create"))?
         .into_temp_path();
     let connection = Connection::open(&new).map_err(sql)?;
@@ -267,6 +265,6 @@ fn make(path: &Path) -> Result<(), Error> {
         Err(error) if error.error.kind() == io::ErrorKind::AlreadyExists => return Ok(()),
         Err(error) => return Err(io("cannot create")(error.error).into()),
     }
-    let synced = File::open(folder).and_then(|folder| folder.sync_all());
+    let synced = File::open(dir).and_then(|dir| dir.sync_all());
     Ok(synced.map_err(io("cannot sync"))?)
 }

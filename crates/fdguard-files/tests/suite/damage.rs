@@ -292,7 +292,7 @@ fn a_hot_journal_is_no_damage() {
     connection.execute_batch("PRAGMA cache_size = 1; PRAGMA cache_spill = 1; BEGIN; UPDATE t SET b = b || 'much longer than before'").unwrap();
     for suffix in ["", "-journal"] {
         let name = format!("state.db{suffix}");
-        fs::copy(made.folder.path().join(&name), copy.path().join(&name)).unwrap();
+        fs::copy(made.dir.path().join(&name), copy.path().join(&name)).unwrap();
     }
     let found = look(&copy.path().join("state.db"));
     assert!(
@@ -312,10 +312,10 @@ fn a_hot_journal_is_no_damage() {
 #[test]
 fn r45_what_cannot_be_read_is_no_damage() {
     let probe = Probe::new().unwrap();
-    let folder = tempfile::tempdir().unwrap();
-    let gone = inspect(&probe, &folder.path().join("none.db"), Options::default());
+    let dir = tempfile::tempdir().unwrap();
+    let gone = inspect(&probe, &dir.path().join("none.db"), Options::default());
     assert!(matches!(gone, Err(Error::Io { .. })), "{gone:?}");
-    let directory = inspect(&probe, folder.path(), Options::default());
+    let directory = inspect(&probe, dir.path(), Options::default());
     assert!(
         matches!(
             directory,

@@ -141,7 +141,7 @@ fn r45_a_sound_database_is_left_alone() {
     let before = made.bytes();
     assert_eq!(healed(&made.path).outcome, HealOutcome::NothingToDo);
     assert_eq!(made.bytes(), before);
-    let names: Vec<_> = fs::read_dir(made.folder.path())
+    let names: Vec<_> = fs::read_dir(made.dir.path())
         .unwrap()
         .map(|one| one.unwrap().file_name())
         .collect();
@@ -179,7 +179,7 @@ fn r45_a_dry_run_changes_nothing() {
     let said = heal(&Probe::new().unwrap(), &made.path, &plan).unwrap();
     assert_eq!((said.outcome, said.backup), (HealOutcome::WouldHeal, None));
     assert_eq!(made.bytes(), damaged);
-    let names: Vec<_> = fs::read_dir(made.folder.path())
+    let names: Vec<_> = fs::read_dir(made.dir.path())
         .unwrap()
         .map(|one| one.unwrap().file_name())
         .collect();
@@ -241,7 +241,7 @@ fn odd_names_are_names() {
     use std::os::unix::ffi::OsStrExt as _;
     let made = MadeDatabase::new("delete");
     let name = std::ffi::OsStr::from_bytes(b"a b%20?mode=rw#x\xff.db");
-    let path = made.folder.path().join(name);
+    let path = made.dir.path().join(name);
     fs::rename(&made.path, &path).unwrap();
     let found = super::look(&path);
     assert_eq!(found.verdict, FileVerdict::Healthy);

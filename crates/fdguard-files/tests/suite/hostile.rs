@@ -112,11 +112,11 @@ fn a_small_hostile_database_cannot_take_all_time() {
 }
 
 /// A database that the real SQLCipher made.
-fn encrypted(folder: &Path, setting: &str) -> Option<PathBuf> {
+fn encrypted(dir: &Path, setting: &str) -> Option<PathBuf> {
     let program = software("sqlcipher/usr/bin/sqlcipher")?;
     let libraries = program.parent()?.parent()?.join("lib");
     let library = fs::read_dir(libraries).ok()?.next()?.ok()?.path();
-    let path = folder.join("secret.db");
+    let path = dir.join("secret.db");
     let sql = format!(
         "PRAGMA key = 'secret'; {setting} CREATE TABLE t(a INTEGER PRIMARY KEY, b TEXT);
          WITH RECURSIVE n(x) AS (SELECT 1 UNION ALL SELECT x + 1 FROM n WHERE x < 400)
@@ -140,8 +140,8 @@ fn an_encrypted_database_is_not_called_damaged() {
         "PRAGMA cipher_use_hmac = OFF;",
         "PRAGMA journal_mode = WAL;",
     ] {
-        let folder = tempfile::tempdir().unwrap();
-        let Some(path) = encrypted(folder.path(), setting) else {
+        let dir = tempfile::tempdir().unwrap();
+        let Some(path) = encrypted(dir.path(), setting) else {
             return;
         };
         let found = look(&path);

@@ -7,8 +7,8 @@ use testkit::ScriptedProcess;
 
 #[test]
 fn r46_two_of_us_exclude_each_other_and_the_file_goes_with_the_lock() {
-    let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join("lock");
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("lock");
     let lock = LockFile::acquire(&path, Duration::ZERO).unwrap();
     let second = LockFile::acquire(&path, Duration::from_millis(20));
     assert!(
@@ -22,8 +22,8 @@ fn r46_two_of_us_exclude_each_other_and_the_file_goes_with_the_lock() {
 
 #[test]
 fn r46_the_holder_is_named() {
-    let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join("lock");
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("lock");
     let script = "import fcntl,struct,sys\nf=open(sys.argv[1],'w+')\nfcntl.fcntl(f,37,struct.pack('hhqqi4x',1,0,0,0,0))\nprint('ready',flush=True)\nsys.stdin.read()";
     let child = ScriptedProcess::python(script, &path);
     let refused = LockFile::acquire(&path, Duration::from_millis(20))
@@ -42,9 +42,9 @@ fn r46_the_holder_is_named() {
 
 #[test]
 fn r46_many_threads_take_turns_and_none_is_lost() {
-    let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join("lock");
-    let counter = folder.path().join("counter");
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("lock");
+    let counter = dir.path().join("counter");
     std::fs::write(&counter, "0").unwrap();
     std::thread::scope(|scope| {
         for _ in 0..4 {

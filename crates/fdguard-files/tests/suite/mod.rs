@@ -41,7 +41,7 @@ pub(crate) fn record(head: &[u8; 5]) -> Vec<u8> {
 
 /// A folder with a database.
 pub(crate) struct MadeDatabase {
-    pub(crate) folder: TempDir,
+    pub(crate) dir: TempDir,
     pub(crate) path: PathBuf,
 }
 
@@ -52,8 +52,8 @@ impl MadeDatabase {
     }
 
     pub(crate) fn with(mode: &str, page: u32, more: &str) -> Self {
-        let folder = tempfile::tempdir().unwrap();
-        let path = folder.path().join("state.db");
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("state.db");
         let connection = Connection::open(&path).unwrap();
         connection.pragma_update(None, "page_size", page).unwrap();
         connection
@@ -68,7 +68,7 @@ impl MadeDatabase {
             .unwrap();
         connection.execute_batch(more).unwrap();
         connection.close().unwrap();
-        Self { folder, path }
+        Self { dir, path }
     }
 
     /// As a process that was killed leaves it: with a log, and page 1 in it or not.
@@ -88,14 +88,11 @@ impl MadeDatabase {
         connection.execute_batch(change).unwrap();
         for suffix in ["", "-wal"] {
             let name = format!("state.db{suffix}");
-            fs::copy(made.folder.path().join(&name), crashed.path().join(&name)).unwrap();
+            fs::copy(made.dir.path().join(&name), crashed.path().join(&name)).unwrap();
         }
         connection.close().unwrap();
         let path = crashed.path().join("state.db");
-        Self {
-            folder: crashed,
-            path,
-        }
+        Self { dir: crashed, path }
     }
 
     pub(crate) fn write(&self, at: u64, bytes: &[u8]) {
@@ -111,7 +108,7 @@ impl MadeDatabase {
     }
 
     pub(crate) fn beside(&self, suffix: &str) -> PathBuf {
-        self.folder.path().join(format!("state.db{suffix}"))
+        self.dir.path().join(format!("state.db{suffix}"))
     }
 }
 

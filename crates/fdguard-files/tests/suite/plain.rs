@@ -12,8 +12,8 @@ use super::{alert, look};
 
 #[test]
 fn r42_a_record_in_a_transcript_has_its_line_and_offset() {
-    let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join("session.jsonl");
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("session.jsonl");
     let mut bytes = b"{\"type\":\"user\",\"n\":1}\n".repeat(5000);
     let at = bytes.len() as u64;
     bytes.extend(alert());
@@ -35,8 +35,8 @@ fn r42_a_record_in_a_transcript_has_its_line_and_offset() {
 #[test]
 fn programs_and_pictures_of_this_machine_are_clean() {
     let mut seen = 0;
-    for folder in ["/usr/bin", "/etc", "/usr/share/zoneinfo"] {
-        let Ok(listing) = fs::read_dir(folder) else {
+    for dir in ["/usr/bin", "/etc", "/usr/share/zoneinfo"] {
+        let Ok(listing) = fs::read_dir(dir) else {
             continue;
         };
         for entry in listing.flatten().take(60) {
@@ -67,8 +67,8 @@ fn programs_and_pictures_of_this_machine_are_clean() {
 
 #[test]
 fn r44_a_writer_is_named_by_the_lease_and_by_the_tables() {
-    let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join("a.log");
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("a.log");
     fs::write(&path, "one line\n".repeat(10)).unwrap();
     assert_eq!(look(&path).writers.lease, LeaseAnswer::NoWriter);
     let script = ["-c", "exec 5>>\"$1\"; echo ready; read x", "sh"];
@@ -88,8 +88,8 @@ fn r44_a_writer_is_named_by_the_lease_and_by_the_tables() {
 #[test]
 fn r44_a_writer_that_is_in_no_table_is_explained() {
     // In flight: sent through a socket, received by nobody.
-    let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join("a.log");
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("a.log");
     fs::write(&path, "one line\n".repeat(10)).unwrap();
     let script = "import os,socket,sys\na,b=socket.socketpair()\nfd=os.open(sys.argv[1],os.O_WRONLY)\nsocket.send_fds(a,[b'x'],[fd])\nos.close(fd)\nprint('ready',flush=True)\nsys.stdin.read()";
     let child = ScriptedProcess::python(script, &path);
@@ -107,8 +107,8 @@ fn r44_a_writer_that_is_in_no_table_is_explained() {
 
 #[test]
 fn r44_a_mapping_without_a_descriptor_is_a_writer() {
-    let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join("a.bin");
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("a.bin");
     fs::write(&path, vec![7; 8192]).unwrap();
     let script = "import mmap,os,sys\nfd=os.open(sys.argv[1],os.O_RDWR)\nm=mmap.mmap(fd,8192)\nos.close(fd)\nprint('ready',flush=True)\nsys.stdin.read()";
     let child = ScriptedProcess::python(script, &path);
@@ -143,8 +143,8 @@ sys.stdin.read()";
 
 #[test]
 fn r44_a_file_in_an_io_uring_is_explained() {
-    let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join("a.log");
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("a.log");
     fs::write(&path, "one line\n".repeat(10)).unwrap();
     let mut child = Command::new("python3")
         .args(["-c", RING])

@@ -88,8 +88,8 @@ fn survives(seed: u64) {
         MadeDatabase::with("wal", 1024, "DELETE FROM t WHERE a % 3 = 0"),
     ];
     let whole: Vec<Vec<u8>> = bases.iter().map(MadeDatabase::bytes).collect();
-    let folder = tempfile::tempdir().unwrap();
-    let [path, other] = ["damaged.db", "oracle.db"].map(|name| folder.path().join(name));
+    let dir = tempfile::tempdir().unwrap();
+    let [path, other] = ["damaged.db", "oracle.db"].map(|name| dir.path().join(name));
     let good: Vec<_> = whole.iter().map(|bytes| oracle(bytes, &other)).collect();
     let mut chance = Chance(seed);
     let mut damaged = 0;
@@ -145,14 +145,14 @@ fn heals_or_refuses(seed: u64) {
     let rounds = std::env::var("FDGUARD_HEALS").map_or(40, |text| text.parse().unwrap());
     for round in 0..rounds {
         let made = MadeDatabase {
-            path: base.folder.path().join(format!("{round}.db")),
-            folder: tempfile::tempdir().unwrap(),
+            path: base.dir.path().join(format!("{round}.db")),
+            dir: tempfile::tempdir().unwrap(),
         };
         let mut bytes = whole.clone();
         damage(&mut bytes, &mut chance);
         fs::write(&made.path, &bytes).unwrap();
         let plan = HealPlan {
-            backup_dir: Some(made.folder.path().join("backups")),
+            backup_dir: Some(made.dir.path().join("backups")),
             ..HealPlan::default()
         };
         let said = heal(&probe, &made.path, &plan).unwrap();
@@ -182,7 +182,7 @@ fn heals_or_refuses(seed: u64) {
         fs::remove_file(&made.path).unwrap();
     }
     assert!(healed > 2, "{healed} of {rounds} were healed");
-    let left: Vec<_> = fs::read_dir(base.folder.path())
+    let left: Vec<_> = fs::read_dir(base.dir.path())
         .unwrap()
         .map(|entry| entry.unwrap().file_name())
         .collect();

@@ -40,7 +40,7 @@ except ssl.SSLError:
 os._exit(0)
 "#;
 
-fn certificate(folder: &Path) -> bool {
+fn certificate(dir: &Path) -> bool {
     let made = Command::new("openssl")
         .args([
             "req",
@@ -54,7 +54,7 @@ fn certificate(folder: &Path) -> bool {
             "/CN=localhost",
         ])
         .args(["-keyout", "key.pem", "-out", "cert.pem"])
-        .current_dir(folder)
+        .current_dir(dir)
         .output();
     made.is_ok_and(|made| made.status.success())
 }
@@ -95,18 +95,18 @@ const CASES: [(&str, &str, &str, bool); 5] = [
 
 #[test]
 fn r42_what_openssl_writes_is_named_and_healed() {
-    let folder = tempfile::tempdir().unwrap();
-    if !certificate(folder.path()) {
+    let dir = tempfile::tempdir().unwrap();
+    if !certificate(dir.path()) {
         testkit::skip("no openssl to make a certificate with");
         return;
     }
     for (version, how, text, heals) in CASES {
-        let path = folder.path().join(format!("{version}-{how}.db"));
+        let path = dir.path().join(format!("{version}-{how}.db"));
         let status = Command::new("python3")
             .args(["-c", STALE, version])
             .arg(&path)
             .arg(how)
-            .current_dir(folder.path())
+            .current_dir(dir.path())
             .status();
         assert!(status.unwrap().success(), "{version} {how}");
         let found = look(&path);

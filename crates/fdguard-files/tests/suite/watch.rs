@@ -43,7 +43,7 @@ fn descriptors() -> usize {
 fn r42_the_moment_is_told_once_and_so_is_its_end() {
     let made = MadeDatabase::new("wal");
     let whole = made.bytes();
-    let mut watch = FileWatch::start(&[made.folder.path().to_owned()]).unwrap();
+    let mut watch = FileWatch::start(&[made.dir.path().to_owned()]).unwrap();
     assert_eq!(watch.databases(), 1);
     assert!(watch.poll().unwrap().is_empty());
     made.write(5, &alert());
@@ -68,11 +68,11 @@ fn r42_the_moment_is_told_once_and_so_is_its_end() {
 }
 
 #[test]
-fn r42_a_database_that_comes_later_is_watched_when_its_folder_is() {
-    let folder = tempfile::tempdir().unwrap();
-    let mut watch = FileWatch::start(&[folder.path().to_owned()]).unwrap();
+fn r42_a_database_that_comes_later_is_watched_when_its_dir_is() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut watch = FileWatch::start(&[dir.path().to_owned()]).unwrap();
     let made = MadeDatabase::new("delete");
-    let path = folder.path().join("new.db");
+    let path = dir.path().join("new.db");
     fs::copy(&made.path, &path).unwrap();
     until(&mut watch, |change| *change == FileChange::Appeared);
     super::write_at(&path, 0, b"GET / HTTP/1.1\r\nHost: example\r\n");
@@ -114,8 +114,8 @@ fn a_thousand_writes_cost_no_descriptor_and_raise_no_alarm() {
 
 #[test]
 fn what_is_no_database_is_not_watched() {
-    let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join("session.jsonl");
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("session.jsonl");
     fs::write(&path, "{}\n").unwrap();
     let refused = FileWatch::start(&[path]).unwrap_err().to_string();
     assert!(

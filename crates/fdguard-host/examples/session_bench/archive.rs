@@ -23,19 +23,19 @@ const OF_THE_DISK: [ArchiveStep; 3] = [
 
 /// A file with a writer, whom the archive waits for.
 pub(crate) async fn after_the_last_writer() -> Fails {
-    let folder = tempfile::tempdir()?;
-    let place = folder.path().to_owned();
+    let dir = tempfile::tempdir()?;
+    let place = dir.path().to_owned();
     tokio::task::spawn_blocking(move || rounds(&place)).await?
 }
 
-fn rounds(folder: &Path) -> Fails {
+fn rounds(dir: &Path) -> Fails {
     let (mut whole, mut without_disk) = (Vec::new(), Vec::new());
     for round in 0..ROUNDS {
-        let path = folder.join(format!("{round}.jsonl"));
+        let path = dir.join(format!("{round}.jsonl"));
         let mut writer = File::create(&path)?;
         writer.write_all(&b"{\"line\": 1}\n".repeat(100))?;
         let (told, steps) = mpsc::channel();
-        let mut archive = Archive::new(folder.join("archive"));
+        let mut archive = Archive::new(dir.join("archive"));
         archive.observer = Some(Arc::new(Steps(told)));
         let archiver = std::thread::spawn(move || archive.run(&[path]));
         std::thread::sleep(HELD);

@@ -105,7 +105,7 @@ impl Host {
     pub async fn start(options: Options) -> Result<Self, Error> {
         let room = Room::make(options.raise_limit, &options.events);
         let (record, reconciled) = match &options.state {
-            Some(folder) => Some(Record::open(folder, &options.events).await?).unzip(),
+            Some(dir) => Some(Record::open(dir, &options.events).await?).unzip(),
             None => (None, None),
         };
         let inner = Arc::new(Inner {

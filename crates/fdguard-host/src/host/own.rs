@@ -18,13 +18,13 @@ pub(super) fn highest() -> Option<u64> {
 
 /// How many, and the highest number; without the one that lists them.
 fn listed() -> Option<(u64, Option<u64>)> {
-    let folder = fs::File::open("/proc/self/fd").ok()?;
+    let directory = fs::File::open("/proc/self/fd").ok()?;
     let ours = {
         use std::os::fd::AsRawFd as _;
-        u64::try_from(folder.as_raw_fd()).ok()
+        u64::try_from(directory.as_raw_fd()).ok()
     };
     let mut numbers = Vec::new();
-    let dir = rustix::fs::Dir::new(folder).ok()?;
+    let dir = rustix::fs::Dir::new(directory).ok()?;
     for entry in dir {
         let entry = entry.ok()?;
         let number = entry.file_name().to_str().ok()?.parse::<u64>();

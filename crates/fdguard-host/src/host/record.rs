@@ -55,16 +55,16 @@ impl Record {
 
     /// Opens the registry, compares it with the running processes, and adds the host's own entry.
     pub(super) async fn open(
-        folder: &Path,
+        dir: &Path,
         events: &Events,
     ) -> Result<(Arc<Self>, ReconcileOutcome), Error> {
-        let (folder, events) = (folder.to_owned(), events.clone());
+        let (dir, events) = (dir.to_owned(), events.clone());
         let opened = tokio::task::spawn_blocking(move || {
-            std::fs::create_dir_all(&folder)
+            std::fs::create_dir_all(&dir)
                 .map_err(Error::io("cannot create the state directory"))?;
             let own = OwnerId::own().map_err(Error::io("cannot read the host's own process"))?;
             let name = format!("host-{}", random::id()?);
-            let registry = Registry::open(&folder.join(FILE))?;
+            let registry = Registry::open(&dir.join(FILE))?;
             let mut new = NewRow::now(name.as_str(), Kind::Host);
             new.process = Some(own.clone());
             registry.add(new)?;

@@ -106,7 +106,7 @@ impl Handler {
                 let trial = Trial {
                     words: vec!["trace".to_owned(), format!("--for={seconds}s")],
                     command: asked.command,
-                    folder: asked.cwd,
+                    dir: asked.cwd,
                     environment: asked.env,
                     limit: Duration::from_secs(seconds),
                     output_cap: self.options.output_cap,
@@ -119,7 +119,7 @@ impl Handler {
                 let trial = Trial {
                     words: asked.words(seconds),
                     command: asked.command,
-                    folder: asked.cwd,
+                    dir: asked.cwd,
                     environment: asked.env,
                     limit: Duration::from_secs(seconds),
                     output_cap: self.options.output_cap,

@@ -188,7 +188,7 @@ mod tests {
             },
             stderr: None,
             earlier: None,
-            folder: None,
+            dir: None,
             ms: 12.4,
             was_reset: false,
         }

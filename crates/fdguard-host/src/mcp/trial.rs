@@ -33,7 +33,7 @@ pub(super) struct Trial {
     /// The program and its arguments.
     pub(super) command: Vec<String>,
     /// Where it starts.
-    pub(super) folder: Option<PathBuf>,
+    pub(super) dir: Option<PathBuf>,
     /// What is added to the environment.
     pub(super) environment: BTreeMap<String, String>,
     /// How long it may take.
@@ -125,9 +125,9 @@ impl Trial {
         {
             return bad("env: a name is empty or contains =, or a value contains a NUL byte");
         }
-        match &self.folder {
-            Some(folder) if !folder.is_absolute() => bad("cwd: not an absolute path"),
-            Some(folder) if !folder.is_dir() => bad("cwd: no such directory"),
+        match &self.dir {
+            Some(dir) if !dir.is_absolute() => bad("cwd: not an absolute path"),
+            Some(dir) if !dir.is_dir() => bad("cwd: no such directory"),
             _ => Ok(()),
         }
     }
@@ -147,7 +147,7 @@ impl Trial {
         words.extend(["--json", "-o", &report.path(), "--"].map(OsString::from));
         words.extend(self.command.iter().map(OsString::from));
         let mut plan = Plan::new(words, self.environment());
-        plan.folder.clone_from(&self.folder);
+        plan.dir.clone_from(&self.dir);
         plan.stdio = [input, their_out, their_err].map(|fd| Some(Arc::new(fd)));
         Ok((plan, report, [out, err]))
     }
@@ -214,7 +214,7 @@ mod tests {
         Trial {
             words: vec!["-c".to_owned(), script.to_owned(), "fdguard".to_owned()],
             command: vec!["x".to_owned()],
-            folder: None,
+            dir: None,
             environment: [("COLOUR".to_owned(), "blue".to_owned())].into(),
             limit: Duration::from_secs(30),
             output_cap: 64,
@@ -260,9 +260,9 @@ mod tests {
         };
         let said = refused(|it| it.command.clear()).await;
         assert_eq!(said, "invalid arguments: command: no program given");
-        let said = refused(|it| it.folder = Some("tmp".into())).await;
+        let said = refused(|it| it.dir = Some("tmp".into())).await;
         assert_eq!(said, "invalid arguments: cwd: not an absolute path");
-        let said = refused(|it| it.folder = Some("/nonexistent".into())).await;
+        let said = refused(|it| it.dir = Some("/nonexistent".into())).await;
         assert_eq!(said, "invalid arguments: cwd: no such directory");
         let named = |it: &mut Trial| drop(it.environment.insert("A=B".to_owned(), String::new()));
         assert!(refused(named).await.starts_with("invalid arguments: env: "));

@@ -103,9 +103,9 @@ async fn clean_up(subject: Subject, entries: Vec<Entry>, around: Around) -> Clea
     let mut outcomes = at_once(subject, running, &around, usize::MAX).await;
     let (look, ended) = leftovers(subject, next_number, &around, &mut errors).await;
     outcomes.extend(ended);
-    let (folders, rest) = split(rest, |it| matches!(it, Resource::Directory { .. }));
+    let (dirs, rest) = split(rest, |it| matches!(it, Resource::Directory { .. }));
     outcomes.extend(at_once(subject, rest, &around, FILES_AT_A_TIME).await);
-    outcomes.extend(at_once(subject, folders, &around, FILES_AT_A_TIME).await);
+    outcomes.extend(at_once(subject, dirs, &around, FILES_AT_A_TIME).await);
     outcomes.sort_by_key(|outcome| outcome.number);
     CleanUp {
         schema: SCHEMA,

@@ -17,14 +17,14 @@ use serde::{Deserialize, Serialize};
 
 use super::resource::{Entry, FileEnd, Ownership, Resource, ResourceRole};
 
-const FOLDER: &str = "scopes";
+const DIR: &str = "scopes";
 const SCHEMA: &str = "fdguard.will/1";
 const SUFFIX: &str = ".jsonl";
 
 /// Where they are.
 #[derive(Clone, Debug)]
 pub struct Journals {
-    folder: PathBuf,
+    dir: PathBuf,
 }
 
 /// Whose it is; its first line.
@@ -95,17 +95,17 @@ pub(super) struct UnreadableJournal {
 impl Journals {
     /// Opens the journals in a state directory, creating their directory if missing.
     pub fn make(state: &Path) -> io::Result<Self> {
-        let folder = state.join(FOLDER);
+        let dir = state.join(DIR);
         let mut builder = fs::DirBuilder::new();
-        builder.recursive(true).mode(0o700).create(&folder)?;
-        Ok(Self { folder })
+        builder.recursive(true).mode(0o700).create(&dir)?;
+        Ok(Self { dir })
     }
 
     /// The journals of dead hosts in a state directory; nothing is created or changed.
     #[must_use]
     pub fn unfinished(state: &Path) -> Vec<UnfinishedJournal> {
-        let folder = state.join(FOLDER);
-        let (wills, _unreadable) = Self { folder }.left();
+        let dir = state.join(DIR);
+        let (wills, _unreadable) = Self { dir }.left();
         let told = wills.into_iter().map(|will| UnfinishedJournal {
             scope: will.head.scope,
             name: will.head.name,
@@ -143,7 +143,7 @@ impl Journals {
     /// The journals whose hosts are gone, and those that cannot be read.
     pub(super) fn left(&self) -> (Vec<Journal>, Vec<UnreadableJournal>) {
         let (mut wills, mut unreadable) = (Vec::new(), Vec::new());
-        for entry in fs::read_dir(&self.folder).into_iter().flatten().flatten() {
+        for entry in fs::read_dir(&self.dir).into_iter().flatten().flatten() {
             let name = entry.file_name();
             let Some(scope) = name.to_str().and_then(|name| name.strip_suffix(SUFFIX)) else {
                 continue;
@@ -163,7 +163,7 @@ impl Journals {
     }
 
     fn path(&self, scope: &str) -> PathBuf {
-        self.folder.join(format!("{scope}{SUFFIX}"))
+        self.dir.join(format!("{scope}{SUFFIX}"))
     }
 }
 
@@ -298,11 +298,11 @@ mod tests {
     #[test]
     fn what_was_released_and_what_is_torn_is_not_in_it() {
         let file = r#"{"file":{"number":1,"path":"log","end":"archive"}}"#;
-        let folder = r#"{"directory":{"number":2,"path":"tmp","id":[1,2]}}"#;
+        let dir = r#"{"directory":{"number":2,"path":"tmp","id":[1,2]}}"#;
         let gone = r#"{"released":{"number":1}}"#;
         assert_eq!(numbers(&format!("{HEAD}\n")), [0_u64; 0]);
-        assert_eq!(numbers(&format!("{HEAD}\n{file}\n{folder}\n")), [1, 2]);
-        assert_eq!(numbers(&format!("{HEAD}\n{file}\n{folder}\n{gone}\n")), [2]);
+        assert_eq!(numbers(&format!("{HEAD}\n{file}\n{dir}\n")), [1, 2]);
+        assert_eq!(numbers(&format!("{HEAD}\n{file}\n{dir}\n{gone}\n")), [2]);
         assert_eq!(numbers(&format!("{HEAD}\n{file}\n{{\"direc")), [1]);
     }
 

@@ -53,7 +53,7 @@ impl Scope {
         // Another directory may have replaced it by now.
         drop(self.root().dir().map_err(refused)?);
         let plan = Plan {
-            folder: Some(self.root().path().to_owned()),
+            dir: Some(self.root().path().to_owned()),
             stdio: [Some(null), Some(Arc::clone(&out)), Some(out)],
             ..Plan::new(command, environment.into_iter().collect())
         };

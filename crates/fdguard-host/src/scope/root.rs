@@ -164,11 +164,11 @@ impl ScopeRoot {
     /// The parent directory of a path and the name in it; `None` if there is no such directory.
     pub(super) fn parent(&self, inner: &Path) -> Result<Option<(OwnedFd, OsString)>, PathRefusal> {
         let name = inner.file_name().unwrap_or(OsStr::new("")).to_owned();
-        let folder = match inner.parent() {
+        let directory = match inner.parent() {
             Some(parent) if !parent.as_os_str().is_empty() => parent,
             _ => Path::new("."),
         };
-        match self.resolve(folder) {
+        match self.resolve(directory) {
             Ok(parent) => Ok(Some((parent, name))),
             Err(Errno::NOENT) => Ok(None),
             Err(Errno::STALE) => Err(PathRefusal::Replaced(self.path.clone())),
@@ -200,7 +200,7 @@ impl ScopeRoot {
 
     /// Creates a private directory; returns its device and inode.
     pub(super) fn make(&self, name: &Path) -> Result<(u64, u64), PathRefusal> {
-        let made = self.folder().and_then(|root| {
+        let made = self.directory().and_then(|root| {
             rustix::fs::mkdirat(&root, name, Mode::RWXU)?;
             let stat = statat(&root, name, AtFlags::SYMLINK_NOFOLLOW)?;
             Ok((stat.st_dev, stat.st_ino))
@@ -211,7 +211,7 @@ impl ScopeRoot {
     /// Removes an empty directory.
     pub(super) fn remove_empty(&self, name: &Path) -> Result<(), PathRefusal> {
         let removed = self
-            .folder()
+            .directory()
             .and_then(|root| unlinkat(&root, name, AtFlags::REMOVEDIR));
         removed.map_err(|errno| self.why(name, errno))
     }
@@ -223,9 +223,9 @@ impl ScopeRoot {
 
     /// Links that stay inside the directory are followed.
     fn open_beneath(&self, inner: &Path, flags: OFlags, mode: Mode) -> Result<OwnedFd, Errno> {
-        let folder = self.folder()?;
+        let directory = self.directory()?;
         for _ in 0..RENAMED {
-            match openat2(&folder, inner, flags, mode, beneath()) {
+            match openat2(&directory, inner, flags, mode, beneath()) {
                 // Something was renamed while the kernel followed a `..` of a link.
                 Err(Errno::AGAIN) => {}
                 opened => return opened,
@@ -236,19 +236,20 @@ impl ScopeRoot {
 
     /// The directory itself, held open: for operations of several steps.
     pub(super) fn dir(&self) -> Result<Dir, PathRefusal> {
-        self.folder()
+        self.directory()
             .map_err(|errno| self.why(Path::new(""), errno))
     }
 
     /// The directory itself; `STALE` if it was replaced.
-    fn folder(&self) -> Result<Dir, Errno> {
+    fn directory(&self) -> Result<Dir, Errno> {
         let opened = match &self.below {
             Some(below) => below.open(),
             None => Dir::open(&self.path),
         };
-        let folder = opened.map_err(|error| Errno::from_io_error(&error).unwrap_or(Errno::IO))?;
-        if folder.id() == self.id {
-            Ok(folder)
+        let directory =
+            opened.map_err(|error| Errno::from_io_error(&error).unwrap_or(Errno::IO))?;
+        if directory.id() == self.id {
+            Ok(directory)
         } else {
             Err(Errno::STALE)
         }
@@ -282,8 +283,8 @@ mod tests {
 
     #[test]
     fn r52_names_that_lead_out_are_refused_before_anything_is_touched() {
-        let folder = tempfile::tempdir().unwrap();
-        let root = ScopeRoot::new(folder.path()).unwrap();
+        let directory = tempfile::tempdir().unwrap();
+        let root = ScopeRoot::new(directory.path()).unwrap();
         for bad in ["", "..", "../x", "a/../../x", "/etc/passwd", "/", "./x/.."] {
             assert!(root.relative(Path::new(bad)).is_err(), "{bad}");
         }
@@ -293,17 +294,17 @@ mod tests {
     }
 
     #[test]
-    fn r52_links_out_of_the_folder_are_refused_and_links_in_it_are_not() {
-        let folder = tempfile::tempdir().unwrap();
+    fn r52_links_out_of_the_dir_are_refused_and_links_in_it_are_not() {
+        let directory = tempfile::tempdir().unwrap();
         let outside = tempfile::tempdir().unwrap();
         std::fs::write(outside.path().join("secret"), "s").unwrap();
-        std::fs::create_dir(folder.path().join("real")).unwrap();
-        std::fs::write(folder.path().join("real/log"), "l").unwrap();
-        let link = |to: &Path, name: &str| symlink(to, folder.path().join(name)).unwrap();
+        std::fs::create_dir(directory.path().join("real")).unwrap();
+        std::fs::write(directory.path().join("real/log"), "l").unwrap();
+        let link = |to: &Path, name: &str| symlink(to, directory.path().join(name)).unwrap();
         link(outside.path(), "way-out");
         link(&outside.path().join("secret"), "leaf-out");
         link(Path::new("real"), "inside");
-        let root = ScopeRoot::new(folder.path()).unwrap();
+        let root = ScopeRoot::new(directory.path()).unwrap();
         for bad in ["way-out/secret", "leaf-out"] {
             let found = root.find(Path::new(bad));
             assert!(
@@ -319,7 +320,7 @@ mod tests {
     }
 
     #[test]
-    fn a_folder_that_took_the_name_is_another_folder() {
+    fn a_dir_that_took_the_name_is_another_dir() {
         let base = tempfile::tempdir().unwrap();
         let path = base.path().join("root");
         std::fs::create_dir(&path).unwrap();

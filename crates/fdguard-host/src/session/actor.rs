@@ -44,7 +44,7 @@ pub(super) struct Actor {
     /// Absent when it could not be started again.
     pub(super) running: Option<Running>,
     /// The current directory reported by the program.
-    pub(super) folder: Option<PathBuf>,
+    pub(super) dir: Option<PathBuf>,
     /// Commands so far.
     pub(super) number: u64,
     /// Output received while no command ran.
@@ -57,14 +57,14 @@ impl Actor {
         recipe: Recipe,
         shared: Arc<Shared>,
         running: Running,
-        folder: Option<PathBuf>,
+        dir: Option<PathBuf>,
     ) -> Self {
         let cap = recipe.spec.output_cap;
         Self {
             recipe,
             shared,
             running: Some(running),
-            folder,
+            dir,
             number: 0,
             earlier: Collector::new(cap),
             room: vec![0; ROOM],
@@ -146,12 +146,12 @@ impl Actor {
         };
         let ended = self.end(running, how).await;
         let receipt = ended.receipt(&self.recipe.id, reason, 0);
-        let folder = self.folder.clone().filter(|folder| folder.is_dir());
-        let folder = folder.or_else(|| self.recipe.spec.folder.clone());
-        match self.recipe.start(folder).await {
+        let dir = self.dir.clone().filter(|dir| dir.is_dir());
+        let dir = dir.or_else(|| self.recipe.spec.dir.clone());
+        match self.recipe.start(dir).await {
             Ok((running, end)) => {
                 self.running = Some(running);
-                self.folder = end.folder.map(PathBuf::from);
+                self.dir = end.dir.map(PathBuf::from);
                 self.shared.note_start();
                 Ok(receipt)
             }

@@ -118,10 +118,10 @@ impl Actor {
             stdout,
             stderr,
             earlier,
-            folder: self
-                .folder
+            dir: self
+                .dir
                 .as_deref()
-                .map(|folder| folder.to_string_lossy().into_owned()),
+                .map(|dir| dir.to_string_lossy().into_owned()),
             ms: begin.elapsed().as_secs_f64() * 1000.0,
             was_reset,
         })
@@ -131,8 +131,8 @@ impl Actor {
     async fn conclude(&mut self, verdict: &Verdict, was_reset: &mut bool) {
         match verdict {
             Verdict::Told(end) => {
-                if let Some(folder) = &end.folder {
-                    self.folder = Some(PathBuf::from(folder));
+                if let Some(dir) = &end.dir {
+                    self.dir = Some(PathBuf::from(dir));
                 }
             }
             Verdict::ProgramEnded => self.notice_end(),

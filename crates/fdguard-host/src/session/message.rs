@@ -14,7 +14,7 @@ const NONCE: usize = 32;
 pub(super) struct End {
     pub(super) status: i32,
     /// The current directory of the program, if it reports it.
-    pub(super) folder: Option<String>,
+    pub(super) dir: Option<String>,
 }
 
 /// What follows the head.
@@ -45,10 +45,10 @@ pub(super) fn parse(bytes: &[u8]) -> Option<(&str, End)> {
     let rest = rest.strip_prefix(b" ")?;
     let mut parts = rest.splitn(2, |byte| *byte == b' ');
     let status = std::str::from_utf8(parts.next()?).ok()?.parse().ok()?;
-    let folder = parts.next().filter(|folder| folder.starts_with(b"/"));
-    let folder = folder.map(|folder| String::from_utf8_lossy(folder).into_owned());
+    let dir = parts.next().filter(|dir| dir.starts_with(b"/"));
+    let dir = dir.map(|dir| String::from_utf8_lossy(dir).into_owned());
     let nonce = std::str::from_utf8(nonce).ok()?;
-    Some((nonce, End { status, folder }))
+    Some((nonce, End { status, dir }))
 }
 
 #[cfg(test)]
@@ -60,13 +60,13 @@ mod tests {
     fn ended(text: &str) -> Option<(String, i32, Option<String>)> {
         let message = text.replace("N", N);
         let (nonce, end) = parse(message.as_bytes())?;
-        Some((nonce.to_owned(), end.status, end.folder))
+        Some((nonce.to_owned(), end.status, end.dir))
     }
 
     #[test]
-    fn an_end_has_a_nonce_a_status_and_perhaps_a_folder() {
-        let folder = Some("/a b/c".to_owned());
-        assert_eq!(ended("N 7 /a b/c\n"), Some((N.to_owned(), 7, folder)));
+    fn an_end_has_a_nonce_a_status_and_perhaps_a_dir() {
+        let dir = Some("/a b/c".to_owned());
+        assert_eq!(ended("N 7 /a b/c\n"), Some((N.to_owned(), 7, dir)));
         assert_eq!(ended("N -1\n"), Some((N.to_owned(), -1, None)));
         assert_eq!(ended("N 0 \n"), Some((N.to_owned(), 0, None)));
         assert_eq!(ended("N 0 relative\n"), Some((N.to_owned(), 0, None)));

@@ -78,10 +78,10 @@ impl Session {
             pool,
             place: place.clone(),
         };
-        let (running, ready) = recipe.start(recipe.spec.folder.clone()).await?;
+        let (running, ready) = recipe.start(recipe.spec.dir.clone()).await?;
         let shared = Arc::new(Shared::new(place));
-        let folder = ready.folder.map(PathBuf::from);
-        let actor = Actor::new(recipe, Arc::clone(&shared), running, folder);
+        let dir = ready.dir.map(PathBuf::from);
+        let actor = Actor::new(recipe, Arc::clone(&shared), running, dir);
         let (requests, inbox) = mpsc::unbounded_channel();
         drop(tokio::spawn(actor.live(inbox)));
         Ok(Self {

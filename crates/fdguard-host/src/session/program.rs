@@ -85,7 +85,7 @@ fn pipes(with_input: bool, held: &FdCount) -> std::io::Result<Result<Ends, Error
 /// the host.
 pub(super) fn plan(
     spec: &SessionSpec,
-    folder: Option<PathBuf>,
+    dir: Option<PathBuf>,
     ends: &Ends,
     side: OwnedFd,
     ready: &str,
@@ -94,7 +94,7 @@ pub(super) fn plan(
     Plan {
         command: command(&spec.program, ready),
         environment: environment(spec, ends.is_terminal, ready),
-        folder,
+        dir,
         stdio: ends.theirs.clone().map(Some),
         handed: vec![InheritedFd {
             fd: Arc::new(side),

@@ -54,16 +54,16 @@ pub(super) struct Recipe {
 
 impl Recipe {
     /// Starts the program and waits until it takes commands. When it fails, nothing is left.
-    pub(super) async fn start(&self, folder: Option<PathBuf>) -> Result<(Running, End), Error> {
+    pub(super) async fn start(&self, dir: Option<PathBuf>) -> Result<(Running, End), Error> {
         program::check(&self.spec)?;
         let pool = self.pool.as_ref();
         if let Some(pool) = pool.filter(|_| self.spec.program == SessionProgram::Python)
-            && let Some(started) = self.attempt(folder.clone(), Some(pool)).await?
+            && let Some(started) = self.attempt(dir.clone(), Some(pool)).await?
         {
             return Ok(started);
         }
         // All ends are new: a failed fork may have taken over the terminal.
-        let started = self.attempt(folder, None).await?;
+        let started = self.attempt(dir, None).await?;
         started.ok_or(Error::Closing)
     }
 
@@ -71,7 +71,7 @@ impl Recipe {
     /// cold start may do.
     async fn attempt(
         &self,
-        folder: Option<PathBuf>,
+        dir: Option<PathBuf>,
         pool: Option<&Arc<WarmPool>>,
     ) -> Result<Option<(Running, End)>, Error> {
         let deadline = Instant::now() + self.spec.ready_within;
@@ -80,7 +80,7 @@ impl Recipe {
         let address = side.address.clone();
         let expected = self.hub.expect(&address)?;
         let ends = program::ends(&self.spec, &held)?;
-        let plan = program::plan(&self.spec, folder, &ends, side.fd, &expected.nonce);
+        let plan = program::plan(&self.spec, dir, &ends, side.fd, &expected.nonce);
         let streams = ends.ours;
         // The other ends are only in the plan, which ends with the start.
         drop(ends.theirs);

@@ -12,7 +12,7 @@ pub struct SessionSpec {
     /// The interpreter.
     pub program: SessionProgram,
     /// Working directory; default: the host's.
-    pub folder: Option<PathBuf>,
+    pub dir: Option<PathBuf>,
     /// Environment variables to add to the host's environment.
     pub environment: Vec<(String, String)>,
     /// How it is spoken to.
@@ -31,7 +31,7 @@ impl SessionSpec {
     pub fn new(program: SessionProgram) -> Self {
         Self {
             program,
-            folder: None,
+            dir: None,
             environment: Vec::new(),
             channel: Channel::Pty {
                 columns: 80,
@@ -152,7 +152,8 @@ pub struct ExecResult {
     /// `stdout`.
     pub earlier: Option<ExecOutput>,
     /// Current directory of the session, if the interpreter reports it.
-    pub folder: Option<String>,
+    #[serde(rename = "folder")]
+    pub dir: Option<String>,
     /// Duration in milliseconds.
     pub ms: f64,
     /// The interpreter did not respond and was restarted: variables are lost.

@@ -226,7 +226,7 @@ impl WarmPool {
 /// is a link.
 #[must_use]
 pub fn find(program: &str, path: &OsStr) -> Option<PathBuf> {
-    let mut places = std::env::split_paths(path).map(|folder| folder.join(program));
+    let mut places = std::env::split_paths(path).map(|dir| dir.join(program));
     places.find(|place| {
         rustix::fs::access(place, rustix::fs::Access::EXEC_OK).is_ok() && place.is_file()
     })

@@ -15,7 +15,8 @@ pub(super) struct Request {
     /// For the keeper, which does not read the rest.
     #[serde(skip)]
     words: Vec<OsString>,
-    folder: String,
+    #[serde(rename = "folder")]
+    dir: String,
     environment: Vec<(String, String)>,
     terminal: bool,
     ready: String,
@@ -23,8 +24,8 @@ pub(super) struct Request {
 
 impl Request {
     pub(super) fn new(plan: &Plan, ready: &str, offer: &Offer) -> Result<Self, Error> {
-        let folder = match &plan.folder {
-            Some(folder) => folder.clone(),
+        let dir = match &plan.dir {
+            Some(dir) => dir.clone(),
             None => {
                 std::env::current_dir().map_err(Error::io("cannot read the current directory"))?
             }
@@ -32,7 +33,7 @@ impl Request {
         let variables = plan.environment.iter();
         Ok(Self {
             words: offer.words(),
-            folder: characters(folder.as_os_str()),
+            dir: characters(dir.as_os_str()),
             environment: variables
                 .map(|(name, value)| (characters(name), characters(value)))
                 .collect(),
@@ -74,7 +75,7 @@ mod tests {
     fn a_keeper_finds_its_words_before_the_session_s_part() {
         let request = Request {
             words: vec!["a=1".into(), "leaf=/x".into()],
-            folder: "/".to_owned(),
+            dir: "/".to_owned(),
             environment: vec![("A".to_owned(), "b".to_owned())],
             terminal: false,
             ready: "r".to_owned(),

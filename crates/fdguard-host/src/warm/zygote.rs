@@ -124,7 +124,7 @@ fn plan(command: Vec<OsString>, null: OwnedFd, words: OwnedFd, requests: OwnedFd
     let null = Arc::new(null);
     let fd = Arc::new(requests);
     Plan {
-        folder: Some("/".into()),
+        dir: Some("/".into()),
         stdio: [Some(Arc::clone(&null)), Some(null), Some(Arc::new(words))],
         handed: vec![InheritedFd { fd, name: None }],
         ..Plan::new(command, inherited())

@@ -59,7 +59,7 @@ async fn a_close_goes_on_although_its_caller_went_away() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_reset_keeps_the_id_and_the_folder_with_a_new_program() {
+async fn a_reset_keeps_the_id_and_the_dir_with_a_new_program() {
     let host = start(options()).await;
     let id = host.open(None, bash()).await.unwrap();
     let before = host.session(&id).unwrap();

@@ -30,7 +30,7 @@ pub(super) fn bash_on_pipes() -> SessionSpec {
 /// A spec whose program does not exist.
 pub(super) fn missing() -> SessionSpec {
     let mut spec = bash();
-    spec.folder = Some("/no/such/folder".into());
+    spec.dir = Some("/no/such/folder".into());
     spec
 }
 

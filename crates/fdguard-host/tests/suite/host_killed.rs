@@ -127,7 +127,7 @@ async fn what_a_killed_host_left_behind_a_held_keeper_is_ended_by_the_next() {
         "(setsid sleep 100 &); (trap '' HUP TERM; while :; do kill -STOP $PPID; done) & disown; kill -9 $$",
     ];
     for (number, code) in codes.into_iter().enumerate() {
-        let folder = tempfile::tempdir().unwrap();
+        let dir = tempfile::tempdir().unwrap();
         let mark = format!("{}-held-{number}", std::process::id());
         let mut host = Command::new(std::env::current_exe().unwrap())
             .args([
@@ -136,7 +136,7 @@ async fn what_a_killed_host_left_behind_a_held_keeper_is_ended_by_the_next() {
                 "--nocapture",
             ])
             .envs([(MARK, mark.as_str()), (HOLDS, code)])
-            .env(STATE, folder.path())
+            .env(STATE, dir.path())
             .stdin(Stdio::null())
             .stdout(Stdio::piped())
             .stderr(Stdio::null())
@@ -147,7 +147,7 @@ async fn what_a_killed_host_left_behind_a_held_keeper_is_ended_by_the_next() {
         host.kill().unwrap();
         host.wait().unwrap();
         let mut options = options();
-        options.state = Some(folder.path().to_owned());
+        options.state = Some(dir.path().to_owned());
         let next = start(options).await;
         let deadline = Instant::now() + LONG;
         while !marked(&mark).is_empty() {
@@ -162,7 +162,7 @@ async fn what_a_killed_host_left_behind_a_held_keeper_is_ended_by_the_next() {
 #[tokio::test]
 async fn r31_hosts_that_are_killed_at_random_points_leave_no_process_and_the_next_one_knows() {
     // Most of the time is the grace of keepers whose owner is gone: five wait for it side by side.
-    let folders: Vec<_> = (0..5).map(|_| tempfile::tempdir().unwrap()).collect();
+    let dirs: Vec<_> = (0..5).map(|_| tempfile::tempdir().unwrap()).collect();
     let rounds = |lane: u64, state: &Path| {
         let round = |round: u64| {
             let mark = format!("{}-{lane}-{round}", std::process::id());
@@ -171,8 +171,8 @@ async fn r31_hosts_that_are_killed_at_random_points_leave_no_process_and_the_nex
         round(0).max(round(1))
     };
     let most = std::thread::scope(|scope| {
-        let lanes = (0..5).zip(&folders);
-        let lanes = lanes.map(|(lane, folder)| scope.spawn(move || rounds(lane, folder.path())));
+        let lanes = (0..5).zip(&dirs);
+        let lanes = lanes.map(|(lane, dir)| scope.spawn(move || rounds(lane, dir.path())));
         let lanes: Vec<_> = lanes.collect();
         lanes.into_iter().map(|lane| lane.join().unwrap()).max()
     });
@@ -180,17 +180,17 @@ async fn r31_hosts_that_are_killed_at_random_points_leave_no_process_and_the_nex
         most > Some(5),
         "nothing to be left was ever there: {most:?}"
     );
-    for folder in &folders {
-        assert_reconciled(folder.path()).await;
+    for dir in &dirs {
+        assert_reconciled(dir.path()).await;
     }
 }
 
 /// The next host ends the entries of two killed ones, and has its own.
-async fn assert_reconciled(folder: &Path) {
+async fn assert_reconciled(dir: &Path) {
     let mut options = options();
-    options.state = Some(folder.to_owned());
+    options.state = Some(dir.to_owned());
     let host = start(options).await;
-    let registry = Registry::open(&folder.join("registry.db")).unwrap();
+    let registry = Registry::open(&dir.join("registry.db")).unwrap();
     let open = registry.list(&RowFilter::open()).unwrap();
     assert_eq!(open.len(), 1, "{open:?}");
     assert_eq!(open[0].process, OwnerId::own().ok());

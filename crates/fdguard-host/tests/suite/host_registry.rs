@@ -11,9 +11,9 @@ use super::host_harness::{
     assert_clean, bash, descriptors, eventually, lives, options, say, start,
 };
 
-async fn start_in(folder: &Path) -> Host {
+async fn start_in(dir: &Path) -> Host {
     let mut options = options();
-    options.state = Some(folder.to_owned());
+    options.state = Some(dir.to_owned());
     start(options).await
 }
 
@@ -38,9 +38,9 @@ fn nobody() -> OwnerId {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn r51_each_session_has_an_entry_that_follows_it_to_its_receipt() {
     let before = descriptors();
-    let folder = tempfile::tempdir().unwrap();
-    let host = start_in(folder.path()).await;
-    let registry = Registry::open(&folder.path().join("registry.db")).unwrap();
+    let dir = tempfile::tempdir().unwrap();
+    let host = start_in(dir.path()).await;
+    let registry = Registry::open(&dir.path().join("registry.db")).unwrap();
     let client = host.client(None, None).unwrap();
     let id = host.open(Some(&client), bash()).await.unwrap();
     let first = row(&registry, &id);
@@ -86,9 +86,9 @@ async fn r51_each_session_has_an_entry_that_follows_it_to_its_receipt() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn r51_what_a_dead_host_left_is_found_and_a_dry_run_changes_nothing() {
-    let folder = tempfile::tempdir().unwrap();
-    let host = start_in(folder.path()).await;
-    let registry = Registry::open(&folder.path().join("registry.db")).unwrap();
+    let dir = tempfile::tempdir().unwrap();
+    let host = start_in(dir.path()).await;
+    let registry = Registry::open(&dir.path().join("registry.db")).unwrap();
     let mut orphan = sleeper();
     let mut stranger = sleeper();
     let add = |id: &str, process: OwnerId, host: OwnerId| {
@@ -136,10 +136,10 @@ async fn r51_what_a_dead_host_left_is_found_and_a_dry_run_changes_nothing() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn r45_a_registry_that_vanishes_is_told_and_stops_no_session() {
-    let folder = tempfile::tempdir().unwrap();
-    let host = start_in(folder.path()).await;
+    let dir = tempfile::tempdir().unwrap();
+    let host = start_in(dir.path()).await;
     let id = host.open(None, bash()).await.unwrap();
-    for file in std::fs::read_dir(folder.path()).unwrap() {
+    for file in std::fs::read_dir(dir.path()).unwrap() {
         std::fs::remove_file(file.unwrap().path()).unwrap();
     }
     let next = host.open(None, bash()).await.unwrap();
@@ -152,7 +152,7 @@ async fn r45_a_registry_that_vanishes_is_told_and_stops_no_session() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn without_a_folder_for_its_state_a_host_has_no_registry() {
+async fn without_a_dir_for_its_state_a_host_has_no_registry() {
     let host = start(options()).await;
     assert_eq!(host.health().registry, None);
     assert_eq!(

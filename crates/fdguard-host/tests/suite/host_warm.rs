@@ -11,8 +11,8 @@ use super::host_harness::{
 
 fn keeper() -> PathBuf {
     let exe = std::env::current_exe().unwrap();
-    let folder = exe.ancestors().nth(2).unwrap().join("examples");
-    let path = folder.join("session_keeper");
+    let dir = exe.ancestors().nth(2).unwrap().join("examples");
+    let path = dir.join("session_keeper");
     assert!(path.is_file(), "{} is not built", path.display());
     path
 }

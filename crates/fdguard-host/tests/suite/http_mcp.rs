@@ -233,8 +233,8 @@ fn the_end_of_the_host_ends_a_call_that_runs() {
 
 #[test]
 fn files_are_archived_below_the_roots_alone() {
-    let folder = tempfile::tempdir().unwrap();
-    let root = folder.path().canonicalize().unwrap();
+    let dir = tempfile::tempdir().unwrap();
+    let root = dir.path().canonicalize().unwrap();
     let log = root.join("a.log");
     std::fs::write(&log, "one line\n").unwrap();
     let given = root.clone();

@@ -139,7 +139,7 @@ fn an_archive_swapped_with_a_link_again_and_again_gets_no_file_outside() {
 }
 
 #[test]
-fn files_whose_folder_is_swapped_with_a_link_are_not_taken_from_outside() {
+fn files_whose_dir_is_swapped_with_a_link_are_not_taken_from_outside() {
     let site = Site::new();
     let served = site.served();
     let (own, link) = (site.root.join("own"), site.root.join("link"));

@@ -100,8 +100,8 @@ fn output_is_streamed_in_its_order_and_ends_with_done() {
     assert_eq!(last.0, "done");
     assert_eq!(last.1["outcome"], json!({"how": "exited", "status": 4}));
     // The first line is told while the command runs: it ends only after somebody has read it.
-    let folder = tempfile::tempdir().unwrap();
-    let go = folder.path().join("go");
+    let dir = tempfile::tempdir().unwrap();
+    let go = dir.path().join("go");
     let code = format!(
         "echo first; until [ -e {} ]; do sleep 0.01; done; echo second",
         go.display()
@@ -217,8 +217,8 @@ fn five_hundred_requests_leave_no_descriptor() {
 
 #[test]
 fn scopes_close_what_they_hold_and_say_how() {
-    let folder = tempfile::tempdir().unwrap();
-    let root = folder.path().canonicalize().unwrap();
+    let dir = tempfile::tempdir().unwrap();
+    let root = dir.path().canonicalize().unwrap();
     let served =
         ServedHost::with(|settings| settings.roots = fdguard_host::Roots::open(&[&root]).unwrap());
     let log = root.join("log.jsonl");
@@ -251,8 +251,8 @@ fn scopes_close_what_they_hold_and_say_how() {
 
 #[test]
 fn logs_below_a_root_are_archived_with_a_receipt() {
-    let folder = tempfile::tempdir().unwrap();
-    let root = folder.path().canonicalize().unwrap();
+    let dir = tempfile::tempdir().unwrap();
+    let root = dir.path().canonicalize().unwrap();
     let served =
         ServedHost::with(|settings| settings.roots = fdguard_host::Roots::open(&[&root]).unwrap());
     let log = root.join("a.log");

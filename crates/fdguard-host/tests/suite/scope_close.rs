@@ -36,9 +36,9 @@ async fn r47_everything_that_an_agent_holds_is_released() {
     scope
         .take_file(&ground.file("kept", "k"), FileEnd::Keep)
         .unwrap();
-    let folder = scope.make_directory("scratch").unwrap();
-    fs::create_dir_all(folder.join("a/b")).unwrap();
-    fs::write(folder.join("a/b/c"), "x").unwrap();
+    let dir = scope.make_directory("scratch").unwrap();
+    fs::create_dir_all(dir.join("a/b")).unwrap();
+    fs::write(dir.join("a/b/c"), "x").unwrap();
     let (socket, mut peer) = pair();
     scope.take_socket("control", socket).unwrap();
     let (end, writer) = rustix::pipe::pipe_with(rustix::pipe::PipeFlags::CLOEXEC).unwrap();
@@ -69,9 +69,9 @@ async fn r47_everything_that_an_agent_holds_is_released() {
     assert!(!lives(program.pid.unwrap()));
     assert!(!other.wait().unwrap().success());
     assert!(host.sessions().is_empty());
-    let at = |name: &str| ground.folder.path().join(name).exists();
+    let at = |name: &str| ground.dir.path().join(name).exists();
     assert!(at("archive/log.jsonl") && at("kept"));
-    assert!(!at("log.jsonl") && !at("prompt") && !folder.exists());
+    assert!(!at("log.jsonl") && !at("prompt") && !dir.exists());
     assert_eq!(peer.read(&mut [0]).unwrap(), 0, "the peer sees the end");
     assert_eq!(fs::File::from(end).read(&mut [0]).unwrap(), 0);
 }
@@ -86,11 +86,11 @@ async fn r49_what_is_absent_counts_as_done() {
         .unwrap();
     leave(&host, &id).await;
     scope
-        .take_log(&ground.folder.path().join("never-written"))
+        .take_log(&ground.dir.path().join("never-written"))
         .unwrap();
     scope.take_prompt("no/such/folder/prompt".as_ref()).unwrap();
-    let folder = scope.make_directory("scratch").unwrap();
-    fs::remove_dir(folder).unwrap();
+    let dir = scope.make_directory("scratch").unwrap();
+    fs::remove_dir(dir).unwrap();
     let mut gone = stranger(&[]);
     let identity = ProcessId::read(gone.id()).unwrap();
     gone.kill().unwrap();
@@ -118,12 +118,12 @@ async fn r49_what_is_absent_counts_as_done() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn r49_a_whole_folder_that_is_gone_is_no_failure() {
+async fn r49_a_whole_dir_that_is_gone_is_no_failure() {
     let ground = Ground::new();
     let scope = ground.scope();
     scope.take_log(&ground.file("log", "x\n")).unwrap();
     scope.make_directory("scratch").unwrap();
-    fs::remove_dir_all(ground.folder.path()).unwrap();
+    fs::remove_dir_all(ground.dir.path()).unwrap();
     let clean_up = scope
         .close(CloseReason::Asked, CloseLimits::default())
         .await;
@@ -190,14 +190,14 @@ async fn r49_an_archive_that_cannot_be_made_keeps_the_file_and_stops_nothing() {
 async fn r50_what_an_archive_left_in_the_middle_is_archived() {
     let ground = Ground::new();
     let scope = ground.scope();
-    scope.take_log(&ground.folder.path().join("log")).unwrap();
+    scope.take_log(&ground.dir.path().join("log")).unwrap();
     // So a host that was killed leaves it.
     ground.file("log.closing", "line\n");
     let clean_up = scope
         .close(CloseReason::Asked, CloseLimits::default())
         .await;
     assert!(clean_up.success, "{clean_up:#?}");
-    let archived = ground.folder.path().join("archive/log");
+    let archived = ground.dir.path().join("archive/log");
     assert_eq!(fs::read_to_string(archived).unwrap(), "line\n");
 }
 
@@ -242,6 +242,6 @@ async fn r50_files_come_after_the_last_process_that_writes_them() {
         .close(CloseReason::Asked, CloseLimits::default())
         .await;
     assert!(clean_up.success, "{clean_up:#?}");
-    let archived = ground.folder.path().join("archive/log");
+    let archived = ground.dir.path().join("archive/log");
     assert_eq!(fs::read_to_string(archived).unwrap(), "last\n");
 }

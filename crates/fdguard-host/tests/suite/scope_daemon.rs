@@ -16,7 +16,7 @@ use super::scope_harness::{Ground, LONG, leave, plan, shell, until};
 
 /// Scans without a pause.
 fn quick(ground: &Ground) -> Options {
-    let state = ground.folder.path().join("state");
+    let state = ground.dir.path().join("state");
     std::fs::create_dir_all(&state).unwrap();
     let mut options = Options::new(state);
     options.clean_every = Duration::from_millis(20);
@@ -125,7 +125,7 @@ async fn r53_an_agent_that_writes_nothing_is_stuck_and_is_cleaned_up() {
     assert!(text.contains("\"agent_stuck\""), "{text}");
     let cleaned = scans.iter().find_map(|scan| scan.cleaned.first()).unwrap();
     assert!(cleaned.success);
-    assert!(ground.folder.path().join("archive/log.jsonl").exists());
+    assert!(ground.dir.path().join("archive/log.jsonl").exists());
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -149,9 +149,9 @@ async fn r52_a_link_that_leads_out_is_refused_and_what_it_leads_to_is_whole() {
     scope.take_prompt("link".as_ref()).unwrap();
     scope.take_log("log".as_ref()).unwrap();
     // The links come only after the names were looked at.
-    symlink(outside.path(), ground.folder.path().join("folder")).unwrap();
-    symlink(&secret, ground.folder.path().join("link")).unwrap();
-    symlink(&secret, ground.folder.path().join("log")).unwrap();
+    symlink(outside.path(), ground.dir.path().join("folder")).unwrap();
+    symlink(&secret, ground.dir.path().join("link")).unwrap();
+    symlink(&secret, ground.dir.path().join("log")).unwrap();
     let scratch = scope.make_directory("scratch").unwrap();
     fs::remove_dir(&scratch).unwrap();
     symlink(outside.path(), &scratch).unwrap();
@@ -177,7 +177,7 @@ async fn r52_a_link_that_leads_out_is_refused_and_what_it_leads_to_is_whole() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_a_link_in_a_folder_leads_to_is_not_deleted_with_the_folder() {
+async fn what_a_link_in_a_dir_leads_to_is_not_deleted_with_the_dir() {
     let ground = Ground::new();
     let outside = tempfile::tempdir().unwrap();
     fs::write(outside.path().join("secret"), "s").unwrap();
@@ -197,7 +197,7 @@ async fn names_with_odd_bytes_are_handled() {
     let ground = Ground::new();
     let scope = ground.scope();
     for name in [&b"a b\n'\""[..], b"\xff\xfe", b"-rf"] {
-        let path = ground.folder.path().join(std::ffi::OsStr::from_bytes(name));
+        let path = ground.dir.path().join(std::ffi::OsStr::from_bytes(name));
         fs::write(&path, "x").unwrap();
         scope.take_prompt(&path).unwrap();
     }
@@ -205,6 +205,6 @@ async fn names_with_odd_bytes_are_handled() {
         .close(CloseReason::Asked, CloseLimits::default())
         .await;
     assert!(clean_up.success, "{clean_up:#?}");
-    assert_eq!(fs::read_dir(ground.folder.path()).unwrap().count(), 0);
+    assert_eq!(fs::read_dir(ground.dir.path()).unwrap().count(), 0);
     serde_json::to_string(&*clean_up).unwrap();
 }

@@ -21,7 +21,7 @@ pub(crate) const LONG: Duration = Duration::from_secs(60);
 
 /// A folder, and the means of scopes in it.
 pub(crate) struct Ground {
-    pub(crate) folder: tempfile::TempDir,
+    pub(crate) dir: tempfile::TempDir,
     host: Mutex<Option<Host>>,
     pub(crate) events: Arc<Mutex<Vec<ScopeEvent>>>,
 }
@@ -29,7 +29,7 @@ pub(crate) struct Ground {
 impl Ground {
     pub(crate) fn new() -> Self {
         Self {
-            folder: tempfile::tempdir().expect("a folder"),
+            dir: tempfile::tempdir().expect("a folder"),
             host: Mutex::default(),
             events: Arc::default(),
         }
@@ -59,7 +59,7 @@ impl Ground {
     pub(crate) fn spec(&self) -> ScopeSpec {
         ScopeSpec {
             name: "agent".to_owned(),
-            root: self.folder.path().to_owned(),
+            root: self.dir.path().to_owned(),
             client: None,
             archive_to: None,
         }
@@ -70,7 +70,7 @@ impl Ground {
     }
 
     pub(crate) fn file(&self, name: &str, text: &str) -> PathBuf {
-        let path = self.folder.path().join(name);
+        let path = self.dir.path().join(name);
         fs::write(&path, text).expect("a file");
         path
     }

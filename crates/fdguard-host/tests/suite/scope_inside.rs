@@ -75,7 +75,7 @@ async fn r57_an_agent_that_closes_its_own_scope_over_tcp_reads_the_answer() {
 async fn r57_who_calls_over_a_unix_socket_is_known() {
     let ground = Ground::new();
     let scope = ground.scope();
-    let path = ground.folder.path().join("socket");
+    let path = ground.dir.path().join("socket");
     let listener = UnixListener::bind(&path).unwrap();
     let script = format!(
         "import socket,time; s=socket.socket(socket.AF_UNIX); s.connect({:?}); time.sleep(1000)",

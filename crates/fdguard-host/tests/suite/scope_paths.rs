@@ -81,7 +81,7 @@ async fn five_clean_ups_in_parallel_take_no_longer_than_one() {
     assert_eq!(ends.len(), 5);
     assert!(ends.iter().all(|end| end.success), "{ends:#?}");
     assert!(took < Duration::from_secs(5), "{took:?}");
-    let archive = ground.folder.path().join("archive");
+    let archive = ground.dir.path().join("archive");
     assert_eq!(std::fs::read_dir(archive).unwrap().count(), 5);
 }
 
@@ -100,7 +100,7 @@ async fn r47_an_owner_that_lets_go_leaves_nothing() {
     assert!(clean_up.success, "{clean_up:#?}");
     assert_eq!(clean_up.reason, CloseReason::OwnerGone);
     assert!(!lives(taken.pid.unwrap()));
-    assert!(ground.folder.path().join("archive/log").exists());
+    assert!(ground.dir.path().join("archive/log").exists());
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -145,7 +145,7 @@ async fn r56_a_closer_that_goes_away_does_not_leave_half_of_it() {
     assert_eq!(scope.phase(), ScopePhase::Closing);
     let clean_up = scope.closed().await;
     assert!(clean_up.success, "{clean_up:#?}");
-    assert!(!ground.folder.path().join("prompt").exists());
+    assert!(!ground.dir.path().join("prompt").exists());
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -238,7 +238,7 @@ async fn r47_scopes_end_with_their_client_and_with_the_host() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn r51_the_registry_knows_who_closes_a_scope_and_what_it_came_to() {
     let ground = Ground::new();
-    let registry = Registry::open(&ground.folder.path().join("registry.db")).unwrap();
+    let registry = Registry::open(&ground.dir.path().join("registry.db")).unwrap();
     let mut means = ground.means();
     means.registry = Some(registry.clone());
     let scopes = Scopes::new(means);
@@ -246,9 +246,9 @@ async fn r51_the_registry_knows_who_closes_a_scope_and_what_it_came_to() {
     fine.take_prompt(&ground.file("prompt", "p")).unwrap();
     let failed = scopes.create(ground.spec()).unwrap();
     failed
-        .take_prompt(&ground.folder.path().join("archive"))
+        .take_prompt(&ground.dir.path().join("archive"))
         .unwrap();
-    std::fs::create_dir(ground.folder.path().join("archive")).unwrap();
+    std::fs::create_dir(ground.dir.path().join("archive")).unwrap();
     for scope in [&fine, &failed] {
         let clean_up = scope
             .close(CloseReason::Asked, CloseLimits::default())
@@ -316,7 +316,7 @@ fn r47_a_runtime_that_ends_takes_its_programs_with_it() {
     assert!(!lives(pid), "the task that kept it is gone");
     // There is nobody left who could close it: files stay, nothing hangs.
     drop(scope);
-    assert!(ground.folder.path().join("log").exists());
+    assert!(ground.dir.path().join("log").exists());
     assert_eq!(children(), 0);
 }
 
@@ -432,7 +432,7 @@ async fn round(ground: &Ground, scopes: &Scopes, number: usize) {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_scope_that_cannot_be_made_is_in_no_registry() {
     let ground = Ground::new();
-    let path = ground.folder.path().join("registry.db");
+    let path = ground.dir.path().join("registry.db");
     let registry = Registry::open(&path).unwrap();
     let mut means = ground.means();
     means.registry = Some(registry.clone());

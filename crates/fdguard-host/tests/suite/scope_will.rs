@@ -20,8 +20,8 @@ async fn a_will_is_there_while_its_scope_is_and_a_living_host_leaves_none() {
     let kept = scope.take_file("kept".as_ref(), FileEnd::Delete).unwrap();
     scope.take_log(&ground.file("log", "x\n")).unwrap();
     scope.release(kept).unwrap();
-    let folder = state.path().join("scopes");
-    let text = fs::read_to_string(folder.join(format!("{}.jsonl", scope.id()))).unwrap();
+    let dir = state.path().join("scopes");
+    let text = fs::read_to_string(dir.join(format!("{}.jsonl", scope.id()))).unwrap();
     assert_eq!(text.lines().count(), 4, "{text}");
     // It is ours, and we live.
     assert!(scopes.inherit(|_| true).await.is_empty());
@@ -30,7 +30,7 @@ async fn a_will_is_there_while_its_scope_is_and_a_living_host_leaves_none() {
         .close(CloseReason::Asked, CloseLimits::default())
         .await;
     assert!(clean_up.success, "{clean_up:#?}");
-    assert_eq!(fs::read_dir(&folder).unwrap().count(), 0);
+    assert_eq!(fs::read_dir(&dir).unwrap().count(), 0);
     drop(scopes);
 }
 
@@ -68,10 +68,10 @@ async fn a_program_that_is_asked_for_by_words_prints_into_a_log_of_the_scope() {
     let words = ["sh", "-c", "echo $WORD in $PWD; exec sleep 1000"];
     let taken = scope.launch(launch(&words, Some("log"))).await.unwrap();
     assert!(taken.pid.is_some());
-    let folder = ground.folder.path().canonicalize().unwrap();
-    let expected = format!("said in {}\n", folder.display());
+    let dir = ground.dir.path().canonicalize().unwrap();
+    let expected = format!("said in {}\n", dir.display());
     until("its words", || {
-        fs::read_to_string(folder.join("log")).is_ok_and(|text| text == expected)
+        fs::read_to_string(dir.join("log")).is_ok_and(|text| text == expected)
     })
     .await;
     for command in [&[][..], &[""], &["a\0b"], &["/no/such/program"]] {
@@ -85,7 +85,7 @@ async fn a_program_that_is_asked_for_by_words_prints_into_a_log_of_the_scope() {
     }
     rustix::fs::mknodat(
         rustix::fs::CWD,
-        folder.join("pipe"),
+        dir.join("pipe"),
         rustix::fs::FileType::Fifo,
         rustix::fs::Mode::from_raw_mode(0o600),
         0,
@@ -99,8 +99,8 @@ async fn a_program_that_is_asked_for_by_words_prints_into_a_log_of_the_scope() {
         .close(CloseReason::Asked, CloseLimits::default())
         .await;
     assert!(clean_up.success, "{clean_up:#?}");
-    assert!(!folder.join("log").exists());
-    let archived = fs::read_to_string(folder.join("archive/log")).unwrap();
+    assert!(!dir.join("log").exists());
+    let archived = fs::read_to_string(dir.join("archive/log")).unwrap();
     assert_eq!(archived, expected);
 }
 

@@ -73,7 +73,7 @@ fn state_is_kept() {
         assert_eq!(said(&session, define).await, (0, String::new()));
         let done = run(&session, "f 1; ll; echo ${map[k]}; pwd").await;
         assert_eq!(done.stdout.text, "f 1 a b\nalias\nv\n/usr\n");
-        assert_eq!(done.folder.as_deref(), Some("/usr"));
+        assert_eq!(done.dir.as_deref(), Some("/usr"));
         let unset = run(&session, "echo $not_there; echo not here").await;
         assert_eq!(unset.outcome, ExecOutcome::Exited { status: 1 });
         assert!(unset.stdout.text.contains("unbound"), "{unset:?}");

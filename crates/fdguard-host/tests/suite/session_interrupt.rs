@@ -136,8 +136,8 @@ fn late_output_never_answers_the_next_command() {
 fn a_background_process_is_not_held_up_while_nothing_runs() {
     on_host_runtime(async {
         let (bash, _hub) = open(SessionProgram::Bash).await;
-        let folder = tempfile::tempdir().unwrap();
-        let flag = folder.path().join("done");
+        let dir = tempfile::tempdir().unwrap();
+        let flag = dir.path().join("done");
         let code = format!("(seq 200000; touch {}) &", flag.display());
         assert_eq!(said(&bash, &code).await.0, 0);
         until("the end of a megabyte", || flag.exists()).await;
@@ -191,7 +191,7 @@ fn a_client_that_goes_away_interrupts_its_command_and_leaves_the_session_usable(
 }
 
 #[test]
-fn a_reset_keeps_id_and_folder_and_ends_everything_else() {
+fn a_reset_keeps_id_and_dir_and_ends_everything_else() {
     on_host_runtime(async {
         let (session, _hub) = open(SessionProgram::Bash).await;
         let (_, text) = said(&session, "cd /usr; x=1; (setsid sleep 300 & echo $!)").await;

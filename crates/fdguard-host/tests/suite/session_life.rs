@@ -130,7 +130,7 @@ fn a_start_that_fails_leaves_nothing() {
         let mut ending = missing.clone();
         ending.program = repl(&["sh", "-c", "echo broken; exit 3"], "{file}{fd}{nonce}");
         let mut nowhere = SessionSpec::new(SessionProgram::Bash);
-        nowhere.folder = Some("/no/such/folder".into());
+        nowhere.dir = Some("/no/such/folder".into());
         let mut bad = SessionSpec::new(SessionProgram::Bash);
         bad.environment.push(("A=B".to_owned(), String::new()));
         for (spec, code, words) in [
@@ -258,7 +258,7 @@ fn any_interpreter_works_by_configuration() {
             );
             let done = run(&session, "echo $x").await;
             assert_eq!(
-                (done.stdout.text.as_str(), done.folder.as_deref()),
+                (done.stdout.text.as_str(), done.dir.as_deref()),
                 ("1\n", Some("/usr"))
             );
             if matches!(channel, Channel::Pty { .. }) {

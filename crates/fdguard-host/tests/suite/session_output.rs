@@ -111,8 +111,8 @@ fn one_session_cannot_end_anothers_command() {
         .unwrap();
         // The first finds its own nonce, as hostile code can, and hands it to the second, which
         // sends it from its own address.
-        let folder = tempfile::tempdir().unwrap();
-        let file = folder.path().join("nonce");
+        let dir = tempfile::tempdir().unwrap();
+        let file = dir.path().join("nonce");
         let find = format!(
             "import sys, time, os\nframe = sys._getframe()\nwhile 'nonce' not in frame.f_locals: frame = frame.f_back\nopen('{0}.new', 'wb').write(frame.f_locals['nonce'])\nos.rename('{0}.new', '{0}')\nwhile os.path.exists('{0}'): time.sleep(0.001)\nprint('ended by itself')",
             file.display()

@@ -105,13 +105,13 @@ fn an_interrupt_ends_the_command_and_keeps_what_it_said() {
 }
 
 #[test]
-fn what_ignores_interrupts_is_replaced_and_the_folder_stays() {
+fn what_ignores_interrupts_is_replaced_and_the_dir_stays() {
     on_host_runtime(async {
         let (session, _hub) = open(SessionProgram::Python).await;
         assert_eq!(
             run(&session, "import os; os.chdir('/usr')")
                 .await
-                .folder
+                .dir
                 .as_deref(),
             Some("/usr")
         );

@@ -55,7 +55,7 @@ fn a_warm_session_is_like_a_cold_one() {
             Channel::Pipes,
         ] {
             let mut spec = SessionSpec::new(SessionProgram::Python);
-            spec.folder = Some("/usr".into());
+            spec.dir = Some("/usr".into());
             spec.environment
                 .push(("OF_THE_SESSION".to_owned(), "yes".to_owned()));
             spec.channel = channel;
@@ -129,9 +129,9 @@ fn a_warm_session_writes_at_its_end_what_a_cold_one_does() {
         let pool = pool().await;
         for source in [None, Some(Arc::clone(&pool))] {
             let is_warm = source.is_some();
-            let folder = tempfile::tempdir().unwrap();
+            let dir = tempfile::tempdir().unwrap();
             let mut spec = SessionSpec::new(SessionProgram::Python);
-            spec.folder = Some(folder.path().to_owned());
+            spec.dir = Some(dir.path().to_owned());
             let session = Session::start_warm("end", spec, &hub, source)
                 .await
                 .unwrap();
@@ -141,7 +141,7 @@ fn a_warm_session_writes_at_its_end_what_a_cold_one_does() {
             assert!(receipt.clean, "{receipt:?}");
             assert_eq!(receipt.exit.as_deref(), Some("exit 129"), "{receipt:?}");
             for name in ["variable", "module", "final", "callback"] {
-                let text = std::fs::read_to_string(folder.path().join(name));
+                let text = std::fs::read_to_string(dir.path().join(name));
                 let text = text.unwrap_or_default();
                 assert_eq!(text, "kept", "{name}, warm: {is_warm}");
             }

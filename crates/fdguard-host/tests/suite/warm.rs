@@ -68,11 +68,11 @@ async fn a_session_that_forks_away_is_ended_wholly() {
 }
 
 #[tokio::test]
-async fn environment_folder_and_random_numbers_are_a_sessions_own() {
+async fn environment_dir_and_random_numbers_are_a_sessions_own() {
     let pool = pool().await;
-    let folder = tempfile::tempdir().unwrap();
+    let dir = tempfile::tempdir().unwrap();
     let mut asked = ask();
-    asked.plan.folder = Some(folder.path().to_owned());
+    asked.plan.dir = Some(dir.path().to_owned());
     let secret: OsString = "SECRET_OF_ONE".into();
     asked.plan.environment.push((secret, "yes".into()));
     let mut one = Session::fork(&pool, asked).await;
@@ -91,7 +91,7 @@ async fn environment_folder_and_random_numbers_are_a_sessions_own() {
         other.eval("__import__('os').getenv('PATH')").await,
         std::env::var("PATH").unwrap()
     );
-    let own = folder.path().canonicalize().unwrap();
+    let own = dir.path().canonicalize().unwrap();
     assert_eq!(
         one.eval("__import__('os').getcwd()").await,
         own.to_str().unwrap()
@@ -112,12 +112,12 @@ async fn environment_folder_and_random_numbers_are_a_sessions_own() {
 }
 
 #[tokio::test]
-async fn a_module_in_a_sessions_folder_comes_before_what_was_imported_already() {
+async fn a_module_in_a_sessions_dir_comes_before_what_was_imported_already() {
     let pool = pool().await;
-    let folder = tempfile::tempdir().unwrap();
-    fs::write(folder.path().join("statistics.py"), "mine = 7\n").unwrap();
+    let dir = tempfile::tempdir().unwrap();
+    fs::write(dir.path().join("statistics.py"), "mine = 7\n").unwrap();
     let mut asked = ask();
-    asked.plan.folder = Some(folder.path().to_owned());
+    asked.plan.dir = Some(dir.path().to_owned());
     let mut session = Session::fork(&pool, asked).await;
     assert_eq!(session.eval("__import__('statistics').mine").await, "7");
     pool.close().await;
@@ -193,11 +193,11 @@ async fn sessions_outlive_their_interpreter_and_the_next_request_starts_another(
 }
 
 #[tokio::test]
-async fn a_folder_that_is_missing_is_told_and_nothing_is_left() {
+async fn a_dir_that_is_missing_is_told_and_nothing_is_left() {
     let pool = pool().await;
     let [main, _] = pool.processes().await.unwrap();
     let mut asked = ask();
-    asked.plan.folder = Some("/no/such/folder".into());
+    asked.plan.dir = Some("/no/such/folder".into());
     let error = pool.fork(&asked.plan, NONCE).await.unwrap_err();
     assert!(
         error.to_string().contains("cannot change to its directory"),

@@ -41,8 +41,8 @@ pub(crate) fn python() -> PathBuf {
 
 pub(crate) fn keeper() -> PathBuf {
     let exe = std::env::current_exe().unwrap();
-    let folder = exe.ancestors().nth(2).unwrap().join("examples");
-    let path = folder.join("session_keeper");
+    let dir = exe.ancestors().nth(2).unwrap().join("examples");
+    let path = dir.join("session_keeper");
     assert!(path.is_file(), "{} is not built", path.display());
     path
 }

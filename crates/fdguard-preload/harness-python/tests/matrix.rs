@@ -10,8 +10,8 @@ const HARNESS: &str = env!("CARGO_MANIFEST_DIR");
 /// The library as the tests' build has made it.
 fn library() -> PathBuf {
     let test = std::env::current_exe().expect("this test has a path");
-    let folder = test.parent().expect("it is in a folder");
-    folder.join("libharness_python.so")
+    let dir = test.parent().expect("it is in a folder");
+    dir.join("libharness_python.so")
 }
 
 /// pyenv's interpreter of that minor version, if there is one.

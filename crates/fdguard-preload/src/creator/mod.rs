@@ -199,11 +199,11 @@ pub(crate) fn thread_started(block: u64, creator: Option<Creator>) {
 /// A file was opened: while Python imports asyncio, tasks become possible.
 #[inline]
 pub(crate) fn file_opened<'a>(path: impl FnOnce() -> &'a [u8]) {
-    const FOLDER: &[u8] = b"/asyncio/";
+    const DIR: &[u8] = b"/asyncio/";
     if FOLLOWED.load(Ordering::Relaxed) & TASKS != 0 || !language::is_python() {
         return;
     }
-    if path().windows(FOLDER.len()).any(|part| part == FOLDER) {
+    if path().windows(DIR.len()).any(|part| part == DIR) {
         language::with_python(patch::follow);
     }
 }

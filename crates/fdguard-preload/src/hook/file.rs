@@ -71,21 +71,16 @@ static OPENAT: Real<unsafe extern "C" fn(c_int, *const c_char, c_int, c_uint) ->
 
 // SAFETY: the name is interposed on purpose, with the type of its manual page.
 #[cfg_attr(fdguard_injected, unsafe(no_mangle))]
-unsafe extern "C" fn openat(
-    folder: c_int,
-    path: *const c_char,
-    flags: c_int,
-    mode: c_uint,
-) -> c_int {
+unsafe extern "C" fn openat(dir: c_int, path: *const c_char, flags: c_int, mode: c_uint) -> c_int {
     let Some(real) = OPENAT.get() else {
         return missing();
     };
-    if answer::is_gone_at(folder, path) {
+    if answer::is_gone_at(dir, path) {
         return answer::refuse();
     }
     // SAFETY: the caller's own arguments.
-    let open = || unsafe { real(folder, path, flags, mode) };
-    let fd = place(folder, path, flags, || again(open));
+    let open = || unsafe { real(dir, path, flags, mode) };
+    let fd = place(dir, path, flags, || again(open));
     born(fd, OpenCall::Open)
 }
 
@@ -96,7 +91,7 @@ static OPENAT64: Real<unsafe extern "C" fn(c_int, *const c_char, c_int, c_uint) 
 // SAFETY: the name is interposed on purpose, with the type of its manual page.
 #[cfg_attr(fdguard_injected, unsafe(no_mangle))]
 unsafe extern "C" fn openat64(
-    folder: c_int,
+    dir: c_int,
     path: *const c_char,
     flags: c_int,
     mode: c_uint,
@@ -104,12 +99,12 @@ unsafe extern "C" fn openat64(
     let Some(real) = OPENAT64.get() else {
         return missing();
     };
-    if answer::is_gone_at(folder, path) {
+    if answer::is_gone_at(dir, path) {
         return answer::refuse();
     }
     // SAFETY: the caller's own arguments.
-    let open = || unsafe { real(folder, path, flags, mode) };
-    let fd = place(folder, path, flags, || again(open));
+    let open = || unsafe { real(dir, path, flags, mode) };
+    let fd = place(dir, path, flags, || again(open));
     born(fd, OpenCall::Open)
 }
 
@@ -151,16 +146,16 @@ static FORTIFIED_OPENAT_2: Real<unsafe extern "C" fn(c_int, *const c_char, c_int
 
 // SAFETY: the name is interposed on purpose, with the type of its manual page.
 #[cfg_attr(fdguard_injected, unsafe(no_mangle))]
-unsafe extern "C" fn __openat_2(folder: c_int, path: *const c_char, flags: c_int) -> c_int {
+unsafe extern "C" fn __openat_2(dir: c_int, path: *const c_char, flags: c_int) -> c_int {
     let Some(real) = FORTIFIED_OPENAT_2.get() else {
         return missing();
     };
-    if answer::is_gone_at(folder, path) {
+    if answer::is_gone_at(dir, path) {
         return answer::refuse();
     }
     // SAFETY: the caller's own arguments.
-    let open = || unsafe { real(folder, path, flags) };
-    let fd = place(folder, path, flags, || again(open));
+    let open = || unsafe { real(dir, path, flags) };
+    let fd = place(dir, path, flags, || again(open));
     born(fd, OpenCall::Open)
 }
 
@@ -170,16 +165,16 @@ static FORTIFIED_OPENAT64_2: Real<unsafe extern "C" fn(c_int, *const c_char, c_i
 
 // SAFETY: the name is interposed on purpose, with the type of its manual page.
 #[cfg_attr(fdguard_injected, unsafe(no_mangle))]
-unsafe extern "C" fn __openat64_2(folder: c_int, path: *const c_char, flags: c_int) -> c_int {
+unsafe extern "C" fn __openat64_2(dir: c_int, path: *const c_char, flags: c_int) -> c_int {
     let Some(real) = FORTIFIED_OPENAT64_2.get() else {
         return missing();
     };
-    if answer::is_gone_at(folder, path) {
+    if answer::is_gone_at(dir, path) {
         return answer::refuse();
     }
     // SAFETY: the caller's own arguments.
-    let open = || unsafe { real(folder, path, flags) };
-    let fd = place(folder, path, flags, || again(open));
+    let open = || unsafe { real(dir, path, flags) };
+    let fd = place(dir, path, flags, || again(open));
     born(fd, OpenCall::Open)
 }
 

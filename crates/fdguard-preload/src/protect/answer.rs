@@ -31,8 +31,8 @@ pub(crate) fn is_put_off(fd: c_int) -> bool {
 
 /// The same for the folder that a path begins at; of a path that begins at the root it does not
 /// matter.
-pub(crate) fn is_gone_at(folder: c_int, path: *const core::ffi::c_char) -> bool {
-    is_gone(folder) && !begins_at_root(path as usize)
+pub(crate) fn is_gone_at(dir: c_int, path: *const core::ffi::c_char) -> bool {
+    is_gone(dir) && !begins_at_root(path as usize)
 }
 
 fn begins_at_root(path: usize) -> bool {

@@ -41,8 +41,8 @@ fn number(fd: c_int) -> usize {
 }
 
 /// That of "no folder" is negative.
-fn folder_word(folder: c_int) -> usize {
-    (folder as isize).cast_unsigned()
+fn dir_word(dir: c_int) -> usize {
+    (dir as isize).cast_unsigned()
 }
 
 /// Opens what tombstones are made of: a device that has no content, by its path alone, so that it
@@ -50,10 +50,10 @@ fn folder_word(folder: c_int) -> usize {
 /// ours from outside.
 pub(super) fn open_stone() -> Option<c_int> {
     let path = c"/dev/null".as_ptr() as usize;
-    let folder = folder_word(AT_FDCWD);
+    let dir = dir_word(AT_FDCWD);
     let flags = O_PATH | O_CLOEXEC | O_NOFOLLOW;
     // SAFETY: the path is a C string that lives for ever.
-    let fd = unsafe { call(OPENAT, [folder, path, flags, 0, 0, 0]) };
+    let fd = unsafe { call(OPENAT, [dir, path, flags, 0, 0, 0]) };
     c_int::try_from(fd).ok().filter(|fd| *fd >= 0)
 }
 
@@ -183,11 +183,11 @@ pub(super) fn soft_limit() -> u32 {
 
 /// Device and inode of what a path names; nothing when there is no such file. The kernel reads the
 /// path.
-pub(super) fn file_at(folder: c_int, path: usize) -> Option<(u64, u64)> {
+pub(super) fn file_at(dir: c_int, path: usize) -> Option<(u64, u64)> {
     let mut stat = [0_u64; 18];
     let place = stat.as_mut_ptr() as usize;
     // SAFETY: the kernel checks the path itself and writes 144 bytes, and there are as many.
-    let done = unsafe { call(NEWFSTATAT, [folder_word(folder), path, place, 0, 0, 0]) };
+    let done = unsafe { call(NEWFSTATAT, [dir_word(dir), path, place, 0, 0, 0]) };
     (done == 0).then_some((stat[0], stat[1]))
 }
 

@@ -106,7 +106,7 @@ pub(super) fn first_byte(path: usize) -> u8 {
 /// Opens a file by `open`, and gives it a number of the band if its name asks for that.
 #[inline]
 pub(crate) fn place(
-    folder: c_int,
+    dir: c_int,
     path: *const c_char,
     flags: c_int,
     open: impl Fn() -> c_int,
@@ -115,17 +115,17 @@ pub(crate) fn place(
     if !super::is_on() || !is_written {
         return open();
     }
-    written(folder, path as usize, flags, &open)
+    written(dir, path as usize, flags, &open)
 }
 
 #[cold]
 #[inline(never)]
-fn written(folder: c_int, path: usize, flags: c_int, open: &dyn Fn() -> c_int) -> c_int {
+fn written(dir: c_int, path: usize, flags: c_int, open: &dyn Fn() -> c_int) -> c_int {
     let is_full = IS_FULL.load(Ordering::Relaxed) != 0;
     if is_full || !is_named(path) || !owner::is_here() || !begin_alone() {
         return open();
     }
-    let known = kernel::file_at(folder, path).filter(|file| is_held(*file));
+    let known = kernel::file_at(dir, path).filter(|file| is_held(*file));
     let fd = if known.is_some() {
         open_above(open)
     } else {

@@ -168,8 +168,8 @@ mod tests {
 
     #[test]
     fn a_program_that_fails_is_quoted() {
-        let folder = tempfile::tempdir().unwrap();
-        let script = folder.path().join("lsof");
+        let dir = tempfile::tempdir().unwrap();
+        let script = dir.path().join("lsof");
         std::fs::write(
             &script,
             "#!/bin/sh\necho 'lsof: unsupported option' >&2\nexit 1\n",

@@ -175,17 +175,17 @@ fn names_that_are_long_or_look_deleted_are_the_same_in_both_tiers() {
     if !can_walk() {
         return;
     }
-    let folder = tempfile::tempdir().unwrap();
-    let deep = folder.path().join("d".repeat(200)).join("e".repeat(200));
+    let dir = tempfile::tempdir().unwrap();
+    let deep = dir.path().join("d".repeat(200)).join("e".repeat(200));
     std::fs::create_dir_all(&deep).unwrap();
     let names = [
         deep.join("long"),
-        folder.path().join("living (deleted)"),
-        folder.path().join("plain"),
+        dir.path().join("living (deleted)"),
+        dir.path().join("plain"),
         "/proc/version".into(),
     ];
     for name in &names {
-        if name.starts_with(folder.path()) {
+        if name.starts_with(dir.path()) {
             std::fs::write(name, "text").unwrap();
         }
         let holder = Holder::of(File::open(name).unwrap().into());
@@ -197,7 +197,7 @@ fn names_that_are_long_or_look_deleted_are_the_same_in_both_tiers() {
         let alone = |document| without_the_shared(without_the_moment(document));
         assert_eq!(alone(by_kernel), alone(in_full));
     }
-    let name = folder.path().join("gone");
+    let name = dir.path().join("gone");
     std::fs::write(&name, "text").unwrap();
     let holder = Holder::of(File::open(&name).unwrap().into());
     std::fs::remove_file(&name).unwrap();

@@ -89,7 +89,7 @@ impl Drop for Factory {
 }
 
 /// Starts it; what it says where it cannot work here.
-fn start(bin: &Path, folder: &Path, case: &(&str, usize, &[&str])) -> Result<Factory, String> {
+fn start(bin: &Path, dir: &Path, case: &(&str, usize, &[&str])) -> Result<Factory, String> {
     let (name, count, parameters) = case;
     let prepare = "ip link set lo up 2>/dev/null; echo 0 2147483647 >/proc/sys/net/ipv4/ping_group_range; exec \"$@\" 2>&1";
     let numbers = (FIRST..FIRST + count).map(|number| number.to_string());
@@ -104,7 +104,7 @@ fn start(bin: &Path, folder: &Path, case: &(&str, usize, &[&str])) -> Result<Fac
         .arg(name)
         .args(numbers)
         .args(parameters)
-        .current_dir(folder)
+        .current_dir(dir)
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
         .spawn()
@@ -348,11 +348,11 @@ fn everything_that_test_mkfds_makes_is_told_as_lsfd_tells_it() {
     let Some(bin) = software("util-linux/bin") else {
         return;
     };
-    let folder = tempfile::tempdir().unwrap();
+    let dir = tempfile::tempdir().unwrap();
     let (mut found, mut compared) = (Vec::new(), 0);
     for case in CASES {
         let name = format!("{} {}", case.0, case.2.join(" "));
-        let factory = match start(&bin, folder.path(), case) {
+        let factory = match start(&bin, dir.path(), case) {
             Ok(factory) => factory,
             Err(why) => {
                 skip(&format!("{name}: {why}"));

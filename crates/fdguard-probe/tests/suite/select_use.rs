@@ -93,8 +93,8 @@ fn r7_a_program_that_was_deleted_since_is_still_read() {
     let Some(program) = waiter(SELECTS) else {
         return;
     };
-    let folder = tempfile::tempdir().unwrap();
-    let copy = folder.path().join("copy");
+    let directory = tempfile::tempdir().unwrap();
+    let copy = directory.path().join("copy");
     let copied = Command::new("cp").arg(&program).arg(&copy).status();
     assert!(copied.unwrap().success());
     let victim = VictimLaunch::program(&copy).start();
@@ -109,8 +109,8 @@ fn r7_a_library_that_was_deleted_since_is_read_or_said_to_be_deleted() {
     let Some(library) = waiter(("library", &flags)) else {
         return;
     };
-    let folder = tempfile::tempdir().unwrap();
-    let copy = folder.path().join("libcopy.so");
+    let directory = tempfile::tempdir().unwrap();
+    let copy = directory.path().join("libcopy.so");
     fs::copy(library, &copy).unwrap();
     let mut command = Command::new("sh");
     command.env("LD_PRELOAD", &copy);

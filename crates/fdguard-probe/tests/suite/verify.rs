@@ -45,14 +45,14 @@ fn told(tick: &WatcherTick) -> (Vec<Fd>, Vec<Fd>, Vec<Fd>) {
 
 const NOTHING: (Vec<Fd>, Vec<Fd>, Vec<Fd>) = (Vec::new(), Vec::new(), Vec::new());
 
-fn file(folder: &tempfile::TempDir, name: &str) -> File {
-    File::create(folder.path().join(name)).unwrap()
+fn file(dir: &tempfile::TempDir, name: &str) -> File {
+    File::create(dir.path().join(name)).unwrap()
 }
 
 #[test]
 fn r14_a_number_that_changed_hands_at_an_equal_count_is_closed_and_opened() {
-    let folder = tempfile::tempdir().unwrap();
-    let (mut one, other) = (OwnedFd::from(file(&folder, "one")), file(&folder, "other"));
+    let dir = tempfile::tempdir().unwrap();
+    let (mut one, other) = (OwnedFd::from(file(&dir, "one")), file(&dir, "other"));
     let probe = Probe::new().unwrap();
     let mut watcher = own_watcher(&probe);
     swap(&mut one, &other);
@@ -67,11 +67,11 @@ fn r14_a_number_that_changed_hands_at_an_equal_count_is_closed_and_opened() {
 
 #[test]
 fn r14_a_renamed_and_a_deleted_file_stay_the_same_descriptors() {
-    let folder = tempfile::tempdir().unwrap();
-    let (moved, gone) = (file(&folder, "old"), file(&folder, "gone"));
+    let dir = tempfile::tempdir().unwrap();
+    let (moved, gone) = (file(&dir, "old"), file(&dir, "gone"));
     let probe = Probe::new().unwrap();
     let mut watcher = own_watcher(&probe);
-    let at = |name: &str| folder.path().join(name);
+    let at = |name: &str| dir.path().join(name);
     std::fs::rename(at("old"), at("new")).unwrap();
     std::fs::remove_file(at("gone")).unwrap();
     let tick = watcher.verify(ALL).unwrap();
@@ -144,13 +144,13 @@ fn raise_our_limit() {
 #[test]
 fn r14_of_two_thousand_all_are_looked_at_again_within_a_round() {
     raise_our_limit();
-    let folder = tempfile::tempdir().unwrap();
+    let dir = tempfile::tempdir().unwrap();
     let mut held: Vec<OwnedFd> = (0..2000)
-        .map(|index| file(&folder, &format!("held-{index}")).into())
+        .map(|index| file(&dir, &format!("held-{index}")).into())
         .collect();
     let probe = Probe::new().unwrap();
     let mut watcher = own_watcher(&probe);
-    let other = file(&folder, "other");
+    let other = file(&dir, "other");
     // The new one is no longer fresh after this.
     watcher.tick().unwrap();
     watcher.verify(1).unwrap();
@@ -174,12 +174,12 @@ fn r14_of_two_thousand_all_are_looked_at_again_within_a_round() {
 #[test]
 fn a_number_that_changed_hands_before_its_first_second_look_is_told() {
     raise_our_limit();
-    let folder = tempfile::tempdir().unwrap();
+    let dir = tempfile::tempdir().unwrap();
     // Of these the link is not known from the first look.
     let mut held: Vec<OwnedFd> = (0..200)
         .map(|_| eventfd(0, EventfdFlags::CLOEXEC).unwrap())
         .collect();
-    let other = file(&folder, "other");
+    let other = file(&dir, "other");
     let probe = Probe::new().unwrap();
     let mut watcher = ProcessWatcher::new(&probe, std::process::id()).unwrap();
     watcher.tick().unwrap();

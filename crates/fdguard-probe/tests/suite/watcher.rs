@@ -20,7 +20,7 @@ fn r14_what_opens_and_closes_is_told_exactly() {
     assert_eq!(numbers(&tick), [3, 4, 5, 6, 7]);
     assert_eq!((tick.count, tick.closed.len()), (8, 0));
     for (entry, made) in tick.opened.iter().zip(1..) {
-        let path = victim.folder().canonicalize().unwrap();
+        let path = victim.dir().canonicalize().unwrap();
         let path = path.join(format!("leaked-{made:06}.log"));
         assert_eq!(entry.target.as_str(), path.to_str());
     }

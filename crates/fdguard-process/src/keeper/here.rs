@@ -196,7 +196,7 @@ mod tests {
     fn a_program_says_that_it_is_ready_or_what_it_could_not_do() {
         assert!(judge(b"ready\n").is_ok());
         let failed = judge(b"folder 2\n").unwrap_err();
-        assert_eq!((failed.step, failed.errno), (Step::Folder, Errno::NOENT));
+        assert_eq!((failed.step, failed.errno), (Step::Dir, Errno::NOENT));
         let failed = judge(b"").unwrap_err();
         assert_eq!((failed.step, failed.errno), (Step::Unknown, Errno::PIPE));
         let failed = judge(b"\xff\xff 1").unwrap_err();

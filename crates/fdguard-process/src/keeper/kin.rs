@@ -209,11 +209,11 @@ fn open(name: Name, flags: OFlags) -> Result<OwnedFd, Errno> {
 }
 
 fn threads(pid: u32, act: &mut dyn FnMut(u32)) {
-    let Ok(folder) = open(Name::of_process(pid, "/task"), OFlags::DIRECTORY) else {
+    let Ok(dir) = open(Name::of_process(pid, "/task"), OFlags::DIRECTORY) else {
         return;
     };
     let mut room = [MaybeUninit::uninit(); 2048];
-    let mut entries = RawDir::new(&folder, &mut room);
+    let mut entries = RawDir::new(&dir, &mut room);
     while let Some(Ok(entry)) = entries.next() {
         let name = entry.file_name().to_str();
         if let Some(thread) = name.ok().and_then(|name| name.parse().ok()) {

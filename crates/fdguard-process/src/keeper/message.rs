@@ -27,7 +27,7 @@ pub(crate) enum Step {
     Descriptors,
     CloseRange,
     Limit,
-    Folder,
+    Dir,
     Exec,
     Pidfd,
     Terminal,
@@ -45,7 +45,7 @@ impl Step {
         Self::Descriptors,
         Self::CloseRange,
         Self::Limit,
-        Self::Folder,
+        Self::Dir,
         Self::Exec,
         Self::Pidfd,
         Self::Terminal,
@@ -62,7 +62,7 @@ impl Step {
             "group" => Self::Group,
             "descriptors" => Self::Descriptors,
             "terminal" => Self::Terminal,
-            "folder" => Self::Folder,
+            "folder" => Self::Dir,
             _ => Self::Unknown,
         }
     }
@@ -80,7 +80,7 @@ impl Step {
             Self::Descriptors => "cannot pass its descriptors",
             Self::CloseRange => "cannot close the other descriptors",
             Self::Limit => "cannot set its limits",
-            Self::Folder => "cannot change to its directory",
+            Self::Dir => "cannot change to its directory",
             Self::Exec => "cannot run the program",
             Self::Pidfd => "cannot open its pidfd",
             Self::Terminal => "cannot set up its terminal",
@@ -320,7 +320,7 @@ mod tests {
             memory_kills: Some(0),
         };
         let exit = Exit::Signal(9);
-        let (step, errno) = (Step::Folder, Errno::NOENT);
+        let (step, errno) = (Step::Dir, Errno::NOENT);
         for said in [
             FromKeeper::Started {
                 main: 4_194_304,

@@ -168,7 +168,7 @@ fn launch(
     let (errors, told) = pipe_with(PipeFlags::CLOEXEC).map_err(SpawnFailure::at(Step::Pipe))?;
     let mut birth = ForkResult {
         exit_signal: libc::SIGCHLD,
-        cgroup: leaf.as_ref().map(Leaf::folder),
+        cgroup: leaf.as_ref().map(Leaf::dir),
     };
     let mut enforced = prepared.wanted().give(leaf.as_ref());
     // SAFETY: the keeper keeps the rules of a forked process itself, and its child goes straight to
@@ -225,6 +225,6 @@ fn close_others(needed: &[c_int]) -> Result<(), Errno> {
 }
 
 /// Changes to the root directory, so that no mount is kept busy.
-fn leave_folder() {
+fn leave_dir() {
     let _stays = chdir(c"/");
 }

@@ -17,7 +17,7 @@ use rustix::time::{ClockId, clock_gettime};
 
 use super::message::{FromKeeper, LENGTH, Step, ToKeeper};
 use super::phase::{Due, Phase};
-use super::{Ends, Room, close_others, kin, leave_folder};
+use super::{Ends, Room, close_others, kin, leave_dir};
 use crate::cgroup::Leaf;
 use crate::limits::EnforcedLimits;
 use crate::spawn::child::SpawnFailure;
@@ -106,7 +106,7 @@ impl<'s> Keeper<'s> {
         let unused = keep.iter().take_while(|number| **number < 0).count();
         close_others(keep.get(unused..).unwrap_or_default())
             .map_err(SpawnFailure::at(Step::CloseRange))?;
-        leave_folder();
+        leave_dir();
         // Not reaped yet, so this is the program and nobody else.
         let at = kin::stat(self.main).map_or(0, |stat| stat.started);
         let result = if keep_pidfd {

@@ -98,8 +98,8 @@ fn all_interfaces_are_both_kinds_of_addresses() {
 
 #[test]
 fn a_stale_socket_is_replaced_and_a_live_one_is_a_conflict() {
-    let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join("s");
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("s");
     let spec = Listen {
         name: None,
         at: ListenAddress::Unix(path.clone()),
@@ -121,8 +121,8 @@ fn a_stale_socket_is_replaced_and_a_live_one_is_a_conflict() {
 
 #[test]
 fn a_datagram_socket_at_the_path_is_somebody_elses() {
-    let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join("s");
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("s");
     let _live = UnixDatagram::bind(&path).unwrap();
     let spec = listen(&format!("unix:{}", path.display()));
     assert!(matches!(spec.bind(), Err(BindError::Held { .. })));
@@ -131,13 +131,13 @@ fn a_datagram_socket_at_the_path_is_somebody_elses() {
 
 #[test]
 fn a_file_that_is_no_socket_is_never_removed() {
-    let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join("precious");
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("precious");
     std::fs::write(&path, "data").unwrap();
     let spec = listen(&format!("unix:{}", path.display()));
     assert!(matches!(spec.bind(), Err(BindError::NoSocket { .. })));
     assert_eq!(std::fs::read(&path).unwrap(), b"data");
-    let link = folder.path().join("link");
+    let link = dir.path().join("link");
     std::os::unix::fs::symlink(&path, &link).unwrap();
     let spec = listen(&format!("unix:{}", link.display()));
     assert!(matches!(spec.bind(), Err(BindError::NoSocket { .. })));
@@ -146,10 +146,10 @@ fn a_file_that_is_no_socket_is_never_removed() {
 
 #[test]
 fn a_file_that_somebody_else_put_there_meanwhile_stays() {
-    let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join("s");
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("s");
     let bound = listen(&format!("unix:{}", path.display())).bind().unwrap();
-    std::fs::rename(&path, folder.path().join("moved")).unwrap();
+    std::fs::rename(&path, dir.path().join("moved")).unwrap();
     let _other = UnixListener::bind(&path).unwrap();
     drop(bound);
     assert!(path.exists());
@@ -157,10 +157,10 @@ fn a_file_that_somebody_else_put_there_meanwhile_stays() {
 
 #[test]
 fn while_somebody_replaces_it_it_is_held() {
-    let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join("s");
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("s");
     drop(UnixListener::bind(&path).unwrap());
-    let lock = std::fs::File::open(folder.path()).unwrap();
+    let lock = std::fs::File::open(dir.path()).unwrap();
     let operation = rustix::fs::FlockOperation::LockExclusive;
     rustix::fs::flock(&lock, operation).unwrap();
     let spec = listen(&format!("unix:{}", path.display()));

@@ -79,9 +79,8 @@ fn replace(socket: &OwnedFd, path: &FilePath, address: &SocketAddrUnix) -> Resul
     let parent = path.parent().filter(|it| !it.as_os_str().is_empty());
     let parent = parent.unwrap_or(FilePath::new("."));
     let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
-    let folder =
-        rustix::fs::open(parent, flags, Mode::empty()).map_err(step("open its directory"))?;
-    match rustix::fs::flock(&folder, FlockOperation::NonBlockingLockExclusive) {
+    let dir = rustix::fs::open(parent, flags, Mode::empty()).map_err(step("open its directory"))?;
+    match rustix::fs::flock(&dir, FlockOperation::NonBlockingLockExclusive) {
         Ok(()) => {}
         // Another process is replacing it.
         Err(Errno::AGAIN) => return Err(Failure::Held),

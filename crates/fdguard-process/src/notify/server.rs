@@ -25,14 +25,14 @@ const MOST_FDS: usize = 253;
 /// The most messages per poll: a program that sends constantly must not starve the loop.
 const MOST_AT_ONCE: usize = 64;
 /// The name of the directories, and of the socket inside.
-const FOLDER: &str = "fdguard-notify.";
+const DIR: &str = "fdguard-notify.";
 const SOCKET: &str = "socket";
 
 /// fdguard's end of the notification socket. On drop its socket and directory are removed.
 #[derive(Debug)]
 pub struct NotifyServer {
     socket: OwnedFd,
-    folder: PathBuf,
+    dir: PathBuf,
     path: PathBuf,
     refused: u64,
     truncated: u64,
@@ -77,12 +77,12 @@ impl NotifyServer {
         let socket = rustix::net::socket_with(family, SocketType::DGRAM, flags, None)?;
         // Before the name exists: no message without credentials can come in.
         rustix::net::sockopt::set_socket_passcred(&socket, true)?;
-        let folder = new_folder(base)?;
-        let path = folder.join(SOCKET);
+        let dir = new_dir(base)?;
+        let path = dir.join(SOCKET);
         // From here on a failure removes the directory.
         let server = Self {
             socket,
-            folder,
+            dir,
             path,
             refused: 0,
             truncated: 0,
@@ -177,17 +177,17 @@ impl NotifyServer {
 
 impl Drop for NotifyServer {
     fn drop(&mut self) {
-        remove(&self.folder);
+        remove(&self.dir);
     }
 }
 
 /// Creates a private directory. An existing one is never used: another user may have created it.
-fn new_folder(base: &Path) -> io::Result<PathBuf> {
+fn new_dir(base: &Path) -> io::Result<PathBuf> {
     let mut last = io::Error::from(io::ErrorKind::AlreadyExists);
     for number in 0..1000 {
-        let folder = base.join(format!("{FOLDER}{}.{number}", std::process::id()));
-        match std::fs::DirBuilder::new().mode(0o700).create(&folder) {
-            Ok(()) => return Ok(folder),
+        let dir = base.join(format!("{DIR}{}.{number}", std::process::id()));
+        match std::fs::DirBuilder::new().mode(0o700).create(&dir) {
+            Ok(()) => return Ok(dir),
             Err(error) if error.kind() == io::ErrorKind::AlreadyExists => last = error,
             Err(error) => return Err(error),
         }
@@ -195,10 +195,10 @@ fn new_folder(base: &Path) -> io::Result<PathBuf> {
     Err(last)
 }
 
-fn remove(folder: &Path) {
+fn remove(dir: &Path) {
     // Nothing can be done about a failure, and the next one that opens sweeps.
-    drop(std::fs::remove_file(folder.join(SOCKET)));
-    drop(std::fs::remove_dir(folder));
+    drop(std::fs::remove_file(dir.join(SOCKET)));
+    drop(std::fs::remove_dir(dir));
 }
 
 /// Takes away what servers left that were killed: folders of ours whose socket nobody holds. The
@@ -209,7 +209,7 @@ fn sweep(base: &Path) {
         return;
     };
     for entry in entries.flatten() {
-        let named = entry.file_name().to_string_lossy().starts_with(FOLDER);
+        let named = entry.file_name().to_string_lossy().starts_with(DIR);
         let is_ours = || {
             let meta = entry.metadata();
             meta.is_ok_and(|meta| meta.is_dir() && meta.uid() == own)

@@ -97,8 +97,8 @@ fn attempt(
     if let Some(soft) = prepared.soft_limit {
         limit(soft).map_err(SpawnFailure::at(Step::Limit))?;
     }
-    if let Some(folder) = &prepared.folder {
-        chdir(folder.as_c_str()).map_err(SpawnFailure::at(Step::Folder))?;
+    if let Some(dir) = &prepared.dir {
+        chdir(dir.as_c_str()).map_err(SpawnFailure::at(Step::Dir))?;
     }
     sys::block_signals(sys::NO_SIGNALS);
     Ok(exec(prepared))

@@ -142,7 +142,7 @@ mod tests {
                 variable("LISTEN_PID", "1"),
                 variable("LISTEN_FDS", "7"),
             ],
-            folder: None,
+            dir: None,
             stdio: [None, None, None],
             handed: names.iter().map(handed).collect(),
             soft_limit: None,

@@ -36,7 +36,7 @@ pub(crate) struct PreparedChild {
     /// `/bin/sh`, room for a candidate, and the words after the first.
     shell_words: Vec<*const c_char>,
     environment: Environment,
-    folder: Option<CString>,
+    dir: Option<CString>,
     slots: Vec<Slot>,
     /// The first number that the program does not get.
     beyond: c_int,
@@ -81,13 +81,13 @@ impl PreparedChild {
             let (source, target) = (handed.fd.as_raw_fd(), number(target)?);
             slots.push(Slot { source, target });
         }
-        let folder = plan.folder.as_deref().map(Path::as_os_str);
+        let dir = plan.dir.as_deref().map(Path::as_os_str);
         Ok(Self {
             candidates: strings_of(search::candidates(program, path))?,
             words,
             shell_words,
             environment: Environment::new(plan, mark)?,
-            folder: folder.map(string).transpose()?,
+            dir: dir.map(string).transpose()?,
             beyond: c_int::try_from(slots.len())
                 .map_err(|_too_large| BadPlan("too many descriptors"))?,
             slots,
@@ -121,9 +121,9 @@ impl PreparedChild {
     /// start.
     pub(crate) fn is_somewhere(&self) -> bool {
         let bytes = |text: &CStr| OsString::from_vec(text.to_bytes().to_vec());
-        let folder = self.folder.as_deref().map(bytes).unwrap_or_default();
+        let dir = self.dir.as_deref().map(bytes).unwrap_or_default();
         let mut candidates = self.candidates.iter();
-        candidates.any(|candidate| Path::new(&folder).join(bytes(candidate)).is_file())
+        candidates.any(|candidate| Path::new(&dir).join(bytes(candidate)).is_file())
     }
 }
 

@@ -17,10 +17,10 @@ pub(super) fn candidates(program: &OsStr, path: Option<&OsStr>) -> Vec<Vec<u8>> 
         return vec![program.to_vec()];
     }
     let path = path.map_or(DEFAULT, OsStr::as_bytes);
-    let place = |folder: &[u8]| match folder {
+    let place = |dir: &[u8]| match dir {
         // An empty part is the current directory.
         [] => program.to_vec(),
-        _ => [folder, b"/", program].concat(),
+        _ => [dir, b"/", program].concat(),
     };
     path.split(|byte| *byte == b':').map(place).collect()
 }
@@ -36,7 +36,7 @@ mod tests {
     }
 
     #[test]
-    fn each_folder_of_the_path_is_a_place() {
+    fn each_dir_of_the_path_is_a_place() {
         assert_eq!(found("ls", Some("/a:/b/c")), ["/a/ls", "/b/c/ls"]);
         assert_eq!(found("ls", None), ["/bin/ls", "/usr/bin/ls"]);
     }

@@ -28,12 +28,12 @@ fn tree(token: &str) -> Option<Tree> {
     Some(tree)
 }
 
-fn folder(tree: &Tree) -> PathBuf {
+fn dir(tree: &Tree) -> PathBuf {
     let mounts = fs::read_to_string("/proc/self/mounts").unwrap();
     let mount = mounts.lines().find_map(|line| {
         let mut words = line.split(' ').skip(1);
-        let (folder, kind) = (words.next()?, words.next()?);
-        (kind == "cgroup2").then(|| folder.to_owned())
+        let (dir, kind) = (words.next()?, words.next()?);
+        (kind == "cgroup2").then(|| dir.to_owned())
     });
     PathBuf::from(mount.unwrap() + &cgroup(tree.main()))
 }
@@ -47,11 +47,11 @@ fn the_whole_tree_is_in_it_and_the_keeper_is_not() {
     let inside = cgroup(tree.main());
     assert!(inside.contains("/fdguard-"), "{inside}");
     assert_eq!(cgroup(tree.keeper()), cgroup(std::process::id()));
-    let folder = folder(&tree);
-    assert!(folder.is_dir());
+    let dir = dir(&tree);
+    assert!(dir.is_dir());
     tree.stop(AT_ONCE);
     empty(&mut tree);
-    assert!(!folder.exists(), "it is removed");
+    assert!(!dir.exists(), "it is removed");
     assert_eq!(alive(&token), [0; 0]);
 }
 
@@ -61,7 +61,7 @@ fn a_lost_keeper_leaves_nothing_in_a_cgroup() {
     let Some(mut tree) = tree(&token) else {
         return;
     };
-    let folder = folder(&tree);
+    let dir = dir(&tree);
     let keeper = ProcessId::read(tree.keeper()).unwrap();
     signal_checked(&keeper, libc::SIGKILL).unwrap();
     assert_eq!(told(&mut tree), TreeEvent::Lost);
@@ -70,7 +70,7 @@ fn a_lost_keeper_leaves_nothing_in_a_cgroup() {
         [0; 0],
         "also the hopper, whom nobody can name"
     );
-    assert!(!folder.exists());
+    assert!(!dir.exists());
 }
 
 #[test]
@@ -90,7 +90,7 @@ fn an_empty_cgroup_of_an_owner_that_was_killed_with_its_keeper_is_removed() {
     let Some(tree) = tree(&token) else {
         return;
     };
-    let parent = folder(&tree).parent().unwrap().to_owned();
+    let parent = dir(&tree).parent().unwrap().to_owned();
     drop(tree);
     // No process has this number: the kernel's highest is 4194304.
     let left = parent.join("fdguard-4194305-1-0");
@@ -107,10 +107,9 @@ fn leaves() -> usize {
     let mounts = fs::read_to_string("/proc/self/mounts").unwrap();
     let own = cgroup(std::process::id());
     let prefix = format!("fdguard-{}-", std::process::id());
-    let folders = mounts.lines().filter(|line| line.contains(" cgroup2 "));
-    let folders = folders.filter_map(|line| line.split(' ').nth(1));
-    let entries =
-        folders.flat_map(|folder| fs::read_dir(folder.to_owned() + &own).into_iter().flatten());
+    let dirs = mounts.lines().filter(|line| line.contains(" cgroup2 "));
+    let dirs = dirs.filter_map(|line| line.split(' ').nth(1));
+    let entries = dirs.flat_map(|dir| fs::read_dir(dir.to_owned() + &own).into_iter().flatten());
     let ours = entries
         .flatten()
         .filter(|entry| entry.file_name().to_string_lossy().starts_with(&prefix));

@@ -101,8 +101,8 @@ fn own_group() -> Option<PathBuf> {
     let mounts = fs::read_to_string("/proc/self/mounts").unwrap();
     let root = mounts.lines().find_map(|line| {
         let mut words = line.split(' ').skip(1);
-        let (folder, kind) = (words.next()?, words.next()?);
-        (kind == "cgroup2").then(|| PathBuf::from(folder))
+        let (dir, kind) = (words.next()?, words.next()?);
+        (kind == "cgroup2").then(|| PathBuf::from(dir))
     });
     let root = root?;
     for controller in ["+memory", "+pids"] {

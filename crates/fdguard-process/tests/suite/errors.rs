@@ -9,8 +9,8 @@ use fdguard_process::tree::{Exit, StartError, Tree};
 
 use super::harness::{output, plan};
 
-fn script(folder: &Path, name: &str, text: &str, mode: u32) -> String {
-    let path = folder.join(name);
+fn script(dir: &Path, name: &str, text: &str, mode: u32) -> String {
+    let path = dir.join(name);
     fs::write(&path, text).unwrap();
     fs::set_permissions(&path, fs::Permissions::from_mode(mode)).unwrap();
     path.to_str().unwrap().to_owned()
@@ -29,8 +29,8 @@ fn a_program_that_is_nowhere_is_not_found() {
 
 #[test]
 fn a_file_that_may_not_be_run_is_not_runnable() {
-    let folder = tempfile::tempdir().unwrap();
-    let file = script(folder.path(), "file", "#!/bin/sh\n", 0o644);
+    let dir = tempfile::tempdir().unwrap();
+    let file = script(dir.path(), "file", "#!/bin/sh\n", 0o644);
     let error = Tree::start(&plan(&[&file])).unwrap_err();
     assert!(matches!(error, StartError::NotRunnable { .. }), "{error}");
     assert_eq!(error.code(), Some(126));
@@ -40,8 +40,8 @@ fn a_file_that_may_not_be_run_is_not_runnable() {
 
 #[test]
 fn a_script_whose_interpreter_is_missing_is_there() {
-    let folder = tempfile::tempdir().unwrap();
-    let file = script(folder.path(), "file", "#!/no/such/interpreter\n", 0o755);
+    let dir = tempfile::tempdir().unwrap();
+    let file = script(dir.path(), "file", "#!/no/such/interpreter\n", 0o755);
     let error = Tree::start(&plan(&[&file])).unwrap_err();
     assert_eq!(error.code(), Some(126));
     assert!(error.to_string().contains("interpreter"), "{error}");
@@ -49,8 +49,8 @@ fn a_script_whose_interpreter_is_missing_is_there() {
 
 #[test]
 fn a_text_without_an_interpreter_is_run_by_the_shell() {
-    let folder = tempfile::tempdir().unwrap();
-    let file = script(folder.path(), "file", "echo \"$0 $1\"; exit 3\n", 0o755);
+    let dir = tempfile::tempdir().unwrap();
+    let file = script(dir.path(), "file", "echo \"$0 $1\"; exit 3\n", 0o755);
     let (text, exit) = output(plan(&[&file, "word"]));
     assert_eq!(text, format!("{file} word\n"));
     assert_eq!(exit, Exit::Code(3));
@@ -58,27 +58,22 @@ fn a_text_without_an_interpreter_is_run_by_the_shell() {
 
 #[test]
 fn the_path_of_the_new_environment_is_searched() {
-    let folder = tempfile::tempdir().unwrap();
-    let hidden = folder.path().join("hidden");
+    let dir = tempfile::tempdir().unwrap();
+    let hidden = dir.path().join("hidden");
     fs::create_dir(&hidden).unwrap();
     script(&hidden, "fdguard-said", "#!/bin/sh\n", 0o644);
-    script(
-        folder.path(),
-        "fdguard-said",
-        "#!/bin/sh\necho found\n",
-        0o755,
-    );
+    script(dir.path(), "fdguard-said", "#!/bin/sh\necho found\n", 0o755);
     let mut plan = plan(&["fdguard-said"]);
     // The first is there and may not be run: the search goes on, as execvp's does.
-    let path = format!("/nowhere:{}:{}", hidden.display(), folder.path().display());
+    let path = format!("/nowhere:{}:{}", hidden.display(), dir.path().display());
     plan.environment = vec![("PATH".into(), path.into())];
     assert_eq!(output(plan).0, "found\n");
 }
 
 #[test]
-fn a_folder_that_is_missing_is_named_as_such() {
+fn a_dir_that_is_missing_is_named_as_such() {
     let mut plan = plan(&["true"]);
-    plan.folder = Some("/no/such/folder".into());
+    plan.dir = Some("/no/such/folder".into());
     let error = Tree::start(&plan).unwrap_err();
     let StartError::Refused { step, source } = &error else {
         panic!("{error}");

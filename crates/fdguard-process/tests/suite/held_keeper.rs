@@ -173,7 +173,12 @@ fn role() {
 /// Starts such an owner; gives it, its identity, and its keeper's.
 fn owner(how: &str, token: &str) -> (Child, ProcessId, ProcessId) {
     let mut owner = Command::new(std::env::current_exe().unwrap())
-        .args(["--ignored", "--exact", "suite::held_keeper::role", "--nocapture"])
+        .args([
+            "--ignored",
+            "--exact",
+            "suite::held_keeper::role",
+            "--nocapture",
+        ])
         .env(ROLE, format!("{how} {token}"))
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())

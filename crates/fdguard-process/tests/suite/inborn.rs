@@ -41,8 +41,8 @@ fn file(fd: impl AsFd) -> String {
 }
 
 /// Different files, at the next free numbers.
-fn files(folder: &tempfile::TempDir, count: usize) -> Vec<Arc<OwnedFd>> {
-    let file = |number| File::create(folder.path().join(format!("{number}"))).unwrap();
+fn files(dir: &tempfile::TempDir, count: usize) -> Vec<Arc<OwnedFd>> {
+    let file = |number| File::create(dir.path().join(format!("{number}"))).unwrap();
     (0..count)
         .map(|number| Arc::new(file(number).into()))
         .collect()
@@ -68,9 +68,9 @@ fn nothing_but_the_standard_streams_is_inherited() {
 
 #[test]
 fn handed_descriptors_stand_in_their_order_whatever_their_numbers_were() {
-    let folder = tempfile::tempdir().unwrap();
+    let dir = tempfile::tempdir().unwrap();
     // Some have the very numbers that others shall get.
-    let files = files(&folder, 20);
+    let files = files(&dir, 20);
     let mut plan = inborn();
     plan.handed = files.iter().rev().map(|fd| handed(fd, None)).collect();
     plan.stdio[0] = Some(Arc::clone(&files[3]));
@@ -101,8 +101,8 @@ fn the_number_that_a_handed_descriptor_had_is_not_inherited_too() {
 
 #[test]
 fn named_descriptors_are_announced_to_the_process_that_has_them() {
-    let folder = tempfile::tempdir().unwrap();
-    let files = files(&folder, 3);
+    let dir = tempfile::tempdir().unwrap();
+    let files = files(&dir, 3);
     let (mut plan, mut out) = heard(inborn());
     plan.handed = vec![
         handed(&files[0], None),
@@ -157,14 +157,14 @@ fn signals_have_their_default_meaning() {
 }
 
 #[test]
-fn folder_and_limit_are_as_planned() {
-    let folder = tempfile::tempdir().unwrap();
+fn dir_and_limit_are_as_planned() {
+    let dir = tempfile::tempdir().unwrap();
     let mut plan = inborn();
-    plan.folder = Some(folder.path().to_owned());
+    plan.dir = Some(dir.path().to_owned());
     plan.soft_limit = Some(77);
     let said = said(plan);
     let there = fs::metadata(&said["folder"]).unwrap();
-    assert_eq!(there.ino(), fs::metadata(folder.path()).unwrap().ino());
+    assert_eq!(there.ino(), fs::metadata(dir.path()).unwrap().ino());
     assert_eq!(said["limit"], "77");
 }
 

@@ -120,8 +120,8 @@ fn a_stored_descriptor_outlives_its_program_and_reaches_the_next() {
     if !testkit::have("python3") {
         return testkit::skip("no python3: nobody to store a descriptor");
     }
-    let folder = tempfile::tempdir().unwrap();
-    let mut server = NotifyServer::open_in(folder.path()).unwrap();
+    let dir = tempfile::tempdir().unwrap();
+    let mut server = NotifyServer::open_in(dir.path()).unwrap();
     let mut store = FdStore::default();
     let give = "import array, os, socket, tempfile\n\
                 f = tempfile.TemporaryFile()\n\
@@ -154,8 +154,8 @@ fn an_own_parent_hears_a_client_that_a_real_program_answers() {
     if !testkit::have("python3") {
         return testkit::skip("no python3: nobody to be the parent");
     }
-    let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join("notify");
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("notify");
     let hear = "import socket, sys\n\
                 s = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)\n\
                 s.bind(sys.argv[1]); print('bound', flush=True)\n\

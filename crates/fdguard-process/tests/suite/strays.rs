@@ -75,8 +75,8 @@ fn a_tree_whose_keeper_was_killed_ends_with_those_that_nobody_saw() {
 #[test]
 fn a_keeper_that_its_own_tree_has_stopped_ends_it_all_the_same() {
     // Not before the start is over: until then it would be let go on.
-    let folder = tempfile::tempdir().unwrap();
-    let now = folder.path().join("now");
+    let dir = tempfile::tempdir().unwrap();
+    let now = dir.path().join("now");
     let script = format!(
         "setsid sleep 1000 & until [ -e {} ]; do sleep 0.01; done; kill -STOP $PPID; sleep 1000",
         now.display()

@@ -48,7 +48,7 @@ fn shell(line: &str, within: Duration) -> (HelperEnd, Option<String>) {
 /// A process that has written its number here, if it lives.
 fn living(place: &Path) -> Option<PathBuf> {
     let pid: u32 = fs::read_to_string(place).unwrap().trim().parse().unwrap();
-    Some(PathBuf::from(format!("/proc/{pid}"))).filter(|folder| folder.exists())
+    Some(PathBuf::from(format!("/proc/{pid}"))).filter(|dir| dir.exists())
 }
 
 #[test]
@@ -103,13 +103,13 @@ fn it_is_ended_with_its_children_when_the_time_is_up() {
 
 #[test]
 fn a_child_in_a_session_of_its_own_does_not_outlive_its_helper() {
-    let folder = tempfile::tempdir().unwrap();
-    let (sessions, orphan) = (folder.path().join("session"), folder.path().join("orphan"));
+    let dir = tempfile::tempdir().unwrap();
+    let (sessions, orphan) = (dir.path().join("session"), dir.path().join("orphan"));
     let line = format!(
         "cd {}; setsid sh -c 'echo $$ > s; mv s session; exec sleep 600' & \
          (setsid sh -c 'echo $$ > o; mv o orphan; exec sleep 600' &) ; \
          until test -e session && test -e orphan; do sleep 0.01; done; exit 0",
-        folder.path().display()
+        dir.path().display()
     );
     let (ended, bounded) = run(start(Helper::shell(&line), LONG));
     assert_eq!(ended, HelperEnd::Code(0));

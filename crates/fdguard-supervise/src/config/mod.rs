@@ -199,8 +199,8 @@ fn in_order(services: Vec<ServiceConfig>) -> Result<Vec<ServiceConfig>, ConfigMi
 /// Parses a directory, or `auto` for the default one.
 fn evidence(text: &str) -> Result<PathBuf, String> {
     Ok(match text {
-        "auto" => evidence::default_folder(|name| std::env::var_os(name)).1,
-        folder => folder.into(),
+        "auto" => evidence::default_dir(|name| std::env::var_os(name)).1,
+        dir => dir.into(),
     })
 }
 

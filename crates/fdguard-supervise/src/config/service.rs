@@ -36,7 +36,7 @@ pub struct ServiceConfig {
     /// Services that must be ready before it is started.
     pub after: Vec<String>,
     /// Where it is started.
-    pub folder: Option<PathBuf>,
+    pub dir: Option<PathBuf>,
     /// Additional environment variables.
     pub environment: Vec<(OsString, OsString)>,
     /// When it is started again.
@@ -143,7 +143,7 @@ impl ServiceConfig {
         Ok(Self {
             command,
             after: reader.texts("after").0,
-            folder: reader.maybe("folder", |text| Ok::<_, String>(PathBuf::from(text)))?,
+            dir: reader.maybe("folder", |text| Ok::<_, String>(PathBuf::from(text)))?,
             environment: reader.all("env", pair)?,
             policy,
             stop: StopPlan {

@@ -19,7 +19,7 @@ pub struct CommandContext {
     /// Their whole environment: the service's.
     pub environment: Vec<(OsString, OsString)>,
     /// Their working directory; fdguard's if absent.
-    pub folder: Option<PathBuf>,
+    pub dir: Option<PathBuf>,
 }
 
 /// A command that is run again and again.
@@ -43,7 +43,7 @@ impl Command {
     pub(super) fn start(&self, now: Instant, within: Duration) -> Result<Bounded, StartError> {
         let helper = Helper {
             environment: self.scene.environment.clone(),
-            folder: self.scene.folder.clone(),
+            dir: self.scene.dir.clone(),
             heard: HelperMessage::All,
             ..Helper::shell(&self.line)
         };

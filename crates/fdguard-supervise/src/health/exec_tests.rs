@@ -19,7 +19,7 @@ fn exec(command: &str, timeout: Duration) -> HealthCheck {
     spec.timing.failure_threshold = 1;
     let scene = CommandContext {
         environment: std::env::vars_os().collect(),
-        folder: None,
+        dir: None,
     };
     let mut check = HealthCheck::new(&spec, &Arc::new(scene)).unwrap();
     check.start(Instant::now()).unwrap();
@@ -48,8 +48,8 @@ fn r30_commands_are_judged_by_their_end_and_bounded() {
 #[test]
 fn r30_commands_leave_no_descriptor_and_no_process() {
     let before = descriptors();
-    let folder = tempfile::tempdir().unwrap();
-    let count = folder.path().join("count");
+    let dir = tempfile::tempdir().unwrap();
+    let count = dir.path().join("count");
     let length = || std::fs::metadata(&count).map_or(0, |about| about.len());
     // Each leaves a child behind, and some do not end in time.
     let command = format!("printf x >> {}; sleep 1000 & exit 1", count.display());
@@ -71,8 +71,8 @@ fn r30_commands_leave_no_descriptor_and_no_process() {
 
 #[test]
 fn a_command_that_cannot_be_ended_is_told_once_and_none_is_started_beside_it() {
-    let folder = tempfile::tempdir().unwrap();
-    let count = folder.path().join("count");
+    let dir = tempfile::tempdir().unwrap();
+    let count = dir.path().join("count");
     let line = format!(
         "printf x >> {}; echo stuck; exec sleep 1000",
         count.display()

@@ -67,8 +67,8 @@ pub fn find(pids: &[u32]) -> io::Result<Vec<Listener>> {
 /// Inodes of the sockets among the lowest numbers of a process; none of one that is gone or may not
 /// be looked at.
 fn sockets(pid: u32) -> Vec<u64> {
-    let folder = format!("/proc/{pid}/fd");
-    let Ok(entries) = fs::read_dir(&folder) else {
+    let dir = format!("/proc/{pid}/fd");
+    let Ok(entries) = fs::read_dir(&dir) else {
         return Vec::new();
     };
     let numbers = entries
@@ -77,7 +77,7 @@ fn sockets(pid: u32) -> Vec<u64> {
     let mut numbers: Vec<u32> = numbers.collect();
     numbers.sort_unstable();
     numbers.truncate(LOWEST);
-    let link = |number: &u32| fs::read_link(format!("{folder}/{number}")).ok();
+    let link = |number: &u32| fs::read_link(format!("{dir}/{number}")).ok();
     let inode = |number: &u32| {
         let target = link(number)?;
         let inner = target

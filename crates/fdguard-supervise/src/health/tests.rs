@@ -15,7 +15,7 @@ fn check(text: &str) -> HealthCheck {
     let spec: CheckSpec = text.parse().unwrap();
     let scene = CommandContext {
         environment: std::env::vars_os().collect(),
-        folder: None,
+        dir: None,
     };
     HealthCheck::new(&spec, &Arc::new(scene)).unwrap()
 }
@@ -149,7 +149,7 @@ fn proxies_of_the_environment_are_not_used() {
     let proxy = ("http_proxy".into(), "http://127.0.0.1:1".into());
     let scene = CommandContext {
         environment: vec![proxy],
-        folder: None,
+        dir: None,
     };
     let mut check = HealthCheck::new(&spec, &Arc::new(scene)).unwrap();
     check.start(Instant::now()).unwrap();

@@ -146,9 +146,9 @@ impl Files {
 
     /// The children of a process, by the lists of its threads.
     pub(super) fn children(&mut self, pid: Pid) -> Result<Vec<Pid>, Refusal> {
-        let folder = open_folder(&format!("/proc/{pid}/task"))?;
+        let dir = open_dir(&format!("/proc/{pid}/task"))?;
         let mut children = Vec::new();
-        for task in numbers(&folder)? {
+        for task in numbers(&dir)? {
             match self.read(&format!("/proc/{pid}/task/{task}/children")) {
                 Ok(list) => {
                     let text = String::from_utf8_lossy(list);
@@ -178,16 +178,16 @@ fn proportional(text: &str) -> Option<u64> {
     kibibytes.checked_mul(1024)
 }
 
-fn open_folder(path: &str) -> Result<OwnedFd, Refusal> {
+fn open_dir(path: &str) -> Result<OwnedFd, Refusal> {
     let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
     Ok(rustix::fs::open(path, flags, Mode::empty())?)
 }
 
 /// The numeric names in a directory.
-fn numbers(folder: &OwnedFd) -> Result<Vec<u64>, Refusal> {
+fn numbers(dir: &OwnedFd) -> Result<Vec<u64>, Refusal> {
     let mut buffer = vec![MaybeUninit::uninit(); 1 << 13];
     let mut all = Vec::new();
-    let mut entries = RawDir::new(folder, &mut buffer);
+    let mut entries = RawDir::new(dir, &mut buffer);
     while let Some(entry) = entries.next() {
         let entry = entry?;
         all.extend(
@@ -202,7 +202,7 @@ fn numbers(folder: &OwnedFd) -> Result<Vec<u64>, Refusal> {
 }
 
 fn listed(path: &str) -> Result<u64, Refusal> {
-    Ok(numbers(&open_folder(path)?)?.len() as u64)
+    Ok(numbers(&open_dir(path)?)?.len() as u64)
 }
 
 /// The highest number that is the program's own: what protection keeps in its table is not.
@@ -211,7 +211,7 @@ pub(super) fn highest_of_program(pid: Pid, slots: u64) -> Result<u64, Refusal> {
     if !is_kept(pid, found) {
         return Ok(found);
     }
-    let mut all = numbers(&open_folder(&format!("/proc/{pid}/fd"))?)?;
+    let mut all = numbers(&open_dir(&format!("/proc/{pid}/fd"))?)?;
     all.sort_unstable();
     let own = all.into_iter().rev().find(|number| !is_kept(pid, *number));
     own.ok_or(Refusal::Gone)
@@ -228,19 +228,19 @@ fn is_kept(pid: Pid, number: u64) -> bool {
 /// entered at a number, so that a dozen questions "is there one from here on?" find the last.
 /// 10,000 descriptors cost as much as ten.
 pub(super) fn highest(pid: Pid, slots: u64) -> Result<u64, Refusal> {
-    let folder = open_folder(&format!("/proc/{pid}/fd"))?;
-    let (mut found, mut above) = match from(&folder, 0)? {
+    let dir = open_dir(&format!("/proc/{pid}/fd"))?;
+    let (mut found, mut above) = match from(&dir, 0)? {
         Some(first) => (first, slots.max(first + 1)),
         None => return Err(Refusal::Gone),
     };
     // From `above` on there is nothing: the table may have grown since its size was read.
-    while let Some(higher) = from(&folder, above)? {
+    while let Some(higher) = from(&dir, above)? {
         found = higher;
         above = above.saturating_mul(2).max(higher + 1);
     }
     while found + 1 < above {
         let middle = found + (above - found) / 2;
-        match from(&folder, middle)? {
+        match from(&dir, middle)? {
             Some(higher) => found = higher.clamp(middle, above - 1),
             None => above = middle,
         }
@@ -249,11 +249,11 @@ pub(super) fn highest(pid: Pid, slots: u64) -> Result<u64, Refusal> {
 }
 
 /// The first number in use from this one on.
-fn from(folder: &OwnedFd, number: u64) -> Result<Option<u64>, Refusal> {
+fn from(dir: &OwnedFd, number: u64) -> Result<Option<u64>, Refusal> {
     // `.` and `..` come before the numbers.
-    rustix::fs::seek(folder, SeekFrom::Start(number + 2))?;
+    rustix::fs::seek(dir, SeekFrom::Start(number + 2))?;
     let mut buffer = [MaybeUninit::uninit(); 128];
-    let mut entries = RawDir::new(folder, &mut buffer);
+    let mut entries = RawDir::new(dir, &mut buffer);
     while let Some(entry) = entries.next() {
         let entry = entry?;
         let name = entry

@@ -14,13 +14,13 @@ struct Small(tempfile::TempDir);
 
 impl Small {
     fn new() -> Option<Self> {
-        let folder = tempfile::tempdir().unwrap();
+        let dir = tempfile::tempdir().unwrap();
         let mount = Command::new("mount")
             .args(["-t", "tmpfs", "-o", "size=64k", "fdguard-test"])
-            .arg(folder.path())
+            .arg(dir.path())
             .output();
         let is_there = mount.is_ok_and(|mount| mount.status.success());
-        is_there.then_some(Self(folder))
+        is_there.then_some(Self(dir))
     }
 
     /// Room again: what an operator does.

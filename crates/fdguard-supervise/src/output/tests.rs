@@ -62,9 +62,9 @@ fn descriptors() -> usize {
 }
 
 /// Every file of a log, the newest last.
-fn files(folder: &Path) -> Vec<Vec<u8>> {
+fn files(dir: &Path) -> Vec<Vec<u8>> {
     let mut found = BTreeMap::new();
-    for entry in fs::read_dir(folder).unwrap() {
+    for entry in fs::read_dir(dir).unwrap() {
         let path = entry.unwrap().path();
         let number = path
             .extension()
@@ -118,11 +118,11 @@ fn assert_complete(text: &str) {
 #[test]
 fn no_line_is_lost_or_torn_or_doubled_over_rotations_and_restarts() {
     let before = descriptors();
-    let folder = tempfile::tempdir().unwrap();
+    let dir = tempfile::tempdir().unwrap();
     let form = OutputSpec {
         log_size: 64 << 10,
         log_keep: 200,
-        ..logging(&folder.path().join("a.log"))
+        ..logging(&dir.path().join("a.log"))
     };
     let mut output = quiet(&form);
     let mut heard = 0;
@@ -144,7 +144,7 @@ fn no_line_is_lost_or_torn_or_doubled_over_rotations_and_restarts() {
     }
     assert_eq!(output.dropped(), DroppedLines::default());
     drop(output);
-    let files = files(folder.path());
+    let files = files(dir.path());
     assert!(files.len() > 40, "{} files", files.len());
     for file in &files {
         let length = file.len();
@@ -157,11 +157,11 @@ fn no_line_is_lost_or_torn_or_doubled_over_rotations_and_restarts() {
 
 #[test]
 fn only_so_many_files_are_kept() {
-    let folder = tempfile::tempdir().unwrap();
+    let dir = tempfile::tempdir().unwrap();
     let form = OutputSpec {
         log_size: 4 << 10,
         log_keep: 2,
-        ..logging(&folder.path().join("a.log"))
+        ..logging(&dir.path().join("a.log"))
     };
     let mut output = quiet(&form);
     let [mut out, err] = started(&mut output);
@@ -174,13 +174,13 @@ fn only_so_many_files_are_kept() {
     }
     drop(out);
     settle(&mut output);
-    let mut names: Vec<_> = fs::read_dir(folder.path())
+    let mut names: Vec<_> = fs::read_dir(dir.path())
         .unwrap()
         .map(|entry| entry.unwrap().file_name())
         .collect();
     names.sort();
     assert_eq!(names, ["a.log", "a.log.1", "a.log.2"]);
-    let newest = fs::read_to_string(folder.path().join("a.log")).unwrap();
+    let newest = fs::read_to_string(dir.path().join("a.log")).unwrap();
     assert!(newest.ends_with("line 1999\n"), "{newest}");
 }
 
@@ -259,8 +259,8 @@ fn lines_get_the_services_name_and_bytes_stay_as_they_are() {
 
 #[test]
 fn a_service_cannot_forge_an_event_in_what_is_passed_on() {
-    let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join("a.log");
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("a.log");
     let (mut reader, ours) = pipe();
     let form = OutputSpec {
         pass: Some(Forwarding::Lines),
@@ -285,8 +285,8 @@ fn a_service_cannot_forge_an_event_in_what_is_passed_on() {
 
 #[test]
 fn a_reader_that_goes_away_is_told_once_and_the_log_goes_on() {
-    let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join("a.log");
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("a.log");
     let (reader, ours) = pipe();
     let form = OutputSpec {
         pass: Some(Forwarding::Lines),
@@ -318,20 +318,20 @@ fn a_reader_that_goes_away_is_told_once_and_the_log_goes_on() {
 
 #[test]
 fn a_log_that_was_moved_away_is_begun_anew_after_the_line() {
-    let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join("a.log");
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("a.log");
     fs::write(&path, "torn").unwrap();
     let mut output = quiet(&logging(&path));
     let [mut out, _err] = started(&mut output);
     out.write_all(b"one\ntw").unwrap();
     turn(&mut output, &mut |_| ());
-    fs::rename(&path, folder.path().join("old")).unwrap();
+    fs::rename(&path, dir.path().join("old")).unwrap();
     output.reopen();
     out.write_all(b"o\nthree\n").unwrap();
     drop(out);
     settle(&mut output);
     assert_eq!(
-        fs::read_to_string(folder.path().join("old")).unwrap(),
+        fs::read_to_string(dir.path().join("old")).unwrap(),
         "torn\none\n"
     );
     assert_eq!(fs::read_to_string(&path).unwrap(), "two\nthree\n");
@@ -339,8 +339,8 @@ fn a_log_that_was_moved_away_is_begun_anew_after_the_line() {
 
 #[test]
 fn a_pipe_that_a_stranger_holds_open_is_left() {
-    let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join("a.log");
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("a.log");
     let mut output = quiet(&logging(&path));
     let [mut out, err] = started(&mut output);
     out.write_all(b"words\nlast").unwrap();
@@ -351,19 +351,19 @@ fn a_pipe_that_a_stranger_holds_open_is_left() {
 
 #[test]
 fn a_log_that_cannot_be_opened_is_an_error_at_once() {
-    let folder = tempfile::tempdir().unwrap();
+    let dir = tempfile::tempdir().unwrap();
     let null = null();
     let open =
         |path: &Path| ServiceOutput::open(&logging(path), "web", [null.as_fd(), null.as_fd()]);
-    assert!(open(&folder.path().join("none/a.log")).is_err());
-    assert!(open(folder.path()).is_err());
+    assert!(open(&dir.path().join("none/a.log")).is_err());
+    assert!(open(dir.path()).is_err());
 }
 
 #[test]
 fn a_log_that_cannot_be_rotated_grows_and_is_told_once() {
-    let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join("a.log");
-    fs::create_dir(folder.path().join("a.log.next")).unwrap();
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("a.log");
+    fs::create_dir(dir.path().join("a.log.next")).unwrap();
     let form = OutputSpec {
         log_size: 4 << 10,
         ..logging(&path)

@@ -138,8 +138,8 @@ fn what_holds_both_kinds_of_addresses_is_in_the_way_of_ipv4() {
 
 #[test]
 fn a_unix_path_is_held_by_who_listens_there() {
-    let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join("s");
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("s");
     let listener = UnixListener::bind(&path).unwrap();
     let keeper = Keeper::of(listener, None);
     let conflict = seen(&ListenAddress::Unix(path.clone())).unwrap();
@@ -276,11 +276,11 @@ const ROLE: &str = "FDGUARD_TEST_PORT";
 
 /// Runs the test again through another program, to look with other eyes.
 fn look_through(test: &str, wrapper: &[&str], at: &ListenAddress) -> String {
-    let folder = tempfile::tempdir().unwrap();
-    let copy = folder.path().join("test");
+    let dir = tempfile::tempdir().unwrap();
+    let copy = dir.path().join("test");
     std::fs::copy(std::env::current_exe().unwrap(), &copy).unwrap();
     let mode = std::os::unix::fs::PermissionsExt::from_mode(0o755);
-    std::fs::set_permissions(folder.path(), mode).unwrap();
+    std::fs::set_permissions(dir.path(), mode).unwrap();
     let output = Command::new(wrapper[0])
         .args(&wrapper[1..])
         .arg(&copy)

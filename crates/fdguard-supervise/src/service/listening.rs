@@ -69,8 +69,8 @@ mod tests {
 
     #[test]
     fn our_own_listener_is_found_and_a_connection_is_not() {
-        let folder = tempfile::tempdir().unwrap();
-        let path = folder.path().join("socket");
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("socket");
         let _pair = UnixStream::pair().unwrap();
         let expected = format!("unix:{}", path.display());
         assert!(!places(&[std::process::id()]).contains(&expected));

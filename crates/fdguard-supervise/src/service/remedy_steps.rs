@@ -65,9 +65,9 @@ impl Service<'_> {
         within: Duration,
         cx: &mut Context<'_>,
     ) -> Result<(), String> {
-        let folder = cx.evidence.ok_or("disabled by --evidence off")?;
+        let dir = cx.evidence.ok_or("disabled by --evidence off")?;
         let pid = pid.or(self.main()).ok_or("the process has ended")?;
-        let settings = evidence::EvidenceSettings::new(folder.to_owned());
+        let settings = evidence::EvidenceSettings::new(dir.to_owned());
         let of = (self.settings.name.as_str(), pid);
         let begun = cx
             .reserve

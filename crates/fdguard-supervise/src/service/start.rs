@@ -91,7 +91,7 @@ impl Service<'_> {
         Ok(Plan {
             command: self.settings.command.clone(),
             environment: self.environment(cx),
-            folder: self.settings.folder.clone(),
+            dir: self.settings.dir.clone(),
             stdio: self.streams(cx),
             handed,
             soft_limit: limit::decide(self.settings.raise_limit, cx.limits).soft,

@@ -253,7 +253,7 @@ impl<'p> Supervisor<'p> {
         environment.extend(settings.environment.iter().cloned());
         let scene = Arc::new(CommandContext {
             environment,
-            folder: settings.folder.clone(),
+            dir: settings.dir.clone(),
         });
         let name = settings.name.clone();
         Service::new(settings, handed, &scene, self.probe, &self.flight).map_err(|why| {

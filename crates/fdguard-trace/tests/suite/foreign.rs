@@ -43,9 +43,9 @@ fn text(bytes: &[u8]) -> String {
 }
 
 /// `environment.c`, built by this compiler; nothing where it cannot build it.
-fn built(folder: &Path, compiler: &str, flags: &[&str]) -> Option<PathBuf> {
+fn built(dir: &Path, compiler: &str, flags: &[&str]) -> Option<PathBuf> {
     let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../testkit/c/environment.c");
-    let program = folder.join(compiler);
+    let program = dir.join(compiler);
     let status = Command::new(compiler)
         .args(flags)
         .arg("-o")
@@ -85,8 +85,8 @@ fn starts_by_every_way(program: &Path, blind: BlindReason) {
 /// They crashed: musl's loader takes the library and finds nothing that it wants.
 #[test]
 fn programs_of_another_c_library_start() {
-    let folder = tempfile::tempdir().unwrap();
-    let Some(program) = built(folder.path(), "musl-gcc", &["-O1"]) else {
+    let dir = tempfile::tempdir().unwrap();
+    let Some(program) = built(dir.path(), "musl-gcc", &["-O1"]) else {
         testkit::skip("no musl-gcc");
         return;
     };
@@ -96,8 +96,8 @@ fn programs_of_another_c_library_start() {
 /// They did not start: the runtime wants to come first.
 #[test]
 fn programs_with_a_sanitizer_start() {
-    let folder = tempfile::tempdir().unwrap();
-    let Some(program) = built(folder.path(), "gcc", &["-O1", "-fsanitize=address"]) else {
+    let dir = tempfile::tempdir().unwrap();
+    let Some(program) = built(dir.path(), "gcc", &["-O1", "-fsanitize=address"]) else {
         testkit::skip("no gcc with an address sanitizer");
         return;
     };

@@ -215,8 +215,8 @@ fn it_needs_no_library_and_a_handful_of_functions() {
         let more: Vec<&String> = asked.difference(&allowed).collect();
         assert!(more.is_empty(), "{more:?}");
     });
-    let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join("library.so");
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("library.so");
     std::fs::write(&path, fdguard_trace::library()).unwrap();
     let said = Command::new("readelf")
         .arg("-d")
@@ -257,8 +257,8 @@ fn exports() {
 fn r19_another_interposer_is_asked_once_a_call() {
     let flags = ["-O2", "-shared", "-fPIC"];
     let other = testkit::c_variant("interposer", "so", &flags).unwrap();
-    let folder = tempfile::tempdir().unwrap();
-    let own = folder.path().join("library.so");
+    let dir = tempfile::tempdir().unwrap();
+    let own = dir.path().join("library.so");
     std::fs::write(&own, fdguard_trace::library()).unwrap();
     for order in [[&own, &other], [&other, &own]] {
         let list = order.map(|path| path.display().to_string()).join(":");
@@ -266,7 +266,7 @@ fn r19_another_interposer_is_asked_once_a_call() {
         command
             .arg("leak")
             .env("LD_PRELOAD", list)
-            .env("FDGUARD_TRACE_DIR", folder.path());
+            .env("FDGUARD_TRACE_DIR", dir.path());
         let output = command.output().unwrap();
         assert!(output.status.success());
         assert_eq!(

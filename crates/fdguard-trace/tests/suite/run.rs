@@ -91,8 +91,8 @@ pub(crate) fn alone_words(words: &[OsString]) -> Outcome {
 }
 
 fn alone_in(words: impl FnOnce(&Path) -> Vec<OsString>) -> Outcome {
-    let folder = tempfile::tempdir().unwrap();
-    let file = folder.path().join("said");
+    let dir = tempfile::tempdir().unwrap();
+    let file = dir.path().join("said");
     let words = words(&file);
     let status = Command::new(&words[0]).args(&words[1..]).status().unwrap();
     Outcome {
@@ -129,8 +129,8 @@ pub(crate) fn traced_words(words: &[OsString]) -> Run {
 }
 
 fn traced_in(options: Options, words: impl FnOnce(&Path) -> Vec<OsString>) -> Run {
-    let folder = tempfile::tempdir().unwrap();
-    let file = folder.path().join("said");
+    let dir = tempfile::tempdir().unwrap();
+    let file = dir.path().join("said");
     let mut traced = TracedCommand::launch(&words(&file), options).unwrap();
     assert_eq!(traced.blind(), None);
     let status = traced.wait().unwrap();
@@ -146,9 +146,9 @@ fn traced_in(options: Options, words: impl FnOnce(&Path) -> Vec<OsString>) -> Ru
 
 /// A program without and with the library.
 pub(crate) fn both_ways(program: &Path) -> (Outcome, Outcome) {
-    let folder = tempfile::tempdir().unwrap();
+    let dir = tempfile::tempdir().unwrap();
     let outcome = |name: &str, run: &dyn Fn(&[OsString]) -> ExitStatus| {
-        let file = folder.path().join(name);
+        let file = dir.path().join(name);
         let mut words: Vec<OsString> = ["sh", "-c", "exec \"$0\" > \"$1\" 2>&1"]
             .map(OsString::from)
             .to_vec();

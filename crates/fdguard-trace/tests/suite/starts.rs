@@ -59,8 +59,8 @@ const LEFT_OUT: [&str; 5] = ["intermediate", "orphan", "shell", "daemon-shell", 
 
 #[test]
 fn every_start_and_every_wait_is_recorded_with_its_line() {
-    let folder = tempfile::tempdir().unwrap();
-    let file = folder.path().join("said");
+    let dir = tempfile::tempdir().unwrap();
+    let file = dir.path().join("said");
     let mut traced = launch("wait", &file);
     assert!(traced.wait().unwrap().success());
     assert_eq!(std::fs::read_to_string(&file).unwrap(), "ready\n");
@@ -78,8 +78,8 @@ fn every_start_and_every_wait_is_recorded_with_its_line() {
 
 #[test]
 fn who_ended_and_is_not_waited_for_is_a_zombie_of_its_line() {
-    let folder = tempfile::tempdir().unwrap();
-    let file = folder.path().join("said");
+    let dir = tempfile::tempdir().unwrap();
+    let file = dir.path().join("said");
     let mut traced = launch("leave", &file);
     wait_until("it is ready", || {
         std::fs::read_to_string(&file).is_ok_and(|said| said == "ready\n")

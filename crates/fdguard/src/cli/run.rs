@@ -46,8 +46,8 @@ pub struct RunArgs {
     #[arg(long, value_name = "NAME", conflicts_with = "config")]
     pub name: Option<String>,
     /// Working directory of the program.
-    #[arg(long, value_name = "DIR")]
-    pub folder: Option<String>,
+    #[arg(id = "folder", long = "folder", value_name = "DIR")]
+    pub dir: Option<String>,
     /// Set an environment variable; may be repeated.
     #[arg(long, value_name = "KEY=VALUE")]
     pub env: Vec<String>,
@@ -217,7 +217,7 @@ impl RunArgs {
     pub fn said(&self) -> Vec<(&'static str, Vec<String>)> {
         let one = |text: &Option<String>| text.iter().cloned().collect();
         let all: Vec<(&'static str, Vec<String>)> = vec![
-            ("folder", one(&self.folder)),
+            ("folder", one(&self.dir)),
             ("env", self.env.clone()),
             ("restart", one(&self.restart.restart)),
             ("stop_on", self.restart.stop_on.clone()),

@@ -50,8 +50,8 @@ pub struct UnitArgs {
     #[arg(long)]
     pub user: bool,
     /// Working directory of the program.
-    #[arg(long, value_name = "DIR")]
-    pub folder: Option<PathBuf>,
+    #[arg(id = "folder", long = "folder", value_name = "DIR")]
+    pub dir: Option<PathBuf>,
     /// Path of fdguard on the target; this executable by default.
     #[arg(long, value_name = "PATH")]
     pub fdguard: Option<PathBuf>,

@@ -124,11 +124,9 @@ fn selection(args: &DoctorArgs) -> anyhow::Result<Selection> {
 
 /// Whether a file can be made there.
 fn check_place(path: &Path) -> anyhow::Result<()> {
-    let folder = path
-        .parent()
-        .filter(|folder| !folder.as_os_str().is_empty());
-    let folder = folder.unwrap_or(Path::new("."));
-    let may_write = rustix::fs::access(folder, rustix::fs::Access::WRITE_OK);
+    let dir = path.parent().filter(|dir| !dir.as_os_str().is_empty());
+    let dir = dir.unwrap_or(Path::new("."));
+    let may_write = rustix::fs::access(dir, rustix::fs::Access::WRITE_OK);
     may_write
         .map_err(std::io::Error::from)
         .with_context(|| path.display().to_string())?;

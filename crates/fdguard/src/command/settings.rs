@@ -34,7 +34,7 @@ pub(super) fn settings(args: &SettingsArgs) -> anyhow::Result<RuleSettings> {
     // Paths in the file are relative to the file, not to the current directory.
     let beside = args.config.as_deref().and_then(Path::parent);
     let configured = config.playbook.map(|name| match beside {
-        Some(folder) => folder.join(name),
+        Some(dir) => dir.join(name),
         None => name.into(),
     });
     let own = args.playbook.as_deref().or(configured.as_deref());

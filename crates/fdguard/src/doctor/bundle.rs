@@ -14,7 +14,7 @@ use crate::exit::HintedError;
 
 /// Only the user may read evidence.
 const FILE_MODE: u32 = 0o600;
-const FOLDER_MODE: u32 = 0o700;
+const DIR_MODE: u32 = 0o700;
 
 /// One file of a bundle.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -27,7 +27,7 @@ pub(super) struct Piece {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Form {
-    Folder,
+    Dir,
     Tar,
     TarZst,
 }
@@ -60,7 +60,7 @@ impl BundleTarget {
         part.push(format!(".{}.part", std::process::id()));
         let part = path.with_file_name(part);
         let made = match form {
-            Form::Folder => DirBuilder::new().mode(FOLDER_MODE).create(&part),
+            Form::Dir => DirBuilder::new().mode(DIR_MODE).create(&part),
             Form::Tar | Form::TarZst => create(&part).map(drop),
         };
         made.with_context(|| path.display().to_string())?;
@@ -80,7 +80,7 @@ impl BundleTarget {
     /// Writes everything, then gives it its name.
     fn fill(mut self, pieces: &[Piece]) -> anyhow::Result<()> {
         let written = match self.form {
-            Form::Folder => self.fill_folder(pieces),
+            Form::Dir => self.fill_dir(pieces),
             Form::Tar => self.fill_archive(pieces, false),
             Form::TarZst => self.fill_archive(pieces, true),
         };
@@ -89,7 +89,7 @@ impl BundleTarget {
         named.with_context(|| self.path.display().to_string())
     }
 
-    fn fill_folder(&self, pieces: &[Piece]) -> anyhow::Result<()> {
+    fn fill_dir(&self, pieces: &[Piece]) -> anyhow::Result<()> {
         for piece in pieces {
             let mut file = create(&self.part.join(piece.name))?;
             file.write_all(&piece.bytes)?;
@@ -99,7 +99,7 @@ impl BundleTarget {
     }
 
     fn fill_archive(&self, pieces: &[Piece], is_compressed: bool) -> anyhow::Result<()> {
-        let mut bytes = tar_of(&archive_folder(&self.path), pieces)?;
+        let mut bytes = tar_of(&archive_dir(&self.path), pieces)?;
         if is_compressed {
             bytes = compress_to_vec(bytes.as_slice(), CompressionLevel::Fastest);
         }
@@ -120,7 +120,7 @@ impl Drop for BundleTarget {
         }
         // The first error has already been reported.
         drop(match self.form {
-            Form::Folder => fs::remove_dir_all(&self.part),
+            Form::Dir => fs::remove_dir_all(&self.part),
             Form::Tar | Form::TarZst => fs::remove_file(&self.part),
         });
     }
@@ -136,7 +136,7 @@ fn form(path: &Path) -> Form {
     } else if name.ends_with(".tar") {
         Form::Tar
     } else {
-        Form::Folder
+        Form::Dir
     }
 }
 
@@ -147,7 +147,7 @@ fn refuse_what_is_there(path: &Path, form: Form) -> anyhow::Result<()> {
     };
     let shown = path.display();
     let (problem, hint) = match form {
-        Form::Folder if there.is_dir() => {
+        Form::Dir if there.is_dir() => {
             let is_empty = fs::read_dir(path)
                 .with_context(|| shown.to_string())?
                 .next()
@@ -157,7 +157,7 @@ fn refuse_what_is_there(path: &Path, form: Form) -> anyhow::Result<()> {
             }
             ("already exists and is not empty", "name a new directory")
         }
-        Form::Folder => (
+        Form::Dir => (
             "already exists and is not a directory",
             "name a new directory, or a file that ends in .tar.zst",
         ),
@@ -176,7 +176,7 @@ fn create(path: &Path) -> std::io::Result<File> {
 }
 
 /// The directory that the archive unpacks into: its own name without the endings.
-fn archive_folder(path: &Path) -> String {
+fn archive_dir(path: &Path) -> String {
     let name = path
         .file_name()
         .map(|name| name.to_string_lossy().into_owned());
@@ -195,14 +195,14 @@ fn archive_folder(path: &Path) -> String {
 }
 
 /// Omits times, users and groups: they are not needed and would identify the author.
-fn tar_of(folder: &str, pieces: &[Piece]) -> std::io::Result<Vec<u8>> {
+fn tar_of(dir: &str, pieces: &[Piece]) -> std::io::Result<Vec<u8>> {
     let mut archive = tar::Builder::new(Vec::new());
     for piece in pieces {
         let mut header = tar::Header::new_gnu();
         header.set_size(piece.bytes.len() as u64);
         header.set_mode(FILE_MODE);
         header.set_mtime(0);
-        let name = format!("{folder}/{}", piece.name);
+        let name = format!("{dir}/{}", piece.name);
         archive.append_data(&mut header, name, piece.bytes.as_slice())?;
     }
     archive.into_inner()
@@ -212,19 +212,19 @@ fn tar_of(folder: &str, pieces: &[Piece]) -> std::io::Result<Vec<u8>> {
 mod tests {
     use std::path::Path;
 
-    use super::{Form, archive_folder, form};
+    use super::{Form, archive_dir, form};
 
     #[test]
     fn the_name_says_what_kind_of_bundle_it_is() {
-        for (name, expected, folder) in [
+        for (name, expected, dir) in [
             ("x/evidence.tar.zst", Form::TarZst, "evidence"),
             ("e.tzst", Form::TarZst, "e"),
             ("e.tar", Form::Tar, "e"),
-            ("evidence", Form::Folder, "evidence"),
+            ("evidence", Form::Dir, "evidence"),
             (".tar.zst", Form::TarZst, "evidence"),
         ] {
             assert_eq!(form(Path::new(name)), expected, "{name}");
-            assert_eq!(archive_folder(Path::new(name)), folder, "{name}");
+            assert_eq!(archive_dir(Path::new(name)), dir, "{name}");
         }
     }
 }

@@ -70,9 +70,9 @@ fn small() -> Vec<RecordingEntry> {
 
 /// A file in a folder that goes away with the test.
 fn place(name: &str) -> (tempfile::TempDir, PathBuf) {
-    let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join(name);
-    (folder, path)
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join(name);
+    (dir, path)
 }
 
 /// Writes a flush after every second entry, so that a compressed one has several frames.
@@ -90,7 +90,7 @@ fn record(path: &Path, entries: &[RecordingEntry]) {
 }
 
 fn recorded(name: &str, entries: &[RecordingEntry]) -> Vec<u8> {
-    let (_folder, path) = place(name);
+    let (_dir, path) = place(name);
     record(&path, entries);
     std::fs::read(&path).unwrap()
 }
@@ -126,7 +126,7 @@ fn refusal(bytes: &[u8]) -> HintedError {
 #[test]
 fn what_was_written_comes_back_plain_and_compressed() {
     for name in ["a.jsonl", "a.jsonl.zst"] {
-        let (_folder, path) = place(name);
+        let (_dir, path) = place(name);
         record(&path, &small());
         let mut replay = Replay::open(&path).unwrap();
         assert_eq!(replay.header(), &header());
@@ -139,7 +139,7 @@ fn what_was_written_comes_back_plain_and_compressed() {
 fn compression_is_told_by_the_bytes_and_not_by_the_name() {
     let bytes = recorded("a.zst", &small());
     assert_eq!(bytes[..4], [0x28, 0xb5, 0x2f, 0xfd]);
-    let (_folder, path) = place("renamed.jsonl");
+    let (_dir, path) = place("renamed.jsonl");
     std::fs::write(&path, bytes).unwrap();
     assert_eq!(Replay::open(&path).unwrap().count(), small().len());
 }
@@ -196,7 +196,7 @@ fn the_end_is_added_where_it_is_missing() {
     let (watch, cut) = replay_bytes(whole[..whole.len() - 4].to_vec()).unwrap();
     assert_eq!(watch.ended(), Some(WatchEnd::RecordingCut));
     assert_eq!(watch.gaps()[1].why, cut.unwrap());
-    let (_folder, path) = place("a.zst");
+    let (_dir, path) = place("a.zst");
     record(&path, &small());
     let (watch, _) = replay(&path).unwrap();
     assert_eq!(watch.ended(), Some(WatchEnd::ProcessEnded));
@@ -308,7 +308,7 @@ fn a_line_without_an_end_does_not_fill_the_memory() {
 #[test]
 fn a_second_or_64_entries_are_flushed() {
     for name in ["a.jsonl", "a.zst"] {
-        let (_folder, path) = place(name);
+        let (_dir, path) = place(name);
         let mut recorder = Recorder::create(&path, &header()).unwrap();
         let on_disk = || Replay::open(&path).unwrap().count();
         let start = Instant::now();
@@ -334,7 +334,7 @@ fn a_full_disk_is_told_once() {
     }
     let error = Recorder::create(Path::new("/dev/full"), &header()).unwrap_err();
     assert!(format!("{error:#}").starts_with("/dev/full: No space left"));
-    let (_folder, path) = place("a.jsonl");
+    let (_dir, path) = place("a.jsonl");
     let mut recorder = Recorder::create(&path, &header()).unwrap();
     recorder.out = std::fs::OpenOptions::new()
         .write(true)
@@ -352,7 +352,7 @@ fn a_full_disk_is_told_once() {
 
 #[test]
 fn a_pipe_can_be_written_to_and_read_from() {
-    let (_folder, path) = place("fifo");
+    let (_dir, path) = place("fifo");
     let made = std::process::Command::new("mkfifo").arg(&path).status();
     if !made.is_ok_and(|status| status.success()) {
         return testkit::skip("no mkfifo");
@@ -368,7 +368,7 @@ fn a_pipe_can_be_written_to_and_read_from() {
 
 #[test]
 fn the_zstd_program_reads_ours_and_we_read_its() {
-    let (_folder, path) = place("a.zst");
+    let (_dir, path) = place("a.zst");
     record(&path, &small());
     let zstd = |arguments: &[&str]| {
         std::process::Command::new("zstd")

@@ -18,8 +18,8 @@ pub(super) fn write(spec: &UnitSpec) -> Result<String, UnitError> {
         Some(image) => format!("image: {}", quote(image)),
         None => "build: .".to_owned(),
     };
-    let folder = match &spec.folder {
-        Some(folder) => format!("    working_dir: {}\n", quote(folder)),
+    let dir = match &spec.dir {
+        Some(dir) => format!("    working_dir: {}\n", quote(dir)),
         None => String::new(),
     };
     let url = format!("http://{metrics}/health");
@@ -36,7 +36,7 @@ services:
   {name}:
     {image}
     command: [{command}]
-{folder}    # Reaps orphaned processes.
+{dir}    # Reaps orphaned processes.
     init: true
     restart: {restart}
     # Must exceed fdguard's grace period, or fdguard is killed while it stops the program.

@@ -20,8 +20,8 @@ pub(super) fn write(spec: &UnitSpec) -> Result<String, UnitError> {
         list.string(&word)?;
     }
     list.line("</array>");
-    if let Some(folder) = &spec.folder {
-        list.key("WorkingDirectory").string(folder)?;
+    if let Some(dir) = &spec.dir {
+        list.key("WorkingDirectory").string(dir)?;
     }
     list.key("RunAtLoad").line("<true/>");
     list.line(
@@ -40,13 +40,12 @@ pub(super) fn write(spec: &UnitSpec) -> Result<String, UnitError> {
         list.key("NumberOfFiles").integer(files).line("</dict>");
     }
     for (key, end) in [("StandardOutPath", "out"), ("StandardErrorPath", "err")] {
-        let folder = match (&spec.home, spec.user) {
+        let dir = match (&spec.home, spec.user) {
             (Some(home), true) => format!("{home}/Library/Logs"),
             (None, true) => continue,
             (_, false) => "/var/log".to_owned(),
         };
-        list.key(key)
-            .string(&format!("{folder}/{name}.{end}.log"))?;
+        list.key(key).string(&format!("{dir}/{name}.{end}.log"))?;
     }
     let body = list.text;
     Ok(format!(

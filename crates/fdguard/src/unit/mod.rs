@@ -64,7 +64,7 @@ pub struct UnitSpec {
     /// For one user, not for the machine.
     pub user: bool,
     /// Where the program starts.
-    pub folder: Option<String>,
+    pub dir: Option<String>,
     /// Where the user's own files are.
     pub home: Option<String>,
     /// The image of a container; built from the folder of the file when absent.

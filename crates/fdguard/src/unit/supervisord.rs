@@ -7,8 +7,8 @@ pub(super) fn write(spec: &UnitSpec) -> Result<String, UnitError> {
     let command = words?.join(" ");
     let name = &spec.name;
     let (patience, soft) = (spec.patience(), spec.files.0);
-    let folder = match &spec.folder {
-        Some(folder) => format!("directory={}\n", value(folder)?),
+    let dir = match &spec.dir {
+        Some(dir) => format!("directory={}\n", value(dir)?),
         None => String::new(),
     };
     Ok(format!(
@@ -18,7 +18,7 @@ pub(super) fn write(spec: &UnitSpec) -> Result<String, UnitError> {
 ;   minfds={soft}
 [program:{name}]
 command={command}
-{folder}autostart=true
+{dir}autostart=true
 ; fdguard restarts the program; supervisord restarts fdguard, unless a restart cannot help:
 ; invalid configuration (78), usage error (64), port in use (2).
 autorestart=unexpected

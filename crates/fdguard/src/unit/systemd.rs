@@ -8,8 +8,8 @@ pub(super) fn write(spec: &UnitSpec) -> Result<String, UnitError> {
     let command: Vec<String> = spec.words().iter().map(|word| quote(word)).collect();
     let name = &spec.name;
     let (soft, hard) = spec.files;
-    let folder = match &spec.folder {
-        Some(folder) => format!("WorkingDirectory={}\n", specifiers(folder)?),
+    let dir = match &spec.dir {
+        Some(dir) => format!("WorkingDirectory={}\n", specifiers(dir)?),
         None => String::new(),
     };
     let (place, tool, network, wanted) = if spec.user {
@@ -38,7 +38,7 @@ StartLimitBurst=5
 Type=notify
 NotifyAccess=main
 ExecStart={command}
-{folder}Restart=on-failure
+{dir}Restart=on-failure
 RestartSec=2
 # A restart does not help here: invalid configuration, usage error, port in use.
 RestartPreventExitStatus=78 64 2

@@ -25,7 +25,7 @@ fn spec(command: &[&str]) -> UnitSpec {
         restart: "on-failure",
         files: (4096, 524_288),
         user: false,
-        folder: Some("/srv/100% web".to_owned()),
+        dir: Some("/srv/100% web".to_owned()),
         home: Some("/home/a".to_owned()),
         image: None,
     }
@@ -134,19 +134,19 @@ fn what_a_format_cannot_hold_is_refused_and_not_written_wrongly() {
             .write(UnitTarget::Launchd)
             .is_err()
     );
-    let folder = Some("/srv/x ;y".to_owned());
+    let dir = Some("/srv/x ;y".to_owned());
     assert!(
         UnitSpec {
-            folder,
+            dir,
             ..spec(&["/bin/a"])
         }
         .write(UnitTarget::Supervisord)
         .is_err()
     );
-    let folder = Some("/srv/x\ny".to_owned());
+    let dir = Some("/srv/x\ny".to_owned());
     assert!(
         UnitSpec {
-            folder,
+            dir,
             ..spec(&["/bin/a"])
         }
         .write(UnitTarget::Systemd)
@@ -211,11 +211,11 @@ fn read_by_python(
     code: &str,
     commands: &[Vec<String>],
 ) -> Option<Vec<Vec<String>>> {
-    let folder = tempfile::tempdir().unwrap();
+    let dir = tempfile::tempdir().unwrap();
     let mut files = Vec::new();
     for (at, command) in commands.iter().enumerate() {
         let words: Vec<&str> = command.iter().map(String::as_str).collect();
-        let file = folder.path().join(at.to_string());
+        let file = dir.path().join(at.to_string());
         std::fs::write(&file, spec(&words).write(target).unwrap()).unwrap();
         files.push(file);
     }
@@ -298,17 +298,17 @@ fn systemd_itself_takes_the_unit() {
     if !testkit::have("systemd-analyze") {
         return testkit::skip("no systemd-analyze");
     }
-    let folder = tempfile::tempdir().unwrap();
+    let dir = tempfile::tempdir().unwrap();
     let mut files = Vec::new();
     for (at, command) in commands(20).iter().enumerate() {
         let words: Vec<&str> = command.iter().map(String::as_str).collect();
         // A program that is there: it is looked for.
         let unit = UnitSpec {
             fdguard: "/bin/true".to_owned(),
-            folder: None,
+            dir: None,
             ..spec(&words)
         };
-        let file = folder.path().join(format!("web{at}.service"));
+        let file = dir.path().join(format!("web{at}.service"));
         std::fs::write(&file, unit.write(UnitTarget::Systemd).unwrap()).unwrap();
         files.push(file);
     }
@@ -324,7 +324,7 @@ fn systemd_itself_takes_the_unit() {
         .collect();
     assert!(about_ours.is_empty(), "{said}");
     // And it does complain where there is something to complain about.
-    let broken = folder.path().join("broken.service");
+    let broken = dir.path().join("broken.service");
     std::fs::write(
         &broken,
         "[Service]\nExecStart=bin/relative 'open\nNonsense=1\n",

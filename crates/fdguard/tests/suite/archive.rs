@@ -14,19 +14,19 @@ use super::{CommandOutput, run};
 const HOLD: &str = "import sys\nf=open(sys.argv[1],'a')\nprint('ready',flush=True)\nsys.stdin.read()\nf.write('last\\n')";
 
 struct Place {
-    folder: TempDir,
+    dir: TempDir,
     to: PathBuf,
 }
 
 impl Place {
     fn new() -> Self {
-        let folder = tempfile::tempdir().unwrap();
-        let to = folder.path().join("archive");
-        Self { folder, to }
+        let dir = tempfile::tempdir().unwrap();
+        let to = dir.path().join("archive");
+        Self { dir, to }
     }
 
     fn file(&self, name: &str, text: &str) -> PathBuf {
-        let path = self.folder.path().join(name);
+        let path = self.dir.path().join(name);
         fs::write(&path, text).unwrap();
         path
     }
@@ -129,9 +129,9 @@ fn r49_the_document_has_a_receipt_for_each_file() {
 fn what_cannot_be_looked_at_is_3_and_the_others_are_archived() {
     let place = Place::new();
     let free = place.file("free.log", "x\n");
-    let missing = place.folder.path().join("missing");
-    let folder = place.folder.path().to_owned();
-    let said = place.run(&[], &[&missing, &folder, &free]);
+    let missing = place.dir.path().join("missing");
+    let dir = place.dir.path().to_owned();
+    let said = place.run(&[], &[&missing, &dir, &free]);
     assert_eq!(said.code, 3, "{}", said.text());
     assert!(
         said.stderr.contains("missing: no such file\nhint: "),

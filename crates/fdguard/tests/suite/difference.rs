@@ -19,8 +19,8 @@ fn class_change<'a>(document: &'a Value, class: &str) -> Option<&'a Value> {
 
 #[test]
 fn r14_what_leaked_between_two_snapshots_is_told_by_class() {
-    let folder = tempfile::tempdir().unwrap();
-    let (a, b) = (folder.path().join("a"), folder.path().join("b"));
+    let dir = tempfile::tempdir().unwrap();
+    let (a, b) = (dir.path().join("a"), dir.path().join("b"));
     let mut victim = Victim::start("leaker");
     victim.tell("5 file");
     save(&victim, &a);
@@ -69,8 +69,8 @@ fn r14_what_leaked_between_two_snapshots_is_told_by_class() {
 
 #[test]
 fn r14_the_exit_code_tells_a_difference_when_asked_to() {
-    let folder = tempfile::tempdir().unwrap();
-    let a = folder.path().join("a");
+    let dir = tempfile::tempdir().unwrap();
+    let a = dir.path().join("a");
     let mut victim = Victim::start("leaker");
     victim.tell("3 file");
     save(&victim, &a);
@@ -87,8 +87,8 @@ fn r14_the_exit_code_tells_a_difference_when_asked_to() {
 
 #[test]
 fn r14_a_number_that_was_reused_is_closed_and_opened() {
-    let folder = tempfile::tempdir().unwrap();
-    let a = folder.path().join("a");
+    let dir = tempfile::tempdir().unwrap();
+    let a = dir.path().join("a");
     let mut victim = Victim::start("leaker");
     victim.tell("1 file");
     save(&victim, &a);
@@ -125,8 +125,8 @@ fn two_processes_are_compared_as_two() {
 
 #[test]
 fn a_document_of_several_processes_is_not_one_side() {
-    let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join("many");
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("many");
     let path = path.to_str().unwrap();
     let victim = Victim::start("parent");
     let said = snap(victim.pid(), &["--tree", "--json", "-o", path]);

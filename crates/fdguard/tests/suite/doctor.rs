@@ -249,11 +249,11 @@ fn r8_the_family_is_shown_with_its_zombies() {
 fn r16_a_bundle_is_complete_in_every_form_and_only_its_user_may_read_it() {
     let mut victim = Victim::start("leaker");
     victim.tell("20 file");
-    let folder = tempfile::tempdir().unwrap();
-    let log = folder.path().join("app.log");
+    let dir = tempfile::tempdir().unwrap();
+    let log = dir.path().join("app.log");
     fs::write(&log, "fine\nOSError: [Errno 24] Too many open files\n").unwrap();
     for name in ["evidence", "evidence.tar", "evidence.tar.zst"] {
-        let place = folder.path().join(name);
+        let place = dir.path().join(name);
         let (shown, log) = (place.to_str().unwrap(), log.to_str().unwrap());
         let said = doctor(victim.pid(), &["-o", shown, "--log", log]);
         assert_eq!((said.code, &*said.stderr), (0, ""), "{}", said.text());
@@ -280,9 +280,9 @@ fn r16_a_bundle_is_complete_in_every_form_and_only_its_user_may_read_it() {
         assert_eq!(symptoms["logs"][0]["symptoms"][0]["first_line"], 2);
     }
     // Nothing is left of the writing.
-    assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 4);
-    let begin = folder.path().join("evidence/snapshot-begin.json");
-    let end = folder.path().join("evidence/snapshot-end.json");
+    assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 4);
+    let begin = dir.path().join("evidence/snapshot-begin.json");
+    let end = dir.path().join("evidence/snapshot-end.json");
     let said = run([
         "diff",
         begin.to_str().unwrap(),
@@ -290,7 +290,7 @@ fn r16_a_bundle_is_complete_in_every_form_and_only_its_user_may_read_it() {
         "--exit-code",
     ]);
     assert_eq!(said.code, 0, "{}", said.stderr);
-    let modes = fs::read_dir(folder.path().join("evidence")).unwrap();
+    let modes = fs::read_dir(dir.path().join("evidence")).unwrap();
     assert!(
         modes
             .into_iter()
@@ -303,7 +303,7 @@ fn r16_a_bundle_is_complete_in_every_form_and_only_its_user_may_read_it() {
 /// input.
 struct Secretive {
     child: Child,
-    folder: tempfile::TempDir,
+    dir: tempfile::TempDir,
     has_peer: bool,
 }
 
@@ -318,7 +318,7 @@ const SECRETS: [&str; 6] = [
 
 impl Secretive {
     fn start() -> Self {
-        let folder = tempfile::Builder::new()
+        let dir = tempfile::Builder::new()
             .prefix("zqproject")
             .tempdir()
             .unwrap();
@@ -332,7 +332,7 @@ impl Secretive {
                 "-c",
                 script,
                 "bash",
-                folder.path().to_str().unwrap(),
+                dir.path().to_str().unwrap(),
                 "--password=zqhunter2",
             ])
             .current_dir("/")
@@ -348,7 +348,7 @@ impl Secretive {
         Self {
             has_peer: line == "peer\n",
             child,
-            folder,
+            dir,
         }
     }
 }
@@ -364,7 +364,7 @@ impl Drop for Secretive {
 fn r10_nothing_secret_is_in_a_redacted_bundle() {
     let victim = Secretive::start();
     let out = tempfile::tempdir().unwrap();
-    let log = victim.folder.path().join("zqalice.log");
+    let log = victim.dir.path().join("zqalice.log");
     fs::write(&log, "zqhunter2: too many open files: zqcustomer\n").unwrap();
     let secrets = SECRETS
         .iter()
@@ -418,11 +418,11 @@ fn r10_nothing_secret_is_in_a_redacted_bundle() {
 
 #[test]
 fn the_page_is_one_file_and_foreign_names_are_text_in_it() {
-    let folder = tempfile::tempdir().unwrap();
+    let dir = tempfile::tempdir().unwrap();
     let name = "<script>alert(1)<img src=x onerror=\"y\">'`&amp;\u{1b}[31m.log";
     let mut child = Command::new("sh")
         .args(["-c", r#"exec 5>"$1"; echo ready; read -r line"#, "sh"])
-        .arg(folder.path().join(name))
+        .arg(dir.path().join(name))
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
         .spawn()
@@ -431,7 +431,7 @@ fn the_page_is_one_file_and_foreign_names_are_text_in_it() {
     BufReader::new(child.stdout.as_mut().unwrap())
         .read_line(&mut line)
         .unwrap();
-    let page = folder.path().join("page.html");
+    let page = dir.path().join("page.html");
     let said = doctor(child.id(), &["--html", page.to_str().unwrap()]);
     assert!(!said.text().contains('\u{1b}'), "{}", said.text());
     let html = fs::read_to_string(&page).unwrap();
@@ -474,10 +474,10 @@ fn the_page_is_one_file_and_foreign_names_are_text_in_it() {
 fn what_cannot_be_is_told_in_one_line_before_anything_is_watched() {
     let victim = Victim::start("leaker");
     let pid = victim.pid().to_string();
-    let folder = tempfile::tempdir().unwrap();
-    fs::write(folder.path().join("file"), "x").unwrap();
-    let full = folder.path().to_str().unwrap();
-    let file = folder.path().join("file");
+    let dir = tempfile::tempdir().unwrap();
+    fs::write(dir.path().join("file"), "x").unwrap();
+    let full = dir.path().to_str().unwrap();
+    let file = dir.path().join("file");
     let file = file.to_str().unwrap();
     let inside = format!("{file}/out");
     let missing = format!("{full}/missing.log");
@@ -515,7 +515,7 @@ fn what_cannot_be_is_told_in_one_line_before_anything_is_watched() {
         assert_failed(&said, code);
     }
     assert_eq!(
-        fs::read_dir(folder.path()).unwrap().count(),
+        fs::read_dir(dir.path()).unwrap().count(),
         1,
         "nothing is left"
     );
@@ -533,8 +533,8 @@ fn what_cannot_be_is_told_in_one_line_before_anything_is_watched() {
 fn a_process_that_ends_during_the_watch_is_still_reported() {
     let victim = Victim::start("leaker");
     let pid = victim.pid();
-    let folder = tempfile::tempdir().unwrap();
-    let place = folder.path().join("evidence");
+    let dir = tempfile::tempdir().unwrap();
+    let place = dir.path().join("evidence");
     let mut command = fdguard();
     command.args([
         "doctor",
@@ -594,9 +594,9 @@ fn r6_without_the_right_to_look_the_count_is_watched_and_it_exits_3() {
         "{}",
         said.text()
     );
-    let folder = tempfile::tempdir().unwrap();
-    fs::set_permissions(folder.path(), Permissions::from_mode(0o755)).unwrap();
-    let place = folder.path().join("evidence");
+    let dir = tempfile::tempdir().unwrap();
+    fs::set_permissions(dir.path(), Permissions::from_mode(0o755)).unwrap();
+    let place = dir.path().join("evidence");
     let said = nobody.run(&["doctor", &pid, "-o", place.to_str().unwrap()]);
     assert_failed(&said, 3);
     victim.finish();
@@ -608,8 +608,8 @@ fn r16_the_archive_is_read_by_the_programs_that_everybody_has() {
         return skip("needs tar and zstd");
     }
     let victim = Victim::start("leaker");
-    let folder = tempfile::tempdir().unwrap();
-    let place = folder.path().join("evidence.tar.zst");
+    let dir = tempfile::tempdir().unwrap();
+    let place = dir.path().join("evidence.tar.zst");
     doctor(victim.pid(), &["-o", place.to_str().unwrap()]);
     let script = r#"zstd -dc "$1" | tar -tf -"#;
     let listed = Command::new("sh")
@@ -627,8 +627,8 @@ fn r16_the_archive_is_read_by_the_programs_that_everybody_has() {
 #[test]
 fn the_recording_of_a_bundle_is_judged_again_by_watch() {
     let mut victim = Victim::of("leaker").nofile(1024).start();
-    let folder = tempfile::tempdir().unwrap();
-    let place = folder.path().join("evidence");
+    let dir = tempfile::tempdir().unwrap();
+    let place = dir.path().join("evidence");
     let said = doctor_of_a_leak(
         &mut victim,
         &["-o", place.to_str().unwrap(), "--json", "--redact"],

@@ -68,15 +68,15 @@ fn port() -> u16 {
     listener.local_addr().unwrap().port()
 }
 
-fn nginx(folder: &Path) -> Option<Server> {
-    let place = folder.display();
+fn nginx(dir: &Path) -> Option<Server> {
+    let place = dir.display();
     let config = format!(
         "worker_processes 4;\ndaemon off;\npid {place}/pid;\nerror_log {place}/error.log;\n\
          events {{ worker_connections 64; }}\nhttp {{ access_log {place}/access.log;\n\
          server {{ listen 127.0.0.1:{}; location / {{ return 200 ok; }} }} }}\n",
         port()
     );
-    fs::write(folder.join("nginx.conf"), config).unwrap();
+    fs::write(dir.join("nginx.conf"), config).unwrap();
     let program = ["/usr/sbin/nginx", "/usr/bin/nginx", "/usr/local/sbin/nginx"];
     let Some(program) = program.iter().find(|path| Path::new(path).exists()) else {
         skip("needs nginx");
@@ -85,14 +85,14 @@ fn nginx(folder: &Path) -> Option<Server> {
     let mut command = Command::new(program);
     command
         .arg("-p")
-        .arg(folder)
+        .arg(dir)
         .arg("-c")
-        .arg(folder.join("nginx.conf"));
+        .arg(dir.join("nginx.conf"));
     Some(Server::start(command, 4))
 }
 
 /// Where testkit/software puts Python packages.
-fn gunicorn(folder: &Path) -> Option<Server> {
+fn gunicorn(dir: &Path) -> Option<Server> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
     let program: PathBuf = root.join("target/software/venv/bin/gunicorn");
     if !program.exists() {
@@ -100,14 +100,14 @@ fn gunicorn(folder: &Path) -> Option<Server> {
         return None;
     }
     let code = "def app(env, start):\n    start('200 OK', [])\n    return [b'ok']\n";
-    fs::write(folder.join("app.py"), code).unwrap();
+    fs::write(dir.join("app.py"), code).unwrap();
     let mut command = Command::new(program);
     let address = format!("127.0.0.1:{}", port());
     command
         .args(["-w", "4", "-b", &address, "app:app"])
-        .current_dir(folder);
+        .current_dir(dir);
     // Its control socket lies in the home directory.
-    command.env("HOME", folder);
+    command.env("HOME", dir);
     Some(Server::start(command, 4))
 }
 
@@ -153,16 +153,16 @@ fn is_healthy(server: &Server, name: &str) {
 
 #[test]
 fn r23_nginx_as_it_comes_is_healthy_and_its_workers_are_one_line() {
-    let folder = tempfile::tempdir().unwrap();
-    if let Some(server) = nginx(folder.path()) {
+    let dir = tempfile::tempdir().unwrap();
+    if let Some(server) = nginx(dir.path()) {
         is_healthy(&server, "nginx");
     }
 }
 
 #[test]
 fn r23_gunicorn_as_it_comes_is_healthy_and_its_workers_are_one_line() {
-    let folder = tempfile::tempdir().unwrap();
-    if let Some(server) = gunicorn(folder.path()) {
+    let dir = tempfile::tempdir().unwrap();
+    if let Some(server) = gunicorn(dir.path()) {
         is_healthy(&server, "gunicorn");
     }
 }
@@ -202,8 +202,8 @@ fn r8_a_process_that_is_selected_twice_is_counted_once() {
 }
 
 /// A Python that imports `select` and leaks, under a limit far above 1024.
-fn leaking_python(folder: &Path) -> Child {
-    let file = folder.join("leaky app.py");
+fn leaking_python(dir: &Path) -> Child {
+    let file = dir.join("leaky app.py");
     let code = "import resource, select, time\n\
         resource.setrlimit(resource.RLIMIT_NOFILE, (20000, 20000))\n\
         kept = [open('/etc/passwd') for _ in range(950)]\nprint('ready', flush=True)\n\
@@ -234,8 +234,8 @@ fn r7_a_python_that_could_call_select_has_its_real_limit_everywhere_and_a_warnin
     if hard.is_some_and(|hard| hard < 20_000) {
         return skip("needs a hard limit of 20,000 descriptors");
     }
-    let folder = tempfile::tempdir().unwrap();
-    let mut child = leaking_python(folder.path());
+    let dir = tempfile::tempdir().unwrap();
+    let mut child = leaking_python(dir.path());
     let (pid, number) = (child.id(), child.id().to_string());
     let watched = run([
         "watch", &number, "--for", "12s", "--every", "100ms", "--json",
@@ -268,7 +268,7 @@ fn r7_a_python_that_could_call_select_has_its_real_limit_everywhere_and_a_warnin
         assert!(step.contains(&format!("fdguard snap {pid} ")), "{step}");
         let command = format!(
             "'{}/leaky app.py' '--token=secret words'`",
-            folder.path().display()
+            dir.path().display()
         );
         assert!(
             step.contains("`fdguard trace -- ") && step.contains(&command),
@@ -292,8 +292,8 @@ fn r7_a_python_that_could_call_select_has_its_real_limit_everywhere_and_a_warnin
 #[test]
 fn findings_come_before_plots_and_holdings() {
     let victim = Victim::start("everything");
-    let folder = tempfile::tempdir().unwrap();
-    let page = folder.path().join("page.html");
+    let dir = tempfile::tempdir().unwrap();
+    let page = dir.path().join("page.html");
     let mut command = fdguard();
     command.args([
         "doctor",

@@ -42,9 +42,9 @@ fn a_service_that_does_nothing_wrong_passes() {
 #[test]
 fn a_service_that_is_not_back_is_told_with_exit_1() {
     // Each supervisor's first run is ready; the second, after a kill, never is.
-    let folder = tempfile::tempdir().unwrap();
+    let dir = tempfile::tempdir().unwrap();
     let script = "flag=\"$0/${FDGUARD_RUN%%:*}\"; [ -e \"$flag\" ] || { : > \"$flag\"; echo up; }; exec sleep 1000";
-    let place = folder.path().to_str().unwrap();
+    let place = dir.path().to_str().unwrap();
     let command = ["--", "sh", "-c", script, place];
     let flags = ["drill", "--ready", "line:up", "--within", "300ms"];
     let said = run(flags.into_iter().chain(command));

@@ -50,8 +50,8 @@ fn r17_the_culprit_s_sentence_comes_first() {
 
 #[test]
 fn r17_the_document_keeps_its_promises() {
-    let folder = tempfile::tempdir().unwrap();
-    let log = folder.path().join("agent.log");
+    let dir = tempfile::tempdir().unwrap();
+    let log = dir.path().join("agent.log");
     fs::write(
         &log,
         format!("{SURE}\n512 worker_connections are not enough\n"),
@@ -195,12 +195,12 @@ fn a_process_that_may_not_be_read_is_told_so() {
 
 #[test]
 fn what_cannot_be_read_is_an_error_with_its_name() {
-    let folder = tempfile::tempdir().unwrap();
-    let packed = folder.path().join("old.log.gz");
+    let dir = tempfile::tempdir().unwrap();
+    let packed = dir.path().join("old.log.gz");
     fs::write(&packed, b"\x1f\x8b\x08\x00rest").unwrap();
     let cases = [
         ("/no/such/file.log", "No such file"),
-        (folder.path().to_str().unwrap(), "directory"),
+        (dir.path().to_str().unwrap(), "directory"),
         (packed.to_str().unwrap(), "is compressed"),
     ];
     for (log, words) in cases {
@@ -257,8 +257,8 @@ fn r5_the_playbook_is_listed_by_class_and_by_word() {
 
 #[test]
 fn r5_a_playbook_of_one_s_own_goes_first() {
-    let folder = tempfile::tempdir().unwrap();
-    let file = folder.path().join("mine.toml");
+    let dir = tempfile::tempdir().unwrap();
+    let file = dir.path().join("mine.toml");
     let text = "[[advice]]\nid = \"our-pool\"\nclass = \"pipe\"\nsource = \"our pool\"\n\
                 confirm = \"ask it\"\nfix = \"close it\"\n\
                 [[symptom]]\nid = \"pool-drained\"\npatterns = \"pool drained\"\nwall = \"soft-limit\"\n\
@@ -300,8 +300,8 @@ fn hostile_lines_never_reach_the_terminal_raw() {
 
 #[test]
 fn a_result_may_go_to_a_file() {
-    let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join("said.json");
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("said.json");
     let said = explain(SURE.as_bytes(), &["--json", "-o", path.to_str().unwrap()]);
     assert_eq!((said.code, said.stdout.len()), (1, 0));
     let document: Value = serde_json::from_slice(&fs::read(&path).unwrap()).unwrap();

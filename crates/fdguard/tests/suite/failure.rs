@@ -152,7 +152,7 @@ fn the_live_view_without_a_terminal_is_wrong_usage() {
 
 #[test]
 fn a_file_that_is_no_snapshot_is_told_so() {
-    let folder = tempfile::tempdir().unwrap();
+    let dir = tempfile::tempdir().unwrap();
     let other = json!({"schema": "fdguard.diagnosis/1", "taken_at": "2026-01-01T00:00:00Z"});
     let newer = json!({"schema": "fdguard.snapshot/2"});
     let short = json!({"schema": "fdguard.snapshot/1", "taken_at": "2026-01-01T00:00:00Z"});
@@ -172,7 +172,7 @@ fn a_file_that_is_no_snapshot_is_told_so() {
         ),
     ];
     for (name, content) in cases {
-        let path = folder.path().join(name);
+        let path = dir.path().join(name);
         fs::write(&path, content).unwrap();
         let path = path.to_str().unwrap();
         for args in [
@@ -185,7 +185,7 @@ fn a_file_that_is_no_snapshot_is_told_so() {
             assert!(said.stderr.contains(path), "{args:?}: {}", said.stderr);
         }
     }
-    for path in ["/no/such/file", folder.path().to_str().unwrap()] {
+    for path in ["/no/such/file", dir.path().to_str().unwrap()] {
         assert_failed(&run(["snap", "--from", path]), COULD_NOT_LOOK);
         assert_failed(&run(["diff", path, "1"]), COULD_NOT_LOOK);
     }
@@ -206,10 +206,10 @@ fn a_hostile_file_name_does_not_reach_the_terminal_as_a_command() {
 
 #[test]
 fn a_place_that_cannot_be_written_is_an_error_and_leaves_stdout_empty() {
-    let folder = tempfile::tempdir().unwrap();
+    let dir = tempfile::tempdir().unwrap();
     let victim = Victim::start("leaker");
     let pid = victim.pid().to_string();
-    let inside_a_file = folder.path().join("file");
+    let inside_a_file = dir.path().join("file");
     fs::write(&inside_a_file, "x").unwrap();
     for place in [
         "/no/such/folder/out.json",
@@ -232,7 +232,7 @@ fn a_place_that_cannot_be_written_is_an_error_and_leaves_stdout_empty() {
     let said = run(["snap", &pid, "-o", place.to_str().unwrap()]);
     assert_failed(&said, COULD_NOT_LOOK);
     assert_failed(
-        &run(["snap", &pid, "-o", folder.path().to_str().unwrap()]),
+        &run(["snap", &pid, "-o", dir.path().to_str().unwrap()]),
         COULD_NOT_LOOK,
     );
     victim.finish();

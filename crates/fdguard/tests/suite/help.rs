@@ -118,8 +118,8 @@ fn the_completions_for_bash_are_read_by_bash() {
     if !testkit::have("bash") {
         return testkit::skip("needs bash");
     }
-    let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join("fdguard.bash");
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("fdguard.bash");
     std::fs::write(&path, run(["completions", "bash"]).stdout).unwrap();
     let status = std::process::Command::new("bash")
         .arg("-n")

@@ -19,14 +19,14 @@ fn is_gone(pid: u64) -> bool {
 
 #[test]
 fn python_comes_from_an_interpreter_that_the_host_keeps_warm() {
-    let folder = tempfile::tempdir().unwrap();
-    let token = folder.path().join("token");
+    let dir = tempfile::tempdir().unwrap();
+    let token = dir.path().join("token");
     let mut command = fdguard();
     command
         .args(["host", "--log-format", "json", "--listen", "127.0.0.1:0"])
         .arg("--token-file")
         .arg(&token);
-    let mut hosted = Hosted::of(command, folder, token);
+    let mut hosted = Hosted::of(command, dir, token);
     let deadline = Instant::now() + LONG;
     let warm = loop {
         let (status, health) = hosted.ask("GET", "/v1/health", "");
@@ -94,8 +94,8 @@ fn term_ends_every_session_with_a_receipt_and_nothing_is_left() {
 
 #[test]
 fn a_unix_socket_is_for_its_owner_alone_and_a_second_host_is_refused() {
-    let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join("host.sock");
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("host.sock");
     // What a killed host left behind is replaced.
     drop(UnixListener::bind(&path).unwrap());
     let listen = format!("unix:{}", path.display());
@@ -147,8 +147,8 @@ fn the_token_is_in_a_file_of_the_owner_and_nowhere_else() {
 
 #[test]
 fn nonsense_is_one_line_and_exit_2() {
-    let folder = tempfile::tempdir().unwrap();
-    let open = folder.path().join("open");
+    let dir = tempfile::tempdir().unwrap();
+    let open = dir.path().join("open");
     fs::write(&open, "0".repeat(64)).unwrap();
     fs::set_permissions(&open, fs::Permissions::from_mode(0o644)).unwrap();
     let open = open.display().to_string();
@@ -198,8 +198,8 @@ fn the_description_is_printed_without_a_host() {
 
 #[test]
 fn the_parent_hears_that_it_is_ready_and_that_it_stops() {
-    let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join("notify");
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("notify");
     let parent = UnixDatagram::bind(&path).unwrap();
     parent.set_read_timeout(Some(LONG)).unwrap();
     let mut command = fdguard();
@@ -213,7 +213,7 @@ fn the_parent_hears_that_it_is_ready_and_that_it_stops() {
         "--no-token",
     ]);
     command.env("NOTIFY_SOCKET", &path);
-    let token = folder.path().join("token");
+    let token = dir.path().join("token");
     let mut hosted = Hosted::of(command, tempfile::tempdir().unwrap(), token);
     let hear = || {
         let mut buffer = [0; 256];

@@ -40,8 +40,8 @@ fn r15_our_own_check_finds_no_leak_in_our_own_host() {
         eprintln!("SKIPPED: no python3");
         return;
     }
-    let folder = tempfile::tempdir().unwrap();
-    let script = folder.path().join("cycle.py");
+    let dir = tempfile::tempdir().unwrap();
+    let script = dir.path().join("cycle.py");
     fs::write(&script, CYCLE).unwrap();
     let port = TcpListener::bind("127.0.0.1:0")
         .unwrap()

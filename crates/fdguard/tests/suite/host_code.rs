@@ -402,7 +402,7 @@ fn a_stranger_at_the_sessions_socket_ends_nobodys_command() {
     let hosted = Hosted::on_socket(&[]);
     let session = hosted.open(&bash());
     let id = session["id"].as_str().unwrap().to_owned();
-    let stop = hosted.folder.path().join("stop");
+    let stop = hosted.dir.path().join("stop");
     let code = format!(
         "until [ -e {} ]; do sleep 0.02; done; echo by itself",
         stop.display()

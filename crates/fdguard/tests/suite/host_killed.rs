@@ -33,7 +33,7 @@ fn work(hosted: &Hosted, round: u64) {
 /// Kills a host at work; gives how long its processes lived on.
 fn kill_at_work(state: &Path, round: u64) -> (usize, Duration) {
     let mut hosted = Hosted::on_socket(&["--state", state.to_str().unwrap()]);
-    let mark = hosted.folder.path().to_str().unwrap().to_owned();
+    let mark = hosted.dir.path().to_str().unwrap().to_owned();
     let pid = hosted.pid();
     let mut there = 0;
     let mut killed = Instant::now();
@@ -58,7 +58,7 @@ fn kill_at_work(state: &Path, round: u64) -> (usize, Duration) {
 
 /// Each event is a whole line, but for the one that was being written.
 fn assert_log_is_whole(hosted: &Hosted) {
-    let text = fs::read_to_string(hosted.folder.path().join("events")).unwrap();
+    let text = fs::read_to_string(hosted.dir.path().join("events")).unwrap();
     let whole = text.rsplit_once('\n').map_or("", |(whole, _)| whole);
     assert!(whole.lines().count() > 1, "{text}");
     for line in whole.lines() {
@@ -150,7 +150,7 @@ fn r51_what_a_killed_host_left_is_told_by_a_dry_run_that_changes_nothing() {
 }
 
 #[test]
-fn a_folder_without_a_registry_is_told_and_stays_empty() {
+fn a_dir_without_a_registry_is_told_and_stays_empty() {
     let state = tempfile::tempdir().unwrap();
     let mut command = super::fdguard();
     command.args(["host", "--reconcile", "--dry-run", "--state"]);

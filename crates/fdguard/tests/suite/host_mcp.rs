@@ -283,8 +283,8 @@ fn it_does_not_listen_and_serve_one_client_at_once() {
 }
 
 /// A Python program that opens a file in line 4 again and again and closes none.
-fn leaking(folder: &Path) -> String {
-    let file = folder.join("leaky.py");
+fn leaking(dir: &Path) -> String {
+    let file = dir.join("leaky.py");
     let code = "import time\nkept = []\ndef work():\n    kept.append(open('/etc/passwd'))\n\
                 for _ in range(40):\n    work()\n    time.sleep(0.05)\n";
     std::fs::write(&file, code).unwrap();
@@ -302,16 +302,16 @@ const ASK: &str = "python3 -c \"import os, socket; \
 
 #[test]
 fn a_check_names_the_line_in_a_few_lines_and_the_fix_passes() {
-    let folder = tempfile::tempdir().unwrap();
+    let dir = tempfile::tempdir().unwrap();
     let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let port = listener.local_addr().unwrap().port().to_string();
     drop(listener);
-    let script = folder.path().join("server.py");
+    let script = dir.path().join("server.py");
     std::fs::write(&script, SERVER).unwrap();
     let mut peer = Peer::start();
     peer.shake_hands();
     let asked = json!({
-        "command": ["python3", "server.py", port], "cwd": folder.path(), "env": {"PORT": port},
+        "command": ["python3", "server.py", port], "cwd": dir.path(), "env": {"PORT": port},
         "exercise": ASK, "ready": format!("tcp:{port}"), "cycles": 10, "seconds": 200,
     });
     let failed = peer.call("check", &asked);
@@ -337,8 +337,8 @@ fn a_check_names_the_line_in_a_few_lines_and_the_fix_passes() {
 
 #[test]
 fn a_trace_gives_its_diagnosis_and_the_programs_output() {
-    let folder = tempfile::tempdir().unwrap();
-    let script = leaking(folder.path());
+    let dir = tempfile::tempdir().unwrap();
+    let script = leaking(dir.path());
     let code = format!(
         "{}print('done', flush=True)\n",
         std::fs::read_to_string(&script).unwrap()
@@ -362,9 +362,9 @@ fn a_trace_gives_its_diagnosis_and_the_programs_output() {
 
 #[test]
 fn a_trial_that_is_cancelled_or_abandoned_leaves_no_process() {
-    let folder = tempfile::tempdir().unwrap();
+    let dir = tempfile::tempdir().unwrap();
     let begin = |peer: &mut Peer, name: &str| {
-        let sign = folder.path().join(name);
+        let sign = dir.path().join(name);
         let script = format!(
             "sleep 1000 & echo $$ $! >{0}.part; mv {0}.part {0}; sleep 1001",
             sign.display()

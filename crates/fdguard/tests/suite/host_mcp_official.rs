@@ -23,11 +23,11 @@ fn script() -> PathBuf {
 
 /// A Python that has the package; absent where it cannot be installed.
 fn python() -> Option<PathBuf> {
-    let folder = Path::new(env!("CARGO_TARGET_TMPDIR"));
-    let lock = File::create(folder.join("mcp-client.lock")).unwrap();
+    let dir = Path::new(env!("CARGO_TARGET_TMPDIR"));
+    let lock = File::create(dir.join("mcp-client.lock")).unwrap();
     // Another test may be installing it.
     flock(&lock, FlockOperation::LockExclusive).unwrap();
-    let home = folder.join(PACKAGE.replace("==", "-"));
+    let home = dir.join(PACKAGE.replace("==", "-"));
     let python = home.join("bin/python");
     let works = |python: &Path| {
         let mut import = Command::new(python);

@@ -13,13 +13,13 @@ const ENOUGH: Duration = Duration::from_secs(20);
 
 #[test]
 fn a_long_command_works_without_a_directory_for_temporary_files() {
-    let folder = tempfile::tempdir().unwrap();
-    let token = folder.path().join("token");
+    let dir = tempfile::tempdir().unwrap();
+    let token = dir.path().join("token");
     let mut command = fdguard();
     command.args(["host", "--log-format", "json", "--no-warm"]);
     command.args(["--listen", "127.0.0.1:0", "--token-file"]);
     command.arg(&token).env("TMPDIR", "/no/such/directory");
-    let host = Hosted::of(command, folder, token);
+    let host = Hosted::of(command, dir, token);
     for program in ["bash", "python"] {
         let session = host.open(&json!({"program": program}));
         let id = session["id"].as_str().unwrap();

@@ -16,9 +16,9 @@ const ENOUGH: Duration = Duration::from_secs(20);
 /// A host whose token came in its environment. The file of the token is only for this test, which
 /// reads it for its requests.
 fn with_token_in_environment(mut command: std::process::Command, is_warm: bool) -> Hosted {
-    let folder = tempfile::tempdir().unwrap();
-    fs::set_permissions(folder.path(), fs::Permissions::from_mode(0o755)).unwrap();
-    let token = folder.path().join("token");
+    let dir = tempfile::tempdir().unwrap();
+    fs::set_permissions(dir.path(), fs::Permissions::from_mode(0o755)).unwrap();
+    let token = dir.path().join("token");
     fs::write(&token, TOKEN).unwrap();
     fs::set_permissions(&token, fs::Permissions::from_mode(0o600)).unwrap();
     command.args(["--log-format", "json", "--listen", "127.0.0.1:0"]);
@@ -30,7 +30,7 @@ fn with_token_in_environment(mut command: std::process::Command, is_warm: bool) 
     wrapped.arg(format!("FDGUARD_HOST_TOKEN={TOKEN}"));
     wrapped.arg(command.get_program()).args(command.get_args());
     wrapped.current_dir("/");
-    Hosted::of(wrapped, folder, token)
+    Hosted::of(wrapped, dir, token)
 }
 
 #[test]

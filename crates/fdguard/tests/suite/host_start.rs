@@ -31,9 +31,9 @@ fn handed(address: &str, token: &std::path::Path) -> Command {
 
 #[test]
 fn a_socket_that_the_parent_hands_over_is_used() {
-    let folder = tempfile::tempdir().unwrap();
-    let token = folder.path().join("token");
-    let hosted = Hosted::of(handed("127.0.0.1", &token), folder, token);
+    let dir = tempfile::tempdir().unwrap();
+    let token = dir.path().join("token");
+    let hosted = Hosted::of(handed("127.0.0.1", &token), dir, token);
     assert!(hosted.at.starts_with("http://127.0.0.1:"), "{}", hosted.at);
     let session = hosted.open(&json!({"program": "bash"}));
     let id = session["id"].as_str().unwrap();
@@ -50,8 +50,8 @@ fn a_socket_that_the_parent_hands_over_is_used() {
 
 #[test]
 fn a_socket_of_the_parent_that_others_can_reach_is_refused() {
-    let folder = tempfile::tempdir().unwrap();
-    let output = handed("0.0.0.0", &folder.path().join("token"))
+    let dir = tempfile::tempdir().unwrap();
+    let output = handed("0.0.0.0", &dir.path().join("token"))
         .output()
         .unwrap();
     let said = String::from_utf8_lossy(&output.stderr);

@@ -130,7 +130,7 @@ fn what_a_killed_host_left_outside_of_todays_roots_stays_and_is_told() {
 }
 
 #[test]
-fn a_will_whose_folder_is_gone_is_told_once_and_forgotten() {
+fn a_will_whose_dir_is_gone_is_told_once_and_forgotten() {
     let (state, root) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
     let of_agent = root.path().canonicalize().unwrap().join("agent");
     fs::create_dir(&of_agent).unwrap();

@@ -28,32 +28,32 @@ pub(crate) struct Hosted {
     /// What its ready line says: `http://…` or `unix:…`.
     pub(crate) at: String,
     pub(crate) token: PathBuf,
-    pub(crate) folder: tempfile::TempDir,
+    pub(crate) dir: tempfile::TempDir,
 }
 
 impl Hosted {
     pub(crate) fn start(args: &[&str]) -> Self {
-        let folder = tempfile::tempdir().unwrap();
-        Self::start_in(folder, args)
+        let dir = tempfile::tempdir().unwrap();
+        Self::start_in(dir, args)
     }
 
     /// At a unix socket in a folder of its own.
     pub(crate) fn on_socket(args: &[&str]) -> Self {
-        let folder = tempfile::tempdir().unwrap();
-        let listen = format!("unix:{}", folder.path().join("host.sock").display());
+        let dir = tempfile::tempdir().unwrap();
+        let listen = format!("unix:{}", dir.path().join("host.sock").display());
         let args = [&["--listen", &listen], args].concat();
-        Self::start_in(folder, &args)
+        Self::start_in(dir, &args)
     }
 
-    fn start_in(folder: tempfile::TempDir, args: &[&str]) -> Self {
-        let token = folder.path().join("token");
+    fn start_in(dir: tempfile::TempDir, args: &[&str]) -> Self {
+        let token = dir.path().join("token");
         let mut command = fdguard();
         command.args(["host", "--log-format", "json"]);
         match args.strip_suffix(&[WARM]) {
             Some(args) => command.args(args),
             None => command.arg("--no-warm").args(args),
         };
-        command.env(MARK, folder.path());
+        command.env(MARK, dir.path());
         if !args.contains(&"--no-token") {
             command.arg("--token-file").arg(&token);
         }
@@ -61,12 +61,12 @@ impl Hosted {
             // These tests look into the host.
             command.arg("--inspectable");
         }
-        Self::of(command, folder, token)
+        Self::of(command, dir, token)
     }
 
-    pub(crate) fn of(mut command: Command, folder: tempfile::TempDir, token: PathBuf) -> Self {
+    pub(crate) fn of(mut command: Command, dir: tempfile::TempDir, token: PathBuf) -> Self {
         command.env_remove("FDGUARD_HOST_TOKEN");
-        let events = fs::File::create(folder.path().join("events")).unwrap();
+        let events = fs::File::create(dir.path().join("events")).unwrap();
         let mut child = command
             .stdout(Stdio::piped())
             .stderr(events)
@@ -79,19 +79,19 @@ impl Hosted {
         let at = at.unwrap_or_else(|| {
             panic!(
                 "{line:?}: {}",
-                fs::read_to_string(folder.path().join("events")).unwrap()
+                fs::read_to_string(dir.path().join("events")).unwrap()
             )
         });
         Self {
             at: at.to_owned(),
             child,
             token,
-            folder,
+            dir,
         }
     }
 
     pub(crate) fn events(&self) -> Vec<Value> {
-        let text = fs::read_to_string(self.folder.path().join("events")).unwrap();
+        let text = fs::read_to_string(self.dir.path().join("events")).unwrap();
         text.lines()
             .map(|line| serde_json::from_str(line).unwrap())
             .collect()
@@ -145,7 +145,7 @@ impl Hosted {
 
     /// Living processes of it, the host itself left out.
     pub(crate) fn others(&self) -> Vec<u32> {
-        let mut all = marked(self.folder.path().to_str().unwrap());
+        let mut all = marked(self.dir.path().to_str().unwrap());
         all.retain(|pid| *pid != self.pid());
         all
     }

@@ -46,8 +46,8 @@ fn a_hostile_command_name_is_made_visible_everywhere() {
         return skip("needs bash");
     }
     // A process that renames itself: the file system takes any name.
-    let folder = tempfile::tempdir().unwrap();
-    let program = folder.path().join("\u{1b}[31m\nx");
+    let dir = tempfile::tempdir().unwrap();
+    let program = dir.path().join("\u{1b}[31m\nx");
     let copied = Command::new("cp").arg("/bin/cat").arg(&program).status();
     assert!(copied.unwrap().success());
     let mut child = Command::new(&program)
@@ -101,8 +101,8 @@ fn poisoned(value: &mut Value, key: &str) {
 
 #[test]
 fn a_saved_snapshot_from_somebody_else_is_shown_safely() {
-    let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join("evil.json");
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("evil.json");
     let victim = Victim::start("everything");
     let mut document = snap(victim.pid(), &["--json"]).good_json();
     victim.finish();
@@ -181,8 +181,8 @@ fn on_a_terminal_there_are_colours_and_no_color_takes_them_away() {
 
 #[test]
 fn a_file_appears_whole_or_not_at_all() {
-    let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join("out.txt");
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("out.txt");
     let victim = Victim::start("starved");
     fs::write(&path, "before").unwrap();
     let before = fs::metadata(&path).unwrap().ino();
@@ -201,7 +201,7 @@ fn a_file_appears_whole_or_not_at_all() {
     let failed = run(["snap", "4194303", "-o", name]);
     assert_eq!(failed.code, 3);
     assert_eq!(fs::read_to_string(&path).unwrap(), written);
-    assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 1);
+    assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 1);
     victim.finish();
 }
 

@@ -54,8 +54,8 @@ fn a_device_without_an_end_is_refused_in_one_line() {
 
 #[test]
 fn a_file_that_is_too_large_is_refused_before_it_is_read() {
-    let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join("large");
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("large");
     // A hole: it takes no room on the disk.
     File::create(&path).unwrap().set_len(64 << 30).unwrap();
     let whole = [

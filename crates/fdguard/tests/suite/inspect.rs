@@ -21,15 +21,15 @@ pub(crate) const ALERT: [u8; 24] = [
 
 /// A folder with the database `state.db`.
 pub(crate) fn made(mode: &str) -> (TempDir, PathBuf) {
-    let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join("state.db");
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("state.db");
     let status = Command::new("python3")
         .args(["-c", MAKE])
         .arg(&path)
         .arg(mode)
         .status();
     assert!(status.unwrap().success());
-    (folder, path)
+    (dir, path)
 }
 
 pub(crate) fn damage(path: &Path) {
@@ -45,7 +45,7 @@ fn inspect(args: &[&str], path: &Path) -> CommandOutput {
 
 #[test]
 fn r42_the_verdict_comes_first_and_the_next_step_last() {
-    let (_folder, path) = made("wal");
+    let (_dir, path) = made("wal");
     let said = inspect(&[], &path);
     assert_eq!((said.code, &*said.stderr), (0, ""), "{}", said.text());
     assert!(
@@ -69,7 +69,7 @@ fn r42_the_verdict_comes_first_and_the_next_step_last() {
 
 #[test]
 fn r42_the_document_keeps_its_promises() {
-    let (folder, path) = made("delete");
+    let (dir, path) = made("delete");
     damage(&path);
     let said = inspect(&["--json"], &path);
     assert_eq!((said.code, &*said.stderr), (1, ""));
@@ -92,7 +92,7 @@ fn r42_the_document_keeps_its_promises() {
     ] {
         assert!(file.get(key).is_some(), "{key}");
     }
-    let output = folder.path().join("out.json");
+    let output = dir.path().join("out.json");
     let said = run([
         "inspect",
         "--json",
@@ -107,8 +107,8 @@ fn r42_the_document_keeps_its_promises() {
 
 #[test]
 fn r45_what_could_not_be_looked_at_is_3_and_no_result() {
-    let (folder, path) = made("delete");
-    let none = folder.path().join("none.db");
+    let (dir, path) = made("delete");
+    let none = dir.path().join("none.db");
     let said = inspect(&[], &none);
     assert_eq!((said.code, said.text()), (3, ""));
     assert!(
@@ -135,12 +135,12 @@ fn r45_what_could_not_be_looked_at_is_3_and_no_result() {
 }
 
 #[test]
-fn a_folder_means_the_databases_in_it() {
-    let (folder, path) = made("wal");
-    fs::copy(&path, folder.path().join("other.sqlite")).unwrap();
-    fs::write(folder.path().join("notes.txt"), "nothing here\n").unwrap();
+fn a_dir_means_the_databases_in_it() {
+    let (dir, path) = made("wal");
+    fs::copy(&path, dir.path().join("other.sqlite")).unwrap();
+    fs::write(dir.path().join("notes.txt"), "nothing here\n").unwrap();
     damage(&path);
-    let document = inspect(&["--json"], folder.path()).json();
+    let document = inspect(&["--json"], dir.path()).json();
     let told: Vec<_> = document["files"]
         .as_array()
         .unwrap()
@@ -155,7 +155,7 @@ fn a_folder_means_the_databases_in_it() {
 
 #[test]
 fn r45_heal_makes_it_whole_and_says_where_the_backup_is() {
-    let (folder, path) = made("wal");
+    let (dir, path) = made("wal");
     let whole = fs::read(&path).unwrap();
     damage(&path);
     let damaged = fs::read(&path).unwrap();
@@ -171,7 +171,7 @@ fn r45_heal_makes_it_whole_and_says_where_the_backup_is() {
         said.text()
     );
     assert_eq!(fs::read(&path).unwrap()[20..], whole[20..]);
-    let backups = folder.path().join("state.db.fdguard-backups");
+    let backups = dir.path().join("state.db.fdguard-backups");
     let backup = fs::read_dir(backups)
         .unwrap()
         .next()
@@ -185,7 +185,7 @@ fn r45_heal_makes_it_whole_and_says_where_the_backup_is() {
 
 #[test]
 fn r45_a_refusal_is_1_and_says_why() {
-    let (_folder, path) = made("delete");
+    let (_dir, path) = made("delete");
     let file = OpenOptions::new().write(true).open(&path).unwrap();
     file.write_all_at(&[0; 400], 0).unwrap();
     drop(file);
@@ -202,7 +202,7 @@ fn r45_a_refusal_is_1_and_says_why() {
 
 #[test]
 fn wrong_usage_is_2() {
-    let (folder, path) = made("delete");
+    let (dir, path) = made("delete");
     for args in [
         &["--dry-run"][..],
         &["--for", "5s"],
@@ -213,7 +213,7 @@ fn wrong_usage_is_2() {
         let said = inspect(args, &path);
         assert_eq!((said.code, said.text()), (2, ""), "{args:?}");
     }
-    assert_eq!(inspect(&["--heal"], folder.path()).code, 2);
+    assert_eq!(inspect(&["--heal"], dir.path()).code, 2);
     assert_eq!(run(["inspect"]).code, 2);
 }
 
@@ -223,8 +223,8 @@ fn who_may_not_see_all_processes_is_told_so() {
         testkit::skip("needs root, to look as somebody else");
         return;
     }
-    let (folder, path) = made("delete");
-    fs::set_permissions(folder.path(), Permissions::from_mode(0o755)).unwrap();
+    let (dir, path) = made("delete");
+    fs::set_permissions(dir.path(), Permissions::from_mode(0o755)).unwrap();
     fs::set_permissions(&path, Permissions::from_mode(0o644)).unwrap();
     let nobody = AsNobody::new();
     let said = nobody.run(&["inspect", "--json", path.to_str().unwrap()]);
@@ -239,7 +239,7 @@ fn who_may_not_see_all_processes_is_told_so() {
     );
     // Whether somebody holds it cannot be known: it is not touched.
     damage(&path);
-    fs::set_permissions(folder.path(), Permissions::from_mode(0o777)).unwrap();
+    fs::set_permissions(dir.path(), Permissions::from_mode(0o777)).unwrap();
     let said = nobody.run(&["inspect", "--heal", path.to_str().unwrap()]);
     assert_eq!(said.code, 3, "{}{}", said.text(), said.stderr);
     fs::set_permissions(&path, Permissions::from_mode(0o0)).unwrap();
@@ -253,8 +253,8 @@ fn r44_a_holder_that_may_not_be_read_is_named_by_its_locks() {
         testkit::skip("needs root, to look as somebody else");
         return;
     }
-    let (folder, path) = made("wal");
-    fs::set_permissions(folder.path(), Permissions::from_mode(0o755)).unwrap();
+    let (dir, path) = made("wal");
+    fs::set_permissions(dir.path(), Permissions::from_mode(0o755)).unwrap();
     let script = "import sqlite3,sys\nc=sqlite3.connect(sys.argv[1])\nc.execute('SELECT count(*) FROM t').fetchall()\nprint('ready',flush=True)\nsys.stdin.read()";
     let child = ScriptedProcess::python(script, &path);
     let said = AsNobody::new().run(&["inspect", "--json", path.to_str().unwrap()]);

@@ -44,8 +44,8 @@ impl Watching {
 
 #[test]
 fn r42_the_moment_is_told_and_ctrl_c_ends_with_a_summary() {
-    let (folder, path) = made("wal");
-    let mut watching = Watching::start(folder.path());
+    let (dir, path) = made("wal");
+    let mut watching = Watching::start(dir.path());
     damage(&path);
     let bad = watching.next();
     assert_eq!(
@@ -67,7 +67,7 @@ fn r42_the_moment_is_told_and_ctrl_c_ends_with_a_summary() {
 
 #[test]
 fn a_watch_that_saw_nothing_ends_with_0_after_its_time() {
-    let (_folder, path) = made("wal");
+    let (_dir, path) = made("wal");
     let said = run([
         "inspect",
         "--watch",
@@ -108,7 +108,7 @@ sys.stdin.read()
 
 #[test]
 fn r42_a_traced_holder_tells_who_wrote() {
-    let (_folder, path) = made("wal");
+    let (_dir, path) = made("wal");
     let name = path.to_str().unwrap();
     let mut traced = Tracing::start(&[], &["python3", "-c", STALE, name]);
     assert_eq!(traced.line(), name, "the database has the socket's number");

@@ -44,8 +44,8 @@ fn names_that_are_no_text_are_bytes_and_come_back() {
     assert_eq!(record["detail"]["path"], held.detail["path"]);
     if have("python3") {
         // A reader that nobody here wrote, and a strict one.
-        let folder = tempfile::tempdir().unwrap();
-        let path = folder.path().join("snapshot.json");
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("snapshot.json");
         std::fs::write(&path, &said.stdout).unwrap();
         let strict = "import json,sys; json.loads(open(sys.argv[1],'rb').read().decode('utf-8'), \
                       parse_constant=lambda name: sys.exit(name))";
@@ -121,9 +121,9 @@ fn r10_counts_have_no_path_no_peer_and_no_command_line() {
         let said = snap(victim.pid(), args);
         assert_eq!((said.code, &*said.stderr), (0, ""));
         let text = said.text();
-        let folder = victim.folder().file_name().unwrap().to_str().unwrap();
+        let dir = victim.dir().file_name().unwrap().to_str().unwrap();
         for secret in [
-            folder,
+            dir,
             "/tmp",
             "/dev/",
             "127.0.0.1",
@@ -190,8 +190,8 @@ fn r2_all_processes_are_told_the_same_by_the_kernel_and_by_proc() {
 
 #[test]
 fn a_saved_snapshot_says_the_same_when_it_is_shown_again() {
-    let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join("a.json");
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("a.json");
     let victim = Victim::start("everything");
     let said = snap(victim.pid(), &["--json", "-o", path.to_str().unwrap()]);
     assert_eq!((said.code, said.stdout.len(), &*said.stderr), (0, 0, ""));
@@ -200,7 +200,7 @@ fn a_saved_snapshot_says_the_same_when_it_is_shown_again() {
     assert_snapshot(&saved);
     let again = run(["snap", "--from", path.to_str().unwrap(), "--json"]).good_json();
     assert_eq!(again, saved);
-    let leftovers: Vec<_> = std::fs::read_dir(folder.path()).unwrap().collect();
+    let leftovers: Vec<_> = std::fs::read_dir(dir.path()).unwrap().collect();
     assert_eq!(leftovers.len(), 1, "{leftovers:?}");
 }
 

@@ -8,8 +8,8 @@ use testkit::Victim;
 use super::failure::{COULD_NOT_LOOK, USAGE, assert_failed};
 use super::{run, snap};
 
-fn save(victim: &Victim, folder: &Path, name: &str) -> String {
-    let path = folder.join(name).to_str().unwrap().to_owned();
+fn save(victim: &Victim, dir: &Path, name: &str) -> String {
+    let path = dir.join(name).to_str().unwrap().to_owned();
     let said = snap(victim.pid(), &["--json", "-o", &path]);
     assert_eq!((said.code, &*said.stderr), (0, ""));
     path
@@ -17,12 +17,12 @@ fn save(victim: &Victim, folder: &Path, name: &str) -> String {
 
 #[test]
 fn r14_work_that_cleans_up_is_back_to_baseline() {
-    let folder = tempfile::tempdir().unwrap();
+    let dir = tempfile::tempdir().unwrap();
     let mut victim = Victim::start("leaker");
     victim.tell("3 file");
-    let baseline = save(&victim, folder.path(), "baseline.json");
+    let baseline = save(&victim, dir.path(), "baseline.json");
     victim.tell("5 socket");
-    let during = save(&victim, folder.path(), "during.json");
+    let during = save(&victim, dir.path(), "during.json");
     victim.tell("-5");
     let pid = victim.pid().to_string();
     let args = ["diff", &baseline, &during, &pid, "--fail-on", "leftover"];
@@ -52,14 +52,14 @@ fn r14_work_that_cleans_up_is_back_to_baseline() {
 
 #[test]
 fn r14_what_is_left_over_is_listed_and_fails_when_asked_to() {
-    let folder = tempfile::tempdir().unwrap();
+    let dir = tempfile::tempdir().unwrap();
     let mut victim = Victim::start("leaker");
-    let a = save(&victim, folder.path(), "a");
+    let a = save(&victim, dir.path(), "a");
     victim.tell("4 file");
-    let b = save(&victim, folder.path(), "b");
+    let b = save(&victim, dir.path(), "b");
     victim.tell("-2");
     victim.tell("1");
-    let c = save(&victim, folder.path(), "c");
+    let c = save(&victim, dir.path(), "c");
     let named = [
         format!("idle={a}"),
         format!("load={b}"),
@@ -102,12 +102,12 @@ fn r14_what_is_left_over_is_listed_and_fails_when_asked_to() {
 
 #[test]
 fn r14_two_snapshots_keep_their_document_and_may_fail_on_what_is_left() {
-    let folder = tempfile::tempdir().unwrap();
+    let dir = tempfile::tempdir().unwrap();
     let mut victim = Victim::start("leaker");
     victim.tell("2 file");
-    let before = save(&victim, folder.path(), "before");
+    let before = save(&victim, dir.path(), "before");
     victim.tell("-1");
-    let fewer = save(&victim, folder.path(), "fewer");
+    let fewer = save(&victim, dir.path(), "fewer");
     let args = ["diff", &before, &fewer, "--fail-on", "leftover", "--json"];
     let document = run(args).good_json();
     assert_eq!(document["schema"], "fdguard.diff/1", "less is no leftover");
@@ -118,10 +118,10 @@ fn r14_two_snapshots_keep_their_document_and_may_fail_on_what_is_left() {
 
 #[test]
 fn phases_of_two_processes_and_of_none_are_refused() {
-    let folder = tempfile::tempdir().unwrap();
+    let dir = tempfile::tempdir().unwrap();
     let (one, two) = (Victim::start("leaker"), Victim::start("leaker"));
-    let a = save(&one, folder.path(), "a");
-    let b = save(&two, folder.path(), "b");
+    let a = save(&one, dir.path(), "a");
+    let b = save(&two, dir.path(), "b");
     let said = run(["diff", &a, &a, &b]);
     assert_failed(&said, COULD_NOT_LOOK);
     let telling = "a and b are snapshots of different processes";
@@ -138,9 +138,9 @@ fn phases_of_two_processes_and_of_none_are_refused() {
 
 #[test]
 fn a_file_whose_name_looks_like_a_named_phase_is_a_file() {
-    let folder = tempfile::tempdir().unwrap();
+    let dir = tempfile::tempdir().unwrap();
     let victim = Victim::start("leaker");
-    let odd = save(&victim, folder.path(), "x=y.json");
+    let odd = save(&victim, dir.path(), "x=y.json");
     let said = run(["diff", &odd, &odd, &odd]);
     assert_eq!(said.code, 0, "{}", said.stderr);
     let telling = "x=y.json → x=y.json";

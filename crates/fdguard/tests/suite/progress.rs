@@ -39,8 +39,8 @@ fn the_doctor_shows_how_far_it_is_and_erases_it() {
 #[test]
 fn a_watch_into_a_file_shows_how_far_it_is_on_the_terminal() {
     let victim = Victim::start("leaker");
-    let folder = tempfile::tempdir().unwrap();
-    let file = folder.path().join("watch.json");
+    let dir = tempfile::tempdir().unwrap();
+    let file = dir.path().join("watch.json");
     let mut command = Command::new("sh");
     let script = "exec \"$0\" watch \"$1\" --for 3s --json >\"$2\"";
     command.args(["-c", script, env!("CARGO_BIN_EXE_fdguard")]);

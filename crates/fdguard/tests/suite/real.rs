@@ -311,12 +311,12 @@ fn python_http_server_with_kept_connections() {
     if !have("python3") {
         return skip("needs python3");
     }
-    let folder = tempfile::tempdir().unwrap();
+    let dir = tempfile::tempdir().unwrap();
     let mut command = Command::new("python3");
     command
         .args(["-u", "-m", "http.server", "0", "--bind", "127.0.0.1"])
         .args(["--protocol", "HTTP/1.1"])
-        .current_dir(folder.path())
+        .current_dir(dir.path())
         .stdin(Stdio::null())
         .stdout(Stdio::piped())
         .stderr(Stdio::null());
@@ -353,11 +353,11 @@ fn node_server_with_timer_watch_and_kept_connections() {
     if !have("node") {
         return skip("needs node");
     }
-    let folder = tempfile::tempdir().unwrap();
+    let dir = tempfile::tempdir().unwrap();
     let mut command = Command::new("node");
     command
         .args(["-e", NODE])
-        .arg(folder.path())
+        .arg(dir.path())
         .stdin(Stdio::null())
         .stdout(Stdio::piped())
         .stderr(Stdio::inherit());
@@ -373,7 +373,7 @@ fn node_server_with_timer_watch_and_kept_connections() {
     assert_eq!(watchers.len(), 1);
     assert_eq!(watchers[0]["detail"]["watches"], 1);
     assert!(!of_class(&document, "eventpoll").is_empty());
-    let path = folder.path().canonicalize().unwrap().join("kept.log");
+    let path = dir.path().canonicalize().unwrap().join("kept.log");
     let files = of_class(&document, "regular");
     let file = files.iter().find(|fd| fd["fd"] == kept);
     assert_eq!(file.unwrap()["target"], path.to_str().unwrap());
@@ -415,9 +415,9 @@ fn uid_of(user: &str) -> Option<u32> {
 }
 
 /// Starts a database in `folder` and waits until it takes connections.
-fn postgres(bin: &Path, folder: &Path, uid: u32) -> Service {
-    chown(folder, Some(uid), Some(uid)).unwrap();
-    let data = folder.join("data");
+fn postgres(bin: &Path, dir: &Path, uid: u32) -> Service {
+    chown(dir, Some(uid), Some(uid)).unwrap();
+    let data = dir.join("data");
     let mut init = run_as(uid, Command::new(bin.join("initdb")));
     init.args(["--no-sync", "--auth=trust", "-U", "postgres", "-D"])
         .arg(&data)
@@ -429,7 +429,7 @@ fn postgres(bin: &Path, folder: &Path, uid: u32) -> Service {
         .arg("-D")
         .arg(&data)
         .arg("-k")
-        .arg(folder)
+        .arg(dir)
         .args(["-c", "listen_addresses=", "-c", "fsync=off"])
         .current_dir("/")
         .stdin(Stdio::null())
@@ -456,9 +456,9 @@ fn postgres_with_a_few_connections_process_by_process() {
     if !is_root() {
         return skip("needs root, to run PostgreSQL as its own user");
     }
-    let folder = tempfile::tempdir().unwrap();
-    let server = postgres(&bin, folder.path(), uid);
-    let sessions: Vec<Service> = (0..4).map(|_| session(&bin, folder.path())).collect();
+    let dir = tempfile::tempdir().unwrap();
+    let server = postgres(&bin, dir.path(), uid);
+    let sessions: Vec<Service> = (0..4).map(|_| session(&bin, dir.path())).collect();
     let tree = snap(server.pid(), &["--tree", "--json"]).good_json();
     super::contract::assert_snapshots(&tree);
     let members = tree["snapshots"].as_array().unwrap();
@@ -488,12 +488,12 @@ fn chromium_process_by_process() {
     let Some(browser) = names.into_iter().find(|name| have(name)) else {
         return skip("needs Chromium");
     };
-    let folder = tempfile::tempdir().unwrap();
+    let dir = tempfile::tempdir().unwrap();
     let mut command = Command::new(browser);
     command
         .args(["--headless", "--no-sandbox", "--disable-gpu"])
         .args(["--remote-debugging-port=0", "about:blank"])
-        .arg(format!("--user-data-dir={}", folder.path().display()))
+        .arg(format!("--user-data-dir={}", dir.path().display()))
         .stdin(Stdio::null())
         .stdout(Stdio::null())
         .stderr(Stdio::piped());

@@ -7,8 +7,8 @@ use serde_json::Value;
 use super::fdguard;
 
 fn recordings() -> Vec<PathBuf> {
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/recordings");
-    let files = std::fs::read_dir(folder).unwrap();
+    let dir = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/recordings");
+    let files = std::fs::read_dir(dir).unwrap();
     let mut files: Vec<PathBuf> = files.map(|file| file.unwrap().path()).collect();
     files.sort();
     files
@@ -45,8 +45,8 @@ fn r15_real_servers_under_load_raise_nothing() {
 
 #[test]
 fn r58_the_doctor_examines_a_recording_too() {
-    let folder = tempfile::tempdir().unwrap();
-    let bundle = folder.path().join("evidence");
+    let dir = tempfile::tempdir().unwrap();
+    let bundle = dir.path().join("evidence");
     let node = recordings()
         .into_iter()
         .find(|file| file.to_string_lossy().contains("node-http"))

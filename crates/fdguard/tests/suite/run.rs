@@ -75,8 +75,8 @@ fn one_that_did_its_work_is_not_started_again() {
 
 #[test]
 fn a_program_that_cannot_be_run_is_told_once() {
-    let folder = tempfile::tempdir().unwrap();
-    let plain = folder.path().join("plain");
+    let dir = tempfile::tempdir().unwrap();
+    let plain = dir.path().join("plain");
     std::fs::write(&plain, "no program").unwrap();
     for (program, code) in [("/nowhere/at/all", 127), (plain.to_str().unwrap(), 126)] {
         for restart in ["on-failure", "always"] {

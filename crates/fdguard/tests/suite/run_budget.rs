@@ -59,11 +59,11 @@ fn r28_a_low_limit_is_raised_and_told() {
 
 #[test]
 fn r29_evidence_is_written_before_the_restart_or_told_to_be_missing() {
-    let folder = tempfile::tempdir().unwrap();
+    let dir = tempfile::tempdir().unwrap();
     let script = "ulimit -Sn 2048; exec \"$0\" run --budget fds=10%:15% --warmup 0s --raise-limit off --evidence \"$2\" -- \"$1\" leak 1";
     let mut command = Command::new("sh");
     command.args(["-c", script, env!("CARGO_BIN_EXE_fdguard"), &service()]);
-    command.arg(folder.path());
+    command.arg(dir.path());
     let mut running = Running::of(command);
     running.event("breach", &["reason=fd_budget"]);
     let told = running.event("evidence", &[]);

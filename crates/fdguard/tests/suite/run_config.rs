@@ -12,17 +12,14 @@ use super::running::{Running, free_port, get, service};
 
 struct File {
     path: PathBuf,
-    _folder: TempDir,
+    _dir: TempDir,
 }
 
 impl File {
     fn new(text: &str) -> Self {
-        let folder = tempfile::tempdir().unwrap();
-        let path = folder.path().join("services.toml");
-        let file = Self {
-            path,
-            _folder: folder,
-        };
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("services.toml");
+        let file = Self { path, _dir: dir };
         file.write(text);
         file
     }
@@ -294,8 +291,8 @@ fn without_a_file_a_reload_is_a_gentle_restart() {
 
 #[test]
 fn logs_that_were_moved_are_opened_anew() {
-    let folder = tempfile::tempdir().unwrap();
-    let (log, moved) = (folder.path().join("a.log"), folder.path().join("moved.log"));
+    let dir = tempfile::tempdir().unwrap();
+    let (log, moved) = (dir.path().join("a.log"), dir.path().join("moved.log"));
     let log_flag = format!("{} pass=lines", log.display());
     let mut running = Running::start(["--log", &*log_flag, "--", &*service(), "catch"]);
     running.line("catching ");
@@ -311,8 +308,8 @@ fn logs_that_were_moved_are_opened_anew() {
 
 #[test]
 fn output_is_kept_in_a_file_and_a_full_disk_stops_nobody() {
-    let folder = tempfile::tempdir().unwrap();
-    let log = folder.path().join("out.log");
+    let dir = tempfile::tempdir().unwrap();
+    let log = dir.path().join("out.log");
     let said = run([
         "run",
         "--log",

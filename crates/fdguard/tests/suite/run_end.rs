@@ -198,8 +198,8 @@ fn r23_a_server_in_the_background_is_ended_or_a_failure_where_asked() {
 
 #[test]
 fn r23_the_bootstrap_of_leakbench_is_contained() {
-    let folder = std::path::Path::new(env!("CARGO_MANIFEST_DIR"));
-    let start = folder.join("../../../shared/leakbench/open/py-bootstrap-orphan/start");
+    let dir = std::path::Path::new(env!("CARGO_MANIFEST_DIR"));
+    let start = dir.join("../../../shared/leakbench/open/py-bootstrap-orphan/start");
     if !start.is_file() {
         return skip("needs LeakBench beside the project");
     }

@@ -31,28 +31,28 @@ fn victim() -> PathBuf {
 }
 
 /// Where a process writes down what it opens.
-fn folder_of(pid: u32) -> PathBuf {
+fn dir_of(pid: u32) -> PathBuf {
     loop {
         // In the middle of an exec a process has none, and before it that of its parent.
         let environ = fs::read(format!("/proc/{pid}/environ")).unwrap();
         let mut words = environ.split(|byte| *byte == 0);
-        if let Some(folder) = words.find_map(|word| word.strip_prefix(VARIABLE)) {
-            return OsString::from_vec(folder.to_vec()).into();
+        if let Some(dir) = words.find_map(|word| word.strip_prefix(VARIABLE)) {
+            return OsString::from_vec(dir.to_vec()).into();
         }
         std::thread::yield_now();
     }
 }
 
-fn files(folder: &Path) -> usize {
-    fs::read_dir(folder).map_or(0, Iterator::count)
+fn files(dir: &Path) -> usize {
+    fs::read_dir(dir).map_or(0, Iterator::count)
 }
 
 /// A service of Python that leaks, below a low budget.
-fn leaking(folder: &Path, flags: &[&str]) -> Running {
-    let script = folder.join("server.py");
+fn leaking(dir: &Path, flags: &[&str]) -> Running {
+    let script = dir.join("server.py");
     fs::write(&script, SERVER).unwrap();
     let mut command = fdguard();
-    command.env("XDG_STATE_HOME", folder).arg("run").args(flags);
+    command.env("XDG_STATE_HOME", dir).arg("run").args(flags);
     command.args(["--budget", "fds=60:90", "--warmup", "0s"]);
     command.args(["--", "python3"]).arg(script);
     Running::of(command)
@@ -63,8 +63,8 @@ fn r29_a_breach_names_the_line_that_opened_what_leaks() {
     if !testkit::have("python3") {
         return testkit::skip("needs python3");
     }
-    let folder = tempfile::tempdir().unwrap();
-    let mut running = leaking(folder.path(), &["--trace", "--evidence", "off"]);
+    let dir = tempfile::tempdir().unwrap();
+    let mut running = leaking(dir.path(), &["--trace", "--evidence", "off"]);
     let first = running.event("start", &[]).number("pid");
     let line = "leak_line=\"server.py:4 load\"";
     let breach = running.event("breach", &["reason=fd_budget", line]);
@@ -86,12 +86,12 @@ fn r29_a_breach_has_evidence_where_nobody_said_a_word_about_it() {
     if !testkit::have("python3") || !testkit::have("tar") || !testkit::have("zstd") {
         return testkit::skip("needs python3, tar and zstd");
     }
-    let folder = tempfile::tempdir().unwrap();
-    let mut running = leaking(folder.path(), &[]);
+    let dir = tempfile::tempdir().unwrap();
+    let mut running = leaking(dir.path(), &[]);
     let told = running.event("evidence", &["place="]);
     let place = PathBuf::from(told.value("place"));
     assert!(
-        place.starts_with(folder.path().join("fdguard/evidence")),
+        place.starts_with(dir.path().join("fdguard/evidence")),
         "{}",
         told.0
     );
@@ -108,10 +108,10 @@ fn r29_evidence_that_cannot_be_written_does_not_stop_the_restart() {
     if !testkit::have("python3") {
         return testkit::skip("needs python3");
     }
-    let folder = tempfile::tempdir().unwrap();
-    fs::write(folder.path().join("file"), "").unwrap();
-    let blocked = folder.path().join("file/evidence").display().to_string();
-    let mut running = leaking(folder.path(), &["--evidence", &blocked]);
+    let dir = tempfile::tempdir().unwrap();
+    fs::write(dir.path().join("file"), "").unwrap();
+    let blocked = dir.path().join("file/evidence").display().to_string();
+    let mut running = leaking(dir.path(), &["--evidence", &blocked]);
     running.event("evidence", &["failed=", "file/evidence"]);
     running.event("proven", &[]);
     assert_eq!(running.stop().0, 0);
@@ -119,12 +119,12 @@ fn r29_evidence_that_cannot_be_written_does_not_stop_the_restart() {
 
 #[test]
 fn r41_what_is_prevented_is_told_and_counted_over_restarts() {
-    let folder = tempfile::tempdir().unwrap();
+    let dir = tempfile::tempdir().unwrap();
     let (address, victim) = (format!("127.0.0.1:{}", free_port()), victim());
     let mut command = fdguard();
     command.args(["run", "--protect", "--metrics", &address]);
     command.args(["--restart", "always", "--crash-loop", "off", "--"]);
-    command.arg(victim).arg("stale-write").arg(folder.path());
+    command.arg(victim).arg("stale-write").arg(dir.path());
     let mut running = Running::of(command);
     let mut pids = BTreeSet::new();
     for _ in 0..3 {
@@ -149,7 +149,7 @@ fn r41_what_is_prevented_is_told_and_counted_over_restarts() {
 }
 
 #[test]
-fn r33_thirty_restarts_leave_no_folder_no_file_and_no_descriptor() {
+fn r33_thirty_restarts_leave_no_dir_no_file_and_no_descriptor() {
     let service = service();
     let flags = ["--protect", "--crash-loop", "off", "--backoff", "1ms..1ms"];
     let mut running = Running::start(flags.into_iter().chain(["--", &*service, "stamp"]));
@@ -157,25 +157,25 @@ fn r33_thirty_restarts_leave_no_folder_no_file_and_no_descriptor() {
     // Its other threads open something for a moment now and then.
     let at_rest = |running: &mut Running| (0..5).map(|_| running.at_rest()).min();
     let before = at_rest(&mut running);
-    let mut folders = BTreeSet::new();
+    let mut dirs = BTreeSet::new();
     let mut pid = running.main();
     for _ in 0..30 {
-        let folder = folder_of(pid);
+        let dir = dir_of(pid);
         // The library, what Node loads, the mark, and the table of the one process.
-        assert_eq!(files(&folder), 4, "{}", folder.display());
-        assert!(folders.insert(folder));
+        assert_eq!(files(&dir), 4, "{}", dir.display());
+        assert!(dirs.insert(dir));
         signal(pid, Signal::KILL);
         running.line("stamp ");
         pid = running.main();
     }
     // The run before is over before the next begins.
-    assert!(folders.iter().all(|folder| !folder.exists()));
-    folders.insert(folder_of(pid));
+    assert!(dirs.iter().all(|dir| !dir.exists()));
+    dirs.insert(dir_of(pid));
     assert_eq!(at_rest(&mut running), before);
     let (code, last) = running.stop();
     assert_eq!((code, last.number("restarts")), (0, 30));
     assert_eq!(last.value("fds_at_start"), last.value("fds_at_end"));
-    assert!(folders.iter().all(|folder| !folder.exists()));
+    assert!(dirs.iter().all(|dir| !dir.exists()));
 }
 
 #[test]
@@ -185,15 +185,15 @@ fn r33_the_tables_of_children_that_ended_do_not_stay() {
     let mut running = Running::start(["--trace", "--", "sh", "-c", script]);
     let pid = running.event("start", &[]).number("pid");
     running.line("done");
-    let folder = folder_of(pid);
+    let dir = dir_of(pid);
     // Each answer is a turn of the loop, and within some seconds it looks. A stuck test is ended by
     // nextest.
-    while files(&folder) > 10 {
+    while files(&dir) > 10 {
         running.signal(Signal::QUIT);
         running.event("state", &[]);
     }
     assert_eq!(running.stop().0, 0);
-    assert!(!folder.exists());
+    assert!(!dir.exists());
 }
 
 #[test]
@@ -218,19 +218,19 @@ fn r25_no_thread_of_the_supervisor_takes_its_signals() {
 }
 
 #[test]
-fn r33_a_supervisor_that_is_killed_leaves_a_folder_for_the_next_to_remove() {
+fn r33_a_supervisor_that_is_killed_leaves_a_dir_for_the_next_to_remove() {
     let service = service();
     let mut running = Running::start(["--trace", "--", &*service, "stamp"]);
     running.line("stamp ");
     let pid = running.main();
-    let folder = folder_of(pid);
+    let dir = dir_of(pid);
     running.signal(Signal::KILL);
     running.wait();
     await_end(pid);
     let mut command = fdguard();
     command.args(["run", "--once", "--protect", "--", "true"]);
     assert_eq!(CommandOutput::of(command.output().unwrap()).code, 0);
-    assert!(!folder.exists());
+    assert!(!dir.exists());
 }
 
 #[test]

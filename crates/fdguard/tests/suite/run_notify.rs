@@ -10,20 +10,20 @@ use super::running::{Running, service, signal};
 /// A parent that listens.
 struct Parent {
     socket: UnixDatagram,
-    folder: tempfile::TempDir,
+    dir: tempfile::TempDir,
 }
 
 impl Parent {
     fn new() -> Self {
-        let folder = tempfile::tempdir().unwrap();
-        let socket = UnixDatagram::bind(folder.path().join("notify")).unwrap();
-        Self { socket, folder }
+        let dir = tempfile::tempdir().unwrap();
+        let socket = UnixDatagram::bind(dir.path().join("notify")).unwrap();
+        Self { socket, dir }
     }
 
     fn run(&self, variables: &[(&str, &str)], args: &[&str]) -> Running {
         let mut command = fdguard();
         command.arg("run").args(args);
-        command.env("NOTIFY_SOCKET", self.folder.path().join("notify"));
+        command.env("NOTIFY_SOCKET", self.dir.path().join("notify"));
         command.envs(variables.iter().copied());
         Running::of(command)
     }
@@ -93,10 +93,10 @@ fn r27_signs_of_life_go_on_while_all_is_well() {
 
 #[test]
 fn a_parent_that_does_not_listen_is_told_of_once() {
-    let folder = tempfile::tempdir().unwrap();
+    let dir = tempfile::tempdir().unwrap();
     let mut command = fdguard();
     command.args(["run", "--", &service(), "stamp"]);
-    command.env("NOTIFY_SOCKET", folder.path().join("nobody"));
+    command.env("NOTIFY_SOCKET", dir.path().join("nobody"));
     let mut running = Running::of(command);
     running.line("stamp ");
     running.event("notify_failed", &["cannot send to NOTIFY_SOCKET"]);
@@ -171,8 +171,8 @@ fn one_that_is_not_ready_in_time_is_restarted_and_given_up() {
 
 #[test]
 fn r30_a_check_that_fails_restarts_the_service() {
-    let folder = tempfile::tempdir().unwrap();
-    let well = folder.path().join("well");
+    let dir = tempfile::tempdir().unwrap();
+    let well = dir.path().join("well");
     std::fs::write(&well, "").unwrap();
     let check = format!("exec:test -e {}", well.display());
     let mut config = format!("[service.web]\ncommand = [{:?}, \"stamp\"]\n", service());
@@ -180,7 +180,7 @@ fn r30_a_check_that_fails_restarts_the_service() {
         "health = {{ exec = {:?}, period_seconds = 0.1, failure_threshold = 2 }}\n",
         &check[5..]
     ));
-    let file = folder.path().join("services.toml");
+    let file = dir.path().join("services.toml");
     std::fs::write(&file, config).unwrap();
     let mut running = Running::start(["--config", file.to_str().unwrap()]);
     running.line("stamp ");

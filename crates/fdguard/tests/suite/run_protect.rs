@@ -16,8 +16,8 @@ fn victim() -> PathBuf {
 
 /// What the victim says in this mode.
 fn said_by(mut command: Command, mode: &str) -> CommandOutput {
-    let folder = tempfile::tempdir().unwrap();
-    command.arg(mode).arg(folder.path());
+    let dir = tempfile::tempdir().unwrap();
+    command.arg(mode).arg(dir.path());
     CommandOutput::of(command.output().unwrap())
 }
 
@@ -150,7 +150,7 @@ fn r41_dup2_takes_a_tombstone_as_it_takes_a_free_number() {
 }
 
 #[test]
-fn r41_streams_and_folders_that_the_c_library_closes() {
+fn r41_streams_and_dirs_that_the_c_library_closes() {
     same("streams", 14);
 }
 
@@ -283,12 +283,12 @@ fn r41_a_program_that_cannot_be_protected_is_not_started() {
     let Some(program) = testkit::c_variant("protected", "static", &flags) else {
         return testkit::skip("needs a static C library");
     };
-    let folder = tempfile::tempdir().unwrap();
+    let dir = tempfile::tempdir().unwrap();
     let mut command = fdguard();
     command
         .args(["run", "--once", "--protect", "--"])
         .arg(program);
-    command.arg("band").arg(folder.path());
+    command.arg("band").arg(dir.path());
     let said = CommandOutput::of(command.output().unwrap());
     assert_eq!((said.code, said.text()), (3, ""), "{}", said.stderr);
     assert!(said.stderr.contains("statically linked"), "{}", said.stderr);
@@ -296,8 +296,8 @@ fn r41_a_program_that_cannot_be_protected_is_not_started() {
 
 #[test]
 fn r41_a_trace_tells_what_was_prevented() {
-    let folder = tempfile::tempdir().unwrap();
-    let file = folder.path().join("trace.json");
+    let dir = tempfile::tempdir().unwrap();
+    let file = dir.path().join("trace.json");
     let mut command = fdguard();
     command
         .args(["trace", "--protect", "--json", "-o"])
@@ -306,7 +306,7 @@ fn r41_a_trace_tells_what_was_prevented() {
         .arg("--")
         .arg(victim())
         .arg("stale-write")
-        .arg(folder.path());
+        .arg(dir.path());
     let said = CommandOutput::of(command.output().unwrap());
     assert_eq!(said.code, 1, "{}", said.stderr);
     let found: serde_json::Value = serde_json::from_slice(&std::fs::read(&file).unwrap()).unwrap();

@@ -19,8 +19,8 @@ fn script(name: &str) -> PathBuf {
 
 /// What the script says, of a fresh database each time.
 fn said_by(mut command: Command, python: &Path, name: &str) -> CommandOutput {
-    let folder = tempfile::tempdir().unwrap();
-    command.arg(python).arg(script(name)).arg(folder.path());
+    let dir = tempfile::tempdir().unwrap();
+    command.arg(python).arg(script(name)).arg(dir.path());
     CommandOutput::of(command.output().unwrap())
 }
 
@@ -70,15 +70,15 @@ fn r41_a_walk_over_the_pool_of_httpx_does_not_reach_the_database() {
 
 /// What a script says, the same with protection and without.
 fn same(words: &[&str], script: &str) {
-    let folder = || tempfile::tempdir().unwrap();
-    let run = |mut command: Command, folder: &Path| {
-        command.args(words).arg(script).arg(folder);
+    let dir = || tempfile::tempdir().unwrap();
+    let run = |mut command: Command, dir: &Path| {
+        command.args(words).arg(script).arg(dir);
         CommandOutput::of(command.output().unwrap())
     };
-    let without = run(Command::new("env"), folder().path());
+    let without = run(Command::new("env"), dir().path());
     let mut command = fdguard();
     command.args(["run", "--once", "--protect", "--"]);
-    let with = run(command, folder().path());
+    let with = run(command, dir().path());
     assert_eq!(without.code, 0, "{}", without.stderr);
     assert_eq!((with.text(), &*with.stderr), (without.text(), ""));
     assert!(with.text().ends_with("done\n"), "{}", with.text());

@@ -115,17 +115,17 @@ fn start(program: &Path, port: u16) -> Running {
 }
 
 /// A copy of the victim that nobody else runs.
-fn victim(folder: &Path) -> PathBuf {
+fn victim(dir: &Path) -> PathBuf {
     let built = testkit::c_variant("leaky", "O1", &["-O1", "-g"]).expect("a victim that compiles");
-    let own = folder.join("leaky");
+    let own = dir.join("leaky");
     fs::copy(built, &own).unwrap();
     own.canonicalize().unwrap()
 }
 
 #[test]
 fn soak_two_hundred_kills_under_load_refuse_nobody_and_leave_nothing() {
-    let folder = tempfile::tempdir().unwrap();
-    let program = victim(folder.path());
+    let dir = tempfile::tempdir().unwrap();
+    let program = victim(dir.path());
     let port = free_port();
     let mut running = start(&program, port);
     until("the socket is there", || {

@@ -119,8 +119,8 @@ fn a_port_that_becomes_free_is_waited_for() {
 
 #[test]
 fn a_socket_file_is_bound_and_taken_away_again() {
-    let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join("socket");
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("socket");
     let listen = format!("unix:{}", path.display());
     let mut running = Running::start(["--listen", &*listen, "--", &*service(), "serve"]);
     running.line("serving ");

@@ -77,7 +77,7 @@ pub(crate) struct Session {
     group: Pid,
     lines: Receiver<String>,
     seen: Vec<String>,
-    folder: TempDir,
+    directory: TempDir,
 }
 
 impl Session {
@@ -88,15 +88,15 @@ impl Session {
 
     /// The same, with a last word on the command: its environment, its directory, more options.
     pub(crate) fn of(verb: &str, words: &[OsString], prepare: impl FnOnce(&mut Command)) -> Self {
-        let folder = tempfile::tempdir().unwrap();
+        let directory = tempfile::tempdir().unwrap();
         let mut command = fdguard();
         command.arg(verb).arg("--json").arg("-o");
-        command.arg(folder.path().join("document"));
+        command.arg(directory.path().join("document"));
         command.env("PYTHONDONTWRITEBYTECODE", "1");
         prepare(&mut command);
         command.arg("--").args(words).stdout(Stdio::piped());
         // A file: what a victim leaves behind would keep a pipe open.
-        command.stderr(std::fs::File::create(folder.path().join("stderr")).unwrap());
+        command.stderr(std::fs::File::create(directory.path().join("stderr")).unwrap());
         // A group of its own, as a shell gives: Ctrl-C reaches the tracer and the program.
         let mut child = command.process_group(0).spawn().unwrap();
         let output = BufReader::new(child.stdout.take().unwrap());
@@ -113,7 +113,7 @@ impl Session {
             child: Some(child),
             lines,
             seen: Vec::new(),
-            folder,
+            directory,
         }
     }
 
@@ -122,7 +122,7 @@ impl Session {
     }
 
     fn stderr(&self) -> String {
-        std::fs::read_to_string(self.folder.path().join("stderr")).unwrap_or_default()
+        std::fs::read_to_string(self.directory.path().join("stderr")).unwrap_or_default()
     }
 
     /// Waits for a line of the victim that begins with this word; gives the rest.
@@ -169,7 +169,8 @@ impl Session {
                 Err(RecvTimeoutError::Timeout | RecvTimeoutError::Disconnected) => break,
             }
         }
-        let text = std::fs::read_to_string(self.folder.path().join("document")).unwrap_or_default();
+        let text =
+            std::fs::read_to_string(self.directory.path().join("document")).unwrap_or_default();
         let stderr = self.stderr();
         let last = text.lines().last().unwrap_or_default();
         let document = serde_json::from_str(last)
@@ -325,8 +326,8 @@ pub(crate) fn is_at(place: &Value, file: &str, lines: &[u64]) -> bool {
 
 /// The text report of one run, in this directory: what `-o` writes without `--json`.
 pub(crate) fn text_of(verb: &str, words: &[OsString], dir: &Path) -> String {
-    let folder = tempfile::tempdir().unwrap();
-    let file = folder.path().join("report");
+    let directory = tempfile::tempdir().unwrap();
+    let file = directory.path().join("report");
     let mut command = fdguard();
     command.arg(verb).arg("-o").arg(&file).arg("--").args(words);
     let output = command.current_dir(dir).output().unwrap();

@@ -142,16 +142,16 @@ fn situation_2_a_jupyter_kernel_that_is_shut_down_was_leaking() {
     let Some(python) = software("venv/bin/python") else {
         return;
     };
-    let folder = tempfile::tempdir().unwrap();
-    let connection = folder.path().join("kernel.json");
+    let dir = tempfile::tempdir().unwrap();
+    let connection = dir.path().join("kernel.json");
     let words = words([&python, &"-m", &"ipykernel_launcher", &"-f", &connection]);
     let prepare = |command: &mut Command| {
-        command.env("IPYTHONDIR", folder.path());
+        command.env("IPYTHONDIR", dir.path());
     };
     let session = Session::of("trace", &words, prepare);
     let mut client = Command::new(&python);
     client.arg(source("kernel_client.py")).arg(&connection);
-    let client = client.args(["4", "8"]).env("IPYTHONDIR", folder.path());
+    let client = client.args(["4", "8"]).env("IPYTHONDIR", dir.path());
     let output = client.output().unwrap();
     assert!(output.status.success(), "{output:?}");
     let text = String::from_utf8(output.stdout).unwrap();

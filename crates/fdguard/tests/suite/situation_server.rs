@@ -162,10 +162,10 @@ fn situation_6_the_text_names_the_child_once() {
 #[test]
 fn situation_10_one_database_connection_per_request_is_no_hazard() {
     let Some(python) = python() else { return };
-    let folder = tempfile::tempdir().unwrap();
+    let directory = tempfile::tempdir().unwrap();
     // Servers beside each other, each with several clients: threads end in any order.
     let start = |number: u32| {
-        let database = folder.path().join(format!("{number}.db"));
+        let database = directory.path().join(format!("{number}.db"));
         Session::start(
             "check",
             &words([&python, &source("database.py"), &database]),

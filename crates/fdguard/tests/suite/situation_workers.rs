@@ -110,8 +110,8 @@ fn situation_4_workers_of_gunicorn_that_are_killed_keep_their_lines() {
 fn situation_4_the_text_folds_the_workers() {
     let port = free_port();
     let Some(words) = gunicorn(port) else { return };
-    let folder = tempfile::tempdir().unwrap();
-    let file = folder.path().join("report");
+    let dir = tempfile::tempdir().unwrap();
+    let file = dir.path().join("report");
     let mut command = fdguard();
     command
         .args(["trace", "-o"])

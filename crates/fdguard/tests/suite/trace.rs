@@ -32,8 +32,8 @@ fn trace(arguments: &[&str], program: impl AsRef<Path>, words: &[&str]) -> Comma
 
 #[test]
 fn r18_a_leak_is_found_with_its_line_and_the_exit_code_says_so() {
-    let folder = tempfile::tempdir().unwrap();
-    let file = folder.path().join("trace.json");
+    let dir = tempfile::tempdir().unwrap();
+    let file = dir.path().join("trace.json");
     let said = trace(&["--json", "-o", file.to_str().unwrap()], dripping(), &[]);
     assert_eq!(said.code, 1, "{}", said.stderr);
     assert_eq!(said.text(), "done\n", "its output is its own");
@@ -136,10 +136,10 @@ fn nothing_is_left_behind() {
         .args(["trace", "--", "sh", "-c", "echo $FDGUARD_TRACE_DIR"])
         .output()
         .unwrap();
-    let folder = String::from_utf8(seen.stdout).unwrap();
-    let folder = Path::new(folder.trim());
-    assert!(folder.is_absolute(), "{}", folder.display());
-    assert!(!folder.exists());
+    let dir = String::from_utf8(seen.stdout).unwrap();
+    let dir = Path::new(dir.trim());
+    assert!(dir.is_absolute(), "{}", dir.display());
+    assert!(!dir.exists());
 }
 
 #[test]
@@ -174,8 +174,8 @@ fn a_signal_to_the_tracer_reaches_the_program() {
 
 #[test]
 fn r20_a_line_that_forgets_on_its_error_path_alone_is_told_so() {
-    let folder = tempfile::tempdir().unwrap();
-    let file = folder.path().join("trace.json");
+    let dir = tempfile::tempdir().unwrap();
+    let file = dir.path().join("trace.json");
     let victim = testkit::c_variant("error_path", "O1", &["-O1", "-g"]).unwrap();
     let said = trace(&["--json", "-o", file.to_str().unwrap()], victim, &[]);
     assert_eq!(said.code, 1, "{}", said.stderr);

@@ -8,8 +8,8 @@ use testkit::skip;
 use super::{CommandOutput, fdguard};
 
 pub(super) fn script(name: &str) -> PathBuf {
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../testkit/python");
-    folder.join(name).canonicalize().unwrap()
+    let dir = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../testkit/python");
+    dir.join(name).canonicalize().unwrap()
 }
 
 /// The line of a source with this mark.
@@ -88,8 +88,8 @@ function handle() {
 }
 setInterval(handle, 100);
 ";
-    let folder = tempfile::tempdir().unwrap();
-    let (script, file) = (folder.path().join("app.js"), folder.path().join("result"));
+    let dir = tempfile::tempdir().unwrap();
+    let (script, file) = (dir.path().join("app.js"), dir.path().join("result"));
     std::fs::write(&script, SCRIPT).unwrap();
     let mut command = fdguard();
     command.args(["trace", "--json", "-o"]).arg(&file);

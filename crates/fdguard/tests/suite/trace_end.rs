@@ -29,12 +29,12 @@ fn program(tracing: &Tracing) -> rustix::process::Pid {
 }
 
 /// Where the program finds its library.
-fn folder_of(pid: rustix::process::Pid) -> String {
+fn dir_of(pid: rustix::process::Pid) -> String {
     let environ = std::fs::read(format!("/proc/{pid}/environ")).unwrap();
     let words = environ.split(|byte| *byte == 0);
     let mut words = words.map(|word| String::from_utf8_lossy(word).into_owned());
-    let folder = words.find_map(|word| Some(word.strip_prefix("FDGUARD_TRACE_DIR=")?.to_owned()));
-    folder.unwrap()
+    let dir = words.find_map(|word| Some(word.strip_prefix("FDGUARD_TRACE_DIR=")?.to_owned()));
+    dir.unwrap()
 }
 
 /// As a terminal does: both get it.
@@ -98,16 +98,13 @@ fn r18_the_second_ctrl_c_leaves_with_the_report() {
     let status = tracing.tracer.wait().unwrap();
     assert_eq!(status.code(), Some(130));
     rustix::process::test_kill_process(pid).expect("the program still runs");
-    let folder = folder_of(pid);
+    let dir = dir_of(pid);
     rustix::process::kill_process(pid, Signal::KILL).unwrap();
-    let folder = std::path::Path::new(&folder);
-    assert!(
-        folder.is_dir(),
-        "the library of who runs on is left in place"
-    );
+    let dir = std::path::Path::new(&dir);
+    assert!(dir.is_dir(), "the library of who runs on is left in place");
     // A child of it may still begin a table.
-    while folder.exists() {
-        drop(std::fs::remove_dir_all(folder));
+    while dir.exists() {
+        drop(std::fs::remove_dir_all(dir));
     }
     let (said, _) = tracing.end();
     assert!(

@@ -66,19 +66,19 @@ fn build(source: &str, cgo: &str) -> Option<(TempDir, PathBuf)> {
         skip("needs go");
         return None;
     }
-    let folder = tempfile::tempdir().unwrap();
-    let (file, program) = (folder.path().join("main.go"), folder.path().join("opener"));
+    let dir = tempfile::tempdir().unwrap();
+    let (file, program) = (dir.path().join("main.go"), dir.path().join("opener"));
     fs::write(&file, source).unwrap();
     let built = Command::new("go")
         .args(["build", "-o"])
         .args([&program, &file])
         .env("CGO_ENABLED", cgo)
         .env("GO111MODULE", "off")
-        .env("GOCACHE", folder.path().join("cache"))
+        .env("GOCACHE", dir.path().join("cache"))
         .status()
         .unwrap();
     assert!(built.success());
-    Some((folder, program))
+    Some((dir, program))
 }
 
 fn trace(words: &[&str]) -> Value {
@@ -99,7 +99,7 @@ const REASON: &str = "Go programs make system calls without libc, which tracing 
 
 #[test]
 fn r40_a_go_program_is_a_gap_with_its_reason_and_no_wrong_line() {
-    let Some((_folder, program)) = build(OPENER, "0") else {
+    let Some((_dir, program)) = build(OPENER, "0") else {
         return;
     };
     let found = trace(&[program.to_str().unwrap()]);
@@ -110,7 +110,7 @@ fn r40_a_go_program_is_a_gap_with_its_reason_and_no_wrong_line() {
 
 #[test]
 fn r40_a_report_of_a_go_program_says_why_there_is_none() {
-    let Some((_folder, program)) = build(&OPENER.replace("time.Second", "time.Hour"), "0") else {
+    let Some((_dir, program)) = build(&OPENER.replace("time.Second", "time.Hour"), "0") else {
         return;
     };
     let tracing = Tracing::start(&[], &[program.to_str().unwrap()]);
@@ -129,7 +129,7 @@ fn r40_a_report_of_a_go_program_says_why_there_is_none() {
 
 #[test]
 fn r40_a_go_program_that_a_shell_became_or_started_is_told_too() {
-    let Some((_folder, program)) = build(OPENER, "0") else {
+    let Some((_dir, program)) = build(OPENER, "0") else {
         return;
     };
     let program = program.to_str().unwrap();
@@ -144,7 +144,7 @@ fn r40_of_a_mixed_program_the_c_part_is_seen_and_the_rest_is_told() {
     if !have("gcc") {
         return skip("needs gcc");
     }
-    let Some((_folder, program)) = build(MIXED, "1") else {
+    let Some((_dir, program)) = build(MIXED, "1") else {
         return;
     };
     let found = trace(&[program.to_str().unwrap()]);

@@ -31,11 +31,11 @@ struct TracedRun {
 }
 
 fn trace_with(mode: &str, prepare: impl FnOnce(&mut Command)) -> TracedRun {
-    let folder = tempfile::tempdir().unwrap();
-    let file = folder.path().join("trace.json");
+    let dir = tempfile::tempdir().unwrap();
+    let file = dir.path().join("trace.json");
     let mut command = fdguard();
     command.args(["trace", "--json", "-o"]).arg(&file).arg("--");
-    command.arg(victim()).arg(mode).arg(folder.path());
+    command.arg(victim()).arg(mode).arg(dir.path());
     prepare(&mut command);
     let said = CommandOutput::of(command.output().unwrap());
     let found = serde_json::from_slice(&std::fs::read(&file).unwrap()).unwrap();
@@ -258,13 +258,13 @@ fn r40_what_only_looks_like_misuse_raises_nothing() {
 
 #[test]
 fn hazards_come_first_for_people() {
-    let folder = tempfile::tempdir().unwrap();
+    let dir = tempfile::tempdir().unwrap();
     let mut command = fdguard();
     command
         .args(["trace", "--"])
         .arg(victim())
         .arg("use-after-close")
-        .arg(folder.path());
+        .arg(dir.path());
     let said = CommandOutput::of(command.output().unwrap());
     assert_eq!(said.code, 1, "{}", said.stderr);
     let first = said.stderr.lines().take(4).collect::<Vec<_>>().join("\n");
@@ -291,11 +291,8 @@ fs.closeSync(fd); // FIRST
 fs.close(fd, (error) => console.log(error.code)); // SECOND
 ";
     for node in testkit::runtimes("node", &[18, 20, 22]) {
-        let folder = tempfile::tempdir().unwrap();
-        let (file, script) = (
-            folder.path().join("trace.json"),
-            folder.path().join("twice.js"),
-        );
+        let dir = tempfile::tempdir().unwrap();
+        let (file, script) = (dir.path().join("trace.json"), dir.path().join("twice.js"));
         std::fs::write(&script, SCRIPT).unwrap();
         let mut command = fdguard();
         command.args(["trace", "--json", "-o"]).arg(&file).arg("--");

@@ -22,24 +22,24 @@ fn compile((name, text): (&str, &str)) -> Option<TempDir> {
         skip("needs javac");
         return None;
     }
-    let folder = tempfile::tempdir().unwrap();
-    let source = folder.path().join(format!("{name}.java"));
+    let dir = tempfile::tempdir().unwrap();
+    let source = dir.path().join(format!("{name}.java"));
     fs::write(&source, text).unwrap();
     let compiled = Command::new("javac")
         .args(["--release", "11", "-g", "-d"])
-        .arg(folder.path())
+        .arg(dir.path())
         .arg(&source)
         .status()
         .unwrap();
     assert!(compiled.success());
-    Some(folder)
+    Some(dir)
 }
 
 /// What starts it.
-fn words(java: &TestRuntime, folder: &Path, class: &str, options: &[&str]) -> Vec<String> {
+fn words(java: &TestRuntime, dir: &Path, class: &str, options: &[&str]) -> Vec<String> {
     let mut words = vec![java.path.display().to_string(), "-Xmx64m".to_owned()];
     words.extend(options.iter().map(|option| (*option).to_owned()));
-    words.extend(["-cp".to_owned(), folder.display().to_string()]);
+    words.extend(["-cp".to_owned(), dir.display().to_string()]);
     words.extend([format!("shop.stock.{class}"), "/etc/passwd".to_owned()]);
     words
 }
@@ -63,13 +63,13 @@ fn names_every_line(
     options: &[&str],
 ) -> Option<(CommandOutput, String)> {
     let (class, text) = program;
-    let folder = compile(program)?;
-    let result = folder.path().join("result");
+    let dir = compile(program)?;
+    let result = dir.path().join("result");
     let output = fdguard()
         .args(["trace", "--for", "4s", "--error-exitcode", "0", "-o"])
         .arg(&result)
         .arg("--")
-        .args(words(java, folder.path(), class, options))
+        .args(words(java, dir.path(), class, options))
         .output()
         .unwrap();
     let report = fs::read_to_string(result).unwrap();
@@ -143,11 +143,11 @@ fn java_lines_of_virtual_threads_are_named() {
 
 #[test]
 fn a_java_program_says_and_ends_as_by_itself() {
-    let Some(folder) = compile(HOLDER) else {
+    let Some(dir) = compile(HOLDER) else {
         return;
     };
     for java in runtimes("java", &[11, 17, 21]) {
-        let mut words = words(&java, folder.path(), "Holder", &[]);
+        let mut words = words(&java, dir.path(), "Holder", &[]);
         words.push("7".to_owned());
         let (program, arguments) = words.split_first().unwrap();
         let alone = CommandOutput::of(Command::new(program).args(arguments).output().unwrap());

@@ -15,7 +15,7 @@ fn trace_something() {
 }
 
 #[test]
-fn a_folder_stays_as_long_as_a_child_lives_and_the_next_trace_removes_it() {
+fn a_dir_stays_as_long_as_a_child_lives_and_the_next_trace_removes_it() {
     // The child holds our pipe for errors, and ends with its input.
     let script = "echo $FDGUARD_TRACE_DIR; exec 3<&0; cat <&3 2>&1 >/dev/null & exit 0";
     let mut traced = fdguard()
@@ -26,15 +26,15 @@ fn a_folder_stays_as_long_as_a_child_lives_and_the_next_trace_removes_it() {
         .unwrap();
     let (input, output) = (traced.stdin.take(), traced.stdout.take());
     let mut output = BufReader::new(output.unwrap());
-    let mut folder = String::new();
-    output.read_line(&mut folder).unwrap();
-    let folder = Path::new(folder.trim_end());
+    let mut dir = String::new();
+    output.read_line(&mut dir).unwrap();
+    let dir = Path::new(dir.trim_end());
     assert!(traced.wait().unwrap().success());
-    assert!(folder.exists());
+    assert!(dir.exists());
     trace_something();
-    assert!(folder.join("libfdguard_preload.so").exists());
+    assert!(dir.join("libfdguard_preload.so").exists());
     drop(input);
     assert_eq!(output.read_to_end(&mut Vec::new()).unwrap(), 0);
     trace_something();
-    assert!(!folder.exists());
+    assert!(!dir.exists());
 }

@@ -48,7 +48,7 @@ fn r18_a_second_terminal_shows_the_sites_and_leaves_without_touching_the_program
 }
 
 /// The tracer with a terminal of its own and the program's input and output elsewhere.
-fn launched(folder: &std::path::Path, seconds: &str) -> Live {
+fn launched(dir: &std::path::Path, seconds: &str) -> Live {
     let script = format!(
         "'{}' trace --live --every 100ms -o report -- '{}' {seconds} </dev/null >out 2>&1",
         env!("CARGO_BIN_EXE_fdguard"),
@@ -56,7 +56,7 @@ fn launched(folder: &std::path::Path, seconds: &str) -> Live {
     );
     let mut command = Command::new("setsid");
     command.args(["-c", "-w", "sh", "-c", &script]);
-    command.current_dir(folder);
+    command.current_dir(dir);
     Live::run(command, 80, 24)
 }
 
@@ -65,17 +65,17 @@ fn r18_a_launched_program_is_shown_where_the_terminal_is_not_its_own() {
     if !have("setsid") {
         return skip("needs setsid");
     }
-    let folder = tempfile::tempdir().unwrap();
-    let mut live = launched(folder.path(), "3");
+    let dir = tempfile::tempdir().unwrap();
+    let mut live = launched(dir.path(), "3");
     live.wait_for("drip.c:");
     let (status, shown) = live.end();
     assert!(
         shown.contains("\u{1b}[?1049l"),
         "the terminal comes back: {shown}"
     );
-    let report = std::fs::read_to_string(folder.path().join("report")).unwrap();
+    let report = std::fs::read_to_string(dir.path().join("report")).unwrap();
     assert!(report.contains("60 live of 60"), "{status}: {report}");
-    let out = std::fs::read_to_string(folder.path().join("out")).unwrap();
+    let out = std::fs::read_to_string(dir.path().join("out")).unwrap();
     assert_eq!(out, "done\n", "nothing of ours is in its output");
 }
 
@@ -84,13 +84,13 @@ fn ctrl_c_in_the_view_is_for_the_program_as_always() {
     if !have("setsid") {
         return skip("needs setsid");
     }
-    let folder = tempfile::tempdir().unwrap();
-    let mut live = launched(folder.path(), "1000");
+    let dir = tempfile::tempdir().unwrap();
+    let mut live = launched(dir.path(), "1000");
     live.wait_for("drip.c:");
     live.press(b"\x03");
     let (_, shown) = live.end();
     assert!(shown.contains("\u{1b}[?1049l"), "{shown}");
-    let report = std::fs::read_to_string(folder.path().join("report")).unwrap();
+    let report = std::fs::read_to_string(dir.path().join("report")).unwrap();
     assert!(report.contains("still open in drip-O2"), "{report}");
 }
 

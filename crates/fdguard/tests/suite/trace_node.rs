@@ -15,16 +15,16 @@ fn nodes() -> Vec<TestRuntime> {
 
 /// Runs a program, which does not end by itself: Node would close some of it before. Gives what was
 /// still open, a line a site.
-fn still_open(node: &TestRuntime, folder: &Path, name: &str) -> String {
-    let result = folder.join("result");
+fn still_open(node: &TestRuntime, dir: &Path, name: &str) -> String {
+    let result = dir.join("result");
     let said = fdguard()
         .args(["trace", "--for", "2500ms", "--every", "100ms"])
         .args(["--error-exitcode", "0", "-o"])
         .arg(&result)
         .arg("--")
         .arg(&node.path)
-        .arg(folder.join(name))
-        .current_dir(folder)
+        .arg(dir.join(name))
+        .current_dir(dir)
         .env_remove("NODE_OPTIONS")
         .output()
         .unwrap();
@@ -50,9 +50,9 @@ fn live(sites: &str, name: &str, line: usize) -> u32 {
 /// Each mark (`// ASK what count`, or `count+` where it may be more) must be the site of as many.
 fn names_every_mark(name: &str, program: &str) {
     for node in nodes() {
-        let folder = tempfile::tempdir().unwrap();
-        fs::write(folder.path().join(name), program).unwrap();
-        let sites = still_open(&node, folder.path(), name);
+        let dir = tempfile::tempdir().unwrap();
+        fs::write(dir.path().join(name), program).unwrap();
+        let sites = still_open(&node, dir.path(), name);
         let mut marks = 0;
         for (at, line) in program.lines().enumerate() {
             let Some((_, mark)) = line.split_once("// ASK ") else {
@@ -146,8 +146,8 @@ require('net').createServer().listen(0, function () { this.close(); });
 const seen = [Error.stackTraceLimit, Object.keys(Error), fs.open.name, fs.open.length, process.noDeprecation];
 console.log(JSON.stringify(seen), fs.readdirSync('/proc/self/fd').length, new Error('x').stack.split('\n').length);
 ";
-    let folder = tempfile::tempdir().unwrap();
-    let file = folder.path().join("quiet.cjs");
+    let dir = tempfile::tempdir().unwrap();
+    let file = dir.path().join("quiet.cjs");
     fs::write(&file, program).unwrap();
     for node in nodes() {
         is_the_same(&node, &["--no-warnings"], &file);
@@ -165,11 +165,8 @@ console.log(JSON.stringify(seen), fs.readdirSync('/proc/self/fd').length, new Er
 
 #[test]
 fn a_child_that_may_read_little_starts() {
-    let folder = tempfile::tempdir().unwrap();
-    let (parent, child) = (
-        folder.path().join("parent.cjs"),
-        folder.path().join("child.cjs"),
-    );
+    let dir = tempfile::tempdir().unwrap();
+    let (parent, child) = (dir.path().join("parent.cjs"), dir.path().join("child.cjs"));
     fs::write(
         &child,
         "console.log('child', process.permission.has('fs.read', '/etc/passwd'));",
@@ -177,7 +174,7 @@ fn a_child_that_may_read_little_starts() {
     .unwrap();
     for node in nodes() {
         for lock in locks(&node) {
-            let here = folder.path().display();
+            let here = dir.path().display();
             let arguments = format!(
                 "['--no-warnings', '{lock}', '--allow-fs-read={here}/*', '{here}/child.cjs']"
             );

@@ -18,11 +18,11 @@ fn line(mark: &str) -> usize {
     text.lines().position(|line| line.contains(mark)).unwrap() + 1
 }
 
-fn trace(arguments: &[&str], folder: &Path) -> CommandOutput {
-    let settings = folder.join(EVIL);
+fn trace(arguments: &[&str], dir: &Path) -> CommandOutput {
+    let settings = dir.join(EVIL);
     fs::write(&settings, "").unwrap();
     let mut command = fdguard();
-    command.current_dir(folder).args(["trace", "--for", "2s"]);
+    command.current_dir(dir).args(["trace", "--for", "2s"]);
     command
         .args(arguments)
         .arg("--")
@@ -33,7 +33,7 @@ fn trace(arguments: &[&str], folder: &Path) -> CommandOutput {
 
 #[test]
 fn r20_one_run_is_told_in_every_form() {
-    let folder = tempfile::tempdir().unwrap();
+    let dir = tempfile::tempdir().unwrap();
     let files = ["a.folded", "a.svg", "a.pb.gz", "a.html"];
     let arguments = [
         "--folded",
@@ -45,15 +45,15 @@ fn r20_one_run_is_told_in_every_form() {
         "--html",
         files[3],
     ];
-    let said = trace(&arguments, folder.path());
+    let said = trace(&arguments, dir.path());
     assert_eq!((said.code, said.text()), (0, "held\n"), "{}", said.stderr);
-    let read = |name: &str| fs::read(folder.path().join(name)).unwrap();
+    let read = |name: &str| fs::read(dir.path().join(name)).unwrap();
     let text = |name: &str| String::from_utf8(read(name)).unwrap();
     folded(&text(files[0]));
     flame_graph(&text(files[1]));
     pprof(&read(files[2]));
     page(&text(files[3]));
-    let mut left: Vec<_> = fs::read_dir(&folder)
+    let mut left: Vec<_> = fs::read_dir(&dir)
         .unwrap()
         .map(|entry| entry.unwrap().file_name())
         .collect();
@@ -218,10 +218,10 @@ fn plain(text: &str) {
 
 #[test]
 fn a_file_that_cannot_be_written_is_told_before_the_program_starts() {
-    let folder = tempfile::tempdir().unwrap();
+    let dir = tempfile::tempdir().unwrap();
     for option in ["--folded", "--flamegraph", "--pprof", "--html"] {
         for place in ["none/there", "."] {
-            let said = trace(&[option, place], folder.path());
+            let said = trace(&[option, place], dir.path());
             assert_eq!(
                 (said.code, said.text()),
                 (125, ""),
@@ -235,7 +235,7 @@ fn a_file_that_cannot_be_written_is_told_before_the_program_starts() {
             );
             assert_eq!(said.stderr.lines().count(), 1, "{}", said.stderr);
         }
-        let said = trace(&[option, "-"], folder.path());
+        let said = trace(&[option, "-"], dir.path());
         assert_eq!((said.code, said.text()), (2, ""), "{}", said.stderr);
         assert!(
             said.stderr.contains("stdout belongs to the program"),
@@ -243,7 +243,7 @@ fn a_file_that_cannot_be_written_is_told_before_the_program_starts() {
             said.stderr
         );
     }
-    let twice = trace(&["--folded", "x", "--html", "x"], folder.path());
+    let twice = trace(&["--folded", "x", "--html", "x"], dir.path());
     assert_eq!((twice.code, twice.text()), (2, ""), "{}", twice.stderr);
     assert!(
         twice
@@ -252,7 +252,7 @@ fn a_file_that_cannot_be_written_is_told_before_the_program_starts() {
         "{}",
         twice.stderr
     );
-    let names = fs::read_dir(&folder)
+    let names = fs::read_dir(&dir)
         .unwrap()
         .map(|entry| entry.unwrap().file_name());
     assert_eq!(names.collect::<Vec<_>>(), [EVIL], "nothing is left behind");
@@ -260,11 +260,8 @@ fn a_file_that_cannot_be_written_is_told_before_the_program_starts() {
 
 #[test]
 fn a_file_that_fails_at_the_end_is_told_and_the_others_are_there() {
-    let folder = tempfile::tempdir().unwrap();
-    let said = trace(
-        &["--folded", "/dev/full", "--pprof", "a.pb.gz"],
-        folder.path(),
-    );
+    let dir = tempfile::tempdir().unwrap();
+    let said = trace(&["--folded", "/dev/full", "--pprof", "a.pb.gz"], dir.path());
     assert_eq!((said.code, said.text()), (125, "held\n"), "{}", said.stderr);
     assert!(
         said.stderr.contains("fdguard: --folded: "),
@@ -276,5 +273,5 @@ fn a_file_that_fails_at_the_end_is_told_and_the_others_are_there() {
         "the report is there: {}",
         said.stderr
     );
-    pprof(&fs::read(folder.path().join("a.pb.gz")).unwrap());
+    pprof(&fs::read(dir.path().join("a.pb.gz")).unwrap());
 }

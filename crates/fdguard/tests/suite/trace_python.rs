@@ -23,11 +23,11 @@ fn versions() -> Vec<(u32, PathBuf)> {
     let home = std::env::var_os("PYENV_ROOT")
         .map(PathBuf::from)
         .or_else(|| std::env::var_os("HOME").map(|home| Path::new(&home).join(".pyenv")));
-    let folder = home.unwrap_or_default().join("versions");
+    let dir = home.unwrap_or_default().join("versions");
     let mut found = Vec::new();
     for minor in 9..=13 {
         let prefix = format!("3.{minor}.");
-        let mut entries = fs::read_dir(&folder).into_iter().flatten().flatten();
+        let mut entries = fs::read_dir(&dir).into_iter().flatten().flatten();
         let version =
             entries.find(|entry| entry.file_name().to_string_lossy().starts_with(&prefix));
         match version {
@@ -40,11 +40,8 @@ fn versions() -> Vec<(u32, PathBuf)> {
 
 /// Runs it with the script as its last word; gives what it said and the report.
 fn report(program: &Path, words: &[&str], home: Option<&Path>) -> (CommandOutput, String) {
-    let folder = tempfile::tempdir().unwrap();
-    let (script, result) = (
-        folder.path().join("keeper.py"),
-        folder.path().join("result"),
-    );
+    let dir = tempfile::tempdir().unwrap();
+    let (script, result) = (dir.path().join("keeper.py"), dir.path().join("result"));
     fs::write(&script, SCRIPT).unwrap();
     let mut command = fdguard();
     command
@@ -71,8 +68,8 @@ fn names_the_line(report: &str) {
 
 #[test]
 fn r18_python_lines_are_named_in_every_version() {
-    for (_, folder) in versions() {
-        let (said, report) = report(&folder.join("bin/python3"), &[], None);
+    for (_, dir) in versions() {
+        let (said, report) = report(&dir.join("bin/python3"), &[], None);
         assert_eq!((said.code, &*said.stderr), (0, ""));
         names_the_line(&report);
     }
@@ -94,15 +91,15 @@ fn r18_python_lines_are_named_where_the_program_is_the_interpreter() {
 fn r18_python_lines_are_named_where_a_library_brings_it_later() {
     let program =
         testkit::c_variant("embed", "O2", &["-O2", "-g"]).expect("a victim that compiles");
-    for (minor, folder) in versions() {
-        let library = folder.join(format!("lib/libpython3.{minor}.so"));
+    for (minor, dir) in versions() {
+        let library = dir.join(format!("lib/libpython3.{minor}.so"));
         if !library.exists() {
             skip(&format!("Python 3.{minor} without its library"));
             continue;
         }
         let library = library.to_str().unwrap();
         for way in ["global", "local", "unload"] {
-            let (said, report) = report(&program, &[library, way], Some(&folder));
+            let (said, report) = report(&program, &[library, way], Some(&dir));
             let outcome = (said.code, said.text(), &*said.stderr);
             // Without its names Python's own modules find nothing to link with, but those in use
             // here are built in.

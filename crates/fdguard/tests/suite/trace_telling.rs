@@ -57,8 +57,8 @@ fn r19_the_same_in_python() {
     if !have("python3") {
         return skip("needs python3");
     }
-    let folder = tempfile::tempdir().unwrap();
-    let file = folder.path().join("logs.py");
+    let dir = tempfile::tempdir().unwrap();
+    let file = dir.path().join("logs.py");
     fs::write(&file, LOGS).unwrap();
     let finding = finding(&["python3", file.to_str().unwrap()]);
     let origin = &finding["origin"];

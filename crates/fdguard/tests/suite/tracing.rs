@@ -14,17 +14,17 @@ pub(crate) struct Tracing {
     pub(crate) tracer: Child,
     input: Option<ChildStdin>,
     lines: BufReader<ChildStdout>,
-    folder: TempDir,
+    dir: TempDir,
 }
 
 impl Tracing {
     /// Starts the program; the report goes to a file.
     pub(crate) fn start(arguments: &[&str], words: &[&str]) -> Self {
-        let folder = tempfile::tempdir().unwrap();
+        let dir = tempfile::tempdir().unwrap();
         let mut command = fdguard();
         command.arg("trace").args(arguments);
-        command.arg("-o").arg(folder.path().join("report"));
-        Self::of(command.arg("--").args(words), folder)
+        command.arg("-o").arg(dir.path().join("report"));
+        Self::of(command.arg("--").args(words), dir)
     }
 
     /// The same with its report on stderr.
@@ -34,7 +34,7 @@ impl Tracing {
         Self::of(&mut command, tempfile::tempdir().unwrap())
     }
 
-    fn of(command: &mut Command, folder: TempDir) -> Self {
+    fn of(command: &mut Command, dir: TempDir) -> Self {
         let mut tracer = command
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
@@ -45,7 +45,7 @@ impl Tracing {
             input: tracer.stdin.take(),
             lines: BufReader::new(tracer.stdout.take().unwrap()),
             tracer,
-            folder,
+            dir,
         }
     }
 
@@ -67,7 +67,7 @@ impl Tracing {
 
     /// Waits until one of these is in the file of the report.
     pub(crate) fn wait_in_file(&self, text: &str, other: &str) {
-        let file = self.folder.path().join("report");
+        let file = self.dir.path().join("report");
         loop {
             let written = std::fs::read_to_string(&file).unwrap_or_default();
             if written.contains(text) || written.matches(other).count() > 1 {
@@ -85,7 +85,7 @@ impl Tracing {
     pub(crate) fn end(mut self) -> (CommandOutput, String) {
         drop(self.input.take());
         let output = self.tracer.wait_with_output().unwrap();
-        let report = std::fs::read_to_string(self.folder.path().join("report"));
+        let report = std::fs::read_to_string(self.dir.path().join("report"));
         (CommandOutput::of(output), report.unwrap_or_default())
     }
 }

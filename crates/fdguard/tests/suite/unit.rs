@@ -84,14 +84,14 @@ fn r61_the_recipe_for_cron_has_a_time_a_user_and_a_command() {
 }
 
 /// Runs the watchdog; gives its code, and whether it restarted.
-fn watchdog(url: &str, folder: &Path) -> (i32, bool) {
-    let mark = folder.join("restarted");
+fn watchdog(url: &str, dir: &Path) -> (i32, bool) {
+    let mark = dir.join("restarted");
     let output = Command::new("sh")
         .arg(example("fdguard-watchdog"))
         .args([url, "touch"])
         .arg(&mark)
         .env("WATCHDOG_PAUSE", "0")
-        .env("WATCHDOG_LOCK", folder.join("lock"))
+        .env("WATCHDOG_LOCK", dir.join("lock"))
         .env("http_proxy", "http://127.0.0.1:9")
         .output()
         .unwrap();
@@ -103,7 +103,7 @@ fn r61_the_watchdog_restarts_what_does_not_answer_and_nothing_else() {
     if !have("curl") || !have("python3") {
         return skip("needs curl and python3 for the watchdog of cron");
     }
-    let folder = tempfile::tempdir().unwrap();
+    let dir = tempfile::tempdir().unwrap();
     let checked = Command::new("sh")
         .arg("-n")
         .arg(example("fdguard-watchdog"))
@@ -121,16 +121,16 @@ fn r61_the_watchdog_restarts_what_does_not_answer_and_nothing_else() {
             .unwrap();
         listener
     });
-    assert_eq!(watchdog(&url, folder.path()), (0, false));
+    assert_eq!(watchdog(&url, dir.path()), (0, false));
     drop(server.join().unwrap());
     // Nobody is there any more.
-    assert_eq!(watchdog(&url, folder.path()), (0, true));
+    assert_eq!(watchdog(&url, dir.path()), (0, true));
 }
 
 #[test]
 fn a_trap_has_its_line_its_reason_and_its_remedy_and_gives_1() {
-    let folder = tempfile::tempdir().unwrap();
-    let file = folder.path().join("web.service");
+    let dir = tempfile::tempdir().unwrap();
+    let file = dir.path().join("web.service");
     fs::write(
         &file,
         "[Service]\nType=forking\nExecStart=/opt/web/ctl start\nLimitNOFILE=4096\n",
@@ -174,8 +174,8 @@ fn a_trap_has_its_line_its_reason_and_its_remedy_and_gives_1() {
 
 #[test]
 fn r61_the_exit_code_of_a_lint_follows_its_severity_and_fail_on() {
-    let folder = tempfile::tempdir().unwrap();
-    let file = folder.path().join("web.service");
+    let dir = tempfile::tempdir().unwrap();
+    let file = dir.path().join("web.service");
     let path = file.to_str().unwrap();
     let code = |unit: &str, level: Option<&str>| {
         fs::write(&file, unit).unwrap();
@@ -201,8 +201,8 @@ fn r61_the_exit_code_of_a_lint_follows_its_severity_and_fail_on() {
 
 #[test]
 fn what_cannot_be_read_gives_3_and_wrong_usage_2() {
-    let folder = tempfile::tempdir().unwrap();
-    let broken = folder.path().join("broken.service");
+    let dir = tempfile::tempdir().unwrap();
+    let broken = dir.path().join("broken.service");
     fs::write(&broken, "[Service]\nnonsense\n").unwrap();
     let said = run(["unit", "--lint", broken.to_str().unwrap()]);
     assert_eq!((said.code, said.text()), (3, ""));
@@ -212,7 +212,7 @@ fn what_cannot_be_read_gives_3_and_wrong_usage_2() {
         said.stderr
     );
 
-    let unknown = folder.path().join("notes.txt");
+    let unknown = dir.path().join("notes.txt");
     fs::write(&unknown, "hello\n").unwrap();
     let said = run(["unit", "--lint", unknown.to_str().unwrap()]);
     assert_eq!((said.code, said.text()), (3, ""));
@@ -256,8 +256,8 @@ fn what_cannot_be_read_gives_3_and_wrong_usage_2() {
 
 #[test]
 fn the_program_is_found_as_the_shell_would_and_written_absolute() {
-    let folder = tempfile::tempdir().unwrap();
-    let file = folder.path().join("out.service");
+    let dir = tempfile::tempdir().unwrap();
+    let file = dir.path().join("out.service");
     let mut command = fdguard();
     command.args(["unit", "systemd", "--user", "-o"]).arg(&file);
     let said = CommandOutput::of(

@@ -204,8 +204,8 @@ fn r12_levels_and_expectations_are_findings() {
 
 #[test]
 fn r15_what_the_ledger_clears_is_shown_and_does_not_count() {
-    let folder = tempfile::tempdir().unwrap();
-    let ledger = folder.path().join("mine.toml");
+    let dir = tempfile::tempdir().unwrap();
+    let ledger = dir.path().join("mine.toml");
     let text =
         "[[cleared]]\nclass = 'eventfd'\nowner = 'leaker'\nreason = 'a test'\ndate = 2026-01-01\n";
     std::fs::write(&ledger, text).unwrap();

@@ -106,8 +106,8 @@ fn r11_people_are_told_that_the_process_ended() {
 }
 
 /// A victim under a name that nobody else has.
-fn named(name: &str, folder: &tempfile::TempDir) -> testkit::VictimLaunch {
-    let program = folder.path().join(name);
+fn named(name: &str, dir: &tempfile::TempDir) -> testkit::VictimLaunch {
+    let program = dir.path().join(name);
     if !program.exists() {
         fs::copy(victim_path("leaker"), &program).unwrap();
     }
@@ -116,14 +116,14 @@ fn named(name: &str, folder: &tempfile::TempDir) -> testkit::VictimLaunch {
 
 #[test]
 fn r25_a_watch_by_name_goes_on_with_the_successor() {
-    let folder = tempfile::tempdir().unwrap();
-    let mut first = named("phoenix-one", &folder).start();
+    let dir = tempfile::tempdir().unwrap();
+    let mut first = named("phoenix-one", &dir).start();
     first.tell("10");
     let mut watching = Watching::start(["--name", "phoenix-one", "--json", "--samples"]);
     watching.idle(50);
     let old = first.pid();
     first.finish();
-    let second = named("phoenix-one", &folder).start();
+    let second = named("phoenix-one", &dir).start();
     watching.wait_for(&format!("\"pid\":{}", second.pid()));
     watching.idle(50);
     let said = watching.stop();
@@ -139,15 +139,15 @@ fn r25_a_watch_by_name_goes_on_with_the_successor() {
 
 #[test]
 fn a_successor_is_found_soon_even_when_looks_are_far_apart() {
-    let folder = tempfile::tempdir().unwrap();
-    let first = named("phoenix-two", &folder).start();
+    let dir = tempfile::tempdir().unwrap();
+    let first = named("phoenix-two", &dir).start();
     let mut command = fdguard();
     let args = ["watch", "--name", "phoenix-two", "--every", "1h", "--json"];
     command.args(args).arg("--samples").current_dir("/");
     let mut watching = Watching::of(command);
     watching.line();
     first.finish();
-    let second = named("phoenix-two", &folder).start();
+    let second = named("phoenix-two", &dir).start();
     // Without an hour of patience.
     watching.wait_for(&format!("\"pid\":{}", second.pid()));
     watching.stop();
@@ -235,8 +235,8 @@ fn r8_a_child_that_is_started_later_is_followed() {
 
 #[test]
 fn r11_a_file_of_results_appears_whole_at_the_end_and_only_then() {
-    let folder = tempfile::tempdir().unwrap();
-    let (out, log) = (folder.path().join("out"), folder.path().join("log"));
+    let dir = tempfile::tempdir().unwrap();
+    let (out, log) = (dir.path().join("out"), dir.path().join("log"));
     let mut victim = Victim::start("exiter");
     let mut command = fdguard();
     let pid = victim.pid().to_string();
@@ -258,7 +258,7 @@ fn r11_a_file_of_results_appears_whole_at_the_end_and_only_then() {
         stderr: String::new(),
     };
     assert_eq!(diagnosis(&said)["ended"], "process-ended");
-    let mut names: Vec<_> = fs::read_dir(folder.path())
+    let mut names: Vec<_> = fs::read_dir(dir.path())
         .unwrap()
         .map(|entry| entry.unwrap().file_name())
         .collect();
@@ -269,8 +269,8 @@ fn r11_a_file_of_results_appears_whole_at_the_end_and_only_then() {
 
 #[test]
 fn a_reader_that_has_seen_enough_ends_a_watch_quietly() {
-    let folder = tempfile::tempdir().unwrap();
-    let log = folder.path().join("log.zst");
+    let dir = tempfile::tempdir().unwrap();
+    let log = dir.path().join("log.zst");
     let victim = Victim::start("leaker");
     let mut command = fdguard();
     let pid = victim.pid().to_string();

@@ -84,21 +84,21 @@ fn wrong_words_are_wrong_usage() {
     victim.finish();
 }
 
-fn written(folder: &Path, name: &str, text: &str) -> String {
-    let path = folder.join(name);
+fn written(dir: &Path, name: &str, text: &str) -> String {
+    let path = dir.join(name);
     fs::write(&path, text).unwrap();
     path.to_str().unwrap().to_owned()
 }
 
 #[test]
 fn files_with_mistakes_are_named_with_line_and_key() {
-    let folder = tempfile::tempdir().unwrap();
-    let folder = folder.path();
+    let dir = tempfile::tempdir().unwrap();
+    let dir = dir.path();
     let victim = Victim::start("leaker");
     let pid = victim.pid().to_string();
-    let bad_key = written(folder, "key.toml", "[levels]\nwarnin = 70\n");
-    let bad_value = written(folder, "value.toml", "\n[[cleared]]\nclass = 'nope'\n");
-    let bad_playbook = written(folder, "playbook.toml", "[[advice]]\nid = 3\n");
+    let bad_key = written(dir, "key.toml", "[levels]\nwarnin = 70\n");
+    let bad_value = written(dir, "value.toml", "\n[[cleared]]\nclass = 'nope'\n");
+    let bad_playbook = written(dir, "playbook.toml", "[[advice]]\nid = 3\n");
     for (option, path, telling) in [
         ("--config", &bad_key, ["line 2", "warnin"]),
         ("--config", &bad_value, ["line ", "cleared"]),
@@ -116,10 +116,10 @@ fn files_with_mistakes_are_named_with_line_and_key() {
         assert!(said.stderr.contains("/no/such.toml"), "{}", said.stderr);
     }
     // The file of this folder is read unasked, and its mistakes are told, too.
-    written(folder, "fdguard.toml", "[level]\n");
+    written(dir, "fdguard.toml", "[level]\n");
     let mut command = fdguard();
     let args = ["watch", &pid, "--for", "1h"];
-    let said = CommandOutput::of(command.args(args).current_dir(folder).output().unwrap());
+    let said = CommandOutput::of(command.args(args).current_dir(dir).output().unwrap());
     assert_failed(&said, USAGE);
     assert!(
         said.stderr.contains("fdguard.toml: line 1"),
@@ -131,9 +131,9 @@ fn files_with_mistakes_are_named_with_line_and_key() {
 
 #[test]
 fn a_playbook_that_the_settings_name_lies_beside_them() {
-    let folder = tempfile::tempdir().unwrap();
-    written(folder.path(), "own.toml", "");
-    let config = written(folder.path(), "settings.toml", "playbook = 'own.toml'\n");
+    let dir = tempfile::tempdir().unwrap();
+    written(dir.path(), "own.toml", "");
+    let config = written(dir.path(), "settings.toml", "playbook = 'own.toml'\n");
     let victim = Victim::start("leaker");
     let said = Watching::over(&victim, &["--config", &config, "--json", "--for", "50ms"]).end();
     assert_eq!(said.stderr, "");
@@ -143,12 +143,12 @@ fn a_playbook_that_the_settings_name_lies_beside_them() {
 
 #[test]
 fn what_is_no_recording_is_told_so() {
-    let folder = tempfile::tempdir().unwrap();
-    let text = written(folder.path(), "text", "hello\n");
-    let empty = written(folder.path(), "empty", "");
+    let dir = tempfile::tempdir().unwrap();
+    let text = written(dir.path(), "text", "hello\n");
+    let empty = written(dir.path(), "empty", "");
     let snapshot = json!({"schema": "fdguard.snapshot/1"}).to_string();
-    let other = written(folder.path(), "snapshot", &snapshot);
-    let here = folder.path().to_str().unwrap();
+    let other = written(dir.path(), "snapshot", &snapshot);
+    let here = dir.path().to_str().unwrap();
     for path in [&*text, &empty, &other, here, "/no/such/file"] {
         let said = run(["watch", "--from", path]);
         assert_failed(&said, COULD_NOT_LOOK);

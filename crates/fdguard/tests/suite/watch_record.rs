@@ -10,8 +10,8 @@ use super::watching::{Watching, diagnosis};
 use super::{CommandOutput, fdguard, run};
 
 /// A leak of files, watched and recorded; what was said, and the recording.
-fn recorded(folder: &tempfile::TempDir, name: &str) -> (Value, String) {
-    let path = folder.path().join(name).to_str().unwrap().to_owned();
+fn recorded(dir: &tempfile::TempDir, name: &str) -> (Value, String) {
+    let path = dir.path().join(name).to_str().unwrap().to_owned();
     let mut victim = Victim::start("leaker");
     let mut watching = Watching::over(&victim, &["--json", "--samples", "--record", &path]);
     watching.leak(&mut victim, "1 file", 60);
@@ -23,9 +23,9 @@ fn recorded(folder: &tempfile::TempDir, name: &str) -> (Value, String) {
 
 #[test]
 fn r13_a_replay_finds_what_the_watch_found() {
-    let folder = tempfile::tempdir().unwrap();
+    let dir = tempfile::tempdir().unwrap();
     for name in ["plain.jsonl", "packed.jsonl.zst"] {
-        let (live, path) = recorded(&folder, name);
+        let (live, path) = recorded(&dir, name);
         assert_eq!(live["verdict"], "leaking", "{live}");
         let said = run(["watch", "--json", "--from", &path]);
         assert_eq!((said.code, &*said.stderr), (1, ""));
@@ -35,8 +35,8 @@ fn r13_a_replay_finds_what_the_watch_found() {
 
 #[test]
 fn r13_the_samples_of_a_replay_are_those_of_the_watch() {
-    let folder = tempfile::tempdir().unwrap();
-    let (live, path) = recorded(&folder, "log");
+    let dir = tempfile::tempdir().unwrap();
+    let (live, path) = recorded(&dir, "log");
     let said = run(["watch", "--json", "--samples", "--from", &path]);
     assert_eq!(diagnosis(&said), live);
     assert_eq!(live["samples"], said.text().lines().count() - 1);
@@ -51,8 +51,8 @@ fn r13_the_samples_of_a_replay_are_those_of_the_watch() {
 
 #[test]
 fn r13_a_recording_can_be_judged_by_other_settings() {
-    let folder = tempfile::tempdir().unwrap();
-    let (_, path) = recorded(&folder, "log");
+    let dir = tempfile::tempdir().unwrap();
+    let (_, path) = recorded(&dir, "log");
     let said = run(["watch", "--json", "--max", "100", "--from", &path]);
     let document = diagnosis(&said);
     let rules: Vec<&Value> = document["findings"]
@@ -67,8 +67,8 @@ fn r13_a_recording_can_be_judged_by_other_settings() {
 
 #[test]
 fn r13_a_recording_that_was_cut_gives_the_verdict_so_far_and_says_so() {
-    let folder = tempfile::tempdir().unwrap();
-    let (live, path) = recorded(&folder, "log");
+    let dir = tempfile::tempdir().unwrap();
+    let (live, path) = recorded(&dir, "log");
     let bytes = fs::read(&path).unwrap();
     let text = String::from_utf8(bytes.clone()).unwrap();
     // In the middle of a line, some looks before the end.

@@ -21,17 +21,17 @@ use testkit::{VictimReport, number, sys};
 const STAYS_FREE: i32 = 410;
 const USED_AGAIN: i32 = 400;
 
-pub(crate) fn open(report: &mut VictimReport, folder: &Path) -> io::Result<()> {
+pub(crate) fn open(report: &mut VictimReport, dir: &Path) -> io::Result<()> {
     counters(report)?;
     polls(report)?;
     ghost_at_a_free_number(report)?;
-    ghost_at_a_number_used_again(report, folder)?;
+    ghost_at_a_number_used_again(report, dir)?;
     timers(report)?;
     let signals = [10, 12, 40, 64];
     report
         .hold("signalfd", "signalfd", sys::signalfd(&signals)?)?
         .with("signals", json!(signals));
-    watchers(report, folder)
+    watchers(report, dir)
 }
 
 fn counters(report: &mut VictimReport) -> io::Result<()> {
@@ -94,14 +94,14 @@ fn ghost_at_a_free_number(report: &mut VictimReport) -> io::Result<()> {
 }
 
 /// The registered number was closed and now is another file.
-fn ghost_at_a_number_used_again(report: &mut VictimReport, folder: &Path) -> io::Result<()> {
+fn ghost_at_a_number_used_again(report: &mut VictimReport, dir: &Path) -> io::Result<()> {
     let poll = epoll::create(CreateFlags::CLOEXEC)?;
     let (read, write) = rustix::pipe::pipe()?;
     let registered = rustix::io::fcntl_dupfd_cloexec(&read, USED_AGAIN)?;
     let ghost = number(&registered);
     watch(&poll, &registered)?;
     drop(registered);
-    let path = folder.join("in-place-of-a-ghost");
+    let path = dir.join("in-place-of-a-ghost");
     let file = rustix::io::fcntl_dupfd_cloexec(File::create(&path)?, USED_AGAIN)?;
     if number(&file) != ghost {
         return Err(io::Error::other("the number was taken by somebody else"));
@@ -155,11 +155,11 @@ fn timers(report: &mut VictimReport) -> io::Result<()> {
     Ok(())
 }
 
-fn watchers(report: &mut VictimReport, folder: &Path) -> io::Result<()> {
-    let watched = folder.join("watched");
+fn watchers(report: &mut VictimReport, dir: &Path) -> io::Result<()> {
+    let watched = dir.join("watched");
     fs::create_dir(&watched)?;
     let watcher = inotify::init(inotify::CreateFlags::CLOEXEC)?;
-    inotify::add_watch(&watcher, folder, WatchFlags::DELETE_SELF)?;
+    inotify::add_watch(&watcher, dir, WatchFlags::DELETE_SELF)?;
     inotify::add_watch(&watcher, &watched, WatchFlags::CREATE)?;
     report
         .hold("inotify", "inotify", watcher)?

@@ -10,12 +10,12 @@ use rustix::io::FdFlags;
 use serde_json::json;
 use testkit::VictimReport;
 
-pub(crate) fn open(report: &mut VictimReport, folder: &Path) -> io::Result<()> {
-    let path = folder.join("plain.txt");
+pub(crate) fn open(report: &mut VictimReport, dir: &Path) -> io::Result<()> {
+    let path = dir.join("plain.txt");
     fs::write(&path, [b'x'; 100])?;
     modes(report, &path)?;
     positions(report, &path)?;
-    places(report, folder, &path)?;
+    places(report, dir, &path)?;
 
     let inherited = File::open(&path)?;
     rustix::io::fcntl_setfd(&inherited, FdFlags::empty())?;
@@ -23,7 +23,7 @@ pub(crate) fn open(report: &mut VictimReport, folder: &Path) -> io::Result<()> {
         .hold("file kept over exec", "regular", inherited)?
         .at(&path);
 
-    let sparse = folder.join("sparse.bin");
+    let sparse = dir.join("sparse.bin");
     let file = File::create(&sparse)?;
     file.set_len(5 << 30)?;
     report
@@ -82,16 +82,16 @@ fn positions(report: &mut VictimReport, path: &Path) -> io::Result<()> {
     Ok(())
 }
 
-fn places(report: &mut VictimReport, folder: &Path, path: &Path) -> io::Result<()> {
+fn places(report: &mut VictimReport, dir: &Path, path: &Path) -> io::Result<()> {
     report
-        .hold("directory", "directory", File::open(folder)?)?
-        .at(folder);
+        .hold("directory", "directory", File::open(dir)?)?
+        .at(dir);
     report
         .hold("place of a file", "regular", place(path)?)?
         .at(path);
     report
-        .hold("place of a directory", "directory", place(folder)?)?
-        .at(folder);
+        .hold("place of a directory", "directory", place(dir)?)?
+        .at(dir);
     Ok(())
 }
 

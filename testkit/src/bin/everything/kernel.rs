@@ -10,9 +10,9 @@ use rustix::fs::MemfdFlags;
 use testkit::{VictimReport, sys};
 
 /// Opens them; the name of the message queue comes back, to be removed at the end.
-pub(crate) fn open(report: &mut VictimReport, folder: &Path) -> io::Result<Option<CString>> {
+pub(crate) fn open(report: &mut VictimReport, dir: &Path) -> io::Result<Option<CString>> {
     memory(report)?;
-    let files: [OwnedFd; 2] = [File::open(folder)?.into(), File::open(folder)?.into()];
+    let files: [OwnedFd; 2] = [File::open(dir)?.into(), File::open(dir)?.into()];
     let ring = sys::io_uring().and_then(|ring| {
         sys::register_files(&ring, &files.each_ref())?;
         Ok(ring)

@@ -20,20 +20,20 @@ use std::io;
 use testkit::VictimReport;
 
 fn main() -> io::Result<()> {
-    let folder = env::temp_dir().canonicalize()?;
+    let dir = env::temp_dir().canonicalize()?;
     let mut report = VictimReport::new()?;
-    file::open(&mut report, &folder)?;
-    name::open(&mut report, &folder)?;
-    lock::open(&mut report, &folder)?;
-    sqlite::open(&mut report, &folder)?;
+    file::open(&mut report, &dir)?;
+    name::open(&mut report, &dir)?;
+    lock::open(&mut report, &dir)?;
+    sqlite::open(&mut report, &dir)?;
     device::open(&mut report)?;
-    pipe::open(&mut report, &folder)?;
+    pipe::open(&mut report, &dir)?;
     inet::open(&mut report)?;
-    unix::open(&mut report, &folder)?;
+    unix::open(&mut report, &dir)?;
     socket::open(&mut report)?;
-    event::open(&mut report, &folder)?;
+    event::open(&mut report, &dir)?;
     let children = process::open(&mut report)?;
-    let queue = kernel::open(&mut report, &folder)?;
+    let queue = kernel::open(&mut report, &dir)?;
     report.announce_and_wait()?;
     kernel::clean_up(queue)?;
     process::clean_up(children)

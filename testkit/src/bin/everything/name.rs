@@ -9,18 +9,18 @@ use std::path::{Path, PathBuf};
 use rustix::fs::{Mode, OFlags};
 use testkit::{VictimReport, number};
 
-pub(crate) fn open(report: &mut VictimReport, folder: &Path) -> io::Result<()> {
-    deleted(report, folder)?;
-    look_deleted(report, folder)?;
-    odd(report, folder)
+pub(crate) fn open(report: &mut VictimReport, dir: &Path) -> io::Result<()> {
+    deleted(report, dir)?;
+    look_deleted(report, dir)?;
+    odd(report, dir)
 }
 
-fn deleted(report: &mut VictimReport, folder: &Path) -> io::Result<()> {
+fn deleted(report: &mut VictimReport, dir: &Path) -> io::Result<()> {
     for (what, name) in [
         ("deleted file", "gone.txt"),
         ("deleted file that was named so", "was (deleted)"),
     ] {
-        let path = folder.join(name);
+        let path = dir.join(name);
         let file = File::create(&path)?;
         file.set_len(11)?;
         fs::remove_file(&path)?;
@@ -33,7 +33,7 @@ fn deleted(report: &mut VictimReport, folder: &Path) -> io::Result<()> {
     }
 
     let flags = OFlags::TMPFILE | OFlags::RDWR | OFlags::CLOEXEC;
-    let unnamed = rustix::fs::open(folder, flags, Mode::from_raw_mode(0o600));
+    let unnamed = rustix::fs::open(dir, flags, Mode::from_raw_mode(0o600));
     // The file system makes up a name for it; only the kernel can tell which.
     let made_up = unnamed.as_ref().ok().map(|file| {
         let link = fs::read_link(format!("/proc/self/fd/{}", number(file)))?;
@@ -49,17 +49,17 @@ fn deleted(report: &mut VictimReport, folder: &Path) -> io::Result<()> {
     Ok(())
 }
 
-fn look_deleted(report: &mut VictimReport, folder: &Path) -> io::Result<()> {
-    let path = folder.join("foo (deleted)");
+fn look_deleted(report: &mut VictimReport, dir: &Path) -> io::Result<()> {
+    let path = dir.join("foo (deleted)");
     let file = File::create(&path)?;
     report
         .hold("file named like a deleted one", "regular", file)?
         .at(&path)
         .with("links", 1);
 
-    let opened = folder.join("first-name");
+    let opened = dir.join("first-name");
     let file = File::create(&opened)?;
-    fs::hard_link(&opened, folder.join("second-name"))?;
+    fs::hard_link(&opened, dir.join("second-name"))?;
     fs::remove_file(&opened)?;
     report
         .hold("file that lost the name it was opened by", "regular", file)?
@@ -68,7 +68,7 @@ fn look_deleted(report: &mut VictimReport, folder: &Path) -> io::Result<()> {
     Ok(())
 }
 
-fn odd(report: &mut VictimReport, folder: &Path) -> io::Result<()> {
+fn odd(report: &mut VictimReport, dir: &Path) -> io::Result<()> {
     let cases: [(&str, &[u8]); 4] = [
         ("file with a name that is no text", b"\xff\xfe-caf\xe9.log"),
         (
@@ -79,7 +79,7 @@ fn odd(report: &mut VictimReport, folder: &Path) -> io::Result<()> {
         ("file with spaces around its name", b" spaced "),
     ];
     for (what, name) in cases {
-        let path = folder.join(OsStr::from_bytes(name));
+        let path = dir.join(OsStr::from_bytes(name));
         report
             .hold(what, "regular", File::create(&path)?)?
             .at(&path);

@@ -9,7 +9,7 @@ use rustix::pipe::PipeFlags;
 use serde_json::{Value, json};
 use testkit::{VictimReport, number};
 
-pub(crate) fn open(report: &mut VictimReport, folder: &Path) -> io::Result<()> {
+pub(crate) fn open(report: &mut VictimReport, dir: &Path) -> io::Result<()> {
     let (read, write) = rustix::pipe::pipe_with(PipeFlags::CLOEXEC)?;
     let (to_read, to_write) = (holder(&read), holder(&write));
     report
@@ -25,11 +25,11 @@ pub(crate) fn open(report: &mut VictimReport, folder: &Path) -> io::Result<()> {
     report
         .hold("pipe, read end without a writer", "pipe", widowed)?
         .with("end", "read");
-    named(report, folder)
+    named(report, dir)
 }
 
-fn named(report: &mut VictimReport, folder: &Path) -> io::Result<()> {
-    let path = folder.join("named-pipe");
+fn named(report: &mut VictimReport, dir: &Path) -> io::Result<()> {
+    let path = dir.join("named-pipe");
     make(&path)?;
     let read = open_named(&path, OFlags::RDONLY | OFlags::NONBLOCK)?;
     let write = open_named(&path, OFlags::WRONLY)?;
@@ -45,7 +45,7 @@ fn named(report: &mut VictimReport, folder: &Path) -> io::Result<()> {
         .with("end", "write")
         .with("peer", json!([to_read]));
 
-    let path = folder.join("named-pipe-both");
+    let path = dir.join("named-pipe-both");
     make(&path)?;
     report
         .hold(

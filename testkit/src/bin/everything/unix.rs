@@ -10,7 +10,7 @@ use rustix::net::{AddressFamily, SocketFlags, SocketType};
 use serde_json::{Value, json};
 use testkit::{VictimHolding, VictimReport, number, text};
 
-pub(crate) fn open(report: &mut VictimReport, folder: &Path) -> io::Result<()> {
+pub(crate) fn open(report: &mut VictimReport, dir: &Path) -> io::Result<()> {
     let (one, other) = UnixStream::pair()?;
     pair(report, "stream", one, other)?;
     let (one, other) = UnixDatagram::pair()?;
@@ -19,9 +19,9 @@ pub(crate) fn open(report: &mut VictimReport, folder: &Path) -> io::Result<()> {
     let kind = SocketType::SEQPACKET;
     let (one, other) = rustix::net::socketpair(AddressFamily::UNIX, kind, flags, None)?;
     pair(report, "seqpacket", one, other)?;
-    with_path(report, folder)?;
+    with_path(report, dir)?;
     with_abstract_name(report)?;
-    alone(report, folder)
+    alone(report, dir)
 }
 
 fn pair<S: AsFd + Into<std::os::fd::OwnedFd>>(
@@ -38,8 +38,8 @@ fn pair<S: AsFd + Into<std::os::fd::OwnedFd>>(
     Ok(())
 }
 
-fn with_path(report: &mut VictimReport, folder: &Path) -> io::Result<()> {
-    let path = folder.join("listener.sock");
+fn with_path(report: &mut VictimReport, dir: &Path) -> io::Result<()> {
+    let path = dir.join("listener.sock");
     let listener = UnixListener::bind(&path)?;
     let client = UnixStream::connect(&path)?;
     let (server, _) = listener.accept()?;
@@ -62,8 +62,8 @@ fn with_abstract_name(report: &mut VictimReport) -> io::Result<()> {
     Ok(())
 }
 
-fn alone(report: &mut VictimReport, folder: &Path) -> io::Result<()> {
-    let path = folder.join("datagram.sock");
+fn alone(report: &mut VictimReport, dir: &Path) -> io::Result<()> {
+    let path = dir.join("datagram.sock");
     let socket = UnixDatagram::bind(&path)?;
     let holding = report.hold("unix datagram, bound", "unix", socket)?;
     say(holding, "dgram", "unconnected", text(&path)).with("peer", Value::Null);

@@ -47,7 +47,7 @@ impl Job<'_> {
             ));
         }
         if self.lock.is_none() {
-            sweep(&self.named.folder, name);
+            sweep(&self.named.directory, name);
         }
         sweep(to, name);
         let receipt = &mut self.receipt;
@@ -80,7 +80,7 @@ impl Job<'_> {
                 "find the process that renames it, then try again",
             );
         }
-        let path = self.named.folder.path().join(&self.closing);
+        let path = self.named.directory.path().join(&self.closing);
         let found = self
             .held
             .as_ref()
@@ -113,10 +113,10 @@ impl Job<'_> {
 
     /// Restores the name of the file and records the reason.
     pub(super) fn fail(&mut self, problem: ArchiveProblem) {
-        let folder = &self.named.folder;
+        let directory = &self.named.directory;
         let mut name = &self.named.name;
         let is_closing = self.held.as_ref().is_some_and(|held| held.is_closing);
-        if is_closing && let Err(error) = folder.rename(&self.closing, folder, name) {
+        if is_closing && let Err(error) = directory.rename(&self.closing, directory, name) {
             name = &self.closing;
             self.receipt.note(match error {
                 Errno::EXIST => {
@@ -126,18 +126,24 @@ impl Job<'_> {
             });
         }
         self.receipt.outcome = problem.outcome();
-        if folder.stat_entry(name).is_ok_and(|entry| entry.is_some()) {
-            self.receipt.kept_at = Some(text(&folder.path().join(name)));
+        if directory
+            .stat_entry(name)
+            .is_ok_and(|entry| entry.is_some())
+        {
+            self.receipt.kept_at = Some(text(&directory.path().join(name)));
         }
         self.receipt.error = Some(problem);
     }
 }
 
 /// Removes the lock file left by a killed archive. A lock that is held stays.
-fn sweep(folder: &Dir, name: &OsStr) {
+fn sweep(directory: &Dir, name: &OsStr) {
     let lock = names::lock(name);
-    if folder.stat_entry(&lock).is_ok_and(|entry| entry.is_some()) {
-        drop(LockFile::attempt_in(folder, &lock));
+    if directory
+        .stat_entry(&lock)
+        .is_ok_and(|entry| entry.is_some())
+    {
+        drop(LockFile::attempt_in(directory, &lock));
     }
 }
 

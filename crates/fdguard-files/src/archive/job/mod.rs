@@ -136,11 +136,11 @@ impl<'a> Job<'a> {
             if self.is_gone()? {
                 return self.gone();
             }
-            let (folder, name) = (&self.named.folder, names::lock(&self.named.name));
+            let (directory, name) = (&self.named.directory, names::lock(&self.named.name));
             let taken =
-                LockFile::attempt_in(folder, &name).map_err(|error| lock_problem(&error))?;
+                LockFile::attempt_in(directory, &name).map_err(|error| lock_problem(&error))?;
             let Some(lock) = taken else {
-                let path = folder.path().join(name);
+                let path = directory.path().join(name);
                 self.was_busy = true;
                 return Ok(Progress::Waits(Wait::Busy(path)));
             };
@@ -169,7 +169,7 @@ impl<'a> Job<'a> {
             &self.named.name
         };
         let is_free = lease::ask(&held.file) == LeaseAnswer::NoWriter;
-        (!is_free).then(|| (self.named.folder.path().join(name), &held.file))
+        (!is_free).then(|| (self.named.directory.path().join(name), &held.file))
     }
 
     /// These can write it.
@@ -181,7 +181,7 @@ impl<'a> Job<'a> {
     fn is_gone(&self) -> Result<bool, ArchiveProblem> {
         let look = |name| {
             self.named
-                .folder
+                .directory
                 .stat_entry(name)
                 .map_err(|error| unreadable(&error))
         };
@@ -190,15 +190,19 @@ impl<'a> Job<'a> {
 
     /// Opens the file, or what an earlier archive has left of it; whether there was one.
     fn open(&mut self) -> Result<bool, ArchiveProblem> {
-        let folder = &self.named.folder;
-        let look = |name| folder.stat_entry(name).map_err(|error| unreadable(&error));
+        let directory = &self.named.directory;
+        let look = |name| {
+            directory
+                .stat_entry(name)
+                .map_err(|error| unreadable(&error))
+        };
         let own = look(&self.named.name)?;
         let mut left = look(&self.closing)?.filter(|entry| entry.kind == FileType::RegularFile);
         if let (Some(own), Some(closing)) = (own, left)
             && own.id == closing.id
         {
             // Ended between the two halves of a rename.
-            folder
+            directory
                 .remove(&self.closing)
                 .map_err(|error| ArchiveProblem::io("cannot remove its second name", error))?;
             left = None;
@@ -210,7 +214,7 @@ impl<'a> Job<'a> {
             (false, Some(entry)) => return Err(refused(entry.kind)),
             (false, None) => return Ok(false),
         };
-        let file = match folder.read(name) {
+        let file = match directory.read(name) {
             Ok(file) => file,
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(false),
             Err(error) => return Err(unreadable(&error)),
@@ -246,9 +250,9 @@ impl<'a> Job<'a> {
         if is_locked(&held.file) {
             return Ok(Some(Wait::Locked));
         }
-        let folder = &self.named.folder;
+        let directory = &self.named.directory;
         let (name, closing) = (&self.named.name, &self.closing);
-        match folder.rename(name, folder, closing) {
+        match directory.rename(name, directory, closing) {
             Ok(()) => {}
             Err(Errno::NOENT) => {
                 // The process that took it did not ask for the lock. Whatever is there now is
@@ -263,10 +267,10 @@ impl<'a> Job<'a> {
                 ));
             }
         }
-        let entry = folder.stat_entry(closing).ok().flatten();
+        let entry = directory.stat_entry(closing).ok().flatten();
         if entry.is_none_or(|entry| entry.id != held.id) {
             // Another file was put there between the check and the rename.
-            let _ = folder.rename(closing, folder, name);
+            let _ = directory.rename(closing, directory, name);
             self.held = None;
             return Ok(Some(Wait::Replaced));
         }
@@ -279,7 +283,10 @@ impl<'a> Job<'a> {
     /// Starts watching before the kernel is asked, so that no close in between is missed.
     fn watch_if(&mut self, is_written: bool) {
         if is_written && self.watch.is_none() {
-            self.watch = self.common.waker.watch(&self.named.folder, &self.closing);
+            self.watch = self
+                .common
+                .waker
+                .watch(&self.named.directory, &self.closing);
         }
     }
 
@@ -293,7 +300,7 @@ impl<'a> Job<'a> {
     }
 
     fn with(&mut self, held: &HeldFile, is_last: bool) -> Result<Progress, ArchiveProblem> {
-        let path = self.named.folder.path().join(&self.closing);
+        let path = self.named.directory.path().join(&self.closing);
         let question = Question {
             file: &held.file,
             path: &path,
@@ -329,10 +336,13 @@ impl<'a> Job<'a> {
 
     fn transfer(&mut self, held: &HeldFile, free: &Free) -> Result<Progress, ArchiveProblem> {
         let common = self.common;
-        let (folder, closing) = (std::rc::Rc::clone(&self.named.folder), self.closing.clone());
+        let (directory, closing) = (
+            std::rc::Rc::clone(&self.named.directory),
+            self.closing.clone(),
+        );
         let (name, recovered) = (self.named.name.clone(), self.receipt.recovered);
         let moved = Transfer {
-            from: &folder,
+            from: &directory,
             closing: &closing,
             name: &name,
             file: &held.file,

@@ -126,7 +126,7 @@ fn r50_killed_and_the_name_taken_again_both_are_archived() {
 }
 
 #[test]
-fn the_same_content_from_another_folder_is_no_copy_of_ours() {
+fn the_same_content_from_another_dir_is_no_copy_of_ours() {
     let Some(place) = Place::across() else { return };
     let path = place.file("a.jsonl", &lines(0..3));
     let same = place.to.path().join("a.jsonl");

@@ -14,8 +14,8 @@ use super::{Place, listed, one};
 #[test]
 fn what_is_no_file_is_refused_and_the_others_go_on() {
     let place = Place::same();
-    let folder = place.logs.path().join("folder");
-    fs::create_dir(&folder).unwrap();
+    let dir = place.logs.path().join("folder");
+    fs::create_dir(&dir).unwrap();
     let pipe = place.logs.path().join("pipe");
     assert!(
         Command::new("mkfifo")
@@ -29,7 +29,7 @@ fn what_is_no_file_is_refused_and_the_others_go_on() {
     symlink(&good, &link).unwrap();
     let missing = place.logs.path().join("missing");
     let nowhere = place.logs.path().join("no/such/folder");
-    let files = [folder, pipe, link.clone(), missing, nowhere, good];
+    let files = [dir, pipe, link.clone(), missing, nowhere, good];
     let report = place.archive(Duration::ZERO).run(&files);
     let kinds: Vec<_> = report
         .files
@@ -56,7 +56,7 @@ fn what_is_no_file_is_refused_and_the_others_go_on() {
 }
 
 #[test]
-fn a_link_is_followed_when_asked_but_not_out_of_the_folder() {
+fn a_link_is_followed_when_asked_but_not_out_of_the_dir() {
     let place = Place::same();
     let outside = tempfile::tempdir().unwrap();
     let secret = outside.path().join("secret");
@@ -100,7 +100,7 @@ fn what_is_in_the_archive_already_is_left_there() {
 }
 
 #[test]
-fn an_archive_that_is_no_folder_leaves_every_file_where_it_is() {
+fn an_archive_that_is_no_dir_leaves_every_file_where_it_is() {
     let place = Place::same();
     let path = place.file("a", "x\n");
     let mut archive = place.archive(Duration::ZERO);

@@ -77,8 +77,8 @@ fn of_another(uid: u32) -> Option<(Place, PathBuf)> {
     let place = Place::same();
     let path = place.file("a.log", "x\n");
     chown(&path, Some(OTHER), Some(OTHER)).unwrap();
-    for folder in [place.logs.path(), place.to.path()] {
-        chown(folder, Some(uid), Some(uid)).unwrap();
+    for dir in [place.logs.path(), place.to.path()] {
+        chown(dir, Some(uid), Some(uid)).unwrap();
     }
     Some((place, path))
 }

@@ -83,12 +83,12 @@ impl Place {
 
     /// Nothing is left that an archive has made for its time.
     pub(crate) fn assert_tidy(&self) {
-        for folder in [&self.logs, &self.to] {
-            for name in listed(folder.path()) {
+        for dir in [&self.logs, &self.to] {
+            for name in listed(dir.path()) {
                 let is_ours = name.ends_with(".closing")
                     || name.contains(".tmp")
                     || name.starts_with(".fdguard");
-                assert!(!is_ours, "{name} was left in {}", folder.path().display());
+                assert!(!is_ours, "{name} was left in {}", dir.path().display());
             }
         }
     }
@@ -111,8 +111,8 @@ pub(crate) fn one(report: ArchiveReport) -> ArchiveReceipt {
 }
 
 /// The names in a folder, in their order.
-pub(crate) fn listed(folder: &Path) -> Vec<String> {
-    let entries = fs::read_dir(folder).unwrap();
+pub(crate) fn listed(dir: &Path) -> Vec<String> {
+    let entries = fs::read_dir(dir).unwrap();
     let mut names: Vec<String> = entries
         .map(|entry| entry.unwrap().file_name().to_string_lossy().into_owned())
         .collect();
@@ -121,11 +121,11 @@ pub(crate) fn listed(folder: &Path) -> Vec<String> {
 }
 
 /// Every line of every file of these folders, in order.
-pub(crate) fn all_lines(folders: &[&Path]) -> Vec<String> {
+pub(crate) fn all_lines(dirs: &[&Path]) -> Vec<String> {
     let mut lines = Vec::new();
-    for folder in folders {
-        for name in listed(folder) {
-            let text = fs::read_to_string(folder.join(name)).unwrap();
+    for dir in dirs {
+        for name in listed(dir) {
+            let text = fs::read_to_string(dir.join(name)).unwrap();
             lines.extend(text.lines().map(str::to_owned));
         }
     }

@@ -71,13 +71,13 @@ fn an_archive_that_has_a_file_is_named_to_the_next_one() {
 }
 
 #[test]
-fn files_of_one_name_from_several_folders_keep_apart() {
+fn files_of_one_name_from_several_dirs_keep_apart() {
     for place in Place::both() {
         let paths: Vec<_> = (0..6)
             .map(|n| {
-                let folder = place.logs.path().join(n.to_string());
-                std::fs::create_dir(&folder).unwrap();
-                let path = folder.join("log");
+                let dir = place.logs.path().join(n.to_string());
+                std::fs::create_dir(&dir).unwrap();
+                let path = dir.join("log");
                 std::fs::write(&path, format!("{n}\n")).unwrap();
                 path
             })

@@ -86,7 +86,7 @@ fn records_or_none(path: &Path) -> u64 {
 #[test]
 fn r50_killed_at_any_point_no_line_is_lost_that_was_told() {
     for what in ["each", "close"] {
-        let (_folder, path) = place();
+        let (_dir, path) = place();
         let mut seed = 0x9e37_79b9_7f4a_7c15_u64;
         for round in 0..10 {
             let mut child = helper("", what, &path);
@@ -113,7 +113,7 @@ fn r50_killed_at_any_point_no_line_is_lost_that_was_told() {
 #[test]
 fn a_line_that_has_no_room_leaves_no_half_of_it() {
     // As large as a file may be: the half of a line that still fits is written, the rest refused.
-    let (_folder, path) = place();
+    let (_dir, path) = place();
     let mut child = helper("trap '' XFSZ; ulimit -f 16;", "full", &path);
     let last = said(&mut child).last().unwrap();
     assert!(child.wait().unwrap().success());
@@ -136,15 +136,15 @@ fn a_full_disk_leaves_no_half_of_a_line() {
     if !is_root() {
         return skip("only root may mount a file system");
     }
-    let folder = tempfile::tempdir().unwrap();
+    let dir = tempfile::tempdir().unwrap();
     let mounted = Command::new("mount")
         .args(["-t", "tmpfs", "-o", "size=64k", "tmpfs"])
-        .arg(folder.path())
+        .arg(dir.path())
         .status();
     if !mounted.is_ok_and(|status| status.success()) {
         return skip("no file system can be mounted here");
     }
-    let tiny = Tiny(folder);
+    let tiny = Tiny(dir);
     let path = tiny.0.path().join("log.jsonl");
     let mut writer = open(&path);
     let long = "x".repeat(5000);

@@ -20,9 +20,9 @@ const AT_ONCE: Options = Options {
 };
 
 fn place() -> (TempDir, PathBuf) {
-    let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join("log.jsonl");
-    (folder, path)
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("log.jsonl");
+    (dir, path)
 }
 
 fn open(path: &Path) -> JsonlWriter {
@@ -53,7 +53,7 @@ fn numbers(path: &Path) -> Vec<u32> {
 
 #[test]
 fn values_become_lines_and_are_synced_at_the_end() {
-    let (_folder, path) = place();
+    let (_dir, path) = place();
     let mut writer = open(&path);
     let values = [
         json!({"text": "two\nlines\r\n\0"}),
@@ -79,7 +79,7 @@ fn values_become_lines_and_are_synced_at_the_end() {
 
 #[test]
 fn lines_are_synced_when_it_was_asked_for() {
-    let (_folder, path) = place();
+    let (_dir, path) = place();
     let each = Options {
         sync: Syncing::EachLine,
         ..AT_ONCE
@@ -111,7 +111,7 @@ fn lines_are_synced_when_it_was_asked_for() {
 
 #[test]
 fn r46_a_second_writer_is_refused_and_told_who_has_it() {
-    let (_folder, path) = place();
+    let (_dir, path) = place();
     let first = open(&path);
     let refused = JsonlWriter::open(&path, AT_ONCE).unwrap_err().to_string();
     assert!(refused.contains("this process"), "{refused}");
@@ -134,10 +134,10 @@ fn r46_a_second_writer_is_refused_and_told_who_has_it() {
 
 #[test]
 fn a_renamed_log_keeps_its_writer_and_its_successor_has_another() {
-    let (folder, path) = place();
+    let (dir, path) = place();
     let mut old = open(&path);
     old.append(&1).unwrap();
-    let moved = folder.path().join("log.jsonl.closing");
+    let moved = dir.path().join("log.jsonl.closing");
     fs::rename(&path, &moved).unwrap();
     let mut new = open(&path);
     old.append(&2).unwrap();
@@ -152,7 +152,7 @@ fn a_renamed_log_keeps_its_writer_and_its_successor_has_another() {
 
 #[test]
 fn a_torn_end_is_moved_aside_and_told() {
-    let (_folder, path) = place();
+    let (_dir, path) = place();
     fs::write(&path, "{\"a\":1}\n{\"b\":").unwrap();
     let mut writer = open(&path);
     let repair = &writer.repairs()[0];
@@ -189,7 +189,7 @@ fn a_torn_end_is_moved_aside_and_told() {
 
 #[test]
 fn fused_records_are_lines_again_and_their_line_is_kept() {
-    let (_folder, path) = place();
+    let (_dir, path) = place();
     let line = b"{\"a\":1}{\"b\":2}\n";
     fs::write(&path, [b"{}\n", &line[..]].concat()).unwrap();
     let writer = open(&path);
@@ -203,7 +203,7 @@ fn fused_records_are_lines_again_and_their_line_is_kept() {
 
 #[test]
 fn a_mend_that_broke_off_is_gone_on_with_and_keeps_the_line_once() {
-    let (_folder, path) = place();
+    let (_dir, path) = place();
     fs::write(&path, "{}\n{\"a\"").unwrap();
     // As if it had been killed when the line was kept and not taken out yet.
     fs::write(torn(&path, 1), "{\"a\"").unwrap();
@@ -215,7 +215,7 @@ fn a_mend_that_broke_off_is_gone_on_with_and_keeps_the_line_once() {
 
 #[test]
 fn a_last_line_of_many_megabytes_is_moved_without_being_read_into_memory() {
-    let (_folder, path) = place();
+    let (_dir, path) = place();
     let file = File::create(&path).unwrap();
     (&file).write_all(b"{}\n{\"a\":\"").unwrap();
     file.set_len(40 << 20).unwrap();
@@ -228,7 +228,7 @@ fn a_last_line_of_many_megabytes_is_moved_without_being_read_into_memory() {
 
 #[test]
 fn r44_a_deleted_log_takes_no_line() {
-    let (_folder, path) = place();
+    let (_dir, path) = place();
     let mut writer = open(&path);
     writer.append(&1).unwrap();
     fs::remove_file(&path).unwrap();
@@ -239,7 +239,7 @@ fn r44_a_deleted_log_takes_no_line() {
 
 #[test]
 fn a_stranger_who_asks_for_no_lock_does_not_fuse_lines() {
-    let (_folder, path) = place();
+    let (_dir, path) = place();
     let mut writer = open(&path);
     writer.append(&1).unwrap();
     let mut stranger = File::options().append(true).open(&path).unwrap();
@@ -257,7 +257,7 @@ fn a_stranger_who_asks_for_no_lock_does_not_fuse_lines() {
 
 #[test]
 fn the_descriptor_is_high_and_gone_afterwards() {
-    let (_folder, path) = place();
+    let (_dir, path) = place();
     let count = || fs::read_dir("/proc/self/fd").unwrap().count();
     let before = count();
     let writer = open(&path);
@@ -271,12 +271,12 @@ fn the_descriptor_is_high_and_gone_afterwards() {
 
 #[test]
 fn what_is_no_file_is_refused() {
-    let folder = tempfile::tempdir().unwrap();
+    let dir = tempfile::tempdir().unwrap();
     let refused = JsonlWriter::open(Path::new("/dev/null"), AT_ONCE).unwrap_err();
     assert!(
         refused.to_string().contains("not a regular file"),
         "{refused}"
     );
-    assert!(JsonlWriter::open(folder.path(), AT_ONCE).is_err());
-    assert!(JsonlWriter::open(&folder.path().join("no/log"), AT_ONCE).is_err());
+    assert!(JsonlWriter::open(dir.path(), AT_ONCE).is_err());
+    assert!(JsonlWriter::open(&dir.path().join("no/log"), AT_ONCE).is_err());
 }

@@ -136,7 +136,7 @@ fn two_handles_of_a_process_are_one_and_the_last_leaves_nothing() {
     let (before, base) = (descriptors(), threads());
     for _ in 0..20 {
         let first = place.open();
-        let second = Registry::open(&place.folder.path().join(".").join("registry.db")).unwrap();
+        let second = Registry::open(&place.dir.path().join(".").join("registry.db")).unwrap();
         assert_eq!(threads(), base + 1, "one vault");
         assert_eq!(descriptors(), before, "nothing in the shared table");
         drop(first);

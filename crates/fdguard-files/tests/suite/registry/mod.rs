@@ -11,15 +11,15 @@ mod processes;
 mod rules;
 
 struct Place {
-    folder: TempDir,
+    dir: TempDir,
     path: PathBuf,
 }
 
 impl Place {
     fn new() -> Self {
-        let folder = tempfile::tempdir().unwrap();
-        let path = folder.path().join("registry.db");
-        Self { folder, path }
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("registry.db");
+        Self { dir, path }
     }
 
     fn open(&self) -> Registry {
@@ -31,7 +31,7 @@ impl Place {
     }
 
     fn beside(&self, suffix: &str) -> PathBuf {
-        self.folder.path().join(format!("registry.db{suffix}"))
+        self.dir.path().join(format!("registry.db{suffix}"))
     }
 }
 

@@ -211,7 +211,7 @@ fn r51_eight_processes_make_one_registry_together() {
     for id in all {
         assert!(registry.get(&id).unwrap().is_some(), "{id}");
     }
-    let names = fs::read_dir(place.folder.path()).unwrap();
+    let names = fs::read_dir(place.dir.path()).unwrap();
     let names: Vec<_> = names.map(|name| name.unwrap().file_name()).collect();
     assert!(names.len() <= 3, "no unfinished ones are left: {names:?}");
 }

@@ -89,8 +89,8 @@ pub(crate) async fn run(roots: &Roots, asked: NewArchive) -> Result<ArchiveRepor
 }
 
 /// The root that a directory is below, with links resolved now.
-pub(in crate::http) fn find_root(roots: &Roots, folder: &Path) -> Result<Below, Problem> {
-    roots.find(folder).map_err(|error| match &error {
+pub(in crate::http) fn find_root(roots: &Roots, dir: &Path) -> Result<Below, Problem> {
+    roots.find(dir).map_err(|error| match &error {
         OutsideRoots::NotWhole(_) => Problem::senseless(error.to_string()),
         _ => Problem::new(StatusCode::FORBIDDEN, "outside-roots", error.to_string()),
     })
@@ -99,8 +99,8 @@ pub(in crate::http) fn find_root(roots: &Roots, folder: &Path) -> Result<Below, 
 /// The archive checks again by opening below the root; this check gives one clear error for all
 /// files.
 fn below(root: &Dir, file: &Path) -> Result<(), Problem> {
-    let folder = file.parent().and_then(|folder| root.relative(folder));
-    if folder.is_some() {
+    let dir = file.parent().and_then(|dir| root.relative(dir));
+    if dir.is_some() {
         return Ok(());
     }
     let why = format!(

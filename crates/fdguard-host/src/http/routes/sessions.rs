@@ -33,7 +33,8 @@ struct NewSession {
     /// idle for too long.
     client: Option<String>,
     /// Working directory; default: the host's.
-    folder: Option<PathBuf>,
+    #[serde(rename = "folder")]
+    dir: Option<PathBuf>,
     /// Environment variables to add to the host's environment.
     #[serde(default)]
     environment: BTreeMap<String, String>,
@@ -58,7 +59,7 @@ impl NewSession {
             return Err(problem.at("environment".to_owned()));
         }
         spec.environment = self.environment.into_iter().collect();
-        spec.folder = self.folder;
+        spec.dir = self.dir;
         spec.limits = self.limits.unwrap_or_default();
         spec.channel = self.channel.unwrap_or(spec.channel);
         if let Some(cap) = self.output_cap {

@@ -83,12 +83,12 @@ mod tests {
 
     #[test]
     fn what_is_written_is_read_again_and_nothing_else_is_left() {
-        let folder = tempfile::tempdir().unwrap();
-        let path = folder.path().join("heartbeat");
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("heartbeat");
         assert_eq!(check(&path, SystemTime::now(), STALE_AFTER), Beat::Absent);
         assert!(is_stale(&path));
         write(&path, SystemTime::now()).unwrap();
         assert!(!is_stale(&path));
-        assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 1);
+        assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 1);
     }
 }

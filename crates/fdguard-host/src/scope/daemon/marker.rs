@@ -119,17 +119,17 @@ mod tests {
 
     #[test]
     fn a_result_in_one_of_several_logs_is_enough() {
-        let folder = tempfile::tempdir().unwrap();
-        let root = ScopeRoot::new(folder.path()).unwrap();
-        std::fs::write(folder.path().join("a"), "{\"type\":\"result\"}\n").unwrap();
-        std::fs::write(folder.path().join("b"), "x\n").unwrap();
+        let dir = tempfile::tempdir().unwrap();
+        let root = ScopeRoot::new(dir.path()).unwrap();
+        std::fs::write(dir.path().join("a"), "{\"type\":\"result\"}\n").unwrap();
+        std::fs::write(dir.path().join("b"), "x\n").unwrap();
         let of = |names: &[&str]| {
             let paths: Vec<PathBuf> = names.iter().map(PathBuf::from).collect();
             of_all(&root, &paths)
         };
         assert_eq!(of(&["b", "a"]), LastEntry::Result { is_error: false });
         assert_eq!(of(&["b", "absent"]), LastEntry::Other);
-        std::os::unix::fs::symlink("/etc/passwd", folder.path().join("out")).unwrap();
+        std::os::unix::fs::symlink("/etc/passwd", dir.path().join("out")).unwrap();
         assert_eq!(of(&["out"]), LastEntry::Other, "it is not followed");
     }
 

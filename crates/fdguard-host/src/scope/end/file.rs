@@ -172,8 +172,8 @@ fn remove(path: &Path, id: (u64, u64), around: &Around) -> Result<ScopeEnd, Fail
 }
 
 /// An open directory as a path that refers to exactly that directory.
-fn through(folder: &OwnedFd) -> PathBuf {
-    PathBuf::from(format!("/proc/self/fd/{}", folder.as_raw_fd()))
+fn through(directory: &OwnedFd) -> PathBuf {
+    PathBuf::from(format!("/proc/self/fd/{}", directory.as_raw_fd()))
 }
 
 type ArchiveAttempt = Result<ScopeEnd, Failure>;

@@ -12,8 +12,8 @@ use sha2::{Digest as _, Sha256};
 use super::kit::{Log, descriptors, tls_caller, until_descriptors};
 use super::peer::{Identity, Peer, read_request, wait_for_end};
 
-pub(super) fn database(folder: &Path, number: usize) -> PathBuf {
-    let path = folder.join(format!("board-{number}.db"));
+pub(super) fn database(dir: &Path, number: usize) -> PathBuf {
+    let path = dir.join(format!("board-{number}.db"));
     let new = rusqlite::Connection::open(&path).unwrap();
     new.execute_batch("BEGIN; CREATE TABLE task(id INTEGER PRIMARY KEY, title TEXT)")
         .unwrap();
@@ -151,8 +151,8 @@ impl Race {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn r39_thousands_of_aborts_beside_open_databases_touch_no_byte_of_them() {
-    let folder = tempfile::tempdir().unwrap();
-    let boards = (0..4).map(|number| database(folder.path(), number));
+    let dir = tempfile::tempdir().unwrap();
+    let boards = (0..4).map(|number| database(dir.path(), number));
     let boards: Vec<PathBuf> = boards.collect();
     let before: Vec<_> = boards.iter().map(|board| digest(board)).collect();
     let identity = Identity::new();

@@ -53,8 +53,8 @@ fn patient_peer(identity: &Identity, tell: Sender<SocketAddr>, gate: Receiver<()
 
 /// The child: prints INTACT or what it saw. The standard library may end it: it checks numbers that
 /// it closes.
-async fn make_the_mistake(folder: &std::path::Path, is_wrong: bool) -> String {
-    let board = database(folder, 0);
+async fn make_the_mistake(dir: &std::path::Path, is_wrong: bool) -> String {
+    let board = database(dir, 0);
     let before = digest(&board);
     let (tell, told) = mpsc::channel();
     let (go, gate) = mpsc::channel::<()>();
@@ -128,10 +128,10 @@ fn child(mode: &str) -> (bool, String) {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn r39_a_stranger_that_closes_the_number_is_seen() {
     if let Ok(mode) = std::env::var(CHILD) {
-        let folder = tempfile::tempdir().unwrap();
+        let dir = tempfile::tempdir().unwrap();
         println!(
             "SAW {}",
-            make_the_mistake(folder.path(), mode == "wrong").await
+            make_the_mistake(dir.path(), mode == "wrong").await
         );
         return;
     }

@@ -28,8 +28,8 @@ fn receive(socket: &UnixDatagram) -> NotifyMessage {
 
 #[test]
 fn one_message_is_one_datagram_to_the_path() {
-    let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join("notify");
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("notify");
     let parent = UnixDatagram::bind(&path).unwrap();
     let mut client = NotifyClient::at(path.as_os_str()).unwrap();
     let now = Instant::now();
@@ -67,8 +67,8 @@ fn addresses_that_we_cannot_reach_are_a_gap_with_the_reason() {
 
 #[test]
 fn a_parent_that_is_gone_costs_one_warning() {
-    let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join("nobody");
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("nobody");
     let mut client = NotifyClient::at(path.as_os_str()).unwrap();
     let now = Instant::now();
     let gap = client.tell(&ready(), now).unwrap();
@@ -83,8 +83,8 @@ fn a_parent_that_is_gone_costs_one_warning() {
 
 #[test]
 fn a_parent_that_does_not_read_never_blocks_and_gets_ready_later() {
-    let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join("notify");
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("notify");
     let parent = UnixDatagram::bind(&path).unwrap();
     let mut client = NotifyClient::at(path.as_os_str()).unwrap();
     let now = Instant::now();
@@ -111,8 +111,8 @@ fn a_parent_that_does_not_read_never_blocks_and_gets_ready_later() {
 
 #[test]
 fn what_is_owed_is_given_up_after_a_while() {
-    let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join("notify");
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("notify");
     let _parent = UnixDatagram::bind(&path).unwrap();
     let mut client = NotifyClient::at(path.as_os_str()).unwrap();
     let now = Instant::now();

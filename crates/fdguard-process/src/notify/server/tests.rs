@@ -4,12 +4,12 @@ use std::time::Duration;
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
-use super::{FOLDER, NotifyServer, ReceivedMessage};
+use super::{DIR, NotifyServer, ReceivedMessage};
 
 fn server() -> (tempfile::TempDir, NotifyServer) {
-    let folder = tempfile::tempdir().unwrap();
-    let server = NotifyServer::open_in(folder.path()).unwrap();
-    (folder, server)
+    let dir = tempfile::tempdir().unwrap();
+    let server = NotifyServer::open_in(dir.path()).unwrap();
+    (dir, server)
 }
 
 fn wait(server: &NotifyServer) {
@@ -48,7 +48,7 @@ fn speak(server: &NotifyServer, code: &str) -> Option<Child> {
 
 #[test]
 fn a_program_is_heard_with_its_own_pid() {
-    let (_folder, mut server) = server();
+    let (_dir, mut server) = server();
     let Some(mut child) = speak(&server, "say(b'READY=1\\nSTATUS=up')") else {
         return;
     };
@@ -62,7 +62,7 @@ fn a_program_is_heard_with_its_own_pid() {
 
 #[test]
 fn who_may_not_speak_is_counted_and_not_heard() {
-    let (_folder, mut server) = server();
+    let (_dir, mut server) = server();
     let Some(mut child) = speak(&server, "say(b'READY=1', [0, 1])") else {
         return;
     };
@@ -75,8 +75,8 @@ fn who_may_not_speak_is_counted_and_not_heard() {
 
 #[test]
 fn descriptors_come_close_on_exec_and_are_the_same_files() {
-    let (folder, mut server) = server();
-    let file = folder.path().join("state");
+    let (dir, mut server) = server();
+    let file = dir.path().join("state");
     std::fs::write(&file, "x").unwrap();
     let code = format!(
         "f = open({:?}); say(b'FDSTORE=1\\nFDNAME=state', [f.fileno()])",
@@ -96,7 +96,7 @@ fn descriptors_come_close_on_exec_and_are_the_same_files() {
 
 #[test]
 fn a_barrier_ends_when_what_was_heard_is_dropped() {
-    let (_folder, mut server) = server();
+    let (_dir, mut server) = server();
     let code = "r, w = os.pipe()\n\
                 say(b'STATUS=first')\n\
                 say(b'BARRIER=1', [w])\n\
@@ -123,7 +123,7 @@ fn systemd_notify_itself_is_heard_and_its_barrier_answered() {
     if !testkit::have("systemd-notify") {
         return testkit::skip("no systemd-notify");
     }
-    let (_folder, mut server) = server();
+    let (_dir, mut server) = server();
     let mut child = Command::new("systemd-notify")
         .args(["--ready", "--status=from systemd-notify"])
         .env("NOTIFY_SOCKET", server.path())
@@ -145,7 +145,7 @@ fn systemd_notify_itself_is_heard_and_its_barrier_answered() {
 
 #[test]
 fn a_message_that_is_too_long_is_not_half_believed() {
-    let (_folder, mut server) = server();
+    let (_dir, mut server) = server();
     let code = "say(b'READY=1\\nSTATUS=' + b'x' * 5000)\nsay(b'STATUS=short')";
     let Some(mut child) = speak(&server, code) else {
         return;
@@ -158,32 +158,32 @@ fn a_message_that_is_too_long_is_not_half_believed() {
 }
 
 #[test]
-fn the_folder_is_ours_alone_and_goes_with_the_server() {
-    let (folder, server) = server();
+fn the_dir_is_ours_alone_and_goes_with_the_server() {
+    let (dir, server) = server();
     let inside = server.path().parent().unwrap().to_owned();
     let mode = inside.metadata().unwrap().permissions().mode();
     assert_eq!(mode & 0o777, 0o700);
     drop(server);
     assert!(!inside.exists());
-    assert_eq!(folder.path().read_dir().unwrap().count(), 0);
+    assert_eq!(dir.path().read_dir().unwrap().count(), 0);
 }
 
 #[test]
 fn a_turn_without_words_gives_nothing_at_once() {
-    let (_folder, mut server) = server();
+    let (_dir, mut server) = server();
     assert!(server.poll(|_| true).is_empty());
 }
 
 #[test]
 fn what_a_killed_server_left_is_swept_and_living_ones_stay() {
-    let folder = tempfile::tempdir().unwrap();
-    let living = NotifyServer::open_in(folder.path()).unwrap();
-    let dead = folder.path().join(format!("{FOLDER}1.0"));
+    let dir = tempfile::tempdir().unwrap();
+    let living = NotifyServer::open_in(dir.path()).unwrap();
+    let dead = dir.path().join(format!("{DIR}1.0"));
     std::fs::create_dir(&dead).unwrap();
     drop(std::os::unix::net::UnixDatagram::bind(dead.join("socket")).unwrap());
-    let just_made = folder.path().join(format!("{FOLDER}1.1"));
+    let just_made = dir.path().join(format!("{DIR}1.1"));
     std::fs::create_dir(&just_made).unwrap();
-    let other = NotifyServer::open_in(folder.path()).unwrap();
+    let other = NotifyServer::open_in(dir.path()).unwrap();
     assert!(!dead.exists());
     assert!(living.path().exists() && other.path().exists() && just_made.exists());
     assert_ne!(living.path(), other.path());

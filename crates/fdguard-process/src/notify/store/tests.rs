@@ -108,8 +108,8 @@ fn what_hangs_up_is_forgotten_unless_it_is_not_polled() {
     let mut kept = FdStore::default();
     let pair = || UnixStream::pair().unwrap();
     let ((first, first_far), (second, second_far), (third, _third_far)) = (pair(), pair(), pair());
-    let folder = tempfile::tempdir().unwrap();
-    let listener = UnixListener::bind(folder.path().join("s")).unwrap();
+    let dir = tempfile::tempdir().unwrap();
+    let listener = UnixListener::bind(dir.path().join("s")).unwrap();
     kept.hear(&store(Some("polled")), vec![first.into()]);
     let not_polled = NotifyMessage {
         poll: false,

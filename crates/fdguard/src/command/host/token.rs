@@ -67,10 +67,10 @@ fn default_file(variable: impl Fn(&str) -> Option<OsString>) -> Option<PathBuf> 
         let path = variable(name).map(PathBuf::from);
         path.filter(|path| path.is_absolute())
     };
-    let folder = absolute("XDG_RUNTIME_DIR")
+    let dir = absolute("XDG_RUNTIME_DIR")
         .or_else(|| absolute("XDG_STATE_HOME"))
         .or_else(|| Some(absolute("HOME")?.join(".local/state")));
-    Some(folder?.join("fdguard/host.token"))
+    Some(dir?.join("fdguard/host.token"))
 }
 
 /// The token that was in the environment, which [`super::secrecy`] brought over the exec.
@@ -115,11 +115,8 @@ fn check(found: &fs::Metadata, own: u32) -> Result<(), String> {
 }
 
 fn make(path: &Path) -> io::Result<BearerToken> {
-    if let Some(folder) = path.parent().filter(|it| !it.as_os_str().is_empty()) {
-        DirBuilder::new()
-            .recursive(true)
-            .mode(0o700)
-            .create(folder)?;
+    if let Some(dir) = path.parent().filter(|it| !it.as_os_str().is_empty()) {
+        DirBuilder::new().recursive(true).mode(0o700).create(dir)?;
     }
     let text = random()?;
     // A file that someone else put there meanwhile, or a link, is not written to.
@@ -152,8 +149,8 @@ mod tests {
 
     #[test]
     fn a_new_token_is_for_its_owner_alone_and_is_found_again() {
-        let folder = tempfile::tempdir().unwrap();
-        let path = folder.path().join("a/b/token");
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("a/b/token");
         read_or_make(&path).unwrap();
         let mode = |path: &std::path::Path| fs::metadata(path).unwrap().permissions().mode();
         assert_eq!(mode(&path) & 0o777, 0o600);
@@ -168,7 +165,7 @@ mod tests {
         let meta = fs::metadata(&path).unwrap();
         let refused = check(&meta, meta.uid() + 1).unwrap_err();
         assert!(refused.starts_with("owned by user"), "{refused}");
-        let refused = read_or_make(folder.path()).unwrap_err().to_string();
+        let refused = read_or_make(dir.path()).unwrap_err().to_string();
         assert_eq!(refused, "not a regular file");
         if rustix::process::geteuid().is_root() {
             fs::set_permissions(&path, fs::Permissions::from_mode(0o600)).unwrap();
@@ -179,7 +176,7 @@ mod tests {
     }
 
     #[test]
-    fn relative_folders_are_not_believed() {
+    fn relative_dirs_are_not_believed() {
         let of = |pairs: &'static [(&str, &str)]| {
             default_file(|name| {
                 let found = pairs.iter().find(|(key, _)| *key == name);

@@ -143,9 +143,9 @@ fn named(args: &InspectArgs) -> anyhow::Result<Vec<PathBuf>> {
     Ok(files)
 }
 
-fn databases(folder: &Path) -> std::io::Result<Vec<PathBuf>> {
+fn databases(dir: &Path) -> std::io::Result<Vec<PathBuf>> {
     let mut found = Vec::new();
-    for entry in folder.read_dir()? {
+    for entry in dir.read_dir()? {
         let path = entry?.path();
         if path.is_file() && looks_like_one(&path) {
             found.push(path);

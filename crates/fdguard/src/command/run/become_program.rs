@@ -24,8 +24,8 @@ pub(super) fn run(settings: &RunSettings) -> anyhow::Result<u8> {
     command
         .args(words)
         .envs(service.environment.iter().cloned());
-    if let Some(folder) = &service.folder {
-        command.current_dir(folder);
+    if let Some(dir) = &service.dir {
+        command.current_dir(dir);
     }
     let error = command.exec();
     let shown = program.to_string_lossy();

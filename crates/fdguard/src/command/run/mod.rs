@@ -121,8 +121,8 @@ fn said(args: &RunArgs) -> Overrides {
 
 /// Where evidence goes when nobody says so.
 fn evidence() -> (&'static str, &'static str, String) {
-    let (variable, folder) = evidence::default_folder(|name| std::env::var_os(name));
-    ("evidence", variable, folder.display().to_string())
+    let (variable, dir) = evidence::default_dir(|name| std::env::var_os(name));
+    ("evidence", variable, dir.display().to_string())
 }
 
 fn read(path: &Path) -> anyhow::Result<(String, String)> {

@@ -63,15 +63,15 @@ fn spec(args: &UnitArgs, target: UnitTarget) -> anyhow::Result<UnitSpec> {
         (None, true) => PathBuf::from("fdguard"),
         (None, false) => std::env::current_exe().context("cannot locate the fdguard executable")?,
     };
-    let folder = args.folder.as_ref();
-    let folder = folder.map(|it| {
+    let dir = args.dir.as_ref();
+    let dir = dir.map(|it| {
         if inside {
             Ok(it.clone())
         } else {
             std::path::absolute(it)
         }
     });
-    let folder = folder
+    let dir = dir
         .transpose()?
         .map(|it| text(it.as_os_str()))
         .transpose()?;
@@ -85,7 +85,7 @@ fn spec(args: &UnitArgs, target: UnitTarget) -> anyhow::Result<UnitSpec> {
         restart: args.restart.name(),
         files: args.files,
         user: args.user,
-        folder,
+        dir,
         home: std::env::var("HOME").ok().filter(|it| it.starts_with('/')),
         image: args.image.clone(),
     })
@@ -124,7 +124,7 @@ fn found(program: &Path) -> Result<PathBuf, HintedError> {
         });
     }
     let path = std::env::var_os("PATH").unwrap_or_default();
-    let mut all = std::env::split_paths(&path).map(|folder| folder.join(program));
+    let mut all = std::env::split_paths(&path).map(|dir| dir.join(program));
     all.find(|file| file.is_absolute() && file.is_file())
         .ok_or_else(|| {
             let why = format!("{}: program not found in PATH", program.display());

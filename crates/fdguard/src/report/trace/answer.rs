@@ -322,8 +322,8 @@ mod tests {
 
     #[test]
     fn the_answer_names_the_line_and_shows_it_relative_to_where_one_is() {
-        let folder = tempfile::tempdir().unwrap();
-        let file = folder.path().join("simple.py");
+        let dir = tempfile::tempdir().unwrap();
+        let file = dir.path().join("simple.py");
         std::fs::write(
             &file,
             "import time\n\ndef work():\n    held.append(open(path))\n",
@@ -341,7 +341,7 @@ mod tests {
         let mut made = MadeReport::default();
         made.diagnosis.findings = vec![leak(100, &stack, 60)];
         let shown = DisplayOptions {
-            directory: Some(folder.path().to_owned()),
+            directory: Some(dir.path().to_owned()),
             width: 100,
         };
         let text = told(&made, &shown);
