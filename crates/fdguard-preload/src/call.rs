@@ -1,6 +1,6 @@
 //! Calls on descriptors. Most of them cost a few loads and record nothing.
 //!
-//! Recorded are calls that can be evidence: the first use of a descriptor by a thread of a
+//! Only calls that can be evidence are recorded: the first use of a descriptor by a thread of a
 //! multi-threaded program, a use that fails with EBADF or ENOTSOCK, a call whose number was closed
 //! meanwhile, and data that looks like a TLS record but goes to something other than a socket.
 

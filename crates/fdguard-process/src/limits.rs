@@ -5,7 +5,7 @@
 //! space: programs that reserve addresses and never use them (Node, Java, Go) run under the first
 //! and cannot start under the second. The kernel has no process limit for a tree: `RLIMIT_NPROC`
 //! counts all processes of a user, in every session, and does not apply to root. Only
-//! [`RequestedLimits::new`] allocates.
+//! `RequestedLimits::new` allocates.
 
 use std::time::Duration;
 
