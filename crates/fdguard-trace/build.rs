@@ -1,21 +1,21 @@
-//! Builds the injected library (`fdguard-preload`) as a shared object, to be embedded: one binary
-//! is all there is.
+//! Builds the injected library (`fdguard-preload`) as a shared object and embeds it, so that
+//! fdguard is a single binary.
 //!
 //! It is the same source as the workspace's crate, built once more without the standard library and
-//! with its names exported. The build has a target folder of its own under `OUT_DIR`, so that it
+//! with its names exported. The build has its own target directory under `OUT_DIR`, so that it
 //! neither waits for the outer build's lock nor mixes with it.
 
 use std::env;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// What makes an ordinary crate the injected library: no unwinding of its own, tables for others to
-/// unwind through it, names.
+/// Turns an ordinary crate into the injected library: no unwinding of its own, tables for others to
+/// unwind through it, exported names.
 const FLAGS: [&str; 6] = [
     "-Cpanic=abort",
     "-Cforce-unwind-tables=yes",
     "-Crelocation-model=pic",
-    // Where the C library keeps dlsym in a library of its own (glibc before 2.34).
+    // For C libraries that keep dlsym in a separate library (glibc before 2.34).
     "-Clink-arg=-ldl",
     "--cfg",
     "fdguard_injected",
@@ -45,7 +45,7 @@ fn main() {
             panic!("{}: {error}", built.display());
         }
     } else if let Err(error) = std::fs::write(&library, b"") {
-        // An empty library is said at run time: launch tracing does not know this machine.
+        // An empty library is reported at run time: launch tracing does not support this machine.
         panic!("{}: {error}", library.display());
     }
     println!("cargo::rustc-env=FDGUARD_PRELOAD={}", library.display());
@@ -75,10 +75,10 @@ fn build(package: &Path, out: &Path, target: &str) {
         .arg(package.join("Cargo.toml"))
         .arg("--target-dir")
         .arg(out.join("preload"));
-    // Nothing to download: both crates are ours and have no dependencies. The outer build's lock
-    // file is as it is.
+    // Nothing to download: both crates are in the workspace and have no dependencies. The outer
+    // build's lock file stays as it is.
     cargo.arg("--offline");
-    // What the outer build was told about itself is not for this one.
+    // Settings of the outer build must not affect this one.
     for name in [
         "RUSTFLAGS",
         "CARGO_BUILD_RUSTFLAGS",

@@ -1,5 +1,5 @@
-//! The walk without std and alloc. A panic that the compiler cannot rule out would need something
-//! of `core::panicking`; `tests/matrix.rs` looks for it in what is undefined.
+//! The walk without std and alloc. A panic that the compiler cannot rule out would reference a
+//! symbol of `core::panicking`; `tests/matrix.rs` looks for one among the undefined symbols.
 #![no_std]
 
 use core::ffi::{CStr, c_char, c_void};
@@ -22,7 +22,7 @@ fn panic(_: &core::panic::PanicInfo<'_>) -> ! {
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn fdguard_all_of_it(out: *mut u8, room: usize) -> usize {
     let search = |name: &CStr| {
-        // SAFETY: RTLD_DEFAULT and a text that ends.
+        // SAFETY: RTLD_DEFAULT and a C string.
         unsafe { dlsym(core::ptr::null_mut(), name.as_ptr()) }.cast_const()
     };
     // SAFETY: dlsym itself; the interpreter is not unloaded.
@@ -33,7 +33,7 @@ pub unsafe extern "C" fn fdguard_all_of_it(out: *mut u8, room: usize) -> usize {
     let Some(walked) = found.walk(&mut frames) else {
         return found_version(found.version());
     };
-    // SAFETY: as the caller guarantees.
+    // SAFETY: guaranteed by the caller.
     let out = unsafe { core::slice::from_raw_parts_mut(out, room) };
     found.render(&frames, &walked, out)
 }

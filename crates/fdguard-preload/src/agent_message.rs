@@ -15,10 +15,10 @@ use fdguard_wire::{
 use crate::language::{SEED, hash_of};
 use crate::{children, close_sweep, real, thread};
 
-/// How a message begins.
+/// The prefix of a message.
 pub(crate) const CALL: &[u8] = b"/\x01fdguard/node/";
 
-/// Takes a message, without [`CALL`].
+/// Handles a message, given without [`CALL`].
 pub(crate) fn handle(mapping: &TableMapping, area: &impl Area, message: &[u8]) {
     let mut lines = message.splitn(2, |byte| *byte == b'\n');
     let (Some(whom), Some(frames)) = (lines.next(), lines.next()) else {

@@ -6,12 +6,12 @@ use fdguard_wire::{Area, TableMapping};
 
 use crate::sys;
 
-/// Memory is asked for in pieces of this size.
+/// Memory is requested in pieces of this size.
 const PIECE: usize = 1 << 12;
 const BITS: usize = 64;
 const WORDS: usize = TableMapping::size().div_ceil(PIECE * BITS);
 
-/// The pieces that are known to be there.
+/// The pieces that are known to be backed.
 #[derive(Debug)]
 pub(crate) struct Backing {
     start: AtomicUsize,
@@ -26,7 +26,7 @@ impl Backing {
         }
     }
 
-    /// For another mapping: nothing is known to be there.
+    /// For another mapping: no piece is known to be backed.
     pub(crate) fn reset(&self, start: usize) {
         for word in &self.backed {
             word.store(0, Ordering::Relaxed);
@@ -45,7 +45,7 @@ impl Backing {
         let from = piece * PIECE;
         let bytes = PIECE.min(TableMapping::size().saturating_sub(from));
         let result = sys::populate(self.start.load(Ordering::Acquire) + from, bytes);
-        // An older kernel gave all of it at the beginning.
+        // Older kernels allocated all of it at the start.
         let is_there = result == 0 || sys::is_unknown_advice(result);
         if is_there {
             word.fetch_or(bit, Ordering::Relaxed);
@@ -55,7 +55,7 @@ impl Backing {
 }
 
 impl Backing {
-    /// What is known to be there now, to be kept over [`Ground::reset`].
+    /// The pieces known to be backed now, to be kept across [`Backing::reset`].
     pub(crate) fn known(&self) -> BackedPieces {
         let mut known = BackedPieces([0; WORDS]);
         for (word, from) in known.0.iter_mut().zip(&self.backed) {
@@ -65,7 +65,7 @@ impl Backing {
     }
 }
 
-/// The pieces of a mapping that were known to be there.
+/// The pieces of a mapping that were known to be backed.
 #[derive(Debug)]
 pub(crate) struct BackedPieces([u64; WORDS]);
 
@@ -78,7 +78,7 @@ impl Area for BackedPieces {
     }
 }
 
-/// Whether it is so of all pieces that these bytes are in.
+/// Whether `is_it` holds for every piece that these bytes touch.
 #[inline]
 fn pieces(offset: usize, bytes: usize, is_it: impl Fn(usize) -> bool) -> bool {
     let last = offset.saturating_add(bytes.saturating_sub(1)) / PIECE;

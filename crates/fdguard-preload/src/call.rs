@@ -1,6 +1,6 @@
 //! Calls on descriptors. Most of them cost a few loads and record nothing.
 //!
-//! Recorded are calls that can be evidence: the first use of a descriptor by a thread of a
+//! Only calls that can be evidence are recorded: the first use of a descriptor by a thread of a
 //! multi-threaded program, a use that fails with EBADF or ENOTSOCK, a call whose number was closed
 //! meanwhile, and data that looks like a TLS record but goes to something other than a socket.
 
@@ -15,16 +15,16 @@ use crate::{errno, protect, real, stack, start, sys, thread};
 
 const EBADF: c_int = 9;
 const ENOTSOCK: c_int = 88;
-/// Bytes of what is written that are told.
+/// Recorded bytes of the data written.
 const TOLD: usize = 16;
 
-/// A call on one number.
+/// A call on one descriptor number.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Call {
     fd: c_int,
     touch: FdCall,
     entered: Option<InflightCall>,
-    /// The turn that the number was at, where the call was entered.
+    /// The generation of the number when the call was entered.
     turn: u32,
 }
 
@@ -49,13 +49,13 @@ pub(crate) fn enter(fd: c_int, touch: FdCall) -> Call {
 }
 
 impl Call {
-    /// It is over, and has not written anything.
+    /// The call is over and wrote nothing.
     #[inline]
     pub(crate) fn end(self, has_failed: bool) {
         self.end_written(has_failed, &[]);
     }
 
-    /// It is over, and wrote this.
+    /// The call is over and wrote these bytes.
     #[inline]
     pub(crate) fn end_written(self, has_failed: bool, bytes: &[u8]) {
         let is_torn = self.entered.and_then(inflight::leave).is_some();
@@ -90,13 +90,14 @@ impl Call {
         }
     }
 
-    /// Whether the number was closed since the call began, though nobody saw this thread inside:
-    /// which of the descriptors it worked on is not certain, and nothing is argued from it.
+    /// Whether the number was closed since the call began without the closer seeing this thread
+    /// inside. Which descriptor the call worked on is then uncertain, so nothing is concluded from
+    /// it.
     fn has_changed_hands(&self, mapping: &TableMapping, fd: u32) -> bool {
         self.entered.is_some() && mapping.turn(&start::GROUND, fd) != self.turn
     }
 
-    /// The descriptor was closed, in the eyes of the program: the call is not made.
+    /// The descriptor is closed from the program's point of view: the call is not made.
     #[cold]
     pub(crate) fn refuse(self) {
         errno::store(EBADF);
@@ -109,7 +110,7 @@ impl Call {
     fn fail(self, fd: u32, error: c_int, is_torn: bool) {
         let is_prevented = error == EBADF && answer::is_gone(self.fd);
         if !is_prevented {
-            // One that is not open for this gives the same error.
+            // A descriptor that is not open in this mode gives the same error.
             let is_open = error == EBADF && !start::is_filtered() && sys::is_open(fd);
             if !is_open || is_torn {
                 self.tell(fd, error, is_torn, &[]);
@@ -150,7 +151,7 @@ impl Call {
     }
 }
 
-/// A call on several numbers. Nobody is told of it unless one of them is closed meanwhile.
+/// A call on several numbers. It is recorded only if one of them is closed meanwhile.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Wait {
     entered: Option<InflightCall>,
@@ -166,7 +167,6 @@ pub(crate) fn wait(fds: impl Iterator<Item = u32>) -> Wait {
 }
 
 impl Wait {
-    /// It is over.
     pub(crate) fn end(self) {
         let torn = self.entered.and_then(inflight::leave);
         if let Some(entered) = self.entered.filter(|_| protect::is_on()) {
@@ -186,7 +186,7 @@ impl Wait {
     }
 }
 
-/// Whether bytes have the beginning of a TLS record and go into something that is no socket.
+/// Whether the bytes start like a TLS record and go to something other than a socket.
 fn is_misplaced(mapping: &TableMapping, fd: u32, bytes: &[u8]) -> bool {
     let [20..=23, 3, 0..=4, _, _, ..] = bytes else {
         return false;
@@ -201,7 +201,7 @@ fn is_misplaced(mapping: &TableMapping, fd: u32, bytes: &[u8]) -> bool {
     how.is_some() && !is_socket
 }
 
-/// The first bytes as two words; a length of zeros where there are fewer.
+/// The first bytes as two words, padded with zeros.
 fn words(bytes: &[u8]) -> [u64; 2] {
     let mut room = [0; TOLD];
     for (place, byte) in room.iter_mut().zip(bytes) {

@@ -8,17 +8,17 @@ use fdguard_wire::{EventKind, EventRecord};
 use crate::record::{tell, with};
 use crate::{real, stack, thread};
 
-/// The stack of who asks for the next child, as an agent told it: thread in the upper half, stack
-/// in the lower; 0: none.
+/// The stack that requests the next child, as reported by an agent: thread in the upper half, stack
+/// in the lower; 0 if there is none.
 static EXPECTED: AtomicU64 = AtomicU64::new(0);
 
-/// The calling thread is about to start a child, and this is who asked for it.
+/// The calling thread is about to start a child; `stack` requested it.
 pub(crate) fn expect(stack: u32) {
     let word = u64::from(thread::tid()) << 32 | u64::from(stack);
     EXPECTED.store(word, Ordering::Relaxed);
 }
 
-/// Who asked for the child that the calling thread started, when somebody said so.
+/// The stack that requested the child that the calling thread started, if an agent reported it.
 fn take_expected() -> Option<u32> {
     let word = EXPECTED.load(Ordering::Relaxed);
     if word == 0 || word >> 32 != u64::from(thread::tid()) {
@@ -28,13 +28,13 @@ fn take_expected() -> Option<u32> {
     taken.is_ok().then_some((word & 0xffff_ffff) as u32)
 }
 
-/// In a forked child nobody asked.
+/// In a forked child no request is pending.
 pub(crate) fn forget() {
     EXPECTED.store(0, Ordering::Relaxed);
 }
 
-/// A call that starts a child gave this; gives it on, so that a hook can end with it. Only the
-/// parent's way back has a number.
+/// A call that starts a child returned `pid`. Returns it again, so that a hook can end with this
+/// call. Only the parent gets a number greater than 0.
 pub(crate) fn started(pid: c_int) -> c_int {
     if let Ok(number) = u64::try_from(pid)
         && number > 0
@@ -44,7 +44,7 @@ pub(crate) fn started(pid: c_int) -> c_int {
     pid
 }
 
-/// A call started a child, waited for it and keeps its number to itself. It began at this time.
+/// A call that began at `since` started a child, waited for it and did not return its number.
 pub(crate) fn started_within(since: u64) {
     start([0, since]);
 }
@@ -57,7 +57,7 @@ fn start(more: [u64; 2]) {
     });
 }
 
-/// A child that ended was waited for. The stack does not matter: nobody is blamed for it.
+/// A child that ended was waited for. The stack is irrelevant, because nothing is blamed on it.
 pub(crate) fn reaped(pid: c_int) {
     if let Ok(number) = u64::try_from(pid)
         && number > 0

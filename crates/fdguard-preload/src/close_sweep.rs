@@ -3,14 +3,14 @@
 
 use core::sync::atomic::{AtomicU64, Ordering};
 
-/// Announcements that wait for their close, each number at one place; of two at a place the later
-/// one stands.
+/// Announcements that wait for their close. Each number has one slot; of two announcements in a
+/// slot the later one wins.
 const PLACES: usize = 64;
 
-/// Number and one in the upper half, stack in the lower; 0: none.
+/// Number plus one in the upper half, stack in the lower; 0 if there is none.
 static EXPECTED: [AtomicU64; PLACES] = [const { AtomicU64::new(0) }; PLACES];
 
-/// A close of this number will come.
+/// Announces a close of this number.
 pub(crate) fn expect(fd: u32, stack: u32) {
     if let Some(place) = EXPECTED.get(fd as usize % PLACES) {
         let word = u64::from(fd).wrapping_add(1) << 32 | u64::from(stack);
@@ -18,7 +18,7 @@ pub(crate) fn expect(fd: u32, stack: u32) {
     }
 }
 
-/// It came: who asked for it, when somebody said so.
+/// The close happened: the stack that requested it, if an agent announced it.
 #[inline]
 pub(crate) fn next_fd(fd: u32) -> Option<u32> {
     let place = EXPECTED.get(fd as usize % PLACES)?;
@@ -30,7 +30,7 @@ pub(crate) fn next_fd(fd: u32) -> Option<u32> {
     taken.is_ok().then_some((word & 0xffff_ffff) as u32)
 }
 
-/// In a forked child nobody waits.
+/// In a forked child no close is announced.
 pub(crate) fn forget() {
     for place in &EXPECTED {
         place.store(0, Ordering::Relaxed);

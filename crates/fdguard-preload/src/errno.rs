@@ -8,16 +8,16 @@ unsafe extern "C" {
     fn __errno_location() -> *mut c_int;
 }
 
-/// The value now.
+/// The current value.
 pub(crate) fn load() -> c_int {
-    // SAFETY: the C library gives the address of the calling thread's own variable; it has no
+    // SAFETY: the C library returns the address of the calling thread's own variable; there are no
     // preconditions.
     let place = unsafe { __errno_location() };
     // SAFETY: that address is valid and written only by this thread.
     unsafe { place.read() }
 }
 
-/// Puts a value there.
+/// Sets the value.
 pub(crate) fn store(value: c_int) {
     // SAFETY: as in `load`.
     let place = unsafe { __errno_location() };

@@ -1,11 +1,11 @@
-//! The last word of a process that ends by itself: what each descriptor that it leaves open is
-//! called.
+//! The exit report of a process that ends by itself: the names of the descriptors that it leaves
+//! open.
 //!
-//! Nobody can look into a process that is gone, and a short one is gone before anybody looked. So,
-//! where a check asks for it (`FDGUARD_FAREWELL`), its end is told in a file beside the mapping,
-//! `PID-BEGAN.left`: for each descriptor its number, a blank, what its link in `/proc/self/fd`
-//! says, and a zero; or that it does not tell ([`INCOMPLETE_EXIT_REPORT`]). A process without that
-//! file did not end by itself.
+//! A process that has ended cannot be examined, and a short-lived one ends before anything examines
+//! it. So, if a check asks for it (`FDGUARD_FAREWELL`), the process writes its exit report to a
+//! file beside the mapping, `PID-BEGAN.left`: for each descriptor its number, a blank, the target
+//! of its link in `/proc/self/fd`, and a zero byte; or a mark that the report is incomplete
+//! ([`INCOMPLETE_EXIT_REPORT`]). A process without that file did not end by itself.
 
 #![expect(unsafe_code, reason = "asks for a variable of the environment")]
 
@@ -18,23 +18,23 @@ use crate::start::{self, Text};
 use crate::{errno, inflight, real, room, sys};
 
 const ASKED: &CStr = c"FDGUARD_FAREWELL";
-/// A program that leaves more has told enough.
+/// The most descriptors that are reported.
 const MOST: usize = 4096;
-/// A program that lived for so many nanoseconds was looked at several times.
+/// A program that lived for this many nanoseconds was examined several times from outside.
 const LONG: u64 = 1_000_000_000;
-/// The kernel answers a file that grows beyond its limit with a signal.
+/// The kernel sends a signal if a file grows beyond its limit.
 const ROOM: u64 = 64 << 20;
 
-/// The process that said it already.
+/// The process that has already written its report.
 static SAID: AtomicU32 = AtomicU32::new(0);
 
 unsafe extern "C" {
     fn getenv(name: *const c_char) -> *const c_char;
 }
 
-/// Says it, once a process.
+/// Writes the report, once per process.
 pub(crate) extern "C" fn tell() {
-    // A program that locked itself up may be ended for asking even who it is.
+    // A seccomp filter may kill the program even for `getpid`.
     if !start::is_on() || start::is_filtered() || !is_asked() || !room::is_enough() {
         return;
     }
@@ -47,14 +47,14 @@ pub(crate) extern "C" fn tell() {
 }
 
 fn is_asked() -> bool {
-    // SAFETY: the name is a C string; the environment of a process that ends is as the C library
-    // left it.
+    // SAFETY: the name is a C string; the environment of an ending process is as the C library left
+    // it.
     let asked = unsafe { getenv(ASKED.as_ptr()) };
     !asked.is_null()
 }
 
 fn write(pid: u32) -> Option<()> {
-    // A child of `vfork` ends in our memory: it is not us who ends.
+    // A `vfork` child exits in this memory, but its parent does not.
     let mapping = start::mapping()?;
     if sys::file_limit() < ROOM {
         return None;
@@ -63,9 +63,9 @@ fn write(pid: u32) -> Option<()> {
     let mut buffer = [0; 4096];
     let path = start::path(&mut buffer, pid, began, b".left\0")?;
     let file = sys::new_file(path)?;
-    // Threads of a program that ends go on meanwhile, in an interpreter that is gone: they must not
-    // be given time. Whoever lived long enough was looked at from outside, and its descriptors have
-    // their names from there.
+    // The program's threads continue while it ends, in an interpreter that is gone, so they must
+    // not get more time. A process that lived long enough was examined from outside, so the names
+    // of its descriptors are already known.
     let is_known = real::now().saturating_sub(began) > LONG;
     if is_known && inflight::is_threaded() {
         sys::write(file, INCOMPLETE_EXIT_REPORT);
@@ -86,11 +86,11 @@ const SOL_SOCKET: usize = 1;
 const SO_TYPE: usize = 3;
 const SO_DOMAIN: usize = 39;
 const IPPROTO_TCP: usize = 6;
-/// Its first byte is the state of the connection.
+/// The first byte is the state of the connection.
 const TCP_INFO: usize = 11;
 
-/// ` 2 1 10`: domain, type and, of TCP, the state. Nobody can ask for them once the process is
-/// gone.
+/// ` 2 1 10`: domain, type and, for TCP, the state. They cannot be queried once the process has
+/// ended.
 fn socket(text: &mut Text<'_>, fd: u32) -> Option<()> {
     let domain = sys::socket_option(fd, SOL_SOCKET, SO_DOMAIN);
     let kind = sys::socket_option(fd, SOL_SOCKET, SO_TYPE);
@@ -105,7 +105,7 @@ fn socket(text: &mut Text<'_>, fd: u32) -> Option<()> {
     Some(())
 }
 
-/// `7 /srv/a.log` and a zero; of a socket what it is as well.
+/// `7 /srv/a.log` and a zero byte; for a socket also its domain, type and state.
 fn line(file: usize, fd: u32) -> Option<()> {
     let mut name = [0; 4096];
     let mut text = Text {
@@ -119,7 +119,7 @@ fn line(file: usize, fd: u32) -> Option<()> {
     let mut link = [0; 4000];
     let length = sys::link(path, &mut link);
     if length == 0 {
-        // Closed where we did not see it.
+        // It was closed without the library seeing it.
         return Some(());
     }
     let mut buffer = [0; 4096];

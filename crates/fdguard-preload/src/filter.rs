@@ -12,24 +12,23 @@ pub(crate) struct Instruction {
     value: u32,
 }
 
-/// The most that the kernel takes.
+/// The most instructions that the kernel accepts.
 pub(crate) const MOST: usize = 4096;
 
 /// `AUDIT_ARCH_X86_64`.
 const MACHINE: u32 = 0xc000_003e;
-/// Bytes of what a filter sees.
+/// Size in bytes of the data that a filter sees.
 const SEEN: u32 = 64;
 const WORDS: usize = 16;
 
 const ACTION: u32 = 0xffff_0000;
-/// The call is made, is made and noted down, or fails: nobody ends for it, nor hears of it.
+/// The call is made, made and logged, or fails: nothing is killed or notified.
 const HARMLESS: [u32; 3] = [0x7fff_0000, 0x7ffc_0000, 0x0005_0000];
 
-/// A call as a filter sees it: its number, and its first three arguments as far as they are always
-/// the same.
+/// A call as a filter sees it: its number, and its first three arguments where they never vary.
 pub(crate) type Call = (u32, [u64; 3]);
 
-/// Made for records: `getpid`, `gettid`, `madvise` (to populate), `rt_sigprocmask`, `readlink`,
+/// Calls made to record: `getpid`, `gettid`, `madvise` (to populate), `rt_sigprocmask`, `readlink`,
 /// `clock_gettime`, `fstat`, `sigaltstack`.
 pub(crate) const RECORDING: [Call; 8] = [
     (39, [0; 3]),
@@ -41,7 +40,7 @@ pub(crate) const RECORDING: [Call; 8] = [
     (5, [0; 3]),
     (131, [0; 3]),
 ];
-/// Made in a forked child: `open`, `close`, `mmap`, `munmap`, `ftruncate`, `fallocate`,
+/// Calls made in a forked child: `open`, `close`, `mmap`, `munmap`, `ftruncate`, `fallocate`,
 /// `prlimit64`, `madvise` (twice).
 pub(crate) const BEGINNING: [Call; 9] = [
     (2, [0, 0o2_400_302, 0o600]),
@@ -55,8 +54,8 @@ pub(crate) const BEGINNING: [Call; 9] = [
     (228, [0, 0, 0]),
 ];
 
-/// Made for protection: `dup3`, `fcntl` (four ways), `close`, `shutdown`, `openat`, `newfstatat`,
-/// `prlimit64`, `sched_yield`, `rt_sigaction`, `poll`, `close_range`.
+/// Calls made for protection: `dup3`, `fcntl` (four ways), `close`, `shutdown`, `openat`,
+/// `newfstatat`, `prlimit64`, `sched_yield`, `rt_sigaction`, `poll`, `close_range`.
 pub(crate) const PROTECTING: [Call; 15] = [
     (292, [0; 3]),
     (72, [0, 1, 0]),
@@ -75,7 +74,7 @@ pub(crate) const PROTECTING: [Call; 15] = [
     (436, [3, 4, 0]),
 ];
 
-/// Whether none of these calls ends the program.
+/// Whether the filter kills the program for none of these calls.
 pub(crate) fn bears(filter: &[Instruction], calls: &[Call]) -> bool {
     calls.iter().all(|call| {
         let action = run(filter, *call).map(|result| result & ACTION);
@@ -89,7 +88,7 @@ struct State {
     memory: [u32; WORDS],
 }
 
-/// What the filter answers; nothing when it is none that the kernel would take.
+/// The filter's verdict; `None` if the kernel would not accept the filter.
 fn run(filter: &[Instruction], call: Call) -> Option<u32> {
     let mut state = State {
         a: 0,
@@ -105,7 +104,7 @@ fn run(filter: &[Instruction], call: Call) -> Option<u32> {
             2 => *state.memory.get_mut(one.value as usize)? = state.a,
             3 => *state.memory.get_mut(one.value as usize)? = state.x,
             4 => state.a = state.computed(*one)?,
-            // Only forward: every program ends.
+            // Jumps only go forward, so every program ends.
             5 => at = at.checked_add(state.jump(*one)? as usize)?,
             6 if one.code == 0x16 => return Some(state.a),
             6 => return Some(one.value),
@@ -153,7 +152,7 @@ impl State {
         }
     }
 
-    /// How many instructions are left out.
+    /// How many instructions are skipped.
     fn jump(&self, one: Instruction) -> Option<u32> {
         let (a, b) = (self.a, self.operand(one));
         let is_so = match one.code & 0xf0 {
@@ -172,7 +171,7 @@ impl State {
     }
 }
 
-/// A word of what the filter sees of the call: number, machine, address of the instruction, six
+/// A word of the data that the filter sees: number, machine, address of the instruction, six
 /// arguments.
 fn seen(offset: u32, (number, arguments): Call) -> Option<u32> {
     if !offset.is_multiple_of(4) || offset >= SEEN {
@@ -208,7 +207,7 @@ mod tests {
         }
     }
 
-    /// As programs write it: the machine, then each number that is allowed.
+    /// A filter as programs write it: check the machine, then each allowed number.
     fn allowing(numbers: &[u32], otherwise: u32) -> Vec<Instruction> {
         let mut filter = vec![
             one(0x20, 0, 0, 4),
@@ -231,7 +230,7 @@ mod tests {
         for otherwise in [ALLOW, 0x7ffc_0000, 0x0005_0001] {
             assert!(bears(&allowing(&[], otherwise), &RECORDING));
         }
-        // Killed, trapped, told to somebody, traced.
+        // Kill, trap, notify, trace.
         for otherwise in [KILL, 0, 0x0003_0000, 0x7fc0_0000, 0x7ff0_0000] {
             assert!(!bears(&allowing(&[1, 3], otherwise), &RECORDING));
         }

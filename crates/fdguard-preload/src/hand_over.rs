@@ -15,18 +15,18 @@ use fdguard_wire::{Bytes, LoaderOutcome, Omission, interpreter, loading};
 
 use crate::{start, sys};
 
-/// The name of the library's file, and of the file that Node is told to load.
+/// The name of the library's file, and of the file that Node is made to load.
 const LIBRARY: &[u8] = b"/libfdguard_preload.so";
 const AGENT: &[u8] = b"/fdguard-node.cjs";
 const PRELOAD: &[u8] = b"LD_PRELOAD=";
 const NODE: &[u8] = b"NODE_OPTIONS=";
-/// Variables of an environment that is changed; a larger one is handed on as it is.
+/// The most variables of an environment that is changed; a larger one is passed on unchanged.
 const VARIABLES: usize = 1024;
-/// Bytes of a variable that is changed.
+/// The most bytes of a variable that is changed.
 const VALUE: usize = 2048;
 /// Bytes of a path.
 const PATH: usize = 1024;
-/// Interpreters of scripts that interpret scripts.
+/// The most script interpreters that are themselves scripts.
 const SCRIPTS: usize = 4;
 
 /// A program that is about to be started.
@@ -34,14 +34,14 @@ const SCRIPTS: usize = 4;
 pub(crate) enum Program {
     /// By its path.
     At(*const c_char),
-    /// By its name, looked for as a shell would.
+    /// By its name, searched for as a shell would.
     Named(*const c_char),
     /// By an open file.
     Open(c_int),
 }
 
-/// Starts a program with the environment that it was given, or without the library. The room for
-/// the latter is on the stack only where it is needed: the caller's may be small.
+/// Starts a program with the given environment, or without the library. Space for a changed
+/// environment is taken on the stack only if needed, because the caller's stack may be small.
 ///
 /// # Safety
 /// `environment` must be null or a list as `execve` takes it, and the program's path a C string.
@@ -50,28 +50,28 @@ pub(crate) unsafe fn hand_over(
     environment: *const *const c_char,
     start: impl FnOnce(*const *const c_char) -> c_int,
 ) -> c_int {
-    // SAFETY: the caller's promise.
+    // SAFETY: guaranteed by the caller.
     match unsafe { needs_change(program, environment) } {
-        // SAFETY: the caller's promise.
+        // SAFETY: guaranteed by the caller.
         Some(why) => unsafe { without_library(why, environment, start) },
         None => start(environment),
     }
 }
 
-/// Why the library must go; none where the environment will do as it is.
+/// Why the library must be removed; `None` if the environment can stay as it is.
 ///
 /// # Safety
 /// As for [`hand_over`].
 #[inline(never)]
 unsafe fn needs_change(program: Program, environment: *const *const c_char) -> Option<Omission> {
-    // What was not asked for when the filters came may end the program.
+    // A system call that was not checked when the filter was installed may kill the program.
     if environment.is_null() || start::is_filtered() {
         return None;
     }
-    // SAFETY: the caller's promise.
+    // SAFETY: guaranteed by the caller.
     let library = unsafe { value_of(environment, PRELOAD) }?;
     let library = parts(library, is_between).find(|part| part.ends_with(LIBRARY))?;
-    // SAFETY: the caller's promise.
+    // SAFETY: guaranteed by the caller.
     unsafe { omission(program, library) }
 }
 
@@ -85,7 +85,7 @@ unsafe fn without_library(
     start: impl FnOnce(*const *const c_char) -> c_int,
 ) -> c_int {
     let mut room = Room::new();
-    // SAFETY: the caller's promise.
+    // SAFETY: guaranteed by the caller.
     let changed = unsafe { room.without(environment) };
     if changed.is_some()
         && let Some(mapping) = start::current()
@@ -95,7 +95,7 @@ unsafe fn without_library(
     start(changed.unwrap_or(environment))
 }
 
-/// Room for a changed environment.
+/// Space for a changed environment.
 struct Room {
     variables: [*const c_char; VARIABLES],
     preload: [u8; VALUE],
@@ -120,7 +120,7 @@ impl Room {
         let mut used = 0;
         let mut index = 0;
         loop {
-            // SAFETY: the list ends with a null, behind which nothing is read.
+            // SAFETY: the list ends with a null, and nothing behind it is read.
             let entry = unsafe { environment.wrapping_add(index).read() };
             if entry.is_null() {
                 break;
@@ -150,7 +150,7 @@ impl Room {
                 Removal::TooMuch => return None,
             };
             if !kept.is_null() {
-                // The last place stays null.
+                // The last slot stays null.
                 let place = self
                     .variables
                     .get_mut(used)
@@ -165,17 +165,17 @@ impl Room {
     }
 }
 
-/// What is left of a variable.
+/// What remains of a variable.
 enum Removal {
     All,
-    /// What was written to the buffer.
+    /// The part that was written to the buffer.
     Part,
     Nothing,
     /// It does not fit.
     TooMuch,
 }
 
-/// Where the parts of a value end, and which of them are ours.
+/// Where the parts of a value end, and which of them are fdguard's.
 type Parts = (fn(u8) -> bool, fn(&[u8]) -> bool);
 
 fn is_between(byte: u8) -> bool {
@@ -191,7 +191,7 @@ fn parts(value: &[u8], is_end: fn(u8) -> bool) -> impl Iterator<Item = &[u8]> {
     all.filter(|part| !part.is_empty())
 }
 
-/// Writes a variable without those of its parts that are ours.
+/// Writes a variable without those of its parts that are fdguard's.
 fn left(text: &[u8], name: &[u8], (is_end, is_ours): Parts, room: &mut [u8; VALUE]) -> Removal {
     let value = text.strip_prefix(name).unwrap_or_default();
     if !parts(value, is_end).any(is_ours) {
@@ -233,7 +233,7 @@ fn left(text: &[u8], name: &[u8], (is_end, is_ours): Parts, room: &mut [u8; VALU
 unsafe fn value_of<'e>(environment: *const *const c_char, name: &[u8]) -> Option<&'e [u8]> {
     let mut index = 0;
     loop {
-        // SAFETY: the list ends with a null, behind which nothing is read.
+        // SAFETY: the list ends with a null, and nothing behind it is read.
         let entry = unsafe { environment.wrapping_add(index).read() };
         if entry.is_null() {
             return None;
@@ -248,7 +248,7 @@ unsafe fn value_of<'e>(environment: *const *const c_char, name: &[u8]) -> Option
     }
 }
 
-/// Why the program must not be given the library; none where it may.
+/// Why the program must not be given the library; `None` if it may.
 ///
 /// # Safety
 /// The program's path must be a C string.
@@ -263,11 +263,11 @@ unsafe fn omission(program: Program, library: &[u8]) -> Option<Omission> {
                 return Some(Omission::Unreachable);
             }
         }
-        // A table that is full says nothing about the library.
+        // A full descriptor table says nothing about the library.
         Err(error) if sys::is_full(error) => return None,
         Err(_) => return Some(Omission::Unreachable),
     }
-    // SAFETY: the caller's promise.
+    // SAFETY: guaranteed by the caller.
     let file = unsafe { open(program, &mut path) }?;
     let mut found = File::of(file, program);
     if found.is_privileged() {
@@ -292,7 +292,7 @@ unsafe fn omission(program: Program, library: &[u8]) -> Option<Omission> {
     None
 }
 
-/// A program's file while it is looked at.
+/// A program's file while it is examined.
 struct File {
     fd: usize,
     is_ours: bool,
@@ -333,7 +333,7 @@ unsafe fn open(program: Program, path: &mut [u8; PATH]) -> Option<usize> {
     if name.is_null() {
         return None;
     }
-    // SAFETY: the caller's promise.
+    // SAFETY: guaranteed by the caller.
     let name = unsafe { CStr::from_ptr(name) };
     let is_searched = matches!(program, Program::Named(_)) && !name.to_bytes().contains(&b'/');
     if !is_searched {

@@ -19,29 +19,29 @@ use fdguard_wire::FdCall;
 use crate::real::Real;
 use crate::thread;
 
-/// Threads that have a seat at the same time; others are not seen inside.
+/// Threads that have an entry at the same time; calls of other threads are not seen.
 const SEATS: usize = 256;
 /// Numbers of one `poll` that are noted.
 pub(crate) const NOTED: usize = 16;
-/// Stands for "see the noted numbers".
+/// Means "see the noted numbers".
 const SEVERAL: u32 = u32::MAX;
 const INSIDE: u64 = 1 << 63;
-/// Keys below this have their place in the thread itself: setting one allocates nothing.
+/// Keys below this have their slot in the thread itself: setting one allocates nothing.
 const SMALL_KEYS: c_uint = 32;
-/// So many steps from one number to the next are a row.
+/// Closes form a row after this many steps to an adjacent number.
 const ROW: usize = 3;
-/// Numbers that a thread remembers having used, each at one place.
+/// Numbers that a thread remembers having used, each in one slot.
 const CLAIMS: usize = 64;
 
 struct Seat {
     tid: AtomicU32,
     turn: AtomicU32,
-    /// The number that somebody closed during the call, and one.
+    /// The number that another thread closed during the call, plus one.
     torn: AtomicU32,
     noted: [AtomicU32; NOTED],
 }
 
-/// What each thread does, close together because every close reads them.
+/// The call of each thread, close together because every close reads them.
 static CALLS: [AtomicU64; SEATS] = [const { AtomicU64::new(0) }; SEATS];
 static ROOM: [Seat; SEATS] = [const {
     Seat {
@@ -51,9 +51,9 @@ static ROOM: [Seat; SEATS] = [const {
         noted: [const { AtomicU32::new(0) }; NOTED],
     }
 }; SEATS];
-/// Behind the last seat that was ever taken.
+/// One past the last entry ever taken.
 static TAKEN: AtomicUsize = AtomicUsize::new(0);
-/// The C library's key by which we learn of a thread's end, and one.
+/// The C library's key that reports a thread's end, plus one.
 static KEY: AtomicU32 = AtomicU32::new(0);
 
 global_asm!(
@@ -72,13 +72,13 @@ global_asm!(
 /// The words of a thread. All zeros at first.
 #[repr(C)]
 struct Own {
-    /// The number of its seat and one; [`SEATLESS`] when there was none left.
+    /// The index of its entry plus one; [`SEATLESS`] if none was left.
     seat: AtomicUsize,
     /// The number that it closed last, and how many neighbours before that, upward and downward.
     closed: AtomicUsize,
     up: AtomicUsize,
     down: AtomicUsize,
-    /// A number that it closed a second time, and one.
+    /// A number that it closed a second time, plus one.
     suspect: AtomicUsize,
     claims: [AtomicU64; CLAIMS],
 }
@@ -87,8 +87,8 @@ const SEATLESS: usize = usize::MAX;
 
 fn own() -> &'static Own {
     let place: usize;
-    // SAFETY: reads the offset that the loader wrote, and the thread pointer; both are there once
-    // we run.
+    // SAFETY: reads the offset that the loader wrote, and the thread pointer; both exist once this
+    // code runs.
     unsafe {
         asm!(
             "mov {place}, qword ptr [rip + fdguard_seat@GOTTPOFF]",
@@ -97,17 +97,17 @@ fn own() -> &'static Own {
             options(pure, readonly, nostack),
         );
     }
-    // SAFETY: words of the calling thread, aligned, zero at first, and atomic because its signal
-    // handlers reach them, too. The reference does not outlive the call that asked for it, and so
+    // SAFETY: words of the calling thread, aligned, initially zero, and atomic because its signal
+    // handlers access them, too. The reference does not outlive the call that asked for it, and so
     // not the thread.
     unsafe { &*(place as *const Own) }
 }
 
-// SAFETY: not a function: a variable of glibc 2.32 and later that is 0 once there was a second
-// thread. Only its address is taken.
+// SAFETY: not a function: a variable of glibc 2.32 and later that is 0 once a second thread has
+// existed. Only its address is taken.
 static SINGLE: Real<*const c_char> = unsafe { Real::new(c"__libc_single_threaded") };
 
-/// Whether there may be another thread than this.
+/// Whether there may be another thread.
 pub(crate) fn is_threaded() -> bool {
     // SAFETY: a variable of the C library of one byte, which stays where it is.
     SINGLE
@@ -115,34 +115,34 @@ pub(crate) fn is_threaded() -> bool {
         .is_none_or(|single| unsafe { single.read_volatile() } == 0)
 }
 
-/// Whether the C library says that there was another thread than this; before glibc 2.32 it does
-/// not say.
+/// Whether the C library reports that another thread has existed; before glibc 2.32 it does not
+/// report it.
 pub(crate) fn has_threads() -> bool {
     SINGLE.get().is_some() && is_threaded()
 }
 
-// SAFETY: the type of its manual page.
+// SAFETY: the type matches the manual page.
 static KEY_CREATE: Real<
     unsafe extern "C" fn(*mut c_uint, unsafe extern "C" fn(*mut c_void)) -> c_int,
 > = unsafe { Real::new(c"pthread_key_create") };
-// SAFETY: the type of its manual page.
+// SAFETY: the type matches the manual page.
 static SET_SPECIFIC: Real<unsafe extern "C" fn(c_uint, *const c_void) -> c_int> =
     unsafe { Real::new(c"pthread_setspecific") };
 
-/// Asks to be told of the ends of threads. Before the program begins, while small keys are free.
+/// Registers for the ends of threads. Called before the program begins, while small keys are free.
 pub(crate) fn find() {
     let Some(create) = KEY_CREATE.get() else {
         return;
     };
     let mut key = 0;
-    // SAFETY: writes one key; the function stays as long as we are loaded, which is to the end.
+    // SAFETY: writes one key; the function stays loaded until the process ends.
     let result = unsafe { create(&raw mut key, ended) };
     if result == 0 && key < SMALL_KEYS {
         KEY.store(key + 1, Ordering::Relaxed);
     }
 }
 
-/// A thread ends and gives its seat back.
+/// A thread ends and releases its entry.
 unsafe extern "C" fn ended(seat: *mut c_void) {
     free((seat as usize).wrapping_sub(1));
     own().seat.store(0, Ordering::Relaxed);
@@ -155,7 +155,7 @@ fn free(seat: usize) {
     }
 }
 
-/// In a forked child the other threads are gone, and this one has another number.
+/// In a forked child the other threads are gone, and this one has another id.
 pub(crate) fn forget() {
     for seat in 0..TAKEN.swap(0, Ordering::Relaxed).min(SEATS) {
         free(seat);
@@ -163,7 +163,7 @@ pub(crate) fn forget() {
     own().seat.store(0, Ordering::Relaxed);
 }
 
-/// This thread's seat; taken when it has none yet.
+/// This thread's entry; allocated if it has none yet.
 fn seat() -> Option<usize> {
     match own().seat.load(Ordering::Relaxed) {
         0 => claim_slot(),
@@ -187,28 +187,29 @@ fn claim_slot() -> Option<usize> {
     TAKEN.fetch_max(seat + 1, Ordering::AcqRel);
     let key = KEY.load(Ordering::Relaxed);
     if let Some(set) = SET_SPECIFIC.get().filter(|_| key != 0) {
-        // SAFETY: a key of ours, of the small ones; the value is a number and nobody follows it.
+        // SAFETY: one of the library's small keys; the value is a number that is never
+        // dereferenced.
         let _ = unsafe { set(key - 1, (seat + 1) as *const c_void) };
     }
     Some(seat)
 }
 
-/// A call that this thread is in.
+/// The call that this thread is in.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct InflightCall {
     seat: usize,
-    /// What it was in before: a signal handler runs within a call.
+    /// The call that it was in before: a signal handler runs within a call.
     before: u64,
 }
 
-/// Enters a call on a number, of which this is the turn.
+/// Enters a call on a number of this generation.
 pub(crate) fn enter(fd: u32, touch: FdCall, turn: u32) -> Option<InflightCall> {
     let seat = seat()?;
     ROOM.get(seat)?.turn.store(turn, Ordering::Relaxed);
     sit(seat, fd, touch)
 }
 
-/// Enters a call on several; those that find no place are not noted.
+/// Enters a call on several numbers; those that find no slot are not noted.
 pub(crate) fn enter_several(fds: impl Iterator<Item = u32>, touch: FdCall) -> Option<InflightCall> {
     let seat = seat()?;
     let mut places = ROOM.get(seat)?.noted.iter();
@@ -233,14 +234,14 @@ fn sit(seat: usize, fd: u32, touch: FdCall) -> Option<InflightCall> {
     Some(InflightCall { seat, before })
 }
 
-/// Leaves it; gives the number that was closed meanwhile.
+/// Leaves the call; returns the number that was closed meanwhile.
 pub(crate) fn leave(entered: InflightCall) -> Option<u32> {
     let (call, seat) = (CALLS.get(entered.seat)?, ROOM.get(entered.seat)?);
     call.store(entered.before, Ordering::Relaxed);
     seat.torn.load(Ordering::Acquire).checked_sub(1)
 }
 
-/// Tells of every other thread that is inside a call on this descriptor, and lets it know.
+/// Reports every other thread that is inside a call on this descriptor, and marks its call.
 pub(crate) fn tear(fd: u32, generation: u32, mut tell: impl FnMut(u32, u8)) {
     let taken = TAKEN.load(Ordering::Acquire).min(SEATS);
     let own = thread::tid();
@@ -289,8 +290,8 @@ pub(crate) fn noted(entered: InflightCall) -> impl Iterator<Item = u32> {
         .filter(|fd| *fd != SEVERAL)
 }
 
-/// Notes that this thread closes a number; whether it closes one after the other, upward or
-/// downward.
+/// Notes that this thread closes a number. Returns whether it is closing adjacent numbers in order,
+/// upward or downward.
 pub(crate) fn is_row(fd: c_int) -> bool {
     let own = own();
     let number = usize::try_from(fd).unwrap_or(0);
@@ -306,13 +307,13 @@ pub(crate) fn is_row(fd: c_int) -> bool {
     up.max(down) >= ROW
 }
 
-/// This thread closed a number a second time.
+/// Notes that this thread closed a number a second time.
 pub(crate) fn suspect(fd: c_int) {
     let number = usize::try_from(fd).unwrap_or(0);
     own().suspect.store(number + 1, Ordering::Relaxed);
 }
 
-/// Which one that was, once.
+/// The number that was closed a second time; returned once.
 pub(crate) fn take_suspect() -> Option<c_int> {
     let place = &own().suspect;
     let number = place.load(Ordering::Relaxed).checked_sub(1)?;
@@ -320,7 +321,7 @@ pub(crate) fn take_suspect() -> Option<c_int> {
     c_int::try_from(number).ok()
 }
 
-/// Whether this thread used this turn of the number before; it did from now on.
+/// Whether this thread used this generation of the number before; from now on it has.
 pub(crate) fn claim(fd: u32, turn: u32) -> bool {
     let Some(place) = own().claims.get(fd as usize % CLAIMS) else {
         return false;

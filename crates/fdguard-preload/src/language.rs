@@ -20,12 +20,12 @@ use crate::start::GROUND;
 use crate::unwind::{self, Extent, Native, Trace};
 use crate::walkers::{self, Walk};
 
-/// Frames of one stack; what called those is cut.
+/// The most frames of one stack; outer frames are cut.
 const DEPTH: usize = 64;
-/// Bytes for the text of a stack that is seen for the first time. On the stack of the caller:
-/// threads with little of it are made for little work.
+/// Bytes for the text of a new stack. They are on the caller's stack; threads with a small stack
+/// are made for little work.
 const ROOM: usize = 8 * 1024;
-/// Bytes before the frames of a record, and before the text of each.
+/// Bytes before the frames of a record, and before the text of each frame.
 const STACK_HEAD: usize = 4;
 const FRAME_HEAD: usize = 13;
 
@@ -42,18 +42,18 @@ struct Interpreter {
     runtime: Runtime,
     /// The function that runs Python's instructions.
     eval: Extent,
-    /// What is needed to follow creators; absent where a function is missing.
+    /// The functions needed to follow creators; `None` if one is missing.
     api: Option<Api>,
 }
 
-/// The one of the process.
+/// The interpreter of the process.
 struct KnownRuntimes {
     state: AtomicU32,
     interpreter: UnsafeCell<MaybeUninit<Interpreter>>,
 }
 
-// SAFETY: the cell is written once, by who moved the state from UNKNOWN to SEARCHING, and read only
-// after FOUND.
+// SAFETY: the cell is written once, by the thread that moved the state from UNKNOWN to SEARCHING,
+// and read only after FOUND.
 unsafe impl Sync for KnownRuntimes {}
 
 static PYTHON: KnownRuntimes = KnownRuntimes {
@@ -61,21 +61,23 @@ static PYTHON: KnownRuntimes = KnownRuntimes {
     interpreter: UnsafeCell::new(MaybeUninit::uninit()),
 };
 
-/// Looks for an interpreter among what is loaded. Not from a hook: the loader may lock.
+/// Looks for an interpreter among the loaded modules. Not from a hook: the loader may lock.
 pub(crate) fn find() {
     find_runtimes(|name| {
-        // SAFETY: RTLD_DEFAULT and a text that ends.
+        // SAFETY: RTLD_DEFAULT and a C string.
         unsafe { dlsym(core::ptr::null_mut(), name.as_ptr()) }.cast_const()
     });
 }
 
-/// Modules that were asked already whether they bring an interpreter, by where they begin.
+/// The start addresses of modules that were already searched for an interpreter.
 static ASKED: [AtomicUsize; 64] = [const { AtomicUsize::new(0) }; 64];
-/// Where the module begins that brought the interpreter after the program's start; 0 when none did.
+/// The start address of the module that brought the interpreter after the program's start; 0 if
+/// none did.
 static BROUGHT: AtomicUsize = AtomicUsize::new(0);
 
-/// A module is met in a stack, perhaps for the first time: a library may bring the interpreter long
-/// after the start, as programs do that embed one. It is asked for its own symbols: nothing locks.
+/// A stack contains this module, perhaps for the first time. A library may bring the interpreter
+/// long after the start, as in programs that embed one. The module's own symbol table is searched,
+/// so nothing locks.
 pub(crate) fn meet(module: &Module) {
     if PYTHON.state.load(Ordering::Relaxed) != UNKNOWN {
         return;
@@ -93,8 +95,8 @@ pub(crate) fn meet(module: &Module) {
     }
 }
 
-/// A library is about to be unloaded, perhaps the one that brought the interpreter: until it is
-/// known, nobody asks that.
+/// A library is about to be unloaded, perhaps the one that brought the interpreter. The interpreter
+/// is not used until that is known.
 pub(crate) fn unloading() -> bool {
     BROUGHT.load(Ordering::Relaxed) != 0
         && PYTHON
@@ -103,7 +105,7 @@ pub(crate) fn unloading() -> bool {
             .is_ok()
 }
 
-/// It was unloaded, or not.
+/// The library was unloaded, or not.
 pub(crate) fn unloaded(is_hidden: bool) {
     for asked in &ASKED {
         asked.store(0, Ordering::Relaxed);
@@ -114,14 +116,14 @@ pub(crate) fn unloaded(is_hidden: bool) {
             .filter(|module| module.start == brought)
             .and_then(|module| module.symbols())
             .is_some_and(|symbols| !symbols.find(c"Py_GetVersion").is_null());
-        // Another one that comes later is not looked for: a thread may still hold the first.
+        // A later interpreter is not looked for: a thread may still use the first.
         let state = if is_there { FOUND } else { ABSENT };
         PYTHON.state.store(state, Ordering::Release);
     }
 }
 
-/// Takes the interpreter whose symbols `search` finds, unless there is one or somebody else is at
-/// it.
+/// Takes the interpreter whose symbols `search` finds, unless there is one or another thread is
+/// searching.
 fn find_runtimes(search: impl Fn(&CStr) -> *const c_void) {
     let claim =
         PYTHON
@@ -130,8 +132,8 @@ fn find_runtimes(search: impl Fn(&CStr) -> *const c_void) {
     if claim.is_err() {
         return;
     }
-    // SAFETY: `search` answers like dlsym; an interpreter of the program's own is not unloaded, and
-    // for one that was brought `unloading` is called before.
+    // SAFETY: `search` answers like dlsym; an interpreter in the program itself is not unloaded,
+    // and for one that a library brought `unloading` is called before.
     let state = match unsafe { Runtime::find(&search) } {
         Ok(runtime) => {
             let eval = search(c"_PyEval_EvalFrameDefault") as usize;
@@ -139,7 +141,8 @@ fn find_runtimes(search: impl Fn(&CStr) -> *const c_void) {
             // SAFETY: as above.
             let api = unsafe { Api::find(&search) };
             let cell = PYTHON.interpreter.get();
-            // SAFETY: only who made the state SEARCHING comes here, and nobody reads before FOUND.
+            // SAFETY: only the thread that set the state to SEARCHING gets here, and no thread
+            // reads before FOUND.
             unsafe { cell.write(MaybeUninit::new(Interpreter { runtime, eval, api })) };
             FOUND
         }
@@ -162,28 +165,28 @@ fn python() -> Option<&'static Interpreter> {
     Some(unsafe { interpreter.assume_init_ref() })
 }
 
-/// Whether this process runs Python that is known.
+/// Whether this process runs a supported Python.
 #[inline]
 pub(crate) fn is_python() -> bool {
     PYTHON.state.load(Ordering::Relaxed) == FOUND
 }
 
-/// Runs `work` with the interpreter, where creators can be followed.
+/// Runs `work` with the interpreter, if creators can be followed.
 pub(crate) fn with_python<T>(work: impl FnOnce(&'static Runtime, &'static Api) -> T) -> Option<T> {
     let interpreter = python()?;
     let api = interpreter.api.as_ref()?;
     Some(work(&interpreter.runtime, api))
 }
 
-/// The calling thread gives memory back. One that shuts the interpreter down may so take the frames
-/// of others, and they may be read just now.
+/// The calling thread unmaps memory. If it is shutting the interpreter down, this may free frames
+/// of other threads while they are being read.
 pub(crate) fn unmapping() {
     if python().is_some_and(|interpreter| interpreter.runtime.is_ended_here()) {
         walkers::wait();
     }
 }
 
-/// What the calling thread runs in languages of their own.
+/// The frames of languages with a runtime in the calling thread.
 #[derive(Clone, Copy)]
 pub(crate) struct Languages<'a> {
     pub(crate) python: Option<&'a InPython>,
@@ -195,7 +198,7 @@ pub(crate) struct Languages<'a> {
 pub(crate) struct InPython {
     runtime: &'static Runtime,
     walked: PythonWalk,
-    /// Who created what runs here.
+    /// The creator of the running task, work item or thread.
     junction: Option<Junction>,
 }
 
@@ -205,14 +208,14 @@ pub(crate) struct InJava {
 }
 
 impl Languages<'_> {
-    /// Equal for equal stacks; 0 where there is none.
+    /// Equal for equal stacks; 0 if there is none.
     #[inline]
     pub(crate) fn hash(self) -> u64 {
         let python = self.python.map_or(0, InPython::hash);
         python ^ self.java.map_or(0, |found| found.walked.hash)
     }
 
-    /// Writes the frames. Their text is read now, while the frames live.
+    /// Writes the frames. Their text is read now, while the frames are alive.
     pub(crate) fn push(self, mapping: &TableMapping, mut push: impl FnMut(FrameRecord)) {
         if let Some(java) = self.java {
             java::render(&java.frames, &java.walked, |file, function, line| {
@@ -231,9 +234,9 @@ impl Languages<'_> {
 }
 
 impl InPython {
-    /// Follows the native stack, and looks at Python's frames. The native one ends where the
-    /// interpreter called out, when Python's go on from there: what lies further out is the
-    /// interpreter running what they say.
+    /// Follows the native stack and reads Python's frames. The native stack ends where the
+    /// interpreter called out, if Python's frames continue from there: the native frames further
+    /// out are the interpreter running them.
     #[inline]
     pub(crate) fn look(native: &mut Native) -> Option<Self> {
         let Some(interpreter) = python() else {
@@ -242,7 +245,7 @@ impl InPython {
         };
         let is_at_loop = native.follow(interpreter.eval);
         let runtime = &interpreter.runtime;
-        // A frame is whole when the interpreter calls out; a signal may come at any time.
+        // A frame is complete when the interpreter calls out, but a signal may arrive at any time.
         let trace = &native.trace;
         let is_whole = is_at_loop && trace.is_generated_sure && trace.generated.is_none();
         let walk = Walk::start();
@@ -269,7 +272,7 @@ impl InPython {
         self.walked.hash ^ creator.wrapping_mul(0x9e37_79b9_7f4a_7c15)
     }
 
-    /// How many creators this stack has, for one that creates something itself; `None` where no
+    /// How many creators this stack has, for a stack that itself creates something; `None` if no
     /// Python runs. The innermost few are kept.
     pub(crate) fn depth_as_creator(&mut self) -> Option<u8> {
         if self.walked.frames == 0 {
@@ -311,7 +314,7 @@ impl InPython {
 }
 
 impl InJava {
-    /// Looks at the calling thread, whose native stack is this one.
+    /// Reads the frames of the calling thread, whose native stack is `trace`.
     #[inline(never)]
     pub(crate) fn here(trace: &mut Trace) -> Option<Self> {
         let mut frames = [java::RawFrame::NONE; DEPTH];
@@ -340,7 +343,7 @@ struct RecordedStack<'a> {
 }
 
 impl<'a> RecordedStack<'a> {
-    /// The first frame, and what follows it.
+    /// The first frame, and the rest.
     fn read(bytes: &'a [u8]) -> Option<(Self, &'a [u8])> {
         let (head, rest) = bytes.split_at_checked(FRAME_HEAD)?;
         let short = |at: usize| {

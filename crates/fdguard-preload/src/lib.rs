@@ -1,10 +1,11 @@
 //! The library that fdguard injects into a traced program.
 //!
-//! It stands before the C library's calls that open and close descriptors, lets each of them
-//! through unchanged, and writes down in a shared mapping (`fdguard-wire`) who opened what. It is a
-//! guest: it allocates nothing, takes no lock, never panics, keeps `errno`, holds no descriptor,
-//! and when anything is not as expected it stops writing and lets the program run. Only where it is
-//! asked to protect the program (`protect`) does it change what a call does, and hold descriptors.
+//! It interposes the C library's functions that open and close descriptors, passes each call
+//! through unchanged, and records in a shared mapping (`fdguard-wire`) which code opened what. It
+//! is a guest: it allocates nothing, takes no lock, never panics, keeps `errno` and holds no
+//! descriptor. If anything is not as expected, it stops recording and lets the program run. Only if
+//! it is asked to protect the program (`protect`) does it change what a call does, and hold
+//! descriptors.
 //!
 //! In the workspace this is an ordinary library, so that it is checked and tested like any other
 //! and interposes nothing. The build script of `fdguard-trace` builds it once more with

@@ -4,11 +4,11 @@
 
 use core::mem::MaybeUninit;
 
-/// Up to `N` things.
+/// Up to `N` items.
 #[derive(Clone, Copy)]
 pub(crate) struct List<T: Copy, const N: usize> {
     room: [MaybeUninit<T>; N],
-    /// So many, from the beginning, were written.
+    /// The number of items written.
     used: usize,
 }
 
@@ -21,7 +21,7 @@ impl<T: Copy, const N: usize> List<T, N> {
         }
     }
 
-    /// Appends; false when there is no room.
+    /// Appends; false if the list is full.
     #[inline]
     pub(crate) fn push(&mut self, item: T) -> bool {
         let Some(place) = self.room.get_mut(self.used) else {
@@ -35,7 +35,7 @@ impl<T: Copy, const N: usize> List<T, N> {
     #[inline]
     pub(crate) fn items(&self) -> &[T] {
         let first = self.room.as_ptr().cast();
-        // SAFETY: `push` has written as many, and `truncate` never raises the number.
+        // SAFETY: `push` has written this many, and `truncate` never raises the number.
         unsafe { core::slice::from_raw_parts(first, self.used) }
     }
 
@@ -44,7 +44,7 @@ impl<T: Copy, const N: usize> List<T, N> {
         self.used
     }
 
-    /// Keeps the first so many.
+    /// Keeps the first `length` items.
     #[inline]
     pub(crate) fn truncate(&mut self, length: usize) {
         self.used = self.used.min(length);

@@ -7,16 +7,16 @@ use fdguard_wire::{EventKind, EventRecord, LOCK_BEGINS, TableMapping};
 
 use crate::{real, record, stack, start, sys, thread};
 
-/// Descriptors with locks that are remembered; a lock through one more is not seen.
+/// Descriptors with locks that are remembered; locks through further ones are not seen.
 const LOCKED: usize = 64;
 
-/// A descriptor through which locks were asked for.
+/// A descriptor through which locks were requested.
 struct Locked {
-    /// Number in the upper half, turn in the lower; 0: empty.
+    /// Number in the upper half, generation in the lower; 0 if empty.
     which: AtomicU64,
     device: AtomicU64,
     inode: AtomicU64,
-    /// Whether the stack of its first lock was taken.
+    /// Whether the stack of its first lock was recorded.
     has_stack: AtomicBool,
 }
 
@@ -28,7 +28,7 @@ static ALL: [Locked; LOCKED] = [const {
         has_stack: AtomicBool::new(false),
     }
 }; LOCKED];
-/// Behind the last place that was ever used; 0 in programs that lock nothing.
+/// One past the last slot ever used; 0 in programs that lock nothing.
 static USED: AtomicUsize = AtomicUsize::new(0);
 
 /// In a forked child: locks are not inherited.
@@ -42,12 +42,11 @@ pub(crate) fn forget() {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Change {
     fd: u32,
-    /// Where the descriptor is remembered.
+    /// The slot that remembers the descriptor.
     place: Option<usize>,
 }
 
-/// What such a call did: to first byte and the one after the last, absent where the range is not
-/// known.
+/// What such a call did: first byte and one past the last, `None` if the range is unknown.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Outcome {
     Failed,
@@ -55,9 +54,9 @@ pub(crate) enum Outcome {
     Unlocked(Option<[u64; 2]>),
 }
 
-/// A lock is about to be taken or given back through a number. That is told: a close of another
-/// thread in the meantime may come before or after it. The file is told, too: SQLite gives back
-/// through one descriptor what it took through another.
+/// A lock is about to be taken or released through a number. This is recorded, because a close by
+/// another thread in the meantime may come before or after it. The file is recorded, too: SQLite
+/// releases through one descriptor what it took through another.
 pub(crate) fn changing(fd: u32) -> Option<Change> {
     let mapping = start::mapping()?;
     let turn = mapping.turn(&start::GROUND, fd);
@@ -68,7 +67,6 @@ pub(crate) fn changing(fd: u32) -> Option<Change> {
     Some(Change { fd, place })
 }
 
-/// The call is over.
 pub(crate) fn changed(change: Change, outcome: Outcome) {
     let Some(mapping) = start::current() else {
         return;
@@ -83,7 +81,7 @@ pub(crate) fn changed(change: Change, outcome: Outcome) {
                 return;
             };
             let lock = told(change.fd, EventKind::Lock, range);
-            // Once for each descriptor: databases lock and unlock at every statement.
+            // Once per descriptor: databases lock and unlock at every statement.
             if place.has_stack.swap(true, Ordering::Relaxed) {
                 record::tell(mapping, &lock);
             } else {
@@ -103,7 +101,7 @@ fn told(fd: u32, kind: EventKind, range: Option<[u64; 2]>) -> EventRecord {
     }
 }
 
-/// Before a close: if the file is locked through another number, says which file this is.
+/// Before a close: if the file is locked through another number, records which file this is.
 pub(crate) fn closing(mapping: &TableMapping, fd: u32) {
     let used = USED.load(Ordering::Relaxed).min(LOCKED);
     if used == 0 {
@@ -144,12 +142,11 @@ fn which(fd: u32, turn: u32) -> u64 {
     u64::from(fd) << 32 | u64::from(turn)
 }
 
-/// Gives a descriptor a place and tells which file it is; told without a place where there is none
-/// left.
+/// Gives a descriptor a slot and records which file it is; only records it if no slot is left.
 fn remember(mapping: &TableMapping, fd: u32, turn: u32) -> Option<usize> {
     let (device, inode) = sys::file(fd)?;
     tell_file(mapping, fd, device, inode);
-    // Of a number that was closed since, nothing is locked any more.
+    // A number that was closed since has no locks any more.
     let is_over = |which: u64| {
         let (fd, turn) = ((which >> 32) as u32, (which & 0xffff_ffff) as u32);
         which == 0 || mapping.turn(&start::GROUND, fd) != turn

@@ -5,35 +5,35 @@
 use crate::{real, sys, thread};
 
 const PAGE: usize = 4096;
-/// The largest stretch that is tried page by page when a thread is seen first.
+/// The largest range that is probed page by page when a thread is first seen.
 const PAGES: usize = 512;
 
-/// What of the stack may be read.
+/// The parts of the stack that may be read.
 #[derive(Debug)]
 pub(crate) struct Memory {
-    /// Known to be readable, for as long as the thread lives.
+    /// Known to be readable for as long as the thread lives.
     low: usize,
     high: usize,
-    /// A page that was tried, where the stack is not the thread's own.
+    /// A page that was probed, if the stack is not the thread's own.
     page: usize,
 }
 
 impl Memory {
-    /// Nothing of it.
+    /// No part of it.
     pub(crate) const NONE: Self = Self {
         low: 0,
         high: 0,
         page: 0,
     };
 
-    /// For a thread whose stack pointer is here.
+    /// For a thread with this stack pointer.
     #[inline]
     pub(crate) fn at(sp: usize) -> Self {
         let (low, high) = own_stack(sp);
         Self { low, high, page: 0 }
     }
 
-    /// The word at an address, when it can be read.
+    /// The word at an address, if it can be read.
     #[inline]
     pub(crate) fn word(&mut self, address: usize) -> Option<usize> {
         if address & 7 != 0 {
@@ -43,7 +43,7 @@ impl Memory {
         if !is_known && !self.is_tried(address) {
             return None;
         }
-        // SAFETY: the word lies in a page that the kernel just read from, or in this thread's own
+        // SAFETY: the word is in a page that the kernel just read from, or in this thread's own
         // stack above its stack pointer, which stays mapped while the thread runs this code.
         Some(unsafe { (address as *const usize).read_volatile() })
     }
@@ -63,7 +63,7 @@ impl Memory {
     }
 }
 
-/// The readable part of the thread's own stack around `sp`; nothing when it runs on another one.
+/// The readable part of the thread's own stack around `sp`; empty if it runs on another one.
 #[inline]
 fn own_stack(sp: usize) -> (usize, usize) {
     let start = sp & !(PAGE - 1);
@@ -81,9 +81,9 @@ fn find_stack(start: usize, low: usize, top: usize) -> (usize, usize) {
         thread::know_stack(start, top);
         return (start, top);
     }
-    // Of a thread the C library keeps its own record above the stack, with a guard page below: what
-    // can be read without a hole from here to there is this stack. The first thread's ends where
-    // the loader says.
+    // The C library keeps a thread's control block above its stack, with a guard page below: what
+    // can be read without a gap from here to there is this stack. The first thread's stack ends
+    // where the loader says.
     for top in [thread::pointer(), real::stack_end()] {
         let end = top & !7;
         if start < end && is_whole(start, end) {

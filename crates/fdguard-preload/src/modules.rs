@@ -12,7 +12,7 @@ use crate::real::Real;
 use crate::symbols::Symbols;
 use crate::sys;
 
-/// What the loader says of an address; `struct dl_find_object` of glibc 2.35.
+/// What the loader reports about an address; `struct dl_find_object` of glibc 2.35.
 #[repr(C)]
 struct FoundModule {
     flags: u64,
@@ -23,7 +23,7 @@ struct FoundModule {
     reserved: [u64; 7],
 }
 
-/// The public beginning of `struct link_map`.
+/// The public part at the start of `struct link_map`.
 #[repr(C)]
 struct LinkMap {
     bias: usize,
@@ -31,39 +31,40 @@ struct LinkMap {
     dynamic: *const c_void,
 }
 
-// SAFETY: the type is the one of <dlfcn.h>.
+// SAFETY: the type matches <dlfcn.h>.
 static FIND: Real<unsafe extern "C" fn(*mut c_void, *mut FoundModule) -> c_int> =
     unsafe { Real::new(c"_dl_find_object") };
 
-/// Our own code, whose frames are nobody's business.
+/// The address range of the library's own code, whose frames are not shown.
 static OWN_START: AtomicUsize = AtomicUsize::new(0);
 static OWN_END: AtomicUsize = AtomicUsize::new(0);
 
-/// A module around an address.
+/// The module that contains an address.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Module {
     /// First address.
     pub(crate) start: usize,
-    /// Behind the last.
+    /// One past the last address.
     pub(crate) end: usize,
-    /// What was added to the file's own addresses.
+    /// The offset between addresses in the file and in memory.
     pub(crate) bias: usize,
-    /// The table for unwinding; 0 when it has none.
+    /// The table for unwinding; 0 if it has none.
     pub(crate) eh_frame_header: usize,
     name: *const c_char,
     dynamic: usize,
 }
 
 impl Module {
-    /// Its own symbols. The module must be loaded still.
+    /// Its own symbols. The module must still be loaded.
     pub(crate) fn symbols(&self) -> Option<Symbols> {
-        // SAFETY: the loader gave this section for this module, whose code is on the stack or which
-        // the caller keeps.
+        // SAFETY: the loader reported this section for this module, whose code is on the stack or
+        // which the caller keeps loaded.
         unsafe { Symbols::of(self.dynamic, self.bias, (self.start, self.end)) }
     }
 }
 
-/// The module of an address. glibc answers without a lock since 2.35; an older one is not asked.
+/// The module that contains an address. glibc answers without a lock since 2.35; older versions are
+/// not asked.
 pub(crate) fn find(address: usize) -> Option<Module> {
     let find = FIND.get()?;
     let mut found = FoundModule {
@@ -74,8 +75,7 @@ pub(crate) fn find(address: usize) -> Option<Module> {
         eh_frame_header: core::ptr::null_mut(),
         reserved: [0; 7],
     };
-    // SAFETY: the loader writes one structure, and there is one; it reads nothing through the
-    // address.
+    // SAFETY: the loader writes the one structure passed; it reads nothing through the address.
     let missing = unsafe { find(address as *mut c_void, &raw mut found) };
     if missing != 0 || found.link_map.is_null() {
         return None;
@@ -98,7 +98,7 @@ pub(crate) fn is_one(a: usize, b: usize) -> bool {
     module.is_some_and(|module| (module.start..module.end).contains(&b))
 }
 
-/// Remembers where our own code is.
+/// Remembers the address range of the library's own code.
 pub(crate) fn find_own() {
     if let Some(own) = find(find_own as fn() as usize) {
         OWN_START.store(own.start, Ordering::Relaxed);
@@ -106,14 +106,13 @@ pub(crate) fn find_own() {
     }
 }
 
-/// Whether the address is in our own code.
+/// Whether the address is in the library's own code.
 pub(crate) fn is_own(address: usize) -> bool {
     let start = OWN_START.load(Ordering::Relaxed);
     start != 0 && (start..OWN_END.load(Ordering::Relaxed)).contains(&address)
 }
 
-/// The number of the module of an address in the mapping, and its load bias. Written down when it
-/// is new.
+/// The number of the address's module in the mapping, and its load bias. A new module is recorded.
 pub(crate) fn number(
     mapping: &TableMapping,
     area: &impl Area,

@@ -7,17 +7,16 @@
 
 use core::ffi::{c_char, c_int};
 
-/// There is no path to a panic, and a test looks for one in the built object. Should the compiler
-/// ever leave one, the thread stops here instead of ending somebody else's program in a random
-/// state.
+/// There is no path to a panic, and a test looks for one in the built object. If the compiler ever
+/// leaves one, the thread stops here instead of ending the traced program in a random state.
 #[panic_handler]
 fn stop(_: &core::panic::PanicInfo<'_>) -> ! {
     crate::sys::abort()
 }
 
-/// Named by the unwind tables of the precompiled core library; never called, because nothing here
-/// catches.
-// SAFETY: the name belongs to whoever links a program without the standard library, and that is us.
+/// Referenced by the unwind tables of the precompiled core library; never called, because nothing
+/// here catches.
+// SAFETY: the name is reserved for programs linked without the standard library, such as this one.
 #[unsafe(no_mangle)]
 extern "C" fn rust_eh_personality() {}
 
@@ -29,7 +28,7 @@ extern "C" fn rust_eh_personality() {}
 static START: unsafe extern "C" fn(c_int, *const *const c_char) = start;
 
 unsafe extern "C" fn start(count: c_int, arguments: *const *const c_char) {
-    // SAFETY: the loader calls us before the program begins.
+    // SAFETY: the loader calls this before the program begins.
     unsafe { crate::node::leave_locked(count, arguments) };
     crate::hook::find();
     crate::start::start();
@@ -37,7 +36,7 @@ unsafe extern "C" fn start(count: c_int, arguments: *const *const c_char) {
     crate::protect::start();
 }
 
-/// The loader calls it when the program ended by `exit`, after what the program wanted to do then.
+/// The loader calls it when the program ends by `exit`, after the program's own exit handlers.
 // SAFETY: an entry of this section is a function without arguments.
 #[used]
 #[unsafe(link_section = ".fini_array")]

@@ -6,7 +6,7 @@
 
 use core::ffi::{CStr, c_char, c_int};
 
-/// What our word among Node's options begins with, and ends with.
+/// The prefix and the suffix of fdguard's word among Node's options.
 const FIRST: &[u8] = b"--require=/";
 const LAST: &[u8] = b"/fdguard-node.cjs";
 
@@ -14,25 +14,25 @@ unsafe extern "C" {
     fn getenv(name: *const c_char) -> *const c_char;
 }
 
-/// Takes the agent from the options when this program was told to read little.
+/// Removes the agent from the options if this program restricts what it may read.
 ///
 /// # Safety
 /// To be called by the loader, before the program's first instruction, with the program's
 /// arguments.
 pub(crate) unsafe fn leave_locked(count: c_int, arguments: *const *const c_char) {
-    // SAFETY: a name that ends; nobody else runs yet.
+    // SAFETY: a name that ends with a null; no other code runs yet.
     let options = unsafe { getenv(c"NODE_OPTIONS".as_ptr()) }.cast_mut();
     if options.is_null() {
         return;
     }
-    // SAFETY: `getenv` gives a C string, and it is the process's own to change.
+    // SAFETY: `getenv` returns a C string, and the process may change it.
     let length = unsafe { CStr::from_ptr(options) }.count_bytes();
-    // SAFETY: as many bytes as were counted, which nobody else looks at meanwhile.
+    // SAFETY: as many bytes as were counted, which no other code accesses meanwhile.
     let options = unsafe { core::slice::from_raw_parts_mut(options.cast::<u8>(), length) };
     let mut is_locked = words(options).any(is_lock);
     for index in 0..usize::try_from(count).unwrap_or(0) {
         let place = arguments.wrapping_add(index);
-        // SAFETY: the loader passes as many as it says.
+        // SAFETY: the loader passes as many arguments as `count` says.
         let argument = unsafe { place.read() };
         if argument.is_null() {
             break;
@@ -49,12 +49,12 @@ fn words(options: &[u8]) -> impl Iterator<Item = &[u8]> {
     options.split(|byte| *byte == b' ')
 }
 
-/// By whichever name it has in its versions.
+/// Under any name that the option has had.
 fn is_lock(word: &[u8]) -> bool {
     word == b"--permission" || word == b"--experimental-permission"
 }
 
-/// Spaces in place of our word: Node skips them.
+/// Overwrites fdguard's word with spaces, which Node skips.
 fn blank(options: &mut [u8]) {
     for word in options.split_mut(|byte| *byte == b' ') {
         if word.starts_with(FIRST) && word.ends_with(LAST) {

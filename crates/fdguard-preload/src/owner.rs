@@ -17,9 +17,10 @@ const PAGE: usize = 4096;
 #[repr(C, align(4096))]
 pub(crate) struct Page([AtomicU64; PAGE / 8]);
 
-/// Its first word is not 0 while only processes that were noticed can share our memory; 0 again in
-/// a copy of it. The hooks make the second one 1 and the first 0 when some process may run in our
-/// memory from then on, unnoticed; a copy has no such company.
+/// The first word is not 0 while only processes that the hooks noted can share this memory; the
+/// kernel zeroes it in a copy. The hooks set the second word to 1 and the first to 0 when a process
+/// may from then on run in this memory unnoticed. A copy does not share its memory with such a
+/// process.
 pub(crate) static ALONE: Page = Page([const { AtomicU64::new(0) }; PAGE / 8]);
 
 /// The process that the memory belongs to.
@@ -30,13 +31,13 @@ static PROCESS: AtomicU32 = AtomicU32::new(0);
 pub(crate) fn adopt(pid: u32) {
     PROCESS.store(pid, Ordering::Relaxed);
     let page = &raw const ALONE as usize;
-    // Before Linux 4.14 a copy cannot be told: the kernel is asked each time.
+    // Before Linux 4.14 a copy cannot be detected: the kernel is asked each time.
     let is_wiped = sys::wipe_on_fork(page, PAGE);
     let is_doubtful = ALONE.0[1].load(Ordering::Relaxed) != 0;
     word().store(u64::from(is_wiped && !is_doubtful), Ordering::Relaxed);
 }
 
-/// Whether the caller is of the process that owns the memory.
+/// Whether the caller belongs to the process that owns the memory.
 #[inline]
 pub(crate) fn is_here() -> bool {
     let is_alone = word().load(Ordering::Relaxed) != 0 && thread::vforks() == 0;
@@ -52,7 +53,7 @@ fn word() -> &'static AtomicU64 {
 mod tests {
     use super::*;
 
-    /// As the hooks do it, which have no stack frame.
+    /// Does the same as the hooks, which have no stack frame.
     fn doubt() {
         ALONE.0[1].store(1, Ordering::Relaxed);
         word().store(0, Ordering::Relaxed);

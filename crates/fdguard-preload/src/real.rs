@@ -38,19 +38,20 @@ impl<F: Copy> Real<F> {
         }
     }
 
-    /// The function, when there is one.
+    /// The function, if it exists.
     pub(crate) fn get(&self) -> Option<F> {
         let mut found = self.found.load(Ordering::Relaxed);
         if found.is_null() {
-            // SAFETY: the name is a C string; the loader may be asked at any time after it loaded
-            // us.
+            // SAFETY: the name is a C string; the loader may be called at any time after it loaded
+            // this library.
             found = unsafe { dlsym(RTLD_NEXT, self.name.as_ptr()) };
             if found.is_null() {
                 return None;
             }
             self.found.store(found, Ordering::Relaxed);
         }
-        // SAFETY: `new`'s caller vouches that F is the pointer type of the function of this name.
+        // SAFETY: the caller of `new` guarantees that F is the pointer type of the function of this
+        // name.
         Some(unsafe { core::mem::transmute_copy(&found) })
     }
 }
@@ -61,11 +62,11 @@ struct Timespec {
     nanos: i64,
 }
 
-// SAFETY: the type is the one of POSIX on x86-64.
+// SAFETY: the type matches POSIX on x86-64.
 static CLOCK: Real<unsafe extern "C" fn(c_int, *mut Timespec) -> c_int> =
     unsafe { Real::new(c"clock_gettime") };
 
-/// Now, by the monotonic clock, in nanoseconds. The C library asks the kernel's shared page.
+/// The monotonic clock in nanoseconds. The C library reads the kernel's shared page.
 pub(crate) fn now() -> u64 {
     let Some(clock) = CLOCK.get() else {
         return sys::clock(1);
@@ -74,7 +75,7 @@ pub(crate) fn now() -> u64 {
         seconds: 0,
         nanos: 0,
     };
-    // SAFETY: the function writes one timespec, and there is one.
+    // SAFETY: the function writes the one timespec passed.
     let _ = unsafe { clock(1, &raw mut time) };
     sys::nanoseconds(time.seconds, time.nanos)
 }
@@ -84,7 +85,7 @@ static STACK_END: Real<*const *const c_void> =
     // its address is taken.
     unsafe { Real::new(c"__libc_stack_end") };
 
-/// The top of the first thread's stack; 0 where the C library does not tell.
+/// The top of the first thread's stack; 0 if the C library does not export it.
 pub(crate) fn stack_end() -> usize {
     let Some(place) = STACK_END.get() else {
         return 0;
@@ -98,8 +99,8 @@ static PROGRAM_NAME: Real<*const *const c_char> =
     // taken.
     unsafe { Real::new(c"program_invocation_short_name") };
 
-/// What the program is called, 15 bytes of it, without asking the kernel; zeros where the C library
-/// does not say.
+/// The first 15 bytes of the program's name, without a system call; zeros if the C library does not
+/// export it.
 pub(crate) fn program_name() -> [u64; 2] {
     let mut name = [0_u8; 16];
     let Some(place) = PROGRAM_NAME.get() else {
@@ -112,7 +113,7 @@ pub(crate) fn program_name() -> [u64; 2] {
     }
     for (index, letter) in name.iter_mut().take(15).enumerate() {
         let place = text.wrapping_add(index);
-        // SAFETY: a C string, of which no byte behind its zero is read.
+        // SAFETY: a C string, of which no byte behind its null is read.
         let byte = unsafe { place.read() }.cast_unsigned();
         if byte == 0 {
             break;

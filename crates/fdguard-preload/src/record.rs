@@ -14,12 +14,12 @@ const EBADF: c_int = 9;
 const ENFILE: c_int = 23;
 const EMFILE: c_int = 24;
 
-/// A descriptor came into being; gives its number on, so that a hook can end with it.
+/// A descriptor was opened. Returns its number, so that a hook can end with this call.
 pub(crate) fn born(fd: c_int, how: OpenCall) -> c_int {
     born_of(fd, how, 0)
 }
 
-/// The same, with what else the call tells about it: see [`EventKind::Open`].
+/// The same, with what else the call reveals about it: see [`EventKind::Open`].
 pub(crate) fn born_of(fd: c_int, how: OpenCall, more: u64) -> c_int {
     protect::arrived(fd);
     match u32::try_from(fd) {
@@ -29,18 +29,18 @@ pub(crate) fn born_of(fd: c_int, how: OpenCall, more: u64) -> c_int {
     fd
 }
 
-/// A socket came into being.
+/// A socket was opened.
 pub(crate) fn socket_born(fd: c_int, how: OpenCall, domain: c_int, kind: c_int) -> c_int {
     let more = u64::from(domain.cast_unsigned()) << 32 | u64::from(kind.cast_unsigned());
     born_of(fd, how, more)
 }
 
-/// One came into being out of another number.
+/// A descriptor was opened as a duplicate of another number.
 pub(crate) fn born_from(fd: c_int, how: OpenCall, from: c_int) -> c_int {
     born_of(fd, how, u64::from(from.cast_unsigned()).wrapping_add(1))
 }
 
-/// A descriptor came into being in the place of another one, which ended with that.
+/// A descriptor was opened at the number of another one, which this closed.
 pub(crate) fn reborn(fd: c_int, how: OpenCall, from: c_int) {
     if fd >= 0 {
         end(fd, ending(fd), 0, CloseCall::Dup2 as u8);
@@ -57,7 +57,7 @@ pub(crate) fn born_within(fd: c_int, how: OpenCall, since: u64) {
     }
 }
 
-/// A call that gives out numbers gave none; told where a table is full.
+/// A call that opens a descriptor failed; recorded if a descriptor table is full.
 fn refused(how: OpenCall) {
     let error = errno::load();
     if error != EMFILE && error != ENFILE {
@@ -71,7 +71,7 @@ fn refused(how: OpenCall) {
     });
 }
 
-/// `select` was called up to a number that its set has no bit for.
+/// `select` was called with a number that its set has no bit for.
 pub(crate) fn selected(numbers: u32) {
     with(|mapping| {
         let mut event = event(EventKind::Select, numbers, 0);
@@ -98,29 +98,28 @@ pub(crate) fn tell(mapping: &TableMapping, event: &EventRecord) {
     mapping.write_event(&GROUND, mapping.ticket(), event);
 }
 
-/// When a call began that may end in [`born_within`].
+/// The start time of a call that may end in [`born_within`].
 pub(crate) fn now() -> u64 {
     if start::is_on() { real::now() } else { 0 }
 }
 
-/// A runtime's agent told who asked for a descriptor.
+/// A runtime's agent reported the code that requested a descriptor.
 pub(crate) fn told(message: &[u8]) {
     with(|mapping| agent_message::handle(mapping, &GROUND, message));
 }
 
-/// What a close was told before it happened.
+/// A close, as recorded before it happened.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Ending {
     death: Option<CloseRecord>,
-    /// Its place in the order of events; absent where the mapping is not this process's own.
+    /// Its place in the order of events; `None` if the mapping is not this process's own.
     ticket: Option<u64>,
     ns: u64,
     is_under_a_call: bool,
 }
 
 impl Ending {
-    /// Whether it was seen to be opened, and not to be closed: of several closers this is so for
-    /// one.
+    /// Whether it was seen being opened and not yet closed: of several closers this holds for one.
     pub(crate) fn was_known(&self) -> bool {
         self.death.is_some()
     }
@@ -131,8 +130,8 @@ impl Ending {
     }
 }
 
-/// A descriptor is about to be closed. Written before the call: after it another thread may have
-/// the number.
+/// A descriptor is about to be closed. Recorded before the call, because after it another thread
+/// may get the number.
 pub(crate) fn ending(fd: c_int) -> Ending {
     let mut ending = Ending {
         death: None,
@@ -162,7 +161,7 @@ pub(crate) fn ending(fd: c_int) -> Ending {
     ending
 }
 
-/// It was closed, or not: with `-1` as its result the error is remembered.
+/// It was closed, or not: if the result is `-1`, the error is recorded.
 pub(crate) fn ended(fd: c_int, ending: Ending, result: c_int) {
     if fd < 0 && result == -1 && errno::load() == EBADF {
         never_open(fd);
@@ -171,7 +170,7 @@ pub(crate) fn ended(fd: c_int, ending: Ending, result: c_int) {
     end(fd, ending, result, CloseCall::Close as u8);
 }
 
-/// A close of a number that cannot be one.
+/// A close of a number that is out of range.
 #[cold]
 #[inline(never)]
 fn never_open(fd: c_int) {
@@ -183,7 +182,7 @@ fn never_open(fd: c_int) {
     });
 }
 
-/// The same, and what harm was prevented by it.
+/// The same, with the harm that was prevented.
 pub(crate) fn ended_by(fd: c_int, ending: Ending, result: c_int, prevented: Option<PreventedHarm>) {
     let mut code = CloseCall::Close as u8;
     if let Some(prevented) = prevented {
@@ -204,7 +203,7 @@ fn end(fd: c_int, ending: Ending, result: c_int, code: u8) {
         return;
     };
     let error = if result == -1 { errno::load() } else { 0 };
-    // The close happened before whatever takes its place in the order of events from now on.
+    // The close happened before every event that gets its place in the order from now on.
     let until = mapping.tickets();
     let told = |stack: u32| EventRecord {
         kind: EventKind::Close,
@@ -221,8 +220,8 @@ fn end(fd: c_int, ending: Ending, result: c_int, code: u8) {
         mapping.write_event(&GROUND, ticket, &told(stack));
     });
     if !is_recorded {
-        // A signal handler in the middle of a record: its place in the order of events was taken
-        // before, and an empty one would put all that is known in doubt.
+        // A signal handler interrupted a record: its place in the order of events was already
+        // taken, and leaving it empty would put everything known in doubt.
         mapping.write_event(&GROUND, ticket, &told(0));
     }
 }
@@ -244,19 +243,19 @@ pub(crate) fn range_ending(first: u32, last: u32) {
     });
 }
 
-/// Runs `work` with the mapping, if this process has one and this thread is not in the recorder
-/// already; `errno` is as before afterwards.
+/// Runs `work` with the mapping, if this process has one and this thread is not already in the
+/// recorder. Preserves `errno`.
 #[inline]
 pub(crate) fn with(work: impl FnOnce(&'static TableMapping)) {
     if let Some(mapping) = start::mapping()
         && !record(mapping, work)
     {
-        // A signal handler in the middle of a record.
+        // A signal handler interrupted a record.
         mapping.lose_event();
     }
 }
 
-/// Whether it was done: not in the middle of another record of this thread.
+/// Returns whether `work` ran: it does not while this thread is in another record.
 #[inline(never)]
 fn record(mapping: &'static TableMapping, work: impl FnOnce(&'static TableMapping)) -> bool {
     let place = 0_u8;

@@ -5,11 +5,11 @@
 
 use crate::{sys, thread};
 
-/// So many bytes are enough for everything that we do on a stack.
+/// Enough stack, in bytes, for everything that the library does.
 const ENOUGH: usize = 32 * 1024;
 
-/// Whether a stack may be taken here. Asks the kernel only off the part of the thread's own stack
-/// that is known.
+/// Whether there is enough stack here. Asks the kernel only outside the known part of the thread's
+/// own stack.
 pub(crate) fn is_enough() -> bool {
     let place = 0_u8;
     let here = &raw const place as usize;

@@ -8,7 +8,7 @@ use crate::start::GROUND;
 use crate::unwind::{Native, Trace};
 use crate::{modules, room};
 
-/// The number of the stack that led here; 0 where there is too little of it to look at it.
+/// The id of the stack that led here; 0 if there is too little stack to unwind.
 #[inline]
 pub(crate) fn here(mapping: &TableMapping) -> u32 {
     if !room::is_enough() {
@@ -18,7 +18,7 @@ pub(crate) fn here(mapping: &TableMapping) -> u32 {
     taken(mapping)
 }
 
-/// The stack that led here, as the creator of something; `None` where no Python runs.
+/// The stack that led here, as a creator; `None` if no Python runs.
 pub(crate) fn creator(mapping: &TableMapping) -> Option<Creator> {
     if !room::is_enough() {
         return None;
@@ -40,7 +40,7 @@ fn creator_here(mapping: &TableMapping) -> Option<Creator> {
     (stack != 0).then_some(Creator { stack, depth })
 }
 
-/// Not part of its caller: all the room is on the stack from here on.
+/// Not inlined: this function takes all the stack space that unwinding needs.
 #[inline(never)]
 fn taken(mapping: &TableMapping) -> u32 {
     let mut native = Native::new();
@@ -58,7 +58,7 @@ fn number(mapping: &TableMapping, native: &mut Native) -> u32 {
     intern(mapping, &native.trace, Languages { python, java: None })
 }
 
-/// Room for Java's frames is needed only where code was made at run time.
+/// Space for Java frames is needed only if there is code generated at run time.
 #[inline(never)]
 fn with_java(mapping: &TableMapping, trace: &mut Trace, python: Option<&InPython>) -> u32 {
     let java = InJava::here(trace);

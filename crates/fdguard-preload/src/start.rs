@@ -17,14 +17,14 @@ use crate::{
     real, sys, thread, walkers,
 };
 
-/// The folder for the mappings; nothing is recorded without it.
+/// The directory for the mappings; nothing is recorded without it.
 const DIR: &CStr = c"FDGUARD_TRACE_DIR";
 
-/// Which parts of the mapping may be written to.
+/// The parts of the mapping that may be written to.
 pub(crate) static GROUND: Backing = Backing::new();
 
 static MAPPING: AtomicPtr<TableMapping> = AtomicPtr::new(core::ptr::null_mut());
-/// Whether somebody has begun to make the first one.
+/// Whether a thread has begun to create the first one.
 static BEGUN: AtomicU32 = AtomicU32::new(0);
 
 unsafe extern "C" {
@@ -32,14 +32,13 @@ unsafe extern "C" {
 }
 
 type Handler = Option<unsafe extern "C" fn()>;
-// SAFETY: the type of the function that `pthread_atfork` of glibc calls; it is exported since
+// SAFETY: the type matches the function that glibc's `pthread_atfork` calls; it is exported since
 // 2.3.2.
 static AT_FORK: Real<unsafe extern "C" fn(Handler, Handler, Handler, *mut c_void) -> c_int> =
     unsafe { Real::new(c"__register_atfork") };
 
-/// The mapping, when the caller belongs to its process. A child of `vfork` runs in our memory, and
-/// a child that was made past the C library has a copy of it: what they do happens to another
-/// table.
+/// The mapping, if the caller belongs to its process. A `vfork` child runs in this memory, and a
+/// child created without the C library has a copy of it: both act on another descriptor table.
 #[inline]
 pub(crate) fn mapping() -> Option<&'static TableMapping> {
     let mapping = current().or_else(first)?;
@@ -50,7 +49,7 @@ pub(crate) fn mapping() -> Option<&'static TableMapping> {
     Some(mapping)
 }
 
-/// There is none, or not yet.
+/// There is no mapping, or not yet.
 #[cold]
 #[inline(never)]
 fn first() -> Option<&'static TableMapping> {
@@ -64,7 +63,7 @@ fn first() -> Option<&'static TableMapping> {
     found
 }
 
-/// The mapping, whoever asks.
+/// The mapping, whichever process asks.
 #[inline]
 pub(crate) fn current() -> Option<&'static TableMapping> {
     let mapping = MAPPING.load(Ordering::Acquire);
@@ -73,30 +72,30 @@ pub(crate) fn current() -> Option<&'static TableMapping> {
     unsafe { mapping.as_ref() }
 }
 
-/// The mapping of a program whose seccomp filter leaves us nothing: only losses are counted in it.
+/// The mapping of a program whose seccomp filter forbids recording: only losses are counted in it.
 static SILENT: AtomicPtr<TableMapping> = AtomicPtr::new(core::ptr::null_mut());
-/// Whether a forked child may not have a mapping of its own, for the same reason.
+/// Whether a forked child cannot have a mapping of its own, for the same reason.
 static IS_BARREN: AtomicU32 = AtomicU32::new(0);
 
-/// Whether the program locked itself up, in whatever way.
+/// Whether the program installed any seccomp restriction.
 static IS_FILTERED: AtomicU32 = AtomicU32::new(0);
 
-/// Whether the program has seccomp filters: a call that was not asked for when they came may end
-/// it.
+/// Whether the program has seccomp filters: a call that was not checked when they were installed
+/// may kill it.
 pub(crate) fn is_filtered() -> bool {
     IS_FILTERED.load(Ordering::Relaxed) != 0
 }
 
-/// What the program's seccomp filters leave us.
+/// What the program's seccomp filters allow the library.
 #[derive(Clone, Copy)]
 pub(crate) struct StartOptions {
     /// To record.
     pub(crate) recording: bool,
-    /// To make a mapping for a forked child.
+    /// To create a mapping for a forked child.
     pub(crate) beginning: bool,
 }
 
-/// From now on no more than this; gives what was allowed before.
+/// Allows no more than this from now on; returns what was allowed before.
 pub(crate) fn restrict(allowed: StartOptions) -> StartOptions {
     let before = StartOptions {
         recording: is_on(),
@@ -113,7 +112,7 @@ pub(crate) fn restrict(allowed: StartOptions) -> StartOptions {
     before
 }
 
-/// The restriction did not come to be.
+/// The filter was not installed: restores what was allowed before.
 pub(crate) fn allow(before: StartOptions) {
     if before.beginning {
         IS_BARREN.store(0, Ordering::Relaxed);
@@ -126,7 +125,7 @@ pub(crate) fn allow(before: StartOptions) {
 
 #[cold]
 fn lose_in_silence() {
-    // SAFETY: as in `current`; a child forgets the pointer and unmaps nothing.
+    // SAFETY: as in `current`; a child drops the pointer and unmaps nothing.
     if let Some(mapping) = unsafe { SILENT.load(Ordering::Acquire).as_ref() } {
         mapping.lose_event();
     }
@@ -137,8 +136,8 @@ pub(crate) fn is_on() -> bool {
     !MAPPING.load(Ordering::Relaxed).is_null()
 }
 
-/// Makes the first mapping of this program. Called by the loader, or by a hook that is called even
-/// earlier.
+/// Creates the first mapping of this program. Called by the loader, or by a hook that is called
+/// even earlier.
 pub(crate) extern "C" fn start() {
     if BEGUN.swap(1, Ordering::AcqRel) != 0 {
         return;
@@ -150,16 +149,16 @@ pub(crate) extern "C" fn start() {
             word.store(sys::open_numbers(first), Ordering::Relaxed);
         }
         if let Some(register) = AT_FORK.get() {
-            // SAFETY: the handler stays as long as we are loaded, which is to the end: preloaded
-            // objects are not unloaded.
+            // SAFETY: the handler stays loaded until the process ends: preloaded objects are not
+            // unloaded.
             let _ = unsafe { register(None, None, Some(forked), core::ptr::null_mut()) };
         }
     }
     errno::store(error);
 }
 
-/// Looks for what may not be there. The loader allocates to say so: by the loader's own call alone,
-/// never in a hook, which an allocator may call while it begins.
+/// Looks up symbols that may not exist. For a missing one the loader allocates, so this is called
+/// only by the loader, never in a hook, which an allocator may call while it initialises.
 pub(crate) fn look_around() {
     let error = errno::load();
     language::find();
@@ -167,7 +166,7 @@ pub(crate) fn look_around() {
     errno::store(error);
 }
 
-/// A new mapping for this process, in place of the one before.
+/// A new mapping for this process, which replaces the one before.
 fn create() -> Option<&'static TableMapping> {
     let pid = sys::process();
     let (monotonic, wall) = (sys::clock(1), sys::clock(0));
@@ -183,7 +182,7 @@ fn create() -> Option<&'static TableMapping> {
     Some(mapping)
 }
 
-/// In a forked child: a table of its own that begins with the parent's.
+/// In a forked child: a table of its own that starts as a copy of the parent's.
 unsafe extern "C" fn forked() {
     let error = errno::load();
     thread::forget();
@@ -216,31 +215,31 @@ unsafe extern "C" fn forked() {
 
 /// The value of a variable of the program's environment.
 pub(crate) fn variable(name: &CStr) -> Option<&'static [u8]> {
-    // SAFETY: the name is a C string; the risk of a program that changes its environment meanwhile
-    // is the C library's own.
+    // SAFETY: the name is a C string; a program that changes its environment meanwhile takes the
+    // same risk with the C library itself.
     let value = unsafe { getenv(name.as_ptr()) };
     if value.is_null() {
         return None;
     }
-    // SAFETY: `getenv` gives a C string.
+    // SAFETY: `getenv` returns a C string.
     Some(unsafe { CStr::from_ptr(value) }.to_bytes())
 }
 
-/// `FOLDER/PID-BEGAN` with this ending, which ends with a zero.
+/// `DIR/PID-BEGAN` with this ending, which ends with a null.
 pub(crate) fn path<'b>(
     buffer: &'b mut [u8; 4096],
     pid: u32,
     began: u64,
     ending: &[u8],
 ) -> Option<&'b CStr> {
-    // SAFETY: the name is a C string; nobody changes the environment while the loader runs us, and
-    // what a program with threads does to it later is the risk that the C library's own use of it
-    // takes.
+    // SAFETY: the name is a C string; no code changes the environment while the loader runs this,
+    // and a multi-threaded program that changes it later takes the same risk with the C library
+    // itself.
     let dir = unsafe { getenv(DIR.as_ptr()) };
     if dir.is_null() {
         return None;
     }
-    // SAFETY: `getenv` gives a C string.
+    // SAFETY: `getenv` returns a C string.
     let dir = unsafe { CStr::from_ptr(dir) };
     let mut text = Text { buffer, used: 0 };
     text.push(dir.to_bytes())?;
@@ -253,7 +252,7 @@ pub(crate) fn path<'b>(
     CStr::from_bytes_until_nul(buffer.get(..used)?).ok()
 }
 
-/// Bytes put together without allocating.
+/// Bytes concatenated without allocating.
 pub(crate) struct Text<'a> {
     pub(crate) buffer: &'a mut [u8; 4096],
     pub(crate) used: usize,

@@ -1,4 +1,4 @@
-//! The symbols of one loaded module, read from its own tables. The loader would take a lock, and
+//! The symbols of one loaded module, read from its own tables. The loader would take a lock, and it
 //! does not list modules that were loaded privately.
 
 #![expect(unsafe_code, reason = "reads the tables of a loaded module")]
@@ -17,9 +17,9 @@ const END: usize = 0;
 const STRINGS: usize = 5;
 const SYMBOLS: usize = 6;
 const GNU_HASH: usize = 0x6fff_fef5;
-/// More entries than a dynamic section has.
+/// More entries than any dynamic section has.
 const MOST: usize = 256;
-/// More symbols than share one bucket.
+/// More symbols than ever share one bucket.
 const LONGEST: usize = 4096;
 
 /// `Elf64_Sym`.
@@ -34,10 +34,10 @@ struct Symbol {
     size: usize,
 }
 
-/// Functions and variables; not those that a function chooses.
+/// Functions and variables; not indirect functions.
 const KINDS: [u8; 3] = [0, 1, 2];
 
-/// Where the tables of a module are.
+/// The addresses of a module's tables.
 #[derive(Clone, Copy)]
 pub(crate) struct Symbols {
     bias: usize,
@@ -52,7 +52,7 @@ impl Symbols {
     ///
     /// # Safety
     /// `dynamic` must be the dynamic section of the module that is loaded at `range`, or 0, and the
-    /// module stay loaded.
+    /// module must stay loaded.
     pub(crate) unsafe fn of(dynamic: usize, bias: usize, range: (usize, usize)) -> Option<Self> {
         let mut found = Self {
             bias,
@@ -88,12 +88,12 @@ impl Symbols {
         if place < self.range.0 || place.checked_add(size_of::<T>())? > self.range.1 {
             return None;
         }
-        // SAFETY: within a table of the module, which its maker wrote for the loader to follow in
+        // SAFETY: inside a table of the module, which the linker wrote for the loader to follow in
         // the same way.
         Some(unsafe { (place as *const T).read_unaligned() })
     }
 
-    /// The address of a symbol that the module defines; null when it does not.
+    /// The address of a symbol that the module defines; null if it does not.
     pub(crate) fn find(&self, name: &CStr) -> *const c_void {
         self.address(name)
             .map_or(core::ptr::null(), |address| address as *const c_void)
@@ -132,7 +132,7 @@ impl Symbols {
         let symbol: Symbol = self.read(self.symbols, index)?;
         let text = self.strings.checked_add(symbol.name as usize)?;
         self.read::<u8>(text, 0)?;
-        // SAFETY: a name in the module's table of strings, each of which ends.
+        // SAFETY: a name in the module's string table, where each name ends with a null.
         let is_it = unsafe { CStr::from_ptr(text as *const c_char) } == name;
         let is_defined = symbol.section != 0 && KINDS.contains(&(symbol.info & 15));
         (is_it && is_defined).then(|| self.bias.wrapping_add(symbol.value))
@@ -161,7 +161,7 @@ mod tests {
 
     #[test]
     fn the_c_library_has_what_the_loader_says_it_has() {
-        // SAFETY: RTLD_DEFAULT and a text that ends.
+        // SAFETY: RTLD_DEFAULT and a C string.
         let open = unsafe { dlsym(core::ptr::null_mut(), c"opendir".as_ptr()) };
         let library = modules::find(open as usize).unwrap();
         let symbols = library.symbols().unwrap();

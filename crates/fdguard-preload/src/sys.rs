@@ -1,5 +1,5 @@
 //! System calls made without the C library. They do not set `errno`, are not cancellation points,
-//! and never return here through an interposed function.
+//! and never re-enter the library through an interposed function.
 
 #![expect(unsafe_code, reason = "the system call instruction")]
 
@@ -50,14 +50,14 @@ const MADV_POPULATE_WRITE: usize = 23;
 const RLIMIT_FSIZE: usize = 1;
 const RLIMIT_NOFILE: usize = 7;
 const POLLNVAL: i16 = 32;
-/// No signal set is changed by an action of this number, but the set is read first.
+/// An action that does not exist: no signal set is changed, but the set is read first.
 const NO_SUCH_ACTION: usize = 0x7fff;
 
 /// # Safety
-/// What the kernel reads and writes through the arguments must be the caller's to give.
+/// The caller must own the memory that the kernel reads and writes through the arguments.
 pub(crate) unsafe fn call(number: usize, args: [usize; 6]) -> isize {
     let result;
-    // SAFETY: the caller vouches for the arguments; the instruction changes rax, rcx and r11 only.
+    // SAFETY: the caller guarantees the arguments; the instruction changes rax, rcx and r11 only.
     unsafe {
         asm!(
             "syscall",
@@ -76,7 +76,7 @@ pub(crate) unsafe fn call(number: usize, args: [usize; 6]) -> isize {
     result
 }
 
-/// The process that the kernel sees: in a child of `vfork` another one than the memory belongs to.
+/// The process as the kernel sees it: in a `vfork` child not the one that owns the memory.
 pub(crate) fn process() -> u32 {
     // SAFETY: getpid takes nothing and touches no memory.
     let pid = unsafe { call(GETPID, [0; 6]) };
@@ -96,19 +96,19 @@ struct Timespec {
     nanos: i64,
 }
 
-/// Nanoseconds of a clock: 0 the time of day, 1 the monotonic one. By the kernel; `real::now` is
+/// Nanoseconds of a clock: 0 the time of day, 1 the monotonic one. A system call; `real::now` is
 /// cheaper.
 pub(crate) fn clock(id: usize) -> u64 {
     let mut time = Timespec {
         seconds: 0,
         nanos: 0,
     };
-    // SAFETY: the kernel writes one timespec, and there is one.
+    // SAFETY: the kernel writes one timespec, which is what was passed.
     let _ = unsafe { call(CLOCK_GETTIME, [id, &raw mut time as usize, 0, 0, 0, 0]) };
     nanoseconds(time.seconds, time.nanos)
 }
 
-/// Seconds and nanoseconds as one number.
+/// Seconds and nanoseconds combined.
 pub(crate) fn nanoseconds(seconds: i64, nanos: i64) -> u64 {
     let seconds = seconds.unsigned_abs();
     seconds
@@ -116,9 +116,9 @@ pub(crate) fn nanoseconds(seconds: i64, nanos: i64) -> u64 {
         .wrapping_add(nanos.unsigned_abs())
 }
 
-/// Whether a byte at this address can be read. The kernel reads a signal set from there, then finds
-/// that it knows no such action: nothing is changed. Allowed in every sandbox, since every C
-/// library needs the call.
+/// Whether a byte at this address can be read. The kernel reads a signal set from there, then
+/// rejects the unknown action: nothing is changed. Every sandbox allows it, since every C library
+/// needs the call.
 pub(crate) fn is_readable(address: usize) -> bool {
     let aligned = address & !7;
     // SAFETY: the kernel only reads, and checks the address itself.
@@ -126,10 +126,10 @@ pub(crate) fn is_readable(address: usize) -> bool {
     result == EINVAL
 }
 
-/// A new file mapped for a [`TableMapping`], or nothing. Its descriptor is closed again at once.
+/// A new file mapped for a [`TableMapping`], or `None`. Its descriptor is closed again at once.
 pub(crate) fn new_mapping(path: &CStr) -> Option<*mut TableMapping> {
     let size = TableMapping::size();
-    // The kernel answers a file that grows beyond this limit with a signal.
+    // The kernel sends a signal if a file grows beyond this limit.
     if limit(RLIMIT_FSIZE) < size as u64 {
         return None;
     }
@@ -138,24 +138,24 @@ pub(crate) fn new_mapping(path: &CStr) -> Option<*mut TableMapping> {
     let fd = unsafe { call(OPEN, [path.as_ptr() as usize, flags, 0o600, 0, 0, 0]) };
     let fd = usize::try_from(fd).ok()?;
     let mapped = map(fd, size);
-    // SAFETY: the descriptor was opened above, for us alone.
+    // SAFETY: this function opened the descriptor above, and nothing else uses it.
     let _ = unsafe { call(CLOSE, [fd, 0, 0, 0, 0, 0]) };
     mapped
 }
 
 fn map(fd: usize, size: usize) -> Option<*mut TableMapping> {
-    // SAFETY: changes the size of our own file.
+    // SAFETY: changes the size of the library's own file.
     let grown = unsafe { call(FTRUNCATE, [fd, size, 0, 0, 0, 0]) };
     if grown != 0 {
         return None;
     }
-    // SAFETY: a new mapping at a place that the kernel chooses takes nobody's memory.
+    // SAFETY: a new mapping at an address that the kernel chooses replaces no other memory.
     let start = unsafe { call(MMAP, [0, size, PROT_READ_WRITE, MAP_SHARED, fd, 0]) };
     let start = usize::try_from(start).ok().filter(|start| *start != 0)?;
     let populated = populate(start, 4096);
     if populated == EINVAL {
-        // Before Linux 5.14: all the room at once, or none.
-        // SAFETY: our own file.
+        // Before Linux 5.14: allocate everything at once, or fail.
+        // SAFETY: the library's own file.
         let allocated = unsafe { call(FALLOCATE, [fd, 0, 0, size, 0, 0]) };
         if allocated != 0 {
             unmap(start as *mut TableMapping);
@@ -165,46 +165,46 @@ fn map(fd: usize, size: usize) -> Option<*mut TableMapping> {
         unmap(start as *mut TableMapping);
         return None;
     }
-    // SAFETY: concerns core dumps of our own mapping only.
+    // SAFETY: only excludes the library's own mapping from core dumps.
     let _ = unsafe { call(MADVISE, [start, size, MADV_DONTDUMP, 0, 0, 0]) };
     Some(start as *mut TableMapping)
 }
 
-/// Gives memory to a stretch of our mapping; an error where a write would have ended the program.
+/// Backs a range of the mapping with memory; returns an error where a write would have killed the
+/// program.
 pub(crate) fn populate(start: usize, bytes: usize) -> isize {
     // SAFETY: the kernel touches pages of a mapping as a write would, and changes no contents.
     unsafe { call(MADVISE, [start, bytes, MADV_POPULATE_WRITE, 0, 0, 0]) }
 }
 
-/// Has a stretch of our own private memory read as zeros in every copy of it; whether the kernel
-/// will.
+/// Makes the kernel zero a range of private memory in every forked copy; returns whether it will.
 pub(crate) fn wipe_on_fork(start: usize, bytes: usize) -> bool {
-    // SAFETY: concerns children only, and callers pass pages of ours that hold nothing else; no
-    // such advice changes nothing.
+    // SAFETY: affects children only, and callers pass pages of the library that hold nothing else;
+    // unknown advice changes nothing.
     let advise = |advice| unsafe { call(MADVISE, [start, bytes, advice, 0, 0, 0]) };
-    // Emulators that take no advice say yes to all of it.
+    // Emulators that ignore advice accept all of it.
     advise(MADV_WIPEONFORK) == 0 && advise(NO_SUCH_ADVICE) != 0
 }
 
-/// Whether [`populate`] is known to this kernel.
+/// Whether this kernel does not know [`populate`]'s advice.
 pub(crate) fn is_unknown_advice(result: isize) -> bool {
     result == EINVAL
 }
 
-/// Gives a mapping back.
+/// Unmaps a mapping.
 pub(crate) fn unmap(mapping: *mut TableMapping) {
-    // SAFETY: callers pass a mapping of ours that nobody uses any more.
+    // SAFETY: callers pass one of the library's mappings that is no longer used.
     let _ = unsafe { call(MUNMAP, [mapping as usize, TableMapping::size(), 0, 0, 0, 0]) };
 }
 
 fn limit(which: usize) -> u64 {
     let mut limits = [0_u64; 2];
-    // SAFETY: the kernel writes two words, and there are two.
+    // SAFETY: the kernel writes two words, which is what was passed.
     let done = unsafe { call(PRLIMIT64, [0, which, 0, limits.as_mut_ptr() as usize, 0, 0]) };
     if done == 0 { limits[0] } else { 0 }
 }
 
-/// A new file to write to; who gets it gives it back with [`close`].
+/// A new file to write to; the caller must [`close`] it.
 pub(crate) fn new_file(path: &CStr) -> Option<usize> {
     let flags = O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC;
     // SAFETY: the path is a C string that outlives the call.
@@ -212,7 +212,7 @@ pub(crate) fn new_file(path: &CStr) -> Option<usize> {
     usize::try_from(fd).ok()
 }
 
-/// A file to read, or the error; who gets it gives it back with [`close`].
+/// A file to read, or the error; the caller must [`close`] it.
 pub(crate) fn open_to_read(path: &CStr) -> Result<usize, isize> {
     let flags = O_CLOEXEC | O_NONBLOCK;
     // SAFETY: the path is a C string that outlives the call.
@@ -223,18 +223,18 @@ pub(crate) fn open_to_read(path: &CStr) -> Result<usize, isize> {
     }
 }
 
-/// Whether this error says that there is no number left.
+/// Whether this error means that no descriptor number is left.
 pub(crate) fn is_full(error: isize) -> bool {
     error == EMFILE || error == ENFILE
 }
 
-/// Reads from a place of a file; gives how many bytes came.
+/// Reads from an offset of a file; returns how many bytes were read.
 pub(crate) fn read_at(fd: usize, at: u64, into: &mut [u8]) -> usize {
     let Ok(at) = usize::try_from(at) else {
         return 0;
     };
     let place = into.as_mut_ptr() as usize;
-    // SAFETY: the kernel writes at most as many bytes as there are.
+    // SAFETY: the kernel writes at most as many bytes as the buffer has.
     let read = unsafe { call(PREAD64, [fd, place, into.len(), at, 0, 0]) };
     usize::try_from(read).unwrap_or(0)
 }
@@ -250,19 +250,19 @@ fn effective(number: usize) -> u64 {
 fn rights(fd: usize) -> Option<(u64, u64, u64)> {
     // `struct stat`: device, inode, links, then mode and user in one word, the group in the next.
     let mut stat = [0_u64; 18];
-    // SAFETY: the kernel writes 144 bytes, and there are as many.
+    // SAFETY: the kernel writes 144 bytes, the size of `stat`.
     let done = unsafe { call(FSTAT, [fd, stat.as_mut_ptr() as usize, 0, 0, 0, 0]) };
     (done == 0).then_some((stat[3], stat[3] >> 32, stat[4] & 0xffff_ffff))
 }
 
-/// Whether a file that only its owner may read can still be read after an exec: rights beyond that,
-/// which a process has kept, go then.
+/// Whether a file that only its owner may read can still be read after an exec: further privileges
+/// that the process kept are dropped then.
 pub(crate) fn is_owned(fd: usize) -> bool {
     let user = effective(GETEUID);
     user == 0 || rights(fd).is_none_or(|(_, owner, _)| owner == user)
 }
 
-/// Whether who runs this file gets the rights of another user or group.
+/// Whether running this file grants the rights of another user or group.
 pub(crate) fn is_privileged(fd: usize) -> bool {
     const SET_USER: u64 = 0o4000;
     const SET_GROUP: u64 = 0o2000;
@@ -273,20 +273,20 @@ pub(crate) fn is_privileged(fd: usize) -> bool {
     })
 }
 
-/// Writes to a file of ours; whether all of it went.
+/// Writes to a file of the library; returns whether everything was written.
 pub(crate) fn write(fd: usize, bytes: &[u8]) -> bool {
-    // SAFETY: the kernel reads as many bytes as there are.
+    // SAFETY: the kernel reads as many bytes as the slice has.
     let written = unsafe { call(WRITE, [fd, bytes.as_ptr() as usize, bytes.len(), 0, 0, 0]) };
     usize::try_from(written) == Ok(bytes.len())
 }
 
-/// Gives a file of ours back.
+/// Closes a file of the library.
 pub(crate) fn close(fd: usize) {
-    // SAFETY: callers pass what they were given by `new_file`.
+    // SAFETY: callers pass a descriptor that this module opened for them.
     let _ = unsafe { call(CLOSE, [fd, 0, 0, 0, 0, 0]) };
 }
 
-/// How large a file may become.
+/// The largest size that a file may grow to.
 pub(crate) fn file_limit() -> u64 {
     limit(RLIMIT_FSIZE)
 }
@@ -295,20 +295,20 @@ pub(crate) fn file_limit() -> u64 {
 pub(crate) fn exit(status: c_int) -> ! {
     loop {
         let status = usize::try_from(status & 0xff).unwrap_or(0);
-        // SAFETY: does not come back.
+        // SAFETY: does not return.
         let _ = unsafe { call(EXIT_GROUP, [status, 0, 0, 0, 0, 0]) };
     }
 }
 
-/// The program's own path; its length, 0 where it cannot be told.
+/// The program's own path; returns its length, 0 if it is unknown.
 pub(crate) fn executable(path: &mut [u8]) -> usize {
     link(c"/proc/self/exe", path)
 }
 
-/// What a link says; its length, 0 where it cannot be told.
+/// The target of a link; returns its length, 0 if it is unknown.
 pub(crate) fn link(name: &CStr, path: &mut [u8]) -> usize {
     let link = name.as_ptr() as usize;
-    // SAFETY: the kernel writes at most as many bytes as there are.
+    // SAFETY: the kernel writes at most as many bytes as the buffer has.
     let bytes = unsafe {
         call(
             READLINK,
@@ -318,12 +318,13 @@ pub(crate) fn link(name: &CStr, path: &mut [u8]) -> usize {
     usize::try_from(bytes).unwrap_or(0)
 }
 
-/// One option of a socket, a number; none where it has no such option.
+/// One numeric option of a socket; `None` if it has no such option.
 pub(crate) fn socket_option(fd: u32, level: usize, option: usize) -> Option<u32> {
     let mut value = 0_u32;
     let mut length = size_of::<u32>();
     let (place, size) = ((&raw mut value) as usize, (&raw mut length) as usize);
-    // SAFETY: the kernel writes at most as many bytes as `length` says, and there are as many.
+    // SAFETY: the kernel writes at most as many bytes as `length` says, which is the size of
+    // `value`.
     let result = unsafe { call(GETSOCKOPT, [fd as usize, level, option, place, size, 0]) };
     (result == 0).then_some(value)
 }
@@ -348,7 +349,7 @@ pub(crate) fn is_open(number: u32) -> bool {
     done >= 0 && entry.revents & POLLNVAL == 0
 }
 
-/// Which of the 64 numbers from `first` on are open, a bit each.
+/// Which of the 64 numbers from `first` on are open, one bit each.
 pub(crate) fn open_numbers(first: u32) -> u64 {
     let mut fds = [PollFd {
         fd: -1,
@@ -358,7 +359,7 @@ pub(crate) fn open_numbers(first: u32) -> u64 {
     for (number, entry) in (first..).zip(fds.iter_mut()) {
         entry.fd = c_int::try_from(number).unwrap_or(-1);
     }
-    // More entries than numbers are allowed are refused.
+    // The kernel rejects more entries than the descriptor limit.
     let count = usize::try_from(limit(RLIMIT_NOFILE)).unwrap_or(64).min(64);
     // SAFETY: the kernel reads and writes as many entries as there are, and does not wait.
     let done = unsafe { call(POLL, [fds.as_mut_ptr() as usize, count, 0, 0, 0, 0]) };
@@ -372,8 +373,8 @@ pub(crate) fn open_numbers(first: u32) -> u64 {
     bits
 }
 
-/// Where the stack ends that the calling signal handler was given; `None` when this is the thread's
-/// own.
+/// The lower end of the alternate stack that the calling signal handler runs on; `None` on the
+/// thread's own stack.
 pub(crate) fn alternate_stack() -> Option<usize> {
     const SS_ONSTACK: usize = 1;
     // `stack_t`: start, flags in the lower half of a word, size.
@@ -383,14 +384,14 @@ pub(crate) fn alternate_stack() -> Option<usize> {
     (done == 0 && stack[1] & SS_ONSTACK != 0).then_some(stack[0])
 }
 
-/// The device and the inode of an open regular file.
+/// Device and inode of an open regular file.
 pub(crate) fn file(fd: u32) -> Option<(u64, u64)> {
     const MODE: usize = 3;
     const KIND: u64 = 0o170_000;
     const REGULAR: u64 = 0o100_000;
     // `struct stat`: device, inode, links, then mode in the lower half of a word.
     let mut stat = [0_u64; 18];
-    // SAFETY: the kernel writes 144 bytes, and there are as many.
+    // SAFETY: the kernel writes 144 bytes, the size of `stat`.
     let done = unsafe { call(FSTAT, [fd as usize, stat.as_mut_ptr() as usize, 0, 0, 0, 0]) };
     let is_regular = stat[MODE] & KIND == REGULAR;
     (done == 0 && is_regular).then_some((stat[0], stat[1]))
@@ -399,7 +400,7 @@ pub(crate) fn file(fd: u32) -> Option<(u64, u64)> {
 /// Ends the process at once.
 pub(crate) fn abort() -> ! {
     loop {
-        // SAFETY: does not come back.
+        // SAFETY: does not return.
         let _ = unsafe { call(EXIT_GROUP, [134, 0, 0, 0, 0, 0]) };
     }
 }

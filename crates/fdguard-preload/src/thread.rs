@@ -27,26 +27,26 @@ global_asm!(
 #[derive(Debug)]
 #[repr(C)]
 pub(crate) struct Thread {
-    /// Where on the stack the recorder is at work, 0 when it is not.
+    /// The stack address at which the recorder is active, 0 if it is not.
     pub(crate) busy: usize,
-    /// The thread's number, 0 until it was asked for.
+    /// The thread's id, 0 until it was queried.
     pub(crate) tid: usize,
     /// The top of the thread's stack, 0 until it is known.
     pub(crate) top: usize,
-    /// Down to here everything below `top` is known to be readable.
+    /// Everything from here up to `top` is known to be readable.
     pub(crate) low: usize,
-    /// How many of this thread's calls of `vfork` have not come back to who made them.
+    /// How many of this thread's `vfork` calls have not returned in the parent.
     pub(crate) vforks: usize,
 }
 
-/// Where in the words that count is, for code without a stack frame.
+/// The offset of that count in the words, for code without a stack frame.
 pub(crate) const VFORKS: usize = core::mem::offset_of!(Thread, vforks);
 
 /// The address of the calling thread's words.
 fn words() -> *mut Thread {
     let place: usize;
-    // SAFETY: reads the offset that the loader wrote, and the thread pointer; both are there once
-    // we run.
+    // SAFETY: reads the offset that the loader wrote, and the thread pointer; both exist once this
+    // code runs.
     unsafe {
         asm!(
             "mov {place}, qword ptr [rip + fdguard_thread@GOTTPOFF]",
@@ -58,8 +58,7 @@ fn words() -> *mut Thread {
     place as *mut Thread
 }
 
-/// The address that the thread's registers point to: in a thread of the C library it lies above the
-/// stack.
+/// The thread pointer: in a thread of the C library it is above the stack.
 pub(crate) fn pointer() -> usize {
     let pointer: usize;
     // SAFETY: the first word at the thread pointer is its own address, by the x86-64 ABI.
@@ -71,8 +70,8 @@ pub(crate) fn pointer() -> usize {
 
 /// Reads one of the words.
 fn load(field: *mut usize) -> usize {
-    // SAFETY: a word of this thread, which signal handlers of the same thread may change in
-    // between: volatile.
+    // SAFETY: a word of this thread; volatile, because signal handlers of the same thread may
+    // change it in between.
     unsafe { field.read_volatile() }
 }
 
@@ -106,18 +105,18 @@ fn waiting() -> *mut usize {
     unsafe { &raw mut (*words()).vforks }
 }
 
-/// How many children may run in this thread's place, because it called `vfork`.
+/// How many `vfork` children may be running in this thread's place.
 #[inline]
 pub(crate) fn vforks() -> usize {
     load(waiting())
 }
 
-/// Enters the recorder at this place of the stack; false when this thread is already in it, further
-/// out.
+/// Enters the recorder at this stack address; false if this thread is already in it, further out.
 ///
-/// A handler that left the recorder with `longjmp` left its mark too. It lies below us then, where
-/// no caller of ours can be, and does not count. (On another stack the comparison says nothing, and
-/// the worst that follows is a record inside a record, which the mapping bears.)
+/// A handler that left the recorder with `longjmp` also left its mark. The mark is then below the
+/// current stack pointer, where no caller can be, and does not count. (On another stack the
+/// comparison means nothing. The worst result is a record inside a record, which the mapping
+/// tolerates.)
 pub(crate) fn enter(place: usize) -> bool {
     let field = busy();
     let by = load(field);
@@ -128,12 +127,12 @@ pub(crate) fn enter(place: usize) -> bool {
     true
 }
 
-/// Leaves it.
+/// Leaves the recorder.
 pub(crate) fn leave() {
     store(busy(), 0);
 }
 
-/// The thread's number.
+/// The thread's id.
 pub(crate) fn tid() -> u32 {
     let field = number();
     let known = load(field);
@@ -145,7 +144,7 @@ pub(crate) fn tid() -> u32 {
     tid
 }
 
-/// Forgets the number: a forked child has another one.
+/// Forgets the id: a forked child has another one.
 pub(crate) fn forget() {
     store(number(), 0);
     store(busy(), 0);
@@ -157,9 +156,9 @@ pub(crate) fn stack() -> (usize, usize) {
     (load(low()), load(top()))
 }
 
-/// Remembers it.
+/// Remembers this range.
 pub(crate) fn know_stack(from: usize, to: usize) {
-    // Never a moment in which the range is larger than either.
+    // At no moment is the stored range larger than both.
     store(top(), 0);
     store(low(), from);
     store(top(), to);

@@ -10,25 +10,24 @@ use core::sync::atomic::{AtomicU32, Ordering, fence};
 
 use crate::real;
 
-/// How many walk now.
+/// How many threads are walking now.
 static WALKERS: AtomicU32 = AtomicU32::new(0);
-/// Whether somebody was waited for in vain: a thread that was cancelled in its walk does not come
-/// back.
+/// Whether a wait timed out: a thread that is cancelled during its walk never finishes it.
 static IS_VAIN: AtomicU32 = AtomicU32::new(0);
-/// So many nanoseconds are enough for a thread to get its turn on a busy machine.
+/// Nanoseconds in which every thread is scheduled even on a busy machine.
 const PATIENCE: u64 = 200_000_000;
 
-/// A walk: from before it is asked whether the interpreter shuts down until nothing of it is read
-/// any more.
+/// A walk: from before the check whether the interpreter is shutting down until its memory is no
+/// longer read.
 #[derive(Debug)]
 pub(crate) struct Walk(());
 
 impl Walk {
-    /// Begins one.
+    /// Begins a walk.
     #[inline]
     pub(crate) fn start() -> Self {
         WALKERS.fetch_add(1, Ordering::SeqCst);
-        // What is asked next is asked after we can be seen.
+        // The shutdown check must happen after this walk is visible.
         fence(Ordering::SeqCst);
         Self(())
     }
@@ -41,7 +40,8 @@ impl Drop for Walk {
     }
 }
 
-/// Waits until nobody walks. For a thread that has made known before that nobody may begin.
+/// Waits until no thread walks. The calling thread must already have announced that no walk may
+/// begin.
 pub(crate) fn wait() {
     fence(Ordering::SeqCst);
     if WALKERS.load(Ordering::Acquire) == 0 || IS_VAIN.load(Ordering::Relaxed) != 0 {
@@ -57,7 +57,7 @@ pub(crate) fn wait() {
     }
 }
 
-/// In a forked child: whoever walked is not here.
+/// In a forked child: the threads that walked do not exist.
 pub(crate) fn forget() {
     WALKERS.store(0, Ordering::Relaxed);
     IS_VAIN.store(0, Ordering::Relaxed);
@@ -86,11 +86,12 @@ mod tests {
         });
         has_begun.recv().unwrap();
         wait();
-        // On a machine that gave the walker no turn for so long the wait is given up, and says so.
+        // If the machine did not schedule the walker for that long, the wait is abandoned and
+        // reported.
         let is_vain = IS_VAIN.load(Ordering::SeqCst) != 0;
         assert!(IS_OVER.load(Ordering::SeqCst) || is_vain);
         walker.join().unwrap();
-        // One that never ends is waited for once, and a child knows nothing of it.
+        // A walk that never ends is waited for once, and a child does not know of it.
         let _never_over = std::mem::ManuallyDrop::new(Walk::start());
         wait();
         assert_eq!(IS_VAIN.load(Ordering::SeqCst), 1);

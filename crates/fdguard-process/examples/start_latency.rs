@@ -1,6 +1,7 @@
 //! How long a start takes: the keeper's fork, the program's fork and its exec, until the owner
-//! knows that it runs. Beside it the standard library's `Command`, which has no keeper. Prints
-//! medians. `start_latency [RUNS] [MIB]`, with so much memory touched in the owner.
+//! knows that it runs. For comparison it also measures the standard library's `Command`, which has
+//! no keeper. Prints medians. `start_latency [RUNS] [MIB]`, where MIB is the memory touched in the
+//! owner.
 
 #![expect(clippy::print_stdout, reason = "the figures are its output")]
 #![expect(

@@ -1,5 +1,5 @@
-//! How long the end of the tree that is hard to end takes, from the wish to the word that nothing
-//! is left: KILL at once, without and with a cgroup. Prints medians. `tree_end [RUNS]`
+//! How long it takes to end the tree that is hard to end, from the request to the report that
+//! nothing is left: KILL at once, without and with a cgroup. Prints medians. `tree_end [RUNS]`
 
 #![expect(clippy::print_stdout, reason = "the figures are its output")]
 #![expect(

@@ -13,13 +13,14 @@ use rustix::process::{Pid, PidfdFlags, getpid, pidfd_open, set_child_subreaper};
 use crate::members;
 use crate::sys;
 
-/// Makes this process the parent of orphans below it, of those of a killed keeper too. They must be
-/// reaped: [`end_adopted`] does it. Not for a process whose libraries start children of their own.
+/// Makes this process the parent of orphans below it, including those of a killed keeper. They must
+/// be reaped: [`end_adopted`] does that. Not for a process whose libraries start children of their
+/// own.
 pub fn adopt_orphans() -> io::Result<()> {
     Ok(set_child_subreaper(Some(getpid()))?)
 }
 
-/// The longest that the orphans of a killed keeper are waited for. KILL takes milliseconds.
+/// The longest wait for the orphans of a killed keeper. KILL takes milliseconds.
 const LONGEST: Duration = Duration::from_secs(2);
 
 /// Children of this process that are not orphans.
@@ -30,13 +31,13 @@ static OWN: Mutex<Own> = Mutex::new(Own {
 
 #[derive(Debug)]
 pub(crate) struct Own {
-    /// Keepers of trees, and those that were there before orphans were adopted.
+    /// Keepers of trees, and children that existed before orphans were adopted.
     children: BTreeSet<u32>,
     adopts: bool,
 }
 
-/// Whoever forks a keeper or reaps one holds this meanwhile: a child that is not known yet, or
-/// whose number is another's already, would be taken for another.
+/// Every caller that forks or reaps a keeper holds this meanwhile. Otherwise a child that is not
+/// registered yet, or whose pid was already reused, would be taken for an orphan.
 pub(crate) fn own() -> MutexGuard<'static, Own> {
     OWN.lock().unwrap_or_else(PoisonError::into_inner)
 }
@@ -51,27 +52,27 @@ impl Own {
     }
 }
 
-/// As [`adopt_orphans`], for a process all of whose later children are keepers of trees: from now
-/// on a tree whose keeper was killed ends with all of its processes, those too that nobody saw. See
+/// Like [`adopt_orphans`], for a process whose later children are all keepers of trees: from now on
+/// a tree whose keeper was killed ends with all of its processes, including those never seen. See
 /// [`Tree::orphans_left`](crate::tree::Tree::orphans_left).
 pub fn adopt_orphans_of_trees() -> io::Result<()> {
     let mut own = own();
-    // What ran here before an exec may have left children: they are not ours to end.
+    // A program that ran here before an exec may have left children, which must not be ended.
     own.children.extend(members::children(std::process::id()));
     adopt_orphans()?;
     own.adopts = true;
     Ok(())
 }
 
-/// Ends the orphans of a killed keeper, which is our child, and says how many are left; none when
-/// they are not adopted.
+/// Ends the orphans of a killed keeper, which is a child of this process, and returns how many are
+/// left; `None` if they are not adopted.
 pub(crate) fn end_orphans_of(keeper: u32) -> Option<u32> {
     let own = own();
     if !own.adopts {
         return None;
     }
-    // It closed its descriptors before its children became ours: those are ours when it is a
-    // zombie.
+    // A keeper closes its descriptors before its children are reparented: they are children of this
+    // process once the keeper is a zombie.
     if let Some(pidfd) = open(keeper) {
         await_end(&pidfd, Instant::now() + LONGEST);
     }
@@ -82,15 +83,16 @@ pub(crate) fn end_orphans_of(keeper: u32) -> Option<u32> {
 /// What became of adopted processes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SweepResult {
-    /// They were killed, or had ended, and were reaped.
+    /// Processes that were killed, or had ended, and were reaped.
     pub ended: u32,
-    /// They did not end in time.
+    /// Processes that did not end in time.
     pub left: u32,
 }
 
-/// Kills and reaps every child of this process that is not `known`, and those that become children
-/// by it, until none is left or the time is over. `known` are all children that the caller started
-/// itself, with the keepers of its trees. No other thread may wait for children.
+/// Kills and reaps every child of this process that is not in `known`, and those that become
+/// children as a result, until none is left or the time is up. `known` lists all children that the
+/// caller started itself, including the keepers of its trees. No other thread may wait for
+/// children.
 #[must_use]
 pub fn end_adopted(known: &[u32], longest: Duration) -> SweepResult {
     let deadline = Instant::now() + longest;

@@ -25,10 +25,10 @@ const PAUSE: Timespec = Timespec {
     tv_sec: 0,
     tv_nsec: 10_000_000,
 };
-/// How the names of leaves begin; the owner's pid follows.
+/// The prefix of the names of leaves; the owner's pid follows.
 const PREFIX: &str = "fdguard-";
 
-/// A leaf that exists. Its methods may be called by a keeper: they neither allocate nor lock.
+/// An existing leaf. Its methods may be called by a keeper: they neither allocate nor lock.
 #[derive(Debug)]
 pub(crate) struct Leaf<'s> {
     path: &'s CStr,
@@ -48,7 +48,7 @@ impl<'s> Leaf<'s> {
         leaf
     }
 
-    /// Opens one that was made.
+    /// Opens an existing one.
     pub(crate) fn open(path: &'s CStr) -> Option<Self> {
         let flags = OFlags::DIRECTORY | OFlags::RDONLY | OFlags::CLOEXEC;
         let dir = openat(CWD, path, flags, Mode::empty()).ok()?;
@@ -68,7 +68,7 @@ impl<'s> Leaf<'s> {
         self.dir.as_fd()
     }
 
-    /// Shows an exceptional condition when it becomes empty.
+    /// Signals an exceptional condition when the leaf becomes empty.
     pub(crate) fn events(&self) -> BorrowedFd<'_> {
         self.events.as_fd()
     }
@@ -86,15 +86,15 @@ impl<'s> Leaf<'s> {
             .any(|line| line == b"populated 1")
     }
 
-    /// Writes to one of its files, of a controller that may not be there.
+    /// Writes to one of its files, whose controller may be missing.
     pub(crate) fn set(&self, name: &CStr, value: &[u8]) -> bool {
         let flags = OFlags::WRONLY | OFlags::CLOEXEC;
         let file = openat(&self.dir, name, flags, Mode::empty());
         file.is_ok_and(|file| write(&file, value) == Ok(value.len()))
     }
 
-    /// How many of its processes the kernel killed because its memory was used up; absent where
-    /// memory is not counted.
+    /// How many of its processes the kernel killed because its memory was used up; `None` if memory
+    /// is not accounted.
     pub(crate) fn memory_kills(&self) -> Option<u32> {
         let flags = OFlags::RDONLY | OFlags::CLOEXEC;
         let file = openat(&self.dir, c"memory.events", flags, Mode::empty()).ok()?;
@@ -103,9 +103,9 @@ impl<'s> Leaf<'s> {
         kills(bytes.get(..length)?)
     }
 
-    /// Kills everything in it, also what is being born.
+    /// Kills everything in it, including processes that are being created.
     pub(crate) fn kill(&self) {
-        // What refuses here is met by the keeper's own sweep.
+        // If this fails, the keeper's own sweep kills them.
         let _refused = write(&self.kill, b"1");
     }
 
@@ -115,7 +115,7 @@ impl<'s> Leaf<'s> {
             if unlinkat(CWD, self.path, AtFlags::REMOVEDIR) != Err(Errno::BUSY) {
                 return;
             }
-            // A process that was reaped may be on its last steps.
+            // A reaped process may still be leaving the cgroup.
             let mut fds = [PollFd::new(&self.events, PollFlags::PRI)];
             if self.is_populated() {
                 let _happened = poll(&mut fds, Some(&PAUSE));
@@ -124,10 +124,10 @@ impl<'s> Leaf<'s> {
     }
 }
 
-/// Where a leaf for one more tree would be; `None` where our own cgroup is not known or not ours to
-/// divide. With `limits`, leaves are given the controllers of memory and processes where that is
-/// allowed. The kernel refuses it to a cgroup that has processes of its own, except the root: where
-/// all of them are ours we step aside into a leaf.
+/// The path of a leaf for one more tree; `None` if fdguard's own cgroup is unknown or must not be
+/// divided. With `limits`, leaves get the memory and process controllers where that is allowed. The
+/// kernel refuses this to a cgroup with processes of its own, except the root: if all of them are
+/// fdguard's, they move aside into a leaf.
 pub(crate) fn next_path(limits: bool) -> Option<CString> {
     let own = own_dir(
         &fs::read_to_string("/proc/self/mountinfo").ok()?,
@@ -158,8 +158,8 @@ fn give_controllers(own: &Path) {
         .filter(|name| ["memory", "pids"].contains(name))
         .map(|name| format!("+{name}"))
         .collect();
-    // Only the root may have processes and leaves with controllers. Elsewhere the one of processes
-    // alone would be given, and no process could be put into a leaf from then on.
+    // Only the root may have both processes and leaves with controllers. Elsewhere only the process
+    // controller would be enabled, and no process could be put into a leaf from then on.
     let is_root = !own.join("cgroup.type").exists();
     if !wanted.is_empty() && (is_root || aside::step(own)) {
         let _refused = fs::write(own.join("cgroup.subtree_control"), wanted.join(" "));
@@ -173,7 +173,7 @@ fn kills(events: &[u8]) -> Option<u32> {
     std::str::from_utf8(count).ok()?.parse().ok()
 }
 
-/// Removes leaves of owners that are gone and whose keepers were killed too. Only an empty one can
+/// Removes leaves of owners that are gone and whose keepers were also killed. Only an empty one can
 /// be removed.
 fn sweep(own: &Path) {
     for entry in fs::read_dir(own).into_iter().flatten().flatten() {
@@ -205,7 +205,7 @@ fn own_dir(mounts: &str, cgroups: &str) -> Option<PathBuf> {
     is_plain.then(|| Path::new(mount).join(below))
 }
 
-/// Whether systemd created it: then only systemd divides it, unless it is delegated.
+/// Whether systemd created it: then only systemd may divide it, unless it is delegated.
 fn is_managed(own: &Path) -> bool {
     let units = ["service", "scope", "slice"];
     own.extension()

@@ -31,8 +31,7 @@ pub fn for_program(
         .collect()
 }
 
-/// Each name once, in the order of the last that were given: of variables with one name the last
-/// holds.
+/// Keeps each name once: of variables with the same name, the last wins and keeps its position.
 #[must_use]
 pub fn last_of_each(mut environment: Vec<(OsString, OsString)>) -> Vec<(OsString, OsString)> {
     let mut seen = BTreeSet::new();

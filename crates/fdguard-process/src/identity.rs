@@ -1,8 +1,8 @@
-//! Which process a number means: the boot, the number, the start time, and the inode of its pidfd
-//! where the kernel gives each its own.
+//! Identifies a process: the boot, the pid, the start time, and the inode of its pidfd if the
+//! kernel gives each process its own.
 //!
-//! Pids are reused. Before a process signals another that is not its unreaped child, it compares
-//! the identity with a pidfd open, so that the process it compared is the one it signals.
+//! Pids are reused. Before signalling a process that is not an unreaped child, the caller compares
+//! the identity with a pidfd open, so that the compared process is the signalled one.
 
 use std::fmt;
 use std::fs;
@@ -16,10 +16,11 @@ use rustix::process::{Pid, PidfdFlags, pidfd_open};
 
 use crate::sys;
 
-/// The magic number of pidfs (Linux 6.9): only there has every process an inode number of its own.
+/// The magic number of pidfs (Linux 6.9): only there does every process have an inode number of its
+/// own.
 const PIDFS: u64 = 0x5049_4446;
 
-/// Which process.
+/// Identifies a process.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ProcessId {
     boot: String,
@@ -29,12 +30,12 @@ pub struct ProcessId {
 }
 
 impl ProcessId {
-    /// Of the process that has this number now.
+    /// The process that has this pid now.
     pub fn read(pid: u32) -> io::Result<Self> {
         Self::opened(pid).map(|(identity, _)| identity)
     }
 
-    /// Of a process of this boot that was seen with this start.
+    /// A process of this boot with this start time.
     pub(crate) fn known(pid: u32, started: u64) -> Option<Self> {
         Some(Self {
             boot: boot().ok()?.to_owned(),
@@ -44,26 +45,26 @@ impl ProcessId {
         })
     }
 
-    /// Its number.
+    /// Its pid.
     #[must_use]
     pub fn pid(&self) -> u32 {
         self.pid
     }
 
-    /// Its start, in ticks since the boot.
+    /// Its start time, in ticks since boot.
     #[must_use]
     pub fn started(&self) -> u64 {
         self.started
     }
 
-    /// Whether it still has its number: not ended and reaped. A zombie matches.
+    /// Whether it still has its pid: not ended and reaped. A zombie matches.
     #[must_use]
     pub fn matches(&self) -> bool {
         Self::read(self.pid).is_ok_and(|now| self.is(&now))
     }
 
     fn is(&self, now: &Self) -> bool {
-        // An inode that one of both could not read says nothing.
+        // An inode that is unknown on either side proves nothing.
         let same_inode = match (self.pidfd_inode, now.pidfd_inode) {
             (Some(a), Some(b)) => a == b,
             _ => true,
@@ -71,15 +72,16 @@ impl ProcessId {
         same_inode && (&self.boot, self.pid, self.started) == (&now.boot, now.pid, now.started)
     }
 
-    /// The identity, with a pidfd that was open before anything was read and whose process is still
-    /// there.
+    /// The identity, with a pidfd that was opened before anything was read and whose process still
+    /// exists.
     fn opened(pid: u32) -> io::Result<(Self, OwnedFd)> {
         let number = i32::try_from(pid).ok().and_then(Pid::from_raw);
         let number = number.ok_or(io::ErrorKind::NotFound)?;
         let pidfd = pidfd_open(number, PidfdFlags::empty())?;
         let stat = fs::read(format!("/proc/{pid}/stat"))?;
         let stat = Stat::parse(&stat).ok_or(io::ErrorKind::InvalidData)?;
-        // Signal 0 checks that the process was not reaped meanwhile: so what was read was its own.
+        // Signal 0 checks that the process was not reaped meanwhile, so the values read are its
+        // own.
         match sys::signal_pidfd(&pidfd, 0) {
             Ok(()) | Err(rustix::io::Errno::PERM) => {}
             Err(error) => return Err(error.into()),
@@ -123,7 +125,7 @@ fn boot() -> io::Result<&'static str> {
     Ok(BOOT.get_or_init(|| text.trim().to_owned()))
 }
 
-/// `BOOT:PID:START:INODE`, with `-` for an inode that is not known.
+/// `BOOT:PID:START:INODE`, with `-` for an unknown inode.
 impl fmt::Display for ProcessId {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}:{}:{}:", self.boot, self.pid, self.started)?;
@@ -161,7 +163,7 @@ impl FromStr for ProcessId {
     }
 }
 
-/// What is read of `/proc/PID/stat`. Parsing it allocates nothing: a keeper does it too.
+/// The fields used from `/proc/PID/stat`. Parsing allocates nothing, because a keeper parses too.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Stat {
     pub(crate) state: u8,
@@ -171,15 +173,14 @@ pub(crate) struct Stat {
 }
 
 impl Stat {
-    /// The name of the program may hold spaces and parentheses: the numbers begin behind the last
-    /// one.
+    /// The program's name may contain spaces and parentheses: the numbers start after the last one.
     pub(crate) fn parse(bytes: &[u8]) -> Option<Self> {
         let end = bytes.iter().rposition(|byte| *byte == b')')?;
         let text = std::str::from_utf8(bytes.get(end + 1..)?).ok()?;
         let mut fields = text.split_ascii_whitespace();
         let state = *fields.next()?.as_bytes().first()?;
         let parent = fields.next()?.parse().ok()?;
-        // Fields 3 and 4 are taken; the threads are field 20, the start is field 22.
+        // Fields 3 and 4 are consumed; the threads are field 20, the start time is field 22.
         let threads = fields.nth(15)?.parse().ok()?;
         let started = fields.nth(1)?.parse().ok()?;
         Some(Self {
@@ -190,13 +191,13 @@ impl Stat {
         })
     }
 
-    /// It is a zombie or nearly gone. The first thread of a process may end before the others do:
-    /// then it lives.
+    /// It is a zombie or nearly gone. If only the first thread of a process has ended, the process
+    /// is alive.
     pub(crate) fn has_ended(&self) -> bool {
         matches!(self.state, b'Z' | b'X' | b'x') && self.threads <= 1
     }
 
-    /// A signal or a tracer stops it.
+    /// It is stopped by a signal or a tracer.
     pub(crate) fn is_held(&self) -> bool {
         matches!(self.state, b'T' | b't')
     }

@@ -1,5 +1,5 @@
-//! Process ownership: a clean start, a keeper for each tree that ends only when nothing of it is
-//! left, and the protocols between supervisors.
+//! Process ownership: a clean start, a keeper for each tree that ends only when nothing is left of
+//! the tree, and the protocols between supervisors.
 //!
 //! A [`Plan`](plan::Plan) describes a start. [`Tree::start`](tree::Tree::start) forks a keeper, the
 //! keeper starts the program, and the [`Tree`](tree::Tree) is the owner's end: it receives events

@@ -4,8 +4,8 @@
 //! The memory of a process is limited by its data segment (`RLIMIT_DATA`), not by its address
 //! space: programs that reserve addresses and never use them (Node, Java, Go) run under the first
 //! and cannot start under the second. The kernel has no process limit for a tree: `RLIMIT_NPROC`
-//! counts all processes of a user, in every session, and does not apply to root. Nothing here but
-//! [`Wanted::new`] allocates.
+//! counts all processes of a user, in every session, and does not apply to root. Only
+//! `RequestedLimits::new` allocates.
 
 use std::time::Duration;
 
@@ -18,9 +18,9 @@ use crate::plan::TreeLimits;
 /// How a limit is enforced.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum LimitMechanism {
-    /// The cgroup of the tree: for all of its processes together.
+    /// By the cgroup of the tree: for all of its processes together.
     Cgroup,
-    /// The kernel, for each process alone.
+    /// By the kernel, for each process separately.
     Rlimit,
     /// Not requested, or not enforced: the caller must watch.
     #[default]
@@ -32,7 +32,7 @@ pub enum LimitMechanism {
 pub struct EnforcedLimits {
     /// Bytes of memory.
     pub memory: LimitMechanism,
-    /// Time on a core.
+    /// CPU time.
     pub cpu: LimitMechanism,
     /// Processes at a time.
     pub processes: LimitMechanism,
@@ -59,7 +59,7 @@ impl LimitMechanism {
 }
 
 impl EnforcedLimits {
-    /// Of limits that the kernel sees to for each process.
+    /// For limits that the kernel enforces for each process.
     pub(crate) fn by_rlimits(limits: &TreeLimits) -> Self {
         let by = |is_wanted: bool| {
             if is_wanted {
@@ -91,7 +91,7 @@ impl EnforcedLimits {
     }
 }
 
-/// Limits, with the texts that a cgroup takes.
+/// Limits, with the texts that are written to a cgroup.
 #[derive(Debug)]
 pub(crate) struct RequestedLimits {
     limits: TreeLimits,
@@ -108,7 +108,8 @@ impl RequestedLimits {
         }
     }
 
-    /// Gives the leaf what it can see to; the keeper does it before the program is born there.
+    /// Sets the limits that the leaf can enforce; the keeper does this before the program starts
+    /// there.
     pub(crate) fn give(&self, leaf: Option<&Leaf<'_>>) -> EnforcedLimits {
         let mut enforced = EnforcedLimits::by_rlimits(&self.limits);
         let Some(leaf) = leaf else {
@@ -118,8 +119,8 @@ impl RequestedLimits {
             && leaf.set(c"memory.max", bytes.as_bytes())
         {
             enforced.memory = LimitMechanism::Cgroup;
-            // Where there is no swap there is no such file; and one process less is not a tree
-            // less.
+            // Both may fail: without swap there is no such file, and without `oom.group` the kernel
+            // kills one process instead of the tree.
             let _no_swap = leaf.set(c"memory.swap.max", b"0");
             let _alone = leaf.set(c"memory.oom.group", b"1");
         }
@@ -131,8 +132,8 @@ impl RequestedLimits {
         enforced
     }
 
-    /// Puts the rest on a process and its descendants to come: this one, before its exec, or a
-    /// child that waits.
+    /// Applies the remaining limits to a process and its future descendants: this one, before its
+    /// exec, or a child that waits.
     pub(crate) fn put(&self, on: Option<Pid>, enforced: EnforcedLimits) -> Result<(), Errno> {
         put(&self.limits, on, enforced)
     }
@@ -153,7 +154,7 @@ fn put(limits: &TreeLimits, on: Option<Pid>, enforced: EnforcedLimits) -> Result
     Ok(())
 }
 
-/// Zero would be no limit but the end at once, on some kernels after a second.
+/// Zero would not be a limit but end the process at once, on some kernels after a second.
 fn whole_seconds(time: Duration) -> u64 {
     let more = u64::from(time.subsec_nanos() > 0);
     time.as_secs().saturating_add(more).max(1)

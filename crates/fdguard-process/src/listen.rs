@@ -21,32 +21,32 @@ mod unix;
 
 pub use unix::Path;
 
-/// The kernel cuts it down to `net.core.somaxconn`.
+/// The kernel caps it at `net.core.somaxconn`.
 const BACKLOG: i32 = 4096;
 
-/// What is to be bound: `tcp:PORT`, `tcp:HOST:PORT`, `tcp:*:PORT`, `unix:PATH`,
-/// `unix:PATH,mode=0660`, each with `NAME=` before it if it has a name.
+/// A socket to bind: `tcp:PORT`, `tcp:HOST:PORT`, `tcp:*:PORT`, `unix:PATH`, `unix:PATH,mode=0660`,
+/// each optionally prefixed with `NAME=`.
 ///
-/// `tcp:PORT` is 127.0.0.1: what was not asked for is not offered to the network. All interfaces
-/// are `tcp:*:PORT`, which is both kinds of addresses where the machine has IPv6.
+/// `tcp:PORT` binds 127.0.0.1: nothing is offered to the network unless requested. `tcp:*:PORT`
+/// binds all interfaces, IPv4 and, if the machine has it, IPv6.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Listen {
     /// Its name in `LISTEN_FDNAMES`.
     pub name: Option<String>,
-    /// Where.
+    /// The address.
     pub at: ListenAddress,
-    /// The permissions of the file of a unix socket; by the umask when absent.
+    /// The permissions of a unix socket's file; the umask decides if absent.
     pub mode: Option<u32>,
 }
 
 /// Where a socket is bound.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ListenAddress {
-    /// At this address.
+    /// This address.
     Tcp(SocketAddr),
-    /// At this port of every interface.
+    /// This port on every interface.
     Any(u16),
-    /// At this path.
+    /// This path.
     Unix(PathBuf),
 }
 
@@ -62,7 +62,7 @@ pub struct BadAddress {
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum BindError {
-    /// It is in use.
+    /// The address is in use.
     #[error("{at} is in use")]
     Held {
         /// The requested address.
@@ -71,17 +71,17 @@ pub enum BindError {
     /// The file at the path is not a socket: it is left alone.
     #[error("cannot bind {path}: the file exists and is not a socket", path = .path.display())]
     NoSocket {
-        /// Which.
+        /// The path.
         path: PathBuf,
     },
-    /// The machine refused something else.
+    /// Another operation failed.
     #[error("cannot listen on {at}: {step}: {source}")]
     Refused {
         /// The requested address.
         at: ListenAddress,
-        /// What was tried.
+        /// The operation.
         step: &'static str,
-        /// Why.
+        /// The reason.
         source: io::Error,
     },
 }
@@ -92,7 +92,7 @@ pub enum BindError {
 pub struct BoundSocket {
     /// The socket, close-on-exec.
     pub fd: OwnedFd,
-    /// Its file.
+    /// Its file, if it is a unix socket.
     file: Option<Path>,
 }
 
@@ -115,7 +115,7 @@ impl Listen {
             ListenAddress::Any(port) => {
                 let any = |ip: IpAddr| SocketAddr::new(ip, *port);
                 match self.tcp(any(Ipv6Addr::UNSPECIFIED.into())) {
-                    // No IPv6 on this machine, or it is switched off.
+                    // IPv6 is missing or disabled on this machine.
                     Err(BindError::Refused { source, .. })
                         if [Errno::AFNOSUPPORT, Errno::ADDRNOTAVAIL]
                             .iter()
@@ -148,7 +148,7 @@ impl Listen {
             .map_err(step("socket"))?;
         sockopt::set_socket_reuseaddr(&fd, true).map_err(step("SO_REUSEADDR"))?;
         if address.ip() == IpAddr::V6(Ipv6Addr::UNSPECIFIED) {
-            // Whatever the host's default is: both kinds of addresses.
+            // Accept IPv4 and IPv6, whatever the host's default is.
             sockopt::set_ipv6_v6only(&fd, false).map_err(step("IPV6_V6ONLY"))?;
         }
         rustix::net::bind(&fd, &address).map_err(step("bind"))?;
@@ -273,7 +273,7 @@ impl fmt::Display for Listen {
 }
 
 impl BoundSocket {
-    /// The socket, without its file: it stays when this is done.
+    /// The socket, without removing its file on drop.
     #[must_use]
     pub fn keep_file(mut self) -> OwnedFd {
         if let Some(file) = self.file.take() {

@@ -1,8 +1,8 @@
-//! Which tree a process was started in: `FDGUARD_TREE` in its environment, inherited by everything
-//! below unless it is wiped.
+//! The tree that a process was started in: `FDGUARD_TREE` in its environment, inherited by
+//! everything below unless it is wiped.
 //!
-//! The value lists the trees around a process, the innermost last: `OWNER.START-COUNT`, with commas
-//! between them.
+//! The value lists the enclosing trees of a process, the innermost last: `OWNER.START-COUNT`,
+//! separated by commas.
 
 use std::ffi::{OsStr, OsString};
 use std::fs;
@@ -17,29 +17,28 @@ use crate::members;
 /// The variable.
 pub const VARIABLE: &str = "FDGUARD_TREE";
 
-/// A list of more trees than these is not passed on.
+/// A longer list of trees is not passed on.
 const LONGEST: usize = 1024;
-/// While a process becomes another program its environment is empty for a moment: so often it is
-/// read again.
+/// During an exec the environment is empty for a moment, so it is read up to this many times.
 const TRIES: u32 = 5;
 
-/// How the marks of an owner's trees begin.
+/// The prefix of the marks of an owner's trees.
 pub(crate) fn owner(pid: u32, started: u64) -> String {
     format!("{pid}.{started}-")
 }
 
-/// The mark of one more tree of this process; absent where `/proc` cannot be read.
+/// The mark of one more tree of this process; `None` if `/proc` cannot be read.
 pub(crate) fn next() -> Option<String> {
     static OWNER: OnceLock<Option<String>> = OnceLock::new();
     static COUNT: AtomicU32 = AtomicU32::new(1);
     let pid = std::process::id();
     let own = OWNER.get_or_init(|| Some(owner(pid, members::stat(pid)?.started)));
     let count = COUNT.fetch_add(1, Ordering::Relaxed);
-    // The last character keeps one count from being the beginning of another.
+    // The last character ensures that no count is a prefix of another.
     own.as_ref().map(|own| format!("{own}{count};"))
 }
 
-/// The variable's value for a tree inside of those that are in `around`.
+/// The variable's value for a tree inside those in `around`.
 pub(crate) fn value(around: Option<&OsStr>, mark: &str) -> OsString {
     let around = around.filter(|around| !around.is_empty() && around.len() <= LONGEST);
     let around = around.map(|around| [around.as_bytes(), b","].concat());
@@ -48,15 +47,15 @@ pub(crate) fn value(around: Option<&OsStr>, mark: &str) -> OsString {
     OsString::from_vec(value)
 }
 
-/// Every process that has a mark that begins like this, except this one.
+/// Every process with a mark that has this prefix, except this one.
 pub(crate) fn find(beginning: &str) -> Vec<ProcessId> {
     let own = std::process::id();
     let pids = fs::read_dir("/proc").into_iter().flatten().flatten();
     let pids = pids.filter_map(|entry| entry.file_name().to_str()?.parse::<u32>().ok());
     pids.filter(|pid| *pid != own && carries(*pid, beginning))
         .filter_map(|pid| {
-            // The number may mean another process since: the identity first, then the mark once
-            // more.
+            // The pid may have been reused since: read the identity first, then check the mark
+            // again.
             let identity = ProcessId::read(pid).ok()?;
             carries(pid, beginning).then_some(identity)
         })
@@ -72,7 +71,7 @@ fn carries(pid: u32, beginning: &str) -> bool {
         if !environment.is_empty() {
             return is_marked(&environment, beginning);
         }
-        // Threads of the kernel and what has ended have no program either.
+        // Kernel threads and ended processes have no executable either.
         if fs::read_link(format!("/proc/{pid}/exe")).is_err() {
             return false;
         }

@@ -1,4 +1,4 @@
-//! The living processes of a tree, seen by its owner.
+//! The living processes of a tree, as seen by its owner.
 
 use std::collections::{BTreeSet, VecDeque};
 use std::fs;
@@ -6,10 +6,10 @@ use std::fs;
 use crate::identity::{ProcessId, Stat};
 use crate::keeper::NAME;
 
-/// Longer ways up are not followed.
+/// Longer ancestries are not followed.
 const GENERATIONS: usize = 64;
 
-/// A process as it was when it was seen.
+/// A process, as it was seen.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Member {
     pub(crate) pid: u32,
@@ -17,21 +17,21 @@ pub(crate) struct Member {
 }
 
 impl Member {
-    /// As an identity.
+    /// Its identity.
     pub(crate) fn identity(self) -> Option<ProcessId> {
         ProcessId::known(self.pid, self.started)
     }
 
-    /// Whether it lives, under its number and its start.
+    /// Whether it is alive, with this pid and start time.
     pub(crate) fn lives(self) -> bool {
         stat(self.pid).is_some_and(|stat| stat.started == self.started && !stat.has_ended())
     }
 }
 
-/// The living descendants of a process, those nearest to it first.
+/// The living descendants of a process, nearest first.
 pub(crate) fn below(root: u32) -> Vec<Member> {
     let mut found = Vec::new();
-    // A process that moves during the look may be met twice.
+    // A process that is reparented during the scan may be met twice.
     let mut met = BTreeSet::new();
     let mut open: VecDeque<u32> = children(root).into();
     while let Some(pid) = open.pop_front() {
@@ -48,7 +48,7 @@ pub(crate) fn below(root: u32) -> Vec<Member> {
     found
 }
 
-/// Those of them that live.
+/// Those of them that are alive.
 pub(crate) fn living(pids: Vec<u32>) -> Vec<Member> {
     let member = |pid| {
         let stat = stat(pid).filter(|stat| !stat.has_ended())?;
@@ -58,7 +58,7 @@ pub(crate) fn living(pids: Vec<u32>) -> Vec<Member> {
     pids.into_iter().filter_map(member).collect()
 }
 
-/// Its parent, the parent of that one, and so on.
+/// Its parent, its grandparent, and so on.
 pub(crate) fn ancestors(pid: u32) -> impl Iterator<Item = u32> {
     let parent = |pid: &u32| Some(stat(*pid)?.parent).filter(|parent| *parent != 0);
     std::iter::successors(Some(pid), parent)
@@ -76,7 +76,7 @@ pub(crate) fn stat(pid: u32) -> Option<Stat> {
     Stat::parse(&fs::read(format!("/proc/{pid}/stat")).ok()?)
 }
 
-/// The children of all its threads, those that have ended included.
+/// The children of all its threads, including those that have ended.
 pub(crate) fn children(pid: u32) -> Vec<u32> {
     let mut children = Vec::new();
     let Ok(threads) = fs::read_dir(format!("/proc/{pid}/task")) else {

@@ -1,4 +1,4 @@
-//! fdguard's own soft limit of descriptors: raised for room to work.
+//! fdguard's own soft limit of descriptors: raised to have room to work.
 
 use std::io;
 
@@ -18,15 +18,15 @@ pub fn read() -> Limits {
     }
 }
 
-/// The soft limit to set for this wish: never lower than it is, never above the hard limit; absent
-/// to leave it.
+/// The soft limit to set for this request: never below the current one, never above the hard limit;
+/// `None` to leave it unchanged.
 #[must_use]
 pub fn raised(wanted: u64, before: Limits) -> Option<u64> {
     let wanted = wanted.min(before.hard.unwrap_or(u64::MAX));
     before.soft.filter(|soft| wanted > *soft).map(|_| wanted)
 }
 
-/// Raises fdguard's own soft limit and returns the new one; absent if unchanged.
+/// Raises fdguard's own soft limit and returns the new one; `None` if unchanged.
 pub fn raise_own(wanted: u64) -> io::Result<Option<u64>> {
     let before = read();
     let Some(soft) = raised(wanted, before) else {

@@ -33,7 +33,7 @@ pub enum Kind {
     Daemontools,
     /// OpenRC.
     OpenRc,
-    /// The engine of a container.
+    /// A container engine.
     Container,
     /// Another `fdguard run`.
     Fdguard,
@@ -97,7 +97,7 @@ impl Parent {
     }
 }
 
-/// What the judgement is made from.
+/// The input of the decision.
 #[derive(Clone, Debug, Default)]
 pub struct Facts {
     /// fdguard's pid.
@@ -106,13 +106,13 @@ pub struct Facts {
     pub parent_pid: u32,
     /// The parent's name, from the kernel; absent if unreadable.
     pub parent_name: Option<String>,
-    /// The variables that [`VARIABLES`] names, as far as they are set and not empty.
+    /// The variables listed in [`VARIABLES`] that are set and not empty.
     pub variables: BTreeMap<&'static str, OsString>,
     /// Device and inode of standard error.
     pub stderr: Option<(u64, u64)>,
     /// Whether this is macOS.
     pub macos: bool,
-    /// A file that only containers have, if there is one.
+    /// A file that exists only in containers, if there is one.
     pub container_file: Option<&'static str>,
     /// Whether standard input is a terminal.
     pub terminal: bool,
@@ -138,7 +138,7 @@ pub const VARIABLES: [&str; 13] = [
 const CONTAINER_FILES: [&str; 2] = ["/.dockerenv", "/run/.containerenv"];
 
 impl Facts {
-    /// Gathers them.
+    /// Collects them.
     #[must_use]
     pub fn read() -> Self {
         let value = |name: &'static str| {
@@ -173,9 +173,9 @@ impl Facts {
 
 type Test = fn(&Facts) -> Option<String>;
 
-/// In this order. Another fdguard stands before most: the program of a run gets our notification
-/// socket, and what is below it must not take that for systemd's. Only the number that systemd
-/// wrote for us alone is stronger.
+/// Tried in this order. Another fdguard comes before most others: a run's program gets fdguard's
+/// notification socket, and processes below it must not mistake that for systemd's. Only the pid
+/// that systemd set for this process alone is stronger evidence.
 const TESTS: [(Kind, Test); 12] = [
     (Kind::Systemd, started_by_systemd),
     (Kind::Fdguard, fdguard),
@@ -228,7 +228,7 @@ fn systemd(facts: &Facts) -> Option<String> {
     if facts.has("NOTIFY_SOCKET") {
         return Some("NOTIFY_SOCKET is set".to_owned());
     }
-    // Everything below a service inherits this one, a terminal of the desktop too.
+    // Everything below a service inherits this variable, including terminals on the desktop.
     if !facts.has("INVOCATION_ID") {
         return None;
     }
@@ -245,7 +245,7 @@ fn systemd(facts: &Facts) -> Option<String> {
 
 fn launchd(facts: &Facts) -> Option<String> {
     let name = facts.text("XPC_SERVICE_NAME")?;
-    // Terminals and editors of the desktop set these.
+    // Desktop terminals and editors set these.
     let is_noise = name == "0" || name.starts_with("application.");
     let fits = facts.macos && facts.parent_pid == 1 && !is_noise;
     fits.then(|| format!("XPC_SERVICE_NAME={name} and the parent is process 1"))

@@ -6,32 +6,32 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Where the descriptors begin that a program is given besides its standard streams.
+/// The first number of the descriptors that a program is given besides its standard streams.
 pub const FIRST_HANDED: u32 = 3;
 
 /// Everything that a start needs, prepared before the fork.
 #[derive(Clone, Debug)]
 pub struct Plan {
-    /// The program and its words; the program is looked for as `execvp` does.
+    /// The program and its arguments; the program is searched for as `execvp` does.
     pub command: Vec<OsString>,
-    /// Its whole environment. `LISTEN_PID`, `LISTEN_FDS` and `LISTEN_FDNAMES` are ours: they are
-    /// set when a named descriptor is handed, else absent.
+    /// Its whole environment. fdguard controls `LISTEN_PID`, `LISTEN_FDS` and `LISTEN_FDNAMES`:
+    /// they are set if a named descriptor is passed, otherwise absent.
     pub environment: Vec<(OsString, OsString)>,
     /// Its working directory; the owner's if absent. A relative program is resolved from there.
     pub dir: Option<PathBuf>,
     /// Its descriptors 0, 1 and 2; the owner's if absent.
     pub stdio: [Option<Arc<OwnedFd>>; 3],
-    /// What it gets from number 3 on: those with a name in this order, then those without;
+    /// The descriptors that it gets from number 3 on: named ones in this order, then unnamed ones;
     /// everything else is closed.
     pub handed: Vec<InheritedFd>,
-    /// The soft limit of descriptors that it starts with, at most the hard limit.
+    /// The soft limit of descriptors that it starts with, capped at the hard limit.
     pub soft_limit: Option<u64>,
     /// The group it belongs to for terminal signals.
     pub group: SessionKind,
     /// Try a delegated cgroup.
     pub cgroup: bool,
-    /// Its standard input becomes the terminal that controls its session. Needs [`Group::Session`]
-    /// and a terminal there.
+    /// Its standard input becomes the controlling terminal of its session. Needs
+    /// [`SessionKind::Session`] and a terminal there.
     pub terminal: bool,
     /// What it and its descendants may use.
     pub limits: TreeLimits,
@@ -56,7 +56,7 @@ impl Plan {
         }
     }
 
-    /// The numbers that the handed descriptors have in the program, in the order of `handed`.
+    /// The numbers that the passed descriptors have in the program, in the order of `handed`.
     #[must_use]
     pub fn numbers(&self) -> Vec<u32> {
         let named = self.handed.iter().filter(|handed| handed.name.is_some());
@@ -76,14 +76,14 @@ impl Plan {
     }
 }
 
-/// What a program and its descendants may use; absent is as we may. Who sees to each is told by
-/// [`Tree::enforced`](crate::tree::Tree::enforced).
+/// What a program and its descendants may use; an absent limit is inherited from fdguard.
+/// [`Tree::enforced`](crate::tree::Tree::enforced) reports how each is enforced.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct TreeLimits {
-    /// Bytes of memory: of all together in a cgroup, else of each process' data.
+    /// Bytes of memory: of all processes together in a cgroup, otherwise of each process's data.
     pub memory: Option<u64>,
-    /// Time on a core, of each process; whole seconds, rounded up. Who uses them gets XCPU, and
-    /// KILL a second later.
+    /// CPU time of each process in whole seconds, rounded up. A process that exceeds it gets XCPU,
+    /// and KILL a second later.
     pub cpu: Option<Duration>,
     /// Processes at a time.
     pub processes: Option<u32>,
@@ -91,24 +91,24 @@ pub struct TreeLimits {
     pub descriptors: Option<u64>,
 }
 
-/// A descriptor that the program is given.
+/// A descriptor that is passed to the program.
 #[derive(Clone, Debug)]
 pub struct InheritedFd {
-    /// The owner's.
+    /// The owner's descriptor.
     pub fd: Arc<OwnedFd>,
-    /// Its name in `LISTEN_FDNAMES`; one that is absent is not counted in `LISTEN_FDS` and stands
-    /// behind those that are.
+    /// Its name in `LISTEN_FDNAMES`; an unnamed one is not counted in `LISTEN_FDS` and comes after
+    /// the named ones.
     pub name: Option<String>,
 }
 
-/// The new program's place among sessions and groups.
+/// The session and group of the new program.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SessionKind {
     /// A session of its own: it has no terminal.
     Session,
     /// A new group in the owner's session.
     Own,
-    /// The owner's.
+    /// The owner's group.
     Same,
 }
 

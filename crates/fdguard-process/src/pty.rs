@@ -1,5 +1,5 @@
-//! A pseudo-terminal without races: both ends are closed by an exec from their first moment, and
-//! the program's end is opened by its master, never by a path.
+//! A pseudo-terminal without races: both ends are close-on-exec from the start, and the program's
+//! end is opened through its master, never by a path.
 
 #![expect(unsafe_code, reason = "rustix has no TIOCSIG")]
 
@@ -15,7 +15,7 @@ use rustix::termios::{
     tcsetwinsize,
 };
 
-/// `_IOW('T', 0x36, int)`; the kernel takes the number itself and not a pointer to it.
+/// `_IOW('T', 0x36, int)`; the kernel takes the number itself, not a pointer to it.
 const TIOCSIG: Opcode = opcode::write::<c_int>(b'T', 0x36);
 
 /// A terminal: fdguard's end and the program's.
@@ -23,12 +23,12 @@ const TIOCSIG: Opcode = opcode::write::<c_int>(b'T', 0x36);
 pub struct Pty {
     /// fdguard's end; nonblocking.
     pub master: OwnedFd,
-    /// The program's. Drop it when the program runs: the master then reports when the last holder
-    /// is gone.
+    /// The program's end. Drop it once the program runs: the master then reports when the last
+    /// holder is gone.
     pub slave: OwnedFd,
 }
 
-/// How large a terminal is.
+/// The size of a terminal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Size {
     /// Its width.
@@ -37,20 +37,20 @@ pub struct Size {
     pub rows: u16,
 }
 
-/// What can be sent to the group in the foreground of a terminal.
+/// A key that can be sent to the foreground group of a terminal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Key {
-    /// INT, as of Ctrl-C.
+    /// INT, as from Ctrl-C.
     Interrupt,
-    /// QUIT, as of Ctrl-\.
+    /// QUIT, as from Ctrl-\.
     Quit,
-    /// TSTP, as of Ctrl-Z.
+    /// TSTP, as from Ctrl-Z.
     Suspend,
 }
 
 impl Pty {
-    /// Opens a terminal that shows what programs write and nothing else: no echo of what is written
-    /// to it, and no translation of line ends.
+    /// Opens a terminal that shows only what programs write: it neither echoes its input nor
+    /// translates line ends.
     pub fn open(size: Size) -> io::Result<Self> {
         let flags = OFlags::RDWR | OFlags::NOCTTY | OFlags::CLOEXEC | OFlags::NONBLOCK;
         let master = open(c"/dev/ptmx", flags, Mode::empty())?;
@@ -66,7 +66,7 @@ impl Pty {
     }
 }
 
-/// Gives a terminal another size; the group in the foreground gets WINCH.
+/// Resizes a terminal; the foreground group gets WINCH.
 pub fn resize(master: impl AsFd, size: Size) -> io::Result<()> {
     let size = Winsize {
         ws_row: size.rows,
@@ -77,22 +77,22 @@ pub fn resize(master: impl AsFd, size: Size) -> io::Result<()> {
     Ok(tcsetwinsize(master, size)?)
 }
 
-/// The group in the foreground; absent where there is none, or none of our pid namespace.
+/// The foreground group; `None` if there is none, or it is outside this pid namespace.
 pub fn foreground(master: impl AsFd) -> Option<u32> {
     let group = tcgetpgrp(master).ok()?;
     u32::try_from(group.as_raw_nonzero().get()).ok()
 }
 
-/// Sends a signal to the group in the foreground, whatever modes the terminal is in. The kernel
-/// finds the group itself: no number of a process is involved that could change hands.
+/// Sends a signal to the foreground group, whatever modes the terminal is in. The kernel finds the
+/// group itself, so no pid is involved that could be reused.
 pub fn press(master: impl AsFd, key: Key) -> io::Result<()> {
     let signal: usize = match key {
         Key::Interrupt => 2,
         Key::Quit => 3,
         Key::Suspend => 20,
     };
-    // SAFETY: TIOCSIG takes a number, and takes these three.
+    // SAFETY: TIOCSIG takes a number, and accepts these three.
     let request = unsafe { IntegerSetter::<TIOCSIG>::new_usize(signal) };
-    // SAFETY: the kernel follows no pointer for it.
+    // SAFETY: the kernel dereferences no pointer for it.
     Ok(unsafe { ioctl(master, request) }?)
 }

@@ -10,10 +10,10 @@ use rustix::process::{Resource, getrlimit};
 
 /// fdguard's descriptors start this far below the soft limit.
 const BAND: u64 = 64;
-/// Higher numbers are not sought: they would cost memory, and `select` cannot name them.
+/// Higher numbers are not used: they would cost memory, and `select` cannot handle them.
 const CEILING: u64 = 1024;
 
-/// Where high numbers begin for this soft limit.
+/// The first high number for this soft limit.
 fn floor(soft: Option<u64>) -> i32 {
     let limit = soft.map_or(CEILING, |soft| soft.min(CEILING));
     let floor = if limit >= 2 * BAND {
@@ -24,15 +24,15 @@ fn floor(soft: Option<u64>) -> i32 {
     i32::try_from(floor).unwrap_or(0)
 }
 
-/// Moves a descriptor up, out of the way of the numbers that programs count on. One that cannot be
-/// moved stays where it is.
+/// Moves a descriptor up, away from the numbers that programs expect. One that cannot be moved
+/// stays where it is.
 #[must_use]
 pub fn raise(fd: OwnedFd) -> OwnedFd {
     let floor = floor(getrlimit(Resource::Nofile).current);
     fcntl_dupfd_cloexec(&fd, floor).unwrap_or(fd)
 }
 
-/// Spare descriptors, held so that there is room for others when it is needed most.
+/// Spare descriptors, held so that others can be opened when it matters most.
 #[derive(Debug)]
 pub struct Reserve {
     wanted: usize,
@@ -40,14 +40,14 @@ pub struct Reserve {
 }
 
 impl Reserve {
-    /// What [`Tree::start_with`](crate::tree::Tree::start_with) needs at most at one moment: the
+    /// The most that [`Tree::start_with`](crate::tree::Tree::start_with) needs at any moment: the
     /// two that a tree holds, and one to move them up.
     pub const FOR_A_START: usize = 3;
-    /// The same for a tree that holds one descriptor alone
+    /// The same for a tree that holds only one descriptor
     /// ([`Options::keep_pidfd`](crate::tree::Options::keep_pidfd)).
     pub const FOR_A_START_WITHOUT_PIDFD: usize = 2;
 
-    /// Holds back this many.
+    /// Reserves this many.
     pub fn new(count: usize) -> io::Result<Self> {
         let mut reserve = Self {
             wanted: count,
@@ -57,23 +57,23 @@ impl Reserve {
         Ok(reserve)
     }
 
-    /// How many are held at the moment.
+    /// How many are held now.
     #[must_use]
     pub fn held(&self) -> usize {
         self.held.len()
     }
 
-    /// Gives up all of them: there is room for as many others.
+    /// Releases all of them, so that as many others can be opened.
     pub fn release(&mut self) {
         self.held.clear();
     }
 
-    /// Takes them back, as far as there is room; returns whether all are held.
+    /// Reserves them again, as far as possible; returns whether all are held.
     pub fn take_back(&mut self) -> bool {
         self.fill().is_ok()
     }
 
-    /// Gives up all of them while `work` runs, then takes them back as far as there is room.
+    /// Releases all of them while `work` runs, then reserves them again as far as possible.
     pub fn lend<T>(&mut self, work: impl FnOnce() -> T) -> T {
         self.release();
         let result = work();

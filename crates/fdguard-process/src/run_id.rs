@@ -1,4 +1,4 @@
-//! Which run of `fdguard run` a process belongs to: `FDGUARD_RUN` in its environment.
+//! The `fdguard run` that a process belongs to: `FDGUARD_RUN` in its environment.
 
 use std::fmt;
 use std::str::FromStr;
@@ -6,10 +6,10 @@ use std::str::FromStr;
 /// The variable that every process of a run inherits.
 pub const VARIABLE: &str = "FDGUARD_RUN";
 
-/// One run: the supervisor's process, by number and start, and the name of the service. Written
+/// One run: the supervisor's process, by pid and start time, and the name of the service. Written
 /// `PID.START:NAME`.
 ///
-/// Whether the run still goes on can be seen from it alone; no registry is needed.
+/// The id alone shows whether the run is still going on; no registry is needed.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct RunId {
     /// The supervisor.
@@ -37,7 +37,7 @@ impl RunId {
         })
     }
 
-    /// Whether its supervisor is alive. Only for runs of the same PID namespace: elsewhere the pid
+    /// Whether its supervisor is alive. Only for runs in the same PID namespace: elsewhere the pid
     /// means another process.
     #[must_use]
     pub fn is_running(&self) -> bool {
@@ -51,7 +51,7 @@ fn alive_since(pid: u32) -> Option<u64> {
 }
 
 fn since(stat: &[u8]) -> Option<u64> {
-    // The name may hold anything, parentheses too: what counts follows the last one.
+    // The name may contain anything, including parentheses: the fields start after the last one.
     let end = stat.iter().rposition(|byte| *byte == b')')?;
     let text = std::str::from_utf8(stat.get(end + 1..)?).ok()?;
     let mut fields = text.split_ascii_whitespace();

@@ -13,16 +13,16 @@ use std::io;
 use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd as _, OwnedFd};
 
-/// A signal that came.
+/// A signal that was received.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SignalSet {
-    /// Which.
+    /// The signal.
     pub signal: i32,
     /// The sender's pid; 0 for the kernel and invisible processes.
     pub sender: u32,
 }
 
-/// The signals that are read here. Dropped, they act as they did before.
+/// The signals that are read here. On drop they regain their previous effect.
 #[derive(Debug)]
 pub struct Signals {
     fd: OwnedFd,
@@ -51,20 +51,20 @@ impl Signals {
         // SAFETY: pthread_sigmask succeeded, so it wrote the set.
         let before = Mask(unsafe { before.assume_init() });
         let flags = libc::SFD_NONBLOCK | libc::SFD_CLOEXEC;
-        // SAFETY: the set lives in this frame, and -1 asks for a new descriptor.
+        // SAFETY: the set lives in this frame, and -1 requests a new descriptor.
         let number = unsafe { libc::signalfd(-1, &raw const set, flags) };
         if number < 0 {
             let error = io::Error::last_os_error();
             restore(&before);
             return Err(error);
         }
-        // SAFETY: the kernel gave us this new descriptor, and nobody else knows of it.
+        // SAFETY: the kernel returned this new descriptor, and nothing else uses it.
         let fd = unsafe { OwnedFd::from_raw_fd(number) };
         let fd = crate::reserve::raise(fd);
         Ok(Self { fd, before })
     }
 
-    /// The next that came; never waits.
+    /// The next received signal; never waits.
     #[must_use]
     pub fn next(&self) -> Option<SignalSet> {
         let mut buffer = [0; size_of::<libc::signalfd_siginfo>()];
@@ -72,7 +72,7 @@ impl Signals {
         if count != buffer.len() {
             return None;
         }
-        // The record begins with the number, then errno and code, then the sender: 32 bits each.
+        // The record starts with the number, then errno and code, then the sender: 32 bits each.
         let word = |at: usize| {
             let bytes = buffer.get(at..at + 4)?;
             Some(u32::from_ne_bytes(bytes.try_into().ok()?))
@@ -111,18 +111,18 @@ fn set_of(signals: impl IntoIterator<Item = i32>) -> libc::sigset_t {
     // SAFETY: sigemptyset fills the set and cannot fail for a valid address.
     let mut set = unsafe { set.assume_init() };
     for signal in signals {
-        // SAFETY: the set is valid; a number that is no signal is refused without effect.
+        // SAFETY: the set is valid; an invalid signal number is rejected without effect.
         unsafe { libc::sigaddset(&raw mut set, signal) };
     }
     set
 }
 
 fn restore(before: &Mask) {
-    // SAFETY: the set was filled by the kernel, and nothing is asked to be written.
+    // SAFETY: the kernel filled the set, and nothing is written.
     unsafe { libc::pthread_sigmask(libc::SIG_SETMASK, &raw const before.0, std::ptr::null_mut()) };
 }
 
-/// Numbers of signals by their names, as `TERM` or `SIGTERM`.
+/// Signal numbers by name, such as `TERM` or `SIGTERM`.
 const NAMES: &[(&str, i32)] = &[
     ("HUP", libc::SIGHUP),
     ("INT", libc::SIGINT),
@@ -151,7 +151,7 @@ const NAMES: &[(&str, i32)] = &[
     ("URG", libc::SIGURG),
 ];
 
-/// The signal of this name or number.
+/// The signal with this name or number.
 #[must_use]
 pub fn by_name(text: &str) -> Option<i32> {
     if let Ok(number) = text.parse() {
@@ -162,7 +162,7 @@ pub fn by_name(text: &str) -> Option<i32> {
     found.map(|(_, number)| *number)
 }
 
-/// What a signal is called: `SIGTERM`, or `signal 40`.
+/// The name of a signal: `SIGTERM`, or `signal 40`.
 #[must_use]
 pub fn name_of(signal: i32) -> String {
     match NAMES.iter().find(|(_, number)| *number == signal) {
@@ -171,8 +171,8 @@ pub fn name_of(signal: i32) -> String {
     }
 }
 
-/// Those that a program may be sent and that are neither the terminal's job control nor a fault of
-/// its own: what a wrapper passes on.
+/// Signals that a wrapper passes on: those that a program may be sent and that are neither job
+/// control of the terminal nor faults of the program itself.
 #[must_use]
 pub fn forwardable() -> Vec<i32> {
     let plain = [
@@ -205,7 +205,7 @@ mod tests {
         let signals = Signals::block([libc::SIGUSR1, libc::SIGTERM]).unwrap();
         assert_eq!(signals.next(), None);
         let signal = libc::SIGTERM;
-        // SAFETY: a number; to this thread, which blocks it.
+        // SAFETY: takes a number and signals this thread, which blocks it.
         assert_eq!(unsafe { libc::raise(signal) }, 0);
         let sender = std::process::id();
         assert_eq!(signals.next(), Some(SignalSet { signal, sender }));

@@ -18,8 +18,8 @@ use crate::sweep;
 /// The longest wait for a cgroup to become empty.
 const LONGEST: Duration = Duration::from_secs(2);
 
-/// A tree below whose program other trees are kept: when one of their keepers is killed, its
-/// orphans become children of this tree's keeper.
+/// A tree below whose program other trees are kept: if one of their keepers is killed, its orphans
+/// become children of this tree's keeper.
 #[derive(Clone, Copy, Debug)]
 pub struct Strays {
     pub(crate) keeper: u32,
@@ -27,8 +27,8 @@ pub struct Strays {
 }
 
 impl Strays {
-    /// Ends such orphans, and says how many are left. Absent when the program has ended: then its
-    /// own children are among them. May wait, two seconds at most.
+    /// Ends such orphans and returns how many are left. `None` if the program has ended, because
+    /// then its own children are among them. May wait, two seconds at most.
     #[must_use]
     pub fn end(self) -> Option<u32> {
         let deadline = Instant::now() + LONGEST;
@@ -54,7 +54,8 @@ impl Strays {
 
     fn find(self) -> Option<Vec<Member>> {
         let strays = members::living(members::children(self.keeper));
-        // It lives now, so it lived when they were read, and its own children were not among them.
+        // It is alive now, so it was alive when they were read, and its own children were not among
+        // them.
         let program = ProcessId::known(self.main.pid, self.main.started);
         let lives = program.is_some_and(|program| program.matches())
             && !members::living(vec![self.main.pid]).is_empty();
@@ -63,13 +64,13 @@ impl Strays {
     }
 }
 
-/// Ends it, and gives how many with its mark are left.
+/// Ends the tree and returns how many processes with its mark are left.
 pub(crate) fn end(main: Member, seen: &[Member], leaf: Option<&CStr>, mark: Option<&str>) -> usize {
     if let Some(leaf) = leaf.and_then(Leaf::open) {
         end_cgroup(&leaf);
     }
-    // Only while the program lives does its number mean it: asked again after those below were
-    // read.
+    // The pid means the program only while the program is alive: check again after the processes
+    // below were read.
     let mut known = members::below(main.pid);
     let program = ProcessId::known(main.pid, main.started);
     if !program.is_some_and(|program| program.matches()) {

@@ -18,9 +18,9 @@ use crate::tree::KeeperProcess;
 /// The result of ending processes without a keeper.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SweepCount {
-    /// They were killed.
+    /// Processes that were killed.
     pub killed: usize,
-    /// They did not end in time.
+    /// Processes that did not end in time.
     pub left: usize,
 }
 
@@ -41,8 +41,7 @@ pub(crate) fn kill_below(keeper: KeeperProcess) -> Vec<Member> {
     }
 }
 
-/// Ends what a keeper keeps whose owner is gone, and then the keeper. Waits for it, no longer than
-/// this.
+/// Ends the tree of a keeper whose owner is gone, and then the keeper. Waits at most this long.
 #[must_use]
 pub fn end_kept_by(keeper: &ProcessId, longest: Duration) -> SweepCount {
     let process = KeeperProcess {
@@ -62,31 +61,31 @@ pub fn end_kept_by(keeper: &ProcessId, longest: Duration) -> SweepCount {
     ended
 }
 
-/// How many processes live of the trees that this owner started: its number, and its start in ticks
-/// since the boot.
+/// How many processes of the trees that this owner started are alive. The owner is given by its
+/// pid, and its start in ticks since boot.
 #[must_use]
 pub fn count_trees_of(owner: u32, started: u64) -> usize {
     mark::find(&mark::owner(owner, started)).len()
 }
 
-/// Ends the trees that an owner left behind that is gone: its number, and its start in ticks since
-/// the boot. They are known by the mark in their environment. Their keepers are let go on, and end
-/// what has wiped its environment.
+/// Ends the trees that an owner left behind, given by its pid, and its start in ticks since boot.
+/// They are identified by the mark in their environment. Their keepers are continued, and end
+/// processes that have wiped their environment.
 #[must_use]
 pub fn end_trees_of(owner: u32, started: u64, longest: Duration) -> SweepCount {
     end_marked(&mark::owner(owner, started), longest)
 }
 
-/// Ends every process whose mark begins like this.
+/// Ends every process whose mark has this prefix.
 pub(crate) fn end_marked(mark: &str, longest: Duration) -> SweepCount {
     repeat(longest, || {
         let found = mark::find(mark);
-        // A keeper is not marked, so it is found by those below it.
+        // A keeper is not marked, so it is found through the processes below it.
         let keepers = keepers_above(&found);
         for process in &found {
             let _gone = signal_checked(process, libc::SIGKILL);
         }
-        // One that is not stopped takes no notice of it, whoever's it is.
+        // CONT has no effect on a keeper that is not stopped, whichever owner it has.
         for keeper in &keepers {
             let _gone = signal_checked(keeper, libc::SIGCONT);
         }

@@ -25,13 +25,13 @@ pub(crate) const ALL_SIGNALS: u64 = u64::MAX;
 /// No signal.
 pub(crate) const NO_SIGNALS: u64 = 0;
 
-/// What a forked process is born with.
+/// How a process is forked.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct ForkResult<'fd> {
-    /// What its parent is sent at its end. With 0 it is invisible to waits that do not ask for such
-    /// children.
+    /// The signal that its parent gets when it ends. With 0 it is invisible to waits that do not
+    /// ask for such children.
     pub(crate) exit_signal: c_int,
-    /// The cgroup that it is born into.
+    /// The cgroup that it starts in.
     pub(crate) cgroup: Option<BorrowedFd<'fd>>,
 }
 
@@ -48,12 +48,12 @@ fn last_error() -> Errno {
     Errno::from_raw_os_error(code.unwrap_or(libc::EINVAL))
 }
 
-/// Forks past the C library, so that no handler of the program runs. `None` in the child.
+/// Forks without the C library, so that no fork handler of the program runs. `None` in the child.
 ///
 /// # Safety
 ///
-/// The child has one thread and the memory of a moment in which other threads may have held locks:
-/// until it execs or exits it may neither allocate nor lock nor unwind out of its entry.
+/// The child has one thread and a copy of memory in which other threads may have held locks: until
+/// it execs or exits it must not allocate, lock, or unwind out of its entry.
 pub(crate) unsafe fn fork(birth: ForkResult<'_>) -> Result<Option<u32>, Errno> {
     let pid = match birth.cgroup {
         Some(cgroup) => {
@@ -78,14 +78,14 @@ pub(crate) unsafe fn fork(birth: ForkResult<'_>) -> Result<Option<u32>, Errno> {
     Ok(u32::try_from(pid).ok().filter(|pid| *pid != 0))
 }
 
-/// The group of this process; absent where its leader is outside of our pid namespace, for then it
+/// The group of this process; `None` if its leader is outside this pid namespace, because then it
 /// has no number here.
 pub(crate) fn own_group() -> Option<Pid> {
     // SAFETY: takes nothing and cannot fail.
     Pid::from_raw(unsafe { libc::getpgrp() })
 }
 
-/// Ends this process without running anything of the C library.
+/// Ends this process without running any code of the C library.
 pub(crate) fn exit(code: c_int) -> ! {
     loop {
         // SAFETY: takes a number and does not return.
@@ -97,7 +97,7 @@ pub(crate) fn exit(code: c_int) -> ! {
 ///
 /// # Safety
 ///
-/// Both lists end in a null pointer, and the others point to strings that end in a zero byte.
+/// Both lists must end with a null pointer, and the other pointers must point to C strings.
 pub(crate) unsafe fn exec(
     program: &CStr,
     words: &[*const c_char],
@@ -109,31 +109,31 @@ pub(crate) unsafe fn exec(
     last_error()
 }
 
-/// A descriptor that was open when this process began, marked to be closed by an exec; absent when
-/// it is not open.
+/// A descriptor that was open when this process started, made close-on-exec; `None` if it is not
+/// open.
 pub(crate) fn inherited(number: c_int) -> Option<OwnedFd> {
-    // SAFETY: takes numbers; one that is not open is an error.
+    // SAFETY: takes numbers; a number that is not open is an error.
     let result = unsafe { libc::fcntl(number, libc::F_SETFD, libc::FD_CLOEXEC) };
-    // SAFETY: it is open, and the caller says that nobody else in this process owns it.
+    // SAFETY: it is open, and the caller guarantees that nothing else in this process owns it.
     (result != -1).then(|| unsafe { OwnedFd::from_raw_fd(number) })
 }
 
-/// Closes these numbers, the last included; or marks them to be closed by an exec.
+/// Closes these numbers, including the last; or makes them close-on-exec.
 pub(crate) fn close_range(first: u32, last: u32, at_exec: bool) -> Result<(), Errno> {
     let flags = if at_exec {
         libc::CLOSE_RANGE_CLOEXEC
     } else {
         0
     };
-    // SAFETY: takes three numbers. Whoever calls this owns all descriptors of a forked process and
-    // uses none of those again.
+    // SAFETY: takes three numbers. The caller owns all descriptors of a forked process and uses
+    // none of those again.
     let result = unsafe { libc::syscall(libc::SYS_close_range, first, last, flags) };
     checked(result).map(drop)
 }
 
-/// A copy of a descriptor at this number or above, closed by an exec.
+/// A duplicate of a descriptor at this number or above, close-on-exec.
 pub(crate) fn copy_above(number: c_int, floor: c_int) -> Result<c_int, Errno> {
-    // SAFETY: takes numbers; one that is not open is an error.
+    // SAFETY: takes numbers; a number that is not open is an error.
     let copy = unsafe { libc::fcntl(number, libc::F_DUPFD_CLOEXEC, floor) };
     if copy == -1 {
         Err(last_error())
@@ -142,17 +142,17 @@ pub(crate) fn copy_above(number: c_int, floor: c_int) -> Result<c_int, Errno> {
     }
 }
 
-/// Makes `target` a copy of `source` that an exec keeps, whatever it was before.
+/// Makes `target` a duplicate of `source` that survives an exec, whatever it was before.
 pub(crate) fn copy_to(source: c_int, target: c_int) -> Result<(), Errno> {
-    // SAFETY: takes numbers. Only a child before its exec calls this, and no `OwnedFd` of it is
+    // SAFETY: takes numbers. Only a child before its exec calls this, and none of its `OwnedFd`s is
     // used again.
     let result = unsafe { libc::syscall(libc::SYS_dup3, source, target, 0) };
     checked(result).map(drop)
 }
 
-/// Lets an exec keep this descriptor.
+/// Clears close-on-exec.
 pub(crate) fn keep_over_exec(number: c_int) -> Result<(), Errno> {
-    // SAFETY: takes numbers; one that is not open is an error.
+    // SAFETY: takes numbers; a number that is not open is an error.
     let result = unsafe { libc::fcntl(number, libc::F_SETFD, 0) };
     if result == -1 {
         Err(last_error())
@@ -169,10 +169,10 @@ pub(crate) fn write(number: c_int, bytes: &[u8]) -> Result<(), Errno> {
     checked(result).map(drop)
 }
 
-/// Blocks exactly these signals in this thread and gives those that were blocked before.
+/// Blocks exactly these signals in this thread and returns those that were blocked before.
 pub(crate) fn block_signals(signals: u64) -> u64 {
     let mut before = 0_u64;
-    // SAFETY: the kernel reads one and writes the other set of 64 bits.
+    // SAFETY: the kernel reads one set of 64 bits and writes the other.
     let result = unsafe {
         libc::syscall(
             libc::SYS_rt_sigprocmask,
@@ -186,14 +186,14 @@ pub(crate) fn block_signals(signals: u64) -> u64 {
     before
 }
 
-/// Gives every signal its default meaning, those of the C library too.
+/// Resets every signal to its default action, including those of the C library.
 pub(crate) fn forget_handlers() {
-    // The kernel's structure has up to 32 bytes, and zeroes are the default meaning, no flags and
+    // The kernel's structure has up to 32 bytes, and zeroes mean the default action, no flags and
     // an empty mask.
     let default = [0_u64; 8];
     for signal in 1..=64_i32 {
         // SAFETY: the kernel reads a structure that is no longer than `default`. KILL and STOP are
-        // refused, as they should be.
+        // rejected, as they should be.
         unsafe {
             libc::syscall(
                 libc::SYS_rt_sigaction,
@@ -206,13 +206,13 @@ pub(crate) fn forget_handlers() {
     }
 }
 
-/// A descriptor that can be read when one of the (blocked) signals is there.
+/// A descriptor that is readable when one of the (blocked) signals is pending.
 pub(crate) fn signal_descriptor(signals: u64) -> Result<OwnedFd, Errno> {
     let flags = libc::SFD_CLOEXEC | libc::SFD_NONBLOCK;
     // SAFETY: the kernel reads a set of 64 bits.
     let fd = unsafe { libc::syscall(libc::SYS_signalfd4, -1, &raw const signals, SET, flags) };
     let fd = c_int::try_from(checked(fd)?).map_err(|_too_large| Errno::BADF)?;
-    // SAFETY: the kernel just made it for us.
+    // SAFETY: the kernel just created it.
     Ok(unsafe { OwnedFd::from_raw_fd(fd) })
 }
 
@@ -254,10 +254,10 @@ pub(crate) struct ReapedChild {
     pub(crate) usage: Usage,
 }
 
-/// Reaps one child that has ended: this one, or any. `None` when none has ended yet; `ECHILD` when
-/// there is none at all. Children that were born without a signal are seen too.
+/// Reaps one child that has ended: this one, or any. `None` if none has ended yet; `ECHILD` if
+/// there is none at all. Children without an exit signal are included.
 pub(crate) fn reap(pid: Option<u32>, wait: bool) -> Result<Option<ReapedChild>, Errno> {
-    // SAFETY: structures of numbers and pointers that nobody follows; all zero is valid.
+    // SAFETY: structures of numbers and pointers that are never dereferenced; all zero is valid.
     let mut told: libc::siginfo_t = unsafe { mem::zeroed() };
     // SAFETY: a structure of numbers; all zero is valid.
     let mut usage: libc::rusage = unsafe { mem::zeroed() };
@@ -278,7 +278,7 @@ pub(crate) fn reap(pid: Option<u32>, wait: bool) -> Result<Option<ReapedChild>, 
         )
     };
     checked(result)?;
-    // SAFETY: after waitid these fields hold what it told, or the zeroes from before.
+    // SAFETY: after waitid these fields hold its result, or the zeroes from before.
     let pid = unsafe { told.si_pid() };
     let Some(pid) = u32::try_from(pid).ok().filter(|pid| *pid != 0) else {
         return Ok(None);

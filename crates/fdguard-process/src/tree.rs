@@ -34,23 +34,23 @@ pub use crate::strays::Strays;
 use crate::sweep;
 use crate::sys;
 
-/// The longest that the drop of a tree waits. Only a process that the kernel cannot end (it waits
-/// for a device) takes that long; a keeper that runs stays with it until it is gone.
+/// The longest wait when a tree is dropped. Only a process that the kernel cannot end (it waits for
+/// a device) takes that long; a running keeper stays with it until it is gone.
 const LONGEST_DROP: Duration = Duration::from_secs(7);
 
 /// A killed keeper closes its end a moment before it has ended.
 const LONGEST_LOST: Duration = Duration::from_secs(1);
 
-/// A tree of processes with its keeper. Dropped, it is killed, and the drop waits for its end,
-/// seven seconds at most.
+/// A tree of processes with its keeper. Dropping it kills the tree and waits for its end, seven
+/// seconds at most.
 ///
-/// A keeper may be stopped or traced by those it keeps, and then reports nothing. The owner looks
-/// after it, in [`Tree::told`]: it waits for [`Tree::fd`] and [`Tree::program_end`], and calls that
-/// at [`Tree::deadline`] too.
+/// A keeper may be stopped or traced by the processes it keeps, and then reports nothing. The owner
+/// checks it in [`Tree::told`]: it waits for [`Tree::fd`] and [`Tree::program_end`], and also calls
+/// that at [`Tree::deadline`].
 #[derive(Debug)]
 pub struct Tree {
     main: u32,
-    /// The program's start, in ticks since the boot: with its number it never means another
+    /// The program's start in ticks since boot: together with its pid it never means another
     /// process.
     main_started: u64,
     pidfd: Option<OwnedFd>,
@@ -59,22 +59,23 @@ pub struct Tree {
     mechanism: Mechanism,
     enforced: EnforcedLimits,
     leaf: Option<CString>,
-    /// What its processes carry in their environment; absent where another forked the program.
+    /// The mark that its processes carry in their environment; `None` if another process forked the
+    /// program.
     mark: Option<String>,
     /// `Empty` or `Lost` was reported.
     is_over: bool,
-    /// The keeper's last message. It is reported when the keeper itself has ended.
+    /// The keeper's last message, reported once the keeper itself has ended.
     empty: Option<TreeEvent>,
-    /// The keeper's end of the pair is closed: it ended.
+    /// The keeper's end of the pair is closed: it has ended.
     keeper_ended: bool,
     usage: Option<Usage>,
-    /// When the owner looks after the keeper.
+    /// When the owner checks the keeper.
     oversight: Box<Oversight>,
     /// The keeper reported the end of the program.
     main_reported: bool,
     /// The members seen last, in case the keeper is killed.
     seen: Mutex<Vec<Member>>,
-    /// Processes that outlived a killed keeper and could not be ended, where that is known.
+    /// Processes that outlived a killed keeper and could not be ended, if known.
     orphans_left: Option<u32>,
 }
 
@@ -113,12 +114,12 @@ impl Tree {
         }
     }
 
-    /// Starts the program and waits until it runs or cannot (a few hundred microseconds).
+    /// Starts the program and waits until it runs or has failed (a few hundred microseconds).
     pub fn start(plan: &Plan) -> Result<Self, StartError> {
         Self::start_with(plan, Options::default())
     }
 
-    /// The same, with choices.
+    /// The same, with options.
     pub fn start_with(plan: &Plan, options: Options<'_>) -> Result<Self, StartError> {
         let begin = || start::start(plan, options.orphan_grace, options.keep_pidfd);
         match options.reserve {
@@ -133,22 +134,21 @@ impl Tree {
         self.main
     }
 
-    /// A descriptor of the program's process; readable when it has ended. Absent where the start
-    /// was asked to do without.
+    /// A pidfd of the program; readable when it has ended. `None` if the options disable it.
     #[must_use]
     pub fn pidfd(&self) -> Option<BorrowedFd<'_>> {
         self.pidfd.as_ref().map(OwnedFd::as_fd)
     }
 
-    /// Readable when the program has ended and its keeper did not report it yet: it may be stopped.
-    /// Absent where the start was asked to do without, and when that is known.
+    /// Readable when the program has ended and its keeper has not reported it yet: the keeper may
+    /// be stopped. `None` if the options disable the pidfd, and once the end is known.
     #[must_use]
     pub fn program_end(&self) -> Option<BorrowedFd<'_>> {
         let is_news = !self.is_over && !self.main_reported && !self.oversight.knows_main_ended();
         self.pidfd().filter(|_| is_news)
     }
 
-    /// When [`Tree::told`] is to be called although nothing can be read; absent when only an event
+    /// When to call [`Tree::told`] even though nothing is readable; `None` if only an event
     /// matters.
     #[must_use]
     pub fn deadline(&self) -> Option<Instant> {
@@ -179,7 +179,7 @@ impl Tree {
         self.usage
     }
 
-    /// Its processes that live at this moment, the program first.
+    /// Its processes that are alive now, the program first.
     #[must_use]
     pub fn members(&self) -> Vec<u32> {
         if self.is_over {
@@ -259,7 +259,7 @@ impl Tree {
         None
     }
 
-    /// Some of it cannot be ended, or its keeper does not even die.
+    /// Part of the tree cannot be ended, or not even its keeper dies.
     fn give_up(&mut self, is_held: bool) -> TreeEvent {
         if is_held {
             self.keeper.signal(libc::SIGKILL);
@@ -277,8 +277,8 @@ impl Tree {
         }
     }
 
-    /// What of it can be told at once. The end of the tree is told with the end of its keeper, so
-    /// that nobody waits for that later.
+    /// The event to report at once, if any. The end of the tree is reported with the end of its
+    /// keeper, so that no later wait for the keeper is needed.
     fn hear(&mut self, said: FromKeeper) -> Option<TreeEvent> {
         match said {
             FromKeeper::MainEnded { exit, left, usage } => {
@@ -292,7 +292,8 @@ impl Tree {
                 killed,
                 reaped,
             } => {
-                // What the owner killed the keeper may have reaped before it heard of KILL.
+                // The keeper may have reaped what the owner killed before it received the request
+                // to kill.
                 let swept = self.oversight.killed();
                 self.empty = Some(TreeEvent::Empty {
                     exit,
@@ -305,13 +306,14 @@ impl Tree {
         }
     }
 
-    /// Asks it to end. Another call with a shorter grace hurries it; no grace is KILL at once.
+    /// Requests the end. Another call with a shorter grace speeds it up; no grace means KILL at
+    /// once.
     pub fn stop(&mut self, how: StopPlan) {
         self.say(ToKeeper::Stop(how));
         self.oversight.asked(Instant::now(), how.grace);
     }
 
-    /// Lets a keeper go on that one of its own processes has stopped: it cannot defend itself
+    /// Continues a keeper that one of its own processes has stopped: it cannot defend itself
     /// against that.
     fn wake(&self) {
         if !self.keeper_ended {
@@ -319,7 +321,7 @@ impl Tree {
         }
     }
 
-    /// Who ends the orphans of trees that are kept below this one's program and lost their keepers.
+    /// Ends orphans of trees that are kept below this tree's program and lost their keepers.
     #[must_use]
     pub fn strays(&self) -> Strays {
         Strays {
@@ -328,8 +330,8 @@ impl Tree {
         }
     }
 
-    /// After `Lost`: how many of its processes live on. Absent where nobody can say, because
-    /// somebody else killed the keeper and this process does not adopt orphans
+    /// After `Lost`: how many of its processes are still alive. `None` if unknown, because another
+    /// process killed the keeper and this process does not adopt orphans
     /// ([`adopt_orphans_of_trees`](crate::adopt::adopt_orphans_of_trees)), or the keeper was not
     /// its child.
     #[must_use]
@@ -337,19 +339,19 @@ impl Tree {
         self.orphans_left
     }
 
-    /// Sends a signal to the program alone, if it lives.
+    /// Sends a signal to the program alone, if it is alive.
     pub fn signal(&self, signal: i32) {
         match &self.pidfd {
             Some(pidfd) => {
                 let _gone = sys::signal_pidfd(pidfd, signal);
             }
-            // The keeper alone reaps it, and so knows whom the number means.
+            // Only the keeper reaps it, and so knows which process the pid means.
             None => self.say(ToKeeper::Signal(signal)),
         }
     }
 
-    /// Sends a signal to every living member, the program left out where `except_main` says so.
-    /// Whoever is born meanwhile may not get it.
+    /// Sends a signal to every living member, without the program if `except_main` is set.
+    /// Processes created meanwhile may not get it.
     pub fn signal_all(&self, signal: i32, except_main: bool) {
         self.say(ToKeeper::SignalAll {
             signal,
@@ -358,14 +360,14 @@ impl Tree {
     }
 
     fn say(&self, to_keeper: ToKeeper) {
-        // A keeper that does not hear it is gone, and `told` says so.
+        // A keeper that does not receive it is gone, which `told` reports.
         let flags = SendFlags::NOSIGNAL | SendFlags::DONTWAIT;
         let _unheard = send(&self.control, &to_keeper.encode(), flags);
         // It may be stopped.
         self.wake();
     }
 
-    /// Ends what is known of a tree whose keeper was killed.
+    /// Ends the known processes of a tree whose keeper was killed.
     fn lost(&mut self) {
         let seen = std::mem::take(self.seen.get_mut().unwrap_or_else(PoisonError::into_inner));
         let leaf = self.leaf.as_deref();
@@ -374,11 +376,11 @@ impl Tree {
             self.orphans_left = adopt::end_orphans_of(self.keeper.pid);
         } else if let Some(pidfd) = adopt::open(self.keeper.pid).filter(|_| self.keeper.is_there())
         {
-            // Its orphans are another's when it has ended, and not before.
+            // Its orphans are reparented once it has ended, and not before.
             adopt::await_end(&pidfd, Instant::now() + LONGEST_LOST);
         }
-        // Either we killed the keeper, when nothing was left below it, or some are known to be
-        // left.
+        // Either the owner killed the keeper when nothing was left below it, or some processes are
+        // known to be left.
         if self.orphans_left.is_none() && (self.oversight.is_empty() || marked > 0) {
             self.orphans_left = u32::try_from(marked).ok();
         }
@@ -397,14 +399,14 @@ impl Tree {
             let left = until.saturating_duration_since(now);
             let timeout = Timespec::try_from(left).unwrap_or_default();
             let control = PollFd::from_borrowed_fd(self.control.as_fd(), PollFlags::IN);
-            // Interrupted: the next turn looks again.
+            // Interrupted: the next iteration checks again.
             let _happened = poll(&mut [control], Some(&timeout));
         }
     }
 
-    /// Reaps a keeper of our own. It closed its end as the last thing before it ended, or it lives
-    /// on until its tree is gone, and knows that we are. One that somebody traces is not ours to
-    /// reap until that one lets go.
+    /// Reaps a keeper that is a child of this process. It closed its end as the last thing before
+    /// it ended, or it stays alive until its tree is gone, and knows that its owner is. A traced
+    /// keeper cannot be reaped until its tracer detaches.
     fn reap_keeper(&self) {
         let mut own = adopt::own();
         let reap = |wait| matches!(sys::reap(Some(self.keeper.pid), wait), Ok(Some(_)));
@@ -415,7 +417,7 @@ impl Tree {
                     adopt::await_end(&pidfd, Instant::now() + LONGEST_LOST);
                     reap(false)
                 }
-                // The table is full.
+                // The descriptor table is full.
                 None => reap(true),
             };
         }

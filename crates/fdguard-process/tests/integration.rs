@@ -1,4 +1,4 @@
-//! What `fdguard-process` promises, shown on real processes.
+//! What `fdguard-process` guarantees, shown on real processes.
 
 #![expect(
     clippy::expect_used,

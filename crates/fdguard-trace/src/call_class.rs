@@ -23,7 +23,7 @@ pub(crate) struct CallClasses {
 }
 
 impl CallClasses {
-    /// A number was given out.
+    /// A number was opened.
     pub(crate) fn open(&mut self, event: &EventRecord) -> Option<Class> {
         let class = self.class(OpenCall::from_code(event.code), event.more[0]);
         match &class {
@@ -33,12 +33,12 @@ impl CallClasses {
         class
     }
 
-    /// A number was given back.
+    /// A number was closed.
     pub(crate) fn close(&mut self, fd: Fd) {
         self.open.remove(&fd);
     }
 
-    /// All numbers of a range were given back.
+    /// All numbers of a range were closed.
     pub(crate) fn close_range(&mut self, first: Fd, last: Fd) {
         self.open.retain(|fd, _| !(first..=last).contains(fd));
     }

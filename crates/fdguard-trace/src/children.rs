@@ -16,20 +16,20 @@ use fdguard_wire::{EventKind, EventRecord};
 use crate::BlindReason;
 use crate::observed_trace::{UntracedProgram, is_alive};
 
-/// How often to look what became of children, in nanoseconds.
+/// How often to check the state of children, in nanoseconds.
 const EVERY: u64 = 250_000_000;
-/// With so many children the looks are twice as far apart.
+/// This many children double the interval between checks.
 const MANY: u64 = 512;
-/// Programs that are remembered, and processes that became one without the library.
+/// The most programs that are remembered, and processes that became one without the library.
 const MOST: usize = 1024;
-/// Ancestors that are asked for a line.
+/// The most ancestors that are searched for a line.
 const GENERATIONS: usize = 16;
 
 /// Follows the children of every process of a trace.
 #[derive(Debug, Default)]
 pub(crate) struct ChildWatch {
     children: Children,
-    /// When each process began, by the first of its mappings: that is the nearest to its start.
+    /// When each process began, from the first of its mappings, which is closest to its start.
     began: HashMap<u32, u64>,
     /// Processes that were forked and are not known to have become another program.
     forked: HashSet<u32>,
@@ -38,12 +38,12 @@ pub(crate) struct ChildWatch {
     /// Children that became a program without the library.
     became: BTreeMap<u32, UntracedProgram>,
     looked: u64,
-    /// How long until the next look.
+    /// The time until the next check.
     pause: u64,
 }
 
 impl ChildWatch {
-    /// Takes the events of a process that are about children, and the time of the others.
+    /// Applies the events of a process that concern children, and the times of the others.
     pub(crate) fn apply_events(
         &mut self,
         process: ProcKey,
@@ -75,19 +75,19 @@ impl ChildWatch {
         }
     }
 
-    /// Looks what became of the children that nobody waited for, if it is time.
+    /// Checks the state of the children that were not waited for, if it is time.
     pub(crate) fn poll(&mut self, now: u64) {
         if now.saturating_sub(self.looked) >= self.pause {
             self.poll_now(now);
         }
     }
 
-    /// The same at once.
+    /// The same, immediately.
     pub(crate) fn poll_now(&mut self, now: u64) {
         self.looked = now;
         let unwaited = self.children.unwaited();
         let many: usize = unwaited.iter().map(|(_, pids)| pids.len()).sum();
-        // Thousands take their time, and the rings must not wait for it.
+        // Thousands of children take a while, and reading the rings must not wait for that.
         self.pause = EVERY * (1 + many as u64 / MANY);
         for (parent, pids) in unwaited {
             let exe = exe_of(parent.pid);
@@ -98,7 +98,8 @@ impl ChildWatch {
                 .into_iter()
                 .map(|pid| (pid, self.state_of(pid, parent.pid, exe.as_deref())))
                 .collect();
-            // Who lost its parent meanwhile has another one: then nothing of it counts.
+            // If the parent ended meanwhile, its children have another one: then nothing of this
+            // counts.
             if is_alive(parent.pid) {
                 for (pid, state) in seen {
                     self.children.see(parent, pid, state, now);
@@ -108,13 +109,12 @@ impl ChildWatch {
         self.children.review(now);
     }
 
-    /// Children that became a program without the library, as far as they ran when somebody looked.
+    /// Children that became a program without the library, as far as they were running at a check.
     pub(crate) fn became(&self) -> &BTreeMap<u32, UntracedProgram> {
         &self.became
     }
 
-    /// Notes what a child became. A short one may be gone before the watch looks for the first
-    /// time.
+    /// Notes which program a child became. A short-lived one may end before the first check.
     fn note_program(&mut self, pid: u32, parent: Option<&Path>) {
         let exe = exe_of(pid);
         let Some(exe) = exe.filter(|exe| Some(exe.as_path()) != parent) else {
@@ -125,7 +125,7 @@ impl ChildWatch {
             return;
         }
         let became = UntracedProgram::from_pid(pid);
-        // Of one that ended meanwhile nothing was read.
+        // Nothing was read of a process that ended meanwhile.
         if exe_of(pid).as_ref() != Some(&exe) {
             return;
         }
@@ -142,8 +142,8 @@ impl ChildWatch {
         self.forked.remove(&process.pid);
     }
 
-    /// What a child is now, by `/proc`. One that has another parent is not there as a child any
-    /// more.
+    /// The current state of a child, from `/proc`. One with another parent does not count as a
+    /// child any more.
     fn state_of(&self, pid: u32, parent: u32, exe: Option<&Path>) -> ChildState {
         let stat = std::fs::read(format!("/proc/{pid}/stat")).unwrap_or_default();
         match parse_stat(&stat, parent) {
@@ -156,7 +156,7 @@ impl ChildWatch {
         }
     }
 
-    /// The lines that start children again and again and do not wait for them.
+    /// The lines that repeatedly start children without waiting for them.
     pub(crate) fn piles(&self, name: impl FnMut(StackId) -> Stack) -> Vec<ChildPile> {
         let piles = self.children.piles().into_iter().cloned().collect();
         let lines = by_line(piles, name).into_iter().map(|(pile, _)| pile);
@@ -166,8 +166,8 @@ impl ChildWatch {
             .collect()
     }
 
-    /// Every line that started children, with the times at which those were started that nobody
-    /// waited for until now.
+    /// Every line that started children, with the start times of those that were not waited for so
+    /// far.
     pub(crate) fn lines(
         &self,
         now: u64,
@@ -176,8 +176,8 @@ impl ChildWatch {
         by_line(self.children.sites(now), name)
     }
 
-    /// The line that started a process: that of its starter, or of the nearest ancestor that has a
-    /// line of the program's own.
+    /// The line that started a process: that of its starter, or of the nearest ancestor with a line
+    /// in the program's own code.
     pub(crate) fn origin(
         &self,
         pid: u32,
@@ -198,7 +198,7 @@ impl ChildWatch {
             nearest.get_or_insert(origin);
             at = start.parent.pid;
         }
-        // A line of nobody's own is better than none, if it is one.
+        // A line outside the program's own code is better than none, if it is a line.
         nearest.filter(|origin| {
             let culprit = origin.culprit.as_ref();
             culprit.is_some_and(|culprit| culprit.line.is_some())
@@ -212,7 +212,7 @@ impl ChildWatch {
     }
 }
 
-/// Sites with names, those of one line together.
+/// Named sites, merged by line.
 fn by_line(
     sites: Vec<ChildSite>,
     mut name: impl FnMut(StackId) -> Stack,
@@ -236,7 +236,7 @@ fn exe_of(pid: u32) -> Option<PathBuf> {
     std::fs::read_link(format!("/proc/{pid}/exe")).ok()
 }
 
-/// `PID (NAME) STATE PPID …`; the name may hold anything.
+/// `PID (NAME) STATE PPID …`; the name may contain anything.
 fn parse_stat(stat: &[u8], parent: u32) -> Option<ChildState> {
     let open = stat.iter().position(|byte| *byte == b'(')?;
     let close = stat.iter().rposition(|byte| *byte == b')')?;
@@ -271,7 +271,7 @@ fn pile(site: &ChildSite, stack: Stack) -> ChildPile {
     }
 }
 
-/// Thread, how many are left, were started, were waited for; and how old the oldest is.
+/// Thread; how many are left, were started, were waited for; and the age of the oldest.
 fn origin(stack: Stack, counts: (Option<Tid>, u64, u64, u64), age: Option<f64>) -> Origin {
     let (thread, live, opened, closed) = counts;
     Origin {
@@ -297,7 +297,7 @@ fn is_same(one: &ChildPile, other: &ChildPile) -> bool {
     one.pid == other.pid && lines.is_some_and(|(one, other)| is_same_line(one, other))
 }
 
-/// Two call paths of one line.
+/// Merges two call paths of one line.
 fn absorb(pile: &mut ChildPile, other: &ChildPile) {
     pile.started += other.started;
     pile.waited += other.waited;

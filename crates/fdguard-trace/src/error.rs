@@ -1,4 +1,4 @@
-//! Errors, divided by what the caller can do about them.
+//! Errors, grouped by what the caller can do about them.
 
 use std::io;
 use std::path::PathBuf;
@@ -7,7 +7,7 @@ use std::path::PathBuf;
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// The program is not there.
+    /// The program does not exist.
     #[error("{program}: not found")]
     NotFound {
         /// As it was named.
@@ -18,41 +18,41 @@ pub enum Error {
     NotRunnable {
         /// As it was named.
         program: String,
-        /// Why.
+        /// The reason.
         source: io::Error,
     },
-    /// No folder for what the program writes.
+    /// The directory for the trace could not be created.
     #[error("cannot create a private directory for the trace")]
     Dir {
-        /// Why.
+        /// The reason.
         source: io::Error,
     },
     /// A file of the trace cannot be read.
     #[error("{path}", path = path.display())]
     Read {
-        /// Which.
+        /// The file.
         path: PathBuf,
-        /// Why.
+        /// The reason.
         source: io::Error,
     },
     /// There is no such process.
     #[error("no process {pid}")]
     NoProcess {
-        /// Which.
+        /// The process.
         pid: u32,
     },
     /// The process belongs to another user.
     #[error("process {pid}: permission denied")]
     Denied {
-        /// Which.
+        /// The process.
         pid: u32,
     },
     /// The process was not launched under the tracer.
     #[error("process {pid} is not traced")]
     Untraced {
-        /// Which.
+        /// The process.
         pid: u32,
-        /// Why launching it so would not help either.
+        /// Why launching it under the tracer would not help either.
         blind: Option<crate::BlindReason>,
     },
 }

@@ -11,22 +11,22 @@ use fdguard_wire::{
 use crate::call_class::CallClasses;
 use crate::ring::DrainedEvents;
 
-/// A thread that was inside a call when its number was closed reports its stack when it comes out;
-/// that is waited for this many nanoseconds.
+/// A thread that was inside a call when its number was closed reports its stack when it leaves the
+/// call. The report is awaited for this many nanoseconds.
 const PATIENCE: u64 = 5_000_000_000;
 /// The most events that are held back for it.
 const MOST_HELD: usize = 1 << 16;
 
-/// The events of one process on their way.
+/// The events of one process that are not delivered yet.
 #[derive(Debug)]
 pub(crate) struct Feed {
     process: ProcKey,
     held: VecDeque<TicketedRecord>,
-    /// All tickets before this one were taken, or will come late.
+    /// All tickets before this one were read, or will come late.
     read: u64,
-    /// The ticket after the last one that was given.
+    /// One past the last ticket that was delivered.
     next: u64,
-    /// Closes that were given and may not be over: until which ticket, and which.
+    /// Closes that were delivered and may not have returned: up to which ticket, and which close.
     closing: Vec<(u64, EventRecord)>,
     classes: CallClasses,
     delivery: Delivery,
@@ -47,16 +47,16 @@ enum Threads {
     One,
     /// Several, and that was reported.
     Several,
-    /// A forked child begins with one, and the C library's word is still its parent's.
+    /// A forked child begins with one, but the C library's variable still has its parent's value.
     Forked,
 }
 
 /// How an event is delivered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Delivery {
-    /// In its order.
+    /// In order.
     InOrder,
-    /// The same, and protection kept it from doing harm.
+    /// In order, and protection prevented its harm.
     Prevented,
     /// After later ones.
     Late,
@@ -85,15 +85,15 @@ impl Feed {
         self.process
     }
 
-    /// Whether this is the first that is read of the process.
+    /// Whether this is the first batch of the process.
     pub(crate) fn is_first(&self, drained: &DrainedEvents) -> bool {
         self.read == 0 && drained.next > 0
     }
 
-    /// Takes what was read.
+    /// Adds a batch that was read.
     pub(crate) fn push(&mut self, drained: DrainedEvents) {
         if drained.lost > 0 {
-            // Lost events are reported as lost, and their tickets are not missed.
+            // Lost events are reported as lost, and their tickets do not count as missing.
             self.next = drained.tickets.first().copied().unwrap_or(drained.next);
             self.closing.clear();
         }
@@ -106,8 +106,8 @@ impl Feed {
             .extend(tickets.map(|(ticket, record)| TicketedRecord { ticket, record }));
     }
 
-    /// The next event that can be reported, with stacks numbered by `number`. At the end nothing is
-    /// held back.
+    /// The next event that can be reported; `number` maps its stacks. At the end nothing is held
+    /// back.
     pub(crate) fn next(
         &mut self,
         now: u64,
@@ -175,7 +175,7 @@ impl Feed {
         has_several && self.threads == Threads::One
     }
 
-    /// A close that was over before this ticket was given out.
+    /// A close that had returned before this ticket was taken.
     fn closed(&mut self, reached: u64) -> Option<TraceEvent> {
         let is_over = |(until, _): &(u64, EventRecord)| *until <= reached;
         let over = self.closing.iter().position(is_over)?;
@@ -183,9 +183,9 @@ impl Feed {
         Some(self.event(&close, None, What::CloseReturned { fd: close.fd }))
     }
 
-    /// Whether a thread was inside a call when its number was closed. One that came out with
-    /// success before the close had returned may have been out when it happened; not where
-    /// protection put the close off because of it.
+    /// Whether a thread was inside a call when its number was closed. One that left with success
+    /// before the close returned may have been outside when it happened, unless protection deferred
+    /// the close because of it.
     fn inside(&self, inside: &EventRecord, now: u64, is_end: bool) -> Inside {
         let is_late = now.saturating_sub(inside.ns) > PATIENCE;
         let is_over = is_end || is_late || self.held.len() > MOST_HELD;
@@ -205,7 +205,7 @@ impl Feed {
         Inside::At(out.map_or(0, |out| out.record.stack))
     }
 
-    /// What the thread that is inside says when it comes out.
+    /// The record that the thread inside writes when it leaves the call.
     fn out_of(&self, inside: &EventRecord) -> Option<TicketedRecord> {
         let is_it = |event: &&TicketedRecord| {
             let event = event.record;
@@ -297,18 +297,18 @@ enum Inside {
     Unknown,
     /// Perhaps not inside a call.
     Not,
-    /// Inside a call, with this stack; 0 where it never reported.
+    /// Inside a call, with this stack; 0 if it never reported one.
     At(u32),
 }
 
-/// Whether the call was over but for its return: what it wrote is often the very message on which
-/// the other thread closes.
+/// Whether the call was complete except for its return: what it wrote is often the very message
+/// that makes the other thread close.
 fn is_done(inside: &EventRecord, out: Option<EventRecord>) -> bool {
     FdCall::from_code(inside.code).writes() && out.is_none_or(|out| out.errno == 0)
 }
 
-/// The first bytes of what was written. Zeros at the end are not told apart from none: a record has
-/// its length in front.
+/// The first bytes that were written. Trailing zeros cannot be distinguished from missing bytes: a
+/// TLS record has its length at the front.
 fn bytes(record: &EventRecord) -> Vec<u8> {
     let mut bytes: Vec<u8> = record
         .more
@@ -319,7 +319,7 @@ fn bytes(record: &EventRecord) -> Vec<u8> {
         .iter()
         .rposition(|byte| *byte != 0)
         .map_or(0, |last| last + 1);
-    // A record's header may end with zeros.
+    // The header of a TLS record may end with zeros.
     const HEADER: usize = 5;
     bytes.truncate(if used == 0 { 0 } else { used.max(HEADER) });
     bytes

@@ -1,5 +1,5 @@
 //! Whether a program is written in Go. Its runtime makes system calls without the C library, even
-//! if it is linked.
+//! if that is linked.
 
 use std::fs::File;
 use std::path::Path;
@@ -9,16 +9,16 @@ use object::elf::{FileHeader64, NoteType, PF_W, PT_LOAD, PT_NOTE};
 use object::read::ReadRef;
 use object::read::elf::{FileHeader as _, ProgramHeader as _};
 
-/// What the linker calls its own sections.
+/// The names of the sections that the Go linker adds.
 const SECTIONS: [&[u8]; 2] = [b".go.buildinfo", b".note.go.buildid"];
-/// The owner of its note, and what the note of the build is numbered.
+/// The owner of its note, and the type of the build note.
 const OWNER: &[u8] = b"Go";
 const BUILD_ID: NoteType = NoteType(4);
-/// Where the sections were stripped: at the beginning of the data that can be written.
+/// If the sections were stripped: at the start of the writable data.
 const MAGIC: &[u8] = b"\xff Go buildinf:";
 const SEARCHED: u64 = 64 * 1024;
 
-/// Whether the file is a Go program. What cannot be read is none.
+/// Whether the file is a Go program. An unreadable file is not.
 pub(crate) fn is_go(path: &Path) -> bool {
     File::open(path).is_ok_and(|file| tells_go(&object::ReadCache::new(file)).unwrap_or(false))
 }

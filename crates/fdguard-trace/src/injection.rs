@@ -1,5 +1,5 @@
-//! What a program is started with so that the library is in it, and what is learned of it then.
-//! Whoever starts programs by other means than [`crate::TracedCommand`] uses this.
+//! The environment that injects the library into a program, and what is learned from it. Code that
+//! starts programs other than through [`crate::TracedCommand`] uses this.
 
 use std::collections::BTreeMap;
 use std::ffi::{OsStr, OsString};
@@ -21,12 +21,11 @@ use crate::table::ProcessTables;
 use crate::trace_dir::TraceDir;
 use crate::{BlindReason, Error, Site, Symbols, TracedProgram};
 
-/// The library and its folder, made ready for one program. It listens to every process that is
-/// started with its environment, one after the other as well as at the same time, until it is
-/// dropped.
+/// The library and its directory, prepared for one program. It listens to every process that is
+/// started with its environment, consecutively or at the same time, until it is dropped.
 #[derive(Debug)]
 pub struct Injection {
-    /// Ends before its folder goes.
+    /// Stops before its directory is removed.
     listener: Option<Listener>,
     dir: Option<TraceDir>,
     blind: Option<BlindReason>,
@@ -36,8 +35,9 @@ pub struct Injection {
 }
 
 impl Injection {
-    /// Makes everything ready for the program that is the first word of `command`. One that the
-    /// library cannot see into is told by [`Injection::blind`], and starts as it would without us.
+    /// Prepares everything for the program that is the first word of `command`. If the library
+    /// cannot see into it, [`Injection::blind`] reports why, and it starts as it would without
+    /// fdguard.
     pub fn prepare(command: &[OsString], options: Options) -> Result<Self, Error> {
         let Some((name, arguments)) = command.split_first() else {
             return Err(Error::NotFound {
@@ -68,8 +68,7 @@ impl Injection {
         self.blind
     }
 
-    /// Changes the environment that the program would have into the one that it is to be started
-    /// with.
+    /// Adapts the program's environment for the start with the library.
     pub fn environment(&self, variables: &mut Vec<(OsString, OsString)>) {
         let Some(dir) = &self.dir else {
             return;
@@ -94,15 +93,15 @@ impl Injection {
         }
     }
 
-    /// How the program is protected; absent where it is not, or cannot be.
+    /// How the program is protected; `None` if it is not, or cannot be.
     #[must_use]
     pub fn protection(&self) -> Option<&Protection> {
         let protection = self.options.protect.as_ref();
         protection.filter(|_| self.dir.is_some())
     }
 
-    /// Misuse of descriptors that was found until now, and what could not be looked for. With
-    /// `is_end` nobody is expected to write any more.
+    /// Misuse of descriptors that was found so far, and what could not be checked. With `is_end` no
+    /// further events are expected.
     pub fn hazards(&self, symbols: &mut Symbols, is_end: bool) -> (Vec<Hazard>, Vec<Gap>) {
         let listener = self.listener.as_ref();
         listener
@@ -110,8 +109,8 @@ impl Injection {
             .unwrap_or_default()
     }
 
-    /// What every process opened and closed until now, by line; also of those that are gone. With
-    /// `is_end` nobody is expected to write any more.
+    /// What every process opened and closed so far, by line, including processes that are gone.
+    /// With `is_end` no further events are expected.
     pub fn processes(
         &self,
         symbols: &mut Symbols,
@@ -123,35 +122,35 @@ impl Injection {
             .unwrap_or_default()
     }
 
-    /// The end of the program begins now: it was asked to end.
+    /// The program was asked to end: its end begins now.
     pub fn end_begins(&self) {
         if let Some(listener) = &self.listener {
             listener.end_begins();
         }
     }
 
-    /// It was asked to end, and goes on.
+    /// It was asked to end, but continues.
     pub fn end_is_off(&self) {
         if let Some(listener) = &self.listener {
             listener.end_is_off();
         }
     }
 
-    /// Reads what the processes did, before files of those that are gone go.
+    /// Reads what the processes did, before the files of ended processes are removed.
     pub(crate) fn listen(&self) {
         if let Some(listener) = &self.listener {
             listener.poll();
         }
     }
 
-    /// Whether the file of this table is not needed any more.
+    /// Whether the file of this table is no longer needed.
     pub(crate) fn is_done_with(&self, key: (u32, u64)) -> bool {
         let listener = self.listener.as_ref();
         listener.is_none_or(|listener| listener.is_done_with(key))
     }
 
-    /// The lines that start children again and again and do not wait for them. With `is_end` nobody
-    /// is expected to start or wait any more.
+    /// The lines that repeatedly start children without waiting for them. With `is_end` no further
+    /// starts or waits are expected.
     pub fn child_piles(&self, symbols: &mut Symbols, is_end: bool) -> Vec<ChildPile> {
         let listener = self.listener.as_ref();
         listener
@@ -159,8 +158,8 @@ impl Injection {
             .unwrap_or_default()
     }
 
-    /// Every line that started children, with the times by the monotonic clock at which those were
-    /// started that nobody waited for until now.
+    /// Every line that started children, with the start times (monotonic clock) of those that were
+    /// not waited for so far.
     pub fn child_lines(&self, symbols: &mut Symbols) -> Vec<(ChildPile, Vec<u64>)> {
         let listener = self.listener.as_ref();
         listener
@@ -168,21 +167,21 @@ impl Injection {
             .unwrap_or_default()
     }
 
-    /// Children that became a program without the library, as far as they ran when the listener
-    /// looked.
+    /// Children that became a program without the library, as far as they were running when the
+    /// listener checked.
     pub(crate) fn became(&self) -> BTreeMap<u32, UntracedProgram> {
         let listener = self.listener.as_ref();
         listener.map(Listener::became).unwrap_or_default()
     }
 
-    /// The line that started a process of it: that of its starter, or of the nearest ancestor that
-    /// has a line of the program's own. Absent for the first one, and for one whose start nobody
-    /// saw.
+    /// The line that started one of its processes: that of its starter, or of the nearest ancestor
+    /// with a line in the program's own code. `None` for the first one, and for one whose start was
+    /// not seen.
     pub fn child_origin(&self, pid: u32, symbols: &mut Symbols) -> Option<Origin> {
         self.listener.as_ref()?.child_origin(pid, symbols)
     }
 
-    /// What the processes wrote down until now.
+    /// What the processes recorded so far.
     pub fn tables(&self) -> Result<ProcessTables, Error> {
         match &self.dir {
             Some(dir) => ProcessTables::read(dir.path()),
@@ -190,9 +189,9 @@ impl Injection {
         }
     }
 
-    /// The same, and which of the processes are another program by now, without the library.
-    /// Forgets those that are gone: their files take memory. Who came and went since the last time
-    /// is heard before.
+    /// The same, and which of the processes are another program by now, without the library. Drops
+    /// those that are gone, because their files take memory. Events of processes that came and went
+    /// since the last call are read before.
     pub fn sweep(&self) -> Result<(ProcessTables, BTreeMap<u32, UntracedProgram>), Error> {
         self.listen();
         let whole = self.tables()?;
@@ -207,16 +206,16 @@ impl Injection {
         Ok((whole, became))
     }
 
-    /// How many events of its processes were kept from doing harm, as far as they were heard:
-    /// cheap, and right at any moment.
+    /// How many events of its processes were prevented from doing harm, as far as they were read:
+    /// cheap, and correct at any moment.
     #[must_use]
     pub fn prevented(&self) -> Arc<AtomicU64> {
         let listener = self.listener.as_ref();
         listener.map(Listener::prevented).unwrap_or_default()
     }
 
-    /// Which lines opened what a process holds, the one with the most first; empty for a process
-    /// that wrote nothing down.
+    /// The lines that opened what a process holds, the one with the most first; empty for a process
+    /// that recorded nothing.
     pub fn sites(&self, pid: u32, symbols: &mut Symbols) -> Result<Vec<Site>, Error> {
         let tables = self.tables()?;
         let Some(table) = tables.table_of(pid) else {
@@ -237,7 +236,7 @@ impl Drop for Injection {
         let Some(dir) = self.dir.take() else {
             return;
         };
-        // Who lives on would say at each exec that its library is gone.
+        // A process that stays alive would complain at each exec that its library is gone.
         let is_used = ProcessTables::read(dir.path())
             .is_ok_and(|tables| tables.iter().any(|table| is_alive(table.pid)));
         if is_used {
@@ -253,7 +252,7 @@ fn set(variables: &mut Vec<(OsString, OsString)>, name: &str, value: OsString) {
     }
 }
 
-/// Ours first, then those that were asked for already.
+/// fdguard's library first, then those that were already set.
 fn preloads(library: &Path, before: &OsStr) -> OsString {
     let mut list = library.as_os_str().to_owned();
     if !before.is_empty() {
@@ -263,8 +262,8 @@ fn preloads(library: &Path, before: &OsStr) -> OsString {
     list
 }
 
-/// Those that were set already, then ours. A Node that may not read our file would not start: none
-/// then.
+/// The options that were already set, then fdguard's. `None` for a Node that may not read the
+/// agent's file, because it would not start.
 fn node_options(before: &OsStr, arguments: &[OsString], agent: &Path) -> Option<OsString> {
     const LOCKED: [&str; 2] = ["--permission", "--experimental-permission"];
     let text = before.to_string_lossy();

@@ -24,17 +24,17 @@ use crate::{BlindReason, Error, Symbols};
 #[derive(Clone, Debug, Default)]
 #[non_exhaustive]
 pub struct Options {
-    /// Keep the tables of processes that ended with something of their own open.
+    /// Keep the tables of processes that ended with descriptors of their own still open.
     pub keep_ended: bool,
-    /// Give the program a group of its own, no input, and pipes for its output: see
+    /// Give the program its own process group, no input, and pipes for its output: see
     /// [`TracedCommand::take_output`].
     pub as_server: bool,
-    /// Keep stale descriptors from reaching other files.
+    /// Prevent stale descriptors from reaching other files.
     pub protect: Option<Protection>,
 }
 
 impl Options {
-    /// To judge what each process left open at its end.
+    /// To check what each process left open when it ended.
     #[must_use]
     pub fn keeping_ended(self) -> Self {
         Self {
@@ -54,7 +54,7 @@ impl Options {
 }
 
 impl Options {
-    /// To protect the program as well, if that is asked for.
+    /// Also protects the program, if requested.
     #[must_use]
     pub fn protecting(self, protect: Option<Protection>) -> Self {
         Self { protect, ..self }
@@ -66,21 +66,22 @@ impl Options {
 pub struct TracedCommand {
     child: Child,
     injection: Injection,
-    /// What its processes became that have no table for it.
+    /// The programs without a table that its processes became.
     became: BTreeMap<u32, UntracedProgram>,
     /// Tables of programs that became others.
     outlived: BTreeSet<(u32, u64)>,
-    /// Processes whose table was read, also those that were forgotten since.
+    /// Processes whose table was read, including those that were dropped since.
     with_table: BTreeSet<u32>,
-    /// Which program each process without a table was when it was looked at.
+    /// The program that each process without a table was running when it was examined.
     without_table: BTreeMap<u32, PathBuf>,
 }
 
 impl TracedCommand {
-    /// Starts the program, the first word of `command`. Its input, output and terminal are ours.
+    /// Starts the program, the first word of `command`. It shares fdguard's input, output and
+    /// terminal.
     pub fn launch(command: &[OsString], options: Options) -> Result<Self, Error> {
         let injection = Injection::prepare(command, options)?;
-        // It was looked at in `prepare`, and is there.
+        // `prepare` checked that it exists.
         let (name, arguments) = command.split_first().ok_or_else(|| Error::NotFound {
             program: String::new(),
         })?;
@@ -123,13 +124,14 @@ impl TracedCommand {
         self.injection.blind()
     }
 
-    /// How it is protected; absent where it is not, or cannot be.
+    /// How it is protected; `None` if it is not, or cannot be.
     #[must_use]
     pub fn protection(&self) -> Option<&Protection> {
         self.injection.protection()
     }
 
-    /// What its processes became, as far as somebody looked; counts only for those without a table.
+    /// The programs that its processes became, as far as they were examined; counts only for those
+    /// without a table.
     #[must_use]
     pub fn became(&self) -> BTreeMap<u32, UntracedProgram> {
         let mut became = self.injection.became();
@@ -137,14 +139,14 @@ impl TracedCommand {
         became
     }
 
-    /// What its processes wrote down until now.
+    /// What its processes recorded so far.
     pub fn tables(&self) -> Result<ProcessTables, Error> {
         let mut tables = self.injection.tables()?;
         tables.outlive(&self.outlived);
         Ok(tables)
     }
 
-    /// The same, and forgets processes that are gone: their files take memory.
+    /// The same, and drops processes that are gone, because their files take memory.
     pub fn tables_of_living(&mut self) -> Result<ProcessTables, Error> {
         self.injection.listen();
         let mut tables = self.tables()?;
@@ -167,54 +169,54 @@ impl TracedCommand {
         Ok(tables)
     }
 
-    /// Misuse of descriptors that was found until now, and what could not be looked for. With
-    /// `is_end` nobody is expected to write any more.
+    /// Misuse of descriptors that was found so far, and what could not be checked. With `is_end` no
+    /// further events are expected.
     pub fn hazards(&self, symbols: &mut Symbols, is_end: bool) -> (Vec<Hazard>, Vec<Gap>) {
         self.injection.hazards(symbols, is_end)
     }
 
-    /// What every process opened and closed until now, by line; also of those that are gone. With
-    /// `is_end` nobody is expected to write any more.
+    /// What every process opened and closed so far, by line, including processes that are gone.
+    /// With `is_end` no further events are expected.
     pub fn processes(
         &self,
         symbols: &mut Symbols,
         (is_end, detail): (bool, SiteDetail),
     ) -> Vec<TracedProcess> {
         let mut processes = self.injection.processes(symbols, (is_end, detail));
-        // What has become a program that the library does not see into is not what it was.
+        // A process that became a program that the library cannot see into is not what it was.
         processes.retain(|one| !self.outlived.contains(&(one.pid, one.began)));
         processes
     }
 
-    /// The end of the program begins now: it was asked to end.
+    /// The program was asked to end: its end begins now.
     pub fn end_begins(&self) {
         self.injection.end_begins();
     }
 
-    /// It was asked to end, and goes on.
+    /// It was asked to end, but continues.
     pub fn end_is_off(&self) {
         self.injection.end_is_off();
     }
 
-    /// The lines that start children again and again and do not wait for them: see
+    /// The lines that repeatedly start children without waiting for them: see
     /// [`Injection::child_piles`].
     pub fn child_piles(&self, symbols: &mut Symbols, is_end: bool) -> Vec<ChildPile> {
         self.injection.child_piles(symbols, is_end)
     }
 
-    /// Every line that started children, with the times by the monotonic clock at which those were
-    /// started that nobody waited for until now.
+    /// Every line that started children, with the start times (monotonic clock) of those that were
+    /// not waited for so far.
     pub fn child_lines(&self, symbols: &mut Symbols) -> Vec<(ChildPile, Vec<u64>)> {
         self.injection.child_lines(symbols)
     }
 
-    /// The line that started a process of it: see [`Injection::child_origin`].
+    /// The line that started one of its processes: see [`Injection::child_origin`].
     pub fn child_origin(&self, pid: u32, symbols: &mut Symbols) -> Option<Origin> {
         self.injection.child_origin(pid, symbols)
     }
 
-    /// Looks at processes that have no table: a shell may be another program by the next look, and
-    /// nobody can ask it after its end.
+    /// Examines processes that have no table: a shell may be another program at the next check, and
+    /// cannot be examined after it has ended.
     pub fn note_programs_without_table(&mut self, pids: impl IntoIterator<Item = u32>) {
         for pid in pids {
             let exe = std::fs::read_link(format!("/proc/{pid}/exe")).ok();
@@ -225,13 +227,13 @@ impl TracedCommand {
         }
     }
 
-    /// The processes that ever wrote a table which was read by [`TracedCommand::tables_of_living`].
+    /// The processes that ever wrote a table that [`TracedCommand::tables_of_living`] read.
     #[must_use]
     pub fn pids_with_table(&self) -> &BTreeSet<u32> {
         &self.with_table
     }
 
-    /// Its standard output and standard error, where it was started as a server; once.
+    /// Its standard output and standard error, if it was started as a server; returned once.
     pub fn take_output(&mut self) -> Option<(ChildStdout, ChildStderr)> {
         self.child.stdout.take().zip(self.child.stderr.take())
     }
@@ -251,16 +253,17 @@ impl TracedCommand {
         self.child.try_wait()
     }
 
-    /// What becomes readable at its end; absent on kernels and in sandboxes that forbid it.
+    /// A descriptor that becomes readable when it ends; `None` on kernels and in sandboxes that
+    /// forbid it.
     #[must_use]
     pub fn handle(&self) -> Option<OwnedFd> {
         let pid = rustix::process::Pid::from_child(&self.child);
         rustix::process::pidfd_open(pid, rustix::process::PidfdFlags::empty()).ok()
     }
 
-    /// Passes a signal on to it, unless it ended.
+    /// Passes a signal on to it, unless it has ended.
     pub fn signal(&mut self, signal: rustix::process::Signal) -> io::Result<()> {
-        // Not yet waited for, so the number is still its own.
+        // Not yet waited for, so the pid is still its own.
         if self.child.try_wait()?.is_none()
             && let Some(pid) = i32::try_from(self.pid())
                 .ok()

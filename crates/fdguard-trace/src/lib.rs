@@ -1,12 +1,12 @@
 //! Launches a program under the tracer and reports which line opened what is still open.
 //!
 //! [`TracedCommand::launch`] checks whether the injected library can see into the program, starts
-//! it with that library and a private folder, and [`TracedCommand::tables`] reads what every
-//! process of it wrote there, while it runs and after its end. Meanwhile a thread reads their
+//! it with that library and a private directory, and [`TracedCommand::tables`] reads what each of
+//! its processes wrote there, while it runs and after it has ended. Meanwhile a thread reads their
 //! events and detects hazards ([`TracedCommand::hazards`]). [`Injection`] is the same for programs
 //! that are started elsewhere. [`ObservedTrace::find`] finds a trace that another fdguard runs, and
 //! reads the same without disturbing it. [`Symbols`] turns addresses into lines, and [`Site::rank`]
-//! puts descriptors of one origin together.
+//! groups descriptors by origin.
 
 mod call_class;
 mod children;

@@ -18,53 +18,55 @@ use crate::runtime;
 use crate::symbol::Symbols;
 use crate::table::{ProcessTable, RawFrame};
 
-/// A process by number and the time its table was made.
+/// A process by pid and the time its table was created.
 type Key = (u32, u64);
 
 /// The error of a close that closed nothing.
 const EBADF: u16 = 9;
-/// Processes that ended clean and are remembered.
+/// The most processes without open descriptors that are remembered after their end.
 const MOST_CLEAN: usize = 256;
-/// Descriptors, open or closed, whose class is remembered before the closed ones are forgotten.
+/// The most descriptors, open or closed, whose class is remembered before closed ones are dropped.
 const MOST_NAMES: usize = 1 << 18;
-/// What is opened by a stack that was lost.
+/// Stands in for a stack that was lost.
 pub(crate) const LOST_STACK: StackId = StackId(u32::MAX);
 
 /// A traced process, as it was when its end began or as it is now.
 #[derive(Clone, Debug)]
 pub struct TracedProcess {
-    /// Its number.
+    /// Its pid.
     pub pid: u32,
-    /// When its table was made, by the monotonic clock, in nanoseconds.
+    /// When its table was created, by the monotonic clock, in nanoseconds.
     pub began: u64,
-    /// What it is called.
+    /// Its name.
     pub comm: String,
     /// The process that it was forked from, if it runs the same program.
     pub parent: Option<Key>,
     /// Every line that opened something, those that leak first.
     pub sites: Vec<JudgedSite>,
-    /// What descriptors are as far as the calls say, by number and time of opening.
+    /// The classes of descriptors as far as the calls determine them, by number and open time.
     pub classes: HashMap<(Fd, u64), Class>,
-    /// What links in `/proc` said of descriptors, by number and time of opening.
+    /// The targets of descriptors' links in `/proc`, by number and open time.
     pub links: HashMap<(Fd, u64), Text>,
     /// The most descriptors that it held.
     pub peak: Peak,
-    /// How many it holds now, or held in the end.
+    /// How many it holds now, or held at the end.
     pub count: u64,
-    /// When the judgement is of, by the monotonic clock: the beginning of the end, or now.
+    /// The time that the findings refer to, by the monotonic clock: the beginning of the end, or
+    /// now.
     pub until: u64,
     /// Whether it is gone.
     pub is_gone: bool,
     /// Events that were lost.
     pub lost: u64,
-    /// What was open before its first instruction, or came from its parent, and still is.
+    /// Descriptors that were open before its first instruction, or came from its parent, and still
+    /// are.
     pub inherited: BTreeSet<Fd>,
-    /// Numbers whose opening was seen.
+    /// Numbers whose open was seen.
     known: BTreeSet<Fd>,
 }
 
 impl TracedProcess {
-    /// Whether the opening of what has this number was seen.
+    /// Whether the open of the descriptor at this number was seen.
     #[must_use]
     pub fn knows(&self, fd: Fd) -> bool {
         self.known.contains(&fd)
@@ -88,27 +90,27 @@ struct State {
     calls: CallClasses,
     classes: HashMap<(Fd, u64), Class>,
     links: HashMap<(Fd, u64), Text>,
-    /// Links that were read just now: believed if the descriptor is still there at the next look.
+    /// Links that were just read: trusted if the descriptor is still there at the next check.
     fresh: Vec<(Fd, u64, Text)>,
 }
 
-/// What is in a stack.
+/// What a stack contains.
 pub(crate) struct TraitsOfStacks<'a> {
-    /// Frames of Python.
+    /// It has Python frames.
     pub(crate) is_python: &'a dyn Fn(StackId) -> bool,
-    /// A frame of the outermost level of a Python program or module.
+    /// It has a frame of the outermost level of a Python program or module.
     pub(crate) is_in_module: &'a dyn Fn(StackId) -> bool,
 }
 
-/// A process with its stacks not yet named.
+/// A process whose stacks are not named yet.
 pub(crate) struct UnnamedProcess {
     process: TracedProcess,
     paths: Vec<(Vec<RawFrame>, PathHistory)>,
 }
 
 impl Lifetimes {
-    /// Takes in the events of one process, in order. `number` gives each stack of the process its
-    /// number in the trace, `traits` says what is in a stack.
+    /// Applies the events of one process, in order. `number` maps each stack of the process to its
+    /// id in the trace, `traits` reports what a stack contains.
     pub(crate) fn apply_events(
         &mut self,
         key: Key,
@@ -130,7 +132,7 @@ impl Lifetimes {
         state.read_links(key.0, events);
     }
 
-    /// Events of a process were lost: what it wrote down itself puts it right.
+    /// Events of a process were lost: its own table corrects the state.
     pub(crate) fn lose(
         &mut self,
         key: Key,
@@ -146,7 +148,7 @@ impl Lifetimes {
         }
     }
 
-    /// A process is gone, and this is what it wrote down.
+    /// A process is gone, and this is its table.
     pub(crate) fn finish(
         &mut self,
         key: Key,
@@ -164,7 +166,7 @@ impl Lifetimes {
         self.forget();
     }
 
-    /// Forgets processes that closed all they opened: a build starts thousands.
+    /// Drops processes that closed everything they opened: a build starts thousands.
     fn forget(&mut self) {
         let clean = |state: &State| state.lifetimes.is_gone() && state.lifetimes.is_clean();
         let keys = self.processes.iter().filter(|(_, state)| clean(state));
@@ -183,7 +185,7 @@ impl Lifetimes {
         }
     }
 
-    /// It did not end after all.
+    /// The program did not end after all.
     pub(crate) fn end_is_off(&mut self) {
         self.ending = None;
         for state in self.processes.values_mut() {
@@ -191,7 +193,7 @@ impl Lifetimes {
         }
     }
 
-    /// Every process with what its stacks did, to be named outside the lock.
+    /// Every process with the history of its stacks, to be named outside the lock.
     pub(crate) fn unnamed(
         &mut self,
         now: u64,
@@ -209,7 +211,7 @@ impl Lifetimes {
         processes.collect()
     }
 
-    /// The state of a process; none before its table can be read.
+    /// The state of a process; `None` before its table can be read.
     fn state(&mut self, key: Key, path: &Path) -> Option<&mut State> {
         if !self.processes.contains_key(&key) {
             let table = ProcessTable::read(path).ok().flatten()?;
@@ -223,24 +225,24 @@ impl Lifetimes {
     }
 }
 
-/// Which sites are asked for: naming a stack takes longer than most programs take to start.
+/// Which sites are wanted: naming a stack takes longer than most programs take to start.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SiteDetail {
-    /// Those that hold something; all where one leaks, for others may use its line well.
+    /// Those that hold something; all if one leaks, because others may use its line correctly.
     Held,
-    /// Every one.
+    /// Every site.
     Every,
 }
 
 impl UnnamedProcess {
-    /// With lines in place of addresses.
+    /// Replaces addresses with lines.
     pub(crate) fn name(mut self, symbols: &mut Symbols, detail: SiteDetail) -> TracedProcess {
         if detail == SiteDetail::Held {
             let holds =
                 |history: &PathHistory| !history.live.is_empty() || history.recent.len() > 1;
             let held = self.paths.iter().filter(|(_, history)| holds(history));
             let found = named(held.cloned(), |raw_frames, history: &PathHistory| {
-                // What cannot leak yet and is the runtime's own needs no names.
+                // A stack of the runtime itself that cannot leak yet needs no names.
                 let is_few = history.live.len() + history.recent.len() < LEAST;
                 let outline = is_few.then(|| runtime::outline(raw_frames)).flatten();
                 outline.unwrap_or_else(|| symbols.name(raw_frames))
@@ -308,7 +310,7 @@ impl State {
             }
             EventKind::Close if event.errno != EBADF => {
                 let opener = self.lifetimes.path_of(fd).map(StackId);
-                // An interpreter that cleans up has left the program's outermost line behind.
+                // An interpreter that is cleaning up has left the program's outermost line.
                 let is_finalized = opener.is_some_and(&traits.is_python)
                     && event.tid == self.pid
                     && !(traits.is_in_module)(number(event.stack));
@@ -329,7 +331,7 @@ impl State {
         }
     }
 
-    /// What lived for a moment only needs no name: there may be millions.
+    /// A descriptor that was open only for a moment needs no name: there may be millions.
     fn forget_name(&mut self, fd: Fd, now: u64) {
         const MOMENT: u64 = 100_000_000;
         if let Some(at) = self.lifetimes.opened_at(fd)
@@ -354,7 +356,7 @@ impl State {
         self.lifetimes.reconcile(&open.collect(), counts, now);
     }
 
-    /// What the process said in the end of what it left open.
+    /// Reads the process's exit report of what it left open.
     fn read_exit_report(&mut self, table: &ProcessTable) {
         let Some(report) = table.exit_report() else {
             return;
@@ -372,8 +374,8 @@ impl State {
             .note_uses(uses.map(|(fd, one)| (*fd, one.used)));
     }
 
-    /// Reads what some of the new descriptors are called: the first, second, fourth, eighth … of
-    /// each path.
+    /// Reads the names of some of the new descriptors: the first, second, fourth, eighth … of each
+    /// call path.
     fn read_links(&mut self, pid: u32, events: &[EventRecord]) {
         for event in events.iter().filter(|event| event.kind == EventKind::Open) {
             let (fd, at) = (event.fd, event.ns);

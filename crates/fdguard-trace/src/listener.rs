@@ -1,6 +1,6 @@
 //! Reads the events of every traced process as they happen, and detects hazards.
 //!
-//! One thread, which wakes more often the more there is to read: a ring holds some tens of
+//! A single thread wakes more often the more there is to read: a ring holds a few tens of
 //! milliseconds of events of the fastest program.
 
 use std::cell::RefCell;
@@ -30,10 +30,10 @@ use crate::ring::{DrainedEvents, Ring};
 use crate::symbol::Symbols;
 use crate::table::{ProcessTable, RawFrame};
 
-/// How often at least and at most the rings are read.
+/// The longest and the shortest interval between reads of the rings.
 const LONGEST: Duration = Duration::from_millis(32);
 const SHORTEST: Duration = Duration::from_millis(1);
-/// With so much of a ring in use it is read twice as often.
+/// If this much of a ring is in use, it is read twice as often.
 const BUSY: u64 = EVENTS as u64 / 16;
 /// The most processes whose events are read at the same time: each costs fdguard a descriptor.
 const MOST_RINGS: usize = 256;
@@ -42,14 +42,14 @@ const MOST_RINGS: usize = 256;
 #[derive(Debug)]
 pub(crate) struct Listener {
     pump: Arc<Mutex<EventPump>>,
-    /// Beside the lock, which is held while stacks are named.
+    /// Outside the lock, which is held while stacks are named.
     prevented: Arc<AtomicU64>,
     stop: Option<Sender<()>>,
     thread: Option<JoinHandle<()>>,
 }
 
 impl Listener {
-    /// Begins to listen to all that is written to this folder.
+    /// Starts to listen to everything that is written to this directory.
     pub(crate) fn start(dir: &Path) -> std::io::Result<Self> {
         let pump = EventPump::new(dir);
         let prevented = Arc::clone(&pump.prevented);
@@ -74,25 +74,25 @@ impl Listener {
         })
     }
 
-    /// Reads all that is new.
+    /// Reads everything new.
     pub(crate) fn poll(&self) {
         lock(&self.pump).poll(false);
     }
 
-    /// The end of the program begins now: what is closed from now on is not its habit.
+    /// The end of the program begins now: closes from now on are not its usual behaviour.
     pub(crate) fn end_begins(&self) {
         let mut pump = lock(&self.pump);
         pump.poll(false);
         pump.lifetimes.end_begins(monotonic());
     }
 
-    /// The end did not come after all.
+    /// The program did not end after all.
     pub(crate) fn end_is_off(&self) {
         lock(&self.pump).lifetimes.end_is_off();
     }
 
-    /// What every process opened and closed until now, by line. With `is_end` nothing more is
-    /// expected of anybody.
+    /// What every process opened and closed so far, by line. With `is_end` no further events are
+    /// expected.
     pub(crate) fn processes(
         &self,
         symbols: &mut Symbols,
@@ -109,32 +109,32 @@ impl Listener {
         named.collect()
     }
 
-    /// Whether all events of this table were read: then its file is not needed any more.
+    /// Whether all events of this table were read: then its file is no longer needed.
     pub(crate) fn is_done_with(&self, key: (u32, u64)) -> bool {
         lock(&self.pump).is_done_with(key)
     }
 
-    /// How many events were prevented from doing harm: to be asked at any time.
+    /// How many events were prevented from doing harm; can be read at any time.
     pub(crate) fn prevented(&self) -> Arc<AtomicU64> {
         Arc::clone(&self.prevented)
     }
 
-    /// What was found until now. With `is_end` nothing more is expected of anybody.
+    /// The hazards found so far. With `is_end` no further events are expected.
     pub(crate) fn hazards(&self, symbols: &mut Symbols, is_end: bool) -> (Vec<Hazard>, Vec<Gap>) {
         let mut pump = lock(&self.pump);
         pump.poll(is_end);
         pump.hazards(symbols)
     }
 
-    /// The lines that start children again and again and do not wait for them.
+    /// The lines that repeatedly start children without waiting for them.
     pub(crate) fn child_piles(&self, symbols: &mut Symbols, is_end: bool) -> Vec<ChildPile> {
         let mut pump = lock(&self.pump);
         pump.poll(is_end);
         pump.child_piles(symbols)
     }
 
-    /// Every line that started children, with the starts of those that were not waited for until
-    /// now.
+    /// Every line that started children, with the start times of those that were not waited for so
+    /// far.
     pub(crate) fn child_lines(&self, symbols: &mut Symbols) -> Vec<(ChildPile, Vec<u64>)> {
         let mut pump = lock(&self.pump);
         pump.poll(false);
@@ -161,13 +161,14 @@ impl Drop for Listener {
     fn drop(&mut self) {
         drop(self.stop.take());
         if let Some(thread) = self.thread.take() {
-            // It ends at its next look; a panic of it was shown already.
+            // It stops at its next check; if it panicked, the panic was already shown.
             drop(thread.join());
         }
     }
 }
 
-/// What the rings of this folder prove right now, read once from their oldest event on.
+/// The hazards that the rings of this directory prove right now, read once from their oldest event
+/// on.
 pub(crate) fn recent(dir: &Path, symbols: &mut Symbols) -> (Vec<Hazard>, Vec<Gap>) {
     let mut pump = EventPump::new(dir);
     pump.poll(true);
@@ -183,14 +184,14 @@ fn lock(pump: &Mutex<EventPump>) -> MutexGuard<'_, EventPump> {
 struct EventPump {
     dir: PathBuf,
     rings: BTreeMap<(u32, u64), Source>,
-    /// Tables that are over, or could not be opened.
+    /// Tables of ended processes, or tables that could not be opened.
     over: BTreeSet<PathBuf>,
     detector: HazardDetector,
     lifetimes: Lifetimes,
     children: ChildWatch,
     stacks: Stacks,
     prevented: Arc<AtomicU64>,
-    /// Programs that processes which are gone started without the library.
+    /// Programs that ended processes started without the library.
     omissions: [u64; Omission::KINDS],
     unread_processes: u64,
 }
@@ -219,14 +220,14 @@ impl EventPump {
         }
     }
 
-    /// Reads all that is new; gives how much of the fullest ring was in use.
+    /// Reads everything new; returns how much of the fullest ring was in use.
     fn poll(&mut self, is_end: bool) -> u64 {
         self.find();
         let now = monotonic();
         let mut most = 0;
         let latest: HashMap<u32, u64> = self.rings.keys().copied().collect();
         for (key, mut source) in std::mem::take(&mut self.rings) {
-            // Checked before reading: a process that is gone now writes nothing after.
+            // Checked before reading: a process that is gone now writes nothing afterwards.
             let is_over = latest.get(&key.0) != Some(&key.1) || !is_alive(key.0);
             // A file that cannot be read any more belongs to no process.
             let Ok(drained) = source.ring.drain(now, is_end || is_over) else {
@@ -246,7 +247,7 @@ impl EventPump {
         most
     }
 
-    /// Takes in what one process did.
+    /// Applies the events of one process.
     fn process_events(
         &mut self,
         key: (u32, u64),
@@ -274,7 +275,7 @@ impl EventPump {
         self.children
             .apply_events(process, (key.1, drained.is_forked), &drained.events, number);
         for (known, count) in source.omissions.iter_mut().zip(drained.omissions) {
-            // Of a head that could not be read there is nothing.
+            // A header that could not be read has no counts.
             *known = count.max(*known);
         }
         if source.feed.is_first(&drained) && drained.is_forked {
@@ -295,7 +296,7 @@ impl EventPump {
         }
     }
 
-    /// A process is gone: what it wrote down itself is read once more.
+    /// A process is gone: its table is read once more.
     fn finish(&mut self, key: (u32, u64), source: &Source, now: u64) {
         if let Ok(Some(table)) = ProcessTable::read(&source.path) {
             let stacks: BTreeSet<u32> = table.accounts.keys().copied().collect();
@@ -324,18 +325,18 @@ impl EventPump {
         self.lifetimes.unnamed(monotonic(), &file_of, &raw_frames)
     }
 
-    /// Not while its ring is read, and not before it was found.
+    /// Not while its ring is being read, and not before it was found.
     fn is_done_with(&self, key: (u32, u64)) -> bool {
         !self.rings.contains_key(&key) && self.over.iter().any(|path| key_of(path) == Some(key))
     }
 
-    /// Looks for processes that are new.
+    /// Looks for new processes.
     fn find(&mut self) {
         let Ok(entries) = std::fs::read_dir(&self.dir) else {
             return;
         };
         let paths: BTreeSet<PathBuf> = entries.flatten().map(|entry| entry.path()).collect();
-        // Files of processes that are gone go as well: a build starts thousands.
+        // The files of ended processes are removed as well: a build starts thousands.
         self.over.retain(|path| paths.contains(path));
         for path in paths {
             let Some(key) = key_of(&path) else {
@@ -431,18 +432,18 @@ fn key_of(path: &Path) -> Option<(u32, u64)> {
     Some((pid.parse().ok()?, began.parse().ok()?))
 }
 
-/// The stacks of all processes, read when they are first met: their tables may be gone at the end.
+/// The stacks of all processes, read when they are first seen: their tables may be gone at the end.
 #[derive(Debug, Default)]
 struct Stacks {
     numbers: HashMap<(u32, u64), HashMap<u32, StackId>>,
-    /// Those of thousands of processes of one program are the same few.
+    /// Thousands of processes of one program share the same few stacks.
     same: HashMap<Vec<RawFrame>, StackId>,
     raw_frames: Vec<Vec<RawFrame>>,
     traits: Vec<StackTraits>,
 }
 
 impl Stacks {
-    /// Reads the stacks that are new among these events.
+    /// Reads the stacks that are new in these events.
     fn learn(
         &mut self,
         (pid, began): (u32, u64),
@@ -459,7 +460,7 @@ impl Stacks {
         if new.is_empty() {
             return;
         }
-        // One whose table is gone has no frames.
+        // Without its table a stack has no frames.
         let table = ProcessTable::read(path).ok().flatten();
         self.learn_from((pid, began), table.as_ref(), new);
     }
@@ -474,7 +475,8 @@ impl Stacks {
                 .map(|table| table.raw_frames(stack))
                 .unwrap_or_default();
             if raw_frames.is_empty() && table.is_some() {
-                // Another thread is writing it just now: the next event that names it asks again.
+                // Another thread is writing it right now: the next event that refers to it tries
+                // again.
                 continue;
             }
             let next = StackId(u32::try_from(self.raw_frames.len()).unwrap_or(u32::MAX));
@@ -495,7 +497,7 @@ impl Stacks {
         self.traits.get(index).is_some_and(what)
     }
 
-    /// Its events were all taken; what they name stays.
+    /// Its events were all read; the stacks that they refer to are kept.
     fn forget(&mut self, process: (u32, u64)) {
         self.numbers.remove(&process);
     }
@@ -514,7 +516,7 @@ impl Stacks {
     }
 }
 
-/// What kind of code is in a stack.
+/// The kind of code in a stack.
 #[derive(Clone, Copy, Debug, Default)]
 struct StackTraits {
     is_python: bool,
@@ -540,7 +542,7 @@ impl StackTraits {
     }
 }
 
-/// Now, by the clock that the injected library uses, in nanoseconds.
+/// The current time by the clock that the injected library uses, in nanoseconds.
 #[must_use]
 pub fn monotonic() -> u64 {
     let time = clock_gettime(ClockId::Monotonic);

@@ -43,7 +43,7 @@ impl ObservedTrace {
                 is_whole: true,
             })
         });
-        // A tracer whose program it cannot see into has no folder.
+        // A tracer that cannot see into its program has no directory.
         let mut programs = std::iter::once(pid).chain(children);
         launched.ok_or_else(|| Error::Untraced {
             pid,
@@ -51,43 +51,41 @@ impl ObservedTrace {
         })
     }
 
-    /// The process that it is about: the one that was named, or the one that the named tracer
-    /// launched.
+    /// The process that it is about: the given one, or the one that the given tracer launched.
     #[must_use]
     pub fn pid(&self) -> u32 {
         self.pid
     }
 
-    /// What a process of it is that has no table.
+    /// The program that one of its processes without a table is running.
     #[must_use]
     pub fn became(&self, pid: u32) -> UntracedProgram {
         UntracedProgram::from_pid(pid)
     }
 
-    /// What its processes wrote down until now. Those that are another program by now have no
-    /// table.
+    /// What its processes recorded so far. Those that are another program by now have no table.
     pub fn tables(&self) -> Result<ProcessTables, Error> {
         let mut tables = ProcessTables::read(&self.dir)?;
         tables.outlive(&outlived(&tables));
         Ok(tables)
     }
 
-    /// The hazards that its processes' last events prove: as many as their rings still hold.
-    /// Whoever launched the trace has heard all of them; this is for who comes later.
+    /// The hazards that its processes' latest events prove: as many as their rings still hold. The
+    /// fdguard that launched the trace has read all of them; this is for later observers.
     #[must_use]
     pub fn hazards(&self, symbols: &mut Symbols) -> (Vec<Hazard>, Vec<Gap>) {
         listener::recent(&self.dir, symbols)
     }
 
-    /// The processes of the trace that run, the one that it is about first. Children that lost
-    /// their parent are among them, unless it is about a child.
+    /// The running processes of the trace, the one that it is about first. Orphans are included,
+    /// unless it is about a child.
     pub fn pids(&self) -> Result<Vec<u32>, Error> {
         let mut pids = vec![self.pid];
         if self.is_whole {
             let tables = ProcessTables::read(&self.dir)?;
             let others: BTreeSet<u32> = tables.iter().map(|table| table.pid).collect();
             let running = others.into_iter().filter(|pid| is_alive(*pid));
-            // A number may be somebody else's by now.
+            // A pid may belong to another process by now.
             let ours = |pid: &u32| dir_of(*pid).ok().flatten().as_ref() == Some(&self.dir);
             pids.extend(running.filter(|pid| *pid != self.pid).filter(ours));
         }
@@ -95,7 +93,8 @@ impl ObservedTrace {
     }
 }
 
-/// The folder that a process writes to: where our files are mapped, else what its environment says.
+/// The directory that a process writes to: where fdguard's files are mapped, otherwise the one in
+/// its environment.
 fn dir_of(pid: u32) -> Result<Option<PathBuf>, Error> {
     let maps = read(pid, "maps")?;
     let mapped = maps.split(|byte| *byte == b'\n').filter_map(|line| {
@@ -122,8 +121,8 @@ fn read(pid: u32, name: &str) -> Result<Vec<u8>, Error> {
     }
 }
 
-/// The children of a process whose command line has the word `trace`; nobody's otherwise: orphans
-/// of a trace may have any parent.
+/// The children of a process whose command line has the word `trace`; otherwise none, because
+/// orphans of a trace may have any parent.
 fn children_of_tracer(pid: u32) -> Vec<u32> {
     let words = read(pid, "cmdline").unwrap_or_default();
     let mut words = words.split(|byte| *byte == 0).skip(1);
@@ -146,14 +145,14 @@ fn parent_of(pid: u32) -> Option<u32> {
     parent.parse().ok()
 }
 
-/// What `stat` says behind the command, which may hold anything.
+/// The part of `stat` after the command, which may contain anything.
 fn after_name(pid: u32) -> Option<String> {
     let stat = std::fs::read(format!("/proc/{pid}/stat")).ok()?;
     let at = stat.iter().rposition(|byte| *byte == b')')?;
     Some(String::from_utf8_lossy(stat.get(at + 2..)?).into_owned())
 }
 
-/// Those whose process has become another program since: then our file is not mapped any more.
+/// Tables whose process has become another program since: then fdguard's file is no longer mapped.
 pub(crate) fn outlived(tables: &ProcessTables) -> BTreeSet<(u32, u64)> {
     let pids: BTreeSet<u32> = tables.iter().map(|table| table.pid).collect();
     let latest = pids.into_iter().filter_map(|pid| tables.table_of(pid));
@@ -165,24 +164,24 @@ fn is_another(table: &ProcessTable) -> bool {
     let name = table.name().as_bytes();
     let is_absent = || {
         let maps = std::fs::read(format!("/proc/{}/maps", table.pid)).unwrap_or_default();
-        // Who ended has no maps, and whose maps may not be read has to be believed.
+        // An ended process has no maps, and if the maps cannot be read, the table is trusted.
         !maps.is_empty() && !maps.windows(name.len()).any(|part| part == name)
     };
-    // Of one that ends while we read there is a part; the second time there is nothing.
+    // A process that ends during the read yields a part; the second read yields nothing.
     is_absent() && is_absent()
 }
 
 /// A program that runs without the library.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct UntracedProgram {
-    /// What it is called now.
+    /// Its current name.
     pub comm: String,
     /// Why it did not load the library.
     pub blind: BlindReason,
 }
 
 impl UntracedProgram {
-    /// As it runs now.
+    /// The program as it runs now.
     pub(crate) fn from_pid(pid: u32) -> Self {
         let comm = std::fs::read(format!("/proc/{pid}/comm")).unwrap_or_default();
         let blind = program_of(pid).and_then(|program| program.blind);
@@ -197,7 +196,7 @@ fn program_of(pid: u32) -> Option<TracedProgram> {
     TracedProgram::find(OsStr::new(&format!("/proc/{pid}/exe"))).ok()
 }
 
-/// Whether it runs; a zombie does not.
+/// Whether it is running; a zombie is not.
 pub(crate) fn is_alive(pid: u32) -> bool {
     let state = after_name(pid).and_then(|rest| rest.chars().next());
     !matches!(state, None | Some('Z' | 'X'))

@@ -5,7 +5,7 @@ use fdguard_wire::Omission;
 
 use crate::BlindReason;
 
-/// Each reason by its place in what the library counts.
+/// Each reason by its index in the library's counters.
 const REASONS: [(Omission, BlindReason); Omission::KINDS] = [
     (Omission::OtherLoader, BlindReason::OtherLoader),
     (Omission::OtherMachine, BlindReason::OtherMachine),
@@ -14,7 +14,7 @@ const REASONS: [(Omission, BlindReason); Omission::KINDS] = [
     (Omission::Privileged, BlindReason::Privileged),
 ];
 
-/// A gap for each reason that there was.
+/// A gap for each reason that occurred.
 pub(crate) fn gaps(counts: &[u64; Omission::KINDS]) -> Vec<Gap> {
     let told = REASONS.iter().filter_map(|(why, blind)| {
         let count = counts.get(*why as usize).filter(|count| **count > 0)?;

@@ -1,5 +1,5 @@
 //! Whether a program can load the injected library. This is checked before the start, because some
-//! loaders would refuse to start with it.
+//! programs would not start with it.
 
 use std::ffi::{OsStr, OsString};
 use std::fs::File;
@@ -16,17 +16,17 @@ use object::read::elf::{FileHeader as _, ProgramHeader as _};
 use crate::Error;
 use crate::go::is_go;
 
-/// Interpreters of scripts that interpret scripts.
+/// The most script interpreters that are themselves scripts.
 const MOST_SCRIPTS: usize = 4;
 
 /// A program that was found.
 #[derive(Clone, Debug)]
 pub struct TracedProgram {
-    /// The file that will run: of a script its interpreter.
+    /// The file that will run: for a script its interpreter.
     pub path: PathBuf,
     /// Why the library would not see into it.
     pub blind: Option<BlindReason>,
-    /// Whether it is written in Go: then only its C part can be seen, if it has one.
+    /// Whether it is written in Go: then only its C part, if any, can be seen.
     pub is_go: bool,
 }
 
@@ -35,19 +35,19 @@ pub struct TracedProgram {
 pub enum BlindReason {
     /// It has no loader: statically linked.
     Static,
-    /// The same, and written in Go.
+    /// Statically linked, and written in Go.
     Go,
     /// Its loader is not glibc's.
     OtherLoader,
-    /// A sanitizer in it wants to come before every other library.
+    /// It contains a sanitizer that must be loaded before every other library.
     Sanitizer,
     /// It cannot read the library.
     Unreachable,
-    /// It runs with another user's rights, and the loader ignores us.
+    /// It runs with another user's rights, so the loader ignores the library.
     Privileged,
-    /// For another machine than we are.
+    /// It is built for another machine than fdguard.
     OtherMachine,
-    /// We have no library for this machine.
+    /// fdguard has no library for this machine.
     NoLibrary,
     /// It became another program, which could have loaded the library and did not.
     NotLoaded,
@@ -57,7 +57,7 @@ pub enum BlindReason {
 pub const GO: &str = "Go programs make system calls without libc, which tracing interposes";
 
 impl BlindReason {
-    /// Why, in words.
+    /// The reason, in words.
     #[must_use]
     pub fn why(self) -> &'static str {
         match self {
@@ -85,7 +85,7 @@ impl BlindReason {
         }
     }
 
-    /// What can see it.
+    /// What can see it instead.
     #[must_use]
     pub fn remedy(self) -> &'static str {
         match self {
@@ -97,7 +97,7 @@ impl BlindReason {
 }
 
 impl TracedProgram {
-    /// Finds the program as `execvp` would, and looks at what would be loaded.
+    /// Finds the program as `execvp` would, and checks what would be loaded.
     pub fn find(name: &OsStr) -> Result<Self, Error> {
         let mut path = locate(name)?;
         let mut blind = None;
@@ -196,8 +196,8 @@ fn privileged(path: &Path) -> Option<BlindReason> {
     (takes_user || takes_group || (has_capabilities && !is_root)).then_some(BlindReason::Privileged)
 }
 
-/// What the ELF header says; nothing when all is well, or when it is no ELF file, which then will
-/// not run anyway.
+/// The reason found in the ELF header; `None` if all is well, or if it is not an ELF file, which
+/// will not run anyway.
 fn of_elf(path: &Path) -> Option<BlindReason> {
     let file = File::open(path).ok()?;
     let cache = object::ReadCache::new(file);
@@ -227,8 +227,8 @@ fn of_elf(path: &Path) -> Option<BlindReason> {
     has_sanitizer(path).then_some(BlindReason::Sanitizer)
 }
 
-/// Whether a sanitizer in it would refuse to start; asked as the library asks before it hands
-/// itself on.
+/// Whether a sanitizer in it would refuse to start; the same check that the library makes before it
+/// is passed on.
 fn has_sanitizer(path: &Path) -> bool {
     struct Whole(File);
     impl Bytes for Whole {

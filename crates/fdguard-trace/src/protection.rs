@@ -7,18 +7,18 @@ use std::time::Duration;
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Protection {
-    /// What happens when something was prevented.
+    /// What happens when harm was prevented.
     pub report: ReportPolicy,
-    /// Names of files that no socket's number may come near, besides databases; `*` and `?` are
-    /// patterns.
+    /// Names of files whose numbers must be kept apart from those of sockets, besides databases;
+    /// `*` and `?` are wildcards.
     pub shields: Vec<String>,
-    /// How many closed numbers are kept; the library's own choice when absent.
+    /// How many closed numbers are kept; the library decides if absent.
     pub keep: Option<u32>,
-    /// How long at most; any time when absent.
+    /// How long they are kept at most; unlimited if absent.
     pub age: Option<Duration>,
 }
 
-/// What happens when something was prevented.
+/// What happens when harm was prevented.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ReportPolicy {
     /// One report for each place in the code.
@@ -30,7 +30,7 @@ pub enum ReportPolicy {
 }
 
 impl Protection {
-    /// Protection that reports in this way.
+    /// Protection with this report policy.
     #[must_use]
     pub fn new(report: ReportPolicy) -> Self {
         Self {
@@ -41,13 +41,13 @@ impl Protection {
         }
     }
 
-    /// The same, with these files out of reach as well.
+    /// The same, and also shields these files.
     #[must_use]
     pub fn shielding(self, shields: Vec<String>) -> Self {
         Self { shields, ..self }
     }
 
-    /// What the library reads, by the names of `fdguard-preload`'s `protect`.
+    /// The variables that the library reads, with the names in `fdguard-preload`'s `protect`.
     pub(crate) fn variables(&self) -> Vec<(&'static str, OsString)> {
         let level = match self.report {
             ReportPolicy::Once => "warn-once",

@@ -7,17 +7,17 @@ use std::path::Path;
 
 use fdguard_wire::{EVENTS, EventRecord, Omission, TableImage};
 
-/// A ticket that is not filled after so many nanoseconds is passed over; it is reported late, if
-/// ever. What comes after it is doubtful then, so a thread that is not run for a while on a busy
-/// machine is waited for.
+/// A ticket that is not filled after this many nanoseconds is skipped; it is reported late, if
+/// ever. What comes after it is then doubtful, so a thread that is not scheduled for a while on a
+/// busy machine is waited for.
 const PATIENCE: u64 = 1_000_000_000;
-/// The same when the ring fills up meanwhile.
+/// The same if the ring fills up meanwhile.
 const LITTLE_PATIENCE: u64 = 20_000_000;
-/// With so much of the ring in use there is little patience.
+/// If this much of the ring is in use, the shorter wait applies.
 const FULL: u64 = EVENTS as u64 / 4;
-/// The most passed-over tickets that are read again.
+/// The most skipped tickets that are read again.
 const MOST_HOLES: usize = 1024;
-/// When the reader fell behind: so much of the ring is left to the writers.
+/// If the reader fell behind, this much of the ring is left to the writers.
 const MARGIN: u64 = EVENTS as u64 / 8;
 
 /// A reader of one ring.
@@ -30,20 +30,20 @@ pub(crate) struct Ring {
     holes: Vec<u64>,
 }
 
-/// What came since the last time.
+/// What was written since the last read.
 #[derive(Debug, Default)]
 pub(crate) struct DrainedEvents {
     /// Events in order, and some that were late.
     pub(crate) events: Vec<EventRecord>,
     /// The ticket of each.
     pub(crate) tickets: Vec<u64>,
-    /// All tickets before this one were read, or passed over.
+    /// All tickets before this one were read, or skipped.
     pub(crate) next: u64,
-    /// How many were overwritten before anybody read them: those before the events.
+    /// How many were overwritten before they were read: those before the events.
     pub(crate) lost: u64,
     /// How much of the ring was in use.
     pub(crate) behind: u64,
-    /// Whether its process was forked, and did not begin with exec.
+    /// Whether its process was forked, and did not start with exec.
     pub(crate) is_forked: bool,
     /// How many programs it started without the library, by [`Omission`].
     pub(crate) omissions: [u64; Omission::KINDS],
@@ -67,11 +67,11 @@ impl Ring {
         })
     }
 
-    /// Reads what is new. At the end no ticket is filled any more.
+    /// Reads what is new. At the end no ticket will be filled any more.
     pub(crate) fn drain(&mut self, now: u64, is_end: bool) -> io::Result<DrainedEvents> {
         let mut head = [0; TableImage::HEAD];
         match self.file.read_exact_at(&mut head, 0) {
-            // It was found before its process gave it its length.
+            // The file was found before its process set its length.
             Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => {
                 return Ok(DrainedEvents::default());
             }
@@ -111,7 +111,7 @@ impl Ring {
             PATIENCE
         };
         while self.next < written {
-            // As far as it goes without a turn.
+            // Up to the point where the ring wraps around.
             let until_turn = EVENTS as u64 - self.next % EVENTS as u64;
             let count = (written - self.next).min(until_turn);
             let mut bytes = vec![0; usize::try_from(count).unwrap_or(0) * TableImage::EVENT];
@@ -159,8 +159,8 @@ impl Ring {
 mod tests {
     use super::Ring;
 
-    /// It was taken for the file of nobody, and no hazard of its process was ever told: in 6 of 450
-    /// runs on a busy machine.
+    /// Regression: the file was taken for one without a process, and no hazard of its process was
+    /// ever reported: in 6 of 450 runs on a busy machine.
     #[test]
     fn r40_a_file_that_is_found_before_it_has_its_length_is_looked_at_again() {
         let file = tempfile::NamedTempFile::new().unwrap();

@@ -7,18 +7,18 @@ use fdguard_core::origin::{Frame, Language, Stack};
 
 use crate::table::RawFrame;
 
-/// Whose code a module is.
+/// The owner of a module's code.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Module {
     /// The runtime of a language whose own frames are read.
     Runtime(Language),
-    /// The C library and the start of a program.
+    /// The C library and the startup code of a program.
     System,
-    /// Anybody's.
+    /// Any other code.
     Other,
 }
 
-/// Libraries of the Java machine that open descriptors, and its launcher.
+/// Libraries of the JVM that open descriptors, and its launcher.
 const JAVA: &[&str] = &[
     "java",
     "libjvm.so",
@@ -30,7 +30,7 @@ const JAVA: &[&str] = &[
     "libzip.so",
 ];
 
-/// The beginning of the name of a runtime's program or library; a version may follow.
+/// The prefix of the name of a runtime's program or library; a version may follow.
 const BEGINS: &[(&str, Language)] = &[
     ("python", Language::Python),
     ("libpython", Language::Python),
@@ -38,11 +38,11 @@ const BEGINS: &[(&str, Language)] = &[
     ("libuv.so", Language::Node),
 ];
 
-/// The beginning of the name of a library that belongs to the C library.
+/// The prefix of the name of a library that belongs to the C library.
 const SYSTEM: &[&str] = &["libc.so", "libc-2", "libpthread", "ld-linux", "ld-2"];
 
 impl Module {
-    /// By the name of its file.
+    /// Determined by the name of its file.
     pub(crate) fn from_path(path: &Path) -> Self {
         let Some(name) = path.file_name().and_then(|name| name.to_str()) else {
             return Self::Other;
@@ -71,8 +71,8 @@ impl Module {
     }
 }
 
-/// The stack of something that a runtime opened on its own account: the runtime's file, and no
-/// names. `None` where anybody else had a part in it.
+/// The stack of something that a runtime opened by itself: the runtime's file, and no names. `None`
+/// if any other code was involved.
 pub(crate) fn outline(stack: &[RawFrame]) -> Option<Stack> {
     let mut runtime = None;
     for raw_frame in stack {

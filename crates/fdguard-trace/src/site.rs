@@ -16,33 +16,33 @@ use crate::table::{Descriptor, ProcessTable, ProcessTables};
 /// A place that opened what is still open.
 #[derive(Clone, Debug)]
 pub struct Site {
-    /// The stack that most of them have, innermost first.
+    /// The stack of most of them, innermost first.
     pub stack: Stack,
     /// The place to blame.
     pub culprit: Option<Culprit>,
-    /// Where that line is also used well: the caller that leaks. Asked for by
+    /// The caller that leaks, if other callers use that line correctly. Set by
     /// [`Site::find_leaking_caller`].
     pub leaking_caller: Option<Culprit>,
     /// What is open.
     pub open: Vec<OpenFd>,
-    /// How many the stacks of these ever opened.
+    /// How many descriptors these stacks ever opened.
     pub opened: u64,
-    /// How many of those ended.
+    /// How many of those were closed.
     pub closed: u64,
-    /// The stacks that came together here, the one with the most first.
+    /// The stacks that were merged here, the one with the most first.
     pub paths: Vec<CallPath>,
 }
 
-/// One way to a site.
+/// One call path to a site.
 #[derive(Clone, Debug)]
 pub struct CallPath {
     /// Innermost first.
     pub stack: Stack,
-    /// The numbers that it opened and that are open.
+    /// The numbers that it opened and that are still open.
     pub fds: Vec<u32>,
     /// How many it ever opened.
     pub opened: u64,
-    /// How many of those ended.
+    /// How many of those were closed.
     pub closed: u64,
 }
 
@@ -56,7 +56,8 @@ pub struct OpenFd {
 }
 
 impl OpenFd {
-    /// Seconds that it has been open, to the millisecond; `now` is by the same clock as its time.
+    /// Seconds that it has been open, to the millisecond; `now` must be from the same clock as its
+    /// time.
     #[must_use]
     pub fn age(&self, now: u64) -> f64 {
         let age = Duration::from_nanos(now.saturating_sub(self.descriptor.ns));
@@ -93,8 +94,8 @@ impl From<&Lifetime> for OpenFd {
 }
 
 impl Site {
-    /// A site as its lifetimes have it, when the end began: the paths that held something then.
-    /// None where none did.
+    /// A site from its lifetimes at the beginning of the end: the paths that held something then.
+    /// `None` if none did.
     #[must_use]
     pub fn of_lifetimes(site: &JudgedSite) -> Option<Self> {
         let paths: Vec<CallPath> = site
@@ -121,7 +122,7 @@ impl Site {
     }
 
     /// The sites of these descriptors of a process, the one with the most first. Descriptors that
-    /// it does not know are left out.
+    /// the table does not know are left out.
     #[must_use]
     pub fn rank(
         tables: &ProcessTables,
@@ -197,8 +198,8 @@ impl Site {
         self.paths.extend(other.paths);
     }
 
-    /// Finds the caller that leaks, where others use the same line and close what it opens. Names
-    /// every stack of the process: for reports, not for each look.
+    /// Finds the caller that leaks, if others use the same line and close what it opens. Names
+    /// every stack of the process, so it is for reports, not for each poll.
     pub fn find_leaking_caller(
         &mut self,
         tables: &ProcessTables,
@@ -226,7 +227,7 @@ impl Site {
         }
     }
 
-    /// As the contract shows it; `now` is by the same clock as the descriptors' times.
+    /// As in the JSON output; `now` must be from the same clock as the descriptors' times.
     #[must_use]
     pub fn origin(&self, now: u64) -> Origin {
         let oldest = self.oldest();
@@ -261,7 +262,7 @@ impl Site {
         self.oldest().map(|open| open.descriptor.ns)
     }
 
-    /// How many more became open each second; absent where there are too few to calculate it.
+    /// How many more became open per second; `None` if there are too few to calculate it.
     #[must_use]
     pub fn per_second(&self) -> Option<f64> {
         const ENOUGH: u32 = 4;
@@ -280,7 +281,7 @@ fn is_partly_closed(path: &CallPath) -> bool {
     !path.fds.is_empty() && path.closed > 0 && path.closed * PART >= path.opened
 }
 
-/// Whether a stack closes what it opens: but for a few that may be in use just now.
+/// Whether a stack closes what it opens, except for a few that may be in use right now.
 fn is_used_well(account: &Account) -> bool {
     const IN_USE: u64 = 10;
     let open = account.opened.saturating_sub(account.closed);

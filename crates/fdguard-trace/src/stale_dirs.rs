@@ -10,13 +10,13 @@ use std::path::Path;
 
 use rustix::fs::{FlockOperation, Mode, OFlags, flock};
 
-/// What the names of folders begin with.
+/// The prefix of the names of directories.
 pub(crate) const PREFIX: &str = "fdguard-trace-";
-/// The file that says from where the processes of a folder can be seen.
+/// The file that records in which namespace the processes of a directory are visible.
 const NAMESPACE: &str = "namespace";
 
-/// Marks a new folder as used, for as long as the file is open. Written last, so that a folder
-/// without the mark is left alone.
+/// Marks a new directory as used, for as long as the file is open. Written last, so that a
+/// directory without the mark is left alone.
 pub(crate) fn claim(dir: &Path) -> io::Result<File> {
     let lock = open(dir)?;
     flock(&lock, FlockOperation::LockShared)?;
@@ -30,17 +30,17 @@ fn open(dir: &Path) -> io::Result<File> {
     Ok(rustix::fs::open(dir, flags, Mode::empty())?.into())
 }
 
-/// Processes of another namespace cannot be seen from here.
+/// Processes of another namespace are not visible from here.
 fn namespace() -> io::Result<std::path::PathBuf> {
     fs::read_link("/proc/self/ns/pid")
 }
 
-/// Removes what is abandoned among the folders of this user. What cannot be known stays.
+/// Removes abandoned directories of this user. In case of doubt a directory stays.
 pub(crate) fn sweep(parent: &Path) {
     for entry in fs::read_dir(parent).into_iter().flatten().flatten() {
         let is_named = entry.file_name().as_bytes().starts_with(PREFIX.as_bytes());
         if is_named && is_abandoned(&entry.path()).unwrap_or(false) {
-            // Somebody else may be removing it as well.
+            // Another process may be removing it as well.
             drop(fs::remove_dir_all(entry.path()));
         }
     }
@@ -56,13 +56,13 @@ fn is_abandoned(dir: &Path) -> io::Result<bool> {
     }
     let lock = open(dir)?;
     if flock(&lock, FlockOperation::NonBlockingLockExclusive).is_err() {
-        // Its trace still runs.
+        // Its trace is still running.
         return Ok(false);
     }
     Ok(!is_used(dir)?)
 }
 
-/// Whether a living process has the library, or would have its children load it.
+/// Whether a living process has the library, or would make its children load it.
 fn is_used(dir: &Path) -> io::Result<bool> {
     for entry in fs::read_dir(dir)?.flatten() {
         let name = entry.file_name();
@@ -75,7 +75,8 @@ fn is_used(dir: &Path) -> io::Result<bool> {
     }
     for entry in fs::read_dir("/proc")?.flatten() {
         let is_process = entry.file_name().as_bytes().iter().all(u8::is_ascii_digit);
-        // Whose environment may not be read is not ours, or is in the list above.
+        // If the environment cannot be read, the process belongs to another user, or is in the list
+        // above.
         if is_process
             && has(
                 &fs::read(entry.path().join("environ")).unwrap_or_default(),
@@ -88,7 +89,7 @@ fn is_used(dir: &Path) -> io::Result<bool> {
     Ok(false)
 }
 
-/// Whether a process's file names the folder. One that may not be read might; one that is gone does
+/// Whether a process's file names the directory. An unreadable one might; one that is gone does
 /// not.
 fn may_name(file: &Path, dir: &Path) -> bool {
     match fs::read(file) {
@@ -130,7 +131,7 @@ mod tests {
         for one in [&gone, &wide, &elsewhere] {
             drop(claim(one).unwrap());
         }
-        // Nobody has this number.
+        // No process has this pid.
         fs::write(gone.join("4194305-12.fdguard"), "").unwrap();
         fs::set_permissions(&wide, fs::Permissions::from_mode(0o755)).unwrap();
         fs::write(elsewhere.join(NAMESPACE), "pid:[1]").unwrap();

@@ -13,7 +13,7 @@ use fdguard_wire::RuntimeLanguage;
 use crate::runtime::Module;
 use crate::table::RawFrame;
 
-/// Names addresses, and remembers what it named.
+/// Resolves addresses, and caches the results.
 #[derive(Debug, Default)]
 pub struct Symbols {
     symbolizer: Symbolizer,
@@ -27,8 +27,8 @@ impl Symbols {
         Self::default()
     }
 
-    /// A stack with names, innermost first; a frame may stand for several inlined ones. Where a
-    /// language with a runtime of its own runs, its frames stand in place of the runtime's.
+    /// A stack with names, innermost first; a frame may expand to several inlined ones. Frames of a
+    /// language with its own runtime replace the runtime's native frames.
     pub(crate) fn name(&mut self, stack: &[RawFrame]) -> Stack {
         let languages: Stack = stack.iter().filter_map(language_frame).collect();
         // Below the runtime there is nothing but the runtime.
@@ -67,8 +67,8 @@ impl Symbols {
     fn look_up(&self, module: &Path, offset: u64) -> Stack {
         let name = module.display().to_string();
         let mut elf = Elf::new(module);
-        // Lines of these are nobody's to look at, and reading them takes longer than most programs
-        // take to start.
+        // Lines in these modules are of no interest to a user, and reading them takes longer than
+        // most programs take to start.
         elf.debug_syms = Module::from_path(module) == Module::Other;
         let source = Source::Elf(elf);
         let found = self
@@ -87,7 +87,7 @@ impl Symbols {
     }
 }
 
-/// A frame of a language with a runtime of its own.
+/// A frame of a language with its own runtime.
 fn language_frame(raw_frame: &RawFrame) -> Option<Frame> {
     let RawFrame::Language {
         tongue,
@@ -131,7 +131,7 @@ fn places(symbol: &Sym<'_>, module: &str) -> Stack {
     frames
 }
 
-/// By the ending of a source file.
+/// Determined by the extension of a source file.
 fn language_of(file: &Path) -> Language {
     match file.extension().and_then(|ending| ending.to_str()) {
         Some("rs") => Language::Rust,

@@ -26,38 +26,38 @@ pub struct ProcessTables {
     outlived: BTreeSet<(u32, u64)>,
 }
 
-/// What one process wrote down since it began, or since its last exec.
+/// What one process recorded since it began, or since its last exec.
 #[derive(Clone, Debug)]
 pub struct ProcessTable {
     /// The process.
     pub pid: u32,
     /// When it began, by the monotonic clock, in nanoseconds.
     pub began: u64,
-    /// What it was called then.
+    /// Its name at that time.
     pub comm: String,
-    /// The one that it was forked from.
+    /// The process that it was forked from.
     pub parent: Option<(u32, u64)>,
     /// What is open, by number.
     pub open: BTreeMap<u32, Descriptor>,
-    /// The numbers that were open once and are not now.
+    /// The numbers that were open once and are closed now.
     pub closed: BTreeSet<u32>,
-    /// What each stack opened, and what became of it.
+    /// What each stack opened, and what happened to it.
     pub accounts: HashMap<u32, Account>,
     /// Numbers below 1024 that were open before its first instruction.
     pub inherited: Vec<u32>,
     /// Opens and closes that were not recorded.
     pub lost_events: u64,
-    /// Stacks that found no place.
+    /// Stacks that did not fit.
     pub lost_stacks: u64,
     /// Descriptors whose close was not seen.
     pub unseen_closes: u64,
     /// Whether it is protected.
     pub is_protected: bool,
-    /// Descriptors that protection holds in it now, which the program does not know of.
+    /// Descriptors that protection now holds in it, which the program does not know of.
     pub quarantined: u64,
-    /// What that prevented, by the id of its hazard.
+    /// What protection prevented, by the id of its hazard.
     pub prevented: BTreeMap<&'static str, u64>,
-    /// The time of its last event, by the monotonic clock; absent before the first.
+    /// The time of its last event, by the monotonic clock; `None` before the first.
     pub last: Option<u64>,
     stacks: HashMap<u32, Vec<FrameRecord>>,
     modules: HashMap<u16, PathBuf>,
@@ -70,26 +70,26 @@ pub struct ProcessTable {
 pub struct Descriptor {
     /// Generation: how many times this descriptor number has been used.
     pub generation: u32,
-    /// The stack that opened it; 0 where it is not known.
+    /// The stack that opened it; 0 if unknown.
     pub stack: u32,
     /// The thread.
     pub tid: u32,
-    /// When, by the monotonic clock, in nanoseconds.
+    /// When it was opened, by the monotonic clock, in nanoseconds.
     pub ns: u64,
-    /// The call.
+    /// The call that opened it.
     pub call: OpenCall,
-    /// How many forks ago: the stack is one of an ancestor.
+    /// How many forks ago: the stack is an ancestor's.
     pub forks: u8,
-    /// After which event it was used last, by the time of that event; 0 when it was not.
+    /// The time of the latest event before its last use; 0 if it was not used.
     pub used: u64,
 }
 
-/// Room for a buffer is made in steps.
+/// The buffer grows in steps of this size.
 const BUFFER_STEP: usize = 1 << 20;
 
 thread_local! {
-    /// Most of a table is a hole that is never read: a new buffer each time would be cleared for
-    /// nothing, which takes longer than to read the rest.
+    /// Most of a table is a hole that is never read: a new buffer each time would be zeroed for
+    /// nothing, which takes longer than reading the rest.
     static BUFFER: RefCell<Vec<u8>> = const { RefCell::new(Vec::new()) };
 }
 
@@ -136,13 +136,13 @@ pub(crate) enum RawFrame {
 }
 
 impl ProcessTables {
-    /// What the processes of a trace wrote to its folder, for one of them that wants to know about
-    /// itself.
+    /// The tables that the processes of a trace wrote to its directory, for one of them that
+    /// examines itself.
     pub fn from_dir(dir: &Path) -> Result<Self, Error> {
         Self::read(dir)
     }
 
-    /// Reads every table of the folder. A file that is not whole yet is left for the next time.
+    /// Reads every table in the directory. An incomplete file is left for the next time.
     pub(crate) fn read(dir: &Path) -> Result<Self, Error> {
         let failed = |source| Error::Read {
             path: dir.to_owned(),
@@ -152,7 +152,7 @@ impl ProcessTables {
         for entry in std::fs::read_dir(dir).map_err(failed)? {
             let entry = entry.map_err(failed)?;
             let path = entry.path();
-            // Whoever reads somebody else's folder must not wait for a pipe in it.
+            // Reading another user's directory must not block on a pipe in it.
             if entry.file_type().is_ok_and(|kind| kind.is_file())
                 && path.extension().is_some_and(|end| end == "fdguard")
                 && let Ok(Some(table)) = ProcessTable::read(&path)
@@ -173,8 +173,8 @@ impl ProcessTables {
         pids.into_iter().filter_map(|pid| self.table_of(pid))
     }
 
-    /// The latest table of a process: since its last exec. None when what it is now did not write
-    /// one.
+    /// The latest table of a process: since its last exec. `None` if its current program did not
+    /// write one.
     #[must_use]
     pub fn table_of(&self, pid: u32) -> Option<&ProcessTable> {
         let mut range = self.tables.range((pid, 0)..=(pid, u64::MAX));
@@ -182,7 +182,7 @@ impl ProcessTables {
         (!self.outlived.contains(key)).then_some(table)
     }
 
-    /// All of them.
+    /// All tables.
     pub fn iter(&self) -> impl Iterator<Item = &ProcessTable> {
         self.tables.values()
     }
@@ -193,7 +193,7 @@ impl ProcessTables {
         self.iter().map(|table| table.lost_events).sum()
     }
 
-    /// The stack of a descriptor, innermost first, from the mapping that has it.
+    /// The stack of a descriptor, innermost first, from the mapping that contains it.
     pub(crate) fn stack(&self, table: &ProcessTable, descriptor: &Descriptor) -> Vec<RawFrame> {
         let mut owner = table;
         for _ in 0..descriptor.forks {
@@ -211,8 +211,8 @@ impl ProcessTables {
         self.outlived = keys.clone();
     }
 
-    /// Removes the files of tables that are older than the latest of a process, or that `keep` does
-    /// not want.
+    /// Removes the files of tables that are older than the latest of a process, or that `keep`
+    /// rejects.
     pub(crate) fn tidy(&mut self, keep: impl Fn(&ProcessTable) -> bool) {
         let latest: HashMap<u32, u64> = self.tables.keys().copied().collect();
         let parents: Vec<(u32, u64)> = self.iter().filter_map(|table| table.parent).collect();
@@ -220,7 +220,7 @@ impl ProcessTables {
             let is_latest = latest.get(&key.0) == Some(&key.1);
             let is_wanted = (is_latest && keep(table)) || parents.contains(key);
             if !is_wanted {
-                // It is only memory; the folder goes at the end.
+                // It only takes memory; the directory is removed at the end.
                 drop(std::fs::remove_file(&table.file));
                 drop(std::fs::remove_file(table.file.with_extension("left")));
             }
@@ -230,15 +230,15 @@ impl ProcessTables {
 }
 
 impl ProcessTable {
-    /// Its last word, if it ended by itself and was asked for one; see `fdguard-preload`'s
-    /// farewell.
+    /// Its exit report, if it ended by itself and a report was requested; see `fdguard-preload`'s
+    /// `exit_report`.
     #[must_use]
     pub fn exit_report(&self) -> Option<ExitReport> {
         let bytes = std::fs::read(self.file.with_extension("left")).ok()?;
         Some(ExitReport::parse(&bytes))
     }
 
-    /// Its name in the folder.
+    /// Its name in the directory.
     pub(crate) fn name(&self) -> &OsStr {
         self.file.file_name().unwrap_or_default()
     }
@@ -257,7 +257,7 @@ impl ProcessTable {
         let last = last_event(&file, image.tickets());
         BUFFER.with_borrow_mut(|buffer| {
             if buffer.len() < needed {
-                // The old one goes first, so that both are never there.
+                // The old buffer is dropped first, so that the two never coexist.
                 *buffer = Vec::new();
                 *buffer = vec![0; needed.next_multiple_of(BUFFER_STEP)];
             }
@@ -362,7 +362,7 @@ impl ProcessTable {
     }
 }
 
-/// What protection prevented; nothing that did not happen.
+/// What protection prevented, without zero counts.
 fn prevented(image: &TableImage<'_>) -> BTreeMap<&'static str, u64> {
     let kinds = [
         ("use-after-close", PreventedHarm::Use),
@@ -376,7 +376,7 @@ fn prevented(image: &TableImage<'_>) -> BTreeMap<&'static str, u64> {
         .collect()
 }
 
-/// When the latest event was that is whole; the very last may be in the making.
+/// The time of the latest complete event; the very last may be being written.
 fn last_event(file: &File, tickets: u64) -> Option<u64> {
     const TRIES: u64 = 64;
     (tickets.saturating_sub(TRIES)..tickets)
@@ -399,7 +399,7 @@ fn bytes_to_os(bytes: &[u8]) -> std::ffi::OsString {
     std::ffi::OsString::from_vec(bytes.to_vec())
 }
 
-/// Reads a part of the file. Most of a table was never written to: only what is there is read.
+/// Reads a part of the file. Most of a table was never written to: only existing data is read.
 fn fill(file: &File, bytes: &mut [u8], from: usize, to: usize) -> io::Result<()> {
     let Some(part) = bytes.get_mut(from..to) else {
         return Ok(());
@@ -415,7 +415,7 @@ fn fill(file: &File, bytes: &mut [u8], from: usize, to: usize) -> io::Result<()>
         let data = match rustix::fs::seek(file, SeekFrom::Data(at)) {
             Ok(found) => offset(found).max(done),
             Err(Errno::NXIO) => end,
-            // A file system that knows no holes.
+            // The file system does not support holes.
             Err(_) => done,
         };
         part[done..data].fill(0);

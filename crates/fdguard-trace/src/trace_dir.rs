@@ -11,7 +11,7 @@ use tempfile::TempDir;
 
 use crate::stale_dirs;
 
-/// The injected library, built by our build script.
+/// The injected library, built by this crate's build script.
 const LIBRARY: &[u8] = include_bytes!(env!("FDGUARD_PRELOAD"));
 const LIBRARY_NAME: &str = "libfdguard_preload.so";
 /// The module that Node loads.
@@ -22,11 +22,11 @@ const NODE_AGENT_NAME: &str = "fdguard-node.cjs";
 #[derive(Debug)]
 pub(crate) struct TraceDir {
     dir: TempDir,
-    /// Says that the trace runs.
+    /// Marks the trace as running.
     _claim: File,
 }
 
-/// The injected library's bytes, to look at; empty where there is none for this machine.
+/// The injected library's bytes, for inspection; empty if there is none for this machine.
 #[must_use]
 pub fn library() -> &'static [u8] {
     LIBRARY
@@ -37,15 +37,15 @@ pub(crate) fn has_library() -> bool {
     !LIBRARY.is_empty()
 }
 
-/// Whether this is such a folder, and still there.
+/// Whether this is an existing trace directory.
 pub(crate) fn is_one(path: &Path) -> bool {
     let name = path.file_name().unwrap_or_default().as_bytes();
     name.starts_with(stale_dirs::PREFIX.as_bytes()) && path.is_absolute() && path.is_dir()
 }
 
 impl TraceDir {
-    /// Makes it where files are kept in memory, if programs may be run from there, else where
-    /// temporary files go.
+    /// Creates it where files are kept in memory, if programs may be run from there, otherwise in
+    /// the directory for temporary files.
     pub(crate) fn create() -> io::Result<Self> {
         let shared = PathBuf::from("/dev/shm");
         let mut last = io::Error::from(io::ErrorKind::NotFound);
@@ -74,7 +74,7 @@ impl TraceDir {
         self.dir.path().join(NODE_AGENT_NAME)
     }
 
-    /// Leaves it in place: processes that live on would complain about a library that is gone.
+    /// Leaves it in place: processes that stay alive would complain about a missing library.
     pub(crate) fn keep(self) -> PathBuf {
         self.dir.keep()
     }
@@ -99,7 +99,7 @@ fn fill(parent: &Path) -> io::Result<TraceDir> {
 
 /// The loader maps the library as code, which a file system may forbid.
 fn may_run_from(dir: &Path) -> bool {
-    // The loader takes these for the end of a name.
+    // The loader treats these characters as the end of a name.
     let is_one_word = !dir
         .as_os_str()
         .as_bytes()

@@ -6,10 +6,10 @@ use crate::event::PreventedHarm;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
 #[repr(u8)]
 pub enum OpenCall {
-    /// Not known: before tracing began, or inside a library.
+    /// Unknown: before tracing began, or inside a library.
     #[default]
     Unknown = 0,
-    /// `open` and its kin.
+    /// `open` and related functions.
     Open,
     /// `creat`.
     Creat,
@@ -43,13 +43,13 @@ pub enum OpenCall {
     Memfd,
     /// `pidfd_open`.
     Pidfd,
-    /// `fopen` and its kin.
+    /// `fopen` and related functions.
     Fopen,
     /// `freopen`.
     Freopen,
     /// `opendir`.
     Opendir,
-    /// `mkstemp` and its kin.
+    /// `mkstemp` and related functions.
     Mkstemp,
     /// `tmpfile`.
     Tmpfile,
@@ -65,7 +65,7 @@ pub enum OpenCall {
     MqOpen,
     /// Received with `recvmsg`.
     Received,
-    /// A system call by its number that has no other name here.
+    /// A system call by number that has no other name here.
     Syscall,
 }
 
@@ -104,14 +104,14 @@ const OPEN_NAMES: &[(OpenCall, &str)] = &[
 ];
 
 impl OpenCall {
-    /// The call of this number; a number of a later version is not known.
+    /// The call with this code; codes of a later version are unknown.
     #[must_use]
     pub fn from_code(code: u8) -> Self {
         let found = OPEN_NAMES.get(usize::from(code));
         found.map_or(Self::Unknown, |(call, _)| *call)
     }
 
-    /// The call of this name.
+    /// The call with this name.
     #[must_use]
     pub fn from_name(name: &str) -> Self {
         let found = OPEN_NAMES.iter().find(|(_, known)| *known == name);
@@ -126,13 +126,13 @@ impl OpenCall {
     }
 }
 
-/// Which call, or what else, closed a descriptor.
+/// The call, or other cause, that closed a descriptor.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 #[repr(u8)]
 pub enum CloseCall {
     /// `close`, `fclose`, `closedir`, …
     Close = 0,
-    /// `dup2` put another descriptor in its place: the number now means the new one.
+    /// `dup2` replaced it: the number now means the new descriptor.
     Dup2,
     /// `close_range`.
     CloseRange,
@@ -140,7 +140,7 @@ pub enum CloseCall {
     Exec,
     /// The end of the process.
     Exit,
-    /// Not known: inside a library, or the event is missing.
+    /// Unknown: inside a library, or the event is missing.
     Unknown,
 }
 
@@ -155,14 +155,14 @@ const CLOSE_NAMES: &[(CloseCall, &str)] = &[
 ];
 
 impl CloseCall {
-    /// The call of this code, without the bit of [`PreventedHarm`].
+    /// The call with this code, without the bit of [`PreventedHarm`].
     #[must_use]
     pub fn from_code(code: u8) -> Self {
         let found = CLOSE_NAMES.get(usize::from(code & !PreventedHarm::BIT));
         found.map_or(Self::Unknown, |(call, _)| *call)
     }
 
-    /// The call of this name.
+    /// The call with this name.
     #[must_use]
     pub fn from_name(name: &str) -> Self {
         let found = CLOSE_NAMES.iter().find(|(_, known)| *known == name);
@@ -206,7 +206,7 @@ pub enum FdCall {
     Truncate,
 }
 
-/// Each call with the name of the plainest call of its kind, in the order of their codes.
+/// Each call with the name of the most basic call of its kind, in the order of their codes.
 const FD_NAMES: &[(FdCall, &str)] = &[
     (FdCall::Other, "call"),
     (FdCall::Read, "read"),
@@ -222,31 +222,31 @@ const FD_NAMES: &[(FdCall, &str)] = &[
 ];
 
 impl FdCall {
-    /// The bit of a code for a number that was closed during the call.
+    /// The bit in a code that marks a number closed during the call.
     pub const TORN: u8 = 0x80;
 
-    /// The call of this code, without the bits of [`FdCall::TORN`] and [`PreventedHarm`].
+    /// The call with this code, without the bits of [`FdCall::TORN`] and [`PreventedHarm`].
     #[must_use]
     pub fn from_code(code: u8) -> Self {
         let found = FD_NAMES.get(usize::from(code & !(Self::TORN | PreventedHarm::BIT)));
         found.map_or(Self::Other, |(call, _)| *call)
     }
 
-    /// The call of this name.
+    /// The call with this name.
     #[must_use]
     pub fn from_name(name: &str) -> Self {
         let found = FD_NAMES.iter().find(|(_, known)| *known == name);
         found.map_or(Self::Other, |(call, _)| *call)
     }
 
-    /// The name of the plainest call of its kind.
+    /// The name of the most basic call of its kind.
     #[must_use]
     pub fn name(self) -> &'static str {
         let found = FD_NAMES.get(self as usize);
         found.map_or("call", |(_, name)| name)
     }
 
-    /// Whether it puts bytes into the descriptor.
+    /// Whether it writes bytes to the descriptor.
     #[must_use]
     pub fn writes(self) -> bool {
         matches!(self, Self::Write | Self::Send)

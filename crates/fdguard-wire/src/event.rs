@@ -1,6 +1,6 @@
-//! The ring of events, in order: hazards are detected in it.
+//! The ring of events, in order: hazards are detected from it.
 //!
-//! A writer takes a ticket first and fills its place later. A close takes its ticket before the
+//! A writer takes a ticket first and fills its entry later. A close takes its ticket before the
 //! call and an open after it, so tickets give the order even where a number is reused at once. A
 //! ticket that is never filled (its thread was killed) is a hole. The reader must keep up:
 //! overwritten events are lost, and the reader knows how many.
@@ -10,7 +10,7 @@ use core::sync::atomic::{AtomicU64, Ordering};
 use crate::image::Words;
 use crate::mapping::low;
 
-/// One place of the ring.
+/// One entry of the ring.
 #[derive(Debug)]
 #[repr(C)]
 pub struct RingEvent {
@@ -20,7 +20,7 @@ pub struct RingEvent {
     /// Number in the lower half, stack in the upper.
     which: AtomicU64,
     more: [AtomicU64; 2],
-    /// The five before and the ticket, mixed.
+    /// A mix of the five words before and the ticket.
     check: AtomicU64,
 }
 
@@ -29,20 +29,20 @@ pub struct RingEvent {
 pub struct EventRecord {
     /// What happened.
     pub kind: EventKind,
-    /// The call: an [`OpenCall`](crate::OpenCall) of an open or a refusal, an
-    /// [`FdCall`](crate::FdCall) of a use, a [`CloseCall`](crate::CloseCall) of a close.
+    /// The call: an [`OpenCall`](crate::OpenCall) for an open or a refusal, an
+    /// [`FdCall`](crate::FdCall) for a use, a [`CloseCall`](crate::CloseCall) for a close.
     pub code: u8,
-    /// The error that it gave; 0 for none.
+    /// The error that it returned; 0 for none.
     pub errno: u16,
     /// The thread.
     pub tid: u32,
-    /// When, by the monotonic clock.
+    /// The time by the monotonic clock.
     pub ns: u64,
     /// The number.
     pub fd: u32,
-    /// The stack; 0 where it was not taken.
+    /// The stack; 0 if it was not recorded.
     pub stack: u32,
-    /// What else there is to say, by kind.
+    /// Further data, depending on the kind.
     pub more: [u64; 2],
 }
 
@@ -50,40 +50,40 @@ pub struct EventRecord {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub enum EventKind {
-    /// Of a later version.
+    /// A kind of a later version.
     Unknown = 0,
-    /// A descriptor was opened. More: for a socket its domain and type, for what comes from another
-    /// number that number and one.
+    /// A descriptor was opened. More: for a socket its domain and type, for a descriptor derived
+    /// from another number that number plus one.
     Open,
-    /// A descriptor was closed, or a close failed. More: how many tickets were given out when the
-    /// call was over, so that it happened between its own ticket and that one; 0 when that is not
-    /// known. Then 1 if the process had a second thread by then.
+    /// A descriptor was closed, or a close failed. More: how many tickets had been taken when the
+    /// call returned, so the close happened between its own ticket and that one; 0 if unknown. Then
+    /// 1 if the process had a second thread by then.
     Close,
-    /// All numbers from `fd` to the first of `more`.
+    /// All numbers from `fd` to the first word of `more` were closed.
     CloseRange,
-    /// A thread was found inside a call when another one closes its number.
+    /// A thread was found inside a call when another one closed its number.
     Inside,
-    /// A call on a number is over. More: the first bytes that were written; with `code`
+    /// A call on a number returned. More: the first bytes that were written; if `code` has
     /// [`FdCall::TORN`](crate::FdCall::TORN) set, its number was closed meanwhile.
     Use,
-    /// A POSIX lock was taken. More: first byte, and the one after the last. With `code`
-    /// [`LOCK_BEGINS`], a call begins that takes or gives back a lock.
+    /// A POSIX lock was taken. More: first byte, and one past the last. With `code`
+    /// [`LOCK_BEGINS`], a call begins that takes or releases a lock.
     Lock,
-    /// A POSIX lock was given back. More: as above.
+    /// A POSIX lock was released. More: as above.
     Unlock,
-    /// Which file a number is. More: device and inode.
+    /// The file of a number. More: device and inode.
     File,
-    /// A call that gives out numbers got none.
+    /// A call that opens a descriptor failed for lack of a number.
     Refused,
-    /// `select` up to this number and one.
+    /// `select` with this `nfds`, beyond the size of its sets.
     Select,
     /// Other code is known to have requested this descriptor: the stack of this event replaces the
     /// stack of its open.
     Reassigned,
-    /// A child process was started. More: its number; 0 where the call does not tell it, with the
-    /// time at which the call began, for a call that started and waited for it.
+    /// A child process was started. More: its pid; 0 if the call does not return it, with the time
+    /// at which the call began, for a call that started and waited for it.
     Started,
-    /// A child that ended was waited for. More: its number.
+    /// A child that ended was waited for. More: its pid.
     Reaped,
 }
 
@@ -104,26 +104,26 @@ const KINDS: &[EventKind] = &[
     EventKind::Reaped,
 ];
 
-/// The code of a lock that is being taken or given back.
+/// The code of a lock that is being taken or released.
 pub const LOCK_BEGINS: u8 = 1;
 
-/// Harm that protection kept from happening; the bit [`PreventedHarm::BIT`] of the code of an end
-/// or a use says so.
+/// Harm that protection prevented; marked by the bit [`PreventedHarm::BIT`] in the code of a close
+/// or a use.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub enum PreventedHarm {
-    /// A use of a number that was closed.
+    /// A use of a closed number.
     Use = 0,
     /// A second close.
     DoubleClose,
-    /// A close of a socket that another thread was inside of: put off.
+    /// A close of a socket while another thread was inside a call on it: deferred.
     Stranger,
 }
 
 impl PreventedHarm {
     /// How many kinds there are.
     pub const KINDS: usize = 3;
-    /// The bit of a code.
+    /// The bit in a code.
     pub const BIT: u8 = 0x40;
 }
 
@@ -134,7 +134,7 @@ fn mixed(words: [u64; 5], ticket: u64) -> u64 {
 }
 
 impl RingEvent {
-    /// An empty place.
+    /// An empty entry.
     #[must_use]
     pub const fn new() -> Self {
         Self {
@@ -171,7 +171,7 @@ impl Default for RingEvent {
 
 pub(crate) const SIZE: usize = size_of::<RingEvent>();
 
-/// The event of a ticket from its bytes; `None` when the place holds another one, none, or one that
+/// The event of a ticket from its bytes; `None` if the entry holds another event, none, or one that
 /// is being written.
 pub(crate) fn read(words: Words<'_>, ticket: u64) -> Option<EventRecord> {
     let all = [

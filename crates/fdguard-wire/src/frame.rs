@@ -5,13 +5,13 @@ use crate::mapping::low;
 /// Bits of an offset in a module or of an address.
 const OFFSET: u32 = 44;
 
-/// A language with a runtime of its own; the number is the kind of its frames.
+/// A language with its own runtime; the number is the kind of its frames.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[repr(u8)]
 pub enum RuntimeLanguage {
     /// Python.
     Python = 3,
-    /// Java and what else runs on its machine.
+    /// Java and other languages on the JVM.
     Java = 4,
     /// JavaScript in Node.
     Node = 5,
@@ -20,28 +20,29 @@ pub enum RuntimeLanguage {
 /// One frame of a stack.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum FrameRecord {
-    /// A place in a module's file, by its own addresses. A return address, unless `exact`.
+    /// A location in a module's file, by the file's own addresses. A return address, unless
+    /// `exact`.
     Native {
-        /// Which module.
+        /// The module.
         module: u16,
-        /// The address less the module's load bias.
+        /// The address minus the module's load bias.
         offset: u64,
     },
-    /// A place outside of every module: code made at run time.
+    /// A location outside every module: code generated at run time.
     Address(u64),
-    /// A frame of a language with a runtime of its own.
+    /// A frame of a language with its own runtime.
     Language {
-        /// Which one.
+        /// The language.
         tongue: RuntimeLanguage,
-        /// Which text: file and function.
+        /// The text: file and function.
         text: u32,
-        /// Line, 0 where it is not known.
+        /// The line, 0 if unknown.
         line: u32,
     },
 }
 
 impl FrameRecord {
-    /// As a word.
+    /// Encodes the frame as a word.
     #[must_use]
     pub const fn pack(self) -> u64 {
         match self {
@@ -56,7 +57,7 @@ impl FrameRecord {
         }
     }
 
-    /// From a word; `None` for a kind of a later version, or nothing.
+    /// Decodes a word; `None` for a kind of a later version, or an empty word.
     #[must_use]
     pub const fn unpack(word: u64) -> Option<Self> {
         match word >> 60 {

@@ -1,4 +1,4 @@
-//! The first page: whose mapping it is, and what was lost.
+//! The first page: the process that owns the mapping, and what was lost.
 
 use core::sync::atomic::{AtomicU32, AtomicU64};
 
@@ -7,7 +7,7 @@ use crate::loader::Omission;
 
 /// The first word of a mapping, written last: `fdguard1`.
 pub const MAGIC: u64 = u64::from_ne_bytes(*b"fdguard1");
-/// The version of the layout; a reader takes no other.
+/// The version of the layout; readers accept no other.
 pub const VERSION: u32 = 5;
 
 /// The header. Counters only rise.
@@ -18,20 +18,19 @@ pub struct TableHeader {
     pub magic: AtomicU64,
     /// [`VERSION`].
     pub version: AtomicU32,
-    /// The process, as it sees itself.
+    /// The pid, as the process sees it.
     pub pid: AtomicU32,
     /// Bytes of the mapping.
     pub size: AtomicU64,
-    /// When it was made, by the monotonic clock, in nanoseconds.
+    /// When the mapping was created, by the monotonic clock, in nanoseconds.
     pub began: AtomicU64,
-    /// The same by the time of day.
+    /// The same by the wall clock.
     pub began_wall: AtomicU64,
-    /// The process that this one was forked from, 0 when it began with exec; and when that one's
-    /// mapping was made.
+    /// The process that this one was forked from, 0 if it started with exec.
     pub parent: AtomicU64,
-    /// When the mapping of `parent` was made.
+    /// When the mapping of `parent` was created.
     pub parent_began: AtomicU64,
-    /// Behind the highest number that was ever open.
+    /// One past the highest number that was ever open.
     pub numbers: AtomicU64,
     /// Words in use.
     pub words: AtomicU64,
@@ -39,7 +38,7 @@ pub struct TableHeader {
     pub modules: AtomicU64,
     /// Tickets of the ring that were taken.
     pub events: AtomicU64,
-    /// When the latest open or close was, by the monotonic clock.
+    /// The time of the latest open or close, by the monotonic clock.
     pub latest: AtomicU64,
     /// Stacks in use.
     pub stacks: AtomicU64,
@@ -54,15 +53,16 @@ pub struct TableHeader {
     pub foreign_calls: AtomicU64,
     /// Stacks that stopped before the outermost frame.
     pub cut_stacks: AtomicU64,
-    /// Numbers below 1024 that were open before the first instruction of the program, a bit each.
+    /// Numbers below 1024 that were open before the program's first instruction, one bit each.
     pub inherited: [AtomicU64; 16],
-    /// What the process is called, as the kernel has it; zeros at the end.
+    /// The name of the process, as in the kernel, padded with zeros.
     pub comm: [AtomicU64; 2],
-    /// 1 when the process is protected.
+    /// 1 if the process is protected.
     pub protected: AtomicU64,
-    /// How many numbers that keeps now: the process has so many descriptors more than it knows of.
+    /// How many numbers protection keeps now: the process has this many descriptors more than it
+    /// knows of.
     pub quarantined: AtomicU64,
-    /// What that prevented, by [`PreventedHarm`].
+    /// What protection prevented, by [`PreventedHarm`].
     pub prevented: [AtomicU64; PreventedHarm::KINDS],
     /// Programs that were started without the library, by [`Omission`].
     pub omissions: [AtomicU64; Omission::KINDS],

@@ -1,4 +1,4 @@
-//! A mapping as bytes, read from outside while it is written, or after the end of its writer.
+//! A mapping as bytes, read from outside while it is being written, or after its writer has ended.
 
 use core::mem::offset_of;
 
@@ -37,18 +37,18 @@ pub struct TableImage<'a> {
     bytes: &'a [u8],
 }
 
-/// A stack and what it opened.
+/// A stack and the descriptors it opened.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SiteRecord {
-    /// Its number.
+    /// Its id.
     pub stack: u32,
-    /// What it opened, and what became of it.
+    /// What it opened, and what happened to it.
     pub account: Account,
 }
 
 impl<'a> TableImage<'a> {
-    /// Takes the bytes of a file; `None` when they are no mapping of this version. A file that is
-    /// cut short is read as far as it goes.
+    /// Reads the bytes of a file; `None` if they are not a mapping of this version. A truncated
+    /// file is read as far as it goes.
     #[must_use]
     pub fn new(bytes: &'a [u8]) -> Option<Self> {
         let image = Self { bytes };
@@ -57,7 +57,7 @@ impl<'a> TableImage<'a> {
         (is_ours && version == VERSION).then_some(image)
     }
 
-    /// How many bytes of the file are needed to read everything: the rest is not in use. Asked of
+    /// How many bytes of the file are needed to read everything: the rest is not in use. Works on
     /// the first bytes, at least [`TableImage::HEAD`].
     #[must_use]
     pub fn needed(&self) -> usize {
@@ -67,8 +67,8 @@ impl<'a> TableImage<'a> {
     /// Bytes of the header.
     pub const HEAD: usize = size_of::<TableHeader>();
 
-    /// Where the slots end that are in use, and where the words begin: what lies between is empty,
-    /// or read by ticket.
+    /// The end of the slots in use, and the start of the words: the part between them is empty, or
+    /// read by ticket.
     #[must_use]
     pub fn hole(&self) -> (usize, usize) {
         let parts = TableMapping::parts();
@@ -85,26 +85,26 @@ impl<'a> TableImage<'a> {
         low(self.field(offset_of!(TableHeader, version)) >> 32)
     }
 
-    /// When it was made, by the monotonic clock, in nanoseconds.
+    /// When it was created, by the monotonic clock, in nanoseconds.
     #[must_use]
     pub fn began(&self) -> u64 {
         self.field(offset_of!(TableHeader, began))
     }
 
-    /// The same by the time of day.
+    /// The same by the wall clock.
     #[must_use]
     pub fn began_wall(&self) -> u64 {
         self.field(offset_of!(TableHeader, began_wall))
     }
 
-    /// The process that it was forked from, and when that one's mapping was made.
+    /// The process that it was forked from, and when the mapping of that process was created.
     #[must_use]
     pub fn parent(&self) -> Option<(u32, u64)> {
         let pid = low(self.field(offset_of!(TableHeader, parent)));
         (pid != 0).then(|| (pid, self.field(offset_of!(TableHeader, parent_began))))
     }
 
-    /// What the process was called when the mapping was made, with zeros at the end.
+    /// The name of the process when the mapping was created, padded with zeros.
     #[must_use]
     pub fn comm(&self) -> [u8; 16] {
         let at = offset_of!(TableHeader, comm);
@@ -121,7 +121,7 @@ impl<'a> TableImage<'a> {
         self.field(offset_of!(TableHeader, lost_events))
     }
 
-    /// Stacks that found no place.
+    /// Stacks that did not fit.
     #[must_use]
     pub fn lost_stacks(&self) -> u64 {
         self.field(offset_of!(TableHeader, lost_stacks))
@@ -198,7 +198,7 @@ impl<'a> TableImage<'a> {
         })
     }
 
-    /// The numbers that were open once and are not now.
+    /// The numbers that were open once and are closed now.
     pub fn closed(&self) -> impl Iterator<Item = u32> {
         let part = TableMapping::parts().slots;
         (0..self.numbers()).filter_map(move |index| {
@@ -213,20 +213,20 @@ impl<'a> TableImage<'a> {
         self.field(offset_of!(TableHeader, events))
     }
 
-    /// Where in the file the event of a ticket is.
+    /// The offset of a ticket's event in the file.
     #[must_use]
     pub fn event_at(ticket: u64) -> usize {
         let index = bounded(ticket % EVENTS as u64, EVENTS);
         TableMapping::parts().events + index * event::SIZE
     }
 
-    /// The event of a ticket from the bytes at its place; `None` when it is not there, or not yet.
+    /// The event of a ticket from the bytes at its offset; `None` if it is not there, or not yet.
     #[must_use]
     pub fn event(bytes: &[u8], ticket: u64) -> Option<EventRecord> {
         event::read(Words::of(bytes), ticket)
     }
 
-    /// Bytes of an event.
+    /// The size of an event in bytes.
     pub const EVENT: usize = event::SIZE;
 
     /// The stacks with what they opened.
@@ -244,7 +244,7 @@ impl<'a> TableImage<'a> {
         stack::read(self.entry(TableMapping::parts().stacks, index, stack::SIZE))
     }
 
-    /// The frames of a stack, innermost first; none when it was lost or is being written.
+    /// The frames of a stack, innermost first; none if it was lost or is being written.
     pub fn frames(&self, stack: u32) -> impl Iterator<Item = FrameRecord> {
         let entry = (stack as usize) < STACKS && stack > 0;
         let entry = entry.then(|| self.stack_entry(stack as usize)).flatten();
@@ -255,7 +255,7 @@ impl<'a> TableImage<'a> {
         words.filter_map(FrameRecord::unpack)
     }
 
-    /// The module of this number.
+    /// The module with this number.
     #[must_use]
     pub fn module(&self, number: u16) -> Option<ModuleRecord<'a>> {
         let index = usize::from(number);

@@ -1,13 +1,13 @@
 //! The record layout that the injected library writes and the tracer reads.
 //!
-//! One file a process, mapped shared by the library and read from outside while the process lives
-//! and after its end. [`TableMapping`] is that file as a value: every field is an atomic, and all
-//! zeros is the empty state, so a sparse file is a valid mapping. Writers never wait: they may be
-//! many threads, signal handlers, or a thread that dies in the middle of a step. [`TableImage`]
-//! reads the same bytes and believes only records that are whole.
+//! There is one file per process, mapped shared by the library and read from outside while the
+//! process is alive and after it has ended. [`TableMapping`] is that file as a value: every field
+//! is an atomic, and all zeros is the empty state, so a sparse file is a valid mapping. Writers
+//! never wait: they may be many threads, signal handlers, or a thread that dies in the middle of a
+//! step. [`TableImage`] reads the same bytes and trusts only complete records.
 //!
-//! A stack is known by the place of its entry, so a writer that meets an entry which another one is
-//! still filling can use its number at once. Nothing is ever moved or freed.
+//! A stack is identified by the index of its entry, so a writer that meets an entry which another
+//! one is still filling can use its id at once. Nothing is ever moved or freed.
 
 #![no_std]
 #![forbid(unsafe_code)]
@@ -41,11 +41,11 @@ pub use text::TextRecord;
 
 /// The exit report of a process that exited without time to list what it left open.
 pub const INCOMPLETE_EXIT_REPORT: &[u8] = b"untold\0";
-/// Descriptor numbers that have a slot; opens beyond are counted as lost.
+/// Descriptor numbers that have a slot; opens beyond count as lost.
 pub const NUMBERS: usize = 1 << 18;
-/// Places for different stacks.
+/// The most distinct stacks.
 pub const STACKS: usize = 1 << 14;
-/// Places for different texts of language frames.
+/// The most distinct texts of language frames.
 pub const TEXTS: usize = 1 << 14;
 /// Words for frames and texts.
 pub const WORDS: usize = 1 << 19;
@@ -53,5 +53,5 @@ pub const WORDS: usize = 1 << 19;
 pub const EVENTS: usize = 1 << 15;
 /// Modules that are remembered.
 pub const MODULES: usize = 1 << 10;
-/// Frames of a stack, native and language together.
+/// The most frames of a stack, native and language together.
 pub const FRAMES: usize = 128;

@@ -1,29 +1,29 @@
-//! What the loader of a program would make of the library: asked before a program is started,
-//! because some loaders crash with it and some runtimes refuse to start. Reads the ELF header as
-//! the kernel does, allocates nothing.
+//! How a program's loader would treat the library: checked before a program is started, because
+//! some loaders crash with it and some runtimes refuse to start. Reads the ELF header as the kernel
+//! does, allocates nothing.
 
 /// A file that can be read.
 pub trait Bytes {
-    /// Reads from there on; gives how many bytes came.
+    /// Reads from an offset; returns how many bytes were read.
     fn read(&self, at: u64, into: &mut [u8]) -> usize;
 }
 
-/// What would become of the library.
+/// What would happen to the library.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LoaderOutcome {
-    /// It is loaded, or ignored, or nobody can say.
+    /// It is loaded or ignored, or the outcome is unknown.
     Harmless,
-    /// A script: what comes after `#!`, so many bytes of the buffer that was given.
+    /// A script: the line after `#!`, this many bytes of the given buffer.
     Script(usize),
     /// The program or its loader is for another machine.
     OtherMachine,
     /// Its loader is not glibc's.
     OtherLoader,
-    /// A sanitizer that wants to come first.
+    /// It contains a sanitizer that must be loaded first.
     Sanitizer,
 }
 
-/// Why the library was taken out of the environment of a program.
+/// Why the library was removed from the environment of a program.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub enum Omission {
@@ -31,12 +31,12 @@ pub enum Omission {
     OtherLoader = 0,
     /// It is built for another machine.
     OtherMachine,
-    /// A sanitizer wants to come first.
+    /// It contains a sanitizer that must be loaded first.
     Sanitizer,
     /// It cannot read the library: another user, root directory or mount namespace.
     Unreachable,
-    /// It gets rights of its own, and its loader ignores the library; who it starts may not read
-    /// it.
+    /// It gains privileges, so its loader ignores the library; and programs that it starts may be
+    /// unable to read it.
     Privileged,
 }
 
@@ -45,7 +45,7 @@ impl Omission {
     pub const KINDS: usize = 5;
 }
 
-/// Sanitizers that look at the order of libraries, or stand before the same functions.
+/// Sanitizers that check the order of libraries, or interpose the same functions.
 const SANITIZERS: &[&[u8]] = &[
     b"libasan.so",
     b"libclang_rt.asan",
@@ -69,7 +69,7 @@ const DT_NEEDED: u64 = 1;
 const DT_STRTAB: u64 = 5;
 const X86_64: u64 = 62;
 
-/// What would become of it in this program. `script` is room for the line of a script.
+/// How this program's loader would treat it. `script` is a buffer for the first line of a script.
 pub fn loading(file: &impl Bytes, script: &mut [u8]) -> LoaderOutcome {
     let mut head = [0; HEAD];
     let read = file.read(0, &mut head);
@@ -96,7 +96,7 @@ pub fn loading(file: &impl Bytes, script: &mut [u8]) -> LoaderOutcome {
     }
 }
 
-/// The interpreter that the line of a script names.
+/// The interpreter named in the first line of a script.
 #[must_use]
 pub fn interpreter(line: &[u8]) -> &[u8] {
     let line = line.split(|byte| *byte == b'\n').next().unwrap_or(line);
@@ -159,7 +159,7 @@ impl<'f, F: Bytes> Segments<'f, F> {
         self.find(kind, |_| true)
     }
 
-    /// Where in the file an address of the loaded program is.
+    /// The file offset of an address in the loaded program.
     fn offset_of(&self, address: u64) -> Option<u64> {
         let distance = |segment: &Segment| address.wrapping_sub(segment.address);
         let segment = self.find(PT_LOAD, |segment| distance(segment) < segment.size)?;
@@ -167,7 +167,7 @@ impl<'f, F: Bytes> Segments<'f, F> {
     }
 }
 
-/// Whether the interpreter is called as glibc's is.
+/// Whether the interpreter has the name of glibc's.
 fn is_glibc(file: &impl Bytes, interpreter: &Segment) -> bool {
     let mut name = [0; 256];
     let length = usize::try_from(interpreter.size).unwrap_or(0);

@@ -1,4 +1,4 @@
-//! The whole mapping, and the steps by which it is written.
+//! The whole mapping, and the operations that write it.
 
 use core::mem::offset_of;
 use core::sync::atomic::{AtomicU64, Ordering};
@@ -13,14 +13,14 @@ use crate::stack::StackRecord;
 use crate::text::TextRecord;
 use crate::{EVENTS, MODULES, NUMBERS, STACKS, TEXTS, WORDS};
 
-/// Places of the tables that are tried for a hash before it counts as lost.
+/// Table entries that are tried for a hash before it counts as lost.
 const TRIES: usize = 64;
 
 /// The mapping.
 #[derive(Debug)]
 #[repr(C, align(4096))]
 pub struct TableMapping {
-    /// Whose it is, and the counters.
+    /// The owner, and the counters.
     pub header: TableHeader,
     modules: [Module; MODULES],
     stacks: [StackRecord; STACKS],
@@ -30,15 +30,15 @@ pub struct TableMapping {
     words: [AtomicU64; WORDS],
 }
 
-/// Who can say whether a stretch of the mapping may be written to. A sparse file on a full disk may
-/// not: the kernel would end the program for trying.
+/// Whether a range of the mapping may be written to. In a sparse file on a full disk it may not:
+/// the kernel would kill the program for trying.
 pub trait Area {
-    /// Whether these bytes from the beginning of the mapping have memory behind them. Asks for it
-    /// where there is none.
+    /// Whether these bytes from the start of the mapping are backed by memory. Requests memory if
+    /// they are not.
     fn is_backed(&self, offset: usize, bytes: usize) -> bool;
 
-    /// The same without asking for memory: where there is none nothing was written. Even to read
-    /// there would ask for it, and end the program where there is none to be had.
+    /// The same without requesting memory: a range without memory was never written. Even reading
+    /// it would allocate, and kill the program if no memory is left.
     fn is_known(&self, offset: usize, bytes: usize) -> bool {
         self.is_backed(offset, bytes)
     }
@@ -65,7 +65,7 @@ impl TableMapping {
         size_of::<Self>()
     }
 
-    /// Where the parts begin.
+    /// The offsets of the parts.
     #[must_use]
     pub(crate) const fn parts() -> Parts {
         Parts {
@@ -79,7 +79,7 @@ impl TableMapping {
         }
     }
 
-    /// Makes it known as the mapping of this process; readers take it from here on.
+    /// Publishes it as the mapping of this process; readers accept it from here on.
     pub fn begin(&self, pid: u32, monotonic: u64, wall: u64) {
         let header = &self.header;
         header.version.store(VERSION, Ordering::Relaxed);
@@ -87,12 +87,12 @@ impl TableMapping {
         header.size.store(Self::size() as u64, Ordering::Relaxed);
         header.began.store(monotonic, Ordering::Relaxed);
         header.began_wall.store(wall, Ordering::Relaxed);
-        // Word 0 stays free: a place of 0 means "not written".
+        // Word 0 stays free: an index of 0 means "not written".
         header.words.store(1, Ordering::Relaxed);
         header.magic.store(MAGIC, Ordering::Release);
     }
 
-    /// What the process is called.
+    /// Sets the name of the process.
     pub fn name(&self, comm: [u64; 2]) {
         for (word, part) in self.header.comm.iter().zip(comm) {
             word.store(part, Ordering::Relaxed);
@@ -131,7 +131,7 @@ impl TableMapping {
         Some(closed)
     }
 
-    /// A call on a number succeeded. Costs a few loads where nothing was opened or closed since its
+    /// A call on a number succeeded. Costs a few loads if nothing was opened or closed since its
     /// last use.
     #[inline]
     pub fn note_use(&self, area: &impl Area, fd: u32) {
@@ -140,8 +140,8 @@ impl TableMapping {
         }
     }
 
-    /// Puts another stack in place of the one that opened what has this number now. One of a parent
-    /// stays. Whether it was put there.
+    /// Replaces the stack that opened the descriptor at this number. A parent's stack stays.
+    /// Returns whether it was replaced.
     pub fn restack(&self, area: &impl Area, fd: u32, stack: u32) -> bool {
         let open = self.open_record(area, fd);
         let is_ours = open.is_some_and(|open| open.forks == 0);
@@ -158,7 +158,7 @@ impl TableMapping {
         true
     }
 
-    /// Whether the innermost frame of a stack is one of a language.
+    /// Whether the innermost frame of a stack belongs to a language with a runtime.
     #[must_use]
     pub fn is_language(&self, stack: u32) -> bool {
         let first = self.whole_stack(stack).map(StackRecord::first);
@@ -168,7 +168,7 @@ impl TableMapping {
         matches!(frame, Some(FrameRecord::Language { .. }))
     }
 
-    /// Gives the frames of a stack, innermost first; none when it was lost or is being written.
+    /// Passes on the frames of a stack, innermost first; none if it was lost or is being written.
     pub fn each_frame(&self, stack: u32, mut give: impl FnMut(FrameRecord)) {
         let Some((first, frames)) = self.whole_stack(stack).map(StackRecord::place) else {
             return;
@@ -181,19 +181,19 @@ impl TableMapping {
         }
     }
 
-    /// The slot of a number, where there may be something in it.
+    /// The slot of a number, if it may have been written.
     #[inline]
     fn slot(&self, area: &impl Area, fd: u32) -> Option<&Slot> {
-        // Slots above the highest that was written have no memory, nor do pages below in which
-        // there is none.
+        // Slots above the highest written one have no memory, nor do pages below without a written
+        // slot.
         let is_below = u64::from(fd) < self.header.numbers.load(Ordering::Acquire);
         let slot = self.slots.get(fd as usize).filter(|_| is_below)?;
         area.is_known(slot_at(fd), size_of::<Slot>())
             .then_some(slot)
     }
 
-    /// Where descriptors of this stack are counted. Those that were given out have memory; 0 stands
-    /// for all that found no place.
+    /// The entry that counts the descriptors of this stack. Entries whose id was returned have
+    /// memory; 0 counts all stacks that did not fit.
     fn account(&self, area: &impl Area, stack: u32) -> Option<&StackRecord> {
         let at = offset_of!(Self, stacks) + stack as usize * size_of::<StackRecord>();
         let entry = self.stacks.get(stack as usize)?;
@@ -201,7 +201,7 @@ impl TableMapping {
             .then_some(entry)
     }
 
-    /// A stack that was given out.
+    /// A stack whose id was returned.
     fn whole_stack(&self, stack: u32) -> Option<&StackRecord> {
         let number = (stack as usize).checked_sub(1)?;
         self.stacks.get(number + 1)
@@ -217,13 +217,13 @@ impl TableMapping {
         }
     }
 
-    /// Behind the highest number that was ever open.
+    /// One past the highest number that was ever open.
     #[must_use]
     pub fn numbers(&self) -> u32 {
         low(self.header.numbers.load(Ordering::Acquire))
     }
 
-    /// Something happened that could not be written down.
+    /// An event could not be recorded.
     pub fn lose_event(&self) {
         count(&self.header.lost_events);
     }
@@ -233,14 +233,14 @@ impl TableMapping {
         self.header.protected.store(1, Ordering::Relaxed);
     }
 
-    /// Protection keeps so many numbers now.
+    /// Protection keeps this many numbers now.
     pub fn quarantined(&self, count: u32) {
         self.header
             .quarantined
             .store(u64::from(count), Ordering::Relaxed);
     }
 
-    /// Protection kept this from happening.
+    /// Protection prevented this.
     pub fn prevented(&self, what: PreventedHarm) {
         if let Some(counter) = self.header.prevented.get(what as usize) {
             count(counter);
@@ -254,7 +254,7 @@ impl TableMapping {
         }
     }
 
-    /// A call came from a process that the mapping does not belong to.
+    /// A call was made by a process that does not own the mapping.
     pub fn foreign_call(&self) {
         count(&self.header.foreign_calls);
     }
@@ -264,8 +264,8 @@ impl TableMapping {
         count(&self.header.cut_stacks);
     }
 
-    /// Begins a forked child's table with what the parent's holds. The stacks stay in the parent's
-    /// mapping.
+    /// Initialises a forked child's table with a copy of the parent's. The stacks stay in the
+    /// parent's mapping.
     pub fn inherit(&self, area: &impl Area, (parent, of_parent): (&Self, &impl Area)) {
         let (from, to) = (&parent.header, &self.header);
         let pid = u64::from(from.pid.load(Ordering::Relaxed));
@@ -283,32 +283,31 @@ impl TableMapping {
         }
     }
 
-    /// Which turn a number is at: odd while it is open, 0 when it was never seen.
+    /// The generation of a number: odd while it is open, 0 if it was never seen.
     #[must_use]
     pub fn turn(&self, area: &impl Area, fd: u32) -> u32 {
         self.slot(area, fd).map_or(0, Slot::turn)
     }
 
-    /// What is written of this number, when it is open.
+    /// The record of this number, if it is open.
     #[must_use]
     pub fn open_record(&self, area: &impl Area, fd: u32) -> Option<OpenRecord> {
         self.slot(area, fd)?.record()?.open
     }
 
-    /// The next place of the ring, to be filled with [`TableMapping::write_event`] as soon as all
-    /// is known.
+    /// The next entry of the ring, to be filled with [`TableMapping::write_event`] as soon as
+    /// everything is known.
     pub fn ticket(&self) -> u64 {
         self.header.events.fetch_add(1, Ordering::AcqRel)
     }
 
-    /// How many tickets were given out: who asks after a call knows that it was over before any
-    /// later one.
+    /// How many tickets were taken: a call that has returned was over before any later ticket.
     #[must_use]
     pub fn tickets(&self) -> u64 {
         self.header.events.load(Ordering::Acquire)
     }
 
-    /// Fills the place of a ticket.
+    /// Fills the entry of a ticket.
     pub fn write_event(&self, area: &impl Area, ticket: u64, record: &EventRecord) {
         let index = place(ticket, EVENTS);
         let at = offset_of!(Self, events) + index * size_of::<RingEvent>();
@@ -321,9 +320,8 @@ impl TableMapping {
         }
     }
 
-    /// The number of the stack with this hash. When it is new, `frames` gives its frames as words,
-    /// innermost first; they are asked for once, by the writer that came first. 0 when there is no
-    /// place.
+    /// The id of the stack with this hash. If it is new, `frames` provides its frames as words,
+    /// innermost first; it is called once, by the first writer. 0 if there is no room.
     pub fn stack(&self, area: &impl Area, hash: u64, frames: impl FnOnce(&mut Frames<'_>)) -> u32 {
         let hash = hash.max(1);
         let mut index = place(hash, STACKS);
@@ -372,8 +370,8 @@ impl TableMapping {
         }
     }
 
-    /// The number of the text with this hash. When it is new it is written from `text`, which gives
-    /// the file and the function. `None` when there is no place.
+    /// The id of the text with this hash. If it is new it is written from `text`, which provides
+    /// the file and the function. `None` if there is no room.
     pub fn text<'t>(
         &self,
         area: &impl Area,
@@ -415,7 +413,7 @@ impl TableMapping {
 
     fn fill_text(&self, area: &impl Area, entry: &TextRecord, file: &[u8], function: &[u8]) {
         const MOST: usize = 4096;
-        // The end of a path tells more than its beginning.
+        // The end of a path is more informative than its start.
         let file = file.get(file.len().saturating_sub(MOST)..).unwrap_or(file);
         let function = function.get(..MOST).unwrap_or(function);
         let Some(first) = self.write_bytes(area, &[file, function]) else {
@@ -427,12 +425,12 @@ impl TableMapping {
             .store(u64::from(first) | lengths, Ordering::Release);
     }
 
-    /// Which module an address is in, and the module's load bias.
+    /// The module that contains an address, and the module's load bias.
     #[must_use]
     pub fn module_of(&self, address: u64) -> Option<(u16, u64)> {
         let used = self.header.modules.load(Ordering::Acquire);
         let used = usize::try_from(used).unwrap_or(MODULES).min(MODULES);
-        // Latest first: what was loaded at the place of another is the one that counts.
+        // Latest first: a module loaded in place of another is the one that counts.
         for (index, module) in self.modules.get(..used)?.iter().enumerate().rev() {
             if let Some(bias) = module.bias_of(address) {
                 return Some((u16::try_from(index).ok()?, bias));
@@ -441,7 +439,7 @@ impl TableMapping {
         None
     }
 
-    /// Writes a module down, unless it is there already; gives its number.
+    /// Records a module, unless it is already recorded; returns its number.
     pub fn add_module(
         &self,
         area: &impl Area,
@@ -456,7 +454,7 @@ impl TableMapping {
                 return u16::try_from(index).ok();
             }
             let module = self.modules.get(used)?;
-            // Counted are only those that can be read.
+            // Only readable modules are counted.
             let at = offset_of!(Self, modules) + used * size_of::<Module>();
             if !area.is_backed(at, size_of::<Module>()) {
                 return None;
@@ -474,7 +472,7 @@ impl TableMapping {
         u16::try_from(index).ok()
     }
 
-    /// Words at the end of those in use; gives the first one's index.
+    /// Appends words to those in use; returns the index of the first.
     fn write_words(&self, area: &impl Area, words: &[u64]) -> Option<u32> {
         let first = self.take_words(area, words.len())?;
         let places = self.words.get(first..first + words.len())?;
@@ -513,7 +511,7 @@ impl TableMapping {
     }
 
     fn take_words(&self, area: &impl Area, words: usize) -> Option<usize> {
-        // Not beyond the end, so that a full mapping stays full instead of wrapping round.
+        // Not beyond the end, so that a full mapping stays full instead of wrapping around.
         if self.header.words.load(Ordering::Relaxed) + words as u64 > WORDS as u64 {
             return None;
         }
@@ -530,7 +528,7 @@ impl Default for TableMapping {
     }
 }
 
-/// Where the parts of a mapping begin, in bytes.
+/// The offsets of the parts of a mapping, in bytes.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Parts {
     pub(crate) header: usize,
@@ -542,7 +540,7 @@ pub(crate) struct Parts {
     pub(crate) words: usize,
 }
 
-/// The frames of a stack while they are gathered.
+/// The frames of a stack while they are collected.
 #[derive(Debug)]
 pub struct Frames<'a> {
     words: &'a mut [u64; crate::FRAMES],
@@ -550,7 +548,7 @@ pub struct Frames<'a> {
 }
 
 impl Frames<'_> {
-    /// Appends one; what is too much is left out.
+    /// Appends a frame; frames beyond the limit are dropped.
     pub fn push(&mut self, frame: FrameRecord) {
         if let Some(place) = self.words.get_mut(self.used) {
             *place = frame.pack();
@@ -559,12 +557,12 @@ impl Frames<'_> {
     }
 }
 
-/// Where the slot of a number begins.
+/// The offset of a number's slot.
 fn slot_at(fd: u32) -> usize {
     offset_of!(TableMapping, slots) + fd as usize * size_of::<Slot>()
 }
 
-/// Which of so many places a number falls on.
+/// The index of a number among `places` entries.
 fn place(number: u64, places: usize) -> usize {
     usize::try_from(number % places as u64).unwrap_or(0)
 }

@@ -12,8 +12,8 @@ pub struct Module {
     start: AtomicU64,
     end: AtomicU64,
     bias: AtomicU64,
-    /// First word of the path in the lower half, its bytes in the upper; 0 until everything is
-    /// written.
+    /// First word of the path in the lower half, its length in bytes in the upper; 0 until
+    /// everything is written.
     path: AtomicU64,
 }
 
@@ -22,16 +22,16 @@ pub struct Module {
 pub struct ModuleRecord<'a> {
     /// First address.
     pub start: u64,
-    /// Behind the last.
+    /// One past the last address.
     pub end: u64,
-    /// What is added to the file's own addresses.
+    /// The offset added to the file's own addresses.
     pub bias: u64,
-    /// Its path; empty where it is not known.
+    /// Its path; empty if unknown.
     pub path: &'a [u8],
 }
 
 impl Module {
-    /// A free place.
+    /// A free entry.
     #[must_use]
     pub const fn new() -> Self {
         Self {
@@ -73,7 +73,7 @@ impl Default for Module {
 
 pub(crate) const SIZE: usize = size_of::<Module>();
 
-/// Start, end, bias, first word of the path, its bytes; `None` for a free place.
+/// Start, end, bias, first word of the path, its length in bytes; `None` for a free entry.
 pub(crate) fn read(words: Words<'_>) -> Option<(u64, u64, u64, u32, u32)> {
     let start = words.at(0)?;
     let path = words.at(3)?;

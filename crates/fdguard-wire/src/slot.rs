@@ -6,19 +6,19 @@ use crate::OpenCall;
 use crate::image::Words;
 use crate::mapping::low;
 
-/// A slot. `state` is changed in one step; the rest belongs to it when `check` says so.
+/// A slot. `state` is changed in one step; the rest belongs to it if `check` matches.
 #[derive(Debug)]
 #[repr(C)]
 pub struct Slot {
-    /// Turn (odd: open) in the upper half, stack in the lower.
+    /// Generation (odd: open) in the upper half, stack in the lower.
     state: AtomicU64,
     /// When it was opened, by the monotonic clock.
     ns: AtomicU64,
-    /// Thread in the lower half, then how, then how many forks ago.
+    /// Thread in the lower half, then the call, then how many forks ago.
     by: AtomicU64,
-    /// The three before, mixed.
+    /// A mix of the three words before.
     check: AtomicU64,
-    /// After which event it was used last, by the time of that event; 0 when it was not.
+    /// The time of the latest event before its last use; 0 if it was not used.
     used: AtomicU64,
 }
 
@@ -29,11 +29,11 @@ pub struct OpenRecord {
     pub stack: u32,
     /// The thread.
     pub tid: u32,
-    /// When, by the monotonic clock.
+    /// The time by the monotonic clock.
     pub ns: u64,
     /// The call that opened it.
     pub call: OpenCall,
-    /// Forks since: the stack is one of an ancestor's mapping.
+    /// Forks since: the stack is in an ancestor's mapping.
     pub forks: u8,
 }
 
@@ -55,9 +55,9 @@ pub struct CloseRecord {
 pub struct SlotRecord {
     /// Generation: how many times this descriptor number has been used.
     pub generation: u32,
-    /// What is known of it; absent where the record is not whole.
+    /// What is known of it; `None` if the record is incomplete.
     pub open: Option<OpenRecord>,
-    /// After which event it was used last, by the time of that event; 0 when it was not.
+    /// The time of the latest event before its last use; 0 if it was not used.
     pub used: u64,
 }
 
@@ -153,7 +153,7 @@ impl Slot {
         self.state
             .compare_exchange(state, next, Ordering::AcqRel, Ordering::Acquire)
             .ok()?;
-        // Unless a new descriptor of the number has written its own.
+        // Unless a new descriptor at this number has written its own.
         let new = mixed(next, ns, by);
         let _ = self
             .check
@@ -166,7 +166,7 @@ impl Slot {
         })
     }
 
-    /// What it holds now.
+    /// Its current record.
     #[must_use]
     pub fn record(&self) -> Option<SlotRecord> {
         let word = |atomic: &AtomicU64| atomic.load(Ordering::Acquire);
@@ -174,14 +174,14 @@ impl Slot {
         record([state, ns, by, word(&self.check), word(&self.used)])
     }
 
-    /// It was used; the latest event was at this time. Mostly a load and no store.
+    /// It was used; the latest event was at this time. Usually a load and no store.
     pub(crate) fn note_use(&self, latest: u64) {
         if self.used.load(Ordering::Relaxed) != latest {
             self.used.store(latest, Ordering::Relaxed);
         }
     }
 
-    /// Its turn: odd while it is open.
+    /// Its generation: odd while it is open.
     #[must_use]
     pub fn turn(&self) -> u32 {
         turn(self.state.load(Ordering::Relaxed))
@@ -200,7 +200,7 @@ impl Default for Slot {
 
 pub(crate) const SIZE: usize = size_of::<Slot>();
 
-/// A slot from its bytes; `None` when nothing is open.
+/// A slot from its bytes; `None` if nothing is open.
 pub(crate) fn read(words: Words<'_>) -> Option<SlotRecord> {
     record([
         words.at(0)?,
@@ -211,7 +211,7 @@ pub(crate) fn read(words: Words<'_>) -> Option<SlotRecord> {
     ])
 }
 
-/// Whether a number was open once and is not now, from its bytes.
+/// Whether a number was open once and is closed now, from its bytes.
 pub(crate) fn is_closed(words: Words<'_>) -> bool {
     words
         .at(0)

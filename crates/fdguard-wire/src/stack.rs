@@ -1,4 +1,4 @@
-//! A stack, interned by its hash, with the account of what it opened.
+//! A stack, interned by its hash, with an account of what it opened.
 
 use core::sync::atomic::{AtomicU64, Ordering};
 
@@ -9,46 +9,46 @@ use crate::mapping::low;
 #[derive(Debug)]
 #[repr(C)]
 pub struct StackRecord {
-    /// 0: free.
+    /// 0 if free.
     hash: AtomicU64,
-    /// First word in the lower half, frames in the upper; 0 until they are written.
+    /// Index of the first word in the lower half, number of frames in the upper; 0 until they are
+    /// written.
     place: AtomicU64,
     /// Descriptors opened from here.
     pub(crate) opened: AtomicU64,
-    /// Those of them that ended.
+    /// How many of them were closed.
     pub(crate) closed: AtomicU64,
-    /// When those that ended had been opened, summed up: in [`OPENED_AT_SHIFT`] of a nanosecond
-    /// since the process began.
+    /// The sum of the open times of those that were closed, since the process began, in nanoseconds
+    /// shifted right by [`OPENED_AT_SHIFT`].
     opened_at: AtomicU64,
-    /// For how long they had been open, summed up: in [`LIVED_SHIFT`] of a nanosecond.
+    /// The sum of their lifetimes, in nanoseconds shifted right by [`LIVED_SHIFT`].
     lived: AtomicU64,
-    /// The longest of them, in nanoseconds.
+    /// The longest lifetime, in nanoseconds.
     longest: AtomicU64,
-    /// When the youngest of them was opened, in nanoseconds since the process began.
+    /// When the most recently opened of them was opened, in nanoseconds since the process began.
     youngest: AtomicU64,
 }
 
-/// Of times since the beginning the sum has room for a thousand million of them in a week, at 66
-/// microseconds.
+/// At a resolution of 66 microseconds, the sum has room for a thousand million times in a week.
 const OPENED_AT_SHIFT: u32 = 16;
-/// Of lives, which are mostly short, at a microsecond.
+/// Lifetimes are mostly short: a resolution of a microsecond.
 const LIVED_SHIFT: u32 = 10;
 
-/// What a stack opened, and what became of it. Times are in nanoseconds.
+/// What a stack opened, and what happened to it. Times are in nanoseconds.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Account {
     /// Descriptors opened from there.
     pub opened: u64,
-    /// Those of them that ended.
+    /// How many of them were closed.
     pub closed: u64,
-    /// When those that ended had been opened, on the average: since the process began. 0 when none
-    /// ended.
+    /// The average time at which those that were closed had been opened, since the process began. 0
+    /// if none was closed.
     pub closed_opened_at: u64,
-    /// For how long they had been open, on the average.
+    /// Their average lifetime.
     pub closed_lived: u64,
-    /// The longest of them.
+    /// The longest lifetime.
     pub closed_longest: u64,
-    /// When the youngest of them was opened, since the process began.
+    /// When the most recently opened of them was opened, since the process began.
     pub closed_youngest: u64,
 }
 
@@ -74,7 +74,7 @@ impl Account {
 }
 
 impl StackRecord {
-    /// A free place.
+    /// A free entry.
     #[must_use]
     pub const fn new() -> Self {
         Self {
@@ -89,8 +89,7 @@ impl StackRecord {
         }
     }
 
-    /// One of its descriptors ended, so long after the beginning of the process it was opened, and
-    /// so long it lived.
+    /// One of its descriptors was closed: `opened_at` since the process began, open for `lived`.
     pub(crate) fn close(&self, opened_at: u64, lived: u64) {
         self.opened_at
             .fetch_add(opened_at >> OPENED_AT_SHIFT, Ordering::Relaxed);
@@ -108,19 +107,19 @@ impl StackRecord {
         self.hash.load(Ordering::Acquire)
     }
 
-    /// Takes a free place; gives the hash that has it when another was faster.
+    /// Takes a free entry; returns the hash that has it if another writer was faster.
     pub(crate) fn claim(&self, hash: u64) -> Result<(), u64> {
         self.hash
             .compare_exchange(0, hash, Ordering::AcqRel, Ordering::Acquire)
             .map(drop)
     }
 
-    /// The first of its words; 0 until they are written.
+    /// The index of the first of its words; 0 until they are written.
     pub(crate) fn first(&self) -> u32 {
         low(self.place.load(Ordering::Acquire))
     }
 
-    /// The first of its words, and how many there are; none until they are written.
+    /// The index of the first of its words, and how many there are; none until they are written.
     pub(crate) fn place(&self) -> (u32, u32) {
         let place = self.place.load(Ordering::Acquire);
         (low(place), low(place >> 32))
@@ -140,7 +139,7 @@ impl Default for StackRecord {
 
 pub(crate) const SIZE: usize = size_of::<StackRecord>();
 
-/// First word, frames, account; `None` for a free place.
+/// First word, frames, account; `None` for a free entry.
 pub(crate) fn read(words: Words<'_>) -> Option<(u32, u32, Account)> {
     if words.at(0)? == 0 {
         return None;
@@ -148,7 +147,7 @@ pub(crate) fn read(words: Words<'_>) -> Option<(u32, u32, Account)> {
     let place = words.at(1)?;
     let (first, frames) = (low(place), low(place >> 32));
     let closed = words.at(3)?;
-    // Half of what the shift cuts off is what it cuts off on the average.
+    // On average, the shift cuts off half of its range.
     let mean = |sum: u64, shift: u32| {
         let whole = u128::from(sum) << shift;
         let cut = u128::from(closed) << (shift - 1);

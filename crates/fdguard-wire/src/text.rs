@@ -6,15 +6,15 @@ use core::sync::atomic::AtomicU64;
 #[derive(Debug)]
 #[repr(C)]
 pub struct TextRecord {
-    /// 0: free.
+    /// 0 if free.
     pub(crate) hash: AtomicU64,
-    /// First word in the lower half; bytes of the file and bytes of the function in 16 bits each. 0
-    /// until written.
+    /// Index of the first word in the lower half; lengths in bytes of the file and of the function
+    /// in 16 bits each. 0 until written.
     pub(crate) place: AtomicU64,
 }
 
 impl TextRecord {
-    /// A free place.
+    /// A free entry.
     #[must_use]
     pub const fn new() -> Self {
         Self {

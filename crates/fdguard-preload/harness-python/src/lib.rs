@@ -38,7 +38,7 @@ fn runtime() -> &'static Result<Runtime, Refusal> {
     static RUNTIME: OnceLock<Result<Runtime, Refusal>> = OnceLock::new();
     RUNTIME.get_or_init(|| {
         let search = |name: &CStr| {
-            // SAFETY: RTLD_DEFAULT and a text that ends.
+            // SAFETY: RTLD_DEFAULT and a C string.
             unsafe { dlsym(std::ptr::null_mut(), name.as_ptr()) }.cast_const()
         };
         // SAFETY: dlsym itself; the interpreter is not unloaded.
@@ -46,7 +46,7 @@ fn runtime() -> &'static Result<Runtime, Refusal> {
     })
 }
 
-/// The refusal's number, 0 if there is none.
+/// The number of the refusal, 0 if there is none.
 #[unsafe(no_mangle)]
 pub extern "C" fn fdguard_refusal() -> c_int {
     runtime()
@@ -61,9 +61,9 @@ pub extern "C" fn fdguard_version() -> c_long {
 }
 
 /// Walks, renders, reads the record again and writes what was read: `flags NUL` and for each frame
-/// `file NUL function NUL line NUL first line NUL`. Answers the length, or a negative number:
-/// the refusal, -100 for no Python in this thread, -101 for a record that cannot be read,
-/// -102 for no room.
+/// `file NUL function NUL line NUL first line NUL`. Returns the length, or a negative number: the
+/// refusal, -100 for no Python in this thread, -101 for a record that cannot be read, -102 for no
+/// room.
 ///
 /// # Safety
 ///
@@ -93,7 +93,7 @@ pub unsafe extern "C" fn fdguard_walk_test(
     if text.len() > room {
         return -102;
     }
-    // SAFETY: as the caller guarantees.
+    // SAFETY: guaranteed by the caller.
     unsafe { std::ptr::copy_nonoverlapping(text.as_ptr(), out, text.len()) };
     text.len() as isize
 }
@@ -112,7 +112,7 @@ fn describe(stack: &Stack<'_>) -> Vec<u8> {
     text
 }
 
-/// The hash of the calling thread's stack; 0 if a glance says otherwise than a walk.
+/// The hash of the calling thread's stack; 0 if a glance and a walk disagree.
 #[unsafe(no_mangle)]
 pub extern "C" fn fdguard_hash() -> u64 {
     let Ok(found) = runtime() else { return 0 };
@@ -126,7 +126,7 @@ pub extern "C" fn fdguard_hash() -> u64 {
 
 static ON_SIGNAL: [AtomicU64; 3] = [const { AtomicU64::new(0) }; 3];
 
-/// A signal handler in C that walks wherever it comes.
+/// A signal handler in C that walks wherever the signal arrives.
 #[unsafe(no_mangle)]
 pub extern "C" fn fdguard_on_signal(_signal: c_int) {
     let mut frames = [RawFrame::default(); DEPTH];
@@ -138,7 +138,7 @@ pub extern "C" fn fdguard_on_signal(_signal: c_int) {
     ON_SIGNAL[kind].fetch_add(1, Ordering::Relaxed);
 }
 
-/// How often it went well (0), ended early (1), found no Python (2).
+/// How many walks succeeded (0), ended early (1), found no Python (2).
 #[unsafe(no_mangle)]
 pub extern "C" fn fdguard_signals(kind: c_int) -> u64 {
     let counter = usize::try_from(kind)
@@ -147,7 +147,8 @@ pub extern "C" fn fdguard_signals(kind: c_int) -> u64 {
     counter.map_or(0, |counter| counter.load(Ordering::Relaxed))
 }
 
-/// Nanoseconds for so many: 0 walks, 1 walks and renderings, 2 single reads by `process_vm_readv`.
+/// Nanoseconds for `times` repetitions: 0 walks, 1 walks and renderings, 2 single reads by
+/// `process_vm_readv`.
 #[unsafe(no_mangle)]
 pub extern "C" fn fdguard_cost(what: c_int, times: u64) -> u64 {
     let Ok(found) = runtime() else { return 0 };
@@ -183,7 +184,7 @@ fn read_by_kernel() -> u64 {
         length: 72,
     };
     let pid = std::process::id().cast_signed();
-    // SAFETY: both ranges are our own arrays.
+    // SAFETY: both ranges are arrays of this function.
     let read = unsafe { process_vm_readv(pid, &raw const local, 1, &raw const remote, 1, 0) };
     u64::from(to[0]) ^ read.cast_unsigned() as u64
 }

@@ -1,4 +1,4 @@
-//! Reads the record of a Python stack; `fdguard-preload`'s `python/record.rs` has its form.
+//! Reads the record of a Python stack; `fdguard-preload`'s `python/record.rs` describes its format.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -13,7 +13,7 @@ pub(crate) struct Stack<'a> {
     pub(crate) frames: Vec<Frame<'a>>,
     /// The stack is deeper than these frames.
     pub(crate) is_truncated: bool,
-    /// The walk ended at something that is no frame; these are right.
+    /// The walk ended at something that is not a frame; the frames before it are correct.
     pub(crate) is_broken: bool,
     /// There was no room for the outer frames.
     pub(crate) is_short_of_room: bool,
@@ -22,23 +22,23 @@ pub(crate) struct Stack<'a> {
 /// One frame. Text is bytes: names of files need not be UTF-8.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Frame<'a> {
-    /// As the code object has it; `None` if it could not be read.
+    /// As in the code object; `None` if it could not be read.
     pub(crate) file: Option<&'a [u8]>,
     /// Qualified from 3.11 on.
     pub(crate) function: Option<&'a [u8]>,
-    /// Instructions that the compiler added have none.
+    /// `None` for instructions that the compiler added.
     pub(crate) line: Option<NonZeroU32>,
-    /// Of the function.
+    /// The first line of the function.
     pub(crate) first_line: Option<NonZeroU32>,
-    /// The file's name is longer.
+    /// The file's name is longer than this.
     pub(crate) file_is_cut: bool,
-    /// The function's name is longer.
+    /// The function's name is longer than this.
     pub(crate) function_is_cut: bool,
 }
 
 impl<'a> Stack<'a> {
-    /// Reads the record at the beginning of `bytes`, and answers what follows it. `None` if it is
-    /// of another version or ends too early.
+    /// Reads the record at the start of `bytes` and returns the rest. `None` if the record has
+    /// another version or ends too early.
     pub(crate) fn read(bytes: &'a [u8]) -> Option<(Self, &'a [u8])> {
         let ([version, flags, low, high], mut rest) = bytes.split_first_chunk()?;
         if *version != VERSION {
@@ -82,7 +82,7 @@ impl<'a> Frame<'a> {
     }
 }
 
-/// `/srv/app.py:12 in Pool.take`, with `?` for what is not known.
+/// `/srv/app.py:12 in Pool.take`, with `?` for unknown parts.
 impl fmt::Display for Frame<'_> {
     fn fmt(&self, to: &mut fmt::Formatter<'_>) -> fmt::Result {
         let text = |text: Option<&'_ [u8]>, is_cut| match text {

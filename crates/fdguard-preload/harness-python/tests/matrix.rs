@@ -1,4 +1,4 @@
-//! The walk in every interpreter of this machine.
+//! The walk in every interpreter on this machine.
 #![expect(clippy::expect_used, reason = "tests panic")]
 
 use std::io::Write as _;
@@ -7,7 +7,7 @@ use std::process::{Command, Output};
 
 const HARNESS: &str = env!("CARGO_MANIFEST_DIR");
 
-/// The library as the tests' build has made it.
+/// The library that the test build produced.
 fn library() -> PathBuf {
     let test = std::env::current_exe().expect("this test has a path");
     let dir = test.parent().expect("it is in a folder");
@@ -38,7 +38,7 @@ fn run(python: &Path, words: &[&str]) -> Output {
         .expect("the interpreter starts")
 }
 
-/// Past what the test runner captures.
+/// Bypasses the test runner's output capture.
 fn skip(why: &str) {
     let _written = writeln!(std::io::stderr(), "SKIPPED: {why}");
 }
@@ -82,7 +82,7 @@ fn frames_are_those_that_python_3_13_names() {
     all_cases("3.13");
 }
 
-/// Debian links the interpreter into the program.
+/// Debian links the interpreter into the executable.
 #[test]
 fn frames_are_those_that_a_static_python_names() {
     let python = Path::new("/usr/bin/python3");
@@ -160,7 +160,7 @@ fn nothing_in_the_walk_can_panic_or_allocate() {
         .filter(|word| *word != "U")
         .collect();
     assert!(names.contains(&"dlsym"), "{names:?}");
-    // What the compiler makes of copies and comparisons; none of them allocates.
+    // The compiler emits these for copies and comparisons; none of them allocates.
     let harmless = [
         "dlsym", "memcpy", "memmove", "memset", "memcmp", "bcmp", "strlen",
     ];

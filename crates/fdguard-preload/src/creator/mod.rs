@@ -19,11 +19,11 @@ use crate::{language, record, stack, thread};
 pub(crate) use patch::Api;
 use table::Table;
 
-/// A creator of a creator of a creator is remembered, and nobody beyond: a task that always creates
-/// its own successor would else make a new stack each time.
+/// A creator of a creator of a creator is remembered, and none beyond: a task that always creates
+/// its own successor would otherwise create a new stack each time.
 const MOST_CREATORS: u8 = 3;
 
-/// What is followed.
+/// What is followed, as bits.
 const TASKS: u32 = 1;
 const ITEMS: u32 = 2;
 const THREADS: u32 = 4;
@@ -33,26 +33,26 @@ static FOLLOWED: AtomicU32 = AtomicU32::new(0);
 static RUN_CODE: AtomicU64 = AtomicU64::new(0);
 
 static TABLE: Table = Table::new();
-/// Numbers of stacks are good in one process: a forked child has another one.
+/// Stack ids are valid in one process: a forked child has its own.
 static GENERATION: AtomicU32 = AtomicU32::new(0);
 
 /// The stack that created something.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Creator {
-    /// Its number in the mapping.
+    /// Its id in the mapping.
     pub(crate) stack: u32,
     /// How many creators it has itself.
     pub(crate) depth: u8,
 }
 
 impl Creator {
-    /// Whether what it creates may name it together with its own creators.
+    /// Whether it already has as many creators as are remembered.
     pub(crate) const fn is_deepest(self) -> bool {
         self.depth >= MOST_CREATORS
     }
 }
 
-/// Tells the uses of one address apart.
+/// Distinguishes the uses of one address.
 #[derive(Clone, Copy)]
 enum Use {
     Coroutine { code: u64 },
@@ -75,19 +75,19 @@ impl Use {
 /// The search for a creator along a stack, from its innermost frame on.
 pub(crate) struct Search {
     followed: u32,
-    /// Frames that were passed.
+    /// Frames passed so far.
     passed: usize,
     /// A coroutine's frame whose caller was not seen yet.
     inner: Option<Place>,
     found: Option<Junction>,
 }
 
-/// Where a stack goes on with its creator's.
+/// Where a stack continues with its creator's.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Junction {
     pub(crate) creator: Creator,
-    /// So many frames are in what was created. Those further out only run it: the event loop, the
-    /// worker's loop.
+    /// How many frames belong to what was created. Frames further out only run it: the event loop,
+    /// the worker's loop.
     pub(crate) after: usize,
 }
 
@@ -102,7 +102,7 @@ impl Search {
         }
     }
 
-    /// The next frame. A task's outermost coroutine is one that no coroutine awaits.
+    /// Handles the next frame. A task's outermost coroutine is one that no coroutine awaits.
     #[inline]
     pub(crate) fn pass(&mut self, runtime: &Runtime, place: Place) {
         if self.followed & (TASKS | ITEMS) == 0 || self.found.is_some() {
@@ -136,7 +136,7 @@ impl Search {
         }
     }
 
-    /// The nearest creator; of the thread, where nothing nearer is known.
+    /// The nearest creator; that of the thread if none is nearer.
     #[inline]
     pub(crate) fn finish(mut self, walked: &PythonWalk) -> Option<Junction> {
         if self.followed == 0 || walked.frames == 0 {
@@ -161,7 +161,7 @@ fn here() -> Option<Creator> {
     found
 }
 
-/// A task is about to begin with this coroutine.
+/// A task is about to be created with this coroutine.
 fn task_created(coroutine: Place) {
     if let Some(creator) = here() {
         let code = coroutine.code;
@@ -169,34 +169,34 @@ fn task_created(coroutine: Place) {
     }
 }
 
-/// A work item came into being.
+/// A work item was created.
 fn item_created(item: u64) {
     if let Some(creator) = here() {
         TABLE.insert(item, Use::Item.mark(), creator);
     }
 }
 
-/// A thread is about to be started: who starts it, where that is Python code. Work items are
-/// followed from the first worker on, for a pool starts one at the first item.
+/// A thread is about to be started: returns its creator if that is Python code. Work items are
+/// followed from the first worker on, because a pool starts one with its first item.
 pub(crate) fn of_new_thread() -> Option<Creator> {
     language::with_python(patch::follow);
     language::with_python(|_, _| here()).flatten()
 }
 
-/// It was started, with this control block.
+/// The thread was started, with this control block.
 pub(crate) fn thread_started(block: u64, creator: Option<Creator>) {
     match creator {
         Some(creator) => {
             TABLE.insert(block, Use::Thread.mark(), creator);
             FOLLOWED.fetch_or(THREADS, Ordering::Relaxed);
         }
-        // The block may have been another thread's.
+        // The block may have belonged to another thread.
         None if FOLLOWED.load(Ordering::Relaxed) & THREADS != 0 => TABLE.remove(block),
         None => {}
     }
 }
 
-/// A file was opened: while Python imports asyncio, tasks become possible.
+/// A file was opened: once Python imports asyncio, tasks are possible.
 #[inline]
 pub(crate) fn file_opened<'a>(path: impl FnOnce() -> &'a [u8]) {
     const DIR: &[u8] = b"/asyncio/";
@@ -208,7 +208,7 @@ pub(crate) fn file_opened<'a>(path: impl FnOnce() -> &'a [u8]) {
     }
 }
 
-/// An event loop may have come into being.
+/// An event loop may have been created.
 #[inline]
 pub(crate) fn loop_created() {
     if FOLLOWED.load(Ordering::Relaxed) & TASKS == 0 {

@@ -25,7 +25,7 @@ type Init = unsafe extern "C" fn(Object, Object, Object) -> c_int;
 type Alloc = unsafe extern "C" fn(Object, isize) -> Object;
 type Pending = unsafe extern "C" fn(*mut c_void) -> c_int;
 
-/// The interpreter's functions that are needed to find a type; all of them are in every version.
+/// The interpreter's functions that are needed to find a type; every version has all of them.
 #[derive(Debug)]
 pub(crate) struct Api {
     current_thread: unsafe extern "C" fn() -> *const c_void,
@@ -49,60 +49,59 @@ impl Api {
             current_thread: unsafe { function(search(c"_PyThreadState_UncheckedGet")) }
                 // SAFETY: the same function.
                 .or_else(|| unsafe { function(search(c"PyThreadState_GetUnchecked")) })?,
-            // SAFETY: that is the function's type in every version of the table of offsets.
+            // SAFETY: the function has this type in every version in the offset table.
             add_pending: unsafe { function(search(c"Py_AddPendingCall")) }?,
-            // SAFETY: that is the function's type in every version of the table of offsets.
+            // SAFETY: the function has this type in every version in the offset table.
             sys_object: unsafe { function(search(c"PySys_GetObject")) }?,
-            // SAFETY: that is the function's type in every version of the table of offsets.
+            // SAFETY: the function has this type in every version in the offset table.
             item: unsafe { function(search(c"PyDict_GetItemString")) }?,
-            // SAFETY: that is the function's type in every version of the table of offsets.
+            // SAFETY: the function has this type in every version in the offset table.
             attribute: unsafe { function(search(c"PyObject_GetAttrString")) }?,
-            // SAFETY: that is the function's type in every version of the table of offsets.
+            // SAFETY: the function has this type in every version in the offset table.
             release: unsafe { function(search(c"Py_DecRef")) }?,
-            // SAFETY: that is the function's type in every version of the table of offsets.
+            // SAFETY: the function has this type in every version in the offset table.
             fetch_error: unsafe { function(search(c"PyErr_Fetch")) }?,
-            // SAFETY: that is the function's type in every version of the table of offsets.
+            // SAFETY: the function has this type in every version in the offset table.
             restore_error: unsafe { function(search(c"PyErr_Restore")) }?,
             type_type: (!type_type.is_null()).then(|| type_type.expose_provenance() as u64)?,
         })
     }
 
-    /// Whether the calling thread holds the interpreter's lock: then, and only then, its own thread
-    /// state is the current one.
+    /// Whether the calling thread holds the GIL: only then is its own thread state the current one.
     fn is_locked_here(&self, runtime: &Runtime) -> bool {
         // SAFETY: reads one variable, callable at any time.
         let current = unsafe { (self.current_thread)() };
         !current.is_null() && runtime.thread() == Some(current.expose_provenance() as u64)
     }
 
-    /// A module that is imported, borrowed. The lock is held.
+    /// An imported module, borrowed. The GIL is held.
     fn module(&self, name: &CStr) -> Option<Object> {
-        // SAFETY: a text that ends; the lock is held.
+        // SAFETY: a C string; the GIL is held.
         let modules = unsafe { (self.sys_object)(c"modules".as_ptr()) };
         if modules.is_null() {
             return None;
         }
-        // SAFETY: an object, which need not be a dictionary, and a text; the lock is held.
+        // SAFETY: an object, which need not be a dictionary, and a C string; the GIL is held.
         let module = unsafe { (self.item)(modules, name.as_ptr()) };
         (!module.is_null()).then_some(module)
     }
 
-    /// An attribute, to be released. The lock is held.
+    /// An attribute, which the caller must release. The GIL is held.
     fn attribute(&self, of: Object, name: &CStr) -> Option<Object> {
-        // SAFETY: an object that is alive and a text; the lock is held.
+        // SAFETY: a live object and a C string; the GIL is held.
         let found = unsafe { (self.attribute)(of, name.as_ptr()) };
         (!found.is_null()).then_some(found)
     }
 
-    /// Runs `work` and leaves an exception that was raised before as it was.
+    /// Runs `work` and preserves an exception that was raised before.
     fn beside_errors(&self, work: impl FnOnce()) {
         let mut error = [core::ptr::null_mut(); 3];
         let [kind, value, trace] = &mut error;
-        // SAFETY: three places to write to; the lock is held.
+        // SAFETY: three places to write to; the GIL is held.
         unsafe { (self.fetch_error)(kind, value, trace) };
         work();
         let [kind, value, trace] = error;
-        // SAFETY: what was fetched, given back; an exception of our own making is replaced by it.
+        // SAFETY: restores what was fetched, which replaces an exception raised by `work`.
         unsafe { (self.restore_error)(kind, value, trace) };
     }
 }
@@ -113,16 +112,16 @@ impl Api {
 /// `F` is the type of the function that is there.
 unsafe fn function<F: Copy>(address: *const c_void) -> Option<F> {
     const { assert!(size_of::<F>() == size_of::<*const c_void>()) };
-    // SAFETY: by the caller's word, and the sizes are equal.
+    // SAFETY: guaranteed by the caller, and the sizes are equal.
     (!address.is_null()).then(|| unsafe { core::mem::transmute_copy(&address) })
 }
 
-/// Whether a pending call was asked for and has not been made.
+/// Whether a pending call was requested and has not been made.
 static IS_PENDING: AtomicU32 = AtomicU32::new(0);
 static TASK_INIT: AtomicPtr<c_void> = AtomicPtr::new(core::ptr::null_mut());
 static ITEM_ALLOC: AtomicPtr<c_void> = AtomicPtr::new(core::ptr::null_mut());
 
-/// Follows what can be followed by now. Cheap when all of it is.
+/// Follows what can be followed by now. Cheap once everything is followed.
 pub(super) fn follow(runtime: &'static Runtime, api: &'static Api) {
     const ALL: u32 = TASKS | ITEMS;
     let is_done = FOLLOWED.load(Ordering::Relaxed) & ALL == ALL;
@@ -132,7 +131,7 @@ pub(super) fn follow(runtime: &'static Runtime, api: &'static Api) {
     if api.is_locked_here(runtime) {
         find_types(runtime, api);
     } else if IS_PENDING.swap(1, Ordering::Relaxed) == 0 {
-        // SAFETY: callable without the lock; ours is never unloaded.
+        // SAFETY: callable without the GIL; this library is never unloaded.
         if unsafe { (api.add_pending)(pending, core::ptr::null_mut()) } != 0 {
             IS_PENDING.store(0, Ordering::Relaxed);
         }
@@ -153,7 +152,7 @@ unsafe extern "C" fn pending(_: *mut c_void) -> c_int {
     0
 }
 
-/// The lock is held.
+/// The GIL is held.
 fn find_types(runtime: &Runtime, api: &Api) {
     api.beside_errors(|| {
         if FOLLOWED.load(Ordering::Relaxed) & TASKS == 0 && follow_tasks(runtime, api).is_some() {
@@ -171,7 +170,7 @@ fn follow_tasks(runtime: &Runtime, api: &Api) -> Option<()> {
     let slot = runtime.offsets().type_init;
     let is_set = is_type(runtime, api, task, b"_asyncio.Task\0")
         && replace(task, slot, &TASK_INIT, task_init as *mut c_void);
-    // SAFETY: a reference of ours; the module has another.
+    // SAFETY: releases this function's reference; the module has another.
     unsafe { (api.release)(task) };
     is_set.then_some(())
 }
@@ -180,7 +179,7 @@ fn follow_items(runtime: &Runtime, api: &Api) -> Option<()> {
     let module = api.module(c"concurrent.futures.thread")?;
     let item = api.attribute(module, c"_WorkItem")?;
     let run = api.attribute(item, c"run")?;
-    // This reference is kept, so that no other code can be at its address.
+    // This reference is kept, so that no other code object can get its address.
     let code = api.attribute(run, c"__code__")?;
     let slot = runtime.offsets().type_alloc;
     let is_set = is_type(runtime, api, item, b"_WorkItem\0")
@@ -189,7 +188,7 @@ fn follow_items(runtime: &Runtime, api: &Api) -> Option<()> {
         RUN_CODE.store(code.expose_provenance() as u64, Ordering::Relaxed);
     }
     for one in [run, item] {
-        // SAFETY: a reference of ours; the class and the module have others.
+        // SAFETY: releases this function's reference; the class and the module have others.
         unsafe { (api.release)(one) };
     }
     is_set.then_some(())
@@ -200,18 +199,18 @@ fn is_type(runtime: &Runtime, api: &Api, object: Object, name: &[u8]) -> bool {
     runtime.is_type_of_name(object.expose_provenance() as u64, api.type_type, name)
 }
 
-/// Puts a function of ours into a slot of a type, and keeps theirs.
+/// Replaces the function in a slot of a type and keeps the original.
 fn replace(of: Object, slot: u16, theirs: &AtomicPtr<c_void>, ours: *mut c_void) -> bool {
     let place = of
         .wrapping_byte_add(usize::from(slot))
         .cast::<*mut c_void>();
-    // SAFETY: a slot of a type object that is alive, by the offset of this version.
+    // SAFETY: a slot of a live type object, at the offset of this version.
     let before = unsafe { place.read() };
     if before.is_null() || before == ours {
         return false;
     }
     theirs.store(before, Ordering::Release);
-    // SAFETY: type objects are in writable memory, the lock is held, and the function has the type
+    // SAFETY: type objects are in writable memory, the GIL is held, and the function has the type
     // of the slot.
     unsafe { place.write(ours) };
     true
@@ -225,17 +224,17 @@ unsafe extern "C" fn task_init(task: Object, args: Object, names: Object) -> c_i
         }
     });
     let theirs = TASK_INIT.load(Ordering::Acquire);
-    // SAFETY: what was in the slot of this type.
+    // SAFETY: the original value of this type's slot.
     let theirs = unsafe { core::mem::transmute::<*mut c_void, Init>(theirs) };
-    // SAFETY: the caller's own arguments.
+    // SAFETY: passes on the caller's arguments.
     unsafe { theirs(task, args, names) }
 }
 
 unsafe extern "C" fn item_alloc(kind: Object, count: isize) -> Object {
     let theirs = ITEM_ALLOC.load(Ordering::Acquire);
-    // SAFETY: what was in the slot of this type.
+    // SAFETY: the original value of this type's slot.
     let theirs = unsafe { core::mem::transmute::<*mut c_void, Alloc>(theirs) };
-    // SAFETY: the caller's own arguments.
+    // SAFETY: passes on the caller's arguments.
     let item = unsafe { theirs(kind, count) };
     if !item.is_null() {
         super::item_created(item.expose_provenance() as u64);

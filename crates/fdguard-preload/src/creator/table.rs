@@ -1,4 +1,4 @@
-//! Creators by the address of what they created: fixed size, lock-free, the oldest are overwritten.
+//! Creators by the address of what they created: fixed size, lock-free, oldest entries overwritten.
 
 use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
@@ -6,11 +6,11 @@ use super::Creator;
 
 const WAYS: usize = 4;
 const SETS: usize = 1 << 12;
-/// Bits of a value that say whether it belongs to its key: two threads may write one place at once.
+/// Bits of a value that tie it to its key: two threads may write one entry at once.
 const CHECK_SHIFT: u32 = 40;
 
 struct Entry {
-    /// 0: free.
+    /// 0 if free.
     key: AtomicU64,
     /// The stack in the lowest 32 bits, its depth in the next 8, then the check.
     value: AtomicU64,
@@ -25,10 +25,10 @@ impl Entry {
     }
 }
 
-/// The table. Its pages take memory only where something was written.
+/// The table. Only pages that were written to take memory.
 pub(super) struct Table {
     sets: [[Entry; WAYS]; SETS],
-    /// Which way of a full set is taken next.
+    /// Which way of a full set is replaced next.
     next: AtomicU32,
 }
 
@@ -40,7 +40,7 @@ impl Table {
         }
     }
 
-    /// Remembers who created what is at this address, in place of what was known of it. The same
+    /// Remembers the creator of what is at this address and replaces what was known of it. The same
     /// `mark` finds it again.
     pub(super) fn insert(&self, key: u64, mark: u64, creator: Creator) {
         let set = self.set(key);
@@ -86,7 +86,7 @@ impl Table {
     }
 }
 
-/// Never 0, so that what was removed has no owner.
+/// Never 0, so that a removed entry matches no key.
 fn check(key: u64, mark: u64) -> u64 {
     (mix(key ^ mix(mark)) | 1 << CHECK_SHIFT) >> CHECK_SHIFT << CHECK_SHIFT
 }

@@ -11,21 +11,21 @@ use crate::{agent_message, errno, record};
 const ENOENT: c_int = 2;
 const ENAMETOOLONG: c_int = 36;
 
-// SAFETY: the type of its manual page.
+// SAFETY: the type matches the manual page.
 static ACCESS: Real<unsafe extern "C" fn(*const c_char, c_int) -> c_int> =
     unsafe { Real::new(c"access") };
 
-// SAFETY: the name is interposed on purpose, with the type of its manual page.
+// SAFETY: interposed on purpose; the type matches the manual page.
 #[cfg_attr(fdguard_injected, unsafe(no_mangle))]
 unsafe extern "C" fn access(path: *const c_char, mode: c_int) -> c_int {
     let Some(real) = ACCESS.get() else {
         return missing();
     };
-    // SAFETY: the caller's own arguments.
+    // SAFETY: passes on the caller's arguments.
     let result = unsafe { real(path, mode) };
-    // Programs probe memory with this call: only what the kernel could read is read here.
+    // Programs probe memory with this call, so only memory that the kernel could read is read here.
     if result == -1 && matches!(errno::load(), ENOENT | ENAMETOOLONG) {
-        // SAFETY: the kernel has read it: its end or as much as a path may have.
+        // SAFETY: the kernel has read the path up to its end, or as many bytes as a path may have.
         if let Some(message) = unsafe { message(path) } {
             record::told(message);
         }
@@ -33,7 +33,7 @@ unsafe extern "C" fn access(path: *const c_char, mode: c_int) -> c_int {
     result
 }
 
-/// What follows the call to us in a path; read no further than it agrees.
+/// The message after the prefix in a path; reads no further than the prefix matches.
 ///
 /// # Safety
 /// A C string, or at least as many readable bytes as a path may have.
@@ -45,7 +45,7 @@ unsafe fn message<'a>(path: *const c_char) -> Option<&'a [u8]> {
             return None;
         }
     }
-    // SAFETY: only agents write this, and they end their texts.
+    // SAFETY: only agents write this, and they write C strings.
     let rest = unsafe { CStr::from_ptr(path.wrapping_add(agent_message::CALL.len())) };
     Some(rest.to_bytes())
 }

@@ -15,10 +15,10 @@ use crate::record::{ended, ending, range_ending};
 
 const CLOSE_RANGE_CLOEXEC: c_int = 4;
 
-// SAFETY: the type of its manual page.
+// SAFETY: the type matches the manual page.
 static CLOSE: Real<unsafe extern "C" fn(c_int) -> c_int> = unsafe { Real::new(c"close") };
 
-// SAFETY: the name is interposed on purpose, with the type of its manual page.
+// SAFETY: interposed on purpose; the type matches the manual page.
 #[cfg_attr(fdguard_injected, unsafe(no_mangle))]
 unsafe extern "C" fn close(fd: c_int) -> c_int {
     let Some(real) = CLOSE.get() else {
@@ -28,20 +28,20 @@ unsafe extern "C" fn close(fd: c_int) -> c_int {
         return result;
     }
     let ending = ending(fd);
-    // SAFETY: the caller's own argument.
+    // SAFETY: passes on the caller's argument.
     let result = unsafe { real(fd) };
     ended(fd, ending, result);
     result
 }
 
-/// A function that closes what a stream or an open folder holds.
+/// A function that closes the descriptor of a stream or directory stream.
 macro_rules! closes {
     ($real:ident, $name:literal, $function:ident, $number:path, $child:path) => {
         static $real: Real<unsafe extern "C" fn(*mut c_void) -> c_int> =
-            // SAFETY: the type of its manual page.
+            // SAFETY: the type matches the manual page.
             unsafe { Real::new($name) };
 
-        // SAFETY: the name is interposed on purpose, with the type of its manual page.
+        // SAFETY: interposed on purpose; the type matches the manual page.
         #[cfg_attr(fdguard_injected, unsafe(no_mangle))]
         unsafe extern "C" fn $function(stream: *mut c_void) -> c_int {
             let Some(real) = $real.get() else {
@@ -50,9 +50,9 @@ macro_rules! closes {
             let fd = $number(stream);
             let buried = close::stream(fd);
             let ending = ending(fd);
-            // SAFETY: the caller's own stream, which it is about to close.
+            // SAFETY: the caller's stream, which is about to be closed.
             let child = unsafe { $child(stream) };
-            // SAFETY: the caller's own argument.
+            // SAFETY: passes on the caller's argument.
             let result = unsafe { real(stream) };
             if result != -1 {
                 reaped(child);
@@ -67,10 +67,10 @@ macro_rules! closes {
     };
 }
 
-/// Nobody is waited for when this is closed.
+/// No child is waited for when this is closed.
 ///
 /// # Safety
-/// None is needed: it has the type of its like.
+/// No requirement; unsafe only to match the type of its counterparts.
 unsafe fn nobody(_: *const c_void) -> c_int {
     0
 }
@@ -79,11 +79,11 @@ closes! { FCLOSE, c"fclose", fclose, number_of_stream, nobody }
 closes! { PCLOSE, c"pclose", pclose, number_of_stream, child_of_stream }
 closes! { CLOSEDIR, c"closedir", closedir, number_of_directory, nobody }
 
-// SAFETY: the type of its manual page.
+// SAFETY: the type matches the manual page.
 static CLOSE_RANGE: Real<unsafe extern "C" fn(c_uint, c_uint, c_int) -> c_int> =
     unsafe { Real::new(c"close_range") };
 
-// SAFETY: the name is interposed on purpose, with the type of its manual page.
+// SAFETY: interposed on purpose; the type matches the manual page.
 #[cfg_attr(fdguard_injected, unsafe(no_mangle))]
 unsafe extern "C" fn close_range(first: c_uint, last: c_uint, flags: c_int) -> c_int {
     let Some(real) = CLOSE_RANGE.get() else {
@@ -96,14 +96,14 @@ unsafe extern "C" fn close_range(first: c_uint, last: c_uint, flags: c_int) -> c
             return 0;
         }
     }
-    // SAFETY: the caller's own arguments.
+    // SAFETY: passes on the caller's arguments.
     unsafe { real(first, last, flags) }
 }
 
-// SAFETY: the type of its manual page.
+// SAFETY: the type matches the manual page.
 static CLOSEFROM: Real<unsafe extern "C" fn(c_int)> = unsafe { Real::new(c"closefrom") };
 
-// SAFETY: the name is interposed on purpose, with the type of its manual page.
+// SAFETY: interposed on purpose; the type matches the manual page.
 #[cfg_attr(fdguard_injected, unsafe(no_mangle))]
 unsafe extern "C" fn closefrom(first: c_int) {
     let Some(real) = CLOSEFROM.get() else {
@@ -115,6 +115,6 @@ unsafe extern "C" fn closefrom(first: c_int) {
     if let Some(true) = protect::cover(number, u32::MAX, 0) {
         return;
     }
-    // SAFETY: the caller's own argument.
+    // SAFETY: passes on the caller's argument.
     unsafe { real(first) };
 }

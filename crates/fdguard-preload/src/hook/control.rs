@@ -34,11 +34,11 @@ struct Flock {
     pid: c_int,
 }
 
-// SAFETY: the type of its manual page.
+// SAFETY: the type matches the manual page.
 static FCNTL: Real<unsafe extern "C" fn(c_int, c_int, usize) -> c_int> =
     unsafe { Real::new(c"fcntl") };
 
-// SAFETY: the name is interposed on purpose, with the type of its manual page.
+// SAFETY: interposed on purpose; the type matches the manual page.
 #[cfg_attr(fdguard_injected, unsafe(no_mangle))]
 unsafe extern "C" fn fcntl(fd: c_int, command: c_int, argument: usize) -> c_int {
     let Some(real) = FCNTL.get() else {
@@ -48,18 +48,18 @@ unsafe extern "C" fn fcntl(fd: c_int, command: c_int, argument: usize) -> c_int 
         return answer::refuse();
     }
     let change = begin(fd, matches!(command, F_SETLK | F_SETLKW));
-    // SAFETY: the caller's own arguments.
+    // SAFETY: passes on the caller's arguments.
     let result = again(|| unsafe { real(fd, command, argument) });
-    // SAFETY: the same arguments, after the kernel took them.
+    // SAFETY: the same arguments, after the kernel accepted them.
     unsafe { controlled((fd, command, argument), change, result) };
     result
 }
 
-// SAFETY: the type of its manual page.
+// SAFETY: the type matches the manual page.
 static FCNTL64: Real<unsafe extern "C" fn(c_int, c_int, usize) -> c_int> =
     unsafe { Real::new(c"fcntl64") };
 
-// SAFETY: the name is interposed on purpose, with the type of its manual page.
+// SAFETY: interposed on purpose; the type matches the manual page.
 #[cfg_attr(fdguard_injected, unsafe(no_mangle))]
 unsafe extern "C" fn fcntl64(fd: c_int, command: c_int, argument: usize) -> c_int {
     let Some(real) = FCNTL64.get() else {
@@ -69,9 +69,9 @@ unsafe extern "C" fn fcntl64(fd: c_int, command: c_int, argument: usize) -> c_in
         return answer::refuse();
     }
     let change = begin(fd, matches!(command, F_SETLK | F_SETLKW));
-    // SAFETY: the caller's own arguments.
+    // SAFETY: passes on the caller's arguments.
     let result = again(|| unsafe { real(fd, command, argument) });
-    // SAFETY: the same arguments, after the kernel took them.
+    // SAFETY: the same arguments, after the kernel accepted them.
     unsafe { controlled((fd, command, argument), change, result) };
     result
 }
@@ -105,7 +105,8 @@ unsafe fn controlled(
 }
 
 fn outcome(flock: Flock) -> Outcome {
-    // From another beginning than that of the file the range is not known: then it is all of it.
+    // If the range does not start from the beginning of the file, it is unknown: assume the whole
+    // file.
     let start = u64::try_from(flock.start).ok();
     let start = start.filter(|_| flock.whence == SEEK_SET && flock.length >= 0);
     let range = start.map(|start| match flock.length.unsigned_abs() {
@@ -119,41 +120,41 @@ fn outcome(flock: Flock) -> Outcome {
     }
 }
 
-// SAFETY: the type of its manual page.
+// SAFETY: the type matches the manual page.
 static LOCKF: Real<unsafe extern "C" fn(c_int, c_int, i64) -> c_int> =
     unsafe { Real::new(c"lockf") };
 
-// SAFETY: the name is interposed on purpose, with the type of its manual page.
+// SAFETY: interposed on purpose; the type matches the manual page.
 #[cfg_attr(fdguard_injected, unsafe(no_mangle))]
 unsafe extern "C" fn lockf(fd: c_int, command: c_int, length: i64) -> c_int {
     let Some(real) = LOCKF.get() else {
         return missing();
     };
     let change = begin(fd, matches!(command, F_LOCK | F_TLOCK | F_ULOCK));
-    // SAFETY: the caller's own arguments.
+    // SAFETY: passes on the caller's arguments.
     let result = unsafe { real(fd, command, length) };
     placed(change, command, result);
     result
 }
 
-// SAFETY: the type of its manual page.
+// SAFETY: the type matches the manual page.
 static LOCKF64: Real<unsafe extern "C" fn(c_int, c_int, i64) -> c_int> =
     unsafe { Real::new(c"lockf64") };
 
-// SAFETY: the name is interposed on purpose, with the type of its manual page.
+// SAFETY: interposed on purpose; the type matches the manual page.
 #[cfg_attr(fdguard_injected, unsafe(no_mangle))]
 unsafe extern "C" fn lockf64(fd: c_int, command: c_int, length: i64) -> c_int {
     let Some(real) = LOCKF64.get() else {
         return missing();
     };
     let change = begin(fd, matches!(command, F_LOCK | F_TLOCK | F_ULOCK));
-    // SAFETY: the caller's own arguments.
+    // SAFETY: passes on the caller's arguments.
     let result = unsafe { real(fd, command, length) };
     placed(change, command, result);
     result
 }
 
-/// `lockf` counts from the position, which is not asked for: all of the file stands for the part.
+/// `lockf` counts from the current position, which is not queried: assume the whole file.
 fn placed(change: Option<Change>, command: c_int, result: c_int) {
     let Some(change) = change else {
         return;

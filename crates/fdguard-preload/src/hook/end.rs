@@ -7,16 +7,16 @@ use core::ffi::c_int;
 use crate::real::Real;
 use crate::{exit_report, sys};
 
-// SAFETY: the type of its manual page.
+// SAFETY: the type matches the manual page.
 static EXIT: Real<unsafe extern "C" fn(c_int) -> !> = unsafe { Real::new(c"_exit") };
 
-// SAFETY: the name is interposed on purpose, with the type of its manual page.
+// SAFETY: interposed on purpose; the type matches the manual page.
 #[cfg_attr(fdguard_injected, unsafe(no_mangle))]
 unsafe extern "C" fn _exit(status: c_int) -> ! {
     end(status)
 }
 
-// SAFETY: the name is interposed on purpose, with the type of its manual page.
+// SAFETY: interposed on purpose; the type matches the manual page.
 #[cfg_attr(fdguard_injected, unsafe(no_mangle))]
 #[expect(non_snake_case, reason = "the name that C gave it")]
 unsafe extern "C" fn _Exit(status: c_int) -> ! {
@@ -28,6 +28,6 @@ fn end(status: c_int) -> ! {
     let Some(real) = EXIT.get() else {
         sys::exit(status);
     };
-    // SAFETY: the caller's own argument.
+    // SAFETY: passes on the caller's argument.
     unsafe { real(status) }
 }

@@ -11,12 +11,12 @@ use crate::hand_over::{Program, hand_over};
 use crate::real::Real;
 
 const E2BIG: c_int = 7;
-/// Arguments of a call that lists them one by one; more are refused, as too many.
+/// The most arguments of a call that lists them one by one; more fail as too many.
 const LISTED: usize = 8192;
 
 type List = *const *const c_char;
 
-// SAFETY: the types of their manual pages.
+// SAFETY: the types match the manual pages.
 static EXECVE: Real<unsafe extern "C" fn(*const c_char, List, List) -> c_int> =
     unsafe { Real::new(c"execve") };
 // SAFETY: as above.
@@ -33,12 +33,12 @@ static FEXECVE: Real<unsafe extern "C" fn(c_int, List, List) -> c_int> =
     unsafe { Real::new(c"fexecve") };
 
 unsafe extern "C" {
-    /// By the loader and not by its name after ours: a program that mentions it has its own copy,
-    /// which then counts.
+    /// Resolved by the loader rather than as the next definition: a program that mentions it has
+    /// its own copy, which then counts.
     static environ: List;
 }
 
-/// Looks up what a child in our memory must not look up.
+/// Looks up functions that a child in this memory must not look up.
 pub(super) fn find() {
     let _ = EXECVE.get();
     let _ = EXECVPE.get();
@@ -49,23 +49,24 @@ pub(super) fn find() {
 
 /// The program's own environment.
 fn environment() -> List {
-    // SAFETY: the variable stays where it is; a program that changes it meanwhile takes the risk of
-    // the C library's own use.
+    // SAFETY: the variable does not move; a program that changes it meanwhile takes the same risk
+    // with the C library itself.
     unsafe { (&raw const environ).read_volatile() }
 }
 
-/// A function that is given the environment.
+/// A function that takes an environment.
 macro_rules! given {
     ($real:ident, $function:ident, $which:ty, $program:path) => {
-        // SAFETY: the name is interposed on purpose, with the type of its manual page.
+        // SAFETY: interposed on purpose; the type matches the manual page.
         #[cfg_attr(fdguard_injected, unsafe(no_mangle))]
         unsafe extern "C" fn $function(which: $which, arguments: List, variables: List) -> c_int {
             let Some(real) = $real.get() else {
                 return missing();
             };
-            // SAFETY: the caller's own arguments, or a list of ours that lives as long as the call.
+            // SAFETY: the caller's arguments, or a list on this stack that lives as long as the
+            // call.
             let start = |variables| unsafe { real(which, arguments, variables) };
-            // SAFETY: the caller's own arguments.
+            // SAFETY: passes on the caller's arguments.
             unsafe { hand_over($program(which), variables, start) }
         }
     };
@@ -75,11 +76,10 @@ given! { EXECVE, execve, *const c_char, Program::At }
 given! { EXECVPE, execvpe, *const c_char, Program::Named }
 given! { FEXECVE, fexecve, c_int, Program::Open }
 
-/// A function that takes the program's own environment, and the one that does the same with
-/// another.
+/// A function that uses the program's own environment, and the one that does the same with another.
 macro_rules! own {
     ($real:ident, $with:ident, $function:ident, $program:path) => {
-        // SAFETY: the name is interposed on purpose, with the type of its manual page.
+        // SAFETY: interposed on purpose; the type matches the manual page.
         #[cfg_attr(fdguard_injected, unsafe(no_mangle))]
         unsafe extern "C" fn $function(which: *const c_char, arguments: List) -> c_int {
             let (Some(real), Some(with)) = ($real.get(), $with.get()) else {
@@ -88,15 +88,15 @@ macro_rules! own {
             let own = environment();
             let start = |variables: List| {
                 if variables == own {
-                    // SAFETY: the caller's own arguments.
+                    // SAFETY: passes on the caller's arguments.
                     unsafe { real(which, arguments) }
                 } else {
-                    // SAFETY: the caller's own arguments, and a list of ours that lives as long as
-                    // the call.
+                    // SAFETY: the caller's arguments, and a list on this stack that lives as long
+                    // as the call.
                     unsafe { with(which, arguments, variables) }
                 }
             };
-            // SAFETY: the caller's own argument, and the program's environment.
+            // SAFETY: the caller's argument, and the program's environment.
             unsafe { hand_over($program(which), own, start) }
         }
     };
@@ -105,12 +105,12 @@ macro_rules! own {
 own! { EXECV, EXECVE, execv, Program::At }
 own! { EXECVP, EXECVPE, execvp, Program::Named }
 
-/// A function with its arguments one by one: they are put on the stack, and a pointer to the five
-/// that came in registers and one to the others are handed on.
+/// A function with its arguments one by one: they are pushed to the stack, and a pointer to the
+/// five from registers and one to the others are passed on.
 macro_rules! listed {
     ($function:ident, $gather:ident) => {
-        // SAFETY: the name is interposed on purpose. Five words and the return address leave the
-        // stack aligned for the call; what is pushed is taken away again.
+        // SAFETY: interposed on purpose. Five words and the return address leave the stack aligned
+        // for the call; what is pushed is removed again.
         #[cfg_attr(fdguard_injected, unsafe(no_mangle))]
         #[unsafe(naked)]
         unsafe extern "C" fn $function() -> c_int {
@@ -135,10 +135,10 @@ listed! { execl, gather_path }
 listed! { execlp, gather_name }
 listed! { execle, gather_with }
 
-/// So many arguments are gathered in little room; more need more of the stack.
+/// This many arguments are gathered in little space; more need more of the stack.
 const FEW: usize = 62;
 
-/// A list of arguments, gathered.
+/// A gathered argument list.
 struct ArgumentList<const N: usize> {
     words: [*const c_char; N],
     /// Where the null is.
@@ -146,14 +146,14 @@ struct ArgumentList<const N: usize> {
 }
 
 /// # Safety
-/// Five words and then as many as it takes to a null must be there.
+/// Five words must be readable, then words up to a null.
 unsafe fn gather<const N: usize>(registers: List, others: List) -> Option<ArgumentList<N>> {
     let mut gathered = ArgumentList {
         words: [core::ptr::null(); N],
         end: 0,
     };
     for (index, place) in gathered.words.iter_mut().enumerate() {
-        // SAFETY: the caller's promise; no word behind the null is read.
+        // SAFETY: guaranteed by the caller; no word behind the null is read.
         *place = unsafe { word(registers, others, index) };
         if place.is_null() {
             gathered.end = index;
@@ -164,18 +164,18 @@ unsafe fn gather<const N: usize>(registers: List, others: List) -> Option<Argume
 }
 
 /// # Safety
-/// The word must be there.
+/// The word must be readable.
 unsafe fn word(registers: List, others: List, index: usize) -> *const c_char {
     const REGISTERS: usize = 5;
     let place = match index.checked_sub(REGISTERS) {
         None => registers.wrapping_add(index),
         Some(index) => others.wrapping_add(index),
     };
-    // SAFETY: the caller's promise.
+    // SAFETY: guaranteed by the caller.
     unsafe { place.read() }
 }
 
-/// Gathers the arguments and hands them on, with the place of what comes behind their null.
+/// Gathers the arguments and passes them on, with the index of what follows their null.
 ///
 /// # Safety
 /// As for [`gather`].
@@ -184,11 +184,11 @@ unsafe fn with_arguments(
     others: List,
     start: impl FnOnce(List, usize) -> c_int,
 ) -> c_int {
-    // SAFETY: the caller's promise.
+    // SAFETY: guaranteed by the caller.
     if let Some(gathered) = unsafe { gather::<FEW>(registers, others) } {
         return start(gathered.words.as_ptr(), gathered.end);
     }
-    // SAFETY: the caller's promise.
+    // SAFETY: guaranteed by the caller.
     unsafe { with_many(registers, others, start) }
 }
 
@@ -201,7 +201,7 @@ unsafe fn with_many(
     others: List,
     start: impl FnOnce(List, usize) -> c_int,
 ) -> c_int {
-    // SAFETY: the caller's promise.
+    // SAFETY: guaranteed by the caller.
     match unsafe { gather::<LISTED>(registers, others) } {
         Some(gathered) => start(gathered.words.as_ptr(), gathered.end),
         None => {
@@ -227,7 +227,7 @@ unsafe extern "C" fn gather_name(name: *const c_char, registers: List, others: L
 
 unsafe extern "C" fn gather_with(path: *const c_char, registers: List, others: List) -> c_int {
     let start = |arguments, end: usize| {
-        // SAFETY: behind the null is the environment.
+        // SAFETY: the environment follows the null.
         let variables = unsafe { word(registers, others, end + 1) };
         // SAFETY: the caller's path and environment, and a list of the caller's arguments.
         unsafe { execve(path, arguments, variables.cast()) }

@@ -21,17 +21,18 @@ static VFORK: Real<Function> = unsafe { Real::new(c"vfork") };
 static CLONE: Real<Function> = unsafe { Real::new(c"clone") };
 // SAFETY: only its address is used, to compare.
 static LIBRARY: Real<Function> = unsafe { Real::new(c"__register_atfork") };
-// SAFETY: only whether it is there is asked.
+// SAFETY: only used to check whether it exists.
 static SINCE_2_35: Real<Function> = unsafe { Real::new(c"_dl_find_object") };
 
 type Clone = unsafe extern "C" fn(usize, usize, usize, usize, usize, usize, usize) -> c_int;
-// SAFETY: the type of its manual page, words for all that is passed in a register or on the stack.
+// SAFETY: the type matches the manual page, with a word for everything passed in a register or on
+// the stack.
 static CLONE_CALL: Real<Clone> = unsafe { Real::new(c"clone") };
 
-/// The real functions for code that has no stack frame; null until they are known.
+/// The real functions for code without a stack frame; null until they are known.
 static REAL_VFORK: AtomicPtr<c_void> = AtomicPtr::new(core::ptr::null_mut());
 static REAL_CLONE: AtomicPtr<c_void> = AtomicPtr::new(core::ptr::null_mut());
-/// Whether `vfork` is the C library's, and one that is only the system call.
+/// Whether `vfork` is the C library's and does nothing but the system call.
 static IS_PLAIN: AtomicU64 = AtomicU64::new(0);
 
 /// Looks the real functions up.
@@ -43,8 +44,8 @@ pub(crate) extern "C" fn find() {
     let Some(real) = VFORK.get() else {
         return;
     };
-    // Before 2.25 the C library's changed what it knew of the process; another interposer's does
-    // what it likes.
+    // Before 2.25 the C library's `vfork` changed its own process state; another interposer's may
+    // do anything.
     let is_plain = SINCE_2_35.get().is_some()
         && LIBRARY
             .get()
@@ -53,9 +54,9 @@ pub(crate) extern "C" fn find() {
     REAL_VFORK.store(real as *mut c_void, Ordering::Relaxed);
 }
 
-/// `find` for code without a stack frame: keeps all registers that carry arguments.
-// SAFETY: a plain function in assembly. It is called first thing, with two return addresses on an
-// aligned stack: after six more words it is aligned again for the call; what it pushes it pops.
+/// `find` for code without a stack frame: preserves all registers that carry arguments.
+// SAFETY: a plain function in assembly. It is called first, with two return addresses on an aligned
+// stack: after six more words the stack is aligned again for the call; what it pushes it pops.
 #[unsafe(naked)]
 unsafe extern "C" fn find_for_asm() {
     naked_asm!(
@@ -77,14 +78,14 @@ unsafe extern "C" fn find_for_asm() {
     );
 }
 
-/// The thread's count of children in its place is raised before the call and lowered when the call
-/// comes back to who made it, which is after the child has gone: so it is not 0 in the child, and
-/// in no handler of a signal in between is it lowered. That needs code after the call, and the
-/// child has overwritten the stack by then: as in the C library the way back is kept in a register,
-/// and the system call made here. Where that is not all that the real one does, it is called, and
-/// the kernel asked from then on; its child is not told. The parent leaves by a jump to what tells
-/// of the child: the stack is as it was when we were called.
-// SAFETY: the name is interposed on purpose; registers are used as the C library's own does.
+/// Counts the children that run in this thread's place. The count is raised before the call and
+/// lowered when the call returns in the parent, after the child has exited or called exec. So it is
+/// not 0 in the child, and no signal handler in between lowers it. This needs code after the call,
+/// when the child has overwritten the stack: as in the C library, the return address is kept in a
+/// register and the system call is made here. If the real function does more than that, it is
+/// called instead, and the kernel is asked from then on; its child is not reported. The parent
+/// leaves by a jump to the function that reports the child: the stack is as it was on entry.
+// SAFETY: interposed on purpose; registers are used as in the C library's own function.
 #[cfg_attr(fdguard_injected, unsafe(no_mangle))]
 #[unsafe(naked)]
 unsafe extern "C" fn vfork() -> c_int {
@@ -136,18 +137,18 @@ unsafe extern "C" fn vfork() -> c_int {
 }
 
 /// Its older name.
-// SAFETY: the name is interposed on purpose; a jump changes nothing.
+// SAFETY: interposed on purpose; a jump changes nothing.
 #[cfg_attr(fdguard_injected, unsafe(no_mangle))]
 #[unsafe(naked)]
 unsafe extern "C" fn __vfork() -> c_int {
     naked_asm!("jmp {vfork}", vfork = sym vfork)
 }
 
-/// A child in our memory that is not a thread of ours may outlive the call, on a stack of its own:
-/// the kernel is asked from then on. Threads leave by a jump; who makes a process comes back, the
-/// child on its own stack does not.
-// SAFETY: the name is interposed on purpose. The code changes rax alone, which carries no argument,
-// and leaves by a jump.
+/// A child in this memory that is not a thread may outlive the call, on a stack of its own, so the
+/// kernel is asked from then on. Threads leave by a jump. A call that creates a process returns in
+/// the parent; the child on its own stack does not return.
+// SAFETY: interposed on purpose. The code changes rax alone, which carries no argument, and leaves
+// by a jump.
 #[cfg_attr(fdguard_injected, unsafe(no_mangle))]
 #[unsafe(naked)]
 unsafe extern "C" fn clone() -> c_int {
@@ -183,9 +184,9 @@ unsafe extern "C" fn clone() -> c_int {
     );
 }
 
-/// Makes a process that begins in a function, on a stack that the caller gives. With all arguments
-/// that `clone` can have, which x86-64 passes alike: those that the caller did not give the real
-/// one does not read either.
+/// Creates a process that starts in a function, on a stack that the caller provides. Passes on all
+/// arguments that `clone` can have, which x86-64 passes alike: the real function does not read
+/// those that the caller did not pass.
 unsafe extern "C" fn clone_process(
     function: usize,
     stack: usize,
@@ -198,24 +199,24 @@ unsafe extern "C" fn clone_process(
     let Some(real) = CLONE_CALL.get() else {
         return super::missing();
     };
-    // SAFETY: the caller's own arguments.
+    // SAFETY: passes on the caller's arguments.
     started(unsafe { real(function, stack, flags, argument, parent, local, child) })
 }
 
 /// Its other name.
-// SAFETY: the name is interposed on purpose; a jump changes nothing.
+// SAFETY: interposed on purpose; a jump changes nothing.
 #[cfg_attr(fdguard_injected, unsafe(no_mangle))]
 #[unsafe(naked)]
 unsafe extern "C" fn __clone() -> c_int {
     naked_asm!("jmp {clone}", clone = sym clone)
 }
 
-/// A child came of it; gives its number on.
+/// A child was started; returns its number.
 extern "C" fn started(pid: c_int) -> c_int {
     children::started(pid)
 }
 
-/// No child came of it.
+/// No child was started.
 extern "C" fn failed(error: c_int) -> c_int {
     errno::store(error);
     -1

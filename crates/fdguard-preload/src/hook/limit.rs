@@ -12,16 +12,16 @@ use crate::real::Real;
 macro_rules! limits {
     ($real:ident, $name:literal, fn $function:ident($($argument:ident: $type:ty),*)) => {
         static $real: Real<unsafe extern "C" fn($($type),*) -> c_int> =
-            // SAFETY: the type of its manual page.
+            // SAFETY: the type matches the manual page.
             unsafe { Real::new($name) };
 
-        // SAFETY: the name is interposed on purpose, with the type of its manual page.
+        // SAFETY: interposed on purpose; the type matches the manual page.
         #[cfg_attr(fdguard_injected, unsafe(no_mangle))]
         unsafe extern "C" fn $function($($argument: $type),*) -> c_int {
             let Some(real) = $real.get() else {
                 return missing();
             };
-            // SAFETY: the caller's own arguments.
+            // SAFETY: passes on the caller's arguments.
             let result = unsafe { real($($argument),*) };
             protect::limit_changed();
             result

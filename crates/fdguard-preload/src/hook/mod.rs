@@ -1,7 +1,7 @@
 //! The entry points. Each calls the real function and reports the result to the recorder.
 //!
 //! Nothing is held between the two: a signal handler may leave with `longjmp`, and a thread may be
-//! cancelled inside the call. The only exception is the mark of the call in progress. Variadic
+//! cancelled inside the call. The only exception is the mark of the call in flight. Variadic
 //! functions take the largest fixed number of arguments here, which x86-64 passes in the same way.
 
 mod answer;

@@ -8,17 +8,17 @@ use super::missing;
 use crate::real::Real;
 use crate::{language, unwind};
 
-// SAFETY: the type of its manual page.
+// SAFETY: the type matches the manual page.
 static DLCLOSE: Real<unsafe extern "C" fn(*mut c_void) -> c_int> = unsafe { Real::new(c"dlclose") };
 
-// SAFETY: the name is interposed on purpose, with the type of its manual page.
+// SAFETY: interposed on purpose; the type matches the manual page.
 #[cfg_attr(fdguard_injected, unsafe(no_mangle))]
 unsafe extern "C" fn dlclose(handle: *mut c_void) -> c_int {
     let Some(real) = DLCLOSE.get() else {
         return missing();
     };
     let is_hidden = language::unloading();
-    // SAFETY: the caller's own argument.
+    // SAFETY: passes on the caller's argument.
     let result = unsafe { real(handle) };
     unwind::forget();
     language::unloaded(is_hidden);

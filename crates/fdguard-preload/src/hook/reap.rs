@@ -1,4 +1,4 @@
-//! Waiting for children: each child that was reaped is reported.
+//! Waits for children: each reaped child is reported.
 
 #![expect(unsafe_code, reason = "stands in for functions of the C library")]
 
@@ -11,12 +11,12 @@ use crate::real::Real;
 const STOPPED: c_int = 0x7f;
 const CONTINUED: c_int = 0xffff;
 
-/// The leave to look only: the child can be waited for again.
+/// Only peeks: the child can be waited for again.
 const WNOWAIT: c_int = 0x0100_0000;
 /// Exited, killed, dumped.
 const ENDS: core::ops::RangeInclusive<c_int> = 1..=3;
 
-/// A wait gave this child with this status. One that was stopped or goes on is still there.
+/// A wait returned this child with this status. A child that was stopped or continued still exists.
 pub(super) fn collected(pid: c_int, status: c_int) -> c_int {
     if pid > 0 && status & 0x7f != STOPPED && status != CONTINUED {
         reaped(pid);
@@ -24,14 +24,14 @@ pub(super) fn collected(pid: c_int, status: c_int) -> c_int {
     pid
 }
 
-/// A function that waits and writes a status to where the caller wants it, or nowhere.
+/// A function that waits and writes a status to the caller's pointer, which may be null.
 macro_rules! waits {
     ($real:ident, $name:literal, fn $function:ident([$($before:ident: $first:ty)?] status $(, $argument:ident: $type:ty)*)) => {
         static $real: Real<unsafe extern "C" fn($($first,)? *mut c_int $(, $type)*) -> c_int> =
-            // SAFETY: the type of its manual page.
+            // SAFETY: the type matches the manual page.
             unsafe { Real::new($name) };
 
-        // SAFETY: the name is interposed on purpose, with the type of its manual page.
+        // SAFETY: interposed on purpose; the type matches the manual page.
         #[cfg_attr(fdguard_injected, unsafe(no_mangle))]
         unsafe extern "C" fn $function($($before: $first,)? status: *mut c_int $(, $argument: $type)*) -> c_int {
             let Some(real) = $real.get() else {
@@ -39,12 +39,12 @@ macro_rules! waits {
             };
             let mut own: c_int = 0;
             let place = if status.is_null() { &raw mut own } else { status };
-            // SAFETY: the caller's own arguments, but for a place of ours.
+            // SAFETY: the caller's arguments, except for a local to write to.
             let pid = unsafe { real($($before,)? place $(, $argument)*) };
             if pid <= 0 {
                 return pid;
             }
-            // SAFETY: the call gave a child, so its status is there.
+            // SAFETY: the call returned a child, so its status was written.
             collected(pid, unsafe { place.read() })
         }
     };
@@ -77,7 +77,7 @@ impl EndedChild {
         rest: [0; 27],
     };
 
-    /// A `waitid` with these options wrote this.
+    /// A `waitid` call with these options wrote this.
     pub(super) fn collected(&self, options: c_int) {
         if options & WNOWAIT == 0 && ENDS.contains(&self.code) {
             reaped(self.pid);
@@ -85,11 +85,11 @@ impl EndedChild {
     }
 }
 
-// SAFETY: the type of its manual page.
+// SAFETY: the type matches the manual page.
 static WAITID: Real<unsafe extern "C" fn(c_int, c_uint, *mut EndedChild, c_int) -> c_int> =
     unsafe { Real::new(c"waitid") };
 
-// SAFETY: the name is interposed on purpose, with the type of its manual page.
+// SAFETY: interposed on purpose; the type matches the manual page.
 #[cfg_attr(fdguard_injected, unsafe(no_mangle))]
 unsafe extern "C" fn waitid(
     kind: c_int,
@@ -102,10 +102,10 @@ unsafe extern "C" fn waitid(
     };
     let mut own = EndedChild::NONE;
     let place = if found.is_null() { &raw mut own } else { found };
-    // SAFETY: the caller's own arguments, but for a place of ours.
+    // SAFETY: the caller's arguments, except for a local to write to.
     let result = unsafe { real(kind, id, place, options) };
     if result == 0 {
-        // SAFETY: the call succeeded, so it wrote there; where no child was ready it wrote a zero.
+        // SAFETY: the call succeeded, so it wrote there; if no child was ready it wrote a zero.
         unsafe { &*place }.collected(options);
     }
     result

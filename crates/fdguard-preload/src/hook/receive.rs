@@ -29,7 +29,7 @@ struct Message {
     flags: c_int,
 }
 
-/// `struct cmsghdr`; what it announces follows, and the next begins at a multiple of eight.
+/// `struct cmsghdr`; its data follows, and the next one starts at a multiple of eight.
 #[repr(C)]
 #[derive(Clone, Copy)]
 struct Control {
@@ -38,11 +38,11 @@ struct Control {
     kind: c_int,
 }
 
-// SAFETY: the type of its manual page.
+// SAFETY: the type matches the manual page.
 static RECVMSG: Real<unsafe extern "C" fn(c_int, *mut Message, c_int) -> isize> =
     unsafe { Real::new(c"recvmsg") };
 
-// SAFETY: the name is interposed on purpose, with the type of its manual page.
+// SAFETY: interposed on purpose; the type matches the manual page.
 #[cfg_attr(fdguard_injected, unsafe(no_mangle))]
 unsafe extern "C" fn recvmsg(fd: c_int, message: *mut Message, flags: c_int) -> isize {
     let Some(real) = RECVMSG.get() else {
@@ -53,7 +53,7 @@ unsafe extern "C" fn recvmsg(fd: c_int, message: *mut Message, flags: c_int) -> 
         call.refuse();
         return -1;
     }
-    // SAFETY: the caller's own arguments.
+    // SAFETY: passes on the caller's arguments.
     let result = unsafe { real(fd, message, flags) };
     call.end(result < 0);
     if result >= 0 {
@@ -70,7 +70,7 @@ fn received(control: *mut u8, length: usize) {
     let mut at = 0;
     while !control.is_null() && at + header <= length {
         let place = control.wrapping_add(at);
-        // SAFETY: inside of the part that the kernel filled.
+        // SAFETY: inside the part that the kernel filled.
         let found = unsafe { place.cast::<Control>().read_unaligned() };
         let end = at.saturating_add(found.length);
         if found.length < header || end > length {

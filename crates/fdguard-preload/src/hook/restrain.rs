@@ -14,13 +14,13 @@ use crate::real::Real;
 use crate::{protect, start, sys};
 
 type Prctl = unsafe extern "C" fn(c_int, c_long, c_long, c_long, c_long) -> c_int;
-// SAFETY: the type of its manual page, with as many arguments as it can have.
+// SAFETY: the type matches the manual page, with the largest number of arguments.
 static PRCTL: Real<Prctl> = unsafe { Real::new(c"prctl") };
 
 const PR_SET_SECCOMP: c_long = 22;
 const MODE_STRICT: c_long = 1;
 const MODE_FILTER: c_long = 2;
-/// The same as operations of `seccomp`.
+/// The same modes as operations of `seccomp`.
 const SET_MODE_STRICT: c_long = 0;
 const SET_MODE_FILTER: c_long = 1;
 
@@ -35,14 +35,14 @@ struct Program {
     start: *const Instruction,
 }
 
-// SAFETY: the name is interposed on purpose, with the type of its manual page.
+// SAFETY: interposed on purpose; the type matches the manual page.
 #[cfg_attr(fdguard_injected, unsafe(no_mangle))]
 unsafe extern "C" fn prctl(what: c_int, a: c_long, b: c_long, c: c_long, d: c_long) -> c_int {
     let Some(real) = PRCTL.get() else {
         return missing();
     };
     let before = restrain(SYS_PRCTL, [c_long::from(what), a, b]);
-    // SAFETY: the caller's own arguments.
+    // SAFETY: passes on the caller's arguments.
     let result = unsafe { real(what, a, b, c, d) };
     if result == -1 {
         before.restore();
@@ -63,8 +63,8 @@ impl Before {
     }
 }
 
-/// Looks at a system call that is about to be made; when it installs a filter, we keep to it from
-/// now on.
+/// Inspects a system call that is about to be made; if it installs a filter, the library obeys the
+/// filter from now on.
 pub(super) fn restrain(number: c_long, [a, b, c]: [c_long; 3]) -> Before {
     let is_strict = matches!(
         (number, a, b),
@@ -91,13 +91,14 @@ pub(super) fn restrain(number: c_long, [a, b, c]: [c_long; 3]) -> Before {
         bears_protection = allowed.recording && filter::bears(filter, &PROTECTING);
     }
     if !bears_protection {
-        // For good, also where the filter is then refused: what was given up cannot be had back.
+        // Permanently, even if the kernel then rejects the filter: released numbers cannot be
+        // reclaimed.
         protect::stop();
     }
     Before(Some(start::restrict(allowed)))
 }
 
-/// The filter at an address, as far as it can be read.
+/// The filter at an address, if it can be read.
 fn read(address: usize) -> Option<&'static [Instruction]> {
     let last = address.checked_add(size_of::<Program>() - 1)?;
     if !sys::is_readable(address) || !sys::is_readable(last) {
@@ -117,7 +118,7 @@ fn read(address: usize) -> Option<&'static [Instruction]> {
         }
         page = (page | 4095).checked_add(1)?;
     }
-    // SAFETY: every page of it was just read by the kernel, and the caller keeps it for the call
-    // that we stand before.
+    // SAFETY: the kernel just read every page of it, and the caller keeps it for the call that is
+    // about to be made.
     Some(unsafe { core::slice::from_raw_parts(program.start, length) })
 }

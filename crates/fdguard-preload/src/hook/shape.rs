@@ -5,7 +5,7 @@ use core::ffi::{c_int, c_void};
 use super::missing;
 use crate::{errno, protect};
 
-/// What a function of the C library gives back.
+/// The return value of a C library function.
 pub(super) trait Outcome: Copy {
     fn has_failed(self) -> bool;
     fn missing() -> Self;
@@ -52,12 +52,12 @@ impl Outcome for isize {
     }
 }
 
-/// How often a call that found the table full is made again: protection gives up its graves first,
-/// then its tombstone.
+/// How often a call that found the table full is repeated: protection gives up its quarantined
+/// numbers first, then its placeholder.
 const TRIES: u32 = 3;
 
-/// A call that gives out numbers. When there are none because of protection, they are given up and
-/// it is made again.
+/// A call that returns new numbers. If none is left because of protection, protection gives numbers
+/// up and the call is repeated.
 #[inline]
 pub(super) fn again<T: Outcome>(call: impl Fn() -> T) -> T {
     if !protect::is_on() {
@@ -75,7 +75,8 @@ pub(super) fn again<T: Outcome>(call: impl Fn() -> T) -> T {
     result
 }
 
-/// What a call gives that is not made, because its descriptor is closed in the eyes of the program.
+/// The result of a call that is not made because its descriptor is closed from the program's point
+/// of view.
 pub(super) trait Refusal {
     fn refused() -> Self;
 }
@@ -104,7 +105,7 @@ impl Refusal for *mut c_void {
     }
 }
 
-/// A function that only asks about the descriptor of its first argument, which a tombstone would
+/// A function that only queries the descriptor in its first argument, for which a placeholder would
 /// answer.
 macro_rules! asks {
     ($real:ident, $name:literal,
@@ -112,13 +113,13 @@ macro_rules! asks {
         asks! { @with $real, $name, $crate::protect::answer::is_gone($fd),
         fn $function($fd: c_int $(, $argument: $type)*) -> $result }
     };
-    // The same of a folder that a path begins at.
+    // The same for a directory that a path is relative to.
     (at $real:ident, $name:literal,
      fn $function:ident($fd:ident: c_int, $path:ident: *const c_char $(, $argument:ident: $type:ty)*) -> $result:ty) => {
         asks! { @with $real, $name, $crate::protect::answer::is_gone_at($fd, $path),
         fn $function($fd: c_int, $path: *const c_char $(, $argument: $type)*) -> $result }
     };
-    // The same with a version before it.
+    // The same with a version argument before it.
     (versioned $real:ident, $name:literal,
      fn $function:ident($version:ident: c_int, $fd:ident: c_int $(, $argument:ident: $type:ty)*) -> $result:ty) => {
         asks! { @with $real, $name, $crate::protect::answer::is_gone($fd),
@@ -127,10 +128,10 @@ macro_rules! asks {
     (@with $real:ident, $name:literal, $is_gone:expr,
      fn $function:ident($($argument:ident: $type:ty),*) -> $result:ty) => {
         static $real: $crate::real::Real<unsafe extern "C" fn($($type),*) -> $result> =
-            // SAFETY: the type of its manual page.
+            // SAFETY: the type matches the manual page.
             unsafe { $crate::real::Real::new($name) };
 
-        // SAFETY: the name is interposed on purpose, with the type of its manual page.
+        // SAFETY: interposed on purpose; the type matches the manual page.
         #[cfg_attr(fdguard_injected, unsafe(no_mangle))]
         unsafe extern "C" fn $function($($argument: $type),*) -> $result {
             let Some(real) = $real.get() else {
@@ -140,24 +141,24 @@ macro_rules! asks {
                 $crate::protect::answer::refuse();
                 return $crate::hook::shape::Refusal::refused();
             }
-            // SAFETY: the caller's own arguments.
+            // SAFETY: passes on the caller's arguments.
             unsafe { real($($argument),*) }
         }
     };
 }
 pub(super) use asks;
 
-/// A function that works on the descriptor of its first argument. `wrote` gives what the kernel
-/// took.
+/// A function that works on the descriptor in its first argument. `wrote` gives the bytes that the
+/// kernel accepted.
 macro_rules! on_descriptor {
     ($real:ident, $name:literal, $touch:expr,
      fn $function:ident($fd:ident: c_int $(, $argument:ident: $type:ty)*) -> $result:ty
      $(, wrote |$outcome:ident| $bytes:expr)?) => {
         static $real: $crate::real::Real<unsafe extern "C" fn(c_int $(, $type)*) -> $result> =
-            // SAFETY: the type of its manual page.
+            // SAFETY: the type matches the manual page.
             unsafe { $crate::real::Real::new($name) };
 
-        // SAFETY: the name is interposed on purpose, with the type of its manual page.
+        // SAFETY: interposed on purpose; the type matches the manual page.
         #[cfg_attr(fdguard_injected, unsafe(no_mangle))]
         unsafe extern "C" fn $function($fd: c_int $(, $argument: $type)*) -> $result {
             let Some(real) = $real.get() else {
@@ -168,7 +169,7 @@ macro_rules! on_descriptor {
                 call.refuse();
                 return $crate::hook::shape::Refusal::refused();
             }
-            // SAFETY: the caller's own arguments.
+            // SAFETY: passes on the caller's arguments.
             let result = unsafe { real($fd $(, $argument)*) };
             let has_failed = $crate::hook::shape::Outcome::has_failed(result);
             call.end_written(has_failed, on_descriptor!(@bytes result $(, |$outcome| $bytes)?));

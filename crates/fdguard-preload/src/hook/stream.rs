@@ -14,18 +14,18 @@ use crate::protect::close;
 use crate::real::Real;
 use crate::record::{born_within, ended, ending, now};
 
-// SAFETY: the type of its manual page.
+// SAFETY: the type matches the manual page.
 static FILENO: Real<unsafe extern "C" fn(*mut c_void) -> c_int> = unsafe { Real::new(c"fileno") };
 
-// SAFETY: the type of its manual page.
+// SAFETY: the type matches the manual page.
 static DIRFD: Real<unsafe extern "C" fn(*mut c_void) -> c_int> = unsafe { Real::new(c"dirfd") };
 
-/// The number of a stream, -1 for one that has none.
+/// The number of a stream, -1 if it has none.
 pub(super) fn number_of_stream(stream: *mut c_void) -> c_int {
     number(&FILENO, stream)
 }
 
-/// The number of an open folder.
+/// The number of a directory stream.
 pub(super) fn number_of_directory(directory: *mut c_void) -> c_int {
     number(&DIRFD, directory)
 }
@@ -35,17 +35,17 @@ fn number(real: &Real<unsafe extern "C" fn(*mut c_void) -> c_int>, stream: *mut 
         return -1;
     };
     let error = crate::errno::load();
-    // SAFETY: what the program itself is about to use, or got from the C library just now.
+    // SAFETY: a stream that the program is about to use, or just got from the C library.
     let fd = unsafe { real(stream) };
     crate::errno::store(error);
     fd
 }
 
-// SAFETY: the type of its manual page.
+// SAFETY: the type matches the manual page.
 static FOPEN: Real<unsafe extern "C" fn(*const c_char, *const c_char) -> *mut c_void> =
     unsafe { Real::new(c"fopen") };
 
-// SAFETY: the name is interposed on purpose, with the type of its manual page.
+// SAFETY: interposed on purpose; the type matches the manual page.
 #[cfg_attr(fdguard_injected, unsafe(no_mangle))]
 unsafe extern "C" fn fopen(path: *const c_char, mode: *const c_char) -> *mut c_void {
     let Some(real) = FOPEN.get() else {
@@ -53,17 +53,17 @@ unsafe extern "C" fn fopen(path: *const c_char, mode: *const c_char) -> *mut c_v
         return core::ptr::null_mut();
     };
     let since = now();
-    // SAFETY: the caller's own arguments.
+    // SAFETY: passes on the caller's arguments.
     let stream = again(|| unsafe { real(path, mode) });
     born_within(number_of_stream(stream), OpenCall::Fopen, since);
     stream
 }
 
-// SAFETY: the type of its manual page.
+// SAFETY: the type matches the manual page.
 static FOPEN64: Real<unsafe extern "C" fn(*const c_char, *const c_char) -> *mut c_void> =
     unsafe { Real::new(c"fopen64") };
 
-// SAFETY: the name is interposed on purpose, with the type of its manual page.
+// SAFETY: interposed on purpose; the type matches the manual page.
 #[cfg_attr(fdguard_injected, unsafe(no_mangle))]
 unsafe extern "C" fn fopen64(path: *const c_char, mode: *const c_char) -> *mut c_void {
     let Some(real) = FOPEN64.get() else {
@@ -71,18 +71,18 @@ unsafe extern "C" fn fopen64(path: *const c_char, mode: *const c_char) -> *mut c
         return core::ptr::null_mut();
     };
     let since = now();
-    // SAFETY: the caller's own arguments.
+    // SAFETY: passes on the caller's arguments.
     let stream = again(|| unsafe { real(path, mode) });
     born_within(number_of_stream(stream), OpenCall::Fopen, since);
     stream
 }
 
-// SAFETY: the type of its manual page.
+// SAFETY: the type matches the manual page.
 static FREOPEN: Real<
     unsafe extern "C" fn(*const c_char, *const c_char, *mut c_void) -> *mut c_void,
 > = unsafe { Real::new(c"freopen") };
 
-// SAFETY: the name is interposed on purpose, with the type of its manual page.
+// SAFETY: interposed on purpose; the type matches the manual page.
 #[cfg_attr(fdguard_injected, unsafe(no_mangle))]
 unsafe extern "C" fn freopen(
     path: *const c_char,
@@ -93,12 +93,12 @@ unsafe extern "C" fn freopen(
         missing();
         return core::ptr::null_mut();
     };
-    // The old one is closed first, even when no new one can be opened.
+    // The old descriptor is closed first, even if no new one can be opened.
     let before = number_of_stream(stream);
     let buried = close::stream(before);
     let ending = ending(before);
     let since = now();
-    // SAFETY: the caller's own arguments.
+    // SAFETY: passes on the caller's arguments.
     let result = unsafe { real(path, mode, stream) };
     ended(before, ending, 0);
     if number_of_stream(result) == before {
@@ -110,12 +110,12 @@ unsafe extern "C" fn freopen(
     result
 }
 
-// SAFETY: the type of its manual page.
+// SAFETY: the type matches the manual page.
 static FREOPEN64: Real<
     unsafe extern "C" fn(*const c_char, *const c_char, *mut c_void) -> *mut c_void,
 > = unsafe { Real::new(c"freopen64") };
 
-// SAFETY: the name is interposed on purpose, with the type of its manual page.
+// SAFETY: interposed on purpose; the type matches the manual page.
 #[cfg_attr(fdguard_injected, unsafe(no_mangle))]
 unsafe extern "C" fn freopen64(
     path: *const c_char,
@@ -126,12 +126,12 @@ unsafe extern "C" fn freopen64(
         missing();
         return core::ptr::null_mut();
     };
-    // The old one is closed first, even when no new one can be opened.
+    // The old descriptor is closed first, even if no new one can be opened.
     let before = number_of_stream(stream);
     let buried = close::stream(before);
     let ending = ending(before);
     let since = now();
-    // SAFETY: the caller's own arguments.
+    // SAFETY: passes on the caller's arguments.
     let result = unsafe { real(path, mode, stream) };
     ended(before, ending, 0);
     if number_of_stream(result) == before {
@@ -143,10 +143,10 @@ unsafe extern "C" fn freopen64(
     result
 }
 
-// SAFETY: the type of its manual page.
+// SAFETY: the type matches the manual page.
 static TMPFILE: Real<unsafe extern "C" fn() -> *mut c_void> = unsafe { Real::new(c"tmpfile") };
 
-// SAFETY: the name is interposed on purpose, with the type of its manual page.
+// SAFETY: interposed on purpose; the type matches the manual page.
 #[cfg_attr(fdguard_injected, unsafe(no_mangle))]
 unsafe extern "C" fn tmpfile() -> *mut c_void {
     let Some(real) = TMPFILE.get() else {
@@ -154,16 +154,16 @@ unsafe extern "C" fn tmpfile() -> *mut c_void {
         return core::ptr::null_mut();
     };
     let since = now();
-    // SAFETY: the caller's own arguments.
+    // SAFETY: passes on the caller's arguments.
     let stream = again(|| unsafe { real() });
     born_within(number_of_stream(stream), OpenCall::Tmpfile, since);
     stream
 }
 
-// SAFETY: the type of its manual page.
+// SAFETY: the type matches the manual page.
 static TMPFILE64: Real<unsafe extern "C" fn() -> *mut c_void> = unsafe { Real::new(c"tmpfile64") };
 
-// SAFETY: the name is interposed on purpose, with the type of its manual page.
+// SAFETY: interposed on purpose; the type matches the manual page.
 #[cfg_attr(fdguard_injected, unsafe(no_mangle))]
 unsafe extern "C" fn tmpfile64() -> *mut c_void {
     let Some(real) = TMPFILE64.get() else {
@@ -171,17 +171,17 @@ unsafe extern "C" fn tmpfile64() -> *mut c_void {
         return core::ptr::null_mut();
     };
     let since = now();
-    // SAFETY: the caller's own arguments.
+    // SAFETY: passes on the caller's arguments.
     let stream = again(|| unsafe { real() });
     born_within(number_of_stream(stream), OpenCall::Tmpfile, since);
     stream
 }
 
-// SAFETY: the type of its manual page.
+// SAFETY: the type matches the manual page.
 static POPEN: Real<unsafe extern "C" fn(*const c_char, *const c_char) -> *mut c_void> =
     unsafe { Real::new(c"popen") };
 
-// SAFETY: the name is interposed on purpose, with the type of its manual page.
+// SAFETY: interposed on purpose; the type matches the manual page.
 #[cfg_attr(fdguard_injected, unsafe(no_mangle))]
 unsafe extern "C" fn popen(command: *const c_char, mode: *const c_char) -> *mut c_void {
     let Some(real) = POPEN.get() else {
@@ -189,19 +189,19 @@ unsafe extern "C" fn popen(command: *const c_char, mode: *const c_char) -> *mut 
         return core::ptr::null_mut();
     };
     let since = now();
-    // SAFETY: the caller's own arguments.
+    // SAFETY: passes on the caller's arguments.
     let stream = again(|| unsafe { real(command, mode) });
     born_within(number_of_stream(stream), OpenCall::Popen, since);
-    // SAFETY: `popen` gave it just now.
+    // SAFETY: `popen` just returned it.
     started(unsafe { child_of_stream(stream) });
     stream
 }
 
-// SAFETY: the type of its manual page.
+// SAFETY: the type matches the manual page.
 static OPENDIR: Real<unsafe extern "C" fn(*const c_char) -> *mut c_void> =
     unsafe { Real::new(c"opendir") };
 
-// SAFETY: the name is interposed on purpose, with the type of its manual page.
+// SAFETY: interposed on purpose; the type matches the manual page.
 #[cfg_attr(fdguard_injected, unsafe(no_mangle))]
 unsafe extern "C" fn opendir(path: *const c_char) -> *mut c_void {
     let Some(real) = OPENDIR.get() else {
@@ -209,27 +209,27 @@ unsafe extern "C" fn opendir(path: *const c_char) -> *mut c_void {
         return core::ptr::null_mut();
     };
     let since = now();
-    // SAFETY: the caller's own arguments.
+    // SAFETY: passes on the caller's arguments.
     let stream = again(|| unsafe { real(path) });
     born_within(number_of_directory(stream), OpenCall::Opendir, since);
     stream
 }
 
-/// A function that makes a file with a name of its own and gives its number.
+/// A function that creates a file with a unique name and returns its number.
 macro_rules! makes_temporary {
     ($real:ident, $name:literal, fn $function:ident($($argument:ident: $type:ty),*)) => {
         static $real: Real<unsafe extern "C" fn($($type),*) -> c_int> =
-            // SAFETY: the type of its manual page.
+            // SAFETY: the type matches the manual page.
             unsafe { Real::new($name) };
 
-        // SAFETY: the name is interposed on purpose, with the type of its manual page.
+        // SAFETY: interposed on purpose; the type matches the manual page.
         #[cfg_attr(fdguard_injected, unsafe(no_mangle))]
         unsafe extern "C" fn $function($($argument: $type),*) -> c_int {
             let Some(real) = $real.get() else {
                 return missing();
             };
             let since = now();
-            // SAFETY: the caller's own arguments.
+            // SAFETY: passes on the caller's arguments.
             let fd = again(|| unsafe { real($($argument),*) });
             born_within(fd, OpenCall::Mkstemp, since);
             fd

@@ -21,10 +21,10 @@ use crate::record::{born, ended, ending, range_ending, reborn};
 type Syscall =
     unsafe extern "C" fn(c_long, c_long, c_long, c_long, c_long, c_long, c_long) -> c_long;
 
-// SAFETY: the type of its manual page, with as many arguments as a system call can have.
+// SAFETY: the type matches the manual page, with the largest number of arguments.
 static SYSCALL: Real<Syscall> = unsafe { Real::new(c"syscall") };
 
-/// The real function for the way past us; null until it is known.
+/// The real function for calls that are not recorded; null until it is known.
 static REAL: AtomicPtr<c_void> = AtomicPtr::new(core::ptr::null_mut());
 
 const CLOSE: u16 = 3;
@@ -39,11 +39,11 @@ const WAITID: u16 = 247;
 const PRCTL: u16 = 157;
 const SECCOMP: u16 = 317;
 
-/// Calls that a tombstone would answer: `fstat`, `dup`, `dup2`, `fcntl`, `fchdir`, `fstatfs`,
+/// Calls that a placeholder would answer: `fstat`, `dup`, `dup2`, `fcntl`, `fchdir`, `fstatfs`,
 /// `dup3`.
 const ASKERS: [u16; 7] = [5, 32, DUP2, 72, 81, 138, DUP3];
 
-/// Calls that give a new descriptor, by number.
+/// Calls that return a new descriptor, by number.
 const OPENERS: &[(u16, OpenCall)] = &[
     (2, OpenCall::Open),
     (32, OpenCall::Dup),
@@ -74,7 +74,7 @@ const OPENERS: &[(u16, OpenCall)] = &[
 ];
 
 const WORDS: usize = 8;
-/// A bit for each number that is ours to see.
+/// One bit for each call number that the library handles.
 static SEEN: [u64; WORDS] = seen();
 
 const fn seen() -> [u64; WORDS] {
@@ -111,10 +111,10 @@ const fn seen() -> [u64; WORDS] {
     bits
 }
 
-/// Every other call goes straight to the real function, with the stack and all registers as they
-/// came: some of them return twice, or on another stack.
-// SAFETY: the name is interposed on purpose. The code changes rax alone, which carries no argument,
-// and leaves by a jump.
+/// Every other call goes straight to the real function, with the stack and all registers unchanged:
+/// some of them return twice, or on another stack.
+// SAFETY: interposed on purpose. The code changes rax alone, which carries no argument, and leaves
+// by a jump.
 #[cfg_attr(fdguard_injected, unsafe(no_mangle))]
 #[unsafe(naked)]
 unsafe extern "C" fn syscall() {
@@ -124,7 +124,7 @@ unsafe extern "C" fn syscall() {
         "lea rax, [rip + {seen}]",
         "bt qword ptr [rax], rdi",
         "jc 3f",
-        // vfork, clone3, and clone in our memory: whoever comes of it runs unnoticed.
+        // vfork, clone3, and clone in this memory: their children run unnoticed.
         "cmp rdi, 58",
         "je 4f",
         "cmp rdi, 435",
@@ -133,7 +133,7 @@ unsafe extern "C" fn syscall() {
         "jne 2f",
         "test esi, {in_our_memory}",
         "jnz 4f",
-        // A copy that begins on this very stack comes back as one of `fork` does.
+        // A copy that starts on this very stack returns like one of `fork`.
         "test rdx, rdx",
         "jz 3f",
         "jmp 2f",
@@ -185,18 +185,18 @@ unsafe extern "C" fn watched(
             return result.into();
         }
         let ending = ending(fd(a));
-        // SAFETY: the caller's own arguments.
+        // SAFETY: passes on the caller's arguments.
         let result = unsafe { real(number, a, b, c, d, e, f) };
         ended(fd(a), ending, fd(result));
         return result;
     }
     if let CLONE | FORK | WAIT4 | WAITID = code {
-        // SAFETY: the caller's own arguments.
+        // SAFETY: passes on the caller's arguments.
         return unsafe { of_child(real, code, [a, b, c, d, e, f]) };
     }
     if code == PRCTL || code == SECCOMP {
         let before = restrain(number, [a, b, c]);
-        // SAFETY: the caller's own arguments.
+        // SAFETY: passes on the caller's arguments.
         let result = unsafe { real(number, a, b, c, d, e, f) };
         if result == -1 {
             before.restore();
@@ -213,7 +213,7 @@ unsafe extern "C" fn watched(
     }
     let is_replaced = (code == DUP2 || code == DUP3) && a != b;
     let taken = is_replaced.then(|| protect::claim(fd(b)));
-    // SAFETY: the caller's own arguments.
+    // SAFETY: passes on the caller's arguments.
     let result = again(|| unsafe { real(number, a, b, c, d, e, f) });
     if let Some(taken) = taken {
         taken.over(result < 0);
@@ -225,25 +225,25 @@ unsafe extern "C" fn watched(
     result
 }
 
-/// A call that makes a process, or waits for one.
+/// A call that creates a process, or waits for one.
 ///
 /// # Safety
-/// The arguments must be the caller's to give.
+/// The arguments must be valid for the system call.
 unsafe fn of_child(real: Syscall, code: u16, arguments: [c_long; 6]) -> c_long {
     let [a, mut b, mut c, d, e, f] = arguments;
     let (mut status, mut found): (c_int, EndedChild) = (0, EndedChild::NONE);
-    // Who does not want to know gives no place for it.
+    // A caller that does not want the status passes a null pointer.
     if code == WAIT4 && b == 0 {
         b = &raw mut status as c_long;
     } else if code == WAITID && c == 0 {
         c = &raw mut found as c_long;
     }
-    // SAFETY: by the caller's word, but for a place of ours.
+    // SAFETY: guaranteed by the caller, except for a local to write to.
     let result = unsafe { real(code.into(), a, b, c, d, e, f) };
     let pid = c_int::try_from(result).unwrap_or(-1);
     match code {
         WAIT4 if pid > 0 => {
-            // SAFETY: the call gave a child, so its status is there.
+            // SAFETY: the call returned a child, so its status was written.
             collected(pid, unsafe { (b as *const c_int).read() });
         }
         WAITID if pid == 0 => {

@@ -11,40 +11,40 @@ use crate::children::started;
 use crate::real::Real;
 use crate::record::{born_within, now};
 
-// SAFETY: the type of its manual page.
+// SAFETY: the type matches the manual page.
 static POSIX_OPENPT: Real<unsafe extern "C" fn(c_int) -> c_int> =
     unsafe { Real::new(c"posix_openpt") };
 
-// SAFETY: the name is interposed on purpose, with the type of its manual page.
+// SAFETY: interposed on purpose; the type matches the manual page.
 #[cfg_attr(fdguard_injected, unsafe(no_mangle))]
 unsafe extern "C" fn posix_openpt(flags: c_int) -> c_int {
     let Some(real) = POSIX_OPENPT.get() else {
         return missing();
     };
     let since = now();
-    // SAFETY: the caller's own arguments.
+    // SAFETY: passes on the caller's arguments.
     let fd = again(|| unsafe { real(flags) });
     born_within(fd, OpenCall::Openpt, since);
     fd
 }
 
-// SAFETY: the type of its manual page.
+// SAFETY: the type matches the manual page.
 static GETPT: Real<unsafe extern "C" fn() -> c_int> = unsafe { Real::new(c"getpt") };
 
-// SAFETY: the name is interposed on purpose, with the type of its manual page.
+// SAFETY: interposed on purpose; the type matches the manual page.
 #[cfg_attr(fdguard_injected, unsafe(no_mangle))]
 unsafe extern "C" fn getpt() -> c_int {
     let Some(real) = GETPT.get() else {
         return missing();
     };
     let since = now();
-    // SAFETY: the caller's own arguments.
+    // SAFETY: passes on the caller's arguments.
     let fd = again(|| unsafe { real() });
     born_within(fd, OpenCall::Openpt, since);
     fd
 }
 
-// SAFETY: the type of its manual page.
+// SAFETY: the type matches the manual page.
 static OPENPTY: Real<
     unsafe extern "C" fn(
         *mut c_int,
@@ -55,7 +55,7 @@ static OPENPTY: Real<
     ) -> c_int,
 > = unsafe { Real::new(c"openpty") };
 
-// SAFETY: the name is interposed on purpose, with the type of its manual page.
+// SAFETY: interposed on purpose; the type matches the manual page.
 #[cfg_attr(fdguard_injected, unsafe(no_mangle))]
 unsafe extern "C" fn openpty(
     master: *mut c_int,
@@ -68,10 +68,10 @@ unsafe extern "C" fn openpty(
         return missing();
     };
     let since = now();
-    // SAFETY: the caller's own arguments.
+    // SAFETY: passes on the caller's arguments.
     let result = again(|| unsafe { real(master, slave, name, modes, size) });
     if result == 0 {
-        // SAFETY: the call succeeded, so the number is there.
+        // SAFETY: the call succeeded, so it wrote the number.
         born_within(unsafe { master.read() }, OpenCall::Openpty, since);
         // SAFETY: as above.
         born_within(unsafe { slave.read() }, OpenCall::Openpty, since);
@@ -79,12 +79,12 @@ unsafe extern "C" fn openpty(
     result
 }
 
-// SAFETY: the type of its manual page.
+// SAFETY: the type matches the manual page.
 static FORKPTY: Real<
     unsafe extern "C" fn(*mut c_int, *mut c_char, *const c_void, *const c_void) -> c_int,
 > = unsafe { Real::new(c"forkpty") };
 
-// SAFETY: the name is interposed on purpose, with the type of its manual page.
+// SAFETY: interposed on purpose; the type matches the manual page.
 #[cfg_attr(fdguard_injected, unsafe(no_mangle))]
 unsafe extern "C" fn forkpty(
     master: *mut c_int,
@@ -96,11 +96,11 @@ unsafe extern "C" fn forkpty(
         return missing();
     };
     let since = now();
-    // SAFETY: the caller's own arguments.
+    // SAFETY: passes on the caller's arguments.
     let result = again(|| unsafe { real(master, name, modes, size) });
-    // In the child it is closed already.
+    // In the child it is already closed.
     if result > 0 {
-        // SAFETY: the call succeeded, so the number is there.
+        // SAFETY: the call succeeded, so it wrote the number.
         born_within(unsafe { master.read() }, OpenCall::Openpty, since);
     }
     started(result)

@@ -7,17 +7,17 @@ use core::ffi::{c_int, c_ulong, c_void};
 use crate::real::Real;
 use crate::{creator, start};
 
-/// What `pthread_create` answers where there is no room for a thread.
+/// What `pthread_create` returns if there are no resources for a thread.
 const EAGAIN: c_int = 11;
 
 type Body = unsafe extern "C" fn(*mut c_void) -> *mut c_void;
 type Create = unsafe extern "C" fn(*mut c_ulong, *const c_void, Option<Body>, *mut c_void) -> c_int;
-// SAFETY: the type of its manual page.
+// SAFETY: the type matches the manual page.
 static PTHREAD_CREATE: Real<Create> = unsafe { Real::new(c"pthread_create") };
 
-/// Python holds its lock around this call, so that the new thread runs none of it before it is
-/// known who started it.
-// SAFETY: the name is interposed on purpose, with the type of its manual page.
+/// Python holds the GIL around this call, so the new thread runs no Python code before its creator
+/// is known.
+// SAFETY: interposed on purpose; the type matches the manual page.
 #[cfg_attr(fdguard_injected, unsafe(no_mangle))]
 unsafe extern "C" fn pthread_create(
     thread: *mut c_ulong,
@@ -34,7 +34,7 @@ unsafe extern "C" fn pthread_create(
     } else {
         None
     };
-    // SAFETY: the caller's own arguments.
+    // SAFETY: passes on the caller's arguments.
     let result = unsafe { real(thread, attributes, body, argument) };
     if is_on && result == 0 {
         // SAFETY: the call has just written it.

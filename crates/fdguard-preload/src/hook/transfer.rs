@@ -16,20 +16,20 @@ pub(super) struct Part {
     length: usize,
 }
 
-/// Nothing to read or to write: programs ask in this way whether a number is open.
+/// Nothing to read or to write: programs use this to check whether a number is open.
 fn of(touch: FdCall, length: usize) -> FdCall {
     if length == 0 { FdCall::Other } else { touch }
 }
 
-/// What the kernel took from here; nothing after a failure.
+/// The bytes that the kernel accepted from here; empty after a failure.
 pub(super) fn taken<'a>(start: *const c_void, result: isize) -> &'a [u8] {
     const ENOUGH: usize = 16;
     let bytes = usize::try_from(result).unwrap_or(0).min(ENOUGH);
     if bytes == 0 || start.is_null() {
         return &[];
     }
-    // SAFETY: the kernel has read as many bytes from there, in this call; the caller is still in
-    // it.
+    // SAFETY: the kernel has read this many bytes from there during this call, and the caller has
+    // not returned yet.
     unsafe { core::slice::from_raw_parts(start.cast(), bytes) }
 }
 
@@ -38,7 +38,7 @@ fn taken_in_parts<'a>(parts: *const Part, result: isize) -> &'a [u8] {
     if result <= 0 {
         return &[];
     }
-    // SAFETY: the kernel took bytes from the parts, so there is one.
+    // SAFETY: the kernel accepted bytes from the parts, so there is at least one.
     let first = unsafe { parts.read() };
     let length = isize::try_from(first.length).unwrap_or(isize::MAX);
     taken(first.start.cast(), result.min(length))

@@ -26,20 +26,20 @@ pub(super) struct PollEntry {
     answers: i16,
 }
 
-/// The first numbers of a poll, as the caller wrote them.
+/// The first numbers of a poll, as the caller passed them.
 ///
 /// # Safety
-/// As many entries as it says, as `poll` asks for.
+/// `list` must have `count` entries, as `poll` requires.
 unsafe fn polled(list: *const PollEntry, count: u64) -> Numbers {
     let mut numbers = Numbers::none();
     for index in 0..usize::try_from(count).unwrap_or(0).min(NOTED) {
-        // SAFETY: by the caller's word.
+        // SAFETY: guaranteed by the caller.
         numbers.push(unsafe { list.wrapping_add(index).read() }.fd);
     }
     numbers
 }
 
-/// Whether so many bytes can be read from here: to refuse what cannot is the kernel's part.
+/// Whether this many bytes can be read from here: rejecting unreadable ones is the kernel's job.
 fn is_there(start: usize, bytes: usize) -> bool {
     let Some(last) = start.checked_add(bytes.saturating_sub(1)) else {
         return false;
@@ -77,14 +77,14 @@ impl Numbers {
     }
 }
 
-/// One that waits by a list.
+/// A function that waits on a list.
 macro_rules! poll {
     ($real:ident, $name:literal, fn $function:ident($list:ident, $count:ident $(, $argument:ident: $type:ty)*)) => {
         static $real: Real<unsafe extern "C" fn(*mut PollEntry, u64 $(, $type)*) -> c_int> =
-            // SAFETY: the type of its manual page.
+            // SAFETY: the type matches the manual page.
             unsafe { Real::new($name) };
 
-        // SAFETY: the name is interposed on purpose, with the type of its manual page.
+        // SAFETY: interposed on purpose; the type matches the manual page.
         #[cfg_attr(fdguard_injected, unsafe(no_mangle))]
         unsafe extern "C" fn $function($list: *mut PollEntry, $count: u64 $(, $argument: $type)*) -> c_int {
             let Some(real) = $real.get() else {
@@ -92,13 +92,13 @@ macro_rules! poll {
             };
             let bytes = usize::try_from($count).unwrap_or(0).min(NOTED) * size_of::<PollEntry>();
             let numbers = if crate::inflight::is_threaded() && is_there($list as usize, bytes) {
-                // SAFETY: the caller's own list, which can be read.
+                // SAFETY: the caller's list, which can be read.
                 unsafe { polled($list, $count) }
             } else {
                 Numbers::none()
             };
             let wait = call::wait(numbers.iter());
-            // SAFETY: the caller's own arguments.
+            // SAFETY: passes on the caller's arguments.
             let result = unsafe { real($list, $count $(, $argument)*) };
             wait.end();
             result
@@ -114,14 +114,14 @@ poll! { PPOLL_CHK, c"__ppoll_chk", fn __ppoll_chk(list, count, timeout: *const c
 /// The first numbers of a set.
 ///
 /// # Safety
-/// Nothing that can be read, or a set as `select` asks for.
+/// The set must be unreadable, or a set as `select` requires.
 unsafe fn chosen(numbers: &mut Numbers, set: *const u64, count: c_int) {
     let count = usize::try_from(count.min(BITS)).unwrap_or(0);
     if !is_there(set as usize, count.div_ceil(64) * 8) {
         return;
     }
     for word in 0..count.div_ceil(64) {
-        // SAFETY: by the caller's word.
+        // SAFETY: guaranteed by the caller.
         let mut bits = unsafe { set.wrapping_add(word).read() };
         while bits != 0 {
             let bit = bits.trailing_zeros();
@@ -135,17 +135,17 @@ unsafe fn chosen(numbers: &mut Numbers, set: *const u64, count: c_int) {
     }
 }
 
-/// Whether one of a set is closed: the kernel takes a tombstone for something that is ready.
+/// Whether a number in the set is closed: the kernel reports a placeholder as ready.
 ///
 /// # Safety
-/// Nothing that can be read, or a set as `select` asks for.
+/// The set must be unreadable, or a set as `select` requires.
 unsafe fn has_gone(set: *const u64, count: c_int) -> bool {
     let count = usize::try_from(count.min(BITS)).unwrap_or(0);
     if !is_there(set as usize, count.div_ceil(64) * 8) {
         return false;
     }
     (0..count.div_ceil(64)).any(|word| {
-        // SAFETY: by the caller's word.
+        // SAFETY: guaranteed by the caller.
         let mut bits = unsafe { set.wrapping_add(word).read() };
         let mut has_gone = false;
         while bits != 0 {
@@ -158,14 +158,14 @@ unsafe fn has_gone(set: *const u64, count: c_int) -> bool {
     })
 }
 
-/// One that waits by sets.
+/// A function that waits on sets.
 macro_rules! select {
     ($real:ident, $name:literal, fn $function:ident($($argument:ident: $type:ty),*)) => {
         static $real: Real<unsafe extern "C" fn(c_int, *mut u64, *mut u64, *mut u64 $(, $type)*) -> c_int> =
-            // SAFETY: the type of its manual page.
+            // SAFETY: the type matches the manual page.
             unsafe { Real::new($name) };
 
-        // SAFETY: the name is interposed on purpose, with the type of its manual page.
+        // SAFETY: interposed on purpose; the type matches the manual page.
         #[cfg_attr(fdguard_injected, unsafe(no_mangle))]
         unsafe extern "C" fn $function(count: c_int, read: *mut u64, write: *mut u64, except: *mut u64 $(, $argument: $type)*) -> c_int {
             let Some(real) = $real.get() else {
@@ -177,7 +177,7 @@ macro_rules! select {
             let mut numbers = Numbers::none();
             if protect::is_on() {
                 for set in [read, write, except] {
-                    // SAFETY: the caller's own sets, which the kernel is about to read.
+                    // SAFETY: the caller's sets, which the kernel is about to read.
                     if unsafe { has_gone(set, count) } {
                         return answer::refuse();
                     }
@@ -185,12 +185,12 @@ macro_rules! select {
             }
             if crate::inflight::is_threaded() {
                 for set in [read, write, except] {
-                    // SAFETY: the caller's own sets, which the kernel is about to read.
+                    // SAFETY: the caller's sets, which the kernel is about to read.
                     unsafe { chosen(&mut numbers, set, count) };
                 }
             }
             let wait = call::wait(numbers.iter());
-            // SAFETY: the caller's own arguments.
+            // SAFETY: passes on the caller's arguments.
             let result = unsafe { real(count, read, write, except $(, $argument)*) };
             wait.end();
             result
@@ -201,26 +201,27 @@ macro_rules! select {
 select! { SELECT, c"select", fn select(timeout: *mut c_void) }
 select! { PSELECT, c"pselect", fn pselect(timeout: *const c_void, mask: *const c_void) }
 
-// SAFETY: the type in the C library: it gives the word of a number's bit, or ends the program.
+// SAFETY: the type matches the C library: it returns the word of a number's bit, or ends the
+// program.
 static FDELT_CHK: Real<unsafe extern "C" fn(c_long) -> c_long> =
     unsafe { Real::new(c"__fdelt_chk") };
 
-/// Called by fortified programs for every bit that they set.
-// SAFETY: the name is interposed on purpose, with the type of the C library.
+/// Fortified programs call it for every bit that they set.
+// SAFETY: interposed on purpose; the type matches the C library.
 #[cfg_attr(fdguard_injected, unsafe(no_mangle))]
 unsafe extern "C" fn __fdelt_chk(number: c_long) -> c_long {
     if number >= c_long::from(BITS) {
-        // The program ends in the next call.
+        // The next call ends the program.
         selected(u32::try_from(number.saturating_add(1)).unwrap_or(u32::MAX));
     }
     let Some(real) = FDELT_CHK.get() else {
         return number / 64;
     };
-    // SAFETY: the caller's own argument.
+    // SAFETY: passes on the caller's argument.
     unsafe { real(number) }
 }
 
-/// A wait for at most so many events: some programs have room for as many numbers.
+/// A wait for at most `most` events: some programs have room for as many numbers.
 fn waits(most: c_int) -> FdCall {
     protect::has_places(most);
     FdCall::EpollWait
@@ -233,11 +234,11 @@ fn epoll_pwait(fd: c_int, events: *mut c_void, most: c_int, timeout: c_int, mask
 on_descriptor! { EPOLL_PWAIT2, c"epoll_pwait2", waits(most),
 fn epoll_pwait2(fd: c_int, events: *mut c_void, most: c_int, timeout: *const c_void, mask: *const c_void) -> c_int }
 
-// SAFETY: the type of its manual page.
+// SAFETY: the type matches the manual page.
 static ACCEPT: Real<unsafe extern "C" fn(c_int, *mut c_void, *mut c_uint) -> c_int> =
     unsafe { Real::new(c"accept") };
 
-// SAFETY: the name is interposed on purpose, with the type of its manual page.
+// SAFETY: interposed on purpose; the type matches the manual page.
 #[cfg_attr(fdguard_injected, unsafe(no_mangle))]
 unsafe extern "C" fn accept(fd: c_int, address: *mut c_void, length: *mut c_uint) -> c_int {
     let Some(real) = ACCEPT.get() else {
@@ -248,17 +249,17 @@ unsafe extern "C" fn accept(fd: c_int, address: *mut c_void, length: *mut c_uint
         call.refuse();
         return -1;
     }
-    // SAFETY: the caller's own arguments.
+    // SAFETY: passes on the caller's arguments.
     let result = again(|| unsafe { real(fd, address, length) });
     call.end(result < 0);
     born_from(result, OpenCall::Accept, fd)
 }
 
-// SAFETY: the type of its manual page.
+// SAFETY: the type matches the manual page.
 static ACCEPT4: Real<unsafe extern "C" fn(c_int, *mut c_void, *mut c_uint, c_int) -> c_int> =
     unsafe { Real::new(c"accept4") };
 
-// SAFETY: the name is interposed on purpose, with the type of its manual page.
+// SAFETY: interposed on purpose; the type matches the manual page.
 #[cfg_attr(fdguard_injected, unsafe(no_mangle))]
 unsafe extern "C" fn accept4(
     fd: c_int,
@@ -274,7 +275,7 @@ unsafe extern "C" fn accept4(
         call.refuse();
         return -1;
     }
-    // SAFETY: the caller's own arguments.
+    // SAFETY: passes on the caller's arguments.
     let result = again(|| unsafe { real(fd, address, length, flags) });
     call.end(result < 0);
     born_from(result, OpenCall::Accept, fd)

@@ -4,10 +4,10 @@
 
 use core::ffi::{CStr, c_char, c_int, c_void};
 
-/// Something whose first word is a table of functions.
+/// An object whose first word is a table of functions.
 type Object = *mut *const *const c_void;
 type Reference = *mut c_void;
-/// A method, opaque, as the machine names it.
+/// A method, as the JVM's opaque handle.
 type Method = *mut c_void;
 
 const JNI_1_6: c_int = 0x0001_0006;
@@ -15,7 +15,7 @@ const JVMTI_11: c_int = 0x300b_0000;
 /// `can_get_source_file_name` and `can_get_line_numbers`, bits 11 and 12 of 128.
 const CAPABILITIES: [u32; 4] = [1 << 11 | 1 << 12, 0, 0, 0];
 
-/// A frame as the machine gives it: `jvmtiFrameInfo`.
+/// A frame as the JVM returns it: `jvmtiFrameInfo`.
 #[derive(Clone, Copy, Debug)]
 #[repr(C)]
 pub(crate) struct RawFrame {
@@ -40,46 +40,46 @@ struct LineEntry {
 }
 
 /// # Safety
-/// `object` must be alive, and `F` the type of the function at this place of its table.
+/// `object` must be alive, and `F` the type of the function at this index of its table.
 unsafe fn function<F: Copy>(object: Object, place: usize) -> Option<F> {
     // SAFETY: the object is alive, and its first word is the table.
     let table = unsafe { object.read() };
     let slot = table.wrapping_add(place);
-    // SAFETY: the caller vouches for the place.
+    // SAFETY: the caller guarantees the index.
     let found = unsafe { slot.read() };
     if found.is_null() || size_of::<F>() != size_of::<*const c_void>() {
         return None;
     }
-    // SAFETY: the caller vouches for the type, which has a pointer's size.
+    // SAFETY: the caller guarantees the type, which has a pointer's size.
     Some(unsafe { core::mem::transmute_copy(&found) })
 }
 
-/// The machine: `JavaVM*`.
+/// The JVM: `JavaVM*`.
 #[derive(Clone, Copy)]
 pub(super) struct Vm(Object);
 
 impl Vm {
-    /// The first one of this process, by `JNI_GetCreatedJavaVMs`.
+    /// The first JVM of this process, from `JNI_GetCreatedJavaVMs`.
     ///
     /// # Safety
-    /// The address must be this function's.
+    /// `created` must be the address of this function.
     pub(super) unsafe fn first(created: *mut c_void) -> Option<Self> {
         type Created = unsafe extern "C" fn(*mut Object, c_int, *mut c_int) -> c_int;
         if created.is_null() {
             return None;
         }
-        // SAFETY: the type of <jni.h>.
+        // SAFETY: the type matches <jni.h>.
         let created: Created = unsafe { core::mem::transmute(created) };
         let mut vm: Object = core::ptr::null_mut();
         let mut count = 0;
-        // SAFETY: room for one, and it is told so.
+        // SAFETY: there is room for one, as the arguments say.
         let result = unsafe { created(&raw mut vm, 1, &raw mut count) };
         (result == 0 && count > 0 && !vm.is_null()).then_some(Self(vm))
     }
 
     fn environment(self, version: c_int) -> Option<Object> {
         type GetEnv = unsafe extern "C" fn(Object, *mut Object, c_int) -> c_int;
-        // SAFETY: a machine is never freed, and this is the place of GetEnv.
+        // SAFETY: a JVM is never freed, and this is the index of GetEnv.
         let get: GetEnv = unsafe { function(self.0, 6) }?;
         let mut environment: Object = core::ptr::null_mut();
         // SAFETY: writes one pointer.
@@ -87,17 +87,17 @@ impl Vm {
         (result == 0 && !environment.is_null()).then_some(environment)
     }
 
-    /// The calling thread's, if it is attached. Allowed in every state of the thread.
+    /// The calling thread's environment, if it is attached. Allowed in every thread state.
     pub(super) fn jni(self) -> Option<Jni> {
         self.environment(JNI_1_6).map(Jni)
     }
 
-    /// A new environment for asking, when the machine is in its live phase. The thread must be in
-    /// native code.
+    /// A new environment for queries, if the JVM is in its live phase. The thread must be in native
+    /// code.
     pub(super) fn new_jvmti(self) -> Option<Jvmti> {
         type AddCapabilities = unsafe extern "C" fn(Object, *const u32) -> c_int;
         let jvmti = Jvmti(self.environment(JVMTI_11)?);
-        // SAFETY: the environment is alive, and this is the place.
+        // SAFETY: the environment is alive, and this is the function's index.
         let add: AddCapabilities = unsafe { function(jvmti.0, 141) }?;
         // SAFETY: reads the 128 bits.
         let result = unsafe { add(jvmti.0, CAPABILITIES.as_ptr()) };
@@ -109,18 +109,18 @@ impl Vm {
     }
 }
 
-/// What a thread calls the machine by: `JNIEnv*`.
+/// A thread's interface to the JVM: `JNIEnv*`.
 #[derive(Clone, Copy)]
 pub(super) struct Jni(Object);
 
 impl Jni {
-    /// It lies within the machine's record of the thread.
+    /// It is inside the JVM's record of the thread.
     pub(super) fn address(self) -> usize {
         self.0 as usize
     }
 
     fn is_throwing(self) -> bool {
-        // SAFETY: the environment of the calling thread, and the place of ExceptionCheck.
+        // SAFETY: the environment of the calling thread, and the index of ExceptionCheck.
         let check: Option<unsafe extern "C" fn(Object) -> u8> = unsafe { function(self.0, 228) };
         // SAFETY: as above; a missing answer counts as yes.
         check.is_none_or(|check| unsafe { check(self.0) } != 0)
@@ -128,24 +128,24 @@ impl Jni {
 
     fn delete(self, reference: Reference) {
         type Delete = unsafe extern "C" fn(Object, Reference);
-        // SAFETY: the environment of the calling thread, and the place of DeleteLocalRef.
+        // SAFETY: the environment of the calling thread, and the index of DeleteLocalRef.
         let delete: Option<Delete> = unsafe { function(self.0, 23) };
         if let Some(delete) = delete {
-            // SAFETY: callers pass a local reference of this thread that nobody uses any more.
+            // SAFETY: callers pass a local reference of this thread that is no longer used.
             unsafe { delete(self.0, reference) };
         }
     }
 
     fn class_of(self, object: &Local) -> Option<Local> {
         type GetObjectClass = unsafe extern "C" fn(Object, Reference) -> Reference;
-        // SAFETY: the environment of the calling thread, and the place of GetObjectClass.
+        // SAFETY: the environment of the calling thread, and the index of GetObjectClass.
         let get: GetObjectClass = unsafe { function(self.0, 31) }?;
         // SAFETY: the reference is alive.
         let class = unsafe { get(self.0, object.reference) };
         Local::new(self, class)
     }
 
-    /// A field of type long; `None` when there is none or an exception is on its way.
+    /// A field of type long; `None` if it does not exist or an exception is pending.
     pub(super) fn long(self, object: &Local, name: &CStr) -> Option<i64> {
         type GetFieldId =
             unsafe extern "C" fn(Object, Reference, *const c_char, *const c_char) -> *const c_void;
@@ -154,23 +154,23 @@ impl Jni {
             return None;
         }
         let class = self.class_of(object)?;
-        // SAFETY: the environment of the calling thread, and the place of GetFieldID.
+        // SAFETY: the environment of the calling thread, and the index of GetFieldID.
         let find: GetFieldId = unsafe { function(self.0, 94) }?;
-        // SAFETY: a live class, and texts that end.
+        // SAFETY: a live class, and C strings.
         let field = unsafe { find(self.0, class.reference, name.as_ptr(), c"J".as_ptr()) };
         if field.is_null() {
             self.clear();
             return None;
         }
-        // SAFETY: the environment of the calling thread, and the place of GetLongField.
+        // SAFETY: the environment of the calling thread, and the index of GetLongField.
         let get: GetLong = unsafe { function(self.0, 101) }?;
-        // SAFETY: the field is one of the object's class and has this type.
+        // SAFETY: the field belongs to the object's class and has this type.
         Some(unsafe { get(self.0, object.reference, field) })
     }
 
-    /// Takes back the exception that we caused.
+    /// Clears the exception that this code caused.
     fn clear(self) {
-        // SAFETY: the environment of the calling thread, and the place of ExceptionClear.
+        // SAFETY: the environment of the calling thread, and the index of ExceptionClear.
         let clear: Option<unsafe extern "C" fn(Object)> = unsafe { function(self.0, 17) };
         if let Some(clear) = clear {
             // SAFETY: as above.
@@ -179,7 +179,7 @@ impl Jni {
     }
 }
 
-/// A local reference, deleted in the end.
+/// A local reference, deleted on drop.
 pub(super) struct Local {
     jni: Jni,
     reference: Reference,
@@ -197,7 +197,7 @@ impl Drop for Local {
     }
 }
 
-/// What the machine is asked by: `jvmtiEnv*`. Every thread may use it.
+/// The interface for queries: `jvmtiEnv*`. Every thread may use it.
 #[derive(Clone, Copy)]
 pub(super) struct Jvmti(Object);
 
@@ -211,7 +211,7 @@ impl Jvmti {
     }
 
     pub(super) fn dispose(self) {
-        // SAFETY: the environment is alive, and this is the place of DisposeEnvironment.
+        // SAFETY: the environment is alive, and this is the index of DisposeEnvironment.
         let dispose: Option<unsafe extern "C" fn(Object) -> c_int> =
             unsafe { function(self.0, 126) };
         if let Some(dispose) = dispose {
@@ -220,10 +220,10 @@ impl Jvmti {
         }
     }
 
-    /// The `Thread` that calls.
+    /// The calling `Thread`.
     pub(super) fn thread(self, jni: Jni) -> Option<Local> {
         type GetCurrentThread = unsafe extern "C" fn(Object, *mut Reference) -> c_int;
-        // SAFETY: the environment is alive, and this is the place.
+        // SAFETY: the environment is alive, and this is the function's index.
         let get: GetCurrentThread = unsafe { function(self.0, 17) }?;
         let mut thread = core::ptr::null_mut();
         // SAFETY: writes one reference.
@@ -231,7 +231,7 @@ impl Jvmti {
         Local::new(jni, thread).filter(|_| result == 0)
     }
 
-    /// The innermost frames of the calling thread; how many.
+    /// The innermost frames of the calling thread; returns how many.
     pub(super) fn stack(self, frames: &mut [RawFrame]) -> usize {
         type GetStackTrace = unsafe extern "C" fn(
             Object,
@@ -241,7 +241,7 @@ impl Jvmti {
             *mut RawFrame,
             *mut c_int,
         ) -> c_int;
-        // SAFETY: the environment is alive, and this is the place.
+        // SAFETY: the environment is alive, and this is the function's index.
         let get: Option<GetStackTrace> = unsafe { function(self.0, 103) };
         let (Some(get), Ok(most)) = (get, c_int::try_from(frames.len())) else {
             return 0;
@@ -257,13 +257,13 @@ impl Jvmti {
         }
     }
 
-    /// The class that a method is written in.
+    /// The class that declares a method.
     pub(super) fn class(self, jni: Jni, method: Method) -> Option<Local> {
         type GetClass = unsafe extern "C" fn(Object, Method, *mut Reference) -> c_int;
-        // SAFETY: the environment is alive, and this is the place of GetMethodDeclaringClass.
+        // SAFETY: the environment is alive, and this is the index of GetMethodDeclaringClass.
         let get: GetClass = unsafe { function(self.0, 64) }?;
         let mut class = core::ptr::null_mut();
-        // SAFETY: writes one reference; the machine recognises a method that is gone.
+        // SAFETY: writes one reference; the JVM recognises an unloaded method.
         let result = unsafe { get(self.0, method, &raw mut class) };
         Local::new(jni, class).filter(|_| result == 0)
     }
@@ -272,11 +272,11 @@ impl Jvmti {
     pub(super) fn signature(self, class: &Local) -> Option<OwnedRef<c_char>> {
         type GetSignature =
             unsafe extern "C" fn(Object, Reference, *mut *mut c_char, *mut *mut c_char) -> c_int;
-        // SAFETY: the environment is alive, and this is the place of GetClassSignature.
+        // SAFETY: the environment is alive, and this is the index of GetClassSignature.
         let get: GetSignature = unsafe { function(self.0, 47) }?;
         let mut text = core::ptr::null_mut();
         let none = core::ptr::null_mut();
-        // SAFETY: a live class; writes one text, the other is not wanted.
+        // SAFETY: a live class; writes one text, the other is not requested.
         let result = unsafe { get(self.0, class.reference, &raw mut text, none) };
         OwnedRef::new(self, text).filter(|_| result == 0)
     }
@@ -284,7 +284,7 @@ impl Jvmti {
     /// `Main.java`.
     pub(super) fn file(self, class: &Local) -> Option<OwnedRef<c_char>> {
         type GetFile = unsafe extern "C" fn(Object, Reference, *mut *mut c_char) -> c_int;
-        // SAFETY: the environment is alive, and this is the place of GetSourceFileName.
+        // SAFETY: the environment is alive, and this is the index of GetSourceFileName.
         let get: GetFile = unsafe { function(self.0, 49) }?;
         let mut text = core::ptr::null_mut();
         // SAFETY: a live class; writes one text.
@@ -296,16 +296,16 @@ impl Jvmti {
     pub(super) fn name(self, method: Method) -> Option<OwnedRef<c_char>> {
         type Texts = *mut *mut c_char;
         type GetName = unsafe extern "C" fn(Object, Method, Texts, Texts, Texts) -> c_int;
-        // SAFETY: the environment is alive, and this is the place of GetMethodName.
+        // SAFETY: the environment is alive, and this is the index of GetMethodName.
         let get: GetName = unsafe { function(self.0, 63) }?;
         let mut text = core::ptr::null_mut();
         let none = core::ptr::null_mut();
-        // SAFETY: writes one text, the others are not wanted.
+        // SAFETY: writes one text, the others are not requested.
         let result = unsafe { get(self.0, method, &raw mut text, none, none) };
         OwnedRef::new(self, text).filter(|_| result == 0)
     }
 
-    /// The line of a frame; 0 where it is not known.
+    /// The line of a frame; 0 if it is unknown.
     pub(super) fn line(self, frame: &RawFrame) -> u32 {
         self.find_line(frame).unwrap_or(0)
     }
@@ -316,7 +316,7 @@ impl Jvmti {
         if frame.location < 0 {
             return None;
         }
-        // SAFETY: the environment is alive, and this is the place of GetLineNumberTable.
+        // SAFETY: the environment is alive, and this is the index of GetLineNumberTable.
         let get: GetLines = unsafe { function(self.0, 69) }?;
         let mut count = 0;
         let mut start = core::ptr::null_mut();
@@ -337,7 +337,7 @@ impl Jvmti {
     }
 }
 
-/// Memory that the machine gave us, given back in the end.
+/// Memory that the JVM allocated, freed on drop.
 pub(super) struct OwnedRef<T> {
     jvmti: Jvmti,
     start: *mut T,
@@ -351,7 +351,7 @@ impl<T> OwnedRef<T> {
 
 impl OwnedRef<c_char> {
     pub(super) fn bytes(&self) -> &[u8] {
-        // SAFETY: a text that ends, ours until we give it back.
+        // SAFETY: a C string, owned until it is freed.
         unsafe { CStr::from_ptr(self.start) }.to_bytes()
     }
 }
@@ -359,7 +359,7 @@ impl OwnedRef<c_char> {
 impl<T> Drop for OwnedRef<T> {
     fn drop(&mut self) {
         type Deallocate = unsafe extern "C" fn(Object, *mut c_void) -> c_int;
-        // SAFETY: the environment is alive, and this is the place of Deallocate.
+        // SAFETY: the environment is alive, and this is the index of Deallocate.
         let free: Option<Deallocate> = unsafe { function(self.jvmti.0, 46) };
         if let Some(free) = free {
             // SAFETY: the memory came from this environment.

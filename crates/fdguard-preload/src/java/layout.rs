@@ -6,7 +6,7 @@
 use core::ffi::{CStr, c_char, c_void};
 use core::sync::atomic::{AtomicI32, Ordering};
 
-/// `_thread_in_native` of every version.
+/// `_thread_in_native` in every version.
 const IN_NATIVE: i32 = 4;
 /// More entries than any version has.
 const MOST: usize = 20_000;
@@ -48,12 +48,12 @@ impl List {
 
     fn is(&self, index: usize, column: usize, name: &CStr) -> bool {
         let text = self.word(index, column) as *const c_char;
-        // SAFETY: null or a text of the machine's own.
+        // SAFETY: null or a static C string of the JVM.
         !text.is_null() && unsafe { CStr::from_ptr(text) } == name
     }
 }
 
-/// Where in the machine's record of a thread its state is.
+/// The offset of the state in the JVM's record of a thread.
 pub(super) fn state_offset(search: impl Fn(&CStr) -> *mut c_void) -> Option<usize> {
     let list = List::find(search)?;
     for index in 0..MOST {
@@ -71,10 +71,10 @@ pub(super) fn state_offset(search: impl Fn(&CStr) -> *mut c_void) -> Option<usiz
 /// Whether the thread with this record runs native code.
 ///
 /// # Safety
-/// `thread` must be the machine's record of the calling thread, with its state at `offset`.
+/// `thread` must be the JVM's record of the calling thread, with its state at `offset`.
 pub(super) unsafe fn is_in_native(thread: usize, offset: usize) -> bool {
     let state = thread.wrapping_add(offset) as *const AtomicI32;
-    // SAFETY: the caller vouches for the place; the machine writes it as one word.
+    // SAFETY: the caller guarantees the address; the JVM writes it as one word.
     let state = unsafe { &*state };
     state.load(Ordering::Relaxed) == IN_NATIVE
 }

@@ -10,23 +10,23 @@ use super::layout;
 use crate::modules;
 use crate::unwind::Trace;
 
-/// A thread's record is not larger than this before what it is called by.
+/// The largest offset of the `JNIEnv` in a thread's record.
 const LARGEST: usize = 16 * 1024;
 
 /// `JNI_GetCreatedJavaVMs`, null until it is found.
 static CREATED: AtomicPtr<c_void> = AtomicPtr::new(core::ptr::null_mut());
-/// The addresses of the machine's own code.
+/// The address range of the JVM's own code.
 static START: AtomicUsize = AtomicUsize::new(0);
 static END: AtomicUsize = AtomicUsize::new(0);
-/// Where the state is in the record of a thread.
+/// The offset of the state in a thread's record.
 static STATE: AtomicUsize = AtomicUsize::new(0);
-/// How far behind the beginning of its record a thread's `JNIEnv` is; 0 until it is known.
+/// The offset of the `JNIEnv` in a thread's record; 0 until it is known.
 static WITHIN: AtomicUsize = AtomicUsize::new(0);
-/// What is asked.
+/// The environment for queries.
 static JVMTI: AtomicPtr<c_void> = AtomicPtr::new(core::ptr::null_mut());
-/// Opens by generated code in a process where no machine was found.
+/// Opens by generated code in a process where no JVM was found.
 static MISSED: AtomicU32 = AtomicU32::new(0);
-/// Whether it must not be asked any more.
+/// Whether the JVM must not be queried any more.
 static IS_OFF: AtomicU32 = AtomicU32::new(0);
 
 unsafe extern "C" {
@@ -34,16 +34,17 @@ unsafe extern "C" {
 }
 
 fn search(name: &CStr) -> *mut c_void {
-    // SAFETY: RTLD_DEFAULT and a text that ends.
+    // SAFETY: RTLD_DEFAULT and a C string.
     unsafe { dlsym(core::ptr::null_mut(), name.as_ptr()) }
 }
 
-/// In a forked child: there the machine's other threads are gone, with the locks that they held.
+/// In a forked child: the JVM's other threads do not exist there, but the locks that they held stay
+/// locked.
 pub(crate) fn forget() {
     IS_OFF.store(1, Ordering::Relaxed);
 }
 
-/// Whether generated code is this machine's.
+/// Whether generated code is this JVM's.
 pub(crate) fn is_found() -> bool {
     !CREATED.load(Ordering::Relaxed).is_null()
 }
@@ -53,21 +54,21 @@ pub(crate) fn is_found() -> bool {
 pub(crate) struct JavaWalk {
     pub(super) jvmti: Jvmti,
     pub(super) jni: Jni,
-    /// How many.
+    /// How many frames there are.
     pub(super) used: usize,
     /// Equal for equal stacks.
     pub(crate) hash: u64,
 }
 
-/// What the calling thread runs in Java. Generated code in the trace is cut off when it is the
-/// machine's: it says nothing, and is another for the same method later.
+/// The Java frames of the calling thread. Generated code in the trace is cut off if it is the
+/// JVM's: it is meaningless, and differs later for the same method.
 pub(crate) fn walk(trace: &mut Trace, frames: &mut [RawFrame]) -> Option<JavaWalk> {
     let generated = trace.generated?;
     if IS_OFF.load(Ordering::Relaxed) != 0 {
         return None;
     }
     let created = created()?;
-    // SAFETY: `created` gives this function's address.
+    // SAFETY: `created` returns this function's address.
     let vm = unsafe { Vm::first(created) }?;
     let machine = START.load(Ordering::Relaxed)..END.load(Ordering::Relaxed);
     let natives = trace.addresses().get(..generated).unwrap_or_default();
@@ -111,13 +112,13 @@ fn ask(vm: Vm, frames: &mut [RawFrame]) -> Option<JavaWalk> {
 
 fn is_in_native(jni: Jni, within: usize) -> bool {
     let thread = jni.address().wrapping_sub(within);
-    // SAFETY: `within` was measured on this machine, where it is the same for all threads, and so
-    // was the offset.
+    // SAFETY: `within` was measured on this JVM, where it is the same for all threads, and so was
+    // the offset.
     unsafe { layout::is_in_native(thread, STATE.load(Ordering::Relaxed)) }
 }
 
-/// A thread's object has the address of its record. A virtual thread has none: then another one
-/// will tell.
+/// A `Thread` object has the address of its record. A virtual thread has none: then another thread
+/// will reveal the offset.
 fn within_record(jvmti: Jvmti, jni: Jni) -> Option<usize> {
     let thread = jvmti.thread(jni)?;
     let record = usize::try_from(jni.long(&thread, c"eetop")?).ok()?;
@@ -126,7 +127,7 @@ fn within_record(jvmti: Jvmti, jni: Jni) -> Option<usize> {
     is_likely.then_some(within)
 }
 
-/// One environment for all; who comes second gives his back.
+/// One environment for all threads; the loser of a race disposes its own.
 fn jvmti(vm: Vm) -> Option<Jvmti> {
     if let Some(known) = Jvmti::from_raw(JVMTI.load(Ordering::Acquire)) {
         return Some(known);
@@ -143,8 +144,8 @@ fn jvmti(vm: Vm) -> Option<Jvmti> {
     }
 }
 
-/// The loader is asked when generated code opened something, less and less often in a process that
-/// has no such machine.
+/// Asks the loader when generated code opened something, less and less often in a process without a
+/// JVM.
 fn created() -> Option<*mut c_void> {
     let known = CREATED.load(Ordering::Acquire);
     if !known.is_null() {
@@ -160,7 +161,7 @@ fn created() -> Option<*mut c_void> {
     }
     let library = modules::find(found as usize);
     let (Some(library), Some(state)) = (library, layout::state_offset(search)) else {
-        // Another maker's machine, whose states are not known.
+        // A JVM of another vendor, whose thread states are unknown.
         forget();
         return None;
     };

@@ -3,10 +3,10 @@
 use super::call::RawFrame;
 use super::machine::JavaWalk;
 
-/// Classes that the machine makes for lambdas: nobody wrote them.
+/// Classes that the JVM generates for lambdas.
 const LAMBDA: &[u8] = b"$$Lambda";
 
-/// Bytes of one text; what is more is cut.
+/// The most bytes of one text; the rest is cut.
 const MOST: usize = 512;
 
 struct Text {
@@ -37,8 +37,8 @@ impl Text {
     }
 }
 
-/// Gives file, function and line of each frame, innermost first. The thread must be where it was
-/// when it was walked.
+/// Passes on file, function and line of each frame, innermost first. The thread must not have moved
+/// since it was walked.
 pub(crate) fn render(
     frames: &[RawFrame],
     walked: &JavaWalk,

@@ -7,7 +7,8 @@ use super::number::{self, Phase};
 use super::{EBADF, kernel, placeholder};
 use crate::{errno, inflight, owner, sys};
 
-/// Whether a number is closed, in the eyes of the program, although the kernel has something there.
+/// Whether a number is closed from the program's point of view although the kernel has something
+/// there.
 #[inline]
 pub(crate) fn is_gone(fd: c_int) -> bool {
     super::is_on() && is_closed(fd)
@@ -21,7 +22,8 @@ fn is_closed(fd: c_int) -> bool {
     (is_dead || placeholder::is_it(fd)) && owner::is_here()
 }
 
-/// Whether it is being closed, or the close was put off, so that the kernel would still work on it.
+/// Whether it is being closed, or the close was deferred, so that the kernel would still work on
+/// it.
 #[inline]
 pub(crate) fn is_put_off(fd: c_int) -> bool {
     super::is_on()
@@ -29,8 +31,7 @@ pub(crate) fn is_put_off(fd: c_int) -> bool {
         && owner::is_here()
 }
 
-/// The same for the folder that a path begins at; of a path that begins at the root it does not
-/// matter.
+/// The same for the directory that a path is relative to; irrelevant for an absolute path.
 pub(crate) fn is_gone_at(dir: c_int, path: *const core::ffi::c_char) -> bool {
     is_gone(dir) && !begins_at_root(path as usize)
 }
@@ -39,28 +40,28 @@ fn begins_at_root(path: usize) -> bool {
     path != 0 && sys::is_readable(path) && crate::protect::reserved_range::first_byte(path) == b'/'
 }
 
-/// The answer.
+/// The result of a refused call.
 pub(crate) fn refuse() -> c_int {
     errno::store(EBADF);
     -1
 }
 
-/// Something was prevented, and told: a program that is to end for it ends.
+/// Something was prevented and recorded: aborts the program at the level `fatal`.
 pub(crate) fn prevented() {
     if super::is_fatal() {
         kernel::abort();
     }
 }
 
-/// A second close was told. It may be the first of a row, which is no mistake: the thread's next
-/// call shows.
+/// A second close was recorded. It may be the first of a row, which is not a mistake: the thread's
+/// next call decides.
 pub(super) fn suspect(fd: c_int) {
     if super::is_fatal() {
         inflight::suspect(fd);
     }
 }
 
-/// The thread goes on, with a close of this number or with something else.
+/// The thread continues, with a close of this number or with something else.
 pub(crate) fn settle_suspect(closes: Option<c_int>) {
     if super::is_fatal()
         && let Some(before) = inflight::take_suspect()

@@ -5,11 +5,11 @@ use core::ffi::c_int;
 use super::kernel;
 use super::number::{self, Age, Phase};
 
-/// So many at most.
+/// The most numbers in a batch.
 pub(super) const MOST: u32 = 16;
 const NONE: c_int = -1;
 
-/// Graves that are freed together.
+/// Quarantined numbers that are freed together.
 pub(super) struct Batch {
     graves: [(c_int, Age); MOST as usize],
     used: usize,
@@ -23,7 +23,7 @@ impl Batch {
         }
     }
 
-    /// Takes one, if it is still what the ring says.
+    /// Adds a number, if its state still matches the ring's entry.
     pub(super) fn add(&mut self, entry: u64) {
         if entry == 0 {
             return;
@@ -31,7 +31,7 @@ impl Batch {
         let fd = c_int::try_from(entry >> 32).unwrap_or(NONE);
         let age = (entry & 0xffff_ffff) as Age;
         if number::step(fd, age, Phase::PutOff, Phase::Released) {
-            // Its owner never came out.
+            // Its owner never left its call.
             kernel::close(fd);
             number::step(fd, age, Phase::Released, Phase::Free);
         } else if let Some(place) = self.graves.get_mut(self.used)
@@ -42,8 +42,8 @@ impl Batch {
         }
     }
 
-    /// Closes them, neighbours together. Code that does without the C library may have closed one,
-    /// and opened something else.
+    /// Closes them, neighbours together. Code that bypasses the C library may have closed one and
+    /// opened something else.
     pub(super) fn free(&self) {
         let graves = self.graves.get(..self.used).unwrap_or(&[]);
         let dead = kernel::dead(graves.iter().map(|(fd, _)| *fd));

@@ -15,7 +15,7 @@ pub(crate) struct Claim {
     loan: Option<Loan>,
 }
 
-/// Makes way for a call that gives this number to something else.
+/// Frees this number for a call that gives it to something else.
 pub(crate) fn claim(fd: c_int) -> Claim {
     let mut taken = Claim { fd, loan: None };
     if super::is_on() && owner::is_here() {
@@ -28,7 +28,6 @@ pub(crate) fn claim(fd: c_int) -> Claim {
 }
 
 impl Claim {
-    /// The call is over.
     pub(crate) fn over(self, has_failed: bool) {
         match self.loan {
             Some(loan) if has_failed => quarantine::take_back(self.fd, loan),
@@ -39,7 +38,7 @@ impl Claim {
     }
 }
 
-/// Everything of a range is about to be closed: the graves in it are given up.
+/// A whole range is about to be closed: gives up the quarantined numbers in it.
 pub(crate) fn sweep(first: u32, last: u32) {
     if !super::is_on() || !owner::is_here() {
         return;
@@ -55,8 +54,8 @@ pub(crate) fn sweep(first: u32, last: u32) {
     }
 }
 
-/// Closes a range for the program, but for the tombstone that all others are made of; nothing where
-/// that is not in it.
+/// Closes a range for the program, except for the original placeholder; `None` if that is not in
+/// the range.
 pub(crate) fn cover(first: u32, last: u32, flags: u32) -> Option<bool> {
     let stone = placeholder::number();
     let number = u32::try_from(stone).ok()?;

@@ -7,11 +7,11 @@ use super::{EBADF, answer, kernel, placeholder, quarantine, stranger};
 use crate::record::{self, Ending, PreventedHarm};
 use crate::{errno, inflight, owner};
 
-/// What a close came to.
+/// The outcome of a close.
 pub(crate) enum Outcome {
-    /// It is not ours: close as ever.
+    /// Not protected: close as usual.
     Unprotected,
-    /// It was closed, or not; told, and `errno` set.
+    /// It was closed, or not; recorded, and `errno` set.
     Done(c_int),
 }
 
@@ -44,11 +44,11 @@ pub(crate) fn close(fd: c_int) -> Outcome {
 fn end(fd: c_int, age: Age, ending: Ending) -> c_int {
     let is_put_off = stranger::put_off(fd, age, &ending);
     if !is_put_off && !quarantine::bury(fd, age) {
-        // No tombstone to be had: as it would be without us.
+        // No placeholder is available: close as without protection.
         kernel::close(fd);
         number::step(fd, age, Phase::Closing, Phase::Free);
     }
-    // Who is inside and could not be woken has a number that leads nowhere, too.
+    // A thread that is inside a call and could not be woken also keeps a number that leads nowhere.
     let prevented = ending.is_under_a_call().then_some(PreventedHarm::Stranger);
     record::ended_by(fd, ending, 0, prevented);
     if is_put_off {
@@ -58,8 +58,8 @@ fn end(fd: c_int, age: Age, ending: Ending) -> c_int {
     0
 }
 
-/// It was closed before. Who closes one number after the other makes no mistake about one of them:
-/// that is not counted.
+/// It was already closed. Closing one number after the other is not a mistake about any of them, so
+/// a row is not counted.
 fn refuse(fd: c_int, is_row: bool) -> c_int {
     let ending = record::ending(fd);
     errno::store(EBADF);
@@ -72,12 +72,12 @@ fn refuse(fd: c_int, is_row: bool) -> c_int {
     -1
 }
 
-/// A stream or an open folder is about to be closed, with its number, by the C library.
+/// A stream or directory stream is about to be closed, with its number, by the C library.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Stream {
     fd: c_int,
     age: Option<Age>,
-    /// Whether the number was closed before, under the stream.
+    /// Whether the number was already closed underneath the stream.
     was_closed: bool,
 }
 
@@ -102,19 +102,19 @@ pub(crate) fn stream(fd: c_int) -> Stream {
 }
 
 impl Stream {
-    /// Whether the number under it was closed before.
+    /// Whether the number underneath it was already closed.
     pub(crate) fn was_closed(self) -> bool {
         self.was_closed
     }
 
-    /// After the call: the number is taken back, unless somebody else has it already.
+    /// After the call: takes the number back, unless it is already in use again.
     pub(crate) fn over(self) {
         if let Some(age) = self.age {
             quarantine::occupy(self.fd, age);
         }
     }
 
-    /// After a call that gave the number out again.
+    /// After a call that returned the number again.
     pub(crate) fn reused(self) {
         if self.age.is_some() {
             number::forget(self.fd);
@@ -122,8 +122,8 @@ impl Stream {
     }
 }
 
-/// The number under a stream that was just closed had been closed before: what the C library closed
-/// was a tombstone.
+/// The number underneath a stream that was just closed had already been closed: the C library
+/// closed a placeholder.
 pub(crate) fn closed_before(fd: c_int, ending: Ending) -> c_int {
     errno::store(EBADF);
     record::ended_by(fd, ending, -1, Some(PreventedHarm::DoubleClose));

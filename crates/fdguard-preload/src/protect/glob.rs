@@ -1,9 +1,10 @@
 //! File name patterns: `*` matches anything, `?` one byte.
 
-/// Whether all of a name is as the pattern says. Takes time in the product of both lengths at most.
+/// Whether a whole name matches the pattern. Takes at most time proportional to the product of both
+/// lengths.
 pub(super) fn matches(pattern: &[u8], name: &[u8]) -> bool {
     let (mut at, mut in_name) = (0, 0);
-    // Where the last star was, and how much of the name it has taken.
+    // Where the last star was, and how much of the name it has matched.
     let mut star: Option<(usize, usize)> = None;
     loop {
         match (pattern.get(at), name.get(in_name)) {

@@ -31,7 +31,7 @@ const SHUT_RD: usize = 0;
 const SHUT_RDWR: usize = 2;
 const SIGPIPE: usize = 13;
 const RLIMIT_NOFILE: usize = 7;
-/// No folder: paths are as they are.
+/// No directory descriptor: relative paths start at the working directory.
 const AT_FDCWD: c_int = -100;
 
 const ENOTCONN: isize = -107;
@@ -40,53 +40,53 @@ fn number(fd: c_int) -> usize {
     usize::try_from(fd).unwrap_or(usize::MAX)
 }
 
-/// That of "no folder" is negative.
+/// `AT_FDCWD` is negative, so its sign must be extended.
 fn dir_word(dir: c_int) -> usize {
     (dir as isize).cast_unsigned()
 }
 
-/// Opens what tombstones are made of: a device that has no content, by its path alone, so that it
-/// can neither be read nor written. With a flag that means nothing for it: by that it is known as
-/// ours from outside.
+/// Opens the original placeholder: a device without content, opened with `O_PATH` so that it can be
+/// neither read nor written. A flag that has no effect on it identifies it from outside as
+/// fdguard's.
 pub(super) fn open_stone() -> Option<c_int> {
     let path = c"/dev/null".as_ptr() as usize;
     let dir = dir_word(AT_FDCWD);
     let flags = O_PATH | O_CLOEXEC | O_NOFOLLOW;
-    // SAFETY: the path is a C string that lives for ever.
+    // SAFETY: the path is a static C string.
     let fd = unsafe { call(OPENAT, [dir, path, flags, 0, 0, 0]) };
     c_int::try_from(fd).ok().filter(|fd| *fd >= 0)
 }
 
-/// Puts `from` in the place of whatever has the number `to`, in one step.
+/// Replaces whatever has the number `to` with `from`, in one step.
 pub(super) fn replace(from: c_int, to: c_int) -> bool {
-    // SAFETY: callers own `from`, and close `to` by this.
+    // SAFETY: callers own `from`, and intend to close `to`.
     let done = unsafe { call(DUP3, [number(from), number(to), O_CLOEXEC, 0, 0, 0]) };
     done >= 0
 }
 
-/// Another number for a descriptor, from `least` on.
+/// Duplicates a descriptor to a free number from `least` on.
 pub(super) fn copy(fd: c_int, least: c_int, is_cloexec: bool) -> Option<c_int> {
     let how = if is_cloexec { F_DUPFD_CLOEXEC } else { F_DUPFD };
-    // SAFETY: makes a number that nobody has yet.
+    // SAFETY: returns a number that is not in use yet.
     let copy = unsafe { call(FCNTL, [number(fd), how, number(least), 0, 0, 0]) };
     c_int::try_from(copy).ok().filter(|copy| *copy >= 0)
 }
 
 /// Really closes a number.
 pub(super) fn close(fd: c_int) {
-    // SAFETY: callers pass a tombstone, or what its owner gave to them to close.
+    // SAFETY: callers pass a placeholder, or a number that its owner asked to close.
     let _ = unsafe { call(CLOSE, [number(fd), 0, 0, 0, 0, 0]) };
 }
 
-/// Closes a range; whether the kernel did.
+/// Closes a range; returns whether the kernel did.
 pub(super) fn close_range(first: u32, last: u32, flags: u32) -> bool {
     let (first, last, flags) = (first as usize, last as usize, flags as usize);
-    // SAFETY: the program asked for it, or they are tombstones.
+    // SAFETY: the program requested it, or they are placeholders.
     let done = unsafe { call(CLOSE_RANGE, [first, last, flags, 0, 0, 0]) };
     done == 0
 }
 
-/// Closes these tombstones.
+/// Closes these placeholders.
 pub(super) fn close_all(first: c_int, last: c_int) {
     if first != last && close_range(first.unsigned_abs(), last.unsigned_abs(), 0) {
         return;
@@ -104,8 +104,8 @@ struct PollRequest {
     answers: i16,
 }
 
-/// Which of these numbers, 16 at most, are tombstones or nothing: nobody can wait for either. A bit
-/// each.
+/// Which of these numbers, at most 16, are placeholders or not open: neither can be waited for. One
+/// bit each.
 pub(super) fn dead(fds: impl Iterator<Item = c_int>) -> u32 {
     const MOST: usize = 16;
     const POLLNVAL: i16 = 32;
@@ -122,11 +122,11 @@ pub(super) fn dead(fds: impl Iterator<Item = c_int>) -> u32 {
     if used == 0 {
         return 0;
     }
-    // SAFETY: the kernel reads and writes as many entries as there are, and does not wait.
+    // SAFETY: the kernel reads and writes `used` entries, and does not wait.
     let done = unsafe { call(POLL, [list.as_mut_ptr() as usize, used, 0, 0, 0, 0]) };
     let mut bits = 0;
     for (at, one) in list.iter().enumerate().take(used) {
-        // With a very low limit the kernel takes no such list.
+        // With a very low limit the kernel rejects such a list.
         let is_dead = match done {
             0.. => one.answers & POLLNVAL != 0,
             _ => is_stone(one.fd),
@@ -136,31 +136,32 @@ pub(super) fn dead(fds: impl Iterator<Item = c_int>) -> u32 {
     bits
 }
 
-/// Whether something has this number.
+/// Whether this number is open.
 pub(super) fn is_open(fd: c_int) -> bool {
-    // SAFETY: only asks.
+    // SAFETY: only a query.
     unsafe { call(FCNTL, [number(fd), F_GETFD, 0, 0, 0, 0]) >= 0 }
 }
 
-/// Whether what has this number can be neither read nor written: a tombstone, as far as anybody can
-/// tell.
+/// Whether what has this number can be neither read nor written: a placeholder, as far as the
+/// kernel can show.
 pub(super) fn is_stone(fd: c_int) -> bool {
-    // SAFETY: only asks.
+    // SAFETY: only a query.
     let flags = unsafe { call(FCNTL, [number(fd), F_GETFL, 0, 0, 0, 0]) };
     flags >= 0 && flags.unsigned_abs() & O_PATH != 0
 }
 
-/// Ends a connection and wakes who waits for it; false when it is no socket. With `is_gentle` for
-/// reading alone: who writes to what is ended in both directions gets a signal.
+/// Shuts a connection down and wakes the threads that wait for it; false if it is not a socket.
+/// With `is_gentle` only for reading: a write to a connection that is shut down in both directions
+/// raises a signal.
 pub(super) fn shut(fd: c_int, is_gentle: bool) -> bool {
     let how = if is_gentle { SHUT_RD } else { SHUT_RDWR };
-    // SAFETY: the program closes it.
+    // SAFETY: the program is closing it.
     let done = unsafe { call(SHUTDOWN, [number(fd), how, 0, 0, 0, 0]) };
-    // One that has no other end yet wakes its readers all the same.
+    // An unconnected socket wakes its readers all the same.
     done == 0 || done == ENOTCONN
 }
 
-/// Whether a write to a connection that was ended ends the program.
+/// Whether a write to a connection that was shut down kills the program.
 pub(super) fn is_pipe_signal_deadly() -> bool {
     const MASK_BYTES: usize = 8;
     // `struct sigaction` of the kernel: handler, flags, restorer, mask.
@@ -171,49 +172,49 @@ pub(super) fn is_pipe_signal_deadly() -> bool {
     done != 0 || action[0] == 0
 }
 
-/// Numbers must stay below this.
+/// The soft limit: all numbers are below it.
 pub(super) fn soft_limit() -> u32 {
     let mut limits = [0_u64; 2];
     let place = limits.as_mut_ptr() as usize;
-    // SAFETY: the kernel writes two words, and there are two.
+    // SAFETY: the kernel writes two words, which is what was passed.
     let done = unsafe { call(PRLIMIT64, [0, RLIMIT_NOFILE, 0, place, 0, 0]) };
     let soft = if done == 0 { limits[0] } else { 0 };
     u32::try_from(soft).unwrap_or(u32::MAX)
 }
 
-/// Device and inode of what a path names; nothing when there is no such file. The kernel reads the
+/// Device and inode of the file at a path; `None` if there is no such file. The kernel reads the
 /// path.
 pub(super) fn file_at(dir: c_int, path: usize) -> Option<(u64, u64)> {
     let mut stat = [0_u64; 18];
     let place = stat.as_mut_ptr() as usize;
-    // SAFETY: the kernel checks the path itself and writes 144 bytes, and there are as many.
+    // SAFETY: the kernel checks the path itself and writes 144 bytes, the size of `stat`.
     let done = unsafe { call(NEWFSTATAT, [dir_word(dir), path, place, 0, 0, 0]) };
     (done == 0).then_some((stat[0], stat[1]))
 }
 
-/// Lets others run.
+/// Yields to other threads.
 pub(super) fn give_way() {
     // SAFETY: takes nothing and touches no memory.
     let _ = unsafe { call(SCHED_YIELD, [0; 6]) };
 }
 
-// SAFETY: the type of its manual page.
+// SAFETY: the type matches the manual page.
 static TESTCANCEL: Real<unsafe extern "C" fn()> = unsafe { Real::new(c"pthread_testcancel") };
-// SAFETY: the type of its manual page.
+// SAFETY: the type matches the manual page.
 static ABORT: Real<unsafe extern "C" fn() -> !> = unsafe { Real::new(c"abort") };
-// SAFETY: the type of its manual page.
+// SAFETY: the type matches the manual page.
 static GETENV: Real<unsafe extern "C" fn(*const core::ffi::c_char) -> *const core::ffi::c_char> =
     unsafe { Real::new(c"getenv") };
 
-/// `close` is a place where a thread may be cancelled; what we do in its stead is none.
+/// `close` is a cancellation point, but the replacement for it is not.
 pub(super) fn let_cancel() {
     if let Some(test) = TESTCANCEL.get() {
-        // SAFETY: nothing of ours is held; the C library's own `close` leaves the same way.
+        // SAFETY: nothing is held; the C library's own `close` can be left in the same way.
         unsafe { test() };
     }
 }
 
-/// Ends the program as `abort` does.
+/// Ends the program like `abort`.
 pub(super) fn abort() -> ! {
     match ABORT.get() {
         // SAFETY: may be called at any time.
@@ -222,18 +223,18 @@ pub(super) fn abort() -> ! {
     }
 }
 
-/// A variable of the environment, copied: the program may change it later. Empty when it is not
-/// set.
+/// A variable of the environment, copied because the program may change it later. Empty if it is
+/// not set.
 pub(super) fn variable<'b>(name: &CStr, room: &'b mut [u8]) -> &'b [u8] {
     let Some(getenv) = GETENV.get() else {
         return &[];
     };
-    // SAFETY: the name is a C string, and the program does not run yet.
+    // SAFETY: the name is a C string, and the program is not running yet.
     let value = unsafe { getenv(name.as_ptr()) };
     if value.is_null() {
         return &[];
     }
-    // SAFETY: `getenv` gives a C string.
+    // SAFETY: `getenv` returns a C string.
     let value = unsafe { CStr::from_ptr(value) };
     let bytes = value.to_bytes();
     for (place, byte) in room.iter_mut().zip(bytes) {

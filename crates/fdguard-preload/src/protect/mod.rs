@@ -28,7 +28,7 @@ pub(crate) use claim::{claim, cover, sweep};
 const EBADF: c_int = 9;
 const EMFILE: c_int = 24;
 
-/// How it is done: `warn-once`, `warn-always` or `fatal`; anything else is none.
+/// The level: `warn-once`, `warn-always` or `fatal`; anything else turns protection off.
 const LEVEL_NAME: &CStr = c"FDGUARD_PROTECT";
 /// How many closed numbers are kept.
 const KEEP_NAME: &CStr = c"FDGUARD_PROTECT_KEEP";
@@ -50,7 +50,7 @@ fn is_fatal() -> bool {
     LEVEL.load(Ordering::Relaxed) == FATAL
 }
 
-/// Begins, before the program does, if it is asked for.
+/// Starts protection before the program begins, if it is requested.
 pub(crate) fn start() {
     let mut room = [0; 32];
     let level = match kernel::variable(LEVEL_NAME, &mut room) {
@@ -78,7 +78,7 @@ pub(crate) fn start() {
     errno::store(error);
 }
 
-/// In a forked child, which has its parent's graves; the mapping is its own.
+/// In a forked child, which inherits its parent's quarantined numbers; the mapping is its own.
 pub(crate) fn forked() {
     if is_on() {
         quarantine::reconcile();
@@ -90,7 +90,7 @@ pub(crate) fn forked() {
     }
 }
 
-/// No more: the program is about to forbid the calls that it takes.
+/// Stops protection: the program is about to forbid the calls that it needs.
 pub(crate) fn stop() {
     if is_on() && owner::is_here() {
         let error = errno::load();
@@ -105,13 +105,13 @@ pub(crate) fn stop() {
 pub(crate) fn limit_changed() {
     if is_on() && owner::is_here() {
         room::ask_limit();
-        // What was kept in a larger room.
+        // Numbers that were kept under a higher limit.
         quarantine::trim(room::allowed(0, 0));
     }
 }
 
-/// The program waits for at most so many events. Event loops with an array of that length have no
-/// place for a higher number.
+/// The program waits for at most `most` events. Event loops with an array of that length have no
+/// slot for a higher number.
 #[inline]
 pub(crate) fn has_places(most: c_int) {
     if is_on() {
@@ -119,13 +119,13 @@ pub(crate) fn has_places(most: c_int) {
     }
 }
 
-/// After a call that gave no number: whether there may be room for one now.
+/// After a call that failed for lack of a number: whether one may be free now.
 pub(crate) fn makes_room() -> bool {
     let is_ours = is_on() && errno::load() == EMFILE && owner::is_here();
     is_ours && quarantine::clear()
 }
 
-/// A number was given out by the kernel.
+/// The kernel returned this number.
 #[inline]
 pub(crate) fn arrived(fd: c_int) {
     if fd >= 0 && is_on() {

@@ -3,26 +3,26 @@
 use core::ffi::c_int;
 use core::sync::atomic::{AtomicU32, Ordering};
 
-/// Numbers from here on are closed as they always were.
+/// Numbers from here on are closed as without protection.
 pub(super) const NUMBERS: usize = 1 << 16;
-/// The standard streams are not ours: programs close and reopen them for their numbers.
+/// The standard streams are not protected: programs close and reopen them for their numbers.
 const FIRST: c_int = 3;
 const PHASE: u32 = 7;
-/// One more descriptor of the number.
+/// The step to the next descriptor at the same number.
 const NEXT: u32 = PHASE + 1;
 
-/// What a number is to us.
+/// The state of a number under protection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Phase {
-    /// The kernel's: open, or free.
+    /// Left to the kernel: open, or free.
     Free,
-    /// Somebody is closing it.
+    /// A thread is closing it.
     Closing,
-    /// Closed; a tombstone has the number.
+    /// Closed; a placeholder has the number.
     Buried,
-    /// Closed by a stranger; its owner is still inside a call.
+    /// Closed by another thread; its owner is still inside a call.
     PutOff,
-    /// The tombstone is being taken away.
+    /// The placeholder is being removed.
     Released,
     /// Lent to a call that is about to give it to something else.
     Lent,
@@ -37,11 +37,11 @@ const PHASES: [Phase; 6] = [
     Phase::Lent,
 ];
 
-/// The how-manieth descriptor of a number it is, in the upper bits of the word.
+/// Generation: how many descriptors have had this number, in the upper bits of the word.
 pub(super) type Age = u32;
 
 static WORDS: [AtomicU32; NUMBERS] = [const { AtomicU32::new(0) }; NUMBERS];
-/// Behind the highest number that was ever ours.
+/// One past the highest number that was ever protected.
 static USED: AtomicU32 = AtomicU32::new(0);
 
 fn word(fd: c_int) -> Option<&'static AtomicU32> {
@@ -60,24 +60,24 @@ fn packed(age: Age, phase: Phase) -> u32 {
     age & !PHASE | phase as u32
 }
 
-/// Whether a number can be ours.
+/// Whether a number can be protected.
 pub(super) fn is_ours(fd: c_int) -> bool {
     word(fd).is_some()
 }
 
-/// What a number is, and since when.
+/// The state of a number, and its generation.
 pub(super) fn state(fd: c_int) -> (Phase, Age) {
     let word = word(fd).map_or(0, |word| word.load(Ordering::SeqCst));
     (phase_of(word), word & !PHASE)
 }
 
-/// The same, without waiting for what others write at this moment.
+/// The state alone, by a relaxed load.
 #[inline]
 pub(super) fn phase(fd: c_int) -> Phase {
     word(fd).map_or(Phase::Free, |word| phase_of(word.load(Ordering::Relaxed)))
 }
 
-/// Begins to close a number; nothing when it is closed already, or being closed.
+/// Begins to close a number; `None` if it is already closed, or being closed.
 pub(super) fn claim(fd: c_int) -> Option<Age> {
     let word = word(fd)?;
     let known = word.load(Ordering::Relaxed);
@@ -99,7 +99,7 @@ pub(super) fn claim(fd: c_int) -> Option<Age> {
     Some(age)
 }
 
-/// From one phase to another, if nobody was faster.
+/// Moves from one phase to another, if no other thread was faster.
 pub(super) fn step(fd: c_int, age: Age, from: Phase, to: Phase) -> bool {
     word(fd).is_some_and(|word| {
         word.compare_exchange(
@@ -112,7 +112,7 @@ pub(super) fn step(fd: c_int, age: Age, from: Phase, to: Phase) -> bool {
     })
 }
 
-/// The kernel gave this number out: whatever we thought is over.
+/// The kernel returned this number: the previous state is obsolete.
 #[inline]
 pub(super) fn forget(fd: c_int) {
     if let Some(word) = word(fd) {
@@ -123,7 +123,7 @@ pub(super) fn forget(fd: c_int) {
     }
 }
 
-/// Behind the highest number that was ever ours.
+/// One past the highest number that was ever protected.
 pub(super) fn used() -> c_int {
     c_int::try_from(USED.load(Ordering::Relaxed)).unwrap_or(c_int::MAX)
 }

@@ -6,7 +6,7 @@ use core::sync::atomic::{AtomicI32, AtomicU32, Ordering};
 
 use super::{kernel, room};
 
-/// Who copies it at this moment is waited for so many turns.
+/// The most yields while waiting for threads that are copying it.
 const PATIENCE: u32 = 1000;
 const NONE: c_int = -1;
 
@@ -14,17 +14,17 @@ static STONE: AtomicI32 = AtomicI32::new(NONE);
 /// How many threads are about to copy it: its number must not be given to something else meanwhile.
 static COPYING: AtomicU32 = AtomicU32::new(0);
 
-/// Whether this number is the tombstone that the others are made of: the program does not have it.
+/// Whether this number is the original placeholder's: the program does not own it.
 pub(super) fn is_it(fd: c_int) -> bool {
     fd >= 0 && fd == STONE.load(Ordering::Relaxed)
 }
 
-/// Its number, -1 when there is none.
+/// Its number, -1 if there is none.
 pub(super) fn number() -> c_int {
     STONE.load(Ordering::Relaxed)
 }
 
-/// Makes the first tombstone, with a number that is out of the way.
+/// Creates the original placeholder, at an unused high number.
 pub(super) fn erect() -> bool {
     if number() != NONE {
         return true;
@@ -48,7 +48,7 @@ pub(super) fn erect() -> bool {
     true
 }
 
-/// Makes it again when it was given up for room.
+/// Creates it again after it was given up for its number.
 #[inline]
 pub(super) fn erect_again() {
     if number() == NONE {
@@ -56,7 +56,7 @@ pub(super) fn erect_again() {
     }
 }
 
-/// The program wants the tombstone's own number: another one is found for it.
+/// The program wants the placeholder's own number: moves it to another.
 pub(super) fn make_way(fd: c_int) {
     let other = kernel::copy(fd, fd.saturating_add(1), true);
     let other = other.or_else(|| kernel::copy(fd, 3, true)).unwrap_or(NONE);
@@ -70,7 +70,7 @@ pub(super) fn make_way(fd: c_int) {
     }
 }
 
-/// Works with the tombstone, if there is one.
+/// Runs `work` with the placeholder, if there is one.
 pub(super) fn with<T>(work: impl FnOnce(c_int) -> T) -> Option<T> {
     COPYING.fetch_add(1, Ordering::SeqCst);
     let stone = STONE.load(Ordering::SeqCst);
@@ -79,7 +79,7 @@ pub(super) fn with<T>(work: impl FnOnce(c_int) -> T) -> Option<T> {
     result
 }
 
-/// Whether nobody copies the tombstone whose number was taken from [`STONE`].
+/// Whether no thread is copying the placeholder whose number was removed from [`STONE`].
 fn are_copies_done() -> bool {
     for _ in 0..PATIENCE {
         if COPYING.load(Ordering::SeqCst) == 0 {
@@ -90,7 +90,8 @@ fn are_copies_done() -> bool {
     false
 }
 
-/// It could not be copied: if somebody closed it behind us, another one is made by the next close.
+/// It could not be copied: if it was closed behind the library's back, the next close creates
+/// another.
 #[cold]
 pub(super) fn check() {
     let stone = number();
@@ -99,7 +100,7 @@ pub(super) fn check() {
     }
 }
 
-/// Gives it up, for its number; whether there was one.
+/// Gives up the placeholder for its number; returns whether there was one.
 pub(super) fn give_up() -> bool {
     let stone = STONE.swap(NONE, Ordering::SeqCst);
     if stone == NONE {
@@ -113,7 +114,7 @@ pub(super) fn give_up() -> bool {
     false
 }
 
-/// In a forked child nobody else copies it.
+/// In a forked child no other thread is copying it.
 pub(super) fn reconcile() {
     COPYING.store(0, Ordering::SeqCst);
 }

@@ -12,25 +12,25 @@ use super::{kernel, placeholder, room};
 use crate::{real, start};
 
 const PLACES: u64 = 1024;
-/// A grave that somebody takes away at this moment is waited for so many turns.
+/// The most yields while waiting for a number that another thread is releasing.
 const PATIENCE: u32 = 1000;
 
-/// Number in the upper half, age in the lower; 0: none.
+/// Number in the upper half, generation in the lower; 0 if there is none.
 static RING: [AtomicU64; 1024] = [const { AtomicU64::new(0) }; 1024];
-/// When each was closed; written only where graves have an age.
+/// When each was closed; written only if there is a maximum age.
 static SINCE: [AtomicU64; 1024] = [const { AtomicU64::new(0) }; 1024];
-/// Graves that were ever dug, and those that were taken out of the ring.
+/// Entries ever added to the ring, and entries removed from it.
 static DUG: AtomicU64 = AtomicU64::new(0);
 static LEFT: AtomicU64 = AtomicU64::new(0);
-/// How old a grave may become, in nanoseconds; 0: any age.
+/// How long a number may stay in quarantine, in nanoseconds; 0 for any time.
 static LONGEST: AtomicU64 = AtomicU64::new(0);
 
-/// Graves are given up at this age, when somebody closes something.
+/// Numbers leave quarantine at this age, at the next close.
 pub(super) fn give_up_after(nanos: u64) {
     LONGEST.store(nanos, Ordering::Relaxed);
 }
 
-/// Puts a tombstone in the place of what is being closed. On failure it is as open as before.
+/// Replaces what is being closed with a placeholder. On failure it is still open.
 pub(super) fn bury(fd: c_int, age: Age) -> bool {
     let is_done = replace(fd);
     if is_done && number::step(fd, age, Phase::Closing, Phase::Buried) {
@@ -47,7 +47,7 @@ fn replace(fd: c_int) -> bool {
     is_done
 }
 
-/// After the C library closed a number by itself: takes it back if nobody has it yet.
+/// After the C library closed a number by itself: takes it back if it is not in use again.
 pub(super) fn occupy(fd: c_int, age: Age) {
     match placeholder::with(|stone| kernel::copy(stone, fd, true)).flatten() {
         Some(copy) if copy == fd => {
@@ -72,7 +72,7 @@ fn place(ticket: u64) -> usize {
     usize::try_from(ticket % PLACES).unwrap_or(0)
 }
 
-/// Puts a grave into the ring; what is too old or too much falls out.
+/// Adds a number to the ring; the oldest numbers and those beyond the limit are freed.
 pub(super) fn dig(fd: c_int, age: Age) {
     let ticket = DUG.fetch_add(1, Ordering::SeqCst);
     let entry = entry(fd, age);
@@ -82,7 +82,7 @@ pub(super) fn dig(fd: c_int, age: Age) {
         since.store(now, Ordering::Relaxed);
         let before = place.swap(entry, Ordering::SeqCst);
         release(before);
-        // Who emptied this place before it was filled has passed.
+        // The thread that emptied this slot did so before it was filled.
         if LEFT.load(Ordering::SeqCst) > ticket {
             release(place.swap(0, Ordering::SeqCst));
         }
@@ -94,7 +94,7 @@ pub(super) fn dig(fd: c_int, age: Age) {
     tell_count();
 }
 
-/// Says how many numbers are kept, the tombstone's own with them.
+/// Records how many numbers are kept, including the placeholder's own.
 pub(super) fn tell_count() {
     if let Some(mapping) = start::current() {
         let stone = u32::from(placeholder::number() >= 0);
@@ -102,14 +102,14 @@ pub(super) fn tell_count() {
     }
 }
 
-/// How many there are.
+/// How many numbers are in quarantine.
 pub(super) fn count() -> u32 {
     let dug = DUG.load(Ordering::Relaxed);
     let graves = dug.saturating_sub(LEFT.load(Ordering::Relaxed));
     u32::try_from(graves).unwrap_or(u32::MAX)
 }
 
-/// Frees the oldest until there are no more than this.
+/// Frees the oldest until there are at most `most`.
 #[inline]
 pub(super) fn trim(most: u32) {
     loop {
@@ -121,7 +121,7 @@ pub(super) fn trim(most: u32) {
     }
 }
 
-/// In front of a new grave: several at once, because that costs the kernel little more than one.
+/// Before a new entry: frees several at once, because that costs the kernel little more than one.
 #[inline]
 fn make_place(most: u32) {
     if count() > most {
@@ -129,7 +129,7 @@ fn make_place(most: u32) {
     }
 }
 
-/// Frees those that were closed before.
+/// Frees those that were closed before this time.
 fn give_up(before: u64) {
     while count() > 0 {
         let since = SINCE.get(place(LEFT.load(Ordering::Relaxed)));
@@ -139,7 +139,7 @@ fn give_up(before: u64) {
     }
 }
 
-/// Frees all, and the tombstone itself; whether there was any.
+/// Frees all numbers, or else the placeholder itself; returns whether there was any.
 pub(super) fn clear() -> bool {
     let had_graves = count() > 0;
     trim(0);
@@ -149,7 +149,7 @@ pub(super) fn clear() -> bool {
     placeholder::give_up()
 }
 
-/// Frees so many of the oldest, as far as they go into one bundle; false when there is none.
+/// Frees up to `wanted` of the oldest, at most one batch; false if there is none.
 fn free_oldest(wanted: u32) -> bool {
     let mut bundle = Batch::new();
     let mut is_any = false;
@@ -170,7 +170,7 @@ fn free_oldest(wanted: u32) -> bool {
     is_any
 }
 
-/// Really frees a number, if it is still what the ring says.
+/// Frees a number, if its state still matches the ring's entry.
 fn release(entry: u64) {
     if entry != 0 {
         let mut bundle = Batch::new();
@@ -179,11 +179,11 @@ fn release(entry: u64) {
     }
 }
 
-/// What was lent, to be taken back.
+/// What a lent number was before.
 pub(super) type Loan = (Age, Phase);
 
-/// Lends a number that is not the kernel's to a call that gives it to something else. Nothing for
-/// one that is.
+/// Lends a protected number to a call that gives it to something else. `None` if it is not
+/// protected at the moment.
 pub(super) fn lend(fd: c_int) -> Option<Loan> {
     for _ in 0..PATIENCE {
         let (phase, age) = number::state(fd);
@@ -200,14 +200,14 @@ pub(super) fn lend(fd: c_int) -> Option<Loan> {
     None
 }
 
-/// The call failed: it is what it was.
+/// The call failed: restores the number's state.
 pub(super) fn take_back(fd: c_int, (age, phase): Loan) {
     if number::step(fd, age, Phase::Lent, phase) {
         dig(fd, age);
     }
 }
 
-/// In a forked child: what other threads had begun is finished, they are not here.
+/// In a forked child: finishes what other threads had begun, because they do not exist here.
 pub(super) fn reconcile() {
     placeholder::reconcile();
     for fd in 3..number::used() {

@@ -16,22 +16,22 @@ use core::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering};
 use super::{glob, kernel, placeholder, room};
 use crate::{errno, lock, owner, start, sys};
 
-/// Patterns of names, with `:` between them.
+/// File name patterns, separated by `:`.
 const SHIELD_NAME: &CStr = c"FDGUARD_SHIELD";
-/// Where the band begins in a table of the usual size.
+/// Where the reserved range begins in a table of the usual size.
 const FLOOR: u32 = 512;
-/// Files whose descriptors are remembered; one more stays where it is.
+/// The most files whose descriptors are remembered; further ones stay where they are.
 const FILES: usize = 256;
 const ROOM: usize = 4096;
 const PAGE: usize = 4096;
-/// Another thread that does the same is waited for so many turns.
+/// The most yields while waiting for another thread that does the same.
 const PATIENCE: u32 = 1000;
 const O_ACCMODE: c_int = 3;
 const O_RDONLY: c_int = 0;
 const O_CLOEXEC: c_int = 0o2_000_000;
 const O_PATH: c_int = 0o10_000_000;
 
-/// What databases are called, and the files beside them.
+/// Suffixes of databases, and of the files beside them.
 const ENDINGS: [&[u8]; 9] = [
     b".db",
     b".db3",
@@ -46,7 +46,7 @@ const ENDINGS: [&[u8]; 9] = [
 
 /// An open file of this kind.
 struct File {
-    /// Number in the upper half, turn in the lower; 0: none.
+    /// Number in the upper half, generation in the lower; 0 if there is none.
     which: AtomicU64,
     device: AtomicU64,
     inode: AtomicU64,
@@ -59,15 +59,15 @@ static ALL: [File; FILES] = [const {
         inode: AtomicU64::new(0),
     }
 }; FILES];
-/// The patterns that were asked for.
+/// The requested patterns.
 static SHIELDS: Shields = Shields(UnsafeCell::new([0; ROOM]));
 static SHIELDS_LENGTH: AtomicUsize = AtomicUsize::new(0);
-/// Whether a thread is between the opening of such a file and its being known.
+/// Whether a thread has opened such a file and not remembered it yet.
 static IS_BUSY: AtomicU32 = AtomicU32::new(0);
-/// Whether there were more than can be remembered: then none is moved any more.
+/// Whether there were more files than can be remembered: then none is moved any more.
 static IS_FULL: AtomicU32 = AtomicU32::new(0);
 
-/// Not on anybody's stack: a signal handler may have very little of that.
+/// Not on the stack: a signal handler may have very little of it.
 struct Shields(UnsafeCell<[u8; ROOM]>);
 
 // SAFETY: written once, before the program begins, and only read from then on.
@@ -75,7 +75,7 @@ unsafe impl Sync for Shields {}
 
 /// Reads the patterns. Called before the program begins.
 pub(super) fn reserve() {
-    // SAFETY: nobody else runs yet.
+    // SAFETY: no other code runs yet.
     let room = unsafe { &mut *SHIELDS.0.get() };
     let length = kernel::variable(SHIELD_NAME, room).len();
     SHIELDS_LENGTH.store(length, Ordering::Release);
@@ -83,17 +83,17 @@ pub(super) fn reserve() {
 
 fn shields() -> &'static [u8] {
     let length = SHIELDS_LENGTH.load(Ordering::Acquire);
-    // SAFETY: it is not written any more once it has a length.
+    // SAFETY: it is no longer written once it has a length.
     let room = unsafe { &*SHIELDS.0.get() };
     room.get(..length).unwrap_or(&[])
 }
 
-/// The first number of the band.
+/// The first number of the reserved range.
 fn floor() -> u32 {
     FLOOR.min(room::wall() / 2)
 }
 
-/// Whether a number is of the band.
+/// Whether a number is in the reserved range.
 pub(super) fn is_high(fd: c_int) -> bool {
     u32::try_from(fd).is_ok_and(|fd| fd >= floor())
 }
@@ -103,7 +103,7 @@ pub(super) fn first_byte(path: usize) -> u8 {
     unsafe { (path as *const u8).read() }
 }
 
-/// Opens a file by `open`, and gives it a number of the band if its name asks for that.
+/// Opens a file with `open`, and gives it a number in the reserved range if its name matches.
 #[inline]
 pub(crate) fn place(
     dir: c_int,
@@ -150,10 +150,10 @@ fn begin_alone() -> bool {
     false
 }
 
-/// The same file at a number of the band, where there is one and it is safe.
+/// Moves the file to a number in the reserved range, if one is free and moving is safe.
 fn moved(low: c_int, is_cloexec: bool) -> c_int {
     let file = u32::try_from(low).ok().and_then(sys::file);
-    // It may have come under this name since, and be open under another.
+    // It may have got this name since, and be open under another.
     if is_high(low) || file.is_none_or(is_held) {
         return low;
     }
@@ -168,7 +168,7 @@ fn moved(low: c_int, is_cloexec: bool) -> c_int {
     if is_below_wall { high } else { low }
 }
 
-/// Opens while all low numbers are taken.
+/// Opens while all low numbers are occupied.
 fn open_above(open: &dyn Fn() -> c_int) -> c_int {
     let mut taken = ClaimedRange([0; 16]);
     let is_full = placeholder::with(|stone| {
@@ -193,7 +193,7 @@ fn open_above(open: &dyn Fn() -> c_int) -> c_int {
     fd
 }
 
-/// Numbers below 1024, a bit each.
+/// Numbers below 1024, one bit each.
 struct ClaimedRange([u64; 16]);
 
 impl ClaimedRange {
@@ -204,7 +204,7 @@ impl ClaimedRange {
         }
     }
 
-    /// Gives them back, neighbours together.
+    /// Frees them, neighbours together.
     fn free(&self) {
         let is_taken = |fd: u32| {
             let word = self.0.get((fd / 64) as usize);
@@ -236,15 +236,15 @@ fn is_held((device, inode): (u64, u64)) -> bool {
     ALL.iter().any(is_it) || lock::is_locked(device, inode)
 }
 
-/// Whether what was remembered is closed since. What is being born has a turn that is still to
-/// come.
+/// Whether the remembered descriptor was closed since. One that is being opened has a generation
+/// that is still to come.
 fn is_over(which: u64) -> bool {
     let (fd, turn) = ((which >> 32) as u32, (which & 0xffff_ffff) as u32);
     let now = start::current().map_or(turn, |mapping| mapping.turn(&start::GROUND, fd));
     which == 0 || now.wrapping_sub(turn).cast_signed() > 0
 }
 
-/// It is about to be born.
+/// Remembers a descriptor that is about to be recorded as open.
 fn remember(fd: u32, (device, inode): (u64, u64)) {
     let Some(mapping) = start::current() else {
         return;
@@ -263,7 +263,7 @@ fn remember(fd: u32, (device, inode): (u64, u64)) {
     place.which.store(which, Ordering::Release);
 }
 
-/// In a forked child: the same descriptors, counted anew.
+/// In a forked child: the same descriptors, with new generations.
 pub(super) fn forked() {
     IS_BUSY.store(0, Ordering::Relaxed);
     let Some(mapping) = start::current() else {
@@ -279,7 +279,7 @@ pub(super) fn forked() {
     }
 }
 
-/// Whether a path is that of a database, or one that was asked for.
+/// Whether a path names a database, or matches a requested pattern.
 fn is_named(path: usize) -> bool {
     let Some(path) = read(path) else {
         return false;
@@ -295,7 +295,8 @@ fn is_named(path: usize) -> bool {
     })
 }
 
-/// A path of the program, which may be none: only what the kernel can read is read.
+/// A path passed by the program, which may be invalid: only memory that the kernel can read is
+/// read.
 fn read<'a>(start: usize) -> Option<&'a [u8]> {
     for length in 0..ROOM {
         let at = start.checked_add(length)?;
@@ -303,8 +304,8 @@ fn read<'a>(start: usize) -> Option<&'a [u8]> {
             return None;
         }
         if first_byte(at) == 0 {
-            // SAFETY: all of it was read just now; the caller keeps it for the call that we stand
-            // before.
+            // SAFETY: all of it was just read; the caller keeps it for the call that is about to be
+            // made.
             return Some(unsafe { core::slice::from_raw_parts(start as *const u8, length) });
         }
     }

@@ -10,28 +10,28 @@ use core::sync::atomic::{AtomicU32, Ordering};
 
 use super::kernel;
 
-/// Graves that are kept unless the tracer says otherwise.
+/// Numbers that are kept unless the tracer chooses otherwise.
 const USUAL: u32 = 256;
-/// More than this are never kept.
+/// Never keep more than this.
 pub(super) const MOST: u32 = 512;
-/// Where the sets of `select` end.
+/// The first number that a `select` set cannot hold.
 const SELECT: u32 = 1024;
 
-/// So many may be kept in any program.
+/// This many may be kept in any program.
 const FEW: u32 = 24;
 /// An event loop that asks for fewer events has no array of that length.
 const LEAST_PLACES: u32 = 16;
 
 static KEPT: AtomicU32 = AtomicU32::new(USUAL);
-/// Whether somebody said how many are to be kept: then that counts in small programs, too.
+/// Whether the tracer chose how many to keep: then that applies to small programs, too.
 static IS_CHOSEN: AtomicU32 = AtomicU32::new(0);
-/// How many descriptors of the program there ever were at a time.
+/// The most descriptors that the program ever had at a time.
 static PEAK: AtomicU32 = AtomicU32::new(0);
-/// How many events it ever waited for.
+/// The most events that it ever waited for.
 static PLACES: AtomicU32 = AtomicU32::new(0);
 static SOFT: AtomicU32 = AtomicU32::new(0);
 
-/// So many are to be kept.
+/// Sets how many to keep.
 pub(super) fn keep(graves: u32) {
     KEPT.store(graves.min(MOST), Ordering::Relaxed);
     IS_CHOSEN.store(1, Ordering::Relaxed);
@@ -42,12 +42,12 @@ pub(super) fn ask_limit() {
     SOFT.store(kernel::soft_limit(), Ordering::Relaxed);
 }
 
-/// The first number that programs which `select` cannot have.
+/// The first number that programs using `select` cannot use.
 pub(super) fn wall() -> u32 {
     soft().min(SELECT)
 }
 
-/// A number for what is to be out of everybody's way: behind the wall, where there is room.
+/// A number out of the program's way: beyond the `select` limit, if the soft limit allows it.
 pub(super) fn aside() -> u32 {
     soft().min(SELECT + 1).saturating_sub(1)
 }
@@ -56,7 +56,7 @@ fn soft() -> u32 {
     SOFT.load(Ordering::Relaxed)
 }
 
-/// How many graves there may be at all.
+/// The most numbers that may be kept at all.
 pub(super) fn kept() -> u32 {
     let kept = KEPT.load(Ordering::Relaxed);
     if IS_CHOSEN.load(Ordering::Relaxed) != 0 {
@@ -65,13 +65,12 @@ pub(super) fn kept() -> u32 {
     in_proportion(kept, PEAK.load(Ordering::Relaxed))
 }
 
-/// Who has few descriptors expects low numbers: no more than twice as many are kept as there ever
-/// were.
+/// A program with few descriptors expects low numbers: keep at most twice as many as it ever had.
 fn in_proportion(kept: u32, peak: u32) -> u32 {
     kept.min(peak.saturating_mul(2).max(FEW))
 }
 
-/// The number was given out while there were so many graves.
+/// The kernel returned this number while `graves` numbers were kept.
 #[inline]
 pub(super) fn note_living(fd: c_int, graves: u32) {
     let living = living(fd, graves);
@@ -80,7 +79,7 @@ pub(super) fn note_living(fd: c_int, graves: u32) {
     }
 }
 
-/// The program waits for so many events.
+/// The program waits for at most `most` events.
 #[inline]
 pub(super) fn note_places(most: c_int) {
     let places = most.unsigned_abs();
@@ -93,16 +92,16 @@ fn living(fd: c_int, graves: u32) -> u32 {
     fd.unsigned_abs().saturating_add(1).saturating_sub(graves)
 }
 
-/// How many graves there may be when the lowest free number was `fd` and there were `graves`: half
-/// of what the living leave, before the wall that they have not passed.
+/// How many numbers may be kept if the lowest free number was `fd` and `graves` were kept: half of
+/// what the open descriptors leave below the next limit.
 pub(super) fn allowed(fd: c_int, graves: u32) -> u32 {
     let places = PLACES.load(Ordering::Relaxed);
     let walls = [places, wall(), soft()];
     share(living(fd, graves), kept(), walls)
 }
 
-/// Half of what is left before the first wall that the living have not passed. Who asks for fewer
-/// events than it has descriptors has no array of that length.
+/// Half of what is left below the first limit that the open descriptors have not passed. A program
+/// that asks for fewer events than it has descriptors has no array of that length.
 fn share(living: u32, kept: u32, [places, wall, soft]: [u32; 3]) -> u32 {
     let is_wall = |number: u32| number > living && number < soft;
     let mut next = soft;
@@ -122,7 +121,7 @@ mod tests {
     fn the_dead_give_way_before_every_wall() {
         let usual = |living| share(living, 256, [0, 1024, 20_000]);
         assert_eq!([10, 500, 900, 1000, 1023].map(usual), [256, 256, 62, 12, 0]);
-        // Who has more than a thousand does not select.
+        // A program with more than a thousand does not use select.
         assert_eq!([1024, 5000, 19_990].map(usual), [256, 256, 5]);
         let small = |living| share(living, 256, [0, 32, 32]);
         assert_eq!([4, 16, 31, 32, 40].map(small), [14, 8, 0, 0, 0]);
@@ -139,7 +138,7 @@ mod tests {
         assert!([8, 28].map(|living| numbers(living, 28, 148)) < [148; 2]);
         assert!(numbers(10_010, 10_010, 10_128) < 10_128);
         assert!(numbers(10, 10, 0) <= 36, "before it waits for anything");
-        // Who asks for fewer events than it has descriptors has no such array.
+        // A program that asks for fewer events than it has descriptors has no such array.
         assert_eq!(share(40, 256, [20, 1024, 20_000]), 256);
         assert_eq!(share(40, 256, [3, 1024, 20_000]), 256);
     }

@@ -3,7 +3,7 @@
 //! The hook uses it to read the table piece by piece, and the tracer for tables fetched from other
 //! processes.
 
-/// How a code object says where its instructions come from.
+/// The format in which a code object maps instructions to lines.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Format {
     /// 3.9, `co_lnotab`: pairs of an address step and a signed line step.
@@ -25,7 +25,7 @@ impl Format {
     }
 
     /// The line of the instruction that begins `offset` bytes into the code; a negative offset
-    /// is a function that has not begun. Instructions that the compiler added have no line.
+    /// means that the function has not begun. Instructions that the compiler added have no line.
     pub(crate) fn line_at(
         self,
         table: impl Iterator<Item = u8>,
@@ -99,7 +99,7 @@ fn by_locations(mut table: impl Iterator<Item = u8>, first_line: i64, offset: i6
     None
 }
 
-/// Six bits a byte, the lowest first; the lowest bit of the number is its sign.
+/// Six bits per byte, lowest first; the lowest bit of the number is its sign.
 fn signed_varint(table: &mut impl Iterator<Item = u8>) -> Option<i64> {
     let mut number = 0_i64;
     for shift in (0..=36).step_by(6) {

@@ -1,19 +1,19 @@
 //! Reads memory of this process that may not be mapped. These are the only raw reads of the walk.
 #![expect(unsafe_code, reason = "reads the interpreter's memory")]
 
-/// A page, or a part of one: what is readable at one end of it is so at the other.
+/// A page, or part of one: if one end is readable, so is the other.
 const PAGE: u64 = 4096;
-/// Addresses below are never mapped (`vm.mmap_min_addr`, which root may lower: then still less than
-/// this).
+/// Addresses below this are never mapped (`vm.mmap_min_addr`, which root may lower, but this stays
+/// above it).
 const LOWEST: u64 = PAGE;
-/// Addresses from here on are not the program's.
+/// Addresses from here on do not belong to the program.
 const HIGHEST: u64 = if cfg!(target_arch = "x86_64") {
     1 << 47
 } else {
     1 << 48
 };
 
-/// Somewhere to read from.
+/// A source of memory to read from.
 pub(crate) trait Memory: Copy {
     /// Whether these bytes can be read.
     fn is_readable(self, address: u64, length: u64) -> bool;
@@ -22,8 +22,8 @@ pub(crate) trait Memory: Copy {
     ///
     /// # Safety
     ///
-    /// [`Self::is_readable`] has said yes to a range with these in it, and nothing was unmapped
-    /// since.
+    /// [`Self::is_readable`] returned true for a range that contains these bytes, and nothing was
+    /// unmapped since.
     unsafe fn copy(self, address: u64, into: &mut [u8]);
 
     /// A range to read from, if it is readable.
@@ -45,7 +45,7 @@ pub(crate) struct Span<M> {
 }
 
 impl<M: Memory> Span<M> {
-    /// Reads what begins at `offset`, if all of it is in the range.
+    /// Reads from `offset`, if all of it is in the range.
     #[inline]
     pub(crate) fn read(self, offset: u64, into: &mut [u8]) -> Option<()> {
         let end = offset.checked_add(into.len() as u64)?;
@@ -53,7 +53,7 @@ impl<M: Memory> Span<M> {
             return None;
         }
         let address = self.address.checked_add(offset)?;
-        // SAFETY: a span is only made of what is readable, and this is inside of it.
+        // SAFETY: a span is only created for readable memory, and this is inside it.
         unsafe { self.memory.copy(address, into) };
         Some(())
     }
@@ -84,16 +84,16 @@ impl<M: Memory> Span<M> {
     }
 }
 
-/// Reads at once whatever could be an address: for pointers out of structures that are known to
-/// be right.
+/// Reads from every plausible address without asking: for pointers from structures that are known
+/// to be valid.
 #[derive(Clone, Copy)]
 pub(crate) struct Direct(());
 
 impl Direct {
     /// # Safety
     ///
-    /// Every pointer that will be followed is one that the interpreter itself would follow in this
-    /// thread at this moment.
+    /// Every pointer that will be followed must be one that the interpreter itself would follow in
+    /// this thread at this moment.
     pub(crate) const unsafe fn trusting() -> Self {
         Self(())
     }
@@ -156,14 +156,14 @@ unsafe fn copy(address: u64, into: &mut [u8]) {
         reason = "other machines than those of 64 bits are refused"
     )]
     let from = core::ptr::with_exposed_provenance::<u8>(address as usize);
-    // SAFETY: the caller guarantees the source; a borrowed slice is the target, so they cannot
-    // overlap unless the interpreter's structures lie in our own buffers.
+    // SAFETY: the caller guarantees the source; the target is a borrowed slice, so they cannot
+    // overlap unless the interpreter's structures are in this library's buffers.
     unsafe { core::ptr::copy_nonoverlapping(from, into.as_mut_ptr(), into.len()) };
 }
 
-/// Whether the kernel can read there: `rt_sigprocmask` copies the new mask in before it finds that
-/// there is no such operation as -1, so it answers EFAULT or EINVAL and changes nothing. Measured
-/// at a tenth of `process_vm_readv`, and it needs no pid and no permission.
+/// Whether the kernel can read there: `rt_sigprocmask` copies the new mask in before it rejects the
+/// operation -1, so it returns EFAULT or EINVAL and changes nothing. Measured at a tenth of
+/// `process_vm_readv`, and it needs no pid and no permission.
 fn is_page_readable(page: u64) -> bool {
     const EINVAL: i64 = 22;
     rt_sigprocmask_of_nothing(page) == -EINVAL
@@ -207,7 +207,7 @@ fn rt_sigprocmask_of_nothing(mask: u64) -> i64 {
     answer
 }
 
-/// Elsewhere nothing is readable, and the walk is refused.
+/// On other machines nothing is readable, and the walk is refused.
 #[cfg(not(all(
     any(target_arch = "x86_64", target_arch = "aarch64"),
     target_os = "linux"

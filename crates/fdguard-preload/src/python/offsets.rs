@@ -4,11 +4,10 @@
 use super::memory::{Memory, Span};
 use super::table::{DEBUG_3_13, TABLE};
 
-/// Offsets in bytes, sizes, and the masks of a string's state. Fields that a version does not
-/// have are 0.
+/// Offsets in bytes, sizes, and the masks of a string's state. Fields that a version lacks are 0.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Offsets {
-    /// Of `3.minor`.
+    /// The minor version: `3.minor`.
     pub(crate) minor: u16,
     pub(crate) object_type: u16,
     pub(crate) type_basic_size: u16,
@@ -58,7 +57,7 @@ pub(crate) struct Offsets {
     pub(crate) type_alloc: u16,
     pub(crate) tuple_length: u16,
     pub(crate) tuple_items: u16,
-    /// The generator or coroutine of a frame, up to 3.10; later the owner says whether it has one.
+    /// The generator or coroutine of a frame, up to 3.10; later the owner shows whether it has one.
     pub(crate) frame_generator: u16,
     /// Where a frame's local variables begin: the arguments first.
     pub(crate) frame_locals: u16,
@@ -77,7 +76,7 @@ impl Offsets {
         self.minor <= 10
     }
 
-    /// In 3.11 and 3.12 the current frame is found by way of the C stack.
+    /// In 3.11 and 3.12 the current frame is found through the C stack.
     pub(crate) const fn has_cframe(&self) -> bool {
         self.minor == 11 || self.minor == 12
     }
@@ -98,9 +97,9 @@ impl Offsets {
         }
     }
 
-    /// These, with the runtime's, thread's and frame's as the running interpreter gives them.
-    /// Of the objects' the table has some that the interpreter does not list, so there the two
-    /// must agree.
+    /// These offsets, with the runtime's, thread's and frame's replaced by those of the running
+    /// interpreter. The table has offsets of objects that the interpreter does not list, so for
+    /// objects the two must agree.
     pub(crate) fn as_told_by(self, told: &OffsetSource) -> Option<Self> {
         let agreed = Self {
             runtime_finalizing: told.runtime_finalizing,
@@ -115,7 +114,7 @@ impl Offsets {
     }
 }
 
-/// What both the table and `_Py_DebugOffsets` say of objects.
+/// The offsets of objects that both the table and `_Py_DebugOffsets` list.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Objects([u16; 12]);
 
@@ -166,7 +165,7 @@ pub(crate) struct DebugOffsets {
 /// How much of `_PyRuntime` is read for them.
 pub(crate) const DEBUG_SPAN: u64 = 568;
 
-/// What a running 3.13 says of itself.
+/// What a running 3.13 reports about itself.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct OffsetSource {
     pub(crate) version: u64,
@@ -181,8 +180,8 @@ pub(crate) struct OffsetSource {
 }
 
 impl OffsetSource {
-    /// Reads it from the beginning of `_PyRuntime`. `None` without the cookie, or with an offset
-    /// that is none.
+    /// Reads it from the start of `_PyRuntime`. `None` without the cookie, or with an invalid
+    /// offset.
     pub(crate) fn read<M: Memory>(runtime: Span<M>) -> Option<Self> {
         let at = &DEBUG_3_13;
         let mut cookie = [0; 8];

@@ -5,22 +5,22 @@
 //! frame  flags u8 · line u32 · first line u32 · length of file u16 · length of function u16 · file · function
 //! ```
 //!
-//! A line of 0 is not known. Text is UTF-8; where Python had escaped a byte of a file name that is
-//! not (`surrogateescape`), the byte stands as it is in the file system.
+//! A line of 0 is unknown. Text is UTF-8; a byte of a file name that is not valid UTF-8 and that
+//! Python had escaped (`surrogateescape`) is written as it is in the file system.
 
 /// The version that this module writes.
 pub(crate) const VERSION: u8 = 1;
 
 /// Of a stack: it is deeper than the frames that were asked for.
 pub(crate) const TRUNCATED: u8 = 1;
-/// Of a stack: the walk met something that is no frame and ended there.
+/// Of a stack: the walk ended at something that is not a frame.
 pub(crate) const BROKEN: u8 = 2;
 /// Of a stack: the record had no room for all frames.
 pub(crate) const ARENA_FULL: u8 = 4;
 
-/// Of a frame: the file name goes on.
+/// Of a frame: the file name was cut.
 pub(crate) const FILE_CUT: u8 = 1;
-/// Of a frame: the function's name goes on.
+/// Of a frame: the function's name was cut.
 pub(crate) const FUNCTION_CUT: u8 = 2;
 /// Of a frame: the file name could not be read.
 pub(crate) const FILE_UNKNOWN: u8 = 4;
@@ -30,7 +30,7 @@ pub(crate) const FUNCTION_UNKNOWN: u8 = 8;
 const STACK_HEAD: usize = 4;
 const FRAME_HEAD: usize = 13;
 
-/// A stack's record being written into borrowed bytes.
+/// A stack's record, being written into borrowed bytes.
 pub(crate) struct Record<'a> {
     bytes: &'a mut [u8],
     used: usize,
@@ -48,7 +48,7 @@ pub(crate) struct FrameHead {
 }
 
 impl<'a> Record<'a> {
-    /// `None` if not even an empty record has room.
+    /// `None` if there is no room even for an empty record.
     pub(crate) fn new(bytes: &'a mut [u8]) -> Option<Self> {
         (bytes.len() >= STACK_HEAD).then_some(Self {
             bytes,
@@ -57,7 +57,7 @@ impl<'a> Record<'a> {
         })
     }
 
-    /// Room for a frame's head, which [`Self::end_frame`] fills. Answers where it is.
+    /// Reserves space for a frame's head, which [`Self::end_frame`] fills. Returns its offset.
     pub(crate) fn begin_frame(&mut self) -> Option<usize> {
         let begin = self.used;
         self.frames.checked_add(1)?;
@@ -65,7 +65,7 @@ impl<'a> Record<'a> {
         Some(begin)
     }
 
-    /// Appends, or leaves everything as it was.
+    /// Appends all of it, or nothing.
     pub(crate) fn push(&mut self, text: &[u8]) -> Option<()> {
         let end = self.used.checked_add(text.len())?;
         self.bytes.get_mut(self.used..end)?.copy_from_slice(text);
@@ -86,12 +86,12 @@ impl<'a> Record<'a> {
         Some(())
     }
 
-    /// Takes back a frame that had no room.
+    /// Removes a frame that did not fit.
     pub(crate) const fn forget_frame(&mut self, begin: usize) {
         self.used = begin;
     }
 
-    /// Completes the record and answers its length.
+    /// Completes the record and returns its length.
     pub(crate) fn end(self, flags: u8) -> usize {
         let [low, high] = self.frames.to_le_bytes();
         if let Some(head) = self.bytes.get_mut(..STACK_HEAD) {

@@ -9,22 +9,22 @@ use super::runtime::Layout;
 use super::text::{self, TextTooLong};
 use super::walk::{PythonWalk, RawFrame};
 
-/// Bytes of a file name (`PATH_MAX`) and of a function's name that are kept.
+/// The most bytes kept of a file name (`PATH_MAX`) and of a function's name.
 const FILE_LIMIT: u16 = 4096;
 const FUNCTION_LIMIT: u16 = 1024;
 /// The largest line table that is searched.
 const TABLE_LIMIT: u64 = 16 << 20;
 
-/// How a rendering went.
+/// The result of a rendering.
 pub(super) struct RenderedFrame {
-    /// Of the record; 0 if not even one without frames had room.
+    /// The length of the record; 0 if not even one without frames fits.
     pub(super) length: usize,
     /// Every text and table was where the layout says.
     pub(super) is_whole: bool,
 }
 
-/// Writes as many frames into `bytes`, from the innermost on, as have room. The innermost is read
-/// by `careful`, for the reason that [`super::walk::walk`] gives.
+/// Writes as many frames into `bytes` as fit, innermost first. The innermost is read by `careful`,
+/// for the reason given at [`super::walk::walk`].
 pub(super) fn render<C: Memory, M: Memory>(
     careful: C,
     memory: M,
@@ -65,7 +65,7 @@ pub(super) fn render<C: Memory, M: Memory>(
     rendered
 }
 
-/// Whether its texts could be read; `None` if there is no room.
+/// Whether its texts could be read; `None` if they do not fit.
 fn write<M: Memory>(
     memory: M,
     layout: &Layout,

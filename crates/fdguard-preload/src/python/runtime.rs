@@ -13,8 +13,8 @@ use super::offsets::{DEBUG_SPAN, OffsetSource, Offsets};
 use super::walk::{Place, PythonWalk, RawFrame};
 use super::{render, walk};
 
-/// As many walks and renderings read nothing that the kernel has not been asked about; then the
-/// layout is proven.
+/// This many walks and renderings read only memory that the kernel confirmed to be readable; after
+/// that the layout is proven.
 const PROVING: u32 = 16;
 
 /// Why an interpreter is not walked. The numbers are part of the record.
@@ -35,9 +35,10 @@ pub(crate) enum Refusal {
     FreeThreaded = 6,
     /// A symbol that every build has is missing.
     SymbolMissing = 7,
-    /// What the running interpreter says of itself is not what the table says of its version.
+    /// What the running interpreter reports about itself differs from the table's row for its
+    /// version.
     LayoutDiffers = 8,
-    /// Not 64 bits little-endian, or memory cannot be asked about.
+    /// Not 64-bit little-endian, or the kernel cannot be asked whether memory is readable.
     Machine = 9,
 }
 
@@ -57,24 +58,24 @@ pub(crate) struct Runtime {
     version: u32,
     layout: Layout,
     this_thread: unsafe extern "C" fn() -> *const c_void,
-    /// `PyCoro_Type`; 0 where it is not known.
+    /// `PyCoro_Type`; 0 if it is unknown.
     coroutine_type: u64,
     /// `_PyRuntime`.
     state: u64,
-    /// Walks that went well, up to [`PROVING`].
+    /// Successful walks, up to [`PROVING`].
     walked: AtomicU32,
-    /// Renderings that did.
+    /// Successful renderings, up to the same.
     rendered: AtomicU32,
 }
 
 impl Runtime {
     /// Recognises the interpreter whose symbols `dlsym` finds. To be called when the library is
-    /// loaded, and in a hook only with what does not lock, as the loader's own dlsym may.
+    /// loaded. In a hook, `dlsym` must not lock, as the loader's own may.
     ///
     /// # Safety
     ///
-    /// `dlsym` answers like dlsym(3), and what defines the symbols is not unloaded while this is
-    /// used.
+    /// `dlsym` must behave like dlsym(3), and the module that defines the symbols must not be
+    /// unloaded while this is used.
     pub(crate) unsafe fn find(dlsym: impl Fn(&CStr) -> *const c_void) -> Result<Self, Refusal> {
         if !cfg!(all(target_pointer_width = "64", target_endian = "little")) {
             return Err(Refusal::Machine);
@@ -83,7 +84,7 @@ impl Runtime {
             let found = dlsym(name);
             (!found.is_null()).then_some(found)
         };
-        // SAFETY: as the caller guarantees.
+        // SAFETY: guaranteed by the caller.
         let Some(version) = (unsafe { version(&address) }) else {
             let is_pypy = address(c"pypy_main_startup").is_some();
             return Err(if is_pypy {
@@ -95,7 +96,7 @@ impl Runtime {
         let offsets = row_of(version)?;
         let needed = |name: &CStr| address(name).ok_or(Refusal::SymbolMissing);
         let this_thread = needed(c"PyGILState_GetThisThreadState")?;
-        // SAFETY: that is the function's type in every version of the table.
+        // SAFETY: the function has this type in every version in the table.
         let this_thread = unsafe {
             core::mem::transmute::<*const c_void, unsafe extern "C" fn() -> *const c_void>(
                 this_thread,
@@ -118,31 +119,31 @@ impl Runtime {
             walked: AtomicU32::new(0),
             rendered: AtomicU32::new(0),
         };
-        // Set only at the very end: with the offset of another layout it would be anything, and
-        // every thread would seem to have no Python.
+        // It is set only at the very end: read at the offset of another layout it could be
+        // anything, and every thread would seem to run no Python.
         if found.finalizing() != Some(0) {
             return Err(Refusal::LayoutDiffers);
         }
         Ok(found)
     }
 
-    /// Where this interpreter keeps what is read of it.
+    /// The offsets for this interpreter.
     pub(crate) const fn offsets(&self) -> &Offsets {
         &self.layout.offsets
     }
 
-    /// As `Py_Version`: `0x030b07f0` is 3.11.7.
+    /// Encoded like `Py_Version`: `0x030b07f0` is 3.11.7.
     pub(crate) const fn version(&self) -> u32 {
         self.version
     }
 
     /// Lists the frames of the calling thread, the innermost first. `None` if the thread runs no
-    /// Python: never did, or the interpreter is being shut down.
+    /// Python: it never did, or the interpreter is shutting down.
     pub(crate) fn walk(&self, frames: &mut [RawFrame]) -> Option<PythonWalk> {
         let thread = self.thread()?;
         if self.walked.load(Ordering::Relaxed) >= PROVING {
-            // SAFETY: these are the calling thread's own frames, complete but for the innermost,
-            // and the layout has been right so far.
+            // SAFETY: these are the calling thread's own frames, complete except for the innermost,
+            // and the layout has been correct so far.
             let direct = unsafe { Direct::trusting() };
             return Some(walk::walk(
                 ProbedMemory,
@@ -158,8 +159,8 @@ impl Runtime {
     }
 
     /// The same without keeping the frames: how many there are, up to `depth`, and their hash.
-    /// `is_whole` when the innermost frame is known to be complete: no signal came in between.
-    /// `pass` is given the place of each.
+    /// `is_whole` if the innermost frame is known to be complete: no signal arrived in between.
+    /// `pass` gets the place of each.
     #[inline]
     pub(crate) fn glance(
         &self,
@@ -197,7 +198,7 @@ impl Runtime {
         Some(walked)
     }
 
-    /// Counts a walk that went well.
+    /// Counts a successful walk.
     fn count(&self, walked: &PythonWalk) {
         if walked.frames > 0 && !walked.is_broken {
             let before = self.walked.load(Ordering::Relaxed);
@@ -206,8 +207,8 @@ impl Runtime {
         }
     }
 
-    /// Writes the record of what [`Self::walk`] found in this same call of the hook, and answers
-    /// its length; see [`super::record`] for the form.
+    /// Writes the record of what [`Self::walk`] found in this same hook call, and returns its
+    /// length; see [`super::record`] for the format.
     pub(crate) fn render(
         &self,
         frames: &[RawFrame],
@@ -217,7 +218,7 @@ impl Runtime {
         let frames = frames.get(..walked.frames).unwrap_or_default();
         let rendered = self.rendered.load(Ordering::Relaxed);
         if rendered >= PROVING {
-            // SAFETY: the frames hold their code objects, the layout has been right so far, and
+            // SAFETY: the frames hold their code objects, the layout has been correct so far, and
             // code objects hold these texts.
             let direct = unsafe { Direct::trusting() };
             return render::render(ProbedMemory, direct, &self.layout, frames, walked, into).length;
@@ -237,14 +238,14 @@ impl Runtime {
         done.length
     }
 
-    /// What a task is created with: the frame of the coroutine that is the first of these
-    /// arguments, a tuple. `None` for anything else than a coroutine of Python's own.
+    /// The frame of the coroutine that a task is created with: the first of these arguments, a
+    /// tuple. `None` for anything other than a native Python coroutine.
     pub(crate) fn coroutine_of(&self, arguments: u64) -> Option<Place> {
         if self.walked.load(Ordering::Relaxed) < PROVING {
             return self.coroutine_in(ProbedMemory, arguments);
         }
         // SAFETY: the interpreter calls with a tuple, which holds its items, and the layout has
-        // been right so far; a coroutine is followed further only after its type was compared.
+        // been correct so far; a coroutine is followed further only after its type was compared.
         let direct = unsafe { Direct::trusting() };
         self.coroutine_in(direct, arguments)
     }
@@ -263,7 +264,7 @@ impl Runtime {
         }
         let frame = if at.has_frame_objects() {
             let length = u64::from(at.generator_frame).checked_add(8)?;
-            // Null when it has run already.
+            // Null if it has already run.
             memory.span(coroutine, length)?.word(at.generator_frame)?
         } else {
             coroutine.checked_add(u64::from(at.generator_frame))?
@@ -284,7 +285,7 @@ impl Runtime {
         ProbedMemory.span(frame, length)?.word(at)
     }
 
-    /// Whether the object is a class, made by `metaclass`, of this name, which ends with a null.
+    /// Whether the object is a class with the metaclass `metaclass` and this null-terminated name.
     pub(crate) fn is_type_of_name(&self, object: u64, metaclass: u64, name: &[u8]) -> bool {
         let at = &self.layout.offsets;
         let found = || {
@@ -304,27 +305,27 @@ impl Runtime {
 
     /// The thread state of the calling thread, with the GIL or without.
     ///
-    /// `PyGILState_GetThisThreadState` reads a thread-local. `_PyThreadState_GetCurrent` would not
-    /// do: since 3.12 it is null while the GIL is released, as it is around `open`. Since 3.12 both
-    /// follow subinterpreters; before, a thread inside of one it did not begin in shows the frames
-    /// that entered it.
+    /// `PyGILState_GetThisThreadState` reads a thread-local. `_PyThreadState_GetCurrent` does not
+    /// work: since 3.12 it is null while the GIL is released, as around `open`. Since 3.12 both
+    /// follow subinterpreters; before, a thread inside one that it did not start in shows the
+    /// frames that entered it.
     pub(crate) fn thread(&self) -> Option<u64> {
-        // SAFETY: callable from any thread at any time; before and after the interpreter's life it
-        // returns null.
+        // SAFETY: callable from any thread at any time; returns null before initialisation and
+        // after finalisation.
         let thread = unsafe { (self.this_thread)() };
         if thread.is_null() {
             return None;
         }
         let thread = thread.expose_provenance() as u64;
-        // A thread that finalizes the interpreter frees the thread states of the others, and their
-        // frames, before they are told.
+        // A thread that finalizes the interpreter frees the thread states and frames of the others
+        // before they learn of it.
         let finalizing = self.finalizing()?;
         (finalizing == 0 || finalizing == thread).then_some(thread)
     }
 
-    /// Whether the calling thread shuts the interpreter down.
+    /// Whether the calling thread is shutting the interpreter down.
     pub(crate) fn is_ended_here(&self) -> bool {
-        // Asked at each call that gives memory back, and mostly answered by one word.
+        // Checked at each call that unmaps memory, and usually decided by one word.
         let finalizing = self.finalizing().unwrap_or(0);
         finalizing != 0 && self.thread() == Some(finalizing)
     }
@@ -338,23 +339,23 @@ impl Runtime {
     }
 }
 
-/// The version, as `Py_Version` has it since 3.11, before that from the text.
+/// The version: `Py_Version` since 3.11, before that parsed from the text.
 ///
 /// # Safety
 ///
-/// The addresses are those of the symbols they are asked for.
+/// `address` must return the addresses of the symbols it is asked for.
 unsafe fn version(address: &impl Fn(&CStr) -> Option<*const c_void>) -> Option<u32> {
     if let Some(version) = address(c"Py_Version") {
-        // SAFETY: a constant of that type.
+        // SAFETY: a constant of this type.
         let version = unsafe { version.cast::<c_ulong>().read() };
         return u32::try_from(version).ok();
     }
     let text = address(c"Py_GetVersion")?;
-    // SAFETY: that is the function's type since Python 1.
+    // SAFETY: the function has had this type since Python 1.
     let text = unsafe {
         core::mem::transmute::<*const c_void, unsafe extern "C" fn() -> *const c_char>(text)
     };
-    // SAFETY: callable at any time, also before the interpreter is initialized.
+    // SAFETY: callable at any time, even before the interpreter is initialized.
     let text = unsafe { text() };
     if text.is_null() {
         return None;
@@ -409,8 +410,8 @@ fn row_of(version: u32) -> Result<Offsets, Refusal> {
 }
 
 impl Layout {
-    /// The same, if the running interpreter's types have the sizes that the table says, and its
-    /// own list of offsets agrees where there is one.
+    /// The offsets, if the running interpreter's types have the sizes in the table, and its own
+    /// list of offsets, if any, agrees.
     fn checked<M: Memory>(
         mut self,
         memory: M,
@@ -518,7 +519,7 @@ mod tests {
                 core::ptr::null()
             }
         };
-        // SAFETY: the version is one; nothing else is found.
+        // SAFETY: the version is valid; nothing else is found.
         let found = unsafe { Runtime::find(bare) };
         assert_eq!(found.err(), Some(Refusal::SymbolMissing));
     }

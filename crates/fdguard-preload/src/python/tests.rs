@@ -24,7 +24,7 @@ const fn layout(offsets: Offsets) -> Layout {
     }
 }
 
-/// Memory whose words follow from their addresses, many of them such that the walk goes on.
+/// Memory whose words are derived from their addresses; many of them let the walk continue.
 #[derive(Clone, Copy)]
 struct Noise(u64);
 
@@ -35,7 +35,7 @@ impl Noise {
         noise = noise.wrapping_mul(0xbf58_476d_1ce4_e5b9);
         noise ^= noise >> 32;
         if address & 0xfff == 8 {
-            // Pointers lead to beginnings of pages, and this is where objects have their type.
+            // Pointers lead to page starts, which is where objects have their type.
             return [CODE_TYPE, UNICODE_TYPE, BYTES_TYPE][usize::from(noise.to_le_bytes()[0] % 3)];
         }
         let pointer = 0x100_0000 + (noise >> 8 & 0xf) * 0x1000;
@@ -110,13 +110,13 @@ fn noise_is_no_list_of_offsets() {
     }
 }
 
-/// Memory with these words; what is not there cannot be read.
+/// Memory with these words; everything else is unreadable.
 #[derive(Clone, Copy)]
 struct Words<'a>(&'a BTreeMap<u64, u64>);
 
 impl Memory for Words<'_> {
     fn is_readable(self, address: u64, length: u64) -> bool {
-        // As pages are: all of the 4096 bytes around a word.
+        // Like pages: all of the 4096 bytes around a word.
         let page = |address: u64| address & !0xfff;
         let has = |wanted: u64| self.0.keys().any(|word| page(*word) == wanted);
         has(page(address)) && has(page(address + length - 1))
@@ -247,7 +247,7 @@ fn an_unmapped_thread_is_broken_and_not_followed() {
     }
 }
 
-/// 3.13's own list, as its table would have it.
+/// 3.13's own list, as the table has it.
 fn told(change: impl Fn(&mut BTreeMap<u16, u64>)) -> Option<(OffsetSource, Option<Offsets>)> {
     let row = Offsets::of(13)?;
     let at = DEBUG_3_13;

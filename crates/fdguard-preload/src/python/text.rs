@@ -13,7 +13,7 @@ const PIECE: usize = 64;
 struct Characters<M> {
     span: Span<M>,
     count: u64,
-    /// Bytes a character: 1, 2 or 4.
+    /// Bytes per character: 1, 2 or 4.
     width: u8,
 }
 
@@ -23,9 +23,9 @@ pub(super) struct TextWritten {
     pub(super) is_cut: bool,
 }
 
-/// Why nothing was.
+/// Why no text was written.
 pub(super) enum TextTooLong {
-    /// What the pointer leads to is no string.
+    /// The pointer does not lead to a string.
     Unknown,
     /// The record has no room for it.
     NoRoom,
@@ -74,7 +74,7 @@ pub(super) fn append<M: Memory>(
     Ok(written)
 }
 
-/// The length with all of the piece, if that needs no translation and does not pass the limit.
+/// The length with the whole piece, if that needs no translation and stays within the limit.
 fn whole<M>(
     piece: &[u8],
     characters: &Characters<M>,

@@ -4,18 +4,18 @@ use super::memory::{Memory, Span};
 use super::record::{BROKEN, TRUNCATED};
 use super::runtime::Layout;
 
-/// `FRAME_OWNED_BY_GENERATOR`: such frames are complete from their creation on.
+/// `FRAME_OWNED_BY_GENERATOR`: such frames are complete as soon as they are created.
 const OWNED_BY_GENERATOR: u8 = 1;
-/// `FRAME_OWNED_BY_CSTACK`: where C entered the interpreter; no Python code.
+/// `FRAME_OWNED_BY_CSTACK`: where C entered the interpreter; not Python code.
 const OWNED_BY_C_STACK: u8 = 3;
-/// Frames that show nothing, for each that shows something, before the walk gives up: where C
-/// enters Python, and one that is being made.
+/// Hidden frames per shown frame before the walk gives up: entries from C to Python, and one that
+/// is being created.
 const STEPS_PER_FRAME: usize = 3;
-/// Code longer than this is none.
+/// Longer code is not plausible.
 const CODE_LIMIT: i64 = 1 << 30;
 
-/// What is running in one frame. The addresses are good while the frame lives, so until the hook
-/// returns.
+/// What is running in one frame. The addresses are valid while the frame is alive, that is, until
+/// the hook returns.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct RawFrame {
     /// The code object.
@@ -23,33 +23,33 @@ pub(crate) struct RawFrame {
     /// The string objects of its file and of its name, qualified from 3.11 on.
     pub(crate) file: u64,
     pub(crate) function: u64,
-    /// Of the code.
+    /// The first line of the code.
     pub(crate) first_line: u32,
     /// Bytes into the code; negative before the first instruction.
     pub(crate) instruction: i32,
 }
 
-/// How a walk went.
+/// The result of a walk.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct PythonWalk {
     /// The frames that were written.
     pub(crate) frames: usize,
-    /// There are more.
+    /// The stack has more frames.
     pub(crate) is_truncated: bool,
-    /// Something on the way was no frame; what precedes it is right.
+    /// The walk met something that is not a frame; what precedes it is correct.
     pub(crate) is_broken: bool,
-    /// Of all frames: equal stacks have equal hashes as long as their code objects live.
+    /// Covers all frames: equal stacks have equal hashes as long as their code objects are alive.
     pub(crate) hash: u64,
 }
 
 impl PythonWalk {
-    /// As the record has them.
+    /// As flags of the record.
     pub(crate) const fn flags(&self) -> u8 {
         (if self.is_truncated { TRUNCATED } else { 0 }) | (if self.is_broken { BROKEN } else { 0 })
     }
 }
 
-/// Where a frame is, and what it is a part of: enough to find who created it.
+/// The location and owner of a frame: enough to find its creator.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Place {
     /// The frame's own address.
@@ -60,7 +60,7 @@ pub(crate) struct Place {
     pub(crate) is_generator: bool,
 }
 
-/// One step of the walk: the frame, if it is one to show, and the next.
+/// One step of the walk: the frame, if it is to be shown, and the next.
 struct Step {
     frame: Option<RawFrame>,
     is_generator: bool,
@@ -68,7 +68,7 @@ struct Step {
 }
 
 /// Writes the frames of the thread into `frames`. The innermost are read by `careful`, because a
-/// signal may have come while a frame was being pushed; those below were there before.
+/// signal may have arrived while a frame was being pushed; those below existed before.
 pub(super) fn walk<C: Memory, M: Memory>(
     careful: C,
     memory: M,
@@ -85,7 +85,7 @@ pub(super) fn walk<C: Memory, M: Memory>(
     })
 }
 
-/// The same without keeping them: `pass` is given the place of each.
+/// The same without keeping them: `pass` gets the place of each.
 #[inline]
 pub(super) fn glance<C: Memory, M: Memory>(
     careful: C,
@@ -208,7 +208,7 @@ fn step<M: Memory>(memory: M, layout: &Layout, frame: u64) -> Option<Step> {
         code: address,
         file: code.word(at.code_filename)?,
         function: code.word(at.code_name)?,
-        // Code that was made by hand may have any number here.
+        // Handmade code objects may have any number here.
         first_line: u32::try_from(code.int(at.code_first_line)?).unwrap_or(0),
         instruction,
     };
@@ -239,7 +239,7 @@ fn instruction<M: Memory>(layout: &Layout, frame: Span<M>, code: u64) -> Option<
     i32::try_from(distance).ok()
 }
 
-/// Tells stacks apart; not meant to withstand an adversary.
+/// Distinguishes stacks; not meant to withstand an adversary.
 struct Hash(u64);
 
 impl Hash {
@@ -267,7 +267,7 @@ impl Hash {
         self.0 = low ^ high.rotate_left(23) ^ self.0.rotate_left(5);
     }
 
-    /// Never 0, so that 0 can be no stack.
+    /// Never 0, so that 0 can mean no stack.
     fn end(mut self, flags: u8) -> u64 {
         self.mix(u64::from(flags), 0xe703_7ed1_a0b4_28db);
         self.0.max(1)

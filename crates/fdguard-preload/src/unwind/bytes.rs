@@ -10,7 +10,7 @@ pub(crate) struct Bytes {
 }
 
 impl Bytes {
-    /// From `at` up to `end`, which the caller knows to be mapped: the loader said so.
+    /// From `at` up to `end`; the caller knows from the loader that this is mapped.
     pub(crate) fn new(at: usize, end: usize) -> Self {
         Self { at, end }
     }
@@ -19,7 +19,7 @@ impl Bytes {
         self.end.saturating_sub(self.at)
     }
 
-    /// The next so many bytes as a piece of their own.
+    /// The next `bytes` bytes as a piece of their own.
     pub(crate) fn take(&mut self, bytes: usize) -> Option<Self> {
         if bytes > self.left() {
             return None;
@@ -32,13 +32,13 @@ impl Bytes {
         Some(piece)
     }
 
-    /// The next number of this many bytes.
+    /// The next `N` bytes.
     fn read<const N: usize>(&mut self) -> Option<[u8; N]> {
         if self.left() < N {
             return None;
         }
-        // SAFETY: the bytes lie in a module that is loaded while its code is on the stack, and
-        // `new`'s caller gave its end.
+        // SAFETY: the bytes are in a module that stays loaded while its code is on the stack, and
+        // the caller of `new` passed its end.
         let bytes = unsafe { (self.at as *const [u8; N]).read_unaligned() };
         self.at += N;
         Some(bytes)
@@ -109,8 +109,7 @@ impl Bytes {
         }
     }
 
-    /// An address in one of the encodings of `.eh_frame`; `data` is what data-relative ones start
-    /// from.
+    /// An address in one of the encodings of `.eh_frame`; `data` is the base of data-relative ones.
     pub(crate) fn pointer(&mut self, encoding: u8, data: usize) -> Option<usize> {
         const OMITTED: u8 = 0xff;
         if encoding == OMITTED {

@@ -27,7 +27,7 @@ static CACHE: [Entry; ENTRIES] = [const {
     }
 }; ENTRIES];
 
-/// Raised when a module was unloaded: what was known of its addresses is not true any more.
+/// Raised when a module is unloaded: what was known of its addresses is no longer valid.
 static EPOCH: AtomicU64 = AtomicU64::new(1);
 
 /// Forgets everything.
@@ -44,7 +44,7 @@ fn key(address: usize, cfa: u64, kept: u64) -> u64 {
     address as u64 ^ cfa.rotate_left(32) ^ kept.rotate_left(7) ^ epoch.rotate_left(48)
 }
 
-/// Goes to the caller by the rules of an address, when they are known.
+/// Steps to the caller by the rules of an address, if they are known.
 #[inline]
 pub(crate) fn step(address: usize, registers: &mut Registers, memory: &mut Memory) -> Option<Step> {
     let entry = entry(address)?;

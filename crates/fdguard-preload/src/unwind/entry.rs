@@ -1,4 +1,5 @@
-//! Finding the entry (FDE) of an address, and reading it with what it shares with others (CIE).
+//! Finds the entry (FDE) of an address, and reads it with the part that it shares with others
+//! (CIE).
 
 use super::bytes::Bytes;
 use crate::modules::Module;
@@ -8,9 +9,9 @@ use crate::modules::Module;
 pub(crate) struct Entry {
     /// The function's first address.
     pub(crate) start: usize,
-    /// What holds at its beginning.
+    /// The rules at its start.
     pub(crate) initial: Bytes,
-    /// What changes in it.
+    /// The changes inside it.
     pub(crate) program: Bytes,
     pub(crate) code_factor: u64,
     pub(crate) data_factor: i64,
@@ -18,14 +19,14 @@ pub(crate) struct Entry {
     pub(crate) is_signal: bool,
 }
 
-/// The entry of the function around an address.
+/// The entry of the function that contains an address.
 pub(crate) fn find(module: &Module, address: usize) -> Option<Entry> {
     let at = search(module, address)?;
     let (entry, end) = read(module, at)?;
     (entry.start..end).contains(&address).then_some(entry)
 }
 
-/// The first address of the function around an address, and the one behind its last.
+/// The first address of the function that contains an address, and one past its last.
 pub(crate) fn extent(module: &Module, address: usize) -> Option<(usize, usize)> {
     let at = search(module, address)?;
     let (entry, end) = read(module, at)?;
@@ -67,7 +68,7 @@ fn search(module: &Module, address: usize) -> Option<usize> {
     pair(low.checked_sub(1)?).map(|(_, entry)| entry)
 }
 
-/// What entries share.
+/// The part that entries share.
 #[derive(Clone, Copy, Debug)]
 struct Shared {
     program: Bytes,
@@ -138,7 +139,7 @@ fn shared(module: &Module, at: usize) -> Option<Shared> {
             b'R' => shared.pointers = values.u8()?,
             b'P' => {
                 let encoding = values.u8()?;
-                // Where it is does not matter, only how long it is.
+                // Only its length matters, not its location.
                 values.pointer(encoding & 0x0f, 0)?;
             }
             b'L' => {
@@ -150,7 +151,7 @@ fn shared(module: &Module, at: usize) -> Option<Shared> {
     }
 }
 
-/// What follows a length.
+/// The bytes after a length.
 fn body(module: &Module, at: usize) -> Option<Bytes> {
     const LONG: u32 = 0xffff_ffff;
     if at < module.start || at >= module.end {

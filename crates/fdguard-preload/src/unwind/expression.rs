@@ -4,10 +4,10 @@ use super::bytes::Bytes;
 use super::registers::Registers;
 use crate::memory::Memory;
 
-/// Values on the stack at a time.
+/// The most values on the stack at a time.
 const DEPTH: usize = 16;
 
-/// What an expression comes to; `first` lies on its stack at the beginning.
+/// The value of an expression; `first` is on its stack at the start.
 pub(crate) fn value(
     mut bytes: Bytes,
     registers: &Registers,

@@ -24,7 +24,7 @@ pub(crate) use cache::forget;
 use registers::Registers;
 use rule::{Cfa, Place, Rules};
 
-/// Frames that are followed.
+/// The most frames that are followed.
 pub(crate) const DEPTH: usize = 64;
 
 /// The stack as addresses of calls, innermost first.
@@ -32,11 +32,11 @@ pub(crate) const DEPTH: usize = 64;
 pub(crate) struct Trace {
     addresses: List<usize, DEPTH>,
     hash: u64,
-    /// Whether it went to the outermost frame, or as far as it was meant to.
+    /// Whether it reached the outermost frame, or as far as it was meant to.
     pub(crate) is_whole: bool,
-    /// Which is the first in code that no file has: made at run time.
+    /// The index of the first frame in code that is in no file: generated at run time.
     pub(crate) generated: Option<usize>,
-    /// Whether all up to there was followed by tables, and no signal handler is among it.
+    /// Whether everything up to there was followed by tables, without a signal handler in between.
     pub(crate) is_generated_sure: bool,
 }
 
@@ -53,7 +53,7 @@ impl Trace {
         }
     }
 
-    /// The addresses: each lies inside of the call instruction, so that it names the right line.
+    /// The addresses: each is inside the call instruction, so that it gives the right line.
     pub(crate) fn addresses(&self) -> &[usize] {
         self.addresses.items()
     }
@@ -63,7 +63,7 @@ impl Trace {
         self.hash
     }
 
-    /// Leaves out what called the first `frames`, on purpose.
+    /// Drops the callers of the first `frames` frames, on purpose.
     pub(crate) fn cut(&mut self, frames: usize) {
         self.addresses.truncate(frames);
         let addresses = self.addresses.items().iter();
@@ -78,7 +78,7 @@ impl Trace {
         }
     }
 
-    /// Something was met that makes what follows less than sure.
+    /// Something makes what follows uncertain.
     fn doubt(&mut self) {
         if self.generated.is_none() {
             self.is_generated_sure = false;
@@ -101,7 +101,7 @@ fn mixed(hash: u64, address: usize) -> u64 {
         .rotate_left(29)
 }
 
-/// The addresses of a function.
+/// The address range of a function.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Extent {
     start: usize,
@@ -109,7 +109,7 @@ pub(crate) struct Extent {
 }
 
 impl Extent {
-    /// That of no function.
+    /// The range of no function.
     pub(crate) const NOWHERE: Self = Self {
         start: 0,
         length: 0,
@@ -121,7 +121,7 @@ impl Extent {
     }
 }
 
-/// The function around an address, by the unwind tables.
+/// The function that contains an address, according to the unwind tables.
 pub(crate) fn extent(address: usize) -> Option<Extent> {
     let module = modules::find(address)?;
     entry::extent(&module, address).map(|(start, end)| Extent {
@@ -136,8 +136,8 @@ pub(crate) struct Native {
     pub(crate) trace: Trace,
     registers: Registers,
     memory: Memory,
-    /// Whether the program counter is where the code is, and not where a call returns to, behind
-    /// the call.
+    /// Whether the program counter is at the running instruction, and not at the return address
+    /// behind a call.
     is_exact: bool,
 }
 
@@ -153,14 +153,15 @@ impl Native {
         }
     }
 
-    /// Begins in the calling function, here and now.
+    /// Begins in the calling function, at this point.
     #[inline(always)]
     pub(crate) fn begin_here(&mut self) {
         self.registers.take_here();
     }
 
-    /// Follows it outward, up to the first frame of the function `until`, if there is one; whether
-    /// there was. Goes on from there when it is called again. Frames of our own are left out.
+    /// Follows the stack outward, up to the first frame of the function `until`, and returns
+    /// whether there was one. Continues from there when it is called again. The library's own
+    /// frames are left out.
     pub(crate) fn follow(&mut self, until: Extent) -> bool {
         self.memory = Memory::at(self.registers.sp());
         loop {
@@ -204,7 +205,8 @@ impl Native {
         let Some(module) = modules::find(address) else {
             self.trace.is_in_generated();
             if java::is_found() {
-                // Its machine knows what called that; frame pointers are mostly not kept.
+                // The runtime that generated it knows the caller; frame pointers are mostly not
+                // kept.
                 return Step::Lost;
             }
             return by_frame_pointer(registers, memory);
@@ -219,7 +221,7 @@ impl Native {
     }
 }
 
-/// What a step came to.
+/// The result of a step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Step {
     Next { is_signal: bool },
@@ -227,7 +229,7 @@ enum Step {
     Lost,
 }
 
-/// Code without tables, as a compiler at run time makes it, often keeps frame pointers.
+/// Code without tables, as a just-in-time compiler generates it, often keeps frame pointers.
 fn by_frame_pointer(registers: &mut Registers, memory: &mut Memory) -> Step {
     let frame = registers.frame();
     if frame <= registers.sp() || frame & 7 != 0 {
@@ -280,7 +282,7 @@ fn apply(registers: &mut Registers, memory: &mut Memory, rules: &Rules) -> Step 
             registers.put(column, value);
         }
     }
-    // The stack grows downward: callers lie above. A signal handler may have a stack of its own.
+    // The stack grows downward: callers are above. A signal handler may have a stack of its own.
     let has_moved = cfa > before.sp() || rules.is_signal;
     match pc {
         Some(pc) if pc < 4096 => Step::Outermost,

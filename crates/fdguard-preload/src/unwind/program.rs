@@ -5,12 +5,12 @@ use super::entry::{self, Entry};
 use super::rule::{Cfa, Place, Rules};
 use crate::modules::Module;
 
-/// States that a program may put aside at a time.
+/// The most states that a program may save at a time.
 const ASIDE: usize = 4;
-/// Instructions beyond which a program is not believed.
+/// The most instructions of a program that is trusted.
 const MOST: usize = 4096;
 
-/// The rules at an address of a module; `None` when it has no entry, or one that we cannot read.
+/// The rules at an address of a module; `None` if it has no entry, or an unsupported one.
 pub(crate) fn rules(module: &Module, address: usize) -> Option<Rules> {
     let entry = entry::find(module, address)?;
     let mut machine = Machine {
@@ -136,7 +136,7 @@ impl Machine<'_> {
         Some(())
     }
 
-    /// Instructions about the beginning of the caller's frame.
+    /// Instructions about the start of the caller's frame.
     fn frame(&mut self, code: u8, bytes: &mut Bytes) -> Option<()> {
         let (register, offset) = match self.rules.cfa {
             Cfa::Offset { register, offset } => (register, offset),

@@ -11,35 +11,35 @@ use crate::memory::Memory;
 pub(crate) const FRAME: u8 = 6;
 /// The stack pointer's number.
 pub(crate) const STACK: u8 = 7;
-/// The number that stands for the return address.
+/// The number of the return address.
 pub(crate) const RETURN: u8 = 16;
 /// How many there are.
 pub(crate) const COLUMNS: usize = 17;
 
-/// The registers that a function may keep for its caller.
+/// The registers that a function preserves for its caller.
 pub(crate) const KEPT: [u8; 6] = [3, 6, 12, 13, 14, 15];
-/// Of one of them: not changed, and gone; beside offsets in words.
+/// Special values beside offsets in words: the register is unchanged, or lost.
 pub(crate) const SAME: i8 = i8::MAX;
 pub(crate) const GONE: i8 = i8::MAX - 1;
-/// Frames that were left since the registers were last read back.
+/// The most frames left before the registers are read back.
 const LEFT: usize = 32;
 
 /// The registers of a frame.
 ///
-/// Most frames are left with nothing but the stack pointer. What else they kept for their callers
-/// is only noted, and read when a frame asks for it.
+/// Leaving most frames needs only the stack pointer. Where they saved other registers is only
+/// noted, and read when a frame needs it.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Registers {
     values: [usize; COLUMNS],
-    /// A bit for each that is known.
+    /// One bit for each known register.
     known: u32,
-    /// The frames that were left since: where each began, and where from there it kept the
-    /// registers, a byte each.
+    /// The frames left since then: where each began, and the offsets at which it saved the
+    /// registers, one byte each.
     left: List<(usize, u64), LEFT>,
 }
 
 impl Registers {
-    /// None is known.
+    /// No register is known.
     #[inline(always)]
     pub(crate) const fn new() -> Self {
         Self {
@@ -49,11 +49,11 @@ impl Registers {
         }
     }
 
-    /// Those of the calling function, here and now.
+    /// The registers of the calling function, at this point.
     #[inline(always)]
     pub(crate) fn take_here(&mut self) {
-        // SAFETY: writes eight words into the array, at the places of the registers' numbers, and
-        // changes rax only.
+        // SAFETY: writes eight words into the array, at the indices of the registers, and changes
+        // rax only.
         unsafe {
             asm!(
                 "lea rax, [rip]",
@@ -73,8 +73,8 @@ impl Registers {
         self.known = 1 << 3 | 1 << 6 | 1 << 7 | 1 << 12 | 1 << 13 | 1 << 14 | 1 << 15 | 1 << 16;
     }
 
-    /// Leaves a frame that began at `frame` and kept registers from there, to the place that its
-    /// call returns to.
+    /// Leaves a frame that began at `frame` and saved registers relative to it, and continues at
+    /// the return address.
     #[inline]
     pub(crate) fn note(&mut self, memory: &mut Memory, frame: usize, kept: u64, pc: usize) {
         if !self.left.push((frame, kept)) {
@@ -85,7 +85,7 @@ impl Registers {
         self.values[RETURN as usize] = pc;
     }
 
-    /// One of them, looked for in the frames that were left.
+    /// One register, searched for in the frames left.
     #[inline]
     pub(crate) fn look(&self, column: u8, memory: &mut Memory) -> Option<usize> {
         if column == STACK {
@@ -109,7 +109,7 @@ impl Registers {
         self.get(column)
     }
 
-    /// Reads back all that the frames left kept.
+    /// Reads back all registers that the frames left have saved.
     #[inline(never)]
     pub(crate) fn settle(&mut self, memory: &mut Memory) {
         if self.left.len() == 0 {
@@ -122,7 +122,7 @@ impl Registers {
         self.left.truncate(0);
     }
 
-    /// One of them, when it is known.
+    /// One register, if it is known.
     pub(crate) fn get(&self, column: u8) -> Option<usize> {
         if self.known >> (column & 31) & 1 == 0 {
             return None;
@@ -163,20 +163,20 @@ impl Registers {
         self.put(FRAME, Some(frame));
     }
 
-    /// Goes to the caller: its stack pointer and the place that the call returns to.
+    /// Goes to the caller: its stack pointer and the return address.
     pub(crate) fn leave(&mut self, sp: usize, pc: usize) {
         self.put(STACK, Some(sp));
         self.put(RETURN, Some(pc));
     }
 }
 
-/// One byte of those that say where a frame kept registers.
+/// One of the bytes that say where a frame saved registers.
 #[inline]
 pub(crate) fn place(kept: u64, index: usize) -> i8 {
     i8::from_ne_bytes([((kept >> ((index * 8) & 63)) & 0xff) as u8])
 }
 
-/// So many words from the beginning of a frame.
+/// The address this many words from the start of a frame.
 #[inline]
 pub(crate) fn from(frame: usize, words: i8) -> usize {
     frame.wrapping_add_signed(isize::from(words) * 8)
@@ -186,7 +186,7 @@ pub(crate) fn from(frame: usize, words: i8) -> usize {
 mod tests {
     use super::*;
 
-    /// Where a frame kept the first two; the others are as they were.
+    /// Where a frame saved the first two; the others are unchanged.
     fn kept(first: i8, second: i8) -> u64 {
         let bytes = [first, second, SAME, SAME, SAME, SAME, SAME, SAME];
         u64::from_ne_bytes(bytes.map(|place| place.to_ne_bytes()[0]))

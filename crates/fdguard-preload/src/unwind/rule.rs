@@ -3,21 +3,21 @@
 use super::bytes::Bytes;
 use super::registers::{COLUMNS, RETURN, Registers, STACK};
 
-/// Where the frame of the caller begins.
+/// Where the caller's frame begins.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Cfa {
-    /// So far from a register.
+    /// At an offset from a register.
     Offset { register: u8, offset: isize },
     /// Computed.
     Expression(Bytes),
 }
 
-/// Where a register of the caller is. Offsets count words from the beginning of the caller's frame.
+/// Where a register of the caller is. Offsets count words from the start of the caller's frame.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Place {
-    /// Not changed.
+    /// Unchanged.
     Same,
-    /// Gone.
+    /// Lost.
     Undefined,
     /// In memory.
     At(i16),
@@ -56,7 +56,7 @@ impl Rules {
         place.copied().unwrap_or(Place::Same)
     }
 
-    /// Registers that we do not follow are left out.
+    /// Registers that are not followed are left out.
     pub(crate) fn set(&mut self, column: u64, place: Place) {
         let index = usize::try_from(column).unwrap_or(COLUMNS);
         if let Some(entry) = self.places.get_mut(index) {
@@ -73,7 +73,7 @@ impl Rules {
         matches!(self.place(RETURN), Place::Undefined)
     }
 
-    /// The stack pointer, where the rules say it themselves, as for a signal.
+    /// The stack pointer, if the rules give it themselves, as for a signal.
     pub(crate) fn restored_sp(&self, registers: &Registers) -> Option<usize> {
         match self.place(STACK) {
             Place::Same => None,

@@ -1,4 +1,4 @@
-//! The stack of a test, followed from inside of it.
+//! The stack of a test, followed from inside the test.
 
 use std::hint::black_box;
 

@@ -1,5 +1,5 @@
-//! Out of our own cgroup into a leaf of it, so that it may be divided: a service that is given its
-//! cgroup (`Delegate=yes`) is born in the middle of it.
+//! Moves fdguard out of its own cgroup into a leaf, so that the cgroup may be divided: a service
+//! that is given its cgroup (`Delegate=yes`) starts in the inner node.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -8,10 +8,10 @@ use std::path::{Path, PathBuf};
 use super::PREFIX;
 use crate::members;
 
-/// After the prefix of all leaves; the owner's pid follows.
+/// Follows the prefix of all leaves; the owner's pid comes next.
 pub(super) const NAME: &str = "self-";
 
-/// The cgroup that is divided: the one that we are in, or were in before we stepped aside.
+/// The cgroup that is divided: the one that fdguard is in, or was in before it moved aside.
 pub(super) fn home(own: PathBuf) -> PathBuf {
     let is_aside = |name: &str| {
         name.strip_prefix(PREFIX)
@@ -27,8 +27,8 @@ pub(super) fn home(own: PathBuf) -> PathBuf {
     }
 }
 
-/// Moves us and everything below us into a leaf, if nobody else is in the cgroup. False when it has
-/// to stay as it is.
+/// Moves fdguard and everything below it into a leaf, if no other process is in the cgroup. False
+/// if the cgroup has to stay as it is.
 pub(super) fn step(own: &Path) -> bool {
     let me = std::process::id();
     let leaf = own.join(format!("{PREFIX}{NAME}{me}"));
@@ -40,10 +40,10 @@ pub(super) fn step(own: &Path) -> bool {
     }
     let procs = leaf.join("cgroup.procs");
     for pid in inside {
-        // One that ended meanwhile is not there to be moved.
+        // A process that ended meanwhile cannot be moved.
         let _gone = fs::write(&procs, pid.to_string());
     }
-    // Who was born meanwhile was born to one of them, and is found by the second look.
+    // A process created meanwhile is a child of one of them, and the second scan finds it.
     for pid in self::inside(own).unwrap_or_default() {
         let _gone = fs::write(&procs, pid.to_string());
     }

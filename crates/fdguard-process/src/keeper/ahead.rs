@@ -1,5 +1,5 @@
-//! What a keeper that was started before it was asked for is told: one message with the owner's
-//! words and the end of its pair.
+//! The setup of a keeper that was started before it was needed: one message with the owner's words
+//! and the end of its pair.
 
 use std::ffi::OsString;
 use std::io::IoSliceMut;
@@ -10,11 +10,11 @@ use std::os::unix::ffi::OsStringExt as _;
 use rustix::io::Errno;
 use rustix::net::{RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, recvmsg};
 
-/// Some numbers and a path.
+/// A few numbers and a path.
 const LONGEST: usize = 16 * 1024;
 
-/// Waits for it. None when it never comes: the other side is gone, or does not know what belongs
-/// into it.
+/// Waits for the message. `None` if it never arrives: the other side is gone, or sent an invalid
+/// one.
 pub(super) fn awaited(link: &OwnedFd) -> Option<(OwnedFd, Vec<OsString>)> {
     let mut bytes = vec![0; LONGEST];
     loop {
@@ -39,7 +39,7 @@ fn given(ancillary: &mut RecvAncillaryBuffer<'_>) -> Option<OwnedFd> {
     })
 }
 
-/// Each ended by a zero byte.
+/// Each word ends with a zero byte.
 fn words(bytes: &[u8]) -> Vec<OsString> {
     let ended = bytes.strip_suffix(b"\0").unwrap_or(bytes);
     let each = ended.split(|byte| *byte == 0);

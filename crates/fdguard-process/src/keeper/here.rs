@@ -1,7 +1,7 @@
 //! A keeper started by exec, for a program that another process forked and that waits until its
 //! keeper releases it.
 //!
-//! The process that forks the program becomes this keeper. Descriptor 3 is the keeper's end of the
+//! The process that forked the program becomes this keeper. Descriptor 3 is the keeper's end of the
 //! pair with the owner or, with the word `ahead`, a socket that will deliver it. Descriptor 4 leads
 //! to the program: it reports `ready`, or which step failed and why (`folder 2`), and starts when
 //! it reads a byte. So it has no descendants before this process is the parent of all orphans.
@@ -23,20 +23,20 @@ use crate::limits::RequestedLimits;
 use crate::spawn::child::SpawnFailure;
 use crate::sys;
 
-/// The keeper's end of the pair, or where it comes from.
+/// The keeper's end of the pair, or the socket that delivers it.
 const CONTROL: i32 = 3;
 /// Its end of the pair with the program.
 const PROGRAM: i32 = 4;
 /// The first word of a keeper whose owner is not known yet.
 const AHEAD: &str = "ahead";
 
-/// Keeps the tree of a program that was forked by this process before its exec. `words` are what
-/// the owner's [`Offer::words`](crate::tree::Offer::words) gave, and `main=PID`. Its descriptors 3
-/// and 4 are taken: nobody else in this process may use them.
+/// Keeps the tree of a program that this process forked before its exec. `words` are those returned
+/// by the owner's [`Offer::words`](crate::tree::Offer::words), and `main=PID`. It takes descriptors
+/// 3 and 4: nothing else in this process may use them.
 ///
 /// With `ahead` as the first word, the owner's words and the end of its pair are awaited as one
-/// message at descriptor 3, each word ended by a zero byte; when that is closed instead, there is
-/// nothing to keep.
+/// message on descriptor 3, each word terminated by a zero byte; if that is closed instead, there
+/// is nothing to keep.
 pub fn keep_here(words: impl IntoIterator<Item = OsString>) -> ! {
     sys::block_signals(sys::ALL_SIGNALS);
     sys::forget_handlers();
@@ -70,13 +70,13 @@ pub fn keep_here(words: impl IntoIterator<Item = OsString>) -> ! {
     }
 }
 
-/// Becomes the parent of all orphans. Gives where the ends of children are told.
+/// Becomes the parent of all orphans. Returns the descriptor that signals the ends of children.
 fn settled() -> Result<OwnedFd, SpawnFailure> {
     set_child_subreaper(Some(getpid())).map_err(SpawnFailure::at(Step::Subreaper))?;
     let _nameless = set_name(NAME);
     wake_with_parent();
-    // Out of the group and session that the other's signals go to. One that leads a group already
-    // is out of it.
+    // Leaves the group and session that the other process's signals go to. A group leader has
+    // already left.
     let _leads = setsid();
     let signals = sys::signal_descriptor(sys::bit(libc::SIGCHLD));
     signals.map_err(SpawnFailure::at(Step::Signals))
@@ -89,7 +89,7 @@ fn keeper<'s>(
     signals: OwnedFd,
     room: &'s mut Room,
 ) -> Result<Keeper<'s>, SpawnFailure> {
-    // Who made the pair. It may be gone; then the pair is closed, and that is heard.
+    // The process that made the pair. It may be gone; then the pair is closed, which is detected.
     let owner = socket_peercred(control).ok();
     let owner = owner.and_then(|owner| pidfd_open(owner.pid, PidfdFlags::empty()).ok());
     let main = own_child(told.main).ok_or(SpawnFailure {
@@ -106,12 +106,13 @@ fn keeper<'s>(
                 signals,
             };
             let keeper = Keeper::new(main, enforced, ends, leaf, room, told.orphan_grace);
-            // An owner that is gone does not hear it: then the tree is ended, as ever.
+            // An owner that is gone does not receive it: then the tree is ended, as usual.
             let _owner_gone = keeper.settle(false);
             Ok(keeper)
         }
         Err(failed) => {
-            // It waits for us or has ended: nothing of it may be left when this is told.
+            // It waits for this keeper or has ended: nothing of it may be left when this is
+            // reported.
             let _gone = sys::signal_child(main, libc::SIGKILL);
             let _reaped = sys::reap(Some(main), true);
             Err(failed)
@@ -125,7 +126,7 @@ fn own_child(main: Option<u32>) -> Option<u32> {
     main.filter(|main| kin::stat(*main).is_some_and(|stat| stat.parent == me))
 }
 
-/// Waits until the program can begin, takes its limits upon it, and lets it go.
+/// Waits until the program is ready, applies its limits, and releases it.
 fn release<'s>(
     told: &Words,
     main: u32,
@@ -133,7 +134,7 @@ fn release<'s>(
     program: &OwnedFd,
 ) -> Result<(Option<Leaf<'s>>, crate::limits::EnforcedLimits), SpawnFailure> {
     let result = said(program).and_then(|()| {
-        // It has no descendants yet, so all of its tree will be in there.
+        // It has no descendants yet, so its whole tree will be in there.
         let is_in = leaf
             .as_ref()
             .is_some_and(|leaf| leaf.set(c"cgroup.procs", main.to_string().as_bytes()));
@@ -161,7 +162,7 @@ fn release<'s>(
     }
 }
 
-/// What the program says of itself.
+/// The program's own report.
 fn said(program: &OwnedFd) -> Result<(), SpawnFailure> {
     let mut bytes = [0; 64];
     let length = loop {
@@ -183,7 +184,7 @@ fn judge(said: &[u8]) -> Result<(), SpawnFailure> {
     let errno = errno.and_then(|errno| errno.parse().ok());
     Err(SpawnFailure {
         step: Step::from_word(word),
-        // It ended without a word.
+        // It ended without a report.
         errno: Errno::from_raw_os_error(errno.unwrap_or(libc::EPIPE)),
     })
 }

@@ -1,8 +1,4 @@
-//! The living descendants of the keeper, found through `/proc` in room of fixed size.
-//!
-//! Its own children are exact: their pids stay valid until the keeper itself reaps them. Deeper
-//! descendants are signalled through a pidfd, after two equal readings of the ancestry up to the
-//! keeper: a process whose pid was reused has another parent the second time.
+//! The living descendants of the keeper, found through `/proc` in memory of fixed size.
 
 use std::mem::{self, MaybeUninit};
 use std::os::fd::OwnedFd;
@@ -15,17 +11,18 @@ use super::name::Name;
 use crate::identity::Stat;
 use crate::sys;
 
-/// More members than this are not asked one by one; KILL reaches them all the same, level by level.
+/// More members than this are not signalled one by one; KILL still reaches them all, level by
+/// level.
 const MOST: usize = 16_384;
-/// Longer ways up are not followed.
+/// Longer ancestries are not followed.
 const DEEPEST: usize = 64;
 
-/// Room that the owner makes before the fork.
+/// Memory that the owner allocates before the fork.
 #[derive(Debug)]
 pub(crate) struct Room {
     pids: Vec<u32>,
     bytes: Vec<u8>,
-    /// Processes that were already asked, sorted: pid and start.
+    /// Processes that were already signalled, sorted by pid and start.
     asked: Vec<(u32, u64)>,
     met: Vec<(u32, u64)>,
 }
@@ -41,7 +38,7 @@ impl Room {
     }
 }
 
-/// A list in the room.
+/// A list in that memory.
 struct List<'r> {
     pids: &'r mut [u32],
     length: usize,
@@ -60,13 +57,13 @@ impl List<'_> {
     }
 }
 
-/// Calls `act` for each descendant of `keeper`, its children first; `act` hears whether it is a
+/// Calls `act` for each descendant of `keeper`, its children first, and passes whether it is a
 /// child.
 pub(super) fn each(keeper: u32, room: &mut Room, act: &mut dyn FnMut(u32, bool)) {
     walk(keeper, &mut room.pids, &mut room.bytes, act);
 }
 
-/// No process was asked.
+/// Forgets which processes were signalled.
 pub(super) fn forget_asked(room: &mut Room) {
     room.asked.clear();
 }
@@ -85,7 +82,7 @@ pub(super) fn each_unasked(keeper: u32, room: &mut Room, act: &mut dyn FnMut(u32
             return;
         };
         let member = (pid, stat.started);
-        // Beyond its capacity a list would need memory.
+        // Beyond its capacity a list would allocate.
         if met.len() < met.capacity() {
             met.push(member);
         }
@@ -122,7 +119,7 @@ pub(super) fn each_child(keeper: u32, room: &mut Room, act: &mut dyn FnMut(u32))
     children(name, &mut room.bytes, act);
 }
 
-/// How many descendants live.
+/// How many descendants are alive.
 pub(super) fn count(keeper: u32, room: &mut Room) -> u32 {
     let mut count = 0_u32;
     each(keeper, room, &mut |pid, _| {
@@ -133,7 +130,7 @@ pub(super) fn count(keeper: u32, room: &mut Room) -> u32 {
     count
 }
 
-/// Sends a signal to a descendant, never to a stranger.
+/// Sends a signal to a descendant, never to an unrelated process.
 pub(super) fn send(keeper: u32, pid: u32, is_child: bool, signal: i32) -> Result<(), Errno> {
     if is_child {
         return sys::signal_child(pid, signal);
@@ -141,7 +138,7 @@ pub(super) fn send(keeper: u32, pid: u32, is_child: bool, signal: i32) -> Result
     sys::signal_pidfd(&pin_descendant(keeper, pid)?, signal)
 }
 
-/// A pidfd of a living descendant, never of a stranger.
+/// A pidfd of a living descendant, never of an unrelated process.
 pub(crate) fn pin_descendant(keeper: u32, pid: u32) -> Result<OwnedFd, Errno> {
     let pidfd = open_pidfd(pid)?;
     if descends(pid, keeper) {
@@ -151,11 +148,11 @@ pub(crate) fn pin_descendant(keeper: u32, pid: u32) -> Result<OwnedFd, Errno> {
     }
 }
 
-/// Sends a signal and CONT to a descendant: one that is stopped does not act on the first alone.
+/// Sends a signal and CONT to a descendant: a stopped one does not act on the first alone.
 pub(super) fn signal(keeper: u32, pid: u32, is_child: bool, signal: i32) {
     let send = |signal| send(keeper, pid, is_child, signal);
-    // One that is gone needs no signal; one that we may not signal (another user's) is met again by
-    // KILL and seen in `Empty`'s absence.
+    // A process that is gone needs no signal; one that cannot be signalled (another user's) is met
+    // again by KILL, and `Empty` is not reported.
     if send(signal).is_ok() && signal != libc::SIGCONT {
         let _gone = send(libc::SIGCONT);
     }
@@ -166,7 +163,7 @@ pub(super) fn open_pidfd(pid: u32) -> Result<OwnedFd, Errno> {
     pidfd_open(pid.ok_or(Errno::SRCH)?, PidfdFlags::empty())
 }
 
-/// Whether two readings of the way up from `pid` agree and both lead to the keeper.
+/// Whether two readings of the ancestry of `pid` agree and both lead to the keeper.
 fn descends(pid: u32, keeper: u32) -> bool {
     let mut way = [0; DEEPEST];
     let length = ancestors(pid, keeper, |index, parent| {
@@ -179,7 +176,7 @@ fn descends(pid: u32, keeper: u32) -> bool {
     length.is_some() && length == ancestors(pid, keeper, again)
 }
 
-/// Follows the parents of `pid` up to the keeper, while `same` says so; gives their number.
+/// Follows the parents of `pid` up to the keeper while `same` is true; returns how many there are.
 fn ancestors(pid: u32, keeper: u32, mut same: impl FnMut(usize, u32) -> bool) -> Option<usize> {
     let mut at = pid;
     for index in 0..DEEPEST {

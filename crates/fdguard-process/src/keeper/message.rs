@@ -1,5 +1,4 @@
-//! What owner and keeper say to each other, as messages of fixed length. Pure; the keeper may call
-//! all of it.
+//! Messages between owner and keeper, of fixed length. Pure; the keeper may call all of it.
 
 use std::time::Duration;
 
@@ -13,7 +12,7 @@ const WORDS: usize = 8;
 /// The length of every message.
 pub(crate) const LENGTH: usize = WORDS * 8;
 
-/// What may fail in a start.
+/// A step of a start that may fail.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u32)]
 pub(crate) enum Step {
@@ -91,8 +90,8 @@ impl Step {
 /// Messages from a keeper.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum FromKeeper {
-    /// The program runs since `at` (ticks since the boot); its pidfd comes along where the owner
-    /// wants it.
+    /// The program has been running since `at` (ticks since boot); its pidfd is attached if the
+    /// owner wants it.
     Started {
         main: u32,
         at: u64,
@@ -102,7 +101,7 @@ pub(crate) enum FromKeeper {
         keeper: u32,
         keeper_at: u64,
     },
-    /// It does not, and nothing of it is left.
+    /// The start failed, and nothing of it is left.
     Failed { step: Step, errno: Errno },
     /// The program itself ended.
     MainEnded { exit: Exit, left: u32, usage: Usage },
@@ -118,9 +117,9 @@ pub(crate) enum FromKeeper {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ToKeeper {
     Stop(StopPlan),
-    /// This signal to the program, and nothing else.
+    /// Send this signal to the program, and to nothing else.
     Signal(i32),
-    /// This signal to every living member.
+    /// Send this signal to every living member.
     SignalAll {
         signal: i32,
         except_main: bool,
@@ -273,7 +272,7 @@ fn micros(duration: Duration) -> u64 {
     u64::try_from(duration.as_micros()).unwrap_or(u64::MAX)
 }
 
-/// The longest grace that can be said is 584 years.
+/// The longest grace that can be represented is 584 years.
 pub(crate) fn nanos(duration: Duration) -> u64 {
     u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)
 }

@@ -40,38 +40,38 @@ use crate::spawn::PreparedChild;
 use crate::spawn::child::{self, SpawnFailure};
 use crate::sys::{self, ForkResult};
 
-/// What a keeper is called, for people and for those who look for keepers.
+/// The name of a keeper's process, for people and for code that looks for keepers.
 pub(crate) const NAME: &CStr = c"fdguard-keeper";
 
-/// Everything that a keeper needs, made before its fork.
+/// Everything that a keeper needs, prepared before its fork.
 #[derive(Debug)]
 pub(crate) struct Setup<'s> {
     pub(crate) prepared: &'s mut PreparedChild,
-    /// Its end of the pair that it talks through.
+    /// Its end of the pair.
     pub(crate) control: OwnedFd,
-    /// The numbers that must stay open until the program runs, `control` included, smallest first.
+    /// The numbers that must stay open until the program runs, including `control`, smallest first.
     pub(crate) needed: &'s [c_int],
     pub(crate) room: &'s mut Room,
-    /// The cgroup that it may try to make.
+    /// The cgroup that it may try to create.
     pub(crate) leaf: Option<&'s CStr>,
     /// From the owner's end to the first KILL.
     pub(crate) orphan_grace: Duration,
-    /// The owner wants a descriptor of the program's process.
+    /// The owner wants a pidfd of the program.
     pub(crate) keep_pidfd: bool,
 }
 
-/// Forks a keeper and gives its number. It is born without a signal: the owner's own waits for
-/// children do not see it.
+/// Forks a keeper and returns its pid. It has no exit signal, so the owner's own waits for children
+/// do not see it.
 pub(crate) fn fork(mut setup: Setup<'_>) -> Result<u32, Errno> {
     let (owner, group) = (getpid(), sys::own_group());
-    // A handler of the owner must not run in the keeper.
+    // A signal handler of the owner must not run in the keeper.
     let before = sys::block_signals(sys::ALL_SIGNALS);
     let birth = ForkResult {
         exit_signal: 0,
         cgroup: None,
     };
-    // SAFETY: `enter` and all that it calls neither allocate nor lock, and it does not return or
-    // unwind.
+    // SAFETY: `enter` and everything that it calls neither allocate nor lock, and it neither
+    // returns nor unwinds.
     let forked = unsafe { sys::fork(birth) };
     if let Ok(None) = forked {
         enter(&mut setup, owner, group);
@@ -80,8 +80,8 @@ pub(crate) fn fork(mut setup: Setup<'_>) -> Result<u32, Errno> {
     Ok(forked?.unwrap_or_default())
 }
 
-/// The keeper's life. The C convention makes a panic an abort: it must never unwind into the
-/// owner's frames.
+/// The keeper's main function. The C convention turns a panic into an abort: it must never unwind
+/// into the owner's frames.
 extern "C" fn enter(setup: &mut Setup<'_>, owner: Pid, group: Option<Pid>) -> ! {
     match start(setup, owner, group) {
         Ok(keeper) => keeper.keep(),
@@ -98,27 +98,27 @@ fn start<'s>(
     owner: Pid,
     group: Option<Pid>,
 ) -> Result<Keeper<'s>, SpawnFailure> {
-    // First, for the owner's table may be full: what follows needs a few numbers.
+    // First, because the owner's table may be full: what follows needs a few numbers.
     close_others(setup.needed).map_err(SpawnFailure::at(Step::CloseRange))?;
     sys::forget_handlers();
     set_child_subreaper(Some(getpid())).map_err(SpawnFailure::at(Step::Subreaper))?;
-    // Without a name everything works.
+    // The name is not essential.
     let _nameless = set_name(NAME);
     wake_with_parent();
     match setup.prepared.group() {
         SessionKind::Session => setsid().map(drop),
-        // A group that has no number here cannot be joined again: the program stays in it by birth.
-        // Signals for it are blocked in us.
+        // A group that has no number here cannot be joined again: the program inherits it. The
+        // keeper blocks signals to it.
         SessionKind::Same if group.is_none() => Ok(()),
-        // Out of the group that a terminal or a supervisor signals, in the session that the program
-        // shall be in.
+        // Leave the group that a terminal or a supervisor signals, but stay in the session that the
+        // program belongs in.
         SessionKind::Own | SessionKind::Same => setpgid(None, None),
     }
     .map_err(SpawnFailure::at(Step::Group))?;
     let signals = sys::signal_descriptor(sys::bit(libc::SIGCHLD));
     let signals = signals.map_err(SpawnFailure::at(Step::Signals))?;
-    // Besides the end of file on `control`: a copy of the owner that was forked without an exec
-    // could hold that open.
+    // In addition to the end of file on `control`: a copy of the owner that was forked without an
+    // exec could hold that open.
     let owner_end = pidfd_open(owner, PidfdFlags::empty()).ok();
     if getppid() != Some(owner) {
         sys::exit(1);
@@ -150,7 +150,7 @@ fn start<'s>(
     Ok(keeper)
 }
 
-/// What the keeper listens to.
+/// What the keeper waits for.
 #[derive(Debug)]
 struct Ends<'s> {
     control: &'s OwnedFd,
@@ -158,8 +158,8 @@ struct Ends<'s> {
     signals: OwnedFd,
 }
 
-/// Makes the program's process and waits until it runs or cannot; tells who sees to its limits. A
-/// cgroup that it cannot be born into is given up.
+/// Creates the program's process and waits until it runs or has failed; returns how its limits are
+/// enforced. A cgroup that it cannot start in is given up.
 fn launch(
     prepared: &mut PreparedChild,
     group: Option<Pid>,
@@ -171,8 +171,8 @@ fn launch(
         cgroup: leaf.as_ref().map(Leaf::dir),
     };
     let mut enforced = prepared.wanted().give(leaf.as_ref());
-    // SAFETY: the keeper keeps the rules of a forked process itself, and its child goes straight to
-    // `run`, which does not return.
+    // SAFETY: the keeper itself follows the rules of a forked process, and its child goes straight
+    // to `run`, which does not return.
     let mut forked = unsafe { sys::fork(birth) };
     if forked.is_err() && birth.cgroup.take().is_some() {
         enforced = prepared.wanted().give(None);
@@ -195,24 +195,24 @@ fn launch(
             result => break result.unwrap_or(0),
         }
     };
-    // The end of file comes from the exec, or from an end by a signal before it: that is told as
-    // the program's own.
+    // The end of file comes from the exec, or from a signal that ended the child before it: that is
+    // reported as the program's own end.
     if length != SpawnFailure::LENGTH {
         return Ok((main, enforced));
     }
-    // It has ended or is about to: nothing of it may be left when this is told.
+    // It has ended or is about to: nothing of it may be left when this is reported.
     let _reaped = sys::reap(Some(main), true);
     Err(SpawnFailure::decode(bytes))
 }
 
-/// One of the tree may have stopped us when the owner ends: then nobody else lets us go on. The
-/// kernel sends it too when only the thread ends that forked us, and one that is not stopped takes
-/// no notice.
+/// A process of the tree may have stopped the keeper when the owner ends: then nothing else
+/// continues it. The kernel also sends this signal when only the thread that forked the keeper
+/// ends, and it has no effect on one that is not stopped.
 fn wake_with_parent() {
     let _unheard = set_parent_process_death_signal(Some(Signal::CONT));
 }
 
-/// Closes every descriptor but these.
+/// Closes every descriptor except these.
 fn close_others(needed: &[c_int]) -> Result<(), Errno> {
     let mut first = 0;
     for keep in needed.iter().map(|number| number.unsigned_abs()) {

@@ -1,11 +1,11 @@
-//! Names of files in `/proc`, made in room of fixed size.
+//! Names of files in `/proc`, built in memory of fixed size.
 
 use std::ffi::CStr;
 
 /// The longest is `/proc/4194304/task/4194304/children`.
 const ROOM: usize = 64;
 
-/// A short path. What does not fit makes it empty, and an empty path cannot be opened.
+/// A short path. If it does not fit it becomes empty, and an empty path cannot be opened.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Name {
     bytes: [u8; ROOM],

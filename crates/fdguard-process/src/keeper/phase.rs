@@ -1,48 +1,49 @@
-//! How far the end of a tree has come, and what is due next. Pure: moments are nanoseconds of the
-//! monotonic clock.
+//! The progress of a tree's end, and the next action. Pure: times are nanoseconds of the monotonic
+//! clock.
 
 use std::time::Duration;
 
 use super::message::nanos;
 use crate::tree::StopPlan;
 
-/// How long the program itself has to end its descendants before they are asked too.
+/// How long the program itself has to end its descendants before they are signalled too.
 const HEAD_START: Duration = Duration::from_millis(500);
-/// How often those are looked for that were born after the others were asked, when the program has
-/// ended. While it lives, what it starts has as long as its other descendants had.
+/// How often to look for processes created after the others were signalled, once the program has
+/// ended. While it is alive, processes that it starts get as much time as its other descendants
+/// had.
 const AGAIN: Duration = Duration::from_millis(25);
 
-/// How far the end has come.
+/// How far the end has progressed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Phase {
     /// Not requested.
     Running,
-    /// The program was asked; the rest too, at `all` for the last time.
+    /// The program was signalled; the rest too, at `all` for the last time.
     Asked {
         signal: i32,
         since: u64,
         kill_at: u64,
         all: Option<u64>,
     },
-    /// Everything that is left is killed.
+    /// Everything that is left is being killed.
     Killing,
 }
 
-/// What is to be done now.
+/// The action to take now.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Due {
     Nothing,
-    /// This signal to the program, and nobody was asked before.
+    /// Send this signal to the program, before any other process.
     AskMain(i32),
-    /// This signal to all others that did not get it yet.
+    /// Send this signal to all others that did not get it yet.
     AskAll(i32),
-    /// KILL to all that are left.
+    /// Send KILL to all that are left.
     Kill,
 }
 
 impl Phase {
-    /// Somebody wants the end. No grace is KILL at once; a second wish can only hurry, and another
-    /// signal is sent as well.
+    /// The end was requested. No grace means KILL at once; a second request can only speed it up,
+    /// and another signal is sent as well.
     pub(super) fn ask(&mut self, stop: StopPlan, now: u64) -> Due {
         let wanted = now.saturating_add(nanos(stop.grace));
         let (kill_at, before) = match *self {
@@ -73,7 +74,7 @@ impl Phase {
         }
     }
 
-    /// What has become due by the course of time.
+    /// The action for the current time.
     pub(super) fn due(&mut self, main_lives: bool, now: u64) -> Due {
         match self {
             Self::Asked { kill_at, .. } if *kill_at <= now => {
@@ -91,7 +92,7 @@ impl Phase {
         }
     }
 
-    /// When something becomes due if nothing happens.
+    /// The time of the next action if nothing happens.
     pub(super) fn next(&self, main_lives: bool) -> Option<u64> {
         match *self {
             Self::Running | Self::Killing => None,
@@ -105,7 +106,7 @@ impl Phase {
     }
 }
 
-/// When all others are asked, those who came after the last time.
+/// When all others are signalled, including those created since the last time.
 fn spread_at(since: u64, last: Option<u64>, main_lives: bool) -> u64 {
     let (from, pause) = match (last, main_lives) {
         (_, true) => (last.unwrap_or(since), HEAD_START),

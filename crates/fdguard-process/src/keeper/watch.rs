@@ -1,5 +1,4 @@
-//! The keeper's loop: it reaps, tells, and ends the tree when it is asked to or when its owner is
-//! gone.
+//! The keeper's loop: it reaps, reports, and ends the tree on request or when its owner is gone.
 
 use std::io::{IoSlice, IoSliceMut};
 use std::mem::MaybeUninit;
@@ -24,7 +23,7 @@ use crate::spawn::child::SpawnFailure;
 use crate::sys::{self, ReapedChild};
 use crate::tree::{Exit, StopPlan, Usage};
 
-/// The first pause between two sweeps that killed nobody; it doubles up to the longest.
+/// The first pause between two sweeps that killed nothing; it doubles up to the longest.
 const SHORTEST_PAUSE: u64 = 1_000_000;
 const LONGEST_PAUSE: u64 = 200_000_000;
 
@@ -35,7 +34,7 @@ pub(super) struct Keeper<'s> {
     main: u32,
     enforced: EnforcedLimits,
     main_exit: Option<ReapedChild>,
-    /// Whether the owner knows that the program ended.
+    /// Whether the owner was informed that the program ended.
     main_told: bool,
     ends: Ends<'s>,
     owner_lives: bool,
@@ -51,9 +50,9 @@ pub(super) struct Keeper<'s> {
 /// Whether anything is left.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum RemainingKin {
-    /// Children that live or may.
+    /// Children that are alive or may be.
     Children,
-    /// No child, but the cgroup is not empty: somebody in it left the tree by another way.
+    /// No child, but the cgroup is not empty: a process in it left the tree in another way.
     Cgroup,
     Nothing,
 }
@@ -85,8 +84,8 @@ impl<'s> Keeper<'s> {
         }
     }
 
-    /// Lets go of everything that was the owner's or is the program's alone, and tells that it
-    /// runs.
+    /// Drops everything that belonged to the owner or belongs to the program alone, and reports
+    /// that the program runs.
     pub(super) fn settle(&self, keep_pidfd: bool) -> Result<(), SpawnFailure> {
         let mut keep = [-1; 6];
         let ours = [
@@ -107,7 +106,7 @@ impl<'s> Keeper<'s> {
         close_others(keep.get(unused..).unwrap_or_default())
             .map_err(SpawnFailure::at(Step::CloseRange))?;
         leave_dir();
-        // Not reaped yet, so this is the program and nobody else.
+        // Not reaped yet, so this pid can only be the program.
         let at = kin::stat(self.main).map_or(0, |stat| stat.started);
         let result = if keep_pidfd {
             let pidfd = kin::open_pidfd(self.main);
@@ -159,11 +158,11 @@ impl<'s> Keeper<'s> {
         .map(drop)
     }
 
-    /// The rest of its life.
+    /// Runs until nothing is left.
     pub(super) fn keep(mut self) -> ! {
         loop {
             let left = self.reap();
-            // Before the telling, which looks at every process that is left.
+            // Before the report, which examines every process that is left.
             let due = self.phase.due(self.main_exit.is_none(), now());
             self.act(due);
             self.tell_main();
@@ -179,7 +178,7 @@ impl<'s> Keeper<'s> {
         if let Some(leaf) = &self.leaf {
             leaf.remove();
         }
-        // There is always one: the program was our child, and there is no child left.
+        // There always is one: the program was a child, and no child is left.
         let exit = self.main_exit.map_or(Exit::Signal(0), |main| main.exit);
         let (killed, reaped) = (self.killed, self.reaped);
         say(
@@ -259,8 +258,8 @@ impl<'s> Keeper<'s> {
                 if self.main_exit.is_none() {
                     let _gone = sys::signal_child(main, libc::SIGKILL);
                 }
-                // Each is our unreaped child, so its number is its own. Their children become ours
-                // and are met by the next sweep.
+                // Each is an unreaped child, so its pid is its own. Their children become this
+                // keeper's and are met by the next sweep.
                 kin::each_child(me, self.room, &mut |pid| {
                     let _gone = sys::signal_child(pid, libc::SIGKILL);
                 });
@@ -272,8 +271,8 @@ impl<'s> Keeper<'s> {
         let moment = now();
         let next = self.phase.next(self.main_exit.is_none());
         let mut pause = next.map(|at| at.saturating_sub(moment));
-        // A child's end is told by the signal; a process that becomes ours is not, so we look
-        // again.
+        // A signal reports a child's end, but not a process that is reparented to the keeper, so
+        // check again.
         if self.phase == Phase::Killing || left == RemainingKin::Cgroup {
             pause = Some(pause.map_or(self.pause, |pause| pause.min(self.pause)));
             self.pause = self.pause.saturating_mul(2).min(LONGEST_PAUSE);
@@ -283,7 +282,7 @@ impl<'s> Keeper<'s> {
             tv_nsec: i64::try_from(pause % 1_000_000_000).unwrap_or(0),
         });
         let signals = PollFd::from_borrowed_fd(self.ends.signals.as_fd(), PollFlags::IN);
-        // Places that are not used are the signals again: no harm.
+        // Unused entries repeat the signals, which is harmless.
         let mut fds = [signals.clone(), signals.clone(), signals.clone(), signals];
         let [_, control, owner, cgroup] = &mut fds;
         if self.owner_lives {
@@ -295,7 +294,7 @@ impl<'s> Keeper<'s> {
         if let (RemainingKin::Cgroup, Some(leaf)) = (left, &self.leaf) {
             *cgroup = PollFd::from_borrowed_fd(leaf.events(), PollFlags::PRI);
         }
-        // Interrupted or refused: the next turn looks again.
+        // Interrupted or refused: the next iteration checks again.
         let _happened = poll(&mut fds, timeout.as_ref());
         let owner_ended =
             self.owner_lives && self.ends.owner.is_some() && !fds[2].revents().is_empty();
@@ -304,7 +303,7 @@ impl<'s> Keeper<'s> {
         }
     }
 
-    /// The place in the list may have been the signals': asked again for itself.
+    /// The entry in the list may have been the signals': checks the owner's pidfd separately.
     fn owner_is_gone(&self) -> bool {
         let Some(owner) = &self.ends.owner else {
             return false;
@@ -341,7 +340,7 @@ impl<'s> Keeper<'s> {
         match heard {
             ToKeeper::Stop(stop) => self.ask(stop),
             ToKeeper::Signal(signal) => {
-                // Reaped, its number may be anybody's.
+                // Once it is reaped, its pid may belong to any process.
                 if self.main_exit.is_none() {
                     let _gone = sys::signal_child(main, signal);
                 }
@@ -380,7 +379,8 @@ fn receive(control: &OwnedFd, bytes: &mut [u8]) -> Result<usize, Errno> {
     recvmsg(control, &mut room, &mut none, RecvFlags::DONTWAIT).map(|heard| heard.bytes)
 }
 
-/// Tells the owner. It has room for all that a keeper ever says; one that is gone does not hear it.
+/// Sends a message to the owner. The socket has room for everything that a keeper ever sends; an
+/// owner that is gone does not receive it.
 pub(super) fn say(control: &OwnedFd, told: FromKeeper) {
     let flags = SendFlags::NOSIGNAL | SendFlags::DONTWAIT;
     let _unheard = send(control, &told.encode(), flags);

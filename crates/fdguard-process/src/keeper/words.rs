@@ -1,4 +1,4 @@
-//! What a keeper that comes by an exec is told on its command line: `name=value` words. Pure.
+//! The command line of a keeper that is started by an exec: `name=value` words. Pure.
 
 use std::ffi::{CString, OsStr, OsString};
 use std::os::unix::ffi::{OsStrExt as _, OsStringExt as _};
@@ -6,16 +6,16 @@ use std::time::Duration;
 
 use crate::plan::TreeLimits;
 
-/// What such a keeper needs to know besides its descriptors.
+/// What such a keeper needs besides its descriptors.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Words {
     /// From the owner's end to the first KILL.
     pub(crate) orphan_grace: Duration,
     /// What its program may use.
     pub(crate) limits: TreeLimits,
-    /// The cgroup that it may try to make.
+    /// The cgroup that it may try to create.
     pub(crate) leaf: Option<CString>,
-    /// The program; its parent alone knows it, and says it last.
+    /// The program; only its parent knows it, and adds it last.
     pub(crate) main: Option<u32>,
 }
 
@@ -44,7 +44,7 @@ impl Words {
         numbers.into_iter().filter_map(word).chain(leaf).collect()
     }
 
-    /// `None` for what no owner ever said.
+    /// `None` for words that no owner sends.
     pub(crate) fn decode(words: impl IntoIterator<Item = OsString>) -> Option<Self> {
         let mut told = Self::default();
         for word in words {

@@ -10,23 +10,23 @@ use rustix::io::{FdFlags, fcntl_dupfd_cloexec, fcntl_getfd};
 
 use crate::notify::message::is_name;
 
-/// The first number that is handed over.
+/// The first number that is passed.
 const FIRST: i32 = 3;
 /// The numbers that fdguard's copies are moved to.
 const HIGH: i32 = 100;
 /// More than any parent passes; an invalid count must not make fdguard touch the whole table.
 const MOST: i32 = 4096;
 
-/// What the parent handed over.
+/// The sockets that the parent passed.
 #[derive(Debug, Default)]
 pub struct ActivatedSockets {
     /// Each with its name.
     pub fds: Vec<(OwnedFd, String)>,
-    /// What was promised and is not there, or makes no sense.
+    /// Sockets that were announced and are missing, or make no sense.
     pub gaps: Vec<Gap>,
 }
 
-/// What the environment promises.
+/// The sockets that the environment announces.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Promise {
     /// How many.
@@ -35,8 +35,8 @@ pub struct Promise {
     pub names: Vec<String>,
 }
 
-/// What the environment promises to the process with this pid and this id of its pidfd (unknown on
-/// old kernels). Nothing when there is none, or when it is meant for somebody else.
+/// The sockets that the environment announces to the process with this pid and pidfd id (unknown on
+/// old kernels). `None` if there are none, or if they are meant for another process.
 pub fn promise(
     read: impl Fn(&str) -> Option<OsString>,
     own: u32,
@@ -78,7 +78,7 @@ pub fn promise(
 }
 
 /// Takes them, close-on-exec and moved to high numbers. Call it once, before anything else opens a
-/// descriptor: later calls get nothing.
+/// descriptor: later calls return nothing.
 #[must_use]
 pub fn from_environment() -> ActivatedSockets {
     static TAKEN: AtomicBool = AtomicBool::new(false);
@@ -103,8 +103,8 @@ pub fn from_environment() -> ActivatedSockets {
     inherited
 }
 
-/// Takes the one descriptor whose number is in this variable: for what a program hands to itself
-/// over an exec. Later calls get nothing.
+/// Takes the one descriptor whose number is in this variable: for a descriptor that a program
+/// passes to itself across an exec. Later calls return nothing.
 #[must_use]
 pub fn take_numbered(variable: &str) -> Option<OwnedFd> {
     static TAKEN: AtomicBool = AtomicBool::new(false);
@@ -123,22 +123,22 @@ fn missing(number: i32, name: &str) -> Gap {
 }
 
 fn take_one(number: i32) -> Option<OwnedFd> {
-    // SAFETY: the borrow ends with the call, which only asks whether the number is open.
+    // SAFETY: the borrow ends with the call, which only checks whether the number is open.
     let probe = unsafe { std::os::fd::BorrowedFd::borrow_raw(number) };
     fcntl_getfd(probe).ok()?;
-    // SAFETY: it is open, and by the protocol it was left open for us alone; `take` hands each
-    // number out once.
+    // SAFETY: it is open, and by the protocol it was left open for this process alone; `take`
+    // returns each number once.
     let low = unsafe { OwnedFd::from_raw_fd(number) };
     match fcntl_dupfd_cloexec(&low, HIGH) {
         Ok(high) => Some(high),
-        // A soft limit below: then it stays where it is.
+        // The soft limit is lower: then it stays where it is.
         Err(_) => rustix::io::fcntl_setfd(&low, FdFlags::CLOEXEC)
             .is_ok()
             .then_some(low),
     }
 }
 
-/// The number that the kernel never gives to another process; from Linux 6.9 on.
+/// An id that the kernel never gives to another process; since Linux 6.9.
 fn own_pidfd_id() -> Option<u64> {
     const PIDFS_MAGIC: i64 = 0x5049_4446;
     let flags = rustix::process::PidfdFlags::empty();

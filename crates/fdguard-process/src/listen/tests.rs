@@ -74,7 +74,7 @@ fn a_port_is_bound_again_while_old_connections_linger() {
     let listener = TcpListener::from(bound.fd.try_clone().unwrap());
     let address = listener.local_addr().unwrap();
     let mut client = TcpStream::connect(address).unwrap();
-    // We close first: the connection lingers on our side.
+    // The server closes first, so the connection lingers on this side.
     drop(listener.accept().unwrap());
     assert_eq!(client.read(&mut [0; 1]).unwrap(), 0);
     drop((listener, bound, client));

@@ -16,14 +16,14 @@ pub struct Path {
     id: Option<(u64, u64)>,
 }
 
-/// Why not.
+/// Why binding failed.
 #[derive(Debug)]
 pub(super) enum Failure {
     /// A process listens there, or may.
     Held,
     /// The file exists and is not a socket.
     NoSocket,
-    /// The machine refused this step.
+    /// This step failed.
     Refused(&'static str, Errno),
 }
 
@@ -39,7 +39,7 @@ impl Drop for Path {
         let there = self.path.symlink_metadata().ok();
         let there = there.map(|meta| (meta.dev(), meta.ino()));
         if self.id.is_some() && there == self.id {
-            // What is left if this fails is a stale file, which the next start replaces.
+            // If this fails, a stale file is left, which the next start replaces.
             drop(std::fs::remove_file(&self.path));
         }
     }
@@ -72,8 +72,9 @@ fn stream(flags: SocketFlags) -> Result<OwnedFd, Errno> {
     rustix::net::socket_with(AddressFamily::UNIX, SocketType::STREAM, flags, None)
 }
 
-/// Takes a stale file away and binds. Two of us that start at once could both find it stale, and
-/// the slower would take away what the faster just bound: so it is done under a lock of the folder.
+/// Removes a stale file and binds. If two fdguard processes start at once, both could find it
+/// stale, and the slower would remove what the faster just bound, so this is done under a lock on
+/// the directory.
 fn replace(socket: &OwnedFd, path: &FilePath, address: &SocketAddrUnix) -> Result<(), Failure> {
     let step = |step: &'static str| move |error: Errno| Failure::Refused(step, error);
     let parent = path.parent().filter(|it| !it.as_os_str().is_empty());
@@ -94,7 +95,7 @@ fn replace(socket: &OwnedFd, path: &FilePath, address: &SocketAddrUnix) -> Resul
     match rustix::net::connect(&caller, address) {
         Err(Errno::CONNREFUSED) => rustix::fs::unlink(path).map_err(step("unlink"))?,
         Err(Errno::NOENT) => {}
-        // Answered, busy, of another type, or not permitted: it is in use.
+        // It answered, is busy, has another type, or access was denied: it is in use.
         Ok(()) | Err(_) => return Err(Failure::Held),
     }
     rustix::net::bind(socket, address).map_err(|error| match error {

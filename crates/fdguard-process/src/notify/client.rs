@@ -16,10 +16,10 @@ use rustix::net::{AddressFamily, SendFlags, SocketAddrUnix, SocketFlags, SocketT
 
 use super::message::{NotifyMessage, Watchdog};
 
-/// How soon something that must be known is tried again, and how often.
+/// The interval between retries of essential messages, and how many there are.
 const AGAIN: Duration = Duration::from_millis(100);
 const TRIES: u32 = 50;
-/// More than that is never owed: ready, reloading, stopping, and room.
+/// The most messages that wait for a retry: ready, reloading, stopping, and some spare.
 const MOST_OWED: usize = 8;
 
 /// The connection to the parent.
@@ -29,15 +29,15 @@ pub struct NotifyClient {
     address: SocketAddrUnix,
     shown: String,
     owed: VecDeque<Vec<u8>>,
-    /// When the owed is tried again, and how many tries are left.
+    /// When the waiting messages are retried, and how many retries are left.
     again: Option<(Instant, u32)>,
     lost: u64,
     warned: bool,
 }
 
 impl NotifyClient {
-    /// The client for the parent named in the environment; `None` without one. The gap has the
-    /// reason of a failure.
+    /// The client for the parent named in the environment; `None` without one. On failure the gap
+    /// has the reason.
     pub fn from_environment() -> Result<Option<Self>, Gap> {
         let Some(address) = std::env::var_os("NOTIFY_SOCKET").filter(|it| !it.is_empty()) else {
             return Ok(None);
@@ -82,7 +82,7 @@ impl NotifyClient {
         let bytes = message.format();
         let lasting = message.ready || message.reloading || message.stopping;
         if !self.owed.is_empty() && lasting {
-            // Behind what waits already: the order is part of the meaning.
+            // Queue it behind the waiting messages: the order is part of the meaning.
             return self.owe(bytes, now);
         }
         match self.send(&bytes) {
@@ -92,7 +92,7 @@ impl NotifyClient {
         }
     }
 
-    /// Tries again what is owed, if it is time.
+    /// Retries the waiting messages, if it is time.
     pub fn poll(&mut self, now: Instant) -> Option<Gap> {
         let (at, left) = self.again?;
         if now < at {
@@ -117,13 +117,13 @@ impl NotifyClient {
         None
     }
 
-    /// When a turn is wanted at the latest.
+    /// When the next call to `poll` is needed at the latest.
     #[must_use]
     pub fn due(&self) -> Option<Instant> {
         self.again.map(|(at, _)| at)
     }
 
-    /// Messages that the parent did not get.
+    /// Messages that the parent did not receive.
     #[must_use]
     pub fn lost(&self) -> u64 {
         self.lost
@@ -176,7 +176,7 @@ fn address_of(address: &OsStr) -> Result<SocketAddrUnix, String> {
     parsed.map_err(|error| error.to_string())
 }
 
-/// When signs of life are due to the parent: at half of what it waits.
+/// When to send watchdog pings to the parent: at half of its interval.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Heartbeat {
     every: Duration,
@@ -191,7 +191,7 @@ impl Heartbeat {
         Ok(interval.map(|interval| Self::within(interval, now)))
     }
 
-    /// For a parent that waits this long.
+    /// For a parent with this watchdog interval.
     #[must_use]
     pub fn within(interval: Duration, now: Instant) -> Self {
         Self {
@@ -200,13 +200,13 @@ impl Heartbeat {
         }
     }
 
-    /// When the next sign is due.
+    /// When to send the next ping.
     #[must_use]
     pub fn due(&self) -> Instant {
         self.next
     }
 
-    /// Whether it is time; then the next is due half an interval from now.
+    /// Whether it is time; the next ping is then scheduled half an interval from now.
     pub fn beat(&mut self, now: Instant) -> bool {
         let due = now >= self.next;
         if due {
@@ -250,7 +250,7 @@ pub fn watchdog_interval(
     Ok(Some(Duration::from_micros(micros)))
 }
 
-/// The moment for `MONOTONIC_USEC` of a reload.
+/// The current time for `MONOTONIC_USEC` of a reload.
 #[must_use]
 pub fn monotonic_now() -> Duration {
     let now = rustix::time::clock_gettime(rustix::time::ClockId::Monotonic);

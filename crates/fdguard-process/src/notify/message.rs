@@ -8,58 +8,58 @@ const LONGEST_NAME: usize = 255;
 /// The content of one datagram. Absent fields were not sent.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NotifyMessage {
-    /// The start is done, or the reload.
+    /// The start, or the reload, is complete.
     pub ready: bool,
     /// A reload began.
     pub reloading: bool,
-    /// The end began.
+    /// Stopping began.
     pub stopping: bool,
     /// One line for people.
     pub status: Option<String>,
-    /// Why it failed, as the system numbers it.
+    /// Why it failed, as an errno value.
     pub errno: Option<i32>,
-    /// Why it failed, as D-Bus names it.
+    /// Why it failed, as a D-Bus error name.
     pub bus_error: Option<String>,
-    /// Why it failed, as Varlink names it.
+    /// Why it failed, as a Varlink error name.
     pub varlink_error: Option<String>,
-    /// With what it is going to exit.
+    /// The exit status that it is going to have.
     pub exit_status: Option<u8>,
     /// Which process is the main one.
     pub main_pid: Option<u32>,
     /// When a reload began, by the monotonic clock.
     pub monotonic: Option<Duration>,
-    /// A sign of life, or its opposite.
+    /// A watchdog ping or trigger.
     pub watchdog: Option<Watchdog>,
-    /// How often signs of life will come from now on.
+    /// The watchdog interval from now on.
     pub watchdog_interval: Option<Duration>,
-    /// It needs that much more time.
+    /// It needs this much more time.
     pub extend_timeout: Option<Duration>,
-    /// Begin to count restarts anew.
+    /// Reset the restart counter.
     pub restart_reset: bool,
     /// Which processes may send from now on.
     pub access: Option<Access>,
-    /// Keep the descriptors that come with this.
+    /// Store the attached descriptors.
     pub store: bool,
-    /// Forget the descriptors of this name.
+    /// Remove the stored descriptors with this name.
     pub store_remove: bool,
     /// The name of the descriptors.
     pub name: Option<String>,
     /// Drop them when they hang up; true by default.
     pub poll: bool,
-    /// Close the one descriptor that came with this, when all before it is dealt with.
+    /// Close the one attached descriptor when everything before it has been processed.
     pub barrier: bool,
     /// Unknown keys: ignored, as the protocol requires.
     pub unknown: u32,
-    /// Lines without a key, and values that make no sense: ignored.
+    /// Lines without a key, and invalid values: ignored.
     pub invalid: u32,
 }
 
-/// A sign of life, or its opposite.
+/// A watchdog ping or trigger.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Watchdog {
-    /// It lives.
+    /// It is alive.
     Ping,
-    /// It found itself broken and wants to be ended.
+    /// It detected a failure and asks to be ended.
     Trigger,
 }
 
@@ -124,7 +124,7 @@ impl Default for NotifyMessage {
     }
 }
 
-/// Whether descriptors may be called so: printable ASCII without a colon, 255 characters at most.
+/// Whether descriptors may have this name: printable ASCII without a colon, at most 255 characters.
 #[must_use]
 pub fn is_name(text: &str) -> bool {
     let fits = |byte: u8| (b' '..127).contains(&byte) && byte != b':';
@@ -132,11 +132,11 @@ pub fn is_name(text: &str) -> bool {
 }
 
 impl NotifyMessage {
-    /// Reads a datagram. Nothing is refused: what is not understood is counted.
+    /// Parses a datagram. Nothing is rejected: what is not understood is counted.
     #[must_use]
     pub fn parse(bytes: &[u8]) -> Self {
         let mut message = Self::default();
-        // One zero at the end is a slip of programs in C.
+        // A zero byte at the end is a common mistake of C programs.
         let bytes = bytes.strip_suffix(b"\0").unwrap_or(bytes);
         for line in bytes.split(|byte| *byte == b'\n') {
             if !line.is_empty() && message.parse_line(line).is_none() {
@@ -146,7 +146,7 @@ impl NotifyMessage {
         message
     }
 
-    /// Takes one line; nothing when it makes no sense.
+    /// Parses one line; `None` if it is invalid.
     fn parse_line(&mut self, line: &[u8]) -> Option<()> {
         let at = line.iter().position(|byte| *byte == b'=')?;
         let key = &line[..at];

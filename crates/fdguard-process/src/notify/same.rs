@@ -3,13 +3,14 @@
 
 use std::os::fd::{AsRawFd as _, BorrowedFd};
 
-/// Since Linux 6.10: whether two numbers are one open file.
+/// Since Linux 6.10: whether two numbers are the same open file.
 const F_DUPFD_QUERY: libc::c_int = 1024 + 3;
 const KCMP_FILE: libc::c_int = 0;
 
-/// Whether both are the same open file (offset, locks and flags included), not only the same inode.
-/// Where the kernel does not tell, sockets are compared by inode and everything else is different:
-/// two that are kept cost one number, two that are wrongly merged lose a file.
+/// Whether both are the same open file (including offset, locks and flags), not only the same
+/// inode. If the kernel cannot compare them, sockets are compared by inode and everything else
+/// counts as different: keeping a duplicate costs one number, merging two different files loses
+/// one.
 pub(super) fn is_same_file(one: BorrowedFd<'_>, other: BorrowedFd<'_>) -> bool {
     by_query(one, other)
         .or_else(|| by_kcmp(one, other))
@@ -66,7 +67,7 @@ mod tests {
         assert!(!is_same_file(one.as_fd(), second.as_fd()));
         let ways: [Way; 2] = [by_query, by_kcmp];
         for way in ways {
-            // Each way that this kernel offers agrees.
+            // All methods that this kernel offers agree.
             assert_ne!(way(one.as_fd(), duplicate.as_fd()), Some(false));
             assert_ne!(way(one.as_fd(), second.as_fd()), Some(true));
         }

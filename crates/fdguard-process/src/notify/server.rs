@@ -19,7 +19,7 @@ use rustix::net::{
 
 use super::message::NotifyMessage;
 
-/// What systemd takes of a message, and as many descriptors as the kernel lets through at once.
+/// The longest message that systemd accepts, and as many descriptors as the kernel passes at once.
 const LONGEST: usize = 4096;
 const MOST_FDS: usize = 253;
 /// The most messages per poll: a program that sends constantly must not starve the loop.
@@ -45,16 +45,16 @@ pub struct ReceivedMessage {
     pub pid: u32,
     /// The message.
     pub message: NotifyMessage,
-    /// Descriptors that came along, close-on-exec. Dropped, they are closed.
+    /// The attached descriptors, close-on-exec. Dropping closes them.
     pub fds: Vec<OwnedFd>,
-    /// The sender of a barrier waits until this is closed: when the caller drops it, with all
-    /// before it dealt with.
+    /// The sender of a barrier waits until this is closed: when the caller drops it after
+    /// processing everything before it.
     #[expect(dead_code, reason = "held only to be closed in its turn")]
     barrier: Option<OwnedFd>,
 }
 
 impl NotifyServer {
-    /// Opens one below `XDG_RUNTIME_DIR`, or else the directory for temporary files.
+    /// Opens a socket below `XDG_RUNTIME_DIR`, or else below the directory for temporary files.
     pub fn open() -> io::Result<Self> {
         let runtime = std::env::var_os("XDG_RUNTIME_DIR").map(PathBuf::from);
         let runtime = runtime.filter(|path| path.is_absolute());
@@ -69,13 +69,13 @@ impl NotifyServer {
         Err(last)
     }
 
-    /// Opens one below this directory.
+    /// Opens a socket below this directory.
     pub fn open_in(base: &Path) -> io::Result<Self> {
         sweep(base);
         let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
         let family = AddressFamily::UNIX;
         let socket = rustix::net::socket_with(family, SocketType::DGRAM, flags, None)?;
-        // Before the name exists: no message without credentials can come in.
+        // Before the name exists, so that no message without credentials can arrive.
         rustix::net::sockopt::set_socket_passcred(&socket, true)?;
         let dir = new_dir(base)?;
         let path = dir.join(SOCKET);
@@ -92,7 +92,7 @@ impl NotifyServer {
         Ok(server)
     }
 
-    /// What the program gets as `NOTIFY_SOCKET`.
+    /// The value of the program's `NOTIFY_SOCKET`.
     #[must_use]
     pub fn path(&self) -> &Path {
         &self.path
@@ -120,19 +120,19 @@ impl NotifyServer {
         all
     }
 
-    /// Messages of processes that may not speak.
+    /// Messages from processes without permission to send.
     #[must_use]
     pub fn refused(&self) -> u64 {
         self.refused
     }
 
-    /// Messages that were too long, or came without credentials.
+    /// Messages that were too long, or had no credentials.
     #[must_use]
     pub fn truncated(&self) -> u64 {
         self.truncated
     }
 
-    /// One message; nothing when it must not be believed.
+    /// One message; `None` if it cannot be trusted.
     fn receive(&self) -> Result<Option<ReceivedMessage>, Errno> {
         let mut bytes = [0; LONGEST];
         let mut space =
@@ -196,13 +196,13 @@ fn new_dir(base: &Path) -> io::Result<PathBuf> {
 }
 
 fn remove(dir: &Path) {
-    // Nothing can be done about a failure, and the next one that opens sweeps.
+    // Nothing can be done about a failure, and the next server that opens sweeps.
     drop(std::fs::remove_file(dir.join(SOCKET)));
     drop(std::fs::remove_dir(dir));
 }
 
-/// Takes away what servers left that were killed: folders of ours whose socket nobody holds. The
-/// pid in the name proves nothing, because another pid namespace may share the folder.
+/// Removes what killed servers left behind: fdguard's directories whose socket no process holds.
+/// The pid in the name proves nothing, because another pid namespace may share the directory.
 fn sweep(base: &Path) {
     let own = rustix::process::geteuid().as_raw();
     let Ok(entries) = std::fs::read_dir(base) else {

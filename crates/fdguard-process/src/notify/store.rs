@@ -11,7 +11,7 @@ use crate::plan::InheritedFd;
 
 /// The default number of stored descriptors.
 pub const MOST: usize = 128;
-/// What those without a name are called.
+/// The name of unnamed descriptors.
 const UNNAMED: &str = "stored";
 
 /// The store of one service.
@@ -25,14 +25,14 @@ pub struct FdStore {
 struct Entry {
     name: String,
     fd: Arc<OwnedFd>,
-    /// Forgotten when it hangs up.
+    /// Dropped when it hangs up.
     polled: bool,
 }
 
 /// What happened to the store.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum StoreChange {
-    /// One more is kept.
+    /// One more was stored.
     Stored {
         /// Its name.
         name: String,
@@ -42,19 +42,19 @@ pub enum StoreChange {
         /// Its name.
         name: String,
     },
-    /// There is no room: it was closed.
+    /// The store is full: it was closed.
     Full {
         /// Its name.
         name: String,
     },
-    /// The program asked to remove those with this name.
+    /// The program removed those with this name.
     Removed {
         /// Their name.
         name: String,
         /// How many there were.
         count: usize,
     },
-    /// The other side is gone: it was closed.
+    /// The other side hung up: it was closed.
     HungUp {
         /// Its name.
         name: String,
@@ -68,7 +68,7 @@ impl Default for FdStore {
 }
 
 impl FdStore {
-    /// An empty store for that many.
+    /// An empty store for this many.
     #[must_use]
     pub fn new(most: usize) -> Self {
         Self {
@@ -77,10 +77,10 @@ impl FdStore {
         }
     }
 
-    /// Does what a message asks. Descriptors that came with a message that does not ask to keep
-    /// them are closed.
+    /// Does what a message asks. Attached descriptors are closed if the message does not ask to
+    /// store them.
     pub fn hear(&mut self, message: &NotifyMessage, fds: Vec<OwnedFd>) -> Vec<StoreChange> {
-        // Both in one message makes no sense; systemd removes, too.
+        // Both in one message makes no sense; systemd also removes.
         if message.store_remove {
             return self.remove(message.name.as_deref()).into_iter().collect();
         }
@@ -115,7 +115,7 @@ impl FdStore {
     }
 
     fn remove(&mut self, name: Option<&str>) -> Option<StoreChange> {
-        // Without a name nothing is meant: to forget all by a slip would be worse.
+        // Without a name nothing is removed: removing everything by mistake would be worse.
         let name = name?.to_owned();
         let before = self.entries.len();
         self.entries.retain(|entry| entry.name != name);
@@ -129,7 +129,7 @@ impl FdStore {
         polled.map(|entry| entry.fd.as_fd())
     }
 
-    /// Forgets what hung up; never waits.
+    /// Drops descriptors that hung up; never waits.
     pub fn poll(&mut self) -> Vec<StoreChange> {
         let polled: Vec<usize> = (0..self.entries.len())
             .filter(|at| self.entries[*at].polled)
@@ -160,7 +160,7 @@ impl FdStore {
         changes
     }
 
-    /// Descriptors for the next start, with names; the stored ones are kept.
+    /// Descriptors for the next start, with names; the stored ones stay stored.
     #[must_use]
     pub fn handed(&self) -> Vec<InheritedFd> {
         let hand = |entry: &Entry| InheritedFd {
@@ -170,13 +170,13 @@ impl FdStore {
         self.entries.iter().map(hand).collect()
     }
 
-    /// How many are kept.
+    /// How many are stored.
     #[must_use]
     pub fn len(&self) -> usize {
         self.entries.len()
     }
 
-    /// Whether none is kept.
+    /// Whether none is stored.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.entries.is_empty()

@@ -13,7 +13,7 @@ use crate::limits::EnforcedLimits;
 use crate::plan::SessionKind;
 use crate::sys;
 
-/// What a child could not do.
+/// The step at which a child failed.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct SpawnFailure {
     pub(crate) step: Step,
@@ -21,14 +21,14 @@ pub(crate) struct SpawnFailure {
 }
 
 impl SpawnFailure {
-    /// For a step's errors.
+    /// Wraps the errors of a step.
     pub(crate) fn at(step: Step) -> impl Fn(Errno) -> Self {
         move |errno| Self { step, errno }
     }
 }
 
-/// Becomes the program, or writes what failed to `errors` and ends. `owner_group` is the group of
-/// the owner, absent where that is outside of our pid namespace: then the child is in it.
+/// Becomes the program, or writes what failed to `errors` and exits. `owner_group` is the owner's
+/// group, `None` if that is outside this pid namespace: then the child is already in it.
 pub(crate) fn run(
     prepared: &mut PreparedChild,
     enforced: EnforcedLimits,
@@ -58,7 +58,7 @@ impl SpawnFailure {
         [a, b, c, d, e, f, g, h]
     }
 
-    /// What a child wrote.
+    /// Decodes what a child wrote.
     pub(crate) fn decode(bytes: [u8; Self::LENGTH]) -> Self {
         let [a, b, c, d, e, f, g, h] = bytes;
         Self {
@@ -89,7 +89,7 @@ fn attempt(
         rustix::process::ioctl_tiocsctty(rustix::stdio::stdin())
             .map_err(SpawnFailure::at(Step::Terminal))?;
     }
-    // Marked, not closed: `errors` must live until the exec.
+    // Marked, not closed: `errors` must stay open until the exec.
     let beyond = prepared.beyond.unsigned_abs();
     sys::close_range(beyond, u32::MAX, true).map_err(SpawnFailure::at(Step::CloseRange))?;
     let limited = prepared.wanted.put(None, enforced);
@@ -104,7 +104,7 @@ fn attempt(
     Ok(exec(prepared))
 }
 
-/// Moves every descriptor to its number. Sources that stand where another will stand are moved out
+/// Moves every descriptor to its number. Sources at a number that is another's target are moved out
 /// of the way first.
 fn place(slots: &mut [Slot], beyond: c_int) -> Result<(), Errno> {
     for slot in slots.iter_mut() {
@@ -117,7 +117,7 @@ fn place(slots: &mut [Slot], beyond: c_int) -> Result<(), Errno> {
             sys::copy_to(slot.source, slot.target)?;
         } else {
             match sys::keep_over_exec(slot.target) {
-                // A standard stream that is closed in fdguard too.
+                // A standard stream that is also closed in fdguard.
                 Err(Errno::BADF) if slot.target < FIRST => {}
                 result => result?,
             }
@@ -132,20 +132,20 @@ fn limit(soft: u64) -> Result<(), Errno> {
     setrlimit(Resource::Nofile, Rlimit { current, maximum })
 }
 
-/// Tries the places as `execvp` does, and gives the error that it would give.
+/// Tries the candidates as `execvp` does, and returns the same error.
 fn exec(prepared: &mut PreparedChild) -> Errno {
     let pid = getpid().as_raw_nonzero().get().unsigned_abs();
     let environment = prepared.environment.block(pid);
     let mut result = Errno::NOENT;
     for candidate in &prepared.candidates {
-        // SAFETY: `Prepared` made both lists from strings that it still owns, each with a null
+        // SAFETY: `PreparedChild` made both lists from strings that it still owns, each with a null
         // pointer at its end.
         let mut errno = unsafe { sys::exec(candidate, &prepared.words, environment) };
         if errno == Errno::NOEXEC
             && let Some(second) = prepared.shell_words.get_mut(1)
         {
             *second = candidate.as_ptr();
-            // SAFETY: as above; the second word is the candidate now.
+            // SAFETY: as above; the second word is now the candidate.
             errno = unsafe { sys::exec(SHELL, &prepared.shell_words, environment) };
         }
         match errno {

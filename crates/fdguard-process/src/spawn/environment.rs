@@ -1,5 +1,4 @@
-//! The program's environment as the block that an exec takes, with the variables of handed
-//! descriptors.
+//! The program's environment as the block for an exec, with the variables of passed descriptors.
 
 use std::ffi::{CString, OsStr, c_char};
 use std::os::unix::ffi::OsStrExt as _;
@@ -9,8 +8,8 @@ use super::BadPlan;
 use crate::mark;
 use crate::plan::Plan;
 
-/// The variables that say what was handed to whom. They are true for one process, so a stranger's
-/// are never passed on.
+/// The variables that describe passed descriptors. They are valid for one process, so another
+/// process's are never passed on.
 const OURS: [&str; 4] = [
     "LISTEN_PID",
     "LISTEN_FDS",
@@ -18,21 +17,21 @@ const OURS: [&str; 4] = [
     "LISTEN_PIDFDID",
 ];
 const PID: &[u8] = b"LISTEN_PID=";
-/// The digits of the largest number of 32 bits.
+/// The digits of the largest 32-bit number.
 const DIGITS: usize = 10;
 
-/// An environment. The pointers are into strings that it owns.
+/// An environment. The pointers point into strings that it owns.
 #[derive(Debug)]
 pub(super) struct Environment {
-    /// Keeps what `pointers` points to.
+    /// Owns what `pointers` points to.
     _strings: Vec<CString>,
-    /// `LISTEN_PID=` with room for the number that the child alone knows.
+    /// `LISTEN_PID=` with room for the pid, which only the child knows.
     pid: Option<Vec<u8>>,
     pointers: Vec<*const c_char>,
 }
 
 impl Environment {
-    /// The plan's, with the mark of the tree, where it has one.
+    /// The plan's environment, with the mark of the tree if it has one.
     pub(super) fn new(plan: &Plan, mark: Option<&str>) -> Result<Self, BadPlan> {
         let mut strings = Vec::with_capacity(plan.environment.len() + 3);
         let mut around = None;
@@ -63,7 +62,7 @@ impl Environment {
             strings.push(variable(b"LISTEN_FDS", names.len().to_string().as_bytes())?);
             strings.push(variable(b"LISTEN_FDNAMES", names.join(":").as_bytes())?);
         }
-        // The first place is for the variable with the number; it is skipped when there is none.
+        // The first entry is for the variable with the pid; it is skipped if there is none.
         let pointers = [ptr::null()]
             .into_iter()
             .chain(strings.iter().map(|string| string.as_ptr()))
@@ -76,7 +75,7 @@ impl Environment {
         })
     }
 
-    /// The block for the process with this number. Neither allocates nor panics: a child calls it.
+    /// The block for the process with this pid. Neither allocates nor panics: a child calls it.
     pub(super) fn block(&mut self, pid: u32) -> &[*const c_char] {
         if let Some(variable) = &mut self.pid
             && let Some(digits) = variable.get_mut(PID.len()..)
@@ -98,8 +97,8 @@ impl Environment {
     }
 }
 
-/// Writes a number at the start of zeroed room, without leading zeroes: some readers take those for
-/// octal.
+/// Writes a number at the start of a zeroed buffer, without leading zeroes: some readers take those
+/// for octal.
 fn write_number(room: &mut [u8], number: u32) {
     let mut power = 1_000_000_000_u32;
     while power > 1 && number / power == 0 {

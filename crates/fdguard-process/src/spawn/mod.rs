@@ -16,7 +16,7 @@ use environment::Environment;
 use crate::limits::RequestedLimits;
 use crate::plan::{FIRST_HANDED, Plan, SessionKind};
 
-/// What the plan asks for and cannot be.
+/// The plan asks for something impossible.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct BadPlan(pub(crate) &'static str);
 
@@ -27,13 +27,13 @@ pub(crate) struct Slot {
     pub(crate) target: c_int,
 }
 
-/// A start, ready to be done by a child. The pointers are into strings that it owns.
+/// A start, ready to be made by a child. The pointers point into strings that it owns.
 #[derive(Debug)]
 pub(crate) struct PreparedChild {
-    /// Where the program may be, in the order in which that is tried.
+    /// The candidate paths of the program, in the order in which they are tried.
     candidates: Vec<CString>,
     words: Vec<*const c_char>,
-    /// `/bin/sh`, room for a candidate, and the words after the first.
+    /// `/bin/sh`, a slot for a candidate, and the words after the first.
     shell_words: Vec<*const c_char>,
     environment: Environment,
     dir: Option<CString>,
@@ -44,15 +44,15 @@ pub(crate) struct PreparedChild {
     wanted: RequestedLimits,
     group: SessionKind,
     terminal: bool,
-    /// Keeps what `words` points to.
+    /// Owns what `words` points to.
     _strings: Vec<CString>,
 }
 
-/// What runs a text without an interpreter's name, as `execvp` does it.
+/// Runs a script without an interpreter line, as `execvp` does.
 const SHELL: &CStr = c"/bin/sh";
 
 impl PreparedChild {
-    /// `mark` is what all processes of the tree shall carry in their environment.
+    /// `mark` is the mark that all processes of the tree carry in their environment.
     pub(crate) fn new(plan: &Plan, mark: Option<&str>) -> Result<Self, BadPlan> {
         let (Some(program), numbers) = (plan.command.first(), plan.numbers()) else {
             return Err(BadPlan("the command is empty"));
@@ -72,8 +72,8 @@ impl PreparedChild {
         };
         let mut slots = Vec::new();
         for (target, fd) in (0..).zip(&plan.stdio) {
-            // What the program inherits from us may be marked to be closed: it goes from its number
-            // to its number.
+            // A descriptor that the program inherits from fdguard may be close-on-exec, so it is
+            // moved from its number to the same number.
             let source = fd.as_ref().map_or(target, AsRawFd::as_raw_fd);
             slots.push(Slot { source, target });
         }
@@ -107,17 +107,17 @@ impl PreparedChild {
         sources
     }
 
-    /// What it may use.
+    /// Its limits.
     pub(crate) fn wanted(&self) -> &RequestedLimits {
         &self.wanted
     }
 
-    /// Whether the program is to be a session's leader.
+    /// Whether the program is to be a session leader.
     pub(crate) fn group(&self) -> SessionKind {
         self.group
     }
 
-    /// Whether one of the places where the program may be holds a file, seen from where it would
+    /// Whether a candidate path is an existing file, as seen from the working directory of the
     /// start.
     pub(crate) fn is_somewhere(&self) -> bool {
         let bytes = |text: &CStr| OsString::from_vec(text.to_bytes().to_vec());
@@ -143,5 +143,5 @@ fn strings_of(texts: Vec<Vec<u8>>) -> Result<Vec<CString>, BadPlan> {
     texts.into_iter().map(string).collect()
 }
 
-/// The first number behind the standard streams, for the child's loops.
+/// The first number after the standard streams, for the child's loops.
 pub(crate) const FIRST: c_int = FIRST_HANDED as c_int;

@@ -3,11 +3,11 @@
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt as _;
 
-/// The C library's search path without `PATH`.
+/// The C library's search path if `PATH` is not set.
 const DEFAULT: &[u8] = b"/bin:/usr/bin";
 
-/// The places of a program in the order in which they are tried. A name with a slash is a place
-/// itself.
+/// The candidate paths of a program in the order in which they are tried. A name with a slash is
+/// its own only candidate.
 pub(super) fn candidates(program: &OsStr, path: Option<&OsStr>) -> Vec<Vec<u8>> {
     let program = program.as_bytes();
     if program.is_empty() {

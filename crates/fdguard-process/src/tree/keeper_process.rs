@@ -1,5 +1,5 @@
-//! The keeper as its owner sees it: a process that may be stopped, traced, or killed by those it
-//! keeps.
+//! The keeper as its owner sees it: a process that may be stopped, traced, or killed by the
+//! processes it keeps.
 
 use crate::identity::{ProcessId, signal_checked};
 use crate::members;
@@ -9,7 +9,7 @@ use crate::sys;
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct KeeperProcess {
     pub(crate) pid: u32,
-    /// Its start time, if it is not a child of this process: then its pid may be reused when it has
+    /// Its start time, if it is not a child of this process: then its pid may be reused once it has
     /// ended.
     pub(crate) started: Option<u64>,
 }
@@ -22,7 +22,7 @@ impl KeeperProcess {
         })
     }
 
-    /// Whether a signal or a tracer stops it at this moment.
+    /// Whether it is currently stopped by a signal or a tracer.
     pub(crate) fn is_held(self) -> bool {
         members::stat(self.pid).is_some_and(|stat| stat.is_held()) && self.is_there()
     }

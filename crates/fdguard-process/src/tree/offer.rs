@@ -1,5 +1,5 @@
-//! The owner's part where somebody else forks the program: it makes the pair, sends the other end
-//! away, and hears from the keeper.
+//! The owner's part if another process forks the program: it makes the pair, sends one end away,
+//! and receives messages from the keeper.
 
 use std::ffi::OsString;
 use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
@@ -15,8 +15,8 @@ use crate::keeper::message::Step;
 use crate::keeper::words::Words;
 use crate::plan::TreeLimits;
 
-/// A tree that is not there yet. Dropped before it is attached, the other end is told by the end of
-/// the pair, and ends what it began.
+/// A tree that does not exist yet. If it is dropped before it is attached, the other side sees the
+/// pair closed, and ends what it began.
 #[derive(Debug)]
 pub struct Offer {
     ours: OwnedFd,
@@ -25,7 +25,7 @@ pub struct Offer {
 }
 
 impl Offer {
-    /// Makes the pair. `cgroup` tries a delegated one, as in a [`Plan`](crate::plan::Plan).
+    /// Makes the pair. `cgroup` tries a delegated cgroup, as in a [`Plan`](crate::plan::Plan).
     pub fn new(
         limits: TreeLimits,
         cgroup: bool,
@@ -50,31 +50,33 @@ impl Offer {
         })
     }
 
-    /// The words for [`keep_here`](super::keep_here); whoever forks the program adds `main=PID`.
+    /// The words for [`keep_here`](super::keep_here); the process that forks the program adds
+    /// `main=PID`.
     #[must_use]
     pub fn words(&self) -> Vec<OsString> {
         self.words.encode()
     }
 
-    /// The keeper's end, to be sent to whoever becomes it; absent after [`Offer::sent`].
+    /// The keeper's end, to be sent to the process that becomes the keeper; `None` after
+    /// [`Offer::sent`].
     #[must_use]
     pub fn theirs(&self) -> Option<BorrowedFd<'_>> {
         self.theirs.as_ref().map(OwnedFd::as_fd)
     }
 
-    /// Closes our copy of the keeper's end. Only then can the end of a keeper be heard that never
-    /// said a word.
+    /// Closes this process's copy of the keeper's end. Only then is the end of a keeper detected
+    /// that never sent a message.
     pub fn sent(&mut self) {
         self.theirs = None;
     }
 
-    /// Readable when [`Offer::attach`] tells more than before.
+    /// Readable when [`Offer::attach`] may have news.
     #[must_use]
     pub fn fd(&self) -> BorrowedFd<'_> {
         self.ours.as_fd()
     }
 
-    /// The tree, if its keeper has said that the program runs. Never waits.
+    /// The tree, if its keeper has reported that the program runs. Never waits.
     pub fn attach(mut self) -> Result<Attach, StartError> {
         self.sent();
         match introduced(&self.ours, RecvFlags::DONTWAIT, false) {
@@ -98,7 +100,7 @@ impl Offer {
     }
 }
 
-/// What became of an offer.
+/// The state of an offer.
 #[derive(Debug)]
 pub enum Attach {
     /// The program runs, and this is its tree.
@@ -108,9 +110,9 @@ pub enum Attach {
 }
 
 impl Tree {
-    /// Waits until a keeper that came by an exec says that the program runs, or that it does not: a
-    /// few milliseconds. Async callers wait for [`Offer::fd`] and ask [`Offer::attach`]. Such a
-    /// tree holds one descriptor; its keeper is reaped by whoever forked it.
+    /// Waits until a keeper that was started by an exec reports that the program runs, or that it
+    /// failed: a few milliseconds. Async callers wait for [`Offer::fd`] and call [`Offer::attach`].
+    /// Such a tree holds one descriptor; the process that forked its keeper reaps it.
     pub fn attach(mut offer: Offer) -> Result<Self, StartError> {
         offer.sent();
         let introduced = introduced(&offer.ours, RecvFlags::empty(), false);

@@ -6,43 +6,43 @@ use std::time::{Duration, Instant};
 
 use crate::members::Member;
 
-/// Between two looks while something is due.
+/// The interval between checks while something is expected.
 const LOOK: Duration = Duration::from_millis(100);
-/// Between two looks at a keeper whose program the owner has no descriptor of.
+/// The interval between checks of a keeper if the owner has no pidfd of its program.
 const IDLE_LOOK: Duration = Duration::from_secs(2);
-/// From the moment of KILL to the first sweep by the owner. A keeper that runs needs milliseconds.
+/// From the time of KILL to the first sweep by the owner. A running keeper needs milliseconds.
 const MARGIN: Duration = Duration::from_millis(500);
-/// A keeper that is held for so long, with something to report, will not report it.
+/// A keeper that is stopped for this long, with something to report, will not report it.
 const HELD: Duration = Duration::from_millis(500);
-/// A keeper that runs gets this long on the busiest machine, and so does a process that the kernel
+/// A running keeper gets this long on the busiest machine, and so does a process that the kernel
 /// cannot end.
 const LONGEST: Duration = Duration::from_secs(5);
 
-/// What an owner does at a look.
+/// What an owner does at a check.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Step {
     /// All is well, or nothing helps yet.
     Wait,
-    /// Let the keeper go on.
+    /// Continue the keeper.
     Wake,
-    /// Kill everything below the keeper, and let it go on.
+    /// Kill everything below the keeper, and continue it.
     Sweep,
-    /// Nothing is left below the keeper, and it does not report it: end it.
+    /// Nothing is left below the keeper, and it does not report that: end it.
     KillKeeper,
-    /// Wait no longer.
+    /// Stop waiting.
     GiveUp,
 }
 
-/// What an owner knows of a keeper that has not reported the end.
+/// What an owner knows about a keeper that has not reported the end.
 #[derive(Debug, Default)]
 pub(super) struct Oversight {
-    /// The end was asked for.
+    /// The end was requested.
     is_asked: bool,
-    /// From here on everything should be dead.
+    /// From then on everything should be dead.
     kill_at: Option<Instant>,
-    /// Since when the program is known to have ended, without a word of its keeper.
+    /// Since when the program is known to have ended without a report from its keeper.
     main_gone: Option<Instant>,
-    /// Since when nothing lives below the keeper.
+    /// Since when nothing is alive below the keeper.
     empty_since: Option<Instant>,
     keeper_killed: Option<Instant>,
     next: Option<Instant>,
@@ -51,18 +51,18 @@ pub(super) struct Oversight {
 }
 
 impl Oversight {
-    /// The next look; absent where only an event can bring one.
+    /// The next check; `None` if only an event can trigger one.
     pub(super) fn next_look(&self) -> Option<Instant> {
         self.next
     }
 
-    /// A tree has started. With a descriptor of the program its end is an event, without one it is
-    /// looked for.
+    /// A tree has started. With a pidfd of the program its end is an event; without one it is
+    /// polled.
     pub(super) fn started(&mut self, now: Instant, has_pidfd: bool) {
         self.next = (!has_pidfd).then(|| now + IDLE_LOOK);
     }
 
-    /// The end was asked for, with KILL after this grace. A second wish can only hurry.
+    /// The end was requested, with KILL after this grace. A second request can only speed it up.
     pub(super) fn asked(&mut self, now: Instant, grace: Duration) {
         let wanted = now.checked_add(grace);
         self.kill_at = match (self.kill_at, wanted) {
@@ -77,7 +77,7 @@ impl Oversight {
     pub(super) fn main_ended(&mut self, now: Instant) {
         if self.main_gone.is_none() {
             self.main_gone = Some(now);
-            // A keeper that runs reports it at once.
+            // A running keeper reports it at once.
             self.hurry(now);
         }
     }
@@ -86,13 +86,13 @@ impl Oversight {
         self.main_gone.is_some()
     }
 
-    /// The keeper reported the end of the program: it lives, and there is nothing to wait for but
-    /// its last word.
+    /// The keeper reported the end of the program: it is alive, and only its last message is
+    /// awaited.
     pub(super) fn main_reported(&mut self) {
         self.main_gone = None;
     }
 
-    /// What is to be done at this look.
+    /// What to do at this check.
     pub(super) fn step(&mut self, now: Instant, is_held: bool) -> Step {
         let is_idle = !self.is_asked && self.main_gone.is_none() && self.keeper_killed.is_none();
         self.next = Some(now + if is_idle && !is_held { IDLE_LOOK } else { LOOK });
@@ -121,7 +121,7 @@ impl Oversight {
         }
     }
 
-    /// These lived below the keeper at a sweep.
+    /// These were alive below the keeper at a sweep.
     pub(super) fn swept(&mut self, now: Instant, living: Vec<Member>) {
         if !living.is_empty() {
             self.empty_since = None;
@@ -135,12 +135,12 @@ impl Oversight {
         }
     }
 
-    /// How many sweeps killed.
+    /// How many processes sweeps killed.
     pub(super) fn killed(&self) -> u32 {
         u32::try_from(self.killed.len()).unwrap_or(u32::MAX)
     }
 
-    /// Whether a sweep found nothing below the keeper, and none after it found more.
+    /// Whether a sweep found nothing below the keeper, and no later one found more.
     pub(super) fn is_empty(&self) -> bool {
         self.empty_since.is_some()
     }

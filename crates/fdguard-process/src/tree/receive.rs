@@ -9,13 +9,13 @@ use rustix::net::{RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, recvmsg}
 
 use crate::keeper::message::{FromKeeper, LENGTH};
 
-/// What came through the pair.
+/// What arrived through the pair.
 pub(super) enum KeeperMessage {
     Message(FromKeeper, Option<OwnedFd>),
     End,
 }
 
-/// The next message. It may come with the pidfd of the program.
+/// The next message. The program's pidfd may be attached.
 pub(super) fn receive(control: &OwnedFd, flags: RecvFlags) -> Result<KeeperMessage, Errno> {
     let mut bytes = [0; LENGTH];
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];

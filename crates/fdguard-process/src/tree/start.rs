@@ -1,5 +1,5 @@
-//! The owner's part of a start: everything is prepared, the keeper is forked, and the first thing
-//! that it says decides.
+//! The owner's part of a start: everything is prepared, the keeper is forked, and its first message
+//! decides.
 
 use std::io;
 use std::os::fd::{AsRawFd as _, OwnedFd};
@@ -27,7 +27,7 @@ const WAKE_AFTER: Timespec = Timespec {
     tv_sec: 0,
     tv_nsec: 100_000_000,
 };
-/// A keeper that was found stopped so often, one time after the other, is held: such a start fails.
+/// A keeper that is found stopped this often in a row is held: the start fails.
 const MOST_WAKES: u32 = 20;
 /// KILL takes milliseconds.
 const LONGEST_END: Duration = Duration::from_secs(2);
@@ -93,8 +93,8 @@ pub(super) fn start(
     }
 }
 
-/// Waits until our keeper says something. The program runs already by then, and may have stopped
-/// it. False when it is held.
+/// Waits for the keeper's first message. The program is already running by then, and may have
+/// stopped the keeper. False if the keeper is held.
 fn await_word(control: &OwnedFd, keeper: u32) -> bool {
     let own = own_child(keeper);
     let mut wakes = 0;
@@ -112,8 +112,8 @@ fn await_word(control: &OwnedFd, keeper: u32) -> bool {
     false
 }
 
-/// Ends what is below a keeper that cannot report it, and the keeper. Its end of the pair is closed
-/// by that.
+/// Ends everything below a keeper that cannot report it, and the keeper. This closes its end of the
+/// pair.
 fn end_held(keeper: u32) {
     let deadline = Instant::now() + LONGEST_END;
     while !sweep::kill_below(own_child(keeper)).is_empty() && Instant::now() < deadline {
@@ -129,7 +129,7 @@ fn own_child(keeper: u32) -> KeeperProcess {
     }
 }
 
-/// One that is not stopped takes no notice of it.
+/// CONT has no effect on a keeper that is not stopped.
 fn wake(keeper: u32) {
     let _gone = sys::signal_child(keeper, libc::SIGCONT);
 }
@@ -140,10 +140,10 @@ pub(super) enum KeeperGreeting {
     Failed { step: Step, errno: Errno },
 }
 
-/// A program that runs.
+/// A running program.
 pub(super) struct StartResult {
     pub(super) main: u32,
-    /// Its start, in ticks since the boot.
+    /// Its start, in ticks since boot.
     pub(super) at: u64,
     pub(super) pidfd: Option<OwnedFd>,
     pub(super) in_cgroup: bool,
@@ -172,7 +172,7 @@ pub(super) fn introduced(
                 },
                 pidfd,
             )) => {
-                // The kernel drops a descriptor for which the table has no room.
+                // The kernel drops a descriptor if the table is full.
                 if keep_pidfd && pidfd.is_none() {
                     return Err(Errno::MFILE);
                 }
@@ -194,7 +194,7 @@ pub(super) fn introduced(
     }
 }
 
-/// Ends a tree that its owner could not take.
+/// Ends a tree that its owner could not accept.
 fn abandon(control: OwnedFd, keeper: u32) {
     let at_once = StopPlan {
         signal: libc::SIGKILL,
@@ -227,7 +227,7 @@ fn failure(plan: &Plan, prepared: &PreparedChild, step: Step, errno: Errno) -> S
         .map(|program| program.to_string_lossy().into_owned());
     let program = program.unwrap_or_default();
     match errno {
-        // A file that is there and not found lacks its interpreter.
+        // If an existing file is not found, its interpreter is missing.
         Errno::NOENT | Errno::NOTDIR if !prepared.is_somewhere() => {
             StartError::NotFound { program }
         }

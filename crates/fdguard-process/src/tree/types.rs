@@ -12,32 +12,32 @@ use crate::reserve::Reserve;
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum StartError {
-    /// No such program.
+    /// There is no such program.
     #[error("{program}: command not found")]
     NotFound {
-        /// Which.
+        /// The program.
         program: String,
     },
-    /// It is there and cannot be run.
+    /// It exists but cannot be run.
     #[error("cannot run {program}: {source}")]
     NotRunnable {
-        /// Which.
+        /// The program.
         program: String,
-        /// Why.
+        /// The reason.
         source: io::Error,
     },
-    /// The machine refused something else.
+    /// Another step failed.
     #[error("{step}: {source}")]
     Refused {
-        /// What was tried.
+        /// The step.
         step: &'static str,
-        /// Why.
+        /// The reason.
         source: io::Error,
     },
 }
 
 impl StartError {
-    /// The exit code that shells give for it: 127 when it is not found, 126 when it cannot be run.
+    /// The exit code that shells use for it: 127 if it is not found, 126 if it cannot be run.
     #[must_use]
     pub fn code(&self) -> Option<u8> {
         match self {
@@ -68,38 +68,38 @@ pub enum Exit {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum TreeEvent {
-    /// The program itself ended; some of its descendants may live on.
+    /// The program itself ended; some of its descendants may still be alive.
     MainEnded {
         /// How.
         exit: Exit,
-        /// Descendants that live on at this moment.
+        /// Descendants that are still alive.
         left: u32,
     },
-    /// Nothing is left: `waitpid` said so, or the cgroup is empty.
+    /// Nothing is left: `waitpid` found no child, or the cgroup is empty.
     Empty {
         /// How the program itself ended.
         exit: Exit,
-        /// Processes that did not end when they were asked to.
+        /// Processes that did not end on request.
         killed: u32,
         /// Processes that were reaped besides the program itself.
         reaped: u32,
     },
-    /// The keeper is gone without a word (somebody killed it); what is known of the tree was
-    /// killed, but it may not be all.
+    /// The keeper is gone without a report (it was killed). The known processes of the tree were
+    /// killed, but there may be others.
     Lost,
 }
 
-/// How a tree is asked to end: this signal (and CONT) to the program, a little later to all, then
-/// KILL until nothing is left.
+/// How a tree is ended: this signal (and CONT) to the program, a little later to all, then KILL
+/// until nothing is left.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct StopPlan {
-    /// The first signal; TERM as a rule.
+    /// The first signal; usually TERM.
     pub signal: i32,
     /// From the first signal to the first KILL.
     pub grace: Duration,
 }
 
-/// What a process used in its life, with the children that it waited for.
+/// The resources that a process used, including children that it waited for.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Usage {
     /// Time in its own code.
@@ -108,8 +108,8 @@ pub struct Usage {
     pub system: Duration,
     /// The largest resident memory of one process, in bytes.
     pub peak_memory: u64,
-    /// How many of its tree the kernel killed because the memory of its cgroup was used up; absent
-    /// where no cgroup counts it.
+    /// How many processes of its tree the kernel killed because the memory of its cgroup was used
+    /// up; `None` if no cgroup counts it.
     pub memory_kills: Option<u32>,
 }
 
@@ -122,16 +122,16 @@ pub enum Mechanism {
     KeeperAndCgroup,
 }
 
-/// What a start may be given besides the plan.
+/// Options of a start besides the plan.
 #[derive(Debug)]
 pub struct Options<'r> {
     /// From the owner's end (it was killed, or crashed) to the first KILL; the tree gets TERM at
     /// once.
     pub orphan_grace: Duration,
-    /// Descriptors that are given up for the start, so that it works although the table is full.
+    /// Descriptors that are released for the start, so that it works even if the table is full.
     pub reserve: Option<&'r mut Reserve>,
-    /// Hold a descriptor of the program's process too. Without it a tree costs its owner one
-    /// descriptor, and signals go through the keeper.
+    /// Also hold a pidfd of the program. Without it a tree costs its owner one descriptor, and
+    /// signals go through the keeper.
     pub keep_pidfd: bool,
 }
 

@@ -1,4 +1,4 @@
-//! Keepers that come by an exec, for programs that somebody else forked.
+//! Keepers that are started by an exec, for programs that another process forked.
 
 use std::fs;
 use std::os::fd::AsFd as _;
@@ -38,7 +38,7 @@ fn example(name: &str) -> String {
     path.to_str().unwrap().to_owned()
 }
 
-/// What forks and becomes the keeper, and the program's output.
+/// The process that forks and becomes the keeper, and the program's output.
 struct Forked {
     _forker: Tree,
     offer: Offer,
@@ -142,7 +142,7 @@ fn the_tree_of_an_owner_that_never_attached_ends() {
     assert_eq!(line(&mut forked.out), "up");
     drop(forked.offer);
     let mut forker = forked._forker;
-    // The forker is the keeper now, and ends only after all others.
+    // The forker is now the keeper, and ends only after all others.
     empty(&mut forker);
     assert_eq!(alive(&token), [0; 0]);
 }

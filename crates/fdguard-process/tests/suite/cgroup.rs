@@ -1,4 +1,4 @@
-//! Trees in a cgroup of their own, where one can be made.
+//! Trees in a cgroup of their own, where one can be created.
 
 use std::fs;
 use std::path::PathBuf;
@@ -15,7 +15,7 @@ fn cgroup(pid: u32) -> String {
     own.unwrap().to_owned()
 }
 
-/// A tree in a cgroup, or `None` where none can be made.
+/// A tree in a cgroup, or `None` if none can be created.
 fn tree(token: &str) -> Option<Tree> {
     let (mut plan, mut out) = heard(family(token, &[]));
     plan.cgroup = true;
@@ -92,7 +92,7 @@ fn an_empty_cgroup_of_an_owner_that_was_killed_with_its_keeper_is_removed() {
     };
     let parent = dir(&tree).parent().unwrap().to_owned();
     drop(tree);
-    // No process has this number: the kernel's highest is 4194304.
+    // No process has this pid: the kernel's highest is 4194304.
     let left = parent.join("fdguard-4194305-1-0");
     fs::create_dir(&left).unwrap();
     let exe = std::env::current_exe().unwrap();
@@ -102,7 +102,7 @@ fn an_empty_cgroup_of_an_owner_that_was_killed_with_its_keeper_is_removed() {
     assert!(!left.exists());
 }
 
-/// Cgroups that this process made.
+/// Cgroups that this process created.
 fn leaves() -> usize {
     let mounts = fs::read_to_string("/proc/self/mounts").unwrap();
     let own = cgroup(std::process::id());

@@ -1,5 +1,5 @@
-//! Limits that a cgroup keeps, where its controllers can be had: as root in the top cgroup, or in
-//! one that is ours alone.
+//! Limits that a cgroup enforces, if its controllers are available: as root in the top cgroup, or
+//! in one that only this process uses.
 
 use std::fs;
 use std::path::PathBuf;
@@ -23,7 +23,7 @@ fn limited(command: &[&str]) -> Plan {
     plan
 }
 
-/// Starts it, or says that there is no cgroup that keeps limits.
+/// Starts it, or reports that no cgroup enforces limits.
 fn start(plan: &Plan) -> Option<Tree> {
     let tree = Tree::start(plan).unwrap();
     if tree.enforced().memory == LimitMechanism::Cgroup
@@ -96,7 +96,7 @@ time.sleep(1000)";
     empty(&mut tree);
 }
 
-/// Where cgroups are, and a new one there that may be divided; none where that cannot be.
+/// A new cgroup that may be divided; `None` if none can be created.
 fn own_group() -> Option<PathBuf> {
     let mounts = fs::read_to_string("/proc/self/mounts").unwrap();
     let root = mounts.lines().find_map(|line| {
@@ -113,7 +113,7 @@ fn own_group() -> Option<PathBuf> {
     Some(group)
 }
 
-/// Not a test: an owner that was born in the middle of its cgroup.
+/// Not a test: an owner that starts in an inner node of its cgroup tree.
 #[test]
 #[ignore = "a role that another test starts"]
 fn role() {
@@ -121,7 +121,7 @@ fn role() {
         testkit::skip("no role was given");
         return;
     }
-    // There was a tree before anybody asked for limits.
+    // There was a tree before limits were requested.
     let mut before = Tree::start(&plan(&["sleep", "1000"])).unwrap();
     let mut tree = Tree::start(&limited(&["sleep", "1000"])).unwrap();
     println!("kept by {:?} in {}", tree.enforced().memory, cgroup("self"));
@@ -138,7 +138,7 @@ fn cgroup(pid: &str) -> String {
     own.unwrap().to_owned()
 }
 
-/// Runs the role in this group; with a neighbour that is not below it, if asked.
+/// Runs the role in this group; on request with a neighbour that is not below it.
 fn in_group(group: &std::path::Path, neighbour: bool) -> String {
     let with = if neighbour {
         "sleep 1000 & N=$!;"
@@ -174,7 +174,7 @@ fn an_owner_in_the_middle_of_its_own_cgroup_steps_aside_and_divides_it() {
         "{said}"
     );
     assert!(!said.contains("fdguard-self-0"), "{said}");
-    // The leaf that it stepped into is removed by the next one.
+    // The next owner removes the leaf that this one moved into.
     let said = in_group(&group, false);
     assert!(said.contains("kept by Cgroup"), "{said}");
     let leaves = fs::read_dir(&group)

@@ -1,4 +1,4 @@
-//! How programs end, by themselves and when they are asked.
+//! How programs end, by themselves and on request.
 
 use std::time::{Duration, Instant};
 
@@ -53,7 +53,7 @@ fn a_program_that_refuses_is_killed() {
     assert_eq!(empty(&mut tree), (Exit::Signal(libc::SIGKILL), 1));
 }
 
-/// Asks for an end that would take long if those were not asked who are born while it comes.
+/// Requests an end that would take long if processes created during it were not signalled.
 fn asked_with_newcomers(script: &str, expected: Exit) {
     let (plan, mut out) = heard(shell(script));
     let mut tree = Tree::start(&plan).unwrap();
@@ -67,10 +67,10 @@ fn asked_with_newcomers(script: &str, expected: Exit) {
 
 #[test]
 fn a_process_that_is_born_after_the_others_were_asked_is_asked_too() {
-    // The program ends at once; what it leaves starts one more, and waits for it.
+    // The program ends at once; a process that it leaves starts one more, and waits for it.
     let left = "(trap 'sleep 1000; exit' TERM; echo up; while :; do sleep 0.01; done) & wait";
     asked_with_newcomers(left, Exit::Signal(libc::SIGTERM));
-    // The program itself does.
+    // The program itself starts one more.
     let program = "trap 'sleep 1000; exit 7' TERM; echo up; while :; do sleep 0.01; done";
     asked_with_newcomers(program, Exit::Code(7));
 }

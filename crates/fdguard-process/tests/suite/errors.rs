@@ -64,7 +64,7 @@ fn the_path_of_the_new_environment_is_searched() {
     script(&hidden, "fdguard-said", "#!/bin/sh\n", 0o644);
     script(dir.path(), "fdguard-said", "#!/bin/sh\necho found\n", 0o755);
     let mut plan = plan(&["fdguard-said"]);
-    // The first is there and may not be run: the search goes on, as execvp's does.
+    // The first exists and is not executable: the search continues, as execvp's does.
     let path = format!("/nowhere:{}:{}", hidden.display(), dir.path().display());
     plan.environment = vec![("PATH".into(), path.into())];
     assert_eq!(output(plan).0, "found\n");

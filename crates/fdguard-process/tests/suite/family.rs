@@ -11,7 +11,7 @@ const TERM: StopPlan = StopPlan {
     grace: Duration::from_millis(50),
 };
 
-/// One life: up, its members, its end. Gives how long the end took.
+/// One run: start, members, end. Returns how long the end took.
 fn one_life(words: &[&str], cgroup: bool, stop: StopPlan) -> Duration {
     let token = token();
     let (mut plan, mut out) = heard(family(&token, words));
@@ -99,7 +99,7 @@ fn a_program_that_leaves_descendants_is_told_and_they_live_on() {
         panic!("nothing follows but the end");
     };
     assert_eq!((exit, reaped), (Exit::Code(0), 5));
-    // The one that ignores TERM. The stopped one was asked too, and went on.
+    // The one that ignores TERM. The stopped one was signalled too, and continued.
     assert_eq!(killed, 1);
     assert_eq!(alive(&token), [0; 0]);
 }

@@ -1,4 +1,4 @@
-//! Plans for tests, and waiting for what a tree tells.
+//! Plans for tests, and waiting for a tree's events.
 
 use std::ffi::OsString;
 use std::fs;
@@ -14,7 +14,7 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::pipe::{PipeFlags, pipe_with};
 use rustix::process::{Pid, PidfdFlags, pidfd_open};
 
-/// Nothing that a test waits for takes this long, on the busiest machine.
+/// Nothing that a test waits for takes this long, even on the busiest machine.
 pub(crate) const LONG: Duration = Duration::from_secs(60);
 
 /// KILL at once.
@@ -35,14 +35,14 @@ pub(crate) fn shell(script: &str) -> Plan {
     plan(&["sh", "-c", script])
 }
 
-/// Lets the program's standard output be read from the pipe.
+/// Makes the program's standard output readable from a pipe.
 pub(crate) fn heard(mut plan: Plan) -> (Plan, fs::File) {
     let (ours, theirs) = pipe_with(PipeFlags::CLOEXEC).expect("a pipe");
     plan.stdio[1] = Some(Arc::new(theirs));
     (plan, fs::File::from(ours))
 }
 
-/// Starts it, and gives what it wrote until all of it had ended.
+/// Starts it, and returns its output until everything had ended.
 pub(crate) fn output(plan: Plan) -> (String, Exit) {
     let (plan, mut out) = heard(plan);
     let mut tree = Tree::start(&plan).expect("a start");
@@ -69,7 +69,7 @@ pub(crate) fn wait_for(fd: std::os::fd::BorrowedFd<'_>) {
     }
 }
 
-/// The next that is told.
+/// The next event.
 pub(crate) fn told(tree: &mut Tree) -> TreeEvent {
     loop {
         if let Some(told) = tree.told() {
@@ -79,8 +79,8 @@ pub(crate) fn told(tree: &mut Tree) -> TreeEvent {
     }
 }
 
-/// Waits as an owner does: for what the keeper says, for the end of the program, and until the next
-/// look.
+/// Waits as an owner does: for a message of the keeper, for the end of the program, and until the
+/// next check.
 fn wait_for_tree(tree: &Tree) {
     let fds = [Some(tree.fd()), tree.program_end()];
     let mut fds: Vec<_> = fds
@@ -98,7 +98,7 @@ fn wait_for_tree(tree: &Tree) {
     );
 }
 
-/// Waits for `Empty`, and gives the program's exit and who was killed.
+/// Waits for `Empty`, and returns the program's exit and the number of processes killed.
 pub(crate) fn empty(tree: &mut Tree) -> (Exit, u32) {
     loop {
         match told(tree) {
@@ -109,7 +109,7 @@ pub(crate) fn empty(tree: &mut Tree) -> (Exit, u32) {
     }
 }
 
-/// Waits for this line from the program.
+/// Waits for the next line from the program.
 pub(crate) fn line(out: &mut fs::File) -> String {
     let mut line = Vec::new();
     let mut byte = [0];
@@ -119,7 +119,7 @@ pub(crate) fn line(out: &mut fs::File) -> String {
     String::from_utf8(line).expect("text")
 }
 
-/// The processes with this token in their command line that live.
+/// The living processes with this token in their command line.
 pub(crate) fn alive(token: &str) -> Vec<u32> {
     let mut found = Vec::new();
     for entry in fs::read_dir("/proc").expect("/proc").flatten() {
@@ -132,7 +132,7 @@ pub(crate) fn alive(token: &str) -> Vec<u32> {
         };
         let command = fs::read(entry.path().join("cmdline")).unwrap_or_default();
         let mut words = command.split(|byte| *byte == 0);
-        // What has ended has no command line.
+        // An ended process has no command line.
         if pid != std::process::id() && words.any(|word| word == token.as_bytes()) {
             found.push(pid);
         }
@@ -140,7 +140,7 @@ pub(crate) fn alive(token: &str) -> Vec<u32> {
     found
 }
 
-/// A word that nobody else has in its command line.
+/// A word that no other process has in its command line.
 pub(crate) fn token() -> String {
     static COUNT: AtomicU32 = AtomicU32::new(0);
     let count = COUNT.fetch_add(1, Ordering::Relaxed);
@@ -155,7 +155,7 @@ pub(crate) fn family(token: &str, words: &[&str]) -> Plan {
     plan(&[&[program, token], words].concat())
 }
 
-/// A descriptor of a process, to wait for its end.
+/// A pidfd of a process, to wait for its end.
 pub(crate) fn pidfd(pid: u32) -> OwnedFd {
     let pid = i32::try_from(pid).ok().and_then(Pid::from_raw);
     pidfd_open(pid.expect("a number"), PidfdFlags::empty()).expect("a process")
@@ -170,7 +170,7 @@ pub(crate) fn status(pid: u32, field: &str) -> Option<String> {
     line.map(|value| value.trim().to_owned())
 }
 
-/// Takes every number that is left.
+/// Uses up every number that is left.
 pub(crate) fn fill() -> Vec<OwnedFd> {
     let mut taken = Vec::new();
     loop {

@@ -1,4 +1,4 @@
-//! Keepers that somebody stops or traces.
+//! Keepers that are stopped or traced by another process.
 
 use std::fs;
 use std::io::{BufRead as _, BufReader, Write as _};
@@ -22,7 +22,7 @@ const GENTLY: StopPlan = StopPlan {
 };
 const ROLE: &str = "FDGUARD_TEST_HELD";
 
-/// A program that holds a keeper when it is told to begin.
+/// A program that holds a keeper as soon as the test lets it start.
 struct Holder {
     plan: Plan,
     out: fs::File,
@@ -42,8 +42,8 @@ fn holder(token: &str, how: &str, pid: u32) -> Holder {
     }
 }
 
-/// Starts a program that holds its own keeper, and waits until it does. `None` where nobody may
-/// trace.
+/// Starts a program that holds its own keeper, and waits until it does. `None` if tracing is not
+/// permitted.
 fn held(token: &str, how: &str, options: Options<'_>) -> Option<Tree> {
     let mut holder = holder(token, how, 0);
     let tree = Tree::start_with(&holder.plan, options).unwrap();
@@ -56,7 +56,7 @@ fn held(token: &str, how: &str, options: Options<'_>) -> Option<Tree> {
     Some(tree)
 }
 
-/// Waits until the tree is over, and says whether anything may be left.
+/// Waits until the tree is over, and returns how many processes may be left.
 fn over(tree: &mut Tree) -> Option<u32> {
     loop {
         match told(tree) {
@@ -99,7 +99,7 @@ fn a_dropped_tree_that_holds_its_keeper_is_gone_when_the_drop_returns() {
     }
 }
 
-/// Who holds it is not of the tree, and goes on when the tree is gone.
+/// The process that holds it is not part of the tree, and continues when the tree is gone.
 #[test]
 fn a_keeper_that_a_stranger_holds_does_not_keep_its_tree_alive() {
     for how in ["stop", "trace"] {
@@ -114,7 +114,8 @@ fn a_keeper_that_a_stranger_holds_does_not_keep_its_tree_alive() {
             return testkit::skip(&said);
         }
         tree.stop(AT_ONCE);
-        // Between two stops the keeper may find the time for its last word; a traced one does not.
+        // Between two stops the keeper may find the time for its last message; a traced one does
+        // not.
         assert_eq!(over(&mut tree), Some(0), "{how}");
         wait_for(sleeper.as_fd());
         drop((tree, kept));
@@ -143,9 +144,9 @@ fn a_program_that_holds_its_keeper_from_the_start_leaves_nothing() {
     let token = token();
     for _ in 0..5 {
         let mut holder = holder(&token, "stop", 0);
-        // It begins before the keeper has said that it runs.
+        // It starts before the keeper has reported that it runs.
         holder.begin.write_all(b"\n").unwrap();
-        // Started or not: it depends on who was faster.
+        // Started or not: it depends on which was faster.
         drop(Tree::start(&holder.plan));
         assert_eq!(alive(&token), [0; 0]);
     }
@@ -166,11 +167,11 @@ fn role() {
     };
     let tree = held(token, how, options).unwrap();
     println!("owns {}", tree.keeper());
-    // Until somebody kills us.
+    // Until the test kills this process.
     std::io::stdin().read_line(&mut String::new()).unwrap();
 }
 
-/// Starts such an owner; gives it, its identity, and its keeper's.
+/// Starts such an owner; returns it, its identity, and its keeper's.
 fn owner(how: &str, token: &str) -> (Child, ProcessId, ProcessId) {
     let mut owner = Command::new(std::env::current_exe().unwrap())
         .args([
@@ -194,7 +195,7 @@ fn owner(how: &str, token: &str) -> (Child, ProcessId, ProcessId) {
     (owner, identity, keeper)
 }
 
-/// The tree lived on before: nobody let its keeper go on.
+/// Regression: the tree stayed alive, because nothing continued its keeper.
 #[test]
 fn a_keeper_that_is_stopped_when_its_owner_is_killed_ends_its_tree() {
     for _ in 0..5 {
@@ -239,7 +240,7 @@ fn trees_of_an_owner_that_is_gone_are_found_by_their_mark() {
     assert_eq!(other.members(), [other.main()], "another tree lives on");
 }
 
-/// Whether it lives; who reaps it is another's business.
+/// Whether it is alive; another process reaps it.
 fn is_alive(process: &ProcessId) -> bool {
     let state = super::harness::status(process.pid(), "State");
     process.matches() && state.is_some_and(|state| !state.starts_with('Z'))

@@ -1,4 +1,4 @@
-//! What a program is born with. The program itself is the oracle.
+//! What a program starts with. The program itself is the oracle.
 
 use std::collections::BTreeMap;
 use std::fs::{self, File};
@@ -15,7 +15,7 @@ fn inborn() -> Plan {
     plan(&[testkit::c_victim("inborn").to_str().unwrap()])
 }
 
-/// What it says: `key=value`, descriptors as `fd N=FILE`, variables as `env NAME=VALUE`.
+/// The program's report: `key=value`, descriptors as `fd N=FILE`, variables as `env NAME=VALUE`.
 fn said(plan: Plan) -> BTreeMap<String, String> {
     let (text, exit) = output(plan);
     assert_eq!(exit, Exit::Code(0));
@@ -69,7 +69,7 @@ fn nothing_but_the_standard_streams_is_inherited() {
 #[test]
 fn handed_descriptors_stand_in_their_order_whatever_their_numbers_were() {
     let dir = tempfile::tempdir().unwrap();
-    // Some have the very numbers that others shall get.
+    // Some have the very numbers that others are to get.
     let files = files(&dir, 20);
     let mut plan = inborn();
     plan.handed = files.iter().rev().map(|fd| handed(fd, None)).collect();
@@ -179,8 +179,8 @@ fn a_limit_above_the_hard_one_is_the_hard_one() {
 
 #[test]
 fn session_and_group_are_as_planned() {
-    // Not by rustix: in a pid namespace whose session began outside both numbers are 0, which it
-    // takes for impossible.
+    // Not with rustix: in a pid namespace whose session started outside, both numbers are 0, which
+    // it considers impossible.
     let stat = fs::read_to_string("/proc/self/stat").unwrap();
     let mut fields = stat.rsplit_once(')').unwrap().1.split_whitespace().skip(2);
     let (group, session) = (
@@ -204,8 +204,9 @@ fn session_and_group_are_as_planned() {
     }
 }
 
-/// Where a container shares the session of the host, the group and session of its first processes
-/// have no number in it. Found by running all tests so: the owner's group was taken for impossible.
+/// If a container shares the session of the host, the group and session of its first processes have
+/// no number in it. Found by running all tests that way: the owner's group was considered
+/// impossible.
 #[test]
 fn an_owner_whose_group_is_outside_of_its_pid_namespace_starts_programs_too() {
     let test = "suite::inborn::session_and_group_are_as_planned";

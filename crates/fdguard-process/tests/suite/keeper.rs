@@ -1,4 +1,4 @@
-//! The keeper itself: what it holds, what it survives, and who notices it.
+//! The keeper itself: what it holds, what it survives, and what notices it.
 
 use std::fs;
 use std::process::Command;
@@ -59,7 +59,7 @@ fn the_owners_own_children_are_not_reaped_and_keepers_are_not_seen() {
     }
     assert_eq!(child.wait().unwrap().code(), Some(5));
     let mut tree = Tree::start(&shell("exit 3")).unwrap();
-    // An owner that waits for any child has none: it does not take the keeper's end from us.
+    // An owner that waits for any child sees none: it does not consume the keeper's end.
     let waited = rustix::process::wait(WaitOptions::NOHANG);
     assert_eq!(waited.unwrap_err(), rustix::io::Errno::CHILD);
     assert_eq!(empty(&mut tree), (Exit::Code(3), 0));

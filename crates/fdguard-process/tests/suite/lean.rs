@@ -72,7 +72,7 @@ fn signals_reach_the_program_through_its_keeper() {
     tree.signal(libc::SIGUSR2);
     assert_eq!(empty(&mut tree).0, Exit::Code(9));
     assert!(tree.is_over());
-    // To nobody: its number may be another's now.
+    // This must have no effect: the pid may belong to another process by now.
     tree.signal(libc::SIGKILL);
 }
 

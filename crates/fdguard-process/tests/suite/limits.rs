@@ -1,4 +1,4 @@
-//! Victims that want more than they may.
+//! Programs that exceed their limits.
 
 use std::time::Duration;
 
@@ -88,7 +88,7 @@ except OSError as error:
     let mut plan = plan(&["python3", "-c", greedy]);
     let expected = format!("(32, 32)\n{} 32\n", libc::EMFILE);
     assert_eq!(output(limited(plan.clone(), limits)).0, expected);
-    // A soft limit of the plan is kept below it.
+    // A plan's soft limit is kept if it is lower.
     plan.soft_limit = Some(16);
     let text = output(limited(plan, limits)).0;
     assert!(text.starts_with("(16, 32)\n"), "{text}");
@@ -120,8 +120,8 @@ fn processes_are_limited_by_a_cgroup_or_it_is_said_that_nobody_does_it() {
     if enforced.processes == LimitMechanism::Cgroup {
         assert_eq!(tree.mechanism(), Mechanism::KeeperAndCgroup);
         assert_eq!(enforced.memory, LimitMechanism::Cgroup);
-        // The shell cannot fork any more, and says so by its end; those that it made hold its
-        // output.
+        // The shell cannot fork any more, and its exit shows that; the processes that it started
+        // hold its output.
         let ended = super::harness::told(&mut tree);
         assert!(
             matches!(

@@ -29,12 +29,12 @@ fn role() {
             };
             let tree = Tree::start_with(&plan, options).unwrap();
             assert_eq!(line(&mut out), "up");
-            // A child that holds our end of the pair, as a copy of us without an exec would. It
-            // ends with its input, the test's pipe.
+            // A child that holds the owner's end of the pair, as a copy of the owner without an
+            // exec would. It ends with its input, the test's pipe.
             let copy = (role == "copied").then(|| rustix::io::dup(tree.fd()).unwrap());
             let holder = copy.map(|_held_by_the_child_too| Command::new("cat").spawn().unwrap());
             println!("owns {} {}", tree.main(), tree.keeper());
-            // Until somebody kills us.
+            // Until the test kills this process.
             std::io::stdin().read_line(&mut String::new()).unwrap();
             drop(tree);
             if let Some(mut holder) = holder {
@@ -76,7 +76,7 @@ fn command(wrapper: &[&str], role: &str, token: &str) -> Command {
 fn find_line(out: &mut BufReader<ChildStdout>, wanted: &str) -> String {
     for line in out.lines() {
         let line = line.unwrap();
-        // The name of the running test may stand before it.
+        // The name of the running test may precede it.
         if let Some(at) = line.find(wanted) {
             return line[at + wanted.len()..].to_owned();
         }
@@ -128,7 +128,7 @@ fn signals_that_the_owner_blocks_or_ignores_are_the_programs_again() {
     let mut out = BufReader::new(owner.stdout.take().unwrap());
     assert_eq!(find_line(&mut out, "blocked="), "0");
     assert_eq!(find_line(&mut out, "kept="), "0");
-    // An owner that ignores CHLD has no zombies: the keeper has, and hears the code.
+    // An owner that ignores CHLD has no zombies: the keeper has, and gets the exit code.
     assert_eq!(find_line(&mut out, "exit "), format!("{:?}", Exit::Code(0)));
     assert!(owner.wait().unwrap().success());
 }

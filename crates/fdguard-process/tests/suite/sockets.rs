@@ -1,5 +1,5 @@
-//! Sockets and stored descriptors in the hands of real programs. A shell moves the test's own
-//! socket to number 3, as a service manager would.
+//! Sockets and stored descriptors in real programs. A shell moves the test's own socket to number
+//! 3, as a service manager would.
 
 use std::io::{BufRead as _, BufReader, Read as _};
 use std::net::{TcpListener, TcpStream};
@@ -11,8 +11,7 @@ use fdguard_process::notify::{FdStore, NotifyServer};
 
 const ROLE: &str = "FDGUARD_TEST_ROLE";
 
-/// Runs this very test again as the program, with `stdin` as numbers 3 and 4, and these settings
-/// before it.
+/// Runs this same test again as the program, with `stdin` as numbers 3 and 4, after these settings.
 fn as_program(test: &str, settings: &str, listener: &TcpListener) -> Output {
     let script = format!("{settings} exec \"$0\" --exact {test} --nocapture 3<&0 4<&0 </dev/null");
     Command::new("sh")
@@ -26,7 +25,7 @@ fn as_program(test: &str, settings: &str, listener: &TcpListener) -> Output {
         .unwrap()
 }
 
-/// What the program found, for the test to read.
+/// Reports what the program found, for the test to read.
 fn report() {
     let taken = activation::from_environment();
     for (fd, name) in &taken.fds {
@@ -100,7 +99,7 @@ fn a_socket_that_we_bound_serves_in_one_program_after_another() {
                  c, _ = s.accept()\n\
                  c.sendall(os.environ['WHO'].encode())";
     for who in ["first", "second"] {
-        // The connection is made while nobody runs: it waits in the socket.
+        // The connection is made while no program runs: it waits in the socket.
         let mut client = TcpStream::connect(address).unwrap();
         let script = "LISTEN_PID=$$ LISTEN_FDS=1 LISTEN_FDNAMES=web exec python3 -c \"$0\" 3<&0";
         let status = Command::new("sh")

@@ -1,4 +1,4 @@
-//! A keeper that somebody killed.
+//! A keeper that was killed.
 
 use fdguard_process::adopt::{adopt_orphans, adopt_orphans_of_trees, end_adopted};
 use fdguard_process::identity::{ProcessId, signal_checked};
@@ -39,7 +39,7 @@ fn an_owner_that_adopts_orphans_ends_all_of_them() {
     assert_eq!(line(&mut out), "up");
     kill_keeper(&tree);
     assert_eq!(told(&mut tree), TreeEvent::Lost);
-    // Nobody was seen before, and a hopper is never the one that was seen.
+    // None was seen before, and a hopper is never the process that was seen.
     let swept = end_adopted(&[other.keeper()], LONG);
     assert_eq!(swept.left, 0);
     assert!(swept.ended > 0, "{swept:?}");
@@ -74,7 +74,7 @@ fn a_tree_whose_keeper_was_killed_ends_with_those_that_nobody_saw() {
 
 #[test]
 fn a_keeper_that_its_own_tree_has_stopped_ends_it_all_the_same() {
-    // Not before the start is over: until then it would be let go on.
+    // Not before the start is over: until then it would be continued.
     let dir = tempfile::tempdir().unwrap();
     let now = dir.path().join("now");
     let script = format!(
@@ -97,8 +97,8 @@ fn a_keeper_that_its_own_tree_has_stopped_ends_it_all_the_same() {
     assert!(killed >= 2, "{killed}");
 }
 
-/// Hung before: the keeper was stopped before it could say that the program runs. As jobs on one
-/// core the program comes first.
+/// Regression: the start hung, because the keeper was stopped before it could report that the
+/// program runs. As jobs on one core, the program comes first.
 #[test]
 fn a_program_that_stops_its_keeper_at_once_is_started_all_the_same() {
     const NAME: &str =
@@ -121,7 +121,7 @@ fn a_program_that_stops_its_keeper_at_once_is_started_all_the_same() {
         let plan = super::harness::shell("kill -STOP $PPID; sleep 1000");
         let mut tree = Tree::start(&plan).unwrap();
         tree.stop(super::harness::AT_ONCE);
-        // It may be stopped after it was asked as well.
+        // It may be stopped after the request, too.
         super::harness::empty(&mut tree);
     }
 }

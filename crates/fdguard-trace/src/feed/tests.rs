@@ -1,4 +1,4 @@
-//! Made-up records.
+//! Synthetic records.
 
 use fdguard_core::event::{StackId, TraceEvent, What};
 use fdguard_core::{Class, ProcKey, TcpState};
@@ -25,7 +25,7 @@ fn record(kind: EventKind, tid: u32, fd: u32, code: u8) -> EventRecord {
     }
 }
 
-/// The next tickets.
+/// Adds events with the next tickets.
 fn give<const N: usize>(feed: &mut Feed, events: [EventRecord; N]) {
     let next = feed.read + N as u64;
     let tickets = (feed.read..next).collect();
@@ -181,7 +181,7 @@ fn what_protection_kept_from_happening_is_the_same_event_with_a_bit_more() {
         4,
         FdCall::Read as u8 | PreventedHarm::BIT,
     );
-    // Another meaning of the same bit.
+    // The same bit has another meaning here.
     let open = record(EventKind::Open, 1, 4, PreventedHarm::BIT);
     give(&mut feed, [close, read, open]);
     let mut next = || {
@@ -198,8 +198,8 @@ fn what_protection_kept_from_happening_is_the_same_event_with_a_bit_more() {
     assert!(!next().1);
 }
 
-/// A closer that is not run for a while between its look at who is inside and its close: the reader
-/// may have gone on since.
+/// A closer that is not scheduled for a while between its check for threads inside and its close:
+/// the reader may have continued since.
 #[test]
 fn who_came_out_with_success_before_the_close_returned_was_perhaps_not_inside() {
     let told = |until: u64, errno: u16| {

@@ -3,8 +3,8 @@
 
 use super::run::{alone_of, children, traced_of};
 
-/// Runs the mode both ways: it says the same, and in its table is number 3 and nothing of its
-/// child's. Gives what it said.
+/// Runs the mode both ways: the output is the same, and its table has number 3 and nothing of its
+/// child's. Returns the output.
 fn undisturbed(mode: &str) -> String {
     let redirection = "> \"$1\" 2>&1";
     let without = alone_of(children(), mode, redirection);

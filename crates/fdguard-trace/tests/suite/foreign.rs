@@ -1,5 +1,5 @@
-//! Programs that a traced one starts and whose loader cannot take the library: they start without
-//! it, and a gap says so.
+//! Programs that a traced one starts and whose loader cannot load the library: they start without
+//! it, and a gap reports that.
 
 use std::ffi::OsString;
 use std::os::unix::process::ExitStatusExt as _;
@@ -21,7 +21,7 @@ const WAYS: &[&str] = &[
     "posix_spawnp",
 ];
 
-/// Runs a command under the tracer; gives what it printed and why programs were started without the
+/// Runs a command under the tracer; returns its output and why programs were started without the
 /// library.
 fn traced(words: &[&str]) -> (Output, Vec<String>) {
     let words: Vec<OsString> = words.iter().map(OsString::from).collect();
@@ -42,7 +42,7 @@ fn text(bytes: &[u8]) -> String {
     String::from_utf8_lossy(bytes).into_owned()
 }
 
-/// `environment.c`, built by this compiler; nothing where it cannot build it.
+/// `environment.c`, built by this compiler; `None` if it cannot build it.
 fn built(dir: &Path, compiler: &str, flags: &[&str]) -> Option<PathBuf> {
     let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../testkit/c/environment.c");
     let program = dir.join(compiler);
@@ -75,14 +75,15 @@ fn starts_by_every_way(program: &Path, blind: BlindReason) {
         assert_eq!(text(&said.stdout), "7 f without\n", "{way}");
         assert_eq!(gaps, [blind.why()], "{way}");
     }
-    // A shell that runs it, and a script that it runs.
+    // A shell that runs it, and a script that the shell runs.
     let script = format!("{program} x; {program} y");
     let (said, gaps) = traced(&["sh", "-c", &script]);
     assert_eq!(text(&said.stdout), "2 x without\n2 y without\n");
     assert_eq!(gaps, [blind.why()]);
 }
 
-/// They crashed: musl's loader takes the library and finds nothing that it wants.
+/// Regression: they crashed, because musl's loader loads the library and does not find the symbols
+/// that it needs.
 #[test]
 fn programs_of_another_c_library_start() {
     let dir = tempfile::tempdir().unwrap();
@@ -93,7 +94,7 @@ fn programs_of_another_c_library_start() {
     starts_by_every_way(&program, BlindReason::OtherLoader);
 }
 
-/// They did not start: the runtime wants to come first.
+/// Regression: they did not start, because the sanitizer must be loaded first.
 #[test]
 fn programs_with_a_sanitizer_start() {
     let dir = tempfile::tempdir().unwrap();
@@ -116,7 +117,7 @@ fn ordinary_programs_keep_the_library() {
     }
 }
 
-/// The loader said that it could not read the library.
+/// Regression: the loader printed that it could not read the library.
 #[test]
 fn a_program_of_another_user_says_nothing_of_the_library() {
     if !testkit::is_root() {

@@ -1,10 +1,10 @@
-//! Whatever a program does, it does the same under the tracer.
+//! A program behaves the same under the tracer.
 
 use std::process::Command;
 
 use super::run::{alone, alone_words, both_ways, traced, traced_words};
 
-/// Runs the mode both ways; gives what it said.
+/// Runs the mode both ways; returns its output.
 fn same(mode: &str) -> String {
     let (without, with) = (alone(mode, "> \"$1\" 2>&1"), traced(mode, "> \"$1\" 2>&1"));
     assert_eq!(with.outcome, without);
@@ -123,9 +123,8 @@ fn r40_every_call_on_a_descriptor_gives_what_it_gives_without_us() {
     }
 }
 
-/// The compiler brings an allocator of its own, which reads a file when it is first asked for
-/// memory: inside of us, when the loader wanted some to say that a name is not there, it waited for
-/// itself.
+/// The compiler brings its own allocator, which reads a file on its first allocation. Inside a
+/// hook, when the loader allocated to report a missing name, it waited for itself.
 #[test]
 fn r19_a_program_whose_allocator_begins_by_opening_a_file() {
     let found = Command::new("rustc").args(["--print", "sysroot"]).output();

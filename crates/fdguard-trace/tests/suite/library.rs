@@ -1,4 +1,4 @@
-//! The injected library as a file: what it asks for, what it offers, and that it is the only one.
+//! The injected library as a file: what it imports, what it exports, and that it is the only one.
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -9,7 +9,7 @@ use object::{Object as _, ObjectSymbol as _};
 
 use super::run::victim;
 
-/// Everything that the library may ask of the C library.
+/// Everything that the library may import from the C library.
 const IMPORTS: &[&str] = &[
     "__errno_location",
     "bcmp",
@@ -21,7 +21,7 @@ const IMPORTS: &[&str] = &[
     "memset",
     "strlen",
 ];
-/// Offered to the linker by every shared object, and needed by none.
+/// Every shared object offers these to the linker, and none needs them.
 const WEAK: &[&str] = &[
     "_ITM_deregisterTMCloneTable",
     "_ITM_registerTMCloneTable",
@@ -29,7 +29,7 @@ const WEAK: &[&str] = &[
     "__gmon_start__",
 ];
 
-/// Every name that it stands before.
+/// Every name that it interposes.
 const EXPORTS: &[&str] = &[
     "_Exit",
     "_Fork",

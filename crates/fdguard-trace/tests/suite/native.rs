@@ -32,7 +32,7 @@ fn rust(variant: &str, flags: &[&str]) -> Option<PathBuf> {
     compiled("rustc", RUST, &format!("held-{variant}"), &all)
 }
 
-/// Runs it both ways, which must be the same; what it left open.
+/// Runs it both ways, which must behave the same; returns what it left open.
 fn sites(program: PathBuf) -> Vec<Site> {
     let words = [program.into_os_string()];
     let without = alone_words(&words);
@@ -48,7 +48,7 @@ fn sites(program: PathBuf) -> Vec<Site> {
     sites
 }
 
-/// Each mark (`// LEAK count what`) is the line of as many.
+/// Each mark (`// LEAK count what`) is on the line that leaks as many.
 fn names_every_line(source: &str, sites: &[Site]) {
     let path = Path::new(env!("CARGO_MANIFEST_DIR"))
         .join("../../testkit")

@@ -1,5 +1,5 @@
-//! A file system with little room under the files that traced processes write: that costs records,
-//! never the program.
+//! A nearly full file system under the files that traced processes write costs records, never the
+//! program.
 
 use std::ffi::OsString;
 use std::fs::File;
@@ -10,7 +10,7 @@ use std::process::{Command, Stdio};
 use fdguard_trace::{Injection, Options, Protection, ReportPolicy, Symbols};
 use rustix::fs::{FallocateFlags, fallocate, statvfs};
 
-/// Set for the copy of a test that runs where `/dev/shm` is its own.
+/// Set for the copy of a test that runs with its own `/dev/shm`.
 const INSIDE: &str = "FDGUARD_TEST_OWN_SHM";
 
 /// Many numbers, stacks and names; threads; children with and without exec.
@@ -70,7 +70,7 @@ fn has_namespaces() -> bool {
     tried.is_ok_and(|status| status.success())
 }
 
-/// Leaves so many bytes.
+/// Leaves this many bytes free.
 fn leave(bytes: u64) -> Option<File> {
     let found = statvfs(Path::new("/dev/shm")).unwrap();
     let size = (found.f_bavail * found.f_bsize).checked_sub(bytes)?;
@@ -109,12 +109,12 @@ fn runs(words: &[OsString], pages: u64, protect: Option<&Protection>) {
     let outcome = (output.status.code(), output.status.signal());
     assert_eq!(outcome, (Some(0), None), "{pages} pages: {told}");
     assert_eq!(output.stdout, b"whole\n", "{pages} pages");
-    // Reading what there is must not fail either.
+    // Reading what exists must not fail either.
     drop(injection.hazards(&mut Symbols::new(), true));
     injection.tables().unwrap();
 }
 
-/// Children died by SIGBUS at 22 of 37 levels.
+/// Regression: children were killed by SIGBUS at 22 of 37 levels.
 #[test]
 fn a_traced_program_runs_at_every_level_of_a_small_file_system() {
     if !is_outside(

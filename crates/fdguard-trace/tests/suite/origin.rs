@@ -1,4 +1,4 @@
-//! The lines that the tracer names.
+//! The lines that the tracer reports.
 
 use std::os::unix::process::ExitStatusExt as _;
 

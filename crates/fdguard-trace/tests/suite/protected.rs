@@ -1,5 +1,4 @@
-//! Whatever a program does, it does the same under protection, but for the numbers that it is
-//! given.
+//! A program behaves the same under protection, except for the numbers that it gets.
 
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -66,7 +65,8 @@ fn r41_programs_that_lock_themselves_up_live() {
     }
 }
 
-/// A name was once read into room on the stack, of which a handler may have next to none.
+/// Regression: a name was read into a buffer on the stack, of which a handler may have next to
+/// none.
 #[test]
 fn r41_a_handler_with_a_little_stack_opens_for_writing() {
     let flags = ["-O2", "-g", "-pthread", "-w"];
@@ -143,7 +143,7 @@ fn printed(words: &[&str]) -> String {
     String::from_utf8(output.stdout).unwrap()
 }
 
-/// `wrk`, `redis` and `haproxy` with low settings refused connections or crashed.
+/// Regression: `wrk`, `redis` and `haproxy` with low settings refused connections or crashed.
 #[test]
 fn r41_a_program_with_a_small_array_of_numbers_has_a_place_for_all() {
     let program = testkit::c_variant("small_table", "O1", &["-O1", "-g"]).unwrap();
@@ -153,7 +153,7 @@ fn r41_a_program_with_a_small_array_of_numbers_has_a_place_for_all() {
     }
 }
 
-/// By its flags the class `other:fdguard` is told, and the highest number of the program.
+/// From outside, these flags identify the class `other:fdguard` and the program's highest number.
 #[test]
 fn r41_what_is_kept_is_known_from_outside() {
     let script = "import os\nr, w = os.pipe()\nos.close(r)\n\

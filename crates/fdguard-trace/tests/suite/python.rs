@@ -6,8 +6,8 @@ use std::path::{Path, PathBuf};
 use fdguard_core::origin::{Frame, Language};
 use fdguard_trace::{Options, Site, Symbols, TracedCommand};
 
-/// It leaves a file and a socket open, the one through C code that calls back, and ends without
-/// tidying up.
+/// It leaves a file and a socket open, the former through C code that calls back, and exits without
+/// cleanup.
 const SCRIPT: &str = "
 import os, socket
 kept = []
@@ -22,8 +22,8 @@ connect()
 os._exit(0)
 ";
 
-/// `close` itself handles a signal that comes every tenth of a millisecond, wherever Python is:
-/// half a frame may be there.
+/// `close` itself handles a signal that arrives every tenth of a millisecond, wherever Python is:
+/// there may be half a frame.
 const INTERRUPTED: &str = "
 import ctypes, os, signal
 os.dup2(0, 14), os.close(14)
@@ -56,7 +56,7 @@ fn interpreter(minor: &str) -> Option<PathBuf> {
         .max()
 }
 
-/// What the script left open; nothing where there is no such interpreter.
+/// What the script left open; `None` if there is no such interpreter.
 fn leaks(minor: &str) -> Option<Vec<Site>> {
     let Some(python) = interpreter(minor) else {
         testkit::skip(&format!("no Python {minor} in pyenv"));
@@ -77,7 +77,7 @@ fn leaks(minor: &str) -> Option<Vec<Site>> {
     Some(sites)
 }
 
-/// The native functions and Python's, of what was opened so.
+/// The native functions and Python's functions of what this call opened.
 fn functions(sites: &[Site], how: &str) -> (Vec<String>, Vec<String>) {
     let is_wanted = |site: &&Site| site.open[0].descriptor.call.name() == how;
     let site = sites.iter().find(is_wanted).expect("a site of the call");
@@ -126,7 +126,7 @@ fn r19_signal_handlers_in_c_that_close_at_any_moment_of_python() {
         let mut traced = TracedCommand::launch(&words, Options::default()).unwrap();
         let status = traced.wait().unwrap();
         assert!(status.success(), "{minor}: {status}");
-        // Each of them is a second close of a number that the script had closed.
+        // Each of them is a second close of a number that the script had already closed.
         let (hazards, _) = traced.hazards(&mut Symbols::new(), true);
         let closes = hazards.iter().filter(|one| one.rule == "double-close");
         let closes: u64 = closes.map(|one| one.count).sum();

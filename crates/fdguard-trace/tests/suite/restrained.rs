@@ -1,4 +1,4 @@
-//! Programs that lock themselves up: what we call must not end them.
+//! Programs that install seccomp filters: the library's calls must not get them killed.
 
 use std::ffi::OsString;
 use std::fs;
@@ -22,7 +22,7 @@ fn run(how: &str) -> Run {
     run
 }
 
-/// How many are open by the line with this mark.
+/// How many descriptors opened by the line with this mark are open.
 fn live(run: &Run, mark: &str) -> usize {
     let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../testkit/c/restrained.c");
     let text = fs::read_to_string(source).unwrap();

@@ -8,7 +8,7 @@ use fdguard_trace::{
     Options, ProcessTable, ProcessTables, Protection, ReportPolicy, Site, Symbols, TracedCommand,
 };
 
-/// The victim, optimised and without frame pointers, as programs are.
+/// The victim, optimised and without frame pointers, as usual for programs.
 pub(crate) fn victim() -> PathBuf {
     let flags = ["-O2", "-g", "-fomit-frame-pointer", "-pthread"];
     testkit::c_variant("traced", "O2", &flags).expect("a victim that compiles")
@@ -26,7 +26,7 @@ pub(crate) fn line(mark: &str) -> u32 {
     u32::try_from(at + 1).unwrap()
 }
 
-/// What a program did.
+/// The outcome of a run.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Outcome {
     pub(crate) said: String,
@@ -54,13 +54,13 @@ impl Run {
     }
 }
 
-/// The victim that makes processes, likewise.
+/// The same for the victim that creates processes.
 pub(crate) fn children() -> PathBuf {
     let flags = ["-O2", "-g", "-fomit-frame-pointer", "-pthread"];
     testkit::c_variant("children", "O2", &flags).expect("a victim that compiles")
 }
 
-/// The command with its output in a file, through a shell that becomes it.
+/// The command with its output in a file, through a shell that execs it.
 fn shell(program: PathBuf, mode: &str, redirection: &str, file: &Path) -> Vec<OsString> {
     let script = format!("exec \"$0\" {mode} {redirection}");
     let mut words: Vec<OsString> = ["sh", "-c", &script].map(OsString::from).to_vec();
@@ -69,7 +69,7 @@ fn shell(program: PathBuf, mode: &str, redirection: &str, file: &Path) -> Vec<Os
     words
 }
 
-/// The same, of another program, with its output in our hands.
+/// The same for another program, with its output captured.
 fn shell_of(words: &[OsString], file: &Path) -> Vec<OsString> {
     let script = "said=$1; shift; exec \"$@\" > \"$said\" 2>&1";
     let mut all: Vec<OsString> = ["sh", "-c", script, "sh"].map(OsString::from).to_vec();

@@ -13,7 +13,7 @@ fn victim() -> PathBuf {
     testkit::c_variant("starter", "O2", &flags).expect("a victim that compiles")
 }
 
-/// The lines with the mark `START`, by what stands behind it.
+/// The lines with the mark `START`, by the text after it.
 fn marks() -> BTreeMap<String, u32> {
     let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../testkit/c/starter.c");
     let text = std::fs::read_to_string(source).unwrap();
@@ -41,7 +41,7 @@ fn wait_until(what: &str, mut is_so: impl FnMut() -> bool) {
     }
 }
 
-/// Started, waited for, zombies: of each line, by its mark.
+/// Started, waited for, zombies: for each line, by its mark.
 fn accounts(traced: &TracedCommand) -> BTreeMap<String, (u64, u64, u64)> {
     let lines = traced.child_lines(&mut Symbols::new());
     let line = |pile: &ChildPile| pile.origin.culprit.as_ref().and_then(|one| one.line);
@@ -54,7 +54,7 @@ fn accounts(traced: &TracedCommand) -> BTreeMap<String, (u64, u64, u64)> {
     of_mark.collect()
 }
 
-/// Those that are started by all of them, one after the other.
+/// Marks of other modes, which `wait` and `leave` do not start.
 const LEFT_OUT: [&str; 5] = ["intermediate", "orphan", "shell", "daemon-shell", "habit"];
 
 #[test]

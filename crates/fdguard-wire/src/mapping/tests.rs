@@ -143,8 +143,8 @@ fn a_module_is_written_once_and_the_latest_at_an_address_counts() {
     assert_eq!(MAPPING.module_of(0x9000), None);
 }
 
-/// Memory for the slots of high numbers alone; fails the test when anything else is touched that
-/// was not asked for.
+/// Backs only the slots of high numbers; fails the test if anything else is touched without a
+/// request.
 struct High;
 
 impl Area for High {
@@ -153,14 +153,14 @@ impl Area for High {
     }
 }
 
-/// Killed the program at 22 of 37 levels of a nearly full file system: the first stack was counted
-/// in, and slots were read, though there was no memory for them.
+/// Regression: killed the program at 22 of 37 fill levels of a nearly full file system, because the
+/// first stack was counted in, and slots were read, without memory for them.
 #[test]
 fn where_there_is_no_memory_nothing_is_counted_and_nothing_is_read() {
     static MAPPING: TableMapping = TableMapping::new();
     static CHILD: TableMapping = TableMapping::new();
     MAPPING.begin(7, 1, 1);
-    // As if others had written there: nobody may look.
+    // As if others had written there: nothing may read it.
     MAPPING.open(&Everywhere, 5, &open(0));
     MAPPING.open(&High, 1500, &open(0));
     assert_eq!(MAPPING.stacks[0].place(), (0, 0));

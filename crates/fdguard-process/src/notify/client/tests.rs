@@ -75,7 +75,7 @@ fn a_parent_that_is_gone_costs_one_warning() {
     assert!(gap.why.contains("nobody"), "{gap:?}");
     assert_eq!(client.tell(&status("x"), now), None);
     assert_eq!((client.lost(), client.due()), (2, None));
-    // And when it comes back it is told again.
+    // When it comes back, it gets messages again.
     let parent = UnixDatagram::bind(&path).unwrap();
     assert_eq!(client.tell(&ready(), now), None);
     assert!(receive(&parent).ready);

@@ -24,7 +24,7 @@ fn hear(server: &mut NotifyServer, allow: impl Fn(u32) -> bool) -> Vec<ReceivedM
     server.poll(allow)
 }
 
-/// A program in Python that speaks the protocol by itself.
+/// A Python program that implements the protocol itself.
 fn speak(server: &NotifyServer, code: &str) -> Option<Child> {
     if !testkit::have("python3") {
         testkit::skip("no python3: nobody to speak to the notification socket");
@@ -132,7 +132,7 @@ fn systemd_notify_itself_is_heard_and_its_barrier_answered() {
     let mut statuses = Vec::new();
     while child.try_wait().unwrap().is_none() {
         let fd = server.fd();
-        // Woken by a message, or looked at again: the program may end without another word.
+        // Woken by a message, or check again: the program may end without another message.
         let limit = Timespec::try_from(Duration::from_millis(50)).unwrap();
         poll(&mut [PollFd::new(&fd, PollFlags::IN)], Some(&limit)).unwrap();
         for heard in server.poll(|_| true) {
