@@ -6,9 +6,9 @@ import tempfile
 
 import pytest
 
-from pytest_fdguard import allow, lines, look, naming, restart, told
+from pytest_fdguard import allow, failure_text, lines, look, naming, restart
 from pytest_fdguard.lines import Opened
-from pytest_fdguard.told import Leftover
+from pytest_fdguard.failure_text import Leftover
 
 
 def named(fd):
@@ -114,10 +114,10 @@ def test_what_the_tracer_saw_this_thread_open_is_certain():
     mine = Leftover(5, "pipe", "pipe:[1]", opened=Opened("a.py:1 f", [], "pipe", 1, 100))
     other = mine._replace(number=6, opened=mine.opened._replace(thread=101))
     unknown = Leftover(7, "pipe", "pipe:[2]")
-    assert told.doubts([mine], before=1, after=3, own=100) == []
-    assert told.doubts([unknown], before=1, after=1, own=100) == []
-    assert "2 more threads" in told.doubts([mine, unknown], before=1, after=3, own=100)[0]
-    assert "fd 6: opened by another thread" in told.doubts([other], before=2, after=2, own=100)[0]
+    assert failure_text.doubts([mine], before=1, after=3, own=100) == []
+    assert failure_text.doubts([unknown], before=1, after=1, own=100) == []
+    assert "2 more threads" in failure_text.doubts([mine, unknown], before=1, after=3, own=100)[0]
+    assert "fd 6: opened by another thread" in failure_text.doubts([other], before=2, after=2, own=100)[0]
 
 
 def test_the_tracer_is_taken_out_of_a_childs_environment(monkeypatch):

@@ -8,7 +8,7 @@ from typing import List, Optional
 
 import pytest
 
-from . import allow, lines, owned, told
+from . import allow, failure_text, lines, owners
 from .look import Child, Descriptor, Look, State, look
 from .naming import name
 
@@ -27,7 +27,7 @@ class Guard:
         self.settle = seconds(config.getini("fdguard_settle"))
         self.before: Optional[Look] = None
         self.has_failed = False
-        self.fixtures = owned.Fixtures()
+        self.fixtures = owners.Fixtures()
         self.left_by_fixtures: List[str] = []
 
     # The comparison hooks are outermost, so that descriptors held by other plugins do not count.
@@ -98,17 +98,17 @@ class Guard:
         if not found:
             return
         answer = self.ask(found)
-        found = told.attributed(found, answer)
-        notes = told.doubts(found, before.threads, left.threads, threading.get_native_id())
+        found = failure_text.attributed(found, answer)
+        notes = failure_text.doubts(found, before.threads, left.threads, threading.get_native_id())
         if self.is_strict:
             closed = left.since(self.collected(before, left))
-            notes += told.collected(found, {one.fd for one in closed.descriptors})
+            notes += failure_text.collected(found, {one.fd for one in closed.descriptors})
         if answer and answer.why_not:
             notes.append(f"no opening lines: {answer.why_not}")
         self.tell(item, found, notes)
 
     def leftovers(self, before: Look) -> Look:
-        return owned.without_runtime(look().since(before))
+        return owners.without_runtime(look().since(before))
 
     def collected(self, before: Look, left: Look) -> Look:
         """What is left after a garbage collection. It runs twice because a finalizer can release more."""
@@ -129,18 +129,18 @@ class Guard:
     def allowances(self, item) -> List[allow.Allowance]:
         return allow.of_lines(self.allowed) + marked(item)
 
-    def ask(self, found: List[told.Leftover]) -> Optional[lines.Answer]:
+    def ask(self, found: List[failure_text.Leftover]) -> Optional[lines.Answer]:
         """Asks the tracer for opening lines. Processes have none, and asking takes time."""
-        is_asked = self.program and not all(told.is_process(one) for one in found)
+        is_asked = self.program and not all(failure_text.is_process(one) for one in found)
         return lines.ask(self.program) if is_asked else None
 
-    def tell(self, item, found: List[told.Leftover], notes: List[str]) -> None:
+    def tell(self, item, found: List[failure_text.Leftover], notes: List[str]) -> None:
         """Fails the test. A test that already failed gets a report section instead: its traceback may hold the leftovers."""
         if self.has_failed:
             notes = [*notes, "the test failed, and its traceback may keep them open"]
-            item.add_report_section("teardown", "fdguard", told.failure(found, notes))
+            item.add_report_section("teardown", "fdguard", failure_text.failure(found, notes))
         else:
-            pytest.fail(told.failure(found, notes), pytrace=False)
+            pytest.fail(failure_text.failure(found, notes), pytrace=False)
 
     # Fixtures that outlive a test and do not close what they opened.
 
@@ -148,8 +148,8 @@ class Guard:
         left = [(one.fixture, [descriptor(each) for each in one.descriptors]) for one in self.fixtures.left()]
         answer = self.ask([one for _, found in left for one in found])
         for fixture, found in left:
-            found = told.attributed(found, answer)
-            self.left_by_fixtures += [f"{fixture}: {told.counted(found)}", *told.listing(found)]
+            found = failure_text.attributed(found, answer)
+            self.left_by_fixtures += [f"{fixture}: {failure_text.counted(found)}", *failure_text.listing(found)]
 
     def pytest_sessionfinish(self, session):
         if hasattr(session.config, "workeroutput"):
@@ -189,18 +189,18 @@ def marked(item) -> List[allow.Allowance]:
     return [allow.of_marker(mark) for mark in item.iter_markers("fdguard_allow")]
 
 
-def named(left: Look) -> List[told.Leftover]:
+def named(left: Look) -> List[failure_text.Leftover]:
     found = [descriptor(one) for one in sorted(left.descriptors)]
     return found + [process(child, state) for child, state in sorted(left.children.items())]
 
 
-def descriptor(one: Descriptor) -> told.Leftover:
-    return told.Leftover(one.fd, *name(one))
+def descriptor(one: Descriptor) -> failure_text.Leftover:
+    return failure_text.Leftover(one.fd, *name(one))
 
 
-def process(child: Child, state: State) -> told.Leftover:
+def process(child: Child, state: State) -> failure_text.Leftover:
     what = "still running" if state.is_running else "zombie: ended but not waited for"
-    return told.Leftover(child.pid, "process", state.command, what)
+    return failure_text.Leftover(child.pid, "process", state.command, what)
 
 
 def seconds(text: str) -> float:
