@@ -1,5 +1,5 @@
-//! `/health`: the usual fields of health endpoints, so that existing dashboards work. Callers
-//! without the token get only counts.
+//! `/health`: the fields that health endpoints usually have, so that one page fits all readers.
+//! Callers without the token get only counts.
 
 use fdguard_core::wall::{CRITICAL_FROM, WARNING_ABOVE};
 use jiff::Timestamp;

@@ -117,8 +117,8 @@ pub(in crate::linux) fn object_info(object: BorrowedFd<'_>) -> Result<[u8; 128],
         length: 128,
         info: info.as_mut_ptr() as u64,
     };
-    // SAFETY: the kernel reads the structure, and writes at most as many bytes as its length field
-    // gives to the array, which has that many; both outlive the call.
+    // SAFETY: the kernel reads the structure, and writes as many bytes as its length field gives to
+    // the array, which has that many; both outlive the call.
     let result = unsafe {
         libc::syscall(
             libc::SYS_bpf,
