@@ -1,7 +1,8 @@
 //! Which frame of a stack to blame: the application's own code.
 //!
 //! Libraries open descriptors on behalf of their callers. The frame to blame is the innermost one
-//! of the application's own code; where that cannot be told from a library, the innermost of all.
+//! of the application's own code; where own code and libraries cannot be distinguished, the
+//! innermost of all.
 
 mod interpreter;
 mod launcher;
@@ -15,16 +16,16 @@ use own::{is_own, is_package, is_users};
 /// Java's class loader opens archives on the first use of a class and keeps them open.
 const LOADERS: &[&str] = &["jdk.internal.loader.", "jdk.internal.module."];
 
-/// The frames of the application's own code, innermost first. A console script is none of them.
+/// The frames of the application's own code, innermost first. Console scripts are excluded.
 pub fn own_frames(stack: &[Frame]) -> impl Iterator<Item = &Frame> {
     let own = stack.iter().filter(|frame| is_own(frame));
     own.filter(|frame| !is_launcher(frame, stack))
 }
 
-/// The innermost frame of the application's own code. Without one, the innermost that is most
-/// useful: of an installed package, then of a language with a runtime of its own, because the
-/// runtime's machine code below it is less useful; without that the innermost that has a name or a
-/// file. None where only the C functions of an interpreter are left, whose program is not read.
+/// The innermost frame of the application's own code. Without one, the most useful innermost frame:
+/// of an installed package, then of a language with its own runtime (more useful than the runtime's
+/// machine code below it), then any with a name or a file. None if only C functions of an
+/// interpreter are left whose program is not read.
 #[must_use]
 pub fn culprit(stack: &[Frame]) -> Option<&Frame> {
     let spoken = || stack.iter().filter(|frame| is_spoken(frame));
@@ -54,8 +55,8 @@ pub fn blamed(stack: &[Frame]) -> Option<Culprit> {
     program.or_else(|| culprit(stack).map(Culprit::from))
 }
 
-/// Whether the program's own code asked for what this stack opened. A runtime that loads code for
-/// itself did so on its own account, whatever the outer frames are.
+/// Whether the program's own code requested what this stack opened. A runtime that loads code for
+/// itself acts on its own, whatever the outer frames are.
 #[must_use]
 pub fn is_programs(stack: &[Frame]) -> bool {
     for frame in stack {
@@ -78,7 +79,7 @@ fn is_spoken(frame: &Frame) -> bool {
     frame.language.has_runtime() && is_named(frame)
 }
 
-/// When one line both leaks and is used correctly: the innermost own frame that is in leaking
+/// When one line both leaks and is used correctly: the innermost own frame that appears in leaking
 /// stacks and in no healthy one. Absent where the stacks do not differ in the application's code.
 #[must_use]
 pub fn leaking_caller_frame<'a>(leaking: &'a [Stack], healthy: &[Stack]) -> Option<&'a Frame> {

@@ -1,4 +1,4 @@
-//! What kind of thing a descriptor refers to, under the names of the public contract.
+//! What kind of thing a descriptor refers to, under its public name.
 
 use std::fmt;
 use std::str::FromStr;
@@ -9,7 +9,7 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 #[non_exhaustive]
 pub enum Class {
-    /// A regular file that is none of the kinds below.
+    /// A regular file of none of the kinds below.
     Regular,
     /// A SQLite database file.
     SqliteDb,
@@ -19,11 +19,11 @@ pub enum Class {
     SqliteShm,
     /// The rollback journal of a SQLite database.
     SqliteJournal,
-    /// A regular file without a name left.
+    /// A regular file that was deleted.
     Deleted,
     /// A directory.
     Directory,
-    /// A character device that is no terminal.
+    /// A character device that is not a terminal.
     Chardev,
     /// A block device.
     Blockdev,
@@ -91,15 +91,15 @@ pub enum TcpState {
     SynSent,
     /// A connection request came in.
     SynRecv,
-    /// We closed, the peer has not acknowledged.
+    /// This end closed, the peer has not acknowledged.
     FinWait1,
-    /// We closed, the peer has not.
+    /// This end closed, the peer has not.
     FinWait2,
     /// Waiting for stray segments.
     TimeWait,
     /// Closed on both sides but still held.
     Close,
-    /// The peer closed, we have not: the classic leak.
+    /// The peer closed, this end has not: the classic leak.
     CloseWait,
     /// Both closed, last acknowledgement outstanding.
     LastAck,
@@ -170,14 +170,13 @@ pub const NAMES: &[(Class, &str)] = &[
 const FDGUARD: &str = "fdguard";
 
 impl Class {
-    /// A closed number that fdguard keeps in a protected process, and what the others are copies
-    /// of.
+    /// A placeholder: a closed number that fdguard keeps reserved in a protected process.
     #[must_use]
     pub fn of_fdguard() -> Self {
         Self::Other(FDGUARD.into())
     }
 
-    /// Whether it is fdguard's and not the program's.
+    /// Whether it belongs to fdguard and not to the program.
     #[must_use]
     pub fn is_of_fdguard(&self) -> bool {
         matches!(self, Self::Other(name) if &**name == FDGUARD)
@@ -198,8 +197,8 @@ impl Class {
         )
     }
 
-    /// The class without what may change while a descriptor stays open: TCP states are one
-    /// family, a file stays a file after it loses its name.
+    /// The class without what may change while a descriptor stays open: all TCP states are one
+    /// family, and a file stays a file after it is deleted.
     #[must_use]
     pub fn family(&self) -> Self {
         match self {

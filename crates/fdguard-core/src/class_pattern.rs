@@ -20,8 +20,8 @@ impl ClassPattern {
         self.exactness(&class.to_string()).is_some()
     }
 
-    /// How exactly it names the class of this name: `None` if it does not, more for more of the
-    /// name.
+    /// How precisely it names the class of this name: `None` if it does not match, more for more of
+    /// the name.
     #[must_use]
     pub fn exactness(&self, class: &str) -> Option<usize> {
         match self.0.strip_suffix('*') {
@@ -30,7 +30,7 @@ impl ClassPattern {
         }
     }
 
-    /// As it is written.
+    /// The text as written.
     #[must_use]
     pub fn as_str(&self) -> &str {
         &self.0
@@ -49,7 +49,7 @@ impl Serialize for ClassPattern {
     }
 }
 
-/// A pattern that no descriptor can ever have: most likely a slip.
+/// A pattern that no class can match: most likely a typo.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct BadClassPattern(pub String);
 
@@ -72,7 +72,7 @@ impl FromStr for ClassPattern {
     fn from_str(text: &str) -> Result<Self, BadClassPattern> {
         let known = match text.strip_suffix('*') {
             Some(start) => {
-                // Names behind `other:` are the kernel's and not known in advance.
+                // Names behind `other:` come from the kernel and are not known in advance.
                 let other = start.starts_with("other:") || "other:".starts_with(start);
                 let ours = NAMES.iter().any(|(_, name)| name.starts_with(start));
                 !start.contains('*') && (ours || other)

@@ -6,7 +6,7 @@ use bstr::ByteSlice as _;
 
 use crate::{Detail, FdEntry};
 
-/// The lowest port that the kernel gives out by itself, by default.
+/// The lowest ephemeral port by default.
 const EPHEMERAL: u16 = 32768;
 
 /// The collapsed target of a descriptor. Paths are collapsed by their names, connections by the
@@ -18,7 +18,7 @@ pub fn target(entry: &FdEntry) -> Cow<'_, [u8]> {
             Some(local) => Cow::Owned(connection(local, inet.remote.as_deref()).into_bytes()),
             None => Cow::Borrowed(entry.target.as_bytes()),
         },
-        // The command tells more than the number of the process.
+        // The command is more informative than the pid.
         Detail::Pidfd(pidfd) => match &pidfd.command {
             Some(command) => Cow::Owned([b"pid * ", command.as_bytes()].concat()),
             None => collapse(entry.target.as_bytes()),
@@ -74,7 +74,7 @@ pub fn collapse(target: &[u8]) -> Cow<'_, [u8]> {
 }
 
 /// The target with words of eight letters in temporary places collapsed, too; `None` where there
-/// are none. For telling whether a name that looks like a word is one of many random ones.
+/// are none. Used to decide whether a name that looks like a word is one of many random ones.
 #[must_use]
 pub fn with_words(target: &[u8]) -> Option<Vec<u8>> {
     let mut out = Vec::with_capacity(target.len());
@@ -179,16 +179,16 @@ fn is_identifier(token: &[u8]) -> bool {
             && token.iter().any(u8::is_ascii_digit))
 }
 
-/// The random tail that `mkstemp` and friends put behind a name: six or more letters and digits
-/// that no word looks like.
+/// The random tail that `mkstemp` and similar functions append to a name: six or more letters and
+/// digits that do not look like a word.
 fn is_random_tail(token: &[u8]) -> bool {
     token.len() >= 6
         && token.iter().all(u8::is_ascii_alphanumeric)
         && (token.iter().any(u8::is_ascii_digit) || mixes_case(token))
 }
 
-/// What stands before the eight random characters of a name by Python's `tempfile`, which takes the
-/// underscore for one of them. Eight letters alone may be a word, and stay.
+/// The part before the eight random characters of a name made by Python's `tempfile`, which uses
+/// the underscore as one of them. Eight letters alone may be a word, and stay.
 fn python_prefix(part: &[u8]) -> Option<&[u8]> {
     let (prefix, tail) = part.split_at_checked(part.len().checked_sub(8)?)?;
     let random = |byte: &u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || *byte == b'_';
@@ -204,7 +204,7 @@ fn is_temporary_name(token: &[u8]) -> bool {
         .is_some_and(|tail| tail.len() >= 5 && tail.iter().all(u8::is_ascii_alphanumeric))
 }
 
-/// Upper case after lower case more than once is no CamelCase word of a human kind.
+/// More than one upper-case letter after a lower-case one is not a human CamelCase word.
 fn mixes_case(token: &[u8]) -> bool {
     let changes = token
         .windows(2)
@@ -214,7 +214,7 @@ fn mixes_case(token: &[u8]) -> bool {
 }
 
 fn push_without_numbers(out: &mut Vec<u8>, token: &[u8]) {
-    // `sqlite3`, `python3`, `utf8`: a single digit behind a word belongs to the word.
+    // `sqlite3`, `python3`, `utf8`: a single digit after a word belongs to the word.
     let mut rest = token;
     while let Some(start) = rest.iter().position(u8::is_ascii_digit) {
         let length = rest[start..]

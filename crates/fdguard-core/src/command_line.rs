@@ -1,5 +1,5 @@
 //! A process's own command line, ready to be pasted into a shell: advice names the command that
-//! gives the line of code.
+//! finds the line of code.
 
 use crate::diagnosis::Diagnosis;
 use crate::finding::Finding;
@@ -8,7 +8,7 @@ use crate::snapshot::Process;
 use crate::watch::Watch;
 use crate::{Pid, Text};
 
-/// A longer command is cut after the word that reaches it: a class path of Java may have ten
+/// A longer command is cut after the word that exceeds this: a Java class path may have ten
 /// thousand bytes.
 const LONGEST: usize = 300;
 /// The rules whose findings a line of code explains.
@@ -55,18 +55,18 @@ pub fn trace_command(process: &Process) -> Option<String> {
 fn is_title(words: &[Text]) -> bool {
     let first = words.first().map_or(&b""[..], Text::as_bytes);
     let has = |part: &[u8]| first.windows(part.len()).any(|window| window == part);
-    // Empty words are what is left of the arguments behind a title.
+    // Empty words are leftovers of the arguments behind a title.
     let is_alone = words.iter().skip(1).all(|word| word.as_bytes().is_empty());
     has(b": ") || first.ends_with(b":") || (is_alone && has(b" "))
 }
 
-/// The playbook's text with the number of the process in it.
+/// The playbook's text with the pid filled in.
 #[must_use]
 pub fn with_pid(text: &str, pid: Pid) -> String {
     text.replace(" PID", &format!(" {pid}"))
 }
 
-/// Adds the command that gives the line to the advice, where there is no line yet.
+/// Adds the command that finds the line to the advice, where the line is not known yet.
 pub fn add_trace(findings: &mut [Finding], process: &Process) {
     let wants = |finding: &&mut Finding| {
         let is_due = finding.origin.is_none() && finding.cleared.is_none();
@@ -89,7 +89,7 @@ pub fn add_trace(findings: &mut [Finding], process: &Process) {
 }
 
 impl Watch {
-    /// The same for all findings of a diagnosis. Not for those of a tracer, which has the lines.
+    /// The same for all findings of a diagnosis. Not for a tracer's, which already have lines.
     pub fn name_traces(&self, diagnosis: &mut Diagnosis) {
         for subject in self.subjects() {
             add_trace(&mut diagnosis.findings, &subject.process);
@@ -184,7 +184,7 @@ mod tests {
     }
 
     proptest! {
-        /// Whatever the words are, a shell reads the same ones.
+        /// A shell reads back the same words, whatever they are.
         #[test]
         fn a_shell_reads_back_what_was_quoted(words in prop::collection::vec("[^\0]{0,12}", 1..5)) {
             let line = quoted(words.iter().map(String::as_bytes));

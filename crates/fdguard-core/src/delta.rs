@@ -15,22 +15,22 @@ pub struct Delta {
     pub same_process: Option<bool>,
     /// Change of the count; absent when one of them is unknown.
     pub count: Option<i64>,
-    /// In the second only.
+    /// Only in the second.
     pub opened: Vec<FdEntry>,
-    /// In the first only.
+    /// Only in the first.
     pub closed: Vec<FdEntry>,
-    /// The same thing at the same number, but something about it is different.
+    /// The same thing at the same number, with something changed.
     pub changed: Vec<FdChange>,
     /// Change per class, largest growth first.
     pub classes: Vec<ClassDelta>,
 }
 
-/// A descriptor that stayed and is not as it was.
+/// A descriptor that stayed open and changed.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct FdChange {
     /// Its number.
     pub fd: Fd,
-    /// What is different, by field name.
+    /// The names of the changed fields.
     pub what: Vec<&'static str>,
     /// Before.
     pub before: FdEntry,
@@ -86,10 +86,10 @@ pub fn delta(before: &Snapshot, after: &Snapshot) -> Option<Delta> {
     })
 }
 
-/// Whether two records of one number are the same open thing. Files, sockets and pipes have an
-/// inode of their own; anonymous inodes share one, so there the class and what little identity
-/// the kernel gives decide, and a reopened twin cannot be told apart. Nor can a new file that got
-/// the inode number of a deleted one: it looks like a rename.
+/// Whether two records of one number are the same open thing. Files, sockets and pipes have their
+/// own inode. Anonymous inodes share one, so there the class and the little identity that the
+/// kernel gives decide, and a reopened twin looks the same. So does a new file that got the inode
+/// number of a deleted one: it looks like a rename.
 #[must_use]
 pub fn same_thing(a: &FdEntry, b: &FdEntry) -> bool {
     if a.class.family() != b.class.family() || differ(a.mode, b.mode) {
@@ -99,7 +99,7 @@ pub fn same_thing(a: &FdEntry, b: &FdEntry) -> bool {
         (Detail::Eventfd(x), Detail::Eventfd(y)) if x.id.is_some() && y.id.is_some() => {
             x.id == y.id
         }
-        // Before pidfs every pidfd had the one anonymous inode.
+        // Before pidfs all pidfds shared the anonymous inode.
         (Detail::Pidfd(x), Detail::Pidfd(y)) if differ(x.pid, y.pid) => false,
         _ => match (a.id, b.id) {
             (Some(x), Some(y)) => x == y,
@@ -108,7 +108,7 @@ pub fn same_thing(a: &FdEntry, b: &FdEntry) -> bool {
     }
 }
 
-/// Whether both are known and not equal: what could not be read has not changed.
+/// Whether both are known and differ: a value that could not be read has not changed.
 fn differ<T: PartialEq>(a: Option<T>, b: Option<T>) -> bool {
     a.zip(b).is_some_and(|(a, b)| a != b)
 }
@@ -285,7 +285,7 @@ mod tests {
         let before = vec![counter(Some(1)), handle(Some(70))];
         let after = vec![counter(Some(2)), handle(Some(71))];
         assert_eq!(fds(&between(before.clone(), after).opened), [5, 6]);
-        // An exited process has no pid any more: the handle is the same.
+        // An exited process no longer has a pid: the handle is the same.
         let exited = vec![counter(Some(1)), handle(None)];
         assert!(between(before, exited).opened.is_empty());
     }

@@ -1,13 +1,12 @@
 //! Which dependencies a line went through: `pexpect → ptyprocess → pty`.
 //!
-//! Nobody searches for a leak of their own in a library that a library uses. Between the
-//! application's line and the call that opened stand the packages that it went through, told by
-//! where their files lie.
+//! People do not look for their leak in a dependency of a dependency. The packages between the
+//! application's line and the call that opened are derived from the paths of their files.
 
 use crate::blame::culprit;
 use crate::origin::{Frame, Language};
 
-/// Runtimes and the C library: everybody goes through them.
+/// Runtimes and the C library: every program goes through them.
 const GROUND: &[&str] = &[
     "libc",
     "ld-linux-x86-64",
@@ -23,7 +22,7 @@ const GROUND: &[&str] = &[
     "linux-vdso",
 ];
 
-/// The packages between the culprit and the call that opened, the application's own direct one
+/// The packages between the culprit and the call that opened, the application's direct dependency
 /// first.
 #[must_use]
 pub fn through(stack: &[Frame]) -> Vec<String> {
@@ -37,7 +36,7 @@ pub fn through(stack: &[Frame]) -> Vec<String> {
     packages
 }
 
-/// The package that a frame is of; absent where it says nothing.
+/// The package of a frame; absent where the frame does not reveal it.
 fn package(frame: &Frame) -> Option<String> {
     let file = frame.file.as_ref().map(|file| file.to_lossy());
     let file = file.as_deref().unwrap_or_default();
@@ -61,7 +60,7 @@ fn python(file: &str) -> Option<String> {
     Some(name.strip_suffix(".py").unwrap_or(name).to_owned())
 }
 
-/// With its scope, where it has one.
+/// With its scope, if it has one.
 fn node(file: &str) -> Option<String> {
     if let Some((_, rest)) = file.rsplit_once("/node_modules/") {
         let mut parts = rest.split('/');
@@ -80,7 +79,7 @@ fn java(function: &str) -> Option<String> {
     (parts.len() > 1 && parts.len() < function.split('.').count()).then(|| parts.join("."))
 }
 
-/// By the folder of the registry, without the version.
+/// From the directory name in the registry, without the version.
 fn rust(file: &str) -> Option<String> {
     if file.contains("/rustc/") || file.contains("/rustlib/") {
         return Some("std".to_owned());
@@ -99,7 +98,7 @@ fn native(frame: &Frame) -> Option<String> {
     let is_ground = GROUND
         .iter()
         .any(|one| name == *one || name.starts_with("libpython"));
-    // An extension of an interpreter: its own frames follow and tell more.
+    // An interpreter's extension: its own frames follow and are more informative.
     let is_extension = module.contains("/lib-dynload/") || name.contains(".cpython-");
     (!is_ground && !is_extension).then(|| name.to_owned())
 }

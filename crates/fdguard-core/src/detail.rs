@@ -1,4 +1,4 @@
-//! What a class tells beyond its name: one small record each.
+//! Class-specific details: one small record each.
 
 use std::collections::BTreeMap;
 
@@ -7,12 +7,12 @@ use serde::{Deserialize, Serialize};
 use crate::{Class, Fd, FdHolder, Pid, Text};
 
 /// The detail of a descriptor, by its class. In JSON it is the bare object: the class next to it
-/// says which.
+/// determines its type.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(untagged)]
 #[non_exhaustive]
 pub enum Detail {
-    /// Regular files and their kin, directories, devices, terminals.
+    /// Regular files and their variants, directories, devices, terminals.
     File(Box<FileDetail>),
     /// The master side of a pseudo-terminal.
     Pty(Box<PtyDetail>),
@@ -72,7 +72,7 @@ pub struct FileDetail {
     /// For `/dev/net/tun`: the network interface behind it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub interface: Option<String>,
-    /// For the slave side of a pseudo-terminal: who holds the master, as far as could be seen.
+    /// For the slave side of a pseudo-terminal: the visible holders of the master.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub peer: Vec<FdHolder>,
 }
@@ -97,7 +97,7 @@ pub struct PtyDetail {
     pub index: Option<u32>,
     /// The path it was opened by.
     pub path: Text,
-    /// Who holds the other side, as far as could be seen.
+    /// The visible holders of the other side.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub peer: Vec<FdHolder>,
 }
@@ -114,15 +114,15 @@ pub enum PipeEnd {
     Both,
 }
 
-/// A pipe and who holds its other end.
+/// A pipe and the holders of its other end.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct PipeDetail {
     /// Which end; unknown where fdinfo could not be read.
     pub end: Option<PipeEnd>,
-    /// Who holds the other end, this process included. An empty list means that every process
-    /// was looked at and none holds it; `null` means that this is not known.
+    /// The holders of the other end, this process included. An empty list means that every process
+    /// was examined and none holds it; `null` means that this is not known.
     pub peer: Option<Vec<FdHolder>>,
-    /// How many more hold it than are listed.
+    /// How many holders are not listed.
     #[serde(default, skip_serializing_if = "crate::entry::is_zero")]
     pub peer_more: u64,
     /// The path of a named pipe.
@@ -162,9 +162,9 @@ pub struct InetDetail {
 pub struct InetPeer {
     /// Its socket inode.
     pub ino: u64,
-    /// Who holds it, as far as could be seen.
+    /// The visible holders.
     pub holders: Vec<FdHolder>,
-    /// How many more hold it than are listed.
+    /// How many holders are not listed.
     #[serde(default, skip_serializing_if = "crate::entry::is_zero")]
     pub holders_more: u64,
 }
@@ -205,14 +205,14 @@ pub struct UnixPeer {
     pub ino: u64,
     /// Its name, usually the path that was connected to.
     pub path: Option<Text>,
-    /// Who holds it, as far as could be seen.
+    /// The visible holders.
     pub holders: Vec<FdHolder>,
-    /// How many more hold it than are listed.
+    /// How many holders are not listed.
     #[serde(default, skip_serializing_if = "crate::entry::is_zero")]
     pub holders_more: u64,
 }
 
-/// A socket of a family without tables of its own here.
+/// A socket of a family without its own table here.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct SocketDetail {
     /// Protocol as the kernel names it.
@@ -245,8 +245,8 @@ pub struct SocketDetail {
 pub struct Eventpoll {
     /// How many files are registered.
     pub watching: u64,
-    /// How many of them are no longer at the number they were registered by.
-    /// Absent where the rest of the table was not looked at.
+    /// How many of them are no longer open under the number they were registered with. Absent where
+    /// the rest of the table was not examined.
     pub ghosts: Option<u64>,
     /// The registered numbers.
     #[serde(default)]
@@ -297,7 +297,7 @@ pub struct WatcherDetail {
     pub inodes: Vec<WatchedInode>,
 }
 
-/// A file that is watched: the kernel tells no more of it.
+/// A watched file: the kernel reports nothing else about it.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct WatchedInode {
     /// Its inode.
@@ -309,8 +309,8 @@ pub struct WatchedInode {
 /// A process handle.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Pidfd {
-    /// The process, in our namespace; absent once it is gone or when it lives in a namespace
-    /// that we do not see.
+    /// The process, in fdguard's pid namespace; absent once it is gone or when it is in a namespace
+    /// that fdguard cannot see.
     pub pid: Option<Pid>,
     /// Whether it still runs: a zombie does not.
     pub alive: Option<bool>,
@@ -331,7 +331,7 @@ pub struct Memfd {
 /// An io_uring instance.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct IoUring {
-    /// Registered files: they have no number and no limit counts them.
+    /// Registered files: they have no descriptor number and count toward no limit.
     pub files: Option<u64>,
     /// Registered buffers.
     pub buffers: Option<u64>,
@@ -359,7 +359,7 @@ impl Detail {
     /// Reads a stored detail back, guided by the class beside it.
     pub fn from_json(class: &Class, value: serde_json::Value) -> Result<Self, serde_json::Error> {
         use serde_json::from_value as read;
-        // What could not be read is written as an empty object, whatever the class.
+        // A detail that could not be read is written as an empty object, whatever the class.
         if value.is_null() || value.as_object().is_some_and(serde_json::Map::is_empty) {
             return Ok(Self::Fields(OtherDetail::default()));
         }
@@ -393,7 +393,7 @@ impl Detail {
     }
 }
 
-/// Whether this raw name is that of ICMP sockets without privilege.
+/// Whether this raw name is that of unprivileged ICMP sockets.
 fn is_ping(name: &str) -> bool {
     matches!(name, "PING" | "PINGv6")
 }

@@ -62,7 +62,7 @@ pub struct ClassTrend {
 }
 
 impl ProcessDiagnosis {
-    /// Judges what was seen of one process.
+    /// Judges the observations of one process.
     #[must_use]
     pub fn of(
         process: &Process,
@@ -145,7 +145,7 @@ fn verdict(timeline: &Timeline, findings: &[Finding], whole: Option<Verdict>) ->
     } else if counts("growth") {
         Verdict::Growing
     } else {
-        // What only the total shows, or was accepted, is at most bounded.
+        // What shows only in the total, or was accepted, is at most bounded.
         whole.min(Verdict::Bounded)
     }
 }
@@ -195,13 +195,13 @@ pub struct Diagnosis {
     pub findings: Vec<Finding>,
     /// Misuse, detected only by a tracer.
     pub hazards: Vec<Hazard>,
-    /// The most descriptors that the process held; absent where unknown.
+    /// The most descriptors that the process held at once; absent where unknown.
     #[serde(default)]
     pub peak: Option<u64>,
     /// When that was.
     #[serde(default)]
     pub peak_at: Option<Timestamp>,
-    /// What was closed in the final sweep or during shutdown; absent where nothing was.
+    /// Descriptors closed in the final sweep or during shutdown; absent if there were none.
     #[serde(default)]
     pub released_at_end: Option<ReleasedAtEnd>,
     /// Every line that opened something in a traced process, those that leak first.
@@ -252,7 +252,7 @@ pub struct Coverage {
     pub attributed_fds: u64,
     /// Descriptors that are open.
     pub live_fds: Option<u64>,
-    /// Events that were lost; looking from outside loses none and sees none.
+    /// Events that were lost; 0 for the probe, which sees no events.
     pub lost_events: u64,
 }
 

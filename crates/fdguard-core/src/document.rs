@@ -1,4 +1,4 @@
-//! The `fdguard.snapshot/1` document: what was seen and what it means, in one object.
+//! The `fdguard.snapshot/1` document: the observations and the conclusions, in one object.
 
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
@@ -14,7 +14,7 @@ pub const SNAPSHOT_SCHEMA: &str = "fdguard.snapshot/1";
 /// Schema name of several snapshots in one document.
 pub const SNAPSHOTS_SCHEMA: &str = "fdguard.snapshots/1";
 
-/// A snapshot and its summary as they are written.
+/// A snapshot and its summary as written.
 #[derive(Debug, Serialize)]
 pub struct SnapshotDocument<'a> {
     schema: &'static str,
@@ -41,7 +41,7 @@ pub struct SnapshotDocument<'a> {
 }
 
 impl<'a> SnapshotDocument<'a> {
-    /// Puts both together.
+    /// Combines both.
     #[must_use]
     pub fn new(snapshot: &'a Snapshot, summary: &'a Summary) -> Self {
         Self {
@@ -78,8 +78,8 @@ impl<'a> SnapshotDocument<'a> {
     }
 }
 
-/// What is read back from a stored document: only what was seen. Everything else is concluded
-/// again, by the version that reads it.
+/// A stored document as read back: only the observations. The reading version draws the conclusions
+/// again.
 #[derive(Deserialize)]
 struct StoredSnapshot {
     schema: String,

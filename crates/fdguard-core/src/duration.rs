@@ -1,8 +1,8 @@
-//! Lengths of time as people write them, on a command line or in a file.
+//! Durations as people write them, on a command line or in a file.
 
 use std::time::Duration;
 
-/// Units, the longest name of each that could be taken for another first.
+/// Units; of names with a common beginning, the longest is first.
 const UNITS: &[(&str, f64)] = &[
     ("ms", 0.001),
     ("s", 1.0),
@@ -12,7 +12,7 @@ const UNITS: &[(&str, f64)] = &[
     ("d", 86_400.0),
 ];
 
-/// A hundred years: clocks can be added to that without a thought.
+/// A hundred years: adding that to a clock cannot overflow.
 const LONGEST: f64 = 36_500.0 * 86_400.0;
 
 /// `20s`, `500ms`, `5m`, `1h30m`, `2d`, `0.5s`; a number alone is seconds.

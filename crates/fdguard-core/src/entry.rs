@@ -35,7 +35,7 @@ impl Mode {
         matches!(self, Self::Read | Self::ReadWrite)
     }
 
-    /// The contract's word.
+    /// The public name.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -47,20 +47,20 @@ impl Mode {
     }
 }
 
-/// Somebody who holds a descriptor: a process and its number for it.
+/// A process that holds a descriptor, and its number for it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct FdHolder {
     /// The process.
     pub pid: Pid,
     /// Its number for the thing.
     pub fd: Fd,
-    /// Whether it may write through it; absent where nobody asked.
+    /// Whether it may write through it; absent where that was not checked.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub writes: Option<bool>,
 }
 
-/// One descriptor as it was seen. A record is never put together from two different files: the
-/// reader checks the identity and reads again when the number was reused in between.
+/// One descriptor as observed. A record never mixes two files: the reader checks the identity and
+/// reads again when the number was reused in between.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct FdEntry {
     /// Its number.
@@ -75,17 +75,18 @@ pub struct FdEntry {
     pub cloexec: Option<bool>,
     /// Whether the file has no name left (link count zero).
     pub deleted: bool,
-    /// What the class tells beyond that.
+    /// Class-specific details.
     pub detail: Detail,
     /// What it refers to, for comparing with others.
     pub id: Option<FileId>,
-    /// Other processes that hold the same thing; empty where none was found or nobody looked.
+    /// Other processes that hold the same thing; empty where none was found or none was searched
+    /// for.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub shared_with: Vec<FdHolder>,
-    /// How many more holders there are than are listed.
+    /// How many holders are not listed.
     #[serde(skip_serializing_if = "is_zero")]
     pub shared_more: u64,
-    /// With which further flags it was opened; unknown where fdinfo could not be read.
+    /// The other flags it was opened with; unknown where fdinfo could not be read.
     #[serde(skip_serializing_if = "crate::open_flags::is_silent")]
     pub flags: Option<OpenFlags>,
 }
@@ -101,7 +102,7 @@ impl FdEntry {
     }
 }
 
-/// Whether a count of what was left out need not be written.
+/// Whether a count of omitted entries need not be written.
 #[expect(
     clippy::trivially_copy_pass_by_ref,
     reason = "the shape that serde asks for"

@@ -1,6 +1,6 @@
 //! The events of a tracer: one [`TraceEvent`] for each thing that happened to a descriptor.
 //!
-//! A tracer declares what it [collects](Collected). Opens, closes, forks, execs and exits are
+//! A tracer declares what it [collects](CollectedEvents). Opens, closes, forks, execs and exits are
 //! always reported; the rest only on request. A hazard that needs an event which was not collected
 //! is not raised, and a gap reports that. Events may be late, doubled or missing.
 //!
@@ -31,9 +31,9 @@ pub struct StackId(pub u32);
 /// One thing that happened in a process.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TraceEvent {
-    /// In which process.
+    /// The process.
     pub process: ProcKey,
-    /// In which of its threads.
+    /// The thread.
     pub thread: Tid,
     /// Nanoseconds of the monotonic clock. A close carries the time before its call and an open the
     /// time after it, so that a number that is reused at once is reported in the right order.
@@ -62,7 +62,7 @@ pub enum What {
         /// Its class, as far as the call determines it.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         class: Option<Class>,
-        /// Which file, where the tracer looked.
+        /// Which file, where the tracer checked.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         file: Option<FileId>,
         /// Whether exec closes it.
@@ -77,7 +77,7 @@ pub enum What {
         /// The call that closed it.
         #[serde(rename = "how", with = "call_name")]
         call: CloseCall,
-        /// Why it failed. Linux releases the number whatever `close` says, except for `EBADF`.
+        /// Why it failed. Linux releases the number whatever `close` returns, except for `EBADF`.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         errno: Option<Errno>,
     },
@@ -113,7 +113,7 @@ pub enum What {
         #[serde(with = "call_name")]
         call: FdCall,
     },
-    /// The thread is out of its call again. Any other event of the thread means the same.
+    /// The thread has returned from its call. Any other event of the thread means the same.
     Leave,
     /// A call on a number is over ([`CollectedEvents::uses`]). Reported before its [`What::Leave`]:
     /// the call belongs to the descriptor that it was entered on, whatever has the number by now.
@@ -130,13 +130,14 @@ pub enum What {
         #[serde(default, skip_serializing_if = "Option::is_none")]
         errno: Option<Errno>,
     },
-    /// A socket was shut down: no number is released, so a stranger may do that.
+    /// A socket was shut down: no number is released, so a thread other than the owner may do that.
     Shutdown {
         /// The number.
         fd: Fd,
     },
-    /// A POSIX lock was taken or given back ([`CollectedEvents::locks`]). `flock` and
-    /// open-file-description locks do not vanish with another descriptor and are not reported.
+    /// A POSIX lock was taken or released ([`CollectedEvents::locks`]). `flock` and
+    /// open-file-description locks are not lost when another descriptor is closed and are not
+    /// reported.
     Lock {
         /// The number it went through.
         fd: Fd,
@@ -146,47 +147,47 @@ pub enum What {
         /// First byte and the one after the last; absent: all of it.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         range: Option<(u64, u64)>,
-        /// Taken, or given back.
+        /// Taken or released.
         taken: bool,
     },
-    /// A call begins that takes or gives back a POSIX lock ([`CollectedEvents::locks`]). What it
-    /// did happens between this and the thread's next event, which is its [`What::Lock`] if it
+    /// A call begins that takes or releases a POSIX lock ([`CollectedEvents::locks`]). Its effect
+    /// happens between this and the thread's next event, which is its [`What::Lock`] if it
     /// succeeds.
     Locking {
         /// The number it goes through.
         fd: Fd,
     },
-    /// The tracer looked which file a number is.
+    /// The tracer determined which file a number is.
     File {
         /// The number.
         fd: Fd,
         /// The file.
         file: FileId,
     },
-    /// The tracer learned which code asked for this descriptor: the stack of this event replaces
+    /// The tracer learned which code requested this descriptor: the stack of this event replaces
     /// the stack of its open.
     #[serde(rename = "retold")]
     Reassigned {
         /// The number.
         fd: Fd,
     },
-    /// A process was made.
+    /// A process was created.
     Fork {
         /// The new one.
         child: ProcKey,
-        /// Whether both go on with one table (`CLONE_FILES`).
+        /// Whether both share one table (`CLONE_FILES`).
         #[serde(default)]
         shares_table: bool,
     },
-    /// Another program was started in this process.
+    /// The process called exec.
     Exec {
         /// The numbers that are still open; absent: those without `FD_CLOEXEC`.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         kept: Option<Vec<Fd>>,
     },
-    /// The process is gone.
+    /// The process has exited.
     Exit,
-    /// A call that should have given out a number failed.
+    /// A call that should have returned a number failed.
     Refused {
         /// The call.
         #[serde(with = "call_name")]
@@ -196,7 +197,7 @@ pub enum What {
     },
     /// `select` was called ([`CollectedEvents::selects`]).
     Select {
-        /// Its first argument: the highest number and one.
+        /// Its first argument: the highest number plus one.
         nfds: u32,
     },
     /// The process began as a copy of another one: earlier events of its numbers are not reported.
@@ -217,7 +218,7 @@ pub enum What {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "UPPERCASE")]
 pub enum Errno {
-    /// A signal came.
+    /// Interrupted by a signal.
     Eintr,
     /// No such descriptor, or not open for this.
     Ebadf,
@@ -232,7 +233,7 @@ pub enum Errno {
 }
 
 impl Errno {
-    /// From Linux's number.
+    /// From Linux's errno.
     #[must_use]
     pub fn from_linux(number: i32) -> Self {
         match number {

@@ -1,6 +1,6 @@
 //! What `doctor` collects, and the conclusions from it.
 //!
-//! [`Material`] holds only observations; [`Evidence`] holds the conclusions, so that redacted
+//! [`EvidenceInput`] holds only observations; [`Evidence`] holds the conclusions, so that redacted
 //! material gives redacted evidence. Every report and every file of a bundle is made from one
 //! [`Evidence`].
 
@@ -22,7 +22,7 @@ mod redacted;
 pub use curve::{ClassCurve, Curve, CurvePoint, Curves};
 pub use database::{Database, DatabaseHolder};
 
-/// Everything that was collected.
+/// All collected material.
 #[derive(Clone, Debug, PartialEq)]
 pub struct EvidenceInput {
     /// The first line of the watch's recording.
@@ -158,7 +158,7 @@ pub struct Evidence {
     pub examined: Vec<ExaminedProcess>,
     /// Everything that could not be seen.
     pub gaps: Vec<Gap>,
-    /// Whether names were made unrecognisable.
+    /// Whether names were redacted.
     pub redacted: bool,
 }
 
@@ -178,7 +178,7 @@ pub struct ExaminedProcess {
 }
 
 impl ProcessVisit {
-    /// The latest look at it.
+    /// The latest snapshot of it.
     #[must_use]
     pub fn latest(&self) -> &Snapshot {
         self.end.as_ref().unwrap_or(&self.begin)
@@ -194,8 +194,8 @@ impl Evidence {
         Some(evidence)
     }
 
-    /// Adds the command that gives the line: from the material as it is, so redacted material gives
-    /// a redacted one.
+    /// Adds the command that finds the line. It uses the material as is, so redacted material gives
+    /// a redacted command.
     fn name_traces(&mut self) {
         for visit in &self.material.visits {
             let process = &visit.latest().process;

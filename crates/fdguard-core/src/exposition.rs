@@ -1,12 +1,12 @@
-//! The Prometheus text format, version 0.0.4, written by its rules: one family after the other,
-//! each with HELP and TYPE once.
+//! The Prometheus text format, version 0.0.4: one family after the other, each with HELP and TYPE
+//! once.
 
 use std::fmt::Write as _;
 
-/// What Prometheus wants to be told about it.
+/// The `Content-Type` that Prometheus expects.
 pub const CONTENT_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8";
 
-/// What a family is.
+/// The type of a family.
 #[derive(Clone, Copy, Debug)]
 pub enum MetricType {
     /// Goes up and down.
@@ -38,12 +38,12 @@ impl<'a> MetricSample<'a> {
     }
 }
 
-/// The text in the making.
+/// The text under construction.
 #[derive(Debug, Default)]
 pub struct Exposition(String);
 
 impl Exposition {
-    /// A family with its samples; nothing at all when there are none.
+    /// A family with its samples; writes nothing when there are none.
     #[expect(single_use_lifetimes, reason = "an anonymous one is not allowed here")]
     pub fn family<'a>(
         &mut self,

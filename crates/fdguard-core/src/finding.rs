@@ -12,7 +12,7 @@ use crate::{Class, Pid, Text};
 pub struct Finding {
     /// The rule's id.
     pub rule: String,
-    /// In which process.
+    /// The process.
     pub pid: Pid,
     /// Its command.
     pub comm: Text,
@@ -20,11 +20,11 @@ pub struct Finding {
     pub severity: Severity,
     /// The class of descriptors; absent where they could not be listed.
     pub class: Option<Class>,
-    /// What they point at, numbers collapsed; absent where that differs from one to the next.
+    /// What they refer to, numbers collapsed; absent where that differs between them.
     pub target: Option<Text>,
     /// How many there are now.
     pub count: Option<u64>,
-    /// How many more than before that stay open.
+    /// How many more than before stay open.
     pub grown: Option<i64>,
     /// Its rate; absent where nothing grows.
     pub rate_per_min: Option<f64>,

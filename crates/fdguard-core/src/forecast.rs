@@ -106,7 +106,7 @@ fn select_wall(
     }
     let soft = timeline.limits().soft;
     let highest = timeline.highest().map_or(0, u64::from);
-    // With a lower limit no number gets there, unless the limit was lowered afterwards.
+    // With a lower limit no number gets that high, unless the limit was lowered afterwards.
     let is_behind = soft.is_some_and(|soft| soft < FD_SETSIZE) && highest < FD_SETSIZE;
     if is_behind || !timeline.is_listed() {
         return None;
@@ -288,7 +288,7 @@ mod tests {
             let wall = wall(&holding(10, unknown), "select-1024").unwrap();
             assert_eq!(wall.only_if.as_deref(), Some("if it calls select()"));
         }
-        // Whoever imports it could call it, and no more: every Python does.
+        // Importing `select` shows only that a program could call it: every Python does.
         let wall = wall(&holding(10, Some(selects())), "select-1024").unwrap();
         assert_eq!(wall.only_if.as_deref(), Some("if it calls select()"));
         assert_eq!(wall.left, Some(1014));

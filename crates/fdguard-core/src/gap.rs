@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-/// Something that was looked for and could not be read: never reported as zero or as absent.
+/// Something that could not be read. It is never reported as zero or as absent.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Gap {
     /// What is missing from the result.

@@ -1,19 +1,18 @@
-//! Names with `*` in them: `/srv/*/state.db` stands for every name with something there, a slash
-//! too.
+//! Names with `*` in them: `/srv/*/state.db` matches any text in that place, slashes included.
 
 use std::fmt;
 
 use bstr::ByteSlice as _;
 use serde::{Serialize, Serializer};
 
-/// A pattern over bytes in which `*` stands for any run of bytes, also none; every other byte for
-/// itself.
+/// A pattern over bytes in which `*` matches any run of bytes, including none; every other byte
+/// matches itself.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Glob(Box<str>);
 
 impl Glob {
-    /// Whether the pattern covers the whole of these bytes. Takes time in proportion to both: each
-    /// piece between two stars is looked for once, from where the one before it ended.
+    /// Whether the pattern matches all of these bytes. Takes time in proportion to both: each piece
+    /// between two stars is searched for once, from the end of the previous match.
     #[must_use]
     pub fn matches(&self, name: &[u8]) -> bool {
         let Some((head, rest)) = self.0.split_once('*') else {
@@ -26,7 +25,7 @@ impl Glob {
         let Some(mut inner) = inner else {
             return false;
         };
-        // The leftmost place leaves the most for what follows, so no other needs to be tried.
+        // The leftmost match leaves the most for what follows, so no other needs to be tried.
         for piece in middle.split('*') {
             let Some(at) = inner.find(piece) else {
                 return false;
@@ -36,7 +35,7 @@ impl Glob {
         true
     }
 
-    /// The pattern as it was written.
+    /// The pattern as written.
     #[must_use]
     pub fn as_str(&self) -> &str {
         &self.0
@@ -73,7 +72,7 @@ mod tests {
 
     use super::Glob;
 
-    /// By trying every length for every star: right at a glance, and slow.
+    /// Tries every length for every star: obviously correct, and slow.
     fn naive(pattern: &[u8], name: &[u8]) -> bool {
         match pattern.split_first() {
             None => name.is_empty(),

@@ -1,6 +1,6 @@
-//! How much each process has grown since the watching began: two numbers and a time per process,
-//! not a history. For a verdict (drip, warm-up, saw-tooth) there is `watch`; this only shows which
-//! processes deserve one.
+//! How much each process has grown since the watch began: two numbers and a time per process, not a
+//! history. `watch` gives a verdict (drip, warm-up, saw-tooth); this only shows which processes
+//! deserve one.
 
 use std::collections::{HashMap, HashSet};
 use std::time::Duration;
@@ -13,31 +13,31 @@ use crate::host::{HostRow, HostView};
 const LEAST_FOR_RATE: Duration = Duration::from_secs(1);
 
 /// A shorter watch gives no time left: a forecast of hours from a second of watching is a guess,
-/// and every program that has just started is growing.
+/// and every newly started program grows.
 const LEAST_FOR_FORECAST: Duration = Duration::from_secs(10);
 
-/// What has become of every process in view since it was first seen.
+/// The growth of every visible process since it was first seen.
 #[derive(Clone, Debug, Default)]
 pub struct Growth {
     series: HashMap<ProcKey, Series>,
 }
 
-/// The growth of one process. Exists only after two looks that both knew the count.
+/// The growth of one process. Exists only after two looks that both read the count.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct ProcessGrowth {
     /// How long it has been watched.
     pub since: Duration,
-    /// What was added, or given back, in that time.
+    /// The change in that time.
     pub delta: i64,
-    /// The same per minute; absent while the looks are too close to each other.
+    /// The same per minute; absent while the looks are too close together.
     pub per_minute: Option<f64>,
 }
 
-/// What is remembered of one process.
+/// The samples kept for one process.
 #[derive(Clone, Copy, Debug)]
 struct Series {
     first: Sample,
-    /// The latest look; absent when there was only one, or the count could not be read this time.
+    /// The latest look; absent after a single look, or if the latest count could not be read.
     latest: Option<Sample>,
     /// When the count last rose above everything seen before.
     highest: Sample,
@@ -56,12 +56,12 @@ impl Growth {
         Self::default()
     }
 
-    /// Takes in one look. `now` is the time since the watching began, by a clock that nobody
-    /// sets: wall time jumps after a suspend, and the rate with it.
+    /// Takes in one look. `now` is the time since the watch began, by the monotonic clock:
+    /// wall-clock time jumps after a suspend, and would change the rate.
     pub fn observe(&mut self, now: Duration, view: &HostView) {
         let present: HashSet<ProcKey> = view.rows.iter().filter_map(HostRow::key).collect();
-        // Bounded by what is alive: a host that starts a thousand processes a minute must not
-        // make the watcher grow.
+        // Bounded by the running processes: a host that starts a thousand processes a minute must
+        // not make the watcher grow.
         self.series.retain(|key, _| present.contains(key));
         for row in &view.rows {
             if let Some(key) = row.key() {
@@ -149,8 +149,8 @@ impl Series {
         })
     }
 
-    /// A warm-up leaves an average rate behind that would foretell an end for ever after. Who has
-    /// set no new height for more than half of the watch is not on the way to a wall.
+    /// A warm-up leaves an average rate behind that would predict exhaustion forever. A process
+    /// that has set no new maximum for more than half of the watch is not approaching a limit.
     fn has_levelled_off(&self) -> bool {
         self.latest.is_some_and(|latest| {
             let watched = latest.at.saturating_sub(self.first.at);

@@ -1,4 +1,4 @@
-//! The radar: a little about every process on the host, without any privilege.
+//! The radar: a few facts about every process on the host, without any privilege.
 
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
@@ -12,15 +12,15 @@ use crate::{Gap, Pid, ProcKey, Text};
 pub struct HostView {
     /// When; absent only in an empty view.
     pub taken_at: Option<Timestamp>,
-    /// Every process that could be seen, by pid.
+    /// Every visible process, by pid.
     pub rows: Vec<HostRow>,
-    /// The host's own ceilings.
+    /// The host's own limits.
     pub host: Ceilings,
     /// What could not be read.
     pub gaps: Vec<Gap>,
 }
 
-/// What the radar knows of one process.
+/// The radar's facts about one process.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct HostRow {
     /// Number.
@@ -39,7 +39,7 @@ pub struct HostRow {
     pub count: Option<u64>,
     /// Limits.
     pub limits: Limits,
-    /// Size of the descriptor table: the peak lies at most here.
+    /// Size of the descriptor table: an upper bound for the peak.
     pub table_size: Option<u64>,
 }
 
@@ -65,9 +65,9 @@ impl HostRow {
         wall::crossed_1024(None, self.table_size)
     }
 
-    /// The band that the highest number ever used lies in: the table doubles when a number does
-    /// not fit, so a table of 512 has held a number of 256 or more. Tables start at 64 slots, and
-    /// one of up to 256 says nothing, since the first growth goes straight to 256.
+    /// The range of the highest number ever used: the table doubles when a number does not fit, so
+    /// a table of 512 has held a number of 256 or more. Tables start at 64 slots, and one of up to
+    /// 256 proves nothing, since the first growth goes straight to 256.
     #[must_use]
     pub fn peak_band(&self) -> Option<(u64, u64)> {
         let size = self.table_size?;
@@ -78,9 +78,9 @@ impl HostRow {
         })
     }
 
-    /// The limit that counts, and how far it is: the same that `watch` and `doctor` name, see
-    /// [`wall::condition`]. That a number of 1024 or more was in use is told apart, by
-    /// [`crossed_1024`](Self::crossed_1024).
+    /// The limit that applies, and how far away it is: the same that `watch` and `doctor` name, see
+    /// [`wall::condition`]. [`crossed_1024`](Self::crossed_1024) reports separately whether a
+    /// number of 1024 or more was in use.
     #[must_use]
     pub fn nearest_wall(&self) -> Option<NearestWall> {
         let count = self.count?;
@@ -89,7 +89,7 @@ impl HostRow {
     }
 }
 
-/// The wall that a process would reach first.
+/// The limit that a process would reach first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct NearestWall {
     /// Its name.

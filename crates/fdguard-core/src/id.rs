@@ -5,10 +5,10 @@ use serde::{Deserialize, Serialize};
 /// A process number in the namespace that fdguard runs in.
 pub type Pid = u32;
 
-/// A descriptor number in some process. Never ours: our own are `OwnedFd`.
+/// A descriptor number in an observed process. fdguard's own descriptors are `OwnedFd`.
 pub type Fd = u32;
 
-/// One process for as long as it lives: a bare pid may be somebody else a moment later.
+/// One process for as long as it lives: a bare pid may be reused a moment later.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct ProcKey {
     /// The process number.
@@ -17,8 +17,8 @@ pub struct ProcKey {
     pub start_ticks: u64,
 }
 
-/// What a descriptor refers to, as far as the kernel tells: the mount it was opened through and
-/// the inode. Anonymous inodes share one inode number, so equality there proves nothing.
+/// What a descriptor refers to, as reported by the kernel: the mount it was opened through and the
+/// inode. Anonymous inodes share one inode number, so equality there proves nothing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct FileId {
     /// Mount id, unique on the host while the mount lives.

@@ -1,11 +1,11 @@
 //! The model of fdguard, and its judgement.
 //!
-//! Everything here is a plain value or a pure function: nothing opens a file, asks the clock or
-//! prints. A [`Snapshot`] is what was seen of one process; a [`Summary`] is what it means; a
-//! [`Rule`](rule::Rule) is one check of it; a [`Delta`] is what changed between two; a
-//! [`Playbook`](playbook::Playbook) knows who usually makes what; an
-//! [`Explanation`](explain::Explanation) says which lines of a log mean that a wall was hit.
-//! What could not be seen is a [`Gap`], never a zero.
+//! Everything here is a plain value or a pure function: nothing opens a file, reads the clock or
+//! prints. A [`Snapshot`] holds the observations of one process; a [`Summary`] holds the
+//! conclusions; a [`Rule`](rule::Rule) is one check of it; a [`Delta`] is the difference between
+//! two; a [`Playbook`](playbook::Playbook) knows the usual cause of each kind of leak; an
+//! [`Explanation`](explain::Explanation) shows which lines of a log mean that a limit was reached.
+//! What could not be observed is a [`Gap`], never a zero.
 
 #![forbid(unsafe_code)]
 

@@ -1,15 +1,15 @@
-//! What a long-running part has to tell: one line each, in a form that scripts can rely on.
+//! Log events of long-running commands: one line each, in a form that scripts can rely on.
 //!
 //! `fdguard_event event=restart service=web reason=fd_budget count=912`: the name first, then the
-//! service, then fields in a fixed order. Names and fields are public interface; new ones may come.
-//! What is not known is left out here and `null` in JSON.
+//! service, then fields in a fixed order. Names and fields are public interface; new ones may be
+//! added. Unknown values are omitted here and `null` in JSON.
 
 use std::fmt;
 
 use jiff::Timestamp;
 use serde::ser::{Serialize, SerializeMap as _, Serializer};
 
-/// One thing that happened.
+/// One event.
 #[derive(Clone, Debug, PartialEq)]
 pub struct LogEvent {
     name: &'static str,
@@ -33,7 +33,7 @@ pub enum LogValue {
 }
 
 impl LogEvent {
-    /// One that concerns the whole: the supervisor, the host.
+    /// An event about the whole: the supervisor, the host.
     #[must_use]
     pub fn new(name: &'static str) -> Self {
         Self {
@@ -43,7 +43,7 @@ impl LogEvent {
         }
     }
 
-    /// One that concerns a service.
+    /// An event about a service.
     #[must_use]
     pub fn for_service(name: &'static str, service: &str) -> Self {
         Self {
@@ -65,7 +65,7 @@ impl LogEvent {
         self.name
     }
 
-    /// The line, without its end.
+    /// The line, without its newline.
     #[must_use]
     pub fn line(&self) -> String {
         let mut line = format!("fdguard_event event={}", self.name);
@@ -80,11 +80,11 @@ impl LogEvent {
         line
     }
 
-    /// The line as JSON, without its end.
+    /// The line as JSON, without its newline.
     #[must_use]
     pub fn json(&self, at: Timestamp) -> String {
         let stamped = Stamped { event: self, at };
-        // Text and numbers always can be written.
+        // Text and numbers can always be written.
         serde_json::to_string(&stamped).unwrap_or_default()
     }
 }
@@ -141,7 +141,7 @@ fn is_plain(text: &str) -> bool {
     !text.is_empty() && text.bytes().all(is_plain)
 }
 
-/// In quotes, and nothing in it that ends the line or that a terminal would obey.
+/// In quotes, without newlines or control characters that a terminal would obey.
 fn quoted(text: &str, f: &mut fmt::Formatter<'_>) -> fmt::Result {
     f.write_str("\"")?;
     for c in text.chars() {

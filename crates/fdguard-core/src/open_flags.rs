@@ -1,15 +1,14 @@
-//! With which flags a file was opened, beyond how it may be used.
+//! The flags a file was opened with, apart from the access mode.
 
 use serde::ser::SerializeSeq as _;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
-/// The flags that a descriptor's file has now, as bits with the values that most machines give
-/// them. In JSON a list of names.
+/// The current flags of a descriptor's file, as bits with the values that most architectures use.
+/// In JSON a list of names.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct OpenFlags(u32);
 
-/// Every flag with its name in JSON. How a descriptor may be used, and whether it closes at exec,
-/// are told elsewhere.
+/// Every flag with its name in JSON. Access mode and close-on-exec are separate fields.
 const NAMES: [(u32, &str); 11] = [
     (0o2000, "append"),
     (0o4000, "nonblock"),
@@ -25,7 +24,7 @@ const NAMES: [(u32, &str); 11] = [
 ];
 
 impl OpenFlags {
-    /// Those of these bits that have a name.
+    /// The bits among these that have a name.
     #[must_use]
     pub fn from_bits(bits: u32) -> Self {
         Self(NAMES.iter().fold(0, |sum, (bit, _)| sum | bits & bit))
@@ -50,7 +49,7 @@ impl OpenFlags {
     }
 }
 
-/// Whether flags need not be written: there are none, or nobody knows.
+/// Whether the flags need not be written: empty or unknown.
 #[expect(
     clippy::trivially_copy_pass_by_ref,
     clippy::ref_option,
@@ -74,7 +73,7 @@ impl<'de> Deserialize<'de> for OpenFlags {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         let names = Vec::<String>::deserialize(deserializer)?;
         let bit = |name: &String| NAMES.iter().find(|(_, known)| known == name);
-        // What a later version knows is left out.
+        // Flags that only a later version knows are omitted.
         let bits = names.iter().filter_map(bit);
         Ok(Self(bits.fold(0, |sum, (bit, _)| sum | bit)))
     }

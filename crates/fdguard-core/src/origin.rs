@@ -1,4 +1,4 @@
-//! Where in the code descriptors come from, as the contract shows it.
+//! Where in the code descriptors come from, as shown in the public JSON.
 
 use serde::{Deserialize, Serialize};
 
@@ -6,7 +6,7 @@ use crate::Text;
 use crate::blame::blamed;
 use crate::event::Tid;
 
-/// The language of a frame, under the contract's names.
+/// The language of a frame, under its public name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 #[non_exhaustive]
@@ -20,7 +20,7 @@ pub enum Language {
     Rust,
     /// Go.
     Go,
-    /// Java and what else runs on its machine.
+    /// Java and other languages on the JVM.
     Java,
     /// JavaScript in Node.
     Node,
@@ -31,7 +31,7 @@ pub enum Language {
 }
 
 impl Language {
-    /// Whether a runtime of its own runs it, whose machine code is less useful than its lines.
+    /// Whether it has its own runtime, whose machine code is less useful than its lines.
     #[must_use]
     pub fn has_runtime(self) -> bool {
         matches!(self, Self::Python | Self::Node | Self::Java)
@@ -56,7 +56,7 @@ pub struct Frame {
 /// A stack, the innermost frame first.
 pub type Stack = Vec<Frame>;
 
-/// The line that is to be looked at.
+/// The line to examine.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Culprit {
     /// The source file.
@@ -88,7 +88,7 @@ impl From<&Frame> for Culprit {
     }
 }
 
-/// One place that opens descriptors, with what is left of them.
+/// One site that opens descriptors, with how many are left.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Origin {
     /// The line of the application.
@@ -96,16 +96,16 @@ pub struct Origin {
     /// The innermost caller that alone leaks, where other callers of the line close what it opens.
     #[serde(default, rename = "telling", skip_serializing_if = "Option::is_none")]
     pub leaking_caller: Option<Culprit>,
-    /// The packages that the line went through to open them, its own dependency first.
+    /// The packages that the line went through to open them, its direct dependency first.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub through: Vec<String>,
-    /// Whether this very stack also closed many of what it opened: they stay open only on some
+    /// Whether the same stack also closed many of what it opened: they stay open only on some
     /// paths, such as after a failed start, an exception or a timeout.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub partly: bool,
-    /// All of the stack, the innermost frame first.
+    /// The whole stack, innermost frame first.
     pub stack: Stack,
-    /// The thread that opened the oldest which is still open.
+    /// The thread that opened the oldest open one.
     pub thread: Option<Tid>,
     /// How many are open.
     pub live: u64,

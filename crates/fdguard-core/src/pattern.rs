@@ -17,7 +17,7 @@ pub fn patterns(snapshot: &Snapshot) -> Vec<String> {
     found
 }
 
-/// How many databases are named one by one: a host of many tenants has thousands.
+/// How many databases are named individually: a host with many tenants has thousands.
 const NAMED: usize = 5;
 
 #[derive(Default)]
@@ -116,7 +116,7 @@ fn children_with_pipes(snapshot: &Snapshot, fds: &[FdEntry]) -> Option<String> {
     let pidfds = count(fds, &Class::Pidfd);
     let process = &snapshot.process;
     let cohorts = process.cohorts.iter().map(|cohort| cohort.count);
-    // Living children fit best where they still run; where they ended, only pidfds remember.
+    // Running children give the best count; if they have exited, only pidfds are left.
     let Shape { units, per_unit } = process
         .children
         .into_iter()
@@ -147,7 +147,7 @@ fn children_with_pipes(snapshot: &Snapshot, fds: &[FdEntry]) -> Option<String> {
     Some(sentence)
 }
 
-/// Stdio leads to the parent, and a pipe with both ends here is a wake-up of the program's own.
+/// Stdio leads to the parent, and a pipe with both ends here is the program's own wake-up.
 fn may_lead_to_a_child(entry: &FdEntry, own: Pid) -> bool {
     let Detail::Pipe(pipe) = &entry.detail else {
         return false;
@@ -156,21 +156,21 @@ fn may_lead_to_a_child(entry: &FdEntry, own: Pid) -> bool {
     entry.class == Class::Pipe && entry.fd > 2 && !both_ends_here
 }
 
-/// So many units with so many pipes each.
+/// A number of units with a number of pipes each.
 struct Shape {
     units: u64,
     per_unit: u64,
 }
 
 impl Shape {
-    /// The shape that `pipes` make if `counter` tells the number of units, and how far off that
-    /// is. The two never agree exactly: programs have other pipes and other children.
+    /// The shape of `pipes` if `counter` is the number of units, and how far off that is. The two
+    /// never agree exactly: programs have other pipes and other children.
     fn of(pipes: u64, counter: u64) -> Option<(Self, u64)> {
         if counter == 0 {
             return None;
         }
         let per_unit = (pipes + counter / 2) / counter;
-        // One pipe each is too ordinary to mean anything; five no runtime uses.
+        // One pipe each is too ordinary to mean anything; no runtime uses five.
         if !(2..=4).contains(&per_unit) {
             return None;
         }

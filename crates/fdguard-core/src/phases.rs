@@ -1,5 +1,5 @@
-//! Several snapshots of one process in their order: what each step opened and closed, and whether
-//! the last one is back to the first.
+//! Several snapshots of one process in order: what each step opened and closed, and whether the
+//! last one is back to the first.
 //!
 //! Compared by identity, not by count: a process that closed three old descriptors and opened three
 //! new ones has the same count but is not back to its baseline.
@@ -18,10 +18,9 @@ pub struct Phases {
     pub steps: Vec<PhaseStep>,
     /// Whether the last is back to the first.
     pub verdict: Return,
-    /// What was opened since the first phase and is still open in the last, the largest group
-    /// first.
+    /// Opened since the first phase and still open in the last, the largest group first.
     pub leftover: Vec<PhaseGroup>,
-    /// What the first phase had and the last one does not, the largest group first.
+    /// In the first phase but not in the last, the largest group first.
     pub missing: Vec<PhaseGroup>,
 }
 
@@ -36,13 +35,13 @@ pub struct PhaseStep {
     pub closed: Vec<PhaseGroup>,
 }
 
-/// Whether a process is as it was before.
+/// Whether a process is back to its earlier state.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Return {
-    /// Nothing that was opened since is still there.
+    /// Nothing that was opened since is still open.
     BackToBaseline,
-    /// Something is.
+    /// Something is still open.
     NotBackToBaseline,
 }
 
@@ -74,7 +73,7 @@ pub enum NoPhases {
 }
 
 impl Phases {
-    /// Compares snapshots, given in their order.
+    /// Compares snapshots, given in order.
     pub fn compare(snapshots: &[&Snapshot]) -> Result<Self, NoPhases> {
         let ([first, .., last], false) = (snapshots, snapshots.len() < 2) else {
             return Err(NoPhases::TooFew);
@@ -112,7 +111,7 @@ impl Phases {
     }
 }
 
-/// The first phase of those, up to the last, that all show this descriptor.
+/// The first phase from which on all phases show this descriptor.
 fn since(snapshots: &[&Snapshot], entry: &FdEntry) -> usize {
     let shows = |snapshot: &&&Snapshot| {
         let mut fds = snapshot.fds.iter().flatten();

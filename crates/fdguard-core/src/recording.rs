@@ -1,7 +1,7 @@
-//! A watch as it is written down: the lines of a `fdguard.recording/1` file, one JSON value each.
+//! A recorded watch: the lines of a `fdguard.recording/1` file, one JSON value each.
 //!
-//! A live watch makes these entries and judges them; a replay reads them and judges them. Nothing
-//! else is ever judged, so a recording tells what the watch would have told.
+//! A live watch creates these entries and judges them; a replay reads them and judges them. Nothing
+//! else is judged, so a replay gives the same verdict as the watch.
 
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
@@ -24,7 +24,7 @@ pub struct RecordingHeader {
     pub version: String,
     /// When the watch began.
     pub started_at: Timestamp,
-    /// Seconds between two looks, as asked for.
+    /// The requested seconds between two looks.
     pub every: f64,
 }
 
@@ -45,9 +45,9 @@ impl RecordingHeader {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum RecordingEntry {
-    /// A process comes into view.
+    /// A process appears.
     Process(Box<Appearance>),
-    /// A look at one.
+    /// A look at a process.
     Look {
         /// Which.
         id: u32,
@@ -61,7 +61,7 @@ pub enum RecordingEntry {
         /// When, in seconds since the watch began.
         at: f64,
     },
-    /// Something could not be seen.
+    /// Something could not be observed.
     Gap(Gap),
     /// The watch ended, and why.
     End {
@@ -72,19 +72,19 @@ pub enum RecordingEntry {
     },
 }
 
-/// A process that comes into view.
+/// A process that appears.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Appearance {
     /// Its number in this recording.
     pub id: u32,
     /// When, in seconds since the watch began.
     pub at: f64,
-    /// Who it is.
+    /// The process.
     pub process: Process,
-    /// How deep it can be looked into.
+    /// How much can be observed.
     pub tier: Tier,
     /// Whether it can call `select()`; absent where that was not checked.
     pub select: Option<SelectUse>,
-    /// The one whose place it takes, after a restart.
+    /// The process that it replaces, after a restart.
     pub successor_of: Option<u32>,
 }

@@ -1,4 +1,4 @@
-//! Which descriptors it is that rise: as narrow as the evidence allows.
+//! Which descriptors rise: as narrow as the evidence allows.
 
 use std::collections::HashMap;
 
@@ -13,15 +13,15 @@ const MOST_TARGETS: usize = 4;
 /// A group of descriptors that rises.
 #[derive(Clone, Debug, PartialEq)]
 pub struct RisingGroup {
-    /// How it was judged.
+    /// The judgement.
     pub judgement: Judgement,
     /// The class of most of them; absent where they could not be listed.
     pub class: Option<Class>,
-    /// What they point at, numbers collapsed; absent where they have nothing in common.
+    /// What they refer to, numbers collapsed; absent where they have nothing in common.
     pub target: Option<Text>,
     /// How many there are.
     pub count: u64,
-    /// How fast they become more.
+    /// How fast their number grows.
     pub slope: Option<Slope>,
     /// Age in seconds of the oldest that was opened during the watch.
     pub oldest: Option<f64>,
@@ -49,7 +49,7 @@ pub fn rising_groups(
         .iter()
         .filter(|judgement| judgement.verdict == wanted)
         .filter_map(|judgement| Some((judgement, of_group(&judgement)?)))
-        // What protection keeps is given back when there is need of it.
+        // Protection releases its placeholders on demand.
         .filter(|(_, group)| !group.key.family.is_of_fdguard())
         .collect();
     let mut found = Vec::new();
@@ -66,7 +66,7 @@ pub fn rising_groups(
             found.extend(targets.iter().map(|(target, _)| culprit(timeline, target)));
         }
     }
-    // A target may rise while its family as a whole hides it.
+    // A target may rise although its family as a whole hides it.
     for (judgement, target) in rising
         .iter()
         .filter(|(_, group)| group.key.target.is_some())
@@ -138,7 +138,7 @@ pub(crate) fn most_common(held: &[&LiveFd]) -> Option<Class> {
     most.map(|(class, _)| class.clone())
 }
 
-/// What many different targets begin with, up to a whole component of a path.
+/// The common beginning of many different targets, up to a whole component of a path.
 fn common_target(held: &[&LiveFd]) -> Option<Text> {
     let mut targets = held.iter().map(|held| held.target.as_bytes());
     let first = targets.next()?;

@@ -33,11 +33,11 @@ pub struct Rule {
     pub requirement: &'static str,
     /// How to fix it; absent where that depends on the class of descriptor and the playbook has it.
     pub fix: Option<&'static str>,
-    /// What it looks at.
+    /// What it examines.
     pub kind: RuleKind,
 }
 
-/// What a rule looks at.
+/// What a rule examines.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum RuleKind {
@@ -67,8 +67,8 @@ impl RuleKind {
         Self::Symptom,
     ];
 
-    /// Whether each rule of this kind has a page of its own, and its findings can be suppressed.
-    /// Unit rules and symptoms are explained on the pages of their commands.
+    /// Whether each rule of this kind has its own page, and its findings can be suppressed. Unit
+    /// rules and symptoms are explained on the pages of their commands.
     #[must_use]
     pub fn has_pages(self) -> bool {
         !matches!(self, Self::Unit | Self::Symptom)

@@ -1,4 +1,4 @@
-//! Whether the wall at number 1024 stands in a process's way at all: only `select()` runs into it.
+//! Whether the limit at number 1024 affects a process at all: only `select()` has it.
 
 use std::fmt;
 
@@ -10,8 +10,8 @@ use crate::Text;
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "select", rename_all = "kebab-case")]
 pub enum SelectUse {
-    /// It can: these of the programs and libraries in its memory import it. Whether they call it,
-    /// and with a high number, is unknown.
+    /// It can: these programs and libraries in its memory import it. Whether they call it, and with
+    /// a high number, is unknown.
     Imports {
         /// Their file names.
         objects: Vec<Text>,
@@ -26,7 +26,7 @@ pub enum SelectUse {
 }
 
 impl SelectUse {
-    /// Not known, for this reason.
+    /// Unknown, for this reason.
     pub fn unknown(why: impl Into<String>) -> Self {
         Self::Unknown { why: why.into() }
     }

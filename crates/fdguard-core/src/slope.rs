@@ -13,7 +13,7 @@ mod tests;
 
 use crate::count::as_f64;
 
-/// The most points that every pair of is looked at: 400 points are 79,800 pairs.
+/// The most points for which every pair is compared: 400 points are 79,800 pairs.
 pub const MOST_POINTS: usize = 400;
 
 /// The 97.5 % point of the normal distribution: two of them enclose 95 %.
@@ -30,10 +30,10 @@ pub struct Slope {
     pub high: f64,
 }
 
-/// Whether values in their order rise or fall more than chance would have it.
+/// Whether values in sequence rise or fall more than chance explains.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Trend {
-    /// Pairs that rise less pairs that fall.
+    /// Rising pairs minus falling pairs.
     pub s: i64,
     /// `s` in standard deviations, corrected for continuity.
     pub z: f64,
@@ -71,19 +71,19 @@ pub fn theil_sen(points: &[(f64, f64)]) -> Option<Slope> {
     })
 }
 
-/// The interval that contains the true slope, from the sorted slopes of all pairs: so many ranks
-/// from either end that the statistic strays by `spread` at most.
+/// The interval that contains the true slope, from the sorted slopes of all pairs. Its bounds are
+/// the ranks at which the statistic deviates by at most `spread`.
 fn interval(slopes: &[f64], spread: f64) -> (f64, f64) {
     let pairs = as_f64(slopes.len() as u64);
     let below = ((pairs - spread) / 2.0).round_ties_even();
     let above = ((pairs + spread) / 2.0).round_ties_even();
-    // The rank `below` counts from 1: at 0 the list has no slope that is low enough.
+    // The rank `below` counts from 1: at 0 no slope in the list is low enough.
     let low = rank(slopes, below - 1.0).unwrap_or(f64::NEG_INFINITY);
     let high = rank(slopes, above).unwrap_or(f64::INFINITY);
     (low, high)
 }
 
-/// The element at this whole number, counted from 0, if there is one.
+/// The element at this integer index, from 0, if there is one.
 fn rank(slopes: &[f64], at: f64) -> Option<f64> {
     if at < 0.0 {
         return None;
@@ -96,11 +96,11 @@ fn rank(slopes: &[f64], at: f64) -> Option<f64> {
     slopes.get(at as usize).copied()
 }
 
-/// The test of Mann and Kendall, with the corrections for ties and for continuity.
+/// The Mann–Kendall test, with the corrections for ties and for continuity.
 ///
 /// The normal distribution approximates the exact one, which is good enough from about ten values
-/// on. `None` for fewer than three values or where one is not a finite number. Every pair is looked
-/// at: callers thin out long series beforehand.
+/// on. `None` for fewer than three values or if one is not a finite number. Every pair is compared:
+/// callers thin out long series first.
 #[must_use]
 pub fn mann_kendall(values: &[f64]) -> Option<Trend> {
     trend(values, 1.0)
@@ -109,10 +109,10 @@ pub fn mann_kendall(values: &[f64]) -> Option<Trend> {
 /// The same for values that resemble their neighbours, after Hamed and Rao (1998).
 ///
 /// The variance grows by the ratio of the number of values to the number of independent ones,
-/// reckoned from the autocorrelation of the ranks of what is left after the slope is taken out;
-/// only lags that are significant at 5 % count. Where neighbours repel each other, as in a
-/// saw-tooth, the formula would make the test surer than independent values do: that we do not
-/// believe, the ratio is at least 1.
+/// computed from the autocorrelation of the ranks of the detrended values; only lags that are
+/// significant at 5 % count. If neighbours repel each other, as in a saw-tooth, the formula would
+/// make the test more certain than for independent values, which is not credible: the ratio is at
+/// least 1.
 #[must_use]
 pub fn mann_kendall_corrected(values: &[f64]) -> Option<Trend> {
     let points: Vec<(f64, f64)> = (0u64..).map(as_f64).zip(values.iter().copied()).collect();
@@ -124,7 +124,7 @@ pub fn mann_kendall_corrected(values: &[f64]) -> Option<Trend> {
     trend(values, inflation(&ranks::ranks(&rest)).max(1.0))
 }
 
-/// By how much dependence among these ranks widens the variance of the statistic.
+/// The factor by which dependence among these ranks widens the variance of the statistic.
 fn inflation(ranks: &[f64]) -> f64 {
     let n = as_f64(ranks.len() as u64);
     let significant = NORMAL_975 / n.sqrt();
@@ -144,8 +144,8 @@ fn trend(values: &[f64], inflation: f64) -> Option<Trend> {
     let pairs = as_f64((values.len() * (values.len() - 1) / 2) as u64);
     let deviation = (ranks::variance(values.len(), &[values]) * inflation).sqrt();
     let size = as_f64(s.unsigned_abs());
-    // One step towards zero: the statistic moves in steps, the distribution does not. Values that
-    // are all equal have no deviation and no score.
+    // One step towards zero: the statistic is discrete, the distribution is not. Values that are
+    // all equal have no deviation and no score.
     let z = if s == 0 {
         0.0
     } else {
@@ -159,7 +159,7 @@ fn trend(values: &[f64], inflation: f64) -> Option<Trend> {
     })
 }
 
-/// Pairs that rise less pairs that fall.
+/// Rising pairs minus falling pairs.
 fn score(values: &[f64]) -> i64 {
     let mut s = 0;
     for (at, value) in values.iter().enumerate() {

@@ -1,11 +1,11 @@
-//! What was seen of one process at one moment.
+//! The observations of one process at one moment.
 
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
 use crate::{FdEntry, Gap, Pid, ProcKey, Text};
 
-/// How deep the look went. Always named in the output.
+/// How much could be observed. Always named in the output.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Tier {
@@ -27,16 +27,16 @@ pub enum Via {
     Lsof,
 }
 
-/// Everything seen of one process at one moment; only what was read, nothing concluded.
+/// Everything observed of one process at one moment; no conclusions.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Snapshot {
     /// When.
     pub taken_at: Timestamp,
-    /// How deep.
+    /// How much could be observed.
     pub tier: Tier,
-    /// By which reader.
+    /// The reader.
     pub via: Via,
-    /// Whose.
+    /// The process.
     pub process: Process,
     /// Its limits on descriptors.
     pub limits: Limits,
@@ -44,7 +44,7 @@ pub struct Snapshot {
     pub count: Option<u64>,
     /// Size of its descriptor table: a high-water mark, it never shrinks.
     pub table_size: Option<u64>,
-    /// Ceilings of the host that give the same errors.
+    /// Host limits that cause the same errors.
     pub host: Ceilings,
     /// The descriptors in ascending order; absent in the radar tier.
     pub fds: Option<Vec<FdEntry>>,
@@ -52,10 +52,10 @@ pub struct Snapshot {
     pub gaps: Vec<Gap>,
 }
 
-/// A process and its family.
+/// A process and its relatives.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Process {
-    /// Number in our namespace.
+    /// Pid in fdguard's namespace.
     pub pid: Pid,
     /// Start time.
     pub start_time: Option<Timestamp>,
@@ -84,7 +84,7 @@ pub struct Process {
     pub zombies: Option<u64>,
     /// Container id from the cgroup; absent outside containers.
     pub container: Option<String>,
-    /// Number inside the innermost pid namespace, where that differs.
+    /// Pid inside the innermost pid namespace, where that differs.
     #[serde(default)]
     pub ns_pid: Option<Pid>,
     /// Its children grouped by command, largest group first.
@@ -117,22 +117,22 @@ pub struct Cohort {
 /// Limits on open descriptors; absent is "not known" or, for the hard one, "unlimited".
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Limits {
-    /// What `open` fails at.
+    /// The limit at which `open` fails.
     pub soft: Option<u64>,
     /// What the process may raise the soft limit to.
     pub hard: Option<u64>,
 }
 
-/// A ceiling of the host or the user: how much is used, how much there is.
+/// A limit of the host or the user: how much is used, and its value.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Ceiling {
-    /// In use now; absent where that cannot be told without looking at more than was allowed.
+    /// In use now; absent if that would require more access than allowed.
     pub used: Option<u64>,
-    /// The ceiling.
+    /// The limit.
     pub at: Option<u64>,
 }
 
-/// The other ceilings behind the same errors.
+/// The other limits behind the same errors.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Ceilings {
     /// Open files on the whole host (`ENFILE`).
@@ -141,7 +141,8 @@ pub struct Ceilings {
     pub nr_open: Option<u64>,
     /// Pseudo-terminals.
     pub ptys: Ceiling,
-    /// inotify instances of the process's user (`EMFILE` although the limit is far).
+    /// inotify instances of the process's user (`EMFILE` although the descriptor limit is far
+    /// away).
     pub inotify_instances: Ceiling,
     /// inotify watches of the process's user (`ENOSPC`).
     pub inotify_watches: Ceiling,

@@ -1,4 +1,4 @@
-//! What a snapshot means: totals, classes, targets, walls, patterns, lints.
+//! The conclusions from a snapshot: totals, classes, targets, limits, patterns, lints.
 
 use std::borrow::Cow;
 use std::collections::HashMap;
@@ -19,16 +19,16 @@ pub struct ClassCount {
     pub count: u64,
 }
 
-/// How many descriptors of one class point at one (collapsed) target.
+/// How many descriptors of one class refer to one (collapsed) target.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct TargetCount {
     /// The class.
     pub class: Class,
     /// The target with numbers and random names collapsed.
     pub target: Text,
-    /// The first of them as it is, uncollapsed.
+    /// The first of them, uncollapsed.
     pub example: Text,
-    /// Whether all of them point at that very one.
+    /// Whether all of them refer to exactly that one.
     pub same: bool,
     /// How many.
     pub count: u64,
@@ -45,26 +45,26 @@ pub struct Summary {
     pub percent_of_soft: Option<f64>,
     /// Whether a number of 1024 or more is or was in use.
     pub crossed_1024: Option<bool>,
-    /// The walls ahead.
+    /// The limits.
     pub walls: Vec<Wall>,
     /// Classes, largest first; absent in the radar tier.
     pub classes: Option<Vec<ClassCount>>,
     /// Targets, largest first; absent in the radar tier.
     pub targets: Option<Vec<TargetCount>>,
-    /// What the numbers say together, in words.
+    /// Patterns in the numbers, in words.
     pub patterns: Vec<String>,
     /// What looks wrong.
     pub lints: Vec<LintHit>,
 }
 
 impl Summary {
-    /// Concludes everything there is to conclude.
+    /// Draws all conclusions.
     #[must_use]
     pub fn summarize(snapshot: &Snapshot) -> Self {
         let fds = snapshot.fds.as_deref();
         let own = |entry: &&FdEntry| !entry.class.is_of_fdguard();
         let number = |entry: &FdEntry| u64::from(entry.fd);
-        // What protection keeps has made the table as wide as it is.
+        // Protection's placeholders have enlarged the table.
         let is_widened = fds.is_some_and(|fds| fds.iter().any(|entry| !own(&entry)));
         let table_size = snapshot.table_size.filter(|_| !is_widened);
         let highest = fds.and_then(|fds| fds.iter().rev().find(own).map(number));
@@ -156,8 +156,8 @@ pub fn targets(fds: &[FdEntry]) -> Vec<TargetCount> {
     list
 }
 
-/// A random name of letters alone looks like a word. Where its siblings were collapsed, it is one
-/// of them.
+/// A random name of letters alone looks like a word. If its siblings were collapsed, it is one of
+/// them.
 fn merge_words(groups: &mut HashMap<Group<'_>, Members<'_>>) {
     let words: Vec<_> = groups
         .keys()

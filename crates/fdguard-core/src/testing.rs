@@ -1,4 +1,4 @@
-//! Small snapshots for tests: what a test does not name is ordinary and unsuspicious.
+//! Small snapshots for tests: whatever a test does not specify is unsuspicious.
 
 pub(crate) mod trace_script;
 pub(crate) mod watch_script;
@@ -14,7 +14,7 @@ use crate::{
     Class, Detail, Fd, FdEntry, FdHolder, FileId, Mode, Pid, Snapshot, TcpState, Text, Tier,
 };
 
-/// The process that every test snapshot is of.
+/// The process of every test snapshot.
 pub(crate) const PID: Pid = 4242;
 
 /// A full snapshot of these descriptors and nothing else: not even stdio.
@@ -42,7 +42,7 @@ pub(crate) fn snapshot(mut fds: Vec<FdEntry>) -> Snapshot {
     }
 }
 
-/// What the radar sees: a count, no descriptors.
+/// The radar's view: a count, no descriptors.
 pub(crate) fn radar(count: u64) -> Snapshot {
     Snapshot {
         tier: Tier::Radar,
@@ -52,8 +52,8 @@ pub(crate) fn radar(count: u64) -> Snapshot {
     }
 }
 
-/// A descriptor of a class with that class's kind of detail, empty. It closes at exec and has an
-/// inode of its own, as well-behaved ones do.
+/// A descriptor of a class with that class's empty detail. It closes at exec and has its own inode,
+/// as well-behaved ones do.
 pub(crate) fn entry(fd: Fd, class: Class) -> FdEntry {
     FdEntry {
         fd,
@@ -127,7 +127,7 @@ pub(crate) fn file(fd: Fd, class: Class, path: &str) -> FdEntry {
     }
 }
 
-/// One end of a pipe; `peer` as in [`Pipe::peer`].
+/// One end of a pipe; `peer` as in [`PipeDetail::peer`].
 pub(crate) fn pipe(fd: Fd, end: PipeEnd, peer: Option<Vec<FdHolder>>) -> FdEntry {
     FdEntry {
         detail: Detail::Pipe(Box::new(PipeDetail {
@@ -210,7 +210,7 @@ pub(crate) fn stdio() -> Vec<FdEntry> {
         .collect()
 }
 
-/// Somebody else who holds it.
+/// Another holder.
 pub(crate) fn holder(pid: Pid, fd: Fd) -> FdHolder {
     FdHolder {
         pid,

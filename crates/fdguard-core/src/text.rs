@@ -20,7 +20,7 @@ impl Text {
         &self.0
     }
 
-    /// The last part of a path, slashes at its end apart; the whole where there is none.
+    /// The last component of a path, ignoring trailing slashes; the whole if there is none.
     #[must_use]
     pub fn base_name(&self) -> String {
         let whole = self.to_lossy();
@@ -30,7 +30,7 @@ impl Text {
             .to_owned()
     }
 
-    /// The text, when it is text.
+    /// The text, if it is UTF-8.
     #[must_use]
     pub fn as_str(&self) -> Option<&str> {
         std::str::from_utf8(&self.0).ok()

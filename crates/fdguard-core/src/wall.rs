@@ -89,7 +89,7 @@ pub fn walls(snapshot: &Snapshot, highest: Option<u64>) -> Vec<Wall> {
 }
 
 /// Whether a number of 1024 or more is open now, was ever open, or unknown. The table doubles and
-/// never shrinks, so a table of more than 1024 slots remembers.
+/// never shrinks, so a table of more than 1024 slots shows that one was open.
 #[must_use]
 pub fn crossed_1024(highest: Option<u64>, table_size: Option<u64>) -> Option<bool> {
     match (highest, table_size) {

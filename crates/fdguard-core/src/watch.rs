@@ -12,16 +12,16 @@ use crate::snapshot::Process;
 use crate::timeline::Timeline;
 use crate::{Gap, Tier};
 
-/// Processes that ended and are remembered. A tree may start thousands of them in an hour, and most
-/// have nothing to tell.
+/// The most exited processes that are kept. A tree may start thousands of them in an hour, and most
+/// have nothing to report.
 const ENDED_KEPT: usize = 256;
 
-/// Everything seen so far.
+/// All observations so far.
 #[derive(Clone, Debug)]
 pub struct Watch {
     header: RecordingHeader,
     subjects: Vec<WatchedProcess>,
-    /// How many ended ones are not among them any more.
+    /// How many exited processes were dropped.
     forgotten: u64,
     gaps: Vec<Gap>,
     ended: Option<(WatchEnd, Timestamp)>,
@@ -34,22 +34,22 @@ pub struct Watch {
 pub struct WatchedProcess {
     /// Its number in this watch.
     pub id: u32,
-    /// Who it is.
+    /// The process.
     pub process: Process,
-    /// What it held.
+    /// Its history.
     pub timeline: Timeline,
-    /// How deep it can be looked into.
+    /// How much can be observed.
     pub tier: Tier,
     /// Whether it can call `select()`; absent where that was not checked.
     pub select: Option<SelectUse>,
     /// When it ended, in seconds since the watch began.
     pub gone: Option<f64>,
-    /// Whether another one took its place.
+    /// Whether another process replaced it.
     pub replaced: bool,
 }
 
 impl WatchedProcess {
-    /// It became another program, and is still the same process.
+    /// It called exec, and is still the same process.
     fn rename(&mut self, now: Option<&Process>) {
         let is_same = |now: &&Process| {
             now.pid == self.process.pid && now.start_ticks == self.process.start_ticks
@@ -59,7 +59,7 @@ impl WatchedProcess {
         }
     }
 
-    /// What is said of it.
+    /// The verdict on it.
     #[must_use]
     pub fn opinion(&self, settings: &RuleSettings) -> ProcessDiagnosis {
         ProcessDiagnosis::of(
@@ -114,8 +114,7 @@ impl Watch {
 
     fn appear(&mut self, appearance: &Appearance) {
         self.at = self.at.max(appearance.at);
-        // A number stands for one process: what a damaged recording says of it again is not
-        // believed.
+        // Each number identifies one process: a damaged recording that repeats one is not believed.
         if self.subject_mut(appearance.id).is_some() {
             return;
         }
@@ -123,7 +122,7 @@ impl Watch {
         let before = appearance
             .successor_of
             .and_then(|id| subjects.position(|subject| subject.id == id));
-        // It takes the place of the one before: what was named first stays first.
+        // It replaces the one before: the process that was named first stays first.
         let place = before.map_or(self.subjects.len(), |at| at + 1);
         if let Some(at) = before {
             self.subjects[at].replaced = true;
@@ -140,7 +139,7 @@ impl Watch {
         self.subjects.insert(place, subject);
     }
 
-    /// Forgets the ended process that was looked at least, but neither the first one nor `latest`.
+    /// Drops the exited process with the fewest looks, but neither the first one nor `latest`.
     fn forget(&mut self, latest: u32) {
         let ended = self.subjects.iter().enumerate().skip(1);
         let ended = ended.filter(|(_, one)| one.gone.is_some() && one.id != latest);
@@ -153,7 +152,7 @@ impl Watch {
         }
     }
 
-    /// What could not be seen, and what was not kept.
+    /// What could not be observed, and what was not kept.
     fn all_gaps(&self) -> Vec<Gap> {
         let mut gaps = self.gaps.clone();
         if self.forgotten > 0 {
@@ -182,13 +181,12 @@ impl Watch {
         self.at
     }
 
-    /// The processes under watch, the named ones first; those that were replaced are not among
-    /// them.
+    /// The watched processes, the named ones first, without those that were replaced.
     pub fn subjects(&self) -> impl Iterator<Item = &WatchedProcess> {
         self.subjects.iter().filter(|subject| !subject.replaced)
     }
 
-    /// What could not be seen so far.
+    /// What could not be observed so far.
     #[must_use]
     pub fn gaps(&self) -> &[Gap] {
         &self.gaps
@@ -200,7 +198,7 @@ impl Watch {
         self.ended.map(|(ended, _)| ended)
     }
 
-    /// What it came to; absent before any process came into view.
+    /// The diagnosis; absent before any process appeared.
     #[must_use]
     pub fn diagnosis(&self, settings: &RuleSettings) -> Option<Diagnosis> {
         let first = self.subjects().next()?;
@@ -255,7 +253,7 @@ impl Watch {
         }
     }
 
-    /// The time of the latest entry by the clock of the beginning: nobody wrote down another.
+    /// The time of the latest entry, relative to the start time: no other clock is recorded.
     #[must_use]
     pub fn wall_time(&self) -> Timestamp {
         let passed = SignedDuration::try_from_secs_f64(self.at).unwrap_or_default();

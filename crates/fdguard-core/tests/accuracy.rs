@@ -1,6 +1,6 @@
-//! How often the judgement is wrong, on the made-up processes of the accuracy example: a bounded
+//! How often the judgement is wrong, on the simulated processes of the accuracy example: a bounded
 //! number of them, with fixed seeds, and properties that hold for all of a kind. docs/accuracy.md
-//! has the large numbers.
+//! has the results of large runs.
 
 #[path = "../examples/accuracy/clean.rs"]
 mod clean;
@@ -30,8 +30,8 @@ use random::Random;
 use scenarios::{Scenario, Truth, drip_under_a_dozen, of, watched_for};
 use source::Source;
 
-/// The same cases on every machine: a judgement by chance has exceptions, and a test shall not be
-/// one.
+/// The same cases on every machine: a statistical judgement has exceptions, and they must not make
+/// the test fail at random.
 fn cases(cases: u32) -> ProptestConfig {
     ProptestConfig {
         cases,
@@ -94,7 +94,7 @@ fn the_page_has_a_row_for_each_kind() {
     }
 }
 
-/// What fills or collects, and has been level for half of the watch.
+/// Sources that fill up or collect, and have been level for half of the watch.
 fn level() -> impl Strategy<Value = Source> {
     let drop = f64::INFINITY;
     prop_oneof![
@@ -173,7 +173,7 @@ proptest::proptest! {
         let turned: Vec<Look> = looks.iter().map(|look| renumbered(look, |fd| 1_000_000 - 3 * fd)).collect();
         let verdicts: Vec<_> = judged.iter().map(|it| it.verdict).collect();
         let again = judge::judge(&timeline(&turned));
-        // The groups come in the order of the numbers; everything and the gravest are the same.
+        // The groups are in the order of the numbers; the total and the most severe are the same.
         prop_assert_eq!(again[0].verdict, judged[0].verdict);
         prop_assert_eq!(again.iter().map(|it| it.verdict).max(), verdicts.into_iter().max());
     }
@@ -195,7 +195,7 @@ fn sighting() -> impl Strategy<Value = Sighting> {
 }
 
 /// Any look at all: numbers closed that were never open, opened twice, changed before they were
-/// seen, a clock that goes backwards or leaps.
+/// seen, a clock that goes backwards or jumps.
 fn look() -> impl Strategy<Value = Look> {
     let few = || proptest::collection::vec(sighting(), 0..6);
     let closed = proptest::collection::vec(0..20_u32, 0..6);

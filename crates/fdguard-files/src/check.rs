@@ -17,17 +17,18 @@ use crate::read::{Stamp, open, piece};
 use crate::sqlite::wal;
 use crate::{Error, lease};
 
-/// How often a copy of a database that is being written is tried.
+/// How often to retry copying a database that is being written.
 const ATTEMPTS: usize = 5;
 /// Maximum number of problems that SQLite reports.
 const MOST: u32 = 20;
-/// A check of an empty file may take this long, and so much longer for each MiB. An ordinary one
-/// takes some milliseconds a MiB: what takes longer was made to.
+/// A check of an empty file may take this long, plus time for each MiB. An ordinary one takes some
+/// milliseconds per MiB: a slower one was crafted to be slow.
 const TIME: Duration = Duration::from_secs(5);
 const TIME_PER_MIB: Duration = Duration::from_secs(1);
 /// Virtual machine steps between two checks of the clock.
 const STEPS: i32 = 10_000;
-/// No value is much longer than the file that it is in; what an index makes of a short one may be.
+/// No value is much longer than its file, except what an index expression computes from a short
+/// one.
 const ROOM: u64 = 1 << 16;
 
 /// Pattern matching does not check the clock and takes time proportional to both lengths.
@@ -39,7 +40,7 @@ const LONGEST_PATTERN: i32 = 4096;
 pub enum CheckDepth {
     /// The structure (`quick_check`).
     Quick,
-    /// And whether the indexes have what the tables have (`integrity_check`).
+    /// Also whether the indexes match the tables (`integrity_check`).
     Full,
 }
 
@@ -67,7 +68,7 @@ pub struct CheckResult {
     pub problems: Vec<String>,
 }
 
-/// A check, or why there is none.
+/// A check, or why there was none.
 pub type CheckOutcome = Result<CheckResult, Gap>;
 
 /// Checks a database. `is_alone` means that it has no WAL or journal to be read with it.
@@ -104,13 +105,13 @@ fn no_copy(why: &str) -> Gap {
 }
 
 enum Target<'a> {
-    /// With its address for SQLite.
+    /// With its URI for SQLite.
     Unchanging(&'a Path, String),
     Copy(&'a Path),
 }
 
 impl Target<'_> {
-    /// Bytes of the file, with those of its log.
+    /// Bytes of the file, including its log.
     fn size(&self) -> u64 {
         let path = match self {
             Self::Unchanging(path, _) => path,
@@ -203,7 +204,7 @@ fn time_limit(size: u64) -> Duration {
     TIME.saturating_add(TIME_PER_MIB.saturating_mul(mib))
 }
 
-/// What SQLite complains about; nothing when all is well.
+/// SQLite's complaints; empty if all is well.
 pub(crate) fn complaints(
     connection: &Connection,
     depth: CheckDepth,
@@ -216,14 +217,14 @@ pub(crate) fn complaints(
     Ok(said)
 }
 
-/// Whether SQLite speaks of the file's content, and not of the disk, of locks or of what it does
-/// not know.
+/// Whether SQLite's error is about the file's content, and not about the disk, locks or unsupported
+/// features.
 pub(crate) fn is_damage(error: &rusqlite::Error) -> bool {
     let is_content = matches!(
         error.sqlite_error_code(),
         Some(ErrorCode::DatabaseCorrupt | ErrorCode::NotADatabase)
     );
-    // Text that is not text comes as an error of the wrapper.
+    // Invalid text appears as an error of the wrapper.
     is_content
         || matches!(
             error,
@@ -235,7 +236,7 @@ pub(crate) fn is_damage(error: &rusqlite::Error) -> bool {
 /// Copies a database with its WAL and journal in a consistent state; `false` if its writers left no
 /// time for it.
 ///
-/// The database goes first. Until the WAL restarts, it has every page that a checkpoint moves
+/// The database is copied first. Until the WAL restarts, it has every page that a checkpoint moves
 /// meanwhile.
 pub fn settled_copy(database: &Path, copy: &Path) -> Result<bool, Error> {
     for _ in 0..ATTEMPTS {
@@ -256,7 +257,7 @@ fn copy_one(database: &Path, copy: &Path, role: HolderRole) -> Result<(), Error>
     match copy_file(&from, &to) {
         Ok(()) => Ok(()),
         Err(error) if error.kind() == io::ErrorKind::NotFound && role != HolderRole::Main => {
-            // One of an earlier attempt.
+            // Left by an earlier attempt.
             drop(std::fs::remove_file(&to));
             Ok(())
         }

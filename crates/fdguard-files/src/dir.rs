@@ -22,7 +22,7 @@ pub struct Dir {
     id: (u64, u64),
 }
 
-/// What is at a name.
+/// The entry at a name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Entry {
     /// Device and inode.
@@ -36,7 +36,7 @@ pub(crate) struct Entry {
 }
 
 impl Dir {
-    /// Opens it. The path is freed from links first; one that is put into it meanwhile is not
+    /// Opens it. Links in the path are resolved first; a link that is put into it meanwhile is not
     /// followed.
     pub fn open(path: &Path) -> io::Result<Self> {
         let path = path.canonicalize()?;
@@ -54,8 +54,8 @@ impl Dir {
         Self::from_fd(fd, path)
     }
 
-    /// Opens a directory, which is made where it is missing. What is new is brought to the disk:
-    /// files in a directory that is not there are lost.
+    /// Opens a directory, creating it if missing. New directories are synced: files in a directory
+    /// that is not on disk are lost.
     pub fn make(path: &Path) -> io::Result<Self> {
         if path.is_dir() {
             return Self::open(path);
@@ -83,8 +83,8 @@ impl Dir {
         Self::from_fd(fd, self.path.join(inner))
     }
 
-    /// The same, and what is missing of the path is made, step by step from one open directory to
-    /// the next, and brought to the disk.
+    /// The same, creating the missing part of the path step by step from one open directory to the
+    /// next, and syncing it.
     pub fn make_below(&self, inner: &Path) -> io::Result<Self> {
         let mut dir = self.clone();
         for part in inner.components() {
@@ -95,7 +95,7 @@ impl Dir {
             dir = match dir.open_below(name) {
                 Err(error) if error.kind() == io::ErrorKind::NotFound => {
                     match rustix::fs::mkdirat(&dir.fd, name, Mode::from_raw_mode(0o777)) {
-                        // Somebody else was faster.
+                        // Another process was faster.
                         Ok(()) | Err(Errno::EXIST) => {}
                         Err(errno) => return Err(errno.into()),
                     }
@@ -109,16 +109,16 @@ impl Dir {
         Ok(dir)
     }
 
-    /// Where a path is, from this directory on: its links are resolved as far as it exists. None
-    /// where it is elsewhere, or not whole. Only a name: what it leads to is for
-    /// [`Self::open_below`] to say.
+    /// The path relative to this directory, with links resolved as far as it exists. `None` if it
+    /// is elsewhere or cannot be resolved. This is only a name: [`Self::open_below`] decides what
+    /// it leads to.
     #[must_use]
     pub fn relative(&self, path: &Path) -> Option<PathBuf> {
         let real = real(path)?;
         real.strip_prefix(&self.path).map(Path::to_owned).ok()
     }
 
-    /// Its path, absolute and without links, as it was when it was opened.
+    /// Its absolute path without links, as of when it was opened.
     #[must_use]
     pub fn path(&self) -> &Path {
         &self.path
@@ -139,7 +139,7 @@ impl Dir {
         })
     }
 
-    /// What is at a name; nothing when nothing is there.
+    /// The entry at a name; `None` if there is none.
     pub(crate) fn stat_entry(&self, name: &OsStr) -> io::Result<Option<Entry>> {
         match rustix::fs::statat(&self.fd, name, AtFlags::SYMLINK_NOFOLLOW) {
             Ok(stat) => Ok(Some(Entry {
@@ -153,21 +153,22 @@ impl Dir {
         }
     }
 
-    /// Opens a file for reading alone. Neither a link is followed nor a pipe waited for.
+    /// Opens a file for reading only. Does not follow a link or wait for a pipe.
     pub(crate) fn read(&self, name: &OsStr) -> io::Result<File> {
         let flags =
             OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::NOCTTY;
         Ok(rustix::fs::openat(&self.fd, name, flags, Mode::empty())?.into())
     }
 
-    /// Makes a file that was not there.
+    /// Creates a file that must not exist.
     pub(crate) fn create(&self, name: &OsStr) -> io::Result<File> {
         let flags = OFlags::RDWR | OFlags::CREATE | OFlags::EXCL | OFlags::CLOEXEC;
         let mode = Mode::RUSR | Mode::WUSR;
         Ok(rustix::fs::openat(&self.fd, name, flags, mode)?.into())
     }
 
-    /// Opens a file for writing, as it is; it is made where it is missing. A link is not followed.
+    /// Opens a file for writing without truncating it, creating it if missing. A link is not
+    /// followed.
     pub(crate) fn open_or_create(&self, name: &OsStr) -> io::Result<File> {
         let flags = OFlags::RDWR | OFlags::CREATE | OFlags::CLOEXEC;
         let flags = flags | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::NOCTTY;
@@ -175,8 +176,7 @@ impl Dir {
         Ok(rustix::fs::openat(&self.fd, name, flags, mode)?.into())
     }
 
-    /// Gives a file another name, here or in another directory. What has that name is never
-    /// replaced.
+    /// Renames a file, here or into another directory. An existing file is never replaced.
     pub(crate) fn rename(&self, from: &OsStr, to: &Self, name: &OsStr) -> Result<(), Errno> {
         let renamed =
             rustix::fs::renameat_with(&self.fd, from, &to.fd, name, RenameFlags::NOREPLACE);
@@ -196,11 +196,11 @@ impl Dir {
         rustix::fs::unlinkat(&self.fd, name, AtFlags::empty())
     }
 
-    /// Brings the names to the disk.
+    /// Syncs the names to disk.
     pub(crate) fn sync(&self) -> io::Result<()> {
         match rustix::fs::fsync(&self.fd) {
-            // A file system without a disk below, or a directory that may not be read (it was
-            // opened by its path alone).
+            // A file system without a disk, or a directory without read permission (opened with
+            // `O_PATH`).
             Err(Errno::INVAL | Errno::ROFS | Errno::BADF) | Ok(()) => Ok(()),
             Err(error) => Err(error.into()),
         }
@@ -225,8 +225,7 @@ fn below() -> ResolveFlags {
     ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS | ResolveFlags::NO_MAGICLINKS
 }
 
-/// Opens for reading, so that names can be brought to the disk; where that is not allowed, to be
-/// passed through only.
+/// Opens for reading, so that names can be synced; if that is not allowed, only for traversal.
 fn readable(open: impl Fn(OFlags) -> Result<OwnedFd, Errno>) -> Result<OwnedFd, Errno> {
     let flags = OFlags::DIRECTORY | OFlags::CLOEXEC;
     match open(flags | OFlags::RDONLY) {
@@ -235,7 +234,7 @@ fn readable(open: impl Fn(OFlags) -> Result<OwnedFd, Errno>) -> Result<OwnedFd, 
     }
 }
 
-/// A path with the links of what exists of it resolved; none where it is not whole.
+/// A path with links resolved as far as it exists; `None` if it cannot be resolved.
 #[must_use]
 pub fn real(path: &Path) -> Option<PathBuf> {
     let is_plain = |part: Component<'_>| matches!(part, Component::RootDir | Component::Normal(_));
@@ -249,7 +248,7 @@ pub fn real(path: &Path) -> Option<PathBuf> {
             missing.reverse();
             return Some(missing.into_iter().fold(real, |path, name| path.join(name)));
         }
-        // A link that leads nowhere could lead elsewhere in a moment.
+        // A dangling link could lead elsewhere in a moment.
         if there.symlink_metadata().is_ok() {
             return None;
         }

@@ -7,12 +7,12 @@ use std::path::{Path, PathBuf};
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// The system refused.
+    /// A system error.
     #[error("{what} {}", path.display())]
     Io {
         /// Which file.
         path: PathBuf,
-        /// What was being done.
+        /// What was attempted.
         what: &'static str,
         /// The system error.
         source: io::Error,

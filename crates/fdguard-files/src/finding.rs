@@ -10,9 +10,9 @@ pub struct FileFinding {
     pub rule: &'static str,
     /// How much it matters.
     pub severity: Severity,
-    /// First byte, where it has a place in the file.
+    /// First byte, if it has a position in the file.
     pub offset: Option<u64>,
-    /// How many bytes, where that is known.
+    /// How many bytes, if known.
     pub length: Option<u64>,
     /// What it is, in words.
     pub message: String,
@@ -25,17 +25,17 @@ pub struct FileFinding {
 }
 
 impl FileFinding {
-    /// Something that is worth knowing.
+    /// Informational.
     pub fn info(rule: &'static str, offset: Option<u64>, message: impl Into<String>) -> Self {
         Self::new(rule, Severity::Info, offset, message.into())
     }
 
-    /// Something that may be damage, or will become it.
+    /// Something that may be damage, or become it.
     pub fn warning(rule: &'static str, offset: Option<u64>, message: impl Into<String>) -> Self {
         Self::new(rule, Severity::Warning, offset, message.into())
     }
 
-    /// Damage, or loss that happens now.
+    /// Damage, or data loss happening now.
     pub fn critical(rule: &'static str, offset: Option<u64>, message: impl Into<String>) -> Self {
         Self::new(rule, Severity::Critical, offset, message.into())
     }

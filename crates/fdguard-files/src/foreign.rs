@@ -14,7 +14,7 @@ pub enum Foreign {
     Tls(TlsRecord),
     /// The first line of an HTTP request.
     HttpRequest,
-    /// The first line of an HTTP answer.
+    /// The first line of an HTTP response.
     HttpResponse,
     /// The preface of an HTTP/2 connection.
     Http2,

@@ -26,12 +26,12 @@ const CHECKED_FULLY: u64 = 64 << 20;
 /// The largest database that is checked at all by default.
 const CHECKED: u64 = 512 << 20;
 
-/// What to do.
+/// What to inspect.
 #[derive(Clone, Copy, Debug)]
 pub struct Options {
-    /// SQLite's own check at the most: `None` for none.
+    /// The most thorough SQLite check: `None` for none.
     pub check: Option<CheckDepth>,
-    /// Whether that much also of a database that is large: else less is checked, or nothing.
+    /// Whether to run it also on a large database: otherwise less is checked, or nothing.
     pub however_large: bool,
 }
 
@@ -44,17 +44,17 @@ impl Default for Options {
     }
 }
 
-/// In one word.
+/// The verdict on a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum FileVerdict {
-    /// A database in which nothing is wrong.
+    /// A database without problems.
     Healthy,
-    /// Another file, in which nothing foreign was found.
+    /// Another file, without foreign data.
     Clean,
     /// Something is wrong with the file.
     Damaged,
-    /// The file is whole, but a process that holds it is about to lose what it writes.
+    /// The file is intact, but a process that holds it is about to lose its writes.
     Endangered,
     /// Something is odd, and may be damage.
     Suspicious,
@@ -66,33 +66,33 @@ pub enum FileVerdict {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Kind {
-    /// A SQLite database, or what was one.
+    /// A SQLite database, or a former one.
     Sqlite,
     /// Text, a log.
     Text,
     /// Anything else.
     Other,
-    /// Nothing is in it.
+    /// It has no content.
     Empty,
 }
 
-/// What was found about a file.
+/// The result for a file.
 #[derive(Clone, Debug, Serialize)]
 pub struct Inspection {
-    /// The file as it was named.
+    /// The file as given.
     pub path: Text,
     /// The whole path, without links.
     #[serde(skip)]
     pub real: PathBuf,
     /// What kind of file.
     pub kind: Kind,
-    /// In one word.
+    /// The verdict.
     pub verdict: FileVerdict,
     /// In one sentence.
     pub summary: String,
     /// Bytes.
     pub size: u64,
-    /// What is wrong, what explains the most first.
+    /// The problems; those that explain the most come first.
     pub findings: Vec<FileFinding>,
     /// The database's own fields; absent for other files.
     pub sqlite: Option<SqliteReport>,
@@ -102,14 +102,14 @@ pub struct Inspection {
     pub holders: Holding,
     /// What to do next.
     pub next: Vec<String>,
-    /// What could not be seen.
+    /// What could not be observed.
     pub gaps: Vec<Gap>,
 }
 
 /// The fields of a database.
 #[derive(Clone, Debug, Serialize)]
 pub struct SqliteReport {
-    /// The header, right or wrong; absent when the file is too short for one.
+    /// The header, valid or not; absent if the file is too short for one.
     pub header: Option<DatabaseHeader>,
     /// Its first 32 bytes, in hexadecimal.
     pub first_bytes: String,
@@ -128,11 +128,11 @@ pub struct SqliteReport {
 /// Writers of a file, found in two ways.
 #[derive(Clone, Debug, Serialize)]
 pub struct Writers {
-    /// By a lease: the kernel's own count.
+    /// According to a lease: the kernel's own count.
     pub lease: LeaseAnswer,
     /// Number of writers found in the descriptor tables.
     pub seen: usize,
-    /// Where both disagree, what that means.
+    /// If both disagree, the explanation.
     pub note: Option<String>,
 }
 
@@ -351,7 +351,7 @@ impl Inspection {
         self.verdict == FileVerdict::Encrypted && self.gaps.iter().any(of_content)
     }
 
-    /// Whether this is what a script is to stop for.
+    /// Whether a script should stop for this.
     #[must_use]
     pub fn is_finding(&self) -> bool {
         self.findings.iter().any(matters)

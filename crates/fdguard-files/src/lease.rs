@@ -16,13 +16,13 @@ use crate::sys;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum LeaseAnswer {
-    /// Nobody can write.
+    /// There is no writer.
     NoWriter,
-    /// Somebody can.
+    /// There is a writer.
     Writer,
-    /// The file belongs to another user: only the owner or `CAP_LEASE` may ask.
+    /// The file belongs to another user: only the owner or `CAP_LEASE` may request a lease.
     Denied,
-    /// This file system gives no leases.
+    /// This file system does not support leases.
     Unsupported,
 }
 
@@ -32,7 +32,7 @@ pub enum LeaseAnswer {
 pub fn ask(file: impl AsFd) -> LeaseAnswer {
     match sys::lease(&file) {
         Ok(()) => {
-            // What fails here is a lease that a newcomer has broken already.
+            // This fails only if a new writer has already broken the lease.
             let _ = sys::release(&file);
             LeaseAnswer::NoWriter
         }
@@ -73,7 +73,7 @@ impl HeldLease {
 
 impl Drop for HeldLease {
     fn drop(&mut self) {
-        // Closing would give it back as well.
+        // Closing would release it as well.
         let _ = sys::release(&self.file);
     }
 }

@@ -4,8 +4,8 @@
 //! [`inspect`] examines a file from outside: it opens the file read-only, takes no lock and changes
 //! nothing. The pure modules ([`sqlite`], [`tls`], [`foreign`], [`plain`]) interpret the bytes;
 //! [`holding`] and [`lease`] find the holders. [`heal()`] works on a copy and swaps it in once
-//! SQLite's integrity check passes. [`Watch`] reports when a database is damaged. [`Archive`] moves
-//! logs without losing a line, optionally only below a [`Dir`].
+//! SQLite's integrity check passes. [`FileWatch`] reports when a database is damaged. [`Archive`]
+//! moves logs without losing a line, optionally only below a [`Dir`].
 
 pub mod archive;
 pub mod check;

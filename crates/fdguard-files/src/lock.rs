@@ -17,7 +17,7 @@ use rustix::io::Errno;
 
 use crate::{Dir, Error, sys};
 
-/// How long to wait before asking again, at first and at most.
+/// How long to wait between two attempts, at first and at most.
 const FIRST_PAUSE: Duration = Duration::from_millis(1);
 const LONGEST_PAUSE: Duration = Duration::from_millis(50);
 
@@ -47,13 +47,13 @@ impl Place {
                 .create(true)
                 .truncate(false)
                 .mode(0o600)
-                // Somebody else may have put a link there.
+                // Another process may have put a link there.
                 .custom_flags(i32::try_from(OFlags::NOFOLLOW.bits()).unwrap_or_default())
                 .open(path),
         }
     }
 
-    /// Device and inode of what is there.
+    /// Device and inode of the current file.
     fn id(&self) -> Option<(u64, u64)> {
         match self {
             Self::In(dir, name) => dir.stat_entry(name).ok().flatten().map(|entry| entry.id),
@@ -62,7 +62,7 @@ impl Place {
     }
 
     fn remove(&self) {
-        // A lock file that stays does no harm.
+        // A leftover lock file does no harm.
         match self {
             Self::In(dir, name) => drop(dir.remove(name)),
             Self::Path(path) => drop(std::fs::remove_file(path)),
@@ -130,8 +130,8 @@ impl Drop for LockFile {
         {
             place.remove();
         }
-        // A child that another thread is about to start has this descriptor, too, until it becomes
-        // a program.
+        // A child that another thread is about to start also has this descriptor, until it calls
+        // exec.
         let _ = sys::unlock(&self.file);
     }
 }

@@ -17,7 +17,7 @@ const ZEROS: u64 = 16;
 /// A piece of the file.
 const PIECE: usize = 1 << 16;
 
-/// Whether these first bytes are mostly text, with something foreign between it or not.
+/// Whether these first bytes are mostly text, with or without foreign data in it.
 #[must_use]
 pub fn is_text(first: &[u8]) -> bool {
     if first.is_empty() {
@@ -52,16 +52,16 @@ pub fn at_start(first: &[u8]) -> Vec<FileFinding> {
     .collect()
 }
 
-/// Goes over a text and finds what is none.
+/// Scans text and finds foreign data in it.
 #[derive(Debug, Default)]
 pub struct PlainTextScanner {
-    /// Bytes that were taken.
+    /// Bytes scanned.
     at: u64,
     /// The line that the next byte belongs to, from 1.
     line: u64,
     /// The last bytes of the previous piece, in which a record may start.
     tail: Vec<u8>,
-    /// Until where the last record goes.
+    /// End of the last record.
     until: u64,
     /// How many zeros came last.
     zeros: u64,
@@ -85,13 +85,13 @@ impl PlainTextScanner {
     pub fn push_bytes(&mut self, piece: &[u8]) {
         let mut bytes = std::mem::take(&mut self.tail);
         bytes.extend_from_slice(piece);
-        // The last four bytes may be the beginning of a record.
+        // The last four bytes may begin a record.
         let whole = bytes.len().saturating_sub(HEAD - 1);
         self.scan(&bytes, whole);
         self.tail = bytes.split_off(whole);
     }
 
-    /// What was found.
+    /// The findings.
     #[must_use]
     pub fn finish(mut self) -> Vec<FileFinding> {
         let rest = std::mem::take(&mut self.tail);
@@ -170,7 +170,7 @@ impl PlainTextScanner {
     }
 }
 
-/// Goes over a whole file.
+/// Scans a whole file.
 pub fn scan(mut file: &File) -> io::Result<Vec<FileFinding>> {
     let mut scanner = PlainTextScanner::new();
     let mut piece = vec![0; PIECE];

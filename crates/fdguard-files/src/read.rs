@@ -22,8 +22,8 @@ const MOST_STRANGE: usize = 64;
 /// Number of bytes examined at the start of a page.
 const START: usize = 32;
 
-/// Identity and state of a file: if equal, the file was not written in between, as far as the file
-/// system's clock can tell.
+/// Identity and state of a file: if equal, the file was not written in between, to the resolution
+/// of the file system's clock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Stamp {
     /// Device and inode.
@@ -35,12 +35,12 @@ pub struct Stamp {
 }
 
 impl Stamp {
-    /// Of an open file.
+    /// Reads the stamp of an open file.
     pub fn read(file: &File) -> io::Result<Self> {
         Ok(Self::from(&file.metadata()?))
     }
 
-    /// Of whatever is at a path.
+    /// The stamp of whatever is at a path.
     #[must_use]
     pub fn at(path: &Path) -> Option<Self> {
         path.metadata().ok().as_ref().map(Self::from)
@@ -57,7 +57,7 @@ impl From<&std::fs::Metadata> for Stamp {
     }
 }
 
-/// Opens a regular file for reading alone. Nothing else is opened: a pipe would wait, a device
+/// Opens a regular file for reading only. Nothing else is opened: a pipe would block, a device
 /// would act.
 pub fn open(path: &Path) -> Result<File, Error> {
     let meta = path
@@ -90,7 +90,7 @@ fn open_beside(database: &Path, role: HolderRole) -> Result<Option<(File, PathBu
     }
 }
 
-/// All of a database that can be judged.
+/// Everything needed to judge a database.
 pub fn image(database: &Path, file: &File) -> Result<DatabaseImage, Error> {
     let failed = |error| Error::io(database, "cannot read", error);
     let size = file.metadata().map_err(failed)?.len();
@@ -153,7 +153,7 @@ fn read_log(database: &Path, image: &mut DatabaseImage) -> Result<(), Error> {
     while at + frame.len() as u64 <= size {
         match file.read_exact_at(&mut frame, at) {
             Ok(()) => scan.push_frame(&frame),
-            // It was cut off meanwhile.
+            // It was truncated meanwhile.
             Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => break,
             Err(error) => return Err(failed(error)),
         }
@@ -199,7 +199,7 @@ pub fn piece(file: &File, at: u64, length: u64) -> io::Result<Vec<u8>> {
     Ok(bytes)
 }
 
-/// Whether the magic of a database is there.
+/// Whether these bytes begin with the magic of a database.
 #[must_use]
 pub fn has_magic(first: &[u8]) -> bool {
     first.starts_with(header::MAGIC)

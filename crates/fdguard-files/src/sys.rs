@@ -22,7 +22,8 @@ fn outcome(code: libc::c_int) -> Result<libc::c_int, Errno> {
 }
 
 /// Takes a read lease: refused while the file has a writer. When a writer appears later, the kernel
-/// sends SIGURG, which is ignored by default; the default signal, SIGIO, would end the process.
+/// sends SIGURG, which is ignored by default; the default signal, SIGIO, would terminate the
+/// process.
 pub(crate) fn lease(file: impl AsFd) -> Result<(), Errno> {
     let fd = file.as_fd().as_raw_fd();
     // SAFETY: the descriptor is borrowed for the call; the argument is a number.
@@ -32,7 +33,7 @@ pub(crate) fn lease(file: impl AsFd) -> Result<(), Errno> {
     Ok(())
 }
 
-/// Gives a lease back.
+/// Releases a lease.
 pub(crate) fn release(file: impl AsFd) -> Result<(), Errno> {
     let fd = file.as_fd().as_raw_fd();
     // SAFETY: the descriptor is borrowed for the call; the argument is a number.
@@ -52,17 +53,18 @@ pub(crate) fn lock(file: impl AsFd) -> Result<(), Errno> {
     set_lock(file, libc::F_WRLCK)
 }
 
-/// Gives it back.
+/// Releases it.
 pub(crate) fn unlock(file: impl AsFd) -> Result<(), Errno> {
     set_lock(file, libc::F_UNLCK)
 }
 
-/// Whether a process or an open file other than this one has a lock on any byte. None is taken. Not
-/// known is not locked.
+/// Whether another process or open file holds a lock on any byte. Takes no lock. Errors count as
+/// not locked.
 pub(crate) fn is_locked(file: impl AsFd) -> bool {
     let fd = file.as_fd().as_raw_fd();
     let mut whole = all_bytes(libc::F_WRLCK);
-    // SAFETY: the descriptor is borrowed for the call; the struct is ours, whole, and outlives it.
+    // SAFETY: the descriptor is borrowed for the call; the struct is a local, fully initialized,
+    // and outlives it.
     let asked = outcome(unsafe { libc::fcntl(fd, libc::F_OFD_GETLK, &raw mut whole) });
     asked.is_ok() && libc::c_int::from(whole.l_type) != libc::F_UNLCK
 }
@@ -70,7 +72,8 @@ pub(crate) fn is_locked(file: impl AsFd) -> bool {
 fn set_lock(file: impl AsFd, kind: libc::c_int) -> Result<(), Errno> {
     let fd = file.as_fd().as_raw_fd();
     let whole = all_bytes(kind);
-    // SAFETY: the descriptor is borrowed for the call; the struct is ours, whole, and outlives it.
+    // SAFETY: the descriptor is borrowed for the call; the struct is a local, fully initialized,
+    // and outlives it.
     outcome(unsafe { libc::fcntl(fd, libc::F_OFD_SETLK, &raw const whole) })?;
     Ok(())
 }
@@ -86,8 +89,8 @@ fn all_bytes(kind: libc::c_int) -> libc::flock {
     }
 }
 
-/// Signals that the processor raises for a faulty thread. If blocked, they would end the process
-/// silently.
+/// Signals that the processor raises for a faulty thread. If blocked, they would terminate the
+/// process silently.
 const OF_THE_THREAD_ITSELF: [libc::c_int; 6] = [
     libc::SIGSEGV,
     libc::SIGBUS,
@@ -97,17 +100,17 @@ const OF_THE_THREAD_ITSELF: [libc::c_int; 6] = [
     libc::SIGSYS,
 ];
 
-/// Keeps the process's signals from the calling thread: its handlers run in other threads.
+/// Blocks the process's signals in the calling thread: its handlers run in other threads.
 pub(crate) fn block_signals() -> Result<(), Errno> {
     let mut set = std::mem::MaybeUninit::<libc::sigset_t>::uninit();
-    // SAFETY: the set is ours, and is written to as a whole.
+    // SAFETY: the set is a local, and the call initializes all of it.
     outcome(unsafe { libc::sigfillset(set.as_mut_ptr()) })?;
     for signal in OF_THE_THREAD_ITSELF {
         // SAFETY: the set was filled above; the signals are numbers that exist.
         outcome(unsafe { libc::sigdelset(set.as_mut_ptr(), signal) })?;
     }
-    // SAFETY: the set is whole and outlives the call, which keeps no pointer; the old mask is not
-    // asked for.
+    // SAFETY: the set is initialized and outlives the call, which keeps no pointer; the old mask is
+    // not requested.
     let code =
         unsafe { libc::pthread_sigmask(libc::SIG_SETMASK, set.as_ptr(), std::ptr::null_mut()) };
     // This one returns its error instead of setting it.
@@ -118,14 +121,14 @@ pub(crate) fn block_signals() -> Result<(), Errno> {
     }
 }
 
-/// Gives the calling thread a table of descriptors of its own, with nothing in it.
+/// Gives the calling thread its own empty descriptor table.
 ///
-/// The caller guarantees that its thread is new and has no descriptor of the shared table in a
-/// value: its number would mean another file from here on.
+/// The caller guarantees that its thread is new and that no value in it holds a descriptor of the
+/// shared table: from here on, its number would refer to another file.
 pub(crate) fn leave_table() -> Result<(), Errno> {
     let (first, last) = (0, libc::c_uint::MAX);
     // SAFETY: the flag makes the table a private copy of this thread before anything in it is
-    // closed, so that no descriptor that another thread owns is touched. This thread owns none, by
+    // closed, so that no descriptor owned by another thread is touched. This thread owns none, by
     // the contract above.
     let code = unsafe {
         libc::syscall(

@@ -6,9 +6,10 @@ use serde::Serialize;
 
 /// Length of a record's head.
 pub const HEAD: usize = 5;
-/// The largest record that any version allows: 2^14 bytes and 2048 for what encryption adds.
+/// The largest record that any version allows: 2^14 bytes, plus 2048 for encryption overhead.
 const LONGEST: u16 = 18_432;
-/// An encrypted alert of TLS 1.3: two bytes, one for the true type, sixteen for the seal.
+/// An encrypted alert of TLS 1.3: two bytes, one for the true type, sixteen for the authentication
+/// tag.
 const ALERT_13: u16 = 19;
 
 /// Content type of a record.
@@ -32,7 +33,7 @@ pub struct TlsRecord {
     pub kind: Kind,
     /// Minor version byte: 1 is TLS 1.0, 3 is TLS 1.2 and 1.3.
     pub minor: u8,
-    /// Bytes that follow its head.
+    /// Bytes that follow its header.
     pub length: u16,
 }
 
@@ -58,13 +59,14 @@ impl TlsRecord {
         })
     }
 
-    /// All of its bytes, head included.
+    /// All of its bytes, including the header.
     #[must_use]
     pub fn total(&self) -> u64 {
         HEAD as u64 + u64::from(self.length)
     }
 
-    /// Whether it is an alert: openly, or by the one length that an encrypted alert of TLS 1.3 has.
+    /// Whether it is an alert: a plain one, or one with the only length of an encrypted alert of
+    /// TLS 1.3.
     #[must_use]
     pub fn is_alert(&self) -> bool {
         self.kind == Kind::Alert || self.is_alert_of_13()
@@ -126,8 +128,8 @@ impl fmt::Display for TlsRecord {
     }
 }
 
-/// Where records lie in the first bytes of a file that a stale number was used on: at the start, or
-/// five bytes in for each read of a head, and again behind one another.
+/// Positions of records in the first bytes of a file that a stale number was used on: at the start,
+/// or five bytes further for each read of a header, and then consecutively.
 #[must_use]
 pub fn at_start(bytes: &[u8]) -> Vec<(u64, TlsRecord)> {
     let mut found = Vec::new();

@@ -24,14 +24,14 @@ use rustix::io::Errno;
 
 use crate::sys;
 
-/// Work that was sent to a vault.
+/// Work sent to a vault.
 type Work<S> = Box<dyn FnOnce(&mut S) + Send>;
 
 /// Errors of a vault.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// The system gives no thread, or the thread no table of its own.
+    /// The system cannot create a thread, or a private table for it.
     #[error(
         "cannot create a thread with a private descriptor table (requires Linux 5.9 and close_range): {0}"
     )]
@@ -39,12 +39,12 @@ pub enum Error {
     /// A task panicked. The vault accepts nothing more and has released everything.
     #[error("a task in the descriptor vault panicked: {0}")]
     Panicked(String),
-    /// An earlier work panicked.
+    /// An earlier task panicked.
     #[error("the descriptor vault has ended")]
     Gone,
 }
 
-/// The thread, and the way to it. Dropped, it closes what it opened and is waited for.
+/// The thread, and the channel to it. Dropping it closes everything it opened and waits for it.
 #[derive(Debug)]
 pub struct Vault<S> {
     /// `None` only while it is dropped.
@@ -53,8 +53,8 @@ pub struct Vault<S> {
 }
 
 impl<S: 'static> Vault<S> {
-    /// Starts a thread of this name and makes its state there. The state's own failure is the inner
-    /// result.
+    /// Starts a thread of this name and creates its state there. An error of the state itself is
+    /// the inner result.
     pub fn start<E: Send + 'static>(
         name: &str,
         make: impl FnOnce() -> Result<S, E> + Send + 'static,
@@ -106,7 +106,7 @@ impl<S: 'static> Vault<S> {
                     Ok(result) => drop(tell.send(Ok(result))),
                     Err(panic) => {
                         drop(tell.send(Err(panic)));
-                        // Ends the thread, without a second message: the first was printed.
+                        // Ends the thread without a second message: the first was already printed.
                         std::panic::resume_unwind(Box::new("the work panicked"));
                     }
                 },
@@ -138,19 +138,19 @@ impl<S> Drop for Vault<S> {
     }
 }
 
-/// Leaves the table, then makes the state.
+/// Leaves the table, then creates the state.
 fn start<S, E>(make: impl FnOnce() -> Result<S, E>) -> Result<Result<S, E>, Error> {
     leave().map_err(|error| Error::Start(error.to_string()))?;
     Ok(make())
 }
 
 fn leave() -> Result<(), Errno> {
-    // A handler writes to a number that it knows, often that of a pipe. In this thread the number
-    // would be another file's.
+    // A handler may write to a number that it knows, often that of a pipe. In this thread the
+    // number would refer to another file.
     sys::block_signals()?;
     sys::leave_table()?;
-    // Copies of the process's own three would keep a pipe or a rotated log open. The numbers are
-    // filled all the same: a message that is meant for standard error must not get into a file.
+    // Copies of the process's three standard streams would keep a pipe or a rotated log open. The
+    // numbers are filled anyway: a message for standard error must not get into a file.
     for _ in 0..3 {
         let null = open(c"/dev/null", OFlags::RDWR | OFlags::CLOEXEC, Mode::empty())?;
         keep(null);

@@ -25,7 +25,7 @@ use crate::sqlite::wal::{HEAD, WalHeader};
 
 /// Minimum time between two checks of a database.
 const SELDOM: Duration = Duration::from_millis(5);
-/// A problem must be seen this often in a row: a read may fall into the middle of a write.
+/// A problem must be seen this often in a row: a read may happen in the middle of a write.
 const LOOKS: usize = 3;
 const APART: Duration = Duration::from_millis(2);
 
@@ -40,11 +40,11 @@ pub enum FileChange {
     Deleted,
     /// Another file is at its path.
     Replaced,
-    /// A database that was not there before.
+    /// A new database.
     Appeared,
 }
 
-/// A change, and of which database.
+/// A change of one database.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FileEvent {
     /// The database.
@@ -53,7 +53,7 @@ pub struct FileEvent {
     pub change: FileChange,
 }
 
-/// What is known of a database.
+/// The state of a database.
 #[derive(Debug)]
 struct KnownFile {
     id: Option<(u64, u64)>,
@@ -74,7 +74,7 @@ pub struct FileWatch {
 #[derive(Debug)]
 struct Dir {
     path: PathBuf,
-    /// Whether databases that come later are watched, too.
+    /// Whether new databases are watched, too.
     whole: bool,
 }
 
@@ -118,7 +118,7 @@ impl FileWatch {
         self.looks
     }
 
-    /// When the next check is due without another event; none if nothing is due.
+    /// When the next check is scheduled without another event; `None` if none is.
     #[must_use]
     pub fn due(&self) -> Option<Instant> {
         let due = self.known.values().filter(|known| known.is_due);
@@ -168,7 +168,7 @@ impl FileWatch {
         );
     }
 
-    /// Processes the kernel's events, checks what is due, and returns what changed.
+    /// Processes the kernel's events, runs the scheduled checks, and returns what changed.
     pub fn poll(&mut self) -> Result<Vec<FileEvent>, Error> {
         let mut events = self.read_events()?;
         let now = Instant::now();
@@ -215,7 +215,7 @@ impl FileWatch {
             .collect())
     }
 
-    /// A file was written, made, moved or removed.
+    /// A file was written, created, moved or removed.
     fn touched(&mut self, path: &Path, whole: bool) -> Option<FileEvent> {
         let path = database_of(path);
         if let Some(known) = self.known.get_mut(&path) {
@@ -344,8 +344,8 @@ fn glance(path: &Path) -> Vec<FileFinding> {
         size,
         is_encrypted: crate::sqlite::encryption::is_encrypted(&first, size, &[]),
         first,
-        // Whether size and count agree is known with the log alone, which is too long to be read at
-        // each write.
+        // Whether size and page count agree depends on the log, which is too long to read at each
+        // write.
         journal: Some(crate::sqlite::Journal {
             size: 0,
             is_hot: true,

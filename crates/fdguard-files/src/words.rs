@@ -6,7 +6,7 @@ use crate::check::CheckDepth;
 use crate::finding::FileFinding;
 use crate::inspection::{FileVerdict, Inspection, Kind};
 
-/// Rules that are about processes and not about the file.
+/// Rules about processes and not about the file.
 const OF_HOLDERS: [&str; 2] = ["deleted-file", "lost-locks"];
 
 fn worst(found: &[FileFinding], of_file: bool) -> Option<&FileFinding> {

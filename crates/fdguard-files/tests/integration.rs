@@ -1,4 +1,4 @@
-//! Databases that the tests damage in every way they know, and processes that hold them.
+//! Databases that the tests damage in every known way, and processes that hold them.
 
 #![cfg(target_os = "linux")]
 #![expect(

@@ -1,6 +1,6 @@
-//! What watching one process costs: `tick PID TICKS SECONDS_BETWEEN`.
+//! The cost of watching one process: `tick PID TICKS SECONDS_BETWEEN`.
 //!
-//! Prints one line: ticks, how many of them listed the table, how many descriptors were looked at,
+//! Prints one line: ticks, how many of them listed the table, how many descriptors were examined,
 //! and the processor time, all after the first tick, which sees everything for the first time.
 #![expect(
     clippy::print_stdout,

@@ -1,21 +1,21 @@
-//! Why a process could not be looked at.
+//! Why a process could not be examined.
 
 use std::io;
 use std::path::PathBuf;
 
 use fdguard_core::Pid;
 
-/// Why reading a process failed. What is only partly readable is a `Gap` in the value instead.
+/// Why reading a process failed. A partly readable process has a `Gap` in the value instead.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
     /// There is no such process.
     #[error("no process {0}")]
     NoSuchProcess(Pid),
-    /// It ended while it was being read.
+    /// It exited while it was being read.
     #[error("process {0} exited while it was being read")]
     Vanished(Pid),
-    /// It ended already; only its entry is left.
+    /// It has already exited; only its entry is left.
     #[error(
         "process {pid} is a zombie: it exited and has nothing open; its parent {ppid} has not waited for it"
     )]
@@ -25,18 +25,18 @@ pub enum Error {
         /// The parent that should have waited.
         ppid: Pid,
     },
-    /// A thread of the kernel.
+    /// A kernel thread.
     #[error("process {0} is a kernel thread: it has no descriptors")]
     KernelThread(Pid),
     /// The proc file system is not where it should be.
     #[error("cannot read {} as a proc file system", path.display())]
     NoProc {
-        /// Where it was looked for.
+        /// The expected path.
         path: PathBuf,
         /// The system error.
         source: io::Error,
     },
-    /// The helper program could not be run or did not answer.
+    /// The helper program could not be run or did not respond.
     #[error("{program}: {problem}")]
     Helper {
         /// Which program.
@@ -44,10 +44,10 @@ pub enum Error {
         /// What went wrong.
         problem: String,
     },
-    /// Anything else that the system refused.
+    /// Any other system error.
     #[error("{what}")]
     Io {
-        /// What was being done.
+        /// What was attempted.
         what: String,
         /// The system error.
         source: io::Error,

@@ -1,7 +1,7 @@
 //! Reads the running system into [`fdguard_core`] values.
 //!
-//! [`Probe`] looks at processes through `/proc` with directory descriptors, so that a pid that is
-//! reused can never mix two processes, and with netlink for what sockets are. It holds a handful of
+//! [`Probe`] examines processes through `/proc` with directory descriptors, so that a reused pid
+//! can never mix two processes, and uses netlink to identify sockets. It holds a handful of
 //! descriptors itself and runs nothing inside the target.
 
 pub mod error;

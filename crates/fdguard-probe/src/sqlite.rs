@@ -1,6 +1,6 @@
 //! SQLite databases and their side files among the regular files of one process.
 //!
-//! A file is opened only when its name or its neighbours suggest a database, read-only, for sixteen
+//! A file is opened only if its name or its neighbours suggest a database, read-only, for sixteen
 //! bytes. That is safe for the target: POSIX locks belong to the process that took them, and this
 //! one holds no connection.
 
@@ -17,8 +17,8 @@ const JOURNAL_MAGIC: &[u8] = &[0xd9, 0xd5, 0x05, 0xf9, 0x20, 0xa1, 0x63, 0xd7];
 const EXTENSIONS: [&[u8]; 6] = [b".db", b".sqlite", b".sqlite3", b".db3", b".sdb", b".s3db"];
 const SIDES: [&[u8]; 3] = [b"-wal", b"-shm", b"-journal"];
 
-/// Renames the classes of SQLite files. `fd_dir` is the target's descriptor directory; without it
-/// (a fake tree, or the output of `lsof`) names and neighbours decide alone.
+/// Sets the classes of SQLite files. `fd_dir` is the target's descriptor directory; without it (a
+/// simulated tree, or the output of `lsof`) only names and neighbours decide.
 pub(crate) fn classify(entries: &mut [FdEntry], fd_dir: Option<BorrowedFd<'_>>) {
     let bases: HashSet<Vec<u8>> = entries
         .iter()
@@ -74,7 +74,7 @@ fn is_candidate(entry: &FdEntry, bases: &HashSet<Vec<u8>>) -> bool {
         })
 }
 
-/// The database's path and the ending, for a side file.
+/// The database's path and the suffix, for a side file.
 fn side_of(path: &[u8]) -> Option<(&[u8], &'static [u8])> {
     SIDES
         .iter()
@@ -127,7 +127,7 @@ impl Heads<'_> {
     }
 }
 
-/// The number may have changed hands since it was looked at: only the same inode counts.
+/// The number may have been reused since it was read: only the same inode counts.
 fn read_head(dir: BorrowedFd<'_>, fd: Fd, id: FileId) -> Option<[u8; 16]> {
     let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
     let file = rustix::fs::openat(dir, DecInt::new(fd), flags, Mode::empty()).ok()?;

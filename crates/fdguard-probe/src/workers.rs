@@ -11,14 +11,14 @@ const MOST: usize = 4;
 /// Default number of threads.
 #[must_use]
 pub fn cores() -> usize {
-    // The standard library reads the cgroup's files each time it is asked.
+    // The standard library reads the cgroup's files on every call.
     static CORES: OnceLock<usize> = OnceLock::new();
     *CORES.get_or_init(|| {
         std::thread::available_parallelism().map_or(1, |cores| cores.get().min(MOST))
     })
 }
 
-/// Hands out the positions of a list in runs, to whoever comes.
+/// Hands out the indexes of a list in runs, to any worker.
 #[derive(Debug)]
 pub(crate) struct Queue {
     next: AtomicUsize,
@@ -36,15 +36,15 @@ impl Queue {
         }
     }
 
-    /// The next run; `None` when all is handed out.
+    /// The next run; `None` when all are handed out.
     pub(crate) fn take(&self) -> Option<std::ops::Range<usize>> {
         let start = self.next.fetch_add(self.run, Ordering::Relaxed);
         (start < self.length).then(|| start..(start + self.run).min(self.length))
     }
 }
 
-/// Runs `work` on this thread and on others beside it, and gives what each brought. A thread that
-/// cannot be made is no loss: the work is shared by whoever runs.
+/// Runs `work` on this thread and on others, and returns the result of each. A thread that cannot
+/// be created is no loss: the running ones share the work.
 pub fn run<T: Send>(threads: usize, work: impl Fn() -> T + Sync) -> Vec<T> {
     if threads < 2 {
         return vec![work()];
@@ -73,8 +73,8 @@ pub fn run<T: Send>(threads: usize, work: impl Fn() -> T + Sync) -> Vec<T> {
     })
 }
 
-/// Does something beside the main work, where `aside` is wanted and a thread can be had; what it
-/// brought comes first.
+/// Runs `aside` concurrently with the main work, if wanted and if a thread can be created; its
+/// result comes first.
 pub fn beside<A: Send, R>(
     aside: Option<impl FnOnce() -> A + Send>,
     work: impl FnOnce() -> R,
@@ -87,7 +87,7 @@ pub fn beside<A: Send, R>(
     })
 }
 
-/// Turns each item into something else, on several cores, in the order of the list.
+/// Maps each item, on several cores, in the order of the list.
 pub fn map<T: Sync, R: Send>(
     items: &[T],
     per_take: usize,
@@ -96,7 +96,7 @@ pub fn map<T: Sync, R: Send>(
     map_after(|| (), items, per_take, turn)
 }
 
-/// The same, after each thread has done something else first.
+/// The same, after each thread has run something else first.
 pub(crate) fn map_after<T: Sync, R: Send, F>(
     first: impl Fn() -> F + Sync,
     items: &[T],
@@ -132,7 +132,7 @@ pub fn for_each<T: Send>(items: &mut [T], per_take: usize, work: impl Fn(&mut T)
     });
 }
 
-/// The cores that we may use and are not running on.
+/// The allowed cores other than the current one.
 fn other_cores() -> Vec<usize> {
     let here = rustix::thread::sched_getcpu();
     let Ok(allowed) = rustix::thread::sched_getaffinity(None) else {
@@ -143,13 +143,13 @@ fn other_cores() -> Vec<usize> {
         .collect()
 }
 
-/// A new thread starts beside its maker, and the balancer takes longer to part them than we take
-/// to be done: without this, two threads were no faster than one.
+/// A new thread starts on its creator's core, and the balancer takes longer to separate them than
+/// the work takes: without this, two threads were no faster than one.
 fn move_to(core: Option<usize>) {
     let Some(core) = core else { return };
     let mut set = CpuSet::new();
     set.set(core);
-    // Refused, the thread runs where it is.
+    // If refused, the thread runs where it is.
     let _refused = rustix::thread::sched_setaffinity(None, &set);
 }
 

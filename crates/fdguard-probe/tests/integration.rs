@@ -1,4 +1,4 @@
-//! The probe against processes that know what they hold.
+//! Tests the probe against processes that know what they hold.
 
 #![cfg(target_os = "linux")]
 #![expect(

@@ -1,4 +1,4 @@
-//! The reader by `lsof` against the reader by `/proc`, on real processes.
+//! Compares the `lsof` reader with the `/proc` reader, on real processes.
 
 #![expect(
     clippy::expect_used,
@@ -14,13 +14,13 @@ use fdguard_core::{Detail, FdEntry, Snapshot, Tier};
 use fdguard_probe::{Error, Options, Probe, lsof};
 use testkit::Victim;
 
-/// Where `lsof` cannot say what `/proc` says: what the victim calls the descriptor, the class by
+/// Where `lsof` cannot report what `/proc` does: the victim's name for the descriptor, the class by
 /// `/proc`, the class by lsof 4.95. Each is explained in `docs/guide/via-lsof.md`.
 const DIFFERENCES: &[(&str, &str, &str)] = &[
-    // lsof looks sockets up in /proc/net/tcp, which lists neither bound nor unbound ones; all it
-    // has for both is the protocol's name.
+    // lsof looks sockets up in /proc/net/tcp, which lists neither bound nor unbound ones; for both
+    // it has only the protocol's name.
     ("TCP, bound only", "tcp:BOUND", "tcp:UNBOUND"),
-    // The same for what both sides are done with: no table lists it, and lsof may not ask the
+    // The same for a socket that both sides closed: no table lists it, and lsof cannot query the
     // socket.
     (
         "TCP, closed by both, by us first",
@@ -32,22 +32,23 @@ const DIFFERENCES: &[(&str, &str, &str)] = &[
         "tcp:CLOSE",
         "tcp:UNBOUND",
     ),
-    // Regular by its mode; only the file system tells, and lsof does not ask for that.
+    // Regular by its mode; only the file system shows the difference, and lsof does not check that.
     ("message queue", "other:mqueue", "regular"),
 ];
 
-/// Whose name lsof does not tell exactly.
+/// Descriptors whose name lsof does not report exactly.
 const AMBIGUOUS: [&str; 3] = [
     // It prints an escape character as `^[`, and `^[` as well.
     "file with line end and escapes",
-    // It cannot know whether the kernel's mark belongs to the name: nothing may be looked up here.
+    // It cannot know whether the kernel's mark belongs to the name: it must not look anything up
+    // here.
     "file that lost the name it was opened by",
-    // A path to lsof, a queue to us.
+    // A path to lsof, a queue to fdguard.
     "message queue",
 ];
 
-/// Keeps the tests apart, since one looks at the table that they share when they are threads.
-/// Nothing where there is no lsof, which is said.
+/// Serialises the tests, since one of them reads the table that they share if they are threads.
+/// `None` without lsof, which is reported.
 fn lsof_alone() -> Option<MutexGuard<'static, ()>> {
     static ALONE: Mutex<()> = Mutex::new(());
     let guard = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
@@ -102,7 +103,7 @@ fn both_readers_see_the_same_numbers_and_classes() {
             used.push(known.unwrap_or_else(|| panic!("{fd}: not a known difference: {row:?}")));
         }
     }
-    // A difference that is gone should leave the table and the guide, too.
+    // A difference that no longer exists should leave the table and the guide, too.
     assert_eq!(used.len(), DIFFERENCES.len(), "{used:?}");
     victim.finish();
 }

@@ -1,4 +1,4 @@
-//! What the meter costs: looks at a process for a while, as the supervisor does, and tells the
+//! The cost of the meter: examines a process for a while, as the supervisor does, and prints the
 //! share of a core, the memory, and the time of the slowest look. `cargo run --release -p
 //! fdguard-supervise --example meter -- PID SECONDS [BUDGET…]`
 
@@ -17,7 +17,7 @@ use fdguard_supervise::poll::Interest;
 use fdguard_supervise::trim;
 use rustix::time::{ClockId, clock_gettime};
 
-/// Processor time of ours so far.
+/// Processor time of this process so far.
 fn used() -> f64 {
     let time = clock_gettime(ClockId::ProcessCPUTime);
     time.tv_sec as f64 + time.tv_nsec as f64 / 1e9

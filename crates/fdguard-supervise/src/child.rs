@@ -28,7 +28,7 @@ pub(crate) mod tests;
 const KEPT: usize = 4096;
 /// How much of its last line is reported, from the start.
 const LONGEST_WORDS: usize = 200;
-/// One that never stops talking is read again at the next turn. A full pipe is read in half of
+/// A helper that never stops writing is read again at the next poll. A full pipe is read in half of
 /// these.
 const READS: usize = 32;
 const KILL: i32 = 9;
@@ -37,23 +37,23 @@ const AT_ONCE: StopPlan = StopPlan {
     grace: Duration::ZERO,
 };
 
-/// What is to be run.
+/// What to run.
 #[derive(Debug)]
 pub(crate) struct Helper {
-    /// The program and its words.
+    /// The program and its arguments.
     pub(crate) command: Vec<OsString>,
     /// The last value of a name wins. Variables meant for fdguard alone are omitted.
     pub(crate) environment: Vec<(OsString, OsString)>,
     /// Its working directory; fdguard's if absent.
     pub(crate) dir: Option<PathBuf>,
-    /// What is kept of its output; the rest goes nowhere.
+    /// Which part of its output is kept; the rest is discarded.
     pub(crate) heard: HelperMessage,
 }
 
-/// Which of its output is listened to.
+/// Which of its output is read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum HelperMessage {
-    /// What it complains about.
+    /// Its standard error.
     Errors,
     /// Everything.
     All,
@@ -62,26 +62,26 @@ pub(crate) enum HelperMessage {
 /// How it ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum HelperEnd {
-    /// With this status.
+    /// It exited with this status.
     Code(u8),
-    /// By this signal.
+    /// This signal terminated it.
     Signal(i32),
-    /// It was ended: the time was up.
+    /// It was terminated: the time was up.
     TimeUp,
     /// Its keeper was killed.
     Lost,
 }
 
-/// A helper that runs, and the time it has.
+/// A running helper, and its deadline.
 #[derive(Debug)]
 pub(crate) struct Bounded {
     tree: Tree,
-    /// Absent where there was no room for it, and after its end.
+    /// Absent if there was no room for it, and after its end.
     output: Option<OwnedFd>,
     said: Vec<u8>,
     within: Duration,
     deadline: Instant,
-    /// Since it is known, everything that is left is being killed.
+    /// Once this is known, everything that is left is being killed.
     ended: Option<HelperEnd>,
     was_told: bool,
     is_gone: bool,
@@ -98,12 +98,12 @@ impl Helper {
         }
     }
 
-    /// The same for a line of the shell.
+    /// The same for a shell command.
     pub(crate) fn shell(line: &str) -> Self {
         Self::new(["/bin/sh", "-c", line].map(OsString::from).to_vec())
     }
 
-    /// With nothing to read and nowhere to write.
+    /// With null input and output.
     fn plan(self, null: &Arc<OwnedFd>) -> Plan {
         Plan {
             command: self.command,
@@ -121,9 +121,9 @@ impl Helper {
 }
 
 impl Bounded {
-    /// Starts it. `null` is held open for the time when the host's table is full: another number
-    /// for an open file needs no place there. For that time the caller also lends its reserve; a
-    /// start needs seven numbers, four when nobody hears what it says.
+    /// Starts it. `null` is kept open for when the host's table is full: duplicating an open file
+    /// needs no entry there. For that case the caller also lends its reserve; a start needs seven
+    /// numbers, four if its output is not read.
     pub(crate) fn start(
         helper: Helper,
         null: &OwnedFd,
@@ -162,7 +162,7 @@ impl Bounded {
         })
     }
 
-    /// What it waits for; nothing when it is gone.
+    /// Registers its descriptors and deadline; nothing when it is gone.
     pub(crate) fn wants<'f>(&'f self, wants: &mut Interest<'f>) {
         if self.is_gone {
             return;
@@ -182,8 +182,8 @@ impl Bounded {
         }
     }
 
-    /// Its end, once: when nothing of it is left, or at the deadline, when what is left is being
-    /// killed.
+    /// Returns its end, once: when nothing of it is left, or at the deadline, when what is left is
+    /// being killed.
     pub(crate) fn poll(&mut self, now: Instant, ready: &Readiness) -> Option<HelperEnd> {
         if self.output.as_ref().is_some_and(|output| ready.has(output)) {
             self.listen();
@@ -214,7 +214,7 @@ impl Bounded {
         self.ended
     }
 
-    /// Whether nothing of it is left: only then its drop does not wait.
+    /// Whether nothing of it is left: only then does dropping it not block.
     pub(crate) fn is_gone(&self) -> bool {
         self.is_gone
     }
@@ -242,7 +242,7 @@ impl Bounded {
         Some(safe.take(LONGEST_WORDS).collect())
     }
 
-    /// The first reason holds.
+    /// The first reason wins.
     fn end(&mut self, how: HelperEnd) {
         if self.ended.is_none() {
             self.ended = Some(how);
@@ -291,7 +291,7 @@ impl From<Exit> for HelperEnd {
     }
 }
 
-/// Nothing to read and nowhere to write.
+/// `/dev/null`, for reading and writing.
 pub(crate) fn null() -> io::Result<OwnedFd> {
     let flags = rustix::fs::OFlags::RDWR | rustix::fs::OFlags::CLOEXEC;
     Ok(rustix::fs::open(

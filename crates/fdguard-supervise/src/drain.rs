@@ -1,10 +1,9 @@
-//! Drain: lets a service finish its work before it is ended.
+//! Drain: lets a service finish its work before it is stopped.
 //!
 //! With `--listen` the listener belongs to fdguard: when the program stops accepting, new
-//! connections wait in its backlog for the next process, so that none is refused. A [`Spec`]
-//! defines how to ask the program to drain: a signal, a request or a command. The drain ends when
-//! the connections are gone, when the hook reports it, when the program ends, or when the time is
-//! up.
+//! connections wait in its backlog for the next process, so that none is refused. A [`DrainSpec`]
+//! defines how to request the drain: a signal, a request or a command. The drain ends when the
+//! connections are gone, when the hook reports it, when the program exits, or when the time is up.
 
 mod hook;
 mod spec;
@@ -22,7 +21,7 @@ pub use spec::{BadDrain, DrainSpec, DrainTarget};
 /// Connections are counted this often.
 const COUNT_EVERY: Duration = Duration::from_millis(500);
 
-/// A drain under way.
+/// A drain in progress.
 #[derive(Debug)]
 pub struct Drain {
     doing: Doing,
@@ -35,7 +34,7 @@ pub struct Drain {
 
 #[derive(Debug)]
 enum Doing {
-    /// The program knows; its connections are counted.
+    /// The program was notified; its connections are counted.
     Waiting,
     Asking(Hook),
     Running(Bounded),
@@ -50,17 +49,17 @@ pub struct DrainContext<'a> {
     pub within: Duration,
     /// Whether the supervisor holds listeners for it.
     pub listens: bool,
-    /// Nothing to read from and nowhere to write to, for a command: see [`null`].
+    /// `/dev/null` for a command: see [`null`].
     pub null: &'a OwnedFd,
 }
 
-/// Nothing to read from and nowhere to write to, held open for the time when no file can be opened.
+/// `/dev/null`, kept open for when no file can be opened.
 pub fn null() -> std::io::Result<OwnedFd> {
     crate::child::null()
 }
 
 impl Drain {
-    /// Begins. The caller, which owns the tree, sends the signal: [`Spec::signal`].
+    /// Starts the drain. The caller, which owns the tree, sends the signal: [`DrainSpec::signal`].
     pub fn start(
         spec: &DrainSpec,
         given: &DrainContext<'_>,
@@ -87,7 +86,7 @@ impl Drain {
         })
     }
 
-    /// What it waits for.
+    /// Registers its descriptors and deadline.
     pub fn wants<'f>(&'f self, wants: &mut Interest<'f>) {
         match &self.doing {
             Doing::Waiting => wants.until(self.next.min(self.deadline)),
@@ -99,8 +98,8 @@ impl Drain {
         }
     }
 
-    /// Its end, once. `connections` counts those of the service, where they can be seen; it is
-    /// asked twice a second at most.
+    /// Returns its end, once. `connections` counts those of the service, if they are visible; it is
+    /// called at most twice a second.
     pub fn poll(
         &mut self,
         now: Instant,
@@ -108,7 +107,7 @@ impl Drain {
         connections: impl FnOnce() -> Option<u64>,
     ) -> Option<DrainResult> {
         match &mut self.doing {
-            // It has the same deadline, and knows whether it ended before.
+            // It has the same deadline, and knows whether it finished before.
             Doing::Running(bounded) => match bounded.poll(now, ready)? {
                 HelperEnd::Code(0) => Some(DrainResult::HookDone),
                 HelperEnd::TimeUp => Some(DrainResult::TimeUp),
@@ -174,7 +173,7 @@ mod tests {
         Drain::start(&spec.parse().unwrap(), &given, now)
     }
 
-    /// Runs to its end; the connections are counted down.
+    /// Runs it to its end; the connections are counted down.
     fn run(spec: &str, within: Duration) -> DrainResult {
         let mut drain = match begin(spec, false, within, Instant::now()) {
             Ok(drain) => drain,
@@ -242,14 +241,14 @@ mod tests {
         );
     }
 
-    /// A server of one answer; gives what it was asked.
+    /// A server with one response; returns the request it got.
     fn server(answer: &'static str) -> (String, std::thread::JoinHandle<String>) {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let address = listener.local_addr().unwrap();
         let serve = move || {
             let (mut stream, _) = listener.accept().unwrap();
             let asked = asked(&mut stream);
-            // In two pieces: one read is not an answer.
+            // In two pieces: one read is not a whole response.
             let (first, second) = answer.split_at(answer.len() / 2);
             stream.write_all(first.as_bytes()).unwrap();
             stream.flush().unwrap();

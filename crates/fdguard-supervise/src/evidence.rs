@@ -1,4 +1,4 @@
-//! The evidence of a breach: what `fdguard doctor` says about the process, in a bundle for the
+//! The evidence of a breach: the report of `fdguard doctor` about the process, in a bundle for the
 //! issue.
 //!
 //! fdguard runs its own executable for it, as a child with a deadline: the supervisor stays small,
@@ -17,11 +17,11 @@ use rustix::process::geteuid;
 use crate::child::{Bounded, Helper, HelperEnd};
 use crate::poll::{Interest, Readiness};
 
-/// Bundles that are kept, those before are removed.
+/// The most bundles that are kept; older ones are removed.
 pub const KEPT: usize = 10;
 /// The longest watch: the default of `doctor`.
 const LONGEST_WATCH: Duration = Duration::from_secs(15);
-/// Of the time that there is, the other part is for reading everything and writing it down.
+/// The share of the available time for the watch; the rest is for reading and writing.
 const WATCHED: f64 = 0.5;
 const PREFIX: &str = "evidence-";
 const SUFFIX: &str = ".tar.zst";
@@ -33,12 +33,12 @@ pub struct EvidenceSettings {
     pub dir: PathBuf,
     /// fdguard's own executable.
     pub program: PathBuf,
-    /// How many are kept.
+    /// How many bundles are kept.
     pub kept: usize,
 }
 
 impl EvidenceSettings {
-    /// With `/proc/self/exe`, which is the file that runs, whatever has its name now.
+    /// With `/proc/self/exe`, which is the running file, whatever has its name now.
     #[must_use]
     pub fn new(dir: PathBuf) -> Self {
         Self {
@@ -49,9 +49,9 @@ impl EvidenceSettings {
     }
 }
 
-/// `$XDG_STATE_HOME/fdguard/evidence`, else `~/.local/state/fdguard/evidence`, else a folder of
-/// this user's own where temporary files go; with the variable that said so. Relative values of the
-/// variables are not believed, as their specification asks.
+/// `$XDG_STATE_HOME/fdguard/evidence`, else `~/.local/state/fdguard/evidence`, else a directory of
+/// this user among the temporary files; with the variable that determined it. Relative values of
+/// the variables are ignored, as their specification requires.
 #[must_use]
 pub fn default_dir(variable: impl Fn(&str) -> Option<OsString>) -> (&'static str, PathBuf) {
     let absolute = |name: &'static str| {
@@ -86,17 +86,17 @@ fn refuse_strangers(dir: &Path) -> std::io::Result<()> {
     Ok(())
 }
 
-/// A bundle that is being written. Dropped without a whole one, it leaves no half.
+/// A bundle that is being written. If dropped before it is complete, it leaves no partial file.
 #[derive(Debug)]
 pub struct EvidenceJob {
-    /// Absent in the drop alone.
+    /// Absent only during the drop.
     writer: Option<Bounded>,
     place: PathBuf,
     is_whole: bool,
 }
 
 impl EvidenceJob {
-    /// Begins to write a bundle about this process. `null` is held by the caller: see
+    /// Starts writing a bundle about this process. The caller holds `null`: see
     /// [`crate::drain::null`].
     pub fn start(
         settings: &EvidenceSettings,
@@ -126,14 +126,14 @@ impl EvidenceJob {
         })
     }
 
-    /// What it waits for.
+    /// Registers its descriptors and deadline.
     pub fn wants<'f>(&'f self, wants: &mut Interest<'f>) {
         if let Some(writer) = &self.writer {
             writer.wants(wants);
         }
     }
 
-    /// Where the bundle is, or why there is none; once.
+    /// Returns the path of the bundle, or why there is none; once.
     pub fn poll(&mut self, now: Instant, ready: &Readiness) -> Option<Result<String, String>> {
         let writer = self.writer.as_mut()?;
         let ended = writer.poll(now, ready)?;
@@ -149,10 +149,10 @@ impl EvidenceJob {
 
 impl Drop for EvidenceJob {
     fn drop(&mut self) {
-        // End the writer first, else the file may come back.
+        // End the writer first, otherwise the file may come back.
         self.writer = None;
         if !self.is_whole {
-            // Half a bundle proves nothing; there may be none.
+            // A partial bundle proves nothing; there may be none.
             let _absent = fs::remove_file(&self.place);
         }
     }
@@ -308,7 +308,7 @@ mod tests {
         program
     }
 
-    /// Runs this script in the place of the command.
+    /// Runs this script instead of the command.
     fn written(
         script: &str,
         within: Duration,

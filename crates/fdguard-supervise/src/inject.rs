@@ -6,8 +6,8 @@ use std::time::Instant;
 
 use crate::event::LogEvent;
 
-/// Puts something into programs by their environment, and knows what came of it. It never holds the
-/// loop up for longer than a moment.
+/// Injects something into programs through their environment, and collects its results. It never
+/// blocks the loop for longer than a moment.
 pub trait Injector: std::fmt::Debug {
     /// A service is about to start: changes the environment of its program. Returns events to log.
     fn start(
@@ -17,14 +17,14 @@ pub trait Injector: std::fmt::Debug {
         environment: &mut Vec<(OsString, OsString)>,
     ) -> Vec<LogEvent>;
 
-    /// The place in the code that opened most of what this process of a service holds. Where that
-    /// takes longer than a moment there is nothing; asked again, it gives what was found since.
+    /// The site that opened most of what this process of a service holds. If that takes longer than
+    /// a moment, returns nothing; the next call returns what was found since.
     fn line(&mut self, service: &str, pid: u32) -> Option<String>;
 
     /// No process of the service is left. Returns events to log.
     fn ended(&mut self, service: &str) -> Vec<LogEvent>;
 
-    /// When it wants a turn at the latest.
+    /// When it must be polled at the latest.
     fn deadline(&self) -> Option<Instant>;
 
     /// Continues. Returns events to log.
@@ -33,6 +33,6 @@ pub trait Injector: std::fmt::Debug {
     /// Every service is down. Returns the remaining events.
     fn finish(&mut self) -> Vec<LogEvent>;
 
-    /// What was prevented until now, by rule.
+    /// The hazards prevented so far, by rule.
     fn prevented(&self) -> BTreeMap<String, u64>;
 }

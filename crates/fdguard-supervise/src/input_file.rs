@@ -8,7 +8,7 @@ use std::io::{self, IsTerminal as _, Read as _};
 use std::os::unix::fs::{FileTypeExt as _, MetadataExt as _};
 use std::path::Path;
 
-/// What people write: configurations, playbooks, scenarios, baselines.
+/// Files that people write: configurations, playbooks, scenarios, baselines.
 pub const WRITTEN: u64 = 4 << 20;
 /// Files that fdguard writes: snapshots of whole hosts.
 pub const SAVED: u64 = 512 << 20;
@@ -18,7 +18,7 @@ pub const TOKEN: u64 = 64 << 10;
 /// Why a file is not read.
 #[derive(Debug, thiserror::Error)]
 pub enum InputError {
-    /// The system refused it.
+    /// A system error.
     #[error("{0}")]
     Io(#[from] io::Error),
     /// It is a directory.
@@ -27,7 +27,7 @@ pub enum InputError {
     /// It is a device.
     #[error("is a device, not a file")]
     Device,
-    /// It is larger than what is expected there.
+    /// It is larger than expected there.
     #[error("is larger than {} MiB", .0 >> 20)]
     TooLarge(u64),
     /// Its bytes are not UTF-8.
@@ -36,7 +36,7 @@ pub enum InputError {
 }
 
 impl InputError {
-    /// Whether reading it would have had no bound.
+    /// Whether reading it would have been unbounded.
     #[must_use]
     pub fn is_mistake(&self) -> bool {
         matches!(self, Self::Device | Self::TooLarge(_))
@@ -49,7 +49,7 @@ impl InputError {
     }
 }
 
-/// Opens a file to be read piece by piece. A pipe and a terminal are as good.
+/// Opens a file to be read piece by piece. Pipes and terminals are accepted, too.
 pub fn open(path: &Path) -> Result<File, InputError> {
     let file = File::open(path)?;
     let found = file.metadata()?;
@@ -64,7 +64,7 @@ pub fn open(path: &Path) -> Result<File, InputError> {
     Ok(file)
 }
 
-/// The device that is always at its end.
+/// Whether it is `/dev/null`, which is always at its end.
 fn is_null(device: u64) -> bool {
     (rustix::fs::major(device), rustix::fs::minor(device)) == (1, 3)
 }
@@ -79,7 +79,7 @@ pub fn read_text(path: &Path, most: u64) -> Result<String, InputError> {
     String::from_utf8(read(path, most)?).map_err(|_bytes| InputError::NotText)
 }
 
-/// All that an open file still has.
+/// The rest of an open file.
 pub fn read_from(file: File, most: u64) -> Result<Vec<u8>, InputError> {
     // A known size is refused before reading.
     if file.metadata().is_ok_and(|found| found.len() > most) {

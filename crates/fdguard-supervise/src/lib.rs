@@ -1,8 +1,8 @@
 //! The loop that keeps a service up within a budget of descriptors. One thread, `poll`, no waiting
 //! anywhere else.
 //!
-//! [`turn`] is how the parts take part in the loop: each says what it waits for, and is asked again
-//! when something may have happened.
+//! [`poll`] is how the components take part in the loop: each registers what it waits for, and is
+//! polled again when something may have happened.
 
 pub mod budget;
 mod child;

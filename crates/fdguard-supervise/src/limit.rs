@@ -10,7 +10,7 @@ use serde::Deserialize;
 
 pub use fdguard_process::own_limit::read;
 
-/// What is asked for.
+/// What was requested.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(try_from = "LimitText")]
 pub enum LimitRequest {
@@ -74,14 +74,14 @@ pub struct LimitDecision {
     asked: LimitRequest,
 }
 
-/// Never lower than it is, never above the hard limit.
+/// Never below the present limit, never above the hard limit.
 #[must_use]
 pub fn decide(asked: LimitRequest, before: Limits) -> LimitDecision {
     let wanted = match asked {
         LimitRequest::Off => None,
         LimitRequest::Enough => Some(ENOUGH),
         LimitRequest::To(number) => Some(number),
-        // Without any limit there is nothing to raise it to.
+        // Without a hard limit there is no value to raise it to.
         LimitRequest::Most => before.hard,
     };
     let soft = wanted.and_then(|wanted| raised(wanted, before));

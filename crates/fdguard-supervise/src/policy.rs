@@ -14,14 +14,14 @@ use fdguard_process::tree::Exit;
 
 use crate::unit;
 
-/// After which ends a service is started again.
+/// After which exits a service is restarted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RestartWhen {
-    /// After every end.
+    /// After every exit.
     Always,
-    /// Unless it ended with status 0.
+    /// Unless it exited with status 0.
     OnFailure,
-    /// After none.
+    /// Never.
     Never,
 }
 
@@ -38,12 +38,12 @@ impl FromStr for RestartWhen {
     }
 }
 
-/// How far starts are apart: `100ms..30s`.
+/// The distance between starts: `100ms..30s`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Spacing {
     /// From the second restart on.
     pub base: Duration,
-    /// Never more.
+    /// The maximum.
     pub most: Duration,
 }
 
@@ -68,10 +68,10 @@ impl FromStr for Spacing {
     }
 }
 
-/// How many restarts after quick ends are too many: `5/60s`.
+/// How many restarts after short runs are too many: `5/60s`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CrashLoop {
-    /// So many are borne.
+    /// How many are tolerated.
     pub restarts: u32,
     /// Within this time.
     pub within: Duration,
@@ -92,60 +92,60 @@ impl FromStr for CrashLoop {
     }
 }
 
-/// What decides about restarts.
+/// The restart settings.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RestartPolicy {
-    /// After which ends.
+    /// After which exits.
     pub restart: RestartWhen,
     /// Statuses after which it stays down, whatever `restart` is.
     pub stop_on: Vec<u8>,
-    /// How far starts are apart.
+    /// The distance between starts.
     pub spacing: Spacing,
     /// Runs shorter than this count as crashes.
     pub min_uptime: Duration,
     /// Reset the back-off after the service has run this long.
     pub reset_after: Duration,
-    /// When it is given up; never when absent.
+    /// When to give up; absent: never.
     pub crash_loop: Option<CrashLoop>,
 }
 
 /// Why a run is over.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum EndCause {
-    /// It ended without being asked.
+    /// It exited by itself.
     Itself,
-    /// It was ended: not ready in time, or no longer healthy.
+    /// It was stopped: not ready in time, or no longer healthy.
     Sick,
-    /// It was ended for a reason that does not affect its next run: a budget, a reload.
+    /// It was stopped for a reason that does not affect its next run: a budget, a reload.
     Asked,
 }
 
-/// What follows an end.
+/// What follows an exit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NextStep {
     /// Another start, at this moment.
     Start {
-        /// The moment; the end's own for "at once".
+        /// The moment; the exit's own for "at once".
         at: Instant,
     },
-    /// Nothing: it did what it was for.
+    /// Nothing: it has finished its work.
     Done,
-    /// Nothing: it would be of no use.
+    /// Nothing: a restart would not help.
     Halt(Halt),
 }
 
 /// Why a service stays down.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Halt {
-    /// It failed, and is not to be restarted.
+    /// It failed, and must not be restarted.
     Never,
-    /// It ended with one of the statuses of `stop_on`.
+    /// It exited with one of the statuses of `stop_on`.
     StopOn,
     /// 126 or 127: it cannot be run.
     NotRunnable,
-    /// It ended too soon too often.
+    /// It exited too soon too often.
     CrashLoop {
-        /// Quick ends.
+        /// Short runs.
         ends: u32,
         /// Within this time.
         within: Duration,
@@ -163,10 +163,10 @@ impl fmt::Display for Halt {
     }
 }
 
-/// A quick end counts four quarters, one within `reset_after` a single one.
+/// A short run counts four quarters, one within `reset_after` a single one.
 const QUICK: u32 = 4;
 
-/// What is remembered of a service's ends.
+/// The history of a service's runs.
 #[derive(Clone, Debug, Default)]
 pub struct RestartHistory {
     started: Option<Instant>,
@@ -181,7 +181,7 @@ impl RestartHistory {
         self.started = Some(now);
     }
 
-    /// A run is over. `chance` is from 0 to 1: services that fell together do not rise together.
+    /// A run is over. `chance` is from 0 to 1: services that fail together do not restart together.
     pub fn ended(
         &mut self,
         policy: &RestartPolicy,
@@ -222,7 +222,7 @@ impl RestartHistory {
         }
     }
 
-    /// Whether it ended quickly of late.
+    /// Whether it recently had a short run.
     #[must_use]
     pub fn is_troubled(&self) -> bool {
         self.quarters >= QUICK

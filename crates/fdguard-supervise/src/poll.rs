@@ -6,7 +6,7 @@ use std::time::Instant;
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
-/// What the parts wait for until the next turn.
+/// What the components wait for until the next poll.
 #[derive(Debug, Default)]
 pub struct Interest<'f> {
     fds: Vec<PollFd<'f>>,
@@ -14,23 +14,23 @@ pub struct Interest<'f> {
 }
 
 impl<'f> Interest<'f> {
-    /// Until this can be read.
+    /// Waits until this is readable.
     pub fn read(&mut self, fd: BorrowedFd<'f>) {
         self.fds.push(PollFd::from_borrowed_fd(fd, PollFlags::IN));
     }
 
-    /// Until this can be written.
+    /// Waits until this is writable.
     pub fn write(&mut self, fd: BorrowedFd<'f>) {
         self.fds.push(PollFd::from_borrowed_fd(fd, PollFlags::OUT));
     }
 
-    /// Until this hangs up, and for nothing else.
+    /// Waits only until this hangs up.
     pub fn hang_up(&mut self, fd: BorrowedFd<'f>) {
         let nothing = PollFlags::empty();
         self.fds.push(PollFd::from_borrowed_fd(fd, nothing));
     }
 
-    /// Until this moment at the latest.
+    /// Waits until this moment at the latest.
     pub fn until(&mut self, moment: Instant) {
         self.deadline = Some(self.deadline.map_or(moment, |at| at.min(moment)));
     }
@@ -50,7 +50,7 @@ impl<'f> Interest<'f> {
     }
 }
 
-/// Where something happened.
+/// The descriptors where something happened.
 #[derive(Debug, Default)]
 pub struct Readiness(Vec<Number>);
 
@@ -65,7 +65,7 @@ impl Number {
 }
 
 impl Readiness {
-    /// Whether something happened here: it can be read or written, or hung up.
+    /// Whether something happened here: it is readable, writable, or hung up.
     #[must_use]
     pub fn has(&self, fd: impl AsFd) -> bool {
         self.0.contains(&Number::of(fd))

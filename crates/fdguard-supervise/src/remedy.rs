@@ -1,10 +1,10 @@
-//! What is done about a breached budget, step by step: evidence, drain, stop, start, and the proof
-//! that a newer process answers.
+//! The remedy for a breached budget, step by step: evidence, drain, stop, start, and the proof that
+//! a newer process answers.
 //!
-//! A state machine without I/O and without a clock: events go in with their moment, actions come
-//! out. Every step has a bound, so that it always comes to an end. One service at a time is
-//! relieved ([`Flight`]). And it never loops: a budget that is breached again at once is one that a
-//! restart cannot help, and is left alone with an explanation.
+//! A state machine without I/O and without a clock: events go in with their time, actions come out.
+//! Every step has a bound, so that it always ends. Only one service at a time has a remedy in
+//! progress ([`RemedyLock`]). And it never loops: if a budget is breached again at once, a restart
+//! cannot help, and the service is left alone with an explanation.
 
 mod event;
 mod lock;
@@ -22,33 +22,33 @@ pub use event::{
 pub use lock::RemedyLock;
 pub use settings::{RemedySettings, RepeatPolicy};
 
-/// Why there is no evidence of a breach that could not wait for it.
+/// Why there is no evidence for a breach that could not wait for it.
 const URGENT: &str = "skipped because the budget is far exceeded";
 
-/// The relief of one service.
+/// The remedy of one service.
 #[derive(Debug)]
 pub struct Remedy {
     rules: RemedySettings,
     flight: RemedyLock,
     state: State,
-    /// The process that runs, and since when.
+    /// The running process, and since when.
     running: Option<(Instance, Instant)>,
-    /// When the last relief ended, and how long the service was not itself.
+    /// When the last remedy ended, and how long the service was interrupted.
     last: Option<(Instant, Duration)>,
     restarts: u32,
 }
 
 #[derive(Debug)]
 enum State {
-    /// Nothing is to be done.
+    /// There is nothing to do.
     Idle,
-    /// Another service is being relieved.
+    /// Another service's remedy is in progress.
     Waiting(Breach),
     /// In a step, until this moment at the latest.
     In(Step, Instant, Run),
-    /// No relief any more; since this moment it was quiet.
+    /// No more remedies; it has been quiet since this moment.
     Resting(Instant),
-    /// The service was ended for good.
+    /// The service was stopped for good.
     GivenUp,
 }
 
@@ -61,7 +61,7 @@ enum Step {
     Proving,
 }
 
-/// One relief on its way.
+/// One remedy in progress.
 #[derive(Debug)]
 struct Run {
     breach: Breach,
@@ -87,31 +87,31 @@ impl Remedy {
         }
     }
 
-    /// Whether it controls the service: then nothing else starts or ends it.
+    /// Whether it controls the service: then nothing else starts or stops it.
     #[must_use]
     pub fn is_busy(&self) -> bool {
         matches!(self.state, State::In(..))
     }
 
-    /// Whether the service was ended for good.
+    /// Whether the service was stopped for good.
     #[must_use]
     pub fn has_given_up(&self) -> bool {
         matches!(self.state, State::GivenUp)
     }
 
-    /// Whether it stopped to act.
+    /// Whether it no longer acts.
     #[must_use]
     pub fn is_resting(&self) -> bool {
         matches!(self.state, State::Resting(_))
     }
 
-    /// Reliefs so far.
+    /// Remedies so far.
     #[must_use]
     pub fn restarts(&self) -> u32 {
         self.restarts
     }
 
-    /// When [`Event::Time`] is due at the latest.
+    /// When [`RemedyEvent::Time`] must be sent at the latest.
     #[must_use]
     pub fn deadline(&self) -> Option<Instant> {
         match &self.state {
@@ -129,14 +129,13 @@ impl Remedy {
         }
     }
 
-    /// Whether another try to begin is worth it: it waited, and nobody else is being relieved any
-    /// more.
+    /// Whether to try again to begin: it waited, and no other remedy is in progress.
     #[must_use]
     pub fn can_begin(&self) -> bool {
         matches!(self.state, State::Waiting(_)) && !self.flight.is_taken()
     }
 
-    /// Acts again after it had stopped: the user asked for it, or changed the budgets.
+    /// Acts again after it had stopped: the user requested it, or changed the budgets.
     pub fn resume(&mut self) {
         if self.is_resting() {
             self.state = State::Idle;
@@ -171,7 +170,7 @@ impl Remedy {
         }
     }
 
-    /// After a long quiet time it is another story.
+    /// After a long quiet time, a breach is a new one.
     fn breached_again(
         &mut self,
         now: Instant,
@@ -267,7 +266,7 @@ impl Remedy {
 
     fn waited(&mut self, now: Instant, breach: Breach, event: &RemedyEvent) -> Vec<RemedyAction> {
         let over = match event {
-            // Another process has not breached anything yet.
+            // The new process has not breached anything yet.
             RemedyEvent::Ended | RemedyEvent::Started(_) => true,
             RemedyEvent::Cleared(what) => *what == breach.what,
             _ => false,

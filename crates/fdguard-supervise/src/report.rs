@@ -9,22 +9,22 @@ use crate::budget::{Excess, Measure};
 use crate::meter::Leak;
 use crate::remedy::{Again, Breach, RepeatPolicy, RestartProof};
 
-/// A level that is reached to this part at the start is too low for the program, however little it
-/// leaks.
+/// If the program reaches this share of a level at the start, the level is too low for it, however
+/// little it leaks.
 const AT_REST: f64 = 0.7;
 
-/// Everything that is known when a relief has come to its end.
+/// The result of a finished remedy.
 #[derive(Clone, Debug)]
 pub struct RemedyReport<'a> {
     /// The name of the service.
     pub service: &'a str,
     /// What was breached.
     pub breach: &'a Breach,
-    /// What leaks, as the meter knew it before the restart.
+    /// What leaks, according to the meter before the restart.
     pub leaks: &'a [Leak],
-    /// The line that opened it, when the program is traced.
+    /// The line that opened it, if the program is traced.
     pub line: Option<&'a str>,
-    /// Where the evidence is.
+    /// The path of the evidence.
     pub evidence: Option<&'a str>,
     /// The command of the service, to be traced.
     pub command: &'a str,
@@ -34,7 +34,7 @@ pub struct RemedyReport<'a> {
 pub type EventField = (&'static str, String);
 
 impl RemedyReport<'_> {
-    /// After a restart that a newer process has proven.
+    /// The report after a restart that a newer process has proven.
     #[must_use]
     pub fn proven(&self, proof: &RestartProof) -> String {
         let mut text = self.opening();
@@ -52,7 +52,7 @@ impl RemedyReport<'_> {
         text
     }
 
-    /// After one that nothing has proven.
+    /// The report after a restart that was not proven.
     #[must_use]
     pub fn unproven(&self, why: &str) -> String {
         let mut text = self.opening();
@@ -61,7 +61,7 @@ impl RemedyReport<'_> {
         text
     }
 
-    /// When it is not restarted any more.
+    /// The report when it is no longer restarted.
     #[must_use]
     pub fn again(&self, again: &Again) -> String {
         let mut text = self.opening();
@@ -80,7 +80,7 @@ impl RemedyReport<'_> {
         text
     }
 
-    /// What was breached, and what it is that there is so much of.
+    /// What was breached, and the descriptors that cause it.
     fn opening(&self) -> String {
         let mut text = format!("{}: {}.", self.service, breached(self.breach));
         for leak in self.leaks.iter().take(2) {
@@ -165,7 +165,7 @@ pub fn reason(what: &Measure) -> &'static str {
     }
 }
 
-/// What was measured, in words: for a warning, too.
+/// The measurement in words, also for a warning.
 #[must_use]
 pub fn passed(what: &Measure, passed: &Excess) -> String {
     let of = passed
@@ -298,7 +298,7 @@ fn mebibytes(bytes: f64) -> String {
     format!("{:.0} MiB", bytes / 1_048_576.0)
 }
 
-/// Without a point where there is nothing behind it.
+/// Without a decimal point for whole numbers.
 fn plain(value: f64) -> String {
     let rounded = (value * 10.0).round() / 10.0;
     format!("{rounded}")

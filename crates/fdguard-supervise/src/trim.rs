@@ -29,8 +29,7 @@ struct Range {
     end: usize,
 }
 
-/// Gives back what can be had again from the files it came from, and what the allocator keeps for
-/// later.
+/// Releases pages that can be read again from their files, and free memory of the allocator.
 pub fn give_back() -> TrimResult {
     let before = resident();
     return_free_memory();
@@ -57,7 +56,7 @@ pub fn resident() -> Option<u64> {
 
 fn forget(range: Range) {
     let address = std::ptr::with_exposed_provenance_mut(range.start);
-    // SAFETY: `untouched` gives only private mappings of files that cannot be written to and of
+    // SAFETY: `untouched` returns only private mappings of files that cannot be written to and of
     // which no page differs from the file (none is anonymous, none is swapped): what is dropped
     // here is read again from the same file at the next access, byte for byte.
     let advised = unsafe { madvise(address, range.end - range.start, Advice::LinuxDontNeed) };
@@ -65,7 +64,7 @@ fn forget(range: Range) {
     let _refused = advised;
 }
 
-/// Gives back what the allocator keeps for later.
+/// Returns the allocator's free memory.
 #[cfg(target_env = "gnu")]
 pub fn return_free_memory() {
     unsafe extern "C" {
@@ -75,14 +74,14 @@ pub fn return_free_memory() {
     let _released = unsafe { malloc_trim(0) };
 }
 
-/// Gives back what the allocator keeps for later.
+/// Returns the allocator's free memory.
 #[cfg(not(target_env = "gnu"))]
 pub fn return_free_memory() {}
 
-/// The mappings that are as the file is. What the loader has written to and then locked
-/// (relocations) also looks like a read-only part of the file, but its pages are ours: `Anonymous`
-/// counts them, also `Swap`. `Private_Dirty` says less: a page of a file that was just installed is
-/// not on the disk yet, and is in the page cache all the same.
+/// The mappings that equal their files. Pages that the loader wrote to and then locked
+/// (relocations) also look like a read-only part of the file, but they are private: `Anonymous`
+/// counts them, and `Swap`. `Private_Dirty` is less precise: a page of a newly installed file is
+/// not on disk yet, but is in the page cache all the same.
 fn untouched(smaps: &str) -> Vec<Range> {
     let mut all = Vec::new();
     let mut current: Option<(Range, OwnedPages)> = None;
@@ -127,8 +126,8 @@ fn as_the_file((range, owned): (Range, OwnedPages)) -> Option<Range> {
     (none(owned.anonymous) && none(owned.swapped)).then_some(range)
 }
 
-/// `None` for a line that begins no mapping; of one that does, the range if it is a private one of
-/// a file that may be read and not written.
+/// `None` for a line that begins no mapping; otherwise the range, if it is a private read-only
+/// mapping of a file.
 fn heading(line: &str) -> Option<Option<Range>> {
     let mut words = line.split_ascii_whitespace();
     let (start, end) = words.next()?.split_once('-')?;
@@ -191,7 +190,7 @@ mod tests {
         assert_eq!(untouched(&both).len(), 1, "each has its own figures");
     }
 
-    /// Code, constants and tables of pointers all work afterwards.
+    /// Code, constants and tables of pointers still work afterwards.
     #[test]
     fn after_giving_back_everything_still_works_and_less_is_resident() {
         let words: Vec<Box<dyn std::fmt::Display>> =

@@ -15,10 +15,10 @@ const SIZES: [(&str, u64); 8] = [
     ("GB", 1_000_000_000),
 ];
 
-/// So many seconds; nothing for what is negative, not a number, or longer than a clock goes.
+/// This many seconds; `None` if negative, not a number, or longer than a clock can represent.
 #[must_use]
 pub fn seconds_of(seconds: f64) -> Option<Duration> {
-    // A hundred years: moments of the clock can still be computed with it.
+    // A hundred years: clock arithmetic still works with it.
     const LONGEST: f64 = 3.2e9;
     (seconds <= LONGEST)
         .then(|| Duration::try_from_secs_f64(seconds).ok())

@@ -1,4 +1,4 @@
-//! LeakBench: programs of others, measured and judged as the supervisor does.
+//! LeakBench: third-party programs, measured and judged as the supervisor does.
 
 #![cfg(target_os = "linux")]
 #![expect(
@@ -20,16 +20,16 @@ use fdguard_supervise::meter::{Leak, Meter};
 use fdguard_supervise::poll::Interest;
 use testkit::skip;
 
-/// A program that has said that it is ready.
+/// A program that has reported that it is ready.
 struct Program {
     child: Child,
-    /// Held, so that it can go on to write.
+    /// Kept open, so that it can continue writing.
     _stdout: BufReader<ChildStdout>,
     _dir: tempfile::TempDir,
 }
 
 impl Program {
-    /// With this soft limit, for so many seconds, at this rate; absent where LeakBench is.
+    /// With this soft limit, for this many seconds, at this rate; absent if LeakBench is.
     fn start(name: &str, soft: u64, seconds: u64, rate: u64) -> Option<Self> {
         let bench = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../shared/leakbench/open");
         let start = bench.join(name).join("start");
@@ -59,7 +59,7 @@ impl Program {
         })
     }
 
-    /// Everything that is told until somebody has to act, or until its end.
+    /// Every verdict until action is needed, or until its end.
     fn judged(&mut self, budgets: &[&str]) -> (Vec<BudgetVerdict>, Vec<Leak>) {
         let given: Vec<BudgetSetting> = budgets.iter().map(|text| text.parse().unwrap()).collect();
         let budgets = effective(&given);
@@ -87,7 +87,7 @@ impl Program {
 
 impl Drop for Program {
     fn drop(&mut self) {
-        // It may have ended.
+        // It may have exited.
         let _gone = self.child.kill();
         let _reaped = self.child.wait();
     }

@@ -1,4 +1,4 @@
-//! Processes that do not leak, and look as if they did.
+//! Processes that do not leak but look as if they do.
 
 use fdguard_core::Class;
 
@@ -91,7 +91,7 @@ pub(crate) const KINDS: &[Kind] = &[
         };
         watched(random, vec![of(cache, Class::Regular, SEGMENT)])
     }),
-    // Each key is asked for ten to a hundred times in the watch, on average; the last ones hardly
+    // Each key is requested ten to a hundred times in the watch, on average; the last ones hardly
     // ever.
     bounded("cache of keys by popularity", |random| {
         let keys = random.whole(20, 220);

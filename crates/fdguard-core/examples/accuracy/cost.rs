@@ -54,7 +54,7 @@ fn time(act: impl FnOnce() -> usize) -> Duration {
     begin.elapsed()
 }
 
-/// Resident memory of this process in bytes, where the kernel tells.
+/// Resident memory of this process in bytes, where the kernel reports it.
 fn resident() -> Option<u64> {
     let text = std::fs::read_to_string("/proc/self/statm").ok()?;
     let pages: u64 = text.split_whitespace().nth(1)?.parse().ok()?;

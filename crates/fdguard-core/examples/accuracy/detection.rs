@@ -1,4 +1,4 @@
-//! How long it takes until a leak is called one.
+//! How long it takes to detect a leak.
 
 use std::fmt::Write as _;
 

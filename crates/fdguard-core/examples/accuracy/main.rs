@@ -1,4 +1,4 @@
-//! How often the judgement is wrong: made-up processes of every kind, watched and judged.
+//! How often the judgement is wrong: simulated processes of every kind, watched and judged.
 //!
 //! `cargo run --release -p fdguard-core --example accuracy -- [PROCESSES A KIND [SEED [PART OF A
 //! NAME]]]` prints the tables of docs/accuracy.md; with `traced` only that of traced processes,
@@ -18,7 +18,7 @@ mod traces;
 
 use std::io::{self, Write as _};
 
-/// How often a watch is judged on its way.
+/// How often a watch is judged before its end.
 const JUDGED: u32 = 40;
 
 fn main() -> io::Result<()> {

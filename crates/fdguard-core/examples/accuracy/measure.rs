@@ -1,4 +1,4 @@
-//! Watches made-up processes and counts what was said of them.
+//! Watches simulated processes and counts the verdicts.
 
 use fdguard_core::Timeline;
 use fdguard_core::judge::{self, Verdict};
@@ -6,20 +6,20 @@ use fdguard_core::judge::{self, Verdict};
 use super::random::Random;
 use super::scenarios::{Kind, Scenario, Truth, drip_under_a_dozen};
 
-/// What leaked fewer times than this by the end of the watch is not held against the judgement.
+/// Processes that leaked fewer times than this by the end of the watch do not count as missed.
 const LEAST_LEAKS: usize = 10;
-/// What was said of one kind.
+/// The verdicts on one kind of process.
 #[derive(Debug)]
 pub(crate) struct Outcome {
     pub(crate) kind: &'static Kind,
     pub(crate) processes: u32,
-    /// Said to be leaking at the end.
+    /// Judged leaking at the end.
     pub(crate) leaking: u32,
-    /// Said to be growing at the end.
+    /// Judged growing at the end.
     pub(crate) growing: u32,
-    /// Said to be leaking at some time.
+    /// Judged leaking at any time.
     pub(crate) ever: u32,
-    /// For each that was ever called leaking: when, as a share of the watch, and how many were
+    /// For each process ever judged leaking: when, as a share of the watch, and how many it had
     /// lost.
     pub(crate) first: Vec<(f64, f64)>,
 }
@@ -35,8 +35,8 @@ impl Outcome {
     }
 }
 
-/// How many processes of a kind are watched, from which seed, and how often each is judged on its
-/// way.
+/// How many processes of a kind are watched, from which seed, and how often each is judged before
+/// its end.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Effort {
     pub(crate) each: u32,
@@ -44,7 +44,7 @@ pub(crate) struct Effort {
     pub(crate) judged: u32,
 }
 
-/// Watches processes of a kind. `show` is told of each that is judged wrong.
+/// Watches processes of a kind. Calls `show` for each one judged wrong.
 pub(crate) fn one(
     kind: &'static Kind,
     effort: Effort,
@@ -58,7 +58,7 @@ pub(crate) fn one(
         ever: 0,
         first: Vec::new(),
     };
-    // Each process has its own seed, so that one can be looked at alone.
+    // Each process has its own seed, so that it can be examined alone.
     let mut number = effort.seed.wrapping_mul(1_000_003);
     while outcome.processes < effort.each {
         number += 1;
@@ -90,7 +90,7 @@ pub(crate) fn watch(scenario: &mut Scenario, judged: u32) -> (Verdict, Option<(f
     let mut last = Verdict::Unknown;
     for number in 1..=scenario.looks {
         timeline.observe(&scenario.look());
-        // Judging each look costs much and says little more.
+        // Judging every look is expensive and adds little.
         if number.is_multiple_of((scenario.looks / judged).max(2)) || number == scenario.looks {
             last = worst(&timeline);
             if last == Verdict::Leaking && first.is_none() {
@@ -102,7 +102,7 @@ pub(crate) fn watch(scenario: &mut Scenario, judged: u32) -> (Verdict, Option<(f
     (last, first)
 }
 
-/// The gravest verdict on any track.
+/// The most severe verdict on any track.
 pub(crate) fn worst(timeline: &Timeline) -> Verdict {
     let judged = judge::judge(timeline);
     let verdicts = judged.iter().map(|found| found.verdict);
@@ -110,7 +110,7 @@ pub(crate) fn worst(timeline: &Timeline) -> Verdict {
 }
 
 /// Seconds until a drip of `rate` a second is called a leak, under a tide of a dozen descriptors of
-/// the same class that live for half a second; none where it is not within the watch.
+/// the same class that live for half a second; none if it is not detected within the watch.
 pub(crate) fn seconds_to_detection(rate: f64, every: f64, seed: u64) -> Option<f64> {
     let seconds = (30.0 / rate).max(60.0);
     let mut scenario = drip_under_a_dozen(rate, every, (seconds, 0.5), seed);

@@ -1,4 +1,4 @@
-//! Random numbers: the same seed gives the same process for ever.
+//! Random numbers: the same seed always gives the same process.
 
 /// A small generator (`SplitMix64`).
 #[derive(Clone, Debug)]
@@ -57,7 +57,7 @@ impl Random {
     }
 }
 
-/// The whole part of what is not negative.
+/// The integer part of a non-negative number.
 #[expect(
     clippy::cast_possible_truncation,
     clippy::cast_sign_loss,

@@ -1,4 +1,4 @@
-//! Kinds of process, made up at random, with the answer that is right for each.
+//! Kinds of randomly generated processes, each with its correct verdict.
 
 use fdguard_core::{Class, TcpState};
 
@@ -7,10 +7,10 @@ use super::simulate::{Process, Sources};
 use super::source::{Pace, Source};
 use super::{clean, leaks};
 
-/// Units of time in a watch: the sources are told in these.
+/// Units of time in a watch: the sources are described in these.
 pub(crate) const UNITS: f64 = 20.0;
 
-/// What is right to say of a process at the end of the watch.
+/// The correct verdict on a process at the end of the watch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Truth {
     /// It leaks.
@@ -21,7 +21,7 @@ pub(crate) enum Truth {
     MayGrow,
 }
 
-/// One made-up process, and how it is watched.
+/// One simulated process, and how it is watched.
 #[derive(Debug)]
 pub(crate) struct Scenario {
     pub(crate) process: Process,
@@ -54,7 +54,7 @@ pub(crate) fn of(source: Source, class: Class, target: &str) -> (Source, Class, 
     (source, class, target.to_owned())
 }
 
-/// A leak of `rate` a unit that goes on to the end.
+/// A leak of `rate` per unit that continues to the end.
 pub(crate) fn drip(random: &mut Random, rate: f64) -> Source {
     let pace = if random.chance() {
         Pace::Regular

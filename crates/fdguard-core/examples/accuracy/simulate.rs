@@ -1,4 +1,4 @@
-//! A made-up process, and the looks that a watch would take at it.
+//! A simulated process, and the looks that a watch takes at it.
 
 use fdguard_core::Class;
 use fdguard_core::timeline::{Look, LookChange, Sighting};
@@ -35,14 +35,14 @@ impl Process {
         }
     }
 
-    /// Lets the process run for a while before anybody looks.
+    /// Lets the process run for a while before the first look.
     pub(crate) fn run_unseen(&mut self, units: f64) {
         for _ in 0..20 {
             self.step(units / 20.0);
         }
     }
 
-    /// Runs for `units` and looks. A unit is so many seconds.
+    /// Runs for `units` and looks. `seconds` is the length of a unit.
     pub(crate) fn look(&mut self, units: f64, seconds: f64) -> Look {
         for _ in 0..PARTS {
             self.step(units / f64::from(PARTS));

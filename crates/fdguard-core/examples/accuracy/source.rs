@@ -36,7 +36,7 @@ pub(crate) enum Source {
     Ramp { level: f64, life: f64, over: f64 },
     /// The same with a load that comes in waves.
     Wave { level: f64, life: f64, period: f64 },
-    /// Opens until `cap`, at `fill`, then keeps them; all are closed at `drop`, and it fills again.
+    /// Opens up to `cap` by `fill`, then keeps them; all are closed at `drop`, and it fills again.
     Pool { cap: u32, fill: f64, drop: f64 },
     /// Opens by chance until there are `cap`.
     Threads { cap: u32, rate: f64 },
@@ -47,11 +47,11 @@ pub(crate) enum Source {
         idle: f64,
         period: f64,
     },
-    /// Opens for ever, closes the oldest above `cap`.
+    /// Opens without end, closes the oldest above `cap`.
     Lru { cap: u32, rate: f64 },
-    /// Opens one for each of `keys` when it is first asked for, at random.
+    /// Opens one for each of `keys` when it is first requested, at random.
     Cache { keys: u32, rate: f64 },
-    /// The same with keys that are the less asked for the higher they are (Zipf).
+    /// The same with keys that are requested less the higher they are (Zipf).
     Popular { keys: u32, rate: f64 },
     /// Opens and closes nothing until a collection every `period` closes them all.
     SawTooth { rate: f64, period: f64 },
@@ -100,7 +100,7 @@ pub(crate) fn number(fd: usize) -> Fd {
     Fd::try_from(fd).unwrap_or_default()
 }
 
-/// Where a source stands.
+/// The state of a running source.
 #[derive(Debug)]
 pub(crate) struct Running {
     pub(crate) source: Source,
@@ -296,7 +296,7 @@ impl Running {
         self.end_due(table, now);
         for _ in 0..random.poisson(level * dt / life) {
             let lives = random.exponential(life);
-            // What is closed within the step was never there to be seen.
+            // A descriptor closed within the step was never visible.
             if lives > dt * random.unit() {
                 self.held.push_back((now + lives, table.open(self.index)));
             }

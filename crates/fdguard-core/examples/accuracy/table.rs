@@ -6,7 +6,7 @@ use super::measure::Outcome;
 use super::random::floor;
 use super::scenarios::Truth;
 
-/// What was said of each kind, and of all together.
+/// The verdicts on each kind, and on all together.
 pub(crate) fn kinds(outcomes: &[Outcome]) -> String {
     let mut text = String::from(
         "| process | wrong at the end | leaking | growing | leaking at some time | share of the watch until found, median / 95 % | lost until found, median / 95 % |\n| --- | --- | --- | --- | --- | --- | --- |\n",
@@ -37,7 +37,7 @@ pub(crate) fn kinds(outcomes: &[Outcome]) -> String {
     text
 }
 
-/// Per cent that were judged wrong, of those that leak or of those that do not.
+/// Percentage judged wrong, of those that leak or of those that do not.
 pub(crate) fn rate(outcomes: &[Outcome], leaks: bool) -> f64 {
     let chosen = || {
         outcomes
@@ -66,7 +66,7 @@ fn found(outcome: &Outcome) -> String {
     )
 }
 
-/// The value that so large a share lies below.
+/// The quantile of a sorted list: `share` of the values are below it.
 pub(crate) fn at(sorted: &[f64], share: f64) -> f64 {
     let index = floor(sorted.len() as f64 * share) as usize;
     let index = index.min(sorted.len().saturating_sub(1));

@@ -21,7 +21,7 @@ struct Life {
     lives: Lives,
     /// When something else is opened and closed.
     work: Vec<f64>,
-    /// From when on the interpreter closes what is left.
+    /// When the interpreter starts closing what is left.
     finalized: Option<f64>,
     /// When it is judged.
     until: f64,
@@ -209,7 +209,7 @@ fn heartbeat(random: &mut Random) -> Life {
         .take_while(|nth| *nth < beats)
         .map(|nth| nth * step)
         .collect();
-    // So many that they are a level of their own are not a heartbeat.
+    // More beats than this would form a level of their own.
     life.until = life.until.min(last(&life.work) + 1.0).min(90.0);
     life
 }

@@ -1,11 +1,11 @@
-//! Scripts that only start what is installed: `uvicorn`, `pytest`, `python -m`. They are part of
+//! Scripts that only start an installed program: `uvicorn`, `pytest`, `python -m`. They belong to
 //! the package, and every line of the program is below theirs.
 
 use crate::origin::{Frame, Language};
 
 /// Where the system's and the user's console scripts are.
 const PREFIXES: &[&str] = &["", "/usr", "/usr/local"];
-/// What a file is called that runs an archive or a package.
+/// File names that run an archive or a package.
 const ARCHIVES: &[&str] = &[".pex/__main__.py", ".pyz/__main__.py"];
 
 /// Whether a frame of this stack is a launcher's. A console script is recognised by what it starts:
@@ -32,7 +32,7 @@ pub(super) fn is_launcher(frame: &Frame, stack: &[Frame]) -> bool {
     is_top && is_plain && (is_known || stack.iter().any(starts))
 }
 
-/// Without `.` and `..`: a script has the path that it was called by.
+/// Without `.` and `..`: a script's path is the one that it was called by.
 fn plain_path(path: &str) -> String {
     let mut parts: Vec<&str> = Vec::new();
     for part in path.split('/') {

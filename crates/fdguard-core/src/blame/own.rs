@@ -86,8 +86,8 @@ pub(super) fn is_own(frame: &Frame) -> bool {
     }
 }
 
-/// Whether the user can be asked to repair it: the application's own code, or a program without
-/// symbols that did not come with the system.
+/// Whether the user can fix it: the application's own code, or a program without symbols that did
+/// not come with the system.
 pub(super) fn is_users(frame: &Frame) -> bool {
     let is_native = matches!(
         frame.language,
@@ -97,14 +97,14 @@ pub(super) fn is_users(frame: &Frame) -> bool {
         return is_own(frame);
     }
     let Some(module) = &frame.module else {
-        // Code that was made at run time.
+        // Code generated at run time.
         return false;
     };
     let module = module.to_lossy();
     if PROGRAM_DIRS.iter().any(|dir| module.starts_with(dir)) {
         return false;
     }
-    // A program without symbols is a program all the same.
+    // A program without symbols still counts as a program.
     is_own(&Frame {
         function: Some(frame.function.clone().unwrap_or_else(|| "?".to_owned())),
         ..frame.clone()
@@ -117,7 +117,7 @@ pub(super) fn is_package(frame: &Frame) -> bool {
     file.is_some_and(|file| INSTALLED.iter().any(|directory| file.contains(directory)))
 }
 
-/// The standard library: `…/lib/python3.11/…`, frozen modules, and what is made at run time.
+/// The standard library: `…/lib/python3.11/…`, frozen modules, and code generated at run time.
 fn is_python_runtime(file: &str) -> bool {
     let is_library = |file: &str| {
         file.match_indices("/lib/python").any(|(at, name)| {
@@ -160,8 +160,8 @@ fn is_rust_runtime(function: &str) -> bool {
     CRATES.iter().any(under) || is_start(function)
 }
 
-/// Without a domain in its first component a Go package is of the standard library, but for `main`
-/// and for modules with a plain name, whose files are then not under GOROOT.
+/// A Go package without a domain in its first component is in the standard library, except for
+/// `main` and for modules with a plain name, whose files are not under GOROOT.
 fn is_go_runtime(function: &str, file: Option<&str>) -> bool {
     const ROOTS: &[&str] = &["/usr/local/go/src/", "/go/src/", "/goroot/src/"];
     if function.starts_with("runtime.") || function.starts_with("syscall.") {

@@ -349,7 +349,7 @@ fn a_function_of_an_interpreter_that_is_not_read_is_no_culprit() {
         "|rb_sysopen||/home/ann/.rbenv/versions/3.2.0/bin/ruby",
     );
     assert_eq!(place(&stack(&[local])), None);
-    // An extension that one wrote has a line of one's own.
+    // A user-written extension has its own line.
     let own = (C, "/srv/ext/store.c|store_open|12|/srv/ext/store.so");
     assert_eq!(blamed(&[local, own]).as_deref(), Some("store_open"));
 }

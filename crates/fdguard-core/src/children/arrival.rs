@@ -1,7 +1,7 @@
 //! Whether children pile up: judged by the start times of those that were not waited for.
 //!
-//! The same questions as for descriptors, in a small function of its own. Times are in seconds
-//! since the process began.
+//! It asks the same questions as for descriptors, in a small separate function. Times are in
+//! seconds since the process began.
 
 use std::time::Duration;
 
@@ -9,25 +9,26 @@ use crate::count::as_f64;
 
 /// Fewer children prove nothing.
 pub const LEAST: usize = 8;
-/// They must have come in so many of the parts into which the time from the first to the last is
-/// cut.
+/// The time from the first start to the last is cut into this many parts; at least [`LEAST`] of
+/// them must contain a start.
 const PARTS: f64 = 30.0;
-/// Of the whole time: they came for so much of it at least.
+/// Starts must cover at least this share of the whole time.
 const SPREAD: f64 = 0.25;
-/// Of the time in which they came: a program that worked on for longer without one more has all
-/// that it wants.
+/// As a share of the time in which they were started: a program that then worked longer without
+/// starting one has all that it needs.
 const SILENCE: f64 = 1.0 / 3.0;
-/// So many times as many early as late: workers that are started at the beginning.
+/// If this many times as many started early as late, they are workers started at the beginning.
 const FADING: usize = 3;
 /// A program that waited for fewer has no habit of waiting.
 const HABIT: u64 = 2;
 /// A life this many times longer than usual is an exception.
 const USUAL: f64 = 10.0;
-/// So much more than in the first half is more; a worker more or less is not.
+/// The present number must exceed this many times the highest of the first half, and by
+/// `MORE_LEAST`: a worker more or less proves nothing.
 const MORE: f64 = 1.25;
 const MORE_LEAST: f64 = 2.0;
 
-/// The lives of children that are no longer there.
+/// The lifetimes of children that have ended.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct EndedLives {
     count: u64,
@@ -53,19 +54,19 @@ impl EndedLives {
     }
 }
 
-/// What is known of the children of one call path.
+/// What is known about the children of one call path.
 #[derive(Clone, Copy, Debug)]
 pub struct ChildHistory<'a> {
-    /// When the process was last seen at work.
+    /// When the process was last active.
     pub until: f64,
-    /// When those were started that are left, the oldest first.
+    /// Start times of those left, oldest first.
     pub births: &'a [f64],
     /// The others.
     pub ended: EndedLives,
 }
 
-/// Whether a call path keeps starting children that are not waited for. `half` is the highest
-/// number that there was of them in the first half of the time, `left` how many there are.
+/// Whether a call path keeps starting children without waiting for them. `half` is their highest
+/// number in the first half of the time, `left` the present number.
 #[must_use]
 pub fn piles_up(course: &ChildHistory<'_>, half: u64, left: u64) -> bool {
     let old = course.until - course.ended.in_use();
@@ -85,14 +86,14 @@ pub fn piles_up(course: &ChildHistory<'_>, half: u64, left: u64) -> bool {
         && parts(births, *first, came) >= LEAST
 }
 
-/// In how many parts of this time some came.
+/// The number of parts of this time in which children started.
 fn parts(births: &[f64], first: f64, came: f64) -> usize {
     let part = (came / PARTS).max(f64::EPSILON);
     let mut parts: Vec<f64> = births
         .iter()
         .map(|birth| ((birth - first) / part).floor())
         .collect();
-    // In order already, because the births are.
+    // Already in order, because the births are.
     parts.dedup();
     parts.len()
 }

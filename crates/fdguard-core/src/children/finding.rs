@@ -182,20 +182,20 @@ fn is_of_children(finding: &Finding, pile: &ChildPile) -> bool {
     let culprit = finding.origin.as_ref().and_then(|one| one.culprit.as_ref());
     let is_line = match (culprit, pile.origin.culprit.as_ref()) {
         (Some(one), Some(other)) => is_same_line(one, other),
-        // The opener is unknown, and there are as many for each child.
+        // The opener is unknown, and the number per child is the same.
         (None, _) => each(finding, pile.left()).is_some(),
         (Some(_), None) => false,
     };
     is_kind && counts && is_line && finding.pid == pile.pid && OPEN.contains(&&*finding.rule)
 }
 
-/// Whether both are one line of one file.
+/// Whether both are the same line of the same file.
 #[must_use]
 pub fn is_same_line(one: &Culprit, other: &Culprit) -> bool {
     one.line.is_some() && one.line == other.line && one.file == other.file
 }
 
-/// `2 pipe descriptors`, where they are as many for each child.
+/// `2 pipe descriptors`, where each child has the same number of them.
 fn each(finding: &Finding, children: u64) -> Option<String> {
     let class = finding.class.as_ref()?;
     let count = finding.count.or(finding.grown?.try_into().ok())?;

@@ -1,11 +1,10 @@
-//! How many there were over time, in a bounded number of stretches.
+//! A level over time, in a bounded number of stretches.
 
 use super::arrival::seconds;
 
 /// Stretches that are kept.
 const STRETCHES: usize = 64;
-/// How long each is at first, in nanoseconds; twice as long whenever the time does not fit any
-/// more.
+/// How long each is at first, in nanoseconds; doubled whenever the time no longer fits.
 const SHORTEST: u64 = 250_000_000;
 
 /// The highest level of each stretch of time.
@@ -27,7 +26,7 @@ impl Default for Levels {
 }
 
 impl Levels {
-    /// From this time on there are so many.
+    /// Records the level from this time on.
     pub(super) fn note(&mut self, at: u64, level: u64) {
         let mut stretch = usize::try_from(at / self.width).unwrap_or(usize::MAX);
         while stretch >= STRETCHES {
@@ -48,7 +47,7 @@ impl Levels {
         self.last = level;
     }
 
-    /// The highest level in all stretches that are over by then, in seconds; 0 where none is.
+    /// The highest level in all stretches that ended by then, in seconds; 0 if there is none.
     pub(super) fn most_until(&self, until: f64) -> u64 {
         let is_over = |stretch: &usize| {
             let end = u64::try_from(*stretch + 1).unwrap_or(u64::MAX);

@@ -1,9 +1,9 @@
-//! Child processes as a resource: where they are started, and whether anybody waits for them.
+//! Child processes as a resource: where they are started, and whether the parent waits for them.
 //!
 //! A tracer reports starts and waits, and what it sees of the children meanwhile. [`Children`]
-//! keeps the account of each process and call path, [`arrival`] judges whether a path starts
-//! children again and again and does not wait for them, and [`finding`] words it. Times are
-//! nanoseconds of the monotonic clock. Decision 053.
+//! keeps the account of each process and call path, [`arrival`] judges whether a path keeps
+//! starting children without waiting for them, and [`finding`] words it. Times are nanoseconds of
+//! the monotonic clock. Decision 053.
 
 pub mod arrival;
 pub mod finding;
@@ -16,41 +16,41 @@ use crate::{Pid, ProcKey, Text};
 use arrival::EndedLives;
 use levels::Levels;
 
-/// A wait may be reported before its start: the child was faster than its parent's way back.
+/// A wait may be reported before its start: the child exited before its parent returned.
 const FASTER: u64 = 1_000_000_000;
-/// So many starts are remembered; those of children that are gone are forgotten first.
+/// The most starts that are remembered; those of ended children are forgotten first.
 const MOST_STARTS: usize = 1 << 16;
-/// This many children that are gone are remembered until their wait is reported, and this many
-/// waits until their start is.
+/// The most ended children that are remembered until their wait is reported, and the most waits
+/// until their start is.
 const MOST_GONE: usize = 1024;
-/// A pile that its process takes down when it ends was one all the same: judged so within the last
-/// seconds of it, or the last part of its life.
+/// A pile that its process cleans up while exiting still counts if it was judged one within these
+/// last nanoseconds, or the last part of the process's life.
 const LAST: u64 = 2_000_000_000;
 const LAST_PART: u64 = 10;
 
 /// Where a child was started.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ChildStart {
-    /// By whom.
+    /// The parent.
     pub parent: ProcKey,
-    /// By which thread.
+    /// The thread that started it.
     pub thread: Tid,
     /// When.
     pub at: u64,
-    /// From where; absent where no stack was taken.
+    /// The call stack; absent where none was taken.
     pub stack: Option<StackId>,
 }
 
-/// What is known of a child that was not waited for yet.
+/// The state of a child that was not waited for yet.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ChildState {
-    /// It runs, and is called this by now.
+    /// It runs, under this name by now.
     Running(Text),
-    /// It runs the program of its parent: a worker that was forked, as for each client.
+    /// It runs its parent's program: a forked worker, such as one per client.
     Serving(Text),
     /// It has ended.
     Zombie,
-    /// There is no such child any more: the kernel collected it, or an unreported wait.
+    /// The child no longer exists: the kernel collected it, or an unreported wait did.
     Gone,
 }
 
@@ -71,7 +71,7 @@ pub struct ChildSite {
     pub running: u64,
     /// How many of them have ended and were not waited for.
     pub zombies: u64,
-    /// What those left are called, and how many of each.
+    /// The names of those left, and how many of each.
     pub names: BTreeMap<Text, u64>,
     /// When those left were started, in seconds since the process began, the oldest first.
     pub births: Vec<f64>,
@@ -94,7 +94,7 @@ impl ChildSite {
 pub struct Children {
     parents: BTreeMap<ProcKey, Parent>,
     starts: HashMap<Pid, ChildStart>,
-    /// Calls that started a child and waited for it, and do not tell which: when each began, and
+    /// Calls that started a child and waited for it without reporting which: when each began, and
     /// the start.
     within: Vec<(u64, ChildStart)>,
 }
@@ -109,7 +109,7 @@ struct Parent {
     paths: BTreeMap<Option<StackId>, Path>,
     /// Waits for children whose start was not reported yet.
     early: BTreeMap<Pid, u64>,
-    /// Children that were seen to be gone before their wait was reported, if there was one.
+    /// Children seen to be gone before their wait, if any, was reported.
     gone: BTreeMap<Pid, Option<StackId>>,
     /// The last pile of each path.
     piles: BTreeMap<Option<StackId>, ChildSite>,
@@ -125,7 +125,7 @@ struct Child {
 }
 
 impl Child {
-    /// Whether it counts: one that serves may have a client.
+    /// Whether it counts: a serving child may have a client.
     fn counts(&self, which: Which) -> bool {
         which == Which::All || self.is_zombie || !self.is_serving
     }
@@ -135,7 +135,7 @@ impl Child {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Which {
     All,
-    /// All but those that run the program of their parent.
+    /// All except those that run their parent's program.
     Others,
 }
 
@@ -150,7 +150,7 @@ struct Path {
 }
 
 impl Children {
-    /// A process whose events come, and when it began.
+    /// Adds a process that reports events, and when it began.
     pub fn add_process(&mut self, process: ProcKey, began: u64) {
         self.parents.entry(process).or_insert_with(|| Parent {
             began,
@@ -178,7 +178,7 @@ impl Children {
         self.starts.insert(pid, start);
         parent.gone.remove(&pid);
         parent.active = parent.active.max(start.at);
-        // A number that comes again is another child: the end of the first was not seen.
+        // A reused number is another child: the end of the first was not seen.
         parent.remove(pid, start.at, false);
         let path = parent.paths.entry(start.stack).or_default();
         path.started += 1;
@@ -216,7 +216,7 @@ impl Children {
 
     /// A process waited for a child that had ended.
     pub fn add_wait(&mut self, process: ProcKey, pid: Pid, at: u64) {
-        // A program that became another one still has the children of before.
+        // A program that called exec still has its earlier children.
         let same = |key: &&ProcKey| key.pid == process.pid;
         let keys: Vec<ProcKey> = self.parents.keys().filter(same).copied().collect();
         let has_it = |key: &ProcKey| self.parents[key].living.contains_key(&pid);
@@ -243,7 +243,7 @@ impl Children {
         }
     }
 
-    /// The children that a process has not waited for; none of one that is over.
+    /// The children that each process has not waited for; exited processes have none.
     pub fn unwaited(&self) -> Vec<(ProcKey, Vec<Pid>)> {
         let running = self.parents.iter().filter(|(_, one)| one.over.is_none());
         running
@@ -289,14 +289,14 @@ impl Children {
         }
     }
 
-    /// A process is gone: what its children do from now on is not its fault.
+    /// A process has exited: what its children do from now on is not its fault.
     pub fn end(&mut self, process: ProcKey, now: u64) {
         if let Some(parent) = self.parents.get_mut(&process)
             && parent.over.is_none()
         {
             let before = parent.piles.clone();
             parent.review(process, now);
-            // What the end has taken down already counts as it was.
+            // Piles that the exit has already cleaned up count as they were.
             for (stack, pile) in before {
                 let is_recent = now.saturating_sub(pile.at) < LAST;
                 let known = parent.piles.get(&stack);
@@ -312,9 +312,9 @@ impl Children {
         }
     }
 
-    /// The call paths that start children again and again and do not wait for them. Those of a
-    /// process that is over count as they were when it ended, or shortly before: what it takes down
-    /// then was a pile until then.
+    /// The call paths that keep starting children without waiting for them. Those of an exited
+    /// process count as they were when it exited, or shortly before, because an exiting program may
+    /// clean up.
     #[must_use]
     pub fn piles(&self) -> Vec<&ChildSite> {
         let of_parent = |parent: &'_ Parent| {
@@ -350,8 +350,7 @@ impl Children {
         self.starts.get(&pid)
     }
 
-    /// The call that was starting and waiting for a child at this time, where there was only one
-    /// such.
+    /// The call that was starting and waiting for a child at this time, if there was exactly one.
     #[must_use]
     pub fn start_around(&self, at: u64) -> Option<&ChildStart> {
         let mut around = self
@@ -366,7 +365,7 @@ impl Children {
 }
 
 impl Parent {
-    /// A child is left no more; whether it was there.
+    /// Removes a child; returns whether it was there.
     fn remove(&mut self, pid: Pid, at: u64, was_waited_for: bool) -> bool {
         let Some(child) = self.living.remove(&pid) else {
             return false;
@@ -380,7 +379,7 @@ impl Parent {
         true
     }
 
-    /// Judges once more before a pile becomes smaller: more may have come since the last time.
+    /// Judges once more before a pile shrinks: more may have started since the last time.
     fn review_before(&mut self, key: ProcKey, pid: Pid, now: u64) {
         let stack = self.living.get(&pid).map(|child| child.start.stack);
         let path = stack.and_then(|stack| self.paths.get(&stack));
@@ -413,7 +412,7 @@ impl Parent {
             return false;
         };
         let course = arrival::ChildHistory {
-            // Idle is not evidence: only the time counts in which the process did something.
+            // Idle time is not evidence: only time in which the process was active counts.
             until: arrival::seconds(self.active.saturating_sub(self.began)),
             births: &site.births,
             ended: path.ended,

@@ -41,7 +41,7 @@ impl Story {
         self.children.add_wait(SERVER, pid, at);
     }
 
-    /// How many are in a pile, at this time and with the process at work until then.
+    /// How many are in a pile at this time, with the process active until then.
     fn piled(&mut self, now: u64) -> u64 {
         self.children.note_activity(SERVER, now);
         self.children.review(now);
@@ -150,7 +150,7 @@ fn a_wait_that_is_reported_before_its_start_belongs_to_it() {
     assert_eq!(story.start(SECOND + MS), 101);
     let site = &story.children.sites(2 * SECOND)[0];
     assert_eq!((site.started, site.waited, site.left()), (1, 1, 0));
-    // Much later the number is another child.
+    // Much later, the same number is another child.
     story.wait(102, 2 * SECOND);
     story.start(20 * SECOND);
     assert_eq!(story.children.sites(21 * SECOND)[0].left(), 1);
@@ -235,7 +235,7 @@ fn a_copy_of_the_server_for_each_client_is_no_pile_until_it_ends() {
     assert_eq!(story.piled(10 * SECOND), 20);
 }
 
-/// A look falls where it falls: the last children before the end were not counted.
+/// Looks come at arbitrary times: the last children before the end were not counted.
 #[test]
 fn a_pile_has_all_that_were_there_when_the_end_began() {
     let mut story = Story::new();

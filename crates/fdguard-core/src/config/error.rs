@@ -1,4 +1,4 @@
-//! What is wrong with the file, on one line: which line, which key, what.
+//! What is wrong with the file, in one line: the line, the key, the reason.
 
 use std::fmt;
 
@@ -28,7 +28,7 @@ impl fmt::Display for ConfigError {
 impl std::error::Error for ConfigError {}
 
 impl ConfigError {
-    /// What the reader of TOML found wrong. It knows the place, the key is read from there.
+    /// A TOML parse error. The parser knows the position; the key is read from there.
     pub(super) fn of_toml(text: &str, error: &toml::de::Error) -> Self {
         let start = error.span().map_or(0, |span| span.start);
         Self {
@@ -66,7 +66,7 @@ fn line_of(text: &str, at: usize) -> usize {
     1 + before.filter(|byte| **byte == b'\n').count()
 }
 
-/// The key that is set on the line of this place, after the name of the table that it is in.
+/// The key set on the line of this position, after the name of its table.
 fn key_at(text: &str, at: usize) -> String {
     let lines: Vec<&str> = text.lines().take(line_of(text, at)).collect();
     let header = |line: &&str| {
@@ -84,7 +84,7 @@ fn key_at(text: &str, at: usize) -> String {
     parts.collect::<Vec<_>>().join(".")
 }
 
-/// One line, and nothing in it that a terminal would obey.
+/// One line, without control characters that a terminal would obey.
 fn printable(text: &str) -> String {
     let shown = |c: char| if c.is_control() { ' ' } else { c };
     text.chars().map(shown).collect()

@@ -12,10 +12,10 @@ use crate::Class;
 use crate::count::as_f64;
 use crate::glob::Glob;
 
-/// How much more than expected is a breach, unless the user says otherwise.
+/// How much more than expected is a breach, unless the user sets another factor.
 const FACTOR: f64 = 2.0;
 
-/// So many units at so many descriptors each. On the command line
+/// A number of units that need a number of descriptors each. On the command line
 /// `NAME=UNITS*PER[@CLASS][:xFACTOR]`:
 ///
 /// ```
@@ -36,11 +36,11 @@ pub struct Expectation {
     pub units: u64,
     /// How many descriptors each needs.
     pub per_unit: u64,
-    /// Which descriptors are counted; absent: of every class.
+    /// Which class of descriptors to count; absent: every class.
     pub class: Option<ClassPattern>,
-    /// Which descriptors are counted, by what they refer to; absent: whatever that is.
+    /// Which targets to count; absent: all.
     pub target: Option<Glob>,
-    /// How many times the limit is a breach.
+    /// A breach is more than this many times the limit.
     pub factor: f64,
 }
 
@@ -57,7 +57,7 @@ impl Expectation {
         as_f64(observed) > self.factor * as_f64(self.limit())
     }
 
-    /// Whether a descriptor of this class on this target is one of those that are counted.
+    /// Whether a descriptor of this class on this target is counted.
     #[must_use]
     pub fn counts(&self, class: &Class, target: &[u8]) -> bool {
         let class_fits = self.class.as_ref().is_none_or(|one| one.matches(class));
@@ -168,7 +168,7 @@ impl Expectation {
     }
 }
 
-/// The table as it is written.
+/// The table as written.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Table {

@@ -1,4 +1,4 @@
-//! `[levels]`: from where on a share of a wall, or a count, is too much.
+//! `[levels]`: the share of a limit, or the count, that is too much.
 
 use serde::Deserialize;
 use toml::Spanned;
@@ -7,15 +7,14 @@ use super::error::{ConfigError, Place};
 use crate::lint::Severity;
 use crate::wall::{CRITICAL_FROM, WARNING_ABOVE};
 
-/// The levels at which an operator should know.
+/// The levels at which to alert an operator.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Levels {
-    /// Above this share of a wall a warning is due, in percent.
+    /// Warn above this share of a limit, in percent.
     pub warning: f64,
-    /// From this share of a wall on it is critical, in percent.
+    /// Critical from this share of a limit on, in percent.
     pub critical: f64,
-    /// Above this many descriptors a warning is due however far the walls are; absent: no such
-    /// level.
+    /// Warn above this many descriptors, whatever the limits are; absent: no such level.
     pub absolute: Option<u64>,
 }
 
@@ -30,8 +29,8 @@ impl Default for Levels {
 }
 
 impl Levels {
-    /// How grave this share of a wall, in percent, and this count are; `None` where neither is too
-    /// much as far as is known.
+    /// The severity of this share of a limit, in percent, and of this count; `None` if neither is
+    /// known to be too much.
     #[must_use]
     pub fn judge(&self, percent: Option<f64>, count: Option<u64>) -> Option<Severity> {
         let many = count.zip(self.absolute);
@@ -47,7 +46,7 @@ impl Levels {
     }
 }
 
-/// The table as it is written.
+/// The table as written.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Table {
@@ -56,7 +55,7 @@ pub(super) struct Table {
     absolute: Option<Spanned<u64>>,
 }
 
-/// `0 < warning <= critical <= 100`, with the default for what is left out.
+/// `0 < warning <= critical <= 100`, with the default for what is omitted.
 pub(super) fn read(table: Table, place: Place<'_>) -> Result<Levels, ConfigError> {
     let percent = |value: Option<&Spanned<f64>>, key: &str, default: f64| match value {
         None => Ok(default),
@@ -72,7 +71,7 @@ pub(super) fn read(table: Table, place: Place<'_>) -> Result<Levels, ConfigError
             (&table.warning, "levels.warning"),
             (&table.critical, "levels.critical"),
         ];
-        // One of them is written: the defaults are in order.
+        // At least one of them is written: the defaults are in order.
         for (value, key) in written {
             if let Some(value) = value {
                 return Err(place.error(value, key, message));

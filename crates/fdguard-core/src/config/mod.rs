@@ -1,8 +1,7 @@
 //! The user's `fdguard.toml`: levels, expectations and suppressions.
 //!
-//! The text becomes a [`Config`] here; where the file lies, and what a flag of the same name
-//! overrides, is the command's. A file with a mistake is refused as a whole, with one line that
-//! says where.
+//! This module turns the text into a [`Config`]; the command decides where the file is and which
+//! flags override it. A file with a mistake is refused as a whole, with one line that says where.
 
 use serde::Deserialize;
 use toml::Spanned;
@@ -22,16 +21,16 @@ pub use suppression::{Suppression, SuppressionQuery, Suppressions};
 
 use error::Place;
 
-/// Everything the file says; what it leaves out is as [`Config::default`] has it.
+/// The whole file; [`Config::default`] supplies what it omits.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Config {
-    /// From where on a share or a count is too much.
+    /// The share or count that is too much.
     pub levels: Levels,
     /// The expected number of descriptors.
     pub expectations: Vec<Expectation>,
-    /// What was suspected and found to be in order.
+    /// Accepted findings.
     pub suppressions: Suppressions,
-    /// A playbook of the user's own, as written: the command finds and reads it.
+    /// Path of a user's playbook, as written: the command finds and reads it.
     pub playbook: Option<String>,
 }
 
@@ -60,7 +59,7 @@ impl Config {
     }
 }
 
-/// The file as it is written: types and keys are checked, values are not yet.
+/// The file as written: types and keys are checked, values are not yet.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct File {

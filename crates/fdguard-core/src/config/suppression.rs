@@ -1,8 +1,8 @@
 //! `[[cleared]]`: suppressions, the findings that the user looked into and accepts.
 //!
-//! A suspicion that comes back every day is soon not read any more, and one that was silenced for
-//! good hides the leak that begins in the same place. So an entry has a reason and a date, and may
-//! have a number and a day up to which it holds.
+//! People stop reading a finding that comes back every day, and one that is silenced for good hides
+//! a new leak in the same place. So an entry has a reason and a date, and may have a maximum count
+//! and an expiry date.
 
 use jiff::civil::Date;
 use serde::Deserialize;
@@ -16,13 +16,13 @@ use crate::origin::Frame;
 use crate::proof::{BadCodeLine, CodeLine};
 use crate::rule;
 
-/// One accepted finding. It covers what matches every rule, line, class, target and owner that it
-/// names.
+/// One accepted finding. It covers findings that match every rule, line, class, target and owner
+/// that it names.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Suppression {
-    /// What this rule finds.
+    /// Findings of this rule.
     pub rule: Option<String>,
-    /// What this line did.
+    /// Findings about this line.
     pub line: Option<CodeLine>,
     /// Descriptors of this class.
     pub class: Option<ClassPattern>,
@@ -30,13 +30,13 @@ pub struct Suppression {
     pub target: Option<Glob>,
     /// Descriptors of processes with this command name.
     pub owner: Option<Glob>,
-    /// Up to this many: more is a new suspicion.
+    /// Up to this many: more is a new finding.
     pub up_to: Option<u64>,
-    /// Why this is in order.
+    /// Why it is accepted.
     pub reason: String,
-    /// When that was found.
+    /// When it was accepted.
     pub date: Date,
-    /// The last day on which it holds; absent: for good.
+    /// The last day on which it applies; absent: it does not expire.
     pub until: Option<Date>,
 }
 
@@ -47,9 +47,9 @@ impl Suppression {
         self.until.is_some_and(|until| today > until)
     }
 
-    /// Whether it speaks of this; how many there are, and what day it is, is not asked. An entry
-    /// that names a target does not speak of one that is not known; one that names a rule or a line
-    /// speaks of findings alone ([`Suppression::covers_query`]).
+    /// Whether it matches, regardless of the count and the date. An entry that names a target does
+    /// not match an unknown target; an entry that names a rule or a line matches only findings
+    /// ([`Suppression::covers_query`]).
     #[must_use]
     pub fn covers(&self, class: &Class, target: Option<&[u8]>, owner: &[u8]) -> bool {
         self.rule.is_none() && self.line.is_none() && self.fits(Some(class), target, owner)
@@ -73,20 +73,20 @@ impl Suppression {
     }
 }
 
-/// What was found, as the entries are asked about it.
+/// A finding, as matched against the entries.
 #[derive(Clone, Copy, Debug)]
 pub struct SuppressionQuery<'a> {
-    /// By which rule.
+    /// The rule.
     pub rule: &'a str,
     /// The class of the descriptors.
     pub class: Option<&'a Class>,
     /// What they refer to.
     pub target: Option<&'a [u8]>,
-    /// The command of their process.
+    /// The command name of their process.
     pub owner: &'a [u8],
-    /// How many they are.
+    /// How many there are.
     pub count: u64,
-    /// The stack of the one to be looked at.
+    /// The stack of the representative one.
     pub stack: &'a [Frame],
 }
 
@@ -95,7 +95,7 @@ pub struct SuppressionQuery<'a> {
 pub struct Suppressions(Vec<Suppression>);
 
 impl Suppressions {
-    /// The first entry that still holds and silences this many descriptors.
+    /// The first unexpired entry that silences this many descriptors.
     #[must_use]
     pub fn find(
         &self,
@@ -111,7 +111,7 @@ impl Suppressions {
             .find(|one| !one.is_expired(today) && enough(one) && one.covers(class, target, owner))
     }
 
-    /// The first entry that still holds, names a rule or a line, and silences this.
+    /// The first unexpired entry that names a rule or a line and silences this.
     #[must_use]
     pub fn find_entry(&self, query: &SuppressionQuery<'_>, today: Date) -> Option<&Suppression> {
         self.0.iter().find(|one| {
@@ -140,7 +140,7 @@ impl From<Vec<Suppression>> for Suppressions {
     }
 }
 
-/// The table as it is written.
+/// The table as written.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Table {

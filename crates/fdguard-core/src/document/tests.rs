@@ -1,4 +1,5 @@
-//! What is written must come back equal; what is no snapshot must be refused with its reason.
+//! A written document must read back equal; anything that is not a snapshot must be refused with
+//! its reason.
 
 use std::collections::BTreeMap;
 

@@ -1,4 +1,4 @@
-//! What a tracer was asked to collect, and what cannot be found without the rest.
+//! What a tracer was asked to collect, and what cannot be found without it.
 
 use serde::{Deserialize, Serialize};
 

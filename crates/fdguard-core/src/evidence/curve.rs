@@ -17,7 +17,7 @@ pub struct Curves {
 /// A family of classes over time.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct ClassCurve {
-    /// Its class: a socket that changes its state stays in it.
+    /// Its class: a socket that changes its state stays in the family.
     pub class: Class,
     /// How many of it.
     pub curve: Curve,
@@ -36,14 +36,14 @@ pub struct Curve {
 pub struct CurvePoint {
     /// Its end, in seconds since the watch began.
     pub at: f64,
-    /// The least that was seen.
+    /// The minimum.
     pub min: u32,
-    /// The most.
+    /// The maximum.
     pub max: u32,
 }
 
 impl Curve {
-    /// The most that was ever seen.
+    /// The overall maximum.
     #[must_use]
     pub fn highest(&self) -> u32 {
         self.points.iter().map(|point| point.max).max().unwrap_or(0)
@@ -57,7 +57,7 @@ impl Curve {
 }
 
 impl Curves {
-    /// The whole watch at the finest scale that still reaches back to its beginning.
+    /// The whole watch at the finest scale that reaches back to its beginning.
     #[must_use]
     pub fn of(timeline: &Timeline) -> Self {
         let mut ring = 0;

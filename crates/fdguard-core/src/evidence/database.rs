@@ -11,7 +11,7 @@ use crate::{Class, FdEntry, Pid, Snapshot, Text};
 /// A database and the processes that have it open.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Database {
-    /// Its path, without the ending of a side file.
+    /// Its path, without the suffix of a side file.
     pub path: Text,
     /// Descriptors of the process on the database itself.
     pub connections: u64,
@@ -21,11 +21,11 @@ pub struct Database {
     pub shm: u64,
     /// On its rollback journal.
     pub journal: u64,
-    /// How many of all these were deleted: what is written there is lost.
+    /// How many of all these were deleted: data written there is lost.
     pub deleted: u64,
-    /// The other processes that hold it, as far as they could be seen.
+    /// The other processes that hold it, as far as visible.
     pub holders: Vec<DatabaseHolder>,
-    /// How many more descriptors of others there are than were listed.
+    /// How many descriptors of others are not listed.
     pub holders_more: u64,
 }
 
@@ -34,7 +34,7 @@ pub struct Database {
 pub struct DatabaseHolder {
     /// Its number.
     pub pid: Pid,
-    /// Its command, where it is of the family.
+    /// Its command, if it is a relative.
     pub comm: Option<Text>,
     /// How many descriptors it has on it.
     pub descriptors: u64,
@@ -67,7 +67,8 @@ pub(super) fn databases(snapshot: &Snapshot, relatives: &[Relative]) -> Vec<Data
         }
         database.deleted += u64::from(entry.deleted);
         database.holders_more = database.holders_more.max(entry.shared_more);
-        // Every descriptor of one file names the same others: the first of its class is enough.
+        // Every descriptor of one file names the same other holders: the first of its class is
+        // enough.
         if database.count_of(&entry.class) == 1 {
             add_holders(database, entry, relatives);
         }

@@ -1,13 +1,12 @@
-//! What a visit knows and a lint over one snapshot does not: the other holders, what was there
-//! before, and whether `select()` is called at all. What turns out to be harmless is reported but
-//! does not count.
+//! What a visit knows and a lint over one snapshot does not: the other holders, the earlier state,
+//! and whether `select()` is called at all. Harmless findings are reported but do not count.
 
 use super::{ProcessVisit, Relative};
 use crate::lint::{LintHit, Severity};
 use crate::select_use::SelectUse;
 use crate::{Fd, Pid, Snapshot};
 
-/// Lowers those that are harmless here to info.
+/// Lowers the harmless ones to info.
 pub(super) fn downgrade(lints: &mut [LintHit], visit: &ProcessVisit, relatives: &[Relative]) {
     for hit in lints.iter_mut() {
         let is_harmless = match hit.rule {

@@ -1,8 +1,8 @@
 //! Evidence without names.
 //!
-//! Redacted material is judged anew by rules without anything that the user wrote: no sentence can
-//! hold a name. But a suppression, an expectation and the playbook know things by name, so how the
-//! original was judged is taken over, finding by finding.
+//! Redacted material is judged again by rules without user-written text, so no sentence can contain
+//! a name. But suppressions, expectations and the playbook match by name, so the original judgement
+//! of each finding is carried over.
 
 use super::{Evidence, EvidenceInput};
 use crate::config::Suppressions;

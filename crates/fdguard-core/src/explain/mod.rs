@@ -25,26 +25,26 @@ use tally::Tally;
 /// Schema name of an explanation.
 pub const EXPLANATION_SCHEMA: &str = "fdguard.explanation/1";
 
-/// What a log says.
+/// What a log reveals.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Explanation {
     /// How many lines there were.
     pub lines_read: u64,
-    /// In one word.
+    /// The verdict.
     pub verdict: LogVerdict,
-    /// What counts, the surest and most frequent first.
+    /// The symptoms that count, the surest and most frequent first.
     pub symptoms: Vec<SymptomMatch>,
-    /// What was seen and does not count, with the reason.
+    /// The symptoms that do not count, with the reason.
     pub not_counted: Vec<UncountedSymptom>,
 }
 
-/// What a log says, in one word.
+/// The verdict on a log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum LogVerdict {
     /// Descriptors ran out, or a number was too high for `select()`.
     Descriptors,
-    /// Something else did: watchers, terminals, processes.
+    /// Another limit was reached: watchers, terminals, processes.
     OtherWall,
     /// No line that counts.
     Nothing,
@@ -85,11 +85,11 @@ pub struct UncountedSymptom {
     pub why: String,
 }
 
-/// Explains lines. [`LogScanner`] does the same for what comes in pieces.
+/// Explains lines. [`LogScanner`] does the same for input in pieces.
 ///
 /// # Errors
 ///
-/// When the playbook has more patterns than can be looked for.
+/// When the playbook has more patterns than the matcher supports.
 pub fn explain(
     playbook: &Playbook,
     lines: impl IntoIterator<Item: AsRef<[u8]>>,
@@ -102,7 +102,7 @@ pub fn explain(
     Ok(scanner.finish(near))
 }
 
-/// The walls that a process is at: there a doubtful line about them is credible.
+/// The limits that a process has reached: a doubtful line about them is then credible.
 #[must_use]
 pub fn near(walls: &[Wall]) -> Vec<WallName> {
     use WallName::{InotifyInstances, InotifyWatches, Ptys, Select1024, SoftLimit};

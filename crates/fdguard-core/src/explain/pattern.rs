@@ -1,13 +1,13 @@
-//! What a line must contain: literal parts in their order, without regard to capitals.
+//! What a line must contain: literal parts in order, case-insensitive.
 
 use bstr::ByteSlice as _;
 use serde::{Serialize, Serializer};
 
-/// The shortest run of characters that a pattern may be found by. Fewer are in every other line.
+/// The shortest literal that a pattern may be found by. Shorter ones match every other line.
 const SHORTEST: usize = 4;
 
 /// Literal parts with `*` between them. Where a part begins or ends with a letter, a digit or `_`,
-/// a word must begin or end there in the line as well, unless a `*` stands beside it: `errno 24` is
+/// a word must begin or end there in the line as well, unless a `*` is next to it: `errno 24` is
 /// not in `errno 245`, and `ENFILE` is not in `OPENFILE`; `inotify*limit` is in
 /// `inotify_init: limit`.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -18,7 +18,7 @@ pub struct LinePattern {
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Part {
-    /// In small letters.
+    /// In lower case.
     bytes: Vec<u8>,
     /// Whether a word must begin here.
     begins: bool,
@@ -27,11 +27,11 @@ struct Part {
 }
 
 impl LinePattern {
-    /// Reads one.
+    /// Parses a pattern.
     ///
     /// # Errors
     ///
-    /// When there is no part that is long enough to look for.
+    /// When no part is long enough to search for.
     pub fn parse(text: &str) -> Result<Self, String> {
         if text.contains(['\n', '\r']) {
             return Err(format!("pattern {text:?} must be one line"));
@@ -56,7 +56,7 @@ impl LinePattern {
         Ok(pattern)
     }
 
-    /// As it is written.
+    /// The text as written.
     #[must_use]
     pub fn as_str(&self) -> &str {
         &self.text
@@ -68,7 +68,7 @@ impl LinePattern {
         parts.max_by_key(|bytes| bytes.len()).unwrap_or_default()
     }
 
-    /// Where in the line it begins, if it is there.
+    /// Where in the line it begins, if it matches.
     #[must_use]
     pub fn find(&self, line: &[u8]) -> Option<usize> {
         self.find_in_lower(&line.to_ascii_lowercase())
@@ -78,7 +78,7 @@ impl LinePattern {
     pub(super) fn find_in_lower(&self, line: &[u8]) -> Option<usize> {
         let mut first = None;
         let mut from = 0;
-        // The first place of each part is the best: it leaves the most for the others.
+        // The earliest match of each part is the best: it leaves the most room for the others.
         for part in &self.parts {
             let at = part.find(line, from)?;
             first.get_or_insert(at);
@@ -122,8 +122,8 @@ impl Part {
     }
 }
 
-/// Whether a word can begin behind these bytes. In a coloured log a letter in front may be the end
-/// of an escape sequence (`ESC[31m`), in JSON that of an escaped line end (`\n`).
+/// Whether a word can begin after these bytes. In a coloured log the letter before may end an
+/// escape sequence (`ESC[31m`), in JSON an escaped newline (`\n`).
 fn begins_word(before: &[u8]) -> bool {
     let Some((last, head)) = before.split_last() else {
         return true;

@@ -8,7 +8,7 @@ use super::{Explanation, LinePattern, WallName};
 use crate::Text;
 use crate::playbook::{Playbook, PlaybookError};
 
-/// What is longer is no line for people; the rest of it is not looked at.
+/// Longer lines are not meant for people; the rest of such a line is ignored.
 pub const LONGEST_LINE: usize = 64 << 10;
 /// How much of a line is shown as an example.
 const EXAMPLE: usize = 300;
@@ -22,23 +22,23 @@ pub struct LogScanner<'a> {
     /// The pattern that each anchor belongs to, with the index of its symptom; in the order of the
     /// table.
     patterns: Vec<(usize, &'a LinePattern)>,
-    /// Which patterns the present line may have.
+    /// Which patterns the current line may match.
     suspected: Suspected,
-    /// The present line in small letters.
+    /// The current line in lower case.
     lower: Vec<u8>,
     tallies: Tallies<'a>,
     lines: u64,
-    /// The beginning of a line whose end has not come yet.
+    /// The beginning of a line whose end has not arrived yet.
     carried: Vec<u8>,
     is_open: bool,
 }
 
 impl<'a> LogScanner<'a> {
-    /// One that knows these symptoms.
+    /// A scanner for the symptoms of this playbook.
     ///
     /// # Errors
     ///
-    /// When there are more patterns than can be looked for.
+    /// When there are more patterns than the matcher supports.
     pub fn new(playbook: &'a Playbook) -> Result<Self, PlaybookError> {
         let symptoms = playbook.symptoms();
         let patterns: Vec<(usize, &LinePattern)> = symptoms
@@ -68,7 +68,7 @@ impl<'a> LogScanner<'a> {
         })
     }
 
-    /// Takes the next piece, wherever it begins and ends.
+    /// Takes the next piece; pieces may begin and end anywhere.
     pub fn feed(&mut self, mut piece: &[u8]) {
         if self.is_open {
             let Some(end) = piece.find_byte(b'\n') else {
@@ -83,7 +83,7 @@ impl<'a> LogScanner<'a> {
         self.carry(&piece[whole..]);
     }
 
-    /// Takes one line, without its end.
+    /// Takes one line, without its newline.
     pub fn line(&mut self, line: &[u8]) {
         self.lines += 1;
         let line = &line[..line.len().min(LONGEST_LINE)];
@@ -93,7 +93,7 @@ impl<'a> LogScanner<'a> {
         }
     }
 
-    /// The end of the log. `near` are walls that the process in question is known to be at.
+    /// Ends the log. `near` are limits that the process in question is known to have reached.
     #[must_use]
     pub fn finish(mut self, near: &[WallName]) -> Explanation {
         if self.is_open {
@@ -103,7 +103,7 @@ impl<'a> LogScanner<'a> {
         Explanation::new(self.lines, self.playbook.symptoms(), counted, doubtful)
     }
 
-    /// Whole lines. Only those with an anchor are taken apart; of the others the ends are counted.
+    /// Whole lines. Only lines with an anchor are examined; the others are only counted.
     fn block(&mut self, mut block: &[u8]) {
         while let Some(anchor) = self.anchors.find(block) {
             let start = block[..anchor.start()].rfind_byte(b'\n');
@@ -175,7 +175,7 @@ impl Suspected {
         }
     }
 
-    /// Empties it and gives what was in it, in the order of the table.
+    /// Empties the set and returns its content, in the order of the table.
     fn take(&mut self) -> Option<Vec<usize>> {
         if self.list.is_empty() {
             return None;

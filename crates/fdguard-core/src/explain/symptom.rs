@@ -5,16 +5,16 @@ use serde::{Deserialize, Serialize};
 use super::LinePattern;
 use crate::rule::{Rule, RuleKind, Severity};
 
-/// A disguise in which a full table, or another wall, appears in logs.
+/// A form in which a full table, or another limit, appears in logs.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Symptom {
     /// Its name, in kebab-case.
     pub id: String,
-    /// A line with one of these is this symptom,
+    /// A line that matches one of these is this symptom,
     pub patterns: Vec<LinePattern>,
-    /// unless it has one of these.
+    /// unless it matches one of these.
     pub unless: Vec<LinePattern>,
-    /// Which limit was reached.
+    /// The limit that was reached.
     pub wall: WallName,
     /// How far the line alone can be trusted.
     pub certainty: Certainty,
@@ -51,7 +51,7 @@ impl Symptom {
     }
 }
 
-/// A wall by its name; `none` is for lines that look like one and are not.
+/// A limit by its name; `none` is for lines that only look like one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum WallName {
@@ -70,7 +70,7 @@ pub enum WallName {
     Ptys,
     /// Processes and threads (`EAGAIN`).
     Tasks,
-    /// No wall of the kernel: a limit that the program sets itself, or a mistake of another kind.
+    /// Not a kernel limit: a limit that the program sets itself, or another kind of mistake.
     None,
 }
 
@@ -90,14 +90,14 @@ impl WallName {
         }
     }
 
-    /// Whether it is a wall of descriptors, by count or by number.
+    /// Whether it limits descriptors, by count or by number.
     #[must_use]
     pub fn is_of_descriptors(self) -> bool {
         matches!(self, Self::SoftLimit | Self::SystemFiles | Self::Select1024)
     }
 
-    /// Whether a line about the other wall makes a doubtful line about this one credible. No
-    /// program can tell from a failed `open` whether the process or the host ran out.
+    /// Whether a line about the other limit makes a doubtful line about this one credible. A failed
+    /// `open` does not show whether the process or the host ran out.
     pub(super) fn is_vouched_for_by(self, other: Self) -> bool {
         let full = |wall| matches!(wall, Self::SoftLimit | Self::SystemFiles);
         self == other || (full(self) && full(other))
@@ -108,11 +108,11 @@ impl WallName {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Certainty {
-    /// It has other causes more often: counts only beside a line that is surer.
+    /// It usually has another cause: it counts only near a surer line.
     Possible,
     /// It seldom has another cause.
     Likely,
-    /// It says so.
+    /// It is explicit.
     Certain,
 }
 

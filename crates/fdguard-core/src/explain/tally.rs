@@ -1,4 +1,4 @@
-//! What counts and what does not: a doubtful line counts only beside a sure one, and that may come
+//! What counts and what does not: a doubtful line counts only near a sure one, which may come
 //! later.
 
 use std::collections::VecDeque;
@@ -6,7 +6,7 @@ use std::collections::VecDeque;
 use super::{Certainty, Symptom, WallName};
 use crate::Text;
 
-/// So many lines apart, two lines are still beside each other.
+/// Two lines at most this many lines apart are near each other.
 pub const NEAR: u64 = 100;
 
 /// The lines of one symptom.
@@ -41,14 +41,14 @@ impl Tally {
 /// Tallies by the index of the symptom.
 type ByIndex = Vec<Option<Tally>>;
 
-/// Sorts lines as they come. Holds at most [`NEAR`] undecided ones, however long the log is.
+/// Sorts lines as they arrive. Holds at most [`NEAR`] undecided ones, however long the log is.
 #[derive(Debug)]
 pub(super) struct Tallies<'a> {
     symptoms: &'a [Symptom],
     counted: ByIndex,
     doubtful: ByIndex,
     undecided: VecDeque<(usize, Tally)>,
-    /// Where each wall was last spoken of with certainty.
+    /// The last certain line about each limit.
     sure: Vec<(WallName, u64)>,
 }
 
@@ -63,7 +63,7 @@ impl<'a> Tallies<'a> {
         }
     }
 
-    /// Takes a line that is this symptom. Lines come in their order.
+    /// Takes a line that matches this symptom. Lines arrive in order.
     pub(super) fn add(&mut self, index: usize, line: u64, example: impl FnOnce() -> Text) {
         let Some(symptom) = self.symptoms.get(index) else {
             return;
@@ -82,8 +82,8 @@ impl<'a> Tallies<'a> {
         }
     }
 
-    /// The end: what counted and what did not. Walls that the process is known to be at vouch for
-    /// all lines.
+    /// Ends the count: what counted and what did not. Limits that the process is known to have
+    /// reached make all lines about them credible.
     pub(super) fn finish(mut self, near: &[WallName]) -> (ByIndex, ByIndex) {
         self.settle(u64::MAX);
         for (index, symptom) in self.symptoms.iter().enumerate() {
@@ -124,7 +124,7 @@ impl<'a> Tallies<'a> {
             .any(|(sure, last)| wall.is_vouched_for_by(*sure) && line - last <= NEAR)
     }
 
-    /// Those that nothing sure has come near to until this line stay doubtful.
+    /// Lines that have no sure line near them by this line stay doubtful.
     fn settle(&mut self, line: u64) {
         let is_far = |(_, tally): &(usize, Tally)| line.saturating_sub(tally.first) > NEAR;
         while self.undecided.front().is_some_and(is_far) {

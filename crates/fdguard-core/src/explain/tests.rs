@@ -184,7 +184,7 @@ fn every_sentence_of_a_symptom_is_written_in_one_manner() {
 }
 
 proptest! {
-    // Each case builds a scanner, which takes longer than what it is given.
+    // Each case builds a scanner, which takes longer than scanning its input.
     #![proptest_config(ProptestConfig::with_cases(64))]
 
     #[test]

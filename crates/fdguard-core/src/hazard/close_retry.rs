@@ -1,7 +1,7 @@
 //! A close that is retried after a signal interrupted it.
 //!
-//! Evidence: `close` gave `EINTR`, and the next thing that the same thread does with that number is
-//! to close it again. Linux had released the number at the first try.
+//! Evidence: `close` returned `EINTR`, and the thread's next action on that number is to close it
+//! again. Linux released the number at the first attempt.
 
 use super::context::{EventContext, called, is_stream};
 use super::incident::Incident;

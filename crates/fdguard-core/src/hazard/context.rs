@@ -34,15 +34,15 @@ impl<'a> EventContext<'a> {
         self.slot(fd).and_then(FdSlot::current)
     }
 
-    /// What was closed last at a number where nothing is open now, if its closer is known.
+    /// The last descriptor closed at a number where nothing is open now, if its closer is known.
     pub(super) fn last_closed(&self, fd: Fd) -> Option<&'a ClosedFd> {
         let is_free = self.current(fd).is_none();
         self.last_past(fd).filter(|_| is_free)
     }
 
-    /// The same for a close that failed because nothing was open. A close takes its place in the
-    /// order of events before it is made: what a stranger had at the number then was closed by the
-    /// stranger until it was made.
+    /// The same for a close that failed because nothing was open. A close is placed in the order of
+    /// events before it is made: whatever another thread had at the number then was closed by that
+    /// thread before this close was made.
     pub(super) fn closed_before(&self, fd: Fd) -> Option<&'a ClosedFd> {
         let thread = self.event.thread;
         let is_strangers = |life: &FdLifetime| life.is_strange_to(thread);
@@ -52,7 +52,8 @@ impl<'a> EventContext<'a> {
 
     fn last_past(&self, fd: Fd) -> Option<&'a ClosedFd> {
         let last = self.slot(fd)?.past().next()?;
-        // A child that closes all it inherited does not know what else in it has the number.
+        // A child that closes everything it inherited does not know what else in it uses the
+        // number.
         (is_deliberate(last) && !last.life.inherited).then_some(last)
     }
 
@@ -62,8 +63,8 @@ impl<'a> EventContext<'a> {
         life.opener.is_some_and(|opener| self.event.at < opener.at)
     }
 
-    /// Whether the call that is over was entered on an earlier descriptor of the number: the kernel
-    /// held on to that one, and the current one was not touched. Where nothing was known to be
+    /// Whether the finished call was entered on an earlier descriptor of the number: the kernel
+    /// kept using that one, and the current one was not touched. Where nothing was known to be
     /// open, the open was only reported late.
     pub(super) fn is_about_earlier(&self, fd: Fd) -> bool {
         let now = self.current(fd).map(|life| life.generation);
@@ -79,7 +80,7 @@ impl<'a> EventContext<'a> {
         }
     }
 
-    /// The number of a close that really releases it.
+    /// The number of a close that actually releases it.
     pub(super) fn closes(&self) -> Option<Fd> {
         match self.event.what {
             What::Close { fd, errno, .. } if errno != Some(Errno::Ebadf) => Some(fd),
@@ -92,7 +93,7 @@ pub(super) fn is_stream(fd: Fd) -> bool {
     fd <= LAST_STREAM
 }
 
-/// Whether a known thread closed this very number: `close_range` means none in particular.
+/// Whether a known thread closed exactly this number: `close_range` targets none in particular.
 pub(super) fn is_deliberate(past: &ClosedFd) -> bool {
     past.closer.is_some() && past.call == CloseCall::Close
 }
@@ -114,7 +115,7 @@ pub(super) fn differ(a: Option<&Class>, b: Option<&Class>) -> bool {
     a.zip(b).is_some_and(|(a, b)| a.family() != b.family())
 }
 
-/// A class in a sentence.
+/// A class as worded in a sentence.
 pub(super) fn called(class: Option<&Class>) -> String {
     match class {
         Some(class) if is_socket(class) => {

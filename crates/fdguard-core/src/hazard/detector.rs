@@ -16,7 +16,7 @@ use crate::ledger::{Actor, EventNotes, FdSlot, Generation, Ledger};
 use crate::origin::Stack;
 use crate::{Fd, ProcKey};
 
-/// The most different hazards that are kept; further ones are only counted.
+/// The most distinct hazards that are kept; further ones are only counted.
 const MOST_HAZARDS: usize = 1024;
 
 /// The most wrong closes that are remembered, so that none is reported twice.
@@ -57,8 +57,7 @@ impl HazardDetector {
     }
 
     /// Observes an event that is reported after later ones, in whose place [`What::Missing`] was
-    /// reported. It corrects what is known
-    /// of its number; nothing is concluded from it.
+    /// reported. It corrects the state of its number; nothing is concluded from it.
     pub fn observe_late(&mut self, event: &TraceEvent) {
         self.ledger.apply_late(event);
     }
@@ -116,7 +115,7 @@ impl HazardDetector {
         &mut self.ledger
     }
 
-    /// What was found so far, the gravest and then the most frequent first.
+    /// The hazards found so far, the most severe and then the most frequent first.
     #[must_use]
     pub fn hazards(
         &self,
@@ -183,7 +182,7 @@ impl HazardDetector {
         let key = incident.key(rule);
         if let Some((_, known, count)) = self.found.get_mut(&key) {
             *count = count.saturating_add(1);
-            // What was harmless once may be dangerous later.
+            // A hazard that was harmless once may be dangerous later.
             known.severity = Some(known.severity(rule).max(incident.severity(rule)));
         } else if self.found.len() < MOST_HAZARDS {
             self.found.insert(key, (rule, incident, 1));
@@ -204,7 +203,7 @@ fn is_orphan(context: &EventContext<'_>) -> bool {
         || slot.is_some_and(|slot| stale::orphaned(slot, context.event.thread).is_some())
 }
 
-/// The threads from under which this event closes a descriptor.
+/// The threads that are using the descriptor which this event closes.
 fn torn(context: &EventContext<'_>) -> Vec<Tid> {
     let others = context.closes().into_iter().flat_map(|fd| {
         let inside = context
@@ -222,7 +221,7 @@ fn root(context: &EventContext<'_>) -> Option<Actor> {
     stale::orphaned(slot, context.event.thread)?.named_closer()
 }
 
-/// Whether the event tries to close a number of which nothing was ever known.
+/// Whether the event tries to close a number about which nothing is known.
 fn is_blind(context: &EventContext<'_>) -> bool {
     let What::Close { fd, errno, .. } = context.event.what else {
         return false;

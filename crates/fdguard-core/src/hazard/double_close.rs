@@ -1,10 +1,10 @@
 //! A number that is closed twice for one descriptor.
 //!
 //! Evidence: either the second close fails with `EBADF`, nothing was opened at the number since a
-//! known close, and it is not one of a row of numbers. Or the second close succeeds because the
-//! number was given out again: then its victim must have noticed (`EBADF` on what it opened or used
-//! and never closed, a proven stale use, or a call that it is inside of), and the closer must be
-//! known to have meant an earlier descriptor of the number ([`stale::wrong_close`]).
+//! known close, and it is not part of a series of numbers. Or the second close succeeds because the
+//! number was reused: then its victim must have noticed (`EBADF` on what it opened or used and
+//! never closed, a proven stale use, or a call that it is inside of), and the closer must be known
+//! to have meant an earlier descriptor of the number ([`stale::wrong_close`]).
 //!
 //! A second close that fails does no harm by itself. Its severity depends on what it could have
 //! hit: nothing in a process with one thread.
@@ -46,7 +46,7 @@ pub(super) fn check(context: &EventContext<'_>) -> Vec<Incident> {
     found.map(with_fault_first).into_iter().collect()
 }
 
-/// Of two closes the one at fault is the closer, and the other one the user.
+/// Of two closes, the one at fault is the closer and the other one the user.
 fn with_fault_first(incident: Incident) -> Incident {
     match incident.fault {
         Some(Fault::User) => Incident {
@@ -105,7 +105,7 @@ fn danger(context: &EventContext<'_>, first: Actor, is_reused: bool) -> Severity
     match (is_threaded, is_reused) {
         (false, false) => Severity::Info,
         (false, true) => Severity::Warning,
-        // Between two closes by one thread another one may open, though none did this time.
+        // Between two closes by one thread another thread may open, though none did this time.
         (true, false) if first.thread == thread && !has_opened => Severity::Warning,
         (true, _) => Severity::Critical,
     }
@@ -133,9 +133,9 @@ pub(super) fn struck(context: &EventContext<'_>, fd: Fd) -> Option<Incident> {
     Some(wrongly(context, fd, wrong))
 }
 
-/// Of the descriptors that were at this number, one that went from thread to thread (only such a
-/// number can be in several hands); of these the one whose kind this line closes most often; of
-/// equals the latest.
+/// Of the descriptors that had this number, one that went from thread to thread (only such a number
+/// can have several users); of these the one whose kind this line closes most often; of equals the
+/// latest.
 fn likeliest<'a>(context: &EventContext<'a>, fd: Fd) -> Option<&'a ClosedFd> {
     let line = context.event.stack;
     let past = context.slot(fd)?.past();
@@ -148,7 +148,7 @@ fn likeliest<'a>(context: &EventContext<'a>, fd: Fd) -> Option<&'a ClosedFd> {
     })
 }
 
-/// A thread notices that its descriptor was closed by another one that meant something else.
+/// A thread notices that another thread, which meant something else, closed its descriptor.
 pub(super) fn noticed(context: &EventContext<'_>) -> Option<Incident> {
     let What::Use {
         fd, call, errno, ..
@@ -167,7 +167,7 @@ pub(super) fn noticed(context: &EventContext<'_>) -> Option<Incident> {
     Some(wrongly(context, fd, wrong))
 }
 
-/// The wrong close that took `lost` from the thread that acts now.
+/// The wrong close that took `lost` from the acting thread.
 fn taken_from<'a>(
     context: &EventContext<'a>,
     fd: Fd,
@@ -183,7 +183,7 @@ fn taken_from<'a>(
 
 fn wrongly(context: &EventContext<'_>, fd: Fd, wrong: WrongClose<'_>) -> Incident {
     let WrongClose { meant, hit } = wrong;
-    // One that closes what it opened and what was taken from it is a victim itself.
+    // A thread that closes both what it opened and what was taken from it is a victim itself.
     let is_victim = hit
         .closer
         .is_some_and(|closer| meant.life.is_opened_by(closer.thread));

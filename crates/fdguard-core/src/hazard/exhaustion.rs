@@ -1,7 +1,7 @@
-//! A call that got no descriptor because a table is full, and the sites that held the table then.
+//! A call that got no descriptor because a table is full, and the sites that filled the table.
 //!
-//! Evidence: the call failed with `EMFILE` or `ENFILE`. The holders are what the ledger knows to be
-//! open, by the place that opened it.
+//! Evidence: the call failed with `EMFILE` or `ENFILE`. The holders are the descriptors that the
+//! ledger knows to be open, by the site that opened them.
 
 use super::context::EventContext;
 use super::incident::Incident;

@@ -24,19 +24,19 @@ pub(super) struct Incident {
     pub(super) fault: Option<Fault>,
     pub(super) holders: Vec<Tally>,
     pub(super) message: String,
-    /// How much it matters, where that depends on what happened; otherwise the severity of its
+    /// How much it matters, where that depends on the circumstances; otherwise the severity of its
     /// rule.
     pub(super) severity: Option<Severity>,
     /// It is about the close of this descriptor and is reported once, however often its owner
     /// notices.
     pub(super) once: Option<Generation>,
-    /// Protection kept it from doing harm.
+    /// Protection prevented the harm.
     pub(super) prevented: bool,
-    /// A close that failed: it counts only if it is not one of a whole row of numbers.
+    /// A failed close: it counts only if it is not part of a series of numbers.
     pub(super) may_be_sweep: bool,
     /// It counts only if the locks were still held when the close happened.
     pub(super) doubt: Option<Doubt>,
-    /// This line works on descriptors from where this one came from.
+    /// This line works on descriptors of the same origin as this one.
     pub(super) teaches: Option<(StackId, Box<FdLifetime>)>,
 }
 

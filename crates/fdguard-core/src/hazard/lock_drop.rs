@@ -1,10 +1,9 @@
 //! A close that drops the process's POSIX locks on a file.
 //!
-//! Evidence: the process holds a lock on the file through one descriptor, which is open, and closes
-//! another descriptor of the same file (same mount and inode), and no thread gave back a lock of
-//! the file while the close was under way. SQLite closes its own descriptors only when it holds no
-//! lock, and what happens between its look and its close is not the program's to repair (decision
-//! 054).
+//! Evidence: the process holds a lock on the file through one open descriptor and closes another
+//! descriptor of the same file (same mount and inode), and no thread released a lock of the file
+//! while the close was in progress. SQLite closes its own descriptors only when it holds no lock; a
+//! race between its check and its close is not the program's to fix (decision 054).
 
 use super::context::EventContext;
 use super::incident::Incident;
@@ -80,10 +79,10 @@ pub(super) fn is_of_sqlite(hazard: &Hazard) -> bool {
             .all(|party| party.as_ref().is_some_and(is_sqlite))
 }
 
-/// Whether the call was made by SQLite: by a function of it, or in its library.
+/// Whether SQLite made the call: one of its functions, or code in its library.
 fn is_sqlite(party: &Party) -> bool {
     const LIBRARY: &str = "sqlite3";
-    // Static functions of it that open and close, where it is part of another module.
+    // SQLite's static functions that open and close, for when it is part of another module.
     const FUNCTIONS: &[&str] = &["closeUnixFile", "robust_close", "robust_open", "unixClose"];
     let Some(frame) = party.stack.first() else {
         return false;

@@ -1,6 +1,6 @@
-//! What the checks must remember beside the ledger: which thread is in a call, which line works on
-//! whose descriptors, locks, and closes that a signal interrupted. All of it is bounded; what is
-//! forgotten makes a check quieter, never louder.
+//! State that the checks need beyond the ledger: which thread is in a call, which line works on
+//! whose descriptors, locks, and closes that a signal interrupted. All of it is bounded; forgetting
+//! makes a check report less, never more.
 
 use std::collections::BTreeMap;
 
@@ -9,7 +9,8 @@ use crate::event::{Errno, FdCall, StackId, Tid, TraceEvent, What};
 use crate::ledger::{Actor, FdLifetime, FdSlot, Generation, Ledger};
 use crate::{Fd, FileId, ProcKey};
 
-/// The most threads, pairs of places and files that are remembered each; then all are dropped.
+/// The most threads, pairs of sites and files that are remembered each; beyond that, all are
+/// dropped.
 const MOST: usize = 16_384;
 
 /// The most numbers of one `poll` that are remembered.
@@ -27,7 +28,7 @@ pub(super) struct Inside {
     pub(super) actor: Actor,
 }
 
-/// A close that ended with `EINTR`.
+/// A close that failed with `EINTR`.
 #[derive(Clone, Debug)]
 pub(super) struct Interrupted {
     pub(super) fd: Fd,
@@ -38,16 +39,16 @@ pub(super) struct Interrupted {
 /// The POSIX locks of one process on one file.
 #[derive(Clone, Debug)]
 pub(super) struct Locks {
-    /// The number and generation that the latest went through.
+    /// The number and generation that the latest was taken through.
     pub(super) fd: Fd,
     pub(super) generation: Generation,
     pub(super) actor: Actor,
-    /// Whether several threads took some.
+    /// Whether several threads took locks.
     pub(super) is_shared: bool,
     ranges: Vec<(u64, u64)>,
 }
 
-/// On how many descriptors of one origin a line worked.
+/// How many descriptors of one origin a line worked on.
 #[derive(Clone, Copy, Debug, Default)]
 struct Habit {
     count: u32,
@@ -65,7 +66,7 @@ pub(super) struct Memory {
     /// Where the first lock through a descriptor was taken.
     lock_stacks: BTreeMap<(ProcKey, Fd, Generation), StackId>,
     busy: BusyThreads,
-    /// How many unlocks and closes there were, and which of them was the last of each file.
+    /// How many unlocks and closes there were, and the last one of each file.
     releases: u64,
     last_release: BTreeMap<(ProcKey, FileId), u64>,
     uses: Habits,
@@ -75,7 +76,7 @@ pub(super) struct Memory {
 }
 
 impl Memory {
-    /// Calls of other threads on this descriptor that are under way.
+    /// Calls of other threads on this descriptor that are in progress.
     pub(super) fn others_inside<'a>(
         &'a self,
         event: &'a TraceEvent,
@@ -117,7 +118,7 @@ impl Memory {
         self.locks.get(&(process, file))
     }
 
-    /// The other threads that are in the middle of changing a lock of this file.
+    /// The other threads that are changing a lock of this file.
     pub(super) fn others_locking(&self, event: &TraceEvent, file: FileId) -> Vec<Tid> {
         let is_locking =
             |busy: &Busy| matches!(busy, Busy::Locking { file: of, .. } if *of == file);
@@ -135,23 +136,23 @@ impl Memory {
             .map(|((_, other), _)| *other)
     }
 
-    /// Whether the process of this event had another thread so far.
+    /// Whether the process of this event has had another thread so far.
     pub(super) fn is_threaded(&self, event: &TraceEvent) -> bool {
         let known = self.threads.get(&event.process);
         known.is_some_and(|(first, has_others)| *has_others || *first != event.thread)
     }
 
-    /// On how many descriptors from `opener` the line `user` worked properly.
+    /// How many descriptors from `opener` the line `user` worked on properly.
     pub(super) fn uses(&self, user: Option<StackId>, opener: Option<StackId>) -> u32 {
         count(&self.uses, user, opener)
     }
 
-    /// How many descriptors from `opener` the line `closer` closed, rightly or once more.
+    /// How many descriptors from `opener` the line `closer` closed, correctly or a second time.
     pub(super) fn closes(&self, closer: Option<StackId>, opener: Option<StackId>) -> u32 {
         count(&self.closes, closer, opener)
     }
 
-    /// A close of something that was closed before: this line works on descriptors from there.
+    /// Notes a close of something already closed: this line works on descriptors of that origin.
     pub(super) fn note_close(&mut self, closer: Option<StackId>, life: &FdLifetime) {
         note(&mut self.closes, closer, life);
     }
@@ -222,7 +223,7 @@ impl Memory {
             What::Exit => {
                 self.threads.remove(&event.process);
             }
-            // Of the tracer, and not of a thread.
+            // Emitted by the tracer, not by a thread.
             What::Lost { .. } | What::Missing => {}
             _ => {
                 if !self.threads.contains_key(&event.process) {
@@ -298,7 +299,7 @@ impl Memory {
         }
     }
 
-    /// The thread has to do with a new descriptor at this number.
+    /// The thread uses a new descriptor at this number.
     fn forget_interrupted(&mut self, by: (ProcKey, Tid), fd: Fd) {
         if self.interrupted.get(&by).is_some_and(|one| one.fd == fd) {
             self.interrupted.remove(&by);
@@ -330,8 +331,8 @@ impl Memory {
             if self.is_doubtful(event, file, was_busy) {
                 return;
             }
-            // A database locks at every statement, and the tracer takes the stack of the first one
-            // alone.
+            // A database locks at every statement, and the tracer takes only the stack of the first
+            // lock.
             let actor = Actor {
                 stack: event
                     .stack
@@ -365,15 +366,16 @@ impl Memory {
         }
     }
 
-    /// A call is over that gave back locks of this file, or closed a descriptor of it.
+    /// A call has returned that released locks of this file, or closed a descriptor of it.
     fn note_release(&mut self, key: (ProcKey, FileId)) {
         self.releases += 1;
         make_room(&mut self.last_release);
         self.last_release.insert(key, self.releases);
     }
 
-    /// Whether a lock that was just taken may be gone already: another thread's close of the file
-    /// is not over, or another thread closed one or gave back a lock while this one was taken.
+    /// Whether a lock that was just taken may already be gone: another thread's close of the file
+    /// is in progress, or another thread closed one or released a lock while this one was being
+    /// taken.
     fn is_doubtful(&self, event: &TraceEvent, file: FileId, was_busy: Option<Busy>) -> bool {
         let is_closing = |busy: &Busy| *busy == Busy::Closing(file);
         let began = match was_busy {

@@ -61,10 +61,10 @@ pub(crate) fn rules() -> Vec<&'static Rule> {
     rule::descriptions(HAZARDS)
 }
 
-/// A hazard, as the contract shows it.
+/// A hazard, as shown in the public JSON.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Hazard {
-    /// In which process.
+    /// The process.
     pub pid: Pid,
     /// The id of its kind.
     pub rule: String,
@@ -72,13 +72,13 @@ pub struct Hazard {
     pub severity: Severity,
     /// The number; absent where it is about the whole table.
     pub fd: Option<Fd>,
-    /// What was meant: the class of the descriptor that the opener opened.
+    /// The class of the descriptor that was meant, which the opener opened.
     pub class: Option<Class>,
     /// When it happened first.
     pub when: Timestamp,
     /// How often, with the same stacks.
     pub count: u64,
-    /// Whether protection kept it from doing harm.
+    /// Whether protection prevented the harm.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub prevented: bool,
     /// The code that opened what was closed.
@@ -87,10 +87,10 @@ pub struct Hazard {
     pub closer: Option<Party>,
     /// The code that used it; of two closes the other one.
     pub user: Option<Party>,
-    /// The code that had opened what was hit instead.
+    /// The code that opened what was hit instead.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub victim: Option<Party>,
-    /// Which party must be changed, where that is clear.
+    /// Which party must be changed, if that is clear.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub fault: Option<Fault>,
     /// The sites that hold the table, the largest first.
@@ -132,7 +132,7 @@ pub struct Party {
     pub thread: Option<Tid>,
     /// The line of the application.
     pub culprit: Option<Culprit>,
-    /// All of the stack, the innermost frame first.
+    /// The whole stack, innermost frame first.
     pub stack: Stack,
 }
 

@@ -1,10 +1,9 @@
 //! A call on a descriptor number that was never open.
 //!
-//! Evidence: the call fails with `EBADF`, and the number was not open since the program began: a
+//! Evidence: the call fails with `EBADF`, and the number was not open since the program began; a
 //! negative one never is. It does no harm by itself, so it is only info: usually the result of a
-//! failed call was not checked. Rows of closes, calls that programs probe with and the standard
-//! streams are not judged, nor is anything in a process that was forked and may mean what its
-//! parent had closed.
+//! failed call was not checked. Not judged: series of closes, calls that programs use to probe, the
+//! standard streams, and forked processes, which may mean a number that the parent had closed.
 
 use super::context::{EventContext, is_stream};
 use super::incident::Incident;
@@ -51,7 +50,7 @@ fn was_never_open(context: &EventContext<'_>, fd: Fd) -> bool {
     negative(fd).is_some() || context.ledger.was_never_open(process, fd)
 }
 
-/// The number as the program wrote it, where it is below 0.
+/// The number as the program wrote it, if negative.
 fn negative(fd: Fd) -> Option<i32> {
     let number = fd.cast_signed();
     (number < 0).then_some(number)

@@ -1,10 +1,9 @@
-//! Incidents that another thread's unlock, if it came first, would make untrue.
+//! Incidents that are untrue if another thread's unlock came first.
 //!
 //! A close drops locks only if they are still held when it happens, and it happens somewhere
 //! between its [`What::Close`] and its [`What::CloseReturned`]. So the incident waits until the
-//! close and every change of locks that was under way meanwhile are over. If one of them gave back
-//! a lock of the file, or another close dropped it, the order of the two is not known, and nothing
-//! is reported.
+//! close and every overlapping change of locks are over. If one of them released a lock of the
+//! file, or another close dropped it, their order is not known, and nothing is reported.
 
 use super::Rule;
 use super::incident::Incident;
@@ -22,7 +21,7 @@ pub(super) struct Doubt {
     pub(super) file: FileId,
     /// The number that they were taken through.
     pub(super) holder: Fd,
-    /// Threads that are in the middle of changing a lock of the file.
+    /// Threads that are changing a lock of the file.
     pub(super) changing: Vec<Tid>,
 }
 
@@ -41,12 +40,12 @@ impl Waiting {
     }
 }
 
-/// All that wait.
+/// All waiting incidents.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Overlaps(Vec<Waiting>);
 
 impl Overlaps {
-    /// Waits with what this event, a close, may have done.
+    /// Holds incidents back until the effect of this event, a close, is certain.
     pub(super) fn add(
         &mut self,
         event: &TraceEvent,
@@ -65,7 +64,8 @@ impl Overlaps {
         }
     }
 
-    /// Takes the next event, with the ledger as it was before; gives what has become certain.
+    /// Takes the next event, with the ledger as it was before; returns the incidents that became
+    /// certain.
     pub(super) fn advance(
         &mut self,
         event: &TraceEvent,
@@ -83,7 +83,7 @@ impl Overlaps {
     }
 }
 
-/// Goes on waiting; false if the event makes the incident doubtful.
+/// Keeps waiting; false if the event makes the incident doubtful.
 fn is_still_possible(one: &mut Waiting, event: &TraceEvent, ledger: &Ledger) -> bool {
     let thread = event.thread;
     if thread == one.closer {
@@ -123,14 +123,14 @@ fn is_still_possible(one: &mut Waiting, event: &TraceEvent, ledger: &Ledger) -> 
     }
 }
 
-/// A call that a thread is in the middle of, as far as locks matter.
+/// A call that a thread is inside of, as far as locks matter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Busy {
-    /// It takes or gives back a lock of this file; so many releases were over before.
+    /// It takes or releases a lock of this file; `releases` were complete before.
     Locking { file: FileId, releases: u64 },
     /// It closes a descriptor of this file.
     Closing(FileId),
 }
 
-/// Which thread is in the middle of what.
+/// What each busy thread is doing.
 pub(super) type BusyThreads = std::collections::BTreeMap<(ProcKey, Tid), Busy>;

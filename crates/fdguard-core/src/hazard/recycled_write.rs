@@ -1,4 +1,4 @@
-//! Data that is written to another descriptor, because the number was closed and reused.
+//! Data written to another descriptor because the number was closed and reused.
 //!
 //! Evidence: [`stale::stale_use`] by a call that writes and succeeds. This is how a TLS record gets
 //! into a database.

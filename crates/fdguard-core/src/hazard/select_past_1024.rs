@@ -1,8 +1,8 @@
 //! `select()` with a number that has no bit in its set.
 //!
-//! Evidence: the first argument goes beyond 1024 and a descriptor with such a number is open. (The
-//! old habit to pass the size of the table is harmless while all numbers are small: the kernel cuts
-//! it.)
+//! Evidence: the first argument exceeds 1024 and a descriptor with such a number is open. (The old
+//! habit of passing the size of the table is harmless while all numbers are small: the kernel
+//! truncates it.)
 
 use super::context::EventContext;
 use super::incident::Incident;

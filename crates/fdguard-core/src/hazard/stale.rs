@@ -1,7 +1,7 @@
-//! Whose number was it: which descriptor somebody meant who acts on a number that changed hands.
+//! Which descriptor a thread meant when it acts on a number that was reused.
 //!
-//! Threads pass descriptors to each other invisibly. So that a thread used an earlier descriptor of
-//! a number proves nothing by itself; the functions here ask for more.
+//! Threads pass descriptors to each other invisibly. That a thread used an earlier descriptor of a
+//! number therefore proves nothing by itself; the functions here require more.
 
 use super::context::{EventContext, differ, is_deliberate, is_socket, is_stream};
 use super::memory::Memory;
@@ -10,7 +10,7 @@ use crate::Fd;
 use crate::event::{CloseCall, Errno, FdCall, OpenCall, Tid, What};
 use crate::ledger::{ClosedFd, FdLifetime, FdSlot};
 
-/// A line has a habit after it worked on this many descriptors of one origin.
+/// A line has a habit after it has worked on this many descriptors of one origin.
 const HABIT: u32 = 2;
 
 /// A use that was meant for an earlier descriptor of the number.
@@ -22,13 +22,13 @@ pub(super) struct StaleUse<'a> {
     pub(super) meant: &'a ClosedFd,
     /// What was hit.
     pub(super) hit: &'a FdLifetime,
-    /// The record that was written, if it has the shape of one.
+    /// The kind of record that was written, if it looks like one.
     pub(super) record: Option<String>,
     pub(super) has_failed: bool,
 }
 
-/// The latest descriptor before the present one that this thread opened, used or waited for. What
-/// `dup2` put in place of another is meant for every user of the number.
+/// The latest descriptor before the present one that this thread opened, used or waited for. A
+/// descriptor that `dup2` replaced another with is meant for every user of the number.
 pub(super) fn claim(slot: &FdSlot, thread: Tid) -> Option<&ClosedFd> {
     if slot
         .current()
@@ -42,8 +42,8 @@ pub(super) fn claim(slot: &FdSlot, thread: Tid) -> Option<&ClosedFd> {
     mine.next()
 }
 
-/// What a thread meant that acts on a number where nothing is open: the latest if it had that in
-/// hand, else the latest that it had; absent where it had none.
+/// The descriptor that a thread meant when it acts on a number where nothing is open: the latest if
+/// the thread had used that, else the latest that it had used; absent if it had used none.
 pub(super) fn meant<'a>(slot: &'a FdSlot, last: &'a ClosedFd, thread: Tid) -> Option<&'a ClosedFd> {
     if has_claim(last, thread) {
         return Some(last);
@@ -52,9 +52,9 @@ pub(super) fn meant<'a>(slot: &'a FdSlot, last: &'a ClosedFd, thread: Tid) -> Op
     claim(slot, thread).filter(own)
 }
 
-/// What was taken from this thread, if it acts as if it still had what it opened at this number
-/// while somebody closed that who had nothing to do with it. Not enough to accuse anybody, but the
-/// thread is no owner of what is there now.
+/// The descriptor taken from this thread, if it acts as if it still had what it opened at this
+/// number while an unrelated thread closed that. Not enough to accuse any thread, but this one does
+/// not own what is there now.
 pub(super) fn orphaned(slot: &FdSlot, thread: Tid) -> Option<&ClosedFd> {
     let is_foreign = slot.current().is_none_or(|life| life.is_strange_to(thread));
     let lost = claim(slot, thread).filter(|_| is_foreign);
@@ -62,19 +62,19 @@ pub(super) fn orphaned(slot: &FdSlot, thread: Tid) -> Option<&ClosedFd> {
     lost.filter(|past| is_taken(past))
 }
 
-/// Whether it was closed by one that had nothing to do with it.
+/// Whether an unrelated thread closed it.
 pub(super) fn is_taken(past: &ClosedFd) -> bool {
     past.closer
         .is_some_and(|closer| past.life.is_strange_to(closer.thread))
 }
 
-/// Whether this thread had it in hand.
+/// Whether this thread was using it.
 pub(super) fn has_claim(past: &ClosedFd, thread: Tid) -> bool {
     past.life.is_opened_by(thread) || past.life.is_used_by(thread) || past.torn.contains(&thread)
 }
 
-/// Whose fault it is that `user` still acts on what was closed: the closer's, if it took from
-/// `user` what `user` had in hand; else the user's, who goes on after a proper close.
+/// Which party is at fault when `user` still acts on a closed descriptor: the closer, if `user` was
+/// still using it; otherwise the user, which continues after a proper close.
 pub(super) fn fault(past: &ClosedFd, user: Tid) -> Fault {
     let Some(closer) = past.closer.filter(|closer| closer.thread != user) else {
         return Fault::User;
@@ -88,8 +88,8 @@ pub(super) fn fault(past: &ClosedFd, user: Tid) -> Fault {
     }
 }
 
-/// Whether the event uses a descriptor in place of an earlier one. One of these must show it:
-/// - a TLS record goes into something that is no socket, and the thread had a socket at this
+/// Whether the event uses a descriptor in place of an earlier one. One of these must prove it:
+/// - a TLS record goes into something that is not a socket, and the thread had a socket at this
 ///   number;
 /// - a call for sockets fails with `ENOTSOCK`, and the thread had a socket at this number;
 /// - the thread was inside a call on the earlier one when another thread closed it, this one is of
@@ -149,15 +149,15 @@ fn breaks_habit(context: &EventContext<'_>, meant: &ClosedFd, hit: &FdLifetime) 
 /// A close that hit the wrong descriptor: what its closer meant, and what it hit.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct WrongClose<'a> {
-    /// Had been closed before.
+    /// Closed before.
     pub(super) meant: &'a ClosedFd,
-    /// Was closed instead.
+    /// Closed instead.
     pub(super) hit: &'a ClosedFd,
 }
 
-/// Whether `hit`, which its owner still had in hand, was closed by somebody who meant an earlier
-/// descriptor of the number; and where that one had been lost to a wrong close itself, the first of
-/// them.
+/// Whether `hit`, which its owner was still using, was closed by a thread that meant an earlier
+/// descriptor of the number. If that one had itself been lost to a wrong close, returns the first
+/// of them.
 pub(super) fn wrong_close<'a>(
     memory: &Memory,
     slot: &'a FdSlot,
@@ -172,11 +172,11 @@ pub(super) fn wrong_close<'a>(
     found
 }
 
-/// What the closer of `hit` meant to close, if it was not that. The closer has nothing to do with
-/// `hit`, and of an earlier descriptor of the number one of these is true:
-/// - the closer opened it, and a third that had nothing to do with it closed it;
-/// - the line is known to close what that one's opener opens, and never what the opener of `hit`
-///   opens.
+/// The descriptor that the closer of `hit` meant to close, if it was a different one. The closer is
+/// unrelated to `hit`, and one of these holds for an earlier descriptor of the number:
+/// - the closer opened it, and an unrelated third thread closed it;
+/// - the line is known to close what that descriptor's opener opens, and never what the opener of
+///   `hit` opens.
 fn meant_by_closer<'a>(memory: &Memory, slot: &'a FdSlot, hit: &ClosedFd) -> Option<&'a ClosedFd> {
     let closer = hit.closer.filter(|_| is_deliberate(hit))?;
     if !hit.life.is_strange_to(closer.thread) || hit.life.call == OpenCall::Dup2 {

@@ -1,8 +1,8 @@
 //! A close while another thread is inside a call on the same descriptor.
 //!
-//! Evidence: an `Enter` of the other thread without its `Leave`, on the very generation that is
-//! closed. Nothing has to be damaged yet: the number is free while the other thread goes on using
-//! it. `dup2` over a number that is in use is a redirection and no hazard; nor is `shutdown`.
+//! Evidence: an `Enter` of the other thread without its `Leave`, on exactly the generation that is
+//! closed. Nothing has to be damaged yet: the number is free while the other thread still uses it.
+//! `dup2` over a number in use is a redirection and not a hazard; neither is `shutdown`.
 
 use super::context::{EventContext, called, is_stream};
 use super::incident::Incident;
@@ -50,7 +50,7 @@ fn torn(context: &EventContext<'_>, fd: Fd) -> Option<Incident> {
     if life.is_some_and(|life| context.is_late(life)) {
         return None;
     }
-    // A thread that is inside by a stale number is not an owner, and a wrong close is reported as
+    // A thread inside a call on a stale number is not an owner, and a wrong close is reported as
     // such.
     let is_owner = |inside: &&Inside| {
         let slot = context.slot(fd);

@@ -1,4 +1,4 @@
-//! Series of closes: a daemon that closes every number does not close anything twice.
+//! Series of closes: a daemon that closes every number does not close any descriptor twice.
 
 use std::collections::BTreeMap;
 
@@ -14,10 +14,10 @@ const ROW: u32 = 4;
 /// A series continues at once; after this many nanoseconds it is over.
 const PATIENCE: u64 = 20_000_000;
 
-/// The most threads that are waited for.
+/// The most threads whose next close is awaited.
 const MOST: usize = 4096;
 
-/// What one thread closes, one number after the other.
+/// The numbers that one thread closes in sequence.
 #[derive(Clone, Debug)]
 struct Run {
     stack: Option<StackId>,
@@ -43,7 +43,7 @@ impl Run {
     }
 }
 
-/// The rows of all threads.
+/// The series of all threads.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Sweeps {
     runs: BTreeMap<(ProcKey, Tid), Run>,
@@ -51,8 +51,8 @@ pub(super) struct Sweeps {
 }
 
 impl Sweeps {
-    /// Takes an event with the incidents that wait for what this thread closes next; gives those
-    /// whose wait is over. `is_blind`: the event closes a number of which nothing is known.
+    /// Takes an event with the incidents that depend on what this thread closes next; returns those
+    /// whose wait is over. `is_blind`: the event closes a number about which nothing is known.
     pub(super) fn advance(
         &mut self,
         event: &TraceEvent,
@@ -101,13 +101,13 @@ impl Sweeps {
         over
     }
 
-    /// What still waits, if nothing more comes.
+    /// The incidents still waiting, for when no more events come.
     pub(super) fn waiting(&self) -> impl Iterator<Item = &(&'static Rule, Incident)> {
         let open = self.runs.values().filter(|run| !run.is_sweep());
         open.flat_map(|run| &run.waiting)
     }
 
-    /// Rows that have not gone on for a while. Most of the time nothing waits and nothing is
+    /// Ends series that have not continued for a while. Usually nothing waits and nothing is
     /// searched.
     fn lose_patience(&mut self, now: u64) -> Vec<(&'static Rule, Incident)> {
         if now < self.next_look {

@@ -20,7 +20,7 @@ fn hazards(told: &TraceScript) -> Vec<Hazard> {
     detector.hazards(&|stack| told.resolve(stack), &|_| Timestamp::UNIX_EPOCH)
 }
 
-/// Rule, then opener, closer, user and victim by the names of their places.
+/// Rule, then opener, closer, user and victim by the names of their sites.
 fn told(told: &TraceScript) -> Vec<(String, [String; 4])> {
     let name = |party: &Option<super::Party>| {
         let culprit = party.as_ref().and_then(|party| party.culprit.as_ref());
@@ -58,8 +58,8 @@ fn r40_a_second_close_that_fails_is_told_with_all_three_stacks() {
     assert_eq!(hazard.message, message);
 }
 
-/// Missed in 7 of 450 runs of a double close in Node: a close takes its place in the order of
-/// events before it is made.
+/// Missed in 7 of 450 runs of a double close in Node: a close is placed in the order of events
+/// before it is made.
 #[test]
 fn r40_a_second_close_that_fails_is_told_though_a_strangers_was_there_when_it_began() {
     let trace = traced(|t| {
@@ -363,8 +363,8 @@ fn r43_an_unlock_that_may_have_come_before_the_close_leaves_nothing_to_tell() {
     assert_eq!(overlap(true, true), 1, "it came after");
 }
 
-/// The tracer takes the stack of the first lock through a descriptor alone, and that one was given
-/// back.
+/// The tracer takes only the stack of the first lock through a descriptor, and that lock was
+/// released.
 #[test]
 fn r43_who_took_the_lock_is_known_by_its_first_one() {
     let mut trace = traced(|t| {
@@ -383,7 +383,7 @@ fn r43_who_took_the_lock_is_known_by_its_first_one() {
     );
 }
 
-/// Two connections share the lock that SQLite took through the first, and the second gives it back.
+/// Two connections share the lock that SQLite took through the first, and the second releases it.
 #[test]
 fn r43_a_lock_that_is_given_back_through_another_descriptor_is_not_held() {
     let trace = traced(|t| {
@@ -413,8 +413,8 @@ fn r43_after_lost_events_nobody_knows_what_is_locked() {
     }
 }
 
-/// SQLite looks whether it holds a lock before it closes; what another of its threads locks in
-/// between is dropped.
+/// SQLite checks whether it holds a lock before it closes; a lock that another of its threads takes
+/// in between is dropped.
 #[test]
 fn r43_what_sqlite_does_to_its_own_locks_is_not_told() {
     let trace = traced(|t| {

@@ -1,9 +1,9 @@
-//! The shape of a TLS record, by which bytes that belong into a connection are known anywhere.
+//! The shape of a TLS record, which identifies bytes that belong in a connection.
 
-/// The largest body that a record may have: 2^14 and 2048 for what encryption adds.
+/// The largest body of a record: 2^14, plus 2048 for encryption overhead.
 const LARGEST: u16 = 18_432;
 
-/// What kind of record these bytes begin, in words.
+/// The kind of record that these bytes begin, in words.
 pub(super) fn record(bytes: &[u8]) -> Option<String> {
     let &[kind, 3, 0..=4, high, low, ..] = bytes else {
         return None;

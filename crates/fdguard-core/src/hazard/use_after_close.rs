@@ -1,9 +1,9 @@
 //! A use of a descriptor number after it was closed.
 //!
-//! Evidence: the call fails with `EBADF`, nothing was opened at the number since a known close. Or
-//! it reaches another descriptor and is proven to be meant for an earlier one
-//! ([`stale::stale_use`]); where that puts bytes into the other one, it is a `recycled-write`.
-//! Calls that programs probe with are not judged.
+//! Evidence: the call fails with `EBADF`, and nothing was opened at the number since a known close.
+//! Or it reaches another descriptor and is proven to be meant for an earlier one
+//! ([`stale::stale_use`]); if it writes bytes into the other one, it is a `recycled-write`. Calls
+//! that programs use to probe are not judged.
 
 use super::context::{EventContext, called, is_stream};
 use super::incident::Incident;
@@ -23,7 +23,7 @@ pub(super) const RULE: Rule = Rule {
 };
 
 pub(super) fn check(context: &EventContext<'_>) -> Vec<Incident> {
-    // Where the close itself is proven wrong, that is the hazard and this its consequence.
+    // If the close itself is proven wrong, that is the hazard and this is its consequence.
     if double_close::noticed(context).is_some() {
         return Vec::new();
     }
@@ -55,7 +55,7 @@ fn fails(context: &EventContext<'_>) -> Option<Incident> {
         closer.thread,
         called(last.life.class.as_ref())
     );
-    // Who uses it for the first time has no claim yet, but a stranger had no right to close it
+    // A thread's first use gives it no claim yet, but an unrelated thread had no right to close it
     // either.
     let fault = if stale::is_taken(last) && closer.thread != thread {
         Fault::Closer

@@ -1,32 +1,32 @@
 //! When the descriptors that are still open were opened, which distinguishes a leak from growth
-//! that fills, fades or turns over.
+//! that fills up, fades or turns over.
 //!
 //! A leak leaves its descriptors evenly over the whole watch, until now. A pool leaves them at the
-//! beginning, a cache fewer and fewer, a tide only the last few. Counted are those past a young
-//! age, each in the bucket in which it was opened, so a long sleep between two looks is one gap
+//! beginning, a cache fewer and fewer, a tide only the last few. Only those past a young age are
+//! counted, each in the bucket in which it was opened, so a long sleep between two looks is a gap
 //! like any other.
 
 use std::ops::Range;
 
-/// How many of those that are still there were opened in each bucket.
+/// How many of the open descriptors were opened in each bucket.
 #[derive(Clone, Debug)]
 pub(super) struct Arrivals {
     counts: Vec<u32>,
-    /// How many come at a time: 1 by chance or by the clock, more in batches.
+    /// How many arrive at a time: 1 by chance or by the clock, more in batches.
     batch: f64,
 }
 
-/// The trend, in standard deviations, below which arrivals get fewer: one leak in a hundred by
-/// chance.
+/// The trend, in standard deviations, below which arrivals decline: one leak in a hundred does so
+/// by chance.
 const FEWER: f64 = -2.3;
-/// The same for the later half of a watch, where a few arrivals are all there is to go by.
+/// The same for the later half of a watch, where there are only a few arrivals.
 const FEWER_LATE: f64 = -1.9;
-/// How much better a warm-up before a steady drip must explain what was seen than a cache does
-/// (logarithm of the likelihoods' ratio).
+/// How much better a warm-up before a steady drip must explain the observations than a cache does
+/// (log-likelihood ratio).
 const BETTER: f64 = 1.0;
 /// The same where each quarter brought less than the one before.
 const MUCH_BETTER: f64 = 2.5;
-/// A slower decline from quarter to quarter is no evidence that it ends: its time constant is more
+/// A slower decline from quarter to quarter is not evidence that it ends: its time constant is more
 /// than half of the watch.
 const SLOWEST: f64 = 0.6;
 /// A silence in which this many were expected means that they have stopped: e^-4.6 is one in a
@@ -34,9 +34,10 @@ const SLOWEST: f64 = 0.6;
 const OVERDUE: f64 = 4.6;
 
 impl Arrivals {
-    /// Of the births, ascending, in the buckets of this range; `times` are the ends of all buckets.
+    /// From the births, ascending, in the buckets of this range; `times` are the ends of all
+    /// buckets.
     pub(super) fn of(births: &[f64], times: &[f64], range: Range<usize>) -> Self {
-        // When descriptors were opened before the end of the first bucket is unknown.
+        // Opening times before the end of the first bucket are unknown.
         let range = range.start.max(1)..range.end.max(1);
         let mut counts = vec![0_u32; range.len()];
         let begin = births.partition_point(|birth| *birth <= times[range.start - 1]);
@@ -46,7 +47,7 @@ impl Arrivals {
                 *count += 1;
             }
         }
-        // Of the later half, because the end of a warm-up is not a batch.
+        // From the later half, because the end of a warm-up is not a batch.
         let batch = batch(&counts[counts.len() / 2..]);
         Self { counts, batch }
     }
@@ -69,8 +70,7 @@ impl Arrivals {
         parts
     }
 
-    /// Whether they come more and more often or less and less, in standard deviations (the test of
-    /// Laplace).
+    /// Whether arrivals become more or less frequent, in standard deviations (Laplace's test).
     pub(super) fn trend(&self) -> f64 {
         let number = f64::from(self.number());
         let length = self.counts.len() as f64;
@@ -84,7 +84,7 @@ impl Arrivals {
         sum / (number * self.batch / 12.0).sqrt()
     }
 
-    /// Whether they get fewer as they do while a cache meets all its keys.
+    /// Whether arrivals decline as when a cache has met all its keys.
     pub(super) fn fade(&self) -> bool {
         if self.trend() >= FEWER || self.decline() > SLOWEST {
             return false;
@@ -97,12 +97,12 @@ impl Arrivals {
         self.favours_a_warm_up() < needed
     }
 
-    /// Whether they get fewer, judged in the later half of a watch.
+    /// Whether arrivals decline, judged in the later half of a watch.
     pub(super) fn get_fewer(&self) -> bool {
         self.trend() < FEWER_LATE
     }
 
-    /// By how much each quarter is smaller than the one before, if they are those of a cache.
+    /// The ratio of each quarter to the one before, if the arrivals are those of a cache.
     fn decline(&self) -> f64 {
         let places = self.counts.iter().enumerate();
         let sum: f64 = places
@@ -111,8 +111,8 @@ impl Arrivals {
         decline(sum / (f64::from(self.number()) * self.counts.len() as f64))
     }
 
-    /// How much better a warm-up in the first quarter with a steady drip ever after explains what
-    /// was seen than the exponential decline of a cache does.
+    /// How much better a warm-up in the first quarter, followed by a steady drip, explains the
+    /// observations than the exponential decline of a cache.
     fn favours_a_warm_up(&self) -> f64 {
         let number = f64::from(self.number());
         let decline = self.decline().sqrt();
@@ -127,11 +127,11 @@ impl Arrivals {
                 seen * (warm_up / cache).ln()
             })
             .sum();
-        // The warm-up has one number more to fit, which is worth one.
+        // The warm-up has one more parameter, which costs one.
         ratio / self.batch - 1.0
     }
 
-    /// Whether none have come for longer than chance or their usual pauses explain.
+    /// Whether none has arrived for longer than chance or the usual pauses explain.
     pub(super) fn have_stopped(&self) -> bool {
         let length = self.counts.len();
         let Some(last) = self.counts.iter().rposition(|count| *count > 0) else {
@@ -144,11 +144,12 @@ impl Arrivals {
     }
 
     /// Whether the last quarter brought so much less than those before that only something else
-    /// still comes: a pool is full, and a few of the tide around it are just old enough to count.
+    /// still arrives: a pool is full, and a few descriptors of the tide around it are just old
+    /// enough to count.
     fn have_dropped(&self) -> bool {
         let mut before = self.quarters().map(f64::from);
         let fourth = before[3];
-        // A warm-up in one of the three shall not count: the middle one is usual.
+        // A warm-up in one of the three must not count: use the median.
         before[..3].sort_unstable_by(f64::total_cmp);
         let usual = before[1];
         // The variance of the last quarter, and about that of the usual one.
@@ -169,7 +170,8 @@ impl Arrivals {
     }
 }
 
-/// How many come at a time. Neighbours are compared, so that a slow change of pace does not count.
+/// How many arrive at a time. Neighbours are compared, so that a slow change of pace does not
+/// count.
 fn batch(counts: &[u32]) -> f64 {
     let number: u32 = counts.iter().sum();
     let jumps: f64 = counts
@@ -179,11 +181,11 @@ fn batch(counts: &[u32]) -> f64 {
     (jumps / (2.0 * f64::from(number.max(1)))).max(1.0)
 }
 
-/// By how much each quarter is smaller than the one before, in an exponential decline with this
-/// mean time (as a share of the whole).
+/// The ratio of each quarter to the one before, in an exponential decline with this mean time (as a
+/// share of the whole).
 fn decline(mean: f64) -> f64 {
     let (mut low, mut high) = (0.001_f64, 100.0_f64);
-    // The mean of a truncated exponential falls as its rate rises: halving finds the rate.
+    // The mean of a truncated exponential falls as its rate rises: bisection finds the rate.
     for _ in 0..40 {
         let rate = f64::midpoint(low, high);
         let guess = 1.0 / rate - 1.0 / rate.exp_m1();
@@ -196,8 +198,8 @@ fn decline(mean: f64) -> f64 {
     (-low / 4.0).exp()
 }
 
-/// Whether the rise gets smaller from quarter to quarter, as when a cache meets fewer and fewer new
-/// keys. A warm-up before a leak does not: there the later quarters are alike.
+/// Whether the rise shrinks from quarter to quarter, as when a cache meets fewer and fewer new
+/// keys. After a warm-up a leak does not: its later quarters are alike.
 pub(super) fn is_dying_away(quarters: [u32; 4]) -> bool {
     let [first, second, third, fourth] = quarters;
     10 * first >= 13 * second && third + fourth <= second && fourth <= third.max(1)
@@ -207,7 +209,7 @@ pub(super) fn is_dying_away(quarters: [u32; 4]) -> bool {
 mod tests {
     use super::{Arrivals, decline};
 
-    /// So many in each bucket.
+    /// With this many in each bucket.
     fn of(counts: impl IntoIterator<Item = u32>) -> Arrivals {
         let counts: Vec<u32> = counts.into_iter().collect();
         let times: Vec<f64> = (0..=counts.len()).map(|at| at as f64).collect();

@@ -1,10 +1,10 @@
 //! The judgement of one track at one scale: does it leak, grow, or hold its level?
 //!
-//! A leak is what is opened again and again and stays. So the test is not on the count but on those
-//! that have grown old, and it asks: has their lower envelope risen by more than it ever fell, in
-//! many steps, and were those that are still there opened all over the time, until now? A pool that
-//! fills stops; a cache fades; a collector's saw-tooth falls as deep as it climbed; a tide never
-//! grows old. docs/accuracy.md explains it in detail, and how often it is wrong.
+//! A leak opens descriptors again and again that stay open. So the test uses not the count but the
+//! descriptors that have grown old, and asks: has their lower envelope risen by more than it ever
+//! fell, in many steps, and were those still open opened throughout the whole time, until now? A
+//! pool that fills stops; a cache fades; a collector's saw-tooth falls as far as it rose; a tide
+//! never grows old. docs/accuracy.md explains the details and the error rates.
 
 use serde::{Deserialize, Serialize};
 
@@ -17,16 +17,16 @@ use crate::timeline::{Bucket, OLD, YOUNG};
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Verdict {
-    /// Not enough was seen.
+    /// Too few observations.
     #[default]
     Unknown,
-    /// The same as at the beginning.
+    /// Unchanged since the beginning.
     Stable,
-    /// It moves, but within bounds.
+    /// It fluctuates within bounds.
     Bounded,
-    /// It grows, and it is too early to tell whether that stops.
+    /// It grows, and it is too early to know whether that stops.
     Growing,
-    /// It rises, steadily, and what is opened stays.
+    /// It rises steadily, and what is opened stays open.
     Leaking,
 }
 
@@ -45,7 +45,7 @@ const LEAST_RISE_LATE: u32 = 8;
 /// A half of fewer buckets than this would leave too little to judge.
 const LEAST_TO_HALVE: usize = 64;
 
-/// Standard deviations by which the later half of a rise must exceed what turnover alone does.
+/// The later half of a rise must exceed what turnover alone does by this many standard deviations.
 const STRAY: f64 = 2.5;
 
 /// One scale of one track, cut to the same length.
@@ -55,16 +55,15 @@ pub(super) struct Window<'a> {
     pub(super) all: Vec<Bucket>,
     pub(super) young: Vec<Bucket>,
     pub(super) old: Vec<Bucket>,
-    /// The height before the window began, which is not new: of all, of the old and of the young.
+    /// The maximum before the window began, which is not new: of all, of the old and of the young.
     pub(super) past_all: Option<u32>,
     pub(super) past_old: Option<u32>,
     pub(super) past_young: Option<u32>,
-    /// Since when each descriptor that is open now is held, ascending; absent where they could not
-    /// be listed.
+    /// When each open descriptor was opened, ascending; absent where they could not be listed.
     pub(super) births: Option<&'a [f64]>,
     /// Those past the young age of the next finer scale, with their times; absent at the finest.
     pub(super) finer: Option<(&'a [f64], Vec<Bucket>)>,
-    /// Buckets that are needed to call something a leak.
+    /// Buckets required to call something a leak.
     pub(super) least: usize,
 }
 
@@ -74,18 +73,18 @@ struct Deciding<'a> {
     series: &'a [Bucket],
     /// The first bucket that counts.
     start: usize,
-    /// The most that there ever was before the window.
+    /// The maximum before the window.
     past: Option<u32>,
 }
 
-/// What was found out about one window.
+/// The result for one window.
 #[derive(Clone, Debug)]
 pub(super) struct Assessment {
     pub(super) verdict: Verdict,
     pub(super) shape: Shape,
-    /// What stayed.
+    /// How many stayed open.
     pub(super) rise: u32,
-    /// Seconds in which it did.
+    /// Seconds in which they did.
     pub(super) span: f64,
     /// Confidence in the verdict, 0 to 1.
     pub(super) confidence: f64,
@@ -97,7 +96,7 @@ pub(super) struct Assessment {
 }
 
 impl Window<'_> {
-    /// Judges it: as a whole, and the later half alone, because a warm-up may hide a leak.
+    /// Judges the whole window, and the later half alone, because a warm-up may hide a leak.
     pub(super) fn assess(&self) -> Assessment {
         let whole = self.assess_from(0);
         let length = self.times.len();
@@ -110,7 +109,7 @@ impl Window<'_> {
         }
     }
 
-    /// Whether what is opened to stay gets less and less over the whole window.
+    /// Whether arrivals that stay open decline over the whole window.
     pub(super) fn fades(&self) -> bool {
         match self.arrivals(0) {
             Some(arrivals) => arrivals.fade(),
@@ -118,16 +117,16 @@ impl Window<'_> {
         }
     }
 
-    /// Those that are still there and no longer new, by the time they were opened.
+    /// The open descriptors that are no longer new, by opening time.
     fn arrivals(&self, from: usize) -> Option<Arrivals> {
         let until = self.times.len().saturating_sub(self.newest());
         let births = self.births?;
         Some(Arrivals::of(births, self.times, from.min(until)..until))
     }
 
-    /// How many of the last buckets hold what is too new to count. In the finest scale and in a
-    /// long window those of the young age, else those of the young age of the finer scale, which is
-    /// half a bucket.
+    /// How many of the last buckets hold descriptors too new to count. In the finest scale and in a
+    /// long window this is the young age, otherwise the young age of the finer scale, which is half
+    /// a bucket.
     fn newest(&self) -> usize {
         match self.finer {
             Some(_) => 1,
@@ -150,15 +149,15 @@ impl Window<'_> {
         quiet(&all, verdict, shape)
     }
 
-    /// What it looks like, when it is known that it does not rise for good.
+    /// The shape of a series that is known not to rise for good.
     pub(super) fn describe(&self) -> Assessment {
         let all = Envelope::of(self.times, &self.all, 0);
         let (verdict, shape) = Shape::of(&self.all, &all);
         quiet(&all, verdict, shape)
     }
 
-    /// The series to judge by, the surest first, each with the bucket where it begins to mean
-    /// something: nothing that was opened during the watch can be old before that.
+    /// The series to judge by, the surest first, each with the bucket where it becomes meaningful:
+    /// nothing opened during the watch can be old before that.
     fn deciding(&self, from: usize) -> Vec<Deciding<'_>> {
         let length = self.times.len();
         let (old, young) = (bucket_count(OLD), bucket_count(YOUNG));
@@ -203,13 +202,13 @@ impl Window<'_> {
         if highest_rise(&series[start.min(series.len())..]) < least {
             return None;
         }
-        // A height that was reached before is not new, whatever the climb looks like.
+        // A level that was reached before is not new, whatever the climb looks like.
         let before = series[..from].iter().map(|bucket| bucket.max).max();
         let past = past.max(before);
         let envelope = Envelope::of(self.times, series, start);
         let rise = envelope.rise();
         let steps = envelope.steps();
-        // Where descriptors of this age come and go, their number wanders by chance alone.
+        // Where descriptors of this age come and go, their number fluctuates by chance alone.
         let chance = 3.0 * (2.0 * f64::from(envelope.died)).sqrt();
         let is_clear = rise >= least && f64::from(rise) >= chance;
         let is_new = past.is_none_or(|past| envelope.end > past);
@@ -234,7 +233,7 @@ impl Window<'_> {
         })
     }
 
-    /// Whether it came all over the time, and not less and less.
+    /// Whether the rise is spread over the whole time and does not decline.
     fn is_spread(&self, envelope: &Envelope<'_>, from: usize) -> bool {
         let arrivals = self.arrivals(from);
         let quarters = match &arrivals {
@@ -253,7 +252,7 @@ impl Window<'_> {
     }
 
     /// Whether it has not stopped: neither the envelope of the old, nor that of the young, nor the
-    /// births of those that are still there have been silent for longer than they used to be.
+    /// opening times of the open descriptors show a longer silence than usual.
     fn goes_on(&self, envelope: &Envelope<'_>, from: usize) -> bool {
         let patience = patience(envelope);
         if envelope.silence() > patience {
@@ -276,17 +275,17 @@ impl Window<'_> {
         young_goes_on && !arrivals.have_stopped()
     }
 
-    /// Whether each new one is paid for by one that is closed, as in a cache that is full: what it
-    /// holds still grows older, and more of it is old, but it holds no more.
+    /// Whether each new descriptor is offset by a close, as in a full cache: its content still
+    /// ages, and more of it is old, but it holds no more.
     fn is_full(&self, deciding: &Envelope<'_>, from: usize) -> bool {
         let total = Envelope::of(self.times, &self.all, from);
         2 * deciding.died > deciding.rise() && total.quarters()[3] == 0
     }
 
-    /// Whether the count itself goes up, clearly and until now, without proof that what is opened
-    /// stays.
+    /// Whether the count itself rises, clearly and until now, without proof that what is opened
+    /// stays open.
     fn still_rises(&self, from: usize, all: &Envelope<'_>) -> bool {
-        // The finer scale has seen the same time, and better.
+        // The finer scale covers the same time in more detail.
         if self.finer.is_some() {
             return false;
         }
@@ -297,7 +296,7 @@ impl Window<'_> {
         let quarters = all.quarters();
         let is_clear = rise >= LEAST_RISE + all.fall && all.steps().len() >= LEAST_STEPS;
         let fades = is_dying_away(quarters) && 7 * quarters[3] <= rise;
-        // A number that turns over strays by its root; what never closes does not stray at all.
+        // A number that turns over fluctuates by its square root; one that never closes does not.
         let stray = f64::from(all.end.min(all.died)).sqrt();
         let is_late = f64::from(quarters[2] + quarters[3]) >= STRAY * stray;
         let patience = patience(all).min(all.span() * 0.2);
@@ -314,7 +313,7 @@ impl Window<'_> {
             && all.silence() <= patience
     }
 
-    /// Whether those that are no longer new have become more until now. In a short watch no
+    /// Whether those that are no longer new have increased until now. In a short watch no
     /// descriptor is old.
     fn young_rise(&self, from: usize) -> bool {
         let age = bucket_count(YOUNG);
@@ -345,8 +344,8 @@ fn quiet(all: &Envelope<'_>, verdict: Verdict, shape: Shape) -> Assessment {
     }
 }
 
-/// How long a silence means nothing yet: some of the usual gaps between two steps, or a pause such
-/// as there was before.
+/// How long a silence means nothing yet: several usual gaps between two steps, or as long as an
+/// earlier pause.
 fn patience(envelope: &Envelope<'_>) -> f64 {
     let steps = envelope.steps();
     let span = envelope.span();

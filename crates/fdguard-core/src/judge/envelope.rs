@@ -4,9 +4,9 @@ use crate::timeline::Bucket;
 
 /// A stretch of one series with what stayed of it.
 ///
-/// The envelope at a moment is the least that was seen from then on. What rose and fell again
-/// leaves no trace in it; what rose and stayed is a step. Of the height at the end as much is taken
-/// off as the series ever fell: it may fall so again.
+/// The envelope at a moment is the minimum from then on. A rise that fell again leaves no trace in
+/// it; a rise that stayed is a step. The deepest fall of the series is subtracted from the height
+/// at the end, because it may fall as far again.
 #[derive(Clone, Debug)]
 pub(super) struct Envelope<'a> {
     /// End of each bucket, in seconds.
@@ -123,7 +123,7 @@ fn steps(times: &[f64], floor: &[u32]) -> Vec<Step> {
         .collect()
 }
 
-/// The most that the envelope of these buckets can have risen, found without making it.
+/// An upper bound for the rise of these buckets' envelope, without computing it.
 pub(super) fn highest_rise(buckets: &[Bucket]) -> u32 {
     let low = buckets.iter().map(|bucket| bucket.min).min();
     let end = buckets.last().map_or(0, |bucket| bucket.min);

@@ -16,13 +16,13 @@ use crate::timeline::{BUCKETS, BucketSeries, PastBuckets, RINGS, Timeline, Track
 /// The judgement of one track.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Judgement {
-    /// The group of the timeline that it is of; absent for all descriptors together.
+    /// The group of the timeline; absent for all descriptors together.
     pub group: Option<usize>,
     /// The verdict.
     pub verdict: Verdict,
-    /// The form it has.
+    /// Its shape.
     pub shape: Shape,
-    /// By how much it rose for good.
+    /// The lasting rise.
     pub rise: u64,
     /// In how many seconds.
     pub span: f64,
@@ -58,7 +58,7 @@ struct Births {
     groups: Vec<Vec<f64>>,
 }
 
-/// When the descriptors that are open now were opened, ascending.
+/// When the open descriptors were opened, ascending.
 fn births_by_group(timeline: &Timeline) -> Births {
     let mut groups: Vec<Vec<f64>> = vec![Vec::new(); timeline.groups().count()];
     let mut all = Vec::new();
@@ -77,7 +77,7 @@ fn births_by_group(timeline: &Timeline) -> Births {
 
 /// The worst judgement of all time scales; among equals the one of the finest scale.
 fn judge_track(times: &[Vec<f64>], track: &Track, births: Option<&[f64]>) -> Judgement {
-    // A coarser ring that holds no more than the finer one adds nothing.
+    // A coarser ring that covers no more than the finer one adds nothing.
     let rings = times.iter().skip(1);
     let rings = 1 + rings
         .take_while(|times| times.len() >= LEAST_BUCKETS)
@@ -102,7 +102,7 @@ fn judge_track(times: &[Vec<f64>], track: &Track, births: Option<&[f64]>) -> Jud
 }
 
 /// Whether a scale that covers at least as much time shows this rise as the end of a fading one.
-/// The tail of a cache that fills looks like a drip without its beginning.
+/// Without its beginning, the tail of a filling cache looks like a drip.
 fn fades_beyond(windows: &[Window<'_>], ring: usize) -> bool {
     let before = ring
         .checked_sub(1)
@@ -185,8 +185,7 @@ fn judgement(found: Option<Assessment>) -> Judgement {
     }
 }
 
-/// Points that a slope is reckoned from: every pair is looked at, and a hundred groups may rise at
-/// once.
+/// The most points of a slope: every pair is compared, and a hundred groups may rise at once.
 const POINTS: usize = 48;
 
 fn slope_of(points: &[(f64, f64)]) -> Option<Slope> {

@@ -10,7 +10,7 @@ use crate::timeline::Bucket;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Shape {
-    /// Too little was seen.
+    /// Too few observations.
     Unseen,
     /// Unchanged.
     Flat,
@@ -28,14 +28,14 @@ pub enum Shape {
     Churn,
     /// Went down.
     Fall,
-    /// Rises; too early to tell whether it stops.
+    /// Rises; too early to know whether it stops.
     Rise,
     /// Rises steadily because descriptors are never closed.
     Drip,
 }
 
 impl Shape {
-    /// Names what is neither leaking nor growing.
+    /// Names a series that is neither leaking nor growing.
     pub(super) fn of(all: &[Bucket], envelope: &Envelope<'_>) -> (Verdict, Self) {
         let low = all.iter().map(|bucket| bucket.min).min().unwrap_or(0);
         let high = all.iter().map(|bucket| bucket.max).max().unwrap_or(0);

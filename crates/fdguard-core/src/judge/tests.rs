@@ -1,4 +1,4 @@
-//! What is said of the plainest processes, of too few looks, of blind counts and of odd clocks.
+//! Verdicts on the simplest processes, and with too few looks, blind counts and odd clocks.
 
 use super::{Judgement, Shape, Verdict, judge};
 use crate::timeline::{Look, LookChange, Sighting, Timeline};
@@ -13,8 +13,8 @@ fn sighting(fd: Fd, target: &str) -> Sighting {
     }
 }
 
-/// A process whose table after each look is given: number and target of each descriptor. What is
-/// there twice in a row is the same.
+/// A process with a given table after each look: number and target of each descriptor. A descriptor
+/// listed twice in a row is the same one.
 #[derive(Default)]
 struct Watch {
     timeline: Timeline,
@@ -53,7 +53,7 @@ impl Watch {
     }
 }
 
-/// So many descriptors of `/a` at each look, the later ones the first to go.
+/// This many descriptors of `/a` at each look; the newest are closed first.
 fn watched(every: f64, counts: impl IntoIterator<Item = u32>) -> Watch {
     let mut watch = Watch::default();
     for count in counts {
@@ -199,7 +199,7 @@ fn looks_that_saw_nothing_prove_nothing() {
     let known = [Some(500); 100].into_iter();
     let found = counted([None; 10].into_iter().chain(known));
     assert_eq!(found.verdict, Verdict::Stable);
-    // A leak goes on while nobody can look.
+    // A leak continues while looks fail.
     let leak = (0..160).map(|look| (!(100..150).contains(&look)).then_some(5 + look / 2));
     assert_eq!(counted(leak).verdict, Verdict::Leaking);
 }

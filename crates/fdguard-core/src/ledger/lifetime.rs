@@ -5,12 +5,11 @@ use std::sync::Arc;
 use crate::event::{CloseCall, OpenCall, StackId, Tid};
 use crate::{Class, FileId};
 
-/// Which use of a number: rises with every open in a table, so a number that is reused is another
+/// Which use of a number: increases with every open in a table, so a reused number is another
 /// descriptor.
 pub type Generation = u64;
 
-/// The threads that used a descriptor are distinguished up to this many; with more, every thread
-/// counts as a user.
+/// The most users of a descriptor that are distinguished; with more, every thread counts as a user.
 const MOST_USERS: usize = 6;
 
 /// The thread that acted, with its stack and the time.
@@ -24,14 +23,14 @@ pub struct Actor {
     pub at: u64,
 }
 
-/// A descriptor while it is open, and what is remembered of it afterwards.
+/// A descriptor while it is open, and what is kept about it afterwards.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FdLifetime {
     /// Which use of the number.
     pub generation: Generation,
     /// The thread that opened it; absent if the open was not seen.
     pub opener: Option<Actor>,
-    /// By which call.
+    /// The call that opened it.
     pub call: OpenCall,
     /// Its class, as far as the call determined it.
     pub class: Option<Class>,
@@ -75,7 +74,8 @@ impl Users {
 }
 
 impl FdLifetime {
-    /// Events are missing: anybody may have used it, and the number may have become another file.
+    /// Events are missing: any thread may have used it, and the number may have become another
+    /// file.
     pub(super) fn doubt(&mut self) {
         self.users.is_crowded = true;
         self.file = None;
@@ -87,14 +87,15 @@ impl FdLifetime {
         self.opener.is_some_and(|opener| opener.thread == thread)
     }
 
-    /// Whether this thread made a call on it. Shutting down is none: a stranger may do that.
+    /// Whether this thread made a call on it. Shutdown does not count: an unrelated thread may do
+    /// that.
     #[must_use]
     pub fn is_used_by(&self, thread: Tid) -> bool {
         self.users.has(thread)
     }
 
-    /// Whether this thread has nothing to do with it: it neither opened nor used it, although
-    /// somebody was seen to open it. What came from a parent is everybody's.
+    /// Whether this thread is unrelated to it: it neither opened nor used it, although the open was
+    /// seen. Inherited descriptors are related to every thread.
     #[must_use]
     pub fn is_strange_to(&self, thread: Tid) -> bool {
         self.opener.is_some()
@@ -117,12 +118,12 @@ pub struct ClosedFd {
     pub life: FdLifetime,
     /// The thread that closed it; absent if the close was not seen.
     pub closer: Option<Actor>,
-    /// By which call.
+    /// The call that closed it.
     pub call: CloseCall,
-    /// Threads that were inside a call on it in that moment.
+    /// Threads that were inside a call on it at that moment.
     pub torn: Vec<Tid>,
-    /// Whose close began it, if the closer acted on a number whose own descriptor had been taken
-    /// from it.
+    /// The close that started it, if the closer's own descriptor of the number had been taken from
+    /// it.
     pub root: Option<Actor>,
 }
 

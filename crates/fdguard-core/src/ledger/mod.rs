@@ -28,11 +28,11 @@ pub use tally::Tally;
 use crate::event::{CloseCall, Errno, OpenCall, TraceEvent, What};
 use crate::{Fd, ProcKey};
 
-/// So many processes that ended are remembered with what they had open.
+/// The most exited processes that are remembered, with what they had open.
 const MOST_ENDED: usize = 64;
 
-/// So many running processes are kept; of more, the one that began first is dropped, for its exit
-/// was missed.
+/// The most running processes that are kept; beyond that, the one that began first is dropped,
+/// because its exit was missed.
 const MOST_PROCESSES: usize = 4096;
 
 /// The ledger of a trace.
@@ -99,7 +99,7 @@ impl Ledger {
                 self.table_mut(process).doubt();
             }
             What::Missing | What::Forked => self.table_mut(process).doubt(),
-            // To enter a call proves nothing yet: the number may be a stale one.
+            // Entering a call proves nothing yet: the number may be stale.
             What::Enter { .. }
             | What::Leave
             | What::CloseReturned { .. }
@@ -112,7 +112,7 @@ impl Ledger {
     }
 
     /// Applies an event that is reported after later ones. Only opens and closes are used then, and
-    /// only if nothing newer is known of their number.
+    /// only if nothing newer is known about their number.
     pub(crate) fn apply_late(&mut self, event: &TraceEvent) {
         let (What::Open { fd, .. } | What::Close { fd, .. }) = event.what else {
             return;
@@ -150,8 +150,7 @@ impl Ledger {
         self.slot(process, fd).into_iter().flat_map(FdSlot::past)
     }
 
-    /// The places in the code, those with most open first. For a process that ended: as it was just
-    /// before.
+    /// The sites, those with most open first. For an exited process: as it was just before.
     #[must_use]
     pub fn origins(&self, process: ProcKey) -> Vec<Tally> {
         if let Some(table) = self.table(process) {
@@ -163,12 +162,12 @@ impl Ledger {
             .unwrap_or_default()
     }
 
-    /// The processes that run.
+    /// The running processes.
     pub fn processes(&self) -> impl Iterator<Item = ProcKey> {
         self.processes.keys().copied()
     }
 
-    /// Whether these two go on with one table.
+    /// Whether these two share one table.
     #[must_use]
     pub fn share_table(&self, a: ProcKey, b: ProcKey) -> bool {
         let (a, b) = (self.processes.get(&a), self.processes.get(&b));
@@ -182,8 +181,8 @@ impl Ledger {
             .is_some_and(|table| table.opened_at() > at)
     }
 
-    /// Whether nothing was ever at this number of a process, as far as all is known that happened
-    /// there.
+    /// Whether nothing was ever open at this number of a process, provided that its whole history
+    /// is known.
     #[must_use]
     pub fn was_never_open(&self, process: ProcKey, fd: Fd) -> bool {
         // A process without events has no table.
@@ -215,7 +214,7 @@ impl Ledger {
         self.tables.entry(id).or_default()
     }
 
-    /// A process gets a table of its own.
+    /// Gives a process its own table.
     fn adopt(&mut self, process: ProcKey, table: Table) -> u64 {
         self.leave(process);
         let oldest = || self.processes.iter().min_by_key(|(_, id)| **id);
@@ -231,7 +230,7 @@ impl Ledger {
         id
     }
 
-    /// A process has no table any more; the last one to go takes it along.
+    /// Detaches a process from its table; returns the table if it was the last user.
     fn leave(&mut self, process: ProcKey) -> Option<Table> {
         let id = self.processes.remove(&process)?;
         if self.processes.values().any(|other| *other == id) {
@@ -274,7 +273,7 @@ impl Ledger {
         let table = self.table_mut(event.process);
         let current = table.slot(fd).and_then(FdSlot::current);
         if errno == Some(Errno::Ebadf) {
-            // The kernel knows: if the ledger still has it open, it was closed unseen.
+            // The kernel is right: if the ledger still has it open, its close was missed.
             table.close(fd, None, CloseCall::Unknown, EventNotes::default());
             return;
         }
@@ -312,8 +311,8 @@ impl Ledger {
         }
     }
 
-    /// A use makes its thread a user. One that succeeds where nothing is known to be open proves
-    /// that an opening was missed, and that what is remembered of the number is not the latest.
+    /// A use makes its thread a user. A use that succeeds where nothing is known to be open proves
+    /// that an open was missed, and that the remembered past of the number is not the latest.
     fn note_use(&mut self, event: &TraceEvent, fd: Fd, errno: Option<Errno>) {
         let table = self.table_mut(event.process);
         match table.current_mut(fd) {
@@ -340,7 +339,7 @@ impl Ledger {
         }
     }
 
-    /// Exec ends sharing before it sweeps.
+    /// Exec ends sharing before it closes.
     fn exec(&mut self, process: ProcKey, kept: Option<&[Fd]>) {
         let id = self.processes.get(&process).copied();
         let sharers = self.processes.values().filter(|other| Some(**other) == id);
@@ -371,7 +370,7 @@ fn actor(event: &TraceEvent) -> Actor {
     }
 }
 
-/// A descriptor of which nothing is known.
+/// A descriptor about which nothing is known.
 fn unseen() -> FdLifetime {
     FdLifetime {
         generation: 0,

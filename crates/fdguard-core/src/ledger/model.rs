@@ -1,4 +1,4 @@
-//! The same bookkeeping as simply as can be: every descriptor that ever was, in one list.
+//! The same bookkeeping in the simplest form: every descriptor that ever existed, in one list.
 
 use super::{Actor, Generation, Ledger};
 use crate::event::{CloseCall, Errno, StackId, TraceEvent, What};
@@ -266,7 +266,7 @@ impl Model {
         stacks.into_iter().map(place).collect()
     }
 
-    /// Panics where the ledger says something else.
+    /// Panics if the ledger differs.
     pub(super) fn compare(&self, ledger: &Ledger, process: ProcKey, numbers: std::ops::Range<Fd>) {
         let open = ledger.live(process);
         let open: Vec<Open> = open

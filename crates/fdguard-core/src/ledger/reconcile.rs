@@ -7,18 +7,18 @@ use super::{EventNotes, Ledger, unseen};
 use crate::event::{CloseCall, StackId};
 use crate::{Class, Fd, FileId, ProcKey};
 
-/// A descriptor as it was observed from outside.
+/// A descriptor as observed from outside.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ObservedFd {
     /// Its number.
     pub fd: Fd,
-    /// Which file; absent: not looked at.
+    /// Which file; absent: not checked.
     pub file: Option<FileId>,
     /// What it is.
     pub class: Option<Class>,
 }
 
-/// What is known about where a descriptor comes from.
+/// Where a descriptor comes from, as far as known.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FdProvenance {
     /// Its open was seen, with this stack.
@@ -50,8 +50,8 @@ impl Reconciliation {
 }
 
 impl Ledger {
-    /// Corrects the table of a process by a list of all that it had open at the time `at`. What was
-    /// opened since then is left alone.
+    /// Corrects the table of a process by a list of everything it had open at the time `at`. Later
+    /// opens are left alone.
     pub fn reconcile(&mut self, process: ProcKey, at: u64, seen: &[ObservedFd]) -> Reconciliation {
         let table = self.table_mut(process);
         let mut outcome = Reconciliation::default();
@@ -98,7 +98,7 @@ fn standing(life: &FdLifetime) -> FdProvenance {
     }
 }
 
-/// Whether both are known and not the same.
+/// Whether both are known and differ.
 fn differ(a: Option<FileId>, b: Option<FileId>) -> bool {
     a.zip(b).is_some_and(|(a, b)| a != b)
 }

@@ -4,9 +4,9 @@ use std::collections::VecDeque;
 
 use super::lifetime::{ClosedFd, FdLifetime};
 
-/// So many closed descriptors of one number are remembered. A low number changes hands often: while
-/// a thread slept for 6 ms after it lost its socket, a busy database beside it used the number ten
-/// times.
+/// The most closed descriptors of one number that are remembered. A low number is reused often:
+/// while a thread slept for 6 ms after it lost its socket, a busy database beside it used the
+/// number ten times.
 pub(super) const MOST_PAST: usize = 16;
 
 /// A number.
@@ -14,9 +14,9 @@ pub(super) const MOST_PAST: usize = 16;
 pub struct FdSlot {
     /// What is open there.
     pub(super) current: Option<FdLifetime>,
-    /// What was, the latest last.
+    /// The closed ones, the latest last.
     pub(super) past: VecDeque<ClosedFd>,
-    /// Something was there of which nothing more is known.
+    /// A descriptor was open there about which nothing else is known.
     pub(super) was_open: bool,
 }
 
@@ -27,7 +27,7 @@ impl FdSlot {
         self.current.as_ref()
     }
 
-    /// What was there before, the latest first.
+    /// The closed ones, the latest first.
     pub fn past(&self) -> impl DoubleEndedIterator<Item = &ClosedFd> {
         self.past.iter().rev()
     }

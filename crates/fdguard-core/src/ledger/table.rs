@@ -9,21 +9,21 @@ use super::tally::{Counts, Tally};
 use crate::Fd;
 use crate::event::{CloseCall, StackId, Tid};
 
-/// So many numbers are kept. Linux gives out up to 2^20 by default; what nonsense names beyond is
-/// not kept.
+/// The most numbers that are kept. Linux assigns up to 2^20 by default; nonsensical numbers beyond
+/// that are not kept.
 const MOST_SLOTS: usize = 1 << 20;
 
-/// So many numbers may be kept for their past alone.
+/// The most numbers that are kept for their past alone.
 const MOST_FREE: usize = 1 << 14;
 
 /// What the hazard detector concluded about an event.
 #[derive(Debug, Default)]
 pub(crate) struct EventNotes {
-    /// The threads that are inside a call on the number that is closed.
+    /// The threads inside a call on the number that is closed.
     pub(crate) torn: Vec<Tid>,
-    /// Whose close made the closer act on a stale number.
+    /// The close that made the closer act on a stale number.
     pub(crate) root: Option<Actor>,
-    /// The use was meant for an earlier descriptor: it makes nobody a user of this one.
+    /// The use was meant for an earlier descriptor: it makes no thread a user of this one.
     pub(crate) is_stale: bool,
 }
 
@@ -34,9 +34,9 @@ pub(super) struct Table {
     counts: Counts,
     live: usize,
     latest: Generation,
-    /// When something was opened last.
+    /// When something was last opened.
     opened_at: u64,
-    /// The past is not known, or not all of it.
+    /// The past is not fully known.
     is_doubtful: bool,
     /// The numbers that `close_range` closed, whatever was there.
     swept: Option<(Fd, Fd)>,
@@ -61,7 +61,7 @@ impl Table {
         !self.is_doubtful && !is_swept && !self.slot(fd).is_some_and(FdSlot::was_open)
     }
 
-    /// All numbers of a range are closed, whatever is there.
+    /// Closes all numbers of a range, whatever is there.
     pub(super) fn sweep(&mut self, first: Fd, last: Fd) {
         let (from, to) = self.swept.unwrap_or((first, last));
         self.swept = Some((from.min(first), to.max(last)));
@@ -80,7 +80,7 @@ impl Table {
         self.slots.iter().filter_map(current)
     }
 
-    /// A descriptor is opened. If the number is still open here, its close was missed.
+    /// Opens a descriptor. If the number is still open here, its close was missed.
     pub(super) fn open(&mut self, fd: Fd, mut life: FdLifetime) {
         if self.slots.len() >= MOST_SLOTS && !self.slots.contains_key(&fd) {
             return;
@@ -95,7 +95,7 @@ impl Table {
         self.live += 1;
     }
 
-    /// A descriptor is closed; false if none was known at this number.
+    /// Closes a descriptor; false if none was known at this number.
     pub(super) fn close(
         &mut self,
         fd: Fd,
@@ -134,7 +134,7 @@ impl Table {
         }
     }
 
-    /// A descriptor was closed whose open was not seen.
+    /// Records the close of a descriptor whose open was not seen.
     pub(super) fn close_unknown(
         &mut self,
         fd: Fd,
@@ -180,8 +180,8 @@ impl Table {
         open.map(|(fd, _)| *fd).collect()
     }
 
-    /// Events are missing: the past cannot be relied on any more, and of what is open nobody is a
-    /// stranger.
+    /// Events are missing: the past is no longer reliable, and any thread may be related to what is
+    /// open.
     pub(super) fn doubt(&mut self) {
         self.forget_past();
         for life in self
@@ -201,7 +201,7 @@ impl Table {
         }
     }
 
-    /// The past cannot be relied on any more.
+    /// Drops the past, which is no longer reliable.
     pub(super) fn forget_past(&mut self) {
         self.is_doubtful = true;
         self.slots.retain(|_, slot| {
@@ -220,7 +220,8 @@ impl Table {
         slot.was_open = true;
     }
 
-    /// Numbers that are free are kept for who closed them last; of very many, the older half goes.
+    /// Free numbers are kept for their last closer; if there are too many, the older half is
+    /// dropped.
     fn forget_the_oldest(&mut self) {
         if self.slots.len() - self.live < MOST_FREE {
             return;
@@ -241,7 +242,7 @@ impl Table {
     pub(super) fn fork(&self) -> Self {
         let mut child = Self {
             latest: self.latest,
-            // What the parent had closed was open once.
+            // Numbers that the parent had closed were open once.
             is_doubtful: true,
             ..Self::default()
         };
@@ -284,7 +285,7 @@ impl Table {
         }
     }
 
-    /// The places in the code, those with most open first.
+    /// The sites, those with most open first.
     pub(super) fn tallies(&self) -> Vec<Tally> {
         let mut oldest: BTreeMap<_, Actor> = BTreeMap::new();
         for opener in self.live().filter_map(|(_, life)| life.opener) {

@@ -1,4 +1,4 @@
-//! Counts by the place in the code that opened: what came, what went, what is left.
+//! Counts by the site that opened: opened, closed, left.
 
 use std::collections::BTreeMap;
 
@@ -11,7 +11,7 @@ const MOST_PLACES: usize = 65_536;
 
 const NANOS: f64 = 1e9;
 
-/// The counts of one place.
+/// The counts of one site.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Count {
     pub(super) opened: u64,
@@ -24,7 +24,7 @@ impl Count {
     }
 }
 
-/// The counts of every place. No stack is a place as well.
+/// The counts of every site. A missing stack counts as a site, too.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Counts {
     places: BTreeMap<Option<StackId>, Count>,
@@ -42,7 +42,7 @@ impl Counts {
         self.places.entry(place).or_default().closed += 1;
     }
 
-    /// One that was counted here belongs there.
+    /// Moves one from this site to that.
     pub(super) fn reassign(&mut self, from: Option<StackId>, to: Option<StackId>) {
         self.open(to);
         if let Some(count) = self.places.get_mut(&from) {
@@ -55,10 +55,10 @@ impl Counts {
     }
 }
 
-/// What one place in the code has opened, before its stack is resolved.
+/// What one site has opened, before its stack is resolved.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Tally {
-    /// The place; absent for what was opened without a stack or unseen.
+    /// The site; absent for what was opened without a stack or unseen.
     pub stack: Option<StackId>,
     /// How many are open.
     pub live: u64,
@@ -66,7 +66,7 @@ pub struct Tally {
     pub opened: u64,
     /// How many of them were closed.
     pub closed: u64,
-    /// When the oldest that is open was opened.
+    /// When the oldest open one was opened.
     pub oldest: Option<u64>,
     /// The thread that opened it.
     pub thread: Option<Tid>,

@@ -300,7 +300,7 @@ fn events() -> impl Strategy<Value = Vec<TraceEvent>> {
         let event = |(step, (process, thread, stack, late, what)): (usize, _)| TraceEvent {
             process,
             thread,
-            // Now and then a time before that of the event told just before.
+            // Occasionally a time before that of the previous event.
             at: 100 + 10 * u64::try_from(step).unwrap() - late,
             stack,
             what,

@@ -1,8 +1,7 @@
 //! The activity clock: it runs while a process opens and closes, and stops while it is idle.
 
-/// The longest pause between two events that counts as activity, in nanoseconds. A server that is
-/// asked for something every second is slowed down evenly, so that shares of time stay what they
-/// are.
+/// The longest pause between two events that counts as activity, in nanoseconds. A server that gets
+/// a request every second is slowed down evenly, so that shares of time do not change.
 pub const LONGEST_PAUSE: u64 = 100_000_000;
 
 /// The clock of one process.
@@ -24,7 +23,7 @@ impl ActivityClock {
         }
     }
 
-    /// An event happened; gives the active time until then. Events may come a little out of order.
+    /// Notes an event; returns the active time until then. Events may be slightly out of order.
     pub fn advance(&mut self, at: u64) -> u64 {
         self.active = self.at(at);
         self.latest = self.latest.max(at);

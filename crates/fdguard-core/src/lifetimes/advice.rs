@@ -3,7 +3,7 @@
 use crate::Class;
 use crate::origin::{Culprit, Language};
 
-/// What is known of a site that leaks.
+/// What is known about a site that leaks.
 #[derive(Clone, Copy, Debug)]
 pub struct LeakSuspicion<'a> {
     /// The line.
@@ -40,7 +40,7 @@ const PYTHON: Option<Language> = Some(Language::Python);
 const NODE: Option<Language> = Some(Language::Node);
 const JAVA: Option<Language> = Some(Language::Java);
 
-/// The first that fits is given.
+/// The first match wins.
 const ENTRIES: &[Entry] = &[
     entry(
         PYTHON,

@@ -1,4 +1,5 @@
-//! The course of a call path: does what it opens stay, is it replaced, or did it stop coming?
+//! The course of a call path: does what it opens stay open, is it replaced, or did it stop
+//! arriving?
 //!
 //! Shares of time are shares of active time, so that an idle minute changes nothing. Times are in
 //! seconds since the process began. Decisions 038 and 051.
@@ -11,18 +12,18 @@ use crate::count::as_f64;
 pub struct ClosedStats {
     /// How many.
     pub count: u64,
-    /// When they had been opened, on the average.
+    /// When they were opened, on average.
     pub born: f64,
-    /// When the youngest of them had been opened.
+    /// When the youngest of them was opened.
     pub youngest: f64,
-    /// For how long they were open, on the average.
+    /// How long they were open, on average.
     pub lived: f64,
-    /// For how long the one was that was open the longest.
+    /// How long the longest was open.
     pub longest: f64,
 }
 
 impl ClosedStats {
-    /// One more was closed.
+    /// Counts one more close.
     pub fn count(&mut self, one: &Lifetime) {
         let closed = one.closed.map_or(one.opened.real, |closed| closed.real);
         self.add(&Self {
@@ -64,7 +65,7 @@ impl ClosedStats {
 pub enum PathCourse {
     /// Descriptors that stay open arrive all the time, up to the end: a leak.
     Arrives,
-    /// The oldest are closed as new ones come: a cache.
+    /// The oldest are closed as new ones arrive: a cache.
     Rolls,
     /// They arrived early, and then none for a long time: a pool that is full.
     Stopped,
@@ -80,7 +81,7 @@ pub struct PathJudgement {
     /// Its course.
     pub course: PathCourse,
     /// What was open when the path opened its last one, or when the end began; the oldest first.
-    /// Those that were released in the end have the time of their close.
+    /// Those released at the end have the time of their close.
     pub survivors: Vec<Lifetime>,
     /// Whether the survivors were released in one final sweep.
     pub is_released: bool,
@@ -90,45 +91,45 @@ pub struct PathJudgement {
 pub const LEAST: usize = 8;
 /// Fewer cannot show that they stopped.
 const LEAST_STOPPED: usize = 3;
-/// They must have come in some of the parts into which the time is cut: two bursts are not all the
-/// time.
+/// The time is cut into this many parts, and arrivals must fall into at least `LEAST_PARTS` of
+/// them: two bursts are not continuous.
 const PARTS: usize = 30;
 const LEAST_PARTS: usize = 6;
-/// A path that closed fewer has no habit of closing; and where few are left, so many must have been
-/// closed.
+/// A path that closed fewer has no habit of closing; and where few are left, this many must have
+/// been closed.
 const FEW_CLOSED: u64 = 2;
 const HABIT: u64 = 8;
-/// One in so many may be out of order: a file that is always in use is never the least recently
+/// One in this many may be out of order: a file that is always in use is never the least recently
 /// used.
 const STRAY: usize = 8;
-/// A life that is so many times the usual one is that of an exception, as of what is open from the
-/// first to the last line.
+/// A life this many times the usual one is an exception, such as a descriptor that is open from the
+/// first line to the last.
 const USUAL: f64 = 10.0;
-/// Clocks and the order of threads: what is closed for a new one is closed a moment before or
-/// after.
+/// Tolerance for clocks and the order of threads: a descriptor that makes room for a new one is
+/// closed a moment before or after.
 const MOMENT: f64 = 0.05;
-/// Of the active time: a leak was at work for so much of it at least.
+/// A leak was active for at least this share of the active time.
 const SPREAD: f64 = 0.25;
-/// Where so many came for so many seconds, a smaller share will do.
+/// With this many arrivals over `LONG` seconds, a smaller share suffices.
 const MANY: usize = 24;
 const LONG: f64 = 3.0;
-/// Seconds: what comes within less is one burst, as when a pool is made.
+/// Seconds: arrivals within less are one burst, as when a pool is created.
 const BURST: f64 = 1.0;
-/// Seconds: what is all released in the end must have become more for longer, for a job that opens
-/// all its files and then closes them is one piece of work.
+/// Seconds: descriptors that are all released at the end must have grown for longer, because a job
+/// that opens all its files and then closes them is one piece of work.
 const RELEASED: f64 = 4.0;
-/// Of the time in which they came: the silence after a leak, while a program winds up, and that
-/// after a pool is full.
+/// Shares of the time in which they arrived: the silence after a leak, while a program winds up,
+/// and after a pool is full.
 const WINDING_UP: f64 = 1.0 / 3.0;
 const FULL: f64 = 2.0 / 3.0;
-/// Of the whole time: a shorter silence means nothing.
+/// As a share of the whole time: a shorter silence means nothing.
 const SILENCE: f64 = 0.2;
-/// So many times as many early as late: they become less and less.
+/// If this many times as many arrived early as late, arrivals fade.
 const FADING: usize = 3;
-/// A sweep takes no longer than this share of the time in which what it closes was opened.
+/// A sweep takes at most this share of the time in which its descriptors were opened.
 const SWEEP: f64 = 1.0 / 3.0;
-/// After the final sweep the process does little more: this share of its active time, or so many
-/// seconds.
+/// The process does little after the final sweep: this share of its active time, or
+/// `AFTERWARDS_SECONDS`.
 const AFTERWARDS: f64 = 0.1;
 const AFTERWARDS_SECONDS: f64 = 1.0;
 
@@ -156,20 +157,20 @@ pub fn judge(history: &PathHistory) -> PathJudgement {
     }
 }
 
-/// How what was open was closed in the end.
+/// How the open descriptors were closed at the end.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Sweep {
-    /// It was not, or only as always.
+    /// They were not, or only as usual.
     None,
-    /// The program closed it, shortly before its end.
+    /// The program closed them, shortly before its end.
     ByProgram,
-    /// The end itself did: an interpreter that cleans up, or a program's reaction to a termination
+    /// The exit itself did: an interpreter that cleans up, or a program's reaction to a termination
     /// signal.
     ByEnd,
 }
 
-/// Whether what was closed since the last open was closed because the end came: most of what was
-/// open, in far less time than it took to open it, and with little to follow.
+/// Whether what was closed since the last open was closed because the program ended: most of what
+/// was open, in far less time than it took to open, with little activity afterwards.
 fn final_sweep(history: &PathHistory) -> Sweep {
     let swept = history.recent.len();
     if swept < 2 || swept < history.live.len() {
@@ -181,7 +182,7 @@ fn final_sweep(history: &PathHistory) -> Sweep {
         first = first.min(end.real);
         last = if end.real > last.real { end } else { last };
     }
-    // An interpreter may take its time: objects run code of their own when they go.
+    // An interpreter may take its time: finalizers run code.
     let finalized = history.recent.iter().filter(|one| one.is_finalized).count();
     let is_after_end = history.is_ending && first >= history.until.real;
     if is_after_end || finalized * 2 > swept {
@@ -211,7 +212,7 @@ fn course(
     if has_stopped(history, births, is_released) {
         return PathCourse::Stopped;
     }
-    // What is released is judged as it was when the path opened its last one.
+    // Released descriptors are judged as they were when the path opened its last one.
     let (until, old) = if is_released {
         (history.last_open.active, births.len())
     } else {
@@ -234,8 +235,8 @@ fn course(
     }
 }
 
-/// How old those are that may be in use: as those became that were closed, if it was while others
-/// came and not all in the end.
+/// The age up to which descriptors may still be in use: the age of those that were closed, if they
+/// were closed while others arrived and not all at the end.
 fn in_use(births: &[Moment], closed: &ClosedStats) -> f64 {
     let last = births.last().map_or(0.0, |birth| birth.real);
     let last = last.max(closed.youngest);
@@ -247,8 +248,8 @@ fn in_use(births: &[Moment], closed: &ClosedStats) -> f64 {
     }
 }
 
-/// Whether those that are left are the youngest, and the others were closed while these came, at an
-/// age which none of these has reached.
+/// Whether those left are the youngest, and the others were closed while these arrived, at an age
+/// which none of these has reached.
 fn rolls(births: &[Moment], closed: &ClosedStats) -> bool {
     let (all, many) = (births.len(), LEAST);
     let has_habit = closed.count >= HABIT || (closed.count >= FEW_CLOSED && all >= many);
@@ -257,17 +258,17 @@ fn rolls(births: &[Moment], closed: &ClosedStats) -> bool {
     };
     let count = |is: &dyn Fn(f64) -> bool| births.iter().filter(|birth| is(birth.real)).count();
     let older = count(&|birth| birth < closed.born);
-    // The latest of all that it opened, whatever became of it.
+    // The latest of all that it opened, open or not.
     let latest = last.real.max(closed.youngest);
     let too_old = count(&|birth| latest - birth > closed.longest + MOMENT.min(closed.longest));
-    // What is closed for a new one is closed when that one comes; what is closed in the end is
-    // closed after all of them.
+    // A descriptor that makes room for a new one is closed when that one arrives; one that is
+    // closed at the end is closed after all of them.
     let since = count(&|birth| birth > closed.born + closed.lived);
     let replaced = usize::try_from(closed.count).unwrap_or(all).min(all);
     older * STRAY <= all && too_old * STRAY <= all && since >= (replaced / 4).max(1)
 }
 
-/// Whether these came all over the active time until then, and no less late than early.
+/// Whether these arrived throughout the active time until then, without fading.
 fn arrives(until: f64, births: &[Moment], least: f64) -> bool {
     let (Some(first), Some(last)) = (births.first(), births.last()) else {
         return false;
@@ -287,7 +288,8 @@ fn arrives(until: f64, births: &[Moment], least: f64) -> bool {
         && early <= FADING * late
 }
 
-/// In how many parts of the active time from the first to the last of them some came.
+/// The number of parts of the active time, from the first to the last of them, that contain an
+/// arrival.
 fn parts(births: &[Moment]) -> usize {
     let (Some(first), Some(last)) = (births.first(), births.last()) else {
         return 0;
@@ -297,18 +299,18 @@ fn parts(births: &[Moment]) -> usize {
         .iter()
         .map(|birth| ((birth.active - first.active) / part).floor())
         .collect();
-    // In order already, because the opens are.
+    // Already in order, because the opens are.
     parts.dedup();
     parts.len()
 }
 
-/// Whether none came for nearly as long as they had been coming, while the process did other things
-/// or went on using these.
+/// Whether none arrived for nearly as long as they had been arriving, while the process did other
+/// things or kept using these.
 fn has_stopped(history: &PathHistory, births: &[Moment], is_released: bool) -> bool {
     let (Some(first), Some(last)) = (births.first(), births.last()) else {
         return false;
     };
-    // What was released: until it was, the process may have gone on for long.
+    // Released descriptors: the process may have continued for long before that.
     let swept = history.recent.iter().filter_map(|one| one.closed);
     let end = match swept.min_by(|a, b| a.real.total_cmp(&b.real)) {
         Some(first_close) if is_released => first_close,
@@ -322,7 +324,7 @@ fn has_stopped(history: &PathHistory, births: &[Moment], is_released: bool) -> b
     births.len() >= LEAST_STOPPED && is_silent && is_level
 }
 
-/// Whether all came within a moment.
+/// Whether all arrived within a moment.
 fn is_burst(births: &[Moment]) -> bool {
     match (births.first(), births.last()) {
         (Some(first), Some(last)) => {

@@ -26,7 +26,7 @@ fn a_file_every_quarter_of_a_second_leaks_however_the_program_ends() {
         ..Story::of(&swept(&births, 15.0))
     };
     assert_eq!(course(&finalized, 15.8), PathCourse::Arrives);
-    // It was told to end, and closes slowly.
+    // It got a termination signal, and closes slowly.
     let told = Story {
         ending: Some(15.0),
         ..Story::of(&swept(&births, 15.5))
@@ -48,7 +48,7 @@ fn idle_time_after_a_leak_changes_nothing() {
     // A directory for each job, four seconds long, and a pause of a second and a half.
     let jobs = Story::of(&held(&every(0.2, 0.1, 20)));
     assert_eq!(course(&jobs, 5.6), PathCourse::Arrives);
-    // A heartbeat while nobody asks for anything.
+    // A heartbeat while there are no requests.
     let alive = Story::of(&held(&births)).busy(0.0, 60.0, 10.0);
     assert_eq!(course(&alive, 60.0), PathCourse::Arrives);
 }
@@ -125,7 +125,7 @@ fn a_cache_that_replaces_its_oldest_rolls() {
             PathCourse::Rolls,
             "{replaced} replaced"
         );
-        // It is emptied in the end.
+        // It is emptied at the end.
         let mut lives = cache(&births, 200);
         for (_, end) in &mut lives {
             end.get_or_insert(22.0);
@@ -189,7 +189,7 @@ fn requests_that_are_served_as_the_end_comes_are_in_use() {
 
 #[test]
 fn connections_that_are_replaced_after_a_while_are_not_a_leak() {
-    // Lives of five seconds on the average, some much longer.
+    // Lifetimes of five seconds on average, some much longer.
     let births = every(0.1, 1.0, 200);
     let lives = births.iter().enumerate().map(|(nth, born)| {
         let share = (f64::from(u32::try_from(nth * 37 % 100).unwrap()) + 0.5) / 100.0;
@@ -201,7 +201,8 @@ fn connections_that_are_replaced_after_a_while_are_not_a_leak() {
 }
 
 proptest! {
-    /// Whatever the load does to the pace, a leak is one and a pool that was made at once is not.
+    /// Whatever load does to the pace, a leak is a leak, and a pool that was created at once is
+    /// not.
     #[test]
     fn load_that_stretches_and_bunches_the_pace_does_not_change_the_verdict(
         stalls in prop::collection::vec((0.0_f64..15.0, 0.0_f64..0.8), 0..6),
@@ -209,7 +210,7 @@ proptest! {
         idle in 0.0_f64..30.0,
     ) {
         let delayed = |at: f64| {
-            // Whoever is stalled catches up: what was due in between comes at once.
+            // A stalled process catches up: the missed arrivals come at once.
             let stall = stalls.iter().find(|(from, length)| at >= *from && at < from + length);
             stall.map_or(at, |(from, length)| from + length)
         };

@@ -25,7 +25,7 @@ pub struct Lifetime {
     /// When it was closed; absent while it is open.
     pub closed: Option<Moment>,
     /// Whether a runtime closed it without any code of the program, as an interpreter does with all
-    /// its objects when it ends.
+    /// its objects at exit.
     pub is_finalized: bool,
     /// The call that opened it.
     pub call: OpenCall,
@@ -36,7 +36,7 @@ pub struct Lifetime {
 /// The history of a call path, or of several, until the end of the program began or until now.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct PathHistory {
-    /// The call that opened them: one line may make an event loop and accept connections.
+    /// The call that opened them: one line may create an event loop and accept connections.
     pub call: OpenCall,
     /// Descriptors that it ever opened.
     pub opened: u64,
@@ -44,11 +44,11 @@ pub struct PathHistory {
     pub closed: u64,
     /// What is open, the oldest first.
     pub live: Vec<Lifetime>,
-    /// What was closed since the path opened something for the last time, the oldest first.
+    /// Closed since the path last opened something, the oldest first.
     pub recent: Vec<Lifetime>,
-    /// What was closed before that.
+    /// Closed before that.
     pub past: ClosedStats,
-    /// When it opened something for the last time.
+    /// When it last opened something.
     pub last_open: Moment,
     /// How many of the live ones were used after that, other than the youngest.
     pub used_late: usize,
@@ -59,7 +59,7 @@ pub struct PathHistory {
 }
 
 impl PathHistory {
-    /// Puts another path of the same process to it.
+    /// Merges another path of the same process into it.
     pub fn merge(&mut self, other: &Self) {
         let last = if other.last_open.real > self.last_open.real {
             other.last_open
@@ -73,7 +73,7 @@ impl PathHistory {
         self.live
             .sort_by(|a, b| a.opened.real.total_cmp(&b.opened.real));
         let recent: Vec<Lifetime> = self.recent.iter().chain(&other.recent).copied().collect();
-        // What was closed before the other path opened its last one is not recent for both.
+        // A close before the other path's last open is not recent for both.
         let (mut kept, before): (Vec<Lifetime>, Vec<Lifetime>) = recent
             .into_iter()
             .partition(|one| one.closed.is_none_or(|closed| closed.real > last.real));
@@ -91,7 +91,7 @@ impl PathHistory {
         self.is_ending |= other.is_ending;
     }
 
-    /// Whether the path closes what it opens, but for a few that may be in use just now.
+    /// Whether the path closes what it opens, except for a few that may be in use now.
     #[must_use]
     pub fn is_used_well(&self) -> bool {
         const IN_USE: u64 = 10;

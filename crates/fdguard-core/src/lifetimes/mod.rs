@@ -5,8 +5,8 @@
 //! call path is judged as it was when it last opened something, or when the end began. Idle time is
 //! cut out: a program that does nothing proves nothing.
 //!
-//! [`ProcessLifetimes`] takes events in and gives a [`PathHistory`] per call path, [`course`]
-//! judges one history, and [`site`] puts the paths of one line together. See decision 051.
+//! [`ProcessLifetimes`] takes in events and returns a [`PathHistory`] per call path, [`course`]
+//! judges one history, and [`site`] combines the paths of one line. See decision 051.
 
 pub mod activity;
 pub mod advice;

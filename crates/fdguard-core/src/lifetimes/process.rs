@@ -27,7 +27,7 @@ pub struct ProcessLifetimes {
     clock: ActivityClock,
     open: HashMap<Fd, (PathNumber, Lifetime)>,
     paths: HashMap<PathNumber, PathState>,
-    /// When each number was closed last: an open that is reported late is known by it.
+    /// When each number was last closed: it identifies an open that is reported late.
     closed: HashMap<Fd, u64>,
     /// Numbers that were open before the first instruction, or were inherited from a parent.
     inherited: BTreeSet<Fd>,
@@ -37,7 +37,7 @@ pub struct ProcessLifetimes {
     ending_active: Option<u64>,
     /// When the process was gone.
     gone: Option<u64>,
-    /// After this time the latest use of a number was; only where the tracer asked.
+    /// Each number's latest use was after this time; only where the tracer collects uses.
     uses: HashMap<Fd, u64>,
     peak: Peak,
     /// Events that are lost for good.
@@ -57,7 +57,7 @@ struct PathState {
 }
 
 impl PathState {
-    /// It opens something again: what was closed in between was not its end.
+    /// It opens something again: the closes in between were not its end.
     fn open_again(&mut self, at: u64, moment: Moment) {
         for one in self.recent.drain(..) {
             self.past.count(&one);
@@ -68,7 +68,7 @@ impl PathState {
         }
     }
 
-    /// Opened and closed at unknown times: they count, and their lives were short.
+    /// Opened and closed at unknown times: they count, and their lifetimes were short.
     fn add_unseen(&mut self, count: u64, moment: Moment) {
         self.opened += count;
         self.closed += count;
@@ -100,7 +100,7 @@ impl ProcessLifetimes {
         }
     }
 
-    /// A number was given out.
+    /// A descriptor was opened.
     pub fn open(&mut self, fd: Fd, path: PathNumber, at: u64, call: OpenCall, thread: u32) {
         let opened = self.advance(at);
         let lifetime = Lifetime {
@@ -122,7 +122,7 @@ impl ProcessLifetimes {
             return;
         }
         if self.open.contains_key(&fd) {
-            // Its end was not seen: it ended before this one began.
+            // Its close was not seen: it closed before this one was opened.
             self.end(fd, at, false);
         }
         self.inherited.remove(&fd);
@@ -137,8 +137,8 @@ impl ProcessLifetimes {
         self.note_peak(at);
     }
 
-    /// A number was given back. Those that are not known to be open are let be.
-    /// `is_finalized` says that a runtime closed it, without any code of the program.
+    /// A descriptor was closed. Numbers that are not known to be open are ignored. `is_finalized`:
+    /// a runtime closed it, without any code of the program.
     pub fn close(&mut self, fd: Fd, at: u64, is_finalized: bool) {
         self.advance(at);
         let last = self.closed.entry(fd).or_default();
@@ -150,7 +150,7 @@ impl ProcessLifetimes {
         }
     }
 
-    /// All numbers of a range were given back.
+    /// All numbers of a range were closed.
     pub fn close_range(&mut self, first: Fd, last: Fd, at: u64) {
         let open = self.open.keys().chain(&self.inherited).copied();
         let fds: Vec<Fd> = open.filter(|fd| (first..=last).contains(fd)).collect();
@@ -175,7 +175,7 @@ impl ProcessLifetimes {
         }
     }
 
-    /// The tracer learned that another path asked for what has this number.
+    /// The tracer learned that another path requested the descriptor of this number.
     pub fn assign(&mut self, fd: Fd, path: PathNumber) {
         let Some((before, one)) = self.open.get(&fd).copied() else {
             return;
@@ -193,30 +193,30 @@ impl ProcessLifetimes {
         self.open.insert(fd, (path, one));
     }
 
-    /// The end of the program begins: what is closed from now on is not its habit.
+    /// The end of the program begins: closes from now on are not its habit.
     pub fn end_begins(&mut self, at: u64) {
         self.ending.get_or_insert(at);
     }
 
-    /// The end did not come after all.
+    /// The program did not end after all.
     pub fn end_is_off(&mut self) {
         self.ending = None;
         self.ending_active = None;
     }
 
-    /// The process is gone.
+    /// The process has exited.
     pub fn finish(&mut self, at: u64) {
         self.gone.get_or_insert(at);
     }
 
-    /// Events were lost. What is open now, with its path and the time of its open, corrects it
-    /// as far as that is possible: see [`ProcessLifetimes::reconcile`].
+    /// Events were lost. The open descriptors, with their paths and opening times, correct the
+    /// state as far as possible: see [`ProcessLifetimes::reconcile`].
     pub fn lose(&mut self, count: u64) {
         self.lost += count;
     }
 
-    /// What the process itself wrote down of what is open and of what its paths opened and closed
-    /// corrects what the events did not report.
+    /// Adds what the events did not report, from the process's own record of open descriptors and
+    /// of its paths' counts.
     pub fn reconcile(
         &mut self,
         open: &HashMap<Fd, (PathNumber, u64, OpenCall, u32)>,
@@ -251,7 +251,7 @@ impl ProcessLifetimes {
         }
     }
 
-    /// When numbers were used last: each after the event of this time.
+    /// When numbers were last used: each after the event of this time.
     pub fn note_uses(&mut self, uses: impl IntoIterator<Item = (Fd, u64)>) {
         self.uses.extend(uses);
     }
@@ -300,7 +300,7 @@ impl ProcessLifetimes {
         }
     }
 
-    /// When the judgement is of: the beginning of the end, the end, or now.
+    /// The time that is judged: the beginning of the end, the exit, or now.
     #[must_use]
     pub fn until(&self, now: u64) -> u64 {
         self.ending.or(self.gone).unwrap_or(now)
@@ -318,13 +318,13 @@ impl ProcessLifetimes {
         self.clock.latest()
     }
 
-    /// Whether the process is gone.
+    /// Whether the process has exited.
     #[must_use]
     pub fn is_gone(&self) -> bool {
         self.gone.is_some()
     }
 
-    /// What was there before, or came from a parent, and is open.
+    /// Descriptors that are open and were there before, or were inherited from a parent.
     #[must_use]
     pub fn inherited(&self) -> &BTreeSet<Fd> {
         &self.inherited
@@ -336,7 +336,7 @@ impl ProcessLifetimes {
         self.peak
     }
 
-    /// How many are open now, those included that were there before.
+    /// How many are open now, including those that were there before.
     #[must_use]
     pub fn count(&self) -> u64 {
         (self.open.len() + self.inherited.len()) as u64
@@ -353,27 +353,27 @@ impl ProcessLifetimes {
         self.open.keys().chain(self.closed.keys()).copied()
     }
 
-    /// The path that opened what has this number.
+    /// The path that opened the descriptor of this number.
     #[must_use]
     pub fn path_of(&self, fd: Fd) -> Option<PathNumber> {
         self.open.get(&fd).map(|(path, _)| *path)
     }
 
-    /// When what has this number was opened.
+    /// When the descriptor of this number was opened.
     #[must_use]
     pub fn opened_at(&self, fd: Fd) -> Option<u64> {
         self.open.get(&fd).map(|(_, one)| one.at)
     }
 
-    /// How many the path opened that opened what has this number.
+    /// How many descriptors were opened by the path that opened this number.
     #[must_use]
     pub fn opened_by_path_of(&self, fd: Fd) -> Option<u64> {
         let path = self.path_of(fd)?;
         self.paths.get(&path).map(|state| state.opened)
     }
 
-    /// Whether nothing of it is worth keeping after its end: all that it opened was closed one by
-    /// one.
+    /// Whether nothing about it is worth keeping after its exit: all that it opened was closed one
+    /// by one.
     #[must_use]
     pub fn is_clean(&self) -> bool {
         const FEW: usize = 1;

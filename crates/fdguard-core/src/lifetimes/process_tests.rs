@@ -28,7 +28,7 @@ fn an_open_that_is_reported_after_its_close_is_not_open_for_ever() {
     let history = &process.histories(30)[&PATH];
     assert!(history.live.is_empty());
     assert_eq!((history.opened, history.closed), (1, 1));
-    // A close that is older than what has the number now was of the one before.
+    // A close older than the current descriptor of the number belongs to the one before.
     process.open(3, PATH, 40, OpenCall::Open, 1);
     process.close(3, 35, false);
     assert_eq!(process.histories(50)[&PATH].live.len(), 1);

@@ -24,7 +24,7 @@ pub type FdName = (Option<Class>, Option<Text>);
 
 /// A limit closer than this is an emergency.
 const SOON: f64 = 3600.0;
-/// Sites that opened much and hold nothing are listed up to this many.
+/// The most sites that are listed although they hold nothing.
 const MOST_SPENT: usize = 200;
 
 /// A process whose lifetimes are known.
@@ -47,20 +47,20 @@ pub struct TracedSubject<'a> {
     pub settings: &'a RuleSettings,
 }
 
-/// A site, as the contract shows it.
+/// A site, as shown in the public JSON.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct SiteReport {
     /// The process.
     pub pid: Pid,
     /// The line.
     pub culprit: Option<Culprit>,
-    /// The caller that alone leaks, where others use the line well.
+    /// The only caller that leaks, where other callers close what they open.
     pub leaking_caller: Option<Culprit>,
-    /// The ways to it.
+    /// The call paths to it.
     pub paths: Vec<PathReport>,
-    /// What most of what it holds is.
+    /// The class of most descriptors that it holds.
     pub class: Option<Class>,
-    /// What that points at, numbers collapsed; absent where it differs.
+    /// What they refer to, numbers collapsed; absent where it differs.
     pub target: Option<Text>,
     /// How many it opened.
     pub opened: u64,
@@ -72,11 +72,11 @@ pub struct SiteReport {
     pub oldest_age_seconds: Option<f64>,
     /// Its verdict.
     pub verdict: Verdict,
-    /// Which object keeps it open: only `why` knows.
+    /// Which object keeps it open: only `why` finds out.
     pub why: Option<serde_json::Value>,
 }
 
-/// One way to a site.
+/// One call path to a site.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct PathReport {
     /// Innermost first.
@@ -107,7 +107,7 @@ pub struct Conclusion {
     pub findings: Vec<Finding>,
     /// Every site: those that leak first, then the application's own.
     pub sites: Vec<SiteReport>,
-    /// What was released in the end.
+    /// What was released at the end.
     pub release: Option<Release>,
 }
 
@@ -153,7 +153,7 @@ impl TracedSubject<'_> {
             let family = name.0.as_ref().map(Class::family);
             kinds.entry(family).or_default().push((one, name));
         }
-        // A few of unknown kind count as the kind of the others.
+        // A few of unknown kind are counted with the others.
         let named = kinds.len() > 1;
         if let Some(unknown) = kinds.remove(&None).filter(|_| named)
             && let Some(most) = kinds.values_mut().max_by_key(|members| members.len())
@@ -232,7 +232,7 @@ impl TracedSubject<'_> {
         }
     }
 
-    /// The limits that it leads to, by its own pace.
+    /// The limits that it approaches, at its own rate.
     fn walls(&self, rate: Option<f64>) -> Vec<WallEta> {
         let eta = self.limit.zip(rate).map(|(limit, rate)| {
             let seconds = as_f64(limit.saturating_sub(self.count)) / rate;
@@ -354,7 +354,7 @@ fn path_report(path: &JudgedPath) -> PathReport {
     }
 }
 
-/// What most of them are, and what these point at if it is the same.
+/// The class of most of them, and the target of these if it is the same.
 fn common<'a, I>(names: I) -> FdName
 where
     I: Iterator<Item = &'a FdName> + Clone,
@@ -378,7 +378,7 @@ where
     (Some(class.clone()), first.filter(|_| is_one))
 }
 
-/// Accepted connections whose peers are there: users, not a leak.
+/// Accepted connections whose peers are connected: users, not a leak.
 fn is_clients(members: &[(Lifetime, FdName)]) -> bool {
     let accepted = members
         .iter()
@@ -390,7 +390,7 @@ fn is_clients(members: &[(Lifetime, FdName)]) -> bool {
     accepted * 4 >= members.len() * 3 && alive * 4 >= members.len() * 3
 }
 
-/// How many more a second, from the first to the last.
+/// The rate per second, from the first to the last.
 fn rate(members: &[(Lifetime, FdName)]) -> Option<f64> {
     let (first, last) = (members.first()?, members.last()?);
     let seconds = last.0.opened.real - first.0.opened.real;

@@ -1,8 +1,8 @@
-//! The call paths of one line, judged apart and put together.
+//! The call paths of one line, judged separately and combined.
 //!
-//! A helper that opens for two callers is one line: where one of them closes what it gets and the
-//! other does not, only the other leaks. Paths are told apart by the application's own lines, for
-//! the way through libraries and the loader differs from call to call.
+//! A helper that opens for two callers is one line: if one of them closes what it gets and the
+//! other does not, only the other leaks. Paths are distinguished by the application's own lines,
+//! because the path through libraries and the loader differs from call to call.
 
 use std::collections::HashMap;
 
@@ -21,14 +21,14 @@ pub struct NamedPath {
     pub history: PathHistory,
 }
 
-/// One way to a site: the stacks that go through the same lines of the application.
+/// One call path to a site: the stacks that go through the same lines of the application.
 #[derive(Clone, Debug, PartialEq)]
 pub struct JudgedPath {
     /// The stack that opened most of it, innermost first.
     pub stack: Stack,
     /// What it opened and closed.
     pub history: PathHistory,
-    /// What is thought of that.
+    /// The judgement of that.
     pub judgement: PathJudgement,
     /// Whether it is one of those that leak.
     pub is_leaking: bool,
@@ -50,7 +50,7 @@ impl JudgedPath {
 pub struct JudgedSite {
     /// The line; absent where the stacks were lost.
     pub culprit: Option<Culprit>,
-    /// The caller that alone leaks, where others use the line well.
+    /// The only caller that leaks, where other callers close what they open.
     pub leaking_caller: Option<Culprit>,
     /// Its call paths, those that leak first, then those with the most open.
     pub paths: Vec<JudgedPath>,
@@ -69,7 +69,7 @@ impl JudgedSite {
         self.paths.iter().map(|path| path.history.closed).sum()
     }
 
-    /// How many are open, as it was when the end began.
+    /// How many are open, or were when the end began.
     #[must_use]
     pub fn live(&self) -> u64 {
         let open = self.paths.iter().map(|path| path.open_at_end().len());
@@ -171,7 +171,7 @@ fn site(culprit: Option<Culprit>, paths: Vec<NamedPath>) -> JudgedSite {
     }
 }
 
-/// A line that many callers use may leak a few for each: together they show it.
+/// A line that many callers use may leak a few for each: combined they show it.
 fn blame_together(paths: &mut [JudgedPath]) {
     let is_undecided = |path: &JudgedPath| {
         let has_some = !path.judgement.survivors.is_empty();

@@ -11,7 +11,7 @@ pub(crate) fn ns(seconds: f64) -> u64 {
     u64::try_from(std::time::Duration::from_secs_f64(seconds).as_nanos()).unwrap_or(u64::MAX)
 }
 
-/// What happens to a process: one call path under test, and others that keep it busy.
+/// The events of a process: one call path under test, and others that keep it busy.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Story {
     /// When each was opened, and when it was closed.
@@ -35,7 +35,7 @@ impl Story {
         }
     }
 
-    /// Something else is opened and closed, so many seconds apart, in this time.
+    /// Something else is opened and closed every `step` seconds in this time.
     pub(crate) fn busy(mut self, from: f64, to: f64, step: f64) -> Self {
         let mut at = from;
         while at < to {
@@ -83,7 +83,7 @@ impl Story {
     }
 }
 
-/// So many times, so many seconds apart.
+/// `count` times, `step` seconds apart.
 pub(crate) fn every(step: f64, from: f64, count: u32) -> Vec<f64> {
     (0..count).map(|at| from + f64::from(at) * step).collect()
 }
@@ -93,14 +93,14 @@ pub(crate) fn held(births: &[f64]) -> Vec<(f64, Option<f64>)> {
     births.iter().map(|born| (*born, None)).collect()
 }
 
-/// All are closed from then on, a hundredth of a second apart.
+/// All are closed from then on, 0.01 s apart.
 pub(crate) fn swept(births: &[f64], at: f64) -> Vec<(f64, Option<f64>)> {
     let ends = (0..).map(|nth| at + f64::from(nth) * 0.01);
     let lives = births.iter().zip(ends);
     lives.map(|(born, end)| (*born, Some(end))).collect()
 }
 
-/// Each is closed when `cap` younger ones have come.
+/// Each is closed when `cap` younger ones have arrived.
 pub(crate) fn cache(births: &[f64], cap: usize) -> Vec<(f64, Option<f64>)> {
     let end = |at: usize| births.get(at + cap).copied();
     let lives = births.iter().enumerate();

@@ -4,7 +4,7 @@ use super::wording::{groups, most_common};
 use super::{LintMatch, Rule, RuleKind, Severity, entries, fds_of};
 use crate::{Class, Detail, FdEntry, Snapshot, TcpState};
 
-/// Fewer may just be on their way to being closed.
+/// Fewer may just be about to be closed.
 const PILE: usize = 5;
 
 pub(super) const RULE: Rule = Rule {
@@ -38,8 +38,8 @@ pub(super) fn check(snapshot: &Snapshot) -> Vec<LintMatch> {
     vec![LintMatch::new(message, fds_of(&held))]
 }
 
-/// The remote addresses, most common first. Each client of a server uses a port of its own, so
-/// where no address repeats, the host without the port is more useful.
+/// The remote addresses, most common first. Each client of a server uses its own port, so if no
+/// address repeats, the host without the port is more useful.
 fn peers(held: &[&FdEntry]) -> Vec<(String, usize)> {
     let remotes = || held.iter().filter_map(|entry| remote(entry));
     let by_address = most_common(remotes().map(str::to_owned));

@@ -61,8 +61,8 @@ fn fate(names: &[&str]) -> String {
     format!("{} {fate}", names.join(" and "))
 }
 
-/// Which database a deleted file belongs to, and as what. A log without a name may be known as
-/// SQLite's by its path only.
+/// Which database a deleted file belongs to, and as what. A deleted log may be recognisable as
+/// SQLite's only by its path.
 fn part(entry: &FdEntry) -> Option<(Text, &'static str)> {
     let path = entry.path()?.as_bytes();
     let is = |class: &Class| entry.class == *class || entry.class == Class::Deleted;
@@ -121,7 +121,7 @@ mod tests {
         let old = file(3, Class::SqliteDb, "/srv/state.db").deleted();
         let found = check(&snapshot(vec![old.clone().mode(Some(Mode::Read))]));
         assert_eq!(found[0].severity, Some(Severity::Warning));
-        // Not knowing the mode is no proof that nobody writes.
+        // An unknown mode does not prove that there is no writer.
         let found = check(&snapshot(vec![old.mode(None)]));
         assert_eq!(found[0].severity, None);
     }

@@ -17,8 +17,8 @@ pub(super) const RULE: Rule = Rule {
     ),
 };
 
-/// Looks at numbers that are open now. A large table only shows that one was open once; the
-/// summary reports that as `crossed_1024`.
+/// Checks numbers that are open now. A large table only shows that one was open once; the summary
+/// reports that as `crossed_1024`.
 pub(super) fn check(snapshot: &Snapshot) -> Vec<LintMatch> {
     let past: Vec<Fd> = entries(snapshot)
         .filter(|entry| !entry.class.is_of_fdguard())

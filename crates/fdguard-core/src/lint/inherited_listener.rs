@@ -44,8 +44,8 @@ fn suspicion(entry: &FdEntry, own: Pid) -> Option<LintMatch> {
         numbers(&pids)
     );
     let found = LintMatch::new(message, vec![entry.fd]);
-    // With close-on-exec a started program cannot have got it by accident: what is left is fork
-    // without exec or a deliberate hand-over. Worth knowing, no more.
+    // With close-on-exec a started program cannot have got it by accident: that leaves fork without
+    // exec, or a deliberate hand-over. It is only info.
     Some(if entry.cloexec == Some(false) {
         found
     } else {

@@ -1,9 +1,9 @@
 //! SQLite databases whose locks another close would drop, or has dropped.
 //!
 //! POSIX locks belong to process and inode: closing *any* descriptor of the inode drops all of
-//! them. SQLite knows this and parks its own descriptors; code beside it that opens the database
-//! file does not. What SQLite's descriptors look like was tried with 3.40: `O_CLOEXEC` always,
-//! `pread` and `pwrite` only, so the position stays 0. Read-only says nothing: a connection with
+//! them. SQLite knows this and parks its own descriptors; other code that opens the database file
+//! does not. The properties of SQLite's descriptors were tested with 3.40: always `O_CLOEXEC`, only
+//! `pread` and `pwrite`, so the position stays 0. Read-only proves nothing: a connection with
 //! `mode=ro` opens `O_RDONLY` too.
 
 use std::collections::BTreeMap;
@@ -30,7 +30,7 @@ pub(super) fn check(snapshot: &Snapshot) -> Vec<LintMatch> {
     found
 }
 
-/// Locked databases that something else than SQLite has open as well.
+/// Locked databases that something other than SQLite has open as well.
 fn at_risk(snapshot: &Snapshot) -> Vec<LintMatch> {
     let mut files: BTreeMap<FileId, Vec<&FdEntry>> = BTreeMap::new();
     for entry in entries(snapshot).filter(|entry| entry.class == Class::SqliteDb) {
@@ -43,7 +43,7 @@ fn at_risk(snapshot: &Snapshot) -> Vec<LintMatch> {
 
 fn risk(handles: &[&FdEntry]) -> Option<LintMatch> {
     // The kernel shows a lock under the descriptor that took it. If that one does not look like
-    // SQLite's, this build of SQLite works otherwise (or it is no SQLite) and nothing follows.
+    // SQLite's, this build of SQLite works differently (or it is not SQLite), and nothing follows.
     let owner = handles.iter().find(|entry| has_posix_lock(entry))?;
     if looks_foreign(owner) {
         return None;
@@ -89,10 +89,10 @@ struct Database<'a> {
     shm: Vec<&'a FdEntry>,
 }
 
-/// Databases whose locks are gone already. A live WAL connection keeps a shared lock on the
-/// database and one on `-shm`. The second without the first is what a stray close leaves behind;
-/// the second also proves that locks on this file system can be seen at all, and that this is
-/// not a forked child, which inherits neither.
+/// Databases whose locks are already gone. A live WAL connection keeps a shared lock on the
+/// database and one on `-shm`. The second without the first is the result of a stray close; the
+/// second also proves that locks on this file system are visible at all, and that this is not a
+/// forked child, which inherits neither.
 fn dropped(snapshot: &Snapshot) -> Vec<LintMatch> {
     let mut databases: BTreeMap<Text, Database<'_>> = BTreeMap::new();
     for entry in entries(snapshot) {

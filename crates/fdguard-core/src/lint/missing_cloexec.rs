@@ -32,9 +32,9 @@ pub(super) fn check(snapshot: &Snapshot) -> Vec<LintMatch> {
     vec![LintMatch::new(message, fds_of(&open))]
 }
 
-/// What does harm in a stranger's hands: data, ports, peers that wait for a hang-up, terminals
-/// that stay open, locks that stay taken. Plain files and pipes are passed on too often on
-/// purpose to complain; pidfds always close at exec.
+/// Descriptors that do harm in another program: data, ports, peers that wait for a hang-up,
+/// terminals that stay open, locks that stay taken. Plain files and pipes are passed on purpose too
+/// often to report; pidfds always close at exec.
 fn is_sensitive(entry: &FdEntry) -> bool {
     let by_class = match &entry.class {
         Class::PtyMaster | Class::Eventpoll => true,
@@ -47,7 +47,8 @@ fn is_sensitive(entry: &FdEntry) -> bool {
     by_class || is_listener(entry) || holds_inheritable_lock(entry)
 }
 
-/// Locks of this kind belong to the open file and travel with it: a grandchild keeps them alive.
+/// Locks of this kind belong to the open file and are inherited with it: a grandchild keeps them
+/// alive.
 fn holds_inheritable_lock(entry: &FdEntry) -> bool {
     match &entry.detail {
         Detail::File(file) => file

@@ -35,12 +35,12 @@ pub struct LintMatch {
     pub message: String,
     /// The descriptors.
     pub fds: Vec<Fd>,
-    /// How much this one matters, where that differs from its lint.
+    /// The severity of this one, if it differs from that of its lint.
     pub severity: Option<Severity>,
 }
 
 impl LintMatch {
-    /// A suspicion that matters as much as its lint does.
+    /// A match with the severity of its lint.
     #[must_use]
     pub fn new(message: String, fds: Vec<Fd>) -> Self {
         Self {
@@ -50,7 +50,7 @@ impl LintMatch {
         }
     }
 
-    /// The same, mattering more or less than its lint.
+    /// The same with another severity.
     #[must_use]
     pub fn at(self, severity: Severity) -> Self {
         Self {
@@ -60,7 +60,7 @@ impl LintMatch {
     }
 }
 
-/// A suspicion with the rule that raised it, as it is reported.
+/// A match with the rule that raised it, as reported.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct LintHit {
     /// The rule's id.
@@ -97,7 +97,8 @@ pub(crate) fn rules() -> Vec<&'static Rule> {
     rule::descriptions(LINTS)
 }
 
-/// Runs every lint, the gravest first. Without a list of descriptors only the count can be judged.
+/// Runs every lint, the most severe first. Without a list of descriptors only the count can be
+/// judged.
 #[must_use]
 pub fn check(snapshot: &Snapshot) -> Vec<LintHit> {
     let mut hits: Vec<LintHit> = LINTS
@@ -116,7 +117,7 @@ pub fn check(snapshot: &Snapshot) -> Vec<LintHit> {
     hits
 }
 
-/// The descriptors that were seen; none in the radar tier.
+/// The listed descriptors; none in the radar tier.
 fn entries(snapshot: &Snapshot) -> impl Iterator<Item = &FdEntry> {
     snapshot.fds.iter().flatten()
 }

@@ -6,9 +6,9 @@ use super::wording::numbers;
 use super::{LintMatch, Rule, RuleKind, Severity, entries};
 use crate::{Class, Fd, Mode, Pid, Snapshot, Text};
 
-// Info, not a warning: SQLite arbitrates between processes by design, and a web server with
-// workers looks just like this. It turns bad where it was not meant (two instances of a service)
-// or where locks do not work (network file systems), and neither can be seen from here.
+// Info, not a warning: SQLite arbitrates between processes by design, and a web server with workers
+// looks just like this. It is a problem if it was not intended (two instances of a service) or if
+// locks do not work (network file systems), and neither is visible from here.
 pub(super) const RULE: Rule = Rule {
     id: "several-writers",
     kind: RuleKind::Lint,

@@ -18,7 +18,7 @@ pub(super) const RULE: Rule = Rule {
 const SLOTS: [(Fd, &str); 3] = [(0, "stdin"), (1, "stdout"), (2, "stderr")];
 
 pub(super) fn check(snapshot: &Snapshot) -> Vec<LintMatch> {
-    // Kernel threads and dying processes hold nothing at all: nobody closed their stdio.
+    // Kernel threads and exiting processes hold no descriptors: nothing closed their stdio.
     if entries(snapshot).next().is_none() {
         return Vec::new();
     }
@@ -62,7 +62,7 @@ fn judge(entry: &FdEntry, name: &str) -> Option<LintMatch> {
 }
 
 /// A shell redirection opens for one direction only (`cat < app.db`, `dd of=copy.db`); a database
-/// that is in use as one is open for both.
+/// in use is open for both.
 fn database(mode: Option<Mode>) -> Option<Severity> {
     match mode {
         Some(Mode::ReadWrite) => Some(Severity::Critical),
@@ -71,8 +71,8 @@ fn database(mode: Option<Mode>) -> Option<Severity> {
     }
 }
 
-/// What people and service managers put there: terminals, `/dev/null`, pipes, log files (rotated
-/// away or not), here-documents in deleted or memory files, the journal's socket, `dd`'s devices.
+/// What people and service managers put there: terminals, `/dev/null`, pipes, log files (rotated or
+/// not), here-documents in deleted or memory files, the journal's socket, `dd`'s devices.
 fn is_stdio(class: &Class) -> bool {
     matches!(
         class,
@@ -92,8 +92,8 @@ fn is_socket(class: &Class) -> bool {
     matches!(class, Class::Tcp(_) | Class::Udp | Class::Vsock)
 }
 
-/// inetd and systemd's `Accept=yes` hand one connection over as stdin and stdout; stderr is that
-/// too or goes to the log.
+/// inetd and systemd's `Accept=yes` pass one connection as stdin and stdout; stderr is the same
+/// connection or goes to the log.
 fn is_inetd_pair((stdin, stdout): (&FdEntry, &FdEntry)) -> bool {
     let same = match (stdin.id, stdout.id) {
         (Some(a), Some(b)) => a == b,

@@ -50,8 +50,8 @@ pub(super) fn check(snapshot: &Snapshot) -> Vec<LintMatch> {
         .collect()
 }
 
-/// Named pipes stay out: a reader that waits for its first writer is how they are meant to work.
-/// So does a finished stdin, which every `producer | daemon` leaves behind harmlessly.
+/// Named pipes are excluded: a reader that waits for its first writer is how they are meant to
+/// work. So is a finished stdin, which every `producer | daemon` leaves behind harmlessly.
 fn is_widow(entry: &FdEntry, wanted: PipeEnd) -> bool {
     let Detail::Pipe(pipe) = &entry.detail else {
         return false;

@@ -1,4 +1,4 @@
-//! The file that a playbook is read from, and what can be wrong with it.
+//! The file format of a playbook, and its errors.
 
 use std::collections::HashSet;
 use std::fmt;

@@ -4,7 +4,7 @@
 use super::{Playbook, Suspect};
 use crate::Class;
 
-/// How an incident shows itself.
+/// The visible sign of an incident.
 enum IncidentSign {
     /// As a class, at a target, in a command, with other classes beside it.
     As(
@@ -19,7 +19,7 @@ enum IncidentSign {
 
 use IncidentSign::{As, Topic};
 
-/// Number in the table of incidents, how it shows itself, the entry that must answer.
+/// Number in the table of incidents, its sign, the entry that must match.
 const INCIDENTS: &[(u8, IncidentSign, &str)] = &[
     (
         1,

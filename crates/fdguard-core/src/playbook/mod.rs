@@ -22,13 +22,13 @@ mod tests;
 
 pub use file::PlaybookError;
 
-/// Schema name of the playbook as it is listed.
+/// Schema name of the playbook listing.
 pub const PLAYBOOK_SCHEMA: &str = "fdguard.playbook/1";
 
 const ADVICE: &str = include_str!("../../data/playbook.toml");
 const SYMPTOMS: &str = include_str!("../../data/symptoms.toml");
 
-/// Everything known, in the order in which it was written down.
+/// All entries, in the order of the files.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Playbook {
     advice: Vec<Advice>,
@@ -66,7 +66,7 @@ pub struct Advice {
     layer: u32,
 }
 
-/// What is open in large numbers and needs an explanation.
+/// Descriptors that are open in large numbers and need an explanation.
 #[derive(Clone, Copy, Debug)]
 pub struct Suspect<'a> {
     /// Its class.
@@ -77,7 +77,7 @@ pub struct Suspect<'a> {
     pub comm: &'a [u8],
     /// Its executable, where that is known.
     pub exe: Option<&'a [u8]>,
-    /// What is there in numbers beside it: see [`beside`].
+    /// The other classes that are numerous: see [`beside`].
     pub beside: &'a [Class],
 }
 
@@ -97,7 +97,7 @@ impl Playbook {
     ///
     /// # Panics
     ///
-    /// Never: what is built in was read by a test.
+    /// Never: a test reads the built-in data.
     #[must_use]
     #[expect(clippy::expect_used, reason = "a test reads the same texts")]
     pub fn embedded() -> Self {
@@ -113,12 +113,12 @@ impl Playbook {
     ///
     /// # Errors
     ///
-    /// When it is not a playbook; the error is one line and names the place.
+    /// When it is not a playbook; the error is one line and names the position.
     pub fn parse(text: &str) -> Result<Self, PlaybookError> {
         file::read(text)
     }
 
-    /// Puts another one before this: its entries are tried first and replace built-in ones of the
+    /// Puts another one before this: its entries are tried first and replace built-in ones with the
     /// same id.
     #[must_use]
     pub fn extended_by(self, user: Self) -> Self {
@@ -150,11 +150,11 @@ impl Playbook {
         }
     }
 
-    /// The entry that matches best: a user's before a built-in one; then one that names the target,
-    /// the other classes, the command, the class more exactly. Of equals the first one.
+    /// The best match: a user's entry before a built-in one; then one that names the target, the
+    /// other classes, the command, the class more precisely. Of equals the first one.
     #[must_use]
     pub fn advise(&self, suspect: &Suspect<'_>) -> Option<&Advice> {
-        // From behind, since `max_by_key` keeps the last of equals.
+        // In reverse, since `max_by_key` keeps the last of equals.
         let fitting = self.advice.iter().rev();
         let fitting = fitting.filter_map(|advice| Some((advice.fit(suspect)?, advice)));
         fitting
@@ -193,7 +193,7 @@ impl Playbook {
             let (layer, _, _, _, exactness) = *fit;
             (advice.is_conditional(), Reverse(layer), Reverse(exactness))
         });
-        // A second general answer would never be given.
+        // A second general answer would never be used.
         let general = found.iter().filter(|(_, advice)| !advice.is_conditional());
         let never_given = 1..general.count().max(1);
         found.drain(never_given);
@@ -271,8 +271,8 @@ impl Advice {
     }
 }
 
-/// The classes that are numerous next to a class: at least a tenth as many. Every process has a
-/// single one of something, which means nothing.
+/// The classes that are numerous next to a class: at least a tenth as many. Every process has one
+/// of something, which means nothing.
 #[must_use]
 pub fn beside(classes: &[ClassCount], class: &Class) -> Vec<Class> {
     let of = classes.iter().find(|row| row.class == *class);

@@ -1,4 +1,4 @@
-//! `--allow`: what the user lets stay open for this one check.
+//! `--allow`: what the user allows to stay open for this one check.
 
 use std::fmt;
 use std::str::FromStr;
@@ -8,7 +8,7 @@ use crate::glob::Glob;
 use crate::origin::{Frame, Origin};
 use crate::{Class, Text, rule};
 
-/// What may stay: a class, a path, all that a line did, or all that a rule finds.
+/// What may stay open: a class, a path, everything a line did, or everything a rule finds.
 ///
 /// ```
 /// use fdguard_core::proof::Allowance;
@@ -26,7 +26,7 @@ pub enum Allowance {
     Class(ClassPattern),
     /// On this target.
     Target(Glob),
-    /// Opened by this line, of any function in its stack; of a hazard, done by it.
+    /// Opened by this line, in any frame of its stack; for a hazard, done by it.
     Line(CodeLine),
     /// Found by this rule.
     Rule(String),

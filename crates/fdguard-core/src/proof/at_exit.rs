@@ -1,7 +1,7 @@
 //! What was open when a process exited: left by mistake, or kept on purpose?
 //!
-//! A program need not close what the kernel closes for it, and intent is not visible. So each place
-//! in the code is judged by what it did with its descriptors: see decisions 023, 038 and 051.
+//! A program need not close what the kernel closes for it, and intent is not visible. So each site
+//! is judged by what it did with its descriptors: see decisions 023, 038 and 051.
 
 use super::wording::{descriptors, place_of};
 use super::{Remains, RemainsVerdict, Rule, RuleKind};
@@ -23,21 +23,21 @@ pub const RULE: Rule = Rule {
     fix: Some("close it on every path out of the function that owns it, including error paths"),
 };
 
-/// So many must have been closed by a thread before one that it was caught with is one that it
+/// A thread must have closed this many before one that it was caught with counts as one that it
 /// would have closed.
 const THREAD_HABIT: u64 = 3;
-/// By how much the oldest may be older than an even pace would have it: of their number, and of
-/// what was closed.
+/// By how much the oldest may be older than an even pace predicts: of their number, and of what was
+/// closed.
 const SLACK: f64 = 1.25;
 const UNEVEN: f64 = 0.05;
 /// A thread that waits for its turn on a busy machine, in seconds.
 const STALLED: f64 = 0.25;
 /// A process that lived for this many seconds has a history: what did not grow is kept on purpose.
 const LONG: f64 = 5.0;
-/// In a shorter life, keeping a descriptor cannot be told from a mistake.
+/// In a shorter life, a descriptor kept on purpose cannot be distinguished from a mistake.
 const SETTLED: f64 = 1.0;
-/// Descriptors that were opened together, and for how much of the life they were kept, to be a
-/// pool.
+/// How many descriptors must have been opened together, and for how much of the life they must have
+/// been kept, to be a pool.
 const POOL: usize = 4;
 const KEPT: f64 = 0.4;
 const START: f64 = 0.8;
@@ -51,18 +51,18 @@ pub struct Life {
     pub comm: Text,
     /// How long it ran, in seconds.
     pub lived: f64,
-    /// Whether a signal ended it.
+    /// Whether a signal terminated it.
     pub was_cut_off: bool,
     /// Whether it was forked and still runs its parent's program: a worker.
     pub is_worker: bool,
 }
 
-/// A place in the code and what it left open.
+/// A site and what it left open.
 #[derive(Clone, Debug)]
 pub struct SiteAtExit {
     /// Where; its counts are of this process.
     pub origin: Origin,
-    /// How it went with what the place opened.
+    /// The course of what the site opened.
     pub course: PathCourse,
     /// Whether it is one of those that leak.
     pub is_leaking: bool,
@@ -70,7 +70,7 @@ pub struct SiteAtExit {
     pub left: Vec<DescriptorAtExit>,
 }
 
-/// One descriptor that was open at the end.
+/// One descriptor that was open at exit.
 #[derive(Clone, Debug)]
 pub struct DescriptorAtExit {
     /// Its number.
@@ -87,8 +87,8 @@ pub struct DescriptorAtExit {
     pub by_main: bool,
 }
 
-/// Judges what one place left, class by class. `strict` asks as valgrind does: whatever the
-/// program's own code left open counts, however long it ran.
+/// Judges what one site left open, class by class. `strict` works like valgrind: everything that
+/// the program's own code left open counts, however long it ran.
 #[must_use]
 pub fn judge(life: &Life, place: &SiteAtExit, strict: bool) -> Vec<Remains> {
     let left: Vec<&DescriptorAtExit> = place.left.iter().collect();
@@ -129,7 +129,7 @@ fn judge_place(
     }
 }
 
-/// Whether they were kept on purpose: they did not become more in a long life, or they were opened
+/// Whether they were kept on purpose: their number did not grow in a long life, or they were opened
 /// together and kept for much of a shorter one.
 fn is_held(life: &Life, place: &SiteAtExit, left: &[&DescriptorAtExit]) -> bool {
     let youngest = left.iter().map(|one| one.age).fold(f64::INFINITY, f64::min);
@@ -143,8 +143,7 @@ fn is_held(life: &Life, place: &SiteAtExit, left: &[&DescriptorAtExit]) -> bool 
     life.lived >= LONG || (life.lived >= SETTLED && is_kept)
 }
 
-/// Whether these are the ones that the place opened last: at an even pace, the oldest is that many
-/// openings ago.
+/// Whether these are the site's latest: at an even pace, the oldest was opened that many opens ago.
 fn is_youngest(life: &Life, place: &SiteAtExit, left: &[&DescriptorAtExit]) -> bool {
     let pace = as_f64(place.origin.opened) / life.lived.max(f64::EPSILON);
     let expected = SLACK * as_f64(left.len() as u64 + 1) + UNEVEN * as_f64(place.origin.closed);
@@ -188,7 +187,7 @@ fn by_class(
         .collect()
 }
 
-/// The target that they all have.
+/// The target that all of them share.
 fn common(group: &[&DescriptorAtExit]) -> Option<Text> {
     let first = group.first()?.target.as_ref()?;
     let is_same = group.iter().all(|one| one.target.as_ref() == Some(first));

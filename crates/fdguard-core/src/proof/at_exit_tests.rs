@@ -155,7 +155,7 @@ fn the_course_of_the_line_decides_however_long_the_program_lived() {
         assert_eq!(of(PathCourse::Arrives), RemainsVerdict::Grew);
         assert_eq!(of(PathCourse::Rolls), RemainsVerdict::Rolling);
     }
-    // Also where a signal ended it.
+    // Also if a signal terminated it.
     let killed = Life {
         was_cut_off: true,
         ..life(9.0)

@@ -11,7 +11,7 @@ use crate::hazard::{Fault, Hazard, Party};
 use crate::origin::Frame;
 use crate::rule::RuleSettings;
 
-/// Everything that was accepted beforehand.
+/// Everything accepted in advance.
 #[derive(Clone, Copy, Debug)]
 pub struct Clearance<'a> {
     allow: &'a [Allowance],
@@ -20,7 +20,7 @@ pub struct Clearance<'a> {
 }
 
 impl<'a> Clearance<'a> {
-    /// By the command line and the user's file.
+    /// From the command line and the user's file.
     #[must_use]
     pub fn new(allow: &'a [Allowance], settings: &'a RuleSettings) -> Self {
         Self {
@@ -30,8 +30,8 @@ impl<'a> Clearance<'a> {
         }
     }
 
-    /// Why a finding does not count. Entries of the file that name neither a rule nor a line were
-    /// asked by the watch.
+    /// Why a finding does not count. The watch has already applied entries of the file that name
+    /// neither a rule nor a line.
     #[must_use]
     pub fn of_finding(&self, finding: &Finding) -> Option<ClearedNote> {
         let (class, target) = (finding.class.as_ref(), finding.target.as_ref());
@@ -88,8 +88,8 @@ impl<'a> Clearance<'a> {
         entry.map(|entry| format!("{} ({})", entry.reason, entry.date))
     }
 
-    /// Why a hazard in a process of this command does not count: its rule was accepted, or a line
-    /// of the one at fault, or of any party where none is known to be at fault.
+    /// Why a hazard in a process with this command does not count: its rule was accepted, or a line
+    /// of the party at fault, or of any party if none is known to be at fault.
     #[must_use]
     pub fn of_hazard(&self, hazard: &Hazard, comm: Option<&str>) -> Option<ClearedNote> {
         let stacks = stacks_at_fault(hazard);
@@ -115,8 +115,7 @@ impl<'a> Clearance<'a> {
         entry.map(by_entry)
     }
 
-    /// Those flags and entries that cleared nothing, by the reasons that were given for what was
-    /// cleared.
+    /// The flags and entries that cleared nothing, given the reasons that did clear something.
     #[must_use]
     pub fn unused(&self, reasons: &[&str]) -> Vec<String> {
         let flags = self.allow.iter().map(|one| format!("--allow {one}"));

@@ -1,9 +1,10 @@
-//! What the cycles of an exercise leave in a server: one for each request, or a cache that fills?
+//! What the cycles of an exercise leave in a server: one descriptor per request, or a cache that
+//! fills?
 //!
-//! The signal is what was opened in a cycle and is still open in the end, by identity. A leak
-//! leaves something from the first cycles as from the last; a pool or a cache that fills stops
-//! leaving; one that replaces its oldest, or a connection that is kept alive, leaves only what is
-//! young.
+//! The signal is what was opened in a cycle and is still open at the end, by identity. A leak
+//! leaves descriptors from the first cycles as well as from the last; a pool or a cache that fills
+//! stops leaving any; one that replaces its oldest, or a connection that is kept alive, leaves only
+//! young ones.
 
 use serde::Serialize;
 
@@ -23,7 +24,7 @@ pub const RULE: Rule = Rule {
     fix: Some("close what a request opens before answering it, on every path including errors"),
 };
 
-/// Cycles that leave something, of all that count: fewer prove nothing.
+/// The least number of cycles that leave something: fewer prove nothing.
 const LEAST_HITS: u64 = 4;
 /// The probability that chance alone looks like fading.
 const FADING: f64 = 0.01;
@@ -37,13 +38,13 @@ const YOUNG_SHARE: usize = 10;
 /// How many descriptors a cycle leaves.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Rate {
-    /// Cycles that count: the last ones are too young.
+    /// Cycles that count: the last ones are too recent.
     pub cycles: u64,
     /// How many of them left something.
     pub hits: u64,
-    /// What they left.
+    /// How many descriptors they left.
     pub survivors: u64,
-    /// So many a cycle.
+    /// Descriptors left per cycle.
     pub per_cycle: f64,
     /// Lower end of the 95 % interval.
     pub low: f64,
@@ -54,7 +55,7 @@ pub struct Rate {
 /// The judgement of one origin.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum CycleOutcome {
-    /// Nothing older is left.
+    /// Nothing older is left open.
     Clean,
     /// It leaves something all the time.
     Leaks(Rate),
@@ -64,8 +65,7 @@ pub enum CycleOutcome {
     Undecided(Rate),
 }
 
-/// Judges one origin by what each cycle opened and left: the number of survivors, first cycle
-/// first.
+/// Judges one origin by the number of survivors of each cycle, first cycle first.
 #[must_use]
 pub fn judge(survivors: &[u64]) -> CycleOutcome {
     let young = (survivors.len() / YOUNG_SHARE).max(1);
@@ -77,7 +77,7 @@ pub fn judge(survivors: &[u64]) -> CycleOutcome {
     let (first, second) = counted.split_at(counted.len() / 2);
     let (early, late) = (hits(first), hits(second));
     if late == 0 {
-        // A leak as frequent as in the first half would have to be silent for all of the second by
+        // A leak as frequent as in the first half would have to be silent throughout the second by
         // chance.
         let share = as_f64(early) / as_f64(first.len() as u64);
         let silent = (1.0 - share).max(0.0).powf(as_f64(second.len() as u64));
@@ -91,7 +91,7 @@ pub fn judge(survivors: &[u64]) -> CycleOutcome {
     let share = as_f64(second.len() as u64) / as_f64(counted.len() as u64);
     let fades =
         at_most(late, early + late, share) < FADING || is_silent(counted.iter().rev().copied());
-    // What is only young was replaced each time before it could grow old.
+    // If only young ones are left, each was replaced before it could grow old.
     let is_replaced = early == 0 || is_silent(counted.iter().copied());
     if is_replaced || fades || rate.hits < LEAST_HITS || rate.low <= 0.0 {
         return CycleOutcome::Undecided(rate);
@@ -99,13 +99,13 @@ pub fn judge(survivors: &[u64]) -> CycleOutcome {
     CycleOutcome::Leaks(rate)
 }
 
-/// Whether the cycles at this end left nothing for longer than chance has it, by how often the
+/// Whether the cycles at this end left nothing for longer than chance explains, given how often the
 /// others did.
 fn is_silent(cycles: impl Iterator<Item = u64>) -> bool {
     let counts: Vec<u64> = cycles.collect();
     let all = counts.len();
     let silent = counts.iter().take_while(|count| **count == 0).count();
-    // One more than there were: a single cycle without proves nothing.
+    // One more than there were: a single cycle without a survivor proves nothing.
     let share = as_f64(hits(&counts)) / as_f64((all - silent + 1) as u64);
     silent > 0 && (1.0 - share).max(0.0).powf(as_f64(silent as u64)) < FADING
 }
@@ -137,7 +137,7 @@ fn rounded(value: f64) -> f64 {
     (value * 1e4).round() / 1e4
 }
 
-/// The probability of at most `hits` of `all`, each with the chance `share`.
+/// The probability of at most `hits` of `all`, each with the probability `share`.
 fn at_most(hits: u64, all: u64, share: f64) -> f64 {
     let mut term = (1.0 - share).powf(as_f64(all));
     let mut sum = term;
@@ -154,7 +154,7 @@ pub fn sentence(rate: &Rate, requests_per_cycle: u64) -> String {
     per_request(rate, requests_per_cycle, ("descriptor", "descriptors"))
 }
 
-/// The same of anything else: what one of it is called, and several.
+/// The same for any other noun, given its singular and plural.
 #[must_use]
 pub fn per_request(rate: &Rate, requests_per_cycle: u64, (one, many): (&str, &str)) -> String {
     let requests = as_f64(requests_per_cycle.max(1));

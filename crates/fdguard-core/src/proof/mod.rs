@@ -1,9 +1,9 @@
-//! The judgement of a check: what a program left behind, and whether it can have meant to.
+//! The judgement of a check: what a program left behind, and whether that can be intended.
 //!
-//! Values in, verdict out. [`at_exit`] judges what was open when a process ended by the course of
-//! its call path, [`cycles`] what the cycles of an exercise left in a server that still runs,
-//! [`process`] the processes that outlived the program. [`Allowance`] is what the user cleared on
-//! the command line. See decision 023.
+//! Values in, verdict out. [`at_exit`] judges what was open when a process exited by the course of
+//! its call path, [`cycles`] what the cycles of an exercise left in a running server, [`process`]
+//! the processes that outlived the program. [`Allowance`] is what the user cleared on the command
+//! line. See decision 023.
 
 pub mod allowance;
 pub mod at_exit;
@@ -38,37 +38,37 @@ pub(crate) const PROOFS: &[Rule] = &[
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum RemainsVerdict {
-    /// They became more and more while the program ran.
+    /// Their number kept growing while the program ran.
     Grew,
     /// Each cycle of the exercise leaves some.
     PerCycle,
     /// Nothing of this line was closed before the program ended.
     Left,
-    /// Others of this line were closed, these were not.
+    /// Other descriptors of this line were closed, these were not.
     Strayed,
     /// The user accepts them.
     Allowed,
-    /// There were no more of them in the end than long before.
+    /// Their number did not grow for a long time before the exit.
     Held,
     /// The line closes what it opened, the oldest first: a cache, a rotated file.
     Rolling,
     /// A thread was just using it.
     InFlight,
-    /// A signal ended the program: it had no time to close.
+    /// A signal terminated the program: it had no time to close.
     CutOff,
-    /// No line of the program's own took part.
+    /// None of the program's own lines took part.
     Runtime,
 }
 
 impl RemainsVerdict {
-    /// Whether a program that could not have meant this fails the check.
+    /// Whether it fails the check, because it cannot be intended.
     #[must_use]
     pub fn fails(self) -> bool {
         self <= Self::Strayed
     }
 }
 
-/// Descriptors of one class that one place left, and what is thought of them.
+/// Descriptors of one class that one site left open, and their judgement.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Remains {
     /// The process.

@@ -1,5 +1,5 @@
-//! Whether the program's authors had a hand in an opening, or only its runtime: the rule of
-//! [`crate::blame`], as a check asks it.
+//! Whether the program's own code took part in an open, or only its runtime: the rule of
+//! [`crate::blame`], as a check applies it.
 
 pub use crate::blame::{blamed as culprit, is_programs};
 

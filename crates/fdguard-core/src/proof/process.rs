@@ -20,7 +20,7 @@ pub const RULE: Rule = Rule {
     ),
 };
 
-/// What became of it.
+/// Its state.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Fate {
@@ -30,19 +30,19 @@ pub enum Fate {
     Zombie,
 }
 
-/// How it was ended by the check.
+/// How the check ended it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Ending {
-    /// It was left alone, as asked.
+    /// Left alone, as requested.
     Kept,
-    /// It ended when asked to (SIGTERM).
+    /// It exited on request (SIGTERM).
     Asked,
     /// It had to be killed (SIGKILL).
     Killed,
-    /// It had ended already.
+    /// It had already exited.
     Ended,
-    /// It could not be ended.
+    /// It could not be terminated.
     Failed,
 }
 
@@ -55,11 +55,11 @@ pub struct LeftoverProcess {
     pub comm: Text,
     /// Its arguments.
     pub cmdline: Vec<Text>,
-    /// What became of it.
+    /// Its state.
     pub fate: Fate,
-    /// Whether it has a session of its own (`setsid`).
+    /// Whether it has its own session (`setsid`).
     pub own_session: Option<bool>,
-    /// The process that started it, where known: number and command.
+    /// The process that started it, if known: pid and command.
     pub parent: Option<(Pid, Text)>,
     /// How it was ended.
     pub ending: Ending,
@@ -72,7 +72,7 @@ pub struct LeftoverProcess {
 }
 
 impl LeftoverProcess {
-    /// What it is, in words.
+    /// Its description.
     #[must_use]
     pub fn why(&self) -> String {
         let words: Vec<_> = self.cmdline.iter().map(Text::to_lossy).collect();

@@ -17,7 +17,7 @@ use crate::glob::Glob;
 pub struct Scenario {
     /// The server and its arguments; empty where the command line names it.
     pub server: Vec<String>,
-    /// The readiness check, in the form of `--ready`, and its place in the file.
+    /// The readiness check, in the form of `--ready`, and its position in the file.
     pub ready: Option<(String, ScenarioPosition)>,
     /// A command that makes the server release its descriptors.
     pub settle: Option<String>,
@@ -27,9 +27,9 @@ pub struct Scenario {
     pub allow: Vec<Allowance>,
     /// Which processes may outlive it.
     pub allow_process: Vec<Glob>,
-    /// The most descriptors of a class that the server may hold in the end.
+    /// The most descriptors of a class that the server may hold at the end.
     pub budgets: Vec<(ClassPattern, u64)>,
-    /// The exercises, in their order.
+    /// The exercises, in order.
     pub exercises: Vec<Exercise>,
 }
 
@@ -44,7 +44,7 @@ pub struct Exercise {
     pub cycles: Option<u32>,
     /// Cycles before them; absent: taken from the command line.
     pub warmup: Option<u32>,
-    /// At the same time; absent: taken from the command line.
+    /// Concurrent cycles; absent: taken from the command line.
     pub concurrency: Option<u32>,
 }
 
@@ -58,14 +58,14 @@ pub enum Work {
         /// Whether it must fail.
         must_fail: bool,
     },
-    /// Connects, sends, and goes away without reading, with a reset.
+    /// Connects, sends, and disconnects with a reset, without reading.
     TcpDisconnect {
         /// Host and port.
         address: String,
         /// What is sent.
         send: String,
     },
-    /// Sends a request and gives up waiting for the answer.
+    /// Sends a request and stops waiting for the response.
     HttpTimeout {
         /// Host and port.
         address: String,
@@ -76,7 +76,7 @@ pub enum Work {
     },
 }
 
-/// A place in the file, both from 1.
+/// A position in the file, both from 1.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ScenarioPosition {
     /// The line.

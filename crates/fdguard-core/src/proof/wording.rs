@@ -23,7 +23,7 @@ pub(super) fn place_of(origin: Option<&Origin>) -> String {
     culprit.map_or_else(|| "an unknown line".to_owned(), place)
 }
 
-/// `regular /srv/a.log`, or the call that opened it where nothing more is known.
+/// `regular /srv/a.log`, or the call that opened it if nothing else is known.
 #[must_use]
 pub fn what(remains: &Remains) -> String {
     match (&remains.class, &remains.target) {
@@ -37,7 +37,7 @@ pub fn what(remains: &Remains) -> String {
 /// What to do about remains that fail a check.
 #[must_use]
 pub fn next_step(remains: &Remains) -> String {
-    // A line of a library or of a launcher would allow what every caller of it opens.
+    // A line of a library or of a launcher would allow what all of its callers open.
     let own = remains
         .origin
         .as_ref()

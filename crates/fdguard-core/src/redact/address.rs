@@ -1,11 +1,12 @@
 //! Addresses: the host becomes a token, the port stays where it names a service.
 
-// Addresses alone: what opens sockets is in the standard library's module of that name.
+// Addresses only: the part of the standard library that opens sockets is in the module of the same
+// name.
 use core::net::{IpAddr, SocketAddr};
 
 use super::{Redactor, words};
 
-/// The lowest port that the kernel gives out by itself, by default.
+/// The lowest ephemeral port by default.
 const EPHEMERAL: u16 = 32768;
 
 impl Redactor {
@@ -35,7 +36,7 @@ impl Redactor {
         whole
     }
 
-    /// Ports that the kernel chose stay numbers of that range: they distinguish the two ends.
+    /// Ephemeral ports stay numbers of that range: they distinguish the two ends.
     fn port(&mut self, port: u16) -> String {
         if words::is_service(port) {
             return port.to_string();
@@ -43,7 +44,7 @@ impl Redactor {
         if port < EPHEMERAL {
             return self.word(format!("port {port}").as_bytes());
         }
-        // There are no more such ports than numbers for them.
+        // There are at most as many such ports as numbers for them.
         let next = u16::try_from(self.ports.len()).unwrap_or(0);
         let given = self
             .ports

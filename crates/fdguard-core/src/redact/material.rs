@@ -1,4 +1,4 @@
-//! What was gathered, with every foreign name in it redacted.
+//! The collected material, with every private name redacted.
 
 use super::Redactor;
 use crate::detail::InetDetail;
@@ -56,7 +56,7 @@ impl Redactor {
         }
     }
 
-    /// Who a process is: the program stays, its arguments do not.
+    /// A process: the program stays, its arguments do not.
     pub fn process(&mut self, process: &Process) -> Process {
         let exe = process.exe.as_ref();
         let cohorts = process.cohorts.iter();
@@ -141,7 +141,7 @@ impl Redactor {
         }
     }
 
-    /// Abstract names begin with a sign of their own.
+    /// Abstract names begin with their own marker.
     fn socket_name(&mut self, name: &[u8]) -> Vec<u8> {
         match name.strip_prefix(b"@") {
             Some(name) => [b"@", &*self.path(name)].concat(),
@@ -149,7 +149,7 @@ impl Redactor {
         }
     }
 
-    /// `pid 12 sh`, or whatever the kernel says where the process is not known.
+    /// `pid 12 sh`, or the kernel's text if the process is not known.
     fn pidfd(&mut self, target: &Text) -> Text {
         let known = target.as_str().and_then(|text| {
             let (pid, comm) = text.strip_prefix("pid ")?.split_once(' ')?;
@@ -198,7 +198,7 @@ impl Redactor {
                     *address = self.word(address.as_bytes());
                 }
             }
-            // Numbers and words of the kernel.
+            // Numbers and words from the kernel.
             Detail::Eventpoll(_)
             | Detail::Eventfd(_)
             | Detail::Timerfd(_)
@@ -248,7 +248,7 @@ impl Redactor {
         }
     }
 
-    /// What it has in common with its siblings is found again, from what is left of its name.
+    /// Its group is derived again, from the redacted name.
     fn sighting(&mut self, sighting: &Sighting) -> Sighting {
         let target = self.target(&sighting.class, &sighting.target);
         let detail = match (&sighting.class, target.as_str()) {
@@ -297,7 +297,7 @@ impl Redactor {
         }
     }
 
-    /// A line of a log may hold anything: what it means stays, the line does not.
+    /// A log line may contain anything: its meaning stays, the line does not.
     fn log(&mut self, log: &LogFile) -> LogFile {
         let mut log = log.clone();
         log.path = Text::from(self.path(log.path.as_bytes()));

@@ -1,12 +1,13 @@
-//! Names made unrecognisable, shapes kept: a bundle that may be shown to strangers.
+//! Redacts names and keeps shapes: a bundle that may be shown to third parties.
 //!
-//! What users and programs chose (directories, files, addresses, arguments) becomes a short token;
-//! what the system chose (classes, well-known directories, libraries, kinds of files) stays. The
-//! same name has the same token wherever it occurs. Tokens are counted, not computed: nothing of a
-//! name is in its token, so there is nothing to guess, and two bundles have nothing in common.
+//! Names that users and programs chose (directories, files, addresses, arguments) become a short
+//! token; names that the system chose (classes, well-known directories, libraries, kinds of files)
+//! stay. The same name has the same token wherever it occurs. Tokens are counted, not computed: a
+//! token contains nothing of its name, so there is nothing to guess, and two bundles have nothing
+//! in common.
 //!
-//! What was seen is redacted, and then everything is concluded again from that: no sentence can
-//! hold a name that was not there any more when it was made.
+//! The observations are redacted, and then all conclusions are drawn again from those: no sentence
+//! can contain a name that was already removed.
 
 mod address;
 mod material;
@@ -17,18 +18,18 @@ use std::collections::{HashMap, HashSet};
 
 use crate::Text;
 
-/// Gives out tokens, and remembers for what.
+/// Issues tokens, and remembers for which names.
 #[derive(Clone, Debug, Default)]
 pub struct Redactor {
     words: HashMap<Vec<u8>, String>,
     numbers: HashMap<Vec<u8>, HashMap<Vec<u8>, usize>>,
     ports: HashMap<u16, u16>,
-    /// What was given out: to be left alone when it comes by again.
+    /// The tokens issued: they are not redacted again.
     issued: HashSet<Vec<u8>>,
 }
 
 impl Redactor {
-    /// One that has given out nothing.
+    /// One that has issued no tokens.
     #[must_use]
     pub fn new() -> Self {
         Self::default()
@@ -61,8 +62,7 @@ impl Redactor {
         }
     }
 
-    /// A command's name: it stays when it looks like the name of a program, since that is what it
-    /// is by default.
+    /// A command's name: it stays if it looks like the name of a program, which is the default.
     pub fn command(&mut self, comm: &Text) -> Text {
         if words::is_program_name(comm.as_bytes()) {
             return comm.clone();

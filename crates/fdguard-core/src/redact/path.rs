@@ -3,7 +3,7 @@
 use super::{Redactor, words};
 use crate::collapse;
 
-/// The kernel's mark at the end of a name that is gone.
+/// The kernel's mark at the end of a deleted name.
 const DELETED: &[u8] = b" (deleted)";
 /// Directories below `/dev` with user-chosen names.
 const NAMED_DEVICES: &[&[u8]] = &[b"shm", b"mqueue", b"mapper", b"disk", b"hugepages"];
@@ -72,8 +72,8 @@ impl Redactor {
     }
 }
 
-/// The components with numbers and random parts collapsed, also those that look like words: that
-/// two temporary names belong together must be seen when their letters are gone.
+/// The components with numbers and random parts collapsed, also those that look like words: it must
+/// remain visible that two temporary names belong together when their letters are gone.
 fn collapsed(stems: &[&[u8]]) -> Vec<Vec<u8>> {
     let joined = stems.join(&b'/');
     let joined = collapse::with_words(&joined).unwrap_or(joined);
@@ -84,7 +84,7 @@ fn collapsed(stems: &[&[u8]]) -> Vec<Vec<u8>> {
         .collect()
 }
 
-/// `pipe:[123]`, `anon_inode:[eventfd]`: there is nothing of anybody in it.
+/// `pipe:[123]`, `anon_inode:[eventfd]`: it contains no private name.
 fn is_made_by_kernel(name: &[u8]) -> bool {
     const KINDS: &[&[u8]] = &[
         b"pipe", b"socket", b"net", b"mnt", b"uts", b"ipc", b"pid", b"user", b"cgroup", b"time",

@@ -32,7 +32,7 @@ fn r10_shapes_of_paths_stay_visible() {
         ("/srv/x (deleted)", "/srv/~g (deleted)"),
     ] {
         let shown = path(redactor, from);
-        // `log` is a place and a kind of file, and nobody's name.
+        // `log` is a place and a kind of file, not a private name.
         assert_eq!(shown, to, "{from}");
     }
 }
@@ -134,7 +134,7 @@ fn sentences_of_ours_keep_their_words_and_lose_their_paths() {
     );
 }
 
-/// Names that nobody would choose for a place of the system.
+/// Names that are never those of a system directory.
 fn secret() -> impl Strategy<Value = String> {
     "zq[a-z0-9_ .%-]{6,20}".prop_map(|name| name.trim_end().to_owned())
 }

@@ -1,4 +1,4 @@
-//! What stays: names that the system chose and that no user gave.
+//! What stays: names that the system chose, not a user.
 
 /// Path components that show the kind of place and reveal nothing about a person.
 const PLACES: &[&str] = &[
@@ -267,7 +267,7 @@ pub(super) fn is_library(component: &[u8]) -> bool {
             .all(|byte| byte.is_ascii_digit() || *byte == b'.')
 }
 
-/// Whether this may be the name of a program and not a title that one gave itself.
+/// Whether this may be the name of a program and not a title that the program set.
 pub(super) fn is_program_name(name: &[u8]) -> bool {
     let is_usual = |byte: &u8| byte.is_ascii_alphanumeric() || b"._+-:/()#~".contains(byte);
     !name.is_empty() && name.iter().all(is_usual) && !name.contains(&b'@')

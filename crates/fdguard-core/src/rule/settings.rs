@@ -1,4 +1,4 @@
-//! What the rules take from the user and from the playbook.
+//! The user's and the playbook's input to the rules.
 
 use jiff::civil::Date;
 

@@ -46,7 +46,7 @@ fn scaled(per_second: f64) -> (String, &'static str, &'static str) {
     (format!("{value:.digits$}"), words, symbol)
 }
 
-/// To three digits, however small: a leak of one a day must not become nothing.
+/// To three digits, however small: a leak of one a day must not round to zero.
 #[must_use]
 pub(crate) fn rounded(value: f64) -> f64 {
     if value == 0.0 || !value.is_finite() {

@@ -1,6 +1,6 @@
 //! The share of the normal distribution outside an interval around zero.
 
-/// Below this the power series is quick and exact, above it the continued fraction.
+/// Below this the power series is fast and exact, above it the continued fraction.
 const BORDER: f64 = 2.0;
 
 /// The share of the standard normal distribution that is at least `|z|` away from zero.
@@ -22,10 +22,10 @@ fn inner(x: f64) -> f64 {
     sum * std::f64::consts::FRAC_2_SQRT_PI * (-x * x).exp()
 }
 
-/// What the error function lacks to one, by its continued fraction, from the inside out: a
-/// difference from one would lose all digits where it matters.
+/// The complementary error function by its continued fraction, from the inside out: a difference
+/// from one would lose all significant digits.
 fn outer(x: f64) -> f64 {
-    // At the border 60 levels are exact to the last digits; further out fewer would do.
+    // At the border 60 levels are exact to the last digits; further out fewer would suffice.
     let fraction = (1..=60u32)
         .rev()
         .fold(x, |inner, level| x + f64::from(level) / 2.0 / inner);

@@ -2,19 +2,18 @@
 
 use crate::count::as_f64;
 
-/// The median of sorted values; `None` of none.
+/// The median of sorted values; `None` for an empty list.
 pub(super) fn median(sorted: &[f64]) -> Option<f64> {
     let upper = *sorted.get(sorted.len() / 2)?;
     if sorted.len() % 2 == 1 {
         return Some(upper);
     }
     let lower = sorted[sorted.len() / 2 - 1];
-    // Halved first: the sum of two large numbers may not fit.
+    // Halved first: the sum of two large numbers may overflow.
     Some(lower / 2.0 + upper / 2.0)
 }
 
-/// The variance of Kendall's statistic over `n` values, less what the ties in each series take from
-/// it.
+/// The variance of Kendall's statistic over `n` values, reduced for the ties in each series.
 pub(super) fn variance(n: usize, series: &[&[f64]]) -> f64 {
     let ties = series.iter().flat_map(|values| groups(values));
     (term(n) - ties.map(term).sum::<f64>()) / 18.0
@@ -32,7 +31,7 @@ fn groups(values: &[f64]) -> Vec<usize> {
     sorted.chunk_by(|a, b| a == b).map(<[f64]>::len).collect()
 }
 
-/// The rank of each value, from 1; equal values share the middle of their ranks.
+/// The rank of each value, from 1; equal values share their mean rank.
 pub(super) fn ranks(values: &[f64]) -> Vec<f64> {
     let mut order: Vec<usize> = (0..values.len()).collect();
     order.sort_by(|a, b| values[*a].total_cmp(&values[*b]));
@@ -79,7 +78,7 @@ mod tests {
 
     #[test]
     fn ties_take_from_the_variance() {
-        // By hand: 4·3·13/18, and less 2·1·9/18 for one pair of equals.
+        // By hand: 4·3·13/18, minus 2·1·9/18 for one pair of equals.
         let without = variance(4, &[&[1.0, 2.0, 3.0, 4.0]]);
         assert!((without - 156.0 / 18.0).abs() < 1e-12);
         let with = variance(4, &[&[1.0, 2.0, 2.0, 4.0]]);

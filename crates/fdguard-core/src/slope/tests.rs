@@ -1,11 +1,11 @@
-//! The reference values were computed apart from this code: slopes and intervals by
+//! The reference values were computed independently: slopes and intervals by
 //! `scipy.stats.theilslopes`, trends by `pymannkendall`.
 
 use proptest::prelude::*;
 
 use super::{MOST_POINTS, Slope, Trend, mann_kendall, mann_kendall_corrected, theil_sen};
 
-/// The flow of the Nile at Aswan, 1871 to 1970: a classic of this field.
+/// The flow of the Nile at Aswan, 1871 to 1970: a classic data set.
 const NILE: [u16; 100] = [
     1120, 1160, 963, 1210, 1160, 1160, 813, 1230, 1370, 1140, 995, 935, 1110, 994, 1020, 960, 1180,
     799, 958, 1140, 1100, 1210, 1150, 1250, 1260, 1220, 1030, 1100, 774, 840, 874, 694, 940, 833,
@@ -15,7 +15,7 @@ const NILE: [u16; 100] = [
     975, 815, 1020, 906, 901, 1170, 912, 746, 919, 718, 714, 740,
 ];
 
-/// Sixty steps of a process that keeps four fifths of its last value: no trend, much resemblance.
+/// Sixty steps of an autoregressive process with coefficient 0.8: no trend, strong autocorrelation.
 const RESEMBLING: [f64; 60] = [
     1.3, 2.5, 2.1, 0.9, -0.4, -0.3, -1.2, -2.4, -1.7, -1.3, -0.5, -1.3, -1.0, -0.9, -2.2, -1.2,
     -0.7, 1.9, 1.7, 1.2, 2.2, 2.0, 2.5, 1.6, 1.5, 2.2, 2.5, 2.1, 0.6, 0.9, 0.8, 1.4, 1.3, 2.1, 1.7,

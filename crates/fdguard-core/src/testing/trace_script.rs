@@ -1,4 +1,4 @@
-//! Traces told step by step, with places in the code by name.
+//! Scripted traces, step by step, with named sites.
 
 use crate::event::{CloseCall, Errno, FdCall, OpenCall, StackId, Tid, TraceEvent, What};
 use crate::origin::{Frame, Language, Stack};
@@ -23,7 +23,7 @@ pub(crate) struct TraceScript {
     at: u64,
 }
 
-/// Tells a trace.
+/// Builds a trace.
 pub(crate) fn traced(tell: impl FnOnce(&mut TraceScript)) -> TraceScript {
     let mut traced = TraceScript::default();
     tell(&mut traced);
@@ -31,7 +31,7 @@ pub(crate) fn traced(tell: impl FnOnce(&mut TraceScript)) -> TraceScript {
 }
 
 impl TraceScript {
-    /// One event by a thread at a place, a microsecond after the last.
+    /// One event by a thread at a site, a microsecond after the last.
     pub(crate) fn add(&mut self, thread: Tid, place: &str, what: What) {
         self.at += 1000;
         let known = self.places.iter().position(|known| known == place);
@@ -48,7 +48,7 @@ impl TraceScript {
         });
     }
 
-    /// What follows happens in this process.
+    /// The following events are in this process.
     pub(crate) fn switch(&mut self, to: ProcKey) {
         self.process = Some(to);
     }
@@ -173,7 +173,7 @@ impl TraceScript {
         self.add(thread, place, What::Locking { fd });
     }
 
-    /// The stack of an id: one frame with the name of the place.
+    /// The stack of an id: one frame with the name of the site.
     pub(crate) fn resolve(&self, stack: StackId) -> Stack {
         let place = usize::try_from(stack.0)
             .ok()

@@ -1,4 +1,4 @@
-//! Small watches for tests: what a process held, told look by look, a second apart.
+//! Small scripted watches for tests: what a process held at each look, a second apart.
 
 use std::collections::BTreeMap;
 
@@ -17,7 +17,7 @@ use crate::snapshot::{Ceiling, Ceilings, Limits, Process};
 use crate::timeline::{ChildCount, Look, LookChange, Sighting};
 use crate::{Class, Fd, Pid, Text, Tier, Timeline, collapse};
 
-/// What was seen of one process.
+/// The observations of one process.
 #[derive(Debug, Default)]
 pub(crate) struct WatchScript {
     pub(crate) looks: Vec<Look>,
@@ -28,7 +28,7 @@ pub(crate) struct WatchScript {
     blind: bool,
 }
 
-/// Tells a watch: `watched(|t| { t.open(Class::Pipe, "pipe:[1]", 3); t.looks(1); })`.
+/// Builds a watch: `watched(|t| { t.open(Class::Pipe, "pipe:[1]", 3); t.looks(1); })`.
 pub(crate) fn watched(tell: impl FnOnce(&mut WatchScript)) -> WatchScript {
     let mut watched = WatchScript::default();
     watched.limits(65_536, 65_536);
@@ -36,8 +36,7 @@ pub(crate) fn watched(tell: impl FnOnce(&mut WatchScript)) -> WatchScript {
     watched
 }
 
-/// Ten files from the beginning on, then one more of `class` with every look: as plain a leak as
-/// there is.
+/// Ten files from the start, then one more of `class` with every look: the simplest leak.
 pub(crate) fn leak(class: &Class, target: &str, looks: usize) -> WatchScript {
     watched(|t| {
         t.open(Class::Regular, "/srv/app.log", 10);
@@ -45,7 +44,7 @@ pub(crate) fn leak(class: &Class, target: &str, looks: usize) -> WatchScript {
     })
 }
 
-/// Nothing set by the user.
+/// Without user settings.
 pub(crate) fn settings() -> RuleSettings {
     RuleSettings {
         levels: Levels::default(),
@@ -56,7 +55,7 @@ pub(crate) fn settings() -> RuleSettings {
     }
 }
 
-/// The same with a file of the user's.
+/// The same with a user's file.
 pub(crate) fn configured(toml: &str) -> RuleSettings {
     let config = crate::config::Config::parse(toml).unwrap();
     RuleSettings {
@@ -75,7 +74,7 @@ impl WatchScript {
         });
     }
 
-    /// Changes the ceilings of the host.
+    /// Changes the limits of the host.
     pub(crate) fn host(&mut self, set: impl FnOnce(&mut Ceilings)) {
         set(self.next.host.get_or_insert_default());
     }
@@ -89,7 +88,7 @@ impl WatchScript {
         self.blind = true;
     }
 
-    /// Opens so many, each at the lowest free number, as the kernel does.
+    /// Opens `count`, each at the lowest free number, as the kernel does.
     pub(crate) fn open(&mut self, class: Class, target: &str, count: usize) {
         for _ in 0..count {
             let fd = (0..).find(|fd| !self.open.contains_key(fd)).unwrap();
@@ -108,7 +107,7 @@ impl WatchScript {
         });
     }
 
-    /// Closes so many of a class, the lowest numbers first.
+    /// Closes `count` of a class, the lowest numbers first.
     pub(crate) fn close(&mut self, class: &Class, count: usize) {
         for _ in 0..count {
             let mut open = self.open.iter();
@@ -118,7 +117,7 @@ impl WatchScript {
         }
     }
 
-    /// Looks so many times.
+    /// Looks `count` times.
     pub(crate) fn looks(&mut self, count: usize) {
         for _ in 0..count {
             let at = self.looks.len() as f64;
@@ -153,7 +152,7 @@ impl WatchScript {
         ProcessDiagnosis::of(&process, &self.timeline(), self.select.as_ref(), settings)
     }
 
-    /// What this rule found.
+    /// The findings of this rule.
     pub(crate) fn found(&self, rule: &str, settings: &RuleSettings) -> Vec<Finding> {
         let mut findings = self.opinion(settings).findings;
         findings.retain(|finding| finding.rule == rule);
@@ -191,7 +190,7 @@ pub(crate) fn header() -> RecordingHeader {
     RecordingHeader::new(Timestamp::UNIX_EPOCH, 1.0)
 }
 
-/// So much of so much.
+/// `used` of `at`.
 pub(crate) fn ceiling(used: u64, at: u64) -> Ceiling {
     Ceiling {
         used: Some(used),

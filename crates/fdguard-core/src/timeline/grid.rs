@@ -1,4 +1,4 @@
-//! Time as the timeline keeps it: rings of buckets, each eight times as wide as the one before.
+//! Time as the timeline stores it: rings of buckets, each eight times as wide as the one before.
 //!
 //! Every series of a timeline shares one grid, so a bucket is three numbers and no time. The finest
 //! ring holds the last 128 ticks; the coarsest reaches back four million. Each ring watches its
@@ -15,9 +15,9 @@ pub const BUCKETS: usize = 128;
 const WIDER: u64 = 8;
 /// Ages at which a descriptor counts as a survivor, in buckets of its ring.
 pub const YOUNG: u64 = 4;
-/// The same for the sterner judgement.
+/// The same for the stricter judgement.
 pub const OLD: u64 = 16;
-/// Ages in all rings: what a descriptor grows through.
+/// Ages in all rings, which a descriptor passes one by one.
 pub(super) const AGES: usize = 2 * RINGS;
 
 /// Width of a ring's buckets, in ticks.
@@ -53,7 +53,7 @@ impl Grid {
         self.ticks
     }
 
-    /// Takes in a tick; tells for each ring whether a new bucket begins.
+    /// Takes in a tick; returns for each ring whether a new bucket begins.
     pub fn tick(&mut self, at: f64) -> [bool; RINGS] {
         let mut rolled = [false; RINGS];
         for (ring, ends) in self.ends.iter_mut().enumerate() {

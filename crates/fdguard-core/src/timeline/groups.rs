@@ -10,7 +10,7 @@ use crate::{Class, TcpState, Text};
 /// More targets than this are counted in their family alone.
 const MOST_TARGETS: usize = 128;
 
-/// What a track is of.
+/// What a track counts.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct GroupKey {
     /// The family: a socket that changes state or a file that is deleted stays in it.
@@ -19,10 +19,10 @@ pub struct GroupKey {
     pub target: Option<Text>,
 }
 
-/// A track and what it is of.
+/// A track and what it counts.
 #[derive(Clone, Debug)]
 pub struct TrackGroup {
-    /// Of what.
+    /// What it counts.
     pub key: GroupKey,
     /// How many, over time.
     pub track: Track,
@@ -36,7 +36,7 @@ pub(super) struct Groups {
     targets: usize,
 }
 
-/// Listening sockets are no connections, and those in the making become some.
+/// Listening sockets are not connections; sockets that are still connecting become connections.
 fn family(class: &Class) -> Class {
     match class {
         Class::Tcp(TcpState::Listen) => class.clone(),
@@ -69,7 +69,7 @@ impl Groups {
             }
             None => self.take_over(one, tick),
         };
-        // Else an empty track could be given away before its first member is counted.
+        // Otherwise an empty track could be reassigned before its first member is counted.
         for index in group.into_iter().chain([family]) {
             self.list[index].track.touched = tick;
         }
@@ -88,7 +88,7 @@ impl Groups {
         index
     }
 
-    /// Gives the place of the target that nobody has held for longest to a new one.
+    /// Reassigns the slot of the target that has been unused for longest.
     fn take_over(&mut self, key: GroupKey, tick: u64) -> Option<usize> {
         let unused = self.list.iter().enumerate().filter(|(_, group)| {
             group.key.target.is_some() && group.track.count() == 0 && group.track.touched < tick

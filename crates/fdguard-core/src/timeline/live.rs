@@ -1,5 +1,4 @@
-//! The descriptors of a process as they live: since when each one is held, and how old it has
-//! become.
+//! The live descriptors of a process: since when each one is open, and which ages it has reached.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -11,16 +10,16 @@ use crate::{Class, Fd, Text};
 pub struct LiveFd {
     /// Its class now.
     pub class: Class,
-    /// What it points at now.
+    /// What it refers to now.
     pub target: Text,
-    /// When it was first seen, in seconds; absent for what was there before the watch.
+    /// When it was first seen, in seconds; absent for those from before the watch.
     pub since: Option<f64>,
-    /// Where it is counted: its family, and its target where that has a track of its own.
+    /// Where it is counted: its family, and its target if that has its own track.
     pub(super) family: usize,
     pub(super) group: Option<usize>,
     /// How many ages it has passed.
     pub(super) level: usize,
-    /// Tells it from others that had this number before.
+    /// Distinguishes it from earlier descriptors with this number.
     serial: u64,
 }
 
@@ -39,7 +38,7 @@ struct Waiting {
     serial: u64,
 }
 
-/// Every descriptor that is open, and the order in which they grow old.
+/// Every open descriptor, and the order in which they reach ages.
 #[derive(Clone, Debug, Default)]
 pub struct LiveFds {
     table: BTreeMap<Fd, LiveFd>,
@@ -80,7 +79,7 @@ impl LiveFds {
             .map(|(fd, _)| *fd)
     }
 
-    /// How many wait for an age, the dead that were not yet found out among them.
+    /// How many wait for an age, including closed ones that were not yet removed.
     #[cfg(test)]
     pub(super) fn waiting(&self) -> usize {
         self.queues.iter().map(VecDeque::len).sum()
@@ -90,7 +89,7 @@ impl LiveFds {
         self.table.get_mut(&fd)
     }
 
-    /// Takes in a descriptor. What was there before the watch has no age: it counts as old.
+    /// Adds a descriptor. Those from before the watch have no age: they count as old.
     pub(super) fn open(
         &mut self,
         (fd, class, target): (Fd, Class, Text),
@@ -123,7 +122,7 @@ impl LiveFds {
         self.table.remove(&fd)
     }
 
-    /// Lets time pass: tells `reached` of each descriptor that came of an age.
+    /// Advances time: calls `reached` for each descriptor that reached an age.
     pub(super) fn grow(&mut self, tick: u64, mut reached: impl FnMut(&LiveFd, usize)) {
         for index in 0..AGES {
             while let Some(first) = self.queues[index].front().copied() {

@@ -1,4 +1,4 @@
-//! What one tick saw: the input of a timeline, and a line of a recording.
+//! The observations of one tick: the input of a timeline, and a line of a recording.
 
 use serde::{Deserialize, Serialize};
 
@@ -8,7 +8,7 @@ use crate::{Class, Fd, FdEntry, Text, collapse};
 /// One look at a watched process.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Look {
-    /// Seconds since the watch began, by a clock that nobody sets.
+    /// Seconds since the watch began, by the monotonic clock.
     pub at: f64,
     /// Number of descriptors; absent where it could not be read.
     pub count: Option<u64>,
@@ -18,13 +18,13 @@ pub struct Look {
     /// Limits of the process, when they were read.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub limits: Option<Limits>,
-    /// Ceilings of the host, when they were read.
+    /// Limits of the host, when they were read.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub host: Option<Ceilings>,
     /// Its children, when they were counted.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub family: Option<ChildCount>,
-    /// Who the process is by now, when it took another name: it became another program (exec).
+    /// The process under its new name, after an exec.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub process: Option<Box<Process>>,
 }
@@ -60,7 +60,7 @@ pub struct Sighting {
     pub fd: Fd,
     /// Its class when it was looked at.
     pub class: Class,
-    /// What it points at.
+    /// What it refers to.
     pub target: Text,
     /// The same with numbers and temporary names collapsed, where that differs.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -68,7 +68,7 @@ pub struct Sighting {
 }
 
 impl Sighting {
-    /// What the target has in common with its siblings.
+    /// The name that the target shares with its siblings.
     #[must_use]
     pub fn group(&self) -> &Text {
         self.group.as_ref().unwrap_or(&self.target)

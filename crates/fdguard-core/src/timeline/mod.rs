@@ -1,8 +1,8 @@
 //! What a process held over time, bounded in memory for weeks of watching.
 //!
-//! A [`Timeline`] takes in one [`Look`] after the other and keeps, for everything, for each family
-//! of classes and for each target, how many descriptors there were and how many of them had grown
-//! old. What it means is said by [`judge`](crate::judge).
+//! A [`Timeline`] takes in one [`Look`] after the other and keeps, for all descriptors, for each
+//! family of classes and for each target, how many there were and how many of them had grown old.
+//! [`judge`](crate::judge) draws the conclusions.
 
 mod grid;
 mod groups;
@@ -22,7 +22,7 @@ use live::Place;
 use crate::snapshot::{Ceilings, Limits};
 use crate::{Class, Fd};
 
-/// Everything remembered of one process, from its first look on.
+/// The history of one process, from its first look on.
 #[derive(Clone, Debug, Default)]
 pub struct Timeline {
     grid: Grid,
@@ -48,8 +48,8 @@ impl Timeline {
         Self::default()
     }
 
-    /// Takes in one look. One that saw neither the count nor the table is no tick: time in which
-    /// nobody could look is no time in which nothing happened.
+    /// Takes in one look. A look that read neither the count nor the table is not a tick:
+    /// unobserved time is not time in which nothing happened.
     pub fn observe(&mut self, look: &Look) {
         if look.count.is_none() && look.table.is_none() {
             return self.note_surroundings(look);
@@ -67,7 +67,7 @@ impl Timeline {
             total.reach(level);
             groups.reach(held, level);
         });
-        // Without a list the count is all there is.
+        // Without a list there is only the count.
         if !self.listed
             && let Some(count) = look.count
         {
@@ -108,7 +108,7 @@ impl Timeline {
             // Now they are counted one by one.
             self.total.set(0);
         }
-        // The first list shows what was there before: nobody knows since when.
+        // The first list shows what was there before: its opening times are unknown.
         let born = self.listed.then_some((tick, at));
         for sighting in &change.opened {
             self.close(sighting.fd);
@@ -141,7 +141,7 @@ impl Timeline {
     }
 
     /// The same descriptor looks different now. It stays in its cohort, unless it is so young that
-    /// it may have been seen half-made: a socket before it was connected, a file before it was
+    /// it may have been seen incomplete: a socket before it was connected, a file before it was
     /// named.
     fn rename(&mut self, sighting: &Sighting) {
         let tick = self.grid.ticks();
@@ -204,19 +204,19 @@ impl Timeline {
         self.listings
     }
 
-    /// Whether the descriptors themselves were ever seen.
+    /// Whether the descriptors were ever listed.
     #[must_use]
     pub fn is_listed(&self) -> bool {
         self.listed
     }
 
-    /// The count at the first look that knew it.
+    /// The count at the first look that read it.
     #[must_use]
     pub fn baseline(&self) -> Option<u64> {
         self.first
     }
 
-    /// The count at the latest look that knew it.
+    /// The count at the latest look that read it.
     #[must_use]
     pub fn count(&self) -> Option<u64> {
         self.last
@@ -240,7 +240,7 @@ impl Timeline {
         self.limits
     }
 
-    /// Ceilings of the host as last read.
+    /// Limits of the host as last read.
     #[must_use]
     pub fn host(&self) -> &Ceilings {
         &self.host

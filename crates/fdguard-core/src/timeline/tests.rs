@@ -27,7 +27,7 @@ struct Watch {
 }
 
 impl Watch {
-    /// One whose first look found these.
+    /// A watch whose first look found these.
     fn of(found: Vec<Sighting>) -> Self {
         let mut watch = Self::default();
         watch.look(found, &[], Vec::new());
@@ -57,7 +57,7 @@ impl Watch {
         self.look(Vec::new(), &[], vec![changed]);
     }
 
-    /// Looks at which nothing had changed.
+    /// Looks without changes.
     fn idle(&mut self, looks: u64) {
         for _ in 0..looks {
             self.at += 1.0;
@@ -107,7 +107,7 @@ fn a_number_that_another_file_got_is_closed_and_opened() {
     assert_eq!(ages(watch.group("/srv/b")), [1, 0, 0]);
     let (_, held) = watch.timeline.live().iter().next().expect("one");
     assert_eq!(held.since, Some(watch.at));
-    // The age of the former is not inherited, however the number was told.
+    // The new descriptor does not inherit the age, however the reuse was reported.
     watch.idle(YOUNG - 1);
     assert_eq!(ages(watch.group("/srv/b")), [1, 0, 0]);
     watch.idle(1);
@@ -209,7 +209,7 @@ fn more_targets_than_there_is_room_for_are_counted_in_their_family() {
     let mut watch = Watch::of(many.collect());
     assert_eq!(watch.timeline.groups().count(), 1 + 128);
     assert_eq!(watch.family(&Class::Regular).track.count(), 300);
-    // Those without a track of their own are closed like any other.
+    // Those without their own track are closed like any other.
     let all: Vec<Fd> = (0..300).collect();
     watch.look(Vec::new(), &all, Vec::new());
     assert_eq!(watch.family(&Class::Regular).track.count(), 0);
@@ -314,7 +314,7 @@ fn memory_is_bounded_for_as_long_as_one_likes() {
             assert!(series.len() <= BUCKETS, "{}", series.len());
         }
     }
-    // Each of the fifty waits for one age; those that died before are dropped as their turn comes.
+    // Each of the fifty waits for one age; those closed before are dropped when their turn comes.
     let waiting = watch.timeline.live().waiting();
     assert!(waiting <= 50 * 8, "{waiting}");
 }

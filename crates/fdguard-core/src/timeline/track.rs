@@ -4,32 +4,32 @@ use std::collections::VecDeque;
 
 use super::grid::{AGES, BUCKETS, RINGS};
 
-/// Levels of age: everybody, then one for each age of the grid.
+/// Levels of age: all descriptors, then one for each age of the grid.
 pub(super) const LEVELS: usize = AGES + 1;
 
-/// A count above this is taken for this. No kernel allows so many, and it leaves room to reckon
-/// with small multiples.
+/// Higher counts are clamped to this. No kernel allows that many, and it leaves room for small
+/// multiples.
 const MOST: u32 = u32::MAX / 32;
 
 /// A stretch of time in one series.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Bucket {
-    /// The least that was seen.
+    /// The minimum.
     pub min: u32,
-    /// The most.
+    /// The maximum.
     pub max: u32,
     /// How many of this age had been closed by its end, since the watch began.
     pub died: u32,
 }
 
-/// One series of buckets, and the height of what fell out at its far end.
+/// One series of buckets, and the maximum of those that were dropped.
 #[derive(Clone, Debug, Default)]
 pub struct BucketSeries {
     buckets: VecDeque<Bucket>,
     past: Option<PastBuckets>,
 }
 
-/// What is remembered of the buckets that fell out of a series.
+/// The summary of the buckets dropped from a series.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct PastBuckets {
     /// The highest value.
@@ -54,8 +54,8 @@ impl PastBuckets {
         self.max = self.max.max(bucket.max);
     }
 
-    /// The height that is no news. Where it rose and fell again and again, the next time may be
-    /// somewhat higher than all before.
+    /// The height that is not new. If it rose and fell repeatedly, the next rise may be slightly
+    /// higher than all before.
     #[must_use]
     pub fn usual_max(self) -> u32 {
         if self.falls >= 2 {
@@ -83,7 +83,7 @@ impl BucketSeries {
                 bucket.max = bucket.max.max(now);
                 bucket.died = died;
             }
-            // Born in the middle of a bucket: before, there was nothing.
+            // Created in the middle of a bucket: before, there was nothing.
             None => self.buckets.push_back(Bucket {
                 min: 0,
                 max: now,
@@ -92,7 +92,7 @@ impl BucketSeries {
         }
     }
 
-    /// What was before the oldest bucket; absent while nothing fell out.
+    /// The buckets before the oldest; absent while none was dropped.
     #[must_use]
     pub fn past(&self) -> Option<PastBuckets> {
         self.past
@@ -103,7 +103,7 @@ impl BucketSeries {
         self.buckets.len()
     }
 
-    /// The last `length` buckets; what lies before its first one is zero.
+    /// The last `length` buckets; those before the first one are zero.
     #[must_use]
     pub fn padded(&self, length: usize) -> Vec<Bucket> {
         let missing = length.saturating_sub(self.buckets.len());
@@ -114,10 +114,10 @@ impl BucketSeries {
     }
 }
 
-/// One scale of time: everybody, those past its young age, those past its old one.
+/// One scale of time: all descriptors, those past its young age, those past its old one.
 #[derive(Clone, Debug, Default)]
 pub struct Ring {
-    /// Everybody.
+    /// All descriptors.
     pub all: BucketSeries,
     /// Those that lived for four buckets.
     pub young: BucketSeries,
@@ -133,7 +133,7 @@ pub struct Track {
     rings: Vec<Ring>,
     /// Highest level whose number changed since the last sample.
     dirty: bool,
-    /// Tick of the last change, to find what nobody uses any more.
+    /// Tick of the last change, to find unused tracks.
     pub(super) touched: u64,
 }
 
@@ -182,7 +182,7 @@ impl Track {
         self.dirty = true;
     }
 
-    /// A descriptor of this level goes elsewhere: neither closed nor opened.
+    /// A descriptor of this level moves to another track: neither closed nor opened.
     pub(super) fn release(&mut self, level: usize) {
         for now in &mut self.now[..=level] {
             *now -= 1;
@@ -197,8 +197,8 @@ impl Track {
         self.now[0] = count;
     }
 
-    /// Writes the present numbers down. Only now, after all changes of a look: nobody ever saw the
-    /// moment between the closing and the opening.
+    /// Records the present numbers, after all changes of a look: the state between a close and an
+    /// open was never observed.
     pub(super) fn sample(&mut self, rolled: &[bool; RINGS], tick: u64) {
         for (index, ring) in self.rings.iter_mut().enumerate() {
             let levels = [0, 2 * index + 1, 2 * index + 2];

@@ -12,12 +12,12 @@ use super::names;
 use super::receipt::{ArchiveProblem, ArchiveTrouble};
 use crate::dir::{self, Dir};
 
-/// A file that is to be archived.
+/// A file to archive.
 #[derive(Clone, Debug)]
 pub(super) struct NamedFile {
     /// The directory that contains the file.
     pub(super) directory: Rc<Dir>,
-    /// Its own name, without what an archive adds.
+    /// Its own name, without the suffixes of an archive.
     pub(super) name: OsString,
     /// Whether the file existed when the archive started.
     pub(super) was_there: bool,
@@ -53,7 +53,7 @@ impl<'a> Finder<'a> {
         }
     }
 
-    /// The file that a path means.
+    /// The file that a path refers to.
     pub(super) fn find(&mut self, given: &Path) -> Result<NamedFile, ArchiveProblem> {
         let found = self.split(given)?;
         let entry = found
@@ -81,7 +81,7 @@ impl<'a> Finder<'a> {
         }
     }
 
-    /// Folder and name of a path, if both may be used.
+    /// Directory and name of a path, if both may be used.
     fn split(&mut self, given: &Path) -> Result<NamedFile, ArchiveProblem> {
         let Some(name) = given.file_name() else {
             return Err(refused(FileType::Directory));

@@ -15,7 +15,7 @@ use super::receipt::{ArchiveProblem, ArchiveTrouble};
 use crate::dir::Dir;
 use crate::lease::{self, LeaseAnswer};
 
-/// As many names as are tried.
+/// The most names that are tried.
 const MOST_NAMES: u32 = 1000;
 
 /// Creates the empty copy. A partial copy left by a killed archive is removed: it is the beginning
@@ -46,7 +46,7 @@ fn is_left_over(to: &Dir, part: &OsStr, original: &File) -> bool {
         && digest::is_beginning_of(&file, original).unwrap_or(false)
 }
 
-/// Fills the copy, brings it to the disk, and reads it from there to compare it.
+/// Fills the copy, syncs it to disk, and reads it back to compare it.
 pub(super) fn fill(
     original: &File,
     copy: &File,
@@ -65,7 +65,7 @@ pub(super) fn fill(
     let contents = scanner.finish(original, has_json_lines).map_err(failed)?;
     dress(original, copy, notes).map_err(failed)?;
     copy.sync_all().map_err(failed)?;
-    // So that it is read from the disk. Where that is not possible it comes from memory.
+    // So that it is read from disk. Where that is not possible it is read from memory.
     let _ = rustix::fs::fadvise(copy, 0, None, Advice::DontNeed);
     let compared = digest::read_contents(copy, has_json_lines).map_err(failed)?;
     if compared != contents {
@@ -78,8 +78,8 @@ pub(super) fn fill(
     Ok(contents)
 }
 
-/// Owner, mode, attributes and times of the original. What cannot be kept is noted: the bytes
-/// matter more.
+/// Owner, mode, attributes and times of the original. Anything that cannot be kept is noted: the
+/// bytes matter more.
 fn dress(original: &File, copy: &File, notes: &mut Vec<String>) -> io::Result<()> {
     let meta = original.metadata()?;
     let now = copy.metadata()?;

@@ -10,7 +10,7 @@ use sha2::{Digest as _, Sha256};
 use crate::hex::hex;
 use crate::read::piece;
 
-/// As much as is in memory at once.
+/// How much is in memory at once.
 const PIECE: usize = 1 << 18;
 /// A longer last line is not parsed.
 const LONGEST_LINE: u64 = 16 << 20;
@@ -59,7 +59,7 @@ impl Scanner {
         self.bytes += piece.len() as u64;
     }
 
-    /// From where to where the last line goes.
+    /// Start and end of the last line.
     fn last_line(&self) -> (u64, u64) {
         let start = if self.bytes > self.open {
             self.open
@@ -69,7 +69,7 @@ impl Scanner {
         (start, self.bytes)
     }
 
-    /// All of it. The last line is read again from the file.
+    /// The result. The last line is read again from the file.
     pub(super) fn finish(self, file: &File, has_json_lines: bool) -> io::Result<Contents> {
         let (start, end) = self.last_line();
         let is_asked = has_json_lines && self.bytes > 0 && end - start <= LONGEST_LINE;
@@ -126,7 +126,7 @@ pub(super) fn read_contents(file: &File, has_json_lines: bool) -> io::Result<Con
     scanner.finish(file, has_json_lines)
 }
 
-/// Whether a file has nothing that is not at the same place in another one.
+/// Whether one file is a prefix of another.
 pub(super) fn is_beginning_of(part: &File, whole: &File) -> io::Result<bool> {
     let mut at = 0;
     let mut is_same = true;

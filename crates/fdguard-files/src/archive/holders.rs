@@ -26,13 +26,13 @@ pub(super) struct FoundHolders {
 /// A file to search for, and its current path.
 pub(super) type HolderSearch<'a> = (PathBuf, &'a File);
 
-/// Walks over all processes for one file.
+/// Searches all processes for one file.
 pub(super) fn find(path: &Path, file: &File) -> FoundHolders {
     let found = find_all(&[(path.to_owned(), file)]);
     found.into_iter().next().unwrap_or_default()
 }
 
-/// Walks over all processes once, for all of these files.
+/// Searches all processes once, for all of these files.
 pub(super) fn find_all(files: &[HolderSearch<'_>]) -> Vec<FoundHolders> {
     let id = |file: &File| file.metadata().ok().map(|meta| (meta.dev(), meta.ino()));
     let sought: Vec<SoughtFile> = files
@@ -96,7 +96,7 @@ fn is_lock(kind: &str) -> bool {
     matches!(kind, "POSIX" | "FLOCK" | "OFDLCK")
 }
 
-/// This process is not on the walk, but another part of it may have a file.
+/// The search skips this process, but another part of it may hold a file.
 fn own(sought: &[SoughtFile], all: &mut [FoundHolders]) {
     let Ok(entries) = std::fs::read_dir("/proc/self/fd") else {
         return;
@@ -131,7 +131,7 @@ fn own(sought: &[SoughtFile], all: &mut [FoundHolders]) {
     }
 }
 
-/// Adds the holders at the deadline; those that were there at the start are marked.
+/// Adds the holders at the deadline; those present at the start are marked.
 pub(super) fn at_deadline(before: &mut Vec<FileHolder>, now: Vec<FileHolder>) {
     for mut holder in now {
         holder.at_deadline = true;

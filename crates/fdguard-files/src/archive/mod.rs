@@ -41,23 +41,23 @@ pub use receipt::{
 };
 pub use step::{ArchiveObserver, ArchiveStep};
 
-/// As many files as are worked on at once: each takes two descriptors meanwhile.
+/// The most files processed at once: each uses two descriptors.
 const AT_ONCE: usize = 32;
-/// A wait that is as good as endless.
+/// A wait that is practically endless.
 const LONGEST: Duration = Duration::from_secs(365 * 24 * 3600);
 
 /// How to archive.
 #[derive(Clone, Debug)]
 pub struct Archive {
-    /// Where files go; made where it is missing.
+    /// The archive directory; created if missing.
     pub to: PathBuf,
     /// How long to wait for writers and locks, for all files together. Zero checks once.
     pub wait: Duration,
     /// Reject files outside this directory.
     pub within: Option<PathBuf>,
-    /// Archive what a symbolic link leads to, which is refused otherwise.
+    /// Archive the target of a symbolic link, which is refused otherwise.
     pub follow: bool,
-    /// Refuse a file whose name is taken in the archive, instead of calling it `name.1`.
+    /// Refuse a file whose name exists in the archive, instead of calling it `name.1`.
     pub no_rename: bool,
     /// If the kernel grants no lease: accept a search of the processes that can be examined.
     pub trust_scan: bool,
@@ -81,15 +81,15 @@ impl Archive {
         }
     }
 
-    /// Archives these files. Each has its own receipt, and what goes wrong with one leaves the
-    /// others alone. Blocks for as long as it takes.
+    /// Archives these files. Each has its own receipt, and a failure of one does not affect the
+    /// others. Blocks until all are finished.
     #[must_use]
     pub fn run(&self, files: &[PathBuf]) -> ArchiveReport {
         self.run_with(files, || self.prepare())
     }
 
-    /// The same for files below `within` alone, into a directory that is open already: whatever
-    /// their paths become meanwhile, nothing leaves the two.
+    /// The same only for files below `within`, into a directory that is already open: whatever
+    /// happens to their paths meanwhile, nothing leaves the two.
     #[must_use]
     pub fn run_below(
         &self,
@@ -187,7 +187,7 @@ impl Archive {
     }
 }
 
-/// Names the writers of new files, in one walk for all; returns whether there were any.
+/// Names the writers of new files, in one search for all; returns whether there were any.
 fn name_writers(active: &mut [(usize, Job<'_>)]) -> bool {
     let asking: Vec<(usize, HolderSearch<'_>)> = active
         .iter()
@@ -207,7 +207,7 @@ fn name_writers(active: &mut [(usize, Job<'_>)]) -> bool {
     true
 }
 
-/// Since then, to the microsecond.
+/// Elapsed milliseconds, to the microsecond.
 fn milliseconds(since: Instant) -> f64 {
     (since.elapsed().as_secs_f64() * 1e6).round() / 1000.0
 }
@@ -231,7 +231,7 @@ fn unusable(error: &std::io::Error) -> ArchiveProblem {
     }
 }
 
-/// Files that are to be done, and receipts of those that are.
+/// Files to archive, and receipts of those that are finished.
 struct Work {
     queue: VecDeque<(usize, NamedFile)>,
     receipts: Vec<(usize, ArchiveReceipt)>,
@@ -247,7 +247,7 @@ impl Work {
         for (index, path) in files.iter().enumerate() {
             match finder.find(path) {
                 Ok(named) => {
-                    // One that was named before, or by another path, is done once.
+                    // A file that was named before, or by another path, is archived once.
                     let key = (named.directory.id(), named.name.clone());
                     known.entry(key).or_insert_with(|| {
                         work.queue.push_back((index, named));

@@ -1,4 +1,4 @@
-//! Names that a file has on its way into the archive. Pure.
+//! Names that a file has while it moves into the archive. Pure.
 
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::{OsStrExt as _, OsStringExt as _};
@@ -7,7 +7,7 @@ use sha2::{Digest as _, Sha256};
 
 use crate::hex::hex;
 
-/// What a file is called while it is archived.
+/// The suffix of a file while it is archived.
 const CLOSING: &[u8] = b".closing";
 
 fn with(name: &OsStr, suffix: &[u8]) -> OsString {
@@ -16,7 +16,7 @@ fn with(name: &OsStr, suffix: &[u8]) -> OsString {
     OsString::from_vec(bytes)
 }
 
-/// The name for the time of the archive.
+/// The name during the archive.
 pub(super) fn closing(name: &OsStr) -> OsString {
     with(name, CLOSING)
 }
@@ -42,7 +42,7 @@ pub(super) fn numbered(name: &OsStr, number: u32) -> OsString {
     with(name, format!(".{number}").as_bytes())
 }
 
-/// The name of a copy that is not whole yet.
+/// The name of an incomplete copy.
 pub(super) fn unfinished(name: &OsStr) -> OsString {
     with(name, b".tmp")
 }

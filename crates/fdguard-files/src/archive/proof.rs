@@ -15,15 +15,15 @@ use crate::lease::{HeldLease, LeaseAnswer};
 use crate::read::Stamp;
 use crate::sys;
 
-/// A walk over all processes costs milliseconds, so it is not repeated for every check.
+/// A search of all processes takes milliseconds, so it is not repeated for every check.
 const BETWEEN_WALKS: Duration = Duration::from_millis(200);
 
-/// Proof that the file has no writer, as long as it holds.
+/// Proof that the file has no writer, while it is valid.
 #[derive(Debug)]
 pub(super) enum Free {
-    /// The kernel has given a lease.
+    /// The kernel granted a lease.
     Leased(HeldLease),
-    /// Nobody was found, and the file was like this.
+    /// No holder was found, and the file was in this state.
     Walked(Stamp),
 }
 
@@ -44,12 +44,12 @@ impl Free {
     }
 }
 
-/// What came of asking.
+/// The result of a check.
 #[derive(Debug)]
 pub(super) enum LeaseRequest {
-    /// Nobody writes.
+    /// There is no writer.
     Free(Free),
-    /// Somebody can, or it is too early to say.
+    /// A process can write, or it is too early to know.
     NotYet,
     /// Some processes cannot be examined, and the kernel grants no lease.
     Unproven,
@@ -61,20 +61,20 @@ pub(super) struct Question<'a> {
     pub(super) file: &'a File,
     /// Where it is now.
     pub(super) path: &'a Path,
-    /// Whether a walk that could not see every process is enough.
+    /// Whether a search that could not examine every process is enough.
     pub(super) trust_scan: bool,
     /// Whether this is the last attempt.
     pub(super) is_last: bool,
 }
 
-/// Asks again and again.
+/// Repeats the check.
 #[derive(Debug, Default)]
 pub(super) struct Asking {
     walked: Option<Instant>,
 }
 
 impl Asking {
-    /// Asks once. What a walk could not see is put into the receipt.
+    /// Checks once. What a search could not examine is put into the receipt.
     pub(super) fn ask(
         &mut self,
         question: &Question<'_>,
@@ -141,7 +141,7 @@ pub(super) fn is_locked(file: &File) -> bool {
     }
     match rustix::fs::flock(file, FlockOperation::NonBlockingLockExclusive) {
         Ok(()) => {
-            // It goes with the file at the latest.
+            // Closing the file releases it at the latest.
             let _ = rustix::fs::flock(file, FlockOperation::Unlock);
             false
         }

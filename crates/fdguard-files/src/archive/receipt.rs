@@ -24,25 +24,24 @@ pub struct ArchiveReport {
     pub took_ms: f64,
 }
 
-/// What became of one file.
+/// The result for one file.
 #[derive(Clone, Debug, serde::Serialize)]
 pub struct ArchiveReceipt {
     /// The file, under its own name.
     pub source: Text,
     /// Result for the file.
     pub outcome: ArchiveOutcome,
-    /// Where it is in the archive; absent when it is not there, or when another one has put it
-    /// somewhere.
+    /// Where it is in the archive; absent if it is not there, or if another archive moved it.
     pub archived_to: Option<Text>,
-    /// Where it was left, when it is not archived; absent when there is nothing.
+    /// Where it was left, if it is not archived; absent if there is nothing.
     pub kept_at: Option<Text>,
-    /// How it came into the archive.
+    /// How it got into the archive.
     pub method: Option<ArchiveMethod>,
     /// Complete lines.
     pub lines: Option<u64>,
     /// All bytes.
     pub bytes: Option<u64>,
-    /// Of all bytes, in hexadecimal.
+    /// Hash of all bytes, in hexadecimal.
     pub sha256: Option<String>,
     /// How it ends.
     pub tail: Option<Tail>,
@@ -58,12 +57,12 @@ pub struct ArchiveReceipt {
     pub locks: Vec<FileHolder>,
     /// Whether this archive resumed an interrupted one.
     pub recovered: bool,
-    /// How long each step took, in milliseconds, in their order.
+    /// How long each step took, in milliseconds, in order.
     pub steps_ms: Steps,
-    /// What is worth knowing.
+    /// Remarks.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub notes: Vec<String>,
-    /// What could not be seen.
+    /// What could not be observed.
     pub gaps: Vec<Gap>,
     /// Why it is not archived.
     pub error: Option<ArchiveProblem>,
@@ -94,7 +93,7 @@ impl ArchiveReceipt {
         }
     }
 
-    /// Of a file that was refused before anything was done.
+    /// For a file that was refused before anything was done.
     pub(super) fn refused(source: Text, problem: ArchiveProblem) -> Self {
         Self {
             outcome: problem.outcome(),
@@ -118,15 +117,15 @@ impl ArchiveReceipt {
 pub enum ArchiveOutcome {
     /// It is in the archive.
     Archived,
-    /// Another archive was there first.
+    /// Another archive moved it first.
     AlreadyArchived,
-    /// It is where it was.
+    /// It is still in its place.
     Kept,
     /// It could not be examined.
     NotSeen,
 }
 
-/// How a file came into the archive.
+/// How a file got into the archive.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum ArchiveMethod {
@@ -134,7 +133,7 @@ pub enum ArchiveMethod {
     Rename,
     /// Copied, compared and removed.
     Copy,
-    /// It was found there: an earlier archive had finished all but the removal, or everything.
+    /// It was found there: an earlier archive had finished everything, or all but the removal.
     Found,
 }
 
@@ -144,7 +143,7 @@ pub enum ArchiveMethod {
 pub enum UnusedProof {
     /// The kernel granted a lease, which it does only if there is no writer.
     Lease,
-    /// No table of any process that may be read has it open for writing.
+    /// No readable process has it open for writing.
     Scan,
 }
 
@@ -157,21 +156,21 @@ pub struct FileHolder {
     pub comm: Text,
     /// Its descriptor; absent where it has none.
     pub fd: Option<u32>,
-    /// How it has it.
+    /// How it holds it.
     pub by: HolderSource,
-    /// Whether it was there at the deadline, too.
+    /// Whether it still held it at the deadline.
     pub at_deadline: bool,
 }
 
-/// How a process has a file.
+/// How a process holds a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum HolderSource {
-    /// By a descriptor.
+    /// Through a descriptor.
     Descriptor,
-    /// By a mapping whose writes go into the file.
+    /// Through a mapping whose writes go into the file.
     Mapping,
-    /// By an io_uring that has it registered.
+    /// Through an io_uring that has it registered.
     IoUring,
 }
 
@@ -237,11 +236,11 @@ impl ArchiveProblem {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum ArchiveTrouble {
-    /// Somebody can still write it.
+    /// A process can still write it.
     StillWritten,
-    /// Somebody has a lock on it.
+    /// A process holds a lock on it.
     Locked,
-    /// Another archive has it.
+    /// Another archive is processing it.
     BeingArchived,
     /// It could not be proven that there is no writer.
     Unproven,
@@ -251,21 +250,21 @@ pub enum ArchiveTrouble {
     NoRoom,
     /// Not allowed.
     Permission,
-    /// It may not be read.
+    /// It cannot be read.
     Unreadable,
     /// It is a symbolic link.
     IsLink,
     /// It is outside the given directory.
     Outside,
-    /// It is in the archive.
+    /// It is already in the archive.
     InArchive,
     /// It is a directory.
     IsDirectory,
     /// It is not a regular file.
     NotAFile,
-    /// It is not there.
+    /// It does not exist.
     NotFound,
-    /// An earlier part of it waits to be archived first.
+    /// An earlier part of it must be archived first.
     EarlierPart,
     /// The copy differs: the disk is failing, or an undetected writer exists.
     Differs,

@@ -5,7 +5,7 @@ use std::path::Path;
 
 use serde::Serialize;
 
-/// A step that is done.
+/// A completed step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum ArchiveStep {
@@ -14,19 +14,19 @@ pub enum ArchiveStep {
     /// Renamed for the duration of the archive: a program that opens its own name creates a new
     /// file.
     Closing,
-    /// Nobody can write it any more.
+    /// No process can write it any more.
     Proven,
     /// It was read to its end.
     Read,
-    /// The empty copy is there.
+    /// The empty copy exists.
     Begun,
-    /// The copy is whole, compared and on the disk.
+    /// The copy is complete, compared and on disk.
     Copied,
-    /// Its bytes are on the disk.
+    /// Its bytes are on disk.
     Synced,
     /// It has its name in the archive.
     Moved,
-    /// That name is on the disk.
+    /// That name is on disk.
     Recorded,
     /// The original of a copy is gone.
     Removed,
@@ -35,7 +35,7 @@ pub enum ArchiveStep {
 }
 
 impl ArchiveStep {
-    /// All of them, in their order.
+    /// All of them, in order.
     pub const ALL: [Self; 11] = [
         Self::Claimed,
         Self::Closing,
@@ -50,7 +50,7 @@ impl ArchiveStep {
         Self::Settled,
     ];
 
-    /// Its name, as it is in JSON.
+    /// Its name in JSON.
     #[must_use]
     pub fn word(self) -> &'static str {
         match self {
@@ -71,6 +71,6 @@ impl ArchiveStep {
 
 /// Notified of each step of each file. For tests, which kill the process at every step.
 pub trait ArchiveObserver: fmt::Debug + Send + Sync {
-    /// A step of the archive of this file is done.
+    /// A step for this file is complete.
     fn passed(&self, step: ArchiveStep, source: &Path);
 }

@@ -16,16 +16,16 @@ use super::step::ArchiveStep;
 use crate::LockFile;
 use crate::dir::Dir;
 
-/// As many names as are tried for one file.
+/// The most names that are tried for one file.
 const MOST_NAMES: u32 = 100_000;
-/// Some file systems keep times to two seconds.
+/// Some file systems store times in units of two seconds.
 const SAME_TIME: i64 = 2;
 
-/// One file on its way.
+/// One file that is being moved.
 pub(super) struct Transfer<'a> {
     /// Where it is.
     pub(super) from: &'a Dir,
-    /// Its name there, for the time of the archive.
+    /// Its name there during the archive.
     pub(super) closing: &'a OsStr,
     /// Its own name.
     pub(super) name: &'a OsStr,
@@ -37,7 +37,7 @@ pub(super) struct Transfer<'a> {
     pub(super) free: &'a Free,
     /// The archive.
     pub(super) to: &'a Dir,
-    /// Whether another name may be given where its own is taken.
+    /// Whether another name may be used if its own exists.
     pub(super) may_number: bool,
     /// Whether this continues an interrupted archive.
     pub(super) recovered: bool,
@@ -45,14 +45,14 @@ pub(super) struct Transfer<'a> {
     pub(super) passed: &'a mut dyn FnMut(ArchiveStep),
 }
 
-/// What came of it.
+/// The result.
 #[derive(Debug)]
 pub(super) enum TransferResult {
     /// It is in the archive.
     Done(PlacedCopy),
     /// A writer appeared: everything was restored.
     Disturbed,
-    /// Another archive brings a file of this name to the same place.
+    /// Another archive is moving a file of this name to the same place.
     Busy,
 }
 
@@ -66,7 +66,7 @@ pub(super) struct PlacedCopy {
 }
 
 impl Transfer<'_> {
-    /// Does it. Where it fails the file is still at its place.
+    /// Runs the transfer. If it fails, the file is still in its place.
     pub(super) fn run(mut self) -> Result<TransferResult, ArchiveProblem> {
         if self.recovered
             && let Some(moved) = self.finish_earlier()?
@@ -94,7 +94,7 @@ impl Transfer<'_> {
             .map_err(|error| ArchiveProblem::io("cannot read the file", error))
     }
 
-    /// By a new name; nothing when the archive is on another file system.
+    /// By renaming; `None` if the archive is on another file system.
     fn rename(&mut self) -> Result<Option<TransferResult>, ArchiveProblem> {
         let contents = self.read()?;
         (self.passed)(ArchiveStep::Read);
@@ -131,8 +131,7 @@ impl Transfer<'_> {
         })))
     }
 
-    /// Gives a file the first name in the archive that is free; nothing when it is on another file
-    /// system.
+    /// Gives a file the first free name in the archive; `None` if it is on another file system.
     fn place(&self, directory: &Dir, from: &OsStr) -> Result<Option<OsString>, ArchiveProblem> {
         for number in 0..MOST_NAMES {
             let name = names::numbered(self.name, number);
@@ -166,7 +165,7 @@ impl Transfer<'_> {
         (self.passed)(ArchiveStep::Begun);
         let moved = self.fill_and_place(&part, &copy);
         if !matches!(moved, Ok(TransferResult::Done(_))) {
-            // It has its name in the archive, or was never whole.
+            // It has its name in the archive, or was never complete.
             let _ = self.to.remove(&part);
         }
         moved
@@ -214,7 +213,7 @@ impl Transfer<'_> {
                 }))
             }
             other => {
-                // Every line is in the original; twice would be wrong, too.
+                // Every line is in the original; duplicates would be wrong, too.
                 let _ = self.to.remove(&name);
                 other.map(|_| TransferResult::Disturbed)
             }
@@ -233,7 +232,7 @@ impl Transfer<'_> {
         Ok(true)
     }
 
-    /// Ends what an earlier archive has left: its copy is whole, but the original is still there.
+    /// Finishes an earlier archive: its copy is complete, but the original is still there.
     fn finish_earlier(&mut self) -> Result<Option<TransferResult>, ArchiveProblem> {
         let failed = |error: io::Error| ArchiveProblem::io("cannot read the archive", error);
         let own = self.from.stat_entry(self.closing).map_err(failed)?;

@@ -17,8 +17,8 @@ const PAUSE: Duration = Duration::from_millis(20);
 /// The kernel reports a close before it decrements its writer count.
 const AFTER_EVENT: Duration = Duration::from_millis(1);
 
-/// Wakes the archive; if the kernel has no more watches to give, by timer alone. Created when the
-/// first job waits, because removing it takes the kernel many milliseconds.
+/// Wakes the archive; if the kernel has no more watches, only by timer. Created when the first job
+/// waits, because removing it takes the kernel many milliseconds.
 #[derive(Debug)]
 pub(super) struct Waker {
     inotify: OnceCell<Option<OwnedFd>>,
@@ -35,7 +35,7 @@ impl Waker {
 
     /// Watches a file; the number is for [`Self::forget`].
     pub(super) fn watch(&self, dir: &Dir, name: &OsStr) -> Option<i32> {
-        // Through its directory, whatever has that path now. A link is not followed.
+        // Through its open directory, whatever that path refers to now. A link is not followed.
         let path = format!("/proc/self/fd/{}", dir.as_fd().as_raw_fd());
         let path = Path::new(&path).join(name);
         let flags = WatchFlags::CLOSE_WRITE | WatchFlags::DONT_FOLLOW;
@@ -44,15 +44,15 @@ impl Waker {
         inotify::add_watch(inotify, path, flags).ok()
     }
 
-    /// Watches it no more.
+    /// Stops watching it.
     pub(super) fn forget(&self, watch: i32) {
         if let Some(Some(inotify)) = self.inotify.get() {
-            // It went with its file, then.
+            // On error, the watch was already removed with its file.
             let _ = inotify::remove_watch(inotify, watch);
         }
     }
 
-    /// Waits for an event, for the clock, or for the deadline.
+    /// Waits for an event, the timer, or the deadline.
     pub(super) fn wait(&self, deadline: Instant) {
         let left = deadline.saturating_duration_since(Instant::now());
         let most = self.pause.get().min(left);

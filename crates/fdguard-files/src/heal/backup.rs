@@ -14,12 +14,12 @@ use crate::Error;
 use crate::hex::hex;
 use crate::holding::HolderRole;
 
-/// As many as are kept of one database.
+/// The most backups kept of one database.
 const KEPT: usize = 10;
-/// The list of what is in a backup.
+/// The contents list of a backup.
 const LIST: &str = "backup.json";
 
-/// What is in a backup.
+/// The contents of a backup.
 #[derive(Debug, Serialize, Deserialize)]
 struct Contents {
     schema: String,
@@ -60,7 +60,7 @@ pub fn make(database: &Path, backups: &Path) -> Result<PathBuf, Error> {
     Ok(dir)
 }
 
-/// The name is made from all of the content.
+/// The name is derived from all of the content.
 fn name_of(files: &[Content]) -> String {
     let mut hash = Sha256::new();
     for file in files {
@@ -149,7 +149,7 @@ fn fill(database: &Path, part: &Path, files: &[Content]) -> io::Result<()> {
     sync_dir(part)
 }
 
-/// Whether a backup with this content is there, byte by byte.
+/// Whether a backup with this content exists, byte by byte.
 fn is_whole(dir: &Path, files: &[Content]) -> bool {
     read_list(dir).is_some_and(|contents| contents.files == files)
         && files.iter().all(|file| {

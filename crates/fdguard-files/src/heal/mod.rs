@@ -25,19 +25,19 @@ const PATIENCE: Duration = Duration::from_secs(10);
 /// How to heal.
 #[derive(Clone, Debug, Default)]
 pub struct HealPlan {
-    /// Try it on a copy and say what would be done.
+    /// Try it on a copy and report what would be done.
     pub dry_run: bool,
     /// Backup directory; default: `NAME.fdguard-backups` next to the database.
     pub backup_dir: Option<PathBuf>,
 }
 
-/// How it ended.
+/// The outcome.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum HealOutcome {
     /// The healed database is in place.
     Healed,
-    /// It would be, without `--dry-run`.
+    /// It would be healed, without `--dry-run`.
     WouldHeal,
     /// Nothing is damaged.
     NothingToDo,
@@ -50,16 +50,16 @@ pub enum HealOutcome {
 /// What was done.
 #[derive(Clone, Debug, Serialize)]
 pub struct HealResult {
-    /// How it ended.
+    /// The outcome.
     pub outcome: HealOutcome,
-    /// Why, or by what.
+    /// The reason or the method.
     pub message: String,
-    /// Where the backup is; absent when none was made.
+    /// The backup directory; absent if no backup was made.
     #[serde(serialize_with = "as_text")]
     pub backup: Option<PathBuf>,
 }
 
-/// A path as the contract has it: a string, or bytes where it is none.
+/// A path in JSON: a string, or bytes if it is not UTF-8.
 fn as_text<S: serde::Serializer>(path: &Option<PathBuf>, serializer: S) -> Result<S::Ok, S::Error> {
     let text = path
         .as_ref()

@@ -4,9 +4,9 @@
 use crate::sqlite::header::{self, DatabaseHeader, LENGTH, MAGIC, be};
 use crate::sqlite::judge::DatabaseImage;
 
-/// Page sizes, the most usual first.
+/// Page sizes, the most common first.
 const PAGE_SIZES: [u32; 8] = [4096, 1024, 8192, 2048, 16_384, 32_768, 65_536, 512];
-/// As many headers as are tried.
+/// The most headers that are tried.
 const MOST: usize = 48;
 
 /// A header to try.
@@ -18,7 +18,7 @@ pub struct Candidate {
     pub page_size: u32,
 }
 
-/// Bytes that are certainly not the header's own: by records, text or zeros from the start.
+/// Marks the bytes that cannot be the header's own: records, text or zeros from the start.
 #[must_use]
 pub fn overwritten(first: &[u8]) -> [bool; LENGTH] {
     let mut marks = [false; LENGTH];
@@ -45,8 +45,8 @@ pub fn overwritten(first: &[u8]) -> [bool; LENGTH] {
     marks
 }
 
-/// Why no header can be made; otherwise all that are worth a try, the likeliest first. `page` reads
-/// a page's bytes by number and size.
+/// The headers worth trying, the most likely first, or why none can be made. `page` reads a page's
+/// bytes by number and size.
 pub fn candidates(
     image: &DatabaseImage,
     page: &mut dyn FnMut(u32, u32) -> Option<Vec<u8>>,
@@ -203,8 +203,7 @@ fn encodings(header: &DatabaseHeader, is_lost: bool) -> Vec<u32> {
     }
 }
 
-/// First page and count of the list of free pages: as they are, or as lists that the pages
-/// themselves make.
+/// First page and count of the freelist: as stored, or as reconstructed from the pages.
 fn freelists(
     image: &DatabaseImage,
     lost: &[bool; LENGTH],

@@ -17,7 +17,7 @@ use crate::Error;
 use crate::holding::HolderRole;
 use crate::lease::HeldLease;
 
-/// Swaps; else why nothing was changed.
+/// Swaps the files, or returns why nothing was changed.
 pub(super) fn swap(
     database: &Path,
     healed: &Path,
@@ -46,15 +46,15 @@ pub(super) fn swap(
 fn exchange(a: &Path, b: &Path) -> io::Result<()> {
     match renameat_with(CWD, a, CWD, b, RenameFlags::EXCHANGE) {
         Ok(()) => Ok(()),
-        // Where a file system cannot exchange, the new one goes over the old one, of which there is
-        // a backup.
+        // If a file system cannot exchange, the new file replaces the old one, of which there is a
+        // backup.
         Err(rustix::io::Errno::INVAL | rustix::io::Errno::NOSYS) => fs::rename(a, b),
         Err(error) => Err(error.into()),
     }
 }
 
-/// Moves a side file of the old database away. Its transactions are in the healed copy, so one that
-/// has to stay does no harm.
+/// Moves a side file of the old database away. Its transactions are in the healed copy, so a side
+/// file that has to stay does no harm.
 fn set_aside(from: &Path, to: &Path, kept: &HeldLease) -> io::Result<()> {
     if !kept.is_whole() {
         return Ok(());

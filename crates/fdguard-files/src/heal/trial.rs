@@ -13,7 +13,7 @@ use crate::holding::HolderRole;
 use crate::inspection::matters;
 use crate::{Error, read};
 
-/// A copy that is sound.
+/// A sound copy.
 #[derive(Debug)]
 pub(super) struct Sound {
     /// Where it is.
@@ -71,7 +71,7 @@ pub(super) fn heal_copy(database: &Path, dir: &Path) -> Result<Result<Sound, Str
     )))
 }
 
-/// One copy, with this header or the one it has.
+/// Tries one copy, with this header or its own.
 fn attempt(
     database: &Path,
     copy: &Path,
@@ -83,7 +83,7 @@ fn attempt(
         HolderRole::Shm,
         HolderRole::Journal,
     ] {
-        // What an earlier attempt left.
+        // Left by an earlier attempt.
         drop(std::fs::remove_file(role.path(copy)));
     }
     if !settled_copy(database, copy)? {
@@ -110,9 +110,9 @@ fn attempt(
     Ok(Ok(()))
 }
 
-/// Opens a copy, brings its log in, and lets SQLite check all of it.
+/// Opens a copy, checkpoints its log, and runs SQLite's full check.
 fn sound(copy: &Path) -> Result<(), String> {
-    // Before there is a connection: opening and closing the file beside one would lose its locks.
+    // Before there is a connection: opening and closing the file next to one would drop its locks.
     let cells = first_page_cells(copy);
     let size = copy.metadata().map_or(0, |meta| meta.len());
     let said = |error: rusqlite::Error| error.to_string();

@@ -11,7 +11,7 @@ pub const SHARED: (u64, u64) = (1_073_741_826, 1_073_742_335);
 /// Frames above which a WAL that cannot restart is a problem: SQLite checkpoints at a thousand.
 const LONG_LOG: u32 = 4000;
 
-/// Everything that is wrong. `shm` is the index as it was read, for what readers hold back.
+/// All problems. `shm` is the index as read, to find readers that hold the log back.
 #[must_use]
 pub fn judge(holding: &Holding, shm: Option<&Shm>) -> Vec<FileFinding> {
     let mut found = Vec::new();
@@ -32,7 +32,7 @@ pub fn judge(holding: &Holding, shm: Option<&Shm>) -> Vec<FileFinding> {
     found
 }
 
-/// Files that were deleted or replaced under a process that goes on with them.
+/// Files that were deleted or replaced while a process keeps using them.
 fn gone(process: &HoldingProcess) -> Option<FileFinding> {
     let roles = [
         (HolderRole::Main, "database"),
@@ -55,8 +55,8 @@ fn gone(process: &HoldingProcess) -> Option<FileFinding> {
     Some(FileFinding::critical("deleted-file", None, text).about(vec![process.pid]))
 }
 
-/// The holder that a process has its descriptors from: forked, they have the same numbers. Locks
-/// are not handed down.
+/// The holder from which a process inherited its descriptors: after a fork they have the same
+/// numbers. Locks are not inherited.
 fn parent_of<'a>(process: &HoldingProcess, holding: &'a Holding) -> Option<&'a HoldingProcess> {
     let parent = holding
         .processes
@@ -103,9 +103,9 @@ fn lost_locks(process: &HoldingProcess) -> Option<FileFinding> {
     Some(FileFinding::critical("lost-locks", None, text).about(vec![process.pid]))
 }
 
-/// A reader that keeps the log from beginning again.
+/// A reader that prevents the log from restarting.
 fn pins(process: &HoldingProcess, shm: &Shm) -> Option<FileFinding> {
-    // Kind 0 reads the database alone.
+    // Kind 0 reads only the database.
     let marks = process.locks.reading.iter().filter(|kind| **kind > 0);
     let oldest = marks
         .filter_map(|kind| shm.marks.get(usize::from(*kind)).copied().flatten())

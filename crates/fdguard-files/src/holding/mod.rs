@@ -14,7 +14,7 @@ use crate::Error;
 
 pub mod judge;
 
-/// The file itself and its side files, in the order of [`Role`].
+/// The file itself and its side files, in the order of [`HolderRole`].
 const SUFFIXES: [&str; 4] = ["", "-wal", "-shm", "-journal"];
 
 /// Which of the files of a database.
@@ -34,7 +34,7 @@ pub enum HolderRole {
 impl HolderRole {
     const ALL: [Self; 4] = [Self::Main, Self::Wal, Self::Shm, Self::Journal];
 
-    /// What follows the database's name.
+    /// The suffix after the database's name.
     #[must_use]
     pub fn suffix(self) -> &'static str {
         SUFFIXES[self as usize]
@@ -72,7 +72,7 @@ pub struct Holding {
 pub struct HoldingProcess {
     /// Its number.
     pub pid: u32,
-    /// Its parent; unknown where it may not be read.
+    /// Its parent; unknown if it cannot be read.
     pub ppid: Option<u32>,
     /// When it started, in clock ticks after boot.
     pub start_ticks: u64,
@@ -80,15 +80,15 @@ pub struct HoldingProcess {
     pub comm: Text,
     /// Its descriptors and mappings of the file itself.
     pub main: Grip,
-    /// Of the write-ahead log: as many as there are live connections.
+    /// Those of the write-ahead log: as many as live connections.
     pub wal: Grip,
-    /// Of the index.
+    /// Those of the index.
     pub shm: Grip,
-    /// Of the journal.
+    /// Those of the journal.
     pub journal: Grip,
     /// Live connections with a write-ahead log.
     pub connections: usize,
-    /// Descriptors of the database that SQLite keeps for later, because closing them would lose its
+    /// Descriptors of the database that SQLite keeps open, because closing them would drop its
     /// locks.
     pub parked: usize,
     /// Its locks.
@@ -98,7 +98,7 @@ pub struct HoldingProcess {
 /// How a process holds one file.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Grip {
-    /// Descriptors of the file that is there now.
+    /// Descriptors of the current file.
     pub fds: Vec<u32>,
     /// Those of them that can write.
     pub writable: usize,
@@ -106,7 +106,7 @@ pub struct Grip {
     pub mapped: bool,
     /// Rings that have it registered.
     pub rings: Vec<u32>,
-    /// Descriptors of a file that was at this path and is deleted or replaced.
+    /// Descriptors of a deleted or replaced file that was at this path.
     pub gone: Vec<u32>,
 }
 
@@ -130,7 +130,7 @@ impl Grip {
     }
 }
 
-/// Locks of a process on a database and its index; nothing where they could not be read.
+/// Locks of a process on a database and its index; empty if they could not be read.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct HolderLocks {
     /// Whether it holds the range that every connection with a write-ahead log holds while it is
@@ -140,9 +140,9 @@ pub struct HolderLocks {
     pub any: bool,
     /// Whether it holds the byte that every process with the WAL index open holds.
     pub everybody: bool,
-    /// Whether it writes just now.
+    /// Whether it is writing now.
     pub writing: bool,
-    /// The kinds of readers (0 to 4) that it is one of just now.
+    /// The kinds of readers (0 to 4) that it is now.
     pub reading: Vec<u8>,
 }
 
@@ -211,7 +211,7 @@ impl Holding {
     /// Lock holders are readable by everyone, even those whose descriptor tables are not.
     fn add_lockers(&mut self, probe: &Probe, sought: &[SoughtFile], locks: &[HeldLock]) {
         let own = std::process::id();
-        // Nobody locks a journal: a lock on its number is one on another file that has it now.
+        // Journals are never locked: a lock on its inode number is on another file that reused it.
         let lasting = sought
             .get(..HolderRole::Journal as usize)
             .unwrap_or_default();
@@ -316,7 +316,7 @@ impl HoldingProcess {
     }
 }
 
-/// Whether a lock is on one of these files: by device, too, for an inode number alone may be
+/// Whether a lock is on one of these files: also by device, because an inode number alone may be
 /// another file's.
 fn is_on(lock: &HeldLock, sought: &[SoughtFile]) -> bool {
     let device = |dev: u64| (rustix::fs::major(dev), rustix::fs::minor(dev));
@@ -325,8 +325,7 @@ fn is_on(lock: &HeldLock, sought: &[SoughtFile]) -> bool {
 }
 
 fn locks_of(pid: u32, sought: &[SoughtFile], locks: &[HeldLock]) -> HolderLocks {
-    // A file system may show `stat` another device than the list of locks has: the inode and the
-    // process are enough.
+    // `stat` may report another device than the list of locks: inode and process are enough.
     let on = |role: HolderRole| {
         let ino = sought
             .get(role as usize)

@@ -11,7 +11,7 @@ use super::tail::{self, Mend, Tear};
 use crate::Error;
 use crate::read::piece;
 
-/// Read at once.
+/// Bytes read at once.
 const BLOCK: u64 = 64 << 10;
 /// The longest last line that is examined; a longer one is moved as a whole.
 const LONGEST: u64 = 16 << 20;
@@ -21,11 +21,11 @@ const LONGEST: u64 = 16 << 20;
 pub struct Repair {
     /// What was wrong.
     pub tears: Vec<Tear>,
-    /// Whole records that were found in it and are lines now.
+    /// Complete records that were found in it and are lines now.
     pub records: usize,
     /// Bytes of the line as it was.
     pub bytes: u64,
-    /// Where the line is kept as it was; none when nothing of it was taken out.
+    /// Where the original line is kept; `None` if nothing was removed from it.
     pub kept_at: Option<PathBuf>,
 }
 
@@ -76,8 +76,8 @@ fn last_line(file: &File, size: u64) -> io::Result<u64> {
     Ok(0)
 }
 
-/// Writes the last line beside the log, under the next free name. After a crash in the middle it is
-/// there already.
+/// Writes the last line next to the log, under the next free name. After a crash in the middle it
+/// is already there.
 fn keep(file: &File, path: &Path, start: u64, size: u64) -> Result<PathBuf, Error> {
     let mut before = None;
     let mut number = 1;
@@ -101,7 +101,7 @@ fn keep(file: &File, path: &Path, start: u64, size: u64) -> Result<PathBuf, Erro
         return Ok(before);
     }
     if let Err(error) = copy(file, &new, start, size).and_then(|()| new.sync_all()) {
-        // Half of it would be taken for all of it.
+        // A partial copy would look complete.
         drop(std::fs::remove_file(&beside));
         return Err(failed(error));
     }
@@ -128,7 +128,7 @@ fn copy(file: &File, mut to: &File, start: u64, end: u64) -> io::Result<()> {
     Ok(())
 }
 
-/// Whether this is what was kept before.
+/// Whether this was already saved.
 fn is_same(file: &File, start: u64, size: u64, kept: &Path) -> bool {
     let Ok(kept) = File::open(kept) else {
         return false;

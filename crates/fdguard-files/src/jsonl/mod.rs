@@ -28,7 +28,7 @@ mod tail;
 pub use mend::Repair;
 pub use tail::Tear;
 
-/// When lines are brought to the disk.
+/// When lines are synced to disk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Syncing {
     /// When the writer is closed.
@@ -42,7 +42,7 @@ pub enum Syncing {
 /// How to write.
 #[derive(Clone, Copy, Debug)]
 pub struct Options {
-    /// When lines are brought to the disk.
+    /// When lines are synced to disk.
     pub sync: Syncing,
     /// How long to wait for another writer.
     pub patience: Duration,
@@ -61,10 +61,10 @@ impl Default for Options {
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// The file: not there, locked, no room. The log is as it was before.
+    /// The file: missing, locked, no space. The log is unchanged.
     #[error(transparent)]
     File(#[from] crate::Error),
-    /// The value is nothing that JSON can say.
+    /// The value cannot be represented in JSON.
     #[error("cannot write to {}: value cannot be encoded as JSON: {source}", path.display())]
     Encode {
         /// The log.
@@ -72,13 +72,13 @@ pub enum Error {
         /// Why.
         source: serde_json::Error,
     },
-    /// The value was written by hand, with a newline in it.
+    /// The value is raw JSON with a newline in it.
     #[error("cannot write to {}: value contains a newline", path.display())]
     Newline {
         /// The log.
         path: PathBuf,
     },
-    /// Nobody would ever see the line.
+    /// The log was deleted: the line would be lost.
     #[error("cannot write to {}: the file was deleted while it was open", path.display())]
     Deleted {
         /// The log.
@@ -90,7 +90,7 @@ pub enum Error {
     Unsynced {
         /// The log.
         path: PathBuf,
-        /// So many.
+        /// How many.
         unsynced: u64,
         /// The first system error.
         why: String,
@@ -102,21 +102,20 @@ pub enum Error {
 pub struct WriteResult {
     /// Lines.
     pub written: u64,
-    /// Of them on the disk.
+    /// How many of them are on disk.
     pub synced: u64,
 }
 
 /// Failures of writers that were dropped instead of closed.
 static FAILED_DROPS: AtomicU64 = AtomicU64::new(0);
 
-/// How many writers of this process were dropped and could not bring their last lines to the disk.
+/// How many writers of this process were dropped and could not sync their last lines.
 #[must_use]
 pub fn failed_drops() -> u64 {
     FAILED_DROPS.load(Ordering::Relaxed)
 }
 
-/// The one writer of a log. Closed or dropped, it brings its lines to the disk and lets others
-/// write.
+/// The one writer of a log. Closing or dropping it syncs its lines and lets others write.
 #[derive(Debug)]
 pub struct JsonlWriter {
     file: File,
@@ -201,7 +200,7 @@ impl JsonlWriter {
         }
     }
 
-    /// Brings all lines to the disk.
+    /// Syncs all lines to disk.
     pub fn sync(&mut self) -> Result<(), Error> {
         if self.sync_failed.is_none() {
             match self.sync_now() {
@@ -210,7 +209,7 @@ impl JsonlWriter {
                     self.unsynced_since = None;
                     return Ok(());
                 }
-                // The kernel has forgotten the pages that failed: a second try would succeed
+                // The kernel has dropped the pages that failed: a second attempt would succeed
                 // without them.
                 Err(error) => self.sync_failed = Some(error.to_string()),
             }
@@ -228,13 +227,13 @@ impl JsonlWriter {
         self.written
     }
 
-    /// Lines of them that are on the disk.
+    /// How many of them are on disk.
     #[must_use]
     pub fn synced(&self) -> u64 {
         self.synced
     }
 
-    /// What was mended, at the opening first.
+    /// The repairs, starting with those made on opening.
     #[must_use]
     pub fn repairs(&self) -> &[Repair] {
         &self.repairs
@@ -246,7 +245,7 @@ impl JsonlWriter {
         self.disturbed
     }
 
-    /// Brings all lines to the disk and lets others write.
+    /// Syncs all lines and lets others write.
     pub fn close(mut self) -> Result<WriteResult, Error> {
         let synced = self.finish();
         synced.map(|()| WriteResult {
@@ -258,10 +257,10 @@ impl JsonlWriter {
     fn finish(&mut self) -> Result<(), Error> {
         let is_done = self.unsynced_since.is_none();
         let synced = if is_done { Ok(()) } else { self.sync() };
-        // Told once: the drop after a close has nothing left to do.
+        // Reported once: the drop after a close has nothing left to do.
         self.unsynced_since = None;
-        // A child that another thread is about to start has this descriptor, too, until it becomes
-        // a program.
+        // A child that another thread is about to start also has this descriptor, until it calls
+        // exec.
         let _ = sys::unlock(&self.file);
         synced
     }
@@ -296,7 +295,7 @@ impl JsonlWriter {
         Ok(())
     }
 
-    /// One call as a rule. What a full disk took the half of is taken back.
+    /// Usually one call. A partial line left by a full disk is removed.
     fn write(&mut self, line: &[u8]) -> io::Result<()> {
         let mut done = 0;
         let error = loop {
@@ -330,7 +329,7 @@ impl Drop for JsonlWriter {
     }
 }
 
-/// The log, locked; none when another has it, or it was renamed in this moment.
+/// The log, locked; `None` if another writer holds it, or it was just renamed.
 fn attempt(path: &Path) -> Result<Option<File>, crate::Error> {
     let file = OpenOptions::new()
         .read(true)
@@ -361,8 +360,8 @@ fn attempt(path: &Path) -> Result<Option<File>, crate::Error> {
     Ok(None)
 }
 
-/// At a high number, where stale ones do not reach; where that is not possible it stays where it
-/// is.
+/// Moves the file to a high descriptor number, which stale numbers do not reach; if that is not
+/// possible it stays where it is.
 fn raised(file: File) -> File {
     let soft = getrlimit(Resource::Nofile).current;
     let fd = OwnedFd::from(file);

@@ -11,24 +11,24 @@ use serde::de::IgnoredAny;
 pub enum Tear {
     /// It had no newline.
     NoNewline,
-    /// It had NUL bytes: room that was never written to.
+    /// It had NUL bytes: allocated space that was never written.
     Nuls,
-    /// Two records or more were in it.
+    /// It contained two or more records.
     Fused,
-    /// It was no record.
+    /// It was not a record.
     NotJson,
     /// It was too long to examine.
     TooLong,
 }
 
-/// What is to be done with a last line.
+/// The repair of a last line.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Mend {
-    /// So many of its bytes stay as they are.
+    /// How many of its bytes stay in place.
     pub(super) stays: usize,
-    /// And these follow them.
+    /// The bytes that follow them.
     pub(super) added: Vec<u8>,
-    /// Whether the line is to be kept elsewhere first: something of it goes or moves.
+    /// Whether the line must be saved elsewhere first, because part of it is removed or moved.
     pub(super) is_kept: bool,
     pub(super) tears: Vec<Tear>,
 }
@@ -44,15 +44,14 @@ impl Mend {
         }
     }
 
-    /// As many whole records as it makes lines of.
+    /// How many complete records become lines.
     pub(super) fn records(&self) -> usize {
         let ends = self.added.iter().filter(|byte| **byte == b'\n').count();
         usize::from(ends == 0 && self.stays > 0).max(ends)
     }
 }
 
-/// Judges the last line, with its newline where it has one; nothing is to be done with one that is
-/// whole.
+/// Judges the last line, with its newline if it has one; an intact line needs no repair.
 pub(super) fn judge(line: &[u8]) -> Option<Mend> {
     let body = line.strip_suffix(b"\n");
     let has_end = body.is_some();
@@ -117,11 +116,11 @@ fn is_one_value(body: &[u8], has_end: bool) -> bool {
     ends.len() == 1 && is_all && (has_end || !may_go_on)
 }
 
-/// What is whole in a line that is not.
+/// The complete records in a torn line.
 struct Records {
-    /// From where to where.
+    /// Start and end of each.
     whole: Vec<(usize, usize)>,
-    /// Nothing else is in it but room.
+    /// The rest is only whitespace or NUL bytes.
     rest_is_blank: bool,
 }
 

@@ -86,12 +86,12 @@ pub(super) fn clause(filter: &RowFilter) -> (String, Vec<Value>) {
     (format!("WHERE {}", parts.join(" AND ")), values)
 }
 
-/// Always as many digits: so texts are in the order of the times.
+/// A fixed number of digits, so that texts sort like times.
 pub(super) fn text(time: Timestamp) -> String {
     format!("{time:.6}")
 }
 
-/// As it will be read again.
+/// As it will be read back.
 pub(super) fn rounded(time: Timestamp) -> Timestamp {
     text(time).parse().unwrap_or(time)
 }

@@ -14,7 +14,7 @@ pub enum Error {
     /// The file could not be examined.
     #[error(transparent)]
     File(#[from] crate::Error),
-    /// The thread that keeps it.
+    /// An error of the thread that holds it.
     #[error(transparent)]
     Vault(#[from] vault::Error),
     /// The file is damaged. It is never recreated.
@@ -25,7 +25,7 @@ pub enum Error {
         /// What is wrong.
         what: String,
     },
-    /// It is another program's.
+    /// It belongs to another program.
     #[error("{} is not an fdguard registry: {what}", path.display())]
     NotARegistry {
         /// The file.
@@ -43,7 +43,7 @@ pub enum Error {
         /// The version this fdguard supports.
         known: i64,
     },
-    /// The file that is open is not the one at the path any more.
+    /// The open file is no longer the one at the path.
     #[error("cannot write to the registry: {} was {what} while it was open", path.display())]
     Replaced {
         /// The file: the registry or one of its side files.
@@ -51,7 +51,7 @@ pub enum Error {
         /// `deleted` or `replaced`.
         what: &'static str,
     },
-    /// Others wrote all the time.
+    /// Other processes kept writing.
     #[error("registry {} was locked for {seconds} s: {holder}", path.display())]
     Busy {
         /// The registry.
@@ -61,34 +61,34 @@ pub enum Error {
         /// The holder of the lock.
         holder: String,
     },
-    /// There is one of this name.
+    /// An entry with this name exists.
     #[error("entry {id} already exists")]
     Exists {
         /// The name.
         id: String,
     },
-    /// There is none of this name.
+    /// There is no entry with this name.
     #[error("no such entry: {id}")]
     Missing {
         /// The name.
         id: String,
     },
-    /// Somebody changed it since it was read.
+    /// It was changed since it was read.
     #[error("entry {id} was changed meanwhile: expected version {given}, found {now}")]
     Stale {
         /// Which.
         id: String,
-        /// The version that was seen.
+        /// The version that the caller saw.
         given: u64,
-        /// The version that it has.
+        /// The current version.
         now: u64,
     },
-    /// Another one closes it.
+    /// Another process is closing it.
     #[error("entry {id} is being closed by {} (pid {})", owner.name, owner.process.pid)]
     AlreadyClosing {
         /// Which.
         id: String,
-        /// By whom.
+        /// The closer.
         owner: Owner,
     },
     /// It has ended and cannot change.
@@ -99,7 +99,7 @@ pub enum Error {
         /// How.
         state: RowState,
     },
-    /// It is running, and was to be finished.
+    /// It is running, but the caller wanted to finish it.
     #[error("cannot finish entry {id}: it is not closing")]
     NotClosing {
         /// Which.
@@ -110,7 +110,7 @@ pub enum Error {
     Sqlite {
         /// The registry.
         path: PathBuf,
-        /// Its words.
+        /// SQLite's error.
         source: rusqlite::Error,
     },
 }

@@ -10,7 +10,7 @@ use crate::holding::HolderRole;
 /// Device and inode.
 pub(super) type Id = (u64, u64);
 
-/// Of what is at a path.
+/// Device and inode of what is at a path.
 pub(super) fn id_at(path: &Path) -> Option<Id> {
     let meta = path.metadata().ok()?;
     Some((meta.dev(), meta.ino()))
@@ -24,7 +24,7 @@ pub(super) struct Guard {
 }
 
 impl Guard {
-    /// The files as they are now, with a connection that has read.
+    /// The current files, given a connection that has read.
     pub(super) fn open(database: &Path) -> Result<Self, Error> {
         let files =
             [HolderRole::Main, HolderRole::Wal, HolderRole::Shm].map(|role| role.path(database));
@@ -40,7 +40,7 @@ impl Guard {
         })
     }
 
-    /// Refuses when one of them is not what is at its path.
+    /// Fails if one of them is no longer the file at its path.
     pub(super) fn check(&self) -> Result<(), Error> {
         for (path, id) in &self.opened {
             let what = match id_at(path) {
@@ -56,7 +56,7 @@ impl Guard {
         Ok(())
     }
 
-    /// Of the database.
+    /// Device and inode of the database.
     pub(super) fn id(&self) -> Option<Id> {
         self.opened.first().map(|(_, id)| *id)
     }

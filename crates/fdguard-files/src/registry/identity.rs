@@ -11,7 +11,7 @@ use std::sync::OnceLock;
 use fdguard_probe::parse::stat::ProcStat;
 use serde::{Deserialize, Serialize};
 
-/// Which process. A number alone is reused.
+/// A process. A pid alone is reused.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct OwnerId {
     /// The kernel's id of the boot.
@@ -22,7 +22,7 @@ pub struct OwnerId {
     pub started: u64,
 }
 
-/// Whether a process is still there.
+/// Whether a process is still running.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Liveness {
@@ -35,12 +35,12 @@ pub enum Liveness {
 }
 
 impl OwnerId {
-    /// Of the process that calls.
+    /// The identity of the calling process.
     pub fn own() -> io::Result<Self> {
         Self::read(std::process::id())
     }
 
-    /// Of the process that has this number now.
+    /// The identity of the process that has this pid now.
     pub fn read(pid: u32) -> io::Result<Self> {
         let bytes = std::fs::read(format!("/proc/{pid}/stat"))?;
         let stat = ProcStat::parse(&bytes).ok_or(io::ErrorKind::InvalidData)?;
@@ -69,7 +69,7 @@ impl OwnerId {
     }
 
     fn judge(&self, stat: &ProcStat<'_>) -> Liveness {
-        // The first thread of a process may end before the others: that is not a zombie yet.
+        // The first thread of a process may exit before the others: that is not a zombie yet.
         let has_ended = stat.is_zombie() && stat.threads <= 1;
         if stat.start_ticks == self.started && !has_ended {
             Liveness::Alive

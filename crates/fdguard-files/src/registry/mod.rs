@@ -59,7 +59,7 @@ impl Registry {
         &self.0.path
     }
 
-    /// Adds an entry, which runs from now on.
+    /// Adds an entry in state running.
     pub fn add(&self, new: NewRow) -> Result<RegistryRow, Error> {
         self.run(move |store| store.add(&new))
     }
@@ -70,27 +70,27 @@ impl Registry {
         self.run(move |store| store.get(&id))
     }
 
-    /// Those of a filter, the oldest first.
+    /// The entries that match a filter, the oldest first.
     pub fn list(&self, filter: &RowFilter) -> Result<Vec<RegistryRow>, Error> {
         let filter = filter.clone();
         self.run(move |store| store.list(&filter))
     }
 
-    /// How many there are, by kind and state; what there is none of is not listed.
+    /// How many there are, by kind and state; zero counts are omitted.
     pub fn counts(&self, filter: &RowFilter) -> Result<Vec<RowCount>, Error> {
         let filter = filter.clone();
         self.run(move |store| store.counts(&filter))
     }
 
-    /// Changes a running entry. The version is that of the row that was read; it is stale if
+    /// Changes a running entry. The version is that of the row that the caller read; it is stale if
     /// another change came first.
     pub fn update(&self, id: &str, version: u64, change: RowChange) -> Result<RegistryRow, Error> {
         let id = id.to_owned();
         self.run(move |store| store.update(&id, version, change))
     }
 
-    /// Acquires the right to close an entry. One of many callers gets it; the others are told the
-    /// owner, until its process is gone.
+    /// Acquires the right to close an entry. One of many callers gets it; the others get the owner,
+    /// until its process is gone.
     pub fn begin_closing(&self, id: &str, owner: &Owner) -> Result<Claim, Error> {
         self.begin_closing_with(id, owner, &OwnerId::alive)
     }
@@ -112,14 +112,14 @@ impl Registry {
         self.run(move |store| store.begin_closing(&id, &owner, present.as_ref()))
     }
 
-    /// Takes the right to close from an owner that lives but does not go on. The caller knows that;
-    /// the version is that of the row it saw.
+    /// Takes the right to close from an owner that is alive but stuck. The caller knows that; the
+    /// version is that of the row it saw.
     pub fn take_over(&self, id: &str, version: u64, owner: &Owner) -> Result<Claim, Error> {
         let (id, owner) = (id.to_owned(), owner.clone());
         self.run(move |store| store.take_over(&id, version, &owner))
     }
 
-    /// Ends a close: how, why as a code, and what proves it.
+    /// Ends a close: the outcome, the reason as a code, and the receipt.
     pub fn finish(
         &self,
         claim: &Claim,
@@ -150,7 +150,7 @@ impl Registry {
         if dry_run || report.changed.is_empty() {
             return Ok(report);
         }
-        // By maps: a host that was killed may have left a hundred thousand.
+        // Uses maps: a killed host may have left a hundred thousand entries.
         let versions: BTreeMap<&str, u64> = rows
             .iter()
             .map(|row| (row.id.as_str(), row.version))

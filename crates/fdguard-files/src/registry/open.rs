@@ -17,11 +17,11 @@ use crate::check::{CheckDepth, complaints};
 use crate::holding::HolderRole;
 use crate::{FileVerdict, Options, Vault, inspect};
 
-/// Says that a database is a registry: `fdgr`.
+/// Marks a database as a registry: `fdgr`.
 const APPLICATION: i64 = 0x6664_6772;
 /// The version of the tables.
 const VERSION: i64 = 2;
-/// What version 1 lacks.
+/// The upgrade from version 1.
 const FROM_1: &str =
     "BEGIN IMMEDIATE; ALTER TABLE entries ADD COLUMN keeper TEXT; PRAGMA user_version = 2; COMMIT;";
 
@@ -63,7 +63,7 @@ static OPEN: Mutex<Vec<(Id, Weak<OpenedDatabase>)>> = Mutex::new(Vec::new());
 static CLOSED: Condvar = Condvar::new();
 
 impl OpenedDatabase {
-    /// The one of this file, opened if it is not yet.
+    /// Returns the registry of this file, opening it if it is not open.
     pub(super) fn get(path: &Path) -> Result<Arc<Self>, Error> {
         let path = whole(path)?;
         let mut open = OPEN.lock().unwrap_or_else(PoisonError::into_inner);
@@ -101,7 +101,7 @@ impl Drop for OpenedDatabase {
     }
 }
 
-/// The path without links, of a file that may be missing.
+/// The path without links; the file may be missing.
 fn whole(path: &Path) -> Result<PathBuf, Error> {
     let failed = |error| crate::Error::io(path, "cannot find", error);
     match path.canonicalize() {
@@ -119,14 +119,14 @@ fn whole(path: &Path) -> Result<PathBuf, Error> {
 }
 
 impl Store {
-    /// In the vault, and nowhere else.
+    /// Runs only in the vault.
     fn open(path: &Path) -> Result<Self, Error> {
         if id_at(path).is_none() {
             make(path)?;
         }
         check_file(path)?;
         let before = id_at(path);
-        // Never made here: a file that vanished in this moment is an error, and not a new and empty
+        // Never creates the file: one that vanished just now is an error, not a new and empty
         // registry.
         let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
         let sql = |error| Error::sqlite(path, error);
@@ -147,8 +147,8 @@ impl Store {
             let path = path.to_owned();
             return Err(Error::NotARegistry { path, what });
         }
-        // A crash of a process loses nothing. A crash of the machine may lose the last changes, and
-        // all processes with them.
+        // A crash of a process loses nothing. A crash of the machine may lose the last changes, but
+        // it ends all processes, too.
         connection
             .pragma_update(None, "synchronous", "normal")
             .map_err(sql)?;
@@ -178,7 +178,7 @@ fn damaged(path: &Path, what: &str) -> Error {
     }
 }
 
-/// From outside, before SQLite touches it: with a damaged file it may do more harm.
+/// From outside, before SQLite touches it: SQLite may make damage worse.
 fn check_file(path: &Path) -> Result<(), Error> {
     let probe = Probe::new().map_err(crate::Error::from)?;
     let options = Options {
@@ -261,7 +261,7 @@ fn make(path: &Path) -> Result<(), Error> {
     synced.map_err(io("cannot sync"))?;
     match new.persist_noclobber(path) {
         Ok(()) => {}
-        // Another was faster: theirs is as good.
+        // Another process was faster: its file is just as good.
         Err(error) if error.error.kind() == io::ErrorKind::AlreadyExists => return Ok(()),
         Err(error) => return Err(io("cannot create")(error.error).into()),
     }

@@ -7,12 +7,12 @@ use super::identity::{Liveness, OwnerId};
 use super::row::{Kind, RegistryRow};
 use super::state::RowState;
 
-/// What a comparison found and did.
+/// The result of a comparison.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct ReconcileReport {
     /// When.
     pub at: Timestamp,
-    /// Whether nothing was to be changed.
+    /// Whether this was a dry run.
     pub dry_run: bool,
     /// Entries that were ended by the comparison, or would be.
     pub changed: Vec<ChangedRow>,
@@ -20,7 +20,7 @@ pub struct ReconcileReport {
     pub left: Vec<LeftoverRow>,
     /// Entries whose processes could not be examined.
     pub unknown: Vec<LeftoverRow>,
-    /// Entries that are as they should be.
+    /// Entries that match the running processes.
     pub unchanged: usize,
     /// Entries that another process changed at the same moment.
     pub changed_meanwhile: usize,
@@ -33,13 +33,13 @@ pub struct ChangedRow {
     pub id: String,
     /// What it is.
     pub kind: Kind,
-    /// Where it stood.
+    /// Its previous state.
     pub from: RowState,
     /// `process_gone`, `host_gone` or `closing_owner_gone`.
     pub reason: &'static str,
 }
 
-/// An entry that is left as it is.
+/// An entry that was left unchanged.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct LeftoverRow {
     /// Which.
@@ -52,7 +52,7 @@ pub struct LeftoverRow {
     pub reason: &'static str,
 }
 
-/// What is to be done with an entry.
+/// What to do with an entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Verdict {
     Keep,
@@ -102,7 +102,7 @@ fn closing(owner: Liveness, process: Option<Liveness>, host: Option<Liveness>) -
     }
 }
 
-/// What is to be done with all, before anything is done.
+/// Decides about all entries before anything is changed.
 pub(super) fn plan(
     rows: &[RegistryRow],
     at: Timestamp,

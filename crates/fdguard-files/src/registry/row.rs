@@ -13,7 +13,7 @@ use super::state::{Owner, RowState, RowStatus};
 pub enum Kind {
     /// A tool session.
     Session,
-    /// All that one agent holds.
+    /// All resources that one agent holds.
     Scope,
     /// A call of an API.
     Call,
@@ -36,29 +36,29 @@ impl Kind {
         }
     }
 
-    /// By its word.
+    /// From its word.
     #[must_use]
     pub fn parse(word: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|kind| kind.as_str() == word)
     }
 }
 
-/// What is added.
+/// A new entry.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NewRow {
-    /// Its name, which no other entry has.
+    /// Its unique name.
     pub id: String,
-    /// What it is.
+    /// Its kind.
     pub kind: Kind,
-    /// Whose it is.
+    /// The client that it belongs to.
     pub client: Option<String>,
-    /// Its process, where it has one.
+    /// Its process, if it has one.
     pub process: Option<OwnerId>,
-    /// The host process that keeps it; without it, nothing does.
+    /// The host process that manages it; absent if there is none.
     pub host: Option<OwnerId>,
     /// The keeper of its processes. It ends them when the host is gone, unless it has been stopped.
     pub keeper: Option<OwnerId>,
-    /// Files that are its own.
+    /// The files that belong to it.
     pub files: Vec<Text>,
     /// Start time.
     pub started_at: Timestamp,
@@ -86,9 +86,9 @@ impl NewRow {
 pub struct RegistryRow {
     /// Its name.
     pub id: String,
-    /// What it is.
+    /// Its kind.
     pub kind: Kind,
-    /// Whose it is.
+    /// The client that it belongs to.
     pub client: Option<String>,
     /// State of the entry.
     pub state: RowState,
@@ -100,7 +100,7 @@ pub struct RegistryRow {
     pub version: u64,
     /// Its process.
     pub process: Option<OwnerId>,
-    /// The process that keeps it.
+    /// The host process that manages it.
     pub host: Option<OwnerId>,
     /// The keeper of its processes.
     pub keeper: Option<OwnerId>,
@@ -108,14 +108,14 @@ pub struct RegistryRow {
     pub started_at: Timestamp,
     /// End time.
     pub ended_at: Option<Timestamp>,
-    /// Files that are its own.
+    /// The files that belong to it.
     pub files: Vec<Text>,
     /// The receipt of its close.
     pub receipt: Option<serde_json::Value>,
 }
 
 impl RegistryRow {
-    /// What the rules need to know.
+    /// The input of the state machine.
     #[must_use]
     pub fn standing(&self) -> RowStatus {
         RowStatus {
@@ -126,18 +126,18 @@ impl RegistryRow {
     }
 }
 
-/// What is changed of a running entry; what is `None` stays.
+/// Changes to a running entry; `None` leaves a field unchanged.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct RowChange {
-    /// Whose it is.
+    /// The client that it belongs to.
     pub client: Option<String>,
     /// Its process.
     pub process: Option<OwnerId>,
-    /// The process that keeps it.
+    /// The host process that manages it.
     pub host: Option<OwnerId>,
     /// The keeper of its processes.
     pub keeper: Option<OwnerId>,
-    /// Files that are its own.
+    /// The files that belong to it.
     pub files: Option<Vec<Text>>,
 }
 
@@ -163,12 +163,12 @@ impl RowFilter {
     }
 }
 
-/// The right to close an entry: one has it at a time.
+/// The right to close an entry: only one process has it at a time.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Claim {
     /// Which entry.
     pub id: String,
-    /// Its version since.
+    /// Its version since then.
     pub version: u64,
     /// The process that closes it.
     pub owner: Owner,
@@ -183,6 +183,6 @@ pub struct RowCount {
     pub kind: Kind,
     /// In this state.
     pub state: RowState,
-    /// So many.
+    /// How many.
     pub count: u64,
 }

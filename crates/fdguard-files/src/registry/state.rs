@@ -13,9 +13,9 @@ use super::identity::{Liveness, OwnerId};
 pub enum RowState {
     /// In use.
     Running,
-    /// Somebody is closing it.
+    /// A process is closing it.
     Closing,
-    /// It was closed, as it should be.
+    /// It was closed properly.
     Closed,
     /// It ended in another way.
     Failed,
@@ -36,13 +36,13 @@ impl RowState {
         }
     }
 
-    /// By its word.
+    /// From its word.
     #[must_use]
     pub fn parse(word: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|state| state.as_str() == word)
     }
 
-    /// Nothing comes after it.
+    /// Whether no state follows it.
     #[must_use]
     pub fn is_final(self) -> bool {
         matches!(self, Self::Closed | Self::Failed)
@@ -54,11 +54,11 @@ impl RowState {
 pub struct Owner {
     /// In words: `host`, `reaper`, `cleanup-daemon`.
     pub name: String,
-    /// Its process. When that is gone another may close.
+    /// Its process. Once that is gone, another may close.
     pub process: OwnerId,
 }
 
-/// What the rules need to know of an entry.
+/// The input of the state machine.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RowStatus {
     /// State of the entry.
@@ -73,7 +73,7 @@ pub struct RowStatus {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum RowEnd {
-    /// As it should.
+    /// Properly.
     Closed,
     /// In another way.
     Failed,
@@ -82,21 +82,21 @@ pub enum RowEnd {
 /// A requested state change.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum RowTransition {
-    /// Changes what is known of it.
+    /// Changes its data.
     Update {
-        /// The version that was seen.
+        /// The version that the caller saw.
         version: u64,
     },
     /// Begins to close it.
     BeginClosing {
         /// The closer.
         owner: Owner,
-        /// Whether the one that closes it already lives.
+        /// Whether the current closer is alive.
         present: Liveness,
     },
-    /// Closes it in the place of an owner that lives but does not go on. The caller knows that.
+    /// Closes it in place of an owner that is alive but stuck. The caller knows that.
     TakeOver {
-        /// The version that was seen.
+        /// The version that the caller saw.
         version: u64,
         /// The closer.
         owner: Owner,
@@ -105,24 +105,24 @@ pub enum RowTransition {
     Finish {
         /// The version of the claim.
         version: u64,
-        /// How.
+        /// The outcome.
         end: RowEnd,
     },
-    /// Notes that it is gone without a close.
+    /// Records that it is gone without a close.
     Lose {
-        /// The version that was seen.
+        /// The version that the caller saw.
         version: u64,
     },
 }
 
-/// Why a step may not be.
+/// Why a transition was refused.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum TransitionRefusal {
     /// It has ended.
     Ended(RowState),
-    /// Somebody changed it since.
+    /// It was changed since.
     Stale,
-    /// Somebody else is closing it.
+    /// Another process is closing it.
     AlreadyClosing(Owner),
     /// It is not being closed.
     NotClosing,
@@ -139,9 +139,9 @@ impl RowStatus {
         }
     }
 
-    /// After a step, or why it may not be.
+    /// The status after a transition, or why it was refused.
     pub fn after(&self, step: &RowTransition) -> Result<Self, TransitionRefusal> {
-        // An ended entry is checked first: no version helps.
+        // Whether it ended is checked first: no version helps then.
         if self.state.is_final() {
             return Err(TransitionRefusal::Ended(self.state));
         }

@@ -31,7 +31,7 @@ pub(super) struct Ending {
 }
 
 impl Store {
-    /// Reads; refused when the file is not the one at its path.
+    /// Reads; fails if the file is not the one at its path.
     fn read<T>(&self, work: impl FnOnce(&Connection) -> rusqlite::Result<T>) -> Result<T, Error> {
         self.guard.check()?;
         work(&self.connection).map_err(|error| Error::sqlite(&self.path, error))
@@ -258,7 +258,7 @@ impl Drop for Store {
     }
 }
 
-/// Why a change is given up: everything in its transaction is undone.
+/// Why a change is abandoned: everything in its transaction is rolled back.
 pub(super) enum Failure {
     Sql(rusqlite::Error),
     Rule(Box<Error>),
@@ -282,7 +282,7 @@ fn one(connection: &Connection, id: &str) -> rusqlite::Result<Option<RegistryRow
     statement.query_row([id], read).optional()
 }
 
-/// The entry after a step, not yet written.
+/// The entry after a transition, not yet written.
 fn stepped(
     transaction: &Transaction<'_>,
     id: &str,
@@ -297,7 +297,7 @@ fn stepped(
     Ok(row)
 }
 
-/// Writes an entry over the version before it, and no other.
+/// Overwrites exactly the previous version of an entry.
 fn write(transaction: &Transaction<'_>, row: RegistryRow) -> Result<RegistryRow, Failure> {
     let sql = "UPDATE entries SET client = ?3, state = ?4, owner = ?5, owner_process = ?6, reason = ?7, version = version + 1,
                process = ?8, host = ?9, ended_at = ?10, files = ?11, receipt = ?12, keeper = ?13 WHERE id = ?1 AND version = ?2";

@@ -8,12 +8,12 @@ use super::header::{DatabaseHeader, MAGIC};
 
 /// The smallest page, of which every database is a multiple.
 const SMALLEST_PAGE: u64 = 512;
-/// What some of them leave readable at the start, for programs that want to recognise a database.
+/// The bytes that some tools leave readable at the start, so that programs recognise a database.
 const READABLE: usize = 32;
-/// Of how many bytes a part is judged: enough to be sure.
+/// How many bytes of each part are judged: enough to be sure.
 pub const PART: u64 = 4096;
-/// For random bytes, chi-square over 256 values is 255 with a deviation of 23: seven of them to
-/// both sides.
+/// For random bytes, chi-square over 256 values is 255 with a standard deviation of 23: seven of
+/// them to either side.
 const RANDOM: std::ops::Range<f64> = 95.0..415.0;
 
 /// Offsets of the other parts that are examined together with the first.
@@ -39,7 +39,7 @@ pub fn is_encrypted(first: &[u8], size: u64, parts: &[Vec<u8>]) -> bool {
     is_random(page) && parts.iter().all(|part| is_random(part))
 }
 
-/// Whether the header is nothing that SQLite without a key could have written.
+/// Whether SQLite without a key could not have written this header.
 fn is_hidden(first: &[u8]) -> bool {
     let Some(header) = DatabaseHeader::read(first) else {
         return false;
@@ -47,7 +47,7 @@ fn is_hidden(first: &[u8]) -> bool {
     if !first.starts_with(MAGIC) {
         return true;
     }
-    // Readable up to byte 31: there is room for a seal in each page, and nothing else fits.
+    // Readable up to byte 31: each page has room for an authentication tag, and nothing else fits.
     header.reserved > 0 && !header.unused_is_zero && !matches!(header.first_page, Some(5 | 13))
 }
 
@@ -69,7 +69,7 @@ fn is_random(bytes: &[u8]) -> bool {
 mod tests {
     use super::is_encrypted;
 
-    /// Bytes without a pattern, the same each time.
+    /// Deterministic bytes without a pattern.
     fn noise(length: usize) -> Vec<u8> {
         let mut state = 0x9e37_79b9_7f4a_7c15_u64;
         let next = |_| {
@@ -109,7 +109,7 @@ mod tests {
             .copy_from_slice(&b"CREATE TABLE t(a INTEGER PRIMARY KEY, b) ".repeat(25)[..1000]);
         page[..100].copy_from_slice(&noise(100));
         assert!(!is_encrypted(&page, 4096, &[]));
-        // Whole records of a connection over the start.
+        // Complete TLS records over the start.
         page[..2000].copy_from_slice(&noise(2000));
         assert!(!is_encrypted(&page, 4096, &[]));
     }

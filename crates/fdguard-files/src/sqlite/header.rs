@@ -14,10 +14,10 @@ pub const MAGIC: &[u8; 16] = b"SQLite format 3\0";
 /// Offset of the page with SQLite's lock bytes: it holds no data.
 pub const LOCK_BYTE: u64 = 0x4000_0000;
 
-/// The header's raw fields, right or wrong.
+/// The header's raw fields, valid or not.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct DatabaseHeader {
-    /// Whether the magic is right.
+    /// Whether the magic is correct.
     pub magic: bool,
     /// Page size in bytes; absent if the value is invalid.
     pub page_size: Option<u32>,
@@ -29,9 +29,9 @@ pub struct DatabaseHeader {
     pub reserved: u8,
     /// Bytes 21 to 23, which are always 64, 32, 32.
     pub fractions: [u8; 3],
-    /// Counts the transactions (not each, with a write-ahead log).
+    /// Counts transactions (not all of them, with a write-ahead log).
     pub change_counter: u32,
-    /// Pages, as the last writer left them.
+    /// Pages, according to the last writer.
     pub pages: u32,
     /// First page of the list of free pages.
     pub freelist: u32,
@@ -45,24 +45,24 @@ pub struct DatabaseHeader {
     pub largest_root: u32,
     /// 1 is UTF-8, 2 and 3 UTF-16; 0 in a database without a table.
     pub encoding: u32,
-    /// The application's own number.
+    /// The application's version number.
     pub user_version: u32,
     /// Not 0 for incremental vacuum.
     pub incremental: u32,
-    /// The application's own mark.
+    /// The application's id.
     pub application_id: u32,
-    /// Whether the twenty bytes for later are zero.
+    /// Whether the twenty reserved bytes are zero.
     pub unused_is_zero: bool,
-    /// The change counter for which the page count is true.
+    /// The change counter for which the page count is valid.
     pub version_valid_for: u32,
-    /// The SQLite that wrote last.
+    /// The version of SQLite that wrote last.
     pub sqlite_version: u32,
     /// The kind of the first b-tree page: 5 or 13.
     pub first_page: Option<u8>,
 }
 
 impl DatabaseHeader {
-    /// Reads the fields of the first bytes of a file; none when there are not a hundred.
+    /// Reads the fields from the first bytes of a file; `None` if there are fewer than a hundred.
     #[must_use]
     pub fn read(bytes: &[u8]) -> Option<Self> {
         let head = bytes.get(..LENGTH)?;
@@ -97,7 +97,7 @@ impl DatabaseHeader {
         self.read_version == 2
     }
 
-    /// Bytes of a page that are SQLite's.
+    /// Bytes of a page that SQLite uses.
     #[must_use]
     pub fn usable(&self) -> Option<u32> {
         let usable = self.page_size?.checked_sub(u32::from(self.reserved))?;
@@ -115,7 +115,7 @@ pub fn page_size(raw: u16) -> Option<u32> {
     }
 }
 
-/// Four bytes, the highest first.
+/// Four bytes, big-endian.
 pub(crate) fn be(bytes: &[u8], at: usize) -> u32 {
     let mut four = [0; 4];
     if let Some(found) = bytes.get(at..at + 4) {
@@ -144,17 +144,17 @@ pub fn records(first: &[u8]) -> Vec<(u64, TlsRecord)> {
     found
 }
 
-/// How large the database is, as far as that is known.
+/// The size of the database, as far as known.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Extent {
     /// Bytes of the file.
     pub size: u64,
-    /// Whether size and page count are to be compared: not while a log holds pages that are not in
-    /// the file yet.
+    /// Whether size and page count can be compared: not while a log holds pages that are not in the
+    /// file yet.
     pub is_settled: bool,
 }
 
-/// What is wrong with single fields.
+/// Problems of individual fields.
 #[must_use]
 pub fn fields(first: &[u8], extent: Option<Extent>) -> Vec<FileFinding> {
     let Some(header) = DatabaseHeader::read(first) else {
@@ -274,8 +274,8 @@ fn counters(header: &DatabaseHeader) -> Vec<FileFinding> {
     found
 }
 
-/// Page 1 is always the root of the schema's table: type 5 or 13, with all that it points at inside
-/// of the page.
+/// Page 1 is always the root of the schema's table: type 5 or 13, and everything it refers to is
+/// inside the page.
 fn first_page(first: &[u8], header: &DatabaseHeader) -> Option<FileFinding> {
     let at = Some(LENGTH as u64);
     let kind = header.first_page?;

@@ -12,8 +12,8 @@ const MAGIC: [u8; 8] = [0xd9, 0xd5, 0x05, 0xf9, 0x20, 0xa1, 0x63, 0xd7];
 pub struct Journal {
     /// Bytes of the file.
     pub size: u64,
-    /// Whether it holds pages that the next one to open the database puts back, unless its writer
-    /// still lives.
+    /// Whether it holds pages that the next process to open the database restores, unless its
+    /// writer is still alive.
     pub is_hot: bool,
     /// Pages in its first part; absent if the writer has not recorded it yet.
     pub pages: Option<u32>,
@@ -29,7 +29,8 @@ impl Journal {
         let pages = be(bytes, 8);
         Self {
             size,
-            // A finished transaction leaves it away, empty, or with zeros over its head.
+            // A finished transaction leaves no journal, an empty one, or one with zeros over its
+            // header.
             is_hot: is_whole && pages != 0,
             pages: (is_whole && pages != u32::MAX).then_some(pages),
             pages_before: is_whole.then(|| be(bytes, 16)),

@@ -1,4 +1,4 @@
-//! Judges a database from everything that was read of it.
+//! Judges a database from everything that was read.
 
 use fdguard_core::lint::Severity;
 
@@ -6,7 +6,7 @@ use super::header::{self, DatabaseHeader, Extent, LOCK_BYTE};
 use super::{FileFinding, Journal, Shm, Wal};
 use crate::foreign::Foreign;
 
-/// All that was read of a database and its side files at one moment.
+/// Everything that was read of a database and its side files at one moment.
 #[derive(Clone, Debug, Default)]
 pub struct DatabaseImage {
     /// Bytes of the database.
@@ -15,11 +15,11 @@ pub struct DatabaseImage {
     pub first: Vec<u8>,
     /// Foreign data at the start of pages: offset and kind.
     pub strange_pages: Vec<(u64, Foreign)>,
-    /// The write-ahead log, where there is one.
+    /// The write-ahead log, if there is one.
     pub wal: Option<Wal>,
     /// The first bytes of the WAL.
     pub wal_first: Vec<u8>,
-    /// The first page as the log has it.
+    /// The first page according to the log.
     pub wal_page: Option<Vec<u8>>,
     /// The index of the log.
     pub shm: Option<Shm>,
@@ -30,7 +30,7 @@ pub struct DatabaseImage {
 }
 
 impl DatabaseImage {
-    /// The header, right or wrong.
+    /// The header, valid or not.
     #[must_use]
     pub fn header(&self) -> Option<DatabaseHeader> {
         DatabaseHeader::read(&self.first)
@@ -48,7 +48,7 @@ impl DatabaseImage {
         !self.has_log() && !self.journal.as_ref().is_some_and(|journal| journal.is_hot)
     }
 
-    /// Everything that is wrong, what explains the most first.
+    /// All problems; those that explain the most come first.
     #[must_use]
     pub fn judge(&self) -> Vec<FileFinding> {
         let mut found = self.nothing();
@@ -71,7 +71,7 @@ impl DatabaseImage {
         found
     }
 
-    /// Whether a whole page 1 is in the log, and sound there: then a checkpoint heals the header.
+    /// Whether the log contains an intact page 1: then a checkpoint heals the header.
     #[must_use]
     pub fn heals_by_checkpoint(&self) -> bool {
         let page = self.wal_page.as_deref();
@@ -204,7 +204,7 @@ impl DatabaseImage {
     }
 }
 
-/// Which log: its salts as one number.
+/// The identity of a log: its salts as one number.
 fn whole((first, second): (u32, u32)) -> u64 {
     u64::from(first) << 32 | u64::from(second)
 }

@@ -18,13 +18,13 @@ pub struct Shm {
     /// Whether it is initialized and both of its headers agree. Otherwise it is being written, or
     /// the database has not been opened since the file was created.
     pub is_settled: bool,
-    /// The last frame of the log that counts.
+    /// The last valid frame of the log.
     pub frames: u32,
     /// Pages of the database.
     pub pages: u32,
-    /// The log that it is about.
+    /// The salts of its log.
     pub salts: (u32, u32),
-    /// Frames that are in the database already.
+    /// Frames that are already in the database.
     pub moved: u32,
     /// The last frame visible to each of the five reader slots; absent if the slot is not in use.
     pub marks: [Option<u32>; 5],

@@ -6,19 +6,19 @@ use super::header::{be, page_size};
 
 /// Length of the log's own header.
 pub const HEAD: usize = 32;
-/// Length of the head of a frame.
+/// Length of a frame's header.
 pub const FRAME: usize = 24;
-/// The version that every log has had.
+/// The version that every log has.
 const VERSION: u32 = 3_007_000;
 
-/// What is in a log.
+/// The contents of a log.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Wal {
     /// Bytes of the file.
     pub size: u64,
-    /// Its header, where it is sound.
+    /// Its header, if it is valid.
     pub header: Option<WalHeader>,
-    /// Frames from the start whose salts and checksums are right.
+    /// Frames from the start with correct salts and checksums.
     pub valid_frames: u64,
     /// Those of them that belong to finished transactions: SQLite uses these.
     pub committed_frames: u64,
@@ -26,8 +26,8 @@ pub struct Wal {
     pub pages: Option<u32>,
     /// Whether the first page is among them.
     pub has_first_page: bool,
-    /// The frame at which the chain of checksums breaks although later ones are of this log: what
-    /// follows is lost.
+    /// The frame at which the chain of checksums breaks although later frames belong to this log:
+    /// everything after it is lost.
     pub broken_at: Option<u64>,
     /// How many such later frames there are.
     pub behind_break: u64,
@@ -40,7 +40,7 @@ pub struct WalHeader {
     pub page_size: u32,
     /// How often the WAL was restarted.
     pub sequence: u32,
-    /// What frames of this log carry.
+    /// The salts that frames of this log carry.
     pub salts: (u32, u32),
     #[serde(skip)]
     is_big: bool,
@@ -49,7 +49,7 @@ pub struct WalHeader {
 }
 
 impl WalHeader {
-    /// Reads it; none when magic, version, page size or checksum are wrong.
+    /// Reads it; `None` if magic, version, page size or checksum are wrong.
     #[must_use]
     pub fn read(bytes: &[u8]) -> Option<Self> {
         let head = bytes.get(..HEAD)?;
@@ -76,14 +76,14 @@ impl WalHeader {
         })
     }
 
-    /// Bytes of a frame with its head.
+    /// Bytes of a frame, including its header.
     #[must_use]
     pub fn frame_size(&self) -> usize {
         FRAME + self.page_size as usize
     }
 }
 
-/// Takes the frames of a log, one after the other.
+/// Scans the frames of a log in order.
 #[derive(Clone, Debug)]
 pub struct WalScan {
     header: WalHeader,
@@ -91,7 +91,7 @@ pub struct WalScan {
     seen: u64,
     is_broken: bool,
     wal: Wal,
-    /// The first page as the finished transactions left it, and as an unfinished one has it.
+    /// The first page according to the finished transactions, and according to an unfinished one.
     first_page: Option<Vec<u8>>,
     pending: Option<Vec<u8>>,
 }
@@ -114,7 +114,7 @@ impl WalScan {
         }
     }
 
-    /// Takes the next frame, head and page.
+    /// Takes the next frame, header and page.
     pub fn push_frame(&mut self, frame: &[u8]) {
         self.seen += 1;
         if frame.len() != self.header.frame_size() {
@@ -148,7 +148,7 @@ impl WalScan {
         }
     }
 
-    /// What the log holds, and the first page as it has it.
+    /// The contents of the log, and its version of the first page.
     #[must_use]
     pub fn finish(mut self) -> (Wal, Option<Vec<u8>>) {
         // Old frames of an earlier round follow in every restarted WAL: that is not damage.

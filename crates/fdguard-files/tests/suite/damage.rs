@@ -1,4 +1,4 @@
-//! Every way of damage that we know: it is noticed, and named.
+//! Every known kind of damage is detected and named.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
@@ -53,7 +53,7 @@ fn r42_a_log_that_a_crash_left_is_no_damage() {
             (wal.valid_frames, wal.broken_at),
             (wal.committed_frames, None)
         );
-        // The file was looked at, and not touched: an open would have made an index.
+        // The file was examined without touching it: an open would have created an index.
         assert!(!made.beside("-shm").exists());
     }
 }
@@ -262,7 +262,7 @@ fn r42_a_damaged_log_is_told_and_old_frames_behind_it_are_not_taken_for_damage()
         "{}",
         found.summary
     );
-    // A log that was begun again has older frames behind its end.
+    // A restarted log has older frames after its end.
     let made = MadeDatabase::new("wal");
     let connection = Connection::open(&made.path).unwrap();
     for round in 0..2 {
@@ -343,7 +343,7 @@ fn r45_what_cannot_be_read_is_no_damage() {
 #[test]
 fn an_index_that_lacks_a_row_is_found_by_sqlite_s_own_check() {
     let made = MadeDatabase::new("delete");
-    // A row comes while the schema does not know the index.
+    // A row is inserted while the schema does not know the index.
     let steps = [
         "PRAGMA writable_schema = 1; UPDATE sqlite_schema SET type = 'table', tbl_name = 'i', sql = 'CREATE TABLE i(x)' WHERE name = 'i'",
         "INSERT INTO t VALUES(1000, 'not in the index')",

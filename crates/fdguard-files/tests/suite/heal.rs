@@ -1,4 +1,4 @@
-//! Healing: what can be healed is whole again, everything else is refused and untouched.
+//! Healing: what can be healed is intact again, everything else is refused and untouched.
 
 use std::fs;
 use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
@@ -27,7 +27,7 @@ fn r45_the_alert_is_healed_byte_by_byte() {
             let said = healed(&made.path);
             assert_eq!(said.outcome, HealOutcome::Healed, "{mode} {page}: {said:?}");
             let after = made.bytes();
-            // Whether it had a log is not to be told from a header that is gone, and from no log.
+            // Without a header and without a log it is unknown whether the database used a log.
             assert_eq!(after[..18], before[..18]);
             assert_eq!(after[20..], before[20..], "{mode} {page}");
             assert_eq!(fs::metadata(&made.path).unwrap().mode() & 0o777, 0o640);

@@ -1,4 +1,4 @@
-//! Processes that hold a database: the victim knows what it did.
+//! Processes that hold a database: the victim reports what it did.
 
 use std::fs;
 
@@ -30,7 +30,7 @@ fn r43_an_idle_connection_has_its_locks_and_our_look_leaves_them() {
             process.locks
         );
     }
-    // What it writes after our looks is there for others.
+    // Its writes after the inspections are visible to others.
     victim.tell("c.execute(\"INSERT INTO t VALUES(1000, 'x')\")");
     let rows: i64 = Connection::open(&made.path)
         .unwrap()
@@ -73,7 +73,7 @@ fn r43_a_process_that_lost_its_locks_is_told_from_outside() {
         (Severity::Critical, &vec![victim.pid()])
     );
     assert_eq!(found.verdict, FileVerdict::Endangered);
-    // The next outsider removes the log under it, and its writes go nowhere.
+    // The next outsider removes the log, and the victim's writes are lost.
     let outsider = Connection::open(&made.path).unwrap();
     outsider
         .query_row("SELECT count(*) FROM t", [], |_| Ok(()))
@@ -123,8 +123,8 @@ fn r44_several_writers_and_a_reader_that_pins_the_log_are_named() {
     let mut reader = holder(&made.path);
     let mut writer = holder(&made.path);
     reader.tell("c.execute('BEGIN'); r=c.execute('SELECT count(*) FROM t').fetchone()[0]");
-    // The first write after a checkpointed log begins it; the reader has looked at the database
-    // alone until then.
+    // The first write after a checkpoint restarts the log; until then the reader used only the
+    // database.
     writer.tell("c.execute(\"UPDATE t SET b='y' WHERE a=1\")");
     reader.tell("c.execute('COMMIT'); c.execute('BEGIN'); r=c.execute('SELECT count(*) FROM t').fetchone()[0]");
     writer.tell("[c.execute(\"UPDATE t SET b='z' WHERE a=2\") for _ in range(5)]; r=0");
@@ -163,7 +163,8 @@ fn r42_a_record_over_a_live_log_mode_header_is_seen_while_sqlite_sees_nothing() 
     drop(victim);
 }
 
-/// Commits without a pause, moves its log, and now and then opens and closes another connection.
+/// Commits without a pause, checkpoints its log, and occasionally opens and closes another
+/// connection.
 const WRITER: &str = r"
 def write():
     w = sqlite3.connect(p, isolation_level=None, check_same_thread=False)
@@ -194,7 +195,7 @@ fn busy(mode: &str) -> (MadeDatabase, testkit::Victim) {
     (made, victim)
 }
 
-/// A neighbour whose files get the numbers of journals that are gone was named before.
+/// Regression: a process whose files reuse the inode numbers of deleted journals was named.
 #[test]
 fn r42_a_file_that_has_the_number_of_a_journal_that_is_gone_makes_nobody_a_holder() {
     let (made, victim) = busy("delete");

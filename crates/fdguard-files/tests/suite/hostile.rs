@@ -1,4 +1,4 @@
-//! What SQLite's own check finds, what it may cost, and where it cannot be done.
+//! What SQLite's own check finds, what it may cost, and where it cannot run.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -14,7 +14,8 @@ use testkit::software;
 
 use super::{MadeDatabase, look};
 
-/// A row that an index has under another value: as many entries, and not the same.
+/// A row that an index has under another value: the same number of entries, but not the same
+/// entries.
 fn with_stale_index() -> MadeDatabase {
     let made = MadeDatabase::new("delete");
     let steps = [
@@ -52,8 +53,8 @@ fn an_index_that_differs_from_its_table_is_found_by_default() {
     );
 }
 
-/// A small database with an index on something that is dear to compute: it is sound, and everything
-/// is computed to know that.
+/// A small database with an index on an expensive expression: it is sound, and everything is
+/// computed to find that out.
 fn with_dear_index(dear: &str, rows: u32) -> MadeDatabase {
     let made = MadeDatabase::with("delete", 512, "");
     let connection = Connection::open(&made.path).unwrap();
@@ -111,7 +112,7 @@ fn a_small_hostile_database_cannot_take_all_time() {
     );
 }
 
-/// A database that the real SQLCipher made.
+/// A database made by the real SQLCipher.
 fn encrypted(dir: &Path, setting: &str) -> Option<PathBuf> {
     let program = software("sqlcipher/usr/bin/sqlcipher")?;
     let libraries = program.parent()?.parent()?.join("lib");

@@ -33,7 +33,7 @@ fn r46_the_holder_is_named() {
         refused.contains(&format!("python3 (pid {}", child.id())),
         "{refused}"
     );
-    // It is ours as soon as the other lets go, without another try of the caller.
+    // The waiter gets it as soon as the holder releases it, without another attempt by the caller.
     let waiting =
         std::thread::spawn(move || LockFile::acquire(&path, Duration::from_secs(60)).is_ok());
     drop(child);

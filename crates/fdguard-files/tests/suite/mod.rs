@@ -1,4 +1,4 @@
-//! What the tests share: databases, damage, and a process that holds connections.
+//! Shared by the tests: databases, damage, and a process that holds connections.
 
 use std::fs::{self, OpenOptions};
 use std::os::unix::fs::FileExt as _;
@@ -26,12 +26,12 @@ mod tls;
 mod vault;
 mod watch;
 
-/// The alert that OpenSSL answers with when it reads a database for a connection.
+/// The alert that OpenSSL sends when it reads a database as a connection.
 pub(crate) fn alert() -> Vec<u8> {
     record(&[0x17, 3, 3, 0, 19])
 }
 
-/// A record with this head.
+/// A record with this header.
 pub(crate) fn record(head: &[u8; 5]) -> Vec<u8> {
     let length = usize::from(u16::from_be_bytes([head[3], head[4]]));
     let mut bytes = head.to_vec();
@@ -39,7 +39,7 @@ pub(crate) fn record(head: &[u8; 5]) -> Vec<u8> {
     bytes
 }
 
-/// A folder with a database.
+/// A directory with a database.
 pub(crate) struct MadeDatabase {
     pub(crate) dir: TempDir,
     pub(crate) path: PathBuf,
@@ -71,7 +71,7 @@ impl MadeDatabase {
         Self { dir, path }
     }
 
-    /// As a process that was killed leaves it: with a log, and page 1 in it or not.
+    /// As a killed process leaves it: with a log, with or without page 1 in it.
     pub(crate) fn with_log(has_first_page: bool) -> Self {
         let made = Self::new("wal");
         let crashed = tempfile::tempdir().unwrap();
@@ -121,7 +121,7 @@ pub(crate) fn look(path: &Path) -> Inspection {
     inspect(&Probe::new().unwrap(), path, Options::default()).unwrap()
 }
 
-/// Everything that a reader gets out of a database; `None` when SQLite refuses.
+/// Everything that a reader can get from a database; `None` if SQLite refuses.
 pub(crate) fn dump(path: &Path) -> Option<Vec<(i64, String)>> {
     rows(&Connection::open(path).ok()?)
 }
@@ -145,7 +145,7 @@ pub(crate) fn threads() -> usize {
     fs::read_dir("/proc/self/task").unwrap().count()
 }
 
-/// The kernel takes a moment to forget a thread that was waited for.
+/// The kernel takes a moment to remove a thread that was waited for.
 pub(crate) fn settles(what: impl Fn() -> bool) -> bool {
     let deadline = Instant::now() + Duration::from_secs(20);
     while !what() {
@@ -157,7 +157,7 @@ pub(crate) fn settles(what: impl Fn() -> bool) -> bool {
     true
 }
 
-/// A Python process that does as it is told: each line is run, and answered with the value of `r`.
+/// A Python process that runs each line it receives and replies with the value of `r`.
 const SCRIPT: &str = r#"
 import json, os, sqlite3, sys
 print(json.dumps(dict(pid=os.getpid(), holdings=[])), flush=True)

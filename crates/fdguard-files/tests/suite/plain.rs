@@ -1,4 +1,4 @@
-//! Files that are no database.
+//! Files that are not databases.
 
 use std::fs;
 use std::io::{BufRead as _, BufReader};
@@ -87,7 +87,7 @@ fn r44_a_writer_is_named_by_the_lease_and_by_the_tables() {
 
 #[test]
 fn r44_a_writer_that_is_in_no_table_is_explained() {
-    // In flight: sent through a socket, received by nobody.
+    // In flight: sent through a socket and not received.
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("a.log");
     fs::write(&path, "one line\n".repeat(10)).unwrap();
@@ -131,7 +131,7 @@ fn a_side_file_points_to_its_database() {
     );
 }
 
-/// A ring with the file registered, and no descriptor of it.
+/// A ring with the file registered, and no descriptor for it.
 const RING: &str = "import ctypes,os,sys
 libc=ctypes.CDLL(None,use_errno=True)
 ring=libc.syscall(425,8,(ctypes.c_ubyte*120)())

@@ -1,4 +1,4 @@
-//! Any bytes at all: the parsers survive them, and promise what they promise.
+//! Arbitrary bytes: the parsers survive them and keep their guarantees.
 
 use fdguard_core::lint::Severity;
 use fdguard_files::foreign::Foreign;

@@ -1,4 +1,4 @@
-//! Ten thousand damages by chance: SQLite is the oracle.
+//! Ten thousand cases of random damage, with SQLite as the oracle.
 
 use std::fs;
 use std::path::Path;
@@ -32,7 +32,7 @@ impl Chance {
     }
 }
 
-/// Bytes that change, somewhere; mostly in the header.
+/// Changes bytes at random, mostly in the header.
 fn damage(bytes: &mut Vec<u8>, chance: &mut Chance) {
     let size = bytes.len();
     let at = if chance.below(4) > 0 {
@@ -66,7 +66,7 @@ fn damage(bytes: &mut Vec<u8>, chance: &mut Chance) {
     }
 }
 
-/// What SQLite makes of these bytes: whether its check says ok, and the rows.
+/// How SQLite handles these bytes: whether its check passes, and the rows.
 fn oracle(bytes: &[u8], path: &Path) -> (bool, Option<Vec<(i64, String)>>) {
     fs::write(path, bytes).unwrap();
     let uri = format!("file:{}?immutable=1", path.display());
@@ -78,9 +78,9 @@ fn oracle(bytes: &[u8], path: &Path) -> (bool, Option<Vec<(i64, String)>>) {
     (said.is_ok_and(|said| said == "ok"), rows(&connection))
 }
 
-/// The header must be noticed wherever its damage makes SQLite refuse, complain or read something
-/// else; only the change counter, the schema cookie, the cache size, the numbers of the application
-/// and the writer's version are free.
+/// Header damage must be detected wherever it makes SQLite refuse, complain or read something else;
+/// only the change counter, the schema cookie, the cache size, the application's numbers and the
+/// writer's version may change freely.
 fn survives(seed: u64) {
     let probe = Probe::new().unwrap();
     let bases = [
@@ -103,8 +103,8 @@ fn survives(seed: u64) {
         let is_noticed = found.iter().any(|one| one.severity >= Severity::Warning);
         damaged += usize::from(is_noticed);
         let is_in_header = bytes.len() < 100 || bytes[..100] != whole[base][..100];
-        // Who holds it is asked of one in a hundred: that costs the most, and does not depend on
-        // the bytes.
+        // Holders are searched for in one case of a hundred: that is the slowest part, and does not
+        // depend on the bytes.
         let is_fine = if round % 100 == 0 {
             let verdict = inspect(&probe, &path, Options::default()).unwrap().verdict;
             assert!(
@@ -123,7 +123,7 @@ fn survives(seed: u64) {
         }
         let judged = oracle(&bytes, &other);
         assert!(judged.0, "round {round}: called healthy");
-        // Elsewhere a byte of a row may be another one, and nobody can know.
+        // Elsewhere a changed byte of a row is undetectable.
         if is_in_header {
             assert_eq!(judged, good[base], "round {round}: called healthy");
         }
@@ -189,7 +189,7 @@ fn heals_or_refuses(seed: u64) {
     assert_eq!(left, ["state.db"], "nothing is left behind");
 }
 
-// Four parts, each in a process of its own: ten thousand in all.
+// Four parts, each in its own process: ten thousand in all.
 
 #[test]
 fn r42_ten_thousand_damages_are_survived_and_no_damaged_header_is_healthy_1() {

@@ -1,4 +1,4 @@
-//! What a TLS library really writes into a database that has got the number of its connection.
+//! What a TLS library really writes into a database that got the number of its connection.
 
 use std::path::Path;
 use std::process::Command;
@@ -9,8 +9,7 @@ use fdguard_probe::Probe;
 
 use super::{integrity, look};
 
-/// A connection whose number is closed by somebody else, and given to the database; then the owner
-/// goes on.
+/// Other code closes a connection's number, which the database then gets; the owner keeps using it.
 const STALE: &str = r#"
 import os, socket, sqlite3, ssl, sys, threading
 version, path, how = getattr(ssl.TLSVersion, sys.argv[1]), sys.argv[2], sys.argv[3]
@@ -59,7 +58,7 @@ fn certificate(dir: &Path) -> bool {
     made.is_ok_and(|made| made.status.success())
 }
 
-/// Version, what the owner does, what is found, whether it can be healed.
+/// Version, the owner's action, the finding, whether it can be healed.
 const CASES: [(&str, &str, &str, bool); 5] = [
     (
         "TLSv1_3",

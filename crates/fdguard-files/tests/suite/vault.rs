@@ -1,4 +1,4 @@
-//! A thread with a table of its own.
+//! A thread with its own descriptor table.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -11,7 +11,7 @@ use testkit::sys::stale_write;
 
 use super::{MadeDatabase, settles, threads};
 
-/// What is open in a table, each by its device and inode.
+/// What is open in a table, by device and inode.
 fn table(path: &str) -> BTreeSet<(u64, u64)> {
     let entries = fs::read_dir(path).unwrap();
     let ids = entries.filter_map(|entry| fs::metadata(entry.unwrap().path()).ok());
@@ -48,8 +48,8 @@ fn numbers() -> BTreeSet<u32> {
     (0..1024).filter(is_open).collect()
 }
 
-/// A stale write to every low number but these, as of a TLS library whose socket was closed under
-/// it. How many hit something.
+/// A stale write to every low number except these, as by a TLS library whose socket was closed
+/// under it. Returns how many succeeded.
 fn stale_writes(but: &BTreeSet<u32>) -> usize {
     let numbers = (3..64).filter(|number| !but.contains(number));
     let record = super::alert();
@@ -73,7 +73,7 @@ fn r44_what_a_vault_opens_is_in_its_own_table_and_in_no_other() {
         before,
         "nothing in the process's own"
     );
-    // Of the process's table nothing was taken along, not even its three first.
+    // Nothing of the process's table was kept, not even the standard streams.
     let null = id(Path::new("/dev/null"));
     let expected = ["", "-wal", "-shm"].map(|suffix| id(&made.beside(suffix)));
     let expected: BTreeSet<_> = expected.into_iter().chain([null]).collect();
@@ -89,7 +89,7 @@ fn r44_what_a_vault_opens_is_in_its_own_table_and_in_no_other() {
 fn r44_a_stale_write_hits_no_database_in_a_vault_but_one_in_the_shared_table() {
     let made = MadeDatabase::new("wal");
     let whole = made.bytes();
-    // The runner's own are left alone; what the vault will open has none of them in its way.
+    // The runner's own are left alone; none of them has a number that the vault will use.
     let ours = numbers();
     let vault = opened(&made.path);
     let inside = vault.run(|_| numbers()).unwrap();
@@ -105,7 +105,7 @@ fn r44_a_stale_write_hits_no_database_in_a_vault_but_one_in_the_shared_table() {
     assert_eq!(made.bytes(), whole);
     assert_eq!(super::integrity(&made.path), "ok");
 
-    // The same writes, with the same file in the table that all threads share.
+    // The same writes, with the same file in the shared table.
     let connection = Connection::open(&made.path).unwrap();
     assert!(stale_writes(&ours) >= 1);
     assert_ne!(made.bytes(), whole);

@@ -1,4 +1,4 @@
-//! The first moment at which a database goes bad.
+//! Detects the moment at which a database is damaged.
 
 use std::fs;
 use std::os::fd::AsFd as _;
@@ -11,7 +11,7 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 use super::{MadeDatabase, alert};
 
-/// The next things that happen, until one is as wanted.
+/// Polls until an event matches.
 fn until(watch: &mut FileWatch, wanted: impl Fn(&FileChange) -> bool) -> Vec<FileEvent> {
     let mut seen = Vec::new();
     let deadline = Instant::now() + Duration::from_secs(60);
@@ -25,7 +25,7 @@ fn until(watch: &mut FileWatch, wanted: impl Fn(&FileChange) -> bool) -> Vec<Fil
     panic!("it did not happen: {seen:?}");
 }
 
-/// Until the kernel tells something, or a look is due.
+/// Waits until the kernel reports an event, or the next check is scheduled.
 fn wait(watch: &FileWatch) {
     let longest = watch.due().map_or(Duration::from_secs(1), |due| {
         due.saturating_duration_since(Instant::now())

@@ -1,8 +1,7 @@
-//! A descriptor of another process, borrowed for one question.
+//! A descriptor of another process, borrowed for one query.
 //!
-//! `pidfd_getfd` gives a duplicate of the very open file; asking it and closing it leaves the
-//! target's own descriptor as it was. It needs the right to attach, so whatever it answers is an
-//! extra.
+//! `pidfd_getfd` duplicates the open file; querying and closing the duplicate leaves the target's
+//! descriptor unchanged. It requires the permission to attach, so its result is optional.
 
 use std::os::fd::{AsFd as _, OwnedFd};
 
@@ -29,7 +28,7 @@ impl Borrower {
         Some(Self { process })
     }
 
-    /// The descriptor at this number, if it still is the file with this inode.
+    /// The descriptor at this number, if it is still the file with this inode.
     pub(super) fn borrow(&self, fd: Fd, ino: u64) -> Result<OwnedFd, Errno> {
         let number = i32::try_from(fd).or(Err(Errno::BADF))?;
         let flags = PidfdGetfdFlags::empty();
@@ -53,7 +52,7 @@ impl Borrower {
     }
 }
 
-/// What a borrowed socket says about itself.
+/// The properties of a borrowed socket.
 pub(super) fn ask_socket(socket: &OwnedFd) -> SocketAnswer {
     let socket = socket.as_fd();
     let name = |bytes: Option<Vec<u8>>| SocketName::parse(&bytes?);
@@ -67,7 +66,7 @@ pub(super) fn ask_socket(socket: &OwnedFd) -> SocketAnswer {
     }
 }
 
-/// The name of the interface that a packet socket is bound to, asked in its own namespace.
+/// The name of the interface that a packet socket is bound to, resolved in its own namespace.
 pub(super) fn interface_name(socket: &OwnedFd, answer: &SocketAnswer) -> Option<String> {
     match answer.local {
         Some(SocketName::Packet { interface, .. }) if interface != 0 => {

@@ -11,7 +11,7 @@ use super::kernel::call;
 use super::table::Table;
 use crate::parse::ascii::decimal;
 
-/// Where the name is in `struct bpf_map_info` and `struct bpf_prog_info`.
+/// Offset of the name in `struct bpf_map_info` and `struct bpf_prog_info`.
 const MAP_NAME: std::ops::Range<usize> = 24..40;
 const PROGRAM_NAME: std::ops::Range<usize> = 64..80;
 
@@ -43,7 +43,7 @@ impl Probe {
             let borrower = borrower.get_or_insert_with(|| Borrower::new(pid));
             let object = borrower.as_ref().map(|it| it.borrow(entry.fd, id.ino));
             let info = object.and_then(|object| call::object_info(object.ok()?.as_fd()).ok());
-            // All of them have one inode: the object id shows whether it is the same.
+            // They all share one inode: the object id shows whether it is the same.
             let info = info.filter(|info| object_id == Some(id_in(info)));
             if let Some(name) = info.and_then(|info| name_in(&info, place)) {
                 fields.insert("name".to_owned(), Text::from(&*name));
@@ -52,7 +52,7 @@ impl Probe {
     }
 }
 
-/// The number of the object: both structures begin with type and number.
+/// The id of the object: both structures begin with type and id.
 fn id_in(info: &[u8; 128]) -> u64 {
     u64::from(u32::from_ne_bytes([info[4], info[5], info[6], info[7]]))
 }

@@ -1,12 +1,12 @@
-//! What a watcher knows of the descriptors that it has looked at: enough to tell whether one is
-//! still the same, and little enough for ten thousand of them.
+//! A watcher's record of the descriptors it has read: enough to detect changes, and small enough
+//! for ten thousand of them.
 
 use std::hash::{Hash as _, Hasher as _};
 
 use fdguard_core::{Class, Detail, Fd, FdEntry, FileId};
 use rustc_hash::FxHasher;
 
-/// What became of a descriptor.
+/// The state of a descriptor.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum CachedDetail {
     Same,
@@ -19,14 +19,14 @@ pub(super) enum CachedDetail {
 /// One descriptor.
 #[derive(Clone, Copy, Debug)]
 struct Mark {
-    /// Of the text of its link; absent where that was not seen yet.
+    /// Hash of its link's text; absent if not read yet.
     link: Option<u64>,
-    /// Of its class and target.
+    /// Hash of its class and target.
     shown: u64,
     id: Option<FileId>,
-    /// Of its family: anonymous inodes all have one identity.
+    /// Hash of its family: anonymous inodes all share one identity.
     family: u64,
-    /// Whether it says the same for ever as long as its link does.
+    /// Whether it cannot change as long as its link does not.
     is_settled: bool,
 }
 
@@ -35,9 +35,9 @@ struct Mark {
 pub(super) struct DetailCache {
     numbers: Vec<Fd>,
     marks: Vec<Mark>,
-    /// Those of the last listing: a socket may have been seen before it was connected.
+    /// Those of the last listing: a socket may have been read before it was connected.
     fresh: Vec<Fd>,
-    /// Where the next look at the others begins.
+    /// Where the next check of the others begins.
     cursor: usize,
 }
 
@@ -47,7 +47,7 @@ impl DetailCache {
         &self.numbers
     }
 
-    /// These are the numbers now, and these of them are new.
+    /// Sets the numbers, and which of them are new.
     pub(super) fn replace(&mut self, numbers: Vec<Fd>, new: &[FdEntry]) {
         let mut marks = Vec::with_capacity(numbers.len());
         for fd in &numbers {
@@ -55,7 +55,7 @@ impl DetailCache {
             match (is_new, self.numbers.binary_search(fd)) {
                 (Ok(at), _) => marks.push(Mark::of(&new[at])),
                 (Err(_), Ok(at)) => marks.push(self.marks[at]),
-                // Neither new nor known: cannot be, and is looked at again.
+                // Neither new nor known: impossible, so it is read again.
                 (Err(_), Err(_)) => marks.push(Mark::unseen()),
             }
         }
@@ -64,7 +64,7 @@ impl DetailCache {
         self.fresh = new.iter().map(|entry| entry.fd).collect();
     }
 
-    /// The next ones to look at again.
+    /// The next ones to read again.
     pub(super) fn next(&mut self, most: usize) -> Vec<Fd> {
         let mut chosen = std::mem::take(&mut self.fresh);
         chosen.truncate(most);
@@ -78,13 +78,13 @@ impl DetailCache {
         chosen
     }
 
-    /// Whether the text of its link alone proves that nothing is new.
+    /// Whether the text of its link alone proves that nothing has changed.
     pub(super) fn is_settled(&self, fd: Fd, link: u64) -> bool {
         let at = self.numbers.binary_search(&fd);
         at.is_ok_and(|at| self.marks[at].is_settled && self.marks[at].link == Some(link))
     }
 
-    /// Takes in another look at a descriptor, whose link read so just before.
+    /// Takes in another read of a descriptor; `link` was read just before.
     pub(super) fn compare(&mut self, entry: &FdEntry, link: u64) -> CachedDetail {
         let Ok(at) = self.numbers.binary_search(&entry.fd) else {
             return CachedDetail::Same;
@@ -92,7 +92,7 @@ impl DetailCache {
         let (old, mut new) = (self.marks[at], Mark::of(entry));
         let is_same = old.id == new.id && old.family == new.family;
         if is_same {
-            // Only now: a link that is seen for the first time may be a successor's.
+            // Only now: a link that is seen for the first time may belong to a successor.
             new.link = new.link.or(Some(link));
         }
         self.marks[at] = new;
@@ -133,7 +133,7 @@ impl Mark {
     }
 }
 
-/// Whether it can become something else while its link stays: a connection closes, a process ends.
+/// Whether it can change while its link does not: a connection closes, a process exits.
 fn changes(entry: &FdEntry) -> bool {
     matches!(
         entry.detail,
@@ -141,7 +141,7 @@ fn changes(entry: &FdEntry) -> bool {
     ) || matches!(entry.class, Class::Tcp(_))
 }
 
-/// The text of its link, where that follows from what is known: so it cannot be another file's.
+/// The text of its link, if it follows from the entry, so that it cannot be another file's.
 fn link_of(entry: &FdEntry) -> Option<Vec<u8>> {
     match &entry.detail {
         Detail::Pipe(pipe) if pipe.path.is_none() => {

@@ -1,4 +1,4 @@
-//! The host's own ceilings: the same errors, another wall.
+//! The host's own limits, which cause the same errors.
 
 use std::os::fd::BorrowedFd;
 
@@ -8,7 +8,7 @@ use fdguard_core::snapshot::{Ceiling, Ceilings};
 use super::files;
 use crate::parse::ascii::{decimal, words};
 
-/// Reads what needs no privilege. The walk over all processes adds a user's inotify use.
+/// Reads what needs no privilege. The search of all processes adds a user's inotify use.
 pub(super) fn read(proc: BorrowedFd<'_>) -> Ceilings {
     let number = |path: &str| decimal(&files::read(proc, path).ok()?);
     let file_nr = files::read(proc, "sys/fs/file-nr").unwrap_or_default();
@@ -41,7 +41,7 @@ pub(super) fn read(proc: BorrowedFd<'_>) -> Ceilings {
     }
 }
 
-/// `0.20 0.18 0.12 1/80 11206`: the fourth word holds the number of tasks.
+/// `0.20 0.18 0.12 1/80 11206`: the fourth word contains the number of tasks.
 fn tasks(loadavg: &[u8]) -> Option<u64> {
     decimal(words(loadavg).nth(3)?.split_once_str(b"/")?.1)
 }

@@ -1,4 +1,4 @@
-//! One descriptor from what the kernel says about it: pure.
+//! Builds one descriptor from the kernel's data: pure.
 
 use fdguard_core::detail::{
     Eventpoll, FileDetail, Memfd, OtherDetail, Pidfd, PipeDetail, PipeEnd, PtyDetail, Signalfd,
@@ -8,7 +8,7 @@ use fdguard_core::{Class, Detail, Fd, FdEntry, FileId, Mode, Text};
 
 use crate::parse::fdinfo::{Fdinfo, PidfdTarget};
 
-/// What `statx` says about the file behind a path.
+/// `statx` of the file behind a path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct FileStat {
     pub(super) mode: u16,
@@ -46,7 +46,7 @@ fn entry(fd: Fd, info: &Fdinfo<'_>, class: Class, target: Text, detail: Detail) 
     }
 }
 
-/// A socket before the socket tables were asked.
+/// A socket before the socket tables were queried.
 pub(super) fn socket(fd: Fd, info: &Fdinfo<'_>, ino: u64) -> FdEntry {
     let target = Text::from(format!("socket:[{ino}]"));
     let mut entry = entry(
@@ -94,7 +94,8 @@ fn pipe_end(mode: Option<Mode>) -> Option<PipeEnd> {
     }
 }
 
-/// The class that the first line behind the head gives away, so that the link need not be read.
+/// The class, if the first line after the common ones reveals it, so that the link need not be
+/// read.
 pub(super) fn anonymous_by_info(info: &Fdinfo<'_>) -> Option<Class> {
     let starts = |prefix: &[u8]| info.rest.starts_with(prefix);
     if starts(b"eventfd-count:") {
@@ -212,7 +213,7 @@ fn fields(info: &Fdinfo<'_>) -> OtherDetail {
     OtherDetail { fields }
 }
 
-/// What has no class of its own, kept by its raw name: a `name:[inode]`, or the whole text.
+/// A descriptor without its own class, kept by its raw name: a `name:[inode]`, or the whole text.
 pub(super) fn other(fd: Fd, info: &Fdinfo<'_>, name: &[u8], text: &[u8]) -> FdEntry {
     let class = Class::Other(String::from_utf8_lossy(name).into());
     entry(
@@ -234,7 +235,7 @@ pub(super) fn queue(fd: Fd, info: &Fdinfo<'_>, name: &[u8], stat: Option<&FileSt
     }
 }
 
-/// A descriptor whose link is a path. `marked` is the kernel's deletion mark, cut off already.
+/// A descriptor whose link is a path. `marked` is the kernel's deletion mark, already removed.
 pub(super) fn path(
     fd: Fd,
     info: &Fdinfo<'_>,

@@ -8,7 +8,7 @@ use super::{Probe, files};
 use crate::parse::mountinfo;
 
 impl Probe {
-    /// Notes the device number of each file's file system, by the mount that it is on.
+    /// Adds the device number of each file's file system, by its mount.
     pub(super) fn describe_devices(&self, pid: Pid, entries: &mut [FdEntry]) {
         let mut theirs: Option<HashMap<u64, String>> = None;
         for entry in entries {

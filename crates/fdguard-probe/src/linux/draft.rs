@@ -1,4 +1,4 @@
-//! A process as its own files show it, before the rest of the system is asked.
+//! A process as its own files show it, before the rest of the system is queried.
 
 use std::os::fd::{AsFd as _, OwnedFd};
 
@@ -14,13 +14,13 @@ use super::table::Table;
 use super::{Probe, epoll, files};
 use crate::{Error, sqlite, workers};
 
-/// A process that was read, before the rest of the system was asked about it.
+/// A process that was read, before the rest of the system was queried.
 pub(super) struct Draft {
     pub(super) pid: Pid,
     pub(super) basics: Basics,
     pub(super) taken_at: Timestamp,
     pub(super) count: Option<u64>,
-    /// Absent where the table may not be listed.
+    /// Absent if the table may not be listed.
     pub(super) table: Option<Table>,
     pub(super) netns: Option<Vec<u8>>,
     pub(super) gaps: Vec<Gap>,
@@ -49,8 +49,7 @@ impl Draft {
 }
 
 impl Probe {
-    /// Reads several processes, on several cores, with what a walk of the kernel shows where there
-    /// is one.
+    /// Reads several processes, on several cores, using the kernel walk if there is one.
     pub(super) fn drafts(
         &self,
         pids: &[Pid],
@@ -124,7 +123,7 @@ impl Probe {
         })
     }
 
-    /// The table, and whether every number that was listed was still there to be looked at.
+    /// The table, and whether every listed number could still be read.
     fn read_table(&self, pid: Pid, base: &OwnedFd, threads: usize) -> Result<(Table, bool), Errno> {
         let dir = self.table_dir(pid, base)?;
         let mut table = dir.read_all(threads)?;
@@ -146,7 +145,7 @@ impl Probe {
         u64::try_from(stat.st_size).ok()
     }
 
-    /// A process that ended while it was read gives no half snapshot.
+    /// A process that exited while it was read gives no partial snapshot.
     fn still_there(&self, pid: Pid, base: &OwnedFd) -> Result<(), Error> {
         let bytes = match files::read(base, c"stat") {
             Err(error) if files::is_ours(error) => {
@@ -161,7 +160,7 @@ impl Probe {
     }
 }
 
-/// A table in which nothing may be looked at is no table.
+/// A table in which nothing may be read does not count as a table.
 fn usable(table: Table) -> Option<Table> {
     let all_denied = table.entries.is_empty() && table.denied > 0;
     (!all_denied).then_some(table)

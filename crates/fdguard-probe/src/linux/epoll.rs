@@ -1,4 +1,4 @@
-//! Epoll registrations that no longer mean what they meant.
+//! Epoll registrations that are stale.
 
 use std::collections::HashMap;
 
@@ -9,9 +9,9 @@ use crate::parse::fdinfo::EpollTarget;
 /// The registrations of one epoll instance.
 pub(super) type Registrations = (Fd, Vec<EpollTarget>);
 
-/// Marks the ghosts: registered files that are not at their number any more, because the number was
+/// Marks the ghosts: registered files that are no longer at their number, because the number was
 /// closed while a duplicate kept the file alive, or was given to another file. All anonymous inodes
-/// share one inode number, so a ghost whose number went to another anonymous inode stays unseen.
+/// share one inode number, so a ghost whose number went to another anonymous inode is not detected.
 pub(super) fn mark_ghosts(entries: &mut [FdEntry], epolls: &[Registrations]) {
     if epolls.is_empty() {
         return;
@@ -40,7 +40,7 @@ fn is_ghost(target: &EpollTarget, held: Option<&Option<u64>>) -> bool {
     match (held, target.ino) {
         (None, _) => true,
         (Some(Some(now)), Some(registered)) => *now != registered,
-        // Kernels that print no inode leave only absence to judge by.
+        // On kernels that print no inode, only absence can be judged.
         _ => false,
     }
 }

@@ -1,4 +1,4 @@
-//! The few file operations the probe is made of.
+//! The few file operations that the probe uses.
 
 use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, AsRawFd as _, BorrowedFd, OwnedFd};
@@ -19,13 +19,13 @@ pub(super) fn open_dir_at(base: impl AsFd, path: impl Arg) -> Result<OwnedFd> {
     rustix::fs::openat(base, path, flags, Mode::empty())
 }
 
-/// Opens a directory as a base only: needs no right to list it.
+/// Opens a directory only as a base: needs no permission to list it.
 pub(super) fn open_base_at(base: impl AsFd, path: impl Arg) -> Result<OwnedFd> {
     let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
     rustix::fs::openat(base, path, flags, Mode::empty())
 }
 
-/// Reads a whole small file into `buffer`, which grows when it must and is reused between calls.
+/// Reads a whole small file into `buffer`, which grows if necessary and is reused between calls.
 pub(super) fn read_into(base: impl AsFd, path: impl Arg, buffer: &mut Vec<u8>) -> Result<&[u8]> {
     let file = rustix::fs::openat(base, path, OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty())?;
     read_all(file.as_fd(), buffer)
@@ -39,7 +39,7 @@ fn read_all<'b>(file: BorrowedFd<'_>, buffer: &'b mut Vec<u8>) -> Result<&'b [u8
     loop {
         let read = rustix::io::read(file, &mut buffer[length..])?;
         length += read;
-        // The kernel makes these texts in one piece: less than asked for is all there is.
+        // The kernel produces these texts in one piece: a short read is the end.
         if read == 0 || length < buffer.len() {
             return Ok(&buffer[..length]);
         }
@@ -55,8 +55,8 @@ pub(super) fn read(base: impl AsFd, path: impl Arg) -> Result<Vec<u8>> {
     Ok(buffer)
 }
 
-/// Reads a text that the kernel gives in pieces, as it does those of many lines (`maps`, `locks`):
-/// only nothing is the end.
+/// Reads a text that the kernel produces in pieces, as it does for many lines (`maps`, `locks`):
+/// only an empty read is the end.
 pub(super) fn read_pieces(base: impl AsFd, path: impl Arg) -> Result<Vec<u8>> {
     let file = open_file_at(base, path)?;
     let mut bytes = Vec::new();
@@ -91,7 +91,7 @@ impl<'a> Listing<'a> {
         })
     }
 
-    /// Adds up to `most` names to the list; none when there are no more.
+    /// Adds up to `most` names to the list; none at the end.
     pub(super) fn take(&mut self, most: usize, list: &mut Vec<u32>) -> Result<()> {
         let full = list.len() + most;
         while list.len() < full {
@@ -104,7 +104,8 @@ impl<'a> Listing<'a> {
     }
 }
 
-/// Replaces the list by the next names of a listing that several threads share; `false` at its end.
+/// Replaces the list with the next names of a listing that several threads share; `false` at its
+/// end.
 pub(super) fn take_shared(
     listing: &Mutex<Listing<'_>>,
     most: usize,
@@ -116,7 +117,7 @@ pub(super) fn take_shared(
     Ok(!list.is_empty())
 }
 
-/// A number as the kernel writes it: `007` is a name of something else.
+/// A number as the kernel writes it: `007` is another name.
 fn number(name: &[u8]) -> Option<u32> {
     let padded = name.len() > 1 && name[0] == b'0';
     decimal(name)
@@ -129,7 +130,7 @@ pub(super) fn numbers(dir: BorrowedFd<'_>) -> Result<Vec<u32>> {
     let mut buffer = vec![MaybeUninit::uninit(); 1 << 15];
     let mut found = Vec::new();
     Listing::of(dir, &mut buffer)?.take(usize::MAX / 2, &mut found)?;
-    // The kernel lists in order; a made-up tree need not.
+    // The kernel lists in order; a simulated tree may not.
     if !found.is_sorted() {
         found.sort_unstable();
     }
@@ -170,12 +171,12 @@ pub(super) fn is_gone(error: Errno) -> bool {
     matches!(error, Errno::NOENT | Errno::SRCH)
 }
 
-/// Whether an error means that we may not look.
+/// Whether an error means that permission is missing.
 pub(super) fn is_denied(error: Errno) -> bool {
     matches!(error, Errno::ACCESS | Errno::PERM)
 }
 
-/// Whether an error is fdguard's own lack of room, which says nothing about the target.
+/// Whether an error is fdguard's own lack of resources, which says nothing about the target.
 pub(super) fn is_ours(error: Errno) -> bool {
     matches!(error, Errno::MFILE | Errno::NFILE | Errno::NOMEM)
 }

@@ -1,7 +1,7 @@
 //! Sockets that belong to another network namespace than the process that holds them.
 //!
-//! A socket stays in the namespace that it was made in: a daemon that enters a container, or is
-//! handed a socket from one, holds sockets that no table of its own namespace lists.
+//! A socket stays in the namespace that it was created in: a daemon that enters a container, or
+//! receives a socket from one, holds sockets that no table of its own namespace lists.
 
 use std::collections::HashMap;
 use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
@@ -12,7 +12,7 @@ use rustix::net::{AddressFamily, SocketFlags, SocketType};
 use super::socket::SocketTable;
 use super::socket_query;
 
-/// The namespace that a process lives in.
+/// The namespace of a process.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Home {
     /// Its inode.
@@ -26,7 +26,7 @@ pub(super) struct Home {
 pub(super) enum Place {
     /// In the namespace of its process.
     Home(Option<u64>),
-    /// In another one, with the tables of that where they could be read.
+    /// In another one, with its tables if they could be read.
     Foreign(Option<u64>, Option<Arc<SocketTable>>),
     /// Unknown, for lack of permission.
     Unknown,
@@ -59,11 +59,11 @@ impl Place {
     }
 }
 
-/// The namespaces in which sockets were found that are not at home: each is asked once.
+/// The namespaces of sockets that are not in their process's namespace: each is queried once.
 #[derive(Debug)]
 pub(super) struct ForeignNetns<'p> {
     proc: BorrowedFd<'p>,
-    /// By cookie: the inode, where we may know it.
+    /// By cookie: the inode, if it can be read.
     inodes: Mutex<HashMap<u64, Option<u64>>>,
     tables: Mutex<HashMap<u64, Option<Arc<SocketTable>>>>,
     /// The cookie of fdguard's namespace.
@@ -81,7 +81,7 @@ impl<'p> ForeignNetns<'p> {
         }
     }
 
-    /// Where this socket is, seen from a process that lives in `home`.
+    /// Where this socket is, seen from a process whose namespace is `home`.
     pub(super) fn place(&self, socket: BorrowedFd<'_>, home: Home) -> Place {
         let cookie = socket_query::namespace_cookie(socket);
         if home.is_ours && cookie.is_some() && cookie == self.our_cookie() {

@@ -1,4 +1,4 @@
-//! The gaps that a look at a process can leave, each with its remedy.
+//! The gaps that reading a process can leave, each with its remedy.
 
 use fdguard_core::{Class, Detail, Gap, Pid};
 
@@ -58,8 +58,8 @@ pub(super) fn socket_gap(complete: bool) -> Gap {
     )
 }
 
-/// Of sockets that no table of the process's own namespace lists: `unasked` could not be borrowed,
-/// of `foreign` only what they say about themselves is known.
+/// For sockets that no table of the process's own namespace lists: `unasked` could not be borrowed;
+/// for `foreign` only the sockets' own properties are known.
 pub(super) fn unlisted_gaps(unasked: u64, foreign: u64) -> Vec<Gap> {
     let mut gaps = Vec::new();
     if unasked > 0 {

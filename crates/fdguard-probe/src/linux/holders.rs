@@ -1,8 +1,8 @@
-//! Who holds certain files: one walk over the tables and mappings of all processes.
+//! The holders of certain files: one search of the tables and mappings of all processes.
 //!
 //! A file is recognised by its inode, so that hard links, other mount namespaces and renamed files
-//! count; and by the path that it was opened by, so that files which were deleted or replaced there
-//! since are found, too.
+//! count; and by the path that it was opened by, so that files deleted or replaced there since are
+//! found, too.
 
 use std::os::fd::{AsFd as _, BorrowedFd};
 
@@ -19,16 +19,16 @@ use crate::parse::locks::{self, HeldLock};
 use crate::parse::maps;
 use crate::parse::stat::ProcStat;
 
-/// A file to look for.
+/// A file to search for.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SoughtFile {
     /// Its path, absolute and without links.
     pub path: Vec<u8>,
-    /// Device and inode of what is there now; absent when nothing is there.
+    /// Device and inode of the current file there; absent if there is none.
     pub id: Option<(u64, u64)>,
 }
 
-/// One way in which a process holds a file that was sought.
+/// One way in which a process holds a requested file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FileHold {
     /// The process.
@@ -39,17 +39,17 @@ pub struct FileHold {
     pub start_ticks: u64,
     /// Its command.
     pub comm: Text,
-    /// Which of the sought files, by its place in the list.
+    /// Which of the requested files, by index.
     pub which: usize,
     /// How.
     pub by: HoldKind,
-    /// Whether it is the file that is at the path now; otherwise it was deleted or replaced.
+    /// Whether it is the current file at the path; otherwise it was deleted or replaced.
     pub current: bool,
-    /// Whether it was opened by the sought path. Else by a link, elsewhere in another mount
-    /// namespace, or it is another file by now: that of a file that lived for a moment has the
-    /// number of the next one that is made.
+    /// Whether it was opened by the requested path. Otherwise it was opened by a link or in another
+    /// mount namespace, or it is a different file: a new file may reuse the inode number of a
+    /// short-lived one.
     pub named: bool,
-    /// Device and inode of what is held, where that could be asked.
+    /// Device and inode of what is held, if known.
     pub id: Option<(u64, u64)>,
     /// Locks that were taken through this descriptor.
     pub locks: Vec<FileLock>,
@@ -58,16 +58,16 @@ pub struct FileHold {
 /// How a file is held.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum HoldKind {
-    /// By a descriptor.
+    /// Through a descriptor.
     Descriptor {
         /// Its number.
         fd: Fd,
-        /// How it may be used.
+        /// Its access mode.
         mode: Option<Mode>,
     },
-    /// By a mapping whose writes go into the file.
+    /// Through a mapping whose writes go into the file.
     Mapping,
-    /// By an io_uring that has it registered.
+    /// Through an io_uring that has it registered.
     Ring {
         /// The number of the ring.
         fd: Fd,
@@ -75,7 +75,7 @@ pub enum HoldKind {
 }
 
 impl HoldKind {
-    /// Whether one can write by it; absent where that is not known.
+    /// Whether it allows writing; absent if unknown.
     #[must_use]
     pub fn writes(self) -> Option<bool> {
         match self {
@@ -86,26 +86,26 @@ impl HoldKind {
     }
 }
 
-/// What a walk found.
+/// The result of a search.
 #[derive(Clone, Debug, Default)]
 pub struct FileHolders {
     /// Everything that is held, by process.
     pub held: Vec<FileHold>,
-    /// Processes that may not be read.
+    /// Processes that could not be read.
     pub unread: Vec<Pid>,
-    /// What could not be seen.
+    /// What could not be observed.
     pub gaps: Vec<Gap>,
 }
 
 impl Probe {
-    /// Who holds these files. Our own process is left out. Mappings are looked at when asked for:
-    /// that is the costly part, and the kernel's own count (a lease) may have shown already that
+    /// The holders of these files, except fdguard itself. Mappings are examined only on request:
+    /// that is the expensive part, and the kernel's own count (a lease) may already have shown that
     /// there are no writers.
     pub fn holders(&self, sought: &[SoughtFile], mappings: bool) -> Result<FileHolders, Error> {
         let own = std::process::id();
         let mut found = FileHolders::default();
         for pid in self.pids()?.into_iter().filter(|pid| *pid != own) {
-            // Who is gone holds nothing.
+            // An exited process holds nothing.
             let Ok(base) = self.open_process(pid) else {
                 continue;
             };
@@ -116,14 +116,15 @@ impl Probe {
         Ok(found)
     }
 
-    /// Every lock and lease of the system, as far as the kernel shows them in our pid namespace.
+    /// Every lock and lease of the system, as far as the kernel shows them in fdguard's pid
+    /// namespace.
     pub fn locks(&self) -> Result<Vec<HeldLock>, Error> {
         let bytes = files::read_pieces(&self.proc, c"locks")
             .map_err(|error| Error::io("/proc/locks", error))?;
         Ok(locks::locks(&bytes))
     }
 
-    /// The command of a process and when it started; none when it is gone.
+    /// The command of a process and its start time; `None` if it is gone.
     #[must_use]
     pub fn name_of(&self, pid: Pid) -> Option<(Text, u64)> {
         let bytes = files::read(&self.proc, format!("{pid}/stat")).ok()?;
@@ -167,7 +168,7 @@ impl FileHolders {
     }
 }
 
-/// One process on the walk.
+/// One process of the search.
 struct One<'a> {
     pid: Pid,
     ppid: Pid,
@@ -200,8 +201,8 @@ impl One<'_> {
         };
         let info = files::read(self.base, format!("fdinfo/{fd}")).unwrap_or_default();
         let info = Fdinfo::parse(&info);
-        // The inode in fdinfo needs no file system, which may not respond. Kernels before 5.14 lack
-        // it.
+        // Reading the inode from fdinfo does not access the file system, which may not respond.
+        // Kernels before 5.14 lack it.
         let may_be = |sought: &SoughtFile| {
             sought.path == path
                 || sought.path == link
@@ -224,7 +225,7 @@ impl One<'_> {
         }
     }
 
-    /// Which of the sought files this is: by inode the one that is there now, by path one that was.
+    /// Which of the requested files this is: the current one by inode, an earlier one by path.
     fn recognise(&self, path: &[u8], id: Option<(u64, u64)>) -> Option<(usize, bool)> {
         let now = self
             .sought
@@ -235,7 +236,7 @@ impl One<'_> {
             .or_else(|| Some((then()?, false)))
     }
 
-    /// Files that are registered in an io_uring are in no table; its fdinfo names them.
+    /// Files registered in an io_uring are in no table; its fdinfo names them.
     fn ring(&mut self, fd: Fd) {
         let Ok(bytes) = files::read(self.base, format!("fdinfo/{fd}")) else {
             return;
@@ -312,7 +313,7 @@ impl One<'_> {
     }
 }
 
-/// As the kernel writes it in maps.
+/// As the kernel writes it in `maps`.
 fn device_text(dev: u64) -> String {
     format!(
         "{:02x}:{:02x}",

@@ -41,23 +41,24 @@ mod socket_query;
 mod table;
 pub mod watcher;
 
-/// Looks at processes through one proc file system.
+/// Examines processes through one proc file system.
 #[derive(Debug)]
 pub struct Probe {
     /// The proc file system itself.
     proc: OwnedFd,
     /// Where it is, for the few calls that only take paths.
     path: PathBuf,
-    /// Whether this is the kernel's own: only then do sizes count and links resolve.
+    /// Whether this is the kernel's own: only then are sizes meaningful and links resolvable.
     real: bool,
     /// Whether the size of a descriptor directory is the number of descriptors (Linux 6.2 and
     /// later).
     sizes: bool,
-    /// Our own table, to ask about descriptors that we hold for a moment; absent on a made-up tree.
+    /// fdguard's own table, to query descriptors that it holds for a moment; absent on a simulated
+    /// tree.
     own: Option<Arc<OwnedFd>>,
-    /// Whether processes of other users are not even listed: then absence proves nothing.
+    /// Whether processes of other users are hidden: then absence proves nothing.
     hides: bool,
-    /// What was learned about mounts, shared by every look.
+    /// What is known about mounts, shared by all reads.
     mounts: Arc<mounts::Mounts>,
     /// Seconds from the epoch to boot, read on demand: its file is long.
     boot: OnceLock<Option<i64>>,
@@ -69,7 +70,7 @@ impl Probe {
         Self::at(Path::new("/proc"))
     }
 
-    /// The probe on another root: a made-up tree in a test, or the `/proc` of a container.
+    /// The probe on another root: a simulated tree in a test, or the `/proc` of a container.
     pub fn at(root: &Path) -> Result<Self, Error> {
         let proc = files::open_dir_at(rustix::fs::CWD, root).map_err(|error| Error::NoProc {
             path: root.to_owned(),
@@ -100,13 +101,14 @@ impl Probe {
         })
     }
 
-    /// The processes that are not even listed, where there are such.
+    /// The gap for hidden processes, if there may be any.
     #[must_use]
     pub fn hidden(&self) -> Option<Gap> {
         self.hides.then(gaps::hidden_gap)
     }
 
-    /// The directory of a table, from outside: its inode is the process's, its size the count.
+    /// `stat` of the table's directory, from outside: its inode belongs to the process, its size is
+    /// the count.
     fn table_stat(&self, pid: Pid) -> Result<rustix::fs::Stat, Errno> {
         rustix::fs::statat(&self.proc, format!("{pid}/fd"), AtFlags::empty())
     }

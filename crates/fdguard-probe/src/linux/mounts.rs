@@ -14,13 +14,13 @@ pub(super) enum Mount {
 }
 
 /// The mounts learned so far. The kernel mounts its pseudo file systems once and for good, so the
-/// first descriptor seen on one teaches what all others on it are: from then on the mount id in
-/// fdinfo tells the kind, the link need not be read, and one read makes the whole record.
+/// first descriptor on one shows what all others on it are: from then on the mount id in fdinfo
+/// determines the kind, the link need not be read, and one read makes the whole record.
 #[derive(Debug, Default)]
 pub(super) struct Mounts {
     sockets: OnceLock<u64>,
     pipes: OnceLock<u64>,
-    /// Two of them: process handles have a file system of their own since Linux 6.9.
+    /// Two of them: process handles have their own file system since Linux 6.9.
     anonymous: [OnceLock<u64>; 2],
     /// Mounts of fdguard's namespace on local file systems, where checking a name cannot block.
     local: HashSet<u64>,
@@ -38,7 +38,7 @@ impl Mounts {
         }
     }
 
-    /// Whether names on this mount can be looked up by us without waiting for anybody.
+    /// Whether names on this mount can be looked up without blocking.
     pub(super) fn is_local(&self, mnt: u64) -> bool {
         self.local.contains(&mnt)
     }
@@ -48,7 +48,7 @@ impl Mounts {
         self.devices.get(&mnt)
     }
 
-    /// What everything on this mount is, once that is known.
+    /// The kind of everything on this mount, once known.
     pub(super) fn kind(&self, mnt: u64) -> Option<Mount> {
         let is = |known: &OnceLock<u64>| known.get() == Some(&mnt);
         if is(&self.sockets) {
@@ -60,7 +60,7 @@ impl Mounts {
         }
     }
 
-    /// Remembers what a link has shown.
+    /// Remembers what a link showed.
     pub(super) fn learn(&self, mnt: u64, kind: Mount) {
         if self.kind(mnt).is_some() {
             return;

@@ -1,4 +1,4 @@
-//! What the sockets of processes are, one network namespace at a time.
+//! Identifies the sockets of processes, one network namespace at a time.
 
 use std::collections::HashMap;
 use std::os::fd::{AsFd as _, OwnedFd};
@@ -19,12 +19,12 @@ use crate::parse::link::Link;
 use crate::parse::sockaddr::SocketName;
 use crate::workers;
 
-/// From this many descriptors on, asking for all sockets beside reading the table saves more than
-/// it costs.
+/// From this many descriptors on, requesting all sockets while the table is read saves more than it
+/// costs.
 const LARGE: i64 = 4096;
 
 impl Probe {
-    /// Fills in every socket: each namespace is asked once, for all of its processes.
+    /// Fills in every socket: each namespace is queried once, for all of its processes.
     pub(super) fn describe_sockets(&self, drafts: &mut [Draft], mut ahead: Option<SocketTable>) {
         let mut by_netns: HashMap<Option<Vec<u8>>, Vec<&Draft>> = HashMap::new();
         for draft in drafts.iter() {
@@ -62,8 +62,8 @@ impl Probe {
         });
     }
 
-    /// Whether a process is large enough that its sockets are worth asking for ahead, and shares
-    /// our network namespace.
+    /// Whether a process is large enough to request its sockets in advance, and shares fdguard's
+    /// network namespace.
     pub(super) fn wants_sockets_ahead(&self, pid: Pid) -> bool {
         let large = || self.table_stat(pid).is_ok_and(|stat| stat.st_size >= LARGE);
         let netns = |who: String| files::read_link(&self.proc, format!("{who}/ns/net")).ok();
@@ -71,7 +71,7 @@ impl Probe {
         self.sizes && !ours && large() && netns(pid.to_string()) == netns("self".to_owned())
     }
 
-    /// The directory of a process, if it still lives in this network namespace.
+    /// The directory of a process, if it is still in this network namespace.
     fn still_inside(&self, pid: Pid, netns: Option<&Vec<u8>>) -> Option<OwnedFd> {
         let base = self.open_process(pid).ok()?;
         let now = files::read_link(&base, c"ns/net").ok();
@@ -117,7 +117,7 @@ impl Probe {
         }
     }
 
-    /// Fills in the sockets of one table that was read by itself.
+    /// Fills in the sockets of a table that was read alone.
     pub(super) fn describe_alone(&self, pid: Pid, base: &OwnedFd, table: &mut Table) {
         if table.sockets.is_empty() {
             return;
@@ -131,7 +131,8 @@ impl Probe {
         self.describe_with(pid, table, &sockets, &foreign);
     }
 
-    /// Fills in the sockets of one process; gives what stayed unknown of those that no table lists.
+    /// Fills in the sockets of one process; returns what stayed unknown about those that no table
+    /// lists.
     fn describe_with(
         &self,
         pid: Pid,
@@ -163,17 +164,17 @@ impl Probe {
                     let known = describe_borrowed(entry, &socket, sockets, foreign);
                     unseen += u64::from(!known);
                 }
-                // It changed hands.
+                // The number was reused.
                 Some(Err(Errno::BADF | Errno::SRCH)) => {}
-                // Where the tables were not read, there is a gap already.
+                // If the tables were not read, there is already a gap.
                 _ => unasked += u64::from(complete),
             }
         }
         unlisted_gaps(unasked, unseen)
     }
 
-    /// The protocol name that the kernel keeps as an attribute of a socket's inode; nothing when
-    /// the number has changed hands.
+    /// The protocol name that the kernel keeps as an attribute of a socket's inode; `None` if the
+    /// number was reused.
     fn protocol_name(&self, pid: Pid, fd: u32, ino: u64) -> Option<String> {
         if !self.real {
             return None;
@@ -189,7 +190,7 @@ impl Probe {
 }
 
 /// Fills in a socket that the tables of its process's namespace do not list, through a duplicate of
-/// the descriptor; `false` when a table of another namespace would say more.
+/// the descriptor; `false` if a table of another namespace would have more.
 fn describe_borrowed(
     entry: &mut FdEntry,
     socket: &OwnedFd,
@@ -213,12 +214,12 @@ fn describe_borrowed(
     let interface = borrow::interface_name(socket, &answer);
     let said = socket_entry::describe_by_answer(entry, &answer, interface);
     entry.detail.set_netns(place.ino());
-    // What is closed or has no address is in no table, whatever the namespace.
+    // A socket that is closed or has no address is in no table, whatever the namespace.
     let is_listed = said && entry.class != Class::Tcp(TcpState::Close);
     !is_listed || place.is_settled() || !has_table(&entry.class)
 }
 
-/// Whether sockets of this class are in tables that say more than the socket itself.
+/// Whether sockets of this class are in tables that have more than the socket itself.
 fn has_table(class: &Class) -> bool {
     matches!(class, Class::Tcp(_) | Class::Udp | Class::Unix)
 }
@@ -236,14 +237,14 @@ struct Sockets {
     table: SocketTable,
     /// What could not be determined.
     gap: Option<Gap>,
-    /// Asked for when a table that was read ahead lacks a socket that is in use by now.
+    /// Requested when a table that was read in advance lacks a socket that is in use by now.
     late: Option<OnceLock<SocketTable>>,
     /// Which namespace it is.
     home: Home,
 }
 
 impl Sockets {
-    /// Fills in a socket that came to use after the table was read; `false` when it did not.
+    /// Fills in a socket that came into use after the table was read; `false` if it did not.
     fn describe_late(&self, entry: &mut FdEntry) -> bool {
         let Some(late) = &self.late else { return false };
         late.get_or_init(|| SocketTable::by_netlink(None).unwrap_or_default())

@@ -1,4 +1,5 @@
-//! Who else holds the same pipes, sockets and databases: one walk over the links of the others.
+//! Other holders of the same pipes, sockets and databases: one search of the links of all other
+//! processes.
 
 use std::os::fd::{AsFd, BorrowedFd};
 
@@ -23,7 +24,7 @@ enum Thing {
     Socket(u64),
     Pipe(u64, Option<PipeEnd>),
     Path(Vec<u8>, Option<PipeEnd>),
-    /// By the number that the kernel gives each: they all have one inode.
+    /// By the number that the kernel assigns: they all share one inode.
     Eventfd(u64),
     /// The sides of a pseudo-terminal by its number, among processes that see the same mounts.
     PtyMaster(u32),
@@ -31,7 +32,7 @@ enum Thing {
 }
 
 impl Thing {
-    /// What of an entry others may hold, too.
+    /// The part of an entry that other processes may hold, too.
     fn of(entry: &FdEntry) -> Option<Self> {
         if let Detail::Eventfd(eventfd) = &entry.detail {
             return eventfd.id.map(Self::Eventfd);
@@ -54,7 +55,7 @@ impl Thing {
         }
     }
 
-    /// The side of a pseudo-terminal that an entry is.
+    /// The side of a pseudo-terminal, if the entry is one.
     fn pty_side(entry: &FdEntry) -> Option<Self> {
         match &entry.detail {
             Detail::Pty(pty) => pty.index.map(Self::PtyMaster),
@@ -100,15 +101,15 @@ pub(super) struct Interest {
     eventfds: FxHashSet<u64>,
     /// Numbers of pseudo-terminals.
     ptys: FxHashSet<u32>,
-    /// Our own mount namespace: only in it the numbers of pseudo-terminals mean what they mean
-    /// here.
+    /// fdguard's mount namespace: only there do the numbers of pseudo-terminals have the same
+    /// meaning.
     pub(super) mounts: Option<Vec<u8>>,
-    /// Whose inotify instances to count, when the ceiling matters.
+    /// The user whose inotify instances to count, if the limit matters.
     pub(super) inotify_of: Option<u32>,
 }
 
 impl Interest {
-    /// In these sockets alone.
+    /// Interest only in these sockets.
     pub(super) fn in_sockets(inodes: &[u64]) -> Self {
         Self {
             sockets: inodes.iter().copied().collect(),
@@ -116,8 +117,8 @@ impl Interest {
         }
     }
 
-    /// Adds what these descriptors make worth asking. `is_near` says whether their process sees the
-    /// mounts that we see.
+    /// Adds what these descriptors make worth searching for. `is_near`: their process is in
+    /// fdguard's mount namespace.
     pub(super) fn add(&mut self, entries: &[FdEntry], is_near: impl Fn() -> bool) {
         let mut near = None;
         for entry in entries {
@@ -156,7 +157,7 @@ impl Interest {
     }
 }
 
-/// Who holds what.
+/// The holders of each thing.
 #[derive(Debug, Default)]
 pub(super) struct Holdings {
     /// Each list ascending, once [`Holdings::sort`] was called.
@@ -201,7 +202,7 @@ impl Holdings {
         }
     }
 
-    /// Walks over the links of one more process.
+    /// Searches the links of one more process.
     pub(super) fn add_links(&mut self, pid: Pid, base: BorrowedFd<'_>, interest: &Interest) {
         let dir = match files::open_dir_at(base, c"fd") {
             Ok(dir) => dir,
@@ -239,7 +240,7 @@ impl Holdings {
                     }
                     self.add_link(holder, dir.as_fd(), &Link::parse(text), interest);
                 }
-                // Who may not read one link of a process may read none.
+                // If one link of a process may not be read, none may.
                 Err(error) if files::is_denied(error) => {
                     self.unread += 1;
                     return;
@@ -289,7 +290,7 @@ impl Holdings {
         self.held.entry(thing).or_default().push(holder);
     }
 
-    /// Adds what another walk found.
+    /// Adds the result of another search.
     pub(super) fn absorb(&mut self, other: Self) {
         for (thing, mut holders) in other.held {
             self.held.entry(thing).or_default().append(&mut holders);
@@ -299,7 +300,7 @@ impl Holdings {
         self.inotify.1 += other.inotify.1;
     }
 
-    /// Puts every list in order: to be called when all is in.
+    /// Sorts every list: to be called when all is in.
     pub(super) fn sort(&mut self) {
         self.held
             .values_mut()
@@ -346,13 +347,13 @@ impl Holdings {
             Detail::File(file) => file.peer = others.unwrap_or_default(),
             _ => {}
         }
-        // Every process in a terminal has it open: only the holder of the master is of interest.
+        // Every process in a terminal has it open: only the holder of the master matters.
         if matches!(side, Thing::PtyMaster(_)) {
             self.describe_sharing(pid, entry, side);
         }
     }
 
-    /// Who else holds the same.
+    /// Adds the other holders of the same thing.
     fn describe_sharing(&self, pid: Pid, entry: &mut FdEntry, thing: &Thing) {
         let all = self.of(thing);
         let before = &all[..all.partition_point(|holder| holder.pid < pid)];
@@ -362,7 +363,7 @@ impl Holdings {
             listed(others.copied(), before.len() + after.len());
     }
 
-    /// Who holds this socket.
+    /// The holders of this socket.
     pub(super) fn of_socket(&self, ino: u64) -> &[FdHolder] {
         self.of(&Thing::Socket(ino))
     }
@@ -385,8 +386,8 @@ impl Holdings {
     }
 }
 
-/// The holders, ascending, and how many are left out. Where there are too many, each process is
-/// named once before any is named twice: the holder matters more than the number of descriptors.
+/// The holders, ascending, and how many are omitted. If there are too many, each process is named
+/// once before any is named twice: the holder matters more than the number of descriptors.
 fn listed(holders: impl Iterator<Item = FdHolder>, total: usize) -> (Vec<FdHolder>, u64) {
     let list: Vec<FdHolder> = if total <= MOST_LISTED {
         holders.collect()
@@ -399,7 +400,7 @@ fn listed(holders: impl Iterator<Item = FdHolder>, total: usize) -> (Vec<FdHolde
     (list, more as u64)
 }
 
-/// Zombies and kernel threads refuse a look, too, but have nothing to show.
+/// Zombies and kernel threads deny access, too, but hold nothing.
 fn may_hold_something(base: BorrowedFd<'_>) -> bool {
     let Ok(bytes) = files::read(base, c"stat") else {
         return false;
@@ -407,7 +408,7 @@ fn may_hold_something(base: BorrowedFd<'_>) -> bool {
     ProcStat::parse(&bytes).is_none_or(|stat| !stat.is_zombie() && !stat.kernel_thread)
 }
 
-/// What is known by a number in its fdinfo or name: event counters and pseudo-terminals.
+/// Things identified by a number in their fdinfo or name: event counters and pseudo-terminals.
 fn numbered_thing(base: BorrowedFd<'_>, fd: Fd, text: &[u8], interest: &Interest) -> Option<Thing> {
     let info = || files::read(base, format!("fdinfo/{fd}")).ok();
     if text == b"anon_inode:[eventfd]" && !interest.eventfds.is_empty() {
@@ -439,7 +440,7 @@ fn pts_index(path: &[u8]) -> Option<u32> {
     u32::try_from(number).ok()
 }
 
-/// The permission bits of a descriptor link say how the file was opened: for reading, for writing.
+/// The permission bits of a descriptor link show how the file was opened: for reading, for writing.
 fn link_mode(dir: BorrowedFd<'_>, fd: Fd) -> Option<(bool, bool)> {
     let stat = rustix::fs::statat(dir, DecInt::new(fd), AtFlags::SYMLINK_NOFOLLOW).ok()?;
     Some((stat.st_mode & 0o400 != 0, stat.st_mode & 0o200 != 0))

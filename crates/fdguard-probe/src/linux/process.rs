@@ -1,4 +1,4 @@
-//! A process and its family.
+//! A process and its children.
 
 use std::collections::HashMap;
 use std::os::fd::{AsFd, BorrowedFd};
@@ -14,10 +14,10 @@ use crate::Error;
 use crate::parse::ascii::{decimal, words};
 use crate::parse::{cgroup, limits, stat::ProcStat, status::ProcStatus};
 
-/// Clock ticks in a second: fixed by the kernel's interface on every platform that we run on.
+/// Clock ticks in a second: fixed by the kernel's interface on every supported platform.
 const TICKS: i64 = 100;
 
-/// What the small files of one process say.
+/// The content of a process's small files.
 #[derive(Debug)]
 pub(super) struct Basics {
     pub(super) process: Process,
@@ -55,7 +55,7 @@ impl Probe {
         })
     }
 
-    /// Reads the small files. Fails for what has no descriptors at all.
+    /// Reads the small files. Fails for processes without descriptors.
     pub(super) fn basics(&self, pid: Pid, base: BorrowedFd<'_>) -> Result<Basics, Error> {
         let stat_bytes = files::read(base, c"stat").map_err(|error| gone_or(pid, "stat", error))?;
         let stat = ProcStat::parse(&stat_bytes).ok_or(Error::Vanished(pid))?;
@@ -103,7 +103,7 @@ impl Probe {
         })
     }
 
-    /// By the system call where it is allowed, else by the text at this path.
+    /// By the system call if it is allowed, otherwise by the text at this path.
     pub(super) fn limits(
         &self,
         pid: Pid,
@@ -136,7 +136,7 @@ impl Probe {
         for task in files::numbers(tasks.as_fd()).ok()? {
             let list = match files::read(&tasks, format!("{task}/children")) {
                 Ok(list) => list,
-                // A thread that ended has left its children to another one.
+                // A thread that exited has left its children to another one.
                 Err(error) if files::is_gone(error) && task_exists(tasks.as_fd(), task) => {
                     return None;
                 }
@@ -145,7 +145,7 @@ impl Probe {
             let pids = words(&list).filter_map(decimal);
             found.extend(pids.filter_map(|child| self.name_and_state(child)));
         }
-        // Somebody else's children are no answer: the number may have been given away since.
+        // Children of another process are not an answer: the pid may have been reused since.
         let bytes = files::read(&self.proc, format!("{pid}/stat")).ok()?;
         let same = ProcStat::parse(&bytes)?.start_ticks;
         (Some(same) == start_ticks).then_some(found)
@@ -157,7 +157,7 @@ impl Probe {
         Some((Text::from(stat.comm), stat.is_zombie()))
     }
 
-    /// Who is whose child: of the processes that were read, and by a look at each of the others.
+    /// The children of each process: of those that were read, and by reading each of the others.
     pub(super) fn families(&self, all: &[Pid], read: &HashMap<Pid, &Process>) -> Families {
         let mut families = Families::new();
         let mut buffer = Vec::new();
@@ -181,7 +181,7 @@ impl Probe {
         families
     }
 
-    /// Every process there is, ascending.
+    /// Every process, ascending.
     pub fn pids(&self) -> Result<Vec<Pid>, Error> {
         let listing =
             files::open_dir_at(&self.proc, c".").and_then(|dir| files::numbers(dir.as_fd()));

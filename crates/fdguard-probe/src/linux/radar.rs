@@ -16,10 +16,10 @@ use crate::Error;
 use crate::parse::{stat::ProcStat, status::ProcStatus};
 use crate::workers;
 
-/// Processes per grab of a worker.
+/// Processes per batch of a worker.
 const CHUNK: usize = 64;
 
-/// Looks at the whole host again and again, reading again only what can have changed.
+/// Scans the whole host repeatedly, reading again only what can have changed.
 #[derive(Debug, Default)]
 pub struct Radar {
     known: HashMap<Pid, KnownProcess>,
@@ -27,7 +27,7 @@ pub struct Radar {
     depth: Depth,
 }
 
-/// How much is read of each process.
+/// How much is read about each process.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 enum Depth {
     /// Everything, start times too.
@@ -35,35 +35,36 @@ enum Depth {
     Whole,
     /// For a single sample: no start times, which only matter between samples.
     Single,
-    /// For a single look at a crowd: of processes that hold little only what is cheap.
+    /// For a single scan of many processes: only what is cheap for processes that hold little.
     Crowd,
 }
 
-/// From this many processes on, a single look is one at a crowd.
+/// From this many processes on, a single scan uses [`Depth::Crowd`].
 const CROWD: usize = 1000;
-/// Who holds fewer has, most of the time, never held more.
+/// A process that holds fewer has usually never held more.
 const LITTLE: u64 = 64;
 
-/// A row and the inode of its `fd` directory: the kernel makes a new inode for a new process, so an
-/// equal one proves that this is the same process, in the same call that gives the count.
+/// A row and the inode of its `fd` directory: the kernel creates a new inode for a new process, so
+/// an equal one proves that this is the same process, in the same call that returns the count.
 #[derive(Clone, Debug)]
 struct KnownProcess {
     inode: u64,
     row: HostRow,
 }
 
-/// Names, limits and table sizes change rarely: read again every so many looks, spread by pid.
+/// Names, limits and table sizes change rarely: they are read again every this many scans, spread
+/// by pid.
 const REREAD_EVERY: u64 = 16;
 
 impl Radar {
-    /// A radar that has seen nothing yet.
+    /// A radar that has scanned nothing yet.
     #[must_use]
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// A radar for a single look: it leaves out the start times. With more than a thousand
-    /// processes, and unless all is asked for, it leaves out more, and says so.
+    /// A radar for a single scan: it omits the start times. With more than a thousand processes,
+    /// and unless `all` is set, it omits more, and reports that.
     #[must_use]
     pub fn single(all: bool) -> Self {
         Self {
@@ -72,7 +73,7 @@ impl Radar {
         }
     }
 
-    /// One look at every process.
+    /// One scan of every process.
     pub fn scan(&mut self, probe: &Probe) -> Result<HostView, Error> {
         if self.depth == Depth::Crowd && probe.processes() < CROWD {
             self.depth = Depth::Single;
@@ -101,7 +102,8 @@ impl Radar {
         })
     }
 
-    /// Fails only where we have no room ourselves: fewer processes than there are is no answer.
+    /// Fails only if fdguard itself lacks resources: an incomplete list of processes is not an
+    /// answer.
     fn look_at(&self, probe: &Probe) -> Result<Vec<KnownProcess>, Errno> {
         let dir = files::open_dir_at(&probe.proc, c".")?;
         let mut names = vec![MaybeUninit::uninit(); 1 << 13];
@@ -131,8 +133,8 @@ impl Radar {
         Ok(all)
     }
 
-    /// Whether everything is to be read again: now and then, for a name that changed at exec, a
-    /// parent that ended, a limit that was raised; and when nothing is held, as at its end.
+    /// Whether everything must be read again: periodically, for a name that changed at exec, a
+    /// parent that exited, a limit that was raised; and when it holds nothing, as when it exits.
     fn is_due(&self, pid: Pid, count: Option<u64>) -> bool {
         count.is_none_or(|count| count == 0)
             || (self.looks + u64::from(pid)).is_multiple_of(REREAD_EVERY)
@@ -170,7 +172,7 @@ impl Radar {
 }
 
 impl Probe {
-    /// About how many processes there are: the directory has a link for each. A guess, to plan by.
+    /// Approximate number of processes: the directory has a link for each. Only for planning.
     fn processes(&self) -> usize {
         if self.real {
             let links = rustix::fs::fstat(&self.proc).ok().map(|stat| stat.st_nlink);
@@ -181,7 +183,7 @@ impl Probe {
         self.pids().map_or(0, |pids| pids.len())
     }
 
-    /// Inode and size of the descriptor directory; on an old kernel the count takes a listing.
+    /// Inode and size of the descriptor directory; on an old kernel the count requires a listing.
     fn count_by_size(&self, pid: Pid) -> Result<(u64, Option<u64>), Errno> {
         let stat = self.table_stat(pid)?;
         if self.sizes {
@@ -203,7 +205,7 @@ impl Probe {
         Ok(())
     }
 
-    /// Reads a process from one file; nothing for kernel threads.
+    /// Reads a process from one file; `None` for kernel threads.
     fn reread(&self, row: &mut HostRow, buffer: &mut Vec<u8>) -> Result<(), Errno> {
         let bytes = files::read_into(&self.proc, format!("{}/status", row.pid), buffer)?;
         let status = ProcStatus::parse(bytes);
@@ -222,7 +224,7 @@ impl Probe {
         self.reread_limits(row, buffer)
     }
 
-    /// Name and limits only: half the price.
+    /// Only name and limits, at half the cost.
     fn glance(&self, row: &mut HostRow, buffer: &mut Vec<u8>) -> Result<(), Errno> {
         let bytes = files::read_into(&self.proc, format!("{}/comm", row.pid), buffer)?;
         row.comm = Text::from(bytes.strip_suffix(b"\n").unwrap_or(bytes));

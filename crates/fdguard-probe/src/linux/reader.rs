@@ -1,4 +1,4 @@
-//! One descriptor at a time: never two files in one record.
+//! Reads one descriptor at a time: a record never mixes two files.
 
 use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
 
@@ -14,10 +14,10 @@ use super::table::TableDir;
 use crate::parse::fdinfo::{EpollTarget, Fdinfo};
 use crate::parse::link::Link;
 
-/// A number can change hands between two reads; after this many tries it is reported as unstable.
+/// A number can be reused between two reads; after this many tries it is reported as unstable.
 const TRIES: usize = 16;
 
-/// The outcome of one look.
+/// The result of one read.
 pub(super) enum ReadState {
     Entry(FdEntry),
     Socket(FdEntry),
@@ -40,7 +40,7 @@ impl ReadState {
     }
 }
 
-/// Looks at descriptors one at a time, with buffers of its own.
+/// Reads descriptors one at a time, with its own buffers.
 pub(super) struct Reader<'a> {
     dir: &'a TableDir,
     info: Vec<u8>,
@@ -57,7 +57,7 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// Looks at one number, again while it changes hands.
+    /// Reads one number, again while it is being reused.
     pub(super) fn read_entry(&mut self, fd: Fd) -> ReadState {
         for _ in 0..TRIES {
             match self.try_look(fd) {
@@ -69,7 +69,7 @@ impl<'a> Reader<'a> {
         ReadState::Unstable
     }
 
-    /// One try; `None` when the number changed hands in the middle of it.
+    /// One try; `None` if the number was reused in the middle of it.
     fn try_look(&mut self, fd: Fd) -> Result<Option<ReadState>, Errno> {
         let mut info_bytes = std::mem::take(&mut self.info);
         let result = match self.read_info(fd, &mut info_bytes) {
@@ -86,7 +86,7 @@ impl<'a> Reader<'a> {
         };
         match files::read_into(fdinfo, DecInt::new(fd), buffer) {
             Ok(bytes) => Ok(Fdinfo::parse(bytes)),
-            // A made-up tree may lack the file; on the real one the number is gone.
+            // A simulated tree may lack the file; on the real one the number is gone.
             Err(Errno::NOENT) if self.dir.own.is_none() => Ok(Fdinfo::default()),
             Err(error) => Err(error),
         }
@@ -120,9 +120,8 @@ impl<'a> Reader<'a> {
         seen
     }
 
-    /// The cheap way for files on local file systems: the name in the link is looked up, and when
-    /// it names the very inode that fdinfo speaks of, all of it belongs together. `None` when it
-    /// does not.
+    /// The cheap way for files on local file systems: it looks up the name in the link; if that has
+    /// the inode in fdinfo, everything belongs together. `None` if it does not.
     fn by_name(
         &self,
         fd: Fd,
@@ -147,8 +146,8 @@ impl<'a> Reader<'a> {
         Ok(same.then(|| ReadState::Entry(classify::path(fd, info, path, false, Some(&stat)))))
     }
 
-    /// The sure way: held for a moment, the file cannot change under us, and its name and its inode
-    /// are one file's. `None` when it is not the one that fdinfo spoke of.
+    /// The safe way: a file that is held open cannot change, and its name and its inode belong
+    /// together. `None` if it is not the one in fdinfo.
     fn by_held(
         &self,
         fd: Fd,
@@ -199,7 +198,7 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// A path, cut off at the kernel's mark where it had one; `text` is the whole.
+    /// A path without the kernel's deletion mark; `text` is the whole.
     fn by_path(
         &self,
         fd: Fd,
@@ -214,7 +213,8 @@ impl<'a> Reader<'a> {
         {
             return None;
         }
-        // A living file with the mark: it lost this one of its names, or is named like that.
+        // An existing file with the mark: it lost this one of its names, or its name ends like
+        // that.
         let literal =
             marked && stat.is_some_and(|stat| stat.links > 0 && self.is_named(text, stat.ino));
         let (path, marked) = if literal {
@@ -237,8 +237,9 @@ impl<'a> Reader<'a> {
             .is_ok_and(|stat| stat.st_ino == ino)
     }
 
-    /// Whether fdinfo speaks of the file that we hold. Some file systems (overlay, FUSE) show one
-    /// inode number in fdinfo and another in stat: there our own fdinfo of the same file decides.
+    /// Whether fdinfo describes the file that is held. Some file systems (overlay, FUSE) show one
+    /// inode number in fdinfo and another in stat: there fdguard's own fdinfo of the same file
+    /// decides.
     fn is_same_file(&self, info: &Fdinfo<'_>, held: &OwnedFd, stat: &FileStat) -> bool {
         if info.ino.is_none_or(|ino| ino == stat.ino)
             && info.mnt.is_none_or(|mnt| mnt == stat.mnt || stat.mnt == 0)
@@ -272,8 +273,8 @@ fn anonymous(fd: Fd, info: &Fdinfo<'_>, class: Class) -> ReadState {
     }
 }
 
-/// Whether this is a POSIX message queue: a regular file by its mode, on a mount of the kernel's
-/// own, so that its path is the bare name.
+/// Whether this is a POSIX message queue: a regular file by its mode, on an internal mount of the
+/// kernel, so that its path is the bare name.
 fn is_queue(path: &[u8], held: Option<&OwnedFd>) -> bool {
     let bare = path.iter().filter(|byte| **byte == b'/').count() == 1;
     bare && held.is_some_and(files::is_mqueue)
@@ -291,7 +292,7 @@ fn stat_path(path: &[u8]) -> Option<FileStat> {
     )
 }
 
-/// Asks the kernel's caches only: a dead network file system must not hang us.
+/// Queries only the kernel's caches: a dead network file system must not block the probe.
 fn stat(base: BorrowedFd<'_>, path: impl Arg, flags: AtFlags) -> Option<FileStat> {
     let mask = StatxFlags::BASIC_STATS | StatxFlags::MNT_ID;
     let stat = rustix::fs::statx(base, path, flags | AtFlags::STATX_DONT_SYNC, mask).ok()?;

@@ -1,4 +1,4 @@
-//! Another process's limit on descriptors by one system call, where that is allowed.
+//! Another process's descriptor limit by one system call, where that is allowed.
 #![expect(
     unsafe_code,
     reason = "no safe wrapper reads another process's limit without setting it"
@@ -7,7 +7,7 @@
 use fdguard_core::Pid;
 use fdguard_core::snapshot::Limits;
 
-/// The limits of a process of the same user, or of anybody for `CAP_SYS_RESOURCE`; `None` when
+/// The limits of a process of the same user, or of any process with `CAP_SYS_RESOURCE`; `None` if
 /// refused. Ten times cheaper than the text in `/proc/PID/limits`, which any user may read.
 pub(super) fn read_limits(pid: Pid) -> Option<Limits> {
     let pid = libc::pid_t::try_from(pid).ok()?;
@@ -15,7 +15,7 @@ pub(super) fn read_limits(pid: Pid) -> Option<Limits> {
         rlim_cur: 0,
         rlim_max: 0,
     };
-    // SAFETY: the new limit is null, so nothing is set; the old one goes to a struct of ours that
+    // SAFETY: the new limit is null, so nothing is set; the old one goes to a local struct that
     // outlives the call.
     let outcome =
         unsafe { libc::prlimit(pid, libc::RLIMIT_NOFILE, std::ptr::null(), &raw mut limit) };

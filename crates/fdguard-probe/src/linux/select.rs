@@ -1,8 +1,8 @@
-//! Can this process call `select()`? By the programs and libraries that are in its memory.
+//! Whether a process can call `select()`, judged by the programs and libraries in its memory.
 //!
-//! What is mapped is looked at as the process sees it: through its own `exe`, the kernel's list of
-//! mapped files where we may use it (`map_files`, which also has what was deleted), else by name
-//! under its root.
+//! Mapped files are read as the process sees them: through its own `exe`, the kernel's list of
+//! mapped files if accessible (`map_files`, which also has deleted ones), otherwise by name under
+//! its root.
 
 use std::fs::File;
 use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
@@ -24,18 +24,17 @@ mod verdict;
 
 use verdict::{SelectEvidence, Unread};
 
-/// The most objects that are looked at: a desktop program maps two hundred, a server rarely fifty.
+/// The most objects that are read: a desktop program maps two hundred, a server rarely fifty.
 const MOST_OBJECTS: usize = 100;
-/// The most bytes of tables that are read for one process. The largest that we measured is Node.js,
-/// 7 MB.
+/// The most bytes of tables that are read for one process. The largest measured is Node.js, 7 MB.
 const MOST_BYTES: u64 = 128 << 20;
 /// The most of the list of mappings that is read: a program with a just-in-time compiler has
 /// thousands.
 const MOST_MAPS: usize = 8 << 20;
 
 impl Probe {
-    /// Whether this process can call `select()`, and through what. What we may not look at is no
-    /// error but an answer that says so.
+    /// Whether this process can call `select()`, and through which objects. Missing permission is
+    /// not an error but an answer.
     pub fn select_use(&self, pid: Pid) -> Result<SelectUse, Error> {
         let base = self.open_process(pid)?;
         check_alive(pid, base.as_fd())?;
@@ -57,7 +56,7 @@ impl Probe {
         look.at_program(program.as_deref());
         look.at_libraries(&maps, program.as_deref());
         let (seen, unread) = (look.seen, look.unread);
-        // It may have ended meanwhile, and then nothing was found because nothing was left.
+        // It may have exited meanwhile, and then nothing was found because nothing was left.
         check_alive(pid, base.as_fd())?;
         if files::read_link(&base, c"exe").ok() != program {
             return Ok(SelectUse::unknown("it executed another program meanwhile"));
@@ -66,7 +65,7 @@ impl Probe {
     }
 }
 
-/// Fails for what has no memory of its own to look at.
+/// Fails for processes without memory.
 fn check_alive(pid: Pid, base: BorrowedFd<'_>) -> Result<(), Error> {
     let bytes = files::read(base, c"stat").map_err(|error| gone_or(pid, "stat", error))?;
     let stat = ProcStat::parse(&bytes).ok_or(Error::Vanished(pid))?;
@@ -83,7 +82,7 @@ fn check_alive(pid: Pid, base: BorrowedFd<'_>) -> Result<(), Error> {
     Ok(())
 }
 
-/// One look at the objects of one process.
+/// One check of the objects of one process.
 struct Look<'a> {
     probe: &'a Probe,
     base: BorrowedFd<'a>,
@@ -122,7 +121,7 @@ impl Look<'_> {
             Err(why) => return self.unread.push(Unread { name, why }),
         };
         match ElfObject::read(file, &mut self.budget) {
-            // A cache of compiled code or a font: whatever runs from it was not linked.
+            // A cache of compiled code or a font: code in it was not linked.
             Ok(None) => {}
             Ok(Some(object)) => self.seen.push(SelectEvidence {
                 name,
@@ -136,7 +135,8 @@ impl Look<'_> {
         }
     }
 
-    /// A mapped file: by the kernel's own link, which cannot name another file, else by its name.
+    /// A mapped file: by the kernel's own link, which cannot name another file, otherwise by its
+    /// name.
     fn open_mapped(&self, mapping: MapsEntry<'_>) -> Result<Option<File>, String> {
         let link = format!("map_files/{:x}-{:x}", mapping.start, mapping.end);
         if let found @ Ok(_) = self.open(link, None) {
@@ -151,8 +151,8 @@ impl Look<'_> {
         found
     }
 
-    /// Opens a regular file for reading, if it is the wanted inode; `None` for what is no regular
-    /// file. It is pinned first: to open a device or a pipe for reading can have effects.
+    /// Opens a regular file for reading, if it is the wanted inode; `None` for other types. It is
+    /// pinned first: opening a device or a pipe for reading can have effects.
     fn open(&self, path: impl Arg + Clone, ino: Option<u64>) -> Result<Option<File>, String> {
         let said = |error: Errno| match error {
             Errno::ACCESS | Errno::PERM => denied("it"),
@@ -185,7 +185,7 @@ fn file_name(path: &[u8]) -> Text {
     Text::from(path.rsplit(|byte| *byte == b'/').next().unwrap_or(path))
 }
 
-/// The list of mappings. The kernel gives it a page at a time: only an empty read is the end.
+/// The list of mappings. The kernel returns it a page at a time: only an empty read is the end.
 fn read_maps(base: BorrowedFd<'_>) -> Result<Vec<u8>, Errno> {
     let file = files::open_file_at(base, c"maps")?;
     let mut bytes = Vec::new();

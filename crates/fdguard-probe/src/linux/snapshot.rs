@@ -17,29 +17,29 @@ use super::{Probe, files};
 use crate::Error;
 use crate::workers::{self, Queue};
 
-/// From this many processes on, all sockets are asked for ahead.
+/// From this many processes on, all sockets are requested in advance.
 const MANY: usize = 64;
 
-/// How to look.
+/// How to take a snapshot.
 #[derive(Clone, Copy, Debug)]
 pub struct Options {
-    /// Whether to find the holders of the other ends, which needs a walk over every process.
+    /// Whether to find the holders of the other ends, which requires a search of every process.
     pub peers: bool,
     /// How many threads may read; 0 for as many as there are cores, up to four.
     pub threads: usize,
-    /// Whether the kernel may be asked for all tables at once.
+    /// Whether all tables may be read by a kernel walk.
     pub depth: Depth,
 }
 
-/// How deep a look at several processes goes, where there is a choice.
+/// How several processes are read, where there is a choice.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Depth {
-    /// By a walk of the kernel where that is allowed and pays, else through `/proc`.
+    /// By a kernel walk where that is allowed and worthwhile, otherwise through `/proc`.
     #[default]
     Auto,
-    /// Through `/proc` alone.
+    /// Only through `/proc`.
     Full,
-    /// By a walk of the kernel wherever that is allowed.
+    /// By a kernel walk wherever that is allowed.
     Kernel,
 }
 
@@ -61,7 +61,7 @@ impl Options {
         }
     }
 
-    /// A walk goes over the whole host: for a few processes that is the longer way.
+    /// A walk covers the whole host: for a few processes that takes longer.
     fn wants_walk(self, processes: usize) -> bool {
         match self.depth {
             Depth::Auto => processes >= MANY,
@@ -72,10 +72,10 @@ impl Options {
 }
 
 impl Probe {
-    /// What one process holds.
+    /// The descriptors of one process.
     pub fn snapshot(&self, pid: Pid, options: Options) -> Result<Snapshot, Error> {
         let ahead = self.wants_sockets_ahead(pid).then_some(all_sockets);
-        // Of ourselves the walk would show what it takes itself.
+        // For fdguard itself, the walk would show its own descriptors.
         let others = self.real && pid != std::process::id();
         let walk = (others && options.depth == Depth::Kernel).then(Walk::default);
         walk.as_ref().inspect(|walk| walk.make());
@@ -98,15 +98,15 @@ impl Probe {
         Ok(draft.into_snapshot(host))
     }
 
-    /// What several processes hold. Each has its own outcome; those that ended meanwhile are
-    /// errors.
+    /// The descriptors of several processes. Each has its own outcome; those that exited meanwhile
+    /// are errors.
     pub fn snapshots(&self, pids: &[Pid], options: Options) -> Vec<Result<Snapshot, Error>> {
-        // Ourselves first, while nothing is open but what this one look takes.
+        // fdguard itself first, while only the descriptors of this one read are open.
         let own = pids
             .iter()
             .position(|pid| self.real && *pid == std::process::id());
         let own = own.map(|at| (at, self.draft(pids[at], 1, None)));
-        // Of many processes some will have sockets: asked for beside the reading, they cost no
+        // Some of many processes will have sockets: requested while reading, they cost no extra
         // time.
         let ahead = (self.real && pids.len() >= MANY).then_some(all_sockets);
         let walk = (self.real && options.wants_walk(pids.len())).then(Walk::default);
@@ -141,8 +141,8 @@ impl Probe {
             .collect()
     }
 
-    /// Gives every process its children: of most of the host from what was read of the others
-    /// already, of a few each by its own list.
+    /// Gives every process its children: for most of the host from what was already read, for a few
+    /// processes from their own lists.
     fn adopt_all(&self, drafts: &mut [Draft], all: &[Pid]) {
         if drafts.len() * 2 < all.len() {
             return workers::for_each(drafts, 8, |draft| {
@@ -187,20 +187,20 @@ impl Probe {
                 holdings.absorb(self.walk(&others, &interest, threads));
             }
         }
-        // Whom we cannot even list may hold anything.
+        // Hidden processes may hold anything.
         holdings.unread += u64::from(self.hides);
         holdings.sort();
         holdings
     }
 
-    /// Whether a process sees the mounts that we see: then `/dev/pts/3` is the same terminal.
+    /// Whether a process is in fdguard's mount namespace: then `/dev/pts/3` is the same terminal.
     fn shares_mounts(&self, pid: Pid) -> bool {
         let mounts = |who: String| files::read_link(&self.proc, format!("{who}/ns/mnt")).ok();
         let theirs = mounts(pid.to_string());
         theirs.is_some() && theirs == mounts("self".to_owned())
     }
 
-    /// Whether a process is worth a walk: kernel threads and zombies hold nothing.
+    /// Whether a process is worth searching: kernel threads and zombies hold nothing.
     pub(super) fn holds_something(&self, pid: Pid) -> bool {
         !self.sizes || self.table_stat(pid).is_ok_and(|stat| stat.st_size > 0)
     }
@@ -225,7 +225,7 @@ impl Probe {
         total
     }
 
-    /// What the others and the host add to one process.
+    /// Adds what the other processes and the host contribute to one process.
     fn complete(&self, draft: &mut Draft, holdings: Option<&Holdings>) {
         let Some(table) = &mut draft.table else {
             return;
@@ -241,8 +241,7 @@ impl Probe {
         }
     }
 
-    /// Where a process that we may not read could hold the other end of a pipe, the pipe itself
-    /// knows.
+    /// If an unreadable process could hold the other end of a pipe, the pipe itself is queried.
     fn settle_widowed(&self, pid: Pid, table: &mut Table) {
         let mut borrower = None;
         for entry in &mut table.entries {
@@ -265,7 +264,7 @@ impl Probe {
         }
     }
 
-    /// Fills in what the processes behind process handles are doing.
+    /// Fills in the state of the processes behind process handles.
     pub(super) fn describe_pidfds(&self, table: &mut Table) {
         let mut known: HashMap<Pid, Option<(bool, Text)>> = HashMap::new();
         for entry in &mut table.entries {
@@ -274,7 +273,7 @@ impl Probe {
             };
             let Some(pid) = pidfd.pid else { continue };
             let state = known.entry(pid).or_insert_with(|| self.is_alive(pid));
-            // fdinfo named it a moment ago: if it is not there any more, it ended and was reaped.
+            // fdinfo named it a moment ago: if it no longer exists, it exited and was reaped.
             pidfd.alive = Some(state.as_ref().is_some_and(|(alive, _)| *alive));
             pidfd.command = state.as_ref().map(|(_, command)| command.clone());
             if let Some(command) = &pidfd.command {
@@ -290,7 +289,7 @@ fn all_sockets() -> Option<SocketTable> {
     SocketTable::by_netlink(None).ok()
 }
 
-/// Whose use of inotify matters: that of a single process which watches files.
+/// The user whose inotify use matters: that of a single process which watches files.
 fn inotify_user(drafts: &[Draft]) -> Option<u32> {
     let [only] = drafts else { return None };
     let mut entries = only.table.iter().flat_map(|table| &table.entries);
@@ -298,7 +297,7 @@ fn inotify_user(drafts: &[Draft]) -> Option<u32> {
     only.basics.process.uid.filter(|_| watches)
 }
 
-/// What the user of this process uses of inotify, when every process could be read.
+/// The inotify use of this process's user, if every process could be read.
 fn finish_inotify(draft: &Draft, others: &Holdings, host: &mut Ceilings) {
     let watchers = draft.table.iter().flat_map(|table| &table.entries);
     let (instances, watches) =

@@ -1,4 +1,5 @@
-//! What sockets are: by `sock_diag` in the target's network namespace, else by `/proc/PID/net`.
+//! Identifies sockets: by `sock_diag` in the target's network namespace, otherwise by
+//! `/proc/PID/net`.
 
 use std::ffi::CStr;
 use std::net::SocketAddr;
@@ -16,11 +17,11 @@ use crate::parse::diag::{self, DiagEnd, DiagTable};
 use crate::parse::net::{self, InetKind, SocketRecord};
 use crate::workers;
 
-/// The sockets of one network namespace, as far as anybody asked for them.
+/// The requested sockets of one network namespace.
 #[derive(Debug, Default)]
 pub(super) struct SocketTable {
     records: FxHashMap<u64, SocketRecord>,
-    /// The names of network interfaces by their number, where a socket is bound to one.
+    /// The names of network interfaces by index, for sockets bound to one.
     interfaces: FxHashMap<u32, String>,
     /// TCP connections within this host: the inode by its two addresses.
     connections: FxHashMap<(SocketAddr, SocketAddr), u64>,
@@ -68,7 +69,8 @@ impl SocketTable {
         Ok(table)
     }
 
-    /// Asks netlink in the namespace behind `netns`, from a thread that enters it and ends there.
+    /// Queries netlink in the namespace behind `netns`, from a thread that enters it and exits
+    /// there.
     pub(super) fn by_netlink_in(
         netns: BorrowedFd<'_>,
         wanted: Option<&FxHashSet<u64>>,
@@ -76,11 +78,11 @@ impl SocketTable {
         inside(netns, || Self::by_netlink(wanted))
     }
 
-    /// Everything in a namespace that no process at hand lives in.
+    /// All sockets of a namespace to which no process at hand belongs.
     pub(super) fn whole(netns: BorrowedFd<'_>, proc: BorrowedFd<'_>) -> Result<Self, Errno> {
         inside(netns, || {
             let mut table = Self::by_netlink(None)?;
-            // The tables of the thread are those of the namespace that it is in.
+            // A thread's tables are those of its namespace.
             if let Ok(base) = files::open_base_at(proc, c"thread-self") {
                 table.add_rare(base.as_fd(), None);
             }
@@ -120,8 +122,8 @@ impl SocketTable {
         }
     }
 
-    /// Adds the rare families, which only the text tables know on every kernel: of these inodes or,
-    /// without any, of all there are.
+    /// Adds the rare families, which only the text tables have on every kernel: for these inodes
+    /// or, without any, for all.
     pub(super) fn add_rare(&mut self, base: BorrowedFd<'_>, wanted: Option<&FxHashSet<u64>>) {
         let is_wanted = |ino: &u64| wanted.is_none_or(|wanted| wanted.contains(ino));
         if wanted.is_some_and(|wanted| wanted.iter().all(|ino| self.records.contains_key(ino))) {
@@ -140,12 +142,12 @@ impl SocketTable {
         }
     }
 
-    /// All that was read.
+    /// Everything that was read.
     pub(super) fn into_rows(self) -> impl Iterator<Item = net::SocketRow> {
         self.records.into_iter()
     }
 
-    /// Fills in one socket; `false` when the tables do not know it.
+    /// Fills in one socket; `false` if the tables do not have it.
     pub(super) fn describe(&self, entry: &mut FdEntry) -> bool {
         let Some(record) = entry.id.and_then(|id| self.records.get(&id.ino)) else {
             return false;
@@ -168,7 +170,7 @@ impl SocketTable {
         self.connections.get(&(remote, local)).copied()
     }
 
-    /// Whether the other end of a connection was not seen yet.
+    /// Whether the other end of a connection is still missing.
     fn has_lone_end(&self) -> bool {
         let lone = |record: &SocketRecord| {
             local_connection(0, record).is_some() && self.other_end(record).is_none()
@@ -184,8 +186,8 @@ impl SocketTable {
     }
 }
 
-/// The two addresses of a TCP connection whose ends are both on this host. One that goes out has
-/// the address of an interface at one end, and another at the other.
+/// The two addresses of a TCP connection whose ends are both on this host. An outgoing connection
+/// has the address of an interface at one end, and a different one at the other.
 fn local_connection(ino: u64, record: &SocketRecord) -> Option<((SocketAddr, SocketAddr), u64)> {
     let SocketRecord::Inet {
         kind: InetKind::Tcp,
@@ -221,7 +223,7 @@ fn inet_rows(kind: InetKind, bytes: &[u8]) -> Vec<net::SocketRow> {
     net::inet(kind, bytes).collect()
 }
 
-/// Does something in another network namespace, on a thread that enters it and ends there.
+/// Runs in another network namespace, on a thread that enters it and exits there.
 fn inside<T: Send>(
     netns: BorrowedFd<'_>,
     work: impl FnOnce() -> Result<T, Errno> + Send,
@@ -246,7 +248,7 @@ fn dump(
         let (length, _) = rustix::net::recv(socket.as_fd(), &mut *buffer, RecvFlags::empty())?;
         match diag::read_datagram(table, &buffer[..length], &mut row) {
             DiagEnd::More if length > 0 => {}
-            // A kernel without this table answers "no such file": that is an empty table.
+            // A kernel without this table returns "no such file": that is an empty table.
             DiagEnd::Refused(code) if code != Errno::NOENT.raw_os_error() => {
                 return Err(Errno::from_raw_os_error(code));
             }

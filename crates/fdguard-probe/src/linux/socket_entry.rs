@@ -1,4 +1,4 @@
-//! A descriptor of a socket from what the kernel says about the socket: pure.
+//! Builds a socket's descriptor from the kernel's data: pure.
 
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
 
@@ -8,7 +8,7 @@ use fdguard_core::{Class, Detail, FdEntry, TcpState, Text};
 use crate::parse::net::{InetKind, SocketRecord};
 use crate::parse::sockaddr::SocketName;
 
-/// The answer of a socket that was queried through a borrowed descriptor.
+/// The properties of a socket that was queried through a borrowed descriptor.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct SocketAnswer {
     /// `SO_TYPE`.
@@ -87,8 +87,8 @@ pub(super) fn describe(
     }
 }
 
-/// Fills in one socket by what it says about itself; `false` when that adds nothing to its
-/// protocol: it has no address yet. `interface` is the name of the one that it is bound to.
+/// Fills in one socket by its own properties; `false` if they add nothing to its protocol because
+/// it has no address yet. `interface` is the name of the one that it is bound to.
 pub(super) fn describe_by_answer(
     entry: &mut FdEntry,
     answer: &SocketAnswer,
@@ -100,7 +100,7 @@ pub(super) fn describe_by_answer(
     match (local, inet_kind(entry, answer)) {
         (SocketName::Inet(local), Some(kind)) => {
             let remote = answer.remote.as_ref().and_then(SocketName::inet);
-            // The id of an echo and the number of a raw protocol are no ports.
+            // The id of an echo and the number of a raw protocol are not ports.
             if local.port() == 0 && remote.is_none() && kind != InetKind::Raw {
                 return false;
             }
@@ -113,8 +113,8 @@ pub(super) fn describe_by_answer(
             let remote = remote.unwrap_or_else(|| unspecified(local));
             let state = answer.tcp_state.unwrap_or(CLOSED);
             let mut detail = inet(entry, kind, state, (local, remote));
-            // Both sides are done with it, and only the descriptor is left. That it was only bound
-            // looks the same from here, on kernels that do not list such sockets.
+            // Both sides closed it, and only the descriptor is left. A socket that was only bound
+            // looks the same here, on kernels that do not list such sockets.
             if kind == InetKind::Tcp && state == CLOSED {
                 entry.class = Class::Tcp(TcpState::Close);
                 detail.state = Some(TcpState::Close.name().to_owned());
@@ -158,7 +158,7 @@ fn unspecified(like: SocketAddr) -> SocketAddr {
     }
 }
 
-/// Which protocol it is, by the class that its protocol's name gave it.
+/// The protocol, by the class derived from its protocol's name.
 fn inet_kind(entry: &FdEntry, answer: &SocketAnswer) -> Option<InetKind> {
     const UDPLITE: u32 = 136;
     match &entry.class {
@@ -171,7 +171,7 @@ fn inet_kind(entry: &FdEntry, answer: &SocketAnswer) -> Option<InetKind> {
     }
 }
 
-/// Class, target and what every table knows of an IP socket.
+/// Class, target and the fields that every table has for an IP socket.
 fn inet(
     entry: &mut FdEntry,
     kind: InetKind,
@@ -210,7 +210,7 @@ fn inet(
     }
 }
 
-/// Class, target and what every table knows of a unix-domain socket.
+/// Class, target and the fields that every table has for a unix-domain socket.
 fn unix(
     entry: &mut FdEntry,
     (kind, listening, connected): (u32, bool, bool),

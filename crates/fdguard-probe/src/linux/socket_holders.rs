@@ -13,23 +13,22 @@ use super::{Probe, files};
 use crate::Error;
 use crate::parse::net::{self, InetKind, SocketRow};
 
-/// Which processes hold which sockets.
+/// The holders of sockets.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct SocketHolders {
     /// By the inode of the socket, each list ascending and without duplicates. Sockets without a
     /// visible holder are missing.
     pub by_socket: BTreeMap<u64, Vec<Pid>>,
-    /// Processes that could not be looked into: absence proves nothing while there are any.
+    /// Processes that could not be read: absence proves nothing while there are any.
     pub unread: u64,
 }
 
-/// A process, read through one directory: all of it is the same process.
+/// A process, read through one directory: everything belongs to the same process.
 #[derive(Clone, Debug)]
 pub struct IdentifiedProcess {
-    /// Who it is.
+    /// The process.
     pub process: Process,
-    /// The variable that was asked for, as its environment had it at its start; absent where it is
-    /// not set.
+    /// The requested variable, as set in its environment at its start; absent if it is not set.
     pub variable: Option<Vec<u8>>,
     /// Whether its environment could be read.
     pub environment_read: bool,
@@ -65,7 +64,7 @@ impl Probe {
         Ok(rows)
     }
 
-    /// Finds the holders of these sockets: one walk over the links of all processes, including
+    /// Finds the holders of these sockets: one search of the links of all processes, including
     /// fdguard.
     pub fn socket_holders(&self, inodes: &[u64]) -> Result<SocketHolders, Error> {
         let mut pids = self.pids()?;
@@ -84,7 +83,7 @@ impl Probe {
         Ok(SocketHolders { by_socket, unread })
     }
 
-    /// Who a process is, and what a variable of its environment says.
+    /// A process, and the value of a variable in its environment.
     pub fn who_is(&self, pid: Pid, variable: &str) -> Result<IdentifiedProcess, Error> {
         let base = self.open_process(pid)?;
         let process = self.basics(pid, base.as_fd())?.process;
@@ -98,7 +97,7 @@ impl Probe {
             variable: environment.ok().and_then(|it| value_of(&it, variable)),
             same_pid_namespace: theirs.zip(ours).map(|(theirs, ours)| theirs == ours),
         };
-        // It may have ended meanwhile; then what could not be read is no statement about it.
+        // It may have exited meanwhile; then unreadable files say nothing about it.
         match files::read(&base, c"stat") {
             Err(Errno::SRCH | Errno::NOENT) => Err(Error::Vanished(pid)),
             _ => Ok(identified),

@@ -14,7 +14,7 @@ const SIOCGSKNS: libc::c_ulong = 0x894c;
 /// Linux 5.14: a number for the socket's network namespace, which needs no privilege.
 const SO_NETNS_COOKIE: libc::c_int = 71;
 
-/// The network namespace that the socket belongs to. Needs `CAP_NET_ADMIN` in it.
+/// The network namespace of the socket. Requires `CAP_NET_ADMIN` in it.
 pub(super) fn namespace(socket: BorrowedFd<'_>) -> Result<OwnedFd, Errno> {
     // SAFETY: takes two numbers and touches no memory of this process.
     let result = unsafe { libc::ioctl(socket.as_raw_fd(), SIOCGSKNS) };
@@ -32,12 +32,13 @@ pub(super) fn namespace_cookie(socket: BorrowedFd<'_>) -> Option<u64> {
 
 /// The TCP state by its number in the kernel; absent for other protocols.
 pub(super) fn tcp_state(socket: BorrowedFd<'_>) -> Option<u8> {
-    // The state is the first byte of `struct tcp_info`, which the kernel cuts to what is asked for.
+    // The state is the first byte of `struct tcp_info`, which the kernel truncates to the requested
+    // length.
     let info: [u8; 1] = option(socket, libc::IPPROTO_TCP, libc::TCP_INFO)?;
     Some(info[0])
 }
 
-/// A number that the socket layer knows: `SO_TYPE`, `SO_PROTOCOL`, `SO_ACCEPTCONN`.
+/// A number from the socket layer: `SO_TYPE`, `SO_PROTOCOL`, `SO_ACCEPTCONN`.
 pub(super) fn number(socket: BorrowedFd<'_>, name: libc::c_int) -> Option<u32> {
     option(socket, libc::SOL_SOCKET, name).map(u32::from_ne_bytes)
 }
@@ -63,7 +64,7 @@ pub(super) fn remote_name(socket: BorrowedFd<'_>) -> Option<Vec<u8>> {
 fn name(
     call: impl Fn(*mut libc::sockaddr, *mut libc::socklen_t) -> libc::c_int,
 ) -> Option<Vec<u8>> {
-    // `struct sockaddr_storage`, aligned as it wants.
+    // `struct sockaddr_storage` with its alignment.
     let mut buffer = [0_u64; 16];
     let mut length: libc::socklen_t = 128;
     if call(buffer.as_mut_ptr().cast(), &raw mut length) != 0 {

@@ -1,4 +1,4 @@
-//! One process's descriptor table: every number in it, looked at once.
+//! One process's descriptor table: every number in it is read once.
 
 use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -13,11 +13,11 @@ use super::mounts::Mounts;
 use super::reader::{ReadState, Reader};
 use crate::workers;
 
-/// Below this a second thread costs more than it brings.
+/// Below this a second thread costs more than it saves.
 const WORTH_A_THREAD: u64 = 512;
 const CHUNK: usize = 128;
 
-/// What was read of one table.
+/// The content of one table.
 #[derive(Debug, Default)]
 pub(super) struct Table {
     /// Ascending by number.
@@ -28,14 +28,13 @@ pub(super) struct Table {
     pub(super) epolls: Vec<Registrations>,
     /// How many numbers were in use when they were listed.
     pub(super) listed: u64,
-    /// Descriptors that exist but may not be looked at.
+    /// Descriptors that exist but may not be read.
     pub(super) denied: u64,
-    /// Descriptors that changed hands faster than they could be read.
+    /// Descriptors that were reused faster than they could be read.
     pub(super) unstable: u64,
-    /// What kept us from reading, where the fault was not the target's: our own table or the host's
-    /// is full.
+    /// Why reading failed, if not because of the target: fdguard's own table or the host's is full.
     pub(super) trouble: Option<Errno>,
-    /// Whether it comes from a walk of the kernel.
+    /// Whether it comes from a kernel walk.
     pub(super) by_kernel: bool,
 }
 
@@ -78,13 +77,14 @@ impl Table {
 #[derive(Debug)]
 pub(super) struct TableDir {
     pub(super) fd: OwnedFd,
-    /// Absent where fdinfo cannot be opened: then links are all there is.
+    /// Absent if fdinfo cannot be opened: then there are only links.
     pub(super) fdinfo: Option<OwnedFd>,
     /// Whether the numbers can be listed there.
     lists_fdinfo: bool,
-    /// Our own table, to ask about descriptors that we hold for a moment; absent on a made-up tree.
+    /// fdguard's own table, to query descriptors that it holds for a moment; absent on a simulated
+    /// tree.
     pub(super) own: Option<Arc<OwnedFd>>,
-    /// Which mounts hold nothing but sockets, pipes or anonymous inodes.
+    /// The mounts that hold only sockets, pipes or anonymous inodes.
     pub(super) mounts: Arc<Mounts>,
     /// For fdguard's own table: the probe's descriptors, which are not part of the result.
     mine: Vec<Fd>,
@@ -104,7 +104,7 @@ impl TableDir {
         let lists_fdinfo = listable.is_ok() && own.is_some();
         let fdinfo = match listable {
             Err(error) if files::is_ours(error) => return Err(error),
-            // Kept all the same: each file in it will say that it may not be read.
+            // Kept anyway: reading each file in it will report the missing permission.
             Err(error) if files::is_denied(error) => files::open_base_at(base, c"fdinfo").ok(),
             opened => opened.ok(),
         };
@@ -128,7 +128,8 @@ impl TableDir {
         self.fd.as_fd()
     }
 
-    /// What to list: it makes the kernel remember each name, and those of fdinfo are opened next.
+    /// The directory to list: listing makes the kernel cache each name, and those of fdinfo are
+    /// opened next.
     fn listed(&self) -> BorrowedFd<'_> {
         let fdinfo = self.fdinfo.as_ref().filter(|_| self.lists_fdinfo);
         fdinfo.unwrap_or(&self.fd).as_fd()
@@ -148,7 +149,7 @@ impl TableDir {
         Some(size - (self.mine.len() as u64).min(size))
     }
 
-    /// Looks at every number there is, with more threads where that pays.
+    /// Reads every number, with more threads if that is worthwhile.
     pub(super) fn read_all(&self, threads: usize) -> Result<Table, Errno> {
         let is_large = self.count().is_none_or(|count| count >= WORTH_A_THREAD);
         let mut buffer = vec![MaybeUninit::uninit(); 1 << 14];
@@ -182,7 +183,7 @@ impl TableDir {
         }
     }
 
-    /// Looks at each of these numbers.
+    /// Reads each of these numbers.
     pub(super) fn read(&self, numbers: &[Fd]) -> Table {
         let mut reader = Reader::new(self);
         let mut table = Table::default();

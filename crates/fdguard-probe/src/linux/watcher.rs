@@ -1,4 +1,4 @@
-//! Watching one process: a tick that changes nothing costs one system call.
+//! Watches one process: a tick without changes costs one system call.
 
 use std::cell::RefCell;
 use std::os::fd::{AsFd as _, OwnedFd};
@@ -19,29 +19,29 @@ use crate::Error;
 use crate::parse::stat::ProcStat;
 use crate::sqlite;
 
-/// What one tick saw.
+/// The result of one tick.
 #[derive(Debug, Default, PartialEq)]
 pub struct WatcherTick {
     /// Number of descriptors now.
     pub count: u64,
-    /// Whether the table was listed; when not, the count alone was looked at.
+    /// Whether the table was listed; if not, only the count was read.
     pub listed: bool,
-    /// Descriptors that are new: at numbers that were free, or that changed hands.
+    /// New descriptors: at numbers that were free, or were reused.
     pub opened: Vec<FdEntry>,
-    /// Numbers whose descriptor is gone. One that changed hands is among the opened, too.
+    /// Numbers whose descriptor is gone. A reused one is also among the opened.
     pub closed: Vec<Fd>,
     /// The same descriptors, but of another class or name than before.
     pub changed: Vec<FdEntry>,
 }
 
-/// Watches the table of one process. An equal count can hide a swap: callers that must know ask for
-/// a listing, and for another look at what is known, now and then.
+/// Watches the table of one process. An equal count can hide a replacement: callers that must know
+/// request a listing, and another read of the known descriptors, periodically.
 #[derive(Debug)]
 pub struct ProcessWatcher<'p> {
     probe: &'p Probe,
     pid: Pid,
     base: OwnedFd,
-    /// Absent where the table may not be listed: then there is a count and no more.
+    /// Absent if the table may not be listed: then there is only a count.
     dir: Option<TableDir>,
     count: Option<u64>,
     known: DetailCache,
@@ -56,7 +56,7 @@ impl<'p> ProcessWatcher<'p> {
     pub fn new(probe: &'p Probe, pid: Pid) -> Result<Self, Error> {
         let base = probe.open_process(pid)?;
         let dir = match probe.table_dir(pid, &base) {
-            // Root without the right to trace lists the numbers and may look at none of them.
+            // Root without the right to trace can list the numbers but read none of them.
             Ok(_) if may_not_look(&base) => None,
             Ok(dir) => Some(dir),
             Err(error) if files::is_denied(error) => None,
@@ -80,7 +80,7 @@ impl<'p> ProcessWatcher<'p> {
         self.pid
     }
 
-    /// How deep it can look.
+    /// How much it can observe.
     #[must_use]
     pub fn tier(&self) -> Tier {
         if self.dir.is_some() {
@@ -90,7 +90,7 @@ impl<'p> ProcessWatcher<'p> {
         }
     }
 
-    /// Who the process is, with its children counted.
+    /// The process, with its children counted.
     pub fn process(&self) -> Result<Process, Error> {
         let mut basics = self.probe.basics(self.pid, self.base.as_fd())?;
         let ticks = basics.process.start_ticks;
@@ -99,8 +99,7 @@ impl<'p> ProcessWatcher<'p> {
         Ok(basics.process)
     }
 
-    /// Who the process is, if it took another name since that was last asked: it became another
-    /// program, or named itself.
+    /// The process, if its name changed since the last call: it called exec, or renamed itself.
     #[must_use]
     pub fn renamed(&self) -> Option<Process> {
         let before = self.name.borrow().clone()?;
@@ -112,7 +111,7 @@ impl<'p> ProcessWatcher<'p> {
         self.process().ok()
     }
 
-    /// Looks at what surrounds the table: limits, ceilings of the host, children.
+    /// Reads what surrounds the table: limits of the process and the host, children.
     pub fn surroundings(&self, look: &mut Look) {
         let limits = (self.base.as_fd(), c"limits");
         look.limits = self.probe.limits(self.pid, limits, &mut Vec::new()).ok();
@@ -126,8 +125,8 @@ impl<'p> ProcessWatcher<'p> {
         });
     }
 
-    /// What a user holds of inotify is known only after a walk over all processes: that is worth
-    /// its time where the process takes part in it.
+    /// A user's inotify use is known only after a search of all processes: that is worthwhile if
+    /// the process uses inotify.
     fn ceilings(&self) -> Ceilings {
         let whole = self.watches_files.then(|| {
             let snapshot = self.probe.snapshot(self.pid, Options::default());
@@ -137,11 +136,11 @@ impl<'p> ProcessWatcher<'p> {
         whole.unwrap_or_else(|| ceilings::read(self.probe.proc.as_fd()))
     }
 
-    /// Looks at the count alone.
+    /// Reads only the count.
     pub fn glance(&self) -> Result<WatcherTick, Error> {
         let count = match self.counted() {
             Some(count) => count,
-            // An ended process has no count: the last one would let it live on.
+            // An exited process has no count: the last one would make it look alive.
             None if self.is_ending() => return Err(Error::Vanished(self.pid)),
             None => self.count.ok_or_else(|| self.uncounted())?,
         };
@@ -151,7 +150,7 @@ impl<'p> ProcessWatcher<'p> {
         })
     }
 
-    /// What cannot be seen of this process.
+    /// What cannot be observed about this process.
     #[must_use]
     pub fn gaps(&self) -> Vec<Gap> {
         let denied = self.dir.is_none();
@@ -162,7 +161,7 @@ impl<'p> ProcessWatcher<'p> {
             .collect()
     }
 
-    /// Looks: at the count, and when that changed at what is new.
+    /// Reads the count, and if that changed, the new descriptors.
     pub fn tick(&mut self) -> Result<WatcherTick, Error> {
         match self.counted() {
             Some(count) if self.count == Some(count) || self.dir.is_none() => Ok(WatcherTick {
@@ -173,7 +172,7 @@ impl<'p> ProcessWatcher<'p> {
         }
     }
 
-    /// Looks at the numbers in use whatever the count says, and at each one that is new.
+    /// Reads the numbers in use whatever the count is, and each new descriptor.
     pub fn list(&mut self) -> Result<WatcherTick, Error> {
         let Some(dir) = &self.dir else {
             return Err(self.uncounted());
@@ -181,11 +180,11 @@ impl<'p> ProcessWatcher<'p> {
         let numbers = dir.numbers().map_err(|error| self.lost(error))?;
         let fresh = missing_from(&numbers, self.known.numbers());
         let table = self.look_at(dir, &fresh)?;
-        // It was readable when the watch began: it has become another user's, or protected.
+        // It was readable when the watch began: it has changed its user, or became protected.
         if table.denied > 0 && table.entries.is_empty() && may_not_look(&self.base) {
             return Err(self.lost(rustix::io::Errno::ACCESS));
         }
-        // What could not be read is not known yet: a later look reports it as opened.
+        // A descriptor that could not be read is not known yet: a later tick reports it as opened.
         let read = |fd: &Fd| {
             let entries = &table.entries;
             fresh.binary_search(fd).is_err()
@@ -193,7 +192,7 @@ impl<'p> ProcessWatcher<'p> {
         };
         let numbers: Vec<Fd> = numbers.into_iter().filter(read).collect();
         let closed = missing_from(self.known.numbers(), &numbers);
-        // At its end the kernel closes everything: that is no news about the program.
+        // At exit the kernel closes everything: that says nothing about the program.
         if (numbers.is_empty() || !closed.is_empty()) && self.is_ending() {
             return Err(Error::Vanished(self.pid));
         }
@@ -202,7 +201,7 @@ impl<'p> ProcessWatcher<'p> {
         self.watches_files |= table.entries.iter().any(|one| one.class == Class::Inotify);
         self.count = self.counted();
         let count = self.known.numbers().len() as u64 + unread;
-        // The count may have moved since the listing: then the next tick must list again.
+        // The count may have changed since the listing: then the next tick must list again.
         if self.count != Some(count) || unread > 0 {
             self.count = None;
         }
@@ -215,9 +214,8 @@ impl<'p> ProcessWatcher<'p> {
         })
     }
 
-    /// Looks again at up to `most` of the descriptors that are known, those of the last listing
-    /// first, then the others in turn: whether the number changed hands, and what became of a
-    /// socket or a file.
+    /// Reads up to `most` of the known descriptors again, those of the last listing first, then the
+    /// others in turn: whether the number was reused, and whether a socket or a file changed.
     pub fn verify(&mut self, most: usize) -> Result<WatcherTick, Error> {
         let Some(dir) = &self.dir else {
             return self.tick();
@@ -284,7 +282,7 @@ impl<'p> ProcessWatcher<'p> {
         }
     }
 
-    /// An empty table and a process that has ended look alike from here.
+    /// An empty table and an exited process look alike from here.
     fn count_from_outside(&self) -> Option<u64> {
         if !self.probe.sizes {
             return None;
@@ -307,14 +305,14 @@ impl<'p> ProcessWatcher<'p> {
     }
 }
 
-/// Whether links of this process are refused, whatever its lists allow: the kernel asks the same
-/// for this link as for those of descriptors.
+/// Whether links of this process are refused, whatever its lists allow: the kernel requires the
+/// same permission for this link as for those of descriptors.
 fn may_not_look(base: &OwnedFd) -> bool {
     let link = rustix::fs::readlinkat_raw(base, c"exe", &mut [0; 1][..]);
     link.is_err_and(files::is_denied)
 }
 
-/// What the first of two ascending lists has and the second has not.
+/// The numbers of the first ascending list that are not in the second.
 fn missing_from(these: &[Fd], those: &[Fd]) -> Vec<Fd> {
     let mut those = those.iter().copied().peekable();
     let mut missing = Vec::new();

@@ -1,5 +1,4 @@
-//! Anonymous inodes, by the name that lsof gives them: `[eventfd:12]`, `[eventpoll:4,5]`,
-//! `inotify`.
+//! Anonymous inodes, by lsof's name for them: `[eventfd:12]`, `[eventpoll:4,5]`, `inotify`.
 
 use bstr::ByteSlice as _;
 use fdguard_core::detail::{Eventfd, Eventpoll, IoUring, OtherDetail, Pidfd, Timerfd};
@@ -61,8 +60,8 @@ pub(super) fn describe(name: &[u8]) -> Thing {
                 ..Pidfd::default()
             })
         }
-        // Signals, watches and programs are not told: an empty record says so, an empty list would
-        // claim that there are none.
+        // Signals, watches and programs are not reported: an empty record shows that, whereas an
+        // empty list would claim that there are none.
         _ => Detail::Fields(OtherDetail::default()),
     };
     Thing {
@@ -72,8 +71,7 @@ pub(super) fn describe(name: &[u8]) -> Thing {
     }
 }
 
-/// The registered numbers. lsof stops after some of them with dots: a list that is not whole is
-/// none.
+/// The registered numbers. lsof truncates the list with dots: an incomplete list is not used.
 fn eventpoll(told: Option<&[u8]>) -> Detail {
     let targets: Option<Vec<Fd>> = match told {
         None => Some(Vec::new()),

@@ -11,16 +11,17 @@ use crate::parse::lsof::LsofSet;
 
 const MARK: &[u8] = b" (deleted)";
 
-/// What holds for all descriptors of a process.
+/// What applies to all descriptors of a process.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Setting {
     /// Whether the flags show close-on-exec.
     pub(super) tells_cloexec: bool,
-    /// Whether the process lives in another network than lsof, which lists only its own sockets.
+    /// Whether the process is in another network namespace than lsof, which lists only its own
+    /// sockets.
     pub(super) foreign_network: bool,
 }
 
-/// What a file set says about the thing behind the number.
+/// The thing behind the number, from a file set.
 pub(super) struct Thing {
     pub(super) class: Class,
     pub(super) target: Text,
@@ -28,7 +29,7 @@ pub(super) struct Thing {
 }
 
 impl Thing {
-    /// Something of which only the name is known.
+    /// A thing of which only the name is known.
     pub(super) fn named(class: Class, target: impl Into<Text>) -> Self {
         Self {
             class,
@@ -90,8 +91,8 @@ fn mode(set: &LsofSet<'_>) -> Option<Mode> {
     }
 }
 
-/// Device and inode. Sockets have an inode on Linux only, sometimes in the field for the device;
-/// the address of their kernel structure elsewhere. Either distinguishes them.
+/// Device and inode. Sockets have an inode only on Linux, sometimes in the field for the device;
+/// elsewhere they have the address of their kernel structure. Either distinguishes them.
 fn identity(set: &LsofSet<'_>, is_socket: bool) -> Option<FileId> {
     let ino = set.number(b'i').or_else(|| set.number(b'd'))?;
     let device = set.number(b'D').filter(|_| !is_socket);
@@ -102,7 +103,7 @@ fn identity(set: &LsofSet<'_>, is_socket: bool) -> Option<FileId> {
 }
 
 /// The name without the kernel's mark, and whether the file has lost its last name. The link count
-/// decides: a name may end in the mark by itself.
+/// decides: a name may end in the mark itself.
 fn undeleted(name: &[u8], links: Option<u64>) -> (&[u8], bool) {
     let bare = name.strip_suffix(MARK);
     match links {
@@ -133,7 +134,7 @@ fn regular(
     if name == b"/secretmem (deleted)" {
         return Thing::named(Class::Other("secretmem".into()), "secretmem");
     }
-    // Namespaces and the like: files of a kernel's own file system, without a path.
+    // Namespaces and similar: files of a kernel-internal file system, without a path.
     if !name.is_empty() && !name.starts_with(b"/") {
         let raw = name.to_str_lossy();
         let target = id.map_or_else(|| raw.to_string(), |id| format!("{raw}:[{}]", id.ino));
@@ -173,7 +174,7 @@ fn whole_lock(set: &LsofSet<'_>) -> Option<FileLock> {
         _ => return None,
     };
     Some(FileLock {
-        // POSIX, flock or lease: lsof has one letter for all of them.
+        // POSIX, flock or lease: lsof uses one letter for all of them.
         kind: "UNKNOWN".to_owned(),
         access: access.to_owned(),
         start: 0,
@@ -188,7 +189,7 @@ pub(super) fn has_partial_lock(set: &LsofSet<'_>) -> bool {
 }
 
 fn device(name: &[u8], set: &LsofSet<'_>) -> Thing {
-    // The name decides: each system encodes device numbers in its own way.
+    // The name decides: each system encodes device numbers differently.
     match name {
         b"/dev/ptmx" | b"/dev/pts/ptmx" => Thing {
             class: Class::PtyMaster,
@@ -220,7 +221,7 @@ fn pipe(name: &[u8], set: &LsofSet<'_>, id: Option<FileId>) -> Thing {
     let end = match mode(set) {
         Some(Mode::Read) => Some(PipeEnd::Read),
         Some(Mode::Write) => Some(PipeEnd::Write),
-        // macOS says that a pipe is open for both: that is its type, not its end.
+        // macOS reports a pipe as open for both: that is its type, not its end.
         Some(Mode::ReadWrite) if path.is_some() => Some(PipeEnd::Both),
         _ => None,
     };

@@ -21,15 +21,15 @@ use crate::parse::lsof::{ProcessSet, parse};
 
 const PROGRAM: &str = "lsof";
 
-/// The fields, ended by NUL. `f` must be asked for since lsof 4.94; `o` must not: it puts the
-/// position in the place of the size.
+/// The fields, terminated by NUL. `f` must be requested since lsof 4.94; `o` must not: it prints
+/// the position instead of the size.
 const FIELDS: &str = "-FpgcRuftalGDdirskPTn0";
 
-/// How many processes are asked for at once: an argument must stay below 128 KiB on Linux.
+/// How many processes are requested at once: an argument must stay below 128 KiB on Linux.
 const AT_ONCE: usize = 4096;
 
-/// What several processes hold, in the order asked for. Each has its own outcome; the whole call
-/// fails when `lsof` cannot be run.
+/// The descriptors of several processes, in the requested order. Each has its own outcome; the
+/// whole call fails if `lsof` cannot be run.
 pub fn snapshots(pids: &[Pid]) -> Result<Vec<Result<Snapshot, Error>>, Error> {
     snapshots_by(PROGRAM.as_ref(), pids)
 }
@@ -57,7 +57,7 @@ fn snapshots_by(program: &OsStr, pids: &[Pid]) -> Result<Vec<Result<Snapshot, Er
 struct Answer {
     output: Output,
     taken_at: Timestamp,
-    /// Our ends of the pipes to lsof, which it sees when it looks at us.
+    /// fdguard's ends of the pipes to lsof, which lsof sees when it reads fdguard.
     hidden: Vec<Fd>,
 }
 
@@ -66,14 +66,14 @@ fn ask(program: &OsStr, pids: &[Pid]) -> Result<Answer, Error> {
     let mut command = Command::new(program);
     command
         // No names of hosts and ports, and the flags by name, which is the same everywhere.
-        // Warnings stay on: without them the rows about refused tables are left out, too.
+        // Warnings stay on: without them the rows about refused tables are omitted, too.
         .args(["-n", "-P", FIELDS, "+fg", "-p", &list.join(",")])
         .env_clear()
         .env("LC_ALL", "C")
         .stdin(Stdio::null())
         .stdout(Stdio::piped())
         .stderr(Stdio::piped());
-    // Nothing of the caller's environment matters to lsof but where programs are.
+    // lsof needs only `PATH` from the caller's environment.
     if let Some(path) = std::env::var_os("PATH") {
         command.env("PATH", path);
     }
@@ -109,7 +109,7 @@ fn helper(problem: String) -> Error {
     }
 }
 
-/// lsof ends with 1 both when a process is missing and when it fails; only the latter says why.
+/// lsof exits with 1 both if a process is missing and if it fails; only the latter prints a reason.
 fn complain(output: &Output) -> Result<(), Error> {
     let said = String::from_utf8_lossy(&output.stderr);
     let reason = said
@@ -133,14 +133,14 @@ fn see(pid: Pid, set: &ProcessSet<'_>, answer: &Answer) -> Snapshot {
     snapshot::snapshot(pid, set, answer.taken_at, circumstances)
 }
 
-/// Network namespaces are a thing of Linux: where these links do not exist there is one network.
+/// Network namespaces exist only on Linux: without these links there is one network.
 fn lives_in_another_network(pid: Pid) -> bool {
     let theirs = std::fs::read_link(format!("/proc/{pid}/ns/net"));
     let ours = std::fs::read_link("/proc/self/ns/net");
     theirs.is_ok_and(|theirs| ours.is_ok_and(|ours| ours != theirs))
 }
 
-/// Why lsof shows nothing of a process: there is none, or there is and it holds nothing for us.
+/// Why lsof shows nothing about a process: it does not exist, or it holds nothing visible.
 fn unseen(pid: Pid) -> Error {
     let known = i32::try_from(pid)
         .ok()

@@ -16,19 +16,19 @@ const REMEDY: &str = "use --via proc";
 /// lsof prints numbers from here on by their last three digits.
 const CUT_FROM: Fd = 10_000;
 
-/// What the runner knows beyond the output.
+/// The runner's knowledge beyond the output.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Circumstances<'a> {
-    /// Whether the process lives in another network than lsof.
+    /// Whether the process is in another network namespace than lsof.
     pub(super) foreign_network: bool,
-    /// Whether lsof is known to put close-on-exec among the flags here, so that flags without it
-    /// tell that it is not set.
+    /// Whether lsof is known to include close-on-exec in the flags here, so that flags without it
+    /// mean that it is not set.
     pub(super) flags_are_whole: bool,
     /// fdguard's own descriptors, opened only to run lsof.
     pub(super) hidden: &'a [Fd],
 }
 
-/// What lsof saw of one process.
+/// lsof's view of one process.
 pub(super) fn snapshot(
     pid: Pid,
     set: &ProcessSet<'_>,
@@ -77,7 +77,7 @@ fn process(pid: Pid, set: &ProcessSet<'_>) -> Process {
             .and_then(|n| u32::try_from(n).ok())
     };
     let text = |text: Option<std::borrow::Cow<'_, [u8]>>| text.map(|text| Text::from(&*text));
-    // The program comes first among the texts; where it may not be read, its type is not known.
+    // The program is the first of the texts; if it may not be read, its type is not known.
     let exe = set
         .file(b"txt")
         .filter(|file| file.get(b't').is_some_and(|kind| kind.ends_with(b"REG")))
@@ -98,7 +98,7 @@ struct Rows<'s, 'a> {
     rows: Vec<(Fd, &'s LsofSet<'a>)>,
     /// How many numbers had to be completed.
     completed: usize,
-    /// Descriptors of which lsof could read nothing.
+    /// Descriptors that lsof could not read.
     unread: Vec<Fd>,
 }
 
@@ -133,14 +133,13 @@ impl<'s, 'a> Rows<'s, 'a> {
     }
 }
 
-/// `n/proc/1/fd/3 (readlink: Permission denied)`, without a type: the number is all there is.
+/// `n/proc/1/fd/3 (readlink: Permission denied)`, without a type: only the number is known.
 fn is_unread(file: &LsofSet<'_>) -> bool {
     file.get(b't').is_none_or(|kind| kind == b"unknown")
         && file.get(b'n').is_some_and(|name| name.ends_with(b")"))
 }
 
-/// The lowest number above `last` that ends in these three digits: the rows come in ascending
-/// order.
+/// The lowest number above `last` that ends in these three digits: the rows are in ascending order.
 fn next_with_tail(last: Fd, tail: Fd) -> Fd {
     let candidate = last / 1000 * 1000 + tail % 1000;
     if candidate > last {
@@ -157,8 +156,8 @@ fn table(
     gaps: &mut Vec<Gap>,
 ) -> Vec<FdEntry> {
     let setting = Setting {
-        // A row without any flag has no field for them: whether they are told at all, and
-        // close-on-exec among them, shows in the other rows.
+        // A row without any flag has no field for them: the other rows show whether flags, and
+        // close-on-exec among them, are reported at all.
         tells_cloexec: set.files.iter().any(|file| {
             file.has_flag(b"CX") || (circumstances.flags_are_whole && file.get(b'G').is_some())
         }),
@@ -178,8 +177,8 @@ fn table(
     entries
 }
 
-/// Registrations whose number is not open any more. One whose number was used again since looks
-/// like any other here: lsof does not report which file was registered.
+/// Registrations whose number is no longer open. A reused number cannot be detected here: lsof does
+/// not report which file was registered.
 fn mark_ghosts(entries: &mut [FdEntry], unread: &[Fd]) {
     let numbers = entries.iter().map(|entry| entry.fd);
     let open: HashSet<Fd> = numbers.chain(unread.iter().copied()).collect();
@@ -189,7 +188,7 @@ fn mark_ghosts(entries: &mut [FdEntry], unread: &[Fd]) {
                 .targets
                 .iter()
                 .copied()
-                // Beyond the cut the numbers of the table are not certain.
+                // Beyond the cut, the numbers of the table are uncertain.
                 .filter(|fd| *fd < CUT_FROM && !open.contains(fd))
                 .collect();
             epoll.ghosts = Some(epoll.ghost_fds.len() as u64);
@@ -266,7 +265,7 @@ fn network_gap(setting: Setting) -> Option<Gap> {
     })
 }
 
-/// What lsof reports for no process.
+/// What lsof never reports.
 fn untold() -> impl Iterator<Item = Gap> {
     [
         "the limits of the process and the machine, and the table size",

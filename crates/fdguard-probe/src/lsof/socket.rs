@@ -89,7 +89,7 @@ fn inet(six: bool, name: &[u8], set: &LsofSet<'_>) -> Thing {
     }
 }
 
-/// An address with port. lsof writes `*` for any address, and `*:*` where there is none.
+/// An address with port. lsof prints `*` for any address, and `*:*` if there is none.
 fn address(text: &str, six: bool) -> Option<String> {
     match text.strip_prefix("*:") {
         Some("*") => None,

@@ -27,8 +27,8 @@ pub fn words(line: &[u8]) -> impl Iterator<Item = &[u8]> {
         .filter(|word| !word.is_empty())
 }
 
-/// Splits at the first `byte`. A search for one byte: for so short a needle the
-/// general search would spend more on getting ready than on looking.
+/// Splits at the first `byte`. A single-byte search: for such a short needle the general search
+/// would spend more time on setup than on searching.
 #[must_use]
 pub fn split_at_byte(bytes: &[u8], byte: u8) -> Option<(&[u8], &[u8])> {
     let at = bytes.find_byte(byte)?;

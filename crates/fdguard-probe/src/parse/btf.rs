@@ -1,5 +1,5 @@
-//! BTF, the kernel's description of its own types (`/sys/kernel/btf/vmlinux`), as far as finding
-//! fields needs it: where in a structure a member lies and how wide it is.
+//! BTF, the kernel's description of its own types (`/sys/kernel/btf/vmlinux`), as far as needed to
+//! find fields: the offset and the size of a member of a structure.
 
 /// The magic number at the start, in the machine's own byte order.
 const MAGIC: u16 = 0xeb9f;
@@ -7,12 +7,11 @@ const MAGIC: u16 = 0xeb9f;
 const HEAD: usize = 12;
 /// Anonymous structures and chains of type names nest this deep at most.
 const DEPTH: usize = 16;
-/// As many members as are looked at in search of one: structures inside of each other may be a
-/// maze.
+/// The most members that are searched for one: nested structures may form a maze.
 const MEMBERS: usize = 1 << 16;
 const POINTER: u32 = 8;
 
-/// What a type can be, as far as it matters here.
+/// The kinds of types that matter here.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
     /// A structure.
@@ -26,7 +25,7 @@ pub enum Kind {
 pub struct BtfMember {
     /// Bytes from the start of the structure.
     pub offset: u32,
-    /// Bytes that it takes; 0 for a list of no fixed length.
+    /// Its size in bytes; 0 for an array without a fixed length.
     pub size: u32,
 }
 
@@ -53,7 +52,7 @@ struct Head {
 }
 
 impl<'a> Btf<'a> {
-    /// Finds the types; `None` for what is not BTF, or has a kind of type that is not known.
+    /// Finds the types; `None` if it is not BTF, or has an unknown kind of type.
     #[must_use]
     pub fn parse(bytes: &'a [u8]) -> Option<Self> {
         if u16::from_ne_bytes(*bytes.first_chunk()?) != MAGIC {
@@ -78,8 +77,7 @@ impl<'a> Btf<'a> {
         })
     }
 
-    /// The numbers of all types of this kind and name: a kernel may have two structures of one
-    /// name.
+    /// The ids of all types of this kind and name: a kernel may have two structures with one name.
     pub fn named(&self, kind: Kind, name: &str) -> impl Iterator<Item = u32> {
         let wanted = match kind {
             Kind::Struct => 4,
@@ -186,7 +184,7 @@ impl Head {
         })
     }
 
-    /// How many bytes follow the head; `None` for a kind that is not known.
+    /// How many bytes follow the head; `None` for an unknown kind.
     fn tail(self) -> Option<usize> {
         Some(match self.kind {
             1 | 14 | 17 => 4,

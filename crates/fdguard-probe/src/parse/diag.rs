@@ -1,4 +1,4 @@
-//! `sock_diag` netlink messages: requests to bytes, answers to socket records.
+//! `sock_diag` netlink messages: encodes requests, decodes replies to socket records.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
@@ -28,7 +28,7 @@ const TCP_SYN_RECV: u8 = 3;
 const TCP_TIME_WAIT: u8 = 6;
 const TCP_NEW_SYN_RECV: u8 = 12;
 
-/// One table that can be asked for.
+/// One table that can be requested.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DiagTable {
     /// Unix-domain sockets.
@@ -51,8 +51,8 @@ impl DiagTable {
     }
 
     /// The request for sockets in these states (bit n for state n) at this local port; 0 is any.
-    /// The kernel picks them: this is cheap on a host with many connections. Unix-domain sockets
-    /// have neither: all of them are asked for.
+    /// The kernel filters them: this is cheap on a host with many connections. Unix-domain sockets
+    /// have neither: all of them are requested.
     #[must_use]
     pub fn request_for(self, states: u32, local_port: u16) -> Vec<u8> {
         let inet = |family, protocol| inet_request(family, protocol, states, local_port);
@@ -68,7 +68,7 @@ impl DiagTable {
         message.extend_from_slice(&length.to_ne_bytes());
         message.extend_from_slice(&SOCK_DIAG_BY_FAMILY.to_ne_bytes());
         message.extend_from_slice(&NLM_F_REQUEST_DUMP.to_ne_bytes());
-        message.extend_from_slice(&[0; 8]); // sequence and port: one question at a time
+        message.extend_from_slice(&[0; 8]); // sequence and port: one request at a time
         message.extend_from_slice(&body);
         message
     }
@@ -82,7 +82,7 @@ impl DiagTable {
     }
 }
 
-/// Every state, the bound and inactive ones included (bit 13, Linux 6.8), but for those in which no
+/// Every state, including the bound and inactive ones (bit 13, Linux 6.8), except those in which no
 /// process holds the socket: a busy server has tens of thousands of them.
 const HELD_STATES: u32 = !(1 << TCP_SYN_RECV | 1 << TCP_TIME_WAIT | 1 << TCP_NEW_SYN_RECV);
 
@@ -105,7 +105,7 @@ fn unix_request() -> Vec<u8> {
     body
 }
 
-/// How a datagram of answers ended.
+/// How a reply datagram ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DiagEnd {
     /// More datagrams follow.
@@ -116,7 +116,7 @@ pub enum DiagEnd {
     Refused(i32),
 }
 
-/// Reads one datagram, gives each row to `row`, and says whether more will follow.
+/// Reads one datagram, passes each row to `row`, and returns whether more will follow.
 pub fn read_datagram(table: DiagTable, bytes: &[u8], mut row: impl FnMut(SocketRow)) -> DiagEnd {
     let mut rest = bytes;
     while let Some(length) = u32_at(rest, 0).and_then(|length| usize::try_from(length).ok()) {
@@ -213,8 +213,8 @@ fn unix_row(body: &[u8]) -> Option<SocketRow> {
     Some((ino, record))
 }
 
-/// Path names end at the first zero; abstract ones begin with one and may hold more, shown as `@`
-/// like everybody does.
+/// Path names end at the first zero; abstract ones begin with one and may contain more, shown as
+/// `@` as usual.
 pub(super) fn unix_name(value: &[u8]) -> Option<Box<[u8]>> {
     if value.first() == Some(&0) {
         return Some(

@@ -1,6 +1,6 @@
-//! What a program or library says about itself in its tables: does it import `select()`, does it
-//! bring a runtime along that is known to use it or not to. Reads only the headers, the dynamic
-//! symbols and their names; a file may be anything, also made to deceive.
+//! Information from the tables of a program or library: whether it imports `select()`, and whether
+//! it contains a runtime that is known to use it or not. Reads only the headers, the dynamic
+//! symbols and their names; the file may be anything, even crafted to deceive.
 
 use std::cell::Cell;
 use std::io::{Read, Seek};
@@ -14,26 +14,26 @@ use object::read::elf::{
 };
 use object::read::{ReadCache, ReadRef};
 
-/// What an ELF object says about itself.
+/// Properties of an ELF object.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ElfObject {
-    /// Whether it asks for a dynamic linker: a program that does not is complete in itself.
+    /// Whether it requests a dynamic linker: otherwise it is statically linked.
     pub interpreted: bool,
     /// Whether it imports `select` or `pselect`.
     pub imports_select: bool,
     /// Whether it imports the check that a fortified build puts into `FD_SET`.
     pub imports_set_check: bool,
-    /// Whether it was built with fortification: it imports some other check of the C library.
+    /// Whether it was built with fortification: it imports another such check of the C library.
     pub fortified: bool,
-    /// Whether it has the Python interpreter in it.
+    /// Whether it contains the Python interpreter.
     pub python: bool,
-    /// Whether it has Node.js in it.
+    /// Whether it contains Node.js.
     pub node: bool,
     /// Whether the Go linker made it.
     pub go: bool,
 }
 
-/// The tables contradict themselves, are missing, or are larger than we care to read.
+/// The tables are inconsistent, missing, or too large to read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct UnreadableElf;
 
@@ -44,8 +44,8 @@ impl From<object::read::Error> for UnreadableElf {
 }
 
 impl ElfObject {
-    /// Reads the tables of a file, and takes what was read off the budget of bytes. `None` for what
-    /// is not an ELF object at all.
+    /// Reads the tables of a file, and subtracts the bytes read from the budget. `None` if it is
+    /// not an ELF object.
     pub fn read(file: impl Read + Seek, budget: &mut u64) -> Result<Option<Self>, UnreadableElf> {
         let data = Limited {
             cache: ReadCache::new(file),
@@ -108,8 +108,8 @@ where
         .iter()
         .find(|section| section.sh_type(endian) == SHT_DYNSYM);
     let Some(section) = symbols else {
-        // What is linked at run time must have symbols: without a list of sections we do not find
-        // them.
+        // A dynamically linked object must have symbols: without a list of sections they cannot be
+        // found.
         let silent = has(PT_DYNAMIC) && !object.go;
         return if silent {
             Err(UnreadableElf)
@@ -135,8 +135,8 @@ fn section_index(number: u32) -> object::SectionIndex {
     object::SectionIndex(number as usize)
 }
 
-/// A file that is read in the ranges that are asked for, up to so many bytes: a header that claims
-/// a table of gigabytes costs nothing.
+/// A file that is read in the requested ranges, up to a number of bytes: a header that claims a
+/// table of gigabytes costs nothing.
 struct Limited<R: Read + Seek> {
     cache: ReadCache<R>,
     left: Cell<u64>,

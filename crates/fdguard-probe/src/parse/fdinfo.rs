@@ -21,14 +21,14 @@ pub struct Fdinfo<'a> {
     pub mnt: Option<u64>,
     /// Inode number (since Linux 5.14).
     pub ino: Option<u64>,
-    /// All that follows the head, as it is.
+    /// Everything after the head, unparsed.
     pub rest: &'a [u8],
 }
 
 /// A registration in an epoll instance.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct EpollTarget {
-    /// The number it was registered by.
+    /// The number it was registered with.
     pub fd: Fd,
     /// Inode of the registered file.
     pub ino: Option<u64>,
@@ -56,7 +56,7 @@ impl<'a> Fdinfo<'a> {
         info
     }
 
-    /// How the descriptor may be used.
+    /// The access mode.
     #[must_use]
     pub fn mode(&self) -> Option<Mode> {
         let flags = self.flags?;
@@ -77,8 +77,8 @@ impl<'a> Fdinfo<'a> {
         self.flags.map(|flags| flags & O_CLOEXEC != 0)
     }
 
-    /// Whether it has the flags of a number that protection keeps: nobody can use it, and it was
-    /// opened as no program opens a device.
+    /// Whether it has the flags of protection's placeholders: unusable, and opened in a way in
+    /// which no program opens a device.
     #[must_use]
     pub fn is_kept(&self) -> bool {
         const O_NOFOLLOW: u64 = 0o400_000;
@@ -86,7 +86,7 @@ impl<'a> Fdinfo<'a> {
         self.flags.is_some_and(|flags| flags & both == both)
     }
 
-    /// Its other flags, under the values that most machines give them.
+    /// Its other flags, with the values that most architectures use.
     #[must_use]
     pub fn open_flags(&self) -> Option<OpenFlags> {
         let bits = u32::try_from(self.flags?).ok()?;
@@ -208,8 +208,8 @@ impl<'a> Fdinfo<'a> {
             .collect()
     }
 
-    /// The process behind a pidfd: `None` when the line is missing, `Some(None)` once it is gone
-    /// (-1) or lives in a namespace that we do not see (0).
+    /// The process behind a pidfd: `None` if the line is missing, `Some(None)` once it is gone (-1)
+    /// or in a namespace that is not visible (0).
     #[must_use]
     pub fn pidfd(&self) -> Option<PidfdTarget> {
         let value = self.field(b"Pid")?.trim_ascii();
@@ -236,19 +236,19 @@ impl<'a> Fdinfo<'a> {
     }
 }
 
-/// What a pidfd points at.
+/// The target of a pidfd.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PidfdTarget {
     /// A process that was not reaped yet.
     Pid(u32),
-    /// It ended and was reaped.
+    /// It exited and was reaped.
     Gone,
-    /// It lives outside the pid namespace of our `/proc`.
+    /// It is outside the pid namespace of this `/proc`.
     Foreign,
 }
 
 /// Splits off one line at its first colon; the value keeps its spaces. A line without a colon is a
-/// key without value.
+/// key without a value.
 fn split_line(bytes: &[u8]) -> Option<(&[u8], &[u8], &[u8])> {
     if bytes.is_empty() {
         return None;
@@ -258,7 +258,7 @@ fn split_line(bytes: &[u8]) -> Option<(&[u8], &[u8], &[u8])> {
     Some((key, value.trim_ascii(), tail))
 }
 
-/// Where a machine has its own values for some flags, they are put where the others have them.
+/// An architecture's own values for some flags are mapped to the common ones.
 #[cfg(any(
     target_arch = "arm",
     target_arch = "aarch64",

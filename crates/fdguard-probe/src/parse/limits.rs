@@ -5,7 +5,7 @@ use fdguard_core::snapshot::Limits;
 
 use super::ascii::{decimal, words};
 
-/// The line `Max open files`. "unlimited" is `None`, like a line that is not there.
+/// The line `Max open files`. "unlimited" is `None`, like a missing line.
 #[must_use]
 pub fn open_files(bytes: &[u8]) -> Limits {
     let Some(line) = bytes

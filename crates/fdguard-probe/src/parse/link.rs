@@ -4,10 +4,10 @@ use bstr::ByteSlice as _;
 
 use super::ascii::decimal;
 
-/// What a descriptor link says.
+/// A parsed descriptor link.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Link<'a> {
-    /// A path. `marked` when it ends in the kernel's deletion mark, which a name can end in, too.
+    /// A path. `marked` if it ends in the kernel's deletion mark, which a name can end in, too.
     Path {
         /// The text without the mark.
         path: &'a [u8],
@@ -20,14 +20,14 @@ pub enum Link<'a> {
     Pipe(u64),
     /// An anonymous inode by its raw name, brackets kept.
     Anonymous(&'a [u8]),
-    /// Any other `name:[inode]`, a namespace for one.
+    /// Any other `name:[inode]`, such as a namespace.
     Numbered {
         /// Text before the colon.
         name: &'a [u8],
         /// The inode.
         ino: u64,
     },
-    /// Nothing of the above.
+    /// None of the above.
     Other(&'a [u8]),
 }
 

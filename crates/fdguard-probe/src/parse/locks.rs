@@ -11,9 +11,9 @@ pub struct HeldLock {
     pub kind: String,
     /// `READ` or `WRITE`.
     pub access: String,
-    /// Who took it; absent for locks that belong to an open file and not to a process.
+    /// The process that took it; absent for locks that belong to an open file and not to a process.
     pub pid: Option<u32>,
-    /// Device `(major, minor)` of the file system, which some file systems do not show to `stat`.
+    /// Device `(major, minor)` of the file system, which for some file systems differs from `stat`.
     pub device: (u32, u32),
     /// The inode.
     pub ino: u64,
@@ -21,13 +21,13 @@ pub struct HeldLock {
     pub start: u64,
     /// Last byte; absent for "to the end".
     pub end: Option<u64>,
-    /// Whether this one only waits for another one.
+    /// Whether this one is waiting for another one.
     pub waits: bool,
 }
 
 impl HeldLock {
     /// `1: POSIX  ADVISORY  READ 359 fe:00:11691 1073741826 1073742335`, with `->` before the kind
-    /// for one that waits.
+    /// for a waiting one.
     fn parse(line: &[u8]) -> Option<Self> {
         let mut words = words(line);
         let _ordinal = words.next()?;

@@ -1,7 +1,7 @@
 //! The output of `lsof -F`: process sets with file sets, every field kept under its letter.
 //!
-//! Fields end in NUL (`-F…0`, a newline then ends each set) or in a newline. What a field means is
-//! decided elsewhere; only the spelling of lsof is undone here.
+//! Fields end in NUL (`-F…0`, a newline then ends each set) or in a newline. Their meaning is
+//! decided elsewhere; only lsof's escapes are decoded here.
 
 use std::borrow::Cow;
 
@@ -14,7 +14,7 @@ use super::ascii::{decimal, hexadecimal};
 pub struct LsofField<'a> {
     /// The letter; unknown letters are kept, too.
     pub letter: u8,
-    /// The value as it was printed, escapes included.
+    /// The value as printed, escapes included.
     pub value: &'a [u8],
 }
 
@@ -31,25 +31,26 @@ pub struct ProcessSet<'a> {
     pub files: Vec<LsofSet<'a>>,
 }
 
-/// What the descriptor column says.
+/// The content of the descriptor column.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LsofColumn<'a> {
     /// A descriptor by its number.
     Number(Fd),
     /// A descriptor from 10000 on, of which lsof prints only the last three digits: `*345`.
     Tail(Fd),
-    /// Something that is no descriptor, or not readable: `cwd`, `txt`, `mem`, `NOFD`, …
+    /// Not a descriptor, or not readable: `cwd`, `txt`, `mem`, `NOFD`, …
     Word(&'a [u8]),
 }
 
-/// Reads the output of lsof. Whatever comes before the first process belongs to nobody and is left
-/// out, as are the markers of repeat mode.
+/// Parses the output of lsof. Anything before the first process is dropped, as are the markers of
+/// repeat mode.
 #[must_use]
 pub fn parse(bytes: &[u8]) -> Vec<ProcessSet<'_>> {
     let end = if bytes.contains(&0) { 0 } else { b'\n' };
     let mut processes: Vec<ProcessSet<'_>> = Vec::new();
     for part in bytes.split(|byte| *byte == end) {
-        // With NUL a newline ends each set: it stands before the next letter, and is none itself.
+        // With NUL, a newline ends each set: it precedes the next letter, and is not a letter
+        // itself.
         let start = part.iter().take_while(|byte| **byte == b'\n').count();
         let Some((letter, value)) = part[start..].split_first() else {
             continue;
@@ -83,7 +84,7 @@ impl<'a> ProcessSet<'a> {
         Pid::try_from(decimal(self.fields.get(b'p')?)?).ok()
     }
 
-    /// The first file whose column holds this word.
+    /// The first file whose column contains this word.
     #[must_use]
     pub fn file(&self, word: &[u8]) -> Option<&LsofSet<'a>> {
         self.files.iter().find(|file| file.get(b'f') == Some(word))
@@ -91,7 +92,7 @@ impl<'a> ProcessSet<'a> {
 }
 
 impl<'a> LsofSet<'a> {
-    /// The value of a field as it was printed.
+    /// The value of a field as printed.
     #[must_use]
     pub fn get(&self, letter: u8) -> Option<&'a [u8]> {
         self.0
@@ -106,13 +107,13 @@ impl<'a> LsofSet<'a> {
         number(self.get(letter)?)
     }
 
-    /// A field with lsof's escapes undone.
+    /// A field with lsof's escapes decoded.
     #[must_use]
     pub fn text(&self, letter: u8) -> Option<Cow<'a, [u8]>> {
         self.get(letter).map(unescape)
     }
 
-    /// One part of the TCP information, `ST` for one: it comes as `TST=LISTEN`.
+    /// One part of the TCP information, such as `ST`: it is printed as `TST=LISTEN`.
     #[must_use]
     pub fn tcp(&self, key: &[u8]) -> Option<&'a [u8]> {
         self.0
@@ -121,8 +122,8 @@ impl<'a> LsofSet<'a> {
             .find_map(|field| field.value.strip_prefix(key)?.strip_prefix(b"="))
     }
 
-    /// Whether the flags (by name, `+fg`) hold this one, on either side of the semicolon: Linux has
-    /// `CX` among those of the file, macOS among those of the process.
+    /// Whether the flags (by name, `+fg`) contain this one, on either side of the semicolon: Linux
+    /// has `CX` among those of the file, macOS among those of the process.
     #[must_use]
     pub fn has_flag(&self, name: &[u8]) -> bool {
         self.get(b'G').is_some_and(|flags| {
@@ -132,7 +133,7 @@ impl<'a> LsofSet<'a> {
         })
     }
 
-    /// What the descriptor column says.
+    /// The content of the descriptor column.
     #[must_use]
     pub fn column(&self) -> Option<LsofColumn<'a>> {
         let value = self.get(b'f')?;
@@ -153,8 +154,8 @@ fn number(value: &[u8]) -> Option<u64> {
     decimal(value.strip_prefix(b"0t").unwrap_or(value))
 }
 
-/// Undoes lsof's escapes: `\n` and its kin, `\\`, `\xff`. Control characters that it prints as `^A`
-/// stay so, since a plain `^` is not escaped: they cannot be distinguished.
+/// Decodes lsof's escapes: `\n` and similar, `\\`, `\xff`. Control characters that it prints as
+/// `^A` stay so, since a plain `^` is not escaped: they cannot be distinguished.
 #[must_use]
 pub fn unescape(value: &[u8]) -> Cow<'_, [u8]> {
     if !value.contains(&b'\\') {
@@ -298,7 +299,8 @@ mod tests {
         LsofSet(std::iter::once(head).chain(rest).collect())
     }
 
-    /// Any letter but those that begin a set or mark a repetition, with anything but NUL behind it.
+    /// Any letter except those that begin a set or mark a repetition, followed by anything except
+    /// NUL.
     fn fields() -> impl Strategy<Value = Vec<(u8, Vec<u8>)>> {
         let letter = any::<u8>().prop_filter("begins a set", |byte| !b"pfm\0\n".contains(byte));
         let value = prop::collection::vec(1..=255u8, 0..12);

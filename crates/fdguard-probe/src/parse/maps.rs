@@ -4,22 +4,22 @@ use bstr::ByteSlice as _;
 
 use super::ascii::{decimal, hexadecimal, split_at_byte};
 
-/// A stretch of memory that shows a file.
+/// A memory mapping of a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MapsEntry<'a> {
     /// Its first address.
     pub start: u64,
-    /// The address behind its last.
+    /// The address after its last.
     pub end: u64,
     /// Whether code may run from it.
     pub executable: bool,
-    /// Whether what is written to it goes into the file.
+    /// Whether writes to it go into the file.
     pub writes_through: bool,
     /// The device, as the kernel writes it.
     pub device: &'a [u8],
     /// The inode number.
     pub ino: u64,
-    /// The file's name in the process's own view, with ` (deleted)` behind it when it is gone.
+    /// The file's name in the process's own view, followed by ` (deleted)` if it is gone.
     pub path: &'a [u8],
 }
 
@@ -33,7 +33,7 @@ impl<'a> MapsEntry<'a> {
         let (ino, path) = split_at_byte(rest, b' ')?;
         let path = path.trim_start_with(|c| c == ' ');
         let ino = decimal(ino)?;
-        // Without an inode it is memory of its own, or the kernel's: [heap], [vdso].
+        // Without an inode it is anonymous memory, or the kernel's: [heap], [vdso].
         (ino != 0 && path.starts_with(b"/")).then_some(Self {
             start: hexadecimal(start)?,
             end: hexadecimal(end)?,
@@ -53,7 +53,7 @@ pub fn mappings(bytes: &[u8]) -> impl Iterator<Item = MapsEntry<'_>> {
         .filter_map(MapsEntry::parse)
 }
 
-/// A name as it is: the kernel writes a newline as `\012`, and nothing else so.
+/// The decoded name: the kernel writes a newline as `\012`, and escapes nothing else.
 #[must_use]
 pub fn unescaped(path: &[u8]) -> Vec<u8> {
     path.replace(b"\\012", b"\n")

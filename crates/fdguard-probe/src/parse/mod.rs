@@ -1,7 +1,7 @@
-//! Bytes of the kernel (and of `lsof`) to values: pure, on any platform, never panicking.
+//! Parses bytes from the kernel (and from `lsof`): pure, on any platform, never panicking.
 //!
-//! What a parser does not know it keeps or ignores; it never fails because a newer kernel says
-//! more.
+//! A parser keeps or ignores what it does not know; it never fails because a newer kernel adds
+//! fields.
 
 pub mod ascii;
 pub mod btf;

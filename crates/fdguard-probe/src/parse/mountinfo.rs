@@ -4,8 +4,8 @@ use bstr::ByteSlice as _;
 
 use super::ascii::{decimal, words};
 
-/// File systems that answer from memory or a local disk: looking a name up never waits for a
-/// network or another program, and fdinfo and stat agree on inode numbers.
+/// File systems in memory or on a local disk: looking up a name never waits for a network or
+/// another program, and fdinfo and stat agree on inode numbers.
 const LOCAL: [&[u8]; 16] = [
     b"ext2",
     b"ext3",
@@ -49,7 +49,7 @@ pub fn devices(bytes: &[u8]) -> impl Iterator<Item = (u64, String)> {
 /// Whether the proc file system at this place hides the processes of other users (`hidepid`).
 #[must_use]
 pub fn hides_processes(bytes: &[u8], place: &[u8]) -> bool {
-    // The last mount on a place is the one that is seen.
+    // The last mount on a path is the visible one.
     let line = bytes
         .lines()
         .rev()

@@ -1,5 +1,5 @@
-//! Socket records, and the text tables `/proc/PID/net/*` that hold them when netlink cannot be
-//! asked.
+//! Socket records, and the text tables `/proc/PID/net/*` that contain them when netlink is
+//! unavailable.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
@@ -7,7 +7,7 @@ use bstr::ByteSlice as _;
 
 use super::ascii::{decimal, hexadecimal, split_at_byte, words};
 
-/// Which IP protocol a table is about.
+/// The IP protocol of a table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum InetKind {
     /// TCP.
@@ -18,11 +18,11 @@ pub enum InetKind {
     UdpLite,
     /// Raw IP: the local port is the number of the protocol.
     Raw,
-    /// ICMP echoes without privilege: the local port is their id.
+    /// Unprivileged ICMP echoes: the local port is their id.
     Ping,
 }
 
-/// What the kernel's tables say about one socket.
+/// The kernel's record of one socket.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum SocketRecord {
     /// An IP socket.
@@ -110,8 +110,7 @@ fn inet_row(kind: InetKind, line: &[u8]) -> Option<SocketRow> {
     ))
 }
 
-/// `0100007F:1F90`: the address as 32-bit words in the byte order of the machine, the port as a
-/// number.
+/// `0100007F:1F90`: the address as 32-bit words in the machine's byte order, the port as a number.
 fn address(text: &[u8]) -> Option<SocketAddr> {
     let (host, port) = split_at_byte(text, b':')?;
     let port = u16::try_from(hexadecimal(port)?).ok()?;
@@ -130,7 +129,7 @@ fn address(text: &[u8]) -> Option<SocketAddr> {
     Some(SocketAddr::new(ip, port))
 }
 
-/// Rows of `unix`. The table knows no peers.
+/// Rows of `unix`. The table has no peers.
 pub fn unix(bytes: &[u8]) -> impl Iterator<Item = SocketRow> {
     bytes.lines().skip(1).filter_map(unix_row)
 }
@@ -158,7 +157,7 @@ fn unix_row(line: &[u8]) -> Option<SocketRow> {
     Some((decimal(ino)?, record))
 }
 
-/// One word and what follows it, the separating space included: a name may begin with one.
+/// One word and what follows it, including the separating space: a name may begin with one.
 fn take_word(text: &[u8]) -> Option<(&[u8], &[u8])> {
     let text = text.trim_start_with(|c| c == ' ');
     let end = text.find_byte(b' ').unwrap_or(text.len());
@@ -199,7 +198,7 @@ pub fn packet(bytes: &[u8]) -> impl Iterator<Item = SocketRow> {
     })
 }
 
-/// Numbers and names of the interfaces in `igmp`: the only text that has both for every interface.
+/// Indexes and names of the interfaces in `igmp`: the only text that has both for every interface.
 pub fn interfaces(bytes: &[u8]) -> impl Iterator<Item = (u32, String)> {
     bytes.lines().skip(1).filter_map(|line| {
         // Lines of groups begin with white space.

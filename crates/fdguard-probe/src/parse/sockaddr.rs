@@ -42,7 +42,7 @@ pub enum SocketName {
 }
 
 impl SocketName {
-    /// Reads a `struct sockaddr`; `None` for families that are not known.
+    /// Reads a `struct sockaddr`; `None` for unknown families.
     #[must_use]
     pub fn parse(bytes: &[u8]) -> Option<Self> {
         let family = u16::from_ne_bytes(take(bytes, 0)?);
@@ -72,7 +72,7 @@ impl SocketName {
         })
     }
 
-    /// The address, where it is one.
+    /// The address, if it is one.
     #[must_use]
     pub fn inet(&self) -> Option<SocketAddr> {
         match self {
@@ -92,7 +92,7 @@ mod tests {
 
     use super::SocketName;
 
-    /// A `struct sockaddr`: the family in the byte order of the machine, then its own.
+    /// A `struct sockaddr`: the family in the machine's byte order, then its data.
     fn bytes(family: u16, rest: &[u8]) -> Vec<u8> {
         [&family.to_ne_bytes()[..], rest].concat()
     }

@@ -7,20 +7,20 @@ use super::ascii::{decimal, words};
 const PF_KTHREAD: u64 = 0x0020_0000;
 const PF_EXITING: u64 = 0x0000_0004;
 
-/// The fields of a stat line that we use.
+/// The relevant fields of a stat line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ProcStat<'a> {
-    /// Command name; may hold anything, parentheses too.
+    /// Command name; may contain anything, including parentheses.
     pub comm: &'a [u8],
     /// State letter.
     pub state: u8,
     /// Parent.
     pub ppid: u32,
-    /// Process group; none of a process that is all but gone.
+    /// Process group; `None` for a process that is almost gone.
     pub pgid: Option<u32>,
     /// Whether this is a kernel thread.
     pub kernel_thread: bool,
-    /// Whether it is on its way out: set before the kernel closes its first descriptor.
+    /// Whether it is exiting: set before the kernel closes its first descriptor.
     pub exiting: bool,
     /// Number of threads.
     pub threads: u64,
@@ -35,7 +35,7 @@ impl<'a> ProcStat<'a> {
         let open = bytes.find_byte(b'(')?;
         let close = bytes.rfind_byte(b')')?;
         let comm = bytes.get(open + 1..close)?;
-        // Field 3 (the state) is the first behind the name.
+        // Field 3 (the state) is the first after the name.
         let mut fields = words(bytes.get(close + 1..)?);
         let state = *fields.next()?.first()?;
         let ppid = u32::try_from(decimal(fields.next()?)?).ok()?;
@@ -55,13 +55,13 @@ impl<'a> ProcStat<'a> {
         })
     }
 
-    /// Whether its table is, or may already have been, taken apart.
+    /// Whether its table is being, or may already have been, torn down.
     #[must_use]
     pub fn is_ending(&self) -> bool {
         self.exiting || self.is_zombie()
     }
 
-    /// Whether it ended and only waits to be reaped.
+    /// Whether it exited and only waits to be reaped.
     #[must_use]
     pub fn is_zombie(&self) -> bool {
         matches!(self.state, b'Z' | b'X' | b'x')

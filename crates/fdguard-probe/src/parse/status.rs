@@ -4,7 +4,7 @@ use bstr::ByteSlice as _;
 
 use super::ascii::{decimal, split_at_byte, words};
 
-/// The lines of a status file that we use.
+/// The relevant lines of a status file.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ProcStatus<'a> {
     /// Command name, with the kernel's escapes for newline and backslash.
@@ -42,7 +42,7 @@ impl<'a> ProcStatus<'a> {
                 b"NSpid" => {
                     status.ns_pid = words(value).last().and_then(number);
                 }
-                // Memory follows: no needed field comes after it.
+                // The memory lines follow: no needed field comes after them.
                 b"VmPeak" => break,
                 _ => {}
             }
@@ -52,8 +52,7 @@ impl<'a> ProcStatus<'a> {
 }
 
 impl ProcStatus<'_> {
-    /// Kernel threads say so since Linux 6.7; before, they are the ones of `kthreadd` and it
-    /// itself.
+    /// Kernel threads are marked since Linux 6.7; before, they are `kthreadd` and its children.
     #[must_use]
     pub fn is_kernel_thread(&self) -> bool {
         self.kernel_thread.unwrap_or_else(|| {
@@ -61,7 +60,7 @@ impl ProcStatus<'_> {
         })
     }
 
-    /// The name as it is: the kernel writes a newline as `\n` and a backslash as `\\`.
+    /// The decoded name: the kernel writes a newline as `\n` and a backslash as `\\`.
     #[must_use]
     pub fn unescaped_name(&self) -> Vec<u8> {
         let mut name = Vec::with_capacity(self.name.len());

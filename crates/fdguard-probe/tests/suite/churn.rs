@@ -1,4 +1,4 @@
-//! Numbers that change what they refer to as fast as they can: a record is of one piece or absent.
+//! Numbers that are reused as fast as possible: a record is consistent or absent.
 
 use std::collections::HashMap;
 
@@ -9,7 +9,7 @@ use serde_json::Value;
 use testkit::{Namespace, Victim, VictimLaunch, have, is_root};
 
 const LOOKS: usize = 320;
-/// Below are the standard streams and what is used in passing.
+/// Below are the standard streams and temporary descriptors.
 const FIRST_SLOT: u32 = 20;
 
 /// What belongs together, by path.
@@ -29,7 +29,7 @@ impl Oracle {
             Class::Eventfd => !matches!(&entry.detail, Detail::Eventfd(it) if it.count == Some(7)),
             Class::Pipe => is_no_read_end(entry),
             Class::Udp | Class::Unix => false,
-            // The socket was closed before the tables were read: its family is not known any more.
+            // The socket was closed before the tables were read: its family is no longer known.
             Class::Other(raw) => &**raw != "socket",
             _ => true,
         };
@@ -44,7 +44,7 @@ impl Oracle {
             return true;
         };
         let ino = entry.id.map(|id| id.ino);
-        // In passing it is seen before it was moved to its position.
+        // It may be seen before it was moved to its position.
         let position =
             file.pos == row["pos"].as_u64() || entry.fd < FIRST_SLOT && file.pos == Some(0);
         !position
@@ -89,8 +89,8 @@ fn assert_of_one_piece(oracle: &Oracle, snapshot: &Snapshot) -> usize {
         .count()
 }
 
-/// The victim, where possible in a network of its own: there, the sockets of the host need not be
-/// dumped for every look.
+/// The victim, if possible in its own network namespace: there, the host's sockets need not be
+/// dumped for every snapshot.
 fn churn(slots: &str) -> VictimLaunch {
     let launch = Victim::of("churn").arg(slots);
     if is_root() && have("unshare") {
@@ -138,7 +138,7 @@ fn a_walk_of_the_kernel_mixes_nothing() {
         depth: Depth::Kernel,
         ..ALONE
     };
-    // Each of these looks loads a program and goes over the whole host.
+    // Each of these snapshots loads a program and walks the whole host.
     look_often("15", 40, by_kernel);
     look_often("16", 40, by_kernel);
 }
@@ -185,7 +185,7 @@ fn a_watcher_mixes_nothing_and_loses_no_number() {
                 assert_eq!(oracle.objection(entry), None, "round {round}");
             }
         }
-        // Only what changed hands too fast to be read is counted and not told.
+        // Only descriptors that are reused too fast to be read are counted but not listed.
         assert!(tick.count >= open.len() as u64, "round {round}");
         untold += tick.count - open.len() as u64;
     }

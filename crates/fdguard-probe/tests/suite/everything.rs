@@ -1,4 +1,4 @@
-//! One of everything: the tool says exactly what the holder says.
+//! One of everything: fdguard reports exactly what the holder reports.
 
 use rustix::process::{Resource, getrlimit};
 use serde_json::json;

@@ -1,4 +1,4 @@
-//! Processes that end while they are being read: a whole snapshot, or an error; nothing between.
+//! Processes that exit while they are read: a complete snapshot or an error, nothing in between.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
@@ -13,7 +13,7 @@ fn is_about_the_end(error: &Error) -> bool {
     )
 }
 
-/// Looks until the process is gone; how many looks were whole.
+/// Takes snapshots until the process is gone; returns how many were complete.
 fn look_until_gone(probe: &Probe, pid: u32, held: usize, options: Options) -> usize {
     let mut whole = 0;
     loop {
@@ -123,7 +123,7 @@ fn the_radar_survives_processes_that_come_and_go() {
         for victim in &mut victims {
             victim.send("go");
         }
-        // Whatever is seen in the middle of it: never more than was held.
+        // Whatever is seen meanwhile: never more than was held.
         for row in radar.scan(&probe).unwrap().rows {
             assert!(!pids.contains(&row.pid) || row.count <= Some(23), "{row:?}");
         }

@@ -45,7 +45,7 @@ fn names_that_are_no_text_survive_to_the_last_byte() {
             .unwrap()
             .starts_with("other:")
     );
-    // What was written comes back equal.
+    // A written document reads back equal.
     let text = document.to_string();
     let back = fdguard_core::document::read(text.as_bytes()).unwrap();
     assert_eq!(back[0].fds, snapshot.fds);

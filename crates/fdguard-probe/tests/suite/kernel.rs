@@ -1,4 +1,4 @@
-//! The kernel tier says what the full tier says, word for word.
+//! The kernel tier reports exactly what the full tier reports.
 
 use std::fs::File;
 use std::process::{Child, Command, Stdio};
@@ -23,7 +23,7 @@ fn look(pid: u32, depth: Depth) -> Value {
     document(&probe.snapshot(pid, options(depth)).unwrap())
 }
 
-/// Whether the kernel lets us walk; says aloud when it does not.
+/// Whether the kernel allows a walk; prints a message if it does not.
 fn can_walk() -> bool {
     let child = Holder::of(Stdio::null());
     let tier = look(child.pid(), Depth::Kernel)["tier"].clone();
@@ -33,7 +33,7 @@ fn can_walk() -> bool {
     tier == "kernel"
 }
 
-/// A program that waits, with something of ours as its input.
+/// A program that waits, with one of the test's descriptors as its input.
 struct Holder(Child);
 
 impl Holder {
@@ -55,8 +55,8 @@ impl Drop for Holder {
     }
 }
 
-/// Takes out what is of the moment and not of the process: when it was, what the host used, and how
-/// long a timer had left.
+/// Removes what belongs to the moment and not to the process: the time, the host's usage, and a
+/// timer's remaining time.
 fn without_the_moment(mut document: Value) -> Value {
     let map = document.as_object_mut().unwrap();
     for key in ["taken_at", "tier", "host", "walls"] {
@@ -81,7 +81,7 @@ fn without_the_shared(mut document: Value) -> Value {
     document
 }
 
-/// Both tiers agree, and with the victim, where it says the same of itself as we see.
+/// Both tiers agree with each other, and with the victim's own report where that is comparable.
 fn assert_same(launch: VictimLaunch) {
     if !can_walk() {
         return;
@@ -94,8 +94,8 @@ fn assert_same(launch: VictimLaunch) {
         assert_eq!(in_full["tier"], "full");
         assert_says_the_same(&by_kernel, victim.holdings());
         let (by_kernel, in_full) = (without_the_moment(by_kernel), without_the_moment(in_full));
-        // Its standard error leads to whoever runs the tests, and is held for a moment by each
-        // process that they start.
+        // Its standard error leads to the test runner, and is held for a moment by each process
+        // that the tests start.
         if tries_left > 0 && by_kernel != in_full {
             continue;
         }
@@ -169,7 +169,7 @@ fn several_processes_are_the_same_in_both_tiers() {
     }
 }
 
-/// Files whose names or file systems need `/proc`, or are easily mistaken.
+/// Files whose names or file systems require `/proc`, or are easily mistaken.
 #[test]
 fn names_that_are_long_or_look_deleted_are_the_same_in_both_tiers() {
     if !can_walk() {
@@ -193,7 +193,7 @@ fn names_that_are_long_or_look_deleted_are_the_same_in_both_tiers() {
         assert_eq!(by_kernel["tier"], "kernel");
         assert_eq!(by_kernel["fds"][0]["target"], name.to_str().unwrap());
         let in_full = look(holder.pid(), Depth::Full);
-        // What our own parent left open for us is shared with processes that come and go.
+        // Descriptors inherited from the test's parent are shared with processes that come and go.
         let alone = |document| without_the_shared(without_the_moment(document));
         assert_eq!(alone(by_kernel), alone(in_full));
     }

@@ -1,4 +1,4 @@
-//! Our own limit on descriptors nearly used up.
+//! fdguard's own descriptor limit is nearly used up.
 
 use std::fs::File;
 
@@ -66,7 +66,7 @@ fn r6_hundreds_of_processes_at_once_take_no_more_room_than_one() {
         for one in looked {
             assert_eq!(one.unwrap().count, Some(1));
         }
-        // And those that really run: whoever ended meanwhile is the only failure.
+        // And the processes that really run: an exit meanwhile is the only allowed failure.
         for one in real.snapshots(&real.pids().unwrap(), options) {
             assert!(!matches!(one, Err(Error::Io { .. })), "{one:?}");
         }
@@ -118,7 +118,7 @@ fn r6_the_radar_without_room_does_not_show_fewer_processes() {
     set_soft(64);
     let mut fillers: Vec<File> = std::iter::from_fn(|| File::open("/dev/null").ok()).collect();
     for room in 0..8 {
-        // One that could not look at all is an error; one that looked has every process.
+        // A scan that could not run is an error; a scan that ran has every process.
         if let Ok(view) = Radar::new().scan(&probe) {
             let row = view.rows.iter().find(|row| row.pid == victim.pid());
             let row = row.unwrap_or_else(|| panic!("missing with room for {room}"));

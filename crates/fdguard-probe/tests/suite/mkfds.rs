@@ -1,4 +1,4 @@
-//! Everything that util-linux's `test_mkfds` can make, told as its `lsfd` tells it.
+//! Everything that util-linux's `test_mkfds` can create, reported as its `lsfd` does.
 
 use std::collections::BTreeSet;
 use std::io::{BufRead as _, BufReader, Write as _};
@@ -10,7 +10,7 @@ use testkit::{is_root, skip, software};
 
 use super::{document, look, record};
 
-/// Each factory with its parameters. `FDS` stands for as many numbers as it makes.
+/// Each factory with its parameters. `FDS` is replaced by as many numbers as it creates.
 const CASES: &[(&str, usize, &[&str])] = &[
     ("ro-regular-file", 1, &["file=/etc/hosts"]),
     ("make-regular-file", 1, &["file=made"]),
@@ -72,7 +72,7 @@ const COLUMNS: &str = "ASSOC,TYPE,STTYPE,MODE,FLAGS,DEV,RDEV,DELETED,ENDPOINTS,S
 /// Numbers that nothing else uses.
 const FIRST: usize = 20;
 
-/// A running factory, in a network namespace of its own: its ports are fixed.
+/// A running factory, in its own network namespace: its ports are fixed.
 struct Factory {
     child: Child,
     pid: u32,
@@ -88,7 +88,7 @@ impl Drop for Factory {
     }
 }
 
-/// Starts it; what it says where it cannot work here.
+/// Starts it; returns its message if it cannot work here.
 fn start(bin: &Path, dir: &Path, case: &(&str, usize, &[&str])) -> Result<Factory, String> {
     let (name, count, parameters) = case;
     let prepare = "ip link set lo up 2>/dev/null; echo 0 2147483647 >/proc/sys/net/ipv4/ping_group_range; exec \"$@\" 2>&1";
@@ -129,7 +129,7 @@ fn block_device() -> Option<String> {
     Some(format!("/dev/{name}"))
 }
 
-/// What `lsfd` says about each of these numbers.
+/// `lsfd`'s report on each of these numbers.
 fn lsfd(bin: &Path, pid: u32) -> Vec<Value> {
     let filter = format!("(PID == {pid}) and (FD >= {FIRST}) and (FD < 50)");
     let said = Command::new(bin.join("lsfd"))
@@ -148,7 +148,7 @@ fn text(value: &Value) -> String {
     }
 }
 
-/// The class that a row of `lsfd` stands for, or how it begins.
+/// The class that a row of `lsfd` represents, or its beginning.
 fn class_of(row: &Value) -> String {
     let kind = text(&row["type"]);
     let state = text(&row["sock.state"]);
@@ -179,7 +179,7 @@ fn words(value: &Value) -> BTreeSet<String> {
     list.iter().map(text).collect()
 }
 
-/// Everybody that a record names: at the other end, or beside it.
+/// All holders that a record names: at the other end, or of the same thing.
 fn named(ours: &Value) -> BTreeSet<(u64, u64)> {
     let detail = &ours["detail"];
     let lists = [
@@ -202,14 +202,14 @@ fn endpoint(value: &Value) -> (u64, u64) {
     (pid, digits.parse().unwrap())
 }
 
-/// Notes a point in which both differ.
+/// Notes a difference.
 fn same(found: &mut Vec<String>, what: &str, theirs: &str, mine: &str) {
     if theirs != mine {
         found.push(format!("{what}: lsfd {theirs}, fdguard {mine}"));
     }
 }
 
-/// Every point in which both differ.
+/// All differences.
 fn differences(row: &Value, ours: &Value) -> Vec<String> {
     let mut found = Vec::new();
     let class = text(&ours["class"]);
@@ -238,7 +238,7 @@ fn compare_opening(found: &mut Vec<String>, row: &Value, ours: &Value) {
     same(found, "cloexec", &cloexec, &text(&ours["cloexec"]));
 }
 
-/// What has one value.
+/// Fields with one value.
 fn compare_detail(found: &mut Vec<String>, class: &str, row: &Value, detail: &Value) {
     if !detail["dev"].is_null() || class == "regular" {
         same(found, "dev", &text(&row["dev"]), &text(&detail["dev"]));
@@ -256,7 +256,7 @@ fn compare_detail(found: &mut Vec<String>, class: &str, row: &Value, detail: &Va
     }
     for (column, mine) in pairs(detail) {
         let theirs = text(&row[column]).replace('_', "-").to_lowercase();
-        // A connected socket has no name of its own: lsfd shows that of its listener.
+        // A connected socket has no name of its own: lsfd shows its listener's.
         let is_unnamed = column == "unix.path" && mine.is_empty();
         if !theirs.is_empty() && !is_unnamed {
             same(
@@ -269,7 +269,7 @@ fn compare_detail(found: &mut Vec<String>, class: &str, row: &Value, detail: &Va
     }
 }
 
-/// What has several values.
+/// Fields with several values.
 fn compare_lists(found: &mut Vec<String>, row: &Value, ours: &Value) {
     let detail = &ours["detail"];
     if ours["class"] == "unix" {
@@ -308,7 +308,7 @@ fn compare_lists(found: &mut Vec<String>, row: &Value, ours: &Value) {
     }
 }
 
-/// What stands in one column of `lsfd` and in one member of a detail.
+/// The column of `lsfd` for each member of a detail.
 fn pairs(detail: &Value) -> Vec<(&'static str, String)> {
     let local = text(&detail["local"]);
     let port = local.rsplit(':').next().unwrap_or_default().to_owned();

@@ -1,4 +1,4 @@
-//! What the tests share: looking, and comparing with what the victim says.
+//! Shared by the tests: taking snapshots, and comparing them with the victim's report.
 
 use fdguard_core::document::SnapshotDocument;
 use fdguard_core::{Snapshot, Summary};
@@ -51,7 +51,7 @@ pub(crate) fn record(document: &Value, fd: u32) -> &Value {
     found.unwrap_or_else(|| panic!("descriptor {fd} is missing"))
 }
 
-/// The document says exactly what the holder says: the same numbers, and of each the same.
+/// The document matches the holder's report: the same numbers, with the same fields.
 pub(crate) fn assert_says_the_same(document: &Value, holdings: &[VictimHolding]) {
     let mut held: Vec<u32> = holdings.iter().map(|holding| holding.fd).collect();
     held.sort_unstable();
@@ -73,9 +73,9 @@ pub(crate) fn assert_exact(victim: &Victim) -> Value {
     document
 }
 
-/// The numbers of our own table with what they refer to.
+/// The numbers of the test's own table, with what they refer to.
 pub(crate) fn own_table() -> Vec<(u32, String)> {
-    // The listing's own descriptor is closed again when the links are read, and drops out.
+    // The listing's own descriptor is already closed when the links are read, and drops out.
     testkit::listed(std::process::id())
         .into_iter()
         .filter_map(|fd| {

@@ -29,7 +29,7 @@ fn sockets_of_another_network_namespace_are_told_as_in_their_own() {
     for socket in sockets(&document) {
         assert_eq!(&socket["detail"]["netns"], namespace, "{socket}");
     }
-    // What only the tables of that namespace know: queues and the other end of a pair.
+    // What only the tables of that namespace have: queues and the other end of a pair.
     let listener = victim.holding("listener").unwrap().fd;
     assert_eq!(record(&document, listener)["detail"]["rx_queue"], 0);
     let one = victim.holding("one end").unwrap().fd;

@@ -1,4 +1,4 @@
-//! Looking without any privilege: the same test, run again as `nobody`.
+//! Without any privilege: the same test, run again as `nobody`.
 
 use std::env;
 use std::fs::{self, Permissions};
@@ -16,7 +16,7 @@ use super::select_use::waiter;
 
 /// Set in the process that runs as nobody; its value is the question.
 const ROLE: &str = "FDGUARD_TEST_AS_NOBODY";
-/// Marks an answer among what the test harness prints.
+/// Marks an answer in the test harness's output.
 const ANSWER: &str = "@@answer ";
 
 /// A copy of this test binary that runs one test as nobody and answers line by line.
@@ -28,7 +28,7 @@ pub(super) struct Nobody {
 }
 
 impl Nobody {
-    /// Runs `test` again; it finds `question` by [`asked`].
+    /// Runs `test` again; it gets `question` from [`asked`].
     fn run(test: &str, question: &Value) -> Self {
         Self::run_in("nobody", test, question)
     }
@@ -113,8 +113,7 @@ fn answer_each_time(mut look: impl FnMut() -> Value) {
     }
 }
 
-/// The size of a table in the kernel's own words: how much room it makes differs from kernel to
-/// kernel.
+/// The size of a table according to the kernel: how much it allocates differs between kernels.
 fn table_size(pid: u32) -> u64 {
     let status = fs::read_to_string(format!("/proc/{pid}/status")).unwrap();
     let line = status.lines().find_map(|line| line.strip_prefix("FDSize:"));
@@ -151,7 +150,7 @@ fn r6_nobody_counts_what_root_holds() {
         .unwrap()
         .rows
         .len();
-    // Others come and go meanwhile.
+    // Other processes come and go meanwhile.
     assert!(first["processes"].as_u64().unwrap() + 50 > own as u64);
     for (order, count) in [("10", 110), ("-30", 80), ("0", 80), ("1000 socket", 1080)] {
         victim.tell(order);
@@ -316,7 +315,7 @@ fn r6_a_directory_that_may_not_be_listed_is_a_gap() {
     assert_eq!(seen[0]["tier"], "radar");
     assert_eq!(seen[0]["count"], Value::Null, "unknown is never zero");
     assert_eq!(seen[0]["gaps"].as_array().unwrap().len(), 1);
-    // Listed but refused one by one: counted, and no list.
+    // Listed but refused one by one: counted, without a list.
     assert_eq!(seen[1]["tier"], "radar");
     assert_eq!(
         (&seen[1]["count"], &seen[1]["fds"]),

@@ -1,4 +1,4 @@
-//! Looking at ourselves, and leaving nothing open: we eat our own food.
+//! fdguard examines itself and leaves nothing open.
 
 use std::fs::File;
 use std::net::TcpListener;
@@ -17,7 +17,7 @@ fn r1_a_look_at_ourselves_leaves_out_what_the_look_takes() {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let (read, write): (OwnedFd, OwnedFd) = rustix::pipe::pipe().unwrap();
     let counter = rustix::event::eventfd(3, rustix::event::EventfdFlags::CLOEXEC).unwrap();
-    // A directory of the same kind as the probe's own, but ours: it counts.
+    // A directory of the same kind as the probe's own, but the test's: it counts.
     let proc = File::open("/proc/self/fd").unwrap();
     let held: Vec<u32> = own_table().iter().map(|(fd, _)| *fd).collect();
     assert!([0, 1, 2].iter().all(|fd| held.contains(fd)));

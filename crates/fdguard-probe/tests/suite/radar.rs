@@ -1,4 +1,4 @@
-//! The radar with every right: counts that follow, ends that are seen.
+//! The radar with full privileges: counts that follow, exits that are noticed.
 
 use std::process::{Command, Stdio};
 
@@ -79,7 +79,7 @@ fn a_process_that_becomes_another_program_is_shown_under_its_new_name() {
         std::io::BufRead::read_line(&mut stdout, &mut line).unwrap();
         assert_eq!(line, expected);
     }
-    // Rare facts are read again every sixteen looks.
+    // Rare facts are read again every sixteen scans.
     let names: Vec<String> = (0..16)
         .map(|_| row(&mut radar, &probe, child.id()).unwrap())
         .map(|row| row.comm.to_lossy().into_owned())
@@ -135,7 +135,7 @@ fn a_single_look_at_a_crowd_says_what_it_left_out() {
         .comm("small")
         .table_size(64)
         .fd(0, "/dev/null", info);
-    // One made-up process under a thousand numbers.
+    // One simulated process under a thousand numbers.
     for pid in 11..1010 {
         std::os::unix::fs::symlink("10", tree.root().join(pid.to_string())).unwrap();
     }

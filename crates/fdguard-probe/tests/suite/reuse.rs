@@ -1,4 +1,4 @@
-//! A process number that was given to somebody else is never mixed with who had it before.
+//! A reused pid never mixes two processes.
 
 use std::fs;
 
@@ -7,7 +7,7 @@ use testkit::{Victim, is_root, skip};
 
 const STEER: &str = "/proc/sys/kernel/ns_last_pid";
 
-/// Starts victims until one has this number.
+/// Starts victims until one has this pid.
 fn start_as(pid: u32, name: &str, arg: &str) -> Option<Victim> {
     for _ in 0..50 {
         fs::write(STEER, (pid - 1).to_string()).ok()?;
@@ -20,7 +20,7 @@ fn start_as(pid: u32, name: &str, arg: &str) -> Option<Victim> {
     None
 }
 
-/// Since the machine was started, as the kernel counts starts of processes.
+/// Time since boot, in the kernel's ticks for process starts.
 fn ticks() -> u64 {
     let time = rustix::time::clock_gettime(rustix::time::ClockId::Boottime);
     time.tv_sec.unsigned_abs() * 100 + time.tv_nsec.unsigned_abs() / 10_000_000
@@ -44,8 +44,8 @@ fn r25_a_reused_number_is_another_process_to_radar_and_watcher() {
     watcher.tick().unwrap();
     let seen = probe.snapshot(pid, Options::default()).unwrap();
     first.finish();
-    // Two processes with one number and one start, in the kernel's ticks of 10 ms, cannot be told
-    // apart: the next tick must have begun.
+    // Two processes with one pid and one start, in the kernel's ticks of 10 ms, cannot be
+    // distinguished: the next tick must have begun.
     let began = before.key().unwrap().start_ticks;
     while ticks() <= began {
         std::thread::yield_now();

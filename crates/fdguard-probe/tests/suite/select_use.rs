@@ -1,4 +1,4 @@
-//! Who can call `select()`: programs that were compiled to, or not to.
+//! Whether a process can call `select()`: programs compiled with and without it.
 
 use std::fs;
 use std::os::unix::fs::MetadataExt as _;
@@ -14,8 +14,7 @@ use testkit::{FakeProc, VictimLaunch, c_variant, have, skip};
 const SELECTS: (&str, &[&str]) = ("selects", &["-DWAIT=BY_SELECT"]);
 const POLLS: (&str, &[&str]) = ("polls", &["-DWAIT=BY_POLL"]);
 
-/// The program of testkit's `waiter.c` in one of its variants; `None`, said aloud, where it cannot
-/// be made.
+/// testkit's `waiter.c` in one of its variants; `None`, with a message, if it cannot be built.
 pub(super) fn waiter((variant, flags): (&str, &[&str])) -> Option<PathBuf> {
     let path = have("cc")
         .then(|| c_variant("waiter", variant, flags))
@@ -128,7 +127,7 @@ fn r7_a_library_that_was_deleted_since_is_read_or_said_to_be_deleted() {
     }
 }
 
-/// A program that reads its input to the end; killed when this goes away.
+/// A program that reads its input to the end; killed when this is dropped.
 struct Reader(Child);
 
 impl Reader {

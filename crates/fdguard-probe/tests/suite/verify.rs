@@ -1,4 +1,4 @@
-//! Looking again at what is known: who changed hands, who was renamed, who lost its peer.
+//! Reads known descriptors again: those that were reused, were renamed, or lost their peer.
 
 use std::fs::File;
 use std::io::Read as _;
@@ -14,10 +14,10 @@ use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use rustix::time::{TimerfdClockId, TimerfdFlags, timerfd_create};
 use testkit::{Victim, number};
 
-/// Everything that is known.
+/// All known descriptors.
 const ALL: usize = usize::MAX / 2;
 
-/// A watcher of ourselves that has looked once.
+/// A watcher of the test itself, after its first tick.
 fn own_watcher(probe: &Probe) -> ProcessWatcher<'_> {
     let mut watcher = ProcessWatcher::new(probe, std::process::id()).unwrap();
     watcher.tick().unwrap();
@@ -25,7 +25,7 @@ fn own_watcher(probe: &Probe) -> ProcessWatcher<'_> {
     watcher
 }
 
-/// Puts `fresh` where `held` is, in one step: the count stays.
+/// Replaces `held` with `fresh` in one step: the count stays the same.
 fn swap(held: &mut OwnedFd, fresh: impl AsFd) {
     rustix::io::dup3(fresh, held, DupFlags::CLOEXEC).unwrap();
 }
@@ -93,7 +93,7 @@ fn r14_a_connection_whose_peer_closes_is_the_same_one_in_another_state() {
     let mut watcher = own_watcher(&probe);
     let closed = number(&server);
     drop(server);
-    // The end has arrived when a read says so.
+    // A read shows that the end has arrived.
     assert_eq!(client.read(&mut [0]).unwrap(), 0);
     let tick = watcher.tick().unwrap();
     assert_eq!(told(&tick), (vec![], vec![closed], vec![]));
@@ -175,7 +175,7 @@ fn r14_of_two_thousand_all_are_looked_at_again_within_a_round() {
 fn a_number_that_changed_hands_before_its_first_second_look_is_told() {
     raise_our_limit();
     let dir = tempfile::tempdir().unwrap();
-    // Of these the link is not known from the first look.
+    // The links of these are not known from the first tick.
     let mut held: Vec<OwnedFd> = (0..200)
         .map(|_| eventfd(0, EventfdFlags::CLOEXEC).unwrap())
         .collect();

@@ -106,7 +106,7 @@ fn a_part_of_a_table_makes_no_ghosts() {
         };
         assert_eq!(epoll.ghosts, None, "not looked for, so not known");
     }
-    // Everything else is told as by a snapshot.
+    // Everything else is reported as in a snapshot.
     for holding in victim.holdings() {
         let seen = tick
             .opened

@@ -8,15 +8,15 @@ pub use fdguard_core::duration::duration;
 /// A level.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Amount {
-    /// So many.
+    /// A count.
     Count(u64),
     /// A percentage of the limit.
     Percent(f64),
-    /// So many a minute.
+    /// A rate per minute.
     PerMinute(f64),
-    /// This long.
+    /// A duration.
     Time(Duration),
-    /// So many bytes.
+    /// A size in bytes.
     Bytes(u64),
 }
 
@@ -47,10 +47,10 @@ const UNITS_OF_SIZE: &[(&str, f64)] = &[
     ("G", 1_073_741_824.0),
 ];
 
-/// A tenth of an exabyte: more than any machine has, and exact as a number with a point.
+/// A tenth of an exabyte: more than any machine has, and exact as a floating-point number.
 const LARGEST: f64 = 1e17;
 
-/// `512MiB`, `1GiB`, `64M`, `1.5G`, `500MB`; a number needs its unit.
+/// `512MiB`, `1GiB`, `64M`, `1.5G`, `500MB`; a unit is required.
 pub fn size(text: &str) -> Result<u64, String> {
     let wrong = || format!("{text:?} is not a size: use 512MiB, 1GiB, 64M or 500MB");
     let (value, name, behind) = number_and_unit(text.trim()).ok_or_else(wrong)?;
@@ -67,7 +67,7 @@ pub fn size(text: &str) -> Result<u64, String> {
     Ok(bytes as u64)
 }
 
-/// `30/min`, `2/s`, `100/h`; a number alone is a minute's.
+/// `30/min`, `2/s`, `100/h`; a number alone is per minute.
 pub(super) fn per_minute(text: &str) -> Result<f64, String> {
     let wrong = || format!("{text:?} is not a rate: use 30/min, 2/s or 100/h");
     let (number, minutes) = match text.trim().split_once('/') {

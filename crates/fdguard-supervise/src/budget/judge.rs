@@ -15,29 +15,29 @@ use super::{Amount, Budget, Measure};
 const BACK_BELOW: f64 = 0.9;
 /// From this fraction of a limit on, one look is enough.
 const AT_THE_WALL: f64 = 0.98;
-/// From this many times its level to act at on, memory is not looked at a second time: what grows
-/// on takes the machine with it.
+/// From this many times its action level on, memory is not measured a second time: if it keeps
+/// growing, it takes down the machine.
 const FAR_BEYOND: f64 = 1.5;
-/// To act, the level must be passed in this many looks in a row,
+/// To act, the level must be exceeded in this many looks in a row,
 const LOOKS: u32 = 2;
-/// over at least this long: a burst of connections is no reason to restart.
+/// over at least this long: a burst of connections is not a reason to restart.
 const HOLDS: Duration = Duration::from_secs(1);
 
 /// The verdict on one budget.
 #[derive(Clone, Debug, PartialEq)]
 pub struct BudgetVerdict {
-    /// Which.
+    /// The measure.
     pub what: Measure,
-    /// What about it.
+    /// The verdict.
     pub kind: Kind,
 }
 
-/// The kinds of news.
+/// The kinds of verdicts.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Kind {
-    /// The level to warn at is passed.
+    /// The warning level is exceeded.
     Warn(Excess),
-    /// The level to act at is passed, and not only for a moment.
+    /// The action level is exceeded, and not only for a moment.
     Act(Excess),
     /// It fell back.
     Cleared(Excess),
@@ -45,11 +45,11 @@ pub enum Kind {
     Unmeasured(Gap),
 }
 
-/// A measure beside its level. Units are those of the measure: descriptors, a minute's descriptors,
-/// seconds, bytes, processes.
+/// A measurement with its level. Units are those of the measure: descriptors, descriptors per
+/// minute, seconds, bytes, processes.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Excess {
-    /// In which process; absent for what is of all together.
+    /// The process; absent for measurements of all together.
     pub pid: Option<Pid>,
     /// What was measured.
     pub value: f64,
@@ -62,7 +62,7 @@ pub struct Excess {
 }
 
 impl Excess {
-    /// Whether a budget of memory is passed by so much that nothing is worth to wait for.
+    /// Whether a memory budget is exceeded so far that nothing is worth waiting for.
     #[must_use]
     pub fn is_urgent(&self, what: &Measure) -> bool {
         *what == Measure::Memory && self.level > 0.0 && self.value >= self.level * FAR_BEYOND
@@ -78,7 +78,7 @@ pub struct BudgetHistory {
 #[derive(Clone, Debug, Default)]
 struct State {
     told: ReportedLevel,
-    /// Looks in a row beyond the level to act at, and when the first was.
+    /// Looks in a row beyond the action level, and when the first was.
     beyond: Option<(u32, Duration)>,
     first: Option<(f64, Duration)>,
     gap_told: bool,
@@ -105,7 +105,7 @@ impl BudgetHistory {
     }
 }
 
-/// What is new about these budgets after this reading.
+/// The changes of these budgets after this reading.
 pub fn judge(
     budgets: &[Budget],
     reading: &ServiceReading,
@@ -137,7 +137,7 @@ pub fn judge(
     news
 }
 
-/// A value beside the levels that hold for it.
+/// A measurement with the levels that apply to it.
 #[derive(Clone, Copy, Debug)]
 struct Measured {
     pid: Option<Pid>,
@@ -145,7 +145,7 @@ struct Measured {
     warn: Option<f64>,
     act: Option<f64>,
     wall: Option<f64>,
-    /// Whether less is worse.
+    /// Whether lower is worse.
     falling: bool,
 }
 
@@ -168,12 +168,12 @@ impl Measured {
         level.is_some_and(|level| self.share(level) >= 1.0)
     }
 
-    /// Whether it is far enough below this level that passing it again is news.
+    /// Whether it is far enough below this level that exceeding it again is reported.
     fn is_back(&self, level: Option<f64>) -> bool {
         level.is_none_or(|level| self.share(level) < BACK_BELOW)
     }
 
-    /// How bad it is, to choose among processes.
+    /// How bad it is, to choose between processes.
     fn weight(&self) -> f64 {
         self.act
             .or(self.warn)
@@ -213,7 +213,7 @@ impl State {
         None
     }
 
-    /// Whether the level to act at is passed for long enough.
+    /// Whether the action level has been exceeded for long enough.
     fn has_held(&mut self, measured: &Measured, now: Duration) -> bool {
         if !measured.is_beyond(measured.act) {
             self.beyond = None;
@@ -276,7 +276,7 @@ fn time_left(wall: &Observation<Option<super::LimitAhead>>) -> Observation<f64> 
 
 type OfOne = Result<Option<Measured>, Gap>;
 
-/// Each process has its own table and limit: the one that is furthest counts.
+/// Each process has its own table and limit: the worst one counts.
 fn worst(
     reading: &ServiceReading,
     of: impl Fn(&ProcessReading) -> OfOne,
@@ -336,7 +336,7 @@ fn of_class(budget: &Budget, class: &ClassPattern, process: &ProcessReading) -> 
             let count: u64 = meant.map(|(_, count)| count).sum();
             Ok(Some(beside(budget, process, as_f64(count), None)))
         }
-        // Not looked at, since there are too few of all classes together: then there are too few of
+        // Not examined, since there are too few of all classes together: then there are too few of
         // this one.
         Observation::NotYet => {
             let count = process.count.seen().copied().map(as_f64);

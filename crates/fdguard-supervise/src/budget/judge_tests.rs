@@ -43,7 +43,7 @@ fn budget(text: &str) -> Budget {
     }
 }
 
-/// The news of each look, a second apart, in one word each.
+/// The verdicts of each look, a second apart, in one word each.
 fn told(text: &str, counts: &[u64]) -> Vec<&'static str> {
     let budgets = [budget(text)];
     let mut memory = BudgetHistory::default();

@@ -1,8 +1,8 @@
 //! Budgets: what a service may use before fdguard warns, and before it restarts the service.
 //!
-//! A [`Budget`] is one measure with a level to warn at and a level to act at. [`Reading`] has the
-//! measurements of a look. [`judge`] compares the two and keeps a [`Memory`] of what was already
-//! reported. Nothing here reads the system or the clock.
+//! A [`Budget`] is one measure with a warning level and an action level. A [`ServiceReading`] has
+//! the measurements of a look. [`judge`] compares the two and keeps a [`BudgetHistory`] of what was
+//! already reported. Nothing here reads the system or the clock.
 
 mod amount;
 mod judge;
@@ -32,7 +32,7 @@ pub enum Measure {
     Highest,
     /// Descriptors of a class, or of a family of classes, in one process.
     Class(ClassPattern),
-    /// How many more there are every minute of what the judgement calls leaking.
+    /// The rate per minute of descriptors judged to be leaking.
     Growth,
     /// The time to the nearest limit at that rate. Less is worse.
     Wall,
@@ -40,18 +40,18 @@ pub enum Measure {
     Zombies,
     /// Memory of all processes together.
     Memory,
-    /// Processes beside the first one.
+    /// Processes other than the first one.
     Children,
 }
 
-/// One measure and its levels. At least one level is there.
+/// One measure and its levels. At least one level is set.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Budget {
     /// What is measured.
     pub what: Measure,
-    /// The level to warn at.
+    /// The warning level.
     pub warn: Option<Amount>,
-    /// From here on the service is restarted.
+    /// The service is restarted from this level on.
     pub act: Option<Amount>,
     /// Only for programs that can call `select()`: set for the default budget.
     pub only_select: bool,
@@ -67,16 +67,16 @@ impl Budget {
         }
     }
 
-    /// Budgets of a service for which none was given: see [`defaults`].
+    /// Whether it is a budget of this measure.
     #[must_use]
     pub fn is_of(&self, what: &Measure) -> bool {
         self.what == *what
     }
 }
 
-/// What holds when nothing is given: descriptors at 70 % and 90 % of the soft limit; numbers at 900
-/// and 1000 for programs that can call `select()`; a warning at a hundred connections that the peer
-/// has closed and the program has not.
+/// The budgets without any configuration: descriptors at 70 % and 90 % of the soft limit; numbers
+/// at 900 and 1000 for programs that can call `select()`; a warning at a hundred connections that
+/// the peer has closed and the program has not.
 #[must_use]
 pub fn defaults() -> Vec<Budget> {
     let percent = |share| Some(Amount::Percent(share));
@@ -95,8 +95,8 @@ pub fn defaults() -> Vec<Budget> {
     all
 }
 
-/// The defaults with what was given in their place: a measure that is given, or switched off,
-/// replaces the default of the same measure.
+/// The defaults combined with the user's budgets: a measure that is set, or switched off, replaces
+/// the default of the same measure.
 #[must_use]
 pub fn effective(given: &[BudgetSetting]) -> Vec<Budget> {
     let mut all = defaults();
@@ -113,7 +113,7 @@ pub fn effective(given: &[BudgetSetting]) -> Vec<Budget> {
     all
 }
 
-/// What a user wrote about one measure: `fds=80%:90%`, or `fds=off`.
+/// The user's setting for one measure: `fds=80%:90%`, or `fds=off`.
 #[derive(Clone, Debug, PartialEq)]
 pub enum BudgetSetting {
     /// This budget.

@@ -5,19 +5,19 @@ use std::time::Duration;
 use fdguard_core::snapshot::Limits;
 use fdguard_core::{Class, Gap, Pid};
 
-/// Something that was looked for.
+/// A measurement or why there is none.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Observation<T> {
-    /// It is this.
+    /// The value.
     Seen(T),
     /// Not measured, or not known yet.
     NotYet,
-    /// It cannot be seen.
+    /// It cannot be observed.
     Hidden(Gap),
 }
 
 impl<T> Observation<T> {
-    /// What was seen.
+    /// The value, if there is one.
     pub fn seen(&self) -> Option<&T> {
         match self {
             Self::Seen(value) => Some(value),
@@ -29,27 +29,27 @@ impl<T> Observation<T> {
 /// A look at all processes of a service.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ServiceReading {
-    /// When, since the watching began.
+    /// When, since the watch began.
     pub at: Duration,
-    /// The program itself, which may have ended before the others.
+    /// The program itself, which may have exited before the others.
     pub main: Pid,
     /// Each process, the program itself first.
     pub processes: Vec<ProcessReading>,
-    /// Processes beside the program itself.
+    /// Processes other than the program itself.
     pub children: u64,
     /// Processes that have exited and were not reaped.
     pub zombies: Observation<u64>,
     /// Memory of all together.
     pub memory: Observation<MemoryUse>,
-    /// How many more there are every minute of what leaks, in the program itself: 0 where it was
-    /// judged and nothing leaks.
+    /// The rate per minute of leaking descriptors in the program itself: 0 if it was judged and
+    /// nothing leaks.
     pub growth: Observation<f64>,
     /// The limit that the program reaches first; `None` if it approaches none.
     pub wall: Observation<Option<LimitAhead>>,
 }
 
 impl ServiceReading {
-    /// What was seen of the program itself; absent when it has ended.
+    /// The measurements of the program itself; absent if it has exited.
     #[must_use]
     pub fn of_main(&self) -> Option<&ProcessReading> {
         self.processes
@@ -58,16 +58,16 @@ impl ServiceReading {
     }
 }
 
-/// What was seen of one process.
+/// The measurements of one process.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ProcessReading {
     /// Which.
     pub pid: Pid,
-    /// When it started, in ticks since boot: with the number it is the identity.
+    /// When it started, in ticks since boot: with the pid, its identity.
     pub start_ticks: Option<u64>,
     /// How many descriptors it has.
     pub count: Observation<u64>,
-    /// How many it may have.
+    /// Its limits.
     pub limits: Limits,
     /// The highest number in use.
     pub highest: HighestFd,
@@ -77,16 +77,16 @@ pub struct ProcessReading {
     pub classes: Observation<Vec<(Class, u64)>>,
 }
 
-/// What is known of the highest number in use.
+/// The highest number in use, as far as known.
 #[derive(Clone, Debug, PartialEq)]
 pub enum HighestFd {
-    /// This one.
+    /// Exactly this one.
     Is(u64),
     /// At most this one; the exact number is not needed.
     AtMost(u64),
     /// Not needed.
     NotAsked,
-    /// It cannot be seen.
+    /// It cannot be observed.
     Hidden(Gap),
 }
 
@@ -95,7 +95,7 @@ pub enum HighestFd {
 pub struct MemoryUse {
     /// Bytes.
     pub bytes: u64,
-    /// Whether pages that processes share are counted once: else this is the most it can be.
+    /// Whether pages that processes share are counted once: otherwise this is an upper bound.
     pub exact: bool,
 }
 
@@ -104,6 +104,6 @@ pub struct MemoryUse {
 pub struct LimitAhead {
     /// Its name, as in a diagnosis.
     pub name: String,
-    /// Until then, at the rate of now.
+    /// Time until then, at the current rate.
     pub left: Duration,
 }

@@ -8,12 +8,12 @@ use fdguard_core::class_pattern::ClassPattern;
 use super::amount::{self, Amount};
 use super::{Budget, BudgetSetting, Measure};
 
-/// Why a budget cannot be meant like this, in one line.
+/// Why a budget is invalid, in one line.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
 pub struct BadBudget(pub(super) String);
 
-/// The names of the measures, as they are written.
+/// The names of the measures, as written.
 const NAMES: &[&str] = &[
     "fds",
     "highest",
@@ -25,7 +25,7 @@ const NAMES: &[&str] = &[
     "children",
 ];
 
-/// What is left between a warning and the act when only the second is given: a fifth.
+/// If only the action level is given, the warning level is this fraction of it.
 const EARLIER: f64 = 0.8;
 
 impl fmt::Display for Measure {
@@ -63,7 +63,7 @@ impl FromStr for Measure {
     }
 }
 
-/// A class, or a family by its bare name: `tcp` and `sqlite` are all of theirs.
+/// A class, or a family by its bare name: `tcp` and `sqlite` cover all of their classes.
 fn class_of(name: &str) -> Result<ClassPattern, BadBudget> {
     let family = match name {
         "tcp" => "tcp:*",
@@ -82,7 +82,7 @@ fn class_of(name: &str) -> Result<ClassPattern, BadBudget> {
 fn unknown(name: &str) -> BadBudget {
     let hint = match nearest(name, NAMES.iter().copied()) {
         Some(near) => format!("did you mean {near:?}?"),
-        // A class without its prefix is the likeliest slip.
+        // A class without its prefix is the most likely mistake.
         None if name.parse::<ClassPattern>().is_ok() => format!("did you mean \"class:{name}\"?"),
         None => format!("use one of {}", NAMES.join(", ")),
     };
@@ -90,7 +90,7 @@ fn unknown(name: &str) -> BadBudget {
 }
 
 impl Budget {
-    /// From the two levels as they are written; one that is absent does not hold.
+    /// From the two levels as written; an absent one does not apply.
     pub(super) fn from_levels(
         what: Measure,
         warn: Option<&str>,
@@ -129,7 +129,7 @@ impl FromStr for BudgetSetting {
 }
 
 impl BudgetSetting {
-    /// What was written behind the name.
+    /// Parses the text after the name.
     pub(super) fn parse_levels(what: Measure, levels: &str) -> Result<Self, BadBudget> {
         if levels == "off" {
             return Ok(Self::Off(what));
@@ -218,8 +218,8 @@ fn percent(what: &Measure, share: &str) -> Result<Amount, String> {
     }
 }
 
-/// A warning comes first. A share and a number cannot be compared before the limit is known: then
-/// the order is the user's.
+/// The warning must come first. A percentage and a number cannot be compared before the limit is
+/// known: then the order is up to the user.
 fn in_order(what: &Measure, warn: Amount, act: Amount) -> Result<(), BadBudget> {
     let (first, second) = match (warn, act) {
         (Amount::Count(a), Amount::Count(b)) | (Amount::Bytes(a), Amount::Bytes(b)) => (
@@ -272,7 +272,7 @@ fn nearest<'a>(name: &str, known: impl Iterator<Item = &'a str>) -> Option<&'a s
     near.min_by_key(|(steps, _)| *steps).map(|(_, known)| known)
 }
 
-/// How many letters must be changed, added or left out.
+/// The edit distance.
 fn differing(one: &str, other: &str) -> usize {
     let other: Vec<char> = other.to_lowercase().chars().collect();
     let mut row: Vec<usize> = (0..=other.len()).collect();

@@ -69,7 +69,7 @@ impl<'de> Deserialize<'de> for Measure {
     }
 }
 
-/// The levels of this measure: so an error has the place of the value.
+/// The levels of this measure: this way an error has the position of the value.
 struct Of(Measure);
 
 impl<'de> DeserializeSeed<'de> for Of {

@@ -17,7 +17,7 @@ fn start(helper: Helper, within: Duration) -> Bounded {
     Bounded::start(helper, &null().unwrap(), Instant::now(), within).unwrap()
 }
 
-/// Waits for what it wants.
+/// Waits for its descriptors and deadline.
 fn wait(bounded: &Bounded) -> Readiness {
     let mut wants = Interest::default();
     bounded.wants(&mut wants);
@@ -45,7 +45,7 @@ fn shell(line: &str, within: Duration) -> (HelperEnd, Option<String>) {
     (ended, bounded.last_words())
 }
 
-/// A process that has written its number here, if it lives.
+/// A process that has written its pid here, if it is alive.
 fn living(place: &Path) -> Option<PathBuf> {
     let pid: u32 = fs::read_to_string(place).unwrap().trim().parse().unwrap();
     Some(PathBuf::from(format!("/proc/{pid}"))).filter(|dir| dir.exists())
@@ -132,7 +132,7 @@ fn signals_that_are_blocked_or_ignored_here_are_not_so_in_the_helper() {
         let none = format!("{name}:?0000000000000000");
         assert_eq!(look(name), Some(none));
     }
-    // And so a signal works there that is blocked here.
+    // A signal that is blocked here works there.
     assert_eq!(shell("kill -TERM $$", LONG).0, HelperEnd::Signal(15));
 }
 
@@ -242,14 +242,14 @@ fn many_helpers_leave_no_descriptor_and_no_process() {
         } else if number % 2 == 0 {
             bounded.poll(now + LONG, &Readiness::default());
         }
-        // The others are dropped in the middle of their run.
+        // The others are dropped while they run.
     }
     let absent = Helper::new(vec!["/absent/program".into()]);
     Bounded::start(absent, &null, Instant::now(), LONG).unwrap_err();
     assert_eq!(held(), before);
 }
 
-/// Takes every number that is left.
+/// Takes every remaining number.
 fn fill() -> Vec<OwnedFd> {
     std::iter::from_fn(|| rustix::io::dup(rustix::stdio::stdin()).ok()).collect()
 }
@@ -264,7 +264,7 @@ fn it_starts_with_a_full_table_when_numbers_are_lent() {
         let helper = Helper::shell("echo heard >&2; exit 6");
         Bounded::start(helper, &null, Instant::now(), LONG)
     };
-    // With fewer it is started all the same, and nobody hears it.
+    // With fewer, it is started anyway, and its output is not read.
     for (lent, words) in [(Reserve::FOR_A_START + 4, Some("heard")), (4, None)] {
         let mut reserve = Reserve::new(lent).unwrap();
         let taken = fill();

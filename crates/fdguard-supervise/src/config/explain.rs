@@ -6,14 +6,14 @@ use super::RunSettings;
 use super::key::{self, Key};
 use super::value::{ValueSource, Values};
 
-/// The values as the lines of a file, each with its source behind it.
+/// The values as the lines of a file, each followed by its source.
 #[must_use]
 pub fn explain(settings: &RunSettings) -> String {
     let file = settings.file.as_deref();
     let mut text = String::new();
     table(&mut text, key::RUN, &settings.values, file);
     for service in &settings.services {
-        // Writing into a text cannot fail.
+        // Writing to a string cannot fail.
         let _ = write!(text, "\n[service.{}]\n", service.name);
         table(&mut text, key::SERVICE, &service.values, file);
     }
@@ -36,7 +36,7 @@ fn table(text: &mut String, keys: &[Key], values: &Values, file: Option<&str>) {
             ValueSource::Flag => format!("--{}", key.name.replace('_', "-")),
             ValueSource::Environment(name) => format!("environment {name}"),
         };
-        // Writing into a text cannot fail.
+        // Writing to a string cannot fail.
         let _ = writeln!(text, "{:<40} # {source}", format!("{} = {shown}", key.name));
     }
 }

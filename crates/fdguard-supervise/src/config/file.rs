@@ -12,9 +12,9 @@ use crate::health::CheckSpec;
 /// The parsed file.
 #[derive(Clone, Debug, Default)]
 pub(super) struct File {
-    /// At its top.
+    /// The top-level values.
     pub(super) run: Values,
-    /// Of each service, with the place of its name.
+    /// The values of each service, with the position of its name.
     pub(super) services: Vec<(String, FilePosition, Values)>,
 }
 
@@ -99,7 +99,7 @@ fn service(
     Ok((name.get_ref().to_string(), place, values))
 }
 
-/// Whether a service may be called so.
+/// Whether this is a valid service name.
 pub(super) fn is_name(text: &str) -> bool {
     let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"._-@".contains(&byte);
     !text.is_empty() && text.len() <= 128 && text.bytes().all(is_plain)
@@ -149,7 +149,7 @@ fn set(
     Ok(())
 }
 
-/// A check, as a text like the flag's or as a table with Kubernetes' names.
+/// A check, as a string like the flag's or as a table with Kubernetes' names.
 fn check(text: &str, key: &Key, value: &Spanned<DeValue<'_>>) -> Result<CheckSpec, ConfigMistake> {
     let read = CheckSpec::deserialize(ValueDeserializer::from(value.clone()));
     read.map_err(|error| {
@@ -159,7 +159,7 @@ fn check(text: &str, key: &Key, value: &Spanned<DeValue<'_>>) -> Result<CheckSpe
     })
 }
 
-/// A text, a number or a truth value as text.
+/// A string, number or boolean as text.
 fn scalar(text: &str, key: &Key, value: &Spanned<DeValue<'_>>) -> Result<String, ConfigMistake> {
     match value.get_ref() {
         DeValue::String(text) => Ok(text.to_string()),

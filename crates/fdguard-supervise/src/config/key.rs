@@ -3,7 +3,7 @@
 /// One key.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Key {
-    /// In the file; the flag is the same with dashes.
+    /// The name in the file; the flag is the same with dashes.
     pub(super) name: &'static str,
     /// The default.
     pub(super) default: &'static [&'static str],
@@ -20,9 +20,9 @@ pub(super) enum Takes {
     One,
     /// A list, or one; a flag may be repeated.
     Many,
-    /// A table of texts, or a list of `KEY=VALUE`.
+    /// A table of strings, or a list of `KEY=VALUE`.
     Pairs,
-    /// A text or a table; `Checks` a list of them, too.
+    /// A string or a table; `Checks` also takes a list of them.
     Check,
     /// See `Check`.
     Checks,
@@ -101,7 +101,7 @@ pub(super) const SERVICE: &[Key] = &[
     one("log", &["off"]),
 ];
 
-/// The key of this name in a table, or the nearest one as advice.
+/// The key of this name in a table, or the nearest one as a suggestion.
 pub(super) fn find(table: &'static [Key], name: &str) -> Result<&'static Key, String> {
     if let Some(key) = table.iter().find(|key| key.name == name) {
         return Ok(key);
@@ -121,7 +121,7 @@ pub(super) fn find(table: &'static [Key], name: &str) -> Result<&'static Key, St
     })
 }
 
-/// How many letters must be changed, added or left out.
+/// The edit distance.
 fn distance(a: &str, b: &str) -> usize {
     let b: Vec<char> = b.chars().collect();
     let mut row: Vec<usize> = (0..=b.len()).collect();

@@ -30,26 +30,26 @@ use reader::Reader;
 /// Values from the command line and the environment.
 #[derive(Clone, Debug, Default)]
 pub struct Overrides {
-    /// The program and its words; empty with a file.
+    /// The program and its arguments; empty with a file.
     pub command: Vec<OsString>,
-    /// What the one service is called.
+    /// The name of the single service.
     pub name: Option<String>,
-    /// Flags, by the key that means the same.
+    /// Flags, by the equivalent key.
     pub flags: Vec<(&'static str, Vec<String>)>,
-    /// Variables of the environment: key, name, value.
+    /// Environment variables: key, name, value.
     pub environment: Vec<(&'static str, &'static str, String)>,
-    /// To its end, without a restart.
+    /// Run once, without restarts.
     pub once: bool,
 }
 
-/// Everything that holds.
+/// The effective configuration.
 #[derive(Clone, Debug)]
 pub struct RunSettings {
-    /// The file's name, as it was given.
+    /// The file's name, as given.
     pub file: Option<String>,
-    /// Of the whole run, as written.
+    /// The values of the whole run, as written.
     pub values: Values,
-    /// How event lines look.
+    /// The format of event lines.
     pub form: EventFormat,
     /// Where metrics are served.
     pub metrics: Option<std::net::SocketAddr>,
@@ -57,9 +57,9 @@ pub struct RunSettings {
     pub metrics_token: Option<metrics::TokenSource>,
     /// Where evidence is written.
     pub evidence: Option<PathBuf>,
-    /// The services, each after those that it waits for.
+    /// The services, each after those that it depends on.
     pub services: Vec<ServiceConfig>,
-    /// To its end, without a restart.
+    /// Run once, without restarts.
     pub once: bool,
 }
 
@@ -204,7 +204,7 @@ fn evidence(text: &str) -> Result<PathBuf, String> {
     })
 }
 
-/// A port alone is on this host.
+/// A port alone means this host.
 fn address(text: &str) -> Result<std::net::SocketAddr, String> {
     let text = match text.parse::<u16>() {
         Ok(port) => format!("127.0.0.1:{port}"),
@@ -215,7 +215,7 @@ fn address(text: &str) -> Result<std::net::SocketAddr, String> {
     })
 }
 
-/// The program's name, as far as it can be one of a service.
+/// The program's name, as far as it is a valid service name.
 fn name_of(command: &[OsString]) -> String {
     let program = command.first().map(PathBuf::from).unwrap_or_default();
     let name = program.file_name().unwrap_or_default().to_string_lossy();

@@ -2,19 +2,18 @@
 
 use super::value::{ConfigMistake, ValueSource};
 
-/// One service, as far as order goes.
+/// One service, as far as its order matters.
 #[derive(Clone, Debug)]
 pub(super) struct Item<'s> {
     /// Its name.
     pub(super) name: &'s str,
-    /// Those it waits for.
+    /// Those it depends on.
     pub(super) after: &'s [String],
     /// Where it is set.
     pub(super) source: ValueSource,
 }
 
-/// The services' numbers so that each comes after those it waits for; else in the order they are
-/// given.
+/// The services' indexes, each after those it depends on; otherwise in the given order.
 pub(super) fn order(items: &[Item<'_>]) -> Result<Vec<usize>, ConfigMistake> {
     let number = |name: &str| items.iter().position(|item| item.name == name);
     for item in items {
@@ -39,7 +38,7 @@ pub(super) fn order(items: &[Item<'_>]) -> Result<Vec<usize>, ConfigMistake> {
     Ok(sorted)
 }
 
-/// Follows the first that cannot be placed until a name comes again.
+/// Follows the first one that cannot be placed until a name repeats.
 fn cycle(items: &[Item<'_>], sorted: &[usize]) -> ConfigMistake {
     let number = |name: &str| items.iter().position(|item| item.name == name);
     let stuck = |at: &usize| !sorted.contains(at);

@@ -6,7 +6,7 @@ use std::str::FromStr;
 use super::key::{self, Key};
 use super::value::{ConfigMistake, ValueSource, Values};
 
-/// Reads values of one table; what is not set there is the key's default.
+/// Reads the values of one table; a missing value is the key's default.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Reader<'v> {
     pub(super) keys: &'static [Key],
@@ -26,7 +26,7 @@ impl Reader<'_> {
         }
     }
 
-    /// Each of the texts, by `parse`.
+    /// All strings, parsed by `parse`.
     pub(super) fn all<T, E: fmt::Display>(
         self,
         name: &'static str,
@@ -38,7 +38,7 @@ impl Reader<'_> {
         parsed.collect()
     }
 
-    /// The one text, by `parse`.
+    /// The single string, parsed by `parse`.
     pub(super) fn by<T, E: fmt::Display>(
         self,
         name: &'static str,
@@ -48,7 +48,7 @@ impl Reader<'_> {
         last.ok_or_else(|| mistake(name, self.texts(name).1, "requires a value"))
     }
 
-    /// The one text.
+    /// The single string.
     pub(super) fn one<T>(self, name: &'static str) -> Result<T, ConfigMistake>
     where
         T: FromStr,
@@ -57,7 +57,7 @@ impl Reader<'_> {
         self.by(name, str::parse)
     }
 
-    /// The one text, by `parse`; nothing when it is `off` or not there.
+    /// The single string, parsed by `parse`; `None` if it is `off` or missing.
     pub(super) fn maybe<T, E: fmt::Display>(
         self,
         name: &'static str,
@@ -71,7 +71,7 @@ impl Reader<'_> {
     }
 }
 
-/// A mistake under this key, wherever it was set.
+/// An error about this key, wherever it was set.
 pub(super) fn mistake(name: &str, source: ValueSource, error: impl fmt::Display) -> ConfigMistake {
     let shown = match source {
         ValueSource::Flag => format!("--{}", name.replace('_', "-")),

@@ -29,41 +29,41 @@ use crate::unit;
 pub struct ServiceConfig {
     /// Its name.
     pub name: String,
-    /// What was set, as written.
+    /// The values, as written.
     pub values: Values,
-    /// The program and its words.
+    /// The program and its arguments.
     pub command: Vec<OsString>,
-    /// Services that must be ready before it is started.
+    /// Services that must be ready before it starts.
     pub after: Vec<String>,
-    /// Where it is started.
+    /// Its working directory.
     pub dir: Option<PathBuf>,
     /// Additional environment variables.
     pub environment: Vec<(OsString, OsString)>,
-    /// When it is started again.
+    /// When it is restarted.
     pub policy: policy::RestartPolicy,
-    /// How it is ended.
+    /// How it is stopped.
     pub stop: StopPlan,
-    /// What becomes of a child that is left with a listening socket.
+    /// What to do with a remaining child that has a listening socket.
     pub background: Background,
-    /// Sockets that it gets.
+    /// The sockets that are passed to it.
     pub listen: Vec<SocketConfig>,
-    /// What happens when one of them is taken.
+    /// What to do if one of them is in use.
     pub on_conflict: PortPolicy,
-    /// When it is ready; at once when absent.
+    /// The readiness check; absent: ready at once.
     pub ready: Option<CheckSpec>,
-    /// How long that may take.
+    /// How long it may take to become ready.
     pub ready_timeout: Duration,
-    /// Whether it still works.
+    /// The liveness checks.
     pub health: Vec<CheckSpec>,
-    /// How long it may be silent.
+    /// The watchdog interval.
     pub watchdog: Option<Duration>,
     /// Which processes may send notifications.
     pub access: Access,
-    /// What it may use.
+    /// Its budgets.
     pub budgets: Vec<Budget>,
-    /// What is done about a breach.
+    /// The remedy for a breach.
     pub relief: RemedySettings,
-    /// The soft limit of descriptors that it has at least, as far as the hard limit goes.
+    /// The soft limit of descriptors that it gets at least, up to the hard limit.
     pub raise_limit: LimitRequest,
     /// How to drain it.
     pub drain: drain::DrainSpec,
@@ -74,11 +74,11 @@ pub struct ServiceConfig {
 /// What to do if the program exits with 0 while a descendant holds a listening socket.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Background {
-    /// It is the service from now on.
+    /// It becomes the service.
     Adopt,
-    /// It is ended, and the program's end counts.
+    /// It is stopped, and the program's exit counts.
     End,
-    /// It is ended, and the service has failed.
+    /// It is stopped, and the service has failed.
     Fail,
 }
 
@@ -95,7 +95,7 @@ impl FromStr for Background {
     }
 }
 
-/// A socket that a service gets.
+/// A socket that is passed to a service.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum SocketConfig {
     /// Bound by fdguard.
@@ -129,7 +129,7 @@ impl ServiceConfig {
             values: &values,
         };
         let words = reader.all("command", |text| Ok::<_, String>(OsString::from(text)))?;
-        // Words of the command line need not be text.
+        // Command line arguments need not be UTF-8.
         let is_said = values.get("command").map(|value| value.source) == Some(ValueSource::Flag);
         let command = if is_said { said.command.clone() } else { words };
         if command.iter().all(|word| word.is_empty()) {
@@ -186,7 +186,7 @@ fn restarts(reader: Reader<'_>) -> Result<policy::RestartPolicy, ConfigMistake> 
     })
 }
 
-/// The bounds of a relief: its evidence only where somebody wants it.
+/// The settings of a remedy: its evidence only if that is wanted.
 fn relief(reader: Reader<'_>) -> Result<RemedySettings, ConfigMistake> {
     let drains: drain::DrainSpec = reader.one("drain")?;
     let drain = reader.by("drain_timeout", unit::duration)?;
@@ -223,7 +223,7 @@ fn positive(text: &str) -> Result<Duration, String> {
     }
 }
 
-/// The checks under a key, whichever way they were written.
+/// The checks under a key, in either form.
 fn checks(reader: Reader<'_>, name: &'static str) -> Result<Vec<CheckSpec>, ConfigMistake> {
     match reader.values.get(name) {
         Some(value) if !value.checks.is_empty() => Ok(value.checks.clone()),
@@ -231,7 +231,7 @@ fn checks(reader: Reader<'_>, name: &'static str) -> Result<Vec<CheckSpec>, Conf
     }
 }
 
-/// Checks that can be asked again and again.
+/// Checks that can be repeated.
 fn lasting(reader: Reader<'_>) -> Result<Vec<CheckSpec>, ConfigMistake> {
     let all = checks(reader, "health")?;
     if let Some(once) = all.iter().find(|check| check.is_once()) {

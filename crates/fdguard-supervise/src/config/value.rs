@@ -20,7 +20,7 @@ pub enum ValueSource {
     Environment(&'static str),
 }
 
-/// A place in the file, both from 1; the column counts characters.
+/// A position in the file, both from 1; the column counts characters.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FilePosition {
     /// The line.
@@ -30,7 +30,7 @@ pub struct FilePosition {
 }
 
 impl FilePosition {
-    /// Of these bytes of the text.
+    /// The position of these bytes of the text.
     pub(super) fn from_span(text: &str, span: &Range<usize>) -> Self {
         let before = text.get(..span.start).unwrap_or(text);
         let last = before.rsplit('\n').next().unwrap_or_default();
@@ -41,23 +41,23 @@ impl FilePosition {
     }
 }
 
-/// A value as it was written: one text, or several.
+/// A value as written: one string, or several.
 #[derive(Clone, Debug)]
 pub struct ConfigValue {
-    /// What was written.
+    /// The strings as written.
     pub texts: Vec<String>,
-    /// The same, where checks were written as tables.
+    /// The checks that were written as tables.
     pub checks: Vec<CheckSpec>,
     /// Its source.
     pub source: ValueSource,
 }
 
-/// What is set, by key.
+/// The values that are set, by key.
 #[derive(Clone, Debug, Default)]
 pub struct Values(pub(super) BTreeMap<&'static str, ConfigValue>);
 
 impl Values {
-    /// Sets a value in place of an earlier one.
+    /// Sets a value, replacing an earlier one.
     pub fn set(&mut self, key: &'static str, texts: Vec<String>, source: ValueSource) {
         let checks = Vec::new();
         self.0.insert(
@@ -70,7 +70,7 @@ impl Values {
         );
     }
 
-    /// Sets checks that are read already.
+    /// Sets checks that are already parsed.
     pub(super) fn set_checks(
         &mut self,
         key: &'static str,
@@ -94,7 +94,7 @@ impl Values {
         self.0.get(key)
     }
 
-    /// Everything that `over` sets, else what is set here.
+    /// These values, overridden by `over`.
     #[must_use]
     pub(super) fn under(mut self, over: &Self) -> Self {
         let over = over.0.iter().map(|(key, value)| (*key, value.clone()));
@@ -102,7 +102,7 @@ impl Values {
         self
     }
 
-    /// Whether the values are equal, wherever they come from.
+    /// Whether the values are equal, whatever their source.
     #[must_use]
     pub fn says_the_same(&self, other: &Self) -> bool {
         let texts = |values: &Self| -> Vec<(&'static str, Vec<String>)> {
@@ -113,7 +113,7 @@ impl Values {
     }
 }
 
-/// A check with its times, as it would be written in a line.
+/// A check with its timing, in the form of a flag.
 fn shown(check: &CheckSpec) -> String {
     let timing = &check.timing;
     format!(
@@ -130,7 +130,7 @@ fn shown(check: &CheckSpec) -> String {
 /// What is wrong, and where.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ConfigMistake {
-    /// The file, when it is the file's.
+    /// The file, if the error is in it.
     pub file: Option<String>,
     /// Where in the file.
     pub place: Option<FilePosition>,

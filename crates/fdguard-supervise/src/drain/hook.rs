@@ -13,18 +13,18 @@ use crate::poll::Interest;
 /// No status line is longer.
 const LONGEST: usize = 4096;
 
-/// What came of it.
+/// The result.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Answer {
-    /// All is done.
+    /// The drain is finished.
     Done,
-    /// It has begun.
+    /// The drain has begun.
     Accepted,
     /// It was not received, or refused.
     Failed(String),
 }
 
-/// A request under way.
+/// A request in progress.
 #[derive(Debug)]
 pub(super) struct Hook {
     socket: OwnedFd,
@@ -61,7 +61,7 @@ impl Hook {
         }
     }
 
-    /// Goes as far as it can without waiting.
+    /// Continues as far as possible without blocking.
     pub(super) fn poll(&mut self) -> Option<Answer> {
         match self.advance() {
             Ok(answer) => answer,
@@ -102,7 +102,7 @@ impl Hook {
     }
 }
 
-/// By its status line.
+/// The result, by the status line.
 fn judged(line: &str) -> Answer {
     let mut words = line.split_ascii_whitespace();
     let is_http = words.next().is_some_and(|word| word.starts_with("HTTP/1."));
@@ -115,7 +115,7 @@ fn judged(line: &str) -> Answer {
     }
 }
 
-/// To the last address of the list that can be tried.
+/// Connects to the last address of the list that can be tried.
 fn connect_next(addresses: &mut Vec<SocketAddr>) -> io::Result<OwnedFd> {
     let mut refused = io::Error::from(io::ErrorKind::AddrNotAvailable);
     while let Some(address) = addresses.pop() {

@@ -10,30 +10,30 @@ use serde::Deserialize;
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(try_from = "String")]
 pub enum DrainSpec {
-    /// Nothing: it is ended at once, with the grace that every end has.
+    /// No drain: it is stopped at once, with the usual grace period.
     #[default]
     None,
     /// This signal to the program itself.
     Signal(i32),
-    /// A POST request. 202 means that the drain began; any other 2xx that it is done.
+    /// A POST request. 202 means that the drain began; any other 2xx that it is finished.
     Http(DrainTarget),
-    /// A command for the shell; `FDGUARD_PID` is the program. Its end is the end of the drain.
+    /// A shell command; `FDGUARD_PID` is the program. Its end is the end of the drain.
     Exec(String),
 }
 
-/// Where a request goes. Numbers and `localhost` only: to ask for a name could take long and go
-/// anywhere.
+/// Where a request goes. Only numeric addresses and `localhost`: resolving a name could take long
+/// and lead anywhere.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DrainTarget {
     /// Tried in this order.
     pub addresses: Vec<SocketAddr>,
-    /// As it was written.
+    /// The host as written.
     pub host: String,
-    /// With what follows a question mark.
+    /// Path and query.
     pub path: String,
 }
 
-/// Why it cannot be meant like this.
+/// Why a drain is invalid.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
 pub struct BadDrain(String);
@@ -50,7 +50,7 @@ const SIGNALS: &[(&str, Signal)] = &[
 ];
 
 impl DrainSpec {
-    /// The signal to send when it begins.
+    /// The signal to send at the start.
     #[must_use]
     pub fn signal(&self) -> Option<i32> {
         match self {
@@ -88,7 +88,7 @@ impl FromStr for DrainSpec {
             return Err(BadDrain(format!("{text:?}: {why}")));
         }
         if let Some(rest) = text.strip_prefix("http:") {
-            // `http:URL` and the URL itself both read well.
+            // Both `http:URL` and the URL itself are accepted.
             let url = rest.strip_prefix("http:").unwrap_or(rest);
             return target(url)
                 .map(Self::Http)

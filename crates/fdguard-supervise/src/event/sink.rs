@@ -11,13 +11,13 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use super::LogEvent;
 use crate::poll::{Interest, Readiness};
 
-/// How lines look.
+/// The format of lines.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum EventFormat {
     /// `fdguard_event key=value …`.
     #[default]
     Text,
-    /// One JSON object a line.
+    /// One JSON object per line.
     Json,
 }
 
@@ -33,11 +33,11 @@ impl FromStr for EventFormat {
     }
 }
 
-/// Lines that wait for a reader; older ones are dropped, and counted.
+/// The most lines that wait for a reader; older ones are dropped and counted.
 const MOST: usize = 1_000;
 
-/// Writes lines, and never waits for a reader that does not read: those lines wait, a bounded
-/// number of them.
+/// Writes lines, and never blocks on a reader that does not read: such lines are queued, up to a
+/// bounded number.
 #[derive(Debug)]
 pub struct EventSink {
     form: EventFormat,
@@ -48,7 +48,7 @@ pub struct EventSink {
 }
 
 impl EventSink {
-    /// To this descriptor.
+    /// A sink that writes to this descriptor.
     #[must_use]
     pub fn new(form: EventFormat, out: Option<OwnedFd>) -> Self {
         Self {
@@ -59,7 +59,7 @@ impl EventSink {
         }
     }
 
-    /// In another form from now on.
+    /// Changes the format from now on.
     pub fn set_form(&mut self, form: EventFormat) {
         self.form = form;
     }
@@ -73,7 +73,7 @@ impl EventSink {
         self.say(&line);
     }
 
-    /// Writes a line as it is.
+    /// Writes a line as is.
     pub fn say(&mut self, line: &str) {
         if self.out.is_none() {
             return;
@@ -86,7 +86,7 @@ impl EventSink {
         self.flush();
     }
 
-    /// The end of it all: what still waits gets a moment.
+    /// Gives queued lines a moment to be written before the exit.
     pub fn finish(&mut self) {
         let until = Instant::now() + Duration::from_millis(200);
         while !self.waiting.is_empty() && Instant::now() < until {
@@ -97,14 +97,14 @@ impl EventSink {
         }
     }
 
-    /// Waits for a reader when lines wait.
+    /// Waits for the reader if lines are queued.
     pub fn wants<'f>(&'f self, wants: &mut Interest<'f>) {
         if let Some(out) = self.out.as_ref().filter(|_| !self.waiting.is_empty()) {
             wants.write(out.as_fd());
         }
     }
 
-    /// Writes what waits.
+    /// Writes queued lines.
     pub fn poll(&mut self, ready: &Readiness) {
         if self.out.as_ref().is_some_and(|out| ready.has(out)) {
             self.flush();
@@ -113,8 +113,8 @@ impl EventSink {
 
     fn flush(&mut self) {
         while let (Some(out), Some(line)) = (&self.out, self.waiting.front_mut()) {
-            // A pipe that poll calls writable takes PIPE_BUF bytes without waiting; the rest goes
-            // the next time.
+            // A pipe that poll reports as writable takes PIPE_BUF bytes without blocking; the rest
+            // is written the next time.
             if !is_writable(out, Duration::ZERO) {
                 return;
             }

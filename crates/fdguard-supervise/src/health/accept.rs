@@ -16,30 +16,30 @@ use std::net::SocketAddr;
 pub struct Listener {
     /// The inode of the socket.
     pub ino: u64,
-    /// Where it listens.
+    /// Its address.
     pub address: SocketAddr,
 }
 
-/// What waits at one port.
+/// The connections waiting at one port.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct AcceptQueue {
     /// Whether one of the service's sockets listens there.
     pub listens: bool,
-    /// Connections that wait to be taken, of all of its sockets there.
+    /// Connections that wait to be accepted, at all of its sockets there.
     pub length: u32,
-    /// Their far ends, as far as they are still connected.
+    /// Their remote addresses, as far as they are still connected.
     pub waiting: BTreeSet<SocketAddr>,
 }
 
-/// Remembers the last look.
+/// Remembers the previous look.
 #[derive(Clone, Debug, Default)]
 pub struct AcceptProgress {
     last: BTreeMap<u16, AcceptQueue>,
 }
 
 impl AcceptProgress {
-    /// What this look means, by port. The first look at a queue shows no progress yet and is taken
-    /// as well.
+    /// Fails if a port has no listener or makes no progress. The first look at a queue passes,
+    /// because there is nothing to compare it with.
     pub fn seen(&mut self, now: BTreeMap<u16, AcceptQueue>) -> Result<(), String> {
         let mut answer = Ok(());
         for (port, queue) in &now {
@@ -69,9 +69,9 @@ fn is_stuck(before: &AcceptQueue, now: &AcceptQueue) -> bool {
     }
     let came = now.waiting.difference(&before.waiting).count();
     let came = u32::try_from(came).unwrap_or(u32::MAX);
-    // One that came after the queue was read and before the connections were makes the sum too
-    // large: then it looks like progress once more, and the next look decides. It is never the
-    // other way round.
+    // A connection that arrived between reading the queue and reading the connections makes the sum
+    // too large: then it looks like progress once more, and the next look decides. The opposite
+    // error cannot happen.
     now.length >= before.length.saturating_add(came)
 }
 

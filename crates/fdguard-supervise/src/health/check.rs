@@ -19,7 +19,7 @@ use crate::child::Bounded;
 use crate::poll::{Interest, Readiness};
 use crate::unit;
 
-/// What others know of the service and a check needs.
+/// State of the service that a check needs.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct CheckInputs<'a> {
     /// The service has sent `READY=1` since its start.
@@ -28,16 +28,17 @@ pub struct CheckInputs<'a> {
     pub listeners: &'a [Listener],
 }
 
-/// The end of a pipe that the service is to write a newline to.
+/// The end of a pipe to which the service must write a newline.
 #[derive(Debug)]
 pub struct HeartbeatPipe {
-    /// The number under which it expects it.
+    /// The number at which it expects it.
     pub number: u32,
-    /// The program's end. Close fdguard's copy after the start, else the end of file is never seen.
+    /// The program's end. Close fdguard's copy after the start, otherwise the end of file is never
+    /// seen.
     pub fd: OwnedFd,
 }
 
-/// A check of one service. It does nothing before [`begin`](Self::begin) and after
+/// A check of one service. It does nothing before [`start`](Self::start) and after
 /// [`end`](Self::end).
 #[derive(Debug)]
 pub struct HealthCheck {
@@ -48,7 +49,7 @@ pub struct HealthCheck {
     blind: Option<String>,
 }
 
-/// What is looked at, with all that could be found out before the loop.
+/// What is probed, with everything that could be resolved before the loop.
 #[derive(Debug)]
 enum Probe {
     Tcp(Arc<[SocketAddr]>),
@@ -58,7 +59,7 @@ enum Probe {
     Once(Once),
 }
 
-/// What happens once after a start.
+/// Conditions that happen once after a start.
 #[derive(Debug)]
 enum Once {
     Notify,
@@ -76,13 +77,13 @@ enum Once {
     },
 }
 
-/// A probe on its way.
+/// A probe in flight.
 #[derive(Debug)]
 struct Flight {
     way: Way,
     deadline: Instant,
     within: Duration,
-    /// Its answer was given; what it started may still be there.
+    /// Its result was reported; processes that it started may still exist.
     is_over: bool,
 }
 
@@ -95,7 +96,7 @@ enum Way {
 
 impl HealthCheck {
     /// Prepares it. Names are resolved here, once (see
-    /// [`Target::addresses`](super::Target::addresses)): this may wait for a name server.
+    /// [`Endpoint::addresses`](super::Endpoint::addresses)): this may wait for a name server.
     pub fn new(spec: &CheckSpec, scene: &Arc<CommandContext>) -> Result<Self, String> {
         let probe = match &spec.kind {
             Kind::Tcp(target) => Probe::Tcp(target.addresses()?.into()),
@@ -125,8 +126,7 @@ impl HealthCheck {
         })
     }
 
-    /// The service is about to be started: all that was known is forgotten. Gives the pipe that it
-    /// must get, if any.
+    /// The service is about to start: resets everything. Returns the pipe to pass to it, if any.
     pub fn start(&mut self, now: Instant) -> io::Result<Option<HeartbeatPipe>> {
         self.flight = None;
         self.series = Some(CheckSeries::start(self.timing, now));
@@ -149,7 +149,8 @@ impl HealthCheck {
         Ok(None)
     }
 
-    /// The service is gone or going: nothing is asked any more, and a probe on its way is dropped.
+    /// The service has stopped or is stopping: no more probes are made, and a probe in flight is
+    /// dropped.
     pub fn end(&mut self) {
         self.flight = None;
         self.series = None;
@@ -158,7 +159,7 @@ impl HealthCheck {
         }
     }
 
-    /// What is known since the start.
+    /// The state since the start.
     #[must_use]
     pub fn state(&self) -> HealthState {
         self.series
@@ -166,14 +167,14 @@ impl HealthCheck {
             .map_or(HealthState::Unknown, CheckSeries::state)
     }
 
-    /// Why the last probe could not look at all, when it could not: something is missing on our
-    /// side. It counts neither as a success nor as a failure.
+    /// Why the last probe could not run, if it could not: fdguard lacks a resource. It counts
+    /// neither as a success nor as a failure.
     #[must_use]
     pub fn blind(&self) -> Option<&str> {
         self.blind.as_deref()
     }
 
-    /// A line of the service's output.
+    /// Takes a line of the service's output.
     pub fn hear(&mut self, line: &[u8]) {
         if let Probe::Once(Once::Line { pattern, seen }) = &mut self.probe
             && self.series.is_some()
@@ -183,7 +184,7 @@ impl HealthCheck {
         }
     }
 
-    /// What it waits for.
+    /// Registers its descriptors and deadline.
     pub fn wants<'f>(&'f self, wants: &mut Interest<'f>) {
         let Some(series) = &self.series else { return };
         if let Probe::Once(once) = &self.probe {
@@ -256,7 +257,7 @@ impl HealthCheck {
 }
 
 impl Probe {
-    /// Begins a probe; one that needs no way gives its answer at once.
+    /// Starts a probe; one that needs no connection returns its result at once.
     fn start(
         &mut self,
         feeds: &CheckInputs<'_>,
@@ -298,13 +299,13 @@ impl Flight {
         match &self.way {
             Way::Tcp(dial) => dial.wants(wants),
             Way::Http(get) => get.wants(wants),
-            // It knows its deadline.
+            // It has its own deadline.
             Way::Exec(running) => return running.wants(wants),
         }
         wants.until(self.deadline);
     }
 
-    /// Its answer, once.
+    /// Returns its result, once.
     fn poll(&mut self, now: Instant, ready: &Readiness) -> Step<()> {
         let (step, doing) = match &mut self.way {
             Way::Tcp(dial) => {
@@ -325,8 +326,8 @@ impl Flight {
         step
     }
 
-    /// What has children of its own stays until they are gone: the drop would wait for them, and no
-    /// second one is to join them.
+    /// A probe with child processes is kept until they are gone: dropping it would block, and no
+    /// second one may start meanwhile.
     fn is_gone(&self) -> bool {
         let is_empty = match &self.way {
             Way::Exec(running) => running.is_gone(),
@@ -361,8 +362,8 @@ impl Once {
     }
 }
 
-/// Reads the pipe: `true` after a newline. Whatever stands before it is passed over, as s6 does.
-/// The pipe is closed after it, and when the service closed it without one.
+/// Reads the pipe: `true` after a newline. Anything before it is ignored, as s6 does. The pipe is
+/// closed after it, and when the service closed it without one.
 fn newline(pipe: &mut Option<OwnedFd>, ready: &Readiness) -> bool {
     let Some(open) = pipe.as_ref().filter(|pipe| ready.has(pipe)) else {
         return false;

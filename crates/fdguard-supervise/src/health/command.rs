@@ -22,12 +22,12 @@ pub struct CommandContext {
     pub dir: Option<PathBuf>,
 }
 
-/// A command that is run again and again.
+/// A command that is run repeatedly.
 #[derive(Debug)]
 pub(super) struct Command {
     line: String,
     scene: Arc<CommandContext>,
-    /// Held open for the time when no file can be opened.
+    /// Kept open for when no file can be opened.
     null: OwnedFd,
 }
 
@@ -51,7 +51,7 @@ impl Command {
     }
 }
 
-/// Goes on with one that runs.
+/// Continues a running one.
 pub(super) fn poll(running: &mut Bounded, now: Instant, ready: &Readiness) -> Step<()> {
     match running.poll(now, ready) {
         None => Step::Waiting,

@@ -9,10 +9,10 @@ use rustix::net::{AddressFamily, SocketFlags, SocketType, ipproto, sockopt};
 
 use crate::poll::{Interest, Readiness};
 
-/// How far a step came.
+/// The result of a step.
 #[derive(Debug)]
 pub(super) enum Step<T> {
-    /// Something has to happen first.
+    /// It is waiting for an event.
     Waiting,
     /// It is done.
     Done(T),
@@ -34,7 +34,7 @@ impl<T> Step<T> {
     }
 }
 
-/// A connection that is being made.
+/// A connection in progress.
 #[derive(Debug)]
 pub(super) struct Dial {
     addresses: Arc<[SocketAddr]>,
@@ -44,7 +44,7 @@ pub(super) struct Dial {
 }
 
 impl Dial {
-    /// Nothing happens before the first turn.
+    /// Nothing happens before the first poll.
     pub(super) fn new(addresses: Arc<[SocketAddr]>) -> Self {
         Self {
             addresses,
@@ -60,7 +60,7 @@ impl Dial {
         }
     }
 
-    /// What it is at, for the reason of a timeout.
+    /// The current phase, for the reason of a timeout.
     pub(super) fn doing(&self) -> &'static str {
         "no connection"
     }
@@ -83,7 +83,7 @@ impl Dial {
         self.start()
     }
 
-    /// Begins with the next address that does not fail at once.
+    /// Starts with the next address that does not fail at once.
     fn start(&mut self) -> Step<OwnedFd> {
         while let Some(address) = self.addresses.get(self.next).copied() {
             self.next += 1;
@@ -99,7 +99,7 @@ impl Dial {
         Step::Failed(std::mem::take(&mut self.reason))
     }
 
-    /// The first address is the one users mean: report its reason.
+    /// The first address is the one that users mean: report its reason.
     fn note(&mut self, reason: &str) {
         if self.next == 1 {
             let address = self.addresses.first().map(ToString::to_string);
@@ -108,7 +108,7 @@ impl Dial {
     }
 }
 
-/// A socket on its way. One that is connected at once is writable at once.
+/// A connecting socket. One that connects at once is writable at once.
 fn open(address: SocketAddr) -> Result<OwnedFd, Errno> {
     let family = match address {
         SocketAddr::V4(_) => AddressFamily::INET,
@@ -122,8 +122,8 @@ fn open(address: SocketAddr) -> Result<OwnedFd, Errno> {
     }
 }
 
-/// Whether the connection is there. A port of ours that nobody listens at can be connected to
-/// itself: the kernel may choose it as the near end too, and the probe would be well with itself.
+/// Whether the connection is established. A local port without a listener can connect to itself:
+/// the kernel may choose it as the local end, too, and the probe would succeed against itself.
 fn finished(socket: &OwnedFd) -> Result<bool, String> {
     match sockopt::socket_error(socket) {
         Ok(Ok(())) => {}
@@ -150,7 +150,7 @@ fn is_ours(why: Errno) -> bool {
     )
 }
 
-/// Why, in the words of the system without its number.
+/// The system's error text without its number.
 pub(super) fn wording(why: Errno) -> String {
     match why {
         Errno::CONNREFUSED => "connection refused".to_owned(),

@@ -51,7 +51,7 @@ fn r30_commands_leave_no_descriptor_and_no_process() {
     let dir = tempfile::tempdir().unwrap();
     let count = dir.path().join("count");
     let length = || std::fs::metadata(&count).map_or(0, |about| about.len());
-    // Each leaves a child behind, and some do not end in time.
+    // Each leaves a child behind, and some do not finish in time.
     let command = format!("printf x >> {}; sleep 1000 & exit 1", count.display());
     let mut check = exec(&command, Duration::from_secs(60));
     while length() < 30 {
@@ -83,7 +83,7 @@ fn a_command_that_cannot_be_ended_is_told_once_and_none_is_started_beside_it() {
         assert_eq!(step(&mut check, &CheckInputs::default()), None);
     }
     let keeper = children();
-    // A keeper that stands still is like a process that the kernel cannot end: nothing is told.
+    // A stopped keeper is like a process that the kernel cannot kill: nothing is reported.
     let stuck = FdList::new(keeper.trim().parse().expect("one child"));
     let mut now = Instant::now() + Duration::from_secs(60);
     let mut told = Vec::new();
@@ -96,7 +96,7 @@ fn a_command_that_cannot_be_ended_is_told_once_and_none_is_started_beside_it() {
     let why = reason(told.remove(0));
     assert_eq!(why, "did not finish within 60s: stuck");
     drop(stuck);
-    // When nothing is left of it, the next one is started.
+    // When nothing of it is left, the next one starts.
     while starts() == 1 {
         let mut wants = Interest::default();
         check.wants(&mut wants);

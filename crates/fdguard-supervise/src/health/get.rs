@@ -12,7 +12,7 @@ use super::response::{self, Progress, Response};
 use super::spec::Page;
 use crate::poll::{Interest, Readiness};
 
-/// A page, ready to be asked for.
+/// A page, ready to be requested.
 #[derive(Debug)]
 pub(super) struct HttpQuestion {
     page: Page,
@@ -43,7 +43,7 @@ impl HttpQuestion {
         })
     }
 
-    /// Whether the answer is the expected one.
+    /// Whether the response is the expected one.
     fn judge(&self, response: &Response) -> Result<(), String> {
         if !self.page.status.contains(&response.status) {
             return Err(format!("status {}", response.status));
@@ -59,7 +59,7 @@ impl HttpQuestion {
     }
 }
 
-/// A question on its way.
+/// A request in flight.
 #[derive(Debug)]
 pub(super) struct Get {
     asked: Arc<HttpQuestion>,
@@ -72,7 +72,7 @@ enum Stage {
     Talking(Talk),
 }
 
-/// The request goes out first, then the answer comes in.
+/// The request is sent first, then the response is received.
 #[derive(Debug)]
 struct Talk {
     socket: OwnedFd,
@@ -98,7 +98,7 @@ impl Get {
         }
     }
 
-    /// What it is at, for the reason of a timeout.
+    /// The current phase, for the reason of a timeout.
     pub(super) fn doing(&self) -> &'static str {
         match &self.stage {
             Stage::Dialing(dial) => dial.doing(),
@@ -148,7 +148,8 @@ impl Talk {
         Step::Done(())
     }
 
-    /// A turn takes no more than a probe may read at all: a fast sender cannot hold up the loop.
+    /// One poll reads at most as much as a probe may read in total: a fast sender cannot block the
+    /// loop.
     fn read(&mut self, wants_body: bool) -> Step<Response> {
         let mut buffer = [0; 8 << 10];
         while self.bytes.len() < response::WIRE {
@@ -159,7 +160,7 @@ impl Talk {
                 }
                 Err(Errno::AGAIN) => return Step::Waiting,
                 Err(Errno::INTR) => continue,
-                // Some servers close with a reset after their answer: what came counts.
+                // Some servers close with a reset after their response: the received part counts.
                 Err(Errno::CONNRESET) if !self.bytes.is_empty() => true,
                 Err(why) => return Step::Failed(wording(why)),
             };

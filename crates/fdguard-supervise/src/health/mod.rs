@@ -1,9 +1,9 @@
 //! Readiness and liveness checks.
 //!
-//! A [`Spec`] is a check as configured, a [`Check`] is the running check: it probes when due, gives
-//! each probe a deadline, counts results in a row ([`series`]) and returns changes. The loop
-//! decides what a change means: a failing liveness check restarts the service, a failing readiness
-//! check does not.
+//! A [`CheckSpec`] is a check as configured, a [`HealthCheck`] is the running check: it probes on
+//! schedule, gives each probe a deadline, counts results in a row ([`series`]) and returns changes.
+//! The loop decides what a change means: a failing liveness check restarts the service, a failing
+//! readiness check does not.
 //!
 //! Probes are steps of the one loop. No probe blocks or uses a proxy, each ends at its deadline,
 //! and dropping one at any moment leaves nothing behind: a connection is one descriptor, a command

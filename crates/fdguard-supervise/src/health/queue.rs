@@ -1,4 +1,4 @@
-//! Reads what waits at listening sockets: by `sock_diag`, else from the text tables.
+//! Reads the queues of listening sockets: by `sock_diag`, otherwise from the text tables.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
@@ -17,11 +17,11 @@ const ESTABLISHED: u8 = 1;
 const CLOSE_WAIT: u8 = 8;
 const LISTEN: u8 = 10;
 
-/// Descriptors of one process that are looked at to find listeners: servers open them first, and a
+/// How many descriptors of one process are searched for listeners: servers open them first, and a
 /// process that leaks has many.
 const LOWEST: usize = 1024;
 
-/// What waits at these sockets now, by port.
+/// The connections waiting at these sockets, by port.
 pub fn read_queues(listeners: &[Listener]) -> io::Result<BTreeMap<u16, AcceptQueue>> {
     let ours: BTreeSet<u64> = listeners.iter().map(|one| one.ino).collect();
     let ports: BTreeSet<u16> = listeners.iter().map(|one| one.address.port()).collect();
@@ -35,7 +35,7 @@ pub fn read_queues(listeners: &[Listener]) -> io::Result<BTreeMap<u16, AcceptQue
             }
         })?;
         if queue.length > 0 {
-            // No process has them yet: they have no inode.
+            // No process holds them yet: they have no inode.
             each(&[ESTABLISHED, CLOSE_WAIT], port, |ino, _, remote, _| {
                 if ino == 0 {
                     queue.waiting.insert(remote);
@@ -47,7 +47,7 @@ pub fn read_queues(listeners: &[Listener]) -> io::Result<BTreeMap<u16, AcceptQue
     Ok(looks)
 }
 
-/// The TCP sockets at which these processes listen.
+/// The TCP sockets on which these processes listen.
 pub fn find(pids: &[u32]) -> io::Result<Vec<Listener>> {
     let held: BTreeSet<u64> = pids.iter().flat_map(|pid| sockets(*pid)).collect();
     let mut found = Vec::new();
@@ -64,8 +64,8 @@ pub fn find(pids: &[u32]) -> io::Result<Vec<Listener>> {
     Ok(found)
 }
 
-/// Inodes of the sockets among the lowest numbers of a process; none of one that is gone or may not
-/// be looked at.
+/// Inodes of the sockets among the lowest numbers of a process; empty if it is gone or cannot be
+/// read.
 fn sockets(pid: u32) -> Vec<u64> {
     let dir = format!("/proc/{pid}/fd");
     let Ok(entries) = fs::read_dir(&dir) else {
@@ -89,8 +89,8 @@ fn sockets(pid: u32) -> Vec<u64> {
     numbers.iter().filter_map(inode).collect()
 }
 
-/// Gives inode, both addresses and the receive queue of each TCP socket in one of these states at
-/// this port (0: any).
+/// Passes on the inode, both addresses and the receive queue of each TCP socket in one of these
+/// states at this port (0: any).
 fn each(
     states: &[u8],
     port: u16,
@@ -121,7 +121,7 @@ fn by_netlink(states: &[u8], port: u16, take: &mut impl FnMut(SocketRow)) -> Res
     let flags = SocketFlags::CLOEXEC;
     let socket =
         rustix::net::socket_with(AddressFamily::NETLINK, SocketType::RAW, flags, protocol)?;
-    // The kernel answers within the call; this is for the day when it does not.
+    // The kernel replies within the call; this is a safeguard.
     sockopt::set_socket_timeout(
         &socket,
         sockopt::Timeout::Recv,

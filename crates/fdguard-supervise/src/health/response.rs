@@ -2,12 +2,12 @@
 
 /// The longest head that is read.
 pub(super) const HEAD: usize = 16 << 10;
-/// The most of a body that is read and looked at.
+/// The most bytes of a body that are read and examined.
 pub(super) const BODY: usize = 64 << 10;
-/// The most bytes that are taken from the wire: chunks may be tiny, and each has a line of its own.
+/// The most bytes read from the connection: chunks may be tiny, and each has its own line.
 pub(super) const WIRE: usize = HEAD + 4 * BODY;
 
-/// An answer.
+/// A response.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Response {
     pub(super) status: u16,
@@ -15,12 +15,12 @@ pub(super) struct Response {
     pub(super) body: Vec<u8>,
 }
 
-/// How far the bytes go.
+/// How far parsing got.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Progress {
-    /// Something is missing.
+    /// More bytes are needed.
     More,
-    /// All that is needed is there.
+    /// It is complete.
     Done(Response),
     /// Not a valid response, for this reason.
     Bad(String),
@@ -36,7 +36,7 @@ pub(super) fn read(bytes: &[u8], ended: bool, body: bool) -> Progress {
         let Some(status) = status(head) else {
             return Progress::Bad("the response is not HTTP".to_owned());
         };
-        // Hints on the way; the answer follows. 101 is one itself.
+        // Informational responses; the final one follows. 101 is final.
         if (100..200).contains(&status) && status != 101 {
             rest = after;
             continue;

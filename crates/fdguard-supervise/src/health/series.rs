@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-/// When and how often a check looks, under Kubernetes' names in the configuration.
+/// When and how often a check probes, under Kubernetes' names in the configuration.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Timing {
     /// Before the first probe (`initial_delay_seconds`).
@@ -30,24 +30,24 @@ impl Default for Timing {
     }
 }
 
-/// What is known of the service.
+/// The health of the service.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum HealthState {
     /// Too few results since the start.
     #[default]
     Unknown,
-    /// The check holds.
+    /// The check succeeds.
     Healthy,
-    /// It does not.
+    /// The check fails.
     Failing,
 }
 
-/// What a check found out.
+/// A change of state.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum HealthChange {
-    /// It holds from now on.
+    /// It succeeds from now on.
     Healthy,
-    /// It does not hold.
+    /// It fails.
     Failing {
         /// The reason of the last probe.
         reason: String,
@@ -59,7 +59,7 @@ pub enum HealthChange {
 /// The first pause after a start. It doubles up to the period, so that readiness is detected early.
 const EAGER: Duration = Duration::from_millis(100);
 
-/// The answers of one check since the service was started.
+/// The results of one check since the service started.
 #[derive(Clone, Debug)]
 pub struct CheckSeries {
     timing: Timing,
@@ -69,7 +69,7 @@ pub struct CheckSeries {
     began: Instant,
     successes: u32,
     failures: u32,
-    /// The moment from which on the next failure counts.
+    /// The next failure counts from this moment on.
     counts_from: Instant,
     ever_well: bool,
 }
@@ -92,19 +92,19 @@ impl CheckSeries {
         }
     }
 
-    /// When the next probe is to begin.
+    /// When the next probe starts.
     #[must_use]
     pub fn due(&self) -> Instant {
         self.next
     }
 
-    /// What is known.
+    /// The current state.
     #[must_use]
     pub fn state(&self) -> HealthState {
         self.state
     }
 
-    /// A probe begins; gives the moment at which it is over at the latest.
+    /// A probe starts; returns its deadline.
     pub fn probing(&mut self, now: Instant) -> Instant {
         self.began = now;
         now + self.timing.timeout
@@ -129,7 +129,7 @@ impl CheckSeries {
         self.next = now + self.pause();
     }
 
-    /// From one probe to the next that follows no success.
+    /// The pause after a probe that did not succeed.
     fn pause(&mut self) -> Duration {
         if self.ever_well {
             return self.timing.period;
@@ -139,7 +139,7 @@ impl CheckSeries {
         pause
     }
 
-    /// What happens only once has happened: no threshold counts.
+    /// A one-time condition has occurred: thresholds do not apply.
     pub fn reached(&mut self) -> Option<HealthChange> {
         self.successes = self.timing.success_threshold;
         self.success()
@@ -156,9 +156,9 @@ impl CheckSeries {
         Some(HealthChange::Healthy)
     }
 
-    /// Before the first success probes are more frequent than asked for, so that a start is seen
-    /// early. Their failures count as often as the period says, else a slow start would look like a
-    /// failing service.
+    /// Before the first success, probes are more frequent than configured, so that readiness is
+    /// detected early. Their failures count only once per period, otherwise a slow start would look
+    /// like a failing service.
     fn failure(&mut self, now: Instant, reason: String) -> Option<HealthChange> {
         self.successes = 0;
         if !self.ever_well && now < self.counts_from {
@@ -192,7 +192,7 @@ mod tests {
         }
     }
 
-    /// Probes whenever one is due; gives the changes with their moments since the start.
+    /// Probes on schedule; returns the changes with their times since the start.
     fn run(timing: Timing, answers: &[bool]) -> Vec<(Duration, HealthChange)> {
         let start = Instant::now();
         let mut series = CheckSeries::start(timing, start);

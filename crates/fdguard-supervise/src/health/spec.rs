@@ -13,49 +13,49 @@ use super::target::Endpoint;
 use super::url::Url;
 use crate::unit;
 
-/// A check: what is looked at, and how often.
+/// A check: what to probe, and how often.
 #[derive(Clone, Debug, PartialEq)]
 pub struct CheckSpec {
-    /// What is looked at.
+    /// What to probe.
     pub kind: Kind,
     /// How often, and how many times in a row.
     pub timing: Timing,
 }
 
-/// What a check looks at.
+/// What a check probes.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub enum Kind {
-    /// A connection can be made.
+    /// A connection can be established.
     Tcp(Endpoint),
-    /// A page answers.
+    /// A page responds.
     Http(Page),
-    /// A command of the shell ends with 0.
+    /// A shell command exits with 0.
     Exec(String),
     /// The service sent `READY=1`.
     Notify,
-    /// The service wrote a newline to this descriptor, as s6 has it.
+    /// The service wrote a newline to this descriptor, as in s6.
     Newline(u32),
-    /// A line of its output fits.
+    /// A line of its output matches.
     Line(BodyPattern),
-    /// It has been up for so long.
+    /// It has been up for this long.
     Up(Duration),
-    /// It takes the connections that wait at its listening sockets.
+    /// It accepts the connections that wait at its listening sockets.
     Accept,
 }
 
-/// A page and the answer that is expected.
+/// A page and the expected response.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Page {
     /// Which.
     pub url: Url,
-    /// The statuses that are well.
+    /// The accepted statuses.
     pub status: RangeInclusive<u16>,
     /// What the body must contain.
     pub body: Option<BodyPattern>,
 }
 
-/// 2xx and 3xx, as Kubernetes has it.
+/// 2xx and 3xx, as in Kubernetes.
 pub(super) const WELL: RangeInclusive<u16> = 200..=399;
 
 /// A regular expression over bytes.
@@ -89,8 +89,8 @@ impl FromStr for BodyPattern {
 }
 
 impl CheckSpec {
-    /// Whether it happens once after a start and holds from then on: good to know when a service is
-    /// ready, not whether it still is.
+    /// Whether it happens once after a start and stays true: suitable for readiness, not for
+    /// liveness.
     #[must_use]
     pub fn is_once(&self) -> bool {
         matches!(
@@ -125,7 +125,7 @@ impl FromStr for CheckSpec {
             ("accept", "") => Ok(Kind::Accept.into()),
             (_, "") => Err(format!("{text:?} is not a check: {FORMS}")),
             ("tcp", rest) => tcp(rest),
-            // `http://…` is an address already.
+            // `http://…` is already a URL.
             ("http", rest) if rest.starts_with("//") => http(text),
             ("http", rest) => http(rest),
             ("https", _) => http(text),
@@ -158,7 +158,7 @@ fn http(text: &str) -> Result<CheckSpec, String> {
     let mut timing = Timing::default();
     loop {
         words = words.trim_start();
-        // The pattern may hold spaces: it takes all that follows.
+        // The pattern may contain spaces: it takes the rest of the text.
         if let Some(pattern) = words.strip_prefix("body=") {
             page.body = Some(pattern.parse()?);
             break;
@@ -188,7 +188,7 @@ fn newline(text: &str) -> Result<Kind, String> {
     Ok(Kind::Newline(number))
 }
 
-/// The same for the table, where it is a number already.
+/// The same for the table, where it is already a number.
 pub(super) fn newline_of(number: u32) -> Result<Kind, String> {
     newline(&number.to_string())
 }
@@ -232,7 +232,7 @@ fn time(timing: &mut Timing, word: &str) -> Result<(), String> {
 }
 
 impl Timing {
-    /// Whether one can work with it.
+    /// Whether the timing is valid.
     pub(super) fn check(&self) -> Result<(), String> {
         if self.period < Duration::from_millis(10) {
             return Err("the period must be at least 10ms".to_owned());

@@ -135,7 +135,7 @@ proptest! {
     ) {
         let text = format!("{kind}{rest}{words}");
         if let Ok(spec) = text.parse::<CheckSpec>() {
-            // What is shown of it can be read again.
+            // Its displayed form can be parsed again.
             let again = spec.kind.to_string().parse::<CheckSpec>();
             prop_assert!(again.is_ok(), "{} -> {again:?}", spec.kind);
         }

@@ -54,7 +54,7 @@ impl<'de> Deserialize<'de> for CheckSpec {
     }
 }
 
-/// Not an untagged enum: that would forget which key was wrong.
+/// Not an untagged enum: that would lose which key was wrong.
 struct Either;
 
 impl<'de> Visitor<'de> for Either {

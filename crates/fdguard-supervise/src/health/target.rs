@@ -4,19 +4,19 @@ use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, ToSocketAddrs as _};
 use std::str::FromStr;
 
-/// A host and a port, as they were written.
+/// A host and a port, as written.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Endpoint {
-    /// A number, or a name; without the brackets of IPv6.
+    /// A numeric address, or a name; without the brackets of IPv6.
     pub host: String,
     /// Its port.
     pub port: u16,
 }
 
 impl Endpoint {
-    /// Its addresses, to be tried in this order. Numbers and `localhost` need nobody; any other
-    /// name is asked for **now**, and this may wait for a name server: it is for the time before
-    /// the loop, and is done once. A name that moves later is not followed.
+    /// Its addresses, to be tried in this order. Numeric addresses and `localhost` need no lookup;
+    /// any other name is resolved **now**, which may wait for a name server: call it once, before
+    /// the loop. A later change of the name is not followed.
     pub fn addresses(&self) -> Result<Vec<SocketAddr>, String> {
         if let Ok(ip) = self.host.parse::<IpAddr>() {
             return Ok(vec![SocketAddr::new(ip, self.port)]);
@@ -58,7 +58,7 @@ impl FromStr for Endpoint {
     }
 }
 
-/// A host without the brackets that IPv6 numbers need before a port.
+/// A host without the brackets that IPv6 addresses need before a port.
 pub(super) fn host_of(text: &str) -> Result<String, String> {
     let bare = text
         .strip_prefix('[')

@@ -1,4 +1,4 @@
-//! Checks at work, against servers that behave well and badly.
+//! Running checks, against servers that behave well and badly.
 
 use std::io::{Read as _, Write as _};
 use std::net::{TcpListener, TcpStream};
@@ -210,7 +210,7 @@ fn r30_probes_leave_no_descriptor_whatever_their_outcome() {
         check.start(Instant::now()).unwrap();
         let mut clock = Instant::now();
         let mut turns = 0;
-        // The test controls the clock: no probe has to be waited for.
+        // The test controls the clock: it does not wait for probes.
         while turns < 600 {
             let mut wants = Interest::default();
             check.wants(&mut wants);
@@ -222,7 +222,7 @@ fn r30_probes_leave_no_descriptor_whatever_their_outcome() {
         }
         check.end();
         drop(check);
-        // Threads of the servers may still hold their ends.
+        // The servers' threads may still hold their ends.
         let ours = || descriptors() <= before;
         let patience = Instant::now() + Duration::from_secs(20);
         while !ours() && Instant::now() < patience {

@@ -5,7 +5,7 @@ use std::str::FromStr;
 
 use super::target::{Endpoint, host_of};
 
-/// Where to ask, and for what.
+/// The target and the path of a request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Url {
     /// Host and port.
@@ -50,7 +50,7 @@ impl FromStr for Url {
         } else {
             authority.parse()?
         };
-        // What goes into the request's first line: nothing that could end it.
+        // Part of the request's first line: nothing that could end it.
         if !path.bytes().all(|byte| byte.is_ascii_graphic()) {
             return Err(format!(
                 "{text:?}: percent-encode spaces and non-ASCII characters, such as %20"

@@ -13,39 +13,39 @@ use fdguard_probe::{Error, Probe, ProcessWatcher, WatcherTick};
 use super::cost::Cost;
 use super::trend;
 
-/// The most processes under close watch: each takes three descriptors of fdguard, and memory for
+/// The most processes under close watch: each takes three of fdguard's descriptors, and memory for
 /// each of its own.
 const MOST: usize = 4;
 /// More descriptors than this are counted and not listed: a first list takes about 12 µs each
-/// (9,500: 0.12 s of processor time), in which nothing else is done.
+/// (9,500: 0.12 s of processor time), during which the loop does nothing else.
 pub const MOST_LISTED: u64 = 5_000;
-/// A list may take this part of the time: one in two hundred.
+/// Listing may take this share of the time: one in two hundred.
 const LIST_SHARE: u32 = 200;
-/// Beside each list so many of the known ones are looked at again.
+/// How many known descriptors are read again with each list.
 const AGAIN: usize = 256;
-/// A connection becomes `CLOSE_WAIT` without a change in the count: look again this often, whatever
+/// A connection becomes `CLOSE_WAIT` without a change in the count: read again this often, whatever
 /// the count is.
 const AGAIN_EVERY: Duration = Duration::from_secs(5);
-/// A group of descriptors that is smaller is not named as a suspect.
+/// A smaller group of descriptors is not named as a suspect.
 const LEAST_SUSPECT: u64 = 5;
-/// So many suspects are named.
+/// The most suspects that are named.
 const SUSPECTS: usize = 5;
 
-/// What leaks, or may.
+/// Descriptors that leak, or may leak.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Leak {
-    /// In which process.
+    /// The process.
     pub pid: Pid,
     /// Its class; absent if unknown.
     pub class: Option<Class>,
-    /// What they point at, numbers collapsed.
+    /// What they refer to, numbers collapsed.
     pub target: Option<Text>,
     /// How many there are.
     pub count: u64,
-    /// How many more every minute.
+    /// The growth per minute.
     pub per_minute: Option<f64>,
-    /// Whether the judgement calls it a leak: else it is what was opened since the close watch
-    /// began and is still open.
+    /// Whether it is judged a leak: otherwise it was opened since the close watch began and is
+    /// still open.
     pub proven: bool,
 }
 
@@ -54,7 +54,7 @@ pub struct Leak {
 pub(super) struct Closely<'p> {
     probe: &'p Probe,
     watched: Vec<Close<'p>>,
-    /// Those that cannot be watched like this, and why.
+    /// Those that cannot be watched closely, and why.
     hidden: Vec<(Pid, Gap)>,
 }
 
@@ -91,7 +91,7 @@ impl<'p> Closely<'p> {
         self.hidden.clear();
     }
 
-    /// Looks at these, those that hold most where they are too many; others are let go.
+    /// Examines these, or those that hold most if there are too many; others are dropped.
     pub(super) fn read(&mut self, now: Duration, candidates: &[Candidate]) {
         let mut chosen = candidates.to_vec();
         chosen.sort_by_key(|one| std::cmp::Reverse(one.count));
@@ -115,7 +115,7 @@ impl<'p> Closely<'p> {
         }
     }
 
-    /// Its place among the watched, if it may be watched.
+    /// Its index among the watched, if it may be watched.
     fn start(&mut self, candidate: &Candidate) -> Option<usize> {
         if self.hidden.iter().any(|(pid, _)| *pid == candidate.pid) {
             return None;
@@ -169,7 +169,7 @@ impl<'p> Closely<'p> {
             .push((pid, Gap::new(what, error.to_string(), remedy)));
     }
 
-    /// Why this process is not watched, where it should be.
+    /// Why this process is not watched although it should be.
     pub(super) fn gap(&self, pid: Pid) -> Option<&Gap> {
         let hidden = self.hidden.iter();
         hidden
@@ -194,8 +194,8 @@ impl<'p> Closely<'p> {
         Some(counts.into_iter().collect())
     }
 
-    /// What leaks in all of them, the most first; where nothing is proven, what was opened and
-    /// stays.
+    /// What leaks in all of them, the largest first; if nothing is proven, what was opened and
+    /// stays open.
     pub(super) fn leaks(&self) -> Vec<Leak> {
         let listed = self.watched.iter().filter(|one| one.timeline.is_listed());
         let mut proven: Vec<Leak> = listed.clone().flat_map(Close::proven).collect();

@@ -7,8 +7,8 @@ use super::Meter;
 
 impl Meter<'_> {
     /// How many connections the service's listeners have accepted and not closed: those of the
-    /// processes whose own port one of them listens at, or that is among `ports`. Absent where that
-    /// cannot be seen. A list of everything: for the time of a drain.
+    /// processes whose local port one of them listens on, or is among `ports`. Absent if that is
+    /// not visible. It lists everything, so it is only for the duration of a drain.
     #[must_use]
     pub fn connections(&self, pids: &[Pid], ports: &[u16]) -> Option<u64> {
         let options = Options {

@@ -1,26 +1,26 @@
-//! What a look costs, in processor time: on a busy machine a look takes longer and costs the same.
+//! The cost of a look in processor time: on a busy machine a look takes longer but costs the same.
 
 use std::time::Duration;
 
 use rustix::time::{ClockId, clock_gettime};
 
-/// The processor time that was used when something began.
+/// The processor time used when something began.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Cost(Duration);
 
 impl Cost {
-    /// Begins to count.
+    /// Starts counting.
     pub(super) fn start() -> Self {
         Self(used())
     }
 
-    /// What was used since.
+    /// The time used since.
     pub(super) fn spent(self) -> Duration {
         used().saturating_sub(self.0)
     }
 }
 
-/// Of all threads: large tables are listed by several.
+/// For all threads: several threads list large tables.
 fn used() -> Duration {
     let time = clock_gettime(ClockId::ProcessCPUTime);
     let seconds = u64::try_from(time.tv_sec).unwrap_or(0);

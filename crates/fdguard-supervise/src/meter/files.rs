@@ -11,16 +11,16 @@ use fdguard_probe::parse::{fdinfo::Fdinfo, limits, stat::ProcStat, status::ProcS
 use rustix::fs::{Mode, OFlags, RawDir, SeekFrom};
 use rustix::io::Errno;
 
-/// Why something of a process could not be read.
+/// Why a process could not be read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Refusal {
-    /// The process has ended.
+    /// The process has exited.
     Gone,
     /// Not permitted.
     Denied,
     /// fdguard's table, or the host's, is full.
     Full,
-    /// This.
+    /// Another error.
     Other(Errno),
 }
 
@@ -92,8 +92,7 @@ impl Files {
         Ok(&self.buffer)
     }
 
-    /// The inode of the table, which is another one for another process, and the number of
-    /// descriptors.
+    /// The inode of the table, which differs for another process, and the number of descriptors.
     pub(super) fn table(&mut self, pid: Pid) -> Result<(u64, Result<u64, Refusal>), Refusal> {
         let path = format!("/proc/{pid}/fd");
         let stat = rustix::fs::stat(path.as_str())?;
@@ -119,7 +118,7 @@ impl Files {
             .map(limits::open_files)
     }
 
-    /// Slots of its table: no number in use is as high, and the table never shrinks.
+    /// Slots of its table: all numbers in use are lower, and the table never shrinks.
     pub(super) fn slots(&mut self, pid: Pid) -> Result<Option<u64>, Refusal> {
         let bytes = self.read(&format!("/proc/{pid}/status"))?;
         Ok(ProcStatus::parse(bytes).fd_size.filter(|slots| *slots > 0))
@@ -138,7 +137,7 @@ impl Files {
             .saturating_mul(rustix::param::page_size() as u64))
     }
 
-    /// Its part of the memory: of what several share, each has an equal part.
+    /// Its proportional share of memory: shared pages are divided equally.
     pub(super) fn proportional(&mut self, pid: Pid) -> Result<u64, Refusal> {
         let bytes = self.read(&format!("/proc/{pid}/smaps_rollup"))?;
         proportional(&String::from_utf8_lossy(bytes)).ok_or(Refusal::Gone)
@@ -157,7 +156,7 @@ impl Files {
                             .filter_map(|word| word.parse::<Pid>().ok()),
                     );
                 }
-                // A thread that ended has left its children to another one.
+                // A thread that exited has left its children to another one.
                 Err(Refusal::Gone) if !task_exists(pid, task) => {}
                 // The kernel was built without these lists.
                 Err(Refusal::Gone) => return Err(Refusal::Other(Errno::NOSYS)),
@@ -205,7 +204,7 @@ fn listed(path: &str) -> Result<u64, Refusal> {
     Ok(numbers(&open_dir(path)?)?.len() as u64)
 }
 
-/// The highest number that is the program's own: what protection keeps in its table is not.
+/// The highest number that is the program's own, without protection's placeholders.
 pub(super) fn highest_of_program(pid: Pid, slots: u64) -> Result<u64, Refusal> {
     let found = highest(pid, slots)?;
     if !is_kept(pid, found) {
@@ -217,23 +216,23 @@ pub(super) fn highest_of_program(pid: Pid, slots: u64) -> Result<u64, Refusal> {
     own.ok_or(Refusal::Gone)
 }
 
-/// Whether fdguard keeps this number closed in a protected process.
+/// Whether this number is fdguard's placeholder in a protected process.
 fn is_kept(pid: Pid, number: u64) -> bool {
     let info = std::fs::read(format!("/proc/{pid}/fdinfo/{number}")).unwrap_or_default();
     let target = std::fs::read_link(format!("/proc/{pid}/fd/{number}"));
     Fdinfo::parse(&info).is_kept() && target.is_ok_and(|target| target.as_os_str() == "/dev/null")
 }
 
-/// The highest number in use, without a list of all: the kernel's directory of a table can be
-/// entered at a number, so that a dozen questions "is there one from here on?" find the last.
-/// 10,000 descriptors cost as much as ten.
+/// The highest number in use, without listing all: the kernel's directory of a table can be entered
+/// at a number, so a dozen queries for the next one find the last. 10,000 descriptors cost as much
+/// as ten.
 pub(super) fn highest(pid: Pid, slots: u64) -> Result<u64, Refusal> {
     let dir = open_dir(&format!("/proc/{pid}/fd"))?;
     let (mut found, mut above) = match from(&dir, 0)? {
         Some(first) => (first, slots.max(first + 1)),
         None => return Err(Refusal::Gone),
     };
-    // From `above` on there is nothing: the table may have grown since its size was read.
+    // There is nothing from `above` on: the table may have grown since its size was read.
     while let Some(higher) = from(&dir, above)? {
         found = higher;
         above = above.saturating_mul(2).max(higher + 1);
@@ -292,7 +291,7 @@ mod tests {
             let (_, count) = files.table(victim.pid()).unwrap();
             assert_eq!(Some(count.unwrap()), said["count"].as_u64());
             let slots = files.slots(victim.pid()).unwrap().unwrap();
-            // What it holds for its work comes and goes; the victim knows its own.
+            // Its temporary descriptors come and go; the victim knows its own.
             let found = highest(victim.pid(), slots).unwrap();
             assert_eq!(Some(found), said["highest"].as_u64(), "{said}");
             assert_eq!(
@@ -307,7 +306,7 @@ mod tests {
         assert!(files.resident(victim.pid()).unwrap() > 100_000);
     }
 
-    /// 18 of 21 protected services broke their budget by it when they started.
+    /// Because of this, 18 of 21 protected services exceeded their budget when they started.
     #[test]
     fn what_protection_keeps_is_not_the_programs_highest_number() {
         use rustix::fs::{Mode, OFlags, open};

@@ -1,8 +1,8 @@
-//! Looks at the processes of a service, as cheaply as its budgets allow.
+//! Examines the processes of a service, as cheaply as its budgets allow.
 //!
-//! A look at rest is one system call for each process: the size of its table. Names, limits and the
-//! highest number are read when the count changed or now and then. Descriptors are listed only in
-//! processes that hold so many that a level could be near, and their states and leaks are known
+//! At rest, a look is one system call for each process: the size of its table. Names, limits and
+//! the highest number are read when the count changed or periodically. Descriptors are listed only
+//! in processes that hold so many that a level could be near, and their states and leaks are known
 //! only there.
 
 mod close;
@@ -40,10 +40,10 @@ pub use pace::AT_REST;
 
 /// Limits and names are read again this often.
 const AROUND_EVERY: Duration = Duration::from_secs(5);
-/// A close watch begins at this part of the way to the first level: so that something is known when
-/// the level is reached.
+/// A close watch begins at this share of the first level, so that data exists when the level is
+/// reached.
 const CLOSE_FROM: f64 = 0.5;
-/// What is needed of classes is looked at from this part of their level on.
+/// Classes are examined from this share of their level on.
 const CLASSES_FROM: f64 = 0.9;
 
 /// Takes the readings of one service.
@@ -54,7 +54,7 @@ pub struct Meter<'p> {
     files: Files,
     began: Instant,
     next: Instant,
-    /// The program, and when it came into view.
+    /// The program, and when it was first seen.
     main: Option<(Pid, Option<u64>, Duration)>,
     members: Vec<Member>,
     pace: Pace,
@@ -64,7 +64,7 @@ pub struct Meter<'p> {
     zombies: (Observation<u64>, Duration),
 }
 
-/// What is remembered of a process.
+/// The state of a process.
 #[derive(Clone, Debug)]
 struct Member {
     pid: Pid,
@@ -79,7 +79,7 @@ struct Member {
 }
 
 impl<'p> Meter<'p> {
-    /// Measures what these budgets are about. The first look is due at once.
+    /// Measures what these budgets need. The first look is immediate.
     #[must_use]
     pub fn new(probe: &'p Probe, budgets: &[Budget], now: Instant) -> Self {
         Self {
@@ -98,23 +98,23 @@ impl<'p> Meter<'p> {
         }
     }
 
-    /// Until the next look.
+    /// Registers the time of the next look.
     pub fn wants(&self, wants: &mut Interest<'_>) {
         wants.until(self.next);
     }
 
-    /// Whether it is time to look.
+    /// Whether it is time for a look.
     #[must_use]
     pub fn is_due(&self, now: Instant) -> bool {
         now >= self.next
     }
 
-    /// Looks when it is time to. `pids` are the processes of the service, the program itself first.
+    /// Looks if it is time. `pids` are the processes of the service, the program itself first.
     pub fn poll(&mut self, now: Instant, pids: &[Pid]) -> Option<ServiceReading> {
         self.is_due(now).then(|| self.read(now, pids))
     }
 
-    /// Looks.
+    /// Takes one look.
     pub fn read(&mut self, now: Instant, pids: &[Pid]) -> ServiceReading {
         let at = now.saturating_duration_since(self.began);
         let members: Vec<Member> = pids
@@ -147,13 +147,13 @@ impl<'p> Meter<'p> {
         reading
     }
 
-    /// What leaks, as far as the close watch knows; the most first.
+    /// What leaks, as far as the close watch knows; the largest first.
     #[must_use]
     pub fn leaks(&self) -> Vec<Leak> {
         self.close.leaks()
     }
 
-    /// What is known of this process now; absent when it has ended.
+    /// The current state of this process; absent if it has exited.
     fn member(&mut self, at: Duration, pid: Pid) -> Option<Member> {
         let (inode, count) = match self.files.table(pid) {
             Ok(found) => found,
@@ -168,7 +168,7 @@ impl<'p> Meter<'p> {
             Some(known) => known,
             None => self.newcomer(pid, inode)?,
         };
-        // A process that is about to end also has an empty table.
+        // An exiting process also has an empty table.
         if count == Ok(0) && self.files.state(pid).map_or(true, |state| state.zombie) {
             return None;
         }
@@ -238,7 +238,7 @@ impl<'p> Meter<'p> {
         };
     }
 
-    /// Begins anew when another program took the place.
+    /// Starts over when another program took its place.
     fn follow(&mut self, at: Duration, main: Pid) {
         let found = self.members.iter().find(|one| one.pid == main);
         let Some(found) = found.map(|one| (one.pid, one.start_ticks)) else {

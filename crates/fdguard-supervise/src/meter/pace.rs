@@ -9,23 +9,23 @@ use fdguard_core::count::as_f64;
 pub const AT_REST: Duration = Duration::from_secs(1);
 /// Near a level, and while a program starts.
 const NEAR: Duration = Duration::from_millis(250);
-/// Never oftener.
+/// Never more often.
 const AT_MOST: Duration = Duration::from_millis(50);
-/// A program that started this long ago may do anything.
+/// A program that started this recently may do anything.
 const YOUNG: Duration = Duration::from_secs(5);
 /// A level is near from this share on.
 const CLOSE_TO: f64 = 0.9;
-/// So many looks are to be had before the level at the rate of now.
+/// At the current rate, this many looks must happen before the level is reached.
 const LOOKS_LEFT: f64 = 8.0;
 
-/// What was seen of one measure of one process.
+/// One measurement of one process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Point {
     pub(super) pid: Pid,
     pub(super) value: u64,
 }
 
-/// Remembers the last look to know how fast something rises.
+/// Remembers the last look, to compute how fast values rise.
 #[derive(Debug, Default)]
 pub(super) struct Pace {
     at: Duration,
@@ -36,7 +36,7 @@ pub(super) struct Pace {
 
 impl Pace {
     /// How long to wait after this look. `levels` are those of each process, ascending;
-    /// `since_start` is the age of the program as we know it.
+    /// `since_start` is the known age of the program.
     pub(super) fn after(
         &mut self,
         now: Duration,
@@ -110,8 +110,7 @@ mod tests {
         assert_eq!(pause, NEAR);
     }
 
-    /// Looks taken between the level to act at and the wall, from any moment the looking may begin
-    /// at.
+    /// Looks taken between the action level and the limit, for any start of the looks.
     fn looks_in_time(rate: f64, limit: f64, young: bool, phase: f64) -> usize {
         let mut pace = Pace::default();
         let (mut now, mut seen) = (phase, 0);

@@ -8,12 +8,12 @@ use fdguard_core::count::as_f64;
 use super::files::{Files, Refusal};
 use crate::budget::{MemoryUse, Observation};
 
-/// To count what is shared once, the kernel walks through all of the memory: not oftener than this.
+/// To count shared pages once, the kernel walks all of the memory: at most this often.
 const EXACT_EVERY: Duration = Duration::from_secs(5);
-/// Earlier only when it has grown by this much since.
+/// Earlier only if it has grown by this factor since.
 const GROWN: f64 = 1.1;
 
-/// The last exact answer.
+/// The last exact measurement.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Memory {
     exact: Option<Exact>,
@@ -22,14 +22,14 @@ pub(super) struct Memory {
 #[derive(Clone, Copy, Debug)]
 struct Exact {
     at: Duration,
-    /// The sum at that time, shared pages counted for each.
+    /// The sum at that time, with shared pages counted for each process.
     resident: u64,
     bytes: u64,
 }
 
 impl Memory {
-    /// The sum of what is resident is the most it can be: only when that passes the level is it
-    /// worth to count shared pages once.
+    /// The sum of resident memory is an upper bound: only if that exceeds the level is it worth
+    /// counting shared pages once.
     pub(super) fn measure(
         &mut self,
         files: &mut Files,
@@ -71,7 +71,7 @@ impl Memory {
     }
 }
 
-/// Absent where one of them may not be looked into.
+/// Absent if one of them cannot be read.
 fn exactly(files: &mut Files, pids: &[Pid]) -> Option<u64> {
     let mut sum = 0_u64;
     for pid in pids {

@@ -61,7 +61,7 @@ fn the_table_size_is_enough_until_a_level_could_be_reached() {
     );
 }
 
-/// A burst is no reason to act; at the wall nobody waits.
+/// A burst is not a reason to act; at the limit there is no waiting.
 #[test]
 fn r29_a_leak_is_warned_of_and_acted_on_before_the_wall() {
     let probe = Probe::new().unwrap();
@@ -116,8 +116,8 @@ fn who_ended_is_not_among_them_and_zombies_are_counted() {
     let start = Instant::now();
     let mut meter = Meter::new(&probe, &budgets(&["zombies=1:9", "memory=1GiB"]), start);
     let mut child = Command::new("true").spawn().unwrap();
-    // It has ended when its output would be at its end; it is not waited for, so it is a zombie of
-    // ours.
+    // It has exited when its output is at its end; it is not waited for, so it is a zombie of the
+    // test.
     let pid = rustix::process::Pid::from_child(&child);
     let options = rustix::process::WaitIdOptions::EXITED | rustix::process::WaitIdOptions::NOWAIT;
     rustix::process::waitid(rustix::process::WaitId::Pid(pid), options).unwrap();
@@ -165,7 +165,7 @@ fn connections_to_a_listener_are_counted_and_others_are_not() {
     let (served, _) = listener.accept().unwrap();
     let meter = Meter::new(&probe, &defaults(), Instant::now());
     let own = [std::process::id()];
-    // The client's end is here, too, but its own port is no listener's.
+    // The client's end is here, too, but its port has no listener.
     let port = address.port();
     assert_eq!(meter.connections(&own, &[port]), Some(1));
     assert_eq!(meter.connections(&own, &[]), Some(1));
@@ -217,7 +217,7 @@ fn r33_connections_that_the_peer_has_closed_are_warned_of() {
         drop(client);
     }
     for stream in &served {
-        // The end of the stream has come: from here on it is in CLOSE_WAIT.
+        // The end of the stream has arrived: from here on it is in CLOSE_WAIT.
         assert_eq!(stream.peek(&mut [0]).unwrap(), 0);
     }
     let budgets = budgets(&["fds=off"]);

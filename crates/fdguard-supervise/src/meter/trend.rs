@@ -12,13 +12,13 @@ use fdguard_core::timeline::Look;
 use super::cost::Cost;
 use crate::budget::{LimitAhead, Observation};
 
-/// A judgement may take this part of the time: one in two thousand,
+/// Judging may take this share of the time: one in two thousand,
 const SHARE: u32 = 2000;
-/// and one oftener than this tells nothing new.
+/// and more often than this adds nothing.
 const AT_MOST_EVERY: Duration = Duration::from_secs(1);
 
-/// The counts of one process over time. A list is not needed for that; its memory is that of a few
-/// thousand numbers, however long it goes on.
+/// The counts of one process over time. This needs no list; it uses the memory of a few thousand
+/// numbers, however long it runs.
 #[derive(Debug, Default)]
 pub(super) struct Trend {
     counts: Timeline,
@@ -44,7 +44,7 @@ impl Trend {
         });
     }
 
-    /// Judges when it is time to, by the lists where there are enough of them.
+    /// Judges if it is time, by the lists if there are enough of them.
     pub(super) fn judge(&mut self, now: Duration, listed: Option<&Timeline>) {
         let enough = |timeline: &&Timeline| timeline.looks() >= LEAST_LOOKS as u64;
         if now < self.next || !enough(&&self.counts) {
@@ -84,13 +84,12 @@ impl Trend {
     }
 }
 
-/// What leaks, by this timeline.
+/// What leaks, according to this timeline.
 pub(super) fn leaking(timeline: &Timeline) -> Vec<RisingGroup> {
     rising_groups(timeline, &judge(timeline), Verdict::Leaking)
 }
 
-/// The hard limit is no wall behind the soft one; what is one only under a condition is left to its
-/// own budget.
+/// The hard limit does not matter behind the soft one; a conditional limit has its own budget.
 fn nearest(walls: &[Forecast]) -> Option<LimitAhead> {
     let ahead = walls.iter().filter(|wall| wall.only_if.is_none());
     let ahead = ahead.filter_map(|wall| Some((wall.eta_seconds?, wall)));

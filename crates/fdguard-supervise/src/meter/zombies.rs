@@ -5,7 +5,7 @@ use fdguard_core::{Gap, Pid};
 use super::files::{Files, Refusal};
 use crate::budget::Observation;
 
-/// Children of living processes that ended: those are not among the living.
+/// Exited children of living processes: those are not among the living.
 pub(super) fn count(files: &mut Files, alive: &[Pid]) -> Observation<u64> {
     let mut zombies = 0;
     for pid in alive {

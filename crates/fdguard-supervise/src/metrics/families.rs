@@ -157,7 +157,8 @@ fn processes(text: &mut Exposition, services: &[ServiceMetrics]) {
     kinds(text, &rows);
 }
 
-/// A family of its own: the sum over `fdguard_process_open_fds` would else count everything twice.
+/// A separate family: otherwise the sum over `fdguard_process_open_fds` would count everything
+/// twice.
 fn kinds(text: &mut Exposition, rows: &[Row<'_>]) {
     let counted: Vec<(&Row<'_>, BTreeMap<String, u64>)> = rows
         .iter()
@@ -193,7 +194,7 @@ fn by_kind(classes: &[(Class, u64)]) -> BTreeMap<String, u64> {
     kinds
 }
 
-/// The same for dashboards that were made for process-exporter.
+/// The same for dashboards made for process-exporter.
 fn groups(text: &mut Exposition, services: &[ServiceMetrics]) {
     let open = services.iter().filter_map(|service| {
         let known = service.processes.iter().filter_map(|one| one.open_fds);

@@ -1,5 +1,5 @@
-//! `/health`: the fields that health endpoints of others have, so that one page fits all. Callers
-//! without the token get counts only.
+//! `/health`: the fields that health endpoints usually have, so that one page fits all readers.
+//! Callers without the token get only counts.
 
 use fdguard_core::wall::{CRITICAL_FROM, WARNING_ABOVE};
 use jiff::Timestamp;
@@ -7,7 +7,7 @@ use serde::Serialize;
 
 use super::state::{MetricsState, ServiceMetrics, TargetMetrics, number};
 
-/// The page and whether all is well.
+/// The page and its status.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct HealthPage {
     /// JSON.
@@ -31,7 +31,7 @@ struct Page<'s> {
     services: Option<Vec<Details<'s>>>,
 }
 
-/// Of one process: the one that is nearest to its limit.
+/// Counts of one process: the one nearest to its limit.
 #[derive(Clone, Serialize)]
 struct Counts {
     fd_count: Option<u64>,
@@ -68,7 +68,7 @@ struct CountView {
     count: u64,
 }
 
-/// How bad it is, in this order.
+/// The statuses, from best to worst.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Status {
     Ok,

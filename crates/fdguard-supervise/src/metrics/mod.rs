@@ -1,8 +1,8 @@
 //! The supervisor's pages: `/metrics` for Prometheus and `/health` for load balancers.
 //!
-//! The loop fills a [`State`], [`families`] and [`health`] format it, purely, and [`Server`] serves
-//! it. No client can block the loop: connections are few, headers are short, everything has a
-//! deadline and is nonblocking.
+//! The loop fills a [`MetricsState`], [`families`] and [`health`] format it, purely, and
+//! [`MetricsServer`] serves it. No client can block the loop: connections are few, headers are
+//! short, everything has a deadline and is nonblocking.
 
 pub mod families;
 pub mod health;

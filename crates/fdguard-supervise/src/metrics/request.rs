@@ -11,7 +11,7 @@ use super::{families, health};
 /// The longest head of a request.
 pub(super) const HEAD: usize = 8 << 10;
 
-/// What a head asks for.
+/// A parsed request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Request<'h> {
     method: &'h [u8],
@@ -22,14 +22,14 @@ pub(super) struct Request<'h> {
     host: Option<&'h [u8]>,
 }
 
-/// How far the bytes of a request go.
+/// How far parsing got.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Head<'h> {
     /// The empty line is missing.
     More,
     /// A request.
     Whole(Request<'h>),
-    /// None, and none will come of it.
+    /// Not a request, and more bytes will not make it one.
     Bad,
     /// Too long.
     Long,
@@ -68,7 +68,7 @@ pub(super) fn read(bytes: &[u8]) -> Head<'_> {
             name if name.eq_ignore_ascii_case(b"host") => &mut host,
             _ => continue,
         };
-        // Two of them mean two things to two readers.
+        // Different readers may interpret a duplicate differently.
         if known.replace(value).is_some() {
             return Head::Bad;
         }
@@ -81,14 +81,14 @@ pub(super) fn read(bytes: &[u8]) -> Head<'_> {
     })
 }
 
-/// Whether this request means the server at this address. A page of elsewhere that a browser here
-/// has open can ask a loopback address under a name of its own, and that name is in `Host`. Other
-/// addresses have names that nobody here knows.
+/// Whether this request is meant for the server at this address. A foreign page in a local browser
+/// can send requests to a loopback address under its own name, and that name is in `Host`. The
+/// names of other addresses are unknown here.
 pub(super) fn is_for(request: &Request<'_>, address: SocketAddr) -> bool {
     if !address.ip().is_loopback() {
         return true;
     }
-    // No browser leaves it out.
+    // Every browser sends it.
     let Some(host) = request.host else {
         return true;
     };
@@ -126,7 +126,7 @@ fn end(bytes: &[u8]) -> Option<usize> {
     None
 }
 
-/// The whole answer to it.
+/// The whole response.
 pub(super) fn answer(
     request: &Request<'_>,
     state: &MetricsState,

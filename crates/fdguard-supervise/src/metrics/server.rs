@@ -19,11 +19,11 @@ use crate::poll::{Interest, Readiness};
 /// Connections at a time. The oldest is closed for a new one, so that idle clients cannot block
 /// others.
 const CONNECTIONS: usize = 16;
-/// From the first moment of a connection to its last.
+/// The longest that a connection may last.
 const PATIENCE: Duration = Duration::from_secs(5);
 /// How long to stop accepting after the system refused a descriptor.
 const PAUSE: Duration = Duration::from_secs(1);
-/// What is read of a caller that goes on talking after its request.
+/// How much is read from a caller that keeps sending after its request.
 const REST: usize = 64 << 10;
 
 /// A listening socket with its connections.
@@ -65,13 +65,13 @@ impl MetricsServer {
         self.address
     }
 
-    /// How many connections there are at the moment.
+    /// The current number of connections.
     #[must_use]
     pub fn connections_held(&self) -> usize {
         self.connections.len()
     }
 
-    /// What it waits for.
+    /// Registers its descriptors and deadline.
     pub fn wants<'f>(&'f self, wants: &mut Interest<'f>) {
         match self.pause {
             None => wants.read(self.listener.as_fd()),
@@ -138,7 +138,7 @@ fn accept(
             continue;
         }
         if connections.len() >= CONNECTIONS {
-            // The oldest is the first: they are kept in the order of their coming.
+            // The oldest is the first: they are in the order of arrival.
             connections.remove(0);
         }
         connections.push(new);
@@ -160,8 +160,8 @@ enum Stage {
         answer: Vec<u8>,
         sent: usize,
     },
-    /// The answer is out. Closing now would take it back if the caller is still talking, so its end
-    /// is waited for.
+    /// The response is sent. Closing now would discard it if the caller is still sending, so wait
+    /// for the caller's end.
     Leaving {
         left: usize,
     },
@@ -176,7 +176,7 @@ impl Connection {
         }
     }
 
-    /// Goes as far as it can; `false` when it is over.
+    /// Continues as far as possible; `false` when it is over.
     fn poll(&mut self, answer: &mut Answer<'_>) -> bool {
         loop {
             let step = match &mut self.stage {

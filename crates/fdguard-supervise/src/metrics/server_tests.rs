@@ -25,7 +25,7 @@ fn state() -> MetricsState {
     }
 }
 
-/// Serves at this distance from the real time until the task is done.
+/// Serves with the clock shifted by this much until the task is finished.
 fn serve<T: Send + 'static>(
     server: &mut MetricsServer,
     ahead: Duration,
@@ -161,7 +161,7 @@ proptest! {
             for (bytes, as_request, shut) in callers {
                 let mut stream = TcpStream::connect(address).unwrap();
                 let start: &[u8] = if as_request { b"GET /metrics HTTP/1.1\r\n" } else { b"" };
-                // The server may have closed already: that is its right.
+                // The server may have already closed, which is allowed.
                 let _sent = stream.write_all(&[start, &bytes, b"\r\n\r\n"].concat());
                 if shut {
                     let _shut = stream.shutdown(Shutdown::Both);

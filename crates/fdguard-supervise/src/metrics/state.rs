@@ -19,7 +19,7 @@ pub struct MetricsState {
     pub host: HostMetrics,
     /// Its services.
     pub services: Vec<ServiceMetrics>,
-    /// What the guard prevented, by rule.
+    /// Hazards that protection prevented, by rule.
     pub prevented: BTreeMap<String, u64>,
 }
 
@@ -41,7 +41,7 @@ pub struct SupervisorMetrics {
 pub struct HostMetrics {
     /// Open files of all processes.
     pub allocated: Option<u64>,
-    /// The most that there can be.
+    /// The maximum.
     pub maximum: Option<u64>,
 }
 
@@ -54,9 +54,9 @@ pub struct ServiceMetrics {
     pub processes: Vec<ProcessMetrics>,
     /// Since when it has been up; absent while it is down.
     pub up_since: Option<Timestamp>,
-    /// Whether its readiness check holds; absent without one.
+    /// Whether its readiness check succeeds; absent without one.
     pub ready: Option<bool>,
-    /// Whether its liveness check holds; absent without one, and before the first answer.
+    /// Whether its liveness check succeeds; absent without one, and before the first result.
     pub healthy: Option<bool>,
     /// Why it does not.
     pub reason: Option<String>,
@@ -66,11 +66,11 @@ pub struct ServiceMetrics {
     pub breaches: u64,
     /// When the last one was.
     pub last_breach: Option<Timestamp>,
-    /// At this rate so long until no descriptor is left; absent when nothing grows.
+    /// Time until no descriptor is left at this rate; absent if nothing grows.
     pub eta: Option<Duration>,
-    /// Processes that did not end when they were asked to, since the supervisor was started.
+    /// Processes that did not exit when requested, since the supervisor started.
     pub survivors: u64,
-    /// Lines of output that were dropped since the supervisor was started.
+    /// Lines of output that were dropped since the supervisor started.
     pub lines_dropped: u64,
     /// The targets of its descriptors, the most frequent first; only for callers with the token.
     pub targets: Vec<TargetMetrics>,
@@ -79,7 +79,7 @@ pub struct ServiceMetrics {
 /// Descriptors with the same target.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TargetMetrics {
-    /// What: a path or a peer, numbers collapsed.
+    /// The target: a path or a peer, numbers collapsed.
     pub name: String,
     /// How many.
     pub count: u64,
@@ -104,7 +104,7 @@ pub struct ProcessMetrics {
     pub threads: Option<u64>,
     /// Resident memory in bytes.
     pub resident: Option<u64>,
-    /// Children that ended and were not waited for.
+    /// Children that exited and were not waited for.
     pub zombies: Option<u64>,
     /// Open descriptors by class, when they were last listed.
     pub classes: Option<Vec<(Class, u64)>>,
@@ -120,7 +120,7 @@ impl ProcessMetrics {
 }
 
 impl ServiceMetrics {
-    /// Its process that is nearest to its limit; the program itself where that is not known.
+    /// The process nearest to its limit; the program itself if that is not known.
     #[must_use]
     pub fn worst(&self) -> Option<&ProcessMetrics> {
         let known = self.processes.iter().filter(|one| one.ratio().is_some());

@@ -72,7 +72,7 @@ pub(super) fn state() -> MetricsState {
 /// A line of the text: name, labels, value.
 type Parsed = (String, Vec<(String, String)>, f64);
 
-/// Reads the text format strictly; panics at what Prometheus would refuse or warn of.
+/// Parses the text format strictly; panics at anything that Prometheus would refuse or warn about.
 fn parse(text: &str) -> Vec<Parsed> {
     assert!(text.ends_with('\n') || text.is_empty());
     let mut samples = Vec::new();
@@ -255,8 +255,7 @@ fn promtool_accepts_the_text() {
     std::io::Write::write_all(&mut child.stdin.take().unwrap(), text.as_bytes()).unwrap();
     let output = child.wait_with_output().unwrap();
     let said = String::from_utf8_lossy(&output.stderr);
-    // It knows that these names are others' and complains of their style; they are wanted as they
-    // are.
+    // It complains about the style of these established names, which are intended.
     let ours = said.lines().filter(|line| line.starts_with("fdguard_"));
     assert_eq!(ours.collect::<Vec<_>>(), Vec::<&str>::new());
     assert!(!said.contains("error while linting"), "{said}");
@@ -344,14 +343,14 @@ proptest! {
         state.services[0].processes[0].comm.clone_from(&comm);
         state.services[0].restarts = BTreeMap::from([(reason, 1)]);
         state.services[0].processes[0].classes = Some(vec![(Class::Other(other.into()), 1)]);
-        // Lines of the text end with a newline alone: others stay within a label.
+        // Lines of the text end only with a newline: other line breaks stay within a label.
         let samples = parse_all(&families::write(&state));
         prop_assert_eq!(value(&samples, "fdguard_process_open_fds", &[("service", &name), ("comm", &comm)]), Some(40.0));
         let _page = health::write(&state, true);
     }
 }
 
-/// As [`parse`], for labels that hold a carriage return before an escaped newline.
+/// Like [`parse`], for labels that contain a carriage return before an escaped newline.
 fn parse_all(text: &str) -> Vec<Parsed> {
     let lines = text
         .split('\n')

@@ -9,7 +9,7 @@ use serde::Deserialize;
 
 use crate::input_file;
 
-/// Where the token comes from. Never from the command line itself: everybody can read that.
+/// Where the token comes from. Never from the command line itself, which every user can read.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 #[serde(try_from = "String")]
 pub enum TokenSource {

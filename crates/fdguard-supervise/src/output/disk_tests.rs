@@ -9,7 +9,7 @@ use std::thread;
 use super::tests::{logging, quiet, settle, started, turn};
 use super::{DroppedLines, OutputEvent, ServiceOutput};
 
-/// A small file system of our own, gone with the value.
+/// A small file system for the test, removed with the value.
 struct Small(tempfile::TempDir);
 
 impl Small {
@@ -23,7 +23,7 @@ impl Small {
         is_there.then_some(Self(dir))
     }
 
-    /// Room again: what an operator does.
+    /// Makes room again, as an operator would.
     fn grow(&self) {
         let mut mount = Command::new("mount");
         mount.args(["-o", "remount,size=16m"]).arg(self.0.path());
@@ -39,8 +39,8 @@ impl Drop for Small {
 
 const LINES: usize = 30_000;
 
-/// Writes more than memory keeps; the disk does not hold the service up. Gives what happened, and
-/// the service's end.
+/// Writes more than memory keeps; the disk does not block the service. Returns the events, and the
+/// service's end.
 fn fill(output: &mut ServiceOutput) -> (Vec<OutputEvent>, File) {
     let [mut out, err] = started(output);
     drop(err);
@@ -57,7 +57,7 @@ fn fill(output: &mut ServiceOutput) -> (Vec<OutputEvent>, File) {
     (happened, writer.join().unwrap())
 }
 
-/// What was kept is in order, the gap stands where lines are missing, and nothing else is.
+/// The kept lines are in order, the gap is where lines are missing, and there is nothing else.
 fn assert_told(text: &str, dropped: DroppedLines) {
     let DroppedLines { lines, bytes } = dropped;
     let gap = format!("fdguard_event event=log_gap lines={lines} bytes={bytes}");
@@ -86,7 +86,7 @@ fn a_full_disk_drops_and_counts_and_says_so_in_the_log() {
     assert!(why.contains("No space left"), "{why}");
     let partial = fs::read(&path).unwrap();
     assert!(partial.ends_with(b"\n"), "no torn line while it is full");
-    // All that was written is read, and counted if there is no place for it.
+    // Everything written is read, and counted if there is no room for it.
     turn(&mut output, &mut |_| ());
     turn(&mut output, &mut |_| ());
     small.grow();

@@ -2,19 +2,19 @@
 
 use serde_json::Value;
 
-/// How the events of text begin.
+/// The beginning of text events.
 const TEXT: &[u8] = b"fdguard_event";
-/// The schema of the events of JSON.
+/// The schema of JSON events.
 const SCHEMA: &str = "fdguard.event";
 
-/// Whether a reader of event lines would take this for one.
+/// Whether a reader of event lines would mistake this for one.
 pub(super) fn is_event(line: &[u8]) -> bool {
     let start = line.iter().position(|byte| *byte > b' ');
     let line = line.get(start.unwrap_or(line.len())..).unwrap_or_default();
     line.starts_with(TEXT) || (line.starts_with(b"{") && has_schema(line))
 }
 
-/// Letters of JSON can be written as numbers.
+/// JSON letters can be written as `\u` escapes.
 fn has_schema(line: &[u8]) -> bool {
     let contains = |part: &[u8]| line.windows(part.len()).any(|window| window == part);
     if contains(SCHEMA.as_bytes()) {

@@ -2,9 +2,9 @@
 
 use std::collections::VecDeque;
 
-/// So many lines at most.
+/// The most lines.
 const LINES: usize = 20;
-/// So many bytes at most, of all of them together.
+/// The most bytes, in total.
 const BYTES: usize = 4 << 10;
 
 /// The last lines that a service wrote.
@@ -15,7 +15,7 @@ pub struct LastLines {
 }
 
 impl LastLines {
-    /// One more line; its newline does not count.
+    /// Adds a line; its newline does not count.
     pub fn push(&mut self, line: &[u8]) {
         let line = line.strip_suffix(b"\n").unwrap_or(line);
         // The end of a very long line is more useful than its beginning.
@@ -35,7 +35,7 @@ impl LastLines {
         self.lines.iter().map(Vec::as_slice)
     }
 
-    /// Forgets them: another start, another story.
+    /// Clears them for a new start.
     pub fn clear(&mut self) {
         *self = Self::default();
     }

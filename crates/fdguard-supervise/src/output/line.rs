@@ -1,16 +1,16 @@
 //! Splits bytes into lines. Pure; bytes that are not text pass unchanged.
 
-/// A line that is longer is passed on in pieces of this size: nothing grows without bound.
+/// A longer line is passed on in pieces of this size: nothing grows without bound.
 pub(super) const LONGEST: usize = 64 << 10;
 
-/// Holds the beginning of a line until its end comes.
+/// Holds the beginning of a line until its end arrives.
 #[derive(Debug, Default)]
 pub(super) struct Splitter {
     held: Vec<u8>,
 }
 
 impl Splitter {
-    /// Gives each line with its newline, and pieces of very long ones without.
+    /// Passes on each line with its newline, and pieces of very long ones without.
     pub(super) fn feed(&mut self, bytes: &[u8], mut each: impl FnMut(&[u8])) {
         for part in bytes.split_inclusive(|byte| *byte == b'\n') {
             if self.held.is_empty() && part.ends_with(b"\n") {
@@ -25,7 +25,7 @@ impl Splitter {
         }
     }
 
-    /// The writer is gone: what it left unfinished, with the newline that it owes to the next.
+    /// The writer is gone: passes on its unfinished line, with the missing newline.
     pub(super) fn finish(&mut self, mut each: impl FnMut(&[u8])) {
         if !self.held.is_empty() {
             self.held.push(b'\n');

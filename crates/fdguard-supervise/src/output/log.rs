@@ -13,19 +13,19 @@ use std::time::{Duration, Instant};
 use super::OutputEvent;
 use super::spec::OutputSpec;
 
-/// What is kept while the disk takes nothing.
+/// How much is kept while the disk accepts nothing.
 const RING: usize = 1 << 20;
-/// When a full disk is tried again, and a rotation that failed.
+/// When a full disk, or a failed rotation, is retried.
 const AGAIN: Duration = Duration::from_secs(1);
-/// How far a line without an end may take a file beyond its size.
+/// How far an unfinished line may take a file beyond its size.
 const BEYOND: u64 = 1 << 20;
 
-/// What was dropped.
+/// Dropped output.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct DroppedLines {
     /// Lines.
     pub lines: u64,
-    /// Bytes, those lines' newlines included.
+    /// Bytes, including those lines' newlines.
     pub bytes: u64,
 }
 
@@ -37,18 +37,19 @@ pub(super) struct Log {
     keep: u32,
     file: File,
     written: u64,
-    /// What is to be written, whole lines but for pieces of very long ones, and how much of it was.
+    /// The queued bytes, complete lines except for pieces of very long ones, and how many of them
+    /// were written.
     queue: Vec<u8>,
     sent: usize,
-    /// Whether the last byte of the file is within a line.
+    /// Whether the file ends within a line.
     is_within: bool,
-    /// Whether the queue begins at the border of a line.
+    /// Whether the queue begins at the start of a line.
     began_at_border: bool,
     wants_reopening: bool,
     failing: Option<Instant>,
     not_rotated: Option<Instant>,
     gap: DroppedLines,
-    /// All that was ever dropped.
+    /// Everything dropped so far.
     pub(super) dropped: DroppedLines,
 }
 
@@ -72,7 +73,7 @@ impl Log {
             dropped: DroppedLines::default(),
         };
         if is_within {
-            // An earlier writer was stopped within a line.
+            // An earlier writer stopped within a line.
             log.queue.push(b'\n');
         }
         Ok(log)
@@ -80,7 +81,7 @@ impl Log {
 
     /// A line, or a piece of a very long one.
     pub(super) fn push(&mut self, piece: &[u8]) {
-        // Once something was dropped, all is until there is room again: one gap, not many.
+        // Once something was dropped, everything is until there is room again: one gap, not many.
         let is_full = self.gap != DroppedLines::default() || self.waiting() + piece.len() > RING;
         if self.failing.is_some() && is_full {
             let lines = u64::from(piece.ends_with(b"\n"));
@@ -95,7 +96,7 @@ impl Log {
         self.queue.extend_from_slice(piece);
     }
 
-    /// The place of what was dropped is in the log, where it would have been.
+    /// Writes the count of dropped lines where they would have been.
     fn tell_gap(&mut self) {
         if self.gap == DroppedLines::default() {
             return;
@@ -113,18 +114,17 @@ impl Log {
         self.queue.len() - self.sent
     }
 
-    /// When it is to be tried again.
+    /// When to retry.
     pub(super) fn due(&self) -> Option<Instant> {
         self.failing
     }
 
-    /// Another program moved the file away: go on in a new one, after the line that is being
-    /// written.
+    /// Another program moved the file away: continue in a new one, after the current line.
     pub(super) fn reopen(&mut self) {
         self.wants_reopening = true;
     }
 
-    /// Writes what there is.
+    /// Writes the queue.
     pub(super) fn flush(&mut self, now: Instant, happened: &mut Vec<OutputEvent>) {
         if self.failing.is_some_and(|again| now < again) {
             return;
@@ -136,7 +136,7 @@ impl Log {
                     path: self.path.clone(),
                     dropped: self.gap,
                 });
-                // Nothing may follow for long: the count does not wait for it.
+                // It may take long until more output comes: the count does not wait for it.
                 self.tell_gap();
                 self.flush(now, happened);
             }
@@ -178,8 +178,8 @@ impl Log {
         Ok(())
     }
 
-    /// Takes the beginning of a line out of the file again, so that the file can be read and moved
-    /// meanwhile: the line comes whole later. Where that is not possible the rest follows when
+    /// Removes the beginning of a line from the file again, so that the file can be read and moved
+    /// meanwhile: the complete line follows later. If that is not possible, the rest follows when
     /// there is room.
     fn take_back(&mut self) {
         let sent = &self.queue[..self.sent];
@@ -208,7 +208,7 @@ impl Log {
         self.queue.drain(..self.sent);
         self.sent = 0;
         self.began_at_border = !self.is_within;
-        // A burst is over: its memory goes back.
+        // After a burst, release its memory.
         if self.queue.capacity() > 2 * RING / 8 && self.queue.is_empty() {
             self.queue = Vec::new();
         }
@@ -241,7 +241,7 @@ impl Log {
         }
         match self.rotate() {
             Ok(()) => self.not_rotated = None,
-            // No line is lost: it grows beyond its size until it can be rotated.
+            // No line is lost: the file grows beyond its size until it can be rotated.
             Err(why) => {
                 if self.not_rotated.replace(now + AGAIN).is_none() {
                     happened.push(OutputEvent::NotRotated {
@@ -253,14 +253,14 @@ impl Log {
         }
     }
 
-    /// `FILE` becomes `FILE.1`, that becomes `FILE.2`, and so on. The new file is there before
-    /// anything is moved, so that a machine without room or descriptors changes nothing.
+    /// `FILE` becomes `FILE.1`, that becomes `FILE.2`, and so on. The new file is created before
+    /// anything is moved, so that nothing changes on a machine without room or descriptors.
     fn rotate(&mut self) -> io::Result<()> {
         let next = self.numbered("next");
         // A file left by a crash is empty. Never open a file that another program may have created.
         let _gone = fs::remove_file(&next);
         let new = options().append(true).create_new(true).open(&next)?;
-        // Readers of the old one are to be able to read the new one.
+        // Readers of the old file must be able to read the new one.
         new.set_permissions(self.file.metadata()?.permissions())?;
         for number in (1..self.keep).rev() {
             let from = self.numbered(&number.to_string());
@@ -297,7 +297,7 @@ impl Log {
     }
 }
 
-/// One that is not there need not be moved.
+/// A missing file need not be moved.
 fn moved(from: &Path, to: &Path) -> io::Result<()> {
     match fs::rename(from, to) {
         Err(why) if why.kind() != io::ErrorKind::NotFound => Err(why),
@@ -320,7 +320,7 @@ fn options() -> OpenOptions {
     options
 }
 
-/// The file at its end, its length, and whether it ends within a line.
+/// The file positioned at its end, its length, and whether it ends within a line.
 fn open(path: &Path) -> io::Result<(File, u64, bool)> {
     let file = options().append(true).open(path)?;
     let about = file.metadata()?;

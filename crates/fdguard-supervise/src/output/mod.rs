@@ -1,11 +1,12 @@
-//! What a service writes to its standard output and error: passed on, kept in files, and remembered
-//! for the report of its end.
+//! A service's standard output and error: passed on, kept in files, and remembered for the crash
+//! report.
 //!
-//! By default a service writes directly to fdguard's output ([`Pass::Inherit`]). If its lines are
-//! needed, it gets pipes, and an [`Output`] reads them: whole lines go to fdguard's output, into a
-//! [log](form::Form::log) that is rotated between lines, to the checks, and into [`Last`]. No line
-//! is lost over a rotation, a restart or a reopening. A slow reader of fdguard's output blocks the
-//! service, as it would without fdguard; a full disk does not (see [`log`]).
+//! By default a service writes directly to fdguard's output ([`Forwarding::Inherit`]). If its lines
+//! are needed, it gets pipes, and a [`ServiceOutput`] reads them: complete lines go to fdguard's
+//! output, into a [log](OutputSpec::log) that is rotated between lines, to the checks, and into
+//! [`LastLines`]. No line is lost over a rotation, a restart or a reopening. A slow reader of
+//! fdguard's output blocks the service, as it would without fdguard; a full disk does not (see
+//! [`log`]).
 
 mod forgery;
 mod last_lines;
@@ -37,11 +38,11 @@ use outlet::Outlet;
 
 use crate::poll::{Interest, Readiness};
 
-/// What is read from one pipe in one turn: a service that writes without pause does not keep the
-/// loop to itself.
+/// The most that is read from one pipe in one poll: a service that writes without pause must not
+/// monopolise the loop.
 const BITE: usize = 64 << 10;
 
-/// What the loop should log.
+/// Events for the loop to log.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum OutputEvent {
@@ -56,7 +57,7 @@ pub enum OutputEvent {
     LogBack {
         /// Which.
         path: PathBuf,
-        /// What was dropped meanwhile.
+        /// Output dropped meanwhile.
         dropped: DroppedLines,
     },
     /// It cannot be rotated and grows; reported once.
@@ -66,8 +67,8 @@ pub enum OutputEvent {
         /// Why.
         why: String,
     },
-    /// Our own output cannot be written: nobody reads it any more, and it is dropped from now on;
-    /// or there is no room for it, and what comes meanwhile is dropped. Told once.
+    /// fdguard's own output cannot be written: it has no reader any more, and output is dropped
+    /// from now on; or there is no room for it, and output is dropped meanwhile. Reported once.
     NobodyReads {
         /// `stdout` or `stderr`.
         stream: &'static str,
@@ -79,9 +80,9 @@ pub enum OutputEvent {
 /// The output of one service.
 #[derive(Debug)]
 pub struct ServiceOutput {
-    /// The service's name before a line.
+    /// The service's name, to prefix lines with.
     prefix: Vec<u8>,
-    /// Whether every line has it.
+    /// Whether every line is prefixed.
     is_prefixed: bool,
     outlets: [Option<Outlet>; 2],
     log: Option<Log>,
@@ -96,7 +97,7 @@ struct Source {
     /// 0 for its standard output, 1 for its standard error.
     stream: usize,
     splitter: Splitter,
-    /// The service is gone: what is there is read, nothing is waited for.
+    /// The service is gone: the remaining data is read without waiting.
     is_ending: bool,
     /// Whether the next byte begins a line in the outlet.
     at_start: bool,
@@ -124,14 +125,14 @@ impl ServiceOutput {
         })
     }
 
-    /// The service is about to be started: its ends of two new pipes, for its standard output and
-    /// error. Ours of them are to be closed after the start. Pipes of an earlier start are read to
-    /// their end.
+    /// The service is about to start: returns its ends of two new pipes, for its standard output
+    /// and error. The caller closes its copies after the start. Pipes of an earlier start are read
+    /// to their end.
     pub fn start(&mut self) -> io::Result<[OwnedFd; 2]> {
         let (out, their_out) = rustix::pipe::pipe_with(PipeFlags::CLOEXEC)?;
         let (err, their_err) = rustix::pipe::pipe_with(PipeFlags::CLOEXEC)?;
         for (stream, fd) in [out, err].into_iter().enumerate() {
-            // Each end of a pipe is an open file of its own: the service's still waits.
+            // Each end of a pipe is a separate open file: the service's end still blocks.
             rustix::io::ioctl_fionbio(&fd, true)?;
             self.sources.push(Source {
                 fd,
@@ -145,16 +146,16 @@ impl ServiceOutput {
         Ok([their_out, their_err])
     }
 
-    /// Nothing of the service is left: what is still in its pipes is read, and then they are
-    /// closed, even if somebody else has kept the other ends.
+    /// Nothing of the service is left: the remaining data in its pipes is read, and then they are
+    /// closed, even if another process has kept the other ends.
     pub fn ended(&mut self) {
         for source in &mut self.sources {
             source.is_ending = true;
         }
     }
 
-    /// Another program moved the log away (SIGUSR1): go on in a new file, after the line that is
-    /// being written.
+    /// Another program moved the log away (SIGUSR1): continue in a new file, after the current
+    /// line.
     pub fn reopen(&mut self) {
         if let Some(log) = &mut self.log {
             log.reopen();
@@ -167,7 +168,7 @@ impl ServiceOutput {
         &self.last
     }
 
-    /// All that was dropped because the log could not be written.
+    /// All output dropped because the log could not be written.
     #[must_use]
     pub fn dropped(&self) -> DroppedLines {
         self.log
@@ -175,7 +176,7 @@ impl ServiceOutput {
             .map_or_else(DroppedLines::default, |log| log.dropped)
     }
 
-    /// Whether nothing is left to be read or written: a good moment to leave.
+    /// Whether nothing is left to read or write, so that fdguard can exit.
     #[must_use]
     pub fn is_idle(&self) -> bool {
         let waiting = self
@@ -189,13 +190,13 @@ impl ServiceOutput {
             && self.log.as_ref().is_none_or(|log| log.waiting() == 0)
     }
 
-    /// Whether there are pipes that may still bring something.
+    /// Whether there are pipes that may still deliver data.
     #[must_use]
     pub fn has_sources(&self) -> bool {
         !self.sources.is_empty()
     }
 
-    /// What it waits for.
+    /// Registers its descriptors and deadline.
     pub fn wants<'f>(&'f self, wants: &mut Interest<'f>) {
         for source in self.sources.iter().filter(|source| self.has_room(source)) {
             wants.read(source.fd.as_fd());
@@ -217,7 +218,7 @@ impl ServiceOutput {
             .is_none_or(Outlet::has_room)
     }
 
-    /// Continues without blocking. `heard` gets each line, without its newline.
+    /// Continues without blocking. Passes each line, without its newline, to `heard`.
     pub fn poll(
         &mut self,
         now: Instant,
@@ -274,11 +275,11 @@ impl ServiceOutput {
         true
     }
 
-    /// One line, or a piece of a very long one, to everybody.
+    /// Passes one line, or a piece of a very long one, to all outputs.
     fn push_bytes(&mut self, source: &mut Source, piece: &[u8], heard: &mut dyn FnMut(&[u8])) {
         if let Some(outlet) = &mut self.outlets[source.stream] {
-            // Our own events go to the same output: what looks like one is never passed on as it
-            // is. The rest of a long line may follow one of them.
+            // fdguard's own events go to the same output: a line that looks like one is never
+            // passed on unchanged. The rest of a long line may follow one of them.
             if (source.at_start && self.is_prefixed) || forgery::is_event(piece) {
                 outlet.push(&self.prefix);
             }

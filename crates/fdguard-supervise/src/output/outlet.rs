@@ -15,9 +15,9 @@ use rustix::net::SendFlags;
 
 use crate::poll::{Interest, Readiness};
 
-/// From here on nothing more is read from the service until some of it is gone.
+/// From here on nothing more is read from the service until some of it is written.
 const HIGH: usize = 64 << 10;
-/// What a pipe or terminal that `poll` calls writable takes without waiting.
+/// How much a pipe or terminal that `poll` reports as writable accepts without blocking.
 const LITTLE: usize = 512;
 
 /// One of fdguard's outputs.
@@ -87,8 +87,9 @@ impl Outlet {
         }
     }
 
-    /// Writes what is taken. An error comes once. It means that nobody reads any more, and what
-    /// follows is dropped; or that there is no room for it, then what is there is dropped.
+    /// Writes what is accepted. An error is returned once. It means that there is no reader any
+    /// more, and further output is dropped; or that there is no room, and the present output is
+    /// dropped.
     pub(super) fn flush(&mut self, ready: &Readiness) -> Result<(), Errno> {
         if self.way == Way::Shared && !ready.has(&self.fd) {
             return Ok(());
@@ -244,7 +245,8 @@ mod tests {
         outlet.push(&[b'x'; 200_000]);
         outlet.flush(&Readiness::default()).unwrap();
         assert_eq!(outlet.waiting(), 200_000, "not before poll says so");
-        // Until the pipe is full: then poll gives nothing, and nothing is written that would wait.
+        // Until the pipe is full: then poll reports nothing, and nothing is written that would
+        // block.
         for _ in 0..400 {
             let mut wants = Interest::default();
             outlet.wants(&mut wants);

@@ -1,4 +1,4 @@
-//! Where a service's output goes, as it is configured.
+//! Where a service's output goes, as configured.
 
 use std::path::PathBuf;
 use std::str::FromStr;
@@ -16,7 +16,7 @@ pub struct OutputSpec {
     pub pass: Option<Forwarding>,
     /// A file that is rotated (`--log FILE`).
     pub log: Option<PathBuf>,
-    /// From which size on it is rotated (`--log-size 10MiB`).
+    /// The size from which on it is rotated (`--log-size 10MiB`).
     #[serde(deserialize_with = "size")]
     pub log_size: u64,
     /// How many finished files are kept, as `FILE.1` (the newest) and so on (`--log-keep 5`).
@@ -25,7 +25,7 @@ pub struct OutputSpec {
 
 /// The smallest file worth a rotation.
 pub const SMALLEST: u64 = 4 << 10;
-/// More finished files than anybody looks at; each is renamed at every rotation.
+/// More finished files than anyone reads; each is renamed at every rotation.
 pub const MOST: u32 = 1000;
 
 impl Default for OutputSpec {
@@ -47,7 +47,7 @@ impl OutputSpec {
         needs_lines || self.log.is_some() || self.way() != Forwarding::Inherit
     }
 
-    /// What becomes of it besides the log.
+    /// Where it goes besides the log.
     #[must_use]
     pub fn way(&self) -> Forwarding {
         let usual = match self.log {
@@ -57,7 +57,7 @@ impl OutputSpec {
         self.pass.unwrap_or(usual)
     }
 
-    /// Whether one can work with it.
+    /// Whether the settings are valid.
     pub fn check(&self) -> Result<(), String> {
         if self.log_size < SMALLEST {
             return Err("size must be at least 4KiB".to_owned());
@@ -72,11 +72,11 @@ impl OutputSpec {
 impl FromStr for OutputSpec {
     type Err = String;
 
-    /// `off`, or `FILE`, which may be followed by `size=10MiB`, `keep=5` and `pass=lines`.
+    /// `off`, or `FILE`, optionally followed by `size=10MiB`, `keep=5` and `pass=lines`.
     fn from_str(text: &str) -> Result<Self, String> {
         let mut form = Self::default();
         let mut rest = text.trim();
-        // From the end: the name of the file may hold spaces.
+        // From the end: the file name may contain spaces.
         while let Some((before, word)) = rest.rsplit_once(' ') {
             match word.split_once('=') {
                 Some(("size", value)) => form.log_size = unit::size(value)?,
@@ -99,7 +99,7 @@ impl FromStr for OutputSpec {
     }
 }
 
-/// What becomes of output besides a log.
+/// Where output goes besides a log.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Forwarding {

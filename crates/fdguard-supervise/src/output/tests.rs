@@ -38,7 +38,7 @@ pub(super) fn turn(output: &mut ServiceOutput, heard: &mut dyn FnMut(&[u8])) -> 
     output.poll(Instant::now(), &ready, heard)
 }
 
-/// Until everything that was written is read and kept.
+/// Polls until everything that was written is read and kept.
 pub(super) fn settle(output: &mut ServiceOutput) -> Vec<OutputEvent> {
     let mut happened = Vec::new();
     output.ended();
@@ -92,7 +92,7 @@ fn write_lines(start: u32, [mut out, mut err]: [File; 2]) {
     }
 }
 
-/// Each line of each start is there once. Each stream keeps its order; between them there is none.
+/// Each line of each start exists once. Each stream keeps its order; between them there is none.
 fn assert_complete(text: &str) {
     let mut next = BTreeMap::new();
     for line in text.lines() {
@@ -133,7 +133,7 @@ fn no_line_is_lost_or_torn_or_doubled_over_rotations_and_restarts() {
             turn(&mut output, &mut |_| heard += 1);
         }
         writer.join().unwrap();
-        // Every second time the next start comes before the last words of this one were read.
+        // Every second time, the next start comes before the last output of this one was read.
         if start % 2 == 0 {
             output.ended();
         }
@@ -200,7 +200,7 @@ fn a_slow_reader_makes_the_service_wait_and_loses_nothing() {
             writeln!(out, "line {line}").unwrap();
         }
     });
-    // Nobody reads: after a while everything is full, and the service waits.
+    // Without a reader everything is full after a while, and the service blocks.
     for _ in 0..50 {
         turn(&mut output, &mut |_| ());
     }

@@ -19,7 +19,7 @@ fn policy() -> RestartPolicy {
     }
 }
 
-/// Runs of this length, each ended by KILL, and how long after each end the next began.
+/// Runs of this length, each ended by KILL; returns the delay from each end to the next start.
 fn delays(policy: &RestartPolicy, up: Duration, runs: usize) -> Vec<Option<Duration>> {
     let mut history = RestartHistory::default();
     let mut now = Instant::now();

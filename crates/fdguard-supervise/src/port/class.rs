@@ -24,7 +24,7 @@ pub enum HolderClass {
 /// What identifies this run.
 #[derive(Clone, Copy, Debug)]
 pub struct OwnProcesses<'a> {
-    /// The processes that live in the tree of this run.
+    /// The running processes in the tree of this run.
     pub members: &'a [Pid],
     /// The name of the service.
     pub service: &'a str,
@@ -91,7 +91,7 @@ mod tests {
 
     use super::{HolderClass, OwnProcesses, classify};
 
-    /// A process as the probe gives it, with what matters here replaced.
+    /// A process from the probe, with the relevant fields replaced.
     fn somebody(variable: Option<&str>) -> IdentifiedProcess {
         let own = Probe::new()
             .unwrap()

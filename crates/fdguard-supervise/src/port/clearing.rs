@@ -1,4 +1,4 @@
-//! Following a policy until the address is free or refused.
+//! Follows a policy until the address is free or refused.
 
 use std::os::fd::{AsFd as _, OwnedFd};
 use std::time::{Duration, Instant};
@@ -15,14 +15,14 @@ use super::conflict::{Conflict, find_conflict};
 use super::policy::PortPolicy;
 use crate::poll::Interest;
 
-/// How often a held address is looked at again.
+/// How often a held address is checked again.
 const EVERY: Duration = Duration::from_millis(200);
 /// After KILL a process is gone at once, unless the kernel keeps it.
 const AFTER_KILL: Duration = Duration::from_secs(5);
 /// How often to end what earlier runs left; if it comes back more often, something restarts it.
 const MOST_ROUNDS: u32 = 3;
 
-/// A policy at work for one address.
+/// A policy in progress for one address.
 #[derive(Debug)]
 pub struct Clearing {
     at: ListenAddress,
@@ -34,9 +34,9 @@ pub struct Clearing {
 
 #[derive(Debug)]
 enum State {
-    /// Look at this moment; refuse from the other one on.
+    /// Check at this moment; refuse from the other one on.
     Look { at: Instant, until: Option<Instant> },
-    /// Wait for these to end.
+    /// Wait for these to exit.
     Ending {
         left: Vec<Ending>,
         kill_at: Instant,
@@ -44,13 +44,13 @@ enum State {
     },
 }
 
-/// A process that was asked to end.
+/// A process that received a request to exit.
 #[derive(Debug)]
 struct Ending {
     pidfd: OwnedFd,
 }
 
-/// How far it is.
+/// The progress.
 #[derive(Debug)]
 pub enum ClearingStep {
     /// The address is free: bind again.
@@ -62,7 +62,7 @@ pub enum ClearingStep {
 }
 
 impl Clearing {
-    /// Begins, after a bind that failed. What is ended gets this long from TERM to KILL.
+    /// Starts after a failed bind. Stopped processes get this long from TERM to KILL.
     #[must_use]
     pub fn new(at: ListenAddress, policy: PortPolicy, grace: Duration, now: Instant) -> Self {
         let until = match policy {
@@ -78,7 +78,7 @@ impl Clearing {
         }
     }
 
-    /// What it waits for.
+    /// Registers its descriptors and deadline.
     pub fn wants<'f>(&'f self, wants: &mut Interest<'f>) {
         match &self.state {
             State::Look { at, .. } => wants.until(*at),
@@ -89,7 +89,7 @@ impl Clearing {
         }
     }
 
-    /// One more step; never waits.
+    /// One more step; never blocks.
     pub fn poll(
         &mut self,
         now: Instant,
@@ -151,8 +151,8 @@ impl Clearing {
         }
     }
 
-    /// Asks the holders to end. Each is pinned first and then looked at again: only what is still
-    /// the same, and still of that class, gets a signal.
+    /// Requests the holders to exit. Each is pinned first and then checked again: only a process
+    /// that is still the same, and still of that class, gets a signal.
     fn end(
         &mut self,
         now: Instant,
@@ -170,7 +170,7 @@ impl Clearing {
             .collect();
         for ending in &left {
             signal(&ending.pidfd, Signal::TERM);
-            // One that is stopped does not act on it before it goes on.
+            // A stopped process handles it only after it continues.
             signal(&ending.pidfd, Signal::CONT);
         }
         self.state = State::Ending {
@@ -182,11 +182,11 @@ impl Clearing {
     }
 }
 
-/// Holds on to a process, if it is this one and an earlier run left it behind.
+/// Pins a process, if it is this one and an earlier run left it behind.
 fn pin(key: ProcKey, probe: &Probe, ours: &OwnProcesses<'_>) -> Option<OwnedFd> {
     let raw = RawPid::from_raw(i32::try_from(key.pid).ok()?)?;
     let pidfd = pidfd_open(raw, PidfdFlags::empty()).ok()?;
-    // Read after the pin: if the number was used again before it, this is another start.
+    // Read after the pin: if the pid was reused before, the start time differs.
     let who = probe.who_is(key.pid, run_id::VARIABLE).ok()?;
     let same = who.process.start_ticks == Some(key.start_ticks);
     let class = super::classify(&who, ours, run_id::RunId::is_running);
@@ -195,7 +195,8 @@ fn pin(key: ProcKey, probe: &Probe, ours: &OwnProcesses<'_>) -> Option<OwnedFd> 
 }
 
 fn signal(pidfd: &OwnedFd, signal: Signal) {
-    // A failure means that it has ended or that it may not be signalled; the next look shows which.
+    // A failure means that it has exited or that it may not be signalled; the next check shows
+    // which.
     let _ = pidfd_send_signal(pidfd, signal);
 }
 

@@ -37,11 +37,11 @@ pub struct AddressHolder {
     pub pid: Pid,
     /// Its start, in clock ticks after boot.
     pub start_ticks: Option<u64>,
-    /// What it runs, on one line.
+    /// Its command, on one line.
     pub command: String,
     /// The user's name, or number.
     pub user: Option<String>,
-    /// Since when it runs.
+    /// Its start time.
     pub since: Option<Timestamp>,
     /// How it is related to this run.
     pub class: HolderClass,
@@ -66,7 +66,7 @@ impl AddressHolder {
 }
 
 impl Conflict {
-    /// Whether all of it was left behind by earlier runs, and so may be ended.
+    /// Whether earlier runs left all of it behind, so that it may be stopped.
     #[must_use]
     pub fn is_all_ours_before(&self) -> bool {
         let before =
@@ -87,7 +87,7 @@ pub fn find_conflict(
         .filter_map(|(ino, record)| Some((ino, is_in_the_way(at, &record)?, record)))
         .collect();
     let listens = rows.iter().any(|(_, listens, _)| *listens);
-    // Connections of a listener do not matter beside it.
+    // If there is a listener, its connections do not matter.
     let rows: Vec<_> = rows.into_iter().filter(|row| row.1 == listens).collect();
     // Connections without an owner linger for a minute and do not block a bind.
     let rows: Vec<_> = rows.into_iter().filter(|row| row.0 != 0).collect();
@@ -104,7 +104,7 @@ pub fn find_conflict(
     for pid in pids {
         match probe.who_is(pid, run_id::VARIABLE) {
             Ok(who) => holders.push(holder(&who, ours, &users)),
-            // It ended during the look.
+            // It exited during the check.
             Err(Error::NoSuchProcess(_) | Error::Vanished(_) | Error::Zombie { .. }) => {}
             Err(error) => return Err(error),
         }
@@ -185,8 +185,7 @@ fn absolute(path: &Path) -> std::path::PathBuf {
 }
 
 /// Whether two sockets cannot both have these addresses. An IPv6 wildcard takes the IPv4 addresses,
-/// too, unless its owner said otherwise, which the tables do not tell: it is taken for the usual
-/// case.
+/// too, unless its owner disabled that, which the tables do not show: the usual case is assumed.
 fn overlap(wanted: SocketAddr, held: SocketAddr) -> bool {
     let (wanted_ip, held_ip) = (plain(wanted.ip()), plain(held.ip()));
     let all = IpAddr::V6(Ipv6Addr::UNSPECIFIED);
@@ -198,7 +197,7 @@ fn overlap(wanted: SocketAddr, held: SocketAddr) -> bool {
     wanted.port() == held.port() && same
 }
 
-/// An IPv4 address that an IPv6 socket shows is an IPv4 address.
+/// An IPv4-mapped address of an IPv6 socket is an IPv4 address.
 fn plain(ip: IpAddr) -> IpAddr {
     match ip {
         IpAddr::V6(six) => six.to_ipv4_mapped().map_or(ip, IpAddr::V4),

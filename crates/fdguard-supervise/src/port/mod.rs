@@ -1,9 +1,9 @@
 //! Which process holds an address, and what to do about it.
 //!
-//! [`look`] finds the sockets at the address, their processes, and the [`Class`] of each;
-//! [`Clearing`] follows a [`Policy`] without blocking. Only processes that an earlier run of the
-//! same service left behind are ever ended. Unrelated processes are never signalled. See decision
-//! 028.
+//! [`find_conflict`] finds the sockets at the address, their processes, and the [`HolderClass`] of
+//! each; [`Clearing`] follows a [`PortPolicy`] without blocking. Only processes that an earlier run
+//! of the same service left behind are ever stopped. Unrelated processes are never signalled. See
+//! decision 028.
 
 mod class;
 mod clearing;

@@ -5,20 +5,20 @@ use std::time::Duration;
 
 use serde::Deserialize;
 
-/// What is done: `refuse`, `wait`, `wait:30s`, `end-if-ours`.
+/// The policies: `refuse`, `wait`, `wait:30s`, `end-if-ours`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(try_from = "String")]
 pub enum PortPolicy {
     /// Name the holder and exit.
     #[default]
     Refuse,
-    /// Wait that long for it to be free, then refuse.
+    /// Wait this long for it to be free, then refuse.
     Wait(Duration),
-    /// End what an earlier run left behind; refuse if anybody else holds it.
+    /// Stop what an earlier run left behind; refuse if any other process holds it.
     EndIfOurs,
 }
 
-/// The text is not a [`Policy`].
+/// The text is not a [`PortPolicy`].
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{0:?} is not one of refuse, wait, wait:30s, end-if-ours")]
 pub struct BadPortPolicy(String);

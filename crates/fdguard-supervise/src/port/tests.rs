@@ -1,5 +1,5 @@
-//! Real sockets in the hands of real processes: each gets the socket as its standard input, and the
-//! test lets go of it.
+//! Real sockets held by real processes: each gets the socket as its standard input, and the test
+//! closes its copy.
 
 use std::net::TcpListener;
 use std::os::fd::OwnedFd;
@@ -21,7 +21,7 @@ const OURS: OwnProcesses<'_> = OwnProcesses {
     service: "web",
     registered: &[],
 };
-/// A run whose supervisor cannot live: process 1 started at the first tick.
+/// A run whose supervisor cannot be alive: process 1 started at the first tick.
 const OVER: &str = "4000000000.1:web";
 
 /// A process that holds something until it is dropped.
@@ -76,7 +76,7 @@ fn pids(conflict: &Conflict) -> Vec<u32> {
     conflict.holders.iter().map(|it| it.pid).collect()
 }
 
-/// Turns until it is decided, as the loop does.
+/// Polls until it is decided, as the loop does.
 fn decide(clearing: &mut Clearing) -> ClearingStep {
     let probe = Probe::new().unwrap();
     loop {
@@ -180,7 +180,8 @@ fn a_connection_that_has_the_port_is_told_apart_from_a_listener() {
 #[test]
 fn a_stranger_is_never_signalled_whatever_the_policy() {
     let (listener, at) = tcp("127.0.0.1:0");
-    // One of both is ours from before: it is not touched either, for it would not help.
+    // One of the two was left by an earlier run: it is not touched either, because that would not
+    // help.
     let mut ours = Keeper::of(listener.try_clone().unwrap(), Some(OVER));
     let mut stranger = Keeper::of(listener, None);
     for policy in [
@@ -239,10 +240,10 @@ fn address(at: &ListenAddress) -> std::net::SocketAddr {
 #[test]
 fn what_does_not_hear_term_is_killed_after_its_grace() {
     let (listener, at) = tcp("127.0.0.1:0");
-    // Ignored signals stay ignored over exec.
+    // Ignored signals stay ignored across exec.
     let words = ["-c", "trap '' TERM; exec sleep 1000"];
     let mut keeper = Keeper::running("sh", &words, listener, Some(OVER));
-    // Wait for the exec: before it TERM would find the shell.
+    // Wait for the exec: before it, TERM would reach the shell.
     let comm = format!("/proc/{}/comm", keeper.pid());
     while std::fs::read_to_string(&comm).unwrap() != "sleep\n" {
         std::thread::yield_now();
@@ -274,7 +275,7 @@ fn waiting_ends_when_the_holder_does() {
 
 const ROLE: &str = "FDGUARD_TEST_PORT";
 
-/// Runs the test again through another program, to look with other eyes.
+/// Runs the test again through another program, with other privileges.
 fn look_through(test: &str, wrapper: &[&str], at: &ListenAddress) -> String {
     let dir = tempfile::tempdir().unwrap();
     let copy = dir.path().join("test");
@@ -292,7 +293,7 @@ fn look_through(test: &str, wrapper: &[&str], at: &ListenAddress) -> String {
     String::from_utf8_lossy(&output.stdout).into_owned()
 }
 
-/// In the role of the one who looks: says what it sees.
+/// In that process: prints what it finds.
 fn as_looker() -> bool {
     let Ok(address) = std::env::var(ROLE) else {
         return false;
@@ -361,7 +362,7 @@ fn what_lives_in_a_pid_namespace_of_its_own_is_a_stranger_even_with_our_name() {
     }
     let (listener, at) = tcp("127.0.0.1:0");
     let mut keeper = Keeper::running("unshare", &wrapper, listener, Some(OVER));
-    // Until the process inside holds it, too.
+    // Until the process inside also holds it.
     let conflict = loop {
         let conflict = seen(&at).unwrap();
         let inside = conflict.holders.iter().any(|it| it.command == "sleep 1000");

@@ -8,7 +8,7 @@ use fdguard_core::snapshot::Process;
 use super::class::HolderClass;
 use super::conflict::{AddressHolder, Conflict, HiddenSocket};
 
-/// As much of a command as one line bears.
+/// The most characters of a command that fit on one line.
 const LONGEST: usize = 120;
 
 /// The names of users, as far as the password file has them.
@@ -35,7 +35,7 @@ impl Users {
     }
 }
 
-/// What a process runs, on one line: its words, or its name where they are not to be seen.
+/// The command of a process, on one line: its arguments, or its name if they are not visible.
 pub(super) fn command(process: &Process) -> String {
     let words: Vec<_> = process
         .cmdline

@@ -1,11 +1,11 @@
-//! What goes into a relief and what comes out of it.
+//! The input and output of a remedy.
 
 use std::time::Duration;
 
 use super::RepeatPolicy;
 use crate::budget::{Excess, Measure};
 
-/// A process that is told from every other by the time it started.
+/// A process, identified by its start time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Instance {
     /// Its number.
@@ -23,7 +23,7 @@ impl Instance {
     }
 }
 
-/// A budget that was passed.
+/// An exceeded budget.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Breach {
     /// Which.
@@ -35,7 +35,7 @@ pub struct Breach {
 }
 
 impl Breach {
-    /// Whether nothing is worth to wait for.
+    /// Whether nothing is worth waiting for.
     #[must_use]
     pub fn is_urgent(&self) -> bool {
         self.passed.is_urgent(&self.what)
@@ -51,13 +51,13 @@ pub enum RemedyEvent {
     StartFailed(String),
     /// A budget is breached.
     Breached(Breach),
-    /// What was breached went on and is well exceeded now: nothing is worth to wait for.
+    /// The breach continued and is well beyond its level now: nothing is worth waiting for.
     Urgent,
-    /// What was breached fell back by itself.
+    /// The measure fell back by itself.
     Cleared(Measure),
-    /// The evidence is written, at this place, or could not be.
+    /// The evidence is written to this path, or could not be.
     Evidence(Result<String, String>),
-    /// The drain came to its end.
+    /// The drain is over.
     Drained(DrainResult),
     /// Nothing is left of the tree.
     Ended,
@@ -76,28 +76,28 @@ pub enum DrainResult {
     HookDone,
     /// The hook failed: nothing is being drained.
     HookFailed(String),
-    /// The program ended by itself.
+    /// The program exited by itself.
     Ended,
     /// The time was up.
     TimeUp,
-    /// None was asked for.
+    /// None was requested.
     None,
 }
 
-/// What is to be done.
+/// An action to perform.
 #[derive(Clone, Debug, PartialEq)]
 pub enum RemedyAction {
     /// Write evidence about this process, within this time.
     WriteEvidence(Option<u32>, Duration),
-    /// End what writes it.
+    /// Stop writing it.
     StopEvidence,
     /// Begin to drain.
     BeginDrain(Duration),
-    /// End what drains.
+    /// Stop the drain.
     StopDrain,
-    /// End the tree.
+    /// Stop the tree.
     StopTree,
-    /// Start the program anew.
+    /// Start the program again.
     StartTree,
     /// Log this.
     Tell(RemedyNotice),
@@ -106,26 +106,26 @@ pub enum RemedyAction {
 /// What to log.
 #[derive(Clone, Debug, PartialEq)]
 pub enum RemedyNotice {
-    /// A relief begins.
+    /// A remedy begins.
     Begun(Breach),
     /// It has to wait: another service is being restarted.
     Waits(Breach),
-    /// The evidence is there, or not.
+    /// The evidence was written, or could not be.
     Evidence(Result<String, String>),
     /// The drain is over.
     Drained(DrainResult, Duration),
     /// A newer process answers.
     Proven(RestartProof),
-    /// None does, for this reason. From here on the policy of restarts has the service.
+    /// None does, for this reason. From here on the restart policy controls the service.
     Unproven(Breach, String),
-    /// It will not be relieved again: see the explanation.
+    /// It gets no more remedies: see the explanation.
     Again(Again),
 }
 
 /// A restart that worked.
 #[derive(Clone, Debug, PartialEq)]
 pub struct RestartProof {
-    /// Why it was done.
+    /// The reason.
     pub breach: Breach,
     /// The process before.
     pub before: Option<Instance>,
@@ -135,7 +135,7 @@ pub struct RestartProof {
     pub took: Duration,
     /// From the beginning of the drain to the answer.
     pub down: Duration,
-    /// Reliefs since the supervisor began, this one included.
+    /// Remedies since the supervisor started, including this one.
     pub restarts: u32,
 }
 
@@ -144,12 +144,12 @@ pub struct RestartProof {
 pub struct Again {
     /// What was breached.
     pub breach: Breach,
-    /// How long after the last relief; absent when it was right after the start of the program.
+    /// How long after the last remedy; absent if it was right after the start of the program.
     pub after_relief: Option<Duration>,
     /// How long the program ran.
     pub after_start: Duration,
-    /// A breach earlier than this is again at once.
+    /// A breach earlier than this counts as repeated.
     pub within: Duration,
-    /// What becomes of the service.
+    /// What happens to the service.
     pub then: RepeatPolicy,
 }

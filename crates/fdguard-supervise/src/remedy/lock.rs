@@ -1,9 +1,9 @@
-//! One at a time.
+//! Only one remedy at a time.
 
 use std::cell::Cell;
 use std::rc::Rc;
 
-/// Says that only one service at a time is relieved. Clones are the same one.
+/// Ensures that only one service at a time has a remedy in progress. Clones share the lock.
 #[derive(Clone, Debug, Default)]
 pub struct RemedyLock(Rc<Cell<bool>>);
 
@@ -13,14 +13,14 @@ impl RemedyLock {
         free.then(|| Ticket(Rc::clone(&self.0)))
     }
 
-    /// Whether somebody is being relieved.
+    /// Whether a remedy is in progress.
     #[must_use]
     pub fn is_taken(&self) -> bool {
         self.0.get()
     }
 }
 
-/// The right to relieve; given back when dropped.
+/// The right to run a remedy; released when dropped.
 #[derive(Debug)]
 pub(super) struct Ticket(Rc<Cell<bool>>);
 

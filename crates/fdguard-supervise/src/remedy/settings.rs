@@ -1,43 +1,42 @@
-//! The bounds of a relief.
+//! The bounds of a remedy.
 
 use std::str::FromStr;
 use std::time::Duration;
 
 use serde::Deserialize;
 
-/// No drain takes longer.
+/// The longest drain.
 pub(super) const LONGEST_DRAIN: Duration = Duration::from_secs(300);
-/// No evidence takes longer.
+/// The longest time for evidence.
 const LONGEST_EVIDENCE: Duration = Duration::from_secs(30);
-/// The least that is worth it: a look and a short watch.
+/// The shortest time that is worthwhile: a snapshot and a short watch.
 const SHORTEST_EVIDENCE: Duration = Duration::from_secs(2);
-/// A breach so soon after a relief is again at once, however short that relief was.
+/// A breach this soon after a remedy counts as repeated, however short that remedy was.
 const LEAST_AGAIN: Duration = Duration::from_secs(60);
-/// A service that is away for more than a part of its time (one in six) is not kept alive by
-/// restarts.
+/// Restarts do not help a service that is down for more than one sixth of its time.
 const TIMES_DOWN: u32 = 5;
-/// After so many times the same quiet, a breach is another story.
+/// After this many times that period without a breach, a breach is a new one.
 pub(super) const CALM: u32 = 10;
 
-/// How a relief goes.
+/// The settings of a remedy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RemedySettings {
-    /// For the evidence, 30 s at most; nothing for none.
+    /// For the evidence, 30 s at most; zero for none.
     pub evidence: Duration,
-    /// For the drain, 300 s at most; nothing for none.
+    /// For the drain, 300 s at most; zero for none.
     pub drain: Duration,
-    /// For the end of the tree: more than its own grace.
+    /// For stopping the tree: more than its own grace period.
     pub stop: Duration,
     /// From the end of the old processes to the start of the new one.
     pub start: Duration,
     /// From the start to the answer.
     pub prove: Duration,
-    /// A breach this soon after the last relief is again at once. When absent: five times as long
-    /// as that relief kept the service from its work, and a minute at least.
+    /// A breach this soon after the last remedy counts as repeated. When absent: five times as long
+    /// as that remedy interrupted the service, and at least a minute.
     pub again_within: Option<Duration>,
-    /// A breach this soon after a start is one of a program at rest.
+    /// A breach this soon after a start means that the program needs this much at rest.
     pub at_start: Duration,
-    /// What becomes of a service that restarts cannot help.
+    /// What to do with a service that restarts cannot help.
     pub when_again: RepeatPolicy,
 }
 
@@ -66,7 +65,7 @@ impl RemedySettings {
         }
     }
 
-    /// The longest that a relief can take.
+    /// The longest that a remedy can take.
     #[must_use]
     pub fn longest(&self) -> Duration {
         let rules = self.bounded();
@@ -79,7 +78,8 @@ impl RemedySettings {
         half.max(SHORTEST_EVIDENCE).min(self.evidence)
     }
 
-    /// How soon after a relief that kept the service down for so long a breach is again at once.
+    /// How soon after a remedy that interrupted the service for this long a breach counts as
+    /// repeated.
     pub(super) fn again(&self, down: Option<Duration>) -> Duration {
         let own = || {
             down.unwrap_or_default()
@@ -94,10 +94,10 @@ impl RemedySettings {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum RepeatPolicy {
-    /// It keeps running: a service near its limit answers more than one that is down.
+    /// It keeps running: a service near its limit answers more requests than one that is down.
     #[default]
     Keep,
-    /// It is ended, and the supervisor with it.
+    /// It is stopped, and the supervisor with it.
     Stop,
 }
 

@@ -30,7 +30,7 @@ fn memory(value: f64) -> Breach {
     breach
 }
 
-/// It waited for the evidence for 15 seconds before, while the program grew.
+/// It used to wait 15 seconds for the evidence, while the program grew.
 #[test]
 fn memory_that_is_well_exceeded_does_not_wait_for_evidence() {
     let mut story = Story::new(RemedySettings::default());
@@ -68,7 +68,7 @@ fn draining() -> RemedySettings {
     }
 }
 
-/// A relief and a clock.
+/// A remedy and a clock.
 struct Story {
     relief: Remedy,
     now: Instant,
@@ -101,7 +101,7 @@ impl Story {
         self.relief.handle(self.now, event)
     }
 
-    /// A whole relief that works; each step takes this many seconds.
+    /// A complete remedy that works; each step takes this many seconds.
     fn relieve(&mut self, seconds: u64, number: u32) -> Vec<RemedyAction> {
         self.after(0, RemedyEvent::Breached(breach()));
         self.after(seconds, RemedyEvent::Evidence(Ok("a".into())));
@@ -409,7 +409,7 @@ fn any_event() -> impl Strategy<Value = RemedyEvent> {
 }
 
 proptest! {
-    /// Two services that share a flight, and anything that can happen to them.
+    /// Two services that share a lock, and arbitrary events.
     #[test]
     fn whatever_happens_it_ends_in_time_and_is_never_two_restarts_at_once(
         events in proptest::collection::vec((any_event(), 0..200_u64, any::<bool>()), 0..120),
@@ -421,7 +421,7 @@ proptest! {
         let mut both = [Remedy::new(rules, flight.clone()), Remedy::new(rules, flight)];
         let mut now = Instant::now();
         let mut busy_since = [None; 2];
-        // When the latest relief of each ended, and whether a stop was asked for and not answered
+        // When the latest remedy of each ended, and whether a stop was requested and not answered
         // yet.
         let mut ended: [Option<Instant>; 2] = [None; 2];
         for (event, seconds, second) in events {
@@ -440,7 +440,7 @@ proptest! {
             let was_busy = both[at].is_busy();
             let actions = both[at].handle(now, event);
             if !was_busy && both[at].is_busy() {
-                // A relief begins: not soon after the last one.
+                // A remedy begins: not soon after the last one.
                 if let Some(ended) = ended[at] {
                     prop_assert!(now - ended >= Duration::from_secs(60), "{:?}", now - ended);
                 }

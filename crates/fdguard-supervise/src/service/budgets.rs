@@ -1,7 +1,7 @@
 //! Budgets of a service: measure, judge, and run the remedy.
 //!
-//! The meter looks, the judgement compares with the budgets, and the relief says which step is
-//! next; here the steps are done.
+//! The meter measures, the judgement compares with the budgets, and the remedy chooses the next
+//! step; this module performs the steps.
 
 use std::time::{Duration, Instant};
 
@@ -25,7 +25,7 @@ use crate::poll::{Interest, Readiness};
 use crate::remedy::{self, Breach, Instance, Remedy, RemedyAction, RemedyLock};
 use crate::report::{self, RemedyReport};
 
-/// Meter, judgement and relief of one service.
+/// Meter, judgement and remedy of one service.
 #[derive(Debug)]
 pub(super) struct ServiceBudgets<'p> {
     pub(super) meter: Meter<'p>,
@@ -33,16 +33,16 @@ pub(super) struct ServiceBudgets<'p> {
     memory: BudgetHistory,
     relief: Remedy,
     is_on: bool,
-    /// What the last look saw.
+    /// The last reading.
     pub(super) reading: Option<ServiceReading>,
-    /// The breach that is being dealt with, and what leaks, for the events.
+    /// The breach in progress, and what leaks, for the events.
     pub(super) breach: Option<(Breach, Vec<Leak>)>,
-    /// The line that opened it, where something was put into the program that knows.
+    /// The line that opened it, if an injected tracer knows.
     pub(super) line: Option<String>,
     pub(super) breaches: u64,
     pub(super) last_breach: Option<Timestamp>,
     evidence: Option<String>,
-    /// A restart was not proven, or a budget is passed and nothing helps.
+    /// A restart was not proven, or a budget is exceeded and nothing helps.
     is_broken: bool,
 }
 
@@ -69,7 +69,7 @@ impl<'p> ServiceBudgets<'p> {
         }
     }
 
-    /// What leaks, by what it points at.
+    /// What leaks, by target.
     pub(super) fn targets(&self) -> Vec<TargetMetrics> {
         let leaks = self.meter.leaks();
         let named = leaks.iter().filter_map(|leak| {
@@ -96,12 +96,12 @@ impl<'p> ServiceBudgets<'p> {
         }
     }
 
-    /// No looks while it is being ended.
+    /// No looks while it is being stopped.
     pub(super) fn pause(&mut self) {
         self.is_on = false;
     }
 
-    /// What the restart that follows is about.
+    /// Adds what the following restart is about.
     pub(super) fn told_restart(&self, event: LogEvent) -> LogEvent {
         match &self.breach {
             Some((breach, leaks)) => measured(
@@ -123,7 +123,7 @@ fn at_this_rate(passed: &Excess) -> Option<Duration> {
     Duration::try_from_secs_f64(left).ok()
 }
 
-/// Which process this number means now.
+/// The process that has this pid now.
 fn instance(pid: u32) -> Option<Instance> {
     let identity = ProcessId::read(pid).ok()?;
     Some(Instance {
@@ -133,7 +133,7 @@ fn instance(pid: u32) -> Option<Instance> {
 }
 
 impl Service<'_> {
-    /// A program runs.
+    /// A program has started.
     pub(super) fn begin_thrift(&mut self, main: u32, cx: &mut Context<'_>) {
         self.thrift.memory.restarted();
         self.thrift.reading = None;
@@ -154,14 +154,14 @@ impl Service<'_> {
         }
     }
 
-    /// Nothing of it is left. Gives whether the relief wants another start, whatever the policy
-    /// says.
+    /// Nothing of it is left. Returns whether the remedy wants another start, whatever the policy
+    /// is.
     pub(super) fn end_thrift(&mut self, cx: &mut Context<'_>) -> bool {
         self.thrift.is_on = false;
         self.relieve(remedy::RemedyEvent::Ended, cx)
     }
 
-    /// Looks, judges, acts.
+    /// Measures, judges, acts.
     pub(super) fn watch_budgets(&mut self, cx: &mut Context<'_>, ready: &Readiness) {
         self.turn_steps(cx, ready);
         let due = self.thrift.relief.deadline().is_some_and(|at| at <= cx.now);
@@ -195,7 +195,7 @@ impl Service<'_> {
         }
     }
 
-    /// Whether what was breached grew on while its evidence is being written.
+    /// Whether the breached measure kept growing while its evidence is being written.
     fn is_urgent(&self) -> bool {
         let memory = self.thrift.reading.as_ref();
         let memory = memory.and_then(|reading| reading.memory.seen());
@@ -248,7 +248,7 @@ impl Service<'_> {
         Some(reading.wall.seen()?.as_ref()?.left)
     }
 
-    /// Tells the relief what happened and does what it says. Gives whether it wants a start.
+    /// Passes an event to the remedy and performs its actions. Returns whether it wants a start.
     pub(super) fn relieve(&mut self, event: remedy::RemedyEvent, cx: &mut Context<'_>) -> bool {
         let mut wants_start = false;
         let mut actions = self.thrift.relief.handle(cx.now, event);
@@ -284,7 +284,7 @@ impl Service<'_> {
         self.end_run(ending);
     }
 
-    /// `fd_budget` and its kin.
+    /// `fd_budget` and similar.
     pub(super) fn reason(&self) -> &'static str {
         let breach = self.thrift.breach.as_ref();
         breach.map_or("fd_budget", |(breach, _)| report::reason(&breach.what))

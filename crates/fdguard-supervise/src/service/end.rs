@@ -14,11 +14,11 @@ use crate::event::{LogEvent, LogValue};
 use crate::policy::{EndCause, Halt, NextStep};
 use crate::poll::Readiness;
 
-/// What a program left behind does no work that anybody waits for, and holds its successor up.
+/// A process left behind by a program does no useful work, and delays its successor.
 const LEFT_GRACE: Duration = Duration::from_millis(500);
 
 impl Service<'_> {
-    /// Asks the run to end.
+    /// Starts ending the run.
     pub(super) fn end_run(&mut self, ending: Ending) {
         self.end_run_within(ending, self.settings.stop.grace);
     }
@@ -107,8 +107,8 @@ impl Service<'_> {
         self.end_the_left(Ending::Left, self.left_grace(), cx);
     }
 
-    /// Finds out whether one of those that the program left is the service itself: the loop of a
-    /// bootstrap under a supervisor begins here.
+    /// Finds out whether one of the remaining processes is the service itself: restarting a program
+    /// that starts its server in the background would loop.
     pub(super) fn finish_run(&mut self, cx: &mut Context<'_>) {
         let Some(run) = &mut self.run else { return };
         let Some(settle) = run.settle.filter(|settle| settle.next <= cx.now) else {
@@ -185,7 +185,7 @@ impl Service<'_> {
         if let Some(output) = &mut self.output {
             output.ended();
         }
-        // The status of one that was adopted is not known.
+        // The exit status of an adopted process is not known.
         let exit = exit.filter(|_| !run.is_adopted);
         let up = cx.now.saturating_duration_since(run.started);
         if !cx.once {
@@ -256,7 +256,7 @@ impl Service<'_> {
 
     fn stay_down(&mut self, halt: Halt, exit: Exit, cx: &mut Context<'_>) {
         self.state = State::Failed;
-        // A service that ended with 0 again and again has no failing status of its own.
+        // A service that exited with 0 repeatedly has no failing status of its own.
         self.outcome = Some(status(exit).max(1));
         if cx.once {
             return;
@@ -279,7 +279,7 @@ impl Service<'_> {
     }
 }
 
-/// An end in an event.
+/// Adds an exit to an event.
 fn told(event: LogEvent, exit: Option<Exit>) -> LogEvent {
     match exit {
         Some(Exit::Code(code)) => event.with("status", u32::from(code)),
@@ -288,7 +288,7 @@ fn told(event: LogEvent, exit: Option<Exit>) -> LogEvent {
     }
 }
 
-/// Processes by name and number; names are those that the kernel shows.
+/// Processes by name and pid; the names are the kernel's.
 fn named(pids: &[u32]) -> String {
     let name = |pid: &u32| {
         let comm = std::fs::read_to_string(format!("/proc/{pid}/comm"));
@@ -305,7 +305,7 @@ pub(super) fn millis(length: Duration) -> f64 {
     (length.as_secs_f64() * 1e6).round() / 1000.0
 }
 
-/// From 0 to 1, another one each time.
+/// A random number from 0 to 1.
 fn chance() -> f64 {
     let random = std::hash::RandomState::new().build_hasher().finish();
     #[expect(clippy::cast_precision_loss, reason = "a chance needs no 64 bits")]

@@ -11,7 +11,7 @@ use crate::event::LogEvent;
 use crate::health::{CheckInputs, HealthChange, HealthCheck, queue};
 use crate::poll::Readiness;
 
-/// From look to look for the sockets that a service listens at.
+/// The interval between searches for a service's listening sockets.
 const LISTENERS: Duration = Duration::from_secs(5);
 
 impl Service<'_> {
@@ -104,7 +104,7 @@ impl Service<'_> {
         }
     }
 
-    /// Turns every check; gives the reason of one that fails.
+    /// Polls every check; returns the reason of a failing one.
     fn ask(&mut self, cx: &mut Context<'_>, ready: &Readiness) -> Option<(String, u32)> {
         let run = self.run.as_ref()?;
         let feeds = CheckInputs {
@@ -148,7 +148,7 @@ impl Service<'_> {
             check.end();
         }
         for check in &mut self.checks {
-            // Only checks of readiness have pipes.
+            // Only readiness checks have pipes.
             drop(check.start(cx.now));
         }
         self.answered(cx);
@@ -158,7 +158,7 @@ impl Service<'_> {
         let event = LogEvent::for_service("watchdog", self.name());
         cx.sink.emit(&event.with("text", text));
         if let Some(run) = &mut self.run {
-            // A core dump of what hangs, as systemd asks for it.
+            // A core dump of the hanging process, as systemd does.
             run.tree.signal(rustix::process::Signal::ABORT.as_raw());
         }
         self.end_run(Ending::Sick("watchdog"));

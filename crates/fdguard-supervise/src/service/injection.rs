@@ -18,8 +18,7 @@ impl Service<'_> {
         }
     }
 
-    /// Nothing of a run is left, or there was none: what was put into it has nothing to do any
-    /// more.
+    /// Nothing of a run is left, or there was none: ends the injection.
     pub(super) fn end_injected(&self, cx: &mut Context<'_>) {
         if let Some(injector) = &mut cx.injector {
             for event in injector.ended(&self.settings.name) {
@@ -28,9 +27,9 @@ impl Service<'_> {
         }
     }
 
-    /// The place in the code that opened most, where something was put into the program that knows:
-    /// looked up when a breach is told first, and once more behind the steps that take their time,
-    /// where a large program's lines took longer than a moment.
+    /// The site that opened most, if an injected tracer knows: looked up when a breach is first
+    /// reported, and once more after the steps that take long, because the lines of a large program
+    /// take longer than a moment.
     pub(super) fn find_line_of(&mut self, told: &RemedyNotice, cx: &mut Context<'_>) {
         let known = self
             .thrift
@@ -55,7 +54,7 @@ impl Service<'_> {
             }
             _ => return,
         };
-        // The process that goes: later there is another one.
+        // The process that is being stopped: later there is another one.
         let main = self.run.as_ref().map(|run| run.main);
         if let (Some(pid), Some(injector)) = (pid.or(main), &mut cx.injector) {
             self.thrift.line = injector.line(&self.settings.name, pid);

@@ -8,7 +8,7 @@ use crate::health::queue;
 /// A socket that accepts has this bit in the table of unix sockets (`__SO_ACCEPTCON`).
 const ACCEPTS: u32 = 1 << 16;
 
-/// Where these processes listen, TCP and unix; nothing of those that may not be looked at.
+/// Where these processes listen, TCP and unix; unreadable processes are skipped.
 pub(super) fn places(pids: &[u32]) -> Vec<String> {
     let tcp = queue::find(pids).unwrap_or_default();
     let mut places: Vec<String> = tcp.iter().map(|one| one.address.to_string()).collect();

@@ -47,7 +47,7 @@ impl Service<'_> {
     }
 }
 
-/// Absent without checks, and before the first answer.
+/// Absent without checks, and before the first result.
 fn all_well(states: impl Iterator<Item = health::HealthState>) -> Option<bool> {
     let mut well = None;
     for state in states {

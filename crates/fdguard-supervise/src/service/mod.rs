@@ -1,8 +1,8 @@
-//! One service: its state, its current run, and what is kept over restarts.
+//! One service: its state, its current run, and what is kept across restarts.
 //!
-//! [`start`] begins a run, [`end`] hears how it ends and what follows, [`sense`] hears what the
-//! program says and asks whether it works, [`thrift`] watches what it uses. All of them are steps
-//! of the one loop and never wait.
+//! [`start`] begins a run, [`end`] handles its end and what follows, [`health`] handles the
+//! program's notifications and checks, [`budgets`] watches its usage. All of them are steps of the
+//! one loop and never block.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -45,22 +45,22 @@ pub(crate) enum State {
     Waiting,
     /// It runs and is not ready yet.
     Starting,
-    /// It does what it is for.
+    /// It is ready.
     Ready,
-    /// It finishes what it has begun, before a restart.
+    /// It finishes its current work, before a restart.
     Draining,
-    /// It is being ended.
+    /// It is being stopped.
     Stopping,
-    /// It ended, and is started again later.
+    /// It exited, and will be restarted later.
     BackingOff,
-    /// It is down, as it should be.
+    /// It is down, as intended.
     Stopped,
-    /// It is down, and should not be.
+    /// It is down, unintentionally.
     Failed,
 }
 
 impl State {
-    /// In events and metrics.
+    /// The name in events and metrics.
     #[must_use]
     pub(crate) fn name(self) -> &'static str {
         match self {
@@ -75,14 +75,14 @@ impl State {
         }
     }
 
-    /// Whether it stays as it is.
+    /// Whether it is a final state.
     #[must_use]
     pub(crate) fn is_final(self) -> bool {
         matches!(self, Self::Stopped | Self::Failed)
     }
 }
 
-/// Processes that live on although they should not. Absent is unknown.
+/// Processes that are still running although they should not be. Absent is unknown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Survivors(pub(crate) Option<u64>);
 
@@ -104,7 +104,7 @@ pub(crate) struct Service<'p> {
     pub(crate) settings: config::ServiceConfig,
     pub(crate) state: State,
     history: RestartHistory,
-    /// Sockets that it gets at each start.
+    /// Sockets that are passed to it at each start.
     sockets: Vec<InheritedFd>,
     notify: Option<NotifyServer>,
     store: FdStore,
@@ -118,13 +118,13 @@ pub(crate) struct Service<'p> {
     output: Option<ServiceOutput>,
     next_start: Option<Instant>,
     pub(crate) restarts: u64,
-    /// Of these by reason.
+    /// The same by reason.
     reasons: BTreeMap<String, u64>,
     /// The exit status of fdguard, once the service stays down.
     pub(crate) outcome: Option<u8>,
-    /// Processes killed because they did not end when asked, in all runs.
+    /// Processes killed because they did not exit when requested, in all runs.
     pub(crate) killed: u64,
-    /// What could not be ended, in all runs.
+    /// Processes that could not be ended, in all runs.
     pub(crate) survivors: Survivors,
     /// It was removed from the file.
     pub(crate) is_removed: bool,
@@ -195,7 +195,7 @@ impl<'p> Service<'p> {
         self.run.is_some()
     }
 
-    /// How long the current run lasts.
+    /// The duration of the current run.
     pub(crate) fn uptime(&self, now: Instant) -> Option<std::time::Duration> {
         self.run
             .as_ref()
@@ -207,14 +207,14 @@ impl<'p> Service<'p> {
         self.run.as_ref()?.status.as_deref()
     }
 
-    /// Takes a signal that is meant for the program.
+    /// Forwards a signal to the program.
     pub(crate) fn forward(&mut self, signal: i32) {
         if let Some(run) = &mut self.run {
             run.tree.signal(signal);
         }
     }
 
-    /// Ends it for good.
+    /// Stops it for good.
     pub(crate) fn stop(&mut self) {
         self.next_start = None;
         match &self.run {
@@ -235,8 +235,8 @@ impl<'p> Service<'p> {
         }
     }
 
-    /// Ends the run gently and begins another, with these settings: sockets and stored descriptors
-    /// stay.
+    /// Ends the run gracefully and begins another, with these settings: sockets and stored
+    /// descriptors stay.
     pub(crate) fn renew(&mut self, fresh: Self) {
         if self.settings.output != fresh.settings.output {
             self.output = None;
@@ -249,7 +249,7 @@ impl<'p> Service<'p> {
         self.outcome = None;
         self.sockets = fresh.sockets;
         if self.run.is_some() {
-            // Its checks are of no use for a run that goes: the new ones begin with the next.
+            // Its checks do not matter for a run that is ending: the new ones begin with the next.
             (self.ready, self.checks) = (fresh.ready, fresh.checks);
             self.end_run(Ending::Renew("reload"));
         } else {
@@ -259,7 +259,7 @@ impl<'p> Service<'p> {
         }
     }
 
-    /// Begins, if it has not.
+    /// Begins, if it has not begun.
     pub(crate) fn start_waiting(&mut self, cx: &mut Context<'_>) {
         if self.state == State::Waiting {
             self.start(cx);
@@ -277,7 +277,7 @@ impl<'p> Service<'p> {
         }
     }
 
-    /// What it waits for.
+    /// Registers its descriptors and deadline.
     pub(crate) fn wants<'f>(&'f self, wants: &mut Interest<'f>) {
         if let Some(output) = &self.output {
             output.wants(wants);
@@ -312,7 +312,7 @@ impl<'p> Service<'p> {
         self.steps.wants(wants);
     }
 
-    /// Goes on.
+    /// Continues.
     pub(crate) fn poll(&mut self, cx: &mut Context<'_>, ready: &Readiness) {
         self.hear_output(cx, ready);
         self.hear_program(cx, ready);
@@ -348,7 +348,7 @@ impl Service<'_> {
             .with("status", self.status())
     }
 
-    /// Opens its log files anew.
+    /// Reopens its log files.
     pub(crate) fn reopen_logs(&mut self) {
         if let Some(output) = &mut self.output {
             output.reopen();

@@ -10,9 +10,8 @@ use crate::output::{OutputEvent, ServiceOutput};
 use crate::poll::Readiness;
 
 impl Service<'_> {
-    /// What the program gets as its standard output and error; ours when nobody needs to read
-    /// along. After a quick end somebody does: the last lines of a crash loop say more than its
-    /// status.
+    /// The program's standard output and error; fdguard's own if its lines are not needed. After a
+    /// short run they are: the last lines of a crash loop are more informative than its status.
     pub(super) fn streams(&mut self, cx: &mut Context<'_>) -> [Option<Arc<OwnedFd>>; 3] {
         let is_line = |spec: &health::CheckSpec| matches!(spec.kind, health::Kind::Line(_));
         let needs_lines = self.settings.ready.as_ref().is_some_and(is_line);
@@ -92,7 +91,7 @@ impl Service<'_> {
         cx.sink.emit(&event);
     }
 
-    /// The last lines, for the report of an end.
+    /// The last lines, for the crash report.
     pub(super) fn last_words(&self) -> Option<String> {
         let lines = self.output.as_ref()?.last().lines();
         let lines: Vec<String> = lines

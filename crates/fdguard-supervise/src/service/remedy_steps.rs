@@ -1,4 +1,4 @@
-//! The steps of a relief that take their time: evidence and drain.
+//! The long steps of a remedy: evidence and drain.
 
 use std::time::{Duration, Instant};
 
@@ -11,7 +11,7 @@ use crate::evidence::{self, EvidenceJob};
 use crate::poll::{Interest, Readiness};
 use crate::remedy::{self, DrainResult, RemedyAction};
 
-/// What is under way.
+/// The steps in progress.
 #[derive(Debug, Default)]
 pub(super) struct Steps {
     evidence: Option<EvidenceJob>,
@@ -30,7 +30,7 @@ impl Steps {
 }
 
 impl Service<'_> {
-    /// Begins or ends a step. Gives how it ended, when it did so at once.
+    /// Begins or ends a step. Returns its result, if it ended at once.
     pub(super) fn do_step(
         &mut self,
         step: &RemedyAction,
@@ -99,7 +99,7 @@ impl Service<'_> {
         Ok(())
     }
 
-    /// Goes on with what is under way.
+    /// Continues the steps in progress.
     pub(super) fn turn_steps(&mut self, cx: &mut Context<'_>, ready: &Readiness) {
         if let Some(evidence) = &mut self.steps.evidence
             && let Some(outcome) = evidence.poll(cx.now, ready)

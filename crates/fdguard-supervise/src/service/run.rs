@@ -6,9 +6,9 @@ use fdguard_process::tree::{Exit, Tree};
 
 use crate::health::Listener;
 
-/// After the program ended with 0, a descendant has this long to begin to listen.
+/// After the program exited with 0, a descendant has this long to start listening.
 pub(super) const SETTLE: Duration = Duration::from_secs(3);
-/// From look to look meanwhile.
+/// The interval between checks meanwhile.
 pub(super) const LOOK: Duration = Duration::from_millis(100);
 
 /// A run.
@@ -23,7 +23,7 @@ pub(super) struct Run {
     pub(super) ready: bool,
     /// When it must be ready.
     pub(super) ready_until: Option<Instant>,
-    /// How long it may be silent, and until when.
+    /// Its watchdog interval, and the current deadline.
     pub(super) watchdog: Option<(Duration, Instant)>,
     /// Why it is being ended.
     pub(super) ending: Option<Ending>,
@@ -33,11 +33,11 @@ pub(super) struct Run {
     pub(super) is_adopted: bool,
     /// The last status that it reported.
     pub(super) status: Option<String>,
-    /// Where it listens, for the check of accepting, and when that was looked up.
+    /// Where it listens, for the accept check, and when that was looked up.
     pub(super) listeners: (Vec<Listener>, Option<Instant>),
 }
 
-/// The time after the program ended and left processes.
+/// The time after the program exited and left processes.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Settle {
     pub(super) until: Instant,
@@ -47,11 +47,11 @@ pub(super) struct Settle {
 /// Why a run is being ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Ending {
-    /// The program ended by itself; only what it left is being ended.
+    /// The program exited by itself; only what it left is being stopped.
     Left,
     /// It does not work.
     Sick(&'static str),
-    /// It is to begin anew.
+    /// It will be restarted.
     Renew(&'static str),
     /// It stays down, with this as fdguard's exit status.
     Down(u8),
@@ -78,7 +78,7 @@ impl Run {
     }
 }
 
-/// What a shell would give as its status.
+/// The status that a shell would report.
 pub(super) fn status(exit: Exit) -> u8 {
     match exit {
         Exit::Code(code) => code,

@@ -24,9 +24,9 @@ use crate::policy::EndCause;
 /// What a service needs from the loop.
 #[derive(Debug)]
 pub(crate) struct Context<'c> {
-    /// Where it logs.
+    /// The event sink.
     pub(crate) sink: &'c mut EventSink,
-    /// This turn's moment.
+    /// The time of this poll.
     pub(crate) now: Instant,
     /// The part of fdguard's environment that a program gets.
     pub(crate) environment: &'c [(OsString, OsString)],
@@ -38,9 +38,9 @@ pub(crate) struct Context<'c> {
     pub(crate) evidence: Option<&'c std::path::Path>,
     /// Reserved descriptors for a start when the table is full.
     pub(crate) reserve: &'c mut Reserve,
-    /// Nothing to read from and nowhere to write to.
+    /// `/dev/null`, for reading and writing.
     pub(crate) null: &'c OwnedFd,
-    /// What is put into programs.
+    /// The tracer or protection to inject.
     pub(crate) injector: Option<&'c mut (dyn Injector + 'static)>,
     /// The limits at the start of fdguard.
     pub(crate) limits: Limits,
@@ -120,8 +120,8 @@ impl Service<'_> {
         all
     }
 
-    /// The socket for notifications, which stays over restarts. Without one the program runs as
-    /// well, unless its readiness depends on it.
+    /// The socket for notifications, which stays across restarts. Without it the program still
+    /// runs, unless its readiness depends on it.
     fn server(&mut self, cx: &mut Context<'_>) -> Option<OsString> {
         if cx.once {
             return None;

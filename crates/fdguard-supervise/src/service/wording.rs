@@ -7,7 +7,7 @@ use crate::event::{LogEvent, LogValue};
 use crate::meter::Leak;
 use crate::remedy::DrainResult;
 
-/// The class that a budget is about, or else that of what leaks.
+/// The class of a budget, or else of what leaks.
 pub(super) fn class(what: &Measure, leak: Option<&Leak>) -> LogValue {
     let leaking = || {
         leak.and_then(|leak| leak.class.as_ref())
@@ -24,7 +24,7 @@ pub(super) fn shown(text: &Text) -> String {
     String::from_utf8_lossy(text.as_bytes()).into_owned()
 }
 
-/// What leaks, or may.
+/// Adds what leaks, or may leak.
 pub(super) fn suspected(event: LogEvent, leak: Option<&Leak>) -> LogEvent {
     let Some(leak) = leak else { return event };
     event
@@ -45,7 +45,7 @@ pub(super) fn drained(how: &DrainResult) -> String {
     }
 }
 
-/// A measure in an event; whole numbers as such.
+/// Adds a measurement to an event; whole numbers as such.
 pub(super) fn measured(
     event: LogEvent,
     what: &Measure,

@@ -22,7 +22,7 @@ use crate::port::{
 pub(super) struct Desk<'d> {
     pub(super) probe: &'d Probe,
     pub(super) sink: &'d mut EventSink,
-    /// A signal ends the wait; absent where waiting is not allowed.
+    /// A signal ends the wait; absent if waiting is not allowed.
     pub(super) signals: Option<&'d Signals>,
 }
 
@@ -85,8 +85,9 @@ impl Desk<'_> {
         }
     }
 
-    /// Warns when somebody listens already where this service's readiness is asked for: the answer
-    /// would be theirs. It may be meant (a proxy before the service), so it is only told.
+    /// Warns if a process already listens where this service's readiness check connects: the answer
+    /// would be that process's. It may be intended (a proxy in front of the service), so it is only
+    /// logged.
     pub(super) fn warn(&mut self, service: &config::ServiceConfig) {
         let target = match service.ready.as_ref().map(|check| &check.kind) {
             Some(health::Kind::Tcp(target)) => Some(target),
@@ -131,7 +132,7 @@ impl Desk<'_> {
         if let Some(signals) = self.signals {
             wants.read(std::os::fd::AsFd::as_fd(signals));
         }
-        // A failure to wait is as good as a wait.
+        // If waiting fails, continue as after a wait.
         drop(wants.wait());
         let heard = self.signals.and_then(Signals::next);
         let ends = [Signal::TERM, Signal::INT].map(Signal::as_raw);

@@ -46,7 +46,7 @@ impl Dependencies {
         for name in service.settings.after.clone() {
             let state = self.services.iter().find(|(other, ..)| *other == name);
             match state.map(|(_, state, ..)| *state) {
-                // One that did its work and ended well is as good as ready.
+                // A service that finished its work successfully counts as ready.
                 Some(State::Ready | State::Draining | State::Stopped) | None => {}
                 Some(State::Failed) => return service.give_up_waiting(&name, cx),
                 Some(_) => is_free = false,

@@ -1,6 +1,7 @@
 //! The loop: one thread that waits for all of its services, its signals and its parent at once.
 //!
-//! [`Launch`] is its input. [`run`] loops until every service is down and returns the exit status.
+//! [`SupervisorLaunch`] is its input. [`run`] loops until every service is down and returns the
+//! exit status.
 
 use std::ffi::OsString;
 use std::os::fd::OwnedFd;
@@ -41,12 +42,12 @@ pub(crate) use pages::ago;
 use parent_notify::ParentNotify;
 use sockets::Sockets;
 
-/// What the loop is given.
+/// The input of the loop.
 #[derive(Debug)]
 pub struct SupervisorLaunch<'p> {
-    /// Looks at processes.
+    /// Examines processes.
     pub probe: &'p Probe,
-    /// What is to be run.
+    /// The effective configuration.
     pub settings: RunSettings,
     /// Values from outside the file, for a reload.
     pub said: Overrides,
@@ -56,7 +57,7 @@ pub struct SupervisorLaunch<'p> {
     pub inherited: ActivatedSockets,
     /// Where events go.
     pub stderr: Option<OwnedFd>,
-    /// What is put into programs.
+    /// The tracer or protection to inject.
     pub injector: Option<Box<dyn Injector>>,
 }
 
@@ -81,7 +82,7 @@ impl StartRefusal {
     }
 }
 
-/// So long the last lines of services may take to their files.
+/// How long the services' last lines may take to be written.
 const LAST_LINES: Duration = Duration::from_secs(1);
 
 /// Why the supervisor stops.
@@ -113,14 +114,14 @@ struct Supervisor<'p> {
     stopping: Option<Stopping>,
     began: Instant,
     down_since: Option<Instant>,
-    /// Around one program: the first Ctrl-C is the program's, the second ends it.
+    /// Around one program: the first Ctrl-C is for the program, the second ends it.
     was_interrupted: bool,
     fds_at_start: Option<u64>,
     /// Totals of removed services.
     past: Past,
 }
 
-/// What is remembered of services that are gone.
+/// Totals of services that are gone.
 #[derive(Clone, Copy, Debug, Default)]
 struct Past {
     restarts: u64,
@@ -128,7 +129,7 @@ struct Past {
     survivors: Survivors,
 }
 
-/// Runs everything until it is down, and gives the exit status.
+/// Runs everything until it is down, and returns the exit status.
 pub fn run(launch: SupervisorLaunch<'_>) -> Result<u8, StartRefusal> {
     let mut supervisor = Supervisor::new(launch)?;
     supervisor.go_on();
@@ -140,9 +141,9 @@ impl<'p> Supervisor<'p> {
         let now = Instant::now();
         let signals = Signals::block(forwardable())
             .map_err(|error| StartRefusal::machine("cannot set up signal handling", &error))?;
-        // A program may kill its keeper. All of our children are keepers, so whoever else becomes
-        // our child is an orphan of such a program. Where the kernel refuses it, orphans are found
-        // by their mark.
+        // A program may kill its keeper. All of fdguard's children are keepers, so any other child
+        // is an orphan of such a program. If the kernel refuses this, orphans are found by their
+        // mark.
         let _refused = adopt_orphans_of_trees();
         let sink = EventSink::new(launch.settings.form, launch.stderr);
         let reserve = Reserve::new(Reserve::FOR_A_START + 4)
@@ -210,7 +211,7 @@ impl<'p> Supervisor<'p> {
         }
     }
 
-    /// What becomes of the soft limit, for each service that it changes for.
+    /// Logs the soft limit, for each service for which it changes.
     fn tell_limits(&mut self) {
         for service in &self.settings.services {
             let decision = limit::decide(service.raise_limit, self.limits);
@@ -242,7 +243,8 @@ impl<'p> Supervisor<'p> {
         let mut desk = Desk {
             probe: self.probe,
             sink: &mut self.sink,
-            // Only at the beginning may a socket be waited for: later others would wait, too.
+            // Waiting for a socket is allowed only at the beginning: later, other services would
+            // wait, too.
             signals: self.services.is_empty().then_some(&self.signals),
         };
         let handed = self.sockets.bind_all(&settings, is_single, &mut desk)?;
@@ -285,8 +287,8 @@ impl<'p> Supervisor<'p> {
         }
     }
 
-    /// Starts and stops what can be, until nothing follows from it any more: what is ready at once
-    /// frees others at once.
+    /// Starts and stops services until nothing changes any more: a service that is ready at once
+    /// unblocks others at once.
     fn progress(&mut self) {
         loop {
             let states =
@@ -317,7 +319,7 @@ impl<'p> Supervisor<'p> {
             service.wants(&mut wants);
         }
         wants.wait().unwrap_or_else(|_| {
-            // The kernel has no memory for the list: it may have in a moment.
+            // The kernel has no memory for the list: retry in a moment.
             std::thread::sleep(Duration::from_millis(20));
             Readiness::default()
         })
@@ -343,7 +345,7 @@ impl<'p> Supervisor<'p> {
         }
     }
 
-    /// Gives back what only the beginning needed, once everything runs.
+    /// Releases what only the start needed, once everything runs.
     fn trim(&mut self) {
         let is_up =
             |service: &Service<'_>| !matches!(service.state, State::Waiting | State::Starting);

@@ -53,7 +53,7 @@ impl Supervisor<'_> {
     }
 }
 
-/// The time of day of that long ago.
+/// The wall-clock time that long ago.
 pub(crate) fn ago(passed: Duration) -> Option<Timestamp> {
     let passed = jiff::SignedDuration::try_from(passed).ok()?;
     Timestamp::now().checked_sub(passed).ok()

@@ -11,7 +11,7 @@ use crate::event::{EventSink, LogEvent};
 use crate::poll::Interest;
 use crate::service::State;
 
-/// While something takes its time the parent is asked for so much more,
+/// While a step takes long, the parent is asked for this much more time,
 const MORE: Duration = Duration::from_secs(20);
 /// this often.
 const ASK: Duration = Duration::from_secs(5);
@@ -24,7 +24,7 @@ pub(super) struct ParentNotify {
     first_gap: Option<String>,
     is_ready: bool,
     status: String,
-    /// When more time is asked for again.
+    /// When more time is requested again.
     ask: Option<Instant>,
 }
 

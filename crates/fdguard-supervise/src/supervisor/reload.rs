@@ -1,5 +1,5 @@
-//! SIGHUP: read the file again. Changed services are restarted, new ones started, removed ones
-//! ended.
+//! SIGHUP: reads the file again. Changed services are restarted, new ones started, removed ones
+//! stopped.
 
 use std::mem;
 use std::path::Path;
@@ -10,7 +10,7 @@ use crate::event::LogEvent;
 use crate::input_file;
 use crate::service::Service;
 
-/// Services by what a reload means for them.
+/// Services by the effect of a reload.
 #[derive(Debug, Default)]
 struct Differences {
     kept: usize,
@@ -25,7 +25,7 @@ impl<'p> Supervisor<'p> {
             return;
         }
         let Some(file) = self.settings.file.clone() else {
-            // Without a file there is nothing to read: a gentle restart is what HUP means.
+            // Without a file there is nothing to read: HUP means a graceful restart.
             self.sink
                 .emit(&LogEvent::new("reload").with("changed", "all"));
             return self.renew_all();
@@ -123,7 +123,7 @@ impl<'p> Supervisor<'p> {
         if place(fresh) == place(&self.settings) {
             return Ok(());
         }
-        // The address may be the same one: first it must be free.
+        // The address may be the same: it must be free first.
         self.pages = None;
         match pages::open(fresh) {
             Ok(pages) => {

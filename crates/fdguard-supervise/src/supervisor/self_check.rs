@@ -1,4 +1,4 @@
-//! What fdguard itself uses.
+//! fdguard's own usage.
 
 /// fdguard's open descriptors: the directory's size (Linux 6.2), or the length of the list on older
 /// kernels.

@@ -98,7 +98,7 @@ impl Sockets {
         Ok(handed)
     }
 
-    /// Lets go of what no service has any more.
+    /// Releases sockets that no service uses any more.
     pub(super) fn keep_only(&mut self, services: &[config::ServiceConfig]) {
         let sockets = || services.iter().flat_map(|service| &service.listen);
         self.bound.retain(|one| {

@@ -1,10 +1,10 @@
-//! Lines as programs write them, each with the symptom that it is.
+//! Lines as programs write them, each with its symptom.
 
 use super::{WallName, explain};
 use crate::playbook::Playbook;
 
 const LINES: &[(&str, &str)] = &[
-    // The process's own limit, said plainly.
+    // The process's own limit, explicitly.
     (
         "OSError: [Errno 24] Too many open files: '/srv/app/data.json'",
         "too-many-open-files",
@@ -51,7 +51,7 @@ const LINES: &[(&str, &str)] = &[
         "out-of-descriptors",
     ),
     ("file descriptor limit alarm set.", "out-of-descriptors"),
-    // In the words of single programs.
+    // In the words of individual programs.
     (
         "2026/02/01 10:00:00 [alert] 31#31: accept4() failed (24: Too many open files)",
         "nginx-full",
@@ -251,7 +251,7 @@ const LINES: &[(&str, &str)] = &[
         "tasks-used-up",
     ),
     ("Error: spawn git EAGAIN", "tasks-used-up"),
-    // Doubtful ones.
+    // Doubtful lines.
     (
         "curl: (6) Could not resolve host: api.example.org",
         "name-not-resolved",
@@ -292,7 +292,7 @@ const LINES: &[(&str, &str)] = &[
     ("recvfrom: Resource temporarily unavailable", "try-again"),
     ("read ECONNRESET", "connection-reset"),
     ("epoll_create1() failed, giving up", "epoll-failed"),
-    // Looks like a wall and is none of the kernel's.
+    // Looks like a kernel limit but is not.
     (
         "2026/02/01 10:00:00 [alert] 31#31: 512 worker_connections are not enough",
         "nginx-worker-connections",
@@ -308,7 +308,7 @@ const LINES: &[(&str, &str)] = &[
     ("write failed: Bad file descriptor", "bad-descriptor"),
 ];
 
-/// Nothing to see in these.
+/// Lines without symptoms.
 const INNOCENT: &[&str] = &[
     "Max open files: 65536",
     "max open files            1048576    1048576    files",

@@ -1,4 +1,4 @@
-//! How grave a second close is that failed: by what it could have hit.
+//! The severity of a failed second close depends on what it could have hit.
 
 use super::hazards;
 use crate::event::{FdCall, What};

@@ -1,4 +1,4 @@
-//! Programs that do nothing wrong, however strange they look.
+//! Programs that do nothing wrong, however unusual they look.
 
 use super::told;
 use crate::event::{Errno, FdCall, What};
@@ -219,7 +219,7 @@ fn r40_probing_a_number_is_not_using_it() {
         t.socket(1, "connect", 7);
         t.close(1, "finish", 7);
         t.fail(1, "epoll_ctl", 7, FdCall::Other, Some(Errno::Ebadf));
-        // Not open for writing: the same error, and nothing closed.
+        // Not open for writing: the same error, but nothing was closed.
         t.file(1, "open", 7);
         t.fail(1, "probe", 7, FdCall::Write, Some(Errno::Ebadf));
     });
@@ -236,7 +236,7 @@ fn r43_sqlite_unlocks_before_it_closes() {
         t.close(1, "sqlite", 8);
         t.lock(1, "sqlite", 7, None, true);
         t.close(1, "sqlite", 7);
-        // Another file, and another process: neither has to do with these locks.
+        // Another file, and another process: neither is related to these locks.
         t.inode(1, "sqlite", 7, 99);
         t.lock(1, "sqlite", 7, None, true);
         t.inode(1, "other", 8, 98);

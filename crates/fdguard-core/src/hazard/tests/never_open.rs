@@ -1,4 +1,4 @@
-//! Calls on numbers that nothing was ever opened at.
+//! Calls on numbers at which nothing was ever opened.
 
 use super::hazards;
 use crate::Fd;

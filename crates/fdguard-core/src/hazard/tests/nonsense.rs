@@ -1,4 +1,4 @@
-//! Events that make no sense, and very many of them.
+//! Nonsensical events, and very many of them.
 
 use jiff::Timestamp;
 use proptest::prelude::*;

@@ -1,10 +1,10 @@
 //! No hazard depends on the order in which two threads' events arrive.
 //!
-//! A made-up program of some threads that open, lock, unlock and close descriptors of one file.
-//! Each call takes some steps of a common clock and has its effect at one of them. The events are
-//! those that the tracer tells: a close before and after the call, a lock before and after it, a
-//! birth after it. What the call did when is drawn again for the same events: a hazard that is told
-//! must be true in every such order.
+//! Simulates a program with several threads that open, lock, unlock and close descriptors of one
+//! file. Each call takes some steps of a common clock and has its effect at one of them. The events
+//! are those that the tracer reports: a close before and after the call, a lock before and after
+//! it, an open after it. The moments of the effects are drawn again for the same events: a reported
+//! hazard must be true in every such order.
 
 use std::collections::BTreeSet;
 
@@ -36,7 +36,7 @@ struct Call {
     span: (u64, u64),
 }
 
-/// What threads do, one call after the other: open, lock, unlock or leave it, close.
+/// The actions of threads, in sequence: open, lock, unlock or keep it, close.
 fn calls() -> impl Strategy<Value = Vec<Call>> {
     let round = (
         any::<bool>(),
@@ -75,7 +75,7 @@ fn calls() -> impl Strategy<Value = Vec<Call>> {
     })
 }
 
-/// What the tracer tells of a call, with the step of the clock.
+/// The tracer's events for a call, with the step of the clock.
 fn told_of(call: &Call) -> Vec<(u64, What)> {
     let (began, over) = call.span;
     let fd = call.fd;
@@ -112,7 +112,7 @@ fn told_of(call: &Call) -> Vec<(u64, What)> {
     }
 }
 
-/// What the tracer tells, in its order, and the end of the process.
+/// The tracer's events in order, and the exit of the process.
 fn events(calls: &[Call]) -> Vec<TraceEvent> {
     let told = calls.iter().flat_map(|call| {
         let told = told_of(call).into_iter();
@@ -134,15 +134,15 @@ fn events(calls: &[Call]) -> Vec<TraceEvent> {
     told.into_iter().map(event).collect()
 }
 
-/// The numbers whose close dropped a lock that was taken through another one, with these moments
-/// for the effects of the calls; and those of them where that other one was the last to take one,
-/// which are found.
+/// The numbers whose close dropped a lock taken through another one, with these moments for the
+/// effects of the calls; and those of them that are detectable, because that other one was the last
+/// to take a lock.
 fn dropping(calls: &[Call], moments: &[u64]) -> [BTreeSet<u32>; 2] {
     let mut order: Vec<(u64, &Call)> = calls
         .iter()
         .zip(moments)
         .map(|(call, moment)| {
-            // Within the call, before the event that is told after it.
+            // Within the call, before the event that is reported after it.
             let (began, over) = call.span;
             (2 * began + 1 + moment % (2 * (over - began) - 1), call)
         })
@@ -153,7 +153,7 @@ fn dropping(calls: &[Call], moments: &[u64]) -> [BTreeSet<u32>; 2] {
         match call.act {
             Act::Open => {}
             Act::Lock => holders.push(call.fd),
-            // Every lock is of the whole file and belongs to the process.
+            // Every lock covers the whole file and belongs to the process.
             Act::Unlock => holders.clear(),
             Act::Close => {
                 let is_other = |holder: &u32| *holder != call.fd;
@@ -196,7 +196,7 @@ proptest! {
         }
     }
 
-    /// Where no two calls overlap, nothing is uncertain and nothing is missed.
+    /// Without overlapping calls nothing is uncertain and nothing is missed.
     #[test]
     fn r43_without_overlaps_every_lock_drop_is_told(calls in calls()) {
         let mut calls = calls;
@@ -208,14 +208,14 @@ proptest! {
         prop_assert_eq!(told(&events(&calls)), happened);
     }
 
-    /// Every descriptor is opened, used and closed by one thread after the other in a proper way:
-    /// whatever is missing or late, nobody is accused.
+    /// Every descriptor is opened, used and closed properly, by one thread after the other:
+    /// whatever is missing or late, no thread is accused.
     #[test]
     fn r40_what_is_missing_or_late_makes_no_hazard(
         calls in calls(),
         late in prop::collection::vec((0_usize..64, 1_usize..8), 0..6),
     ) {
-        // The numbers are given out again.
+        // The numbers are reused.
         let again = |call: Call| Call { fd: 3 + call.thread, ..call };
         let calls = calls.into_iter().filter(|call| call.act != Act::Lock);
         let calls: Vec<Call> = calls.map(again).collect();

@@ -1,4 +1,4 @@
-//! The hazard programs of the corpus, as a tracer would tell them.
+//! The hazard programs of the corpus, as a tracer would report them.
 
 use super::{RECORD, hazards, told};
 use crate::Class;
@@ -17,7 +17,7 @@ fn connection(t: &mut TraceScript, handler: u32) {
     t.close(handler, "handler", 7);
 }
 
-/// A pause that is long for a row of closes.
+/// A pause too long for a series of closes.
 fn pause(t: &mut TraceScript) {
     for _ in 0..50_000 {
         t.add(90, "idle", What::Leave);
@@ -145,7 +145,7 @@ fn request(t: &mut TraceScript, owner: u32, is_torn: bool, is_recycled: bool) {
 #[test]
 fn r40_the_interrupt_of_py_tls_recycle_is_blamed_whatever_the_race_gives() {
     let trace = traced(|t| {
-        // Startup: the interrupting thread had files of its own at the number.
+        // Startup: the interrupting thread had its own files at the number.
         t.file(1, "startup", 7);
         t.call(1, "startup", 7, FdCall::Write);
         t.close(1, "startup", 7);

@@ -34,7 +34,7 @@ pub(super) fn check(case: &Case<'_>) -> Vec<Finding> {
             let counted: Vec<_> = live
                 .filter(|held| expected.counts(&held.class, held.target.as_bytes()))
                 .collect();
-            // What was counted is what it is about, unless everything was.
+            // The finding is about the counted class, unless everything was counted.
             let class = if narrow {
                 rising_group::most_common(&counted)
             } else {
@@ -69,7 +69,7 @@ mod tests {
     use crate::lint::Severity;
     use crate::testing::watch_script::{settings, watched};
 
-    /// So many pipes beside 500 files.
+    /// This many pipes beside 500 files.
     fn expecting(text: &str, pipes: usize, blind: bool) -> Vec<Finding> {
         let told = watched(|t| {
             if blind {

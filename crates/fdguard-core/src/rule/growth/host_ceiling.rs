@@ -26,7 +26,7 @@ enum Filler {
     /// Every descriptor.
     All,
     One(Class),
-    /// No descriptors: processes and threads.
+    /// Not descriptors: processes and threads.
     Children,
 }
 
@@ -80,7 +80,7 @@ fn found(case: &Case<'_>, wall: &Forecast, severity: Severity, ceiling: &Ceiling
             (None, families.map(|(_, last)| last.children))
         }
     };
-    // Other processes may have filled it. Then it is information, not a fault of this process.
+    // Other processes may have filled it. Then it is information, not this process's fault.
     let severity = if own == Some(0) {
         Severity::Info
     } else {

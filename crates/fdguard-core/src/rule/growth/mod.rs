@@ -53,11 +53,11 @@ pub(super) fn rules() -> Vec<&'static Rule> {
 /// Everything that a rule can use.
 #[derive(Debug)]
 pub struct Case<'a> {
-    /// Whose.
+    /// The process.
     pub process: &'a Process,
-    /// What it held.
+    /// Its history.
     pub timeline: &'a Timeline,
-    /// How each track was judged.
+    /// The judgement of each track.
     pub judgements: &'a [Judgement],
     /// What leaks.
     pub leaking: &'a [RisingGroup],
@@ -214,7 +214,7 @@ impl Case<'_> {
         }
     }
 
-    /// The entry of the suppressions that speaks of so many of these.
+    /// The suppression that covers this many of these.
     fn cleared(
         &self,
         class: Option<&Class>,

@@ -1,4 +1,4 @@
-//! Movement that is not a leak, reported so that nobody mistakes it for one.
+//! A change that is not a leak, reported so that it is not mistaken for one.
 
 use super::{Case, Rule, RuleKind};
 use crate::finding::Finding;
@@ -16,7 +16,7 @@ pub(super) const RULE: Rule = Rule {
     fix: None,
 };
 
-/// Smaller moves are not worth a line.
+/// Smaller changes are not worth a line.
 const LEAST: u64 = 10;
 
 pub(super) fn check(case: &Case<'_>) -> Vec<Finding> {

@@ -15,8 +15,8 @@ pub(super) const RULE: Rule = Rule {
     fix: None,
 };
 
-/// Beside a leak it is a side show; alone, or beside what was judged harmless, it is what the user
-/// asked about.
+/// Next to a leak it is secondary; alone, or next to what was judged harmless, it is the main
+/// result.
 pub(super) fn check(case: &Case<'_>) -> Vec<Finding> {
     let severity = if case.leaks().next().is_none() {
         Severity::Warning

@@ -48,7 +48,7 @@ pub(super) fn check(case: &Case<'_>) -> Vec<Finding> {
         walls: case.etas(),
         why,
         next_step: "Use poll() or epoll instead of select(), or keep fewer descriptors open. A higher limit makes it worse. `fdguard trace` shows whether select() is called with such a number (select-past-1024).".to_owned(),
-        // It could call select(). Only a tracer sees that it does, and reports that as critical.
+        // It could call select(). Only a tracer sees whether it does, and reports that as critical.
         ..case.finding(&RULE, RULE.severity)
     }]
 }

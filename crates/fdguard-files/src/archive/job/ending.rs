@@ -29,7 +29,7 @@ impl Job<'_> {
         }
     }
 
-    /// The file is missing: another archive has moved it, or the name is wrong.
+    /// The file is missing: another archive moved it, or the name is wrong.
     pub(super) fn gone(&mut self) -> Result<Progress, ArchiveProblem> {
         let to = self.common.to;
         let name = &self.named.name;

@@ -39,15 +39,15 @@ pub(super) struct Common<'a> {
 /// What a file waits for.
 #[derive(Clone, Debug)]
 pub(super) enum Wait {
-    /// For another archive, which has this lock.
+    /// For another archive, which holds this lock.
     Busy(PathBuf),
     /// For a lock on the file.
     Locked,
     /// For its writers.
     Written,
-    /// For their names: before anything is changed.
+    /// For their names, before anything is changed.
     Names,
-    /// For nothing: another file took its place between two calls and must be examined.
+    /// For nothing: another file replaced it between two calls and must be examined.
     Replaced,
 }
 
@@ -111,7 +111,7 @@ impl<'a> Job<'a> {
         }
         match outcome {
             Ok(Progress::Done) => {}
-            // Names of holders are needed in any case.
+            // The names of holders are needed in any case.
             Ok(Progress::Waits(wait)) if !is_last || matches!(wait, Wait::Names) => return false,
             Ok(Progress::Waits(wait)) => {
                 let problem = self.too_late(&wait);
@@ -125,7 +125,7 @@ impl<'a> Job<'a> {
         true
     }
 
-    /// The receipt, and the file that has taken the name meanwhile.
+    /// The receipt, and the file that has since taken the name.
     pub(super) fn finish(self) -> (ArchiveReceipt, Option<NamedFile>) {
         let successor = self.has_successor.then_some(self.named);
         (self.receipt, successor)
@@ -172,7 +172,7 @@ impl<'a> Job<'a> {
         (!is_free).then(|| (self.named.directory.path().join(name), &held.file))
     }
 
-    /// These can write it.
+    /// Records the processes that can write it.
     pub(super) fn name(&mut self, writers: Vec<FileHolder>) {
         self.is_named = true;
         self.receipt.writers = writers;
@@ -188,7 +188,7 @@ impl<'a> Job<'a> {
         Ok(look(&self.named.name)?.is_none() && look(&self.closing)?.is_none())
     }
 
-    /// Opens the file, or what an earlier archive has left of it; whether there was one.
+    /// Opens the file, or what an earlier archive left of it; returns whether there was one.
     fn open(&mut self) -> Result<bool, ArchiveProblem> {
         let directory = &self.named.directory;
         let look = |name| {
@@ -201,7 +201,7 @@ impl<'a> Job<'a> {
         if let (Some(own), Some(closing)) = (own, left)
             && own.id == closing.id
         {
-            // Ended between the two halves of a rename.
+            // An earlier archive was killed between the two halves of a rename.
             directory
                 .remove(&self.closing)
                 .map_err(|error| ArchiveProblem::io("cannot remove its second name", error))?;
@@ -255,7 +255,7 @@ impl<'a> Job<'a> {
         match directory.rename(name, directory, closing) {
             Ok(()) => {}
             Err(Errno::NOENT) => {
-                // The process that took it did not ask for the lock. Whatever is there now is
+                // Another process took it without taking the lock. Whatever is there now is
                 // examined again.
                 self.held = None;
                 return Ok(Some(Wait::Replaced));
@@ -280,7 +280,7 @@ impl<'a> Job<'a> {
         Ok(None)
     }
 
-    /// Starts watching before the kernel is asked, so that no close in between is missed.
+    /// Starts watching before querying the kernel, so that no close in between is missed.
     fn watch_if(&mut self, is_written: bool) {
         if is_written && self.watch.is_none() {
             self.watch = self

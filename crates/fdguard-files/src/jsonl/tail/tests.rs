@@ -4,7 +4,7 @@ use proptest::prelude::*;
 
 use super::*;
 
-/// What becomes of a last line.
+/// The result of repairing a last line.
 fn mended(line: &[u8]) -> (String, Option<Mend>) {
     let mend = judge(line);
     let bytes = match &mend {
@@ -64,7 +64,7 @@ fn what_is_torn_is_taken_out_and_what_is_whole_stays() {
             "{\"a\":1}\n",
             &[NoNewline, Fused, NotJson],
         ),
-        // The inner record may be a part of the torn one: it is not made a record.
+        // The inner record may be part of the torn one: it does not become a record.
         (b"{\"a\":{\"b\":2}\n", "", &[NotJson]),
         (b"\0\0\0\0", "", &[NoNewline, Nuls]),
         (b"\0\0{\"c\":3}}\n", "", &[Nuls, NotJson]),
@@ -92,8 +92,8 @@ fn records_around_nul_bytes_are_kept() {
 }
 
 proptest! {
-    /// Whatever is in a last line, afterwards there are only whole lines, and nothing goes that is
-    /// not kept.
+    /// Whatever is in a last line, afterwards there are only complete lines, and nothing is removed
+    /// without being saved.
     #[test]
     fn a_mended_line_is_whole(line in "[\\x00{}\\[\\]\",:0-9a-c ]{0,40}\n?") {
         let (bytes, mend) = mended(line.as_bytes());
@@ -108,7 +108,7 @@ proptest! {
         }
     }
 
-    /// A record that was cut anywhere is never taken for another one.
+    /// A truncated record is never mistaken for another one.
     #[test]
     fn a_cut_record_is_whole_or_nothing(text in ".{0,20}", number: u32, cut in 0usize..80) {
         let record = serde_json::json!({"text": text, "inner": {"number": number, "list": [number]}}).to_string();

@@ -1,4 +1,4 @@
-//! The rules against a model that only remembers what was accepted.
+//! Tests the rules against a model that only remembers what was accepted.
 
 use proptest::prelude::*;
 
@@ -15,7 +15,8 @@ fn owner(number: u32) -> Owner {
     }
 }
 
-/// A step in numbers: what, who, how far from the right version, whether the owner lives.
+/// A transition in numbers: which, by which process, the offset from the right version, whether the
+/// owner is alive.
 type DrawnStep = (u8, u32, i64, bool);
 
 fn step(drawn: DrawnStep, version: u64) -> RowTransition {
@@ -47,7 +48,7 @@ fn step(drawn: DrawnStep, version: u64) -> RowTransition {
     }
 }
 
-/// Written from the sentence alone: the words of all states that an entry went through.
+/// Written from the specification alone: the words of all states that an entry went through.
 #[derive(Default)]
 struct Model {
     states: Vec<&'static str>,
@@ -59,7 +60,7 @@ impl Model {
         self.states.last().copied().unwrap_or("running")
     }
 
-    /// The word of the next state, where the step may be.
+    /// The word of the next state, if the transition is allowed.
     fn allows(&self, step: &RowTransition) -> Option<&'static str> {
         let now = self.states.len() as u64 + 1;
         match (self.last(), step) {
@@ -161,7 +162,7 @@ fn refusals_say_why() {
     let taken = Err(TransitionRefusal::AlreadyClosing(owner(7)));
     assert_eq!(refused(&closing, (1, 8, 0, true)), taken);
     assert_eq!(refused(&closing, (0, 8, 0, true)), taken);
-    // The same owner does not win twice either: two of its threads may have asked.
+    // The same owner does not win twice either: two of its threads may have tried.
     assert_eq!(refused(&closing, (1, 7, 0, true)), taken);
     for state in RowState::ALL {
         assert_eq!(RowState::parse(state.as_str()), Some(state));

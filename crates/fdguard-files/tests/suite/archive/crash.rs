@@ -1,4 +1,4 @@
-//! An archive that is killed after each of its steps: the next one goes on, and every line is there
+//! Kills an archive after each of its steps: the next one continues, and every line exists exactly
 //! once.
 
 use std::env;
@@ -17,7 +17,7 @@ const FILE: &str = "FDGUARD_TEST_ARCHIVE_FILE";
 const TO: &str = "FDGUARD_TEST_ARCHIVE_TO";
 const STEP: &str = "FDGUARD_TEST_ARCHIVE_STEP";
 
-/// Ends its process as nothing can be caught or cleaned up.
+/// Ends its process in a way that cannot be caught or cleaned up.
 #[derive(Debug)]
 struct Killer(String);
 
@@ -42,7 +42,7 @@ fn victim() {
     assert!(report.success, "{report:?}");
 }
 
-/// Archives in another process, which is killed after a step; whether it got there.
+/// Archives in another process, which is killed after a step; returns whether it got that far.
 fn killed_after(step: ArchiveStep, path: &Path, place: &Place) -> bool {
     let output = Command::new(env::current_exe().unwrap())
         .args(["--ignored", "--exact", "suite::archive::crash::victim"])
@@ -66,7 +66,7 @@ fn lines(range: std::ops::Range<u32>) -> String {
     range.map(|n| format!("{{\"line\":{n:04}}}\n")).collect()
 }
 
-/// Kills after each step and archives again; the steps at which it was killed.
+/// Kills after each step and archives again; returns the steps at which it was killed.
 fn every_step(make: impl Fn() -> Option<Place>, has_successor: bool) -> Vec<ArchiveStep> {
     let mut reached = Vec::new();
     for step in ArchiveStep::ALL {
@@ -74,7 +74,8 @@ fn every_step(make: impl Fn() -> Option<Place>, has_successor: bool) -> Vec<Arch
             return reached;
         };
         let path = place.file("a.jsonl", &lines(0..500));
-        // One of this name, time and content is there: it must not be taken for a copy of ours.
+        // A file with this name, time and content exists: it must not be mistaken for this
+        // archive's copy.
         let mut wanted = lines(0..500);
         if !killed_after(step, &path, &place) {
             continue;
@@ -92,7 +93,7 @@ fn every_step(make: impl Fn() -> Option<Place>, has_successor: bool) -> Vec<Arch
         assert_eq!(found.join("\n") + "\n", wanted, "{step:?}");
         assert_eq!(listed(place.logs.path()), Vec::<String>::new(), "{step:?}");
         place.assert_tidy();
-        // And once more changes nothing.
+        // Repeating it changes nothing.
         let again = place.once(&path);
         assert_eq!(again.outcome, ArchiveOutcome::AlreadyArchived);
     }

@@ -1,4 +1,4 @@
-//! What is refused, and what fails in the middle: the file stays, and the others go on.
+//! What is refused, and what fails in the middle: the file stays, and the others continue.
 
 use std::fs;
 use std::os::unix::fs::symlink;
@@ -113,7 +113,7 @@ fn an_archive_that_is_no_dir_leaves_every_file_where_it_is() {
 #[test]
 fn r50_a_full_disk_leaves_the_original_and_no_part_of_a_copy() {
     let place = Place::same();
-    // A mount of this thread and its children alone.
+    // A mount only for this thread and its children.
     if testkit::sys::unshare(UnshareFlags::NEWNS).is_err() {
         return testkit::skip("a small file system needs root");
     }

@@ -1,5 +1,4 @@
-//! Where the kernel gives no lease: a walk over all processes, and honesty about what it cannot
-//! see.
+//! Without leases: a search of all processes that reports what it cannot examine.
 
 use std::env;
 use std::fs::{self, Permissions};
@@ -36,9 +35,10 @@ fn lesser() {
     fs::write(Path::new(&to).join("receipt"), json).unwrap();
 }
 
-/// Archives in a process that these words start, with fewer rights; its receipt.
+/// Archives in a process started with this command prefix, with fewer privileges; returns its
+/// receipt.
 fn receipt(place: &Place, path: &Path, rights: &[&str], trusts: bool) -> Value {
-    // The build may lie where only its owner may go.
+    // The build may be in a directory that only its owner can access.
     let copy = tempfile::tempdir().unwrap();
     fs::set_permissions(copy.path(), Permissions::from_mode(0o755)).unwrap();
     let program = copy.path().join("tests");
@@ -68,7 +68,7 @@ fn receipt(place: &Place, path: &Path, rights: &[&str], trusts: bool) -> Value {
     serde_json::from_slice(&written).unwrap()
 }
 
-/// A file of another user, in folders that these users may write.
+/// A file of another user, in directories that these users may write.
 fn of_another(uid: u32) -> Option<(Place, PathBuf)> {
     if !is_root() || !have("setpriv") {
         skip("needs root and setpriv");
@@ -84,7 +84,7 @@ fn of_another(uid: u32) -> Option<(Place, PathBuf)> {
 }
 
 const NO_LEASE: [&str; 3] = ["setpriv", "--bounding-set=-lease", "--inh-caps=-lease"];
-/// With a pid namespace of its own: whoever has more rights may not be looked at.
+/// With its own pid namespace: more privileged processes cannot be examined.
 const ALONE: [&str; 4] = ["unshare", "--pid", "--fork", "--mount-proc"];
 
 #[test]

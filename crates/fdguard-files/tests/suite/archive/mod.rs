@@ -1,4 +1,4 @@
-//! Logs that must not lose a line on their way into the archive.
+//! Logs that must not lose a line while they are archived.
 
 use std::fs;
 use std::os::unix::fs::MetadataExt as _;
@@ -17,7 +17,7 @@ mod plain;
 mod together;
 mod writers;
 
-/// A folder with logs, and an archive.
+/// A directory with logs, and an archive.
 pub(crate) struct Place {
     pub(crate) logs: TempDir,
     pub(crate) to: TempDir,
@@ -32,7 +32,7 @@ impl Place {
         }
     }
 
-    /// On two; nothing where there is only one.
+    /// On two; `None` if there is only one.
     pub(crate) fn across() -> Option<Self> {
         let logs = tempfile::tempdir().unwrap();
         let device = logs.path().metadata().unwrap().dev();
@@ -47,7 +47,7 @@ impl Place {
         Some(Self { logs, to: to? })
     }
 
-    /// Both, as far as they are there.
+    /// Both, as far as available.
     pub(crate) fn both() -> impl Iterator<Item = Self> {
         [Some(Self::same()), Self::across()].into_iter().flatten()
     }
@@ -66,12 +66,12 @@ impl Place {
         }
     }
 
-    /// Archives one file without a wait.
+    /// Archives one file without waiting.
     pub(crate) fn once(&self, path: &Path) -> ArchiveReceipt {
         one(self.archive(Duration::ZERO).run(&[path.to_owned()]))
     }
 
-    /// Archives one file, with more patience than any test needs.
+    /// Archives one file, with a longer wait than any test needs.
     pub(crate) fn patiently(&self, path: &Path) -> ArchiveReceipt {
         one(self.archive(PATIENCE).run(&[path.to_owned()]))
     }
@@ -81,7 +81,7 @@ impl Place {
         fs::read_to_string(self.to.path().join(name)).unwrap()
     }
 
-    /// Nothing is left that an archive has made for its time.
+    /// No temporary names of an archive are left.
     pub(crate) fn assert_tidy(&self) {
         for dir in [&self.logs, &self.to] {
             for name in listed(dir.path()) {
@@ -110,7 +110,7 @@ pub(crate) fn one(report: ArchiveReport) -> ArchiveReceipt {
     receipt
 }
 
-/// The names in a folder, in their order.
+/// The names in a directory, in order.
 pub(crate) fn listed(dir: &Path) -> Vec<String> {
     let entries = fs::read_dir(dir).unwrap();
     let mut names: Vec<String> = entries
@@ -120,7 +120,7 @@ pub(crate) fn listed(dir: &Path) -> Vec<String> {
     names
 }
 
-/// Every line of every file of these folders, in order.
+/// Every line of every file in these directories, in order.
 pub(crate) fn all_lines(dirs: &[&Path]) -> Vec<String> {
     let mut lines = Vec::new();
     for dir in dirs {

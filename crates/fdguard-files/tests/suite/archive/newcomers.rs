@@ -1,5 +1,4 @@
-//! Somebody comes to write in the middle: everything is undone, and what they write is archived
-//! with the rest.
+//! A writer appears in the middle: everything is undone, and its lines are archived with the rest.
 
 use std::fs::OpenOptions;
 use std::io::Write as _;
@@ -27,7 +26,7 @@ impl ArchiveObserver for Newcomer {
         if step != self.at || thread.is_some() {
             return;
         }
-        // Who does not wait is turned away, and has broken the lease all the same.
+        // A non-blocking open is refused, but breaks the lease all the same.
         let refused = OpenOptions::new()
             .append(true)
             .custom_flags(i32::try_from(OFlags::NONBLOCK.bits()).unwrap())
@@ -67,7 +66,7 @@ fn disturbed(place: &Place, at: ArchiveStep, is_in_archive: bool) {
         "{at:?}: {receipt:?}"
     );
     let text = place.archived("a.log");
-    // Whoever came so late that the name was gone wrote nothing; nobody who wrote has lost it.
+    // A writer that came too late for the name wrote nothing; no writer lost a line.
     let wanted = if came { "first\nnewcomer\n" } else { "first\n" };
     assert_eq!(text, wanted, "{at:?}");
     place.assert_tidy();

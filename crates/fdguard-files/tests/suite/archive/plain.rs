@@ -1,4 +1,4 @@
-//! Files that nobody writes, and names that need care.
+//! Files without writers, and names that need care.
 
 use std::ffi::OsStr;
 use std::fs;

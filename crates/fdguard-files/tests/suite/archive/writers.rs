@@ -14,7 +14,7 @@ use testkit::ScriptedProcess;
 
 use super::{PATIENCE, Place, closing, listed, one, open_descriptors, until};
 
-/// Writes lines into its own buffer until it is told to end, flushes, and says how many it wrote.
+/// Writes lines into its own buffer until SIGTERM, flushes, and prints how many it wrote.
 const BUFFERED: &str = r#"
 import signal, sys, time
 lines, left = 0, False
@@ -57,7 +57,7 @@ impl Writer {
         line.trim().to_owned()
     }
 
-    /// Tells it to end; how many lines it wrote.
+    /// Makes it stop; returns how many lines it wrote.
     fn end(mut self) -> u64 {
         let pid = rustix::process::Pid::from_child(&self.child);
         rustix::process::kill_process(pid, rustix::process::Signal::TERM).unwrap();
@@ -109,8 +109,8 @@ fn r50_a_slow_writer_of_a_hundred_lines_is_archived_with_the_last_one() {
     }
 }
 
-/// Archives while `script` holds the file; it lets go when its input ends. What the first try says,
-/// and the second.
+/// Archives while `script` holds the file; it releases the file when its input ends. Returns the
+/// first and the second result.
 fn held_by(place: &Place, script: &str) -> (ArchiveReceipt, ArchiveReceipt) {
     let path = place.file("held.log", "first\n");
     let holder = ScriptedProcess::python(script, &path);
@@ -323,6 +323,6 @@ fn the_archive_follows_the_last_writer_at_once() {
     }
     spent.sort_by(f64::total_cmp);
     eprintln!("milliseconds after the last close, without the disk: {spent:.2?}");
-    // The best of them: on a busy machine every other may have waited for its turn.
+    // The best of them: on a busy machine any other may have been delayed.
     assert!(spent[0] < 50.0, "{spent:?}");
 }

@@ -1,4 +1,4 @@
-//! Writers that are killed, and disks that are full.
+//! Killed writers, and full disks.
 
 use std::fs;
 use std::io::{BufRead as _, BufReader, Write as _};
@@ -14,7 +14,7 @@ use testkit::{is_root, skip};
 
 use super::{open, place, records};
 
-/// Another process: this test program, told what to do.
+/// Another process: this test program with a command to run.
 fn helper(shell: &str, what: &str, path: &Path) -> Child {
     Command::new("bash")
         .args(["-c", &format!("{shell} exec \"$@\""), "bash"])
@@ -32,7 +32,7 @@ fn helper(shell: &str, what: &str, path: &Path) -> Child {
         .unwrap()
 }
 
-/// The numbers that a helper says.
+/// The numbers that a helper prints.
 fn said(child: &mut Child) -> impl Iterator<Item = u64> + use<> {
     let lines = BufReader::new(child.stdout.take().unwrap()).lines();
     lines.map_while(Result::ok).filter_map(|line| {
@@ -41,7 +41,7 @@ fn said(child: &mut Child) -> impl Iterator<Item = u64> + use<> {
     })
 }
 
-/// Not a test of its own: what the other processes do.
+/// Not a test: the code that the other processes run.
 #[test]
 fn is_a_helper_when_told() {
     let (Ok(path), Ok(what)) = (
@@ -70,7 +70,7 @@ fn is_a_helper_when_told() {
             Err(error) => {
                 let is_full = matches!(&error, Error::File(_)) && what == "full";
                 assert!(is_full, "{error}");
-                // A short one has room where the long one had none.
+                // A short line fits where the long one did not.
                 writer.append(&json!({"last": number})).unwrap();
                 writer.close().unwrap();
                 return;
@@ -112,7 +112,7 @@ fn r50_killed_at_any_point_no_line_is_lost_that_was_told() {
 
 #[test]
 fn a_line_that_has_no_room_leaves_no_half_of_it() {
-    // As large as a file may be: the half of a line that still fits is written, the rest refused.
+    // At the file size limit: the half of a line that still fits is written, the rest refused.
     let (_dir, path) = place();
     let mut child = helper("trap '' XFSZ; ulimit -f 16;", "full", &path);
     let last = said(&mut child).last().unwrap();
@@ -122,7 +122,7 @@ fn a_line_that_has_no_room_leaves_no_half_of_it() {
     assert_eq!(records.last(), Some(&json!({"last": last + 1})));
 }
 
-/// A file system that is full soon.
+/// A small file system that fills up quickly.
 struct Tiny(TempDir);
 
 impl Drop for Tiny {
@@ -159,7 +159,7 @@ fn a_full_disk_leaves_no_half_of_a_line() {
     assert_eq!(source.kind(), std::io::ErrorKind::StorageFull);
     let written = writer.written();
     assert_eq!(records(&path).len() as u64, written);
-    // What is short still fits into the last page, and does not stick to the half of the long one.
+    // A short line still fits into the last page, and is not appended to the half of the long one.
     writer.append(&json!({"short": true})).unwrap();
     writer.close().unwrap();
     let records = records(&path);

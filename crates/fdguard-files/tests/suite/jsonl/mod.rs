@@ -1,4 +1,4 @@
-//! A log of JSON lines: one writer, whole lines, nothing dropped in silence.
+//! A JSON Lines log: one writer, complete lines, nothing dropped silently.
 
 use std::fs::{self, File};
 use std::io::Write as _;
@@ -29,7 +29,7 @@ fn open(path: &Path) -> JsonlWriter {
     JsonlWriter::open(path, AT_ONCE).unwrap()
 }
 
-/// The records of a log, every line of which is whole.
+/// The records of a log, all of whose lines must be complete.
 fn records(path: &Path) -> Vec<Value> {
     let text = fs::read_to_string(path).unwrap();
     assert!(text.is_empty() || text.ends_with('\n'), "{text:?}");
@@ -68,7 +68,7 @@ fn values_become_lines_and_are_synced_at_the_end() {
     let done = writer.close().unwrap();
     assert_eq!((done.written, done.synced), (4, 4));
     assert_eq!(records(&path), values);
-    // A value that is no JSON leaves nothing behind.
+    // A value that is not JSON leaves nothing behind.
     let mut writer = open(&path);
     let bad = std::collections::BTreeMap::from([((1, 2), 3)]);
     assert!(matches!(writer.append(&bad), Err(Error::Encode { .. })));
@@ -115,7 +115,7 @@ fn r46_a_second_writer_is_refused_and_told_who_has_it() {
     let first = open(&path);
     let refused = JsonlWriter::open(&path, AT_ONCE).unwrap_err().to_string();
     assert!(refused.contains("this process"), "{refused}");
-    // Not even the end of another descriptor of the file lets a second one in.
+    // Closing another descriptor of the file does not let a second writer in either.
     drop(File::open(&path).unwrap());
     assert!(JsonlWriter::open(&path, AT_ONCE).is_err());
     drop(first);
@@ -163,7 +163,7 @@ fn a_torn_end_is_moved_aside_and_told() {
     writer.append(&json!({"c": 3})).unwrap();
     drop(writer);
     assert_eq!(records(&path), [json!({"a": 1}), json!({"c": 3})]);
-    // Whole but for its end: nothing is moved.
+    // Complete except for its newline: nothing is moved.
     let mut file = File::options().append(true).open(&path).unwrap();
     file.write_all(b"{\"d\":4}").unwrap();
     let writer = open(&path);
@@ -176,7 +176,7 @@ fn a_torn_end_is_moved_aside_and_told() {
     );
     drop(writer);
     assert_eq!(records(&path).len(), 3);
-    // Another one, with room that was never written to.
+    // Another one, with allocated space that was never written.
     file.write_all(&[0; 5000]).unwrap();
     let writer = open(&path);
     assert_eq!(writer.repairs()[0].kept_at, Some(torn(&path, 2)));
@@ -205,7 +205,7 @@ fn fused_records_are_lines_again_and_their_line_is_kept() {
 fn a_mend_that_broke_off_is_gone_on_with_and_keeps_the_line_once() {
     let (_dir, path) = place();
     fs::write(&path, "{}\n{\"a\"").unwrap();
-    // As if it had been killed when the line was kept and not taken out yet.
+    // As if it had been killed after saving the line but before removing it.
     fs::write(torn(&path, 1), "{\"a\"").unwrap();
     let writer = open(&path);
     assert_eq!(writer.repairs()[0].kept_at, Some(torn(&path, 1)));
@@ -249,7 +249,7 @@ fn a_stranger_who_asks_for_no_lock_does_not_fuse_lines() {
     writer.append(&4).unwrap();
     assert_eq!(writer.disturbed(), 2);
     assert_eq!(fs::read(torn(&path, 1)).unwrap(), b"{\"half\":");
-    // One who empties it under us, as log rotation by copying does.
+    // Another process truncates it, as log rotation by copying does.
     stranger.set_len(0).unwrap();
     writer.append(&5).unwrap();
     assert_eq!((writer.disturbed(), records(&path)), (3, vec![json!(5)]));

@@ -34,7 +34,7 @@ fn r44_a_registry_that_is_replaced_or_deleted_while_open_takes_nothing() {
             let words = refused.to_string();
             assert!(words.contains(&format!("was {what}")), "{words}");
             assert!(registry.get("before").is_err());
-            // The same file again: it goes on.
+            // The original file is back: it continues.
             fs::rename(place.beside(".aside"), &file).unwrap();
             registry.add(session("again")).unwrap();
             assert_eq!(registry.list(&RowFilter::default()).unwrap().len(), 2);
@@ -158,7 +158,7 @@ fn r44_a_log_that_another_put_in_its_place_is_not_removed_at_the_close() {
     fs::write(&log, "another's").unwrap();
     drop(registry);
     assert_eq!(fs::read(&log).unwrap(), b"another's");
-    // Put back, it has what was written.
+    // Put back, it contains what was written.
     fs::rename(place.beside(".aside"), &log).unwrap();
     assert!(place.open().get("s").unwrap().is_some());
 }

@@ -1,4 +1,4 @@
-//! The registry: rules that hold between threads, processes and crashes.
+//! The registry: rules that hold across threads, processes and crashes.
 
 use std::path::PathBuf;
 
@@ -46,7 +46,7 @@ fn owner(name: &str) -> Owner {
     }
 }
 
-/// A process that never was.
+/// A process that never existed.
 fn nobody() -> OwnerId {
     OwnerId {
         started: 1,

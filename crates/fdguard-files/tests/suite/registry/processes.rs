@@ -1,4 +1,4 @@
-//! Many at once: threads, processes, and processes that are killed.
+//! Concurrency: threads, processes, and killed processes.
 
 use std::fs;
 use std::io::{BufRead as _, BufReader, Write as _};
@@ -55,7 +55,7 @@ fn r51_one_of_many_closers_wins_and_the_others_are_told_who() {
     }
 }
 
-/// Adds one file to an entry, however often it takes.
+/// Adds one file to an entry, retrying as often as needed.
 fn track(registry: &Registry, id: &str, file: &str) {
     loop {
         let row = registry.get(id).unwrap().unwrap();
@@ -103,7 +103,7 @@ fn all_files(row: &RegistryRow, writers: usize, each: usize) {
     assert_eq!(row.version, (writers * each + 1) as u64);
 }
 
-/// Another process: this test program, told what to do.
+/// Another process: this test program with a command to run.
 fn helper(what: &str, path: &Path) -> Child {
     Command::new(std::env::current_exe().unwrap())
         .args([
@@ -119,7 +119,7 @@ fn helper(what: &str, path: &Path) -> Child {
         .unwrap()
 }
 
-/// The lines that a helper says, apart from those of the test harness.
+/// The lines that a helper prints, without those of the test harness.
 fn said(child: &mut Child) -> impl Iterator<Item = String> + use<> {
     let lines = BufReader::new(child.stdout.take().unwrap()).lines();
     lines.map_while(Result::ok).filter_map(|line| {
@@ -128,7 +128,7 @@ fn said(child: &mut Child) -> impl Iterator<Item = String> + use<> {
     })
 }
 
-/// Not a test of its own: what the other processes do.
+/// Not a test: the code that the other processes run.
 #[test]
 fn is_a_helper_when_told() {
     let (Ok(path), Ok(what)) = (
@@ -151,7 +151,7 @@ fn is_a_helper_when_told() {
     }
 }
 
-/// Adds, closes and updates until it is killed; says each thing when it is done.
+/// Adds, closes and updates until it is killed; prints each step when it is complete.
 fn write_for_ever(registry: &Registry, pid: u32) {
     let own = OwnerId::own().unwrap();
     let mut out = std::io::stdout();
@@ -201,7 +201,7 @@ fn r51_eight_processes_make_one_registry_together() {
     let mut all = Vec::new();
     for mut child in children {
         let mut lines = said(&mut child);
-        // Its first entry is in; from here on it is not needed.
+        // Its first entry is stored; from here on it is not needed.
         let first = lines.next().unwrap();
         all.push(first.split(' ').next().unwrap().to_owned());
         child.kill().unwrap();
@@ -307,7 +307,7 @@ fn r46_a_registry_that_stays_busy_names_the_holder() {
 fn a_registry_with_busy_writers_is_not_damaged_for_who_looks_from_outside() {
     let place = Place::new();
     let mut writers: Vec<_> = (0..3).map(|_| helper("write", &place.path)).collect();
-    // Somebody reads what they say: otherwise they would wait for room.
+    // Their output must be read: otherwise they would block on a full pipe.
     let talk: Vec<_> = writers
         .iter_mut()
         .map(|writer| {
@@ -316,7 +316,7 @@ fn a_registry_with_busy_writers_is_not_damaged_for_who_looks_from_outside() {
             std::thread::spawn(move || lines.count())
         })
         .collect();
-    // As at the opening of a registry: without a copy that SQLite checks.
+    // As when opening a registry: without a copy for SQLite to check.
     let probe = Probe::new().unwrap();
     let options = Options {
         check: None,
@@ -336,7 +336,7 @@ fn a_registry_with_busy_writers_is_not_damaged_for_who_looks_from_outside() {
     }
 }
 
-/// How long a comparison takes that finds so many entries of another boot: gone, all of them.
+/// How long a comparison takes with this many entries of another boot, all of them gone.
 fn compare(many: usize) -> Duration {
     let place = Place::new();
     drop(place.open());
@@ -360,6 +360,6 @@ fn compare(many: usize) -> Duration {
 fn what_a_killed_host_left_is_compared_in_time_that_grows_as_its_number() {
     let few = compare(5_000);
     let many = compare(40_000);
-    // Eight times as many; it took the square of that.
+    // Eight times as many; it used to take the square of that.
     assert!(many < few * 24, "{few:?}, then {many:?}");
 }

@@ -1,4 +1,4 @@
-//! What may follow what, and what is gone.
+//! Allowed transitions, and processes that are gone.
 
 use fdguard_core::Text;
 use fdguard_files::Registry;
@@ -124,17 +124,17 @@ fn r51_the_claim_of_an_owner_that_is_gone_is_taken_over_once() {
         process: nobody(),
     };
     let lost = registry.begin_closing("s", &dead).unwrap();
-    // What cannot be seen may live.
+    // A process that cannot be examined may be alive.
     let unknown = registry.begin_closing_with("s", &owner("next"), &|_| Liveness::Unknown);
     assert!(matches!(unknown, Err(Error::AlreadyClosing { .. })));
     let claim = registry.begin_closing("s", &owner("next")).unwrap();
     assert_eq!(claim.took_over_from, Some(dead));
     let again = registry.begin_closing("s", &owner("third"));
     assert!(matches!(again, Err(Error::AlreadyClosing { owner, .. }) if owner.name == "next"));
-    // The first one comes back after all: it has no right any more.
+    // The first closer comes back after all: it no longer has the right.
     let late = registry.finish(&lost, RowEnd::Closed, "asked", None);
     assert!(matches!(late, Err(Error::Stale { .. })));
-    // An owner that lives but is stuck is replaced by who saw that.
+    // An owner that is alive but stuck is replaced by the process that noticed.
     let other = registry
         .take_over("s", claim.version, &owner("fourth"))
         .unwrap();
@@ -286,7 +286,7 @@ fn r51_counts_are_asked_for_and_old_ends_are_forgotten() {
     assert_eq!(registry.list(&RowFilter::default()).unwrap().len(), 7);
 }
 
-/// One of the steps that the registry knows, as the pure rules know it and as a call.
+/// One transition, as the pure rules have it and as a call.
 fn both(
     registry: &Registry,
     standing: &RowStatus,

@@ -1,7 +1,7 @@
-//! A very small assembler for BPF: as many instructions as one iterator needs.
+//! A minimal BPF assembler: only the instructions that one iterator needs.
 
-/// A register. `R0` is what a call gives, `R1` to `R5` its arguments, `R6` to `R9` outlive calls,
-/// `R10` is the end of the stack.
+/// A register. `R0` is a call's result, `R1` to `R5` its arguments, `R6` to `R9` are preserved
+/// across calls, `R10` is the end of the stack.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub(super) enum Reg {
@@ -16,7 +16,7 @@ pub(super) enum Reg {
     R10,
 }
 
-/// Functions of the kernel that a program may call, by their numbers.
+/// Kernel functions that a program may call, by number.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Helper {
     ProbeReadKernel = 113,
@@ -25,7 +25,7 @@ pub(super) enum Helper {
     CurrentTask = 158,
 }
 
-/// How to jump.
+/// The condition of a jump.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum If {
     Equal = 0x10,
@@ -35,7 +35,7 @@ pub(super) enum If {
     Negative = 0xc0,
 }
 
-/// What to do with a register and a number or another register, 64 bits wide.
+/// An operation on a register and a number or another register, 64 bits wide.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Do {
     Add = 0x00,
@@ -46,11 +46,11 @@ pub(super) enum Do {
     Move = 0xb0,
 }
 
-/// A place to jump to, always further down.
+/// A jump target, always further down.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Label(usize);
 
-/// A program in the making.
+/// A program under construction.
 #[derive(Debug, Default)]
 pub(super) struct Assembler {
     code: Vec<[u8; 8]>,
@@ -64,13 +64,13 @@ const JMP: u8 = 0x05;
 const BY_REGISTER: u8 = 0x08;
 
 impl Assembler {
-    /// A label that jumps can name before it is placed.
+    /// A label that jumps can refer to before it is placed.
     pub(super) fn label(&mut self) -> Label {
         self.labels += 1;
         Label(self.labels)
     }
 
-    /// Here is where the jumps to this label lead.
+    /// Places the label here.
     pub(super) fn place(&mut self, label: Label) {
         let here = self.code.len();
         for (wanted, at) in &self.open {
@@ -107,13 +107,13 @@ impl Assembler {
         self.emit(ALU64 | BY_REGISTER | what as u8, (to, from), 0, 0);
     }
 
-    /// Jumps when the register compares so with the number (`Negative`: with 0, signed).
+    /// Jumps if the comparison of the register with the number holds (`Negative`: with 0, signed).
     pub(super) fn jump(&mut self, when: If, register: Reg, number: i32, to: Label) {
         self.open.push((to, self.code.len()));
         self.emit(JMP | when as u8, (register, Reg::R0), 0, number);
     }
 
-    /// Jumps when the registers compare so.
+    /// Jumps if the comparison of the registers holds.
     pub(super) fn jump_by(&mut self, when: If, registers: (Reg, Reg), to: Label) {
         self.open.push((to, self.code.len()));
         self.emit(JMP | BY_REGISTER | when as u8, registers, 0, 0);
@@ -125,7 +125,7 @@ impl Assembler {
         self.emit(JMP, (Reg::R0, Reg::R0), 0, 0);
     }
 
-    /// Calls a function of the kernel.
+    /// Calls a kernel function.
     pub(super) fn call(&mut self, helper: Helper) {
         self.emit(JMP | 0x80, (Reg::R0, Reg::R0), 0, helper as i32);
     }
@@ -136,14 +136,14 @@ impl Assembler {
         self.emit(JMP | 0x90, (Reg::R0, Reg::R0), 0, 0);
     }
 
-    /// The program's bytes; `None` when a jump leads nowhere.
+    /// The program's bytes; `None` if a jump has no target.
     pub(super) fn finish(self) -> Option<Vec<u8>> {
         self.open.is_empty().then(|| self.code.concat())
     }
 
     fn emit(&mut self, code: u8, (to, from): (Reg, Reg), offset: i16, number: i32) {
         let (to, from) = (to as u8, from as u8);
-        // The two halves of this byte change places with the machine's byte order.
+        // The two halves of this byte depend on the machine's byte order.
         let registers = if cfg!(target_endian = "little") {
             from << 4 | to
         } else {
@@ -156,7 +156,7 @@ impl Assembler {
     }
 }
 
-/// How an instruction says the number of bytes.
+/// The encoding of an operand size.
 fn width(size: u32) -> u8 {
     match size {
         1 => 0x10,

@@ -1,4 +1,4 @@
-//! The system call `bpf`, for the things we ask of it.
+//! The `bpf` system call, for the commands used here.
 #![expect(unsafe_code, reason = "no safe wrapper makes this system call")]
 
 use std::os::fd::{AsRawFd as _, BorrowedFd, FromRawFd as _, OwnedFd};
@@ -78,7 +78,7 @@ pub(super) fn load(code: &[u8], target: u32) -> Result<OwnedFd, Errno> {
     bpf(PROG_LOAD, &attributes)
 }
 
-/// Ties a program to its iterator.
+/// Attaches a program to its iterator.
 pub(super) fn link(program: BorrowedFd<'_>) -> Result<OwnedFd, Errno> {
     let attributes = Link {
         program: number(program)?,
@@ -88,7 +88,7 @@ pub(super) fn link(program: BorrowedFd<'_>) -> Result<OwnedFd, Errno> {
     bpf(LINK_CREATE, &attributes)
 }
 
-/// One walk: reading from it runs the program.
+/// Starts one walk: reading from it runs the program.
 pub(super) fn walk(link: BorrowedFd<'_>) -> Result<OwnedFd, Errno> {
     let attributes = Iter {
         link: number(link)?,
@@ -101,7 +101,7 @@ fn number(file: BorrowedFd<'_>) -> Result<u32, Errno> {
     u32::try_from(file.as_raw_fd()).or(Err(Errno::BADF))
 }
 
-/// The same for a question about an object.
+/// The same for querying an object.
 #[repr(C)]
 struct InfoByFd {
     object: u32,
@@ -109,7 +109,7 @@ struct InfoByFd {
     info: u64,
 }
 
-/// What the kernel says about a map or a program: the first bytes of its structure for it.
+/// The kernel's information about a map or a program: the first bytes of its structure.
 pub(in crate::linux) fn object_info(object: BorrowedFd<'_>) -> Result<[u8; 128], Errno> {
     let mut info = [0_u64; 16];
     let attributes = InfoByFd {
@@ -117,8 +117,8 @@ pub(in crate::linux) fn object_info(object: BorrowedFd<'_>) -> Result<[u8; 128],
         length: 128,
         info: info.as_mut_ptr() as u64,
     };
-    // SAFETY: the kernel reads the structure, and writes as many bytes as its length says to the
-    // array, which has so many; both outlive the call.
+    // SAFETY: the kernel reads the structure, and writes as many bytes as its length field gives to
+    // the array, which has that many; both outlive the call.
     let result = unsafe {
         libc::syscall(
             libc::SYS_bpf,
@@ -138,7 +138,7 @@ pub(in crate::linux) fn object_info(object: BorrowedFd<'_>) -> Result<[u8; 128],
     Ok(bytes)
 }
 
-/// Only for the three commands above, all of which give a new descriptor that closes at exec.
+/// Only for the three commands above, all of which return a new close-on-exec descriptor.
 fn bpf<T>(command: libc::c_int, attributes: &T) -> Result<OwnedFd, Errno> {
     // SAFETY: the kernel reads as many bytes as the structure has, which outlives the call, and
     // follows the addresses in it to slices that the caller borrows until it returns.

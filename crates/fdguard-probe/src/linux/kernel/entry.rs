@@ -1,4 +1,4 @@
-//! One descriptor from its record: pure.
+//! Builds one descriptor from its record: pure.
 
 use super::super::classify::{self, FileStat};
 use super::super::reader::ReadState;
@@ -7,8 +7,8 @@ use super::record::Record;
 use crate::parse::fdinfo::Fdinfo;
 use crate::parse::link::Link;
 
-/// File systems whose inodes hold what `statx` would say: nothing lies above or behind them that
-/// answers for them, as with overlays and networks.
+/// File systems whose inodes hold the same values as `statx`: no other layer answers for them, as
+/// overlays and networks do.
 const PLAIN: [u64; 10] = [
     0xef53,      // ext2, ext3, ext4
     0x5846_5342, // xfs
@@ -22,14 +22,13 @@ const PLAIN: [u64; 10] = [
     0xe0f5_e1e2, // erofs
 ];
 
-/// The descriptor as `/proc` would show it; `None` where `/proc` says more, or may say something
-/// else.
+/// The descriptor as `/proc` would show it; `None` if `/proc` has more, or may differ.
 pub(super) fn read_entry(record: &Record<'_>) -> Option<ReadState> {
     let info = head(record);
     if !record.is_sure() {
         return None;
     }
-    // What fdinfo adds for a socket is not used.
+    // The additional lines of a socket's fdinfo are not used.
     if record.magic == u64::from(SOCKFS) {
         return Some(ReadState::Socket(classify::socket(
             record.fd, &info, record.ino,
@@ -45,7 +44,8 @@ pub(super) fn read_entry(record: &Record<'_>) -> Option<ReadState> {
     }
     let entry = match Link::parse(record.path) {
         Link::Path { path, marked } => {
-            // A living file with the mark: it lost this one of its names, or is named like that.
+            // An existing file with the mark: it lost this one of its names, or its name ends like
+            // that.
             let doubtful = marked && record.links > 0;
             if doubtful || !PLAIN.contains(&record.magic) {
                 return None;
@@ -54,7 +54,7 @@ pub(super) fn read_entry(record: &Record<'_>) -> Option<ReadState> {
         }
         Link::Anonymous(raw) => {
             let class = classify::anonymous_class(raw);
-            // Of these fdinfo always has lines.
+            // For these, fdinfo always has additional lines.
             if !classify::agrees(&class, &info) {
                 return None;
             }
@@ -100,7 +100,7 @@ mod tests {
     const EXT4: u64 = 0xef53;
     const OVERLAY: u64 = 0x794c_7630;
 
-    /// A record of a regular file with one link at number 7, changed as the test wants.
+    /// A record of a regular file with one link at number 7, modified by the test.
     fn bytes(path: &[u8], magic: u64, links: u32, marks: i32) -> Vec<u8> {
         let mut bytes = vec![0; usize::try_from(HEAD).unwrap()];
         let mut put = |at: i16, field: &[u8]| {

@@ -1,8 +1,8 @@
-//! Where the running kernel keeps what the program reads: pure, from its own description.
+//! Offsets of the fields that the program reads, from the running kernel's type information: pure.
 
 use crate::parse::btf::{Btf, BtfMember, Kind};
 
-/// A field of a structure of the kernel, at a distance that an instruction can hold.
+/// A field of a kernel structure, at an offset that fits into an instruction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Field {
     pub(super) offset: i16,
@@ -12,7 +12,7 @@ pub(super) struct Field {
 /// Every field that the program reads.
 #[derive(Debug)]
 pub(super) struct Layout {
-    /// The number of the function whose place the program takes.
+    /// The id of the function that the program implements.
     pub(super) target: u32,
     pub(super) task: Task,
     pub(super) pid: PidNumbers,
@@ -20,7 +20,7 @@ pub(super) struct Layout {
     pub(super) table: Table,
     pub(super) file: File,
     pub(super) show_fdinfo: Field,
-    /// From the mount that a path points at to the number of it that fdinfo shows.
+    /// Offset from the mount that a path refers to, to the mount id that fdinfo shows.
     pub(super) mount_number: i32,
     pub(super) inode: Inode,
     pub(super) magic: Field,
@@ -41,7 +41,7 @@ pub(super) struct PidNumbers {
     pub(super) level: Field,
     /// Where the first number is.
     pub(super) first: i16,
-    /// How the step from one to the next is shifted: it is a power of two.
+    /// The shift for the distance from one to the next, which is a power of two.
     pub(super) step: i32,
 }
 
@@ -71,12 +71,12 @@ pub(super) struct Inode {
     pub(super) rdev: Field,
     pub(super) superblock: Field,
     pub(super) locks: Field,
-    /// Of what `locks` points at, each list of them.
+    /// The lists of locks in what `locks` refers to.
     pub(super) lock_lists: [Field; 3],
 }
 
 impl Layout {
-    /// `None` where something is missing or not of the width that the record has room for.
+    /// `None` if something is missing or does not have the width that the record expects.
     pub(super) fn from_btf(btf: &Btf<'_>) -> Option<Self> {
         let [pid, tgid, start_boottime, thread_pid, files] = fields(
             btf,

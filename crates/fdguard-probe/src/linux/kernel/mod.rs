@@ -1,9 +1,9 @@
 //! The kernel tier: all tables of the host in one walk inside the kernel, by a BPF iterator.
 //!
 //! Each record is made at one moment while the kernel holds the file, so that number, inode and
-//! path belong together. What the kernel tells only through fdinfo is still read there, of those
-//! descriptors alone. Where the program may not be loaded there is no walk, and `/proc` is read as
-//! ever.
+//! path belong together. What the kernel shows only in fdinfo is still read there, for those
+//! descriptors alone. If the program cannot be loaded, there is no walk, and `/proc` is read as
+//! usual.
 
 mod assembler;
 pub(super) mod call;
@@ -21,9 +21,9 @@ use rustix::io::Errno;
 use self::layout::Layout;
 use crate::parse::btf::Btf;
 
-/// An iterator over every descriptor that can be seen from our pid namespace; reading it gives
+/// An iterator over every descriptor visible from fdguard's pid namespace; reading it returns
 /// records. `None` without the privilege (`CAP_BPF` and `CAP_PERFMON`), and on kernels that lack
-/// any of what it needs.
+/// something it needs.
 fn iterator() -> Option<OwnedFd> {
     let description = description()?;
     let layout = Layout::from_btf(&Btf::parse(&description)?)?;
@@ -33,16 +33,16 @@ fn iterator() -> Option<OwnedFd> {
     call::walk(link.as_fd()).ok()
 }
 
-/// The kernel's own description of its types.
+/// The kernel's type information (BTF).
 fn description() -> Option<Vec<u8>> {
-    // The layouts below are those of 64 bits; without the right to load there is no need to read
-    // it.
+    // The layouts below are for 64 bits; without permission to load a program there is no need to
+    // read it.
     let able = cfg!(target_pointer_width = "64") && may_load();
     able.then(|| std::fs::read("/sys/kernel/btf/vmlinux").ok())
         .flatten()
 }
 
-/// Whether it is worth trying: the description is long, and most users may not load anything.
+/// Whether it is worth trying: the type information is long, and most users may not load programs.
 fn may_load() -> bool {
     use rustix::thread::CapabilitySet as Set;
     rustix::thread::capabilities(None).is_ok_and(|sets| {
@@ -51,11 +51,11 @@ fn may_load() -> bool {
     })
 }
 
-/// Reads what there is into the buffer; 0 at the end.
+/// Reads available data into the buffer; 0 at the end.
 fn read(iterator: &OwnedFd, buffer: &mut [u8]) -> Result<usize, Errno> {
     loop {
         match rustix::io::read(iterator, &mut *buffer) {
-            // After a million descriptors of which none was written the kernel lets us breathe.
+            // After a million descriptors without a record the kernel returns early.
             Err(Errno::AGAIN | Errno::INTR) => {}
             outcome => return outcome,
         }
@@ -66,14 +66,14 @@ fn read(iterator: &OwnedFd, buffer: &mut [u8]) -> Result<usize, Errno> {
 mod tests {
     use super::record::Record;
 
-    /// Whether our own descriptors are found as the kernel knows them, where we may ask.
+    /// Whether fdguard's own descriptors are found as the kernel has them, where it may query them.
     #[test]
     fn our_own_descriptors_are_among_the_records() {
         let Some(iterator) = super::iterator() else {
             testkit::skip("the kernel lets us load no iterator");
             return;
         };
-        // All anonymous inodes are one: a lock that one of them had once made every one look
+        // All anonymous inodes are the same: a lock that one of them once had made every one look
         // locked.
         let counter = rustix::event::eventfd(0, rustix::event::EventfdFlags::CLOEXEC).unwrap();
         rustix::fs::flock(&counter, rustix::fs::FlockOperation::LockExclusive).unwrap();

@@ -5,7 +5,7 @@ use super::assembler::{Assembler, Do, Helper, If, Label, Reg};
 use super::layout::{Field, Layout};
 use super::record::{HEAD, MARK_MORE, MARK_UNSURE, PATH, at};
 
-/// What the kernel hands to the program, eight bytes each.
+/// The program's context, eight bytes each.
 const META: i16 = 0;
 const TASK: i16 = 8;
 const NUMBER: i16 = 16;
@@ -37,15 +37,15 @@ pub(super) fn assemble(layout: &Layout) -> Option<Vec<u8>> {
     writer.code.finish()
 }
 
-/// `R6` is the context, `R7` the file throughout, `R8` the task until the inode is looked at.
+/// `R6` is the context, `R7` the file throughout, `R8` the task until the inode is read.
 struct Writer<'a> {
     code: Assembler,
     layout: &'a Layout,
 }
 
 impl Writer<'_> {
-    /// Leaves at the end of the walk, and for threads with a table of their own: `/proc/PID` shows
-    /// the first thread's.
+    /// Exits at the end of the walk, and for threads with their own table: `/proc/PID` shows the
+    /// first thread's.
     fn begin(&mut self, end: Label) {
         let task = &self.layout.task;
         let code = &mut self.code;
@@ -113,7 +113,7 @@ impl Writer<'_> {
         self.code.place(done);
     }
 
-    /// How the file is open, and whether its fdinfo has lines of its own.
+    /// The open flags, and whether its fdinfo has additional lines.
     fn file(&mut self) {
         let file = &self.layout.file;
         self.code.load(4, R1, R7, file.flags.offset);
@@ -130,7 +130,7 @@ impl Writer<'_> {
         self.mark_unless_null(R1);
     }
 
-    /// What kind of file it is. `R9` is left with the kind of its file system.
+    /// The file type. Leaves the file system's magic in `R9`.
     fn inode(&mut self) {
         let inode = &self.layout.inode;
         self.code.load(8, R9, R7, self.layout.file.inode.offset);
@@ -145,9 +145,9 @@ impl Writer<'_> {
         self.keep(8, at::MAGIC, R9);
     }
 
-    /// Whether somebody has a lock on it now. That somebody once had one says nothing: all
-    /// anonymous inodes are one, and one lock on an eventfd would make every one of them look
-    /// locked until the next boot. `R8` is used up.
+    /// Whether any process holds a lock on it now. An earlier lock proves nothing: all anonymous
+    /// inodes are the same, and one lock on an eventfd would make every one of them look locked
+    /// until the next boot. Clobbers `R8`.
     fn locks(&mut self) {
         let inode = &self.layout.inode;
         let none = self.code.label();
@@ -165,7 +165,7 @@ impl Writer<'_> {
         self.code.place(none);
     }
 
-    /// The path, where it is needed. `R9` is left with its length.
+    /// The path, if needed. Leaves its length in `R9`.
     fn path(&mut self, end: Label) {
         let [none, done] = [(); 2].map(|()| self.code.label());
         for magic in [SOCKFS, PIPEFS] {
@@ -214,8 +214,8 @@ impl Writer<'_> {
         self.keep(field.size, to, R1);
     }
 
-    /// Reads where the verifier cannot follow us. The value is in `R1`; where it cannot be read it
-    /// is 0, and marked.
+    /// Reads where the verifier cannot check. The value is in `R1`; if it cannot be read it is 0,
+    /// and marked.
     fn read(&mut self, (base, offset): (Reg, i32), size: i32) {
         let fine = self.code.label();
         let code = &mut self.code;

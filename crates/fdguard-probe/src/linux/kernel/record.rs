@@ -1,16 +1,16 @@
-//! What the program in the kernel writes for each descriptor: pure.
+//! The record that the kernel program writes for each descriptor: pure.
 
 use fdguard_core::{Fd, Pid};
 
 /// Bytes before the path.
 pub(super) const HEAD: i16 = 72;
-/// Room for the path with the zero that ends it; a longer one is marked.
+/// Space for the path with its terminating zero; a longer one is marked.
 pub(super) const PATH: i16 = 384;
 
-/// fdinfo says more of this one than the record does.
+/// fdinfo has more about this one than the record.
 pub(super) const MARK_MORE: i32 = 1;
-/// The number went to another file while the record was made, the path is too long for it, or
-/// something could not be read.
+/// The number was reused while the record was made, the path is too long for it, or something could
+/// not be read.
 pub(super) const MARK_UNSURE: i32 = 2;
 
 /// Offset of each field in the record.
@@ -42,7 +42,7 @@ pub(super) struct Record<'a> {
     pub(super) flags: u32,
     pub(super) pos: i64,
     pub(super) ino: u64,
-    /// The kind of file system.
+    /// The magic of the file system.
     pub(super) magic: u64,
     pub(super) size: u64,
     pub(super) mnt: u32,
@@ -56,7 +56,7 @@ pub(super) struct Record<'a> {
 }
 
 impl<'a> Record<'a> {
-    /// The first record, and what follows it; `None` at the end, and for anything that is no
+    /// The first record, and the bytes after it; `None` at the end, and for anything that is not a
     /// record.
     pub(super) fn take(bytes: &'a [u8]) -> Option<(Self, &'a [u8])> {
         let length = usize::try_from(u32::from_ne_bytes(field(bytes, at::LENGTH)?)).ok()?;
@@ -86,7 +86,7 @@ impl<'a> Record<'a> {
         i32::from(self.marks) & MARK_MORE != 0
     }
 
-    /// Whether all of it belongs together and is there.
+    /// Whether it is consistent and complete.
     pub(super) fn is_sure(&self) -> bool {
         i32::from(self.marks) & MARK_UNSURE == 0
     }

@@ -1,4 +1,4 @@
-//! One process's table from its records, and from `/proc` where that says more.
+//! One process's table from its records, and from `/proc` where that has more.
 
 use std::os::fd::OwnedFd;
 
@@ -12,7 +12,7 @@ use super::record::Record;
 use crate::sqlite;
 
 impl Probe {
-    /// The table, and whether every number that was listed was still there to be looked at.
+    /// The table, and whether every listed number could still be read.
     pub(in super::super) fn table_by_kernel(
         &self,
         pid: Pid,
@@ -24,7 +24,7 @@ impl Probe {
         if !unclear.is_empty() {
             match self.table_dir(pid, base) {
                 Ok(opened) => table.absorb(dir.insert(opened).read(&unclear)),
-                // The kernel shows us more than `/proc` does.
+                // The kernel walk shows more than `/proc` allows.
                 Err(error) if files::is_denied(error) => {
                     table.listed += unclear.len() as u64;
                     table.denied += unclear.len() as u64;

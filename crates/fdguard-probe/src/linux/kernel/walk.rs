@@ -1,5 +1,5 @@
-//! One walk of the kernel over all tables, shared by the threads that read processes: one of them
-//! makes it, the others take from it what is complete.
+//! One kernel walk over all tables, shared by the threads that read processes: one of them makes
+//! it, the others take the completed parts.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
@@ -9,7 +9,7 @@ use rustc_hash::FxHashMap;
 
 use super::record::Record;
 
-/// As much as the kernel gives at once.
+/// The most that the kernel returns at once.
 const CHUNK: usize = 1 << 15;
 
 /// The records of one process.
@@ -20,13 +20,13 @@ pub(in super::super) struct Records {
 }
 
 impl Records {
-    /// The bytes, if they are of the process that started then.
+    /// The bytes, if they belong to the process that started then.
     pub(in super::super) fn of_start(&self, ticks: Option<u64>) -> Option<&[u8]> {
         (ticks == Some(self.start_ticks)).then_some(&self.bytes)
     }
 }
 
-/// A walk that is made while it is used.
+/// A walk that can be used while it is in progress.
 #[derive(Debug, Default)]
 pub(in super::super) struct Walk {
     begun: AtomicBool,
@@ -43,7 +43,7 @@ struct State {
 }
 
 impl Walk {
-    /// Makes the walk, on the first thread that comes here; the others return at once.
+    /// Makes the walk, on the first thread to call this; the others return at once.
     pub(in super::super) fn make(&self) {
         if self.begun.swap(true, Ordering::Relaxed) {
             return;
@@ -55,7 +55,7 @@ impl Walk {
         }
     }
 
-    /// The records of this process, once they are complete; `None` when it has none. Somebody must
+    /// The records of this process, once they are complete; `None` if it has none. Some thread must
     /// make the walk.
     pub(in super::super) fn take(&self, pid: Pid) -> Option<Records> {
         let mut state = self.lock();
@@ -68,8 +68,8 @@ impl Walk {
         state.records.remove(&pid)
     }
 
-    /// `None` when it could not be begun, or broke off: what was not taken yet is read the other
-    /// way.
+    /// `None` if it could not start, or was interrupted: the remaining processes are read from
+    /// `/proc`.
     fn read_all(&self) -> Option<()> {
         let iterator = super::iterator()?;
         let mut buffer = vec![0; CHUNK];
@@ -104,7 +104,7 @@ impl Walk {
     }
 }
 
-/// The process whose records are coming, and those whose came.
+/// The process whose records are arriving, and the completed ones.
 #[derive(Debug, Default)]
 struct Open {
     pid: Pid,
@@ -113,7 +113,7 @@ struct Open {
 }
 
 impl Open {
-    /// Takes whole records off the front, and says how many bytes they were.
+    /// Takes complete records off the front, and returns how many bytes they had.
     fn take(&mut self, bytes: &[u8]) -> usize {
         let mut rest = bytes;
         while let Some((record, tail)) = Record::take(rest) {
@@ -138,7 +138,7 @@ impl Open {
     }
 }
 
-/// Says that the walk is over, however it ends.
+/// Marks the walk as over when dropped, however it ends.
 struct Over<'a>(&'a Walk);
 
 impl Drop for Over<'_> {

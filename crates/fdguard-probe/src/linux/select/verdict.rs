@@ -1,18 +1,18 @@
-//! From what the objects of a process say to whether it can call `select()`. Decision 012 has the
+//! Decides from the objects of a process whether it can call `select()`. Decision 012 has the
 //! measurements behind these rules.
 
 use fdguard_core::{SelectUse, Text};
 
 use crate::parse::elf::ElfObject;
 
-/// Libraries that import `select()` but never hand it a number that could be too high, by how their
-/// file names begin.
+/// Libraries that import `select()` but never pass it a number that could be too high, by the
+/// beginning of their file names.
 const HARMLESS: [&[u8]; 5] = [
-    // Compares the number with 1024 first: what is too high it refuses.
+    // Compares the number with 1024 first and refuses higher ones.
     b"libcrypto.so",
     // Only in a child, to talk to the debugger that it starts for a stack trace.
     b"libglib-2.0.so",
-    // Has five ways to wait, and takes epoll.
+    // Has five ways to wait, and uses epoll.
     b"libevent-",
     b"libevent_core-",
     // Waits for the terminal, which is number 0.
@@ -36,18 +36,18 @@ impl SelectEvidence {
             return true;
         }
         if object.node {
-            // Waits by epoll; the import is of the OpenSSL inside of it.
+            // Waits by epoll; the import belongs to the bundled OpenSSL.
             return false;
         }
-        // A fortified object that sets bits imports the check; one without it sleeps, or hands on a
-        // set that somebody else made.
+        // A fortified object that sets bits imports the check; one without it only sleeps, or
+        // passes on a set made elsewhere.
         let sets_bits = object.imports_set_check || !object.fortified;
         let name = self.name.as_bytes();
         let harmless = HARMLESS.iter().any(|start| name.starts_with(start));
         object.imports_select && sets_bits && !harmless
     }
 
-    /// Whether this is a program without a dynamic linker, that has its own copy of everything.
+    /// Whether this is a statically linked program, with its own copy of everything.
     fn is_complete(&self) -> bool {
         let loaders: [&[u8]; 4] = [b"ld-linux", b"ld-musl", b"ld.so", b"ld64.so"];
         // `ld.so PROGRAM` runs as the loader: the program then is one of the libraries.
@@ -70,8 +70,8 @@ impl Unread {
     }
 }
 
-/// One import is enough for yes; for no, everything must have been read, and must be linked at run
-/// time.
+/// One import is enough for yes; for no, everything must have been read and must be dynamically
+/// linked.
 pub(super) fn verdict(seen: &[SelectEvidence], unread: &[Unread]) -> SelectUse {
     let importers = seen.iter().filter(|one| one.can_select());
     let objects: Vec<Text> = importers.map(|one| one.name.clone()).collect();
@@ -83,7 +83,7 @@ pub(super) fn verdict(seen: &[SelectEvidence], unread: &[Unread]) -> SelectUse {
     }
     match seen.iter().find(|one| one.program) {
         None => SelectUse::unknown("the program is not an ELF file"),
-        // The runtime of Go waits by epoll and makes its system calls itself.
+        // Go's runtime waits by epoll and makes its own system calls.
         Some(program) if program.is_complete() && !program.object.go => SelectUse::unknown(
             "the program is statically linked and does not list the functions it calls",
         ),

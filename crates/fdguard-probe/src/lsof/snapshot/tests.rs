@@ -1,4 +1,4 @@
-//! Recorded output of lsof 4.95 on Linux, and a sample of macOS made from the format's description.
+//! Recorded output of lsof 4.95 on Linux, and a macOS sample based on the format's description.
 
 use fdguard_core::snapshot::Via;
 use fdguard_core::{Class, Detail, FdEntry, Mode, Snapshot, TcpState, Tier};
@@ -9,7 +9,7 @@ use super::{Circumstances, next_with_tail, snapshot};
 use crate::parse::lsof::parse;
 
 fn seen_in(output: &str, circumstances: Circumstances<'_>) -> Snapshot {
-    // `|` stands for NUL, to keep the samples readable.
+    // `|` represents NUL, to keep the samples readable.
     let bytes: Vec<u8> = output
         .bytes()
         .map(|byte| if byte == b'|' { 0 } else { byte })
@@ -139,7 +139,7 @@ fn modes_and_close_on_exec_come_from_the_flags() {
     let told = |fd| (at(&snapshot, fd).mode, at(&snapshot, fd).cloexec);
     assert_eq!(told(0), (Some(Mode::Read), Some(false)));
     assert_eq!(told(3), (Some(Mode::Path), Some(true)));
-    // No flag at all: lsof leaves out the field, and other rows show that it would tell.
+    // No flag at all: lsof omits the field, and other rows show that it would report it.
     assert_eq!(told(8), (Some(Mode::Read), Some(false)));
 }
 
@@ -306,7 +306,7 @@ fn cut_numbers_are_completed_and_said_to_be() {
     assert_eq!(next_with_tail(10_345, 345), 11_345);
 }
 
-/// Written after lsof's manual page and its sources for Darwin; not recorded on a Mac.
+/// Based on lsof's manual page and its sources for Darwin; not recorded on a Mac.
 const MACOS: &str = "p501|R1|cFinder|u501|
 fcwd|a |l |tDIR|D0x1000004|s640|i2|k20|n/|
 ftxt|a |l |tREG|D0x1000004|s900|i30|k1|n/System/Finder|

@@ -1,10 +1,10 @@
-//! Descriptions put together by hand, the running kernel's, and any bytes at all.
+//! Hand-made descriptions, the running kernel's, and arbitrary bytes.
 
 use proptest::prelude::*;
 
 use super::{Btf, BtfMember, Kind};
 
-/// A description in the making.
+/// A description under construction.
 #[derive(Default)]
 struct Builder {
     types: Vec<u8>,
@@ -57,8 +57,8 @@ impl Builder {
     }
 }
 
-/// An integer (1), a pointer (2), a union of two names (3), a list (4), a structure with all of
-/// them (5), a function (6), and a structure of the same name as the first (7).
+/// An integer (1), a pointer (2), a union of two names (3), an array (4), a structure with all of
+/// them (5), a function (6), and a structure with the same name as the first (7).
 fn small() -> Vec<u8> {
     let mut builder = Builder::new();
     builder.add("unsigned int", 1 << 24, 4, &[32]);
@@ -153,7 +153,7 @@ fn the_running_kernel_describes_its_files() {
     assert!(flags.offset < btf.size(file).unwrap());
 }
 
-/// Everything that can be asked.
+/// Calls every query.
 fn ask(bytes: &[u8]) {
     let Some(btf) = Btf::parse(bytes) else { return };
     for id in 0..20 {

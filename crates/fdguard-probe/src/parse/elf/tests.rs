@@ -95,7 +95,7 @@ fn fortification_shows_in_its_checks() {
     assert!(sleeper.imports_select && sleeper.fortified && !sleeper.imports_set_check);
     let setter = found(&[("select", false), ("__fdelt_chk", false)]);
     assert!(setter.imports_select && setter.imports_set_check && !setter.fortified);
-    // This one guards the stack, and comes with another switch of the compiler.
+    // This one guards the stack, and comes from another compiler option.
     assert!(!found(&[("__stack_chk_fail", false)]).fortified);
 }
 
@@ -133,7 +133,7 @@ fn more_than_the_budget_is_not_read() {
 #[test]
 fn an_object_without_its_list_of_sections_is_not_taken_for_one_without_imports() {
     let mut file = object(&[("select", false)], "\0", &[super::PT_DYNAMIC.0]);
-    // e_shoff, e_shnum and e_shstrndx: as a packer leaves them.
+    // e_shoff, e_shnum and e_shstrndx, as a packer leaves them.
     file[40..48].fill(0);
     file[60..64].fill(0);
     assert_eq!(read(&file), Err(UnreadableElf));
