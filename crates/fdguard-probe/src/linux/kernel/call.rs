@@ -112,18 +112,18 @@ struct InfoByFd {
 /// The kernel's information about a map or a program: the first bytes of its structure.
 pub(in crate::linux) fn object_info(object: BorrowedFd<'_>) -> Result<[u8; 128], Errno> {
     let mut info = [0_u64; 16];
-    let attributes = InfoByFd {
+    let mut attributes = InfoByFd {
         object: u32::try_from(object.as_raw_fd()).or(Err(Errno::BADF))?,
         length: 128,
         info: info.as_mut_ptr() as u64,
     };
-    // SAFETY: the kernel reads the structure, and writes as many bytes as its length field gives to
-    // the array, which has that many; both outlive the call.
+    // SAFETY: the kernel reads the structure, writes at most `length` bytes to the array, which has
+    // that many, and writes the length it used back to the structure; both outlive the call.
     let result = unsafe {
         libc::syscall(
             libc::SYS_bpf,
             OBJ_GET_INFO_BY_FD,
-            std::ptr::from_ref(&attributes),
+            &raw mut attributes,
             size_of::<InfoByFd>(),
         )
     };
