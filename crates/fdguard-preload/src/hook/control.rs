@@ -6,7 +6,7 @@ use core::ffi::c_int;
 
 use fdguard_wire::OpenCall;
 
-use super::{again, missing};
+use super::{missing, retry_when_full};
 use crate::lock::{self, Change, Outcome};
 use crate::protect::answer;
 use crate::real::Real;
@@ -49,7 +49,7 @@ unsafe extern "C" fn fcntl(fd: c_int, command: c_int, argument: usize) -> c_int 
     }
     let change = begin(fd, matches!(command, F_SETLK | F_SETLKW));
     // SAFETY: passes on the caller's arguments.
-    let result = again(|| unsafe { real(fd, command, argument) });
+    let result = retry_when_full(|| unsafe { real(fd, command, argument) });
     // SAFETY: the same arguments, after the kernel accepted them.
     unsafe { controlled((fd, command, argument), change, result) };
     result
@@ -70,7 +70,7 @@ unsafe extern "C" fn fcntl64(fd: c_int, command: c_int, argument: usize) -> c_in
     }
     let change = begin(fd, matches!(command, F_SETLK | F_SETLKW));
     // SAFETY: passes on the caller's arguments.
-    let result = again(|| unsafe { real(fd, command, argument) });
+    let result = retry_when_full(|| unsafe { real(fd, command, argument) });
     // SAFETY: the same arguments, after the kernel accepted them.
     unsafe { controlled((fd, command, argument), change, result) };
     result

@@ -6,7 +6,7 @@ use core::ffi::{c_int, c_uint, c_void};
 
 use fdguard_wire::OpenCall;
 
-use super::{again, missing};
+use super::{missing, retry_when_full};
 use crate::creator;
 use crate::protect::{self, answer};
 use crate::real::Real;
@@ -23,7 +23,7 @@ unsafe extern "C" fn socket(domain: c_int, kind: c_int, protocol: c_int) -> c_in
         return missing();
     };
     // SAFETY: passes on the caller's arguments.
-    let fd = again(|| unsafe { real(domain, kind, protocol) });
+    let fd = retry_when_full(|| unsafe { real(domain, kind, protocol) });
     socket_born(fd, OpenCall::Socket, domain, kind)
 }
 
@@ -40,7 +40,7 @@ unsafe extern "C" fn dup(fd: c_int) -> c_int {
         return answer::refuse();
     }
     // SAFETY: passes on the caller's arguments.
-    let result = again(|| unsafe { real(fd) });
+    let result = retry_when_full(|| unsafe { real(fd) });
     born_from(result, OpenCall::Dup, fd)
 }
 
@@ -55,7 +55,7 @@ unsafe extern "C" fn eventfd(value: c_uint, flags: c_int) -> c_int {
         return missing();
     };
     // SAFETY: passes on the caller's arguments.
-    let fd = again(|| unsafe { real(value, flags) });
+    let fd = retry_when_full(|| unsafe { real(value, flags) });
     born(fd, OpenCall::Eventfd)
 }
 
@@ -70,7 +70,7 @@ unsafe extern "C" fn epoll_create(size: c_int) -> c_int {
         return missing();
     };
     // SAFETY: passes on the caller's arguments.
-    let fd = again(|| unsafe { real(size) });
+    let fd = retry_when_full(|| unsafe { real(size) });
     born(fd, OpenCall::Epoll)
 }
 
@@ -85,7 +85,7 @@ unsafe extern "C" fn epoll_create1(flags: c_int) -> c_int {
         return missing();
     };
     // SAFETY: passes on the caller's arguments.
-    let fd = again(|| unsafe { real(flags) });
+    let fd = retry_when_full(|| unsafe { real(flags) });
     creator::loop_created();
     born(fd, OpenCall::Epoll)
 }
@@ -101,7 +101,7 @@ unsafe extern "C" fn timerfd_create(clock: c_int, flags: c_int) -> c_int {
         return missing();
     };
     // SAFETY: passes on the caller's arguments.
-    let fd = again(|| unsafe { real(clock, flags) });
+    let fd = retry_when_full(|| unsafe { real(clock, flags) });
     born(fd, OpenCall::Timerfd)
 }
 
@@ -115,7 +115,7 @@ unsafe extern "C" fn inotify_init() -> c_int {
         return missing();
     };
     // SAFETY: passes on the caller's arguments.
-    let fd = again(|| unsafe { real() });
+    let fd = retry_when_full(|| unsafe { real() });
     born(fd, OpenCall::Inotify)
 }
 
@@ -130,7 +130,7 @@ unsafe extern "C" fn inotify_init1(flags: c_int) -> c_int {
         return missing();
     };
     // SAFETY: passes on the caller's arguments.
-    let fd = again(|| unsafe { real(flags) });
+    let fd = retry_when_full(|| unsafe { real(flags) });
     born(fd, OpenCall::Inotify)
 }
 
@@ -145,7 +145,7 @@ unsafe extern "C" fn fanotify_init(flags: c_uint, events: c_uint) -> c_int {
         return missing();
     };
     // SAFETY: passes on the caller's arguments.
-    let fd = again(|| unsafe { real(flags, events) });
+    let fd = retry_when_full(|| unsafe { real(flags, events) });
     born(fd, OpenCall::Fanotify)
 }
 
@@ -160,7 +160,7 @@ unsafe extern "C" fn pidfd_open(pid: c_int, flags: c_uint) -> c_int {
         return missing();
     };
     // SAFETY: passes on the caller's arguments.
-    let fd = again(|| unsafe { real(pid, flags) });
+    let fd = retry_when_full(|| unsafe { real(pid, flags) });
     born(fd, OpenCall::Pidfd)
 }
 
@@ -175,7 +175,7 @@ unsafe extern "C" fn signalfd(fd: c_int, mask: *const c_void, flags: c_int) -> c
         return missing();
     };
     // SAFETY: passes on the caller's arguments.
-    let result = again(|| unsafe { real(fd, mask, flags) });
+    let result = retry_when_full(|| unsafe { real(fd, mask, flags) });
     // With a number, it changes that descriptor and opens none.
     if fd == -1 {
         born(result, OpenCall::Signalfd);
@@ -242,7 +242,7 @@ unsafe extern "C" fn pipe(fds: *mut [c_int; 2]) -> c_int {
         return missing();
     };
     // SAFETY: passes on the caller's arguments.
-    let result = again(|| unsafe { real(fds) });
+    let result = retry_when_full(|| unsafe { real(fds) });
     // SAFETY: if the call succeeded, the kernel wrote two numbers there.
     unsafe { two_born(result, fds, OpenCall::Pipe, 0) };
     result
@@ -259,7 +259,7 @@ unsafe extern "C" fn pipe2(fds: *mut [c_int; 2], flags: c_int) -> c_int {
         return missing();
     };
     // SAFETY: passes on the caller's arguments.
-    let result = again(|| unsafe { real(fds, flags) });
+    let result = retry_when_full(|| unsafe { real(fds, flags) });
     // SAFETY: if the call succeeded, the kernel wrote two numbers there.
     unsafe { two_born(result, fds, OpenCall::Pipe, 0) };
     result
@@ -281,7 +281,7 @@ unsafe extern "C" fn socketpair(
         return missing();
     };
     // SAFETY: passes on the caller's arguments.
-    let result = again(|| unsafe { real(domain, kind, protocol, fds) });
+    let result = retry_when_full(|| unsafe { real(domain, kind, protocol, fds) });
     let more = u64::from(domain.cast_unsigned()) << 32 | u64::from(kind.cast_unsigned());
     // SAFETY: if the call succeeded, the kernel wrote two numbers there.
     unsafe { two_born(result, fds, OpenCall::Socketpair, more) };

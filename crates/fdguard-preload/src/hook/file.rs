@@ -6,7 +6,7 @@ use core::ffi::{CStr, c_char, c_int, c_uint};
 
 use fdguard_wire::OpenCall;
 
-use super::{again, missing};
+use super::{missing, retry_when_full};
 use crate::creator;
 use crate::protect::answer;
 use crate::protect::reserved_range::place;
@@ -41,7 +41,7 @@ unsafe extern "C" fn open(path: *const c_char, flags: c_int, mode: c_uint) -> c_
     };
     // SAFETY: passes on the caller's arguments.
     let open = || unsafe { real(path, flags, mode) };
-    let fd = place(AT_FDCWD, path, flags, || again(open));
+    let fd = place(AT_FDCWD, path, flags, || retry_when_full(open));
     // SAFETY: the kernel has read the path.
     unsafe { opened(fd, path) };
     born(fd, OpenCall::Open)
@@ -59,7 +59,7 @@ unsafe extern "C" fn open64(path: *const c_char, flags: c_int, mode: c_uint) -> 
     };
     // SAFETY: passes on the caller's arguments.
     let open = || unsafe { real(path, flags, mode) };
-    let fd = place(AT_FDCWD, path, flags, || again(open));
+    let fd = place(AT_FDCWD, path, flags, || retry_when_full(open));
     // SAFETY: the kernel has read the path.
     unsafe { opened(fd, path) };
     born(fd, OpenCall::Open)
@@ -80,7 +80,7 @@ unsafe extern "C" fn openat(dir: c_int, path: *const c_char, flags: c_int, mode:
     }
     // SAFETY: passes on the caller's arguments.
     let open = || unsafe { real(dir, path, flags, mode) };
-    let fd = place(dir, path, flags, || again(open));
+    let fd = place(dir, path, flags, || retry_when_full(open));
     born(fd, OpenCall::Open)
 }
 
@@ -104,7 +104,7 @@ unsafe extern "C" fn openat64(
     }
     // SAFETY: passes on the caller's arguments.
     let open = || unsafe { real(dir, path, flags, mode) };
-    let fd = place(dir, path, flags, || again(open));
+    let fd = place(dir, path, flags, || retry_when_full(open));
     born(fd, OpenCall::Open)
 }
 
@@ -120,7 +120,7 @@ unsafe extern "C" fn __open_2(path: *const c_char, flags: c_int) -> c_int {
     };
     // SAFETY: passes on the caller's arguments.
     let open = || unsafe { real(path, flags) };
-    let fd = place(AT_FDCWD, path, flags, || again(open));
+    let fd = place(AT_FDCWD, path, flags, || retry_when_full(open));
     born(fd, OpenCall::Open)
 }
 
@@ -136,7 +136,7 @@ unsafe extern "C" fn __open64_2(path: *const c_char, flags: c_int) -> c_int {
     };
     // SAFETY: passes on the caller's arguments.
     let open = || unsafe { real(path, flags) };
-    let fd = place(AT_FDCWD, path, flags, || again(open));
+    let fd = place(AT_FDCWD, path, flags, || retry_when_full(open));
     born(fd, OpenCall::Open)
 }
 
@@ -155,7 +155,7 @@ unsafe extern "C" fn __openat_2(dir: c_int, path: *const c_char, flags: c_int) -
     }
     // SAFETY: passes on the caller's arguments.
     let open = || unsafe { real(dir, path, flags) };
-    let fd = place(dir, path, flags, || again(open));
+    let fd = place(dir, path, flags, || retry_when_full(open));
     born(fd, OpenCall::Open)
 }
 
@@ -174,7 +174,7 @@ unsafe extern "C" fn __openat64_2(dir: c_int, path: *const c_char, flags: c_int)
     }
     // SAFETY: passes on the caller's arguments.
     let open = || unsafe { real(dir, path, flags) };
-    let fd = place(dir, path, flags, || again(open));
+    let fd = place(dir, path, flags, || retry_when_full(open));
     born(fd, OpenCall::Open)
 }
 
@@ -190,7 +190,7 @@ unsafe extern "C" fn creat(path: *const c_char, mode: c_uint) -> c_int {
     };
     // SAFETY: passes on the caller's arguments.
     let open = || unsafe { real(path, mode) };
-    let fd = place(AT_FDCWD, path, O_WRONLY, || again(open));
+    let fd = place(AT_FDCWD, path, O_WRONLY, || retry_when_full(open));
     born(fd, OpenCall::Creat)
 }
 
@@ -206,7 +206,7 @@ unsafe extern "C" fn creat64(path: *const c_char, mode: c_uint) -> c_int {
     };
     // SAFETY: passes on the caller's arguments.
     let open = || unsafe { real(path, mode) };
-    let fd = place(AT_FDCWD, path, O_WRONLY, || again(open));
+    let fd = place(AT_FDCWD, path, O_WRONLY, || retry_when_full(open));
     born(fd, OpenCall::Creat)
 }
 
@@ -221,7 +221,7 @@ unsafe extern "C" fn shm_open(name: *const c_char, flags: c_int, mode: c_uint) -
         return missing();
     };
     // SAFETY: passes on the caller's arguments.
-    let fd = again(|| unsafe { real(name, flags, mode) });
+    let fd = retry_when_full(|| unsafe { real(name, flags, mode) });
     born(fd, OpenCall::ShmOpen)
 }
 
@@ -241,7 +241,7 @@ unsafe extern "C" fn mq_open(
         return missing();
     };
     // SAFETY: passes on the caller's arguments.
-    let fd = again(|| unsafe { real(name, flags, mode, attributes) });
+    let fd = retry_when_full(|| unsafe { real(name, flags, mode, attributes) });
     born(fd, OpenCall::MqOpen)
 }
 
@@ -256,7 +256,7 @@ unsafe extern "C" fn __mq_open_2(name: *const c_char, flags: c_int) -> c_int {
         return missing();
     };
     // SAFETY: passes on the caller's arguments.
-    let fd = again(|| unsafe { real(name, flags) });
+    let fd = retry_when_full(|| unsafe { real(name, flags) });
     born(fd, OpenCall::MqOpen)
 }
 
@@ -271,6 +271,6 @@ unsafe extern "C" fn memfd_create(name: *const c_char, flags: c_uint) -> c_int {
         return missing();
     };
     // SAFETY: passes on the caller's arguments.
-    let fd = again(|| unsafe { real(name, flags) });
+    let fd = retry_when_full(|| unsafe { real(name, flags) });
     born(fd, OpenCall::Memfd)
 }

@@ -18,6 +18,7 @@ mod module;
 mod reap;
 mod receive;
 mod restrain;
+mod retry;
 mod shape;
 mod spawn;
 mod stream;
@@ -30,7 +31,8 @@ mod wait;
 
 use core::ffi::c_int;
 
-use shape::{again, asks, on_descriptor};
+use retry::retry_when_full;
+use shape::{asks, on_descriptor};
 
 /// Looks up what must be known before the program begins.
 pub(crate) fn find() {

@@ -3,7 +3,6 @@
 use core::ffi::{c_int, c_void};
 
 use super::missing;
-use crate::{errno, protect};
 
 /// The return value of a C library function.
 pub(super) trait Outcome: Copy {
@@ -50,29 +49,6 @@ impl Outcome for isize {
     fn missing() -> Self {
         missing() as Self
     }
-}
-
-/// How often a call that found the table full is repeated: protection gives up its quarantined
-/// numbers first, then its placeholder.
-const TRIES: u32 = 3;
-
-/// A call that returns new numbers. If none is left because of protection, protection gives numbers
-/// up and the call is repeated.
-#[inline]
-pub(super) fn again<T: Outcome>(call: impl Fn() -> T) -> T {
-    if !protect::is_on() {
-        return call();
-    }
-    let error = errno::load();
-    let mut result = call();
-    for _ in 0..TRIES {
-        if !result.has_failed() || !protect::makes_room() {
-            break;
-        }
-        errno::store(error);
-        result = call();
-    }
-    result
 }
 
 /// The result of a call that is not made because its descriptor is closed from the program's point

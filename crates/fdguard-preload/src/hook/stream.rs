@@ -8,7 +8,7 @@ use core::ffi::{c_char, c_int, c_void};
 use fdguard_wire::OpenCall;
 
 use super::spawn::child_of_stream;
-use super::{again, missing};
+use super::{missing, retry_when_full};
 use crate::children::started;
 use crate::protect::close;
 use crate::real::Real;
@@ -54,7 +54,7 @@ unsafe extern "C" fn fopen(path: *const c_char, mode: *const c_char) -> *mut c_v
     };
     let since = now();
     // SAFETY: passes on the caller's arguments.
-    let stream = again(|| unsafe { real(path, mode) });
+    let stream = retry_when_full(|| unsafe { real(path, mode) });
     born_within(number_of_stream(stream), OpenCall::Fopen, since);
     stream
 }
@@ -72,7 +72,7 @@ unsafe extern "C" fn fopen64(path: *const c_char, mode: *const c_char) -> *mut c
     };
     let since = now();
     // SAFETY: passes on the caller's arguments.
-    let stream = again(|| unsafe { real(path, mode) });
+    let stream = retry_when_full(|| unsafe { real(path, mode) });
     born_within(number_of_stream(stream), OpenCall::Fopen, since);
     stream
 }
@@ -155,7 +155,7 @@ unsafe extern "C" fn tmpfile() -> *mut c_void {
     };
     let since = now();
     // SAFETY: passes on the caller's arguments.
-    let stream = again(|| unsafe { real() });
+    let stream = retry_when_full(|| unsafe { real() });
     born_within(number_of_stream(stream), OpenCall::Tmpfile, since);
     stream
 }
@@ -172,7 +172,7 @@ unsafe extern "C" fn tmpfile64() -> *mut c_void {
     };
     let since = now();
     // SAFETY: passes on the caller's arguments.
-    let stream = again(|| unsafe { real() });
+    let stream = retry_when_full(|| unsafe { real() });
     born_within(number_of_stream(stream), OpenCall::Tmpfile, since);
     stream
 }
@@ -190,7 +190,7 @@ unsafe extern "C" fn popen(command: *const c_char, mode: *const c_char) -> *mut 
     };
     let since = now();
     // SAFETY: passes on the caller's arguments.
-    let stream = again(|| unsafe { real(command, mode) });
+    let stream = retry_when_full(|| unsafe { real(command, mode) });
     born_within(number_of_stream(stream), OpenCall::Popen, since);
     // SAFETY: `popen` just returned it.
     started(unsafe { child_of_stream(stream) });
@@ -210,7 +210,7 @@ unsafe extern "C" fn opendir(path: *const c_char) -> *mut c_void {
     };
     let since = now();
     // SAFETY: passes on the caller's arguments.
-    let stream = again(|| unsafe { real(path) });
+    let stream = retry_when_full(|| unsafe { real(path) });
     born_within(number_of_directory(stream), OpenCall::Opendir, since);
     stream
 }
@@ -230,7 +230,7 @@ macro_rules! makes_temporary {
             };
             let since = now();
             // SAFETY: passes on the caller's arguments.
-            let fd = again(|| unsafe { real($($argument),*) });
+            let fd = retry_when_full(|| unsafe { real($($argument),*) });
             born_within(fd, OpenCall::Mkstemp, since);
             fd
         }

@@ -11,7 +11,7 @@ use fdguard_wire::OpenCall;
 
 use super::reap::{EndedChild, collected};
 use super::restrain::restrain;
-use super::{again, missing};
+use super::{missing, retry_when_full};
 use crate::children::started;
 use crate::protect::close::{self, Outcome};
 use crate::protect::{self, answer};
@@ -214,7 +214,7 @@ unsafe extern "C" fn watched(
     let is_replaced = (code == DUP2 || code == DUP3) && a != b;
     let taken = is_replaced.then(|| protect::claim(fd(b)));
     // SAFETY: passes on the caller's arguments.
-    let result = again(|| unsafe { real(number, a, b, c, d, e, f) });
+    let result = retry_when_full(|| unsafe { real(number, a, b, c, d, e, f) });
     if let Some(taken) = taken {
         taken.over(result < 0);
         reborn(fd(result), OpenCall::Dup2, fd(a));

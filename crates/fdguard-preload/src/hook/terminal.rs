@@ -6,7 +6,7 @@ use core::ffi::{c_char, c_int, c_void};
 
 use fdguard_wire::OpenCall;
 
-use super::{again, missing};
+use super::{missing, retry_when_full};
 use crate::children::started;
 use crate::real::Real;
 use crate::record::{born_within, now};
@@ -23,7 +23,7 @@ unsafe extern "C" fn posix_openpt(flags: c_int) -> c_int {
     };
     let since = now();
     // SAFETY: passes on the caller's arguments.
-    let fd = again(|| unsafe { real(flags) });
+    let fd = retry_when_full(|| unsafe { real(flags) });
     born_within(fd, OpenCall::Openpt, since);
     fd
 }
@@ -39,7 +39,7 @@ unsafe extern "C" fn getpt() -> c_int {
     };
     let since = now();
     // SAFETY: passes on the caller's arguments.
-    let fd = again(|| unsafe { real() });
+    let fd = retry_when_full(|| unsafe { real() });
     born_within(fd, OpenCall::Openpt, since);
     fd
 }
@@ -69,7 +69,7 @@ unsafe extern "C" fn openpty(
     };
     let since = now();
     // SAFETY: passes on the caller's arguments.
-    let result = again(|| unsafe { real(master, slave, name, modes, size) });
+    let result = retry_when_full(|| unsafe { real(master, slave, name, modes, size) });
     if result == 0 {
         // SAFETY: the call succeeded, so it wrote the number.
         born_within(unsafe { master.read() }, OpenCall::Openpty, since);
@@ -97,7 +97,7 @@ unsafe extern "C" fn forkpty(
     };
     let since = now();
     // SAFETY: passes on the caller's arguments.
-    let result = again(|| unsafe { real(master, name, modes, size) });
+    let result = retry_when_full(|| unsafe { real(master, name, modes, size) });
     // In the child it is already closed.
     if result > 0 {
         // SAFETY: the call succeeded, so it wrote the number.

@@ -6,7 +6,7 @@ use core::ffi::{c_int, c_long, c_uint, c_void};
 
 use fdguard_wire::{FdCall, OpenCall};
 
-use super::{again, missing, on_descriptor};
+use super::{missing, on_descriptor, retry_when_full};
 use crate::call;
 use crate::inflight::NOTED;
 use crate::protect::{self, answer};
@@ -250,7 +250,7 @@ unsafe extern "C" fn accept(fd: c_int, address: *mut c_void, length: *mut c_uint
         return -1;
     }
     // SAFETY: passes on the caller's arguments.
-    let result = again(|| unsafe { real(fd, address, length) });
+    let result = retry_when_full(|| unsafe { real(fd, address, length) });
     call.end(result < 0);
     born_from(result, OpenCall::Accept, fd)
 }
@@ -276,7 +276,7 @@ unsafe extern "C" fn accept4(
         return -1;
     }
     // SAFETY: passes on the caller's arguments.
-    let result = again(|| unsafe { real(fd, address, length, flags) });
+    let result = retry_when_full(|| unsafe { real(fd, address, length, flags) });
     call.end(result < 0);
     born_from(result, OpenCall::Accept, fd)
 }
