@@ -49,8 +49,8 @@ pub fn c_variant(name: &str, variant: &str, flags: &[&str]) -> Option<PathBuf> {
     )
 }
 
-/// The built victim from a source in this crate (`c/objects.cpp`, `rust/keeps_files.rs`), compiled when it
-/// is missing or stale. `None` where the compiler refuses; it says itself why.
+/// The built victim from a source in this crate (`c/objects.cpp`, `rust/keeps_files.rs`), compiled
+/// when it is missing or stale. `None` where the compiler refuses; it says itself why.
 #[must_use]
 pub fn compiled(compiler: &str, source: &str, name: &str, flags: &[&str]) -> Option<PathBuf> {
     let source = Path::new(env!("CARGO_MANIFEST_DIR")).join(source);

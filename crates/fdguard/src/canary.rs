@@ -1,4 +1,4 @@
-//! A canary for tests: did this test give back every descriptor that it took?
+//! A canary for tests: did this test close every descriptor that it opened?
 //!
 //! ```no_run
 //! let baseline = fdguard::canary::Baseline::take();
@@ -6,11 +6,11 @@
 //! baseline.assert_restored();
 //! ```
 //!
-//! Descriptors belong to the process, so a test must have one for itself: run tests with
-//! `cargo nextest run`. In a binary that runs several tests in threads, what another test opens
-//! meanwhile cannot be told from what this one left; the message says so when there are more
-//! threads than there were. Under `fdguard trace` or `fdguard check` the message has the lines that
-//! opened what is left.
+//! Descriptors belong to the process, so each test needs a process of its own: run tests with
+//! `cargo nextest run`. In a binary that runs several tests in threads, descriptors that another
+//! test opens meanwhile cannot be distinguished from those that this test left open; the message
+//! warns about it if there are more threads than before. Under `fdguard trace` or `fdguard check`
+//! the message includes the lines that opened the remaining descriptors.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -55,7 +55,7 @@ pub struct NotRestored {
     pub left: Vec<LeftOpen>,
     /// Why that cannot be trusted.
     pub doubt: Option<String>,
-    /// Why nobody could look.
+    /// Why the descriptors could not be read.
     pub unseen: Option<String>,
 }
 

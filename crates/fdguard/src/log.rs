@@ -10,7 +10,7 @@ use crate::exit::HintedError;
 /// Large enough that reading is not what takes the time.
 const PIECE: usize = 256 << 10;
 
-/// Files that are no text, by how they begin, and how to make text of them.
+/// Signatures of files that are not text, and how to convert them.
 const PACKED: [(&[u8], &str, &str); 5] = [
     (b"\x1f\x8b", "is compressed", "zcat LOG | fdguard explain"),
     (

@@ -131,8 +131,8 @@ impl Drop for OutputStream {
     }
 }
 
-/// Readers of the file never see half of it: it is written beside and renamed. What is no regular
-/// file (`/dev/stderr`, a pipe) is written to as it is.
+/// Writes a temporary file and renames it, so that readers never see a partial file. Anything but a
+/// regular file (`/dev/stderr`, a pipe) is written directly.
 fn write_file(
     path: &Path,
     write: impl FnOnce(&mut dyn Write) -> anyhow::Result<()>,

@@ -1,9 +1,9 @@
-//! One line on stderr while something takes its time: what is done, how far it is, what it looks
-//! like so far.
+//! One line on stderr during slow work: what is being done, how far it is, what it looks like so
+//! far.
 //!
-//! It is shown on a terminal and nowhere else, begins after a moment, and is gone before the result
-//! is printed. Whoever passes on the output of another program does that through
-//! [`Progress::around`], so that neither spoils the other.
+//! It appears only on a terminal, after a moment, and disappears before the result is printed.
+//! Output of another program must be passed through [`Progress::around`], so that neither spoils
+//! the other.
 
 use std::io::{self, IsTerminal as _, Write};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -139,7 +139,7 @@ impl<W: Write> Write for Around<W> {
         if let Some(last) = bytes.get(..count).and_then(<[u8]>::last) {
             line.is_free = *last == b'\n';
         }
-        // Ours must not overtake theirs.
+        // The progress line must not overtake this output.
         self.to.flush()?;
         Ok(count)
     }

@@ -86,7 +86,7 @@ pub(super) fn run(args: &DoctorArgs) -> anyhow::Result<u8> {
     })
 }
 
-/// Who is examined.
+/// What the doctor examines.
 enum Patient<'a> {
     Living(Box<Probe>, Vec<Pid>),
     Recorded(&'a Path),

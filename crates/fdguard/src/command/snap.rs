@@ -19,7 +19,8 @@ struct SnapResult {
     gaps: Vec<Gap>,
     /// Whether the answer is one document or a list of them.
     many: bool,
-    /// Whether everything was asked for: then processes of others are no failure.
+    /// Whether all processes were requested: then unreadable processes of other users are not a
+    /// failure.
     all: bool,
 }
 

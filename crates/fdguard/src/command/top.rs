@@ -1,4 +1,4 @@
-//! `fdguard top`: which processes are near a wall, or growing?
+//! `fdguard top`: which processes are near a limit, or growing?
 
 use std::io::IsTerminal as _;
 use std::time::Duration;

@@ -20,13 +20,13 @@ use fdguard_core::watch::Watch;
 pub use read::Replay;
 pub use write::Recorder;
 
-/// Reads a whole recording into a watch; beside it, where and why it was cut short, if it was.
+/// Reads a whole recording into a watch; also returns where and why it was cut short, if it was.
 ///
 /// A recording without an end entry ends at the time of its last entry.
 ///
 /// # Errors
 ///
-/// When it is no recording that this version reads; never for one that stops in the middle.
+/// If it is not a recording that this version reads; never for one that stops in the middle.
 pub fn replay(path: &Path) -> anyhow::Result<(Watch, Option<String>)> {
     Ok(play(Replay::open(path)?))
 }
@@ -69,7 +69,7 @@ pub fn play_to(
     (watch, cut)
 }
 
-/// The same from bytes that are no file: for the fuzzer.
+/// The same from bytes instead of a file, for the fuzzer.
 #[doc(hidden)]
 pub fn replay_bytes(bytes: Vec<u8>) -> anyhow::Result<(Watch, Option<String>)> {
     let source = Box::new(std::io::Cursor::new(bytes));

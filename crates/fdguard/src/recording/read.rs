@@ -22,8 +22,8 @@ const MOST_KINDS: usize = 4;
 
 const HOW: &str = "create a recording with fdguard watch --record FILE";
 
-/// The entries of a recording, as an iterator. Whatever stops it in the middle is no error: what
-/// came before is returned, and [`Replay::cut`] gives the reason.
+/// The entries of a recording, as an iterator. A recording that stops in the middle is not an
+/// error: the entries before are returned, and [`Replay::cut`] gives the reason.
 pub struct Replay {
     source: Box<dyn BufRead>,
     header: RecordingHeader,

@@ -68,7 +68,7 @@ fn small() -> Vec<RecordingEntry> {
     ]
 }
 
-/// A file in a folder that goes away with the test.
+/// A file in a directory that is removed with the test.
 fn place(name: &str) -> (tempfile::TempDir, PathBuf) {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join(name);

@@ -45,8 +45,8 @@ pub struct Recorder {
 }
 
 impl Recorder {
-    /// Begins a recording. Its first line is written at once: whoever may not write here should
-    /// know before the watch begins.
+    /// Begins a recording. Writes the first line at once, so that a missing permission shows before
+    /// the watch begins.
     pub fn create(path: &Path, header: &RecordingHeader) -> anyhow::Result<Self> {
         let out = open(path).with_context(|| path.display().to_string())?;
         let durable = out.metadata().is_ok_and(|meta| meta.is_file());

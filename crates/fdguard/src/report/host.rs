@@ -21,7 +21,7 @@ pub fn wall_share(row: &HostRow) -> Option<f64> {
     wall::percent(nearest.at.saturating_sub(nearest.left), nearest.at)
 }
 
-/// How much a share of a wall matters; nothing below 70 %.
+/// The severity of a share of a limit; `None` below 70 %.
 #[must_use]
 pub fn severity(share: Option<f64>) -> Option<Severity> {
     match share? {
@@ -50,7 +50,7 @@ pub fn larger_first(a: Option<f64>, b: Option<f64>) -> Ordering {
     }
 }
 
-/// The rows by share of their nearest wall, the nearest first; equal ones by count and number.
+/// The rows by share of their nearest limit, highest first; ties by count and pid.
 #[must_use]
 pub fn by_wall(rows: &[HostRow]) -> Vec<&HostRow> {
     let mut ranked: Vec<_> = rows.iter().map(|row| (wall_share(row), row)).collect();

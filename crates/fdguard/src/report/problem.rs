@@ -83,8 +83,8 @@ impl ProblemReport {
     }
 }
 
-/// The file that stands for a program: the first word of its command line that names a file below
-/// `base` (the script, where an interpreter runs one), otherwise its executable.
+/// The file that represents a program: the first word of its command line that names a file below
+/// `base` (the script, if an interpreter runs one), otherwise its executable.
 fn program_file(
     words: &[PathBuf],
     executable: Option<PathBuf>,
@@ -107,7 +107,7 @@ fn on_search_path(name: &Path) -> Option<PathBuf> {
     places.find(|place| place.is_file())
 }
 
-/// A path without the folder that it is in, where it is.
+/// A path relative to `base` if it is below it.
 #[must_use]
 pub fn relative(path: &str, base: &Path) -> String {
     let path = Path::new(path);

@@ -135,7 +135,7 @@ fn leads_up(path: &str) -> bool {
     !path.starts_with('/') && path.split('/').any(|part| part == "..")
 }
 
-/// A file as a URI: relative to the folder of the call where it is below that.
+/// A file as a URI, relative to the working directory if it is below it.
 fn artifact(told: &ProblemReport, file: &str) -> Value {
     let path = relative(file, &told.base);
     match path.strip_prefix('/') {

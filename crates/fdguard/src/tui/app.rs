@@ -90,8 +90,8 @@ pub struct App {
     pub(super) size: (u16, u16),
     pub(super) interval: Duration,
     pub(super) colour: bool,
-    /// The process under the cursor. Absent while the cursor rests on the first line: who has
-    /// not chosen a process wants to see the worst one, whichever that is now.
+    /// The process under the cursor. `None` while the cursor is on the first line: without a choice
+    /// the user wants to see the worst process, whichever that is now.
     selected: Option<Identity>,
 }
 

@@ -30,7 +30,7 @@ impl EndSignal {
             .filter(|signal| *signal > 0)
     }
 
-    /// Ends the way the signal asked, so that whoever sent it sees the truth.
+    /// Ends by the signal's default action, so that the sender sees the true exit status.
     pub(super) fn follow(&self) -> io::Result<()> {
         match self.signal() {
             Some(signal) => signal_hook::low_level::emulate_default_handler(signal),

@@ -104,7 +104,7 @@ pub(crate) fn crowd(size: u32) -> HostView {
     }
 }
 
-/// What `codex` holds: pipes of children that were never released, sockets nobody closed.
+/// What `codex` holds: pipes of children that were never released, sockets never closed.
 pub(crate) fn holdings() -> Holdings {
     let mut fds = Vec::new();
     let mut hold = |class: Class, count: usize, target: &dyn Fn(usize) -> String| {

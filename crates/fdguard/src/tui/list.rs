@@ -73,8 +73,8 @@ fn shows(row: &HostRow, filter: &str) -> bool {
         || row.comm.to_lossy().to_lowercase().contains(filter)
 }
 
-/// Unknown stays last in both directions: turning the list over is no reason to open with a
-/// screen of question marks.
+/// Unknown values stay last in both directions: a reversed list must not begin with a screen of
+/// question marks.
 fn compare(view: &HostView, ranks: &[Option<f64>], reversed: bool, a: usize, b: usize) -> Ordering {
     let by_rank = match (ranks[a], ranks[b]) {
         (Some(x), Some(y)) if reversed => x.total_cmp(&y),
@@ -138,8 +138,8 @@ impl<'a> Forest<'a> {
         for root in &self.roots {
             walk.from(*root, &self.children);
         }
-        // Rows are not read in one instant, so a reused number can make two processes each
-        // other's parent. Whoever no root leads to becomes a root, or it would never be shown.
+        // Rows are not read in one instant, so a reused pid can make two processes each other's
+        // parent. A process that no root leads to becomes a root, or it would never be shown.
         for row in 0..rows.len() {
             if !walk.seen[row] {
                 for children in &mut self.children {

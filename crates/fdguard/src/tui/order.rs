@@ -9,7 +9,7 @@ use crate::report::host::wall_share;
 /// The quantity that comes first in the list. Largest first, but smallest for time and number.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Sort {
-    /// Share of the nearest wall.
+    /// Share of the nearest limit.
     #[default]
     Wall,
     /// Share of the soft limit.
@@ -18,7 +18,7 @@ pub enum Sort {
     Count,
     /// Growth since the watching began.
     Growth,
-    /// Time left to the nearest wall.
+    /// Time left to the nearest limit.
     TimeLeft,
     /// Process number.
     Pid,
@@ -78,7 +78,7 @@ impl Sort {
     #[must_use]
     pub fn join(self, a: Option<f64>, b: Option<f64>) -> Option<f64> {
         match (a, b) {
-            // A number is its own, whoever was born below it.
+            // A family sorts by its root's pid, whatever its children are.
             (Some(own), _) if self == Self::Pid => Some(own),
             (Some(a), Some(b)) if matches!(self, Self::Count | Self::Growth) => Some(a + b),
             (Some(a), Some(b)) => Some(a.max(b)),

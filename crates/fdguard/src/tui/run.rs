@@ -38,7 +38,7 @@ pub struct Options {
 /// must not hold the screen still.
 const BURST: usize = 64;
 
-/// While paused nothing is due, but a wait must have an end.
+/// Nothing is scheduled while paused, but a wait must have an end.
 const IDLE: Duration = Duration::from_secs(3600);
 
 /// Shows the host until the user leaves. The terminal is restored in any case.

@@ -6,8 +6,8 @@ use std::{panic, thread};
 use crossterm::{cursor, execute};
 use ratatui::DefaultTerminal;
 
-/// The alternate screen in raw mode, until it is dropped. A panic restores the terminal before
-/// its message is printed, or nobody would see it.
+/// The alternate screen in raw mode, until it is dropped. A panic restores the terminal before its
+/// message is printed, or the message would be lost.
 #[derive(Debug)]
 pub(super) struct Screen {
     pub(super) terminal: DefaultTerminal,

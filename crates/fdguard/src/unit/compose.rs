@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 
 use super::{UnitError, UnitSpec};
 
-/// Where `fdguard run` answers the health check when nobody says otherwise.
+/// Where `fdguard run` answers the health check by default.
 const METRICS: &str = "127.0.0.1:9464";
 
 pub(super) fn write(spec: &UnitSpec) -> Result<String, UnitError> {

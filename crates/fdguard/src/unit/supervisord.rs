@@ -48,7 +48,7 @@ fn check(text: &str) -> Result<(), UnitError> {
     Ok(())
 }
 
-/// A value that is no command: it has no quotes, so a comment must not begin in it.
+/// A value other than a command: it has no quotes, so a comment must not begin in it.
 fn value(text: &str) -> Result<String, UnitError> {
     check(text)?;
     if text.contains(" ;") || text.contains(" #") || text.trim() != text {

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-/// What `fdguard run` waits when nobody says otherwise.
+/// How long `fdguard run` waits by default.
 const GRACE: Duration = Duration::from_secs(10);
 
 /// Words that put a program into the background.
@@ -54,7 +54,7 @@ pub(super) fn grace(words: &[String]) -> Option<Duration> {
     Some(given.and_then(span).unwrap_or(GRACE))
 }
 
-/// Why the command seems to leave a program in the background and end; the words as they stand.
+/// Why the command seems to leave a program in the background and end; the words verbatim.
 pub(super) fn daemonises(words: &[String]) -> Option<String> {
     // What fdguard starts is what counts, and words of its own are none.
     let words = match words.iter().position(|word| word == "--") {

@@ -11,7 +11,7 @@ const FULL_AT_MOST_EVERY: Duration = Duration::from_secs(1);
 /// The same for limits, children and the host.
 const AROUND_AT_MOST_EVERY: Duration = Duration::from_secs(5);
 
-/// When what is due next. Times are since the watch began.
+/// The schedule of looks. Times are since the watch began.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Budget {
     list: Duration,

@@ -90,8 +90,8 @@ pub struct LiveWatch<'p> {
 }
 
 impl<'p> LiveWatch<'p> {
-    /// Begins to watch. Fails when a process that was named by number is not there, or when nobody
-    /// has the name.
+    /// Begins to watch. Fails if a process given by pid does not exist, or if no process has the
+    /// name.
     pub fn start(probe: &'p Probe, plan: WatchPlan) -> anyhow::Result<Self> {
         make_room();
         let header = RecordingHeader::new(Timestamp::now(), plan.every.as_secs_f64());
@@ -352,7 +352,7 @@ impl<'p> LiveWatch<'p> {
         Ok(())
     }
 
-    /// One last look at everything, and why there is no other.
+    /// Takes one last look at everything and records why the watch ended.
     fn end(&mut self, ended: WatchEnd) -> anyhow::Result<WatchProgress> {
         self.look_at_all(0, true)?;
         self.tell(RecordingEntry::End {

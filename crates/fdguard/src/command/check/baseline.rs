@@ -37,7 +37,7 @@ pub(super) fn count(classes: impl Iterator<Item = (Class, u64)>) -> HeldCounts {
     held
 }
 
-/// Reads the file; none yet is no mistake.
+/// Reads the file. A missing file is not an error.
 fn read(path: &Path) -> anyhow::Result<Option<Saved>> {
     let Some(text) = input::read_text_if_present(path)? else {
         return Ok(None);
@@ -56,7 +56,7 @@ fn read(path: &Path) -> anyhow::Result<Option<Saved>> {
     }
 }
 
-/// Told before any work is done for nothing.
+/// Fails early, before the check does work in vain.
 pub(super) fn must_be_readable(path: &Path) -> anyhow::Result<()> {
     read(path).map(|_| ())
 }

@@ -44,7 +44,7 @@ pub(super) fn remains(ending: &Ending<'_>) -> Vec<Remains> {
     remains
 }
 
-/// What the launched process held at its end, by class; absent where nobody knows.
+/// What the launched process held at its end, by class; `None` if unknown.
 pub(super) fn held(ending: &Ending<'_>) -> Option<HeldCounts> {
     let root = latest(ending.traces).find(|process| process.pid == ending.root.0)?;
     let names = EndNames::of(ending, root);
@@ -52,7 +52,7 @@ pub(super) fn held(ending: &Ending<'_>) -> Option<HeldCounts> {
     let live = paths.flat_map(|path| &path.history.live);
     let own = live.filter(|one| names.is_open(one.fd));
     let own = own.filter_map(|one| names.name(one).0);
-    // What it inherited is ours, by the same numbers.
+    // It inherited these from fdguard, under the same numbers.
     let inherited = root.inherited.iter().filter_map(|fd| {
         let link = std::fs::read_link(format!("/proc/self/fd/{fd}")).ok()?;
         link::of_link(std::os::unix::ffi::OsStrExt::as_bytes(link.as_os_str())).0
@@ -77,7 +77,8 @@ fn of_process(ending: &Ending<'_>, process: &TracedProcess) -> Vec<Remains> {
         pid: process.pid,
         comm: Text::from(process.comm.as_str()),
         lived: seconds(process.began, process.until),
-        // The status of a child is its parent's to know; who ended by itself wrote an exit report.
+        // Only the parent learns a child's exit status. A child that ended by itself wrote an exit
+        // report.
         was_cut_off: if process.pid == root {
             was_signalled
         } else {
@@ -101,7 +102,7 @@ fn place(
     site: &JudgedSite,
     path: &JudgedPath,
 ) -> Option<SiteAtExit> {
-    // Of a parent's it is the parent who is asked, and stdio is nobody's to close.
+    // The parent is responsible for descriptors inherited from it, and stdio need not be closed.
     let open = path.history.live.iter();
     let open: Vec<&Lifetime> = open
         .filter(|one| one.fd > 2 && names.is_open(one.fd))
@@ -170,13 +171,13 @@ impl<'a> EndNames<'a> {
         }
     }
 
-    /// Who does not tell of all is believed by its events.
+    /// Without a complete exit report, the recorded events decide.
     fn is_open(&self, fd: u32) -> bool {
         let whole = self.report.as_ref().filter(|report| report.is_whole);
         whole.is_none_or(|report| report.names.contains_key(&fd))
     }
 
-    /// As the process itself said in the end, unless a look from outside said more.
+    /// The name from the exit report, unless a look from outside found more.
     fn name(&self, one: &Lifetime) -> (Option<Class>, Option<Text>) {
         let (seen, target) = self.names.name(self.process, one);
         match self.links.get(&one.fd) {

@@ -22,13 +22,14 @@ use rustix::process::{
 
 use super::stat::{Stat, descendants};
 
-/// How often to look who is there.
+/// How often to scan for descendants.
 const EVERY: Duration = Duration::from_millis(200);
-/// A child that ended and was not waited for so long is a zombie; every child is one for a moment.
+/// A child that has ended counts as a zombie after this long without a wait; every child is one
+/// briefly.
 const ZOMBIE: Duration = Duration::from_millis(500);
 /// How long a process may take to end when it is asked, and when it is killed.
 const PATIENCE: Duration = Duration::from_secs(2);
-/// Rounds of asking and killing: who is ended may have started another one.
+/// Rounds of terminating and killing: a process may start another one before it ends.
 const ROUNDS: usize = 3;
 /// What an exercise has in its environment: what it leaves behind is not the server's.
 pub(super) const EXERCISE: &str = "FDGUARD_EXERCISE=1";
@@ -67,7 +68,7 @@ impl Family {
         })
     }
 
-    /// Begins to look who the program starts.
+    /// Starts to track the descendants of the program.
     pub(super) fn follow(&mut self, root: u32) -> anyhow::Result<()> {
         let (stop, stopped) = mpsc::channel();
         let known = Arc::clone(&self.known);
@@ -80,8 +81,8 @@ impl Family {
         Ok(())
     }
 
-    /// Who is left, now that the program has ended. They are given `grace` to end by themselves;
-    /// then they are ended, unless `keep` says otherwise.
+    /// Returns the descendants that remain after the program has ended. They get `grace` to end by
+    /// themselves; then they are terminated, unless `keep` is set.
     pub(super) fn left(
         &mut self,
         grace: Duration,
@@ -182,7 +183,7 @@ impl Family {
         alive
     }
 
-    /// Waits until nobody is left, or the time is up; gives who is left.
+    /// Waits until all have ended or the deadline passes; returns those still alive.
     fn wait_for_all(&self, deadline: Instant) -> Vec<Stat> {
         loop {
             let alive = self.alive();
@@ -191,7 +192,7 @@ impl Family {
                 return alive;
             }
             let handles: Vec<OwnedFd> = alive.iter().filter_map(handle).collect();
-            // Somebody who may not be waited for is looked at again soon.
+            // A process without a pidfd cannot be waited for and is polled instead.
             let most = if handles.len() == alive.len() {
                 left
             } else {
@@ -205,13 +206,12 @@ impl Family {
 impl Drop for Family {
     fn drop(&mut self) {
         self.stop();
-        // Whoever calls us in one process with other work had no subreaper before; nothing can be
-        // done about a refusal.
+        // The calling process was not a subreaper before. A failure cannot be handled here.
         let _ = set_child_subreaper(None);
     }
 }
 
-/// Notes who is there, who started whom, and since when somebody is a zombie.
+/// Records the descendants, their parents, and when each became a zombie.
 fn note(known: &Mutex<KnownProcesses>, root: u32) {
     let all = Stat::all();
     let own = std::process::id();
@@ -236,10 +236,10 @@ fn note(known: &Mutex<KnownProcesses>, root: u32) {
             member.comm.clone_from(&one.comm);
         }
     }
-    // Orphans that came to us and ended: nobody else will wait for them. They are the program's for
-    // certain.
+    // Ended orphans were reparented to fdguard, so no other process waits for them. They certainly
+    // belong to the program.
     for one in orphans.into_iter().filter(|one| one.is_zombie()) {
-        // A zombie that its parent left us is told first.
+        // Do not reap a zombie inherited from its parent before it is reported.
         let was_zombie = known
             .get(&one.key())
             .is_some_and(|member| member.zombie_since.is_some());
@@ -249,7 +249,7 @@ fn note(known: &Mutex<KnownProcesses>, root: u32) {
     }
 }
 
-/// Waits for a child of ours that has ended.
+/// Reaps an ended child of fdguard.
 fn reap(stat: &Stat) {
     if stat.ppid == std::process::id() {
         // Another one may have been faster: it is gone either way.

@@ -48,7 +48,7 @@ fn check(args: &CheckArgs) -> anyhow::Result<u8> {
         must_exist(path, "--config")?;
     }
     let settings = settings::settings(&args.settings)?;
-    // Files that cannot be written are told before any work is done for nothing.
+    // Fail early if a report file cannot be written.
     let mut files = Files::open(&args.reports)?;
     let scenario = args.exercise.scenario.as_deref();
     let plan = match (&args.exercise.exercise, scenario, args.exercise.pid) {
@@ -82,8 +82,7 @@ fn check(args: &CheckArgs) -> anyhow::Result<u8> {
     Ok(exit_code(args, &proof))
 }
 
-/// A file that the command line names and nobody can read is wrong usage, not a program that could
-/// not be traced.
+/// An unreadable file on the command line is a usage error, not a program that could not be traced.
 fn must_exist(path: &Path, flag: &str) -> anyhow::Result<()> {
     match std::fs::metadata(path) {
         Ok(_) => Ok(()),

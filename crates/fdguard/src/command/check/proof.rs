@@ -50,7 +50,7 @@ pub(super) struct Proof {
 pub(super) struct Check {
     /// Whether nothing fails it.
     pub(super) passed: bool,
-    /// The program's own exit code, 128+n after a signal; absent where it was not ours to wait for.
+    /// The program's own exit code, 128+n after a signal; absent if fdguard was not its parent.
     pub(super) status: Option<u8>,
     /// All that was left open, the worst first, with what is thought of it.
     pub(super) leftovers: Vec<Remains>,
@@ -58,13 +58,13 @@ pub(super) struct Check {
     pub(super) processes: Vec<LeftoverProcess>,
     /// How the server was exercised, each exercise in its order.
     pub(super) exercises: Vec<ExerciseResult>,
-    /// How many of each class were held in the end; absent where nobody could look.
+    /// Descriptors held at the end, by class; absent if they could not be read.
     pub(super) held: Option<HeldCounts>,
     /// Whether something stood in the way of the judgement: then nothing found proves nothing.
     pub(super) blind: bool,
 }
 
-/// What was found, before it is told.
+/// What was found, before it is reported.
 pub(super) struct Evidence {
     pub(super) diagnosis: Diagnosis,
     pub(super) remains: Vec<Remains>,
@@ -101,7 +101,7 @@ impl Proof {
             let of = exercises.iter().find(|of| of.name == one.exercise);
             of.map_or(1, |of| u64::from(of.concurrency))
         };
-        // What grew is mostly told by the watch already.
+        // The watch already reports most growth.
         let told = remains.iter().filter(|one| {
             one.judged != RemainsVerdict::Grew
                 || !diagnosis.findings.iter().any(|other| is_told(one, other))
@@ -157,7 +157,7 @@ pub(super) fn fails(finding: &Finding) -> bool {
     counts && FAILING.contains(&finding.rule.as_str())
 }
 
-/// Whether the watch tells of this growth.
+/// Whether the watch reports this growth.
 fn is_told(remains: &Remains, finding: &Finding) -> bool {
     let family = |class: Option<&Class>| class.map(Class::family);
     matches!(finding.rule.as_str(), "leak" | "growth")
@@ -358,7 +358,7 @@ fn allow_remains(remains: &mut Remains, clearance: &Clearance<'_>) {
     }
 }
 
-/// Said where the program could not be seen into and ended too soon for anything else.
+/// The gap for a program that cannot be traced and ended too soon for anything else.
 pub(super) fn too_short() -> Gap {
     Gap::new(
         "what it left open",

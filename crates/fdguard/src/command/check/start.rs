@@ -8,12 +8,12 @@ use fdguard_trace::{Symbols, TracedCommand};
 use super::family::Family;
 use crate::cli::LeaveArgs;
 
-/// So many waits are a habit.
+/// A line that has waited for this many children usually waits.
 const HABIT: u64 = 8;
-/// So many children may be the last: one for each thread that starts some.
+/// This many children may be the last ones: one for each thread that starts children.
 const LAST: u64 = 2;
 
-/// Who is left of a program that has ended, each with the line that started it.
+/// Processes that outlived the program, each with the line that started it.
 pub(super) fn left(
     family: &mut Family,
     leave: &LeaveArgs,

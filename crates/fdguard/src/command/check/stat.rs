@@ -68,7 +68,7 @@ impl Stat {
             .collect()
     }
 
-    /// Whether this stands in the environment that it was started with.
+    /// Whether the environment that it was started with has this entry.
     pub(super) fn has_in_environment(&self, entry: &str) -> bool {
         let path = format!("/proc/{}/environ", self.pid);
         let bytes = std::fs::read(Path::new(&path)).unwrap_or_default();

@@ -62,7 +62,7 @@ pub(super) fn write(
     Ok(())
 }
 
-/// Hazards as a trace tells them, with everybody who took part; those that were accepted come last.
+/// Prints hazards as `trace` does, with all parties; accepted ones come last.
 fn write_hazards(out: &mut dyn Write, found: &Diagnosis, width: usize) -> anyhow::Result<()> {
     const INDENT: &str = "  ";
     let width = width.saturating_sub(INDENT.len()).max(NARROWEST);

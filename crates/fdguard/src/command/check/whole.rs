@@ -37,7 +37,8 @@ pub(super) fn run(args: &CheckArgs, settings: &RuleSettings) -> anyhow::Result<P
     let watched = trace::watch(pace, &probe, &mut traced, settings)?;
     let status = match watched.status {
         Some(status) => status,
-        // Two signals to leave: the program is ours, and does not outlive its check.
+        // Two signals ask the check to leave. It started the program, so the program must not
+        // outlive it.
         None => {
             traced.signal(Signal::KILL)?;
             traced.wait()?
@@ -83,7 +84,7 @@ fn conclude(
     if blind {
         diagnosis.gaps.push(proof::too_short());
     } else if !is_untold {
-        // That nobody looked while it ran does not matter where its end is known.
+        // If the end state is known, it does not matter that there was no look while it ran.
         diagnosis.gaps.retain(|gap| gap.what != "whether it leaks");
     }
     let held = held.or_else(|| {

@@ -19,7 +19,7 @@ use subject::{Member, Subject, below, left};
 const PATIENCE: Duration = Duration::from_secs(60);
 /// From one look at a service that comes up to the next.
 const SETTLE_LOOK: Duration = Duration::from_millis(50);
-/// So many equal looks are rest.
+/// This many equal looks in a row count as settled.
 const STANDS_STILL: u32 = 10;
 /// One that never rests is taken as it is.
 const SETTLES_WITHIN: Duration = Duration::from_secs(10);
@@ -122,7 +122,7 @@ fn up(args: &DrillArgs, flags: &[&str], wrapper: &[&str]) -> Result<(Subject, u3
     Ok((subject, pid))
 }
 
-/// Ends it gently; tells who is left of these.
+/// Stops it with SIGTERM; fails if any of these members remains.
 fn stop(mut subject: Subject, members: &[Member]) -> Result<Duration, String> {
     let began = Instant::now();
     subject.signal(Signal::TERM);
@@ -226,8 +226,7 @@ fn starved(args: &DrillArgs) -> Outcome {
     ))
 }
 
-/// How many descriptors it has once that number stands still: while a program loads it opens and
-/// closes many.
+/// Its descriptor count once that is stable: a program opens and closes many while it loads.
 fn settled(pid: u32) -> std::io::Result<u64> {
     let count = || Ok::<_, std::io::Error>(std::fs::read_dir(format!("/proc/{pid}/fd"))?.count());
     let end = Instant::now() + SETTLES_WITHIN;

@@ -71,7 +71,7 @@ impl Subject {
         }
     }
 
-    /// The process of the service once it runs, and is ready where that can be told; or why not.
+    /// The service's process once it runs, and is ready if that can be checked; or why not.
     pub(super) fn up(&self, args: &DrillArgs, within: Duration) -> Result<u32, String> {
         let until = Instant::now() + within;
         let wanted = if args.ready.is_some() {
@@ -174,7 +174,7 @@ pub(super) fn left(members: &[Member]) -> Vec<&Member> {
     members.iter().filter(is_there).collect()
 }
 
-/// Its parent and who it is; nothing of a zombie.
+/// Its parent and its identity; `None` for a zombie.
 fn look(pid: u32) -> Option<(u32, Member)> {
     let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
     let (head, rest) = stat.rsplit_once(')')?;

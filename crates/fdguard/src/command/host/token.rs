@@ -16,7 +16,7 @@ use crate::exit::HintedError;
 
 /// Goes before the file.
 const VARIABLE: &str = fdguard_host::environment::TOKEN;
-/// Nobody guesses 256 bits.
+/// 256 bits cannot be guessed.
 const BYTES: usize = 32;
 /// More than a token and the newline after it may have.
 const LONGEST: u64 = 4096;

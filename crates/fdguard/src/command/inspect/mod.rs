@@ -118,7 +118,7 @@ fn remedy(error: &Error) -> &'static str {
     }
 }
 
-/// The files to inspect; a directory stands for the databases in it.
+/// The files to inspect; a directory means the databases in it.
 fn named(args: &InspectArgs) -> anyhow::Result<Vec<PathBuf>> {
     let mut files = Vec::new();
     for path in &args.files {

@@ -26,7 +26,7 @@ use crate::output::OutputStream;
 use crate::report::trace::hazard;
 use crate::terminal::{sanitize, sanitize_str};
 
-/// How long to sleep when nothing is due.
+/// How long to sleep when no look is scheduled.
 const LONG: Duration = Duration::from_secs(3600);
 
 pub(super) fn run(args: &InspectArgs) -> anyhow::Result<u8> {

@@ -42,8 +42,8 @@ pub(super) fn run(settings: &RunSettings) -> anyhow::Result<u8> {
     .into())
 }
 
-/// Raises our own soft limit, which the program keeps; a failure is told and is no reason not to
-/// run it.
+/// Raises fdguard's own soft limit, which the program inherits. On failure it warns and runs the
+/// program anyway.
 fn raise(asked: limit::LimitRequest) {
     let decision = limit::decide(asked, limit::read());
     let Some(soft) = decision.soft else { return };

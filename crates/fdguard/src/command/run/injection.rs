@@ -17,12 +17,12 @@ use super::prevention::PreventionLog;
 use super::service_watch::{ServiceWatch, prevented_event, unprotected_event};
 use super::worker::{Counts, Worker, WorkerFindings, add};
 
-/// At the end of a run its report is waited for so long, to stand before the restart; later it
-/// comes behind.
+/// When a run ends, wait this long for its report so that it appears before the restart; a later
+/// report appears after it.
 const SHORT: Duration = Duration::from_millis(300);
 /// At the very end.
 const LAST: Duration = Duration::from_secs(10);
-/// So many ended runs may still be looked at.
+/// At most this many ended runs may still be under examination.
 const MOST_LEAVING: usize = 4;
 
 /// The library in every service.
@@ -35,7 +35,7 @@ pub(super) struct InjectedTrace {
     runs: BTreeMap<String, ServiceWatch>,
     /// Runs that are over, and whose last look is still under way.
     leaving: Vec<ServiceWatch>,
-    /// Services of which it was told that nobody sees into them.
+    /// Services already reported as untraceable.
     blind: BTreeSet<String>,
     /// Of runs that are over.
     past: Counts,
@@ -58,8 +58,8 @@ impl InjectedTrace {
         }
     }
 
-    /// The library made ready for a start; nothing for a program that cannot be run at all, which
-    /// the start itself tells.
+    /// Prepares the library for a start; `None` for a program that cannot be run at all, which the
+    /// start itself reports.
     fn prepare(&self, command: &[OsString]) -> Result<Option<Injection>, String> {
         let told = |error: Error| match error {
             Error::NotFound { .. } | Error::NotRunnable { .. } => Ok(None),
@@ -75,7 +75,7 @@ impl InjectedTrace {
         Injection::prepare(command, self.options.clone()).map_or_else(told, |one| Ok(Some(one)))
     }
 
-    /// What a look found, as events, or told at once.
+    /// Returns what a look found as events, or prints it at once.
     fn tell(&mut self, watched: &mut ServiceWatch, found: &WorkerFindings) -> Vec<LogEvent> {
         if let Some(teller) = &mut self.teller {
             teller.tell_unprotected(&found.became);
@@ -98,7 +98,7 @@ impl InjectedTrace {
         events
     }
 
-    /// Takes what was answered until then, and tells it.
+    /// Takes the replies that arrive until then and reports them.
     fn take(&mut self, watched: &mut ServiceWatch, until: Instant) -> Vec<LogEvent> {
         watched.hear(until);
         let mut events = Vec::new();
@@ -146,7 +146,7 @@ impl InjectedTrace {
     }
 }
 
-/// Why nobody sees into a program.
+/// Why a program cannot be traced.
 pub(super) fn blindness(program: &TracedProgram) -> Option<&'static str> {
     match program.blind {
         Some(blind) => Some(blind.why()),
@@ -183,7 +183,7 @@ impl Injector for InjectedTrace {
                 self.blind.remove(service);
             }
             Ok(None) => {}
-            // It is told once, and again when it had worked in between.
+            // Reported once, and again if it worked in between.
             Err(why) if self.blind.insert(service.to_owned()) => {
                 let (name, what) = match self.protection {
                     Some(_) => ("unprotected", "running without protection"),
@@ -210,7 +210,7 @@ impl Injector for InjectedTrace {
         let (mut events, still) = self.leave(watched, Instant::now() + SHORT);
         self.leaving.extend(still);
         if self.leaving.len() > MOST_LEAVING {
-            // Its thread goes on alone, and removes its folder when it is done.
+            // Its thread continues alone and removes its directory when it is done.
             let oldest = self.leaving.remove(0);
             let (told, still) = self.leave(oldest, Instant::now() + SHORT);
             events.extend(told);

@@ -26,16 +26,16 @@ pub(super) struct ServiceWatch {
     pub(super) service: String,
     pub(super) worker: Worker,
     pub(super) told: PreventionEvent,
-    /// Programs without protection that were told of.
+    /// Unprotected programs that were already reported.
     pub(super) unprotected: BTreeSet<String>,
     pub(super) counts: Counts,
-    /// What was answered and is to be told.
+    /// Received and not reported yet.
     pub(super) found: Vec<WorkerFindings>,
     /// Nothing more is answered.
     pub(super) is_over: bool,
     pub(super) next: Instant,
     is_protected: bool,
-    /// Who looks on wants to know of everything at once.
+    /// With a person watching, report everything at once.
     is_eager: bool,
     is_looking: bool,
     looked: Instant,
@@ -137,7 +137,7 @@ impl ServiceWatch {
 /// `event=prevented`.
 pub(super) fn prevented_event(service: &str, news: &News<'_>) -> LogEvent {
     let hazard = news.hazard;
-    // What came too late for protection is no less worth an event.
+    // Misuse that came too late for protection is an event, too.
     let name = if hazard.prevented {
         "prevented"
     } else {

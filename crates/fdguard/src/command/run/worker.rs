@@ -75,7 +75,7 @@ impl Worker {
         })
     }
 
-    /// How much was prevented, as far as it was heard of: whether a look is worth it.
+    /// How much was prevented as far as known: decides whether a look is worthwhile.
     pub(super) fn prevented(&self) -> u64 {
         self.prevented.load(Ordering::Relaxed)
     }
@@ -145,7 +145,7 @@ impl Looker {
         }
     }
 
-    /// Until the end, or until nobody asks any more.
+    /// Works until the end, or until the sender is gone.
     fn work(mut self, asked: &Receiver<Job>, answer: &Sender<Reply>) {
         for job in asked {
             let reply = match job {
@@ -153,7 +153,7 @@ impl Looker {
                 Job::Line(pid) => Reply::Line(pid, self.line(pid)),
                 Job::End => {
                     let found = self.look(true);
-                    // The folder is gone when the loop hears of it.
+                    // Remove the directory before the loop learns of the end.
                     drop(self);
                     trim::return_free_memory();
                     let is_last = true;
@@ -170,7 +170,7 @@ impl Looker {
     }
 
     fn look(&mut self, is_end: bool) -> WorkerFindings {
-        // A folder that cannot be read any more tells nothing.
+        // A directory that can no longer be read yields nothing.
         let (tables, became) = self.injection.sweep().unwrap_or_default();
         let mut counts = BTreeMap::new();
         for table in tables.iter().filter(|table| !table.prevented.is_empty()) {

@@ -217,7 +217,7 @@ fn words(command: &[std::ffi::OsString]) -> Vec<Text> {
     words.map(|word| Text::from(word.as_bytes())).collect()
 }
 
-/// All that is known of a process that nobody saw.
+/// All that is known of a process that was never seen.
 fn process(pid: u32, command: &[std::ffi::OsString]) -> Process {
     let text = |word: &OsStr| Text::from(word.as_bytes());
     let program = command.first().map_or(OsStr::new(""), |first| first);

@@ -111,8 +111,8 @@ impl Material<'_> {
         self.latest(process.pid).map(|one| one.began) == Some(process.began)
     }
 
-    /// Puts the conclusion in place of what the looks from outside said of the process. What the
-    /// library did not see being opened is left to them.
+    /// Replaces the opinion from outside looks with the conclusion. Descriptors whose open the
+    /// library did not see keep the outside opinion.
     fn overrule(&self, diagnosis: &mut Diagnosis, process: &TracedProcess, by: Conclusion) {
         let subject = self.subject(process.pid);
         let opinion = diagnosis.processes.iter_mut();
@@ -189,7 +189,7 @@ impl Material<'_> {
     }
 }
 
-/// A process that nobody looked at from outside.
+/// A process that was never looked at from outside.
 fn unwatched(process: &TracedProcess, by: Conclusion) -> ProcessDiagnosis {
     ProcessDiagnosis {
         pid: process.pid,

@@ -163,7 +163,7 @@ fn open(args: &TraceArgs) -> anyhow::Result<Option<OutputStream>> {
     path.map(|path| OutputStream::open(Some(path))).transpose()
 }
 
-/// Nobody looks on.
+/// An observer that ignores everything.
 struct NoObserver;
 
 impl TraceObserver for NoObserver {
@@ -212,7 +212,8 @@ fn exit_code(args: &TraceArgs, watched: &WatchOutcome<'_>, found: &Diagnosis) ->
     }
 }
 
-/// As a shell would say it; whom we left had not ended by Ctrl-C.
+/// The exit code as a shell reports it. A program that fdguard detached from had not ended on
+/// Ctrl-C.
 pub(super) fn own_code(status: Option<ExitStatus>) -> u8 {
     let signalled =
         |signal: i32| SIGNALLED.saturating_add(u8::try_from(signal).unwrap_or_default());

@@ -89,7 +89,7 @@ fn is_special(path: &Path) -> bool {
     path.metadata().is_ok_and(|meta| !meta.is_file())
 }
 
-/// A word that nobody can guess: scripts of the page carry it, and others do not run.
+/// An unguessable word: only the page's own scripts carry it, and no others run.
 fn nonce() -> String {
     use std::hash::BuildHasher as _;
     let word = || std::hash::RandomState::new().hash_one(0_u8);

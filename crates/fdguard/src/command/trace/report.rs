@@ -28,11 +28,11 @@ use crate::report::trace::{ProcessSites, TraceReport};
 use crate::terminal::{self, sanitize_str};
 use crate::watching::{LiveWatch, OnSignal, WatchPlan, WatchProgress};
 
-/// What to do with a process that nobody traces.
+/// The advice for a process that is not traced.
 const LAUNCH: &str =
     "launch it with fdguard trace -- COMMAND, or run fdguard watch PID for class, target and rate";
 
-/// What the sites of a process stand under.
+/// The heading above the sites of a process.
 const OPEN_NOW: &str = "open now";
 
 pub(super) fn run(args: &TraceArgs, pid: u32) -> anyhow::Result<u8> {
@@ -201,7 +201,7 @@ fn write(
     report: &TraceReport,
     watch: &Watch,
 ) -> anyhow::Result<()> {
-    // One look tells no verdict.
+    // A single look yields no verdict.
     let mut told = report.diagnosis.clone();
     if args.length.is_none() && !args.live {
         told.processes.clear();
@@ -276,7 +276,7 @@ struct SiteNow<'a> {
     origin: Origin,
 }
 
-/// A descriptor of a site, for whoever has a number in hand and asks for its line.
+/// A descriptor of a site, to look up the line for a number.
 #[derive(Debug, Serialize)]
 struct OpenNow {
     fd: u32,

@@ -27,7 +27,7 @@ const GRACE: Duration = Duration::from_secs(2);
 const PARTING: Duration = Duration::from_millis(500);
 /// How long to wait before another look at a program that is just starting.
 const BECOMING: Duration = Duration::from_millis(5);
-/// After this long without an end people are told that we wait.
+/// If the program has not ended after this long, print that fdguard is waiting.
 const SLOW: Duration = Duration::from_secs(10);
 
 /// What was seen while the program ran.
@@ -54,7 +54,7 @@ pub(super) struct RunningTrace<'a, 'p> {
     request: Option<Request>,
 }
 
-/// Who is shown what happens.
+/// Receives what happens in a run.
 pub(super) trait TraceObserver {
     /// Lets the program run until its watch is over.
     fn observe(&mut self, running: &mut RunningTrace<'_, '_>) -> anyhow::Result<()>;
@@ -160,13 +160,13 @@ impl<'p> RunningTrace<'_, 'p> {
                 .collect();
             self.traced.note_programs_without_table(untraced);
         }
-        // What the program does after it was asked to end is no part of what it did.
+        // What the program does after it was asked to end does not count.
         let request = self.requests.next_request();
         self.request = request.or(self.request);
         if is_gone {
             self.live.stop(WatchEnd::ProcessEnded)?;
         } else if request == Some(Request::Interrupt) {
-            // The terminal has told the program already.
+            // The terminal has already signalled the program.
             self.traced.end_begins();
             let until = Instant::now() + GRACE;
             match self.requests.wait(self.traced, until)? {
@@ -276,6 +276,6 @@ fn part(
 }
 
 pub(in crate::command) fn notify(text: &str) {
-    // Nobody is left to tell when stderr is gone.
+    // If stderr is gone there is nowhere to report it.
     drop(writeln!(anstream::stderr(), "fdguard: {text}"));
 }

@@ -76,7 +76,8 @@ impl SignalRequests {
         })
     }
 
-    /// Signals mean what they always mean: whoever does not read our report must not hold us.
+    /// Restores the default meaning of signals: a reader that does not read the report must not
+    /// block fdguard.
     pub(in crate::command) fn obey(&self) {
         self.obeys.store(true, Ordering::Relaxed);
     }

@@ -9,15 +9,15 @@ use fdguard_trace::{ProcessTables, Site, Symbols, monotonic};
 
 use crate::report::trace::ProcessSites;
 
-/// What is said to be the rate of now, in seconds.
+/// The current rate is taken over this many seconds.
 const NOW: f64 = 10.0;
 /// What is remembered of a site, in seconds.
 const KEPT: f64 = 60.0;
-/// Growth is told from this many more on, and after this many seconds.
+/// Growth is reported from this many more descriptors on, and after this many seconds.
 const ENOUGH: usize = 4;
 const SHORTEST: f64 = 2.0;
 
-/// Who it is: the process, and the line where one is known.
+/// Identifies a site: the process, and the line if known.
 type Key = (u32, Option<Culprit>);
 
 /// A site at the last look.

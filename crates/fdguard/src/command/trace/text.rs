@@ -90,8 +90,8 @@ fn is_worth_a_line(opinion: &ProcessDiagnosis) -> bool {
     opinion.findings.iter().any(counts)
 }
 
-/// What a process held in the end that is not part of an answer. Of children that ended it is
-/// mostly nobody's concern.
+/// Prints what a process held at the end and no answer covers. For ended children it is mostly
+/// irrelevant.
 fn write_process(
     out: &mut dyn Write,
     found: &Diagnosis,

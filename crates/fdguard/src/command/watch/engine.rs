@@ -45,7 +45,7 @@ impl<'p> Engine<'p> {
         Ok(())
     }
 
-    /// A disk that is full must not end the watch: it is said once, and the recorder has given up.
+    /// A full disk must not end the watch: the recorder stops, and fdguard warns once.
     fn record(&mut self, entries: &[RecordingEntry]) {
         let Some(recorder) = &mut self.recorder else {
             return;

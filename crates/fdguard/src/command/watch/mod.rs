@@ -55,7 +55,7 @@ pub(super) fn run(args: &WatchArgs) -> anyhow::Result<u8> {
         follow(args, &mut engine, &settings, &mut stream)
     };
     let code = watched.and_then(|()| finish(args, engine.live.watch(), &settings, stream));
-    // Also when nobody reads our lines any more: what was seen is worth keeping.
+    // Finish the recording even if the output has lost its reader.
     engine.finish();
     code
 }
@@ -103,7 +103,8 @@ fn follow(
     }
 }
 
-/// A line about a watch that nobody sees: where its lines go to the terminal they are the progress.
+/// A progress line, unless the output already goes to the terminal: then its lines are the
+/// progress.
 fn progress_line(args: &WatchArgs) -> progress::ProgressLine {
     if args.output.is_none() && std::io::stdout().is_terminal() && (!args.json || args.samples) {
         return progress::ProgressLine::hidden();
@@ -188,7 +189,8 @@ fn is_coloured() -> bool {
     anstream::AutoStream::choice(&std::io::stdout()) != anstream::ColorChoice::Never
 }
 
-/// Who saw only the count of a process and found nothing has not looked.
+/// The exit code. A watch that saw only a process's descriptor count and found nothing could not
+/// look.
 fn exit_code(found: &Diagnosis) -> u8 {
     let counts = |finding: &Finding| finding.severity >= Severity::Warning;
     let only_counted =

@@ -9,7 +9,7 @@ use crate::command::pick;
 use crate::exit::HintedError;
 use crate::watching::{OnSignal, WatchPlan};
 
-/// Between two looks when nobody says how long to watch.
+/// The interval between looks without a given length.
 const LONG: Duration = Duration::from_secs(300);
 /// Between two looks while somebody watches.
 const SHOWN: Duration = Duration::from_secs(1);
@@ -33,7 +33,7 @@ pub(super) fn plan(args: &WatchArgs, probe: &Probe, is_shown: bool) -> anyhow::R
             return Err(HintedError::usage("no process given", hint).into());
         }
     };
-    // Says at once when nobody has the name.
+    // Fail at once if no process has the name.
     if name.is_some() {
         let named = Selection::Some {
             pids: Vec::new(),

@@ -96,7 +96,7 @@ fn write_end(
     }
 }
 
-/// A row for which there is no room in columns: its first cell, then each other one with its name.
+/// A row that does not fit in columns: its first cell, then each other one with its name.
 fn as_sentence(row: &[String], names: &[&str]) -> String {
     let (first, rest) = row
         .split_first()

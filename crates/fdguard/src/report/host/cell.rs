@@ -85,7 +85,7 @@ pub fn grown_in_full(growth: Option<ProcessGrowth>) -> String {
     }
 }
 
-/// The nearest wall in few columns: `26 soft`.
+/// The nearest limit in few columns: `26 soft`.
 #[must_use]
 pub fn wall(wall: Option<NearestWall>) -> String {
     wall.map_or_else(
@@ -97,7 +97,7 @@ pub fn wall(wall: Option<NearestWall>) -> String {
     )
 }
 
-/// The nearest wall in words: `26 to soft-limit`.
+/// The nearest limit in words: `26 to soft-limit`.
 #[must_use]
 pub fn wall_in_full(wall: Option<NearestWall>) -> String {
     wall.map_or_else(
@@ -170,7 +170,7 @@ pub fn cut(text: &str, columns: usize) -> String {
     short
 }
 
-/// Text in exactly so many columns, its end against the right edge.
+/// Text right-aligned in exactly `columns` columns.
 #[must_use]
 pub fn right(text: &str, columns: usize) -> String {
     let text = cut(text, columns);
@@ -178,7 +178,7 @@ pub fn right(text: &str, columns: usize) -> String {
     format!("{:blank$}{text}", "")
 }
 
-/// Text in exactly so many columns, its start against the left edge.
+/// Text left-aligned in exactly `columns` columns.
 #[must_use]
 pub fn left(text: &str, columns: usize) -> String {
     let text = cut(text, columns);

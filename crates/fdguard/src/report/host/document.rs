@@ -13,7 +13,7 @@ use super::by_wall;
 /// Schema name of a sample of the whole machine.
 pub const HOST_SCHEMA: &str = "fdguard.host/1";
 
-/// The document of one look, the process nearest to its wall first. Without `growth`, or before
+/// The document of one look, the process nearest to its limit first. Without `growth`, or before
 /// its second look, every `growth` is null.
 #[must_use]
 pub fn document<'a>(view: &'a HostView, growth: Option<&'a Growth>) -> HostDocument<'a> {

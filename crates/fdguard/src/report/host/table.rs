@@ -56,7 +56,7 @@ const COLUMNS: &[Column] = &[
     left("COMMAND", |row, _| cell::command(row)),
 ];
 
-/// The processes as a table, the nearest to its wall first, then a line for each gap.
+/// The processes as a table, the nearest to its limit first, then a line for each gap.
 #[must_use]
 pub fn table(view: &HostView, growth: Option<&Growth>, options: TableOptions) -> String {
     let never = Growth::new();

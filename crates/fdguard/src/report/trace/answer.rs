@@ -22,7 +22,7 @@ const MOST_FRAMES: usize = 12;
 /// Characters of a source line that are shown.
 const MOST_SOURCE: usize = 120;
 
-/// Children that nobody waits for.
+/// Children that are never waited for.
 const CHILDREN: &str = "unwaited-child";
 
 /// How paths and source lines are shown.
@@ -100,7 +100,7 @@ pub struct LeakAnswer<'a> {
     pids: Vec<Pid>,
 }
 
-/// Whether a finding is told by an answer.
+/// Whether an answer covers a finding.
 #[must_use]
 pub fn is_answered(finding: &Finding) -> bool {
     let rule = finding.rule.as_str();

@@ -105,7 +105,7 @@ pub fn share(part: u64, whole: u64) -> f64 {
     part as f64 / whole.max(1) as f64
 }
 
-/// Where in the stack the blamed line stands: the innermost that is like it.
+/// The position of the blamed line in the stack: the innermost frame that matches.
 fn culprit_at(stack: &[Frame], culprit: Option<&Culprit>) -> Option<usize> {
     let culprit = culprit?;
     stack

@@ -12,7 +12,7 @@ use crate::terminal::{sanitize, sanitize_str};
 
 /// Frames of one stack that are shown.
 pub const MOST_FRAMES: usize = 12;
-/// Those who hold the table that are shown.
+/// How many holders of the table are shown.
 const MOST_HOLDERS: usize = 5;
 
 /// `fd 9 (pipe) in srv (pid 100), 3 times`.
@@ -34,7 +34,7 @@ pub fn subject(hazard: &Hazard, comm: Option<&str>) -> String {
     sanitize_str(&text).into_owned()
 }
 
-/// Who took part, each under what they did.
+/// The parties, each with its role.
 #[must_use]
 pub fn parties(hazard: &Hazard) -> Vec<(&'static str, &Party)> {
     let used = match hazard.rule.as_str() {
@@ -63,7 +63,7 @@ pub fn who(party: &Party) -> String {
     }
 }
 
-/// The one whose stack is shown: who is at fault, else who acted last.
+/// The party whose stack is shown: the one at fault, else the last to act.
 #[must_use]
 pub fn blamed(hazard: &Hazard) -> Option<(&'static str, &Party)> {
     let at_fault = match hazard.fault {

@@ -9,7 +9,7 @@ use fdguard_core::origin::{Culprit, Frame, Language};
 
 use crate::terminal::{sanitize, sanitize_bytes, sanitize_str};
 
-/// What stands for a stack that nobody knows.
+/// Printed for an unknown stack.
 pub const LOST: &str = "unknown stack";
 
 /// `main.c:23 begin`, or as much of it as is known.

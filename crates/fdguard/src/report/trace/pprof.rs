@@ -73,7 +73,7 @@ struct Writer {
     sample_at: HashMap<Sample, usize>,
 }
 
-/// What tells samples apart: a stack of locations, and labels as the numbers of their texts.
+/// The key of a sample: a stack of locations, and labels as indices of their texts.
 #[derive(Clone, PartialEq, Eq, Hash)]
 struct Sample {
     stack: Vec<u64>,
@@ -195,7 +195,7 @@ impl Writer {
         id
     }
 
-    /// The one frame of a stack that nobody knows.
+    /// The only frame of an unknown stack.
     fn lost(&mut self) -> u64 {
         self.location(&Frame {
             file: None,

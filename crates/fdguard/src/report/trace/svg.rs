@@ -20,11 +20,11 @@ pub const STYLE: &str = include_str!("flame.css");
 pub const SCRIPT: &str = include_str!("flame.js");
 
 const ROW: usize = 19;
-/// Frames narrower than this part of the whole are not drawn: no eye could tell them.
+/// Frames narrower than this fraction of the whole are not drawn: they would be invisible.
 const NARROWEST: f64 = 1.0 / 4000.0;
-/// Narrower than this there is no room for letters.
+/// Frames narrower than this have no room for letters.
 const NO_LETTERS: f64 = 0.02;
-/// Above the frames of a picture that stands alone.
+/// Height above the frames of a stand-alone picture.
 const HEAD: usize = 66;
 
 /// A file of its own.

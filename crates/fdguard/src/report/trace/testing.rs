@@ -166,7 +166,7 @@ pub(crate) fn leak(pid: u32, stack: &[Frame], count: u64) -> Finding {
     }
 }
 
-/// One who took part in a hazard.
+/// A party to a hazard.
 pub(crate) fn party(thread: u32, stack: &[Frame]) -> Party {
     Party {
         thread: Some(thread),

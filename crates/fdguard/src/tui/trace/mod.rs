@@ -1,7 +1,7 @@
 //! The terminal view of `trace`: the sites that grow now.
 //!
 //! [`TraceViewState`] is what the user chose; [`draw`] shows it with the rows of the last look,
-//! [`run`] is the loop around both. Who looks is the caller's business, behind [`TraceSource`].
+//! [`run`] is the loop around both. The caller supplies the looks, through [`TraceSource`].
 
 mod draw;
 mod run;

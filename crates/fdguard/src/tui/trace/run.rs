@@ -49,7 +49,7 @@ pub enum DrawTarget {
 
 /// How long a key may wait while the source waits for its next look.
 const STEP: Duration = Duration::from_millis(50);
-/// Nobody reads more than ten screens a second.
+/// More than ten screens a second cannot be read.
 const FRAME: Duration = Duration::from_millis(100);
 /// A burst of keys is taken in before the screen is drawn again, but not without end.
 const BURST: usize = 64;

@@ -13,7 +13,7 @@ pub struct TraceViewState {
     /// Whether the stack of the selected site is open.
     pub(super) is_open: bool,
     pub(super) scroll: usize,
-    /// The site that the user chose; the first one while nobody did.
+    /// The site that the user chose; `None` selects the first one.
     chosen: Option<(u32, String)>,
 }
 

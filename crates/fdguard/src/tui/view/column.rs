@@ -151,8 +151,8 @@ impl Column {
     }
 }
 
-/// What a family holds; nothing for who has none. One with an unreadable member holds at least
-/// what the others hold.
+/// What a family holds; empty for a process without one. If a member is unreadable, the sum is a
+/// lower bound.
 fn family(entry: &Entry) -> String {
     let Some(family) = entry.family.filter(|family| family.members > 1) else {
         return String::new();

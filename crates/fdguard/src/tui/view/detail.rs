@@ -164,7 +164,7 @@ fn walls(walls: &[Wall], width: usize, theme: &Theme) -> Vec<Line<'static>> {
     lines
 }
 
-/// Classes on the left, targets on the right; below each other where there is no room.
+/// Classes on the left, targets on the right; stacked if the screen is too narrow.
 fn holdings_table(summary: &Summary, width: usize, theme: &Theme) -> Vec<Line<'static>> {
     let classes = summary.classes.as_deref().unwrap_or_default();
     let targets = summary.targets.as_deref().unwrap_or_default();

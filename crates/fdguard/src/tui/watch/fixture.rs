@@ -173,7 +173,7 @@ fn busy(second: u32) -> Option<LookChange> {
     })
 }
 
-/// A watch of these processes over so many seconds.
+/// A watch of these processes over `seconds` seconds.
 pub(super) fn watch(actors: &[Actor], seconds: u32) -> Watch {
     let mut watch = begun(actors);
     for second in 0..seconds {

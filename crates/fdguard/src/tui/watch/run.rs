@@ -50,7 +50,7 @@ pub enum WatchViewEnd {
 /// How long a key may wait while the source waits for its next look.
 const STEP: Duration = Duration::from_millis(50);
 
-/// Nobody reads more than ten screens a second.
+/// More than ten screens a second cannot be read.
 const FRAME: Duration = Duration::from_millis(100);
 
 /// How long the processes that are not shown in full may be judged for, in a frame.
@@ -97,7 +97,7 @@ pub(super) fn show<B: Backend>(
                 .draw(|frame| draw(frame, &state, source.watch()))
                 .map_err(in_words)?;
             drawn = Some(Instant::now());
-            // Whoever was not judged in time is in the next frame.
+            // Processes that were not judged in time appear in the next frame.
             is_new = is_unjudged;
         }
         match source.advance(Instant::now() + STEP)? {

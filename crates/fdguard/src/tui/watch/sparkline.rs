@@ -16,7 +16,7 @@ pub(super) struct History {
 
 impl History {
     /// The history of a track, from the finest ring that reaches back to the start. All tracks of a
-    /// timeline are shown from the same one, so that what happened together stands in one column.
+    /// timeline use the same ring, so that simultaneous events share a column.
     pub(super) fn of(timeline: &Timeline, track: &Track) -> Self {
         let covers = |ring: &usize| timeline.total().ring(*ring).all.past().is_none();
         let ring = (0..RINGS).find(covers).unwrap_or(RINGS - 1);
@@ -35,8 +35,8 @@ impl History {
         Some((self.least, *most))
     }
 
-    /// As a picture of so many columns and rows, the top row first. A few looks are not stretched:
-    /// they take one column each.
+    /// As a picture of `width` columns and `height` rows, the top row first. A few looks are not
+    /// stretched: they take one column each.
     pub(super) fn picture(&self, width: usize, height: usize) -> Vec<String> {
         let Some((least, most)) = self.range() else {
             return vec![String::new(); height];

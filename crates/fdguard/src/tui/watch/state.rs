@@ -91,8 +91,8 @@ impl WatchViewState {
         }
     }
 
-    /// Judges what changed since the last time: the process on the screen always, the others in
-    /// turn for as long as there is time. Tells whether there was enough for all.
+    /// Judges what changed since the last time: always the process on the screen, the others in
+    /// turn while there is time. Returns whether there was enough time for all.
     pub fn judge(
         &mut self,
         watch: &Watch,
@@ -196,7 +196,7 @@ impl WatchViewState {
         let is_open = self.pane == Some(pane);
         self.pane = Some(pane).filter(|_| !is_open && !is_empty);
         if self.pane == Some(Pane::Finding) {
-            // Who reads one does not want another in its place.
+            // Keep showing this finding: do not replace it while it is being read.
             self.selected = self.finding(watch).map(identity);
         }
     }

@@ -32,7 +32,7 @@ fn key(c: char) -> Input {
     Input::Key(KeyEvent::new(code, KeyModifiers::NONE))
 }
 
-/// Presses these keys; tells whether the last one left.
+/// Presses these keys; returns whether the last one quit.
 fn press(state: &mut WatchViewState, watch: &Watch, keys: &str) -> bool {
     keys.chars()
         .map(|c| state.update(key(c), watch))

@@ -118,7 +118,7 @@ pub(super) const RULES: RuleTable<Check> = &[
     ),
 ];
 
-/// Sections that are no service (a timer, a drop-in without one) have nothing to say.
+/// The service of the file; none for a timer or a drop-in without a `[Service]` section.
 pub(super) fn units(file: &UnitNode) -> Vec<Unit<'_>> {
     let Some(service) = file.get("Service") else {
         return Vec::new();
@@ -135,7 +135,7 @@ pub(super) fn units(file: &UnitNode) -> Vec<Unit<'_>> {
     }]
 }
 
-/// The words, without the marks that may stand before the program.
+/// The words, without the prefixes allowed before the program.
 fn words(line: &str) -> Vec<String> {
     let mut words = split(line).unwrap_or_default();
     if let Some(first) = words.first_mut() {

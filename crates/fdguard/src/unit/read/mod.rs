@@ -9,7 +9,7 @@ mod yaml;
 /// A value with its line, counted from 1.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct UnitNode {
-    /// Where it stands.
+    /// Its line number.
     pub line: usize,
     /// What it is.
     pub value: UnitValue,
@@ -26,7 +26,7 @@ pub enum UnitValue {
     Map(Vec<(String, UnitNode)>),
 }
 
-/// Why a file is no unit.
+/// Why a file is not a unit.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct UnreadableUnit {
     /// Where, if that is known.
@@ -54,7 +54,7 @@ pub fn read(target: UnitTarget, text: &str) -> Result<UnitNode, UnreadableUnit> 
     }
 }
 
-/// For whom a file is, by its name or by what stands in it.
+/// Guesses the target of a file from its name or contents.
 #[must_use]
 pub fn guess(name: &str, text: &str) -> Option<UnitTarget> {
     let end = name.rsplit('.').next().unwrap_or_default();

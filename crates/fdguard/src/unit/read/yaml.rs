@@ -94,7 +94,7 @@ impl<'a> Reader<'a> {
         loop {
             let (event, line) = self.next()?;
             if event == Event::MappingEnd {
-                // What stands in the map itself wins, so it comes later.
+                // The map's own entries win, so they come later.
                 merged.append(&mut pairs);
                 return Ok(merged);
             }

@@ -28,12 +28,12 @@ fn connect(address: &str) -> io::Result<TcpStream> {
 pub(super) fn disconnect(address: &str, send: &[u8]) -> io::Result<()> {
     let mut stream = connect(address)?;
     stream.write_all(send)?;
-    // No lingering: the kernel drops what is unsent and tells the other side so.
+    // No lingering: the kernel discards unsent data and resets the connection.
     set_socket_linger(&stream, Some(Duration::ZERO))?;
     Ok(())
 }
 
-/// Asks, waits for so long, and goes away whether there was an answer or not.
+/// Sends a request, waits at most `patience`, and disconnects whether or not an answer arrived.
 pub(super) fn give_up(address: &str, path: &str, patience: Duration) -> io::Result<()> {
     let mut stream = connect(address)?;
     let request = format!("GET {path} HTTP/1.1\r\nHost: {address}\r\nUser-Agent: fdguard\r\n\r\n");

@@ -27,7 +27,7 @@ pub(super) struct Failure {
     pub(super) is_late: bool,
 }
 
-/// One cycle of this work, `count` times at once. Stops early when told to.
+/// Runs one cycle of this work, `count` times in parallel. Ends early on request.
 pub(super) fn work(
     work: &Work,
     count: u32,
@@ -103,7 +103,7 @@ struct Running {
 
 impl Running {
     fn start(command: &str, cycle: u32, index: u32) -> anyhow::Result<Self> {
-        // Its output goes to a file without a name: a pipe that nobody reads would stop it.
+        // Output goes to an unnamed file: the process would block on a pipe that is not read.
         let output = std::fs::File::from(rustix::fs::memfd_create(
             "exercise",
             rustix::fs::MemfdFlags::CLOEXEC,
@@ -148,7 +148,7 @@ impl Running {
         }
     }
 
-    /// Until it ends, or for so long.
+    /// Waits until the process ends, at most this long.
     fn pause(&self, most: Duration) {
         let timeout = Timespec::try_from(most).unwrap_or_default();
         match &self.handle {
@@ -172,7 +172,7 @@ impl Running {
         })
     }
 
-    /// The last of what it said.
+    /// The end of its output.
     fn said(&mut self) -> Vec<u8> {
         use std::io::Seek as _;
         let length = self.output.metadata().map_or(0, |meta| meta.len());

@@ -22,8 +22,8 @@ struct Group {
     call: String,
 }
 
-/// Judges every group; whether more cycles would tell more. `begins` are the times at which the
-/// cycles began, by the clock of the tracer.
+/// Judges every group; the second value is true if more cycles could decide more. `begins` holds
+/// the times at which the cycles began, by the tracer's clock.
 pub(super) fn judge(
     survey: &Survey<'_>,
     tables: Option<&ProcessTables>,

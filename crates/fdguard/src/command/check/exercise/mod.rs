@@ -38,10 +38,10 @@ use crate::exit::HintedError;
 use crate::progress::{ProgressLine, of_time};
 use crate::terminal::sanitize_bytes;
 
-/// So many times the cycles that were asked for are run where fewer do not decide.
+/// If the requested cycles do not decide, run up to this many times as many.
 const MOST: u32 = 4;
-/// While the server lets go of what it used it is looked at so often, so many times at most; so
-/// many looks alike are enough.
+/// While the server releases what it used: the interval between looks, the maximum number of looks,
+/// and how many equal looks in a row count as settled.
 const SETTLE_EVERY: Duration = Duration::from_millis(50);
 const SETTLE_LOOKS: u32 = 40;
 const SETTLED: u32 = 4;
@@ -224,7 +224,7 @@ impl Bench<'_> {
                 (None, None) => false,
             };
             let is_late = Instant::now() >= deadline;
-            // Nobody said how one knows: who does not listen may work all the same.
+            // Without a configured readiness check, a server that does not listen may still work.
             if let Some(survey) = survey.take_if(|_| is_ready || (is_late && plan.ready.is_none()))
             {
                 return Ok(survey);
@@ -450,7 +450,7 @@ fn far(drill: &Drill, cycle: (u32, u32), elapsed: &str, held: (u64, u64)) -> Str
     )
 }
 
-/// What a server that ended too soon said.
+/// The output of a server that ended too soon.
 fn ended(launched: &mut LaunchedServer, when: &str) -> anyhow::Error {
     let status = launched.end();
     show("the server's last output", &launched.tee.last());
@@ -465,7 +465,7 @@ fn ended(launched: &mut LaunchedServer, when: &str) -> anyhow::Error {
 /// Output of somebody else, on stderr.
 fn show(what: &str, output: &[u8]) {
     let mut stderr = anstream::stderr().lock();
-    // Nobody is left to tell when stderr is gone.
+    // If stderr is gone there is nowhere to report it.
     if output.is_empty() {
         drop(writeln!(stderr, "{what}: none"));
         return;

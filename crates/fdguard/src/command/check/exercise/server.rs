@@ -25,7 +25,7 @@ const GRACE: Duration = Duration::from_secs(5);
 /// A server.
 #[derive(Debug)]
 pub(super) enum Server {
-    /// Ours.
+    /// Started by this check.
     Launched(Box<LaunchedServer>),
     /// Somebody else's.
     Attached(Pid),
@@ -130,7 +130,7 @@ impl LaunchedServer {
         Ok(status)
     }
 
-    /// Who outlived it.
+    /// Processes that outlived the server.
     pub(super) fn left(&mut self, leave: &LeaveArgs, allowed: &[Glob]) -> Vec<LeftoverProcess> {
         start::left(&mut self.family, leave, allowed, &self.traced)
     }

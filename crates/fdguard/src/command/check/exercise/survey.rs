@@ -129,7 +129,7 @@ impl<'p> Survey<'p> {
         self.held.values().any(is_listener)
     }
 
-    /// Who the server is.
+    /// The server's process.
     pub(super) fn process(&self) -> Result<fdguard_core::snapshot::Process, Error> {
         match self.watchers.get(&self.root) {
             Some(watcher) => watcher.process(),

@@ -45,7 +45,7 @@ impl Tee {
             let tell_end = tell_end.clone();
             std::thread::Builder::new().spawn(move || {
                 pass.run(from);
-                // Nobody waits for it any more.
+                // An error means that the receiver is gone.
                 let _ = tell_end.send(());
             })?;
         }
@@ -62,8 +62,8 @@ impl Tee {
         self.matched.recv_timeout(within).is_ok()
     }
 
-    /// Waits a moment for the rest, after the server ended; whoever still holds a pipe is not
-    /// waited for.
+    /// Waits briefly for the remaining output after the server has ended, but not for other
+    /// processes that still hold a pipe.
     pub(super) fn finish(&mut self) {
         while self.open > 0 && self.ended.recv_timeout(PATIENCE).is_ok() {
             self.open -= 1;
@@ -95,7 +95,7 @@ impl Pass {
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
                 Err(_) => break,
             };
-            // Nobody reads ours any more: the server goes on all the same.
+            // A failed write means that fdguard's own output is closed; the server continues.
             let written = self.to.write_all(bytes);
             drop(written.and_then(|()| self.to.flush()));
             self.remember(bytes);
@@ -133,7 +133,7 @@ impl Pass {
             .as_ref()
             .is_some_and(|wanted| wanted.is_match(line))
         {
-            // Nobody waits for it any more.
+            // An error means that the receiver is gone.
             let _ = self.matched.send(());
         }
     }

@@ -110,7 +110,7 @@ fn lines(
     why.chain(after).collect()
 }
 
-/// A sentence in at most so many lines, with a mark where there is more of it.
+/// A sentence in at most `most` lines, with a mark if it is cut.
 fn shortened(text: &str, width: usize, most: usize) -> Vec<String> {
     let mut lines = wrap(&sanitize_str(text), width);
     if lines.len() > most {

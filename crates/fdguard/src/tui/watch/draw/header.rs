@@ -163,7 +163,7 @@ pub(super) fn gaps(watch: &Watch, theme: &Theme, width: usize) -> Line<'static> 
     Line::styled(cell::cut(&sanitize_str(&text), width), theme.quiet())
 }
 
-/// A bar of so many columns.
+/// A bar of `columns` columns.
 pub(super) fn bar(percent: f64, columns: usize) -> String {
     #[expect(
         clippy::cast_possible_truncation,

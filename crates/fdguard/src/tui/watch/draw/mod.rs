@@ -145,8 +145,8 @@ fn stack(buffer: &mut Buffer, area: Rect, sections: &[Section]) {
     }
 }
 
-/// Shares rows among those that want at least and at most so many. The last is the most important
-/// one.
+/// Divides rows by the minimum and maximum that each part wants. The last part is the most
+/// important.
 fn share(room: usize, wants: &[(usize, usize)]) -> Vec<usize> {
     let least: Vec<usize> = wants.iter().map(|(least, most)| *least.min(most)).collect();
     let most: Vec<usize> = wants.iter().map(|(_, most)| *most).collect();
