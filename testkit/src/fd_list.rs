@@ -1,4 +1,4 @@
-//! A process that stands still whatever is sent to it: like one that the kernel cannot end.
+//! Stops a process so that no signal affects it, like one that the kernel cannot end.
 
 use std::sync::mpsc::{self, Sender};
 use std::thread::JoinHandle;
@@ -13,7 +13,7 @@ pub struct FdList {
 }
 
 impl FdList {
-    /// Stops it, and waits until it stands.
+    /// Stops the process, and waits until it is stopped.
     #[must_use]
     pub fn new(pid: u32) -> Self {
         let (end, ended) = mpsc::channel();

@@ -7,7 +7,7 @@ use serde_json::{Map, Value};
 
 use crate::report::text;
 
-/// What a victim says about one of its descriptors. Only what it knows for certain stands here.
+/// A victim's report about one of its descriptors. Contains only what it knows for certain.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct VictimHolding {
     /// Its number.

@@ -24,7 +24,7 @@ pub fn run_as(uid: u32, mut command: Command) -> Command {
 /// Lets the child start with the three standard streams only.
 pub(crate) fn start_clean(command: &mut Command) {
     let close_rest_at_exec = || {
-        // SAFETY: close_range takes three numbers and touches no memory of ours.
+        // SAFETY: close_range takes three numbers and touches no memory of this process.
         let result = unsafe {
             libc::syscall(
                 libc::SYS_close_range,

@@ -29,7 +29,7 @@ pub fn victim_path(name: &str) -> PathBuf {
     path
 }
 
-/// The built victim of this name from the folder `c`, compiled when it is missing or stale.
+/// The built victim of this name from the directory `c`, compiled if it is missing or stale.
 #[must_use]
 pub fn c_victim(name: &str) -> PathBuf {
     c_variant(name, "c", &["-g"]).expect("a victim that compiles and links")
@@ -74,7 +74,7 @@ pub fn compiled(compiler: &str, source: &str, name: &str, flags: &[&str]) -> Opt
     Some(path)
 }
 
-/// The folder with the binaries of the profile that the running test was built in:
+/// The directory with the binaries of the profile that the running test was built in:
 /// `target/debug` for `target/debug/deps/test-123`.
 fn profile_dir() -> PathBuf {
     let exe = env::current_exe().expect("path of the running test");
@@ -119,10 +119,10 @@ fn build(dir: &Path) {
     let mut command = Command::new(env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
     command.args(["build", "-p", "testkit", "--bins", "--profile", &profile]);
     let triple = target_dir.file_name().expect("name of the target");
-    // A folder for builds that was copied has no tag, and is no triple either.
+    // A copied build directory has no tag, and is not a triple either.
     let is_triple = triple.to_string_lossy().contains('-');
     if is_triple && !target_dir.join("CACHEDIR.TAG").exists() {
-        // built with --target: one folder more
+        // Built with --target: one directory level more.
         command.arg("--target").arg(triple);
         target_dir = target_dir.parent().expect("folder of the build");
     }

@@ -33,7 +33,7 @@ pub fn signalfd(signals: &[u8]) -> io::Result<OwnedFd> {
 
 /// A fanotify group.
 pub fn fanotify() -> io::Result<OwnedFd> {
-    // SAFETY: takes two numbers and touches no memory of ours.
+    // SAFETY: takes two numbers and touches no memory of this process.
     owned(unsafe {
         libc::syscall(
             libc::SYS_fanotify_init,
@@ -128,8 +128,8 @@ pub fn bpf_prog() -> io::Result<OwnedFd> {
         0,
         0,
     ];
-    // SAFETY: the kernel reads as many bytes as the size says; code and license, whose addresses
-    // stand in it, live until the call returns.
+    // SAFETY: the kernel reads as many bytes as the size says; code and license, whose addresses it
+    // contains, live until the call returns.
     owned(unsafe {
         libc::syscall(
             libc::SYS_bpf,
@@ -165,7 +165,7 @@ pub fn landlock() -> io::Result<OwnedFd> {
 
 /// Secret memory.
 pub fn secret_memory() -> io::Result<OwnedFd> {
-    // SAFETY: takes one number and touches no memory of ours.
+    // SAFETY: takes one number and touches no memory of this process.
     owned(unsafe { libc::syscall(libc::SYS_memfd_secret, libc::O_CLOEXEC) })
 }
 
@@ -214,7 +214,7 @@ pub fn stale_write(number: u32, bytes: &[u8]) -> io::Result<usize> {
 
 /// Takes a read lease on a file that is open for reading only.
 pub fn read_lease(file: impl AsFd) -> io::Result<()> {
-    // SAFETY: takes numbers and touches no memory of ours.
+    // SAFETY: takes numbers and touches no memory of this process.
     done(unsafe { libc::fcntl(file.as_fd().as_raw_fd(), libc::F_SETLEASE, libc::F_RDLCK) })
 }
 
@@ -264,7 +264,7 @@ fn owned(result: libc::c_long) -> io::Result<OwnedFd> {
         return Err(io::Error::last_os_error());
     }
     let number = i32::try_from(result).map_err(io::Error::other)?;
-    // SAFETY: the kernel just gave this number to us and nobody else knows it.
+    // SAFETY: the kernel just returned this number and no other code knows it.
     Ok(unsafe { OwnedFd::from_raw_fd(number) })
 }
 

@@ -110,13 +110,13 @@ impl VictimLaunch {
         victim
     }
 
-    /// The command, with another user's access to program and folder taken care of.
+    /// The command, with program and directory made accessible to another user.
     fn command(&self, folder: &Path) -> Command {
         let Some(uid) = self.uid else {
             return self.wrapped(&self.program);
         };
-        // The build may lie where that user cannot go. By `cp`, since a descriptor of ours that
-        // is open for writing makes exec fail when another thread forks meanwhile.
+        // That user may have no access to the build directory. By `cp`: if this process had the
+        // copy open for writing while another thread forks, exec would fail.
         let copy = folder.join("victim");
         let copied = Command::new("cp").arg(&self.program).arg(&copy).status();
         assert!(copied.expect("cp").success(), "copying the victim");
@@ -187,7 +187,7 @@ impl Victim {
         self.pid
     }
 
-    /// What it said it holds when it was ready.
+    /// What it reported to hold when it was ready.
     #[must_use]
     pub fn holdings(&self) -> &[VictimHolding] {
         &self.holdings
@@ -205,7 +205,7 @@ impl Victim {
         &self.line
     }
 
-    /// The folder it makes its files in; removed with this value.
+    /// The directory in which it makes its files; removed with this value.
     #[must_use]
     pub fn folder(&self) -> &Path {
         self.folder.path()

@@ -21,7 +21,7 @@ const PAGES: [&str; 5] = [
 ];
 const MOST_LINES: usize = 250;
 const MOST_COLUMNS: usize = 100;
-/// Stands for any name in a path: `core/lint/NAME.rs`.
+/// Matches any name in a path: `core/lint/NAME.rs`.
 const ANY_NAME: &str = "NAME";
 
 /// What the pages must agree with: the tables of `borders.rs`.
@@ -218,7 +218,7 @@ fn is_path(word: &str, is_fenced: bool) -> bool {
 }
 
 /// The path from the root: `probe/linux/mod.rs` is in the source directory of `fdguard-probe`. A
-/// name that stands for any leaves its directory.
+/// file with the wildcard name resolves to its directory.
 fn resolve(word: &str, design: &Design) -> Option<String> {
     let is_of_root = [
         "ARCHITECTURE.md",

@@ -13,7 +13,7 @@ use fdguard_core::rule::{Rule, RuleKind, Severity};
 /// Where all of it goes; nothing else may lie there.
 const FOLDER: &str = "docs/generated";
 
-/// Files by their path below the folder.
+/// Files by their path below the directory.
 type Files = BTreeMap<PathBuf, Vec<u8>>;
 
 /// Writes every file, and removes those that are made no more.

@@ -1,4 +1,4 @@
-//! The width of comments and of Markdown: lines of at most so many columns.
+//! The width of comments and Markdown: limits the columns of a line.
 
 use std::path::{Path, PathBuf};
 

@@ -101,7 +101,7 @@ impl WatchedTree {
     /// On the runtime that calls.
     pub(crate) fn new(tree: Tree) -> io::Result<Self> {
         // SAFETY: a tree has one control socket from its start to its drop, and it is private here:
-        // nobody takes or replaces it.
+        // no code takes or replaces it.
         let watched =
             unsafe { AsyncFd::register_with_interest(HeldPidfd(tree), Interest::READABLE) };
         Ok(Self(watched?))

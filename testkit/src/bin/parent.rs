@@ -85,7 +85,7 @@ fn child(report: &mut VictimReport, zombie: bool) -> io::Result<Child> {
         if !zombie {
             holding.with("peer", json!([{"pid": id, "fd": at_child}]));
         } else if is_root() {
-            // Only who sees every process can tell that nobody holds the other end.
+            // Only root sees every process and can know that the other end has no holder.
             holding.with("peer", json!([]));
         }
     }

@@ -12,7 +12,7 @@ use fdguard_files::archive::{Archive, ArchiveObserver, ArchiveOutcome, ArchiveSt
 use crate::{Fails, figures};
 
 const ROUNDS: usize = 25;
-/// So long the archive has been waiting for the writer when it closes.
+/// How long the archive waits before the writer closes the file.
 const HELD: Duration = Duration::from_millis(30);
 /// What these steps take is the disk's.
 const OF_THE_DISK: [ArchiveStep; 3] = [
@@ -21,7 +21,7 @@ const OF_THE_DISK: [ArchiveStep; 3] = [
     ArchiveStep::Settled,
 ];
 
-/// A file with a writer, whom the archive waits for.
+/// A file with a writer that the archive waits for.
 pub(crate) async fn after_the_last_writer() -> Fails {
     let folder = tempfile::tempdir()?;
     let place = folder.path().to_owned();
@@ -70,7 +70,7 @@ struct Steps(mpsc::Sender<(ArchiveStep, Instant)>);
 
 impl ArchiveObserver for Steps {
     fn passed(&self, step: ArchiveStep, _source: &Path) {
-        // Nobody listens any more: the round has failed.
+        // An error means that the receiver is gone: the round has failed.
         let _told = self.0.send((step, Instant::now()));
     }
 }

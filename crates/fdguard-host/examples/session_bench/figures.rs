@@ -1,4 +1,4 @@
-//! Figures, and how they are said.
+//! Figures and how they are printed.
 
 use std::time::Duration;
 

@@ -18,7 +18,7 @@ type Fails = Result<(), Box<dyn std::error::Error + Send + Sync>>;
 
 fn main() -> Fails {
     let keeper = std::env::args_os().nth(1).map(PathBuf::from);
-    // The interpreter that starts it is in another folder.
+    // The interpreter that starts it runs in another directory.
     let keeper = keeper.map(|path| path.canonicalize()).transpose()?;
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .worker_threads(2)

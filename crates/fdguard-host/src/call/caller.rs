@@ -35,11 +35,11 @@ pub struct Options {
     /// A call without a byte for this long is stale. Five minutes is longer than the usual time
     /// limits, so it finds calls that their owner does not poll.
     pub stale_after: Duration,
-    /// A connection without a call is closed after so long.
+    /// How long a connection may be idle before it is closed.
     pub idle_timeout: Duration,
-    /// So many connections wait for one origin at most.
+    /// Maximum number of idle connections for one origin.
     pub idle_per_origin: usize,
-    /// So many wait in all.
+    /// Maximum number of idle connections in all.
     pub idle_connections: usize,
     /// Maximum number of concurrent name lookups; a lookup cannot be cancelled.
     pub lookups: usize,

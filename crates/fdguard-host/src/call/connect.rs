@@ -69,7 +69,7 @@ impl Connector {
         let work = move || {
             let answer = lookup(&host, port);
             drop(permit);
-            // Nobody waits any more when the call was aborted.
+            // The receiver is gone if the call was aborted.
             drop(tell.send(answer));
         };
         let thread = std::thread::Builder::new()

@@ -90,7 +90,7 @@ impl Call {
         }
     }
 
-    /// For everyone who may abort it.
+    /// A handle that can abort the call.
     #[must_use]
     pub fn handle(&self) -> AbortHandle {
         AbortHandle {

@@ -55,7 +55,7 @@ impl Room {
     /// Whether one more session may be started while this many are starting.
     pub(super) fn allows_one_more(&self, opening: usize) -> Result<(), Error> {
         let (Some(used), Some(limit)) = (own::count(), own_limit::read().soft) else {
-            // What cannot be counted is not refused: the start itself fails cleanly at the wall.
+            // If the count is unknown, do not refuse: at the limit the start itself fails cleanly.
             return Ok(());
         };
         if is_too_full(used, opening, limit) {

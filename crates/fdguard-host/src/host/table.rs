@@ -17,7 +17,7 @@ const KEPT: usize = 1024;
 pub(super) enum Place {
     /// Its program is being started.
     Opening {
-        /// For whom.
+        /// The client that it is for.
         client: Option<String>,
     },
     /// It is open or closing.

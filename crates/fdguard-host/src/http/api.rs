@@ -38,9 +38,9 @@ pub struct ApiSettings {
     pub max_requests: usize,
     /// From the first byte of a request to the end of its headers.
     pub head_within: Duration,
-    /// A connection without a request is closed after so long.
+    /// How long a connection without a request may stay open.
     pub idle_within: Duration,
-    /// A caller that takes no byte of its answer for so long is gone.
+    /// A client that reads no byte of its answer for this long counts as gone.
     pub read_within: Duration,
     /// Files below these directories may be archived; none if it is empty.
     pub roots: Roots,

@@ -144,7 +144,7 @@ fn misplaced_list(value: &Value, path: &str) -> Option<String> {
 
 fn refused(error: &serde_json::Error, body: &[u8]) -> Problem {
     let detail = format!("invalid request body: {}", json_error::message(error));
-    // The reader calls a number where a word is due a mistake of form, too.
+    // serde_json also reports a number in place of a string as a syntax error.
     if error.is_data() || serde_json::from_slice::<IgnoredAny>(body).is_ok() {
         return Problem::senseless(detail);
     }

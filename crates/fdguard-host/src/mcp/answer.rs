@@ -276,7 +276,7 @@ mod tests {
             answer(&document),
             "1 of 2 files archived\n/b: kept somebody writes"
         );
-        // Whatever it is, it is said without a panic.
+        // Unexpected values must not panic.
         assert_eq!(answer(&Value::Null), "?: ? (pid null)");
     }
 }

@@ -202,7 +202,7 @@ impl Handler {
         done
     }
 
-    /// Nobody waits for the answer any more.
+    /// Completes when the call is cancelled or its client is gone.
     async fn unwanted(&self, call: &CancellationToken) {
         tokio::select! {
             () = call.cancelled() => {}

@@ -26,7 +26,7 @@ use crate::http::{SignalWait, with_runtime};
 
 /// Time for the last answers after the end of input, if the client still reads.
 const LAST_ANSWERS: Duration = Duration::from_secs(1);
-/// After that, one that has not taken them in so long does not read.
+/// After that, a client that has not taken them for this long does not read.
 const UNREAD: Duration = Duration::from_secs(3);
 /// Pause between two checks whether the client still reads.
 const LOOK_AGAIN: Duration = Duration::from_millis(20);

@@ -258,7 +258,7 @@ impl KnownClient {
         }
     }
 
-    /// Nobody waits for answers in it any more.
+    /// Ends an MCP session: its answers are no longer needed.
     fn end(&self, id: &str) {
         let client = self.map().remove(id);
         if let Some(client) = client.and_then(|client| client.upgrade()) {

@@ -1,7 +1,7 @@
 //! The journal of a scope: the resources that the next host must clean up if this host is killed.
 //!
 //! One file of lines per open scope, in a directory of the host's state. Sessions, programs and
-//! descriptors are not in it: they end with the host. It is not synced: it covers the death of a
+//! descriptors are not in it: they end with the host. It is not synced: it covers the end of a
 //! process. After a crash of the machine only files are left, and they stay where they are.
 
 use std::ffi::OsStr;

@@ -19,7 +19,7 @@ use crate::environment::{inherited, is_fit};
 pub struct ProgramLaunch {
     /// The program and its arguments; it is looked up in `PATH`, as a shell does.
     pub command: Vec<String>,
-    /// Besides the host's own.
+    /// In addition to the host's own.
     pub environment: BTreeMap<String, String>,
     /// File below the root that its output is appended to, archived at the end. Absent: output is
     /// discarded.

@@ -324,7 +324,7 @@ impl Scope {
             archive: self.archive.clone(),
         };
         let (result, means) = (self.result.clone(), Arc::clone(&self.means));
-        // Not awaited: it must finish even if nobody waits. When the runtime ends it is dropped,
+        // Not awaited: it must finish even without a waiter. When the runtime ends it is dropped,
         // with everything in it.
         drop(self.runtime.spawn(async move {
             let work = closing::close(subject, entries, around, record);

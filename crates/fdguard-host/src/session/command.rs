@@ -22,7 +22,7 @@ use super::types::{Channel, ExecOutcome, ExecOutput, ExecResult, SessionProgram}
 use crate::Error;
 use crate::receipt::SessionEndReason;
 
-/// A listener may hold up the last of a command's output for so long.
+/// How long a listener may delay the last of a command's output.
 const LAST_WORDS: Duration = Duration::from_secs(5);
 /// The same, when the whole session is closed or reset.
 const LAST_WORDS_AT_CLOSE: Duration = Duration::from_millis(300);
@@ -295,8 +295,8 @@ impl Wait<'_> {
         }
     }
 
-    /// The timer rang: the command's time is up, or the next step is due. True when nothing is left
-    /// but to replace the program.
+    /// The timer expired: the command's time is up, or the next step must be taken. True if only
+    /// replacing the program is left.
     async fn step(&mut self, running: &Running, nonce: &str) -> bool {
         self.begin_end(ExecOutcome::TimedOut);
         let Some((_, since, escalation)) = &mut self.ending else {

@@ -25,7 +25,7 @@ pub(super) const AT_ONCE: StopPlan = StopPlan {
 
 /// The tree gives up earlier on processes that the kernel cannot end.
 const LONGEST: Duration = Duration::from_secs(8);
-/// What the terminal still holds is read for so long.
+/// How long to read what is left in the terminal.
 const LONGEST_DRAIN: Duration = Duration::from_millis(50);
 
 /// What is known of an end; the session adds the rest of the receipt.

@@ -32,7 +32,7 @@ pub(super) struct Escalation {
 }
 
 impl Escalation {
-    /// When the next step is due, counted from the first.
+    /// When to take the next step, counted from the first.
     pub(super) fn due(self) -> Option<Duration> {
         STEPS.get(self.done).map(|(at, _)| *at)
     }

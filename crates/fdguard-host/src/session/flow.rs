@@ -57,7 +57,7 @@ impl Flow {
         self.unlisten();
     }
 
-    /// Nobody listens any more.
+    /// Removes the listener.
     pub(super) fn unlisten(&mut self) {
         self.live = None;
         self.pending = None;

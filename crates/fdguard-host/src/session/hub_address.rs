@@ -84,7 +84,7 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let (hub, name) = bind_in(dir.path()).unwrap();
         assert_eq!(std::fs::read_dir(dir.path()).unwrap().count(), 0);
-        // Whoever reads the kernel's table finds a path that leads nowhere.
+        // The path in the kernel's table leads nowhere.
         let shown = rustix::net::getsockname(&hub).unwrap();
         let shown = SocketAddrUnix::try_from(shown).unwrap();
         let path = shown.path_bytes().unwrap();

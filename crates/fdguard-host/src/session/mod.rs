@@ -251,7 +251,7 @@ impl Session {
     }
 }
 
-/// Signals that nobody waits for a command any more.
+/// Signals that the caller of a command is gone.
 struct Abandoning<'s>(Option<&'s Arc<Shared>>);
 
 impl Drop for Abandoning<'_> {

@@ -126,7 +126,7 @@ fn environment(spec: &SessionSpec, is_terminal: bool, ready: &str) -> Vec<(OsStr
     let mut variables: BTreeMap<OsString, OsString> = inherited().into_iter().collect();
     let mut set = |name: &str, value: &str| variables.insert(name.into(), value.into());
     if is_terminal {
-        // Nobody is there to turn pages.
+        // A pager would wait for a key that is never pressed.
         for (name, value) in [("TERM", "dumb"), ("PAGER", "cat"), ("GIT_PAGER", "cat")] {
             set(name, value);
         }

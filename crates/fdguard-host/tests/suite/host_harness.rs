@@ -46,7 +46,7 @@ pub(super) async fn start(options: Options) -> Host {
     Host::start(options).await.unwrap()
 }
 
-/// Runs a command that must end by itself with status 0, and gives what it said.
+/// Runs a command that must end by itself with status 0, and returns its output.
 pub(super) async fn say(host: &Host, id: &str, code: &str) -> String {
     let done = exec(host, id, code).await;
     assert_eq!(done.outcome, ExecOutcome::Exited { status: 0 }, "{done:?}");

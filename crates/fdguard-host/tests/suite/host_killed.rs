@@ -77,7 +77,7 @@ fn marked(mark: &str) -> Vec<u32> {
     pids.filter(has_it).collect()
 }
 
-/// Kills a host that has worked for so long; gives how many processes there were.
+/// Kills a host after it has worked for this long; returns how many processes there were.
 fn kill_after(work: Duration, mark: &str, state: &Path) -> usize {
     let mut host = begin(mark, state);
     let deadline = Instant::now() + LONG;

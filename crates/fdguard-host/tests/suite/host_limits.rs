@@ -73,7 +73,7 @@ async fn too_much_memory_ends_the_session_although_nothing_runs_in_it() {
         (overuse.limit, overuse.allowed),
         (SessionLimit::Memory, 64 << 20)
     );
-    // A cgroup lets nobody pass it.
+    // A cgroup limit cannot be exceeded.
     assert_eq!(overuse.used > 64 << 20, !is_kept_exactly, "{overuse:?}");
     assert_clean(&receipt);
     host.shut_down().await;

@@ -17,7 +17,7 @@ fn limit(soft: u64) {
     setrlimit(Resource::Nofile, Rlimit { current, maximum }).unwrap();
 }
 
-/// Opens descriptors until so many are open.
+/// Opens descriptors until this many are open.
 fn fill(host: &Host, until: u64) -> Vec<OwnedFd> {
     let null = OwnedFd::from(File::open("/dev/null").unwrap());
     let mut held = Vec::new();

@@ -1,4 +1,4 @@
-//! Who may ask, and what is refused in which words.
+//! Which requests are accepted, and how the others are refused.
 
 use super::http_harness::{ServedHost, TOKEN};
 
@@ -174,7 +174,7 @@ const REFUSALS: &[(&str, &str, &str, &str, u16, &str)] = &[
         "outside-roots",
     ),
 ];
-/// Stands for a body that is nested deeply.
+/// A placeholder for a deeply nested body.
 const DEEP: &str = "deep";
 
 #[test]

@@ -92,7 +92,7 @@ impl ServedHost {
         self.raw_then(bytes, |_| {})
     }
 
-    /// The same, and nothing more will come: who ends its side has gone away, for the server.
+    /// The same, then shuts down the write side: to the server the client has gone away.
     pub(super) fn raw_and_gone(&self, bytes: &[u8]) -> String {
         self.raw_then(bytes, |stream| {
             let _enough = stream.shutdown(Shutdown::Write);
@@ -101,7 +101,7 @@ impl ServedHost {
 
     fn raw_then(&self, bytes: &[u8], then: impl FnOnce(&TcpStream)) -> String {
         let mut stream = self.connect();
-        // A server that has heard enough closes: what is left is not sent.
+        // The server may close early; the rest is not sent.
         let _enough = stream.write_all(bytes);
         then(&stream);
         let mut all = Vec::new();

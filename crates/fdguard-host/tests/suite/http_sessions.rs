@@ -99,7 +99,7 @@ fn output_is_streamed_in_its_order_and_ends_with_done() {
     );
     assert_eq!(last.0, "done");
     assert_eq!(last.1["outcome"], json!({"how": "exited", "status": 4}));
-    // The first line is told while the command runs: it ends only after somebody has read it.
+    // The first line arrives while the command runs: it ends only after the line was read.
     let folder = tempfile::tempdir().unwrap();
     let go = folder.path().join("go");
     let code = format!(
@@ -241,7 +241,7 @@ fn scopes_close_what_they_hold_and_say_how() {
         "{\"file\":{\"path\":\"/etc/passwd\",\"end\":\"delete\"}}",
     );
     assert_eq!(outside.status, 422, "{outside:?}");
-    // The caller is the test itself, which is no process of the scope.
+    // The caller is the test itself, which is not a process of the scope.
     let closed = served.send("DELETE", &scope, "");
     assert_eq!(closed.status, 200, "{closed:?}");
     assert_eq!(closed.json()["success"], true, "{closed:?}");

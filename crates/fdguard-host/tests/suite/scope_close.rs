@@ -164,7 +164,7 @@ async fn r49_three_that_do_not_want_to_end_are_gone_within_five_seconds() {
 async fn r49_an_archive_that_cannot_be_made_keeps_the_file_and_stops_nothing() {
     let ground = Ground::new();
     let mut spec = ground.spec();
-    // A file stands where the folder would have to be: that stops root, too.
+    // A file occupies the path of the directory, which stops root, too.
     spec.archive_to = Some(ground.file("occupied", "").join("archive"));
     let means = std::sync::Arc::new(ground.means());
     let scope = fdguard_host::scope::Scope::new(spec, means).unwrap();

@@ -1,4 +1,4 @@
-//! Who is ended by a scope, and who is not.
+//! Which processes a scope ends, and which it spares.
 
 use std::fs;
 use std::os::unix::fs::symlink;

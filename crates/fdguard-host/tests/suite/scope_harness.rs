@@ -19,7 +19,7 @@ use rustix::pipe::{PipeFlags, pipe_with};
 /// Nothing that a test waits for takes this long, on the busiest machine.
 pub(crate) const LONG: Duration = Duration::from_secs(60);
 
-/// A folder, and the means of scopes in it.
+/// A directory, and the context of scopes in it.
 pub(crate) struct Ground {
     pub(crate) folder: tempfile::TempDir,
     host: Mutex<Option<Host>>,
@@ -35,7 +35,7 @@ impl Ground {
         }
     }
 
-    /// With a host that may have so many sessions.
+    /// With a host that may have this many sessions.
     pub(crate) async fn with_host(max_sessions: usize) -> (Self, Host) {
         let ground = Self::new();
         let mut options = super::host_harness::options();
@@ -150,7 +150,7 @@ pub(crate) async fn until(what: &str, mut is_so: impl FnMut() -> bool) {
     }
 }
 
-/// Whether a process lives and is no zombie.
+/// Whether a process lives and is not a zombie.
 pub(crate) fn lives(pid: u32) -> bool {
     let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
     let state = stat

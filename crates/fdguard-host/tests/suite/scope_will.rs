@@ -23,7 +23,7 @@ async fn a_will_is_there_while_its_scope_is_and_a_living_host_leaves_none() {
     let folder = state.path().join("scopes");
     let text = fs::read_to_string(folder.join(format!("{}.jsonl", scope.id()))).unwrap();
     assert_eq!(text.lines().count(), 4, "{text}");
-    // It is ours, and we live.
+    // The scope belongs to this live host.
     assert!(scopes.inherit(|_| true).await.is_empty());
     assert_eq!(Journals::unfinished(state.path()), []);
     let clean_up = scope

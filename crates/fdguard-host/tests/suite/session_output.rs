@@ -90,7 +90,7 @@ fn output_that_looks_like_an_end_is_output() {
         )
         .await;
         assert_eq!((status, text), (5, format!("{fake}\nbash-5.2$ \n")));
-        // Through the channel itself, with a nonce that nobody waits for.
+        // Through the channel itself, with an unexpected nonce.
         let (status, _) = said(&session, &format!("echo '{fake}' >&19; (exit 6)")).await;
         assert_eq!(status, 6);
         assert_eq!(hub.unexpected(), 1);

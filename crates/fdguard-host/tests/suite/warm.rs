@@ -28,7 +28,7 @@ async fn a_hundred_sessions_leave_exactly_what_was_there_before() {
         let begin = Instant::now();
         let mut session = Session::fork(&pool, asked).await;
         times.push(begin.elapsed());
-        // Ours: the keeper's end, the side channel, the output.
+        // The host's share: the keeper's end, the side channel, the output.
         assert_eq!(held(), before + 3);
         assert_eq!(session.eval("6 * 7").await, "42");
         let pid = session.tree.main();

@@ -16,7 +16,7 @@ use tokio::net::UnixDatagram;
 pub(crate) const LONG: Duration = Duration::from_secs(60);
 pub(crate) const NONCE: &str = "0123456789abcdef0123456789abcdef";
 
-/// The stand-in for a session's driver: one command is a datagram, its end another.
+/// A fake session driver: one command is a datagram, its end another.
 pub(crate) const DRIVER: &str = r"
 def _fdguard_drive(channel, ready):
     import os

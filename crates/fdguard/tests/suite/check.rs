@@ -164,7 +164,7 @@ fn r38_who_does_not_listen_is_killed_and_who_may_stay_stays() {
     let mut command = fdguard();
     let arguments = ["check", "--grace", "0s", "--keep-leftovers", "--json", "-o"];
     command.args(arguments).arg(&file);
-    // Who stays would hold a pipe of ours.
+    // A process that stays behind would hold a pipe of this test open.
     let null = std::process::Stdio::null;
     command.arg("--").arg(victim()).arg("orphan");
     let code = command

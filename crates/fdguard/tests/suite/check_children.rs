@@ -91,7 +91,7 @@ fn r38_the_text_names_the_line_and_its_allowance_clears_the_process() {
     assert_eq!(other.code, 1, "{}", other.stderr);
 }
 
-/// What a server of this kind comes to; none where there is no Python.
+/// The exit code and the document for a server of this kind; `None` without Python.
 fn exercised(kind: &str) -> Option<(i32, Value)> {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let port = listener.local_addr().unwrap().port().to_string();

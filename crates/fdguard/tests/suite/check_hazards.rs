@@ -90,7 +90,7 @@ fn r40_what_valgrind_finds_is_found_with_the_same_lines() {
         ),
     ] {
         let (code, found) = check(mode);
-        // With one thread a second close that fails hits nobody.
+        // In a single-threaded program a second close that fails does no harm.
         let expected = i32::from(mode != "double-close");
         assert_eq!((code, rules(&found)), (expected, vec![mode]), "{found:#}");
         for (part, mark) in parts {

@@ -1,4 +1,4 @@
-//! What `fdguard check` tells other tools.
+//! The reports that `fdguard check` writes for other tools.
 
 use std::path::{Path, PathBuf};
 
@@ -10,7 +10,7 @@ fn victim() -> PathBuf {
     testkit::c_variant("left", "O1", &["-O1", "-g", "-fno-inline", "-pthread"]).unwrap()
 }
 
-/// Runs a check with reports in this folder.
+/// Runs a check with reports in this directory.
 fn check(folder: &Path, kind: &str) -> CommandOutput {
     let mut command = fdguard();
     command.arg("check");

@@ -17,7 +17,7 @@ fn port() -> u16 {
     listener.local_addr().unwrap().port()
 }
 
-/// Runs the scenario of this text, in which PORT, VICTIM and SERVER stand for themselves.
+/// Runs this scenario, with PORT, VICTIM and SERVER replaced.
 fn scenario(kind: &str, text: &str) -> CommandOutput {
     let (port, victim) = (port().to_string(), victim().display().to_string());
     let server = format!("[{victim:?}, {kind:?}, {port:?}]");

@@ -142,8 +142,7 @@ fn has_python() -> bool {
     is_there
 }
 
-/// Failed each time: which file the second connection is was never told, and its unlock was
-/// ignored.
+/// Regression: the file of the second connection was never reported, so its unlock was ignored.
 #[test]
 fn r43_a_lock_that_two_connections_share_is_not_dropped_by_the_second() {
     if !has_python() {

@@ -106,7 +106,7 @@ fn gunicorn(folder: &Path) -> Option<Server> {
     command
         .args(["-w", "4", "-b", &address, "app:app"])
         .current_dir(folder);
-    // Its control socket lies in the home directory.
+    // Its control socket is in the home directory.
     command.env("HOME", folder);
     Some(Server::start(command, 4))
 }
@@ -280,7 +280,7 @@ fn r7_a_python_that_could_call_select_has_its_real_limit_everywhere_and_a_warnin
         headline.contains("the soft limit of 20,000 is reached in "),
         "{headline}"
     );
-    // Who redacts gives away no argument by the advice.
+    // With redaction, the advice must not reveal arguments either.
     let text = redacted.text();
     assert!(text.contains("fdguard trace -- "), "{text}");
     assert!(

@@ -25,7 +25,7 @@ pub(crate) fn assert_failed(said: &CommandOutput, code: i32) {
     }
 }
 
-/// A pid that nobody has.
+/// An unused pid.
 pub(crate) fn free_pid() -> u32 {
     (4_000_000..4_194_304)
         .find(|pid| !fs::exists(format!("/proc/{pid}")).unwrap())

@@ -32,7 +32,7 @@ impl Dice {
         (self.0 >> 11) % limit
     }
 
-    /// A moment that nobody chose.
+    /// Pauses for a random moment.
     fn pause(&mut self) {
         thread::sleep(Duration::from_millis(self.below(25)));
     }
@@ -167,7 +167,7 @@ fn live_alone(hosted: &Hosted, dice: &mut Dice, fate: u64) {
             assert_clean(&receipt);
             used(hosted, &session, &id);
         }
-        // Nobody uses it any more.
+        // Abandon it.
         _ => drop(begin(hosted, &id, &session)),
     }
 }
@@ -254,7 +254,7 @@ const ARGUMENTS: &[&str] = &[
     "500ms",
 ];
 
-/// Lets so many sessions live and die, and compares the host with what it was.
+/// Opens and ends this many sessions, then compares the host with its state before.
 #[expect(
     clippy::print_stderr,
     reason = "the seed of a failure is needed to see it again"

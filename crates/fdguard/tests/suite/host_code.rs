@@ -19,7 +19,7 @@ const PATIENT: Duration = Duration::from_secs(12);
 /// What became of hostile code.
 struct Fate {
     done: Value,
-    /// What the next command in the same session said; none when the session has ended.
+    /// The output of the next command in the same session; `None` when the session has ended.
     next: Option<String>,
     receipt: Value,
 }
@@ -85,7 +85,7 @@ fn receipt(hosted: &Hosted, id: &str) -> Value {
     found.unwrap()
 }
 
-/// It ended so, the session then said this, and nothing is left.
+/// Checks how the code ended, whether the session continues, and that nothing is left.
 #[track_caller]
 fn assert_fate(hosted: &Hosted, spec: &Value, code: &str, how: &str, goes_on: bool) -> Fate {
     let fate = suffer(
@@ -345,7 +345,7 @@ fn a_keeper_that_is_stopped_by_its_own_session_does_not_keep_it_from_ending() {
 #[test]
 fn a_keeper_that_is_killed_by_its_own_session_leaves_nobody_behind() {
     let hosted = Hosted::on_socket(&[]);
-    // Nobody looked at the tree before, and these are not below the program any more.
+    // There was no look at the tree before, and these are no longer below the program.
     for code in [
         "(setsid sleep 1000 >/dev/null 2>&1 &); kill -9 $PPID; sleep 1000",
         "(env -i setsid sh -c 'trap \"\" HUP TERM; sleep 1000 & wait' >/dev/null 2>&1 &); sleep 0.05; kill -9 $PPID; sleep 1000",
@@ -519,7 +519,7 @@ fn a_flood_of_output_does_not_fill_the_host() {
         assert_eq!(fate.done["stdout"]["bytes"], all);
         assert_eq!(fate.receipt["survivors"], 0, "{}", fate.receipt);
     }
-    // Nobody asked for it: a process that was left behind.
+    // Unread output of a process that was left behind.
     let session = hosted.open(&bash_on_pipes());
     let id = session["id"].as_str().unwrap();
     assert_eq!(hosted.exec(id, "yes & sleep 0.2", LONG).0, 200);

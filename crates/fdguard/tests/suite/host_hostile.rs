@@ -75,7 +75,7 @@ fn three_hundred_silent_connections_and_as_many_wrong_tokens_hold_up_nobody_and_
     let hosted = Hosted::start(&["--listen", "127.0.0.1:0", "--max-connections", "256"]);
     let before = hosted.baseline();
     let mut crowd: Vec<TcpStream> = (0..300).map(|_| tcp(&hosted)).collect();
-    // Who has the token comes in all the same.
+    // A client with the token is still served.
     let (status, _) = hosted.ask("GET", "/v1/sessions", "");
     assert_eq!(status, 200);
     for stream in &mut crowd {

@@ -54,7 +54,7 @@ fn garbage_does_not_end_the_server() {
     peer.close_input();
     let (status, rest, events) = peer.ended();
     assert_eq!((status, rest.as_str()), (Some(0), ""), "{events}");
-    // What can be no message at all is told: twice two of these.
+    // Lines that cannot be a message are logged: two of these, sent twice.
     assert_eq!(events.matches("mcp_line_ignored").count(), 4, "{events}");
     assert!(events.contains("hello?"), "{events}");
 }
@@ -169,8 +169,8 @@ fn fifty_calls_leave_the_descriptors_as_they_were() {
     let document = &seen["structuredContent"];
     assert_eq!(document["schema"], "fdguard.snapshot/1");
     assert_eq!(document["process"]["pid"], pid, "{seen}");
-    // The look itself: both ends of two pipes, an empty input and the keeper of the one who looks,
-    // as far as they are given back by then.
+    // The look itself costs descriptors: both ends of two pipes, an empty input and the keeper of
+    // the helper process, unless they are closed by then.
     let count = document["count"].as_u64().unwrap();
     assert!(
         (before as u64..=before as u64 + 8).contains(&count),

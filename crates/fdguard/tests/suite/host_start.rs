@@ -1,4 +1,4 @@
-//! How a host comes to its sockets, who may reach it, and an end that does not wait.
+//! How a host gets its sockets, which clients can reach it, and an end that does not wait.
 
 use std::fs;
 use std::process::Command;
@@ -119,6 +119,6 @@ fn a_second_interrupt_does_not_wait_and_nothing_is_left() {
         (&json!("host_end"), &json!("interrupted")),
         "{events:?}"
     );
-    // The keeper hears of its end, and ends the tree.
+    // The keeper detects its end, and ends the tree.
     eventually("nothing is left", LONG, || hosted.others().is_empty());
 }

@@ -37,7 +37,7 @@ impl Hosted {
         Self::start_in(folder, args)
     }
 
-    /// At a unix socket in a folder of its own.
+    /// Listens at a unix socket in its own directory.
     pub(crate) fn on_socket(args: &[&str]) -> Self {
         let folder = tempfile::tempdir().unwrap();
         let listen = format!("unix:{}", folder.path().join("host.sock").display());
@@ -154,7 +154,7 @@ impl Hosted {
         self.child.id()
     }
 
-    /// Opens a session and gives what is told of it.
+    /// Opens a session and returns its description.
     pub(crate) fn open(&self, body: &Value) -> Value {
         let mut body = body.clone();
         body["ready_within_ms"] = json!(20_000);
@@ -163,7 +163,7 @@ impl Hosted {
         session
     }
 
-    /// Runs a command that has so long.
+    /// Runs a command with this time limit.
     pub(crate) fn exec(&self, id: &str, code: &str, timeout: Duration) -> (u16, Value) {
         let body = json!({"code": code, "timeout_ms": timeout.as_millis()});
         self.ask(

@@ -306,7 +306,7 @@ fn devices_flags_and_the_user_are_those_of_lsof() {
     let ours = String::from_utf8_lossy(&said.stdout).into_owned();
     let lsof = |letters: &str| {
         let mut command = Command::new("lsof");
-        // With this option the device of a device is told, too.
+        // With this option lsof also prints the device number of a device.
         command.args(["-nP", "+fG", "-F", letters, "-p", &pid]);
         let said = command.stderr(Stdio::null()).output().unwrap();
         String::from_utf8_lossy(&said.stdout).into_owned()

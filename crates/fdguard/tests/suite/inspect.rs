@@ -19,7 +19,7 @@ pub(crate) const ALERT: [u8; 24] = [
     0xf0, 0x88, 0x2c, 0x71, 0xde, 0x49, 0xb6,
 ];
 
-/// A folder with the database `state.db`.
+/// A directory with the database `state.db`.
 pub(crate) fn made(mode: &str) -> (TempDir, PathBuf) {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("state.db");
@@ -116,7 +116,7 @@ fn r45_what_could_not_be_looked_at_is_3_and_no_result() {
         "{}",
         said.stderr
     );
-    // One that could be looked at is told all the same.
+    // A readable file is reported even if another one is not.
     let said = run([
         "inspect",
         none.to_str().unwrap(),

@@ -1,4 +1,4 @@
-//! `fdguard inspect --watch`: the moment, and who wrote.
+//! `fdguard inspect --watch`: the moment of a write, and the writer.
 
 use std::io::{BufRead as _, BufReader};
 use std::path::Path;

@@ -1,4 +1,4 @@
-//! Reads a pprof profile by its specification, with nothing of ours: gzip, then keys and values.
+//! Reads a pprof profile by its specification, without fdguard's code: gzip, then keys and values.
 
 use std::collections::BTreeMap;
 use std::io::Read as _;

@@ -9,7 +9,7 @@ use super::{CommandOutput, fdguard};
 
 const ERASE: &str = "\r\u{1b}[K";
 
-/// What is left on the screen: each line as it stands after everything that erased a part of it.
+/// What is left on the screen: each line after everything that erased a part of it.
 fn screen(shown: &str) -> String {
     let lines = shown.split('\n').map(|line| {
         let line = line.trim_end_matches('\r');

@@ -1,5 +1,5 @@
-//! Programs that nobody here wrote, against two tools that nobody here wrote: the same numbers, and
-//! of each the same kind, or a difference that is explained below.
+//! Third-party programs, compared with two third-party tools: the same numbers, and the same kind
+//! for each, or a difference that is explained below.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -16,8 +16,8 @@ use testkit::{Victim, have, is_root, run_as, skip};
 
 use super::snap;
 
-/// A coarse kind of ours and the word that somebody else has for it. Only what was seen stands
-/// here: a test below fails when a row is not needed.
+/// A coarse kind of fdguard and the other tool's word for it. Lists only observed pairs: a test
+/// below fails if a row is not needed.
 type Name = (&'static str, &'static str);
 
 /// The words of `lsof -F t`, seen with 4.95.
@@ -39,7 +39,7 @@ const LSOF: &[Name] = &[
     ("unix", "unix"),
     ("netlink", "netlink"),
     ("packet", "pack"),
-    // There is no table of vsock to read; a netlink socket that was never bound is in none.
+    // There is no vsock table to read, and a netlink socket that was never bound is in no table.
     ("vsock", "sock"),
     ("netlink", "sock"),
     // Anonymous inodes are one type to it: the name behind says which.
@@ -414,7 +414,7 @@ fn uid_of(user: &str) -> Option<u32> {
     line.split(':').nth(2)?.parse().ok()
 }
 
-/// Starts a database in `folder` and waits until it takes connections.
+/// Starts a database in `folder` and waits until it accepts connections.
 fn postgres(bin: &Path, folder: &Path, uid: u32) -> Service {
     chown(folder, Some(uid), Some(uid)).unwrap();
     let data = folder.join("data");

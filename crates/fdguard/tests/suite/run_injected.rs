@@ -11,7 +11,7 @@ use rustix::process::Signal;
 use super::running::{Running, await_end, free_port, get, is_alive, service, signal};
 use super::{CommandOutput, fdguard};
 
-/// The variable that tells the library where to write.
+/// The variable that gives the library its output directory.
 const VARIABLE: &[u8] = b"FDGUARD_TRACE_DIR=";
 
 const SERVER: &str = "\

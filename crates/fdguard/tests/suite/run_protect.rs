@@ -36,7 +36,7 @@ fn protected(mode: &str) -> CommandOutput {
     protected_by(&["--protect"], mode)
 }
 
-/// The program sees the same, with protection and without; gives what was said of it.
+/// The program behaves the same with and without protection; returns the report.
 fn same(mode: &str, least: usize) -> String {
     let (without, with) = (alone(mode), protected(mode));
     assert_eq!((without.code, with.code), (0, 0), "{}", with.stderr);
@@ -172,8 +172,8 @@ fn r41_a_close_under_an_owner_wakes_it_and_is_done_once() {
     }
 }
 
-/// A thread that wrote between the end of the connection and the tombstone was once ended by
-/// SIGPIPE.
+/// Regression: a thread that wrote between the end of the connection and the placeholder was killed
+/// by SIGPIPE.
 fn woken_and_closed(mode: &str) {
     let said = protected(mode);
     let expected = "\

@@ -14,17 +14,17 @@ use super::running::{Running, free_port, signal};
 
 const KILLS: u32 = 200;
 const CLIENTS: usize = 3;
-/// Far more than it takes: who waits for longer waits for nothing.
+/// Far more than needed: longer means a hang.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 /// What the clients saw.
 #[derive(Default)]
 struct SoakLook {
     is_over: AtomicBool,
-    /// Who answered last.
+    /// The pid that answered last.
     last: AtomicU32,
     answered: AtomicU32,
-    /// Nobody listened.
+    /// No listener.
     refused: AtomicU32,
     /// The service was killed while it had the connection.
     cut: AtomicU32,
@@ -114,7 +114,7 @@ fn start(program: &Path, port: u16) -> Running {
     Running::start(policy.into_iter().chain(socket))
 }
 
-/// A copy of the victim that nobody else runs.
+/// A private copy of the victim.
 fn victim(folder: &Path) -> PathBuf {
     let built = testkit::c_variant("leaky", "O1", &["-O1", "-g"]).expect("a victim that compiles");
     let own = folder.join("leaky");

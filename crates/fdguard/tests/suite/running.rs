@@ -16,7 +16,7 @@ pub(crate) fn service() -> String {
     path.expect("a victim that compiles").display().to_string()
 }
 
-/// A port that nobody has now.
+/// A free port.
 pub(crate) fn free_port() -> u16 {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     listener.local_addr().unwrap().port()
@@ -58,7 +58,7 @@ impl Running {
     /// This command, which becomes `fdguard run`.
     pub(crate) fn of(mut command: Command) -> Self {
         if !command.get_envs().any(|(name, _)| name == "XDG_STATE_HOME") {
-            // Evidence that nobody asked for goes nowhere else.
+            // Keep unrequested evidence in the target directory.
             command.env("XDG_STATE_HOME", env!("CARGO_TARGET_TMPDIR"));
         }
         command
@@ -131,7 +131,7 @@ impl Running {
         self.ended()
     }
 
-    /// Its end without asking what it said.
+    /// Waits for its end without reading the output.
     pub(crate) fn wait(&mut self) -> std::process::ExitStatus {
         self.child.wait().unwrap()
     }

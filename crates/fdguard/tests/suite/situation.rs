@@ -160,7 +160,7 @@ impl Session {
     pub(crate) fn end(mut self) -> Answer {
         let mut child = self.child.take().unwrap();
         let status = child.wait().unwrap();
-        // Whoever outlives the program may hold its output for long.
+        // A process that outlives the program may hold its output open for long.
         let last = Instant::now() + Duration::from_secs(3);
         loop {
             let left = last.saturating_duration_since(Instant::now());

@@ -62,7 +62,7 @@ fn gunicorn(port: u16) -> Option<Vec<OsString>> {
     Some(words)
 }
 
-/// Each worker has a finding with the application's line, and nobody else has one.
+/// Each worker has a finding with the application's line, and no other process has one.
 #[track_caller]
 fn assert_named(answer: &Answer, workers: &BTreeMap<u32, u64>, file: &str) {
     let line = line_of(file, "LEAK");

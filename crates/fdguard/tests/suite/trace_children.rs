@@ -20,7 +20,7 @@ pub(super) fn line(source: &Path, mark: &str) -> usize {
     text.lines().position(is_it).unwrap() + 1
 }
 
-/// The exit code and the document of a trace of this mode; none where there is no Python.
+/// The exit code and the document of a trace of this mode; `None` without Python.
 fn traced(mode: &str) -> Option<(i32, Value)> {
     let file = tempfile::NamedTempFile::new().unwrap();
     let mut command = fdguard();

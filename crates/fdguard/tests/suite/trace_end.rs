@@ -9,7 +9,7 @@ use testkit::{have, skip};
 use super::terminal::Live;
 use super::tracing::Tracing;
 
-/// Says that it is ready; the trap says what it does when it is told.
+/// A script that prints `ready`; the trap defines what it does on a signal.
 fn script(trap: &str) -> String {
     format!("exec 7</dev/null; {trap}; echo ready; while :; do sleep 0.02; done")
 }

@@ -1,5 +1,5 @@
-//! The lines of JavaScript that `fdguard trace` names: those that asked, whoever opened for them.
-//! Over every version of Node that we speak of, as far as it is here.
+//! The JavaScript lines that `fdguard trace` names: those that requested the open, whichever thread
+//! performed it. Runs with every supported version of Node that is installed.
 
 use std::fs;
 use std::path::Path;

@@ -18,7 +18,7 @@ for _ in range(3):
 os.close(os.open('/dev/zero', os.O_RDONLY))
 ";
 
-/// Pythons of pyenv, with their folders.
+/// Python versions of pyenv, with their directories.
 fn versions() -> Vec<(u32, PathBuf)> {
     let home = std::env::var_os("PYENV_ROOT")
         .map(PathBuf::from)
@@ -38,7 +38,7 @@ fn versions() -> Vec<(u32, PathBuf)> {
     found
 }
 
-/// Runs it with the script as its last word; gives what it said and the report.
+/// Runs the program with the script as its last argument; returns its output and the report.
 fn report(program: &Path, words: &[&str], home: Option<&Path>) -> (CommandOutput, String) {
     let folder = tempfile::tempdir().unwrap();
     let (script, result) = (

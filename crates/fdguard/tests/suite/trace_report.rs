@@ -32,7 +32,7 @@ impl Holder {
         }
     }
 
-    /// Ends it: whoever looked changed nothing.
+    /// Ends it and checks that the looks changed nothing.
     fn end(self) {
         let (said, report) = self.tracing.end();
         assert_eq!((said.code, &*said.stderr), (0, ""), "{report}");

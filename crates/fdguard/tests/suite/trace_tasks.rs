@@ -155,7 +155,8 @@ async def leak():
     return {}
 ";
 
-/// An environment with these packages under `target`, made once; said aloud where that fails.
+/// A virtual environment with these packages under `target`, made once; prints a message if that
+/// fails.
 fn environment(name: &str, packages: &[&str]) -> Option<PathBuf> {
     let parent = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../target/test-venvs");
     let dir = parent.join(name);

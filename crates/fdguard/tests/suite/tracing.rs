@@ -90,7 +90,7 @@ impl Tracing {
     }
 }
 
-/// The line with a mark in a source of the folder `c`.
+/// The line with a mark in a source in the directory `c`.
 pub(crate) fn line_of(file: &str, mark: &str) -> usize {
     let path = Path::new(env!("CARGO_MANIFEST_DIR"))
         .join("../../testkit/c")

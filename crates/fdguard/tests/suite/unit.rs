@@ -109,7 +109,7 @@ fn r61_the_watchdog_restarts_what_does_not_answer_and_nothing_else() {
         .arg(example("fdguard-watchdog"))
         .status();
     assert!(checked.unwrap().success());
-    // A server that answers: the socket is bound here, so it waits for nobody.
+    // A server that answers. The socket is bound here, so the watchdog never finds it closed.
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let url = format!("http://{}/health", listener.local_addr().unwrap());
     let server = std::thread::spawn(move || {
@@ -123,7 +123,7 @@ fn r61_the_watchdog_restarts_what_does_not_answer_and_nothing_else() {
     });
     assert_eq!(watchdog(&url, folder.path()), (0, false));
     drop(server.join().unwrap());
-    // Nobody is there any more.
+    // The listener is closed now.
     assert_eq!(watchdog(&url, folder.path()), (0, true));
 }
 

@@ -1,4 +1,4 @@
-//! Watching what may not be looked at, or not any more, or for which there is no room.
+//! Watching processes that cannot be read, or no longer, or for which there is no room.
 
 use std::process::Command;
 

@@ -105,7 +105,7 @@ fn r11_people_are_told_that_the_process_ended() {
     assert!(victim.ended_well());
 }
 
-/// A victim under a name that nobody else has.
+/// A victim under a unique name.
 fn named(name: &str, folder: &tempfile::TempDir) -> testkit::VictimLaunch {
     let program = folder.path().join(name);
     if !program.exists() {
@@ -154,7 +154,7 @@ fn a_successor_is_found_soon_even_when_looks_are_far_apart() {
     second.finish();
 }
 
-/// A shell that starts what it is told to, and waits for it.
+/// A shell that starts programs on request, and waits for them.
 struct Shell {
     child: std::process::Child,
 }
@@ -192,7 +192,7 @@ impl Shell {
 }
 
 impl Shell {
-    /// Waits until it has done everything it was told.
+    /// Waits until it has run everything.
     fn end(mut self) {
         drop(self.child.stdin.take());
         self.child.wait().unwrap();
@@ -214,7 +214,7 @@ fn r8_a_child_that_is_started_later_is_followed() {
     watching.line();
     let child = shell.spawn("tail -f /dev/null");
     watching.wait_for(&format!("\"pid\":{child}"));
-    // It ends, and another program comes: nobody's successor.
+    // It ends, and an unrelated program starts: not its successor.
     shell.say(&format!("kill {child}; wait"));
     let other = shell.spawn("sleep 1000");
     watching.wait_for(&format!("\"pid\":{other}"));

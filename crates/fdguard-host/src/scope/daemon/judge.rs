@@ -49,7 +49,7 @@ pub enum ReasonCode {
     ExitedWithSuccess,
 }
 
-/// A resource without which there is no agent.
+/// A resource that the agent cannot exist without.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum MainResource {
     /// A session, and whether it is there.

@@ -18,7 +18,7 @@ pub enum LastEntry {
     },
     /// Anything else, or nothing.
     Other,
-    /// Nobody can say.
+    /// Cannot be read.
     Unreadable,
 }
 

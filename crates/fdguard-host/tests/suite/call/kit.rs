@@ -7,7 +7,7 @@ use fdguard_host::call::{
     AbortHandle, CallEvent, CallEventKind, CallPhase, CallSink, Caller, Options,
 };
 
-/// Everything that the sink was told.
+/// Every event that the sink received.
 #[derive(Clone, Default)]
 pub(super) struct Log(Arc<Mutex<Vec<CallEvent>>>);
 

@@ -31,7 +31,7 @@ fn number_of(local: SocketAddr) -> i32 {
     (3..256).find(is_it).unwrap()
 }
 
-/// Tells who asked, and answers when the gate opens.
+/// Sends the address of each client, and answers when the gate opens.
 fn patient_peer(identity: &Identity, tell: Sender<SocketAddr>, gate: Receiver<()>) -> Peer {
     let (tell, gate) = (Mutex::new(tell), Mutex::new(gate));
     Peer::tls(identity, move |mut stream| {
