@@ -27,7 +27,7 @@ pub struct Baseline {
     threads: Option<u64>,
 }
 
-/// What makes a descriptor the same one.
+/// Identifies a descriptor across two looks.
 #[derive(Clone, Debug, PartialEq)]
 struct Identity {
     class: Class,
@@ -44,7 +44,7 @@ pub struct LeftOpen {
     pub class: String,
     /// What it points at.
     pub target: String,
-    /// The line that opened it, where a tracer runs.
+    /// The line that opened it, under a tracer.
     pub line: Option<String>,
 }
 
@@ -60,7 +60,7 @@ pub struct NotRestored {
 }
 
 impl Baseline {
-    /// Looks at what this process holds now.
+    /// Records what this process holds now.
     #[must_use]
     pub fn take() -> Self {
         Self {
@@ -99,12 +99,12 @@ impl Baseline {
         })
     }
 
-    /// Panics when something that was opened since is still open.
+    /// Panics if something that was opened since is still open.
     ///
     /// # Panics
     ///
-    /// With class, target and, under a tracer, opening line of everything that is left; and when it
-    /// could not look.
+    /// With class, target and, under a tracer, opening line of everything that is left; and if the
+    /// descriptors could not be read.
     #[track_caller]
     pub fn assert_restored(&self) {
         if let Err(why) = self.compare() {
@@ -174,7 +174,7 @@ fn doubt(before: Option<u64>, now: Option<u64>) -> Option<String> {
     }
 }
 
-/// The lines that opened these, by the table that a tracer's library writes for us.
+/// The lines that opened these, from the table that a tracer's library writes.
 fn lines(new: &[(Fd, Identity)]) -> BTreeMap<Fd, String> {
     let mut lines = BTreeMap::new();
     let Some(folder) = std::env::var_os("FDGUARD_TRACE_DIR").map(PathBuf::from) else {

@@ -16,14 +16,14 @@ pub const USAGE: u8 = 2;
 /// Could not look: no such process, no permission, unsupported system, unreadable file.
 pub const COULD_NOT_LOOK: u8 = 3;
 
-/// An error with the one thing that would help.
+/// An error with a hint.
 #[derive(Debug)]
 pub struct HintedError {
     /// What went wrong.
     pub message: String,
     /// What to do about it.
     pub hint: String,
-    /// Which exit code it gives.
+    /// The exit code.
     pub code: u8,
 }
 

@@ -7,7 +7,7 @@ use fdguard_core::explain::LogScanner;
 
 use crate::exit::HintedError;
 
-/// Large enough that reading is not what takes the time.
+/// Large enough that read calls do not dominate.
 const PIECE: usize = 256 << 10;
 
 /// Signatures of files that are not text, and how to convert them.

@@ -17,14 +17,14 @@ use unicode_width::UnicodeWidthChar as _;
 use crate::report::diagnosis::word;
 use crate::terminal::sanitize;
 
-/// What is done by then needs no line.
+/// Work that is done by then needs no line.
 const QUIET: Duration = Duration::from_secs(1);
 /// The time between two lines.
 const EVERY: Duration = Duration::from_millis(250);
 /// Processes that are judged for a line; judging all of a large tree would be the load itself.
 const JUDGED: usize = 8;
 
-/// The line. Dropped, it is erased.
+/// The progress line. Drop erases it.
 #[derive(Debug)]
 pub struct ProgressLine(Option<Arc<Mutex<Line>>>);
 
@@ -73,7 +73,7 @@ impl ProgressLine {
         line.drawn = Some(now);
         line.is_shown = true;
         let text = cut(&text(), columns());
-        // A terminal that is gone shows nothing.
+        // Ignore a terminal that is gone.
         drop(write!(io::stderr(), "\r\u{1b}[K{text}"));
     }
 
@@ -122,7 +122,7 @@ fn locked(line: &Arc<Mutex<Line>>) -> MutexGuard<'_, Line> {
     line.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// A writer that makes the line give way.
+/// A writer that erases the progress line while it writes.
 #[derive(Debug)]
 pub struct Around<W> {
     line: Option<Arc<Mutex<Line>>>,
@@ -198,7 +198,7 @@ pub fn of_time(elapsed: f64, total: Option<Duration>) -> String {
     }
 }
 
-/// What fits into one row: a line that wraps cannot be erased.
+/// The part that fits into one row: a wrapped line cannot be erased.
 fn cut(text: &str, columns: usize) -> String {
     let room = columns.saturating_sub(1);
     let mut width = 0;

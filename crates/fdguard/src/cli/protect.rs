@@ -42,7 +42,7 @@ pub enum ProtectLevel {
     Fatal,
 }
 
-/// The library is given all of them in one variable, with colons between.
+/// The library receives all patterns in one variable, separated by colons.
 fn parse_shield(text: &str) -> Result<String, String> {
     match text {
         "" => Err("pattern is empty".to_owned()),

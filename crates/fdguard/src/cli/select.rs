@@ -23,7 +23,7 @@ pub struct SelectArgs {
     pub all: bool,
 }
 
-/// The processes that were asked for.
+/// The requested processes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Selection {
     /// Everything.
@@ -40,7 +40,7 @@ pub enum Selection {
 }
 
 impl SelectArgs {
-    /// What was asked for; `None` when nothing was.
+    /// The requested selection; `None` if there was none.
     #[must_use]
     pub fn selection(&self) -> Option<Selection> {
         if self.all {

@@ -33,7 +33,7 @@ pub(super) fn run(args: &DoctorArgs) -> anyhow::Result<u8> {
         .map(BundleTarget::create)
         .transpose()?;
     args.html.as_deref().map(check_place).transpose()?;
-    // What the user wrote about symptoms may hold names, too.
+    // The user's own symptoms may contain names, too.
     let ours = Playbook::embedded();
     let progress = ProgressLine::on_stderr();
     let plan = DoctorPlan {

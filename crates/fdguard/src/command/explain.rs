@@ -99,7 +99,7 @@ fn read_snapshot(pid: Pid) -> anyhow::Result<(Snapshot, Summary)> {
     Ok((snapshot, summary))
 }
 
-/// What the process holds, and the advice on what is suspicious about it in the light of the log.
+/// What the process holds, and advice on what is suspicious, given the log.
 fn held_by(
     (snapshot, summary): (Snapshot, Summary),
     explanation: &Explanation,

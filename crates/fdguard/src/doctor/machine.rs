@@ -1,8 +1,8 @@
-//! Where a process runs: versions and times, and nothing that names the host.
+//! Where a process runs: versions and times, without anything that identifies the host.
 
 use fdguard_core::evidence::Machine;
 
-/// Reads what everybody asks for.
+/// Reads what every report needs.
 pub(super) fn read() -> Machine {
     let system = rustix::system::uname();
     let text = |text: &std::ffi::CStr| text.to_string_lossy().into_owned();

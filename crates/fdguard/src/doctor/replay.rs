@@ -1,4 +1,4 @@
-//! A doctor's visit to a recording: what a watch wrote down, in place of a running process.
+//! Runs the doctor on a recording instead of a running process.
 
 use std::path::Path;
 

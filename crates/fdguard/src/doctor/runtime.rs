@@ -2,7 +2,7 @@
 
 use fdguard_core::evidence::RuntimeInfo;
 
-/// The executables of interpreters and virtual machines, and what they are called.
+/// The executables of interpreters and virtual machines, and their names.
 const RUNTIMES: &[(&str, &str)] = &[
     ("python", "Python"),
     ("pypy", "PyPy"),

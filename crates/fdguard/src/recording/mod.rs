@@ -1,7 +1,7 @@
-//! Recordings on disk: a watch written down as it happens, and read back to be judged again.
+//! Recordings on disk: a watch is recorded as it happens, and read back to be judged again.
 //!
-//! The lines are values of [`fdguard_core::recording`]; here is how they get into a file,
-//! compressed or not, and how much of a file that was cut short can still be had.
+//! The lines are values of [`fdguard_core::recording`]. This module writes them to a file,
+//! compressed or not, and recovers as much as possible from a truncated file.
 
 mod frames;
 mod read;

@@ -35,9 +35,9 @@ pub struct Replay {
     skipped: BTreeMap<String, u64>,
     /// The time of the latest entry of each process.
     latest: HashMap<u32, f64>,
-    /// Entries whose time was earlier than that of the one before.
+    /// Entries with an earlier time than their predecessor.
     backwards: u64,
-    /// What is still to be given after the last line.
+    /// Gaps to return after the last line.
     gaps: Vec<Gap>,
 }
 
@@ -95,14 +95,13 @@ impl Replay {
         &self.header
     }
 
-    /// Where and why it stops in the middle; absent while nothing is wrong, so to be asked at the
-    /// end.
+    /// Where and why it stops in the middle; `None` until a fault is found, so call it at the end.
     #[must_use]
     pub fn cut(&self) -> Option<String> {
         self.cut.clone()
     }
 
-    /// The next entry of a line that is one; none at the end or where it is cut.
+    /// The next line that is an entry; `None` at the end or at a fault.
     fn next_line(&mut self) -> Option<RecordingEntry> {
         loop {
             let line = match read_line(&mut self.source) {
@@ -151,7 +150,7 @@ impl Replay {
         *self.skipped.entry(kind).or_default() += 1;
     }
 
-    /// Time does not go backwards: such an entry is kept, at the time of the one before.
+    /// Time does not go backwards: such an entry is kept, with the time of its predecessor.
     fn in_order(&mut self, mut entry: RecordingEntry) -> RecordingEntry {
         let (id, at) = match &mut entry {
             RecordingEntry::Process(appearance) => (appearance.id, &mut appearance.at),
@@ -168,7 +167,7 @@ impl Replay {
         entry
     }
 
-    /// What went wrong without ending it.
+    /// Faults that did not end it.
     fn troubles(&self) -> Vec<Gap> {
         let mut gaps = Vec::new();
         let skipped: u64 = self.skipped.values().sum();
@@ -246,7 +245,7 @@ struct Schema {
     schema: String,
 }
 
-/// The first line, or one line of why this is none.
+/// The first line, or a one-line reason why this is not a recording.
 fn header(name: &str, source: &mut dyn BufRead) -> anyhow::Result<RecordingHeader> {
     let refused =
         |what: String, hint: &str| Err(HintedError::look(format!("{name} {what}"), hint).into());

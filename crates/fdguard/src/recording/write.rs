@@ -1,4 +1,4 @@
-//! Writing a recording while the watch goes on.
+//! Writes a recording while the watch runs.
 
 use std::fs::File;
 use std::io::{self, Write};
@@ -14,17 +14,16 @@ use serde::Serialize;
 /// The most that a crash may cost: a verdict does not depend on the last second.
 const FLUSH_EVERY: Duration = Duration::from_secs(1);
 
-/// A host of many processes has this many in far less than a second. It bounds what waits in memory
-/// also if [`Recorder::flush_due`] is never called.
+/// A busy host produces this many in far less than a second. Limits the memory even if
+/// [`Recorder::flush_due`] is never called.
 const FLUSH_ENTRIES: usize = 64;
 
-/// A recording that is being written: JSON Lines, or the same in zstd when its name ends in `.zst`.
+/// A recording that is being written: JSON Lines, or the same in zstd if its name ends in `.zst`.
 ///
-/// What waits is written when a second has passed ([`Recorder::flush_due`]) or 64 entries wait,
-/// whichever is first. So a process that is killed loses a second. The flush by time also waits
-/// until the disk has it, at most once a second, so a loss of power costs little more. In a
-/// compressed recording each flush is a zstd frame of its own, hence readable without what would
-/// have followed.
+/// Buffered entries are written after a second ([`Recorder::flush_due`]) or when there are 64,
+/// whichever is first. So a process that is killed loses a second. The flush by time also syncs to
+/// disk, at most once a second, so a loss of power costs little more. In a compressed recording
+/// each flush is a separate zstd frame, hence readable without what would have followed.
 ///
 /// # Errors
 ///
@@ -36,7 +35,7 @@ pub struct Recorder {
     pub(super) out: File,
     path: PathBuf,
     compressed: bool,
-    /// Whether the disk can be waited for: a pipe or a terminal has none.
+    /// Whether it can be synced: a pipe or a terminal cannot.
     durable: bool,
     waiting: Vec<u8>,
     entries: usize,
@@ -89,7 +88,7 @@ impl Recorder {
         self.sync()
     }
 
-    /// Writes what still waits, down to the disk.
+    /// Writes the rest of the buffer and syncs it.
     pub fn finish(mut self) -> anyhow::Result<()> {
         if self.given_up {
             return Ok(());
@@ -130,15 +129,15 @@ impl Recorder {
         self.or_give_up(synced)
     }
 
-    /// After half of a write nothing that follows could be read.
+    /// After a partial write nothing that follows could be read.
     fn or_give_up(&mut self, result: io::Result<()>) -> anyhow::Result<()> {
         self.given_up |= result.is_err();
         result.with_context(|| self.path.display().to_string())
     }
 }
 
-/// Standard output is taken as it is: opened by its name it would be cut to nothing, and a socket
-/// cannot be opened at all.
+/// Standard output is used as it is: opening it by name would truncate it, and a socket cannot be
+/// opened at all.
 fn open(path: &Path) -> io::Result<File> {
     let stdout = ["-", "/dev/stdout", "/dev/fd/1", "/proc/self/fd/1"];
     if stdout.iter().any(|name| path == Path::new(name)) {

@@ -6,10 +6,10 @@ use fdguard_core::lint::Severity;
 
 use super::problem::{CheckProblem, ProblemReport};
 
-/// Writes one line for each problem; what was cleared is a notice.
+/// Writes one line for each problem; accepted ones become notices.
 ///
-/// A line break comes first: the program that was checked shares this stream, its last line may
-/// have no end, and an annotation counts only at the beginning of a line.
+/// A line break comes first: the checked program shares this stream, its last line may be
+/// incomplete, and an annotation counts only at the beginning of a line.
 pub fn write(out: &mut dyn Write, told: &ProblemReport) -> anyhow::Result<()> {
     if !told.problems.is_empty() {
         writeln!(out)?;

@@ -34,7 +34,7 @@ struct Counts<'a> {
     health: Health,
 }
 
-/// The same by the names that health endpoints of others use, so that one can pass it on as it is.
+/// The same under the names that other health endpoints use, so that it can be passed on unchanged.
 #[derive(Serialize)]
 struct Health {
     fd_count: Option<u64>,

@@ -1,5 +1,5 @@
 //! The radar for people and for programs: the table of `top --once` and the `fdguard.host/1`
-//! document. The words of the cells are shared with the terminal view, so that both say the same.
+//! document. The terminal view shares the text of the cells, so that both show the same.
 
 use std::cmp::Ordering;
 
@@ -41,7 +41,7 @@ pub fn mark(severity: Option<Severity>) -> &'static str {
     }
 }
 
-/// Larger first, and what is unknown last.
+/// Larger first, unknown last.
 #[must_use]
 pub fn larger_first(a: Option<f64>, b: Option<f64>) -> Ordering {
     match (a, b) {

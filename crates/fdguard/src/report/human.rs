@@ -228,7 +228,7 @@ fn write_targets(
         .iter()
         .take(options.targets)
         .map(|row| {
-            // What is one and the same is shown as it is: there is nothing to collapse it with.
+            // A group with a single target shows the target itself: there is nothing to collapse.
             let shown = if row.same { &row.example } else { &row.target };
             vec![
                 format!("×{}", thousands(row.count)),
@@ -302,7 +302,7 @@ fn write_fds(out: &mut dyn Write, fds: &[FdEntry], width: Option<usize>) -> anyh
     )
 }
 
-/// The target and, in a few words, what its detail adds.
+/// The target and a short note from its detail.
 fn describe(entry: &FdEntry) -> String {
     let mut text = sanitize(&entry.target);
     let note = super::detail::note(entry);

@@ -52,7 +52,7 @@ pub fn write(
 
 /// From this many descriptors on, the list of one snapshot is worth several cores.
 const LONG: usize = 4096;
-/// About what one descriptor takes: a buffer that grows is copied each time.
+/// Approximate bytes per descriptor: a buffer that grows is copied each time.
 const PER_FD: usize = 400;
 
 fn encode(snapshot: &Snapshot, summary: &Summary) -> Result<Vec<u8>, serde_json::Error> {
@@ -63,7 +63,7 @@ fn encode(snapshot: &Snapshot, summary: &Summary) -> Result<Vec<u8>, serde_json:
         return Ok(text);
     }
     serde_json::to_writer(&mut text, &SnapshotDocument::without_fds(snapshot, summary))?;
-    // The list comes last, so what closes it and the document is cut off and put back at the end.
+    // The list comes last: cut off the closing brackets and add them back at the end.
     text.truncate(text.len() - b"]}".len());
     let chunks: Vec<&[FdEntry]> = fds.chunks(LONG / 4).collect();
     for (index, list) in workers::map(&chunks, 1, serde_json::to_vec)

@@ -13,7 +13,7 @@ fn is_case(problem: &&CheckProblem) -> bool {
     problem.severity >= Severity::Warning || problem.cleared.is_some()
 }
 
-/// Rules that a check always asks.
+/// Rules that a check always applies.
 const ALWAYS: &[&str] = &["leak", "double-close", "use-after-close"];
 
 /// Writes the document.

@@ -13,7 +13,7 @@ use super::style::{ADDED, DIM, HEADING, REMOVED, WARNING, paint};
 use super::table::{class_name, counted};
 use crate::terminal::{sanitize, sanitize_str};
 
-/// More numbers than this are not read by anybody.
+/// A longer list of numbers is not readable.
 const NUMBERS: usize = 12;
 
 /// A snapshot with the name of its phase.

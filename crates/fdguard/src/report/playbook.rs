@@ -12,7 +12,7 @@ use serde::Serialize;
 use super::style::{DIM, HEADING, paint};
 use crate::terminal::sanitize_str;
 
-/// What of a playbook is shown.
+/// The part of a playbook to show.
 #[derive(Debug)]
 pub struct PlaybookSelection<'a> {
     advice: Vec<&'a Advice>,
@@ -38,7 +38,7 @@ impl<'a> PlaybookSelection<'a> {
         }
     }
 
-    /// What has this word in it.
+    /// Entries that contain this word.
     #[must_use]
     pub fn with(playbook: &'a Playbook, word: &str) -> Self {
         let lower = word.to_lowercase();
@@ -126,7 +126,7 @@ pub(super) fn write_sentences(
     Ok(())
 }
 
-/// The conditions of an entry, in words.
+/// The conditions of an entry, as text.
 fn when(advice: &Advice) -> String {
     let classes = |list: &[ClassPattern], between: &str| {
         let names: Vec<&str> = list.iter().map(ClassPattern::as_str).collect();

@@ -115,8 +115,8 @@ fn location(told: &ProblemReport, frame: &Frame) -> Option<Value> {
     (frame.file.is_some() || frame.function.is_some()).then_some(location)
 }
 
-/// A place in a file. Code scanning refuses a result without one: where the line is unknown, the
-/// file of the program is named, and the message of the location says so.
+/// A place in a file. Code scanning rejects a result without one: if the line is unknown, the file
+/// of the program is used, and the message of the location explains it.
 fn with_file(told: &ProblemReport, place: Option<Value>) -> Option<Value> {
     let mut place = place.unwrap_or_else(|| json!({}));
     if place.get("physicalLocation").is_some() {
@@ -242,7 +242,7 @@ mod tests {
         let mut other = told(7);
         other.problems[0].class = Some("pipe".to_owned());
         assert_ne!(print(told(7)), print(other));
-        // Written down: a change would open every known alert again.
+        // Pinned: a change would reopen every known alert.
         assert_eq!(print(told(7))["fdguard/v1"].as_str().unwrap().len(), 16);
     }
 

@@ -6,7 +6,7 @@ use fdguard_core::wall;
 
 /// Headings.
 pub const HEADING: Style = Style::new().bold();
-/// What matters less.
+/// For less important text.
 pub const DIM: Style = Style::new().dimmed();
 /// Trouble ahead.
 pub const WARNING: Style = AnsiColor::Yellow.on_default();

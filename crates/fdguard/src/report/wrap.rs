@@ -1,4 +1,4 @@
-//! Sentences in lines of a given width.
+//! Wraps sentences to a given width.
 
 use unicode_width::UnicodeWidthStr as _;
 

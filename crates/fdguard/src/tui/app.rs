@@ -59,7 +59,7 @@ pub struct Holdings {
     pub summary: Summary,
 }
 
-/// The detail pane: of which process, and what came back.
+/// The detail pane: its process, and the result.
 #[derive(Clone, Debug)]
 pub(super) struct Pane {
     pub(super) pid: Pid,
@@ -120,14 +120,14 @@ impl App {
         }
     }
 
-    /// The same, with only what matches the filter.
+    /// The same, with only the rows that match the filter.
     #[must_use]
     pub fn showing(mut self, filter: String) -> Self {
         self.filter = filter;
         self
     }
 
-    /// Handles one event and returns what has to be done.
+    /// Handles one event and returns the effect to perform.
     pub fn update(&mut self, event: AppEvent) -> Option<Effect> {
         let effect = match event {
             AppEvent::Key(key) if self.editing => self.edit(key),
@@ -227,7 +227,7 @@ impl App {
                 self.filter.clear();
             }
             KeyCode::Backspace => {
-                // Nothing left to take back: leave, as in a pager.
+                // The filter is already empty: stop editing, as in a pager.
                 self.editing = self.filter.pop().is_some();
             }
             KeyCode::Char(c) if !control => self.filter.push(c),
@@ -339,7 +339,7 @@ impl App {
         self.cursor = match (self.selected, found) {
             (None, _) => 0,
             (Some(_), Some(found)) => found,
-            // It ended, or the filter hides it: the cursor stays where it was.
+            // The process ended, or the filter hides it: the cursor stays where it was.
             (Some(_), None) => self.cursor.min(last),
         };
     }

@@ -23,7 +23,7 @@ impl EndSignal {
         Ok(Self { signal })
     }
 
-    /// The signal that came, if one did.
+    /// The received signal, if any.
     pub(super) fn signal(&self) -> Option<i32> {
         i32::try_from(self.signal.load(Ordering::Relaxed))
             .ok()

@@ -21,7 +21,7 @@ pub(super) enum Input {
     },
 }
 
-/// How long a signal may wait to be noticed.
+/// How long a signal may go unnoticed.
 const NOTICE: Duration = Duration::from_millis(200);
 
 /// The next input, if there is one in time. A termination signal acts like Ctrl-C.

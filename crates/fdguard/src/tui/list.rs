@@ -1,4 +1,4 @@
-//! From a view of the host to the lines of the list: filtered, sorted, flat or as a tree. Done
+//! Converts a view of the host to the lines of the list: filtered, sorted, flat or as a tree. Runs
 //! once per look or key, never while drawing.
 
 use std::cmp::Ordering;
@@ -11,7 +11,7 @@ use fdguard_core::host::{HostRow, HostView};
 use super::order::Sort;
 use crate::report::host::larger_first;
 
-/// Columns of guides at most: beyond, depth is not drawn any more, so that a name still fits.
+/// Maximum columns of guides: greater depth is not drawn, so that a name still fits.
 const DEEPEST: usize = 16;
 
 /// One line of the list.
@@ -36,7 +36,7 @@ pub(super) struct Family {
     pub(super) members: u64,
 }
 
-/// What decides about order and choice.
+/// Order and filter of the list.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Arrangement<'a> {
     pub(super) sort: Sort,
@@ -66,7 +66,7 @@ pub(super) fn arrange(view: &HostView, growth: &Growth, how: Arrangement<'_>) ->
     rows.into_iter().map(entry).collect()
 }
 
-/// Whether a row is what the filter asks for: part of the command, or the start of the number.
+/// Whether a row matches the filter: a part of the command, or the start of the pid.
 fn shows(row: &HostRow, filter: &str) -> bool {
     filter.is_empty()
         || row.pid.to_string().starts_with(filter)
@@ -117,7 +117,7 @@ impl<'a> Forest<'a> {
         forest
     }
 
-    /// Ties children to parents and gives every row in an order where parents come first.
+    /// Links children to parents and returns every row, parents first.
     fn link(&mut self) -> Vec<usize> {
         let rows = &self.view.rows;
         let at: HashMap<Pid, usize> = rows
@@ -178,10 +178,10 @@ impl<'a> Forest<'a> {
         }
     }
 
-    /// Depth first, without recursion: a chain of processes may be longer than our stack.
+    /// Depth first, without recursion: a chain of processes could overflow the stack.
     fn entries(self) -> Vec<Entry> {
         let mut entries = Vec::new();
-        // What is still to come, the next one last: row, its guides, what its children begin with.
+        // Pending rows, the next one last: row, its guides, the prefix of its children.
         let mut stack: Vec<(usize, String, String)> = Vec::new();
         for &root in self.roots.iter().rev() {
             stack.push((root, String::new(), String::new()));

@@ -1,4 +1,4 @@
-//! What the list can be sorted by.
+//! The sort orders of the list.
 
 use fdguard_core::count::as_f64;
 use fdguard_core::growth::Growth;
@@ -6,7 +6,7 @@ use fdguard_core::host::HostRow;
 
 use crate::report::host::wall_share;
 
-/// The quantity that comes first in the list. Largest first, but smallest for time and number.
+/// The quantity to sort by. Largest first, except time and pid: smallest first.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Sort {
     /// Share of the nearest limit.
@@ -42,7 +42,7 @@ impl Sort {
         Self::ALL[next]
     }
 
-    /// The word on the screen, and the heading of its column.
+    /// The label on the screen, and the heading of its column.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -55,8 +55,8 @@ impl Sort {
         }
     }
 
-    /// The quantity of one row as a number that is larger for what comes first; absent where it
-    /// is not known.
+    /// The quantity of one row as a number that is larger for rows that come first; `None` if
+    /// unknown.
     #[must_use]
     pub fn rank(self, row: &HostRow, growth: &Growth) -> Option<f64> {
         match self {
@@ -73,8 +73,8 @@ impl Sort {
         }
     }
 
-    /// The rank of a whole family: together they weigh what they hold, in anything else they are
-    /// as near to trouble as the worst of them.
+    /// The rank of a whole family: the sum of what its members hold, otherwise the rank of the
+    /// worst member.
     #[must_use]
     pub fn join(self, a: Option<f64>, b: Option<f64>) -> Option<f64> {
         match (a, b) {

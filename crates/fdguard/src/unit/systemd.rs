@@ -72,8 +72,8 @@ fn specifiers(text: &str) -> Result<String, UnitError> {
     Ok(text.replace('%', "%%"))
 }
 
-/// A word of a command line: `%` and `$` are doubled, and quotes with C escapes go around what is
-/// not plain.
+/// Quotes a word of a command line: `%` and `$` are doubled, and anything that is not plain gets
+/// quotes with C escapes.
 fn quote(word: &str) -> String {
     let plain = |c: char| c.is_ascii_alphanumeric() || "_@/.,:=+-".contains(c);
     if !word.is_empty() && word.chars().all(plain) {
@@ -99,7 +99,7 @@ fn quote(word: &str) -> String {
     quoted
 }
 
-/// The words of a command line as systemd takes them apart; nothing when a quote is not closed.
+/// Splits a command line as systemd does; `None` if a quote is not closed.
 pub(super) fn split(line: &str) -> Option<Vec<String>> {
     let mut words = Vec::new();
     let mut rest = line.trim_start();

@@ -1,10 +1,10 @@
-//! How often to look how closely, so that the watcher never costs what it should not.
+//! Limits how often and how closely to look, so that the watcher stays cheap.
 
 use std::time::Duration;
 
-/// A full look may take this part of the time: one in two thousand.
+/// Full looks may take this fraction of the time: one in two thousand.
 const FULL_SHARE: u32 = 2000;
-/// Listing what changed may take this part: one in ten.
+/// Listing what changed may take this fraction: one in ten.
 const LIST_SHARE: u32 = 10;
 /// Full samples more frequent than this add nothing.
 const FULL_AT_MOST_EVERY: Duration = Duration::from_secs(1);
@@ -25,8 +25,8 @@ impl Budget {
         now >= self.list
     }
 
-    /// Whether it is time to list it and to look again at what is known although nothing seems to
-    /// have changed: an equal count can hide a swap.
+    /// Whether to list it and look again at known descriptors although nothing seems to have
+    /// changed: an equal count can hide a swap.
     pub(super) fn is_full_due(&self, now: Duration) -> bool {
         now >= self.full
     }

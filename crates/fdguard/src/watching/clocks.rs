@@ -1,4 +1,4 @@
-//! Time of a watch: the monotonic clock, and what happened to the other clocks meanwhile.
+//! The time of a watch: the monotonic clock, and changes of the other clocks meanwhile.
 
 use std::time::{Duration, SystemTime};
 

@@ -61,7 +61,7 @@ pub(super) fn must_be_readable(path: &Path) -> anyhow::Result<()> {
     read(path).map(|_| ())
 }
 
-/// Compares with the file, and writes it anew where the check passes.
+/// Compares with the file, and rewrites it if the check passes.
 pub(super) fn apply(path: &Path, proof: &mut Proof) -> anyhow::Result<()> {
     let Some(held) = proof.check.held.clone() else {
         return Ok(());

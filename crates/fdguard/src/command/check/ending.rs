@@ -22,9 +22,9 @@ use crate::command::trace::names::FdNames;
 pub(super) struct Ending<'a> {
     /// What the library saw of every process.
     pub(super) traces: &'a [TracedProcess],
-    /// What the processes wrote down.
+    /// What the processes recorded.
     pub(super) tables: &'a ProcessTables,
-    /// What descriptors were at the looks from outside.
+    /// The descriptors' names at the looks from outside.
     pub(super) names: &'a FdNames,
     /// The launched process, and whether a signal ended it.
     pub(super) root: (Pid, bool),
@@ -95,7 +95,7 @@ fn of_process(ending: &Ending<'_>, process: &TracedProcess) -> Vec<Remains> {
         .collect()
 }
 
-/// What one call path left open; none where it left nothing.
+/// What one call path left open; `None` if nothing.
 fn place(
     names: &EndNames<'_>,
     life: &Life,
@@ -141,7 +141,7 @@ fn place(
     })
 }
 
-/// Whether it was looked at from outside often enough to be judged by that alone.
+/// Whether it was sampled often enough from outside to be judged by that alone.
 pub(super) fn has_history(subject: &WatchedProcess) -> bool {
     subject.timeline.is_listed() && subject.timeline.looks() >= judge::LEAST_LOOKS as u64
 }
@@ -150,7 +150,7 @@ fn seconds(from: u64, to: u64) -> f64 {
     Duration::from_nanos(to.saturating_sub(from)).as_secs_f64()
 }
 
-/// What each number of a process was at its end.
+/// The name of each descriptor of a process at its end.
 struct EndNames<'a> {
     names: &'a FdNames,
     process: &'a TracedProcess,

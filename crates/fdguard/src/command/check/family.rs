@@ -27,11 +27,11 @@ const EVERY: Duration = Duration::from_millis(200);
 /// A child that has ended counts as a zombie after this long without a wait; every child is one
 /// briefly.
 const ZOMBIE: Duration = Duration::from_millis(500);
-/// How long a process may take to end when it is asked, and when it is killed.
+/// How long a process may take to end after SIGTERM, and after SIGKILL.
 const PATIENCE: Duration = Duration::from_secs(2);
 /// Rounds of terminating and killing: a process may start another one before it ends.
 const ROUNDS: usize = 3;
-/// What an exercise has in its environment: what it leaves behind is not the server's.
+/// Marks the environment of an exercise: what it leaves behind does not belong to the server.
 pub(super) const EXERCISE: &str = "FDGUARD_EXERCISE=1";
 
 type KnownProcesses = BTreeMap<(u32, u64), Member>;
@@ -49,7 +49,7 @@ struct Member {
 #[derive(Debug)]
 pub(super) struct Family {
     known: Arc<Mutex<KnownProcesses>>,
-    /// Our children from before: none of the program's.
+    /// Children of fdguard from before: they do not belong to the program.
     before: Vec<(u32, u64)>,
     watcher: Option<(Sender<()>, JoinHandle<()>)>,
 }
@@ -252,7 +252,7 @@ fn note(known: &Mutex<KnownProcesses>, root: u32) {
 /// Reaps an ended child of fdguard.
 fn reap(stat: &Stat) {
     if stat.ppid == std::process::id() {
-        // Another one may have been faster: it is gone either way.
+        // Another waiter may have been faster; the child is gone either way.
         let _ = waitpid(pid(stat.pid), WaitOptions::NOHANG);
     }
 }
@@ -264,7 +264,7 @@ fn pid(number: u32) -> Option<Pid> {
 /// A handle on this very process.
 fn handle(stat: &Stat) -> Option<OwnedFd> {
     let handle = pidfd_open(pid(stat.pid)?, PidfdFlags::empty()).ok()?;
-    // The number may have been given to another one in between.
+    // The pid may have been reused in between.
     let is_same = Stat::read(stat.pid).is_some_and(|now| now.ticks == stat.ticks);
     is_same.then_some(handle)
 }
@@ -279,7 +279,7 @@ fn wait_for_any(handles: &[OwnedFd], most: Duration) -> bool {
     poll(&mut fds, Some(&timeout)).is_ok_and(|ready| ready > 0)
 }
 
-/// Ends one process: asks, waits, kills.
+/// Ends one process: SIGTERM, wait, SIGKILL.
 fn end(stat: &Stat) -> Ending {
     let Some(handle) = handle(stat) else {
         return Ending::Ended;

@@ -94,7 +94,7 @@ fn must_exist(path: &Path, flag: &str) -> anyhow::Result<()> {
     }
 }
 
-/// Where results go beside the terminal.
+/// Report files in addition to the terminal.
 struct Files {
     output: Option<OutputStream>,
     junit: Option<OutputStream>,

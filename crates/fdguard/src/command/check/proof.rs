@@ -21,8 +21,8 @@ use crate::command::clearing;
 use crate::command::trace::children::comm;
 use crate::report::problem::ProblemReport;
 
-/// Rules of a watch whose findings fail a check. What is only about the host is not the program's
-/// fault.
+/// Rules of a watch whose findings fail a check. Findings about the host alone are not the
+/// program's fault.
 const FAILING: &[&str] = &[
     "leak",
     "growth",
@@ -48,11 +48,11 @@ pub(super) struct Proof {
 /// What a check adds.
 #[derive(Debug, Serialize)]
 pub(super) struct Check {
-    /// Whether nothing fails it.
+    /// True if nothing fails it.
     pub(super) passed: bool,
     /// The program's own exit code, 128+n after a signal; absent if fdguard was not its parent.
     pub(super) status: Option<u8>,
-    /// All that was left open, the worst first, with what is thought of it.
+    /// Everything that was left open, the worst first, with its verdict.
     pub(super) leftovers: Vec<Remains>,
     /// Processes that outlived it, and zombies.
     pub(super) processes: Vec<LeftoverProcess>,
@@ -60,7 +60,7 @@ pub(super) struct Check {
     pub(super) exercises: Vec<ExerciseResult>,
     /// Descriptors held at the end, by class; absent if they could not be read.
     pub(super) held: Option<HeldCounts>,
-    /// Whether something stood in the way of the judgement: then nothing found proves nothing.
+    /// Whether something prevented the judgement: then an empty result proves nothing.
     pub(super) blind: bool,
 }
 
@@ -111,7 +111,7 @@ impl Proof {
         findings.extend(of_processes(&processes));
         findings.append(&mut diagnosis.findings);
         add_piles(&mut findings, &piles, |pid| comm(&diagnosis, pid));
-        // A line to repair comes first.
+        // Findings with a line to fix come first.
         findings.sort_by_key(|one| {
             let has_line = one.origin.is_some();
             (!fails(one), !has_line, std::cmp::Reverse(one.severity))
@@ -144,7 +144,7 @@ impl Proof {
     }
 }
 
-/// What the user accepted, and nothing was like that.
+/// Allowances that matched nothing.
 fn unused(clearance: &Clearance<'_>, found: &Diagnosis, remains: &[Remains]) -> Vec<String> {
     let allowed = remains.iter().filter_map(|one| one.allowed_by.as_deref());
     let reasons = clearing::reasons(found).into_iter().chain(allowed);
@@ -254,8 +254,8 @@ fn is_alike(one: &LeftoverProcess, other: &LeftoverProcess) -> bool {
     kind(one) == kind(other) && (is_one_line || is_one_parent)
 }
 
-/// Children that pile up. Where those that are left of a line are reported as processes, that is
-/// the finding.
+/// Adds the findings about children that pile up, unless the children left by a line are already
+/// reported as processes.
 fn add_piles(findings: &mut Vec<Finding>, piles: &[ChildPile], comm: impl Fn(u32) -> Text) {
     for pile in piles {
         let culprit = |of: &Finding| of.origin.as_ref().and_then(|origin| origin.culprit.clone());
@@ -279,7 +279,7 @@ fn is_pile(finding: &Finding) -> bool {
     finding.rule == children::RULE.id
 }
 
-/// The user's word about the lines that started processes.
+/// Applies the user's allowances to the lines that started processes.
 fn allow_processes(processes: &mut [LeftoverProcess], allow: &[Allowance]) {
     for one in processes {
         let origin = one.origin.as_ref();
@@ -368,14 +368,14 @@ pub(super) fn too_short() -> Gap {
 }
 
 impl Proof {
-    /// How many things fail it.
+    /// The number of failures.
     pub(super) fn failures(&self) -> usize {
         let findings = self.diagnosis.findings.iter().filter(|one| fails(one));
         let hazards = self.diagnosis.hazards.iter();
         findings.count() + hazards.filter(|one| one.counts()).count()
     }
 
-    /// How long, and how many cycles.
+    /// The duration and the number of cycles.
     pub(super) fn extent(&self) -> String {
         let passed = self
             .diagnosis

@@ -36,8 +36,8 @@ pub(super) fn left(
     processes
 }
 
-/// Whether a line waits for its children: the end of the program may come between the end of the
-/// last ones and the wait for them, as for the threads that Python stops when it begins to end.
+/// Whether a line waits for its children. The program may end after its last children and before
+/// the wait for them, as with threads that Python stops when it shuts down.
 fn is_habit(line: &ChildPile) -> bool {
     line.waited >= HABIT && line.started.saturating_sub(line.waited) <= LAST
 }

@@ -20,7 +20,7 @@ use crate::terminal::{sanitize, sanitize_str};
 const MOST_FRAMES: usize = 12;
 const MOST_PASSED: usize = 10;
 const NARROWEST: usize = 24;
-/// Hazards that are shown: the others are in the JSON.
+/// How many hazards are shown; all of them are in the JSON.
 const MOST_HAZARDS: usize = 20;
 
 pub(super) fn write(
@@ -81,7 +81,7 @@ fn write_hazards(out: &mut dyn Write, found: &Diagnosis, width: usize) -> anyhow
     Ok(())
 }
 
-/// What the watch saw and the check does not judge.
+/// Whether the watch reported it and the check does not judge it.
 fn is_aside(finding: &Finding) -> bool {
     finding.cleared.is_none() && finding.severity >= Severity::Warning
 }
@@ -166,7 +166,7 @@ fn named(frame: &Frame) -> String {
     }
 }
 
-/// What was open and passes: a line each, the runtime's in one.
+/// Prints what was open and passes, one line each, and one line for all of the runtime's.
 fn write_passed(out: &mut dyn Write, leftovers: &[Remains], width: usize) -> anyhow::Result<()> {
     let of = |judged: RemainsVerdict| leftovers.iter().filter(move |one| one.judged == judged);
     let kinds = [

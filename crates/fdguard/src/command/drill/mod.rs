@@ -17,11 +17,11 @@ use subject::{Member, Subject, below, left};
 
 /// How long a start, an end or a budget may take.
 const PATIENCE: Duration = Duration::from_secs(60);
-/// From one look at a service that comes up to the next.
+/// The interval between looks at a starting service.
 const SETTLE_LOOK: Duration = Duration::from_millis(50);
 /// This many equal looks in a row count as settled.
 const STANDS_STILL: u32 = 10;
-/// One that never rests is taken as it is.
+/// A service that never settles is taken as it is.
 const SETTLES_WITHIN: Duration = Duration::from_secs(10);
 
 /// What the drill found.
@@ -39,12 +39,12 @@ struct Report {
 struct Case {
     name: &'static str,
     passed: bool,
-    /// How long it took, where that means something.
+    /// How long it took, if meaningful.
     milliseconds: Option<f64>,
     detail: String,
 }
 
-/// How a case went: how long it took and what was seen, or what is wrong.
+/// The outcome of a case: its duration and what was observed, or what is wrong.
 type Outcome = Result<(Option<Duration>, String), String>;
 type Drill = fn(&DrillArgs) -> Outcome;
 
@@ -187,7 +187,7 @@ fn orphaned(args: &DrillArgs) -> Outcome {
     Ok((Some(took), format!("all {} processes ended", members.len())))
 }
 
-/// The service's limit is lowered to what it has.
+/// Lowers the service's limit to its current count.
 fn starved(args: &DrillArgs) -> Outcome {
     let (subject, pid) = up(args, &["--warmup", "0s"], &[])?;
     let soft = settled(pid).map_err(|error| error.to_string())?;
@@ -240,7 +240,7 @@ fn settled(pid: u32) -> std::io::Result<u64> {
     Ok(u64::try_from(last).unwrap_or(u64::MAX))
 }
 
-/// Somebody else has a port that we want.
+/// Another process holds the port of the service.
 fn port_held(args: &DrillArgs) -> Outcome {
     let holder = TcpListener::bind("127.0.0.1:0").map_err(|error| error.to_string())?;
     let port = holder

@@ -10,7 +10,7 @@ use serde_json::Value;
 
 use crate::cli::DrillArgs;
 
-/// A supervisor with its service. Dropped, it is killed; its keepers end the rest.
+/// A supervisor with its service. Drop kills it; its keepers end the rest.
 #[derive(Debug)]
 pub(super) struct Subject {
     child: Child,
@@ -18,7 +18,7 @@ pub(super) struct Subject {
 }
 
 impl Subject {
-    /// Starts `fdguard run` with the words of the drill, more flags, and this command.
+    /// Starts `fdguard run` with the arguments of the drill, more flags, and this command.
     pub(super) fn start(
         args: &DrillArgs,
         flags: &[&str],
@@ -101,7 +101,7 @@ impl Subject {
     }
 
     pub(super) fn signal(&self, signal: Signal) {
-        // One that is gone already needs none.
+        // An error means that it is already gone.
         let _gone = kill_process(Pid::from_child(&self.child), signal);
     }
 

@@ -83,7 +83,7 @@ fn is_hidden(args: &HostArgs) -> bool {
     !(args.mcp || args.access.no_token || args.access.inspectable)
 }
 
-/// For one MCP client. Nothing but the protocol goes to stdout.
+/// Serves one MCP client. Only the protocol goes to stdout.
 fn serve_one(args: &HostArgs, roots: Roots) -> anyhow::Result<u8> {
     let sink = sink(args)?;
     let launch = mcp::StdioLaunch {
@@ -96,18 +96,17 @@ fn serve_one(args: &HostArgs, roots: Roots) -> anyhow::Result<u8> {
     Ok(exit::CLEAN)
 }
 
-/// What MCP clients may.
+/// What MCP clients may do.
 fn tools(args: &HostArgs, roots: Roots) -> mcp::Options {
     let mut options = mcp::Options::default();
-    // Also when the file was replaced by a newer one meanwhile.
+    // Works even if the file was replaced by a newer one.
     options.program = Some(PathBuf::from("/proc/self/exe"));
     options.roots = roots;
     options.idle = args.sessions.idle;
     options
 }
 
-/// The document on stdout; 1 when an entry was not as it should be.
-/// What a host left.
+/// What a host left behind.
 #[derive(Debug, Serialize)]
 struct Leftovers {
     #[serde(flatten)]

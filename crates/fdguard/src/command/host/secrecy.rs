@@ -26,8 +26,8 @@ pub(super) fn leave_environment() -> anyhow::Result<()> {
         command.arg0(name);
     }
     command.args(words).env_remove(TOKEN).env_remove(TOKEN_FD);
-    // An empty one is none. A pipe has room for more than the longest token, and a longer one is
-    // refused later.
+    // An empty token counts as none. A pipe has room for more than the longest token, and a longer
+    // one is rejected later.
     if !token.is_empty() {
         let (reader, writer) =
             rustix::pipe::pipe().context("cannot pass the token through a pipe")?;
@@ -43,7 +43,7 @@ pub(super) fn leave_environment() -> anyhow::Result<()> {
         .context("cannot re-execute the host to remove the token from its environment"))
 }
 
-/// One byte more than a token may have: what is cut is still refused.
+/// One byte more than a token may have, so that a truncated one is still rejected.
 const LONGEST: usize = 1025;
 
 /// From here on only root can read memory and descriptors of this process and its keepers.

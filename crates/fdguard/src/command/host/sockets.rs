@@ -16,7 +16,7 @@ use crate::exit::{self, HintedError};
 /// The default address.
 const DEFAULT: &str = "127.0.0.1:7878";
 
-/// Where the host is to listen.
+/// The addresses to listen on.
 #[derive(Debug)]
 pub(super) struct Sockets(Vec<Listen>);
 

@@ -46,7 +46,7 @@ pub(super) fn run(args: &InspectArgs) -> anyhow::Result<u8> {
 struct Inspected {
     #[serde(flatten)]
     inspection: Inspection,
-    /// What `--heal` did; the rest is how it was found afterwards.
+    /// What `--heal` did; the rest is the state afterwards.
     #[serde(skip_serializing_if = "Option::is_none")]
     healed: Option<HealResult>,
 }
@@ -155,7 +155,8 @@ fn databases(folder: &Path) -> std::io::Result<Vec<PathBuf>> {
     Ok(found)
 }
 
-/// By its first bytes, by a side file, or by its name: a damaged one has no magic any more.
+/// Recognises a database by its first bytes, a side file, or its name: a damaged one may lack the
+/// magic.
 fn looks_like_one(path: &Path) -> bool {
     let name = path.file_name().unwrap_or_default().as_encoded_bytes();
     if [&b"-wal"[..], b"-shm", b"-journal"]

@@ -175,7 +175,7 @@ impl Teller {
         } else {
             let line = line(at, word, &event.path, findings, &holders);
             writeln!(self.out, "{}", sanitize_str(&line))?;
-            // What wrote explains it; without that, what might have.
+            // An actual stray write explains the damage; without one, a possible one might.
             let wrote = |one: &&Hazard| one.rule == "recycled-write";
             let has_writer = hazards.iter().any(|one| wrote(&one));
             let told = hazards.iter().filter(|one| !has_writer || wrote(one));

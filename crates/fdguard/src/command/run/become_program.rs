@@ -11,7 +11,7 @@ use rustix::process::{Resource, Rlimit, setrlimit};
 
 use crate::exit::{self, HintedError};
 
-/// Does not come back when it works.
+/// Does not return on success.
 pub(super) fn run(settings: &RunSettings) -> anyhow::Result<u8> {
     let [service] = &settings.services[..] else {
         return Err(HintedError::usage("--exec requires exactly one program", "").into());

@@ -33,7 +33,7 @@ pub(super) struct InjectedTrace {
     /// Around one program people read the reports, not event lines.
     teller: Option<PreventionLog>,
     runs: BTreeMap<String, ServiceWatch>,
-    /// Runs that are over, and whose last look is still under way.
+    /// Ended runs whose last look is still in progress.
     leaving: Vec<ServiceWatch>,
     /// Services already reported as untraceable.
     blind: BTreeSet<String>,
@@ -112,7 +112,7 @@ impl InjectedTrace {
         events
     }
 
-    /// Waits for the last answer of a run that is over. Gives it back when there is none yet.
+    /// Waits for the last reply of an ended run. Returns the run if there is none yet.
     fn leave(
         &mut self,
         mut watched: ServiceWatch,

@@ -77,7 +77,7 @@ const HARM: [&str; 4] = [
     "use-after-close",
 ];
 
-/// What makes two reports one: the kind and the places in the code, in whichever process.
+/// Reports with the same key are merged: the kind and the places in the code, in any process.
 type Key = (bool, String, [String; 3]);
 
 impl PreventionLog {

@@ -20,7 +20,7 @@ use crate::report::trace::name;
 /// What was prevented, by rule.
 pub(super) type Counts = BTreeMap<&'static str, u64>;
 
-/// What is asked of the thread.
+/// A request to the thread.
 #[derive(Debug)]
 enum Job {
     Look,
@@ -28,7 +28,7 @@ enum Job {
     End,
 }
 
-/// What it answers.
+/// Its reply.
 #[derive(Debug)]
 pub(super) enum Reply {
     Found(WorkerFindings),
@@ -42,10 +42,10 @@ pub(super) struct WorkerFindings {
     pub(super) counts: Counts,
     /// Processes that are another program by now, without the library.
     pub(super) became: BTreeMap<u32, UntracedProgram>,
-    /// All of them, where there may be new ones.
+    /// All hazards, if there may be new ones.
     pub(super) hazards: Vec<Hazard>,
     pub(super) gaps: Vec<Gap>,
-    /// Nothing is left of the injection.
+    /// The injection is finished.
     pub(super) is_last: bool,
 }
 
@@ -80,7 +80,7 @@ impl Worker {
         self.prevented.load(Ordering::Relaxed)
     }
 
-    // A thread that is gone answers nothing, and that is seen where answers are awaited.
+    // If the thread is gone, the code that waits for replies notices.
     pub(super) fn wake(&self) {
         drop(self.jobs.send(Job::Look));
     }
@@ -123,7 +123,7 @@ pub(super) struct WorkerGone;
 struct Looker {
     injection: Injection,
     prevented: Arc<AtomicU64>,
-    /// How much was prevented when hazards were named last.
+    /// How much was prevented when hazards were last resolved to lines.
     named: u64,
     /// Names of one run: the next one may be of another build.
     symbols: Option<Symbols>,
@@ -161,7 +161,7 @@ impl Looker {
                     return;
                 }
             };
-            // Tables are large, and the next look is a while away.
+            // Tables are large, and the next look is far away.
             trim::return_free_memory();
             if answer.send(reply).is_err() {
                 return;
@@ -204,8 +204,8 @@ impl Looker {
         }
     }
 
-    /// The line that opened most of what a process holds. Names are given back at once: breaches
-    /// are rare.
+    /// The line that opened most of what a process holds. Symbols are freed at once: breaches are
+    /// rare.
     fn line(&self, pid: u32) -> Option<String> {
         let sites = self.injection.sites(pid, &mut Symbols::new()).ok()?;
         sites

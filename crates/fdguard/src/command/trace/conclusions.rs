@@ -20,7 +20,7 @@ use super::aggregate::{is_go, members};
 use super::names::FdNames;
 use crate::report::trace::ProcessSites;
 
-/// Rules about the course of counts: of a traced process its lifetimes say more.
+/// Rules about the course of counts: for a traced process the lifetimes are more precise.
 const BY_COUNT: &[&str] = &["leak", "growth", "plateau"];
 
 /// What is known of the processes of a trace.
@@ -32,7 +32,7 @@ pub(super) struct Material<'a> {
 }
 
 impl Material<'_> {
-    /// Puts what the lifetimes say into a diagnosis of the looks from outside; gives the sites of
+    /// Adds the conclusions from lifetimes to a diagnosis from outside looks; returns the sites of
     /// each process.
     pub(super) fn conclude(&self, diagnosis: &mut Diagnosis) -> Vec<ProcessSites> {
         let root = diagnosis.process.pid;
@@ -49,7 +49,7 @@ impl Material<'_> {
                 let at = wall_time(at);
                 released = Some((process.pid, ReleasedAtEnd { count, at }));
             }
-            // Of what a process was before it became another program, only leaks are of interest.
+            // Of a process's earlier program, only leaks are of interest.
             let is_latest = self.is_latest(process);
             let shown = conclusion.sites.iter();
             let is_shown = |one: &&SiteReport| is_latest || one.verdict == Verdict::Leaking;
@@ -80,7 +80,7 @@ impl Material<'_> {
         diagnosis.verdict = verdict.unwrap_or(Verdict::Unknown);
     }
 
-    /// What the lifetimes of a process say.
+    /// The conclusion from the lifetimes of a process.
     pub(super) fn conclusion(&self, process: &TracedProcess) -> Conclusion {
         let subject = self.subject(process.pid);
         let limits = subject.map(|one| one.timeline.limits());

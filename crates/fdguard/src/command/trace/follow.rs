@@ -50,7 +50,7 @@ enum Out {
 }
 
 impl<'s> Follower<'s> {
-    /// Lines go to the file of the report, but for one that is JSON.
+    /// Lines go to the report's file, unless that is JSON.
     pub(super) fn new(args: &'s TraceArgs, settings: &'s RuleSettings) -> anyhow::Result<Self> {
         let out = match args.output.as_deref().filter(|_| !args.json) {
             Some(path) => {

@@ -11,7 +11,7 @@ use super::run_loop::{RunningTrace, TraceObserver, notify};
 use crate::progress;
 use crate::watching::WatchProgress;
 
-/// When the first line comes, and the time between two.
+/// The time of the first line, and the interval after it.
 const FIRST: Duration = Duration::from_secs(2);
 const EVERY: Duration = Duration::from_secs(10);
 

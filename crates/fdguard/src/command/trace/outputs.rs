@@ -9,7 +9,7 @@ use crate::output::OutputStream;
 use crate::report::html;
 use crate::report::trace::{TraceReport, folded, pprof, svg};
 
-/// The files that were asked for.
+/// The requested files.
 pub(super) struct Outputs(Vec<(Format, OutputStream)>);
 
 #[derive(Clone, Copy)]
@@ -21,7 +21,7 @@ enum Format {
 }
 
 impl Outputs {
-    /// Opens them all, so that nothing is run for nothing.
+    /// Opens all files first, so that the program does not run in vain.
     pub(super) fn open(args: &TraceArgs) -> anyhow::Result<Self> {
         let outputs = &args.outputs;
         let asked = [
@@ -46,7 +46,7 @@ impl Outputs {
         Ok(Self(streams))
     }
 
-    /// Writes them all: where one fails, the others are written none the less.
+    /// Writes all files; if one fails, the others are still written.
     pub(super) fn write(self, report: &TraceReport) -> anyhow::Result<()> {
         let mut failed = None;
         for (format, mut stream) in self.0 {

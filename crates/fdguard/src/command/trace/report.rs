@@ -113,11 +113,11 @@ pub(super) fn start_watch<'p>(
         .or_else(|_| LiveWatch::start(probe, plan(vec![observed.pid()])))
 }
 
-/// The tables around the last look.
+/// The tables before and after the last look.
 pub(super) struct SampledTables {
     before: ProcessTables,
     after: ProcessTables,
-    /// What is older was seen by that look, if it was open.
+    /// That look saw everything older, if it was open.
     since: u64,
     /// When the tables were read last.
     read: u64,
@@ -136,8 +136,8 @@ impl SampledTables {
         })
     }
 
-    /// After another look. When the program has ended its tables may be gone: then the last ones
-    /// count.
+    /// Reads the tables after another look. If the program has ended they may be gone: then the
+    /// last ones count.
     pub(super) fn again(&mut self, observed: &ObservedTrace) {
         let read = monotonic();
         if let Ok(tables) = observed.tables() {
@@ -175,7 +175,7 @@ impl SampledTables {
     }
 }
 
-/// One look, or as many as `--for` asks.
+/// Takes one look, or looks for as long as `--for` requests.
 fn watch(
     args: &TraceArgs,
     live: &mut LiveWatch<'_>,
@@ -241,7 +241,7 @@ fn exit_code(found: &Diagnosis) -> u8 {
     }
 }
 
-/// A diagnosis, with what is open now.
+/// A diagnosis and the currently open descriptors.
 #[derive(Debug, Serialize)]
 struct Document<'a> {
     #[serde(flatten)]
@@ -250,12 +250,12 @@ struct Document<'a> {
     sites: Vec<SiteNow<'a>>,
 }
 
-/// Where the descriptors of a process come from. They add up.
+/// Where the descriptors of a process come from. The counts add up.
 #[derive(Debug, Serialize)]
 struct Account<'a> {
     pid: Pid,
     comm: &'a Text,
-    /// Unknown where they could not be listed.
+    /// `None` if they could not be listed.
     live: Option<u64>,
     traced: Option<u64>,
     inherited: Option<u64>,
@@ -340,7 +340,7 @@ impl<'a> Account<'a> {
     fn of(subject: &'a WatchedProcess, origins: Option<&ProcessSites>) -> Self {
         let timeline = &subject.timeline;
         let listed = timeline.is_listed().then(|| timeline.live().len() as u64);
-        // What was opened or closed since the look is counted as the table has it.
+        // Descriptors opened or closed since the look count as in the table.
         let known = origins.filter(|_| listed.is_some()).map(|one| {
             let traced: usize = one.sites.iter().map(|site| site.open.len()).sum();
             (traced as u64, one.inherited as u64, one.unknown as u64)

@@ -20,7 +20,7 @@ use crate::tui::trace::{
 };
 use crate::watching::{LiveWatch, WatchProgress};
 
-/// The terminal is the program's unless it has none of it.
+/// The view may use the terminal only if the program does not.
 pub(super) fn check_free() -> anyhow::Result<()> {
     let is_used = std::io::stdin().is_terminal()
         || std::io::stdout().is_terminal()

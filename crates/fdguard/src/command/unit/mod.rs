@@ -115,7 +115,7 @@ fn name(args: &UnitArgs, program: &str) -> Result<String, HintedError> {
 }
 
 /// The program as an absolute path, found as a shell would. Links are not followed: a program may
-/// look at its own name.
+/// depend on its own name.
 fn found(program: &Path) -> Result<PathBuf, HintedError> {
     if program.components().count() > 1 || program.is_absolute() {
         return std::path::absolute(program).map_err(|error| {

@@ -12,7 +12,7 @@ use crate::recording::Recorder;
 use crate::tui::watch::WatchSource;
 use crate::watching::{LiveWatch, WatchProgress};
 
-/// A watch, and where it is written down.
+/// A watch and its recording.
 pub(super) struct Engine<'p> {
     pub(super) live: LiveWatch<'p>,
     recorder: Option<Recorder>,
@@ -26,7 +26,7 @@ impl<'p> Engine<'p> {
         Ok(Self { live, recorder })
     }
 
-    /// Waits for the next look, and gives its entries.
+    /// Waits for the next look, and returns its entries.
     pub(super) fn step(
         &mut self,
         deadline: Instant,

@@ -30,7 +30,7 @@ use crate::tui::watch::{WatchOptions, WatchViewEnd};
 use crate::watching::{LiveWatch, WatchProgress};
 use crate::{output, progress, recording, terminal, tui};
 
-/// How long to wait at most before looking at the clock again.
+/// The longest wait before checking the clock again.
 const PATIENCE: Duration = Duration::from_secs(3600);
 
 pub(super) fn run(args: &WatchArgs) -> anyhow::Result<u8> {
@@ -124,7 +124,7 @@ fn replay(args: &WatchArgs, path: &Path, settings: &RuleSettings) -> anyhow::Res
     finish(args, &watch, settings, stream)
 }
 
-/// A line for each look, where lines were asked for.
+/// Prints a line for each look, if lines were requested.
 fn tell(
     args: &WatchArgs,
     watch: &Watch,
@@ -146,7 +146,7 @@ fn tell(
         }
         return Ok(());
     }
-    // The line is about this look: what it did not see is unknown, not as it was.
+    // The line is about this look: what it did not see is unknown, not unchanged.
     let opinion = ProcessDiagnosis {
         last: look.count,
         ..subject.opinion(settings)
@@ -156,7 +156,7 @@ fn tell(
     Ok(stream.flush()?)
 }
 
-/// The verdict, and the exit code that goes with it.
+/// Prints the verdict and returns the exit code.
 fn finish(
     args: &WatchArgs,
     watch: &Watch,

@@ -11,13 +11,13 @@ use crate::watching::{OnSignal, WatchPlan};
 
 /// The interval between looks without a given length.
 const LONG: Duration = Duration::from_secs(300);
-/// Between two looks while somebody watches.
+/// The interval between looks in the live view.
 const SHOWN: Duration = Duration::from_secs(1);
 /// Looks that a watch of known length should have.
 const LOOKS: u32 = 80;
 /// And the shortest time between them.
 const SHORTEST: Duration = Duration::from_millis(250);
-/// From here on looks are spread, so that many watches do not look in step.
+/// From this interval on looks are spread, so that many watches do not look in step.
 const SPREAD_FROM: Duration = Duration::from_secs(60);
 
 pub(super) fn plan(args: &WatchArgs, probe: &Probe, is_shown: bool) -> anyhow::Result<WatchPlan> {

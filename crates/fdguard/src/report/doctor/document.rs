@@ -1,4 +1,4 @@
-//! The `fdguard.diagnosis/1` document with what the doctor adds to it.
+//! The `fdguard.diagnosis/1` document with the doctor's additions.
 
 use std::io::Write;
 use std::path::Path;
@@ -16,10 +16,10 @@ use fdguard_core::wall::Wall;
 use fdguard_core::{Fd, Pid, Tier};
 use serde::Serialize;
 
-/// How many targets the document has: all of them are in the snapshots.
+/// How many targets the document has; all of them are in the snapshots.
 const TARGETS: usize = 20;
 
-/// A diagnosis, and more members beside its own.
+/// A diagnosis with additional members.
 #[derive(Serialize)]
 struct Document<'a> {
     #[serde(flatten)]

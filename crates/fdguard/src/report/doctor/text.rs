@@ -18,7 +18,7 @@ const LEAST_COLUMN: usize = 16;
 /// How to show it.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Options<'a> {
-    /// Columns of the terminal; `None` cuts and breaks nothing.
+    /// Columns of the terminal; `None` disables cutting and wrapping.
     pub width: Option<usize>,
     /// Where the bundle is.
     pub bundle: Option<&'a Path>,
@@ -42,7 +42,7 @@ pub fn write(
         .map_or(HEADING, |severity| style::severity(severity).0);
     let sentence = format!("{}: {}", headline.word, headline.text);
     for (index, line) in page.wrapped(&sentence, 0, 2).iter().enumerate() {
-        // Only the word is coloured, and the sentence may be broken after it.
+        // Only the verdict is coloured, and the sentence may be wrapped after it.
         match line.strip_prefix(headline.word) {
             Some(rest) if index == 0 => writeln!(out, "{}{rest}", paint(color, headline.word))?,
             _ => writeln!(out, "{line}")?,
@@ -180,7 +180,7 @@ impl Page {
         Ok(())
     }
 
-    /// Whether of the last column nothing would be left but the cut.
+    /// Whether the last column would be cut away completely.
     fn is_too_narrow(&self, rows: &[Vec<String>]) -> bool {
         let Some(width) = self.width else {
             return false;

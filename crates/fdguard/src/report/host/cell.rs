@@ -1,4 +1,4 @@
-//! The words in the cells of the radar. Unknown is `?`, never 0; `-` is "nothing of the kind".
+//! The text in the cells of the radar. Unknown is `?`, never 0; `-` means "does not exist".
 
 use std::time::Duration;
 
@@ -8,9 +8,9 @@ use unicode_width::{UnicodeWidthChar as _, UnicodeWidthStr as _};
 
 use crate::terminal::sanitize_str;
 
-/// What is not known.
+/// An unknown value.
 pub const UNKNOWN: &str = "?";
-/// What does not exist here.
+/// A value that does not exist.
 pub const NONE: &str = "-";
 
 /// A number in full.
@@ -60,7 +60,7 @@ pub fn peak(row: &HostRow, number: fn(Option<u64>) -> String) -> String {
     }
 }
 
-/// What was added since the watching began: `+12`.
+/// Growth since the watch began: `+12`.
 #[must_use]
 pub fn grown(grown: Option<ProcessGrowth>) -> String {
     grown.map_or_else(
@@ -134,7 +134,7 @@ pub fn duration(duration: Duration) -> String {
     }
 }
 
-/// The command name, harmless, with a word for the dead.
+/// The sanitised command name, with a mark for zombies.
 #[must_use]
 pub fn command(row: &HostRow) -> String {
     let name = row.comm.to_lossy();
@@ -149,7 +149,7 @@ pub fn command(row: &HostRow) -> String {
     }
 }
 
-/// Cuts text to a number of columns, with an ellipsis where something is missing.
+/// Cuts text to a number of columns, with an ellipsis if something is missing.
 #[must_use]
 pub fn cut(text: &str, columns: usize) -> String {
     if text.width() <= columns {

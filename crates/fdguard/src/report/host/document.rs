@@ -27,7 +27,7 @@ pub fn document<'a>(view: &'a HostView, growth: Option<&'a Growth>) -> HostDocum
     }
 }
 
-/// A look at the whole host as it is written.
+/// One look at the whole host, as serialised.
 #[derive(Debug, Serialize)]
 pub struct HostDocument<'a> {
     schema: &'static str,

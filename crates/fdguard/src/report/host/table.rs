@@ -10,9 +10,9 @@ use fdguard_core::host::{HostRow, HostView};
 /// How the table is laid out.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct TableOptions {
-    /// Columns of the terminal; absent in a pipe, where nothing is ever cut.
+    /// Columns of the terminal; `None` in a pipe, where nothing is cut.
     pub width: Option<usize>,
-    /// How many processes at most; absent for all.
+    /// The maximum number of processes; `None` for all.
     pub limit: Option<usize>,
 }
 

@@ -15,7 +15,7 @@ use crate::report::table::{class_name, thousands};
 /// Families that are drawn: beyond these there is little of each.
 const MOST_FAMILIES: usize = 12;
 
-/// A place for a drawing, and what it shows of time and number.
+/// The area of a drawing, and its ranges of time and number.
 struct Frame {
     width: f64,
     height: f64,
@@ -126,7 +126,7 @@ impl Frame {
     }
 }
 
-/// Where it goes if nothing changes.
+/// The extrapolated course.
 struct Course {
     from: CurvePoint,
     /// Descriptors a second: the likeliest, the least, the most.
@@ -190,7 +190,7 @@ impl Course {
     }
 }
 
-/// All descriptors, with the soft limit and where it goes.
+/// All descriptors, with the soft limit and the extrapolated course.
 pub(super) fn total(curves: &Curves, limit: Option<&Forecast>) -> String {
     let curve = &curves.total;
     let (Some(first), Some(last)) = (curve.points.first(), curve.points.last()) else {
@@ -198,7 +198,7 @@ pub(super) fn total(curves: &Curves, limit: Option<&Forecast>) -> String {
     };
     let watched = (last.at - first.at).max(0.1);
     let course = limit.and_then(|limit| Course::of(curve, limit));
-    // As far as the limit when that is near, else a while beyond the watch.
+    // Draw up to the limit if it is near, else somewhat beyond the watch.
     let until = course.as_ref().map_or(last.at, |course| {
         let end = course.reaches_limit(course.likely) + 0.1 * watched;
         if end <= last.at + 3.0 * watched {
@@ -286,7 +286,7 @@ fn description(curve: &Curve, limit: Option<&Forecast>) -> String {
     text
 }
 
-/// Each family in a small picture of its own scale: what rises is seen beside what is large.
+/// Each family in a small picture with its own scale, so that growth shows beside large numbers.
 pub(super) fn families(curves: &Curves) -> String {
     let shown: Vec<_> = curves.families.iter().take(MOST_FAMILIES).collect();
     if shown.is_empty() {

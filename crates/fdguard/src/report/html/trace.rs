@@ -1,5 +1,5 @@
-//! A trace as a web page: one file, nothing fetched from anywhere. Its script sorts the table and
-//! zooms the flame graph; without it everything is there all the same.
+//! A trace as a web page: one file, no external resources. Its script sorts the table and zooms the
+//! flame graph; without the script all content is still there.
 
 use std::fmt::Write as _;
 
@@ -24,7 +24,7 @@ const SORT: &str = include_str!("sort.js");
 const MOST_SITES: usize = 500;
 const MOST_HAZARDS: usize = 200;
 
-/// The page. Only scripts with the word `nonce` run in it.
+/// The page. Only scripts with this `nonce` run in it.
 #[must_use]
 pub fn page(report: &TraceReport, nonce: &str) -> String {
     let found = &report.diagnosis;
@@ -94,7 +94,7 @@ fn header(report: &TraceReport, title: &str) -> String {
     )
 }
 
-/// What matters most, in one line.
+/// The most important result, in one line.
 fn sentence(report: &TraceReport) -> String {
     let found = &report.diagnosis;
     let mut parts = Vec::new();
@@ -318,7 +318,7 @@ fn row(process: &ProcessSites, site: &Site, process_name: Option<&str>) -> Strin
         (age, age.map(wording::duration)),
     ];
     for (number, shown) in numbers {
-        // What is not known is sorted below everything.
+        // Unknown values sort below everything.
         let _infallible = write!(
             text,
             "<td class=\"n\" data-v=\"{}\">{}</td>",

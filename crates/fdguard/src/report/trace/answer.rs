@@ -72,7 +72,7 @@ impl DisplayOptions {
         }
     }
 
-    /// A frame of a stack, with its path where it is the application's own.
+    /// A frame of a stack, with its path if it belongs to the application.
     fn frame(&self, frame: &Frame, is_own: bool) -> String {
         match (&frame.file, frame.line) {
             (Some(file), Some(line)) if is_own => {
@@ -149,7 +149,7 @@ impl<'a> LeakAnswer<'a> {
         self.findings.push(finding);
     }
 
-    /// Writes it: the line, its source, why, the stack, and what to change.
+    /// Prints it: the line, its source, the reason, the stack, and the fix.
     pub fn write(&self, out: &mut dyn Write, shown: &DisplayOptions) -> anyhow::Result<()> {
         let Some(first) = self.first() else {
             return Ok(());
@@ -230,8 +230,8 @@ impl<'a> LeakAnswer<'a> {
         )
     }
 
-    /// `60 files`, or `80 epoll instances and 160 unix sockets`. What was closed of the same line
-    /// is among what it opened.
+    /// `60 files`, or `80 epoll instances and 160 unix sockets`. Closed descriptors of the same
+    /// line count as opened.
     fn what(&self) -> String {
         let mut kinds: Vec<(Option<&fdguard_core::Class>, u64)> = Vec::new();
         for finding in &self.findings {
@@ -253,7 +253,7 @@ impl<'a> LeakAnswer<'a> {
     }
 }
 
-/// Whether a target says more than the class: `eventfd` and `pipe:[7]` do not.
+/// Whether a target adds information to the class: `eventfd` and `pipe:[7]` do not.
 fn says_more(finding: &Finding, target: &Text) -> bool {
     let kernel: [&[u8]; 3] = [b"pipe:", b"anon_inode:", b"socket:"];
     let bytes = target.as_bytes();

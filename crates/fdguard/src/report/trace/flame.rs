@@ -14,7 +14,7 @@ pub struct FlameNode {
     pub name: String,
     /// Its language; absent for processes and for the root of several.
     pub language: Option<Language>,
-    /// Whether it is the line to be looked at.
+    /// Whether it is the culprit.
     pub is_culprit: bool,
     /// How many are open below it.
     pub live: u64,
@@ -23,7 +23,7 @@ pub struct FlameNode {
 }
 
 impl FlameNode {
-    /// The graph of what is still open: the process as root, or all of them.
+    /// The graph of what is still open, with the process, or all processes, as root.
     #[must_use]
     pub fn from_report(report: &TraceReport) -> Self {
         let mut root = Self::new("all processes".to_owned(), None);
@@ -48,7 +48,7 @@ impl FlameNode {
         }
     }
 
-    /// How many frames are above each other at most, this one included.
+    /// The height of the tree, including this frame.
     #[must_use]
     pub fn depth(&self) -> usize {
         1 + self.inner.iter().map(Self::depth).max().unwrap_or(0)
@@ -88,7 +88,7 @@ impl FlameNode {
         node
     }
 
-    /// Equal numbers are in the order of names, so that the same program gives the same picture.
+    /// Ties sort by name, so that the same program gives the same picture.
     fn order(&mut self) {
         self.inner
             .sort_by(|a, b| b.live.cmp(&a.live).then_with(|| a.name.cmp(&b.name)));

@@ -82,7 +82,7 @@ pub fn blamed(hazard: &Hazard) -> Option<(&'static str, &Party)> {
         .find_map(|(title, party)| Some((title, party.as_ref()?)))
 }
 
-/// What to do about its kind.
+/// The fix for its rule.
 #[must_use]
 pub fn fix(hazard: &Hazard) -> Option<&'static str> {
     rule::find(&hazard.rule)?.fix
@@ -131,7 +131,7 @@ pub fn write(
     Ok(())
 }
 
-/// One that the user accepted: what it is, why it does not count, and whose line it is.
+/// Prints an accepted hazard: what it is, why it does not count, and its line.
 fn write_cleared(
     out: &mut dyn Write,
     hazard: &Hazard,
@@ -148,7 +148,7 @@ fn write_cleared(
     wrapped(out, "", &sanitize_str(&text), width, DIM)
 }
 
-/// The command of a process, by what the diagnosis knows.
+/// The command of a process, if the diagnosis knows it.
 #[must_use]
 pub fn comm(diagnosis: &fdguard_core::diagnosis::Diagnosis, pid: u32) -> Option<String> {
     let mut processes = diagnosis.processes.iter();

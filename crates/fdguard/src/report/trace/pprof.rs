@@ -34,7 +34,7 @@ mod profile {
     pub(super) const DEFAULT_SAMPLE_TYPE: u64 = 14;
 }
 
-/// What a sample counts, in the order of its values.
+/// The values of a sample, in order.
 const TYPES: [&str; 3] = ["open_descriptors", "opened", "closed"];
 const UNIT: &str = "count";
 
@@ -60,7 +60,7 @@ pub fn message(report: &TraceReport) -> Vec<u8> {
     writer.finish()
 }
 
-/// Numbers of texts, places and modules are given out as they come; the first is 1, as 0 is none.
+/// Indices of texts, places and modules are assigned in order from 1; 0 means none.
 struct Writer {
     out: Message,
     texts: HashMap<String, u64>,
@@ -215,15 +215,15 @@ impl Writer {
         self.functions.insert(key, id);
         self.out.message(profile::FUNCTION, |function| {
             function.number(1, id);
-            // Without a system name a reader takes the name as it is, and does not strip `<module>`
-            // or `Vec<T>`.
+            // Without a system name, readers keep the name unchanged and do not strip `<module>` or
+            // `Vec<T>`.
             function.number(2, key.0);
             function.number(4, key.1);
         });
         id
     }
 
-    /// Everything is named already: a reader need not look for symbols.
+    /// Everything is symbolised already: readers need not look for symbols.
     fn mapping(&mut self, module: &str) -> u64 {
         const HAS_FUNCTIONS_FILES_LINES_INLINED: [u64; 4] = [7, 8, 9, 10];
         let file = self.text(module);

@@ -83,7 +83,7 @@ pub fn figure(report: &TraceReport) -> String {
     )
 }
 
-/// Text that is safe in XML: what XML cannot say at all becomes visible.
+/// Text that is safe in XML: characters that XML cannot represent become visible escapes.
 fn xml(text: &str) -> String {
     let text = escape(text);
     text.replace('\u{fffe}', "\\u{fffe}")
@@ -121,7 +121,7 @@ fn class(language: Option<Language>) -> &'static str {
     }
 }
 
-/// The frames, and how many were left out.
+/// The frames, and how many were omitted.
 fn frames(root: &FlameNode, top: usize) -> (String, u64) {
     let mut drawing = Drawing {
         text: String::new(),

@@ -175,7 +175,7 @@ pub(crate) fn party(thread: u32, stack: &[Frame]) -> Party {
     }
 }
 
-/// A close by somebody else, which struck a third.
+/// A close by a stranger that hit a third party.
 pub(crate) fn hazard() -> Hazard {
     let python =
         |function: &str, line| frame(function, Some(("/srv/run.py", line)), Language::Python);

@@ -18,7 +18,7 @@ const RATE: usize = 8;
 const CLASS: usize = 16;
 const LINE_AT_LEAST: usize = 12;
 
-/// How wide each column is; those without room have none.
+/// The width of each column; 0 without room.
 #[derive(Clone, Copy, Debug)]
 struct Widths {
     opened: usize,
@@ -163,7 +163,7 @@ fn cut(text: &str, width: usize) -> String {
     cell::left(text, width.saturating_sub(1))
 }
 
-/// Unknown is nothing, not 0.
+/// Empty if unknown, not 0.
 fn rate(rate: Option<f64>) -> String {
     match rate {
         None => "?".to_owned(),

@@ -24,7 +24,7 @@ pub struct SiteRow {
     pub comm: String,
     /// How many are open.
     pub live: usize,
-    /// How many more a second, over the last seconds.
+    /// Growth per second, over the last seconds.
     pub rate: Option<f64>,
     /// Whether it has grown for a while.
     pub is_growing: bool,
@@ -34,9 +34,9 @@ pub struct SiteRow {
     pub closed: u64,
     /// Seconds that the oldest has been open.
     pub oldest: f64,
-    /// What most of them are.
+    /// The most frequent class.
     pub class: String,
-    /// What they point to, where that is one.
+    /// Their target, if all have the same.
     pub target: Option<String>,
     /// `main.c:23 begin`.
     pub line: String,
@@ -45,7 +45,7 @@ pub struct SiteRow {
 }
 
 impl SiteRow {
-    /// The same site from look to look.
+    /// Whether it is the same site as at an earlier look.
     fn is_same(&self, (pid, line): &(u32, String)) -> bool {
         self.pid == *pid && self.line == *line
     }
@@ -54,12 +54,12 @@ impl SiteRow {
 /// The line above the rows.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct TraceHeadline {
-    /// The program, as it is called.
+    /// The program's name.
     pub name: String,
     /// Its number.
     pub pid: u32,
     /// How many processes run.
     pub processes: usize,
-    /// How many descriptors they hold; unknown where they could not be listed.
+    /// How many descriptors they hold; `None` if they could not be listed.
     pub descriptors: Option<u64>,
 }

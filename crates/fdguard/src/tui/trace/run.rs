@@ -1,4 +1,4 @@
-//! The loop: let the source look, take keys, draw. One thread.
+//! The loop: let the source look, handle keys, draw. One thread.
 
 use std::io;
 use std::time::{Duration, Instant};
@@ -17,13 +17,13 @@ use crate::watching::WatchProgress;
 
 /// The source of samples; it keeps the sites.
 pub trait TraceSource {
-    /// Looks if it is time to. Blocks at most until `deadline`, so that keys are answered.
+    /// Looks if it is time. Blocks at most until `deadline`, so that keys are handled.
     fn advance(&mut self, deadline: Instant) -> anyhow::Result<WatchProgress>;
 
-    /// The sites of the last look, those that grow most first.
+    /// The sites of the last look, the fastest growing first.
     fn rows(&self) -> &[SiteRow];
 
-    /// What they belong to.
+    /// The program that they belong to.
     fn headline(&self) -> TraceHeadline;
 }
 
@@ -38,7 +38,7 @@ pub enum TraceViewOutcome {
     Interrupted,
 }
 
-/// Where it is drawn.
+/// Where to draw.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DrawTarget {
     /// On standard output.
@@ -51,7 +51,7 @@ pub enum DrawTarget {
 const STEP: Duration = Duration::from_millis(50);
 /// More than ten screens a second cannot be read.
 const FRAME: Duration = Duration::from_millis(100);
-/// A burst of keys is taken in before the screen is drawn again, but not without end.
+/// How many keys of a burst are handled before the screen is drawn again.
 const BURST: usize = 64;
 
 /// Whether there is a controlling terminal.

@@ -26,7 +26,8 @@ pub(super) enum Column {
     Command,
 }
 
-/// What to give up last comes first. The long forms replace the short ones where there is room.
+/// The columns by priority, the most important first. Long forms replace short ones if there is
+/// room.
 const PRIORITY: &[Column] = &[
     Column::Mark,
     Column::Count,
@@ -43,8 +44,8 @@ const PRIORITY: &[Column] = &[
     Column::Uid,
 ];
 
-/// The columns for this width, each with its own. Numbers of processes take what they need: on
-/// most hosts that leaves room for a whole name.
+/// The columns for this width, each with its own width. Pids take only what they need: on most
+/// hosts that leaves room for a whole name.
 pub(super) fn columns(width: usize, pid_width: usize, tree: bool) -> Vec<(Column, usize)> {
     // A command name has at most 15 characters; in the tree it is indented.
     let least = if tree { 20 } else { 10 };
@@ -114,7 +115,7 @@ impl Column {
         }
     }
 
-    /// Whether the list is sorted by what this column shows.
+    /// Whether the list is sorted by this column.
     pub(super) fn shows(self, sort: Sort) -> bool {
         self.heading().eq_ignore_ascii_case(sort.name())
     }

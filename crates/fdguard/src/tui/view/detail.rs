@@ -17,7 +17,7 @@ use crate::tui::app::{App, Holdings};
 /// Columns for a class and its count.
 const CLASS: usize = 26;
 
-/// The pane, when it is open.
+/// Draws the pane, if it is open.
 pub(super) fn draw(buffer: &mut Buffer, area: Rect, app: &App, theme: &Theme) {
     let Some(pane) = app.pane.as_ref().filter(|_| !area.is_empty()) else {
         return;

@@ -1,4 +1,4 @@
-//! Draws the state. Reads it, never changes it, and touches only what is on the screen.
+//! Draws the state. Reads it, never changes it, and processes only what is on the screen.
 
 use ratatui::Frame;
 use ratatui::layout::Rect;
@@ -12,7 +12,7 @@ mod header;
 mod help;
 mod list;
 
-/// Where everything goes.
+/// The layout of the screen.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Areas {
     header: Rect,
@@ -48,7 +48,7 @@ pub(super) fn list_height(app: &App) -> usize {
     usize::from(areas(app, Rect::new(0, 0, width, height)).list.height)
 }
 
-/// Lines of text in the pane, and how many of them are on the screen that the state knows of.
+/// The number of text lines in the pane, and how many of them fit on a screen of the known size.
 pub(super) fn pane_extent(app: &App) -> (usize, usize) {
     let (width, height) = app.size;
     let pane = areas(app, Rect::new(0, 0, width, height)).pane;

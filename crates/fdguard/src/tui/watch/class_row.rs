@@ -15,21 +15,21 @@ use crate::terminal::sanitize;
 /// One family of classes.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct ClassRow {
-    /// The class, where all are of one; else what they have in common.
+    /// The class, if all have the same; else what they have in common.
     pub(super) name: String,
     /// How many there are.
     pub(super) count: u32,
     /// How many of them were opened during the watch.
     pub(super) opened: u64,
-    /// The worst verdict about it: growing or leaking; absent if there is none.
+    /// The worst verdict about it: growing or leaking; `None` if there is none.
     pub(super) verdict: Option<Verdict>,
     /// Whether it rises and that is known to be harmless.
     pub(super) is_cleared: bool,
     /// How fast it rises, a minute.
     pub(super) rate: Option<f64>,
-    /// What it is that rises, each as narrow as it is known.
+    /// What is growing, as precisely as known.
     pub(super) targets: Vec<String>,
-    /// How many there were over time.
+    /// Their number over time.
     pub(super) history: History,
 }
 

@@ -1,4 +1,4 @@
-//! Made-up watches: one look a second, and what a test does not name is ordinary.
+//! Made-up watches: one look a second; whatever a test does not specify is ordinary.
 
 use fdguard_core::config::Config;
 use fdguard_core::playbook::Playbook;
@@ -113,7 +113,7 @@ fn sighting(fd: Fd, class: Class, target: &str) -> Sighting {
     }
 }
 
-/// What is there at the first look: 44 descriptors of five classes.
+/// The descriptors at the first look: 44 of five classes.
 fn beginning() -> LookChange {
     let mut opened = Vec::new();
     let mut hold = |class: Class, count: u32, target: &str| {
@@ -210,7 +210,7 @@ pub(super) fn proceed(watch: &mut Watch, actors: &[Actor], second: u32) {
     }
 }
 
-/// Something that could not be seen.
+/// Adds a gap.
 pub(super) fn gap(watch: &mut Watch, what: &str) {
     watch.record(&RecordingEntry::Gap(Gap::new(
         what,
@@ -241,7 +241,7 @@ pub(super) fn tree() -> Vec<Actor> {
     ]
 }
 
-/// What to judge by: log files were looked into and found harmless.
+/// Settings in which log files were examined and found harmless.
 pub(super) fn settings() -> RuleSettings {
     let config = Config::parse(
         "[[cleared]]\nclass = \"regular\"\ntarget = \"/var/log/*\"\n\

@@ -1,4 +1,4 @@
-//! The loop: let the source look, take keys, draw. One thread.
+//! The loop: let the source look, handle keys, draw. One thread.
 
 use std::io;
 use std::time::{Duration, Instant};
@@ -17,8 +17,8 @@ use crate::watching::WatchProgress;
 
 /// The source of samples; it keeps the watch.
 pub trait WatchSource {
-    /// Looks if it is time to, and takes in what was seen. Blocks at most until `deadline`, so that
-    /// keys are answered; returns earlier when something happened.
+    /// Looks if it is time, and adds the result to the watch. Blocks at most until `deadline`, so
+    /// that keys are handled; returns earlier if something happened.
     fn advance(&mut self, deadline: Instant) -> anyhow::Result<WatchProgress>;
 
     /// Everything seen so far.
@@ -30,11 +30,11 @@ pub trait WatchSource {
 pub struct WatchOptions {
     /// Whether to use colour.
     pub colour: bool,
-    /// By what to judge.
+    /// The settings of the rules.
     pub settings: RuleSettings,
-    /// After how many seconds the watch ends by itself, if it does.
+    /// The length of the watch in seconds, if it is limited.
     pub ends_after: Option<f64>,
-    /// What is watched, as the user named it.
+    /// The user's name for what is watched.
     pub name: String,
 }
 
@@ -53,15 +53,15 @@ const STEP: Duration = Duration::from_millis(50);
 /// More than ten screens a second cannot be read.
 const FRAME: Duration = Duration::from_millis(100);
 
-/// How long the processes that are not shown in full may be judged for, in a frame.
+/// The time per frame for judging the processes that are not shown in full.
 const JUDGING: Duration = Duration::from_millis(30);
 
-/// A burst of keys is taken in before the screen is drawn again, but not without end: a paste must
-/// not hold the screen still.
+/// How many keys of a burst are handled before the screen is drawn again: a paste must not freeze
+/// the screen.
 const BURST: usize = 64;
 
-/// Shows the watch until it ends or the user leaves. The terminal is restored in any case. After
-/// that a termination signal only ends the view: the caller reports what was found, and returns.
+/// Shows the watch until it ends or the user quits, and always restores the terminal. After that a
+/// termination signal ends only the view: the caller reports the findings and returns.
 pub fn run(source: &mut dyn WatchSource, options: &WatchOptions) -> anyhow::Result<WatchViewEnd> {
     let ended = EndSignal::listen()?;
     let mut screen = Screen::enter()?;

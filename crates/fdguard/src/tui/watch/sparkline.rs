@@ -29,7 +29,7 @@ impl History {
         }
     }
 
-    /// The least and the most; absent before the first look.
+    /// Minimum and maximum; `None` before the first look.
     pub(super) fn range(&self) -> Option<(u32, u32)> {
         let most = self.values.iter().max()?;
         Some((self.least, *most))
@@ -42,7 +42,7 @@ impl History {
             return vec![String::new(); height];
         };
         let columns = self.columns(width);
-        // A move of one or two among hundreds must not look like a mountain.
+        // A change of one or two among hundreds must not look like a mountain.
         let span = (most - least).max(4).max(most / 8);
         let steps = u64::try_from(height * BLOCKS.len()).unwrap_or(u64::MAX);
         let level = |value: u32| {

@@ -1,4 +1,4 @@
-//! What was judged last, and what the user chose to see of it.
+//! The last judgement, and the user's choices in the view.
 
 use std::cmp::Reverse;
 
@@ -30,14 +30,14 @@ pub struct WatchViewState {
     pub(super) scroll: usize,
     /// The process that the user selected; by default the worst one.
     chosen: Option<u32>,
-    /// The finding that the user chose, and where it stood; it may come and go.
+    /// The selected finding and its position; it may come and go.
     selected: Option<Identity>,
     cursor: usize,
     size: (u16, u16),
     turns: u64,
 }
 
-/// What is open above the rest.
+/// The open overlay.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Pane {
     /// Everything about the selected finding.
@@ -51,10 +51,10 @@ pub(super) enum Pane {
 pub(super) struct JudgedProcess {
     pub(super) id: u32,
     pub(super) opinion: ProcessDiagnosis,
-    /// Absent where the descriptors could not be listed.
+    /// `None` if the descriptors could not be listed.
     pub(super) classes: Option<Vec<ClassRow>>,
     pub(super) total: History,
-    /// When it was its turn.
+    /// When it was last judged.
     turn: u64,
 }
 
@@ -72,7 +72,7 @@ fn identity(finding: &Finding) -> Identity {
 }
 
 impl WatchViewState {
-    /// Nothing judged, nothing chosen.
+    /// The initial state: nothing judged, nothing chosen.
     #[must_use]
     pub fn new(options: &WatchOptions) -> Self {
         Self {
@@ -232,7 +232,7 @@ impl WatchViewState {
         self.pane = self.pane.filter(|pane| *pane == Pane::Gaps);
     }
 
-    /// The cursor goes where its finding went. If it is gone, the cursor stays where it was.
+    /// The cursor follows its finding. If the finding is gone, the cursor stays where it was.
     fn follow_selected(&mut self, watch: &Watch) {
         let findings = self.findings(watch);
         let is_it = |finding: &Finding| Some(identity(finding)) == self.selected;
@@ -273,7 +273,7 @@ impl WatchViewState {
         judged.map_or(Verdict::Unknown, |judged| judged.opinion.verdict)
     }
 
-    /// What was found in the process on the screen.
+    /// The findings of the process on the screen.
     pub(super) fn findings(&self, watch: &Watch) -> &[Finding] {
         let judged = self.current(watch).and_then(|one| self.judged(one.id));
         judged.map_or(&[], |judged| &judged.opinion.findings)

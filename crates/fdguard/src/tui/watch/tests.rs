@@ -247,7 +247,7 @@ fn without_time_the_others_are_judged_in_turn() {
     }
 }
 
-/// A source that looks at every step, faster than anybody could watch.
+/// A source that looks at every step, far faster than a real one.
 struct Played {
     watch: Watch,
     actors: Vec<Actor>,

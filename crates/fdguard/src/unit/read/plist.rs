@@ -4,7 +4,7 @@ use roxmltree::{Document, Node as Element, ParsingOptions};
 
 use super::{UnitNode, UnitValue, UnreadableUnit};
 
-/// As deep as a property list of a service goes, and much deeper.
+/// Much deeper than the property list of any service.
 const DEEPEST: usize = 64;
 
 pub(super) fn read(text: &str) -> Result<UnitNode, UnreadableUnit> {

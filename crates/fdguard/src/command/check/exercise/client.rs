@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use rustix::net::sockopt::set_socket_linger;
 
-/// How long it may take to be let in, and to send.
+/// Time limit for connecting and for sending.
 const PATIENCE: Duration = Duration::from_secs(5);
 
 fn connect(address: &str) -> io::Result<TcpStream> {
@@ -24,7 +24,7 @@ fn connect(address: &str) -> io::Result<TcpStream> {
     Err(last)
 }
 
-/// Sends and goes away with a reset: the server's next write fails.
+/// Sends and disconnects with a reset, so that the server's next write fails.
 pub(super) fn disconnect(address: &str, send: &[u8]) -> io::Result<()> {
     let mut stream = connect(address)?;
     stream.write_all(send)?;

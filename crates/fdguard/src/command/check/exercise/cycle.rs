@@ -13,7 +13,7 @@ use fdguard_core::proof::scenario::Work;
 
 use super::{Stop, client};
 
-/// How often to look whether somebody wants us to stop.
+/// How often to check for a request to stop.
 const LOOK: Duration = Duration::from_millis(100);
 /// So much of its output is shown.
 const SHOWN: u64 = 4096;
@@ -93,7 +93,7 @@ pub(super) fn run(
     Ok(Ok(()))
 }
 
-/// A command that runs; ended with its group when it is dropped before its end.
+/// A running command; dropping it before its end kills its process group.
 struct Running {
     child: Child,
     handle: Option<OwnedFd>,
@@ -154,7 +154,7 @@ impl Running {
         match &self.handle {
             Some(handle) => {
                 let mut fds = [PollFd::new(handle, PollFlags::IN)];
-                // Woken early it looks again.
+                // If it wakes early, the caller looks again.
                 let _ = poll(&mut fds, Some(&timeout));
             }
             None => std::thread::sleep(most.min(Duration::from_millis(5))),
@@ -179,7 +179,7 @@ impl Running {
         let from = std::io::SeekFrom::Start(length.saturating_sub(SHOWN));
         let mut said = Vec::new();
         let read = self.output.seek(from);
-        // What cannot be read is not shown.
+        // Unreadable output is not shown.
         drop(read.and_then(|_| self.output.read_to_end(&mut said)));
         said
     }
@@ -190,7 +190,7 @@ impl Drop for Running {
         if self.has_ended {
             return;
         }
-        // It is still our child, so its number and its group are its own.
+        // It is still a child of this process, so pid and group cannot have been reused.
         let _ = kill_process_group(Pid::from_child(&self.child), Signal::KILL);
         drop(self.child.wait());
     }

@@ -45,7 +45,7 @@ const MOST: u32 = 4;
 const SETTLE_EVERY: Duration = Duration::from_millis(50);
 const SETTLE_LOOKS: u32 = 40;
 const SETTLED: u32 = 4;
-/// How long after a failed exercise a server may take to be seen dead.
+/// How long a server may take to be noticed as dead after a failed exercise.
 const DYING: Duration = Duration::from_millis(300);
 
 /// How a server was exercised.
@@ -55,7 +55,7 @@ pub(super) struct ExerciseResult {
     pub(super) name: Option<String>,
     /// Cycles that count.
     pub(super) cycles: u32,
-    /// Cycles that were asked for: more were run where those did not decide.
+    /// Requested cycles; more were run if those did not decide.
     pub(super) asked: u32,
     /// Cycles before them.
     pub(super) warmup: u32,
@@ -65,12 +65,12 @@ pub(super) struct ExerciseResult {
     pub(super) undecided: bool,
 }
 
-/// A signal that came.
+/// A received signal.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Stop(Arc<AtomicUsize>);
 
 impl Stop {
-    /// Begins to listen.
+    /// Starts to catch signals.
     fn listen() -> anyhow::Result<Self> {
         let stop = Self::default();
         for signal in [SIGINT, SIGTERM, SIGHUP] {
@@ -80,7 +80,7 @@ impl Stop {
         Ok(stop)
     }
 
-    /// An error once a signal came.
+    /// Fails once a signal has arrived.
     fn check(&self) -> anyhow::Result<()> {
         match self.0.load(Ordering::Relaxed) {
             0 => Ok(()),
@@ -166,7 +166,7 @@ fn start(args: &CheckArgs, plan: &Plan, progress: &ProgressLine) -> anyhow::Resu
     Ok(Server::Launched(Box::new(launched)))
 }
 
-/// The exercise as it goes.
+/// A running exercise.
 struct Bench<'a> {
     args: &'a CheckArgs,
     plan: &'a Plan,
@@ -178,7 +178,7 @@ struct Bench<'a> {
 }
 
 impl Bench<'_> {
-    /// What a server sets up for its first requests is not what they leave.
+    /// Runs the work before counting: what a server sets up for its first requests is not a leak.
     fn warm_up(&mut self, server: &mut Server, drill: &Drill) -> anyhow::Result<()> {
         for number in 1..=drill.warmup {
             let of = drill.warmup;
@@ -236,7 +236,7 @@ impl Bench<'_> {
         }
     }
 
-    /// Until the server says the line, ends, or a moment is over.
+    /// Waits until the server prints the line, ends, or a moment has passed.
     fn pause(&self, server: &mut Server) -> anyhow::Result<()> {
         let Some(launched) = server.launched() else {
             std::thread::sleep(ready::PAUSE);
@@ -248,7 +248,7 @@ impl Bench<'_> {
         Ok(())
     }
 
-    /// The first look; none yet where the server has not become what it will be.
+    /// Takes the first look; `None` while the server has not executed its program yet.
     fn begin_survey<'p>(
         &self,
         probe: &'p Probe,
@@ -300,7 +300,7 @@ impl Bench<'_> {
         let within = self.args.exercise.cycle_timeout;
         let (work, count) = (&drill.work, drill.concurrency);
         let done = cycle::work(work, count, number, within, self.stop)?;
-        // A server that dies takes the exercise with it, which may notice first.
+        // When a server dies its exercise fails, too, and may notice first.
         let patience = done.as_ref().map_or(DYING, |()| Duration::ZERO);
         if let Some(launched) = server.launched()
             && launched.has_ended(patience)
@@ -346,7 +346,7 @@ impl Bench<'_> {
         }
     }
 
-    /// Runs cycles until every origin is decided, four times as many as asked for at most.
+    /// Runs cycles until every origin is decided, at most four times as many as requested.
     fn measure(
         &mut self,
         survey: &mut Survey<'_>,
@@ -397,7 +397,8 @@ impl Bench<'_> {
         children::piles(server, &self.begins, requests, &mut self.symbols)
     }
 
-    /// Lets the server let go: by the user's command, then until nothing changes any more.
+    /// Lets the server release what it used: runs the user's command, then waits until nothing
+    /// changes.
     fn wait_until_idle(
         &self,
         survey: &mut Survey<'_>,
@@ -439,7 +440,7 @@ fn far(drill: &Drill, cycle: (u32, u32), elapsed: &str, held: (u64, u64)) -> Str
     let (done, until) = cycle;
     let of = match done <= until {
         true => format!(" of {until}"),
-        // A soak goes on for its time.
+        // A soak runs for its full time.
         false => String::new(),
     };
     let (before, now) = held;
@@ -462,7 +463,7 @@ fn ended(launched: &mut LaunchedServer, when: &str) -> anyhow::Error {
     .into()
 }
 
-/// Output of somebody else, on stderr.
+/// Prints foreign output on stderr.
 fn show(what: &str, output: &[u8]) {
     let mut stderr = anstream::stderr().lock();
     // If stderr is gone there is nowhere to report it.

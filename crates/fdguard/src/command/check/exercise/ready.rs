@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use crate::cli::ReadyArg;
 
-/// How long one try may take, and how long to wait before the next.
+/// How long one attempt may take, and the pause before the next.
 const TRY: Duration = Duration::from_secs(2);
 pub(super) const PAUSE: Duration = Duration::from_millis(50);
 /// Without a readiness check: how long to wait for a listening socket.

@@ -19,7 +19,7 @@ use super::tee::Tee;
 use crate::cli::{LeaveArgs, ReadyArg};
 use crate::progress::ProgressLine;
 
-/// How long a server may take to end when it is asked to.
+/// How long a server may take to end after a request to stop.
 const GRACE: Duration = Duration::from_secs(5);
 
 /// A server.
@@ -27,11 +27,11 @@ const GRACE: Duration = Duration::from_secs(5);
 pub(super) enum Server {
     /// Started by this check.
     Launched(Box<LaunchedServer>),
-    /// Somebody else's.
+    /// Already running.
     Attached(Pid),
 }
 
-/// A server that we started; it is ended when this is dropped.
+/// A server started by this check; dropping it ends the server.
 #[derive(Debug)]
 pub(super) struct LaunchedServer {
     pub(super) traced: TracedCommand,
@@ -49,7 +49,7 @@ impl Server {
         }
     }
 
-    /// What its processes wrote down; absent where they do not.
+    /// What its processes recorded; `None` if they are not traced.
     pub(super) fn tables(&self) -> anyhow::Result<Option<ProcessTables>> {
         match self {
             Self::Launched(one) => Ok(Some(one.traced.tables()?)),
@@ -109,7 +109,7 @@ impl LaunchedServer {
         poll(&mut fds, Some(&timeout)).is_ok_and(|ready| ready > 0)
     }
 
-    /// Ends it with its whole group: asks, waits, kills.
+    /// Ends it with its whole group: SIGTERM, wait, SIGKILL.
     pub(super) fn end(&mut self) -> anyhow::Result<ExitStatus> {
         // Not waited for yet, so its number and its group are its own.
         let group = raw(self.traced.pid()).filter(|_| !self.has_ended);

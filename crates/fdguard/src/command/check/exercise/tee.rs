@@ -10,9 +10,9 @@ use regex::bytes::Regex;
 
 /// So much of the output is remembered.
 const REMEMBERED: usize = 4096;
-/// A line that is longer is looked at in pieces.
+/// Longer lines are searched in pieces.
 const LONGEST_LINE: usize = 1 << 16;
-/// How long the last of the output may take to come, after the server ended.
+/// How long the last output may take to arrive after the server has ended.
 const PATIENCE: Duration = Duration::from_millis(500);
 
 /// Both outputs of a server.
@@ -25,7 +25,7 @@ pub(super) struct Tee {
 }
 
 impl Tee {
-    /// Begins to pass on these streams to those.
+    /// Starts to pass these streams on.
     pub(super) fn start(
         streams: Vec<(Box<dyn Read + Send>, Box<dyn Write + Send>)>,
         line: Option<&Regex>,

@@ -195,8 +195,8 @@ pub(in crate::report) fn within(soonest: Option<f64>, latest: Option<f64>) -> Op
 /// A lint, the command of its processes, and their numbers.
 type Suspects<'a> = (&'a LintHit, &'a Text, Vec<Pid>);
 
-/// What the lints say of all of them, the gravest first. What one rule says of several processes of
-/// one command, as many descriptors of each, is one thing.
+/// The lint results of all processes, the most severe first. Results of one rule for several
+/// processes of one command, with equally many descriptors each, are merged.
 pub(in crate::report::doctor) fn suspects(evidence: &Evidence) -> Vec<Suspects<'_>> {
     let mut found: Vec<Suspects<'_>> = Vec::new();
     for (visit, examined) in evidence.patients() {

@@ -1,4 +1,4 @@
-//! What was found, the gravest first; of the selected one also what to do.
+//! The findings, the most severe first; the selected one includes what to do.
 
 use fdguard_core::finding::Finding;
 use fdguard_core::lint::Severity;
@@ -15,7 +15,7 @@ use crate::tui::watch::state::WatchViewState;
 /// Lines of one finding, below which it is of little use.
 const LEAST: usize = 6;
 
-/// How many lines of each part are shown; the rest is for the pane.
+/// How many lines of each part are shown; the pane has the rest.
 #[derive(Clone, Copy)]
 struct Most {
     why: usize,
