@@ -1,4 +1,4 @@
-//! Ceilings that all processes of a user share: known only where every process can be read.
+//! Ceilings shared by all processes of a user: known only if every process can be read.
 
 use std::process::Command;
 

@@ -1,4 +1,4 @@
-//! `fdguard check` and `trace`: what the user accepted, and exit codes for what cannot be read.
+//! `fdguard check` and `trace`: accepted findings, and exit codes for unreadable files.
 
 use std::path::{Path, PathBuf};
 

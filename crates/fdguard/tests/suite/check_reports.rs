@@ -121,8 +121,8 @@ fn sarif_places_a_process_that_is_left_by_a_program_without_lines() {
     }
 }
 
-/// Asks a compiler that knows the types of the format: names of fields, words of enumerations, what
-/// must be there.
+/// Validates with a compiler that knows the format's types: field names, enumeration values,
+/// required fields.
 fn validate(folder: &Path) {
     let Some(modules) = testkit::software("protocols/node_modules") else {
         return;

@@ -1,5 +1,5 @@
-//! Code that does what it likes: the host says what happened, the next session works, and nothing
-//! of it is left.
+//! Hostile code: the host reports what happened, the next session works, and nothing is left
+//! behind.
 
 use std::fs;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 
 use super::hosted::{Hosted, LONG, WARM, children, eventually, read_answer};
 
-/// Sessions at a time, where many are tried.
+/// Concurrent sessions in tests with many cases.
 const LANES: usize = 4;
 const SHORT: Duration = Duration::from_millis(400);
 /// Less than a caller waits for an answer.
@@ -48,7 +48,7 @@ fn python() -> Value {
     json!({"program": "python", "channel": "pipes"})
 }
 
-/// Runs it in a session of its own, asks that session for one thing more, and closes it.
+/// Runs it in its own session, runs one more command there, and closes the session.
 fn suffer(hosted: &Hosted, spec: &Value, code: &str, timeout: Duration) -> Fate {
     let session = hosted.open(spec);
     let id = session["id"].as_str().unwrap();
@@ -128,7 +128,7 @@ fn assert_fates(hosted: &Hosted, spec: &Value, cases: &[(&str, &str, bool)]) {
     });
 }
 
-/// Nothing is left, and the next one works.
+/// Nothing is left, and the next session works.
 fn assert_well(hosted: &Hosted) {
     let fate = suffer(hosted, &bash(), "echo well", LONG);
     assert_eq!(
@@ -158,7 +158,7 @@ fn code_that_forks_away_is_ended_with_its_session() {
     assert_well(&hosted);
 }
 
-/// Code, how it ends, and whether the session goes on after it.
+/// Code, how it ends, and whether the session continues after it.
 const BASH_CODE: &[(&str, &str, bool)] = &[
     (
         "exec 3>&-; exec 3</dev/null; echo x >&3; true",
@@ -209,7 +209,7 @@ fn a_bash_that_hurts_itself_goes_on_or_is_replaced_or_its_end_is_told() {
     assert_well(&hosted);
 }
 
-/// Code, how it ends, and whether its session then goes on.
+/// Code, how it ends, and whether the session continues after it.
 const PYTHON_CODE: &[(&str, &str, bool)] = &[
     ("import sys\nsys.exit(3)", "program-ended", false),
     ("import os\nos._exit(4)", "program-ended", false),

@@ -1,4 +1,4 @@
-//! `fdguard host --mcp`: what goes over the two pipes, and that nothing is left when they end.
+//! `fdguard host --mcp`: the messages on the two pipes, and that nothing is left when they end.
 
 use std::path::Path;
 
@@ -263,7 +263,7 @@ fn a_cancelled_call_is_interrupted_and_not_answered() {
     let cancelled = json!({"requestId": call, "reason": "enough"});
     peer.say(&json!({"jsonrpc": "2.0", "method": "notifications/cancelled", "params": cancelled}));
     eventually("it is interrupted", || children() == 1);
-    // The next answer that comes is that of the next call.
+    // The next answer belongs to the next call.
     let next = peer.begin_call("python", &json!({"code": "print(1)"}));
     let heard = peer.hear();
     assert_eq!(heard["id"], next, "{heard}");
@@ -282,7 +282,7 @@ fn it_does_not_listen_and_serve_one_client_at_once() {
     );
 }
 
-/// A Python program that opens a file in line 4 again and again and closes none.
+/// A Python program that repeatedly opens a file in line 4 and closes none.
 fn leaking(folder: &Path) -> String {
     let file = folder.join("leaky.py");
     let code = "import time\nkept = []\ndef work():\n    kept.append(open('/etc/passwd'))\n\
@@ -296,7 +296,7 @@ const SERVER: &str = "import socket, sys\nkept = []\n\
     server = socket.create_server(('127.0.0.1', int(sys.argv[1])))\ndef answer(client):\n\
     \x20   kept.append(open('/etc/passwd'))\n    client.close()\n\
     while True:\n    answer(server.accept()[0])\n";
-/// What asks it once.
+/// The command for one request.
 const ASK: &str = "python3 -c \"import os, socket; \
     socket.create_connection(('127.0.0.1', int(os.environ['PORT']))).recv(1)\"";
 

@@ -95,7 +95,7 @@ fn a_second_interrupt_does_not_wait_and_nothing_is_left() {
     let body = json!({"name": "deaf", "root": root.path()}).to_string();
     let (status, scope) = hosted.ask("POST", "/v1/scopes", &body);
     assert_eq!(status, 201, "{scope}");
-    // Its clean-up asks with TERM, and waits for two seconds.
+    // Its clean-up sends TERM, and waits for two seconds.
     let deaf = "trap '' TERM HUP INT; echo deaf; while :; do sleep 1000; done";
     let program = json!({"program": {"command": ["sh", "-c", deaf], "log": "log"}}).to_string();
     let path = format!("/v1/scopes/{}/resources", scope["id"].as_str().unwrap());

@@ -1,4 +1,4 @@
-//! A real `fdguard host` for tests, a caller that writes bytes, and what the host holds.
+//! A real `fdguard host` for tests, a raw client, and what the host holds.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -22,10 +22,10 @@ const PATIENCE: Duration = Duration::from_secs(90);
 /// As the last argument of a host: Python sessions come from a warm interpreter.
 pub(crate) const WARM: &str = "warm";
 
-/// A host at work. Dropped, it is killed, and its sessions end with it.
+/// A running host. Drop kills it, and its sessions end with it.
 pub(crate) struct Hosted {
     pub(crate) child: Child,
-    /// What its ready line says: `http://…` or `unix:…`.
+    /// The address in its ready line: `http://…` or `unix:…`.
     pub(crate) at: String,
     pub(crate) token: PathBuf,
     pub(crate) folder: tempfile::TempDir,
@@ -58,7 +58,7 @@ impl Hosted {
             command.arg("--token-file").arg(&token);
         }
         if !testkit::is_root() {
-            // These tests look into the host.
+            // These tests examine the host.
             command.arg("--inspectable");
         }
         Self::of(command, folder, token)
@@ -103,7 +103,7 @@ impl Hosted {
         answer.unwrap_or_else(|error| panic!("{method} {path}: {error}: {:?}", self.events()))
     }
 
-    /// The same, where the connection may break.
+    /// The same, if the connection may break.
     pub(crate) fn try_ask(&self, method: &str, path: &str, body: &str) -> io::Result<(u16, Value)> {
         let mut stream = self.try_connect()?;
         stream.write_all(self.request(method, path, body).as_bytes())?;
@@ -173,7 +173,7 @@ impl Hosted {
         )
     }
 
-    /// Closes a session and gives its receipt.
+    /// Closes a session and returns its receipt.
     pub(crate) fn close(&self, id: &str) -> Value {
         let (status, receipt) = self.ask("DELETE", &format!("/v1/sessions/{id}"), "");
         assert_eq!(status, 200, "{receipt}");
@@ -189,14 +189,14 @@ impl Hosted {
             self.close(session["id"].as_str().unwrap());
             keeper.and_then(parent_of) != Some(self.pid())
         });
-        // The interpreter and its keeper, and the session that it forks ahead, whose own keeper has
-        // no environment and so no mark.
+        // The interpreter and its keeper, and the session forked ahead, whose own keeper has no
+        // environment and so no mark.
         eventually("the next session is forked", LONG, || {
             self.others().len() == 3
         });
     }
 
-    /// What must be the same before and after any number of sessions.
+    /// The state that must be the same before and after any number of sessions.
     pub(crate) fn baseline(&self) -> Baseline {
         let seen = snap(self.pid(), &["--json", "--fds"]).good_json();
         Baseline::of(&seen)
@@ -273,10 +273,10 @@ pub(crate) fn read_answer(mut stream: impl Read) -> io::Result<(u16, Value)> {
     Ok((status.ok_or_else(bad)?, body))
 }
 
-/// What the host holds, as our own probe sees it.
+/// What the host holds, according to fdguard's probe.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Baseline {
-    /// Each descriptor by its number, with what it is.
+    /// Each descriptor by its number, with its description.
     descriptors: BTreeMap<u64, String>,
     children: Vec<u32>,
     zombies: u64,
@@ -330,7 +330,7 @@ pub(crate) fn children(of: u32) -> Vec<u32> {
     found
 }
 
-/// Whether it lives: not gone, and no zombie.
+/// Whether it lives: neither gone nor a zombie.
 pub(crate) fn lives(pid: u32) -> bool {
     parent(pid).is_some_and(|(_, state)| !"ZXx".contains(state))
 }
@@ -356,7 +356,7 @@ pub(crate) fn kill(pid: u32) {
     let _gone = pid.map(|pid| kill_process(pid, Signal::KILL));
 }
 
-/// Asks again and again until it holds.
+/// Polls until the condition holds.
 pub(crate) fn eventually(what: &str, longest: Duration, mut holds: impl FnMut() -> bool) {
     let deadline = Instant::now() + longest;
     while !holds() {

@@ -10,7 +10,7 @@ use testkit::{Victim, have, skip};
 
 use super::{CommandOutput, fdguard, run, snap};
 
-/// Control bytes other than line ends.
+/// Control bytes other than line breaks.
 fn has_control(bytes: &[u8]) -> bool {
     bytes
         .iter()
@@ -45,7 +45,7 @@ fn a_hostile_command_name_is_made_visible_everywhere() {
     if !have("bash") {
         return skip("needs bash");
     }
-    // A process that renames itself: the file system takes any name.
+    // A process that renames itself: the file system accepts any name.
     let folder = tempfile::tempdir().unwrap();
     let program = folder.path().join("\u{1b}[31m\nx");
     let copied = Command::new("cp").arg("/bin/cat").arg(&program).status();
@@ -197,7 +197,7 @@ fn a_file_appears_whole_or_not_at_all() {
         before,
         "renamed into place"
     );
-    // A look that fails leaves what was there.
+    // A failed look leaves the existing file unchanged.
     let failed = run(["snap", "4194303", "-o", name]);
     assert_eq!(failed.code, 3);
     assert_eq!(fs::read_to_string(&path).unwrap(), written);

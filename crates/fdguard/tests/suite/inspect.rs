@@ -237,7 +237,7 @@ fn who_may_not_see_all_processes_is_told_so() {
         gaps.contains("permission denied") && gaps.contains("sudo"),
         "{gaps}"
     );
-    // Whether somebody holds it cannot be known: it is not touched.
+    // It is unknown whether a process holds it, so it is not touched.
     damage(&path);
     fs::set_permissions(folder.path(), Permissions::from_mode(0o777)).unwrap();
     let said = nobody.run(&["inspect", "--heal", path.to_str().unwrap()]);

@@ -34,7 +34,7 @@ impl Watching {
         serde_json::from_str(&line).unwrap_or_else(|error| panic!("{error}: {line}"))
     }
 
-    /// Ctrl-C; gives its last line and its exit code.
+    /// Sends Ctrl-C; returns its last line and its exit code.
     fn end(mut self) -> (Value, Option<i32>) {
         kill_process(Pid::from_child(&self.child), Signal::INT).unwrap();
         let last = self.next();

@@ -1,4 +1,4 @@
-//! JSON: strictly valid, as the contract says, and the victim agrees.
+//! JSON: strictly valid, conforming to the contract, and consistent with the victim.
 
 use serde_json::{Value, json};
 use testkit::{Victim, have, skip};

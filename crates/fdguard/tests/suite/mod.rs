@@ -1,4 +1,4 @@
-//! What the tests share: running the command and reading its answers.
+//! Shared by the tests: runs the command and reads its output.
 
 use std::ffi::OsStr;
 use std::fs::{self, Permissions};
@@ -188,8 +188,8 @@ impl AsNobody {
         }
     }
 
-    /// The same where `/proc` hides the processes of others, in namespaces of its own; `None` where
-    /// such a place cannot be made.
+    /// The same with `/proc` hiding the processes of other users, in separate namespaces; `None` if
+    /// they cannot be created.
     pub(crate) fn run_where_others_are_hidden(&self, args: &str) -> Option<CommandOutput> {
         let script = format!(
             "mount -t proc -o hidepid=2 proc /proc || exit 99

@@ -11,7 +11,7 @@ enum Value {
     Bytes(Vec<u8>),
 }
 
-/// A sample in words.
+/// A sample with resolved strings.
 #[derive(Debug)]
 pub(crate) struct Sample {
     /// `function file:line`, innermost first.

@@ -1,4 +1,4 @@
-//! The line that says how far a long command is: on a terminal, and nowhere else.
+//! The progress line of long commands: only on a terminal.
 
 use std::process::Command;
 

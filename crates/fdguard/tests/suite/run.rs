@@ -11,7 +11,7 @@ fn now() -> i128 {
     i128::from(now.tv_sec) * 1_000_000_000 + i128::from(now.tv_nsec)
 }
 
-/// When the service says that it began, and which process it is.
+/// The start time and the pid that the service prints.
 fn stamp(running: &mut Running) -> (i128, u32) {
     let line = running.line("stamp ");
     let (at, pid) = line.split_once(' ').unwrap();

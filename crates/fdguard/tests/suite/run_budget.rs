@@ -41,7 +41,7 @@ fn r29_without_restarts_the_parent_is_asked_for_one() {
     let mut running = leaking("--restart never", "1");
     running.event("breach", &["reason=fd_budget"]);
     let (code, _) = running.ended();
-    // 75 where somebody supervises us (a container does), else 1.
+    // 75 under a supervisor (such as a container), else 1.
     assert!(code == 75 || code == 1, "{code}");
 }
 

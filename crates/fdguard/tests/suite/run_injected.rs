@@ -30,10 +30,10 @@ fn victim() -> PathBuf {
     testkit::c_variant("protected", "O1", &flags).expect("a victim that compiles")
 }
 
-/// Where a process writes down what it opens.
+/// The directory in which a process records what it opens.
 fn folder_of(pid: u32) -> PathBuf {
     loop {
-        // In the middle of an exec a process has none, and before it that of its parent.
+        // During an exec a process has no environment, and before it that of its parent.
         let environ = fs::read(format!("/proc/{pid}/environ")).unwrap();
         let mut words = environ.split(|byte| *byte == 0);
         if let Some(folder) = words.find_map(|word| word.strip_prefix(VARIABLE)) {
@@ -158,14 +158,14 @@ fn r33_thirty_restarts_leave_no_folder_no_file_and_no_descriptor() {
     let mut pid = running.main();
     for _ in 0..30 {
         let folder = folder_of(pid);
-        // The library, what Node loads, the mark, and the table of the one process.
+        // The library, the file that Node loads, the mark, and the table of the one process.
         assert_eq!(files(&folder), 4, "{}", folder.display());
         assert!(folders.insert(folder));
         signal(pid, Signal::KILL);
         running.line("stamp ");
         pid = running.main();
     }
-    // The run before is over before the next begins.
+    // The previous run is over before the next begins.
     assert!(folders.iter().all(|folder| !folder.exists()));
     folders.insert(folder_of(pid));
     assert_eq!(at_rest(&mut running), before);
@@ -183,8 +183,8 @@ fn r33_the_tables_of_children_that_ended_do_not_stay() {
     let pid = running.event("start", &[]).number("pid");
     running.line("done");
     let folder = folder_of(pid);
-    // Each answer is a turn of the loop, and within some seconds it looks. A stuck test is ended by
-    // nextest.
+    // Each answer is a poll of the loop, and it looks within some seconds. nextest ends a stuck
+    // test.
     while files(&folder) > 10 {
         running.signal(Signal::QUIT);
         running.event("state", &[]);
@@ -257,7 +257,7 @@ fn r29_a_program_that_cannot_be_seen_into_runs_on_and_is_told_of_once() {
 fn r41_a_protected_program_leaves_nobody_behind() {
     let mut command = fdguard();
     command.args(["run", "--once", "--protect", "--", "sh", "-c"]);
-    // A session of its own, and nothing that holds our pipes.
+    // A separate session that does not hold the test's pipes.
     command.arg("setsid sleep 600 >/dev/null 2>&1 & echo $!; exit 5");
     let said = CommandOutput::of(command.output().unwrap());
     assert_eq!(said.code, 5, "{}", said.stderr);

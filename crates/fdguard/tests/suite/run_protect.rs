@@ -1,5 +1,5 @@
-//! `fdguard run --once --protect`: what is closed stays closed, and a program that does nothing
-//! wrong sees no difference.
+//! `fdguard run --once --protect`: closed descriptors stay closed, and a correct program sees no
+//! difference.
 
 use std::io::{BufRead as _, BufReader};
 use std::path::PathBuf;
@@ -14,7 +14,7 @@ fn victim() -> PathBuf {
     testkit::c_variant("protected", "O1", &flags).expect("a victim that compiles")
 }
 
-/// What the victim says in this mode.
+/// The victim's output in this mode.
 fn said_by(mut command: Command, mode: &str) -> CommandOutput {
     let folder = tempfile::tempdir().unwrap();
     command.arg(mode).arg(folder.path());

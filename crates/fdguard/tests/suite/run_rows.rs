@@ -62,7 +62,7 @@ fn the_time_to_the_wall_has_a_budget() {
     let script =
         "import os, time\nwhile True:\n  os.open('/etc/passwd', os.O_RDONLY); time.sleep(0.02)";
     let mut running = breached("wall=10h:9h", script);
-    // Nothing is called a leak before forty looks.
+    // No growth counts as a leak before forty looks.
     running.event("breach", &["budget=wall"]);
     running.event("restart", &["budget=wall"]);
     assert_eq!(running.stop().0, 0);

@@ -30,7 +30,7 @@ struct SoakLook {
     cut: AtomicU32,
 }
 
-/// Asks one question after the other; each on a connection of its own.
+/// Sends one request after the other, each on its own connection.
 fn ask(port: u16, seen: &SoakLook) {
     while !seen.is_over.load(Ordering::Relaxed) {
         match answer(port) {
@@ -82,7 +82,7 @@ fn zombies_below(pid: u32) -> usize {
         .count()
 }
 
-/// Lets the clients go, also when the test fails.
+/// Stops the clients, even if the test fails.
 struct Over<'s>(&'s SoakLook);
 
 impl Drop for Over<'_> {
@@ -91,7 +91,7 @@ impl Drop for Over<'_> {
     }
 }
 
-/// Waits until this holds; a test that waits in vain fails with these words.
+/// Waits until this holds; on timeout the test fails with this text.
 fn until(what: &str, holds: impl Fn() -> bool) {
     let end = Instant::now() + PATIENCE;
     while !holds() {
@@ -146,7 +146,7 @@ fn soak_two_hundred_kills_under_load_refuse_nobody_and_leave_nothing() {
         }
         assert_eq!(running.at_rest(), before);
         assert_eq!(zombies_below(running.pid()), 0);
-        // The service and its one stray child: those of two hundred others are gone.
+        // The service and its one stray child: those of two hundred earlier runs are gone.
         until("one service is left", || running_now(&program).len() <= 2);
     });
     let (code, last) = running.stop();

@@ -1,4 +1,4 @@
-//! `fdguard run`: sockets that outlive restarts, and ports that somebody has.
+//! `fdguard run`: sockets that outlive restarts, and ports that are in use.
 
 use std::io::{ErrorKind, Read as _};
 use std::net::{TcpListener, TcpStream};
@@ -19,8 +19,8 @@ fn load(port: u16, stop: &AtomicBool, served: &Sender<()>) -> u32 {
         match TcpStream::connect(("127.0.0.1", port)) {
             Ok(mut stream) => {
                 let mut answer = [0; 2];
-                // One that was being served when the service was killed is cut off; that is no
-                // refusal.
+                // A connection that was being served when the service was killed is cut off; that
+                // is not a refusal.
                 if stream.read_exact(&mut answer).is_ok() && &answer == b"ok" {
                     served.send(()).unwrap();
                 }

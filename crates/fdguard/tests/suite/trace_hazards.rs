@@ -47,7 +47,7 @@ fn trace(mode: &str) -> TracedRun {
 }
 
 impl TracedRun {
-    /// The one hazard of this rule; there are none of others.
+    /// The only hazard, which must be of this rule.
     fn only(&self, rule: &str) -> &Value {
         let hazards = self.found["hazards"].as_array().unwrap();
         let rules: Vec<&Value> = hazards.iter().map(|hazard| &hazard["rule"]).collect();

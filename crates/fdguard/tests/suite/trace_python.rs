@@ -104,7 +104,7 @@ fn r18_python_lines_are_named_where_a_library_brings_it_later() {
         for way in ["global", "local", "unload"] {
             let (said, report) = report(&program, &[library, way], Some(&folder));
             let outcome = (said.code, said.text(), &*said.stderr);
-            // Without its names Python's own modules find nothing to link with, but those in use
+            // Without exported symbols Python's extension modules cannot be linked, but those used
             // here are built in.
             assert_eq!(outcome, (0, "first 3 failed 0\n", ""), "{way} 3.{minor}");
             names_the_line(&report);

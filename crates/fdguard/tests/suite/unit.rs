@@ -18,7 +18,7 @@ fn example(name: &str) -> PathBuf {
     root().join("docs/examples/supervisors").join(name)
 }
 
-/// What the recipes were written with.
+/// The arguments that generated the recipes.
 const RECIPES: [(&str, &[&str]); 4] = [
     (
         "web.service",
@@ -83,7 +83,7 @@ fn r61_the_recipe_for_cron_has_a_time_a_user_and_a_command() {
     assert_eq!(lines[0][5..7], ["root", "fdguard-watchdog"]);
 }
 
-/// Runs the watchdog; gives its code, and whether it restarted.
+/// Runs the watchdog; returns its exit code, and whether it restarted the service.
 fn watchdog(url: &str, folder: &Path) -> (i32, bool) {
     let mark = folder.join("restarted");
     let output = Command::new("sh")

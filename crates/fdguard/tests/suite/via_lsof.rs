@@ -1,4 +1,4 @@
-//! What the command and `lsof` read of each other.
+//! fdguard reads the output of `lsof`, and the reverse.
 
 use fdguard_probe::{Options, Probe, parse};
 use testkit::Victim;

@@ -1,4 +1,4 @@
-//! How a watch ends, and what comes and goes while it lasts.
+//! How a watch ends, and processes that come and go while it runs.
 
 use std::fs;
 use std::os::unix::process::ExitStatusExt as _;
@@ -243,7 +243,7 @@ fn r11_a_file_of_results_appears_whole_at_the_end_and_only_then() {
     command.args(["watch", &pid, "--every", "10ms", "--json", "-o"]);
     command.arg(&out).arg("--record").arg(&log);
     let watching = Watching::of(command);
-    // The recording is begun before the first look.
+    // The recording begins before the first look.
     while !log.exists() {
         std::thread::yield_now();
     }
@@ -288,7 +288,7 @@ fn a_reader_that_has_seen_enough_ends_a_watch_quietly() {
     let output = child.wait_with_output().unwrap();
     assert_eq!(output.status.code(), Some(0));
     assert_eq!(String::from_utf8(output.stderr).unwrap(), "");
-    // What was recorded until then is whole.
+    // Everything recorded until then is complete.
     let said = super::run(["watch", "--json", "--from", log.to_str().unwrap()]);
     let document = diagnosis(&said);
     assert_eq!(document["gaps"], json!([]), "{document}");
@@ -300,7 +300,7 @@ fn r1_our_own_table_never_grows_however_the_watched_one_churns() {
     let victim = Victim::start("churn");
     let mut watching = Watching::over(&victim, &["--plain"]);
     watching.idle(3);
-    // Between two lines it may hold what it is reading; the waiting process is the measure.
+    // Between two lines it may hold what it is reading; only the waiting process counts.
     let held = |watching: &mut Watching| {
         let counts = (0..20).map(|_| {
             watching.line();

@@ -1,4 +1,4 @@
-//! A watch that cannot begin: one line, a hint, the right code, nothing on stdout, and at once.
+//! A watch that cannot begin: one line, a hint, the right code, nothing on stdout, immediately.
 
 use std::fs;
 use std::path::Path;

@@ -54,7 +54,7 @@ impl Watching {
         self.child.id()
     }
 
-    /// The next line: it has looked once more.
+    /// The next line, which means one more look.
     pub(crate) fn line(&mut self) -> String {
         let mut line = String::new();
         let length = self.stdout.read_line(&mut line).unwrap();
@@ -81,7 +81,7 @@ impl Watching {
         }
     }
 
-    /// Looks that find nothing new.
+    /// Waits for looks that find nothing new.
     pub(crate) fn idle(&mut self, looks: usize) {
         for _ in 0..looks {
             self.line();
