@@ -34,7 +34,7 @@ impl FakeProc {
         }
     }
 
-    /// Where it is: what `Probe::at` wants.
+    /// Its path, for `Probe::at`.
     #[must_use]
     pub fn root(&self) -> &Path {
         self.root.path()

@@ -5,7 +5,7 @@ use std::thread::JoinHandle;
 
 use crate::sys;
 
-/// Holds a process until it is dropped.
+/// Keeps a process stopped until it is dropped.
 #[derive(Debug)]
 pub struct FdList {
     end: Option<Sender<()>>,
@@ -18,7 +18,7 @@ impl FdList {
     pub fn new(pid: u32) -> Self {
         let (end, ended) = mpsc::channel();
         let (stand, stands) = mpsc::channel();
-        // Only the thread that holds it can let it go.
+        // Only the thread that stopped it can release it.
         let thread = std::thread::spawn(move || {
             sys::hold(pid).expect("a process that may be held");
             stand.send(()).expect("somebody waits");

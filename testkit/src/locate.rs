@@ -1,4 +1,4 @@
-//! Where the built victims are, and building those that are missing or stale.
+//! Finds the built victims, and builds those that are missing or stale.
 
 use std::env;
 use std::fs::{self, File};
@@ -9,8 +9,8 @@ use std::time::SystemTime;
 
 use rustix::fs::FlockOperation;
 
-/// The built victim of this name. Builds all victims first when it is missing or older than its
-/// sources; at most once a process, and one process at a time.
+/// The built victim of this name. Builds all victims first if it is missing or older than its
+/// sources; at most once per process, and one process at a time.
 #[must_use]
 pub fn victim_path(name: &str) -> PathBuf {
     static BUILT: OnceLock<()> = OnceLock::new();
@@ -35,8 +35,8 @@ pub fn c_victim(name: &str) -> PathBuf {
     c_variant(name, "c", &["-g"]).expect("a victim that compiles and links")
 }
 
-/// The same, compiled with these flags under a name that ends in `variant`. `None` where the
-/// compiler refuses, as it does for `-static` without a static C library; it says itself why.
+/// The same, compiled with these flags under a name that ends in `variant`. `None` if the compiler
+/// fails, as for `-static` without a static C library; the compiler prints the reason.
 #[must_use]
 pub fn c_variant(name: &str, variant: &str, flags: &[&str]) -> Option<PathBuf> {
     let mut flags = flags.to_vec();
@@ -50,7 +50,7 @@ pub fn c_variant(name: &str, variant: &str, flags: &[&str]) -> Option<PathBuf> {
 }
 
 /// The built victim from a source in this crate (`c/objects.cpp`, `rust/keeps_files.rs`), compiled
-/// when it is missing or stale. `None` where the compiler refuses; it says itself why.
+/// if it is missing or stale. `None` if the compiler fails; it prints the reason.
 #[must_use]
 pub fn compiled(compiler: &str, source: &str, name: &str, flags: &[&str]) -> Option<PathBuf> {
     let source = Path::new(env!("CARGO_MANIFEST_DIR")).join(source);
@@ -58,7 +58,7 @@ pub fn compiled(compiler: &str, source: &str, name: &str, flags: &[&str]) -> Opt
     if modified(&path).is_some_and(|built| Some(built) >= modified(&source)) {
         return Some(path);
     }
-    // Others may compile the same at the same time: each to its own name, the rename is atomic.
+    // Other processes may compile the same file: each uses its own name, and the rename is atomic.
     let scratch = tempfile::tempdir_in(profile_dir()).expect("scratch folder");
     let output = scratch.path().join(name);
     let status = Command::new(compiler)

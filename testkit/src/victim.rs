@@ -1,4 +1,4 @@
-//! Starting a victim, hearing what it holds, talking to it, ending it.
+//! Starts a victim, reads what it holds, sends it orders, and ends it.
 
 use std::ffi::{CString, OsString};
 use std::fs::{self, Permissions};
@@ -17,8 +17,8 @@ use crate::{VictimHolding, c_victim, launch, sys, victim_path};
 pub enum Namespace {
     /// Its own network: no address, no other sockets.
     Net,
-    /// Its own process numbers: the victim is number 1, says so, and also names itself so in what
-    /// it holds (peers, process handles); [`Victim::pid`] is the outer number.
+    /// Its own pid namespace: the victim has pid 1, reports that, and also uses it in what it holds
+    /// (peers, process handles); [`Victim::pid`] is the outer pid.
     Pid,
     /// Its own mounts.
     Mount,
@@ -150,7 +150,7 @@ impl VictimLaunch {
     }
 }
 
-/// A running victim. It is killed when this goes away; [`Victim::finish`] ends it properly.
+/// A running victim. Drop kills it; [`Victim::finish`] ends it properly.
 #[derive(Debug)]
 pub struct Victim {
     child: Child,
@@ -181,7 +181,7 @@ impl Victim {
         Self::of(name).start()
     }
 
-    /// Its process number, as seen from here.
+    /// Its pid, as seen from here.
     #[must_use]
     pub fn pid(&self) -> u32 {
         self.pid
@@ -229,7 +229,7 @@ impl Victim {
         listed(self.pid)
     }
 
-    /// Waits until it has ended by itself, and says whether with success.
+    /// Waits until it has ended by itself, and returns whether it succeeded.
     #[must_use]
     pub fn ended_well(&mut self) -> bool {
         self.child.wait().expect("waiting for the victim").success()
@@ -255,11 +255,11 @@ impl Victim {
 
 impl Drop for Victim {
     fn drop(&mut self) {
-        // After finish() both do nothing: the child was waited for.
+        // After finish() both do nothing: the child was already reaped.
         drop(self.child.kill());
         drop(self.child.wait());
-        // A killed victim cannot remove its message queue, and the kernel keeps it until reboot:
-        // a few of them use up what the user may have.
+        // A killed victim cannot remove its message queue, and the kernel keeps it until reboot: a
+        // few of them exhaust the user's limit.
         if let Ok(name) = CString::new(format!("/fdguard-victim-{}", self.line["pid"])) {
             drop(sys::remove_message_queue(&name));
         }

@@ -11,8 +11,7 @@ use serde::Deserialize;
 use crate::names::{self, NAMES};
 use crate::{architecture, source, width};
 
-/// Everything that is checked. A change here is a design change: give its reason in
-/// ARCHITECTURE.md first.
+/// All checks. A change here is a design change: give its reason in ARCHITECTURE.md first.
 const RULES: Rules = Rules {
     arrows: &[
         ("fdguard-core", &["fdguard-wire"]),
@@ -177,7 +176,7 @@ struct Rules {
     only_in: &'static [(&'static str, &'static [&'static str])],
     /// Directories whose code does no I/O and reads no clock, except in tests.
     pure: &'static [&'static str],
-    /// What such code may not name.
+    /// Paths that such code must not name.
     impure: &'static [&'static str],
     /// Files that must forbid unsafe code for their crate.
     forbid_unsafe: &'static [&'static str],
@@ -202,7 +201,7 @@ impl Rules {
     }
 }
 
-/// What is wrong, and where.
+/// A violation, and where it is.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Complaint {
     file: PathBuf,

@@ -6,7 +6,7 @@ use clap::Parser as _;
 use clap::error::ErrorKind;
 use fdguard::cli::Cli;
 
-/// How an example begins that ends up in our command line.
+/// Prefixes of examples that run the fdguard command.
 const STARTS: [&str; 2] = ["fdguard ", "cargo run --release -- "];
 
 /// A command of a page, with its line.

@@ -26,7 +26,7 @@ enum Chore {
     Borders,
     /// Write the man pages and the index of rules under docs/generated.
     Gen {
-        /// Write nothing; fail when a file is not what it should be.
+        /// Write nothing; fail if a file is not up to date.
         #[arg(long)]
         check: bool,
     },

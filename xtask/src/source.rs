@@ -112,7 +112,7 @@ fn character(rest: &str) -> Option<usize> {
     (second == '\'').then_some(at + 1)
 }
 
-/// What is compiled only for tests: the stretches of this text, and the modules in other files.
+/// Code that is compiled only for tests: the ranges of this text, and the modules in other files.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct TestOnly {
     pub(crate) stretches: Vec<Range<usize>>,

@@ -2,8 +2,8 @@
 //! far.
 //!
 //! It appears only on a terminal, after a moment, and disappears before the result is printed.
-//! Output of another program must be passed through [`Progress::around`], so that neither spoils
-//! the other.
+//! Output of another program must be passed through [`ProgressLine::around`], so that neither
+//! spoils the other.
 
 use std::io::{self, IsTerminal as _, Write};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};

@@ -22,7 +22,7 @@ use serde_json::{Value, json};
 use testkit::{VictimReport, next_line, number, text};
 
 const FILES: u64 = 64;
-/// Everything from here on is taken in passing and given back.
+/// Numbers from here on are used only temporarily.
 const FIRST_SLOT: i32 = 20;
 
 static STOP: AtomicBool = AtomicBool::new(false);

@@ -1,5 +1,5 @@
-//! How long an archive takes from the moment when the last writer closes, without the time in which
-//! the disk is waited for.
+//! How long an archive takes after the last writer closes, without the time spent waiting for the
+//! disk.
 
 use std::fs::File;
 use std::io::Write as _;
@@ -14,7 +14,7 @@ use crate::{Fails, figures};
 const ROUNDS: usize = 25;
 /// How long the archive waits before the writer closes the file.
 const HELD: Duration = Duration::from_millis(30);
-/// What these steps take is the disk's.
+/// Steps whose time depends on the disk.
 const OF_THE_DISK: [ArchiveStep; 3] = [
     ArchiveStep::Synced,
     ArchiveStep::Recorded,

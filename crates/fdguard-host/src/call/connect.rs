@@ -18,12 +18,12 @@ use super::request::Origin;
 use super::state::{CallPhase, Seat, State};
 use super::wire::{Meter, Stream, Wire};
 
-/// What a connection is made with.
+/// What a connection needs.
 pub(super) struct Connector {
     pub(super) lookup: Lookup,
     /// Lookups cannot be cancelled, so their number is limited.
     pub(super) lookups: Arc<Semaphore>,
-    /// The TLS client, or why there is none.
+    /// The TLS client, or why it is unavailable.
     pub(super) tls: Result<TlsConnector, String>,
 }
 

@@ -12,7 +12,7 @@ use crate::Error;
 
 /// From here on nothing new is opened.
 const REFUSE_PERCENT: u64 = 90;
-/// What a start of a session needs at one moment; it keeps two of them.
+/// Peak descriptors needed to start a session; it keeps two of them.
 const FOR_A_START: u64 = 8;
 /// Descriptors that closing a session may need at one moment, to examine processes.
 const HELD_BACK: usize = 4;
@@ -86,7 +86,7 @@ impl Drop for Loan<'_> {
         if lent.borrowers == 0
             && let Some(reserve) = lent.reserve.as_mut()
         {
-            // As far as there is room; the next one tries again.
+            // As far as there is room; the next call tries again.
             reserve.take_back();
         }
     }

@@ -196,7 +196,7 @@ fn text(value: &Value) -> &str {
     value.as_str().unwrap_or("?")
 }
 
-/// One line, and no longer than a line may be.
+/// One line of limited length.
 fn cut(line: &str) -> String {
     let flat = line.replace(['\n', '\r'], " ");
     match flat.char_indices().nth(WIDEST) {

@@ -33,12 +33,12 @@ const LOOK_AGAIN: Duration = Duration::from_millis(20);
 /// Characters logged of a line that is not a message.
 const BEGIN: usize = 40;
 
-/// What is to run.
+/// What to run.
 #[derive(Debug)]
 pub struct StdioLaunch {
     /// The host.
     pub host: host::Options,
-    /// What its client may.
+    /// Options for its client.
     pub mcp: Options,
 }
 

@@ -127,7 +127,7 @@ impl Actor {
         })
     }
 
-    /// What follows for the program.
+    /// Applies the consequences for the program.
     async fn conclude(&mut self, verdict: &Verdict, was_reset: &mut bool) {
         match verdict {
             Verdict::Told(end) => {
@@ -151,7 +151,7 @@ impl Actor {
         }
     }
 
-    /// A program in which a command was given up is replaced; true when it was.
+    /// Replaces a program in which a command was abandoned; returns true if it did.
     async fn replace_dirty(&mut self) -> Result<bool, Error> {
         match &self.running {
             None => Err(self.ended()),
@@ -180,8 +180,8 @@ impl Actor {
         Some(std::mem::replace(&mut self.earlier, empty).finish())
     }
 
-    /// Gives the command to a program that listens: one that does not any more, because the last
-    /// command replaced the interpreter, is replaced itself.
+    /// Sends the command to a program that listens. If it no longer does, because the last command
+    /// replaced the interpreter, it is replaced first.
     async fn give_or_replace(
         &mut self,
         job: &Job,

@@ -100,7 +100,7 @@ fn drain(running: &mut Running) -> u64 {
 }
 
 impl SessionEnd {
-    /// Its keeper was killed, and it is not known yet what is left.
+    /// Whether its keeper was killed and it is unknown what is left.
     pub(super) fn is_unsure(&self) -> bool {
         matches!(self.over, Some(TreeEvent::Lost)) && self.survivors.is_none()
     }

@@ -25,7 +25,7 @@ const STEPS: [(Duration, Step); 5] = [
     (Duration::from_millis(2500), Step::Reset),
 ];
 
-/// How far it has come.
+/// The progress of an escalation.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Escalation {
     done: usize,

@@ -16,7 +16,7 @@ pub(super) struct Wishes {
     pub(super) is_closing: bool,
 }
 
-/// What is known of a session.
+/// The shared state of a session.
 #[derive(Debug)]
 pub(super) struct Shared {
     pub(super) place: Place,

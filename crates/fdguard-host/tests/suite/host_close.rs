@@ -155,7 +155,7 @@ async fn cycle(host: &Host, round: usize) {
 
 #[test]
 fn r48_two_hundred_cycles_leave_descriptors_children_and_threads_exactly_as_before() {
-    // Threads that wait for work go soon, so that what is left of them can be counted.
+    // Idle threads end soon, so that the remaining ones can be counted.
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .worker_threads(2)
         .thread_keep_alive(Duration::from_millis(50))

@@ -87,7 +87,7 @@ fn a_web_page_of_elsewhere_gets_nothing() {
     }
 }
 
-/// A request, further header lines, and how it is refused; a head has no word.
+/// A request, more header lines, and how it is refused; a response to HEAD has no code.
 const REFUSALS: &[(&str, &str, &str, &str, u16, &str)] = &[
     ("GET", "/v1/nothing", "", "", 404, "unknown"),
     (

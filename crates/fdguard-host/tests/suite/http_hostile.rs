@@ -1,4 +1,4 @@
-//! Callers that send nonsense, too much, too slowly or too often: the server says no and stays up.
+//! Clients that send nonsense, too much, too slowly or too often: the server refuses and stays up.
 
 use std::io::{Read as _, Write as _};
 use std::time::{Duration, Instant};

@@ -54,7 +54,7 @@ impl<'s> Client<'s> {
         message(&self.post(&request(tool, arguments)))["result"].clone()
     }
 
-    /// A call whose answer is not awaited yet.
+    /// Starts a call without awaiting its answer.
     fn begin_call(&self, tool: &str, arguments: &Value) -> TcpStream {
         let body = request(tool, arguments).to_string();
         let text = self.served.request("POST", "/mcp", &body, &self.headers());

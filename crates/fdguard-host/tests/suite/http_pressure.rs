@@ -149,7 +149,7 @@ fn connections_leave_the_last_tenth_of_the_table_alone() {
             break;
         };
         held.push(stream);
-        // Our own ends are in the same table: those that were ended are let go of.
+        // The test's own ends are in the same table: drop those that were closed.
         served.eventually("it is below the limit", |host| {
             held.retain(is_open);
             host.health().fd_count.unwrap() <= soft * 9 / 10 + 4

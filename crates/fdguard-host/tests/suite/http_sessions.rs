@@ -208,7 +208,7 @@ fn five_hundred_requests_leave_no_descriptor() {
         let answer = served.send("POST", "/v1/sessions", "{\"program\":1}");
         assert_eq!(answer.status, 422, "round {round}");
     }
-    // The connection of the last answer may have been open still when the baseline was taken.
+    // The connection of the last answer may still have been open when the baseline was taken.
     served.eventually("at the baseline", |_| descriptors() <= before);
     let receipts = served.stop();
     assert_eq!(receipts.len(), 1);
@@ -275,7 +275,7 @@ fn logs_below_a_root_are_archived_with_a_receipt() {
 #[test]
 fn a_call_is_answered_or_aborted() {
     let served = ServedHost::start();
-    // The server calls itself: a peer that answers, and one that never does.
+    // The server calls itself: one peer that answers, and one that never does.
     let url = format!("http://{}/v1/health", served.address);
     let answer = served.send("POST", "/v1/calls", &json!({"url": url}).to_string());
     assert_eq!(

@@ -1,4 +1,4 @@
-//! What a close does with each thing that a scope holds.
+//! What a close does with each resource of a scope.
 
 use std::fs;
 use std::io::Read as _;
@@ -229,7 +229,7 @@ async fn r50_files_come_after_the_last_process_that_writes_them() {
     let ground = Ground::new();
     let scope = ground.scope();
     let log = ground.file("log", "");
-    // It flushes only when it is asked to end.
+    // It flushes only when asked to end.
     let script = format!(
         "exec 3>>'{}'; trap 'sleep 0.2; echo last >&3; exit 0' TERM; echo ready; while :; do sleep 0.05; done",
         log.display()

@@ -16,7 +16,7 @@ use fdguard_host::session::Exec;
 use fdguard_process::plan::Plan;
 use rustix::pipe::{PipeFlags, pipe_with};
 
-/// Nothing that a test waits for takes this long, on the busiest machine.
+/// Longer than anything takes on the busiest machine.
 pub(crate) const LONG: Duration = Duration::from_secs(60);
 
 /// A directory, and the context of scopes in it.
@@ -92,7 +92,7 @@ pub(crate) fn plan(command: &[&str]) -> Plan {
     Plan::new(command, vec![("PATH".into(), path)])
 }
 
-/// Lets a session's program end by itself, and waits until the host has seen it.
+/// Lets a session's program end by itself, and waits until the host has noticed.
 pub(crate) async fn leave(host: &Host, id: &str) {
     // It has no answer: the program is gone.
     drop(host.exec(id, Exec::new("exit 0"), None).await);
@@ -130,7 +130,7 @@ pub(crate) async fn line(out: &fs::File) -> String {
         .expect("a line")
 }
 
-/// A stranger's process that lives until it is ended.
+/// An unrelated process that runs until it is ended.
 pub(crate) fn stranger(environment: &[(String, String)]) -> Child {
     let own = environment.iter().map(|(name, value)| (name, value));
     Command::new("sleep")

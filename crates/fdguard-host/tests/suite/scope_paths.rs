@@ -356,7 +356,7 @@ fn r47_after_a_hundred_scopes_everything_is_as_before() {
     runtime.block_on(async {
         let (ground, host) = Ground::with_host(32).await;
         let scopes = Scopes::keeping(ground.means(), Duration::ZERO);
-        // None of those that may block has started yet.
+        // No blocking thread has started yet.
         let workers = threads();
         round(&ground, &scopes, 0).await;
         let before = (descriptors(), children());

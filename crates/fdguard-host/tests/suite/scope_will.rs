@@ -1,4 +1,4 @@
-//! What a scope holds is written down while it is open.
+//! The journal of a scope while it is open.
 
 use std::fs;
 use std::sync::Arc;

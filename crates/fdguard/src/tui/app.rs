@@ -46,7 +46,7 @@ pub enum Effect {
     Quit,
     /// Look at the host now.
     Look,
-    /// Look closely at one process, and answer with [`Event::Detail`].
+    /// Look closely at one process, and answer with [`AppEvent::Detail`].
     Detail(Pid),
 }
 

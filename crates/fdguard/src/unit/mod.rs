@@ -16,7 +16,7 @@ mod supervisord;
 mod systemd;
 mod words;
 
-/// For whom a unit is.
+/// The supervisor that a unit is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum UnitTarget {
     /// A service of systemd.

@@ -1,4 +1,4 @@
-//! Files whose names lie: deleted ones, ones that only look deleted, ones that are not text.
+//! Files with misleading names: deleted ones, ones that only look deleted, ones that are not text.
 
 use std::ffi::OsStr;
 use std::fs::{self, File};

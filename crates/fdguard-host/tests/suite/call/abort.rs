@@ -19,7 +19,7 @@ fn aborted(phase: CallPhase) -> CallFailure {
     }
 }
 
-/// A listener whose queue is full: it answers no SYN.
+/// A listener with a full queue: it answers no SYN.
 pub(super) struct Silent {
     pub(super) address: SocketAddr,
     _listener: TcpListener,
@@ -47,7 +47,7 @@ impl Silent {
     }
 }
 
-/// What the log must say of a call that a stranger aborted with its socket there.
+/// The log entry of a call that a stranger aborted while it had a socket.
 fn assert_logged(log: &Log, phase: CallPhase, sockets: u32) {
     let aborts = log.of(CallEventKind::Aborted);
     assert_eq!(aborts.len(), 1, "{aborts:?}");
