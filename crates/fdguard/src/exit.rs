@@ -37,7 +37,7 @@ impl HintedError {
         }
     }
 
-    /// A mistake on the command line.
+    /// A usage error.
     pub fn usage(message: impl Into<String>, hint: impl Into<String>) -> Self {
         Self {
             message: message.into(),

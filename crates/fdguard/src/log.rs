@@ -27,7 +27,7 @@ const PACKED: [(&[u8], &str, &str); 5] = [
     ),
 ];
 
-/// Hands a log to the scanner, piece by piece.
+/// Feeds a log to the scanner in pieces.
 pub(crate) fn scan(
     scanner: &mut LogScanner<'_>,
     mut log: impl Read,

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::Context as _;
 
-/// Writes a result for people by `write`: with its colours on a terminal, without them elsewhere.
+/// Writes a result for people with `write`: with colours on a terminal, without them elsewhere.
 pub fn emit_styled(
     file: Option<&Path>,
     write: impl FnOnce(&mut dyn Write) -> anyhow::Result<()>,
@@ -23,7 +23,8 @@ pub fn emit_styled(
     Ok(())
 }
 
-/// Standard output without the standard library's search for line ends, which long lines pay for.
+/// Standard output without the standard library's search for line breaks, which is slow for long
+/// lines.
 struct PlainStdout;
 
 impl Write for PlainStdout {

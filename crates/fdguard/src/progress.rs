@@ -19,9 +19,9 @@ use crate::terminal::sanitize;
 
 /// Work that is done by then needs no line.
 const QUIET: Duration = Duration::from_secs(1);
-/// The time between two lines.
+/// The interval between updates.
 const EVERY: Duration = Duration::from_millis(250);
-/// Processes that are judged for a line; judging all of a large tree would be the load itself.
+/// How many processes are judged for a line; judging all of a large tree would cost too much.
 const JUDGED: usize = 8;
 
 /// The progress line. Drop erases it.
@@ -61,7 +61,7 @@ impl ProgressLine {
         Self(None)
     }
 
-    /// Shows this in the place of the line before. The text is made only if it is time for it.
+    /// Replaces the line with this text, which is computed only if an update is scheduled.
     pub fn show(&self, text: impl FnOnce() -> String) {
         let Some(mut line) = self.0.as_ref().map(locked) else {
             return;

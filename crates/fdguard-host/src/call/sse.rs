@@ -10,7 +10,7 @@ pub struct SseMessage {
     pub event: String,
     /// Its lines, joined.
     pub data: String,
-    /// The last id that the server gave, also with an earlier event.
+    /// The last id that the server sent, possibly with an earlier event.
     pub id: Option<String>,
     /// Milliseconds after which a client should reconnect, if the event sets it.
     pub retry: Option<u64>,

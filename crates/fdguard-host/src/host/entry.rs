@@ -136,7 +136,7 @@ impl Entry {
     }
 }
 
-/// A call inside of a session; dropped, it has left.
+/// A call in progress in a session; drop ends it.
 #[derive(Debug)]
 pub(super) struct Inside(Arc<Entry>);
 

@@ -11,7 +11,7 @@ pub(super) fn count() -> Option<u64> {
     }
 }
 
-/// The highest number in use; absent when they cannot be listed.
+/// The highest number in use; `None` if they cannot be listed.
 pub(super) fn highest() -> Option<u64> {
     listed().and_then(|(_, highest)| highest)
 }

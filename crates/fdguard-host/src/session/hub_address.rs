@@ -22,7 +22,7 @@ use crate::{Error, random};
 pub(super) enum HubAddress {
     /// A descriptor of the name that it had.
     Private(OwnedFd),
-    /// A name of the kernel's, where no directory could be written to.
+    /// A name chosen by the kernel, if no directory is writable.
     Open(SocketAddrUnix),
 }
 

@@ -16,7 +16,7 @@ pub struct ProtectArgs {
 }
 
 impl ProtectArgs {
-    /// What the tracer is asked for; nothing where there is to be no protection.
+    /// The requested protection; `None` for no protection.
     #[must_use]
     pub fn protection(&self) -> Option<Protection> {
         let report = match self.protect? {

@@ -58,7 +58,7 @@ impl SelectArgs {
     }
 }
 
-/// A process number: 1 to 4194304, the highest that Linux gives.
+/// Parses a pid: 1 to 4194304, the highest on Linux.
 pub(super) fn parse_pid(text: &str) -> Result<Pid, String> {
     const HIGHEST: Pid = 1 << 22;
     match text.parse::<Pid>() {

@@ -60,12 +60,12 @@ pub(super) fn apply_clearances(diagnosis: &mut Diagnosis) {
     }
 }
 
-/// Whether a hazard is left that counts.
+/// Whether a hazard that counts is left.
 pub(super) fn has_hazard(diagnosis: &Diagnosis) -> bool {
     diagnosis.hazards.iter().any(Hazard::counts)
 }
 
-/// The reasons for which something does not count.
+/// The reasons why findings do not count.
 pub(super) fn reasons(diagnosis: &Diagnosis) -> Vec<&str> {
     let findings = diagnosis.findings.iter().map(|one| &one.cleared);
     let notes = findings.chain(diagnosis.hazards.iter().map(|one| &one.cleared));

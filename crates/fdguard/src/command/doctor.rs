@@ -19,7 +19,7 @@ use crate::progress::ProgressLine;
 use crate::report::{doctor, html};
 use crate::{output, terminal};
 
-/// More often than this the looking itself is the load.
+/// At shorter intervals the looks themselves become the load.
 const SHORTEST: Duration = Duration::from_millis(10);
 
 pub(super) fn run(args: &DoctorArgs) -> anyhow::Result<u8> {
@@ -122,7 +122,7 @@ fn selection(args: &DoctorArgs) -> anyhow::Result<Selection> {
     }
 }
 
-/// Whether a file can be made there.
+/// Checks that a file can be created there.
 fn check_place(path: &Path) -> anyhow::Result<()> {
     let folder = path
         .parent()

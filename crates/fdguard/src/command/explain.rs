@@ -21,7 +21,7 @@ pub(super) fn run(args: &ExplainArgs) -> anyhow::Result<u8> {
         list(args, &playbook)?;
         return Ok(exit::CLEAN);
     }
-    // First of all: while a long log is read the process may end.
+    // First, because the process may end while a long log is read.
     let seen = args.pid.map(read_snapshot).transpose()?;
     let near = seen
         .as_ref()

@@ -17,7 +17,7 @@ struct SnapResult {
     snapshots: Vec<(Snapshot, Summary)>,
     /// Why some processes are missing; only if others could be read.
     gaps: Vec<Gap>,
-    /// Whether the answer is one document or a list of them.
+    /// Whether the output is one document or a list of them.
     many: bool,
     /// Whether all processes were requested: then unreadable processes of other users are not a
     /// failure.
@@ -50,7 +50,7 @@ fn write(args: &SnapArgs, looked: &SnapResult) -> anyhow::Result<()> {
         (true, _, true) => output::emit(file, |out| counts::write_json(out, snapshots, *many)),
         (true, _, false) => output::emit(file, |out| json::write(out, snapshots, gaps, *many)),
         (_, true, _) => {
-            // Names of users that are not in it stay out.
+            // Users that are not in it have no name.
             let passwd = std::fs::read_to_string("/etc/passwd").unwrap_or_default();
             let names = lsof_fields::parse_passwd(&passwd);
             output::emit(file, |out| {

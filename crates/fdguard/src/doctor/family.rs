@@ -6,7 +6,7 @@ use fdguard_core::Pid;
 use fdguard_core::evidence::{Relation, Relative};
 use fdguard_core::host::HostRow;
 
-/// More than these are counted and not listed.
+/// Relatives beyond this number are counted but not listed.
 const MOST: usize = 256;
 /// No chain of parents is this long; rows that changed between reads could form a cycle.
 const DEEPEST: usize = 64;

@@ -1,4 +1,4 @@
-//! Everything there is to see of some processes, in the order of the playbook.
+//! Gathers everything about some processes, in the order of the playbook.
 
 use std::time::Duration;
 

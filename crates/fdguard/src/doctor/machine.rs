@@ -24,7 +24,7 @@ fn os_release() -> String {
     texts.next().unwrap_or_default()
 }
 
-/// The line of the file that is meant for people.
+/// The human-readable line of the file.
 fn pretty_name(text: &str) -> Option<String> {
     let mut lines = text.lines();
     let value = lines.find_map(|line| line.strip_prefix("PRETTY_NAME="))?;

@@ -137,7 +137,7 @@ fn detail(class: &Class, target: &Text) -> Detail {
     }
 }
 
-/// Of the machine only the version that wrote the recording is known.
+/// A recording contains only the version that wrote it, nothing else about the machine.
 fn machine(header: &RecordingHeader) -> Machine {
     Machine {
         fdguard: header.version.clone(),

@@ -31,7 +31,7 @@ pub fn replay(path: &Path) -> anyhow::Result<(Watch, Option<String>)> {
     Ok(play(Replay::open(path)?))
 }
 
-/// The same from a recording that is open already.
+/// The same from a recording that is already open.
 #[must_use]
 pub fn play(replay: Replay) -> (Watch, Option<String>) {
     play_to(replay, |_, _| {})

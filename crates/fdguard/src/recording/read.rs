@@ -1,4 +1,4 @@
-//! Reading a recording, whole or cut short.
+//! Reads a recording, complete or truncated.
 
 use std::collections::{BTreeMap, HashMap};
 use std::fmt;
@@ -17,7 +17,7 @@ use crate::input;
 /// fdguard's own lines are far shorter; a file without newlines must not fill the memory.
 const LONGEST: u64 = 64 << 20;
 
-/// More kinds than this are not named, only counted.
+/// Further kinds are counted but not named.
 const MOST_KINDS: usize = 4;
 
 const HOW: &str = "create a recording with fdguard watch --record FILE";
@@ -31,7 +31,7 @@ pub struct Replay {
     line: u64,
     cut: Option<String>,
     done: bool,
-    /// Entries of kinds that this version does not know.
+    /// Entries of unknown kinds.
     skipped: BTreeMap<String, u64>,
     /// The time of the latest entry of each process.
     latest: HashMap<u32, f64>,
@@ -218,9 +218,9 @@ impl Iterator for Replay {
 }
 
 enum Line {
-    /// With its end.
+    /// With its line break.
     Whole(Vec<u8>),
-    /// The last one, without.
+    /// The last line, without a line break.
     Open(Vec<u8>),
     TooLong,
     End,

@@ -11,7 +11,7 @@ use fdguard_core::recording::{RecordingEntry, RecordingHeader};
 use ruzstd::encoding::{CompressionLevel, compress_to_vec};
 use serde::Serialize;
 
-/// The most that a crash may cost: a verdict does not depend on the last second.
+/// The most that a crash may lose: a verdict does not depend on the last second.
 const FLUSH_EVERY: Duration = Duration::from_secs(1);
 
 /// A busy host produces this many in far less than a second. Limits the memory even if
@@ -64,7 +64,7 @@ impl Recorder {
         Ok(recorder)
     }
 
-    /// Writes one entry down, some time within the next second.
+    /// Writes one entry, within the next second.
     pub fn write(&mut self, entry: &RecordingEntry) -> anyhow::Result<()> {
         if self.given_up {
             return Ok(());
@@ -77,7 +77,7 @@ impl Recorder {
         Ok(())
     }
 
-    /// Flushes when a second has passed since the last time. To be called at every tick.
+    /// Flushes if a second has passed since the last flush. Call it at every tick.
     pub fn flush_due(&mut self, now: Instant) -> anyhow::Result<()> {
         let since = *self.flushed_at.get_or_insert(now);
         if self.given_up || now.saturating_duration_since(since) < FLUSH_EVERY {
@@ -97,7 +97,7 @@ impl Recorder {
         self.sync()
     }
 
-    /// An entry is serialized whole before any of it counts: no half of a line is ever left behind.
+    /// Serializes an entry completely before buffering it, so that no partial line is ever left.
     fn line(&mut self, value: &impl Serialize) -> anyhow::Result<()> {
         let line = serde_json::to_vec(value).with_context(|| self.path.display().to_string())?;
         self.waiting.extend_from_slice(&line);

@@ -42,14 +42,14 @@ fn line(told: &ProblemReport, problem: &CheckProblem) -> String {
     format!("::{command} {}::{}", properties.join(","), data(&message))
 }
 
-/// A message: it ends with its line.
+/// Escapes a message, which ends at the end of the line.
 fn data(text: &str) -> String {
     text.replace('%', "%25")
         .replace('\r', "%0D")
         .replace('\n', "%0A")
 }
 
-/// A property: it ends with a comma or a colon, too.
+/// Escapes a property, which also ends at a comma or a colon.
 fn property(text: &str) -> String {
     data(text).replace(':', "%3A").replace(',', "%2C")
 }

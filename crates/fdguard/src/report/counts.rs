@@ -90,7 +90,7 @@ impl<'a> Counts<'a> {
             zombies: snapshot.process.zombies,
             walls: &summary.walls,
             classes: summary.classes.as_deref(),
-            // Only the names: messages may hold paths and peers.
+            // Only the names: messages may contain paths and peers.
             lints: summary.lints.iter().map(|hit| hit.rule).collect(),
             gaps: snapshot.gaps.len(),
             health: Health::of(one),

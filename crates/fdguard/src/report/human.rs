@@ -21,7 +21,7 @@ pub struct Options {
     pub width: Option<usize>,
 }
 
-/// Writes snapshots one after the other, and the sum when there are several.
+/// Writes snapshots one after the other, and the sum if there are several.
 pub fn write(
     out: &mut dyn Write,
     snapshots: &[(Snapshot, Summary)],
@@ -157,7 +157,7 @@ fn write_head(out: &mut dyn Write, snapshot: &Snapshot, summary: &Summary) -> an
     Ok(())
 }
 
-/// The band past 1024 when no such number is open now.
+/// The range past 1024 if no such number is open now.
 fn crossed(summary: &Summary) -> String {
     match (summary.crossed_1024, summary.highest) {
         (Some(true), Some(highest)) if highest < 1024 => {

@@ -95,7 +95,7 @@ fn write_problem(
     Ok(())
 }
 
-/// Text between tags. XML knows no way to write most control characters.
+/// Text between tags. XML cannot represent most control characters.
 fn text(value: &str) -> String {
     let mut out = String::with_capacity(value.len());
     for character in value.chars() {

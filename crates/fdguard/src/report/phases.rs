@@ -1,4 +1,4 @@
-//! Phases for people and programs: each step, then whether the last is back to the first.
+//! Phases for people and programs: each step, then whether the last returns to the first.
 
 use std::io::Write;
 
@@ -19,7 +19,7 @@ const NUMBERS: usize = 12;
 /// A snapshot with the name of its phase.
 #[derive(Clone, Debug)]
 pub struct NamedPhase {
-    /// As the user named it, or the name of the file.
+    /// The user's name for it, or the name of the file.
     pub name: String,
     /// What was seen.
     pub snapshot: Snapshot,

@@ -74,7 +74,7 @@ pub fn write_json(out: &mut dyn Write, listed: &PlaybookSelection<'_>) -> anyhow
     Ok(())
 }
 
-/// Writes entry after entry.
+/// Writes the entries one by one.
 pub fn write(out: &mut dyn Write, listed: &PlaybookSelection<'_>) -> anyhow::Result<()> {
     if listed.advice.is_empty() && listed.symptoms.is_empty() {
         writeln!(out, "the playbook has no entry for that")?;
@@ -108,7 +108,7 @@ pub fn write(out: &mut dyn Write, listed: &PlaybookSelection<'_>) -> anyhow::Res
     Ok(())
 }
 
-/// The three sentences of an entry; `fill` may put a process number in.
+/// The three sentences of an entry; `fill` may insert a pid.
 pub(super) fn write_sentences(
     out: &mut dyn Write,
     advice: &Advice,

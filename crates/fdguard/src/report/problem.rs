@@ -27,7 +27,7 @@ pub struct CheckProblem {
     pub fix: String,
     /// The line of the application.
     pub culprit: Option<Culprit>,
-    /// All of its stack.
+    /// The whole stack.
     pub stack: Vec<Frame>,
     /// The class of the descriptors.
     pub class: Option<String>,
@@ -35,7 +35,7 @@ pub struct CheckProblem {
     pub cleared: Option<String>,
 }
 
-/// The results for other tools.
+/// The results in a form for other tools.
 #[derive(Debug)]
 pub struct ProblemReport {
     /// The name of the checked program.

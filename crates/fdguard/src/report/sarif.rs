@@ -103,7 +103,8 @@ fn location(told: &ProblemReport, frame: &Frame) -> Option<Value> {
         location["logicalLocations"] =
             json!([{"fullyQualifiedName": function, "kind": "function"}]);
     }
-    // A relative path that leads up is of the machine that built a library, not of this repository.
+    // A relative path that leads up belongs to the machine that built a library, not to this
+    // repository.
     let file = frame.file.as_ref();
     if let Some(file) = file.filter(|file| !leads_up(&file.to_lossy())) {
         location["physicalLocation"] =
@@ -144,8 +145,8 @@ fn artifact(told: &ProblemReport, file: &str) -> Value {
     }
 }
 
-/// The same problem in the next version of the program, whatever was written above it: no line, no
-/// number.
+/// Identifies the same problem in the next version of the program, whatever changed above it: no
+/// line, no number.
 fn fingerprint(told: &ProblemReport, problem: &CheckProblem) -> String {
     let file = told.file(problem).unwrap_or_default();
     let culprit = problem.culprit.as_ref();
@@ -157,7 +158,7 @@ fn fingerprint(told: &ProblemReport, problem: &CheckProblem) -> String {
     format!("{:016x}", fnv(parts.join("\u{1f}").as_bytes()))
 }
 
-/// FNV-1a: the same on every machine and in every version.
+/// FNV-1a: stable across machines and versions.
 fn fnv(bytes: &[u8]) -> u64 {
     let step = |hash: u64, byte: &u8| (hash ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3);
     bytes.iter().fold(0xcbf2_9ce4_8422_2325, step)
@@ -193,7 +194,7 @@ fn camel(id: &str) -> String {
     id.split('-').map(word).collect()
 }
 
-/// With a capital, without a full stop.
+/// With a capital letter, without a full stop.
 fn sentence(text: &str) -> String {
     let text = text.trim().trim_end_matches('.');
     let mut chars = text.chars();

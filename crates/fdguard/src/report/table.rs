@@ -108,7 +108,7 @@ pub fn counted(number: u64, one: &str, many: &str) -> String {
     )
 }
 
-/// A number with its thousands apart: 523290 as `523,290`.
+/// A number with thousands separators: 523290 as `523,290`.
 #[must_use]
 pub fn thousands(number: u64) -> String {
     let digits = number.to_string();

@@ -25,7 +25,7 @@ pub enum AppEvent {
     },
     /// A sample of the whole machine, at this time since the view began.
     Look {
-        /// Time since the watching began.
+        /// Time since the watch began.
         at: Duration,
         /// What was seen.
         view: Box<HostView>,
@@ -39,7 +39,7 @@ pub enum AppEvent {
     },
 }
 
-/// Something the loop has to do.
+/// Something that the loop must do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Effect {
     /// Leave.
@@ -64,11 +64,11 @@ pub struct Holdings {
 pub(super) struct Pane {
     pub(super) pid: Pid,
     pub(super) scroll: usize,
-    /// Absent before the first sample.
+    /// `None` before the first sample.
     pub(super) result: Option<Result<Box<Holdings>, String>>,
 }
 
-/// A process as the cursor knows it: by start time too, since numbers are reused.
+/// Identifies a process for the cursor: includes the start time, since pids are reused.
 type Identity = (Pid, Option<u64>);
 
 /// Everything the screen shows.

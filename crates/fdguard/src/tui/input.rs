@@ -7,12 +7,12 @@ use crossterm::event::{self, Event, KeyCode, KeyEvent, KeyEventKind, KeyModifier
 
 use super::end_signal::EndSignal;
 
-/// Something that the user did.
+/// An input of the user.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Input {
     /// A key was pressed.
     Key(KeyEvent),
-    /// The terminal has another size now.
+    /// The terminal was resized.
     Resize {
         /// Columns.
         width: u16,

@@ -17,18 +17,18 @@ const DEEPEST: usize = 16;
 /// One line of the list.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(super) struct Entry {
-    /// Which row of the view.
+    /// The index of its row in the view.
     pub(super) row: usize,
-    /// The lines that tie it to its parent: `│ └ `; empty in the flat list.
+    /// The lines that connect it to its parent: `│ └ `; empty in the flat list.
     pub(super) guides: String,
     /// What it and all its descendants hold together; only in the tree.
     pub(super) family: Option<Family>,
 }
 
-/// A process and all its descendants as one budget.
+/// A process and all its descendants together.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Family {
-    /// Descriptors of all that could be read.
+    /// Descriptors of all readable members.
     pub(super) count: u64,
     /// How many could not, which makes the count a lower bound.
     pub(super) unknown: u64,
@@ -152,8 +152,8 @@ impl<'a> Forest<'a> {
         walk.order
     }
 
-    /// Sums from the leaves up, then hands the filter down: a match keeps its ancestors, for the
-    /// path, and its descendants, for the budget.
+    /// Sums from the leaves up, then applies the filter downwards: a match keeps its ancestors, for
+    /// the path, and its descendants, for the sum.
     fn gather(&mut self, order: &[usize]) {
         let mut asked = self.kept.clone();
         for &parent in order {

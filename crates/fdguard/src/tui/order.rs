@@ -16,7 +16,7 @@ pub enum Sort {
     Percent,
     /// Number of descriptors.
     Count,
-    /// Growth since the watching began.
+    /// Growth since the watch began.
     Growth,
     /// Time left to the nearest limit.
     TimeLeft,
@@ -34,7 +34,7 @@ impl Sort {
         Self::Pid,
     ];
 
-    /// The next one, for the key that cycles.
+    /// The next order, for the key that cycles.
     #[must_use]
     pub fn next(self) -> Self {
         let at = Self::ALL.iter().position(|sort| *sort == self);

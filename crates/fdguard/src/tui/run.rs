@@ -41,7 +41,7 @@ const BURST: usize = 64;
 /// Nothing is scheduled while paused, but a wait must have an end.
 const IDLE: Duration = Duration::from_secs(3600);
 
-/// Shows the host until the user leaves. The terminal is restored in any case.
+/// Shows the host until the user quits, and always restores the terminal.
 pub fn run(source: &mut dyn HostSource, options: Options) -> io::Result<()> {
     let ended = EndSignal::listen()?;
     {

@@ -1,4 +1,4 @@
-//! The terminal, borrowed: whatever happens, the user gets it back as it was.
+//! The terminal, which is always restored.
 
 use std::io::{self, IsTerminal as _};
 use std::{panic, thread};

@@ -1,4 +1,4 @@
-//! A service of Docker Compose.
+//! Writes a service of Docker Compose.
 
 use std::fmt::Write as _;
 
@@ -59,7 +59,7 @@ services:
     ))
 }
 
-/// A string of YAML between double quotes; `$` is doubled, or Compose would put a variable there.
+/// A YAML string in double quotes; `$` is doubled, or Compose would expand it as a variable.
 fn quote(text: &str) -> String {
     let mut quoted = String::from("\"");
     for c in text.chars() {

@@ -30,7 +30,7 @@ pub enum UnitTarget {
 }
 
 impl UnitTarget {
-    /// As the user types it.
+    /// The name on the command line.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -55,13 +55,13 @@ pub struct UnitSpec {
     pub listen: Vec<Listen>,
     /// Where `fdguard run` serves its metrics.
     pub metrics: Option<String>,
-    /// From the first signal to KILL.
+    /// Time from the first signal to KILL.
     pub grace: Duration,
     /// `always`, `on-failure` or `never`, as `fdguard run` accepts it.
     pub restart: &'static str,
     /// Soft and hard limit of descriptors.
     pub files: (u64, u64),
-    /// For one user, not for the machine.
+    /// For one user, not for the whole machine.
     pub user: bool,
     /// The program's working directory.
     pub folder: Option<String>,
@@ -120,7 +120,7 @@ fn seconds(length: Duration) -> String {
     }
 }
 
-/// Whether a service may be called so: it becomes the name of files and sections.
+/// Whether this is a valid service name: it becomes the name of files and sections.
 #[must_use]
 pub fn is_name(text: &str) -> bool {
     let fits = |c: char| c.is_ascii_alphanumeric() || "._-@".contains(c);

@@ -63,7 +63,7 @@ WantedBy={wanted}
     ))
 }
 
-/// A path in a setting that knows specifiers but no quotes.
+/// A path in a setting that has specifiers but no quotes.
 fn specifiers(text: &str) -> Result<String, UnitError> {
     if text.chars().any(char::is_control) || text.ends_with('\\') {
         let why = format!("{text:?} cannot be written to a systemd unit");
@@ -124,7 +124,7 @@ fn take_word(text: &str) -> Option<(String, &str)> {
             ('"' | '\'', None) => open = Some(c),
             (c, Some(quote)) if c == quote => open = None,
             ('\\', _) => bytes.extend(escape(&mut chars)?),
-            // Specifiers are left as they are: only their doubling is undone.
+            // Specifiers are not expanded: only their doubling is undone.
             ('%' | '$', _) => {
                 bytes.extend(c.encode_utf8(&mut buffer).as_bytes());
                 if chars.peek().is_some_and(|(_, next)| *next == c) {

@@ -377,7 +377,7 @@ proptest! {
         for target in ALL {
             let words: Vec<&str> = words.iter().map(String::as_str).collect();
             let Ok(text) = spec(&words).write(target) else {
-                // Only supervisord cannot hold these.
+                // Only supervisord cannot represent these.
                 prop_assert!(target == UnitTarget::Supervisord);
                 continue;
             };

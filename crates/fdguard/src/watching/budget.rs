@@ -20,7 +20,7 @@ pub(super) struct Budget {
 }
 
 impl Budget {
-    /// Whether the table may be listed when its count changed.
+    /// Whether the table may be listed after its count changed.
     pub(super) fn may_list(&self, now: Duration) -> bool {
         now >= self.list
     }
@@ -31,7 +31,7 @@ impl Budget {
         now >= self.full
     }
 
-    /// Whether limits, children and the host are to be read again.
+    /// Whether to read limits, children and the host again.
     pub(super) fn is_around_due(&self, now: Duration) -> bool {
         now >= self.around
     }

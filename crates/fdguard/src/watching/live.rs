@@ -24,7 +24,7 @@ const SEARCH_SHARE: u32 = 200;
 /// How soon after the end of a process to search for its successor.
 const SEARCH_AT_MOST_EVERY: Duration = Duration::from_millis(200);
 
-/// Places of ended processes that a later one may take.
+/// How many slots of ended processes are kept for successors.
 const VACANT_KEPT: usize = 256;
 
 /// What to watch, and how.
@@ -77,7 +77,7 @@ pub struct LiveWatch<'p> {
     next: Duration,
     search: Duration,
     watched: Vec<WatchTarget<'p>>,
-    /// Those that ended and were not replaced yet, with their commands, latest last.
+    /// Ended processes without a successor, with their commands, latest last.
     vacant: Vec<(u32, Text)>,
     known: HashSet<(Pid, Option<u64>)>,
     /// The number of processes seen so far.
@@ -371,11 +371,11 @@ impl<'p> LiveWatch<'p> {
 /// The place that a new process takes.
 #[derive(Clone, Copy, Debug)]
 enum Place {
-    /// It was named, or was there when the watch began.
+    /// It was named, or existed when the watch began: it replaces no other.
     OfNobody,
-    /// Of this one.
+    /// It replaces this one.
     Of(u32),
-    /// Of the latest of its command that ended, if there is one.
+    /// It replaces the latest ended process of its command, if there is one.
     OfItsLike,
 }
 

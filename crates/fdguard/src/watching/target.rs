@@ -95,7 +95,7 @@ impl<'p> WatchTarget<'p> {
     }
 }
 
-/// Milliseconds are enough, and shorter in a recording.
+/// Millisecond precision is enough, and shorter in a recording.
 fn seconds(now: Duration) -> f64 {
     (now.as_secs_f64() * 1000.0).round() / 1000.0
 }

@@ -87,7 +87,7 @@ pub(super) enum WakeReason {
     ProcessEnded,
 }
 
-/// Waits until `until` at most.
+/// Waits at most until `until`.
 pub(super) fn wait(signals: &Signals, processes: &[&Handle], until: Instant) -> WakeReason {
     let mut fds = vec![PollFd::new(&signals.came, PollFlags::IN)];
     let handles = processes.iter().filter_map(|handle| handle.0.as_ref());

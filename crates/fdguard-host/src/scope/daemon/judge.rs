@@ -23,7 +23,7 @@ pub enum AgentStatus {
 }
 
 impl AgentStatus {
-    /// It does not change any more.
+    /// Whether it is final.
     #[must_use]
     pub fn is_terminal(self) -> bool {
         self != Self::Running

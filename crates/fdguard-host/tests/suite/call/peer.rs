@@ -9,7 +9,7 @@ use std::thread::JoinHandle;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use rustls::{ServerConfig, ServerConnection, StreamOwned};
 
-/// A listening server; dropped, it ends all its connections and threads.
+/// A listening server; drop ends all its connections and threads.
 pub(super) struct Peer {
     pub(super) address: SocketAddr,
     pub(super) accepted: Arc<AtomicUsize>,

@@ -24,7 +24,7 @@ struct Saved {
     classes: HeldCounts,
 }
 
-/// Counts descriptors by class; the state of a connection is a matter of the moment.
+/// Counts descriptors by class. The state of a connection is momentary, so it is ignored.
 pub(super) fn count(classes: impl Iterator<Item = (Class, u64)>) -> HeldCounts {
     let mut held = HeldCounts::new();
     for (class, count) in classes {
@@ -91,7 +91,7 @@ pub(super) fn apply(path: &Path, proof: &mut Proof) -> anyhow::Result<()> {
     })
 }
 
-/// Classes of which there are clearly more: by a quarter, and by three at least.
+/// Classes with clearly more descriptors: by a quarter, and by at least three.
 fn more<'h>(before: &HeldCounts, now: &'h HeldCounts) -> Vec<(&'h str, u64, u64)> {
     let grown = now.iter().filter_map(|(class, count)| {
         let before = before.get(class).copied().unwrap_or(0);

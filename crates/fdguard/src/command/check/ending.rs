@@ -28,7 +28,7 @@ pub(super) struct Ending<'a> {
     pub(super) names: &'a FdNames,
     /// The launched process, and whether a signal ended it.
     pub(super) root: (Pid, bool),
-    /// Processes that did not end by themselves.
+    /// Processes that did not exit by themselves.
     pub(super) cut_off: &'a [Pid],
     /// Whether everything counts.
     pub(super) strict: bool,

@@ -127,7 +127,7 @@ impl Family {
         }
     }
 
-    /// Children that had ended well before the program did, and were never waited for.
+    /// Children that ended well before the program did, and were never reaped.
     fn zombies(&self, ended: Instant) -> Vec<LeftoverProcess> {
         let all = Stat::all();
         let known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
@@ -168,7 +168,7 @@ impl Family {
         }
     }
 
-    /// Those of the program that still run; those that ended are waited for.
+    /// The program's descendants that still run; reaps those that ended.
     fn alive(&self) -> Vec<Stat> {
         let all = Stat::all();
         let own = std::process::id();
@@ -231,7 +231,7 @@ fn note(known: &Mutex<KnownProcesses>, root: u32) {
         if one.is_zombie() {
             member.zombie_since.get_or_insert_with(Instant::now);
         } else {
-            // It may have become another program since.
+            // It may have executed another program since.
             member.cmdline = one.cmdline();
             member.comm.clone_from(&one.comm);
         }
@@ -261,7 +261,7 @@ fn pid(number: u32) -> Option<Pid> {
     i32::try_from(number).ok().and_then(Pid::from_raw)
 }
 
-/// A handle on this very process.
+/// A pidfd of this very process.
 fn handle(stat: &Stat) -> Option<OwnedFd> {
     let handle = pidfd_open(pid(stat.pid)?, PidfdFlags::empty()).ok()?;
     // The pid may have been reused in between.
@@ -269,7 +269,7 @@ fn handle(stat: &Stat) -> Option<OwnedFd> {
     is_same.then_some(handle)
 }
 
-/// Waits for the end of any; whether one ended.
+/// Waits until any of them ends; returns whether one did.
 fn wait_for_any(handles: &[OwnedFd], most: Duration) -> bool {
     let mut fds: Vec<PollFd<'_>> = handles
         .iter()

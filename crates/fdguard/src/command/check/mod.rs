@@ -147,7 +147,7 @@ impl Files {
     }
 }
 
-/// The program's own failure counts most; a judgement that could not be made is never a success.
+/// The program's own failure takes precedence; an impossible judgement is never a success.
 fn exit_code(args: &CheckArgs, proof: &Proof) -> u8 {
     match proof.check.status {
         Some(own) if own != 0 => own,
@@ -157,7 +157,7 @@ fn exit_code(args: &CheckArgs, proof: &Proof) -> u8 {
     }
 }
 
-/// As a shell has it.
+/// The exit code as in a shell.
 fn code_of(status: ExitStatus) -> u8 {
     match (status.code(), status.signal()) {
         (Some(code), _) => u8::try_from(code).unwrap_or(u8::MAX),

@@ -56,7 +56,7 @@ pub(super) struct Check {
     pub(super) leftovers: Vec<Remains>,
     /// Processes that outlived it, and zombies.
     pub(super) processes: Vec<LeftoverProcess>,
-    /// How the server was exercised, each exercise in its order.
+    /// How the server was exercised, in order.
     pub(super) exercises: Vec<ExerciseResult>,
     /// Descriptors held at the end, by class; absent if they could not be read.
     pub(super) held: Option<HeldCounts>,
@@ -223,7 +223,8 @@ fn per_cycle(remains: &Remains, requests: u64) -> String {
     )
 }
 
-/// A finding for each; those of one kind that one line started together, and zombies of one parent.
+/// One finding per process; processes of one kind started by one line are merged, and so are
+/// zombies of one parent.
 fn of_processes(processes: &[LeftoverProcess]) -> Vec<Finding> {
     let mut findings: Vec<(&LeftoverProcess, Finding)> = Vec::new();
     for one in processes {
@@ -320,7 +321,7 @@ fn of_process(leftover: &LeftoverProcess) -> Finding {
     }
 }
 
-/// More than was allowed.
+/// The finding for an exceeded budget.
 pub(super) fn budget_finding(process: &Process, why: String, count: u64) -> Finding {
     Finding {
         rule: "expected-budget".to_owned(),
@@ -389,7 +390,7 @@ impl Proof {
         }
     }
 
-    /// For the reports to other tools.
+    /// The report for other tools.
     pub(super) fn told(&self) -> ProblemReport {
         let words = self.diagnosis.process.cmdline.iter().map(Text::to_lossy);
         let command = words.collect::<Vec<_>>().join(" ");

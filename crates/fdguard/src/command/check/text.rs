@@ -16,7 +16,7 @@ use crate::report::trace::hazard;
 use crate::report::wrap;
 use crate::terminal::{sanitize, sanitize_str};
 
-/// Frames of one stack, and places that pass, that are shown.
+/// Maximum number of frames of one stack, and of places that pass.
 const MOST_FRAMES: usize = 12;
 const MOST_PASSED: usize = 10;
 const NARROWEST: usize = 24;
@@ -143,7 +143,7 @@ fn write_finding(
     dim(out, "    ", &format!("next: {}", finding.next_step), width)
 }
 
-/// With its path from here: an editor opens it.
+/// With a path relative to the working directory, so that editors can open it.
 fn full_place(culprit: &Culprit, shown: &DisplayOptions) -> String {
     match (&culprit.file, culprit.line) {
         (Some(file), Some(line)) => {

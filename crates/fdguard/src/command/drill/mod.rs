@@ -34,7 +34,7 @@ struct Report {
     cases: Vec<Case>,
 }
 
-/// One thing that was done to the service.
+/// One test of the service.
 #[derive(Debug, Serialize)]
 struct Case {
     name: &'static str,
@@ -56,7 +56,7 @@ const CASES: [(&str, Drill); 5] = [
     ("setsid-child", escaped),
 ];
 
-/// Runs the verb.
+/// Runs the command.
 pub(super) fn run(args: &DrillArgs) -> anyhow::Result<u8> {
     let started_at = Timestamp::now();
     let mut cases = vec![case("start", begun(args))];
@@ -202,7 +202,7 @@ fn starved(args: &DrillArgs) -> Outcome {
         },
     );
     let limits = limits.or_else(|_| {
-        // The hard limit may not be raised: it stays.
+        // The hard limit stays: raising it again may not be permitted.
         let hard = rustix::process::getrlimit(Resource::Nofile).maximum;
         let lower = Rlimit {
             current: Some(soft),
@@ -271,7 +271,7 @@ fn port_held(args: &DrillArgs) -> Outcome {
     }
 }
 
-/// The service leaves a process in a session of its own.
+/// The service leaves a process in another session.
 fn escaped(args: &DrillArgs) -> Outcome {
     let script = "setsid sleep 100000 & setsid sh -c 'sleep 100001 & sleep 100002' & exec \"$@\"";
     let (subject, _) = up(args, &[], &["sh", "-c", script, "sh"])?;

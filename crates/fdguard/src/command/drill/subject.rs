@@ -105,7 +105,7 @@ impl Subject {
         let _gone = kill_process(Pid::from_child(&self.child), signal);
     }
 
-    /// Its end, within this time.
+    /// Waits for its end, at most this long.
     pub(super) fn ended(&mut self, within: Duration) -> Option<ExitStatus> {
         let until = Instant::now() + within;
         loop {
@@ -122,7 +122,7 @@ impl Subject {
 
 impl Drop for Subject {
     fn drop(&mut self) {
-        // Gone already, mostly.
+        // It is usually gone already.
         drop(self.child.kill());
         drop(self.child.wait());
     }
@@ -139,7 +139,7 @@ fn listen(stderr: ChildStderr, sender: &Sender<Value>) {
     }
 }
 
-/// A process with its start: a number alone may be used again.
+/// A process with its start time: a pid alone may be reused.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Member {
     pub(super) pid: u32,
@@ -147,7 +147,7 @@ pub(super) struct Member {
     started: String,
 }
 
-/// All processes below this one.
+/// All descendants of this process.
 pub(super) fn below(root: u32) -> Vec<Member> {
     let mut all = Vec::new();
     let Ok(entries) = std::fs::read_dir("/proc") else {
@@ -167,7 +167,7 @@ pub(super) fn below(root: u32) -> Vec<Member> {
     all
 }
 
-/// Those of them that are still there.
+/// Those that are still alive.
 pub(super) fn left(members: &[Member]) -> Vec<&Member> {
     let is_there =
         |member: &&Member| look(member.pid).is_some_and(|(_, now)| now.started == member.started);

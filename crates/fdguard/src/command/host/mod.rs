@@ -25,9 +25,9 @@ mod token;
 
 use sockets::Sockets;
 
-/// Runs the verb.
+/// Runs the command.
 pub(super) fn run(args: &HostArgs) -> anyhow::Result<u8> {
-    // Before anything else is opened: their numbers are promised.
+    // Before anything else is opened: the numbers of passed descriptors are fixed.
     secrecy::leave_environment()?;
     let inherited = activation::from_environment();
     if args.openapi {
@@ -174,7 +174,7 @@ fn events(sink: &Shared) -> Events {
     Events::to(move |event| lock(&sink).emit(event))
 }
 
-/// One line for people and scripts on stdout, the same with all that is to know as an event.
+/// Prints one line for people and scripts on stdout, and emits an event with all details.
 fn announce(sink: &Shared, addresses: &[SocketAddr], paths: &[PathBuf], from: Option<String>) {
     let tcp = addresses.iter().map(|address| format!("http://{address}"));
     let unix = paths.iter().map(|path| format!("unix:{}", path.display()));

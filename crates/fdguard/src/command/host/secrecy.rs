@@ -35,7 +35,7 @@ pub(super) fn leave_environment() -> anyhow::Result<()> {
         let bytes = bytes.get(..LONGEST).unwrap_or(bytes);
         rustix::io::write(&writer, bytes).context("cannot pass the token through a pipe")?;
         drop(writer);
-        // It must be open in the new program.
+        // It must stay open across the exec.
         command.env(TOKEN_FD, reader.into_raw_fd().to_string());
     }
     let error = command.exec();
@@ -52,8 +52,9 @@ pub(super) fn hide_memory() -> anyhow::Result<()> {
         .context("cannot protect the host's memory from other processes")
 }
 
-/// The file that runs, for keepers of warm sessions. By this process's own link, whatever has its
-/// name later; an interpreter that may not read that link starts it by its name.
+/// The running executable, for keepers of warm sessions. Uses this process's own link, so that a
+/// later file of the same name does not matter; an interpreter that may not read the link uses the
+/// name.
 pub(super) fn keeper_program(is_hidden: bool) -> PathBuf {
     let link = format!("/proc/{}/exe", std::process::id()).into();
     if !is_hidden || rustix::process::geteuid().is_root() {

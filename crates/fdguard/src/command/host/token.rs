@@ -18,7 +18,7 @@ use crate::exit::HintedError;
 const VARIABLE: &str = fdguard_host::environment::TOKEN;
 /// 256 bits cannot be guessed.
 const BYTES: usize = 32;
-/// More than a token and the newline after it may have.
+/// More than the length of a token and its newline.
 const LONGEST: u64 = 4096;
 
 /// A token, and where it can be read. Never print the token itself: it would stay in logs.
@@ -73,7 +73,7 @@ fn default_file(variable: impl Fn(&str) -> Option<OsString>) -> Option<PathBuf> 
     Some(folder?.join("fdguard/host.token"))
 }
 
-/// The token that was in the environment, which [`super::secrecy`] brought over the exec.
+/// The token from the environment, which [`super::secrecy`] passed across the exec.
 fn handed() -> Option<Vec<u8>> {
     let fd = activation::take_numbered(TOKEN_FD)?;
     let mut text = Vec::new();

@@ -20,7 +20,7 @@ use super::worker::{Counts, Worker, WorkerFindings, add};
 /// When a run ends, wait this long for its report so that it appears before the restart; a later
 /// report appears after it.
 const SHORT: Duration = Duration::from_millis(300);
-/// At the very end.
+/// The same at the very end.
 const LAST: Duration = Duration::from_secs(10);
 /// At most this many ended runs may still be under examination.
 const MOST_LEAVING: usize = 4;
@@ -30,20 +30,20 @@ const MOST_LEAVING: usize = 4;
 pub(super) struct InjectedTrace {
     options: Options,
     protection: Option<ReportPolicy>,
-    /// Around one program people read the reports, not event lines.
+    /// For a single program, reports are printed for people, not as event lines.
     teller: Option<PreventionLog>,
     runs: BTreeMap<String, ServiceWatch>,
     /// Ended runs whose last look is still in progress.
     leaving: Vec<ServiceWatch>,
     /// Services already reported as untraceable.
     blind: BTreeSet<String>,
-    /// Of runs that are over.
+    /// Counts of ended runs.
     past: Counts,
     gaps: Vec<Gap>,
 }
 
 impl InjectedTrace {
-    /// With this protection, or only to know lines.
+    /// With this protection, or only for opening lines.
     pub(super) fn new(protection: Option<Protection>, is_once: bool) -> Self {
         let report = protection.as_ref().map(|protection| protection.report);
         Self {
@@ -150,8 +150,7 @@ impl InjectedTrace {
 pub(super) fn blindness(program: &TracedProgram) -> Option<&'static str> {
     match program.blind {
         Some(blind) => Some(blind.why()),
-        // A Go program with a C part has a loader, and makes its calls past the library all the
-        // same.
+        // A Go program with a C part has a loader, but still makes its calls past the library.
         None => program.is_go.then_some(GO),
     }
 }

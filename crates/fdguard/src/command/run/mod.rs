@@ -26,14 +26,14 @@ mod worker;
 
 use injection::InjectedTrace;
 
-/// A mistake in the file: no restart can help (sysexits: EX_CONFIG).
+/// An error in the file: no restart can help (sysexits: EX_CONFIG).
 const CONFIGURATION: u8 = 78;
 /// Environment variables that set a flag.
 const VARIABLES: [(&str, &str); 1] = [("log_format", "FDGUARD_LOG_FORMAT")];
 
-/// Runs the verb.
+/// Runs the command.
 pub(super) fn run(args: &RunArgs) -> anyhow::Result<u8> {
-    // Before anything else is opened: their numbers are promised.
+    // Before anything else is opened: the numbers of passed descriptors are fixed.
     let inherited = activation::from_environment();
     let said = said(args);
     let file = args.config.as_deref().map(read).transpose()?;

@@ -20,7 +20,7 @@ pub(super) struct PreventionEvent(BTreeMap<Key, u64>);
 #[derive(Debug)]
 pub(super) struct News<'h> {
     pub(super) hazard: &'h Hazard,
-    /// In all.
+    /// In total.
     pub(super) count: u64,
     /// Since the last report; 0 at a new place.
     pub(super) more: u64,
@@ -138,7 +138,7 @@ impl PreventionLog {
         out
     }
 
-    /// One line at the end.
+    /// Prints one line at the end.
     pub(super) fn conclude(&self, counts: &BTreeMap<&'static str, u64>, gaps: &[Gap]) {
         let mut out = Vec::new();
         let all: u64 = counts.values().sum();

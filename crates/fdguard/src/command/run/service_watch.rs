@@ -13,14 +13,14 @@ use crate::report::trace::name;
 
 /// How often to check whether something was prevented; a check is nearly free.
 const OFTEN: Duration = Duration::from_millis(500);
-/// Tables are read at least this often: those of children that ended take memory.
+/// Tables are read at least this often: those of ended children take memory.
 const SELDOM: Duration = Duration::from_secs(5);
-/// While an answer is awaited.
+/// The interval while a reply is awaited.
 const SOON: Duration = Duration::from_millis(100);
 /// The longest that the loop waits for a line.
 const MOMENT: Duration = Duration::from_secs(1);
 
-/// A run.
+/// One run of a service.
 #[derive(Debug)]
 pub(super) struct ServiceWatch {
     pub(super) service: String,

@@ -40,7 +40,7 @@ pub(super) enum Reply {
 pub(super) struct WorkerFindings {
     /// Since the run began.
     pub(super) counts: Counts,
-    /// Processes that are another program by now, without the library.
+    /// Processes that have executed a program without the library.
     pub(super) became: BTreeMap<u32, UntracedProgram>,
     /// All hazards, if there may be new ones.
     pub(super) hazards: Vec<Hazard>,
@@ -49,7 +49,7 @@ pub(super) struct WorkerFindings {
     pub(super) is_last: bool,
 }
 
-/// The loop's end of it.
+/// The loop's side.
 #[derive(Debug)]
 pub(super) struct Worker {
     jobs: Sender<Job>,
@@ -93,7 +93,7 @@ impl Worker {
         drop(self.jobs.send(Job::End));
     }
 
-    /// The next answer until then; an error when the thread is gone.
+    /// The next reply until then; fails if the thread is gone.
     pub(super) fn reply(&self, until: Instant) -> Result<Option<Reply>, WorkerGone> {
         let within = until.saturating_duration_since(Instant::now());
         match self
@@ -106,10 +106,10 @@ impl Worker {
         }
     }
 
-    /// After its last answer.
+    /// Joins the thread after its last reply.
     pub(super) fn join(&mut self) {
         if let Some(thread) = self.thread.take() {
-            // A panic of it was shown already.
+            // A panic was already printed.
             drop(thread.join());
         }
     }
@@ -119,17 +119,17 @@ impl Worker {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct WorkerGone;
 
-/// The thread's end of it.
+/// The thread's side.
 struct Looker {
     injection: Injection,
     prevented: Arc<AtomicU64>,
     /// How much was prevented when hazards were last resolved to lines.
     named: u64,
-    /// Names of one run: the next one may be of another build.
+    /// Symbols of one run: the next one may be another build.
     symbols: Option<Symbols>,
-    /// Of processes that have a table.
+    /// Counts of processes that have a table.
     counts: BTreeMap<(u32, u64), Counts>,
-    /// Of those that are gone.
+    /// Counts of processes that are gone.
     past: Counts,
 }
 

@@ -29,10 +29,10 @@ use crate::watching::LiveWatch;
 
 const BACKEND: &str = "preload";
 
-/// Which process a trace is about.
+/// The process that a trace is about.
 pub(super) struct TraceScope {
     pub(super) pid: u32,
-    /// Why the library does not see into it.
+    /// Why the library cannot trace it.
     pub(super) blind: Option<BlindReason>,
     /// The programs of its processes without a table.
     pub(super) became: BTreeMap<u32, UntracedProgram>,
@@ -90,7 +90,7 @@ impl TraceReport {
             .filter(|one| {
                 let pid = one.process.pid;
                 let has_table = traced_pids.contains(&pid) || scope.with_table.contains(&pid);
-                // A forked shell wrote a table, and then became a program that cannot.
+                // A forked shell wrote a table, and then executed a program that cannot.
                 let became = scope.became.get(&pid).map(|became| became.blind);
                 let is_blind = became.is_some_and(|blind| blind != BlindReason::NotLoaded);
                 pid != scope.pid && (!has_table || is_blind) && one.timeline.looks() > 1
@@ -359,7 +359,7 @@ fn unread_gaps(processes: &[ProcessSites]) -> Vec<Gap> {
     unread_languages::gaps(names, processes.iter().flat_map(|one| &one.sites))
 }
 
-/// Children that the library does not see into, by the reason.
+/// Gaps for untraced children, by reason.
 fn untraced_gaps(scope: &TraceScope, children: &[&WatchedProcess]) -> Vec<Gap> {
     const UNSURE: &str = "these child processes did not load the injected library: they are static, privileged, or run in another environment";
     let mut names: BTreeMap<&str, BTreeSet<String>> = BTreeMap::new();

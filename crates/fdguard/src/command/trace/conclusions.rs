@@ -69,7 +69,7 @@ impl Material<'_> {
         shown_sites
     }
 
-    /// The verdict of all of it, and its findings, the gravest first.
+    /// Sets the overall verdict and sorts the findings, the most severe first.
     fn set_verdict(&self, diagnosis: &mut Diagnosis) {
         let everybody = || diagnosis.processes.iter().chain(&diagnosis.predecessors);
         let findings = everybody().flat_map(|opinion| opinion.findings.clone());
@@ -152,7 +152,7 @@ impl Material<'_> {
         }
     }
 
-    /// The sites of a process as they were when the end began, for the report and its pictures.
+    /// The sites of a process when its end began, for the report and its pictures.
     fn process_sites(&self, process: &TracedProcess) -> ProcessSites {
         let subject = self.subject(process.pid);
         let sites: Vec<Site> = process
@@ -216,7 +216,7 @@ fn seconds_after(began: u64, seconds: f64) -> u64 {
     began.saturating_add(u64::try_from(passed.as_nanos()).unwrap_or(0))
 }
 
-/// A time of the monotonic clock by the time of day.
+/// Converts a time of the monotonic clock to the time of day.
 fn wall_time(at: u64) -> Timestamp {
     let ago = Duration::from_nanos(monotonic().saturating_sub(at));
     let ago = SignedDuration::try_from(ago).unwrap_or(SignedDuration::ZERO);

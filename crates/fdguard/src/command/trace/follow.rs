@@ -37,7 +37,7 @@ pub(super) struct Follower<'s> {
     clearance: Clearance<'s>,
     sites: Sites,
     verdicts: HashMap<u32, Verdict>,
-    /// When they were judged last.
+    /// When they were last judged.
     judged: Option<f64>,
     hazards: BTreeSet<String>,
     symbols: Symbols,

@@ -50,7 +50,7 @@ pub(super) const NOT_RUNNABLE: u8 = 126;
 pub(super) const NOT_FOUND: u8 = 127;
 /// Added to the number of a signal.
 pub(super) const SIGNALLED: u8 = 128;
-/// That of Ctrl-C.
+/// The signal number of Ctrl-C.
 const INTERRUPT: u8 = 2;
 
 /// The longest wait before checking whether the program has ended.
@@ -198,7 +198,7 @@ fn write(
     }
 }
 
-/// The program's own failure counts most.
+/// The program's own failure takes precedence.
 fn exit_code(args: &TraceArgs, watched: &WatchOutcome<'_>, found: &Diagnosis) -> u8 {
     let own = own_code(watched.status);
     let is_own_failure = own != 0 && !(watched.was_ended && watched.status.is_some());

@@ -10,7 +10,7 @@ use fdguard_trace::TracedProcess;
 
 use crate::command::link;
 
-/// Sightings of one number that are kept.
+/// How many sightings of one number are kept.
 const MOST: usize = 4;
 
 /// The descriptors seen in every process.

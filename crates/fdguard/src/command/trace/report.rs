@@ -65,7 +65,7 @@ pub(super) fn run(args: &TraceArgs, pid: u32) -> anyhow::Result<u8> {
     Ok(exit_code(&report.diagnosis))
 }
 
-/// The trace of a process; else one clear line.
+/// The trace of a process, or a one-line error.
 pub(super) fn find(args: &TraceArgs, pid: u32) -> anyhow::Result<ObservedTrace> {
     let is_attach = args.report.is_none();
     ObservedTrace::find(pid).map_err(|error| match error {
@@ -108,7 +108,7 @@ pub(super) fn start_watch<'p>(
         length: args.length,
         on_signal: OnSignal::End,
     };
-    // A child may end just now; the process itself must be there.
+    // A child may end right now; the process itself must exist.
     LiveWatch::start(probe, plan(observed.pids()?))
         .or_else(|_| LiveWatch::start(probe, plan(vec![observed.pid()])))
 }
@@ -119,7 +119,7 @@ pub(super) struct SampledTables {
     after: ProcessTables,
     /// That look saw everything older, if it was open.
     since: u64,
-    /// When the tables were read last.
+    /// When the tables were last read.
     read: u64,
 }
 

@@ -195,7 +195,7 @@ impl<'p> RunningTrace<'_, 'p> {
         &self.live
     }
 
-    /// Misuse that was found so far.
+    /// The misuse found so far.
     pub(super) fn hazards(&self, symbols: &mut Symbols) -> Vec<Hazard> {
         self.traced.hazards(symbols, false).0
     }

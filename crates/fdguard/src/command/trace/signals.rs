@@ -31,7 +31,7 @@ pub(in crate::command) struct SignalRequests {
 /// What a signal requests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::command) enum Request {
-    /// Ctrl-C: the program has it, too.
+    /// Ctrl-C: the program receives it, too.
     Interrupt,
     /// Sent to fdguard alone: to be passed to the program.
     End,

@@ -33,7 +33,7 @@ pub(super) struct SiteNow {
     pub(super) is_growing: bool,
     /// Whether that is new.
     pub(super) has_begun: bool,
-    /// Seconds that the oldest has been open.
+    /// How long the oldest has been open, in seconds.
     pub(super) oldest: f64,
 }
 
@@ -89,7 +89,7 @@ impl Sites {
         });
     }
 
-    /// Those that hold something, by their growth now.
+    /// Sites that hold something, by current growth.
     pub(super) fn now(&self) -> &[SiteNow] {
         &self.now
     }

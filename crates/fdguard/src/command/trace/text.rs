@@ -17,7 +17,7 @@ use crate::report::trace::answer::{self, DisplayOptions};
 use crate::report::trace::{ProcessSites, TraceReport, hazard, name};
 use crate::terminal::{sanitize, sanitize_str};
 
-/// Sites that are shown of one process, and frames of one stack.
+/// How many sites of one process and frames of one stack are shown.
 const MOST_SITES: usize = 20;
 const MOST_FRAMES: usize = hazard::MOST_FRAMES;
 /// How many hazards are shown; all of them are in the JSON.
@@ -111,7 +111,7 @@ fn write_process(
         "{HEADING}still open{HEADING:#} in {comm} (pid {}):",
         process.pid
     )?;
-    // Without a line of the program's own those of libraries are all there is.
+    // If the program has no line of its own, show those of libraries.
     let (named, folded) = match own.is_empty() {
         true => others.into_iter().partition(|site| !is_runtimes(site)),
         false => (own, others),
@@ -142,7 +142,7 @@ fn is_of_program(site: &Site) -> bool {
     site.stack.is_empty() || own_frames(&site.stack).next().is_some()
 }
 
-/// Whether a language's runtime opened it on its own account; see `fdguard-trace`'s outlines.
+/// Whether a language's runtime opened it for itself; see `fdguard-trace`'s outlines.
 fn is_runtimes(site: &Site) -> bool {
     let is_nameless = |frame: &Frame| frame.file.is_none() && frame.function.is_none();
     !site.stack.is_empty()

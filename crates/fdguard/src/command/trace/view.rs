@@ -68,7 +68,7 @@ fn is_coloured(stream: &impl anstream::stream::RawStream) -> bool {
     anstream::AutoStream::choice(stream) != anstream::ColorChoice::Never
 }
 
-/// A person at the terminal that the program does not use.
+/// The live view on a terminal that the program does not use.
 pub(super) struct Viewer;
 
 impl TraceObserver for Viewer {

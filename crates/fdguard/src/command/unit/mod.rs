@@ -55,7 +55,7 @@ fn spec(args: &UnitArgs, target: UnitTarget) -> anyhow::Result<UnitSpec> {
     let program = command.first().cloned().unwrap_or_default();
     let inside = target == UnitTarget::Compose;
     if !inside && let Some(first) = command.first_mut() {
-        // A supervisor starts elsewhere and searches elsewhere.
+        // A supervisor has another working directory and another search path.
         *first = text(found(Path::new(&program))?.as_os_str())?;
     }
     let fdguard = match (&args.fdguard, inside) {

@@ -60,7 +60,7 @@ pub(super) fn run(args: &WatchArgs) -> anyhow::Result<u8> {
     code
 }
 
-/// Whether a person watches.
+/// Whether a person is watching.
 fn is_shown(args: &WatchArgs) -> bool {
     let is_asked = !args.json && !args.plain && args.output.is_none();
     is_asked && std::io::stdout().is_terminal() && std::io::stdin().is_terminal()
@@ -83,7 +83,7 @@ fn show(args: &WatchArgs, engine: &mut Engine<'_>, settings: &RuleSettings) -> a
     Ok(())
 }
 
-/// Lines until the end.
+/// Prints lines until the end.
 fn follow(
     args: &WatchArgs,
     engine: &mut Engine<'_>,

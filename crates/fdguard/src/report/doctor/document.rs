@@ -86,7 +86,7 @@ pub fn write_document(
     bundle: Option<&Path>,
 ) -> anyhow::Result<()> {
     let mut diagnosis = evidence.diagnosis.clone();
-    // All gaps, not those of the watch alone.
+    // All gaps, not only those of the watch.
     diagnosis.gaps.clone_from(&evidence.gaps);
     let headline = super::headline(evidence);
     let document = Document {

@@ -48,7 +48,7 @@ pub struct Section {
 pub enum Block {
     /// A plain sentence.
     Sentence(String),
-    /// Something that was found.
+    /// A finding.
     Note(Note),
     /// Rows.
     Table(OutlineTable),
@@ -63,11 +63,11 @@ pub struct Note {
     pub text: String,
     /// The rule that found it.
     pub rule: Option<String>,
-    /// More, each with its label.
+    /// More texts, each with its label.
     pub more: Vec<(&'static str, String)>,
 }
 
-/// Rows under names.
+/// Rows with column names.
 #[derive(Clone, Debug, PartialEq)]
 pub struct OutlineTable {
     /// The columns; names may be empty if the rows explain themselves.
@@ -79,7 +79,7 @@ pub struct OutlineTable {
 }
 
 impl Outline {
-    /// Puts the evidence in order.
+    /// Orders the evidence.
     #[must_use]
     pub fn of(evidence: &Evidence) -> Self {
         let diagnosis = &evidence.diagnosis;

@@ -108,7 +108,7 @@ fn as_sentence(row: &[String], names: &[&str]) -> String {
     format!("{first}: {}", parts.join(", "))
 }
 
-/// The room there is.
+/// The available width.
 struct Page {
     width: Option<usize>,
 }
@@ -200,7 +200,7 @@ impl Page {
             .map_or_else(|| text.to_owned(), |width| cut(text, width))
     }
 
-    /// A sentence in lines; without a width in one.
+    /// A wrapped sentence; one line without a width.
     fn wrapped(&self, text: &str, first: usize, later: usize) -> Vec<String> {
         let Some(width) = self.width else {
             return vec![format!("{}{text}", " ".repeat(first))];

@@ -48,7 +48,7 @@ pub fn percent(share: Option<f64>) -> String {
     share.map_or_else(|| UNKNOWN.to_owned(), |share| format!("{share:.1}"))
 }
 
-/// The band of the highest number ever used, with the numbers written by `number`.
+/// The range of the highest number ever used, with the numbers formatted by `number`.
 #[must_use]
 pub fn peak(row: &HostRow, number: fn(Option<u64>) -> String) -> String {
     match row.peak_band() {

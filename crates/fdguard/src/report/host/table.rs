@@ -16,7 +16,7 @@ pub struct TableOptions {
     pub limit: Option<usize>,
 }
 
-/// One cell's heading and which way it leans.
+/// A column's heading and alignment.
 struct Column {
     heading: &'static str,
     side: Side,

@@ -60,7 +60,7 @@ pub fn page(evidence: &Evidence) -> String {
         body.push_str(&write_section(section));
     }
     let patients: Vec<_> = evidence.patients().collect();
-    // Of processes that are alike one is drawn.
+    // Draw one of each group of similar processes.
     for group in groups(evidence).iter().take(MOST_PLOTS) {
         let first = group.members.first().and_then(|index| patients.get(*index));
         if let Some((visit, examined)) = first {

@@ -12,7 +12,7 @@ use super::scale::{counts, ticks};
 use crate::report::doctor::within;
 use crate::report::table::{class_name, thousands};
 
-/// Families that are drawn: beyond these there is little of each.
+/// How many families are drawn: the others have few descriptors each.
 const MOST_FAMILIES: usize = 12;
 
 /// The area of a drawing, and its ranges of time and number.
@@ -129,7 +129,7 @@ impl Frame {
 /// The extrapolated course.
 struct Course {
     from: CurvePoint,
-    /// Descriptors a second: the likeliest, the least, the most.
+    /// Descriptors per second: most likely, lowest, highest.
     likely: f64,
     low: f64,
     high: f64,
@@ -158,7 +158,7 @@ impl Course {
         self.from.at + (self.limit - f64::from(self.from.max)) / per_second.max(f64::MIN_POSITIVE)
     }
 
-    /// The band between the slowest and the fastest course, and the likeliest line in it.
+    /// The range between the slowest and the fastest course, and the most likely line in it.
     fn draw(&self, frame: &Frame) -> String {
         let edge = |rate: f64| -> Vec<(f64, f64)> {
             let knee = self.reaches_limit(rate).min(frame.until);

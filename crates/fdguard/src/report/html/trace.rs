@@ -20,7 +20,7 @@ use crate::terminal::{sanitize, sanitize_str};
 
 const OWN_STYLE: &str = include_str!("trace.css");
 const SORT: &str = include_str!("sort.js");
-/// Sites of one process that are listed: beyond these there is little of each.
+/// How many sites of one process are listed: the others have few descriptors each.
 const MOST_SITES: usize = 500;
 const MOST_HAZARDS: usize = 200;
 
@@ -112,7 +112,7 @@ fn sentence(report: &TraceReport) -> String {
         _ => "an unknown number of descriptors".to_owned(),
     });
     let sites = report.processes.iter().flat_map(|process| &process.sites);
-    // Of equals the first.
+    // Of equal ones the first.
     if let Some(site) = sites.min_by_key(|site| std::cmp::Reverse(site.open.len())) {
         let live = thousands(site.open.len() as u64);
         parts.push(format!(
@@ -217,7 +217,7 @@ fn more(label: &str, text: &str) -> String {
     format!("<p class=\"more\"><b>{label}</b> {}</p>\n", escape(text))
 }
 
-/// A line that opens to its stack. The line is markup already.
+/// A line that expands to its stack. The line is markup already.
 fn details(summary: &str, stack: &[Frame], is_open: bool) -> String {
     if stack.is_empty() {
         return format!("<p class=\"more\">{summary}</p>\n");

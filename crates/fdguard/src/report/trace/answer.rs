@@ -17,9 +17,9 @@ use crate::report::diagnosis::wrapped;
 use crate::report::style::{CRITICAL, DIM, HEADING, WARNING};
 use crate::terminal::{sanitize, sanitize_str};
 
-/// Frames of one stack that are shown.
+/// How many frames of one stack are shown.
 const MOST_FRAMES: usize = 12;
-/// Characters of a source line that are shown.
+/// How many characters of a source line are shown.
 const MOST_SOURCE: usize = 120;
 
 /// Children that are never waited for.
@@ -44,7 +44,7 @@ impl DisplayOptions {
         }
     }
 
-    /// A path that an editor opens from here.
+    /// A path that an editor can open from the working directory.
     #[must_use]
     pub fn path(&self, file: &Text) -> String {
         let text = file.to_lossy();
@@ -109,7 +109,7 @@ pub fn is_answered(finding: &Finding) -> bool {
     is_growth && counts && finding.cleared.is_none() && finding.origin.is_some()
 }
 
-/// The answers of a diagnosis, the gravest first.
+/// The answers of a diagnosis, the most severe first.
 #[must_use]
 pub fn answers(diagnosis: &Diagnosis) -> Vec<LeakAnswer<'_>> {
     let mut answers: Vec<LeakAnswer<'_>> = Vec::new();
@@ -179,7 +179,7 @@ impl<'a> LeakAnswer<'a> {
         wrapped(out, "  ", &next, shown.width, DIM)
     }
 
-    /// One of each kind: workers of one program leak the same.
+    /// One finding of each kind: workers of one program leak the same.
     fn shown_findings(&self) -> impl Iterator<Item = &&'a Finding> {
         let first = self.pids.first().copied();
         let of_first = move |one: &&&Finding| Some(one.pid) == first;
@@ -292,7 +292,7 @@ fn source_line(culprit: &Culprit) -> Option<String> {
     let file = file.strip_prefix("file://").unwrap_or(&file).to_owned();
     let number = culprit.line?;
     let path = Path::new(&file);
-    // A pipe or a device must not hold the report up.
+    // A pipe or a device must not block the report.
     if !path.metadata().is_ok_and(|meta| meta.is_file()) {
         return None;
     }

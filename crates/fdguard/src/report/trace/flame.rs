@@ -7,12 +7,12 @@ use super::{TraceReport, name};
 use crate::report::table::counted;
 use crate::terminal::sanitize_str;
 
-/// A frame of the graph, with those that it called.
+/// A frame of the graph, with the frames that it called.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FlameNode {
     /// Its name; safe to show.
     pub name: String,
-    /// Its language; absent for processes and for the root of several.
+    /// Its language; `None` for processes and for the root of several.
     pub language: Option<Language>,
     /// Whether it is the culprit.
     pub is_culprit: bool,
@@ -98,7 +98,7 @@ impl FlameNode {
     }
 }
 
-/// A part of a whole, from 0 to 1.
+/// A fraction, from 0 to 1.
 #[must_use]
 #[expect(clippy::cast_precision_loss, reason = "places in a picture")]
 pub fn share(part: u64, whole: u64) -> f64 {

@@ -10,7 +10,7 @@ use crate::report::diagnosis::wrapped;
 use crate::report::style::{self, DIM, HEADING};
 use crate::terminal::{sanitize, sanitize_str};
 
-/// Frames of one stack that are shown.
+/// How many frames of one stack are shown.
 pub const MOST_FRAMES: usize = 12;
 /// How many holders of the table are shown.
 const MOST_HOLDERS: usize = 5;
@@ -88,7 +88,7 @@ pub fn fix(hazard: &Hazard) -> Option<&'static str> {
     rule::find(&hazard.rule)?.fix
 }
 
-/// Writes it for people, lines of sentences no wider than `width`.
+/// Writes it for people, with sentences wrapped at `width`.
 pub fn write(
     out: &mut dyn Write,
     hazard: &Hazard,

@@ -64,7 +64,7 @@ pub fn message(report: &TraceReport) -> Vec<u8> {
 struct Writer {
     out: Message,
     texts: HashMap<String, u64>,
-    /// In the order of their numbers.
+    /// Ordered by index.
     text_list: Vec<String>,
     mappings: HashMap<u64, u64>,
     functions: HashMap<(u64, u64), u64>,
@@ -93,7 +93,7 @@ impl Writer {
             samples: Vec::new(),
             sample_at: HashMap::new(),
         };
-        // The specification wants the empty text first.
+        // The specification requires the empty text first.
         writer.text("");
         writer
     }
@@ -122,7 +122,7 @@ impl Writer {
         self.out.number(profile::DURATION_NANOS, nanos(length));
         let words = report.diagnosis.process.cmdline.iter().map(sanitize);
         let words: Vec<String> = words.collect();
-        // Readers take the first module for the program.
+        // Readers take the first module as the program.
         if let Some(exe) = &report.diagnosis.process.exe {
             self.mapping(&sanitize(exe));
         }
@@ -161,7 +161,7 @@ impl Writer {
         }
     }
 
-    /// A line may be at several addresses: equal samples are one.
+    /// Adds a sample. A line may be at several addresses: equal samples are merged.
     fn sample(&mut self, sample: Sample, counts: [u64; 3]) {
         let at = *self.sample_at.entry(sample.clone()).or_insert_with(|| {
             self.samples.push((sample, [0; 3]));

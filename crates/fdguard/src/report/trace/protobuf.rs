@@ -22,7 +22,7 @@ impl Message {
         }
     }
 
-    /// Numbers in a row.
+    /// A packed list of numbers.
     pub(super) fn numbers(&mut self, field: u64, values: &[u64]) {
         let mut inner = Self::default();
         for value in values {

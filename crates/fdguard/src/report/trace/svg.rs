@@ -14,7 +14,7 @@ use super::{TraceReport, name};
 use crate::report::html::escape;
 use crate::report::table::{counted, thousands};
 
-/// Colours and letters; the page has them, too.
+/// Colours and fonts, shared with the page.
 pub const STYLE: &str = include_str!("flame.css");
 /// A click makes a frame as wide as the picture.
 pub const SCRIPT: &str = include_str!("flame.js");
@@ -27,7 +27,7 @@ const NO_LETTERS: f64 = 0.02;
 /// Height above the frames of a stand-alone picture.
 const HEAD: usize = 66;
 
-/// A file of its own.
+/// A stand-alone file.
 #[must_use]
 pub fn file(report: &TraceReport) -> String {
     let root = FlameNode::from_report(report);
@@ -59,7 +59,7 @@ pub fn file(report: &TraceReport) -> String {
     )
 }
 
-/// A part of a page, which brings style and script, with its legend.
+/// A part of a page, which provides style and script, with its legend.
 #[must_use]
 pub fn figure(report: &TraceReport) -> String {
     let root = FlameNode::from_report(report);

@@ -1,4 +1,4 @@
-//! MadeReport-up traces.
+//! Made-up traces.
 
 use std::collections::HashMap;
 
@@ -82,7 +82,7 @@ impl MadeReport {
 }
 
 impl MadeSite {
-    /// Four descriptors a second; the class of the first is not known.
+    /// Four descriptors per second; the class of the first is unknown.
     fn add_to(&self, process: &mut ProcessSites) {
         let used: usize = process.sites.iter().map(|site| site.open.len()).sum();
         let first = 3 + u32::try_from(used).unwrap();
@@ -202,7 +202,7 @@ pub(crate) fn hazard() -> Hazard {
     }
 }
 
-/// A count over time, a point a second.
+/// A count over time, one point per second.
 pub(crate) fn curves(counts: &[u32]) -> Curves {
     let points = counts
         .iter()

@@ -88,7 +88,7 @@ pub fn draw(
     }
 }
 
-/// `server (pid 123): 119 descriptors, 12 sites, 2 growing`, as much of it as there is room for.
+/// `server (pid 123): 119 descriptors, 12 sites, 2 growing`, as much of it as fits.
 fn title(headline: &TraceHeadline, rows: &[SiteRow], width: usize, theme: &Theme) -> Line<'static> {
     let growing = rows.iter().filter(|row| row.is_growing).count();
     let mut parts = vec![format!("{growing} growing")];
@@ -158,7 +158,7 @@ fn site(
     Line::styled(text, style)
 }
 
-/// With a blank behind it.
+/// Followed by a blank.
 fn cut(text: &str, width: usize) -> String {
     cell::left(text, width.saturating_sub(1))
 }

@@ -15,7 +15,7 @@ pub use draw::draw;
 pub use run::{DrawTarget, TraceSource, TraceViewOutcome, has_terminal, run};
 pub use state::TraceViewState;
 
-/// A site as it is shown; every text is fit for a terminal.
+/// A site as displayed; every text is safe for a terminal.
 #[derive(Clone, Debug, PartialEq)]
 pub struct SiteRow {
     /// The process.
@@ -26,13 +26,13 @@ pub struct SiteRow {
     pub live: usize,
     /// Growth per second, over the last seconds.
     pub rate: Option<f64>,
-    /// Whether it has grown for a while.
+    /// Whether it has been growing for a while.
     pub is_growing: bool,
     /// How many were opened, and how many of them closed.
     pub opened: u64,
-    /// The same that were closed.
+    /// How many of them were closed.
     pub closed: u64,
-    /// Seconds that the oldest has been open.
+    /// How long the oldest has been open, in seconds.
     pub oldest: f64,
     /// The most frequent class.
     pub class: String,
@@ -56,7 +56,7 @@ impl SiteRow {
 pub struct TraceHeadline {
     /// The program's name.
     pub name: String,
-    /// Its number.
+    /// Its pid.
     pub pid: u32,
     /// How many processes run.
     pub processes: usize,

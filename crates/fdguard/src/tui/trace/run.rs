@@ -15,7 +15,7 @@ use crate::tui::input::{self, Input};
 use crate::tui::terminal::Screen;
 use crate::watching::WatchProgress;
 
-/// The source of samples; it keeps the sites.
+/// Supplies samples and keeps the sites.
 pub trait TraceSource {
     /// Looks if it is time. Blocks at most until `deadline`, so that keys are handled.
     fn advance(&mut self, deadline: Instant) -> anyhow::Result<WatchProgress>;
@@ -27,12 +27,12 @@ pub trait TraceSource {
     fn headline(&self) -> TraceHeadline;
 }
 
-/// Why the view was left.
+/// Why the view ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TraceViewOutcome {
     /// The watch is over.
     Ended,
-    /// The user left.
+    /// The user quit.
     Quit,
     /// The user pressed Ctrl-C, or a termination signal arrived.
     Interrupted,
@@ -60,7 +60,7 @@ pub fn has_terminal() -> bool {
     super::screen::controlling().is_ok()
 }
 
-/// Shows the sites until the watch ends or the user leaves. The terminal is restored in any case.
+/// Shows the sites until the watch ends or the user quits, and always restores the terminal.
 pub fn run(
     source: &mut dyn TraceSource,
     place: DrawTarget,

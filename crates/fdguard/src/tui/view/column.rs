@@ -120,7 +120,7 @@ impl Column {
         self.heading().eq_ignore_ascii_case(sort.name())
     }
 
-    /// Whether its text carries the colour of the row's severity.
+    /// Whether its text has the colour of the row's severity.
     pub(super) fn is_telling(self) -> bool {
         matches!(
             self,

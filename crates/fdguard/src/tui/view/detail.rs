@@ -24,7 +24,7 @@ pub(super) fn draw(buffer: &mut Buffer, area: Rect, app: &App, theme: &Theme) {
     };
     let lines = lines(app, usize::from(area.width.saturating_sub(2)), theme);
     let room = usize::from(area.height.saturating_sub(2));
-    // A pane that got shorter under the reader still shows its end.
+    // If the pane became shorter while scrolled, show its end.
     let first = pane.scroll.min(lines.len().saturating_sub(room));
     let below = lines.len().saturating_sub(first + room);
     let mut block = Block::bordered().title(title(app));
@@ -191,7 +191,7 @@ fn holdings_table(summary: &Summary, width: usize, theme: &Theme) -> Vec<Line<'s
         .map(|target| {
             let text = target.target.to_lossy();
             let class = target.class.to_string();
-            // Anonymous things are called after their class; saying it once is enough.
+            // Anonymous inodes are named after their class; show that once.
             let named = if text == class {
                 class
             } else {

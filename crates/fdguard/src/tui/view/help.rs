@@ -1,4 +1,4 @@
-//! The help, above everything else.
+//! The help overlay.
 
 use ratatui::Frame;
 use ratatui::layout::Rect;

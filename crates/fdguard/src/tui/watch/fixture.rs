@@ -14,11 +14,11 @@ use super::{WatchOptions, WatchViewState};
 /// How the descriptors of a made-up process change from look to look.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Life {
-    /// One connection every other second is never closed, and a log file now and then.
+    /// Every other second one connection is leaked, and a log file now and then.
     Leaking,
-    /// As it began.
+    /// No change.
     Stable,
-    /// Only a count, which rises.
+    /// Only a count, which grows.
     Counted,
     /// Two connections a second, closed after three.
     Busy,
@@ -219,7 +219,7 @@ pub(super) fn gap(watch: &mut Watch, what: &str) {
     )));
 }
 
-/// Five minutes of a leak, of which one part was cleared.
+/// Five minutes of a leak, a part of which was accepted.
 pub(super) fn leak() -> Watch {
     let mut watch = watch(&[Actor::new(0, "worker", Life::Leaking)], 300);
     gap(&mut watch, "open files of the user's other processes");
@@ -227,7 +227,7 @@ pub(super) fn leak() -> Watch {
     watch
 }
 
-/// A tree of four, of which one ended.
+/// A tree of four, one of which has ended.
 pub(super) fn tree() -> Vec<Actor> {
     let ended = Actor {
         ends: Some(70),

@@ -15,7 +15,7 @@ use crate::tui::input::{self, Input};
 use crate::tui::terminal::Screen;
 use crate::watching::WatchProgress;
 
-/// The source of samples; it keeps the watch.
+/// Supplies samples and keeps the watch.
 pub trait WatchSource {
     /// Looks if it is time, and adds the result to the watch. Blocks at most until `deadline`, so
     /// that keys are handled; returns earlier if something happened.
@@ -38,12 +38,12 @@ pub struct WatchOptions {
     pub name: String,
 }
 
-/// Why the view was left.
+/// Why the view ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum WatchViewEnd {
     /// The watch is over.
     Ended,
-    /// The user left, or a termination signal arrived.
+    /// The user quit, or a termination signal arrived.
     Quit,
 }
 

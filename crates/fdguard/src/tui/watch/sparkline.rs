@@ -1,4 +1,4 @@
-//! A history in a row of blocks.
+//! A history as a row of blocks.
 
 use fdguard_core::timeline::{RINGS, Timeline, Track};
 
@@ -8,7 +8,7 @@ const BLOCKS: [char; 8] = ['▁', '▂', '▃', '▄', '▅', '▆', '▇', '█
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct History {
     values: Vec<u32>,
-    /// The least that there ever was: a value is the most of its time.
+    /// The overall minimum: each value is the maximum of its interval.
     least: u32,
     /// Whether each value is a single look.
     is_exact: bool,
@@ -60,7 +60,7 @@ impl History {
         (0..height).map(row).collect()
     }
 
-    /// One value a column: the highest of those that share it.
+    /// One value per column: the highest of those that share it.
     fn columns(&self, width: usize) -> Vec<u32> {
         let length = self.values.len();
         let width = if self.is_exact {

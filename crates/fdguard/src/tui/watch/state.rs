@@ -58,7 +58,7 @@ pub(super) struct JudgedProcess {
     turn: u64,
 }
 
-/// A finding from one judgement to the next.
+/// Identifies a finding across judgements.
 type Identity = (String, Option<Class>, Option<Text>);
 
 fn identity(finding: &Finding) -> Identity {
@@ -142,7 +142,7 @@ impl WatchViewState {
         }
     }
 
-    /// Handles an input; returns whether to leave.
+    /// Handles an input; returns whether to quit.
     pub(in crate::tui) fn update(&mut self, input: Input, watch: &Watch) -> bool {
         match input {
             Input::Resize { width, height } => self.size = (width, height),
@@ -170,7 +170,7 @@ impl WatchViewState {
         false
     }
 
-    /// To the next finding; through the text of a pane that has no other.
+    /// Moves to the next finding, or scrolls a pane that has no other.
     fn step(&mut self, watch: &Watch, by: isize) {
         if self.pane == Some(Pane::Gaps) {
             let most = self.scroll_end(watch);
@@ -247,7 +247,7 @@ impl WatchViewState {
         self.pane = self.pane.filter(|pane| *pane != Pane::Finding || !is_empty);
     }
 
-    /// The processes as they are listed: those that run before those that ended, the worst first.
+    /// The processes in list order: running before ended ones, the worst first.
     pub(super) fn order<'a>(&self, watch: &'a Watch) -> Vec<&'a WatchedProcess> {
         let mut order: Vec<&WatchedProcess> = watch.subjects().collect();
         order.sort_by_key(|subject| (subject.gone.is_some(), Reverse(self.verdict(subject.id))));
@@ -262,7 +262,7 @@ impl WatchViewState {
         chosen.or_else(|| self.order(watch).first().copied())
     }
 
-    /// The latest verdict about a process; absent before the first one.
+    /// The latest verdict about a process; `None` before the first one.
     pub(super) fn judged(&self, id: u32) -> Option<&JudgedProcess> {
         self.judged.iter().find(|judged| judged.id == id)
     }
@@ -279,12 +279,12 @@ impl WatchViewState {
         judged.map_or(&[], |judged| &judged.opinion.findings)
     }
 
-    /// Which of them is selected.
+    /// The index of the selected finding.
     pub(super) fn cursor(&self) -> usize {
         self.cursor
     }
 
-    /// The finding that is selected.
+    /// The selected finding.
     pub(super) fn finding(&self, watch: &Watch) -> Option<&Finding> {
         self.findings(watch).get(self.cursor)
     }

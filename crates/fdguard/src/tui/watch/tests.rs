@@ -273,7 +273,7 @@ impl WatchSource for Played {
         if self.second >= self.end {
             return Ok(WatchProgress::Ended);
         }
-        // Only for the eye: no test waits.
+        // Only for viewing by eye: no test waits.
         if self.waits {
             thread::sleep(deadline.saturating_duration_since(Instant::now()));
         }
@@ -317,8 +317,8 @@ fn a_terminal_that_went_away_ends_the_loop_with_its_error() {
     assert!(shown(50, "|!").0.is_err());
 }
 
-/// For the eye: `FDGUARD_SHOWN=tree cargo test -p fdguard --lib shown_on_this_terminal -- --ignored
-/// --nocapture`.
+/// For viewing by eye: `FDGUARD_SHOWN=tree cargo test -p fdguard --lib shown_on_this_terminal --
+/// --ignored --nocapture`.
 #[test]
 #[ignore = "takes the terminal until q is pressed"]
 fn shown_on_this_terminal() {

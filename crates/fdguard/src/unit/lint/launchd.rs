@@ -114,7 +114,7 @@ pub(super) fn units(file: &UnitNode) -> Vec<Unit<'_>> {
     }]
 }
 
-/// A hit at a key inside of the dictionary of reasons.
+/// A hit at a key in the dictionary of reasons.
 fn reason(unit: &Unit<'_>, key: &str, wrong: fn(&UnitNode) -> bool, why: &str) -> Vec<Hit> {
     let node = unit.service.get("KeepAlive").and_then(|node| node.get(key));
     let hit = node

@@ -1,4 +1,4 @@
-//! Known traps in units. To add one: an entry in the table of its supervisor, and a function.
+//! Known traps in units. To add one: add an entry to the table of its supervisor, and a function.
 
 use fdguard_core::rule::{self, Rule, RuleKind, RuleTable, Severity};
 use serde::Serialize;
@@ -53,7 +53,7 @@ impl Unit<'_> {
         hit.into_iter().collect()
     }
 
-    /// One hit at the service, when something is missing.
+    /// One hit at the service, if something is missing.
     fn missing(&self, is_missing: bool, why: &str) -> Vec<Hit> {
         let hit = is_missing.then(|| (self.service.line, why.to_owned()));
         hit.into_iter().collect()

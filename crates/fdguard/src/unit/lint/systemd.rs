@@ -173,7 +173,7 @@ fn relative(unit: &Unit<'_>) -> Vec<Hit> {
 }
 
 fn no_limit(unit: &Unit<'_>) -> Vec<Hit> {
-    // A oneshot unit ends before it can use up any limit.
+    // A oneshot unit ends before it can exhaust a limit.
     let is_short = unit.setting("Type") == Some("oneshot");
     let has_limit = unit.service.get("LimitNOFILE").is_some();
     let is_missing = !has_limit && !is_short && !unit.words.1.is_empty();

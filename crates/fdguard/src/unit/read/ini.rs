@@ -49,7 +49,7 @@ pub(super) fn read(text: &str, style: Style) -> Result<UnitNode, UnreadableUnit>
         while style == Style::Systemd && whole.ends_with('\\') {
             whole.pop();
             let Some((_, next)) = lines.next() else { break };
-            // A comment inside of a continued line is left out.
+            // A comment inside a continued line is skipped.
             if next.trim_start().starts_with(['#', ';']) {
                 whole.push('\\');
             } else {

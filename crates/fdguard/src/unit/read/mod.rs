@@ -18,7 +18,7 @@ pub struct UnitNode {
 /// The value of a node.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum UnitValue {
-    /// Text, numbers, truth: as they are written.
+    /// Text, numbers and booleans, as written.
     Text(String),
     /// In order.
     List(Vec<UnitNode>),
@@ -31,7 +31,7 @@ pub enum UnitValue {
 pub struct UnreadableUnit {
     /// The line, if known.
     pub line: Option<usize>,
-    /// Why.
+    /// The reason.
     pub why: String,
 }
 

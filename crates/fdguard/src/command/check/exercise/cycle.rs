@@ -15,7 +15,7 @@ use super::{Stop, client};
 
 /// How often to check for a request to stop.
 const LOOK: Duration = Duration::from_millis(100);
-/// So much of its output is shown.
+/// How many bytes of its output are shown.
 const SHOWN: u64 = 4096;
 
 /// How a command failed.
@@ -49,7 +49,7 @@ pub(super) fn work(
             Ok(match (done, must_fail) {
                 (done, false) => done,
                 (Ok(()), true) => Err(failed("succeeded, but must fail".to_owned())),
-                // A command that hangs does not fail in the way that was meant.
+                // A command that hangs does not fail in the intended way.
                 (Err(failure), true) if failure.is_late => Err(failure),
                 (Err(_), true) => Ok(()),
             })
@@ -72,7 +72,7 @@ pub(super) fn work(
     }
 }
 
-/// Runs `command` in a shell, `count` times at once.
+/// Runs `command` in a shell, `count` times in parallel.
 pub(super) fn run(
     command: &str,
     count: u32,

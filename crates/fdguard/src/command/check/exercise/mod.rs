@@ -59,7 +59,7 @@ pub(super) struct ExerciseResult {
     pub(super) asked: u32,
     /// Cycles before them.
     pub(super) warmup: u32,
-    /// Commands at the same time.
+    /// Commands run in parallel.
     pub(super) concurrency: u32,
     /// Whether some origin was not decided in the end.
     pub(super) undecided: bool,
@@ -157,7 +157,7 @@ pub(super) fn run(args: &CheckArgs, plan: &Plan, settings: &RuleSettings) -> any
     Ok(Proof::of(evidence, &plan.allow, settings))
 }
 
-/// The server that was named, or a new one.
+/// The named server, or a new one.
 fn start(args: &CheckArgs, plan: &Plan, progress: &ProgressLine) -> anyhow::Result<Server> {
     if let Some(pid) = args.exercise.pid {
         return Ok(Server::Attached(pid));
@@ -172,7 +172,7 @@ struct Bench<'a> {
     plan: &'a Plan,
     stop: &'a Stop,
     progress: &'a ProgressLine,
-    /// When each cycle that counts began, by the clock of the tracer.
+    /// When each measured cycle began, by the tracer's clock.
     begins: Vec<u64>,
     symbols: Symbols,
 }
@@ -295,7 +295,7 @@ impl Bench<'_> {
         .into()
     }
 
-    /// One cycle, which must succeed.
+    /// Runs one cycle, which must succeed.
     fn cycle(&self, server: &mut Server, drill: &Drill, number: u32) -> anyhow::Result<()> {
         let within = self.args.exercise.cycle_timeout;
         let (work, count) = (&drill.work, drill.concurrency);

@@ -47,7 +47,7 @@ impl Drill {
 }
 
 impl Plan {
-    /// One command, again and again.
+    /// One command, repeated.
     pub(in crate::command::check) fn of_command(args: &CheckArgs, command: &str) -> Self {
         let one = &args.exercise;
         Self {

@@ -98,7 +98,7 @@ impl LaunchedServer {
         })
     }
 
-    /// Whether it has ended, now or until this time is up.
+    /// Whether it has ended, waiting at most this long.
     pub(super) fn has_ended(&self, within: Duration) -> bool {
         let Some(handle) = &self.handle else {
             std::thread::sleep(within);
@@ -111,7 +111,7 @@ impl LaunchedServer {
 
     /// Ends it with its whole group: SIGTERM, wait, SIGKILL.
     pub(super) fn end(&mut self) -> anyhow::Result<ExitStatus> {
-        // Not waited for yet, so its number and its group are its own.
+        // Not reaped yet, so pid and group cannot have been reused.
         let group = raw(self.traced.pid()).filter(|_| !self.has_ended);
         if let Some(group) = group {
             // It may have ended by itself.

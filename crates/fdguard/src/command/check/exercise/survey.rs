@@ -61,7 +61,7 @@ impl<'p> Survey<'p> {
         for (pid, watcher) in &mut self.watchers {
             let pid = *pid;
             let tick = watcher.list().and_then(|listed| {
-                // A number that changed hands is another descriptor.
+                // A reused number is a different descriptor.
                 let again = watcher.verify(usize::MAX)?;
                 Ok([listed, again])
             });

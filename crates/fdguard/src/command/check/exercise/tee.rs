@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use regex::bytes::Regex;
 
-/// So much of the output is remembered.
+/// How many bytes of the output are kept.
 const REMEMBERED: usize = 4096;
 /// Longer lines are searched in pieces.
 const LONGEST_LINE: usize = 1 << 16;
@@ -57,7 +57,7 @@ impl Tee {
         })
     }
 
-    /// Whether a line matched, now or until this time is up.
+    /// Whether a line matched, waiting at most this long.
     pub(super) fn has_matched(&self, within: Duration) -> bool {
         self.matched.recv_timeout(within).is_ok()
     }

@@ -12,7 +12,7 @@ use crate::terminal::sanitize_str;
 use crate::tui::theme::Theme;
 use crate::tui::watch::state::WatchViewState;
 
-/// Lines of one finding, below which it is of little use.
+/// A finding with fewer lines is of little use.
 const LEAST: usize = 6;
 
 /// How many lines of each part are shown; the pane has the rest.
@@ -122,7 +122,7 @@ fn shortened(text: &str, width: usize, most: usize) -> Vec<String> {
     lines
 }
 
-/// The severity, or that it does not count.
+/// The severity, or a word for a finding that does not count.
 pub(super) fn severity_word(finding: &Finding) -> &'static str {
     match (&finding.cleared, finding.severity) {
         (Some(_), _) => "cleared",

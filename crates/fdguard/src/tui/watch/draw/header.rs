@@ -57,7 +57,7 @@ fn name(state: &WatchViewState, watch: &Watch, subject: &WatchedProcess) -> Stri
     }
 }
 
-/// Adds facts while there is room, set apart by dots.
+/// Adds facts while there is room, separated by dots.
 fn push_facts(
     line: &mut Line<'static>,
     facts: impl Iterator<Item = String>,
@@ -109,7 +109,7 @@ pub(super) fn counts(
     Some(line)
 }
 
-/// All descriptors over time, between the least and the most that there were.
+/// All descriptors over time, between minimum and maximum.
 pub(super) fn history(
     state: &WatchViewState,
     watch: &Watch,

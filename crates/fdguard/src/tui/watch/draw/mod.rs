@@ -20,7 +20,7 @@ mod walls;
 
 pub(super) use pane::extent as pane_extent;
 
-/// From this many rows on, the history of everything is worth more than one of them.
+/// From this many rows on, the overall history is worth a row.
 const TALL: u16 = 32;
 
 /// If all sections together have at most this many rows, none has a heading.
@@ -35,7 +35,7 @@ struct Section {
     lines: Vec<Line<'static>>,
     /// The lines that must stay visible.
     focus: std::ops::Range<usize>,
-    /// Lines below which it is of little use.
+    /// With fewer lines it is of little use.
     least: usize,
 }
 
@@ -97,7 +97,7 @@ fn top(
     rest
 }
 
-/// The keys, as many as there is room for.
+/// The keys, as many as fit.
 fn footer_line(
     state: &WatchViewState,
     watch: &Watch,

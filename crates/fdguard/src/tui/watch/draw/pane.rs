@@ -25,7 +25,7 @@ pub(super) fn draw(
 ) {
     let lines = lines(pane, state, watch, text_width(area.width), theme);
     let room = usize::from(area.height.saturating_sub(2));
-    // A pane that got shorter under the reader still shows its end.
+    // If the pane became shorter while scrolled, show its end.
     let first = state.scroll.min(lines.len().saturating_sub(room));
     let below = lines.len().saturating_sub(first + room);
     let mut block = Block::bordered().title(title(pane, state, watch));

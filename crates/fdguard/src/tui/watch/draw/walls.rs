@@ -98,7 +98,7 @@ fn row(
     line.style(style)
 }
 
-/// The countdown, under its condition.
+/// The countdown, with its condition.
 fn when(wall: &Forecast) -> String {
     let condition = match &wall.only_if {
         Some(condition) => format!(" {condition}"),
