@@ -1,4 +1,4 @@
-//! `fdguard check`: processes that are left have the line that started them.
+//! `fdguard check`: leftover processes have the line that started them.
 
 use std::net::TcpListener;
 use std::path::{Path, PathBuf};
@@ -117,8 +117,8 @@ fn exercised(kind: &str) -> Option<(i32, Value)> {
     Some((said.code, serde_json::from_str(last).unwrap()))
 }
 
-/// Their own standard input and output were two criticals more, from an unknown line, and the
-/// processes were named nowhere.
+/// Regression: their standard input and output gave two more critical findings from an unknown
+/// line, and the processes were not named.
 #[test]
 fn r38_a_forgotten_child_for_each_request_is_one_finding_with_its_line() {
     let Some((code, found)) = exercised("forget") else {

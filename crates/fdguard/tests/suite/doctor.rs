@@ -69,7 +69,7 @@ fn is_talking(child: &mut Child) -> bool {
     poll(&mut waited, Some(&pause)).unwrap() > 0
 }
 
-/// By the decoder of the recordings; that the `zstd` program reads it has a test of its own.
+/// Uses the decoder of recordings; another test checks that the `zstd` program reads it.
 fn unpacked(bytes: &[u8]) -> Vec<u8> {
     let mut decoder = ruzstd::decoding::StreamingDecoder::new(bytes).unwrap();
     let mut content = Vec::new();

@@ -115,7 +115,7 @@ fn is_healthy(server: &Server, name: &str) {
     let said = server.doctor(&["--tree"]);
     let text = said.text();
     assert_eq!((said.code, &*said.stderr), (0, ""), "{text}");
-    // A server that was just started may still open its own.
+    // A server that just started may still open its own descriptors.
     let is_rising = ["leaking: ", "growing: "]
         .iter()
         .any(|word| text.starts_with(word));

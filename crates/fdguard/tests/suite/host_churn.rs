@@ -264,8 +264,8 @@ fn churn(hosted: &Hosted, count: usize) {
         hosted.ask("GET", "/v1/health", "").1["sessions"]["open"] == 0
     });
     let before = hosted.settled_baseline();
-    // With the warm interpreter there are three, and one of them is another after each session: the
-    // next, which is forked ahead.
+    // With the warm interpreter there are three, and one of them changes after each session: the
+    // next session, which is forked ahead.
     let others = hosted.others().len();
     let seed = std::env::var("FDGUARD_TEST_SEED").ok();
     let seed = seed.map_or(0x5EED, |seed| seed.parse().unwrap());

@@ -111,8 +111,8 @@ fn assert_fate(hosted: &Hosted, spec: &Value, code: &str, how: &str, goes_on: bo
     fate
 }
 
-/// All of these, some at a time: most of them wait for a limit of time. Each has a session of its
-/// own.
+/// Runs all of these, some in parallel: most of them wait for a time limit. Each has its own
+/// session.
 fn assert_fates(hosted: &Hosted, spec: &Value, cases: &[(&str, &str, bool)]) {
     let next = AtomicUsize::new(0);
     thread::scope(|scope| {
@@ -555,7 +555,7 @@ fn processes_that_never_stop_writing_hold_up_no_end_of_a_command() {
     assert_well(&hosted);
 }
 
-/// The most memory that the host ever had.
+/// The host's peak memory.
 fn peak_kib(hosted: &Hosted) -> u64 {
     let status = fs::read_to_string(format!("/proc/{}/status", hosted.pid())).unwrap();
     let line = status

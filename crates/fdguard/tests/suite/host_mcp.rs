@@ -145,7 +145,7 @@ fn a_batch_of_2025_03_26_is_answered_by_one_line() {
         text(&said.unwrap()["result"]).starts_with("hello\n"),
         "{heard}"
     );
-    // One message alone is answered alone.
+    // A single message is answered separately.
     peer.say(&json!({"jsonrpc": "2.0", "id": 5, "method": "ping"}));
     assert_eq!(peer.hear()["id"], 5);
 }
@@ -351,7 +351,7 @@ fn a_trace_gives_its_diagnosis_and_the_programs_output() {
     assert_eq!(document["coverage"]["backend"], "preload", "{traced}");
     assert_eq!(document["run"]["stdout"]["text"], "done\n", "{traced}");
     assert!(text(&traced).lines().count() < 20, "{traced}");
-    // A program that is not there is an error, with the reason.
+    // A missing program is an error, with the reason.
     let missing = peer.call("trace", &json!({"command": ["/nonexistent/program"]}));
     assert_eq!(missing["isError"], true, "{missing}");
     assert!(text(&missing).contains("/nonexistent/program"), "{missing}");

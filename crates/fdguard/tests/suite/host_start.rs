@@ -37,7 +37,7 @@ fn a_socket_that_the_parent_hands_over_is_used() {
     assert!(hosted.at.starts_with("http://127.0.0.1:"), "{}", hosted.at);
     let session = hosted.open(&json!({"program": "bash"}));
     let id = session["id"].as_str().unwrap();
-    // It is the host's alone: neither the variables nor the socket are a session's.
+    // Sessions inherit neither the variables nor the socket.
     let code = "echo [$LISTEN_FDS$LISTEN_PID]; readlink /proc/self/fd/* | grep -c socket:";
     let (status, done) = hosted.exec(id, code, LONG);
     assert_eq!(

@@ -202,7 +202,8 @@ impl Hosted {
         Baseline::of(&seen)
     }
 
-    /// The same, when threads that blocked for the start have gone: their keep-alive is a second.
+    /// The same, after the blocking threads of the start have ended: their keep-alive is one
+    /// second.
     pub(crate) fn settled_baseline(&self) -> Baseline {
         eventually("blocking threads are gone", LONG, || {
             // The first thread and the runtime's two workers.
@@ -211,7 +212,7 @@ impl Hosted {
         self.baseline()
     }
 
-    /// Waits until everything is as it was; keepers of blocking threads have a second.
+    /// Waits until everything is as before; idle blocking threads last one second.
     pub(crate) fn assert_back_at(&self, before: &Baseline) {
         let deadline = Instant::now() + LONG;
         loop {

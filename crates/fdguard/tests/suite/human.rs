@@ -76,7 +76,7 @@ fn a_hostile_command_name_is_made_visible_everywhere() {
     }
 }
 
-/// Puts an escape sequence and a line end into every string but those that decide how it is read.
+/// Puts an escape sequence and a line break into every string except those that control parsing.
 fn poisoned(value: &mut Value, key: &str) {
     const KEPT: [&str; 10] = [
         "schema",

@@ -1,4 +1,4 @@
-//! Files that a command line names: no command reads one without a bound.
+//! Files named on a command line: no command reads one without a limit.
 
 use std::fs::File;
 use std::path::Path;

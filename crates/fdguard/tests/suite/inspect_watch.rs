@@ -81,7 +81,7 @@ fn a_watch_that_saw_nothing_ends_with_0_after_its_time() {
     assert!(lines[1].contains("0 went bad"), "{lines:?}");
 }
 
-/// A thread uses its number after a stranger closed it and a database got it.
+/// A thread uses its descriptor after a stranger closed it and a database got the number.
 const STALE: &str = r#"
 import os, socket, sqlite3, sys, threading
 a, b = socket.socketpair()

@@ -102,7 +102,7 @@ fn an_exercise_shows_its_cycle_and_the_servers_lines_stay_whole() {
         1,
         "{left}"
     );
-    // One for the question whether it is ready, one each for the warm-up and the cycles.
+    // One for the readiness check, one each for the warm-up and the cycles.
     let whole = left.lines().filter(|line| *line == "one more").count();
     assert!(whole >= 11, "{left}");
     assert!(left.lines().any(|line| line.contains("passed")), "{left}");

@@ -29,7 +29,7 @@ fn r29_a_leak_is_warned_of_and_restarted_and_the_newer_process_proven() {
         (proven.number("pid"), proven.number("before")),
         (second, first)
     );
-    // Breached again at once, it is left alone: restarts do not help.
+    // Breached again at once, the service is left alone: restarts do not help.
     let again = running.event("breach", &["again=true"]);
     assert_eq!(again.number("pid"), second);
     let (code, last) = running.stop();
@@ -69,7 +69,7 @@ fn r29_evidence_is_written_before_the_restart_or_told_to_be_missing() {
     let told = running.event("evidence", &[]);
     running.event("restart", &["reason=fd_budget"]);
     running.event("proven", &[]);
-    // A machine that is busy may take longer than there is time: then the restart does not wait for
+    // On a busy machine it may take longer than the time limit: then the restart does not wait for
     // it.
     if let Some(place) = told.0.split(" place=").nth(1) {
         assert!(std::path::Path::new(place).is_file(), "{}", told.0);

@@ -52,7 +52,7 @@ fn r31_one_that_does_not_end_is_killed_after_its_grace() {
     assert!(!is_alive(pid));
 }
 
-/// Hung before, on TERM and on two INTs.
+/// Regression: it hung on TERM and on two INTs.
 #[test]
 fn a_program_that_stops_its_keeper_again_and_again_is_ended_all_the_same() {
     let stops =

@@ -69,7 +69,7 @@ fn r29_a_breach_names_the_line_that_opened_what_leaks() {
     let line = "leak_line=\"server.py:4 load\"";
     let breach = running.event("breach", &["reason=fd_budget", line]);
     assert_eq!(breach.number("pid"), first);
-    // The line is the old process's, and the proof is the new one's.
+    // The line comes from the old process, and the proof from the new one.
     let proven = running.event("proven", &[line, "look at server.py:4 load for what"]);
     assert_eq!(proven.number("before"), first);
     running.event("breach", &["again=true", line]);

@@ -58,8 +58,8 @@ fn r41_every_call_on_a_closed_number_fails_as_it_would_without_a_tombstone() {
 
 #[test]
 fn r41_a_number_is_kept_for_the_last_closes_and_then_given_out_again() {
-    // A program that never had more than a few open: few are kept, because it may have room for
-    // few.
+    // A program that never had more than a few open: few are quarantined, because it may have
+    // little room.
     let said = protected("evict");
     let mut words = said.text().split_whitespace();
     let turns: u32 = words.nth(4).unwrap().parse().unwrap();

@@ -1,5 +1,5 @@
-//! The bug that protection is for: a TLS library writes into a database, because a stranger closed
-//! its socket.
+//! The bug that protection prevents: a TLS library writes into a database, because a stranger
+//! closed its socket.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;

@@ -1,4 +1,4 @@
-//! Situation 8: more clients are not a leak; clients that are gone are one when the server keeps
+//! Situation 8: more clients are not a leak; disconnected clients are a leak if the server keeps
 //! their connections.
 
 use std::io::{BufRead as _, BufReader, Write as _};

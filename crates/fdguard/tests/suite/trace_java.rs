@@ -12,8 +12,8 @@ use super::{CommandOutput, fdguard};
 
 const HOLDER: (&str, &str) = ("Holder", include_str!("../java/Holder.java"));
 const VIRTUAL: (&str, &str) = ("Virtual", include_str!("../java/Virtual.java"));
-/// Java's classes for channels and sockets open a pair of sockets of their own at first use, by
-/// whichever line is the first.
+/// Java's classes for channels and sockets open a socket pair at first use, from whichever line is
+/// first.
 const OWN: u32 = 3;
 
 /// Compiles for the oldest version.

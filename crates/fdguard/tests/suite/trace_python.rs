@@ -1,5 +1,5 @@
-//! Python programs under `fdguard trace`: those that are Python, and those that load it when they
-//! run already.
+//! Python programs under `fdguard trace`: interpreters, and programs that load Python while
+//! running.
 
 use std::fs;
 use std::path::{Path, PathBuf};
