@@ -3,7 +3,7 @@ import contextlib, os, shutil, statistics, subprocess, sys, tempfile, time
 
 OUT = "target/bench"
 FDGUARD = os.environ.get("FDGUARD", "target/release/fdguard")
-PYTHON = os.environ.get("PSUTIL_PYTHON", "python3")  # one that has psutil
+PYTHON = os.environ.get("PSUTIL_PYTHON", "python3")  # a Python with psutil
 TICK = "target/release/examples/tick"
 ROUNDS = int(os.environ.get("ROUNDS", "11"))
 missed = []
@@ -70,7 +70,7 @@ def holder(program, *words):
     finally:
         child.stdin.close()
         child.wait()
-        # In a pid namespace of our own we are who has to bury the orphans.
+        # In its own pid namespace this process is the init process and must reap orphans.
         with contextlib.suppress(ChildProcessError):
             while True:
                 os.waitpid(-1, 0)

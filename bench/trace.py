@@ -9,12 +9,12 @@ BINARY = os.environ.get("FDGUARD", "target/release/fdguard")
 FDGUARD = [BINARY, "trace", "-o", "/dev/null", "--"]
 CHECK = [BINARY, "check", "-o", "/dev/null", "--"]
 PROTECT = [BINARY, "run", "--once", "--protect", "--"]
-# A check costs what a trace does, but for noise.
+# A check costs the same as a trace, except for noise.
 SAME = 1.05
-# The first is what the others are a multiple of.
+# The baseline for the ratios.
 BASE = "alone"
-# For each tool: the words before the command, and by how much its rounds are shorter than those of
-# the program alone.
+# For each tool: the words before the command, and the factor by which its rounds are shorter than
+# those of the program alone.
 TOOLS = {
     BASE: ([], 1),
     "fdguard trace": (FDGUARD, 1),
@@ -75,7 +75,7 @@ def turns(title, command, count, tools):
     print(f"\n{title} (least of {ROUNDS} rounds, {SLOW_ROUNDS} of the slow tools, 1 of the slowest; processor time)")
     print(f"  {'':32} {'the program':>15} {'':>9} {'with the tool':>15}")
     for tool, costs in best.items():
-        # valgrind is one process with the program.
+        # valgrind and the program are one process.
         row(tool, costs[: 1 if tool.startswith("valgrind") else 2], best[BASE])
     return {tool: own for tool, (own, _) in best.items()}
 
@@ -108,7 +108,7 @@ class Server:
         raise RuntimeError(f"{words} did not come up")
 
     def end(self):
-        # The program's end ends the tool; one that survives its program is ended too.
+        # The tool ends with the program; a tool that survives it is ended, too.
         subprocess.run(["kill", str(self.pid)], stderr=subprocess.DEVNULL)
         try:
             self.child.communicate(timeout=20)
@@ -151,7 +151,7 @@ def bpftrace(name, command, count):
         print("  SKIPPED: bpftrace is not installed", file=sys.stderr)
         return None
     program = 'interval:s:1 { printf("READY\\n"); } ' + PROBE % (name, name)
-    # Its tracepoints are found in a file system that not every machine has mounted.
+    # Its tracepoints are in a file system that not every machine has mounted.
     script = 'mount -t tracefs none /sys/kernel/tracing 2> /dev/null; exec bpftrace -e "$1"'
     probe = subprocess.Popen(["unshare", "-m", "sh", "-c", script, "sh", program], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
     try:
@@ -251,8 +251,8 @@ def main(sections):
         if "peers" in sections and (kernel := bpftrace("python3.11", command, 50_000)):
             row("bpftrace ustack", [kernel], [cost[BASE]])
         goal("Python loop", cost["fdguard trace"] / cost[BASE], 1.25)
-    # strace -k would need minutes for a request; valgrind's Python takes seconds to come up and is
-    # in the loops.
+    # strace -k would need minutes for a request. Python under valgrind takes seconds to start and
+    # is covered by the loops.
     quick = [tool for tool in there if tool in fast or tool.startswith("strace") and not tool.endswith("-k")]
     if shutil.which("wrk") is None:
         print("SKIPPED: wrk is not installed", file=sys.stderr)

@@ -23,7 +23,7 @@ FDGUARD = ROOT / "target/release/fdguard"
 EXAMPLE = ROOT / "target/release/examples/session_bench"
 OURS, HTTP = "fdguard", "fdguard host, HTTP"
 
-# Figure, where, the bound, and what it is.
+# Figure, where it is measured, the bound, and its kind.
 GOALS = [
     ("bash_ready_ms", OURS, 4.0, "most"), ("bash_exec_ms", OURS, 0.3, "most"), ("bash_exec_ms", HTTP, 1.0, "most"),
     ("bash_close_ms", OURS, 10.0, "most"), ("bash_close_ms", HTTP, 10.0, "most"), ("bash_sessions_per_s", OURS, 150.0, "least"),
@@ -84,8 +84,8 @@ def main():
     unknown = [name for name in asked if name not in peers.PEERS]
     if unknown:
         raise SystemExit(f"bench/agents: no peer is called {unknown[0]}: none, {', '.join(peers.PEERS)}")
-    # For all the same Python, and the interpreter itself: a script of a version manager in its
-    # place takes longer than it does.
+    # Use the same Python for all, and the interpreter itself: a version manager's wrapper script
+    # would take longer to start than the interpreter.
     os.environ["PATH"] = os.path.dirname(os.path.realpath(sys.executable)) + os.pathsep + os.environ["PATH"]
     load = [os.getloadavg()[0]]
     run = {OURS: in_process()}

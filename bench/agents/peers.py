@@ -95,7 +95,7 @@ def crates():
     for path in [folder, *folder.rglob("*")]:
         path.chmod(path.stat().st_mode | 0o200)
     manifest = folder / "Cargo.toml"
-    # It is no part of the workspace around it.
+    # It is not part of the surrounding workspace.
     manifest.write_text(manifest.read_text() + "\n[workspace]\n")
     built = subprocess.run(["cargo", "build", "-q", "--release", "--manifest-path", str(manifest)], capture_output=True, text=True)
     if built.returncode:

@@ -7,7 +7,7 @@ import time
 from .common import Host, Row, rounds
 
 MANY = 300
-# Whoever has the token is answered within this.
+# A client with the token gets its answer within this time.
 SOON = 5
 
 

@@ -18,7 +18,7 @@ ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
 KEPT = ROOT / "target/bench"
 FDGUARD = os.environ.get("FDGUARD") or str(ROOT / "target/release/fdguard")
 ROUNDS = int(os.environ.get("ROUNDS", "0"))
-# Anything that takes longer hangs.
+# Anything that takes longer counts as a hang.
 LIMIT = 60
 
 

@@ -6,7 +6,7 @@ import time
 
 from .common import FDGUARD, LIMIT, Host, Marked, Row, rounds
 
-# The program holds its keeper still for as long as it lives.
+# The program keeps its keeper stopped for as long as it lives.
 STOPPER = "trap '' TERM INT; echo ready; while :; do kill -STOP $PPID 2>/dev/null; sleep 0.01; done"
 
 

@@ -10,7 +10,7 @@ import time
 
 from .common import FDGUARD, Row, rounds
 
-# A small file that keeps the command busy for longer than this is an attack that worked.
+# If a small file keeps the command busy for longer than this, the attack has worked.
 LIMIT = 20
 
 

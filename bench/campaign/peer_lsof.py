@@ -16,14 +16,14 @@ NOT_ASKED = {
     "LTnfs": "it needs a server of NFS",
     "case-*.bash": "they test lsof's own options and exit codes",
 }
-# Differences on purpose: an error that has these words is none.
+# Intended differences: an error that contains these words does not count.
 KNOWN = {
     "LTsock": ("by host and port", "fdguard writes addresses and looks no names up"),
-    # It fails without a word; what fails of it with words counts.
+    # It fails without a message; failures with a message count.
     "LTszoff": ("LTszoff ...", "its last question is for another notation of offsets, lsof's -oo2"),
 }
-# Who asks is our parent, and some tests have children. lsof writes all fields, each ended by NUL;
-# so does fdguard. No file of a test is on NFS, which is what -N asks for.
+# The caller is the shim's parent, and some tests have children. lsof writes all fields, each
+# terminated by NUL; so does fdguard. No test file is on NFS, which -N selects.
 SHIM = '#!/bin/sh\ncase " $*" in *" -wNa "*) exit 1 ;; esac\nexec "{fdguard}" snap -F0 --tree "$PPID"\n'
 
 

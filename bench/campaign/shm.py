@@ -6,7 +6,7 @@ import tempfile
 
 from .common import FDGUARD, LIMIT, Row, is_root, needs
 
-# Children, threads and many places that open: every page of the record is asked for.
+# Children, threads and many opening sites, so that every page of the record is used.
 VICTIM = """
 import os, subprocess, sys, threading
 def place(n):
@@ -26,8 +26,8 @@ MODES = {
     "run --once --protect": ["run", "--once", "--protect", "--"],
 }
 INSIDE = 'mount -t tmpfs -o size="$1" none /dev/shm && shift && exec "$@"'
-# KiB of the file system. The record of the first process fits from about 400 on, that of a child
-# later.
+# Size of the file system in KiB. The record of the first process fits from about 400 on; that of a
+# child needs more.
 LEVELS = [*range(8, 168, 16), *range(176, 1200, 24)]
 
 

@@ -1,4 +1,5 @@
-/* A service that writes down when it started, and waits; with a second argument it has a child in its group and one in a session of its own. */
+/* A service that records its start time and waits. With a second argument it has a child in its
+   group and one in a separate session. */
 #define _GNU_SOURCE
 #include <fcntl.h>
 #include <stdio.h>

@@ -1,4 +1,4 @@
-/* Holds so many descriptors until its input ends. */
+/* Holds a given number of descriptors until its input ends. */
 #include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,4 +1,4 @@
-/* Opens and closes /dev/null so many times; says how much processor time that took, in nanoseconds. */
+/* Opens and closes /dev/null a given number of times; prints the CPU time in nanoseconds. */
 #include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,4 +1,5 @@
-// A web server of Node. With `file` it reads a file for each request, over connections that stay; else one connection each.
+// A Node web server. With `file` it reads a file for each request, over persistent connections;
+// otherwise it uses one connection per request.
 const fs = require("fs"), http = require("http");
 const isFile = process.argv[2] === "file";
 const server = http.createServer((request, response) => {

@@ -8,7 +8,7 @@ import pytest
 
 pytest_plugins = ["pytester"]
 
-# A traced run on a machine with much else to do.
+# Enough for a traced run on a busy machine.
 PATIENCE = 300
 
 

@@ -19,7 +19,7 @@ def test_the_canaries(pytester, traced):
     result = traced()
     result.assert_outcomes(passed=5, errors=2)
     assert result.ret == pytest.ExitCode.TESTS_FAILED
-    # Older Pythons do not know the class of a method.
+    # Older Python versions do not report the class of a method.
     get = place("test_client_per_call_leaks.py", "self.connection.request", "*get")
     fetch = place("test_client_per_call_leaks.py", "Client(port).get", "fetch")
     pipe = place("test_failing_exec_leaks.py", "= os.pipe()", "start_tool")

@@ -65,7 +65,7 @@ def test_the_line_that_opened_it_is_told(pytester, traced):
         ],
         consecutive=False,
     )
-    # One of the two is the test's own, and certain.
+    # One of the two was opened by the test itself and is certain.
     # On a CI system pytest repeats the whole message in its summary.
     uncertain = sorted({line.strip() for line in result.outlines if "uncertain: fd" in line})
     assert len(uncertain) == 1 and "," not in uncertain[0].partition(":")[2].partition(":")[0], uncertain

@@ -16,7 +16,7 @@ CHECK = {"--annotations": True, "--sarif": True, "--junit": True, "--ready": Tru
 
 
 def load(name):
-    # `on` is a boolean in YAML 1.1: as text, keys stay what is written.
+    # `on` is a boolean in YAML 1.1: read keys as text.
     return yaml.load((RECIPES / name).read_text(), Loader=yaml.BaseLoader)
 
 

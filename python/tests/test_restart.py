@@ -11,7 +11,7 @@ import pytest
 
 from conftest import PATIENCE
 
-# Tells whether it is traced, and what it was given.
+# Prints whether it is traced, and its arguments.
 TELLS = """
     import os, sys
     import pytest
@@ -53,7 +53,7 @@ def test_the_command_pytest_is_started_again_as_well(pytester, program):
     pytester.makeconftest(TELLS)
     pytester.makepyfile("def test_it(): pass")
     command = os.path.join(os.path.dirname(program), "pytest")
-    # From another folder than its own, by the configuration alone.
+    # From another directory than its own, using only the configuration.
     pytester.makeini("[pytest]\nfdguard = true\n")
     ended = subprocess.run([command, "-q"], cwd=pytester.path, capture_output=True, text=True, timeout=PATIENCE)
     assert ended.returncode == 0 and "fdguard" not in ended.stderr, ended

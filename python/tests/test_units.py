@@ -96,7 +96,7 @@ def test_the_machinery_of_pytest_is_not_shown():
     stack = [{"file": name, "line": 1, "function": "f", "language": "python"} for name in names]
     assert lines.stack({"stack": stack}) == ["/srv/app.py:1 f", "/srv/test_app.py:1 f"]
     assert lines.stack({"stack": stack, "culprit": stack[1]}) == ["/srv/test_app.py:1 f"]
-    # The tracer blames who started pytest, where libraries alone took part.
+    # If only libraries were involved, the tracer blames the caller that started pytest.
     assert lines.stack({"stack": stack, "culprit": stack[3]})[0] == "/srv/app.py:1 f"
 
 

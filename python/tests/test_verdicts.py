@@ -237,7 +237,7 @@ def test_the_helpers_of_multiprocessing_are_not_blamed(pytester):
             memory.unlink()
         """
     )
-    # In a process of its own: this one may have the helper already.
+    # In a separate process: this one may already have the helper.
     outcomes(pytester.runpytest_subprocess("--fdguard", "--fdguard-no-trace"), passed=1)
 
 

@@ -1,4 +1,4 @@
-//! Opens by Rust's ways; each line with a mark leaves open as many as its mark says.
+//! Opens files in Rust's ways; each marked line leaves as many open as its mark says.
 
 use std::fs::File;
 use std::net::{TcpListener, UdpSocket};

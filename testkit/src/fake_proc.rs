@@ -1,4 +1,4 @@
-//! A made-up `/proc` in a temporary folder, for states that no live process can be put into.
+//! A fake `/proc` in a temporary directory, for states that no live process can be put into.
 
 use std::ffi::OsStr;
 use std::fmt::Write as _;
@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 
 use tempfile::TempDir;
 
-/// The tree. Everything is written at once; the folder goes away with this value.
+/// The tree. Everything is written at once; the directory is removed with this value.
 #[derive(Debug)]
 pub struct FakeProc {
     root: TempDir,
@@ -34,13 +34,13 @@ impl FakeProc {
         }
     }
 
-    /// Where it is: what `Probe::at` wants.
+    /// Its path, for `Probe::at`.
     #[must_use]
     pub fn root(&self) -> &Path {
         self.root.path()
     }
 
-    /// Writes a file of the tree, such as `sys/fs/file-nr`, with the folders above it.
+    /// Writes a file of the tree, such as `sys/fs/file-nr`, with its parent directories.
     pub fn file(&mut self, path: &str, content: impl AsRef<[u8]>) -> &mut Self {
         let path = self.root.path().join(path);
         fs::create_dir_all(path.parent().expect("folder of the file")).expect("folder");
@@ -48,8 +48,8 @@ impl FakeProc {
         self
     }
 
-    /// Adds a process: plausible `stat`, `status`, `limits`, `cmdline`, `comm` and empty folders
-    /// `fd` and `fdinfo`, all to be changed afterwards.
+    /// Adds a process: plausible `stat`, `status`, `limits`, `cmdline`, `comm` and empty
+    /// directories `fd` and `fdinfo`, all to be changed afterwards.
     pub fn process(&mut self, pid: u32) -> FakeProcess<'_> {
         let dir = self.root.path().join(pid.to_string());
         for directory in ["fd", "fdinfo"] {
@@ -75,7 +75,7 @@ impl FakeProc {
 
 impl Drop for FakeProc {
     fn drop(&mut self) {
-        // Otherwise the folder could not be removed by anybody but root.
+        // Otherwise only root could remove the directory.
         for path in &self.denied {
             drop(fs::set_permissions(path, Permissions::from_mode(0o755)));
         }
@@ -161,7 +161,7 @@ impl FakeProcess<'_> {
         self.odd_fd(fd.to_string(), link)
     }
 
-    /// An entry of `fd` whose name is no number, or no text.
+    /// An entry of `fd` whose name is not a number, or not text.
     pub fn odd_fd(self, name: impl AsRef<[u8]>, link: impl AsRef<[u8]>) -> Self {
         let name = OsStr::from_bytes(name.as_ref());
         symlink(
@@ -180,7 +180,7 @@ impl FakeProcess<'_> {
         self
     }
 
-    /// Removes a file or a whole folder of the process.
+    /// Removes a file or a whole directory of the process.
     pub fn without(self, name: &str) -> Self {
         let path = self.dir.join(name);
         if path.is_dir() {
@@ -191,8 +191,8 @@ impl FakeProcess<'_> {
         self
     }
 
-    /// Takes away every permission from a file or folder, such as `fd`. Root reads it all the
-    /// same: look as another user, with [`crate::run_as`].
+    /// Removes all permissions from a file or directory, such as `fd`. Root can still read it: look
+    /// as another user, with [`crate::run_as`].
     pub fn denied(self, name: &str) -> Self {
         let path = self.dir.join(name);
         fs::set_permissions(&path, Permissions::from_mode(0o000)).expect("permissions");

@@ -1,11 +1,11 @@
-//! A process that stands still whatever is sent to it: like one that the kernel cannot end.
+//! Stops a process so that no signal affects it, like one that the kernel cannot end.
 
 use std::sync::mpsc::{self, Sender};
 use std::thread::JoinHandle;
 
 use crate::sys;
 
-/// Holds a process until it is dropped.
+/// Keeps a process stopped until it is dropped.
 #[derive(Debug)]
 pub struct FdList {
     end: Option<Sender<()>>,
@@ -13,12 +13,12 @@ pub struct FdList {
 }
 
 impl FdList {
-    /// Stops it, and waits until it stands.
+    /// Stops the process, and waits until it is stopped.
     #[must_use]
     pub fn new(pid: u32) -> Self {
         let (end, ended) = mpsc::channel();
         let (stand, stands) = mpsc::channel();
-        // Only the thread that holds it can let it go.
+        // Only the thread that stopped it can release it.
         let thread = std::thread::spawn(move || {
             sys::hold(pid).expect("a process that may be held");
             stand.send(()).expect("somebody waits");

@@ -1,4 +1,4 @@
-//! One descriptor as its holder knows it, and how to compare that with what a tool says.
+//! One descriptor as its holder knows it, and the comparison with a tool's record.
 
 use std::path::Path;
 
@@ -7,17 +7,17 @@ use serde_json::{Map, Value};
 
 use crate::report::text;
 
-/// What a victim says about one of its descriptors. Only what it knows for certain stands here.
+/// A victim's report about one of its descriptors. Contains only what it knows for certain.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct VictimHolding {
     /// Its number.
     pub fd: u32,
-    /// What it was made as, for messages.
+    /// How it was made, for messages.
     #[serde(default)]
     pub what: String,
-    /// Its class under the contract's name; absent where only the number is known.
+    /// Its class in the contract; `None` if only the number is known.
     pub class: Option<String>,
-    /// What it points at, where that is a path and text.
+    /// Its target, if that is a path and text.
     #[serde(default)]
     pub target: Option<String>,
     /// `r`, `w`, `rw` or `path`.
@@ -26,8 +26,8 @@ pub struct VictimHolding {
     /// Whether it closes at exec.
     #[serde(default)]
     pub cloexec: Option<bool>,
-    /// Whether it is a file whose last name is gone. Says nothing for memory files, which never
-    /// had a name.
+    /// Whether it is a file whose last name is gone. Meaningless for memory files, which never had
+    /// a name.
     #[serde(default)]
     pub deleted: bool,
     /// Members that the tool's detail must contain.
@@ -42,20 +42,20 @@ impl VictimHolding {
         self
     }
 
-    /// Sets the path, as target (where it is text) and as member of the detail.
+    /// Sets the path, as target (if it is text) and in the detail.
     pub fn at(&mut self, path: &Path) -> &mut Self {
         self.target = path.to_str().map(str::to_owned);
         self.with("path", text(path))
     }
 
-    /// Says that the file's last name is gone.
+    /// Marks the file's last name as gone.
     pub fn deleted(&mut self) -> &mut Self {
         self.deleted = true;
         self
     }
 
     /// Every point in which a tool's record (an element of the snapshot's `fds`) contradicts this
-    /// holding. What the victim left open is not compared.
+    /// holding. Fields that the victim did not set are not compared.
     #[must_use]
     pub fn disagreements(&self, record: &Value) -> Vec<String> {
         let mut found = Vec::new();
@@ -96,8 +96,8 @@ impl VictimHolding {
     }
 }
 
-/// Whether `actual` says at least what `expected` says: objects may have more members, lists more
-/// elements (but an empty list means an empty list), numbers compare by value.
+/// Whether `actual` contains `expected`: objects may have more members, lists more elements (but an
+/// empty list means an empty list), numbers compare by value.
 fn contains(actual: &Value, expected: &Value) -> bool {
     match (actual, expected) {
         (Value::Object(actual), Value::Object(expected)) => expected

@@ -1,4 +1,4 @@
-//! What happens to a child between fork and exec: a clean table, limits, another user.
+//! Setup of a child between fork and exec: a clean table, limits, another user.
 
 #![expect(
     unsafe_code,
@@ -21,10 +21,10 @@ pub fn run_as(uid: u32, mut command: Command) -> Command {
     command
 }
 
-/// Lets the child start with the three standard streams only.
+/// Starts the child with only the three standard streams.
 pub(crate) fn start_clean(command: &mut Command) {
     let close_rest_at_exec = || {
-        // SAFETY: close_range takes three numbers and touches no memory of ours.
+        // SAFETY: close_range takes three numbers and touches no memory of this process.
         let result = unsafe {
             libc::syscall(
                 libc::SYS_close_range,
@@ -43,7 +43,7 @@ pub(crate) fn start_clean(command: &mut Command) {
     unsafe { command.pre_exec(close_rest_at_exec) };
 }
 
-/// Lets the child start with this soft limit on descriptors.
+/// Starts the child with this soft limit on descriptors.
 pub(crate) fn limit_files(command: &mut Command, soft: u64) {
     let lower = move || {
         let present = rustix::process::getrlimit(Resource::Nofile);

@@ -1,9 +1,9 @@
-//! Victims that hold known descriptors, and the harness that asks them.
+//! Victims that hold known descriptors, and the harness that queries them.
 //!
 //! The victim is the oracle: a small program opens descriptors it knows everything about, prints
 //! one line of JSON with what it holds, and blocks on its standard input until that ends. A test
 //! starts it with [`Victim`], looks at it with the tool, and compares with
-//! [`Holding::disagreements`]. [`FakeProc`] makes process trees that no kernel would show.
+//! [`VictimHolding::disagreements`]. [`FakeProc`] makes process trees that no kernel would show.
 
 #![expect(
     clippy::expect_used,

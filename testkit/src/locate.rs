@@ -1,4 +1,4 @@
-//! Where the built victims are, and building those that are missing or stale.
+//! Finds the built victims, and builds those that are missing or stale.
 
 use std::env;
 use std::fs::{self, File};
@@ -9,8 +9,8 @@ use std::time::SystemTime;
 
 use rustix::fs::FlockOperation;
 
-/// The built victim of this name. Builds all victims first when it is missing or older than its
-/// sources; at most once a process, and one process at a time.
+/// The built victim of this name. Builds all victims first if it is missing or older than its
+/// sources; at most once per process, and one process at a time.
 #[must_use]
 pub fn victim_path(name: &str) -> PathBuf {
     static BUILT: OnceLock<()> = OnceLock::new();
@@ -29,14 +29,14 @@ pub fn victim_path(name: &str) -> PathBuf {
     path
 }
 
-/// The built victim of this name from the folder `c`, compiled when it is missing or stale.
+/// The built victim of this name from the directory `c`, compiled if it is missing or stale.
 #[must_use]
 pub fn c_victim(name: &str) -> PathBuf {
     c_variant(name, "c", &["-g"]).expect("a victim that compiles and links")
 }
 
-/// The same, compiled with these flags under a name that ends in `variant`. `None` where the
-/// compiler refuses, as it does for `-static` without a static C library; it says itself why.
+/// The same, compiled with these flags under a name that ends in `variant`. `None` if the compiler
+/// fails, as for `-static` without a static C library; the compiler prints the reason.
 #[must_use]
 pub fn c_variant(name: &str, variant: &str, flags: &[&str]) -> Option<PathBuf> {
     let mut flags = flags.to_vec();
@@ -50,7 +50,7 @@ pub fn c_variant(name: &str, variant: &str, flags: &[&str]) -> Option<PathBuf> {
 }
 
 /// The built victim from a source in this crate (`c/objects.cpp`, `rust/keeps_files.rs`), compiled
-/// when it is missing or stale. `None` where the compiler refuses; it says itself why.
+/// if it is missing or stale. `None` if the compiler fails; it prints the reason.
 #[must_use]
 pub fn compiled(compiler: &str, source: &str, name: &str, flags: &[&str]) -> Option<PathBuf> {
     let source = Path::new(env!("CARGO_MANIFEST_DIR")).join(source);
@@ -58,7 +58,7 @@ pub fn compiled(compiler: &str, source: &str, name: &str, flags: &[&str]) -> Opt
     if modified(&path).is_some_and(|built| Some(built) >= modified(&source)) {
         return Some(path);
     }
-    // Others may compile the same at the same time: each to its own name, the rename is atomic.
+    // Other processes may compile the same file: each uses its own name, and the rename is atomic.
     let scratch = tempfile::tempdir_in(profile_dir()).expect("scratch folder");
     let output = scratch.path().join(name);
     let status = Command::new(compiler)
@@ -74,7 +74,7 @@ pub fn compiled(compiler: &str, source: &str, name: &str, flags: &[&str]) -> Opt
     Some(path)
 }
 
-/// The folder with the binaries of the profile that the running test was built in:
+/// The directory with the binaries of the profile that the running test was built in:
 /// `target/debug` for `target/debug/deps/test-123`.
 fn profile_dir() -> PathBuf {
     let exe = env::current_exe().expect("path of the running test");
@@ -119,10 +119,10 @@ fn build(dir: &Path) {
     let mut command = Command::new(env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
     command.args(["build", "-p", "testkit", "--bins", "--profile", &profile]);
     let triple = target_dir.file_name().expect("name of the target");
-    // A folder for builds that was copied has no tag, and is no triple either.
+    // A copied build directory has no tag, and is not a triple either.
     let is_triple = triple.to_string_lossy().contains('-');
     if is_triple && !target_dir.join("CACHEDIR.TAG").exists() {
-        // built with --target: one folder more
+        // Built with --target: one directory level more.
         command.arg("--target").arg(triple);
         target_dir = target_dir.parent().expect("folder of the build");
     }

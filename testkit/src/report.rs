@@ -1,4 +1,4 @@
-//! The victim's side: keeping descriptors, writing down what they are, saying so and waiting.
+//! The victim's side: keeps descriptors, reports what they are, and waits.
 
 use std::fs;
 use std::io::{self, BufRead as _, Write as _};
@@ -41,7 +41,7 @@ impl VictimReport {
         })
     }
 
-    /// Keeps a descriptor and notes it. Mode and close-on-exec come from `fcntl`.
+    /// Keeps a descriptor and records it. Mode and close-on-exec come from `fcntl`.
     pub fn hold(
         &mut self,
         what: &str,
@@ -63,7 +63,7 @@ impl VictimReport {
         Ok(&mut self.holdings[last])
     }
 
-    /// Holds what the kernel gave, or notes that it refused.
+    /// Holds the descriptor, or records that the kernel refused it.
     pub fn hold_if_given(
         &mut self,
         what: &str,
@@ -85,7 +85,7 @@ impl VictimReport {
         self
     }
 
-    /// How many descriptors are held, the standard streams included.
+    /// The number of held descriptors, including the standard streams.
     #[must_use]
     pub fn count(&self) -> usize {
         self.holdings.len()
@@ -106,7 +106,8 @@ impl VictimReport {
         released
     }
 
-    /// The line as a value: `pid`, `holdings`, `refused` and what [`Report::with`] added.
+    /// The line as a value: `pid`, `holdings`, `refused` and the additions of
+    /// [`VictimReport::with`].
     #[must_use]
     pub fn to_json(&self) -> Value {
         let mut line = self.extra.clone();
@@ -136,7 +137,7 @@ impl VictimReport {
     }
 }
 
-/// The next line of standard input without its end; nothing at its end.
+/// The next line of standard input without its line break; `None` at the end.
 pub fn next_line() -> io::Result<Option<String>> {
     let mut line = String::new();
     let length = io::stdin().lock().read_line(&mut line)?;
@@ -149,7 +150,7 @@ pub fn number(fd: impl AsFd) -> u32 {
     fd.as_fd().as_raw_fd().unsigned_abs()
 }
 
-/// A path as the contract writes it: a string, or `{"bytes": base64}` where it is not UTF-8.
+/// A path as in the contract: a string, or `{"bytes": base64}` if it is not UTF-8.
 #[must_use]
 pub fn text(path: &Path) -> Value {
     path.to_str().map_or_else(

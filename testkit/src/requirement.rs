@@ -1,4 +1,4 @@
-//! What a test needs from the machine, and saying aloud when that is missing.
+//! What a test needs from the machine, and a visible message if it is missing.
 
 #![expect(
     clippy::print_stderr,
@@ -9,7 +9,7 @@ use std::env;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// Says on standard error that a test did not run, and why. The caller returns afterwards.
+/// Prints on standard error that a test did not run, and why. The caller returns afterwards.
 pub fn skip(reason: &str) {
     eprintln!("SKIPPED: {reason}");
 }
@@ -21,7 +21,7 @@ pub fn have(program: &str) -> bool {
         .is_some_and(|path| env::split_paths(&path).any(|dir| dir.join(program).is_file()))
 }
 
-/// Whether a test may install packages: not with `./test --no-install`. Reports aloud what is not
+/// Whether a test may install packages: not with `./test --no-install`. Prints what is not
 /// installed.
 #[must_use]
 pub fn may_install(packages: &str) -> bool {
@@ -47,8 +47,8 @@ pub struct TestRuntime {
     pub path: PathBuf,
 }
 
-/// The wanted versions of a runtime (`node`, `java`): those that `testkit/runtimes` brought, and
-/// the one on the search path. Says aloud which are missing.
+/// The wanted versions of a runtime (`node`, `java`): those that `testkit/runtimes` installed, and
+/// the one on the search path. Prints which are missing.
 #[must_use]
 pub fn runtimes(name: &str, wanted: &[u32]) -> Vec<TestRuntime> {
     let directory = Path::new(env!("CARGO_MANIFEST_DIR")).join("../target/runtimes");
@@ -75,7 +75,7 @@ pub fn runtimes(name: &str, wanted: &[u32]) -> Vec<TestRuntime> {
 }
 
 /// A path in the software that `testkit/software` installs: `venv/bin/python`, `node/node_modules`.
-/// Reports aloud where it is missing.
+/// Prints a message if it is missing.
 #[must_use]
 pub fn software(path: &str) -> Option<PathBuf> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../target/software");
@@ -88,7 +88,7 @@ pub fn software(path: &str) -> Option<PathBuf> {
     found
 }
 
-/// The first number that it says of its version: `v18.20.8`, `openjdk 17.0.15 2025-04-15`.
+/// The first number in its version output: `v18.20.8`, `openjdk 17.0.15 2025-04-15`.
 fn version(program: &Path) -> Option<u32> {
     let said = Command::new(program).arg("--version").output().ok()?;
     let said = String::from_utf8(said.stdout).ok()?;

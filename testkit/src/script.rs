@@ -1,11 +1,11 @@
-//! A script that holds something, says so, and lets go when it is told.
+//! A script that holds something, prints `ready`, and releases it when its input ends.
 
 use std::ffi::OsStr;
 use std::io::{BufRead as _, BufReader};
 use std::process::{Child, Command, Stdio};
 
 /// A running script. It prints `ready` when it holds what it should and ends when its input does.
-/// Dropped, it is told to, and waited for.
+/// Drop closes the input and waits.
 #[derive(Debug)]
 pub struct ScriptedProcess(Child);
 

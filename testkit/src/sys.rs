@@ -1,5 +1,5 @@
-//! System calls that rustix does not offer, for victims. Each is one call that gives a descriptor
-//! or a fact; nothing here keeps state.
+//! System calls that rustix does not offer, for victims. Each function is one call that returns a
+//! descriptor or a value; nothing here keeps state.
 
 #![expect(
     unsafe_code,
@@ -33,7 +33,7 @@ pub fn signalfd(signals: &[u8]) -> io::Result<OwnedFd> {
 
 /// A fanotify group.
 pub fn fanotify() -> io::Result<OwnedFd> {
-    // SAFETY: takes two numbers and touches no memory of ours.
+    // SAFETY: takes two numbers and touches no memory of this process.
     owned(unsafe {
         libc::syscall(
             libc::SYS_fanotify_init,
@@ -128,8 +128,8 @@ pub fn bpf_prog() -> io::Result<OwnedFd> {
         0,
         0,
     ];
-    // SAFETY: the kernel reads as many bytes as the size says; code and license, whose addresses
-    // stand in it, live until the call returns.
+    // SAFETY: the kernel reads as many bytes as the size says; code and license, whose addresses it
+    // contains, live until the call returns.
     owned(unsafe {
         libc::syscall(
             libc::SYS_bpf,
@@ -147,7 +147,7 @@ pub fn userfaultfd() -> io::Result<OwnedFd> {
     unsafe { rustix::mm::userfaultfd(flags) }.map_err(io::Error::from)
 }
 
-/// A landlock ruleset that nothing is restricted by.
+/// A landlock ruleset without restrictions.
 pub fn landlock() -> io::Result<OwnedFd> {
     // struct landlock_ruleset_attr, first version: the handled file accesses, here "execute".
     let handled: u64 = 1;
@@ -165,7 +165,7 @@ pub fn landlock() -> io::Result<OwnedFd> {
 
 /// Secret memory.
 pub fn secret_memory() -> io::Result<OwnedFd> {
-    // SAFETY: takes one number and touches no memory of ours.
+    // SAFETY: takes one number and touches no memory of this process.
     owned(unsafe { libc::syscall(libc::SYS_memfd_secret, libc::O_CLOEXEC) })
 }
 
@@ -207,14 +207,15 @@ pub fn lock_range(file: impl AsFd, start: i64, length: i64, per_file: bool) -> i
 /// closed under it.
 pub fn stale_write(number: u32, bytes: &[u8]) -> io::Result<usize> {
     let number = i32::try_from(number).map_err(io::Error::other)?;
-    // SAFETY: the bytes live until the call returns. Whose file they go to is what the test asks.
+    // SAFETY: the bytes live until the call returns. Which file receives them is what the test
+    // checks.
     let written = unsafe { libc::write(number, bytes.as_ptr().cast(), bytes.len()) };
     usize::try_from(written).map_err(|_negative| io::Error::last_os_error())
 }
 
 /// Takes a read lease on a file that is open for reading only.
 pub fn read_lease(file: impl AsFd) -> io::Result<()> {
-    // SAFETY: takes numbers and touches no memory of ours.
+    // SAFETY: takes numbers and touches no memory of this process.
     done(unsafe { libc::fcntl(file.as_fd().as_raw_fd(), libc::F_SETLEASE, libc::F_RDLCK) })
 }
 
@@ -264,7 +265,7 @@ fn owned(result: libc::c_long) -> io::Result<OwnedFd> {
         return Err(io::Error::last_os_error());
     }
     let number = i32::try_from(result).map_err(io::Error::other)?;
-    // SAFETY: the kernel just gave this number to us and nobody else knows it.
+    // SAFETY: the kernel just returned this number and no other code knows it.
     Ok(unsafe { OwnedFd::from_raw_fd(number) })
 }
 
@@ -275,8 +276,8 @@ fn done(result: libc::c_int) -> io::Result<()> {
     Ok(())
 }
 
-/// Stops a process so that no signal but KILL lets it go on, until the calling thread releases it
-/// or ends.
+/// Stops a process so that no signal but KILL resumes it, until the calling thread releases it or
+/// ends.
 pub fn hold(pid: u32) -> io::Result<()> {
     let pid = pid.cast_signed();
     // SAFETY: takes numbers; no memory of the other process is touched.
@@ -288,7 +289,7 @@ pub fn hold(pid: u32) -> io::Result<()> {
     checked(unsafe { libc::waitpid(pid, &raw mut status, libc::__WALL) }.into())
 }
 
-/// Lets a process go on that this thread holds.
+/// Resumes a process that this thread stopped.
 pub fn release(pid: u32) -> io::Result<()> {
     // SAFETY: takes numbers; no memory of the other process is touched.
     checked(unsafe { libc::ptrace(libc::PTRACE_DETACH, pid.cast_signed(), 0_usize, 0_usize) })

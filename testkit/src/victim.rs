@@ -1,4 +1,4 @@
-//! Starting a victim, hearing what it holds, talking to it, ending it.
+//! Starts a victim, reads what it holds, sends it orders, and ends it.
 
 use std::ffi::{CString, OsString};
 use std::fs::{self, Permissions};
@@ -17,8 +17,8 @@ use crate::{VictimHolding, c_victim, launch, sys, victim_path};
 pub enum Namespace {
     /// Its own network: no address, no other sockets.
     Net,
-    /// Its own process numbers: the victim is number 1, says so, and also names itself so in what
-    /// it holds (peers, process handles); [`Victim::pid`] is the outer number.
+    /// Its own pid namespace: the victim has pid 1, reports that, and also uses it in what it holds
+    /// (peers, process handles); [`Victim::pid`] is the outer pid.
     Pid,
     /// Its own mounts.
     Mount,
@@ -110,13 +110,13 @@ impl VictimLaunch {
         victim
     }
 
-    /// The command, with another user's access to program and folder taken care of.
+    /// The command, with program and directory made accessible to another user.
     fn command(&self, dir: &Path) -> Command {
         let Some(uid) = self.uid else {
             return self.wrapped(&self.program);
         };
-        // The build may lie where that user cannot go. By `cp`, since a descriptor of ours that
-        // is open for writing makes exec fail when another thread forks meanwhile.
+        // That user may have no access to the build directory. By `cp`: if this process had the
+        // copy open for writing while another thread forks, exec would fail.
         let copy = dir.join("victim");
         let copied = Command::new("cp").arg(&self.program).arg(&copy).status();
         assert!(copied.expect("cp").success(), "copying the victim");
@@ -150,7 +150,7 @@ impl VictimLaunch {
     }
 }
 
-/// A running victim. It is killed when this goes away; [`Victim::finish`] ends it properly.
+/// A running victim. Drop kills it; [`Victim::finish`] ends it properly.
 #[derive(Debug)]
 pub struct Victim {
     child: Child,
@@ -181,13 +181,13 @@ impl Victim {
         Self::of(name).start()
     }
 
-    /// Its process number, as seen from here.
+    /// Its pid, as seen from here.
     #[must_use]
     pub fn pid(&self) -> u32 {
         self.pid
     }
 
-    /// What it said it holds when it was ready.
+    /// What it reported to hold when it was ready.
     #[must_use]
     pub fn holdings(&self) -> &[VictimHolding] {
         &self.holdings
@@ -205,7 +205,7 @@ impl Victim {
         &self.line
     }
 
-    /// The folder it makes its files in; removed with this value.
+    /// The directory in which it makes its files; removed with this value.
     #[must_use]
     pub fn dir(&self) -> &Path {
         self.dir.path()
@@ -229,7 +229,7 @@ impl Victim {
         listed(self.pid)
     }
 
-    /// Waits until it has ended by itself, and says whether with success.
+    /// Waits until it has ended by itself, and returns whether it succeeded.
     #[must_use]
     pub fn ended_well(&mut self) -> bool {
         self.child.wait().expect("waiting for the victim").success()
@@ -255,11 +255,11 @@ impl Victim {
 
 impl Drop for Victim {
     fn drop(&mut self) {
-        // After finish() both do nothing: the child was waited for.
+        // After finish() both do nothing: the child was already reaped.
         drop(self.child.kill());
         drop(self.child.wait());
-        // A killed victim cannot remove its message queue, and the kernel keeps it until reboot:
-        // a few of them use up what the user may have.
+        // A killed victim cannot remove its message queue, and the kernel keeps it until reboot: a
+        // few of them exhaust the user's limit.
         if let Ok(name) = CString::new(format!("/fdguard-victim-{}", self.line["pid"])) {
             drop(sys::remove_message_queue(&name));
         }

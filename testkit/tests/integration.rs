@@ -1,4 +1,4 @@
-//! The victims keep their word, and the harness keeps its own.
+//! Tests of the victims and of the harness.
 
 #![expect(
     clippy::unwrap_used,

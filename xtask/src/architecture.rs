@@ -1,4 +1,5 @@
-//! Compares the design pages with the workspace: what they name exists, what they count is right.
+//! Compares the design pages with the workspace: everything they name exists, and their counts are
+//! right.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
@@ -21,10 +22,10 @@ const PAGES: [&str; 5] = [
 ];
 const MOST_LINES: usize = 250;
 const MOST_COLUMNS: usize = 100;
-/// Stands for any name in a path: `core/lint/NAME.rs`.
+/// Matches any name in a path: `core/lint/NAME.rs`.
 const ANY_NAME: &str = "NAME";
 
-/// What the pages must agree with: the tables of `borders.rs`.
+/// The tables of `borders.rs` that the pages must agree with.
 pub(crate) struct Design {
     /// Each crate with the crates it may use.
     pub(crate) arrows: &'static [(&'static str, &'static [&'static str])],
@@ -34,7 +35,7 @@ pub(crate) struct Design {
     pub(crate) may_be_unsafe: &'static [&'static str],
 }
 
-/// Checks every design page under `root`, and the glossary. Takes sources without comments.
+/// Checks every design page under `root`, and the glossary. Expects sources without comments.
 pub(crate) fn check(
     root: &Path,
     sources: &[(PathBuf, String)],
@@ -111,7 +112,7 @@ fn unsafe_counts(page: &str, text: &str, design: &Design) -> Vec<Complaint> {
     compare(page, &rows, &expected.collect(), 1)
 }
 
-/// Rows whose first cell names one or several things, against what each must have in `column`.
+/// Compares rows whose first cell names one or several things with what each must have in `column`.
 fn compare(
     page: &str,
     rows: &[Row<'_>],
@@ -207,8 +208,8 @@ fn unknown_paths(
     complaints
 }
 
-/// Whether a word is the path of a file or a directory of the repository. In a picture only a file
-/// is one: `fdinfo/` and `/proc/PID` are the kernel's.
+/// Whether a word is the path of a file or a directory of the repository. In a diagram only files
+/// count: `fdinfo/` and `/proc/PID` belong to the kernel.
 fn is_path(word: &str, is_fenced: bool) -> bool {
     let is_plain = |c: char| c.is_ascii_alphanumeric() || "_-./".contains(c);
     let extension = Path::new(word).extension().and_then(|text| text.to_str());
@@ -218,7 +219,7 @@ fn is_path(word: &str, is_fenced: bool) -> bool {
 }
 
 /// The path from the root: `probe/linux/mod.rs` is in the source directory of `fdguard-probe`. A
-/// name that stands for any leaves its directory.
+/// file with the wildcard name resolves to its directory.
 fn resolve(word: &str, design: &Design) -> Option<String> {
     let is_of_root = [
         "ARCHITECTURE.md",
@@ -248,7 +249,7 @@ fn resolve(word: &str, design: &Design) -> Option<String> {
 fn unknown_types(page: &str, text: &str, types: &BTreeSet<&str>) -> Vec<Complaint> {
     let mut complaints = Vec::new();
     for code in markdown::code(text) {
-        // Of `What::Open` the type is the first word.
+        // In `What::Open` the type is the first word.
         let paths = code.text.split(|c| !source::in_word(c) && c != ':');
         let words = paths.filter_map(|path| path.split("::").next());
         let words = words.map(|word| word.trim_matches(':'));
@@ -261,7 +262,8 @@ fn unknown_types(page: &str, text: &str, types: &BTreeSet<&str>) -> Vec<Complain
     complaints
 }
 
-/// How many parts `CamelCase` has; 0 for anything else, as a file name or an acronym.
+/// The number of parts of a `CamelCase` word; 0 for anything else, such as a file name or an
+/// acronym.
 pub(crate) fn humps(word: &str) -> usize {
     let starts_upper = word.starts_with(|c: char| c.is_ascii_uppercase());
     if !starts_upper || word.contains('_') {

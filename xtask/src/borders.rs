@@ -1,4 +1,4 @@
-//! The borders between the crates: who may use whom, and what may stand in whose source.
+//! The borders between the crates: which crate may use which, and what its source may contain.
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -11,8 +11,7 @@ use serde::Deserialize;
 use crate::names::{self, NAMES};
 use crate::{architecture, source, width};
 
-/// Everything that is checked. A change here is a design change: give its reason in
-/// ARCHITECTURE.md first.
+/// All checks. A change here is a design change: give its reason in ARCHITECTURE.md first.
 const RULES: Rules = Rules {
     arrows: &[
         ("fdguard-core", &["fdguard-wire"]),
@@ -169,15 +168,15 @@ const RULES: Rules = Rules {
 
 /// The table's shape.
 struct Rules {
-    /// Each crate of the workspace with those of ours that it may use.
+    /// Each crate of the workspace with the workspace crates that it may use.
     arrows: &'static [(&'static str, &'static [&'static str])],
-    /// Crates of ours that any crate may use for its tests.
+    /// Workspace crates that any crate may use for its tests.
     for_tests: &'static [&'static str],
-    /// Foreign crates that only these of ours may use, also in tests.
+    /// Foreign crates that only these workspace crates may use, also in tests.
     only_in: &'static [(&'static str, &'static [&'static str])],
-    /// Folders whose code does no I/O and asks no clock, tests apart.
+    /// Directories whose code does no I/O and reads no clock, except in tests.
     pure: &'static [&'static str],
-    /// What such code may not name.
+    /// Paths that such code must not name.
     impure: &'static [&'static str],
     /// Files that must forbid unsafe code for their crate.
     forbid_unsafe: &'static [&'static str],
@@ -202,7 +201,7 @@ impl Rules {
     }
 }
 
-/// What is wrong, and where.
+/// A violation, and where it is.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Complaint {
     file: PathBuf,

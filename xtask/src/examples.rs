@@ -1,4 +1,4 @@
-//! What the README and the guide tell people to type must be something that the command takes.
+//! Checks that the command accepts every example in the README and the guide.
 
 use std::path::{Path, PathBuf};
 
@@ -6,7 +6,7 @@ use clap::Parser as _;
 use clap::error::ErrorKind;
 use fdguard::cli::Cli;
 
-/// How an example begins that ends up in our command line.
+/// Prefixes of examples that run the fdguard command.
 const STARTS: [&str; 2] = ["fdguard ", "cargo run --release -- "];
 
 /// A command of a page, with its line.
@@ -16,8 +16,8 @@ struct Example {
     words: Vec<String>,
 }
 
-/// The examples in the `console` blocks of a page; a `$ ` or `# ` prompt and `sudo` may stand in
-/// front. After a line with `$ ` what has none is what a command said.
+/// The examples in the `console` blocks of a page, with an optional `$ ` or `# ` prompt and `sudo`.
+/// After a line with `$ `, lines without a prompt are output.
 fn examples(page: &str) -> Vec<Example> {
     let mut found = Vec::new();
     let (mut inside, mut has_prompt) = (false, false);
@@ -140,7 +140,7 @@ fn every_link_of_a_page_leads_somewhere() {
     }
 }
 
-/// The relative targets of `[text](target)`, without what stands behind a `#`.
+/// The relative targets of `[text](target)`, without the part after a `#`.
 fn links(text: &str) -> impl Iterator<Item = &str> {
     text.split("](").skip(1).filter_map(|rest| {
         let target = rest.split_once(')')?.0;

@@ -1,5 +1,5 @@
-//! Pages that are made from the code: man pages from the command line, the index of rules from
-//! the tables of rules. The same code gives the same bytes: no dates, no machine names.
+//! Pages generated from the code: man pages from the command line, the index of rules from the
+//! tables of rules. The output is reproducible: no dates, no machine names.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -10,10 +10,10 @@ use fdguard::cli::Cli;
 use fdguard::report::rules;
 use fdguard_core::rule::{Rule, RuleKind, Severity};
 
-/// Where all of it goes; nothing else may lie there.
+/// The output directory; it must contain nothing else.
 const DIR: &str = "docs/generated";
 
-/// Files by their path below the folder.
+/// Files by their path below the directory.
 type Files = BTreeMap<PathBuf, Vec<u8>>;
 
 /// Writes every file, and removes those that are made no more.
@@ -36,7 +36,7 @@ pub(crate) fn write(root: &Path) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Says which files are not what they should be.
+/// Reports files that are not up to date.
 pub(crate) fn check(root: &Path) -> anyhow::Result<Vec<String>> {
     Ok(differences(&files()?, &stored(&root.join(DIR))?))
 }
@@ -112,7 +112,7 @@ fn rules() -> String {
     text
 }
 
-/// The heading of a kind, and what its rules look at.
+/// The heading of a kind, and what its rules examine.
 fn section(kind: RuleKind) -> (&'static str, &'static str) {
     match kind {
         RuleKind::Lint => ("Lints", "`fdguard snap` checks a single snapshot."),

@@ -22,11 +22,11 @@ mod width;
 #[derive(Debug, Parser)]
 #[command(name = "xtask")]
 enum Chore {
-    /// Check who may use whom, and what may stand in whose source.
+    /// Check which crate may use which, and what its source may contain.
     Borders,
     /// Write the man pages and the index of rules under docs/generated.
     Gen {
-        /// Write nothing; fail when a file is not what it should be.
+        /// Write nothing; fail if a file is not up to date.
         #[arg(long)]
         check: bool,
     },
@@ -53,7 +53,7 @@ fn main() -> anyhow::Result<ExitCode> {
     Ok(ExitCode::FAILURE)
 }
 
-/// The folder of the workspace: above this crate.
+/// The root directory of the workspace: the parent of this crate.
 fn root() -> anyhow::Result<PathBuf> {
     let above = Path::new(env!("CARGO_MANIFEST_DIR")).parent();
     Ok(above.context("xtask has no folder above it")?.to_owned())

@@ -25,7 +25,7 @@ pub(crate) struct Names {
     /// Public names that still exist twice, each with the reason. Nothing is added here: an entry
     /// that is no longer needed must be deleted.
     still_twice: &'static [(&'static str, &'static str)],
-    /// Words that say what happened to a thing and not what it is, in the order of the alphabet.
+    /// Words for what happened to a thing instead of what it is, in alphabetical order.
     participles: &'static str,
 }
 
@@ -37,7 +37,7 @@ struct Definition<'a> {
     is_pub: bool,
 }
 
-/// Public type names that exist twice in the crates' sources; what only tests see does not count.
+/// Public type names that exist twice in the crates' sources; test-only ones do not count.
 pub(crate) fn duplicates(
     names: &Names,
     sources: &[(PathBuf, String)],

@@ -2,8 +2,8 @@
 
 use std::ops::Range;
 
-/// The text with comments and the contents of strings turned into spaces. Line breaks stay, so
-/// that an offset still tells the line.
+/// The text with comments and the contents of strings turned into spaces. Line breaks stay, so that
+/// offsets still map to lines.
 pub(crate) fn code_only(source: &str) -> String {
     let mut rest = source;
     let mut code = String::with_capacity(source.len());
@@ -112,7 +112,7 @@ fn character(rest: &str) -> Option<usize> {
     (second == '\'').then_some(at + 1)
 }
 
-/// What is compiled only for tests: the stretches of this text, and the modules in other files.
+/// Code that is compiled only for tests: the ranges of this text, and the modules in other files.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct TestOnly {
     pub(crate) stretches: Vec<Range<usize>>,
@@ -168,7 +168,7 @@ pub(crate) fn mentions(code: &str, path: &str) -> Vec<usize> {
     found
 }
 
-/// Where a word stands by itself.
+/// Where a word occurs by itself.
 pub(crate) fn whole_words<'a>(code: &'a str, word: &'a str) -> impl Iterator<Item = usize> + 'a {
     code.match_indices(word)
         .map(|(at, _)| at)

@@ -1,4 +1,4 @@
-//! The width of comments and of Markdown: lines of at most so many columns.
+//! The width of comments and Markdown: limits the columns of a line.
 
 use std::path::{Path, PathBuf};
 
@@ -10,11 +10,11 @@ use crate::source;
 /// The widest line, in characters.
 pub(crate) const WIDTH: usize = 100;
 
-/// Directories that hold nothing to read, or nothing of the project.
+/// Directories without text, or without text of the project.
 const SKIPPED: &[&str] = &["target", "node_modules"];
 /// Hidden directories that belong to the project.
 const HIDDEN: &[&str] = &[".ci", ".config", ".github"];
-/// Endings of files whose comments begin with `#`.
+/// Extensions of files whose comments begin with `#`.
 const SCRIPTS: &[&str] = &["py", "sh", "toml", "yml", "yaml"];
 
 /// How a file is written.
@@ -212,7 +212,7 @@ mod tests {
         found.iter().map(Complaint::to_string).collect()
     }
 
-    /// Words of `width` columns in all.
+    /// Words of `width` columns in total.
     fn words(width: usize) -> String {
         let text = "word ".repeat(width / 5 + 1);
         let text: String = text.chars().take(width - 1).collect();

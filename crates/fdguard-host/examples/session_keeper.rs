@@ -2,6 +2,6 @@
 //! `fdguard __keeper` does. Tests run it.
 
 fn main() {
-    // The first word is the program, the second `__keeper`.
+    // The first argument is the program, the second `__keeper`.
     fdguard_process::tree::keep_here(std::env::args_os().skip(2));
 }

@@ -27,7 +27,7 @@ pub enum Error {
     Full {
         /// `sessions`, `calls`.
         what: &'static str,
-        /// How many.
+        /// The number.
         count: usize,
     },
     /// The host's own descriptors are nearly used up.
@@ -46,13 +46,13 @@ pub enum Error {
     Ended {
         /// Which.
         id: String,
-        /// Why, in words.
+        /// The reason.
         why: String,
     },
-    /// Its program could not be started; nothing of it is left.
+    /// Its program could not be started; nothing is left of it.
     #[error("cannot start the program: {0}")]
     Start(#[from] fdguard_process::tree::StartError),
-    /// Its program started and did not get ready in time; nothing of it is left.
+    /// Its program started and did not become ready in time; nothing is left of it.
     #[error("the program was not ready within {} ms; its output: {said:?}", after.as_millis())]
     NotReady {
         /// The limit.
@@ -66,7 +66,7 @@ pub enum Error {
     /// The system refused.
     #[error("{what}: {source}")]
     Io {
-        /// What was being done.
+        /// The operation that failed.
         what: &'static str,
         /// Why not.
         source: std::io::Error,
@@ -83,7 +83,7 @@ pub enum Error {
 }
 
 impl Error {
-    /// A stable word for programs.
+    /// A stable code for programs.
     #[must_use]
     pub fn code(&self) -> &'static str {
         match self {

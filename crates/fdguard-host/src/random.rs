@@ -19,7 +19,7 @@ fn bytes<const COUNT: usize>() -> Result<[u8; COUNT], Error> {
     let mut bytes = [0; COUNT];
     loop {
         match getrandom(&mut bytes, GetRandomFlags::empty()) {
-            // The kernel gives so few whole or not at all.
+            // The kernel returns so few bytes completely or not at all.
             Ok(_all) => return Ok(bytes),
             Err(Errno::INTR) => {}
             Err(errno) => return Err(Error::io("cannot read random bytes")(errno.into())),

@@ -11,7 +11,7 @@ use fdguard_files::dir::real;
 #[derive(Clone, Debug, Default)]
 pub struct Roots(Vec<Dir>);
 
-/// Why a path is below none of them.
+/// Why a path is outside all roots.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum OutsideRoots {
@@ -26,7 +26,7 @@ pub enum OutsideRoots {
     Elsewhere(PathBuf),
 }
 
-/// Where a path is: below which root, and its way from there without links.
+/// The location of a path: its root, and the relative path without links.
 #[derive(Clone, Debug)]
 pub(crate) struct Below {
     pub(crate) root: Dir,
@@ -34,7 +34,7 @@ pub(crate) struct Below {
 }
 
 impl Roots {
-    /// Opens them. An error names the one that it is about.
+    /// Opens them. An error names the path that failed.
     pub fn open<P: AsRef<Path>>(paths: &[P]) -> Result<Self, (PathBuf, io::Error)> {
         let open = |path: &P| {
             let path = path.as_ref();
@@ -68,12 +68,12 @@ impl Roots {
 }
 
 impl Below {
-    /// Opens the directory; nothing of the way may be a link.
+    /// Opens the directory; no component of the path may be a link.
     pub(crate) fn open(&self) -> io::Result<Dir> {
         self.root.open_below(&self.inner)
     }
 
-    /// The same, and what is missing is made.
+    /// The same, creating what is missing.
     pub(crate) fn make(&self) -> io::Result<Dir> {
         self.root.make_below(&self.inner)
     }

@@ -17,7 +17,7 @@ use tokio::time::timeout_at;
 /// Watches a descriptor and owns it.
 pub(crate) fn owned(fd: OwnedFd, interest: Interest) -> io::Result<AsyncFd<OwnedFd>> {
     // SAFETY: an `OwnedFd` is open until it is dropped, always has the same number, and is dropped
-    // after it is not watched any more.
+    // after it is deregistered.
     let watched = unsafe { AsyncFd::register_with_interest(fd, interest) };
     watched.map_err(io::Error::from)
 }
@@ -65,8 +65,8 @@ impl Control {
         Ok(Self(watched.map_err(io::Error::from)?))
     }
 
-    /// Waits until something was reported or the tree must be checked, and polls it; `None` is a
-    /// false alarm.
+    /// Waits until something was reported or the tree must be checked, and polls it; `None` means a
+    /// spurious wake-up.
     pub(crate) async fn hear<T>(
         &self,
         look: Option<Instant>,
@@ -101,7 +101,7 @@ impl WatchedTree {
     /// On the runtime that calls.
     pub(crate) fn new(tree: Tree) -> io::Result<Self> {
         // SAFETY: a tree has one control socket from its start to its drop, and it is private here:
-        // nobody takes or replaces it.
+        // no code takes or replaces it.
         let watched =
             unsafe { AsyncFd::register_with_interest(HeldPidfd(tree), Interest::READABLE) };
         Ok(Self(watched?))
@@ -112,7 +112,7 @@ impl WatchedTree {
         self.0.get_mut().0.stop(how);
     }
 
-    /// After the keeper was lost: how many of its processes live on, if that is known.
+    /// After the keeper was lost: how many of its processes survive, if known.
     pub(crate) fn orphans_left(&self) -> Option<u32> {
         self.0.get_ref().0.orphans_left()
     }

@@ -1,7 +1,7 @@
 //! Writes the recording of a made-up month to stdout: one look a second at a process with 10,000
 //! descriptors, two of them replaced every second, one lost every ten minutes.
 //!
-//! `month [DAYS] | fdguard watch --from -` shows what a long watch takes.
+//! `month [DAYS] | fdguard watch --from -` shows what a long watch costs.
 
 use std::io::{BufWriter, Write as _};
 

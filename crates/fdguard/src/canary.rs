@@ -1,4 +1,4 @@
-//! A canary for tests: did this test give back every descriptor that it took?
+//! A canary for tests: did this test close every descriptor that it opened?
 //!
 //! ```no_run
 //! let baseline = fdguard::canary::Baseline::take();
@@ -6,11 +6,11 @@
 //! baseline.assert_restored();
 //! ```
 //!
-//! Descriptors belong to the process, so a test must have one for itself: run tests with
-//! `cargo nextest run`. In a binary that runs several tests in threads, what another test opens
-//! meanwhile cannot be told from what this one left; the message says so when there are more
-//! threads than there were. Under `fdguard trace` or `fdguard check` the message has the lines that
-//! opened what is left.
+//! Descriptors belong to the process, so each test needs a process of its own: run tests with
+//! `cargo nextest run`. In a binary that runs several tests in threads, descriptors that another
+//! test opens meanwhile cannot be distinguished from those that this test left open; the message
+//! warns about it if there are more threads than before. Under `fdguard trace` or `fdguard check`
+//! the message includes the lines that opened the remaining descriptors.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -27,7 +27,7 @@ pub struct Baseline {
     threads: Option<u64>,
 }
 
-/// What makes a descriptor the same one.
+/// Identifies a descriptor across two looks.
 #[derive(Clone, Debug, PartialEq)]
 struct Identity {
     class: Class,
@@ -44,7 +44,7 @@ pub struct LeftOpen {
     pub class: String,
     /// What it points at.
     pub target: String,
-    /// The line that opened it, where a tracer runs.
+    /// The line that opened it, under a tracer.
     pub line: Option<String>,
 }
 
@@ -55,12 +55,12 @@ pub struct NotRestored {
     pub left: Vec<LeftOpen>,
     /// Why that cannot be trusted.
     pub doubt: Option<String>,
-    /// Why nobody could look.
+    /// Why the descriptors could not be read.
     pub unseen: Option<String>,
 }
 
 impl Baseline {
-    /// Looks at what this process holds now.
+    /// Records what this process holds now.
     #[must_use]
     pub fn take() -> Self {
         Self {
@@ -99,12 +99,12 @@ impl Baseline {
         })
     }
 
-    /// Panics when something that was opened since is still open.
+    /// Panics if something that was opened since is still open.
     ///
     /// # Panics
     ///
-    /// With class, target and, under a tracer, opening line of everything that is left; and when it
-    /// could not look.
+    /// With class, target and, under a tracer, opening line of everything that is left; and if the
+    /// descriptors could not be read.
     #[track_caller]
     pub fn assert_restored(&self) {
         if let Err(why) = self.compare() {
@@ -174,7 +174,7 @@ fn doubt(before: Option<u64>, now: Option<u64>) -> Option<String> {
     }
 }
 
-/// The lines that opened these, by the table that a tracer's library writes for us.
+/// The lines that opened these, from the table that a tracer's library writes.
 fn lines(new: &[(Fd, Identity)]) -> BTreeMap<Fd, String> {
     let mut lines = BTreeMap::new();
     let Some(dir) = std::env::var_os("FDGUARD_TRACE_DIR").map(PathBuf::from) else {

@@ -16,14 +16,14 @@ pub const USAGE: u8 = 2;
 /// Could not look: no such process, no permission, unsupported system, unreadable file.
 pub const COULD_NOT_LOOK: u8 = 3;
 
-/// An error with the one thing that would help.
+/// An error with a hint.
 #[derive(Debug)]
 pub struct HintedError {
     /// What went wrong.
     pub message: String,
     /// What to do about it.
     pub hint: String,
-    /// Which exit code it gives.
+    /// The exit code.
     pub code: u8,
 }
 
@@ -37,7 +37,7 @@ impl HintedError {
         }
     }
 
-    /// A mistake on the command line.
+    /// A usage error.
     pub fn usage(message: impl Into<String>, hint: impl Into<String>) -> Self {
         Self {
             message: message.into(),

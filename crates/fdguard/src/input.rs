@@ -1,4 +1,5 @@
-//! Files that the command line names: one bound, one line and one exit code for all commands.
+//! Files named on the command line: one size limit, one error line and one exit code for all
+//! commands.
 
 use std::fs::File;
 use std::path::Path;
@@ -10,12 +11,12 @@ use crate::exit::HintedError;
 
 const HINT: &str = "name another file";
 
-/// Opens a file to be read piece by piece.
+/// Opens a file to read it in pieces.
 pub(crate) fn open(path: &Path) -> anyhow::Result<File> {
     input_file::open(path).map_err(|error| refused(path, error))
 }
 
-/// The whole file, if it has no more bytes than these.
+/// The whole file, if it has at most this many bytes.
 pub(crate) fn read(path: &Path, most: u64) -> anyhow::Result<Vec<u8>> {
     input_file::read(path, most).map_err(|error| refused(path, error))
 }
@@ -25,7 +26,7 @@ pub(crate) fn read_text(path: &Path) -> anyhow::Result<String> {
     input_file::read_text(path, WRITTEN).map_err(|error| refused(path, error))
 }
 
-/// The same of a file that may not be there yet.
+/// The same for a file that may not exist yet.
 pub(crate) fn read_text_if_present(path: &Path) -> anyhow::Result<Option<String>> {
     match input_file::read_text(path, WRITTEN) {
         Err(error) if error.is_absent() => Ok(None),

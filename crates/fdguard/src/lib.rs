@@ -1,6 +1,6 @@
 //! The command as a library, so that tests and `xtask` can reach it.
 //!
-//! Only this crate knows arguments, terminals and exit codes; what it shows comes as values from
+//! Only this crate knows arguments, terminals and exit codes; the values that it shows come from
 //! `fdguard-core`, read by `fdguard-probe`.
 
 use std::ffi::OsString;

@@ -7,10 +7,10 @@ use fdguard_core::explain::LogScanner;
 
 use crate::exit::HintedError;
 
-/// Large enough that reading is not what takes the time.
+/// Large enough that read calls do not dominate.
 const PIECE: usize = 256 << 10;
 
-/// Files that are no text, by how they begin, and how to make text of them.
+/// Signatures of files that are not text, and how to convert them.
 const PACKED: [(&[u8], &str, &str); 5] = [
     (b"\x1f\x8b", "is compressed", "zcat LOG | fdguard explain"),
     (
@@ -27,7 +27,7 @@ const PACKED: [(&[u8], &str, &str); 5] = [
     ),
 ];
 
-/// Hands a log to the scanner, piece by piece.
+/// Feeds a log to the scanner in pieces.
 pub(crate) fn scan(
     scanner: &mut LogScanner<'_>,
     mut log: impl Read,

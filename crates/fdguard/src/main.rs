@@ -2,8 +2,8 @@
 
 use std::process::ExitCode;
 
-/// Not for people: this process has forked a program and becomes its keeper. It is decided before
-/// anything else, for a session waits for it.
+/// Internal: this process has forked a program and becomes its keeper. Checked before anything
+/// else, because a session waits for it.
 const KEEPER: &str = "__keeper";
 
 fn main() -> ExitCode {

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::Context as _;
 
-/// Writes a result for people by `write`: with its colours on a terminal, without them elsewhere.
+/// Writes a result for people with `write`: with colours on a terminal, without them elsewhere.
 pub fn emit_styled(
     file: Option<&Path>,
     write: impl FnOnce(&mut dyn Write) -> anyhow::Result<()>,
@@ -23,7 +23,8 @@ pub fn emit_styled(
     Ok(())
 }
 
-/// Standard output without the standard library's search for line ends, which long lines pay for.
+/// Standard output without the standard library's search for line breaks, which is slow for long
+/// lines.
 struct PlainStdout;
 
 impl Write for PlainStdout {
@@ -36,7 +37,7 @@ impl Write for PlainStdout {
     }
 }
 
-/// Writes a result for programs by `write`: to `file` when one is given, else to stdout.
+/// Writes a machine-readable result with `write`: to `file` if given, else to stdout.
 pub fn emit(
     file: Option<&Path>,
     write: impl FnOnce(&mut dyn Write) -> anyhow::Result<()>,
@@ -52,10 +53,11 @@ pub fn emit(
     }
 }
 
-/// A result that comes bit by bit: to stdout at once, or to a file that gets its name at the end.
+/// A result that arrives piece by piece: goes to stdout at once, or to a file that is renamed at
+/// the end.
 pub struct OutputStream {
     out: Box<dyn Write>,
-    /// Where it is written, and where it belongs.
+    /// The temporary path, and the final path.
     file: Option<(PathBuf, PathBuf)>,
 }
 
@@ -68,7 +70,7 @@ impl std::fmt::Debug for OutputStream {
 }
 
 impl OutputStream {
-    /// Opens it; fails before any work is done for nothing.
+    /// Opens it; fails before the command works in vain.
     pub fn open(file: Option<&Path>) -> anyhow::Result<Self> {
         let Some(path) = file else {
             let out = Box::new(BufWriter::new(PlainStdout));
@@ -92,7 +94,7 @@ impl OutputStream {
         })
     }
 
-    /// To a file that others write to as well, and that keeps its name.
+    /// To a file that others also write to, and that keeps its name.
     #[must_use]
     pub fn to(file: std::fs::File) -> Self {
         Self {
@@ -101,7 +103,7 @@ impl OutputStream {
         }
     }
 
-    /// Gives the file its name.
+    /// Renames the file to its final name.
     pub fn finish(mut self) -> anyhow::Result<()> {
         self.out.flush()?;
         if let Some((part, path)) = &self.file {
@@ -125,14 +127,14 @@ impl Write for OutputStream {
 impl Drop for OutputStream {
     fn drop(&mut self) {
         if let Some((part, _)) = &self.file {
-            // Half a result is none.
+            // A partial result is useless.
             drop(std::fs::remove_file(part));
         }
     }
 }
 
-/// Readers of the file never see half of it: it is written beside and renamed. What is no regular
-/// file (`/dev/stderr`, a pipe) is written to as it is.
+/// Writes a temporary file and renames it, so that readers never see a partial file. Anything but a
+/// regular file (`/dev/stderr`, a pipe) is written directly.
 fn write_file(
     path: &Path,
     write: impl FnOnce(&mut dyn Write) -> anyhow::Result<()>,

@@ -1,9 +1,9 @@
-//! One line on stderr while something takes its time: what is done, how far it is, what it looks
-//! like so far.
+//! One line on stderr during slow work: what is being done, how far it is, what it looks like so
+//! far.
 //!
-//! It is shown on a terminal and nowhere else, begins after a moment, and is gone before the result
-//! is printed. Whoever passes on the output of another program does that through
-//! [`Progress::around`], so that neither spoils the other.
+//! It appears only on a terminal, after a moment, and disappears before the result is printed.
+//! Output of another program must be passed through [`ProgressLine::around`], so that neither
+//! spoils the other.
 
 use std::io::{self, IsTerminal as _, Write};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -17,14 +17,14 @@ use unicode_width::UnicodeWidthChar as _;
 use crate::report::diagnosis::word;
 use crate::terminal::sanitize;
 
-/// What is done by then needs no line.
+/// Work that is done by then needs no line.
 const QUIET: Duration = Duration::from_secs(1);
-/// The time between two lines.
+/// The interval between updates.
 const EVERY: Duration = Duration::from_millis(250);
-/// Processes that are judged for a line; judging all of a large tree would be the load itself.
+/// How many processes are judged for a line; judging all of a large tree would cost too much.
 const JUDGED: usize = 8;
 
-/// The line. Dropped, it is erased.
+/// The progress line. Drop erases it.
 #[derive(Debug)]
 pub struct ProgressLine(Option<Arc<Mutex<Line>>>);
 
@@ -61,7 +61,7 @@ impl ProgressLine {
         Self(None)
     }
 
-    /// Shows this in the place of the line before. The text is made only if it is time for it.
+    /// Replaces the line with this text, which is computed only if an update is scheduled.
     pub fn show(&self, text: impl FnOnce() -> String) {
         let Some(mut line) = self.0.as_ref().map(locked) else {
             return;
@@ -73,7 +73,7 @@ impl ProgressLine {
         line.drawn = Some(now);
         line.is_shown = true;
         let text = cut(&text(), columns());
-        // A terminal that is gone shows nothing.
+        // Ignore a terminal that is gone.
         drop(write!(io::stderr(), "\r\u{1b}[K{text}"));
     }
 
@@ -122,7 +122,7 @@ fn locked(line: &Arc<Mutex<Line>>) -> MutexGuard<'_, Line> {
     line.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// A writer that makes the line give way.
+/// A writer that erases the progress line while it writes.
 #[derive(Debug)]
 pub struct Around<W> {
     line: Option<Arc<Mutex<Line>>>,
@@ -139,7 +139,7 @@ impl<W: Write> Write for Around<W> {
         if let Some(last) = bytes.get(..count).and_then(<[u8]>::last) {
             line.is_free = *last == b'\n';
         }
-        // Ours must not overtake theirs.
+        // The progress line must not overtake this output.
         self.to.flush()?;
         Ok(count)
     }
@@ -198,7 +198,7 @@ pub fn of_time(elapsed: f64, total: Option<Duration>) -> String {
     }
 }
 
-/// What fits into one row: a line that wraps cannot be erased.
+/// The part that fits into one row: a wrapped line cannot be erased.
 fn cut(text: &str, columns: usize) -> String {
     let room = columns.saturating_sub(1);
     let mut width = 0;

@@ -1,12 +1,12 @@
-//! What may go to a terminal: width, and names that other processes chose.
+//! Safe terminal output: width, and names chosen by other processes.
 
 use std::borrow::Cow;
 
 use fdguard_core::Text;
 
-/// Makes foreign text safe to print: what would act on a terminal or deceive the eye instead of
-/// being seen becomes a visible escape, and bytes that are not UTF-8 become `\xNN`. A process may
-/// call itself anything, including an escape sequence that clears the screen.
+/// Makes foreign text safe to print: characters that would control a terminal or mislead the reader
+/// become visible escapes, and bytes that are not UTF-8 become `\xNN`. A process may choose any
+/// name, including an escape sequence that clears the screen.
 #[must_use]
 pub fn sanitize(text: &Text) -> String {
     sanitize_bytes(text.as_bytes())
@@ -23,7 +23,7 @@ pub fn sanitize_bytes(bytes: &[u8]) -> String {
     clean
 }
 
-/// The same for text that is UTF-8 already; borrowed when there is nothing to escape.
+/// The same for valid UTF-8; borrowed if there is nothing to escape.
 #[must_use]
 pub fn sanitize_str(text: &str) -> Cow<'_, str> {
     if !text.contains(is_hostile) {
@@ -61,7 +61,7 @@ fn is_hostile(c: char) -> bool {
             | '\u{e0000}'..='\u{e0fff}') // tags
 }
 
-/// Columns of the terminal on stdout; `None` in pipes, where nothing is ever cut.
+/// Columns of the terminal on stdout; `None` in pipes, where nothing is cut.
 #[must_use]
 pub fn width() -> Option<usize> {
     let stdout = rustix::stdio::stdout();

@@ -1,6 +1,6 @@
-//! Keeps a few numbers, and changes what they refer to as fast as it can. Every file it uses has
-//! path, inode, size, position and mode that belong together, so that a record mixed from two
-//! files can be told. Argument: how many numbers (16).
+//! Keeps a few descriptor numbers and changes what they refer to as fast as it can. Path, inode,
+//! size, position and mode of every file belong together, so that a record mixed from two files can
+//! be detected. Argument: how many numbers (16).
 //!
 //! The line adds `slots` (the numbers that change), `scratch` (used in passing), `files` (path,
 //! ino, size, pos, mode of each) and `kinds` (the other classes). Any line is answered with `laps`.
@@ -22,7 +22,7 @@ use serde_json::{Value, json};
 use testkit::{VictimReport, next_line, number, text};
 
 const FILES: u64 = 64;
-/// Everything from here on is taken in passing and given back.
+/// Numbers from here on are used only temporarily.
 const FIRST_SLOT: i32 = 20;
 
 static STOP: AtomicBool = AtomicBool::new(false);

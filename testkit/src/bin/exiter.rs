@@ -1,5 +1,5 @@
-//! Exits at the first line it reads, whatever it says, and without an answer. Argument: how many
-//! counters it holds until then (100). It closes none of them: that is left to the kernel.
+//! Exits at the first line it reads, whatever its contents, and without an answer. Argument: how
+//! many counters it holds until then (100). It closes none of them: the kernel does.
 
 use std::env;
 use std::io;

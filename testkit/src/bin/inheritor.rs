@@ -31,8 +31,8 @@ fn main() -> io::Result<()> {
         .stdin
         .take()
         .ok_or_else(|| io::Error::other("not a pipe"))?;
-    // A spawn returns before the kernel has closed what is to be closed at exec: the child itself
-    // must say that it runs.
+    // A spawn returns before the kernel has closed the close-on-exec descriptors: the child itself
+    // must report that it runs.
     let mut said = child
         .stdout
         .take()

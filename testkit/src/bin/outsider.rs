@@ -1,5 +1,5 @@
-//! Holds sockets of another network namespace than the one it lives in. With a user id as its
-//! argument, it becomes that user afterwards. Needs root.
+//! Holds sockets of a network namespace other than its own. With a user id as its argument, it then
+//! becomes that user. Needs root.
 
 use std::env;
 use std::fs::File;
@@ -102,7 +102,7 @@ fn hold_rare(report: &mut VictimReport) -> io::Result<()> {
         let flags = SocketFlags::CLOEXEC;
         Ok(rustix::net::socket_with(family, kind, flags, protocol)?)
     };
-    // NETLINK_ROUTE is number 0, which is what no protocol means.
+    // NETLINK_ROUTE is 0, the same number as no protocol.
     let route = None;
     let netlink = socket(AddressFamily::NETLINK, SocketType::RAW, route)?;
     rustix::net::bind(&netlink, &SocketAddrNetlink::new(0, 0b101))?;
@@ -124,7 +124,7 @@ fn become_user(id: u32) -> io::Result<()> {
     rustix::thread::set_thread_groups(&[])?;
     rustix::thread::set_thread_res_gid(gid, gid, gid)?;
     rustix::thread::set_thread_res_uid(uid, uid, uid)?;
-    // A process that changed its user may not be looked at by that user, unless it says so.
+    // A process that changed its user cannot be read by that user unless it is dumpable.
     Ok(rustix::process::set_dumpable_behavior(
         DumpableBehavior::Dumpable,
     )?)

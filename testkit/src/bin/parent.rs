@@ -1,5 +1,6 @@
-//! A parent of children: three pipes and a handle for each. Arguments: how many that run (4), how
-//! many zombies (2). The line adds `children: [{pid, zombie}]`. Children end with us.
+//! A parent with children: three pipes and a handle for each. Arguments: how many running ones (4),
+//! how many zombies (2). The line adds `children: [{pid, zombie}]`. The children end with this
+//! process.
 
 use std::env;
 use std::io::{self, Read as _};
@@ -64,8 +65,8 @@ fn child(report: &mut VictimReport, zombie: bool) -> io::Result<Child> {
         )?;
     }
     if let (Some(said), false) = (&mut child.stdout, zombie) {
-        // A spawn returns before the kernel has closed what is to be closed at exec, the other
-        // children's pipes among it: the child itself must say that it runs.
+        // A spawn returns before the kernel has closed the close-on-exec descriptors, including the
+        // other children's pipes: the child itself must report that it runs.
         let mut line = Vec::new();
         while line.last() != Some(&b'\n') {
             line.push(0);
@@ -85,7 +86,7 @@ fn child(report: &mut VictimReport, zombie: bool) -> io::Result<Child> {
         if !zombie {
             holding.with("peer", json!([{"pid": id, "fd": at_child}]));
         } else if is_root() {
-            // Only who sees every process can tell that nobody holds the other end.
+            // Only root sees every process and can know that the other end has no holder.
             holding.with("peer", json!([]));
         }
     }

@@ -1,5 +1,5 @@
 //! Lowers its own soft limit to 32 and fills its table to the last number. The line adds `count`,
-//! `soft` and `error` (what the next open said).
+//! `soft` and `error` (the error of the next open).
 
 use std::fs::File;
 use std::io;

@@ -1,4 +1,4 @@
-//! The victim that holds one of everything: what it says agrees with what `/proc` shows.
+//! The victim that holds one of everything: its report agrees with `/proc`.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -94,7 +94,7 @@ fn assert_links_fit(victim: &Victim) {
     }
 }
 
-/// How the link of a holding begins.
+/// The beginning of a holding's link.
 fn link_of(held: &VictimHolding) -> Option<String> {
     let class = held.class.as_deref()?;
     Some(match class {

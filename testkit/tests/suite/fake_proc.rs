@@ -1,4 +1,4 @@
-//! The made-up tree looks like the real one.
+//! The fake tree looks like the real one.
 
 use std::fs;
 use std::os::unix::ffi::OsStrExt as _;

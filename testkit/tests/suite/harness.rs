@@ -14,7 +14,7 @@ pub(super) fn assert_complete(victim: &Victim) {
 
 #[test]
 fn twenty_starts_in_a_row_hold_the_same() {
-    // A descriptor of ours that is open over exec must not get through.
+    // A descriptor of this process that is open over exec must not get through.
     let stray = fs::File::open("/dev/null").unwrap();
     rustix::io::fcntl_setfd(&stray, rustix::io::FdFlags::empty()).unwrap();
     let counts: Vec<usize> = (0..20)

@@ -1,4 +1,4 @@
-//! How soon the owner of a call that waits for an answer hears of its abort.
+//! How soon the owner of a call that waits for an answer learns of its abort.
 
 use std::time::{Duration, Instant};
 

@@ -1,5 +1,5 @@
-//! How long an archive takes from the moment when the last writer closes, without the time in which
-//! the disk is waited for.
+//! How long an archive takes after the last writer closes, without the time spent waiting for the
+//! disk.
 
 use std::fs::File;
 use std::io::Write as _;
@@ -12,16 +12,16 @@ use fdguard_files::archive::{Archive, ArchiveObserver, ArchiveOutcome, ArchiveSt
 use crate::{Fails, figures};
 
 const ROUNDS: usize = 25;
-/// So long the archive has been waiting for the writer when it closes.
+/// How long the archive waits before the writer closes the file.
 const HELD: Duration = Duration::from_millis(30);
-/// What these steps take is the disk's.
+/// Steps whose time depends on the disk.
 const OF_THE_DISK: [ArchiveStep; 3] = [
     ArchiveStep::Synced,
     ArchiveStep::Recorded,
     ArchiveStep::Settled,
 ];
 
-/// A file with a writer, whom the archive waits for.
+/// A file with a writer that the archive waits for.
 pub(crate) async fn after_the_last_writer() -> Fails {
     let dir = tempfile::tempdir()?;
     let place = dir.path().to_owned();
@@ -70,7 +70,7 @@ struct Steps(mpsc::Sender<(ArchiveStep, Instant)>);
 
 impl ArchiveObserver for Steps {
     fn passed(&self, step: ArchiveStep, _source: &Path) {
-        // Nobody listens any more: the round has failed.
+        // An error means that the receiver is gone: the round has failed.
         let _told = self.0.send((step, Instant::now()));
     }
 }

@@ -1,8 +1,8 @@
-//! Figures, and how they are said.
+//! Figures and how they are printed.
 
 use std::time::Duration;
 
-/// Says a row of times in milliseconds.
+/// Prints a row of times in milliseconds.
 pub(crate) fn times(name: &str, times: &[Duration]) {
     let ms: Vec<f64> = times
         .iter()
@@ -11,7 +11,7 @@ pub(crate) fn times(name: &str, times: &[Duration]) {
     row(name, ms);
 }
 
-/// Says the median of a row, its ends, and how long it is.
+/// Prints the median of a row, its minimum and maximum, and its length.
 pub(crate) fn row(name: &str, mut figures: Vec<f64>) {
     figures.sort_by(f64::total_cmp);
     let at = |place: usize| figures.get(place).copied().unwrap_or(f64::NAN);
@@ -22,7 +22,7 @@ pub(crate) fn row(name: &str, mut figures: Vec<f64>) {
     ));
 }
 
-/// Says one number.
+/// Prints one number.
 pub(crate) fn one(name: &str, figure: f64) {
     row(name, vec![figure]);
 }

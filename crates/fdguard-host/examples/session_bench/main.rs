@@ -1,6 +1,6 @@
-//! What the host costs, as lines of JSON: medians of repeated runs on the runtime that the host
-//! has. Its one word is the `fdguard` command, which keeps sessions from the warm interpreter;
-//! without it Python is measured cold alone.
+//! The cost of the host, as lines of JSON: medians of repeated runs on the host's runtime. Its one
+//! argument is the `fdguard` command, which keeps sessions from the warm interpreter; without it
+//! Python is measured only cold.
 
 mod abort;
 mod archive;
@@ -13,18 +13,18 @@ use std::path::PathBuf;
 
 use fdguard_host::session::Hub;
 
-/// Whatever goes wrong ends the run.
+/// Any error ends the run.
 type Fails = Result<(), Box<dyn std::error::Error + Send + Sync>>;
 
 fn main() -> Fails {
     let keeper = std::env::args_os().nth(1).map(PathBuf::from);
-    // The interpreter that starts it is in another folder.
+    // The interpreter that starts it runs in another directory.
     let keeper = keeper.map(|path| path.canonicalize()).transpose()?;
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .worker_threads(2)
         .enable_all()
         .build()?;
-    // What the host does, it does in tasks on its workers, and not on the thread that waits for
+    // Measure in a task: the host works in tasks on its workers, not on the thread that waits for
     // them.
     runtime.block_on(async { tokio::spawn(measure(keeper)).await? })
 }

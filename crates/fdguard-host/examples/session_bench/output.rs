@@ -1,5 +1,4 @@
-//! A command that says ten megabytes: how fast they are taken, and what that costs the host in
-//! memory.
+//! A command that prints ten megabytes: how fast they are read, and the cost in the host's memory.
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -18,7 +17,7 @@ const CODE: &str = "head -c 10000000 /dev/zero | tr '\\0' x";
 pub(crate) async fn rate(hub: &Arc<Hub>) -> Result<(), Error> {
     let io = || Error::io("/proc/self/status");
     let session = Session::start("bench", SessionSpec::new(SessionProgram::Bash), hub).await?;
-    // The mark of the highest use begins anew.
+    // Reset the peak memory counter.
     std::fs::write("/proc/self/clear_refs", "5").map_err(Error::io("/proc/self/clear_refs"))?;
     let before = figures::memory("VmRSS").map_err(io())?;
     let mut rates = Vec::new();

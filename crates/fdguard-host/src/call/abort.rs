@@ -56,8 +56,8 @@ impl fmt::Display for AbortReason {
 }
 
 impl AbortHandle {
-    /// Aborts the call: the owner's wait returns [`Failure::Aborted`], the peer sees the end of the
-    /// connection, and no descriptor number is freed.
+    /// Aborts the call: the owner's wait returns [`CallFailure::Aborted`], the peer sees the end of
+    /// the connection, and no descriptor number is freed.
     pub fn abort(&self) -> AbortResult {
         self.abort_for(AbortReason::Asked)
     }

@@ -30,16 +30,16 @@ pub struct Options {
     pub extra_roots: Vec<u8>,
     /// Trust the system's certificates.
     pub system_roots: bool,
-    /// Where events go.
+    /// Receives events.
     pub sink: Option<CallSink>,
     /// A call without a byte for this long is stale. Five minutes is longer than the usual time
     /// limits, so it finds calls that their owner does not poll.
     pub stale_after: Duration,
-    /// A connection without a call is closed after so long.
+    /// How long a connection may be idle before it is closed.
     pub idle_timeout: Duration,
-    /// So many connections wait for one origin at most.
+    /// Maximum number of idle connections for one origin.
     pub idle_per_origin: usize,
-    /// So many wait in all.
+    /// Maximum number of idle connections in all.
     pub idle_connections: usize,
     /// Maximum number of concurrent name lookups; a lookup cannot be cancelled.
     pub lookups: usize,
@@ -82,7 +82,7 @@ pub struct Caller {
     pub(super) inner: Arc<Inner>,
 }
 
-/// What a close found.
+/// The result of a close.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CallerClose {
     /// Connections that waited and are closed now.
@@ -222,7 +222,7 @@ impl Caller {
     }
 }
 
-/// What all clones and calls share.
+/// Shared by all clones and calls.
 pub(super) struct Inner {
     pub(super) connector: Connector,
     pub(super) pool: Arc<Pool>,
@@ -290,7 +290,7 @@ fn extra_roots(pem: &[u8]) -> Result<Vec<CertificateDer<'static>>, CallFailure> 
     Ok(found)
 }
 
-/// The client's side of TLS, or why there is none.
+/// The TLS client, or why it is unavailable.
 fn tls(extra: Vec<CertificateDer<'static>>, with_system: bool) -> Result<TlsConnector, String> {
     let mut roots = rustls::RootCertStore::empty();
     for certificate in extra {

@@ -8,7 +8,7 @@ use super::request::CallRequest;
 use super::state::CallInfo;
 use crate::Error;
 
-/// So many calls run at once by default. Each costs two descriptors.
+/// Default maximum number of concurrent calls. Each costs two descriptors.
 const CAP: usize = 64;
 
 /// A caller with a cap.

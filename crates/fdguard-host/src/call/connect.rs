@@ -18,12 +18,12 @@ use super::request::Origin;
 use super::state::{CallPhase, Seat, State};
 use super::wire::{Meter, Stream, Wire};
 
-/// What a connection is made with.
+/// What a connection needs.
 pub(super) struct Connector {
     pub(super) lookup: Lookup,
     /// Lookups cannot be cancelled, so their number is limited.
     pub(super) lookups: Arc<Semaphore>,
-    /// The TLS client, or why there is none.
+    /// The TLS client, or why it is unavailable.
     pub(super) tls: Result<TlsConnector, String>,
 }
 
@@ -69,7 +69,7 @@ impl Connector {
         let work = move || {
             let answer = lookup(&host, port);
             drop(permit);
-            // Nobody waits any more when the call was aborted.
+            // The receiver is gone if the call was aborted.
             drop(tell.send(answer));
         };
         let thread = std::thread::Builder::new()

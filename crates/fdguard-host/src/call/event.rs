@@ -19,11 +19,11 @@ pub struct CallEvent {
     pub event: CallEventKind,
     /// Severity.
     pub level: EventLevel,
-    /// Which call; `null` where the caller itself is meant.
+    /// Which call; `null` if the event is about the caller itself.
     pub call: Option<String>,
     /// The call's phase: for an abort, at that moment; for an end, before it.
     pub phase: CallPhase,
-    /// Sockets that an abort shut down; `null` where there was none.
+    /// Sockets that an abort shut down; `null` if there was none.
     pub tcp_force_closed: Option<u32>,
     /// `stranger_thread` or `stranger_task`: another thread or task aborted, and the owner closed
     /// afterwards.
@@ -34,13 +34,13 @@ pub struct CallEvent {
     pub aborted_by: Option<ThreadLabel>,
     /// Why it was aborted.
     pub reason: Option<AbortReason>,
-    /// The word of the failure.
+    /// The code of the failure.
     pub failure: Option<&'static str>,
-    /// `kept` for another call, `closed`, or `null` where there was none.
+    /// `kept` for another call, `closed`, or `null` if there was none.
     pub connection: Option<&'static str>,
     /// Milliseconds since the call started, or since the close of the caller was requested.
     pub ms: f64,
-    /// What a human should know.
+    /// A note for people.
     pub note: Option<&'static str>,
 }
 
@@ -107,13 +107,13 @@ impl fmt::Display for CallEvent {
 #[serde(rename_all = "kebab-case")]
 #[non_exhaustive]
 pub enum CallEventKind {
-    /// Somebody aborted a call. Its owner will close it.
+    /// A call was aborted. Its owner will close it.
     Aborted,
     /// The owner ended a call.
     Ended,
     /// A caller was closed while calls were in flight: the last of them does it.
     CloseParked,
-    /// A caller is closed: it has no connection any more.
+    /// A caller was closed: it has no connections left.
     CallerClosed,
 }
 

@@ -70,7 +70,7 @@ impl Conn {
         &self.meter
     }
 
-    /// Hands the request over. It goes out while the answer is waited for.
+    /// Hands over the request. It is sent while the answer is awaited.
     pub(super) fn send(&mut self, request: &Ready) -> Answer {
         let body = Outgoing::new(request.body.clone(), Arc::clone(&self.meter));
         let mut message = http::Request::new(body);
@@ -85,7 +85,7 @@ impl Conn {
         &mut self,
         answer: &mut Answer,
     ) -> hyper::Result<(CallResponse, Incoming)> {
-        // A new connection wants to be driven once before it takes a request; the first poll does
+        // A new connection must be polled once before it accepts a request; the first poll does
         // that.
         let answered = poll_fn(|cx| match answer.as_mut().poll(cx) {
             Poll::Ready(result) => Poll::Ready(result),
@@ -157,7 +157,7 @@ pub(super) struct ParkedConnection {
 }
 
 impl ParkedConnection {
-    /// Whether the peer has not closed it and has sent nothing unexpected.
+    /// Whether the peer has neither closed it nor sent anything unexpected.
     pub(super) fn is_alive(&mut self) -> bool {
         // The kernel knows of a close earlier than the runtime, which learns of it on its next
         // poll.
@@ -189,7 +189,7 @@ impl ParkedConnection {
     }
 }
 
-/// Nothing of the body is left.
+/// Whether the whole body was read.
 pub(super) fn is_whole(body: &Incoming) -> bool {
     body.is_end_stream()
 }

@@ -6,7 +6,7 @@ use std::time::Duration;
 use super::abort::AbortReason;
 use super::state::CallPhase;
 
-/// One line for the user, and a word for programs: [`Failure::code`].
+/// One line for the user, and a code for programs: [`CallFailure::code`].
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum CallFailure {
@@ -18,7 +18,7 @@ pub enum CallFailure {
     Resolve {
         /// The name.
         host: String,
-        /// The resolver's word.
+        /// The resolver's message.
         why: String,
     },
     /// No address of the name took the connection.
@@ -42,26 +42,26 @@ pub enum CallFailure {
     Timeout {
         /// Which one.
         limit: TimeLimit,
-        /// How long it was.
+        /// The limit.
         after: Duration,
     },
-    /// Somebody aborted it.
+    /// It was aborted.
     #[error("call aborted ({reason}) in phase {phase}")]
     Aborted {
-        /// On whose wish.
+        /// The reason.
         reason: AbortReason,
-        /// What it was doing then.
+        /// The phase at that time.
         phase: CallPhase,
     },
     /// The peer closed the connection before the response was complete.
     #[error("peer closed the connection in phase {phase}: {why}")]
     ClosedEarly {
-        /// What it was doing then.
+        /// The phase at that time.
         phase: CallPhase,
-        /// In the words of the layer that saw it.
+        /// The message of the layer that failed.
         why: String,
     },
-    /// What came is not HTTP, or its head is too large.
+    /// The response is not HTTP, or its head is too large.
     #[error("invalid HTTP response: {0}")]
     Garbled(String),
     /// The body is larger than the limit.
@@ -82,7 +82,7 @@ pub enum CallFailure {
 }
 
 impl CallFailure {
-    /// A stable word for programs.
+    /// A stable code for programs.
     #[must_use]
     pub fn code(&self) -> &'static str {
         match self {
@@ -115,22 +115,22 @@ impl CallFailure {
     }
 }
 
-/// The limits of time, each with its own word.
+/// The time limits, each with its own code.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum TimeLimit {
     /// Name, connection and TLS together.
     Connect,
-    /// No byte went out and none of the answer came.
+    /// No byte was sent and none of the answer arrived.
     FirstByte,
-    /// No further byte of the answer came.
+    /// No further byte of the answer arrived.
     Idle,
     /// The whole call.
     Total,
 }
 
 impl TimeLimit {
-    /// The word, which is also the error's code.
+    /// The name, which is also the error's code.
     #[must_use]
     pub fn word(self) -> &'static str {
         match self {

@@ -76,7 +76,7 @@ pub(super) async fn watch<T>(
             }
             done = &mut work => return Ok(done),
             () = late => {
-                // A byte may have come since.
+                // A byte may have arrived since.
                 if let Some((at, limit, after)) = limits.next() && at <= Instant::now() {
                     return Err(CallFailure::Timeout { limit, after });
                 }

@@ -56,9 +56,9 @@ pub struct CallEnd {
     pub is_kept: bool,
     /// The connection had served an earlier call.
     pub is_reused: bool,
-    /// Of HTTP, without what TLS adds.
+    /// Bytes of HTTP, without the overhead of TLS.
     pub bytes_in: u64,
-    /// Of HTTP, without what TLS adds.
+    /// Bytes of HTTP, without the overhead of TLS.
     pub bytes_out: u64,
     /// Time since its start.
     pub took: Duration,
@@ -90,7 +90,7 @@ impl Call {
         }
     }
 
-    /// For everyone who may abort it.
+    /// A handle that can abort the call.
     #[must_use]
     pub fn handle(&self) -> AbortHandle {
         AbortHandle {
@@ -191,7 +191,7 @@ impl Call {
         }
     }
 
-    /// Ends it. What was not read is not waited for: the connection is closed then.
+    /// Ends the call. Does not wait for an unread body: the connection is then closed.
     pub fn finish(mut self) -> CallEnd {
         self.end(None);
         self.ended.clone().unwrap_or(CallEnd {
@@ -233,7 +233,7 @@ impl Call {
         Ok(head)
     }
 
-    /// One that waits, or a new one.
+    /// An idle connection, or a new one.
     async fn connection(&mut self) -> Result<Conn, CallFailure> {
         if let Some(failure) = self.state.aborted() {
             return Err(failure);
@@ -251,8 +251,8 @@ impl Call {
         watch(&self.state, &limits, open).await?
     }
 
-    /// A connection that had waited may have been closed by the peer in the very moment that it was
-    /// taken. Where nothing came back, and the request may be sent twice, it is sent again, once.
+    /// The peer may have closed an idle connection just when it was taken. If no answer arrived and
+    /// the request may be sent twice, it is sent again, once.
     fn may_try_again(&self, failure: &CallFailure) -> bool {
         let nothing_came = match &self.stage {
             Stage::Asked(conn, _) => conn.meter().counts().0 == 0,

@@ -10,7 +10,7 @@ use tokio::task::JoinHandle;
 use super::exchange::ParkedConnection;
 use super::request::Origin;
 
-/// How many may wait, and how long.
+/// Limits on the number and age of idle connections.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Bounds {
     pub(super) per_origin: usize,
@@ -58,12 +58,12 @@ impl Pool {
         self.shelf.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// How many wait.
+    /// The number of idle connections.
     pub(super) fn idle(&self) -> usize {
         self.shelf().idle.len()
     }
 
-    /// The one that was used last and lives; dead ones are closed on the way.
+    /// The most recently used live connection; closes dead ones on the way.
     pub(super) fn checkout(&self, origin: &Origin) -> Option<ParkedConnection> {
         loop {
             let mut found = {
@@ -80,7 +80,7 @@ impl Pool {
 
     /// Keeps a connection; returns whether it did.
     pub(super) fn put(self: &Arc<Self>, origin: Origin, connection: ParkedConnection) -> bool {
-        // Without a runtime nothing would remove it later.
+        // Without a runtime it would never be removed.
         let Ok(runtime) = Handle::try_current() else {
             return false;
         };
@@ -115,7 +115,7 @@ impl Pool {
         true
     }
 
-    /// Closes all that wait, and takes no more.
+    /// Closes all idle connections, and accepts no more.
     pub(super) fn close(&self) -> usize {
         let mut shelf = self.shelf();
         shelf.is_closed = true;
@@ -127,7 +127,7 @@ impl Pool {
         idle.len()
     }
 
-    /// Drops what waited for too long. Says when the next one will have.
+    /// Drops connections that were idle for too long. Returns when the next one expires.
     fn expire(&self) -> Option<Instant> {
         let mut shelf = self.shelf();
         let limit = self.bounds.idle;

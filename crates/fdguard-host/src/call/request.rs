@@ -14,8 +14,8 @@ pub struct CallRequest {
     pub method: String,
     /// `http://…` or `https://…`, without user and password.
     pub url: String,
-    /// As they are sent. `Host` is added where it is missing; lengths and connection are the
-    /// client's own.
+    /// Sent as given. `Host` is added if missing; the client sets length and connection headers
+    /// itself.
     pub headers: Vec<(String, String)>,
     /// Sent with its length.
     pub body: Vec<u8>,
@@ -24,7 +24,7 @@ pub struct CallRequest {
 }
 
 impl CallRequest {
-    /// Asks for a page.
+    /// A GET request.
     #[must_use]
     pub fn get(url: &str) -> Self {
         Self {
@@ -45,15 +45,15 @@ impl CallRequest {
     }
 }
 
-/// How long each step may take; `None` is for ever.
+/// Time limits of each step; `None` means no limit.
 ///
-/// They are watched while the owner waits. An owner that does something else is not late: that is
-/// what the detector of stale calls is for.
+/// They are checked while the owner waits. An owner that does something else is not late: the
+/// detector of stale calls covers that.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Timeouts {
     /// Name, connection and TLS together.
     pub connect: Option<Duration>,
-    /// Since the last byte that went out, until the first byte of the answer.
+    /// From the last sent byte to the first byte of the answer.
     pub first_byte: Option<Duration>,
     /// Between two bytes of the answer.
     pub idle: Option<Duration>,
@@ -123,7 +123,7 @@ pub(super) struct Ready {
     pub(super) timeouts: Timeouts,
 }
 
-/// These say how the message is framed or what becomes of the connection.
+/// Headers that define the message's framing or the fate of the connection.
 const OURS: [&str; 7] = [
     "connection",
     "content-length",
@@ -154,7 +154,7 @@ impl Ready {
         })
     }
 
-    /// The same request sent twice does what it does once.
+    /// Whether the request is idempotent.
     pub(super) fn is_repeatable(&self) -> bool {
         self.method.is_idempotent()
     }

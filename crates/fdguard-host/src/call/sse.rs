@@ -10,13 +10,13 @@ pub struct SseMessage {
     pub event: String,
     /// Its lines, joined.
     pub data: String,
-    /// The last id that the server gave, also with an earlier event.
+    /// The last id that the server sent, possibly with an earlier event.
     pub id: Option<String>,
     /// Milliseconds after which a client should reconnect, if the event sets it.
     pub retry: Option<u64>,
 }
 
-/// An event, or a line of it, is longer than the reader takes.
+/// An event, or a line of it, exceeds the reader's limit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("stream event exceeds {0} bytes")]
 pub struct TooLong(pub usize);
@@ -24,7 +24,7 @@ pub struct TooLong(pub usize);
 /// The longest event by default.
 pub const LONGEST: usize = 8 * 1024 * 1024;
 
-/// Takes bytes and gives events.
+/// Converts bytes to events.
 #[derive(Clone, Debug)]
 pub struct SseReader {
     longest: usize,
@@ -32,7 +32,7 @@ pub struct SseReader {
     line: Vec<u8>,
     /// A CR was last: a LF that follows belongs to it.
     after_cr: bool,
-    /// Nothing was read: a byte-order mark may come.
+    /// Nothing was read yet: a byte-order mark may follow.
     at_start: bool,
     name: String,
     data: Option<String>,

@@ -83,7 +83,7 @@ pub(super) struct State {
     pub(super) url: String,
     pub(super) begun: Instant,
     pub(super) stale_after: Duration,
-    /// Wakes the owner where no socket does.
+    /// Wakes the owner if no socket does.
     pub(super) token: CancellationToken,
     pub(super) sink: Option<CallSink>,
     slot: Mutex<Slot>,

@@ -13,7 +13,7 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::TcpStream;
 use tokio_rustls::client::TlsStream;
 
-/// As much of a body goes to the connection at once.
+/// The size of the pieces in which a body is passed to the connection.
 const PIECE: usize = 64 * 1024;
 
 /// Byte counters of the request that the connection serves now. The owner writes them; others read
@@ -152,7 +152,7 @@ impl AsyncWrite for Wire {
     }
 }
 
-/// A request's body, given out in pieces, so that it is known when hyper has all of it.
+/// A request's body, passed in pieces, so that it is known when hyper has all of it.
 #[derive(Debug)]
 pub(super) struct Outgoing {
     rest: Bytes,

@@ -20,12 +20,12 @@ pub(super) struct Client {
     name: Option<String>,
     lease: Option<Duration>,
     renewed: Instant,
-    /// Calls for it that have not come back: while there are any, its lease does not run out.
+    /// Calls in progress for it: while there are any, its lease does not expire.
     calls: usize,
 }
 
 impl Client {
-    /// When its lease runs out; absent when it does not.
+    /// When its lease expires; `None` if it does not.
     fn runs_out(&self) -> Option<Instant> {
         let lease = self.lease.filter(|_| self.calls == 0)?;
         self.renewed.checked_add(lease)
@@ -74,7 +74,7 @@ impl Host {
         Ok(id)
     }
 
-    /// A client that lasts as long as what is returned: for a connection.
+    /// A client that lives as long as the returned guard: for a connection.
     pub fn client_guard(&self, name: Option<&str>) -> Result<ClientGuard, Error> {
         let id = self.client(name, None)?;
         Ok(self.guard(id))
@@ -170,7 +170,7 @@ impl Inner {
         Ok(self.client_gone(client, reason).await)
     }
 
-    /// Closes what a client that was removed had.
+    /// Closes the sessions of a removed client.
     async fn client_gone(self: &Arc<Self>, client: &str, reason: SessionEndReason) -> Vec<Receipt> {
         let its = |entry: &&Arc<Entry>| entry.client.as_deref() == Some(client);
         let entries: Vec<_> = self.table().entries().filter(its).cloned().collect();
@@ -191,7 +191,7 @@ impl Inner {
         receipts
     }
 
-    /// Ends clients whose leases ran out, for as long as the host runs.
+    /// Ends clients whose leases expired, for as long as the host runs.
     pub(super) async fn watch_leases(self: Arc<Self>) {
         loop {
             let next = {
@@ -220,7 +220,7 @@ impl Inner {
         }
     }
 
-    /// In one step, so that no renewal comes between the check and the removal.
+    /// Atomic, so that no renewal comes between the check and the removal.
     fn remove_run_out(&self, now: Instant) -> Vec<String> {
         let is_over = |client: &Client| client.runs_out().is_some_and(|end| end <= now);
         let mut table = self.table();
@@ -231,7 +231,7 @@ impl Inner {
     }
 }
 
-/// A call for a client; dropped, it has come back.
+/// A call in progress for a client; drop ends it.
 #[derive(Debug)]
 pub(super) struct ClientCall {
     inner: Arc<Inner>,

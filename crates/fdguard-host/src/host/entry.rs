@@ -29,7 +29,7 @@ pub(super) struct Entry {
     pub(super) limits: SessionLimits,
     pub(super) started_at: Timestamp,
     pub(super) session: Session,
-    /// The limit it exceeded, if it is closed for that.
+    /// The limit that it exceeded, if that is why it is closed.
     pub(super) overuse: OnceLock<Overuse>,
     gate: watch::Sender<Gate>,
 }
@@ -114,13 +114,13 @@ impl Entry {
         self.session.pid().is_none()
     }
 
-    /// Since its last use; absent while it is used.
+    /// Time since its last use; `None` while it is in use.
     pub(super) fn idle_for(&self) -> Option<Duration> {
         let is_used = self.gate.borrow().calls > 0 || self.session.busy_for().is_some();
         (!is_used).then(|| self.session.idle_for())
     }
 
-    /// What a list shows of it.
+    /// Its entry in a list.
     pub(super) fn info(&self) -> SessionInfo {
         let ms = |time: Duration| u64::try_from(time.as_millis()).unwrap_or(u64::MAX);
         SessionInfo {
@@ -136,7 +136,7 @@ impl Entry {
     }
 }
 
-/// A call inside of a session; dropped, it has left.
+/// A call in progress in a session; drop ends it.
 #[derive(Debug)]
 pub(super) struct Inside(Arc<Entry>);
 
@@ -146,7 +146,7 @@ impl Drop for Inside {
     }
 }
 
-/// What a caller of a session that is closed gets.
+/// The error for callers of a closed session.
 pub(super) fn ended(id: &str, reason: SessionEndReason) -> Error {
     Error::Ended {
         id: id.to_owned(),
@@ -183,7 +183,7 @@ pub(super) fn word(reason: SessionEndReason) -> &'static str {
     }
 }
 
-/// What a list calls a program.
+/// The name of a program in a list.
 pub(super) fn name(program: &SessionProgram) -> String {
     match program {
         SessionProgram::Bash => "bash".to_owned(),

@@ -13,13 +13,13 @@ type Hear = dyn Fn(&LogEvent) + Send + Sync;
 pub struct Events(Option<Arc<Hear>>);
 
 impl Events {
-    /// Told to this function.
+    /// Delivers events to this function.
     #[must_use]
     pub fn to(hear: impl Fn(&LogEvent) + Send + Sync + 'static) -> Self {
         Self(Some(Arc::new(hear)))
     }
 
-    /// Tells.
+    /// Emits an event.
     pub fn tell(&self, event: &LogEvent) {
         if let Some(hear) = &self.0 {
             hear(event);

@@ -13,7 +13,7 @@ use super::{Host, own};
 
 /// From here on the host is in danger.
 const WARNING_PERCENT: f64 = 70.0;
-/// From here on it takes nothing new.
+/// From here on the host opens nothing new.
 const CRITICAL_PERCENT: f64 = 90.0;
 
 /// Health of the host. Counts only: no paths, no peers (R10, R59).
@@ -89,7 +89,7 @@ fn status(percent: Option<f64>) -> HostStatus {
 }
 
 fn percent(used: Option<u64>, limit: Option<u64>) -> Option<f64> {
-    // Numbers of descriptors are far below what a float holds exactly.
+    // Descriptor numbers are far below the limit of exact floats.
     let float = |number: u64| u32::try_from(number).ok().map(f64::from);
     let (used, limit) = (float(used?)?, float(limit?)?);
     (limit > 0.0).then(|| (used / limit * 1000.0).round() / 10.0)

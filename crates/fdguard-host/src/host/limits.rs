@@ -150,7 +150,7 @@ fn find_overuse(entry: &Entry) -> Option<Overuse> {
 }
 
 impl Inner {
-    /// Looks at all sessions with such limits, for as long as the host runs.
+    /// Checks all sessions with such limits, for as long as the host runs.
     pub(super) async fn watch_limits(self: Arc<Self>) {
         let mut ticks = interval(self.options.watch_every);
         ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);

@@ -56,13 +56,13 @@ pub struct Host {
     inner: Arc<Inner>,
 }
 
-/// What all handles share.
+/// Shared by all handles.
 #[derive(Debug)]
 struct Inner {
     options: Options,
     hub: Arc<Hub>,
     table: Mutex<Table>,
-    /// Touched whenever a place was taken or given back.
+    /// Notified whenever a slot was taken or released.
     changed: watch::Sender<()>,
     /// Notified whenever a lease starts to run.
     lease_begun: Notify,
@@ -153,7 +153,7 @@ impl Host {
         &self.inner.options.events
     }
 
-    /// Where its registry and its logs are.
+    /// The directory of its registry and its logs.
     #[must_use]
     pub fn state(&self) -> Option<&Path> {
         self.inner.options.state.as_deref()
@@ -183,7 +183,7 @@ impl Host {
         Ok(done)
     }
 
-    /// Interrupts what runs in it; false when nothing does.
+    /// Interrupts the running command; false if there is none.
     pub async fn interrupt(&self, id: &str) -> Result<bool, Error> {
         let entry = self.inner.entry(id)?;
         let _call = self.inner.call_for(entry.client.as_deref())?;
@@ -216,8 +216,7 @@ impl Host {
         self.inner.entry(id).map(|entry| entry.info())
     }
 
-    /// The processes of a session that live at this moment, its program first. Reads files of the
-    /// kernel.
+    /// The live processes of a session, its program first. Reads files of the kernel.
     pub fn members(&self, id: &str) -> Result<Vec<u32>, Error> {
         Ok(self.inner.entry(id)?.session.members())
     }

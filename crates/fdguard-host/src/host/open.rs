@@ -190,7 +190,7 @@ impl Inner {
     }
 }
 
-/// A place that is kept for a session that is being started; dropped, it is free again.
+/// A slot reserved for a session that is being started; drop releases it.
 struct KeptPlace {
     inner: Arc<Inner>,
     id: String,

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use super::Events;
 
-/// What a host may and does.
+/// Options of a host.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct Options {
@@ -13,11 +13,11 @@ pub struct Options {
     pub max_sessions: usize,
     /// A session that was idle for this long is closed.
     pub idle_after: Duration,
-    /// How often idle sessions are searched for.
+    /// How often to search for idle sessions.
     pub reap_every: Duration,
-    /// Where the registry and the logs are; absent: no registry.
+    /// The directory of the registry and the logs; `None` for no registry.
     pub state: Option<PathBuf>,
-    /// Warm interpreters for Python, where there is a program for their keepers.
+    /// Use warm interpreters for Python, if there is a program for their keepers.
     pub warm_python: bool,
     /// The `fdguard` command, which sessions from a warm interpreter are kept by
     /// (`fdguard __keeper`); absent: Python starts cold.
@@ -27,8 +27,8 @@ pub struct Options {
     /// A close that takes longer is reported as unfinished and continues. The session itself kills
     /// after 200 ms, and waits five seconds for a process that the kernel does not end.
     pub close_within: Duration,
-    /// The soft limit of descriptors is raised to this at the start, as far as the hard one allows;
-    /// absent: it is left.
+    /// The soft descriptor limit is raised to this at the start, up to the hard limit; `None`
+    /// leaves it unchanged.
     pub raise_limit: Option<u64>,
     /// The event subscriber.
     pub events: Events,

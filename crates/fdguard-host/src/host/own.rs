@@ -11,12 +11,12 @@ pub(super) fn count() -> Option<u64> {
     }
 }
 
-/// The highest number in use; absent when they cannot be listed.
+/// The highest number in use; `None` if they cannot be listed.
 pub(super) fn highest() -> Option<u64> {
     listed().and_then(|(_, highest)| highest)
 }
 
-/// How many, and the highest number; without the one that lists them.
+/// The number of descriptors and the highest one, without the one that lists them.
 fn listed() -> Option<(u64, Option<u64>)> {
     let directory = fs::File::open("/proc/self/fd").ok()?;
     let ours = {
@@ -43,7 +43,7 @@ pub(super) fn threads() -> Option<u64> {
     line?.trim().parse().ok()
 }
 
-/// Children of the host, and how many of them are zombies.
+/// The number of the host's children, and how many of them are zombies.
 pub(super) fn children() -> Option<(u64, u64)> {
     let mut children = 0;
     let mut zombies = 0;

@@ -33,7 +33,7 @@ fn verdict(entry: &Entry, inner: &Inner) -> Option<SessionEndReason> {
 }
 
 impl Inner {
-    /// Looks again and again, for as long as the host runs.
+    /// Checks periodically, for as long as the host runs.
     pub(super) async fn reap_idle(self: Arc<Self>) {
         let every = self.options.reap_every;
         let mut ticks = interval_at(Instant::now() + every, every);
@@ -53,7 +53,7 @@ impl Inner {
         let looked = entries.len();
         let mut closed = 0;
         for entry in entries {
-            // A call that comes in now is let in, or finds it closed: nothing between.
+            // A call that arrives now is either accepted or finds the session closed.
             if let Some(reason) = verdict(&entry, self) {
                 closed += u64::from(self.begin_end_unused(&entry, reason));
             }

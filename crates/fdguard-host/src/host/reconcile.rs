@@ -197,7 +197,7 @@ fn kill_unkept(
         processes.killed += ended.killed;
         processes.left += ended.left;
     }
-    // Where its keeper was killed it is not below one.
+    // If its keeper was killed, it is not below one.
     let is_killed = process.is_some_and(|it| identity::signal_checked(&it, kill).is_ok());
     Ok(is_killed || is_kept)
 }

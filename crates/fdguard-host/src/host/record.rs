@@ -109,8 +109,8 @@ impl Record {
         .await;
     }
 
-    /// The right to close a session. Absent when the registry does not give it: it is closed all
-    /// the same.
+    /// The right to close a session. `None` if the registry does not grant it: the session is
+    /// closed anyway.
     pub(super) async fn claim(self: &Arc<Self>, id: &str) -> Option<Claim> {
         let (id, owner) = (id.to_owned(), self.owner.clone());
         self.note(move |registry| registry.begin_closing(&id, &owner))
@@ -170,7 +170,7 @@ impl Record {
         done
     }
 
-    /// What it did.
+    /// The state of the registry.
     pub(super) fn seen(&self) -> RegistryHealth {
         self.health().clone()
     }

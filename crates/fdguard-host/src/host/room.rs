@@ -12,7 +12,7 @@ use crate::Error;
 
 /// From here on nothing new is opened.
 const REFUSE_PERCENT: u64 = 90;
-/// What a start of a session needs at one moment; it keeps two of them.
+/// Peak descriptors needed to start a session; it keeps two of them.
 const FOR_A_START: u64 = 8;
 /// Descriptors that closing a session may need at one moment, to examine processes.
 const HELD_BACK: usize = 4;
@@ -55,7 +55,7 @@ impl Room {
     /// Whether one more session may be started while this many are starting.
     pub(super) fn allows_one_more(&self, opening: usize) -> Result<(), Error> {
         let (Some(used), Some(limit)) = (own::count(), own_limit::read().soft) else {
-            // What cannot be counted is not refused: the start itself fails cleanly at the wall.
+            // If the count is unknown, do not refuse: at the limit the start itself fails cleanly.
             return Ok(());
         };
         if is_too_full(used, opening, limit) {
@@ -86,7 +86,7 @@ impl Drop for Loan<'_> {
         if lent.borrowers == 0
             && let Some(reserve) = lent.reserve.as_mut()
         {
-            // As far as there is room; the next one tries again.
+            // As far as there is room; the next call tries again.
             reserve.take_back();
         }
     }

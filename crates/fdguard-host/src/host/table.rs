@@ -17,7 +17,7 @@ const KEPT: usize = 1024;
 pub(super) enum Place {
     /// Its program is being started.
     Opening {
-        /// For whom.
+        /// The client that it is for.
         client: Option<String>,
     },
     /// It is open or closing.
@@ -33,13 +33,13 @@ impl Place {
     }
 }
 
-/// Everybody.
+/// All slots and clients.
 #[derive(Debug, Default)]
 pub(super) struct Table {
     pub(super) places: BTreeMap<String, Place>,
     pub(super) clients: BTreeMap<String, Client>,
     closed: VecDeque<Receipt>,
-    /// Nothing new is taken.
+    /// Nothing new is accepted.
     pub(super) is_closing: bool,
 }
 
@@ -67,7 +67,7 @@ impl Table {
         self.closed.iter()
     }
 
-    /// Gives its place back and keeps its receipt.
+    /// Releases its slot and keeps its receipt.
     pub(super) fn close(&mut self, receipt: Receipt) {
         self.places.remove(&receipt.session);
         if self.closed.len() == KEPT {
@@ -102,7 +102,7 @@ impl Table {
 pub(super) struct SessionSighting {
     is_ending: bool,
     is_dead: bool,
-    /// Absent while it is used.
+    /// `None` while it is in use.
     idle: Option<Duration>,
 }
 
@@ -111,7 +111,7 @@ impl SessionSighting {
         let idle = entry.idle_for();
         Self {
             is_ending: entry.is_ending(),
-            // The command in which it died still gets its answer.
+            // The command in which it died must still get its answer.
             is_dead: entry.is_dead() && idle.is_some(),
             idle,
         }

@@ -26,7 +26,7 @@ pub struct WarmHealth {
 pub(super) type Warm = OnceLock<Result<Arc<WarmPool>, String>>;
 
 impl Inner {
-    /// The pool, when it is there.
+    /// The pool, once it exists.
     pub(super) fn pool(&self) -> Option<Arc<WarmPool>> {
         let pool = self.warm.get()?.as_ref();
         pool.ok().map(Arc::clone)

@@ -23,7 +23,7 @@ use crate::scope::{CloseLimits, Journals, ScopeContext, ScopePhase, Scopes};
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct ApiSettings {
-    /// The word that opens everything but the health page; absent: no word is needed.
+    /// The token for everything but the health page; `None` if no token is needed.
     pub token: Option<BearerToken>,
     /// Accepted names in the Host header, in addition to the address itself and the names of the
     /// local machine.
@@ -38,17 +38,17 @@ pub struct ApiSettings {
     pub max_requests: usize,
     /// From the first byte of a request to the end of its headers.
     pub head_within: Duration,
-    /// A connection without a request is closed after so long.
+    /// How long a connection without a request may stay open.
     pub idle_within: Duration,
-    /// A caller that takes no byte of its answer for so long is gone.
+    /// A client that reads no byte of its answer for this long counts as gone.
     pub read_within: Duration,
     /// Files below these directories may be archived; none if it is empty.
     pub roots: Roots,
-    /// The lease of a client that does not say one.
+    /// The lease of a client that does not request one.
     pub lease: Duration,
     /// Between two signs of life on an attached connection.
     pub heartbeat: Duration,
-    /// What MCP clients may at `/mcp`; their roots are those above.
+    /// Options of MCP clients at `/mcp`; their roots are those above.
     pub mcp: mcp::Options,
 }
 
@@ -72,7 +72,7 @@ impl Default for ApiSettings {
     }
 }
 
-/// What all requests share.
+/// Shared by all requests.
 #[derive(Debug)]
 pub(super) struct Api {
     pub(super) host: Host,
@@ -80,7 +80,7 @@ pub(super) struct Api {
     pub(super) counts: Counts,
     pub(super) scopes: Scopes,
     pub(super) mcp: Arc<mcp::Web>,
-    /// Why there are none, where they could not be set up.
+    /// The calls, or why they could not be set up.
     calls: Result<Calls, CallFailure>,
     /// Cancelled when the server closes: streams then end.
     pub(super) closing: CancellationToken,
@@ -164,7 +164,7 @@ impl Api {
     }
 }
 
-/// Where it is written down what scopes hold. Without that they work all the same.
+/// The journals of scopes. Scopes work without them, too.
 fn wills(host: &Host) -> Option<Journals> {
     let made = Journals::make(host.state()?);
     if let Err(error) = &made {

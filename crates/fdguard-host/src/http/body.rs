@@ -14,9 +14,9 @@ use super::problem::Problem;
 
 /// Time limit from the end of the headers to the end of the body.
 const WITHIN: Duration = Duration::from_secs(30);
-/// Where bodies have lists.
+/// Fields of bodies that are lists.
 const LISTS: [&str; 3] = ["files", "program.command", "program.repl.command"];
-/// What is read of a body that is refused, and for how long.
+/// How much of a refused body is read, and for how long.
 const DISCARDED: usize = 64 << 20;
 const DISCARDED_WITHIN: Duration = Duration::from_secs(2);
 
@@ -51,7 +51,7 @@ pub(crate) async fn read(headers: &HeaderMap, body: Body, most: usize) -> Result
     }
 }
 
-/// All of it; nothing when it is too much.
+/// The whole body; `None` if it is too large.
 async fn collect(mut body: Body, most: usize) -> Result<Option<Bytes>, axum::Error> {
     let mut whole = BytesMut::new();
     while let Some(frame) = body.frame().await {
@@ -67,8 +67,8 @@ async fn collect(mut body: Body, most: usize) -> Result<Option<Bytes>, axum::Err
     Ok(Some(whole.freeze()))
 }
 
-/// Takes what still comes, within bounds: a connection that is closed over unread bytes is reset,
-/// and the refusal is lost with it.
+/// Reads the rest of the body, within limits: closing a connection with unread bytes resets it, and
+/// the refusal would be lost.
 async fn discard(mut body: Body) {
     let taken = async {
         let mut count = 0;
@@ -79,11 +79,11 @@ async fn discard(mut body: Body) {
             }
         }
     };
-    // Late or whole, the refusal comes next.
+    // Whether it timed out or not, the refusal is sent next.
     let _late = tokio::time::timeout(DISCARDED_WITHIN, taken).await;
 }
 
-/// Reads a value. Nothing at all is an empty object.
+/// Decodes a value. An empty body counts as an empty object.
 pub(super) fn decode<T: DeserializeOwned>(headers: &HeaderMap, body: &[u8]) -> Result<T, Problem> {
     if body.is_empty() {
         return parse(b"{}");
@@ -126,8 +126,8 @@ pub(super) fn parse<T: DeserializeOwned>(body: &[u8]) -> Result<T, Problem> {
     }
 }
 
-/// The place of a list where none is meant. Derived readers take the values of an object as a list,
-/// too; the description does not say so.
+/// The path of an unexpected list. Derived deserializers also accept an object's values as a list,
+/// which the API description does not allow.
 fn misplaced_list(value: &Value, path: &str) -> Option<String> {
     match value {
         Value::Array(_) => (!LISTS.contains(&path)).then(|| path.to_owned()),
@@ -144,7 +144,7 @@ fn misplaced_list(value: &Value, path: &str) -> Option<String> {
 
 fn refused(error: &serde_json::Error, body: &[u8]) -> Problem {
     let detail = format!("invalid request body: {}", json_error::message(error));
-    // The reader calls a number where a word is due a mistake of form, too.
+    // serde_json also reports a number in place of a string as a syntax error.
     if error.is_data() || serde_json::from_slice::<IgnoredAny>(body).is_ok() {
         return Problem::senseless(detail);
     }

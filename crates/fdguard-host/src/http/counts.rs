@@ -12,7 +12,7 @@ pub(super) struct Counts {
     pub(super) connections: Count,
     /// Connections that were refused because there were too many.
     pub(super) refused: Count,
-    /// Connections that had shown no token and gave way to newer ones.
+    /// Unauthenticated connections that were evicted for newer ones.
     pub(super) evicted: Count,
     /// Connections whose callers did not read their answer.
     pub(super) unread: Count,

@@ -20,13 +20,13 @@ use crate::scope::daemon::{self, Daemon};
 
 /// Threads of the runtime; sessions need none of their own.
 const WORKERS: usize = 2;
-/// Threads for what blocks, and how long they stay without work.
+/// Threads for blocking work, and how long they stay idle.
 const BLOCKING: usize = 16;
 const KEEP: Duration = Duration::from_secs(1);
 /// Time for the last responses after the last session has ended.
 const LAST_WORDS: Duration = Duration::from_secs(2);
 
-/// What is to run.
+/// What to run.
 #[derive(Debug)]
 pub struct HttpLaunch {
     /// The host.
@@ -48,7 +48,7 @@ pub(crate) fn with_runtime<F>(live: impl FnOnce(SignalWait) -> F) -> Result<(), 
 where
     F: Future<Output = Result<(), Error>>,
 {
-    // Before any thread starts: a signal must find none that does not block it.
+    // Before any thread starts: every thread must have the signal blocked.
     let ends = [Signal::TERM, Signal::INT].map(Signal::as_raw);
     let signals = Signals::block(ends).map_err(Error::io("cannot set up signal handling"))?;
     // Sessions may kill their keepers. All children of the host are keepers, so any other child is

@@ -11,7 +11,7 @@ use http::{HeaderMap, HeaderValue, StatusCode, header};
 use super::api::ApiSettings;
 use super::problem::Problem;
 
-/// Where a connection came in.
+/// The listener of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Door {
     /// From this peer, at this local address.
@@ -23,7 +23,7 @@ pub(super) enum Door {
     },
 }
 
-/// Refuses what a web page of elsewhere would send.
+/// Rejects requests that a foreign web page would send.
 pub(super) fn check_names(
     settings: &ApiSettings,
     door: Door,
@@ -66,7 +66,7 @@ fn check_host(
     }
 }
 
-/// Whether a Host header means this server.
+/// Whether a Host header names this server.
 fn is_ours(given: &str, address: SocketAddr, more: &[String]) -> bool {
     // Only the canonical form: a client that means this server does not send `+80` or `080`.
     let is_port = |text: &str| text == address.port().to_string();
@@ -128,7 +128,7 @@ fn check_origin(
     }
 }
 
-/// Whether a request shows the token, or none is needed.
+/// Whether a request has the token, or none is needed.
 pub(super) fn has_token(settings: &ApiSettings, headers: &HeaderMap) -> bool {
     check_token(settings, headers).is_ok()
 }

@@ -1,4 +1,4 @@
-//! Listening sockets bound by someone else, on the reactor.
+//! Listening sockets bound elsewhere, registered with the reactor.
 
 use std::io;
 use std::net::SocketAddr;
@@ -27,7 +27,7 @@ pub(super) enum Link {
 }
 
 impl ListeningSocket {
-    /// Takes a socket that listens already, on the runtime that calls.
+    /// Adopts a listening socket, on the current runtime.
     pub fn from_fd(fd: OwnedFd) -> io::Result<Self> {
         if !sockopt::socket_acceptconn(&fd)? {
             let why = "the socket is not listening";
@@ -46,7 +46,7 @@ impl ListeningSocket {
         }
     }
 
-    /// Its address; none for a path.
+    /// Its address; `None` for a path.
     #[must_use]
     pub fn address(&self) -> Option<SocketAddr> {
         match self {

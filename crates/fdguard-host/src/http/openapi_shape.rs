@@ -3,7 +3,7 @@
 
 use serde_json::{Map, Value, json};
 
-/// Where a definition is in the document.
+/// The path of definitions in the document.
 const PLACE: &str = "#/components/schemas/";
 
 /// Gives the objects among the variants of a definition their own names. A generator names an
@@ -69,7 +69,7 @@ fn pascal(word: &str) -> String {
     word.split(['-', '_']).map(part).collect()
 }
 
-/// Writes the schema that takes anything as an object: `true` is none for most generators.
+/// Writes a schema that accepts anything as an object: most generators do not accept `true`.
 pub(super) fn open_schemas(value: &mut Value) {
     match value {
         Value::Object(fields) => {
@@ -90,8 +90,8 @@ pub(super) fn open_schemas(value: &mut Value) {
     }
 }
 
-/// Takes the empty values away that fields of a body have when they are absent. They say nothing,
-/// and a generator of types takes a field with a default value for one that is always there.
+/// Removes empty defaults of body fields. They have no meaning, and type generators take a field
+/// with a default for one that is always present.
 pub(super) fn drop_empty_defaults(value: &mut Value) {
     match value {
         Value::Object(fields) => {

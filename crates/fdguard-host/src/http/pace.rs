@@ -22,7 +22,7 @@ pub(super) struct Pace(Arc<Mutex<Course>>);
 #[derive(Clone, Copy, Debug)]
 struct Course {
     state: State,
-    /// Its caller takes no bytes since then.
+    /// Its client has read nothing since then.
     stalled: Option<Instant>,
 }
 
@@ -39,7 +39,7 @@ pub(super) enum Late {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum State {
-    /// No byte of a request has come since then.
+    /// No byte of a request has arrived since then.
     Idle(Instant),
     /// Headers started to arrive at this time.
     Head(Instant),
@@ -71,7 +71,7 @@ impl Pace {
         Answering(self.clone())
     }
 
-    /// When the connection has had its time, and for what.
+    /// When the connection times out, and why.
     pub(super) fn deadline(&self, settings: &ApiSettings) -> Option<(Instant, Late)> {
         let course = *self.lock();
         if let Some(since) = course.stalled {
@@ -101,7 +101,7 @@ impl Pace {
     }
 }
 
-/// A request is being answered as long as this lives.
+/// A request is being answered while this exists.
 #[derive(Debug)]
 pub(super) struct Answering(Pace);
 

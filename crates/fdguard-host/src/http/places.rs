@@ -19,13 +19,13 @@ pub(super) struct Places {
 #[derive(Debug, Default)]
 struct State {
     next: u64,
-    /// Those that have shown nothing, the oldest first.
+    /// Unauthenticated connections, the oldest first.
     anonymous: BTreeMap<u64, CancellationToken>,
     /// Those that have shown the token.
     known: usize,
 }
 
-/// One place, until it is dropped.
+/// One slot, until it is dropped.
 #[derive(Debug)]
 pub(super) struct Place {
     number: u64,
@@ -45,8 +45,8 @@ impl Places {
         })
     }
 
-    /// Takes one; the oldest of those that have shown nothing give way where there is none. `most`
-    /// may be lowered: fewer where descriptors are scarce.
+    /// Takes a slot; if there is none, the oldest unauthenticated connection is evicted. `most` may
+    /// be lowered if descriptors are scarce.
     pub(super) fn acquire(self: &Arc<Self>, most: usize) -> Result<Place, AllTaken> {
         let mut state = self.lock();
         while state.known + state.anonymous.len() >= most.min(self.most) {
@@ -64,7 +64,7 @@ impl Places {
         })
     }
 
-    /// How many are taken.
+    /// The number of slots in use.
     #[cfg(test)]
     fn taken(&self) -> usize {
         let state = self.lock();
@@ -85,7 +85,7 @@ impl Place {
         }
     }
 
-    /// Waits until it must be given back.
+    /// Waits until the slot must be released.
     pub(super) async fn evicted(&self) {
         self.evicted.cancelled().await;
     }

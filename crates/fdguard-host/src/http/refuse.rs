@@ -18,8 +18,8 @@ pub(super) fn text(problem: &Problem) -> Vec<u8> {
     [head.as_bytes(), &body].concat()
 }
 
-/// Refuses a connection. Nobody waits for its caller: what does not fit into the socket's buffer is
-/// not sent.
+/// Refuses a connection without waiting for the client: what does not fit into the socket's buffer
+/// is not sent.
 pub(super) fn now(link: Link, detail: &str) {
     let problem = Problem::new(StatusCode::SERVICE_UNAVAILABLE, "full", detail);
     let text = text(&problem);

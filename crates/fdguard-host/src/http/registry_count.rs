@@ -13,8 +13,7 @@ struct RegistryCount<K> {
     _kept: K,
 }
 
-/// Keeps it until the response's body is dropped, which is when it was sent or its receiver went
-/// away.
+/// Keeps it until the response's body is dropped: when it was sent or its receiver disconnected.
 pub(super) fn until_sent<K: Send + Unpin + 'static>(response: Response, kept: K) -> Response {
     response.map(|body| Body::new(RegistryCount { body, _kept: kept }))
 }

@@ -57,7 +57,7 @@ pub(super) struct BodyOf {
     pub(super) check: fn(&[u8]) -> Result<(), Problem>,
 }
 
-/// What a route gives.
+/// The response of a route.
 #[derive(Clone)]
 pub(super) struct Answer {
     pub(super) status: StatusCode,
@@ -86,7 +86,7 @@ impl ApiRequest {
     }
 }
 
-/// What a handler gives: a value, and where to find it later.
+/// The result of a handler: a value, and where to find it later.
 pub(super) struct Reply<T> {
     value: T,
     headers: Vec<(HeaderName, HeaderValue)>,
@@ -116,7 +116,7 @@ pub(super) fn document<T: Serialize>(
     json(status, &Document::new(schema, value))
 }
 
-/// JSON as it is.
+/// Unmodified JSON.
 pub(super) fn json(status: StatusCode, value: &impl Serialize) -> Result<Response, Problem> {
     let body = serde_json::to_vec(value).map_err(|error| {
         let detail = format!("cannot serialize the response: {error}");
@@ -127,7 +127,7 @@ pub(super) fn json(status: StatusCode, value: &impl Serialize) -> Result<Respons
 }
 
 impl Route {
-    /// A route without a body that gives a document.
+    /// A route without a body that returns a document.
     pub(super) fn ask<R, F, W>(
         (method, path): (Method, &'static str),
         name: &'static str,
@@ -146,7 +146,7 @@ impl Route {
         Self::new(method, path, name, answered).gives::<R>(status, schema)
     }
 
-    /// A route with a body that gives a document.
+    /// A route with a body that returns a document.
     pub(super) fn tell<B, R, F, W>(
         (method, path): (Method, &'static str),
         name: &'static str,
@@ -233,7 +233,7 @@ impl Route {
         self
     }
 
-    /// Gives this media type, too, or alone.
+    /// Also returns this media type, or only this one.
     pub(super) fn gives_other(mut self, media_type: &'static str, what: &'static str) -> Self {
         self.answer.other = Some((media_type, what));
         self

@@ -6,7 +6,7 @@ use crate::host::Events;
 use crate::scope::daemon::ScopeScan;
 use crate::scope::{self, CleanUp, ScopeObserver};
 
-/// Tells it to these.
+/// An observer that emits scope events to these subscribers.
 pub(super) fn observer(events: &Events) -> ScopeObserver {
     let events = events.clone();
     ScopeObserver::new(move |what| {

@@ -32,8 +32,7 @@ use crate::scope::{Scope, Scopes};
 
 /// The largest head of a request.
 const HEAD: usize = 32 << 10;
-/// After a failure to take a connection: the table is full, and nothing gets better by asking again
-/// at once.
+/// Pause after a failed accept: the table is full, and an immediate retry would not help.
 const PAUSE: Duration = Duration::from_millis(100);
 /// Connections accepted when the host's descriptor table is almost full: enough to query its
 /// health.
@@ -41,7 +40,7 @@ const FEW: usize = 8;
 
 type Router = TowerToHyperService<axum::Router>;
 
-/// A server that takes connections until it is closed.
+/// A server that accepts connections until it is closed.
 #[derive(Debug)]
 pub struct HttpServer {
     api: Arc<Api>,
@@ -50,7 +49,7 @@ pub struct HttpServer {
 }
 
 impl HttpServer {
-    /// Begins to take connections, on the runtime that calls.
+    /// Starts to accept connections, on the current runtime.
     #[must_use]
     pub fn start(host: Host, listening: Vec<ListeningSocket>, settings: ApiSettings) -> Self {
         let closing = CancellationToken::new();
@@ -76,13 +75,13 @@ impl HttpServer {
         }
     }
 
-    /// Takes no new connections and no new requests; those that are being answered go on.
+    /// Accepts no new connections and requests; requests in progress continue.
     pub fn close(&self) {
         self.closing.cancel();
         self.tasks.close();
     }
 
-    /// What agents hold.
+    /// The scopes of the agents.
     #[must_use]
     pub fn scopes(&self) -> Scopes {
         self.api.scopes.clone()
@@ -123,7 +122,7 @@ impl Doorkeeper {
             };
             match taken {
                 Ok((link, door)) => self.accept_link(link, door),
-                // The caller went away while it waited.
+                // The client disconnected while it waited.
                 Err(error) if error.kind() == io::ErrorKind::ConnectionAborted => {}
                 Err(_) => tokio::time::sleep(PAUSE).await,
             }

@@ -19,7 +19,7 @@ impl SignalWait {
     /// On the runtime that calls.
     pub(super) fn new(signals: Signals) -> io::Result<Self> {
         // SAFETY: `Signals` owns its descriptor, never replaces it, and closes it only when it is
-        // dropped, which the reactor does after it has let go of it.
+        // dropped, which the reactor does after deregistering it.
         let awaited = unsafe { AsyncFd::register_with_interest(signals, Interest::READABLE) };
         Ok(Self(awaited?))
     }

@@ -196,7 +196,7 @@ fn text(value: &Value) -> &str {
     value.as_str().unwrap_or("?")
 }
 
-/// One line, and no longer than a line may be.
+/// One line of limited length.
 fn cut(line: &str) -> String {
     let flat = line.replace(['\n', '\r'], " ");
     match flat.char_indices().nth(WIDEST) {
@@ -276,7 +276,7 @@ mod tests {
             answer(&document),
             "1 of 2 files archived\n/b: kept somebody writes"
         );
-        // Whatever it is, it is said without a panic.
+        // Unexpected values must not panic.
         assert_eq!(answer(&Value::Null), "?: ? (pid null)");
     }
 }

@@ -14,9 +14,8 @@ struct Batch {
 }
 
 impl Batches {
-    /// Begins one, with the ids of its requests and the answers that it has already. Gives the
-    /// whole answer where nothing is to be waited for; nothing at all answers a batch of
-    /// notifications.
+    /// Starts a batch with the ids of its requests and the answers that exist already. Returns the
+    /// whole answer if there is nothing to wait for; a batch of notifications has no answer.
     pub(super) fn start(&mut self, waiting: Vec<Value>, answers: Vec<Value>) -> Option<Value> {
         if !waiting.is_empty() {
             self.0.push(Batch { waiting, answers });
@@ -31,7 +30,7 @@ impl Batches {
         is_answer && self.place(message).is_some()
     }
 
-    /// Takes such an answer. Gives the whole answer with the last one of a batch.
+    /// Adds an answer. Returns the whole answer with the last one of a batch.
     pub(super) fn push(&mut self, message: Value) -> Option<Value> {
         let (index, at) = self.place(&message)?;
         let batch = self.0.get_mut(index)?;

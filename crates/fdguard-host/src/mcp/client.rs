@@ -47,7 +47,7 @@ struct Usage {
 #[derive(Debug)]
 pub(super) struct Place {
     pub(super) id: String,
-    /// Why it is another one than before.
+    /// Why it is a new session.
     pub(super) renewed: Option<String>,
 }
 

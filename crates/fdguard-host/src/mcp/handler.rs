@@ -51,7 +51,7 @@ const METHODS: [&str; 5] = [
 pub(super) struct Handler {
     client: Arc<Client>,
     options: Arc<Options>,
-    /// Where the MCP sessions of the HTTP server are known; none on standard streams.
+    /// The registry of the HTTP server's MCP sessions; `None` on standard streams.
     known: Option<Arc<KnownClient>>,
 }
 
@@ -196,13 +196,13 @@ impl Handler {
             }
         };
         if let Some(told) = told {
-            // No notification comes after the answer. The result of sending does not matter.
+            // No notification may follow the answer. The result of sending does not matter.
             drop(told.await);
         }
         done
     }
 
-    /// Nobody waits for the answer any more.
+    /// Completes when the call is cancelled or its client is gone.
     async fn unwanted(&self, call: &CancellationToken) {
         tokio::select! {
             () = call.cancelled() => {}
@@ -330,7 +330,7 @@ impl ServerHandler for Handler {
         page: Option<PaginatedRequestParams>,
         _context: RequestContext<RoleServer>,
     ) -> Result<ListToolsResult, ErrorData> {
-        // There is one page, and no cursor was ever given out.
+        // There is one page, so no cursor was ever issued.
         if let Some(cursor) = page.and_then(|page| page.cursor) {
             let why = format!("unknown cursor {cursor:?}: all tools are on one page");
             return Err(ErrorData::invalid_params(why, None));
@@ -412,7 +412,7 @@ impl ServerHandler for Handler {
     }
 }
 
-/// What is wrong with the parameters of a method.
+/// The error message for a method's parameters.
 fn wrong_parameters(method: &str, given: Value) -> String {
     let why = match method {
         "tools/call" => serde_path_to_error::deserialize::<_, CallToolRequestParams>(given)

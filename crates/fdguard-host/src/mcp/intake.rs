@@ -4,12 +4,12 @@
 use rmcp::model::ErrorCode;
 use serde_json::{Value, json};
 
-/// The versions whose clients may send several messages as a list. 2025-06-18 took that away.
+/// The versions whose clients may send several messages as a list. 2025-06-18 removed that.
 const WITH_BATCHES: [&str; 2] = ["2024-11-05", "2025-03-26"];
 /// UTF-8 text may start with this mark (RFC 8259, section 8.1).
 const BYTE_ORDER_MARK: &[u8] = b"\xEF\xBB\xBF";
 
-/// What came.
+/// The input.
 #[derive(Debug, PartialEq)]
 pub(super) enum Intake {
     /// One JSON value: a message, if [`check`] finds nothing wrong with it.
@@ -21,7 +21,7 @@ pub(super) enum Intake {
 /// Why something is not a message, as the answer to it.
 #[derive(Debug, PartialEq)]
 pub(super) struct Refusal {
-    /// Of the request; `null` where it has none that can be read.
+    /// The id of the request; `null` if it cannot be read.
     id: Value,
     code: ErrorCode,
     message: String,
@@ -48,7 +48,7 @@ impl Refusal {
     }
 }
 
-/// Reads what came.
+/// Reads the input.
 pub(super) fn read(bytes: &[u8]) -> Result<Intake, Refusal> {
     let bytes = bytes.strip_prefix(BYTE_ORDER_MARK).unwrap_or(bytes);
     match serde_json::from_slice(bytes) {

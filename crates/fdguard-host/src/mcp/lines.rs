@@ -26,9 +26,9 @@ pub(super) struct Lines<R, W> {
     line: Vec<u8>,
     /// The rest of a line that was too long is passed over.
     is_too_long: bool,
-    /// Read, and not yet taken by the library.
+    /// Messages that the library has not taken yet.
     waiting: VecDeque<RxJsonRpcMessage<RoleServer>>,
-    /// Whether the client speaks a version that has batches.
+    /// Whether the client's protocol version has batches.
     has_batches: bool,
     output: Arc<Outbox<W>>,
 }
@@ -48,10 +48,11 @@ impl<R: AsyncRead + Unpin, W: AsyncWrite + Unpin + Send + 'static> Lines<R, W> {
         }
     }
 
-    /// The next whole line; none at the end of the input.
+    /// The next complete line; `None` at the end of the input.
     async fn next_line(&mut self) -> Option<Vec<u8>> {
         loop {
-            // What is here is taken at once after it came: nothing is lost when this is dropped.
+            // Each part is taken as soon as it is read, so that nothing is lost if this future is
+            // dropped.
             let here = self.input.fill_buf().await.ok()?;
             if here.is_empty() {
                 return None;
@@ -148,7 +149,7 @@ impl<R: AsyncRead + Unpin, W: AsyncWrite + Unpin + Send + 'static> Lines<R, W> {
     /// complete.
     fn write(&self, answer: Value) {
         let output = Arc::clone(&self.output);
-        // A client that does not read any more is seen elsewhere.
+        // A client that no longer reads is detected elsewhere.
         drop(tokio::spawn(async move { output.write(&answer).await }));
     }
 }
@@ -199,8 +200,7 @@ struct Outbox<W> {
 }
 
 impl<W: AsyncWrite + Unpin> Outbox<W> {
-    /// What is to be written now that this is to be sent: an answer to a batch waits for the
-    /// others.
+    /// What to write now for this message: an answer of a batch waits for the others.
     fn due(&self, message: Value) -> Option<Value> {
         let mut batches = self.batches();
         match batches.is_waiting_for(&message) {

@@ -21,7 +21,7 @@ pub(super) const LARGEST: u64 = 64 << 20;
 /// Maximum length of its error output.
 const COMPLAINT: u64 = 4096;
 
-/// Runs the command with these words and gives its document. Dropped, it is killed.
+/// Runs the command with these arguments and returns its document. Dropping it kills the command.
 pub(super) async fn run_look(program: &Path, words: &[String]) -> Result<Value, Error> {
     let io = Error::io("cannot start fdguard");
     let (plan, ours) = plan(program, words).map_err(io)?;

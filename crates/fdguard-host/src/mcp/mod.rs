@@ -31,7 +31,7 @@ use crate::Roots;
 pub use stdio::{StdioLaunch, run};
 pub(crate) use web::Web;
 
-/// What MCP clients may.
+/// Options for MCP clients.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct Options {

@@ -15,8 +15,8 @@ const PACE: Duration = Duration::from_millis(100);
 /// Bytes of the newest output that a notice shows. The result has all that is kept.
 const TAIL: usize = 4096;
 
-/// Tells what comes until nothing more does. Never holds the program up for longer than one notice
-/// takes.
+/// Sends progress notices until the output ends. Never delays the program for longer than one
+/// notice takes.
 pub(super) async fn tell(
     peer: Peer<RoleServer>,
     token: ProgressToken,
@@ -42,7 +42,7 @@ pub(super) async fn tell(
         }
         let notice = ProgressNotificationParam::new(token.clone(), progress).with_message(message);
         if peer.notify_progress(notice).await.is_err() {
-            // Nobody listens: the channel is dropped, which holds nothing up.
+            // The client is gone. Dropping the channel delays nothing.
             return;
         }
     }

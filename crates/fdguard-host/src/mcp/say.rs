@@ -276,7 +276,7 @@ mod tests {
         assert_eq!(result["structuredContent"]["verdict"], "stable");
         assert_eq!(result["structuredContent"]["run"]["status"], 0);
         assert_eq!(result["isError"], false);
-        // Where the program failed, what it said last is what is asked for.
+        // If the program failed, its last output is what matters.
         let result = serde_json::to_value(tried(ended(3, Some(document)))).unwrap();
         let text = result["content"][0]["text"].as_str().unwrap();
         assert!(text.contains("\n| boom\n[exit status 3"), "{text}");

@@ -26,19 +26,19 @@ use crate::http::{SignalWait, with_runtime};
 
 /// Time for the last answers after the end of input, if the client still reads.
 const LAST_ANSWERS: Duration = Duration::from_secs(1);
-/// After that, one that has not taken them in so long does not read.
+/// After that, a client that has not taken them for this long does not read.
 const UNREAD: Duration = Duration::from_secs(3);
 /// Pause between two checks whether the client still reads.
 const LOOK_AGAIN: Duration = Duration::from_millis(20);
 /// Characters logged of a line that is not a message.
 const BEGIN: usize = 40;
 
-/// What is to run.
+/// What to run.
 #[derive(Debug)]
 pub struct StdioLaunch {
     /// The host.
     pub host: host::Options,
-    /// What its client may.
+    /// Options for its client.
     pub mcp: Options,
 }
 

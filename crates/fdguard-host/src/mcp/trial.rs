@@ -32,20 +32,20 @@ pub(super) struct Trial {
     pub(super) words: Vec<String>,
     /// The program and its arguments.
     pub(super) command: Vec<String>,
-    /// Where it starts.
+    /// Its working directory.
     pub(super) dir: Option<PathBuf>,
-    /// What is added to the environment.
+    /// Additions to the environment.
     pub(super) environment: BTreeMap<String, String>,
-    /// How long it may take.
+    /// The time limit.
     pub(super) limit: Duration,
     /// Bytes of each stream that are kept.
     pub(super) output_cap: usize,
 }
 
-/// What came of it.
+/// The result of a trial.
 #[derive(Debug)]
 pub(super) struct TrialEnd {
-    /// The diagnosis; absent where `fdguard` gave none.
+    /// The diagnosis; `None` if `fdguard` printed none.
     pub(super) document: Option<Value>,
     /// The exit code of `fdguard`, 128 and the number after a signal.
     pub(super) status: Option<i32>,
@@ -102,7 +102,7 @@ impl Trial {
         })
     }
 
-    /// What no process can be started with is refused in one line.
+    /// Rejects in one line what no process can be started with.
     fn check(&self) -> Result<(), Error> {
         let bad = |why: &str| Err(Error::Bad(format!("invalid arguments: {why}")));
         let has_nul = |text: &str| text.contains('\0');

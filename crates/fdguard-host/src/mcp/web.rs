@@ -102,14 +102,14 @@ impl Web {
         self.service.handle(request).await.map(Body::new)
     }
 
-    /// Ends an MCP session: 204, or 404 where there is none of this name.
+    /// Ends an MCP session: 204, or 404 if there is none of this name.
     async fn answer_delete(&self, request: Request) -> Response {
         if let Some(id) = session_of(request.headers()) {
             if !self.sessions.sessions.read().await.contains_key(id) {
                 let detail = "no such MCP session";
                 return Problem::new(StatusCode::NOT_FOUND, "unknown", detail).into_response();
             }
-            // What runs for it is interrupted now; the SDK would wait for it.
+            // Interrupt what runs for it now; the SDK would wait for it.
             self.known.end(id);
         }
         let mut response = self.ask_library(request).await;
@@ -120,7 +120,8 @@ impl Web {
         response
     }
 
-    /// A message, or several. What is none is answered here, as a message: the library would not.
+    /// Handles a message, or several. Invalid input is answered here with an error message: the
+    /// library would not do so.
     async fn answer_post(&self, request: Request) -> Response {
         if !is_json(request.headers()) {
             return self.ask_library(request).await;
@@ -143,7 +144,8 @@ impl Web {
         }
     }
 
-    /// Several messages at once, as version 2025-03-26 has it. The header of versions came later.
+    /// Handles several messages at once, as version 2025-03-26 allows. The version header came
+    /// later.
     async fn answer_batch(&self, head: &Parts, messages: Vec<Value>) -> Response {
         let version = head.headers.get(VERSION);
         let version = version.map(|version| version.to_str().unwrap_or_default());
@@ -168,7 +170,7 @@ impl Web {
         }
     }
 
-    /// The answer to one message of a batch; nothing answers a notification.
+    /// The answer to one message of a batch; `None` for a notification.
     async fn answer_member(
         &self,
         head: &Parts,
@@ -247,7 +249,7 @@ impl std::fmt::Debug for Web {
 pub(super) struct KnownClient(Mutex<HashMap<String, Weak<Client>>>);
 
 impl KnownClient {
-    /// Learns whose an MCP session is, from the head of a request.
+    /// Learns the client of an MCP session from the head of a request.
     pub(super) fn learn(&self, extensions: &Extensions, client: &Arc<Client>) {
         let parts = extensions.get::<Parts>();
         let id = parts.and_then(|parts| session_of(&parts.headers));
@@ -258,7 +260,7 @@ impl KnownClient {
         }
     }
 
-    /// Nobody waits for answers in it any more.
+    /// Ends an MCP session: its answers are no longer needed.
     fn end(&self, id: &str) {
         let client = self.map().remove(id);
         if let Some(client) = client.and_then(|client| client.upgrade()) {
@@ -285,7 +287,7 @@ impl KnownClient {
     }
 }
 
-/// The answer to a request in what the library wrote: a document, or a stream of events.
+/// Extracts the answer to a request from the library's output: a document, or a stream of events.
 fn answer_in(body: &[u8], id: &Value) -> Option<Value> {
     let text = String::from_utf8_lossy(body);
     let events = text.lines().filter_map(|line| line.strip_prefix("data:"));

@@ -27,12 +27,12 @@ const MOST: usize = 10_000;
 pub struct AcquiredResource {
     /// Its number in the scope.
     pub number: u64,
-    /// Its process, where it is a program that the scope started.
+    /// Its pid, if it is a program that the scope started.
     pub pid: Option<u32>,
 }
 
 impl Scope {
-    /// Opens a session for the scope, whose processes carry its mark. Gives the session's id.
+    /// Opens a session for the scope, whose processes carry its mark. Returns the session's id.
     pub async fn open_session(
         &self,
         mut spec: SessionSpec,
@@ -51,7 +51,7 @@ impl Scope {
         Ok(id)
     }
 
-    /// Takes a session that is open already.
+    /// Adds a session that is already open.
     pub fn take_session(
         &self,
         id: &str,
@@ -82,7 +82,7 @@ impl Scope {
         Ok(AcquiredResource { number, pid })
     }
 
-    /// Adds a process that was started elsewhere. It is signalled only while it is that very
+    /// Adds a process that was started elsewhere. It is signalled only while it is the same
     /// process.
     pub fn take_process(
         &self,
@@ -98,7 +98,7 @@ impl Scope {
         self.hold(Resource::Process { identity }, whose, role)
     }
 
-    /// Takes a file below the root, which need not be there yet.
+    /// Adds a file below the root, which need not exist yet.
     pub fn take_file(&self, path: &Path, end: FileEnd) -> Result<u64, Error> {
         let path = self.root.relative(path).map_err(refused)?;
         self.hold(
@@ -154,7 +154,7 @@ impl Scope {
         )
     }
 
-    /// What must be in the environment of whatever is started for this scope by others.
+    /// What the environment of every process that others start for this scope must contain.
     #[must_use]
     pub fn environment(&self) -> Vec<(String, String)> {
         let mark = self.mark.clone();
@@ -191,7 +191,7 @@ impl Scope {
             return Err(self.ended());
         };
         if entries.len() >= MOST {
-            // Helpers that are over say nothing any more.
+            // Ended helpers have nothing more to report.
             entries.retain(|entry| entry.role == ResourceRole::Main || !entry.resource.is_over());
         }
         if entries.len() >= MOST {

@@ -32,7 +32,7 @@ impl ArchivePlace {
         })
     }
 
-    /// Opens it; what is missing is made. `scope` is the scope's root.
+    /// Opens it and creates what is missing. `scope` is the scope's root.
     pub(super) fn make(&self, scope: &Dir) -> io::Result<Dir> {
         match self {
             Self::InScope => scope.make_below(Path::new(DEFAULT)),

@@ -23,7 +23,7 @@ use super::leftover;
 use super::record::Record;
 use super::resource::{Entry, Ownership, Resource};
 
-/// Files that are handled at a time: each takes a thread that may block.
+/// Files handled in parallel: each takes a blocking thread.
 const FILES_AT_A_TIME: usize = 4;
 
 /// The scope to clean up.
@@ -31,12 +31,12 @@ const FILES_AT_A_TIME: usize = 4;
 pub(super) struct Subject {
     pub(super) scope: String,
     pub(super) name: String,
-    /// What its processes carry in their environment.
+    /// The mark in the environment of its processes.
     pub(super) mark: Option<String>,
 }
 
-/// Ends everything, with the entry in the registry around it. Never fails: what went wrong is in
-/// the result.
+/// Ends everything, with the entry in the registry around it. Never fails: errors are in the
+/// result.
 pub(super) async fn close(
     subject: Subject,
     entries: Vec<Entry>,

@@ -26,8 +26,7 @@ pub enum ScopeEvent {
         /// Why.
         error: String,
     },
-    /// What a scope holds could not be written down, or what a host before left could not be taken
-    /// over.
+    /// The journal could not be written, or a previous host's journal could not be taken over.
     Will {
         /// Which scope.
         scope: String,
@@ -65,14 +64,14 @@ impl fmt::Debug for ScopeObserver {
     }
 }
 
-/// What all scopes of a host share.
+/// Shared by all scopes of a host.
 #[derive(Clone, Debug, Default)]
 pub struct ScopeContext {
-    /// Whose sessions scopes hold; absent: none.
+    /// The host whose sessions scopes own; `None` if there are no sessions.
     pub host: Option<Host>,
-    /// Absent: nothing is written down.
+    /// The registry; `None` for no entries.
     pub registry: Option<Registry>,
-    /// Where what scopes hold is written down for the next host; absent: it is not.
+    /// The journals for the next host; `None` for no journals.
     pub wills: Option<Journals>,
     /// Receives every end.
     pub observer: ScopeObserver,

@@ -1,7 +1,7 @@
 //! The journal of a scope: the resources that the next host must clean up if this host is killed.
 //!
 //! One file of lines per open scope, in a directory of the host's state. Sessions, programs and
-//! descriptors are not in it: they end with the host. It is not synced: it covers the death of a
+//! descriptors are not in it: they end with the host. It is not synced: it covers the end of a
 //! process. After a crash of the machine only files are left, and they stay where they are.
 
 use std::ffi::OsStr;
@@ -21,13 +21,13 @@ const DIR: &str = "scopes";
 const SCHEMA: &str = "fdguard.will/1";
 const SUFFIX: &str = ".jsonl";
 
-/// Where they are.
+/// The directory of journals.
 #[derive(Clone, Debug)]
 pub struct Journals {
     dir: PathBuf,
 }
 
-/// Whose it is; its first line.
+/// The owner; the first line.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Head {
     pub(super) schema: String,
@@ -36,7 +36,7 @@ pub(super) struct Head {
     pub(super) root: Text,
     pub(super) archive_to: Option<Text>,
     pub(super) client: Option<String>,
-    /// What its processes carry in their environment.
+    /// The mark in the environment of its processes.
     pub(super) mark: Option<String>,
     /// The host process that owned the scope.
     pub(super) host: String,
@@ -65,7 +65,7 @@ pub(super) enum Line {
     },
 }
 
-/// What a host left.
+/// The journal that a host left behind.
 #[derive(Debug)]
 pub(super) struct Journal {
     pub(super) head: Head,
@@ -85,7 +85,7 @@ pub struct UnfinishedJournal {
     pub resources: usize,
 }
 
-/// What could not be read, and why.
+/// A journal that could not be read, and why.
 #[derive(Debug)]
 pub(super) struct UnreadableJournal {
     pub(super) scope: String,
@@ -115,7 +115,7 @@ impl Journals {
         told.collect()
     }
 
-    /// Begins one.
+    /// Creates a journal.
     pub(super) fn create(&self, head: &Head) -> io::Result<()> {
         let mut options = OpenOptions::new();
         options.write(true).create_new(true).mode(0o600);
@@ -250,7 +250,7 @@ fn parse(bytes: &[u8]) -> Result<Journal, String> {
     Ok(Journal { head, entries })
 }
 
-/// What a line holds, or the number that it takes out.
+/// The entry of a line, or the number that it removes.
 fn entry(line: Line) -> Result<Result<Entry, u64>, String> {
     let (number, resource) = match line {
         Line::Released { number } => return Ok(Err(number)),

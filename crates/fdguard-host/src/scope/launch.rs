@@ -14,12 +14,12 @@ use super::{AcquiredResource, ResourceRole, Scope};
 use crate::Error;
 use crate::environment::{inherited, is_fit};
 
-/// What is to be started.
+/// What to start.
 #[derive(Clone, Debug)]
 pub struct ProgramLaunch {
     /// The program and its arguments; it is looked up in `PATH`, as a shell does.
     pub command: Vec<String>,
-    /// Besides the host's own.
+    /// In addition to the host's own.
     pub environment: BTreeMap<String, String>,
     /// File below the root that its output is appended to, archived at the end. Absent: output is
     /// discarded.
@@ -60,8 +60,7 @@ impl Scope {
         self.start(plan, launch.role).await
     }
 
-    /// Opens a log to be added to, and takes it. It is the scope's before anything can be written
-    /// to it.
+    /// Opens a log for appending, and adds it to the scope before anything can be written to it.
     fn log(&self, path: &std::path::Path) -> Result<Arc<OwnedFd>, Error> {
         let inner = self.root().relative(path).map_err(refused)?;
         let opened = self.root().append(&inner).map_err(refused)?;

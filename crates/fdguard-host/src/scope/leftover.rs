@@ -21,14 +21,14 @@ pub(super) fn mark(scope: &str) -> Option<String> {
     RunId::own(scope).map(|id| id.to_string())
 }
 
-/// What was found, with the identity of each.
+/// The processes that were found, with the identity of each.
 #[derive(Debug, Default)]
 pub(super) struct FoundLeftovers {
     pub(super) look: EnvironmentScan,
     pub(super) identities: Vec<ProcessId>,
 }
 
-/// Looks at every process. It blocks for a few milliseconds.
+/// Scans all processes. It blocks for a few milliseconds.
 pub(super) fn find_leftovers(mark: &str) -> std::io::Result<FoundLeftovers> {
     let mut found = FoundLeftovers::default();
     let own = std::process::id();

@@ -4,7 +4,7 @@
 //! closes it: [`Scope::close`], its drop, a resource that cannot be started, the end of its client
 //! or host. The first closer does the work, in its own task, so that a caller that disconnects
 //! leaves nothing half done; all others get the same [`CleanUp`]. [`Scopes`] are all scopes of a
-//! host, and the [`daemon`] closes those that nobody closes.
+//! host, and the [`daemon`] closes abandoned ones.
 //!
 //! Migration from a cleanup script with tmux and JSON: `tmux_session_killed` is `ok` of the
 //! resource with kind `session` or `program`; `prompt_file_deleted` is `did: deleted` of its file;
@@ -69,7 +69,7 @@ use record::Record;
 use resource::Entry;
 use root::ScopeRoot;
 
-/// What a scope is made of.
+/// The specification of a scope.
 #[derive(Clone, Debug)]
 pub struct ScopeSpec {
     /// For people.
@@ -82,7 +82,7 @@ pub struct ScopeSpec {
     pub archive_to: Option<PathBuf>,
 }
 
-/// What one agent holds. Dropped, it is closed by a task.
+/// The resources of one agent. Drop closes it in a task.
 #[derive(Debug)]
 pub struct Scope {
     id: String,
@@ -229,7 +229,7 @@ impl Scope {
         }
     }
 
-    /// The same for what it holds.
+    /// The same for a resource.
     fn write_line(&self, line: Option<Line>) {
         if let Some(line) = line {
             self.write_down(|wills| wills.add(&self.id, &line));
@@ -242,7 +242,7 @@ impl Scope {
         &self.id
     }
 
-    /// Whose it is.
+    /// Its client.
     #[must_use]
     pub fn client(&self) -> Option<&str> {
         self.spec.client.as_deref()
@@ -254,7 +254,7 @@ impl Scope {
         &self.root
     }
 
-    /// Says that something was done with it.
+    /// Records that it was used.
     pub fn touch(&self) {
         self.state().touched = Instant::now();
     }
@@ -324,7 +324,7 @@ impl Scope {
             archive: self.archive.clone(),
         };
         let (result, means) = (self.result.clone(), Arc::clone(&self.means));
-        // Not awaited: it must finish even if nobody waits. When the runtime ends it is dropped,
+        // Not awaited: it must finish even without a waiter. When the runtime ends it is dropped,
         // with everything in it.
         drop(self.runtime.spawn(async move {
             let work = closing::close(subject, entries, around, record);
@@ -353,7 +353,7 @@ impl Scope {
         self.result.borrow().clone()
     }
 
-    /// What a list shows of it.
+    /// Its entry in a list.
     #[must_use]
     pub fn view(&self) -> ScopeView {
         let phase = self.phase();

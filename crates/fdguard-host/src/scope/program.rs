@@ -16,7 +16,7 @@ const AT_ONCE: StopPlan = StopPlan {
     grace: Duration::ZERO,
 };
 
-/// A program with everything below it. Dropped, all of it is killed.
+/// A program with all its descendants. Drop kills all of them.
 #[derive(Debug)]
 pub(crate) struct Program {
     pid: u32,
@@ -30,7 +30,7 @@ pub(crate) struct Program {
 pub(super) struct State {
     /// How the program itself ended.
     pub(super) main: Option<Exit>,
-    /// Nothing of it is left, or its keeper is lost.
+    /// Nothing is left of it, or its keeper is lost.
     pub(super) over: Option<Over>,
 }
 
@@ -72,7 +72,7 @@ impl Program {
         self.keeper
     }
 
-    /// What is known now.
+    /// The current state.
     pub(super) fn state(&self) -> State {
         *self.told.borrow()
     }
@@ -166,7 +166,7 @@ impl State {
     }
 }
 
-/// An exit in words.
+/// An exit status as text.
 pub(super) fn words(exit: Exit) -> String {
     match exit {
         Exit::Code(code) => format!("exit {code}"),

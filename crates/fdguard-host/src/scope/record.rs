@@ -20,7 +20,7 @@ pub(super) struct Record {
 }
 
 impl Record {
-    /// Begins to make it.
+    /// Starts to create it.
     pub(super) fn create(registry: &Registry, id: &str, client: Option<&str>) -> Self {
         let mut new = NewRow::now(id, Kind::Scope);
         new.client = client.map(str::to_owned);
@@ -75,7 +75,7 @@ pub(super) struct ClaimResult {
 }
 
 impl ClaimResult {
-    /// Says it.
+    /// Records the result.
     pub(super) async fn finish(self, clean_up: &CleanUp) -> Result<(), String> {
         let end = if clean_up.success {
             RowEnd::Closed

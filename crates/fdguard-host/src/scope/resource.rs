@@ -68,7 +68,7 @@ impl Resource {
         }
     }
 
-    /// A program of which nothing is left.
+    /// Whether it is a program of which nothing is left.
     pub(super) fn is_over(&self) -> bool {
         matches!(self, Self::Program { program, .. } if program.state().over.is_some())
     }
@@ -85,7 +85,7 @@ impl Resource {
     }
 }
 
-/// One thing, with its number and whose it is.
+/// One resource, with its number and its ownership.
 #[derive(Debug)]
 pub(super) struct Entry {
     pub(super) number: u64,

@@ -17,7 +17,7 @@ use rustix::io::Errno;
 
 use crate::roots::{Below, Roots};
 
-/// How often a path that others rename meanwhile is resolved again.
+/// How often to retry resolving a path that is being renamed.
 const RENAMED: usize = 16;
 
 /// Why a path was not used.
@@ -27,7 +27,7 @@ pub enum PathRefusal {
     /// It is not below the directory.
     #[error("{} is outside {}", path.display(), root.display())]
     Outside {
-        /// As it was given.
+        /// The path as given.
         path: PathBuf,
         /// The directory.
         root: PathBuf,
@@ -50,7 +50,7 @@ pub enum PathRefusal {
 pub struct ScopeRoot {
     path: PathBuf,
     id: (u64, u64),
-    /// It is opened from here, and nothing on its way may be a link; absent: by its path.
+    /// Opened from here, without following links; `None` to open it by its path.
     below: Option<Below>,
 }
 
@@ -61,7 +61,7 @@ pub(super) struct Place {
     pub(super) parent: OwnedFd,
     /// Its name there.
     pub(super) name: OsString,
-    /// What it is.
+    /// Its file type.
     pub(super) kind: FileType,
     /// Device and inode.
     pub(super) id: (u64, u64),
@@ -135,8 +135,8 @@ impl ScopeRoot {
         Ok(inner)
     }
 
-    /// What is at a path that [`Root::relative`] gave; `None` when it is absent. Not followed where
-    /// it is a link itself, but refused where such a link leads out.
+    /// What is at a path that [`ScopeRoot::relative`] returned; `None` if it does not exist. A link
+    /// itself is not followed, but rejected if it leads out.
     pub(super) fn find(&self, inner: &Path) -> Result<Option<Place>, PathRefusal> {
         let Some((parent, name)) = self.parent(inner)? else {
             return Ok(None);
@@ -183,8 +183,8 @@ impl ScopeRoot {
         opened.map_err(|errno| self.why(inner, errno))
     }
 
-    /// Opens a file for adding to it; it is made where it is missing. Not a pipe, a device or a
-    /// link that leads out.
+    /// Opens a file for appending and creates it if missing. Rejects a pipe, a device or a link
+    /// that leads out.
     pub(super) fn append(&self, inner: &Path) -> Result<OwnedFd, PathRefusal> {
         let flags = OFlags::WRONLY | OFlags::APPEND | OFlags::CREATE;
         let flags = flags | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;

@@ -17,7 +17,7 @@ use crate::Error;
 
 /// How long results of closed scopes are kept.
 const KEPT: Duration = Duration::from_secs(15 * 60);
-/// Closed scopes whose results are kept at most; the oldest are forgotten first.
+/// Maximum number of closed scopes whose results are kept; the oldest are dropped first.
 const MOST_KEPT: usize = 1000;
 
 /// The scopes. A clone is another handle to the same ones.
@@ -42,7 +42,7 @@ struct Table {
 #[derive(Debug)]
 struct KeptCleanUps {
     scope: Arc<Scope>,
-    /// When it was seen closed.
+    /// When it was found closed.
     closed: Option<Instant>,
 }
 
@@ -67,7 +67,7 @@ pub enum CloseAnswer {
 }
 
 impl Scopes {
-    /// None yet.
+    /// An empty set of scopes.
     #[must_use]
     pub fn new(means: ScopeContext) -> Self {
         Self::keeping(means, KEPT)
@@ -147,8 +147,8 @@ impl Scopes {
         inherited
     }
 
-    /// A new scope that holds all of these, or none: then the error has the release of those that
-    /// were there before.
+    /// Creates a scope with all of these resources, or fails; the error then includes the release
+    /// of those that were already added.
     pub async fn create_with(
         &self,
         spec: ScopeSpec,
@@ -236,7 +236,7 @@ impl Scopes {
         self.close_those(is_its, CloseReason::ClientGone, how).await
     }
 
-    /// Takes no new ones, and closes all.
+    /// Accepts no new scopes, and closes all.
     pub async fn shut_down(&self, how: CloseLimits) -> Vec<Arc<CleanUp>> {
         self.table().is_closing = true;
         self.close_those(|_| true, CloseReason::Shutdown, how).await
@@ -266,7 +266,7 @@ impl Scopes {
         &self.shared.means
     }
 
-    /// Forgets what was closed too long ago.
+    /// Forgets scopes that were closed too long ago.
     pub(super) fn forget_old(&self) {
         let now = Instant::now();
         let mut table = self.table();
@@ -301,7 +301,7 @@ pub struct ScopeGuard {
 }
 
 impl ScopeGuard {
-    /// The scope lives on.
+    /// Keeps the scope open.
     pub fn keep(mut self) {
         self.scope = None;
     }

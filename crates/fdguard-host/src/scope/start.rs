@@ -33,7 +33,7 @@ pub enum StartResource {
     Descriptor(String, std::os::fd::OwnedFd),
 }
 
-/// A start that failed. Everything that came before is released.
+/// A failed start. Everything added before is released.
 #[derive(Debug, thiserror::Error)]
 #[error("cannot start resource {at} of the scope: {error}")]
 pub struct StartFailed {
@@ -47,7 +47,7 @@ pub struct StartFailed {
 }
 
 impl Scope {
-    /// Takes all of these in their order, or closes the scope.
+    /// Adds all of these in order, or closes the scope.
     pub async fn take_all(
         &self,
         wants: Vec<StartResource>,

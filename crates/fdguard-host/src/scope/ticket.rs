@@ -36,7 +36,7 @@ pub enum CloseTicket {
 }
 
 impl Scope {
-    /// Says when it will be closed, and closes it then, in a task of its own. A second call gives
+    /// Returns when it will be closed, and closes it then, in its own task. A second call returns
     /// the first answer again.
     pub fn close_soon(
         self: &Arc<Self>,
@@ -56,8 +56,8 @@ impl Scope {
             state.ticket = Some(accepted.clone());
             accepted
         };
-        // It holds the scope: an owner that goes away meanwhile does not make it earlier, and the
-        // reason stays true.
+        // It holds the scope: if its owner disconnects meanwhile, the scope is not closed earlier,
+        // and the reason stays correct.
         let scope = Arc::clone(self);
         drop(self.runtime.spawn(async move {
             tokio::time::sleep(after).await;

@@ -41,7 +41,7 @@ pub(super) struct Job {
 pub(super) struct Actor {
     pub(super) recipe: Recipe,
     pub(super) shared: Arc<Shared>,
-    /// Absent when it could not be started again.
+    /// `None` if it could not be restarted.
     pub(super) running: Option<Running>,
     /// The current directory reported by the program.
     pub(super) dir: Option<PathBuf>,

@@ -7,7 +7,7 @@ use sha2::{Digest as _, Sha256};
 
 use super::types::{DroppedOutput, ExecOutput};
 
-/// Output as it comes.
+/// Collects output as it arrives.
 #[derive(Debug)]
 pub(crate) struct Collector {
     head_room: usize,
@@ -40,7 +40,7 @@ impl Collector {
         self.bytes
     }
 
-    /// Takes what follows.
+    /// Adds output.
     pub(crate) fn push(&mut self, bytes: &[u8]) {
         self.bytes = self.bytes.saturating_add(bytes.len() as u64);
         let room = self.head_room.saturating_sub(self.head.len());
@@ -76,7 +76,7 @@ impl Collector {
         self.dropped += gone.len() as u64;
     }
 
-    /// What is kept, and what is missing.
+    /// What was kept, and what is missing.
     pub(crate) fn finish(mut self) -> ExecOutput {
         let tail = self.tail.make_contiguous();
         if self.dropped == 0 {
@@ -116,7 +116,7 @@ fn marker(dropped: &DroppedOutput) -> String {
     format!("[fdguard: {bytes} bytes ({lines} newlines) dropped here, sha256 {sha256}]\n")
 }
 
-/// Text without a copy where all of it is text.
+/// Converts to text, without a copy if all of it is valid.
 fn text(bytes: Vec<u8>) -> String {
     String::from_utf8(bytes)
         .unwrap_or_else(|error| String::from_utf8_lossy(error.as_bytes()).into_owned())

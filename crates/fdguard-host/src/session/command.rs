@@ -22,7 +22,7 @@ use super::types::{Channel, ExecOutcome, ExecOutput, ExecResult, SessionProgram}
 use crate::Error;
 use crate::receipt::SessionEndReason;
 
-/// A listener may hold up the last of a command's output for so long.
+/// How long a listener may delay the last of a command's output.
 const LAST_WORDS: Duration = Duration::from_secs(5);
 /// The same, when the whole session is closed or reset.
 const LAST_WORDS_AT_CLOSE: Duration = Duration::from_millis(300);
@@ -127,7 +127,7 @@ impl Actor {
         })
     }
 
-    /// What follows for the program.
+    /// Applies the consequences for the program.
     async fn conclude(&mut self, verdict: &Verdict, was_reset: &mut bool) {
         match verdict {
             Verdict::Told(end) => {
@@ -151,7 +151,7 @@ impl Actor {
         }
     }
 
-    /// A program in which a command was given up is replaced; true when it was.
+    /// Replaces a program in which a command was abandoned; returns true if it did.
     async fn replace_dirty(&mut self) -> Result<bool, Error> {
         match &self.running {
             None => Err(self.ended()),
@@ -180,8 +180,8 @@ impl Actor {
         Some(std::mem::replace(&mut self.earlier, empty).finish())
     }
 
-    /// Gives the command to a program that listens: one that does not any more, because the last
-    /// command replaced the interpreter, is replaced itself.
+    /// Sends the command to a program that listens. If it no longer does, because the last command
+    /// replaced the interpreter, it is replaced first.
     async fn give_or_replace(
         &mut self,
         job: &Job,
@@ -295,8 +295,8 @@ impl Wait<'_> {
         }
     }
 
-    /// The timer rang: the command's time is up, or the next step is due. True when nothing is left
-    /// but to replace the program.
+    /// The timer expired: the command's time is up, or the next step must be taken. True if only
+    /// replacing the program is left.
     async fn step(&mut self, running: &Running, nonce: &str) -> bool {
         self.begin_end(ExecOutcome::TimedOut);
         let Some((_, since, escalation)) = &mut self.ending else {

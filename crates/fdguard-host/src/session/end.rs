@@ -25,7 +25,7 @@ pub(super) const AT_ONCE: StopPlan = StopPlan {
 
 /// The tree gives up earlier on processes that the kernel cannot end.
 const LONGEST: Duration = Duration::from_secs(8);
-/// What the terminal still holds is read for so long.
+/// How long to read what is left in the terminal.
 const LONGEST_DRAIN: Duration = Duration::from_millis(50);
 
 /// What is known of an end; the session adds the rest of the receipt.
@@ -100,7 +100,7 @@ fn drain(running: &mut Running) -> u64 {
 }
 
 impl SessionEnd {
-    /// Its keeper was killed, and it is not known yet what is left.
+    /// Whether its keeper was killed and it is unknown what is left.
     pub(super) fn is_unsure(&self) -> bool {
         matches!(self.over, Some(TreeEvent::Lost)) && self.survivors.is_none()
     }

@@ -25,14 +25,14 @@ const STEPS: [(Duration, Step); 5] = [
     (Duration::from_millis(2500), Step::Reset),
 ];
 
-/// How far it has come.
+/// The progress of an escalation.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Escalation {
     done: usize,
 }
 
 impl Escalation {
-    /// When the next step is due, counted from the first.
+    /// When to take the next step, counted from the first.
     pub(super) fn due(self) -> Option<Duration> {
         STEPS.get(self.done).map(|(at, _)| *at)
     }

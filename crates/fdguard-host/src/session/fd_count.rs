@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 #[derive(Clone, Debug, Default)]
 pub(super) struct FdCount(Arc<AtomicU32>);
 
-/// Stands beside a descriptor, behind it in its structure: it is dropped after the close.
+/// Declared after its descriptor in a struct, so that it is dropped after the close.
 #[derive(Debug)]
 pub(super) struct Token(FdCount);
 

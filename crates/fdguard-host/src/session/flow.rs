@@ -13,7 +13,7 @@ pub(super) struct Flow {
     stdout: Collector,
     stderr: Option<Collector>,
     live: Option<mpsc::Sender<Chunk>>,
-    /// Read and not yet taken by the listener: nothing more is read until it is.
+    /// Not taken by the listener yet: nothing more is read until it is.
     pending: Option<Chunk>,
 }
 
@@ -27,7 +27,7 @@ impl Flow {
         }
     }
 
-    /// Takes what was read.
+    /// Adds bytes that were read.
     pub(super) fn push_bytes(&mut self, stream: ExecStream, bytes: &[u8]) {
         match (stream, &mut self.stderr) {
             (ExecStream::Stderr, Some(stderr)) => stderr.push(bytes),
@@ -44,7 +44,7 @@ impl Flow {
         self.pending.is_some()
     }
 
-    /// Waits until the listener takes what is pending, or is gone. Cancelled, nothing is lost.
+    /// Waits until the listener takes the pending chunk, or is gone. Cancel-safe: nothing is lost.
     pub(super) async fn deliver(&mut self) {
         if let Some(live) = &self.live
             && let Ok(room) = live.reserve().await
@@ -57,13 +57,14 @@ impl Flow {
         self.unlisten();
     }
 
-    /// Nobody listens any more.
+    /// Removes the listener.
     pub(super) fn unlisten(&mut self) {
         self.live = None;
         self.pending = None;
     }
 
-    /// Reads all that is there. A listener that has not taken it by the deadline does without.
+    /// Reads everything available. A listener that has not taken it by the deadline does not get
+    /// it.
     pub(super) async fn drain(&mut self, running: &Running, room: &mut [u8], deadline: Instant) {
         let mut backlog = running.streams.backlog();
         loop {

@@ -22,7 +22,7 @@ use crate::{Error, random};
 pub(super) enum HubAddress {
     /// A descriptor of the name that it had.
     Private(OwnedFd),
-    /// A name of the kernel's, where no directory could be written to.
+    /// A name chosen by the kernel, if no directory is writable.
     Open(SocketAddrUnix),
 }
 
@@ -84,7 +84,7 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let (hub, name) = bind_in(dir.path()).unwrap();
         assert_eq!(std::fs::read_dir(dir.path()).unwrap().count(), 0);
-        // Whoever reads the kernel's table finds a path that leads nowhere.
+        // The path in the kernel's table leads nowhere.
         let shown = rustix::net::getsockname(&hub).unwrap();
         let shown = SocketAddrUnix::try_from(shown).unwrap();
         let path = shown.path_bytes().unwrap();

@@ -35,7 +35,7 @@ impl Place {
 /// What the keeper has reported, and its next report.
 #[derive(Debug)]
 pub(super) struct Keeper {
-    /// In front of the tree: what is watched must be open until it is not watched any more.
+    /// Before the tree: a watched descriptor must stay open until it is deregistered.
     control: Option<Control>,
     place: Place,
     /// How the program ended.

@@ -1,7 +1,7 @@
 //! Wire format of the side channel.
 //!
 //! To the program: 40 bytes `NONCE KIND LENGTH`, then LENGTH bytes in a separate datagram. To the
-//! host: `NONCE STATUS FOLDER\n`.
+//! host: `NONCE STATUS DIRECTORY\n`.
 
 /// The longest end message: a directory name and the rest.
 pub(super) const LONGEST: usize = 8192;

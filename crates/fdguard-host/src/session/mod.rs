@@ -57,13 +57,12 @@ pub struct Session {
 }
 
 impl Session {
-    /// Starts the program and waits until it is ready for a command. When it fails, nothing is
-    /// left.
+    /// Starts the program and waits until it is ready for a command. On failure nothing is left.
     pub async fn start(id: &str, spec: SessionSpec, hub: &Arc<Hub>) -> Result<Self, Error> {
         Self::start_warm(id, spec, hub, None).await
     }
 
-    /// The same; a Python comes from this pool where it can.
+    /// The same, but takes Python from this pool if possible.
     pub async fn start_warm(
         id: &str,
         spec: SessionSpec,
@@ -172,7 +171,7 @@ impl Session {
         answer.await.map_err(|_closed| self.error_ended())?
     }
 
-    /// Ends the tree and releases everything. A second call gives the same receipt again.
+    /// Ends the tree and releases everything. A second call returns the same receipt.
     pub async fn close(&self, reason: SessionEndReason) -> Receipt {
         let (reply, answer) = oneshot::channel();
         // Fails if it is already closed: then its receipt exists, and the dropped reply shows it.
@@ -210,7 +209,7 @@ impl Session {
         self.shared.place.with(|tree| tree.keeper())
     }
 
-    /// Whether a command runs, and for how long.
+    /// How long the current command has been running; `None` if there is none.
     #[must_use]
     pub fn busy_for(&self) -> Option<Duration> {
         self.shared.busy_for()
@@ -228,7 +227,7 @@ impl Session {
         self.shared.wait_for_end().await;
     }
 
-    /// Every process of it that lives, the program first.
+    /// All live processes, the program first.
     #[must_use]
     pub fn members(&self) -> Vec<u32> {
         self.shared
@@ -251,7 +250,7 @@ impl Session {
     }
 }
 
-/// Signals that nobody waits for a command any more.
+/// Signals that the caller of a command is gone.
 struct Abandoning<'s>(Option<&'s Arc<Shared>>);
 
 impl Drop for Abandoning<'_> {

@@ -56,8 +56,8 @@ pub(super) fn ends(spec: &SessionSpec, held: &FdCount) -> Result<Ends, Error> {
     }
 }
 
-/// Pipes for both outputs. Only a program that takes its commands from its input has one; for the
-/// others it is empty.
+/// Pipes for both outputs. Only a program that reads commands from its input gets an input pipe;
+/// for others the input is empty.
 fn pipes(with_input: bool, held: &FdCount) -> std::io::Result<Result<Ends, Error>> {
     let (out, their_out) = pipe_with(PipeFlags::CLOEXEC)?;
     let (err, their_err) = pipe_with(PipeFlags::CLOEXEC)?;
@@ -126,7 +126,7 @@ fn environment(spec: &SessionSpec, is_terminal: bool, ready: &str) -> Vec<(OsStr
     let mut variables: BTreeMap<OsString, OsString> = inherited().into_iter().collect();
     let mut set = |name: &str, value: &str| variables.insert(name.into(), value.into());
     if is_terminal {
-        // Nobody is there to turn pages.
+        // A pager would wait for a key that is never pressed.
         for (name, value) in [("TERM", "dumb"), ("PAGER", "cat"), ("GIT_PAGER", "cat")] {
             set(name, value);
         }
@@ -163,7 +163,7 @@ pub(super) fn inline_limit(program: &SessionProgram, version: i32) -> usize {
     }
 }
 
-/// What is written to the input of a configured interpreter.
+/// The text written to the input of a configured interpreter.
 pub(super) fn filled(repl: &Repl, file: &Path, nonce: &str) -> String {
     let text = repl
         .template

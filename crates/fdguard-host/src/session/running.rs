@@ -24,9 +24,9 @@ use crate::warm::WarmPool;
 
 /// Bytes that one read may bring.
 pub(super) const ROOM: usize = 1 << 16;
-/// What is shown of a program that did not get ready.
+/// How much output of a program that did not become ready is shown.
 const SAID: usize = 2048;
-/// The keeper of a host that is gone gives its sessions this long.
+/// How long the keeper of a dead host gives its sessions.
 const ORPHAN_GRACE: Duration = Duration::from_millis(500);
 
 /// A program, and the host's ends of its streams and channels.
@@ -38,7 +38,7 @@ pub(super) struct Running {
     pub(super) descriptors: u32,
     pub(super) address: SocketAddrUnix,
     pub(super) inline: usize,
-    /// A command was given up in it: it must be replaced before the next.
+    /// A command was abandoned in it: it must be replaced before the next.
     pub(super) is_dirty: bool,
 }
 
@@ -53,7 +53,7 @@ pub(super) struct Recipe {
 }
 
 impl Recipe {
-    /// Starts the program and waits until it takes commands. When it fails, nothing is left.
+    /// Starts the program and waits until it accepts commands. On failure nothing is left.
     pub(super) async fn start(&self, dir: Option<PathBuf>) -> Result<(Running, End), Error> {
         program::check(&self.spec)?;
         let pool = self.pool.as_ref();
@@ -67,8 +67,8 @@ impl Recipe {
         started.ok_or(Error::Closing)
     }
 
-    /// From the pool, or without one. Absent when the pool could not, which keeps what is wrong: a
-    /// cold start may do.
+    /// Starts it from the pool, or without one. `None` if the pool failed, which keeps the reason:
+    /// a cold start may work.
     async fn attempt(
         &self,
         dir: Option<PathBuf>,
@@ -168,7 +168,7 @@ impl Recipe {
         }
     }
 
-    /// Gives a command to the program, by its text or by a file with it.
+    /// Sends a command to the program, as text or in a file.
     pub(super) async fn send(
         &self,
         running: &Running,
@@ -236,7 +236,7 @@ async fn start_cold(plan: Plan) -> Result<Tree, Error> {
 }
 
 impl Running {
-    /// Whether a text goes through the channel.
+    /// Whether a text fits the channel.
     pub(super) fn takes_inline(&self, code: &str) -> bool {
         code.len() <= self.inline && !code.is_empty()
     }

@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-/// Where else such a file can be.
+/// Alternative directories for such files.
 const ELSEWHERE: [&str; 4] = ["/dev/shm", "/run", "/tmp", "/var/tmp"];
 
 /// The directories, those that were configured first.

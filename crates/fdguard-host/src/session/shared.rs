@@ -16,7 +16,7 @@ pub(super) struct Wishes {
     pub(super) is_closing: bool,
 }
 
-/// What is known of a session.
+/// The shared state of a session.
 #[derive(Debug)]
 pub(super) struct Shared {
     pub(super) place: Place,
@@ -29,7 +29,7 @@ pub(super) struct Shared {
 #[derive(Debug)]
 struct State {
     busy_since: Option<Instant>,
-    /// Nobody waits for the command that runs; it is being interrupted.
+    /// The running command's caller is gone; it is being interrupted.
     is_abandoned: bool,
     last_used: Instant,
     why_ended: Option<String>,

@@ -14,7 +14,7 @@ use crate::{Error, watched_tree};
 /// More than a terminal or a pipe holds.
 const MOST_HELD: usize = 1 << 20;
 
-/// How much of each stream there may be to read.
+/// How many bytes of each stream may be available.
 #[derive(Debug)]
 pub(super) struct Backlog(Vec<usize>);
 
@@ -22,7 +22,7 @@ pub(super) struct Backlog(Vec<usize>);
 #[derive(Debug)]
 pub(super) struct Streams {
     sources: Vec<Source>,
-    /// Where its input is written; absent if the host does not feed it.
+    /// Its input; `None` if the host does not feed it.
     input: Option<Source>,
     is_terminal: bool,
     /// Which source is polled first.
@@ -119,13 +119,13 @@ impl Streams {
         })
     }
 
-    /// The terminal, where there is one.
+    /// The terminal, if there is one.
     pub(super) fn master(&self) -> Option<&OwnedFd> {
         let master = self.sources.first().filter(|_| self.is_terminal);
         master.map(|master| master.fd.get_ref())
     }
 
-    /// The next piece of output; waits for ever when there will be none.
+    /// The next piece of output; never returns if there will be none.
     pub(super) async fn read(&mut self, room: &mut [u8]) -> (ExecStream, usize) {
         std::future::poll_fn(|cx| {
             let count = self.sources.len();
@@ -143,20 +143,20 @@ impl Streams {
         .await
     }
 
-    /// A piece of output that is there already. On a terminal the kernel first brings here what was
-    /// written to it before.
+    /// A piece of output that is already available. On a terminal the kernel first delivers what
+    /// was written to it before.
     pub(super) fn read_now(&self, room: &mut [u8]) -> Option<(ExecStream, usize)> {
         let mut now = |source: &Source| Some((source.stream, source.read_now(room)?));
         self.sources.iter().find_map(&mut now)
     }
 
-    /// What is there at this moment, to be read with [`Streams::read_backlog`].
+    /// What is available now, to be read with [`Streams::read_backlog`].
     pub(super) fn backlog(&self) -> Backlog {
         Backlog(vec![MOST_HELD; self.sources.len()])
     }
 
-    /// The next piece of it; none when everything that was there when the backlog was made has been
-    /// read. A continuous writer does not extend it.
+    /// The next piece of it; `None` when everything that was available when the backlog was made
+    /// has been read. A continuous writer does not extend it.
     pub(super) fn read_backlog(
         &self,
         backlog: &mut Backlog,
@@ -175,7 +175,7 @@ impl Streams {
         None
     }
 
-    /// Writes to the program's input, waiting until it takes it.
+    /// Writes to the program's input, waiting until it is accepted.
     pub(super) async fn write(&self, mut bytes: &[u8]) -> std::io::Result<()> {
         let source = self.input.as_ref();
         let source = source.or(self.sources.first().filter(|_| self.is_terminal));

@@ -65,7 +65,7 @@ fn write_one(dir: &Path, name: &str, text: &str) -> io::Result<TextFile> {
 
 impl Drop for TextFile {
     fn drop(&mut self) {
-        // It was removed by someone else, or the directory is gone: fine either way.
+        // It was removed by another process, or the directory is gone: fine either way.
         let _gone = std::fs::remove_file(&self.0);
     }
 }

@@ -24,13 +24,13 @@ use zygote::{Zygote, ZygoteMessage};
 
 /// From the host's end to the first KILL in a session.
 const ORPHAN_GRACE: Duration = Duration::from_millis(500);
-/// A session that is not there after this never comes.
+/// A session that has not started after this time never will.
 const LONGEST_FORK: Duration = Duration::from_secs(10);
 /// After an interpreter that could not be started; doubled with each that follows.
 const FIRST_PAUSE: Duration = Duration::from_secs(1);
 const LONGEST_PAUSE: Duration = Duration::from_secs(60);
 
-/// The warm interpreter and what it needs to be started again. It holds two descriptors.
+/// The warm interpreter and what is needed to restart it. It holds two descriptors.
 #[derive(Debug)]
 pub struct WarmPool {
     python: PathBuf,
@@ -44,7 +44,7 @@ pub struct WarmPool {
 #[derive(Debug, Default)]
 struct State {
     zygote: Option<Zygote>,
-    /// Trees of interpreters that died. Their keepers are above those of sessions that live on.
+    /// Trees of dead interpreters. Their keepers are above those of sessions that are still alive.
     retired: Vec<Tree>,
     failures: u32,
     failed_at: Option<Instant>,
@@ -139,7 +139,7 @@ impl WarmPool {
             .clone()
     }
 
-    /// The processes of the pool itself: the interpreter and its keeper; absent while there is
+    /// The processes of the pool itself: the interpreter and its keeper; `None` while there is
     /// none.
     pub async fn processes(&self) -> Option<[u32; 2]> {
         let state = self.state.lock().await;
@@ -147,8 +147,8 @@ impl WarmPool {
         zygote.map(|zygote| [zygote.tree.main(), zygote.tree.keeper()])
     }
 
-    /// Ends what sessions left whose keepers were killed: their processes are children of the
-    /// interpreter's keeper then. Gives how many are left, if that is known.
+    /// Ends processes of sessions whose keepers were killed: they became children of the
+    /// interpreter's keeper. Returns how many are left, if known.
     pub async fn end_strays(&self) -> Option<u32> {
         let state = self.state.lock().await;
         let strays = state.zygote.as_ref()?.tree.strays();
@@ -158,7 +158,7 @@ impl WarmPool {
         ended.ok().flatten()
     }
 
-    /// Ends the interpreter, and every session that was forked from it and lives yet.
+    /// Ends the interpreter, and every live session that was forked from it.
     pub async fn close(&self) {
         let mut state = self.state.lock().await;
         state.is_closed = true;
@@ -222,7 +222,7 @@ impl WarmPool {
     }
 }
 
-/// Which program this name means with this `PATH`, links followed not at all: a virtual environment
+/// The program that this name means with this `PATH`. Links are not followed: a virtual environment
 /// is a link.
 #[must_use]
 pub fn find(program: &str, path: &OsStr) -> Option<PathBuf> {
@@ -237,7 +237,7 @@ fn pause(failures: u32) -> Duration {
     doubled.min(LONGEST_PAUSE)
 }
 
-/// Waits for the keeper's first word.
+/// Waits for the keeper's first message.
 async fn attached(mut offer: Offer) -> Result<Tree, Error> {
     loop {
         readable(offer.fd())

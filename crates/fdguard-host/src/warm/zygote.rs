@@ -30,7 +30,7 @@ const PROGRAM: &str = include_str!("zygote.py");
 const LONGEST_START: Duration = Duration::from_secs(20);
 /// KILL takes milliseconds. A process that the kernel cannot end is left to its keeper.
 const LONGEST_END: Duration = Duration::from_secs(7);
-/// What is read of its last words.
+/// How much of its last output is read.
 const LAST_WORDS: u64 = 4096;
 
 /// A warm interpreter.
@@ -40,7 +40,7 @@ pub(super) struct Zygote {
     requests: OwnedFd,
 }
 
-/// What is known of it.
+/// Its state.
 pub(super) enum ZygoteMessage {
     Lives,
     Ended(String),
@@ -96,7 +96,7 @@ impl Zygote {
         }
     }
 
-    /// Asks for a session.
+    /// Requests a session.
     pub(super) async fn send(
         &self,
         request: &Request,
@@ -147,7 +147,7 @@ async fn ready(requests: &OwnedFd) -> io::Result<bool> {
 /// The last line that it wrote.
 fn last_words(words: OwnedFd) -> String {
     let mut bytes = Vec::new();
-    // What was there before a refusal is kept.
+    // Keep what was read before an error.
     let _no_more = std::fs::File::from(words)
         .take(LAST_WORDS)
         .read_to_end(&mut bytes);
@@ -199,6 +199,6 @@ pub(super) async fn end(mut tree: Tree) {
         }
     };
     let _late = timeout(LONGEST_END, over).await;
-    // Where it is not over, the drop waits again.
+    // If it is not over, the drop waits again.
     let _ends = spawn_blocking(move || drop(tree)).await;
 }

@@ -1,4 +1,4 @@
-//! Caps: never one too many, and who gives way.
+//! Caps: never one too many, and which session gives way.
 
 use std::time::Duration;
 

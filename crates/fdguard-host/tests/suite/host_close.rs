@@ -155,7 +155,7 @@ async fn cycle(host: &Host, round: usize) {
 
 #[test]
 fn r48_two_hundred_cycles_leave_descriptors_children_and_threads_exactly_as_before() {
-    // Threads that wait for work go soon, so that what is left of them can be counted.
+    // Idle threads end soon, so that the remaining ones can be counted.
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .worker_threads(2)
         .thread_keep_alive(Duration::from_millis(50))
@@ -170,7 +170,7 @@ fn r48_two_hundred_cycles_leave_descriptors_children_and_threads_exactly_as_befo
             cycle(&host, round).await;
         }
         assert_eq!(baseline(&host), before);
-        // Ours are this one, that of the test harness and two workers.
+        // This thread, that of the test harness and two workers.
         let has_back = || host.health().thread_count == Some(threads);
         eventually("the threads are back", has_back).await;
         host.shut_down().await;

@@ -1,4 +1,4 @@
-//! What the tests of the host share.
+//! Shared by the tests of the host.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -34,7 +34,7 @@ pub(super) fn missing() -> SessionSpec {
     spec
 }
 
-/// Times that do not disturb a test; each changes what it is about.
+/// Times that do not disturb a test; each test changes those that it is about.
 pub(super) fn options() -> Options {
     let mut options = Options::default();
     options.warm_python = false;
@@ -46,7 +46,7 @@ pub(super) async fn start(options: Options) -> Host {
     Host::start(options).await.unwrap()
 }
 
-/// Runs a command that must end by itself with status 0, and gives what it said.
+/// Runs a command that must end by itself with status 0, and returns its output.
 pub(super) async fn say(host: &Host, id: &str, code: &str) -> String {
     let done = exec(host, id, code).await;
     assert_eq!(done.outcome, ExecOutcome::Exited { status: 0 }, "{done:?}");
@@ -71,7 +71,7 @@ pub(super) fn assert_clean(receipt: &Receipt) {
     );
 }
 
-/// Asks again and again until it holds.
+/// Polls until the condition holds.
 pub(super) async fn eventually(what: &str, mut holds: impl FnMut() -> bool) {
     let deadline = Instant::now() + LONG;
     while !holds() {
@@ -90,7 +90,7 @@ impl Lines {
         Events::to(move |event| lines.0.lock().unwrap().push(event.line()))
     }
 
-    /// Those that begin so.
+    /// Events that begin with this.
     pub(super) fn of(&self, event: &str) -> Vec<String> {
         let start = format!("fdguard_event event={event} ");
         let lines = self.0.lock().unwrap();
@@ -99,8 +99,8 @@ impl Lines {
     }
 }
 
-/// What must be the same before and after: descriptors by what they are (those that are held back
-/// may change their numbers), children, zombies.
+/// The state that must be the same before and after: descriptors by target (reserved ones may
+/// change their numbers), children, zombies.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Baseline {
     descriptors: Vec<PathBuf>,
@@ -117,7 +117,7 @@ pub(super) fn baseline(host: &Host) -> Baseline {
     }
 }
 
-/// The numbers that are open in this process, without the one that reads them.
+/// The open descriptor numbers of this process, without the one that reads them.
 pub(super) fn descriptors() -> BTreeSet<u32> {
     let list = fs::read_dir("/proc/self/fd").unwrap();
     let open = list.filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok());
@@ -126,7 +126,7 @@ pub(super) fn descriptors() -> BTreeSet<u32> {
     open.into_iter().filter(still).collect()
 }
 
-/// What the open descriptors of this process are: sockets and pipes by their inodes.
+/// The targets of this process's open descriptors: sockets and pipes by their inodes.
 fn targets() -> Vec<PathBuf> {
     let link = |number: u32| fs::read_link(format!("/proc/self/fd/{number}")).ok();
     let mut targets: Vec<_> = descriptors().into_iter().filter_map(link).collect();
@@ -134,7 +134,7 @@ fn targets() -> Vec<PathBuf> {
     targets
 }
 
-/// Whether a process lives: not gone, and no zombie.
+/// Whether a process lives: neither gone nor a zombie.
 pub(super) fn lives(pid: u32) -> bool {
     let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
     let state = stat.rsplit(')').next().unwrap_or("").trim_start();

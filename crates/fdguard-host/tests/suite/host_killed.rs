@@ -15,10 +15,10 @@ use super::host_harness::{LONG, bash, options, start};
 /// In the environment of the killed host and of everything that it starts.
 const MARK: &str = "FDGUARD_TEST_KILLED_HOST";
 
-/// Where the killed host has its registry.
+/// The state directory of the killed host.
 const STATE: &str = "FDGUARD_TEST_KILLED_HOST_STATE";
 
-/// The host that is killed: this binary once more. As a test of its own it does nothing.
+/// The host that is killed: this binary run again. Run as a test it does nothing.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_host_that_works_until_it_is_killed() {
     if std::env::var_os(MARK).is_none() {
@@ -64,7 +64,7 @@ fn begin(mark: &str, state: &Path) -> Child {
         .unwrap()
 }
 
-/// Processes that live and have the mark in their environment.
+/// Live processes with the mark in their environment.
 fn marked(mark: &str) -> Vec<u32> {
     let wanted = format!("{MARK}={mark}");
     let pids = fs::read_dir("/proc").unwrap();
@@ -77,7 +77,7 @@ fn marked(mark: &str) -> Vec<u32> {
     pids.filter(has_it).collect()
 }
 
-/// Kills a host that has worked for so long; gives how many processes there were.
+/// Kills a host after it has worked for this long; returns how many processes there were.
 fn kill_after(work: Duration, mark: &str, state: &Path) -> usize {
     let mut host = begin(mark, state);
     let deadline = Instant::now() + LONG;
@@ -99,10 +99,10 @@ fn kill_after(work: Duration, mark: &str, state: &Path) -> usize {
     }
 }
 
-/// What a session of the host does that is killed while its keeper is held.
+/// The code that a session runs to stop its keeper before the host is killed.
 const HOLDS: &str = "FDGUARD_TEST_HOLDS";
 
-/// The host that is killed: this binary once more. As a test of its own it does nothing.
+/// The host that is killed: this binary run again. Run as a test it does nothing.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_host_whose_session_holds_its_keeper() {
     let Ok(code) = std::env::var(HOLDS) else {
@@ -117,13 +117,13 @@ async fn a_host_whose_session_holds_its_keeper() {
     std::future::pending::<()>().await;
 }
 
-/// Before, the whole tree lived on, and the next host with the same state killed nothing.
+/// Regression: the whole tree survived, and the next host with the same state killed nothing.
 #[tokio::test]
 async fn what_a_killed_host_left_behind_a_held_keeper_is_ended_by_the_next() {
     let codes = [
         "(setsid sleep 100 &); kill -STOP $PPID",
         "(setsid sleep 100 &); (while :; do kill -STOP $PPID; done) & sleep 0.1",
-        // Its program is gone, and its keeper cannot say so.
+        // Its program is gone, and its stopped keeper cannot report it.
         "(setsid sleep 100 &); (trap '' HUP TERM; while :; do kill -STOP $PPID; done) & disown; kill -9 $$",
     ];
     for (number, code) in codes.into_iter().enumerate() {
@@ -161,7 +161,7 @@ async fn what_a_killed_host_left_behind_a_held_keeper_is_ended_by_the_next() {
 
 #[tokio::test]
 async fn r31_hosts_that_are_killed_at_random_points_leave_no_process_and_the_next_one_knows() {
-    // Most of the time is the grace of keepers whose owner is gone: five wait for it side by side.
+    // Most of the time is the grace period of keepers whose owner is gone: five wait in parallel.
     let dirs: Vec<_> = (0..5).map(|_| tempfile::tempdir().unwrap()).collect();
     let rounds = |lane: u64, state: &Path| {
         let round = |round: u64| {

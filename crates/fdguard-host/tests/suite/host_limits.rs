@@ -73,14 +73,14 @@ async fn too_much_memory_ends_the_session_although_nothing_runs_in_it() {
         (overuse.limit, overuse.allowed),
         (SessionLimit::Memory, 64 << 20)
     );
-    // A cgroup lets nobody pass it.
+    // A cgroup limit cannot be exceeded.
     assert_eq!(overuse.used > 64 << 20, !is_kept_exactly, "{overuse:?}");
     assert_clean(&receipt);
     host.shut_down().await;
 }
 
-/// Where a cgroup keeps the number of processes: one more is refused by the kernel, and the session
-/// is there yet.
+/// With a cgroup that limits the number of processes, the kernel refuses one more, and the session
+/// stays.
 async fn refused_to_fork(host: &Host, id: &str) {
     let mut many = Exec::new("for i in 1 2 3 4 5 6 7 8; do sleep 100 & done; echo no");
     many.timeout = LONG;

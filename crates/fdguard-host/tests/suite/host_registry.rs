@@ -28,7 +28,7 @@ fn sleeper() -> Child {
     command.spawn().unwrap()
 }
 
-/// An identity that nobody has.
+/// An identity of no process.
 fn nobody() -> OwnerId {
     let mut identity = OwnerId::own().unwrap();
     identity.started += 1;

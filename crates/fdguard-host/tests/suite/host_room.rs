@@ -1,4 +1,4 @@
-//! A host whose table of descriptors is nearly full: refused cleanly, and closing works.
+//! A host with a nearly full descriptor table: it refuses cleanly, and closing works.
 
 use std::fs::File;
 use std::os::fd::OwnedFd;
@@ -10,14 +10,14 @@ use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
 use super::host_harness::{assert_clean, baseline, bash, options, say, start};
 
-/// Sets our own soft limit.
+/// Sets this process's soft limit.
 fn limit(soft: u64) {
     let maximum = getrlimit(Resource::Nofile).maximum;
     let current = Some(soft);
     setrlimit(Resource::Nofile, Rlimit { current, maximum }).unwrap();
 }
 
-/// Opens descriptors until so many are open.
+/// Opens descriptors until this many are open.
 fn fill(host: &Host, until: u64) -> Vec<OwnedFd> {
     let null = OwnedFd::from(File::open("/dev/null").unwrap());
     let mut held = Vec::new();
@@ -75,7 +75,7 @@ async fn a_session_is_used_reset_and_closed_although_the_table_is_full() {
     let id = host.open(None, bash()).await.unwrap();
     let filled = fill(&host, 122);
     assert_eq!(say(&host, &id, "echo at 95 %").await, "at 95 %");
-    // One of both: it works, or it is refused and the session can still be closed.
+    // Either it works, or it is refused and the session can still be closed.
     if let Err(error) = host.reset(&id).await {
         assert!(
             matches!(error.code(), "start-failed" | "io" | "no-room"),

@@ -66,7 +66,7 @@ async fn a_shutdown_with_running_commands_ends_all_with_receipts_and_nothing_is_
     .await;
 }
 
-/// Four of these were unclean before, and processes lived on.
+/// Regression: four of these were unclean, and processes survived.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn sessions_that_stop_their_keepers_are_closed_clean() {
     let host = start(options()).await;

@@ -1,4 +1,4 @@
-//! Who may ask, and what is refused in which words.
+//! Which requests are accepted, and how the others are refused.
 
 use super::http_harness::{ServedHost, TOKEN};
 
@@ -87,7 +87,7 @@ fn a_web_page_of_elsewhere_gets_nothing() {
     }
 }
 
-/// A request, further header lines, and how it is refused; a head has no word.
+/// A request, more header lines, and how it is refused; a response to HEAD has no code.
 const REFUSALS: &[(&str, &str, &str, &str, u16, &str)] = &[
     ("GET", "/v1/nothing", "", "", 404, "unknown"),
     (
@@ -174,7 +174,7 @@ const REFUSALS: &[(&str, &str, &str, &str, u16, &str)] = &[
         "outside-roots",
     ),
 ];
-/// Stands for a body that is nested deeply.
+/// A placeholder for a deeply nested body.
 const DEEP: &str = "deep";
 
 #[test]

@@ -1,5 +1,5 @@
-//! A real server in the test's own process, and a caller that writes bytes: what goes over the wire
-//! is what the test says.
+//! A real server in the test's own process, and a raw client: the test controls every byte on the
+//! wire.
 
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
@@ -23,7 +23,7 @@ pub(super) struct ServedHost {
     runtime: Runtime,
 }
 
-/// What came back.
+/// A response.
 #[derive(Debug)]
 pub(super) struct Answer {
     pub(super) status: u16,
@@ -36,7 +36,7 @@ impl Answer {
         serde_json::from_str(&self.body).unwrap_or_else(|error| panic!("{error}: {self:?}"))
     }
 
-    /// The stable word of a refusal.
+    /// The stable code of a refusal.
     pub(super) fn code(&self) -> String {
         assert!(self.head.contains("application/problem+json"), "{self:?}");
         let problem = self.json();
@@ -87,12 +87,12 @@ impl ServedHost {
         stream
     }
 
-    /// Sends these bytes and reads all that comes.
+    /// Sends these bytes and reads the whole response.
     pub(super) fn raw(&self, bytes: &[u8]) -> String {
         self.raw_then(bytes, |_| {})
     }
 
-    /// The same, and nothing more will come: who ends its side has gone away, for the server.
+    /// The same, then shuts down the write side: to the server the client has gone away.
     pub(super) fn raw_and_gone(&self, bytes: &[u8]) -> String {
         self.raw_then(bytes, |stream| {
             let _enough = stream.shutdown(Shutdown::Write);
@@ -101,7 +101,7 @@ impl ServedHost {
 
     fn raw_then(&self, bytes: &[u8], then: impl FnOnce(&TcpStream)) -> String {
         let mut stream = self.connect();
-        // A server that has heard enough closes: what is left is not sent.
+        // The server may close early; the rest is not sent.
         let _enough = stream.write_all(bytes);
         then(&stream);
         let mut all = Vec::new();
@@ -134,7 +134,7 @@ impl ServedHost {
         )
     }
 
-    /// Opens a bash on pipes and gives its id.
+    /// Opens a bash on pipes and returns its id.
     pub(super) fn bash(&self) -> String {
         let body = r#"{"program":"bash","channel":"pipes","ready_within_ms":20000}"#;
         let answer = self.send("POST", "/v1/sessions", body);
@@ -152,7 +152,7 @@ impl ServedHost {
         answer.json()
     }
 
-    /// Asks again and again until it holds.
+    /// Polls until the condition holds.
     pub(super) fn eventually(&self, what: &str, mut holds: impl FnMut(&Host) -> bool) {
         let deadline = std::time::Instant::now() + LONG;
         while !holds(&self.host) {
@@ -173,7 +173,7 @@ impl ServedHost {
     }
 }
 
-/// Reads an answer whose connection ends with it.
+/// Reads a response until its connection ends.
 pub(super) fn read_answer(stream: TcpStream) -> Answer {
     let mut reader = BufReader::new(stream);
     let mut head = String::new();

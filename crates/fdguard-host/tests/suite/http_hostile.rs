@@ -1,4 +1,4 @@
-//! Callers that send nonsense, too much, too slowly or too often: the server says no and stays up.
+//! Clients that send nonsense, too much, too slowly or too often: the server refuses and stays up.
 
 use std::io::{Read as _, Write as _};
 use std::time::{Duration, Instant};
@@ -57,8 +57,8 @@ fn half_a_head_then_silence_is_408_in_time() {
     assert!(all.starts_with("HTTP/1.1 408 "), "{all}");
     assert!(all.contains("\"code\":\"too-slow\""), "{all}");
     assert!(begun.elapsed() >= Duration::from_millis(250), "too early");
-    // Who says nothing at all goes, too; who has a request answered may wait for longer with the
-    // next.
+    // A silent client is disconnected, too; a client whose request was answered may wait longer
+    // before the next.
     let mut silent = served.connect();
     let mut patient = served.connect();
     let ask = format!(

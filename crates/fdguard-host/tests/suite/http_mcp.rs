@@ -1,5 +1,5 @@
-//! MCP at `/mcp` of the HTTP server: who may come in, and that an MCP session's end ends everything
-//! that it opened.
+//! MCP at `/mcp` of the HTTP server: access control, and that the end of an MCP session ends
+//! everything that it opened.
 
 use std::io::Write as _;
 use std::net::TcpStream;
@@ -54,7 +54,7 @@ impl<'s> Client<'s> {
         message(&self.post(&request(tool, arguments)))["result"].clone()
     }
 
-    /// A call whose answer is not awaited yet.
+    /// Starts a call without awaiting its answer.
     fn begin_call(&self, tool: &str, arguments: &Value) -> TcpStream {
         let body = request(tool, arguments).to_string();
         let text = self.served.request("POST", "/mcp", &body, &self.headers());
@@ -116,7 +116,7 @@ fn who_has_no_token_or_comes_from_a_web_page_does_not_get_in() {
         (host.as_str(), "authorization: Bearer nonsense\r\n", 401),
         ("evil.example", token.as_str(), 421),
         (host.as_str(), page.as_str(), 403),
-        // Let in, and told that it names no MCP session.
+        // Accepted, then rejected because it names no MCP session.
         (host.as_str(), token.as_str(), 400),
     ] {
         let answer = ask(host, more);
@@ -212,7 +212,7 @@ fn a_forgotten_mcp_session_ends_and_a_busy_one_does_not() {
     let done = message(&read_answer(answer));
     assert!(text(&done["result"]).starts_with("done\n"), "{done}");
     served.eventually("then the other is gone", |host| host.sessions().is_empty());
-    // Two seconds are five times what who only said hello is given.
+    // Two seconds are five times the time limit of a client that only said hello.
     let note = json!({"jsonrpc": "2.0", "method": "notifications/initialized"});
     assert_eq!(stranger.post(&note).status, 404);
     assert!(served.stop().is_empty());

@@ -1,4 +1,4 @@
-//! Who does not have the token, and who does not read, takes nothing from the others.
+//! Clients without the token, and clients that do not read, take nothing from the others.
 
 use std::io::{Read as _, Write as _};
 use std::net::TcpStream;
@@ -69,7 +69,7 @@ fn a_volley_of_pipelined_requests_without_a_token_holds_up_nobody() {
         .map(|_| {
             let mut stream = served.connect();
             stream.set_nonblocking(true).unwrap();
-            // As much as fits; nobody reads the answers.
+            // As much as fits; the answers are not read.
             let _full = stream.write(volley.as_bytes());
             stream
         })
@@ -149,7 +149,7 @@ fn connections_leave_the_last_tenth_of_the_table_alone() {
             break;
         };
         held.push(stream);
-        // Our own ends are in the same table: those that were ended are let go of.
+        // The test's own ends are in the same table: drop those that were closed.
         served.eventually("it is below the limit", |host| {
             held.retain(is_open);
             host.health().fd_count.unwrap() <= soft * 9 / 10 + 4

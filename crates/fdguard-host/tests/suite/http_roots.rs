@@ -1,4 +1,4 @@
-//! Nothing of the host leaves its roots, whatever is put in place of a directory while it works.
+//! The host never leaves its roots, whatever replaces a directory while it works.
 
 use std::fs;
 use std::mem::MaybeUninit;
@@ -47,7 +47,7 @@ impl Site {
         ServedHost::with(|settings| settings.roots = Roots::open(&[&self.root]).unwrap())
     }
 
-    /// Names that came to or went from the directory outside, even for an instant.
+    /// Names that appeared in or disappeared from the outside directory, even for an instant.
     fn touched(&self) -> Vec<String> {
         let mut buffer = [MaybeUninit::uninit(); 4096];
         let mut reader = Reader::new(&self.watch, &mut buffer);
@@ -62,7 +62,7 @@ impl Site {
     }
 }
 
-/// Exchanges two names until it is dropped.
+/// Swaps two names until it is dropped.
 struct Swapper {
     stop: Arc<AtomicBool>,
     thread: Option<std::thread::JoinHandle<u64>>,
@@ -92,7 +92,7 @@ impl Swapper {
     }
 }
 
-/// Where a file is now: exactly one of these places.
+/// How many of these places have the file; it must be one.
 fn places(name: &str, dirs: &[&Path]) -> usize {
     dirs.iter().filter(|dir| dir.join(name).exists()).count()
 }
@@ -233,8 +233,7 @@ async fn what_a_killed_host_wrote_down_is_ended_below_todays_roots_alone() {
     let agent = site.root.join("agent");
     fs::create_dir(&agent).unwrap();
     fs::write(agent.join("log"), "line\n").unwrap();
-    // Of a host that does not live: one whose archive is elsewhere, and one whose archive became a
-    // link.
+    // Journals of a dead host: one whose archive is elsewhere, and one whose archive became a link.
     let will = |scope: &str, to: &Path| {
         let head = json!({"schema": "fdguard.will/1", "scope": scope, "name": "n", "root": agent,
             "archive_to": to, "client": null, "mark": null, "host": "b:1:1:-"});

@@ -99,7 +99,7 @@ fn output_is_streamed_in_its_order_and_ends_with_done() {
     );
     assert_eq!(last.0, "done");
     assert_eq!(last.1["outcome"], json!({"how": "exited", "status": 4}));
-    // The first line is told while the command runs: it ends only after somebody has read it.
+    // The first line arrives while the command runs: it ends only after the line was read.
     let dir = tempfile::tempdir().unwrap();
     let go = dir.path().join("go");
     let code = format!(
@@ -208,7 +208,7 @@ fn five_hundred_requests_leave_no_descriptor() {
         let answer = served.send("POST", "/v1/sessions", "{\"program\":1}");
         assert_eq!(answer.status, 422, "round {round}");
     }
-    // The connection of the last answer may have been open still when the baseline was taken.
+    // The connection of the last answer may still have been open when the baseline was taken.
     served.eventually("at the baseline", |_| descriptors() <= before);
     let receipts = served.stop();
     assert_eq!(receipts.len(), 1);
@@ -241,7 +241,7 @@ fn scopes_close_what_they_hold_and_say_how() {
         "{\"file\":{\"path\":\"/etc/passwd\",\"end\":\"delete\"}}",
     );
     assert_eq!(outside.status, 422, "{outside:?}");
-    // The caller is the test itself, which is no process of the scope.
+    // The caller is the test itself, which is not a process of the scope.
     let closed = served.send("DELETE", &scope, "");
     assert_eq!(closed.status, 200, "{closed:?}");
     assert_eq!(closed.json()["success"], true, "{closed:?}");
@@ -275,7 +275,7 @@ fn logs_below_a_root_are_archived_with_a_receipt() {
 #[test]
 fn a_call_is_answered_or_aborted() {
     let served = ServedHost::start();
-    // The server calls itself: a peer that answers, and one that never does.
+    // The server calls itself: one peer that answers, and one that never does.
     let url = format!("http://{}/v1/health", served.address);
     let answer = served.send("POST", "/v1/calls", &json!({"url": url}).to_string());
     assert_eq!(

@@ -1,4 +1,4 @@
-//! What a close does with each thing that a scope holds.
+//! What a close does with each resource of a scope.
 
 use std::fs;
 use std::io::Read as _;
@@ -164,7 +164,7 @@ async fn r49_three_that_do_not_want_to_end_are_gone_within_five_seconds() {
 async fn r49_an_archive_that_cannot_be_made_keeps_the_file_and_stops_nothing() {
     let ground = Ground::new();
     let mut spec = ground.spec();
-    // A file stands where the folder would have to be: that stops root, too.
+    // A file occupies the path of the directory, which stops root, too.
     spec.archive_to = Some(ground.file("occupied", "").join("archive"));
     let means = std::sync::Arc::new(ground.means());
     let scope = fdguard_host::scope::Scope::new(spec, means).unwrap();
@@ -229,7 +229,7 @@ async fn r50_files_come_after_the_last_process_that_writes_them() {
     let ground = Ground::new();
     let scope = ground.scope();
     let log = ground.file("log", "");
-    // It flushes only when it is asked to end.
+    // It flushes only when asked to end.
     let script = format!(
         "exec 3>>'{}'; trap 'sleep 0.2; echo last >&3; exit 0' TERM; echo ready; while :; do sleep 0.05; done",
         log.display()

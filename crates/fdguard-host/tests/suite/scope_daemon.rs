@@ -24,7 +24,7 @@ fn quick(ground: &Ground) -> Options {
     options
 }
 
-/// Only looks how agents are.
+/// Only checks the health of agents.
 fn only_health(ground: &Ground) -> Options {
     let mut options = quick(ground);
     options.clean_every = LONG;

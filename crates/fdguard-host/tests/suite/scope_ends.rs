@@ -1,4 +1,4 @@
-//! Who is ended by a scope, and who is not.
+//! Which processes a scope ends, and which it spares.
 
 use std::fs;
 use std::os::unix::fs::symlink;
@@ -148,7 +148,7 @@ async fn r52_a_link_that_leads_out_is_refused_and_what_it_leads_to_is_whole() {
     scope.take_prompt("folder/secret".as_ref()).unwrap();
     scope.take_prompt("link".as_ref()).unwrap();
     scope.take_log("log".as_ref()).unwrap();
-    // The links come only after the names were looked at.
+    // Create the links only after the names were checked.
     symlink(outside.path(), ground.dir.path().join("folder")).unwrap();
     symlink(&secret, ground.dir.path().join("link")).unwrap();
     symlink(&secret, ground.dir.path().join("log")).unwrap();

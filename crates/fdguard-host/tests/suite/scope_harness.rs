@@ -16,10 +16,10 @@ use fdguard_host::session::Exec;
 use fdguard_process::plan::Plan;
 use rustix::pipe::{PipeFlags, pipe_with};
 
-/// Nothing that a test waits for takes this long, on the busiest machine.
+/// Longer than anything takes on the busiest machine.
 pub(crate) const LONG: Duration = Duration::from_secs(60);
 
-/// A folder, and the means of scopes in it.
+/// A directory, and the context of scopes in it.
 pub(crate) struct Ground {
     pub(crate) dir: tempfile::TempDir,
     host: Mutex<Option<Host>>,
@@ -35,7 +35,7 @@ impl Ground {
         }
     }
 
-    /// With a host that may have so many sessions.
+    /// With a host that may have this many sessions.
     pub(crate) async fn with_host(max_sessions: usize) -> (Self, Host) {
         let ground = Self::new();
         let mut options = super::host_harness::options();
@@ -92,7 +92,7 @@ pub(crate) fn plan(command: &[&str]) -> Plan {
     Plan::new(command, vec![("PATH".into(), path)])
 }
 
-/// Lets a session's program end by itself, and waits until the host has seen it.
+/// Lets a session's program end by itself, and waits until the host has noticed.
 pub(crate) async fn leave(host: &Host, id: &str) {
     // It has no answer: the program is gone.
     drop(host.exec(id, Exec::new("exit 0"), None).await);
@@ -130,7 +130,7 @@ pub(crate) async fn line(out: &fs::File) -> String {
         .expect("a line")
 }
 
-/// A stranger's process that lives until it is ended.
+/// An unrelated process that runs until it is ended.
 pub(crate) fn stranger(environment: &[(String, String)]) -> Child {
     let own = environment.iter().map(|(name, value)| (name, value));
     Command::new("sleep")
@@ -150,7 +150,7 @@ pub(crate) async fn until(what: &str, mut is_so: impl FnMut() -> bool) {
     }
 }
 
-/// Whether a process lives and is no zombie.
+/// Whether a process lives and is not a zombie.
 pub(crate) fn lives(pid: u32) -> bool {
     let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
     let state = stat

@@ -1,4 +1,4 @@
-//! An agent that asks for its own end gets the answer first.
+//! An agent that requests its own end gets the answer first.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -15,8 +15,8 @@ use tokio::net::{TcpListener, UnixListener};
 use super::host_harness::bash;
 use super::scope_harness::{Ground, LONG, heard, line, lives, plan, shell, stranger, until};
 
-/// How long after the answer the end comes. Long enough that the answer is read before, on a busy
-/// machine too.
+/// The delay between the answer and the end. Long enough to read the answer before, even on a busy
+/// machine.
 const SOON: Duration = Duration::from_secs(2);
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -26,7 +26,7 @@ async fn r57_an_agent_that_closes_its_own_scope_over_tcp_reads_the_answer() {
     let scope = scopes.create(ground.spec()).unwrap();
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let port = listener.local_addr().unwrap().port();
-    // It asks from a grandchild which left its session, and goes on until it is ended.
+    // The request comes from a grandchild that left its session and runs until it is ended.
     let script = format!(
         "(setsid bash -c 'exec 3<>/dev/tcp/127.0.0.1/{port}; echo close >&3; read -r answer <&3; echo \"$answer\"; exec sleep 1000' &); sleep 1000"
     );

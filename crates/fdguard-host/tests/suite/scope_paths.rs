@@ -268,7 +268,8 @@ async fn r51_the_registry_knows_who_closes_a_scope_and_what_it_came_to() {
         assert_eq!(row.receipt.unwrap()["schema"], "fdguard.cleanup/1");
     }
     assert!(fine.result().unwrap().success && !failed.result().unwrap().success);
-    // Somebody else closes it already: that is told, and what is ours is released all the same.
+    // Another owner is closing it already: that is reported, and this host's resources are still
+    // released.
     let claimed = scopes.create(ground.spec()).unwrap();
     let taken = claimed
         .start(plan(&["sleep", "1000"]), ResourceRole::Main)
@@ -314,7 +315,7 @@ fn r47_a_runtime_that_ends_takes_its_programs_with_it() {
     });
     drop(runtime);
     assert!(!lives(pid), "the task that kept it is gone");
-    // There is nobody left who could close it: files stay, nothing hangs.
+    // Without the runtime it cannot be closed: files stay, nothing hangs.
     drop(scope);
     assert!(ground.dir.path().join("log").exists());
     assert_eq!(children(), 0);
@@ -355,7 +356,7 @@ fn r47_after_a_hundred_scopes_everything_is_as_before() {
     runtime.block_on(async {
         let (ground, host) = Ground::with_host(32).await;
         let scopes = Scopes::keeping(ground.means(), Duration::ZERO);
-        // None of those that may block has started yet.
+        // No blocking thread has started yet.
         let workers = threads();
         round(&ground, &scopes, 0).await;
         let before = (descriptors(), children());

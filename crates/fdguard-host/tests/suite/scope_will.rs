@@ -1,4 +1,4 @@
-//! What a scope holds is written down while it is open.
+//! The journal of a scope while it is open.
 
 use std::fs;
 use std::sync::Arc;
@@ -23,7 +23,7 @@ async fn a_will_is_there_while_its_scope_is_and_a_living_host_leaves_none() {
     let dir = state.path().join("scopes");
     let text = fs::read_to_string(dir.join(format!("{}.jsonl", scope.id()))).unwrap();
     assert_eq!(text.lines().count(), 4, "{text}");
-    // It is ours, and we live.
+    // The scope belongs to this live host.
     assert!(scopes.inherit(|_| true).await.is_empty());
     assert_eq!(Journals::unfinished(state.path()), []);
     let clean_up = scope

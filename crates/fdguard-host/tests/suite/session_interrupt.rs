@@ -1,4 +1,4 @@
-//! Timeouts, interrupts, resets, and what earlier commands say late.
+//! Timeouts, interrupts, resets, and late output of earlier commands.
 
 use std::time::Duration;
 

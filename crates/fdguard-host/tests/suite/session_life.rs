@@ -172,7 +172,7 @@ fn a_full_table_at_any_step_of_a_start_leaves_nothing() {
         while let Ok(file) = File::open("/dev/null") {
             filler.push(file);
         }
-        // To look needs a number itself.
+        // The look itself needs a descriptor.
         let look = |filler: &mut Vec<File>| {
             drop(filler.pop());
             let seen = descriptors();

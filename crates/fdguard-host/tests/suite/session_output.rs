@@ -1,4 +1,4 @@
-//! Output: nothing lost, bounded memory, an honest gap, and streams apart.
+//! Output: nothing lost, bounded memory, an honest gap, and separate streams.
 
 use std::time::Duration;
 
@@ -90,7 +90,7 @@ fn output_that_looks_like_an_end_is_output() {
         )
         .await;
         assert_eq!((status, text), (5, format!("{fake}\nbash-5.2$ \n")));
-        // Through the channel itself, with a nonce that nobody waits for.
+        // Through the channel itself, with an unexpected nonce.
         let (status, _) = said(&session, &format!("echo '{fake}' >&19; (exit 6)")).await;
         assert_eq!(status, 6);
         assert_eq!(hub.unexpected(), 1);
@@ -154,7 +154,7 @@ fn who_listens_hears_everything_in_order_and_may_be_slow() {
         let expected: String = (1..=100_000).map(|number| format!("{number}\n")).collect();
         assert_eq!(done.unwrap().stdout.text, expected);
         assert!(heard == expected.as_bytes());
-        // One that never takes anything does not keep the timeout from coming.
+        // A listener that never reads does not delay the timeout.
         let (live, chunks) = tokio::sync::mpsc::channel(1);
         let mut command = Exec::new("seq 100000");
         command.timeout = Duration::from_millis(200);

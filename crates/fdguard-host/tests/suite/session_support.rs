@@ -39,7 +39,7 @@ pub(crate) async fn start(spec: SessionSpec) -> (Session, Arc<Hub>) {
     (session, hub)
 }
 
-/// Runs a command that is given 30 seconds.
+/// Runs a command with a limit of 30 seconds.
 pub(crate) async fn run(session: &Session, code: &str) -> ExecResult {
     run_for(session, code, Duration::from_secs(30)).await
 }
@@ -50,7 +50,7 @@ pub(crate) async fn run_for(session: &Session, code: &str, timeout: Duration) ->
     session.exec(command, None).await.unwrap()
 }
 
-/// Runs a command that must end by itself; gives its status and its output.
+/// Runs a command that must end by itself; returns its status and its output.
 pub(crate) async fn said(session: &Session, code: &str) -> (i32, String) {
     let done = run(session, code).await;
     match done.outcome {
@@ -59,7 +59,7 @@ pub(crate) async fn said(session: &Session, code: &str) -> (i32, String) {
     }
 }
 
-/// The numbers of this process's descriptors, without the one that this looks through.
+/// This process's descriptor numbers, without the one used for reading them.
 pub(crate) fn descriptors() -> BTreeSet<u32> {
     let entries = std::fs::read_dir("/proc/self/fd").unwrap();
     let numbers = entries.map(|entry| entry.unwrap().file_name().into_string().unwrap());

@@ -105,7 +105,7 @@ fn a_warm_session_is_like_a_cold_one() {
     });
 }
 
-/// Files that nobody closed are in variables and in a module's variables; a callback and a
+/// Files that are still open are in variables and in a module's variables; a callback and a
 /// finalizer write too.
 const UNFINISHED: &str = r#"
 import atexit, os, sys

@@ -18,7 +18,7 @@ use super::warm_harness::{
 async fn a_hundred_sessions_leave_exactly_what_was_there_before() {
     let without = held();
     let pool = pool().await;
-    // The first readiness makes what the runtime keeps.
+    // The first session creates what the runtime keeps.
     Session::of(&pool).await.close().await;
     let before = held();
     let [main, _] = pool.processes().await.unwrap();
@@ -28,7 +28,7 @@ async fn a_hundred_sessions_leave_exactly_what_was_there_before() {
         let begin = Instant::now();
         let mut session = Session::fork(&pool, asked).await;
         times.push(begin.elapsed());
-        // Ours: the keeper's end, the side channel, the output.
+        // The host's share: the keeper's end, the side channel, the output.
         assert_eq!(held(), before + 3);
         assert_eq!(session.eval("6 * 7").await, "42");
         let pid = session.tree.main();
@@ -105,7 +105,7 @@ async fn environment_dir_and_random_numbers_are_a_sessions_own() {
     assert_ne!(one.eval(random).await, other.eval(random).await);
     let sessions = "(__import__('os').getsid(0) == __import__('os').getpid(), sorted(map(int, __import__('os').listdir('/proc/self/fd')))[:4], \
         len(__import__('os').listdir('/proc/self/fd')), __import__('threading').active_count())";
-    // Its streams, the side channel, and the one that lists them.
+    // Its streams, the side channel, and the descriptor that lists them.
     assert_eq!(one.eval(sessions).await, "(True, [0, 1, 2, 3], 5, 1)");
     assert_eq!(one.close().await + other.close().await, 2);
     pool.close().await;
@@ -171,7 +171,7 @@ async fn sessions_outlive_their_interpreter_and_the_next_request_starts_another(
     )
     .unwrap();
     gone(main).await;
-    // A request may meet the interpreter in its last moment; then the one after it is served.
+    // A request may reach an interpreter that is just ending; then the next one is served.
     let asked = ask();
     let mut new = match pool.fork(&asked.plan, NONCE).await {
         Ok(tree) => {
@@ -238,7 +238,7 @@ async fn an_interpreter_that_cannot_start_says_why_and_another_is_not_served() {
     assert!(pool.fork(&ask().plan, NONCE).await.is_err());
 }
 
-/// Not a test: a host that somebody kills.
+/// Not a test: a host that is killed.
 #[tokio::test]
 #[ignore = "a role that another test starts"]
 async fn role() {
@@ -253,7 +253,7 @@ async fn role() {
     let [zygote, its_keeper] = pool.processes().await.unwrap();
     let (main, keeper) = (session.tree.main(), session.tree.keeper());
     println!("owns {zygote} {its_keeper} {main} {keeper} {away}");
-    // Until somebody kills us.
+    // Waits to be killed.
     std::io::stdin()
         .read_line(&mut String::new())
         .expect("a line");

@@ -1,4 +1,4 @@
-//! What the warm interpreter forks before it is asked for.
+//! Sessions that the warm interpreter forks ahead of requests.
 
 use futures_util::future::join_all;
 use rustix::process::{Pid, Signal, kill_process};

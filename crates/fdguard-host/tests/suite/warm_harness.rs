@@ -12,11 +12,11 @@ use fdguard_process::tree::{StopPlan, Tree};
 use rustix::pipe::{PipeFlags, pipe_with};
 use tokio::net::UnixDatagram;
 
-/// Nothing takes this long.
+/// Longer than anything takes.
 pub(crate) const LONG: Duration = Duration::from_secs(60);
 pub(crate) const NONCE: &str = "0123456789abcdef0123456789abcdef";
 
-/// The stand-in for a session's driver: one command is a datagram, its end another.
+/// A fake session driver: one command is a datagram, its end another.
 pub(crate) const DRIVER: &str = r"
 def _fdguard_drive(channel, ready):
     import os
@@ -51,7 +51,7 @@ pub(crate) async fn pool() -> WarmPool {
     WarmPool::start(&python(), &keeper(), DRIVER).await.unwrap()
 }
 
-/// A session's plan, our end of its side channel and of its standard output.
+/// A session's plan, and the host's ends of its side channel and standard output.
 pub(crate) struct ForkRequest {
     pub(crate) plan: Plan,
     pub(crate) side: UnixDatagram,
@@ -114,7 +114,7 @@ impl Session {
         self.hear().await
     }
 
-    /// Ends it, and gives how many were killed.
+    /// Ends it, and returns how many processes were killed.
     pub(crate) async fn close(mut self) -> u32 {
         self.tree.stop(StopPlan {
             signal: 15,
@@ -144,7 +144,7 @@ pub(crate) fn held() -> usize {
     fs::read_dir("/proc/self/fd").unwrap().count()
 }
 
-/// Waits until a process is gone, or a zombie of somebody else.
+/// Waits until a process is gone, or a zombie of another parent.
 pub(crate) async fn gone(pid: u32) {
     let deadline = Instant::now() + LONG;
     let lives = || {

@@ -16,7 +16,7 @@ pub struct ProtectArgs {
 }
 
 impl ProtectArgs {
-    /// What the tracer is asked for; nothing where there is to be no protection.
+    /// The requested protection; `None` for no protection.
     #[must_use]
     pub fn protection(&self) -> Option<Protection> {
         let report = match self.protect? {
@@ -42,7 +42,7 @@ pub enum ProtectLevel {
     Fatal,
 }
 
-/// The library is given all of them in one variable, with colons between.
+/// The library receives all patterns in one variable, separated by colons.
 fn parse_shield(text: &str) -> Result<String, String> {
     match text {
         "" => Err("pattern is empty".to_owned()),

@@ -62,7 +62,7 @@ fn first(error: &regex::Error) -> String {
     text.lines().last().unwrap_or_default().to_owned()
 }
 
-/// `http:URL` and `http://…` alike; a URL has `http://` of its own or none.
+/// Accepts `http:URL` and `http://…`; the URL may have its own `http://` or none.
 fn http(rest: &str) -> Option<ReadyArg> {
     let rest = rest.strip_prefix("http:").unwrap_or(rest);
     let rest = rest.strip_prefix("//").unwrap_or(rest);

@@ -23,7 +23,7 @@ pub struct SelectArgs {
     pub all: bool,
 }
 
-/// The processes that were asked for.
+/// The requested processes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Selection {
     /// Everything.
@@ -40,7 +40,7 @@ pub enum Selection {
 }
 
 impl SelectArgs {
-    /// What was asked for; `None` when nothing was.
+    /// The requested selection; `None` if there was none.
     #[must_use]
     pub fn selection(&self) -> Option<Selection> {
         if self.all {
@@ -58,7 +58,7 @@ impl SelectArgs {
     }
 }
 
-/// A process number: 1 to 4194304, the highest that Linux gives.
+/// Parses a pid: 1 to 4194304, the highest on Linux.
 pub(super) fn parse_pid(text: &str) -> Result<Pid, String> {
     const HIGHEST: Pid = 1 << 22;
     match text.parse::<Pid>() {

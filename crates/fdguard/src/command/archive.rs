@@ -145,7 +145,7 @@ fn tail(receipt: &ArchiveReceipt) -> Option<String> {
     (tail.last_line_is_json == Some(false)).then(|| "the last line is not JSON".to_owned())
 }
 
-/// What went wrong with which file, and what would help.
+/// What failed for which file, and the hint.
 fn said_of(receipt: &ArchiveReceipt) -> (String, String) {
     let source = receipt.source.to_lossy();
     let (mut message, remedy) = match &receipt.error {

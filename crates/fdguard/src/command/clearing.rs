@@ -1,4 +1,4 @@
-//! What the user accepted beforehand, applied to what was found; and what of it applied to nothing.
+//! Applies the user's allowances to the findings, and lists those that matched nothing.
 
 use std::io::Write;
 
@@ -13,7 +13,7 @@ use crate::report::trace::hazard;
 use crate::report::wrap;
 use crate::terminal::sanitize_str;
 
-/// Marks what was accepted. Hazards that count stay before those that do not.
+/// Marks accepted findings. Hazards that count stay before those that do not.
 pub(super) fn clear(diagnosis: &mut Diagnosis, clearance: &Clearance<'_>) {
     clear_findings(diagnosis, clearance);
     let mut hazards = std::mem::take(&mut diagnosis.hazards);
@@ -36,7 +36,7 @@ pub(super) fn clear_findings(diagnosis: &mut Diagnosis, clearance: &Clearance<'_
     }
 }
 
-/// What was accepted does not make a verdict: the opinion of each process follows its findings.
+/// Accepted findings do not make a verdict: the opinion of each process follows its other findings.
 pub(super) fn apply_clearances(diagnosis: &mut Diagnosis) {
     const RISING: &[&str] = &["leak", "growth", "unwaited-child", "leak-per-request"];
     for opinion in &mut diagnosis.processes {
@@ -60,19 +60,19 @@ pub(super) fn apply_clearances(diagnosis: &mut Diagnosis) {
     }
 }
 
-/// Whether a hazard is left that counts.
+/// Whether a hazard that counts is left.
 pub(super) fn has_hazard(diagnosis: &Diagnosis) -> bool {
     diagnosis.hazards.iter().any(Hazard::counts)
 }
 
-/// The reasons for which something does not count.
+/// The reasons why findings do not count.
 pub(super) fn reasons(diagnosis: &Diagnosis) -> Vec<&str> {
     let findings = diagnosis.findings.iter().map(|one| &one.cleared);
     let notes = findings.chain(diagnosis.hazards.iter().map(|one| &one.cleared));
     notes.flatten().map(|note| note.reason.as_str()).collect()
 }
 
-/// A line for each flag and entry that applied to nothing.
+/// Prints a line for each flag and entry that matched nothing.
 pub(super) fn write_unused(
     out: &mut dyn Write,
     unused: &[String],

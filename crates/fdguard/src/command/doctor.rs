@@ -19,7 +19,7 @@ use crate::progress::ProgressLine;
 use crate::report::{doctor, html};
 use crate::{output, terminal};
 
-/// More often than this the looking itself is the load.
+/// At shorter intervals the looks themselves become the load.
 const SHORTEST: Duration = Duration::from_millis(10);
 
 pub(super) fn run(args: &DoctorArgs) -> anyhow::Result<u8> {
@@ -33,7 +33,7 @@ pub(super) fn run(args: &DoctorArgs) -> anyhow::Result<u8> {
         .map(BundleTarget::create)
         .transpose()?;
     args.html.as_deref().map(check_place).transpose()?;
-    // What the user wrote about symptoms may hold names, too.
+    // The user's own symptoms may contain names, too.
     let ours = Playbook::embedded();
     let progress = ProgressLine::on_stderr();
     let plan = DoctorPlan {
@@ -86,7 +86,7 @@ pub(super) fn run(args: &DoctorArgs) -> anyhow::Result<u8> {
     })
 }
 
-/// Who is examined.
+/// What the doctor examines.
 enum Patient<'a> {
     Living(Box<Probe>, Vec<Pid>),
     Recorded(&'a Path),
@@ -122,7 +122,7 @@ fn selection(args: &DoctorArgs) -> anyhow::Result<Selection> {
     }
 }
 
-/// Whether a file can be made there.
+/// Checks that a file can be created there.
 fn check_place(path: &Path) -> anyhow::Result<()> {
     let dir = path.parent().filter(|dir| !dir.as_os_str().is_empty());
     let dir = dir.unwrap_or(Path::new("."));

@@ -21,7 +21,7 @@ pub(super) fn run(args: &ExplainArgs) -> anyhow::Result<u8> {
         list(args, &playbook)?;
         return Ok(exit::CLEAN);
     }
-    // First of all: while a long log is read the process may end.
+    // First, because the process may end while a long log is read.
     let seen = args.pid.map(read_snapshot).transpose()?;
     let near = seen
         .as_ref()
@@ -99,7 +99,7 @@ fn read_snapshot(pid: Pid) -> anyhow::Result<(Snapshot, Summary)> {
     Ok((snapshot, summary))
 }
 
-/// What the process holds, and the advice on what is suspicious about it in the light of the log.
+/// What the process holds, and advice on what is suspicious, given the log.
 fn held_by(
     (snapshot, summary): (Snapshot, Summary),
     explanation: &Explanation,

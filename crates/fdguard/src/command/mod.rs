@@ -24,7 +24,7 @@ mod trace;
 mod unit;
 mod watch;
 
-/// Runs the verb and gives the exit code.
+/// Runs the command and returns the exit code.
 #[must_use]
 pub fn dispatch(cli: Cli) -> u8 {
     anstream::ColorChoice::from(cli.color).write_global();

@@ -1,4 +1,4 @@
-//! From what the user asked for to process numbers.
+//! Resolves the user's selection to pids.
 
 use fdguard_core::Pid;
 use fdguard_probe::Probe;
@@ -6,7 +6,7 @@ use fdguard_probe::Probe;
 use crate::cli::Selection;
 use crate::exit::HintedError;
 
-/// The processes behind a selection, each once, in the order asked for.
+/// The processes of a selection, each once, in the given order.
 pub(super) fn pick(probe: &Probe, selection: &Selection) -> anyhow::Result<Vec<Pid>> {
     let Selection::Some { pids, name, tree } = selection else {
         return Ok(probe.pids()?);

@@ -15,11 +15,12 @@ use crate::report::{counts, human, json, lsof_fields, rules};
 /// What was read, and what of it failed.
 struct SnapResult {
     snapshots: Vec<(Snapshot, Summary)>,
-    /// Why some processes are missing; only where others could be read.
+    /// Why some processes are missing; only if others could be read.
     gaps: Vec<Gap>,
-    /// Whether the answer is one document or a list of them.
+    /// Whether the output is one document or a list of them.
     many: bool,
-    /// Whether everything was asked for: then processes of others are no failure.
+    /// Whether all processes were requested: then unreadable processes of other users are not a
+    /// failure.
     all: bool,
 }
 
@@ -31,7 +32,7 @@ pub(super) fn run(args: &SnapArgs) -> anyhow::Result<u8> {
         })?;
         return Ok(exit::CLEAN);
     }
-    // What is about to end need not be taken apart: with many descriptors that takes a while.
+    // The process is about to exit: dropping many descriptors would take a while.
     let looked = ManuallyDrop::new(read_snapshots(args)?);
     write(args, &looked)?;
     Ok(exit_code(args, &looked))
@@ -49,7 +50,7 @@ fn write(args: &SnapArgs, looked: &SnapResult) -> anyhow::Result<()> {
         (true, _, true) => output::emit(file, |out| counts::write_json(out, snapshots, *many)),
         (true, _, false) => output::emit(file, |out| json::write(out, snapshots, gaps, *many)),
         (_, true, _) => {
-            // Names of users that are not in it stay out.
+            // Users that are not in it have no name.
             let passwd = std::fs::read_to_string("/etc/passwd").unwrap_or_default();
             let names = lsof_fields::parse_passwd(&passwd);
             output::emit(file, |out| {
@@ -76,7 +77,7 @@ fn exit_code(args: &SnapArgs, looked: &SnapResult) -> u8 {
     } else {
         !looked.gaps.is_empty() || !looked.snapshots.iter().all(in_full)
     };
-    // A count is all that --counts asks for, and the radar has it.
+    // --counts needs only the count, which the radar has.
     let counted = args.counts
         && looked
             .snapshots
@@ -162,8 +163,8 @@ fn summarized(snapshots: Vec<Snapshot>) -> Vec<(Snapshot, Summary)> {
     snapshots.into_iter().zip(summaries).collect()
 }
 
-/// Splits results into what was read and why the rest was not. Of everything, processes that have
-/// no descriptors or ended meanwhile are not missed; of named ones they are.
+/// Splits results into snapshots and gaps. With `all`, processes without descriptors and those that
+/// ended meanwhile are not gaps; if they were named, they are.
 fn sort_out(
     results: Vec<Result<Snapshot, ProbeError>>,
     all: bool,

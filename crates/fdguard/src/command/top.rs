@@ -1,4 +1,4 @@
-//! `fdguard top`: which processes are near a wall, or growing?
+//! `fdguard top`: which processes are near a limit, or growing?
 
 use std::io::IsTerminal as _;
 use std::time::Duration;
@@ -90,7 +90,7 @@ impl HostSource for Host {
     }
 
     fn detail(&mut self, pid: Pid) -> Result<Holdings, String> {
-        // The view is drawn again and again: a walk over every process each time is too much.
+        // The view is redrawn often: scanning every process each time would cost too much.
         let options = Options {
             peers: false,
             ..Options::default()

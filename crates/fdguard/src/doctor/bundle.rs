@@ -21,7 +21,7 @@ const DIR_MODE: u32 = 0o700;
 pub(super) struct Piece {
     /// Its name.
     pub(super) name: &'static str,
-    /// What is in it.
+    /// Its contents.
     pub(super) bytes: Vec<u8>,
 }
 
@@ -32,8 +32,8 @@ enum Form {
     TarZst,
 }
 
-/// A place for a bundle, taken before there is anything to put there: a long watch must not end
-/// with "no such directory". What is not finished disappears with it.
+/// The target of a bundle, created before there is anything to put there: a long watch must not end
+/// with "no such directory". An unfinished bundle is removed on drop.
 #[derive(Debug)]
 pub struct BundleTarget {
     path: PathBuf,
@@ -43,7 +43,7 @@ pub struct BundleTarget {
 }
 
 impl BundleTarget {
-    /// Takes the place.
+    /// Creates the target.
     pub fn create(path: &Path) -> anyhow::Result<Self> {
         let form = form(path);
         let Some(name) = path.file_name().filter(|_| !path.as_os_str().is_empty()) else {
@@ -77,7 +77,7 @@ impl BundleTarget {
         self.fill(&pieces(evidence)?)
     }
 
-    /// Writes everything, then gives it its name.
+    /// Writes everything, then renames it.
     fn fill(mut self, pieces: &[Piece]) -> anyhow::Result<()> {
         let written = match self.form {
             Form::Dir => self.fill_dir(pieces),

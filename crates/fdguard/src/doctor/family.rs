@@ -6,9 +6,9 @@ use fdguard_core::Pid;
 use fdguard_core::evidence::{Relation, Relative};
 use fdguard_core::host::HostRow;
 
-/// More than these are counted and not listed.
+/// Relatives beyond this number are counted but not listed.
 const MOST: usize = 256;
-/// No chain of parents is this long; a row that changed meanwhile could make a circle.
+/// No chain of parents is this long; rows that changed between reads could form a cycle.
 const DEEPEST: usize = 64;
 
 /// The relatives of the named processes, parents before children, and how many were omitted.

@@ -1,4 +1,4 @@
-//! Everything there is to see of some processes, in the order of the playbook.
+//! Gathers everything about some processes, in the order of the playbook.
 
 use std::time::Duration;
 
@@ -25,14 +25,13 @@ pub struct DoctorPlan<'a> {
     pub every: Duration,
     /// Which lines of a log mean what.
     pub playbook: &'a Playbook,
-    /// How what was seen so far is judged while it goes on.
+    /// Judges the watch while it runs.
     pub settings: &'a RuleSettings,
-    /// Where that is shown.
+    /// Shows the progress.
     pub progress: &'a ProgressLine,
 }
 
-/// Looks, watches, looks again. What of the named ones could not be read is a gap, unless that is
-/// all of them.
+/// Looks, watches, looks again. A named process that could not be read is a gap, unless none could.
 pub fn gather(
     probe: &Probe,
     pids: &[Pid],
@@ -102,7 +101,7 @@ fn first_look(probe: &Probe, pids: &[Pid]) -> anyhow::Result<(Vec<ProcessVisit>,
     }
 }
 
-/// One process alone is asked more than several: what its user uses of inotify, for one.
+/// A single process is queried in more detail than several, for example its user's inotify usage.
 fn snapshots(probe: &Probe, pids: &[Pid]) -> Vec<Result<Snapshot, ProbeError>> {
     match pids {
         [one] => vec![probe.snapshot(*one, Options::default())],
@@ -120,7 +119,7 @@ fn visit(begin: Snapshot) -> ProcessVisit {
     }
 }
 
-/// The same processes again; absent where another one has the number now.
+/// The same processes again; `None` if the pid was reused.
 fn second_look(probe: &Probe, visits: &[ProcessVisit]) -> Vec<Option<Snapshot>> {
     let pids: Vec<Pid> = visits.iter().map(|visit| visit.begin.process.pid).collect();
     let seen = snapshots(probe, &pids).into_iter().zip(visits);

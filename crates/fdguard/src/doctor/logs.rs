@@ -30,7 +30,8 @@ pub fn open(paths: &[PathBuf]) -> anyhow::Result<Vec<OpenLog>> {
     paths.iter().map(open).collect()
 }
 
-/// Reads one to its end. Lines that are doubtful alone count where the process is at that wall.
+/// Reads one log to its end. Lines that are ambiguous alone count if the process is near that
+/// limit.
 pub(super) fn read(
     log: OpenLog,
     playbook: &Playbook,

@@ -1,8 +1,8 @@
-//! Where a process runs: versions and times, and nothing that names the host.
+//! Where a process runs: versions and times, without anything that identifies the host.
 
 use fdguard_core::evidence::Machine;
 
-/// Reads what everybody asks for.
+/// Reads what every report needs.
 pub(super) fn read() -> Machine {
     let system = rustix::system::uname();
     let text = |text: &std::ffi::CStr| text.to_string_lossy().into_owned();
@@ -24,7 +24,7 @@ fn os_release() -> String {
     texts.next().unwrap_or_default()
 }
 
-/// The line of the file that is meant for people.
+/// The human-readable line of the file.
 fn pretty_name(text: &str) -> Option<String> {
     let mut lines = text.lines();
     let value = lines.find_map(|line| line.strip_prefix("PRETTY_NAME="))?;

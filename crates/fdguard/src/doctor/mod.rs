@@ -1,7 +1,7 @@
-//! Gathering what a doctor's report is made of, and writing it into a bundle.
+//! Gathers the material of a doctor's report and writes it into a bundle.
 //!
-//! Only reading and writing is here: what it means is concluded by [`fdguard_core::evidence`], and
-//! put into words by [`crate::report`].
+//! This module only reads and writes: [`fdguard_core::evidence`] draws the conclusions, and
+//! [`crate::report`] phrases them.
 
 pub mod bundle;
 mod family;

@@ -1,4 +1,4 @@
-//! A doctor's visit to a recording: what a watch wrote down, in place of a running process.
+//! Runs the doctor on a recording instead of a running process.
 
 use std::path::Path;
 
@@ -137,7 +137,7 @@ fn detail(class: &Class, target: &Text) -> Detail {
     }
 }
 
-/// Of the machine only the version that wrote the recording is known.
+/// A recording contains only the version that wrote it, nothing else about the machine.
 fn machine(header: &RecordingHeader) -> Machine {
     Machine {
         fdguard: header.version.clone(),

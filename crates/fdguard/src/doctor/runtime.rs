@@ -2,7 +2,7 @@
 
 use fdguard_core::evidence::RuntimeInfo;
 
-/// The executables of interpreters and virtual machines, and what they are called.
+/// The executables of interpreters and virtual machines, and their names.
 const RUNTIMES: &[(&str, &str)] = &[
     ("python", "Python"),
     ("pypy", "PyPy"),
@@ -18,7 +18,7 @@ const RUNTIMES: &[(&str, &str)] = &[
     ("beam.smp", "Erlang"),
 ];
 
-/// The runtime behind an executable; absent for programs that run by themselves.
+/// The runtime of an executable; `None` for native programs.
 pub(super) fn detect(exe: &[u8]) -> Option<RuntimeInfo> {
     let exe = std::str::from_utf8(exe).ok()?;
     let exe = exe.strip_suffix(" (deleted)").unwrap_or(exe);

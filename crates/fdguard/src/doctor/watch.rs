@@ -1,4 +1,4 @@
-//! A short watch over some processes, written down entry by entry.
+//! A short watch of some processes, recorded entry by entry.
 
 use std::time::{Duration, Instant};
 
@@ -20,8 +20,8 @@ pub(super) struct RecordedWatch {
     pub(super) entries: Vec<RecordingEntry>,
 }
 
-/// Watches until the time is up, all processes have ended, or the user has seen enough. What ended
-/// before the watch could begin was still seen once: that is kept.
+/// Watches until the time is up, all processes have ended, or the user interrupts. A process that
+/// ended before the watch began keeps its first look.
 pub(super) fn short_watch(
     probe: &Probe,
     visits: &[ProcessVisit],
@@ -54,7 +54,7 @@ fn watch_to_the_end(
     mut live: LiveWatch<'_>,
     plan: &super::gather::DoctorPlan<'_>,
 ) -> anyhow::Result<RecordedWatch> {
-    // The watch ends by itself; nothing else has to be served meanwhile.
+    // The watch ends by itself; there is nothing else to serve.
     while live.advance(Instant::now() + plan.length)? != WatchProgress::Ended {
         let length = Some(plan.length);
         plan.progress
@@ -66,7 +66,7 @@ fn watch_to_the_end(
     })
 }
 
-/// The process that is not there any more, where that is the trouble.
+/// The process that is gone, if that is the error.
 fn ended(error: &ProbeError) -> Option<Pid> {
     match error {
         ProbeError::NoSuchProcess(pid)
@@ -77,7 +77,7 @@ fn ended(error: &ProbeError) -> Option<Pid> {
 }
 
 impl RecordedWatch {
-    /// What the first look saw, as a watch that ended with it.
+    /// The first look, as a watch that ended with it.
     fn of_one_look(visits: &[ProcessVisit], every: Duration) -> Self {
         let now = Timestamp::now();
         let entries = visits.iter().zip(0..).flat_map(|(visit, id)| {
@@ -119,7 +119,7 @@ impl RecordedWatch {
         }
     }
 
-    /// Whether a process can call `select()`: looked up when it came into view.
+    /// Whether a process can call `select()`: determined when it was first seen.
     pub(super) fn select_of(&self, pid: Pid) -> Option<SelectUse> {
         self.entries.iter().find_map(|entry| match entry {
             RecordingEntry::Process(appearance) if appearance.process.pid == pid => {

@@ -13,7 +13,7 @@ pub(super) fn is_zstd(head: &[u8]) -> bool {
     head.starts_with(&MAGIC) || matches!(head, [0x50..=0x5f, 0x2a, 0x4d, 0x18, ..])
 }
 
-/// What the frames hold, one after the other.
+/// The contents of the frames, concatenated.
 pub(super) struct Frames<R> {
     source: R,
     decoder: FrameDecoder,
@@ -29,7 +29,7 @@ impl<R: BufRead> Frames<R> {
         }
     }
 
-    /// Goes to the next frame that holds something; false at the end.
+    /// Advances to the next frame with content; false at the end.
     fn next_frame(&mut self) -> io::Result<bool> {
         loop {
             if self.source.fill_buf()?.is_empty() {

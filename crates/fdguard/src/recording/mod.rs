@@ -1,7 +1,7 @@
-//! Recordings on disk: a watch written down as it happens, and read back to be judged again.
+//! Recordings on disk: a watch is recorded as it happens, and read back to be judged again.
 //!
-//! The lines are values of [`fdguard_core::recording`]; here is how they get into a file,
-//! compressed or not, and how much of a file that was cut short can still be had.
+//! The lines are values of [`fdguard_core::recording`]. This module writes them to a file,
+//! compressed or not, and recovers as much as possible from a truncated file.
 
 mod frames;
 mod read;
@@ -20,18 +20,18 @@ use fdguard_core::watch::Watch;
 pub use read::Replay;
 pub use write::Recorder;
 
-/// Reads a whole recording into a watch; beside it, where and why it was cut short, if it was.
+/// Reads a whole recording into a watch; also returns where and why it was cut short, if it was.
 ///
 /// A recording without an end entry ends at the time of its last entry.
 ///
 /// # Errors
 ///
-/// When it is no recording that this version reads; never for one that stops in the middle.
+/// If it is not a recording that this version reads; never for one that stops in the middle.
 pub fn replay(path: &Path) -> anyhow::Result<(Watch, Option<String>)> {
     Ok(play(Replay::open(path)?))
 }
 
-/// The same from a recording that is open already.
+/// The same from a recording that is already open.
 #[must_use]
 pub fn play(replay: Replay) -> (Watch, Option<String>) {
     play_to(replay, |_, _| {})
@@ -69,7 +69,7 @@ pub fn play_to(
     (watch, cut)
 }
 
-/// The same from bytes that are no file: for the fuzzer.
+/// The same from bytes instead of a file, for the fuzzer.
 #[doc(hidden)]
 pub fn replay_bytes(bytes: Vec<u8>) -> anyhow::Result<(Watch, Option<String>)> {
     let source = Box::new(std::io::Cursor::new(bytes));

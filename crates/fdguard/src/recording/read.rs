@@ -1,4 +1,4 @@
-//! Reading a recording, whole or cut short.
+//! Reads a recording, complete or truncated.
 
 use std::collections::{BTreeMap, HashMap};
 use std::fmt;
@@ -17,13 +17,13 @@ use crate::input;
 /// fdguard's own lines are far shorter; a file without newlines must not fill the memory.
 const LONGEST: u64 = 64 << 20;
 
-/// More kinds than this are not named, only counted.
+/// Further kinds are counted but not named.
 const MOST_KINDS: usize = 4;
 
 const HOW: &str = "create a recording with fdguard watch --record FILE";
 
-/// The entries of a recording, as an iterator. Whatever stops it in the middle is no error: what
-/// came before is returned, and [`Replay::cut`] gives the reason.
+/// The entries of a recording, as an iterator. A recording that stops in the middle is not an
+/// error: the entries before are returned, and [`Replay::cut`] gives the reason.
 pub struct Replay {
     source: Box<dyn BufRead>,
     header: RecordingHeader,
@@ -31,13 +31,13 @@ pub struct Replay {
     line: u64,
     cut: Option<String>,
     done: bool,
-    /// Entries of kinds that this version does not know.
+    /// Entries of unknown kinds.
     skipped: BTreeMap<String, u64>,
     /// The time of the latest entry of each process.
     latest: HashMap<u32, f64>,
-    /// Entries whose time was earlier than that of the one before.
+    /// Entries with an earlier time than their predecessor.
     backwards: u64,
-    /// What is still to be given after the last line.
+    /// Gaps to return after the last line.
     gaps: Vec<Gap>,
 }
 
@@ -95,14 +95,13 @@ impl Replay {
         &self.header
     }
 
-    /// Where and why it stops in the middle; absent while nothing is wrong, so to be asked at the
-    /// end.
+    /// Where and why it stops in the middle; `None` until a fault is found, so call it at the end.
     #[must_use]
     pub fn cut(&self) -> Option<String> {
         self.cut.clone()
     }
 
-    /// The next entry of a line that is one; none at the end or where it is cut.
+    /// The next line that is an entry; `None` at the end or at a fault.
     fn next_line(&mut self) -> Option<RecordingEntry> {
         loop {
             let line = match read_line(&mut self.source) {
@@ -151,7 +150,7 @@ impl Replay {
         *self.skipped.entry(kind).or_default() += 1;
     }
 
-    /// Time does not go backwards: such an entry is kept, at the time of the one before.
+    /// Time does not go backwards: such an entry is kept, with the time of its predecessor.
     fn in_order(&mut self, mut entry: RecordingEntry) -> RecordingEntry {
         let (id, at) = match &mut entry {
             RecordingEntry::Process(appearance) => (appearance.id, &mut appearance.at),
@@ -168,7 +167,7 @@ impl Replay {
         entry
     }
 
-    /// What went wrong without ending it.
+    /// Faults that did not end it.
     fn troubles(&self) -> Vec<Gap> {
         let mut gaps = Vec::new();
         let skipped: u64 = self.skipped.values().sum();
@@ -219,9 +218,9 @@ impl Iterator for Replay {
 }
 
 enum Line {
-    /// With its end.
+    /// With its line break.
     Whole(Vec<u8>),
-    /// The last one, without.
+    /// The last line, without a line break.
     Open(Vec<u8>),
     TooLong,
     End,
@@ -246,7 +245,7 @@ struct Schema {
     schema: String,
 }
 
-/// The first line, or one line of why this is none.
+/// The first line, or a one-line reason why this is not a recording.
 fn header(name: &str, source: &mut dyn BufRead) -> anyhow::Result<RecordingHeader> {
     let refused =
         |what: String, hint: &str| Err(HintedError::look(format!("{name} {what}"), hint).into());

@@ -68,14 +68,14 @@ fn small() -> Vec<RecordingEntry> {
     ]
 }
 
-/// A file in a folder that goes away with the test.
+/// A file in a directory that is removed with the test.
 fn place(name: &str) -> (tempfile::TempDir, PathBuf) {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join(name);
     (dir, path)
 }
 
-/// Writes a flush after every second entry, so that a compressed one has several frames.
+/// Flushes after every second entry, so that a compressed recording has several frames.
 fn record(path: &Path, entries: &[RecordingEntry]) {
     let mut recorder = Recorder::create(path, &header()).unwrap();
     let mut now = Instant::now();
@@ -99,7 +99,7 @@ fn opened(bytes: &[u8]) -> anyhow::Result<Replay> {
     Replay::from_source("it", Box::new(std::io::Cursor::new(bytes.to_vec())))
 }
 
-/// The entries, and where it was cut.
+/// The entries, and where the recording was cut.
 fn read(bytes: &[u8]) -> (Vec<RecordingEntry>, Option<String>) {
     let mut replay = opened(bytes).unwrap();
     let entries = (&mut replay).collect();

@@ -1,4 +1,4 @@
-//! Writing a recording while the watch goes on.
+//! Writes a recording while the watch runs.
 
 use std::fs::File;
 use std::io::{self, Write};
@@ -11,20 +11,19 @@ use fdguard_core::recording::{RecordingEntry, RecordingHeader};
 use ruzstd::encoding::{CompressionLevel, compress_to_vec};
 use serde::Serialize;
 
-/// The most that a crash may cost: a verdict does not depend on the last second.
+/// The most that a crash may lose: a verdict does not depend on the last second.
 const FLUSH_EVERY: Duration = Duration::from_secs(1);
 
-/// A host of many processes has this many in far less than a second. It bounds what waits in memory
-/// also if [`Recorder::flush_due`] is never called.
+/// A busy host produces this many in far less than a second. Limits the memory even if
+/// [`Recorder::flush_due`] is never called.
 const FLUSH_ENTRIES: usize = 64;
 
-/// A recording that is being written: JSON Lines, or the same in zstd when its name ends in `.zst`.
+/// A recording that is being written: JSON Lines, or the same in zstd if its name ends in `.zst`.
 ///
-/// What waits is written when a second has passed ([`Recorder::flush_due`]) or 64 entries wait,
-/// whichever is first. So a process that is killed loses a second. The flush by time also waits
-/// until the disk has it, at most once a second, so a loss of power costs little more. In a
-/// compressed recording each flush is a zstd frame of its own, hence readable without what would
-/// have followed.
+/// Buffered entries are written after a second ([`Recorder::flush_due`]) or when there are 64,
+/// whichever is first. So a process that is killed loses a second. The flush by time also syncs to
+/// disk, at most once a second, so a loss of power costs little more. In a compressed recording
+/// each flush is a separate zstd frame, hence readable without what would have followed.
 ///
 /// # Errors
 ///
@@ -36,7 +35,7 @@ pub struct Recorder {
     pub(super) out: File,
     path: PathBuf,
     compressed: bool,
-    /// Whether the disk can be waited for: a pipe or a terminal has none.
+    /// Whether it can be synced: a pipe or a terminal cannot.
     durable: bool,
     waiting: Vec<u8>,
     entries: usize,
@@ -45,8 +44,8 @@ pub struct Recorder {
 }
 
 impl Recorder {
-    /// Begins a recording. Its first line is written at once: whoever may not write here should
-    /// know before the watch begins.
+    /// Begins a recording. Writes the first line at once, so that a missing permission shows before
+    /// the watch begins.
     pub fn create(path: &Path, header: &RecordingHeader) -> anyhow::Result<Self> {
         let out = open(path).with_context(|| path.display().to_string())?;
         let durable = out.metadata().is_ok_and(|meta| meta.is_file());
@@ -65,7 +64,7 @@ impl Recorder {
         Ok(recorder)
     }
 
-    /// Writes one entry down, some time within the next second.
+    /// Writes one entry, within the next second.
     pub fn write(&mut self, entry: &RecordingEntry) -> anyhow::Result<()> {
         if self.given_up {
             return Ok(());
@@ -78,7 +77,7 @@ impl Recorder {
         Ok(())
     }
 
-    /// Flushes when a second has passed since the last time. To be called at every tick.
+    /// Flushes if a second has passed since the last flush. Call it at every tick.
     pub fn flush_due(&mut self, now: Instant) -> anyhow::Result<()> {
         let since = *self.flushed_at.get_or_insert(now);
         if self.given_up || now.saturating_duration_since(since) < FLUSH_EVERY {
@@ -89,7 +88,7 @@ impl Recorder {
         self.sync()
     }
 
-    /// Writes what still waits, down to the disk.
+    /// Writes the rest of the buffer and syncs it.
     pub fn finish(mut self) -> anyhow::Result<()> {
         if self.given_up {
             return Ok(());
@@ -98,7 +97,7 @@ impl Recorder {
         self.sync()
     }
 
-    /// An entry is serialized whole before any of it counts: no half of a line is ever left behind.
+    /// Serializes an entry completely before buffering it, so that no partial line is ever left.
     fn line(&mut self, value: &impl Serialize) -> anyhow::Result<()> {
         let line = serde_json::to_vec(value).with_context(|| self.path.display().to_string())?;
         self.waiting.extend_from_slice(&line);
@@ -130,15 +129,15 @@ impl Recorder {
         self.or_give_up(synced)
     }
 
-    /// After half of a write nothing that follows could be read.
+    /// After a partial write nothing that follows could be read.
     fn or_give_up(&mut self, result: io::Result<()>) -> anyhow::Result<()> {
         self.given_up |= result.is_err();
         result.with_context(|| self.path.display().to_string())
     }
 }
 
-/// Standard output is taken as it is: opened by its name it would be cut to nothing, and a socket
-/// cannot be opened at all.
+/// Standard output is used as it is: opening it by name would truncate it, and a socket cannot be
+/// opened at all.
 fn open(path: &Path) -> io::Result<File> {
     let stdout = ["-", "/dev/stdout", "/dev/fd/1", "/proc/self/fd/1"];
     if stdout.iter().any(|name| path == Path::new(name)) {

@@ -6,10 +6,10 @@ use fdguard_core::lint::Severity;
 
 use super::problem::{CheckProblem, ProblemReport};
 
-/// Writes one line for each problem; what was cleared is a notice.
+/// Writes one line for each problem; accepted ones become notices.
 ///
-/// A line break comes first: the program that was checked shares this stream, its last line may
-/// have no end, and an annotation counts only at the beginning of a line.
+/// A line break comes first: the checked program shares this stream, its last line may be
+/// incomplete, and an annotation counts only at the beginning of a line.
 pub fn write(out: &mut dyn Write, told: &ProblemReport) -> anyhow::Result<()> {
     if !told.problems.is_empty() {
         writeln!(out)?;
@@ -42,14 +42,14 @@ fn line(told: &ProblemReport, problem: &CheckProblem) -> String {
     format!("::{command} {}::{}", properties.join(","), data(&message))
 }
 
-/// A message: it ends with its line.
+/// Escapes a message, which ends at the end of the line.
 fn data(text: &str) -> String {
     text.replace('%', "%25")
         .replace('\r', "%0D")
         .replace('\n', "%0A")
 }
 
-/// A property: it ends with a comma or a colon, too.
+/// Escapes a property, which also ends at a comma or a colon.
 fn property(text: &str) -> String {
     data(text).replace(':', "%3A").replace(',', "%2C")
 }

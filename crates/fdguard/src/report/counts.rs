@@ -34,7 +34,7 @@ struct Counts<'a> {
     health: Health,
 }
 
-/// The same by the names that health endpoints of others use, so that one can pass it on as it is.
+/// The same under the names that other health endpoints use, so that it can be passed on unchanged.
 #[derive(Serialize)]
 struct Health {
     fd_count: Option<u64>,
@@ -90,7 +90,7 @@ impl<'a> Counts<'a> {
             zombies: snapshot.process.zombies,
             walls: &summary.walls,
             classes: summary.classes.as_deref(),
-            // Only the names: messages may hold paths and peers.
+            // Only the names: messages may contain paths and peers.
             lints: summary.lints.iter().map(|hit| hit.rule).collect(),
             gaps: snapshot.gaps.len(),
             health: Health::of(one),

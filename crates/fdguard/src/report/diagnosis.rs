@@ -35,7 +35,7 @@ fn style_of(verdict: Verdict) -> Style {
     }
 }
 
-/// Narrower than this no word is broken any more: the terminal does that.
+/// Below this width words are not broken: the terminal does that.
 const NARROWEST: usize = 24;
 
 /// Writes the whole report, lines no wider than `width`.
@@ -54,7 +54,7 @@ pub fn write(
     write_gaps(out, &diagnosis.gaps, width)
 }
 
-/// What could not be seen.
+/// Prints what could not be seen.
 pub(crate) fn write_gaps(out: &mut dyn Write, gaps: &[Gap], width: usize) -> anyhow::Result<()> {
     for gap in gaps {
         let text = format!("not seen: {} ({}); {}", gap.what, gap.why, gap.remedy);
@@ -224,7 +224,7 @@ pub fn duration(seconds: f64) -> String {
     }
 }
 
-/// Words in lines, each after `indent`.
+/// Wraps words into lines, each after `indent`.
 pub(crate) fn wrapped(
     out: &mut dyn Write,
     indent: &str,

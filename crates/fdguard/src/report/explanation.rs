@@ -212,7 +212,7 @@ fn what_ran_out(wall: WallName) -> &'static str {
     }
 }
 
-/// The earliest of the surest lines: a doubtful one proves nothing to the reader.
+/// The earliest of the most certain lines: a doubtful one proves nothing to the reader.
 fn first_of(rows: &[&SymptomMatch], width: Option<usize>) -> String {
     let surest = rows.iter().map(|found| found.certainty).max();
     let rows = rows.iter().filter(|found| Some(found.certainty) == surest);
@@ -309,7 +309,7 @@ fn write_holder(
     write_gaps(out, &snapshot.gaps)
 }
 
-/// The largest classes, each with what most of it points at.
+/// The largest classes, each with its most frequent target.
 fn held_rows(summary: &Summary) -> Vec<Vec<String>> {
     let classes = summary.classes.as_deref().unwrap_or_default();
     let rows = classes.iter().take(TOP).map(|row| {

@@ -1,5 +1,5 @@
 //! The radar for people and for programs: the table of `top --once` and the `fdguard.host/1`
-//! document. The words of the cells are shared with the terminal view, so that both say the same.
+//! document. The terminal view shares the text of the cells, so that both show the same.
 
 use std::cmp::Ordering;
 
@@ -21,7 +21,7 @@ pub fn wall_share(row: &HostRow) -> Option<f64> {
     wall::percent(nearest.at.saturating_sub(nearest.left), nearest.at)
 }
 
-/// How much a share of a wall matters; nothing below 70 %.
+/// The severity of a share of a limit; `None` below 70 %.
 #[must_use]
 pub fn severity(share: Option<f64>) -> Option<Severity> {
     match share? {
@@ -41,7 +41,7 @@ pub fn mark(severity: Option<Severity>) -> &'static str {
     }
 }
 
-/// Larger first, and what is unknown last.
+/// Larger first, unknown last.
 #[must_use]
 pub fn larger_first(a: Option<f64>, b: Option<f64>) -> Ordering {
     match (a, b) {
@@ -50,7 +50,7 @@ pub fn larger_first(a: Option<f64>, b: Option<f64>) -> Ordering {
     }
 }
 
-/// The rows by share of their nearest wall, the nearest first; equal ones by count and number.
+/// The rows by share of their nearest limit, highest first; ties by count and pid.
 #[must_use]
 pub fn by_wall(rows: &[HostRow]) -> Vec<&HostRow> {
     let mut ranked: Vec<_> = rows.iter().map(|row| (wall_share(row), row)).collect();

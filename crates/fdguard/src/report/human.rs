@@ -21,7 +21,7 @@ pub struct Options {
     pub width: Option<usize>,
 }
 
-/// Writes snapshots one after the other, and the sum when there are several.
+/// Writes snapshots one after the other, and the sum if there are several.
 pub fn write(
     out: &mut dyn Write,
     snapshots: &[(Snapshot, Summary)],
@@ -157,7 +157,7 @@ fn write_head(out: &mut dyn Write, snapshot: &Snapshot, summary: &Summary) -> an
     Ok(())
 }
 
-/// The band past 1024 when no such number is open now.
+/// The range past 1024 if no such number is open now.
 fn crossed(summary: &Summary) -> String {
     match (summary.crossed_1024, summary.highest) {
         (Some(true), Some(highest)) if highest < 1024 => {
@@ -228,7 +228,7 @@ fn write_targets(
         .iter()
         .take(options.targets)
         .map(|row| {
-            // What is one and the same is shown as it is: there is nothing to collapse it with.
+            // A group with a single target shows the target itself: there is nothing to collapse.
             let shown = if row.same { &row.example } else { &row.target };
             vec![
                 format!("×{}", thousands(row.count)),
@@ -302,7 +302,7 @@ fn write_fds(out: &mut dyn Write, fds: &[FdEntry], width: Option<usize>) -> anyh
     )
 }
 
-/// The target and, in a few words, what its detail adds.
+/// The target and a short note from its detail.
 fn describe(entry: &FdEntry) -> String {
     let mut text = sanitize(&entry.target);
     let note = super::detail::note(entry);

@@ -11,20 +11,21 @@ use serde::Serialize;
 #[derive(Serialize)]
 struct Many<'a> {
     schema: &'static str,
-    /// Descriptors of all of them together: the budget of a tree.
+    /// Descriptors of all of them together.
     count: Option<u64>,
     processes: usize,
     gaps: &'a [Gap],
 }
 
-/// Writes one document: a single snapshot as itself, several under one roof.
+/// Writes one document: a single snapshot as such, several in a wrapper.
 pub fn write(
     out: &mut dyn Write,
     snapshots: &[(Snapshot, Summary)],
     gaps: &[Gap],
     many: bool,
 ) -> anyhow::Result<()> {
-    // To memory first, on every core: a writer in between costs more than the text itself.
+    // Serialise to memory first, on every core: writing through a writer costs more than the text
+    // itself.
     let texts = workers::map(snapshots, 8, |(snapshot, summary)| {
         encode(snapshot, summary)
     });
@@ -50,9 +51,9 @@ pub fn write(
     Ok(())
 }
 
-/// From this many descriptors on, the list of one snapshot is worth several cores.
+/// From this many descriptors on, the list of one snapshot is serialised on several cores.
 const LONG: usize = 4096;
-/// About what one descriptor takes: a buffer that grows is copied each time.
+/// Approximate bytes per descriptor: a buffer that grows is copied each time.
 const PER_FD: usize = 400;
 
 fn encode(snapshot: &Snapshot, summary: &Summary) -> Result<Vec<u8>, serde_json::Error> {
@@ -63,7 +64,7 @@ fn encode(snapshot: &Snapshot, summary: &Summary) -> Result<Vec<u8>, serde_json:
         return Ok(text);
     }
     serde_json::to_writer(&mut text, &SnapshotDocument::without_fds(snapshot, summary))?;
-    // The list comes last, so what closes it and the document is cut off and put back at the end.
+    // The list comes last: cut off the closing brackets and add them back at the end.
     text.truncate(text.len() - b"]}".len());
     let chunks: Vec<&[FdEntry]> = fds.chunks(LONG / 4).collect();
     for (index, list) in workers::map(&chunks, 1, serde_json::to_vec)
@@ -82,7 +83,7 @@ fn io_error(error: &serde_json::Error) -> std::io::Error {
     std::io::Error::other(error.to_string())
 }
 
-/// The sum of the counts; unknown as soon as one of them is.
+/// The sum of the counts; `None` if one of them is unknown.
 #[must_use]
 pub fn total(snapshots: &[(Snapshot, Summary)]) -> Option<u64> {
     snapshots.iter().map(|(snapshot, _)| snapshot.count).sum()
@@ -96,7 +97,7 @@ mod tests {
     use super::{LONG, encode};
     use crate::tui::fixture;
 
-    /// The fixture's snapshot with its descriptors many times over.
+    /// The fixture's snapshot with its descriptors repeated.
     fn long(count: usize) -> Snapshot {
         let mut snapshot = fixture::holdings().snapshot;
         let one = snapshot.fds.take().unwrap_or_default();

@@ -13,7 +13,7 @@ fn is_case(problem: &&CheckProblem) -> bool {
     problem.severity >= Severity::Warning || problem.cleared.is_some()
 }
 
-/// Rules that a check always asks.
+/// Rules that a check always applies.
 const ALWAYS: &[&str] = &["leak", "double-close", "use-after-close"];
 
 /// Writes the document.
@@ -95,7 +95,7 @@ fn write_problem(
     Ok(())
 }
 
-/// Text between tags. XML knows no way to write most control characters.
+/// Text between tags. XML cannot represent most control characters.
 fn text(value: &str) -> String {
     let mut out = String::with_capacity(value.len());
     for character in value.chars() {

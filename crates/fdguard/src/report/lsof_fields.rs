@@ -1,4 +1,4 @@
-//! The output of `lsof -F`: one letter per field, for programs that read that already.
+//! The output of `lsof -F`: one letter per field, for programs that already read it.
 
 use std::collections::BTreeMap;
 use std::io::Write;
@@ -8,7 +8,7 @@ use fdguard_core::{Class, Detail, FdEntry, Mode, Snapshot, Summary};
 /// Login names by user id.
 pub type LoginNames = BTreeMap<u32, String>;
 
-/// Reads the text of `/etc/passwd`; of two names of one user the first counts.
+/// Parses `/etc/passwd`; if a user has two names, the first counts.
 #[must_use]
 pub fn parse_passwd(text: &str) -> LoginNames {
     let mut names = LoginNames::new();
@@ -128,8 +128,8 @@ fn write_entry(set: &mut Fields<'_>, entry: &FdEntry) -> std::io::Result<()> {
     set.end()
 }
 
-/// The device of a file's file system, and that of a device itself. For sockets lsof has
-/// the inode in the field `d`.
+/// The device of a file's file system, and that of a device itself. For sockets lsof puts the inode
+/// into the field `d`.
 fn write_device(set: &mut Fields<'_>, entry: &FdEntry) -> std::io::Result<()> {
     if let Detail::File(file) = &entry.detail {
         for (letter, device) in [('D', &file.dev), ('r', &file.device)] {
@@ -144,7 +144,7 @@ fn write_device(set: &mut Fields<'_>, entry: &FdEntry) -> std::io::Result<()> {
     Ok(())
 }
 
-/// `254:0` as one number, as the C library packs it.
+/// `254:0` as one number, packed as in the C library.
 fn device_number(text: &str) -> Option<u64> {
     let (major, minor) = text.split_once(':')?;
     let (major, minor): (u64, u64) = (major.parse().ok()?, minor.parse().ok()?);
@@ -159,7 +159,7 @@ fn is_socket(detail: &Detail) -> bool {
     )
 }
 
-/// The flags as fdinfo has them.
+/// The flags as in fdinfo.
 fn flags(entry: &FdEntry) -> Option<u32> {
     let mode = match entry.mode? {
         Mode::Read => 0,

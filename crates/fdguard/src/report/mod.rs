@@ -1,4 +1,4 @@
-//! Values to text: one function each, no input and no exit codes here.
+//! Converts values to text: no input and no exit codes here.
 
 pub mod annotations;
 pub mod counts;

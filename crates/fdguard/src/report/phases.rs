@@ -1,4 +1,4 @@
-//! Phases for people and programs: each step, then whether the last is back to the first.
+//! Phases for people and programs: each step, then whether the last returns to the first.
 
 use std::io::Write;
 
@@ -13,13 +13,13 @@ use super::style::{ADDED, DIM, HEADING, REMOVED, WARNING, paint};
 use super::table::{class_name, counted};
 use crate::terminal::{sanitize, sanitize_str};
 
-/// More numbers than this are not read by anybody.
+/// A longer list of numbers is not readable.
 const NUMBERS: usize = 12;
 
 /// A snapshot with the name of its phase.
 #[derive(Clone, Debug)]
 pub struct NamedPhase {
-    /// As the user named it, or the name of the file.
+    /// The user's name for it, or the name of the file.
     pub name: String,
     /// What was seen.
     pub snapshot: Snapshot,

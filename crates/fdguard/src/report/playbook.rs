@@ -12,7 +12,7 @@ use serde::Serialize;
 use super::style::{DIM, HEADING, paint};
 use crate::terminal::sanitize_str;
 
-/// What of a playbook is shown.
+/// The part of a playbook to show.
 #[derive(Debug)]
 pub struct PlaybookSelection<'a> {
     advice: Vec<&'a Advice>,
@@ -38,7 +38,7 @@ impl<'a> PlaybookSelection<'a> {
         }
     }
 
-    /// What has this word in it.
+    /// Entries that contain this word.
     #[must_use]
     pub fn with(playbook: &'a Playbook, word: &str) -> Self {
         let lower = word.to_lowercase();
@@ -74,7 +74,7 @@ pub fn write_json(out: &mut dyn Write, listed: &PlaybookSelection<'_>) -> anyhow
     Ok(())
 }
 
-/// Writes entry after entry.
+/// Writes the entries one by one.
 pub fn write(out: &mut dyn Write, listed: &PlaybookSelection<'_>) -> anyhow::Result<()> {
     if listed.advice.is_empty() && listed.symptoms.is_empty() {
         writeln!(out, "the playbook has no entry for that")?;
@@ -108,7 +108,7 @@ pub fn write(out: &mut dyn Write, listed: &PlaybookSelection<'_>) -> anyhow::Res
     Ok(())
 }
 
-/// The three sentences of an entry; `fill` may put a process number in.
+/// The three sentences of an entry; `fill` may insert a pid.
 pub(super) fn write_sentences(
     out: &mut dyn Write,
     advice: &Advice,
@@ -126,7 +126,7 @@ pub(super) fn write_sentences(
     Ok(())
 }
 
-/// The conditions of an entry, in words.
+/// The conditions of an entry, as text.
 fn when(advice: &Advice) -> String {
     let classes = |list: &[ClassPattern], between: &str| {
         let names: Vec<&str> = list.iter().map(ClassPattern::as_str).collect();

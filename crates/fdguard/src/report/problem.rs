@@ -1,4 +1,4 @@
-//! What fails a check, in the one form that the reports for other tools are made from.
+//! The failures of a check, in the one form that all reports for other tools use.
 
 use std::path::{Component, Path, PathBuf};
 
@@ -11,7 +11,7 @@ use fdguard_core::origin::{Culprit, Frame};
 use fdguard_core::proof;
 use fdguard_core::rule;
 
-/// Where the guide is on the web.
+/// The guide on the web.
 const GUIDE: &str = "https://github.com/fdguard/fdguard/blob/main/docs/guide/rules";
 
 /// A problem that fails a check, or would if it were not cleared.
@@ -27,7 +27,7 @@ pub struct CheckProblem {
     pub fix: String,
     /// The line of the application.
     pub culprit: Option<Culprit>,
-    /// All of its stack.
+    /// The whole stack.
     pub stack: Vec<Frame>,
     /// The class of the descriptors.
     pub class: Option<String>,
@@ -35,23 +35,23 @@ pub struct CheckProblem {
     pub cleared: Option<String>,
 }
 
-/// The results for other tools.
+/// The results in a form for other tools.
 #[derive(Debug)]
 pub struct ProblemReport {
-    /// The name of what was checked.
+    /// The name of the checked program.
     pub name: String,
-    /// What was found, the gravest first.
+    /// The problems, the most severe first.
     pub problems: Vec<CheckProblem>,
     /// How long it took.
     pub seconds: f64,
     /// Paths under this directory are reported relative to it.
     pub base: PathBuf,
-    /// The file of the program that was checked: the place of a problem whose line is unknown.
+    /// The file of the checked program: the place of a problem whose line is unknown.
     pub program: Option<PathBuf>,
 }
 
 impl ProblemReport {
-    /// The findings that `fails` picks, what was cleared, and every hazard.
+    /// The findings selected by `fails`, accepted ones, and every hazard.
     #[must_use]
     pub fn of(diagnosis: &Diagnosis, name: String, fails: impl Fn(&Finding) -> bool) -> Self {
         let chosen = diagnosis.findings.iter();
@@ -75,7 +75,7 @@ impl ProblemReport {
         }
     }
 
-    /// The file of a problem as the repository knows it, as far as it is known.
+    /// The file of a problem, relative to the repository if known.
     #[must_use]
     pub fn file(&self, problem: &CheckProblem) -> Option<String> {
         let file = problem.culprit.as_ref()?.file.as_ref()?;
@@ -83,8 +83,8 @@ impl ProblemReport {
     }
 }
 
-/// The file that stands for a program: the first word of its command line that names a file below
-/// `base` (the script, where an interpreter runs one), otherwise its executable.
+/// The file that represents a program: the first word of its command line that names a file below
+/// `base` (the script, if an interpreter runs one), otherwise its executable.
 fn program_file(
     words: &[PathBuf],
     executable: Option<PathBuf>,
@@ -99,7 +99,7 @@ fn program_file(
         .or(first)
 }
 
-/// The program of a bare name, where a shell would find it.
+/// Finds the program of a bare name, as a shell would.
 fn on_search_path(name: &Path) -> Option<PathBuf> {
     let is_bare = name.components().count() == 1 && !name.is_absolute();
     let search = std::env::var_os("PATH").filter(|_| is_bare)?;
@@ -107,7 +107,7 @@ fn on_search_path(name: &Path) -> Option<PathBuf> {
     places.find(|place| place.is_file())
 }
 
-/// A path without the folder that it is in, where it is.
+/// A path relative to `base` if it is below it.
 #[must_use]
 pub fn relative(path: &str, base: &Path) -> String {
     let path = Path::new(path);

@@ -103,7 +103,8 @@ fn location(told: &ProblemReport, frame: &Frame) -> Option<Value> {
         location["logicalLocations"] =
             json!([{"fullyQualifiedName": function, "kind": "function"}]);
     }
-    // A relative path that leads up is of the machine that built a library, not of this repository.
+    // A relative path that leads up belongs to the machine that built a library, not to this
+    // repository.
     let file = frame.file.as_ref();
     if let Some(file) = file.filter(|file| !leads_up(&file.to_lossy())) {
         location["physicalLocation"] =
@@ -115,8 +116,8 @@ fn location(told: &ProblemReport, frame: &Frame) -> Option<Value> {
     (frame.file.is_some() || frame.function.is_some()).then_some(location)
 }
 
-/// A place in a file. Code scanning refuses a result without one: where the line is unknown, the
-/// file of the program is named, and the message of the location says so.
+/// A place in a file. Code scanning rejects a result without one: if the line is unknown, the file
+/// of the program is used, and the message of the location explains it.
 fn with_file(told: &ProblemReport, place: Option<Value>) -> Option<Value> {
     let mut place = place.unwrap_or_else(|| json!({}));
     if place.get("physicalLocation").is_some() {
@@ -135,7 +136,7 @@ fn leads_up(path: &str) -> bool {
     !path.starts_with('/') && path.split('/').any(|part| part == "..")
 }
 
-/// A file as a URI: relative to the folder of the call where it is below that.
+/// A file as a URI, relative to the working directory if it is below it.
 fn artifact(told: &ProblemReport, file: &str) -> Value {
     let path = relative(file, &told.base);
     match path.strip_prefix('/') {
@@ -144,8 +145,8 @@ fn artifact(told: &ProblemReport, file: &str) -> Value {
     }
 }
 
-/// The same problem in the next version of the program, whatever was written above it: no line, no
-/// number.
+/// Identifies the same problem in the next version of the program, whatever changed above it: no
+/// line, no number.
 fn fingerprint(told: &ProblemReport, problem: &CheckProblem) -> String {
     let file = told.file(problem).unwrap_or_default();
     let culprit = problem.culprit.as_ref();
@@ -157,7 +158,7 @@ fn fingerprint(told: &ProblemReport, problem: &CheckProblem) -> String {
     format!("{:016x}", fnv(parts.join("\u{1f}").as_bytes()))
 }
 
-/// FNV-1a: the same on every machine and in every version.
+/// FNV-1a: stable across machines and versions.
 fn fnv(bytes: &[u8]) -> u64 {
     let step = |hash: u64, byte: &u8| (hash ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3);
     bytes.iter().fold(0xcbf2_9ce4_8422_2325, step)
@@ -193,7 +194,7 @@ fn camel(id: &str) -> String {
     id.split('-').map(word).collect()
 }
 
-/// With a capital, without a full stop.
+/// With a capital letter, without a full stop.
 fn sentence(text: &str) -> String {
     let text = text.trim().trim_end_matches('.');
     let mut chars = text.chars();
@@ -242,7 +243,7 @@ mod tests {
         let mut other = told(7);
         other.problems[0].class = Some("pipe".to_owned());
         assert_ne!(print(told(7)), print(other));
-        // Written down: a change would open every known alert again.
+        // Pinned: a change would reopen every known alert.
         assert_eq!(print(told(7))["fdguard/v1"].as_str().unwrap().len(), 16);
     }
 

@@ -16,8 +16,7 @@ pub fn line(form: LineForm, subject: &WatchedProcess, opinion: &ProcessDiagnosis
     }
 }
 
-/// Unknown is `unknown`, nothing is `none`: never an empty value, never a zero that was not
-/// counted.
+/// Unknown is `unknown`, nothing is `none`: never an empty value, never an uncounted zero.
 fn fdguard(opinion: &ProcessDiagnosis) -> String {
     let wall = |name: &str| opinion.walls.iter().find(|wall| wall.name == name);
     let percent = wall("soft-limit").and_then(|wall| wall.percent);
@@ -54,7 +53,7 @@ fn fdguard(opinion: &ProcessDiagnosis) -> String {
     )
 }
 
-/// The line of a system that logs its own table; -1 is its word for unknown.
+/// The line format of a system that logs its own table; -1 means unknown there.
 fn inxeption(subject: &WatchedProcess, opinion: &ProcessDiagnosis) -> String {
     let or_unknown = |value: Option<u64>| value.map_or_else(|| "-1".to_owned(), |n| n.to_string());
     let lowest = subject.timeline.live().iter().next().map(|(fd, _)| fd);
@@ -73,7 +72,7 @@ fn number(value: Option<u64>) -> String {
     value.map_or_else(|| "unknown".to_owned(), |value| value.to_string())
 }
 
-/// A value without blanks or equal signs, so that the line splits at blanks.
+/// A value without blanks or equal signs, so that the line can be split at blanks.
 #[must_use]
 pub fn word(text: &str) -> String {
     let clean = |c: char| {
@@ -97,7 +96,7 @@ mod tests {
 
     use super::{LineForm, line};
 
-    /// The line of a process of which nothing was seen but its name.
+    /// The line of a process of which only the name is known.
     fn blind(form: LineForm, name: &str) -> String {
         let process = serde_json::json!({"pid": 7, "comm": name, "cmdline": [], "cohorts": []});
         let mut watch = Watch::new(RecordingHeader::new(Timestamp::UNIX_EPOCH, 1.0));

@@ -6,11 +6,11 @@ use fdguard_core::wall;
 
 /// Headings.
 pub const HEADING: Style = Style::new().bold();
-/// What matters less.
+/// For less important text.
 pub const DIM: Style = Style::new().dimmed();
-/// Trouble ahead.
+/// A problem ahead.
 pub const WARNING: Style = AnsiColor::Yellow.on_default();
-/// Trouble now.
+/// A problem now.
 pub const CRITICAL: Style = AnsiColor::Red.on_default().bold();
 /// New.
 pub const ADDED: Style = AnsiColor::Green.on_default();

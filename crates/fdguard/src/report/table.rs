@@ -8,7 +8,7 @@ use crate::terminal::sanitize_str;
 /// Alignment of a cell in its column.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Side {
-    /// Words.
+    /// For text.
     Left,
     /// Numbers.
     Right,
@@ -20,8 +20,8 @@ pub fn class_name(class: &Class) -> String {
     sanitize_str(&class.to_string()).into_owned()
 }
 
-/// Lays rows out in columns, two spaces apart. With a width, the last column is cut to fit;
-/// without one nothing is ever cut.
+/// Lays out rows in columns, two spaces apart. With a width, the last column is cut to fit; without
+/// one nothing is cut.
 #[must_use]
 pub fn columns(rows: &[Vec<String>], sides: &[Side], width: Option<usize>) -> Vec<String> {
     let widths: Vec<usize> = (0..sides.len())
@@ -108,7 +108,7 @@ pub fn counted(number: u64, one: &str, many: &str) -> String {
     )
 }
 
-/// A number with its thousands apart: 523290 as `523,290`.
+/// A number with thousands separators: 523290 as `523,290`.
 #[must_use]
 pub fn thousands(number: u64) -> String {
     let digits = number.to_string();

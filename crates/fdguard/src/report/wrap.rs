@@ -1,4 +1,4 @@
-//! Sentences in lines of a given width.
+//! Wraps sentences to a given width.
 
 use unicode_width::UnicodeWidthStr as _;
 
@@ -19,7 +19,7 @@ pub(crate) fn lines(text: &str, width: usize, first: usize, later: usize) -> Vec
     lines
 }
 
-/// The same for a sentence that brings its own indent; its later lines have two columns more.
+/// The same for a sentence with its own indent; later lines are indented by two more columns.
 pub(crate) fn wrap(sentence: &str, width: usize) -> Vec<String> {
     let words = sentence.trim_start();
     let indent = sentence.len() - words.len();

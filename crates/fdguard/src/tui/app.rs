@@ -25,7 +25,7 @@ pub enum AppEvent {
     },
     /// A sample of the whole machine, at this time since the view began.
     Look {
-        /// Time since the watching began.
+        /// Time since the watch began.
         at: Duration,
         /// What was seen.
         view: Box<HostView>,
@@ -39,14 +39,14 @@ pub enum AppEvent {
     },
 }
 
-/// Something the loop has to do.
+/// Something that the loop must do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Effect {
     /// Leave.
     Quit,
     /// Look at the host now.
     Look,
-    /// Look closely at one process, and answer with [`Event::Detail`].
+    /// Look closely at one process, and answer with [`AppEvent::Detail`].
     Detail(Pid),
 }
 
@@ -59,16 +59,16 @@ pub struct Holdings {
     pub summary: Summary,
 }
 
-/// The detail pane: of which process, and what came back.
+/// The detail pane: its process, and the result.
 #[derive(Clone, Debug)]
 pub(super) struct Pane {
     pub(super) pid: Pid,
     pub(super) scroll: usize,
-    /// Absent before the first sample.
+    /// `None` before the first sample.
     pub(super) result: Option<Result<Box<Holdings>, String>>,
 }
 
-/// A process as the cursor knows it: by start time too, since numbers are reused.
+/// Identifies a process for the cursor: includes the start time, since pids are reused.
 type Identity = (Pid, Option<u64>);
 
 /// Everything the screen shows.
@@ -90,8 +90,8 @@ pub struct App {
     pub(super) size: (u16, u16),
     pub(super) interval: Duration,
     pub(super) colour: bool,
-    /// The process under the cursor. Absent while the cursor rests on the first line: who has
-    /// not chosen a process wants to see the worst one, whichever that is now.
+    /// The process under the cursor. `None` while the cursor is on the first line: without a choice
+    /// the user wants to see the worst process, whichever that is now.
     selected: Option<Identity>,
 }
 
@@ -120,14 +120,14 @@ impl App {
         }
     }
 
-    /// The same, with only what matches the filter.
+    /// The same, with only the rows that match the filter.
     #[must_use]
     pub fn showing(mut self, filter: String) -> Self {
         self.filter = filter;
         self
     }
 
-    /// Handles one event and returns what has to be done.
+    /// Handles one event and returns the effect to perform.
     pub fn update(&mut self, event: AppEvent) -> Option<Effect> {
         let effect = match event {
             AppEvent::Key(key) if self.editing => self.edit(key),
@@ -227,7 +227,7 @@ impl App {
                 self.filter.clear();
             }
             KeyCode::Backspace => {
-                // Nothing left to take back: leave, as in a pager.
+                // The filter is already empty: stop editing, as in a pager.
                 self.editing = self.filter.pop().is_some();
             }
             KeyCode::Char(c) if !control => self.filter.push(c),
@@ -339,7 +339,7 @@ impl App {
         self.cursor = match (self.selected, found) {
             (None, _) => 0,
             (Some(_), Some(found)) => found,
-            // It ended, or the filter hides it: the cursor stays where it was.
+            // The process ended, or the filter hides it: the cursor stays where it was.
             (Some(_), None) => self.cursor.min(last),
         };
     }

@@ -23,14 +23,14 @@ impl EndSignal {
         Ok(Self { signal })
     }
 
-    /// The signal that came, if one did.
+    /// The received signal, if any.
     pub(super) fn signal(&self) -> Option<i32> {
         i32::try_from(self.signal.load(Ordering::Relaxed))
             .ok()
             .filter(|signal| *signal > 0)
     }
 
-    /// Ends the way the signal asked, so that whoever sent it sees the truth.
+    /// Ends by the signal's default action, so that the sender sees the true exit status.
     pub(super) fn follow(&self) -> io::Result<()> {
         match self.signal() {
             Some(signal) => signal_hook::low_level::emulate_default_handler(signal),

@@ -1,4 +1,4 @@
-//! A small host with everything that is hard to show: for the tests of screens and reports.
+//! A small host with everything that is hard to show, for tests of screens and reports.
 
 use std::time::Duration;
 
@@ -72,7 +72,7 @@ pub(crate) fn view() -> HostView {
     }
 }
 
-/// The same host after three minutes of watching, in which `codex` took 12.
+/// The same host after three minutes of watching, in which `codex` opened 12.
 pub(crate) fn watched() -> (HostView, Growth) {
     let mut growth = Growth::new();
     growth.observe(Duration::ZERO, &earlier());
@@ -104,7 +104,7 @@ pub(crate) fn crowd(size: u32) -> HostView {
     }
 }
 
-/// What `codex` holds: pipes of children that were never released, sockets nobody closed.
+/// What `codex` holds: pipes of children that were never released, sockets never closed.
 pub(crate) fn holdings() -> Holdings {
     let mut fds = Vec::new();
     let mut hold = |class: Class, count: usize, target: &dyn Fn(usize) -> String| {
@@ -154,7 +154,7 @@ pub(crate) fn holdings() -> Holdings {
         gaps: Vec::new(),
     };
     let mut summary = Summary::summarize(&snapshot);
-    // The screen shows one lint and one pattern, whatever rules there are by now.
+    // Show one lint and one pattern, independent of the current rules.
     summary.lints = vec![LintHit {
         rule: "close-wait-pile",
         severity: Severity::Warning,

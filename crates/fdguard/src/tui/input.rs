@@ -7,12 +7,12 @@ use crossterm::event::{self, Event, KeyCode, KeyEvent, KeyEventKind, KeyModifier
 
 use super::end_signal::EndSignal;
 
-/// Something that the user did.
+/// An input of the user.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Input {
     /// A key was pressed.
     Key(KeyEvent),
-    /// The terminal has another size now.
+    /// The terminal was resized.
     Resize {
         /// Columns.
         width: u16,
@@ -21,7 +21,7 @@ pub(super) enum Input {
     },
 }
 
-/// How long a signal may wait to be noticed.
+/// How long a signal may go unnoticed.
 const NOTICE: Duration = Duration::from_millis(200);
 
 /// The next input, if there is one in time. A termination signal acts like Ctrl-C.

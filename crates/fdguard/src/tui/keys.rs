@@ -1,14 +1,14 @@
-//! What the keys mean. One table of words for the help, one function for the meaning.
+//! The meaning of keys. One table of texts for the help, one function for the meaning.
 
 use crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
 
 use super::order::Sort;
 
-/// What a key asks for.
+/// The action of a key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Action {
     Quit,
-    /// Leave what is open: an overlay, a pane, a filter, and at last the program.
+    /// Closes what is open: an overlay, a pane, a filter, and finally the program.
     Back,
     Help,
     Pane,
@@ -75,7 +75,7 @@ pub(super) fn action(key: KeyEvent) -> Option<Action> {
         KeyCode::Char('w') => Action::SortBy(Sort::Wall),
         KeyCode::Char('p') => Action::SortBy(Sort::Percent),
         KeyCode::Char('c') => Action::SortBy(Sort::Count),
-        // Not `g`: that goes to the first line in every pager.
+        // Not `g`: in every pager that moves to the first line.
         KeyCode::Char('+') => Action::SortBy(Sort::Growth),
         KeyCode::Char('l') => Action::SortBy(Sort::TimeLeft),
         KeyCode::Char('t') => Action::Tree,

@@ -1,4 +1,4 @@
-//! From a view of the host to the lines of the list: filtered, sorted, flat or as a tree. Done
+//! Converts a view of the host to the lines of the list: filtered, sorted, flat or as a tree. Runs
 //! once per look or key, never while drawing.
 
 use std::cmp::Ordering;
@@ -11,24 +11,24 @@ use fdguard_core::host::{HostRow, HostView};
 use super::order::Sort;
 use crate::report::host::larger_first;
 
-/// Columns of guides at most: beyond, depth is not drawn any more, so that a name still fits.
+/// Maximum columns of guides: greater depth is not drawn, so that a name still fits.
 const DEEPEST: usize = 16;
 
 /// One line of the list.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(super) struct Entry {
-    /// Which row of the view.
+    /// The index of its row in the view.
     pub(super) row: usize,
-    /// The lines that tie it to its parent: `│ └ `; empty in the flat list.
+    /// The lines that connect it to its parent: `│ └ `; empty in the flat list.
     pub(super) guides: String,
     /// What it and all its descendants hold together; only in the tree.
     pub(super) family: Option<Family>,
 }
 
-/// A process and all its descendants as one budget.
+/// A process and all its descendants together.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Family {
-    /// Descriptors of all that could be read.
+    /// Descriptors of all readable members.
     pub(super) count: u64,
     /// How many could not, which makes the count a lower bound.
     pub(super) unknown: u64,
@@ -36,7 +36,7 @@ pub(super) struct Family {
     pub(super) members: u64,
 }
 
-/// What decides about order and choice.
+/// Order and filter of the list.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Arrangement<'a> {
     pub(super) sort: Sort,
@@ -66,15 +66,15 @@ pub(super) fn arrange(view: &HostView, growth: &Growth, how: Arrangement<'_>) ->
     rows.into_iter().map(entry).collect()
 }
 
-/// Whether a row is what the filter asks for: part of the command, or the start of the number.
+/// Whether a row matches the filter: a part of the command, or the start of the pid.
 fn shows(row: &HostRow, filter: &str) -> bool {
     filter.is_empty()
         || row.pid.to_string().starts_with(filter)
         || row.comm.to_lossy().to_lowercase().contains(filter)
 }
 
-/// Unknown stays last in both directions: turning the list over is no reason to open with a
-/// screen of question marks.
+/// Unknown values stay last in both directions: a reversed list must not begin with a screen of
+/// question marks.
 fn compare(view: &HostView, ranks: &[Option<f64>], reversed: bool, a: usize, b: usize) -> Ordering {
     let by_rank = match (ranks[a], ranks[b]) {
         (Some(x), Some(y)) if reversed => x.total_cmp(&y),
@@ -117,7 +117,7 @@ impl<'a> Forest<'a> {
         forest
     }
 
-    /// Ties children to parents and gives every row in an order where parents come first.
+    /// Links children to parents and returns every row, parents first.
     fn link(&mut self) -> Vec<usize> {
         let rows = &self.view.rows;
         let at: HashMap<Pid, usize> = rows
@@ -138,8 +138,8 @@ impl<'a> Forest<'a> {
         for root in &self.roots {
             walk.from(*root, &self.children);
         }
-        // Rows are not read in one instant, so a reused number can make two processes each
-        // other's parent. Whoever no root leads to becomes a root, or it would never be shown.
+        // Rows are not read in one instant, so a reused pid can make two processes each other's
+        // parent. A process that no root leads to becomes a root, or it would never be shown.
         for row in 0..rows.len() {
             if !walk.seen[row] {
                 for children in &mut self.children {
@@ -152,8 +152,8 @@ impl<'a> Forest<'a> {
         walk.order
     }
 
-    /// Sums from the leaves up, then hands the filter down: a match keeps its ancestors, for the
-    /// path, and its descendants, for the budget.
+    /// Sums from the leaves up, then applies the filter downwards: a match keeps its ancestors, for
+    /// the path, and its descendants, for the sum.
     fn gather(&mut self, order: &[usize]) {
         let mut asked = self.kept.clone();
         for &parent in order {
@@ -178,10 +178,10 @@ impl<'a> Forest<'a> {
         }
     }
 
-    /// Depth first, without recursion: a chain of processes may be longer than our stack.
+    /// Depth first, without recursion: a chain of processes could overflow the stack.
     fn entries(self) -> Vec<Entry> {
         let mut entries = Vec::new();
-        // What is still to come, the next one last: row, its guides, what its children begin with.
+        // Pending rows, the next one last: row, its guides, the prefix of its children.
         let mut stack: Vec<(usize, String, String)> = Vec::new();
         for &root in self.roots.iter().rev() {
             stack.push((root, String::new(), String::new()));

@@ -1,8 +1,8 @@
 //! The terminal view of `top`: processes that are near a limit or growing.
 //!
 //! [`App`] is the state and [`App::update`] the only way to change it: no thread, no clock, no
-//! terminal. `view` draws it, [`run`] is the loop around both. Where the processes come from is
-//! the caller's business, behind [`HostSource`].
+//! terminal. `view` draws it, [`run`] is the loop around both. The caller supplies the processes,
+//! through [`HostSource`].
 //!
 //! [`watch`] is the view of `watch`, on the same terminal and with the same colours, [`trace`] that
 //! of `trace`.

@@ -1,4 +1,4 @@
-//! What the list can be sorted by.
+//! The sort orders of the list.
 
 use fdguard_core::count::as_f64;
 use fdguard_core::growth::Growth;
@@ -6,19 +6,19 @@ use fdguard_core::host::HostRow;
 
 use crate::report::host::wall_share;
 
-/// The quantity that comes first in the list. Largest first, but smallest for time and number.
+/// The quantity to sort by. Largest first, except time and pid: smallest first.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Sort {
-    /// Share of the nearest wall.
+    /// Share of the nearest limit.
     #[default]
     Wall,
     /// Share of the soft limit.
     Percent,
     /// Number of descriptors.
     Count,
-    /// Growth since the watching began.
+    /// Growth since the watch began.
     Growth,
-    /// Time left to the nearest wall.
+    /// Time left to the nearest limit.
     TimeLeft,
     /// Process number.
     Pid,
@@ -34,7 +34,7 @@ impl Sort {
         Self::Pid,
     ];
 
-    /// The next one, for the key that cycles.
+    /// The next order, for the key that cycles.
     #[must_use]
     pub fn next(self) -> Self {
         let at = Self::ALL.iter().position(|sort| *sort == self);
@@ -42,7 +42,7 @@ impl Sort {
         Self::ALL[next]
     }
 
-    /// The word on the screen, and the heading of its column.
+    /// The label on the screen, and the heading of its column.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -55,8 +55,8 @@ impl Sort {
         }
     }
 
-    /// The quantity of one row as a number that is larger for what comes first; absent where it
-    /// is not known.
+    /// The quantity of one row as a number that is larger for rows that come first; `None` if
+    /// unknown.
     #[must_use]
     pub fn rank(self, row: &HostRow, growth: &Growth) -> Option<f64> {
         match self {
@@ -73,12 +73,12 @@ impl Sort {
         }
     }
 
-    /// The rank of a whole family: together they weigh what they hold, in anything else they are
-    /// as near to trouble as the worst of them.
+    /// The rank of a whole family: the sum of what its members hold, otherwise the rank of the
+    /// worst member.
     #[must_use]
     pub fn join(self, a: Option<f64>, b: Option<f64>) -> Option<f64> {
         match (a, b) {
-            // A number is its own, whoever was born below it.
+            // A family sorts by its root's pid, whatever its children are.
             (Some(own), _) if self == Self::Pid => Some(own),
             (Some(a), Some(b)) if matches!(self, Self::Count | Self::Growth) => Some(a + b),
             (Some(a), Some(b)) => Some(a.max(b)),

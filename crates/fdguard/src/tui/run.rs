@@ -14,7 +14,7 @@ use super::input::{self, Input};
 use super::terminal::Screen;
 use super::view;
 
-/// Where the processes come from.
+/// Supplies the processes.
 pub trait HostSource {
     /// Samples every process.
     fn look(&mut self) -> HostView;
@@ -30,18 +30,18 @@ pub struct Options {
     pub interval: Duration,
     /// Whether to use colour.
     pub colour: bool,
-    /// What to show only, to begin with.
+    /// The initial filter.
     pub filter: String,
 }
 
-/// A burst of keys is taken in before the screen is drawn again, but not without end: a paste
-/// must not hold the screen still.
+/// How many keys of a burst are handled before the screen is drawn again: a paste must not freeze
+/// the screen.
 const BURST: usize = 64;
 
-/// While paused nothing is due, but a wait must have an end.
+/// Nothing is scheduled while paused, but a wait must have an end.
 const IDLE: Duration = Duration::from_secs(3600);
 
-/// Shows the host until the user leaves. The terminal is restored in any case.
+/// Shows the host until the user quits, and always restores the terminal.
 pub fn run(source: &mut dyn HostSource, options: Options) -> io::Result<()> {
     let ended = EndSignal::listen()?;
     {
@@ -79,7 +79,7 @@ pub(super) fn watch<B: Backend>(
     loop {
         if !app.is_paused() && Instant::now() >= due {
             perform(Effect::Look, app, source, start);
-            // Counted from the end: on a host where a look is slow, we rest all the same.
+            // Counted from the end, so that there is a pause even on a host where a look is slow.
             due = Instant::now() + app.interval;
         }
         terminal
@@ -96,8 +96,8 @@ pub(super) fn watch<B: Backend>(
             wait = Duration::ZERO;
             match app.update(event) {
                 Some(Effect::Quit) => return Ok(()),
-                // Of many close looks in one burst only the last is still of interest, and a
-                // look at the host brings one along.
+                // Of many requested details in one burst only the last is of interest, and a look
+                // at the host includes one.
                 Some(effect) if wanted != Some(Effect::Look) => wanted = Some(effect),
                 _ => {}
             }
@@ -108,7 +108,7 @@ pub(super) fn watch<B: Backend>(
     }
 }
 
-/// Does what the state asks for, and what it asks for after that.
+/// Performs an effect, and those that follow from it.
 fn perform(effect: Effect, app: &mut App, source: &mut dyn HostSource, start: Instant) {
     let mut next = Some(effect);
     while let Some(effect) = next {

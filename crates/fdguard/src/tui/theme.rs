@@ -1,4 +1,4 @@
-//! Colours, in one place. Each goes with a word or a mark, so that none is needed.
+//! Colours, in one place. Each accompanies a word or a mark, so that colour is never needed.
 
 use fdguard_core::judge::Verdict;
 use fdguard_core::lint::Severity;

@@ -1,10 +1,10 @@
-//! A service of Docker Compose.
+//! Writes a service of Docker Compose.
 
 use std::fmt::Write as _;
 
 use super::{UnitError, UnitSpec};
 
-/// Where `fdguard run` answers the health check when nobody says otherwise.
+/// Where `fdguard run` answers the health check by default.
 const METRICS: &str = "127.0.0.1:9464";
 
 pub(super) fn write(spec: &UnitSpec) -> Result<String, UnitError> {
@@ -59,7 +59,7 @@ services:
     ))
 }
 
-/// A string of YAML between double quotes; `$` is doubled, or Compose would put a variable there.
+/// A YAML string in double quotes; `$` is doubled, or Compose would expand it as a variable.
 fn quote(text: &str) -> String {
     let mut quoted = String::from("\"");
     for c in text.chars() {

@@ -6,7 +6,7 @@ use super::{UnitError, UnitSpec};
 
 pub(super) fn write(spec: &UnitSpec) -> Result<String, UnitError> {
     let name = &spec.name;
-    // A comment of XML cannot hold every name.
+    // An XML comment cannot contain every name.
     let place = if spec.user {
         "~/Library/LaunchAgents and run `launchctl bootstrap gui/UID` with its path"
     } else {
@@ -91,7 +91,7 @@ impl List {
     }
 }
 
-/// Text between tags. XML has no way at all to write most control characters.
+/// Text between tags. XML cannot represent most control characters.
 fn escape(text: &str) -> Result<String, UnitError> {
     let mut escaped = String::new();
     for c in text.chars() {
@@ -99,7 +99,7 @@ fn escape(text: &str) -> Result<String, UnitError> {
             '&' => escaped.push_str("&amp;"),
             '<' => escaped.push_str("&lt;"),
             '>' => escaped.push_str("&gt;"),
-            // Written plainly, these would be read as spaces or another end of line.
+            // Unescaped, these would be read as spaces or as another line break.
             '\t' | '\n' | '\r' => {
                 // Writing to a string cannot fail.
                 let _ = write!(escaped, "&#{};", u32::from(c));

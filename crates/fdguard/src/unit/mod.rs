@@ -16,7 +16,7 @@ mod supervisord;
 mod systemd;
 mod words;
 
-/// For whom a unit is.
+/// The supervisor that a unit is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum UnitTarget {
     /// A service of systemd.
@@ -30,7 +30,7 @@ pub enum UnitTarget {
 }
 
 impl UnitTarget {
-    /// As the user types it.
+    /// The name on the command line.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -42,32 +42,32 @@ impl UnitTarget {
     }
 }
 
-/// What a unit is made from.
+/// The input for a unit.
 #[derive(Clone, Debug)]
 pub struct UnitSpec {
     /// The name of the service.
     pub name: String,
-    /// The program and its words.
+    /// The program and its arguments.
     pub command: Vec<String>,
-    /// Where fdguard is.
+    /// The path of fdguard.
     pub fdguard: String,
     /// Sockets that `fdguard run` binds.
     pub listen: Vec<Listen>,
-    /// Where `fdguard run` offers its figures.
+    /// Where `fdguard run` serves its metrics.
     pub metrics: Option<String>,
-    /// From the first signal to KILL.
+    /// Time from the first signal to KILL.
     pub grace: Duration,
-    /// `always`, `on-failure` or `never`, as `fdguard run` takes it.
+    /// `always`, `on-failure` or `never`, as `fdguard run` accepts it.
     pub restart: &'static str,
     /// Soft and hard limit of descriptors.
     pub files: (u64, u64),
-    /// For one user, not for the machine.
+    /// For one user, not for the whole machine.
     pub user: bool,
-    /// Where the program starts.
+    /// The program's working directory.
     pub dir: Option<String>,
-    /// Where the user's own files are.
+    /// The user's home directory.
     pub home: Option<String>,
-    /// The image of a container; built from the folder of the file when absent.
+    /// The image of a container; built from the directory of the file if absent.
     pub image: Option<String>,
 }
 
@@ -104,8 +104,8 @@ impl UnitSpec {
         words
     }
 
-    /// How long the supervisor waits before it kills us: long enough for our own grace, our KILL
-    /// and our last words.
+    /// How long the supervisor waits before it kills fdguard: enough for fdguard's own grace
+    /// period, its SIGKILL and its last output.
     fn patience(&self) -> u64 {
         self.grace.as_secs() + u64::from(self.grace.subsec_nanos() > 0) + 15
     }
@@ -120,7 +120,7 @@ fn seconds(length: Duration) -> String {
     }
 }
 
-/// Whether a service may be called so: it becomes the name of files and sections.
+/// Whether this is a valid service name: it becomes the name of files and sections.
 #[must_use]
 pub fn is_name(text: &str) -> bool {
     let fits = |c: char| c.is_ascii_alphanumeric() || "._-@".contains(c);

@@ -48,7 +48,7 @@ fn check(text: &str) -> Result<(), UnitError> {
     Ok(())
 }
 
-/// A value that is no command: it has no quotes, so a comment must not begin in it.
+/// A value other than a command: it has no quotes, so a comment must not begin in it.
 fn value(text: &str) -> Result<String, UnitError> {
     check(text)?;
     if text.contains(" ;") || text.contains(" #") || text.trim() != text {
@@ -58,9 +58,9 @@ fn value(text: &str) -> Result<String, UnitError> {
     Ok(text.replace('%', "%%"))
 }
 
-/// A word of a command: `%` is doubled, and it is quoted as a shell does. The file is cut at a `;`
-/// or `#` after a space before quotes are looked at, so between them the quotes are closed and
-/// opened again.
+/// Quotes a word of a command: `%` is doubled, and it is quoted as in a shell. supervisord cuts the
+/// line at a `;` or `#` after a space before it parses quotes, so the quotes are closed and
+/// reopened between them.
 fn quote(word: &str) -> Result<String, UnitError> {
     check(word)?;
     let plain = |c: char| c.is_ascii_alphanumeric() || "_@/.,:=+-".contains(c);
@@ -85,7 +85,7 @@ fn quote(word: &str) -> Result<String, UnitError> {
     Ok(quoted)
 }
 
-/// The words of a command as supervisord takes them apart: like a shell, without its variables.
+/// Splits a command as supervisord does: like a shell, without variables.
 pub(super) fn split(line: &str) -> Option<Vec<String>> {
     let mut words = Vec::new();
     let mut word: Option<String> = None;

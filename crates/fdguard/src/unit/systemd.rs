@@ -63,7 +63,7 @@ WantedBy={wanted}
     ))
 }
 
-/// A path in a setting that knows specifiers but no quotes.
+/// A path in a setting that has specifiers but no quotes.
 fn specifiers(text: &str) -> Result<String, UnitError> {
     if text.chars().any(char::is_control) || text.ends_with('\\') {
         let why = format!("{text:?} cannot be written to a systemd unit");
@@ -72,8 +72,8 @@ fn specifiers(text: &str) -> Result<String, UnitError> {
     Ok(text.replace('%', "%%"))
 }
 
-/// A word of a command line: `%` and `$` are doubled, and quotes with C escapes go around what is
-/// not plain.
+/// Quotes a word of a command line: `%` and `$` are doubled, and anything that is not plain gets
+/// quotes with C escapes.
 fn quote(word: &str) -> String {
     let plain = |c: char| c.is_ascii_alphanumeric() || "_@/.,:=+-".contains(c);
     if !word.is_empty() && word.chars().all(plain) {
@@ -99,7 +99,7 @@ fn quote(word: &str) -> String {
     quoted
 }
 
-/// The words of a command line as systemd takes them apart; nothing when a quote is not closed.
+/// Splits a command line as systemd does; `None` if a quote is not closed.
 pub(super) fn split(line: &str) -> Option<Vec<String>> {
     let mut words = Vec::new();
     let mut rest = line.trim_start();
@@ -124,7 +124,7 @@ fn take_word(text: &str) -> Option<(String, &str)> {
             ('"' | '\'', None) => open = Some(c),
             (c, Some(quote)) if c == quote => open = None,
             ('\\', _) => bytes.extend(escape(&mut chars)?),
-            // Specifiers are left as they are: only their doubling is undone.
+            // Specifiers are not expanded: only their doubling is undone.
             ('%' | '$', _) => {
                 bytes.extend(c.encode_utf8(&mut buffer).as_bytes());
                 if chars.peek().is_some_and(|(_, next)| *next == c) {

@@ -172,7 +172,7 @@ fn names_are_names_of_files_and_sections() {
     }
 }
 
-/// Commands with everything that anybody could type.
+/// Commands with everything that a user could type.
 fn commands(count: usize) -> Vec<Vec<String>> {
     let nasty = [
         "",
@@ -205,7 +205,7 @@ fn commands(count: usize) -> Vec<Vec<String>> {
     all
 }
 
-/// What a program in Python reads from units that we wrote: the words of each.
+/// The words of each generated unit, as read by a Python program.
 fn read_by_python(
     target: UnitTarget,
     code: &str,
@@ -240,7 +240,7 @@ fn read_by_python(
     Some(serde_json::from_slice(&output.stdout).unwrap())
 }
 
-/// Asks the format's own parser for the words behind `--`, and compares.
+/// Reads the words after `--` with the format's own parser, and compares.
 fn assert_words_come_back(target: UnitTarget, code: &str) {
     let commands = commands(150);
     let Some(read) = read_by_python(target, code, &commands) else {
@@ -266,7 +266,7 @@ fn plistlib_reads_the_words_back() {
 #[test]
 fn supervisords_steps_give_the_words_back_with_and_without_comments_behind_values() {
     // Versions differ in whether `;` and `#` after a space begin a comment; then `%` is expanded,
-    // then shlex takes it apart.
+    // then shlex splits the line.
     for prefixes in ["None", "(';',)", "(';', '#')"] {
         let code = format!(
             "import configparser, json, shlex, sys\n\
@@ -302,7 +302,7 @@ fn systemd_itself_takes_the_unit() {
     let mut files = Vec::new();
     for (at, command) in commands(20).iter().enumerate() {
         let words: Vec<&str> = command.iter().map(String::as_str).collect();
-        // A program that is there: it is looked for.
+        // An existing program: the parser looks for it.
         let unit = UnitSpec {
             fdguard: "/bin/true".to_owned(),
             dir: None,
@@ -323,7 +323,7 @@ fn systemd_itself_takes_the_unit() {
         .filter(|line| line.contains("web") && line.contains(".service"))
         .collect();
     assert!(about_ours.is_empty(), "{said}");
-    // And it does complain where there is something to complain about.
+    // The checker does complain about a broken unit.
     let broken = dir.path().join("broken.service");
     std::fs::write(
         &broken,
@@ -377,7 +377,7 @@ proptest! {
         for target in ALL {
             let words: Vec<&str> = words.iter().map(String::as_str).collect();
             let Ok(text) = spec(&words).write(target) else {
-                // Only supervisord cannot hold these.
+                // Only supervisord cannot represent these.
                 prop_assert!(target == UnitTarget::Supervisord);
                 continue;
             };

@@ -2,10 +2,10 @@
 
 use std::time::Duration;
 
-/// What `fdguard run` waits when nobody says otherwise.
+/// How long `fdguard run` waits by default.
 const GRACE: Duration = Duration::from_secs(10);
 
-/// Words that put a program into the background.
+/// Arguments that put a program into the background.
 const BACKGROUND: [&str; 6] = [
     "--daemon",
     "--daemonize",
@@ -14,9 +14,9 @@ const BACKGROUND: [&str; 6] = [
     "--background",
     "-D",
 ];
-/// Programs that do nothing else.
+/// Programs whose only purpose is to detach another.
 const DETACHERS: [&str; 4] = ["nohup", "setsid", "daemonize", "start-stop-daemon"];
-/// Those whose `start` stays in the foreground.
+/// Programs whose `start` stays in the foreground.
 const FOREGROUND_START: [&str; 8] = [
     "npm", "yarn", "pnpm", "bun", "deno", "make", "just", "cargo",
 ];
@@ -26,7 +26,7 @@ fn base(word: &str) -> &str {
     word.rsplit('/').next().unwrap_or(word)
 }
 
-/// The words of `fdguard run` itself, up to `--`, if the command is one.
+/// The arguments of `fdguard run` itself, up to `--`, if the command is one.
 pub(super) fn fdguard_run(words: &[String]) -> Option<&[String]> {
     let at = words
         .iter()
@@ -40,7 +40,7 @@ pub(super) fn fdguard_run(words: &[String]) -> Option<&[String]> {
     (rest.first()? == "run").then(|| &rest[..end])
 }
 
-/// What `fdguard run` waits from the first signal to KILL; nothing when the command is another.
+/// How long `fdguard run` waits from the first signal to KILL; `None` for another command.
 pub(super) fn grace(words: &[String]) -> Option<Duration> {
     let run = fdguard_run(words)?;
     let mut given = None;
@@ -54,9 +54,9 @@ pub(super) fn grace(words: &[String]) -> Option<Duration> {
     Some(given.and_then(span).unwrap_or(GRACE))
 }
 
-/// Why the command seems to leave a program in the background and end; the words as they stand.
+/// Why the command seems to leave a program in the background and end; the words verbatim.
 pub(super) fn daemonises(words: &[String]) -> Option<String> {
-    // What fdguard starts is what counts, and words of its own are none.
+    // Only the program that fdguard starts counts, not fdguard's own arguments.
     let words = match words.iter().position(|word| word == "--") {
         Some(at) if fdguard_run(words).is_some() => &words[at + 1..],
         _ => words,
@@ -76,7 +76,7 @@ pub(super) fn daemonises(words: &[String]) -> Option<String> {
         return Some(format!("`{program} start` starts a daemon and exits"));
     }
     let background = words.iter().skip(1).find(|word| {
-        // To sshd this says the opposite.
+        // For sshd this means the opposite.
         BACKGROUND.contains(&word.as_str()) && !(program == "sshd" && *word == "-D")
     });
     if let Some(word) = background {
@@ -102,13 +102,13 @@ fn script(text: &str) -> Option<String> {
         let after = bytes.get(at + 1).copied().unwrap_or(b' ');
         bytes[at] == b'&' && !b"&><|\\".contains(&before) && !b"&>".contains(&after)
     };
-    // One that waits for them is in the foreground all the same.
+    // A shell that waits for them stays in the foreground.
     let waits = words.contains(&"wait");
     let found = (0..bytes.len()).any(is_alone) && !waits;
     found.then(|| "& puts the program in the background, and the shell exits".to_owned())
 }
 
-/// Whether it looks like something that prepares, starts and ends.
+/// Whether it looks like a script that prepares something and exits.
 pub(super) fn is_bootstrap(words: &[String]) -> bool {
     let hint = |word: &String| {
         let name = base(word);
@@ -121,8 +121,7 @@ pub(super) fn is_bootstrap(words: &[String]) -> bool {
     words.iter().take(3).any(hint)
 }
 
-/// A length of time as systemd and Compose write it: `90`, `1min 30s`, `1m30s`, `500ms`; nothing
-/// for `infinity`.
+/// A duration as in systemd and Compose: `90`, `1min 30s`, `1m30s`, `500ms`; `None` for `infinity`.
 pub(super) fn span(text: &str) -> Option<Duration> {
     let mut rest = text.trim();
     let mut total = Duration::ZERO;

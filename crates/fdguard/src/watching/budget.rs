@@ -1,17 +1,17 @@
-//! How often to look how closely, so that the watcher never costs what it should not.
+//! Limits how often and how closely to look, so that the watcher stays cheap.
 
 use std::time::Duration;
 
-/// A full look may take this part of the time: one in two thousand.
+/// Full looks may take this fraction of the time: one in two thousand.
 const FULL_SHARE: u32 = 2000;
-/// Listing what changed may take this part: one in ten.
+/// Listing what changed may take this fraction: one in ten.
 const LIST_SHARE: u32 = 10;
 /// Full samples more frequent than this add nothing.
 const FULL_AT_MOST_EVERY: Duration = Duration::from_secs(1);
 /// The same for limits, children and the host.
 const AROUND_AT_MOST_EVERY: Duration = Duration::from_secs(5);
 
-/// When what is due next. Times are since the watch began.
+/// The schedule of looks. Times are since the watch began.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Budget {
     list: Duration,
@@ -20,18 +20,18 @@ pub(super) struct Budget {
 }
 
 impl Budget {
-    /// Whether the table may be listed when its count changed.
+    /// Whether the table may be listed after its count changed.
     pub(super) fn may_list(&self, now: Duration) -> bool {
         now >= self.list
     }
 
-    /// Whether it is time to list it and to look again at what is known although nothing seems to
-    /// have changed: an equal count can hide a swap.
+    /// Whether to list it and look again at known descriptors although nothing seems to have
+    /// changed: an equal count can hide a swap.
     pub(super) fn is_full_due(&self, now: Duration) -> bool {
         now >= self.full
     }
 
-    /// Whether limits, children and the host are to be read again.
+    /// Whether to read limits, children and the host again.
     pub(super) fn is_around_due(&self, now: Duration) -> bool {
         now >= self.around
     }

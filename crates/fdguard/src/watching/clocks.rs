@@ -1,11 +1,11 @@
-//! Time of a watch: the monotonic clock, and what happened to the other clocks meanwhile.
+//! The time of a watch: the monotonic clock, and changes of the other clocks meanwhile.
 
 use std::time::{Duration, SystemTime};
 
 use fdguard_core::Gap;
 use rustix::time::{ClockId, clock_gettime};
 
-/// Differences below this are the clocks' own.
+/// Smaller differences are inaccuracies of the clocks.
 const TOLERANCE: f64 = 2.0;
 
 /// Three readings at one moment, in seconds.
@@ -13,7 +13,7 @@ const TOLERANCE: f64 = 2.0;
 pub(super) struct Reading {
     /// Monotonic time, without suspension.
     pub(super) running: f64,
-    /// The same with the time of sleep.
+    /// The same including suspension.
     pub(super) passed: f64,
     /// The time of day.
     pub(super) wall: f64,

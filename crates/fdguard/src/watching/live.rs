@@ -19,12 +19,12 @@ use super::target::WatchTarget;
 use super::trouble::{Trouble, trouble_of};
 use super::wait::{Signals, WakeReason, wait};
 
-/// A look for new processes may take one part in two hundred of the time.
+/// A search for new processes may take one part in two hundred of the time.
 const SEARCH_SHARE: u32 = 200;
-/// How soon after the end of a process its successor is looked for.
+/// How soon after the end of a process to search for its successor.
 const SEARCH_AT_MOST_EVERY: Duration = Duration::from_millis(200);
 
-/// Places of ended processes that a later one may take.
+/// How many slots of ended processes are kept for successors.
 const VACANT_KEPT: usize = 256;
 
 /// What to watch, and how.
@@ -32,17 +32,17 @@ const VACANT_KEPT: usize = 256;
 pub struct WatchPlan {
     /// These processes.
     pub pids: Vec<Pid>,
-    /// And every one of this name, also those that come later.
+    /// Also every process of this name, including later ones.
     pub name: Option<String>,
     /// With their descendants.
     pub tree: bool,
     /// Time between two looks.
     pub every: Duration,
-    /// By how much that may differ, so that many watches do not look in step.
+    /// Random variation of the interval, so that many watches do not look in step.
     pub jitter: Duration,
-    /// How long; for ever when absent.
+    /// The length; `None` for no limit.
     pub length: Option<Duration>,
-    /// What a signal to end does.
+    /// The effect of a termination signal.
     pub on_signal: OnSignal,
 }
 
@@ -51,11 +51,11 @@ pub struct WatchPlan {
 pub enum OnSignal {
     /// The watch ends; a second signal a little later ends fdguard at once.
     End,
-    /// It looks once more and goes on: the caller decides.
+    /// It looks once more and continues: the caller decides.
     Tell,
 }
 
-/// What an advance came to.
+/// The result of an advance.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum WatchProgress {
     /// Not yet time to look.
@@ -77,10 +77,10 @@ pub struct LiveWatch<'p> {
     next: Duration,
     search: Duration,
     watched: Vec<WatchTarget<'p>>,
-    /// Those that ended and were not replaced yet, with their commands, latest last.
+    /// Ended processes without a successor, with their commands, latest last.
     vacant: Vec<(u32, Text)>,
     known: HashSet<(Pid, Option<u64>)>,
-    /// Those that came into view so far.
+    /// The number of processes seen so far.
     seen: u32,
     watch: Watch,
     signals: Signals,
@@ -90,8 +90,8 @@ pub struct LiveWatch<'p> {
 }
 
 impl<'p> LiveWatch<'p> {
-    /// Begins to watch. Fails when a process that was named by number is not there, or when nobody
-    /// has the name.
+    /// Begins to watch. Fails if a process given by pid does not exist, or if no process has the
+    /// name.
     pub fn start(probe: &'p Probe, plan: WatchPlan) -> anyhow::Result<Self> {
         make_room();
         let header = RecordingHeader::new(Timestamp::now(), plan.every.as_secs_f64());
@@ -128,7 +128,7 @@ impl<'p> LiveWatch<'p> {
         std::mem::take(&mut self.fresh)
     }
 
-    /// Waits for the next look, until `deadline` at most, and takes it.
+    /// Waits for the next look, at most until `deadline`, and takes it.
     pub fn advance(&mut self, deadline: Instant) -> anyhow::Result<WatchProgress> {
         if self.watch.ended().is_some() {
             return Ok(WatchProgress::Ended);
@@ -185,7 +185,7 @@ impl<'p> LiveWatch<'p> {
         Ok(WatchProgress::Looked)
     }
 
-    /// The next look: in step with the first one, however long this one took.
+    /// Schedules the next look in step with the first one, however long this one took.
     fn plan_next(&mut self) {
         let now = self.began.elapsed();
         while self.next <= now {
@@ -208,7 +208,7 @@ impl<'p> LiveWatch<'p> {
         self.look_at_all(0, false)?;
         let newcomers = self.seen;
         self.find_more()?;
-        // Their first look is now: the next one may be minutes away.
+        // Take their first look now: the next one may be minutes away.
         self.look_at_all(newcomers, false)
     }
 
@@ -255,7 +255,7 @@ impl<'p> LiveWatch<'p> {
             self.vacant.push((id, command.unwrap_or_default()));
             let long_ago = self.vacant.len().saturating_sub(VACANT_KEPT);
             self.vacant.drain(..long_ago);
-            // Its descriptors may not be listed any more; the count may still be read.
+            // Its descriptors may no longer be listed; the count may still be readable.
             if trouble == Trouble::Denied && !last {
                 self.known.retain(|(known, _)| *known != pid);
                 self.add_if_new(pid, Place::Of(id))?;
@@ -264,7 +264,7 @@ impl<'p> LiveWatch<'p> {
         Ok(())
     }
 
-    /// Looks for processes that came since: descendants, and those of the name.
+    /// Searches for new processes: descendants, and those with the name.
     fn find_more(&mut self) -> anyhow::Result<()> {
         let now = self.began.elapsed();
         if now < self.search || (self.plan.name.is_none() && !self.plan.tree) {
@@ -352,7 +352,7 @@ impl<'p> LiveWatch<'p> {
         Ok(())
     }
 
-    /// One last look at everything, and why there is no other.
+    /// Takes one last look at everything and records why the watch ended.
     fn end(&mut self, ended: WatchEnd) -> anyhow::Result<WatchProgress> {
         self.look_at_all(0, true)?;
         self.tell(RecordingEntry::End {
@@ -368,14 +368,14 @@ impl<'p> LiveWatch<'p> {
     }
 }
 
-/// Whose place a process takes.
+/// The place that a new process takes.
 #[derive(Clone, Copy, Debug)]
 enum Place {
-    /// It was named, or was there when the watch began.
+    /// It was named, or existed when the watch began: it replaces no other.
     OfNobody,
-    /// Of this one.
+    /// It replaces this one.
     Of(u32),
-    /// Of the latest of its command that ended, if there is one.
+    /// It replaces the latest ended process of its command, if there is one.
     OfItsLike,
 }
 

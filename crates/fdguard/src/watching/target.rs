@@ -9,7 +9,7 @@ use fdguard_probe::{Error, Probe, ProcessWatcher, WatcherTick};
 use super::budget::Budget;
 use super::wait::Handle;
 
-/// How many of the known descriptors are looked at again beside a listing.
+/// How many of the known descriptors are read again in addition to a listing.
 const AGAIN: usize = 512;
 
 /// A process and how it is looked at.
@@ -55,7 +55,7 @@ impl<'p> WatchTarget<'p> {
         Ok(self.finish(now, tick))
     }
 
-    /// The last look: at everything.
+    /// Takes the last look, at everything.
     pub(super) fn last_look(&mut self, now: Duration) -> Result<Look, Error> {
         let mut tick = self.listed()?;
         if tick.listed {
@@ -66,7 +66,7 @@ impl<'p> WatchTarget<'p> {
         Ok(self.finish(now, tick))
     }
 
-    /// Lists where that is allowed, else counts.
+    /// Lists the descriptors if allowed, else counts them.
     fn listed(&mut self) -> Result<WatcherTick, Error> {
         if self.watcher.tier() == fdguard_core::Tier::Radar {
             return self.watcher.glance();
@@ -82,7 +82,7 @@ impl<'p> WatchTarget<'p> {
             ..Look::default()
         };
         let is_around_due = self.budget.is_around_due(now);
-        // A program that begins opens files: its table was just listed.
+        // A starting program opens files: its table was just listed.
         if look.table.is_some() || is_around_due {
             look.process = self.watcher.renamed().map(Box::new);
         }
@@ -95,7 +95,7 @@ impl<'p> WatchTarget<'p> {
     }
 }
 
-/// Milliseconds are enough, and shorter in a recording.
+/// Millisecond precision is enough, and shorter in a recording.
 fn seconds(now: Duration) -> f64 {
     (now.as_secs_f64() * 1000.0).round() / 1000.0
 }

@@ -1,4 +1,4 @@
-//! Waiting for what comes first: the time, a signal, or the end of a process.
+//! Waits for the first of: a time, a signal, or the end of a process.
 
 use std::io::Read as _;
 use std::os::fd::OwnedFd;
@@ -56,7 +56,7 @@ impl Signals {
     }
 }
 
-/// A process whose end can be waited for; absent on kernels and in sandboxes that forbid it.
+/// A process whose end can be waited for; `None` on kernels and in sandboxes that forbid it.
 #[derive(Debug)]
 pub(super) struct Handle(Option<OwnedFd>);
 
@@ -66,7 +66,7 @@ impl Handle {
         Self(pid.and_then(|pid| pidfd_open(pid, PidfdFlags::empty()).ok()))
     }
 
-    /// Waits no longer for what has happened.
+    /// Stops waiting for a process that has ended.
     pub(super) fn forget_if_ended(&mut self) {
         let has_ended = self.0.as_ref().is_some_and(|handle| {
             let now = Timespec::default();
@@ -79,7 +79,7 @@ impl Handle {
     }
 }
 
-/// What ended the waiting.
+/// What ended the wait.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum WakeReason {
     Time,
@@ -87,7 +87,7 @@ pub(super) enum WakeReason {
     ProcessEnded,
 }
 
-/// Waits until `until` at most.
+/// Waits at most until `until`.
 pub(super) fn wait(signals: &Signals, processes: &[&Handle], until: Instant) -> WakeReason {
     let mut fds = vec![PollFd::new(&signals.came, PollFlags::IN)];
     let handles = processes.iter().filter_map(|handle| handle.0.as_ref());

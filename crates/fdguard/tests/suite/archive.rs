@@ -10,7 +10,7 @@ use testkit::ScriptedProcess;
 
 use super::{CommandOutput, run};
 
-/// Holds a file open for appending, and writes a last line when it is told to end.
+/// Holds a file open for appending, and writes a last line when its input ends.
 const HOLD: &str = "import sys\nf=open(sys.argv[1],'a')\nprint('ready',flush=True)\nsys.stdin.read()\nf.write('last\\n')";
 
 struct Place {

@@ -1,11 +1,12 @@
-//! Ceilings that all processes of a user share: known only where every process can be read.
+//! Ceilings shared by all processes of a user: known only if every process can be read.
 
 use std::process::Command;
 
 use serde_json::Value;
 use testkit::{have, is_root, skip};
 
-/// Holds 20 inotify instances until its input ends, in a world of its own where nobody is hidden.
+/// Holds 20 inotify instances until its input ends, in its own namespaces where no process is
+/// hidden.
 const HOLD_AND_WATCH: &str = r#"
 coproc HOLDER { python3 -u -c '
 import ctypes, os

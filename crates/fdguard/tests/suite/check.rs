@@ -11,7 +11,7 @@ fn victim() -> PathBuf {
     testkit::c_variant("left", "O1", &flags).expect("a victim that compiles")
 }
 
-/// The line that opens what is left.
+/// The line that opens the leftovers.
 fn line() -> usize {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../testkit/c/left.c");
     let text = std::fs::read_to_string(path).unwrap();
@@ -164,7 +164,7 @@ fn r38_who_does_not_listen_is_killed_and_who_may_stay_stays() {
     let mut command = fdguard();
     let arguments = ["check", "--grace", "0s", "--keep-leftovers", "--json", "-o"];
     command.args(arguments).arg(&file);
-    // Who stays would hold a pipe of ours.
+    // A process that stays behind would hold a pipe of this test open.
     let null = std::process::Stdio::null;
     command.arg("--").arg(victim()).arg("orphan");
     let code = command
@@ -258,7 +258,7 @@ fn a_clean_program_passes_fifty_times_in_a_row_on_a_busy_machine() {
             command.args(["-c", "while :; do :; done"]).spawn().unwrap()
         })
         .collect();
-    // Now and then one that takes more time to judge.
+    // Some runs take longer to judge.
     let kind = |run: usize| {
         if run.is_multiple_of(10) {
             "cache"

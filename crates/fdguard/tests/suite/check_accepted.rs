@@ -1,4 +1,4 @@
-//! `fdguard check` and `trace`: what the user accepted, and exit codes for what cannot be read.
+//! `fdguard check` and `trace`: accepted findings, and exit codes for unreadable files.
 
 use std::path::{Path, PathBuf};
 
@@ -18,7 +18,7 @@ fn line(mark: &str) -> usize {
     text.lines().position(|line| line.contains(&mark)).unwrap() + 1
 }
 
-/// Runs `fdguard COMMAND FLAGS -- hazards double-close-threaded` in this folder.
+/// Runs `fdguard COMMAND FLAGS -- hazards double-close-threaded` in this directory.
 fn run(dir: &Path, command: &str, flags: &[&str]) -> CommandOutput {
     let mut fdguard = fdguard();
     fdguard.current_dir(dir).arg(command).args(flags).arg("--");
@@ -154,7 +154,7 @@ fn what_the_command_line_names_and_nobody_can_read_is_wrong_usage() {
     }
 }
 
-/// A program that the linker of Go would have made, as far as anybody can tell from its file.
+/// Its file looks like a program made by Go's linker.
 #[test]
 fn a_check_of_a_go_program_says_why_there_is_no_line() {
     let dir = tempfile::tempdir().unwrap();

@@ -1,4 +1,4 @@
-//! `fdguard check`: processes that are left have the line that started them.
+//! `fdguard check`: leftover processes have the line that started them.
 
 use std::net::TcpListener;
 use std::path::{Path, PathBuf};
@@ -91,7 +91,7 @@ fn r38_the_text_names_the_line_and_its_allowance_clears_the_process() {
     assert_eq!(other.code, 1, "{}", other.stderr);
 }
 
-/// What a server of this kind comes to; none where there is no Python.
+/// The exit code and the document for a server of this kind; `None` without Python.
 fn exercised(kind: &str) -> Option<(i32, Value)> {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let port = listener.local_addr().unwrap().port().to_string();
@@ -117,8 +117,8 @@ fn exercised(kind: &str) -> Option<(i32, Value)> {
     Some((said.code, serde_json::from_str(last).unwrap()))
 }
 
-/// Their own standard input and output were two criticals more, from an unknown line, and the
-/// processes were named nowhere.
+/// Regression: their standard input and output gave two more critical findings from an unknown
+/// line, and the processes were not named.
 #[test]
 fn r38_a_forgotten_child_for_each_request_is_one_finding_with_its_line() {
     let Some((code, found)) = exercised("forget") else {

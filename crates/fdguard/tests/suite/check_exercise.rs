@@ -14,7 +14,7 @@ fn victim() -> PathBuf {
         .expect("a victim that compiles")
 }
 
-/// A port that nobody has now.
+/// A free port.
 fn port() -> String {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     listener.local_addr().unwrap().port().to_string()

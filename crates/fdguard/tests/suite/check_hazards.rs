@@ -1,4 +1,5 @@
-//! `fdguard check` beside `valgrind --track-fds=yes`: what that finds, and what it misses.
+//! `fdguard check` compared with `valgrind --track-fds=yes`: what valgrind finds, and what it
+//! misses.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -45,7 +46,7 @@ fn check_with(mode: &str, flags: &[&str]) -> (i32, Value) {
     (said.code, serde_json::from_slice(&found).unwrap())
 }
 
-/// What valgrind says of the same run; nothing where it is not installed.
+/// valgrind's output for the same run; `None` if it is not installed.
 fn valgrind(mode: &str) -> Option<String> {
     let dir = tempfile::tempdir().unwrap();
     let said = Command::new("valgrind")
@@ -90,7 +91,7 @@ fn r40_what_valgrind_finds_is_found_with_the_same_lines() {
         ),
     ] {
         let (code, found) = check(mode);
-        // With one thread a second close that fails hits nobody.
+        // In a single-threaded program a second close that fails does no harm.
         let expected = i32::from(mode != "double-close");
         assert_eq!((code, rules(&found)), (expected, vec![mode]), "{found:#}");
         for (part, mark) in parts {
@@ -100,7 +101,7 @@ fn r40_what_valgrind_finds_is_found_with_the_same_lines() {
         let Some(theirs) = valgrind(mode) else {
             continue;
         };
-        // Before 3.21 it does not look for misuse.
+        // valgrind before 3.21 does not look for misuse.
         let is_told = theirs.contains("already closed") || theirs.contains("File descriptor");
         if !is_told {
             testkit::skip("a valgrind that does not tell of misuse");

@@ -1,4 +1,4 @@
-//! What `fdguard check` tells other tools.
+//! The reports that `fdguard check` writes for other tools.
 
 use std::path::{Path, PathBuf};
 
@@ -10,7 +10,7 @@ fn victim() -> PathBuf {
     testkit::c_variant("left", "O1", &["-O1", "-g", "-fno-inline", "-pthread"]).unwrap()
 }
 
-/// Runs a check with reports in this folder.
+/// Runs a check with reports in this directory.
 fn check(dir: &Path, kind: &str) -> CommandOutput {
     let mut command = fdguard();
     command.arg("check");
@@ -121,8 +121,8 @@ fn sarif_places_a_process_that_is_left_by_a_program_without_lines() {
     }
 }
 
-/// Asks a compiler that knows the types of the format: names of fields, words of enumerations, what
-/// must be there.
+/// Validates with a compiler that knows the format's types: field names, enumeration values,
+/// required fields.
 fn validate(dir: &Path) {
     let Some(modules) = testkit::software("protocols/node_modules") else {
         return;

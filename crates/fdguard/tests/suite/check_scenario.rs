@@ -17,7 +17,7 @@ fn port() -> u16 {
     listener.local_addr().unwrap().port()
 }
 
-/// Runs the scenario of this text, in which PORT, VICTIM and SERVER stand for themselves.
+/// Runs this scenario, with PORT, VICTIM and SERVER replaced.
 fn scenario(kind: &str, text: &str) -> CommandOutput {
     let (port, victim) = (port().to_string(), victim().display().to_string());
     let server = format!("[{victim:?}, {kind:?}, {port:?}]");
@@ -155,7 +155,7 @@ fn r36_a_soak_keeps_at_it() {
     );
 }
 
-/// How many cycles a soak of this length makes of the ten that count at least.
+/// How many cycles a soak of this length makes, of at least ten that count.
 fn cycles_of_a_soak(soak: &str) -> u64 {
     let (port, victim) = (port().to_string(), victim());
     let ask = format!("{} ask {port}", victim.display());

@@ -8,7 +8,7 @@ use testkit::{have, skip};
 
 use super::{CommandOutput, fdguard};
 
-/// Two connections share a lock: it is taken through the first and given back through the second.
+/// Two connections share a lock: it is acquired through the first and released through the second.
 const SHARED_LOCK: &str = r#"
 import os, sqlite3, sys
 path = os.path.join(sys.argv[1], "app.db")
@@ -26,7 +26,7 @@ second.close()
 first.close()
 "#;
 
-/// The same file opened and closed beside SQLite while it holds a lock.
+/// The same file is opened and closed outside SQLite while SQLite holds a lock.
 const DROPPED_LOCK: &str = r#"
 import os, sqlite3, sys
 path = os.path.join(sys.argv[1], "app.db")
@@ -142,8 +142,7 @@ fn has_python() -> bool {
     is_there
 }
 
-/// Failed each time: which file the second connection is was never told, and its unlock was
-/// ignored.
+/// Regression: the file of the second connection was never reported, so its unlock was ignored.
 #[test]
 fn r43_a_lock_that_two_connections_share_is_not_dropped_by_the_second() {
     if !has_python() {

@@ -4,7 +4,7 @@ use fdguard_core::Class;
 use jiff::Timestamp;
 use serde_json::Value;
 
-/// Collects what contradicts the contract.
+/// Collects violations of the contract.
 #[derive(Default)]
 pub(crate) struct Check {
     pub(crate) found: Vec<String>,
@@ -59,7 +59,7 @@ pub(crate) fn time(value: &Value) -> bool {
         .is_some_and(|text| text.parse::<Timestamp>().is_ok() && text.contains('T'))
 }
 
-/// A string, or `{"bytes": base64}` for what is none.
+/// A string, or `{"bytes": base64}` for bytes that are not text.
 pub(crate) fn text(value: &Value) -> bool {
     let base64 = |encoded: &str| {
         encoded.len().is_multiple_of(4)

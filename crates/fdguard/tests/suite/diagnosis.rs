@@ -67,7 +67,7 @@ pub(crate) fn assert_diagnosis(document: &Value) {
     assert!(check.found.is_empty(), "{}", check.found.join("\n"));
 }
 
-/// The gravest verdict of all processes.
+/// The most severe verdict of all processes.
 fn worst(document: &Value) -> Value {
     let own = elements(&document["processes"]);
     let before = elements(document.get("predecessors").unwrap_or(&Value::Null));

@@ -69,7 +69,7 @@ fn is_talking(child: &mut Child) -> bool {
     poll(&mut waited, Some(&pause)).unwrap() > 0
 }
 
-/// By the decoder of the recordings; that the `zstd` program reads it has a test of its own.
+/// Uses the decoder of recordings; another test checks that the `zstd` program reads it.
 fn unpacked(bytes: &[u8]) -> Vec<u8> {
     let mut decoder = ruzstd::decoding::StreamingDecoder::new(bytes).unwrap();
     let mut content = Vec::new();
@@ -279,7 +279,7 @@ fn r16_a_bundle_is_complete_in_every_form_and_only_its_user_may_read_it() {
         let symptoms: Value = serde_json::from_slice(&files["log-symptoms.json"]).unwrap();
         assert_eq!(symptoms["logs"][0]["symptoms"][0]["first_line"], 2);
     }
-    // Nothing is left of the writing.
+    // No temporary file is left.
     assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 4);
     let begin = dir.path().join("evidence/snapshot-begin.json");
     let end = dir.path().join("evidence/snapshot-end.json");
@@ -552,7 +552,7 @@ fn a_process_that_ends_during_the_watch_is_still_reported() {
         .stderr(Stdio::piped())
         .spawn()
         .unwrap();
-    // It has begun to watch when it holds a handle of the victim, to wait for its end.
+    // It watches once it holds a pidfd of the victim.
     let holds = |number: &str| {
         let link = fs::read_link(format!("/proc/{}/fd/{number}", child.id()));
         link.is_ok_and(|link| link.to_string_lossy().contains("pidfd"))

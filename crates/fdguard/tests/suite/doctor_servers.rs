@@ -1,4 +1,4 @@
-//! The doctor on servers that everybody runs, as they come: nothing is wrong with them.
+//! The doctor on common servers with default settings: it must find nothing wrong.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -10,7 +10,7 @@ use testkit::{Victim, skip};
 use super::mcp_peer::eventually;
 use super::{CommandOutput, fdguard, run};
 
-/// A server with its processes. Dropped, it is asked to end.
+/// A server with its processes. Drop asks it to end.
 struct Server {
     child: Child,
     workers: usize,
@@ -30,7 +30,7 @@ impl Server {
         server
     }
 
-    /// Whether all workers are there and wait: what they open at their start is open.
+    /// Whether all workers are idle, with everything open that they open at start.
     fn is_settled(&self) -> bool {
         let workers = self.children();
         let waits = |pid: &String| {
@@ -91,7 +91,7 @@ fn nginx(dir: &Path) -> Option<Server> {
     Some(Server::start(command, 4))
 }
 
-/// Where testkit/software puts Python packages.
+/// gunicorn from the packages that testkit/software installs.
 fn gunicorn(dir: &Path) -> Option<Server> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
     let program: PathBuf = root.join("target/software/venv/bin/gunicorn");
@@ -106,7 +106,7 @@ fn gunicorn(dir: &Path) -> Option<Server> {
     command
         .args(["-w", "4", "-b", &address, "app:app"])
         .current_dir(dir);
-    // Its control socket lies in the home directory.
+    // Its control socket is in the home directory.
     command.env("HOME", dir);
     Some(Server::start(command, 4))
 }
@@ -115,7 +115,7 @@ fn is_healthy(server: &Server, name: &str) {
     let said = server.doctor(&["--tree"]);
     let text = said.text();
     assert_eq!((said.code, &*said.stderr), (0, ""), "{text}");
-    // A server that was just started may still open its own.
+    // A server that just started may still open its own descriptors.
     let is_rising = ["leaking: ", "growing: "]
         .iter()
         .any(|word| text.starts_with(word));
@@ -134,7 +134,7 @@ fn is_healthy(server: &Server, name: &str) {
     );
     assert_eq!(text.matches("\nopen descriptors of ").count(), 1, "{text}");
     assert!(!text.contains("\nproblems\n"), "{text}");
-    // The master alone, and a worker alone: the others that hold the listener are its family.
+    // The master alone, and a worker alone: the other holders of the listener are its family.
     let said = server.doctor(&[]);
     assert_eq!(said.code, 0, "{}", said.text());
     let worker = server.children()[0].clone();
@@ -263,7 +263,7 @@ fn r7_a_python_that_could_call_select_has_its_real_limit_everywhere_and_a_warnin
         assert_eq!(leak["walls"][0]["name"], "soft-limit", "{leak}");
         assert_eq!(leak["severity"], "warning", "the limit is far: {leak}");
         assert_eq!(of("select-cliff")["severity"], "warning", "{findings:?}");
-        // The advice speaks of this process, and its command can be pasted.
+        // The advice is about this process, and its command can be pasted.
         let step = leak["next_step"].as_str().unwrap();
         assert!(step.contains(&format!("fdguard snap {pid} ")), "{step}");
         let command = format!(
@@ -280,7 +280,7 @@ fn r7_a_python_that_could_call_select_has_its_real_limit_everywhere_and_a_warnin
         headline.contains("the soft limit of 20,000 is reached in "),
         "{headline}"
     );
-    // Who redacts gives away no argument by the advice.
+    // With redaction, the advice must not reveal arguments either.
     let text = redacted.text();
     assert!(text.contains("fdguard trace -- "), "{text}");
     assert!(

@@ -64,8 +64,8 @@ fn a_program_that_is_not_there_cannot_be_drilled() {
     assert!(said.stderr.contains("command not found"), "{}", said.stderr);
 }
 
-/// Its table was taken for full while Python was still loading; afterwards there was room, and no
-/// budget acted.
+/// Regression: the table was taken for full while Python was still loading; afterwards there was
+/// room, and no budget acted.
 #[test]
 fn a_program_that_takes_its_time_to_load_is_at_rest_before_its_table_is_full() {
     if !testkit::have("python3") {

@@ -349,7 +349,7 @@ fn nobody_is_left_waiting_at_a_terminal() {
     let said = CommandOutput::of(fdguard().arg("explain").stdin(open()).output().unwrap());
     assert_eq!((said.code, said.stdout.len()), (2, 0));
     assert!(said.stderr.contains("no log given"), "{}", said.stderr);
-    // With a process there is something to say without a log.
+    // With a process there is output even without a log.
     let victim = Victim::start("leaker");
     let pid = victim.pid().to_string();
     let args = ["explain", "-p", &pid];

@@ -1,4 +1,4 @@
-//! Everything that goes wrong: the exit code, one line and a hint on stderr, nothing on stdout.
+//! Failures: the exit code, one line and a hint on stderr, nothing on stdout.
 
 use std::fs;
 use std::io::Read as _;
@@ -12,7 +12,7 @@ use super::{CommandOutput, fdguard, run};
 pub(crate) const USAGE: i32 = 2;
 pub(crate) const COULD_NOT_LOOK: i32 = 3;
 
-/// A failure as it must look.
+/// Checks the format of a failure.
 pub(crate) fn assert_failed(said: &CommandOutput, code: i32) {
     assert_eq!(said.code, code, "{}", said.stderr);
     assert!(said.stdout.is_empty(), "{:?}", said.text());
@@ -25,7 +25,7 @@ pub(crate) fn assert_failed(said: &CommandOutput, code: i32) {
     }
 }
 
-/// A pid that nobody has.
+/// An unused pid.
 pub(crate) fn free_pid() -> u32 {
     (4_000_000..4_194_304)
         .find(|pid| !fs::exists(format!("/proc/{pid}")).unwrap())
@@ -312,7 +312,7 @@ fn a_starved_fdguard_says_what_is_missing() {
     if !is_root() {
         return skip("needs root");
     }
-    // Three streams and two more: not enough to look, enough to say so.
+    // Three streams and two more: not enough to look, enough to report it.
     let said = CommandOutput::of(
         std::process::Command::new("sh")
             .args(["-c", "ulimit -n 5; exec \"$0\" snap $$ --json"])

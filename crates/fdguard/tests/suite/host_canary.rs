@@ -1,4 +1,4 @@
-//! Our own check on our own host: what cycles of sessions leave in it.
+//! fdguard's check on fdguard's host: what cycles of sessions leave in it.
 
 use std::fs;
 use std::net::TcpListener;

@@ -12,16 +12,16 @@ use super::hosted::{Hosted, LONG, WARM, children, eventually, kill, parent_of, r
 /// Sessions at a time.
 const LANES: u64 = 16;
 
-/// How many in all; more with `FDGUARD_TEST_CHURN`.
+/// The number of sessions; more with `FDGUARD_TEST_CHURN`.
 fn sessions() -> usize {
     let asked = std::env::var("FDGUARD_TEST_CHURN").ok();
     asked.map_or(1000, |count| count.parse().unwrap())
 }
 
-/// A slow machine begins no more after this time, and says how many there were.
+/// A slow machine starts no more sessions after this time, and prints how many there were.
 const LONGEST: Duration = Duration::from_secs(40);
 
-/// Numbers that look random and are the same for the same seed.
+/// Pseudo-random numbers, reproducible by seed.
 struct Dice(u64);
 
 impl Dice {
@@ -32,13 +32,13 @@ impl Dice {
         (self.0 >> 11) % limit
     }
 
-    /// A moment that nobody chose.
+    /// Pauses for a random moment.
     fn pause(&mut self) {
         thread::sleep(Duration::from_millis(self.below(25)));
     }
 }
 
-/// What a session is like.
+/// A random session specification.
 fn spec(dice: &mut Dice, client: Option<&str>) -> Value {
     let program = match dice.below(8) {
         0 => "python",
@@ -55,7 +55,7 @@ fn is_python(session: &Value) -> bool {
     session["program"] == "python"
 }
 
-/// A command that takes its time, as this program writes it.
+/// A slow command in the session's language.
 fn long(session: &Value) -> &'static str {
     match is_python(session) {
         true => "import os\nos.system('sleep 100 & sleep 100')",
@@ -63,7 +63,7 @@ fn long(session: &Value) -> &'static str {
     }
 }
 
-/// One session and its fate. What the host answers is checked as far as the fate lets us know it.
+/// One session and its fate. The host's answers are checked as far as the fate determines them.
 fn live(hosted: &Hosted, dice: &mut Dice) {
     match dice.below(12) {
         fate @ 7..=10 => live_with_client(hosted, dice, fate),
@@ -90,12 +90,12 @@ fn open(hosted: &Hosted, spec: &Value) -> Open {
     }
 }
 
-/// It ends with its client, whose lease, connection or end comes at any moment.
+/// It ends with its client: by lease, by connection or by the client's end, at any moment.
 fn live_with_client(hosted: &Hosted, dice: &mut Dice, fate: u64) {
     let client = client(hosted, if fate == 9 { 1 } else { 60 });
     let spec = spec(dice, Some(&client));
     if fate == 10 {
-        // The caller goes away while it is opened.
+        // The client disconnects while the session is being opened.
         let stream = hosted.send("POST", "/v1/sessions", &spec.to_string());
         dice.pause();
         drop(stream);
@@ -122,7 +122,7 @@ fn live_with_client(hosted: &Hosted, dice: &mut Dice, fate: u64) {
     }
 }
 
-/// It is used, timed out, interrupted, killed, reset or forgotten.
+/// It is used, timed out, interrupted, killed, reset or abandoned.
 fn live_alone(hosted: &Hosted, dice: &mut Dice, fate: u64) {
     let spec = spec(dice, None);
     let Open {
@@ -144,7 +144,7 @@ fn live_alone(hosted: &Hosted, dice: &mut Dice, fate: u64) {
             dice.pause();
             let (status, told) = hosted.ask("POST", &format!("{path}/interrupt"), "");
             assert_eq!(status, 200, "{told}");
-            // The interrupt may have come before the command: then the close ends it.
+            // The interrupt may have arrived before the command: then the close ends it.
             assert_clean(&hosted.close(&id));
             let (status, _) = read_answer(running).unwrap();
             assert!([200, 410].contains(&status), "{status}");
@@ -167,7 +167,7 @@ fn live_alone(hosted: &Hosted, dice: &mut Dice, fate: u64) {
             assert_clean(&receipt);
             used(hosted, &session, &id);
         }
-        // Nobody uses it any more.
+        // Abandon it.
         _ => drop(begin(hosted, &id, &session)),
     }
 }
@@ -254,7 +254,7 @@ const ARGUMENTS: &[&str] = &[
     "500ms",
 ];
 
-/// Lets so many sessions live and die, and compares the host with what it was.
+/// Opens and ends this many sessions, then compares the host with its state before.
 #[expect(
     clippy::print_stderr,
     reason = "the seed of a failure is needed to see it again"
@@ -264,8 +264,8 @@ fn churn(hosted: &Hosted, count: usize) {
         hosted.ask("GET", "/v1/health", "").1["sessions"]["open"] == 0
     });
     let before = hosted.settled_baseline();
-    // With the warm interpreter there are three, and one of them is another after each session: the
-    // next, which is forked ahead.
+    // With the warm interpreter there are three, and one of them changes after each session: the
+    // next session, which is forked ahead.
     let others = hosted.others().len();
     let seed = std::env::var("FDGUARD_TEST_SEED").ok();
     let seed = seed.map_or(0x5EED, |seed| seed.parse().unwrap());

@@ -1,5 +1,5 @@
-//! Code that does what it likes: the host says what happened, the next session works, and nothing
-//! of it is left.
+//! Hostile code: the host reports what happened, the next session works, and nothing is left
+//! behind.
 
 use std::fs;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 
 use super::hosted::{Hosted, LONG, WARM, children, eventually, read_answer};
 
-/// Sessions at a time, where many are tried.
+/// Concurrent sessions in tests with many cases.
 const LANES: usize = 4;
 const SHORT: Duration = Duration::from_millis(400);
 /// Less than a caller waits for an answer.
@@ -19,7 +19,7 @@ const PATIENT: Duration = Duration::from_secs(12);
 /// What became of hostile code.
 struct Fate {
     done: Value,
-    /// What the next command in the same session said; none when the session has ended.
+    /// The output of the next command in the same session; `None` when the session has ended.
     next: Option<String>,
     receipt: Value,
 }
@@ -48,7 +48,7 @@ fn python() -> Value {
     json!({"program": "python", "channel": "pipes"})
 }
 
-/// Runs it in a session of its own, asks that session for one thing more, and closes it.
+/// Runs it in its own session, runs one more command there, and closes the session.
 fn suffer(hosted: &Hosted, spec: &Value, code: &str, timeout: Duration) -> Fate {
     let session = hosted.open(spec);
     let id = session["id"].as_str().unwrap();
@@ -85,7 +85,7 @@ fn receipt(hosted: &Hosted, id: &str) -> Value {
     found.unwrap()
 }
 
-/// It ended so, the session then said this, and nothing is left.
+/// Checks how the code ended, whether the session continues, and that nothing is left.
 #[track_caller]
 fn assert_fate(hosted: &Hosted, spec: &Value, code: &str, how: &str, goes_on: bool) -> Fate {
     let fate = suffer(
@@ -111,8 +111,8 @@ fn assert_fate(hosted: &Hosted, spec: &Value, code: &str, how: &str, goes_on: bo
     fate
 }
 
-/// All of these, some at a time: most of them wait for a limit of time. Each has a session of its
-/// own.
+/// Runs all of these, some in parallel: most of them wait for a time limit. Each has its own
+/// session.
 fn assert_fates(hosted: &Hosted, spec: &Value, cases: &[(&str, &str, bool)]) {
     let next = AtomicUsize::new(0);
     thread::scope(|scope| {
@@ -128,7 +128,7 @@ fn assert_fates(hosted: &Hosted, spec: &Value, cases: &[(&str, &str, bool)]) {
     });
 }
 
-/// Nothing is left, and the next one works.
+/// Nothing is left, and the next session works.
 fn assert_well(hosted: &Hosted) {
     let fate = suffer(hosted, &bash(), "echo well", LONG);
     assert_eq!(
@@ -158,7 +158,7 @@ fn code_that_forks_away_is_ended_with_its_session() {
     assert_well(&hosted);
 }
 
-/// Code, how it ends, and whether the session goes on after it.
+/// Code, how it ends, and whether the session continues after it.
 const BASH_CODE: &[(&str, &str, bool)] = &[
     (
         "exec 3>&-; exec 3</dev/null; echo x >&3; true",
@@ -209,7 +209,7 @@ fn a_bash_that_hurts_itself_goes_on_or_is_replaced_or_its_end_is_told() {
     assert_well(&hosted);
 }
 
-/// Code, how it ends, and whether its session then goes on.
+/// Code, how it ends, and whether the session continues after it.
 const PYTHON_CODE: &[(&str, &str, bool)] = &[
     ("import sys\nsys.exit(3)", "program-ended", false),
     ("import os\nos._exit(4)", "program-ended", false),
@@ -345,7 +345,7 @@ fn a_keeper_that_is_stopped_by_its_own_session_does_not_keep_it_from_ending() {
 #[test]
 fn a_keeper_that_is_killed_by_its_own_session_leaves_nobody_behind() {
     let hosted = Hosted::on_socket(&[]);
-    // Nobody looked at the tree before, and these are not below the program any more.
+    // There was no look at the tree before, and these are no longer below the program.
     for code in [
         "(setsid sleep 1000 >/dev/null 2>&1 &); kill -9 $PPID; sleep 1000",
         "(env -i setsid sh -c 'trap \"\" HUP TERM; sleep 1000 & wait' >/dev/null 2>&1 &); sleep 0.05; kill -9 $PPID; sleep 1000",
@@ -519,7 +519,7 @@ fn a_flood_of_output_does_not_fill_the_host() {
         assert_eq!(fate.done["stdout"]["bytes"], all);
         assert_eq!(fate.receipt["survivors"], 0, "{}", fate.receipt);
     }
-    // Nobody asked for it: a process that was left behind.
+    // Unread output of a process that was left behind.
     let session = hosted.open(&bash_on_pipes());
     let id = session["id"].as_str().unwrap();
     assert_eq!(hosted.exec(id, "yes & sleep 0.2", LONG).0, 200);
@@ -555,7 +555,7 @@ fn processes_that_never_stop_writing_hold_up_no_end_of_a_command() {
     assert_well(&hosted);
 }
 
-/// The most memory that the host ever had.
+/// The host's peak memory.
 fn peak_kib(hosted: &Hosted) -> u64 {
     let status = fs::read_to_string(format!("/proc/{}/status", hosted.pid())).unwrap();
     let line = status

@@ -1,4 +1,5 @@
-//! Callers that go away at any point, send nonsense, or come in hundreds: the host stays as it is.
+//! Clients that disconnect at any point, send nonsense, or come in hundreds: the host is
+//! unaffected.
 
 use std::io::{Read as _, Write as _};
 use std::net::TcpStream;
@@ -58,8 +59,8 @@ fn callers_that_go_away_after_any_number_of_bytes_leave_nothing() {
         let mut stream = tcp(&hosted);
         stream.write_all(live.as_bytes()).unwrap();
         let mut some = vec![0; read];
-        // One that came while the last was being interrupted is refused: then there is less to
-        // read.
+        // A command that arrives while the previous one is being interrupted is refused: then there
+        // is less to read.
         let _less = stream.read_exact(&mut some);
     }
     let (status, done) = hosted.exec(session["id"].as_str().unwrap(), "true", LONG);
@@ -75,7 +76,7 @@ fn three_hundred_silent_connections_and_as_many_wrong_tokens_hold_up_nobody_and_
     let hosted = Hosted::start(&["--listen", "127.0.0.1:0", "--max-connections", "256"]);
     let before = hosted.baseline();
     let mut crowd: Vec<TcpStream> = (0..300).map(|_| tcp(&hosted)).collect();
-    // Who has the token comes in all the same.
+    // A client with the token is still served.
     let (status, _) = hosted.ask("GET", "/v1/sessions", "");
     assert_eq!(status, 200);
     for stream in &mut crowd {
@@ -130,7 +131,7 @@ fn bodies_that_are_huge_deep_or_no_text_are_refused_in_bounded_memory() {
     }
     let session = hosted.open(&json!({"program": "bash"}));
     let id = session["id"].as_str().unwrap();
-    // A command of megabytes, one with every character, one that is empty.
+    // A command of megabytes, one with every character, an empty one.
     let megabytes = format!("# {}\necho $((1 + 1))", "x".repeat(3 << 20));
     let strange: String = (1_u8..128).map(char::from).collect();
     let strange = format!(
@@ -150,7 +151,7 @@ fn bodies_that_are_huge_deep_or_no_text_are_refused_in_bounded_memory() {
     hosted.assert_back_at(&before);
 }
 
-/// A request for output as it comes, whose caller never reads.
+/// A streaming request whose client never reads.
 fn unread(hosted: &Hosted, id: &str) -> TcpStream {
     let exec = format!("/v1/sessions/{id}/exec");
     let body = r#"{"code":"trap '' INT TERM HUP; yes"}"#;

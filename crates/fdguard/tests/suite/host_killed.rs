@@ -1,5 +1,5 @@
-//! A host that is killed at random points: no process of it is left, the next one knows what it
-//! had, and its log is whole.
+//! A host killed at random points: none of its processes is left, the next host knows what it had,
+//! and its log is complete.
 
 use std::fs;
 use std::path::Path;
@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 
 use super::hosted::{Hosted, LONG, eventually, marked};
 
-/// Work that goes on until the host is killed under it.
+/// Works until the host is killed.
 fn work(hosted: &Hosted, round: u64) {
     let code = match round % 3 {
         0 => "setsid sleep 100 & (trap '' HUP TERM; setsid sleep 100 &) ; sleep 100",
@@ -30,7 +30,7 @@ fn work(hosted: &Hosted, round: u64) {
     }
 }
 
-/// Kills a host at work; gives how long its processes lived on.
+/// Kills a busy host; returns how many processes it had and how long they survived it.
 fn kill_at_work(state: &Path, round: u64) -> (usize, Duration) {
     let mut hosted = Hosted::on_socket(&["--state", state.to_str().unwrap()]);
     let mark = hosted.dir.path().to_str().unwrap().to_owned();
@@ -56,7 +56,7 @@ fn kill_at_work(state: &Path, round: u64) -> (usize, Duration) {
     (there, killed.elapsed())
 }
 
-/// Each event is a whole line, but for the one that was being written.
+/// Each event is a complete line, except the one that was being written.
 fn assert_log_is_whole(hosted: &Hosted) {
     let text = fs::read_to_string(hosted.dir.path().join("events")).unwrap();
     let whole = text.rsplit_once('\n').map_or("", |(whole, _)| whole);

@@ -1,4 +1,4 @@
-//! `fdguard host --mcp`: what goes over the two pipes, and that nothing is left when they end.
+//! `fdguard host --mcp`: the messages on the two pipes, and that nothing is left when they end.
 
 use std::path::Path;
 
@@ -54,7 +54,7 @@ fn garbage_does_not_end_the_server() {
     peer.close_input();
     let (status, rest, events) = peer.ended();
     assert_eq!((status, rest.as_str()), (Some(0), ""), "{events}");
-    // What can be no message at all is told: twice two of these.
+    // Lines that cannot be a message are logged: two of these, sent twice.
     assert_eq!(events.matches("mcp_line_ignored").count(), 4, "{events}");
     assert!(events.contains("hello?"), "{events}");
 }
@@ -145,7 +145,7 @@ fn a_batch_of_2025_03_26_is_answered_by_one_line() {
         text(&said.unwrap()["result"]).starts_with("hello\n"),
         "{heard}"
     );
-    // One message alone is answered alone.
+    // A single message is answered separately.
     peer.say(&json!({"jsonrpc": "2.0", "id": 5, "method": "ping"}));
     assert_eq!(peer.hear()["id"], 5);
 }
@@ -169,8 +169,8 @@ fn fifty_calls_leave_the_descriptors_as_they_were() {
     let document = &seen["structuredContent"];
     assert_eq!(document["schema"], "fdguard.snapshot/1");
     assert_eq!(document["process"]["pid"], pid, "{seen}");
-    // The look itself: both ends of two pipes, an empty input and the keeper of the one who looks,
-    // as far as they are given back by then.
+    // The look itself costs descriptors: both ends of two pipes, an empty input and the keeper of
+    // the helper process, unless they are closed by then.
     let count = document["count"].as_u64().unwrap();
     assert!(
         (before as u64..=before as u64 + 8).contains(&count),
@@ -263,7 +263,7 @@ fn a_cancelled_call_is_interrupted_and_not_answered() {
     let cancelled = json!({"requestId": call, "reason": "enough"});
     peer.say(&json!({"jsonrpc": "2.0", "method": "notifications/cancelled", "params": cancelled}));
     eventually("it is interrupted", || children() == 1);
-    // The next answer that comes is that of the next call.
+    // The next answer belongs to the next call.
     let next = peer.begin_call("python", &json!({"code": "print(1)"}));
     let heard = peer.hear();
     assert_eq!(heard["id"], next, "{heard}");
@@ -282,7 +282,7 @@ fn it_does_not_listen_and_serve_one_client_at_once() {
     );
 }
 
-/// A Python program that opens a file in line 4 again and again and closes none.
+/// A Python program that repeatedly opens a file in line 4 and closes none.
 fn leaking(dir: &Path) -> String {
     let file = dir.join("leaky.py");
     let code = "import time\nkept = []\ndef work():\n    kept.append(open('/etc/passwd'))\n\
@@ -296,7 +296,7 @@ const SERVER: &str = "import socket, sys\nkept = []\n\
     server = socket.create_server(('127.0.0.1', int(sys.argv[1])))\ndef answer(client):\n\
     \x20   kept.append(open('/etc/passwd'))\n    client.close()\n\
     while True:\n    answer(server.accept()[0])\n";
-/// What asks it once.
+/// The command for one request.
 const ASK: &str = "python3 -c \"import os, socket; \
     socket.create_connection(('127.0.0.1', int(os.environ['PORT']))).recv(1)\"";
 
@@ -351,7 +351,7 @@ fn a_trace_gives_its_diagnosis_and_the_programs_output() {
     assert_eq!(document["coverage"]["backend"], "preload", "{traced}");
     assert_eq!(document["run"]["stdout"]["text"], "done\n", "{traced}");
     assert!(text(&traced).lines().count() < 20, "{traced}");
-    // A program that is not there is an error, with the reason.
+    // A missing program is an error, with the reason.
     let missing = peer.call("trace", &json!({"command": ["/nonexistent/program"]}));
     assert_eq!(missing["isError"], true, "{missing}");
     assert!(text(&missing).contains("/nonexistent/program"), "{missing}");

@@ -1,5 +1,5 @@
-//! The official MCP client, as people run it, against the built command. It is installed once,
-//! where the build is.
+//! The official MCP client, used as people do, against the built command. It is installed once, in
+//! the build directory.
 
 use std::fs::File;
 use std::io::{BufRead as _, BufReader};
@@ -21,7 +21,7 @@ fn script() -> PathBuf {
     root.join("testkit/python/mcp_client.py")
 }
 
-/// A Python that has the package; absent where it cannot be installed.
+/// A Python with the package; `None` if it cannot be installed.
 fn python() -> Option<PathBuf> {
     let dir = Path::new(env!("CARGO_TARGET_TMPDIR"));
     let lock = File::create(dir.join("mcp-client.lock")).unwrap();
@@ -153,7 +153,7 @@ fn the_official_client_killed_with_9_leaves_no_process() {
     });
 }
 
-/// Everybody below a process.
+/// All descendants of a process.
 fn descendants(pid: u32) -> Vec<u32> {
     let mut found = Vec::new();
     for task in std::fs::read_dir(format!("/proc/{pid}/task"))

@@ -1,4 +1,4 @@
-//! What others judge: the conformance suite of MCP, and generators of clients from the OpenAPI
+//! Independent checks: the conformance suite of MCP, and client generators for the OpenAPI
 //! document. `testkit/software` installs them.
 
 use std::path::{Path, PathBuf};
@@ -87,7 +87,7 @@ fn a_generated_python_client_works() {
         .arg(document(dir.path()))
         .arg("--output-path")
         .arg(dir.path().join("fdguard_host"))
-        // It formats what it writes with a tool of its own.
+        // It formats its output with its own tool.
         .env("PATH", format!("{bin}:{path}"))
         .output()
         .unwrap();

@@ -13,8 +13,8 @@ use super::{AsNobody, fdguard};
 const TOKEN: &str = "a-token-that-nobody-else-has-0123";
 const ENOUGH: Duration = Duration::from_secs(20);
 
-/// A host whose token came in its environment. The file of the token is only for this test, which
-/// reads it for its requests.
+/// A host that got its token in the environment. The token file is only for this test's own
+/// requests.
 fn with_token_in_environment(mut command: std::process::Command, is_warm: bool) -> Hosted {
     let dir = tempfile::tempdir().unwrap();
     fs::set_permissions(dir.path(), fs::Permissions::from_mode(0o755)).unwrap();
@@ -25,7 +25,7 @@ fn with_token_in_environment(mut command: std::process::Command, is_warm: bool) 
     if !is_warm {
         command.arg("--no-warm");
     }
-    // `Hosted` takes the variable away.
+    // `Hosted` removes the variable.
     let mut wrapped = std::process::Command::new("env");
     wrapped.arg(format!("FDGUARD_HOST_TOKEN={TOKEN}"));
     wrapped.arg(command.get_program()).args(command.get_args());
@@ -76,13 +76,13 @@ fn a_session_reads_neither_memory_nor_descriptors_of_its_host_and_keeper() {
     let (_, said) = host.exec(id, &script, ENOUGH);
     let output = said["stdout"]["text"].as_str().unwrap();
     assert_eq!(output.trim(), "looked", "{said}");
-    // What it needs itself works: its own numbers, a session, its end.
+    // The host's own functions work: its metrics, a session, its end.
     let (status, health) = host.ask("GET", "/v1/health", "");
     assert_eq!(status, 200, "{health}");
     assert!(health["fd_count"].as_u64() > Some(0), "{health}");
     let receipt = host.close(id);
     assert_eq!(receipt["clean"], true, "{receipt}");
-    // For root, and for everybody by count, the host can still be looked at.
+    // Root can still examine the host, and every user can read the count.
     let said = nobody.run(&["snap", &host.pid().to_string(), "--counts"]);
     assert_eq!(said.code, 0, "{}", said.stderr);
     assert!(!super::snap(host.pid(), &["--json"]).good_json()["tier"].is_null());

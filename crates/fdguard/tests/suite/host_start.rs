@@ -1,4 +1,4 @@
-//! How a host comes to its sockets, who may reach it, and an end that does not wait.
+//! How a host gets its sockets, which clients can reach it, and an end that does not wait.
 
 use std::fs;
 use std::process::Command;
@@ -37,7 +37,7 @@ fn a_socket_that_the_parent_hands_over_is_used() {
     assert!(hosted.at.starts_with("http://127.0.0.1:"), "{}", hosted.at);
     let session = hosted.open(&json!({"program": "bash"}));
     let id = session["id"].as_str().unwrap();
-    // It is the host's alone: neither the variables nor the socket are a session's.
+    // Sessions inherit neither the variables nor the socket.
     let code = "echo [$LISTEN_FDS$LISTEN_PID]; readlink /proc/self/fd/* | grep -c socket:";
     let (status, done) = hosted.exec(id, code, LONG);
     assert_eq!(
@@ -95,7 +95,7 @@ fn a_second_interrupt_does_not_wait_and_nothing_is_left() {
     let body = json!({"name": "deaf", "root": root.path()}).to_string();
     let (status, scope) = hosted.ask("POST", "/v1/scopes", &body);
     assert_eq!(status, 201, "{scope}");
-    // Its clean-up asks with TERM, and waits for two seconds.
+    // Its clean-up sends TERM, and waits for two seconds.
     let deaf = "trap '' TERM HUP INT; echo deaf; while :; do sleep 1000; done";
     let program = json!({"program": {"command": ["sh", "-c", deaf], "log": "log"}}).to_string();
     let path = format!("/v1/scopes/{}/resources", scope["id"].as_str().unwrap());
@@ -119,6 +119,6 @@ fn a_second_interrupt_does_not_wait_and_nothing_is_left() {
         (&json!("host_end"), &json!("interrupted")),
         "{events:?}"
     );
-    // The keeper hears of its end, and ends the tree.
+    // The keeper detects its end, and ends the tree.
     eventually("nothing is left", LONG, || hosted.others().is_empty());
 }

@@ -14,7 +14,7 @@ fn host(state: &Path, root: &Path) -> Hosted {
     Hosted::on_socket(&["--state", state, "--root", root])
 }
 
-/// A scope with a program that writes a log, a prompt, a folder and a file that stays.
+/// A scope with a program that writes a log, a prompt, a directory and a file that stays.
 fn agent(hosted: &Hosted, root: &Path) -> (String, u32) {
     let body = json!({"name": "agent 7", "root": root}).to_string();
     let (status, scope) = hosted.ask("POST", "/v1/scopes", &body);
@@ -74,7 +74,7 @@ fn r52_the_next_host_ends_what_a_killed_one_left() {
     first.end();
     let left = reconcile(state.path());
     assert_eq!(left["scopes"][0]["scope"], json!(id), "{left}");
-    // The log, the prompt and the folder; the program ended with the host, the result stays.
+    // The log, the prompt and the directory; the program ended with the host, the result stays.
     assert_eq!(left["scopes"][0]["resources"], 3, "{left}");
 
     let second = host(state.path(), &root_path);

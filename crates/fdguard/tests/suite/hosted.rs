@@ -1,4 +1,4 @@
-//! A real `fdguard host` for tests, a caller that writes bytes, and what the host holds.
+//! A real `fdguard host` for tests, a raw client, and what the host holds.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -22,10 +22,10 @@ const PATIENCE: Duration = Duration::from_secs(90);
 /// As the last argument of a host: Python sessions come from a warm interpreter.
 pub(crate) const WARM: &str = "warm";
 
-/// A host at work. Dropped, it is killed, and its sessions end with it.
+/// A running host. Drop kills it, and its sessions end with it.
 pub(crate) struct Hosted {
     pub(crate) child: Child,
-    /// What its ready line says: `http://…` or `unix:…`.
+    /// The address in its ready line: `http://…` or `unix:…`.
     pub(crate) at: String,
     pub(crate) token: PathBuf,
     pub(crate) dir: tempfile::TempDir,
@@ -37,7 +37,7 @@ impl Hosted {
         Self::start_in(dir, args)
     }
 
-    /// At a unix socket in a folder of its own.
+    /// Listens at a unix socket in its own directory.
     pub(crate) fn on_socket(args: &[&str]) -> Self {
         let dir = tempfile::tempdir().unwrap();
         let listen = format!("unix:{}", dir.path().join("host.sock").display());
@@ -58,7 +58,7 @@ impl Hosted {
             command.arg("--token-file").arg(&token);
         }
         if !testkit::is_root() {
-            // These tests look into the host.
+            // These tests examine the host.
             command.arg("--inspectable");
         }
         Self::of(command, dir, token)
@@ -103,7 +103,7 @@ impl Hosted {
         answer.unwrap_or_else(|error| panic!("{method} {path}: {error}: {:?}", self.events()))
     }
 
-    /// The same, where the connection may break.
+    /// The same, if the connection may break.
     pub(crate) fn try_ask(&self, method: &str, path: &str, body: &str) -> io::Result<(u16, Value)> {
         let mut stream = self.try_connect()?;
         stream.write_all(self.request(method, path, body).as_bytes())?;
@@ -154,7 +154,7 @@ impl Hosted {
         self.child.id()
     }
 
-    /// Opens a session and gives what is told of it.
+    /// Opens a session and returns its description.
     pub(crate) fn open(&self, body: &Value) -> Value {
         let mut body = body.clone();
         body["ready_within_ms"] = json!(20_000);
@@ -163,7 +163,7 @@ impl Hosted {
         session
     }
 
-    /// Runs a command that has so long.
+    /// Runs a command with this time limit.
     pub(crate) fn exec(&self, id: &str, code: &str, timeout: Duration) -> (u16, Value) {
         let body = json!({"code": code, "timeout_ms": timeout.as_millis()});
         self.ask(
@@ -173,7 +173,7 @@ impl Hosted {
         )
     }
 
-    /// Closes a session and gives its receipt.
+    /// Closes a session and returns its receipt.
     pub(crate) fn close(&self, id: &str) -> Value {
         let (status, receipt) = self.ask("DELETE", &format!("/v1/sessions/{id}"), "");
         assert_eq!(status, 200, "{receipt}");
@@ -189,20 +189,21 @@ impl Hosted {
             self.close(session["id"].as_str().unwrap());
             keeper.and_then(parent_of) != Some(self.pid())
         });
-        // The interpreter and its keeper, and the session that it forks ahead, whose own keeper has
-        // no environment and so no mark.
+        // The interpreter and its keeper, and the session forked ahead, whose own keeper has no
+        // environment and so no mark.
         eventually("the next session is forked", LONG, || {
             self.others().len() == 3
         });
     }
 
-    /// What must be the same before and after any number of sessions.
+    /// The state that must be the same before and after any number of sessions.
     pub(crate) fn baseline(&self) -> Baseline {
         let seen = snap(self.pid(), &["--json", "--fds"]).good_json();
         Baseline::of(&seen)
     }
 
-    /// The same, when threads that blocked for the start have gone: their keep-alive is a second.
+    /// The same, after the blocking threads of the start have ended: their keep-alive is one
+    /// second.
     pub(crate) fn settled_baseline(&self) -> Baseline {
         eventually("blocking threads are gone", LONG, || {
             // The first thread and the runtime's two workers.
@@ -211,7 +212,7 @@ impl Hosted {
         self.baseline()
     }
 
-    /// Waits until everything is as it was; keepers of blocking threads have a second.
+    /// Waits until everything is as before; idle blocking threads last one second.
     pub(crate) fn assert_back_at(&self, before: &Baseline) {
         let deadline = Instant::now() + LONG;
         loop {
@@ -273,10 +274,10 @@ pub(crate) fn read_answer(mut stream: impl Read) -> io::Result<(u16, Value)> {
     Ok((status.ok_or_else(bad)?, body))
 }
 
-/// What the host holds, as our own probe sees it.
+/// What the host holds, according to fdguard's probe.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Baseline {
-    /// Each descriptor by its number, with what it is.
+    /// Each descriptor by its number, with its description.
     descriptors: BTreeMap<u64, String>,
     children: Vec<u32>,
     zombies: u64,
@@ -330,7 +331,7 @@ pub(crate) fn children(of: u32) -> Vec<u32> {
     found
 }
 
-/// Whether it lives: not gone, and no zombie.
+/// Whether it lives: neither gone nor a zombie.
 pub(crate) fn lives(pid: u32) -> bool {
     parent(pid).is_some_and(|(_, state)| !"ZXx".contains(state))
 }
@@ -356,7 +357,7 @@ pub(crate) fn kill(pid: u32) {
     let _gone = pid.map(|pid| kill_process(pid, Signal::KILL));
 }
 
-/// Asks again and again until it holds.
+/// Polls until the condition holds.
 pub(crate) fn eventually(what: &str, longest: Duration, mut holds: impl FnMut() -> bool) {
     let deadline = Instant::now() + longest;
     while !holds() {

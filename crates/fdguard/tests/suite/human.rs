@@ -10,7 +10,7 @@ use testkit::{Victim, have, skip};
 
 use super::{CommandOutput, fdguard, run, snap};
 
-/// Control bytes other than line ends.
+/// Control bytes other than line breaks.
 fn has_control(bytes: &[u8]) -> bool {
     bytes
         .iter()
@@ -45,7 +45,7 @@ fn a_hostile_command_name_is_made_visible_everywhere() {
     if !have("bash") {
         return skip("needs bash");
     }
-    // A process that renames itself: the file system takes any name.
+    // A process that renames itself: the file system accepts any name.
     let dir = tempfile::tempdir().unwrap();
     let program = dir.path().join("\u{1b}[31m\nx");
     let copied = Command::new("cp").arg("/bin/cat").arg(&program).status();
@@ -76,7 +76,7 @@ fn a_hostile_command_name_is_made_visible_everywhere() {
     }
 }
 
-/// Puts an escape sequence and a line end into every string but those that decide how it is read.
+/// Puts an escape sequence and a line break into every string except those that control parsing.
 fn poisoned(value: &mut Value, key: &str) {
     const KEPT: [&str; 10] = [
         "schema",
@@ -197,7 +197,7 @@ fn a_file_appears_whole_or_not_at_all() {
         before,
         "renamed into place"
     );
-    // A look that fails leaves what was there.
+    // A failed look leaves the existing file unchanged.
     let failed = run(["snap", "4194303", "-o", name]);
     assert_eq!(failed.code, 3);
     assert_eq!(fs::read_to_string(&path).unwrap(), written);
@@ -306,7 +306,7 @@ fn devices_flags_and_the_user_are_those_of_lsof() {
     let ours = String::from_utf8_lossy(&said.stdout).into_owned();
     let lsof = |letters: &str| {
         let mut command = Command::new("lsof");
-        // With this option the device of a device is told, too.
+        // With this option lsof also prints the device number of a device.
         command.args(["-nP", "+fG", "-F", letters, "-p", &pid]);
         let said = command.stderr(Stdio::null()).output().unwrap();
         String::from_utf8_lossy(&said.stdout).into_owned()

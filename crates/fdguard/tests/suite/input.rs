@@ -1,4 +1,4 @@
-//! Files that a command line names: no command reads one without a bound.
+//! Files named on a command line: no command reads one without a limit.
 
 use std::fs::File;
 use std::path::Path;
@@ -6,7 +6,7 @@ use std::process::Command;
 
 use super::{CommandOutput, fdguard};
 
-/// Every command that takes a file, with the file as the last word, and its exit code.
+/// Every command that takes a file, with the file as the last argument, and its exit code.
 const COMMANDS: [(&[&str], i32); 15] = [
     (&["explain"], 2),
     (&["explain", "--list", "--playbook"], 2),
@@ -25,7 +25,7 @@ const COMMANDS: [(&[&str], i32); 15] = [
     (&["archive", "--to", "/tmp"], 3),
 ];
 
-/// With memory for what a command needs, and not for a file without an end.
+/// With enough memory for a command, but not for an endless file.
 fn bounded(words: &[&str], file: &Path) -> CommandOutput {
     let mut command = Command::new("sh");
     let limit = format!("ulimit -v {}; exec \"$@\"", 2 << 20);
@@ -56,7 +56,7 @@ fn a_device_without_an_end_is_refused_in_one_line() {
 fn a_file_that_is_too_large_is_refused_before_it_is_read() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("large");
-    // A hole: it takes no room on the disk.
+    // A sparse file: it takes no space on the disk.
     File::create(&path).unwrap().set_len(64 << 30).unwrap();
     let whole = [
         "--playbook",

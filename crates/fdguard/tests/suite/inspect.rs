@@ -19,7 +19,7 @@ pub(crate) const ALERT: [u8; 24] = [
     0xf0, 0x88, 0x2c, 0x71, 0xde, 0x49, 0xb6,
 ];
 
-/// A folder with the database `state.db`.
+/// A directory with the database `state.db`.
 pub(crate) fn made(mode: &str) -> (TempDir, PathBuf) {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("state.db");
@@ -116,7 +116,7 @@ fn r45_what_could_not_be_looked_at_is_3_and_no_result() {
         "{}",
         said.stderr
     );
-    // One that could be looked at is told all the same.
+    // A readable file is reported even if another one is not.
     let said = run([
         "inspect",
         none.to_str().unwrap(),
@@ -237,7 +237,7 @@ fn who_may_not_see_all_processes_is_told_so() {
         gaps.contains("permission denied") && gaps.contains("sudo"),
         "{gaps}"
     );
-    // Whether somebody holds it cannot be known: it is not touched.
+    // It is unknown whether a process holds it, so it is not touched.
     damage(&path);
     fs::set_permissions(dir.path(), Permissions::from_mode(0o777)).unwrap();
     let said = nobody.run(&["inspect", "--heal", path.to_str().unwrap()]);

@@ -1,4 +1,4 @@
-//! `fdguard inspect --watch`: the moment, and who wrote.
+//! `fdguard inspect --watch`: the moment of a write, and the writer.
 
 use std::io::{BufRead as _, BufReader};
 use std::path::Path;
@@ -34,7 +34,7 @@ impl Watching {
         serde_json::from_str(&line).unwrap_or_else(|error| panic!("{error}: {line}"))
     }
 
-    /// Ctrl-C; gives its last line and its exit code.
+    /// Sends Ctrl-C; returns its last line and its exit code.
     fn end(mut self) -> (Value, Option<i32>) {
         kill_process(Pid::from_child(&self.child), Signal::INT).unwrap();
         let last = self.next();
@@ -81,7 +81,7 @@ fn a_watch_that_saw_nothing_ends_with_0_after_its_time() {
     assert!(lines[1].contains("0 went bad"), "{lines:?}");
 }
 
-/// A thread uses its number after a stranger closed it and a database got it.
+/// A thread uses its descriptor after a stranger closed it and a database got the number.
 const STALE: &str = r#"
 import os, socket, sqlite3, sys, threading
 a, b = socket.socketpair()

@@ -1,4 +1,4 @@
-//! JSON: strictly valid, as the contract says, and the victim agrees.
+//! JSON: strictly valid, conforming to the contract, and consistent with the victim.
 
 use serde_json::{Value, json};
 use testkit::{Victim, have, skip};
@@ -43,7 +43,7 @@ fn names_that_are_no_text_are_bytes_and_come_back() {
     assert!(record["target"]["bytes"].is_string(), "{record}");
     assert_eq!(record["detail"]["path"], held.detail["path"]);
     if have("python3") {
-        // A reader that nobody here wrote, and a strict one.
+        // An independent, strict reader.
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("snapshot.json");
         std::fs::write(&path, &said.stdout).unwrap();
@@ -148,7 +148,7 @@ fn r10_counts_have_no_path_no_peer_and_no_command_line() {
     victim.finish();
 }
 
-/// The whole host in both tiers: the victims among it are told the same, word for word.
+/// The whole host in both tiers: the victims' reports are identical, word for word.
 #[test]
 fn r2_all_processes_are_told_the_same_by_the_kernel_and_by_proc() {
     let victims = [

@@ -1,4 +1,4 @@
-//! LeakBench: programs of others with known answers, through the public contract only.
+//! LeakBench: third-party programs with known answers, through the public contract only.
 
 use std::path::Path;
 use std::process::Command;
@@ -9,7 +9,7 @@ fn case(name: &str) {
     judged("watch", name);
 }
 
-/// Runs one case by the bench's own judge. Each takes its own 20 seconds.
+/// Runs one case with the bench's own judge. Each takes 20 seconds.
 pub(super) fn judged(what: &str, name: &str) {
     let bench = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../shared/leakbench");
     if !bench.join("score").is_file() {

@@ -1,4 +1,4 @@
-//! An MCP client of the tests: it writes its own lines and reads every line that comes.
+//! An MCP client for tests: it writes its own lines and reads every incoming line.
 
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::process::{Child, ChildStdin, ChildStdout, Stdio};
@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 
 use super::fdguard;
 
-/// `fdguard host --mcp` and the two pipes that lead to it. Dropped, it is killed.
+/// `fdguard host --mcp` and its two pipes. Drop kills it.
 pub(crate) struct Peer {
     child: Child,
     input: Option<ChildStdin>,
@@ -59,7 +59,7 @@ impl Peer {
         message
     }
 
-    /// The answer to this id; whatever else comes before it is passed over.
+    /// The answer to this id; skips everything before it.
     pub(crate) fn answer(&mut self, id: u64) -> Value {
         loop {
             let message = self.hear();
@@ -69,7 +69,7 @@ impl Peer {
         }
     }
 
-    /// Asks without waiting, and gives the id.
+    /// Sends a request without waiting, and returns the id.
     pub(crate) fn ask(&mut self, method: &str, parameters: &Value) -> u64 {
         let id = self.next;
         self.next += 1;
@@ -104,18 +104,18 @@ impl Peer {
         answer["result"].clone()
     }
 
-    /// Says nothing more.
+    /// Closes the input.
     pub(crate) fn close_input(&mut self) {
         drop(self.input.take());
     }
 
-    /// What the kernel does to the pipes of a client that was killed.
+    /// Closes the pipes as the kernel does for a killed client.
     pub(crate) fn vanish(&mut self) {
         drop(self.input.take());
         drop(self.output.take());
     }
 
-    /// Waits for its end: the status, what is left of its output, and its events.
+    /// Waits for its end: the status, the rest of its output, and its events.
     pub(crate) fn ended(&mut self) -> (Option<i32>, String, String) {
         let (mut rest, mut events) = (String::new(), String::new());
         if let Some(mut output) = self.output.take() {
@@ -135,7 +135,7 @@ impl Drop for Peer {
     }
 }
 
-/// What a result says.
+/// The text of a result.
 pub(crate) fn text(result: &Value) -> &str {
     result["content"][0]["text"].as_str().unwrap()
 }

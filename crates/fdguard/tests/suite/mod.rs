@@ -1,4 +1,4 @@
-//! What the tests share: running the command and reading its answers.
+//! Shared by the tests: runs the command and reads its output.
 
 use std::ffi::OsStr;
 use std::fs::{self, Permissions};
@@ -118,7 +118,7 @@ pub(crate) fn fdguard() -> Command {
     command
 }
 
-/// What one run said.
+/// The output of one run.
 pub(crate) struct CommandOutput {
     pub(crate) code: i32,
     pub(crate) stdout: Vec<u8>,
@@ -146,7 +146,7 @@ impl CommandOutput {
         serde_json::from_str(text).unwrap_or_else(|error| panic!("{error}: {text}"))
     }
 
-    /// The same, of a run that went well and said nothing else.
+    /// The same, for a run that succeeded without other output.
     pub(crate) fn good_json(&self) -> Value {
         assert_eq!((self.code, &*self.stderr), (0, ""), "{}", self.text());
         self.json()
@@ -165,7 +165,7 @@ pub(crate) fn snap(pid: u32, args: &[&str]) -> CommandOutput {
     CommandOutput::of(command.output().unwrap())
 }
 
-/// The command where nobody can run it: the build may lie where only its owner may go.
+/// A copy of the command that user `nobody` can run: the build may be in a private directory.
 pub(crate) struct AsNobody {
     program: PathBuf,
     _copy: TempDir,
@@ -176,7 +176,7 @@ impl AsNobody {
         let copy = tempfile::tempdir().unwrap();
         fs::set_permissions(copy.path(), Permissions::from_mode(0o755)).unwrap();
         let program = copy.path().join("fdguard");
-        // By `cp`: a descriptor of ours open for writing would make exec fail.
+        // By `cp`: if this process had the file open for writing, exec would fail.
         let copied = Command::new("cp")
             .arg(env!("CARGO_BIN_EXE_fdguard"))
             .arg(&program)
@@ -188,8 +188,8 @@ impl AsNobody {
         }
     }
 
-    /// The same where `/proc` hides the processes of others, in namespaces of its own; `None` where
-    /// such a place cannot be made.
+    /// The same with `/proc` hiding the processes of other users, in separate namespaces; `None` if
+    /// they cannot be created.
     pub(crate) fn run_where_others_are_hidden(&self, args: &str) -> Option<CommandOutput> {
         let script = format!(
             "mount -t proc -o hidepid=2 proc /proc || exit 99

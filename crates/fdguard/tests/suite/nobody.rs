@@ -1,4 +1,4 @@
-//! Without any privilege: what can be told is told, what cannot is named, once.
+//! Without any privilege: what is visible is reported, and what is not is named once.
 
 use serde_json::{Value, json};
 use testkit::{NOBODY, Victim, is_root, skip};

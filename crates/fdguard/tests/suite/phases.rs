@@ -40,7 +40,7 @@ fn r14_work_that_cleans_up_is_back_to_baseline() {
     ] {
         assert!(text.contains(part), "{part} in {text}");
     }
-    // Something changed all the same.
+    // There are still changes.
     let args = ["diff", &baseline, &during, &pid, "--exit-code"];
     assert_eq!(run(args).code, 1);
     let document = run(["diff", &baseline, &during, &pid, "--json"]).good_json();

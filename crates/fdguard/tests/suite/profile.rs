@@ -1,4 +1,4 @@
-//! Reads a pprof profile by its specification, with nothing of ours: gzip, then keys and values.
+//! Reads a pprof profile by its specification, without fdguard's code: gzip, then keys and values.
 
 use std::collections::BTreeMap;
 use std::io::Read as _;
@@ -11,7 +11,7 @@ enum Value {
     Bytes(Vec<u8>),
 }
 
-/// A sample in words.
+/// A sample with resolved strings.
 #[derive(Debug)]
 pub(crate) struct Sample {
     /// `function file:line`, innermost first.

@@ -1,4 +1,4 @@
-//! The line that says how far a long command is: on a terminal, and nowhere else.
+//! The progress line of long commands: only on a terminal.
 
 use std::process::Command;
 
@@ -9,7 +9,7 @@ use super::{CommandOutput, fdguard};
 
 const ERASE: &str = "\r\u{1b}[K";
 
-/// What is left on the screen: each line as it stands after everything that erased a part of it.
+/// What is left on the screen: each line after everything that erased a part of it.
 fn screen(shown: &str) -> String {
     let lines = shown.split('\n').map(|line| {
         let line = line.trim_end_matches('\r');
@@ -102,7 +102,7 @@ fn an_exercise_shows_its_cycle_and_the_servers_lines_stay_whole() {
         1,
         "{left}"
     );
-    // One for the question whether it is ready, one each for the warm-up and the cycles.
+    // One for the readiness check, one each for the warm-up and the cycles.
     let whole = left.lines().filter(|line| *line == "one more").count();
     assert!(whole >= 11, "{left}");
     assert!(left.lines().any(|line| line.contains("passed")), "{left}");

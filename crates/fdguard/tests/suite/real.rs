@@ -1,5 +1,5 @@
-//! Programs that nobody here wrote, against two tools that nobody here wrote: the same numbers, and
-//! of each the same kind, or a difference that is explained below.
+//! Third-party programs, compared with two third-party tools: the same numbers, and the same kind
+//! for each, or a difference that is explained below.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -16,46 +16,46 @@ use testkit::{Victim, have, is_root, run_as, skip};
 
 use super::snap;
 
-/// A coarse kind of ours and the word that somebody else has for it. Only what was seen stands
-/// here: a test below fails when a row is not needed.
+/// A coarse kind of fdguard and the other tool's word for it. Lists only observed pairs: a test
+/// below fails if a row is not needed.
 type Name = (&'static str, &'static str);
 
-/// The words of `lsof -F t`, seen with 4.95.
+/// The type names of `lsof -F t`, seen with 4.95.
 const LSOF: &[Name] = &[
     ("file", "REG"),
     ("directory", "DIR"),
     ("device", "CHR"),
     ("blockdev", "BLK"),
-    // One word for pipes with and without a name.
+    // One name for pipes with and without a name.
     ("pipe", "FIFO"),
     // The version of the protocol, and not which protocol: that is another field.
     ("inet", "IPv4"),
     ("inet", "IPv6"),
     ("inet", "raw"),
     ("inet", "raw6"),
-    // A socket that it finds in none of the tables it reads: unbound, or bound and neither
-    // connected nor listening. We ask netlink, and the inode for its protocol.
+    // A socket that lsof finds in none of the tables it reads: unbound, or bound and neither
+    // connected nor listening. fdguard queries netlink, and the inode for its protocol.
     ("inet", "sock"),
     ("unix", "unix"),
     ("netlink", "netlink"),
     ("packet", "pack"),
-    // There is no table of vsock to read; a netlink socket that was never bound is in none.
+    // There is no vsock table to read, and a netlink socket that was never bound is in no table.
     ("vsock", "sock"),
     ("netlink", "sock"),
-    // Anonymous inodes are one type to it: the name behind says which.
+    // lsof has one type for anonymous inodes: the name after it says which.
     ("anonymous", "a_inode"),
-    // Message queues, namespaces and secret memory have inodes whose mode says regular file.
+    // Message queues, namespaces and secret memory have inodes with the mode of a regular file.
     ("kernel", "REG"),
 ];
 
-/// The words of `lsfd`, seen with util-linux 2.38.1: the type in the mode of the inode.
+/// The type names of `lsfd`, seen with util-linux 2.38.1: the type in the mode of the inode.
 const LSFD: &[Name] = &[
     ("file", "REG"),
     ("directory", "DIR"),
     ("device", "CHR"),
     ("blockdev", "BLK"),
     ("pipe", "FIFO"),
-    // It knows that it is a socket: family and state are not asked for.
+    // lsfd only knows that it is a socket: family and state are not queried.
     ("inet", "SOCK"),
     ("unix", "SOCK"),
     ("netlink", "SOCK"),
@@ -87,7 +87,7 @@ fn kind(class: &str) -> &'static str {
     }
 }
 
-/// A program of somebody else. It ends with the test, however that ends.
+/// A third-party program. It ends with the test, however that ends.
 struct Service {
     child: Child,
     stop: Signal,
@@ -95,7 +95,7 @@ struct Service {
 
 impl Service {
     fn start(mut command: Command) -> Self {
-        // In a group of its own, so that its children end with it.
+        // In its own process group, so that its children end with it.
         let child = command.process_group(0).spawn().unwrap();
         Self {
             child,
@@ -120,7 +120,7 @@ impl Drop for Service {
     }
 }
 
-/// Number and class of everything a process holds, as we say it.
+/// Number and class of everything a process holds, according to fdguard.
 fn ours(pid: u32) -> (BTreeMap<u32, String>, Value) {
     let document = snap(pid, &["--json"]).good_json();
     let table = document["fds"].as_array().unwrap().iter().map(|record| {
@@ -196,8 +196,8 @@ type Ask = fn(u32) -> BTreeMap<u32, String>;
 
 const TOOLS: [(&str, Ask, &[Name]); 2] = [("lsof", by_lsof, LSOF), ("lsfd", by_lsfd, LSFD)];
 
-/// The two tools agree with us about one process. A program at work may change in between: then
-/// they are asked again.
+/// Both tools agree with fdguard about one process. A busy program may change in between: then it
+/// asks again.
 fn assert_agreed(pid: u32) -> Value {
     let mut answer = ours(pid).1;
     for (program, ask, names) in TOOLS {
@@ -232,7 +232,7 @@ fn of_class<'a>(document: &'a Value, class: &str) -> Vec<&'a Value> {
     fds.iter().filter(|fd| fd["class"] == class).collect()
 }
 
-/// Asks for a page on a connection that stays, and reads the head of the answer.
+/// Requests a page on a persistent connection, and reads the head of the answer.
 fn kept_alive(port: u16) -> TcpStream {
     let mut stream = TcpStream::connect(("127.0.0.1", port)).unwrap();
     stream
@@ -330,7 +330,7 @@ fn python_http_server_with_kept_connections() {
     let clients: Vec<TcpStream> = (0..3).map(|_| kept_alive(port)).collect();
     let document = assert_agreed(server.pid());
     assert_serves(&document, port, &clients);
-    // Closed by the client and not yet noticed, or noticed: never still established.
+    // Closed by the client, and maybe not noticed yet: never still established.
     let gone = clients[0].local_addr().unwrap().to_string();
     clients[0].shutdown(std::net::Shutdown::Both).unwrap();
     let document = assert_agreed(server.pid());
@@ -414,7 +414,7 @@ fn uid_of(user: &str) -> Option<u32> {
     line.split(':').nth(2)?.parse().ok()
 }
 
-/// Starts a database in `folder` and waits until it takes connections.
+/// Starts a database in `folder` and waits until it accepts connections.
 fn postgres(bin: &Path, dir: &Path, uid: u32) -> Service {
     chown(dir, Some(uid), Some(uid)).unwrap();
     let data = dir.join("data");
@@ -435,7 +435,7 @@ fn postgres(bin: &Path, dir: &Path, uid: u32) -> Service {
         .stdin(Stdio::null())
         .stderr(Stdio::piped());
     let mut server = Service::start(command);
-    // Its own quick way out: it takes its children and shared memory along.
+    // Its quick shutdown, which also ends its children and releases shared memory.
     server.stop = Signal::QUIT;
     let mut log = BufReader::new(server.child.stderr.take().unwrap());
     let mut line = String::new();
@@ -443,7 +443,7 @@ fn postgres(bin: &Path, dir: &Path, uid: u32) -> Service {
         line.clear();
         assert!(log.read_line(&mut line).unwrap() > 0, "it ended early");
     }
-    // What it says later must go somewhere, or it would get a broken pipe.
+    // Keep the pipe open: later output would get a broken pipe.
     server.child.stderr = Some(log.into_inner());
     server
 }

@@ -63,7 +63,7 @@ fn r58_the_doctor_examines_a_recording_too() {
     assert_eq!(found["schema"], "fdguard.diagnosis/1");
     assert_eq!(found["verdict"], "bounded");
     assert!(bundle.join("report.html").is_file());
-    // The bundle's own recording says the same again.
+    // The bundle's own recording gives the same result.
     let again = fdguard()
         .args(["watch", "--json", "--from"])
         .arg(bundle.join("recording.jsonl"))

@@ -1,4 +1,4 @@
-//! `fdguard run`: a service that ends is started again, or not.
+//! `fdguard run`: a service that ends is restarted, or not.
 
 use rustix::process::Signal;
 use rustix::time::{ClockId, clock_gettime};
@@ -11,7 +11,7 @@ fn now() -> i128 {
     i128::from(now.tv_sec) * 1_000_000_000 + i128::from(now.tv_nsec)
 }
 
-/// When the service says that it began, and which process it is.
+/// The start time and the pid that the service prints.
 fn stamp(running: &mut Running) -> (i128, u32) {
     let line = running.line("stamp ");
     let (at, pid) = line.split_once(' ').unwrap();
@@ -34,7 +34,7 @@ fn r26_a_service_that_was_killed_is_back_at_once() {
     }
     took.sort_unstable();
     println!("back after {} us (the median of {took:?})", took[5]);
-    // Ten milliseconds on a machine that is free; this one may have other things to do.
+    // Ten milliseconds on an idle machine; this one may be busy.
     assert!(took[0] < 1_000_000, "{took:?}");
     let (code, last) = running.stop();
     assert_eq!((code, last.number("restarts")), (0, 10));

@@ -29,7 +29,7 @@ fn r29_a_leak_is_warned_of_and_restarted_and_the_newer_process_proven() {
         (proven.number("pid"), proven.number("before")),
         (second, first)
     );
-    // Breached again at once, it is left alone: restarts do not help.
+    // Breached again at once, the service is left alone: restarts do not help.
     let again = running.event("breach", &["again=true"]);
     assert_eq!(again.number("pid"), second);
     let (code, last) = running.stop();
@@ -41,7 +41,7 @@ fn r29_without_restarts_the_parent_is_asked_for_one() {
     let mut running = leaking("--restart never", "1");
     running.event("breach", &["reason=fd_budget"]);
     let (code, _) = running.ended();
-    // 75 where somebody supervises us (a container does), else 1.
+    // 75 under a supervisor (such as a container), else 1.
     assert!(code == 75 || code == 1, "{code}");
 }
 
@@ -69,7 +69,7 @@ fn r29_evidence_is_written_before_the_restart_or_told_to_be_missing() {
     let told = running.event("evidence", &[]);
     running.event("restart", &["reason=fd_budget"]);
     running.event("proven", &[]);
-    // A machine that is busy may take longer than there is time: then the restart does not wait for
+    // On a busy machine it may take longer than the time limit: then the restart does not wait for
     // it.
     if let Some(place) = told.0.split(" place=").nth(1) {
         assert!(std::path::Path::new(place).is_file(), "{}", told.0);

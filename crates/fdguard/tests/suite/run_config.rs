@@ -243,7 +243,7 @@ fn a_reload_keeps_the_sockets() {
     ask();
     file.write(&text("b"));
     running.signal(Signal::HUP);
-    // Whoever comes now is not refused: at most the old one is cut off while it answers.
+    // A new connection is not refused; at most the old service is cut off while it answers.
     drop(TcpStream::connect(("127.0.0.1", port)).unwrap());
     running.event("restart", &["reason=reload"]);
     assert_ne!(running.line("serving "), first);

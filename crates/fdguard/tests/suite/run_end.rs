@@ -1,11 +1,11 @@
-//! `fdguard run`: signals, and ends that leave nothing.
+//! `fdguard run`: signals, and ends that leave nothing behind.
 
 use rustix::process::Signal;
 use testkit::skip;
 
 use super::running::{Running, await_end, free_port, is_alive, service, signal};
 
-/// A tree with members that escape groups, sessions and parents. Each says its number.
+/// A tree with members that escape groups, sessions and parents. Each prints its pid.
 const TREE: &str = "echo member $$
 setsid sh -c 'echo member $$; exec sleep 1000' &
 sh -c 'setsid sh -c \"echo member \\$\\$; exec sleep 1000\" & exit 0'
@@ -52,7 +52,7 @@ fn r31_one_that_does_not_end_is_killed_after_its_grace() {
     assert!(!is_alive(pid));
 }
 
-/// Hung before, on TERM and on two INTs.
+/// Regression: it hung on TERM and on two INTs.
 #[test]
 fn a_program_that_stops_its_keeper_again_and_again_is_ended_all_the_same() {
     let stops =
@@ -70,7 +70,7 @@ fn a_program_that_stops_its_keeper_again_and_again_is_ended_all_the_same() {
     }
 }
 
-/// The end of the service was not seen before: its keeper could not report it.
+/// Regression: the end of the service went unnoticed because its keeper could not report it.
 #[test]
 fn a_stopped_keeper_does_not_hide_that_the_service_died() {
     let script = "trap 'kill -STOP $PPID; exit 3' USR2; echo up; while :; do sleep 0.05; done";

@@ -11,7 +11,7 @@ use rustix::process::Signal;
 use super::running::{Running, await_end, free_port, get, is_alive, service, signal};
 use super::{CommandOutput, fdguard};
 
-/// The variable that tells the library where to write.
+/// The variable that gives the library its output directory.
 const VARIABLE: &[u8] = b"FDGUARD_TRACE_DIR=";
 
 const SERVER: &str = "\
@@ -30,10 +30,10 @@ fn victim() -> PathBuf {
     testkit::c_variant("protected", "O1", &flags).expect("a victim that compiles")
 }
 
-/// Where a process writes down what it opens.
+/// The directory in which a process records what it opens.
 fn dir_of(pid: u32) -> PathBuf {
     loop {
-        // In the middle of an exec a process has none, and before it that of its parent.
+        // During an exec a process has no environment, and before it that of its parent.
         let environ = fs::read(format!("/proc/{pid}/environ")).unwrap();
         let mut words = environ.split(|byte| *byte == 0);
         if let Some(dir) = words.find_map(|word| word.strip_prefix(VARIABLE)) {
@@ -69,7 +69,7 @@ fn r29_a_breach_names_the_line_that_opened_what_leaks() {
     let line = "leak_line=\"server.py:4 load\"";
     let breach = running.event("breach", &["reason=fd_budget", line]);
     assert_eq!(breach.number("pid"), first);
-    // The line is the old process's, and the proof is the new one's.
+    // The line comes from the old process, and the proof from the new one.
     let proven = running.event(
         "proven",
         &[line, "look for a missing close at server.py:4 load"],
@@ -161,14 +161,14 @@ fn r33_thirty_restarts_leave_no_dir_no_file_and_no_descriptor() {
     let mut pid = running.main();
     for _ in 0..30 {
         let dir = dir_of(pid);
-        // The library, what Node loads, the mark, and the table of the one process.
+        // The library, the file that Node loads, the mark, and the table of the one process.
         assert_eq!(files(&dir), 4, "{}", dir.display());
         assert!(dirs.insert(dir));
         signal(pid, Signal::KILL);
         running.line("stamp ");
         pid = running.main();
     }
-    // The run before is over before the next begins.
+    // The previous run is over before the next begins.
     assert!(dirs.iter().all(|dir| !dir.exists()));
     dirs.insert(dir_of(pid));
     assert_eq!(at_rest(&mut running), before);
@@ -186,8 +186,8 @@ fn r33_the_tables_of_children_that_ended_do_not_stay() {
     let pid = running.event("start", &[]).number("pid");
     running.line("done");
     let dir = dir_of(pid);
-    // Each answer is a turn of the loop, and within some seconds it looks. A stuck test is ended by
-    // nextest.
+    // Each answer is a poll of the loop, and it looks within some seconds. nextest ends a stuck
+    // test.
     while files(&dir) > 10 {
         running.signal(Signal::QUIT);
         running.event("state", &[]);
@@ -260,7 +260,7 @@ fn r29_a_program_that_cannot_be_seen_into_runs_on_and_is_told_of_once() {
 fn r41_a_protected_program_leaves_nobody_behind() {
     let mut command = fdguard();
     command.args(["run", "--once", "--protect", "--", "sh", "-c"]);
-    // A session of its own, and nothing that holds our pipes.
+    // A separate session that does not hold the test's pipes.
     command.arg("setsid sleep 600 >/dev/null 2>&1 & echo $!; exit 5");
     let said = CommandOutput::of(command.output().unwrap());
     assert_eq!(said.code, 5, "{}", said.stderr);

@@ -1,5 +1,5 @@
-//! `fdguard run --once --protect`: what is closed stays closed, and a program that does nothing
-//! wrong sees no difference.
+//! `fdguard run --once --protect`: closed descriptors stay closed, and a correct program sees no
+//! difference.
 
 use std::io::{BufRead as _, BufReader};
 use std::path::PathBuf;
@@ -14,7 +14,7 @@ fn victim() -> PathBuf {
     testkit::c_variant("protected", "O1", &flags).expect("a victim that compiles")
 }
 
-/// What the victim says in this mode.
+/// The victim's output in this mode.
 fn said_by(mut command: Command, mode: &str) -> CommandOutput {
     let dir = tempfile::tempdir().unwrap();
     command.arg(mode).arg(dir.path());
@@ -36,7 +36,7 @@ fn protected(mode: &str) -> CommandOutput {
     protected_by(&["--protect"], mode)
 }
 
-/// The program sees the same, with protection and without; gives what was said of it.
+/// The program behaves the same with and without protection; returns the report.
 fn same(mode: &str, least: usize) -> String {
     let (without, with) = (alone(mode), protected(mode));
     assert_eq!((without.code, with.code), (0, 0), "{}", with.stderr);
@@ -58,8 +58,8 @@ fn r41_every_call_on_a_closed_number_fails_as_it_would_without_a_tombstone() {
 
 #[test]
 fn r41_a_number_is_kept_for_the_last_closes_and_then_given_out_again() {
-    // A program that never had more than a few open: few are kept, because it may have room for
-    // few.
+    // A program that never had more than a few open: few are quarantined, because it may have
+    // little room.
     let said = protected("evict");
     let mut words = said.text().split_whitespace();
     let turns: u32 = words.nth(4).unwrap().parse().unwrap();
@@ -172,8 +172,8 @@ fn r41_a_close_under_an_owner_wakes_it_and_is_done_once() {
     }
 }
 
-/// A thread that wrote between the end of the connection and the tombstone was once ended by
-/// SIGPIPE.
+/// Regression: a thread that wrote between the end of the connection and the placeholder was killed
+/// by SIGPIPE.
 fn woken_and_closed(mode: &str) {
     let said = protected(mode);
     let expected = "\

@@ -1,5 +1,5 @@
-//! The bug that protection is for: a TLS library writes into a database, because a stranger closed
-//! its socket.
+//! The bug that protection prevents: a TLS library writes into a database, because a stranger
+//! closed its socket.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -17,7 +17,7 @@ fn script(name: &str) -> PathBuf {
         .join(name)
 }
 
-/// What the script says, of a fresh database each time.
+/// The script's output, with a fresh database each time.
 fn said_by(mut command: Command, python: &Path, name: &str) -> CommandOutput {
     let dir = tempfile::tempdir().unwrap();
     command.arg(python).arg(script(name)).arg(dir.path());
@@ -27,7 +27,7 @@ fn said_by(mut command: Command, python: &Path, name: &str) -> CommandOutput {
 fn corrupt_without_and_intact_with(python: &Path, name: &str) {
     for _ in 0..ROUNDS {
         let without = said_by(Command::new("env"), python, name);
-        // The first bytes are the database's, then comes OpenSSL's alert.
+        // The first bytes belong to the database, then comes OpenSSL's alert.
         let alert = "CORRUPT 53 51 4c 69 74 17 03 03 00 13 ";
         assert!(without.text().starts_with(alert), "{}", without.text());
         let mut command = fdguard();
@@ -68,7 +68,7 @@ fn r41_a_walk_over_the_pool_of_httpx_does_not_reach_the_database() {
     corrupt_without_and_intact_with(&python, "httpx_pool.py");
 }
 
-/// What a script says, the same with protection and without.
+/// The script's output is the same with and without protection.
 fn same(words: &[&str], script: &str) {
     let dir = || tempfile::tempdir().unwrap();
     let run = |mut command: Command, dir: &Path| {

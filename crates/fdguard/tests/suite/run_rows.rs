@@ -5,7 +5,7 @@ use rustix::process::Signal;
 
 use super::running::{Running, await_end, free_port, is_alive, signal};
 
-/// A service in Python with one budget: the breach is told and it is restarted.
+/// A Python service with one budget: the breach is reported and the service restarted.
 fn breached(budget: &str, script: &str) -> Running {
     let program = format!("{script}\nimport time\nwhile True: time.sleep(60)");
     let flags = ["--budget", budget, "--warmup", "0s", "--evidence", "off"];
@@ -62,13 +62,13 @@ fn the_time_to_the_wall_has_a_budget() {
     let script =
         "import os, time\nwhile True:\n  os.open('/etc/passwd', os.O_RDONLY); time.sleep(0.02)";
     let mut running = breached("wall=10h:9h", script);
-    // Nothing is called a leak before forty looks.
+    // No growth counts as a leak before forty looks.
     running.event("breach", &["budget=wall"]);
     running.event("restart", &["budget=wall"]);
     assert_eq!(running.stop().0, 0);
 }
 
-/// Supervisor and keeper are killed at once: nobody is left to end the service, and the next run
+/// Supervisor and keeper are killed together: neither is left to end the service, and the next run
 /// finds it on its port.
 #[test]
 fn r25_what_an_earlier_run_left_is_named_and_ended_where_asked() {

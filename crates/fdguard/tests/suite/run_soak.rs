@@ -14,23 +14,23 @@ use super::running::{Running, free_port, signal};
 
 const KILLS: u32 = 200;
 const CLIENTS: usize = 3;
-/// Far more than it takes: who waits for longer waits for nothing.
+/// Far more than needed: longer means a hang.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 /// What the clients saw.
 #[derive(Default)]
 struct SoakLook {
     is_over: AtomicBool,
-    /// Who answered last.
+    /// The pid that answered last.
     last: AtomicU32,
     answered: AtomicU32,
-    /// Nobody listened.
+    /// No listener.
     refused: AtomicU32,
     /// The service was killed while it had the connection.
     cut: AtomicU32,
 }
 
-/// Asks one question after the other; each on a connection of its own.
+/// Sends one request after the other, each on its own connection.
 fn ask(port: u16, seen: &SoakLook) {
     while !seen.is_over.load(Ordering::Relaxed) {
         match answer(port) {
@@ -82,7 +82,7 @@ fn zombies_below(pid: u32) -> usize {
         .count()
 }
 
-/// Lets the clients go, also when the test fails.
+/// Stops the clients, even if the test fails.
 struct Over<'s>(&'s SoakLook);
 
 impl Drop for Over<'_> {
@@ -91,7 +91,7 @@ impl Drop for Over<'_> {
     }
 }
 
-/// Waits until this holds; a test that waits in vain fails with these words.
+/// Waits until this holds; on timeout the test fails with this text.
 fn until(what: &str, holds: impl Fn() -> bool) {
     let end = Instant::now() + PATIENCE;
     while !holds() {
@@ -114,7 +114,7 @@ fn start(program: &Path, port: u16) -> Running {
     Running::start(policy.into_iter().chain(socket))
 }
 
-/// A copy of the victim that nobody else runs.
+/// A private copy of the victim.
 fn victim(dir: &Path) -> PathBuf {
     let built = testkit::c_variant("leaky", "O1", &["-O1", "-g"]).expect("a victim that compiles");
     let own = dir.join("leaky");
@@ -146,7 +146,7 @@ fn soak_two_hundred_kills_under_load_refuse_nobody_and_leave_nothing() {
         }
         assert_eq!(running.at_rest(), before);
         assert_eq!(zombies_below(running.pid()), 0);
-        // The service and its one stray child: those of two hundred others are gone.
+        // The service and its one stray child: those of two hundred earlier runs are gone.
         until("one service is left", || running_now(&program).len() <= 2);
     });
     let (code, last) = running.stop();

@@ -1,4 +1,4 @@
-//! `fdguard run`: sockets that outlive restarts, and ports that somebody has.
+//! `fdguard run`: sockets that outlive restarts, and ports that are in use.
 
 use std::io::{ErrorKind, Read as _};
 use std::net::{TcpListener, TcpStream};
@@ -11,16 +11,16 @@ use rustix::process::Signal;
 use super::run;
 use super::running::{Running, free_port, service, signal};
 
-/// Connects without pause until it is told to stop; tells of each that was served, and counts those
-/// that were refused.
+/// Connects in a loop until `stop` is set; sends a message for each served connection and returns
+/// the number of refused ones.
 fn load(port: u16, stop: &AtomicBool, served: &Sender<()>) -> u32 {
     let mut refused = 0;
     while !stop.load(Ordering::Relaxed) {
         match TcpStream::connect(("127.0.0.1", port)) {
             Ok(mut stream) => {
                 let mut answer = [0; 2];
-                // One that was being served when the service was killed is cut off; that is no
-                // refusal.
+                // A connection that was being served when the service was killed is cut off; that
+                // is not a refusal.
                 if stream.read_exact(&mut answer).is_ok() && &answer == b"ok" {
                     served.send(()).unwrap();
                 }
@@ -91,7 +91,7 @@ fn r24_a_port_of_a_stranger_is_refused_with_its_holder() {
         said.stderr
     );
     assert!(!said.stderr.contains("event=start "), "{}", said.stderr);
-    // It is still ours.
+    // The socket still belongs to this test.
     assert!(TcpStream::connect(ours.local_addr().unwrap()).is_ok());
 }
 

@@ -16,13 +16,13 @@ pub(crate) fn service() -> String {
     path.expect("a victim that compiles").display().to_string()
 }
 
-/// A port that nobody has now.
+/// A free port.
 pub(crate) fn free_port() -> u16 {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     listener.local_addr().unwrap().port()
 }
 
-/// `fdguard run` at work. Dropped, it is killed, and what it kept ends with it.
+/// A running `fdguard run`. Drop kills it, and its services end with it.
 pub(crate) struct Running {
     child: Child,
     events: BufReader<ChildStderr>,
@@ -58,7 +58,7 @@ impl Running {
     /// This command, which becomes `fdguard run`.
     pub(crate) fn of(mut command: Command) -> Self {
         if !command.get_envs().any(|(name, _)| name == "XDG_STATE_HOME") {
-            // Evidence that nobody asked for goes nowhere else.
+            // Keep unrequested evidence in the target directory.
             command.env("XDG_STATE_HOME", env!("CARGO_TARGET_TMPDIR"));
         }
         command
@@ -87,7 +87,7 @@ impl Running {
         self.event("state", &["state=ready"]).number("pid")
     }
 
-    /// The next event of this name that has all of these words.
+    /// The next event of this name that contains all of these words.
     pub(crate) fn event(&mut self, name: &str, words: &[&str]) -> RunEvents {
         let start = format!("fdguard_event event={name}");
         loop {
@@ -103,7 +103,7 @@ impl Running {
         }
     }
 
-    /// The next line of a service's output that begins like this; gives the rest.
+    /// The next line of a service's output that begins like this; returns the rest.
     pub(crate) fn line(&mut self, start: &str) -> String {
         loop {
             let mut line = String::new();
@@ -119,25 +119,25 @@ impl Running {
         kill_process(Pid::from_child(&self.child), signal).unwrap();
     }
 
-    /// Waits for its end; gives its status and its last event.
+    /// Waits for its end; returns its status and its last event.
     pub(crate) fn ended(&mut self) -> (i32, RunEvents) {
         let last = self.event("stopped", &[]);
         (self.child.wait().unwrap().code().unwrap(), last)
     }
 
-    /// Asks it to stop and waits.
+    /// Stops it and waits.
     pub(crate) fn stop(&mut self) -> (i32, RunEvents) {
         self.signal(Signal::TERM);
         self.ended()
     }
 
-    /// Its end without asking what it said.
+    /// Waits for its end without reading the output.
     pub(crate) fn wait(&mut self) -> std::process::ExitStatus {
         self.child.wait().unwrap()
     }
 
-    /// Its own descriptors once it has looked at its service: a start is over, and what was held
-    /// back for it is held again.
+    /// Its own descriptors once it has looked at its service: the start is over, and its reserve is
+    /// held again.
     pub(crate) fn at_rest(&mut self) -> usize {
         loop {
             self.signal(Signal::QUIT);
@@ -150,7 +150,7 @@ impl Running {
         }
     }
 
-    /// How many it has while it waits: a look at its service needs some for a moment.
+    /// Its descriptor count while it waits: a look at its service needs some for a moment.
     fn asleep(&self) -> Option<usize> {
         let switches = || {
             let text = std::fs::read_to_string(format!("/proc/{}/status", self.pid())).unwrap();
@@ -185,7 +185,7 @@ pub(crate) fn signal(pid: u32, signal: Signal) {
     kill_process(pid, signal).unwrap();
 }
 
-/// Waits until this process is gone, however it is reaped.
+/// Waits until this process is gone, whichever process reaps it.
 pub(crate) fn await_end(pid: u32) {
     let raw = Pid::from_raw(pid.try_into().unwrap()).unwrap();
     let Ok(handle) = pidfd_open(raw, PidfdFlags::empty()) else {
@@ -209,7 +209,7 @@ pub(crate) fn is_alive(pid: u32) -> bool {
     state.is_some_and(|state| !matches!(state, 'Z' | 'X'))
 }
 
-/// What a server of pages answers.
+/// The answer of an HTTP server.
 pub(crate) fn get(address: &str, path: &str) -> String {
     let mut stream = TcpStream::connect(address).unwrap();
     write!(

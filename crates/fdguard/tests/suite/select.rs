@@ -21,7 +21,7 @@ fn r8_a_tree_is_the_process_and_all_of_its_descendants() {
     assert_snapshots(&document);
     let mut expected = BTreeSet::from([u64::from(victim.pid())]);
     for child in victim.line()["children"].as_array().unwrap() {
-        // A zombie has nothing to show.
+        // A zombie has no descriptors to show.
         if child["zombie"] == false {
             expected.insert(child["pid"].as_u64().unwrap());
         }

@@ -1,4 +1,4 @@
-//! What the tests of situations share: a program of `testkit/situations` under `trace` or `check`,
+//! Shared by the tests of situations: a program of `testkit/situations` under `trace` or `check`,
 //! and the answer.
 //!
 //! The victims pace themselves and print what they hold. A test waits for their lines and answers,
@@ -20,7 +20,7 @@ use testkit::{have, skip};
 
 use super::fdguard;
 
-/// How long a test waits for anything, on a machine with much else to do.
+/// How long a test waits for anything, on a busy machine.
 const PATIENCE: Duration = Duration::from_secs(90);
 
 /// The path of a victim's source.
@@ -54,7 +54,7 @@ pub(crate) fn compiled(name: &str) -> PathBuf {
         .expect("a victim that compiles")
 }
 
-/// The interpreter itself, not a script that looks for it; reports aloud where there is none.
+/// The interpreter itself, not a wrapper script; prints a message if there is none.
 pub(crate) fn python() -> Option<PathBuf> {
     if !have("python3") {
         skip("needs python3");
@@ -66,12 +66,13 @@ pub(crate) fn python() -> Option<PathBuf> {
     Some(PathBuf::from(text.trim()))
 }
 
-/// The words of a command line.
+/// The arguments of a command line.
 pub(crate) fn words<const N: usize>(words: [&dyn AsRef<OsStr>; N]) -> Vec<OsString> {
     words.iter().map(|word| word.as_ref().to_owned()).collect()
 }
 
-/// `fdguard trace` or `fdguard check` at work on a victim. Dropped early, all of it is killed.
+/// A running `fdguard trace` or `fdguard check` with its victim. Dropped early, all of it is
+/// killed.
 pub(crate) struct Session {
     child: Option<Child>,
     group: Pid,
@@ -86,7 +87,7 @@ impl Session {
         Self::of(verb, words, |_| {})
     }
 
-    /// The same, with a last word on the command: its environment, its directory, more options.
+    /// The same, with a hook to change the command: its environment, its directory, more options.
     pub(crate) fn of(verb: &str, words: &[OsString], prepare: impl FnOnce(&mut Command)) -> Self {
         let directory = tempfile::tempdir().unwrap();
         let mut command = fdguard();
@@ -95,9 +96,9 @@ impl Session {
         command.env("PYTHONDONTWRITEBYTECODE", "1");
         prepare(&mut command);
         command.arg("--").args(words).stdout(Stdio::piped());
-        // A file: what a victim leaves behind would keep a pipe open.
+        // A file: a process that the victim leaves behind would keep a pipe open.
         command.stderr(std::fs::File::create(directory.path().join("stderr")).unwrap());
-        // A group of its own, as a shell gives: Ctrl-C reaches the tracer and the program.
+        // Its own process group, as in a shell: Ctrl-C reaches the tracer and the program.
         let mut child = command.process_group(0).spawn().unwrap();
         let output = BufReader::new(child.stdout.take().unwrap());
         let (sender, lines) = channel();
@@ -125,7 +126,7 @@ impl Session {
         std::fs::read_to_string(self.directory.path().join("stderr")).unwrap_or_default()
     }
 
-    /// Waits for a line of the victim that begins with this word; gives the rest.
+    /// Waits for a line of the victim that begins with this word; returns the rest.
     #[track_caller]
     pub(crate) fn line(&mut self, word: &str) -> String {
         let start = format!("{word} ");
@@ -156,11 +157,11 @@ impl Session {
         kill_process(self.group, Signal::TERM).unwrap();
     }
 
-    /// Waits for the end; gives the answer.
+    /// Waits for the end; returns the answer.
     pub(crate) fn end(mut self) -> Answer {
         let mut child = self.child.take().unwrap();
         let status = child.wait().unwrap();
-        // Whoever outlives the program may hold its output for long.
+        // A process that outlives the program may hold its output open for long.
         let last = Instant::now() + Duration::from_secs(3);
         loop {
             let left = last.saturating_duration_since(Instant::now());
@@ -194,7 +195,7 @@ impl Drop for Session {
     }
 }
 
-/// What a session gave.
+/// The result of a session.
 pub(crate) struct Answer {
     pub(crate) code: i32,
     pub(crate) document: Value,
@@ -265,7 +266,7 @@ impl Answer {
         assert_eq!(others, 0, "not of {file}:{lines:?}: {}", self.brief());
     }
 
-    /// No finding lacks its line without a gap that says why.
+    /// Every finding has a line, or a gap that explains why not.
     #[track_caller]
     pub(crate) fn assert_origins(&self) {
         let findings = self.findings();
@@ -274,7 +275,7 @@ impl Answer {
         assert!(!lost || !gaps.is_empty(), "{}", self.brief());
     }
 
-    /// Nothing is wrong with it: not leaking, not growing, nothing found, exit code 0.
+    /// Nothing is wrong: not leaking, not growing, nothing found, exit code 0.
     #[track_caller]
     pub(crate) fn assert_quiet(&self) {
         assert!(
@@ -334,7 +335,7 @@ pub(crate) fn text_of(verb: &str, words: &[OsString], dir: &Path) -> String {
     std::fs::read_to_string(&file).unwrap_or_else(|error| panic!("{error}: {output:?}"))
 }
 
-/// Sends a request and gives the answer; waits for the server to listen.
+/// Sends a request and returns the answer; waits for the server to listen.
 #[track_caller]
 pub(crate) fn get(port: u16) -> String {
     let deadline = Instant::now() + PATIENCE;

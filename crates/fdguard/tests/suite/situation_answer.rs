@@ -23,7 +23,7 @@ fn situation_the_first_line_of_a_trace_is_the_answer() {
         let rest = rest.unwrap();
         let opened: u64 = rest.split(' ').next().unwrap().parse().unwrap();
         assert!((60..=120).contains(&opened), "{first}");
-        // In one sweep at the end all are closed; that is not what the line did.
+        // All are closed in one sweep at the end, which does not count for the line.
         assert!(rest.contains(", closed 0"), "{end}: {first}");
         assert!(first.contains("/etc/passwd"), "{first}");
         let text = r#"held.append(os.open("/etc/passwd", os.O_RDONLY))"#;

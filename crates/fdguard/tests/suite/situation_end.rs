@@ -1,5 +1,4 @@
-//! Situations 1 and 2: what a program does while it ends changes nothing about how it was judged
-//! before.
+//! Situations 1 and 2: what a program does while it ends does not change its verdict.
 
 use std::ffi::OsString;
 use std::process::Command;
@@ -24,7 +23,7 @@ fn objects(period: &str, seconds: &str) -> Option<Vec<OsString>> {
     Some(words([&python, &source("objects.py"), &period, &seconds]))
 }
 
-/// The most that was open at once: what the victim held, and the few that every program has.
+/// The maximum open at once: what the victim held, and the few that every program has.
 #[track_caller]
 fn assert_peak(answer: &Answer, held: u64) {
     let peak = answer.document["peak"].as_u64();
@@ -33,7 +32,7 @@ fn assert_peak(answer: &Answer, held: u64) {
     assert!(answer.document["peak_at"].is_string(), "{}", answer.brief());
 }
 
-/// All that it held was closed in the sweep at the end, and the report says so.
+/// Everything it held was closed in the sweep at the end, and the report says so.
 #[track_caller]
 fn assert_released(answer: &Answer, held: u64) {
     let released = &answer.document["released_at_end"];
@@ -60,7 +59,7 @@ fn situation_1_files_left_open_are_leaking_in_a_trace() {
     assert_peak(&answer, answer.number("HELD"));
 }
 
-/// Many at once: the last look must not fall into the interpreter's clean-up.
+/// Many runs at once: the last look must not coincide with the interpreter's clean-up.
 #[test]
 fn situation_1_files_that_the_interpreter_closes_while_it_ends_fail_every_time() {
     let Some(words) = objects("0.05", "6") else {
@@ -136,7 +135,7 @@ fn situation_2_a_tidy_shutdown_in_node_does_not_undo_a_leak() {
     }
 }
 
-/// The kernel under the tracer, its client beside it.
+/// The kernel runs under the tracer, its client beside it.
 #[test]
 fn situation_2_a_jupyter_kernel_that_is_shut_down_was_leaking() {
     let Some(python) = software("venv/bin/python") else {
@@ -157,7 +156,7 @@ fn situation_2_a_jupyter_kernel_that_is_shut_down_was_leaking() {
     let text = String::from_utf8(output.stdout).unwrap();
     let held = text.trim().strip_prefix("HELD ").unwrap().parse().unwrap();
     let answer = session.end();
-    // The cell has no file: its line and its function say where.
+    // The cell has no file: its line and its function identify it.
     let findings = answer.findings();
     let is_cell = |place: &serde_json::Value| place["line"] == 4 && place["function"] == "work";
     let named = findings

@@ -98,7 +98,7 @@ fn situation_11_a_site_that_closed_everything_is_there_too() {
     assert_eq!(sum("closed"), held - kept, "{found:?}");
 }
 
-/// What the victim printed: how many of each class it holds when it ends.
+/// What the victim printed: how many of each class it holds at its end.
 fn held_by_victim(answer: &Answer) -> BTreeMap<String, u64> {
     let pair = |told: &str| {
         let (class, count) = told.split_once(' ').unwrap();
@@ -107,7 +107,7 @@ fn held_by_victim(answer: &Answer) -> BTreeMap<String, u64> {
     answer.told("HELD").into_iter().map(pair).collect()
 }
 
-/// The classes of what was left, summed up over all lines.
+/// The classes of the leftovers, summed over all lines.
 fn left_by_class(answer: &Answer) -> BTreeMap<String, u64> {
     let mut sums = BTreeMap::new();
     for one in answer.document["check"]["leftovers"].as_array().unwrap() {

@@ -1,10 +1,10 @@
-//! Situation 14: languages whose lines are not read, and programs that a start script becomes.
+//! Situation 14: languages whose lines are not read, and programs executed by a start script.
 
 use testkit::{have, skip};
 
 use super::situation::{Answer, Session, line_of, python, source, words};
 
-/// A leak is found, and a gap says that lines of this language are not read; or the line is read.
+/// A leak is found, and either its line is named or a gap says that this language is not read.
 fn is_honest(program: &str, script: &str, language: &str) {
     if !have(program) {
         return skip(&format!("needs {program}"));

@@ -1,4 +1,4 @@
-//! Situation 13: who leaks is judged by call path, not by line.
+//! Situation 13: leaks are judged by call path, not by line.
 
 use super::situation::{Answer, Session, compiled, is_at, line_of, python, source, words};
 

@@ -1,4 +1,4 @@
-//! Situation 15: what is held on purpose, or for a while, stays quiet.
+//! Situation 15: descriptors held on purpose, or for a while, cause no findings.
 
 use std::ffi::OsString;
 
@@ -14,7 +14,7 @@ const SHAPES: [&str; 7] = [
     "sawtooth",
 ];
 
-/// Runs of all these at once under `check` and `trace`; reports every one that was not quiet.
+/// Runs all of these at once under `check` and `trace`; reports each one with findings.
 #[track_caller]
 fn all_quiet(runs: &[(&str, Vec<OsString>)]) {
     let mut loud = Vec::new();

@@ -11,7 +11,7 @@ use testkit::{have, skip, software};
 use super::running::{free_port, signal};
 use super::situation::{Session, get, idle, line_of, python, requests, source, text_of, words};
 
-/// Forty requests in four seconds, a look around, Ctrl-C.
+/// Forty requests in four seconds, a pause, Ctrl-C.
 fn click_around(session: &mut Session) {
     let port = session.port();
     let last = requests(port, 40, Duration::from_millis(100));
@@ -57,7 +57,7 @@ fn situation_3_a_python_server_that_idles_before_ctrl_c_is_leaking() {
     }
 }
 
-/// Answers every request and keeps its connections open, as a server does that speaks HTTP/1.1.
+/// Answers every request and keeps its connections open, as an HTTP/1.1 server does.
 fn upstream() -> u16 {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let port = listener.local_addr().unwrap().port();
@@ -135,7 +135,7 @@ fn situation_6_a_child_per_request_is_one_finding_that_names_it() {
         for finding in answer.findings() {
             let why = finding["why"].as_str().unwrap_or_default();
             assert!(!why.contains("unknown line"), "{verb}: {}", answer.brief());
-            // The children hold what they were given, and do nothing wrong.
+            // The children hold what they inherited, and do nothing wrong.
             let is_child = finding["comm"] == "sleep" && finding["rule"] != "leftover-process";
             assert!(!is_child, "{verb}: {}", answer.brief());
         }
@@ -163,7 +163,7 @@ fn situation_6_the_text_names_the_child_once() {
 fn situation_10_one_database_connection_per_request_is_no_hazard() {
     let Some(python) = python() else { return };
     let directory = tempfile::tempdir().unwrap();
-    // Servers beside each other, each with several clients: threads end in any order.
+    // Several servers at once, each with several clients: threads end in any order.
     let start = |number: u32| {
         let database = directory.path().join(format!("{number}.db"));
         Session::start(

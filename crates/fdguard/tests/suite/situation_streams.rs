@@ -1,4 +1,4 @@
-//! Situation 8: more clients are not a leak; clients that are gone are one when the server keeps
+//! Situation 8: more clients are not a leak; disconnected clients are a leak if the server keeps
 //! their connections.
 
 use std::io::{BufRead as _, BufReader, Write as _};
@@ -24,8 +24,8 @@ fn next_event(client: &mut BufReader<TcpStream>) {
     }
 }
 
-/// Fifty clients, one every tenth of a second; `each` does with a new one what this situation is
-/// about.
+/// Fifty clients, one every tenth of a second; `each` handles a new client as the situation
+/// requires.
 fn run(verb: &str, kind: &str, each: impl Fn(&mut Vec<BufReader<TcpStream>>)) -> Option<Answer> {
     let python = python()?;
     let mut session = Session::start(verb, &words([&python, &source("stream.py"), &kind]));

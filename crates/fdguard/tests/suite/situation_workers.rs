@@ -12,7 +12,7 @@ use super::fdguard;
 use super::running::{await_end, free_port, signal};
 use super::situation::{Answer, Session, get, line_of, pause_until, python, source, words};
 
-/// The workers of a gunicorn, with how many files each holds, and its arbiter.
+/// The workers of a gunicorn, with the number of files that each holds, and its arbiter.
 struct Crew {
     arbiter: u32,
     held: BTreeMap<u32, u64>,
@@ -62,7 +62,7 @@ fn gunicorn(port: u16) -> Option<Vec<OsString>> {
     Some(words)
 }
 
-/// Each worker has a finding with the application's line, and nobody else has one.
+/// Each worker has a finding with the application's line, and no other process has one.
 #[track_caller]
 fn assert_named(answer: &Answer, workers: &BTreeMap<u32, u64>, file: &str) {
     let line = line_of(file, "LEAK");
@@ -157,7 +157,7 @@ fn situation_4_workers_of_a_pool_that_are_killed_keep_their_lines() {
     pool("trace", "kill");
 }
 
-/// The oldest worker is killed early, its successor and the others go on.
+/// The oldest worker is killed early; its successor and the others continue.
 #[test]
 fn situation_4_a_worker_that_is_killed_early_is_not_forgotten() {
     let port = free_port();
@@ -168,7 +168,7 @@ fn situation_4_a_worker_that_is_killed_early_is_not_forgotten() {
     signal(*first, Signal::KILL);
     await_end(*first);
     let begin = Instant::now();
-    // The others and the successor do some more.
+    // The others and the successor serve some more requests.
     for number in 1..=20 {
         get(port);
         pause_until(begin + Duration::from_millis(100) * number);

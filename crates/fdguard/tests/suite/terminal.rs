@@ -1,4 +1,4 @@
-//! The live view on a real terminal: whatever ends it, the terminal comes back as it was.
+//! The live view on a real terminal: whatever ends it, the terminal is restored.
 
 use std::fs::File;
 use std::io::{Read as _, Write as _};
@@ -61,7 +61,7 @@ impl Live {
         }
     }
 
-    /// Reads what is shown until a text is among it.
+    /// Reads the output until it contains a text.
     pub(crate) fn wait_for(&mut self, text: &str) {
         let mut buffer = [0; 4096];
         while !self.shown.contains(text) {
@@ -79,7 +79,7 @@ impl Live {
         self.master.write_all(keys).unwrap();
     }
 
-    /// Reads the rest: a terminal whose last holder is gone ends in an error.
+    /// Reads the rest: a terminal whose last holder is gone returns an error.
     pub(crate) fn end(mut self) -> (std::process::ExitStatus, String) {
         let mut buffer = [0; 4096];
         while let Ok(length @ 1..) = self.master.read(&mut buffer) {

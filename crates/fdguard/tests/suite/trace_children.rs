@@ -20,7 +20,7 @@ pub(super) fn line(source: &Path, mark: &str) -> usize {
     text.lines().position(is_it).unwrap() + 1
 }
 
-/// The exit code and the document of a trace of this mode; none where there is no Python.
+/// The exit code and the document of a trace of this mode; `None` without Python.
 fn traced(mode: &str) -> Option<(i32, Value)> {
     let file = tempfile::NamedTempFile::new().unwrap();
     let mut command = fdguard();
@@ -66,7 +66,7 @@ fn r38_a_child_for_each_request_that_nobody_waits_for_is_one_finding_with_its_li
     assert_eq!((code, &finding["rule"]), (1, &"unwaited-child".into()));
     is_at(finding, "task");
     assert_eq!(finding["class"], Value::Null);
-    // It ends its children with itself, and some of them may have gone when it was last looked.
+    // It ends its children with itself, and some of them may have been gone at the last look.
     let count = finding["count"].as_u64().unwrap();
     assert!((20..=24).contains(&count), "{finding:#}");
     let why = finding["why"].as_str().unwrap();

@@ -9,7 +9,7 @@ use testkit::{have, skip};
 use super::terminal::Live;
 use super::tracing::Tracing;
 
-/// Says that it is ready; the trap says what it does when it is told.
+/// A script that prints `ready`; the trap defines what it does on a signal.
 fn script(trap: &str) -> String {
     format!("exec 7</dev/null; {trap}; echo ready; while :; do sleep 0.02; done")
 }
@@ -28,7 +28,7 @@ fn program(tracing: &Tracing) -> rustix::process::Pid {
     rustix::process::Pid::from_raw(child).unwrap()
 }
 
-/// Where the program finds its library.
+/// The directory of the program's library.
 fn dir_of(pid: rustix::process::Pid) -> String {
     let environ = std::fs::read(format!("/proc/{pid}/environ")).unwrap();
     let words = environ.split(|byte| *byte == 0);
@@ -43,7 +43,7 @@ fn press(tracing: &Tracing) {
     tracing.signal(Signal::INT);
 }
 
-/// Lets time pass, where that is what the test is about.
+/// Sleeps, if elapsed time is what the test is about.
 fn pass(time: Duration) {
     let until = Instant::now() + time;
     while let Some(left) = until.checked_duration_since(Instant::now()) {
@@ -73,7 +73,7 @@ fn r18_a_program_that_goes_on_after_ctrl_c_is_watched_on_until_its_end() {
     press(&tracing);
     assert_eq!(tracing.line(), "told 1");
     let pid = program(&tracing);
-    // Longer than a program may take to end by Ctrl-C: then it is looked at again.
+    // Longer than a program may take to end on Ctrl-C: then the watch resumes.
     pass(Duration::from_millis(2500));
     rustix::process::kill_process(pid, Signal::USR1).unwrap();
     let (said, _) = tracing.end();
@@ -91,7 +91,7 @@ fn r18_the_second_ctrl_c_leaves_with_the_report() {
     let pid = program(&tracing);
     press(&tracing);
     assert_eq!(tracing.line(), "told 1");
-    // Two that come together are one.
+    // Two close together count as one.
     pass(Duration::from_millis(600));
     press(&tracing);
     assert_eq!(tracing.line(), "told 2");
@@ -102,7 +102,7 @@ fn r18_the_second_ctrl_c_leaves_with_the_report() {
     rustix::process::kill_process(pid, Signal::KILL).unwrap();
     let dir = std::path::Path::new(&dir);
     assert!(dir.is_dir(), "the library of who runs on is left in place");
-    // A child of it may still begin a table.
+    // A child of it may still create a table.
     while dir.exists() {
         drop(std::fs::remove_dir_all(dir));
     }

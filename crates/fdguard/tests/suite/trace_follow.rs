@@ -1,4 +1,4 @@
-//! `fdguard trace --follow`: a line for each new thing, when it happens.
+//! `fdguard trace --follow`: a line for each new event, when it happens.
 
 use std::io::{BufRead as _, BufReader, Read as _};
 use std::process::{ChildStderr, Stdio};
@@ -11,7 +11,7 @@ fn drip() -> String {
     program.to_str().unwrap().to_owned()
 }
 
-/// Reads lines until one has all of the words; each line has a kind and a time first.
+/// Reads lines until one has all of the words; each line begins with a kind and a time.
 fn wait_for(lines: &mut BufReader<ChildStderr>, words: &[&str]) -> String {
     loop {
         let mut line = String::new();

@@ -1,4 +1,4 @@
-//! Go programs under `fdguard trace`: what cannot be seen is said, with its true reason.
+//! Go programs under `fdguard trace`: what cannot be traced is reported with its true reason.
 
 use std::fs;
 use std::path::PathBuf;

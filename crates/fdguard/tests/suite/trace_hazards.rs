@@ -1,5 +1,5 @@
-//! `fdguard trace` on misuse: the rule, the lines of all who took part, and nothing where nothing
-//! is wrong.
+//! `fdguard trace` on misuse: the rule and the lines of all parties, and nothing for correct
+//! programs.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -47,7 +47,7 @@ fn trace(mode: &str) -> TracedRun {
 }
 
 impl TracedRun {
-    /// The one hazard of this rule; there are none of others.
+    /// The only hazard, which must be of this rule.
     fn only(&self, rule: &str) -> &Value {
         let hazards = self.found["hazards"].as_array().unwrap();
         let rules: Vec<&Value> = hazards.iter().map(|hazard| &hazard["rule"]).collect();
@@ -57,7 +57,7 @@ impl TracedRun {
     }
 }
 
-/// Line and function of one who took part.
+/// The line of a party, which must be in `SOURCE`.
 fn at(hazard: &Value, party: &str) -> u64 {
     let culprit = &hazard[party]["culprit"];
     assert!(

@@ -1,5 +1,5 @@
-//! Java programs under `fdguard trace`: the lines that opened what is open, and nothing else
-//! changed. Over every version of Java that we speak of, as far as it is here.
+//! Java programs under `fdguard trace`: it names the lines that opened what is open, and changes
+//! nothing else. Runs with every supported version of Java that is installed.
 
 use std::fs;
 use std::path::Path;
@@ -12,8 +12,8 @@ use super::{CommandOutput, fdguard};
 
 const HOLDER: (&str, &str) = ("Holder", include_str!("../java/Holder.java"));
 const VIRTUAL: (&str, &str) = ("Virtual", include_str!("../java/Virtual.java"));
-/// Java's classes for channels and sockets open a pair of sockets of their own at first use, by
-/// whichever line is the first.
+/// Java's classes for channels and sockets open a socket pair at first use, from whichever line is
+/// first.
 const OWN: u32 = 3;
 
 /// Compiles for the oldest version.
@@ -35,7 +35,7 @@ fn compile((name, text): (&str, &str)) -> Option<TempDir> {
     Some(dir)
 }
 
-/// What starts it.
+/// The command line that starts it.
 fn words(java: &TestRuntime, dir: &Path, class: &str, options: &[&str]) -> Vec<String> {
     let mut words = vec![java.path.display().to_string(), "-Xmx64m".to_owned()];
     words.extend(options.iter().map(|option| (*option).to_owned()));
@@ -44,7 +44,7 @@ fn words(java: &TestRuntime, dir: &Path, class: &str, options: &[&str]) -> Vec<S
     words
 }
 
-/// How many are open by all sites of this line.
+/// How many descriptors all sites of this line have open.
 fn live(report: &str, place: &str) -> u32 {
     let sites = report.lines().filter(|line| line.contains(" live of "));
     let of_line = sites.filter(|site| site.contains(place));
@@ -55,8 +55,8 @@ fn live(report: &str, place: &str) -> u32 {
     counts.sum()
 }
 
-/// Runs the program and gives the report; each mark (`// OPENS what count`, or two counts where
-/// versions differ) must be the site of as many.
+/// Runs the program and returns the report; each mark (`// OPENS what count`, or two counts if
+/// versions differ) must be a site with that count.
 fn names_every_line(
     java: &TestRuntime,
     program: (&str, &str),

@@ -1,5 +1,4 @@
-//! What a trace leaves behind when a child of the program outlives it, and that the next one takes
-//! it away.
+//! What a trace leaves behind if a child outlives the program, and that the next trace removes it.
 
 use std::io::{BufRead as _, BufReader, Read as _};
 use std::path::Path;
@@ -16,7 +15,7 @@ fn trace_something() {
 
 #[test]
 fn a_dir_stays_as_long_as_a_child_lives_and_the_next_trace_removes_it() {
-    // The child holds our pipe for errors, and ends with its input.
+    // The child holds the test's stderr pipe, and ends with its input.
     let script = "echo $FDGUARD_TRACE_DIR; exec 3<&0; cat <&3 2>&1 >/dev/null & exit 0";
     let mut traced = fdguard()
         .args(["trace", "-o", "/dev/null", "--", "sh", "-c", script])

@@ -22,7 +22,7 @@ fn r18_a_second_terminal_shows_the_sites_and_leaves_without_touching_the_program
     while run(["trace", "--report", &pid]).code == 3 {}
     let mut live = Live::of(&["trace", "--report", &pid, "--live"], 80, 24);
     live.wait_for(&place);
-    // Only what changes is drawn again: the mark of a site that grows.
+    // Only changes are redrawn: the mark of a site that grows.
     live.wait_for("↑");
     live.press(b"\r");
     live.wait_for("careless");

@@ -1,5 +1,5 @@
-//! The lines of JavaScript that `fdguard trace` names: those that asked, whoever opened for them.
-//! Over every version of Node that we speak of, as far as it is here.
+//! The JavaScript lines that `fdguard trace` names: those that requested the open, whichever thread
+//! performed it. Runs with every supported version of Node that is installed.
 
 use std::fs;
 use std::path::Path;
@@ -13,8 +13,8 @@ fn nodes() -> Vec<TestRuntime> {
     runtimes("node", &[18, 20, 22])
 }
 
-/// Runs a program, which does not end by itself: Node would close some of it before. Gives what was
-/// still open, a line a site.
+/// Runs a program that does not end by itself: Node would close some descriptors before. Returns
+/// what was still open, a line per site.
 fn still_open(node: &TestRuntime, dir: &Path, name: &str) -> String {
     let result = dir.join("result");
     let said = fdguard()
@@ -36,7 +36,7 @@ fn still_open(node: &TestRuntime, dir: &Path, name: &str) -> String {
     sites.flat_map(|line| [line, "\n"]).collect()
 }
 
-/// How many are open by all sites of this line.
+/// How many descriptors all sites of this line have open.
 fn live(sites: &str, name: &str, line: usize) -> u32 {
     let place = format!(": {name}:{line} ");
     let of_line = sites.lines().filter(|site| site.contains(&place));
@@ -47,7 +47,7 @@ fn live(sites: &str, name: &str, line: usize) -> u32 {
     counts.sum()
 }
 
-/// Each mark (`// ASK what count`, or `count+` where it may be more) must be the site of as many.
+/// Each mark (`// ASK what count`, or `count+` for a minimum) must be a site with that count.
 fn names_every_mark(name: &str, program: &str) {
     for node in nodes() {
         let dir = tempfile::tempdir().unwrap();
@@ -93,7 +93,7 @@ fn r18_modules_and_workers_name_their_javascript_too() {
     names_every_mark("module.mjs", include_str!("../node/module.mjs"));
 }
 
-/// What a program says and how it ends, by itself and traced.
+/// The program's output and exit code are the same with and without tracing.
 fn is_the_same(node: &TestRuntime, flags: &[&str], file: &Path) -> String {
     let alone = Command::new(&node.path)
         .args(flags)
@@ -129,7 +129,7 @@ fn is_the_same(node: &TestRuntime, flags: &[&str], file: &Path) -> String {
     text(&alone.stdout)
 }
 
-/// The flag that locks a Node up; none before it had one.
+/// The flag for Node's permission model; empty for versions without one.
 fn locks(node: &TestRuntime) -> Vec<&'static str> {
     match node.version {
         ..20 => vec![],

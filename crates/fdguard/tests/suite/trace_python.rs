@@ -1,5 +1,5 @@
-//! Python programs under `fdguard trace`: those that are Python, and those that load it when they
-//! run already.
+//! Python programs under `fdguard trace`: interpreters, and programs that load Python while
+//! running.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -18,7 +18,7 @@ for _ in range(3):
 os.close(os.open('/dev/zero', os.O_RDONLY))
 ";
 
-/// Pythons of pyenv, with their folders.
+/// Python versions of pyenv, with their directories.
 fn versions() -> Vec<(u32, PathBuf)> {
     let home = std::env::var_os("PYENV_ROOT")
         .map(PathBuf::from)
@@ -38,7 +38,7 @@ fn versions() -> Vec<(u32, PathBuf)> {
     found
 }
 
-/// Runs it with the script as its last word; gives what it said and the report.
+/// Runs the program with the script as its last argument; returns its output and the report.
 fn report(program: &Path, words: &[&str], home: Option<&Path>) -> (CommandOutput, String) {
     let dir = tempfile::tempdir().unwrap();
     let (script, result) = (dir.path().join("keeper.py"), dir.path().join("result"));
@@ -101,7 +101,7 @@ fn r18_python_lines_are_named_where_a_library_brings_it_later() {
         for way in ["global", "local", "unload"] {
             let (said, report) = report(&program, &[library, way], Some(&dir));
             let outcome = (said.code, said.text(), &*said.stderr);
-            // Without its names Python's own modules find nothing to link with, but those in use
+            // Without exported symbols Python's extension modules cannot be linked, but those used
             // here are built in.
             assert_eq!(outcome, (0, "first 3 failed 0\n", ""), "{way} 3.{minor}");
             names_the_line(&report);

@@ -32,7 +32,7 @@ impl Holder {
         }
     }
 
-    /// Ends it: whoever looked changed nothing.
+    /// Ends it and checks that the looks changed nothing.
     fn end(self) {
         let (said, report) = self.tracing.end();
         assert_eq!((said.code, &*said.stderr), (0, ""), "{report}");
@@ -89,7 +89,7 @@ fn r18_the_sites_of_a_running_program_and_its_child_are_told_with_class_and_stac
         (&counters["live"], &counters["class"]),
         (&json!(5), &json!("eventfd"))
     );
-    // What the child has of its parent keeps its line.
+    // Descriptors that the child inherited keep their line.
     assert_eq!(site(&found, &holder.child, "files")[0]["live"], 7);
     holder.end();
 }

@@ -9,7 +9,7 @@ use testkit::skip;
 
 use super::{CommandOutput, fdguard};
 
-/// A library that opens one in whatever it is called in, and keeps it.
+/// A library that opens a descriptor in any calling context, and keeps it.
 const LIBRARY: &str = "import asyncio, os, threading
 kept = []
 def keep():
@@ -77,7 +77,7 @@ fn pythons() -> Vec<PathBuf> {
     found
 }
 
-/// The report of a trace of these words in this directory.
+/// The report of a trace of this command in this directory.
 fn report(dir: &Path, words: &[&Path]) -> String {
     let result = dir.join("result");
     let mut command = fdguard();
@@ -110,8 +110,8 @@ fn the_line_that_created_a_task_a_work_item_or_a_thread_is_named_in_every_versio
     }
 }
 
-/// A server whose handler forgets its client, started by its console script. It asks itself five
-/// times and ends without closing anything.
+/// A server whose handler never closes its client, started by its console script. It sends itself
+/// five requests and ends without closing anything.
 const SERVER: &str = "import asyncio, http.server, os, threading
 from contextlib import asynccontextmanager
 import httpx
@@ -155,7 +155,8 @@ async def leak():
     return {}
 ";
 
-/// An environment with these packages under `target`, made once; said aloud where that fails.
+/// A virtual environment with these packages under `target`, made once; prints a message if that
+/// fails.
 fn environment(name: &str, packages: &[&str]) -> Option<PathBuf> {
     let parent = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../target/test-venvs");
     let dir = parent.join(name);
@@ -168,7 +169,7 @@ fn environment(name: &str, packages: &[&str]) -> Option<PathBuf> {
     fs::create_dir_all(&parent).unwrap();
     let lock = fs::File::create(parent.join(format!("{name}.lock"))).unwrap();
     rustix::fs::flock(&lock, rustix::fs::FlockOperation::LockExclusive).unwrap();
-    // Made aside, so that what is there is whole.
+    // Built under another name, so that the final one is always complete.
     let fresh = parent.join(format!("{name}.new"));
     let is_made = |command: &mut Command| command.status().is_ok_and(|status| status.success());
     let is_ready = dir.join("bin/python").exists()

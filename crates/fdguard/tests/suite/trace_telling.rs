@@ -25,7 +25,7 @@ fn r19_the_caller_that_leaks_is_told_beside_the_line_that_both_share() {
     assert_eq!(origin["culprit"]["line"], line_of("drip.c", "/* LEAK */"));
     assert_eq!(origin["telling"]["function"], "careless", "{origin}");
     assert_eq!(origin["telling"]["language"], "c");
-    // The line after the call stands in the frame of an optimised caller, or the call itself.
+    // The frame of an optimised caller has the line after the call, or the call itself.
     let call = line_of("drip.c", "static int careless") as u64 + 2;
     assert_eq!(origin["telling"]["line"], call);
 }

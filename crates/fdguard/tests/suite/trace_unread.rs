@@ -1,11 +1,11 @@
-//! Programs in languages whose lines are not read, and programs that become others.
+//! Programs in languages whose lines are not read, and programs that execute others.
 
 use serde_json::Value;
 use testkit::{have, skip};
 
 use super::{CommandOutput, fdguard};
 
-/// The diagnosis of a trace of these words.
+/// The diagnosis of a trace of this command.
 fn diagnosis(words: &[&str]) -> Value {
     let dir = tempfile::tempdir().unwrap();
     let result = dir.path().join("result");

@@ -8,10 +8,10 @@ use testkit::{have, skip};
 
 use super::{CommandOutput, fdguard};
 
-/// How many descriptors each line opened that are open at the end: `file:line` of the victim.
+/// How many descriptors each line (`file:line` of the victim) opened that are open at the end.
 type Leaks = BTreeMap<String, usize>;
 
-/// The innermost frame of our own source in each block: `at 0x…: open (open64.c:41)`,
+/// The innermost frame in the victim's source in each block: `at 0x…: open (open64.c:41)`,
 /// `by 0x…: helper (traced.c:300)`.
 fn by_valgrind(program: &Path, words: &[&str]) -> Leaks {
     let source = source(program);

@@ -9,7 +9,7 @@ use tempfile::TempDir;
 
 use super::{CommandOutput, fdguard};
 
-/// The tracer and what its program says.
+/// The tracer and its program's output.
 pub(crate) struct Tracing {
     pub(crate) tracer: Child,
     input: Option<ChildStdin>,
@@ -53,14 +53,14 @@ impl Tracing {
         self.tracer.id()
     }
 
-    /// The next line that the program says.
+    /// The next line that the program prints.
     pub(crate) fn line(&mut self) -> String {
         let mut line = String::new();
         self.lines.read_line(&mut line).unwrap();
         line.trim_end().to_owned()
     }
 
-    /// Says a line to the program.
+    /// Sends a line to the program.
     pub(crate) fn say(&mut self, line: &str) {
         writeln!(self.input.as_mut().unwrap(), "{line}").unwrap();
     }
@@ -81,7 +81,7 @@ impl Tracing {
         rustix::process::kill_process(Pid::from_child(&self.tracer), signal).unwrap();
     }
 
-    /// Ends the input of the program, and waits for the end of the tracer; gives the report, too.
+    /// Closes the program's input, and waits for the tracer to end; also returns the report.
     pub(crate) fn end(mut self) -> (CommandOutput, String) {
         drop(self.input.take());
         let output = self.tracer.wait_with_output().unwrap();
@@ -90,7 +90,7 @@ impl Tracing {
     }
 }
 
-/// The line with a mark in a source of the folder `c`.
+/// The line with a mark in a source in the directory `c`.
 pub(crate) fn line_of(file: &str, mark: &str) -> usize {
     let path = Path::new(env!("CARGO_MANIFEST_DIR"))
         .join("../../testkit/c")

@@ -18,7 +18,7 @@ fn example(name: &str) -> PathBuf {
     root().join("docs/examples/supervisors").join(name)
 }
 
-/// What the recipes were written with.
+/// The arguments that generated the recipes.
 const RECIPES: [(&str, &[&str]); 4] = [
     (
         "web.service",
@@ -83,7 +83,7 @@ fn r61_the_recipe_for_cron_has_a_time_a_user_and_a_command() {
     assert_eq!(lines[0][5..7], ["root", "fdguard-watchdog"]);
 }
 
-/// Runs the watchdog; gives its code, and whether it restarted.
+/// Runs the watchdog; returns its exit code, and whether it restarted the service.
 fn watchdog(url: &str, dir: &Path) -> (i32, bool) {
     let mark = dir.join("restarted");
     let output = Command::new("sh")
@@ -109,7 +109,7 @@ fn r61_the_watchdog_restarts_what_does_not_answer_and_nothing_else() {
         .arg(example("fdguard-watchdog"))
         .status();
     assert!(checked.unwrap().success());
-    // A server that answers: the socket is bound here, so it waits for nobody.
+    // A server that answers. The socket is bound here, so the watchdog never finds it closed.
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let url = format!("http://{}/health", listener.local_addr().unwrap());
     let server = std::thread::spawn(move || {
@@ -123,7 +123,7 @@ fn r61_the_watchdog_restarts_what_does_not_answer_and_nothing_else() {
     });
     assert_eq!(watchdog(&url, dir.path()), (0, false));
     drop(server.join().unwrap());
-    // Nobody is there any more.
+    // The listener is closed now.
     assert_eq!(watchdog(&url, dir.path()), (0, true));
 }
 

@@ -1,4 +1,4 @@
-//! What the command and `lsof` read of each other.
+//! fdguard reads the output of `lsof`, and the reverse.
 
 use fdguard_probe::{Options, Probe, parse};
 use testkit::Victim;
@@ -48,7 +48,7 @@ fn our_own_field_output_reads_back_with_the_same_numbers_and_names() {
             file.column(),
             Some(parse::lsof::LsofColumn::Number(entry.fd))
         );
-        // Ours does not escape before NUL: the name is there as it is.
+        // With NUL-terminated fields, names are not escaped.
         let name = file.get(b'n').expect("a name");
         if let Some(path) = entry.path() {
             let mark = if entry.deleted { " (deleted)" } else { "" };

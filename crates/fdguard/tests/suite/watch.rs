@@ -1,4 +1,4 @@
-//! Watching real processes: what is said of them, in which form.
+//! Watching real processes: what is reported, in which format.
 
 use serde_json::{Value, json};
 use testkit::Victim;
@@ -134,7 +134,7 @@ fn r60_the_line_of_a_look_has_these_keys_in_this_order() {
         (value(&line, "wall"), value(&line, "eta_seconds")),
         ("none", "none")
     );
-    // On a busy machine lines come late, and of what was opened meanwhile one tells little.
+    // On a busy machine lines come late, and few looks see what was opened meanwhile.
     let mut last = line;
     while value(&last, "verdict") != "leaking" {
         victim.tell("1 socket");

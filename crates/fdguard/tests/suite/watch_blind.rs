@@ -1,4 +1,4 @@
-//! Watching what may not be looked at, or not any more, or for which there is no room.
+//! Watching processes that cannot be read, or no longer, or for which there is no room.
 
 use std::process::Command;
 
@@ -37,7 +37,7 @@ fn r6_nobody_watches_the_count_and_says_what_is_missing() {
     let sample = said.text().lines().next().unwrap();
     let expected = "\"count\":42,\"highest\":null,\"opened\":null,\"closed\":null}";
     assert!(sample.ends_with(expected), "{sample}");
-    // What is too much is too much even without a list.
+    // `--max` works even without a list of descriptors.
     let said = nobody.run(&[&args[..], &["--max", "40"]].concat());
     assert_eq!(said.code, 1, "{}", said.text());
     victim.finish();

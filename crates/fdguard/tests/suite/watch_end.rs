@@ -1,4 +1,4 @@
-//! How a watch ends, and what comes and goes while it lasts.
+//! How a watch ends, and processes that come and go while it runs.
 
 use std::fs;
 use std::os::unix::process::ExitStatusExt as _;
@@ -105,7 +105,7 @@ fn r11_people_are_told_that_the_process_ended() {
     assert!(victim.ended_well());
 }
 
-/// A victim under a name that nobody else has.
+/// A victim under a unique name.
 fn named(name: &str, dir: &tempfile::TempDir) -> testkit::VictimLaunch {
     let program = dir.path().join(name);
     if !program.exists() {
@@ -154,7 +154,7 @@ fn a_successor_is_found_soon_even_when_looks_are_far_apart() {
     second.finish();
 }
 
-/// A shell that starts what it is told to, and waits for it.
+/// A shell that starts programs on request, and waits for them.
 struct Shell {
     child: std::process::Child,
 }
@@ -192,7 +192,7 @@ impl Shell {
 }
 
 impl Shell {
-    /// Waits until it has done everything it was told.
+    /// Waits until it has run everything.
     fn end(mut self) {
         drop(self.child.stdin.take());
         self.child.wait().unwrap();
@@ -214,7 +214,7 @@ fn r8_a_child_that_is_started_later_is_followed() {
     watching.line();
     let child = shell.spawn("tail -f /dev/null");
     watching.wait_for(&format!("\"pid\":{child}"));
-    // It ends, and another program comes: nobody's successor.
+    // It ends, and an unrelated program starts: not its successor.
     shell.say(&format!("kill {child}; wait"));
     let other = shell.spawn("sleep 1000");
     watching.wait_for(&format!("\"pid\":{other}"));
@@ -243,7 +243,7 @@ fn r11_a_file_of_results_appears_whole_at_the_end_and_only_then() {
     command.args(["watch", &pid, "--every", "10ms", "--json", "-o"]);
     command.arg(&out).arg("--record").arg(&log);
     let watching = Watching::of(command);
-    // The recording is begun before the first look.
+    // The recording begins before the first look.
     while !log.exists() {
         std::thread::yield_now();
     }
@@ -288,7 +288,7 @@ fn a_reader_that_has_seen_enough_ends_a_watch_quietly() {
     let output = child.wait_with_output().unwrap();
     assert_eq!(output.status.code(), Some(0));
     assert_eq!(String::from_utf8(output.stderr).unwrap(), "");
-    // What was recorded until then is whole.
+    // Everything recorded until then is complete.
     let said = super::run(["watch", "--json", "--from", log.to_str().unwrap()]);
     let document = diagnosis(&said);
     assert_eq!(document["gaps"], json!([]), "{document}");
@@ -300,7 +300,7 @@ fn r1_our_own_table_never_grows_however_the_watched_one_churns() {
     let victim = Victim::start("churn");
     let mut watching = Watching::over(&victim, &["--plain"]);
     watching.idle(3);
-    // Between two lines it may hold what it is reading; the waiting process is the measure.
+    // Between two lines it may hold what it is reading; only the waiting process counts.
     let held = |watching: &mut Watching| {
         let counts = (0..20).map(|_| {
             watching.line();

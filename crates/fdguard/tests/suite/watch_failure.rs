@@ -1,4 +1,4 @@
-//! A watch that cannot begin: one line, a hint, the right code, nothing on stdout, and at once.
+//! A watch that cannot begin: one line, a hint, the right code, nothing on stdout, immediately.
 
 use std::fs;
 use std::path::Path;
@@ -115,7 +115,7 @@ fn files_with_mistakes_are_named_with_line_and_key() {
         assert_failed(&said, COULD_NOT_LOOK);
         assert!(said.stderr.contains("/no/such.toml"), "{}", said.stderr);
     }
-    // The file of this folder is read unasked, and its mistakes are told, too.
+    // The file in the working directory is read by default, and its errors are reported, too.
     written(dir, "fdguard.toml", "[level]\n");
     let mut command = fdguard();
     let args = ["watch", &pid, "--for", "1h"];

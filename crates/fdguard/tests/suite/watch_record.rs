@@ -1,4 +1,4 @@
-//! A watch that was written down says again what it said.
+//! A recorded watch replays with the same output.
 
 use std::fs;
 use std::process::Stdio;
@@ -9,7 +9,7 @@ use testkit::Victim;
 use super::watching::{Watching, diagnosis};
 use super::{CommandOutput, fdguard, run};
 
-/// A leak of files, watched and recorded; what was said, and the recording.
+/// A leak of files, watched and recorded; returns the output and the recording.
 fn recorded(dir: &tempfile::TempDir, name: &str) -> (Value, String) {
     let path = dir.path().join(name).to_str().unwrap().to_owned();
     let mut victim = Victim::start("leaker");

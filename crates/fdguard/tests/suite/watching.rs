@@ -1,4 +1,4 @@
-//! A running `fdguard watch`, heard line by line.
+//! A running `fdguard watch`, read line by line.
 
 use std::ffi::OsStr;
 use std::io::{BufRead as _, BufReader, Read as _};
@@ -13,7 +13,7 @@ use super::{CommandOutput, fdguard};
 /// Looks often enough for a test.
 pub(crate) const EVERY: [&str; 2] = ["--every", "10ms"];
 
-/// The watch, and what it has said so far.
+/// The watch, and its output so far.
 pub(crate) struct Watching {
     child: Child,
     stdout: BufReader<ChildStdout>,
@@ -24,7 +24,7 @@ impl Watching {
     /// `fdguard watch` with these arguments, looking often.
     pub(crate) fn start<S: AsRef<OsStr>>(args: impl IntoIterator<Item = S>) -> Self {
         let mut command = fdguard();
-        // Nobody's settings but the test's.
+        // Only the test's settings apply.
         command.arg("watch").args(EVERY).args(args).current_dir("/");
         Self::of(command)
     }
@@ -54,7 +54,7 @@ impl Watching {
         self.child.id()
     }
 
-    /// The next line: it has looked once more.
+    /// The next line, which means one more look.
     pub(crate) fn line(&mut self) -> String {
         let mut line = String::new();
         let length = self.stdout.read_line(&mut line).unwrap();
@@ -81,7 +81,7 @@ impl Watching {
         }
     }
 
-    /// Looks that find nothing new.
+    /// Waits for looks that find nothing new.
     pub(crate) fn idle(&mut self, looks: usize) {
         for _ in 0..looks {
             self.line();
@@ -92,13 +92,13 @@ impl Watching {
         kill_process(Pid::from_child(&self.child), signal).unwrap();
     }
 
-    /// Stops it as Ctrl-C does, and hears the rest.
+    /// Stops it as Ctrl-C does, and reads the rest.
     pub(crate) fn stop(self) -> CommandOutput {
         self.signal(Signal::INT);
         self.end()
     }
 
-    /// Waits until it ends by itself, and hears the rest.
+    /// Waits until it ends by itself, and reads the rest.
     pub(crate) fn end(mut self) -> CommandOutput {
         self.stdout.read_to_string(&mut self.said).unwrap();
         let output = self.child.wait_with_output().unwrap();

@@ -208,7 +208,7 @@ def seconds(text: str) -> float:
         found = float(text)
     except ValueError:
         found = -1.0
-    # Not a number is not at least 0, either.
+    # This also rejects NaN.
     if not 0 <= found < float("inf"):
         raise pytest.UsageError(f"fdguard_settle = {text}: must be a number of seconds")
     return found

@@ -10,13 +10,13 @@ from .look import room
 
 # Seconds. A loaded machine may need long for many descriptors.
 PATIENCE = 120
-# Whoever calls tests and what they await: what is outside of them is not the test's.
+# The callers of tests and of what they await: frames outside of them do not belong to the test.
 MACHINERY = ("/_pytest/", "/pluggy/", "/pytest_asyncio/")
-# The event loop calls what it runs from one method. The rest of that file is called by the test:
-# asyncio.new_event_loop() is in it, too.
+# The event loop runs callbacks from one method. The rest of that file is called by the test itself,
+# for example asyncio.new_event_loop().
 LOOP_FILE, LOOP_METHODS = "/asyncio/events.py", ("_run", "Handle._run")
 FRAMES = 8
-# Nothing found, or findings: both come with the report.
+# Exit codes for nothing found and for findings: both come with a report.
 ANSWERED = (0, 1)
 
 

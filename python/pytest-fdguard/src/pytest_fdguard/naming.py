@@ -63,7 +63,7 @@ def _regular(one: Descriptor) -> str:
         if one.link.endswith(ending):
             return known
     try:
-        # By its own descriptor: to open and close the file once more would drop the program's POSIX
+        # Use its own descriptor: opening and closing the file again would drop the program's POSIX
         # locks.
         head = os.pread(one.fd, 16, 0)
     except OSError:

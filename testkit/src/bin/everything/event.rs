@@ -1,4 +1,4 @@
-//! What programs wait on: epoll with and without ghosts, counters, timers, signals, watches.
+//! Descriptors to wait on: epoll with and without ghosts, counters, timers, signals, watches.
 
 use std::ffi::CString;
 use std::fs::{self, File};
@@ -17,7 +17,7 @@ use rustix::time::{
 use serde_json::json;
 use testkit::{VictimReport, number, sys};
 
-/// Numbers that no other descriptor of this victim takes.
+/// A number that no other descriptor of this victim uses.
 const STAYS_FREE: i32 = 410;
 const USED_AGAIN: i32 = 400;
 

@@ -56,7 +56,7 @@ fn half_closed(report: &mut VictimReport, listener: &TcpListener) -> io::Result<
     Ok(())
 }
 
-/// A connection that both sides are done with and nobody closed: in none of the kernel's tables.
+/// A connection that both sides have shut down and not closed: in none of the kernel's tables.
 fn closed(report: &mut VictimReport, listener: &TcpListener) -> io::Result<()> {
     let (client, server) = connected(listener)?;
     let (here, there) = (client.local_addr()?, client.peer_addr()?);
@@ -76,7 +76,7 @@ fn closed(report: &mut VictimReport, listener: &TcpListener) -> io::Result<()> {
     Ok(())
 }
 
-/// A connection that nobody accepted: it has one descriptor, the client's.
+/// A connection that was never accepted: it has one descriptor, the client's.
 fn waiting(report: &mut VictimReport, listener: &TcpListener) -> io::Result<()> {
     let client = TcpStream::connect(listener.local_addr()?)?;
     let (here, there) = (client.local_addr()?, client.peer_addr()?);

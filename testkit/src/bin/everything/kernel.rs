@@ -9,7 +9,7 @@ use std::path::Path;
 use rustix::fs::MemfdFlags;
 use testkit::{VictimReport, sys};
 
-/// Opens them; the name of the message queue comes back, to be removed at the end.
+/// Opens them; returns the name of the message queue, to be removed at the end.
 pub(crate) fn open(report: &mut VictimReport, dir: &Path) -> io::Result<Option<CString>> {
     memory(report)?;
     let files: [OwnedFd; 2] = [File::open(dir)?.into(), File::open(dir)?.into()];

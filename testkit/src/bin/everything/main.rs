@@ -1,5 +1,5 @@
-//! Holds at least one descriptor of everything that the kernel offers and says what each one is.
-//! What the kernel refuses here is listed under `refused` instead.
+//! Holds at least one descriptor of every kind that the kernel offers and reports what each one is.
+//! Kinds that the kernel refuses here are listed under `refused` instead.
 
 mod device;
 mod event;

@@ -1,4 +1,4 @@
-//! Files whose names lie: deleted ones, ones that only look deleted, ones that are not text.
+//! Files with misleading names: deleted ones, ones that only look deleted, ones that are not text.
 
 use std::ffi::OsStr;
 use std::fs::{self, File};
@@ -34,7 +34,7 @@ fn deleted(report: &mut VictimReport, dir: &Path) -> io::Result<()> {
 
     let flags = OFlags::TMPFILE | OFlags::RDWR | OFlags::CLOEXEC;
     let unnamed = rustix::fs::open(dir, flags, Mode::from_raw_mode(0o600));
-    // The file system makes up a name for it; only the kernel can tell which.
+    // The file system makes up a name for it; only the kernel knows which.
     let made_up = unnamed.as_ref().ok().map(|file| {
         let link = fs::read_link(format!("/proc/self/fd/{}", number(file)))?;
         Ok::<_, io::Error>(unmarked(link))

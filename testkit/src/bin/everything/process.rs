@@ -8,7 +8,7 @@ use rustix::process::{Pid, PidfdFlags, WaitId, WaitIdOptions, pidfd_open, waitid
 use serde_json::Value;
 use testkit::VictimReport;
 
-/// Opens the handles; the child that stays a zombie comes back, to be waited for at the end.
+/// Opens the handles; returns the child that stays a zombie, to be reaped at the end.
 pub(crate) fn open(report: &mut VictimReport) -> io::Result<Child> {
     let own = std::process::id();
     report

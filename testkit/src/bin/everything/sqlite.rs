@@ -1,4 +1,4 @@
-//! Files that look like SQLite's, made without SQLite, and one that only has the name.
+//! Files that look like SQLite's, made without SQLite, and one with only the name.
 
 use std::fs::{self, OpenOptions};
 use std::io;

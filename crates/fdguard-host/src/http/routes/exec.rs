@@ -81,8 +81,7 @@ async fn exec(asked: ApiRequest, bytes: bytes::Bytes) -> Result<Response, Proble
     Ok(Sse::new(events(live)).keep_alive(keep).into_response())
 }
 
-/// A command running in its own task. Dropping it interrupts the command, since nobody waits for
-/// it.
+/// A command running in its own task. Dropping it interrupts the command: its caller is gone.
 struct Running {
     done: oneshot::Receiver<Result<ExecResult, Error>>,
     _abandoned: DropGuard,
@@ -97,7 +96,7 @@ impl Running {
         // Its result arrives through the channel.
         drop(tokio::spawn(async move {
             let ended = run(&api, &id, command, live, &abandoned).await;
-            // If nobody waits, the result is dropped.
+            // If the receiver is gone, the result is dropped.
             drop(sender.send(ended));
         }));
         Self {

@@ -6,7 +6,7 @@ use fdguard_core::exposition::{Exposition, MetricSample, MetricType};
 use crate::host::HostHealth;
 use crate::http::api::Api;
 
-/// What the page shows; what is not known is left out.
+/// What the page shows; unknown values are omitted.
 #[derive(Debug)]
 pub(super) struct State {
     pub(super) health: HostHealth,
@@ -24,7 +24,7 @@ pub(super) struct State {
     pub(super) abandoned: u64,
 }
 
-/// A name, what it is, and its value where that is known.
+/// A name, its description, and its value if known.
 type Gauge = (&'static str, &'static str, Option<f64>);
 
 impl State {
@@ -47,7 +47,7 @@ impl State {
         }
     }
 
-    /// What others have names for.
+    /// Metrics with established names.
     fn gauges(&self) -> Vec<Gauge> {
         let health = &self.health;
         let known = |value: Option<u64>| value.map(number);

@@ -5,7 +5,7 @@ use serde::Serialize;
 
 use crate::session::{Chunk, ExecStream};
 
-/// A piece of output, for people as text, and as base64 where it is none.
+/// A piece of output: as text, or as base64 if it is not text.
 #[derive(Debug, PartialEq, Eq, Serialize)]
 pub(super) struct Piece {
     pub(super) stream: ExecStream,
@@ -23,7 +23,7 @@ pub(super) struct Pieces {
 }
 
 impl Pieces {
-    /// The part that can be sent now; nothing if it is half a character.
+    /// The part that can be sent now; `None` if it is half a character.
     pub(super) fn take(&mut self, chunk: &Chunk) -> Option<Piece> {
         let waiting = match chunk.stream {
             ExecStream::Stdout => &mut self.stdout,
@@ -39,7 +39,7 @@ impl Pieces {
         piece(chunk.stream, bytes)
     }
 
-    /// What still waits when nothing more comes.
+    /// What remains at the end of the output.
     pub(super) fn rest(&mut self) -> Option<Piece> {
         let stdout = piece(ExecStream::Stdout, std::mem::take(&mut self.stdout));
         stdout.or_else(|| piece(ExecStream::Stderr, std::mem::take(&mut self.stderr)))

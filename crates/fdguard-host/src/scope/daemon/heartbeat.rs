@@ -12,9 +12,9 @@ pub const STALE_AFTER: Duration = Duration::from_secs(120);
 /// State of a heartbeat.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Beat {
-    /// It beats; so long ago.
+    /// The daemon runs; the age of its last beat.
     Fresh(Duration),
-    /// It has stopped; so long ago.
+    /// The daemon has stopped; the age of its last beat.
     Stale(Duration),
     /// There is no file: no daemon runs, or it shut down cleanly.
     Absent,

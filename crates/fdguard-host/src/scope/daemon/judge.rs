@@ -23,7 +23,7 @@ pub enum AgentStatus {
 }
 
 impl AgentStatus {
-    /// It does not change any more.
+    /// Whether it is final.
     #[must_use]
     pub fn is_terminal(self) -> bool {
         self != Self::Running
@@ -49,7 +49,7 @@ pub enum ReasonCode {
     ExitedWithSuccess,
 }
 
-/// A resource without which there is no agent.
+/// A resource that the agent cannot exist without.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum MainResource {
     /// A session, and whether it is there.
@@ -66,23 +66,23 @@ pub enum MainResource {
     },
 }
 
-/// What was seen of an agent.
+/// The observed state of an agent.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct AgentFacts {
     /// As it was judged so far.
     pub status: AgentStatus,
-    /// What it cannot be without.
+    /// Resources that it cannot exist without.
     pub mains: Vec<MainResource>,
-    /// Since something that it writes has changed; absent when nothing of it is known.
+    /// Time since its output last changed; `None` if unknown.
     pub unchanged: Option<Duration>,
-    /// Since something was done with it; nothing while a command runs.
+    /// Time since its last use; zero while a command runs.
     pub idle: Duration,
 }
 
 /// When something is too long.
 #[derive(Clone, Copy, Debug)]
 pub struct AgentRules {
-    /// Without a change of what it writes.
+    /// Time without a change of its output.
     pub stuck_after: Duration,
     /// Without anything done.
     pub idle_after: Duration,
@@ -121,7 +121,7 @@ pub fn verdict(
     }
     let with = |code| [reasons, &[code]].concat();
     match last {
-        // A log that cannot be read may say that all is well.
+        // An unreadable log may contain a good result.
         LastEntry::Unreadable => None,
         LastEntry::Result { is_error: false } => {
             Some((AgentStatus::Completed, vec![ReasonCode::ResultFound]))
@@ -208,7 +208,7 @@ mod tests {
         Option<(AgentStatus, &'a [ReasonCode])>,
     );
 
-    /// What is seen, what the log says last, and the verdict.
+    /// The facts, the last log entry, and the verdict.
     const CASES: &[Case<'static>] = &[
         (&[ALIVE, OPEN], Some(0), LastEntry::Other, None),
         (&[], None, LastEntry::Other, None),

@@ -11,12 +11,12 @@ use super::super::resource::{Entry, FileEnd, Resource, ResourceRole};
 use super::super::root::ScopeRoot;
 use super::judge::{AgentFacts, AgentStatus, MainResource};
 
-/// A scope, and what was seen of it.
+/// A scope, and its observed state.
 #[derive(Debug)]
 pub(super) struct ScanResult {
     pub(super) scope: Arc<Scope>,
     pub(super) seen: AgentFacts,
-    /// What its agent writes.
+    /// The files that its agent writes.
     pub(super) outputs: Vec<PathBuf>,
 }
 
@@ -87,8 +87,8 @@ fn main(entry: &Entry) -> Option<MainResource> {
     }
 }
 
-/// Looks at when its outputs changed. An agent that has not written yet is measured from its start.
-/// It blocks.
+/// Reads when its outputs changed. An agent that has not written yet is measured from its start. It
+/// blocks.
 pub(super) fn files(looked: &mut ScanResult, now: SystemTime) {
     let root = looked.scope.root();
     let newest = |path: &PathBuf| changed(root, path);

@@ -8,7 +8,7 @@ use super::super::root::ScopeRoot;
 /// How much of a log's end is read. A longer last line is not parsed.
 const TAIL: u64 = 1 << 20;
 
-/// What the last entry is.
+/// The last entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LastEntry {
     /// A final result: `"type": "result"`.
@@ -18,12 +18,12 @@ pub enum LastEntry {
     },
     /// Anything else, or nothing.
     Other,
-    /// Nobody can say.
+    /// Cannot be read.
     Unreadable,
 }
 
 impl LastEntry {
-    /// Of several logs: one result is enough, one that cannot be read could be it.
+    /// Combines several logs: one result is enough, and an unreadable one could contain it.
     fn and(self, other: Self) -> Self {
         match (self, other) {
             (result @ Self::Result { .. }, _) | (_, result @ Self::Result { .. }) => result,
@@ -33,7 +33,7 @@ impl LastEntry {
     }
 }
 
-/// The last entries of these logs, taken together. It blocks.
+/// The combined last entries of these logs. It blocks.
 pub(super) fn of_all(root: &ScopeRoot, logs: &[PathBuf]) -> LastEntry {
     let each = logs.iter().map(|log| read_last(root, log));
     each.fold(LastEntry::Other, LastEntry::and)
@@ -43,7 +43,7 @@ fn read_last(root: &ScopeRoot, log: &Path) -> LastEntry {
     match root.find(log) {
         Ok(None) => LastEntry::Other,
         Ok(Some(_)) => tail(root, log).map_or(LastEntry::Unreadable, |bytes| parse(&bytes)),
-        // What leads out of the root is none of its logs.
+        // A path that leaves the root is not one of its logs.
         Err(_) => LastEntry::Other,
     }
 }

@@ -39,11 +39,11 @@ pub const HEARTBEAT: &str = "cleanup-daemon.heartbeat";
 /// The lock file in the state directory.
 pub const LOCK: &str = "cleanup-daemon.lock";
 
-/// When the daemon does what.
+/// The schedule of the daemon.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct Options {
-    /// Where the heartbeat and the lock are.
+    /// The directory of the heartbeat and the lock.
     pub state: PathBuf,
     /// From one clean-up scan to the next.
     pub clean_every: Duration,
@@ -113,7 +113,7 @@ pub struct Daemon {
 }
 
 impl Daemon {
-    /// Starts it on the runtime that calls. When another one runs the error names it.
+    /// Starts it on the current runtime. If another one runs, the error names it.
     pub async fn start(scopes: Scopes, options: Options) -> Result<Self, Error> {
         options.check()?;
         let (path, wait) = (options.state.join(LOCK), options.lock_wait);
@@ -137,7 +137,7 @@ impl Daemon {
         })
     }
 
-    /// What it saw and did last; changes with each scan.
+    /// The result of the last scan; changes with each scan.
     #[must_use]
     pub fn scans(&self) -> watch::Receiver<Option<Arc<ScopeScan>>> {
         self.last.clone()
@@ -186,7 +186,7 @@ impl Loop {
                 next_clean = Instant::now() + clean;
             }
         }
-        // Absent means that no daemon is to be missed.
+        // A missing file means that no daemon is expected.
         let path = self.heartbeat.clone();
         drop(tokio::task::spawn_blocking(move || std::fs::remove_file(path)).await);
         // The lock's file is removed by its drop: that is I/O, too.

@@ -130,7 +130,7 @@ impl Scanner {
         scan
     }
 
-    /// What is seen of all open scopes; nothing when a step failed: what was not seen is not
+    /// The observed state of all open scopes; empty if a step failed: what was not seen is not
     /// judged.
     async fn looked(&self, scan: &mut ScopeScan) -> Vec<ScanResult> {
         let scopes = self.scopes.all();

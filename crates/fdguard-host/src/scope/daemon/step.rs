@@ -77,7 +77,7 @@ impl Blocking {
         }
         let runs = Arc::clone(&self.runs);
         let handle = tokio::task::spawn_blocking(move || {
-            // Also when it panics.
+            // Also on a panic.
             let _free = Free(runs);
             work()
         });

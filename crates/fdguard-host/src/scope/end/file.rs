@@ -17,7 +17,7 @@ use super::super::resource::FileEnd;
 use super::super::root::PathRefusal;
 use super::{Around, ScopeEnd, too_long};
 
-/// Why a try failed, and whether another one could help.
+/// Why an attempt failed, and whether another one could help.
 struct Failure {
     end: Box<ScopeEnd>,
     is_final: bool,

@@ -19,7 +19,7 @@ use super::clean_up::{CleanUpAction, CloseReason, Kind, ResourceDetails, Resourc
 use super::context::ScopeContext;
 use super::root::ScopeRoot;
 
-/// How long things may take.
+/// Time limits of a close.
 #[derive(Clone, Copy, Debug)]
 #[non_exhaustive]
 pub struct CloseLimits {
@@ -27,7 +27,7 @@ pub struct CloseLimits {
     pub grace: Duration,
     /// For each try of each resource; there are two.
     pub limit: Duration,
-    /// How long each try waits for the last writer of a file.
+    /// How long each attempt waits for the last writer of a file.
     pub archive_wait: Duration,
     /// Also end processes that are found only by their environment; otherwise they are only
     /// reported.

@@ -29,7 +29,7 @@ pub(in crate::scope) async fn end_process(identity: &ProcessId, around: &Around)
         Ok(false) => return ScopeEnd::fine(CleanUpAction::Absent).with(gone(0)),
         Err(errno) => return ScopeEnd::failed(format!("cannot signal the process: {errno}")),
     }
-    // One that is stopped acts on TERM only when it goes on.
+    // A stopped process acts on TERM only after it is continued.
     let _gone = send(&pidfd, Signal::CONT);
     if timeout(grace, pidfd.readable()).await.is_ok() {
         return ScopeEnd::fine(CleanUpAction::Ended).with(gone(0));
@@ -56,15 +56,15 @@ pub(in crate::scope) async fn end_process(identity: &ProcessId, around: &Around)
         })
 }
 
-/// A descriptor of exactly this process, if it lives. Its number was open before it was compared: a
-/// process that matches afterwards has had the number all the time.
+/// A pidfd of exactly this process, if it lives. It is opened before the identity is compared: if
+/// the identity matches afterwards, the pid was not reused in between.
 fn open(identity: &ProcessId) -> Option<OwnedFd> {
     let pid = i32::try_from(identity.pid()).ok().and_then(Pid::from_raw)?;
     let pidfd = pidfd_open(pid, PidfdFlags::empty()).ok()?;
     identity.matches().then_some(pidfd)
 }
 
-/// False when it is gone.
+/// Returns false if the process is gone.
 fn send(pidfd: &AsyncFd<OwnedFd>, signal: Signal) -> Result<bool, Errno> {
     match pidfd_send_signal(pidfd.get_ref(), signal) {
         Ok(()) => Ok(true),

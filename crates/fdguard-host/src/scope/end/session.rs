@@ -38,7 +38,7 @@ async fn once(id: &str, around: &Around) -> Result<ScopeEnd, String> {
     }
 }
 
-/// A receipt that does not say how many live on proves nothing.
+/// A receipt without the number of survivors proves nothing.
 fn ended(receipt: Receipt) -> ScopeEnd {
     let is_gone = receipt.survivors == Some(0);
     // The host keeps the receipt of a session that ended earlier.

@@ -19,7 +19,7 @@ fn aborted(phase: CallPhase) -> CallFailure {
     }
 }
 
-/// A listener whose queue is full: it answers no SYN.
+/// A listener with a full queue: it answers no SYN.
 pub(super) struct Silent {
     pub(super) address: SocketAddr,
     _listener: TcpListener,
@@ -47,7 +47,7 @@ impl Silent {
     }
 }
 
-/// What the log must say of a call that a stranger aborted with its socket there.
+/// The log entry of a call that a stranger aborted while it had a socket.
 fn assert_logged(log: &Log, phase: CallPhase, sockets: u32) {
     let aborts = log.of(CallEventKind::Aborted);
     assert_eq!(aborts.len(), 1, "{aborts:?}");
@@ -254,7 +254,7 @@ async fn r39_an_abort_reaches_a_body_that_streams() {
     assert_eq!(caller.idle_connections(), 0);
 }
 
-/// The peer is told by the shutdown itself: nobody waits on the owner's side.
+/// The shutdown itself notifies the peer, without a wait on the owner's side.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn r39_the_peer_sees_the_end_while_the_owner_is_busy_elsewhere_and_no_number_is_freed() {
     let (tell, told) = mpsc::channel();
@@ -291,7 +291,7 @@ async fn r39_the_peer_sees_the_end_while_the_owner_is_busy_elsewhere_and_no_numb
         .into_iter()
         .filter(|socket| before.contains(socket))
         .collect();
-    // The server's own two may be closed by now; of ours none is.
+    // The server's own two may be closed by now; none of the client's is.
     assert!(kept.len() >= before.len() - 2, "{before:?} {kept:?}");
     assert!(
         log.of(CallEventKind::Ended).is_empty(),

@@ -166,7 +166,7 @@ fn drip(mut stream: TcpStream) {
     }
 }
 
-/// Each byte alone is no silence: the limit between bytes does not end it.
+/// Single bytes are not silence: the limit between bytes does not end the call.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_byte_a_second_is_slow_but_not_silent() {
     let peer = Peer::start(|mut stream| {

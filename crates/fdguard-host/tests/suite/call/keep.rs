@@ -72,7 +72,7 @@ async fn a_connection_that_the_peer_closes_or_wants_closed_is_not_used_again() {
         assert_eq!(caller.idle_connections(), 0);
         assert_eq!(log.of(CallEventKind::Ended)[0].connection, Some("closed"));
     }
-    // It says nothing and closes: the next call sees that before it sends, so a POST is safe too.
+    // It closes without a message: the next call notices before it sends, so a POST is safe too.
     let (tell, told) = mpsc::channel();
     let tell = Mutex::new(tell);
     let once = Peer::start(move |mut stream| {
@@ -94,7 +94,7 @@ async fn a_connection_that_the_peer_closes_or_wants_closed_is_not_used_again() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_get_on_a_connection_that_dies_when_it_is_used_is_sent_again_and_a_post_is_not() {
-    // Every connection answers once, and ends when a second request comes.
+    // Every connection answers once, and ends when a second request arrives.
     let serve = |mut stream: std::net::TcpStream| {
         read_request(&mut stream);
         stream.write_all(OK).unwrap();
@@ -159,7 +159,7 @@ async fn idle_connections_are_few_and_end_after_their_time() {
     });
     assert!(since.elapsed() < Duration::from_secs(5));
     until_descriptors(baseline);
-    // Another sweeper comes with the next one.
+    // The next call starts another sweeper.
     fetch(&caller, &url).await;
     until("that one as well", || caller.idle_connections() == 0);
 }

@@ -1,4 +1,4 @@
-//! What the tests of calls share.
+//! Shared by the tests of calls.
 
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
@@ -7,7 +7,7 @@ use fdguard_host::call::{
     AbortHandle, CallEvent, CallEventKind, CallPhase, CallSink, Caller, Options,
 };
 
-/// Everything that the sink was told.
+/// Every event that the sink received.
 #[derive(Clone, Default)]
 pub(super) struct Log(Arc<Mutex<Vec<CallEvent>>>);
 
@@ -55,7 +55,7 @@ pub(super) fn descriptors() -> usize {
     std::fs::read_dir("/proc/self/fd").unwrap().count() - 1
 }
 
-/// Looks until it is so, ten seconds at most.
+/// Polls until it holds, for at most ten seconds.
 pub(super) fn until(what: &str, mut is_so: impl FnMut() -> bool) {
     let by = Instant::now() + Duration::from_secs(10);
     while !is_so() {

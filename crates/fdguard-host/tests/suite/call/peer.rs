@@ -1,4 +1,4 @@
-//! Servers that do what a test says, one thread for each connection.
+//! Scripted servers, one thread for each connection.
 
 use std::io::{Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
@@ -9,7 +9,7 @@ use std::thread::JoinHandle;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use rustls::{ServerConfig, ServerConnection, StreamOwned};
 
-/// A listening server; dropped, it ends all its connections and threads.
+/// A listening server; drop ends all its connections and threads.
 pub(super) struct Peer {
     pub(super) address: SocketAddr,
     pub(super) accepted: Arc<AtomicUsize>,
@@ -45,7 +45,7 @@ impl Peer {
                 let port = stream.peer_addr().ok();
                 threads.push(std::thread::spawn(move || {
                     serve(stream);
-                    // The copy goes with its connection, so that its end reaches the client.
+                    // Drop the copy with its connection, so that the client sees the end.
                     held.lock().unwrap().retain(|other| {
                         other.peer_addr().ok() != port && other.peer_addr().is_ok()
                     });
@@ -163,7 +163,7 @@ pub(super) fn answer_all(stream: &mut (impl Read + Write), answer: &[u8]) {
     }
 }
 
-/// Waits for the end of the connection, and throws away what comes.
+/// Waits for the end of the connection, and discards incoming data.
 pub(super) fn wait_for_end(stream: &mut impl Read) {
     let mut bytes = [0_u8; 4096];
     while matches!(stream.read(&mut bytes), Ok(1..)) {}

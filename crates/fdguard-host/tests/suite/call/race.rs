@@ -1,5 +1,4 @@
-//! The race of source 004: calls are aborted by other threads while databases are opened, read and
-//! closed beside them.
+//! The race of source 004: other threads abort calls while databases are opened, read and closed.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -32,7 +31,7 @@ pub(super) fn digest(path: &Path) -> Vec<u8> {
     Sha256::digest(std::fs::read(path).unwrap()).to_vec()
 }
 
-/// Opens, reads and closes; says what went wrong.
+/// Opens, reads and closes; returns what failed.
 pub(super) fn visit(path: &Path) -> rusqlite::Result<i64> {
     let board = rusqlite::Connection::open(path)?;
     board.query_row("SELECT count(*) FROM task", [], |row| row.get(0))
@@ -43,7 +42,7 @@ pub(super) fn integrity(path: &Path) -> rusqlite::Result<String> {
     board.query_row("PRAGMA integrity_check", [], |row| row.get(0))
 }
 
-/// Some connections get the head of an answer, so that aborts hit reads of bodies as well.
+/// Some connections get the head of an answer, so that aborts also hit reads of bodies.
 fn serve(mut stream: rustls::StreamOwned<rustls::ServerConnection, std::net::TcpStream>) {
     use std::io::Write as _;
     let Some(request) = read_request(&mut stream) else {
@@ -56,7 +55,7 @@ fn serve(mut stream: rustls::StreamOwned<rustls::ServerConnection, std::net::Tcp
     wait_for_end(&mut stream);
 }
 
-/// One call that another thread aborts when it is blocked, or shortly before.
+/// One call that another thread aborts while it is blocked, or shortly before.
 async fn one(caller: &Caller, url: &str, round: usize) {
     // Every phase is hit: the connect, the handshake, the wait, the body.
     let aim = [
@@ -91,7 +90,7 @@ async fn one(caller: &Caller, url: &str, round: usize) {
     stranger.await.unwrap();
 }
 
-/// What the threads of the race share.
+/// Shared by the threads of the race.
 #[derive(Default)]
 struct Race {
     aborts: AtomicUsize,
@@ -110,7 +109,7 @@ impl Race {
         while !self.is_over.load(SeqCst) {
             assert_eq!(visit(board), Ok(50));
             self.visits.fetch_add(1, SeqCst);
-            // Beside the aborts, not instead of them.
+            // Keep pace with the aborts: do not starve them.
             while self.visits.load(SeqCst) > 64 + 8 * self.aborts.load(SeqCst)
                 && !self.is_over.load(SeqCst)
             {

@@ -1,4 +1,4 @@
-//! What is sent, events of a stream, the list of running calls, stale ones.
+//! Sent requests, events of a stream, the list of running calls, stale calls.
 
 use std::io::Write as _;
 use std::sync::{Arc, Mutex};

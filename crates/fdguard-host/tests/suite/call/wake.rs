@@ -1,4 +1,4 @@
-//! How long it takes from an abort to the owner's return.
+//! The time from an abort to the owner's return.
 
 use std::sync::mpsc;
 use std::time::{Duration, Instant};
@@ -9,7 +9,7 @@ use super::abort::Silent;
 use super::kit::{Log, tls_caller, until, until_phase};
 use super::peer::{Identity, Peer, wait_for_end};
 
-/// The median over rounds. The owner says when its wait has returned; a thread that is not of the
+/// The median over rounds. The owner records when its wait has returned; a thread outside the
 /// runtime aborts.
 async fn median(
     caller: &Caller,
@@ -110,7 +110,7 @@ async fn an_owner_wakes_within_a_millisecond_usually() {
     }
 }
 
-/// The client has closed, although nothing was read: the kernel knows.
+/// The client has closed although nothing was read: the kernel reports it.
 fn is_reset(stream: &std::net::TcpStream) -> bool {
     use rustix::event::{PollFd, PollFlags, Timespec, poll};
     let mut fds = [PollFd::new(stream, PollFlags::RDHUP)];

@@ -1,5 +1,5 @@
-//! The same with a stranger that closes the number: it must be seen, or the test of the race proves
-//! nothing.
+//! The same with a stranger that closes the number: the damage must show, or the test of the race
+//! proves nothing.
 #![expect(
     unsafe_code,
     reason = "the mistake itself: a number that belongs to somebody else is closed"
@@ -19,11 +19,10 @@ use super::race::{database, digest, visit};
 
 const CHILD: &str = "FDGUARD_TEST_WRONG_CLOSER";
 
-/// The number of the socket whose own address is that one; the owner's is lower than its
-/// duplicate's.
+/// The number of the socket with this local address; the owner's is lower than its duplicate's.
 fn number_of(local: SocketAddr) -> i32 {
     let is_it = |number: &i32| {
-        // SAFETY: the number is only asked about. If it is not open the kernel says so.
+        // SAFETY: the number is only queried. If it is not open the kernel returns an error.
         let fd = unsafe { BorrowedFd::borrow_raw(*number) };
         let address = rustix::net::getsockname(fd).ok();
         address.and_then(|address| SocketAddr::try_from(address).ok()) == Some(local)
@@ -31,7 +30,7 @@ fn number_of(local: SocketAddr) -> i32 {
     (3..256).find(is_it).unwrap()
 }
 
-/// Tells who asked, and answers when the gate opens.
+/// Sends the address of each client, and answers when the gate opens.
 fn patient_peer(identity: &Identity, tell: Sender<SocketAddr>, gate: Receiver<()>) -> Peer {
     let (tell, gate) = (Mutex::new(tell), Mutex::new(gate));
     Peer::tls(identity, move |mut stream| {
@@ -51,8 +50,8 @@ fn patient_peer(identity: &Identity, tell: Sender<SocketAddr>, gate: Receiver<()
     })
 }
 
-/// The child: prints INTACT or what it saw. The standard library may end it: it checks numbers that
-/// it closes.
+/// The child: prints INTACT or what it saw. The standard library may abort it: it checks the
+/// numbers that it closes.
 async fn make_the_mistake(dir: &std::path::Path, is_wrong: bool) -> String {
     let board = database(dir, 0);
     let before = digest(&board);
@@ -74,13 +73,12 @@ async fn make_the_mistake(dir: &std::path::Path, is_wrong: bool) -> String {
         let local = told.recv().unwrap();
         until_phase(&handle, CallPhase::Wait);
         if is_wrong {
-            // SAFETY: none. It is the owner's number, and the owner uses it: the mistake under
-            // test.
+            // SAFETY: none. The owner uses this number: that is the mistake under test.
             unsafe { rustix::io::close(number_of(local)) };
         } else {
             handle.abort();
         }
-        // The first free number is given to the database.
+        // The database gets the first free number.
         let held = rusqlite::Connection::open(&board).unwrap();
         let first: rusqlite::Result<i64> =
             held.query_row("SELECT count(*) FROM task", [], |row| row.get(0));

@@ -24,7 +24,7 @@ struct Saved {
     classes: HeldCounts,
 }
 
-/// Counts descriptors by class; the state of a connection is a matter of the moment.
+/// Counts descriptors by class. The state of a connection is momentary, so it is ignored.
 pub(super) fn count(classes: impl Iterator<Item = (Class, u64)>) -> HeldCounts {
     let mut held = HeldCounts::new();
     for (class, count) in classes {
@@ -37,7 +37,7 @@ pub(super) fn count(classes: impl Iterator<Item = (Class, u64)>) -> HeldCounts {
     held
 }
 
-/// Reads the file; none yet is no mistake.
+/// Reads the file. A missing file is not an error.
 fn read(path: &Path) -> anyhow::Result<Option<Saved>> {
     let Some(text) = input::read_text_if_present(path)? else {
         return Ok(None);
@@ -56,12 +56,12 @@ fn read(path: &Path) -> anyhow::Result<Option<Saved>> {
     }
 }
 
-/// Told before any work is done for nothing.
+/// Fails early, before the check does work in vain.
 pub(super) fn must_be_readable(path: &Path) -> anyhow::Result<()> {
     read(path).map(|_| ())
 }
 
-/// Compares with the file, and writes it anew where the check passes.
+/// Compares with the file, and rewrites it if the check passes.
 pub(super) fn apply(path: &Path, proof: &mut Proof) -> anyhow::Result<()> {
     let Some(held) = proof.check.held.clone() else {
         return Ok(());
@@ -91,7 +91,7 @@ pub(super) fn apply(path: &Path, proof: &mut Proof) -> anyhow::Result<()> {
     })
 }
 
-/// Classes of which there are clearly more: by a quarter, and by three at least.
+/// Classes with clearly more descriptors: by a quarter, and by at least three.
 fn more<'h>(before: &HeldCounts, now: &'h HeldCounts) -> Vec<(&'h str, u64, u64)> {
     let grown = now.iter().filter_map(|(class, count)| {
         let before = before.get(class).copied().unwrap_or(0);

@@ -22,13 +22,13 @@ use crate::command::trace::names::FdNames;
 pub(super) struct Ending<'a> {
     /// What the library saw of every process.
     pub(super) traces: &'a [TracedProcess],
-    /// What the processes wrote down.
+    /// What the processes recorded.
     pub(super) tables: &'a ProcessTables,
-    /// What descriptors were at the looks from outside.
+    /// The descriptors' names at the looks from outside.
     pub(super) names: &'a FdNames,
     /// The launched process, and whether a signal ended it.
     pub(super) root: (Pid, bool),
-    /// Processes that did not end by themselves.
+    /// Processes that did not exit by themselves.
     pub(super) cut_off: &'a [Pid],
     /// Whether everything counts.
     pub(super) strict: bool,
@@ -44,7 +44,7 @@ pub(super) fn remains(ending: &Ending<'_>) -> Vec<Remains> {
     remains
 }
 
-/// What the launched process held at its end, by class; absent where nobody knows.
+/// What the launched process held at its end, by class; `None` if unknown.
 pub(super) fn held(ending: &Ending<'_>) -> Option<HeldCounts> {
     let root = latest(ending.traces).find(|process| process.pid == ending.root.0)?;
     let names = EndNames::of(ending, root);
@@ -52,7 +52,7 @@ pub(super) fn held(ending: &Ending<'_>) -> Option<HeldCounts> {
     let live = paths.flat_map(|path| &path.history.live);
     let own = live.filter(|one| names.is_open(one.fd));
     let own = own.filter_map(|one| names.name(one).0);
-    // What it inherited is ours, by the same numbers.
+    // It inherited these from fdguard, under the same numbers.
     let inherited = root.inherited.iter().filter_map(|fd| {
         let link = std::fs::read_link(format!("/proc/self/fd/{fd}")).ok()?;
         link::of_link(std::os::unix::ffi::OsStrExt::as_bytes(link.as_os_str())).0
@@ -77,7 +77,8 @@ fn of_process(ending: &Ending<'_>, process: &TracedProcess) -> Vec<Remains> {
         pid: process.pid,
         comm: Text::from(process.comm.as_str()),
         lived: seconds(process.began, process.until),
-        // The status of a child is its parent's to know; who ended by itself wrote an exit report.
+        // Only the parent learns a child's exit status. A child that ended by itself wrote an exit
+        // report.
         was_cut_off: if process.pid == root {
             was_signalled
         } else {
@@ -94,14 +95,14 @@ fn of_process(ending: &Ending<'_>, process: &TracedProcess) -> Vec<Remains> {
         .collect()
 }
 
-/// What one call path left open; none where it left nothing.
+/// What one call path left open; `None` if nothing.
 fn place(
     names: &EndNames<'_>,
     life: &Life,
     site: &JudgedSite,
     path: &JudgedPath,
 ) -> Option<SiteAtExit> {
-    // Of a parent's it is the parent who is asked, and stdio is nobody's to close.
+    // The parent is responsible for descriptors inherited from it, and stdio need not be closed.
     let open = path.history.live.iter();
     let open: Vec<&Lifetime> = open
         .filter(|one| one.fd > 2 && names.is_open(one.fd))
@@ -140,7 +141,7 @@ fn place(
     })
 }
 
-/// Whether it was looked at from outside often enough to be judged by that alone.
+/// Whether it was sampled often enough from outside to be judged by that alone.
 pub(super) fn has_history(subject: &WatchedProcess) -> bool {
     subject.timeline.is_listed() && subject.timeline.looks() >= judge::LEAST_LOOKS as u64
 }
@@ -149,7 +150,7 @@ fn seconds(from: u64, to: u64) -> f64 {
     Duration::from_nanos(to.saturating_sub(from)).as_secs_f64()
 }
 
-/// What each number of a process was at its end.
+/// The name of each descriptor of a process at its end.
 struct EndNames<'a> {
     names: &'a FdNames,
     process: &'a TracedProcess,
@@ -170,13 +171,13 @@ impl<'a> EndNames<'a> {
         }
     }
 
-    /// Who does not tell of all is believed by its events.
+    /// Without a complete exit report, the recorded events decide.
     fn is_open(&self, fd: u32) -> bool {
         let whole = self.report.as_ref().filter(|report| report.is_whole);
         whole.is_none_or(|report| report.names.contains_key(&fd))
     }
 
-    /// As the process itself said in the end, unless a look from outside said more.
+    /// The name from the exit report, unless a look from outside found more.
     fn name(&self, one: &Lifetime) -> (Option<Class>, Option<Text>) {
         let (seen, target) = self.names.name(self.process, one);
         match self.links.get(&one.fd) {

@@ -22,15 +22,16 @@ use rustix::process::{
 
 use super::stat::{Stat, descendants};
 
-/// How often to look who is there.
+/// How often to scan for descendants.
 const EVERY: Duration = Duration::from_millis(200);
-/// A child that ended and was not waited for so long is a zombie; every child is one for a moment.
+/// A child that has ended counts as a zombie after this long without a wait; every child is one
+/// briefly.
 const ZOMBIE: Duration = Duration::from_millis(500);
-/// How long a process may take to end when it is asked, and when it is killed.
+/// How long a process may take to end after SIGTERM, and after SIGKILL.
 const PATIENCE: Duration = Duration::from_secs(2);
-/// Rounds of asking and killing: who is ended may have started another one.
+/// Rounds of terminating and killing: a process may start another one before it ends.
 const ROUNDS: usize = 3;
-/// What an exercise has in its environment: what it leaves behind is not the server's.
+/// Marks the environment of an exercise: what it leaves behind does not belong to the server.
 pub(super) const EXERCISE: &str = "FDGUARD_EXERCISE=1";
 
 type KnownProcesses = BTreeMap<(u32, u64), Member>;
@@ -48,7 +49,7 @@ struct Member {
 #[derive(Debug)]
 pub(super) struct Family {
     known: Arc<Mutex<KnownProcesses>>,
-    /// Our children from before: none of the program's.
+    /// Children of fdguard from before: they do not belong to the program.
     before: Vec<(u32, u64)>,
     watcher: Option<(Sender<()>, JoinHandle<()>)>,
 }
@@ -67,7 +68,7 @@ impl Family {
         })
     }
 
-    /// Begins to look who the program starts.
+    /// Starts to track the descendants of the program.
     pub(super) fn follow(&mut self, root: u32) -> anyhow::Result<()> {
         let (stop, stopped) = mpsc::channel();
         let known = Arc::clone(&self.known);
@@ -80,8 +81,8 @@ impl Family {
         Ok(())
     }
 
-    /// Who is left, now that the program has ended. They are given `grace` to end by themselves;
-    /// then they are ended, unless `keep` says otherwise.
+    /// Returns the descendants that remain after the program has ended. They get `grace` to end by
+    /// themselves; then they are terminated, unless `keep` is set.
     pub(super) fn left(
         &mut self,
         grace: Duration,
@@ -126,7 +127,7 @@ impl Family {
         }
     }
 
-    /// Children that had ended well before the program did, and were never waited for.
+    /// Children that ended well before the program did, and were never reaped.
     fn zombies(&self, ended: Instant) -> Vec<LeftoverProcess> {
         let all = Stat::all();
         let known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
@@ -167,7 +168,7 @@ impl Family {
         }
     }
 
-    /// Those of the program that still run; those that ended are waited for.
+    /// The program's descendants that still run; reaps those that ended.
     fn alive(&self) -> Vec<Stat> {
         let all = Stat::all();
         let own = std::process::id();
@@ -182,7 +183,7 @@ impl Family {
         alive
     }
 
-    /// Waits until nobody is left, or the time is up; gives who is left.
+    /// Waits until all have ended or the deadline passes; returns those still alive.
     fn wait_for_all(&self, deadline: Instant) -> Vec<Stat> {
         loop {
             let alive = self.alive();
@@ -191,7 +192,7 @@ impl Family {
                 return alive;
             }
             let handles: Vec<OwnedFd> = alive.iter().filter_map(handle).collect();
-            // Somebody who may not be waited for is looked at again soon.
+            // A process without a pidfd cannot be waited for and is polled instead.
             let most = if handles.len() == alive.len() {
                 left
             } else {
@@ -205,13 +206,12 @@ impl Family {
 impl Drop for Family {
     fn drop(&mut self) {
         self.stop();
-        // Whoever calls us in one process with other work had no subreaper before; nothing can be
-        // done about a refusal.
+        // The calling process was not a subreaper before. A failure cannot be handled here.
         let _ = set_child_subreaper(None);
     }
 }
 
-/// Notes who is there, who started whom, and since when somebody is a zombie.
+/// Records the descendants, their parents, and when each became a zombie.
 fn note(known: &Mutex<KnownProcesses>, root: u32) {
     let all = Stat::all();
     let own = std::process::id();
@@ -231,15 +231,15 @@ fn note(known: &Mutex<KnownProcesses>, root: u32) {
         if one.is_zombie() {
             member.zombie_since.get_or_insert_with(Instant::now);
         } else {
-            // It may have become another program since.
+            // It may have executed another program since.
             member.cmdline = one.cmdline();
             member.comm.clone_from(&one.comm);
         }
     }
-    // Orphans that came to us and ended: nobody else will wait for them. They are the program's for
-    // certain.
+    // Ended orphans were reparented to fdguard, so no other process waits for them. They certainly
+    // belong to the program.
     for one in orphans.into_iter().filter(|one| one.is_zombie()) {
-        // A zombie that its parent left us is told first.
+        // Do not reap a zombie inherited from its parent before it is reported.
         let was_zombie = known
             .get(&one.key())
             .is_some_and(|member| member.zombie_since.is_some());
@@ -249,10 +249,10 @@ fn note(known: &Mutex<KnownProcesses>, root: u32) {
     }
 }
 
-/// Waits for a child of ours that has ended.
+/// Reaps an ended child of fdguard.
 fn reap(stat: &Stat) {
     if stat.ppid == std::process::id() {
-        // Another one may have been faster: it is gone either way.
+        // Another waiter may have been faster; the child is gone either way.
         let _ = waitpid(pid(stat.pid), WaitOptions::NOHANG);
     }
 }
@@ -261,15 +261,15 @@ fn pid(number: u32) -> Option<Pid> {
     i32::try_from(number).ok().and_then(Pid::from_raw)
 }
 
-/// A handle on this very process.
+/// A pidfd of this very process.
 fn handle(stat: &Stat) -> Option<OwnedFd> {
     let handle = pidfd_open(pid(stat.pid)?, PidfdFlags::empty()).ok()?;
-    // The number may have been given to another one in between.
+    // The pid may have been reused in between.
     let is_same = Stat::read(stat.pid).is_some_and(|now| now.ticks == stat.ticks);
     is_same.then_some(handle)
 }
 
-/// Waits for the end of any; whether one ended.
+/// Waits until any of them ends; returns whether one did.
 fn wait_for_any(handles: &[OwnedFd], most: Duration) -> bool {
     let mut fds: Vec<PollFd<'_>> = handles
         .iter()
@@ -279,7 +279,7 @@ fn wait_for_any(handles: &[OwnedFd], most: Duration) -> bool {
     poll(&mut fds, Some(&timeout)).is_ok_and(|ready| ready > 0)
 }
 
-/// Ends one process: asks, waits, kills.
+/// Ends one process: SIGTERM, wait, SIGKILL.
 fn end(stat: &Stat) -> Ending {
     let Some(handle) = handle(stat) else {
         return Ending::Ended;

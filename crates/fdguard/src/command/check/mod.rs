@@ -48,7 +48,7 @@ fn check(args: &CheckArgs) -> anyhow::Result<u8> {
         must_exist(path, "--config")?;
     }
     let settings = settings::settings(&args.settings)?;
-    // Files that cannot be written are told before any work is done for nothing.
+    // Fail early if a report file cannot be written.
     let mut files = Files::open(&args.reports)?;
     let scenario = args.exercise.scenario.as_deref();
     let plan = match (&args.exercise.exercise, scenario, args.exercise.pid) {
@@ -82,8 +82,7 @@ fn check(args: &CheckArgs) -> anyhow::Result<u8> {
     Ok(exit_code(args, &proof))
 }
 
-/// A file that the command line names and nobody can read is wrong usage, not a program that could
-/// not be traced.
+/// An unreadable file on the command line is a usage error, not a program that could not be traced.
 fn must_exist(path: &Path, flag: &str) -> anyhow::Result<()> {
     match std::fs::metadata(path) {
         Ok(_) => Ok(()),
@@ -95,7 +94,7 @@ fn must_exist(path: &Path, flag: &str) -> anyhow::Result<()> {
     }
 }
 
-/// Where results go beside the terminal.
+/// Report files in addition to the terminal.
 struct Files {
     output: Option<OutputStream>,
     junit: Option<OutputStream>,
@@ -148,7 +147,7 @@ impl Files {
     }
 }
 
-/// The program's own failure counts most; a judgement that could not be made is never a success.
+/// The program's own failure takes precedence; an impossible judgement is never a success.
 fn exit_code(args: &CheckArgs, proof: &Proof) -> u8 {
     match proof.check.status {
         Some(own) if own != 0 => own,
@@ -158,7 +157,7 @@ fn exit_code(args: &CheckArgs, proof: &Proof) -> u8 {
     }
 }
 
-/// As a shell has it.
+/// The exit code as in a shell.
 fn code_of(status: ExitStatus) -> u8 {
     match (status.code(), status.signal()) {
         (Some(code), _) => u8::try_from(code).unwrap_or(u8::MAX),

@@ -21,8 +21,8 @@ use crate::command::clearing;
 use crate::command::trace::children::comm;
 use crate::report::problem::ProblemReport;
 
-/// Rules of a watch whose findings fail a check. What is only about the host is not the program's
-/// fault.
+/// Rules of a watch whose findings fail a check. Findings about the host alone are not the
+/// program's fault.
 const FAILING: &[&str] = &[
     "leak",
     "growth",
@@ -48,23 +48,23 @@ pub(super) struct Proof {
 /// What a check adds.
 #[derive(Debug, Serialize)]
 pub(super) struct Check {
-    /// Whether nothing fails it.
+    /// True if nothing fails it.
     pub(super) passed: bool,
-    /// The program's own exit code, 128+n after a signal; absent where it was not ours to wait for.
+    /// The program's own exit code, 128+n after a signal; absent if fdguard was not its parent.
     pub(super) status: Option<u8>,
-    /// All that was left open, the worst first, with what is thought of it.
+    /// Everything that was left open, the worst first, with its verdict.
     pub(super) leftovers: Vec<Remains>,
     /// Processes that outlived it, and zombies.
     pub(super) processes: Vec<LeftoverProcess>,
-    /// How the server was exercised, each exercise in its order.
+    /// How the server was exercised, in order.
     pub(super) exercises: Vec<ExerciseResult>,
-    /// How many of each class were held in the end; absent where nobody could look.
+    /// Descriptors held at the end, by class; absent if they could not be read.
     pub(super) held: Option<HeldCounts>,
-    /// Whether something stood in the way of the judgement: then nothing found proves nothing.
+    /// Whether something prevented the judgement: then an empty result proves nothing.
     pub(super) blind: bool,
 }
 
-/// What was found, before it is told.
+/// What was found, before it is reported.
 pub(super) struct Evidence {
     pub(super) diagnosis: Diagnosis,
     pub(super) remains: Vec<Remains>,
@@ -101,7 +101,7 @@ impl Proof {
             let of = exercises.iter().find(|of| of.name == one.exercise);
             of.map_or(1, |of| u64::from(of.concurrency))
         };
-        // What grew is mostly told by the watch already.
+        // The watch already reports most growth.
         let told = remains.iter().filter(|one| {
             one.judged != RemainsVerdict::Grew
                 || !diagnosis.findings.iter().any(|other| is_told(one, other))
@@ -111,7 +111,7 @@ impl Proof {
         findings.extend(of_processes(&processes));
         findings.append(&mut diagnosis.findings);
         add_piles(&mut findings, &piles, |pid| comm(&diagnosis, pid));
-        // A line to repair comes first.
+        // Findings with a line to fix come first.
         findings.sort_by_key(|one| {
             let has_line = one.origin.is_some();
             (!fails(one), !has_line, std::cmp::Reverse(one.severity))
@@ -144,7 +144,7 @@ impl Proof {
     }
 }
 
-/// What the user accepted, and nothing was like that.
+/// Allowances that matched nothing.
 fn unused(clearance: &Clearance<'_>, found: &Diagnosis, remains: &[Remains]) -> Vec<String> {
     let allowed = remains.iter().filter_map(|one| one.allowed_by.as_deref());
     let reasons = clearing::reasons(found).into_iter().chain(allowed);
@@ -157,7 +157,7 @@ pub(super) fn fails(finding: &Finding) -> bool {
     counts && FAILING.contains(&finding.rule.as_str())
 }
 
-/// Whether the watch tells of this growth.
+/// Whether the watch reports this growth.
 fn is_told(remains: &Remains, finding: &Finding) -> bool {
     let family = |class: Option<&Class>| class.map(Class::family);
     matches!(finding.rule.as_str(), "leak" | "growth")
@@ -223,7 +223,8 @@ fn per_cycle(remains: &Remains, requests: u64) -> String {
     )
 }
 
-/// A finding for each; those of one kind that one line started together, and zombies of one parent.
+/// One finding per process; processes of one kind started by one line are merged, and so are
+/// zombies of one parent.
 fn of_processes(processes: &[LeftoverProcess]) -> Vec<Finding> {
     let mut findings: Vec<(&LeftoverProcess, Finding)> = Vec::new();
     for one in processes {
@@ -254,8 +255,8 @@ fn is_alike(one: &LeftoverProcess, other: &LeftoverProcess) -> bool {
     kind(one) == kind(other) && (is_one_line || is_one_parent)
 }
 
-/// Children that pile up. Where those that are left of a line are reported as processes, that is
-/// the finding.
+/// Adds the findings about children that pile up, unless the children left by a line are already
+/// reported as processes.
 fn add_piles(findings: &mut Vec<Finding>, piles: &[ChildPile], comm: impl Fn(u32) -> Text) {
     for pile in piles {
         let culprit = |of: &Finding| of.origin.as_ref().and_then(|origin| origin.culprit.clone());
@@ -279,7 +280,7 @@ fn is_pile(finding: &Finding) -> bool {
     finding.rule == children::RULE.id
 }
 
-/// The user's word about the lines that started processes.
+/// Applies the user's allowances to the lines that started processes.
 fn allow_processes(processes: &mut [LeftoverProcess], allow: &[Allowance]) {
     for one in processes {
         let origin = one.origin.as_ref();
@@ -320,7 +321,7 @@ fn of_process(leftover: &LeftoverProcess) -> Finding {
     }
 }
 
-/// More than was allowed.
+/// The finding for an exceeded budget.
 pub(super) fn budget_finding(process: &Process, why: String, count: u64) -> Finding {
     Finding {
         rule: "expected-budget".to_owned(),
@@ -358,7 +359,7 @@ fn allow_remains(remains: &mut Remains, clearance: &Clearance<'_>) {
     }
 }
 
-/// Said where the program could not be seen into and ended too soon for anything else.
+/// The gap for a program that cannot be traced and ended too soon for anything else.
 pub(super) fn too_short() -> Gap {
     Gap::new(
         "what it left open",
@@ -368,14 +369,14 @@ pub(super) fn too_short() -> Gap {
 }
 
 impl Proof {
-    /// How many things fail it.
+    /// The number of failures.
     pub(super) fn failures(&self) -> usize {
         let findings = self.diagnosis.findings.iter().filter(|one| fails(one));
         let hazards = self.diagnosis.hazards.iter();
         findings.count() + hazards.filter(|one| one.counts()).count()
     }
 
-    /// How long, and how many cycles.
+    /// The duration and the number of cycles.
     pub(super) fn extent(&self) -> String {
         let passed = self
             .diagnosis
@@ -389,7 +390,7 @@ impl Proof {
         }
     }
 
-    /// For the reports to other tools.
+    /// The report for other tools.
     pub(super) fn told(&self) -> ProblemReport {
         let words = self.diagnosis.process.cmdline.iter().map(Text::to_lossy);
         let command = words.collect::<Vec<_>>().join(" ");

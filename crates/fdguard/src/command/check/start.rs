@@ -8,12 +8,12 @@ use fdguard_trace::{Symbols, TracedCommand};
 use super::family::Family;
 use crate::cli::LeaveArgs;
 
-/// So many waits are a habit.
+/// A line that has waited for this many children usually waits.
 const HABIT: u64 = 8;
-/// So many children may be the last: one for each thread that starts some.
+/// This many children may be the last ones: one for each thread that starts children.
 const LAST: u64 = 2;
 
-/// Who is left of a program that has ended, each with the line that started it.
+/// Processes that outlived the program, each with the line that started it.
 pub(super) fn left(
     family: &mut Family,
     leave: &LeaveArgs,
@@ -36,8 +36,8 @@ pub(super) fn left(
     processes
 }
 
-/// Whether a line waits for its children: the end of the program may come between the end of the
-/// last ones and the wait for them, as for the threads that Python stops when it begins to end.
+/// Whether a line waits for its children. The program may end after its last children and before
+/// the wait for them, as with threads that Python stops when it shuts down.
 fn is_habit(line: &ChildPile) -> bool {
     line.waited >= HABIT && line.started.saturating_sub(line.waited) <= LAST
 }

@@ -16,7 +16,7 @@ pub(super) struct Stat {
 }
 
 impl Stat {
-    /// Reads a line of `/proc/PID/stat`; the command may hold blanks and brackets.
+    /// Parses a line of `/proc/PID/stat`; the command may contain blanks and brackets.
     pub(super) fn parse(bytes: &[u8]) -> Option<Self> {
         let open = bytes.iter().position(|byte| *byte == b'(')?;
         let close = bytes.iter().rposition(|byte| *byte == b')')?;
@@ -34,7 +34,7 @@ impl Stat {
         })
     }
 
-    /// The process of this number now.
+    /// The process that has this pid now.
     pub(super) fn read(pid: u32) -> Option<Self> {
         Self::parse(&std::fs::read(format!("/proc/{pid}/stat")).ok()?)
     }
@@ -68,7 +68,7 @@ impl Stat {
             .collect()
     }
 
-    /// Whether this stands in the environment that it was started with.
+    /// Whether the environment that it was started with has this entry.
     pub(super) fn has_in_environment(&self, entry: &str) -> bool {
         let path = format!("/proc/{}/environ", self.pid);
         let bytes = std::fs::read(Path::new(&path)).unwrap_or_default();
@@ -78,7 +78,7 @@ impl Stat {
     }
 }
 
-/// The descendants of a process, without itself and without those in `apart` and theirs.
+/// The descendants of a process, without itself and without those in `apart` and their descendants.
 pub(super) fn descendants<'a>(all: &'a [Stat], root: u32, apart: &[(u32, u64)]) -> Vec<&'a Stat> {
     let mut found: Vec<&Stat> = Vec::new();
     let mut parents = vec![root];

@@ -16,11 +16,11 @@ use crate::report::trace::hazard;
 use crate::report::wrap;
 use crate::terminal::{sanitize, sanitize_str};
 
-/// Frames of one stack, and places that pass, that are shown.
+/// Maximum number of frames of one stack, and of places that pass.
 const MOST_FRAMES: usize = 12;
 const MOST_PASSED: usize = 10;
 const NARROWEST: usize = 24;
-/// Hazards that are shown: the others are in the JSON.
+/// How many hazards are shown; all of them are in the JSON.
 const MOST_HAZARDS: usize = 20;
 
 pub(super) fn write(
@@ -62,7 +62,7 @@ pub(super) fn write(
     Ok(())
 }
 
-/// Hazards as a trace tells them, with everybody who took part; those that were accepted come last.
+/// Prints hazards as `trace` does, with all parties; accepted ones come last.
 fn write_hazards(out: &mut dyn Write, found: &Diagnosis, width: usize) -> anyhow::Result<()> {
     const INDENT: &str = "  ";
     let width = width.saturating_sub(INDENT.len()).max(NARROWEST);
@@ -81,7 +81,7 @@ fn write_hazards(out: &mut dyn Write, found: &Diagnosis, width: usize) -> anyhow
     Ok(())
 }
 
-/// What the watch saw and the check does not judge.
+/// Whether the watch reported it and the check does not judge it.
 fn is_aside(finding: &Finding) -> bool {
     finding.cleared.is_none() && finding.severity >= Severity::Warning
 }
@@ -143,7 +143,7 @@ fn write_finding(
     dim(out, "    ", &format!("next: {}", finding.next_step), width)
 }
 
-/// With its path from here: an editor opens it.
+/// With a path relative to the working directory, so that editors can open it.
 fn full_place(culprit: &Culprit, shown: &DisplayOptions) -> String {
     match (&culprit.file, culprit.line) {
         (Some(file), Some(line)) => {
@@ -166,7 +166,7 @@ fn named(frame: &Frame) -> String {
     }
 }
 
-/// What was open and passes: a line each, the runtime's in one.
+/// Prints what was open and passes, one line each, and one line for all of the runtime's.
 fn write_passed(out: &mut dyn Write, leftovers: &[Remains], width: usize) -> anyhow::Result<()> {
     let of = |judged: RemainsVerdict| leftovers.iter().filter(move |one| one.judged == judged);
     let kinds = [

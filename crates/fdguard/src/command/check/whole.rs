@@ -19,7 +19,7 @@ use crate::command::trace::{self, WatchOutcome};
 use crate::report::trace::TraceReport;
 use crate::watching::LiveWatch;
 
-/// Runs it and judges what it left.
+/// Runs the program and judges what it left.
 pub(super) fn run(args: &CheckArgs, settings: &RuleSettings) -> anyhow::Result<Proof> {
     let probe = Probe::new()?;
     let mut family = Family::start()?;
@@ -37,7 +37,8 @@ pub(super) fn run(args: &CheckArgs, settings: &RuleSettings) -> anyhow::Result<P
     let watched = trace::watch(pace, &probe, &mut traced, settings)?;
     let status = match watched.status {
         Some(status) => status,
-        // Two signals to leave: the program is ours, and does not outlive its check.
+        // Two signals ask the check to leave. It started the program, so the program must not
+        // outlive it.
         None => {
             traced.signal(Signal::KILL)?;
             traced.wait()?
@@ -46,7 +47,7 @@ pub(super) fn run(args: &CheckArgs, settings: &RuleSettings) -> anyhow::Result<P
     conclude(args, settings, (&traced, status), &watched, &mut family)
 }
 
-/// Judges what is left of a program that has ended.
+/// Judges what an ended program left.
 fn conclude(
     args: &CheckArgs,
     settings: &RuleSettings,
@@ -83,7 +84,7 @@ fn conclude(
     if blind {
         diagnosis.gaps.push(proof::too_short());
     } else if !is_untold {
-        // That nobody looked while it ran does not matter where its end is known.
+        // If the end state is known, it does not matter that there was no look while it ran.
         diagnosis.gaps.retain(|gap| gap.what != "whether it leaks");
     }
     let held = held.or_else(|| {
@@ -107,7 +108,7 @@ fn conclude(
     Ok(Proof::of(evidence, &leave.allow, settings))
 }
 
-/// The program's own exit code; one that we ended when its time was up did not fail.
+/// The program's own exit code; 0 if fdguard ended it when its time was up.
 fn own_code(watched: &WatchOutcome<'_>, status: ExitStatus) -> u8 {
     if watched.was_ended {
         0
@@ -121,8 +122,7 @@ fn has_history(watch: &Watch, pid: u32) -> bool {
     subjects.any(|one| one.process.pid == pid && ending::has_history(one))
 }
 
-/// Does this with another soft limit of descriptors, which a program that is started meanwhile
-/// inherits.
+/// Runs this with another soft descriptor limit, which a program started in it inherits.
 pub(super) fn limited<T>(
     limit: Option<u64>,
     work: impl FnOnce() -> anyhow::Result<T>,

@@ -17,11 +17,11 @@ use subject::{Member, Subject, below, left};
 
 /// How long a start, an end or a budget may take.
 const PATIENCE: Duration = Duration::from_secs(60);
-/// From one look at a service that comes up to the next.
+/// The interval between looks at a starting service.
 const SETTLE_LOOK: Duration = Duration::from_millis(50);
-/// So many equal looks are rest.
+/// This many equal looks in a row count as settled.
 const STANDS_STILL: u32 = 10;
-/// One that never rests is taken as it is.
+/// A service that never settles is taken as it is.
 const SETTLES_WITHIN: Duration = Duration::from_secs(10);
 
 /// What the drill found.
@@ -34,17 +34,17 @@ struct Report {
     cases: Vec<Case>,
 }
 
-/// One thing that was done to the service.
+/// One test of the service.
 #[derive(Debug, Serialize)]
 struct Case {
     name: &'static str,
     passed: bool,
-    /// How long it took, where that means something.
+    /// How long it took, if meaningful.
     milliseconds: Option<f64>,
     detail: String,
 }
 
-/// How a case went: how long it took and what was seen, or what is wrong.
+/// The outcome of a case: its duration and what was observed, or what is wrong.
 type Outcome = Result<(Option<Duration>, String), String>;
 type Drill = fn(&DrillArgs) -> Outcome;
 
@@ -56,7 +56,7 @@ const CASES: [(&str, Drill); 5] = [
     ("setsid-child", escaped),
 ];
 
-/// Runs the verb.
+/// Runs the command.
 pub(super) fn run(args: &DrillArgs) -> anyhow::Result<u8> {
     let started_at = Timestamp::now();
     let mut cases = vec![case("start", begun(args))];
@@ -122,7 +122,7 @@ fn up(args: &DrillArgs, flags: &[&str], wrapper: &[&str]) -> Result<(Subject, u3
     Ok((subject, pid))
 }
 
-/// Ends it gently; tells who is left of these.
+/// Stops it with SIGTERM; fails if any of these members remains.
 fn stop(mut subject: Subject, members: &[Member]) -> Result<Duration, String> {
     let began = Instant::now();
     subject.signal(Signal::TERM);
@@ -187,7 +187,7 @@ fn orphaned(args: &DrillArgs) -> Outcome {
     Ok((Some(took), format!("all {} processes ended", members.len())))
 }
 
-/// The service's limit is lowered to what it has.
+/// Lowers the service's limit to its current count.
 fn starved(args: &DrillArgs) -> Outcome {
     let (subject, pid) = up(args, &["--warmup", "0s"], &[])?;
     let soft = settled(pid).map_err(|error| error.to_string())?;
@@ -202,7 +202,7 @@ fn starved(args: &DrillArgs) -> Outcome {
         },
     );
     let limits = limits.or_else(|_| {
-        // The hard limit may not be raised: it stays.
+        // The hard limit stays: raising it again may not be permitted.
         let hard = rustix::process::getrlimit(Resource::Nofile).maximum;
         let lower = Rlimit {
             current: Some(soft),
@@ -226,8 +226,7 @@ fn starved(args: &DrillArgs) -> Outcome {
     ))
 }
 
-/// How many descriptors it has once that number stands still: while a program loads it opens and
-/// closes many.
+/// Its descriptor count once that is stable: a program opens and closes many while it loads.
 fn settled(pid: u32) -> std::io::Result<u64> {
     let count = || Ok::<_, std::io::Error>(std::fs::read_dir(format!("/proc/{pid}/fd"))?.count());
     let end = Instant::now() + SETTLES_WITHIN;
@@ -241,7 +240,7 @@ fn settled(pid: u32) -> std::io::Result<u64> {
     Ok(u64::try_from(last).unwrap_or(u64::MAX))
 }
 
-/// Somebody else has a port that we want.
+/// Another process holds the port of the service.
 fn port_held(args: &DrillArgs) -> Outcome {
     let holder = TcpListener::bind("127.0.0.1:0").map_err(|error| error.to_string())?;
     let port = holder
@@ -272,7 +271,7 @@ fn port_held(args: &DrillArgs) -> Outcome {
     }
 }
 
-/// The service leaves a process in a session of its own.
+/// The service leaves a process in another session.
 fn escaped(args: &DrillArgs) -> Outcome {
     let script = "setsid sleep 100000 & setsid sh -c 'sleep 100001 & sleep 100002' & exec \"$@\"";
     let (subject, _) = up(args, &[], &["sh", "-c", script, "sh"])?;

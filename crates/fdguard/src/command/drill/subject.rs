@@ -10,7 +10,7 @@ use serde_json::Value;
 
 use crate::cli::DrillArgs;
 
-/// A supervisor with its service. Dropped, it is killed; its keepers end the rest.
+/// A supervisor with its service. Drop kills it; its keepers end the rest.
 #[derive(Debug)]
 pub(super) struct Subject {
     child: Child,
@@ -18,7 +18,7 @@ pub(super) struct Subject {
 }
 
 impl Subject {
-    /// Starts `fdguard run` with the words of the drill, more flags, and this command.
+    /// Starts `fdguard run` with the arguments of the drill, more flags, and this command.
     pub(super) fn start(
         args: &DrillArgs,
         flags: &[&str],
@@ -71,7 +71,7 @@ impl Subject {
         }
     }
 
-    /// The process of the service once it runs, and is ready where that can be told; or why not.
+    /// The service's process once it runs, and is ready if that can be checked; or why not.
     pub(super) fn up(&self, args: &DrillArgs, within: Duration) -> Result<u32, String> {
         let until = Instant::now() + within;
         let wanted = if args.ready.is_some() {
@@ -101,11 +101,11 @@ impl Subject {
     }
 
     pub(super) fn signal(&self, signal: Signal) {
-        // One that is gone already needs none.
+        // An error means that it is already gone.
         let _gone = kill_process(Pid::from_child(&self.child), signal);
     }
 
-    /// Its end, within this time.
+    /// Waits for its end, at most this long.
     pub(super) fn ended(&mut self, within: Duration) -> Option<ExitStatus> {
         let until = Instant::now() + within;
         loop {
@@ -122,7 +122,7 @@ impl Subject {
 
 impl Drop for Subject {
     fn drop(&mut self) {
-        // Gone already, mostly.
+        // It is usually gone already.
         drop(self.child.kill());
         drop(self.child.wait());
     }
@@ -139,7 +139,7 @@ fn listen(stderr: ChildStderr, sender: &Sender<Value>) {
     }
 }
 
-/// A process with its start: a number alone may be used again.
+/// A process with its start time: a pid alone may be reused.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Member {
     pub(super) pid: u32,
@@ -147,7 +147,7 @@ pub(super) struct Member {
     started: String,
 }
 
-/// All processes below this one.
+/// All descendants of this process.
 pub(super) fn below(root: u32) -> Vec<Member> {
     let mut all = Vec::new();
     let Ok(entries) = std::fs::read_dir("/proc") else {
@@ -167,14 +167,14 @@ pub(super) fn below(root: u32) -> Vec<Member> {
     all
 }
 
-/// Those of them that are still there.
+/// Those that are still alive.
 pub(super) fn left(members: &[Member]) -> Vec<&Member> {
     let is_there =
         |member: &&Member| look(member.pid).is_some_and(|(_, now)| now.started == member.started);
     members.iter().filter(is_there).collect()
 }
 
-/// Its parent and who it is; nothing of a zombie.
+/// Its parent and its identity; `None` for a zombie.
 fn look(pid: u32) -> Option<(u32, Member)> {
     let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
     let (head, rest) = stat.rsplit_once(')')?;

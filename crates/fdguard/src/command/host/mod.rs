@@ -25,9 +25,9 @@ mod token;
 
 use sockets::Sockets;
 
-/// Runs the verb.
+/// Runs the command.
 pub(super) fn run(args: &HostArgs) -> anyhow::Result<u8> {
-    // Before anything else is opened: their numbers are promised.
+    // Before anything else is opened: the numbers of passed descriptors are fixed.
     secrecy::leave_environment()?;
     let inherited = activation::from_environment();
     if args.openapi {
@@ -83,7 +83,7 @@ fn is_hidden(args: &HostArgs) -> bool {
     !(args.mcp || args.access.no_token || args.access.inspectable)
 }
 
-/// For one MCP client. Nothing but the protocol goes to stdout.
+/// Serves one MCP client. Only the protocol goes to stdout.
 fn serve_one(args: &HostArgs, roots: Roots) -> anyhow::Result<u8> {
     let sink = sink(args)?;
     let launch = mcp::StdioLaunch {
@@ -96,18 +96,17 @@ fn serve_one(args: &HostArgs, roots: Roots) -> anyhow::Result<u8> {
     Ok(exit::CLEAN)
 }
 
-/// What MCP clients may.
+/// What MCP clients may do.
 fn tools(args: &HostArgs, roots: Roots) -> mcp::Options {
     let mut options = mcp::Options::default();
-    // Also when the file was replaced by a newer one meanwhile.
+    // Works even if the file was replaced by a newer one.
     options.program = Some(PathBuf::from("/proc/self/exe"));
     options.roots = roots;
     options.idle = args.sessions.idle;
     options
 }
 
-/// The document on stdout; 1 when an entry was not as it should be.
-/// What a host left.
+/// What a host left behind.
 #[derive(Debug, Serialize)]
 struct Leftovers {
     #[serde(flatten)]
@@ -175,7 +174,7 @@ fn events(sink: &Shared) -> Events {
     Events::to(move |event| lock(&sink).emit(event))
 }
 
-/// One line for people and scripts on stdout, the same with all that is to know as an event.
+/// Prints one line for people and scripts on stdout, and emits an event with all details.
 fn announce(sink: &Shared, addresses: &[SocketAddr], paths: &[PathBuf], from: Option<String>) {
     let tcp = addresses.iter().map(|address| format!("http://{address}"));
     let unix = paths.iter().map(|path| format!("unix:{}", path.display()));

@@ -26,8 +26,8 @@ pub(super) fn leave_environment() -> anyhow::Result<()> {
         command.arg0(name);
     }
     command.args(words).env_remove(TOKEN).env_remove(TOKEN_FD);
-    // An empty one is none. A pipe has room for more than the longest token, and a longer one is
-    // refused later.
+    // An empty token counts as none. A pipe has room for more than the longest token, and a longer
+    // one is rejected later.
     if !token.is_empty() {
         let (reader, writer) =
             rustix::pipe::pipe().context("cannot pass the token through a pipe")?;
@@ -35,7 +35,7 @@ pub(super) fn leave_environment() -> anyhow::Result<()> {
         let bytes = bytes.get(..LONGEST).unwrap_or(bytes);
         rustix::io::write(&writer, bytes).context("cannot pass the token through a pipe")?;
         drop(writer);
-        // It must be open in the new program.
+        // It must stay open across the exec.
         command.env(TOKEN_FD, reader.into_raw_fd().to_string());
     }
     let error = command.exec();
@@ -43,7 +43,7 @@ pub(super) fn leave_environment() -> anyhow::Result<()> {
         .context("cannot re-execute the host to remove the token from its environment"))
 }
 
-/// One byte more than a token may have: what is cut is still refused.
+/// One byte more than a token may have, so that a truncated one is still rejected.
 const LONGEST: usize = 1025;
 
 /// From here on only root can read memory and descriptors of this process and its keepers.
@@ -52,8 +52,9 @@ pub(super) fn hide_memory() -> anyhow::Result<()> {
         .context("cannot protect the host's memory from other processes")
 }
 
-/// The file that runs, for keepers of warm sessions. By this process's own link, whatever has its
-/// name later; an interpreter that may not read that link starts it by its name.
+/// The running executable, for keepers of warm sessions. Uses this process's own link, so that a
+/// later file of the same name does not matter; an interpreter that may not read the link uses the
+/// name.
 pub(super) fn keeper_program(is_hidden: bool) -> PathBuf {
     let link = format!("/proc/{}/exe", std::process::id()).into();
     if !is_hidden || rustix::process::geteuid().is_root() {

@@ -16,17 +16,17 @@ use crate::exit::{self, HintedError};
 /// The default address.
 const DEFAULT: &str = "127.0.0.1:7878";
 
-/// Where the host is to listen.
+/// The addresses to listen on.
 #[derive(Debug)]
 pub(super) struct Sockets(Vec<Listen>);
 
-/// Sockets that listen.
+/// Listening sockets.
 #[derive(Debug)]
 pub(super) struct ListenSpec {
     pub(super) fds: Vec<OwnedFd>,
-    /// Of unix sockets.
+    /// Paths of unix sockets.
     pub(super) paths: Vec<PathBuf>,
-    /// Their files go when this does.
+    /// Drop removes their files.
     pub(super) files: Vec<BoundSocket>,
 }
 

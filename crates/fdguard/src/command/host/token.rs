@@ -14,21 +14,21 @@ use rustix::fs::OFlags;
 use crate::cli::HostArgs;
 use crate::exit::HintedError;
 
-/// Goes before the file.
+/// Takes precedence over the file.
 const VARIABLE: &str = fdguard_host::environment::TOKEN;
-/// Nobody guesses 256 bits.
+/// 256 bits cannot be guessed.
 const BYTES: usize = 32;
-/// More than a token and the newline after it may have.
+/// More than the length of a token and its newline.
 const LONGEST: u64 = 4096;
 
-/// A token, and where it can be read. Never the word itself: it would stay in logs.
+/// A token, and where it can be read. Never print the token itself: it would stay in logs.
 #[derive(Debug)]
 pub(super) struct TokenPlace {
     pub(super) token: BearerToken,
     pub(super) from: String,
 }
 
-/// The token that holds; none with `--no-token`.
+/// The token in effect; `None` with `--no-token`.
 pub(super) fn find(args: &HostArgs) -> anyhow::Result<Option<TokenPlace>> {
     if args.access.no_token {
         return Ok(None);
@@ -73,7 +73,7 @@ fn default_file(variable: impl Fn(&str) -> Option<OsString>) -> Option<PathBuf> 
     Some(dir?.join("fdguard/host.token"))
 }
 
-/// The token that was in the environment, which [`super::secrecy`] brought over the exec.
+/// The token from the environment, which [`super::secrecy`] passed across the exec.
 fn handed() -> Option<Vec<u8>> {
     let fd = activation::take_numbered(TOKEN_FD)?;
     let mut text = Vec::new();
@@ -82,8 +82,8 @@ fn handed() -> Option<Vec<u8>> {
 }
 
 fn read_or_make(path: &Path) -> io::Result<BearerToken> {
-    // One open for the checks and the reading: what has the name later does not matter. A pipe is
-    // not waited for.
+    // Open once for the checks and the read, so that a later replacement does not matter. Does not
+    // block on a pipe.
     let flags = i32::try_from(OFlags::NONBLOCK.bits()).unwrap_or_default();
     let opened = OpenOptions::new().read(true).custom_flags(flags).open(path);
     let file = match opened {
@@ -119,7 +119,7 @@ fn make(path: &Path) -> io::Result<BearerToken> {
         DirBuilder::new().recursive(true).mode(0o700).create(dir)?;
     }
     let text = random()?;
-    // A file that someone else put there meanwhile, or a link, is not written to.
+    // Do not write to a link or to a file that was put there meanwhile.
     let mut options = OpenOptions::new();
     let mut file = options
         .write(true)

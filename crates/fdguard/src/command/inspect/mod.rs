@@ -46,7 +46,7 @@ pub(super) fn run(args: &InspectArgs) -> anyhow::Result<u8> {
 struct Inspected {
     #[serde(flatten)]
     inspection: Inspection,
-    /// What `--heal` did; the rest is how it was found afterwards.
+    /// What `--heal` did; the rest is the state afterwards.
     #[serde(skip_serializing_if = "Option::is_none")]
     healed: Option<HealResult>,
 }
@@ -118,7 +118,7 @@ fn remedy(error: &Error) -> &'static str {
     }
 }
 
-/// The files to inspect; a directory stands for the databases in it.
+/// The files to inspect; a directory means the databases in it.
 fn named(args: &InspectArgs) -> anyhow::Result<Vec<PathBuf>> {
     let mut files = Vec::new();
     for path in &args.files {
@@ -155,7 +155,8 @@ fn databases(dir: &Path) -> std::io::Result<Vec<PathBuf>> {
     Ok(found)
 }
 
-/// By its first bytes, by a side file, or by its name: a damaged one has no magic any more.
+/// Recognises a database by its first bytes, a side file, or its name: a damaged one may lack the
+/// magic.
 fn looks_like_one(path: &Path) -> bool {
     let name = path.file_name().unwrap_or_default().as_encoded_bytes();
     if [&b"-wal"[..], b"-shm", b"-journal"]

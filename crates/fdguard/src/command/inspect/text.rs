@@ -26,7 +26,7 @@ pub(super) fn write(
     Ok(())
 }
 
-/// Where lines are broken to the width of the terminal, and not at all in a file.
+/// Breaks lines at the terminal's width, and not at all in a file.
 struct Page<'a> {
     out: &'a mut dyn Write,
     width: Option<usize>,
@@ -107,8 +107,7 @@ fn said(healed: &HealResult) -> String {
     }
 }
 
-/// Each in a line, except for the one that is the verdict already, and for fields that it has
-/// overwritten.
+/// Prints each finding in a line, except the verdict itself and fields that it has overwritten.
 fn findings(page: &mut Page<'_>, seen: &Inspection) -> anyhow::Result<()> {
     let is_verdict = |one: &&FileFinding| seen.summary.ends_with(&one.message);
     let first = seen.findings.iter().find(is_verdict);

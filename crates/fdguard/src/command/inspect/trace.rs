@@ -13,8 +13,7 @@ const RULES: [&str; 4] = [
     "lock-drop",
 ];
 
-/// The hazards in processes that hold the file, those that wrote into what they should not have
-/// first.
+/// The hazards in processes that hold the file, misdirected writes first.
 pub(super) fn hazards(holding: &Holding) -> Vec<Hazard> {
     let mut symbols = Symbols::new();
     let mut found: Vec<Hazard> = Vec::new();

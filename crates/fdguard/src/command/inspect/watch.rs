@@ -26,7 +26,7 @@ use crate::output::OutputStream;
 use crate::report::trace::hazard;
 use crate::terminal::{sanitize, sanitize_str};
 
-/// How long to sleep when nothing is due.
+/// How long to sleep when no look is scheduled.
 const LONG: Duration = Duration::from_secs(3600);
 
 pub(super) fn run(args: &InspectArgs) -> anyhow::Result<u8> {
@@ -175,7 +175,7 @@ impl Teller {
         } else {
             let line = line(at, word, &event.path, findings, &holders);
             writeln!(self.out, "{}", sanitize_str(&line))?;
-            // What wrote explains it; without that, what might have.
+            // An actual stray write explains the damage; without one, a possible one might.
             let wrote = |one: &&Hazard| one.rule == "recycled-write";
             let has_writer = hazards.iter().any(|one| wrote(&one));
             let told = hazards.iter().filter(|one| !has_writer || wrote(one));

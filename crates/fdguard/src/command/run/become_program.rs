@@ -11,7 +11,7 @@ use rustix::process::{Resource, Rlimit, setrlimit};
 
 use crate::exit::{self, HintedError};
 
-/// Does not come back when it works.
+/// Does not return on success.
 pub(super) fn run(settings: &RunSettings) -> anyhow::Result<u8> {
     let [service] = &settings.services[..] else {
         return Err(HintedError::usage("--exec requires exactly one program", "").into());
@@ -42,8 +42,8 @@ pub(super) fn run(settings: &RunSettings) -> anyhow::Result<u8> {
     .into())
 }
 
-/// Raises our own soft limit, which the program keeps; a failure is told and is no reason not to
-/// run it.
+/// Raises fdguard's own soft limit, which the program inherits. On failure it warns and runs the
+/// program anyway.
 fn raise(asked: limit::LimitRequest) {
     let decision = limit::decide(asked, limit::read());
     let Some(soft) = decision.soft else { return };

@@ -17,12 +17,12 @@ use super::prevention::PreventionLog;
 use super::service_watch::{ServiceWatch, prevented_event, unprotected_event};
 use super::worker::{Counts, Worker, WorkerFindings, add};
 
-/// At the end of a run its report is waited for so long, to stand before the restart; later it
-/// comes behind.
+/// When a run ends, wait this long for its report so that it appears before the restart; a later
+/// report appears after it.
 const SHORT: Duration = Duration::from_millis(300);
-/// At the very end.
+/// The same at the very end.
 const LAST: Duration = Duration::from_secs(10);
-/// So many ended runs may still be looked at.
+/// At most this many ended runs may still be under examination.
 const MOST_LEAVING: usize = 4;
 
 /// The library in every service.
@@ -30,20 +30,20 @@ const MOST_LEAVING: usize = 4;
 pub(super) struct InjectedTrace {
     options: Options,
     protection: Option<ReportPolicy>,
-    /// Around one program people read the reports, not event lines.
+    /// For a single program, reports are printed for people, not as event lines.
     teller: Option<PreventionLog>,
     runs: BTreeMap<String, ServiceWatch>,
-    /// Runs that are over, and whose last look is still under way.
+    /// Ended runs whose last look is still in progress.
     leaving: Vec<ServiceWatch>,
-    /// Services of which it was told that nobody sees into them.
+    /// Services already reported as untraceable.
     blind: BTreeSet<String>,
-    /// Of runs that are over.
+    /// Counts of ended runs.
     past: Counts,
     gaps: Vec<Gap>,
 }
 
 impl InjectedTrace {
-    /// With this protection, or only to know lines.
+    /// With this protection, or only for opening lines.
     pub(super) fn new(protection: Option<Protection>, is_once: bool) -> Self {
         let report = protection.as_ref().map(|protection| protection.report);
         Self {
@@ -58,8 +58,8 @@ impl InjectedTrace {
         }
     }
 
-    /// The library made ready for a start; nothing for a program that cannot be run at all, which
-    /// the start itself tells.
+    /// Prepares the library for a start; `None` for a program that cannot be run at all, which the
+    /// start itself reports.
     fn prepare(&self, command: &[OsString]) -> Result<Option<Injection>, String> {
         let told = |error: Error| match error {
             Error::NotFound { .. } | Error::NotRunnable { .. } => Ok(None),
@@ -75,7 +75,7 @@ impl InjectedTrace {
         Injection::prepare(command, self.options.clone()).map_or_else(told, |one| Ok(Some(one)))
     }
 
-    /// What a look found, as events, or told at once.
+    /// Returns what a look found as events, or prints it at once.
     fn tell(&mut self, watched: &mut ServiceWatch, found: &WorkerFindings) -> Vec<LogEvent> {
         if let Some(teller) = &mut self.teller {
             teller.tell_unprotected(&found.became);
@@ -98,7 +98,7 @@ impl InjectedTrace {
         events
     }
 
-    /// Takes what was answered until then, and tells it.
+    /// Takes the replies that arrive until then and reports them.
     fn take(&mut self, watched: &mut ServiceWatch, until: Instant) -> Vec<LogEvent> {
         watched.hear(until);
         let mut events = Vec::new();
@@ -112,7 +112,7 @@ impl InjectedTrace {
         events
     }
 
-    /// Waits for the last answer of a run that is over. Gives it back when there is none yet.
+    /// Waits for the last reply of an ended run. Returns the run if there is none yet.
     fn leave(
         &mut self,
         mut watched: ServiceWatch,
@@ -146,12 +146,11 @@ impl InjectedTrace {
     }
 }
 
-/// Why nobody sees into a program.
+/// Why a program cannot be traced.
 pub(super) fn blindness(program: &TracedProgram) -> Option<&'static str> {
     match program.blind {
         Some(blind) => Some(blind.why()),
-        // A Go program with a C part has a loader, and makes its calls past the library all the
-        // same.
+        // A Go program with a C part has a loader, but still makes its calls past the library.
         None => program.is_go.then_some(GO),
     }
 }
@@ -183,7 +182,7 @@ impl Injector for InjectedTrace {
                 self.blind.remove(service);
             }
             Ok(None) => {}
-            // It is told once, and again when it had worked in between.
+            // Reported once, and again if it worked in between.
             Err(why) if self.blind.insert(service.to_owned()) => {
                 let (name, what) = match self.protection {
                     Some(_) => ("unprotected", "running without protection"),
@@ -210,7 +209,7 @@ impl Injector for InjectedTrace {
         let (mut events, still) = self.leave(watched, Instant::now() + SHORT);
         self.leaving.extend(still);
         if self.leaving.len() > MOST_LEAVING {
-            // Its thread goes on alone, and removes its folder when it is done.
+            // Its thread continues alone and removes its directory when it is done.
             let oldest = self.leaving.remove(0);
             let (told, still) = self.leave(oldest, Instant::now() + SHORT);
             events.extend(told);

@@ -26,14 +26,14 @@ mod worker;
 
 use injection::InjectedTrace;
 
-/// A mistake in the file: no restart can help (sysexits: EX_CONFIG).
+/// An error in the file: no restart can help (sysexits: EX_CONFIG).
 const CONFIGURATION: u8 = 78;
-/// Variables that stand for a flag.
+/// Environment variables that set a flag.
 const VARIABLES: [(&str, &str); 1] = [("log_format", "FDGUARD_LOG_FORMAT")];
 
-/// Runs the verb.
+/// Runs the command.
 pub(super) fn run(args: &RunArgs) -> anyhow::Result<u8> {
-    // Before anything else is opened: their numbers are promised.
+    // Before anything else is opened: the numbers of passed descriptors are fixed.
     let inherited = activation::from_environment();
     let said = said(args);
     let file = args.config.as_deref().map(read).transpose()?;
@@ -70,7 +70,8 @@ pub(super) fn run(args: &RunArgs) -> anyhow::Result<u8> {
     supervisor::run(launch).map_err(refused)
 }
 
-/// What is put into the programs. One that cannot be protected is not started: nobody would notice.
+/// What is injected into the programs. A program that cannot be protected is not started: the
+/// missing protection would go unnoticed.
 fn injector(args: &RunArgs, settings: &RunSettings) -> anyhow::Result<Option<Box<dyn Injector>>> {
     let protection = args.protect.protection();
     if protection.is_some() {
@@ -84,7 +85,7 @@ fn injector(args: &RunArgs, settings: &RunSettings) -> anyhow::Result<Option<Box
 }
 
 fn refuse_blind(service: &ServiceConfig) -> anyhow::Result<()> {
-    // What cannot be run is told by its start.
+    // A program that cannot be run is reported by its start.
     let program = service
         .command
         .first()
@@ -119,7 +120,7 @@ fn said(args: &RunArgs) -> Overrides {
     }
 }
 
-/// Where evidence goes when nobody says so.
+/// Where evidence goes by default.
 fn evidence() -> (&'static str, &'static str, String) {
     let (variable, dir) = evidence::default_dir(|name| std::env::var_os(name));
     ("evidence", variable, dir.display().to_string())
@@ -149,7 +150,7 @@ fn mistaken(mistake: &ConfigMistake) -> anyhow::Error {
     })
 }
 
-/// A supervisor below a supervisor restarts what the other restarts: nobody wants that by accident.
+/// A nested supervisor restarts what the outer one restarts, which is rarely intended.
 fn refuse_to_nest(parent: &Parent) -> anyhow::Result<()> {
     let Some(outer) = parent.within.as_ref().filter(|outer| outer.is_running()) else {
         return Ok(());

@@ -12,17 +12,17 @@ use crate::report::diagnosis;
 use crate::report::trace::hazard;
 use crate::terminal;
 
-/// What was told already, by place.
+/// Hazards already reported, by place.
 #[derive(Debug, Default)]
 pub(super) struct PreventionEvent(BTreeMap<Key, u64>);
 
-/// Something to tell.
+/// A hazard to report.
 #[derive(Debug)]
 pub(super) struct News<'h> {
     pub(super) hazard: &'h Hazard,
-    /// In all.
+    /// In total.
     pub(super) count: u64,
-    /// Since it was told last; 0 at a place that is new.
+    /// Since the last report; 0 at a new place.
     pub(super) more: u64,
 }
 
@@ -61,7 +61,7 @@ impl PreventionEvent {
     }
 }
 
-/// Tells people on stderr.
+/// Reports to people on stderr.
 #[derive(Debug)]
 pub(super) struct PreventionLog {
     report: ReportPolicy,
@@ -69,7 +69,7 @@ pub(super) struct PreventionLog {
     unprotected: BTreeSet<u32>,
 }
 
-/// Misuse that is told also where it came too late to be prevented.
+/// Misuse that is reported even if it was detected too late to prevent it.
 const HARM: [&str; 4] = [
     "double-close",
     "recycled-write",
@@ -77,7 +77,7 @@ const HARM: [&str; 4] = [
     "use-after-close",
 ];
 
-/// What makes two reports one: the kind and the places in the code, in whichever process.
+/// Reports with the same key are merged: the kind and the places in the code, in any process.
 type Key = (bool, String, [String; 3]);
 
 impl PreventionLog {
@@ -89,7 +89,7 @@ impl PreventionLog {
         }
     }
 
-    /// Tells of each process once that became a program without the library.
+    /// Reports each process once that executed a program without the library.
     pub(super) fn tell_unprotected(&mut self, became: &BTreeMap<u32, UntracedProgram>) {
         for (pid, one) in became {
             if self.unprotected.insert(*pid) {
@@ -103,10 +103,10 @@ impl PreventionLog {
         }
     }
 
-    /// Tells what is new.
+    /// Reports what is new.
     pub(super) fn tell(&mut self, hazards: &[Hazard]) {
         let text = self.text(hazards, diagnosis::columns(terminal::width()));
-        // Nobody is left to tell when stderr is gone.
+        // If stderr is gone there is nowhere to report it.
         drop(anstream::stderr().write_all(&text));
     }
 
@@ -138,7 +138,7 @@ impl PreventionLog {
         out
     }
 
-    /// One line at the end.
+    /// Prints one line at the end.
     pub(super) fn conclude(&self, counts: &BTreeMap<&'static str, u64>, gaps: &[Gap]) {
         let mut out = Vec::new();
         let all: u64 = counts.values().sum();

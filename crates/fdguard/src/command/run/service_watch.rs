@@ -11,37 +11,37 @@ use super::prevention::{News, PreventionEvent};
 use super::worker::{Counts, Reply, Worker, WorkerFindings, WorkerGone};
 use crate::report::trace::name;
 
-/// Whether something was prevented is asked this often; that costs next to nothing.
+/// How often to check whether something was prevented; a check is nearly free.
 const OFTEN: Duration = Duration::from_millis(500);
-/// Tables are read at least this often: those of children that ended take memory.
+/// Tables are read at least this often: those of ended children take memory.
 const SELDOM: Duration = Duration::from_secs(5);
-/// While an answer is awaited.
+/// The interval while a reply is awaited.
 const SOON: Duration = Duration::from_millis(100);
-/// The loop waits for a line no longer than this.
+/// The longest that the loop waits for a line.
 const MOMENT: Duration = Duration::from_secs(1);
 
-/// A run.
+/// One run of a service.
 #[derive(Debug)]
 pub(super) struct ServiceWatch {
     pub(super) service: String,
     pub(super) worker: Worker,
     pub(super) told: PreventionEvent,
-    /// Programs without protection that were told of.
+    /// Unprotected programs that were already reported.
     pub(super) unprotected: BTreeSet<String>,
     pub(super) counts: Counts,
-    /// What was answered and is to be told.
+    /// Received and not reported yet.
     pub(super) found: Vec<WorkerFindings>,
-    /// Nothing more is answered.
+    /// There will be no more replies.
     pub(super) is_over: bool,
     pub(super) next: Instant,
     is_protected: bool,
-    /// Who looks on wants to know of everything at once.
+    /// With a person watching, report everything at once.
     is_eager: bool,
     is_looking: bool,
     looked: Instant,
     /// How much was prevented at the last look.
     seen: u64,
-    /// The process whose line was asked for, and the answer.
+    /// The process whose line was requested, and the reply.
     line: Option<(u32, Option<Option<String>>)>,
 }
 
@@ -66,7 +66,7 @@ impl ServiceWatch {
         }
     }
 
-    /// Takes answers until then, or until the last one.
+    /// Takes replies until then, or until the last one.
     pub(super) fn hear(&mut self, until: Instant) {
         while !self.is_over {
             match self.worker.reply(until) {
@@ -85,7 +85,7 @@ impl ServiceWatch {
                 self.found.push(found);
             }
             Reply::Line(pid, line) => {
-                // Another one may have been asked for since.
+                // Another process's line may have been requested since.
                 if let Some((asked, answer)) = &mut self.line
                     && *asked == pid
                 {
@@ -95,8 +95,8 @@ impl ServiceWatch {
         }
     }
 
-    /// The line of a process: waited for when it is asked for first, and only looked for when it is
-    /// asked for again.
+    /// The line of a process. The first request waits for it; a repeated one only checks for the
+    /// reply.
     pub(super) fn line(&mut self, pid: u32) -> Option<String> {
         let mut until = Instant::now();
         if self.line.as_ref().is_none_or(|(asked, _)| *asked != pid) {
@@ -112,11 +112,11 @@ impl ServiceWatch {
                 Err(WorkerGone) => self.is_over = true,
             }
         }
-        // The next time it is another look.
+        // The next request starts a new look.
         self.line.take().and_then(|(_, line)| line.flatten())
     }
 
-    /// Asks for a look when there is a reason, and says when the next turn is.
+    /// Requests a look if there is a reason, and sets the time of the next poll.
     pub(super) fn go_on(&mut self, now: Instant) {
         let prevented = self.worker.prevented();
         let every = if self.is_eager { OFTEN } else { SELDOM };
@@ -137,7 +137,7 @@ impl ServiceWatch {
 /// `event=prevented`.
 pub(super) fn prevented_event(service: &str, news: &News<'_>) -> LogEvent {
     let hazard = news.hazard;
-    // What came too late for protection is no less worth an event.
+    // Misuse that came too late for protection is an event, too.
     let name = if hazard.prevented {
         "prevented"
     } else {

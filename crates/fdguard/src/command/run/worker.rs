@@ -20,7 +20,7 @@ use crate::report::trace::name;
 /// What was prevented, by rule.
 pub(super) type Counts = BTreeMap<&'static str, u64>;
 
-/// What is asked of the thread.
+/// A request to the thread.
 #[derive(Debug)]
 enum Job {
     Look,
@@ -28,7 +28,7 @@ enum Job {
     End,
 }
 
-/// What it answers.
+/// Its reply.
 #[derive(Debug)]
 pub(super) enum Reply {
     Found(WorkerFindings),
@@ -40,16 +40,16 @@ pub(super) enum Reply {
 pub(super) struct WorkerFindings {
     /// Since the run began.
     pub(super) counts: Counts,
-    /// Processes that are another program by now, without the library.
+    /// Processes that have executed a program without the library.
     pub(super) became: BTreeMap<u32, UntracedProgram>,
-    /// All of them, where there may be new ones.
+    /// All hazards, if there may be new ones.
     pub(super) hazards: Vec<Hazard>,
     pub(super) gaps: Vec<Gap>,
-    /// Nothing is left of the injection.
+    /// The injection is finished.
     pub(super) is_last: bool,
 }
 
-/// The loop's end of it.
+/// The loop's side.
 #[derive(Debug)]
 pub(super) struct Worker {
     jobs: Sender<Job>,
@@ -75,12 +75,12 @@ impl Worker {
         })
     }
 
-    /// How much was prevented, as far as it was heard of: whether a look is worth it.
+    /// How much was prevented as far as known: decides whether a look is worthwhile.
     pub(super) fn prevented(&self) -> u64 {
         self.prevented.load(Ordering::Relaxed)
     }
 
-    // A thread that is gone answers nothing, and that is seen where answers are awaited.
+    // If the thread is gone, the code that waits for replies notices.
     pub(super) fn wake(&self) {
         drop(self.jobs.send(Job::Look));
     }
@@ -93,7 +93,7 @@ impl Worker {
         drop(self.jobs.send(Job::End));
     }
 
-    /// The next answer until then; an error when the thread is gone.
+    /// The next reply until then; fails if the thread is gone.
     pub(super) fn reply(&self, until: Instant) -> Result<Option<Reply>, WorkerGone> {
         let within = until.saturating_duration_since(Instant::now());
         match self
@@ -106,10 +106,10 @@ impl Worker {
         }
     }
 
-    /// After its last answer.
+    /// Joins the thread after its last reply.
     pub(super) fn join(&mut self) {
         if let Some(thread) = self.thread.take() {
-            // A panic of it was shown already.
+            // A panic was already printed.
             drop(thread.join());
         }
     }
@@ -119,17 +119,17 @@ impl Worker {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct WorkerGone;
 
-/// The thread's end of it.
+/// The thread's side.
 struct Looker {
     injection: Injection,
     prevented: Arc<AtomicU64>,
-    /// How much was prevented when hazards were named last.
+    /// How much was prevented when hazards were last resolved to lines.
     named: u64,
-    /// Names of one run: the next one may be of another build.
+    /// Symbols of one run: the next one may be another build.
     symbols: Option<Symbols>,
-    /// Of processes that have a table.
+    /// Counts of processes that have a table.
     counts: BTreeMap<(u32, u64), Counts>,
-    /// Of those that are gone.
+    /// Counts of processes that are gone.
     past: Counts,
 }
 
@@ -145,7 +145,7 @@ impl Looker {
         }
     }
 
-    /// Until the end, or until nobody asks any more.
+    /// Works until the end, or until the sender is gone.
     fn work(mut self, asked: &Receiver<Job>, answer: &Sender<Reply>) {
         for job in asked {
             let reply = match job {
@@ -153,7 +153,7 @@ impl Looker {
                 Job::Line(pid) => Reply::Line(pid, self.line(pid)),
                 Job::End => {
                     let found = self.look(true);
-                    // The folder is gone when the loop hears of it.
+                    // Remove the directory before the loop learns of the end.
                     drop(self);
                     trim::return_free_memory();
                     let is_last = true;
@@ -161,7 +161,7 @@ impl Looker {
                     return;
                 }
             };
-            // Tables are large, and the next look is a while away.
+            // Tables are large, and the next look is far away.
             trim::return_free_memory();
             if answer.send(reply).is_err() {
                 return;
@@ -170,7 +170,7 @@ impl Looker {
     }
 
     fn look(&mut self, is_end: bool) -> WorkerFindings {
-        // A folder that cannot be read any more tells nothing.
+        // A directory that can no longer be read yields nothing.
         let (tables, became) = self.injection.sweep().unwrap_or_default();
         let mut counts = BTreeMap::new();
         for table in tables.iter().filter(|table| !table.prevented.is_empty()) {
@@ -204,8 +204,8 @@ impl Looker {
         }
     }
 
-    /// The line that opened most of what a process holds. Names are given back at once: breaches
-    /// are rare.
+    /// The line that opened most of what a process holds. Symbols are freed at once: breaches are
+    /// rare.
     fn line(&self, pid: u32) -> Option<String> {
         let sites = self.injection.sites(pid, &mut Symbols::new()).ok()?;
         sites

@@ -29,14 +29,14 @@ use crate::watching::LiveWatch;
 
 const BACKEND: &str = "preload";
 
-/// Which process a trace is about.
+/// The process that a trace is about.
 pub(super) struct TraceScope {
     pub(super) pid: u32,
-    /// Why the library does not see into it.
+    /// Why the library cannot trace it.
     pub(super) blind: Option<BlindReason>,
-    /// What its processes are that have no table.
+    /// The programs of its processes without a table.
     pub(super) became: BTreeMap<u32, UntracedProgram>,
-    /// Those whose table was read once.
+    /// Processes whose table was read once.
     pub(super) with_table: BTreeSet<u32>,
 }
 
@@ -90,7 +90,7 @@ impl TraceReport {
             .filter(|one| {
                 let pid = one.process.pid;
                 let has_table = traced_pids.contains(&pid) || scope.with_table.contains(&pid);
-                // A forked shell wrote a table, and then became a program that cannot.
+                // A forked shell wrote a table, and then executed a program that cannot.
                 let became = scope.became.get(&pid).map(|became| became.blind);
                 let is_blind = became.is_some_and(|blind| blind != BlindReason::NotLoaded);
                 pid != scope.pid && (!has_table || is_blind) && one.timeline.looks() > 1
@@ -205,7 +205,7 @@ fn unwatched(began: Timestamp, pid: u32, command: &[std::ffi::OsString]) -> Diag
     }
 }
 
-/// A process that was on its way out when it was first looked at has no command line any more.
+/// A process that was already exiting at the first look has no command line.
 fn name_the_command(process: &mut Process, pid: u32, command: &[std::ffi::OsString]) {
     if process.pid == pid && process.cmdline.is_empty() {
         process.cmdline = words(command);
@@ -217,7 +217,7 @@ fn words(command: &[std::ffi::OsString]) -> Vec<Text> {
     words.map(|word| Text::from(word.as_bytes())).collect()
 }
 
-/// All that is known of a process that nobody saw.
+/// All that is known of a process that was never seen.
 fn process(pid: u32, command: &[std::ffi::OsString]) -> Process {
     let text = |word: &OsStr| Text::from(word.as_bytes());
     let program = command.first().map_or(OsStr::new(""), |first| first);
@@ -255,7 +255,7 @@ impl ProcessSites {
         let what = live
             .iter()
             .map(|(fd, held)| (fd, (held.class.clone(), held.target.clone())));
-        // What was closed since the sample had its line.
+        // Descriptors closed since the sample had a known line.
         let is_closed = |fd: &u32| table.closed.contains(fd) || sampled.closed.contains(fd);
         let is_open_somewhere =
             |fd: &u32| table.open.contains_key(fd) || sampled.open.contains_key(fd);
@@ -263,8 +263,8 @@ impl ProcessSites {
         let untraced = held.iter().copied().filter(|fd| !is_traced(fd));
         let (inherited, unknown): (Vec<u32>, Vec<u32>) =
             untraced.partition(|fd| table.inherited.contains(fd));
-        // What the last look did not see was opened since, or was closed where the library did not
-        // see it.
+        // A descriptor that the last look did not see was opened since, or was closed without the
+        // library noticing.
         let is_open = |(fd, one): &(&u32, &Descriptor)| held.contains(fd) || one.ns > looked;
         let open = table.open.iter().filter(is_open).map(|(fd, _)| *fd);
         Self {
@@ -281,8 +281,8 @@ impl ProcessSites {
     }
 }
 
-/// Where one stack leaves some open and closes others, the line alone is not the answer: which way
-/// through it is.
+/// If one stack leaves some open and closes others, the line alone does not explain it: the path
+/// through the code does.
 fn tell_path(finding: &mut Finding) {
     if let Some(origin) = finding.origin.as_ref().filter(|origin| origin.partly) {
         let why = finding.why.trim_end_matches('.');
@@ -293,8 +293,9 @@ fn tell_path(finding: &mut Finding) {
     }
 }
 
-/// The table at the end. What grew until the last look and went with the end of a program (an
-/// interpreter closes its objects when it ends) is what the report is about: it is shown as it was.
+/// The table at the end. Descriptors that grew until the last look and disappeared with the program
+/// (an interpreter closes its objects at exit) are the subject of the report: they are shown as
+/// they were.
 fn at_exit(end: &ProcessTable, looked: &ProcessTable, grown: &BTreeSet<u32>) -> ProcessTable {
     let mut table = end.clone();
     for fd in grown {
@@ -352,13 +353,13 @@ fn gaps(scope: &TraceScope, tables: &ProcessTables, processes: &[ProcessSites]) 
     gaps
 }
 
-/// Languages whose lines are not read.
+/// Gaps for languages whose lines are not read.
 fn unread_gaps(processes: &[ProcessSites]) -> Vec<Gap> {
     let names = processes.iter().map(|one| one.comm.as_str());
     unread_languages::gaps(names, processes.iter().flat_map(|one| &one.sites))
 }
 
-/// Children that the library does not see into, by the reason.
+/// Gaps for untraced children, by reason.
 fn untraced_gaps(scope: &TraceScope, children: &[&WatchedProcess]) -> Vec<Gap> {
     const UNSURE: &str = "these child processes did not load the injected library: they are static, privileged, or run in another environment";
     let mut names: BTreeMap<&str, BTreeSet<String>> = BTreeMap::new();
@@ -372,7 +373,7 @@ fn untraced_gaps(scope: &TraceScope, children: &[&WatchedProcess]) -> Vec<Gap> {
         };
         names.entry(why).or_default().insert(name);
     }
-    // A short one may have come and gone between two looks.
+    // A short-lived process may have come and gone between two looks.
     let blind = scope.became.iter().filter(|(pid, became)| {
         **pid != scope.pid && became.blind != BlindReason::NotLoaded && !became.comm.is_empty()
     });
@@ -391,7 +392,7 @@ fn untraced_gaps(scope: &TraceScope, children: &[&WatchedProcess]) -> Vec<Gap> {
     names.into_iter().map(gap).collect()
 }
 
-/// The descriptors that a finding is about: those of its group, the new ones where there are some.
+/// The descriptors of a finding: those of its group, only the new ones if there are any.
 pub(in crate::command) fn members(timeline: &Timeline, finding: &Finding) -> Vec<u32> {
     let Some(class) = &finding.class else {
         return Vec::new();

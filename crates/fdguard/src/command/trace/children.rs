@@ -28,7 +28,7 @@ pub(super) fn add(diagnosis: &mut Diagnosis, traced: &TracedCommand) {
     }
 }
 
-/// The command of a process that was watched; that of the launched one for a child that nobody saw.
+/// The command of a watched process; for a child that was never seen, that of the launched one.
 pub(in crate::command) fn comm(diagnosis: &Diagnosis, pid: Pid) -> Text {
     let mut watched = diagnosis.processes.iter();
     let known = watched.find(|one| one.pid == pid);

@@ -20,7 +20,7 @@ use super::aggregate::{is_go, members};
 use super::names::FdNames;
 use crate::report::trace::ProcessSites;
 
-/// Rules about the course of counts: of a traced process its lifetimes say more.
+/// Rules about the course of counts: for a traced process the lifetimes are more precise.
 const BY_COUNT: &[&str] = &["leak", "growth", "plateau"];
 
 /// What is known of the processes of a trace.
@@ -32,7 +32,7 @@ pub(super) struct Material<'a> {
 }
 
 impl Material<'_> {
-    /// Puts what the lifetimes say into a diagnosis of the looks from outside; gives the sites of
+    /// Adds the conclusions from lifetimes to a diagnosis from outside looks; returns the sites of
     /// each process.
     pub(super) fn conclude(&self, diagnosis: &mut Diagnosis) -> Vec<ProcessSites> {
         let root = diagnosis.process.pid;
@@ -49,7 +49,7 @@ impl Material<'_> {
                 let at = wall_time(at);
                 released = Some((process.pid, ReleasedAtEnd { count, at }));
             }
-            // Of what a process was before it became another program, only leaks are of interest.
+            // Of a process's earlier program, only leaks are of interest.
             let is_latest = self.is_latest(process);
             let shown = conclusion.sites.iter();
             let is_shown = |one: &&SiteReport| is_latest || one.verdict == Verdict::Leaking;
@@ -69,7 +69,7 @@ impl Material<'_> {
         shown_sites
     }
 
-    /// The verdict of all of it, and its findings, the gravest first.
+    /// Sets the overall verdict and sorts the findings, the most severe first.
     fn set_verdict(&self, diagnosis: &mut Diagnosis) {
         let everybody = || diagnosis.processes.iter().chain(&diagnosis.predecessors);
         let findings = everybody().flat_map(|opinion| opinion.findings.clone());
@@ -80,7 +80,7 @@ impl Material<'_> {
         diagnosis.verdict = verdict.unwrap_or(Verdict::Unknown);
     }
 
-    /// What the lifetimes of a process say.
+    /// The conclusion from the lifetimes of a process.
     pub(super) fn conclusion(&self, process: &TracedProcess) -> Conclusion {
         let subject = self.subject(process.pid);
         let limits = subject.map(|one| one.timeline.limits());
@@ -111,8 +111,8 @@ impl Material<'_> {
         self.latest(process.pid).map(|one| one.began) == Some(process.began)
     }
 
-    /// Puts the conclusion in place of what the looks from outside said of the process. What the
-    /// library did not see being opened is left to them.
+    /// Replaces the opinion from outside looks with the conclusion. Descriptors whose open the
+    /// library did not see keep the outside opinion.
     fn overrule(&self, diagnosis: &mut Diagnosis, process: &TracedProcess, by: Conclusion) {
         let subject = self.subject(process.pid);
         let opinion = diagnosis.processes.iter_mut();
@@ -152,7 +152,7 @@ impl Material<'_> {
         }
     }
 
-    /// The sites of a process as they were when the end began, for the report and its pictures.
+    /// The sites of a process when its end began, for the report and its pictures.
     fn process_sites(&self, process: &TracedProcess) -> ProcessSites {
         let subject = self.subject(process.pid);
         let sites: Vec<Site> = process
@@ -189,7 +189,7 @@ impl Material<'_> {
     }
 }
 
-/// A process that nobody looked at from outside.
+/// A process that was never looked at from outside.
 fn unwatched(process: &TracedProcess, by: Conclusion) -> ProcessDiagnosis {
     ProcessDiagnosis {
         pid: process.pid,
@@ -216,7 +216,7 @@ fn seconds_after(began: u64, seconds: f64) -> u64 {
     began.saturating_add(u64::try_from(passed.as_nanos()).unwrap_or(0))
 }
 
-/// A time of the monotonic clock by the time of day.
+/// Converts a time of the monotonic clock to the time of day.
 fn wall_time(at: u64) -> Timestamp {
     let ago = Duration::from_nanos(monotonic().saturating_sub(at));
     let ago = SignedDuration::try_from(ago).unwrap_or(SignedDuration::ZERO);

@@ -30,14 +30,14 @@ use crate::watching::WatchProgress;
 /// Seconds between two judgements.
 const JUDGED: f64 = 1.0;
 
-/// Tells what happens, line by line.
+/// Prints events, line by line.
 pub(super) struct Follower<'s> {
     out: Out,
     settings: &'s RuleSettings,
     clearance: Clearance<'s>,
     sites: Sites,
     verdicts: HashMap<u32, Verdict>,
-    /// When they were judged last.
+    /// When they were last judged.
     judged: Option<f64>,
     hazards: BTreeSet<String>,
     symbols: Symbols,
@@ -50,7 +50,7 @@ enum Out {
 }
 
 impl<'s> Follower<'s> {
-    /// Lines go to the file of the report, but for one that is JSON.
+    /// Lines go to the report's file, unless that is JSON.
     pub(super) fn new(args: &'s TraceArgs, settings: &'s RuleSettings) -> anyhow::Result<Self> {
         let out = match args.output.as_deref().filter(|_| !args.json) {
             Some(path) => {
@@ -79,7 +79,7 @@ impl<'s> Follower<'s> {
         }
     }
 
-    /// Tells of each hazard once, however often it is found, and of none that the user accepted.
+    /// Prints each hazard once, however often it is found, and no accepted one.
     pub(super) fn hazards(&mut self, hazards: &[Hazard]) {
         for hazard in hazards {
             if hazard.cleared.is_some() || self.clearance.of_hazard(hazard, None).is_some() {
@@ -156,7 +156,7 @@ impl<'s> Follower<'s> {
         }
     }
 
-    /// Nobody is left to tell when it fails, and the program goes on.
+    /// A failure cannot be reported, and the program continues.
     fn emit(&mut self, what: &str, line: &str) {
         let line = format!("{what} time={:.3} {line}\n", Timestamp::now());
         drop(match &mut self.out {

@@ -44,16 +44,16 @@ pub(super) use run_loop::{WatchOutcome, notify};
 use signals::SignalRequests;
 use view::Viewer;
 
-/// As `env` says it: we failed, it could not be run, it was not found.
+/// Exit codes as in `env`: fdguard failed, the program could not be run, it was not found.
 pub(super) const FAILED: u8 = 125;
 pub(super) const NOT_RUNNABLE: u8 = 126;
 pub(super) const NOT_FOUND: u8 = 127;
-/// What a signal adds to its number.
+/// Added to the number of a signal.
 pub(super) const SIGNALLED: u8 = 128;
-/// That of Ctrl-C.
+/// The signal number of Ctrl-C.
 const INTERRUPT: u8 = 2;
 
-/// How long to wait at most before looking whether the program ended.
+/// The longest wait before checking whether the program has ended.
 const PATIENCE: Duration = Duration::from_secs(3600);
 
 pub(super) fn run(args: &TraceArgs) -> anyhow::Result<u8> {
@@ -64,7 +64,7 @@ pub(super) fn run(args: &TraceArgs) -> anyhow::Result<u8> {
     outcome.or_else(|error| Ok(code_of(&error)))
 }
 
-/// Says what went wrong; the exit code, as `env` has it.
+/// Prints the error; returns the exit code, as in `env`.
 pub(super) fn code_of(error: &anyhow::Error) -> u8 {
     let code = match error.downcast_ref::<Error>() {
         Some(Error::NotFound { .. }) => NOT_FOUND,
@@ -135,8 +135,8 @@ fn trace(args: &TraceArgs) -> anyhow::Result<u8> {
     Ok(exit_code(args, &watched, &report.diagnosis))
 }
 
-/// Watches a program until it ends, or as long as the pace says: the time between two looks, and of
-/// all.
+/// Watches a program until it ends or its time is up. The pace is the interval between looks and
+/// the total length.
 pub(super) fn watch<'p>(
     pace: (Duration, Option<Duration>),
     probe: &'p Probe,
@@ -157,13 +157,13 @@ pub(super) fn watch<'p>(
     )
 }
 
-/// The file of the result, before the program runs for nothing.
+/// Opens the result file before the program runs in vain.
 fn open(args: &TraceArgs) -> anyhow::Result<Option<OutputStream>> {
     let path = args.output.as_deref();
     path.map(|path| OutputStream::open(Some(path))).transpose()
 }
 
-/// Nobody looks on.
+/// An observer that ignores everything.
 struct NoObserver;
 
 impl TraceObserver for NoObserver {
@@ -198,7 +198,7 @@ fn write(
     }
 }
 
-/// The program's own failure counts most.
+/// The program's own failure takes precedence.
 fn exit_code(args: &TraceArgs, watched: &WatchOutcome<'_>, found: &Diagnosis) -> u8 {
     let own = own_code(watched.status);
     let is_own_failure = own != 0 && !(watched.was_ended && watched.status.is_some());
@@ -212,7 +212,8 @@ fn exit_code(args: &TraceArgs, watched: &WatchOutcome<'_>, found: &Diagnosis) ->
     }
 }
 
-/// As a shell would say it; whom we left had not ended by Ctrl-C.
+/// The exit code as a shell reports it. A program that fdguard detached from had not ended on
+/// Ctrl-C.
 pub(super) fn own_code(status: Option<ExitStatus>) -> u8 {
     let signalled =
         |signal: i32| SIGNALLED.saturating_add(u8::try_from(signal).unwrap_or_default());

@@ -10,16 +10,16 @@ use fdguard_trace::TracedProcess;
 
 use crate::command::link;
 
-/// Sightings of one number that are kept.
+/// How many sightings of one number are kept.
 const MOST: usize = 4;
 
-/// What was seen of every process.
+/// The descriptors seen in every process.
 #[derive(Debug, Default)]
 pub(in crate::command) struct FdNames {
     processes: HashMap<Pid, HashMap<Fd, Vec<Sighting>>>,
 }
 
-/// A number was seen to be this, for some time.
+/// What a number was seen to be, for some time.
 #[derive(Clone, Debug)]
 struct Sighting {
     first: u64,
@@ -29,7 +29,7 @@ struct Sighting {
 }
 
 impl FdNames {
-    /// Takes in a look, which was over at this time of the monotonic clock.
+    /// Adds a look that finished at this time of the monotonic clock.
     pub(super) fn note_sample(&mut self, watch: &Watch, now: u64) {
         for subject in watch.subjects().filter(|one| one.gone.is_none()) {
             let process = self.processes.entry(subject.process.pid).or_default();
@@ -54,8 +54,7 @@ impl FdNames {
         }
     }
 
-    /// What a descriptor is: as it was seen last, else by its link, else by the call that opened
-    /// it.
+    /// The name of a descriptor: as last seen, else by its link, else by the call that opened it.
     pub(in crate::command) fn name(
         &self,
         process: &TracedProcess,
@@ -73,7 +72,7 @@ impl FdNames {
         };
         let seen = sightings.and_then(|all| all.iter().rev().find(is_it));
         let key = (one.fd, one.at);
-        // `open` says nothing about what the file is.
+        // `open` does not reveal the kind of file.
         let by_call = || {
             let class = process.classes.get(&key).cloned();
             class.filter(|class| *class != Class::Regular || Class::from_call(one.call).is_some())

@@ -11,11 +11,11 @@ use super::run_loop::{RunningTrace, TraceObserver, notify};
 use crate::progress;
 use crate::watching::WatchProgress;
 
-/// When the first line comes, and the time between two.
+/// The time of the first line, and the interval after it.
 const FIRST: Duration = Duration::from_secs(2);
 const EVERY: Duration = Duration::from_secs(10);
 
-/// Somebody at a terminal who waits for the end of a run.
+/// Progress notes for a person at a terminal who waits for the run to end.
 #[derive(Debug)]
 pub(super) struct Notes<'s> {
     settings: &'s RuleSettings,
@@ -23,7 +23,7 @@ pub(super) struct Notes<'s> {
 }
 
 impl<'s> Notes<'s> {
-    /// For a run of this length; none where it is short or nobody reads.
+    /// Notes for a run of this length; `None` if it is short or stderr is not a terminal.
     pub(super) fn new(settings: &'s RuleSettings, length: Option<Duration>) -> Option<Self> {
         let length = length.filter(|length| *length > FIRST)?;
         std::io::stderr()

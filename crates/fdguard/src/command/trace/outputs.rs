@@ -9,7 +9,7 @@ use crate::output::OutputStream;
 use crate::report::html;
 use crate::report::trace::{TraceReport, folded, pprof, svg};
 
-/// The files that were asked for.
+/// The requested files.
 pub(super) struct Outputs(Vec<(Format, OutputStream)>);
 
 #[derive(Clone, Copy)]
@@ -21,7 +21,7 @@ enum Format {
 }
 
 impl Outputs {
-    /// Opens them all, so that nothing is run for nothing.
+    /// Opens all files first, so that the program does not run in vain.
     pub(super) fn open(args: &TraceArgs) -> anyhow::Result<Self> {
         let outputs = &args.outputs;
         let asked = [
@@ -46,7 +46,7 @@ impl Outputs {
         Ok(Self(streams))
     }
 
-    /// Writes them all: where one fails, the others are written none the less.
+    /// Writes all files; if one fails, the others are still written.
     pub(super) fn write(self, report: &TraceReport) -> anyhow::Result<()> {
         let mut failed = None;
         for (format, mut stream) in self.0 {
@@ -89,7 +89,7 @@ fn is_special(path: &Path) -> bool {
     path.metadata().is_ok_and(|meta| !meta.is_file())
 }
 
-/// A word that nobody can guess: scripts of the page carry it, and others do not run.
+/// An unguessable word: only the page's own scripts carry it, and no others run.
 fn nonce() -> String {
     use std::hash::BuildHasher as _;
     let word = || std::hash::RandomState::new().hash_one(0_u8);

@@ -28,11 +28,11 @@ use crate::report::trace::{ProcessSites, TraceReport};
 use crate::terminal::{self, sanitize_str};
 use crate::watching::{LiveWatch, OnSignal, WatchPlan, WatchProgress};
 
-/// What to do with a process that nobody traces.
+/// The advice for a process that is not traced.
 const LAUNCH: &str =
     "launch it with fdguard trace -- COMMAND, or run fdguard watch PID for class, target and rate";
 
-/// What the sites of a process stand under.
+/// The heading above the sites of a process.
 const OPEN_NOW: &str = "open now";
 
 pub(super) fn run(args: &TraceArgs, pid: u32) -> anyhow::Result<u8> {
@@ -65,7 +65,7 @@ pub(super) fn run(args: &TraceArgs, pid: u32) -> anyhow::Result<u8> {
     Ok(exit_code(&report.diagnosis))
 }
 
-/// The trace of a process; else one clear line.
+/// The trace of a process, or a one-line error.
 pub(super) fn find(args: &TraceArgs, pid: u32) -> anyhow::Result<ObservedTrace> {
     let is_attach = args.report.is_none();
     ObservedTrace::find(pid).map_err(|error| match error {
@@ -108,18 +108,18 @@ pub(super) fn start_watch<'p>(
         length: args.length,
         on_signal: OnSignal::End,
     };
-    // A child may end just now; the process itself must be there.
+    // A child may end right now; the process itself must exist.
     LiveWatch::start(probe, plan(observed.pids()?))
         .or_else(|_| LiveWatch::start(probe, plan(vec![observed.pid()])))
 }
 
-/// The tables around the last look.
+/// The tables before and after the last look.
 pub(super) struct SampledTables {
     before: ProcessTables,
     after: ProcessTables,
-    /// What is older was seen by that look, if it was open.
+    /// That look saw everything older, if it was open.
     since: u64,
-    /// When the tables were read last.
+    /// When the tables were last read.
     read: u64,
 }
 
@@ -136,8 +136,8 @@ impl SampledTables {
         })
     }
 
-    /// After another look. When the program has ended its tables may be gone: then the last ones
-    /// count.
+    /// Reads the tables after another look. If the program has ended they may be gone: then the
+    /// last ones count.
     pub(super) fn again(&mut self, observed: &ObservedTrace) {
         let read = monotonic();
         if let Ok(tables) = observed.tables() {
@@ -175,7 +175,7 @@ impl SampledTables {
     }
 }
 
-/// One look, or as many as `--for` asks.
+/// Takes one look, or looks for as long as `--for` requests.
 fn watch(
     args: &TraceArgs,
     live: &mut LiveWatch<'_>,
@@ -201,7 +201,7 @@ fn write(
     report: &TraceReport,
     watch: &Watch,
 ) -> anyhow::Result<()> {
-    // One look tells no verdict.
+    // A single look yields no verdict.
     let mut told = report.diagnosis.clone();
     if args.length.is_none() && !args.live {
         told.processes.clear();
@@ -241,7 +241,7 @@ fn exit_code(found: &Diagnosis) -> u8 {
     }
 }
 
-/// A diagnosis, with what is open now.
+/// A diagnosis and the currently open descriptors.
 #[derive(Debug, Serialize)]
 struct Document<'a> {
     #[serde(flatten)]
@@ -250,12 +250,12 @@ struct Document<'a> {
     sites: Vec<SiteNow<'a>>,
 }
 
-/// Where the descriptors of a process come from. They add up.
+/// Where the descriptors of a process come from. The counts add up.
 #[derive(Debug, Serialize)]
 struct Account<'a> {
     pid: Pid,
     comm: &'a Text,
-    /// Unknown where they could not be listed.
+    /// `None` if they could not be listed.
     live: Option<u64>,
     traced: Option<u64>,
     inherited: Option<u64>,
@@ -276,7 +276,7 @@ struct SiteNow<'a> {
     origin: Origin,
 }
 
-/// A descriptor of a site, for whoever has a number in hand and asks for its line.
+/// A descriptor of a site, to look up the line for a number.
 #[derive(Debug, Serialize)]
 struct OpenNow {
     fd: u32,
@@ -340,7 +340,7 @@ impl<'a> Account<'a> {
     fn of(subject: &'a WatchedProcess, origins: Option<&ProcessSites>) -> Self {
         let timeline = &subject.timeline;
         let listed = timeline.is_listed().then(|| timeline.live().len() as u64);
-        // What was opened or closed since the look is counted as the table has it.
+        // Descriptors opened or closed since the look count as in the table.
         let known = origins.filter(|_| listed.is_some()).map(|one| {
             let traced: usize = one.sites.iter().map(|site| site.open.len()).sum();
             (traced as u64, one.inherited as u64, one.unknown as u64)

@@ -20,14 +20,14 @@ use super::names::FdNames;
 use super::signals::{Request, SignalRequests, WaitOutcome};
 use crate::watching::{LiveWatch, OnSignal, WatchPlan, WatchProgress};
 
-/// How long a program may take to end by Ctrl-C before it is looked at again: it did not mean to
-/// end.
+/// How long a program may take to end on Ctrl-C. After that the watch resumes: the program handles
+/// Ctrl-C without ending.
 const GRACE: Duration = Duration::from_secs(2);
-/// How long it has after the Ctrl-C by which we leave.
+/// How long the program has after the Ctrl-C that makes fdguard leave.
 const PARTING: Duration = Duration::from_millis(500);
 /// How long to wait before another look at a program that is just starting.
 const BECOMING: Duration = Duration::from_millis(5);
-/// After this long without an end people are told that we wait.
+/// If the program has not ended after this long, print that fdguard is waiting.
 const SLOW: Duration = Duration::from_secs(10);
 
 /// What was seen while the program ran.
@@ -35,11 +35,11 @@ pub(in crate::command) struct WatchOutcome<'p> {
     /// When the program was started.
     pub(in crate::command) began: Timestamp,
     pub(in crate::command) live: Option<LiveWatch<'p>>,
-    /// What descriptors were at the looks.
+    /// The descriptors' names at the looks.
     pub(in crate::command) names: FdNames,
-    /// Whether we ended the program.
+    /// Whether fdguard ended the program.
     pub(in crate::command) was_ended: bool,
-    /// How it ended; absent when we left before.
+    /// How it ended; `None` if fdguard left before.
     pub(in crate::command) status: Option<ExitStatus>,
 }
 
@@ -50,17 +50,17 @@ pub(super) struct RunningTrace<'a, 'p> {
     requests: &'a mut SignalRequests,
     tables: ProcessTables,
     names: FdNames,
-    /// Somebody wants it to end.
+    /// A request to end.
     request: Option<Request>,
 }
 
-/// Who is shown what happens.
+/// Receives what happens in a run.
 pub(super) trait TraceObserver {
     /// Lets the program run until its watch is over.
     fn observe(&mut self, running: &mut RunningTrace<'_, '_>) -> anyhow::Result<()>;
 }
 
-/// Watches the program until its end, or until we are to leave.
+/// Watches the program until its end, or until a request to leave.
 pub(super) fn watch<'p>(
     (every, length): (Duration, Option<Duration>),
     probe: &'p Probe,
@@ -85,7 +85,7 @@ pub(super) fn watch<'p>(
         status: None,
     };
     let mut request = None;
-    // Without one it ended before anybody could look: what it wrote down is all there is.
+    // `None` if it ended before the first look: its tables are all there is.
     if let Some(live) = start_watch(probe, &plan, traced)? {
         let mut running = RunningTrace {
             live,
@@ -115,7 +115,7 @@ pub(super) fn watch<'p>(
     Ok(watched)
 }
 
-/// The first look; none when the program ended before.
+/// Takes the first look; `None` if the program ended before.
 fn start_watch<'p>(
     probe: &'p Probe,
     plan: &WatchPlan,
@@ -126,14 +126,14 @@ fn start_watch<'p>(
             Ok(live) => return Ok(Some(live)),
             Err(error) if error.downcast_ref::<ProbeError>().is_none() => return Err(error),
             Err(_) if traced.has_ended()? => return Ok(None),
-            // While it becomes another program it cannot be looked at for a moment.
+            // It cannot be read for a moment while it executes another program.
             Err(_) => std::thread::sleep(BECOMING),
         }
     }
 }
 
 impl<'p> RunningTrace<'_, 'p> {
-    /// Waits for the next look, until `deadline` at most.
+    /// Waits for the next look, at most until `deadline`.
     pub(super) fn step(
         &mut self,
         deadline: Instant,
@@ -160,13 +160,13 @@ impl<'p> RunningTrace<'_, 'p> {
                 .collect();
             self.traced.note_programs_without_table(untraced);
         }
-        // What the program does after it was asked to end is no part of what it did.
+        // What the program does after it was asked to end does not count.
         let request = self.requests.next_request();
         self.request = request.or(self.request);
         if is_gone {
             self.live.stop(WatchEnd::ProcessEnded)?;
         } else if request == Some(Request::Interrupt) {
-            // The terminal has told the program already.
+            // The terminal has already signalled the program.
             self.traced.end_begins();
             let until = Instant::now() + GRACE;
             match self.requests.wait(self.traced, until)? {
@@ -195,12 +195,12 @@ impl<'p> RunningTrace<'_, 'p> {
         &self.live
     }
 
-    /// Misuse that was found so far.
+    /// The misuse found so far.
     pub(super) fn hazards(&self, symbols: &mut Symbols) -> Vec<Hazard> {
         self.traced.hazards(symbols, false).0
     }
 
-    /// What its lifetimes say of each process that the library sees into.
+    /// The conclusion from lifetimes for each traced process.
     pub(super) fn verdicts(
         &self,
         symbols: &mut Symbols,
@@ -219,13 +219,13 @@ impl<'p> RunningTrace<'_, 'p> {
         verdicts.collect()
     }
 
-    /// What its processes wrote down, at the last look.
+    /// The tables of its processes at the last look.
     pub(super) fn tables(&self) -> &ProcessTables {
         &self.tables
     }
 }
 
-/// Waits for the end of the program, however long that takes, unless we are to leave.
+/// Waits for the program to end, however long that takes, unless asked to leave.
 fn wait(
     traced: &mut TracedCommand,
     requests: &mut SignalRequests,
@@ -260,7 +260,7 @@ fn wait(
     }
 }
 
-/// A last moment for the program, which may have been asked twice before it ends.
+/// Gives the program a last moment: it may need two signals to end.
 fn part(
     traced: &mut TracedCommand,
     requests: &mut SignalRequests,
@@ -276,6 +276,6 @@ fn part(
 }
 
 pub(in crate::command) fn notify(text: &str) {
-    // Nobody is left to tell when stderr is gone.
+    // If stderr is gone there is nowhere to report it.
     drop(writeln!(anstream::stderr(), "fdguard: {text}"));
 }

@@ -13,33 +13,33 @@ use fdguard_trace::TracedCommand;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 
-/// Signals that come this close are one: `timeout` sends each of its own twice.
+/// Signals this close together count as one: `timeout` sends each signal twice.
 const TOGETHER: Duration = Duration::from_millis(300);
-/// How often to ask where the end of the program cannot be waited for.
+/// How often to poll if the program's end cannot be waited for.
 const ASKING: Duration = Duration::from_millis(100);
 
-/// The signals to end that came so far.
+/// The termination signals received so far.
 #[derive(Debug)]
 pub(in crate::command) struct SignalRequests {
     interrupt: SignalPipe,
     end: SignalPipe,
-    /// From now on a signal ends us at once.
+    /// From now on a signal ends fdguard at once.
     obeys: Arc<AtomicBool>,
     times: u32,
 }
 
-/// What a signal asked.
+/// What a signal requests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::command) enum Request {
-    /// Ctrl-C: the program has it, too.
+    /// Ctrl-C: the program receives it, too.
     Interrupt,
-    /// Sent to us alone: for the program.
+    /// Sent to fdguard alone: to be passed to the program.
     End,
-    /// Another one: we are to leave.
+    /// A repeated signal: fdguard must leave.
     Leave,
 }
 
-/// What ended the waiting.
+/// What ended the wait.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::command) enum WaitOutcome {
     Ended(ExitStatus),
@@ -61,7 +61,7 @@ impl SignalRequests {
         })
     }
 
-    /// What was asked since the last time.
+    /// The request since the last call.
     pub(in crate::command) fn next_request(&mut self) -> Option<Request> {
         let request = match (self.interrupt.rang(), self.end.rang()) {
             (_, true) => Request::End,
@@ -76,12 +76,13 @@ impl SignalRequests {
         })
     }
 
-    /// Signals mean what they always mean: whoever does not read our report must not hold us.
+    /// Restores the default meaning of signals: a reader that does not read the report must not
+    /// block fdguard.
     pub(in crate::command) fn obey(&self) {
         self.obeys.store(true, Ordering::Relaxed);
     }
 
-    /// Waits for the end of the program, or until it is asked for something, until `until` at most.
+    /// Waits until the program ends, a request arrives, or `until` has passed.
     pub(in crate::command) fn wait(
         &mut self,
         traced: &mut TracedCommand,
@@ -118,12 +119,12 @@ impl SignalRequests {
             tv_sec: 3600,
             tv_nsec: 0,
         });
-        // Interrupted or not, the caller looks again.
+        // Interrupted or not, the caller checks again.
         let _ = poll(&mut fds, Some(&timeout));
     }
 }
 
-/// Rings when a signal comes.
+/// Becomes readable when a signal arrives.
 #[derive(Debug)]
 struct SignalPipe {
     came: UnixStream,

@@ -9,15 +9,15 @@ use fdguard_trace::{ProcessTables, Site, Symbols, monotonic};
 
 use crate::report::trace::ProcessSites;
 
-/// What is said to be the rate of now, in seconds.
+/// The current rate is taken over this many seconds.
 const NOW: f64 = 10.0;
-/// What is remembered of a site, in seconds.
+/// How far back the history of a site reaches, in seconds.
 const KEPT: f64 = 60.0;
-/// Growth is told from this many more on, and after this many seconds.
+/// Growth is reported from this many more descriptors on, and after this many seconds.
 const ENOUGH: usize = 4;
 const SHORTEST: f64 = 2.0;
 
-/// Who it is: the process, and the line where one is known.
+/// Identifies a site: the process, and the line if known.
 type Key = (u32, Option<Culprit>);
 
 /// A site at the last look.
@@ -28,12 +28,12 @@ pub(super) struct SiteNow {
     pub(super) site: Site,
     pub(super) class: Option<Class>,
     pub(super) target: Option<Text>,
-    /// How many more a second, over the last seconds.
+    /// Growth per second, over the last seconds.
     pub(super) rate: Option<f64>,
     pub(super) is_growing: bool,
     /// Whether that is new.
     pub(super) has_begun: bool,
-    /// Seconds that the oldest has been open.
+    /// How long the oldest has been open, in seconds.
     pub(super) oldest: f64,
 }
 
@@ -42,13 +42,13 @@ pub(super) struct SiteNow {
 pub(super) struct Sites {
     symbols: Symbols,
     histories: HashMap<Key, History>,
-    /// When the look before was, by both clocks.
+    /// The time of the previous look, by both clocks.
     last: Option<(f64, u64)>,
     now: Vec<SiteNow>,
 }
 
 impl Sites {
-    /// Takes in a look.
+    /// Adds a look.
     pub(super) fn update(&mut self, watch: &Watch, tables: &ProcessTables) {
         let (at, now) = (watch.at(), monotonic());
         let (last, looked) = self.last.unwrap_or((at, 0));
@@ -89,7 +89,7 @@ impl Sites {
         });
     }
 
-    /// Those that hold something, by their growth now.
+    /// Sites that hold something, by current growth.
     pub(super) fn now(&self) -> &[SiteNow] {
         &self.now
     }
@@ -113,23 +113,23 @@ impl SiteNow {
     }
 }
 
-/// How many a site held, look for look.
+/// How many a site held, look by look.
 #[derive(Debug, Default)]
 struct History {
     looks: VecDeque<(f64, usize)>,
-    /// When it grew last.
+    /// When it last grew.
     grew: Option<f64>,
 }
 
 impl History {
-    /// The last of several counts of one look counts.
+    /// Of several counts in one look the last one counts.
     fn add(&mut self, at: f64, live: usize) {
         self.looks
             .retain(|(then, _)| *then < at && at - then <= KEPT);
         self.looks.push_back((at, live));
     }
 
-    /// Whether it has held nothing for as long as we remember.
+    /// Whether it held nothing in the whole history.
     fn is_empty(&self) -> bool {
         self.looks.iter().all(|(_, live)| *live == 0)
     }
@@ -141,8 +141,8 @@ impl History {
         (seconds >= 1.0).then(|| (live as f64 - before as f64) / seconds)
     }
 
-    /// Whether each third of what we remember held more than the one before: neither one burst nor
-    /// a number that goes up and down does that.
+    /// Whether each third of the history held more than the one before, which excludes a single
+    /// burst and a fluctuating number.
     fn is_growing(&self) -> bool {
         let looks: Vec<usize> = self.looks.iter().map(|(_, live)| *live).collect();
         let span = match (self.looks.front(), self.looks.back()) {
@@ -163,7 +163,7 @@ impl History {
             && most(last) - most(first) >= ENOUGH
     }
 
-    /// Whether it begins to grow: it did not for as long as we remember.
+    /// Whether it starts to grow: it did not in the whole history before.
     fn begins(&mut self, is_growing: bool) -> bool {
         let Some((at, _)) = self.looks.back().copied().filter(|_| is_growing) else {
             return false;

@@ -17,10 +17,10 @@ use crate::report::trace::answer::{self, DisplayOptions};
 use crate::report::trace::{ProcessSites, TraceReport, hazard, name};
 use crate::terminal::{sanitize, sanitize_str};
 
-/// Sites that are shown of one process, and frames of one stack.
+/// How many sites of one process and frames of one stack are shown.
 const MOST_SITES: usize = 20;
 const MOST_FRAMES: usize = hazard::MOST_FRAMES;
-/// Hazards that are shown: the others are in the JSON.
+/// How many hazards are shown; all of them are in the JSON.
 const MOST_HAZARDS: usize = 20;
 
 pub(super) fn write(
@@ -53,8 +53,8 @@ pub(super) fn write(
     Ok(())
 }
 
-/// The launched process and those with something to say, each; the others of one name and verdict
-/// in one line.
+/// Prints the launched process and those with findings one by one; the others with the same name
+/// and verdict share a line.
 fn write_processes(out: &mut dyn Write, found: &Diagnosis, width: usize) -> anyhow::Result<()> {
     let mut others: BTreeMap<(String, &'static str), usize> = BTreeMap::new();
     for opinion in found.processes.iter().chain(&found.predecessors) {
@@ -90,8 +90,8 @@ fn is_worth_a_line(opinion: &ProcessDiagnosis) -> bool {
     opinion.findings.iter().any(counts)
 }
 
-/// What a process held in the end that is not part of an answer. Of children that ended it is
-/// mostly nobody's concern.
+/// Prints what a process held at the end and no answer covers. For ended children it is mostly
+/// irrelevant.
 fn write_process(
     out: &mut dyn Write,
     found: &Diagnosis,
@@ -111,7 +111,7 @@ fn write_process(
         "{HEADING}still open{HEADING:#} in {comm} (pid {}):",
         process.pid
     )?;
-    // Without a line of the program's own those of libraries are all there is.
+    // If the program has no line of its own, show those of libraries.
     let (named, folded) = match own.is_empty() {
         true => others.into_iter().partition(|site| !is_runtimes(site)),
         false => (own, others),
@@ -129,7 +129,7 @@ fn write_process(
     Ok(())
 }
 
-/// Whether an answer was given about it.
+/// Whether an answer covers it.
 fn is_leaking(found: &Diagnosis, process: &ProcessSites, site: &Site) -> bool {
     found.findings.iter().any(|one| {
         let origin = one.origin.as_ref();
@@ -142,7 +142,7 @@ fn is_of_program(site: &Site) -> bool {
     site.stack.is_empty() || own_frames(&site.stack).next().is_some()
 }
 
-/// Whether a language's runtime opened it on its own account; see `fdguard-trace`'s outlines.
+/// Whether a language's runtime opened it for itself; see `fdguard-trace`'s outlines.
 fn is_runtimes(site: &Site) -> bool {
     let is_nameless = |frame: &Frame| frame.file.is_none() && frame.function.is_none();
     !site.stack.is_empty()
@@ -158,7 +158,7 @@ pub(super) fn write_sites(out: &mut dyn Write, process: &ProcessSites) -> anyhow
     write_some(out, process, &sites, &|_| false)
 }
 
-/// What has its stack in an answer is not given it again.
+/// Prints sites; a stack that is already in an answer is not repeated.
 fn write_some(
     out: &mut dyn Write,
     process: &ProcessSites,
@@ -175,7 +175,7 @@ fn write_some(
     Ok(())
 }
 
-/// `+4.0/s, 312 live of 312, oldest 5.0 min: main.c:23 begin`, what they are, then the stack.
+/// `+4.0/s, 312 live of 312, oldest 5.0 min: main.c:23 begin`, the classes, then the stack.
 fn write_site(
     out: &mut dyn Write,
     process: &ProcessSites,
@@ -220,7 +220,7 @@ fn write_site(
     Ok(())
 }
 
-/// `, pipe`, and where they all point to the same, `, regular /srv/a.log`.
+/// `, pipe`, and if all have the same target, `, regular /srv/a.log`.
 fn what(process: &ProcessSites, site: &Site) -> String {
     match process.class_and_target(site) {
         Some((class, Some(target))) => format!(", {} {}", class_name(class), sanitize(target)),

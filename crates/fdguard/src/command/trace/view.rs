@@ -20,7 +20,7 @@ use crate::tui::trace::{
 };
 use crate::watching::{LiveWatch, WatchProgress};
 
-/// The terminal is the program's unless it has none of it.
+/// The view may use the terminal only if the program does not.
 pub(super) fn check_free() -> anyhow::Result<()> {
     let is_used = std::io::stdin().is_terminal()
         || std::io::stdout().is_terminal()
@@ -68,7 +68,7 @@ fn is_coloured(stream: &impl anstream::stream::RawStream) -> bool {
     anstream::AutoStream::choice(stream) != anstream::ColorChoice::Never
 }
 
-/// A person at the terminal that the program does not use.
+/// The live view on a terminal that the program does not use.
 pub(super) struct Viewer;
 
 impl TraceObserver for Viewer {

@@ -61,7 +61,7 @@ fn contents(file: &Path) -> anyhow::Result<String> {
     } else {
         input::read(file, input::WRITTEN)?
     };
-    // A binary property list says what it is before its first byte that is no text.
+    // A binary property list has a text signature before its binary data.
     if bytes.starts_with(b"bplist") {
         return Ok("bplist".to_owned());
     }

@@ -55,7 +55,7 @@ fn spec(args: &UnitArgs, target: UnitTarget) -> anyhow::Result<UnitSpec> {
     let program = command.first().cloned().unwrap_or_default();
     let inside = target == UnitTarget::Compose;
     if !inside && let Some(first) = command.first_mut() {
-        // A supervisor starts elsewhere and searches elsewhere.
+        // A supervisor has another working directory and another search path.
         *first = text(found(Path::new(&program))?.as_os_str())?;
     }
     let fdguard = match (&args.fdguard, inside) {
@@ -115,7 +115,7 @@ fn name(args: &UnitArgs, program: &str) -> Result<String, HintedError> {
 }
 
 /// The program as an absolute path, found as a shell would. Links are not followed: a program may
-/// look at its own name.
+/// depend on its own name.
 fn found(program: &Path) -> Result<PathBuf, HintedError> {
     if program.components().count() > 1 || program.is_absolute() {
         return std::path::absolute(program).map_err(|error| {

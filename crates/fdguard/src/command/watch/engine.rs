@@ -12,7 +12,7 @@ use crate::recording::Recorder;
 use crate::tui::watch::WatchSource;
 use crate::watching::{LiveWatch, WatchProgress};
 
-/// A watch, and where it is written down.
+/// A watch and its recording.
 pub(super) struct Engine<'p> {
     pub(super) live: LiveWatch<'p>,
     recorder: Option<Recorder>,
@@ -26,7 +26,7 @@ impl<'p> Engine<'p> {
         Ok(Self { live, recorder })
     }
 
-    /// Waits for the next look, and gives its entries.
+    /// Waits for the next look, and returns its entries.
     pub(super) fn step(
         &mut self,
         deadline: Instant,
@@ -45,7 +45,7 @@ impl<'p> Engine<'p> {
         Ok(())
     }
 
-    /// A disk that is full must not end the watch: it is said once, and the recorder has given up.
+    /// A full disk must not end the watch: the recorder stops, and fdguard warns once.
     fn record(&mut self, entries: &[RecordingEntry]) {
         let Some(recorder) = &mut self.recorder else {
             return;

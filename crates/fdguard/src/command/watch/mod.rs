@@ -30,7 +30,7 @@ use crate::tui::watch::{WatchOptions, WatchViewEnd};
 use crate::watching::{LiveWatch, WatchProgress};
 use crate::{output, progress, recording, terminal, tui};
 
-/// How long to wait at most before looking at the clock again.
+/// The longest wait before checking the clock again.
 const PATIENCE: Duration = Duration::from_secs(3600);
 
 pub(super) fn run(args: &WatchArgs) -> anyhow::Result<u8> {
@@ -55,12 +55,12 @@ pub(super) fn run(args: &WatchArgs) -> anyhow::Result<u8> {
         follow(args, &mut engine, &settings, &mut stream)
     };
     let code = watched.and_then(|()| finish(args, engine.live.watch(), &settings, stream));
-    // Also when nobody reads our lines any more: what was seen is worth keeping.
+    // Finish the recording even if the output has lost its reader.
     engine.finish();
     code
 }
 
-/// Whether a person watches.
+/// Whether a person is watching.
 fn is_shown(args: &WatchArgs) -> bool {
     let is_asked = !args.json && !args.plain && args.output.is_none();
     is_asked && std::io::stdout().is_terminal() && std::io::stdin().is_terminal()
@@ -83,7 +83,7 @@ fn show(args: &WatchArgs, engine: &mut Engine<'_>, settings: &RuleSettings) -> a
     Ok(())
 }
 
-/// Lines until the end.
+/// Prints lines until the end.
 fn follow(
     args: &WatchArgs,
     engine: &mut Engine<'_>,
@@ -103,7 +103,8 @@ fn follow(
     }
 }
 
-/// A line about a watch that nobody sees: where its lines go to the terminal they are the progress.
+/// A progress line, unless the output already goes to the terminal: then its lines are the
+/// progress.
 fn progress_line(args: &WatchArgs) -> progress::ProgressLine {
     if args.output.is_none() && std::io::stdout().is_terminal() && (!args.json || args.samples) {
         return progress::ProgressLine::hidden();
@@ -123,7 +124,7 @@ fn replay(args: &WatchArgs, path: &Path, settings: &RuleSettings) -> anyhow::Res
     finish(args, &watch, settings, stream)
 }
 
-/// A line for each look, where lines were asked for.
+/// Prints a line for each look, if lines were requested.
 fn tell(
     args: &WatchArgs,
     watch: &Watch,
@@ -145,7 +146,7 @@ fn tell(
         }
         return Ok(());
     }
-    // The line is about this look: what it did not see is unknown, not as it was.
+    // The line is about this look: what it did not see is unknown, not unchanged.
     let opinion = ProcessDiagnosis {
         last: look.count,
         ..subject.opinion(settings)
@@ -155,7 +156,7 @@ fn tell(
     Ok(stream.flush()?)
 }
 
-/// The verdict, and the exit code that goes with it.
+/// Prints the verdict and returns the exit code.
 fn finish(
     args: &WatchArgs,
     watch: &Watch,
@@ -188,7 +189,8 @@ fn is_coloured() -> bool {
     anstream::AutoStream::choice(&std::io::stdout()) != anstream::ColorChoice::Never
 }
 
-/// Who saw only the count of a process and found nothing has not looked.
+/// The exit code. A watch that saw only a process's descriptor count and found nothing could not
+/// look.
 fn exit_code(found: &Diagnosis) -> u8 {
     let counts = |finding: &Finding| finding.severity >= Severity::Warning;
     let only_counted =

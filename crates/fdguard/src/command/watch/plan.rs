@@ -9,15 +9,15 @@ use crate::command::pick;
 use crate::exit::HintedError;
 use crate::watching::{OnSignal, WatchPlan};
 
-/// Between two looks when nobody says how long to watch.
+/// The interval between looks without a given length.
 const LONG: Duration = Duration::from_secs(300);
-/// Between two looks while somebody watches.
+/// The interval between looks in the live view.
 const SHOWN: Duration = Duration::from_secs(1);
 /// Looks that a watch of known length should have.
 const LOOKS: u32 = 80;
 /// And the shortest time between them.
 const SHORTEST: Duration = Duration::from_millis(250);
-/// From here on looks are spread, so that many watches do not look in step.
+/// From this interval on looks are spread, so that many watches do not look in step.
 const SPREAD_FROM: Duration = Duration::from_secs(60);
 
 pub(super) fn plan(args: &WatchArgs, probe: &Probe, is_shown: bool) -> anyhow::Result<WatchPlan> {
@@ -33,7 +33,7 @@ pub(super) fn plan(args: &WatchArgs, probe: &Probe, is_shown: bool) -> anyhow::R
             return Err(HintedError::usage("no process given", hint).into());
         }
     };
-    // Says at once when nobody has the name.
+    // Fail at once if no process has the name.
     if name.is_some() {
         let named = Selection::Some {
             pids: Vec::new(),

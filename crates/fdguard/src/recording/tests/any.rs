@@ -1,4 +1,4 @@
-//! Recordings of anything.
+//! Arbitrary recordings.
 
 use fdguard_core::diagnosis::WatchEnd;
 use fdguard_core::recording::{Appearance, RecordingEntry};
@@ -76,7 +76,7 @@ fn any_look() -> impl Strategy<Value = Look> {
         })
 }
 
-/// Each of a process of its own, since time must not go backwards within one.
+/// Each has its own process, since time must not go backwards within one.
 fn any_entry() -> impl Strategy<Value = RecordingEntry> {
     let select = prop_oneof![
         Just(None),

@@ -1,4 +1,4 @@
-//! The `fdguard.diagnosis/1` document with what the doctor adds to it.
+//! The `fdguard.diagnosis/1` document with the doctor's additions.
 
 use std::io::Write;
 use std::path::Path;
@@ -16,10 +16,10 @@ use fdguard_core::wall::Wall;
 use fdguard_core::{Fd, Pid, Tier};
 use serde::Serialize;
 
-/// How many targets the document has: all of them are in the snapshots.
+/// How many targets the document has; all of them are in the snapshots.
 const TARGETS: usize = 20;
 
-/// A diagnosis, and more members beside its own.
+/// A diagnosis with additional members.
 #[derive(Serialize)]
 struct Document<'a> {
     #[serde(flatten)]
@@ -86,7 +86,7 @@ pub fn write_document(
     bundle: Option<&Path>,
 ) -> anyhow::Result<()> {
     let mut diagnosis = evidence.diagnosis.clone();
-    // All gaps, not those of the watch alone.
+    // All gaps, not only those of the watch.
     diagnosis.gaps.clone_from(&evidence.gaps);
     let headline = super::headline(evidence);
     let document = Document {

@@ -1,4 +1,4 @@
-//! The doctor's report: one outline, for people as text and as a web page; and the document for
+//! The doctor's report: one outline for both the text and the web page, and the document for
 //! programs.
 
 mod document;

@@ -1,7 +1,6 @@
-//! The content of the report, independent of its form: text and web page have the same.
+//! The content of the report, independent of its form: text and web page share it.
 //!
-//! Every string here is safe to show: names that others chose went through
-//! [`crate::terminal::sanitize`].
+//! Every string here is safe to show: foreign names went through [`crate::terminal::sanitize`].
 
 mod around;
 mod fold;
@@ -25,11 +24,11 @@ use crate::terminal::{sanitize, sanitize_str};
 pub struct Outline {
     /// The process.
     pub title: String,
-    /// The sentence that comes first.
+    /// The first sentence.
     pub headline: DoctorHeadline,
     /// How the data was collected.
     pub about: String,
-    /// What was found: before everything else.
+    /// The findings, before everything else.
     pub findings: Vec<Section>,
     /// The rest.
     pub sections: Vec<Section>,
@@ -49,29 +48,29 @@ pub struct Section {
 pub enum Block {
     /// A plain sentence.
     Sentence(String),
-    /// Something that was found.
+    /// A finding.
     Note(Note),
     /// Rows.
     Table(OutlineTable),
 }
 
-/// Something that was found, what it is and what to do.
+/// A finding, its meaning and what to do.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Note {
-    /// How much it matters, where it does.
+    /// Its severity, if it has one.
     pub severity: Option<Severity>,
     /// What it is.
     pub text: String,
     /// The rule that found it.
     pub rule: Option<String>,
-    /// More, each with its label.
+    /// More texts, each with its label.
     pub more: Vec<(&'static str, String)>,
 }
 
-/// Rows under names.
+/// Rows with column names.
 #[derive(Clone, Debug, PartialEq)]
 pub struct OutlineTable {
-    /// The columns; names may be empty where the rows explain themselves.
+    /// The columns; names may be empty if the rows explain themselves.
     pub columns: Vec<(&'static str, Side)>,
     /// The cells.
     pub rows: Vec<Vec<String>>,
@@ -80,7 +79,7 @@ pub struct OutlineTable {
 }
 
 impl Outline {
-    /// Puts the evidence in order.
+    /// Orders the evidence.
     #[must_use]
     pub fn of(evidence: &Evidence) -> Self {
         let diagnosis = &evidence.diagnosis;
@@ -119,7 +118,7 @@ impl Outline {
 }
 
 fn title(evidence: &Evidence) -> String {
-    // By its latest name: it may have become another program meanwhile.
+    // Use its latest name: it may have executed another program meanwhile.
     let visit = evidence.material.visits.first();
     let process = visit.map_or(&evidence.diagnosis.process, |visit| &visit.latest().process);
     let others = evidence.material.visits.len().saturating_sub(1) as u64;

@@ -18,7 +18,7 @@ const LEAST_COLUMN: usize = 16;
 /// How to show it.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Options<'a> {
-    /// Columns of the terminal; `None` cuts and breaks nothing.
+    /// Columns of the terminal; `None` disables cutting and wrapping.
     pub width: Option<usize>,
     /// Where the bundle is.
     pub bundle: Option<&'a Path>,
@@ -42,7 +42,7 @@ pub fn write(
         .map_or(HEADING, |severity| style::severity(severity).0);
     let sentence = format!("{}: {}", headline.word, headline.text);
     for (index, line) in page.wrapped(&sentence, 0, 2).iter().enumerate() {
-        // Only the word is coloured, and the sentence may be broken after it.
+        // Only the verdict is coloured, and the sentence may be wrapped after it.
         match line.strip_prefix(headline.word) {
             Some(rest) if index == 0 => writeln!(out, "{}{rest}", paint(color, headline.word))?,
             _ => writeln!(out, "{line}")?,
@@ -96,7 +96,7 @@ fn write_end(
     }
 }
 
-/// A row for which there is no room in columns: its first cell, then each other one with its name.
+/// A row that does not fit in columns: its first cell, then each other one with its name.
 fn as_sentence(row: &[String], names: &[&str]) -> String {
     let (first, rest) = row
         .split_first()
@@ -108,7 +108,7 @@ fn as_sentence(row: &[String], names: &[&str]) -> String {
     format!("{first}: {}", parts.join(", "))
 }
 
-/// The room there is.
+/// The available width.
 struct Page {
     width: Option<usize>,
 }
@@ -180,7 +180,7 @@ impl Page {
         Ok(())
     }
 
-    /// Whether of the last column nothing would be left but the cut.
+    /// Whether the last column would be cut away completely.
     fn is_too_narrow(&self, rows: &[Vec<String>]) -> bool {
         let Some(width) = self.width else {
             return false;
@@ -200,7 +200,7 @@ impl Page {
             .map_or_else(|| text.to_owned(), |width| cut(text, width))
     }
 
-    /// A sentence in lines; without a width in one.
+    /// A wrapped sentence; one line without a width.
     fn wrapped(&self, text: &str, first: usize, later: usize) -> Vec<String> {
         let Some(width) = self.width else {
             return vec![format!("{}{text}", " ".repeat(first))];

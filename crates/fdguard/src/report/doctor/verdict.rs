@@ -1,4 +1,4 @@
-//! The one sentence that comes first.
+//! The first sentence of the report.
 
 use fdguard_core::evidence::Evidence;
 use fdguard_core::finding::{Finding, WallEta};
@@ -13,14 +13,14 @@ use super::outline::suspects;
 use crate::report::diagnosis::word;
 use crate::terminal::sanitize;
 
-/// The verdict in a sentence, and how much it matters.
+/// The verdict in a sentence, and its severity.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DoctorHeadline {
-    /// The gravest of everything that was found; absent when nothing was.
+    /// The highest severity found; `None` if nothing was found.
     pub severity: Option<Severity>,
-    /// The verdict's word.
+    /// The name of the verdict.
     pub word: &'static str,
-    /// What follows it.
+    /// The text after it.
     pub text: String,
 }
 

@@ -1,4 +1,4 @@
-//! The words in the cells of the radar. Unknown is `?`, never 0; `-` is "nothing of the kind".
+//! The text in the cells of the radar. Unknown is `?`, never 0; `-` means "does not exist".
 
 use std::time::Duration;
 
@@ -8,9 +8,9 @@ use unicode_width::{UnicodeWidthChar as _, UnicodeWidthStr as _};
 
 use crate::terminal::sanitize_str;
 
-/// What is not known.
+/// An unknown value.
 pub const UNKNOWN: &str = "?";
-/// What does not exist here.
+/// A value that does not exist.
 pub const NONE: &str = "-";
 
 /// A number in full.
@@ -48,7 +48,7 @@ pub fn percent(share: Option<f64>) -> String {
     share.map_or_else(|| UNKNOWN.to_owned(), |share| format!("{share:.1}"))
 }
 
-/// The band of the highest number ever used, with the numbers written by `number`.
+/// The range of the highest number ever used, with the numbers formatted by `number`.
 #[must_use]
 pub fn peak(row: &HostRow, number: fn(Option<u64>) -> String) -> String {
     match row.peak_band() {
@@ -60,7 +60,7 @@ pub fn peak(row: &HostRow, number: fn(Option<u64>) -> String) -> String {
     }
 }
 
-/// What was added since the watching began: `+12`.
+/// Growth since the watch began: `+12`.
 #[must_use]
 pub fn grown(grown: Option<ProcessGrowth>) -> String {
     grown.map_or_else(
@@ -85,7 +85,7 @@ pub fn grown_in_full(growth: Option<ProcessGrowth>) -> String {
     }
 }
 
-/// The nearest wall in few columns: `26 soft`.
+/// The nearest limit in few columns: `26 soft`.
 #[must_use]
 pub fn wall(wall: Option<NearestWall>) -> String {
     wall.map_or_else(
@@ -97,7 +97,7 @@ pub fn wall(wall: Option<NearestWall>) -> String {
     )
 }
 
-/// The nearest wall in words: `26 to soft-limit`.
+/// The nearest limit in words: `26 to soft-limit`.
 #[must_use]
 pub fn wall_in_full(wall: Option<NearestWall>) -> String {
     wall.map_or_else(
@@ -134,7 +134,7 @@ pub fn duration(duration: Duration) -> String {
     }
 }
 
-/// The command name, harmless, with a word for the dead.
+/// The sanitised command name, with a mark for zombies.
 #[must_use]
 pub fn command(row: &HostRow) -> String {
     let name = row.comm.to_lossy();
@@ -149,7 +149,7 @@ pub fn command(row: &HostRow) -> String {
     }
 }
 
-/// Cuts text to a number of columns, with an ellipsis where something is missing.
+/// Cuts text to a number of columns, with an ellipsis if something is missing.
 #[must_use]
 pub fn cut(text: &str, columns: usize) -> String {
     if text.width() <= columns {
@@ -170,7 +170,7 @@ pub fn cut(text: &str, columns: usize) -> String {
     short
 }
 
-/// Text in exactly so many columns, its end against the right edge.
+/// Text right-aligned in exactly `columns` columns.
 #[must_use]
 pub fn right(text: &str, columns: usize) -> String {
     let text = cut(text, columns);
@@ -178,7 +178,7 @@ pub fn right(text: &str, columns: usize) -> String {
     format!("{:blank$}{text}", "")
 }
 
-/// Text in exactly so many columns, its start against the left edge.
+/// Text left-aligned in exactly `columns` columns.
 #[must_use]
 pub fn left(text: &str, columns: usize) -> String {
     let text = cut(text, columns);

@@ -1,5 +1,5 @@
-//! The `fdguard.host/1` document. Written straight from the view, row by row: a tree of JSON
-//! values for every process of a host would cost more than looking at them.
+//! The `fdguard.host/1` document. Serialised directly from the view, row by row: a tree of JSON
+//! values for every process of a host would cost more than the look itself.
 
 use fdguard_core::growth::Growth;
 use fdguard_core::host::{HostRow, HostView};
@@ -13,7 +13,7 @@ use super::by_wall;
 /// Schema name of a sample of the whole machine.
 pub const HOST_SCHEMA: &str = "fdguard.host/1";
 
-/// The document of one look, the process nearest to its wall first. Without `growth`, or before
+/// The document of one look, the process nearest to its limit first. Without `growth`, or before
 /// its second look, every `growth` is null.
 #[must_use]
 pub fn document<'a>(view: &'a HostView, growth: Option<&'a Growth>) -> HostDocument<'a> {
@@ -27,7 +27,7 @@ pub fn document<'a>(view: &'a HostView, growth: Option<&'a Growth>) -> HostDocum
     }
 }
 
-/// A look at the whole host as it is written.
+/// One look at the whole host, as serialised.
 #[derive(Debug, Serialize)]
 pub struct HostDocument<'a> {
     schema: &'static str,
@@ -118,7 +118,7 @@ impl<'a> Process<'a> {
     }
 }
 
-/// Three decimals: the rest is noise of the clock.
+/// Three decimals: the rest is clock noise.
 fn thousandths(number: f64) -> f64 {
     (number * 1000.0).round() / 1000.0
 }
@@ -172,8 +172,8 @@ mod tests {
         let view = fixture::crowd(2000);
         let start = Instant::now();
         let bytes = serde_json::to_vec(&document(&view, None)).unwrap();
-        // Generous, since this also runs unoptimized on a busy machine: it guards against a
-        // quadratic mistake and not against a slow day.
+        // Generous, since this also runs unoptimized on a busy machine: it guards against quadratic
+        // time, not against a slow machine.
         assert!(start.elapsed().as_millis() < 500);
         assert!(bytes.len() > 2000 * 100);
     }

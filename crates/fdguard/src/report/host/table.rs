@@ -10,13 +10,13 @@ use fdguard_core::host::{HostRow, HostView};
 /// How the table is laid out.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct TableOptions {
-    /// Columns of the terminal; absent in a pipe, where nothing is ever cut.
+    /// Columns of the terminal; `None` in a pipe, where nothing is cut.
     pub width: Option<usize>,
-    /// How many processes at most; absent for all.
+    /// The maximum number of processes; `None` for all.
     pub limit: Option<usize>,
 }
 
-/// One cell's heading and which way it leans.
+/// A column's heading and alignment.
 struct Column {
     heading: &'static str,
     side: Side,
@@ -56,7 +56,7 @@ const COLUMNS: &[Column] = &[
     left("COMMAND", |row, _| cell::command(row)),
 ];
 
-/// The processes as a table, the nearest to its wall first, then a line for each gap.
+/// The processes as a table, the nearest to its limit first, then a line for each gap.
 #[must_use]
 pub fn table(view: &HostView, growth: Option<&Growth>, options: TableOptions) -> String {
     let never = Growth::new();

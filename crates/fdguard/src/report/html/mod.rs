@@ -1,5 +1,5 @@
-//! The doctor's report as a web page: one file, no scripts, nothing fetched from anywhere. That of
-//! a trace is in [`trace`].
+//! The doctor's report as a web page: one file, no scripts, no external resources. That of a trace
+//! is in [`trace`].
 
 mod plot;
 mod scale;
@@ -16,10 +16,10 @@ use super::table::Side;
 use crate::terminal::sanitize;
 
 const STYLE: &str = include_str!("style.css");
-/// Processes that are drawn; the others are in the tables.
+/// How many processes are drawn; the others are in the tables.
 const MOST_PLOTS: usize = 8;
 
-/// Text that is safe between tags and in attributes. What would deceive the eye was made visible
+/// Text that is safe between tags and in attributes. Misleading characters were made visible
 /// before.
 #[must_use]
 pub fn escape(text: &str) -> Cow<'_, str> {
@@ -60,7 +60,7 @@ pub fn page(evidence: &Evidence) -> String {
         body.push_str(&write_section(section));
     }
     let patients: Vec<_> = evidence.patients().collect();
-    // Of processes that are alike one is drawn.
+    // Draw one of each group of similar processes.
     for group in groups(evidence).iter().take(MOST_PLOTS) {
         let first = group.members.first().and_then(|index| patients.get(*index));
         if let Some((visit, examined)) = first {
@@ -88,7 +88,7 @@ pub fn page(evidence: &Evidence) -> String {
 /// The frame of every page. All of its parts are markup already.
 struct Document<'a> {
     title: String,
-    /// What may run, beside nothing.
+    /// The content security policy: what may run; by default nothing.
     policy: &'a str,
     style: &'a str,
     body: String,
@@ -117,7 +117,7 @@ impl Document<'_> {
     }
 }
 
-/// The class that colours a severity; the word is always there, too.
+/// The CSS class for a severity; the word is always shown, too.
 fn level(severity: Option<Severity>) -> &'static str {
     match severity {
         Some(Severity::Critical) => "critical",

@@ -12,10 +12,10 @@ use super::scale::{counts, ticks};
 use crate::report::doctor::within;
 use crate::report::table::{class_name, thousands};
 
-/// Families that are drawn: beyond these there is little of each.
+/// How many families are drawn: the others have few descriptors each.
 const MOST_FAMILIES: usize = 12;
 
-/// A place for a drawing, and what it shows of time and number.
+/// The area of a drawing, and its ranges of time and number.
 struct Frame {
     width: f64,
     height: f64,
@@ -126,10 +126,10 @@ impl Frame {
     }
 }
 
-/// Where it goes if nothing changes.
+/// The extrapolated course.
 struct Course {
     from: CurvePoint,
-    /// Descriptors a second: the likeliest, the least, the most.
+    /// Descriptors per second: most likely, lowest, highest.
     likely: f64,
     low: f64,
     high: f64,
@@ -158,7 +158,7 @@ impl Course {
         self.from.at + (self.limit - f64::from(self.from.max)) / per_second.max(f64::MIN_POSITIVE)
     }
 
-    /// The band between the slowest and the fastest course, and the likeliest line in it.
+    /// The range between the slowest and the fastest course, and the most likely line in it.
     fn draw(&self, frame: &Frame) -> String {
         let edge = |rate: f64| -> Vec<(f64, f64)> {
             let knee = self.reaches_limit(rate).min(frame.until);
@@ -190,7 +190,7 @@ impl Course {
     }
 }
 
-/// All descriptors, with the soft limit and where it goes.
+/// All descriptors, with the soft limit and the extrapolated course.
 pub(super) fn total(curves: &Curves, limit: Option<&Forecast>) -> String {
     let curve = &curves.total;
     let (Some(first), Some(last)) = (curve.points.first(), curve.points.last()) else {
@@ -198,7 +198,7 @@ pub(super) fn total(curves: &Curves, limit: Option<&Forecast>) -> String {
     };
     let watched = (last.at - first.at).max(0.1);
     let course = limit.and_then(|limit| Course::of(curve, limit));
-    // As far as the limit when that is near, else a while beyond the watch.
+    // Draw up to the limit if it is near, else somewhat beyond the watch.
     let until = course.as_ref().map_or(last.at, |course| {
         let end = course.reaches_limit(course.likely) + 0.1 * watched;
         if end <= last.at + 3.0 * watched {
@@ -286,7 +286,7 @@ fn description(curve: &Curve, limit: Option<&Forecast>) -> String {
     text
 }
 
-/// Each family in a small picture of its own scale: what rises is seen beside what is large.
+/// Each family in a small picture with its own scale, so that growth shows beside large numbers.
 pub(super) fn families(curves: &Curves) -> String {
     let shown: Vec<_> = curves.families.iter().take(MOST_FAMILIES).collect();
     if shown.is_empty() {

@@ -1,6 +1,6 @@
 //! Round numbers along an axis.
 
-/// About `wanted` round numbers from 0 up to the first that is not below `highest`.
+/// About `wanted` round numbers from 0 to the first one that is at least `highest`.
 pub(super) fn ticks(highest: f64, wanted: u32) -> Vec<f64> {
     if !highest.is_finite() || highest <= 0.0 {
         return vec![0.0, 1.0];
@@ -20,7 +20,7 @@ pub(super) fn ticks(highest: f64, wanted: u32) -> Vec<f64> {
     ticks
 }
 
-/// The same for counts: no parts of descriptors.
+/// The same for counts: whole numbers only.
 pub(super) fn counts(highest: u32, wanted: u32) -> Vec<f64> {
     let mut list = ticks(f64::from(highest.max(1)), wanted);
     list.retain(|tick| tick.fract() == 0.0);

@@ -1,5 +1,5 @@
-//! A trace as a web page: one file, nothing fetched from anywhere. Its script sorts the table and
-//! zooms the flame graph; without it everything is there all the same.
+//! A trace as a web page: one file, no external resources. Its script sorts the table and zooms the
+//! flame graph; without the script all content is still there.
 
 use std::fmt::Write as _;
 
@@ -20,11 +20,11 @@ use crate::terminal::{sanitize, sanitize_str};
 
 const OWN_STYLE: &str = include_str!("trace.css");
 const SORT: &str = include_str!("sort.js");
-/// Sites of one process that are listed: beyond these there is little of each.
+/// How many sites of one process are listed: the others have few descriptors each.
 const MOST_SITES: usize = 500;
 const MOST_HAZARDS: usize = 200;
 
-/// The page. Only scripts with the word `nonce` run in it.
+/// The page. Only scripts with this `nonce` run in it.
 #[must_use]
 pub fn page(report: &TraceReport, nonce: &str) -> String {
     let found = &report.diagnosis;
@@ -94,7 +94,7 @@ fn header(report: &TraceReport, title: &str) -> String {
     )
 }
 
-/// What matters most, in one line.
+/// The most important result, in one line.
 fn sentence(report: &TraceReport) -> String {
     let found = &report.diagnosis;
     let mut parts = Vec::new();
@@ -112,7 +112,7 @@ fn sentence(report: &TraceReport) -> String {
         _ => "an unknown number of descriptors".to_owned(),
     });
     let sites = report.processes.iter().flat_map(|process| &process.sites);
-    // Of equals the first.
+    // Of equal ones the first.
     if let Some(site) = sites.min_by_key(|site| std::cmp::Reverse(site.open.len())) {
         let live = thousands(site.open.len() as u64);
         parts.push(format!(
@@ -217,7 +217,7 @@ fn more(label: &str, text: &str) -> String {
     format!("<p class=\"more\"><b>{label}</b> {}</p>\n", escape(text))
 }
 
-/// A line that opens to its stack. The line is markup already.
+/// A line that expands to its stack. The line is markup already.
 fn details(summary: &str, stack: &[Frame], is_open: bool) -> String {
     if stack.is_empty() {
         return format!("<p class=\"more\">{summary}</p>\n");
@@ -318,7 +318,7 @@ fn row(process: &ProcessSites, site: &Site, process_name: Option<&str>) -> Strin
         (age, age.map(wording::duration)),
     ];
     for (number, shown) in numbers {
-        // What is not known is sorted below everything.
+        // Unknown values sort below everything.
         let _infallible = write!(
             text,
             "<td class=\"n\" data-v=\"{}\">{}</td>",

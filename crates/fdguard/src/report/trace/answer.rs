@@ -17,12 +17,12 @@ use crate::report::diagnosis::wrapped;
 use crate::report::style::{CRITICAL, DIM, HEADING, WARNING};
 use crate::terminal::{sanitize, sanitize_str};
 
-/// Frames of one stack that are shown.
+/// How many frames of one stack are shown.
 const MOST_FRAMES: usize = 12;
-/// Characters of a source line that are shown.
+/// How many characters of a source line are shown.
 const MOST_SOURCE: usize = 120;
 
-/// Children that nobody waits for.
+/// Children that are never waited for.
 const CHILDREN: &str = "unwaited-child";
 
 /// How paths and source lines are shown.
@@ -44,7 +44,7 @@ impl DisplayOptions {
         }
     }
 
-    /// A path that an editor opens from here.
+    /// A path that an editor can open from the working directory.
     #[must_use]
     pub fn path(&self, file: &Text) -> String {
         let text = file.to_lossy();
@@ -72,7 +72,7 @@ impl DisplayOptions {
         }
     }
 
-    /// A frame of a stack, with its path where it is the application's own.
+    /// A frame of a stack, with its path if it belongs to the application.
     fn frame(&self, frame: &Frame, is_own: bool) -> String {
         match (&frame.file, frame.line) {
             (Some(file), Some(line)) if is_own => {
@@ -100,7 +100,7 @@ pub struct LeakAnswer<'a> {
     pids: Vec<Pid>,
 }
 
-/// Whether a finding is told by an answer.
+/// Whether an answer covers a finding.
 #[must_use]
 pub fn is_answered(finding: &Finding) -> bool {
     let rule = finding.rule.as_str();
@@ -109,7 +109,7 @@ pub fn is_answered(finding: &Finding) -> bool {
     is_growth && counts && finding.cleared.is_none() && finding.origin.is_some()
 }
 
-/// The answers of a diagnosis, the gravest first.
+/// The answers of a diagnosis, the most severe first.
 #[must_use]
 pub fn answers(diagnosis: &Diagnosis) -> Vec<LeakAnswer<'_>> {
     let mut answers: Vec<LeakAnswer<'_>> = Vec::new();
@@ -149,7 +149,7 @@ impl<'a> LeakAnswer<'a> {
         self.findings.push(finding);
     }
 
-    /// Writes it: the line, its source, why, the stack, and what to change.
+    /// Prints it: the line, its source, the reason, the stack, and the fix.
     pub fn write(&self, out: &mut dyn Write, shown: &DisplayOptions) -> anyhow::Result<()> {
         let Some(first) = self.first() else {
             return Ok(());
@@ -179,7 +179,7 @@ impl<'a> LeakAnswer<'a> {
         wrapped(out, "  ", &next, shown.width, DIM)
     }
 
-    /// One of each kind: workers of one program leak the same.
+    /// One finding of each kind: workers of one program leak the same.
     fn shown_findings(&self) -> impl Iterator<Item = &&'a Finding> {
         let first = self.pids.first().copied();
         let of_first = move |one: &&&Finding| Some(one.pid) == first;
@@ -230,8 +230,8 @@ impl<'a> LeakAnswer<'a> {
         )
     }
 
-    /// `60 files`, or `80 epoll instances and 160 unix sockets`. What was closed of the same line
-    /// is among what it opened.
+    /// `60 files`, or `80 epoll instances and 160 unix sockets`. Closed descriptors of the same
+    /// line count as opened.
     fn what(&self) -> String {
         let mut kinds: Vec<(Option<&fdguard_core::Class>, u64)> = Vec::new();
         for finding in &self.findings {
@@ -253,7 +253,7 @@ impl<'a> LeakAnswer<'a> {
     }
 }
 
-/// Whether a target says more than the class: `eventfd` and `pipe:[7]` do not.
+/// Whether a target adds information to the class: `eventfd` and `pipe:[7]` do not.
 fn says_more(finding: &Finding, target: &Text) -> bool {
     let kernel: [&[u8]; 3] = [b"pipe:", b"anon_inode:", b"socket:"];
     let bytes = target.as_bytes();
@@ -292,7 +292,7 @@ fn source_line(culprit: &Culprit) -> Option<String> {
     let file = file.strip_prefix("file://").unwrap_or(&file).to_owned();
     let number = culprit.line?;
     let path = Path::new(&file);
-    // A pipe or a device must not hold the report up.
+    // A pipe or a device must not block the report.
     if !path.metadata().is_ok_and(|meta| meta.is_file()) {
         return None;
     }

@@ -7,14 +7,14 @@ use super::{TraceReport, name};
 use crate::report::table::counted;
 use crate::terminal::sanitize_str;
 
-/// A frame of the graph, with those that it called.
+/// A frame of the graph, with the frames that it called.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FlameNode {
     /// Its name; safe to show.
     pub name: String,
-    /// Its language; absent for processes and for the root of several.
+    /// Its language; `None` for processes and for the root of several.
     pub language: Option<Language>,
-    /// Whether it is the line to be looked at.
+    /// Whether it is the culprit.
     pub is_culprit: bool,
     /// How many are open below it.
     pub live: u64,
@@ -23,7 +23,7 @@ pub struct FlameNode {
 }
 
 impl FlameNode {
-    /// The graph of what is still open: the process as root, or all of them.
+    /// The graph of what is still open, with the process, or all processes, as root.
     #[must_use]
     pub fn from_report(report: &TraceReport) -> Self {
         let mut root = Self::new("all processes".to_owned(), None);
@@ -48,7 +48,7 @@ impl FlameNode {
         }
     }
 
-    /// How many frames are above each other at most, this one included.
+    /// The height of the tree, including this frame.
     #[must_use]
     pub fn depth(&self) -> usize {
         1 + self.inner.iter().map(Self::depth).max().unwrap_or(0)
@@ -88,7 +88,7 @@ impl FlameNode {
         node
     }
 
-    /// Equal numbers are in the order of names, so that the same program gives the same picture.
+    /// Ties sort by name, so that the same program gives the same picture.
     fn order(&mut self) {
         self.inner
             .sort_by(|a, b| b.live.cmp(&a.live).then_with(|| a.name.cmp(&b.name)));
@@ -98,14 +98,14 @@ impl FlameNode {
     }
 }
 
-/// A part of a whole, from 0 to 1.
+/// A fraction, from 0 to 1.
 #[must_use]
 #[expect(clippy::cast_precision_loss, reason = "places in a picture")]
 pub fn share(part: u64, whole: u64) -> f64 {
     part as f64 / whole.max(1) as f64
 }
 
-/// Where in the stack the blamed line stands: the innermost that is like it.
+/// The position of the blamed line in the stack: the innermost frame that matches.
 fn culprit_at(stack: &[Frame], culprit: Option<&Culprit>) -> Option<usize> {
     let culprit = culprit?;
     stack

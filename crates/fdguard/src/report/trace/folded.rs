@@ -7,7 +7,7 @@ use std::fmt::Write as _;
 use super::{TraceReport, name};
 use crate::terminal::sanitize_str;
 
-/// What is still open, a line for each stack, in the order of names.
+/// What is still open, a line for each stack, sorted by name.
 #[must_use]
 pub fn text(report: &TraceReport) -> String {
     let mut lines: BTreeMap<String, u64> = BTreeMap::new();
@@ -29,7 +29,7 @@ pub fn text(report: &TraceReport) -> String {
     text
 }
 
-/// Line ends became visible before; what separates frames does here.
+/// Line breaks were escaped before; this escapes the separator of frames.
 fn escaped(name: &str) -> String {
     name.replace(';', "\\u{3b}")
 }

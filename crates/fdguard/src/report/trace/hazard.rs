@@ -10,9 +10,9 @@ use crate::report::diagnosis::wrapped;
 use crate::report::style::{self, DIM, HEADING};
 use crate::terminal::{sanitize, sanitize_str};
 
-/// Frames of one stack that are shown.
+/// How many frames of one stack are shown.
 pub const MOST_FRAMES: usize = 12;
-/// Those who hold the table that are shown.
+/// How many holders of the table are shown.
 const MOST_HOLDERS: usize = 5;
 
 /// `fd 9 (pipe) in srv (pid 100), 3 times`.
@@ -34,7 +34,7 @@ pub fn subject(hazard: &Hazard, comm: Option<&str>) -> String {
     sanitize_str(&text).into_owned()
 }
 
-/// Who took part, each under what they did.
+/// The parties, each with its role.
 #[must_use]
 pub fn parties(hazard: &Hazard) -> Vec<(&'static str, &Party)> {
     let used = match hazard.rule.as_str() {
@@ -63,7 +63,7 @@ pub fn who(party: &Party) -> String {
     }
 }
 
-/// The one whose stack is shown: who is at fault, else who acted last.
+/// The party whose stack is shown: the one at fault, else the last to act.
 #[must_use]
 pub fn blamed(hazard: &Hazard) -> Option<(&'static str, &Party)> {
     let at_fault = match hazard.fault {
@@ -82,13 +82,13 @@ pub fn blamed(hazard: &Hazard) -> Option<(&'static str, &Party)> {
         .find_map(|(title, party)| Some((title, party.as_ref()?)))
 }
 
-/// What to do about its kind.
+/// The fix for its rule.
 #[must_use]
 pub fn fix(hazard: &Hazard) -> Option<&'static str> {
     rule::find(&hazard.rule)?.fix
 }
 
-/// Writes it for people, lines of sentences no wider than `width`.
+/// Writes it for people, with sentences wrapped at `width`.
 pub fn write(
     out: &mut dyn Write,
     hazard: &Hazard,
@@ -131,7 +131,7 @@ pub fn write(
     Ok(())
 }
 
-/// One that the user accepted: what it is, why it does not count, and whose line it is.
+/// Prints an accepted hazard: what it is, why it does not count, and its line.
 fn write_cleared(
     out: &mut dyn Write,
     hazard: &Hazard,
@@ -148,7 +148,7 @@ fn write_cleared(
     wrapped(out, "", &sanitize_str(&text), width, DIM)
 }
 
-/// The command of a process, by what the diagnosis knows.
+/// The command of a process, if the diagnosis knows it.
 #[must_use]
 pub fn comm(diagnosis: &fdguard_core::diagnosis::Diagnosis, pid: u32) -> Option<String> {
     let mut processes = diagnosis.processes.iter();

@@ -26,8 +26,7 @@ pub struct TraceReport {
     pub diagnosis: Diagnosis,
     /// Each process with the sites of what it held at the end.
     pub processes: Vec<ProcessSites>,
-    /// What the injected library recorded of each process; empty where another fdguard runs the
-    /// trace.
+    /// What the injected library recorded of each process; empty if another fdguard runs the trace.
     pub traced: Vec<TracedProcess>,
 }
 
@@ -40,15 +39,15 @@ pub struct ProcessSites {
     pub comm: String,
     /// Its sites, the largest first.
     pub sites: Vec<Site>,
-    /// Class and target of each open number, as far as they are known.
+    /// Class and target of each open number, if known.
     pub open: HashMap<Fd, (Class, Text)>,
     /// The current time, by the clock of the sites.
     pub now: u64,
     /// Descriptors that were open before its first instruction.
     pub inherited: usize,
-    /// Descriptors whose opening was not seen.
+    /// Descriptors whose open was not seen.
     pub unknown: usize,
-    /// The count of its descriptors over time; absent where it was never sampled.
+    /// The count of its descriptors over time; `None` if it was never sampled.
     pub curves: Option<Curves>,
     /// Whether it is a Go program, which makes most system calls without libc.
     pub is_go: bool,

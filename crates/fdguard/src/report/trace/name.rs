@@ -9,7 +9,7 @@ use fdguard_core::origin::{Culprit, Frame, Language};
 
 use crate::terminal::{sanitize, sanitize_bytes, sanitize_str};
 
-/// What stands for a stack that nobody knows.
+/// Printed for an unknown stack.
 pub const LOST: &str = "unknown stack";
 
 /// `main.c:23 begin`, or as much of it as is known.
@@ -27,7 +27,7 @@ pub fn line(frame: &Frame) -> String {
     }
 }
 
-/// The same for the line to be looked at.
+/// The same for the culprit.
 #[must_use]
 pub fn culprit(culprit: &Culprit) -> String {
     let function = function(culprit.function.as_deref());
@@ -38,7 +38,7 @@ pub fn culprit(culprit: &Culprit) -> String {
     }
 }
 
-/// The same for a site: without a culprit its stack says why there is none.
+/// The same for a site: without a culprit, its stack shows why.
 #[must_use]
 pub fn site(found: Option<&Culprit>, stack: &[Frame]) -> String {
     match (found, unread_language(stack)) {
@@ -47,13 +47,13 @@ pub fn site(found: Option<&Culprit>, stack: &[Frame]) -> String {
     }
 }
 
-/// The same where a culprit may be missing.
+/// The same for a culprit that may be missing.
 #[must_use]
 pub fn place(found: Option<&Culprit>) -> String {
     found.map_or_else(|| LOST.to_owned(), culprit)
 }
 
-/// `begin (main.c:23)`: the function first, as flame graphs have it.
+/// `begin (main.c:23)`: the function first, as in flame graphs.
 #[must_use]
 pub fn call(frame: &Frame) -> String {
     let function = function(frame.function.as_deref());
@@ -83,7 +83,7 @@ fn function(name: Option<&str>) -> Cow<'_, str> {
     sanitize_str(name.unwrap_or("?"))
 }
 
-/// What comes after the last slash; all of it where nothing does.
+/// The part after the last slash, or all of it.
 fn base(path: &Text) -> String {
     let name = path.as_bytes().rsplit(|byte| *byte == b'/').next();
     match name {

@@ -34,7 +34,7 @@ mod profile {
     pub(super) const DEFAULT_SAMPLE_TYPE: u64 = 14;
 }
 
-/// What a sample counts, in the order of its values.
+/// The values of a sample, in order.
 const TYPES: [&str; 3] = ["open_descriptors", "opened", "closed"];
 const UNIT: &str = "count";
 
@@ -60,11 +60,11 @@ pub fn message(report: &TraceReport) -> Vec<u8> {
     writer.finish()
 }
 
-/// Numbers of texts, places and modules are given out as they come; the first is 1, as 0 is none.
+/// Indices of texts, places and modules are assigned in order from 1; 0 means none.
 struct Writer {
     out: Message,
     texts: HashMap<String, u64>,
-    /// In the order of their numbers.
+    /// Ordered by index.
     text_list: Vec<String>,
     mappings: HashMap<u64, u64>,
     functions: HashMap<(u64, u64), u64>,
@@ -73,7 +73,7 @@ struct Writer {
     sample_at: HashMap<Sample, usize>,
 }
 
-/// What tells samples apart: a stack of locations, and labels as the numbers of their texts.
+/// The key of a sample: a stack of locations, and labels as indices of their texts.
 #[derive(Clone, PartialEq, Eq, Hash)]
 struct Sample {
     stack: Vec<u64>,
@@ -93,7 +93,7 @@ impl Writer {
             samples: Vec::new(),
             sample_at: HashMap::new(),
         };
-        // The specification wants the empty text first.
+        // The specification requires the empty text first.
         writer.text("");
         writer
     }
@@ -122,7 +122,7 @@ impl Writer {
         self.out.number(profile::DURATION_NANOS, nanos(length));
         let words = report.diagnosis.process.cmdline.iter().map(sanitize);
         let words: Vec<String> = words.collect();
-        // Readers take the first module for the program.
+        // Readers take the first module as the program.
         if let Some(exe) = &report.diagnosis.process.exe {
             self.mapping(&sanitize(exe));
         }
@@ -161,7 +161,7 @@ impl Writer {
         }
     }
 
-    /// A line may be at several addresses: equal samples are one.
+    /// Adds a sample. A line may be at several addresses: equal samples are merged.
     fn sample(&mut self, sample: Sample, counts: [u64; 3]) {
         let at = *self.sample_at.entry(sample.clone()).or_insert_with(|| {
             self.samples.push((sample, [0; 3]));
@@ -195,7 +195,7 @@ impl Writer {
         id
     }
 
-    /// The one frame of a stack that nobody knows.
+    /// The only frame of an unknown stack.
     fn lost(&mut self) -> u64 {
         self.location(&Frame {
             file: None,
@@ -215,15 +215,15 @@ impl Writer {
         self.functions.insert(key, id);
         self.out.message(profile::FUNCTION, |function| {
             function.number(1, id);
-            // Without a system name a reader takes the name as it is, and does not strip `<module>`
-            // or `Vec<T>`.
+            // Without a system name, readers keep the name unchanged and do not strip `<module>` or
+            // `Vec<T>`.
             function.number(2, key.0);
             function.number(4, key.1);
         });
         id
     }
 
-    /// Everything is named already: a reader need not look for symbols.
+    /// Everything is symbolised already: readers need not look for symbols.
     fn mapping(&mut self, module: &str) -> u64 {
         const HAS_FUNCTIONS_FILES_LINES_INLINED: [u64; 4] = [7, 8, 9, 10];
         let file = self.text(module);

@@ -5,7 +5,7 @@
 #[derive(Debug, Default)]
 pub(super) struct Message(Vec<u8>);
 
-/// How what follows a key is read.
+/// Wire types.
 const VARINT: u64 = 0;
 const LENGTH: u64 = 2;
 
@@ -14,7 +14,7 @@ impl Message {
         self.0
     }
 
-    /// A number. 0 is what a reader takes for a field that is missing.
+    /// A number. Readers take a missing field as 0.
     pub(super) fn number(&mut self, field: u64, value: u64) {
         if value != 0 {
             self.varint(field << 3 | VARINT);
@@ -22,7 +22,7 @@ impl Message {
         }
     }
 
-    /// Numbers in a row.
+    /// A packed list of numbers.
     pub(super) fn numbers(&mut self, field: u64, values: &[u64]) {
         let mut inner = Self::default();
         for value in values {
@@ -43,7 +43,7 @@ impl Message {
         self.bytes(field, &inner.0);
     }
 
-    /// Seven bits a byte, the lowest first; the highest bit says that more follow.
+    /// Seven bits per byte, the lowest first; the highest bit means that more follow.
     fn varint(&mut self, mut value: u64) {
         while value > 0x7f {
             self.0.push(value.to_le_bytes()[0] | 0x80);

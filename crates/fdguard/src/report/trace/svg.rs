@@ -14,20 +14,20 @@ use super::{TraceReport, name};
 use crate::report::html::escape;
 use crate::report::table::{counted, thousands};
 
-/// Colours and letters; the page has them, too.
+/// Colours and fonts, shared with the page.
 pub const STYLE: &str = include_str!("flame.css");
 /// A click makes a frame as wide as the picture.
 pub const SCRIPT: &str = include_str!("flame.js");
 
 const ROW: usize = 19;
-/// Frames narrower than this part of the whole are not drawn: no eye could tell them.
+/// Frames narrower than this fraction of the whole are not drawn: they would be invisible.
 const NARROWEST: f64 = 1.0 / 4000.0;
-/// Narrower than this there is no room for letters.
+/// Frames narrower than this have no room for letters.
 const NO_LETTERS: f64 = 0.02;
-/// Above the frames of a picture that stands alone.
+/// Height above the frames of a stand-alone picture.
 const HEAD: usize = 66;
 
-/// A file of its own.
+/// A stand-alone file.
 #[must_use]
 pub fn file(report: &TraceReport) -> String {
     let root = FlameNode::from_report(report);
@@ -59,7 +59,7 @@ pub fn file(report: &TraceReport) -> String {
     )
 }
 
-/// A part of a page, which brings style and script, with its legend.
+/// A part of a page, which provides style and script, with its legend.
 #[must_use]
 pub fn figure(report: &TraceReport) -> String {
     let root = FlameNode::from_report(report);
@@ -83,7 +83,7 @@ pub fn figure(report: &TraceReport) -> String {
     )
 }
 
-/// Text that is safe in XML: what XML cannot say at all becomes visible.
+/// Text that is safe in XML: characters that XML cannot represent become visible escapes.
 fn xml(text: &str) -> String {
     let text = escape(text);
     text.replace('\u{fffe}', "\\u{fffe}")
@@ -121,7 +121,7 @@ fn class(language: Option<Language>) -> &'static str {
     }
 }
 
-/// The frames, and how many were left out.
+/// The frames, and how many were omitted.
 fn frames(root: &FlameNode, top: usize) -> (String, u64) {
     let mut drawing = Drawing {
         text: String::new(),

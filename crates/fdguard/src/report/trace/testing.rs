@@ -1,4 +1,4 @@
-//! MadeReport-up traces.
+//! Made-up traces.
 
 use std::collections::HashMap;
 
@@ -82,7 +82,7 @@ impl MadeReport {
 }
 
 impl MadeSite {
-    /// Four descriptors a second; the class of the first is not known.
+    /// Four descriptors per second; the class of the first is unknown.
     fn add_to(&self, process: &mut ProcessSites) {
         let used: usize = process.sites.iter().map(|site| site.open.len()).sum();
         let first = 3 + u32::try_from(used).unwrap();
@@ -166,7 +166,7 @@ pub(crate) fn leak(pid: u32, stack: &[Frame], count: u64) -> Finding {
     }
 }
 
-/// One who took part in a hazard.
+/// A party to a hazard.
 pub(crate) fn party(thread: u32, stack: &[Frame]) -> Party {
     Party {
         thread: Some(thread),
@@ -175,7 +175,7 @@ pub(crate) fn party(thread: u32, stack: &[Frame]) -> Party {
     }
 }
 
-/// A close by somebody else, which struck a third.
+/// A close by a stranger that hit a third party.
 pub(crate) fn hazard() -> Hazard {
     let python =
         |function: &str, line| frame(function, Some(("/srv/run.py", line)), Language::Python);
@@ -202,7 +202,7 @@ pub(crate) fn hazard() -> Hazard {
     }
 }
 
-/// A count over time, a point a second.
+/// A count over time, one point per second.
 pub(crate) fn curves(counts: &[u32]) -> Curves {
     let points = counts
         .iter()

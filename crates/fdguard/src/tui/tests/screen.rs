@@ -132,7 +132,7 @@ fn two_thousand_processes_are_taken_in_and_drawn_without_a_pause() {
     let start = Instant::now();
     look(&mut app, 2, fixture::crowd(2000));
     screen(&mut app, 120, 40);
-    // Generous, since this also runs unoptimized on a busy machine: it guards against a
-    // quadratic mistake and not against a slow day.
+    // Generous, since this also runs unoptimized on a busy machine: it guards against quadratic
+    // time, not against a slow machine.
     assert!(start.elapsed() < Duration::from_millis(500));
 }

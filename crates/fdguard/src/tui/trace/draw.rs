@@ -18,7 +18,7 @@ const RATE: usize = 8;
 const CLASS: usize = 16;
 const LINE_AT_LEAST: usize = 12;
 
-/// How wide each column is; those without room have none.
+/// The width of each column; 0 without room.
 #[derive(Clone, Copy, Debug)]
 struct Widths {
     opened: usize,
@@ -88,7 +88,7 @@ pub fn draw(
     }
 }
 
-/// `server (pid 123): 119 descriptors, 12 sites, 2 growing`, as much of it as there is room for.
+/// `server (pid 123): 119 descriptors, 12 sites, 2 growing`, as much of it as fits.
 fn title(headline: &TraceHeadline, rows: &[SiteRow], width: usize, theme: &Theme) -> Line<'static> {
     let growing = rows.iter().filter(|row| row.is_growing).count();
     let mut parts = vec![format!("{growing} growing")];
@@ -158,12 +158,12 @@ fn site(
     Line::styled(text, style)
 }
 
-/// With a blank behind it.
+/// Followed by a blank.
 fn cut(text: &str, width: usize) -> String {
     cell::left(text, width.saturating_sub(1))
 }
 
-/// Unknown is nothing, not 0.
+/// Empty if unknown, not 0.
 fn rate(rate: Option<f64>) -> String {
     match rate {
         None => "?".to_owned(),

@@ -1,7 +1,7 @@
 //! The terminal view of `trace`: the sites that grow now.
 //!
 //! [`TraceViewState`] is what the user chose; [`draw`] shows it with the rows of the last look,
-//! [`run`] is the loop around both. Who looks is the caller's business, behind [`TraceSource`].
+//! [`run`] is the loop around both. The caller supplies the looks, through [`TraceSource`].
 
 mod draw;
 mod run;
@@ -15,7 +15,7 @@ pub use draw::draw;
 pub use run::{DrawTarget, TraceSource, TraceViewOutcome, has_terminal, run};
 pub use state::TraceViewState;
 
-/// A site as it is shown; every text is fit for a terminal.
+/// A site as displayed; every text is safe for a terminal.
 #[derive(Clone, Debug, PartialEq)]
 pub struct SiteRow {
     /// The process.
@@ -24,19 +24,19 @@ pub struct SiteRow {
     pub comm: String,
     /// How many are open.
     pub live: usize,
-    /// How many more a second, over the last seconds.
+    /// Growth per second, over the last seconds.
     pub rate: Option<f64>,
-    /// Whether it has grown for a while.
+    /// Whether it has been growing for a while.
     pub is_growing: bool,
     /// How many were opened, and how many of them closed.
     pub opened: u64,
-    /// The same that were closed.
+    /// How many of them were closed.
     pub closed: u64,
-    /// Seconds that the oldest has been open.
+    /// How long the oldest has been open, in seconds.
     pub oldest: f64,
-    /// What most of them are.
+    /// The most frequent class.
     pub class: String,
-    /// What they point to, where that is one.
+    /// Their target, if all have the same.
     pub target: Option<String>,
     /// `main.c:23 begin`.
     pub line: String,
@@ -45,7 +45,7 @@ pub struct SiteRow {
 }
 
 impl SiteRow {
-    /// The same site from look to look.
+    /// Whether it is the same site as at an earlier look.
     fn is_same(&self, (pid, line): &(u32, String)) -> bool {
         self.pid == *pid && self.line == *line
     }
@@ -54,12 +54,12 @@ impl SiteRow {
 /// The line above the rows.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct TraceHeadline {
-    /// The program, as it is called.
+    /// The program's name.
     pub name: String,
-    /// Its number.
+    /// Its pid.
     pub pid: u32,
     /// How many processes run.
     pub processes: usize,
-    /// How many descriptors they hold; unknown where they could not be listed.
+    /// How many descriptors they hold; `None` if they could not be listed.
     pub descriptors: Option<u64>,
 }

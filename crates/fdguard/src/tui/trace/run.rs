@@ -1,4 +1,4 @@
-//! The loop: let the source look, take keys, draw. One thread.
+//! The loop: let the source look, handle keys, draw. One thread.
 
 use std::io;
 use std::time::{Duration, Instant};
@@ -15,30 +15,30 @@ use crate::tui::input::{self, Input};
 use crate::tui::terminal::Screen;
 use crate::watching::WatchProgress;
 
-/// The source of samples; it keeps the sites.
+/// Supplies samples and keeps the sites.
 pub trait TraceSource {
-    /// Looks if it is time to. Blocks at most until `deadline`, so that keys are answered.
+    /// Looks if it is time. Blocks at most until `deadline`, so that keys are handled.
     fn advance(&mut self, deadline: Instant) -> anyhow::Result<WatchProgress>;
 
-    /// The sites of the last look, those that grow most first.
+    /// The sites of the last look, the fastest growing first.
     fn rows(&self) -> &[SiteRow];
 
-    /// What they belong to.
+    /// The program that they belong to.
     fn headline(&self) -> TraceHeadline;
 }
 
-/// Why the view was left.
+/// Why the view ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TraceViewOutcome {
     /// The watch is over.
     Ended,
-    /// The user left.
+    /// The user quit.
     Quit,
     /// The user pressed Ctrl-C, or a termination signal arrived.
     Interrupted,
 }
 
-/// Where it is drawn.
+/// Where to draw.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DrawTarget {
     /// On standard output.
@@ -49,9 +49,9 @@ pub enum DrawTarget {
 
 /// How long a key may wait while the source waits for its next look.
 const STEP: Duration = Duration::from_millis(50);
-/// Nobody reads more than ten screens a second.
+/// More than ten screens a second cannot be read.
 const FRAME: Duration = Duration::from_millis(100);
-/// A burst of keys is taken in before the screen is drawn again, but not without end.
+/// How many keys of a burst are handled before the screen is drawn again.
 const BURST: usize = 64;
 
 /// Whether there is a controlling terminal.
@@ -60,7 +60,7 @@ pub fn has_terminal() -> bool {
     super::screen::controlling().is_ok()
 }
 
-/// Shows the sites until the watch ends or the user leaves. The terminal is restored in any case.
+/// Shows the sites until the watch ends or the user quits, and always restores the terminal.
 pub fn run(
     source: &mut dyn TraceSource,
     place: DrawTarget,

@@ -22,7 +22,7 @@ pub(super) fn controlling() -> io::Result<File> {
 }
 
 impl TtyScreen {
-    /// Takes the terminal.
+    /// Enters the alternate screen.
     pub(super) fn enter() -> io::Result<Self> {
         let mut tty = controlling()?;
         enable_raw_mode()?;

@@ -1,4 +1,4 @@
-//! What the user chose to see.
+//! The user's choices in the view.
 
 use crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
 
@@ -13,11 +13,11 @@ pub struct TraceViewState {
     /// Whether the stack of the selected site is open.
     pub(super) is_open: bool,
     pub(super) scroll: usize,
-    /// The site that the user chose; the first one while nobody did.
+    /// The site that the user chose; `None` selects the first one.
     chosen: Option<(u32, String)>,
 }
 
-/// What a key asks of the loop.
+/// The action that a key requests from the loop.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum KeyAction {
     Stay,
@@ -26,7 +26,7 @@ pub(super) enum KeyAction {
 }
 
 impl TraceViewState {
-    /// Nothing chosen.
+    /// The initial state, without a choice.
     #[must_use]
     pub fn new(colour: bool) -> Self {
         Self {
@@ -38,7 +38,7 @@ impl TraceViewState {
         }
     }
 
-    /// The cursor goes where its site went. If that is gone the cursor stays where it was.
+    /// The cursor follows its site. If the site is gone, the cursor stays where it was.
     pub fn follow(&mut self, rows: &[SiteRow]) {
         let chosen = self.chosen.as_ref();
         let found = chosen.and_then(|key| rows.iter().position(|row| row.is_same(key)));
@@ -47,7 +47,7 @@ impl TraceViewState {
         self.is_open &= !rows.is_empty();
     }
 
-    /// Takes in what the user did.
+    /// Handles a key or event.
     pub(super) fn update(&mut self, input: Input, rows: &[SiteRow]) -> KeyAction {
         match input {
             Input::Resize { .. } => KeyAction::Stay,
@@ -74,7 +74,7 @@ impl TraceViewState {
             KeyCode::Enter | KeyCode::Char(' ') => {
                 self.is_open = !self.is_open && !rows.is_empty();
                 self.scroll = 0;
-                // What is read stays under the eye, however the rows move.
+                // Keep the selected site in view, however the rows move.
                 self.choose(rows);
             }
             _ => {}

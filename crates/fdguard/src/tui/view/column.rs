@@ -26,7 +26,8 @@ pub(super) enum Column {
     Command,
 }
 
-/// What to give up last comes first. The long forms replace the short ones where there is room.
+/// The columns by priority, the most important first. Long forms replace short ones if there is
+/// room.
 const PRIORITY: &[Column] = &[
     Column::Mark,
     Column::Count,
@@ -43,8 +44,8 @@ const PRIORITY: &[Column] = &[
     Column::Uid,
 ];
 
-/// The columns for this width, each with its own. Numbers of processes take what they need: on
-/// most hosts that leaves room for a whole name.
+/// The columns for this width, each with its own width. Pids take only what they need: on most
+/// hosts that leaves room for a whole name.
 pub(super) fn columns(width: usize, pid_width: usize, tree: bool) -> Vec<(Column, usize)> {
     // A command name has at most 15 characters; in the tree it is indented.
     let least = if tree { 20 } else { 10 };
@@ -114,12 +115,12 @@ impl Column {
         }
     }
 
-    /// Whether the list is sorted by what this column shows.
+    /// Whether the list is sorted by this column.
     pub(super) fn shows(self, sort: Sort) -> bool {
         self.heading().eq_ignore_ascii_case(sort.name())
     }
 
-    /// Whether its text carries the colour of the row's severity.
+    /// Whether its text has the colour of the row's severity.
     pub(super) fn is_telling(self) -> bool {
         matches!(
             self,
@@ -151,8 +152,8 @@ impl Column {
     }
 }
 
-/// What a family holds; nothing for who has none. One with an unreadable member holds at least
-/// what the others hold.
+/// What a family holds; empty for a process without one. If a member is unreadable, the sum is a
+/// lower bound.
 fn family(entry: &Entry) -> String {
     let Some(family) = entry.family.filter(|family| family.members > 1) else {
         return String::new();

@@ -17,14 +17,14 @@ use crate::tui::app::{App, Holdings};
 /// Columns for a class and its count.
 const CLASS: usize = 26;
 
-/// The pane, when it is open.
+/// Draws the pane, if it is open.
 pub(super) fn draw(buffer: &mut Buffer, area: Rect, app: &App, theme: &Theme) {
     let Some(pane) = app.pane.as_ref().filter(|_| !area.is_empty()) else {
         return;
     };
     let lines = lines(app, usize::from(area.width.saturating_sub(2)), theme);
     let room = usize::from(area.height.saturating_sub(2));
-    // A pane that got shorter under the reader still shows its end.
+    // If the pane became shorter while scrolled, show its end.
     let first = pane.scroll.min(lines.len().saturating_sub(room));
     let below = lines.len().saturating_sub(first + room);
     let mut block = Block::bordered().title(title(app));
@@ -164,7 +164,7 @@ fn walls(walls: &[Wall], width: usize, theme: &Theme) -> Vec<Line<'static>> {
     lines
 }
 
-/// Classes on the left, targets on the right; below each other where there is no room.
+/// Classes on the left, targets on the right; stacked if the screen is too narrow.
 fn holdings_table(summary: &Summary, width: usize, theme: &Theme) -> Vec<Line<'static>> {
     let classes = summary.classes.as_deref().unwrap_or_default();
     let targets = summary.targets.as_deref().unwrap_or_default();
@@ -191,7 +191,7 @@ fn holdings_table(summary: &Summary, width: usize, theme: &Theme) -> Vec<Line<'s
         .map(|target| {
             let text = target.target.to_lossy();
             let class = target.class.to_string();
-            // Anonymous things are called after their class; saying it once is enough.
+            // Anonymous inodes are named after their class; show that once.
             let named = if text == class {
                 class
             } else {

@@ -12,7 +12,7 @@ use crate::report::host::{cell, mark, severity, wall_share};
 use crate::terminal::sanitize_str;
 use crate::tui::app::App;
 
-/// A ceiling as large as this is the kernel's way of saying that there is none.
+/// The kernel uses a ceiling this large to mean that there is none.
 const NO_CEILING: u64 = i64::MAX as u64;
 
 /// The totals, the state of the list, and the first gap.
@@ -59,7 +59,7 @@ fn totals(app: &App, theme: &Theme) -> Line<'static> {
     line
 }
 
-/// Summary of all processes, and what the list shows of them.
+/// A summary of all processes, and of what the list shows.
 fn state(app: &App, theme: &Theme) -> Line<'static> {
     let rows = &app.view.rows;
     let of = |wanted| {
@@ -115,7 +115,7 @@ fn gap(app: &App, theme: &Theme) -> Option<Line<'static>> {
     Some(Line::styled(sanitize_str(&text).into_owned(), theme.gap()))
 }
 
-/// The most used keys, or the filter while it is typed.
+/// The most used keys, or the filter while it is edited.
 pub(super) fn draw_footer(buffer: &mut Buffer, area: Rect, app: &App, theme: &Theme) {
     let line = if app.editing {
         Line::from(vec![
@@ -152,7 +152,7 @@ fn marked(level: Option<Severity>) -> String {
     }
 }
 
-/// `2s`, `0.5s`: without decimals where there are none.
+/// `2s`, `0.5s`: no decimals for whole seconds.
 fn interval(seconds: f64) -> String {
     format!("{}s", (seconds * 10.0).round() / 10.0)
 }

@@ -1,4 +1,4 @@
-//! The help, above everything else.
+//! The help overlay.
 
 use ratatui::Frame;
 use ratatui::layout::Rect;
@@ -22,7 +22,7 @@ const WORDS: &[(&str, &str)] = &[
     ("?  -", "unknown; not growing"),
 ];
 
-/// The keys, the words, and every gap in full.
+/// Draws the keys, the terms, and every gap in full.
 pub(super) fn draw(frame: &mut Frame<'_>, app: &App, theme: &Theme) {
     let pair = |(key, text): &(&'static str, &'static str)| {
         Line::from(vec![

@@ -66,7 +66,7 @@ fn line(columns: &[(Column, usize)], entry: &Entry, app: &App, theme: &Theme) ->
         [text, Span::raw(" ")]
     });
     let line = Line::from_iter(spans);
-    // The dead and the unreadable step back behind those that can still do harm.
+    // Zombies and unreadable processes are dimmed: the others can still do harm.
     if row.count.is_none() {
         line.style(theme.quiet())
     } else {

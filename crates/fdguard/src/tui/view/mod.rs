@@ -1,4 +1,4 @@
-//! Draws the state. Reads it, never changes it, and touches only what is on the screen.
+//! Draws the state. Reads it, never changes it, and processes only what is on the screen.
 
 use ratatui::Frame;
 use ratatui::layout::Rect;
@@ -12,7 +12,7 @@ mod header;
 mod help;
 mod list;
 
-/// Where everything goes.
+/// The layout of the screen.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Areas {
     header: Rect,
@@ -22,10 +22,10 @@ struct Areas {
     footer: Rect,
 }
 
-/// Below this many rows only the list and one line above it are of use.
+/// Below this many rows only the list and one line above it are useful.
 const CRAMPED: u16 = 8;
 
-/// From this many rows on, a line for the first gap is not missed by the list.
+/// From this many rows on, the list can spare a line for the first gap.
 const ROOMY: u16 = 12;
 
 /// Draws everything.
@@ -42,13 +42,13 @@ pub(super) fn draw(frame: &mut Frame<'_>, app: &App) {
     }
 }
 
-/// Rows of the list on the screen that the state knows of.
+/// How many rows of the list fit on a screen of the known size.
 pub(super) fn list_height(app: &App) -> usize {
     let (width, height) = app.size;
     usize::from(areas(app, Rect::new(0, 0, width, height)).list.height)
 }
 
-/// Lines of text in the pane, and how many of them are on the screen that the state knows of.
+/// The number of text lines in the pane, and how many of them fit on a screen of the known size.
 pub(super) fn pane_extent(app: &App) -> (usize, usize) {
     let (width, height) = app.size;
     let pane = areas(app, Rect::new(0, 0, width, height)).pane;
@@ -61,7 +61,7 @@ fn areas(app: &App, area: Rect) -> Areas {
     let gaps = u16::from(!app.view.gaps.is_empty() && area.height >= ROOMY);
     let (header, footer) = if cramped { (1, 0) } else { (2 + gaps, 1) };
     let body = area.height.saturating_sub(header + footer + 1);
-    // The pane leaves the list enough to move about in.
+    // The pane leaves the list enough rows to scroll.
     let pane = match body {
         _ if app.pane.is_none() => 0,
         0..12 => body.saturating_sub(3),

@@ -15,25 +15,25 @@ use crate::terminal::sanitize;
 /// One family of classes.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct ClassRow {
-    /// The class, where all are of one; else what they have in common.
+    /// The class, if all have the same; else what they have in common.
     pub(super) name: String,
     /// How many there are.
     pub(super) count: u32,
     /// How many of them were opened during the watch.
     pub(super) opened: u64,
-    /// The worst verdict about it: growing or leaking; absent if there is none.
+    /// The worst verdict about it: growing or leaking; `None` if there is none.
     pub(super) verdict: Option<Verdict>,
-    /// Whether it rises and that is known to be harmless.
+    /// Whether it grows and is known to be harmless.
     pub(super) is_cleared: bool,
-    /// How fast it rises, a minute.
+    /// Growth per minute.
     pub(super) rate: Option<f64>,
-    /// What it is that rises, each as narrow as it is known.
+    /// What is growing, as precisely as known.
     pub(super) targets: Vec<String>,
-    /// How many there were over time.
+    /// Their number over time.
     pub(super) history: History,
 }
 
-/// A row for each family that holds something, those that rise first.
+/// A row for each family that holds something, growing ones first.
 pub(super) fn class_rows(timeline: &Timeline, opinion: &ProcessDiagnosis) -> Vec<ClassRow> {
     let families = timeline
         .groups()
@@ -105,14 +105,14 @@ fn rises(finding: &Finding) -> Option<Verdict> {
 fn is_of(finding: &Finding, family: &Class) -> bool {
     let listening = Class::Tcp(TcpState::Listen);
     match &finding.class {
-        // The timeline keeps these apart from connections.
+        // The timeline separates these from connections.
         Some(class) if *class == listening => *family == listening,
         Some(class) => class.family() == *family,
         None => false,
     }
 }
 
-/// The family without the state of a socket, which differs from one to the next.
+/// The family without the state of a socket, which varies.
 fn family_name(family: &Class) -> String {
     match family {
         Class::Tcp(TcpState::Unknown) => "tcp".to_owned(),

@@ -1,4 +1,4 @@
-//! MadeReport-up watches: one look a second, and what a test does not name is ordinary.
+//! MadeReport-up watches: one look a second; whatever a test does not specify is ordinary.
 
 use fdguard_core::config::Config;
 use fdguard_core::playbook::Playbook;
@@ -14,11 +14,11 @@ use super::{WatchOptions, WatchViewState};
 /// How the descriptors of a made-up process change from look to look.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Life {
-    /// One connection every other second is never closed, and a log file now and then.
+    /// Every other second one connection is leaked, and a log file now and then.
     Leaking,
-    /// As it began.
+    /// No change.
     Stable,
-    /// Only a count, which rises.
+    /// Only a count, which grows.
     Counted,
     /// Two connections a second, closed after three.
     Busy,
@@ -113,7 +113,7 @@ fn sighting(fd: Fd, class: Class, target: &str) -> Sighting {
     }
 }
 
-/// What is there at the first look: 44 descriptors of five classes.
+/// The descriptors at the first look: 44 of five classes.
 fn beginning() -> LookChange {
     let mut opened = Vec::new();
     let mut hold = |class: Class, count: u32, target: &str| {
@@ -173,7 +173,7 @@ fn busy(second: u32) -> Option<LookChange> {
     })
 }
 
-/// A watch of these processes over so many seconds.
+/// A watch of these processes over `seconds` seconds.
 pub(super) fn watch(actors: &[Actor], seconds: u32) -> Watch {
     let mut watch = begun(actors);
     for second in 0..seconds {
@@ -210,7 +210,7 @@ pub(super) fn proceed(watch: &mut Watch, actors: &[Actor], second: u32) {
     }
 }
 
-/// Something that could not be seen.
+/// Adds a gap.
 pub(super) fn gap(watch: &mut Watch, what: &str) {
     watch.record(&RecordingEntry::Gap(Gap::new(
         what,
@@ -219,7 +219,7 @@ pub(super) fn gap(watch: &mut Watch, what: &str) {
     )));
 }
 
-/// Five minutes of a leak, of which one part was cleared.
+/// Five minutes of a leak, a part of which was accepted.
 pub(super) fn leak() -> Watch {
     let mut watch = watch(&[Actor::new(0, "worker", Life::Leaking)], 300);
     gap(&mut watch, "open files of the user's other processes");
@@ -227,7 +227,7 @@ pub(super) fn leak() -> Watch {
     watch
 }
 
-/// A tree of four, of which one ended.
+/// A tree of four, one of which has ended.
 pub(super) fn tree() -> Vec<Actor> {
     let ended = Actor {
         ends: Some(70),
@@ -241,7 +241,7 @@ pub(super) fn tree() -> Vec<Actor> {
     ]
 }
 
-/// What to judge by: log files were looked into and found harmless.
+/// Settings in which log files were examined and found harmless.
 pub(super) fn settings() -> RuleSettings {
     let config = Config::parse(
         "[[cleared]]\nclass = \"regular\"\ntarget = \"/var/log/*\"\n\

@@ -1,7 +1,7 @@
 //! The terminal view of `watch`: verdict, classes, limits and findings.
 //!
-//! [`State`] is what the user chose and what was judged last; [`draw`] shows it, [`run`] is the
-//! loop around both. Who looks, and when, is the caller's business, behind [`WatchSource`].
+//! [`WatchViewState`] is what the user chose and what was judged last; [`draw`] shows it, [`run`]
+//! is the loop around both. The caller decides when to look, through [`WatchSource`].
 
 mod class_row;
 mod draw;

@@ -30,8 +30,8 @@ pub(super) fn clock(seconds: f64) -> String {
     }
 }
 
-/// When something comes, and the range: `in 3.2 min (2.9–3.8)`. Without a latest time it may never
-/// come.
+/// When something happens, and the range: `in 3.2 min (2.9–3.8)`. Without a latest time it may
+/// never happen.
 pub(super) fn countdown(eta: f64, soonest: Option<f64>, latest: Option<f64>) -> String {
     if eta <= 0.0 {
         return "reached".to_owned();

@@ -1,4 +1,4 @@
-//! The loop: let the source look, take keys, draw. One thread.
+//! The loop: let the source look, handle keys, draw. One thread.
 
 use std::io;
 use std::time::{Duration, Instant};
@@ -15,10 +15,10 @@ use crate::tui::input::{self, Input};
 use crate::tui::terminal::Screen;
 use crate::watching::WatchProgress;
 
-/// The source of samples; it keeps the watch.
+/// Supplies samples and keeps the watch.
 pub trait WatchSource {
-    /// Looks if it is time to, and takes in what was seen. Blocks at most until `deadline`, so that
-    /// keys are answered; returns earlier when something happened.
+    /// Looks if it is time, and adds the result to the watch. Blocks at most until `deadline`, so
+    /// that keys are handled; returns earlier if something happened.
     fn advance(&mut self, deadline: Instant) -> anyhow::Result<WatchProgress>;
 
     /// Everything seen so far.
@@ -30,38 +30,38 @@ pub trait WatchSource {
 pub struct WatchOptions {
     /// Whether to use colour.
     pub colour: bool,
-    /// By what to judge.
+    /// The settings of the rules.
     pub settings: RuleSettings,
-    /// After how many seconds the watch ends by itself, if it does.
+    /// The length of the watch in seconds, if it is limited.
     pub ends_after: Option<f64>,
-    /// What is watched, as the user named it.
+    /// The user's name for what is watched.
     pub name: String,
 }
 
-/// Why the view was left.
+/// Why the view ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum WatchViewEnd {
     /// The watch is over.
     Ended,
-    /// The user left, or a termination signal arrived.
+    /// The user quit, or a termination signal arrived.
     Quit,
 }
 
 /// How long a key may wait while the source waits for its next look.
 const STEP: Duration = Duration::from_millis(50);
 
-/// Nobody reads more than ten screens a second.
+/// More than ten screens a second cannot be read.
 const FRAME: Duration = Duration::from_millis(100);
 
-/// How long the processes that are not shown in full may be judged for, in a frame.
+/// The time per frame for judging the processes that are not shown in full.
 const JUDGING: Duration = Duration::from_millis(30);
 
-/// A burst of keys is taken in before the screen is drawn again, but not without end: a paste must
-/// not hold the screen still.
+/// How many keys of a burst are handled before the screen is drawn again: a paste must not freeze
+/// the screen.
 const BURST: usize = 64;
 
-/// Shows the watch until it ends or the user leaves. The terminal is restored in any case. After
-/// that a termination signal only ends the view: the caller reports what was found, and returns.
+/// Shows the watch until it ends or the user quits, and always restores the terminal. After that a
+/// termination signal ends only the view: the caller reports the findings and returns.
 pub fn run(source: &mut dyn WatchSource, options: &WatchOptions) -> anyhow::Result<WatchViewEnd> {
     let ended = EndSignal::listen()?;
     let mut screen = Screen::enter()?;
@@ -97,7 +97,7 @@ pub(super) fn show<B: Backend>(
                 .draw(|frame| draw(frame, &state, source.watch()))
                 .map_err(in_words)?;
             drawn = Some(Instant::now());
-            // Whoever was not judged in time is in the next frame.
+            // Processes that were not judged in time appear in the next frame.
             is_new = is_unjudged;
         }
         match source.advance(Instant::now() + STEP)? {

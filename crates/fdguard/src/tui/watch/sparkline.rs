@@ -1,4 +1,4 @@
-//! A history in a row of blocks.
+//! A history as a row of blocks.
 
 use fdguard_core::timeline::{RINGS, Timeline, Track};
 
@@ -8,7 +8,7 @@ const BLOCKS: [char; 8] = ['▁', '▂', '▃', '▄', '▅', '▆', '▇', '█
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct History {
     values: Vec<u32>,
-    /// The least that there ever was: a value is the most of its time.
+    /// The overall minimum: each value is the maximum of its interval.
     least: u32,
     /// Whether each value is a single look.
     is_exact: bool,
@@ -16,7 +16,7 @@ pub(super) struct History {
 
 impl History {
     /// The history of a track, from the finest ring that reaches back to the start. All tracks of a
-    /// timeline are shown from the same one, so that what happened together stands in one column.
+    /// timeline use the same ring, so that simultaneous events share a column.
     pub(super) fn of(timeline: &Timeline, track: &Track) -> Self {
         let covers = |ring: &usize| timeline.total().ring(*ring).all.past().is_none();
         let ring = (0..RINGS).find(covers).unwrap_or(RINGS - 1);
@@ -29,20 +29,20 @@ impl History {
         }
     }
 
-    /// The least and the most; absent before the first look.
+    /// Minimum and maximum; `None` before the first look.
     pub(super) fn range(&self) -> Option<(u32, u32)> {
         let most = self.values.iter().max()?;
         Some((self.least, *most))
     }
 
-    /// As a picture of so many columns and rows, the top row first. A few looks are not stretched:
-    /// they take one column each.
+    /// As a picture of `width` columns and `height` rows, the top row first. A few looks are not
+    /// stretched: they take one column each.
     pub(super) fn picture(&self, width: usize, height: usize) -> Vec<String> {
         let Some((least, most)) = self.range() else {
             return vec![String::new(); height];
         };
         let columns = self.columns(width);
-        // A move of one or two among hundreds must not look like a mountain.
+        // A change of one or two among hundreds must not look like a mountain.
         let span = (most - least).max(4).max(most / 8);
         let steps = u64::try_from(height * BLOCKS.len()).unwrap_or(u64::MAX);
         let level = |value: u32| {
@@ -60,7 +60,7 @@ impl History {
         (0..height).map(row).collect()
     }
 
-    /// One value a column: the highest of those that share it.
+    /// One value per column: the highest of those that share it.
     fn columns(&self, width: usize) -> Vec<u32> {
         let length = self.values.len();
         let width = if self.is_exact {

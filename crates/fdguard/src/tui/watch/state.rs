@@ -1,4 +1,4 @@
-//! What was judged last, and what the user chose to see of it.
+//! The last judgement, and the user's choices in the view.
 
 use std::cmp::Reverse;
 
@@ -30,14 +30,14 @@ pub struct WatchViewState {
     pub(super) scroll: usize,
     /// The process that the user selected; by default the worst one.
     chosen: Option<u32>,
-    /// The finding that the user chose, and where it stood; it may come and go.
+    /// The selected finding and its position; it may come and go.
     selected: Option<Identity>,
     cursor: usize,
     size: (u16, u16),
     turns: u64,
 }
 
-/// What is open above the rest.
+/// The open overlay.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Pane {
     /// Everything about the selected finding.
@@ -51,14 +51,14 @@ pub(super) enum Pane {
 pub(super) struct JudgedProcess {
     pub(super) id: u32,
     pub(super) opinion: ProcessDiagnosis,
-    /// Absent where the descriptors could not be listed.
+    /// `None` if the descriptors could not be listed.
     pub(super) classes: Option<Vec<ClassRow>>,
     pub(super) total: History,
-    /// When it was its turn.
+    /// When it was last judged.
     turn: u64,
 }
 
-/// A finding from one judgement to the next.
+/// Identifies a finding across judgements.
 type Identity = (String, Option<Class>, Option<Text>);
 
 fn identity(finding: &Finding) -> Identity {
@@ -72,7 +72,7 @@ fn identity(finding: &Finding) -> Identity {
 }
 
 impl WatchViewState {
-    /// Nothing judged, nothing chosen.
+    /// The initial state: nothing judged, nothing chosen.
     #[must_use]
     pub fn new(options: &WatchOptions) -> Self {
         Self {
@@ -91,8 +91,8 @@ impl WatchViewState {
         }
     }
 
-    /// Judges what changed since the last time: the process on the screen always, the others in
-    /// turn for as long as there is time. Tells whether there was enough for all.
+    /// Judges what changed since the last time: always the process on the screen, the others in
+    /// turn while there is time. Returns whether there was enough time for all.
     pub fn judge(
         &mut self,
         watch: &Watch,
@@ -142,7 +142,7 @@ impl WatchViewState {
         }
     }
 
-    /// Handles an input; returns whether to leave.
+    /// Handles an input; returns whether to quit.
     pub(in crate::tui) fn update(&mut self, input: Input, watch: &Watch) -> bool {
         match input {
             Input::Resize { width, height } => self.size = (width, height),
@@ -170,7 +170,7 @@ impl WatchViewState {
         false
     }
 
-    /// To the next finding; through the text of a pane that has no other.
+    /// Moves to the next finding, or scrolls a pane that has no other.
     fn step(&mut self, watch: &Watch, by: isize) {
         if self.pane == Some(Pane::Gaps) {
             let most = self.scroll_end(watch);
@@ -196,7 +196,7 @@ impl WatchViewState {
         let is_open = self.pane == Some(pane);
         self.pane = Some(pane).filter(|_| !is_open && !is_empty);
         if self.pane == Some(Pane::Finding) {
-            // Who reads one does not want another in its place.
+            // Keep showing this finding: do not replace it while it is being read.
             self.selected = self.finding(watch).map(identity);
         }
     }
@@ -232,7 +232,7 @@ impl WatchViewState {
         self.pane = self.pane.filter(|pane| *pane == Pane::Gaps);
     }
 
-    /// The cursor goes where its finding went. If it is gone, the cursor stays where it was.
+    /// The cursor follows its finding. If the finding is gone, the cursor stays where it was.
     fn follow_selected(&mut self, watch: &Watch) {
         let findings = self.findings(watch);
         let is_it = |finding: &Finding| Some(identity(finding)) == self.selected;
@@ -247,7 +247,7 @@ impl WatchViewState {
         self.pane = self.pane.filter(|pane| *pane != Pane::Finding || !is_empty);
     }
 
-    /// The processes as they are listed: those that run before those that ended, the worst first.
+    /// The processes in list order: running before ended ones, the worst first.
     pub(super) fn order<'a>(&self, watch: &'a Watch) -> Vec<&'a WatchedProcess> {
         let mut order: Vec<&WatchedProcess> = watch.subjects().collect();
         order.sort_by_key(|subject| (subject.gone.is_some(), Reverse(self.verdict(subject.id))));
@@ -262,7 +262,7 @@ impl WatchViewState {
         chosen.or_else(|| self.order(watch).first().copied())
     }
 
-    /// The latest verdict about a process; absent before the first one.
+    /// The latest verdict about a process; `None` before the first one.
     pub(super) fn judged(&self, id: u32) -> Option<&JudgedProcess> {
         self.judged.iter().find(|judged| judged.id == id)
     }
@@ -273,18 +273,18 @@ impl WatchViewState {
         judged.map_or(Verdict::Unknown, |judged| judged.opinion.verdict)
     }
 
-    /// What was found in the process on the screen.
+    /// The findings of the process on the screen.
     pub(super) fn findings(&self, watch: &Watch) -> &[Finding] {
         let judged = self.current(watch).and_then(|one| self.judged(one.id));
         judged.map_or(&[], |judged| &judged.opinion.findings)
     }
 
-    /// Which of them is selected.
+    /// The index of the selected finding.
     pub(super) fn cursor(&self) -> usize {
         self.cursor
     }
 
-    /// The finding that is selected.
+    /// The selected finding.
     pub(super) fn finding(&self, watch: &Watch) -> Option<&Finding> {
         self.findings(watch).get(self.cursor)
     }

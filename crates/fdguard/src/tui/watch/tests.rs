@@ -32,7 +32,7 @@ fn key(c: char) -> Input {
     Input::Key(KeyEvent::new(code, KeyModifiers::NONE))
 }
 
-/// Presses these keys; tells whether the last one left.
+/// Presses these keys; returns whether the last one quit.
 fn press(state: &mut WatchViewState, watch: &Watch, keys: &str) -> bool {
     keys.chars()
         .map(|c| state.update(key(c), watch))
@@ -247,7 +247,7 @@ fn without_time_the_others_are_judged_in_turn() {
     }
 }
 
-/// A source that looks at every step, faster than anybody could watch.
+/// A source that looks at every step, far faster than a real one.
 struct Played {
     watch: Watch,
     actors: Vec<Actor>,
@@ -273,7 +273,7 @@ impl WatchSource for Played {
         if self.second >= self.end {
             return Ok(WatchProgress::Ended);
         }
-        // Only for the eye: no test waits.
+        // Only for viewing by eye: no test waits.
         if self.waits {
             thread::sleep(deadline.saturating_duration_since(Instant::now()));
         }
@@ -317,8 +317,8 @@ fn a_terminal_that_went_away_ends_the_loop_with_its_error() {
     assert!(shown(50, "|!").0.is_err());
 }
 
-/// For the eye: `FDGUARD_SHOWN=tree cargo test -p fdguard --lib shown_on_this_terminal -- --ignored
-/// --nocapture`.
+/// For viewing by eye: `FDGUARD_SHOWN=tree cargo test -p fdguard --lib shown_on_this_terminal --
+/// --ignored --nocapture`.
 #[test]
 #[ignore = "takes the terminal until q is pressed"]
 fn shown_on_this_terminal() {

@@ -99,7 +99,7 @@ pub(super) fn units(file: &UnitNode) -> Vec<Unit<'_>> {
         .and_then(UnitNode::list)
         .map(|list| list.iter().filter_map(text).collect())
         .unwrap_or_default();
-    // The program that is run is this one; the first word is then only its name.
+    // This is the program that runs; the first word is then only its name.
     if let Some(program) = program.and_then(text) {
         match words.first_mut() {
             Some(first) => *first = program,
@@ -114,7 +114,7 @@ pub(super) fn units(file: &UnitNode) -> Vec<Unit<'_>> {
     }]
 }
 
-/// A hit at a key inside of the dictionary of reasons.
+/// A hit at a key in the dictionary of reasons.
 fn reason(unit: &Unit<'_>, key: &str, wrong: fn(&UnitNode) -> bool, why: &str) -> Vec<Hit> {
     let node = unit.service.get("KeepAlive").and_then(|node| node.get(key));
     let hit = node

@@ -1,4 +1,4 @@
-//! Known traps in units. To add one: an entry in the table of its supervisor, and a function.
+//! Known traps in units. To add one: add an entry to the table of its supervisor, and a function.
 
 use fdguard_core::rule::{self, Rule, RuleKind, RuleTable, Severity};
 use serde::Serialize;
@@ -14,7 +14,7 @@ mod systemd;
 /// Finds the trap in a unit.
 type Check = fn(&Unit<'_>) -> Vec<Hit>;
 
-/// The description of a unit rule; `instead` is what to write.
+/// Defines a unit rule; `instead` is what to write.
 const fn trap(
     id: &'static str,
     severity: Severity,
@@ -32,7 +32,7 @@ const fn trap(
     }
 }
 
-/// Where a rule fires, and why that is a trap here.
+/// Where a rule fires, and why it is a trap there.
 type Hit = (usize, String);
 
 /// One service of a file, as the rules see it.
@@ -41,19 +41,19 @@ struct Unit<'a> {
     file: &'a UnitNode,
     /// The settings of the service.
     service: &'a UnitNode,
-    /// The words that it runs, with their line; empty when it has none.
+    /// The words of the command, with their line; empty if there is none.
     words: (usize, Vec<String>),
 }
 
 impl Unit<'_> {
-    /// One hit at a setting, when it is there and wrong.
+    /// One hit at a setting, if it is present and wrong.
     fn when(&self, name: &str, wrong: impl Fn(&UnitNode) -> Option<String>) -> Vec<Hit> {
         let node = self.service.get(name);
         let hit = node.and_then(|node| Some((node.line, wrong(node)?)));
         hit.into_iter().collect()
     }
 
-    /// One hit at the service, when something is missing.
+    /// One hit at the service, if something is missing.
     fn missing(&self, is_missing: bool, why: &str) -> Vec<Hit> {
         let hit = is_missing.then(|| (self.service.line, why.to_owned()));
         hit.into_iter().collect()
@@ -72,7 +72,7 @@ impl Unit<'_> {
     }
 }
 
-/// One hit at the command, when it leaves something in the background.
+/// One hit at the command, if it leaves something in the background.
 fn daemonises(unit: &Unit<'_>) -> Vec<Hit> {
     let (line, words) = &unit.words;
     let why = super::words::daemonises(words);

@@ -93,7 +93,7 @@ fn no_group(unit: &Unit<'_>) -> Vec<Hit> {
 }
 
 fn no_minfds(unit: &Unit<'_>) -> Vec<Hit> {
-    // A file of conf.d has no such section: then it cannot be known.
+    // A file in conf.d has no such section: then it is unknown.
     let Some(daemon) = unit.file.get("supervisord") else {
         return Vec::new();
     };

@@ -118,7 +118,7 @@ pub(super) const RULES: RuleTable<Check> = &[
     ),
 ];
 
-/// Sections that are no service (a timer, a drop-in without one) have nothing to say.
+/// The service of the file; none for a timer or a drop-in without a `[Service]` section.
 pub(super) fn units(file: &UnitNode) -> Vec<Unit<'_>> {
     let Some(service) = file.get("Service") else {
         return Vec::new();
@@ -135,7 +135,7 @@ pub(super) fn units(file: &UnitNode) -> Vec<Unit<'_>> {
     }]
 }
 
-/// The words, without the marks that may stand before the program.
+/// The words, without the prefixes allowed before the program.
 fn words(line: &str) -> Vec<String> {
     let mut words = split(line).unwrap_or_default();
     if let Some(first) = words.first_mut() {
@@ -173,7 +173,7 @@ fn relative(unit: &Unit<'_>) -> Vec<Hit> {
 }
 
 fn no_limit(unit: &Unit<'_>) -> Vec<Hit> {
-    // A oneshot unit ends before it can use up any limit.
+    // A oneshot unit ends before it can exhaust a limit.
     let is_short = unit.setting("Type") == Some("oneshot");
     let has_limit = unit.service.get("LimitNOFILE").is_some();
     let is_missing = !has_limit && !is_short && !unit.words.1.is_empty();

@@ -18,7 +18,7 @@ const ALL: [UnitTarget; 4] = [
     UnitTarget::Compose,
 ];
 
-/// A rule, a text in which it fires and where, and the nearest text in which it does not.
+/// A rule, a text in which it fires and the line, and the nearest text in which it does not.
 type Case = (&'static str, &'static str, usize, &'static str);
 
 fn plist(body: &str) -> String {

@@ -2,11 +2,11 @@
 
 use super::{UnitNode, UnitValue, UnreadableUnit};
 
-/// Whose rules.
+/// The dialect.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Style {
-    /// A backslash at the end continues; a section or key may come again; an empty value forgets
-    /// what was before.
+    /// A backslash at the end continues a line; a section or key may be repeated; an empty value
+    /// resets earlier ones.
     Systemd,
     /// An indented line continues; `;` and `#` after a space begin a comment.
     Supervisord,
@@ -49,7 +49,7 @@ pub(super) fn read(text: &str, style: Style) -> Result<UnitNode, UnreadableUnit>
         while style == Style::Systemd && whole.ends_with('\\') {
             whole.pop();
             let Some((_, next)) = lines.next() else { break };
-            // A comment inside of a continued line is left out.
+            // A comment inside a continued line is skipped.
             if next.trim_start().starts_with(['#', ';']) {
                 whole.push('\\');
             } else {
@@ -77,7 +77,7 @@ pub(super) fn read(text: &str, style: Style) -> Result<UnitNode, UnreadableUnit>
     })
 }
 
-/// Opens a section, or opens it again: then it is moved to the end, with what it has.
+/// Opens a section, or reopens it: then it moves to the end, with its contents.
 fn open(sections: &mut Pairs, name: &str, line: usize) {
     let known = sections.iter().position(|it| it.0 == name);
     let section = known.map(|at| sections.remove(at)).unwrap_or_else(|| {

@@ -9,29 +9,29 @@ mod yaml;
 /// A value with its line, counted from 1.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct UnitNode {
-    /// Where it stands.
+    /// Its line number.
     pub line: usize,
-    /// What it is.
+    /// Its value.
     pub value: UnitValue,
 }
 
-/// What a node is.
+/// The value of a node.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum UnitValue {
-    /// Text, numbers, truth: as they are written.
+    /// Text, numbers and booleans, as written.
     Text(String),
     /// In order.
     List(Vec<UnitNode>),
-    /// In order, and a name may come twice. The line is that of the name.
+    /// In order; a name may occur twice. The line is that of the name.
     Map(Vec<(String, UnitNode)>),
 }
 
-/// Why a file is no unit.
+/// Why a file is not a unit.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct UnreadableUnit {
-    /// Where, if that is known.
+    /// The line, if known.
     pub line: Option<usize>,
-    /// Why.
+    /// The reason.
     pub why: String,
 }
 
@@ -54,7 +54,7 @@ pub fn read(target: UnitTarget, text: &str) -> Result<UnitNode, UnreadableUnit> 
     }
 }
 
-/// For whom a file is, by its name or by what stands in it.
+/// Guesses the target of a file from its name or contents.
 #[must_use]
 pub fn guess(name: &str, text: &str) -> Option<UnitTarget> {
     let end = name.rsplit('.').next().unwrap_or_default();
@@ -117,14 +117,14 @@ impl UnitNode {
         }
     }
 
-    /// Whether it says yes, as any of the formats says it.
+    /// Whether it means yes in any of the formats.
     #[must_use]
     pub fn is_yes(&self) -> bool {
         let text = self.text().unwrap_or_default().to_ascii_lowercase();
         matches!(text.as_str(), "true" | "yes" | "on" | "1")
     }
 
-    /// Whether it says no.
+    /// Whether it means no.
     #[must_use]
     pub fn is_no(&self) -> bool {
         let text = self.text().unwrap_or_default().to_ascii_lowercase();

@@ -4,7 +4,7 @@ use roxmltree::{Document, Node as Element, ParsingOptions};
 
 use super::{UnitNode, UnitValue, UnreadableUnit};
 
-/// As deep as a property list of a service goes, and much deeper.
+/// Much deeper than the property list of any service.
 const DEEPEST: usize = 64;
 
 pub(super) fn read(text: &str) -> Result<UnitNode, UnreadableUnit> {
@@ -12,7 +12,7 @@ pub(super) fn read(text: &str) -> Result<UnitNode, UnreadableUnit> {
         let why = "binary property list: convert it with `plutil -convert xml1`";
         return Err(UnreadableUnit::at(1, why));
     }
-    // Every property list names its document type; entities of its own are not resolved.
+    // Every property list has a document type; its own entities are not resolved.
     let options = ParsingOptions {
         allow_dtd: true,
         nodes_limit: 100_000,

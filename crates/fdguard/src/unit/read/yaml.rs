@@ -7,7 +7,7 @@ use saphyr_parser::{Event, Parser, ScanError, Span, StrInput};
 use super::{UnitNode, UnitValue, UnreadableUnit};
 
 const DEEPEST: usize = 64;
-/// Anchors that name each other could grow without end.
+/// Anchors that refer to each other could expand without limit.
 const MOST: usize = 100_000;
 
 pub(super) fn read(text: &str) -> Result<UnitNode, UnreadableUnit> {
@@ -94,7 +94,7 @@ impl<'a> Reader<'a> {
         loop {
             let (event, line) = self.next()?;
             if event == Event::MappingEnd {
-                // What stands in the map itself wins, so it comes later.
+                // The map's own entries win, so they come later.
                 merged.append(&mut pairs);
                 return Ok(merged);
             }
@@ -104,7 +104,7 @@ impl<'a> Reader<'a> {
             let value = self.node(event, value_line, depth + 1)?;
             match (key.as_str(), &value.value) {
                 ("<<", UnitValue::List(list)) => {
-                    // Of several the first wins.
+                    // Of several merged maps the first wins.
                     let all = list.iter().rev().flat_map(UnitNode::pairs);
                     merged.extend(all.cloned());
                 }

@@ -32,7 +32,7 @@ fn judge(mut pile: ChildPile, starts: &[u64], begins: &[u64], requests: u64) -> 
     match cycles::judge(&series) {
         CycleOutcome::Leaks(rate) => {
             pile.per_cycle = Some((rate, requests));
-            // Those of the warm-up do not count, as descriptors of it do not.
+            // Children of the warm-up do not count; neither do its descriptors.
             let left: u64 = series.iter().sum();
             pile.running = left.saturating_sub(pile.zombies);
             Some(pile)

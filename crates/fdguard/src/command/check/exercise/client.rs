@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use rustix::net::sockopt::set_socket_linger;
 
-/// How long it may take to be let in, and to send.
+/// Time limit for connecting and for sending.
 const PATIENCE: Duration = Duration::from_secs(5);
 
 fn connect(address: &str) -> io::Result<TcpStream> {
@@ -24,16 +24,16 @@ fn connect(address: &str) -> io::Result<TcpStream> {
     Err(last)
 }
 
-/// Sends and goes away with a reset: the server's next write fails.
+/// Sends and disconnects with a reset, so that the server's next write fails.
 pub(super) fn disconnect(address: &str, send: &[u8]) -> io::Result<()> {
     let mut stream = connect(address)?;
     stream.write_all(send)?;
-    // No lingering: the kernel drops what is unsent and tells the other side so.
+    // No lingering: the kernel discards unsent data and resets the connection.
     set_socket_linger(&stream, Some(Duration::ZERO))?;
     Ok(())
 }
 
-/// Asks, waits for so long, and goes away whether there was an answer or not.
+/// Sends a request, waits at most `patience`, and disconnects whether or not an answer arrived.
 pub(super) fn give_up(address: &str, path: &str, patience: Duration) -> io::Result<()> {
     let mut stream = connect(address)?;
     let request = format!("GET {path} HTTP/1.1\r\nHost: {address}\r\nUser-Agent: fdguard\r\n\r\n");

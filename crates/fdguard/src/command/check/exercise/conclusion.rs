@@ -41,7 +41,7 @@ pub(super) fn verdict(remains: &[Remains]) -> Verdict {
     }
 }
 
-/// Why lines are not known; none where they are.
+/// Why lines are unknown; `None` if they are known.
 fn lines_gap(server: &Server, has_table: bool) -> Option<Gap> {
     let blind = match server {
         Server::Launched(one) => one.traced.blind(),

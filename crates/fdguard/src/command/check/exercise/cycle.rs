@@ -13,9 +13,9 @@ use fdguard_core::proof::scenario::Work;
 
 use super::{Stop, client};
 
-/// How often to look whether somebody wants us to stop.
+/// How often to check for a request to stop.
 const LOOK: Duration = Duration::from_millis(100);
-/// So much of its output is shown.
+/// How many bytes of its output are shown.
 const SHOWN: u64 = 4096;
 
 /// How a command failed.
@@ -27,7 +27,7 @@ pub(super) struct Failure {
     pub(super) is_late: bool,
 }
 
-/// One cycle of this work, `count` times at once. Stops early when told to.
+/// Runs one cycle of this work, `count` times in parallel. Ends early on request.
 pub(super) fn work(
     work: &Work,
     count: u32,
@@ -49,7 +49,7 @@ pub(super) fn work(
             Ok(match (done, must_fail) {
                 (done, false) => done,
                 (Ok(()), true) => Err(failed("succeeded, but must fail".to_owned())),
-                // A command that hangs does not fail in the way that was meant.
+                // A command that hangs does not fail in the intended way.
                 (Err(failure), true) if failure.is_late => Err(failure),
                 (Err(_), true) => Ok(()),
             })
@@ -72,7 +72,7 @@ pub(super) fn work(
     }
 }
 
-/// Runs `command` in a shell, `count` times at once.
+/// Runs `command` in a shell, `count` times in parallel.
 pub(super) fn run(
     command: &str,
     count: u32,
@@ -93,7 +93,7 @@ pub(super) fn run(
     Ok(Ok(()))
 }
 
-/// A command that runs; ended with its group when it is dropped before its end.
+/// A running command; dropping it before its end kills its process group.
 struct Running {
     child: Child,
     handle: Option<OwnedFd>,
@@ -103,7 +103,7 @@ struct Running {
 
 impl Running {
     fn start(command: &str, cycle: u32, index: u32) -> anyhow::Result<Self> {
-        // Its output goes to a file without a name: a pipe that nobody reads would stop it.
+        // Output goes to an unnamed file: the process would block on a pipe that is not read.
         let output = std::fs::File::from(rustix::fs::memfd_create(
             "exercise",
             rustix::fs::MemfdFlags::CLOEXEC,
@@ -148,13 +148,13 @@ impl Running {
         }
     }
 
-    /// Until it ends, or for so long.
+    /// Waits until the process ends, at most this long.
     fn pause(&self, most: Duration) {
         let timeout = Timespec::try_from(most).unwrap_or_default();
         match &self.handle {
             Some(handle) => {
                 let mut fds = [PollFd::new(handle, PollFlags::IN)];
-                // Woken early it looks again.
+                // If it wakes early, the caller looks again.
                 let _ = poll(&mut fds, Some(&timeout));
             }
             None => std::thread::sleep(most.min(Duration::from_millis(5))),
@@ -172,14 +172,14 @@ impl Running {
         })
     }
 
-    /// The last of what it said.
+    /// The end of its output.
     fn said(&mut self) -> Vec<u8> {
         use std::io::Seek as _;
         let length = self.output.metadata().map_or(0, |meta| meta.len());
         let from = std::io::SeekFrom::Start(length.saturating_sub(SHOWN));
         let mut said = Vec::new();
         let read = self.output.seek(from);
-        // What cannot be read is not shown.
+        // Unreadable output is not shown.
         drop(read.and_then(|_| self.output.read_to_end(&mut said)));
         said
     }
@@ -190,7 +190,7 @@ impl Drop for Running {
         if self.has_ended {
             return;
         }
-        // It is still our child, so its number and its group are its own.
+        // It is still a child of this process, so pid and group cannot have been reused.
         let _ = kill_process_group(Pid::from_child(&self.child), Signal::KILL);
         drop(self.child.wait());
     }

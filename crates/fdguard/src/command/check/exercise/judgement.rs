@@ -15,15 +15,15 @@ use super::survey::{Survey, SurveyLook};
 struct Group {
     culprit: Option<Culprit>,
     family: Class,
-    /// Where the origin is not known, what they point at.
+    /// The target, if the origin is unknown.
     target: Option<Text>,
     origin: Option<Origin>,
     members: Vec<(Pid, Fd, SurveyLook)>,
     call: String,
 }
 
-/// Judges every group; whether more cycles would tell more. `begins` are the times at which the
-/// cycles began, by the clock of the tracer.
+/// Judges every group; the second value is true if more cycles could decide more. `begins` holds
+/// the times at which the cycles began, by the tracer's clock.
 pub(super) fn judge(
     survey: &Survey<'_>,
     tables: Option<&ProcessTables>,
@@ -135,8 +135,8 @@ fn groups(
                 take_site(&mut groups, pid, &site, &mut held, begins, now);
             }
         }
-        // What a child has from its parent, as its standard input, is not opened by it; the child
-        // is reported, if it stays.
+        // A child does not open what it inherits from its parent, such as its standard input; the
+        // child itself is reported if it stays.
         let is_inborn = |fd: Fd, seen: &SurveyLook| match table {
             Some((_, table)) => seen.inborn && (fd <= 2 || table.inherited.contains(&fd)),
             None => seen.inborn,
@@ -155,7 +155,7 @@ fn groups(
     groups
 }
 
-/// What one place opened: the tracer knows when, to the nanosecond.
+/// What one site opened: the tracer knows the time of each open to the nanosecond.
 fn take_site(
     groups: &mut Vec<Group>,
     pid: Pid,
@@ -168,7 +168,7 @@ fn take_site(
         let Some(seen) = held.remove(&open.fd) else {
             continue;
         };
-        // The process that opened it is the one to ask.
+        // The process that opened it is responsible.
         if open.descriptor.forks > 0 && seen.inborn {
             continue;
         }

@@ -38,14 +38,14 @@ use crate::exit::HintedError;
 use crate::progress::{ProgressLine, of_time};
 use crate::terminal::sanitize_bytes;
 
-/// So many times the cycles that were asked for are run where fewer do not decide.
+/// If the requested cycles do not decide, run up to this many times as many.
 const MOST: u32 = 4;
-/// While the server lets go of what it used it is looked at so often, so many times at most; so
-/// many looks alike are enough.
+/// While the server releases what it used: the interval between looks, the maximum number of looks,
+/// and how many equal looks in a row count as settled.
 const SETTLE_EVERY: Duration = Duration::from_millis(50);
 const SETTLE_LOOKS: u32 = 40;
 const SETTLED: u32 = 4;
-/// How long after a failed exercise a server may take to be seen dead.
+/// How long a server may take to be noticed as dead after a failed exercise.
 const DYING: Duration = Duration::from_millis(300);
 
 /// How a server was exercised.
@@ -55,22 +55,22 @@ pub(super) struct ExerciseResult {
     pub(super) name: Option<String>,
     /// Cycles that count.
     pub(super) cycles: u32,
-    /// Cycles that were asked for: more were run where those did not decide.
+    /// Requested cycles; more were run if those did not decide.
     pub(super) asked: u32,
     /// Cycles before them.
     pub(super) warmup: u32,
-    /// Commands at the same time.
+    /// Commands run in parallel.
     pub(super) concurrency: u32,
     /// Whether some origin was not decided in the end.
     pub(super) undecided: bool,
 }
 
-/// A signal that came.
+/// A received signal.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Stop(Arc<AtomicUsize>);
 
 impl Stop {
-    /// Begins to listen.
+    /// Starts to catch signals.
     fn listen() -> anyhow::Result<Self> {
         let stop = Self::default();
         for signal in [SIGINT, SIGTERM, SIGHUP] {
@@ -80,7 +80,7 @@ impl Stop {
         Ok(stop)
     }
 
-    /// An error once a signal came.
+    /// Fails once a signal has arrived.
     fn check(&self) -> anyhow::Result<()> {
         match self.0.load(Ordering::Relaxed) {
             0 => Ok(()),
@@ -157,7 +157,7 @@ pub(super) fn run(args: &CheckArgs, plan: &Plan, settings: &RuleSettings) -> any
     Ok(Proof::of(evidence, &plan.allow, settings))
 }
 
-/// The server that was named, or a new one.
+/// The named server, or a new one.
 fn start(args: &CheckArgs, plan: &Plan, progress: &ProgressLine) -> anyhow::Result<Server> {
     if let Some(pid) = args.exercise.pid {
         return Ok(Server::Attached(pid));
@@ -166,19 +166,19 @@ fn start(args: &CheckArgs, plan: &Plan, progress: &ProgressLine) -> anyhow::Resu
     Ok(Server::Launched(Box::new(launched)))
 }
 
-/// The exercise as it goes.
+/// A running exercise.
 struct Bench<'a> {
     args: &'a CheckArgs,
     plan: &'a Plan,
     stop: &'a Stop,
     progress: &'a ProgressLine,
-    /// When each cycle that counts began, by the clock of the tracer.
+    /// When each measured cycle began, by the tracer's clock.
     begins: Vec<u64>,
     symbols: Symbols,
 }
 
 impl Bench<'_> {
-    /// What a server sets up for its first requests is not what they leave.
+    /// Runs the work before counting: what a server sets up for its first requests is not a leak.
     fn warm_up(&mut self, server: &mut Server, drill: &Drill) -> anyhow::Result<()> {
         for number in 1..=drill.warmup {
             let of = drill.warmup;
@@ -224,7 +224,7 @@ impl Bench<'_> {
                 (None, None) => false,
             };
             let is_late = Instant::now() >= deadline;
-            // Nobody said how one knows: who does not listen may work all the same.
+            // Without a configured readiness check, a server that does not listen may still work.
             if let Some(survey) = survey.take_if(|_| is_ready || (is_late && plan.ready.is_none()))
             {
                 return Ok(survey);
@@ -236,7 +236,7 @@ impl Bench<'_> {
         }
     }
 
-    /// Until the server says the line, ends, or a moment is over.
+    /// Waits until the server prints the line, ends, or a moment has passed.
     fn pause(&self, server: &mut Server) -> anyhow::Result<()> {
         let Some(launched) = server.launched() else {
             std::thread::sleep(ready::PAUSE);
@@ -248,7 +248,7 @@ impl Bench<'_> {
         Ok(())
     }
 
-    /// The first look; none yet where the server has not become what it will be.
+    /// Takes the first look; `None` while the server has not executed its program yet.
     fn begin_survey<'p>(
         &self,
         probe: &'p Probe,
@@ -295,12 +295,12 @@ impl Bench<'_> {
         .into()
     }
 
-    /// One cycle, which must succeed.
+    /// Runs one cycle, which must succeed.
     fn cycle(&self, server: &mut Server, drill: &Drill, number: u32) -> anyhow::Result<()> {
         let within = self.args.exercise.cycle_timeout;
         let (work, count) = (&drill.work, drill.concurrency);
         let done = cycle::work(work, count, number, within, self.stop)?;
-        // A server that dies takes the exercise with it, which may notice first.
+        // When a server dies its exercise fails, too, and may notice first.
         let patience = done.as_ref().map_or(DYING, |()| Duration::ZERO);
         if let Some(launched) = server.launched()
             && launched.has_ended(patience)
@@ -346,7 +346,7 @@ impl Bench<'_> {
         }
     }
 
-    /// Runs cycles until every origin is decided, four times as many as asked for at most.
+    /// Runs cycles until every origin is decided, at most four times as many as requested.
     fn measure(
         &mut self,
         survey: &mut Survey<'_>,
@@ -397,7 +397,8 @@ impl Bench<'_> {
         children::piles(server, &self.begins, requests, &mut self.symbols)
     }
 
-    /// Lets the server let go: by the user's command, then until nothing changes any more.
+    /// Lets the server release what it used: runs the user's command, then waits until nothing
+    /// changes.
     fn wait_until_idle(
         &self,
         survey: &mut Survey<'_>,
@@ -439,7 +440,7 @@ fn far(drill: &Drill, cycle: (u32, u32), elapsed: &str, held: (u64, u64)) -> Str
     let (done, until) = cycle;
     let of = match done <= until {
         true => format!(" of {until}"),
-        // A soak goes on for its time.
+        // A soak runs for its full time.
         false => String::new(),
     };
     let (before, now) = held;
@@ -450,7 +451,7 @@ fn far(drill: &Drill, cycle: (u32, u32), elapsed: &str, held: (u64, u64)) -> Str
     )
 }
 
-/// What a server that ended too soon said.
+/// The output of a server that ended too soon.
 fn ended(launched: &mut LaunchedServer, when: &str) -> anyhow::Error {
     let status = launched.end();
     show("the server's last output", &launched.tee.last());
@@ -462,10 +463,10 @@ fn ended(launched: &mut LaunchedServer, when: &str) -> anyhow::Error {
     .into()
 }
 
-/// Output of somebody else, on stderr.
+/// Prints foreign output on stderr.
 fn show(what: &str, output: &[u8]) {
     let mut stderr = anstream::stderr().lock();
-    // Nobody is left to tell when stderr is gone.
+    // If stderr is gone there is nowhere to report it.
     if output.is_empty() {
         drop(writeln!(stderr, "{what}: none"));
         return;

@@ -36,7 +36,7 @@ pub(super) struct Drill {
 }
 
 impl Drill {
-    /// What it is called where it is spoken of.
+    /// Its name in messages.
     pub(super) fn title(&self) -> String {
         let name = self.name.as_ref();
         name.map_or_else(
@@ -47,7 +47,7 @@ impl Drill {
 }
 
 impl Plan {
-    /// One command, again and again.
+    /// One command, repeated.
     pub(in crate::command::check) fn of_command(args: &CheckArgs, command: &str) -> Self {
         let one = &args.exercise;
         Self {
@@ -71,7 +71,7 @@ impl Plan {
         }
     }
 
-    /// What a file says; the command line wins where it says something.
+    /// The plan of a file; the command line takes precedence.
     pub(in crate::command::check) fn of_file(
         args: &CheckArgs,
         path: &Path,

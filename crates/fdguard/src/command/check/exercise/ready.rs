@@ -6,13 +6,13 @@ use std::time::{Duration, Instant};
 
 use crate::cli::ReadyArg;
 
-/// How long one try may take, and how long to wait before the next.
+/// How long one attempt may take, and the pause before the next.
 const TRY: Duration = Duration::from_secs(2);
 pub(super) const PAUSE: Duration = Duration::from_millis(50);
-/// Without a word about it: so long it is waited for somebody who listens.
+/// Without a readiness check: how long to wait for a listening socket.
 pub(super) const LISTENS: Duration = Duration::from_secs(5);
 
-/// Asks once; `Ready::Line` is not asked for but told.
+/// Checks once. `ReadyArg::Line` is not polled: the output reader reports it.
 pub(super) fn is_ready(how: &ReadyArg) -> bool {
     match how {
         ReadyArg::Tcp { host, port } => connect(host, *port).is_some(),

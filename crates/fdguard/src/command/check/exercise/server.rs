@@ -19,19 +19,19 @@ use super::tee::Tee;
 use crate::cli::{LeaveArgs, ReadyArg};
 use crate::progress::ProgressLine;
 
-/// How long a server may take to end when it is asked to.
+/// How long a server may take to end after a request to stop.
 const GRACE: Duration = Duration::from_secs(5);
 
 /// A server.
 #[derive(Debug)]
 pub(super) enum Server {
-    /// Ours.
+    /// Started by this check.
     Launched(Box<LaunchedServer>),
-    /// Somebody else's.
+    /// Already running.
     Attached(Pid),
 }
 
-/// A server that we started; it is ended when this is dropped.
+/// A server started by this check; dropping it ends the server.
 #[derive(Debug)]
 pub(super) struct LaunchedServer {
     pub(super) traced: TracedCommand,
@@ -49,7 +49,7 @@ impl Server {
         }
     }
 
-    /// What its processes wrote down; absent where they do not.
+    /// What its processes recorded; `None` if they are not traced.
     pub(super) fn tables(&self) -> anyhow::Result<Option<ProcessTables>> {
         match self {
             Self::Launched(one) => Ok(Some(one.traced.tables()?)),
@@ -98,7 +98,7 @@ impl LaunchedServer {
         })
     }
 
-    /// Whether it has ended, now or until this time is up.
+    /// Whether it has ended, waiting at most this long.
     pub(super) fn has_ended(&self, within: Duration) -> bool {
         let Some(handle) = &self.handle else {
             std::thread::sleep(within);
@@ -109,9 +109,9 @@ impl LaunchedServer {
         poll(&mut fds, Some(&timeout)).is_ok_and(|ready| ready > 0)
     }
 
-    /// Ends it with its whole group: asks, waits, kills.
+    /// Ends it with its whole group: SIGTERM, wait, SIGKILL.
     pub(super) fn end(&mut self) -> anyhow::Result<ExitStatus> {
-        // Not waited for yet, so its number and its group are its own.
+        // Not reaped yet, so pid and group cannot have been reused.
         let group = raw(self.traced.pid()).filter(|_| !self.has_ended);
         if let Some(group) = group {
             // It may have ended by itself.
@@ -130,7 +130,7 @@ impl LaunchedServer {
         Ok(status)
     }
 
-    /// Who outlived it.
+    /// Processes that outlived the server.
     pub(super) fn left(&mut self, leave: &LeaveArgs, allowed: &[Glob]) -> Vec<LeftoverProcess> {
         start::left(&mut self.family, leave, allowed, &self.traced)
     }

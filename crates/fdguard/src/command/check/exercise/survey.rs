@@ -11,11 +11,11 @@ use fdguard_probe::{Error, Probe, ProcessWatcher};
 pub(super) struct SurveyLook {
     pub(super) class: Class,
     pub(super) target: Text,
-    /// What the target has in common with its like.
+    /// What the target has in common with similar ones.
     pub(super) group: Text,
-    /// The cycle in which it was first seen; 0 before them.
+    /// The cycle in which it was first seen; 0 for before the cycles.
     pub(super) cycle: u32,
-    /// Whether a child had it when it was first looked at: it may have it from its parent.
+    /// Whether a child had it at the first look: it may be inherited from its parent.
     pub(super) inborn: bool,
 }
 
@@ -30,7 +30,7 @@ pub(super) struct Survey<'p> {
 }
 
 impl<'p> Survey<'p> {
-    /// Begins with a first look.
+    /// Starts with a first look.
     pub(super) fn start(probe: &'p Probe, root: Pid) -> Result<Self, Error> {
         let watcher = ProcessWatcher::new(probe, root)?;
         let mut survey = Self {
@@ -44,8 +44,8 @@ impl<'p> Survey<'p> {
         Ok(survey)
     }
 
-    /// Looks at everybody; what is new was opened in this cycle. An error when the server itself is
-    /// gone.
+    /// Looks at all processes; new descriptors were opened in this cycle. Fails if the server
+    /// itself is gone.
     pub(super) fn record(&mut self, cycle: u32) -> Result<(), Error> {
         self.looks += 1;
         let mut new = HashSet::new();
@@ -61,7 +61,7 @@ impl<'p> Survey<'p> {
         for (pid, watcher) in &mut self.watchers {
             let pid = *pid;
             let tick = watcher.list().and_then(|listed| {
-                // A number that changed hands is another descriptor.
+                // A reused number is a different descriptor.
                 let again = watcher.verify(usize::MAX)?;
                 Ok([listed, again])
             });
@@ -101,7 +101,7 @@ impl<'p> Survey<'p> {
         Ok(())
     }
 
-    /// What is open now was there before the cycles that come.
+    /// Counts everything that is open now as older than the coming cycles.
     pub(super) fn forget_cycles(&mut self) {
         for seen in self.held.values_mut() {
             seen.cycle = 0;
@@ -118,18 +118,18 @@ impl<'p> Survey<'p> {
         self.held.len() as u64
     }
 
-    /// How often it was looked.
+    /// The number of looks.
     pub(super) fn looks(&self) -> u64 {
         self.looks
     }
 
-    /// Whether somebody accepts connections.
+    /// Whether any process accepts connections.
     pub(super) fn listens(&self) -> bool {
         let is_listener = |seen: &SurveyLook| seen.class == Class::Tcp(TcpState::Listen);
         self.held.values().any(is_listener)
     }
 
-    /// Who the server is.
+    /// The server's process.
     pub(super) fn process(&self) -> Result<fdguard_core::snapshot::Process, Error> {
         match self.watchers.get(&self.root) {
             Some(watcher) => watcher.process(),

@@ -8,11 +8,11 @@ use std::time::Duration;
 
 use regex::bytes::Regex;
 
-/// So much of the output is remembered.
+/// How many bytes of the output are kept.
 const REMEMBERED: usize = 4096;
-/// A line that is longer is looked at in pieces.
+/// Longer lines are searched in pieces.
 const LONGEST_LINE: usize = 1 << 16;
-/// How long the last of the output may take to come, after the server ended.
+/// How long the last output may take to arrive after the server has ended.
 const PATIENCE: Duration = Duration::from_millis(500);
 
 /// Both outputs of a server.
@@ -25,7 +25,7 @@ pub(super) struct Tee {
 }
 
 impl Tee {
-    /// Begins to pass on these streams to those.
+    /// Starts to pass these streams on.
     pub(super) fn start(
         streams: Vec<(Box<dyn Read + Send>, Box<dyn Write + Send>)>,
         line: Option<&Regex>,
@@ -45,7 +45,7 @@ impl Tee {
             let tell_end = tell_end.clone();
             std::thread::Builder::new().spawn(move || {
                 pass.run(from);
-                // Nobody waits for it any more.
+                // An error means that the receiver is gone.
                 let _ = tell_end.send(());
             })?;
         }
@@ -57,13 +57,13 @@ impl Tee {
         })
     }
 
-    /// Whether a line matched, now or until this time is up.
+    /// Whether a line matched, waiting at most this long.
     pub(super) fn has_matched(&self, within: Duration) -> bool {
         self.matched.recv_timeout(within).is_ok()
     }
 
-    /// Waits a moment for the rest, after the server ended; whoever still holds a pipe is not
-    /// waited for.
+    /// Waits briefly for the remaining output after the server has ended, but not for other
+    /// processes that still hold a pipe.
     pub(super) fn finish(&mut self) {
         while self.open > 0 && self.ended.recv_timeout(PATIENCE).is_ok() {
             self.open -= 1;
@@ -95,7 +95,7 @@ impl Pass {
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
                 Err(_) => break,
             };
-            // Nobody reads ours any more: the server goes on all the same.
+            // A failed write means that fdguard's own output is closed; the server continues.
             let written = self.to.write_all(bytes);
             drop(written.and_then(|()| self.to.flush()));
             self.remember(bytes);
@@ -133,7 +133,7 @@ impl Pass {
             .as_ref()
             .is_some_and(|wanted| wanted.is_match(line))
         {
-            // Nobody waits for it any more.
+            // An error means that the receiver is gone.
             let _ = self.matched.send(());
         }
     }

@@ -10,10 +10,10 @@ use crate::report::diagnosis::word;
 use crate::report::table::thousands;
 use crate::terminal::sanitize;
 
-/// How many numbers of processes are listed.
+/// How many pids are listed.
 const PIDS: usize = 12;
 
-/// Processes that are shown as one; most groups have one member.
+/// Processes shown as one; most groups have one member.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(in crate::report) struct Group {
     /// Their indexes among the visits, the representative first.
@@ -21,8 +21,7 @@ pub(in crate::report) struct Group {
     verdict: Verdict,
 }
 
-/// Each process in its group: of one command and one parent, with one verdict, and nothing found in
-/// any of them.
+/// Groups processes with the same command, parent and verdict if nothing was found in any of them.
 pub(in crate::report) fn groups(evidence: &Evidence) -> Vec<Group> {
     let mut groups: Vec<Group> = Vec::new();
     for (index, (visit, examined)) in evidence.patients().enumerate() {
@@ -51,7 +50,7 @@ fn is_alike(evidence: &Evidence, a: Patient<'_>, b: Patient<'_>) -> bool {
     one.comm == other.comm && one.ppid == other.ppid && is_calm(evidence, a) && is_calm(evidence, b)
 }
 
-/// Whether nothing was found that needs attention.
+/// Whether nothing that was found needs attention.
 fn is_calm(evidence: &Evidence, (visit, examined): Patient<'_>) -> bool {
     let pid = visit.begin.process.pid;
     let mut findings = evidence.diagnosis.findings.iter();

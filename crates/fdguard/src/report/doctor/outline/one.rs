@@ -192,11 +192,11 @@ pub(in crate::report) fn within(soonest: Option<f64>, latest: Option<f64>) -> Op
     }
 }
 
-/// A lint, the command of its processes, and their numbers.
+/// A lint, the command of its processes, and their pids.
 type Suspects<'a> = (&'a LintHit, &'a Text, Vec<Pid>);
 
-/// What the lints say of all of them, the gravest first. What one rule says of several processes of
-/// one command, as many descriptors of each, is one thing.
+/// The lint results of all processes, the most severe first. Results of one rule for several
+/// processes of one command, with equally many descriptors each, are merged.
 pub(in crate::report::doctor) fn suspects(evidence: &Evidence) -> Vec<Suspects<'_>> {
     let mut found: Vec<Suspects<'_>> = Vec::new();
     for (visit, examined) in evidence.patients() {
@@ -204,7 +204,7 @@ pub(in crate::report::doctor) fn suspects(evidence: &Evidence) -> Vec<Suspects<'
         for hit in &examined.latest.lints {
             let like = found.iter_mut().find(|(other, comm, pids)| {
                 let is_same = (other.rule, other.severity) == (hit.rule, hit.severity);
-                // Two of one rule about one process are two.
+                // Two results of one rule about one process stay separate.
                 let is_other = !pids.contains(&process.pid);
                 is_same && is_other && other.fds.len() == hit.fds.len() && *comm == &process.comm
             });
@@ -218,7 +218,7 @@ pub(in crate::report::doctor) fn suspects(evidence: &Evidence) -> Vec<Suspects<'
     found
 }
 
-/// Problems, or mere notes.
+/// Problems, or only notes.
 pub(super) fn lints(evidence: &Evidence, title: &str, is_wrong: bool) -> Option<Section> {
     let many = evidence.material.visits.len() > 1;
     let found = suspects(evidence).into_iter();

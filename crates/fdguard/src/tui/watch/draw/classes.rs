@@ -11,7 +11,7 @@ use crate::tui::watch::class_row::ClassRow;
 use crate::tui::watch::phrase;
 use crate::tui::watch::state::JudgedProcess;
 
-/// How wide each column is; those without room have none.
+/// The width of each column; 0 without room.
 #[derive(Clone, Copy, Debug)]
 struct Widths {
     verdict: usize,
@@ -81,7 +81,7 @@ fn heading(is_listed: bool, widths: Widths, theme: &Theme) -> Line<'static> {
     Line::from(Span::styled(text.trim_end().to_owned(), theme.heading()))
 }
 
-/// The row, and below it what it is that rises.
+/// The row, and below it what is growing.
 fn lines(row: &ClassRow, widths: Widths, width: usize, theme: &Theme) -> Vec<Line<'static>> {
     let style = match row.verdict {
         Some(verdict) => theme.verdict(verdict),

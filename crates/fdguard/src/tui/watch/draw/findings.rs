@@ -1,4 +1,4 @@
-//! What was found, the gravest first; of the selected one also what to do.
+//! The findings, the most severe first; the selected one includes what to do.
 
 use fdguard_core::finding::Finding;
 use fdguard_core::lint::Severity;
@@ -12,10 +12,10 @@ use crate::terminal::sanitize_str;
 use crate::tui::theme::Theme;
 use crate::tui::watch::state::WatchViewState;
 
-/// Lines of one finding, below which it is of little use.
+/// A finding with fewer lines is of little use.
 const LEAST: usize = 6;
 
-/// How many lines of each part are shown; the rest is for the pane.
+/// How many lines of each part are shown; the pane has the rest.
 #[derive(Clone, Copy)]
 struct Most {
     why: usize,
@@ -110,7 +110,7 @@ fn lines(
     why.chain(after).collect()
 }
 
-/// A sentence in at most so many lines, with a mark where there is more of it.
+/// A sentence in at most `most` lines, with a mark if it is cut.
 fn shortened(text: &str, width: usize, most: usize) -> Vec<String> {
     let mut lines = wrap(&sanitize_str(text), width);
     if lines.len() > most {
@@ -122,7 +122,7 @@ fn shortened(text: &str, width: usize, most: usize) -> Vec<String> {
     lines
 }
 
-/// The severity, or that it does not count.
+/// The severity, or a word for a finding that does not count.
 pub(super) fn severity_word(finding: &Finding) -> &'static str {
     match (&finding.cleared, finding.severity) {
         (Some(_), _) => "cleared",

@@ -12,7 +12,7 @@ use crate::tui::theme::Theme;
 use crate::tui::watch::phrase;
 use crate::tui::watch::state::WatchViewState;
 
-/// Name, pid, verdict, time watched and number of samples, as far as there is room.
+/// Name, pid, verdict, time watched and number of samples, as far as they fit.
 pub(super) fn title(
     state: &WatchViewState,
     watch: &Watch,
@@ -45,7 +45,7 @@ pub(super) fn title(
     line
 }
 
-/// What the user called it, as long as that can mean only one process.
+/// The user's name for it, if only one process can be meant.
 fn name(state: &WatchViewState, watch: &Watch, subject: &WatchedProcess) -> String {
     let is_only = watch.subjects().count() == 1;
     if is_only && !state.name.is_empty() {
@@ -57,7 +57,7 @@ fn name(state: &WatchViewState, watch: &Watch, subject: &WatchedProcess) -> Stri
     }
 }
 
-/// Adds facts while there is room, set apart by dots.
+/// Adds facts while there is room, separated by dots.
 fn push_facts(
     line: &mut Line<'static>,
     facts: impl Iterator<Item = String>,
@@ -75,7 +75,7 @@ fn push_facts(
     }
 }
 
-/// How many there are, of how many, and how many more than at the start.
+/// The count, its limit, and the growth since the start.
 pub(super) fn counts(
     state: &WatchViewState,
     watch: &Watch,
@@ -109,7 +109,7 @@ pub(super) fn counts(
     Some(line)
 }
 
-/// All descriptors over time, between the least and the most that there were.
+/// All descriptors over time, between minimum and maximum.
 pub(super) fn history(
     state: &WatchViewState,
     watch: &Watch,
@@ -163,7 +163,7 @@ pub(super) fn gaps(watch: &Watch, theme: &Theme, width: usize) -> Line<'static> 
     Line::styled(cell::cut(&sanitize_str(&text), width), theme.quiet())
 }
 
-/// A bar of so many columns.
+/// A bar of `columns` columns.
 pub(super) fn bar(percent: f64, columns: usize) -> String {
     #[expect(
         clippy::cast_possible_truncation,

@@ -20,22 +20,22 @@ mod walls;
 
 pub(super) use pane::extent as pane_extent;
 
-/// From this many rows on, the history of everything is worth more than one of them.
+/// From this many rows on, the overall history is worth a row.
 const TALL: u16 = 32;
 
-/// Up to this many rows for all sections together, none has a heading.
+/// If all sections together have at most this many rows, none has a heading.
 const SPARSE: u16 = 9;
 
-/// Below this many rows, only what matters most is shown.
+/// Below this many rows, only the most important parts are shown.
 const CRAMPED: u16 = 8;
 
-/// A part of the screen that takes the room it gets.
+/// A part of the screen with flexible height.
 struct Section {
     heading: Line<'static>,
     lines: Vec<Line<'static>>,
-    /// The lines that must be seen.
+    /// The lines that must stay visible.
     focus: std::ops::Range<usize>,
-    /// Lines below which it is of little use.
+    /// With fewer lines it is of little use.
     least: usize,
 }
 
@@ -68,7 +68,7 @@ pub fn draw(frame: &mut Frame<'_>, state: &WatchViewState, watch: &Watch) {
     }
 }
 
-/// The lines that are always there, and the processes where there are several; gives what is left.
+/// Draws the fixed lines, and the processes if there are several; returns the rest of the area.
 fn top(
     buffer: &mut Buffer,
     area: Rect,
@@ -97,7 +97,7 @@ fn top(
     rest
 }
 
-/// The keys, as many as there is room for.
+/// The keys, as many as fit.
 fn footer_line(
     state: &WatchViewState,
     watch: &Watch,
@@ -128,8 +128,8 @@ fn footer_line(
     line
 }
 
-/// Draws the sections below each other. Each gets what it needs at least, then one row after the
-/// other as long as there are any.
+/// Draws the sections below each other. Each gets its minimum, then one more row in turn while
+/// there are any.
 fn stack(buffer: &mut Buffer, area: Rect, sections: &[Section]) {
     // If there is little room, lines matter more than headings.
     let heading = usize::from(area.height > SPARSE);
@@ -145,8 +145,8 @@ fn stack(buffer: &mut Buffer, area: Rect, sections: &[Section]) {
     }
 }
 
-/// Shares rows among those that want at least and at most so many. The last is the most important
-/// one.
+/// Divides rows by the minimum and maximum that each part wants. The last part is the most
+/// important.
 fn share(room: usize, wants: &[(usize, usize)]) -> Vec<usize> {
     let least: Vec<usize> = wants.iter().map(|(least, most)| *least.min(most)).collect();
     let most: Vec<usize> = wants.iter().map(|(_, most)| *most).collect();
@@ -188,7 +188,7 @@ impl Section {
         title
     }
 
-    /// The first line that is shown, so that those in focus are.
+    /// The first line to show, so that those in focus are visible.
     fn first(&self, room: usize) -> usize {
         let needed = self.focus.end.saturating_sub(room);
         needed

@@ -1,4 +1,4 @@
-//! What is read at leisure: a finding in full, or every gap.
+//! The pane with details: a finding in full, or every gap.
 
 use fdguard_core::finding::{Finding, WallEta};
 use fdguard_core::watch::Watch;
@@ -25,7 +25,7 @@ pub(super) fn draw(
 ) {
     let lines = lines(pane, state, watch, text_width(area.width), theme);
     let room = usize::from(area.height.saturating_sub(2));
-    // A pane that got shorter under the reader still shows its end.
+    // If the pane became shorter while scrolled, show its end.
     let first = state.scroll.min(lines.len().saturating_sub(room));
     let below = lines.len().saturating_sub(first + room);
     let mut block = Block::bordered().title(title(pane, state, watch));
@@ -37,7 +37,7 @@ pub(super) fn draw(
     Paragraph::new(shown).block(block).render(area, buffer);
 }
 
-/// Lines of the open pane, and how many of them a screen of this size shows.
+/// The number of lines in the open pane, and how many of them fit on a screen of this size.
 pub(in crate::tui::watch) fn extent(
     state: &WatchViewState,
     watch: &Watch,
@@ -138,7 +138,7 @@ fn in_full(finding: &Finding, width: usize, theme: &Theme) -> Vec<Line<'static>>
         .collect()
 }
 
-/// The advice in its parts: what it may be, how to make sure, what to change.
+/// The parts of the advice: possible cause, how to verify, what to change.
 fn next_steps(text: &str) -> Vec<(&'static str, String)> {
     let (text, line) = text.split_once(" Line: ").unwrap_or((text, ""));
     let (text, fix) = text.split_once(" Fix: ").unwrap_or((text, ""));

@@ -10,7 +10,7 @@ use crate::tui::theme::Theme;
 use crate::tui::watch::phrase;
 use crate::tui::watch::state::WatchViewState;
 
-/// A heading and at most so many lines in all, the one on the screen among them.
+/// A heading and a limited number of lines, the selected process among them.
 pub(super) fn lines(
     state: &WatchViewState,
     watch: &Watch,

@@ -13,7 +13,7 @@ use crate::tui::theme::Theme;
 use crate::tui::watch::phrase;
 use crate::tui::watch::state::{JudgedProcess, WatchViewState};
 
-/// A ceiling as large as this is the kernel's way of saying that there is none.
+/// The kernel uses a ceiling this large to mean that there is none.
 const NO_CEILING: u64 = i64::MAX as u64;
 
 /// A limit nearer than this, in seconds, is an emergency.
@@ -98,7 +98,7 @@ fn row(
     line.style(style)
 }
 
-/// The countdown, under its condition.
+/// The countdown, with its condition.
 fn when(wall: &Forecast) -> String {
     let condition = match &wall.only_if {
         Some(condition) => format!(" {condition}"),
