@@ -11,22 +11,22 @@
 )]
 
 mod fake_proc;
-mod fd_list;
 mod holding;
 mod launch;
 mod locate;
 mod report;
 mod requirement;
 mod script;
+mod stopped_process;
 pub mod sys;
 mod victim;
 
 pub use fake_proc::{FakeProc, FakeProcess};
-pub use fd_list::FdList;
 pub use holding::VictimHolding;
 pub use launch::{NOBODY, run_as};
 pub use locate::{c_variant, c_victim, compiled, victim_path};
 pub use report::{VictimReport, next_line, number, text};
 pub use requirement::{TestRuntime, have, is_root, may_install, runtimes, skip, software};
 pub use script::ScriptedProcess;
+pub use stopped_process::StoppedProcess;
 pub use victim::{Namespace, Victim, VictimLaunch, listed};

@@ -55,7 +55,7 @@ pub struct FileEvent {
 
 /// The state of a database.
 #[derive(Debug)]
-struct KnownFile {
+struct DatabaseState {
     id: Option<(u64, u64)>,
     is_bad: bool,
     looked: Instant,
@@ -67,7 +67,7 @@ struct KnownFile {
 pub struct FileWatch {
     inotify: OwnedFd,
     dirs: BTreeMap<i32, Dir>,
-    known: BTreeMap<PathBuf, KnownFile>,
+    known: BTreeMap<PathBuf, DatabaseState>,
     looks: u64,
 }
 
@@ -157,7 +157,7 @@ impl FileWatch {
     fn add(&mut self, path: &Path) {
         self.known.insert(
             path.to_owned(),
-            KnownFile {
+            DatabaseState {
                 id: Stamp::at(path).map(|stamp| stamp.id),
                 is_bad: false,
                 looked: Instant::now()

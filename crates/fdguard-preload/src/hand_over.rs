@@ -134,12 +134,12 @@ impl Room {
                 let is_ours = |part: &[u8]| part.ends_with(AGENT);
                 left(text, NODE, (is_blank, is_ours), &mut self.node)
             } else {
-                Removal::All
+                VariableRemainder::All
             };
             let kept = match kept {
-                Removal::All => entry,
-                Removal::Nothing => core::ptr::null(),
-                Removal::Part => {
+                VariableRemainder::All => entry,
+                VariableRemainder::Nothing => core::ptr::null(),
+                VariableRemainder::Part => {
                     let room = if text.starts_with(NODE) {
                         &self.node
                     } else {
@@ -147,7 +147,7 @@ impl Room {
                     };
                     room.as_ptr().cast()
                 }
-                Removal::TooMuch => return None,
+                VariableRemainder::TooMuch => return None,
             };
             if !kept.is_null() {
                 // The last slot stays null.
@@ -166,7 +166,7 @@ impl Room {
 }
 
 /// What remains of a variable.
-enum Removal {
+enum VariableRemainder {
     All,
     /// The part that was written to the buffer.
     Part,
@@ -192,10 +192,15 @@ fn parts(value: &[u8], is_end: fn(u8) -> bool) -> impl Iterator<Item = &[u8]> {
 }
 
 /// Writes a variable without those of its parts that are fdguard's.
-fn left(text: &[u8], name: &[u8], (is_end, is_ours): Parts, room: &mut [u8; VALUE]) -> Removal {
+fn left(
+    text: &[u8],
+    name: &[u8],
+    (is_end, is_ours): Parts,
+    room: &mut [u8; VALUE],
+) -> VariableRemainder {
     let value = text.strip_prefix(name).unwrap_or_default();
     if !parts(value, is_end).any(is_ours) {
-        return Removal::All;
+        return VariableRemainder::All;
     }
     let others = parts(value, is_end).filter(|part| !is_ours(part));
     let mut used = 0;
@@ -210,19 +215,19 @@ fn left(text: &[u8], name: &[u8], (is_end, is_ours): Parts, room: &mut [u8; VALU
         true
     };
     if !push(name) {
-        return Removal::TooMuch;
+        return VariableRemainder::TooMuch;
     }
     let mut is_first = true;
     for part in others {
         if !(is_first || push(b" ")) || !push(part) {
-            return Removal::TooMuch;
+            return VariableRemainder::TooMuch;
         }
         is_first = false;
     }
     match (is_first, push(b"\0")) {
-        (true, _) => Removal::Nothing,
-        (false, true) => Removal::Part,
-        (false, false) => Removal::TooMuch,
+        (true, _) => VariableRemainder::Nothing,
+        (false, true) => VariableRemainder::Part,
+        (false, false) => VariableRemainder::TooMuch,
     }
 }
 

@@ -47,16 +47,16 @@ struct Interpreter {
 }
 
 /// The interpreter of the process.
-struct KnownRuntimes {
+struct DetectedRuntime {
     state: AtomicU32,
     interpreter: UnsafeCell<MaybeUninit<Interpreter>>,
 }
 
 // SAFETY: the cell is written once, by the thread that moved the state from UNKNOWN to SEARCHING,
 // and read only after FOUND.
-unsafe impl Sync for KnownRuntimes {}
+unsafe impl Sync for DetectedRuntime {}
 
-static PYTHON: KnownRuntimes = KnownRuntimes {
+static PYTHON: DetectedRuntime = DetectedRuntime {
     state: AtomicU32::new(UNKNOWN),
     interpreter: UnsafeCell::new(MaybeUninit::uninit()),
 };
@@ -295,7 +295,7 @@ impl InPython {
         drop(walk);
         let mut rest = record.get(STACK_HEAD..length).unwrap_or_default();
         let mut left = self.junction.map_or(DEPTH, |one| one.after);
-        while let Some((frame, after)) = RecordedStack::read(rest)
+        while let Some((frame, after)) = RecordedFrame::read(rest)
             && left > 0
         {
             let text = (frame.file, frame.function, frame.line);
@@ -336,13 +336,13 @@ fn push_text(
 }
 
 /// A frame of a record.
-struct RecordedStack<'a> {
+struct RecordedFrame<'a> {
     line: u32,
     file: &'a [u8],
     function: &'a [u8],
 }
 
-impl<'a> RecordedStack<'a> {
+impl<'a> RecordedFrame<'a> {
     /// The first frame, and the rest.
     fn read(bytes: &'a [u8]) -> Option<(Self, &'a [u8])> {
         let (head, rest) = bytes.split_at_checked(FRAME_HEAD)?;

@@ -14,7 +14,7 @@ use crate::sys;
 
 /// What the loader reports about an address; `struct dl_find_object` of glibc 2.35.
 #[repr(C)]
-struct FoundModule {
+struct LoadedObject {
     flags: u64,
     start: *mut c_void,
     end: *mut c_void,
@@ -32,7 +32,7 @@ struct LinkMap {
 }
 
 // SAFETY: the type matches <dlfcn.h>.
-static FIND: Real<unsafe extern "C" fn(*mut c_void, *mut FoundModule) -> c_int> =
+static FIND: Real<unsafe extern "C" fn(*mut c_void, *mut LoadedObject) -> c_int> =
     unsafe { Real::new(c"_dl_find_object") };
 
 /// The address range of the library's own code, whose frames are not shown.
@@ -67,7 +67,7 @@ impl Module {
 /// not asked.
 pub(crate) fn find(address: usize) -> Option<Module> {
     let find = FIND.get()?;
-    let mut found = FoundModule {
+    let mut found = LoadedObject {
         flags: 0,
         start: core::ptr::null_mut(),
         end: core::ptr::null_mut(),

@@ -88,7 +88,7 @@ pub(crate) fn is_filtered() -> bool {
 
 /// What the program's seccomp filters allow the library.
 #[derive(Clone, Copy)]
-pub(crate) struct StartOptions {
+pub(crate) struct AllowedCalls {
     /// To record.
     pub(crate) recording: bool,
     /// To create a mapping for a forked child.
@@ -96,8 +96,8 @@ pub(crate) struct StartOptions {
 }
 
 /// Allows no more than this from now on; returns what was allowed before.
-pub(crate) fn restrict(allowed: StartOptions) -> StartOptions {
-    let before = StartOptions {
+pub(crate) fn restrict(allowed: AllowedCalls) -> AllowedCalls {
+    let before = AllowedCalls {
         recording: is_on(),
         beginning: IS_BARREN.load(Ordering::Relaxed) == 0,
     };
@@ -113,7 +113,7 @@ pub(crate) fn restrict(allowed: StartOptions) -> StartOptions {
 }
 
 /// The filter was not installed: restores what was allowed before.
-pub(crate) fn allow(before: StartOptions) {
+pub(crate) fn allow(before: AllowedCalls) {
     if before.beginning {
         IS_BARREN.store(0, Ordering::Relaxed);
     }

@@ -15,7 +15,7 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd as _, OwnedFd};
 
 /// A signal that was received.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct SignalSet {
+pub struct ReceivedSignal {
     /// The signal.
     pub signal: i32,
     /// The sender's pid; 0 for the kernel and invisible processes.
@@ -66,7 +66,7 @@ impl Signals {
 
     /// The next received signal; never waits.
     #[must_use]
-    pub fn next(&self) -> Option<SignalSet> {
+    pub fn next(&self) -> Option<ReceivedSignal> {
         let mut buffer = [0; size_of::<libc::signalfd_siginfo>()];
         let count = rustix::io::read(&self.fd, &mut buffer).ok()?;
         if count != buffer.len() {
@@ -77,7 +77,7 @@ impl Signals {
             let bytes = buffer.get(at..at + 4)?;
             Some(u32::from_ne_bytes(bytes.try_into().ok()?))
         };
-        Some(SignalSet {
+        Some(ReceivedSignal {
             signal: i32::try_from(word(0)?).ok()?,
             sender: word(12)?,
         })
@@ -198,7 +198,7 @@ pub fn forwardable() -> Vec<i32> {
 
 #[cfg(test)]
 mod tests {
-    use super::{SignalSet, Signals, by_name, name_of};
+    use super::{ReceivedSignal, Signals, by_name, name_of};
 
     #[test]
     fn a_signal_is_read_with_its_sender() {
@@ -208,7 +208,7 @@ mod tests {
         // SAFETY: takes a number and signals this thread, which blocks it.
         assert_eq!(unsafe { libc::raise(signal) }, 0);
         let sender = std::process::id();
-        assert_eq!(signals.next(), Some(SignalSet { signal, sender }));
+        assert_eq!(signals.next(), Some(ReceivedSignal { signal, sender }));
         assert_eq!(signals.next(), None);
     }
 

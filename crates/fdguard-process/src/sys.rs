@@ -27,7 +27,7 @@ pub(crate) const NO_SIGNALS: u64 = 0;
 
 /// How a process is forked.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct ForkResult<'fd> {
+pub(crate) struct ForkMode<'fd> {
     /// The signal that its parent gets when it ends. With 0 it is invisible to waits that do not
     /// ask for such children.
     pub(crate) exit_signal: c_int,
@@ -54,7 +54,7 @@ fn last_error() -> Errno {
 ///
 /// The child has one thread and a copy of memory in which other threads may have held locks: until
 /// it execs or exits it must not allocate, lock, or unwind out of its entry.
-pub(crate) unsafe fn fork(birth: ForkResult<'_>) -> Result<Option<u32>, Errno> {
+pub(crate) unsafe fn fork(birth: ForkMode<'_>) -> Result<Option<u32>, Errno> {
     let pid = match birth.cgroup {
         Some(cgroup) => {
             // SAFETY: a structure of numbers; all zero is valid.

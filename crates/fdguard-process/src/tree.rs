@@ -19,7 +19,7 @@ pub(crate) use keeper_process::KeeperProcess;
 pub use offer::{Attach, Offer};
 use oversight::{Oversight, Step};
 use receive::{KeeperMessage, receive};
-use start::StartResult;
+use start::StartedProgram;
 pub use types::{Exit, Mechanism, Options, StartError, StopPlan, TreeEvent, Usage};
 
 use crate::adopt;
@@ -83,7 +83,7 @@ impl Tree {
     fn new(
         keeper: KeeperProcess,
         control: OwnedFd,
-        started: StartResult,
+        started: StartedProgram,
         leaf: Option<CString>,
         mark: Option<String>,
     ) -> Self {

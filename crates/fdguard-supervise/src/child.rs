@@ -47,12 +47,12 @@ pub(crate) struct Helper {
     /// Its working directory; fdguard's if absent.
     pub(crate) dir: Option<PathBuf>,
     /// Which part of its output is kept; the rest is discarded.
-    pub(crate) heard: HelperMessage,
+    pub(crate) heard: HelperOutput,
 }
 
 /// Which of its output is read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum HelperMessage {
+pub(crate) enum HelperOutput {
     /// Its standard error.
     Errors,
     /// Everything.
@@ -94,7 +94,7 @@ impl Helper {
             command,
             environment: std::env::vars_os().collect(),
             dir: None,
-            heard: HelperMessage::Errors,
+            heard: HelperOutput::Errors,
         }
     }
 
@@ -272,7 +272,7 @@ impl Bounded {
     }
 }
 
-impl HelperMessage {
+impl HelperOutput {
     fn put(self, output: OwnedFd, plan: &mut Plan) {
         let output = Arc::new(output);
         if self == Self::All {

@@ -46,7 +46,7 @@ impl Free {
 
 /// The result of a check.
 #[derive(Debug)]
-pub(super) enum LeaseRequest {
+pub(super) enum LeaseCheck {
     /// There is no writer.
     Free(Free),
     /// A process can write, or it is too early to know.
@@ -79,11 +79,11 @@ impl Asking {
         &mut self,
         question: &Question<'_>,
         receipt: &mut ArchiveReceipt,
-    ) -> io::Result<LeaseRequest> {
+    ) -> io::Result<LeaseCheck> {
         let file = question.file;
         match HeldLease::acquire(file.try_clone()?) {
-            Ok(kept) => Ok(LeaseRequest::Free(Free::Leased(kept))),
-            Err(LeaseAnswer::Writer) => Ok(LeaseRequest::NotYet),
+            Ok(kept) => Ok(LeaseCheck::Free(Free::Leased(kept))),
+            Err(LeaseAnswer::Writer) => Ok(LeaseCheck::NotYet),
             Err(answer) => self.walk(question, answer, receipt),
         }
     }
@@ -93,24 +93,24 @@ impl Asking {
         question: &Question<'_>,
         answer: LeaseAnswer,
         receipt: &mut ArchiveReceipt,
-    ) -> io::Result<LeaseRequest> {
+    ) -> io::Result<LeaseCheck> {
         let recently = |last: Instant| last.elapsed() < BETWEEN_WALKS;
         if self.walked.is_some_and(recently) && !question.is_last {
-            return Ok(LeaseRequest::NotYet);
+            return Ok(LeaseCheck::NotYet);
         }
         let before = Stamp::read(question.file)?;
         let found = holders::find(question.path, question.file);
         self.walked = Some(Instant::now());
         if !found.writers.is_empty() || Stamp::read(question.file)? != before {
-            return Ok(LeaseRequest::NotYet);
+            return Ok(LeaseCheck::NotYet);
         }
         let is_complete = found.gaps.is_empty();
         receipt.gaps = found.gaps;
         receipt.gaps.push(no_lease(answer));
         if is_complete || question.trust_scan {
-            Ok(LeaseRequest::Free(Free::Walked(before)))
+            Ok(LeaseCheck::Free(Free::Walked(before)))
         } else {
-            Ok(LeaseRequest::Unproven)
+            Ok(LeaseCheck::Unproven)
         }
     }
 }

@@ -88,9 +88,9 @@ impl Table {
 
     /// The session to evict at the limit.
     pub(super) fn gives_way(&self, idle_after: Duration) -> Option<Arc<Entry>> {
-        let seen: Vec<SessionSighting> = self
+        let seen: Vec<EvictionRank> = self
             .entries()
-            .map(|entry| SessionSighting::of(entry))
+            .map(|entry| EvictionRank::of(entry))
             .collect();
         let which = gives_way(&seen, idle_after)?;
         self.entries().nth(which).cloned()
@@ -99,14 +99,14 @@ impl Table {
 
 /// What decides which session is evicted.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct SessionSighting {
+pub(super) struct EvictionRank {
     is_ending: bool,
     is_dead: bool,
     /// `None` while it is in use.
     idle: Option<Duration>,
 }
 
-impl SessionSighting {
+impl EvictionRank {
     fn of(entry: &Entry) -> Self {
         let idle = entry.idle_for();
         Self {
@@ -120,8 +120,8 @@ impl SessionSighting {
 
 /// First closing sessions, then dead ones, then the longest idle of those past their idle time; no
 /// others (R54).
-fn gives_way(seen: &[SessionSighting], idle_after: Duration) -> Option<usize> {
-    let first = |wanted: fn(&SessionSighting) -> bool| seen.iter().position(wanted);
+fn gives_way(seen: &[EvictionRank], idle_after: Duration) -> Option<usize> {
+    let first = |wanted: fn(&EvictionRank) -> bool| seen.iter().position(wanted);
     let longest_idle = || {
         let idle = seen.iter().enumerate();
         let idle =
@@ -137,8 +137,8 @@ fn gives_way(seen: &[SessionSighting], idle_after: Duration) -> Option<usize> {
 mod tests {
     use super::*;
 
-    fn seen(is_ending: bool, is_dead: bool, idle_seconds: Option<u64>) -> SessionSighting {
-        SessionSighting {
+    fn seen(is_ending: bool, is_dead: bool, idle_seconds: Option<u64>) -> EvictionRank {
+        EvictionRank {
             is_ending,
             is_dead,
             idle: idle_seconds.map(Duration::from_secs),

@@ -23,7 +23,7 @@ use super::arguments::{self, Archive, Bash, Check, Kind, Python, Snap, Trace, Wa
 use super::client::{Client, Place};
 use super::say::{self, InterruptedExec, Ran};
 use super::trial::Trial;
-use super::web::KnownClient;
+use super::web::KnownClients;
 use super::{Options, look, progress, tools};
 use crate::Error;
 use crate::document::Document;
@@ -52,7 +52,7 @@ pub(super) struct Handler {
     client: Arc<Client>,
     options: Arc<Options>,
     /// The registry of the HTTP server's MCP sessions; `None` on standard streams.
-    known: Option<Arc<KnownClient>>,
+    known: Option<Arc<KnownClients>>,
 }
 
 impl Handler {
@@ -65,7 +65,7 @@ impl Handler {
     }
 
     /// For a client of the HTTP server.
-    pub(super) fn known_by(mut self, known: Arc<KnownClient>) -> Self {
+    pub(super) fn known_by(mut self, known: Arc<KnownClients>) -> Self {
         self.known = Some(known);
         self
     }

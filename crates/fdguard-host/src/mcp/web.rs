@@ -42,7 +42,7 @@ type Service = StreamableHttpService<Handler, LocalSessionManager>;
 pub(crate) struct Web {
     service: Service,
     sessions: Arc<LocalSessionManager>,
-    known: Arc<KnownClient>,
+    known: Arc<KnownClients>,
     idle: Duration,
     /// Bytes of a request's body.
     max_body: usize,
@@ -61,7 +61,7 @@ impl Web {
         // The SDK's timer runs during a command, which may take a day; the host's own does not.
         manager.session_config.keep_alive = None;
         let sessions = Arc::new(manager);
-        let known = Arc::new(KnownClient::default());
+        let known = Arc::new(KnownClients::default());
         let config = StreamableHttpServerConfig::default()
             .disable_allowed_hosts()
             .with_max_request_body_bytes(max_body)
@@ -246,9 +246,9 @@ impl std::fmt::Debug for Web {
 
 /// Known MCP sessions and their clients.
 #[derive(Debug, Default)]
-pub(super) struct KnownClient(Mutex<HashMap<String, Weak<Client>>>);
+pub(super) struct KnownClients(Mutex<HashMap<String, Weak<Client>>>);
 
-impl KnownClient {
+impl KnownClients {
     /// Learns the client of an MCP session from the head of a request.
     pub(super) fn learn(&self, extensions: &Extensions, client: &Arc<Client>) {
         let parts = extensions.get::<Parts>();

@@ -20,7 +20,7 @@ use tokio::time::timeout;
 use crate::Error;
 use crate::watched_tree::readable;
 use request::Request;
-use zygote::{Zygote, ZygoteMessage};
+use zygote::{Zygote, ZygoteState};
 
 /// From the host's end to the first KILL in a session.
 const ORPHAN_GRACE: Duration = Duration::from_millis(500);
@@ -176,7 +176,7 @@ impl WarmPool {
         }
         state.retired.retain_mut(|tree| !zygote::is_over(tree));
         if let Some(zygote) = &mut state.zygote
-            && let ZygoteMessage::Ended(how) = zygote.told()
+            && let ZygoteState::Ended(how) = zygote.told()
         {
             self.retire(state, how);
         }

@@ -41,7 +41,7 @@ pub(super) struct Zygote {
 }
 
 /// Its state.
-pub(super) enum ZygoteMessage {
+pub(super) enum ZygoteState {
     Lives,
     Ended(String),
 }
@@ -86,13 +86,13 @@ impl Zygote {
     }
 
     /// Whether it lives; never waits.
-    pub(super) fn told(&mut self) -> ZygoteMessage {
+    pub(super) fn told(&mut self) -> ZygoteState {
         match self.tree.told() {
-            None if !self.tree.is_over() => ZygoteMessage::Lives,
+            None if !self.tree.is_over() => ZygoteState::Lives,
             Some(tree::TreeEvent::MainEnded { exit, .. } | tree::TreeEvent::Empty { exit, .. }) => {
-                ZygoteMessage::Ended(format!("{exit:?}"))
+                ZygoteState::Ended(format!("{exit:?}"))
             }
-            _ => ZygoteMessage::Ended("its keeper was killed".to_owned()),
+            _ => ZygoteState::Ended("its keeper was killed".to_owned()),
         }
     }
 

@@ -10,8 +10,8 @@ use fdguard_process::plan::TreeLimits;
 use fdguard_process::tree::LimitMechanism;
 
 use super::warm_harness::{
-    DRIVER, ForkRequest, LONG, NONCE, Session, ahead, ask, empty, gone, held, keeper, number, pool,
-    python,
+    DRIVER, LONG, NONCE, PlannedSession, Session, ahead, ask, empty, gone, held, keeper, number,
+    pool, python,
 };
 
 #[tokio::test]
@@ -175,7 +175,7 @@ async fn sessions_outlive_their_interpreter_and_the_next_request_starts_another(
     let asked = ask();
     let mut new = match pool.fork(&asked.plan, NONCE).await {
         Ok(tree) => {
-            let ForkRequest { side, out, .. } = asked;
+            let PlannedSession { side, out, .. } = asked;
             let mut session = Session { tree, side, out };
             session.hear().await;
             session

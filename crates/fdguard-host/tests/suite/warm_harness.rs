@@ -52,13 +52,13 @@ pub(crate) async fn pool() -> WarmPool {
 }
 
 /// A session's plan, and the host's ends of its side channel and standard output.
-pub(crate) struct ForkRequest {
+pub(crate) struct PlannedSession {
     pub(crate) plan: Plan,
     pub(crate) side: UnixDatagram,
     pub(crate) out: fs::File,
 }
 
-pub(crate) fn ask() -> ForkRequest {
+pub(crate) fn ask() -> PlannedSession {
     let (side, theirs) = UnixDatagram::pair().unwrap();
     let theirs = theirs.into_std().unwrap();
     // The session's end waits, as a session's does.
@@ -74,7 +74,7 @@ pub(crate) fn ask() -> ForkRequest {
         }],
         ..Plan::new(Vec::new(), std::env::vars_os().collect())
     };
-    ForkRequest {
+    PlannedSession {
         plan,
         side,
         out: out.into(),
@@ -89,8 +89,8 @@ pub(crate) struct Session {
 }
 
 impl Session {
-    pub(crate) async fn fork(pool: &WarmPool, asked: ForkRequest) -> Self {
-        let ForkRequest { plan, side, out } = asked;
+    pub(crate) async fn fork(pool: &WarmPool, asked: PlannedSession) -> Self {
+        let PlannedSession { plan, side, out } = asked;
         let tree = pool.fork(&plan, NONCE).await.unwrap();
         let mut session = Self { tree, side, out };
         let ready = session.hear().await;

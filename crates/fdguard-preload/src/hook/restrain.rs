@@ -52,7 +52,7 @@ unsafe extern "C" fn prctl(what: c_int, a: c_long, b: c_long, c: c_long, d: c_lo
 
 /// What was allowed before.
 #[must_use]
-pub(super) struct Before(Option<start::StartOptions>);
+pub(super) struct Before(Option<start::AllowedCalls>);
 
 impl Before {
     /// The filter was not installed.
@@ -77,7 +77,7 @@ pub(super) fn restrain(number: c_long, [a, b, c]: [c_long; 3]) -> Before {
     if !start::is_on() || !(is_strict || is_filter) {
         return Before(None);
     }
-    let mut allowed = start::StartOptions {
+    let mut allowed = start::AllowedCalls {
         recording: false,
         beginning: false,
     };

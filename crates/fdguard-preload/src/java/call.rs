@@ -269,7 +269,7 @@ impl Jvmti {
     }
 
     /// `Lcom/example/Main;`.
-    pub(super) fn signature(self, class: &Local) -> Option<OwnedRef<c_char>> {
+    pub(super) fn signature(self, class: &Local) -> Option<JvmMemory<c_char>> {
         type GetSignature =
             unsafe extern "C" fn(Object, Reference, *mut *mut c_char, *mut *mut c_char) -> c_int;
         // SAFETY: the environment is alive, and this is the index of GetClassSignature.
@@ -278,22 +278,22 @@ impl Jvmti {
         let none = core::ptr::null_mut();
         // SAFETY: a live class; writes one text, the other is not requested.
         let result = unsafe { get(self.0, class.reference, &raw mut text, none) };
-        OwnedRef::new(self, text).filter(|_| result == 0)
+        JvmMemory::new(self, text).filter(|_| result == 0)
     }
 
     /// `Main.java`.
-    pub(super) fn file(self, class: &Local) -> Option<OwnedRef<c_char>> {
+    pub(super) fn file(self, class: &Local) -> Option<JvmMemory<c_char>> {
         type GetFile = unsafe extern "C" fn(Object, Reference, *mut *mut c_char) -> c_int;
         // SAFETY: the environment is alive, and this is the index of GetSourceFileName.
         let get: GetFile = unsafe { function(self.0, 49) }?;
         let mut text = core::ptr::null_mut();
         // SAFETY: a live class; writes one text.
         let result = unsafe { get(self.0, class.reference, &raw mut text) };
-        OwnedRef::new(self, text).filter(|_| result == 0)
+        JvmMemory::new(self, text).filter(|_| result == 0)
     }
 
     /// The method's own name.
-    pub(super) fn name(self, method: Method) -> Option<OwnedRef<c_char>> {
+    pub(super) fn name(self, method: Method) -> Option<JvmMemory<c_char>> {
         type Texts = *mut *mut c_char;
         type GetName = unsafe extern "C" fn(Object, Method, Texts, Texts, Texts) -> c_int;
         // SAFETY: the environment is alive, and this is the index of GetMethodName.
@@ -302,7 +302,7 @@ impl Jvmti {
         let none = core::ptr::null_mut();
         // SAFETY: writes one text, the others are not requested.
         let result = unsafe { get(self.0, method, &raw mut text, none, none) };
-        OwnedRef::new(self, text).filter(|_| result == 0)
+        JvmMemory::new(self, text).filter(|_| result == 0)
     }
 
     /// The line of a frame; 0 if it is unknown.
@@ -322,7 +322,7 @@ impl Jvmti {
         let mut start = core::ptr::null_mut();
         // SAFETY: writes a number and a pointer to as many entries.
         let result = unsafe { get(self.0, frame.method, &raw mut count, &raw mut start) };
-        let table = OwnedRef::new(self, start).filter(|_| result == 0)?;
+        let table = JvmMemory::new(self, start).filter(|_| result == 0)?;
         let mut best: Option<LineEntry> = None;
         for index in 0..usize::try_from(count).ok()? {
             let place = table.start.wrapping_add(index);
@@ -338,25 +338,25 @@ impl Jvmti {
 }
 
 /// Memory that the JVM allocated, freed on drop.
-pub(super) struct OwnedRef<T> {
+pub(super) struct JvmMemory<T> {
     jvmti: Jvmti,
     start: *mut T,
 }
 
-impl<T> OwnedRef<T> {
+impl<T> JvmMemory<T> {
     fn new(jvmti: Jvmti, start: *mut T) -> Option<Self> {
         (!start.is_null()).then_some(Self { jvmti, start })
     }
 }
 
-impl OwnedRef<c_char> {
+impl JvmMemory<c_char> {
     pub(super) fn bytes(&self) -> &[u8] {
         // SAFETY: a C string, owned until it is freed.
         unsafe { CStr::from_ptr(self.start) }.to_bytes()
     }
 }
 
-impl<T> Drop for OwnedRef<T> {
+impl<T> Drop for JvmMemory<T> {
     fn drop(&mut self) {
         type Deallocate = unsafe extern "C" fn(Object, *mut c_void) -> c_int;
         // SAFETY: the environment is alive, and this is the index of Deallocate.

@@ -170,7 +170,7 @@ fn moved(low: c_int, is_cloexec: bool) -> c_int {
 
 /// Opens while all low numbers are occupied.
 fn open_above(open: &dyn Fn() -> c_int) -> c_int {
-    let mut taken = ClaimedRange([0; 16]);
+    let mut taken = NumberBits([0; 16]);
     let is_full = placeholder::with(|stone| {
         while let Some(fd) = kernel::copy(stone, 3, true) {
             if is_high(fd) {
@@ -194,9 +194,9 @@ fn open_above(open: &dyn Fn() -> c_int) -> c_int {
 }
 
 /// Numbers below 1024, one bit each.
-struct ClaimedRange([u64; 16]);
+struct NumberBits([u64; 16]);
 
-impl ClaimedRange {
+impl NumberBits {
     fn add(&mut self, fd: c_int) {
         let fd = fd.unsigned_abs();
         if let Some(word) = self.0.get_mut((fd / 64) as usize) {

@@ -100,7 +100,7 @@ impl Offsets {
     /// These offsets, with the runtime's, thread's and frame's replaced by those of the running
     /// interpreter. The table has offsets of objects that the interpreter does not list, so for
     /// objects the two must agree.
-    pub(crate) fn as_told_by(self, told: &OffsetSource) -> Option<Self> {
+    pub(crate) fn as_told_by(self, told: &SelfReport) -> Option<Self> {
         let agreed = Self {
             runtime_finalizing: told.runtime_finalizing,
             thread_frame: told.thread_frame,
@@ -167,7 +167,7 @@ pub(crate) const DEBUG_SPAN: u64 = 568;
 
 /// What a running 3.13 reports about itself.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct OffsetSource {
+pub(crate) struct SelfReport {
     pub(crate) version: u64,
     pub(crate) is_free_threaded: bool,
     runtime_finalizing: u16,
@@ -179,7 +179,7 @@ pub(crate) struct OffsetSource {
     objects: Objects,
 }
 
-impl OffsetSource {
+impl SelfReport {
     /// Reads it from the start of `_PyRuntime`. `None` without the cookie, or with an invalid
     /// offset.
     pub(crate) fn read<M: Memory>(runtime: Span<M>) -> Option<Self> {

@@ -16,7 +16,7 @@ const FUNCTION_LIMIT: u16 = 1024;
 const TABLE_LIMIT: u64 = 16 << 20;
 
 /// The result of a rendering.
-pub(super) struct RenderedFrame {
+pub(super) struct RenderResult {
     /// The length of the record; 0 if not even one without frames fits.
     pub(super) length: usize,
     /// Every text and table was where the layout says.
@@ -32,8 +32,8 @@ pub(super) fn render<C: Memory, M: Memory>(
     frames: &[RawFrame],
     walked: &PythonWalk,
     bytes: &mut [u8],
-) -> RenderedFrame {
-    let mut rendered = RenderedFrame {
+) -> RenderResult {
+    let mut rendered = RenderResult {
         length: 0,
         is_whole: true,
     };

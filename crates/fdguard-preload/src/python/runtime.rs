@@ -9,7 +9,7 @@ use core::ffi::{CStr, c_char, c_ulong, c_void};
 use core::sync::atomic::{AtomicU32, Ordering};
 
 use super::memory::{Direct, Memory, ProbedMemory};
-use super::offsets::{DEBUG_SPAN, OffsetSource, Offsets};
+use super::offsets::{DEBUG_SPAN, Offsets, SelfReport};
 use super::walk::{Place, PythonWalk, RawFrame};
 use super::{render, walk};
 
@@ -421,7 +421,7 @@ impl Layout {
     ) -> Result<Self, Refusal> {
         let at = self.offsets;
         if at.has_debug_offsets() {
-            let told = memory.span(state, DEBUG_SPAN).and_then(OffsetSource::read);
+            let told = memory.span(state, DEBUG_SPAN).and_then(SelfReport::read);
             let told = told.ok_or(Refusal::LayoutDiffers)?;
             if told.version != u64::from(version) {
                 return Err(Refusal::LayoutDiffers);

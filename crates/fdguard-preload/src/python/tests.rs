@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 
 use super::memory::{Memory, ProbedMemory};
-use super::offsets::{DEBUG_SPAN, OffsetSource, Offsets};
+use super::offsets::{DEBUG_SPAN, Offsets, SelfReport};
 use super::record::{BROKEN, TRUNCATED};
 use super::runtime::Layout;
 use super::table::{DEBUG_3_13, TABLE};
@@ -106,7 +106,7 @@ fn noise_is_walked_and_rendered_without_a_panic_or_a_loop() {
 fn noise_is_no_list_of_offsets() {
     for seed in 0..10_000 {
         let span = Noise(seed).span(0x1000, DEBUG_SPAN);
-        assert!(span.and_then(OffsetSource::read).is_none());
+        assert!(span.and_then(SelfReport::read).is_none());
     }
 }
 
@@ -248,7 +248,7 @@ fn an_unmapped_thread_is_broken_and_not_followed() {
 }
 
 /// 3.13's own list, as the table has it.
-fn told(change: impl Fn(&mut BTreeMap<u16, u64>)) -> Option<(OffsetSource, Option<Offsets>)> {
+fn told(change: impl Fn(&mut BTreeMap<u16, u64>)) -> Option<(SelfReport, Option<Offsets>)> {
     let row = Offsets::of(13)?;
     let at = DEBUG_3_13;
     let mut list = BTreeMap::from([
@@ -285,7 +285,7 @@ fn told(change: impl Fn(&mut BTreeMap<u16, u64>)) -> Option<(OffsetSource, Optio
     let words = words.collect();
     let told = Words(&words)
         .span(0x5_0000, DEBUG_SPAN)
-        .and_then(OffsetSource::read)?;
+        .and_then(SelfReport::read)?;
     Some((told, row.as_told_by(&told)))
 }
 

@@ -32,7 +32,7 @@ struct Mark {
 
 /// All descriptors of a table, ascending.
 #[derive(Debug, Default)]
-pub(super) struct DetailCache {
+pub(super) struct DescriptorCache {
     numbers: Vec<Fd>,
     marks: Vec<Mark>,
     /// Those of the last listing: a socket may have been read before it was connected.
@@ -41,7 +41,7 @@ pub(super) struct DetailCache {
     cursor: usize,
 }
 
-impl DetailCache {
+impl DescriptorCache {
     /// The numbers in use.
     pub(super) fn numbers(&self) -> &[Fd] {
         &self.numbers

@@ -22,7 +22,7 @@ use crate::parse::stat::ProcStat;
 
 mod verdict;
 
-use verdict::{SelectEvidence, Unread};
+use verdict::{ObjectRead, Unread};
 
 /// The most objects that are read: a desktop program maps two hundred, a server rarely fifty.
 const MOST_OBJECTS: usize = 100;
@@ -87,7 +87,7 @@ struct Look<'a> {
     probe: &'a Probe,
     base: BorrowedFd<'a>,
     budget: u64,
-    seen: Vec<SelectEvidence>,
+    seen: Vec<ObjectRead>,
     unread: Vec<Unread>,
 }
 
@@ -123,7 +123,7 @@ impl Look<'_> {
         match ElfObject::read(file, &mut self.budget) {
             // A cache of compiled code or a font: code in it was not linked.
             Ok(None) => {}
-            Ok(Some(object)) => self.seen.push(SelectEvidence {
+            Ok(Some(object)) => self.seen.push(ObjectRead {
                 name,
                 object,
                 program,

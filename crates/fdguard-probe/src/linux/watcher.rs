@@ -9,7 +9,7 @@ use fdguard_core::{Class, Fd, FdEntry, Gap, Pid, Text, Tier};
 use rustix::fs::AtFlags;
 use rustix::path::DecInt;
 
-use super::cache::{CachedDetail, DetailCache};
+use super::cache::{CachedDetail, DescriptorCache};
 use super::gaps::denied_gap;
 use super::process::gone_or;
 use super::snapshot::Options;
@@ -44,7 +44,7 @@ pub struct ProcessWatcher<'p> {
     /// Absent if the table may not be listed: then there is only a count.
     dir: Option<TableDir>,
     count: Option<u64>,
-    known: DetailCache,
+    known: DescriptorCache,
     /// Whether it was seen to hold an inotify instance.
     watches_files: bool,
     /// Its name at the last identity check.
@@ -68,7 +68,7 @@ impl<'p> ProcessWatcher<'p> {
             base,
             dir,
             count: None,
-            known: DetailCache::default(),
+            known: DescriptorCache::default(),
             watches_files: false,
             name: RefCell::new(None),
         })

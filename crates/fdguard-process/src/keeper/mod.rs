@@ -38,7 +38,7 @@ use crate::limits::EnforcedLimits;
 use crate::plan::SessionKind;
 use crate::spawn::PreparedChild;
 use crate::spawn::child::{self, SpawnFailure};
-use crate::sys::{self, ForkResult};
+use crate::sys::{self, ForkMode};
 
 /// The name of a keeper's process, for people and for code that looks for keepers.
 pub(crate) const NAME: &CStr = c"fdguard-keeper";
@@ -66,7 +66,7 @@ pub(crate) fn fork(mut setup: Setup<'_>) -> Result<u32, Errno> {
     let (owner, group) = (getpid(), sys::own_group());
     // A signal handler of the owner must not run in the keeper.
     let before = sys::block_signals(sys::ALL_SIGNALS);
-    let birth = ForkResult {
+    let birth = ForkMode {
         exit_signal: 0,
         cgroup: None,
     };
@@ -166,7 +166,7 @@ fn launch(
     leaf: &mut Option<Leaf<'_>>,
 ) -> Result<(u32, EnforcedLimits), SpawnFailure> {
     let (errors, told) = pipe_with(PipeFlags::CLOEXEC).map_err(SpawnFailure::at(Step::Pipe))?;
-    let mut birth = ForkResult {
+    let mut birth = ForkMode {
         exit_signal: libc::SIGCHLD,
         cgroup: leaf.as_ref().map(Leaf::dir),
     };

@@ -136,12 +136,12 @@ fn wake(keeper: u32) {
 
 /// The first message of a keeper.
 pub(super) enum KeeperGreeting {
-    Started(StartResult),
+    Started(StartedProgram),
     Failed { step: Step, errno: Errno },
 }
 
 /// A running program.
-pub(super) struct StartResult {
+pub(super) struct StartedProgram {
     pub(super) main: u32,
     /// Its start, in ticks since boot.
     pub(super) at: u64,
@@ -176,7 +176,7 @@ pub(super) fn introduced(
                 if keep_pidfd && pidfd.is_none() {
                     return Err(Errno::MFILE);
                 }
-                Ok(KeeperGreeting::Started(StartResult {
+                Ok(KeeperGreeting::Started(StartedProgram {
                     main,
                     at,
                     pidfd,

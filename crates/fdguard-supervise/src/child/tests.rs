@@ -6,9 +6,9 @@ use std::time::{Duration, Instant};
 use fdguard_process::reserve::Reserve;
 use fdguard_process::signals::{self, Signals};
 use rustix::process::{Pid, Resource, Rlimit, Signal, getrlimit, kill_process, setrlimit};
-use testkit::FdList;
+use testkit::StoppedProcess;
 
-use super::{Bounded, Helper, HelperEnd, HelperMessage, KEPT, null};
+use super::{Bounded, Helper, HelperEnd, HelperOutput, KEPT, null};
 use crate::poll::{Interest, Readiness};
 
 const LONG: Duration = Duration::from_secs(60);
@@ -68,7 +68,7 @@ fn complaints_alone_are_heard_or_everything() {
     let line = "echo complaint >&2; echo report";
     assert_eq!(shell(line, LONG).1.as_deref(), Some("complaint"));
     let all = Helper {
-        heard: HelperMessage::All,
+        heard: HelperOutput::All,
         ..Helper::shell(line)
     };
     assert_eq!(
@@ -157,7 +157,7 @@ fn one_that_ignores_term_ends_at_its_deadline() {
 #[test]
 fn the_turn_does_not_wait_for_what_cannot_be_ended() {
     let mut bounded = start(Helper::shell("exec sleep 600"), LONG);
-    let stuck = FdList::new(bounded.tree.keeper());
+    let stuck = StoppedProcess::new(bounded.tree.keeper());
     let late = Instant::now() + LONG;
     assert_eq!(
         bounded.poll(late, &Readiness::default()),

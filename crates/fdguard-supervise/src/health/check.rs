@@ -11,7 +11,7 @@ use rustix::pipe::PipeFlags;
 use super::accept::{AcceptProgress, Listener};
 use super::command::{self, Command, CommandContext};
 use super::dial::{Dial, Step};
-use super::get::{Get, HttpQuestion};
+use super::get::{Get, PreparedRequest};
 use super::queue;
 use super::series::{CheckSeries, HealthChange, HealthState, Timing};
 use super::spec::{BodyPattern, CheckSpec, Kind};
@@ -53,7 +53,7 @@ pub struct HealthCheck {
 #[derive(Debug)]
 enum Probe {
     Tcp(Arc<[SocketAddr]>),
-    Http(Arc<HttpQuestion>),
+    Http(Arc<PreparedRequest>),
     Exec(Command),
     Accept(AcceptProgress),
     Once(Once),
@@ -100,7 +100,7 @@ impl HealthCheck {
     pub fn new(spec: &CheckSpec, scene: &Arc<CommandContext>) -> Result<Self, String> {
         let probe = match &spec.kind {
             Kind::Tcp(target) => Probe::Tcp(target.addresses()?.into()),
-            Kind::Http(page) => Probe::Http(Arc::new(HttpQuestion::new(page)?)),
+            Kind::Http(page) => Probe::Http(Arc::new(PreparedRequest::new(page)?)),
             Kind::Exec(line) => Probe::Exec(Command::new(line, scene)?),
             Kind::Accept => Probe::Accept(AcceptProgress::default()),
             Kind::Notify => Probe::Once(Once::Notify),

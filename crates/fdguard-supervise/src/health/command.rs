@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use fdguard_process::tree::StartError;
 
 use super::dial::Step;
-use crate::child::{self, Bounded, Helper, HelperEnd, HelperMessage};
+use crate::child::{self, Bounded, Helper, HelperEnd, HelperOutput};
 use crate::poll::Readiness;
 
 /// Where commands run.
@@ -44,7 +44,7 @@ impl Command {
         let helper = Helper {
             environment: self.scene.environment.clone(),
             dir: self.scene.dir.clone(),
-            heard: HelperMessage::All,
+            heard: HelperOutput::All,
             ..Helper::shell(&self.line)
         };
         Bounded::start(helper, &self.null, now, within)

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use super::tests::{descriptors, next, reason, step};
 use super::{CheckInputs, CheckSpec, CommandContext, HealthChange, HealthCheck};
 use crate::poll::{Interest, Readiness};
-use testkit::FdList;
+use testkit::StoppedProcess;
 
 fn children() -> String {
     std::fs::read_to_string("/proc/thread-self/children").unwrap()
@@ -84,7 +84,7 @@ fn a_command_that_cannot_be_ended_is_told_once_and_none_is_started_beside_it() {
     }
     let keeper = children();
     // A stopped keeper is like a process that the kernel cannot kill: nothing is reported.
-    let stuck = FdList::new(keeper.trim().parse().expect("one child"));
+    let stuck = StoppedProcess::new(keeper.trim().parse().expect("one child"));
     let mut now = Instant::now() + Duration::from_secs(60);
     let mut told = Vec::new();
     for _ in 0..10 {

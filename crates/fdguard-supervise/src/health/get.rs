@@ -14,13 +14,13 @@ use crate::poll::{Interest, Readiness};
 
 /// A page, ready to be requested.
 #[derive(Debug)]
-pub(super) struct HttpQuestion {
+pub(super) struct PreparedRequest {
     page: Page,
     addresses: Arc<[SocketAddr]>,
     request: Vec<u8>,
 }
 
-impl HttpQuestion {
+impl PreparedRequest {
     pub(super) fn new(page: &Page) -> Result<Self, String> {
         let host = match page.url.target.port {
             80 => page
@@ -62,7 +62,7 @@ impl HttpQuestion {
 /// A request in flight.
 #[derive(Debug)]
 pub(super) struct Get {
-    asked: Arc<HttpQuestion>,
+    asked: Arc<PreparedRequest>,
     stage: Stage,
 }
 
@@ -81,7 +81,7 @@ struct Talk {
 }
 
 impl Get {
-    pub(super) fn new(asked: &Arc<HttpQuestion>) -> Self {
+    pub(super) fn new(asked: &Arc<PreparedRequest>) -> Self {
         Self {
             asked: Arc::clone(asked),
             stage: Stage::Dialing(Dial::new(Arc::clone(&asked.addresses))),

@@ -2,7 +2,7 @@
 
 use std::time::Instant;
 
-use fdguard_process::signals::{self, SignalSet};
+use fdguard_process::signals::{self, ReceivedSignal};
 use rustix::process::Signal;
 
 use super::{Stopping, Supervisor, self_check};
@@ -25,7 +25,7 @@ impl Supervisor<'_> {
 
     /// With `--once` all signals belong to the program. It has already received those of the
     /// terminal, because it is in the same group.
-    fn pass_on(&mut self, heard: SignalSet) {
+    fn pass_on(&mut self, heard: ReceivedSignal) {
         let is_int = heard.signal == Signal::INT.as_raw();
         if is_int && std::mem::replace(&mut self.was_interrupted, is_int) {
             return self.each(|service, _, _| service.kill());

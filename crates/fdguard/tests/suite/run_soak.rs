@@ -19,7 +19,7 @@ const PATIENCE: Duration = Duration::from_secs(60);
 
 /// What the clients saw.
 #[derive(Default)]
-struct SoakLook {
+struct ClientCounts {
     is_over: AtomicBool,
     /// The pid that answered last.
     last: AtomicU32,
@@ -31,7 +31,7 @@ struct SoakLook {
 }
 
 /// Sends one request after the other, each on its own connection.
-fn ask(port: u16, seen: &SoakLook) {
+fn ask(port: u16, seen: &ClientCounts) {
     while !seen.is_over.load(Ordering::Relaxed) {
         match answer(port) {
             Ok(pid) => {
@@ -83,7 +83,7 @@ fn zombies_below(pid: u32) -> usize {
 }
 
 /// Stops the clients, even if the test fails.
-struct Over<'s>(&'s SoakLook);
+struct Over<'s>(&'s ClientCounts);
 
 impl Drop for Over<'_> {
     fn drop(&mut self) {
@@ -131,7 +131,7 @@ fn soak_two_hundred_kills_under_load_refuse_nobody_and_leave_nothing() {
     until("the socket is there", || {
         TcpStream::connect(("127.0.0.1", port)).is_ok()
     });
-    let seen = SoakLook::default();
+    let seen = ClientCounts::default();
     std::thread::scope(|scope| {
         let _over = Over(&seen);
         for _ in 0..CLIENTS {

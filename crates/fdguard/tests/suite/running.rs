@@ -32,9 +32,9 @@ pub(crate) struct Running {
 }
 
 /// An event line.
-pub(crate) struct RunEvents(pub(crate) String);
+pub(crate) struct EventLine(pub(crate) String);
 
-impl RunEvents {
+impl EventLine {
     /// The value of a key that needs no quotes.
     pub(crate) fn value(&self, key: &str) -> &str {
         let start = format!("{key}=");
@@ -88,7 +88,7 @@ impl Running {
     }
 
     /// The next event of this name that contains all of these words.
-    pub(crate) fn event(&mut self, name: &str, words: &[&str]) -> RunEvents {
+    pub(crate) fn event(&mut self, name: &str, words: &[&str]) -> EventLine {
         let start = format!("fdguard_event event={name}");
         loop {
             let mut line = String::new();
@@ -98,7 +98,7 @@ impl Running {
             self.seen.push(line.clone());
             let is_it = line == start || line.starts_with(&format!("{start} "));
             if is_it && words.iter().all(|word| line.contains(word)) {
-                return RunEvents(line);
+                return EventLine(line);
             }
         }
     }
@@ -120,13 +120,13 @@ impl Running {
     }
 
     /// Waits for its end; returns its status and its last event.
-    pub(crate) fn ended(&mut self) -> (i32, RunEvents) {
+    pub(crate) fn ended(&mut self) -> (i32, EventLine) {
         let last = self.event("stopped", &[]);
         (self.child.wait().unwrap().code().unwrap(), last)
     }
 
     /// Stops it and waits.
-    pub(crate) fn stop(&mut self) -> (i32, RunEvents) {
+    pub(crate) fn stop(&mut self) -> (i32, EventLine) {
         self.signal(Signal::TERM);
         self.ended()
     }

@@ -13,7 +13,7 @@ use rustix::io::Errno;
 
 use super::argument::{NamedFile, refused, text, unreadable};
 use super::holders::HolderSearch;
-use super::proof::{Asking, Free, LeaseRequest, Question, is_locked};
+use super::proof::{Asking, Free, LeaseCheck, Question, is_locked};
 use super::receipt::{ArchiveProblem, ArchiveReceipt, ArchiveTrouble, FileHolder};
 use super::step::ArchiveStep;
 use super::transfer::{Transfer, TransferResult};
@@ -312,12 +312,12 @@ impl<'a> Job<'a> {
             .ask(&question, &mut self.receipt)
             .map_err(|error| ArchiveProblem::io("cannot determine its writers", error))?;
         let free = match asked {
-            LeaseRequest::Free(free) => free,
-            LeaseRequest::NotYet => {
+            LeaseCheck::Free(free) => free,
+            LeaseCheck::NotYet => {
                 self.watch_if(true);
                 return Ok(Progress::Waits(Wait::Written));
             }
-            LeaseRequest::Unproven => return Err(unproven()),
+            LeaseCheck::Unproven => return Err(unproven()),
         };
         // A reader may have a lock, too.
         if is_locked(&held.file) {

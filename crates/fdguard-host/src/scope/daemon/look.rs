@@ -13,7 +13,7 @@ use super::judge::{AgentFacts, AgentStatus, MainResource};
 
 /// A scope, and its observed state.
 #[derive(Debug)]
-pub(super) struct ScanResult {
+pub(super) struct ObservedScope {
     pub(super) scope: Arc<Scope>,
     pub(super) seen: AgentFacts,
     /// The files that its agent writes.
@@ -22,7 +22,7 @@ pub(super) struct ScanResult {
 
 /// Examines the processes and sessions of a scope; `None` if it is no longer open. It blocks for a
 /// few reads of `/proc`.
-pub(super) fn processes(scope: &Arc<Scope>) -> Option<ScanResult> {
+pub(super) fn processes(scope: &Arc<Scope>) -> Option<ObservedScope> {
     let mut sessions = Vec::new();
     let mut mains = Vec::new();
     let mut outputs = Vec::new();
@@ -59,7 +59,7 @@ pub(super) fn processes(scope: &Arc<Scope>) -> Option<ScanResult> {
         unchanged: None,
         idle,
     };
-    Some(ScanResult {
+    Some(ObservedScope {
         scope: Arc::clone(scope),
         seen,
         outputs,
@@ -89,7 +89,7 @@ fn main(entry: &Entry) -> Option<MainResource> {
 
 /// Reads when its outputs changed. An agent that has not written yet is measured from its start. It
 /// blocks.
-pub(super) fn files(looked: &mut ScanResult, now: SystemTime) {
+pub(super) fn files(looked: &mut ObservedScope, now: SystemTime) {
     let root = looked.scope.root();
     let newest = |path: &PathBuf| changed(root, path);
     let newest = looked.outputs.iter().filter_map(newest).max();

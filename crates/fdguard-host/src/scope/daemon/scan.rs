@@ -10,7 +10,7 @@ use serde::Serialize;
 use tokio::task::JoinError;
 
 use super::judge::{AgentStatus, ReasonCode, due, unhealthy, verdict};
-use super::look::{self, ScanResult};
+use super::look::{self, ObservedScope};
 use super::step::{Blocking, DaemonStep, limited};
 use super::{Options, marker};
 use crate::scope::{CloseReason, Scope, ScopeObserver, Scopes};
@@ -132,11 +132,11 @@ impl Scanner {
 
     /// The observed state of all open scopes; empty if a step failed: what was not seen is not
     /// judged.
-    async fn looked(&self, scan: &mut ScopeScan) -> Vec<ScanResult> {
+    async fn looked(&self, scan: &mut ScopeScan) -> Vec<ObservedScope> {
         let scopes = self.scopes.all();
         let limits = self.options.limits;
         let look =
-            move || -> Vec<ScanResult> { scopes.iter().filter_map(look::processes).collect() };
+            move || -> Vec<ObservedScope> { scopes.iter().filter_map(look::processes).collect() };
         let (step, looked) = self.look.run("look", limits.look, look).await;
         scan.steps.push(step);
         let Some(mut looked) = looked else {
@@ -155,7 +155,7 @@ impl Scanner {
         looked.unwrap_or_default()
     }
 
-    async fn judge(&self, looked: Vec<ScanResult>, scan: &mut ScopeScan) {
+    async fn judge(&self, looked: Vec<ObservedScope>, scan: &mut ScopeScan) {
         let rules = self.options.rules;
         let with_reasons = looked
             .into_iter()
@@ -165,7 +165,8 @@ impl Scanner {
             return;
         }
         let read = move || {
-            let last = |looked: &ScanResult| marker::of_all(looked.scope.root(), &looked.outputs);
+            let last =
+                |looked: &ObservedScope| marker::of_all(looked.scope.root(), &looked.outputs);
             let suspects = suspects.into_iter();
             suspects
                 .map(|(reasons, looked)| (last(&looked), reasons, looked))
@@ -188,7 +189,7 @@ impl Scanner {
         }
     }
 
-    async fn clean(&self, looked: Vec<ScanResult>, scan: &mut ScopeScan) {
+    async fn clean(&self, looked: Vec<ObservedScope>, scan: &mut ScopeScan) {
         let rules = self.options.rules;
         let due = looked
             .into_iter()

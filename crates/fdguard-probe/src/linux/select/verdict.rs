@@ -21,14 +21,14 @@ const HARMLESS: [&[u8]; 5] = [
 
 /// An object that was read.
 #[derive(Clone, Debug)]
-pub(super) struct SelectEvidence {
+pub(super) struct ObjectRead {
     pub(super) name: Text,
     pub(super) object: ElfObject,
     /// Whether it is the program itself.
     pub(super) program: bool,
 }
 
-impl SelectEvidence {
+impl ObjectRead {
     fn can_select(&self) -> bool {
         let object = &self.object;
         if object.python {
@@ -72,7 +72,7 @@ impl Unread {
 
 /// One import is enough for yes; for no, everything must have been read and must be dynamically
 /// linked.
-pub(super) fn verdict(seen: &[SelectEvidence], unread: &[Unread]) -> SelectUse {
+pub(super) fn verdict(seen: &[ObjectRead], unread: &[Unread]) -> SelectUse {
     let importers = seen.iter().filter(|one| one.can_select());
     let objects: Vec<Text> = importers.map(|one| one.name.clone()).collect();
     if !objects.is_empty() {
@@ -95,7 +95,7 @@ pub(super) fn verdict(seen: &[SelectEvidence], unread: &[Unread]) -> SelectUse {
 mod tests {
     use fdguard_core::{SelectUse, Text};
 
-    use super::{SelectEvidence, Unread, verdict};
+    use super::{ObjectRead, Unread, verdict};
     use crate::parse::elf::ElfObject;
 
     const PLAIN: ElfObject = ElfObject {
@@ -108,9 +108,9 @@ mod tests {
         go: false,
     };
 
-    fn seen(name: &str, program: bool, object: ElfObject) -> SelectEvidence {
+    fn seen(name: &str, program: bool, object: ElfObject) -> ObjectRead {
         let name = Text::from(name);
-        SelectEvidence {
+        ObjectRead {
             name,
             object,
             program,

@@ -23,13 +23,13 @@ const LONGEST: u64 = 4096;
 
 /// A token, and where it can be read. Never print the token itself: it would stay in logs.
 #[derive(Debug)]
-pub(super) struct TokenPlace {
+pub(super) struct FoundToken {
     pub(super) token: BearerToken,
     pub(super) from: String,
 }
 
 /// The token in effect; `None` with `--no-token`.
-pub(super) fn find(args: &HostArgs) -> anyhow::Result<Option<TokenPlace>> {
+pub(super) fn find(args: &HostArgs) -> anyhow::Result<Option<FoundToken>> {
     if args.access.no_token {
         return Ok(None);
     }
@@ -42,7 +42,7 @@ pub(super) fn find(args: &HostArgs) -> anyhow::Result<Option<TokenPlace>> {
             )
         })?;
         let from = format!("${VARIABLE}");
-        return Ok(Some(TokenPlace { token, from }));
+        return Ok(Some(FoundToken { token, from }));
     }
     let path = match &args.access.token_file {
         Some(path) => path.clone(),
@@ -57,7 +57,7 @@ pub(super) fn find(args: &HostArgs) -> anyhow::Result<Option<TokenPlace>> {
         HintedError::usage(message, hint)
     })?;
     let from = path.display().to_string();
-    Ok(Some(TokenPlace { token, from }))
+    Ok(Some(FoundToken { token, from }))
 }
 
 /// In the runtime directory, else in the state directory. Relative values are ignored, as the

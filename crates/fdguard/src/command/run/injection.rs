@@ -13,7 +13,7 @@ use fdguard_supervise::event::LogEvent;
 use fdguard_supervise::inject::Injector;
 use fdguard_trace::{Error, GO, Injection, Options, Protection, ReportPolicy, TracedProgram};
 
-use super::prevention::PreventionLog;
+use super::prevention::PreventionReporter;
 use super::service_watch::{ServiceWatch, prevented_event, unprotected_event};
 use super::worker::{Counts, Worker, WorkerFindings, add};
 
@@ -31,7 +31,7 @@ pub(super) struct InjectedTrace {
     options: Options,
     protection: Option<ReportPolicy>,
     /// For a single program, reports are printed for people, not as event lines.
-    teller: Option<PreventionLog>,
+    teller: Option<PreventionReporter>,
     runs: BTreeMap<String, ServiceWatch>,
     /// Ended runs whose last look is still in progress.
     leaving: Vec<ServiceWatch>,
@@ -49,7 +49,7 @@ impl InjectedTrace {
         Self {
             options: Options::default().protecting(protection),
             protection: report,
-            teller: report.filter(|_| is_once).map(PreventionLog::new),
+            teller: report.filter(|_| is_once).map(PreventionReporter::new),
             runs: BTreeMap::new(),
             leaving: Vec::new(),
             blind: BTreeSet::new(),

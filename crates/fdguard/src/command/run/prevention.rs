@@ -14,7 +14,7 @@ use crate::terminal;
 
 /// Hazards already reported, by place.
 #[derive(Debug, Default)]
-pub(super) struct PreventionEvent(BTreeMap<Key, u64>);
+pub(super) struct ReportedHazards(BTreeMap<Key, u64>);
 
 /// A hazard to report.
 #[derive(Debug)]
@@ -26,7 +26,7 @@ pub(super) struct News<'h> {
     pub(super) more: u64,
 }
 
-impl PreventionEvent {
+impl ReportedHazards {
     /// What is new at this level.
     pub(super) fn news<'h>(
         &mut self,
@@ -63,9 +63,9 @@ impl PreventionEvent {
 
 /// Reports to people on stderr.
 #[derive(Debug)]
-pub(super) struct PreventionLog {
+pub(super) struct PreventionReporter {
     report: ReportPolicy,
-    told: PreventionEvent,
+    told: ReportedHazards,
     unprotected: BTreeSet<u32>,
 }
 
@@ -80,11 +80,11 @@ const HARM: [&str; 4] = [
 /// Reports with the same key are merged: the kind and the places in the code, in any process.
 type Key = (bool, String, [String; 3]);
 
-impl PreventionLog {
+impl PreventionReporter {
     pub(super) fn new(report: ReportPolicy) -> Self {
         Self {
             report,
-            told: PreventionEvent::default(),
+            told: ReportedHazards::default(),
             unprotected: BTreeSet::new(),
         }
     }
@@ -179,10 +179,10 @@ mod tests {
     use fdguard_core::hazard::Hazard;
     use fdguard_trace::ReportPolicy;
 
-    use super::PreventionLog;
+    use super::PreventionReporter;
     use crate::report::trace::testing::hazard;
 
-    fn said(teller: &mut PreventionLog, hazards: &[Hazard]) -> String {
+    fn said(teller: &mut PreventionReporter, hazards: &[Hazard]) -> String {
         let bytes = anstream::adapter::strip_bytes(&teller.text(hazards, 100)).into_vec();
         String::from_utf8(bytes).unwrap()
     }
@@ -197,7 +197,7 @@ mod tests {
 
     #[test]
     fn what_came_too_late_to_be_prevented_is_told_as_it_is() {
-        let mut teller = PreventionLog::new(ReportPolicy::Once);
+        let mut teller = PreventionReporter::new(ReportPolicy::Once);
         let other = Hazard {
             rule: "exhaustion".to_owned(),
             ..hazard()
@@ -209,7 +209,7 @@ mod tests {
 
     #[test]
     fn once_is_once_a_place() {
-        let mut teller = PreventionLog::new(ReportPolicy::Once);
+        let mut teller = PreventionReporter::new(ReportPolicy::Once);
         let first = said(&mut teller, &[prevented(3)]);
         assert!(
             first.starts_with("critical double-close  prevented: fd 9"),
@@ -220,7 +220,7 @@ mod tests {
 
     #[test]
     fn always_counts_every_time() {
-        let mut teller = PreventionLog::new(ReportPolicy::Always);
+        let mut teller = PreventionReporter::new(ReportPolicy::Always);
         let first = said(&mut teller, &[prevented(1)]);
         assert!(!first.contains("more times"), "{first}");
         let more = said(&mut teller, &[prevented(4)]);

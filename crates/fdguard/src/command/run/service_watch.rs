@@ -7,7 +7,7 @@ use fdguard_core::hazard::{Hazard, Party};
 use fdguard_supervise::event::LogEvent;
 use fdguard_trace::UntracedProgram;
 
-use super::prevention::{News, PreventionEvent};
+use super::prevention::{News, ReportedHazards};
 use super::worker::{Counts, Reply, Worker, WorkerFindings, WorkerGone};
 use crate::report::trace::name;
 
@@ -25,7 +25,7 @@ const MOMENT: Duration = Duration::from_secs(1);
 pub(super) struct ServiceWatch {
     pub(super) service: String,
     pub(super) worker: Worker,
-    pub(super) told: PreventionEvent,
+    pub(super) told: ReportedHazards,
     /// Unprotected programs that were already reported.
     pub(super) unprotected: BTreeSet<String>,
     pub(super) counts: Counts,
@@ -51,7 +51,7 @@ impl ServiceWatch {
         Self {
             service: service.to_owned(),
             worker,
-            told: PreventionEvent::default(),
+            told: ReportedHazards::default(),
             unprotected: BTreeSet::new(),
             counts: Counts::new(),
             found: Vec::new(),

@@ -8,7 +8,7 @@ use fdguard_core::proof::{Remains, RemainsVerdict};
 use fdguard_core::{Class, Fd, Pid, Text};
 use fdguard_trace::{ProcessTables, Site, Symbols};
 
-use super::survey::{Survey, SurveyLook};
+use super::survey::{OpenDescriptor, Survey};
 
 /// Survivors of one origin and one family of classes.
 #[derive(Debug)]
@@ -18,7 +18,7 @@ struct Group {
     /// The target, if the origin is unknown.
     target: Option<Text>,
     origin: Option<Origin>,
-    members: Vec<(Pid, Fd, SurveyLook)>,
+    members: Vec<(Pid, Fd, OpenDescriptor)>,
     call: String,
 }
 
@@ -84,7 +84,7 @@ impl Group {
         why: &str,
     ) -> Remains {
         let class = most_common(self.members.iter().map(|(_, _, seen)| seen.class.clone()));
-        let alike = |of: fn(&SurveyLook) -> &Text| {
+        let alike = |of: fn(&OpenDescriptor) -> &Text| {
             let mut targets = self.members.iter().map(|(_, _, seen)| of(seen));
             let first = targets.next()?;
             targets.all(|one| one == first).then(|| first.clone())
@@ -120,7 +120,7 @@ fn groups(
     symbols: &mut Symbols,
 ) -> Vec<Group> {
     let mut groups: Vec<Group> = Vec::new();
-    let mut by_pid: HashMap<Pid, HashMap<Fd, &SurveyLook>> = HashMap::new();
+    let mut by_pid: HashMap<Pid, HashMap<Fd, &OpenDescriptor>> = HashMap::new();
     for (pid, fd, seen) in survey.held() {
         by_pid.entry(pid).or_default().insert(fd, seen);
     }
@@ -137,11 +137,11 @@ fn groups(
         }
         // A child does not open what it inherits from its parent, such as its standard input; the
         // child itself is reported if it stays.
-        let is_inborn = |fd: Fd, seen: &SurveyLook| match table {
+        let is_inborn = |fd: Fd, seen: &OpenDescriptor| match table {
             Some((_, table)) => seen.inborn && (fd <= 2 || table.inherited.contains(&fd)),
             None => seen.inborn,
         };
-        let mut rest: Vec<(Fd, &SurveyLook)> = held
+        let mut rest: Vec<(Fd, &OpenDescriptor)> = held
             .into_iter()
             .filter(|(fd, seen)| seen.cycle > 0 && !is_inborn(*fd, seen))
             .collect();
@@ -160,7 +160,7 @@ fn take_site(
     groups: &mut Vec<Group>,
     pid: Pid,
     site: &Site,
-    held: &mut HashMap<Fd, &SurveyLook>,
+    held: &mut HashMap<Fd, &OpenDescriptor>,
     begins: &[u64],
     now: u64,
 ) {
@@ -184,7 +184,7 @@ fn take_site(
         group.members.push((
             pid,
             open.fd,
-            SurveyLook {
+            OpenDescriptor {
                 cycle,
                 ..seen.clone()
             },

@@ -8,7 +8,7 @@ use fdguard_probe::{Error, Probe, ProcessWatcher};
 
 /// One descriptor that is open now.
 #[derive(Clone, Debug)]
-pub(super) struct SurveyLook {
+pub(super) struct OpenDescriptor {
     pub(super) class: Class,
     pub(super) target: Text,
     /// What the target has in common with similar ones.
@@ -25,7 +25,7 @@ pub(super) struct Survey<'p> {
     probe: &'p Probe,
     root: Pid,
     watchers: HashMap<Pid, ProcessWatcher<'p>>,
-    held: HashMap<(Pid, Fd), SurveyLook>,
+    held: HashMap<(Pid, Fd), OpenDescriptor>,
     looks: u64,
 }
 
@@ -72,7 +72,7 @@ impl<'p> Survey<'p> {
                             self.held.remove(&(pid, fd));
                         }
                         for entry in tick.opened {
-                            let seen = SurveyLook {
+                            let seen = OpenDescriptor {
                                 group: Text::from(&*collapse::target(&entry)),
                                 class: entry.class,
                                 target: entry.target,
@@ -109,7 +109,7 @@ impl<'p> Survey<'p> {
     }
 
     /// Everything that is open.
-    pub(super) fn held(&self) -> impl Iterator<Item = (Pid, Fd, &SurveyLook)> {
+    pub(super) fn held(&self) -> impl Iterator<Item = (Pid, Fd, &OpenDescriptor)> {
         self.held.iter().map(|((pid, fd), seen)| (*pid, *fd, seen))
     }
 
@@ -125,7 +125,7 @@ impl<'p> Survey<'p> {
 
     /// Whether any process accepts connections.
     pub(super) fn listens(&self) -> bool {
-        let is_listener = |seen: &SurveyLook| seen.class == Class::Tcp(TcpState::Listen);
+        let is_listener = |seen: &OpenDescriptor| seen.class == Class::Tcp(TcpState::Listen);
         self.held.values().any(is_listener)
     }
 

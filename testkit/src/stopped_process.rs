@@ -7,12 +7,12 @@ use crate::sys;
 
 /// Keeps a process stopped until it is dropped.
 #[derive(Debug)]
-pub struct FdList {
+pub struct StoppedProcess {
     end: Option<Sender<()>>,
     thread: Option<JoinHandle<()>>,
 }
 
-impl FdList {
+impl StoppedProcess {
     /// Stops the process, and waits until it is stopped.
     #[must_use]
     pub fn new(pid: u32) -> Self {
@@ -33,7 +33,7 @@ impl FdList {
     }
 }
 
-impl Drop for FdList {
+impl Drop for StoppedProcess {
     fn drop(&mut self) {
         drop(self.end.take());
         if let Some(thread) = self.thread.take() {
