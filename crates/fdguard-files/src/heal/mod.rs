@@ -9,7 +9,7 @@ use fdguard_core::Text;
 use fdguard_probe::Probe;
 use serde::Serialize;
 
-use crate::holding::{HolderRole, Holding};
+use crate::holding::{HolderRole, Holding, HoldingProcess};
 use crate::inspection::{FileVerdict, Inspection, Kind, Options, inspect};
 use crate::lease::{HeldLease, LeaseAnswer};
 use crate::{Error, LockFile, read};
@@ -234,16 +234,10 @@ fn free(
             Err(_) => {}
         }
     }
-    let holding = Holding::find_holders(
-        probe,
-        real,
-        !leases.iter().any(|(role, _)| *role == HolderRole::Main),
-    )?;
-    let holders: Vec<String> = holding
-        .processes
-        .iter()
-        .map(super::holding::HoldingProcess::name)
-        .collect();
+    let has_all = leases.iter().any(|(role, _)| *role == HolderRole::Main);
+    let holding = Holding::find_holders(probe, real, !has_all)?;
+    let names = holding.processes.iter().map(HoldingProcess::name);
+    let holders: Vec<String> = names.collect();
     if !holders.is_empty() {
         let why = format!(
             "the database is open in {}: stop them first",
@@ -251,7 +245,6 @@ fn free(
         );
         return Ok(Err(HealResult::refused(why)));
     }
-    let has_all = leases.iter().any(|(role, _)| *role == HolderRole::Main);
     let unsure = is_unsure.or((!has_all && !holding.is_complete)
         .then_some("neither the kernel nor the descriptor tables show who holds it"));
     Ok(match unsure {
