@@ -1,5 +1,5 @@
 //! Sockets that fdguard binds for the program, so that they survive its restarts, and those
-//! inherited from its parent ([`inherited`]).
+//! inherited from its parent ([`activation`]).
 //!
 //! `SO_REUSEADDR` is set, `SO_REUSEPORT` never: it would hide that another process has the port.
 //! The sockets are blocking, as systemd's are.

@@ -1,8 +1,8 @@
 //! The host over HTTP: a versioned JSON API with an OpenAPI document, and a server that clients
 //! cannot block.
 //!
-//! One table of routes defines both the router and the document. [`Server`] accepts connections;
-//! [`run`] is the whole program: runtime, signals, shutdown.
+//! One table of routes defines both the router and the document. [`HttpServer`] accepts
+//! connections; [`run`] is the whole program: runtime, signals, shutdown.
 
 mod accept;
 mod api;

@@ -147,7 +147,7 @@ impl Session {
     }
 
     /// Interrupts the running command: the foreground group receives INT, then harder signals. The
-    /// waiting `exec` returns with [`Outcome::Interrupted`] and its output so far. False if no
+    /// waiting `exec` returns with [`ExecOutcome::Interrupted`] and its output so far. False if no
     /// command runs.
     pub async fn interrupt(&self) -> Result<bool, Error> {
         if self.shared.busy_for().is_some() {
