@@ -156,6 +156,11 @@ mod tests {
             .stdout(Stdio::null())
             .spawn()
             .unwrap();
+        // The environment of a process is empty for an instant after its exec.
+        let environment = format!("/proc/{}/environ", child.id());
+        while fs::read(&environment).unwrap().is_empty() {
+            std::thread::yield_now();
+        }
         sweep(parent.path());
         assert!(used.exists());
         drop(child.stdin.take());
