@@ -49,7 +49,7 @@ fn children_that_nobody_waited_for_have_a_budget() {
 
 #[test]
 fn memory_has_a_budget_and_the_restart_is_gentle() {
-    let script = "kept = bytearray(96 << 20)\nimport signal, sys\nsignal.signal(signal.SIGTERM, lambda *_: (print('gently', flush=True), sys.exit(0)))";
+    let script = "import signal, sys\nsignal.signal(signal.SIGTERM, lambda *_: (print('gently', flush=True), sys.exit(0)))\nkept = bytearray(96 << 20)";
     let mut running = breached("memory=32MiB:64MiB", script);
     running.event("breach", &["budget=memory"]);
     assert_eq!(running.line("gently"), "");
