@@ -89,7 +89,7 @@ fn open(hosted: &Hosted, spec: &Value) -> Open {
             assert_eq!(status, 201, "{body}: {answer}");
             break answer;
         }
-        std::thread::sleep(Duration::from_millis(20));
+        thread::sleep(Duration::from_millis(20));
     };
     let id = session["id"].as_str().unwrap().to_owned();
     Open {
